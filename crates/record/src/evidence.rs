@@ -1,0 +1,55 @@
+use fullpipe_units::{BitRate, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Framing, HostSettings, Measurement, Request, Sample, SocketReadback, Steady};
+
+/// What a verdict may rest on, and nothing else. Of the path it knows only what the user told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Evidence {
+    /// The load that was asked for.
+    pub request: Request,
+    /// Settings of the sending host, where known.
+    pub sender: Option<HostSettings>,
+    /// Settings of the receiving host, where known.
+    pub receiver: Option<HostSettings>,
+    /// Sending sockets, where known.
+    pub sender_sockets: Vec<SocketReadback>,
+    /// Receiving sockets, where known.
+    pub receiver_sockets: Vec<SocketReadback>,
+    /// What the sending end saw.
+    pub sender_samples: Vec<Sample>,
+    /// What the receiving end saw.
+    pub receiver_samples: Vec<Sample>,
+    /// Least round-trip time of the idle path.
+    pub idle_rtt: Option<Span>,
+    /// Median round-trip time under load.
+    pub loaded_rtt: Option<Span>,
+    /// Steady part of the transfer, where it had one.
+    pub steady: Option<Steady>,
+    /// Bandwidth of the path, if the user told it.
+    pub bandwidth: Option<BitRate>,
+    /// Layer at which that bandwidth counts bytes.
+    pub framing: Framing,
+}
+
+impl Evidence {
+    /// What `measurement` shows, with the bandwidth that the user told, if any.
+    pub fn of(measurement: &Measurement, bandwidth: Option<BitRate>, framing: Framing) -> Self {
+        let (sender, receiver) = (measurement.sender(), measurement.receiver());
+        Self {
+            request: measurement.request.clone(),
+            sender: sender.settings.clone(),
+            receiver: receiver.settings.clone(),
+            sender_sockets: sender.sockets.clone(),
+            receiver_sockets: receiver.sockets.clone(),
+            sender_samples: sender.samples.clone(),
+            receiver_samples: receiver.samples.clone(),
+            idle_rtt: measurement.rtt.idle.map(|rtt| rtt.min),
+            loaded_rtt: measurement.rtt.loaded.map(|rtt| rtt.median),
+            steady: measurement.summary.steady,
+            bandwidth,
+            framing,
+        }
+    }
+}

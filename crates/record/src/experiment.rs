@@ -1,0 +1,159 @@
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Calculation, HostSettings, Measurement, Path, Prediction, Remedy, Request, SCHEMA_VERSION, Verdict};
+
+/// A remedy carried out, and what came of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Proof {
+    /// Which remedy.
+    pub remedy: Remedy,
+    /// The prediction for the changed settings, fixed before the second measurement.
+    pub prediction: Prediction,
+    /// The second measurement.
+    pub measurement: Measurement,
+    /// What limits it now.
+    pub verdict: Verdict,
+    /// Steady rate measured ÷ predicted; `None` without a steady part.
+    pub accuracy: Option<Ratio>,
+}
+
+/// The way back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Undone {
+    /// Sender's settings, read after the undo.
+    pub sender: HostSettings,
+    /// Receiver's settings, read after the undo.
+    pub receiver: HostSettings,
+    /// Whether both equal what they were at first.
+    pub restored: bool,
+}
+
+/// The whole loop: predicted, measured, judged, applied, proven, undone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Experiment {
+    /// The path.
+    pub path: Path,
+    /// The load.
+    pub request: Request,
+    /// Sender's settings at first.
+    pub sender: HostSettings,
+    /// Receiver's settings at first.
+    pub receiver: HostSettings,
+    /// Fixed before the first measurement.
+    pub prediction: Prediction,
+    /// The first measurement.
+    pub measurement: Measurement,
+    /// What limits it.
+    pub verdict: Verdict,
+    /// Steady rate measured ÷ predicted; `None` without a steady part.
+    pub accuracy: Option<Ratio>,
+    /// What would help, best first.
+    pub remedies: Vec<Remedy>,
+    /// The best of them carried out; `None` where none can be.
+    pub proof: Option<Proof>,
+    /// The way back; `None` where nothing was changed.
+    pub undone: Option<Undone>,
+}
+
+/// What a paper printed for a step of a scenario.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Published {
+    /// The rate.
+    pub rate: BitRate,
+}
+
+/// One step of a scenario, done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LabStep {
+    /// Its name in the file.
+    pub name: String,
+    /// The load.
+    pub request: Request,
+    /// What the source printed.
+    pub published: Option<Published>,
+    /// Fixed before the step ran.
+    pub prediction: Prediction,
+    /// Valid and invalid runs, in order.
+    pub runs: Vec<Measurement>,
+    /// Receive buffer that the kernel stored, where the step fixed one.
+    pub buffer: Option<ByteCount>,
+    /// Largest window that the sender saw advertised.
+    pub window_seen: Option<ByteCount>,
+    /// Median steady rate of the valid runs.
+    pub measured: Option<BitRate>,
+    /// `measured` ÷ refined prediction.
+    pub accuracy: Option<Ratio>,
+    /// `measured` ÷ plain prediction.
+    pub accuracy_plain: Option<Ratio>,
+    /// What the bounds of the file say: `None` where the step has none or no run was valid.
+    pub passed: Option<bool>,
+    /// Which bound was missed, and by how much.
+    pub missed: Vec<String>,
+}
+
+/// One scenario, run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LabReport {
+    /// Name of the scenario.
+    pub scenario: String,
+    /// One line on what it shows.
+    pub title: String,
+    /// Where its figures come from.
+    pub source: Option<String>,
+    /// The path.
+    pub path: Path,
+    /// Round-trip time of the empty path.
+    pub rtt: Span,
+    /// The steps.
+    pub steps: Vec<LabStep>,
+    /// Bounds between steps that were missed.
+    pub missed: Vec<String>,
+    /// Whether every step and every bound passed.
+    pub passed: bool,
+}
+
+/// What went wrong, for a script.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ErrorReport {
+    /// The sentence that a person would have read.
+    pub message: String,
+    /// The exit code of the program.
+    pub exit_code: u8,
+}
+
+/// What `--json` prints: the version and one of these.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Document {
+    /// Version of the schema.
+    pub schema: u32,
+    /// From `fullpipe demo`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub experiment: Option<Experiment>,
+    /// From `fullpipe measure`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measurement: Option<Measurement>,
+    /// From `fullpipe calc`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calculation: Option<Calculation>,
+    /// From `fullpipe lab run`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lab: Option<Vec<LabReport>>,
+    /// From any of them, when it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorReport>,
+}
+
+impl Document {
+    /// An empty document of this version.
+    pub const fn new() -> Self {
+        Self { schema: SCHEMA_VERSION, experiment: None, measurement: None, calculation: None, lab: None, error: None }
+    }
+}
+
+impl Default for Document {
+    fn default() -> Self {
+        Self::new()
+    }
+}

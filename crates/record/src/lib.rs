@@ -1,0 +1,34 @@
+//! The records that the rooms exchange, and that `--json` prints.
+//!
+//! Everything here is data: what was asked ([`Request`]), over what ([`Path`]), between which settings
+//! ([`HostSettings`]), what was expected ([`Prediction`]), seen ([`Sample`], [`Measurement`]) and concluded
+//! ([`Verdict`], [`Remedy`]). In JSON, rates are bits per second, sizes bytes, times seconds and ratios fractions.
+//! The schema grows only: fields are added, never renamed or removed, within one [`SCHEMA_VERSION`].
+
+mod calculation;
+mod evidence;
+mod experiment;
+mod measurement;
+mod path;
+mod prediction;
+mod request;
+mod sample;
+mod settings;
+mod verdict;
+
+pub use calculation::{BufferAdvice, Calculation, Solved};
+pub use evidence::Evidence;
+pub use experiment::{Document, ErrorReport, Experiment, LabReport, LabStep, Proof, Published, Undone};
+pub use measurement::{
+    Cpu, Direction, EndReport, Interval, Measurement, Peer, RttMethod, RttReport, RttStats, SocketReadback, Steady,
+    StreamSummary, Summary, Validity,
+};
+pub use path::{Framing, Path, PathDirection};
+pub use prediction::{Ceiling, Limit, Prediction, Ramp};
+pub use request::{Buffer, Request, Writer};
+pub use sample::{CongestionState, Sample, SocketMemory, TcpInfo};
+pub use settings::{BufferTriple, Change, HostSettings, KernelVersion};
+pub use verdict::{At, Cause, Commands, Forecast, Remedy, Scope, Verdict};
+
+/// The version that every JSON document carries. It changes when a field is renamed or removed.
+pub const SCHEMA_VERSION: u32 = 1;

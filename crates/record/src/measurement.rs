@@ -1,0 +1,276 @@
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{HostSettings, Request, Sample, Verdict};
+
+/// Which way the data goes, seen from the end that asked for the test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// This end sends.
+    #[default]
+    Upload,
+    /// The other end sends.
+    Download,
+}
+
+/// Who was at the other end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Peer {
+    /// Host as it was named on the command line.
+    pub host: String,
+    /// Address and port that were reached.
+    pub address: String,
+    /// Whether it speaks our extension of the protocol, and so told its settings and samples.
+    pub speaks_fullpipe: bool,
+}
+
+/// Processor time of one end during the test, as shares of one core.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Cpu {
+    /// In the program.
+    pub user: Ratio,
+    /// In the kernel on the program's behalf.
+    pub system: Ratio,
+}
+
+impl Cpu {
+    /// Both together.
+    pub fn total(&self) -> Ratio {
+        Ratio::new(self.user.get() + self.system.get())
+    }
+}
+
+/// What was read back from a data socket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SocketReadback {
+    /// Which stream, from 0.
+    pub stream: u16,
+    /// `SO_SNDBUF`, as the kernel stores it (twice what was asked).
+    pub sndbuf: ByteCount,
+    /// `SO_RCVBUF`, as the kernel stores it.
+    pub rcvbuf: ByteCount,
+    /// `TCP_CONGESTION`.
+    pub congestion: String,
+}
+
+/// One end of a test.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct EndReport {
+    /// Settings, where they are known.
+    pub settings: Option<HostSettings>,
+    /// Processor time, where it is known.
+    pub cpu: Option<Cpu>,
+    /// Data sockets when the data began to flow.
+    pub sockets: Vec<SocketReadback>,
+    /// What this end saw while data flowed; empty where it did not say.
+    pub samples: Vec<Sample>,
+}
+
+/// Totals of one stream.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StreamSummary {
+    /// Which stream, from 0.
+    pub stream: u16,
+    /// Bytes that the sender wrote, after `omit`.
+    pub sent: ByteCount,
+    /// Bytes that the receiver read, after `omit`.
+    pub received: ByteCount,
+    /// Segments sent again; unknown where the sender did not say.
+    pub retransmits: Option<SegCount>,
+}
+
+/// One interval of the report, all streams together, as this end saw it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Interval {
+    /// From, since the data began to flow.
+    pub from: Span,
+    /// To.
+    pub to: Span,
+    /// Bytes written or read in it.
+    pub bytes: ByteCount,
+    /// Its rate.
+    pub rate: BitRate,
+    /// Segments sent again in it, where this end is the sender.
+    pub retransmits: Option<SegCount>,
+    /// Smoothed round-trip time of the first stream at its end.
+    pub rtt: Option<Span>,
+    /// Congestion window of all streams at its end, where this end is the sender.
+    pub cwnd: Option<ByteCount>,
+    /// Whether `omit` covers it.
+    pub omitted: bool,
+}
+
+/// How round-trip times were taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RttMethod {
+    /// Echo requests on their own.
+    Icmp,
+    /// The kernel's estimate on the test's own connections, where echo requests are not permitted or not answered.
+    TcpInfo,
+}
+
+/// Round-trip times of one phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RttStats {
+    /// How many were taken.
+    pub count: u64,
+    /// Least.
+    pub min: Span,
+    /// Half were at most this.
+    pub median: Span,
+    /// Nine in ten were at most this.
+    pub p90: Span,
+    /// Ninety-nine in a hundred were at most this.
+    pub p99: Span,
+    /// Greatest.
+    pub max: Span,
+}
+
+impl RttStats {
+    /// Statistics of `samples`, in any order; `None` where there are none.
+    pub fn of(mut samples: Vec<Span>) -> Option<Self> {
+        samples.sort_unstable();
+        let (&min, &max) = (samples.first()?, samples.last()?);
+        let quantile = |q: f64| samples[((samples.len() - 1) as f64 * q).round() as usize];
+        let (median, p90, p99) = (quantile(0.5), quantile(0.9), quantile(0.99));
+        Some(Self { count: samples.len() as u64, min, median, p90, p99, max })
+    }
+}
+
+/// Round-trip times before and during the load.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RttReport {
+    /// How they were taken.
+    pub method: RttMethod,
+    /// Before the load.
+    pub idle: Option<RttStats>,
+    /// During the load, after `omit`.
+    pub loaded: Option<RttStats>,
+}
+
+/// The steady part of a transfer: after the ramp, over whole round trips.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Steady {
+    /// When the ramp ended, since the data began to flow.
+    pub ramp: Span,
+    /// Mean rate during the ramp.
+    pub ramp_rate: BitRate,
+    /// Mean rate after it.
+    pub rate: BitRate,
+    /// How long the steady part was.
+    pub duration: Span,
+}
+
+/// The totals, all streams together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Summary {
+    /// Time over which the totals were taken.
+    pub duration: Span,
+    /// Bytes that the sender wrote.
+    pub sent: ByteCount,
+    /// Bytes that the receiver read.
+    pub received: ByteCount,
+    /// Rate of the bytes received.
+    pub rate: BitRate,
+    /// Segments sent again; unknown where the sender did not say.
+    pub retransmits: Option<SegCount>,
+    /// Steady part; `None` where the test was too short to have one, or ended by itself.
+    pub steady: Option<Steady>,
+}
+
+/// Whether a result may be judged, and what the run's own checks saw.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Validity {
+    /// Why not; empty if it may.
+    pub broken: Vec<String>,
+    /// Mean lateness of the emulated path under load, where there is one.
+    pub lateness_mean: Option<Span>,
+    /// 99th percentile of the same.
+    pub lateness_p99: Option<Span>,
+    /// Longest time in which the emulated path's loop did not look at its devices.
+    pub longest_gap: Option<Span>,
+    /// Packets that a device dropped outside the emulated queue.
+    pub device_drops: Option<u64>,
+    /// Packets that the emulated queue dropped.
+    pub queue_drops: Option<u64>,
+    /// Packets that the emulated path lost on purpose.
+    pub planted_losses: Option<u64>,
+    /// Processor time that a hypervisor took away during the run, as a share of all cores.
+    pub stolen: Option<Ratio>,
+}
+
+impl Validity {
+    /// Whether the result may be judged.
+    pub fn is_valid(&self) -> bool {
+        self.broken.is_empty()
+    }
+}
+
+/// One measurement, whole.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Measurement {
+    /// When the data began to flow, RFC 3339 in UTC.
+    pub started: String,
+    /// The other end.
+    pub peer: Peer,
+    /// The load that was asked for.
+    pub request: Request,
+    /// The end that ran the test.
+    pub local: EndReport,
+    /// The other end.
+    pub remote: EndReport,
+    /// Streams.
+    pub streams: Vec<StreamSummary>,
+    /// Intervals.
+    pub intervals: Vec<Interval>,
+    /// Round-trip times.
+    pub rtt: RttReport,
+    /// Totals.
+    pub summary: Summary,
+    /// What limited it.
+    pub limit: Option<Verdict>,
+    /// Whether it was cut short by the user; what there is was kept.
+    pub interrupted: bool,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+    /// Whether it may be judged.
+    pub validity: Validity,
+}
+
+impl Measurement {
+    /// The end that sent the data.
+    pub fn sender(&self) -> &EndReport {
+        match self.request.direction {
+            Direction::Upload => &self.local,
+            Direction::Download => &self.remote,
+        }
+    }
+
+    /// The end that received it.
+    pub fn receiver(&self) -> &EndReport {
+        match self.request.direction {
+            Direction::Upload => &self.remote,
+            Direction::Download => &self.local,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_of_one_and_of_many() {
+        assert_eq!(RttStats::of(vec![]), None);
+        let one = RttStats::of(vec![Span::from_millis(7)]).unwrap();
+        assert_eq!((one.min, one.p99), (Span::from_millis(7), Span::from_millis(7)));
+        let hundred = RttStats::of((1..=101).rev().map(Span::from_millis).collect()).unwrap();
+        assert_eq!(
+            (hundred.median, hundred.p90, hundred.p99),
+            (Span::from_millis(51), Span::from_millis(91), Span::from_millis(100))
+        );
+    }
+}

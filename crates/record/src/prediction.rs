@@ -1,0 +1,119 @@
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What can limit a transfer: the closed list of verdict kinds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Limit {
+    /// The receiver advertises too little.
+    ReceiveWindow,
+    /// The receiver reads too slowly.
+    ReceiverApplication,
+    /// The sender's socket holds too little.
+    SendBuffer,
+    /// The sender writes too slowly.
+    SenderApplication,
+    /// A window above TCP, as SSH has one.
+    ApplicationWindow,
+    /// The congestion window, without loss to blame now.
+    CongestionWindow,
+    /// The bottleneck is full.
+    Capacity,
+    /// Loss holds the congestion window down.
+    Loss,
+    /// The sender paces below what it could send.
+    Pacing,
+    /// A processor.
+    Cpu,
+    /// Packets of the wrong size.
+    Mtu,
+    /// Nothing of the above was shown.
+    Unknown,
+}
+
+impl Limit {
+    /// The name in JSON and on the screen.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ReceiveWindow => "receive-window",
+            Self::ReceiverApplication => "receiver-application",
+            Self::SendBuffer => "send-buffer",
+            Self::SenderApplication => "sender-application",
+            Self::ApplicationWindow => "application-window",
+            Self::CongestionWindow => "congestion-window",
+            Self::Capacity => "capacity",
+            Self::Loss => "loss",
+            Self::Pacing => "pacing",
+            Self::Cpu => "cpu",
+            Self::Mtu => "mtu",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// One ceiling on the rate of all streams together, as payload.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Ceiling {
+    /// What sets it.
+    pub kind: Limit,
+    /// By the textbook's formula.
+    pub plain: BitRate,
+    /// By the running kernel's rules.
+    pub refined: BitRate,
+    /// The least that is likely, where chance has a part.
+    pub low: BitRate,
+    /// The most that is likely.
+    pub high: BitRate,
+    /// The window behind it, where there is one, of each stream.
+    pub window: Option<ByteCount>,
+    /// How it came about, for a reader: `tcp_wmem 4 MiB × 0.975 ÷ 100.2 ms`.
+    pub because: String,
+}
+
+/// How the rate grows before it is steady.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Ramp {
+    /// Round trips of slow start.
+    pub rounds: u32,
+    /// Time that they take.
+    pub duration: Span,
+    /// Bytes that pass in them.
+    pub bytes: ByteCount,
+}
+
+/// What a path, two hosts and a load should give; fixed before the first data packet.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Prediction {
+    /// Bandwidth × round-trip time, where the bandwidth is known.
+    pub bdp: Option<ByteCount>,
+    /// Window that each stream needs in flight to fill the path.
+    pub window_needed: Option<ByteCount>,
+    /// Payload ÷ bytes on the wire.
+    pub efficiency: Ratio,
+    /// Payload of a full segment.
+    pub mss: ByteCount,
+    /// Every ceiling, lowest refined rate first.
+    pub ceilings: Vec<Ceiling>,
+    /// The lowest.
+    pub limit: Limit,
+    /// Steady rate by the textbook's formulas.
+    pub plain: BitRate,
+    /// Steady rate by the running kernel's rules: the figure that measurements are held against.
+    pub refined: BitRate,
+    /// The least that is likely.
+    pub low: BitRate,
+    /// The most that is likely.
+    pub high: BitRate,
+    /// Before the rate is steady.
+    pub ramp: Ramp,
+    /// Where a formula was left for another, or an input was assumed, and why.
+    pub notes: Vec<String>,
+}
+
+impl Prediction {
+    /// The ceiling of this kind, where the prediction knows one.
+    pub fn ceiling(&self, kind: Limit) -> Option<&Ceiling> {
+        self.ceilings.iter().find(|ceiling| ceiling.kind == kind)
+    }
+}

@@ -1,0 +1,190 @@
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// State of the congestion machinery of a connection (`tcpi_ca_state`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CongestionState {
+    /// Nothing wrong.
+    Open,
+    /// Duplicate acknowledgements seen.
+    Disorder,
+    /// Reducing the window after an explicit notification.
+    Cwr,
+    /// Retransmitting after loss.
+    Recovery,
+    /// Retransmitting after a timeout.
+    Loss,
+}
+
+/// The kernel's `struct tcp_info` in our units. A field that the running kernel does not return is `None`; each names
+/// the kernel's field in its comment and the release since which it exists. Layout: `include/uapi/linux/tcp.h`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct TcpInfo {
+    /// `tcpi_ca_state`.
+    pub congestion_state: Option<CongestionState>,
+    /// `tcpi_retransmits`: consecutive timeouts at this sequence number.
+    pub timeouts_in_a_row: Option<SegCount>,
+    /// `tcpi_options & 1`: timestamps agreed.
+    pub timestamps: Option<bool>,
+    /// `tcpi_options & 2`: selective acknowledgements agreed.
+    pub sack: Option<bool>,
+    /// `tcpi_options & 4`: window scaling agreed.
+    pub window_scaling: Option<bool>,
+    /// `tcpi_snd_wscale`: the peer's shift; meaningful only with window scaling.
+    pub snd_wscale: Option<u8>,
+    /// `tcpi_rcv_wscale`: our shift; meaningful only with window scaling.
+    pub rcv_wscale: Option<u8>,
+    /// `tcpi_delivery_rate_app_limited` (4.9).
+    pub app_limited: Option<bool>,
+    /// `tcpi_rto`.
+    pub rto: Option<Span>,
+    /// `tcpi_snd_mss`: payload of a full segment.
+    pub snd_mss: Option<ByteCount>,
+    /// `tcpi_rcv_mss`.
+    pub rcv_mss: Option<ByteCount>,
+    /// `tcpi_unacked`: segments sent and not yet acknowledged.
+    pub unacked: Option<SegCount>,
+    /// `tcpi_sacked`.
+    pub sacked: Option<SegCount>,
+    /// `tcpi_lost`.
+    pub lost: Option<SegCount>,
+    /// `tcpi_retrans`: retransmitted and still out.
+    pub retrans: Option<SegCount>,
+    /// `tcpi_pmtu`.
+    pub path_mtu: Option<ByteCount>,
+    /// `tcpi_rcv_ssthresh`: clamp of our own advertised window.
+    pub rcv_ssthresh: Option<ByteCount>,
+    /// `tcpi_rtt`: smoothed round-trip time.
+    pub rtt: Option<Span>,
+    /// `tcpi_rttvar`.
+    pub rtt_variation: Option<Span>,
+    /// `tcpi_snd_ssthresh`; `None` too where it was never set.
+    pub ssthresh: Option<SegCount>,
+    /// `tcpi_snd_cwnd`.
+    pub cwnd: Option<SegCount>,
+    /// `tcpi_advmss`.
+    pub advmss: Option<ByteCount>,
+    /// `tcpi_reordering`.
+    pub reordering: Option<SegCount>,
+    /// `tcpi_rcv_rtt`: the receiver's estimate; `None` too where it never made one.
+    pub rcv_rtt: Option<Span>,
+    /// `tcpi_rcv_space`: bytes copied to the application in a round trip.
+    pub rcv_space: Option<ByteCount>,
+    /// `tcpi_total_retrans` (2.6.11).
+    pub total_retrans: Option<SegCount>,
+    /// `tcpi_pacing_rate` (3.15); `None` too where unlimited.
+    pub pacing_rate: Option<BitRate>,
+    /// `tcpi_max_pacing_rate` (3.15); `None` too where unlimited.
+    pub max_pacing_rate: Option<BitRate>,
+    /// `tcpi_bytes_acked` (4.1), which counts the SYN as one.
+    pub bytes_acked: Option<ByteCount>,
+    /// `tcpi_bytes_received` (4.1).
+    pub bytes_received: Option<ByteCount>,
+    /// `tcpi_segs_out` (4.2), pure acknowledgements and retransmissions included.
+    pub segs_out: Option<SegCount>,
+    /// `tcpi_segs_in` (4.2).
+    pub segs_in: Option<SegCount>,
+    /// `tcpi_notsent_bytes` (4.6).
+    pub not_sent: Option<ByteCount>,
+    /// `tcpi_min_rtt` (4.6): the least in the last 300 s; `None` too where there is none yet.
+    pub min_rtt: Option<Span>,
+    /// `tcpi_data_segs_in` (4.6).
+    pub data_segs_in: Option<SegCount>,
+    /// `tcpi_data_segs_out` (4.6), retransmissions included.
+    pub data_segs_out: Option<SegCount>,
+    /// `tcpi_delivery_rate` (4.9).
+    pub delivery_rate: Option<BitRate>,
+    /// `tcpi_busy_time` (4.10): with data outstanding or queued; the two below are part of it.
+    pub busy: Option<Span>,
+    /// `tcpi_rwnd_limited` (4.10).
+    pub rwnd_limited: Option<Span>,
+    /// `tcpi_sndbuf_limited` (4.10).
+    pub sndbuf_limited: Option<Span>,
+    /// `tcpi_delivered` (4.18).
+    pub delivered: Option<SegCount>,
+    /// `tcpi_delivered_ce` (4.18).
+    pub delivered_ce: Option<SegCount>,
+    /// `tcpi_bytes_sent` (4.19), retransmissions included.
+    pub bytes_sent: Option<ByteCount>,
+    /// `tcpi_bytes_retrans` (4.19).
+    pub bytes_retrans: Option<ByteCount>,
+    /// `tcpi_dsack_dups` (4.19).
+    pub dsack_dups: Option<SegCount>,
+    /// `tcpi_reord_seen` (4.19).
+    pub reorder_events: Option<SegCount>,
+    /// `tcpi_rcv_ooopack` (5.4).
+    pub out_of_order_in: Option<SegCount>,
+    /// `tcpi_snd_wnd` (5.4): the window that the peer advertises, scaled.
+    pub snd_wnd: Option<ByteCount>,
+    /// `tcpi_rcv_wnd` (6.2): our own window, **not** clamped to what the header can carry.
+    pub rcv_wnd: Option<ByteCount>,
+    /// `tcpi_rehash` (6.2).
+    pub rehash: Option<SegCount>,
+    /// `tcpi_total_rto` (6.7): timeouts in the connection's life.
+    pub total_rto: Option<SegCount>,
+    /// `tcpi_total_rto_recoveries` (6.7).
+    pub total_rto_recoveries: Option<SegCount>,
+    /// `tcpi_total_rto_time` (6.7).
+    pub total_rto_time: Option<Span>,
+}
+
+/// Memory of a socket (`SO_MEMINFO`, `enum sk_meminfo_vars`): what it holds and what it may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct SocketMemory {
+    /// Receive buffer in use.
+    pub rmem_alloc: ByteCount,
+    /// Largest receive buffer.
+    pub rcvbuf: ByteCount,
+    /// Send buffer in use by segments in flight.
+    pub wmem_alloc: ByteCount,
+    /// Largest send buffer.
+    pub sndbuf: ByteCount,
+    /// Send buffer in use, sent and unsent.
+    pub wmem_queued: ByteCount,
+    /// Packets dropped at the socket.
+    pub drops: u64,
+}
+
+/// One look at one stream.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Sample {
+    /// Since the data began to flow.
+    pub at: Span,
+    /// Which stream, from 0.
+    pub stream: u16,
+    /// Bytes that the program has written to or read from the socket so far.
+    pub bytes: ByteCount,
+    /// The kernel's view.
+    pub tcp: TcpInfo,
+    /// The socket's memory, where the kernel tells.
+    pub memory: Option<SocketMemory>,
+}
+
+impl Sample {
+    /// Bytes in flight in sequence space, as the advertised window limits them: sent at least once and not yet
+    /// acknowledged. Before Linux 4.19 this counts whole segments.
+    pub fn outstanding(&self) -> Option<ByteCount> {
+        let tcp = &self.tcp;
+        match (tcp.bytes_sent, tcp.bytes_retrans, tcp.bytes_acked) {
+            (Some(sent), Some(again), Some(acked)) => Some(sent.saturating_sub(again).saturating_sub(acked)),
+            _ => Some(tcp.unacked?.of_size(tcp.snd_mss?)),
+        }
+    }
+
+    /// Bytes in the pipe, as the congestion window limits them (RFC 6675's estimate): unacknowledged, less those known
+    /// to have arrived or to be lost, plus the retransmitted.
+    pub fn pipe(&self) -> Option<ByteCount> {
+        let tcp = &self.tcp;
+        let gone = tcp.sacked.unwrap_or_default() + tcp.lost.unwrap_or_default();
+        let segments = (tcp.unacked? + tcp.retrans.unwrap_or_default()).saturating_sub(gone);
+        Some(segments.of_size(tcp.snd_mss?))
+    }
+
+    /// The congestion window in bytes.
+    pub fn congestion_window(&self) -> Option<ByteCount> {
+        Some(self.tcp.cwnd?.of_size(self.tcp.snd_mss?))
+    }
+}

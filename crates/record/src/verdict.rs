@@ -1,0 +1,133 @@
+use std::collections::BTreeMap;
+
+use fullpipe_units::{BitRate, Ratio};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Change, Limit};
+
+/// Where the limit sits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum At {
+    /// The end that sends.
+    Sender,
+    /// The end that receives.
+    Receiver,
+    /// Between them.
+    Path,
+    /// A device between them that edits packets.
+    Middlebox,
+    /// Nowhere that is known.
+    None,
+}
+
+/// Why the limit is what it is: the closed list of causes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// The program fixed its receive buffer.
+    SoRcvbuf,
+    /// Autotuning of the receive buffer ends at `tcp_rmem`.
+    TcpRmemMax,
+    /// Window scaling is off at an end.
+    NoWindowScaling,
+    /// The program fixed its send buffer.
+    SoSndbuf,
+    /// Autotuning of the send buffer ends at `tcp_wmem`.
+    TcpWmemMax,
+    /// The reader takes data slowly.
+    SlowReader,
+    /// The writer has nothing to send.
+    Idle,
+    /// The transfer ended before the window had grown.
+    RampUp,
+    /// Slow start was left early.
+    EarlyExit,
+    /// The window grows back after a loss.
+    Recovering,
+    /// The link.
+    Link,
+    /// Independent loss.
+    Random,
+    /// Loss because a queue is shorter than the bursts.
+    ShallowQueue,
+    /// The evidence needed is not there.
+    EvidenceMissing,
+}
+
+/// What limits a transfer, and what shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Verdict {
+    /// What.
+    pub kind: Limit,
+    /// Why.
+    pub cause: Cause,
+    /// Where.
+    pub at: At,
+    /// Share of the judged time in which it held.
+    pub share: Ratio,
+    /// The whole in one sentence.
+    pub sentence: String,
+    /// Every ceiling that the evidence gives, by kind.
+    pub ceilings: BTreeMap<Limit, BitRate>,
+    /// The figures that decided, by name.
+    pub evidence: BTreeMap<String, String>,
+}
+
+/// How far a remedy reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scope {
+    /// One socket.
+    Socket,
+    /// One destination.
+    Route,
+    /// One network namespace.
+    Namespace,
+    /// The host.
+    Host,
+    /// The program.
+    Application,
+    /// The network between.
+    Path,
+}
+
+/// The rate that a remedy should give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Forecast {
+    /// Expected steady rate.
+    pub bits_per_second: BitRate,
+    /// The least that is likely.
+    pub low: BitRate,
+    /// The most that is likely.
+    pub high: BitRate,
+}
+
+/// Commands that carry a remedy out by hand, and back.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Commands {
+    /// To apply it.
+    pub apply: Vec<String>,
+    /// To undo it.
+    pub undo: Vec<String>,
+}
+
+/// Something that would lift the limit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Remedy {
+    /// A name for `--apply`: `raise-tcp-wmem`.
+    pub id: String,
+    /// How far it reaches.
+    pub scope: Scope,
+    /// Which end it changes.
+    pub at: At,
+    /// The settings that it changes; empty where only a person can carry it out.
+    pub changes: Vec<Change>,
+    /// The same as commands, filled in by the room that knows how settings are written.
+    pub commands: Commands,
+    /// What it should give, where that can be told.
+    pub predicted: Option<Forecast>,
+    /// Why it should help.
+    pub why: String,
+}

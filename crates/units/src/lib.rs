@@ -1,0 +1,18 @@
+//! Quantities as types: what a person writes (`100Mbit/s`, `173ms`, `64KiB`, `0.01%`) on one side, exact numbers
+//! on the other.
+//!
+//! Rates are whole bits per second and print decimal; byte counts are whole bytes and print binary (KiB, MiB); times
+//! are whole nanoseconds. In text, a bare `k`, `M` or `G` is decimal for rates and binary for byte counts, as in
+//! iperf3. In JSON a rate is bits per second, a size is bytes, a time is seconds and a ratio is a fraction.
+
+mod bytes;
+mod parse;
+mod rate;
+mod ratio;
+mod span;
+
+pub use bytes::{ByteCount, SegCount};
+pub use parse::ParseError;
+pub use rate::BitRate;
+pub use ratio::Ratio;
+pub use span::{Span, Time};
