@@ -1,0 +1,103 @@
+use fullpipe_record::{Buffer, HostSettings, Path, Request};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+
+use crate::framing;
+use crate::kernel::{self, ReceiveBuffer};
+use crate::loss::CongestionControl;
+use crate::window;
+
+/// What the two ends of a connection agree on, from the path, their settings and the load.
+pub(crate) struct Connection<'a> {
+    pub(crate) path: &'a Path,
+    pub(crate) sender: &'a HostSettings,
+    pub(crate) receiver: &'a HostSettings,
+    pub(crate) request: &'a Request,
+    /// The formula used; the name asked for may be of none.
+    pub(crate) control: CongestionControl,
+    pub(crate) mss: ByteCount,
+    /// IPv4 and TCP before each payload.
+    pub(crate) headers: ByteCount,
+    /// Propagation, and the time that a full segment and its acknowledgement take to be put on the line.
+    pub(crate) rtt: Span,
+    /// The request for both socket buffers at both ends, where there is one.
+    pub(crate) fixed: Option<ByteCount>,
+    pub(crate) receive: ReceiveBuffer,
+    pub(crate) send: ByteCount,
+}
+
+impl<'a> Connection<'a> {
+    pub(crate) fn new(
+        path: &'a Path,
+        sender: &'a HostSettings,
+        receiver: &'a HostSettings,
+        request: &'a Request,
+    ) -> Self {
+        let timestamps = sender.timestamps && receiver.timestamps;
+        let headers = framing::tcp_headers(timestamps);
+        let mss = framing::mss(path.forward.mtu, timestamps, request.mss);
+        let fixed = match request.buffer {
+            Buffer::Automatic => None,
+            Buffer::Request(bytes) => Some(bytes),
+            Buffer::Window(bytes) => Some(kernel::request_for_window(receiver, bytes, mss)),
+        };
+        Self {
+            path,
+            sender,
+            receiver,
+            request,
+            control: CongestionControl::named(control_name(sender, request)).unwrap_or(CongestionControl::Reno),
+            mss,
+            headers,
+            rtt: loaded_rtt(path, mss, headers),
+            fixed,
+            receive: receive_buffer(sender, receiver, fixed),
+            send: kernel::send_buffer(sender, fixed),
+        }
+    }
+
+    /// The congestion control by the name that was asked for.
+    pub(crate) fn control_name(&self) -> &str {
+        control_name(self.sender, self.request)
+    }
+
+    /// Payload ÷ bytes on the wire.
+    pub(crate) fn efficiency(&self) -> Ratio {
+        framing::efficiency(self.mss, self.headers, self.path.forward.framing)
+    }
+
+    /// Bandwidth × round-trip time.
+    pub(crate) fn bdp(&self) -> Option<ByteCount> {
+        Some(window::bdp(self.path.forward.rate?, self.path.rtt()))
+    }
+
+    /// Payload of a full bottleneck.
+    pub(crate) fn payload_capacity(&self) -> Option<BitRate> {
+        Some(self.path.forward.rate?.scaled(self.efficiency().get()))
+    }
+
+    /// Payload that each stream must have in flight so that together they fill the bottleneck; twice that under BBR,
+    /// whose probes for bandwidth need the room.
+    pub(crate) fn window_needed(&self) -> Option<ByteCount> {
+        let together = window::bdp(self.payload_capacity()?, self.rtt).get();
+        let each = ByteCount::new(together.div_ceil(u64::from(self.request.streams.max(1))));
+        Some(if self.control == CongestionControl::Bbr { each * 2 } else { each })
+    }
+}
+
+fn control_name<'a>(sender: &'a HostSettings, request: &'a Request) -> &'a str {
+    request.congestion.as_deref().unwrap_or(&sender.congestion_control)
+}
+
+fn loaded_rtt(path: &Path, mss: ByteCount, headers: ByteCount) -> Span {
+    let time_on_line = |rate: Option<BitRate>, bytes| rate.map_or(Span::ZERO, |rate| rate.time_for(bytes));
+    let segment = framing::wire_bytes(mss, headers, path.forward.framing);
+    let acknowledgement = framing::wire_bytes(ByteCount::ZERO, headers, path.reverse.framing);
+    path.rtt() + time_on_line(path.forward.rate, segment) + time_on_line(path.reverse.rate, acknowledgement)
+}
+
+/// Scaling works only where both ends offer it.
+fn receive_buffer(sender: &HostSettings, receiver: &HostSettings, fixed: Option<ByteCount>) -> ReceiveBuffer {
+    let buffer =
+        fixed.map_or_else(|| ReceiveBuffer::automatic(receiver), |request| ReceiveBuffer::fixed(receiver, request));
+    if sender.window_scaling { buffer } else { buffer.without_scaling() }
+}

@@ -1,0 +1,140 @@
+use fullpipe_record::{HostSettings, KernelVersion};
+use fullpipe_units::{ByteCount, Ratio};
+
+/// Each socket learns its share from what its packets cost (dfa2f0483360).
+const LEARNS: KernelVersion = KernelVersion::new(6, 6);
+/// A new socket assumes one half (697a6c8cec03).
+const HALF_AT_FIRST: KernelVersion = KernelVersion::new(6, 10);
+/// A socket with a fixed buffer learns too (05f76b2d634e); before, its window stays clamped to what it was at first.
+const FIXED_LEARNS: KernelVersion = KernelVersion { major: 6, minor: 10, patch: 4 };
+
+/// The part of a receive buffer that is advertised as window; the rest is for the kernel's own structures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    part: u64,
+    of: u64,
+}
+
+impl Share {
+    /// What a new socket advertises, and what its window scale is chosen by.
+    ///
+    /// Before 6.6 `tcp_adv_win_scale` decides; to 6.9 it is 1200 bytes of every `SKB_TRUESIZE(4096)` (4672 bytes on
+    /// 64 bit); then one half.
+    pub fn at_first(settings: &HostSettings) -> Self {
+        match settings.kernel {
+            kernel if kernel < LEARNS => Self::of_adv_win_scale(settings.adv_win_scale),
+            kernel if kernel < HALF_AT_FIRST => Self::of_256(65),
+            _ => Self::of_256(128),
+        }
+    }
+
+    /// What a socket with a tuned buffer advertises once data has flowed.
+    ///
+    /// From 6.6 on it is payload ÷ memory of a packet as received: 162/256 as measured with segments of 1448 bytes, a
+    /// little more where the interface joins them.
+    pub fn settled(settings: &HostSettings) -> Self {
+        if settings.kernel < LEARNS { Self::at_first(settings) } else { Self::of_256(162) }
+    }
+
+    /// As [`Share::settled`], for a socket whose buffer does not grow.
+    pub fn settled_fixed(settings: &HostSettings) -> Self {
+        if settings.kernel < FIXED_LEARNS { Self::at_first(settings) } else { Self::settled(settings) }
+    }
+
+    /// Whether this kernel learns the share from its packets, so that it depends on their size and on the interface.
+    pub(crate) fn is_learnt(settings: &HostSettings) -> bool {
+        settings.kernel >= LEARNS
+    }
+
+    /// Whether fixed buffers differ between the point releases of this kernel, some of which have 697a6c8cec03 and
+    /// 05f76b2d634e as back-ports and so advertise more.
+    pub(crate) fn depends_on_point_release(settings: &HostSettings) -> bool {
+        (LEARNS..FIXED_LEARNS).contains(&settings.kernel)
+    }
+
+    /// Window that a buffer of `space` gives (`tcp_win_from_space`), rounded down.
+    pub fn window(self, space: ByteCount) -> ByteCount {
+        let bytes = u128::from(space.get()) * u128::from(self.part) / u128::from(self.of);
+        ByteCount::new(u64::try_from(bytes).unwrap_or(u64::MAX))
+    }
+
+    /// A buffer that gives `window` (`tcp_space_from_win`), rounded up.
+    pub fn space(self, window: ByteCount) -> ByteCount {
+        let bytes = (u128::from(window.get()) * u128::from(self.of)).div_ceil(u128::from(self.part));
+        ByteCount::new(u64::try_from(bytes).unwrap_or(u64::MAX))
+    }
+
+    /// As a fraction of the buffer.
+    pub fn ratio(self) -> Ratio {
+        Ratio::of(self.part as f64, self.of as f64)
+    }
+
+    /// `tcp_adv_win_scale` keeps 2^−scale of the buffer back, or, where it is not positive, advertises 2^scale of it.
+    fn of_adv_win_scale(scale: i32) -> Self {
+        // The kernel accepts −31…31.
+        let of = 1 << scale.unsigned_abs().min(31);
+        if scale > 0 { Self { part: of - 1, of } } else { Self { part: 1, of } }
+    }
+
+    const fn of_256(part: u64) -> Self {
+        Self { part, of: 256 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use proptest::prelude::*;
+
+    fn percents(kernel: &str) -> [String; 3] {
+        let settings = fixture::settings(kernel);
+        [Share::at_first(&settings), Share::settled(&settings), Share::settled_fixed(&settings)]
+            .map(|share| format!("{:.1}", share.ratio().percent()))
+    }
+
+    #[test]
+    fn every_age_has_its_share() {
+        for (kernel, at_first, settled, fixed) in [
+            ("5.15.0", "50.0", "50.0", "50.0"),
+            ("6.5.13", "50.0", "50.0", "50.0"),
+            ("6.6.0", "25.4", "63.3", "25.4"),
+            ("6.9.12", "25.4", "63.3", "25.4"),
+            ("6.10.3", "50.0", "63.3", "50.0"),
+            ("6.10.4", "50.0", "63.3", "63.3"),
+            ("6.18.44", "50.0", "63.3", "63.3"),
+            ("7.0", "50.0", "63.3", "63.3"),
+        ] {
+            assert_eq!(percents(kernel), [at_first, settled, fixed], "{kernel}");
+        }
+    }
+
+    #[test]
+    fn buffers_at_three_quarters() {
+        let settings = HostSettings { adv_win_scale: 2, ..fixture::settings("3.2.0") };
+        let share = Share::settled(&settings);
+        for (window, space) in [(12_500, 16_667), (125_000, 166_667), (37_500, 50_000), (65_535, 87_380)] {
+            assert_eq!(share.space(ByteCount::new(window)).get(), space);
+        }
+        assert_eq!(share.window(ByteCount::new(87_380)).get(), 65_535);
+        assert_eq!(share.window(ByteCount::new(150_000)).get(), 112_500);
+    }
+
+    #[test]
+    fn a_scale_that_is_not_positive_divides() {
+        for (scale, window) in [(0, 65_536), (-2, 16_384), (1, 32_768), (i32::MAX, 65_535), (i32::MIN, 0)] {
+            let settings = HostSettings { adv_win_scale: scale, ..fixture::settings("5.4.0") };
+            assert_eq!(Share::settled(&settings).window(ByteCount::from_kib(64)).get(), window, "{scale}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_space_for_a_window_gives_it(window in 0_u64..1 << 60, scale in -3_i32..32, old: bool) {
+            let kernel = if old { "5.4.0" } else { "6.18.0" };
+            let settings = HostSettings { adv_win_scale: scale, ..fixture::settings(kernel) };
+            let share = Share::settled(&settings);
+            prop_assert!(share.window(share.space(ByteCount::new(window))).get() >= window);
+        }
+    }
+}

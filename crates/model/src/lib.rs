@@ -1,0 +1,30 @@
+//! What a path, two hosts and a load should give.
+//!
+//! Each formula and each kernel rule stands in a small module with its source and its range:
+//!
+//! * [`window`]: rate, window and round-trip time, each from the other two;
+//! * [`framing`]: payload, packets, bytes on the wire;
+//! * [`kernel`]: what Linux makes of a socket buffer, by version;
+//! * [`loss`]: the congestion window that a loss rate leaves;
+//! * [`ramp`]: slow start.
+//!
+//! [`predict()`] puts them together and is the one predictor: a command line, a scenario and a remedy all ask it.
+//! Nothing here fails: an input at the edge of its range gives a figure at the edge of its own.
+
+pub mod framing;
+pub mod kernel;
+pub mod loss;
+pub mod ramp;
+pub mod window;
+
+mod ceilings;
+mod connection;
+mod likely;
+mod notes;
+mod predict;
+
+#[cfg(test)]
+mod fixture;
+
+pub use likely::Likely;
+pub use predict::predict;

@@ -1,0 +1,161 @@
+//! What a prediction assumed, and where it left a formula for another: one sentence each.
+
+use fullpipe_record::{Buffer, Ramp};
+use fullpipe_units::{ByteCount, Ratio, Span};
+
+use crate::connection::Connection;
+use crate::kernel::{self, Share};
+use crate::loss::{BBR_ABSORBS, CongestionControl, FORMULAS_HOLD_TO};
+
+/// The size of packet with which learnt shares were measured.
+const MEASURED_MTU: ByteCount = ByteCount::new(1500);
+
+/// Every note that applies: on the windows, the path, loss, and the length of the transfer.
+pub(crate) fn notes(connection: &Connection, ramp: &Ramp) -> Vec<String> {
+    [
+        scaling_off(connection),
+        tuning_off(connection),
+        request_cut("SO_RCVBUF", "rmem_max", connection.fixed, kernel::rmem_max(connection.receiver)),
+        request_cut("SO_SNDBUF", "wmem_max", connection.fixed, kernel::wmem_max(connection.sender)),
+        hidden_maximum(connection),
+        window_missed(connection),
+        point_release(connection),
+        other_packet_size(connection),
+        no_payload(connection),
+        bandwidth_unknown(connection),
+        queue_unknown(connection),
+        control_unknown(connection),
+        loss_unknown(connection),
+        loss_out_of_range(connection),
+        loss_absorbed(connection),
+        acknowledgements_lost(connection),
+        too_short(connection, ramp),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn scaling_off(connection: &Connection) -> Option<String> {
+    let end = match (connection.sender.window_scaling, connection.receiver.window_scaling) {
+        (true, true) => return None,
+        (true, false) => "receiver",
+        (false, true) => "sender",
+        (false, false) => "sender and receiver",
+    };
+    Some(format!("window scaling is off at the {end}: no window exceeds 65 535 B"))
+}
+
+fn tuning_off(connection: &Connection) -> Option<String> {
+    let untuned = connection.fixed.is_none() && !connection.receiver.moderate_rcvbuf;
+    untuned.then(|| {
+        let space = connection.receive.space();
+        format!("tcp_moderate_rcvbuf is off at the receiver: its buffer stays at {space}")
+    })
+}
+
+fn request_cut(option: &str, setting: &str, request: Option<ByteCount>, max: ByteCount) -> Option<String> {
+    let request = request.filter(|request| *request > max)?;
+    Some(format!("the kernel cuts the {option} request of {request} to net.core.{setting}, {max}"))
+}
+
+fn hidden_maximum(connection: &Connection) -> Option<String> {
+    connection.fixed?;
+    let setting = match (connection.receiver.rmem_max, connection.sender.wmem_max) {
+        (Some(_), Some(_)) => return None,
+        (None, Some(_)) => "the receiver's net.core.rmem_max",
+        (Some(_), None) => "the sender's net.core.wmem_max",
+        (None, None) => "the receiver's net.core.rmem_max and the sender's net.core.wmem_max",
+    };
+    Some(format!("{setting} not visible: taken as the kernel's default"))
+}
+
+/// Says so where no request gives the window that was asked for.
+fn window_missed(connection: &Connection) -> Option<String> {
+    let Buffer::Window(wanted) = connection.request.buffer else { return None };
+    let got = connection.receive.in_flight(connection.mss);
+    let missed = got > wanted || got + connection.mss <= wanted;
+    missed.then(|| format!("no SO_RCVBUF makes this receiver carry a window of {wanted}: taken as {got}"))
+}
+
+fn point_release(connection: &Connection) -> Option<String> {
+    let fixed = connection.fixed.is_some() || !connection.receiver.moderate_rcvbuf;
+    (fixed && Share::depends_on_point_release(connection.receiver)).then(|| {
+        let kernel = connection.receiver.kernel;
+        format!("point releases of Linux {kernel} differ in fixed receive buffers: the smaller window is taken")
+    })
+}
+
+fn other_packet_size(connection: &Connection) -> Option<String> {
+    let mtu = connection.path.forward.mtu;
+    (mtu != MEASURED_MTU && Share::is_learnt(connection.receiver)).then(|| {
+        let share = connection.receive.share().ratio();
+        format!("the advertised share of {share} was measured at MTU 1500 and is assumed at MTU {}", mtu.get())
+    })
+}
+
+fn no_payload(connection: &Connection) -> Option<String> {
+    (connection.mss == ByteCount::ZERO).then(|| "the headers leave a segment no payload".to_owned())
+}
+
+fn bandwidth_unknown(connection: &Connection) -> Option<String> {
+    let unknown = connection.path.forward.rate.is_none();
+    let rest = if connection.rtt == Span::ZERO {
+        "neither bandwidth nor round-trip time known: nothing bounds the rate"
+    } else {
+        "bandwidth not known: no capacity ceiling, and no serialisation in the round-trip time"
+    };
+    unknown.then(|| rest.to_owned())
+}
+
+fn queue_unknown(connection: &Connection) -> Option<String> {
+    let path = &connection.path.forward;
+    let control = connection.control;
+    (path.rate.is_some() && path.queue.is_none() && control.queue_needed() > Ratio::ZERO).then(|| {
+        format!("queue not known: taken as long enough for {} ({} of the BDP)", control.name(), control.queue_needed())
+    })
+}
+
+fn control_unknown(connection: &Connection) -> Option<String> {
+    let name = connection.control_name();
+    CongestionControl::named(name)
+        .is_none()
+        .then(|| format!("no formula here for congestion control \"{name}\": taken as Reno"))
+}
+
+fn loss_unknown(connection: &Connection) -> Option<String> {
+    connection.path.forward.loss.is_none().then(|| "loss not known: taken as none".to_owned())
+}
+
+fn loss_out_of_range(connection: &Connection) -> Option<String> {
+    let loss = connection.path.forward.loss?;
+    let name = connection.control.name();
+    match connection.control {
+        CongestionControl::Bbr => (loss.get() > BBR_ABSORBS)
+            .then(|| format!("{loss} loss is more than {name} absorbs; it has no formula there: taken as Reno")),
+        CongestionControl::Cubic | CongestionControl::Reno => (loss.get() > FORMULAS_HOLD_TO)
+            .then(|| format!("at {loss} loss timeouts take over and {name}'s formula promises too much")),
+    }
+}
+
+fn loss_absorbed(connection: &Connection) -> Option<String> {
+    let loss = connection.path.forward.loss.filter(|loss| *loss > Ratio::ZERO)?;
+    (connection.control == CongestionControl::Bbr && loss.get() <= BBR_ABSORBS)
+        .then(|| format!("BBR keeps its rate under {loss} loss: no loss ceiling"))
+}
+
+fn acknowledgements_lost(connection: &Connection) -> Option<String> {
+    let loss = connection.path.reverse.loss.filter(|loss| *loss > Ratio::ZERO)?;
+    Some(format!("{loss} loss of acknowledgements left out: each one covers those before it"))
+}
+
+fn too_short(connection: &Connection, ramp: &Ramp) -> Option<String> {
+    let request = connection.request;
+    let ends_within = match request.bytes {
+        Some(bytes) => bytes < ramp.bytes,
+        None => request.omit + request.duration < ramp.duration,
+    };
+    ends_within.then(|| {
+        format!("the transfer ends within its ramp of {} and {}: its mean is lower", ramp.duration, ramp.bytes)
+    })
+}
