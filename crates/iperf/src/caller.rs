@@ -1,0 +1,113 @@
+use crate::Cookie;
+
+/// Who opened a connection to the server's port, judged by what it said first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Caller {
+    /// More bytes are needed; never more than [`Cookie::LENGTH`].
+    Undecided,
+    /// An iperf3 client: its cookie, known for a data connection and new for a new test. The bytes behind the cookie
+    /// belong to whatever the connection is.
+    Iperf3(Cookie),
+    /// An iperf2 client, whose stream starts with a binary header or with digits.
+    Iperf2,
+    /// Neither.
+    Unknown,
+}
+
+/// Tells the callers of one port apart by the first bytes of their connection, as early as that can be told. An iperf3
+/// client waits for an answer after its cookie, so 37 bytes always decide; what was decided holds however many bytes
+/// follow.
+pub fn classify_first_bytes(bytes: &[u8]) -> Caller {
+    let decisive = &bytes[..bytes.len().min(Cookie::LENGTH)];
+    if decisive.starts_with(PLAIN_PAYLOAD) {
+        return Caller::Iperf2;
+    }
+    match decisive.iter().position(|byte| !is_text(*byte)) {
+        None if decisive.len() < Cookie::LENGTH => Caller::Undecided,
+        Some(at) if at < FLAGS_LENGTH && may_start_flags(decisive[0]) => Caller::Iperf2,
+        Some(_) => decisive.try_into().ok().and_then(cookie).map_or(Caller::Unknown, Caller::Iperf3),
+        None => Caller::Unknown,
+    }
+}
+
+/// How an iperf2 client without a header fills its blocks.
+const PLAIN_PAYLOAD: &[u8] = b"0123";
+
+/// Bytes of the flags with which an iperf2 header starts.
+const FLAGS_LENGTH: usize = 4;
+
+/// Up to iperf3 3.1 a cookie is a host name and a time, so any printable text may be one.
+fn is_text(byte: u8) -> bool {
+    byte == b' ' || byte.is_ascii_graphic()
+}
+
+/// Whether an iperf2 flags word may start so: it is zero, or has one of the two top bits (header with version 1,
+/// header with extension) and none of those that iperf2 does not know.
+fn may_start_flags(first: u8) -> bool {
+    first == 0 || (first & 0b1100_0000 != 0 && first & 0b0010_0001 == 0)
+}
+
+fn cookie(bytes: &[u8; Cookie::LENGTH]) -> Option<Cookie> {
+    let (text, end) = bytes.split_at(Cookie::LENGTH - 1);
+    (text.iter().all(|byte| is_text(*byte)) && end == [0]).then(|| Cookie::from_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn decided_after(bytes: &[u8]) -> (usize, Caller) {
+        (0..=bytes.len())
+            .map(|length| (length, classify_first_bytes(&bytes[..length])))
+            .find(|(_, caller)| *caller != Caller::Undecided)
+            .unwrap_or((bytes.len(), Caller::Undecided))
+    }
+
+    #[test]
+    fn iperf3_clients_of_all_ages_are_known_by_37_bytes() {
+        for text in ["smlukwpdn4x4gtn3vl6k3dgvu3il7zfxjaan", "Dev-box.lan.1404827312.123456.2b3c4d5e"] {
+            let mut bytes = [0; 37];
+            bytes[..36].copy_from_slice(&text.as_bytes()[..36]);
+            assert_eq!(decided_after(&bytes), (37, Caller::Iperf3(Cookie::from_bytes(bytes))));
+        }
+    }
+
+    #[test]
+    fn iperf2_clients_are_known_within_their_flags() {
+        for (first_bytes, after) in [
+            (&[0x40, 0x01, 0x00, 0x78][..], 2), // 2.1.8: extension, length valid
+            (&[0x44, 0x01, 0x00, 0x78], 2),
+            (&[0x80, 0, 0, 0], 1),
+            (&[0xC0, 0, 0, 1], 1),
+            (&[0; 24], 1),
+            (b"0123456789", 4),
+        ] {
+            assert_eq!(decided_after(first_bytes), (after, Caller::Iperf2), "{first_bytes:x?}");
+        }
+    }
+
+    #[test]
+    fn other_programs_are_neither() {
+        for first_bytes in [
+            &b"GET / HTTP/1.1\r\nHost: here\r\n"[..],
+            b"POST / HTTP/1.1\r\n",
+            b"SSH-2.0-OpenSSH_9.6\r\n",
+            &[0x16, 0x03, 0x01, 0x02],
+            &[b'a'; 60],
+        ] {
+            assert_eq!(decided_after(first_bytes).1, Caller::Unknown, "{first_bytes:x?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_decision_holds_and_37_bytes_force_one(bytes in prop::collection::vec(any::<u8>(), 37..60)) {
+            let (after, caller) = decided_after(&bytes);
+            prop_assert_ne!(caller, Caller::Undecided);
+            for length in after..=bytes.len() {
+                prop_assert_eq!(classify_first_bytes(&bytes[..length]), caller);
+            }
+        }
+    }
+}

@@ -1,0 +1,352 @@
+use std::collections::VecDeque;
+
+use fullpipe_record::Request;
+use fullpipe_units::{Span, Time};
+
+use crate::error::ServerError;
+use crate::inbox::Inbox;
+use crate::{Cookie, Error, ErrorNumber, Message, Parameters, Refusal, Results, State, Step, Timeouts};
+
+/// What the driver of a [`Client`] does next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ClientAction {
+    /// Write these bytes to the control connection.
+    Send(Vec<u8>),
+    /// Open so many TCP connections to the same port, one after the other, and write the cookie first on each; then call
+    /// [`Client::streams_opened`] or [`Client::open_failed`].
+    OpenStreams(u16),
+    /// Let data flow. Call [`Client::transfer_finished`] when the duration, with the omitted time, or the bytes have
+    /// passed. In a download keep reading until [`ClientAction::CollectResults`] comes: a server whose write blocks
+    /// cannot answer.
+    StartTransfer,
+    /// Stop what still flows and give [`Client::local_results`].
+    CollectResults,
+    /// The test is complete, with what the server counted. Write what was to be sent, then close.
+    Finished(Results),
+    /// The test ended early. Write what was to be sent, close, and keep what was measured so far.
+    Failed(Error),
+}
+
+/// The client's side of one test.
+///
+/// Every step has its deadline: one reply time, or for each data connection one; a results time for the server's
+/// results; for the transfer its own duration, omitted time included, and 10 s (24 hours and 10 s where bytes limit
+/// it). After the test ended, in either way, calls do nothing.
+#[derive(Debug)]
+pub struct Client {
+    parameters: Parameters,
+    streams: u16,
+    transfer_limit: Span,
+    timeouts: Timeouts,
+    phase: Phase,
+    wait: Span,
+    deadline: Time,
+    inbox: Inbox,
+    actions: VecDeque<ClientAction>,
+    server_results: Results,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    At(Step),
+    /// The server announced an error at this step; its numbers are due.
+    Refused(Step),
+    Over,
+}
+
+/// How much later than agreed the driver may end the transfer.
+const TRANSFER_GRACE: Span = Span::from_secs(10);
+
+/// How long the numbers behind an error may take. They are one write in most releases; in some the second never comes.
+const NUMBERS_WAIT: Span = Span::from_secs(1);
+
+/// Two numbers of 32 bits.
+const NUMBERS_LENGTH: usize = 8;
+
+/// What a server may say while data connections are being opened: 1, 2, and an error with its numbers.
+const MOST_HELD: usize = 3 + NUMBERS_LENGTH;
+
+impl Client {
+    /// Starts a test over a control connection that is open: the cookie is the first thing to send.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a request that [`Parameters::from_request`] refuses.
+    pub fn new(request: &Request, cookie: Cookie, now: Time, timeouts: Timeouts) -> Result<Self, Refusal> {
+        let parameters = Parameters::from_request(request)?;
+        let agreed = parameters.to_request()?;
+        Ok(Self {
+            streams: agreed.streams,
+            transfer_limit: agreed.duration + agreed.omit,
+            parameters,
+            timeouts,
+            phase: Phase::At(Step::Greeting),
+            wait: timeouts.reply,
+            deadline: now + timeouts.reply,
+            inbox: Inbox::default(),
+            actions: VecDeque::from([ClientAction::Send(cookie.as_bytes().to_vec())]),
+            server_results: Results::default(),
+        })
+    }
+
+    /// The next thing to do, oldest first. Ask until there is none, after every other call.
+    pub fn next_action(&mut self) -> Option<ClientAction> {
+        self.actions.pop_front()
+    }
+
+    /// When to call [`Client::tick`]; `None` once the test is over.
+    pub fn deadline(&self) -> Option<Time> {
+        (self.phase != Phase::Over).then_some(self.deadline)
+    }
+
+    /// Bytes came on the control connection, cut anywhere.
+    pub fn receive(&mut self, now: Time, bytes: &[u8]) {
+        if self.phase == Phase::Over {
+            return;
+        }
+        self.inbox.push(bytes);
+        self.read_inbox(now);
+    }
+
+    /// The data connections are open.
+    pub fn streams_opened(&mut self, now: Time) {
+        if self.phase == Phase::At(Step::Streams) {
+            self.enter(Step::Start, now);
+            self.read_inbox(now);
+        }
+    }
+
+    /// The data connections cannot be opened, because of `why`. The server is told, so that it is free again at once.
+    pub fn open_failed(&mut self, why: impl Into<String>) {
+        if self.phase == Phase::At(Step::Streams) {
+            self.terminate(Error::Streams { why: why.into() });
+        }
+    }
+
+    /// The transfer is over, or shall end now with the results so far.
+    pub fn transfer_finished(&mut self, now: Time) {
+        if self.phase == Phase::At(Step::Transfer) {
+            self.send(vec![State::TestEnd.byte()]);
+            self.enter(Step::End, now);
+        }
+    }
+
+    /// What this end counted. A report in it is not sent.
+    pub fn local_results(&mut self, now: Time, results: Results) {
+        if self.phase == Phase::At(Step::LocalResults) {
+            self.send(Results { report: None, ..results }.encode());
+            self.enter(Step::Results, now);
+            self.read_inbox(now);
+        }
+    }
+
+    /// The user wants to stop at once, without the server's results; [`Client::transfer_finished`] gets those too.
+    pub fn interrupt(&mut self) {
+        if let Some(step) = self.step() {
+            self.terminate(Error::ClientTerminated { step });
+        }
+    }
+
+    /// The control connection was closed by the server or broke.
+    pub fn closed(&mut self) {
+        match self.phase {
+            // All that the test was for is here; one byte of courtesy is missing.
+            Phase::At(Step::Finish) => self.finish(),
+            Phase::At(step) => self.fail(Error::Closed { step }),
+            Phase::Refused(step) => self.conclude_refusal(step),
+            Phase::Over => {}
+        }
+    }
+
+    /// It is `now`: whatever is overdue is given up.
+    pub fn tick(&mut self, now: Time) {
+        if now < self.deadline {
+            return;
+        }
+        match self.phase {
+            Phase::At(step) => self.fail(Error::Timeout { step, after: self.wait }),
+            Phase::Refused(step) => self.conclude_refusal(step),
+            Phase::Over => {}
+        }
+    }
+
+    fn read_inbox(&mut self, now: Time) {
+        while self.read_one(now) {}
+    }
+
+    /// Understands one state or message; whether there may be more.
+    fn read_one(&mut self, now: Time) -> bool {
+        let Some(first) = self.inbox.first() else { return false };
+        match self.phase {
+            Phase::Over => false,
+            Phase::Refused(step) => {
+                if self.inbox.len() >= NUMBERS_LENGTH {
+                    self.conclude_refusal(step);
+                }
+                false
+            }
+            Phase::At(step) => match State::from_byte(first) {
+                // No message within its limit begins with one of these bytes, so they mean the same everywhere.
+                Some(ending @ (State::AccessDenied | State::ServerError | State::ServerTerminate)) => {
+                    self.inbox.take(1);
+                    self.read_ending(ending, step, now);
+                    true
+                }
+                _ if step == Step::Results => self.read_results(now),
+                // The server may be faster than our own driver.
+                _ if matches!(step, Step::Streams | Step::LocalResults) && self.inbox.len() <= MOST_HELD => false,
+                state => {
+                    self.inbox.take(1);
+                    self.read_state(state, first, step, now);
+                    true
+                }
+            },
+        }
+    }
+
+    fn read_ending(&mut self, ending: State, step: Step, now: Time) {
+        match ending {
+            State::AccessDenied => self.fail(Error::Busy),
+            State::ServerTerminate => self.fail(Error::ServerTerminated { step }),
+            _ => {
+                self.phase = Phase::Refused(step);
+                self.wait = NUMBERS_WAIT;
+                self.deadline = now + NUMBERS_WAIT;
+            }
+        }
+    }
+
+    fn read_state(&mut self, state: Option<State>, got: u8, step: Step, now: Time) {
+        match (step, state) {
+            (Step::Greeting, Some(State::ParameterExchange)) => {
+                self.send(self.parameters.encode());
+                self.enter(Step::Parameters, now);
+            }
+            (Step::Greeting, _) => self.fail(Error::NotIperf3 { first: got }),
+            (Step::Parameters, Some(State::CreateStreams)) => {
+                self.actions.push_back(ClientAction::OpenStreams(self.streams));
+                self.enter(Step::Streams, now);
+            }
+            (Step::Start, Some(State::TestStart)) => self.enter(Step::Preparation, now),
+            (Step::Preparation, Some(State::TestRunning)) => {
+                self.actions.push_back(ClientAction::StartTransfer);
+                self.enter(Step::Transfer, now);
+            }
+            (Step::End, Some(State::ExchangeResults)) => {
+                self.actions.push_back(ClientAction::CollectResults);
+                self.enter(Step::LocalResults, now);
+            }
+            (Step::Finish, Some(State::DisplayResults)) => self.finish(),
+            _ => self.fail(Error::OutOfOrder { got, step }),
+        }
+    }
+
+    fn read_results(&mut self, now: Time) -> bool {
+        let message = self.inbox.take_message(Message::Results);
+        match message.and_then(|json| json.map(|json| Results::decode(&json, self.streams)).transpose()) {
+            Ok(None) => return false,
+            Ok(Some(results)) => {
+                self.server_results = results;
+                self.enter(Step::Finish, now);
+            }
+            Err(error) => self.fail(error),
+        }
+        true
+    }
+
+    /// Takes what has come of the server's two numbers.
+    fn conclude_refusal(&mut self, step: Step) {
+        let bytes = self.inbox.take(NUMBERS_LENGTH);
+        let mut numbers = bytes.as_chunks().0.iter().map(|four| i32::from_be_bytes(*four));
+        let reason = ServerError {
+            number: numbers.next().map(ErrorNumber::new),
+            os_error: numbers.next().filter(|errno| *errno != 0),
+        };
+        self.fail(Error::Server { step, reason });
+    }
+
+    fn enter(&mut self, step: Step, now: Time) {
+        self.phase = Phase::At(step);
+        self.wait = match step {
+            Step::Streams => self.timeouts.reply * u64::from(self.streams),
+            Step::Transfer => self.transfer_limit + TRANSFER_GRACE,
+            Step::Results => self.timeouts.results,
+            _ => self.timeouts.reply,
+        };
+        self.deadline = now + self.wait;
+    }
+
+    fn step(&self) -> Option<Step> {
+        match self.phase {
+            Phase::At(step) | Phase::Refused(step) => Some(step),
+            Phase::Over => None,
+        }
+    }
+
+    fn send(&mut self, bytes: Vec<u8>) {
+        self.actions.push_back(ClientAction::Send(bytes));
+    }
+
+    fn terminate(&mut self, error: Error) {
+        self.send(vec![State::ClientTerminate.byte()]);
+        self.fail(error);
+    }
+
+    fn finish(&mut self) {
+        self.send(vec![State::Done.byte()]);
+        let results = std::mem::take(&mut self.server_results);
+        self.end(ClientAction::Finished(results));
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.end(ClientAction::Failed(error));
+    }
+
+    fn end(&mut self, last: ClientAction) {
+        self.actions.push_back(last);
+        self.phase = Phase::Over;
+        self.inbox.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn client_in(step: Step) -> Client {
+        let cookie = Cookie::from_random([0; 36]);
+        let mut client = Client::new(&Request::default(), cookie, Time::ZERO, Timeouts::default()).unwrap();
+        client.enter(step, Time::ZERO);
+        client
+    }
+
+    #[test]
+    fn no_more_than_one_message_is_held() {
+        let limit = Message::Results.limit().get() as usize;
+        let chunk = vec![b'x'; 60_000];
+        let mut client = client_in(Step::Results);
+        client.receive(Time::ZERO, &(limit as u32).to_be_bytes());
+        let mut most = 0;
+        for _ in 0..400 {
+            client.receive(Time::ZERO, &chunk);
+            most = most.max(client.inbox.len());
+        }
+        assert!(most > limit / 2 && most <= limit + 4, "{most}");
+        assert_eq!((client.phase, client.inbox.len()), (Phase::Over, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn outside_a_message_next_to_nothing_is_held(
+            pieces in prop::collection::vec(prop::collection::vec(0_u8..17, 0..6), 0..40),
+            step in prop::sample::select(vec![Step::Greeting, Step::Streams, Step::Transfer, Step::LocalResults]),
+        ) {
+            let mut client = client_in(step);
+            for piece in pieces {
+                client.receive(Time::ZERO, &piece);
+                prop_assert!(client.inbox.len() <= MOST_HELD);
+            }
+        }
+    }
+}

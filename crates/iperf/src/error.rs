@@ -1,0 +1,173 @@
+use std::fmt;
+
+use fullpipe_units::{ByteCount, Span};
+use thiserror::Error;
+
+use crate::{ErrorNumber, Message};
+
+/// Why a test did not come to its end. What was measured before remains with the driver.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Error {
+    /// The first byte is none with which an iperf3 server answers a cookie.
+    #[error("something answered, but not as an iperf3 server does: it began with the byte {first:#04x}")]
+    NotIperf3 {
+        /// What it sent first.
+        first: u8,
+    },
+    /// The server runs another test.
+    #[error("the server is busy with another test; try again later")]
+    Busy,
+    /// The server refused the test or broke it off.
+    #[error("the server ended the test while {step}: {reason}")]
+    Server {
+        /// Where the test stood.
+        step: Step,
+        /// What it said.
+        reason: ServerError,
+    },
+    /// The server was stopped by its operator.
+    #[error("the server was stopped while {step}")]
+    ServerTerminated {
+        /// Where the test stood.
+        step: Step,
+    },
+    /// The client was interrupted by its user.
+    #[error("the client was interrupted while {step}")]
+    ClientTerminated {
+        /// Where the test stood.
+        step: Step,
+    },
+    /// The control connection was closed.
+    #[error("the other end closed the control connection while {step}{}", closing_hint(*step))]
+    Closed {
+        /// Where the test stood.
+        step: Step,
+    },
+    /// A deadline passed.
+    #[error("gave up after {after} while {step}")]
+    Timeout {
+        /// Where the test stood.
+        step: Step,
+        /// How long that was waited for.
+        after: Span,
+    },
+    /// A byte that does not belong where it came.
+    #[error("the other end sent the byte {got:#04x} while {step}, where iperf3 would not")]
+    OutOfOrder {
+        /// The byte.
+        got: u8,
+        /// Where the test stood.
+        step: Step,
+    },
+    /// A message announces more than its kind may have.
+    #[error("the other end announced {message} of {length}; at most {limit} are accepted")]
+    Oversized {
+        /// Which message.
+        message: Message,
+        /// The length it announced.
+        length: ByteCount,
+        /// The longest that is accepted.
+        limit: ByteCount,
+    },
+    /// A message that cannot be understood.
+    #[error("cannot read the other end's {message}: {why}")]
+    Malformed {
+        /// Which message.
+        message: Message,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The data connections could not be opened.
+    #[error("cannot open the data connections: {why}")]
+    Streams {
+        /// Why, in the driver's words.
+        why: String,
+    },
+    /// This server does not run what the client asked for, or could not go on with it.
+    #[error("refused the client's test: {0}")]
+    Refused(#[from] Refusal),
+}
+
+/// Why a server does not run a test, and the number that tells an iperf3 client so.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{why}")]
+pub struct Refusal {
+    /// The number that iperf3 uses for it.
+    pub number: ErrorNumber,
+    /// What was asked, and what is possible.
+    pub why: String,
+}
+
+/// What a server said after the state byte that announces an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServerError {
+    /// Its reason; `None` where the connection ended before the number came.
+    pub number: Option<ErrorNumber>,
+    /// The operating system's `errno` on the server; `None` where there was none, or where it was not sent (iperf3 3.2
+    /// to 3.18 leave it out when they refuse a user).
+    pub os_error: Option<i32>,
+}
+
+impl fmt::Display for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.number {
+            Some(number) => write!(f, "{number}")?,
+            None => write!(f, "it did not say why")?,
+        }
+        match self.os_error {
+            Some(errno) => write!(f, ", system error {errno} on the server"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Where a test stands, in the order in which the steps follow each other. Each side knows only those in which it
+/// waits for something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Client: the cookie was sent, the server has not asked for the parameters.
+    Greeting,
+    /// The parameters are on their way, or are being judged.
+    Parameters,
+    /// Data connections are being opened.
+    Streams,
+    /// Client: all are open, the server has not said so.
+    Start,
+    /// Client: the server has said so, and prepares.
+    Preparation,
+    /// Data flows.
+    Transfer,
+    /// Client: the end of the test was announced.
+    End,
+    /// This side's driver is asked for its results.
+    LocalResults,
+    /// The other end's results are due.
+    Results,
+    /// Both have both results; one byte remains.
+    Finish,
+}
+
+impl fmt::Display for Step {
+    /// Fits behind "while".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Greeting => "waiting for the server's first answer",
+            Self::Parameters => "agreeing on the parameters",
+            Self::Streams => "opening the data connections",
+            Self::Start => "waiting for the server to start the test",
+            Self::Preparation => "waiting for the server to let data flow",
+            Self::Transfer => "data was flowing",
+            Self::End => "ending the test",
+            Self::LocalResults => "collecting this end's results",
+            Self::Results => "receiving the other end's results",
+            Self::Finish => "closing the test",
+        })
+    }
+}
+
+fn closing_hint(step: Step) -> &'static str {
+    match step {
+        Step::Parameters => " (iperf3 servers since 3.21 do so when they ask for a user name and password)",
+        _ => "",
+    }
+}

@@ -1,0 +1,125 @@
+use std::fmt;
+
+use fullpipe_units::ByteCount;
+use serde::Serialize;
+
+use crate::Error;
+
+/// The two JSON messages of the protocol, each behind its length in four bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Message {
+    /// Client to server, before the data connections.
+    Parameters,
+    /// Client to server and back, after the data.
+    Results,
+}
+
+impl Message {
+    /// The longest that is accepted: 64 KiB of parameters (iperf3 sends less than 8 KiB), 16 MiB of results (they may
+    /// hold the other end's whole output, or our samples).
+    pub const fn limit(self) -> ByteCount {
+        match self {
+            Self::Parameters => ByteCount::from_kib(64),
+            Self::Results => ByteCount::from_mib(16),
+        }
+    }
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Parameters => "parameters",
+            Self::Results => "results",
+        })
+    }
+}
+
+/// `value` as JSON behind its length.
+pub(crate) fn framed(value: &impl Serialize) -> Vec<u8> {
+    let mut bytes = vec![0; PREFIX];
+    serde_json::to_writer(&mut bytes, value).expect("plain structs with text keys always become JSON");
+    let length = u32::try_from(bytes.len() - PREFIX).expect("messages are cut far below 4 GiB");
+    bytes[..PREFIX].copy_from_slice(&length.to_be_bytes());
+    bytes
+}
+
+/// Bytes that arrived and were not yet understood.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    held: Vec<u8>,
+}
+
+impl Inbox {
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.held.extend_from_slice(bytes);
+    }
+
+    pub(crate) fn first(&self) -> Option<u8> {
+        self.held.first().copied()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    pub(crate) fn take(&mut self, count: usize) -> Vec<u8> {
+        let rest = self.held.split_off(count.min(self.held.len()));
+        std::mem::replace(&mut self.held, rest)
+    }
+
+    /// Drops everything, and the memory with it.
+    pub(crate) fn clear(&mut self) {
+        self.held = Vec::new();
+    }
+
+    /// The JSON text of `message` once it is complete. Its length is judged before any of it is waited for, so no more
+    /// than the limit and one call's bytes are ever held.
+    pub(crate) fn take_message(&mut self, message: Message) -> Result<Option<Vec<u8>>, Error> {
+        let Some(prefix) = self.held.first_chunk::<PREFIX>() else { return Ok(None) };
+        let length = u32::from_be_bytes(*prefix);
+        let announced = ByteCount::new(u64::from(length));
+        if announced > message.limit() {
+            return Err(Error::Oversized { message, length: announced, limit: message.limit() });
+        }
+        if self.held.len() < PREFIX + length as usize {
+            return Ok(None);
+        }
+        self.take(PREFIX);
+        Ok(Some(self.take(length as usize)))
+    }
+}
+
+/// Bytes of the length before a message.
+pub(crate) const PREFIX: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_waits_for_its_last_byte_and_leaves_what_follows() {
+        let mut inbox = Inbox::default();
+        let mut bytes = framed(&serde_json::json!({"time": 1}));
+        assert_eq!(bytes, b"\x00\x00\x00\x0a{\"time\":1}");
+        bytes.push(4);
+        for byte in &bytes[..13] {
+            inbox.push(&[*byte]);
+            assert_eq!(inbox.take_message(Message::Parameters), Ok(None));
+        }
+        inbox.push(&bytes[13..]);
+        assert_eq!(inbox.take_message(Message::Parameters), Ok(Some(b"{\"time\":1}".to_vec())));
+        assert_eq!(inbox.first(), Some(4));
+    }
+
+    #[test]
+    fn an_oversized_message_is_refused_by_its_length_alone() {
+        for (message, longest) in [(Message::Parameters, 65_536_u32), (Message::Results, 16_777_216)] {
+            let mut inbox = Inbox::default();
+            inbox.push(&longest.to_be_bytes());
+            assert_eq!(inbox.take_message(message), Ok(None));
+            inbox.clear();
+            inbox.push(&(longest + 1).to_be_bytes());
+            assert!(matches!(inbox.take_message(message), Err(Error::Oversized { .. })));
+        }
+    }
+}

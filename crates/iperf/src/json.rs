@@ -1,0 +1,209 @@
+//! JSON as iperf3 writes it, read the way iperf3 reads it: a value of the wrong type counts as absent.
+
+use std::fmt;
+
+use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+/// A switch: on only for JSON `true`. iperf3 up to 3.17 took any value as on, later ones do not.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(from = "Scalar")]
+pub(crate) struct Flag(pub(crate) bool);
+
+/// A whole number. 2^64−1, which iperf3 up to 3.13 writes for −1, is −1 again.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(from = "Scalar")]
+pub(crate) struct Whole(pub(crate) Option<i64>);
+
+/// Any number.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(from = "Scalar")]
+pub(crate) struct Number(pub(crate) Option<f64>);
+
+/// A text.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(from = "Scalar")]
+pub(crate) struct Text(pub(crate) Option<String>);
+
+/// The value under our own key, kept as text: it is read apart, so that a malformed one spoils nothing else.
+#[derive(Debug, Default, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Extension(Option<Box<RawValue>>);
+
+impl Extension {
+    /// The value as `T`, if it is one.
+    ///
+    /// An empty JSON object of two bytes can become a structure of a kilobyte, so a text with more objects than any
+    /// real report has is taken as malformed too.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Option<T> {
+        const MOST_OBJECTS: usize = 1 << 16;
+        let text = self.0.as_ref()?.get();
+        if text.bytes().filter(|byte| *byte == b'{').count() > MOST_OBJECTS {
+            return None;
+        }
+        serde_json::from_str(text).ok()
+    }
+}
+
+/// Reads an object; serde alone would take an array of the same values for one.
+pub(crate) fn object<T: DeserializeOwned>(json: &[u8]) -> Result<T, String> {
+    if json.trim_ascii_start().first() != Some(&b'{') {
+        return Err("it is not a JSON object".to_owned());
+    }
+    serde_json::from_slice(json).map_err(|error| error.to_string())
+}
+
+/// Any JSON value, of which only the simple ones are kept.
+enum Scalar {
+    Bool(bool),
+    Whole(i64),
+    Fraction(f64),
+    Text(String),
+    Other,
+}
+
+impl From<Scalar> for Flag {
+    fn from(value: Scalar) -> Self {
+        Self(matches!(value, Scalar::Bool(true)))
+    }
+}
+
+impl From<Scalar> for Whole {
+    fn from(value: Scalar) -> Self {
+        const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
+        Self(match value {
+            Scalar::Whole(number) => Some(number),
+            // 2^64−1 written or rounded as a float.
+            Scalar::Fraction(number) if number >= TWO_TO_63 => Some(-1),
+            Scalar::Fraction(number) => Some(number as i64),
+            _ => None,
+        })
+    }
+}
+
+impl From<Scalar> for Number {
+    fn from(value: Scalar) -> Self {
+        Self(match value {
+            Scalar::Whole(number) => Some(number as f64),
+            Scalar::Fraction(number) => Some(number),
+            _ => None,
+        })
+    }
+}
+
+impl From<Scalar> for Text {
+    fn from(value: Scalar) -> Self {
+        Self(match value {
+            Scalar::Text(text) => Some(text),
+            _ => None,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(ScalarVisitor)
+    }
+}
+
+struct ScalarVisitor;
+
+impl<'de> Visitor<'de> for ScalarVisitor {
+    type Value = Scalar;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Scalar, E> {
+        Ok(Scalar::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Scalar, E> {
+        Ok(Scalar::Whole(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Scalar, E> {
+        Ok(Scalar::Whole(value.cast_signed()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Scalar, E> {
+        Ok(Scalar::Fraction(value))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Scalar, E> {
+        Ok(Scalar::Text(value.to_owned()))
+    }
+
+    fn visit_unit<E>(self) -> Result<Scalar, E> {
+        Ok(Scalar::Other)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Scalar, A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Scalar::Other)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Scalar, A::Error> {
+        while entries.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Scalar::Other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Deserialize)]
+    #[serde(default)]
+    #[derive(Default)]
+    struct Probe {
+        flag: Flag,
+        whole: Whole,
+        number: Number,
+        text: Text,
+        extension: Extension,
+    }
+
+    fn read(json: &str) -> Probe {
+        object(json.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn only_true_is_on() {
+        for (json, on) in [("true", true), ("false", false), ("1", false), ("\"true\"", false), ("[true]", false)] {
+            assert_eq!(read(&format!("{{\"flag\":{json}}}")).flag.0, on, "{json}");
+        }
+    }
+
+    #[test]
+    fn minus_one_is_read_however_it_was_written() {
+        for json in ["-1", "18446744073709551615", "18446744073709551616", "1.8446744073709552e19", "-1.0"] {
+            assert_eq!(read(&format!("{{\"whole\":{json}}}")).whole.0, Some(-1), "{json}");
+        }
+        assert_eq!(read("{\"whole\":9223372036854775807}").whole.0, Some(i64::MAX));
+    }
+
+    #[test]
+    fn a_wrong_type_counts_as_absent() {
+        let probe = read(r#"{"whole":"7","number":[{"a":[]}],"text":{"b":null},"flag":null,"unknown":{"c":1}}"#);
+        assert!(probe.whole.0.is_none() && probe.number.0.is_none() && probe.text.0.is_none() && !probe.flag.0);
+    }
+
+    #[test]
+    fn what_is_not_an_object_is_malformed() {
+        for json in ["[]", "", "7", "null", "{", "{\"whole\":1}}", "{\"whole\":}"] {
+            assert!(object::<Probe>(json.as_bytes()).is_err(), "{json}");
+        }
+        let deep = format!("{{\"unknown\":{}", "[".repeat(100_000));
+        assert!(object::<Probe>(deep.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn an_extension_that_would_blow_up_is_not_read() {
+        let empty_objects = format!("{{\"extension\":[{}]}}", vec!["{}"; 70_000].join(","));
+        assert!(read(&empty_objects).extension.read::<Vec<Probe>>().is_none());
+        assert_eq!(read("{\"extension\":[{},{}]}").extension.read::<Vec<Probe>>().unwrap().len(), 2);
+    }
+}

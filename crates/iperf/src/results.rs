@@ -1,0 +1,380 @@
+use std::collections::HashSet;
+use std::fmt;
+
+use fullpipe_record::{Cpu, EndReport};
+use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::inbox::{PREFIX, framed};
+use crate::json::{self, Extension, Number, Text, Whole};
+use crate::{Error, Message};
+
+/// What one end counted, as the other end is told.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Results {
+    /// Processor time of that end during the test.
+    pub cpu: Cpu,
+    /// Congestion control of its data sockets; known since iperf3 3.2.
+    pub congestion: Option<String>,
+    /// Its streams.
+    pub streams: Vec<StreamResult>,
+    /// What it saw, where both ends are fullpipe. Only servers send it: a client cannot know who will read it.
+    pub report: Option<Box<EndReport>>,
+}
+
+/// What one end counted on one stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamResult {
+    /// Which stream, from 0, in the order in which the connections were opened.
+    pub stream: u16,
+    /// Bytes sent or received, without the omitted time.
+    pub bytes: ByteCount,
+    /// Segments sent again; `None` from a receiver, or where the sender's system does not tell.
+    pub retransmits: Option<SegCount>,
+    /// When this end began to count, since the data began to flow; zero up to iperf3 3.1, which does not say.
+    pub from: Span,
+    /// When it ceased; zero up to iperf3 3.1.
+    pub to: Span,
+}
+
+impl Results {
+    /// The message: four bytes of length and JSON. If it would be longer than a results message may be, the report goes
+    /// without its samples.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let whole = framed(&Sent::of(self, self.report.as_deref()));
+        if (whole.len() - PREFIX) as u64 <= Message::Results.limit().get() {
+            return whole;
+        }
+        let shortened = self.report.as_deref().map(|report| EndReport { samples: Vec::new(), ..report.clone() });
+        framed(&Sent::of(self, shortened.as_ref()))
+    }
+
+    /// Reads the JSON of either end, without its length, for a test of `streams` streams. What iperf3 did not always
+    /// send may be missing, unknown keys are ignored, and so is an extension that cannot be read.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Malformed`] for what is not a JSON object, and for a stream that has no count, is not one of the test,
+    /// or occurs twice.
+    pub fn decode(json: &[u8], streams: u16) -> Result<Self, Error> {
+        let malformed = |why| Error::Malformed { message: Message::Results, why };
+        let received: Received = json::object(json).map_err(malformed)?;
+        let results: Vec<StreamResult> = received
+            .streams
+            .0
+            .iter()
+            .map(|stream| stream.checked(streams))
+            .collect::<Result<_, _>>()
+            .map_err(malformed)?;
+        let mut seen = HashSet::new();
+        if let Some(twice) = results.iter().find(|result| !seen.insert(result.stream)) {
+            return Err(malformed(format!("stream {} occurs twice", id_of(twice.stream))));
+        }
+        let share = |percent: Number| Ratio::new(percent.0.unwrap_or(0.0) / 100.0);
+        Ok(Self {
+            cpu: Cpu { user: share(received.cpu_util_user), system: share(received.cpu_util_system) },
+            congestion: received.congestion_used.0,
+            streams: results,
+            report: received.x_fullpipe.read(),
+        })
+    }
+}
+
+/// iperf3 numbers streams 1, 3, 4, 5, …
+fn id_of(stream: u16) -> i64 {
+    if stream == 0 { 1 } else { i64::from(stream) + 2 }
+}
+
+fn stream_of(id: i64) -> Option<u16> {
+    match id {
+        1 => Some(0),
+        3.. => u16::try_from(id - 2).ok(),
+        _ => None,
+    }
+}
+
+/// Keys in iperf3's order. The four that are always zero count UDP datagrams; iperf3 asks for them nevertheless.
+#[derive(Serialize)]
+struct Sent<'a> {
+    cpu_util_total: f64,
+    cpu_util_user: f64,
+    cpu_util_system: f64,
+    sender_has_retransmits: i8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    congestion_used: Option<&'a str>,
+    streams: Vec<SentStream>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    x_fullpipe: Option<&'a EndReport>,
+}
+
+#[derive(Serialize)]
+struct SentStream {
+    id: i64,
+    bytes: u64,
+    retransmits: i64,
+    jitter: u8,
+    errors: u8,
+    omitted_errors: u8,
+    packets: u8,
+    omitted_packets: u8,
+    start_time: Span,
+    end_time: Span,
+}
+
+impl<'a> Sent<'a> {
+    fn of(results: &'a Results, report: Option<&'a EndReport>) -> Self {
+        let counted = results.streams.iter().any(|stream| stream.retransmits.is_some());
+        Self {
+            cpu_util_total: results.cpu.total().percent(),
+            cpu_util_user: results.cpu.user.percent(),
+            cpu_util_system: results.cpu.system.percent(),
+            sender_has_retransmits: if counted { 1 } else { -1 },
+            congestion_used: results.congestion.as_deref(),
+            streams: results.streams.iter().map(SentStream::of).collect(),
+            x_fullpipe: report,
+        }
+    }
+}
+
+impl SentStream {
+    fn of(result: &StreamResult) -> Self {
+        Self {
+            id: id_of(result.stream),
+            bytes: result.bytes.get(),
+            retransmits: result.retransmits.map_or(-1, |count| i64::try_from(count.get()).unwrap_or(i64::MAX)),
+            jitter: 0,
+            errors: 0,
+            omitted_errors: 0,
+            packets: 0,
+            omitted_packets: 0,
+            start_time: result.from,
+            end_time: result.to,
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Received {
+    cpu_util_user: Number,
+    cpu_util_system: Number,
+    congestion_used: Text,
+    streams: ReceivedStreams,
+    x_fullpipe: Extension,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ReceivedStream {
+    id: Whole,
+    bytes: Whole,
+    retransmits: Whole,
+    start_time: Number,
+    end_time: Number,
+}
+
+impl ReceivedStream {
+    fn checked(&self, streams: u16) -> Result<StreamResult, String> {
+        let id = self.id.0.ok_or("a stream has no id")?;
+        let stream = stream_of(id).filter(|stream| *stream < streams).ok_or(format!("no stream has the id {id}"))?;
+        let count = |value: Whole| value.0.and_then(|value| u64::try_from(value).ok());
+        let time = |value: Number| Span::from_secs_f64(value.0.unwrap_or(0.0));
+        Ok(StreamResult {
+            stream,
+            bytes: count(self.bytes).map(ByteCount::new).ok_or(format!("stream {id} has no count of bytes"))?,
+            retransmits: count(self.retransmits).map(SegCount::new),
+            from: time(self.start_time),
+            to: time(self.end_time),
+        })
+    }
+}
+
+/// The streams of a message, never more than a test can have: an empty one takes two bytes of text, but fifty of
+/// memory.
+#[derive(Default)]
+struct ReceivedStreams(Vec<ReceivedStream>);
+
+impl<'de> Deserialize<'de> for ReceivedStreams {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_seq(StreamsVisitor)
+    }
+}
+
+struct StreamsVisitor;
+
+impl<'de> Visitor<'de> for StreamsVisitor {
+    type Value = ReceivedStreams;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of streams")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<ReceivedStreams, A::Error> {
+        const MOST_STREAMS: usize = 128;
+        let mut streams = Vec::new();
+        while let Some(stream) = items.next_element()? {
+            if streams.len() == MOST_STREAMS {
+                return Err(A::Error::custom("it has more streams than a test can have"));
+            }
+            streams.push(stream);
+        }
+        Ok(ReceivedStreams(streams))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_record::{Sample, TcpInfo};
+    use proptest::prelude::*;
+
+    const RECEIVER_3_12: &str = concat!(
+        r#"{"cpu_util_total":99.391625559072267,"cpu_util_user":0.19480910617488059,"#,
+        r#""cpu_util_system":99.1968164528974,"sender_has_retransmits":18446744073709551615,"#,
+        r#""congestion_used":"reno","streams":[{"id":1,"bytes":672240628,"retransmits":18446744073709551615,"#,
+        r#""jitter":0,"errors":0,"packets":0,"start_time":0,"end_time":0.999942},"#,
+        r#"{"id":3,"bytes":662088788,"retransmits":18446744073709551615,"jitter":0,"errors":0,"packets":0,"#,
+        r#""start_time":0,"end_time":0.999949}]}"#
+    );
+
+    fn read(json: &str) -> Result<Results, Error> {
+        Results::decode(json.as_bytes(), 2)
+    }
+
+    fn stream(stream: u16, bytes: u64, retransmits: Option<u64>) -> StreamResult {
+        StreamResult {
+            stream,
+            bytes: ByteCount::new(bytes),
+            retransmits: retransmits.map(SegCount::new),
+            from: Span::ZERO,
+            to: Span::from_millis(1500),
+        }
+    }
+
+    #[test]
+    fn a_recorded_receiver_of_3_12_has_no_retransmits() {
+        let results = read(RECEIVER_3_12).unwrap();
+        assert_eq!(
+            results.streams.iter().map(|s| (s.stream, s.bytes.get())).collect::<Vec<_>>(),
+            [(0, 672_240_628), (1, 662_088_788)]
+        );
+        assert!(results.streams.iter().all(|s| s.retransmits.is_none()));
+        assert_eq!(results.streams[1].to, Span::from_micros(999_949));
+        assert_eq!(results.congestion.as_deref(), Some("reno"));
+        assert!((results.cpu.system.percent() - 99.196_816).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_recorded_sender_of_3_12_has_some() {
+        let results = read(concat!(
+            r#"{"cpu_util_total":96.8240859425705,"cpu_util_user":1.8799698333089592,"#,
+            r#""cpu_util_system":94.944116109261529,"sender_has_retransmits":1,"congestion_used":"bbr","#,
+            r#""streams":[{"id":1,"bytes":3221749760,"retransmits":25,"jitter":0,"errors":0,"packets":0,"#,
+            r#""start_time":0,"end_time":1.000117}]}"#
+        ))
+        .unwrap();
+        assert_eq!(results.streams[0].retransmits, Some(SegCount::new(25)));
+    }
+
+    #[test]
+    fn results_of_3_1_lack_times_and_congestion_control() {
+        let results = read(
+            r#"{"cpu_util_total":1,"cpu_util_user":0,"cpu_util_system":1,"sender_has_retransmits":-1,
+            "streams":[{"id":1,"bytes":5,"retransmits":-1,"jitter":0,"errors":0,"packets":0}]}"#,
+        )
+        .unwrap();
+        assert_eq!((results.streams[0].from, results.streams[0].to), (Span::ZERO, Span::ZERO));
+        assert_eq!(results.congestion, None);
+    }
+
+    #[test]
+    fn results_are_sent_with_the_keys_and_ids_of_iperf3() {
+        let results = Results {
+            cpu: Cpu { user: Ratio::new(0.25), system: Ratio::new(0.5) },
+            congestion: Some("cubic".to_owned()),
+            streams: vec![stream(0, 7, Some(3)), stream(1, 8, None)],
+            report: None,
+        };
+        assert_eq!(
+            std::str::from_utf8(&results.encode()[4..]).unwrap(),
+            concat!(
+                r#"{"cpu_util_total":75.0,"cpu_util_user":25.0,"cpu_util_system":50.0,"sender_has_retransmits":1,"#,
+                r#""congestion_used":"cubic","streams":[{"id":1,"bytes":7,"retransmits":3,"jitter":0,"errors":0,"#,
+                r#""omitted_errors":0,"packets":0,"omitted_packets":0,"start_time":0.0,"end_time":1.5},"#,
+                r#"{"id":3,"bytes":8,"retransmits":-1,"jitter":0,"errors":0,"omitted_errors":0,"packets":0,"#,
+                r#""omitted_packets":0,"start_time":0.0,"end_time":1.5}]}"#
+            )
+        );
+    }
+
+    #[test]
+    fn a_malformed_extension_is_no_error() {
+        for extension in ["7", "{\"samples\":7}", "null", "[]", "{\"samples\":[{}]}"] {
+            let results = read(&format!("{{\"streams\":[],\"x_fullpipe\":{extension}}}")).unwrap();
+            assert_eq!(results.report, None, "{extension}");
+        }
+    }
+
+    #[test]
+    fn useless_streams_are_malformed() {
+        for streams in [
+            r#"[{"bytes":1}]"#,
+            r#"[{"id":1}]"#,
+            r#"[{"id":1,"bytes":-5}]"#,
+            r#"[{"id":1,"bytes":"5"}]"#,
+            r#"[{"id":2,"bytes":1}]"#,
+            r#"[{"id":4,"bytes":1}]"#,
+            r#"[{"id":-1,"bytes":1}]"#,
+            r#"[{"id":1,"bytes":1},{"id":1,"bytes":2}]"#,
+            "7",
+            "{}",
+        ] {
+            let result = read(&format!("{{\"streams\":{streams}}}"));
+            assert!(matches!(result, Err(Error::Malformed { .. })), "{streams}: {result:?}");
+        }
+        let many = format!("{{\"streams\":[{}]}}", vec!["{}"; 1_000_000].join(","));
+        assert!(read(&many).unwrap_err().to_string().contains("more streams"));
+    }
+
+    #[test]
+    fn a_report_that_is_too_long_goes_without_its_samples() {
+        let sample = Sample {
+            at: Span::from_millis(1),
+            stream: 0,
+            bytes: ByteCount::new(1),
+            tcp: TcpInfo::default(),
+            memory: None,
+        };
+        let report = |samples| EndReport {
+            cpu: Some(Cpu::default()),
+            samples: vec![sample.clone(); samples],
+            ..EndReport::default()
+        };
+        for (samples, kept) in [(10, 10), (20_000, 0)] {
+            let sent = Results { report: Some(Box::new(report(samples))), ..Results::default() };
+            let bytes = sent.encode();
+            assert!(bytes.len() <= 4 + (16 << 20));
+            let received = Results::decode(&bytes[4..], 1).unwrap();
+            assert_eq!(received.report.as_deref(), Some(&report(kept)));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn results_arrive_as_they_were_sent(
+            counts in prop::collection::vec((0..1_u64 << 60, prop::option::of(0..1_u64 << 40)), 0..=128)
+        ) {
+            let streams = (0..).zip(counts).map(|(n, (bytes, again))| stream(n, bytes, again)).collect();
+            let sent = Results { streams, congestion: Some("bbr".to_owned()), ..Results::default() };
+            prop_assert_eq!(Results::decode(&sent.encode()[4..], 128).unwrap(), sent);
+        }
+
+        #[test]
+        fn any_change_of_a_message_is_read_or_refused(at in 0..RECEIVER_3_12.len(), byte in any::<u8>()) {
+            let mut bytes = RECEIVER_3_12.as_bytes().to_vec();
+            bytes[at] = byte;
+            let _ = Results::decode(&bytes, 2);
+        }
+    }
+}

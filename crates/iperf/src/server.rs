@@ -1,0 +1,286 @@
+use std::collections::VecDeque;
+
+use fullpipe_record::Request;
+use fullpipe_units::{Span, Time};
+
+use crate::inbox::Inbox;
+use crate::{Error, ErrorNumber, Message, Parameters, Refusal, Results, State, Step, Timeouts};
+
+/// What the driver of a [`ServerSession`] does next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ServerAction {
+    /// Write these bytes to the control connection.
+    Send(Vec<u8>),
+    /// Prepare for this load: as many connections as it has streams will come with the test's cookie, in the order of
+    /// the streams. Report each with [`ServerSession::stream_connected`]. The direction is the client's: in an upload
+    /// this end receives.
+    ExpectStreams(Request),
+    /// Let data flow.
+    StartTransfer,
+    /// The client ended the test: stop sending, or reading.
+    StopTransfer,
+    /// Give [`ServerSession::local_results`].
+    CollectResults {
+        /// Whether the client is fullpipe and wants this end's report in them; it is not sent to another.
+        report: bool,
+    },
+    /// The test is complete, with what the client counted. Close.
+    Finished(Results),
+    /// The test ended early. Write what was to be sent, then close its connections.
+    Failed(Error),
+}
+
+/// The server's side of one test, from the moment its cookie was read.
+///
+/// Every step has its deadline: one reply time, also for each next data connection; a results time for the client's
+/// results; for the transfer what the client asked for, omitted time included, and 40 s, as iperf3 has it. A test that
+/// bytes limit, or nothing, may take 24 hours ([`crate::LONGEST_TEST`]), the longest that a client may ask for. After
+/// the test ended, in either way, calls do nothing.
+///
+/// A server that does not want the caller at all has no session: it answers the cookie with
+/// [`State::AccessDenied`] and closes.
+#[derive(Debug)]
+pub struct ServerSession {
+    timeouts: Timeouts,
+    phase: Option<Step>,
+    wait: Span,
+    deadline: Time,
+    inbox: Inbox,
+    actions: VecDeque<ServerAction>,
+    streams: u16,
+    connected: u16,
+    transfer_limit: Span,
+    client_speaks_fullpipe: bool,
+    client_results: Results,
+}
+
+/// How much longer than agreed a client may take over a transfer: iperf3's grace since 3.7.
+const TRANSFER_GRACE: Span = Span::from_secs(40);
+
+impl ServerSession {
+    /// Starts the session: the client is asked for its parameters.
+    pub fn new(now: Time, timeouts: Timeouts) -> Self {
+        Self {
+            timeouts,
+            phase: Some(Step::Parameters),
+            wait: timeouts.reply,
+            deadline: now + timeouts.reply,
+            inbox: Inbox::default(),
+            actions: VecDeque::from([ServerAction::Send(vec![State::ParameterExchange.byte()])]),
+            streams: 0,
+            connected: 0,
+            transfer_limit: Span::ZERO,
+            client_speaks_fullpipe: false,
+            client_results: Results::default(),
+        }
+    }
+
+    /// The next thing to do, oldest first. Ask until there is none, after every other call.
+    pub fn next_action(&mut self) -> Option<ServerAction> {
+        self.actions.pop_front()
+    }
+
+    /// When to call [`ServerSession::tick`]; `None` once the test is over.
+    pub fn deadline(&self) -> Option<Time> {
+        self.phase.map(|_| self.deadline)
+    }
+
+    /// Bytes came on the control connection, cut anywhere.
+    pub fn receive(&mut self, now: Time, bytes: &[u8]) {
+        if self.phase.is_none() {
+            return;
+        }
+        self.inbox.push(bytes);
+        while self.read_one(now) {}
+    }
+
+    /// A data connection came with the test's cookie. `false` where none was due: answer it with
+    /// [`State::AccessDenied`] and close it.
+    #[must_use]
+    pub fn stream_connected(&mut self, now: Time) -> bool {
+        if self.phase != Some(Step::Streams) {
+            return false;
+        }
+        self.connected += 1;
+        if self.connected < self.streams {
+            self.enter(Step::Streams, now);
+        } else {
+            self.send(vec![State::TestStart.byte(), State::TestRunning.byte()]);
+            self.actions.push_back(ServerAction::StartTransfer);
+            self.enter(Step::Transfer, now);
+        }
+        true
+    }
+
+    /// What this end counted.
+    pub fn local_results(&mut self, now: Time, results: Results) {
+        if self.phase != Some(Step::LocalResults) {
+            return;
+        }
+        let report = results.report.filter(|_| self.client_speaks_fullpipe);
+        self.send(Results { report, ..results }.encode());
+        self.send(vec![State::DisplayResults.byte()]);
+        self.enter(Step::Finish, now);
+    }
+
+    /// The driver cannot run the test or go on with it, for `refusal` and the operating system's `os_error`, if there
+    /// was one (a congestion control that cannot be set, a limit of the operator's). The client is told.
+    pub fn refuse(&mut self, refusal: Refusal, os_error: Option<i32>) {
+        if self.phase.is_some() {
+            self.break_off(refusal.number, os_error, Error::Refused(refusal));
+        }
+    }
+
+    /// The server is being stopped. The client is told.
+    pub fn shutdown(&mut self) {
+        if let Some(step) = self.phase {
+            self.send(vec![State::ServerTerminate.byte()]);
+            self.fail(Error::ServerTerminated { step });
+        }
+    }
+
+    /// The control connection was closed by the client or broke.
+    pub fn closed(&mut self) {
+        match self.phase {
+            // Both have both results; older clients close without a word.
+            Some(Step::Finish) => self.finish(),
+            Some(step) => self.fail(Error::Closed { step }),
+            None => {}
+        }
+    }
+
+    /// It is `now`: whatever is overdue is given up, and the client told why.
+    pub fn tick(&mut self, now: Time) {
+        if now < self.deadline {
+            return;
+        }
+        match self.phase {
+            Some(Step::Finish) => self.finish(),
+            Some(step) => {
+                let number = if step == Step::Transfer { ErrorNumber::EXPIRED } else { ErrorNumber::NO_MESSAGE };
+                self.break_off(number, None, Error::Timeout { step, after: self.wait });
+            }
+            None => {}
+        }
+    }
+
+    /// Understands one state or message; whether there may be more.
+    fn read_one(&mut self, now: Time) -> bool {
+        let (Some(step), Some(first)) = (self.phase, self.inbox.first()) else { return false };
+        match (step, State::from_byte(first)) {
+            // No message within its limit begins with this byte, so it means the same everywhere.
+            (_, Some(State::ClientTerminate)) => self.fail(Error::ClientTerminated { step }),
+            (Step::Parameters, _) => return self.read_parameters(now),
+            (Step::Results, _) => return self.read_results(now),
+            (Step::Transfer, Some(State::TestEnd)) => {
+                self.inbox.take(1);
+                self.actions.push_back(ServerAction::StopTransfer);
+                self.send(vec![State::ExchangeResults.byte()]);
+                self.enter(Step::Results, now);
+            }
+            (Step::Finish, Some(State::Done)) => self.finish(),
+            _ => self.break_off(ErrorNumber::UNKNOWN_MESSAGE, None, Error::OutOfOrder { got: first, step }),
+        }
+        true
+    }
+
+    fn read_parameters(&mut self, now: Time) -> bool {
+        match self.inbox.take_message(Message::Parameters) {
+            Ok(None) => return false,
+            Ok(Some(json)) => match Parameters::decode(&json) {
+                Ok(parameters) => self.judge(&parameters, now),
+                Err(error) => self.break_off(ErrorNumber::PARAMETERS, None, error),
+            },
+            Err(error) => self.break_off(ErrorNumber::PARAMETERS, None, error),
+        }
+        true
+    }
+
+    fn judge(&mut self, parameters: &Parameters, now: Time) {
+        match parameters.to_request() {
+            Ok(request) => {
+                self.streams = request.streams;
+                self.transfer_limit = request.duration + request.omit;
+                self.client_speaks_fullpipe = parameters.speaks_fullpipe();
+                self.send(vec![State::CreateStreams.byte()]);
+                self.actions.push_back(ServerAction::ExpectStreams(request));
+                self.enter(Step::Streams, now);
+            }
+            Err(refusal) => self.refuse(refusal, None),
+        }
+    }
+
+    fn read_results(&mut self, now: Time) -> bool {
+        let message = self.inbox.take_message(Message::Results);
+        match message.and_then(|json| json.map(|json| Results::decode(&json, self.streams)).transpose()) {
+            Ok(None) => return false,
+            Ok(Some(results)) => {
+                self.client_results = results;
+                self.actions.push_back(ServerAction::CollectResults { report: self.client_speaks_fullpipe });
+                self.enter(Step::LocalResults, now);
+            }
+            Err(error) => self.break_off(ErrorNumber::RESULTS, None, error),
+        }
+        true
+    }
+
+    fn enter(&mut self, step: Step, now: Time) {
+        self.phase = Some(step);
+        self.wait = match step {
+            Step::Transfer => self.transfer_limit + TRANSFER_GRACE,
+            Step::Results => self.timeouts.results,
+            _ => self.timeouts.reply,
+        };
+        self.deadline = now + self.wait;
+    }
+
+    fn send(&mut self, bytes: Vec<u8>) {
+        self.actions.push_back(ServerAction::Send(bytes));
+    }
+
+    /// Always sends both numbers: iperf3 clients wait for the second.
+    fn break_off(&mut self, number: ErrorNumber, os_error: Option<i32>, error: Error) {
+        let mut bytes = vec![State::ServerError.byte()];
+        bytes.extend(number.get().to_be_bytes());
+        bytes.extend(os_error.unwrap_or(0).to_be_bytes());
+        self.send(bytes);
+        self.fail(error);
+    }
+
+    fn finish(&mut self) {
+        let results = std::mem::take(&mut self.client_results);
+        self.end(ServerAction::Finished(results));
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.end(ServerAction::Failed(error));
+    }
+
+    fn end(&mut self, last: ServerAction) {
+        self.actions.push_back(last);
+        self.phase = None;
+        self.inbox.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_than_one_message_is_held() {
+        for (step, message) in [(Step::Parameters, Message::Parameters), (Step::Results, Message::Results)] {
+            let limit = message.limit().get() as usize;
+            let mut server = ServerSession::new(Time::ZERO, Timeouts::default());
+            server.enter(step, Time::ZERO);
+            server.receive(Time::ZERO, &(limit as u32).to_be_bytes());
+            let mut most = 0;
+            for _ in 0..(limit / 1000 + 10) {
+                server.receive(Time::ZERO, &[b'x'; 1000]);
+                most = most.max(server.inbox.len());
+            }
+            assert!(most > limit / 2 && most <= limit + 4, "{most}");
+            assert_eq!((server.phase, server.inbox.len()), (None, 0));
+        }
+    }
+}

@@ -1,0 +1,641 @@
+//! A client and a server session joined by two pipes, in virtual time, with the bytes cut wherever chance will.
+
+use std::collections::VecDeque;
+
+use fullpipe_iperf::{
+    Client, ClientAction, Cookie, Error, Results, ServerAction, ServerSession, Step, StreamResult, Timeouts,
+};
+use fullpipe_record::{Cpu, Direction, EndReport, Request, Sample, TcpInfo};
+use fullpipe_units::{ByteCount, SegCount, Span, Time};
+use proptest::prelude::*;
+
+/// Both drivers and the wire between them. One way takes `DELAY`; data connections are open one delay after the client
+/// was asked for them, at both ends.
+struct World {
+    now: Time,
+    client: Client,
+    server: ServerSession,
+    to_server: Pipe,
+    to_client: Pipe,
+    connecting: VecDeque<Time>,
+    transfer_ends: Option<Time>,
+    request: Request,
+    seen: Seen,
+}
+
+/// What the two drivers were told, in order of their telling.
+#[derive(Default)]
+struct Seen {
+    client_flow: Option<Time>,
+    server_flow: Option<Time>,
+    server_stop: Option<Time>,
+    client_collect: Option<Time>,
+    server_request: Option<Request>,
+    asked_for_report: Option<bool>,
+    client_end: Option<ClientAction>,
+    server_end: Option<ServerAction>,
+}
+
+struct Pipe {
+    bytes: VecDeque<(Time, u8)>,
+    cuts: Vec<usize>,
+    taken: usize,
+}
+
+const DELAY: Span = Span::from_millis(50);
+
+impl Pipe {
+    fn new(cuts: Vec<usize>) -> Self {
+        Self { bytes: VecDeque::new(), cuts, taken: 0 }
+    }
+
+    fn put(&mut self, now: Time, bytes: &[u8]) {
+        self.bytes.extend(bytes.iter().map(|byte| (now + DELAY, *byte)));
+    }
+
+    /// The next piece of what has arrived by `now`, as long as the next cut says.
+    fn take(&mut self, now: Time) -> Vec<u8> {
+        let arrived = self.bytes.iter().take_while(|(at, _)| *at <= now).count();
+        let piece = self.cuts[self.taken % self.cuts.len()].min(arrived);
+        self.taken += usize::from(piece > 0);
+        self.bytes.drain(..piece).map(|(_, byte)| byte).collect()
+    }
+}
+
+impl World {
+    fn new(request: Request, cuts: Vec<usize>) -> Self {
+        let cookie = Cookie::from_random([7; 36]);
+        let mut client = Client::new(&request, cookie, Time::ZERO, Timeouts::default()).unwrap();
+        // The listener reads the cookie, and only then is there a session.
+        assert_eq!(client.next_action(), Some(ClientAction::Send(cookie.as_bytes().to_vec())));
+        Self {
+            now: Time::ZERO,
+            client,
+            server: ServerSession::new(Time::ZERO, Timeouts::default()),
+            to_server: Pipe::new(cuts.clone()),
+            to_client: Pipe::new(cuts),
+            connecting: VecDeque::new(),
+            transfer_ends: None,
+            request,
+            seen: Seen::default(),
+        }
+    }
+
+    fn run(&mut self) {
+        while self.seen.client_end.is_none() || self.seen.server_end.is_none() {
+            self.settle();
+            let next = [
+                self.to_server.bytes.front().map(|(at, _)| *at),
+                self.to_client.bytes.front().map(|(at, _)| *at),
+                self.connecting.front().copied(),
+                self.transfer_ends,
+                self.client.deadline(),
+                self.server.deadline(),
+            ];
+            let Some(next) = next.into_iter().flatten().min() else { return };
+            self.now = self.now.max(next);
+        }
+    }
+
+    /// Everything that happens at this moment.
+    fn settle(&mut self) {
+        loop {
+            let mut busy = false;
+            while let Some(action) = self.client.next_action() {
+                busy = true;
+                self.drive_client(action);
+            }
+            while let Some(action) = self.server.next_action() {
+                busy = true;
+                self.drive_server(action);
+            }
+            let (up, down) = (self.to_server.take(self.now), self.to_client.take(self.now));
+            busy |= !up.is_empty() || !down.is_empty();
+            self.server.receive(self.now, &up);
+            self.client.receive(self.now, &down);
+            if self.connecting.pop_front_if(|at| *at <= self.now).is_some() {
+                busy = true;
+                assert!(self.server.stream_connected(self.now));
+                if self.connecting.is_empty() {
+                    self.client.streams_opened(self.now);
+                }
+            }
+            if self.transfer_ends.take_if(|at| *at <= self.now).is_some() {
+                busy = true;
+                self.client.transfer_finished(self.now);
+            }
+            if !busy {
+                self.client.tick(self.now);
+                self.server.tick(self.now);
+                return;
+            }
+        }
+    }
+
+    fn drive_client(&mut self, action: ClientAction) {
+        match action {
+            ClientAction::Send(bytes) => self.to_server.put(self.now, &bytes),
+            ClientAction::OpenStreams(streams) => {
+                assert_eq!(streams, self.request.streams);
+                self.connecting.extend((0..streams).map(|_| self.now + DELAY));
+            }
+            ClientAction::StartTransfer => {
+                self.seen.client_flow = Some(self.now);
+                self.transfer_ends = Some(self.now + self.request.omit + self.request.duration);
+            }
+            ClientAction::CollectResults => {
+                self.seen.client_collect = Some(self.now);
+                self.client.local_results(self.now, results_of(Side::Client, &self.request));
+            }
+            end => assert!(self.seen.client_end.replace(end).is_none(), "a test ends once"),
+        }
+    }
+
+    fn drive_server(&mut self, action: ServerAction) {
+        match action {
+            ServerAction::Send(bytes) => self.to_client.put(self.now, &bytes),
+            ServerAction::ExpectStreams(request) => self.seen.server_request = Some(request),
+            ServerAction::StartTransfer => self.seen.server_flow = Some(self.now),
+            ServerAction::StopTransfer => self.seen.server_stop = Some(self.now),
+            ServerAction::CollectResults { report } => {
+                self.seen.asked_for_report = Some(report);
+                self.server.local_results(self.now, results_of(Side::Server, &self.request));
+            }
+            end => assert!(self.seen.server_end.replace(end).is_none(), "a test ends once"),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Side {
+    Client,
+    Server,
+}
+
+fn results_of(side: Side, request: &Request) -> Results {
+    let sends = (side == Side::Client) == (request.direction == Direction::Upload);
+    let stream = |n: u16| StreamResult {
+        stream: n,
+        bytes: ByteCount::new(1000 + u64::from(n)),
+        retransmits: sends.then_some(SegCount::new(u64::from(n))),
+        from: Span::ZERO,
+        to: request.duration,
+    };
+    let sample = Sample {
+        at: Span::from_millis(100),
+        stream: 0,
+        bytes: ByteCount::new(5),
+        tcp: TcpInfo { rtt: Some(Span::from_millis(100)), ..TcpInfo::default() },
+        memory: None,
+    };
+    let report = EndReport { samples: vec![sample], ..EndReport::default() };
+    Results {
+        cpu: Cpu::default(),
+        congestion: Some(if sends { "bbr" } else { "cubic" }.to_owned()),
+        streams: (0..request.streams).map(stream).collect(),
+        report: Some(Box::new(report)),
+    }
+}
+
+fn any_request() -> impl Strategy<Value = Request> {
+    (any::<bool>(), prop::sample::select(vec![1_u16, 4]), 0_u64..5).prop_map(|(download, streams, omit)| Request {
+        direction: if download { Direction::Download } else { Direction::Upload },
+        streams,
+        omit: Span::from_secs(omit),
+        ..Request::default()
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_test_comes_to_its_end_however_its_bytes_are_cut(
+        request in any_request(),
+        cuts in prop::collection::vec(1_usize..40, 1..20),
+    ) {
+        let mut world = World::new(request.clone(), cuts);
+        world.run();
+        let seen = world.seen;
+        let server_saw = Results { report: None, ..results_of(Side::Client, &request) };
+        prop_assert_eq!(seen.client_end, Some(ClientAction::Finished(results_of(Side::Server, &request))));
+        prop_assert_eq!(seen.server_end, Some(ServerAction::Finished(server_saw)));
+        prop_assert_eq!(seen.server_request, Some(request.clone()));
+        prop_assert_eq!(seen.asked_for_report, Some(true));
+        let flow = seen.client_flow.unwrap();
+        let agreed = request.omit + request.duration;
+        prop_assert_eq!(seen.server_stop.unwrap().since(flow), agreed + DELAY);
+        // The client keeps draining for a round trip, until the server has stopped.
+        prop_assert_eq!(seen.client_collect.unwrap().since(flow), agreed + DELAY * 2);
+        prop_assert_eq!(flow.since(seen.server_flow.unwrap()), DELAY);
+    }
+}
+
+/// What takes a machine from one step to the next.
+type ClientMove = fn(&mut Client, Time);
+type ServerMove<'a> = &'a dyn Fn(&mut ServerSession, Time);
+
+/// A client that is at `step`, with a server that said what it must to get there, and the time at which it got there.
+fn client_at(step: Step, request: &Request) -> (Client, Time) {
+    let mut client = Client::new(request, Cookie::from_random([0; 36]), Time::ZERO, Timeouts::default()).unwrap();
+    let mut now = Time::ZERO;
+    let moves: [(Step, ClientMove); 9] = [
+        (Step::Greeting, |client, now| client.receive(now, &[9])),
+        (Step::Parameters, |client, now| client.receive(now, &[10])),
+        (Step::Streams, Client::streams_opened),
+        (Step::Start, |client, now| client.receive(now, &[1])),
+        (Step::Preparation, |client, now| client.receive(now, &[2])),
+        (Step::Transfer, Client::transfer_finished),
+        (Step::End, |client, now| client.receive(now, &[13])),
+        (Step::LocalResults, |client, now| client.local_results(now, Results::default())),
+        (Step::Results, |client, now| client.receive(now, b"\x00\x00\x00\x0e{\"streams\":[]}")),
+    ];
+    for (_, go_on) in moves.iter().take_while(|(at, _)| *at != step) {
+        now = now + Span::from_secs(1);
+        go_on(&mut client, now);
+    }
+    while client.next_action().is_some() {}
+    (client, now)
+}
+
+const CLIENT_STEPS: [Step; 10] = [
+    Step::Greeting,
+    Step::Parameters,
+    Step::Streams,
+    Step::Start,
+    Step::Preparation,
+    Step::Transfer,
+    Step::End,
+    Step::LocalResults,
+    Step::Results,
+    Step::Finish,
+];
+
+fn last_action(client: &mut Client) -> Option<ClientAction> {
+    std::iter::from_fn(|| client.next_action()).last()
+}
+
+fn failure(client: &mut Client) -> Error {
+    match last_action(client) {
+        Some(ClientAction::Failed(error)) => error,
+        other => panic!("the test should have failed, not {other:?}"),
+    }
+}
+
+fn four_streams() -> Request {
+    Request { streams: 4, omit: Span::from_secs(2), ..Request::default() }
+}
+
+#[test]
+fn a_client_that_is_stalled_gives_up_at_its_deadline_in_every_step() {
+    for step in CLIENT_STEPS {
+        let (mut client, since) = client_at(step, &four_streams());
+        let after = Span::from_secs(match step {
+            Step::Streams => 4 * 10,
+            Step::Transfer => 10 + 2 + 10,
+            Step::Results => 30,
+            _ => 10,
+        });
+        let deadline = client.deadline().unwrap();
+        assert_eq!(deadline, since + after, "{step:?}");
+        client.tick(Time::from_nanos(deadline.as_nanos() - 1));
+        assert_eq!(client.next_action(), None, "{step:?}");
+        client.tick(deadline);
+        assert_eq!(failure(&mut client), Error::Timeout { step, after });
+        assert_eq!(client.deadline(), None);
+    }
+}
+
+#[test]
+fn a_client_whose_server_closes_fails_in_every_step_but_the_last() {
+    for step in CLIENT_STEPS {
+        let (mut client, _) = client_at(step, &four_streams());
+        client.closed();
+        if step == Step::Finish {
+            assert_eq!(last_action(&mut client), Some(ClientAction::Finished(Results::default())));
+        } else {
+            assert_eq!(failure(&mut client), Error::Closed { step });
+        }
+    }
+}
+
+#[test]
+fn a_server_may_refuse_or_stop_in_every_step() {
+    for step in CLIENT_STEPS {
+        for (bytes, text) in [
+            (&[0xFF][..], "the server is busy with another test; try again later".to_owned()),
+            (&[11], format!("the server was stopped while {step}")),
+            (
+                &[0xFE, 0, 0, 0, 37, 0, 0, 0, 0],
+                format!(
+                    "the server ended the test while {step}: the test would last longer than its operator permits \
+                     (iperf3 error 37)"
+                ),
+            ),
+            (
+                &[0xFE, 0, 0, 0, 134, 0, 0, 0, 2],
+                format!(
+                    "the server ended the test while {step}: it could not set the congestion control asked for \
+                     (iperf3 error 134), system error 2 on the server"
+                ),
+            ),
+        ] {
+            let (mut client, now) = client_at(step, &four_streams());
+            for byte in bytes {
+                client.receive(now, &[*byte]);
+            }
+            assert_eq!(failure(&mut client).to_string(), text);
+        }
+    }
+}
+
+#[test]
+fn an_error_with_one_number_or_none_does_not_block_the_client() {
+    for (bytes, text) in [
+        (&[0xFE, 0, 0, 0, 142][..], "it did not accept the user name and password (iperf3 error 142)"),
+        (&[0xFE, 0, 0], "it did not say why"),
+        (&[0xFE, 0, 0, 0x10, 0, 0, 0], "iperf3 error 4096"),
+    ] {
+        let (mut client, now) = client_at(Step::Parameters, &four_streams());
+        client.receive(now, bytes);
+        assert_eq!(client.next_action(), None);
+        client.closed();
+        assert!(failure(&mut client).to_string().ends_with(text));
+
+        let (mut client, now) = client_at(Step::Parameters, &four_streams());
+        client.receive(now, bytes);
+        assert_eq!(client.deadline(), Some(now + Span::from_secs(1)));
+        client.tick(now + Span::from_secs(1));
+        assert!(failure(&mut client).to_string().ends_with(text));
+    }
+}
+
+#[test]
+fn another_program_on_the_port_is_told_from_iperf3() {
+    for banner in [&b"SSH-2.0-OpenSSH_9.6\r\n"[..], b"HTTP/1.1 400 Bad Request\r\n", b"220 mail\r\n", b"\r\n"] {
+        let (mut client, now) = client_at(Step::Greeting, &four_streams());
+        client.receive(now, banner);
+        assert_eq!(failure(&mut client), Error::NotIperf3 { first: banner[0] });
+    }
+}
+
+#[test]
+fn states_out_of_order_end_the_test() {
+    for (step, bytes) in [
+        (Step::Parameters, &[9][..]),
+        (Step::Start, &[2]),
+        (Step::Preparation, &[1]),
+        (Step::Transfer, &[13]),
+        (Step::End, &[14]),
+        (Step::Finish, &[16]),
+        (Step::Transfer, &[3]),
+        (Step::Streams, &[1; 12]),
+        (Step::LocalResults, &[0; 12]),
+    ] {
+        let (mut client, now) = client_at(step, &four_streams());
+        client.receive(now, bytes);
+        assert_eq!(failure(&mut client), Error::OutOfOrder { got: bytes[0], step });
+    }
+}
+
+#[test]
+fn a_server_faster_than_the_own_driver_is_waited_for() {
+    let (mut client, now) = client_at(Step::Streams, &four_streams());
+    client.receive(now, &[1, 2]);
+    assert_eq!(client.next_action(), None);
+    client.streams_opened(now);
+    assert_eq!(client.next_action(), Some(ClientAction::StartTransfer));
+}
+
+#[test]
+fn hostile_results_end_the_test() {
+    for (bytes, text) in [
+        (&b"\x02\x00\x00\x00"[..], "the other end announced results of 32 MiB; at most 16 MiB are accepted"),
+        (b"\x7f\xff\xff\xff", "the other end announced results of 2 GiB; at most 16 MiB are accepted"),
+        (b"\x00\x00\x00\x00", "cannot read the other end's results: it is not a JSON object"),
+        (b"\x00\x00\x00\x02[]", "cannot read the other end's results: it is not a JSON object"),
+    ] {
+        let (mut client, now) = client_at(Step::Results, &four_streams());
+        client.receive(now, bytes);
+        assert_eq!(failure(&mut client).to_string(), text);
+    }
+}
+
+#[test]
+fn a_client_that_cannot_open_or_is_interrupted_tells_the_server() {
+    let (mut client, _) = client_at(Step::Streams, &four_streams());
+    client.open_failed("connection refused");
+    assert_eq!(client.next_action(), Some(ClientAction::Send(vec![12])));
+    assert_eq!(failure(&mut client).to_string(), "cannot open the data connections: connection refused");
+
+    let (mut client, _) = client_at(Step::Transfer, &four_streams());
+    client.interrupt();
+    assert_eq!(client.next_action(), Some(ClientAction::Send(vec![12])));
+    assert_eq!(failure(&mut client), Error::ClientTerminated { step: Step::Transfer });
+    client.interrupt();
+    client.closed();
+    assert_eq!(client.next_action(), None);
+}
+
+const SERVER_STEPS: [Step; 6] =
+    [Step::Parameters, Step::Streams, Step::Transfer, Step::Results, Step::LocalResults, Step::Finish];
+
+const RECORDED_3_12: &str = concat!(
+    r#"{"tcp":true,"omit":1,"time":1,"num":0,"blockcount":0,"MSS":1400,"parallel":2,"reverse":true,"window":65536,"#,
+    r#""len":131072,"pacing_timer":1000,"congestion":"reno","client_version":"3.12"}"#
+);
+
+fn message(json: &str) -> Vec<u8> {
+    [&u32::try_from(json.len()).unwrap().to_be_bytes()[..], json.as_bytes()].concat()
+}
+
+fn server_at(step: Step, parameters: &str) -> (ServerSession, Time) {
+    let mut server = ServerSession::new(Time::ZERO, Timeouts::default());
+    let mut now = Time::ZERO;
+    let connect_both = |server: &mut ServerSession, now| {
+        assert!(server.stream_connected(now) && server.stream_connected(now));
+    };
+    let moves: [(Step, ServerMove); 5] = [
+        (Step::Parameters, &|server, now| server.receive(now, &message(parameters))),
+        (Step::Streams, &connect_both),
+        (Step::Transfer, &|server, now| server.receive(now, &[4])),
+        (Step::Results, &|server, now| server.receive(now, &message(r#"{"streams":[]}"#))),
+        (Step::LocalResults, &|server, now| server.local_results(now, results_of(Side::Server, &Request::default()))),
+    ];
+    for (_, go_on) in moves.iter().take_while(|(at, _)| *at != step) {
+        now = now + Span::from_secs(1);
+        go_on(&mut server, now);
+    }
+    while server.next_action().is_some() {}
+    (server, now)
+}
+
+fn actions(server: &mut ServerSession) -> Vec<ServerAction> {
+    std::iter::from_fn(|| server.next_action()).collect()
+}
+
+/// What the client is told, and why the session failed.
+fn breakdown(server: &mut ServerSession) -> (Vec<u8>, Error) {
+    match &actions(server)[..] {
+        [ServerAction::Send(bytes), ServerAction::Failed(error)] => (bytes.clone(), error.clone()),
+        [ServerAction::Failed(error)] => (Vec::new(), error.clone()),
+        other => panic!("the session should have failed, not {other:?}"),
+    }
+}
+
+fn refusal_bytes(number: u8) -> Vec<u8> {
+    vec![0xFE, 0, 0, 0, number, 0, 0, 0, 0]
+}
+
+#[test]
+fn a_server_whose_client_is_stalled_gives_up_at_its_deadline_in_every_step() {
+    for step in SERVER_STEPS {
+        let (mut server, since) = server_at(step, RECORDED_3_12);
+        let after = Span::from_secs(match step {
+            Step::Transfer => 1 + 1 + 40,
+            Step::Results => 30,
+            _ => 10,
+        });
+        let deadline = server.deadline().unwrap();
+        assert_eq!(deadline, since + after, "{step:?}");
+        server.tick(Time::from_nanos(deadline.as_nanos() - 1));
+        assert_eq!(server.next_action(), None, "{step:?}");
+        server.tick(deadline);
+        if step == Step::Finish {
+            assert_eq!(actions(&mut server), [ServerAction::Finished(Results::default())]);
+        } else {
+            let number = if step == Step::Transfer { 160 } else { 144 };
+            assert_eq!(breakdown(&mut server), (refusal_bytes(number), Error::Timeout { step, after }));
+        }
+        assert_eq!(server.deadline(), None);
+    }
+}
+
+#[test]
+fn a_test_without_a_duration_is_not_ended_early() {
+    let parameters = r#"{"tcp":true,"num":1048576,"parallel":2,"len":131072}"#;
+    let (server, since) = server_at(Step::Transfer, parameters);
+    assert_eq!(server.deadline(), Some(since + Span::from_secs(86_440)));
+}
+
+#[test]
+fn every_data_connection_renews_the_wait_for_the_next() {
+    let (mut server, since) = server_at(Step::Streams, RECORDED_3_12);
+    let later = since + Span::from_secs(9);
+    assert!(server.stream_connected(later));
+    assert_eq!(server.deadline(), Some(later + Span::from_secs(10)));
+}
+
+#[test]
+fn a_data_connection_too_many_is_not_the_tests() {
+    for step in SERVER_STEPS.into_iter().filter(|step| *step != Step::Streams) {
+        let (mut server, now) = server_at(step, RECORDED_3_12);
+        assert!(!server.stream_connected(now), "{step:?}");
+    }
+}
+
+#[test]
+fn a_client_may_leave_in_every_step() {
+    for step in SERVER_STEPS {
+        let (mut server, now) = server_at(step, RECORDED_3_12);
+        server.receive(now, &[12]);
+        assert_eq!(breakdown(&mut server), (Vec::new(), Error::ClientTerminated { step }));
+
+        let (mut server, _) = server_at(step, RECORDED_3_12);
+        server.closed();
+        match step {
+            Step::Finish => assert_eq!(actions(&mut server), [ServerAction::Finished(Results::default())]),
+            _ => assert_eq!(breakdown(&mut server), (Vec::new(), Error::Closed { step })),
+        }
+    }
+}
+
+#[test]
+fn a_server_may_be_stopped_in_every_step() {
+    for step in SERVER_STEPS {
+        let (mut server, _) = server_at(step, RECORDED_3_12);
+        server.shutdown();
+        assert_eq!(breakdown(&mut server), (vec![11], Error::ServerTerminated { step }));
+    }
+}
+
+#[test]
+fn bad_parameters_are_answered_with_two_numbers_instead_of_ten() {
+    for (parameters, number) in [
+        (r#"{"tcp":true,"parallel":500}"#, 6),
+        (r#"{"tcp":true,"time":90000}"#, 5),
+        (r#"{"udp":true,"parallel":1}"#, 13),
+        (r#"{"sctp":true,"parallel":1}"#, 18),
+        ("[]", 114),
+        ("not JSON", 114),
+    ] {
+        let (mut server, now) = server_at(Step::Parameters, "");
+        server.receive(now, &message(parameters));
+        assert_eq!(breakdown(&mut server).0, refusal_bytes(number), "{parameters}");
+    }
+    let (mut server, now) = server_at(Step::Parameters, "");
+    server.receive(now, &[0, 1, 0, 1]);
+    assert_eq!(breakdown(&mut server).0, refusal_bytes(114));
+}
+
+#[test]
+fn what_the_driver_cannot_do_reaches_the_client() {
+    let (mut server, _) = server_at(Step::Streams, RECORDED_3_12);
+    let refusal = fullpipe_iperf::Refusal {
+        number: fullpipe_iperf::ErrorNumber::CONGESTION,
+        why: "this kernel has no reno".to_owned(),
+    };
+    server.refuse(refusal.clone(), Some(2));
+    let told = vec![0xFE, 0, 0, 0, 134, 0, 0, 0, 2];
+    assert_eq!(breakdown(&mut server), (told, Error::Refused(refusal)));
+}
+
+#[test]
+fn a_client_out_of_order_is_told_so() {
+    for (step, byte) in [(Step::Streams, 4), (Step::Transfer, 16), (Step::LocalResults, 4), (Step::Finish, 4)] {
+        let (mut server, now) = server_at(step, RECORDED_3_12);
+        server.receive(now, &[byte]);
+        assert_eq!(breakdown(&mut server), (refusal_bytes(110), Error::OutOfOrder { got: byte, step }));
+    }
+}
+
+#[test]
+fn an_iperf3_client_is_not_sent_our_report() {
+    let (mut server, now) = server_at(Step::Results, RECORDED_3_12);
+    server.receive(now, &message(r#"{"streams":[{"id":1,"bytes":5,"retransmits":18446744073709551615}]}"#));
+    assert_eq!(actions(&mut server), [ServerAction::CollectResults { report: false }]);
+    server.local_results(now, results_of(Side::Server, &Request::default()));
+    let sent = actions(&mut server);
+    let [ServerAction::Send(results), ServerAction::Send(display)] = &sent[..] else { panic!("{sent:?}") };
+    assert!(!String::from_utf8_lossy(results).contains("x_fullpipe"));
+    assert_eq!(display, &[14]);
+    server.receive(now, &[16]);
+    let [ServerAction::Finished(results)] = &actions(&mut server)[..] else { panic!("it should have finished") };
+    assert_eq!((results.streams[0].bytes, results.streams[0].retransmits), (ByteCount::new(5), None));
+}
+
+/// The server of iperf3 3.12, word for word, in a reverse test that announced our extension.
+#[test]
+fn a_recorded_server_of_3_12_is_understood() {
+    let (mut client, now) = client_at(Step::Greeting, &Request::default());
+    client.receive(now, &[9]);
+    client.receive(now, &[10]);
+    client.streams_opened(now);
+    client.receive(now, &[1, 2]);
+    client.transfer_finished(now);
+    client.receive(now, &[13]);
+    client.local_results(now, Results::default());
+    client.receive(
+        now,
+        &message(concat!(
+            r#"{"cpu_util_total":88.594980437444633,"cpu_util_user":0,"cpu_util_system":88.5959759873366,"#,
+            r#""sender_has_retransmits":1,"congestion_used":"bbr","streams":[{"id":1,"bytes":463994880,"#,
+            r#""retransmits":6,"jitter":0,"errors":0,"packets":0,"start_time":0,"end_time":0.200892}]}"#
+        )),
+    );
+    client.receive(now, &[14]);
+    let said: Vec<_> = std::iter::from_fn(|| client.next_action()).collect();
+    let [.., ClientAction::Send(done), ClientAction::Finished(results)] = &said[..] else { panic!("{said:?}") };
+    assert_eq!(done, &[16]);
+    assert_eq!(results.streams[0].bytes, ByteCount::new(463_994_880));
+    assert_eq!(results.streams[0].retransmits, Some(SegCount::new(6)));
+    assert_eq!(results.report, None);
+}

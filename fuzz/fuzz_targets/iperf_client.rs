@@ -1,0 +1,33 @@
+//! A client whose server sends the input, in pieces, while the driver does its part. The first byte of each piece says
+//! how long it is and what the driver does after it.
+#![no_main]
+
+use fullpipe_iperf::{Client, Cookie, Results, Timeouts};
+use fullpipe_record::Request;
+use fullpipe_units::{Span, Time};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let cookie = Cookie::from_random([0; 36]);
+    let mut client = Client::new(&Request::default(), cookie, Time::ZERO, Timeouts::default())
+        .expect("the default request can be sent");
+    let (mut now, mut rest) = (Time::ZERO, data);
+    while let Some((head, tail)) = rest.split_first() {
+        let (piece, after) = tail.split_at(tail.len().min(usize::from(head >> 3)));
+        client.receive(now, piece);
+        match head & 7 {
+            0 => client.streams_opened(now),
+            1 => client.transfer_finished(now),
+            2 => client.local_results(now, Results::default()),
+            3 => client.closed(),
+            4 => client.interrupt(),
+            5 => {
+                now = now + Span::from_secs(11);
+                client.tick(now);
+            }
+            _ => {}
+        }
+        while client.next_action().is_some() {}
+        rest = after;
+    }
+});

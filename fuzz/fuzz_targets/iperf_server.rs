@@ -1,0 +1,31 @@
+//! A server session whose client sends the input, in pieces, while the driver does its part. The first byte of each
+//! piece says how long it is and what the driver does after it.
+#![no_main]
+
+use fullpipe_iperf::{Results, ServerSession, Timeouts, classify_first_bytes};
+use fullpipe_units::{Span, Time};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let _ = classify_first_bytes(data);
+    let mut server = ServerSession::new(Time::ZERO, Timeouts::default());
+    let (mut now, mut rest) = (Time::ZERO, data);
+    while let Some((head, tail)) = rest.split_first() {
+        let (piece, after) = tail.split_at(tail.len().min(usize::from(head >> 2)));
+        server.receive(now, piece);
+        match head & 3 {
+            0 => {
+                let _ = server.stream_connected(now);
+            }
+            1 => server.local_results(now, Results::default()),
+            2 => {
+                now = now + Span::from_secs(5);
+                server.tick(now);
+            }
+            _ => {}
+        }
+        while server.next_action().is_some() {}
+        rest = after;
+    }
+    server.closed();
+});
