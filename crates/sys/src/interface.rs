@@ -1,0 +1,123 @@
+//! Configuration of network devices by `ioctl`, in the network namespace of the calling thread.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use fullpipe_units::{ByteCount, SegCount};
+use rustix::net::{AddressFamily, SocketType, socket};
+
+/// A point-to-point link as one end sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ipv4Link {
+    /// Address of this end.
+    pub local: Ipv4Addr,
+    /// Address of the other end.
+    pub peer: Ipv4Addr,
+    /// Largest IP packet.
+    pub mtu: ByteCount,
+    /// Packets that the device holds for its reader before it drops.
+    pub transmit_queue: SegCount,
+}
+
+/// Gives device `name` its addresses, its MTU and its queue, and brings it up; the kernel routes the peer to it.
+///
+/// # Errors
+/// What the kernel says to the step that failed, with the step named.
+pub fn configure_ipv4(name: &str, link: Ipv4Link) -> io::Result<()> {
+    let control = control_socket()?;
+    set(&control, name, "its address", libc::SIOCSIFADDR, |request| {
+        request.ifr_ifru.ifru_addr = socket_address(link.local);
+    })?;
+    set(&control, name, "its peer's address", libc::SIOCSIFDSTADDR, |request| {
+        request.ifr_ifru.ifru_dstaddr = socket_address(link.peer);
+    })?;
+    set(&control, name, "its MTU", libc::SIOCSIFMTU, |request| request.ifr_ifru.ifru_mtu = link.mtu.get() as i32)?;
+    set(&control, name, "its queue length", libc::SIOCSIFTXQLEN, |request| {
+        request.ifr_ifru.ifru_metric = link.transmit_queue.get() as i32;
+    })?;
+    bring_up(&control, name)
+}
+
+/// Makes the kernel hand device `name` packets of its MTU only: no segmentation by the device, none just before it, and
+/// none put together on the way in. With them TCP would send and defer trains (`tcp_tso_should_defer`), in bursts.
+///
+/// # Errors
+/// What the kernel says.
+pub fn segmentation_off(name: &str) -> io::Result<()> {
+    /// `struct ethtool_value` of `linux/ethtool.h`.
+    #[repr(C)]
+    struct EthtoolValue {
+        command: u32,
+        data: u32,
+    }
+    const ETHTOOL_STSO: u32 = 0x1f;
+    const ETHTOOL_SGSO: u32 = 0x24;
+    const ETHTOOL_SGRO: u32 = 0x2c;
+    const SIOCETHTOOL: libc::c_ulong = 0x8946;
+    let control = control_socket()?;
+    for command in [ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO] {
+        let mut value = EthtoolValue { command, data: 0 };
+        set(&control, name, "its segmentation", SIOCETHTOOL, |request| {
+            request.ifr_ifru.ifru_data = (&raw mut value).cast();
+        })?;
+    }
+    Ok(())
+}
+
+/// Brings the loopback device up.
+///
+/// # Errors
+/// What the kernel says.
+pub fn loopback_up() -> io::Result<()> {
+    bring_up(&control_socket()?, "lo")
+}
+
+/// An empty request for device `name`.
+pub(crate) fn interface_request(name: &str) -> io::Result<libc::ifreq> {
+    // SAFETY: `ifreq` is a plain C structure of integers and byte arrays, for which all zeros is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if name.len() >= request.ifr_name.len() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("\"{name}\" is too long for a device")));
+    }
+    for (slot, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *slot = byte as libc::c_char;
+    }
+    Ok(request)
+}
+
+fn control_socket() -> io::Result<OwnedFd> {
+    Ok(socket(AddressFamily::INET, SocketType::DGRAM, None)?)
+}
+
+fn bring_up(control: &OwnedFd, name: &str) -> io::Result<()> {
+    set(control, name, "its state", libc::SIOCSIFFLAGS, |request| {
+        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    })
+}
+
+fn set(
+    control: &OwnedFd,
+    name: &str,
+    what: &str,
+    number: libc::c_ulong,
+    fill: impl FnOnce(&mut libc::ifreq),
+) -> io::Result<()> {
+    let mut request = interface_request(name)?;
+    fill(&mut request);
+    // SAFETY: each of these requests reads one `ifreq`, which `request` is, and the ethtool ones the value that it points
+    // to, which the caller keeps; the descriptor is open.
+    if unsafe { libc::ioctl(control.as_raw_fd(), number as _, &raw mut request) } < 0 {
+        let cause = io::Error::last_os_error();
+        return Err(io::Error::new(cause.kind(), format!("cannot set {what} on device {name}: {cause}")));
+    }
+    Ok(())
+}
+
+fn socket_address(address: Ipv4Addr) -> libc::sockaddr {
+    let octets = address.octets().map(|byte| byte as libc::c_char);
+    let mut data = [0; 14];
+    // `sockaddr_in` seen as `sockaddr`: two bytes of port, then the address in network order.
+    data[2..6].copy_from_slice(&octets);
+    libc::sockaddr { sa_family: libc::AF_INET as libc::sa_family_t, sa_data: data }
+}

@@ -1,0 +1,147 @@
+//! Namespaces, and the processes that live in them.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+/// A network namespace, kept alive by a descriptor.
+#[derive(Debug)]
+pub struct NetNamespace(File);
+
+impl NetNamespace {
+    /// Moves the calling thread into a new network namespace and keeps hold of it.
+    ///
+    /// # Errors
+    /// What `unshare` reports (`PermissionDenied` without the capability), or the failure to open the namespace.
+    pub fn create() -> io::Result<Self> {
+        // SAFETY: CLONE_NEWNET changes which network the thread sees and shares no memory.
+        if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self(File::open("/proc/thread-self/ns/net")?))
+    }
+
+    /// Moves the calling thread into this namespace. `/proc/sys/net` follows at once; `/proc/net` only under
+    /// `/proc/thread-self`.
+    ///
+    /// # Errors
+    /// What `setns` reports.
+    pub fn enter(&self) -> io::Result<()> {
+        Ok(move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))?)
+    }
+}
+
+impl AsFd for NetNamespace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Whether the namespaces of a program are made with the caller's own rights or below a new user namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unsharing {
+    /// The caller is root: no user namespace.
+    AsRoot,
+    /// In a new user namespace, where the caller becomes root.
+    AsUser,
+}
+
+/// Makes `command` start in new mount, PID, IPC and UTS namespaces, and below a new user namespace where asked. The
+/// program itself stays outside the PID namespace: its first child is PID 1 there.
+///
+/// `spawn` then fails with what the kernel refused: `EPERM` where user namespaces are forbidden or their identity map
+/// may not be written, `ENOSPC` where there are too many.
+pub fn unshare_before_exec(command: &mut Command, unsharing: Unsharing) {
+    let others = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
+    // Formatted here because nothing may be allocated between fork and exec.
+    let user_map = format!("0 {} 1", rustix::process::geteuid().as_raw());
+    let group_map = format!("0 {} 1", rustix::process::getegid().as_raw());
+    let before_exec = move || {
+        let flags = if unsharing == Unsharing::AsUser { others | libc::CLONE_NEWUSER } else { others };
+        // SAFETY: the child of a fork has one thread, as CLONE_NEWUSER demands; no memory is shared or freed.
+        if unsafe { libc::unshare(flags) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if unsharing == Unsharing::AsUser {
+            write_file(c"/proc/self/setgroups", b"deny")?;
+            write_file(c"/proc/self/uid_map", user_map.as_bytes())?;
+            write_file(c"/proc/self/gid_map", group_map.as_bytes())?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure makes only system calls (unshare, open, write, close) and allocates
+    // nothing: `io::Error::last_os_error` holds a bare number.
+    unsafe { command.pre_exec(before_exec) };
+}
+
+/// Makes `command` start in the network namespace `network`, under the host name `host_name`.
+pub fn enter_before_exec(command: &mut Command, network: &NetNamespace, host_name: &str) {
+    let network = network.as_fd().as_raw_fd();
+    let host_name = host_name.to_owned();
+    let before_exec = move || {
+        // SAFETY: the descriptor is inherited by the fork, where nothing has closed it; setns and unshare share no
+        // memory; sethostname reads exactly the bytes of `host_name`.
+        let done = unsafe {
+            libc::setns(network, libc::CLONE_NEWNET) == 0
+                && libc::unshare(libc::CLONE_NEWUTS) == 0
+                && libc::sethostname(host_name.as_ptr().cast(), host_name.len()) == 0
+        };
+        if done { Ok(()) } else { Err(io::Error::last_os_error()) }
+    };
+    // SAFETY: between fork and exec the closure makes only system calls and allocates nothing.
+    unsafe { command.pre_exec(before_exec) };
+}
+
+/// Which side of a fork this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fork {
+    /// The process that forked; the child's PID as it sees it.
+    Parent(i32),
+    /// The new process.
+    Child,
+}
+
+/// Forks a process that has one thread.
+///
+/// # Errors
+/// What `fork` reports, and `Other` if the process has more than one thread: the child would hold locks that nobody
+/// releases.
+pub fn fork_single_threaded() -> io::Result<Fork> {
+    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+        return Err(io::Error::other("a process with several threads cannot be forked safely"));
+    }
+    // SAFETY: there is one thread, so no lock is held by another, and the child may go on as the parent would.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Fork::Child),
+        pid => Ok(Fork::Parent(pid)),
+    }
+}
+
+/// Makes this process outlive what a terminal sends to everything in it: interrupts, and its own closing. What it
+/// executes afterwards would ignore them too.
+pub fn ignore_terminal_signals() {
+    for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTERM] {
+        // SAFETY: SIG_IGN is a valid disposition for each of these signals, and no handler of ours is replaced.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
+
+/// Writes a file with bare system calls, as is needed between fork and exec.
+fn write_file(path: &std::ffi::CStr, bytes: &[u8]) -> io::Result<()> {
+    // SAFETY: `path` ends with a zero byte; `bytes` is valid for its length; the descriptor is closed once.
+    unsafe {
+        let file = libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        if file < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let written = libc::write(file, bytes.as_ptr().cast(), bytes.len());
+        let result = if written == bytes.len() as isize { Ok(()) } else { Err(io::Error::last_os_error()) };
+        libc::close(file);
+        result
+    }
+}
