@@ -1,0 +1,142 @@
+//! The limits that the two hosts set: windows, buffers, programs.
+
+use fullpipe_model::kernel::ReceiveBuffer;
+use fullpipe_record::{At, Buffer, Cause, Limit};
+use fullpipe_units::{ByteCount, Ratio};
+
+use crate::figures::{Figures, median, share};
+use crate::finding::Finding;
+use crate::flow::Flow;
+use crate::look::Look;
+use crate::thresholds::{
+    AUTOTUNED_TO_THE_END, BUFFER_MEAN, BUFFER_PEAK, CLOCK, CLOCK_UNDER_BBR, MOST, WINDOW_FELL, WINDOW_IN_USE,
+};
+
+/// Whether the kernel's clock for the advertised window ran for most of the busy time. Under BBR it stands still
+/// whenever the pace holds a segment back first, and shows about half of a limit that is always there.
+pub(crate) fn clocks_say_window(figures: &Figures) -> bool {
+    let needed = if figures.is_bbr() { CLOCK_UNDER_BBR } else { CLOCK };
+    figures.share_of_busy(|tcp| tcp.rwnd_limited).is_some_and(|share| share.get() >= needed)
+}
+
+/// The receiver's window or program, if one of them held for most of the time.
+pub(crate) fn receiver(figures: &Figures) -> Option<Finding> {
+    let clocks = clocks_say_window(figures);
+    let busy_votes = figures.looks().filter(|look| look.busy()).map(|look| look.fills_window(clocks));
+    let by_samples = share(busy_votes).is_some_and(|share| share.get() >= MOST);
+    if !(by_samples || clocks && clock_is_borne_out(figures)) {
+        return None;
+    }
+    let held = share(figures.looks().map(|look| look.fills_window(clocks).map(|full| full && look.busy())));
+    let clock = figures.share_of_busy(|tcp| tcp.rwnd_limited).filter(|_| clocks);
+    let held = held.unwrap_or_default().get().max(clock.unwrap_or_default().get());
+    Some(name_receiver(figures, Ratio::new(held)))
+}
+
+/// The clock alone decides nothing: data must have waited, and where the window is known, much of it been in use.
+fn clock_is_borne_out(figures: &Figures) -> bool {
+    let waited = figures.mean(|look| look.not_sent).is_some_and(|not_sent| not_sent > ByteCount::ZERO);
+    let in_use = match (figures.mean(|look| look.outstanding), figures.mean(|look| look.window)) {
+        (Some(outstanding), Some(window)) => outstanding >= window.scaled(WINDOW_IN_USE),
+        _ => true,
+    };
+    waited && in_use
+}
+
+fn name_receiver(figures: &Figures, held: Ratio) -> Finding {
+    if figures.flows.iter().any(window_fell) {
+        return Finding::new(Limit::ReceiverApplication, Cause::SlowReader, At::Receiver, held);
+    }
+    let cause = if scaling_is_off(figures) {
+        Cause::NoWindowScaling
+    } else if receive_buffer_is_fixed(figures) {
+        Cause::SoRcvbuf
+    } else {
+        Cause::TcpRmemMax
+    };
+    Finding::new(Limit::ReceiveWindow, cause, At::Receiver, held)
+}
+
+/// Whether a stream's window was, for most of the time, well below what it once was: the reader lets data pile up.
+fn window_fell(flow: &Flow) -> bool {
+    let most = flow.whole.iter().filter_map(|sample| sample.tcp.snd_wnd).max();
+    let most = most.into_iter().chain(flow.looks.iter().filter_map(|look| look.window)).max();
+    let usual = median(flow.looks.iter().filter_map(|look| look.window).collect());
+    let mss = flow.looks.iter().filter_map(|look| look.sample.tcp.snd_mss).max().unwrap_or_default();
+    match (usual, most) {
+        (Some(usual), Some(most)) => usual < most.scaled(WINDOW_FELL) && usual + mss * 2 < most,
+        _ => false,
+    }
+}
+
+fn scaling_is_off(figures: &Figures) -> bool {
+    const UNSCALED: ByteCount = ByteCount::new(65_535);
+    let evidence = figures.evidence;
+    let ends = [&evidence.sender, &evidence.receiver];
+    let refused = ends.into_iter().flatten().any(|settings| !settings.window_scaling);
+    let agreed = figures.looks().find_map(|look| look.sample.tcp.window_scaling);
+    let small = figures.looks().filter_map(|look| look.window).all(|window| window <= UNSCALED);
+    small && agreed.map_or(refused, |agreed| !agreed)
+}
+
+/// The program fixed it by request; or the window stands well below what the kernel would tune it to.
+fn receive_buffer_is_fixed(figures: &Figures) -> bool {
+    let evidence = figures.evidence;
+    if evidence.request.buffer != Buffer::Automatic {
+        return true;
+    }
+    let Some(settings) = &evidence.receiver else { return false };
+    let tuned = ReceiveBuffer::automatic(settings).advertised();
+    let seen = figures.looks().filter_map(|look| look.window).max();
+    seen.is_some_and(|seen| seen < tuned.scaled(AUTOTUNED_TO_THE_END))
+}
+
+/// The send buffer, if it held for most of the time.
+///
+/// It must have been full at times and much in use on the whole (a sleeping writer is woken when a third is free),
+/// with next to nothing left to send. The kernel's own marks do not show it: a small buffer looks like an idle
+/// program (`app_limited`), with hardly any `sndbuf_limited` time.
+pub(crate) fn send_buffer(figures: &Figures) -> Option<Finding> {
+    let of_flow = |flow: &Flow| {
+        let full = buffer_is_full(flow);
+        flow.looks.iter().map(|look| Some(full? && look.busy() && look.starved_by_buffer()?)).collect::<Vec<_>>()
+    };
+    let held = share(figures.flows.iter().flat_map(of_flow)).filter(|share| share.get() >= MOST)?;
+    let cause = if send_buffer_is_fixed(figures) { Cause::SoSndbuf } else { Cause::TcpWmemMax };
+    Some(Finding::new(Limit::SendBuffer, cause, At::Sender, held))
+}
+
+fn buffer_is_full(flow: &Flow) -> Option<bool> {
+    let used = flow.looks.iter().filter_map(|look| Some(Ratio::of(look.queued?.as_f64(), look.sndbuf?.as_f64()).get()));
+    let (mut peak, mut sum, mut count) = (0.0_f64, 0.0, 0.0);
+    for share in used {
+        peak = peak.max(share);
+        sum += share;
+        count += 1.0;
+    }
+    (count > 0.0).then(|| peak >= BUFFER_PEAK && sum / count >= BUFFER_MEAN)
+}
+
+/// The program fixed it by request; or it never changed, and is not what the kernel tunes it to.
+fn send_buffer_is_fixed(figures: &Figures) -> bool {
+    let evidence = figures.evidence;
+    if evidence.request.buffer != Buffer::Automatic {
+        return true;
+    }
+    let sizes = || figures.flows.iter().flat_map(|flow| &flow.whole).filter_map(|sample| Some(sample.memory?.sndbuf));
+    let (Some(least), Some(most)) = (sizes().min(), sizes().max()) else { return false };
+    let tuned_to_the_end =
+        evidence.sender.as_ref().is_some_and(|settings| most >= settings.tcp_wmem.max.scaled(AUTOTUNED_TO_THE_END));
+    least == most && !tuned_to_the_end
+}
+
+/// The sending program, if it left its socket largely empty for most of the time.
+pub(crate) fn sender_application(figures: &Figures) -> Option<Finding> {
+    let held = share(figures.looks().map(Look::writer_behind)).filter(|share| share.get() >= MOST)?;
+    Some(idle(held))
+}
+
+/// The sending program had nothing to send.
+pub(crate) fn idle(share: Ratio) -> Finding {
+    Finding::new(Limit::SenderApplication, Cause::Idle, At::Sender, share)
+}

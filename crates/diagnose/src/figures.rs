@@ -1,0 +1,188 @@
+use fullpipe_record::{Evidence, TcpInfo};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
+
+use crate::flow::Flow;
+use crate::look::Look;
+use crate::progress::Progress;
+use crate::steady::least_rtt;
+
+/// What the samples of the sending end come to, over the part of the transfer that is judged.
+pub(crate) struct Figures<'a> {
+    pub(crate) evidence: &'a Evidence,
+    pub(crate) flows: Vec<Flow<'a>>,
+    /// Mean rate of all streams.
+    pub(crate) rate: BitRate,
+    /// Payload of a full segment.
+    pub(crate) mss: Option<ByteCount>,
+    /// Round-trip time of the idle path.
+    pub(crate) idle_rtt: Option<Span>,
+    /// Median round-trip time of the judged part.
+    pub(crate) rtt: Option<Span>,
+}
+
+/// Data segments of the judged part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Retransmitted {
+    /// Sent again.
+    pub(crate) again: u64,
+    /// Sent in all.
+    pub(crate) sent: u64,
+    /// How often a stream went into recovery, as far as the samples show it.
+    pub(crate) episodes: u64,
+}
+
+impl Retransmitted {
+    /// Share of the segments that was sent again, at most all.
+    pub(crate) fn ratio(self) -> Ratio {
+        Ratio::of(self.again.min(self.sent) as f64, self.sent as f64)
+    }
+
+    /// The same, with everything sent again in one recovery counted once; what was seen of recoveries may be less than
+    /// there were.
+    pub(crate) fn episode_ratio(self) -> Ratio {
+        Ratio::of(self.episodes.min(self.again) as f64, self.sent as f64)
+    }
+}
+
+impl<'a> Figures<'a> {
+    pub(crate) fn of(evidence: &'a Evidence) -> Self {
+        let flows = Flow::all(evidence);
+        let looks = || flows.iter().flat_map(|flow| &flow.looks);
+        let mss = looks().filter_map(|look| look.sample.tcp.snd_mss).max();
+        let smoothed = median(looks().filter_map(|look| look.sample.tcp.rtt).collect());
+        Self {
+            evidence,
+            rate: rate(evidence),
+            mss: mss.filter(|mss| *mss > ByteCount::ZERO),
+            idle_rtt: idle_rtt(evidence),
+            rtt: smoothed.or(evidence.loaded_rtt).or(evidence.idle_rtt).filter(|rtt| *rtt > Span::ZERO),
+            flows,
+        }
+    }
+
+    /// The judged samples of all streams.
+    pub(crate) fn looks(&self) -> impl Iterator<Item = &Look<'a>> {
+        self.flows.iter().flat_map(|flow| &flow.looks)
+    }
+
+    /// The streams that sent.
+    pub(crate) fn streams(&self) -> u16 {
+        u16::try_from(self.flows.len()).unwrap_or(u16::MAX).max(1)
+    }
+
+    /// Congestion control of the sender, as far as it is known.
+    pub(crate) fn congestion(&self) -> Option<&'a str> {
+        let evidence = self.evidence;
+        let read_back = evidence.sender_sockets.first().map(|socket| socket.congestion.as_str());
+        let asked = || evidence.request.congestion.as_deref();
+        let default = || evidence.sender.as_ref().map(|settings| settings.congestion_control.as_str());
+        read_back.or_else(asked).or_else(default)
+    }
+
+    /// Whether the sender paces by its own estimate of the path, and so leaves its window half empty.
+    pub(crate) fn is_bbr(&self) -> bool {
+        self.congestion().is_some_and(|name| name.starts_with("bbr"))
+    }
+
+    /// Share of the time in which a stream had nothing outstanding and nothing queued.
+    pub(crate) fn idle(&self) -> Option<Ratio> {
+        let busy = self.total(|tcp| tcp.busy.map(Span::as_nanos));
+        match busy {
+            Some(busy) => {
+                let elapsed: Span = self.flows.iter().map(Flow::elapsed).sum();
+                let idle = elapsed.saturating_sub(Span::from_nanos(busy));
+                Some(Ratio::of(idle.as_secs_f64(), elapsed.as_secs_f64()))
+            }
+            None => share(self.looks().map(|look| look.outstanding.map(|_| !look.busy()))),
+        }
+    }
+
+    /// A clock of the kernel as a share of the time in which there was something to send, at most all of it.
+    pub(crate) fn share_of_busy(&self, clock: impl Fn(&TcpInfo) -> Option<Span>) -> Option<Ratio> {
+        let busy = self.total(|tcp| tcp.busy.map(Span::as_nanos))?;
+        let limited = self.total(|tcp| clock(tcp).map(Span::as_nanos))?;
+        Some(Ratio::of(limited.min(busy) as f64, busy as f64))
+    }
+
+    /// What was sent again. Before Linux 4.6 the kernel does not count data segments; acknowledged bytes stand in.
+    pub(crate) fn retransmitted(&self) -> Option<Retransmitted> {
+        let again = self.total(|tcp| tcp.total_retrans.map(SegCount::get))?;
+        let needless = self.total(|tcp| tcp.dsack_dups.map(SegCount::get)).unwrap_or(0);
+        let counted = self.total(|tcp| tcp.data_segs_out.map(SegCount::get));
+        let estimated = || {
+            let acked = self.total(|tcp| tcp.bytes_acked.map(ByteCount::get))?;
+            Some((acked / self.mss?.get()).saturating_add(again))
+        };
+        let episodes = self.flows.iter().map(|flow| crate::losses::episodes(flow)).sum();
+        Some(Retransmitted { again: again.saturating_sub(needless), sent: counted.or_else(estimated)?, episodes })
+    }
+
+    /// Whether anything was ever sent again, the ramp included.
+    pub(crate) fn ever_lost(&self) -> bool {
+        self.flows.iter().filter_map(|flow| flow.whole.last()?.tcp.total_retrans).any(|count| count.get() > 0)
+    }
+
+    /// Mean over the judged part, summed over the streams; `None` where no sample tells it.
+    pub(crate) fn mean(&self, size: impl Fn(&Look) -> Option<ByteCount>) -> Option<ByteCount> {
+        let of_flow = |flow: &Flow| mean(flow.looks.iter().filter_map(&size));
+        sum(self.flows.iter().map(of_flow))
+    }
+
+    /// Most in the judged part, summed over the streams; `None` where no sample tells it.
+    pub(crate) fn most(&self, size: impl Fn(&Look) -> Option<ByteCount>) -> Option<ByteCount> {
+        sum(self.flows.iter().map(|flow| flow.looks.iter().filter_map(&size).max()))
+    }
+
+    /// Growth of a counter in the judged part, summed over the streams that tell it.
+    fn total(&self, counter: impl Fn(&TcpInfo) -> Option<u64> + Copy) -> Option<u64> {
+        self.flows
+            .iter()
+            .filter_map(|flow| flow.growth(counter))
+            .fold(None, |sum, more| Some(sum.unwrap_or(0_u64).saturating_add(more)))
+    }
+}
+
+/// Share of `votes` that say yes, of those that can say; `None` where none can.
+pub(crate) fn share(votes: impl Iterator<Item = Option<bool>>) -> Option<Ratio> {
+    let (mut yes, mut said) = (0_u32, 0_u32);
+    for vote in votes.flatten() {
+        said += 1;
+        yes += u32::from(vote);
+    }
+    (said > 0).then(|| Ratio::of(f64::from(yes), f64::from(said)))
+}
+
+/// Mean of some sizes; `None` where there are none.
+pub(crate) fn mean(sizes: impl Iterator<Item = ByteCount>) -> Option<ByteCount> {
+    let (mut total, mut count) = (0.0, 0_u32);
+    for size in sizes {
+        total += size.as_f64();
+        count += 1;
+    }
+    (count > 0).then(|| ByteCount::from_f64(total / f64::from(count)))
+}
+
+/// Median of some values, the upper of two.
+pub(crate) fn median<T: Ord + Copy>(mut values: Vec<T>) -> Option<T> {
+    values.sort_unstable();
+    values.get(values.len() / 2).copied()
+}
+
+fn sum(sizes: impl Iterator<Item = Option<ByteCount>>) -> Option<ByteCount> {
+    sizes.flatten().fold(None, |sum, size| Some(sum.unwrap_or_default() + size))
+}
+
+fn rate(evidence: &Evidence) -> BitRate {
+    if let Some(steady) = evidence.steady {
+        return steady.rate;
+    }
+    let progress = Progress::of(&evidence.sender_samples, Span::MAX);
+    progress.looks().last().map_or(BitRate::ZERO, |end| progress.rate(Span::ZERO, *end))
+}
+
+/// The least that echo requests or the kernel saw. The kernel's may stem from the handshake, whose packets are small
+/// and so a little faster than data (`rtt_is_inflated` allows for it).
+fn idle_rtt(evidence: &Evidence) -> Option<Span> {
+    let seen = least_rtt(&evidence.sender_samples);
+    [evidence.idle_rtt.filter(|rtt| *rtt > Span::ZERO), seen].into_iter().flatten().min()
+}

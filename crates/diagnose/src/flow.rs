@@ -1,0 +1,56 @@
+use std::collections::BTreeMap;
+
+use fullpipe_record::{Evidence, Sample, TcpInfo};
+use fullpipe_units::Span;
+
+use crate::look::{Fallback, Look};
+
+/// One stream at the sending end.
+pub(crate) struct Flow<'a> {
+    /// Every sample, by time.
+    pub(crate) whole: Vec<&'a Sample>,
+    /// The last sample before the judged part; `None` where that begins with the data.
+    before: Option<&'a Sample>,
+    /// The samples that are judged, with what each means.
+    pub(crate) looks: Vec<Look<'a>>,
+}
+
+impl<'a> Flow<'a> {
+    /// The streams of the sending end. Judged is the steady part, or everything where there is none.
+    pub(crate) fn all(evidence: &'a Evidence) -> Vec<Self> {
+        let mut by_stream: BTreeMap<u16, Vec<&Sample>> = BTreeMap::new();
+        for sample in &evidence.sender_samples {
+            by_stream.entry(sample.stream).or_default().push(sample);
+        }
+        by_stream.into_iter().map(|(stream, samples)| Self::new(stream, samples, evidence)).collect()
+    }
+
+    fn new(stream: u16, mut whole: Vec<&'a Sample>, evidence: &'a Evidence) -> Self {
+        whole.sort_by_key(|sample| sample.at);
+        let (first, last) = match evidence.steady {
+            Some(steady) => (steady.ramp, steady.ramp + steady.duration),
+            None => (Span::ZERO, Span::MAX),
+        };
+        let start = if first == Span::ZERO { 0 } else { whole.partition_point(|sample| sample.at <= first) };
+        let end = whole.partition_point(|sample| sample.at <= last).max(start);
+        let fallback = Fallback::of(stream, evidence);
+        Self {
+            before: start.checked_sub(1).map(|index| whole[index]),
+            looks: whole[start..end].iter().map(|sample| Look::new(sample, &fallback)).collect(),
+            whole,
+        }
+    }
+
+    /// How long the judged part of this stream is.
+    pub(crate) fn elapsed(&self) -> Span {
+        let start = self.before.map_or(Span::ZERO, |sample| sample.at);
+        self.looks.last().map_or(Span::ZERO, |look| look.sample.at.saturating_sub(start))
+    }
+
+    /// How much a counter of the kernel grew in the judged part.
+    pub(crate) fn growth(&self, counter: impl Fn(&TcpInfo) -> Option<u64>) -> Option<u64> {
+        let last = counter(&self.looks.last()?.sample.tcp)?;
+        let first = self.before.map_or(Some(0), |sample| counter(&sample.tcp))?;
+        Some(last.saturating_sub(first))
+    }
+}

@@ -1,0 +1,25 @@
+//! Evidence in, verdict out: what limits a transfer, and what would lift the limit.
+//!
+//! [`steady()`] finds the part of a transfer that can be judged, [`diagnose`] names its limit, [`remedies()`] tells what would
+//! lift it and what that should bring. All are pure functions of records, so that a verdict can be recomputed from an
+//! archived one.
+
+mod ceilings;
+mod ends;
+mod figures;
+mod finding;
+mod flow;
+mod look;
+mod losses;
+mod outlook;
+mod path;
+mod progress;
+mod remedies;
+mod steady;
+mod thresholds;
+mod verdict;
+mod words;
+
+pub use remedies::remedies;
+pub use steady::steady;
+pub use verdict::diagnose;

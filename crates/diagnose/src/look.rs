@@ -1,0 +1,153 @@
+use fullpipe_record::{Buffer, Evidence, Sample, TcpInfo};
+use fullpipe_units::{ByteCount, Span};
+
+use crate::thresholds::{
+    BEHIND, CLEARLY_BELOW, FULL_PIPE, ONE_TRAIN, UNSENT_OF_BUFFER, WINDOW_MARGIN_AT_MOST, WINDOW_MARGIN_SEGMENTS,
+    WINDOW_MARGIN_SHARE,
+};
+
+/// One judged sample with what it means; `None` where the kernel did not tell it and nothing stands in.
+pub(crate) struct Look<'a> {
+    pub(crate) sample: &'a Sample,
+    /// In flight in sequence space.
+    pub(crate) outstanding: Option<ByteCount>,
+    /// The window that the receiver advertises.
+    pub(crate) window: Option<ByteCount>,
+    /// Congestion window.
+    pub(crate) cwnd: Option<ByteCount>,
+    /// Written and never sent.
+    pub(crate) not_sent: Option<ByteCount>,
+    /// Written and not yet acknowledged.
+    pub(crate) queued: Option<ByteCount>,
+    /// The most that the send buffer may hold.
+    pub(crate) sndbuf: Option<ByteCount>,
+}
+
+/// What stands in for fields that the sending kernel does not tell.
+pub(crate) struct Fallback {
+    sndbuf: Option<ByteCount>,
+    /// Windows that the receiver's own kernel reports, by time.
+    windows: Vec<(Span, ByteCount)>,
+}
+
+impl Fallback {
+    pub(crate) fn of(stream: u16, evidence: &Evidence) -> Self {
+        let own = evidence.receiver_samples.iter().filter(|sample| sample.stream == stream);
+        let mut windows: Vec<_> = own.filter_map(|sample| Some((sample.at, own_window(&sample.tcp)?))).collect();
+        windows.sort_unstable();
+        Self { sndbuf: sndbuf_by_settings(stream, evidence), windows }
+    }
+
+    fn window_at(&self, at: Span) -> Option<ByteCount> {
+        let after = self.windows.partition_point(|(time, _)| *time <= at);
+        self.windows.get(after.saturating_sub(1)).map(|(_, window)| *window)
+    }
+}
+
+impl<'a> Look<'a> {
+    pub(crate) fn new(sample: &'a Sample, fallback: &Fallback) -> Self {
+        let tcp = &sample.tcp;
+        let outstanding = sample.outstanding();
+        let held = || Some(outstanding? + tcp.not_sent?);
+        Self {
+            sample,
+            outstanding,
+            window: tcp.snd_wnd.or_else(|| fallback.window_at(sample.at)),
+            cwnd: sample.congestion_window(),
+            not_sent: tcp.not_sent.or_else(|| Some(sample.memory?.wmem_queued.saturating_sub(outstanding?))),
+            queued: sample.memory.map(|memory| memory.wmem_queued).or_else(held),
+            sndbuf: sample.memory.map(|memory| memory.sndbuf).or(fallback.sndbuf),
+        }
+    }
+
+    /// Whether anything was on its way or waiting.
+    pub(crate) fn busy(&self) -> bool {
+        let nothing = |size: Option<ByteCount>| size == Some(ByteCount::ZERO);
+        !(nothing(self.outstanding) && nothing(self.not_sent))
+    }
+
+    /// Whether the advertised window was used up. Where the congestion window is as good as the same size, the
+    /// caller says what the kernel's own clocks found.
+    pub(crate) fn fills_window(&self, clocks_say_window: bool) -> Option<bool> {
+        let (outstanding, window) = (self.outstanding?, self.window?);
+        let margin = self.window_margin(window);
+        if outstanding + margin < window {
+            return Some(false);
+        }
+        Some(self.cwnd.is_none_or(|cwnd| cwnd >= window || (clocks_say_window && cwnd + margin >= window)))
+    }
+
+    /// Whether a full send buffer left nothing to send though the windows had room. That it is full at all is for the
+    /// course of the whole stream to show: a sleeping writer lets it run down by a third.
+    pub(crate) fn starved_by_buffer(&self) -> Option<bool> {
+        let (not_sent, sndbuf) = (self.not_sent?, self.sndbuf?);
+        let little = sndbuf.scaled(UNSENT_OF_BUFFER);
+        Some(not_sent <= little.min(ONE_TRAIN) || (not_sent <= little && self.has_room()?))
+    }
+
+    /// Whether the writer left the send buffer largely empty.
+    pub(crate) fn writer_behind(&self) -> Option<bool> {
+        let nothing_to_send = self.sample.tcp.app_limited.or_else(|| self.has_nothing_to_send())?;
+        Some(nothing_to_send && self.queued? < self.sndbuf?.scaled(BEHIND))
+    }
+
+    /// Before Linux 4.9 the kernel does not say so itself: less than a segment unsent, with room for more.
+    fn has_nothing_to_send(&self) -> Option<bool> {
+        Some(self.not_sent? <= self.sample.tcp.snd_mss.unwrap_or_default() && self.has_room()?)
+    }
+
+    /// Whether the congestion window or the pace held data back, and not the receiver.
+    pub(crate) fn held_by_path(&self, clocks_say_window: bool) -> Option<bool> {
+        let full_pipe = self.sample.pipe().zip(self.cwnd).map(|(pipe, cwnd)| pipe >= cwnd.scaled(FULL_PIPE));
+        let waiting = self.not_sent.map(|not_sent| not_sent > self.unsent_by_chance());
+        let held = match (full_pipe, waiting) {
+            (None, None) => return None,
+            (full_pipe, waiting) => full_pipe.unwrap_or(false) || waiting.unwrap_or(false),
+        };
+        Some(held && self.busy() && !self.fills_window(clocks_say_window).unwrap_or(false))
+    }
+
+    /// What may lie unsent for a moment though nothing holds it back.
+    fn unsent_by_chance(&self) -> ByteCount {
+        self.sndbuf.map_or(ONE_TRAIN, |sndbuf| sndbuf.scaled(UNSENT_OF_BUFFER).min(ONE_TRAIN))
+    }
+
+    /// Whether both windows would have let more out.
+    fn has_room(&self) -> Option<bool> {
+        let window = match (self.cwnd, self.window) {
+            (Some(cwnd), Some(window)) => cwnd.min(window),
+            (one, other) => one.or(other)?,
+        };
+        Some(self.outstanding? < window.scaled(CLEARLY_BELOW))
+    }
+
+    /// By how much a window that limits may appear unused: the kernel waits to send whole trains of segments.
+    fn window_margin(&self, window: ByteCount) -> ByteCount {
+        let segments = self.sample.tcp.snd_mss.unwrap_or_default() * WINDOW_MARGIN_SEGMENTS;
+        let margin = segments.max(ONE_TRAIN).max(window.scaled(WINDOW_MARGIN_SHARE));
+        margin.min(window.scaled(WINDOW_MARGIN_AT_MOST))
+    }
+}
+
+/// The window that a host advertises itself: its kernel does not clamp `tcpi_rcv_wnd` to what the header can carry
+/// (seen: 1 795 520 where the peer read 65 535).
+fn own_window(tcp: &TcpInfo) -> Option<ByteCount> {
+    const FIELD: u64 = 65_535;
+    const LARGEST_SHIFT: u8 = 14;
+    let shift = match tcp.window_scaling {
+        Some(false) => 0,
+        _ => tcp.rcv_wscale.unwrap_or(LARGEST_SHIFT).min(LARGEST_SHIFT),
+    };
+    Some(tcp.rcv_wnd?.min(ByteCount::new(FIELD << shift)))
+}
+
+/// The send buffer as the settings give it: read back where it is fixed, `tcp_wmem` where the kernel tunes it.
+fn sndbuf_by_settings(stream: u16, evidence: &Evidence) -> Option<ByteCount> {
+    match evidence.request.buffer {
+        Buffer::Automatic => evidence.sender.as_ref().map(|settings| settings.tcp_wmem.max),
+        Buffer::Request(_) | Buffer::Window(_) => {
+            let socket = evidence.sender_sockets.iter().find(|socket| socket.stream == stream)?;
+            Some(socket.sndbuf)
+        }
+    }
+}

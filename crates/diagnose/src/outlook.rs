@@ -1,0 +1,177 @@
+use fullpipe_model::kernel::{tcp_rmem_max_for, tcp_wmem_max_for};
+use fullpipe_model::loss::CongestionControl;
+use fullpipe_model::predict;
+use fullpipe_record::{
+    Buffer, BufferTriple, Cause, Change, Evidence, Forecast, HostSettings, KernelVersion, Limit, Path, PathDirection,
+    Prediction, Request, Verdict,
+};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+
+use crate::figures::Figures;
+
+/// The path, the hosts and the load as the evidence has them, to predict what changes would bring.
+pub(crate) struct Outlook<'a> {
+    evidence: &'a Evidence,
+    path: Path,
+    sender: HostSettings,
+    receiver: HostSettings,
+    request: Request,
+    /// Rate that was measured.
+    pub(crate) present: BitRate,
+    /// Whether nothing that a prediction needs was assumed.
+    certain: bool,
+}
+
+impl<'a> Outlook<'a> {
+    /// `None` where no round-trip time is known: nothing can be predicted then.
+    pub(crate) fn new(evidence: &'a Evidence, verdict: &Verdict) -> Option<Self> {
+        let figures = Figures::of(evidence);
+        let unbounded = unbounded_host();
+        let known = evidence.sender.is_some() && evidence.receiver.is_some() && evidence.bandwidth.is_some();
+        Some(Self {
+            evidence,
+            path: path(&figures, verdict)?,
+            sender: evidence.sender.clone().unwrap_or_else(|| unbounded.clone()),
+            receiver: evidence.receiver.clone().unwrap_or(unbounded),
+            request: request(&figures),
+            present: figures.rate,
+            certain: known && verdict.cause != Cause::ShallowQueue,
+        })
+    }
+
+    /// The rate to expect after `changes`: an interval that begins at the present rate where the path's bandwidth or an
+    /// end's settings are not known. `None` where the lowest ceiling would be one of an end that nobody knows.
+    pub(crate) fn forecast(&self, changes: &[Change]) -> Option<Forecast> {
+        let prediction = self.predict(changes);
+        if self.rests_on_the_unknown(prediction.limit, changes) {
+            return None;
+        }
+        let low = if self.certain { prediction.low } else { prediction.low.min(self.present) };
+        Some(Forecast { bits_per_second: prediction.refined, low, high: prediction.high })
+    }
+
+    /// The prediction after `changes`. Both ends get each of them: a sender's `tcp_rmem` and a receiver's `tcp_wmem` are
+    /// of no consequence.
+    pub(crate) fn predict(&self, changes: &[Change]) -> Prediction {
+        let host = |settings: &HostSettings| {
+            changes.iter().fold(settings.clone(), |settings, change| change.applied_to(&settings))
+        };
+        let request = changes.iter().fold(self.request.clone(), |request, change| change.applied_to_request(&request));
+        predict(&self.path, &host(&self.sender), &host(&self.receiver), &request)
+    }
+
+    /// `changes`, and every larger buffer that it then takes to fill a path whose bandwidth was told.
+    pub(crate) fn with_buffers_for_the_path(&self, mut changes: Vec<Change>) -> Vec<Change> {
+        // Each round raises one of the two buffers.
+        for _ in 0..2 {
+            match self.next_buffer(&changes) {
+                Some(change) => changes.push(change),
+                None => break,
+            }
+        }
+        changes
+    }
+
+    fn next_buffer(&self, changes: &[Change]) -> Option<Change> {
+        self.evidence.bandwidth?;
+        let untouched = |one: fn(&Change) -> bool| !changes.iter().any(one);
+        match self.predict(changes).limit {
+            Limit::SendBuffer if untouched(|change| matches!(change, Change::TcpWmemMax(_))) => {
+                Some(Change::TcpWmemMax(self.wmem_for_the_path()?))
+            }
+            Limit::ReceiveWindow if untouched(|change| matches!(change, Change::TcpRmemMax(_))) => {
+                Some(Change::TcpRmemMax(self.rmem_for_the_path()?))
+            }
+            _ => None,
+        }
+    }
+
+    /// A third value of `tcp_wmem` that holds what the path takes, with room to repair losses; `None` where the
+    /// bandwidth was not told, or where there is that much already.
+    pub(crate) fn wmem_for_the_path(&self) -> Option<ByteCount> {
+        let needed = tcp_wmem_max_for(self.control(), self.bdp_of_a_stream()?);
+        Some(needed).filter(|needed| self.evidence.sender.as_ref().is_none_or(|host| *needed > host.tcp_wmem.max))
+    }
+
+    /// The same for `tcp_rmem`.
+    pub(crate) fn rmem_for_the_path(&self) -> Option<ByteCount> {
+        let needed = tcp_rmem_max_for(&self.receiver, self.bdp_of_a_stream()?);
+        Some(needed).filter(|needed| self.evidence.receiver.as_ref().is_none_or(|host| *needed > host.tcp_rmem.max))
+    }
+
+    /// Bandwidth × round-trip time, for each stream; `None` where the bandwidth was not told.
+    pub(crate) fn bdp_of_a_stream(&self) -> Option<ByteCount> {
+        let together = self.predict(&[]).bdp?.get();
+        Some(ByteCount::new(together.div_ceil(u64::from(self.request.streams))))
+    }
+
+    /// Connections asked for, at least one.
+    pub(crate) fn streams(&self) -> u16 {
+        self.request.streams
+    }
+
+    fn control(&self) -> CongestionControl {
+        let name = self.request.congestion.as_deref().unwrap_or(&self.sender.congestion_control);
+        CongestionControl::named(name).unwrap_or(CongestionControl::Cubic)
+    }
+
+    fn rests_on_the_unknown(&self, limit: Limit, changes: &[Change]) -> bool {
+        let fixed =
+            changes.iter().fold(self.request.clone(), |request, change| change.applied_to_request(&request)).buffer
+                != Buffer::Automatic;
+        let set = |one: fn(&Change) -> bool| fixed || changes.iter().any(one);
+        match limit {
+            Limit::SendBuffer => {
+                self.evidence.sender.is_none() && !set(|change| matches!(change, Change::TcpWmemMax(_)))
+            }
+            Limit::ReceiveWindow => {
+                self.evidence.receiver.is_none() && !set(|change| matches!(change, Change::TcpRmemMax(_)))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The path as the evidence shows it: half of the idle round-trip time each way, the bandwidth if it was told, and the
+/// loss if that is the limit (elsewhere the queue of a full link makes it).
+fn path(figures: &Figures, verdict: &Verdict) -> Option<Path> {
+    const ETHERNET: ByteCount = ByteCount::new(1500);
+    let mtu = figures.looks().filter_map(|look| look.sample.tcp.path_mtu).max();
+    let lost = figures.retransmitted().filter(|_| verdict.kind == Limit::Loss);
+    let direction = PathDirection {
+        rate: figures.evidence.bandwidth,
+        delay: Span::ZERO,
+        queue: None,
+        loss: None,
+        mtu: mtu.unwrap_or(ETHERNET),
+        framing: figures.evidence.framing,
+    };
+    let mut path = Path::symmetric(&direction, figures.idle_rtt?);
+    path.forward.loss = lost.map(crate::figures::Retransmitted::ratio).filter(|loss| *loss > Ratio::ZERO);
+    Some(path)
+}
+
+fn request(figures: &Figures) -> Request {
+    let asked = &figures.evidence.request;
+    Request { streams: asked.streams.max(1), congestion: figures.congestion().map(str::to_owned), ..asked.clone() }
+}
+
+/// Stands in for a host of which nothing is known: one that sets no ceiling, so that no limit is made up.
+fn unbounded_host() -> HostSettings {
+    let size = ByteCount::from_mib(1 << 20);
+    let triple = BufferTriple { min: size, default: size, max: size };
+    HostSettings {
+        kernel: KernelVersion::new(6, 18),
+        tcp_rmem: triple,
+        tcp_wmem: triple,
+        rmem_max: Some(size),
+        wmem_max: Some(size),
+        window_scaling: true,
+        timestamps: true,
+        sack: true,
+        moderate_rcvbuf: true,
+        adv_win_scale: 1,
+        congestion_control: "cubic".to_owned(),
+        available_congestion_controls: Vec::new(),
+    }
+}

@@ -1,0 +1,203 @@
+//! The limits that lie between the hosts: a full bottleneck, loss, a congestion window that is still growing.
+
+use fullpipe_model::framing;
+use fullpipe_model::loss::CongestionControl;
+use fullpipe_model::window;
+use fullpipe_record::{At, Cause, Limit};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+
+use crate::ends::clocks_say_window;
+use crate::figures::{Figures, Retransmitted, mean, share};
+use crate::finding::Finding;
+use crate::look::Look;
+use crate::losses;
+use crate::progress::Progress;
+use crate::steady::windowed_rates;
+use crate::thresholds::{
+    CLEARLY_BELOW, FLAT, FULL, FULL_UNDER_BBR, GROWS, INFLATED, MOST, ONE_TRAIN, RATE_WINDOW, REGROWS, WITHIN,
+};
+
+/// Payload that the told bandwidth can carry; `None` where none was told.
+pub(crate) fn told_capacity(figures: &Figures) -> Option<BitRate> {
+    let evidence = figures.evidence;
+    let timestamps = figures.looks().find_map(|look| look.sample.tcp.timestamps).unwrap_or(true);
+    let headers = framing::tcp_headers(timestamps);
+    let efficiency = framing::efficiency(figures.mss?, headers, evidence.framing);
+    Some(evidence.bandwidth?.scaled(efficiency.get())).filter(|capacity| *capacity > BitRate::ZERO)
+}
+
+/// A pipe that is as full as the user said it could be.
+pub(crate) fn full_as_told(figures: &Figures) -> Option<Finding> {
+    let enough = told_capacity(figures)?.scaled(FULL);
+    (figures.rate >= enough).then(|| Finding::capacity(time_at(figures, enough)))
+}
+
+/// A window or buffer that holds more than fits the pipe: what is beyond stands in a queue, and the bottleneck is full.
+/// A single train of segments waits for itself on a slow link; that is no queue.
+pub(crate) fn queue_behind_window(figures: &Figures) -> Option<Finding> {
+    let in_the_pipe = figures.rate.bytes_in(figures.idle_rtt?);
+    let waiting = figures.mean(|look| look.outstanding)?.saturating_sub(in_the_pipe);
+    (waiting > ONE_TRAIN && rtt_is_inflated(figures)).then(|| Finding::capacity(time_inflated(figures)))
+}
+
+/// What held the congestion window or the pace, if one of them held data back for most of the time.
+pub(crate) fn path(figures: &Figures) -> Option<Finding> {
+    let clocks = clocks_say_window(figures);
+    let held = share(figures.looks().map(|look| look.held_by_path(clocks))).filter(|share| share.get() >= MOST)?;
+    let found = full_bottleneck(figures, held).or_else(|| loss(figures, held)).or_else(|| growth(figures, held));
+    Some(found.unwrap_or_else(|| {
+        let missing = if figures.evidence.bandwidth.is_none() { "the bandwidth of the path" } else { UNSEEN };
+        Finding { share: held, ..Finding::unknown(vec![missing]) }
+    }))
+}
+
+/// What no sample of TCP shows.
+pub(crate) const UNSEEN: &str = "the processor time and the pacing of both hosts";
+
+fn full_bottleneck(figures: &Figures, held: Ratio) -> Option<Finding> {
+    if rtt_is_inflated(figures) {
+        return Some(Finding::capacity(time_inflated(figures)));
+    }
+    (more_window_gives_no_more(figures) || bbr_found_no_more(figures)).then(|| Finding::capacity(held))
+}
+
+/// Whether the round-trip time under load shows a standing queue.
+///
+/// The idle time may stem from the handshake or from echo requests, packets that are small and so are sooner on the
+/// line than data: two full segments (an acknowledgement waits for the second) are allowed for.
+fn rtt_is_inflated(figures: &Figures) -> bool {
+    figures.rtt.zip(inflated_rtt(figures)).is_some_and(|(rtt, inflated)| rtt > inflated)
+}
+
+fn inflated_rtt(figures: &Figures) -> Option<Span> {
+    let on_the_line = match figures.rate {
+        BitRate::ZERO => Span::ZERO,
+        rate => rate.time_for(figures.mss? * 2),
+    };
+    Some(figures.idle_rtt?.scaled(INFLATED) + on_the_line)
+}
+
+fn time_inflated(figures: &Figures) -> Ratio {
+    let inflated = inflated_rtt(figures);
+    let votes = figures.looks().map(|look| Some(look.sample.tcp.rtt? > inflated?));
+    // Where only echo requests tell it, their median does: half of the time.
+    share(votes).unwrap_or(Ratio::new(0.5))
+}
+
+/// Whether the window grew and the rate did not: what was added waits in a queue.
+fn more_window_gives_no_more(figures: &Figures) -> bool {
+    let grew = |size: fn(&Look) -> Option<ByteCount>| trend(figures, size).is_some_and(|trend| trend >= GROWS);
+    let pipe = |look: &Look| look.sample.pipe();
+    grew(|look| look.cwnd) && grew(pipe) && rate_trend(figures).is_some_and(|trend| trend <= FLAT)
+}
+
+/// BBR probes for more a quarter above its pace every eight round trips. A pace that stays the same after its start-up
+/// is what the path gives, unless the sender lacked data to probe with or the user told of clearly more.
+fn bbr_found_no_more(figures: &Figures) -> bool {
+    let as_told = told_capacity(figures).is_none_or(|told| figures.rate >= told.scaled(FULL_UNDER_BBR));
+    let had_data =
+        share(figures.looks().map(|look| look.sample.tcp.app_limited)).is_none_or(|short| short.get() < MOST);
+    let flat = rate_trend(figures).is_some_and(|trend| trend <= GROWS);
+    let steady = figures.evidence.steady.is_some();
+    figures.is_bbr() && steady && had_data && flat && as_told && !too_much_for_bbr(figures)
+}
+
+fn too_much_for_bbr(figures: &Figures) -> bool {
+    figures.retransmitted().is_some_and(|lost| loss_window(figures, lost.ratio()).is_some())
+}
+
+/// Loss, where the rate is what the congestion control makes of so much loss.
+fn loss(figures: &Figures, held: Ratio) -> Option<Finding> {
+    let lost = figures.retransmitted().filter(|lost| lost.again > 0)?;
+    let (low, high) = rates_under_loss(figures, lost)?;
+    let explained =
+        figures.is_bbr() || (low.scaled(1.0 / WITHIN) <= figures.rate && figures.rate <= high.scaled(WITHIN));
+    let cause = if losses::come_at_one_window(&figures.flows) { Cause::ShallowQueue } else { Cause::Random };
+    explained.then(|| Finding::new(Limit::Loss, cause, At::Path, held))
+}
+
+/// Rates of all streams that the congestion control reaches if each lost packet counts, and if all that are lost in one
+/// recovery count once; `None` where loss does not bound it.
+pub(crate) fn rates_under_loss(figures: &Figures, lost: Retransmitted) -> Option<(BitRate, BitRate)> {
+    let rate =
+        |loss: Ratio| Some(window::rate(loss_window(figures, loss)?, figures.rtt?).scaled(figures.streams().into()));
+    let by_packet = rate(lost.ratio())?;
+    let by_episode = rate(lost.episode_ratio()).unwrap_or(by_packet);
+    Some((by_packet, by_episode.max(by_packet)))
+}
+
+fn loss_window(figures: &Figures, loss: Ratio) -> Option<ByteCount> {
+    let control = figures.congestion().and_then(CongestionControl::named).unwrap_or(CongestionControl::Cubic);
+    control.window(loss, figures.rtt?, figures.mss?)
+}
+
+/// A congestion window that neither loss nor a queue holds down now.
+fn growth(figures: &Figures, held: Ratio) -> Option<Finding> {
+    let grows = trend(figures, |look| look.cwnd).is_some_and(|trend| trend >= REGROWS);
+    let cause = if in_slow_start(figures) || (figures.evidence.steady.is_none() && !figures.ever_lost()) {
+        grows.then_some(Cause::RampUp)
+    } else if figures.ever_lost() {
+        (grows || below_its_peak(figures)).then_some(Cause::Recovering)
+    } else {
+        grows.then_some(Cause::EarlyExit)
+    };
+    Some(Finding::new(Limit::CongestionWindow, cause?, At::Path, held))
+}
+
+fn in_slow_start(figures: &Figures) -> bool {
+    let last = figures.flows.iter().filter_map(|flow| flow.looks.last());
+    let mut cwnds = last.filter_map(|look| Some((look.sample.tcp.cwnd?, look.sample.tcp.ssthresh)));
+    cwnds.any(|(cwnd, ssthresh)| ssthresh.is_none_or(|ssthresh| cwnd < ssthresh))
+}
+
+fn below_its_peak(figures: &Figures) -> bool {
+    let peak: ByteCount = figures
+        .flows
+        .iter()
+        .filter_map(|flow| flow.whole.iter().filter_map(|sample| sample.congestion_window()).max())
+        .sum();
+    figures.mean(|look| look.cwnd).is_some_and(|mean| mean < peak.scaled(CLEARLY_BELOW))
+}
+
+/// Mean in the last third of the judged part ÷ mean in the first.
+fn trend(figures: &Figures, size: impl Fn(&Look) -> Option<ByteCount>) -> Option<f64> {
+    let third = |last: bool| {
+        let means = figures.flows.iter().filter_map(|flow| {
+            let count = flow.looks.len() / 3;
+            let part = if last { &flow.looks[flow.looks.len() - count..] } else { &flow.looks[..count] };
+            mean(part.iter().filter_map(&size))
+        });
+        means.sum::<ByteCount>().as_f64()
+    };
+    let first = third(false);
+    (first > 0.0).then(|| third(true) / first)
+}
+
+/// Rate in the last third of the judged part ÷ rate in the first.
+fn rate_trend(figures: &Figures) -> Option<f64> {
+    let progress = Progress::of(&figures.evidence.sender_samples, Span::MAX);
+    let (start, end) = judged_part(figures, &progress)?;
+    let third = end.saturating_sub(start) / 3;
+    let first = progress.rate(start, start + third);
+    (first > BitRate::ZERO).then(|| progress.rate(end - third, end).relative_to(first))
+}
+
+/// Share of the judged part in which the rate reached `enough`.
+fn time_at(figures: &Figures, enough: BitRate) -> Ratio {
+    let progress = Progress::of(&figures.evidence.sender_samples, Span::MAX);
+    let window = RATE_WINDOW.max(figures.rtt.unwrap_or_default());
+    let part = judged_part(figures, &progress);
+    let within = |at: Span| part.is_some_and(|(start, end)| at >= start + window && at <= end);
+    let rates = windowed_rates(&progress, &progress.looks(), window);
+    let votes = rates.into_iter().filter(|(at, _)| within(*at)).map(|(_, rate)| Some(rate >= enough));
+    // Too short for a single window, the part is judged as a whole, by its mean.
+    share(votes).unwrap_or(Ratio::ONE)
+}
+
+fn judged_part(figures: &Figures, progress: &Progress) -> Option<(Span, Span)> {
+    let last = *progress.looks().last()?;
+    Some(match figures.evidence.steady {
+        Some(steady) => (steady.ramp, (steady.ramp + steady.duration).min(last)),
+        None => (Span::ZERO, last),
+    })
+}

@@ -1,0 +1,101 @@
+//! Every threshold of the judgement, in one place, with where it comes from.
+
+use fullpipe_units::{ByteCount, Span};
+
+// The steady part.
+
+/// Fewer looks than this show no course.
+pub(crate) const FEWEST_LOOKS: usize = 5;
+/// A rate is taken over at least this long, so that a few samples lie in it.
+pub(crate) const RATE_WINDOW: Span = Span::from_millis(200);
+/// The change point: this part of the later median rate.
+pub(crate) const CHANGE_RATE: f64 = 0.95;
+/// An overshoot is this much above the later part's ninth decile: beyond what a sawtooth or a hole that is filled
+/// (which acknowledges a whole window at once) shows again and again.
+pub(crate) const OVERSHOOT: f64 = 1.5;
+/// After an overshoot, the rate has come down when it is at most this much of the later median.
+pub(crate) const COME_DOWN: f64 = 1.25;
+/// How long no overshoot may follow; ten round trips where that is longer.
+pub(crate) const CALM: Span = Span::from_secs(1);
+/// Slow start fills any path of this field within so many round trips.
+pub(crate) const RAMP_ROUND_TRIPS: u64 = 10;
+/// The steady part must last so many round trips…
+pub(crate) const STEADY_ROUND_TRIPS: u64 = 5;
+/// …and so long.
+pub(crate) const STEADY_AT_LEAST: Span = Span::from_secs(1);
+
+// Single samples.
+
+/// A train of segments as the kernel builds it (GSO, 64 KiB): a window may appear unused, or data unsent, by so much.
+pub(crate) const ONE_TRAIN: ByteCount = ByteCount::from_kib(64);
+/// A window that limits may appear unused by so many segments, …
+pub(crate) const WINDOW_MARGIN_SEGMENTS: u64 = 3;
+/// … or by this share of it, …
+pub(crate) const WINDOW_MARGIN_SHARE: f64 = 1.0 / 16.0;
+/// … but never by more than this share: of a small window a train is the whole.
+pub(crate) const WINDOW_MARGIN_AT_MOST: f64 = 1.0 / 4.0;
+/// With less unsent than this share of the send buffer, the buffer held back what could have been sent. A buffer that
+/// the kernel sizes by the congestion window is 3 to 5 windows large, so that more than half of it is then unsent.
+pub(crate) const UNSENT_OF_BUFFER: f64 = 1.0 / 4.0;
+/// Less in flight than this share of the smaller window: that window does not limit.
+pub(crate) const CLEARLY_BELOW: f64 = 0.9;
+/// At least this share of the congestion window in the pipe: it limits.
+pub(crate) const FULL_PIPE: f64 = 0.9;
+/// Less in the send buffer than this share: the writer is behind.
+pub(crate) const BEHIND: f64 = 0.5;
+
+// Losses.
+
+/// So many losses of a stream tell whether they come at one window.
+pub(crate) const SAME_WINDOW_EPISODES: usize = 8;
+/// Windows before loss that deviate by at most this share are one window. Independent losses look so by chance in at
+/// most 1.5 % of series of eight (simulated round by round, CUBIC over 100 ms at p of 10⁻³ to 10⁻⁵, 1000 series each);
+/// with four losses it would be 17 %, and with a tenth instead of a twentieth 10 %.
+pub(crate) const SAME_WINDOW_SPREAD: f64 = 0.05;
+
+// Shares of the judged part.
+
+/// A limit that holds for this share of the samples is the limit.
+pub(crate) const MOST: f64 = 0.5;
+/// The clock for the advertised window must run for this share of the busy time…
+pub(crate) const CLOCK: f64 = 0.5;
+/// …or for this under BBR (measured: 54 % where it was the only limit).
+pub(crate) const CLOCK_UNDER_BBR: f64 = 0.25;
+/// Where the clock says window, at least this share of the window must be in use.
+pub(crate) const WINDOW_IN_USE: f64 = 0.5;
+/// A window whose median is below this share of what it once was has fallen.
+pub(crate) const WINDOW_FELL: f64 = 0.75;
+/// A buffer or window of at least this share of what the kernel tunes it to is tuned to the end.
+pub(crate) const AUTOTUNED_TO_THE_END: f64 = 0.8;
+/// A full send buffer is this full at times…
+pub(crate) const BUFFER_PEAK: f64 = 0.9;
+/// …and this full in the mean (measured: 0.70 to 0.87 for a sleeping writer, 0.97 for one that retries).
+pub(crate) const BUFFER_MEAN: f64 = 0.6;
+/// Idle for this share of the time, a sender is idle; idle for more than any other limit held, that is the limit.
+pub(crate) const IDLE: f64 = 0.1;
+
+// The path.
+
+/// This share of the bandwidth that was told, less framing, is all of it.
+pub(crate) const FULL: f64 = 0.9;
+/// The same where BBR found no more: it gives some of it to its probes.
+pub(crate) const FULL_UNDER_BBR: f64 = 0.8;
+/// A round-trip time so many times the idle one shows a standing queue.
+pub(crate) const INFLATED: f64 = 1.25;
+/// From the first third to the last, a window of so many times the size grew.
+pub(crate) const GROWS: f64 = 1.1;
+/// A rate of at most so many times what it was is flat.
+pub(crate) const FLAT: f64 = 1.03;
+/// A window that grows back is slow about it near its last peak.
+pub(crate) const REGROWS: f64 = 1.05;
+/// A rate within this factor of what loss allows is explained by loss.
+pub(crate) const WITHIN: f64 = 2.0;
+
+// Remedies.
+
+/// Where the path's bandwidth is not known, a size is raised by so many times.
+pub(crate) const NEXT_SIZE: u64 = 4;
+/// As many connections as iperf3 allows in one test.
+pub(crate) const MOST_STREAMS: u16 = 128;
+/// A change that promises less than so many times the present rate is not worth making.
+pub(crate) const GAIN: f64 = 1.02;

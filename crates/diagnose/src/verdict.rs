@@ -1,0 +1,82 @@
+use fullpipe_record::{Evidence, Limit, Verdict};
+use fullpipe_units::{BitRate, Ratio};
+
+use crate::ceilings::ceilings;
+use crate::ends;
+use crate::figures::Figures;
+use crate::finding::Finding;
+use crate::path;
+use crate::thresholds::IDLE;
+use crate::words;
+
+/// What limits a transfer.
+///
+/// Judges the samples of the sending end in the steady part, or all of them where there is none, and reads nothing but
+/// `evidence`: the capacity of the path only where the user told a bandwidth; otherwise a full pipe is known by its
+/// queue, by a window that grows for nothing, or by BBR's probes. The rules go by what was in flight against each
+/// window and by the memory of the socket; the kernel's own clocks only support them.
+///
+/// Never fails: evidence that shows nothing gives [`Limit::Unknown`], whose `missing` figure names what is lacking.
+pub fn diagnose(evidence: &Evidence) -> Verdict {
+    let figures = Figures::of(evidence);
+    let finding = find(&figures);
+    let ceilings = ceilings(&figures, &finding);
+    Verdict {
+        kind: finding.kind,
+        cause: finding.cause,
+        at: finding.at,
+        share: Ratio::new(finding.share.get().min(1.0)),
+        sentence: words::sentence(&figures, &finding, &ceilings),
+        evidence: words::shown(&figures, &finding),
+        ceilings,
+    }
+}
+
+fn find(figures: &Figures) -> Finding {
+    if figures.looks().next().is_none() {
+        return Finding::unknown(vec!["samples of the sending end"]);
+    }
+    if let Some(full) = path::full_as_told(figures) {
+        return full;
+    }
+    let idle = figures.idle().filter(|idle| idle.get() > IDLE);
+    match (limit_while_busy(figures), idle) {
+        (Some(found), Some(idle)) if found.share < idle || found.kind == Limit::Unknown => ends::idle(idle),
+        (Some(found), _) => found,
+        (None, Some(idle)) => ends::idle(idle),
+        (None, None) => Finding::unknown(lacking(figures)),
+    }
+}
+
+fn limit_while_busy(figures: &Figures) -> Option<Finding> {
+    let of_hosts = ends::receiver(figures).or_else(|| ends::send_buffer(figures));
+    match of_hosts {
+        Some(found) if matches!(found.kind, Limit::ReceiveWindow | Limit::SendBuffer) => {
+            Some(path::queue_behind_window(figures).unwrap_or(found))
+        }
+        Some(found) => Some(found),
+        None => ends::sender_application(figures).or_else(|| path::path(figures)),
+    }
+}
+
+/// What would have been needed to say more.
+fn lacking(figures: &Figures) -> Vec<&'static str> {
+    let untold = |told: bool, name| (!told).then_some(name);
+    let told = |one: fn(&crate::look::Look) -> bool| figures.looks().any(one);
+    let mut names: Vec<&str> = [
+        untold(told(|look| look.outstanding.is_some()), "bytes in flight (tcpi_unacked)"),
+        untold(told(|look| look.cwnd.is_some()), "the congestion window (tcpi_snd_cwnd)"),
+        untold(told(|look| look.window.is_some()), "the advertised window (tcpi_snd_wnd, Linux 5.4)"),
+        untold(told(|look| look.not_sent.is_some()), "bytes not yet sent (tcpi_notsent_bytes, Linux 4.6)"),
+        untold(told(|look| look.sndbuf.is_some() && look.queued.is_some()), "the send buffer (SO_MEMINFO)"),
+        untold(figures.rtt.is_some(), "the round-trip time"),
+        untold(figures.rate > BitRate::ZERO, "progress of the data"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if names.is_empty() {
+        names.push("one limit that held for most of the time");
+    }
+    names
+}

@@ -1,0 +1,180 @@
+//! The verdict in words, for readers who are new to TCP, and the figures behind it by their names.
+
+use std::collections::BTreeMap;
+
+use fullpipe_record::{Cause, Limit};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+
+use crate::figures::Figures;
+use crate::finding::Finding;
+use crate::path;
+
+/// One plain sentence with the figures that matter.
+pub(crate) fn sentence(figures: &Figures, finding: &Finding, ceilings: &BTreeMap<Limit, BitRate>) -> String {
+    match finding.kind {
+        Limit::ReceiveWindow => receive_window(figures, finding.cause, ceilings),
+        Limit::ReceiverApplication => slow_reader(figures),
+        Limit::SendBuffer => send_buffer(figures, finding.cause, ceilings),
+        Limit::SenderApplication => format!(
+            "The sending program is slow: for {} of the time it left the connection without enough to send; \
+             neither network nor buffers held it back.",
+            finding.share
+        ),
+        Limit::Capacity => capacity(figures),
+        Limit::Loss => loss(figures, finding.cause),
+        Limit::CongestionWindow => congestion_window(figures, finding.cause),
+        _ => format!("What limits this transfer cannot be said: missing is {}.", finding.missing.join(", ")),
+    }
+}
+
+fn receive_window(figures: &Figures, cause: Cause, ceilings: &BTreeMap<Limit, BitRate>) -> String {
+    let window = size(figures.most(|look| look.window));
+    let reason = match cause {
+        Cause::NoWindowScaling => "window scaling is off",
+        Cause::SoRcvbuf => "its program fixed the buffer, SO_RCVBUF",
+        _ => "tcp_rmem",
+    };
+    format!(
+        "The receiver allows at most {window} on the way{} ({reason}), which is {} over {}{}.",
+        in_streams(figures),
+        rate(ceilings.get(&Limit::ReceiveWindow).copied()),
+        time(figures.rtt),
+        could_carry(figures),
+    )
+}
+
+fn send_buffer(figures: &Figures, cause: Cause, ceilings: &BTreeMap<Limit, BitRate>) -> String {
+    let reason = if cause == Cause::SoSndbuf { "fixed by its program, SO_SNDBUF" } else { "tcp_wmem" };
+    format!(
+        "The sender's send buffer is full: it holds {}{} ({reason}), which is {} over {}{}.",
+        size(figures.most(|look| look.sndbuf)),
+        in_streams(figures),
+        rate(ceilings.get(&Limit::SendBuffer).copied()),
+        time(figures.rtt),
+        could_carry(figures),
+    )
+}
+
+fn slow_reader(figures: &Figures) -> String {
+    format!(
+        "The receiving program reads too slowly: it leaves room for {} at a time, where there was once room for {}.",
+        size(figures.mean(|look| look.window)),
+        size(largest_window(figures)),
+    )
+}
+
+fn capacity(figures: &Figures) -> String {
+    let rate = figures.rate;
+    match (path::told_capacity(figures), figures.evidence.bandwidth) {
+        (Some(capacity), Some(bandwidth)) => format!(
+            "The pipe is full: {rate} of data passes, {:.0} % of the {capacity} that a path of {bandwidth} can carry.",
+            rate.relative_to(capacity) * 100.0,
+        ),
+        _ => format!(
+            "The pipe is full at {rate}: sending more only lengthens the queue (round trip {} idle, {} now).",
+            time(figures.idle_rtt),
+            time(figures.rtt),
+        ),
+    }
+}
+
+fn loss(figures: &Figures, cause: Cause) -> String {
+    let share = figures.retransmitted().map_or_else(|| "some".to_owned(), |lost| lost.ratio().to_string());
+    let how = if cause == Cause::ShallowQueue {
+        "always at the same amount on the way: a queue on the path is too short"
+    } else {
+        "without a queue that fills"
+    };
+    format!(
+        "Packet loss holds the sender back: {share} of the packets were lost, {how}; over {} that allows {}{}.",
+        time(figures.rtt),
+        figures.rate,
+        could_carry(figures),
+    )
+}
+
+fn congestion_window(figures: &Figures, cause: Cause) -> String {
+    let (window, rtt) = (size(figures.mean(|look| look.cwnd)), time(figures.rtt));
+    match cause {
+        Cause::RampUp => format!(
+            "The transfer was still speeding up when it ended: a sender starts slowly and doubles each round trip ({rtt}).",
+        ),
+        Cause::Recovering => format!(
+            "The sender still recovers from an earlier loss: it lets {window} on the way and adds to it each {rtt}.",
+        ),
+        _ => format!(
+            "The sender left its fast start early, though nothing was lost: it lets {window} on the way and adds slowly.",
+        ),
+    }
+}
+
+/// The figures that decided, by the names they have on the screen.
+pub(crate) fn shown(figures: &Figures, finding: &Finding) -> BTreeMap<String, String> {
+    let of = |part: Option<ByteCount>, whole: Option<ByteCount>| Some(format!("{} of {}", part?, whole?));
+    let lost = figures.retransmitted();
+    let always = [
+        ("rate", Some(figures.rate.to_string())),
+        ("round trip", figures.rtt.map(|rtt| format!("{rtt}, idle {}", time(figures.idle_rtt)))),
+        ("congestion control", figures.congestion().map(str::to_owned)),
+        ("samples", Some(format!("{} of {} streams", figures.looks().count(), figures.flows.len()))),
+        ("retransmitted", lost.map(|lost| format!("{} of {} segments", lost.again, lost.sent))),
+        ("missing", (!finding.missing.is_empty()).then(|| finding.missing.join(", "))),
+    ];
+    let in_flight = ("in flight mean", of(figures.mean(|look| look.outstanding), figures.mean(|look| look.window)));
+    let unsent = ("unsent mean", figures.mean(|look| look.not_sent).map(|size| size.to_string()));
+    let in_pipe = ("pipe mean", of(figures.mean(|look| look.sample.pipe()), figures.mean(|look| look.cwnd)));
+    let queued = ("wmem_queued mean", of(figures.mean(|look| look.queued), figures.most(|look| look.sndbuf)));
+    let clock = |name, share: Option<Ratio>| (name, share.map(|share| format!("{share} of busy time")));
+    let deciding = match finding.kind {
+        Limit::ReceiveWindow | Limit::ReceiverApplication => vec![
+            in_flight,
+            unsent,
+            ("window most", largest_window(figures).map(|size| size.to_string())),
+            clock("rwnd_limited", figures.share_of_busy(|tcp| tcp.rwnd_limited)),
+        ],
+        Limit::SendBuffer => {
+            vec![queued, in_flight, unsent, clock("sndbuf_limited", figures.share_of_busy(|tcp| tcp.sndbuf_limited))]
+        }
+        Limit::SenderApplication => vec![queued, unsent, ("idle", figures.idle().map(|idle| idle.to_string()))],
+        Limit::Capacity | Limit::Loss | Limit::CongestionWindow => vec![
+            in_pipe,
+            unsent,
+            ("recoveries seen", lost.map(|lost| lost.episodes.to_string())),
+            ("capacity told", path::told_capacity(figures).map(|rate| rate.to_string())),
+        ],
+        _ => vec![in_flight, in_pipe, queued, unsent, ("idle", figures.idle().map(|idle| idle.to_string()))],
+    };
+    always.into_iter().chain(deciding).filter_map(|(name, text)| Some((name.to_owned(), text?))).collect()
+}
+
+/// The largest window that the receiver ever offered, of all streams.
+fn largest_window(figures: &Figures) -> Option<ByteCount> {
+    let ever = figures.flows.iter().filter_map(|flow| flow.whole.iter().filter_map(|sample| sample.tcp.snd_wnd).max());
+    figures.most(|look| look.window).map(|judged| judged.max(ever.sum()))
+}
+
+fn could_carry(figures: &Figures) -> String {
+    path::told_capacity(figures).map_or_else(String::new, |rate| format!("; the path could carry {rate}"))
+}
+
+fn in_streams(figures: &Figures) -> String {
+    match figures.streams() {
+        1 => String::new(),
+        streams => format!(" in {streams} streams together"),
+    }
+}
+
+fn size(size: Option<ByteCount>) -> String {
+    size.map_or_else(|| UNTOLD.to_owned(), |size| size.to_string())
+}
+
+fn time(span: Option<Span>) -> String {
+    span.map_or_else(|| UNTOLD.to_owned(), |span| span.to_string())
+}
+
+fn rate(rate: Option<BitRate>) -> String {
+    rate.map_or_else(|| UNTOLD.to_owned(), |rate| rate.to_string())
+}
+
+/// In place of a figure that the evidence does not have.
+const UNTOLD: &str = "an unknown amount";

@@ -1,0 +1,202 @@
+//! What is advised against each limit, and what it should bring.
+
+use fullpipe_diagnose::{diagnose, remedies};
+use fullpipe_record::{At, Buffer, Change, Evidence, Forecast, Remedy, Scope};
+use fullpipe_units::{BitRate, ByteCount};
+
+use crate::builder::{
+    self, MIB, Moment, Writes, asked, capacity, idle, moment, receive_window, samples, sawtooth, send_buffer,
+    slow_reader, told, without,
+};
+
+fn advice(evidence: &Evidence) -> Vec<Remedy> {
+    remedies(evidence, &diagnose(evidence))
+}
+
+fn ids(remedies: &[Remedy]) -> Vec<&str> {
+    remedies.iter().map(|remedy| remedy.id.as_str()).collect()
+}
+
+fn predicted(remedy: &Remedy) -> Forecast {
+    remedy.predicted.unwrap_or_else(|| panic!("no prediction: {remedy:#?}"))
+}
+
+#[test]
+fn a_full_send_buffer_grows_to_what_the_path_needs() {
+    let got = advice(&told(send_buffer("cubic", 4.0 * MIB, Writes::Retrying), 1000));
+    assert_eq!(ids(&got), ["raise-tcp-wmem", "parallel-streams"]);
+    // Twice 12.5 MB; the receiver's 32 MiB are enough.
+    assert_eq!(got[0].changes, [Change::TcpWmemMax(ByteCount::from_mib(24))]);
+    assert_eq!((got[0].scope, got[0].at), (Scope::Namespace, At::Sender));
+    let forecast = predicted(&got[0]);
+    assert_eq!(forecast.bits_per_second.to_string(), "941.5 Mbit/s");
+    assert!(forecast.low > BitRate::from_mbps(900) && forecast.high <= BitRate::from_mbps(1000), "{forecast:?}");
+    // Three of 327 Mbit/s fill it.
+    assert_eq!(got[1].changes, [Change::Streams(3)]);
+    assert_eq!(predicted(&got[1]).bits_per_second.to_string(), "941.5 Mbit/s");
+}
+
+#[test]
+fn the_receive_buffer_that_would_be_next_is_raised_with_it() {
+    let mut evidence = told(send_buffer("cubic", 4.0 * MIB, Writes::Retrying), 1000);
+    evidence.receiver.as_mut().unwrap().tcp_rmem.max = ByteCount::from_mib(10);
+    let got = advice(&evidence);
+    assert_eq!(got[0].id, "raise-tcp-wmem");
+    assert_eq!(
+        got[0].changes,
+        [Change::TcpWmemMax(ByteCount::from_mib(24)), Change::TcpRmemMax(ByteCount::from_mib(38))]
+    );
+    assert_eq!(predicted(&got[0]).bits_per_second.to_string(), "941.5 Mbit/s");
+}
+
+#[test]
+fn without_a_bandwidth_the_prediction_is_an_interval_from_the_present() {
+    let evidence = send_buffer("cubic", 4.0 * MIB, Writes::Retrying);
+    let got = advice(&evidence);
+    assert_eq!(got[0].changes, [Change::TcpWmemMax(ByteCount::from_mib(16))]);
+    let forecast = predicted(&got[0]);
+    assert_eq!(forecast.low, evidence.steady.unwrap().rate);
+    assert!(forecast.high > BitRate::from_mbps(1000), "{forecast:?}");
+    assert!(got[0].why.contains("not known"), "{}", got[0].why);
+    assert_eq!(got[1].changes, [Change::Streams(4)]);
+}
+
+#[test]
+fn unknown_hosts_still_get_sizes_and_no_certainty() {
+    let mut evidence = told(send_buffer("cubic", 4.0 * MIB, Writes::Retrying), 1000);
+    (evidence.sender, evidence.receiver) = (None, None);
+    let got = advice(&evidence);
+    assert_eq!(got[0].changes, [Change::TcpWmemMax(ByteCount::from_mib(24))], "{got:#?}");
+    let forecast = predicted(&got[0]);
+    assert_eq!(forecast.low, evidence.steady.unwrap().rate);
+    assert_eq!(forecast.bits_per_second.to_string(), "941.5 Mbit/s");
+
+    // Nothing is known that would bound it: sizes, but no rate.
+    evidence.bandwidth = None;
+    evidence = asked(evidence, 1 << 21);
+    let got = advice(&evidence);
+    assert_eq!(ids(&got), ["larger-socket-buffer", "parallel-streams", "let-the-kernel-tune"], "{got:#?}");
+    assert_eq!(got[2].predicted, None);
+}
+
+#[test]
+fn a_small_tcp_rmem_is_raised_and_the_send_buffer_with_it() {
+    let mut evidence = told(receive_window("cubic", 3.0 * MIB, 1), 1000);
+    evidence.receiver.as_mut().unwrap().tcp_rmem.max = ByteCount::from_mib(5);
+    let got = advice(&evidence);
+    assert_eq!(got[0].id, "raise-tcp-rmem");
+    assert_eq!(got[0].at, At::Receiver);
+    assert_eq!(
+        got[0].changes,
+        [Change::TcpRmemMax(ByteCount::from_mib(38)), Change::TcpWmemMax(ByteCount::from_mib(24))]
+    );
+    assert_eq!(predicted(&got[0]).bits_per_second.to_string(), "941.5 Mbit/s");
+}
+
+#[test]
+fn a_fixed_buffer_is_best_left_to_the_kernel() {
+    let got = advice(&told(asked(receive_window("cubic", 65_536.0, 1), 52_000), 1000));
+    // Tuned by the kernel it ends at tcp_wmem; with that raised too, the pipe is full.
+    assert_eq!(
+        ids(&got),
+        ["raise-tcp-wmem", "parallel-streams", "larger-socket-buffer", "let-the-kernel-tune"],
+        "{got:#?}"
+    );
+    assert_eq!(got[0].changes[0], Change::SocketBuffer(Buffer::Automatic));
+    // 185 of them would fill it.
+    assert_eq!(got[1].changes, [Change::Streams(128)]);
+    // The path would take 12 MiB; the hosts grant 4.
+    assert_eq!(got[2].changes, [Change::SocketBuffer(Buffer::Request(ByteCount::from_mib(4)))]);
+    assert!(got[2].why.contains("rmem_max"), "{}", got[2].why);
+    assert_eq!(predicted(&got[3]).bits_per_second.to_string(), "327.1 Mbit/s");
+    assert_eq!(got[3].changes, [Change::SocketBuffer(Buffer::Automatic)]);
+    assert_eq!(got[3].scope, Scope::Socket);
+}
+
+#[test]
+fn a_remedy_without_gain_is_left_out() {
+    // A request of 2 MiB is stored as 4 MiB, which is also where the kernel's tuning ends.
+    let got = advice(&asked(send_buffer("cubic", 4.0 * MIB, Writes::Retrying), 2 << 20));
+    assert_eq!(ids(&got), ["parallel-streams", "larger-socket-buffer"], "{got:#?}");
+}
+
+#[test]
+fn receive_buffers_that_are_not_tuned_are_tuned() {
+    let mut evidence = told(receive_window("cubic", 80e3, 1), 100);
+    evidence.receiver.as_mut().unwrap().moderate_rcvbuf = false;
+    let got = advice(&evidence);
+    assert_eq!(got[0].id, "let-the-kernel-tune", "{got:#?}");
+    assert_eq!(got[0].changes, [Change::ModerateRcvbuf(true)]);
+    assert_eq!(predicted(&got[0]).bits_per_second.to_string(), "94.15 Mbit/s");
+}
+
+#[test]
+fn scaling_is_switched_on_at_the_end_that_has_it_off() {
+    let mut evidence = without(told(receive_window("cubic", 65_535.0, 1), 100), |sample| {
+        sample.tcp.window_scaling = Some(false);
+    });
+    evidence.receiver.as_mut().unwrap().window_scaling = false;
+    let got = advice(&evidence);
+    assert_eq!((got[0].id.as_str(), got[0].at), ("enable-window-scaling", At::Receiver), "{got:#?}");
+    assert_eq!(predicted(&got[0]).bits_per_second.to_string(), "94.15 Mbit/s");
+    // Both offer it: a device between them takes it away, and no setting of theirs brings it back.
+    evidence.receiver.as_mut().unwrap().window_scaling = true;
+    assert!(!ids(&advice(&evidence)).contains(&"enable-window-scaling"));
+}
+
+#[test]
+fn against_loss_there_is_bbr_and_there_are_more_streams() {
+    let losses = [3.0, 4.2, 13.1, 15.0, 24.3, 30.9, 31.8, 43.0, 47.7, 58.1];
+    let mut evidence = told(sawtooth("cubic", 60.0, &losses, 1.7, 0.7, 24.0), 100);
+    let got = advice(&evidence);
+    assert_eq!(ids(&got), ["parallel-streams", "congestion-control-bbr"], "{got:#?}");
+    let [streams, bbr] = [predicted(&got[0]), predicted(&got[1])];
+    assert!(matches!(got[0].changes[..], [Change::Streams(3..=5)]), "{got:#?}");
+    assert!(streams.low < streams.bits_per_second, "chance has a part in loss: {streams:?}");
+    assert!((90.0..=94.2).contains(&bbr.bits_per_second.as_mbps()), "{bbr:?}");
+
+    evidence.sender.as_mut().unwrap().available_congestion_controls = vec!["cubic".to_owned()];
+    assert_eq!(ids(&advice(&evidence)), ["parallel-streams"]);
+}
+
+#[test]
+fn a_full_pipe_has_no_cure() {
+    let got = advice(&told(capacity("cubic", 20.0, 1), 100));
+    assert_eq!(ids(&got), ["none"]);
+    assert_eq!((got[0].predicted, got[0].changes.len(), got[0].at), (None, 0, At::Path));
+}
+
+#[test]
+fn programs_and_short_transfers_are_for_people() {
+    let ramp = samples(0.9, 1, |t| Moment { ssthresh: None, ..moment(1.158 * 2.0_f64.powf(t / 0.1), 100.0) });
+    for (evidence, id) in [
+        (told(builder::evidence("cubic", 100, ramp), 1000), "longer-transfer"),
+        (idle("cubic"), "faster-writer"),
+        (slow_reader("cubic"), "faster-reader"),
+    ] {
+        let got = advice(&evidence);
+        assert_eq!(ids(&got), [id]);
+        assert!(got[0].changes.is_empty());
+        assert!(got[0].why.ends_with('.'));
+    }
+}
+
+#[test]
+fn an_unknown_limit_gets_no_advice() {
+    assert_eq!(advice(&builder::evidence("cubic", 100, vec![])), []);
+}
+
+#[test]
+fn the_best_comes_first_and_the_narrower_of_two_alike() {
+    for evidence in [
+        told(send_buffer("cubic", 4.0 * MIB, Writes::Retrying), 1000),
+        told(asked(receive_window("cubic", 65_536.0, 1), 52_000), 1000),
+        send_buffer("bbr", 4.0 * MIB, Writes::Sleeping),
+    ] {
+        let order: Vec<_> = advice(&evidence)
+            .iter()
+            .map(|remedy| (std::cmp::Reverse(remedy.predicted.map(|forecast| forecast.bits_per_second)), remedy.scope))
+            .collect();
+        assert!(order.len() >= 2 && order.is_sorted(), "{order:?}");
+    }
+}

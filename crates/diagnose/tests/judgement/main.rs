@@ -1,0 +1,10 @@
+//! Synthetic and recorded evidence, and the verdicts on it.
+
+mod builder;
+mod cures;
+mod edges;
+mod golden;
+mod limits;
+mod properties;
+mod traps;
+mod untold;
