@@ -1,0 +1,8 @@
+/// The scenarios that the program brings along: name and text of each file.
+pub const fn builtin() -> &'static [(&'static str, &'static str)] {
+    &[
+        ("demo", include_str!("../../../scenarios/demo.toml")),
+        ("elsen-window", include_str!("../../../scenarios/elsen-window.toml")),
+        ("gordon-bdp", include_str!("../../../scenarios/gordon-bdp.toml")),
+    ]
+}

@@ -1,0 +1,42 @@
+use thiserror::Error;
+
+/// A scenario file that cannot be run: where, and why, in one sentence.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{file}:{line}:{column}: {message}")]
+pub struct ScenarioError {
+    /// The file's name, as it was given.
+    pub file: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// Character in the line, from 1.
+    pub column: usize,
+    /// What is wrong, and with which key.
+    pub message: String,
+}
+
+impl ScenarioError {
+    /// An error at byte `offset` of `text`.
+    pub(crate) fn new(file: &str, text: &str, offset: usize, message: String) -> Self {
+        let before = text.get(..offset).unwrap_or(text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Self {
+            file: file.to_owned(),
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+            message,
+        }
+    }
+}
+
+/// A flag with `key=value` pairs that cannot be used: one sentence that names the key.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{message}")]
+pub struct FlagError {
+    message: String,
+}
+
+impl FlagError {
+    pub(crate) const fn new(message: String) -> Self {
+        Self { message }
+    }
+}

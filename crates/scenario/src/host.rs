@@ -1,0 +1,25 @@
+use fullpipe_record::Change;
+
+use crate::key::{Key, buffer_size};
+
+/// The keys of `[sender]` and `[receiver]`, and of `--sender` and `--receiver`: sysctls by their names.
+pub(crate) const HOST_KEYS: &[Key<Vec<Change>>] = &[
+    Key { name: "tcp_rmem", set: |changes, text| push(changes, buffer_size(text).map(Change::TcpRmemMax)) },
+    Key { name: "tcp_wmem", set: |changes, text| push(changes, buffer_size(text).map(Change::TcpWmemMax)) },
+    Key { name: "tcp_window_scaling", set: |changes, text| push(changes, switch(text).map(Change::WindowScaling)) },
+    Key { name: "tcp_moderate_rcvbuf", set: |changes, text| push(changes, switch(text).map(Change::ModerateRcvbuf)) },
+];
+
+fn push(changes: &mut Vec<Change>, change: Result<Change, String>) -> Result<(), String> {
+    changes.push(change?);
+    Ok(())
+}
+
+/// A switch, as sysctl, TOML or a person writes it.
+fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "true" | "on" => Ok(true),
+        "0" | "false" | "off" => Ok(false),
+        _ => Err(format!("\"{text}\" is not a switch: write on or off")),
+    }
+}

@@ -1,0 +1,64 @@
+//! Scenario files: what to run over which path between which hosts, and what must come out.
+//!
+//! [`Scenario::parse`] turns TOML text into a checked [`Scenario`], or into one sentence with file, line and column.
+//! [`parse_path_flag`] and [`parse_host_flag`] read the same keys from the command line: each key is defined once, so
+//! files and flags cannot drift apart. [`builtin`] has the scenarios that the program brings along.
+//!
+//! ```toml
+//! name = "elsen-window"
+//! title = "One stream and a fixed window on 100 Mbit/s × 173 ms"
+//! source = "Elsen 2013"           # optional
+//!
+//! [path]                          # both directions
+//! rate = "100Mbit/s"              # none: packets are sent at once
+//! rtt = "173ms"                   # half each way; or a delay in [path.forward] and in [path.reverse]
+//! queue = "1bdp"                  # or "64KiB", "100packets", "20ms"; 1bdp if not set
+//! loss = "0%"
+//! mtu = 1500
+//! framing = "ip"                  # or "ethernet", if not set
+//! seed = 1
+//! [path.reverse]                  # overrides single keys of the way of the acknowledgements
+//! queue = "100packets"
+//!
+//! [sender]                        # settings of the host that sends; [receiver] likewise
+//! tcp_wmem = "64MiB"              # the third value, the maximum
+//!
+//! [[step]]
+//! name = "64 KiB"
+//! window = "64KiB"                # as advertised; or buffer = "…", as a program requests it; or neither
+//! streams = 1
+//! congestion = "cubic"
+//! duration = "10s"
+//! direction = "upload"            # "download": the receiver asks for the data; it flows forward all the same
+//! published = "2.77Mbit/s"        # what the source measured
+//! refined = { within = "5%" }     # measured ÷ predicted: within, at_least or at_most
+//! plain = { at_least = "85%" }
+//!
+//! [[step]]
+//! name = "128 KiB"
+//! window = "128KiB"
+//!
+//! [[bound]]                       # between steps
+//! ratio = ["128 KiB", "64 KiB"]   # rate of the first ÷ rate of the second
+//! expect = 2.0
+//! within = "5%"
+//! ```
+
+mod bound;
+mod builtin;
+mod error;
+mod flag;
+mod host;
+mod key;
+mod path;
+mod scenario;
+mod section;
+mod step;
+
+pub use bound::{Bound, RatioBound, StepBounds};
+pub use builtin::builtin;
+pub use error::{FlagError, ScenarioError};
+pub use flag::{parse_host_flag, parse_path_flag};
+pub use path::PathSpec;
+pub use scenario::Scenario;
+pub use step::Step;

@@ -1,0 +1,249 @@
+use fullpipe_scenario::{Scenario, builtin};
+use proptest::prelude::*;
+
+const GOOD: &str = r#"name = "n"
+title = "t"
+[path]
+rate = "100M"
+rtt = "10ms"
+queue = "1bdp"
+[path.reverse]
+mtu = 1500
+[sender]
+tcp_wmem = "64M"
+[[step]]
+name = "a"
+window = "64K"
+refined = { within = "5%" }
+[[step]]
+name = "b"
+[[bound]]
+ratio = ["a", "b"]
+expect = 2
+within = "5%"
+"#;
+
+/// What is said when `old`, of which there is one, is replaced by `new`.
+fn told(old: &str, new: &str) -> String {
+    assert_eq!(GOOD.matches(old).count(), 1, "{old}");
+    Scenario::parse("x.toml", &GOOD.replace(old, new)).unwrap_err().to_string()
+}
+
+#[test]
+fn bad_values_are_told_with_their_place() {
+    Scenario::parse("x.toml", GOOD).unwrap();
+    for (old, new, sentence) in [
+        (
+            "\"100M\"",
+            "\"-1G\"",
+            "x.toml:4:8: rate: \"-1G\" is not a rate: it must not be negative; write for example 100Mbit/s or 1G",
+        ),
+        ("\"100M\"", "0", "x.toml:4:8: rate: \"0\" is not the rate of a path: nothing would ever arrive"),
+        ("\"100M\"", "[1]", "x.toml:4:8: rate: it must be one text, decimal number, true or false"),
+        (
+            "rtt = \"10ms\"",
+            "rtt = 10",
+            "x.toml:5:7: rtt: \"10\" is not a time: the unit is missing; write for example 173ms, 50us or 10s",
+        ),
+        ("mtu = 1500", "mtu = 0", "x.toml:8:7: mtu: \"0\" is not an MTU: it must be from 68 to 65535 B"),
+        ("mtu = 1500", "mtu = 67", "x.toml:8:7: mtu: \"67\" is not an MTU: it must be from 68 to 65535 B"),
+        ("mtu = 1500", "mtu = '64K'", "x.toml:8:7: mtu: \"64K\" is not an MTU: it must be from 68 to 65535 B"),
+        ("mtu = 1500", "loss = '100%'", "x.toml:8:8: loss: \"100%\" is not the loss of a path: it must be below 100 %"),
+        ("mtu = 1500", "framing = 'atm'", "x.toml:8:11: framing: \"atm\" is not a framing: write ethernet or ip"),
+        (
+            "\"1bdp\"",
+            "\"7 apples\"",
+            "x.toml:6:9: queue: \"7 apples\" is not a queue: write for example 1bdp, 64KiB, 100packets or 20ms",
+        ),
+        (
+            "\"1bdp\"",
+            "\"-1bdp\"",
+            "x.toml:6:9: queue: \"-1bdp\" is not a queue: write for example 1bdp, 64KiB, 100packets or 20ms",
+        ),
+        (
+            "\"64M\"",
+            "\"2G\"",
+            "x.toml:10:12: tcp_wmem: \"2G\" is not the size of a buffer: it must be above 0 and below 2 GiB",
+        ),
+        (
+            "tcp_wmem = \"64M\"",
+            "tcp_moderate_rcvbuf = 2",
+            "x.toml:10:23: tcp_moderate_rcvbuf: \"2\" is not a switch: write on or off",
+        ),
+        ("\"64K\"", "0", "x.toml:13:10: window: \"0\" is not a window of TCP: it must be from 1 to 1073725440 B"),
+        ("\"64K\"", "\"1G\"", "x.toml:13:10: window: \"1G\" is not a window of TCP: it must be from 1 to 1073725440 B"),
+        (
+            "window = \"64K\"",
+            "buffer = 0",
+            "x.toml:13:10: buffer: \"0\" is not the size of a buffer: it must be above 0 and below 2 GiB",
+        ),
+        (
+            "window = \"64K\"",
+            "streams = 0",
+            "x.toml:13:11: streams: \"0\" is not a number of streams: it must be a whole number from 1 to 128",
+        ),
+        (
+            "window = \"64K\"",
+            "streams = 129",
+            "x.toml:13:11: streams: \"129\" is not a number of streams: it must be a whole number from 1 to 128",
+        ),
+        (
+            "window = \"64K\"",
+            "duration = '0s'",
+            "x.toml:13:12: duration: \"0s\" is not the duration of a step: it must be from 1s to 24h",
+        ),
+        (
+            "window = \"64K\"",
+            "direction = 'up'",
+            "x.toml:13:13: direction: \"up\" is not a direction: write upload or download",
+        ),
+        (
+            "window = \"64K\"",
+            "congestion = 'New Reno'",
+            "x.toml:13:14: congestion: \"New Reno\" is not a congestion control: write for example cubic, reno or bbr",
+        ),
+        ("within = \"5%\" }", "within = 0 }", "x.toml:14:22: within: \"0\" is not a bound: it must be above 0"),
+        ("expect = 2", "expect = 0.0", "x.toml:19:10: expect: \"0.0\" is not a bound: it must be above 0"),
+        ("\"n\"", "' '", "x.toml:1:8: name: \" \" is not a name: it must not be empty"),
+    ] {
+        assert_eq!(told(old, new), sentence);
+    }
+}
+
+#[test]
+fn what_does_not_fit_together_is_told_with_its_place() {
+    for (old, new, sentence) in [
+        (
+            "\"1bdp\"",
+            "\"0.001bdp\"",
+            "x.toml:6:9: queue: it would hold 125 B, and one packet is 1538 B; make it longer",
+        ),
+        (
+            "mtu = 1500",
+            "mtu = 65535\nqueue = 9",
+            "x.toml:9:9: queue: it would hold 9 B, and one packet is 65573 B; make it longer",
+        ),
+        ("\"1bdp\"", "\"1500B\"", "x.toml:6:9: queue: it would hold 1500 B, and one packet is 1538 B; make it longer"),
+        ("rate = \"100M\"", "", "x.toml:6:9: queue: a queue in time or in BDPs needs a rate"),
+        ("rtt = \"10ms\"", "", "x.toml:3:1: rtt: it is missing, and so is the delay of a direction"),
+        (
+            "mtu = 1500",
+            "delay = '1ms'",
+            "x.toml:8:9: delay: write the rtt of [path] or the delay of both directions, not both",
+        ),
+        ("window = \"64K\"", "window = 1\nbuffer = 1", "x.toml:14:10: buffer: write a window or a buffer, not both"),
+        ("{ within = \"5%\" }", "{}", "x.toml:14:11: refined: write within, at_least or at_most"),
+        (
+            "{ within = \"5%\" }",
+            "{ within = 1, at_most = 2 }",
+            "x.toml:14:35: at_most: write one of within, at_least and at_most, not two",
+        ),
+        ("name = \"b\"", "name = \"a\"", "x.toml:16:8: name: there is a step \"a\" already"),
+        ("name = \"b\"", "", "x.toml:15:1: name: it is missing"),
+        ("[\"a\", \"b\"]", "[\"a\", \"c\"]", "x.toml:18:9: ratio: there is no step \"c\""),
+        ("[\"a\", \"b\"]", "[\"a\", \"a\"]", "x.toml:18:9: ratio: the two steps must differ"),
+        ("[\"a\", \"b\"]", "[\"a\"]", "x.toml:18:9: ratio: write the names of two steps"),
+        ("[\"a\", \"b\"]", "2", "x.toml:18:9: ratio: it must be a list, as [[ratio]] or [a, b] makes one"),
+        ("expect = 2", "", "x.toml:17:1: expect: it is missing"),
+        ("title = \"t\"", "", "x.toml:1:1: title: it is missing"),
+        ("[path]", "[path]\nseed = -1", "x.toml:4:8: seed: \"-1\" is not a seed: it must be a whole number"),
+    ] {
+        assert_eq!(told(old, new), sentence);
+    }
+}
+
+#[test]
+fn unknown_keys_are_told_with_those_there_are() {
+    for (old, new, sentence) in [
+        (
+            "title = \"t\"",
+            "colour = 1",
+            "x.toml:2:1: \"colour\" is not a key here; the keys are name, title, source, path, sender, receiver, step, bound",
+        ),
+        (
+            "rtt = \"10ms\"",
+            "delay = '5ms'",
+            "x.toml:5:1: \"delay\" is not a key here; the keys are rate, rtt, queue, loss, mtu, framing, seed, forward, reverse",
+        ),
+        (
+            "mtu = 1500",
+            "rtt = '1ms'",
+            "x.toml:8:1: \"rtt\" is not a key here; the keys are rate, delay, queue, loss, mtu, framing",
+        ),
+        (
+            "tcp_wmem",
+            "rmem_max",
+            "x.toml:10:1: \"rmem_max\" is not a key here; the keys are tcp_rmem, tcp_wmem, tcp_window_scaling, tcp_moderate_rcvbuf",
+        ),
+        (
+            "window = \"64K\"",
+            "  bytes = 1",
+            "x.toml:13:3: \"bytes\" is not a key here; the keys are window, buffer, streams, congestion, duration, direction, published, name, refined, plain",
+        ),
+        (
+            "{ within = \"5%\" }",
+            "{ near = 1 }",
+            "x.toml:14:13: \"near\" is not a key here; the keys are within, at_least, at_most",
+        ),
+        ("expect = 2", "expects = 2", "x.toml:19:1: \"expects\" is not a key here; the keys are ratio, expect, within"),
+    ] {
+        assert_eq!(told(old, new), sentence);
+    }
+}
+
+#[test]
+fn whole_files_that_are_none_are_told_so() {
+    for (text, sentence) in [
+        ("", "x.toml:1:1: name: it is missing"),
+        ("name = 'n'\ntitle = 't'", "x.toml:1:1: path: it is missing"),
+        ("name = 'n'\ntitle = 't'\npath = 5", "x.toml:3:8: path: it must be a table"),
+        ("name = 'n'\ntitle = 't'\n[path]\nrtt = '1s'", "x.toml:1:1: step: it is missing"),
+        ("name = 'n'\ntitle = 't'\nstep = []\n[path]\nrtt = '1s'", "x.toml:3:8: step: it is missing"),
+        ("name = 'n'\ntitle = 't'\nstep = [5]\n[path]\nrtt = '1s'", "x.toml:3:8: step: each must be a table, [[step]]"),
+        (
+            "name = 'n'\ntitle = 't'\n[step]\n[path]\nrtt = '1s'",
+            "x.toml:3:1: step: it must be a list, as [[step]] or [a, b] makes one",
+        ),
+        ("name = 'n'\nname = 'm'", "x.toml:2:1: duplicate key"),
+        ("rate is 5", "x.toml:1:6: key with no value, expected `=`"),
+        ("title = 'é' =", "x.toml:1:13: unexpected key or value, expected newline, `#`"),
+    ] {
+        assert_eq!(Scenario::parse("x.toml", text).unwrap_err().to_string(), sentence);
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics(text in "(\\PC|\n)*") {
+        let _ = Scenario::parse("x.toml", &text);
+    }
+
+    /// Close to a good file, so that more than the TOML parser is reached.
+    #[test]
+    fn no_spoilt_file_panics(
+        which in 0..builtin().len(),
+        from in 0.0..1.0,
+        length in 0_usize..12,
+        new in "\\PC{0,6}|[0-9eE.%+-]{0,20}[a-zA-Z/]{0,6}",
+    ) {
+        let text = builtin()[which].1;
+        let chars: Vec<_> = text.chars().collect();
+        let from = (from * chars.len() as f64) as usize;
+        let until = (from + length).min(chars.len());
+        let spoilt: String = chars[..from].iter().copied().chain(new.chars()).chain(chars[until..].iter().copied()).collect();
+        if let Err(error) = Scenario::parse("x.toml", &spoilt) {
+            prop_assert!(error.line >= 1 && error.column >= 1 && !error.message.contains('\n'));
+        }
+    }
+
+    #[test]
+    fn any_value_is_taken_or_told(
+        key in "rate|rtt|queue|loss|mtu|framing|seed|tcp_wmem|window|published|expect|within",
+        value in "[0-9]{0,20}[.]?[0-9]{0,3}(e[0-9]{1,3})?(bdp|packets|ms|s|h|K|G|T|%|Mbit/s)?",
+    ) {
+        let (_, text) = builtin().iter().find(|(name, _)| *name == "elsen-window").unwrap();
+        let at = text.find(&format!("\n{key} = ")).unwrap() + 1;
+        let end = at + text[at..].find('\n').unwrap();
+        let _ = Scenario::parse("x.toml", &format!("{}{key} = '{value}'{}", &text[..at], &text[end..]));
+    }
+}

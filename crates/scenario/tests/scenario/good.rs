@@ -1,0 +1,128 @@
+use fullpipe_record::{Buffer, Change, Direction, Framing, Path};
+use fullpipe_scenario::{Bound, PathSpec, Scenario, builtin, parse_path_flag};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+
+fn read(name: &str) -> Scenario {
+    let (name, text) = builtin().iter().find(|(builtin, _)| *builtin == name).unwrap();
+    Scenario::parse(name, text).unwrap()
+}
+
+fn parse(text: &str) -> Scenario {
+    Scenario::parse("test.toml", text).unwrap()
+}
+
+fn path(keys: &str) -> Path {
+    parse(&format!("name = 'n'\ntitle = 't'\n[path]\n{keys}\n[[step]]\nname = 's'\n")).path
+}
+
+fn share(text: &str) -> Ratio {
+    text.parse().unwrap()
+}
+
+#[test]
+fn every_builtin_scenario_is_read_and_bears_its_name() {
+    for (name, text) in builtin() {
+        assert_eq!(Scenario::parse(&format!("{name}.toml"), text).unwrap().name, *name);
+    }
+}
+
+#[test]
+fn the_demo_runs_over_the_demos_path() {
+    let demo = read("demo");
+    assert_eq!(demo.path, PathSpec::demo().path().unwrap());
+    let forward = &demo.path.forward;
+    assert_eq!((forward.rate, forward.loss), (Some(BitRate::from_mbps(1000)), Some(Ratio::ZERO)));
+    assert_eq!((forward.queue, forward.mtu), (Some(ByteCount::new(12_500_000)), ByteCount::new(1500)));
+    assert_eq!((demo.path.rtt(), forward.framing), (Span::from_millis(100), Framing::Ethernet));
+    assert_eq!((demo.steps.len(), demo.steps[0].request.duration), (1, Span::from_secs(10)));
+    assert_eq!(demo.steps[0].request.congestion.as_deref(), Some("cubic"));
+}
+
+#[test]
+fn elsen_window_is_what_the_seed_describes() {
+    let elsen = read("elsen-window");
+    assert_eq!(elsen.path.forward.rate, Some(BitRate::from_mbps(100)));
+    assert_eq!(elsen.path.rtt(), Span::from_millis(173));
+    assert_eq!(elsen.path.forward.queue, Some(ByteCount::new(2_162_500)), "the worked figure for the BDP");
+    assert_eq!(elsen.path.forward.framing, Framing::Ip);
+    assert_eq!(elsen.sender, [Change::TcpWmemMax(ByteCount::from_mib(64))]);
+    assert_eq!(elsen.receiver, [Change::TcpRmemMax(ByteCount::from_mib(64))]);
+    let steps: Vec<_> = elsen.steps.iter().map(|s| (s.request.buffer, s.published.unwrap().rate.bps())).collect();
+    let window = |kib| Buffer::Window(ByteCount::from_kib(kib));
+    assert_eq!(steps, [(window(64), 2_770_000), (window(128), 5_350_000)]);
+    for step in &elsen.steps {
+        assert_eq!((step.bounds.refined, step.bounds.plain), (Some(Bound::Within(share("5%"))), None));
+    }
+    let ratio = elsen.bounds[0];
+    assert_eq!((ratio.numerator, ratio.denominator), (1, 0));
+    assert_eq!((ratio.expect, ratio.within), (Ratio::new(2.0), share("5%")));
+}
+
+#[test]
+fn gordon_bdp_is_what_the_seed_describes() {
+    let gordon = read("gordon-bdp");
+    assert_eq!(gordon.path.rtt(), Span::from_millis(10));
+    assert_eq!((gordon.path.forward.framing, gordon.path.forward.mtu), (Framing::Ethernet, ByteCount::new(1500)));
+    assert_eq!(gordon.sender, [Change::ModerateRcvbuf(false)]);
+    assert_eq!(gordon.receiver, [Change::ModerateRcvbuf(false)]);
+    let steps: Vec<_> = gordon.steps.iter().map(|s| (s.request.buffer, s.published.unwrap().rate.bps())).collect();
+    let buffer = |bytes| Buffer::Request(ByteCount::new(bytes));
+    assert_eq!(
+        steps,
+        [
+            (buffer(50_000), 54_100_000),
+            (buffer(75_000), 82_300_000),
+            (buffer(83_000), 91_100_000),
+            (buffer(100_000), 94_000_000),
+            (buffer(125_000), 94_100_000)
+        ]
+    );
+    for step in &gordon.steps {
+        assert_eq!(step.request.congestion.as_deref(), Some("reno"));
+        assert_eq!(step.bounds.refined, Some(Bound::AtLeast(share("95%"))));
+        assert_eq!(step.bounds.plain, Some(Bound::AtLeast(share("85%"))));
+    }
+}
+
+#[test]
+fn a_direction_overrides_single_keys() {
+    let path = path("rate = '1G'\nrtt = '100ms'\nmtu = 9000\n[path.reverse]\nrate = '10M'\nqueue = '100packets'");
+    assert_eq!(path.forward.queue, Some(ByteCount::new(12_500_000)));
+    assert_eq!((path.reverse.rate, path.reverse.mtu), (Some(BitRate::from_mbps(10)), ByteCount::new(9000)));
+    assert_eq!(path.reverse.queue, Some(ByteCount::new(100 * 9038)));
+}
+
+#[test]
+fn the_delay_of_each_direction_stands_for_the_rtt() {
+    let path = path("rate = '8M'\nqueue = '2bdp'\nforward.delay = '30ms'\nreverse.delay = '10ms'");
+    assert_eq!((path.forward.delay, path.reverse.delay), (Span::from_millis(30), Span::from_millis(10)));
+    assert_eq!(path.forward.queue, Some(ByteCount::new(80_000)), "a BDP counts the whole round trip");
+}
+
+#[test]
+fn a_queue_has_no_limit_only_without_a_rate() {
+    assert_eq!(path("rtt = '10ms'").forward.queue, None);
+    assert_eq!(path("rtt = '10ms'\nrate = '100M'").forward.queue, Some(ByteCount::new(125_000)));
+    assert_eq!(path("rtt = '0s'\nrate = '100M'").forward.queue, Some(ByteCount::new(1538)), "at least one packet");
+}
+
+#[test]
+fn a_flag_and_a_file_mean_the_same() {
+    let file = path("rate = '1G'\nrtt = '20ms'\nqueue = '5ms'\nloss = 1e-4\nmtu = 9000\nframing = 'ip'");
+    let flag = parse_path_flag("rate=1G,rtt=20ms,queue=5ms,loss=1e-4,mtu=9000,framing=ip", &PathSpec::demo());
+    assert_eq!(Ok(file), flag);
+}
+
+#[test]
+fn a_step_says_all_it_can() {
+    let scenario = parse(
+        "name = 'n'\ntitle = 't'\npath = { rtt = '1ms', seed = 7 }\n[[step]]\nname = 's'\nbuffer = '1M'\nstreams = 4\n\
+         congestion = 'bbr'\nduration = '30s'\ndirection = 'download'\nplain = { at_most = 1.5 }\n",
+    );
+    let step = &scenario.steps[0];
+    assert_eq!(step.request.buffer, Buffer::Request(ByteCount::from_mib(1)));
+    assert_eq!((step.request.streams, step.request.direction), (4, Direction::Download));
+    assert_eq!((step.request.congestion.as_deref(), step.request.duration), (Some("bbr"), Span::from_secs(30)));
+    assert_eq!((step.bounds.refined, step.bounds.plain), (None, Some(Bound::AtMost(Ratio::new(1.5)))));
+    assert_eq!((scenario.seed, step.published, scenario.source), (7, None, None));
+}

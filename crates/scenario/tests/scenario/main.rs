@@ -1,0 +1,4 @@
+//! Scenario files from outside: what good ones mean, and what bad ones are told.
+
+mod bad;
+mod good;
