@@ -1,0 +1,199 @@
+use fullpipe_record::{Change, HostSettings};
+use thiserror::Error;
+
+use crate::inspect::inspect;
+use crate::render::sysctl;
+use crate::sysctl::{SysctlError, SysctlTree};
+
+/// Why changes were not made, or not undone.
+#[derive(Debug, Error)]
+pub enum ApplyError {
+    /// A sysctl could not be read or written.
+    #[error(transparent)]
+    Sysctl(#[from] SysctlError),
+    /// The kernel took the value and keeps another.
+    #[error("{name} was set to \"{wanted}\" and reads back as \"{found}\"")]
+    NotKept {
+        /// Dotted name.
+        name: &'static str,
+        /// What was written.
+        wanted: String,
+        /// What was read.
+        found: String,
+    },
+    /// Somebody else changed it after us; it was left alone.
+    #[error("{name} was left alone: it should still be \"{ours}\" but somebody made it \"{found}\"")]
+    ChangedMeanwhile {
+        /// Dotted name.
+        name: &'static str,
+        /// What we had written.
+        ours: String,
+        /// What it is now.
+        found: String,
+    },
+}
+
+/// Changes that were made, with the way back.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Applied {
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    name: &'static str,
+    before: String,
+    after: String,
+}
+
+/// Makes `changes` in order, reading each back. Changes that are a program's to make are passed over. If one fails, those
+/// before it are undone.
+///
+/// # Errors
+/// If a sysctl cannot be read or written, or the kernel does not keep what was written.
+pub fn apply(tree: &SysctlTree, changes: &[Change]) -> Result<Applied, ApplyError> {
+    let mut applied = Applied::default();
+    for change in changes {
+        // Inspected each time, because a triple is written whole and an earlier change may have been to the same one.
+        let made = inspect(tree).map_err(ApplyError::from).and_then(|settings| apply_one(tree, change, &settings));
+        match made {
+            Ok(entry) => applied.entries.extend(entry),
+            Err(error) => {
+                applied.undo(tree)?;
+                return Err(error);
+            }
+        }
+    }
+    Ok(applied)
+}
+
+fn apply_one(tree: &SysctlTree, change: &Change, settings: &HostSettings) -> Result<Option<Entry>, ApplyError> {
+    let Some((name, wanted)) = sysctl(change, settings) else { return Ok(None) };
+    let before = tree.read(name)?;
+    tree.write(name, &wanted)?;
+    let after = tree.read(name)?;
+    if !same_words(&after, &wanted) {
+        tree.write(name, &before)?;
+        return Err(ApplyError::NotKept { name, wanted, found: after });
+    }
+    Ok(Some(Entry { name, before, after }))
+}
+
+impl Applied {
+    /// Puts everything back, last change first. A setting that somebody else changed since is left alone, and the rest is
+    /// put back all the same.
+    ///
+    /// # Errors
+    /// The first failure, after everything else was tried.
+    pub fn undo(self, tree: &SysctlTree) -> Result<(), ApplyError> {
+        let mut result = Ok(());
+        for entry in self.entries.into_iter().rev() {
+            result = result.and(entry.undo(tree));
+        }
+        result
+    }
+}
+
+impl Entry {
+    fn undo(self, tree: &SysctlTree) -> Result<(), ApplyError> {
+        let found = tree.read(self.name)?;
+        if !same_words(&found, &self.after) {
+            return Err(ApplyError::ChangedMeanwhile { name: self.name, ours: self.after, found });
+        }
+        Ok(tree.write(self.name, &self.before)?)
+    }
+}
+
+/// The kernel prints tabs where people write spaces.
+fn same_words(left: &str, right: &str) -> bool {
+    left.split_whitespace().eq(right.split_whitespace())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands;
+    use fullpipe_units::ByteCount;
+    use std::fs;
+    use std::path::Path;
+
+    /// The sysctls that `inspect` reads, as files.
+    fn tree(folder: &Path) -> SysctlTree {
+        for (name, text) in [
+            ("net/ipv4/tcp_rmem", "4096\t131072\t6291456"),
+            ("net/ipv4/tcp_wmem", "4096\t16384\t4194304"),
+            ("net/ipv4/tcp_window_scaling", "1"),
+            ("net/ipv4/tcp_timestamps", "1"),
+            ("net/ipv4/tcp_sack", "1"),
+            ("net/ipv4/tcp_moderate_rcvbuf", "1"),
+            ("net/ipv4/tcp_congestion_control", "cubic"),
+            ("net/ipv4/tcp_available_congestion_control", "reno cubic"),
+        ] {
+            let path = folder.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, format!("{text}\n")).unwrap();
+        }
+        SysctlTree::at(folder)
+    }
+
+    const RAISE: [Change; 2] =
+        [Change::TcpWmemMax(ByteCount::from_mib(32)), Change::TcpRmemMax(ByteCount::from_mib(64))];
+
+    #[test]
+    fn what_is_applied_is_undone_to_the_byte() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = tree(folder.path());
+        let before = inspect(&tree).unwrap();
+        let applied = apply(&tree, &RAISE).unwrap();
+        assert_eq!(inspect(&tree).unwrap().tcp_wmem.max, ByteCount::from_mib(32));
+        assert_eq!(inspect(&tree).unwrap(), RAISE[1].applied_to(&RAISE[0].applied_to(&before)));
+        applied.undo(&tree).unwrap();
+        assert_eq!(inspect(&tree).unwrap(), before);
+        assert_eq!(tree.read("net.ipv4.tcp_wmem").unwrap(), "4096\t16384\t4194304");
+    }
+
+    #[test]
+    fn undo_does_not_clobber_what_somebody_else_wrote() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = tree(folder.path());
+        let applied = apply(&tree, &RAISE).unwrap();
+        tree.write("net.ipv4.tcp_rmem", "1 2 3").unwrap();
+        let error = applied.undo(&tree).unwrap_err();
+        assert!(matches!(error, ApplyError::ChangedMeanwhile { name: "net.ipv4.tcp_rmem", .. }), "{error}");
+        assert_eq!(tree.read("net.ipv4.tcp_rmem").unwrap(), "1 2 3");
+        assert_eq!(tree.read("net.ipv4.tcp_wmem").unwrap(), "4096\t16384\t4194304");
+    }
+
+    #[test]
+    fn a_failure_half_way_undoes_the_first_half() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = tree(folder.path());
+        // A number that even root can only read.
+        let moderate = folder.path().join("net/ipv4/tcp_moderate_rcvbuf");
+        fs::remove_file(&moderate).unwrap();
+        std::os::unix::fs::symlink("/proc/sys/kernel/cap_last_cap", &moderate).unwrap();
+        let error = apply(&tree, &[RAISE[0].clone(), Change::ModerateRcvbuf(false)]).unwrap_err();
+        assert!(error.to_string().starts_with("cannot write net.ipv4.tcp_moderate_rcvbuf"), "{error}");
+        assert_eq!(tree.read("net.ipv4.tcp_wmem").unwrap(), "4096\t16384\t4194304");
+    }
+
+    #[test]
+    fn commands_say_what_apply_does_and_how_to_go_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let commands = commands(&RAISE, &inspect(&tree(folder.path())).unwrap());
+        assert_eq!(
+            commands.apply,
+            [
+                "sysctl -w net.ipv4.tcp_wmem=\"4096 16384 33554432\"",
+                "sysctl -w net.ipv4.tcp_rmem=\"4096 131072 67108864\""
+            ]
+        );
+        assert_eq!(
+            commands.undo,
+            [
+                "sysctl -w net.ipv4.tcp_rmem=\"4096 131072 6291456\"",
+                "sysctl -w net.ipv4.tcp_wmem=\"4096 16384 4194304\""
+            ]
+        );
+    }
+}

@@ -1,0 +1,14 @@
+//! The settings of this host that bear on bulk TCP: read, changed, read back, undone.
+//!
+//! Everything acts on the network namespace of the calling thread, through `/proc/sys/net`. This room alone knows how a
+//! typed [`Change`](fullpipe_record::Change) is written, as files and as commands.
+
+mod apply;
+mod inspect;
+mod render;
+mod sysctl;
+
+pub use apply::{Applied, ApplyError, apply};
+pub use inspect::inspect;
+pub use render::commands;
+pub use sysctl::{SysctlError, SysctlTree};
