@@ -1,0 +1,15 @@
+//! The load itself: a thread for each stream, and one that samples them all.
+//!
+//! No async runtime and no channel is on the data path. A sending thread never waits longer than a millisecond before it
+//! tries again, so that the send buffer is really full when it is the limit; with [`Writer::Blocking`] it sleeps as
+//! ordinary programs do.
+//!
+//! [`Writer::Blocking`]: fullpipe_record::Writer::Blocking
+
+mod prepare;
+mod sampler;
+mod stream;
+mod transfer;
+
+pub use prepare::{PrepareError, apply_options, prepare, read_back};
+pub use transfer::{Role, StreamTotals, Totals, Transfer, TransferPlan};

@@ -1,0 +1,146 @@
+//! The thread of one stream.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use fullpipe_record::Writer;
+use fullpipe_units::{ByteCount, Span};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// Longest that a sending thread waits before it tries a full socket again.
+const LONGEST_RETRY: Span = Span::from_millis(1);
+
+/// Shortest, so that a short path does not make it spin.
+const SHORTEST_RETRY: Span = Span::from_micros(50);
+
+/// How often a receiving thread looks whether it should end.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// What all streams of a transfer share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// Set once no more data is to be sent, or read.
+    pub(crate) stop: AtomicBool,
+    /// Bytes that may still be sent, by all streams together; [`u64::MAX`] without a limit.
+    pub(crate) budget: AtomicU64,
+}
+
+impl Shared {
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Takes up to `wanted` bytes from the budget.
+    fn take(&self, wanted: u64) -> u64 {
+        if self.budget.load(Ordering::Relaxed) == u64::MAX {
+            return wanted;
+        }
+        let taken =
+            self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(wanted)));
+        taken.map_or(0, |left| left.min(wanted))
+    }
+
+    fn give_back(&self, bytes: u64) {
+        if self.budget.load(Ordering::Relaxed) != u64::MAX {
+            self.budget.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Writes until told to stop, or the budget is spent, or the other end is gone. `written` counts the bytes.
+pub(crate) fn send(
+    mut socket: &TcpStream,
+    shared: &Shared,
+    written: &AtomicU64,
+    block: ByteCount,
+    writer: Writer,
+    base_rtt: Option<Span>,
+) -> io::Result<()> {
+    socket.set_nonblocking(writer == Writer::Retrying)?;
+    let retry = retry_after(base_rtt);
+    let data = pattern(block);
+    while !shared.stopped() {
+        let wanted = shared.take(data.len() as u64);
+        if wanted == 0 {
+            return Ok(());
+        }
+        let result = socket.write(&data[..wanted as usize]);
+        let done = *result.as_ref().unwrap_or(&0) as u64;
+        written.fetch_add(done, Ordering::Relaxed);
+        shared.give_back(wanted - done);
+        match result {
+            Ok(_) => {}
+            // The kernel calls a socket writable only when a third of its buffer is free. Trying again after `retry`,
+            // writable or not, keeps the buffer full.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => wait(socket, PollFlags::OUT, &retry),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return if shared.stopped() { Ok(()) } else { Err(error) },
+        }
+    }
+    Ok(())
+}
+
+/// Reads until told to stop or the other end has finished. `read` counts the bytes.
+pub(crate) fn receive(mut socket: &TcpStream, shared: &Shared, read: &AtomicU64, block: ByteCount) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    let mut buffer = vec![0; block.get() as usize];
+    while !shared.stopped() {
+        match socket.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(length) => {
+                read.fetch_add(length as u64, Ordering::Relaxed);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => wait(socket, PollFlags::IN, &LOOK),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return if shared.stopped() { Ok(()) } else { Err(error) },
+        }
+    }
+    Ok(())
+}
+
+fn retry_after(base_rtt: Option<Span>) -> Timespec {
+    let span = base_rtt.map_or(LONGEST_RETRY, |rtt| rtt / 64).clamp(SHORTEST_RETRY, LONGEST_RETRY);
+    Timespec { tv_sec: 0, tv_nsec: span.as_nanos().cast_signed() }
+}
+
+fn wait(socket: &TcpStream, what: PollFlags, timeout: &Timespec) {
+    // An interrupted or failed wait is one more turn of the loop.
+    let _ = poll(&mut [PollFd::new(&socket.as_fd(), what)], Some(timeout));
+}
+
+/// Bytes that no path can compress away: a xorshift sequence from a fixed seed.
+fn pattern(block: ByteCount) -> Vec<u8> {
+    let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
+    let words = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_ne_bytes()
+    });
+    words.flatten().take(block.get() as usize).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_never_exceeded_and_comes_back() {
+        let shared = Shared { stop: AtomicBool::new(false), budget: AtomicU64::new(1000) };
+        assert_eq!(shared.take(600), 600);
+        assert_eq!(shared.take(600), 400);
+        assert_eq!(shared.take(600), 0);
+        shared.give_back(100);
+        assert_eq!(shared.take(600), 100);
+    }
+
+    #[test]
+    fn data_does_not_repeat_within_a_block() {
+        let data = pattern(ByteCount::from_kib(128));
+        assert_eq!(data.len(), 131_072);
+        let words: std::collections::HashSet<&[u8]> = data.chunks(8).collect();
+        assert_eq!(words.len(), 16_384);
+    }
+}
