@@ -1,0 +1,152 @@
+//! The loop's stages as text, each printed when it has happened.
+
+use fullpipe_record::{Experiment, Path, PathDirection, Prediction, Remedy, Steady, Undone, Verdict};
+use fullpipe_units::{BitRate, Ratio};
+
+use crate::measurement::{accuracy, rounded};
+use crate::prediction::under_heading;
+use crate::style::{Style, heading, wrapped};
+use crate::table::{Align, Table};
+
+/// The path, and what it should carry.
+pub fn path(path: &Path, expected: &Prediction, style: Style) -> String {
+    let mut text = heading(style, "1. The path, and what it should carry");
+    if path.forward == path.reverse {
+        text += &wrapped(&describe(&path.forward), 2, str::to_owned);
+    } else {
+        text += &wrapped(&format!("forward: {}", describe(&path.forward)), 2, str::to_owned);
+        text += &wrapped(&format!("back: {}", describe(&path.reverse)), 2, str::to_owned);
+    }
+    if let (Some(bdp), Some(capacity)) = (expected.bdp, capacity(expected)) {
+        let need = format!(
+            "Round trip {}. To fill it, {bdp} must be under way at any moment (bandwidth × delay), and both hosts must \
+             have room for that. Then it carries {capacity} of payload.",
+            path.rtt()
+        );
+        text += &wrapped(&need, 2, str::to_owned);
+    } else {
+        text += &wrapped(&format!("Round trip {}; no rate limit.", path.rtt()), 2, str::to_owned);
+    }
+    text + &under_heading("2. Prediction, fixed before the first packet", expected, style)
+}
+
+/// What limits the transfer, and what shows it.
+pub fn judged(verdict: &Verdict, style: Style) -> String {
+    let mut text = heading(style, "3. The limit");
+    text += &wrapped(&verdict.sentence, 2, |line| style.bold(line));
+    let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
+    for (name, figure) in &verdict.evidence {
+        table.row([name.clone(), figure.clone()]);
+    }
+    text + &table.render(4, |head| head.trim().to_owned())
+}
+
+/// What would help, best first.
+pub fn remedies(remedies: &[Remedy], present: Option<Steady>, style: Style) -> String {
+    let mut text = heading(style, "4. What would help");
+    for (index, remedy) in remedies.iter().enumerate() {
+        let gain = remedy.predicted.map_or_else(String::new, |forecast| gain(forecast.bits_per_second, present));
+        text += &format!("  {}. {}{gain}\n", index + 1, style.bold(&remedy.id));
+        text += &wrapped(&remedy.why, 5, str::to_owned);
+        for command in &remedy.commands.apply {
+            text += &format!("     {}\n", style.dim(command));
+        }
+    }
+    text
+}
+
+/// Announces the second measurement.
+pub fn proof_begins(remedy: &Remedy, expected: &Prediction, style: Style) -> String {
+    let title = format!("5. Proof: {} applied, predicted again, measured again", remedy.id);
+    under_heading(&title, expected, style)
+}
+
+/// The way back.
+pub fn undone(undone: &Undone, style: Style) -> String {
+    let state = if undone.restored {
+        style.good("Both hosts have the settings that they had before (read back).")
+    } else {
+        style.bad("The settings do not read back as they were before.")
+    };
+    format!("{}  {state}\n", heading(style, "6. Undone"))
+}
+
+/// Predicted and measured side by side, before and after, and the whole in one line.
+pub fn result(experiment: &Experiment, style: Style) -> String {
+    let mut text = heading(style, "Result");
+    let mut table = Table::new(&[
+        ("", Align::Left),
+        ("predicted", Align::Right),
+        ("measured", Align::Right),
+        ("of it", Align::Right),
+        ("ramp", Align::Right),
+        ("predicted", Align::Right),
+        ("limit", Align::Left),
+    ]);
+    let row = |name: &str, expected: &Prediction, steady: Option<Steady>, share: Option<Ratio>, verdict: &Verdict| {
+        [
+            name.to_owned(),
+            expected.refined.to_string(),
+            steady.map_or_else(|| "–".to_owned(), |steady| steady.rate.to_string()),
+            accuracy(share),
+            steady.map_or_else(|| "–".to_owned(), |steady| rounded(steady.ramp)),
+            rounded(expected.ramp.duration),
+            verdict.kind.name().to_owned(),
+        ]
+    };
+    let before = experiment.measurement.summary.steady;
+    table.row(row("before", &experiment.prediction, before, experiment.accuracy, &experiment.verdict));
+    if let Some(proof) = &experiment.proof {
+        let after = proof.measurement.summary.steady;
+        table.row(row("after", &proof.prediction, after, proof.accuracy, &proof.verdict));
+    }
+    text += &table.render(2, |head| style.dim(head));
+    text += &wrapped(&status(experiment), 2, |line| style.bold(line));
+    text
+}
+
+fn status(experiment: &Experiment) -> String {
+    let rate = |steady: Option<Steady>, mean: BitRate| steady.map_or(mean, |steady| steady.rate);
+    let before = rate(experiment.measurement.summary.steady, experiment.measurement.summary.rate);
+    match &experiment.proof {
+        Some(proof) => {
+            let after = rate(proof.measurement.summary.steady, proof.measurement.summary.rate);
+            format!(
+                "{before} → {after} ({:.1}×): the limit was {}, now it is {}.",
+                after.relative_to(before),
+                experiment.verdict.kind.name(),
+                proof.verdict.kind.name()
+            )
+        }
+        None => format!("{before}: limited by {}; no setting would lift it.", experiment.verdict.kind.name()),
+    }
+}
+
+fn gain(predicted: BitRate, present: Option<Steady>) -> String {
+    match present {
+        Some(steady) if steady.rate > BitRate::ZERO => {
+            format!(": {predicted} predicted, {:.1}× as much", predicted.relative_to(steady.rate))
+        }
+        _ => format!(": {predicted} predicted"),
+    }
+}
+
+fn capacity(expected: &Prediction) -> Option<BitRate> {
+    expected.ceiling(fullpipe_record::Limit::Capacity).map(|ceiling| ceiling.refined)
+}
+
+fn describe(direction: &PathDirection) -> String {
+    let mut parts = Vec::new();
+    if let Some(rate) = direction.rate {
+        parts.push(rate.to_string());
+    }
+    parts.push(format!("{} each way", direction.delay));
+    if let Some(queue) = direction.queue {
+        parts.push(format!("a drop-tail queue of {queue}"));
+    }
+    parts.push(format!("MTU {}", direction.mtu.get()));
+    if let Some(loss) = direction.loss.filter(|loss| *loss > Ratio::ZERO) {
+        parts.push(format!("{loss} of packets lost"));
+    }
+    parts.join(", ")
+}

@@ -1,0 +1,28 @@
+use fullpipe_record::Document;
+use schemars::Schema;
+
+/// The one JSON document of a command, with a newline at its end.
+///
+/// # Panics
+/// Never: records hold strings, numbers and lists, all of which can be written.
+pub fn document(document: &Document) -> String {
+    let text = serde_json::to_string_pretty(document);
+    format!("{}\n", text.expect("a record can always be written as JSON"))
+}
+
+/// The JSON schema of [`document`], with a newline at its end.
+///
+/// # Panics
+/// Never, for the same reason.
+pub fn schema() -> String {
+    let schema: Schema = schemars::schema_for!(Document);
+    format!("{}\n", serde_json::to_string_pretty(&schema).expect("a schema can always be written as JSON"))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_schema_changes_only_on_purpose() {
+        insta::assert_snapshot!(super::schema());
+    }
+}

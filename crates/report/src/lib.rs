@@ -1,0 +1,21 @@
+//! Records as people and scripts read them: aligned text of at most 80 columns, and JSON.
+//!
+//! Nothing here prints: every function returns what is to be printed. The text is the same with and without colour, but
+//! for the colour.
+
+#![expect(clippy::format_push_string, reason = "a report is not on any hot path, and this reads best")]
+
+mod experiment;
+mod json;
+mod lab;
+mod measurement;
+mod prediction;
+mod style;
+mod table;
+
+pub use experiment::{judged, path, proof_begins, remedies, result, undone};
+pub use json::{document, schema};
+pub use lab::{lab_report, lab_summary};
+pub use measurement::{figures, interval_head, interval_line, measurement};
+pub use prediction::{calculation, prediction};
+pub use style::Style;

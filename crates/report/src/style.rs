@@ -1,0 +1,88 @@
+/// Columns that all text keeps to.
+pub(crate) const WIDTH: usize = 80;
+
+/// How text may be marked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Style {
+    color: bool,
+}
+
+impl Style {
+    /// With colour and bold, for a terminal.
+    pub const COLOR: Self = Self { color: true };
+    /// Bare, for a file, a pipe, or `NO_COLOR`.
+    pub const PLAIN: Self = Self { color: false };
+
+    /// What matters most: the limit.
+    pub fn bold(self, text: &str) -> String {
+        self.mark("1", text)
+    }
+
+    /// What stands beside the point.
+    pub fn dim(self, text: &str) -> String {
+        self.mark("2", text)
+    }
+
+    /// What went well.
+    pub fn good(self, text: &str) -> String {
+        self.mark("32", text)
+    }
+
+    /// What did not.
+    pub fn bad(self, text: &str) -> String {
+        self.mark("31", text)
+    }
+
+    fn mark(self, code: &str, text: &str) -> String {
+        if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+/// A heading, underlined by its own weight.
+pub(crate) fn heading(style: Style, text: &str) -> String {
+    format!("\n{}\n", style.bold(text))
+}
+
+/// `text` broken at spaces into lines that, with `indent` spaces before each, keep to the width. Each line is marked on
+/// its own, so that no mark spans a line break.
+pub(crate) fn wrapped(text: &str, indent: usize, mark: impl Fn(&str) -> String) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if indent + line.chars().count() + 1 + word.chars().count() <= WIDTH => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    indented(lines.iter().map(|line| mark(line)), indent)
+}
+
+/// `lines`, each behind `indent` spaces and with a newline.
+pub(crate) fn indented(lines: impl IntoIterator<Item = String>, indent: usize) -> String {
+    lines.into_iter().fold(String::new(), |text, line| text + &format!("{:indent$}{line}\n", ""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_keep_to_the_width_with_their_indent() {
+        let text = wrapped(&"window ".repeat(40), 4, str::to_owned);
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH && line.starts_with("    w")));
+        assert!(text.lines().next().unwrap().chars().count() > WIDTH - 8);
+    }
+
+    #[test]
+    fn a_word_longer_than_a_line_stands_alone() {
+        assert_eq!(wrapped(&format!("a {} b", "x".repeat(90)), 0, str::to_owned).lines().count(), 3);
+    }
+
+    #[test]
+    fn plain_text_has_no_marks() {
+        assert_eq!(Style::PLAIN.bold("limit"), "limit");
+        assert_eq!(Style::COLOR.bold("limit"), "\u{1b}[1mlimit\u{1b}[0m");
+    }
+}
