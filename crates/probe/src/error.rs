@@ -1,0 +1,93 @@
+use std::io;
+use std::net::SocketAddr;
+
+use fullpipe_load::PrepareError;
+use fullpipe_units::Span;
+use thiserror::Error;
+
+/// Why there is no measurement.
+#[derive(Debug, Error)]
+pub enum ProbeError {
+    /// The name has no address.
+    #[error("cannot find the host {host}: {cause}")]
+    UnknownHost {
+        /// The name as it was given.
+        host: String,
+        /// What the resolver said.
+        cause: String,
+    },
+    /// No connection to the server.
+    #[error("cannot connect to {host} at {address}: {cause}{hint}")]
+    Connect {
+        /// The name as it was given.
+        host: String,
+        /// The last address that was tried.
+        address: SocketAddr,
+        /// What the kernel said.
+        cause: io::Error,
+        /// What the user can do.
+        hint: &'static str,
+    },
+    /// The server does not answer at all.
+    #[error("cannot connect to {host} at {address}: no answer within {after}; is there a firewall?")]
+    Silent {
+        /// The name as it was given.
+        host: String,
+        /// The last address that was tried.
+        address: SocketAddr,
+        /// How long it was waited for.
+        after: Span,
+    },
+    /// The test did not come to its end.
+    #[error("the test with {host} failed: {cause}")]
+    Protocol {
+        /// The name as it was given.
+        host: String,
+        /// What went wrong.
+        cause: fullpipe_iperf::Error,
+    },
+    /// What was asked for cannot be asked of a server.
+    #[error("cannot ask for this test: {0}")]
+    Request(fullpipe_iperf::Refusal),
+    /// This host lacks what was asked for.
+    #[error(transparent)]
+    Prepare(#[from] PrepareError),
+    /// A setting of this host.
+    #[error(transparent)]
+    Settings(#[from] fullpipe_host::SysctlError),
+    /// A system call of this host failed.
+    #[error("cannot {action}: {cause}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// What the kernel said.
+        #[source]
+        cause: io::Error,
+    },
+    /// The user stopped it before data flowed.
+    #[error("interrupted before the test began")]
+    Interrupted,
+}
+
+impl ProbeError {
+    pub(crate) fn io(action: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |cause| Self::Io { action, cause }
+    }
+}
+
+/// Why a server cannot serve.
+#[derive(Debug, Error)]
+pub enum ServeError {
+    /// The address is taken or not ours.
+    #[error("cannot listen on {address}: {cause}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the kernel said.
+        #[source]
+        cause: io::Error,
+    },
+    /// A system call failed.
+    #[error("cannot start the server: {0}")]
+    Start(#[source] io::Error),
+}

@@ -1,0 +1,15 @@
+//! A target becomes a [`Measurement`](fullpipe_record::Measurement), over the iperf3 protocol; and the server at the far
+//! end.
+//!
+//! Control runs on a single-threaded runtime that this room makes for itself; the data runs on threads of `load`.
+
+mod client;
+mod error;
+mod ping;
+mod progress;
+mod server;
+mod summary;
+
+pub use client::{Destination, measure};
+pub use error::{ProbeError, ServeError};
+pub use server::{ServeOptions, ServerEvent, serve};

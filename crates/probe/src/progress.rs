@@ -1,0 +1,161 @@
+//! A transfer under way, seen from one end: what the omitted time left out, intervals, and its end.
+
+use std::time::Instant;
+
+use fullpipe_load::{StreamTotals, Totals, Transfer};
+use fullpipe_record::{Direction, Interval, Request, Sample};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+
+/// Bytes and retransmissions up to a moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) totals: Totals,
+    /// By stream; empty where the kernel does not count them.
+    pub(crate) retransmits: Vec<SegCount>,
+}
+
+/// A transfer and the marks taken of it.
+pub(crate) struct Progress {
+    transfer: Transfer,
+    request: Request,
+    started: Mark,
+    omitted: Option<Mark>,
+    interval: Mark,
+    ended: Option<Mark>,
+}
+
+/// A transfer that is over, between its marks.
+pub(crate) struct Finished {
+    /// When its data began to flow.
+    pub(crate) origin: Instant,
+    /// Where counting began.
+    pub(crate) from: Mark,
+    /// Where it ended.
+    pub(crate) to: Mark,
+    /// What the streams did in all.
+    pub(crate) rest: StreamTotals,
+}
+
+impl Progress {
+    pub(crate) fn new(transfer: Transfer, request: Request) -> Self {
+        let started = Mark {
+            totals: Totals { at: Span::ZERO, streams: vec![ByteCount::ZERO; request.streams.into()] },
+            retransmits: vec![SegCount::ZERO; request.streams.into()],
+        };
+        Self { transfer, request, omitted: None, interval: started.clone(), ended: None, started }
+    }
+
+    pub(crate) fn origin(&self) -> Instant {
+        self.transfer.origin()
+    }
+
+    /// Looks at the transfer: marks the end of the omitted time, and gives the interval that has passed, if one has.
+    pub(crate) fn look(&mut self) -> Option<Interval> {
+        let elapsed: Span = self.origin().elapsed().into();
+        if self.omitted.is_none() && elapsed >= self.request.omit {
+            let at_once = self.request.omit == Span::ZERO;
+            self.omitted = Some(if at_once { self.started.clone() } else { self.mark() });
+        }
+        if self.ended.is_some() || elapsed < self.interval.totals.at + self.request.interval {
+            return None;
+        }
+        Some(self.close_interval())
+    }
+
+    /// Whether this end, the client, should end the transfer: the time has passed, the bytes have arrived, or all
+    /// connections are gone.
+    pub(crate) fn is_due(&self) -> bool {
+        if self.ended.is_some() {
+            return false;
+        }
+        let elapsed: Span = self.origin().elapsed().into();
+        match (self.request.bytes, self.request.direction) {
+            (None, _) => elapsed >= self.request.omit + self.request.duration || self.transfer.is_over(),
+            (Some(_), Direction::Upload) => self.transfer.is_over() && self.is_drained(),
+            (Some(wanted), Direction::Download) => {
+                self.transfer.totals().streams.into_iter().sum::<ByteCount>() >= wanted || self.transfer.is_over()
+            }
+        }
+    }
+
+    /// Marks the end and sends no more; the last interval, if it is not empty.
+    pub(crate) fn end(&mut self) -> Option<Interval> {
+        const SHORTEST: Span = Span::from_millis(1);
+        let mark = self.mark();
+        let rest = mark.totals.at.saturating_sub(self.interval.totals.at);
+        let last = (rest >= SHORTEST).then(|| self.close_interval());
+        self.transfer.stop_sending();
+        self.ended = Some(mark);
+        last
+    }
+
+    /// Ends everything.
+    pub(crate) fn finish(mut self) -> Finished {
+        if self.ended.is_none() {
+            self.end();
+        }
+        let to = self.ended.unwrap_or_else(|| self.started.clone());
+        // A transfer that ended within its omitted time has nothing that counts.
+        let from = self.omitted.unwrap_or_else(|| to.clone());
+        Finished { origin: self.transfer.origin(), from, to, rest: self.transfer.finish() }
+    }
+
+    /// Whether everything that was written has been acknowledged, as far as the latest look shows.
+    fn is_drained(&self) -> bool {
+        let is_empty = |sample: &Sample| {
+            let unsent = sample.tcp.not_sent.unwrap_or_default();
+            unsent == ByteCount::ZERO && sample.tcp.unacked.unwrap_or_default() == SegCount::ZERO
+        };
+        self.transfer.latest().iter().all(is_empty)
+    }
+
+    fn mark(&self) -> Mark {
+        let latest = self.transfer.latest();
+        let retransmits: Option<Vec<SegCount>> = latest.iter().map(|sample| sample.tcp.total_retrans).collect();
+        Mark { totals: self.transfer.totals(), retransmits: retransmits.unwrap_or_default() }
+    }
+
+    fn close_interval(&mut self) -> Interval {
+        let now = self.mark();
+        let latest = self.transfer.latest();
+        let before = std::mem::replace(&mut self.interval, now.clone());
+        let bytes = sum(&now.totals.streams).saturating_sub(sum(&before.totals.streams));
+        let span = now.totals.at.saturating_sub(before.totals.at);
+        let sends = self.request.direction == Direction::Upload;
+        Interval {
+            from: before.totals.at,
+            to: now.totals.at,
+            bytes,
+            rate: BitRate::of(bytes, span),
+            retransmits: sends.then(|| sum(&now.retransmits).saturating_sub(sum(&before.retransmits))),
+            rtt: latest.first().and_then(|sample| sample.tcp.rtt),
+            cwnd: if sends { latest.iter().map(Sample::congestion_window).sum() } else { None },
+            omitted: now.totals.at <= self.request.omit,
+        }
+    }
+}
+
+impl Finished {
+    /// How long was counted.
+    pub(crate) fn duration(&self) -> Span {
+        self.to.totals.at.saturating_sub(self.from.totals.at)
+    }
+
+    /// Bytes of each stream.
+    pub(crate) fn bytes(&self) -> Vec<ByteCount> {
+        differences(&self.from.totals.streams, &self.to.totals.streams, ByteCount::saturating_sub)
+    }
+
+    /// Retransmissions of each stream; empty where unknown.
+    pub(crate) fn retransmits(&self) -> Vec<SegCount> {
+        differences(&self.from.retransmits, &self.to.retransmits, SegCount::saturating_sub)
+    }
+}
+
+fn differences<T: Copy>(from: &[T], to: &[T], less: impl Fn(T, T) -> T) -> Vec<T> {
+    to.iter().zip(from).map(|(&to, &from)| less(to, from)).collect()
+}
+
+fn sum<T: Copy + std::iter::Sum>(counts: &[T]) -> T {
+    counts.iter().copied().sum()
+}

@@ -1,0 +1,170 @@
+//! What both ends counted, as one measurement.
+
+use std::net::SocketAddr;
+use std::time::SystemTime;
+
+use fullpipe_diagnose::steady;
+use fullpipe_iperf::Results;
+use fullpipe_record::{
+    Buffer, Direction, EndReport, HostSettings, Interval, Measurement, Peer, Request, RttMethod, RttReport, RttStats,
+    Sample, SocketReadback, StreamSummary, Summary, Validity,
+};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+
+use crate::client::Destination;
+use crate::ping::Echo;
+use crate::progress::Finished;
+
+/// Everything that is known of a test when it is over.
+pub(crate) struct Test<'d> {
+    pub(crate) destination: &'d Destination,
+    pub(crate) address: SocketAddr,
+    pub(crate) request: Request,
+    pub(crate) settings: HostSettings,
+    pub(crate) sockets: Vec<SocketReadback>,
+    /// What this end counted.
+    pub(crate) finished: Finished,
+    /// What the other end counted.
+    pub(crate) results: Results,
+    pub(crate) echoes: Vec<Echo>,
+    /// Round-trip time of the control connection's handshake.
+    pub(crate) handshake: Option<Span>,
+    pub(crate) intervals: Vec<Interval>,
+    pub(crate) interrupted: bool,
+}
+
+impl Test<'_> {
+    /// The measurement that it makes.
+    pub(crate) fn measurement(self) -> Measurement {
+        let streams = self.streams();
+        let rtt = self.round_trips();
+        let summary = self.summary(&streams, rtt.idle);
+        let warnings = self.warnings();
+        let started = started(&self.finished);
+        let peer = Peer {
+            host: self.destination.host.clone(),
+            address: self.address.to_string(),
+            speaks_fullpipe: self.results.report.is_some(),
+        };
+        let local = EndReport {
+            settings: Some(self.settings),
+            cpu: self.finished.rest.cpu,
+            sockets: self.sockets,
+            samples: self.finished.rest.samples,
+        };
+        let told = EndReport { cpu: Some(self.results.cpu), ..EndReport::default() };
+        let remote = self.results.report.map_or(told, |report| *report);
+        Measurement {
+            started,
+            peer,
+            request: self.request,
+            local,
+            remote,
+            streams,
+            intervals: self.intervals,
+            rtt,
+            summary,
+            limit: None,
+            interrupted: self.interrupted,
+            warnings,
+            validity: Validity::default(),
+        }
+    }
+
+    fn is_upload(&self) -> bool {
+        self.request.direction == Direction::Upload
+    }
+
+    fn streams(&self) -> Vec<StreamSummary> {
+        let ours = self.finished.bytes();
+        let our_retransmits = self.finished.retransmits();
+        let stream = |(index, &here): (usize, &ByteCount)| {
+            let there = self.results.streams.iter().find(|result| usize::from(result.stream) == index);
+            let counted = there.map_or(ByteCount::ZERO, |result| result.bytes);
+            let (sent, received) = if self.is_upload() { (here, counted) } else { (counted, here) };
+            let retransmits = if self.is_upload() {
+                our_retransmits.get(index).copied()
+            } else {
+                there.and_then(|result| result.retransmits)
+            };
+            StreamSummary { stream: index as u16, sent, received, retransmits }
+        };
+        ours.iter().enumerate().map(stream).collect()
+    }
+
+    fn summary(&self, streams: &[StreamSummary], idle: Option<RttStats>) -> Summary {
+        let received: ByteCount = streams.iter().map(|stream| stream.received).sum();
+        let duration = self.receiving_time();
+        let retransmits: Option<Vec<SegCount>> = streams.iter().map(|stream| stream.retransmits).collect();
+        Summary {
+            duration,
+            sent: streams.iter().map(|stream| stream.sent).sum(),
+            received,
+            rate: BitRate::of(received, duration),
+            retransmits: retransmits.map(|counts| counts.into_iter().sum()),
+            steady: steady(self.sender_samples(), idle.map(|idle| idle.min), self.finished.to.totals.at),
+        }
+    }
+
+    /// How long the receiver counted, by its own clock where it said so.
+    fn receiving_time(&self) -> Span {
+        let theirs = self.results.streams.iter().map(|result| result.to.saturating_sub(result.from)).max();
+        match theirs {
+            Some(theirs) if self.is_upload() && theirs > Span::ZERO => theirs,
+            _ => self.finished.duration(),
+        }
+    }
+
+    /// The samples of the end that sent; our own where the other end sent and did not tell.
+    fn sender_samples(&self) -> &[Sample] {
+        let theirs = self.results.report.as_ref().map(|report| report.samples.as_slice());
+        match theirs {
+            Some(theirs) if !self.is_upload() && !theirs.is_empty() => theirs,
+            _ => &self.finished.rest.samples,
+        }
+    }
+
+    /// Echoes before and during what was counted; without any, the kernel's own estimates.
+    fn round_trips(&self) -> RttReport {
+        let origin = self.finished.origin;
+        let (from, to) = (origin + self.finished.from.totals.at.into(), origin + self.finished.to.totals.at.into());
+        let chosen = |wanted: &dyn Fn(&Echo) -> bool| {
+            RttStats::of(self.echoes.iter().filter(|echo| wanted(echo)).map(|echo| echo.rtt).collect())
+        };
+        let idle = chosen(&|echo| echo.sent + echo.rtt.into() <= origin);
+        if idle.is_some() {
+            let loaded = chosen(&|echo| echo.sent >= from && echo.sent <= to);
+            return RttReport { method: RttMethod::Icmp, idle, loaded };
+        }
+        let counted = self.sender_samples().iter().filter(|sample| sample.at >= self.finished.from.totals.at);
+        let loaded = RttStats::of(counted.filter_map(|sample| sample.tcp.rtt).collect());
+        RttReport { method: RttMethod::TcpInfo, idle: RttStats::of(self.handshake.into_iter().collect()), loaded }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let (Buffer::Request(asked), Some(socket)) = (self.request.buffer, self.sockets.first()) {
+            for (name, limit, got) in
+                [("SO_SNDBUF", "wmem_max", socket.sndbuf), ("SO_RCVBUF", "rmem_max", socket.rcvbuf)]
+            {
+                if got < asked * 2 {
+                    warnings.push(format!(
+                        "the kernel cut {name} to {} of the {asked} asked for; net.core.{limit} allows no more",
+                        ByteCount::new(got.get() / 2)
+                    ));
+                }
+            }
+        }
+        for (stream, error) in &self.finished.rest.failures {
+            warnings.push(format!("stream {stream} broke: {error}"));
+        }
+        warnings
+    }
+}
+
+/// When the data began to flow, by the wall clock.
+fn started(finished: &Finished) -> String {
+    let moment = SystemTime::now().checked_sub(finished.origin.elapsed());
+    let stamp = moment.and_then(|moment| jiff::Timestamp::try_from(moment).ok());
+    stamp.map_or_else(String::new, |stamp| format!("{stamp:.3}"))
+}
