@@ -1,0 +1,262 @@
+//! The keeper: this program run again inside the lab's namespaces.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Command, ExitCode, Stdio};
+
+use fullpipe_host::{Applied, SysctlTree, apply, inspect};
+use fullpipe_sys::{
+    Fork, Ipv4Link, NetNamespace, configure_ipv4, enter_before_exec, fork_single_threaded, ignore_terminal_signals,
+    loopback_up, open_tun, segmentation_off,
+};
+use fullpipe_units::SegCount;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, wait, waitpid};
+
+use crate::protocol::{Blueprint, Host, Reply, Request, receive, send};
+
+/// The argument that makes the program a keeper.
+pub const ARGUMENT: &str = "lab-keeper";
+
+/// The device that leads from a host to the path.
+const DEVICE: &str = "path0";
+
+/// How often orphans are reaped when nothing else happens.
+const REAP_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+/// Runs the keeper with the control socket as standard input, until the parent is gone. Never called by people.
+pub fn main() -> ExitCode {
+    let Ok(control) = io::stdin().as_fd().try_clone_to_owned() else { return ExitCode::FAILURE };
+    match fork_single_threaded() {
+        Ok(Fork::Parent(pid)) => wait_for_keeper(pid),
+        Ok(Fork::Child) => keep(&control),
+        Err(error) => {
+            fail(&control, "fork", &error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The process outside of the PID namespace has nothing to do but to end after its child.
+fn wait_for_keeper(pid: i32) -> ExitCode {
+    ignore_terminal_signals();
+    while let Err(rustix::io::Errno::INTR) = waitpid(Pid::from_raw(pid), WaitOptions::empty()) {}
+    ExitCode::SUCCESS
+}
+
+fn keep(control: &OwnedFd) -> ExitCode {
+    let Ok(Some((blueprint, _))) = receive::<Blueprint>(control) else { return ExitCode::FAILURE };
+    match build(&blueprint) {
+        Ok((hosts, devices)) => {
+            let [sender, receiver] = devices.each_ref().map(AsFd::as_fd);
+            if send(control, &Reply::Ready, &[sender, receiver]).is_err() {
+                return ExitCode::FAILURE;
+            }
+            drop(devices);
+            Keeper { control, hosts, programs: HashSet::new() }.serve();
+            ExitCode::SUCCESS
+        }
+        Err((step, error)) => {
+            fail(control, step, &error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn fail(control: &OwnedFd, step: &str, error: &io::Error) {
+    let message = format!("{step}: {error}");
+    // If the parent is gone too, there is nobody left to tell.
+    let _ = send(control, &Reply::Failed { message, errno: error.raw_os_error() }, &[]);
+}
+
+type Step = &'static str;
+
+/// One host as the keeper holds it.
+struct HostState {
+    network: NetNamespace,
+    applied: Vec<Applied>,
+}
+
+fn build(blueprint: &Blueprint) -> Result<([HostState; 2], [File; 2]), (Step, io::Error)> {
+    mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
+        .map_err(|error| ("making the mounts private", error.into()))?;
+    // In a container that hides parts of /proc the kernel refuses a fresh one; programs then see the outer PIDs.
+    let _ = mount("proc", "/proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None);
+    let (sender, sender_device) = build_host(Host::Sender, blueprint)?;
+    let (receiver, receiver_device) = build_host(Host::Receiver, blueprint)?;
+    Ok(([sender, receiver], [sender_device, receiver_device]))
+}
+
+fn build_host(host: Host, blueprint: &Blueprint) -> Result<(HostState, File), (Step, io::Error)> {
+    let network = NetNamespace::create().map_err(|error| ("making a network namespace", error))?;
+    let device = open_tun(DEVICE).map_err(|error| ("opening /dev/net/tun", error))?;
+    let tree = SysctlTree::of_this_host();
+    // Without IPv6 the path carries nothing that the load did not cause. Absent where IPv6 is off altogether.
+    let _ = tree.write(&format!("net.ipv6.conf.{DEVICE}.disable_ipv6"), "1");
+    // A remembered slow-start threshold would leak from one measurement into the next.
+    tree.write("net.ipv4.tcp_no_metrics_save", "1")
+        .map_err(|error| ("switching off cached TCP metrics", io::Error::other(error)))?;
+    apply(&tree, &blueprint.changes[host.index()])
+        .map_err(|error| ("setting up the hosts as asked", io::Error::other(error)))?;
+    segmentation_off(DEVICE).map_err(|error| ("switching off segmentation", error))?;
+    loopback_up().map_err(|error| ("bringing up the loopback device", error))?;
+    let link = Ipv4Link {
+        local: host.address(),
+        peer: host.peer().address(),
+        mtu: blueprint.mtu[host.index()],
+        transmit_queue: SegCount::new(blueprint.transmit_queue),
+    };
+    configure_ipv4(DEVICE, link).map_err(|error| ("configuring the device", error))?;
+    Ok((HostState { network, applied: Vec::new() }, device))
+}
+
+struct Keeper<'c> {
+    control: &'c OwnedFd,
+    hosts: [HostState; 2],
+    programs: HashSet<i32>,
+}
+
+impl Keeper<'_> {
+    /// Answers requests until the parent is gone.
+    fn serve(&mut self) {
+        let mut watched: Vec<OwnedFd> = Vec::new();
+        loop {
+            let mut waiting = vec![PollFd::new(self.control, PollFlags::IN)];
+            waiting.extend(watched.iter().map(|pidfd| PollFd::new(pidfd, PollFlags::IN)));
+            if poll(&mut waiting, Some(&REAP_EVERY)).is_err() {
+                continue;
+            }
+            let asked = !waiting[0].revents().is_empty();
+            let ended: Vec<bool> = waiting[1..].iter().map(|program| !program.revents().is_empty()).collect();
+            let mut ended = ended.into_iter();
+            watched.retain(|_| !ended.next().unwrap_or(false));
+            if self.reap().is_err() {
+                return;
+            }
+            if asked && self.answer(&mut watched).is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Collects every process that ended: programs, whose end is reported, and the orphans that they left.
+    fn reap(&mut self) -> io::Result<()> {
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+            let pid = pid.as_raw_pid();
+            if self.programs.remove(&pid) {
+                let code = status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal));
+                send(self.control, &Reply::Exited { pid, code: code.unwrap_or(1) }, &[])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers one request; `None` once the parent is gone.
+    fn answer(&mut self, watched: &mut Vec<OwnedFd>) -> Option<()> {
+        let (request, descriptors) = receive::<Request>(self.control).ok()??;
+        let reply = self
+            .carry_out(request, descriptors, watched)
+            .unwrap_or_else(|error| Reply::Failed { message: error.to_string(), errno: error.raw_os_error() });
+        send(self.control, &reply, &[]).ok()
+    }
+
+    fn carry_out(&mut self, request: Request, stdio: Vec<OwnedFd>, watched: &mut Vec<OwnedFd>) -> io::Result<Reply> {
+        match request {
+            Request::Start { host, program, arguments } => {
+                let mut command = Command::new(&program);
+                command.args(arguments);
+                self.start(host, command, stdio, watched).map(|pid| Reply::Started { pid })
+            }
+            Request::Signal { pid, signal } => self.signal(pid, signal).map(|()| Reply::Done),
+            Request::Inspect { host } => {
+                self.enter(host)?;
+                inspect(&SysctlTree::of_this_host()).map(Reply::Settings).map_err(io::Error::other)
+            }
+            Request::Apply { host, changes } => {
+                self.enter(host)?;
+                let applied = apply(&SysctlTree::of_this_host(), &changes).map_err(io::Error::other)?;
+                self.hosts[host.index()].applied.push(applied);
+                Ok(Reply::Done)
+            }
+            Request::Undo { host } => self.undo(host).map(|()| Reply::Done),
+            Request::DeviceDrops { host } => {
+                self.enter(host)?;
+                device_drops().map(Reply::Count)
+            }
+        }
+    }
+
+    fn start(
+        &mut self,
+        host: Host,
+        mut command: Command,
+        stdio: Vec<OwnedFd>,
+        watched: &mut Vec<OwnedFd>,
+    ) -> io::Result<i32> {
+        let [input, output, errors] = <[OwnedFd; 3]>::try_from(stdio)
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a program needs three descriptors"))?;
+        command.stdin(Stdio::from(input)).stdout(Stdio::from(output)).stderr(Stdio::from(errors));
+        enter_before_exec(&mut command, &self.hosts[host.index()].network, host.name());
+        let pid = command.spawn()?.id().cast_signed();
+        self.programs.insert(pid);
+        if let Some(known) = Pid::from_raw(pid) {
+            watched.push(pidfd_open(known, PidfdFlags::empty())?);
+        }
+        Ok(pid)
+    }
+
+    /// Signals a program that still runs; one that has ended needs none.
+    fn signal(&self, pid: i32, signal: i32) -> io::Result<()> {
+        if !self.programs.contains(&pid) {
+            return Ok(());
+        }
+        match (Pid::from_raw(pid), Signal::from_named_raw(signal)) {
+            (Some(pid), Some(signal)) => Ok(kill_process(pid, signal)?),
+            _ => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+
+    fn undo(&mut self, host: Host) -> io::Result<()> {
+        self.enter(host)?;
+        let tree = SysctlTree::of_this_host();
+        let mut result = Ok(());
+        for applied in self.hosts[host.index()].applied.drain(..).rev() {
+            result = result.and(applied.undo(&tree).map_err(io::Error::other));
+        }
+        result
+    }
+
+    fn enter(&self, host: Host) -> io::Result<()> {
+        self.hosts[host.index()].network.enter()
+    }
+}
+
+/// Packets that the path's device dropped, in either direction, in the network namespace of the calling thread.
+fn device_drops() -> io::Result<u64> {
+    let table = std::fs::read_to_string("/proc/thread-self/net/dev")?;
+    parse_device_drops(&table, DEVICE).ok_or_else(|| io::Error::other(format!("device {DEVICE} is gone")))
+}
+
+/// Columns of `/proc/net/dev`: eight of reception, then eight of transmission; the fourth of each counts drops.
+fn parse_device_drops(table: &str, device: &str) -> Option<u64> {
+    let columns = table.lines().find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'))?;
+    let columns: Vec<u64> = columns.split_whitespace().map_while(|word| word.parse().ok()).collect();
+    Some(columns.get(3)? + columns.get(11)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_of_both_directions_are_added() {
+        let table = "Inter-|   Receive  |  Transmit\n face |bytes packets errs drop fifo frame compressed multicast|bytes\n    \
+                     lo:       0       0    0    9    0     0          0         0        0       0    0    0    0     0       0          0\n\
+                     path0:    1       2    3    4    5     6          7         8        9      10   11   12   13    14      15         16\n";
+        assert_eq!(parse_device_drops(table, "path0"), Some(16));
+        assert_eq!(parse_device_drops(table, "path1"), None);
+    }
+}

@@ -1,0 +1,165 @@
+use std::net::Ipv4Addr;
+
+use fullpipe_record::{Change, HostSettings, Path, Validity};
+use fullpipe_units::BitRate;
+
+use crate::driver::Driver;
+use crate::error::LabError;
+use crate::program::{Program, Stdio};
+use crate::protocol::{Blueprint, Host, Reply, Request};
+use crate::remote::Remote;
+use crate::validity::{Ticks, judge};
+
+/// Packets that a device holds for the link before it drops: at least, and as many as the kernel allocates a ring for.
+const TRANSMIT_QUEUE: std::ops::RangeInclusive<u64> = 20_000..=60_000;
+
+/// What to build.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// The path between the hosts.
+    pub path: Path,
+    /// From which losses are drawn.
+    pub seed: u64,
+    /// Settings of the sender where they differ from this machine's.
+    pub sender: Vec<Change>,
+    /// Settings of the receiver where they differ from this machine's.
+    pub receiver: Vec<Change>,
+    /// Whether programs read from this program's terminal, as a shell does.
+    pub interactive: bool,
+}
+
+/// Two hosts and the path between them. Everything disappears with it.
+pub struct Lab {
+    // Dropped first: the link ends before the hosts whose devices it reads.
+    driver: Driver,
+    remote: Remote,
+    path: Path,
+}
+
+impl Lab {
+    /// Builds the hosts and starts the link.
+    ///
+    /// # Errors
+    /// [`LabError::Lacking`] where this machine does not permit it, with what would; otherwise what failed.
+    pub fn start(plan: &Plan) -> Result<Self, LabError> {
+        let blueprint = Blueprint {
+            mtu: [plan.path.forward.mtu, plan.path.reverse.mtu],
+            transmit_queue: transmit_queue(&plan.path),
+            changes: [plan.sender.clone(), plan.receiver.clone()],
+        };
+        let (remote, devices) = Remote::start(&blueprint, plan.interactive)?;
+        let driver = Driver::start(&plan.path, plan.seed, devices).map_err(LabError::io("start the emulated link"))?;
+        Ok(Self { driver, remote, path: plan.path.clone() })
+    }
+
+    /// The path between the hosts.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The address at which the other host reaches `host`.
+    pub fn address(&self, host: Host) -> Ipv4Addr {
+        host.address()
+    }
+
+    /// Starts a program in a host.
+    ///
+    /// # Errors
+    /// If there is no such program, or the lab is gone.
+    pub fn start_program(
+        &self,
+        host: Host,
+        program: &str,
+        arguments: &[String],
+        stdio: Stdio,
+    ) -> Result<Program<'_>, LabError> {
+        Program::start(&self.remote, host, program, arguments, stdio)
+    }
+
+    /// Starts this program itself in a host; what it writes is collected.
+    ///
+    /// # Errors
+    /// As [`Lab::start_program`].
+    pub fn start_self(&self, host: Host, arguments: &[String]) -> Result<Program<'_>, LabError> {
+        let program = std::env::current_exe().map_err(LabError::io("find this program"))?;
+        self.start_program(host, &program.to_string_lossy(), arguments, Stdio::Collected)
+    }
+
+    /// The settings of a host.
+    ///
+    /// # Errors
+    /// If one cannot be read, or the lab is gone.
+    pub fn inspect(&self, host: Host) -> Result<HostSettings, LabError> {
+        let action = format!("read the settings of the {}", host.name());
+        match self.remote.ask(&action, &Request::Inspect { host }, &[])? {
+            Reply::Settings(settings) => Ok(settings),
+            _ => Err(LabError::Gone { action }),
+        }
+    }
+
+    /// Changes the settings of a host, reading each back.
+    ///
+    /// # Errors
+    /// If one is refused or not kept; then none is changed.
+    pub fn apply(&self, host: Host, changes: &[Change]) -> Result<(), LabError> {
+        let action = format!("change the settings of the {}", host.name());
+        self.remote.ask(&action, &Request::Apply { host, changes: changes.to_vec() }, &[]).map(drop)
+    }
+
+    /// Undoes all changes to a host, last first.
+    ///
+    /// # Errors
+    /// If a setting cannot be written, or is not what was written before.
+    pub fn undo(&self, host: Host) -> Result<(), LabError> {
+        let action = format!("undo the changes to the {}", host.name());
+        self.remote.ask(&action, &Request::Undo { host }, &[]).map(drop)
+    }
+
+    /// Begins to watch the lab itself.
+    ///
+    /// # Errors
+    /// If the lab is gone.
+    pub fn watch(&self) -> Result<Watch<'_>, LabError> {
+        self.driver.take_reports();
+        Ok(Watch { lab: self, drops: self.device_drops()?, ticks: Ticks::now() })
+    }
+
+    fn device_drops(&self) -> Result<u64, LabError> {
+        let mut drops = 0;
+        for host in Host::ALL {
+            let action = format!("count what the device of the {} dropped", host.name());
+            match self.remote.ask(&action, &Request::DeviceDrops { host }, &[])? {
+                Reply::Count(count) => drops += count,
+                _ => return Err(LabError::Gone { action }),
+            }
+        }
+        Ok(drops)
+    }
+}
+
+/// A look at the lab itself from one moment to another.
+pub struct Watch<'l> {
+    lab: &'l Lab,
+    drops: u64,
+    ticks: Option<Ticks>,
+}
+
+impl Watch<'_> {
+    /// Whether what was measured since the watch began may be judged.
+    ///
+    /// # Errors
+    /// If the lab is gone.
+    pub fn finish(self) -> Result<Validity, LabError> {
+        let reports = self.lab.driver.take_reports();
+        let drops = self.lab.device_drops()?.saturating_sub(self.drops);
+        let stolen = self.ticks.and_then(|before| Some(Ticks::now()?.stolen_since(before)));
+        Ok(judge(&self.lab.path, &reports, drops, stolen))
+    }
+}
+
+/// A tenth of a second of small packets at the path's rate: longer than the link should ever stand still.
+fn transmit_queue(path: &Path) -> u64 {
+    const SMALL_PACKET_BITS: u64 = 500 * 8;
+    let rate = [&path.forward, &path.reverse].into_iter().filter_map(|d| d.rate).max().unwrap_or(BitRate::ZERO);
+    (rate.bps() / SMALL_PACKET_BITS / 10).clamp(*TRANSMIT_QUEUE.start(), *TRANSMIT_QUEUE.end())
+}

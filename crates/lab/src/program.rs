@@ -1,0 +1,180 @@
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Signal;
+
+use crate::error::LabError;
+use crate::protocol::{Host, Reply, Request};
+use crate::remote::{Ended, Remote};
+
+/// Where a program in a host reads and writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stdio {
+    /// Reads nothing; what it writes is collected.
+    Collected,
+    /// This program's own, as in a shell.
+    Inherited,
+}
+
+/// What a program wrote, and how it ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Output {
+    /// Exit code, or 128 and the signal that ended it.
+    pub code: i32,
+    /// Standard output that [`Program::next_line`] did not take; empty if it was inherited.
+    pub stdout: String,
+    /// Standard error; empty if it was inherited.
+    pub stderr: String,
+}
+
+/// A program that runs in a host.
+pub struct Program<'l> {
+    remote: &'l Remote,
+    ended: Arc<Ended>,
+    pid: i32,
+    lines: Option<Receiver<String>>,
+    stderr: Option<JoinHandle<String>>,
+}
+
+/// What [`Program::next_line`] found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Line {
+    /// A line of standard output, without its end.
+    Text(String),
+    /// None yet.
+    NotYet,
+    /// There will be no more.
+    End,
+}
+
+impl<'l> Program<'l> {
+    pub(crate) fn start(
+        remote: &'l Remote,
+        host: Host,
+        program: &str,
+        arguments: &[String],
+        stdio: Stdio,
+    ) -> Result<Self, LabError> {
+        let action = format!("start `{program}` in the {}", host.name());
+        let pipes = Pipes::open(stdio).map_err(LabError::io(&action))?;
+        let request = Request::Start { host, program: program.to_owned(), arguments: arguments.to_vec() };
+        let descriptors = [pipes.input.as_fd(), pipes.output.as_fd(), pipes.errors.as_fd()];
+        let reply = remote.ask(&action, &request, &descriptors)?;
+        let Reply::Started { pid } = reply else { return Err(LabError::Gone { action }) };
+        let stderr = pipes.from_errors.map(|file| thread::spawn(move || read_all(file)));
+        Ok(Self { remote, ended: remote.ended(), pid, lines: pipes.from_output.map(read_lines), stderr })
+    }
+
+    /// The next line that it writes to standard output, if it comes within `patience`.
+    pub fn next_line(&self, patience: Duration) -> Line {
+        let Some(lines) = &self.lines else { return Line::End };
+        match lines.recv_timeout(patience) {
+            Ok(line) => Line::Text(line),
+            Err(RecvTimeoutError::Timeout) => Line::NotYet,
+            Err(RecvTimeoutError::Disconnected) => Line::End,
+        }
+    }
+
+    /// Asks it to end as Ctrl-C would.
+    ///
+    /// # Errors
+    /// If the keeper is gone. A program that has ended already is no error.
+    pub fn interrupt(&self) -> Result<(), LabError> {
+        self.signal(Signal::INT)
+    }
+
+    /// Waits for its end, for at most `patience`, after which it is killed.
+    ///
+    /// # Errors
+    /// If the keeper is gone.
+    pub fn finish(mut self, patience: Duration) -> Result<Output, LabError> {
+        if let Some(code) = self.wait_for(patience) {
+            return Ok(self.output(code));
+        }
+        self.signal(Signal::KILL)?;
+        let code = self.ended.wait(self.pid);
+        Ok(self.output(code))
+    }
+
+    /// Its exit code, if it ends within `patience`.
+    pub fn wait_for(&mut self, patience: Duration) -> Option<i32> {
+        self.ended.wait_until(self.pid, Instant::now() + patience)
+    }
+
+    /// Waits for its end, however long it takes.
+    pub fn wait(mut self) -> Output {
+        let code = self.ended.wait(self.pid);
+        self.output(code)
+    }
+
+    fn output(&mut self, code: i32) -> Output {
+        let stdout = self.lines.take().map(|lines| lines.iter().map(|line| line + "\n").collect()).unwrap_or_default();
+        let stderr = self.stderr.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
+        Output { code, stdout, stderr }
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), LabError> {
+        let request = Request::Signal { pid: self.pid, signal: signal.as_raw() };
+        self.remote.ask("end a program", &request, &[]).map(drop)
+    }
+}
+
+struct Pipes {
+    input: OwnedFd,
+    output: OwnedFd,
+    errors: OwnedFd,
+    from_output: Option<File>,
+    from_errors: Option<File>,
+}
+
+impl Pipes {
+    fn open(stdio: Stdio) -> io::Result<Self> {
+        match stdio {
+            Stdio::Collected => {
+                let (from_output, output) = pipe_with(PipeFlags::CLOEXEC)?;
+                let (from_errors, errors) = pipe_with(PipeFlags::CLOEXEC)?;
+                let input = File::open("/dev/null")?.into();
+                Ok(Self {
+                    input,
+                    output,
+                    errors,
+                    from_output: Some(from_output.into()),
+                    from_errors: Some(from_errors.into()),
+                })
+            }
+            Stdio::Inherited => Ok(Self {
+                input: io::stdin().as_fd().try_clone_to_owned()?,
+                output: io::stdout().as_fd().try_clone_to_owned()?,
+                errors: io::stderr().as_fd().try_clone_to_owned()?,
+                from_output: None,
+                from_errors: None,
+            }),
+        }
+    }
+}
+
+/// Hands over each line as it comes, on a thread that ends with the last writer of the pipe.
+fn read_lines(file: File) -> Receiver<String> {
+    let (found, lines) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(file).split(b'\n').map_while(Result::ok) {
+            if found.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+fn read_all(mut file: File) -> String {
+    let mut bytes = Vec::new();
+    // What was read before an error still helps.
+    let _ = file.read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,138 @@
+//! What the parent and the keeper say to each other: one JSON message per packet of a socket pair, descriptors beside it.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use fullpipe_record::{Change, HostSettings};
+use fullpipe_sys::{receive_with_descriptors, send_with_descriptors};
+use fullpipe_units::ByteCount;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Longest message: the kernel's own limit on a program's arguments is of this order, and a packet must fit into the
+/// smallest default socket buffer.
+const LONGEST_MESSAGE: usize = 160 * 1024;
+
+/// One of the two hosts of a lab.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Host {
+    /// Where the data comes from.
+    Sender,
+    /// Where it goes.
+    Receiver,
+}
+
+impl Host {
+    /// Both, in the order of the path.
+    pub const ALL: [Self; 2] = [Self::Sender, Self::Receiver];
+
+    /// Its name, in scenarios and as the host name that its programs see.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sender => "sender",
+            Self::Receiver => "receiver",
+        }
+    }
+
+    /// The host of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|host| host.name() == name)
+    }
+
+    /// Its address on the path, from the block that RFC 2544 reserves for benchmarks.
+    pub const fn address(self) -> Ipv4Addr {
+        match self {
+            Self::Sender => Ipv4Addr::new(198, 18, 0, 1),
+            Self::Receiver => Ipv4Addr::new(198, 18, 0, 2),
+        }
+    }
+
+    /// The other one.
+    #[must_use]
+    pub const fn peer(self) -> Self {
+        match self {
+            Self::Sender => Self::Receiver,
+            Self::Receiver => Self::Sender,
+        }
+    }
+
+    pub(crate) const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// The first message to the keeper: what to build.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Blueprint {
+    /// MTU of each host's device, in the order of [`Host::ALL`].
+    pub(crate) mtu: [ByteCount; 2],
+    /// Packets that each device holds for the link.
+    pub(crate) transmit_queue: u64,
+    /// Settings of each host from the beginning, in the same order.
+    pub(crate) changes: [Vec<Change>; 2],
+}
+
+/// A request to the keeper; each gets one [`Reply`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Request {
+    /// Start a program in a host; its input, output and errors come as descriptors.
+    Start { host: Host, program: String, arguments: Vec<String> },
+    /// Send a signal to a program that was started.
+    Signal { pid: i32, signal: i32 },
+    /// Read a host's settings.
+    Inspect { host: Host },
+    /// Change them.
+    Apply { host: Host, changes: Vec<Change> },
+    /// Undo all changes to a host, last first.
+    Undo { host: Host },
+    /// Count the packets that a host's device dropped.
+    DeviceDrops { host: Host },
+}
+
+/// What the keeper says.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Reply {
+    /// The hosts stand; their devices come as descriptors.
+    Ready,
+    /// Done, with nothing to tell.
+    Done,
+    /// A program runs.
+    Started { pid: i32 },
+    /// Settings.
+    Settings(HostSettings),
+    /// A count.
+    Count(u64),
+    /// It could not be done.
+    Failed {
+        /// One sentence.
+        message: String,
+        /// The kernel's error number, where there was one.
+        errno: Option<i32>,
+    },
+    /// Unasked: a program ended, with its exit code, or 128 and the signal that ended it.
+    Exited { pid: i32, code: i32 },
+}
+
+/// Sends one message.
+pub(crate) fn send(socket: impl AsFd, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let bytes = serde_json::to_vec(message)?;
+    if bytes.len() > LONGEST_MESSAGE {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the command line is too long for the lab"));
+    }
+    send_with_descriptors(socket, &bytes, descriptors)
+}
+
+/// Receives one message; `None` once the other end is gone.
+pub(crate) fn receive<M: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
+    let mut buffer = vec![0; LONGEST_MESSAGE];
+    let (length, descriptors) = match receive_with_descriptors(socket, &mut buffer) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+        other => other?,
+    };
+    if length == 0 {
+        return Ok(None);
+    }
+    Ok(Some((serde_json::from_slice(&buffer[..length])?, descriptors)))
+}

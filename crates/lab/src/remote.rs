@@ -1,0 +1,185 @@
+//! The parent's side of the keeper: starts it, asks it, hears when programs end.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fullpipe_sys::{Unsharing, seqpacket_pair, unshare_before_exec};
+use rustix::net::{Shutdown, shutdown};
+
+use crate::error::{LabError, lacking_namespaces, lacking_tun};
+use crate::keeper;
+use crate::protocol::{Blueprint, Reply, Request, receive, send};
+
+/// The longest that the keeper may take over anything. Everything that it does is a handful of system calls.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A running keeper.
+pub(crate) struct Remote {
+    control: Arc<OwnedFd>,
+    /// One request at a time: the keeper answers in order.
+    replies: Mutex<Receiver<Reply>>,
+    ended: Arc<Ended>,
+    process: Child,
+}
+
+/// Programs that have ended, with their exit codes.
+#[derive(Default)]
+pub(crate) struct Ended {
+    state: Mutex<EndedState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct EndedState {
+    codes: HashMap<i32, i32>,
+    keeper_gone: bool,
+}
+
+impl EndedState {
+    fn take(&mut self, pid: i32) -> Option<i32> {
+        const KILLED: i32 = 128 + 9;
+        self.codes.remove(&pid).or(self.keeper_gone.then_some(KILLED))
+    }
+}
+
+impl Remote {
+    /// Starts the keeper and lets it build what `blueprint` says; with it come the hosts' devices. `interactive` leaves it
+    /// in the terminal's foreground, for programs that read from there.
+    pub(crate) fn start(blueprint: &Blueprint, interactive: bool) -> Result<(Self, [File; 2]), LabError> {
+        let (ours, theirs) = seqpacket_pair().map_err(LabError::io("make a socket pair"))?;
+        let mut process = spawn_keeper(theirs, interactive)?;
+        match first_words(&ours, blueprint) {
+            Ok(devices) => {
+                let control = Arc::new(ours);
+                let (replies, ended) = listen(Arc::clone(&control));
+                Ok((Self { control, replies: Mutex::new(replies), ended, process }, devices))
+            }
+            Err(error) => {
+                drop(ours);
+                let _ = process.wait();
+                Err(error)
+            }
+        }
+    }
+
+    /// Asks for `request`, which a person would call `action`, and waits for the answer.
+    pub(crate) fn ask(
+        &self,
+        action: &str,
+        request: &Request,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<Reply, LabError> {
+        let gone = || LabError::Gone { action: action.to_owned() };
+        let replies = lock(&self.replies);
+        send(&self.control, request, descriptors).map_err(|cause| match cause.kind() {
+            io::ErrorKind::InvalidInput => LabError::Io { action: action.to_owned(), cause },
+            _ => gone(),
+        })?;
+        match replies.recv_timeout(PATIENCE).map_err(|_| gone())? {
+            Reply::Failed { message, .. } => Err(LabError::Refused { action: action.to_owned(), reason: message }),
+            reply => Ok(reply),
+        }
+    }
+
+    /// Who hears of programs that end.
+    pub(crate) fn ended(&self) -> Arc<Ended> {
+        Arc::clone(&self.ended)
+    }
+}
+
+impl Drop for Remote {
+    /// Ends the keeper, and with it every program in the lab, and waits until the kernel has done so.
+    fn drop(&mut self) {
+        let _ = shutdown(&self.control, Shutdown::Both);
+        let _ = self.process.wait();
+    }
+}
+
+impl Ended {
+    /// The exit code of `pid`, or `None` if `deadline` passes first. A program whose keeper is gone has ended too.
+    pub(crate) fn wait_until(&self, pid: i32, deadline: Instant) -> Option<i32> {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(code) = state.take(pid) {
+                return Some(code);
+            }
+            let left = deadline.checked_duration_since(Instant::now())?;
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// The exit code of `pid`, however long it takes.
+    pub(crate) fn wait(&self, pid: i32) -> i32 {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(code) = state.take(pid) {
+                return code;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+fn spawn_keeper(control: OwnedFd, interactive: bool) -> Result<Child, LabError> {
+    let program = std::env::current_exe().map_err(LabError::io("find this program"))?;
+    let is_root = rustix::process::geteuid().is_root();
+    let mut command = Command::new(program);
+    command.arg(keeper::ARGUMENT).stdin(Stdio::from(control)).stdout(Stdio::null());
+    if !interactive {
+        command.process_group(0);
+    }
+    unshare_before_exec(&mut command, if is_root { Unsharing::AsRoot } else { Unsharing::AsUser });
+    command.spawn().map_err(|cause| lacking_namespaces(&cause, is_root))
+}
+
+fn first_words(control: &OwnedFd, blueprint: &Blueprint) -> Result<[File; 2], LabError> {
+    let action = "build two hosts";
+    let gone = |_: io::Error| LabError::Gone { action: action.to_owned() };
+    send(control, blueprint, &[]).map_err(gone)?;
+    match receive::<Reply>(control).map_err(gone)? {
+        Some((Reply::Ready, devices)) => {
+            let devices: Vec<File> = devices.into_iter().map(File::from).collect();
+            devices.try_into().map_err(|_| LabError::Gone { action: action.to_owned() })
+        }
+        Some((Reply::Failed { message, errno }, _)) if message.contains("/dev/net/tun") => {
+            Err(lacking_tun(&message, errno))
+        }
+        Some((Reply::Failed { message, .. }, _)) => {
+            Err(LabError::Refused { action: action.to_owned(), reason: message })
+        }
+        _ => Err(LabError::Gone { action: action.to_owned() }),
+    }
+}
+
+/// Hears everything that the keeper says, on a thread of its own that ends with the keeper.
+fn listen(control: Arc<OwnedFd>) -> (Receiver<Reply>, Arc<Ended>) {
+    let (answers, replies) = mpsc::channel();
+    let ended = Arc::new(Ended::default());
+    let heard = Arc::clone(&ended);
+    thread::spawn(move || {
+        while let Ok(Some((reply, _))) = receive::<Reply>(control.as_fd()) {
+            if let Reply::Exited { pid, code } = reply {
+                lock(&heard.state).codes.insert(pid, code);
+                heard.changed.notify_all();
+            } else if answers.send(reply).is_err() {
+                break;
+            }
+        }
+        lock(&heard.state).keeper_gone = true;
+        heard.changed.notify_all();
+    });
+    (replies, ended)
+}
+
+/// A poisoned lock means that another thread panicked between two assignments; what it guards is still whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,104 @@
+//! When a run over an emulated path may be judged. Every threshold stands here.
+
+use fullpipe_record::{Path, Validity};
+use fullpipe_units::{Ratio, Span};
+use hdrhistogram::Histogram;
+
+use crate::driver::DirectionReport;
+
+/// Mean lateness over both directions, as a share of the path's round-trip time.
+const MOST_LATENESS: f64 = 0.01;
+
+/// Lateness that is forgiven however short the path: about what a sleeping thread takes to wake.
+const FORGIVEN_LATENESS: Span = Span::from_micros(200);
+
+/// Processor time that a hypervisor may take away, as a share of all cores.
+const MOST_STOLEN: f64 = 0.10;
+
+/// What the run's own checks say.
+pub(crate) fn judge(path: &Path, reports: &[DirectionReport; 2], device_drops: u64, stolen: Option<Ratio>) -> Validity {
+    let lateness = lateness(reports);
+    let mean = Span::from_nanos(lateness.mean() as u64);
+    let longest_gap = reports.iter().map(|report| report.longest_gap).max().unwrap_or_default();
+    let refused: u64 = reports.iter().map(|report| report.refused).sum();
+    let mut broken = Vec::new();
+    let allowed = path.rtt().scaled(MOST_LATENESS).max(FORGIVEN_LATENESS);
+    if mean > allowed {
+        broken.push(format!("packets were {mean} late on average, more than {allowed}"));
+    }
+    if let Some(drain) = drain_time(path)
+        && longest_gap > drain
+    {
+        broken.push(format!("the link stood still for {longest_gap}, longer than its queue lasts ({drain})"));
+    }
+    if device_drops + refused > 0 {
+        broken.push(format!("devices dropped {} packets outside of the emulated queue", device_drops + refused));
+    }
+    if let Some(stolen) = stolen
+        && stolen.get() > MOST_STOLEN
+    {
+        broken.push(format!("a hypervisor took {stolen} of the processors away"));
+    }
+    let sum = |count: fn(&DirectionReport) -> u64| Some(reports.iter().map(count).sum());
+    Validity {
+        broken,
+        lateness_mean: Some(mean),
+        lateness_p99: Some(Span::from_nanos(lateness.value_at_quantile(0.99))),
+        longest_gap: Some(longest_gap),
+        device_drops: Some(device_drops + refused),
+        queue_drops: sum(DirectionReport::overflowed),
+        planted_losses: sum(DirectionReport::lost),
+        stolen,
+    }
+}
+
+fn lateness([forward, reverse]: &[DirectionReport; 2]) -> Histogram<u64> {
+    let mut both = forward.lateness.clone();
+    // Both have the same bounds, so that adding cannot fail.
+    let _ = both.add(&reverse.lateness);
+    both
+}
+
+/// The shortest time in which a full queue of the path runs empty.
+fn drain_time(path: &Path) -> Option<Span> {
+    [&path.forward, &path.reverse].into_iter().filter_map(|d| Some(d.rate?.time_for(d.queue?))).min()
+}
+
+/// Processor time of the whole machine, from `/proc/stat`, in ticks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ticks {
+    stolen: u64,
+    all: u64,
+}
+
+impl Ticks {
+    /// Now; `None` where the kernel does not say.
+    pub(crate) fn now() -> Option<Self> {
+        Self::parse(&std::fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    /// The first line holds the sums over all processors; its eighth number is what hypervisors took.
+    fn parse(text: &str) -> Option<Self> {
+        let line = text.lines().next()?.strip_prefix("cpu ")?;
+        let numbers: Vec<u64> = line.split_whitespace().take(8).map_while(|word| word.parse().ok()).collect();
+        Some(Self { stolen: *numbers.get(7)?, all: numbers.iter().sum() })
+    }
+
+    /// Share of the time since `earlier` that was taken away.
+    pub(crate) fn stolen_since(self, earlier: Self) -> Ratio {
+        Ratio::of((self.stolen - earlier.stolen.min(self.stolen)) as f64, self.all.saturating_sub(earlier.all) as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stolen_time_is_a_share_of_all_time() {
+        let before = Ticks::parse("cpu  100 0 100 700 0 0 0 100 0 0\ncpu0 1").unwrap();
+        let after = Ticks::parse("cpu  150 0 150 750 0 0 0 150 9 9\n").unwrap();
+        assert_eq!(after.stolen_since(before), Ratio::new(0.25));
+        assert!(Ticks::parse("cpu  1 2 3").is_none());
+    }
+}
