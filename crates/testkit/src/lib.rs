@@ -1,0 +1,24 @@
+//! Support for tests that need a real kernel, a real path or a real peer.
+//!
+//! Such a test names what it needs with [`require!`]: where the machine lacks it, the test skips, says why on standard
+//! error and in `target/skipped.txt`, and fails instead if `FULLPIPE_REQUIRE=all`.
+
+mod need;
+mod path;
+mod process;
+mod validity;
+
+pub use need::{Need, missing};
+pub use path::{PathLock, path};
+pub use process::{Running, fullpipe};
+pub use validity::valid_within;
+
+/// Ends the test here, skipped with a reason, unless the machine has everything named: `require!(Lab, Iperf3)`.
+#[macro_export]
+macro_rules! require {
+    ($($need:ident),+ $(,)?) => {
+        if $crate::missing(concat!(module_path!(), ":", line!()), &[$($crate::Need::$need),+]) {
+            return;
+        }
+    };
+}

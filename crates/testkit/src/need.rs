@@ -1,0 +1,83 @@
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// Something that not every machine has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// Namespaces and a TUN device, which an emulated path is made of.
+    Lab,
+    /// The program `iperf3`.
+    Iperf3,
+    /// The rights of root.
+    Root,
+    /// The program `unshare`, of util-linux.
+    Unshare,
+}
+
+impl Need {
+    /// Why the machine lacks it; `None` if it does not.
+    fn lacking(self) -> Option<String> {
+        match self {
+            Self::Lab => lacking_lab(),
+            Self::Iperf3 => lacking_program("iperf3", "--version"),
+            Self::Unshare => lacking_program("unshare", "--version"),
+            Self::Root => (!rustix::process::geteuid().is_root()).then(|| "this user is not root".to_owned()),
+        }
+    }
+}
+
+/// Whether a test at `place` must be skipped because something of `needs` is missing here; says so where it is.
+///
+/// # Panics
+/// If something is missing and `FULLPIPE_REQUIRE=all`.
+pub fn missing(place: &str, needs: &[Need]) -> bool {
+    let reasons: Vec<String> = needs.iter().filter_map(|need| need.lacking()).collect();
+    if reasons.is_empty() {
+        return false;
+    }
+    let line = format!("skipped {place}: {}\n", reasons.join("; "));
+    assert!(std::env::var("FULLPIPE_REQUIRE").as_deref() != Ok("all"), "{line}");
+    // Straight to the descriptor, because the test runner swallows what `eprintln!` says in a test that passes.
+    let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
+    let _ = note(&line);
+    true
+}
+
+fn note(line: &str) -> std::io::Result<()> {
+    let file = target_folder().join("skipped.txt");
+    fs::create_dir_all(target_folder())?;
+    OpenOptions::new().create(true).append(true).open(file)?.write_all(line.as_bytes())
+}
+
+/// The workspace's `target` folder.
+pub(crate) fn target_folder() -> PathBuf {
+    let workspace = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target");
+    std::env::var_os("CARGO_TARGET_DIR").map_or(workspace, PathBuf::from)
+}
+
+fn lacking_lab() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        let opened = OpenOptions::new().read(true).write(true).open("/dev/net/tun");
+        if let Err(error) = opened {
+            return Some(format!("/dev/net/tun: {error}"));
+        }
+    }
+    // The same namespaces that a lab makes, so that a container or AppArmor that forbids them is noticed.
+    let mut probe = Command::new("unshare");
+    probe.args(["--net", "--mount", "--pid", "--fork", "--ipc", "--uts"]);
+    if !rustix::process::geteuid().is_root() {
+        probe.args(["--user", "--map-root-user"]);
+    }
+    match probe.arg("true").stdout(Stdio::null()).stderr(Stdio::null()).status() {
+        Ok(status) if !status.success() => Some("namespaces are refused to this user".to_owned()),
+        // Without the program to try it, the test itself finds out.
+        _ => None,
+    }
+}
+
+fn lacking_program(name: &str, argument: &str) -> Option<String> {
+    let found = Command::new(name).arg(argument).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    found.err().map(|error| format!("{name}: {error}"))
+}

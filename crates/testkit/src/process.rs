@@ -1,0 +1,114 @@
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// The program under test, built once for each test binary if it is not there or older than its sources.
+///
+/// # Panics
+/// If it cannot be built.
+pub fn fullpipe() -> Command {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    Command::new(PROGRAM.get_or_init(build))
+}
+
+/// Asks cargo for the program, because only tests of its own package are told where it is.
+fn build() -> PathBuf {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let arguments = ["build", "--quiet", "--package", "fullpipe", "--message-format", "json"];
+    let output = cargo.args(arguments).stderr(Stdio::inherit()).output().expect("cargo can be started");
+    assert!(output.status.success(), "the program under test cannot be built");
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let executable = messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from));
+    executable.expect("cargo names the program that it built")
+}
+
+/// A process that does not outlive its test.
+#[derive(Debug)]
+pub struct Running {
+    child: Option<Child>,
+}
+
+impl Running {
+    /// Starts `command` with its output collected.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn start(command: &mut Command) -> Self {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        Self { child: Some(child.unwrap_or_else(|error| panic!("{command:?}: {error}"))) }
+    }
+
+    /// Its process number.
+    ///
+    /// # Panics
+    /// Never: it is there until [`Running::finish`].
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("it has not finished").id()
+    }
+
+    /// Kills it as `kill -9` does, without a chance to tidy up.
+    pub fn kill(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+        }
+    }
+
+    /// Waits for its end, at most `patience`.
+    ///
+    /// # Panics
+    /// If it has not ended by then; it is killed first.
+    pub fn finish(mut self, patience: Duration) -> Output {
+        let mut child = self.child.take().expect("finish is called once");
+        let stdout = collect(child.stdout.take());
+        let stderr = collect(child.stderr.take());
+        let status = wait(&mut child, patience);
+        let (stdout, stderr) = (stdout.join().unwrap_or_default(), stderr.join().unwrap_or_default());
+        let Some(status) = status else {
+            panic!(
+                "it did not end within {patience:?}:\n{}{}",
+                String::from_utf8_lossy(&stdout),
+                String::from_utf8_lossy(&stderr)
+            );
+        };
+        Output { status, stdout, stderr }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn collect(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            let _ = pipe.read_to_end(&mut bytes);
+        }
+        bytes
+    })
+}
+
+fn wait(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
+    let deadline = Instant::now() + patience;
+    loop {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status);
+        }
+        if Instant::now() >= deadline {
+            let _ = child.kill();
+            let _ = child.wait();
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
