@@ -1,0 +1,19 @@
+use fullpipe_lab::LabError;
+use thiserror::Error;
+
+/// Why the loop could not be run.
+#[derive(Debug, Error)]
+pub enum ExperimentError {
+    /// The lab.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// The program that measures, in a host of the lab.
+    #[error("the measurement in the lab failed: {0}")]
+    Measurement(String),
+    /// The far end did not come up.
+    #[error("the far end in the lab did not start: {0}")]
+    FarEnd(String),
+    /// The user stopped it before there was anything to show.
+    #[error("interrupted before anything was measured")]
+    Interrupted,
+}

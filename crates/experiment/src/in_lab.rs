@@ -1,0 +1,157 @@
+//! A lab as a target: both ends are this program, run in a host each.
+
+use std::time::{Duration, Instant};
+
+use fullpipe_lab::{Host, Lab, LabError, Line, Output, Program};
+use fullpipe_record::{At, Change, Direction, Interval, Measurement, Path, Request};
+use serde::{Deserialize, Serialize};
+
+use crate::arguments::measure_arguments;
+use crate::error::ExperimentError;
+use crate::target::{Ends, Interrupt, Target};
+
+/// What `fullpipe serve` prints once it can be reached.
+const LISTENING: &str = "listening";
+
+/// How long the far end may take to come up, and either program to end after its work.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How often an interrupt is looked for.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What `fullpipe measure --json-lines` prints, one object a line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", content = "data", rename_all = "kebab-case")]
+pub enum MeasureEvent {
+    /// An interval has passed.
+    Interval(Interval),
+    /// The test is over.
+    Measurement(Box<Measurement>),
+    /// It failed.
+    Error(fullpipe_record::ErrorReport),
+}
+
+/// Both hosts of a lab, with the data going from sender to receiver.
+pub struct LabTarget<'l> {
+    lab: &'l Lab,
+}
+
+impl<'l> LabTarget<'l> {
+    /// The target that `lab` is.
+    pub const fn new(lab: &'l Lab) -> Self {
+        Self { lab }
+    }
+
+    fn serve(&self, host: Host) -> Result<Program<'l>, ExperimentError> {
+        let arguments = ["serve", "--one-off"].map(str::to_owned);
+        let server = self.lab.start_self(host, &arguments)?;
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            match server.next_line(LOOK) {
+                Line::Text(line) if line.contains(LISTENING) => return Ok(server),
+                Line::Text(_) | Line::NotYet => {}
+                Line::End => break,
+            }
+        }
+        let output = server.finish(Duration::ZERO)?;
+        Err(ExperimentError::FarEnd(sentence(&output)))
+    }
+}
+
+impl Target for LabTarget<'_> {
+    fn path(&self) -> &Path {
+        self.lab.path()
+    }
+
+    fn settings(&self) -> Result<Ends, ExperimentError> {
+        Ok(Ends { sender: self.lab.inspect(Host::Sender)?, receiver: self.lab.inspect(Host::Receiver)? })
+    }
+
+    /// A download is asked for by the receiving host, so that data always goes from sender to receiver.
+    fn measure(
+        &self,
+        request: &Request,
+        interrupt: Interrupt<'_>,
+        progress: &mut dyn FnMut(&Interval),
+    ) -> Result<Measurement, ExperimentError> {
+        let near = match request.direction {
+            Direction::Upload => Host::Sender,
+            Direction::Download => Host::Receiver,
+        };
+        let server = self.serve(near.peer())?;
+        let mut arguments = measure_arguments(&self.lab.address(near.peer()).to_string(), request);
+        arguments.push("--json-lines".to_owned());
+        let watch = self.lab.watch()?;
+        let client = self.lab.start_self(near, &arguments)?;
+        let followed = follow(&client, interrupt, progress)?;
+        let output = client.finish(PATIENCE)?;
+        let validity = watch.finish()?;
+        server.finish(Duration::from_secs(1))?;
+        let mut measurement = match followed {
+            Followed::Measured(measurement) => *measurement,
+            Followed::Failed(message) => return Err(ExperimentError::Measurement(message)),
+            Followed::Ended => return Err(ExperimentError::Measurement(sentence(&output))),
+        };
+        measurement.validity = validity;
+        Ok(measurement)
+    }
+
+    fn apply(&self, at: At, changes: &[Change]) -> Result<(), ExperimentError> {
+        let host = match at {
+            At::Sender => Host::Sender,
+            At::Receiver => Host::Receiver,
+            At::Path | At::Middlebox | At::None => {
+                let action = "change what is no host".to_owned();
+                return Err(LabError::Refused { action, reason: "only the two ends have settings".to_owned() }.into());
+            }
+        };
+        Ok(self.lab.apply(host, changes)?)
+    }
+
+    fn undo(&self) -> Result<(), ExperimentError> {
+        for host in Host::ALL {
+            self.lab.undo(host)?;
+        }
+        Ok(())
+    }
+}
+
+/// How a measuring program's output ended.
+enum Followed {
+    Measured(Box<Measurement>),
+    Failed(String),
+    Ended,
+}
+
+/// Reads what the measuring program prints until it has its result, and passes an interrupt on to it.
+fn follow(
+    client: &Program<'_>,
+    interrupt: Interrupt<'_>,
+    progress: &mut dyn FnMut(&Interval),
+) -> Result<Followed, ExperimentError> {
+    let mut interrupted = false;
+    loop {
+        if interrupt.requested() && !interrupted {
+            client.interrupt()?;
+            interrupted = true;
+        }
+        let line = match client.next_line(LOOK) {
+            Line::Text(line) => line,
+            Line::NotYet => continue,
+            Line::End if interrupted => return Err(ExperimentError::Interrupted),
+            Line::End => return Ok(Followed::Ended),
+        };
+        match serde_json::from_str(&line) {
+            Ok(MeasureEvent::Interval(interval)) => progress(&interval),
+            Ok(MeasureEvent::Measurement(measurement)) => return Ok(Followed::Measured(measurement)),
+            Ok(MeasureEvent::Error(report)) => return Ok(Followed::Failed(report.message)),
+            Err(error) => return Ok(Followed::Failed(format!("it printed what is no event ({error}): {line}"))),
+        }
+    }
+}
+
+/// What a program that failed said of it.
+fn sentence(output: &Output) -> String {
+    let said = output.stderr.trim();
+    if said.is_empty() { format!("it ended with code {} and said nothing", output.code) } else { said.to_owned() }
+}

@@ -1,0 +1,16 @@
+//! The loop over a target: predict → measure → judge → apply → prove → undo; and scenarios, which run a part of it in
+//! steps against published figures.
+
+mod arguments;
+mod error;
+mod in_lab;
+mod run;
+mod steps;
+mod target;
+
+pub use arguments::measure_arguments;
+pub use error::ExperimentError;
+pub use in_lab::{LabTarget, MeasureEvent};
+pub use run::{Stage, run};
+pub use steps::{StepEvent, run_scenario};
+pub use target::{Ends, Interrupt, Target};

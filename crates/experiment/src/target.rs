@@ -1,0 +1,60 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fullpipe_record::{At, Change, HostSettings, Interval, Measurement, Path, Request};
+
+use crate::error::ExperimentError;
+
+/// Settings of both ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ends {
+    /// Of the end that sends the data.
+    pub sender: HostSettings,
+    /// Of the end that receives it.
+    pub receiver: HostSettings,
+}
+
+/// Whether the user asked to stop. A measurement under way is ended cleanly and kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Interrupt<'f>(pub &'f AtomicBool);
+
+impl Interrupt<'_> {
+    /// Whether it was asked.
+    pub fn requested(self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What the loop works on: a lab, or later a real host.
+pub trait Target {
+    /// The path in the direction of the data.
+    fn path(&self) -> &Path;
+
+    /// Settings of both ends, read now.
+    ///
+    /// # Errors
+    /// If one cannot be read.
+    fn settings(&self) -> Result<Ends, ExperimentError>;
+
+    /// One measurement.
+    ///
+    /// # Errors
+    /// If it fails. One that was interrupted is no failure.
+    fn measure(
+        &self,
+        request: &Request,
+        interrupt: Interrupt<'_>,
+        progress: &mut dyn FnMut(&Interval),
+    ) -> Result<Measurement, ExperimentError>;
+
+    /// Changes the settings of one end.
+    ///
+    /// # Errors
+    /// If a change is refused or not kept; then none is made.
+    fn apply(&self, at: At, changes: &[Change]) -> Result<(), ExperimentError>;
+
+    /// Undoes every change.
+    ///
+    /// # Errors
+    /// If something is not as it was left.
+    fn undo(&self) -> Result<(), ExperimentError>;
+}
