@@ -1,0 +1,89 @@
+//! The command line.
+
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{Parser, Subcommand};
+use fullpipe_units::Span;
+
+use crate::commands::{calc, demo, lab, measure, serve};
+
+/// How JSON is asked for; needed where the command line itself is wrong.
+pub(crate) const JSON_FLAGS: [&str; 3] = ["--json", "-J", "--json-lines"];
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+const AFTER_HELP: &str = "\
+Quantities are written as people write them: 100Mbit/s, 1G, 173ms, 64KiB, 0.01%.
+A bare k, M or G is decimal for rates and binary for byte counts, as in iperf3.
+
+Exit codes: 0 done; 1 it ran and failed, or the result is invalid; 2 the command
+line or a file is wrong; 3 the machine lacks a permission or a feature;
+130 interrupted.";
+
+/// Why a transfer does not fill the pipe, and what exactly would fix it.
+#[derive(Debug, Parser)]
+#[command(version, styles = STYLES, after_help = AFTER_HELP, max_term_width = 80)]
+pub(crate) struct Cli {
+    /// Print results only
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// The whole loop on an emulated path: predict, measure, explain, fix, prove
+    Demo(demo::Arguments),
+    /// Solve the path equations: bandwidth, RTT, window
+    Calc(calc::Arguments),
+    /// The far end, for fullpipe and iperf3 clients
+    Serve(serve::Arguments),
+    /// One TCP measurement, against `fullpipe serve` or any iperf3 server
+    Measure(measure::Arguments),
+    /// Emulated paths: run scenarios, or any program in their hosts
+    Lab(lab::Arguments),
+    /// Print the JSON schema of what --json prints
+    Schema,
+}
+
+impl Cli {
+    /// Whether standard output belongs to JSON.
+    pub(crate) fn wants_json(&self) -> bool {
+        match &self.command {
+            Command::Demo(arguments) => arguments.json,
+            Command::Calc(arguments) => arguments.json,
+            Command::Measure(arguments) => arguments.json || arguments.json_lines,
+            Command::Lab(arguments) => arguments.wants_json(),
+            Command::Serve(_) | Command::Schema => false,
+        }
+    }
+}
+
+/// A duration as iperf3 takes it, in seconds without a unit, or with any unit.
+pub(crate) fn duration(text: &str) -> Result<Span, String> {
+    let with_unit = if text.parse::<f64>().is_ok() { format!("{text}s") } else { text.to_owned() };
+    with_unit.parse().map_err(|error: fullpipe_units::ParseError| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn seconds_need_no_unit() {
+        assert_eq!(duration("10"), Ok(Span::from_secs(10)));
+        assert_eq!(duration("0.5"), Ok(Span::from_millis(500)));
+        assert_eq!(duration("250ms"), Ok(Span::from_millis(250)));
+        assert!(duration("-1").is_err());
+    }
+}

@@ -1,0 +1,103 @@
+use fullpipe_experiment::{Interrupt, LabTarget, Stage, run as run_loop};
+use fullpipe_lab::{Lab, Plan};
+use fullpipe_record::{Change, Document, Experiment, Request};
+use fullpipe_report as report;
+use fullpipe_scenario::{PathSpec, parse_host_flag, parse_path_flag};
+use fullpipe_units::Span;
+
+use crate::cli::duration;
+use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
+use crate::terminal::Terminal;
+
+/// Two hosts, an emulated long path between them, and one TCP stream: says what the path should carry, predicts, measures,
+/// names the limit, applies the best remedy, measures again, and undoes it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The path: rate=1G,rtt=100ms,loss=0%,queue=1bdp,mtu=1500,framing=ethernet; what is not named stays so
+    #[arg(long, value_name = "KEY=VALUE,…")]
+    path: Option<String>,
+    /// Settings of the sending host, as in a scenario: `tcp_wmem=64MiB,…`
+    #[arg(long, value_name = "KEY=VALUE,…")]
+    sender: Option<String>,
+    /// Settings of the receiving host
+    #[arg(long, value_name = "KEY=VALUE,…")]
+    receiver: Option<String>,
+    /// Congestion control of the stream
+    #[arg(long, short = 'C', default_value = "cubic", value_name = "NAME")]
+    congestion: String,
+    /// How long each measurement lasts
+    #[arg(long, short = 't', default_value = "12", value_parser = duration, value_name = "SECONDS")]
+    time: Span,
+    /// From which losses are drawn
+    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+    seed: u64,
+    /// Print one JSON document
+    #[arg(long, short = 'J')]
+    pub(crate) json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
+    let path = match &arguments.path {
+        Some(flag) => parse_path_flag(flag, &PathSpec::demo()).map_err(|error| in_flag("--path", &error))?,
+        None => PathSpec::demo().path()?,
+    };
+    let sender = changes("--sender", arguments.sender.as_deref())?;
+    let receiver = changes("--receiver", arguments.receiver.as_deref())?;
+    let flag = super::interrupt_flag()?;
+
+    let lab = Lab::start(&Plan { path, seed: arguments.seed, sender, receiver, interactive: false })?;
+    let request =
+        Request { congestion: Some(arguments.congestion.clone()), duration: arguments.time, ..Request::default() };
+    let experiment = run_loop(&LabTarget::new(&lab), &request, Interrupt(&flag), &mut |stage| show(&stage, terminal))?;
+    terminal.result(&report::result(&experiment, terminal.style()));
+    terminal.document(&Document { experiment: Some(experiment.clone()), ..Document::new() });
+    outcome(&experiment)
+}
+
+fn changes(flag: &str, text: Option<&str>) -> Result<Vec<Change>, Failure> {
+    text.map_or_else(|| Ok(Vec::new()), |text| parse_host_flag(text).map_err(|error| in_flag(flag, &error)))
+}
+
+fn in_flag(flag: &str, error: &dyn std::error::Error) -> Failure {
+    Failure::new(USAGE, format!("{flag}: {error}"))
+}
+
+fn show(stage: &Stage<'_>, terminal: &Terminal) {
+    let style = terminal.style();
+    match stage {
+        Stage::Predicted(path, prediction) => {
+            terminal.progress(&report::path(path, prediction, style));
+            terminal.progress(&format!("\n{}\n", report::interval_head(style)));
+        }
+        Stage::Measuring(interval) => terminal.progress(&format!("{}\n", report::interval_line(interval, style))),
+        Stage::Judged(measurement, verdict) => {
+            terminal.progress(&report::figures(measurement, style));
+            terminal.progress(&report::judged(verdict, style));
+        }
+        Stage::Advised(remedies, measurement) => {
+            terminal.progress(&report::remedies(remedies, measurement.summary.steady, style));
+        }
+        Stage::Applied(remedy, prediction) => {
+            terminal.progress(&report::proof_begins(remedy, prediction, style));
+            terminal.progress(&format!("\n{}\n", report::interval_head(style)));
+        }
+        Stage::Proven(measurement, _) => terminal.progress(&report::figures(measurement, style)),
+        Stage::Undone(undone) => terminal.progress(&report::undone(undone, style)),
+    }
+}
+
+/// An experiment that was cut short, is invalid, or could not be undone is no success.
+fn outcome(experiment: &Experiment) -> Result<(), Failure> {
+    let measurements = [Some(&experiment.measurement), experiment.proof.as_ref().map(|proof| &proof.measurement)];
+    let mut measurements = measurements.into_iter().flatten();
+    if measurements.clone().any(|measurement| measurement.interrupted) {
+        return Err(Failure::told(INTERRUPTED));
+    }
+    if experiment.undone.as_ref().is_some_and(|undone| !undone.restored) {
+        return Err(Failure::told(FAILED));
+    }
+    if measurements.any(|measurement| !measurement.validity.is_valid()) {
+        return Err(Failure::told(FAILED));
+    }
+    Ok(())
+}

@@ -1,0 +1,176 @@
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use fullpipe_experiment::{Interrupt, StepEvent, run_scenario};
+use fullpipe_lab::{Host, Lab, Plan, Stdio};
+use fullpipe_record::Document;
+use fullpipe_report as report;
+use fullpipe_scenario::{Scenario, builtin};
+use fullpipe_units::Span;
+
+use crate::cli::duration;
+use crate::failure::{FAILED, Failure, USAGE};
+use crate::terminal::Terminal;
+
+/// Two hosts of this machine's own kernel, joined by an emulated path.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List the scenarios that come with the program
+    List,
+    /// Run scenarios: predicted, published and measured side by side
+    Run {
+        /// Files, or names from `lab list`
+        #[arg(required = true, value_name = "SCENARIO")]
+        scenarios: Vec<String>,
+        /// Let every step last so long, instead of what the file says
+        #[arg(long, short = 't', value_parser = duration, value_name = "SECONDS")]
+        time: Option<Span>,
+        /// Print one JSON document
+        #[arg(long, short = 'J')]
+        json: bool,
+    },
+    /// Open a shell in a host of a scenario
+    Shell {
+        /// A file, or a name from `lab list`
+        #[arg(default_value = "demo", value_name = "SCENARIO")]
+        scenario: String,
+        /// `sender` or `receiver`
+        #[arg(default_value = "sender", value_parser = host)]
+        host: Host,
+    },
+    /// Run a program in a host of a scenario
+    Exec {
+        /// A file, or a name from `lab list`
+        #[arg(value_name = "SCENARIO")]
+        scenario: String,
+        /// `sender` or `receiver`
+        #[arg(value_parser = host)]
+        host: Host,
+        /// The program and its arguments
+        #[arg(required = true, last = true, value_name = "COMMAND")]
+        command: Vec<String>,
+    },
+}
+
+impl Arguments {
+    pub(crate) fn wants_json(&self) -> bool {
+        matches!(self.action, Action::Run { json: true, .. })
+    }
+}
+
+fn host(name: &str) -> Result<Host, String> {
+    Host::named(name).ok_or_else(|| "a lab's hosts are `sender` and `receiver`".to_owned())
+}
+
+pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
+    match &arguments.action {
+        Action::List => list(terminal),
+        Action::Run { scenarios, time, .. } => run_all(scenarios, *time, terminal),
+        Action::Shell { scenario, host } => {
+            let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
+            terminal.notice(&format!(
+                "a shell in the {}; the {} answers at {}; leave with `exit`",
+                host.name(),
+                host.peer().name(),
+                host.peer().address()
+            ));
+            execute(&load(scenario)?, *host, &[shell])
+        }
+        Action::Exec { scenario, host, command } => execute(&load(scenario)?, *host, command),
+    }
+}
+
+fn list(terminal: &Terminal) -> Result<(), Failure> {
+    for (name, text) in builtin() {
+        let scenario = Scenario::parse(name, text)?;
+        terminal.result(&format!("{:<16} {}\n", scenario.name, scenario.title));
+    }
+    Ok(())
+}
+
+fn run_all(names: &[String], time: Option<Span>, terminal: &Terminal) -> Result<(), Failure> {
+    // Every file is read before anything is built.
+    let scenarios: Vec<Scenario> = names.iter().map(|name| load(name)).collect::<Result<_, _>>()?;
+    let flag = super::interrupt_flag()?;
+    let style = terminal.style();
+    let mut reports = Vec::new();
+    for scenario in scenarios {
+        let scenario = shortened(scenario, time);
+        terminal.progress(&format!("{}: {}\n", scenario.name, scenario.title));
+        let done = run_scenario(&scenario, Interrupt(&flag), &mut |event| show(&event, terminal))?;
+        terminal.result(&report::lab_report(&done, style));
+        reports.push(done);
+    }
+    if reports.len() > 1 {
+        terminal.result(&format!("\n{}", report::lab_summary(&reports, style)));
+    }
+    let passed = reports.iter().all(|report| report.passed);
+    terminal.document(&Document { lab: Some(reports), ..Document::new() });
+    if passed { Ok(()) } else { Err(Failure::told(FAILED)) }
+}
+
+/// Fewer seconds of load; everything else as the file says.
+fn shortened(mut scenario: Scenario, time: Option<Span>) -> Scenario {
+    if let Some(time) = time {
+        for step in &mut scenario.steps {
+            step.request.duration = time;
+        }
+    }
+    scenario
+}
+
+fn show(event: &StepEvent<'_>, terminal: &Terminal) {
+    match event {
+        StepEvent::Begins(step, prediction) => {
+            terminal.progress(&format!("  {}: predicted {} …", step.name, prediction.refined));
+        }
+        StepEvent::Measuring(_) => terminal.progress("."),
+        StepEvent::Ended(_, measurement) => {
+            let rate = measurement.summary.steady.map_or(measurement.summary.rate, |steady| steady.rate);
+            let valid = if measurement.validity.is_valid() { "" } else { " (does not count)" };
+            terminal.progress(&format!(" {rate}{valid}\n"));
+        }
+    }
+}
+
+/// A scenario by the name of one that comes with the program, or from a file.
+fn load(name: &str) -> Result<Scenario, Failure> {
+    if let Some((name, text)) = builtin().iter().find(|(known, _)| *known == name) {
+        return Ok(Scenario::parse(name, text)?);
+    }
+    let path = PathBuf::from(name);
+    let text = std::fs::read_to_string(&path).map_err(|cause| cannot_read(&path, &cause))?;
+    Ok(Scenario::parse(name, &text)?)
+}
+
+fn cannot_read(path: &Path, cause: &std::io::Error) -> Failure {
+    let known: Vec<&str> = builtin().iter().map(|(name, _)| *name).collect();
+    let what = path.display();
+    Failure::new(USAGE, format!("cannot read the scenario {what}: {cause}; the built-in ones are {}", known.join(", ")))
+}
+
+fn execute(scenario: &Scenario, host: Host, command: &[String]) -> Result<(), Failure> {
+    // Ctrl-C is for the program in the host, which has the terminal too; this one ends after it.
+    let _flag = super::interrupt_flag()?;
+    let lab = Lab::start(&Plan {
+        path: scenario.path.clone(),
+        seed: scenario.seed,
+        sender: scenario.sender.clone(),
+        receiver: scenario.receiver.clone(),
+        interactive: true,
+    })?;
+    let [program, arguments @ ..] = command else {
+        return Err(Failure::new(USAGE, "there is no program to run"));
+    };
+    let output = lab.start_program(host, program, arguments, Stdio::Inherited)?.wait();
+    match u8::try_from(output.code) {
+        Ok(0) => Ok(()),
+        code => Err(Failure::told(code.unwrap_or(FAILED))),
+    }
+}

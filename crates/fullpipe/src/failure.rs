@@ -1,0 +1,78 @@
+use std::error::Error;
+
+use fullpipe_experiment::ExperimentError;
+use fullpipe_lab::LabError;
+use fullpipe_probe::ProbeError;
+use fullpipe_scenario::{FlagError, ScenarioError};
+
+/// It ran and failed, or the result is invalid.
+pub(crate) const FAILED: u8 = 1;
+/// The command line or a file is wrong.
+pub(crate) const USAGE: u8 = 2;
+/// The machine lacks a permission or a feature.
+pub(crate) const LACKING: u8 = 3;
+/// The user stopped it.
+pub(crate) const INTERRUPTED: u8 = 130;
+
+/// Why the program ends without success: one sentence for the user, and the exit code.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: u8,
+    /// Empty where everything that is to be said has been printed.
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+
+    /// The code alone: the result that was printed says the rest.
+    pub(crate) fn told(code: u8) -> Self {
+        Self::new(code, "")
+    }
+
+    fn of(code: u8, error: &dyn Error) -> Self {
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<LabError> for Failure {
+    fn from(error: LabError) -> Self {
+        let code = if matches!(error, LabError::Lacking(_)) { LACKING } else { FAILED };
+        Self::of(code, &error)
+    }
+}
+
+impl From<ExperimentError> for Failure {
+    fn from(error: ExperimentError) -> Self {
+        match error {
+            ExperimentError::Lab(error) => error.into(),
+            ExperimentError::Interrupted => Self::of(INTERRUPTED, &error),
+            ExperimentError::Measurement(_) | ExperimentError::FarEnd(_) => Self::of(FAILED, &error),
+        }
+    }
+}
+
+impl From<ProbeError> for Failure {
+    fn from(error: ProbeError) -> Self {
+        let code = match error {
+            ProbeError::Interrupted => INTERRUPTED,
+            ProbeError::Request(_) => USAGE,
+            _ => FAILED,
+        };
+        Self::of(code, &error)
+    }
+}
+
+impl From<ScenarioError> for Failure {
+    fn from(error: ScenarioError) -> Self {
+        Self::of(USAGE, &error)
+    }
+}
+
+impl From<FlagError> for Failure {
+    fn from(error: FlagError) -> Self {
+        Self::of(USAGE, &error)
+    }
+}
