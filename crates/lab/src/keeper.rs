@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode, Stdio};
 use fullpipe_host::{Applied, SysctlTree, apply, inspect};
 use fullpipe_sys::{
     Fork, Ipv4Link, NetNamespace, configure_ipv4, enter_before_exec, fork_single_threaded, ignore_terminal_signals,
-    loopback_up, open_tun, segmentation_off,
+    loopback_up, open_tun, single_segments,
 };
 use fullpipe_units::SegCount;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -101,7 +101,7 @@ fn build_host(host: Host, blueprint: &Blueprint) -> Result<(HostState, File), (S
         .map_err(|error| ("switching off cached TCP metrics", io::Error::other(error)))?;
     apply(&tree, &blueprint.changes[host.index()])
         .map_err(|error| ("setting up the hosts as asked", io::Error::other(error)))?;
-    segmentation_off(DEVICE).map_err(|error| ("switching off segmentation", error))?;
+    single_segments(DEVICE).map_err(|error| ("switching segmentation off", error))?;
     loopback_up().map_err(|error| ("bringing up the loopback device", error))?;
     let link = Ipv4Link {
         local: host.address(),

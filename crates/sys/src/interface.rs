@@ -5,7 +5,8 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use fullpipe_units::{ByteCount, SegCount};
-use rustix::net::{AddressFamily, SocketType, socket};
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socket, socket_with};
 
 /// A point-to-point link as one end sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,30 +40,26 @@ pub fn configure_ipv4(name: &str, link: Ipv4Link) -> io::Result<()> {
     bring_up(&control, name)
 }
 
-/// Makes the kernel hand device `name` packets of its MTU only: no segmentation by the device, none just before it, and
-/// none put together on the way in. With them TCP would send and defer trains (`tcp_tso_should_defer`), in bursts.
+/// Makes TCP build single segments for device `name` (`gso_max_segs` 1), by one `RTM_SETLINK`.
+///
+/// Switching the device's own segmentation off is not enough: since Linux 4.17 TCP builds trains for every device, lets the
+/// kernel cut them at the last moment, and meanwhile defers to make them longer (`tcp_tso_should_defer`), so that it
+/// sends in bursts and leaves a part of its window unused.
 ///
 /// # Errors
 /// What the kernel says.
-pub fn segmentation_off(name: &str) -> io::Result<()> {
-    /// `struct ethtool_value` of `linux/ethtool.h`.
-    #[repr(C)]
-    struct EthtoolValue {
-        command: u32,
-        data: u32,
+pub fn single_segments(name: &str) -> io::Result<()> {
+    // Protocol 0 of this family is NETLINK_ROUTE.
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+    let index = name_to_index(control_socket()?, name)?;
+    rustix::net::send(&socket, &set_link_request(index, libc::IFLA_GSO_MAX_SEGS, 1), SendFlags::empty())?;
+    let mut answer = [0; 256];
+    let (length, _) = rustix::net::recv(&socket, &mut answer[..], RecvFlags::empty())?;
+    match link_error(&answer[..length]) {
+        Some(0) => Ok(()),
+        Some(negative) => Err(io::Error::from_raw_os_error(-negative)),
+        None => Err(io::Error::other("the kernel's answer about a device is too short")),
     }
-    const ETHTOOL_STSO: u32 = 0x1f;
-    const ETHTOOL_SGSO: u32 = 0x24;
-    const ETHTOOL_SGRO: u32 = 0x2c;
-    const SIOCETHTOOL: libc::c_ulong = 0x8946;
-    let control = control_socket()?;
-    for command in [ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO] {
-        let mut value = EthtoolValue { command, data: 0 };
-        set(&control, name, "its segmentation", SIOCETHTOOL, |request| {
-            request.ifr_ifru.ifru_data = (&raw mut value).cast();
-        })?;
-    }
-    Ok(())
 }
 
 /// Brings the loopback device up.
@@ -86,6 +83,31 @@ pub(crate) fn interface_request(name: &str) -> io::Result<libc::ifreq> {
     Ok(request)
 }
 
+/// A `RTM_SETLINK` message that gives the device with `index` the 32-bit `attribute`: `nlmsghdr`, `ifinfomsg`, `rtattr`,
+/// value, all native-endian, as `linux/rtnetlink.h` has them.
+fn set_link_request(index: u32, attribute: u16, value: u32) -> Vec<u8> {
+    const HEADER: u32 = 16;
+    const INTERFACE: u32 = 16;
+    const ATTRIBUTE: u16 = 8;
+    let mut message = Vec::new();
+    message.extend((HEADER + INTERFACE + u32::from(ATTRIBUTE)).to_ne_bytes());
+    message.extend(libc::RTM_SETLINK.to_ne_bytes());
+    message.extend(((libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16).to_ne_bytes());
+    message.extend([0; 8]); // sequence and port: one question, one answer
+    message.extend([0; 4]); // family, padding, device type
+    message.extend(index.to_ne_bytes());
+    message.extend([0; 8]); // flags and their mask: unchanged
+    message.extend(ATTRIBUTE.to_ne_bytes());
+    message.extend(attribute.to_ne_bytes());
+    message.extend(value.to_ne_bytes());
+    message
+}
+
+/// The error number in an `NLMSG_ERROR` answer, behind its header: 0 or negative.
+fn link_error(answer: &[u8]) -> Option<i32> {
+    answer.get(16..20)?.try_into().ok().map(i32::from_ne_bytes)
+}
+
 fn control_socket() -> io::Result<OwnedFd> {
     Ok(socket(AddressFamily::INET, SocketType::DGRAM, None)?)
 }
@@ -105,8 +127,7 @@ fn set(
 ) -> io::Result<()> {
     let mut request = interface_request(name)?;
     fill(&mut request);
-    // SAFETY: each of these requests reads one `ifreq`, which `request` is, and the ethtool ones the value that it points
-    // to, which the caller keeps; the descriptor is open.
+    // SAFETY: each of these requests reads one `ifreq`, which `request` is; the descriptor is open.
     if unsafe { libc::ioctl(control.as_raw_fd(), number as _, &raw mut request) } < 0 {
         let cause = io::Error::last_os_error();
         return Err(io::Error::new(cause.kind(), format!("cannot set {what} on device {name}: {cause}")));

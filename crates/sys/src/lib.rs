@@ -12,7 +12,7 @@ mod tun;
 mod usage;
 
 pub use descriptors::{receive_with_descriptors, send_with_descriptors, seqpacket_pair};
-pub use interface::{Ipv4Link, configure_ipv4, loopback_up, segmentation_off};
+pub use interface::{Ipv4Link, configure_ipv4, loopback_up, single_segments};
 pub use namespace::{
     Fork, NetNamespace, Unsharing, enter_before_exec, fork_single_threaded, ignore_terminal_signals,
     unshare_before_exec,
