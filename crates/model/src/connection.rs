@@ -17,7 +17,9 @@ pub(crate) struct Connection<'a> {
     pub(crate) mss: ByteCount,
     /// IPv4 and TCP before each payload.
     pub(crate) headers: ByteCount,
-    /// Propagation, and the time that a full segment and its acknowledgement take to be put on the line.
+    /// Propagation, and the time that two full segments and their acknowledgement take to be put on the line: a receiver
+    /// acknowledges every second segment (RFC 5681 §4.2), so a window opens by two. Measured on Linux 6.18 at 100 Mbit/s
+    /// over 10 ms: 10.29 ms, of which this explains 10.26.
     pub(crate) rtt: Span,
     /// The request for both socket buffers at both ends, where there is one.
     pub(crate) fixed: Option<ByteCount>,
@@ -90,9 +92,9 @@ fn control_name<'a>(sender: &'a HostSettings, request: &'a Request) -> &'a str {
 
 fn loaded_rtt(path: &Path, mss: ByteCount, headers: ByteCount) -> Span {
     let time_on_line = |rate: Option<BitRate>, bytes| rate.map_or(Span::ZERO, |rate| rate.time_for(bytes));
-    let segment = framing::wire_bytes(mss, headers, path.forward.framing);
+    let segments = framing::wire_bytes(mss, headers, path.forward.framing) * 2;
     let acknowledgement = framing::wire_bytes(ByteCount::ZERO, headers, path.reverse.framing);
-    path.rtt() + time_on_line(path.forward.rate, segment) + time_on_line(path.reverse.rate, acknowledgement)
+    path.rtt() + time_on_line(path.forward.rate, segments) + time_on_line(path.reverse.rate, acknowledgement)
 }
 
 /// Scaling works only where both ends offer it.

@@ -111,10 +111,16 @@ async fn run(
     let listener = listen(options)?;
     report(ServerEvent::Listening(listener.local_addr().map_err(ServeError::Start)?));
     let (events, mut happened) = mpsc::unbounded_channel();
-    let house = Rc::new(House { tests: RefCell::default(), events, closing: AtomicBool::new(false) });
+    let house = Rc::new(House {
+        tests: RefCell::default(),
+        events,
+        closing: AtomicBool::new(false),
+        listener,
+        one_off: options.one_off,
+    });
     loop {
         tokio::select! {
-            accepted = listener.accept() => if let Ok((stream, client)) = accepted {
+            accepted = house.listener.accept() => if let Ok((stream, client)) = accepted {
                 spawn_local(Rc::clone(&house).receive(stream, client));
             },
             event = happened.recv() => if let Some(event) = event {
@@ -165,6 +171,8 @@ struct House {
     tests: RefCell<HashMap<Cookie, mpsc::UnboundedSender<StdTcpStream>>>,
     events: mpsc::UnboundedSender<ServerEvent>,
     closing: AtomicBool,
+    listener: TcpListener,
+    one_off: bool,
 }
 
 impl House {
@@ -309,6 +317,9 @@ impl Test<'_> {
                 let _ = timeout(PATIENCE, self.control.write_all(&bytes)).await;
             }
             ServerAction::ExpectStreams(request) => {
+                if self.house.one_off {
+                    self.prepare_listener(&request);
+                }
                 self.house.tell(ServerEvent::Began { client: self.client, request: request.clone() });
                 self.request = request;
             }
@@ -330,6 +341,13 @@ impl Test<'_> {
             }
         }
         None
+    }
+
+    /// Gives the connections that are still to come their buffers from their first packet on, as iperf3 does by listening
+    /// anew: the window scale is agreed then, and the finest that fits wastes least of a small window. A server for many
+    /// cannot, as it listens for all of them; it sets what it has accepted. What is refused here is refused there too.
+    fn prepare_listener(&self, request: &Request) {
+        let _ = apply_options(&SockRef::from(&self.house.listener), request);
     }
 
     /// Takes in a data connection that came with the test's cookie.

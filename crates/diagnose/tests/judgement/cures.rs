@@ -44,7 +44,7 @@ fn the_receive_buffer_that_would_be_next_is_raised_with_it() {
     assert_eq!(got[0].id, "raise-tcp-wmem");
     assert_eq!(
         got[0].changes,
-        [Change::TcpWmemMax(ByteCount::from_mib(24)), Change::TcpRmemMax(ByteCount::from_mib(38))]
+        [Change::TcpWmemMax(ByteCount::from_mib(24)), Change::TcpRmemMax(ByteCount::from_mib(39))]
     );
     assert_eq!(predicted(&got[0]).bits_per_second.to_string(), "941.5 Mbit/s");
 }
@@ -88,7 +88,7 @@ fn a_small_tcp_rmem_is_raised_and_the_send_buffer_with_it() {
     assert_eq!(got[0].at, At::Receiver);
     assert_eq!(
         got[0].changes,
-        [Change::TcpRmemMax(ByteCount::from_mib(38)), Change::TcpWmemMax(ByteCount::from_mib(24))]
+        [Change::TcpRmemMax(ByteCount::from_mib(39)), Change::TcpWmemMax(ByteCount::from_mib(24))]
     );
     assert_eq!(predicted(&got[0]).bits_per_second.to_string(), "941.5 Mbit/s");
 }

@@ -36,9 +36,9 @@ mod tests {
 
     #[test]
     fn a_gigabit_over_a_tenth_of_a_second() {
-        // 50 MB at one half, 39.5 MB at 162/256, 25 MB and 37.5 MB.
+        // 50 MB at one half, 40 MB at 160/256, 25 MB and 37.5 MB.
         assert_eq!(tcp_rmem_max_for(&fixture::settings("5.15.0"), NEED), ByteCount::from_mib(48));
-        assert_eq!(tcp_rmem_max_for(&fixture::settings("6.18.44"), NEED), ByteCount::from_mib(38));
+        assert_eq!(tcp_rmem_max_for(&fixture::settings("6.18.44"), NEED), ByteCount::from_mib(39));
         assert_eq!(tcp_wmem_max_for(CongestionControl::Cubic, NEED), ByteCount::from_mib(24));
         assert_eq!(tcp_wmem_max_for(CongestionControl::Bbr, NEED), ByteCount::from_mib(36));
     }
