@@ -9,6 +9,11 @@ pub(crate) fn episodes(flow: &Flow) -> u64 {
     windows_before_loss(flow).len() as u64
 }
 
+/// How often a stream went into recovery in its whole life, the ramp included.
+pub(crate) fn episodes_in_all(flow: &Flow) -> u64 {
+    recoveries(&flow.whole).len() as u64
+}
+
 /// Whether the losses of every stream came at one and the same size of its congestion window: a queue was full.
 /// Independent losses come at any size. Needs some losses to tell.
 pub(crate) fn come_at_one_window(flows: &[Flow]) -> bool {
@@ -18,19 +23,25 @@ pub(crate) fn come_at_one_window(flows: &[Flow]) -> bool {
         && windows.iter().all(|windows| spread(windows) <= SAME_WINDOW_SPREAD)
 }
 
-/// The congestion window at the last sample before each recovery. A recovery shorter than the time between samples is
-/// known by what was sent again.
+/// The congestion window at the last look before each recovery.
 fn windows_before_loss(flow: &Flow) -> Vec<ByteCount> {
-    let mut windows = Vec::new();
-    let mut in_trouble = flow.looks.first().is_some_and(|look| recovering(look.sample));
-    for pair in flow.looks.windows(2) {
-        let trouble = recovering(pair[1].sample) || pair[1].sample.tcp.total_retrans > pair[0].sample.tcp.total_retrans;
+    let samples: Vec<&Sample> = flow.looks.iter().map(|look| look.sample).collect();
+    recoveries(&samples).into_iter().filter_map(|before| flow.looks[before].cwnd).collect()
+}
+
+/// The last sample before each recovery, by its index. A recovery shorter than the time between samples is known by what
+/// was sent again.
+fn recoveries(samples: &[&Sample]) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut in_trouble = samples.first().is_some_and(|sample| recovering(sample));
+    for (before, pair) in samples.windows(2).enumerate() {
+        let trouble = recovering(pair[1]) || pair[1].tcp.total_retrans > pair[0].tcp.total_retrans;
         if trouble && !in_trouble {
-            windows.extend(pair[0].cwnd);
+            found.push(before);
         }
         in_trouble = trouble;
     }
-    windows
+    found
 }
 
 fn recovering(sample: &Sample) -> bool {

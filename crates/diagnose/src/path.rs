@@ -14,7 +14,7 @@ use crate::losses;
 use crate::progress::Progress;
 use crate::steady::windowed_rates;
 use crate::thresholds::{
-    CLEARLY_BELOW, FLAT, FULL, FULL_UNDER_BBR, GROWS, INFLATED, MOST, ONE_TRAIN, RATE_WINDOW, REGROWS, WITHIN,
+    CLEARLY_BELOW, FLAT, FULL, FULL_UNDER_BBR, GROWS, INFLATED, MOST, ONE_TRAIN, RATE_WINDOW, RECURS, REGROWS, WITHIN,
 };
 
 /// Payload that the told bandwidth can carry; `None` where none was told.
@@ -106,12 +106,15 @@ fn too_much_for_bbr(figures: &Figures) -> bool {
     figures.retransmitted().is_some_and(|lost| loss_window(figures, lost.ratio()).is_some())
 }
 
-/// Loss, where the rate is what the congestion control makes of so much loss.
+/// Loss that comes again and again, where the rate is not far below what the congestion control makes of so much loss.
+///
+/// It may be far above: slow start leaves a window that takes a dozen losses to come down, and each of them is the limit's
+/// doing. A single loss is none, as the window grows back from it.
 fn loss(figures: &Figures, held: Ratio) -> Option<Finding> {
     let lost = figures.retransmitted().filter(|lost| lost.again > 0)?;
-    let (low, high) = rates_under_loss(figures, lost)?;
-    let explained =
-        figures.is_bbr() || (low.scaled(1.0 / WITHIN) <= figures.rate && figures.rate <= high.scaled(WITHIN));
+    let (low, _) = rates_under_loss(figures, lost)?;
+    let recurs = figures.flows.iter().map(losses::episodes_in_all).max()? >= RECURS;
+    let explained = figures.is_bbr() || (recurs && low.scaled(1.0 / WITHIN) <= figures.rate);
     let cause = if losses::come_at_one_window(&figures.flows) { Cause::ShallowQueue } else { Cause::Random };
     explained.then(|| Finding::new(Limit::Loss, cause, At::Path, held))
 }

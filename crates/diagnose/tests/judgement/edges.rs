@@ -225,18 +225,30 @@ fn a_window_that_grows_for_nothing_meets_a_full_pipe() {
     assert_ne!(kind(&of("cubic", |t| moment(40.0, 100.0 + t))), Limit::Capacity);
 }
 
+/// A loss in each of the named seconds, each in its own recovery, at `mbps` that do not change.
+fn lost_in(seconds: &'static [f64], mbps: f64) -> Evidence {
+    of("reno", move |t| {
+        let lost = t.fract() < 0.05 && seconds.contains(&t.floor());
+        Moment { recovering: lost, lost_per_second: if lost { 20.0 } else { 0.0 }, ..moment(mbps, 100.0) }
+    })
+}
+
+const EVERY_SECOND: &[f64] = &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0];
+
 #[test]
-fn loss_explains_a_rate_within_a_factor_of_two() {
-    // One loss in a second, each in its own recovery, at `mbps` that do not change.
-    let at = |mbps: f64| {
-        of("reno", move |t| {
-            let lost = t.fract() < 0.05;
-            Moment { recovering: lost, lost_per_second: if lost { 20.0 } else { 0.0 }, ..moment(mbps, 100.0) }
-        })
-    };
+fn loss_explains_a_rate_down_to_half_of_what_it_allows() {
     // 1.2 ÷ √p segments a round trip at one loss a second: 144 ÷ 10 segments, or 1.7 Mbit/s.
-    assert_edge(Limit::Loss, &at(6.0), &at(8.0));
-    assert_edge(Limit::Loss, &at(0.55), &at(0.35));
+    assert_edge(Limit::Loss, &lost_in(EVERY_SECOND, 0.55), &lost_in(EVERY_SECOND, 0.35));
+}
+
+#[test]
+fn a_window_that_losses_bring_down_from_slow_start_is_limited_by_loss() {
+    assert_eq!(kind(&lost_in(EVERY_SECOND, 40.0)), Limit::Loss);
+}
+
+#[test]
+fn one_loss_is_an_accident_and_two_are_a_limit() {
+    assert_edge(Limit::Loss, &lost_in(&[3.0, 6.0], 4.0), &lost_in(&[6.0], 4.0));
 }
 
 #[test]
