@@ -76,7 +76,7 @@ fn lacking(figures: &Figures) -> Vec<&'static str> {
     .flatten()
     .collect();
     if names.is_empty() {
-        names.push("one limit that held for most of the time");
+        names.push("a limit that holds for most of the time");
     }
     names
 }

@@ -23,7 +23,10 @@ pub(crate) fn sentence(figures: &Figures, finding: &Finding, ceilings: &BTreeMap
         Limit::Capacity => capacity(figures),
         Limit::Loss => loss(figures, finding.cause),
         Limit::CongestionWindow => congestion_window(figures, finding.cause),
-        _ => format!("What limits this transfer cannot be said: missing is {}.", finding.missing.join(", ")),
+        _ => format!(
+            "What limits this transfer cannot be said; to tell, this would be needed: {}.",
+            finding.missing.join(", ")
+        ),
     }
 }
 
@@ -86,9 +89,9 @@ fn loss(figures: &Figures, cause: Cause) -> String {
         "without a queue that fills"
     };
     format!(
-        "Packet loss holds the sender back: {share} of the packets were lost, {how}; over {} that allows {}{}.",
-        time(figures.rtt),
+        "Packet loss holds the sender back: {share} of the packets were lost, {how}; that leaves {} over {}{}.",
         figures.rate,
+        time(figures.rtt),
         could_carry(figures),
     )
 }

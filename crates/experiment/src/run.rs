@@ -2,7 +2,8 @@ use fullpipe_diagnose::{diagnose, remedies};
 use fullpipe_host::commands;
 use fullpipe_model::predict;
 use fullpipe_record::{
-    At, Change, Evidence, Experiment, Interval, Measurement, Path, Prediction, Proof, Remedy, Request, Undone, Verdict,
+    At, Commands, Evidence, Experiment, Interval, Measurement, Path, Prediction, Proof, Remedy, Request, Undone,
+    Verdict,
 };
 use fullpipe_units::Ratio;
 
@@ -82,7 +83,7 @@ fn prove(
     interrupt: Interrupt<'_>,
     observe: &mut dyn FnMut(Stage<'_>),
 ) -> Result<Proof, ExperimentError> {
-    for (at, changes) in by_end(remedy) {
+    for (at, changes) in remedy.by_end() {
         target.apply(at, &changes)?;
     }
     let request = remedy.changes.iter().fold(request.clone(), |request, change| change.applied_to_request(&request));
@@ -93,14 +94,6 @@ fn prove(
     observe(Stage::Proven(&measurement, &verdict));
     let accuracy = accuracy(&measurement, &prediction);
     Ok(Proof { remedy: remedy.clone(), prediction, measurement, verdict, accuracy })
-}
-
-/// What a remedy changes at each end.
-fn by_end(remedy: &Remedy) -> Vec<(At, Vec<Change>)> {
-    match remedy.at {
-        At::Sender | At::Receiver => vec![(remedy.at, remedy.changes.clone())],
-        At::Path | At::Middlebox | At::None => Vec::new(),
-    }
 }
 
 fn measure_and_judge(
@@ -124,11 +117,23 @@ fn undo(target: &dyn Target, before: &Ends) -> Result<Undone, ExperimentError> {
 }
 
 fn with_commands(advice: Vec<Remedy>, ends: &Ends) -> Vec<Remedy> {
-    let fill = |remedy: Remedy| {
-        let settings = if remedy.at == At::Receiver { &ends.receiver } else { &ends.sender };
-        Remedy { commands: commands(&remedy.changes, settings), ..remedy }
-    };
-    advice.into_iter().map(fill).collect()
+    advice.into_iter().map(|remedy| Remedy { commands: commands_at(&remedy, ends), ..remedy }).collect()
+}
+
+/// The commands of both ends, those of one beside those of the other.
+fn commands_at(remedy: &Remedy, ends: &Ends) -> Commands {
+    let mut all = Commands::default();
+    for (at, changes) in remedy.by_end() {
+        let (settings, end) = match at {
+            At::Receiver => (&ends.receiver, "receiver"),
+            _ => (&ends.sender, "sender"),
+        };
+        let there = |command: String| format!("{command}  # {end}");
+        let Commands { apply, undo } = commands(&changes, settings);
+        all.apply.extend(apply.into_iter().map(there));
+        all.undo.splice(0..0, undo.into_iter().map(there));
+    }
+    all
 }
 
 fn accuracy(measurement: &Measurement, prediction: &Prediction) -> Option<Ratio> {

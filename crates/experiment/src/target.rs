@@ -46,7 +46,7 @@ pub trait Target {
         progress: &mut dyn FnMut(&Interval),
     ) -> Result<Measurement, ExperimentError>;
 
-    /// Changes the settings of one end.
+    /// Changes the settings of one end; what is no host's to change is passed over.
     ///
     /// # Errors
     /// If a change is refused or not kept; then none is made.

@@ -101,7 +101,23 @@ fn loss(connection: &Connection) -> Option<Ceiling> {
     let kept = connection.control.window(share, connection.rtt, connection.mss)?;
     let windows = Windows { plain: loss::mathis(share, connection.mss), refined: kept };
     let source = format!("{kept} of {} under {share} loss", connection.control.name());
-    Some(per_stream(connection, Limit::Loss, &windows, loss::spread(share), &source))
+    let ceiling = per_stream(connection, Limit::Loss, &windows, loss::spread(share), &source);
+    let high = if too_few_losses(connection).is_some() { window::UNBOUNDED } else { ceiling.high };
+    Some(Ceiling { high, ..ceiling })
+}
+
+/// Losses after which a window no longer depends on where slow start left it: CUBIC comes down from 1 Gbit/s × 100 ms to
+/// its share under 10⁻⁴ loss in eleven steps of 0.7.
+const FORGETS_AFTER: f64 = 12.0;
+
+/// Losses that each stream should see in the time asked for, if they are too few for the formula, which is a mean over
+/// many; `None` if they are enough, or bytes and not time limit the transfer.
+pub(crate) fn too_few_losses(connection: &Connection) -> Option<f64> {
+    let share = connection.path.forward.loss?;
+    let kept = connection.control.window(share, connection.rtt, connection.mss)?;
+    let seconds = connection.request.bytes.is_none().then(|| connection.request.duration.as_secs_f64())?;
+    let segments = kept.as_f64() / connection.mss.as_f64() / connection.rtt.as_secs_f64() * seconds;
+    Some(segments * share.get()).filter(|losses| *losses < FORGETS_AFTER)
 }
 
 /// Bytes in flight of each stream, by the textbook and by the running kernel.

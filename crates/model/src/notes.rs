@@ -3,6 +3,7 @@
 use fullpipe_record::{Buffer, Ramp};
 use fullpipe_units::{ByteCount, Ratio, Span};
 
+use crate::ceilings::too_few_losses;
 use crate::connection::Connection;
 use crate::kernel::{self, Share};
 use crate::loss::{BBR_ABSORBS, CongestionControl, FORMULAS_HOLD_TO};
@@ -27,6 +28,7 @@ pub(crate) fn notes(connection: &Connection, ramp: &Ramp) -> Vec<String> {
         control_unknown(connection),
         loss_unknown(connection),
         loss_out_of_range(connection),
+        losses_few(connection),
         loss_absorbed(connection),
         acknowledgements_lost(connection),
         too_short(connection, ramp),
@@ -136,6 +138,15 @@ fn loss_out_of_range(connection: &Connection) -> Option<String> {
         CongestionControl::Cubic | CongestionControl::Reno => (loss.get() > FORMULAS_HOLD_TO)
             .then(|| format!("at {loss} loss timeouts take over and {name}'s formula promises too much")),
     }
+}
+
+fn losses_few(connection: &Connection) -> Option<String> {
+    let losses = too_few_losses(connection)?;
+    let duration = connection.request.duration;
+    Some(format!(
+        "about {losses:.0} losses a stream are expected in {duration}; the window that slow start leaves takes a dozen to \
+         come down, so that a transfer this short may be several times as fast"
+    ))
 }
 
 fn loss_absorbed(connection: &Connection) -> Option<String> {

@@ -5,7 +5,7 @@ use fullpipe_units::ByteCount;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Buffer, Request};
+use crate::{At, Buffer, Request};
 
 /// Version of a Linux kernel. The rules that turn buffers into windows differ between versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -118,6 +118,16 @@ impl Change {
             Self::SocketBuffer(_) | Self::CongestionControl(_) | Self::Streams(_) => {}
         }
         after
+    }
+
+    /// The end whose setting this is, where it helps at one end only: a send buffer at the sender, a receive buffer at the
+    /// receiver.
+    pub const fn end(&self) -> Option<At> {
+        match self {
+            Self::TcpWmemMax(_) => Some(At::Sender),
+            Self::TcpRmemMax(_) | Self::ModerateRcvbuf(_) => Some(At::Receiver),
+            Self::WindowScaling(_) | Self::SocketBuffer(_) | Self::CongestionControl(_) | Self::Streams(_) => None,
+        }
     }
 
     /// The load after this change; the same where the change is the host's to make.

@@ -131,3 +131,18 @@ pub struct Remedy {
     /// Why it should help.
     pub why: String,
 }
+
+impl Remedy {
+    /// Its changes by the end that makes them; what is the program's to make is made where the remedy is.
+    pub fn by_end(&self) -> Vec<(At, Vec<Change>)> {
+        let mut ends: Vec<(At, Vec<Change>)> = Vec::new();
+        for change in &self.changes {
+            let at = change.end().unwrap_or(self.at);
+            match ends.iter_mut().find(|(end, _)| *end == at) {
+                Some((_, changes)) => changes.push(change.clone()),
+                None => ends.push((at, vec![change.clone()])),
+            }
+        }
+        ends
+    }
+}

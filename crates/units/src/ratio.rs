@@ -58,10 +58,11 @@ impl FromStr for Ratio {
 impl fmt::Display for Ratio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = self.percent();
-        let text = if percent != 0.0 && percent < 0.01 {
-            format!("{percent:.1e} %")
-        } else {
-            format!("{} %", significant(percent))
+        let text = match percent {
+            // So small that zeros would have to be counted.
+            p if p > 0.0 && p < 1e-4 => format!("{p:.1e} %"),
+            p if p > 0.0 && p < 0.01 => format!("{} %", format!("{p:.5}").trim_end_matches('0')),
+            p => format!("{} %", significant(p)),
         };
         f.pad(&text)
     }
@@ -92,7 +93,9 @@ mod tests {
     #[test]
     fn small_shares_stay_readable() {
         assert_eq!(Ratio(0.941_48).to_string(), "94.15 %");
-        assert_eq!(Ratio(1e-6).to_string(), "1.0e-4 %");
+        assert_eq!(Ratio(6.2e-5).to_string(), "0.0062 %");
+        assert_eq!(Ratio(1e-6).to_string(), "0.0001 %");
+        assert_eq!(Ratio(2e-8).to_string(), "2.0e-6 %");
         assert_eq!(Ratio(0.0).to_string(), "0 %");
     }
 
