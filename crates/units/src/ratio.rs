@@ -60,7 +60,7 @@ impl fmt::Display for Ratio {
         let percent = self.percent();
         let text = match percent {
             // So small that zeros would have to be counted.
-            p if p > 0.0 && p < 1e-4 => format!("{p:.1e} %"),
+            p if p > 0.0 && p < 9.9e-5 => format!("{p:.1e} %"),
             p if p > 0.0 && p < 0.01 => format!("{} %", format!("{p:.5}").trim_end_matches('0')),
             p => format!("{} %", significant(p)),
         };
