@@ -1,12 +1,23 @@
 //! The loop's stages as text, each printed when it has happened.
 
 use fullpipe_record::{Experiment, Path, PathDirection, Prediction, Remedy, Steady, Undone, Verdict};
-use fullpipe_units::{BitRate, Ratio};
+use fullpipe_units::{BitRate, Ratio, Span};
 
 use crate::measurement::{accuracy, rounded};
 use crate::prediction::under_heading;
 use crate::style::{Style, heading, wrapped};
-use crate::table::{Align, Table};
+use crate::table::{Align, Table, or_dash};
+
+/// What the loop does beside its two measurements: hosts that start, round trips before the load, the undo.
+const AROUND: Span = Span::from_secs(3);
+
+/// What is about to happen: at most two measurements, each of which lasts `each`.
+pub fn begins(each: Span, style: Style) -> String {
+    let whole = each * 2 + AROUND;
+    let seconds = (whole.as_secs_f64() / 5.0).ceil() * 5.0;
+    let title = format!("Two hosts, an emulated path between them, one TCP stream: about {seconds} s.");
+    wrapped(&title, 0, |line| style.bold(line))
+}
 
 /// The path, and what it should carry.
 pub fn path(path: &Path, expected: &Prediction, style: Style) -> String {
@@ -38,7 +49,7 @@ pub fn judged(verdict: &Verdict, style: Style) -> String {
     for (name, figure) in &verdict.evidence {
         table.row([name.clone(), figure.clone()]);
     }
-    text + &table.render(4, |head| head.trim().to_owned())
+    text + &table.render(4, str::to_owned)
 }
 
 /// What would help, best first.
@@ -71,38 +82,71 @@ pub fn undone(undone: &Undone, style: Style) -> String {
     format!("{}  {state}\n", heading(style, "6. Undone"))
 }
 
-/// Predicted and measured side by side, before and after, and the whole in one line.
+/// Predicted and measured side by side, before and after, ramp and steady state apart, and the whole in one line.
 pub fn result(experiment: &Experiment, style: Style) -> String {
-    let mut text = heading(style, "Result");
     let mut table = Table::new(&[
+        ("", Align::Left),
         ("", Align::Left),
         ("predicted", Align::Right),
         ("measured", Align::Right),
         ("of it", Align::Right),
-        ("ramp", Align::Right),
-        ("predicted", Align::Right),
         ("limit", Align::Left),
     ]);
-    let row = |name: &str, expected: &Prediction, steady: Option<Steady>, share: Option<Ratio>, verdict: &Verdict| {
-        [
-            name.to_owned(),
-            expected.refined.to_string(),
-            steady.map_or_else(|| "–".to_owned(), |steady| steady.rate.to_string()),
-            accuracy(share),
-            steady.map_or_else(|| "–".to_owned(), |steady| rounded(steady.ramp)),
-            rounded(expected.ramp.duration),
-            verdict.kind.name().to_owned(),
-        ]
+    let before = Run {
+        name: "before",
+        expected: &experiment.prediction,
+        steady: experiment.measurement.summary.steady,
+        accuracy: experiment.accuracy,
+        verdict: &experiment.verdict,
     };
-    let before = experiment.measurement.summary.steady;
-    table.row(row("before", &experiment.prediction, before, experiment.accuracy, &experiment.verdict));
-    if let Some(proof) = &experiment.proof {
-        let after = proof.measurement.summary.steady;
-        table.row(row("after", &proof.prediction, after, proof.accuracy, &proof.verdict));
+    let after = experiment.proof.as_ref().map(|proof| Run {
+        name: "after",
+        expected: &proof.prediction,
+        steady: proof.measurement.summary.steady,
+        accuracy: proof.accuracy,
+        verdict: &proof.verdict,
+    });
+    for run in std::iter::once(before).chain(after) {
+        table.row(run.ramp_row());
+        table.row(run.steady_row());
     }
+    let mut text = heading(style, "Result");
     text += &table.render(2, |head| style.dim(head));
     text += &wrapped(&status(experiment), 2, |line| style.bold(line));
     text
+}
+
+/// One of the two measurements of an experiment, and what was expected of it.
+struct Run<'e> {
+    name: &'static str,
+    expected: &'e Prediction,
+    steady: Option<Steady>,
+    accuracy: Option<Ratio>,
+    verdict: &'e Verdict,
+}
+
+impl Run<'_> {
+    fn ramp_row(&self) -> [String; 6] {
+        [
+            self.name.to_owned(),
+            "ramp".to_owned(),
+            rounded(self.expected.ramp.duration),
+            or_dash(self.steady.map(|steady| rounded(steady.ramp))),
+            String::new(),
+            String::new(),
+        ]
+    }
+
+    fn steady_row(&self) -> [String; 6] {
+        [
+            String::new(),
+            "steady".to_owned(),
+            self.expected.refined.to_string(),
+            or_dash(self.steady.map(|steady| steady.rate.to_string())),
+            accuracy(self.accuracy),
+            self.verdict.kind.name().to_owned(),
+        ]
+    }
 }
 
 fn status(experiment: &Experiment) -> String {

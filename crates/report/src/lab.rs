@@ -3,7 +3,7 @@ use fullpipe_units::BitRate;
 
 use crate::measurement::accuracy;
 use crate::style::{Style, heading, wrapped};
-use crate::table::{Align, Table};
+use crate::table::{Align, Table, or_dash};
 
 /// One scenario: the source's columns, then what was predicted and measured.
 pub fn lab_report(report: &LabReport, style: Style) -> String {
@@ -110,8 +110,4 @@ fn outcome(step: &LabStep) -> &'static str {
 
 fn megabits(rate: Option<BitRate>) -> String {
     or_dash(rate.map(|rate| format!("{:.2}", rate.as_mbps())))
-}
-
-fn or_dash(text: Option<String>) -> String {
-    text.unwrap_or_else(|| "–".to_owned())
 }

@@ -13,7 +13,7 @@ mod prediction;
 mod style;
 mod table;
 
-pub use experiment::{judged, path, proof_begins, remedies, result, undone};
+pub use experiment::{begins, judged, path, proof_begins, remedies, result, undone};
 pub use json::{document, schema};
 pub use lab::{lab_report, lab_summary};
 pub use measurement::{figures, interval_head, interval_line, measurement};

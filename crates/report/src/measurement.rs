@@ -2,6 +2,7 @@ use fullpipe_record::{Direction, Interval, Measurement, RttStats, Steady};
 use fullpipe_units::{Ratio, Span};
 
 use crate::style::{Style, heading, wrapped};
+use crate::table::or_dash;
 
 /// The head above [`interval_line`]s.
 pub fn interval_head(style: Style) -> String {
@@ -10,7 +11,6 @@ pub fn interval_head(style: Style) -> String {
 
 /// One interval as it happens.
 pub fn interval_line(interval: &Interval, style: Style) -> String {
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "–".to_owned());
     let line = format!(
         "  {:>11}  {:>14}  {:>10}  {:>12}  {:>11}",
         format!("{:.1}–{:.1} s", interval.from.as_secs_f64(), interval.to.as_secs_f64()),
@@ -29,7 +29,7 @@ pub fn measurement(measured: &Measurement, style: Style) -> String {
         text += &heading(style, "Limit");
         text += &wrapped(&verdict.sentence, 2, |line| style.bold(line));
     }
-    text + &format!("\n{}\n", status(measured))
+    text + "\n" + &wrapped(&status(measured), 0, str::to_owned)
 }
 
 /// Rates and times of a measurement, and what is wrong with it.
@@ -105,5 +105,5 @@ fn round_trips(measured: &Measurement) -> String {
 
 /// `97 %`, or a dash.
 pub(crate) fn accuracy(ratio: Option<Ratio>) -> String {
-    ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{:.1} %", ratio.percent()))
+    or_dash(ratio.map(|ratio| format!("{:.1} %", ratio.percent())))
 }

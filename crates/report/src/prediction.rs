@@ -5,7 +5,7 @@ use crate::style::{Style, heading, wrapped};
 use crate::table::{Align, Table, bar};
 
 /// Characters of the longest bar.
-const BAR: usize = 14;
+const BAR: usize = 10;
 
 /// A prediction: every ceiling as a bar, the lowest named, and the ramp before it.
 pub fn prediction(prediction: &Prediction, style: Style) -> String {
@@ -17,8 +17,9 @@ pub fn prediction(prediction: &Prediction, style: Style) -> String {
             str::to_owned,
         );
     }
-    text += &ceilings(prediction, style);
-    text += &format!("  → {}\n", style.bold(&expected(prediction)));
+    text += &ceilings(prediction);
+    // The arrow takes the place of the first line's indent, so that the text hangs behind it.
+    text += &wrapped(&expected(prediction), 4, |line| style.bold(line)).replacen("    ", "  → ", 1);
     for note in &prediction.notes {
         text += &wrapped(&format!("Note: {note}"), 2, |line| style.dim(line));
     }
@@ -41,7 +42,11 @@ pub fn calculation(solved: &Calculation, style: Style) -> String {
     );
     text += &table.render(4, str::to_owned);
     text += &wrapped(
-        &format!("Of each packet {} is payload ({} of its bytes on the wire).", solved.mss, solved.efficiency),
+        &format!(
+            "Of each packet {} bytes are payload ({} of its bytes on the wire).",
+            solved.mss.get(),
+            solved.efficiency
+        ),
         2,
         str::to_owned,
     );
@@ -86,7 +91,7 @@ fn range(prediction: &Prediction) -> String {
     }
 }
 
-fn ceilings(prediction: &Prediction, style: Style) -> String {
+fn ceilings(prediction: &Prediction) -> String {
     let full = bar_scale(&prediction.ceilings);
     let mut table = Table::new(&[("", Align::Left), ("", Align::Right), ("", Align::Left), ("", Align::Left)]);
     for ceiling in &prediction.ceilings {
@@ -97,7 +102,7 @@ fn ceilings(prediction: &Prediction, style: Style) -> String {
             ceiling.because.clone(),
         ]);
     }
-    table.render(2, |head| style.dim(head.trim()))
+    table.render(2, str::to_owned)
 }
 
 /// The longest bar stands for the capacity, or for the highest ceiling where the capacity is not known: what lies above

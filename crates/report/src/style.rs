@@ -40,23 +40,42 @@ impl Style {
 
 /// A heading, underlined by its own weight.
 pub(crate) fn heading(style: Style, text: &str) -> String {
-    format!("\n{}\n", style.bold(text))
+    format!("\n{}", wrapped(text, 0, |line| style.bold(line)))
 }
 
 /// `text` broken at spaces into lines that, with `indent` spaces before each, keep to the width. Each line is marked on
 /// its own, so that no mark spans a line break.
 pub(crate) fn wrapped(text: &str, indent: usize, mark: impl Fn(&str) -> String) -> String {
+    indented(broken(text, WIDTH - indent).iter().map(|line| mark(line)), indent)
+}
+
+/// `text` broken at spaces into lines of at most `width` characters; a word longer than that stands alone.
+pub(crate) fn broken(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
+    for word in words(text) {
         match lines.last_mut() {
-            Some(line) if indent + line.chars().count() + 1 + word.chars().count() <= WIDTH => {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
                 line.push(' ');
-                line.push_str(word);
+                line.push_str(&word);
             }
-            _ => lines.push(word.to_owned()),
+            _ => lines.push(word),
         }
     }
-    indented(lines.iter().map(|line| mark(line)), indent)
+    lines
+}
+
+/// The words of `text`. A number and the word after it are one, so that no figure is parted from its unit.
+fn words(text: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut after_number = false;
+    for word in text.split_whitespace() {
+        match words.last_mut() {
+            Some(number) if after_number => *number += &format!(" {word}"),
+            _ => words.push(word.to_owned()),
+        }
+        after_number = word.trim_start_matches('(').parse::<f64>().is_ok();
+    }
+    words
 }
 
 /// `lines`, each behind `indent` spaces and with a newline.
@@ -78,6 +97,11 @@ mod tests {
     #[test]
     fn a_word_longer_than_a_line_stands_alone() {
         assert_eq!(wrapped(&format!("a {} b", "x".repeat(90)), 0, str::to_owned).lines().count(), 3);
+    }
+
+    #[test]
+    fn a_figure_keeps_its_unit() {
+        assert_eq!(broken("over (9 round trips) and 4 MiB", 10), ["over", "(9 round", "trips) and", "4 MiB"]);
     }
 
     #[test]

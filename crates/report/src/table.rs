@@ -1,12 +1,21 @@
 //! Columns that line up.
 
-use crate::style::indented;
+use crate::style::{WIDTH, broken, indented};
 
 /// Where a column's text stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
     Right,
+}
+
+impl Align {
+    fn padded(self, cell: &str, width: usize) -> String {
+        match self {
+            Self::Left => format!("{cell:<width$}"),
+            Self::Right => format!("{cell:>width$}"),
+        }
+    }
 }
 
 /// Rows of cells below a head.
@@ -29,29 +38,36 @@ impl Table {
         self.rows.push(cells.into());
     }
 
-    /// The table, each line behind `indent` spaces, the head marked by `mark`.
+    /// The table, each line behind `indent` spaces, the head marked by `mark`. A text in the last column that would go
+    /// beyond the width is continued below itself.
     pub(crate) fn render(&self, indent: usize, mark: impl Fn(&str) -> String) -> String {
         let widths: Vec<usize> = (0..self.align.len()).map(|column| self.width(column)).collect();
-        let line = |row: &Vec<String>| {
-            let cells: Vec<String> = row
-                .iter()
-                .zip(&self.align)
-                .zip(&widths)
-                .map(|((cell, align), &width)| match align {
-                    Align::Left => format!("{cell:<width$}"),
-                    Align::Right => format!("{cell:>width$}"),
-                })
-                .collect();
-            cells.join("  ").trim_end().to_owned()
-        };
-        let mut lines = self.rows.iter().map(line);
-        let head = lines.next().map(|head| mark(&head));
-        indented(head.into_iter().filter(|head| !head.is_empty()).chain(lines), indent)
+        let mut lines = self.rows.iter().flat_map(|row| self.lines(row, &widths, indent));
+        let head = lines.next().filter(|head| !head.is_empty()).map(|head| mark(&head));
+        indented(head.into_iter().chain(lines), indent)
+    }
+
+    /// One row as lines.
+    fn lines(&self, row: &[String], widths: &[usize], indent: usize) -> Vec<String> {
+        let columns = row.iter().zip(&self.align).zip(widths);
+        let mut cells: Vec<String> = columns.map(|((cell, align), &width)| align.padded(cell, width)).collect();
+        let last = cells.pop().unwrap_or_default().trim_end().to_owned();
+        let before = cells.iter().fold(String::new(), |text, cell| text + cell + "  ");
+        let margin = before.chars().count();
+        let room = WIDTH.saturating_sub(indent + margin);
+        let last = if last.chars().count() <= room { vec![last] } else { broken(&last, room) };
+        let befores = std::iter::once(before).chain(std::iter::repeat(" ".repeat(margin)));
+        befores.zip(last).map(|(before, text)| (before + &text).trim_end().to_owned()).collect()
     }
 
     fn width(&self, column: usize) -> usize {
         self.rows.iter().map(|row| row.get(column).map_or(0, |cell| cell.chars().count())).max().unwrap_or(0)
     }
+}
+
+/// What a cell shows where nothing is known.
+pub(crate) fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "–".to_owned())
 }
 
 /// A bar of at most `width` characters for `value` out of `full`, to an eighth of a character.
@@ -72,6 +88,24 @@ mod tests {
         table.row(["window".to_owned(), "3 Mbit/s".to_owned()]);
         table.row(["µ".to_owned(), "100 Mbit/s".to_owned()]);
         assert_eq!(table.render(1, str::to_owned), " what          rate\n window    3 Mbit/s\n µ       100 Mbit/s\n");
+    }
+
+    #[test]
+    fn a_table_without_heads_has_no_line_for_them_in_colour_either() {
+        let mut table = Table::new(&[("", Align::Left), ("", Align::Right)]);
+        table.row(["loss".to_owned(), "none".to_owned()]);
+        assert_eq!(table.render(0, |head| format!("<{head}>")), "loss  none\n");
+    }
+
+    #[test]
+    fn a_long_text_in_the_last_column_goes_on_below_itself() {
+        let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
+        table.row(["capacity".to_owned(), "window ".repeat(12)]);
+        table.row(["loss".to_owned(), "none".to_owned()]);
+        let first = format!("  capacity  {}", "window ".repeat(9));
+        let second = format!("{:12}{}", "", "window ".repeat(3));
+        let lines = [first.trim_end(), second.trim_end(), "  loss      none"];
+        assert_eq!(table.render(2, str::to_owned).lines().collect::<Vec<_>>(), lines);
     }
 
     #[test]

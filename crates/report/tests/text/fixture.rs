@@ -1,0 +1,348 @@
+//! Records with figures as a machine of our time yields them on 1 Gbit/s × 100 ms.
+
+use std::collections::BTreeMap;
+
+use fullpipe_record::{
+    At, Buffer, BufferAdvice, BufferTriple, Calculation, Cause, Ceiling, Change, Commands, EndReport, Experiment,
+    Forecast, Framing, HostSettings, Interval, KernelVersion, LabReport, LabStep, Limit, Measurement, Path,
+    PathDirection, Peer, Prediction, Proof, Published, Ramp, Remedy, Request, RttMethod, RttReport, RttStats, Scope,
+    Solved, Steady, Summary, Undone, Validity, Verdict,
+};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
+
+pub(crate) fn calculation() -> Calculation {
+    Calculation {
+        solved: Solved::Window,
+        bandwidth: Some(BitRate::from_mbps(1000)),
+        rtt: millis(100.0),
+        window: ByteCount::new(12_500_000),
+        rate: BitRate::from_mbps(1000),
+        mss: ByteCount::new(1448),
+        efficiency: Ratio::new(0.9415),
+        buffers: BufferAdvice {
+            tcp_rmem_max: ByteCount::new(19_753_087),
+            tcp_wmem_max: ByteCount::new(25_000_000),
+            so_rcvbuf: ByteCount::new(9_876_544),
+        },
+        prediction: before(),
+    }
+}
+
+/// What the sender's 4 MiB make of the path.
+fn before() -> Prediction {
+    let capacity = ceiling(Limit::Capacity, mbps(941.5), "1 Gbit/s × 94.15 %");
+    let receive = "20.25 MiB in flight (tcp_rmem 32 MiB × 63.28 %) ÷ 100 ms";
+    prediction(vec![
+        ceiling(Limit::SendBuffer, mbps(327.1), "tcp_wmem 4 MiB × 0.975 ÷ 100 ms"),
+        capacity,
+        ceiling(Limit::ReceiveWindow, mbps(1698.0), receive),
+    ])
+}
+
+/// The same after the remedy.
+fn after() -> Prediction {
+    let receive = "20.25 MiB in flight (tcp_rmem 32 MiB × 63.28 %) ÷ 100 ms";
+    prediction(vec![
+        ceiling(Limit::Capacity, mbps(941.5), "1 Gbit/s × 94.15 %"),
+        ceiling(Limit::ReceiveWindow, mbps(1698.0), receive),
+        ceiling(Limit::SendBuffer, mbps(1963.0), "tcp_wmem 24 MiB × 0.975 ÷ 100 ms"),
+    ])
+}
+
+/// A path that loses packets, over which a rate is likely within an interval only.
+pub(crate) fn lossy() -> Prediction {
+    let loss = Ceiling {
+        low: mbps(8.2),
+        high: mbps(19.73),
+        ..ceiling(Limit::Loss, mbps(13.51), "164.9 KiB of CUBIC under 0.01 % loss ÷ 100 ms × 4 streams")
+    };
+    let notes = vec!["0.01 % loss of acknowledgements left out: each one covers those before it".to_owned()];
+    Prediction { notes, ..prediction(vec![loss, ceiling(Limit::Capacity, mbps(941.5), "1 Gbit/s × 94.15 %")]) }
+}
+
+/// The prediction of these ceilings, the lowest of which comes first.
+fn prediction(ceilings: Vec<Ceiling>) -> Prediction {
+    let lowest = ceilings[0].clone();
+    Prediction {
+        bdp: Some(ByteCount::new(12_500_000)),
+        window_needed: Some(ByteCount::new(11_768_750)),
+        efficiency: Ratio::new(0.9415),
+        mss: ByteCount::new(1448),
+        limit: lowest.kind,
+        plain: lowest.plain,
+        refined: lowest.refined,
+        low: lowest.low,
+        high: lowest.high,
+        ramp: Ramp { rounds: 9, duration: millis(900.1), bytes: ByteCount::from_mib(7) },
+        notes: Vec::new(),
+        ceilings,
+    }
+}
+
+fn ceiling(kind: Limit, rate: BitRate, because: &str) -> Ceiling {
+    Ceiling { kind, plain: rate, refined: rate, low: rate, high: rate, window: None, because: because.to_owned() }
+}
+
+pub(crate) fn measurement() -> Measurement {
+    measured(mbps(329.8), verdict())
+}
+
+/// A run that the machine spoilt.
+pub(crate) fn invalid() -> Measurement {
+    let late = "packets were 1.73 ms late on average, more than 1 ms".to_owned();
+    let stolen = "a hypervisor took 13.12 % of the processors away".to_owned();
+    Measurement {
+        warnings: vec!["echo requests are not permitted here; round trips are the kernel's own estimates".to_owned()],
+        validity: Validity { broken: vec![late, stolen], ..Validity::default() },
+        rtt: RttReport { method: RttMethod::TcpInfo, idle: None, loaded: None },
+        limit: None,
+        summary: Summary { steady: None, retransmits: None, ..measurement().summary },
+        ..measurement()
+    }
+}
+
+fn measured(rate: BitRate, limit: Verdict) -> Measurement {
+    Measurement {
+        started: "2025-01-02T03:04:05Z".to_owned(),
+        peer: Peer { host: "10.0.0.2".to_owned(), address: "10.0.0.2:5201".to_owned(), speaks_fullpipe: true },
+        request: request(),
+        local: EndReport::default(),
+        remote: EndReport::default(),
+        streams: Vec::new(),
+        intervals: vec![interval(0, mbps(96.1)), interval(1, rate)],
+        rtt: RttReport {
+            method: RttMethod::Icmp,
+            idle: Some(round_trips(100.1, 100.3)),
+            loaded: Some(round_trips(101.2, 111.8)),
+        },
+        summary: Summary {
+            duration: millis(12_100.0),
+            sent: ByteCount::new(465_253_171),
+            received: ByteCount::new(465_253_171),
+            rate: rate.scaled(0.93),
+            retransmits: Some(SegCount::new(0)),
+            steady: Some(Steady { ramp: millis(1290.0), ramp_rate: mbps(121.7), rate, duration: millis(10_710.0) }),
+        },
+        limit: Some(limit),
+        interrupted: false,
+        warnings: Vec::new(),
+        validity: Validity::default(),
+    }
+}
+
+fn interval(second: u64, rate: BitRate) -> Interval {
+    Interval {
+        from: Span::from_secs(second),
+        to: Span::from_secs(second + 1),
+        bytes: rate.bytes_in(Span::from_secs(1)),
+        rate,
+        retransmits: Some(SegCount::new(0)),
+        rtt: Some(millis(101.4)),
+        cwnd: Some(ByteCount::new(8_412_880)),
+        omitted: second == 0,
+    }
+}
+
+fn round_trips(median: f64, max: f64) -> RttStats {
+    let median = millis(median);
+    RttStats { count: 120, min: millis(100.1), median, p90: median, p99: millis(max - 0.1), max: millis(max) }
+}
+
+/// The sender's buffer, found out.
+fn verdict() -> Verdict {
+    Verdict {
+        kind: Limit::SendBuffer,
+        cause: Cause::TcpWmemMax,
+        at: At::Sender,
+        share: Ratio::ONE,
+        sentence: "The sender's send buffer is full: it holds 4 MiB (tcp_wmem), which is 333.5 Mbit/s over 100.6 ms; \
+                   the path could carry 941.5 Mbit/s."
+            .to_owned(),
+        ceilings: BTreeMap::new(),
+        evidence: evidence(&[
+            ("congestion control", "cubic"),
+            ("missing", "the receiver's settings, the receiver's sockets, the advertised window, losses"),
+            ("sndbuf_limited", "100 % of busy time"),
+            ("wmem_queued mean", "4.01 MiB of 4 MiB"),
+        ]),
+    }
+}
+
+/// The full pipe.
+fn full() -> Verdict {
+    Verdict {
+        kind: Limit::Capacity,
+        cause: Cause::Link,
+        at: At::Path,
+        share: Ratio::ONE,
+        sentence: "The pipe is full: 941.4 Mbit/s of data passes, 100 % of the 941.5 Mbit/s that a path of 1 Gbit/s \
+                   can carry."
+            .to_owned(),
+        ceilings: BTreeMap::new(),
+        evidence: evidence(&[("capacity told", "941.5 Mbit/s")]),
+    }
+}
+
+fn evidence(figures: &[(&str, &str)]) -> BTreeMap<String, String> {
+    figures.iter().map(|(name, figure)| ((*name).to_owned(), (*figure).to_owned())).collect()
+}
+
+pub(crate) fn experiment() -> Experiment {
+    let remedies = vec![larger_buffer(), more_streams()];
+    Experiment {
+        path: path(),
+        request: request(),
+        sender: settings(),
+        receiver: settings(),
+        prediction: before(),
+        measurement: measurement(),
+        verdict: verdict(),
+        accuracy: Some(Ratio::new(1.008)),
+        proof: Some(Proof {
+            remedy: remedies[0].clone(),
+            prediction: after(),
+            measurement: measured(mbps(941.4), full()),
+            verdict: full(),
+            accuracy: Some(Ratio::new(0.9999)),
+        }),
+        remedies,
+        undone: Some(Undone { sender: settings(), receiver: settings(), restored: true }),
+    }
+}
+
+/// A pipe that was full at once.
+pub(crate) fn without_remedy() -> Experiment {
+    Experiment {
+        prediction: after(),
+        measurement: measured(mbps(941.4), full()),
+        verdict: full(),
+        accuracy: Some(Ratio::new(0.9999)),
+        remedies: Vec::new(),
+        proof: None,
+        undone: None,
+        ..experiment()
+    }
+}
+
+fn larger_buffer() -> Remedy {
+    Remedy {
+        id: "raise-tcp-wmem".to_owned(),
+        scope: Scope::Namespace,
+        at: At::Sender,
+        changes: vec![Change::TcpWmemMax(ByteCount::from_mib(24))],
+        commands: Commands {
+            apply: vec![r#"sysctl -w net.ipv4.tcp_wmem="4096 16384 25165824""#.to_owned()],
+            undo: vec![r#"sysctl -w net.ipv4.tcp_wmem="4096 16384 4194304""#.to_owned()],
+        },
+        predicted: Some(forecast()),
+        why:
+            "The path keeps 11.93 MiB of each stream on the way; a tcp_wmem of 24 MiB holds that, with room to resend \
+              what is lost."
+                .to_owned(),
+    }
+}
+
+fn more_streams() -> Remedy {
+    Remedy {
+        id: "parallel-streams".to_owned(),
+        scope: Scope::Application,
+        at: At::Sender,
+        changes: vec![Change::Streams(3)],
+        commands: Commands { apply: vec!["fullpipe measure HOST -P 3".to_owned()], undo: Vec::new() },
+        predicted: Some(forecast()),
+        why: "Each connection has its own windows and buffers, and recovers on its own: 3 of them carry more."
+            .to_owned(),
+    }
+}
+
+fn forecast() -> Forecast {
+    Forecast { bits_per_second: mbps(941.5), low: mbps(900.0), high: mbps(941.5) }
+}
+
+/// Two runs of one scenario: one that passes, and one that misses its bound after a run that did not count.
+pub(crate) fn lab_report() -> LabReport {
+    LabReport {
+        scenario: "gordon-bdp".to_owned(),
+        title: "One stream and five receive buffers on Fast Ethernet × 10 ms".to_owned(),
+        source: Some("Gordon, Impact of Bandwidth Delay Product on TCP Throughput".to_owned()),
+        path: Path::symmetric(&PathDirection { rate: Some(mbps(100.0)), ..direction() }, millis(10.0)),
+        rtt: millis(10.0),
+        steps: vec![step("50000 B", 50_000, 0.981, true), step("125000 B", 125_000, 0.912, false)],
+        missed: vec!["the rate of 125000 B is 1.76 times that of 50000 B, not within 2 ± 5 %".to_owned()],
+        passed: false,
+    }
+}
+
+fn step(name: &str, buffer: u64, reached: f64, passed: bool) -> LabStep {
+    let (size, expected) = (ByteCount::new(buffer), mbps(53.9));
+    let window = Ceiling { window: Some(size.scaled(1.27)), ..ceiling(Limit::ReceiveWindow, expected, "") };
+    LabStep {
+        name: name.to_owned(),
+        request: Request { buffer: Buffer::Request(size), ..request() },
+        published: Some(Published { rate: mbps(54.1) }),
+        prediction: Prediction { bdp: Some(ByteCount::new(125_000)), ..prediction(vec![window]) },
+        runs: if passed { vec![measurement()] } else { vec![invalid(), measurement()] },
+        buffer: Some(size * 2),
+        window_seen: Some(size.scaled(1.26)),
+        measured: Some(expected.scaled(reached)),
+        accuracy: Some(Ratio::new(reached)),
+        accuracy_plain: Some(Ratio::new(reached * 0.95)),
+        passed: Some(passed),
+        missed: if passed {
+            Vec::new()
+        } else {
+            vec!["91.2 % of the refined prediction, not at least 95 %".to_owned()]
+        },
+    }
+}
+
+fn request() -> Request {
+    Request { duration: Span::from_secs(12), congestion: Some("cubic".to_owned()), ..Request::default() }
+}
+
+fn path() -> Path {
+    Path::symmetric(&direction(), millis(100.0))
+}
+
+pub(crate) fn lopsided_path() -> Path {
+    let reverse = PathDirection { rate: Some(mbps(100.0)), queue: None, loss: None, ..path().reverse };
+    let forward = PathDirection { loss: Some(Ratio::new(1e-4)), ..path().forward };
+    Path { forward, reverse }
+}
+
+fn direction() -> PathDirection {
+    PathDirection {
+        rate: Some(BitRate::from_mbps(1000)),
+        delay: Span::ZERO,
+        queue: Some(ByteCount::new(12_500_000)),
+        loss: Some(Ratio::ZERO),
+        mtu: ByteCount::new(1500),
+        framing: Framing::Ethernet,
+    }
+}
+
+fn settings() -> HostSettings {
+    let triple = |default, max| BufferTriple { min: ByteCount::new(4096), default: ByteCount::new(default), max };
+    HostSettings {
+        kernel: KernelVersion::new(6, 12),
+        tcp_rmem: triple(131_072, ByteCount::from_mib(32)),
+        tcp_wmem: triple(16_384, ByteCount::from_mib(4)),
+        rmem_max: None,
+        wmem_max: None,
+        window_scaling: true,
+        timestamps: true,
+        sack: true,
+        moderate_rcvbuf: true,
+        adv_win_scale: 1,
+        congestion_control: "cubic".to_owned(),
+        available_congestion_controls: vec!["cubic".to_owned(), "reno".to_owned()],
+    }
+}
+
+fn mbps(rate: f64) -> BitRate {
+    BitRate::from_mbps(1).scaled(rate)
+}
+
+fn millis(time: f64) -> Span {
+    Span::from_millis(1).scaled(time)
+}

@@ -1,0 +1,116 @@
+//! The text that users read, kept as snapshots: a change of it is to be looked at.
+
+mod fixture;
+
+use fullpipe_record::Steady;
+use fullpipe_report::{self as report, Style};
+use fullpipe_units::{BitRate, Span};
+
+/// The width of a terminal that nobody has widened.
+const WIDTH: usize = 80;
+
+#[test]
+fn a_calculation() {
+    let text = plain(&|style| report::calculation(&fixture::calculation(), style));
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_measurement() {
+    let text = plain(&|style| {
+        let measured = fixture::measurement();
+        let head = report::interval_head(style);
+        let lines = measured.intervals.iter().map(|interval| report::interval_line(interval, style));
+        let lines: Vec<String> = std::iter::once(head).chain(lines).collect();
+        format!("{}\n{}", lines.join("\n"), report::measurement(&measured, style))
+    });
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_measurement_that_does_not_count() {
+    let text = plain(&|style| report::measurement(&fixture::invalid(), style));
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn the_loop_from_title_to_result() {
+    let text = plain(&|style| {
+        let done = fixture::experiment();
+        let proof = done.proof.as_ref().unwrap();
+        let stages = [
+            report::begins(done.request.duration, style),
+            report::path(&done.path, &done.prediction, style),
+            report::figures(&done.measurement, style),
+            report::judged(&done.verdict, style),
+            report::remedies(&done.remedies, done.measurement.summary.steady, style),
+            report::proof_begins(&proof.remedy, &proof.prediction, style),
+            report::figures(&proof.measurement, style),
+            report::undone(done.undone.as_ref().unwrap(), style),
+            report::result(&done, style),
+        ];
+        stages.concat()
+    });
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_loop_without_a_remedy() {
+    let text = plain(&|style| report::result(&fixture::without_remedy(), style));
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_path_that_differs_by_direction() {
+    let text = plain(&|style| report::path(&fixture::lopsided_path(), &fixture::lossy(), style));
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_scenario_with_a_step_that_misses_its_bound() {
+    let text = plain(&|style| {
+        let done = fixture::lab_report();
+        report::lab_report(&done, style) + &report::lab_summary(&[done], style)
+    });
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn the_longest_names_and_figures_still_keep_to_the_width() {
+    let wide = |style| {
+        let mut done = fixture::without_remedy();
+        done.verdict.kind = fullpipe_record::Limit::ReceiverApplication;
+        done.measurement.limit = Some(done.verdict.clone());
+        done.prediction.refined = BitRate::from_bps(123_456_000);
+        done.measurement.summary.steady = Some(Steady {
+            ramp: Span::from_secs(1000),
+            ramp_rate: BitRate::from_bps(123_456_000),
+            rate: BitRate::from_bps(123_456_000),
+            duration: Span::from_secs(1000),
+        });
+        report::result(&done, style) + &report::measurement(&done.measurement, style)
+    };
+    plain(&wide);
+}
+
+/// The text as it goes to a file, after a look at what must hold of any text: it is the same in colour, but for the
+/// colour, and no line of it is longer than a terminal is wide.
+fn plain(text: &dyn Fn(Style) -> String) -> String {
+    let plain = text(Style::PLAIN);
+    assert!(!plain.contains('\u{1b}'), "{plain:?}");
+    let color = text(Style::COLOR);
+    assert!(color.contains('\u{1b}'), "{color:?}");
+    assert_eq!(without_marks(&color), plain);
+    for line in plain.lines() {
+        assert!(line.chars().count() <= WIDTH, "{} columns: {line}", line.chars().count());
+        assert_eq!(line, line.trim_end(), "spaces at the end");
+    }
+    plain
+}
+
+/// `text` less its escape sequences, each of which goes from ESC to `m`.
+fn without_marks(text: &str) -> String {
+    let mut parts = text.split('\u{1b}');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once('m').map_or("", |(_, rest)| rest))
+}
