@@ -45,6 +45,7 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
     let receiver = changes("--receiver", arguments.receiver.as_deref())?;
     let flag = super::interrupt_flag()?;
 
+    terminal.progress(&report::begins(arguments.time, terminal.style()));
     let lab = Lab::start(&Plan { path, seed: arguments.seed, sender, receiver, interactive: false })?;
     let request =
         Request { congestion: Some(arguments.congestion.clone()), duration: arguments.time, ..Request::default() };
