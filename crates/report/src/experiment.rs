@@ -113,6 +113,11 @@ pub fn result(experiment: &Experiment, style: Style) -> String {
     let mut text = heading(style, "Result");
     text += &table.render(2, |head| style.dim(head));
     text += &wrapped(&status(experiment), 2, |line| style.bold(line));
+    let mut runs =
+        std::iter::once(&experiment.measurement).chain(experiment.proof.as_ref().map(|proof| &proof.measurement));
+    if runs.any(|run| !run.validity.is_valid()) {
+        text += &wrapped("This result does not count: a run was not valid, as told above.", 2, |line| style.bad(line));
+    }
     text
 }
 

@@ -224,6 +224,13 @@ pub(crate) fn without_remedy() -> Experiment {
     }
 }
 
+/// A proof that the machine spoilt.
+pub(crate) fn spoilt_proof() -> Experiment {
+    let whole = experiment();
+    let proof = whole.proof.map(|proof| Proof { measurement: invalid(), accuracy: None, ..proof });
+    Experiment { proof, ..whole }
+}
+
 fn larger_buffer() -> Remedy {
     Remedy {
         id: "raise-tcp-wmem".to_owned(),

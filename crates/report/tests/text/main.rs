@@ -61,6 +61,12 @@ fn a_loop_without_a_remedy() {
 }
 
 #[test]
+fn a_loop_whose_proof_does_not_count() {
+    let text = plain(&|style| report::result(&fixture::spoilt_proof(), style));
+    insta::assert_snapshot!(text);
+}
+
+#[test]
 fn a_path_that_differs_by_direction() {
     let text = plain(&|style| report::path(&fixture::lopsided_path(), &fixture::lossy(), style));
     insta::assert_snapshot!(text);
