@@ -113,10 +113,10 @@ pub fn result(experiment: &Experiment, style: Style) -> String {
     let mut text = heading(style, "Result");
     text += &table.render(2, |head| style.dim(head));
     text += &wrapped(&status(experiment), 2, |line| style.bold(line));
-    let mut runs =
+    let runs =
         std::iter::once(&experiment.measurement).chain(experiment.proof.as_ref().map(|proof| &proof.measurement));
-    if runs.any(|run| !run.validity.is_valid()) {
-        text += &wrapped("This result does not count: a run was not valid, as told above.", 2, |line| style.bad(line));
+    for reason in runs.flat_map(|run| &run.validity.broken) {
+        text += &wrapped(&format!("This result does not count: {reason}."), 2, |line| style.bad(line));
     }
     text
 }
