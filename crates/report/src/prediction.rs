@@ -36,7 +36,7 @@ pub fn calculation(solved: &Calculation, style: Style) -> String {
     table.row(["sender".to_owned(), format!("tcp_wmem max {}", bytes(buffers.tcp_wmem_max))]);
     table.row(["or fixed".to_owned(), format!("SO_RCVBUF request {}", bytes(buffers.so_rcvbuf))]);
     text += &wrapped(
-        &format!("Settings that yield a window of {} on this kernel:", bytes(solved.window)),
+        &format!("Settings that allow a window of {} on this kernel:", bytes(solved.window)),
         2,
         str::to_owned,
     );
