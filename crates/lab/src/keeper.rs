@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, ExitCode, Stdio};
 
 use fullpipe_host::{Applied, SysctlTree, apply, inspect};
+use fullpipe_record::Segmentation;
 use fullpipe_sys::{
     Fork, Ipv4Link, NetNamespace, configure_ipv4, enter_before_exec, fork_single_threaded, ignore_terminal_signals,
     loopback_up, open_tun, single_segments,
@@ -101,7 +102,9 @@ fn build_host(host: Host, blueprint: &Blueprint) -> Result<(HostState, File), (S
         .map_err(|error| ("switching off cached TCP metrics", io::Error::other(error)))?;
     apply(&tree, &blueprint.changes[host.index()])
         .map_err(|error| ("setting up the hosts as asked", io::Error::other(error)))?;
-    single_segments(DEVICE).map_err(|error| ("switching segmentation off", error))?;
+    if blueprint.segmentation == Segmentation::Exact {
+        single_segments(DEVICE).map_err(|error| ("switching segmentation off", error))?;
+    }
     loopback_up().map_err(|error| ("bringing up the loopback device", error))?;
     let link = Ipv4Link {
         local: host.address(),

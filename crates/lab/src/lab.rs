@@ -45,6 +45,7 @@ impl Lab {
         let blueprint = Blueprint {
             mtu: [plan.path.forward.mtu, plan.path.reverse.mtu],
             transmit_queue: transmit_queue(&plan.path),
+            segmentation: plan.path.segmentation,
             changes: [plan.sender.clone(), plan.receiver.clone()],
         };
         let (remote, devices) = Remote::start(&blueprint, plan.interactive)?;

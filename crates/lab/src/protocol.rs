@@ -4,7 +4,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use fullpipe_record::{Change, HostSettings};
+use fullpipe_record::{Change, HostSettings, Segmentation};
 use fullpipe_sys::{receive_with_descriptors, send_with_descriptors};
 use fullpipe_units::ByteCount;
 use serde::de::DeserializeOwned;
@@ -70,6 +70,8 @@ pub(crate) struct Blueprint {
     pub(crate) mtu: [ByteCount; 2],
     /// Packets that each device holds for the link.
     pub(crate) transmit_queue: u64,
+    /// In what pieces the hosts build their data.
+    pub(crate) segmentation: Segmentation,
     /// Settings of each host from the beginning, in the same order.
     pub(crate) changes: [Vec<Change>; 2],
 }

@@ -4,7 +4,7 @@ use fullpipe_record::{Buffer, Ceiling, Limit};
 use fullpipe_units::{ByteCount, Ratio};
 
 use crate::connection::Connection;
-use crate::kernel::{largest_window, writer_fill};
+use crate::kernel::{largest_window, payload_share, writer_fill};
 use crate::loss::{self, CongestionControl};
 use crate::{Likely, window};
 
@@ -52,8 +52,11 @@ fn advertised_source(connection: &Connection) -> String {
 fn send_buffer(connection: &Connection) -> Ceiling {
     let fill = writer_fill(connection.request.writer);
     let name = if connection.fixed.is_some() { "SO_SNDBUF" } else { "tcp_wmem" };
-    let source = format!("{name} {} × {}", connection.send, fill.mid.get());
-    let windows = Windows { plain: connection.send, refined: connection.send };
+    let payload = payload_share(connection.path.segmentation);
+    let held = connection.send.scaled(payload.get());
+    let share = if payload < Ratio::ONE { format!(" × {payload}") } else { String::new() };
+    let source = format!("{name} {}{share} × {}", connection.send, fill.mid.get());
+    let windows = Windows { plain: connection.send, refined: held };
     per_stream(connection, Limit::SendBuffer, &windows, fill, &source)
 }
 

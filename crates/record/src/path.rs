@@ -23,6 +23,17 @@ impl Framing {
     }
 }
 
+/// In what pieces the hosts' TCP builds its data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Segmentation {
+    /// In trains of segments that are cut below TCP, as every Linux host does since 4.17.
+    #[default]
+    Trains,
+    /// Segment by segment, as hosts did without offload.
+    Exact,
+}
+
 /// What is known of one direction of a path. `None` means that nobody said, not that there is no limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PathDirection {
@@ -47,6 +58,9 @@ pub struct Path {
     pub forward: PathDirection,
     /// The way of the acknowledgements.
     pub reverse: PathDirection,
+    /// In what pieces the hosts hand their data to it.
+    #[serde(default)]
+    pub segmentation: Segmentation,
 }
 
 impl Path {
@@ -56,6 +70,7 @@ impl Path {
         Self {
             forward: PathDirection { delay: half, ..direction.clone() },
             reverse: PathDirection { delay: rtt - half, ..direction.clone() },
+            segmentation: Segmentation::default(),
         }
     }
 
@@ -67,6 +82,6 @@ impl Path {
     /// The same path seen by a transfer that goes the other way.
     #[must_use]
     pub fn reversed(&self) -> Self {
-        Self { forward: self.reverse.clone(), reverse: self.forward.clone() }
+        Self { forward: self.reverse.clone(), reverse: self.forward.clone(), segmentation: self.segmentation }
     }
 }

@@ -1,4 +1,4 @@
-use fullpipe_record::{Framing, Path, PathDirection};
+use fullpipe_record::{Framing, Path, PathDirection, Segmentation};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 use crate::FlagError;
@@ -9,6 +9,7 @@ use crate::key::{Key, quantity, require};
 pub struct PathSpec {
     pub(crate) forward: DirectionSpec,
     pub(crate) reverse: DirectionSpec,
+    segmentation: Segmentation,
 }
 
 /// One direction of it.
@@ -51,6 +52,7 @@ pub(crate) const PATH_KEYS: &[Key<PathSpec>] = &[
     Key { name: "loss", set: |path, text| path.set_both(DirectionSpec::set_loss, text) },
     Key { name: "mtu", set: |path, text| path.set_both(DirectionSpec::set_mtu, text) },
     Key { name: "framing", set: |path, text| path.set_both(DirectionSpec::set_framing, text) },
+    Key { name: "segmentation", set: PathSpec::set_segmentation },
 ];
 
 /// The keys of `[path.forward]` and `[path.reverse]`.
@@ -71,7 +73,7 @@ impl PathSpec {
             delay: Some(Span::from_millis(50)),
             ..DirectionSpec::unknown()
         };
-        Self { forward: direction.clone(), reverse: direction }
+        Self { forward: direction.clone(), reverse: direction, segmentation: Segmentation::default() }
     }
 
     /// The path with every queue in bytes.
@@ -85,7 +87,11 @@ impl PathSpec {
 
     /// A path of which nothing was said yet.
     pub(crate) fn unknown() -> Self {
-        Self { forward: DirectionSpec::unknown(), reverse: DirectionSpec::unknown() }
+        Self {
+            forward: DirectionSpec::unknown(),
+            reverse: DirectionSpec::unknown(),
+            segmentation: Segmentation::default(),
+        }
     }
 
     /// As [`PathSpec::path`]; the error tells the direction.
@@ -93,7 +99,11 @@ impl PathSpec {
         let rtt = self.forward.delay.unwrap_or_default() + self.reverse.delay.unwrap_or_default();
         let resolve =
             |direction: &DirectionSpec, reverse| direction.resolve(rtt).map_err(|why| BadQueue { reverse, why });
-        Ok(Path { forward: resolve(&self.forward, false)?, reverse: resolve(&self.reverse, true)? })
+        Ok(Path {
+            forward: resolve(&self.forward, false)?,
+            reverse: resolve(&self.reverse, true)?,
+            segmentation: self.segmentation,
+        })
     }
 
     fn set_both(&mut self, set: fn(&mut DirectionSpec, &str) -> Result<(), String>, text: &str) -> Result<(), String> {
@@ -106,6 +116,15 @@ impl PathSpec {
         let half = rtt / 2;
         self.forward.delay = Some(half);
         self.reverse.delay = Some(rtt - half);
+        Ok(())
+    }
+
+    fn set_segmentation(&mut self, text: &str) -> Result<(), String> {
+        self.segmentation = match text {
+            "trains" => Segmentation::Trains,
+            "exact" => Segmentation::Exact,
+            _ => return Err(format!("\"{text}\" is not a segmentation: write trains or exact")),
+        };
         Ok(())
     }
 }

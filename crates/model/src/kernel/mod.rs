@@ -13,6 +13,6 @@ mod sizing;
 
 pub use receive::{ReceiveBuffer, largest_window, request_for_window};
 pub use request::{rmem_max, stored_rcvbuf, stored_sndbuf, wmem_max};
-pub use send::{send_buffer, writer_fill};
+pub use send::{payload_share, send_buffer, writer_fill};
 pub use share::Share;
 pub use sizing::{tcp_rmem_max_for, tcp_wmem_max_for};

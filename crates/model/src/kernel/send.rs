@@ -1,5 +1,5 @@
-use fullpipe_record::{HostSettings, Writer};
-use fullpipe_units::ByteCount;
+use fullpipe_record::{HostSettings, Segmentation, Writer};
+use fullpipe_units::{ByteCount, Ratio};
 
 use super::stored_sndbuf;
 use crate::Likely;
@@ -7,10 +7,18 @@ use crate::Likely;
 /// The send buffer of a socket when it has grown: bytes written and not yet acknowledged.
 ///
 /// Without a request (`tcp_sndbuf_expand`) it follows the congestion window up to `tcp_wmem[2]`; a `SO_SNDBUF` request
-/// fixes it. Nearly all of it is payload: 0.99 to 1.00 of it measured on Linux 6.18, though 0.635 where the window is so
-/// small that each segment is held on its own.
+/// fixes it. How much of it is payload, [`payload_share`] tells.
 pub fn send_buffer(settings: &HostSettings, request: Option<ByteCount>) -> ByteCount {
     request.map_or(settings.tcp_wmem.max, |request| stored_sndbuf(settings, request))
+}
+
+/// Payload in a send buffer: nearly all of it where TCP builds trains (0.99 to 1.00 measured on Linux 6.18), and 1448 of
+/// every 2280 bytes where each segment is held on its own (measured at MTU 1500; assumed for others).
+pub fn payload_share(segmentation: Segmentation) -> Ratio {
+    match segmentation {
+        Segmentation::Trains => Ratio::ONE,
+        Segmentation::Exact => Ratio::of(1448.0, 2280.0),
+    }
 }
 
 /// How full a writer keeps its send buffer, on average.

@@ -6,7 +6,7 @@ use fullpipe_record::{
     At, Buffer, BufferAdvice, BufferTriple, Calculation, Cause, Ceiling, Change, Commands, EndReport, Experiment,
     Forecast, Framing, HostSettings, Interval, KernelVersion, LabReport, LabStep, Limit, Measurement, Path,
     PathDirection, Peer, Prediction, Proof, Published, Ramp, Remedy, Request, RttMethod, RttReport, RttStats, Scope,
-    Solved, Steady, Summary, Undone, Validity, Verdict,
+    Segmentation, Solved, Steady, Summary, Undone, Validity, Verdict,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
@@ -314,7 +314,7 @@ fn path() -> Path {
 pub(crate) fn lopsided_path() -> Path {
     let reverse = PathDirection { rate: Some(mbps(100.0)), queue: None, loss: None, ..path().reverse };
     let forward = PathDirection { loss: Some(Ratio::new(1e-4)), ..path().forward };
-    Path { forward, reverse }
+    Path { forward, reverse, segmentation: Segmentation::Trains }
 }
 
 fn direction() -> PathDirection {

@@ -163,12 +163,12 @@ fn unknown_keys_are_told_with_those_there_are() {
         (
             "rtt = \"10ms\"",
             "delay = '5ms'",
-            "x.toml:5:1: \"delay\" is not a key here; the keys are rate, rtt, queue, loss, mtu, framing, seed, forward, reverse",
+            "x.toml:5:1: \"delay\" is not a key here; the keys are rate, rtt, queue, loss, mtu, framing, segmentation, seed, forward, reverse",
         ),
         (
             "mtu = 1500",
             "rtt = '1ms'",
-            "x.toml:8:1: \"rtt\" is not a key here; the keys are rate, delay, queue, loss, mtu, framing",
+            "x.toml:8:1: \"rtt\" is not a key here; the keys are rate, delay, queue, loss, mtu, framing, segmentation",
         ),
         (
             "tcp_wmem",
