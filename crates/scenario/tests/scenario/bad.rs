@@ -168,7 +168,7 @@ fn unknown_keys_are_told_with_those_there_are() {
         (
             "mtu = 1500",
             "rtt = '1ms'",
-            "x.toml:8:1: \"rtt\" is not a key here; the keys are rate, delay, queue, loss, mtu, framing, segmentation",
+            "x.toml:8:1: \"rtt\" is not a key here; the keys are rate, delay, queue, loss, mtu, framing",
         ),
         (
             "tcp_wmem",
