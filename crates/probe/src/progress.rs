@@ -21,7 +21,14 @@ pub(crate) struct Progress {
     started: Mark,
     omitted: Option<Mark>,
     interval: Mark,
+    boundaries: Boundaries,
     ended: Option<Mark>,
+}
+
+/// When intervals end: at whole multiples of their length, so that looks that come late do not add up.
+struct Boundaries {
+    length: Span,
+    next: Span,
 }
 
 /// A transfer that is over, between its marks.
@@ -42,7 +49,8 @@ impl Progress {
             totals: Totals { at: Span::ZERO, streams: vec![ByteCount::ZERO; request.streams.into()] },
             retransmits: vec![SegCount::ZERO; request.streams.into()],
         };
-        Self { transfer, request, omitted: None, interval: started.clone(), ended: None, started }
+        let boundaries = Boundaries { length: request.interval, next: request.interval };
+        Self { transfer, request, omitted: None, interval: started.clone(), boundaries, ended: None, started }
     }
 
     pub(crate) fn origin(&self) -> Instant {
@@ -56,10 +64,11 @@ impl Progress {
             let at_once = self.request.omit == Span::ZERO;
             self.omitted = Some(if at_once { self.started.clone() } else { self.mark() });
         }
-        if self.ended.is_some() || elapsed < self.interval.totals.at + self.request.interval {
+        if self.ended.is_some() {
             return None;
         }
-        Some(self.close_interval())
+        let boundary = self.boundaries.passed(elapsed)?;
+        Some(self.close_interval(boundary))
     }
 
     /// Whether this end, the client, should end the transfer: the time has passed, the bytes have arrived, or all
@@ -83,7 +92,7 @@ impl Progress {
         const SHORTEST: Span = Span::from_millis(1);
         let mark = self.mark();
         let rest = mark.totals.at.saturating_sub(self.interval.totals.at);
-        let last = (rest >= SHORTEST).then(|| self.close_interval());
+        let last = (rest >= SHORTEST).then(|| self.close_interval(mark.totals.at));
         self.transfer.stop_sending();
         self.ended = Some(mark);
         last
@@ -115,7 +124,8 @@ impl Progress {
         Mark { totals: self.transfer.totals(), retransmits: retransmits.unwrap_or_default() }
     }
 
-    fn close_interval(&mut self) -> Interval {
+    /// The interval that was to end at `boundary`; it ends now, which is a little later.
+    fn close_interval(&mut self, boundary: Span) -> Interval {
         let now = self.mark();
         let latest = self.transfer.latest();
         let before = std::mem::replace(&mut self.interval, now.clone());
@@ -130,8 +140,20 @@ impl Progress {
             retransmits: sends.then(|| sum(&now.retransmits).saturating_sub(sum(&before.retransmits))),
             rtt: latest.first().and_then(|sample| sample.tcp.rtt),
             cwnd: if sends { latest.iter().map(Sample::congestion_window).sum() } else { None },
-            omitted: now.totals.at <= self.request.omit,
+            omitted: boundary <= self.request.omit,
         }
+    }
+}
+
+impl Boundaries {
+    /// The latest boundary up to `elapsed`, once. An interval of no length has none: only the whole is reported then.
+    fn passed(&mut self, elapsed: Span) -> Option<Span> {
+        if self.length == Span::ZERO || elapsed < self.next {
+            return None;
+        }
+        let passed = self.length * (elapsed.as_nanos() / self.length.as_nanos());
+        self.next = passed + self.length;
+        Some(passed)
     }
 }
 
@@ -158,4 +180,30 @@ fn differences<T: Copy>(from: &[T], to: &[T], less: impl Fn(T, T) -> T) -> Vec<T
 
 fn sum<T: Copy + std::iter::Sum>(counts: &[T]) -> T {
     counts.iter().copied().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn late_looks_do_not_move_the_boundaries() {
+        let mut boundaries = Boundaries { length: Span::from_secs(1), next: Span::from_secs(1) };
+        let passed: Vec<Span> = (0..1_000).filter_map(|look| boundaries.passed(Span::from_millis(look * 13))).collect();
+        assert_eq!(passed, (1..=12).map(Span::from_secs).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn boundaries_that_were_slept_through_count_once() {
+        let mut boundaries = Boundaries { length: Span::from_secs(1), next: Span::from_secs(1) };
+        assert_eq!(boundaries.passed(Span::from_millis(3_400)), Some(Span::from_secs(3)));
+        assert_eq!(boundaries.passed(Span::from_millis(3_900)), None);
+        assert_eq!(boundaries.passed(Span::from_secs(4)), Some(Span::from_secs(4)));
+    }
+
+    #[test]
+    fn intervals_of_no_length_never_end() {
+        let mut boundaries = Boundaries { length: Span::ZERO, next: Span::ZERO };
+        assert_eq!(boundaries.passed(Span::from_secs(9)), None);
+    }
 }
