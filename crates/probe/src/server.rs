@@ -121,7 +121,7 @@ async fn run(
     loop {
         tokio::select! {
             accepted = house.listener.accept() => if let Ok((stream, client)) = accepted {
-                spawn_local(Rc::clone(&house).receive(stream, client));
+                spawn_local(Rc::clone(&house).receive(stream, canonical(client)));
             },
             event = happened.recv() => if let Some(event) = event {
                 let over = matches!(event, ServerEvent::Ended { .. } | ServerEvent::Failed { .. });
@@ -163,6 +163,11 @@ fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())
+}
+
+/// An address as people write it: a socket for both families gives IPv4 callers as `::ffff:192.0.2.1`.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// What the connections of a server share.
@@ -436,6 +441,13 @@ fn thinned(samples: &[Sample], streams: u16) -> Vec<Sample> {
 mod tests {
     use super::*;
     use fullpipe_units::ByteCount;
+
+    #[test]
+    fn ipv4_callers_keep_their_ipv4_address() {
+        let seen = |text: &str| canonical(text.parse().unwrap()).to_string();
+        assert_eq!(seen("[::ffff:192.0.2.1]:5201"), "192.0.2.1:5201");
+        assert_eq!(seen("[2001:db8::1]:5201"), "[2001:db8::1]:5201");
+    }
 
     #[test]
     fn thinning_keeps_whole_looks() {
