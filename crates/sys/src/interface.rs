@@ -8,6 +8,8 @@ use fullpipe_units::{ByteCount, SegCount};
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socket, socket_with};
 
+use crate::route::set_transmit_queue;
+
 /// A point-to-point link as one end sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ipv4Link {
@@ -34,9 +36,7 @@ pub fn configure_ipv4(name: &str, link: Ipv4Link) -> io::Result<()> {
         request.ifr_ifru.ifru_dstaddr = socket_address(link.peer);
     })?;
     set(&control, name, "its MTU", libc::SIOCSIFMTU, |request| request.ifr_ifru.ifru_mtu = link.mtu.get() as i32)?;
-    set(&control, name, "its queue length", libc::SIOCSIFTXQLEN, |request| {
-        request.ifr_ifru.ifru_metric = link.transmit_queue.get() as i32;
-    })?;
+    set_transmit_queue(name, link.transmit_queue).map_err(|cause| failed("its queue length", name, &cause))?;
     bring_up(&control, name)
 }
 
@@ -129,10 +129,13 @@ fn set(
     fill(&mut request);
     // SAFETY: each of these requests reads one `ifreq`, which `request` is; the descriptor is open.
     if unsafe { libc::ioctl(control.as_raw_fd(), number as _, &raw mut request) } < 0 {
-        let cause = io::Error::last_os_error();
-        return Err(io::Error::new(cause.kind(), format!("cannot set {what} on device {name}: {cause}")));
+        return Err(failed(what, name, &io::Error::last_os_error()));
     }
     Ok(())
+}
+
+fn failed(what: &str, name: &str, cause: &io::Error) -> io::Error {
+    io::Error::new(cause.kind(), format!("cannot set {what} on device {name}: {cause}"))
 }
 
 fn socket_address(address: Ipv4Addr) -> libc::sockaddr {

@@ -6,6 +6,7 @@
 mod descriptors;
 mod interface;
 mod namespace;
+mod route;
 mod socket;
 mod tcp_info;
 mod tun;
