@@ -13,7 +13,7 @@ use crate::terminal::Terminal;
 /// names the limit, applies the best remedy, measures again, and undoes it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The path: rate=1G,rtt=100ms,loss=0%,queue=1bdp,mtu=1500,framing=ethernet; what is not named stays so
+    /// The path; what is not named stays as in `rate=1G,rtt=100ms,loss=0%,queue=1bdp` with `mtu=1500,framing=ethernet`
     #[arg(long, value_name = "KEY=VALUE,…")]
     path: Option<String>,
     /// Settings of the sending host, as in a scenario: `tcp_wmem=64MiB,…`

@@ -93,8 +93,11 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
     let flag = super::interrupt_flag()?;
     let destination = Destination { host: arguments.host.clone(), port: arguments.port };
     let style = terminal.style();
-    terminal.progress(&format!("{}\n", report::interval_head(style)));
+    let mut head = Some(report::interval_head(style));
     let measured = measure(&destination, &arguments.request(), &flag, &mut |interval| {
+        if let Some(head) = head.take() {
+            terminal.progress(&format!("{head}\n"));
+        }
         terminal.progress(&format!("{}\n", report::interval_line(interval, style)));
         if arguments.json_lines {
             print_event(&MeasureEvent::Interval(interval.clone()));
