@@ -3,13 +3,23 @@
 //! Such a test names what it needs with [`require!`]: where the machine lacks it, the test skips, says why on standard
 //! error and in `target/skipped.txt`, and fails instead if `FULLPIPE_REQUIRE=all`.
 
+mod false_server;
+mod mark;
 mod need;
+mod network;
+mod outcome;
 mod path;
+mod patience;
 mod process;
 mod validity;
 
+pub use false_server::{FalseServer, Part};
+pub use mark::{Mark, network_namespaces};
 pub use need::{Need, missing};
+pub use network::{free_port, wait_for_listener};
+pub use outcome::{document, sentence};
 pub use path::{PathLock, path};
+pub use patience::within;
 pub use process::{Running, fullpipe};
 pub use validity::valid_within;
 

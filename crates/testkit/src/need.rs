@@ -14,6 +14,8 @@ pub enum Need {
     Root,
     /// The program `unshare`, of util-linux.
     Unshare,
+    /// User namespaces for ordinary users, tried by root as one of them.
+    UserNamespaces,
 }
 
 impl Need {
@@ -23,6 +25,7 @@ impl Need {
             Self::Lab => lacking_lab(),
             Self::Iperf3 => lacking_program("iperf3", "--version"),
             Self::Unshare => lacking_program("unshare", "--version"),
+            Self::UserNamespaces => lacking_user_namespaces(),
             Self::Root => (!rustix::process::geteuid().is_root()).then(|| "this user is not root".to_owned()),
         }
     }
@@ -74,6 +77,29 @@ fn lacking_lab() -> Option<String> {
         Ok(status) if !status.success() => Some("namespaces are refused to this user".to_owned()),
         // Without the program to try it, the test itself finds out.
         _ => None,
+    }
+}
+
+/// Nobody's number, which owns nothing.
+const NOBODY: &str = "65534";
+
+fn lacking_user_namespaces() -> Option<String> {
+    let mut probe = Command::new("setpriv");
+    probe.args([
+        "--reuid",
+        NOBODY,
+        "--regid",
+        NOBODY,
+        "--clear-groups",
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "true",
+    ]);
+    match probe.stdout(Stdio::null()).stderr(Stdio::null()).status() {
+        Ok(status) if status.success() => None,
+        Ok(_) => Some("user namespaces are refused to ordinary users".to_owned()),
+        Err(error) => Some(format!("setpriv: {error}")),
     }
 }
 

@@ -4,6 +4,8 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 /// The program under test, built once for each test binary if it is not there or older than its sources.
 ///
 /// # Panics
@@ -49,6 +51,13 @@ impl Running {
     /// Never: it is there until [`Running::finish`].
     pub fn pid(&self) -> u32 {
         self.child.as_ref().expect("it has not finished").id()
+    }
+
+    /// Asks it to end as Ctrl-C does in a terminal, it alone.
+    pub fn interrupt(&self) {
+        let pid = self.child.as_ref().and_then(|child| Pid::from_raw(child.id().cast_signed()));
+        // One that has ended already needs no asking.
+        let _ = pid.map(|pid| kill_process(pid, Signal::INT));
     }
 
     /// Kills it as `kill -9` does, without a chance to tidy up.

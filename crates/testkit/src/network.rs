@@ -1,0 +1,51 @@
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::time::Duration;
+
+use crate::patience::within;
+
+/// `st` of a socket that listens, in `/proc/net/tcp`.
+const LISTENING: &str = "0A";
+
+/// A TCP port of the loopback addresses that nobody has at the moment.
+///
+/// # Panics
+/// If there is none.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a port is free");
+    listener.local_addr().expect("a bound socket has an address").port()
+}
+
+/// Waits until somebody listens on TCP port `port`, without a connection that a server would take for a client.
+///
+/// # Panics
+/// If nobody does within ten seconds.
+pub fn wait_for_listener(port: u16) {
+    assert!(within(Duration::from_secs(10), || is_listening(port)), "nobody listens on port {port}");
+}
+
+fn is_listening(port: u16) -> bool {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|file| fs::read_to_string(file).unwrap_or_default());
+    tables.iter().flat_map(|table| table.lines()).any(|line| listens(line, port))
+}
+
+/// Columns: number, local address and port, remote address and port, state.
+fn listens(line: &str, port: u16) -> bool {
+    let columns: Vec<&str> = line.split_whitespace().take(4).collect();
+    let [_, local, _, state] = columns[..] else { return false };
+    state == LISTENING && local.ends_with(&format!(":{port:04X}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_is_found_and_missed() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        wait_for_listener(port);
+        drop(listener);
+        assert!(!is_listening(port));
+    }
+}

@@ -1,0 +1,16 @@
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Whether `done` becomes true within `patience`; asks every few milliseconds, and once at the end.
+pub fn within(patience: Duration, mut done: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + patience;
+    loop {
+        if done() {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
