@@ -29,8 +29,8 @@ pub enum ClientAction {
 
 /// The client's side of one test.
 ///
-/// Every step has its deadline: one reply time, or for each data connection one; a results time for the server's
-/// results; for the transfer its own duration, omitted time included, and 10 s (24 hours and 10 s where bytes limit
+/// Every step has its deadline: one reply time, or for each data connection one; for the server's results a results
+/// time in all, within which it is never silent for a reply time; for the transfer its own duration, omitted time included, and 10 s (24 hours and 10 s where bytes limit
 /// it). After the test ended, in either way, calls do nothing.
 #[derive(Debug)]
 pub struct Client {
@@ -41,6 +41,8 @@ pub struct Client {
     phase: Phase,
     wait: Span,
     deadline: Time,
+    /// When the server's results must be complete.
+    results_deadline: Time,
     inbox: Inbox,
     actions: VecDeque<ClientAction>,
     server_results: Results,
@@ -83,6 +85,7 @@ impl Client {
             phase: Phase::At(Step::Greeting),
             wait: timeouts.reply,
             deadline: now + timeouts.reply,
+            results_deadline: Time::ZERO,
             inbox: Inbox::default(),
             actions: VecDeque::from([ClientAction::Send(cookie.as_bytes().to_vec())]),
             server_results: Results::default(),
@@ -105,6 +108,9 @@ impl Client {
             return;
         }
         self.inbox.push(bytes);
+        if self.phase == Phase::At(Step::Results) {
+            self.wait_for_more_results(now);
+        }
         self.read_inbox(now);
     }
 
@@ -136,6 +142,7 @@ impl Client {
         if self.phase == Phase::At(Step::LocalResults) {
             self.send(Results { report: None, ..results }.encode());
             self.enter(Step::Results, now);
+            self.results_deadline = now + self.timeouts.results;
             self.read_inbox(now);
         }
     }
@@ -241,6 +248,16 @@ impl Client {
         }
     }
 
+    /// A part of the results came: the next may take a reply time, as long as all come in time.
+    fn wait_for_more_results(&mut self, now: Time) {
+        if now + self.timeouts.reply <= self.results_deadline {
+            self.deadline = now + self.timeouts.reply;
+        } else {
+            self.wait = self.timeouts.results;
+            self.deadline = self.results_deadline;
+        }
+    }
+
     fn read_results(&mut self, now: Time) -> bool {
         let message = self.inbox.take_message(Message::Results);
         match message.and_then(|json| json.map(|json| Results::decode(&json, self.streams)).transpose()) {
@@ -270,7 +287,6 @@ impl Client {
         self.wait = match step {
             Step::Streams => self.timeouts.reply * u64::from(self.streams),
             Step::Transfer => self.transfer_limit + TRANSFER_GRACE,
-            Step::Results => self.timeouts.results,
             _ => self.timeouts.reply,
         };
         self.deadline = now + self.wait;

@@ -61,7 +61,8 @@ pub const LONGEST_TEST: Span = Span::from_secs(86_400);
 /// How long each side waits for the other outside the transfer itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For an answer on the control connection, for one data connection, or for the driver's own results.
+    /// For an answer on the control connection, for one data connection, for the driver's own results, or for more of a
+    /// server's results.
     pub reply: Span,
     /// For a whole results message, from its being due to its last byte.
     pub results: Span,

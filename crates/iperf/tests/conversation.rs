@@ -291,7 +291,6 @@ fn a_client_that_is_stalled_gives_up_at_its_deadline_in_every_step() {
         let after = Span::from_secs(match step {
             Step::Streams => 4 * 10,
             Step::Transfer => 10 + 2 + 10,
-            Step::Results => 30,
             _ => 10,
         });
         let deadline = client.deadline().unwrap();
@@ -302,6 +301,21 @@ fn a_client_that_is_stalled_gives_up_at_its_deadline_in_every_step() {
         assert_eq!(failure(&mut client), Error::Timeout { step, after });
         assert_eq!(client.deadline(), None);
     }
+}
+
+#[test]
+fn results_that_trickle_in_have_thirty_seconds_in_all() {
+    let (mut client, since) = client_at(Step::Results, &four_streams());
+    client.receive(since, &100_u32.to_be_bytes());
+    for second in [9, 18, 27] {
+        let now = since + Span::from_secs(second);
+        client.tick(now);
+        client.receive(now, b" ");
+    }
+    let deadline = client.deadline().unwrap();
+    assert_eq!(deadline, since + Span::from_secs(30));
+    client.tick(deadline);
+    assert_eq!(failure(&mut client), Error::Timeout { step: Step::Results, after: Span::from_secs(30) });
 }
 
 #[test]
