@@ -5,9 +5,11 @@ use clap::{Parser, Subcommand};
 use fullpipe_units::Span;
 
 use crate::commands::{calc, demo, lab, measure, serve};
+use crate::terminal::Format;
 
 /// How JSON is asked for; needed where the command line itself is wrong.
-pub(crate) const JSON_FLAGS: [&str; 3] = ["--json", "-J", "--json-lines"];
+const JSON_FLAGS: [(&str, Format); 3] =
+    [("--json", Format::Json), ("-J", Format::Json), ("--json-lines", Format::JsonLines)];
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -51,16 +53,24 @@ pub(crate) enum Command {
 }
 
 impl Cli {
-    /// Whether standard output belongs to JSON.
-    pub(crate) fn wants_json(&self) -> bool {
-        match &self.command {
+    /// What standard output is for.
+    pub(crate) fn format(&self) -> Format {
+        let json = match &self.command {
+            Command::Measure(arguments) if arguments.json_lines => return Format::JsonLines,
+            Command::Measure(arguments) => arguments.json,
             Command::Demo(arguments) => arguments.json,
             Command::Calc(arguments) => arguments.json,
-            Command::Measure(arguments) => arguments.json || arguments.json_lines,
             Command::Lab(arguments) => arguments.wants_json(),
             Command::Serve(_) | Command::Schema => false,
-        }
+        };
+        if json { Format::Json } else { Format::Text }
     }
+}
+
+/// What standard output is for, as far as a command line that is wrong tells.
+pub(crate) fn format_of(mut arguments: impl Iterator<Item = String>) -> Format {
+    let format = arguments.find_map(|argument| JSON_FLAGS.iter().find(|(flag, _)| *flag == argument));
+    format.map_or(Format::Text, |(_, format)| *format)
 }
 
 /// A duration as iperf3 takes it, in seconds without a unit, or with any unit.

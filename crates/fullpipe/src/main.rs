@@ -14,7 +14,7 @@ use fullpipe_lab::keeper;
 
 use cli::Cli;
 use failure::{Failure, USAGE};
-use terminal::Terminal;
+use terminal::{Format, Terminal};
 
 fn main() -> ExitCode {
     // Before anything else, because the keeper may not have a second thread.
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     }
     match Cli::try_parse() {
         Ok(cli) => {
-            let terminal = Terminal::new(cli.wants_json(), cli.quiet);
+            let terminal = Terminal::new(cli.format(), cli.quiet);
             finish(&terminal, commands::run(cli, &terminal))
         }
         Err(error) => explain(&error),
@@ -42,11 +42,11 @@ fn finish(terminal: &Terminal, result: Result<(), Failure>) -> ExitCode {
 
 /// Help and versions are no failures; everything else that clap says is about the command line.
 fn explain(error: &clap::Error) -> ExitCode {
-    let wants_json = std::env::args().any(|argument| cli::JSON_FLAGS.contains(&argument.as_str()));
-    if error.use_stderr() && wants_json {
+    let format = cli::format_of(std::env::args());
+    if error.use_stderr() && format != Format::Text {
         let text = error.render().to_string();
         let sentence = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        Terminal::new(true, false).failure(&Failure::new(USAGE, sentence));
+        Terminal::new(format, false).failure(&Failure::new(USAGE, sentence));
         return ExitCode::from(USAGE);
     }
     // Nobody is left to tell if the terminal is gone.

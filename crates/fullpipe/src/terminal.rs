@@ -2,24 +2,38 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use fullpipe_experiment::MeasureEvent;
 use fullpipe_record::{Document, ErrorReport};
 use fullpipe_report::{Style, document};
 
 use crate::failure::Failure;
 
+/// What standard output is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// Text for people.
+    Text,
+    /// One JSON document.
+    Json,
+    /// One JSON object a line, as things happen.
+    JsonLines,
+}
+
 /// Where results and progress go, and how they look.
 #[derive(Debug)]
 pub(crate) struct Terminal {
-    json: bool,
+    format: Format,
     quiet: bool,
     style: Style,
 }
 
 impl Terminal {
-    /// With `json`, standard output belongs to the one document. With `quiet`, only results are printed.
-    pub(crate) fn new(json: bool, quiet: bool) -> Self {
-        let plain = json || !io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-        Self { json, quiet, style: if plain { Style::PLAIN } else { Style::COLOR } }
+    /// With `quiet`, only results are printed.
+    pub(crate) fn new(format: Format, quiet: bool) -> Self {
+        let plain = format != Format::Text
+            || !io::stdout().is_terminal()
+            || std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+        Self { format, quiet, style: if plain { Style::PLAIN } else { Style::COLOR } }
     }
 
     pub(crate) fn style(&self) -> Style {
@@ -28,22 +42,31 @@ impl Terminal {
 
     /// Part of the result as text; nothing where the result is JSON.
     pub(crate) fn result(&self, text: &str) {
-        if !self.json {
+        if self.format == Format::Text {
             print(&mut io::stdout(), text);
         }
     }
 
     /// What happens meanwhile; nothing where the result is JSON or little was asked for.
     pub(crate) fn progress(&self, text: &str) {
-        if !self.json && !self.quiet {
+        if self.format == Format::Text && !self.quiet {
             print(&mut io::stdout(), text);
         }
     }
 
-    /// The result as JSON; nothing where it is text.
+    /// The result as JSON; nothing where it is text or events.
     pub(crate) fn document(&self, result: &Document) {
-        if self.json {
+        if self.format == Format::Json {
             print(&mut io::stdout(), &document(result));
+        }
+    }
+
+    /// What happened as one line of JSON; nothing where the result is text or a document.
+    pub(crate) fn event(&self, event: &MeasureEvent) {
+        if self.format == Format::JsonLines
+            && let Ok(line) = serde_json::to_string(event)
+        {
+            Self::line(&line);
         }
     }
 
@@ -59,13 +82,15 @@ impl Terminal {
         }
     }
 
-    /// Why the program ends without success: a sentence on standard error, and a document where JSON was asked for.
+    /// Why the program ends without success: a sentence on standard error, and a document or an event where JSON was
+    /// asked for.
     pub(crate) fn failure(&self, failure: &Failure) {
         if failure.message.is_empty() {
             return;
         }
         print(&mut io::stderr(), &format!("fullpipe: {}\n", failure.message));
         let error = ErrorReport { message: failure.message.clone(), exit_code: failure.code };
+        self.event(&MeasureEvent::Error(error.clone()));
         self.document(&Document { error: Some(error), ..Document::new() });
     }
 }

@@ -2,7 +2,7 @@ use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::MeasureEvent;
 use fullpipe_iperf::DEFAULT_PORT;
 use fullpipe_probe::{Destination, measure};
-use fullpipe_record::{Buffer, Direction, Document, ErrorReport, Evidence, Framing, Measurement, Request, Writer};
+use fullpipe_record::{Buffer, Direction, Document, Evidence, Framing, Measurement, Request, Writer};
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, ByteCount, Span};
 
@@ -99,21 +99,9 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
             terminal.progress(&format!("{head}\n"));
         }
         terminal.progress(&format!("{}\n", report::interval_line(interval, style)));
-        if arguments.json_lines {
-            print_event(&MeasureEvent::Interval(interval.clone()));
-        }
+        terminal.event(&MeasureEvent::Interval(interval.clone()));
     });
-    match measured {
-        Ok(measurement) => finish(judged(measurement, arguments.bandwidth), arguments, terminal),
-        Err(error) => {
-            let failure = Failure::from(error);
-            if arguments.json_lines {
-                let report = ErrorReport { message: failure.message.clone(), exit_code: failure.code };
-                print_event(&MeasureEvent::Error(report));
-            }
-            Err(failure)
-        }
-    }
+    finish(judged(measured?, arguments.bandwidth), terminal)
 }
 
 fn judged(measurement: Measurement, bandwidth: Option<BitRate>) -> Measurement {
@@ -121,21 +109,12 @@ fn judged(measurement: Measurement, bandwidth: Option<BitRate>) -> Measurement {
     Measurement { limit: Some(verdict), ..measurement }
 }
 
-fn finish(measurement: Measurement, arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
+fn finish(measurement: Measurement, terminal: &Terminal) -> Result<(), Failure> {
     let interrupted = measurement.interrupted;
     terminal.result(&report::measurement(&measurement, terminal.style()));
-    if arguments.json_lines {
-        print_event(&MeasureEvent::Measurement(Box::new(measurement)));
-    } else {
-        terminal.document(&Document { measurement: Some(measurement), ..Document::new() });
-    }
+    terminal.event(&MeasureEvent::Measurement(Box::new(measurement.clone())));
+    terminal.document(&Document { measurement: Some(measurement), ..Document::new() });
     if interrupted { Err(Failure::told(INTERRUPTED)) } else { Ok(()) }
-}
-
-fn print_event(event: &MeasureEvent) {
-    if let Ok(line) = serde_json::to_string(event) {
-        Terminal::line(&line);
-    }
 }
 
 #[cfg(test)]
