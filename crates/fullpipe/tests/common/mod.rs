@@ -1,0 +1,18 @@
+//! What the tests of the whole program share.
+
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use fullpipe_testkit::Running;
+
+/// The program under test with `arguments`, in a terminal of 80 columns.
+pub(crate) fn fullpipe(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fullpipe"));
+    command.args(arguments).env("COLUMNS", "80").env_remove("NO_COLOR");
+    command
+}
+
+/// Runs `command` to its end, which must come within `seconds`.
+pub(crate) fn run(command: &mut Command, seconds: u64) -> Output {
+    Running::start(command).finish(Duration::from_secs(seconds))
+}

@@ -1,0 +1,261 @@
+//! Bad input gives one clear sentence and the right exit code, soon, and leaves nothing behind.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Instant;
+
+use common::{fullpipe, run};
+use fullpipe_testkit::{FalseServer, Mark, Part, document, free_port, sentence};
+use serde_json::Value;
+
+/// Within which every failure is told.
+const PATIENCE: u64 = 15;
+
+const FAILED: i32 = 1;
+const USAGE: i32 = 2;
+
+/// Runs the program, and holds that nothing of it is left.
+fn fail(command: &mut Command) -> Output {
+    let mark = Mark::new();
+    let output = run(mark.put_on(command), PATIENCE);
+    mark.assert_gone(&BTreeSet::new());
+    output
+}
+
+/// The sentence of a program that was called with `arguments` and must exit with `code`.
+fn told(arguments: &[&str], code: i32) -> String {
+    let output = fail(&mut fullpipe(arguments));
+    assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
+    sentence(&output, code)
+}
+
+fn assert_says(sentence: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(sentence.contains(part), "{part:?} is not in {sentence:?}");
+    }
+}
+
+/// What clap says of a wrong command line.
+fn refused(arguments: &[&str]) -> String {
+    let output = fail(&mut fullpipe(arguments));
+    assert_eq!(output.status.code(), Some(USAGE));
+    assert!(output.stdout.is_empty());
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.starts_with("error: "), "{stderr}");
+    stderr
+}
+
+fn scenario(name: &str, text: &str) -> String {
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&file, text).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+/// What a measurement against a false server says.
+fn against(part: Part, more: &[&str]) -> String {
+    let server = FalseServer::start(part);
+    let port = server.port().to_string();
+    told(&[&["measure", "127.0.0.1", "-p", &port, "-t", "1", "--quiet"], more].concat(), FAILED)
+}
+
+#[test]
+fn a_host_that_is_unknown() {
+    assert_says(&told(&["measure", "nosuchhost.invalid"], FAILED), &["cannot find the host nosuchhost.invalid"]);
+}
+
+#[test]
+fn a_connection_that_is_refused() {
+    let port = free_port().to_string();
+    let said = told(&["measure", "127.0.0.1", "-p", &port], FAILED);
+    assert_says(&said, &["127.0.0.1", &port, "refused", "fullpipe serve", "iperf3 -s"]);
+}
+
+#[test]
+fn units_that_are_nonsense() {
+    assert_says(&refused(&["measure", "h", "-w", "3parsecs"]), &["3parsecs", "--buffer", "64KiB"]);
+    assert_says(&refused(&["calc", "--bandwidth", "fast", "--rtt", "1ms"]), &["fast", "--bandwidth", "100Mbit/s"]);
+    assert_says(&refused(&["calc", "--bandwidth=-1", "--rtt", "1ms"]), &["-1", "negative"]);
+    assert_says(&refused(&["measure", "h", "-t", "soon"]), &["soon", "--time"]);
+    assert_says(&refused(&["measure", "h", "-P", "0"]), &["--parallel", "1..=128"]);
+}
+
+#[test]
+fn flags_that_do_not_exist_or_do_not_fit() {
+    assert_says(&refused(&["measure", "h", "--nosuch"]), &["--nosuch"]);
+    assert_says(&refused(&["measure"]), &["<HOST>"]);
+    assert_says(&refused(&["nosuch"]), &["nosuch"]);
+    assert_says(&refused(&["measure", "h", "-n", "1M", "-t", "1"]), &["--bytes", "--time"]);
+    assert_says(&refused(&["lab", "exec", "demo", "middle", "--", "true"]), &["middle", "`sender`", "`receiver`"]);
+}
+
+#[test]
+fn two_of_three_are_needed_to_calculate() {
+    let said = told(&["calc", "--rtt", "1ms"], USAGE);
+    assert_says(&said, &["--bandwidth", "--window"]);
+    assert_says(&told(&["calc", "--rtt", "0ms", "--window", "1K"], USAGE), &["--rtt", "173ms"]);
+}
+
+#[test]
+fn scenarios_that_are_wrong() {
+    let negative = scenario(
+        "negative.toml",
+        "name = \"n\"\ntitle = \"t\"\n[path]\nrate = \"-1Mbit/s\"\nrtt = \"10ms\"\n\n[[step]]\nname = \"a\"\n",
+    );
+    assert_says(&told(&["lab", "run", &negative], USAGE), &["negative.toml:4:", "-1Mbit/s", "negative"]);
+    let unknown = scenario(
+        "unknown.toml",
+        "name = \"n\"\ntitle = \"t\"\n[path]\nrate = \"1Mbit/s\"\nspeed = 3\n\n[[step]]\nname = \"a\"\n",
+    );
+    assert_says(&told(&["lab", "run", &unknown], USAGE), &["unknown.toml:5:", "speed"]);
+    let broken = scenario("broken.toml", "[path\n");
+    assert_says(&told(&["lab", "run", &broken], USAGE), &["broken.toml:1:"]);
+}
+
+#[test]
+fn a_scenario_that_is_missing() {
+    for command in [&["lab", "run", "nosuch.toml"][..], &["lab", "exec", "nosuch.toml", "sender", "--", "true"]] {
+        assert_says(&told(command, USAGE), &["nosuch.toml", "No such file", "elsen-window"]);
+    }
+}
+
+#[test]
+fn a_demo_of_what_cannot_be() {
+    assert_says(&told(&["demo", "--path", "rate=-1"], USAGE), &["--path", "rate", "negative"]);
+    assert_says(&told(&["demo", "--path", "speed=1"], USAGE), &["--path", "speed"]);
+    assert_says(&told(&["demo", "--sender", "nosuch=1"], USAGE), &["--sender", "nosuch", "tcp_wmem"]);
+    assert_says(&told(&["demo", "--receiver", "tcp_rmem"], USAGE), &["--receiver", "tcp_rmem"]);
+}
+
+#[test]
+fn a_congestion_control_that_does_not_exist() {
+    let said = against(Part::FallsSilentAfter(&[9, 10]), &["-C", "nosuch"]);
+    assert_says(&said, &["nosuch", "congestion control"]);
+}
+
+#[test]
+fn a_server_that_is_not_iperf3() {
+    let said = against(Part::Answers(b"HTTP/1.1 400 Bad Request\r\n\r\n"), &[]);
+    assert_says(&said, &["127.0.0.1", "not as an iperf3 server"]);
+    let said = against(Part::Says(b"SSH-2.0-OpenSSH_9.2p1\r\n"), &[]);
+    assert_says(&said, &["127.0.0.1", "not as an iperf3 server"]);
+}
+
+#[test]
+fn a_server_that_closes_at_once() {
+    assert_says(&against(Part::HangsUp, &[]), &["127.0.0.1", "closed"]);
+    assert_says(&against(Part::Answers(b""), &[]), &["127.0.0.1", "closed"]);
+}
+
+#[test]
+fn a_server_that_is_busy() {
+    assert_says(&against(Part::Answers(&[0xff]), &[]), &["127.0.0.1", "busy", "later"]);
+}
+
+#[test]
+fn a_server_that_refuses() {
+    let said = against(Part::Answers(&[0xfe, 0, 0, 0, 37, 0, 0, 0, 0]), &[]);
+    assert_says(&said, &["127.0.0.1", "longer than its operator permits"]);
+}
+
+#[test]
+fn a_server_that_stops_answering() {
+    // They wait all at once: each does nothing but be silent.
+    let silences: [(&'static [u8], &str); 6] = [
+        (&[], "first answer"),
+        (&[9], "parameters"),
+        (&[9, 10], "start"),
+        (&[9, 10, 1], "let data flow"),
+        (&[9, 10, 1, 2], "ending"),
+        (&[9, 10, 1, 2, 13], "results"),
+    ];
+    let waiting: Vec<_> = silences
+        .into_iter()
+        .map(|(states, step)| thread::spawn(move || (against(Part::FallsSilentAfter(states), &[]), step)))
+        .collect();
+    for one in waiting {
+        let (said, step) = one.join().expect("a server that falls silent is given up");
+        assert_says(&said, &["127.0.0.1", "gave up after", step]);
+    }
+}
+
+#[test]
+fn a_port_that_is_taken() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let said = told(&["serve", "-B", "127.0.0.1", "-p", &port], FAILED);
+    assert_says(&said, &["cannot listen on", &port, "--port"]);
+}
+
+#[test]
+fn an_address_that_is_not_ours() {
+    assert_says(&told(&["serve", "-B", "192.0.2.1"], FAILED), &["cannot listen on 192.0.2.1:5201"]);
+}
+
+#[test]
+fn with_json_the_error_is_the_one_document() {
+    let port = free_port().to_string();
+    let calls: [(&[&str], i32); 4] = [
+        (&["measure", "127.0.0.1", "-p", &port, "--json"], FAILED),
+        (&["measure", "127.0.0.1", "-w", "3parsecs", "--json"], USAGE),
+        (&["demo", "--path", "rate=-1", "--json"], USAGE),
+        (&["lab", "run", "nosuch.toml", "--json"], USAGE),
+    ];
+    for (arguments, code) in calls {
+        let output = fail(&mut fullpipe(arguments));
+        let error = &document(&output)["error"];
+        assert_eq!(error["exit_code"], code, "{arguments:?}");
+        assert_eq!(error["message"], sentence(&output, code), "{arguments:?}");
+    }
+}
+
+#[test]
+fn with_json_lines_the_error_is_an_event() {
+    let port = free_port().to_string();
+    let output = fail(&mut fullpipe(&["measure", "127.0.0.1", "-p", &port, "--json-lines"]));
+    assert_eq!(output.stdout.iter().filter(|byte| **byte == b'\n').count(), 1);
+    let event = document(&output);
+    assert_eq!((event["event"].as_str(), event["data"]["exit_code"].as_i64()), (Some("error"), Some(FAILED.into())));
+    assert_eq!(event["data"]["message"], sentence(&output, FAILED));
+}
+
+#[test]
+fn calc_answers_what_the_equations_say() {
+    let text = |arguments: &[&str]| String::from_utf8(run(&mut fullpipe(arguments), PATIENCE).stdout).unwrap();
+    assert!(text(&["calc", "--window", "64KiB", "--rtt", "173ms"]).contains("3.031 Mbit/s"));
+    assert!(text(&["calc", "--bandwidth", "100Mbit/s", "--rtt", "173ms"]).contains("2162500 bytes"));
+
+    let solved = |arguments: &[&str]| -> Value {
+        let output = run(fullpipe(arguments).arg("--json"), PATIENCE);
+        assert!(output.status.success() && output.stderr.is_empty());
+        document(&output)["calculation"].clone()
+    };
+    let rate = solved(&["calc", "--window", "64KiB", "--rtt", "173ms"]);
+    // 65536 × 8 ÷ 0.173
+    assert_eq!((rate["solved"].as_str(), rate["rate"].as_u64()), (Some("rate"), Some(3_030_566)));
+    let window = solved(&["calc", "--bandwidth", "100Mbit/s", "--rtt", "173ms"]);
+    // 100 × 10⁶ × 0.173 ÷ 8
+    assert_eq!((window["solved"].as_str(), window["window"].as_u64()), (Some("window"), Some(2_162_500)));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_panic() {
+    for arguments in [&["schema"][..], &["lab", "list"], &["calc", "--window", "64KiB", "--rtt", "173ms"], &["--help"]]
+    {
+        let mut child =
+            fullpipe(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        // A small buffer takes one line and leaves the rest to fill the pipe or to find it broken.
+        BufReader::with_capacity(16, child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let begun = Instant::now();
+        let output = child.wait_with_output().unwrap();
+        assert!(begun.elapsed().as_secs() < PATIENCE, "{arguments:?}");
+        assert!(!line.is_empty() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{arguments:?}: {}", output.status);
+    }
+}
