@@ -218,7 +218,7 @@ fn with_json_the_error_is_the_one_document() {
 fn with_json_lines_the_error_is_an_event() {
     let port = free_port().to_string();
     let output = fail(&mut fullpipe(&["measure", "127.0.0.1", "-p", &port, "--json-lines"]));
-    assert_eq!(output.stdout.iter().filter(|byte| **byte == b'\n').count(), 1);
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 1);
     let event = document(&output);
     assert_eq!((event["event"].as_str(), event["data"]["exit_code"].as_i64()), (Some("error"), Some(FAILED.into())));
     assert_eq!(event["data"]["message"], sentence(&output, FAILED));
