@@ -141,6 +141,8 @@ fn follow(
         match serde_json::from_str(&line) {
             Ok(MeasureEvent::Interval(interval)) => progress(&interval),
             Ok(MeasureEvent::Measurement(measurement)) => return Ok(Followed::Measured(measurement)),
+            // Interrupted before data flowed, it has nothing to show.
+            Ok(MeasureEvent::Error(_)) if interrupted => return Err(ExperimentError::Interrupted),
             Ok(MeasureEvent::Error(report)) => return Ok(Followed::Failed(report.message)),
             Err(error) => return Ok(Followed::Failed(format!("it printed what is no event ({error}): {line}"))),
         }

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use common::{fullpipe, run};
-use fullpipe_testkit::{Running, document, free_port, path, require, sentence, wait_for_listener};
+use fullpipe_testkit::{FalseServer, Part, Running, document, free_port, path, require, sentence, wait_for_listener};
 use serde_json::Value;
 
 /// How much the counts of the two ends may differ.
@@ -251,6 +251,16 @@ fn ctrl_c_ends_a_measurement_cleanly_at_both_ends() {
     assert_eq!(measurement["interrupted"], true);
     assert_close("both ends", &measurement["summary"]["sent"], &measurement["summary"]["received"]);
     server.finish();
+}
+
+#[test]
+fn ctrl_c_before_data_flows_is_an_interrupt_too() {
+    let server = FalseServer::start(Part::FallsSilentAfter(&[9]));
+    let port = server.port().to_string();
+    let client = Running::start(&mut fullpipe(&["measure", "127.0.0.1", "-p", &port]));
+    std::thread::sleep(Duration::from_millis(2_500));
+    client.interrupt();
+    assert!(sentence(&client.finish(Duration::from_secs(GRACE)), 130).contains("interrupted"));
 }
 
 #[test]

@@ -178,6 +178,7 @@ enum Broken {
 impl Broken {
     fn with_host(self, host: &str) -> ProbeError {
         match self {
+            Self::Protocol(Error::ClientTerminated { .. }) => ProbeError::Interrupted,
             Self::Protocol(cause) => ProbeError::Protocol { host: host.to_owned(), cause },
             Self::Here(error) => error,
         }
