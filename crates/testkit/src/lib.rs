@@ -14,7 +14,7 @@ mod process;
 mod validity;
 
 pub use false_server::{FalseServer, Part};
-pub use mark::{Mark, network_namespaces};
+pub use mark::Mark;
 pub use need::{Need, missing};
 pub use network::{free_port, wait_for_listener};
 pub use outcome::{document, sentence};

@@ -69,7 +69,7 @@ impl Mark {
 }
 
 /// Every network namespace that a process of this machine is in, as far as this user may see.
-pub fn network_namespaces() -> BTreeSet<PathBuf> {
+fn network_namespaces() -> BTreeSet<PathBuf> {
     processes().filter_map(|(_, folder)| network_namespace(&folder)).collect()
 }
 
