@@ -129,6 +129,17 @@ impl Transfer {
         self.sampling.store(false, Ordering::Relaxed);
     }
 
+    /// After [`Transfer::stop_sending`], lets the other ends see that no more will come, once they have read what is under
+    /// way.
+    pub fn close_sending(&self) {
+        if self.role == Role::Sender {
+            for stream in self.streams.iter() {
+                // A connection that is gone already needs no closing.
+                let _ = stream.socket.shutdown(Shutdown::Write);
+            }
+        }
+    }
+
     /// Ends everything, whatever state it is in, and tells what was seen.
     pub fn finish(self) -> StreamTotals {
         let totals = self.totals();
@@ -234,6 +245,24 @@ mod tests {
             assert!(end.samples.len() >= 2 && end.totals.streams[0] > ByteCount::ZERO, "{writer:?}");
             drop(right);
         }
+    }
+
+    #[test]
+    fn a_reader_that_waits_for_whole_blocks_sees_the_end() {
+        let (left, mut right) = connected(1);
+        let sender = Transfer::start(left, plan(Role::Sender)).unwrap();
+        let reader = thread::spawn(move || std::io::copy(&mut right[0], &mut std::io::sink()).unwrap());
+        thread::sleep(Duration::from_millis(50));
+        sender.stop_sending();
+        sender.close_sending();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !reader.is_finished() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(reader.is_finished());
+        let end = sender.finish();
+        assert!(end.failures.is_empty());
+        assert_eq!(reader.join().unwrap(), end.totals.streams[0].get());
     }
 
     #[test]

@@ -98,6 +98,12 @@ impl Progress {
         last
     }
 
+    /// After the end, lets the other end see that no more will come. A server does so: an iperf3 client that drains its
+    /// download reads whole blocks, and would wait for the rest of the last.
+    pub(crate) fn close_sending(&self) {
+        self.transfer.close_sending();
+    }
+
     /// Ends everything.
     pub(crate) fn finish(mut self) -> Finished {
         if self.ended.is_none() {

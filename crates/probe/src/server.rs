@@ -332,6 +332,7 @@ impl Test<'_> {
             ServerAction::StopTransfer => {
                 if let Some(progress) = &mut self.progress {
                     progress.end();
+                    progress.close_sending();
                 }
             }
             ServerAction::CollectResults { report } => {
