@@ -104,7 +104,10 @@ mod tests {
         for (flag, sentence) in [
             ("", "\"\" is not key=value; write for example rate=1G,rtt=100ms"),
             ("rate", "\"rate\" is not key=value; write for example rate=1G,rtt=100ms"),
-            ("delay=1ms", "\"delay\" is not a key here; the keys are rate, rtt, queue, loss, mtu, framing, segmentation"),
+            (
+                "delay=1ms",
+                "\"delay\" is not a key here; the keys are rate, rtt, queue, loss, mtu, framing, segmentation",
+            ),
             ("rtt=5", "rtt: \"5\" is not a time: the unit is missing; write for example 173ms, 50us or 10s"),
             ("mtu=1500,mtu=9000", "mtu: it is given twice"),
             ("queue=100", "queue: it would hold 100 B, and one packet is 1538 B; make it longer"),

@@ -5,10 +5,9 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use fullpipe_units::{ByteCount, SegCount};
-use rustix::net::netdevice::name_to_index;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socket, socket_with};
+use rustix::net::{AddressFamily, SocketType, socket};
 
-use crate::route::set_transmit_queue;
+use crate::route::set_link;
 
 /// A point-to-point link as one end sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +35,9 @@ pub fn configure_ipv4(name: &str, link: Ipv4Link) -> io::Result<()> {
         request.ifr_ifru.ifru_dstaddr = socket_address(link.peer);
     })?;
     set(&control, name, "its MTU", libc::SIOCSIFMTU, |request| request.ifr_ifru.ifru_mtu = link.mtu.get() as i32)?;
-    set_transmit_queue(name, link.transmit_queue).map_err(|cause| failed("its queue length", name, &cause))?;
+    // Root of the user namespace that owns the network may do this, which `SIOCSIFTXQLEN` refuses.
+    set_link(name, libc::IFLA_TXQLEN, link.transmit_queue.get() as u32)
+        .map_err(|cause| failed("its queue length", name, &cause))?;
     bring_up(&control, name)
 }
 
@@ -49,17 +50,7 @@ pub fn configure_ipv4(name: &str, link: Ipv4Link) -> io::Result<()> {
 /// # Errors
 /// What the kernel says.
 pub fn single_segments(name: &str) -> io::Result<()> {
-    // Protocol 0 of this family is NETLINK_ROUTE.
-    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
-    let index = name_to_index(control_socket()?, name)?;
-    rustix::net::send(&socket, &set_link_request(index, libc::IFLA_GSO_MAX_SEGS, 1), SendFlags::empty())?;
-    let mut answer = [0; 256];
-    let (length, _) = rustix::net::recv(&socket, &mut answer[..], RecvFlags::empty())?;
-    match link_error(&answer[..length]) {
-        Some(0) => Ok(()),
-        Some(negative) => Err(io::Error::from_raw_os_error(-negative)),
-        None => Err(io::Error::other("the kernel's answer about a device is too short")),
-    }
+    set_link(name, libc::IFLA_GSO_MAX_SEGS, 1).map_err(|cause| failed("its longest train", name, &cause))
 }
 
 /// Brings the loopback device up.
@@ -81,31 +72,6 @@ pub(crate) fn interface_request(name: &str) -> io::Result<libc::ifreq> {
         *slot = byte as libc::c_char;
     }
     Ok(request)
-}
-
-/// A `RTM_SETLINK` message that gives the device with `index` the 32-bit `attribute`: `nlmsghdr`, `ifinfomsg`, `rtattr`,
-/// value, all native-endian, as `linux/rtnetlink.h` has them.
-fn set_link_request(index: u32, attribute: u16, value: u32) -> Vec<u8> {
-    const HEADER: u32 = 16;
-    const INTERFACE: u32 = 16;
-    const ATTRIBUTE: u16 = 8;
-    let mut message = Vec::new();
-    message.extend((HEADER + INTERFACE + u32::from(ATTRIBUTE)).to_ne_bytes());
-    message.extend(libc::RTM_SETLINK.to_ne_bytes());
-    message.extend(((libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16).to_ne_bytes());
-    message.extend([0; 8]); // sequence and port: one question, one answer
-    message.extend([0; 4]); // family, padding, device type
-    message.extend(index.to_ne_bytes());
-    message.extend([0; 8]); // flags and their mask: unchanged
-    message.extend(ATTRIBUTE.to_ne_bytes());
-    message.extend(attribute.to_ne_bytes());
-    message.extend(value.to_ne_bytes());
-    message
-}
-
-/// The error number in an `NLMSG_ERROR` answer, behind its header: 0 or negative.
-fn link_error(answer: &[u8]) -> Option<i32> {
-    answer.get(16..20)?.try_into().ok().map(i32::from_ne_bytes)
 }
 
 fn control_socket() -> io::Result<OwnedFd> {

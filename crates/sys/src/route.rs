@@ -1,29 +1,27 @@
-//! Configuration of network devices by netlink, for what `ioctl` permits to the machine's root only.
+//! Configuration of network devices by netlink, for what `ioctl` does not offer or permits to the machine's root only.
 
 use std::io;
 
-use fullpipe_units::SegCount;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 
 /// `struct nlmsghdr`, and behind it an error number or a `struct ifinfomsg`.
 const HEADER_LENGTH: usize = 16;
 
-/// Sets how many packets device `name` holds, in the network namespace of the calling thread. Root of the user
-/// namespace that owns the network may do this, which `SIOCSIFTXQLEN` refuses.
+/// Gives device `name` in the network namespace of the calling thread the 32-bit `attribute` (`IFLA_…`).
 ///
 /// # Errors
 /// What the kernel says.
-pub(crate) fn set_transmit_queue(name: &str, packets: SegCount) -> io::Result<()> {
+pub(crate) fn set_link(name: &str, attribute: u16, value: u32) -> io::Result<()> {
     // Protocol 0 of this family is NETLINK_ROUTE.
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
-    send(&socket, &transmit_queue_request(name, packets.get() as u32), SendFlags::empty())?;
+    send(&socket, &set_link_request(name, attribute, value), SendFlags::empty())?;
     let mut answer = [0; 1024];
     let (length, _) = recv(&socket, &mut answer, RecvFlags::empty())?;
     acknowledged(&answer[..length])
 }
 
 /// `RTM_SETLINK` for the device of that name, to be acknowledged.
-fn transmit_queue_request(name: &str, packets: u32) -> Vec<u8> {
+fn set_link_request(name: &str, attribute: u16, value: u32) -> Vec<u8> {
     let mut message = vec![0; HEADER_LENGTH];
     message[4..6].copy_from_slice(&libc::RTM_SETLINK.to_ne_bytes());
     message[6..8].copy_from_slice(&((libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16).to_ne_bytes());
@@ -31,7 +29,7 @@ fn transmit_queue_request(name: &str, packets: u32) -> Vec<u8> {
     message.extend([0; 16]);
     let name: Vec<u8> = name.bytes().chain([0]).collect();
     push_attribute(&mut message, libc::IFLA_IFNAME, &name);
-    push_attribute(&mut message, libc::IFLA_TXQLEN, &packets.to_ne_bytes());
+    push_attribute(&mut message, attribute, &value.to_ne_bytes());
     let length = message.len() as u32;
     message[..4].copy_from_slice(&length.to_ne_bytes());
     message
@@ -62,7 +60,7 @@ mod tests {
 
     #[test]
     fn the_request_is_as_long_as_it_says() {
-        let message = transmit_queue_request("path0", 20_000);
+        let message = set_link_request("path0", libc::IFLA_TXQLEN, 20_000);
         assert_eq!(message.len(), 16 + 16 + 12 + 8);
         assert_eq!(message[..4], 52_u32.to_ne_bytes());
         assert_eq!(message[32..44], [&[10, 0, 3, 0], "path0\0\0\0".as_bytes()].concat());
@@ -70,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_device_that_is_not_there_is_an_error() {
-        let error = set_transmit_queue("no-such-device", SegCount::new(1)).unwrap_err();
+        let error = set_link("no-such-device", libc::IFLA_TXQLEN, 1).unwrap_err();
         let refused = [libc::ENODEV, libc::EPERM];
         assert!(error.raw_os_error().is_some_and(|errno| refused.contains(&errno)), "{error}");
     }
