@@ -30,8 +30,10 @@ pub enum StepEvent<'e> {
 /// Runs every step of `scenario` in a lab of its own. A step with bounds runs until two of at most three valid runs agree;
 /// one without runs once.
 ///
+/// An interrupt ends it after the steps that are done, which are kept.
+///
 /// # Errors
-/// If the lab cannot be made, or a measurement fails or is interrupted.
+/// If the lab cannot be made, a measurement fails, or it is interrupted before a step is done.
 pub fn run_scenario(
     scenario: &Scenario,
     interrupt: Interrupt<'_>,
@@ -46,11 +48,19 @@ pub fn run_scenario(
     })?;
     let target = LabTarget::new(&lab);
     let mut steps = Vec::new();
+    let mut interrupted = false;
     for step in &scenario.steps {
-        steps.push(run_step(&target, step, interrupt, observe)?);
+        match run_step(&target, step, interrupt, observe) {
+            Ok(step) => steps.push(step),
+            Err(ExperimentError::Interrupted) if !steps.is_empty() => {
+                interrupted = true;
+                break;
+            }
+            Err(error) => return Err(error),
+        }
     }
     let missed: Vec<String> = scenario.bounds.iter().filter_map(|bound| missed_ratio(bound, &steps)).collect();
-    let passed = missed.is_empty() && steps.iter().all(|step| step.passed == Some(true) || is_unbound(step));
+    let all_hold = missed.is_empty() && steps.iter().all(|step| step.passed == Some(true) || is_unbound(step));
     Ok(LabReport {
         scenario: scenario.name.clone(),
         title: scenario.title.clone(),
@@ -59,7 +69,8 @@ pub fn run_scenario(
         rtt: scenario.path.rtt(),
         steps,
         missed,
-        passed,
+        interrupted,
+        passed: all_hold && !interrupted,
     })
 }
 
@@ -147,8 +158,9 @@ fn misses(step: &Step, prediction: &Prediction, rate: BitRate) -> Vec<String> {
     missed.collect()
 }
 
+/// The bound in a sentence, if it is missed; one between steps that were not run is neither met nor missed.
 fn missed_ratio(bound: &RatioBound, steps: &[LabStep]) -> Option<String> {
-    let (over, under) = (&steps[bound.numerator], &steps[bound.denominator]);
+    let (over, under) = (steps.get(bound.numerator)?, steps.get(bound.denominator)?);
     let names = format!("{} ÷ {}", over.name, under.name);
     match (over.measured, under.measured) {
         (Some(over), Some(under)) if bound.holds(over, under) => None,

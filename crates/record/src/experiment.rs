@@ -110,6 +110,8 @@ pub struct LabReport {
     pub steps: Vec<LabStep>,
     /// Bounds between steps that were missed.
     pub missed: Vec<String>,
+    /// Whether it was cut short by the user; the steps that were done were kept.
+    pub interrupted: bool,
     /// Whether every step and every bound passed.
     pub passed: bool,
 }

@@ -12,6 +12,9 @@ pub fn lab_report(report: &LabReport, style: Style) -> String {
     if let Some(source) = &report.source {
         text += &wrapped(source, 2, |line| style.dim(line));
     }
+    if report.interrupted {
+        text += &wrapped("Interrupted: these are the steps that were done.", 2, |line| style.bad(line));
+    }
     text += &windows(report, style);
     text += "\n";
     text += &rates(report, style);

@@ -9,7 +9,7 @@ use fullpipe_scenario::{Scenario, builtin};
 use fullpipe_units::Span;
 
 use crate::cli::duration;
-use crate::failure::{FAILED, Failure, USAGE};
+use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::Terminal;
 
 /// Two hosts of this machine's own kernel, joined by an emulated path.
@@ -105,14 +105,23 @@ fn run_all(names: &[String], time: Option<Span>, terminal: &Terminal) -> Result<
         terminal.progress(&format!("{}: {}\n", scenario.name, scenario.title));
         let done = run_scenario(&scenario, Interrupt(&flag), &mut |event| show(&event, terminal))?;
         terminal.result(&report::lab_report(&done, style));
+        let interrupted = done.interrupted;
         reports.push(done);
+        if interrupted {
+            break;
+        }
     }
     if reports.len() > 1 {
         terminal.result(&format!("\n{}", report::lab_summary(&reports, style)));
     }
     let passed = reports.iter().all(|report| report.passed);
+    let interrupted = reports.iter().any(|report| report.interrupted);
     terminal.document(&Document { lab: Some(reports), ..Document::new() });
-    if passed { Ok(()) } else { Err(Failure::told(FAILED)) }
+    match (passed, interrupted) {
+        (true, _) => Ok(()),
+        (false, true) => Err(Failure::told(INTERRUPTED)),
+        (false, false) => Err(Failure::told(FAILED)),
+    }
 }
 
 /// Fewer seconds of load; everything else as the file says.

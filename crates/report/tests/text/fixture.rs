@@ -276,6 +276,7 @@ pub(crate) fn lab_report() -> LabReport {
         rtt: millis(10.0),
         steps: vec![step("50000 B", 50_000, 0.981, true), step("125000 B", 125_000, 0.912, false)],
         missed: vec!["the rate of 125000 B is 1.76 times that of 50000 B, not within 2 ± 5 %".to_owned()],
+        interrupted: false,
         passed: false,
     }
 }
