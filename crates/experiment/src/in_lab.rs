@@ -92,6 +92,9 @@ impl Target for LabTarget<'_> {
             Followed::Failed(message) => return Err(ExperimentError::Measurement(message)),
             Followed::Ended => return Err(ExperimentError::Measurement(sentence(&output))),
         };
+        if let Some(why) = measurement.broken_off {
+            return Err(ExperimentError::Measurement(why));
+        }
         measurement.validity = validity;
         Ok(measurement)
     }

@@ -170,6 +170,7 @@ fn measurement(request: &Request, samples: Vec<Sample>) -> Measurement {
         rtt: RttReport { method: RttMethod::Icmp, idle: RttStats::of(vec![rtt]), loaded: RttStats::of(vec![rtt]) },
         limit: None,
         interrupted: false,
+        broken_off: None,
         warnings: Vec::new(),
         validity: Validity::default(),
     }

@@ -82,13 +82,18 @@ impl Terminal {
         }
     }
 
+    /// One sentence on standard error, whatever else was asked for.
+    pub(crate) fn complain(sentence: &str) {
+        print(&mut io::stderr(), &format!("fullpipe: {sentence}\n"));
+    }
+
     /// Why the program ends without success: a sentence on standard error, and a document or an event where JSON was
     /// asked for.
     pub(crate) fn failure(&self, failure: &Failure) {
         if failure.message.is_empty() {
             return;
         }
-        print(&mut io::stderr(), &format!("fullpipe: {}\n", failure.message));
+        Self::complain(&failure.message);
         let error = ErrorReport { message: failure.message.clone(), exit_code: failure.code };
         self.event(&MeasureEvent::Error(error.clone()));
         self.document(&Document { error: Some(error), ..Document::new() });

@@ -254,6 +254,25 @@ fn ctrl_c_ends_a_measurement_cleanly_at_both_ends() {
 }
 
 #[test]
+fn what_was_measured_before_the_server_was_killed_is_kept() {
+    for direction in [&[][..], &["-R"]] {
+        let _path = path();
+        let mut server = Server::fullpipe();
+        let mut client = fullpipe(&["measure", "127.0.0.1", "--json", "-t", "30", "-p", &server.port]);
+        let client = Running::start(client.args(direction));
+        std::thread::sleep(Duration::from_secs(2));
+        server.running.kill();
+        let output = client.finish(Duration::from_secs(GRACE));
+        let why = sentence(&output, 1);
+        let document = document(&output);
+        assert_eq!(document["error"]["message"], why.as_str());
+        let measurement = &document["measurement"];
+        assert_eq!(measurement["broken_off"], why.as_str());
+        assert!(measurement["summary"]["received"].as_u64().unwrap() > 1_000_000, "{direction:?}: {why}");
+    }
+}
+
+#[test]
 fn ctrl_c_before_data_flows_is_an_interrupt_too() {
     let server = FalseServer::start(Part::FallsSilentAfter(&[9]));
     let port = server.port().to_string();

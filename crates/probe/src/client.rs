@@ -95,7 +95,13 @@ async fn run(
         intervals: Vec::new(),
         interrupted: false,
     };
-    let results = session.drive(interrupt, progress).await.map_err(|broken| broken.with_host(&destination.host))?;
+    let ended = session.drive(interrupt, progress).await.map_err(|broken| broken.with_host(&destination.host));
+    let (results, broken_off) = match (ended, &session.finished) {
+        (Ok(results), _) => (results, None),
+        // Data has flowed: what was seen of it is not thrown away.
+        (Err(error), Some(_)) => (Results::default(), Some(error.to_string())),
+        (Err(error), None) => return Err(error),
+    };
     let test = Test {
         destination,
         address,
@@ -108,6 +114,7 @@ async fn run(
         handshake,
         intervals: session.intervals,
         interrupted: session.interrupted,
+        broken_off,
     };
     Ok(test.measurement())
 }
@@ -261,7 +268,9 @@ impl Session {
             }
             ClientAction::Finished(results) => return Ok(Some(results)),
             ClientAction::Failed(error) => {
-                drop(self.progress.take().map(Progress::finish));
+                if let Some(progress) = self.progress.take() {
+                    self.finished = Some(progress.finish());
+                }
                 return Err(Broken::Protocol(error));
             }
         }

@@ -31,6 +31,7 @@ pub(crate) struct Test<'d> {
     pub(crate) handshake: Option<Span>,
     pub(crate) intervals: Vec<Interval>,
     pub(crate) interrupted: bool,
+    pub(crate) broken_off: Option<String>,
 }
 
 impl Test<'_> {
@@ -66,6 +67,7 @@ impl Test<'_> {
             summary,
             limit: None,
             interrupted: self.interrupted,
+            broken_off: self.broken_off,
             warnings,
             validity: Validity::default(),
         }
@@ -80,7 +82,7 @@ impl Test<'_> {
         let our_retransmits = self.finished.retransmits();
         let stream = |(index, &here): (usize, &ByteCount)| {
             let there = self.results.streams.iter().find(|result| usize::from(result.stream) == index);
-            let counted = there.map_or(ByteCount::ZERO, |result| result.bytes);
+            let counted = there.map_or_else(|| self.acknowledged(index), |result| result.bytes);
             let (sent, received) = if self.is_upload() { (here, counted) } else { (counted, here) };
             let retransmits = if self.is_upload() {
                 our_retransmits.get(index).copied()
@@ -90,6 +92,16 @@ impl Test<'_> {
             StreamSummary { stream: index as u16, sent, received, retransmits }
         };
         ours.iter().enumerate().map(stream).collect()
+    }
+
+    /// Bytes of a stream that this end, the sender, knows to have arrived while it counted; none where it receives.
+    fn acknowledged(&self, stream: usize) -> ByteCount {
+        let up_to = |moment: Span| {
+            let mut samples = self.finished.rest.samples.iter().rev();
+            let latest = samples.find(|sample| usize::from(sample.stream) == stream && sample.at <= moment);
+            latest.and_then(|sample| sample.tcp.bytes_acked).unwrap_or_default()
+        };
+        up_to(self.finished.to.totals.at).saturating_sub(up_to(self.finished.from.totals.at))
     }
 
     fn summary(&self, streams: &[StreamSummary], idle: Option<RttStats>) -> Summary {

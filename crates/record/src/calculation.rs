@@ -25,6 +25,8 @@ pub struct BufferAdvice {
     pub tcp_wmem_max: ByteCount,
     /// `SO_RCVBUF` request, where a program fixes its buffer.
     pub so_rcvbuf: ByteCount,
+    /// The largest such request that this host grants now: `net.core.rmem_max`.
+    pub rmem_max: ByteCount,
 }
 
 /// Bandwidth, round trip and window, one of them from the others.

@@ -234,6 +234,9 @@ pub struct Measurement {
     pub limit: Option<Verdict>,
     /// Whether it was cut short by the user; what there is was kept.
     pub interrupted: bool,
+    /// Why it broke off, if it did. Received then is what the sender knows to have arrived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broken_off: Option<String>,
     /// What the user should know.
     pub warnings: Vec<String>,
     /// Whether it may be judged.

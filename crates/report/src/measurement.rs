@@ -36,6 +36,9 @@ pub fn measurement(measured: &Measurement, style: Style) -> String {
 pub fn figures(measured: &Measurement, style: Style) -> String {
     let mut text = format!("\n{}", totals(measured));
     text += &round_trips(measured);
+    if let Some(why) = &measured.broken_off {
+        text += &wrapped(&format!("Broken off: {why}"), 2, |line| style.bad(line));
+    }
     for warning in &measured.warnings {
         text += &wrapped(&format!("Warning: {warning}"), 2, |line| style.bad(line));
     }

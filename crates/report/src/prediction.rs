@@ -41,6 +41,10 @@ pub fn calculation(solved: &Calculation, style: Style) -> String {
         str::to_owned,
     );
     text += &table.render(4, str::to_owned);
+    if buffers.so_rcvbuf > buffers.rmem_max {
+        let cut = format!("This host cuts such a request to {} (net.core.rmem_max).", bytes(buffers.rmem_max));
+        text += &wrapped(&cut, 4, |line| style.dim(line));
+    }
     text += &wrapped(
         &format!(
             "Of each packet {} bytes are payload ({} of its bytes on the wire).",

@@ -132,5 +132,6 @@ fn buffers(arguments: &Arguments, settings: &HostSettings, size: ByteCount, mss:
         tcp_rmem_max: kernel::tcp_rmem_max_for(settings, size),
         tcp_wmem_max: kernel::tcp_wmem_max_for(congestion, size),
         so_rcvbuf: kernel::request_for_window(settings, size, mss),
+        rmem_max: kernel::rmem_max(settings),
     }
 }

@@ -2,12 +2,12 @@ use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::MeasureEvent;
 use fullpipe_iperf::DEFAULT_PORT;
 use fullpipe_probe::{Destination, measure};
-use fullpipe_record::{Buffer, Direction, Document, Evidence, Framing, Measurement, Request, Writer};
+use fullpipe_record::{Buffer, Direction, Document, ErrorReport, Evidence, Framing, Measurement, Request, Writer};
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 use crate::cli::duration;
-use crate::failure::{Failure, INTERRUPTED};
+use crate::failure::{FAILED, Failure, INTERRUPTED};
 use crate::terminal::Terminal;
 
 /// Measures once, over TCP, and says what limited it. Flags shared with iperf3 have its letters and its meaning.
@@ -109,12 +109,21 @@ fn judged(measurement: Measurement, bandwidth: Option<BitRate>) -> Measurement {
     Measurement { limit: Some(verdict), ..measurement }
 }
 
+/// Prints what there is, also of a test that broke off.
 fn finish(measurement: Measurement, terminal: &Terminal) -> Result<(), Failure> {
     let interrupted = measurement.interrupted;
+    let error = measurement.broken_off.clone().map(|message| ErrorReport { message, exit_code: FAILED });
     terminal.result(&report::measurement(&measurement, terminal.style()));
     terminal.event(&MeasureEvent::Measurement(Box::new(measurement.clone())));
-    terminal.document(&Document { measurement: Some(measurement), ..Document::new() });
-    if interrupted { Err(Failure::told(INTERRUPTED)) } else { Ok(()) }
+    if let Some(error) = &error {
+        Terminal::complain(&error.message);
+    }
+    terminal.document(&Document { measurement: Some(measurement), error: error.clone(), ..Document::new() });
+    match (error, interrupted) {
+        (Some(error), _) => Err(Failure::told(error.exit_code)),
+        (None, true) => Err(Failure::told(INTERRUPTED)),
+        (None, false) => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ pub(crate) fn calculation() -> Calculation {
             tcp_rmem_max: ByteCount::new(19_753_087),
             tcp_wmem_max: ByteCount::new(25_000_000),
             so_rcvbuf: ByteCount::new(9_876_544),
+            rmem_max: ByteCount::from_mib(4),
         },
         prediction: before(),
     }
@@ -125,6 +126,7 @@ fn measured(rate: BitRate, limit: Verdict) -> Measurement {
         },
         limit: Some(limit),
         interrupted: false,
+        broken_off: None,
         warnings: Vec::new(),
         validity: Validity::default(),
     }
