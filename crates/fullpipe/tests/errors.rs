@@ -166,22 +166,31 @@ fn a_server_that_refuses() {
 #[test]
 fn a_server_that_stops_answering() {
     // They wait all at once: each does nothing but be silent.
-    let silences: [(&'static [u8], &str); 6] = [
-        (&[], "first answer"),
-        (&[9], "parameters"),
-        (&[9, 10], "start"),
-        (&[9, 10, 1], "let data flow"),
-        (&[9, 10, 1, 2], "ending"),
-        (&[9, 10, 1, 2, 13], "results"),
+    let silences: [(&'static [u8], &str, bool); 6] = [
+        (&[], "first answer", false),
+        (&[9], "parameters", false),
+        (&[9, 10], "start", false),
+        (&[9, 10, 1], "let data flow", false),
+        (&[9, 10, 1, 2], "ending", true),
+        (&[9, 10, 1, 2, 13], "results", true),
     ];
     let waiting: Vec<_> = silences
         .into_iter()
-        .map(|(states, step)| thread::spawn(move || (against(Part::FallsSilentAfter(states), &[]), step)))
+        .map(|(states, step, data_flowed)| (thread::spawn(move || silent_after(states)), step, data_flowed))
         .collect();
-    for one in waiting {
-        let (said, step) = one.join().expect("a server that falls silent is given up");
-        assert_says(&said, &["127.0.0.1", "gave up after", step]);
+    for (one, step, data_flowed) in waiting {
+        let output = one.join().expect("a server that falls silent is given up");
+        assert_says(&sentence(&output, FAILED), &["127.0.0.1", "gave up after", step]);
+        // What was seen of the data is kept, and nothing else is printed.
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(!printed.is_empty(), data_flowed, "{step}: {printed}");
+        assert_eq!(printed.contains("Broken off: "), data_flowed, "{step}: {printed}");
     }
+}
+
+fn silent_after(states: &'static [u8]) -> Output {
+    let server = FalseServer::start(Part::FallsSilentAfter(states));
+    fail(&mut fullpipe(&["measure", "127.0.0.1", "-t", "1", "-p", &server.port().to_string()]))
 }
 
 #[test]
