@@ -119,7 +119,7 @@ pub(crate) fn shown(figures: &Figures, finding: &Finding) -> BTreeMap<String, St
         ("rate", Some(figures.rate.to_string())),
         ("round trip", figures.rtt.map(|rtt| format!("{rtt}, idle {}", time(figures.idle_rtt)))),
         ("congestion control", figures.congestion().map(str::to_owned)),
-        ("samples", Some(format!("{} of {} streams", figures.looks().count(), figures.flows.len()))),
+        ("samples", Some(samples(figures))),
         ("retransmitted", lost.map(|lost| format!("{} of {} segments", lost.again, lost.sent))),
         ("missing", (!finding.missing.is_empty()).then(|| finding.missing.join(", "))),
     ];
@@ -158,6 +158,14 @@ fn largest_window(figures: &Figures) -> Option<ByteCount> {
 
 fn could_carry(figures: &Figures) -> String {
     path::told_capacity(figures).map_or_else(String::new, |rate| format!("; the path could carry {rate}"))
+}
+
+fn samples(figures: &Figures) -> String {
+    let looks = figures.looks().count();
+    match figures.flows.len() {
+        1 => format!("{looks} of 1 stream"),
+        streams => format!("{looks} of {streams} streams"),
+    }
 }
 
 fn in_streams(figures: &Figures) -> String {

@@ -19,28 +19,50 @@ pub enum CongestionState {
 }
 
 /// The kernel's `struct tcp_info` in our units. A field that the running kernel does not return is `None`; each names
-/// the kernel's field in its comment and the release since which it exists. Layout: `include/uapi/linux/tcp.h`.
+/// the kernel's field in its comment and the release since which it exists. Layout: `include/uapi/linux/tcp.h`. Left out
+/// are the two that are always zero (`tcpi_fackets` since 4.15, `tcpi_last_ack_sent`) and the last word, which 6.18 and
+/// 7.0 cut differently at the same length.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TcpInfo {
+    /// `tcpi_state`: 1 is established (`include/net/tcp_states.h`).
+    pub state: Option<u8>,
     /// `tcpi_ca_state`.
     pub congestion_state: Option<CongestionState>,
     /// `tcpi_retransmits`: consecutive timeouts at this sequence number.
     pub timeouts_in_a_row: Option<SegCount>,
+    /// `tcpi_probes`: probes of a closed window that were not answered.
+    pub window_probes: Option<SegCount>,
+    /// `tcpi_backoff`: how often the timeout was doubled.
+    pub backoff: Option<u8>,
     /// `tcpi_options & 1`: timestamps agreed.
     pub timestamps: Option<bool>,
     /// `tcpi_options & 2`: selective acknowledgements agreed.
     pub sack: Option<bool>,
     /// `tcpi_options & 4`: window scaling agreed.
     pub window_scaling: Option<bool>,
+    /// `tcpi_options & 8`: explicit congestion notification agreed.
+    pub ecn: Option<bool>,
+    /// `tcpi_options & 16`: a packet with an ECN mark was seen.
+    pub ecn_seen: Option<bool>,
+    /// `tcpi_options & 32`: data went with the SYN and was accepted.
+    pub syn_data: Option<bool>,
+    /// `tcpi_options & 64`: timestamps in microseconds (6.7).
+    pub usec_timestamps: Option<bool>,
+    /// `tcpi_options & 128`: accepted by TCP Fast Open (6.16).
+    pub fast_open_child: Option<bool>,
     /// `tcpi_snd_wscale`: the peer's shift; meaningful only with window scaling.
     pub snd_wscale: Option<u8>,
     /// `tcpi_rcv_wscale`: our shift; meaningful only with window scaling.
     pub rcv_wscale: Option<u8>,
     /// `tcpi_delivery_rate_app_limited` (4.9).
     pub app_limited: Option<bool>,
+    /// `tcpi_fastopen_client_fail` (5.5): why TCP Fast Open failed; 0 where it did not.
+    pub fast_open_failure: Option<u8>,
     /// `tcpi_rto`.
     pub rto: Option<Span>,
+    /// `tcpi_ato`: how long an acknowledgement may be delayed.
+    pub delayed_ack_timeout: Option<Span>,
     /// `tcpi_snd_mss`: payload of a full segment.
     pub snd_mss: Option<ByteCount>,
     /// `tcpi_rcv_mss`.
@@ -53,6 +75,12 @@ pub struct TcpInfo {
     pub lost: Option<SegCount>,
     /// `tcpi_retrans`: retransmitted and still out.
     pub retrans: Option<SegCount>,
+    /// `tcpi_last_data_sent`: so long ago.
+    pub since_data_sent: Option<Span>,
+    /// `tcpi_last_data_recv`: so long ago.
+    pub since_data_received: Option<Span>,
+    /// `tcpi_last_ack_recv`: so long ago.
+    pub since_ack_received: Option<Span>,
     /// `tcpi_pmtu`.
     pub path_mtu: Option<ByteCount>,
     /// `tcpi_rcv_ssthresh`: clamp of our own advertised window.
@@ -129,6 +157,20 @@ pub struct TcpInfo {
     pub total_rto_recoveries: Option<SegCount>,
     /// `tcpi_total_rto_time` (6.7).
     pub total_rto_time: Option<Span>,
+    /// `tcpi_received_ce` (6.18): segments that came with a congestion mark.
+    pub received_ce: Option<SegCount>,
+    /// `tcpi_delivered_e1_bytes` (6.18): payload that arrived marked ECT(1), as the peer says by accurate ECN.
+    pub delivered_e1_bytes: Option<ByteCount>,
+    /// `tcpi_delivered_e0_bytes` (6.18): the same for ECT(0).
+    pub delivered_e0_bytes: Option<ByteCount>,
+    /// `tcpi_delivered_ce_bytes` (6.18): the same for congestion marks.
+    pub delivered_ce_bytes: Option<ByteCount>,
+    /// `tcpi_received_e1_bytes` (6.18): payload that came marked ECT(1).
+    pub received_e1_bytes: Option<ByteCount>,
+    /// `tcpi_received_e0_bytes` (6.18): the same for ECT(0).
+    pub received_e0_bytes: Option<ByteCount>,
+    /// `tcpi_received_ce_bytes` (6.18): the same for congestion marks.
+    pub received_ce_bytes: Option<ByteCount>,
 }
 
 /// Memory of a socket (`SO_MEMINFO`, `enum sk_meminfo_vars`): what it holds and what it may hold.

@@ -11,6 +11,11 @@ pub(crate) const LONGEST: usize = 280;
 const OPTION_TIMESTAMPS: u8 = 1;
 const OPTION_SACK: u8 = 2;
 const OPTION_WSCALE: u8 = 4;
+const OPTION_ECN: u8 = 8;
+const OPTION_ECN_SEEN: u8 = 16;
+const OPTION_SYN_DATA: u8 = 32;
+const OPTION_USEC_TS: u8 = 64;
+const OPTION_TFO_CHILD: u8 = 128;
 
 /// `tcpi_snd_ssthresh` before the first loss (`TCP_INFINITE_SSTHRESH`).
 const SSTHRESH_NEVER_SET: u32 = 0x7fff_ffff;
@@ -23,22 +28,37 @@ pub fn decode(bytes: &[u8]) -> TcpInfo {
     let options = field.u8(5);
     let option = |bit: u8| options.map(|set| set & bit != 0);
     TcpInfo {
+        state: field.u8(0),
         congestion_state: field.u8(1).and_then(congestion_state),
         timeouts_in_a_row: field.u8(2).map(|n| SegCount::new(n.into())),
+        window_probes: field.u8(3).map(|n| SegCount::new(n.into())),
+        backoff: field.u8(4),
         timestamps: option(OPTION_TIMESTAMPS),
         sack: option(OPTION_SACK),
         window_scaling: option(OPTION_WSCALE),
+        ecn: option(OPTION_ECN),
+        ecn_seen: option(OPTION_ECN_SEEN),
+        syn_data: option(OPTION_SYN_DATA),
+        // Kernels before 6.7 leave these two bits zero, which is no answer; the second came in 6.16, at the same length.
+        usec_timestamps: field.u16(240).and(option(OPTION_USEC_TS)),
+        fast_open_child: field.u16(240).and(option(OPTION_TFO_CHILD)),
         snd_wscale: field.u8(6).map(|scales| scales & 0x0f),
         rcv_wscale: field.u8(6).map(|scales| scales >> 4),
         // The bit joined byte 7 in 4.9 together with the delivery rate, whose presence dates it.
         app_limited: field.u64(160).and(field.u8(7)).map(|bits| bits & 1 != 0),
+        // Two bits more in 5.5, whose length is that of 5.4.
+        fast_open_failure: field.u32(228).and(field.u8(7)).map(|bits| bits >> 1 & 0b11),
         rto: field.micros(8),
+        delayed_ack_timeout: field.micros(12),
         snd_mss: field.bytes(16),
         rcv_mss: field.bytes(20),
         unacked: field.segments(24),
         sacked: field.segments(28),
         lost: field.segments(32),
         retrans: field.segments(36),
+        since_data_sent: field.millis(44),
+        since_data_received: field.millis(52),
+        since_ack_received: field.millis(56),
         path_mtu: field.bytes(60),
         rcv_ssthresh: field.bytes(64),
         rtt: field.micros(68),
@@ -76,7 +96,14 @@ pub fn decode(bytes: &[u8]) -> TcpInfo {
         rehash: field.segments(236),
         total_rto: field.u16(240).map(|n| SegCount::new(n.into())),
         total_rto_recoveries: field.u16(242).map(|n| SegCount::new(n.into())),
-        total_rto_time: field.u32(244).map(|ms| Span::from_millis(ms.into())),
+        total_rto_time: field.millis(244),
+        received_ce: field.segments(248),
+        delivered_e1_bytes: field.bytes(252),
+        delivered_e0_bytes: field.bytes(256),
+        delivered_ce_bytes: field.bytes(260),
+        received_e1_bytes: field.bytes(264),
+        received_e0_bytes: field.bytes(268),
+        received_ce_bytes: field.bytes(272),
     }
 }
 
@@ -131,6 +158,10 @@ impl Fields<'_> {
         self.u32(offset).map(|us| Span::from_micros(us.into()))
     }
 
+    fn millis(&self, offset: usize) -> Option<Span> {
+        self.u32(offset).map(|ms| Span::from_millis(ms.into()))
+    }
+
     fn long_micros(&self, offset: usize) -> Option<Span> {
         self.u64(offset).map(Span::from_micros)
     }
@@ -178,6 +209,9 @@ mod tests {
             assert_eq!(info.snd_wnd.is_some(), snd_wnd, "{length}");
             assert_eq!(info.rcv_wnd.is_some(), rcv_wnd, "{length}");
             assert_eq!(info.total_rto.is_some(), total_rto, "{length}");
+            assert_eq!(info.usec_timestamps.is_some(), total_rto, "{length}");
+            assert_eq!(info.fast_open_failure.is_some(), snd_wnd, "{length}");
+            assert_eq!(info.received_ce_bytes.is_some(), length >= 280, "{length}");
         }
     }
 
