@@ -2,8 +2,8 @@ use fullpipe_model::kernel::{tcp_rmem_max_for, tcp_wmem_max_for};
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::predict;
 use fullpipe_record::{
-    Buffer, BufferTriple, Cause, Change, Evidence, Forecast, HostSettings, KernelVersion, Limit, Path, PathDirection,
-    Prediction, Request, Verdict,
+    Buffer, BufferTriple, Cause, Change, Evidence, Forecast, HostSettings, Limit, Path, PathDirection, Prediction,
+    Request, Verdict,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
@@ -161,17 +161,11 @@ fn unbounded_host() -> HostSettings {
     let size = ByteCount::from_mib(1 << 20);
     let triple = BufferTriple { min: size, default: size, max: size };
     HostSettings {
-        kernel: KernelVersion::new(6, 18),
         tcp_rmem: triple,
         tcp_wmem: triple,
         rmem_max: Some(size),
         wmem_max: Some(size),
-        window_scaling: true,
-        timestamps: true,
-        sack: true,
-        moderate_rcvbuf: true,
-        adv_win_scale: 1,
-        congestion_control: "cubic".to_owned(),
         available_congestion_controls: Vec::new(),
+        ..HostSettings::of_linux_6_18()
     }
 }

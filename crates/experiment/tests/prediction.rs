@@ -5,9 +5,8 @@ use std::sync::atomic::AtomicBool;
 
 use fullpipe_experiment::{Ends, ExperimentError, Interrupt, Stage, Target, run};
 use fullpipe_record::{
-    At, BufferTriple, Change, EndReport, Experiment, Framing, HostSettings, Interval, KernelVersion, Limit,
-    Measurement, Path, PathDirection, Peer, Prediction, Request, RttMethod, RttReport, RttStats, Sample, SocketMemory,
-    Summary, TcpInfo, Validity,
+    At, Change, EndReport, Experiment, Framing, HostSettings, Interval, Limit, Measurement, Path, PathDirection, Peer,
+    Prediction, Request, RttMethod, RttReport, RttStats, Sample, SocketMemory, Summary, TcpInfo, Validity,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
@@ -86,25 +85,7 @@ impl Target for Pretended {
 const RTT: Span = Span::from_millis(100);
 
 fn settings() -> HostSettings {
-    let triple = |default: u64, max: ByteCount| BufferTriple {
-        min: ByteCount::new(4096),
-        default: ByteCount::new(default),
-        max,
-    };
-    HostSettings {
-        kernel: KernelVersion { major: 6, minor: 18, patch: 44 },
-        tcp_rmem: triple(131_072, ByteCount::from_mib(32)),
-        tcp_wmem: triple(16_384, ByteCount::from_mib(4)),
-        rmem_max: Some(ByteCount::from_mib(4)),
-        wmem_max: Some(ByteCount::from_mib(4)),
-        window_scaling: true,
-        timestamps: true,
-        sack: true,
-        moderate_rcvbuf: true,
-        adv_win_scale: 1,
-        congestion_control: "cubic".to_owned(),
-        available_congestion_controls: vec!["reno".to_owned(), "cubic".to_owned()],
-    }
+    HostSettings::of_linux_6_18()
 }
 
 /// Ten seconds at a window of `in_flight`, under a receive window of `window`, every 50 ms.

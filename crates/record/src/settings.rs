@@ -85,6 +85,27 @@ pub struct HostSettings {
     pub available_congestion_controls: Vec<String>,
 }
 
+impl HostSettings {
+    /// An untouched host: what Linux 6.18 starts with where memory is ample, and CUBIC.
+    pub fn of_linux_6_18() -> Self {
+        let triple = |default, max| BufferTriple { min: ByteCount::new(4096), default: ByteCount::new(default), max };
+        Self {
+            kernel: KernelVersion::new(6, 18),
+            tcp_rmem: triple(131_072, ByteCount::from_mib(32)),
+            tcp_wmem: triple(16_384, ByteCount::from_mib(4)),
+            rmem_max: Some(ByteCount::from_mib(4)),
+            wmem_max: Some(ByteCount::from_mib(4)),
+            window_scaling: true,
+            timestamps: true,
+            sack: true,
+            moderate_rcvbuf: true,
+            adv_win_scale: 1,
+            congestion_control: "cubic".to_owned(),
+            available_congestion_controls: ["reno", "cubic", "bbr"].map(str::to_owned).to_vec(),
+        }
+    }
+}
+
 /// One setting and its new value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "setting", content = "value", rename_all = "kebab-case")]

@@ -2,8 +2,7 @@
 
 use fullpipe_diagnose::steady;
 use fullpipe_record::{
-    Buffer, BufferTriple, CongestionState, Evidence, Framing, HostSettings, KernelVersion, Request, Sample,
-    SocketMemory, SocketReadback, TcpInfo,
+    Buffer, CongestionState, Evidence, Framing, HostSettings, Request, Sample, SocketMemory, SocketReadback, TcpInfo,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
@@ -169,25 +168,7 @@ fn socket(stream: u16, congestion: &str) -> SocketReadback {
 
 /// A host with the defaults of Linux 6.18.
 pub(crate) fn host() -> HostSettings {
-    let triple = |min, default, max| BufferTriple {
-        min: ByteCount::new(min),
-        default: ByteCount::new(default),
-        max: ByteCount::new(max),
-    };
-    HostSettings {
-        kernel: KernelVersion::new(6, 18),
-        tcp_rmem: triple(4096, 131_072, 33_554_432),
-        tcp_wmem: triple(4096, 16_384, 4_194_304),
-        rmem_max: Some(ByteCount::from_mib(4)),
-        wmem_max: Some(ByteCount::from_mib(4)),
-        window_scaling: true,
-        timestamps: true,
-        sack: true,
-        moderate_rcvbuf: true,
-        adv_win_scale: 1,
-        congestion_control: "cubic".to_owned(),
-        available_congestion_controls: ["reno", "bbr", "cubic"].map(str::to_owned).to_vec(),
-    }
+    HostSettings::of_linux_6_18()
 }
 
 /// Those of the samples' fields that `forget` clears were not told by the kernel.

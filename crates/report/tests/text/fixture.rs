@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use fullpipe_record::{
-    At, Buffer, BufferAdvice, BufferTriple, Calculation, Cause, Ceiling, Change, Commands, EndReport, Experiment,
-    Forecast, Framing, HostSettings, Interval, KernelVersion, LabReport, LabStep, Limit, Measurement, Path,
-    PathDirection, Peer, Prediction, Proof, Published, Ramp, Remedy, Request, RttMethod, RttReport, RttStats, Scope,
-    Segmentation, Solved, Steady, Summary, Undone, Validity, Verdict,
+    At, Buffer, BufferAdvice, Calculation, Cause, Ceiling, Change, Commands, EndReport, Experiment, Forecast, Framing,
+    HostSettings, Interval, KernelVersion, LabReport, LabStep, Limit, Measurement, Path, PathDirection, Peer,
+    Prediction, Proof, Published, Ramp, Remedy, Request, RttMethod, RttReport, RttStats, Scope, Segmentation, Solved,
+    Steady, Summary, Undone, Validity, Verdict,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
@@ -332,21 +332,7 @@ fn direction() -> PathDirection {
 }
 
 fn settings() -> HostSettings {
-    let triple = |default, max| BufferTriple { min: ByteCount::new(4096), default: ByteCount::new(default), max };
-    HostSettings {
-        kernel: KernelVersion::new(6, 12),
-        tcp_rmem: triple(131_072, ByteCount::from_mib(32)),
-        tcp_wmem: triple(16_384, ByteCount::from_mib(4)),
-        rmem_max: None,
-        wmem_max: None,
-        window_scaling: true,
-        timestamps: true,
-        sack: true,
-        moderate_rcvbuf: true,
-        adv_win_scale: 1,
-        congestion_control: "cubic".to_owned(),
-        available_congestion_controls: vec!["cubic".to_owned(), "reno".to_owned()],
-    }
+    HostSettings { kernel: KernelVersion::new(6, 12), rmem_max: None, wmem_max: None, ..HostSettings::of_linux_6_18() }
 }
 
 fn mbps(rate: f64) -> BitRate {
