@@ -167,6 +167,9 @@ fn status(experiment: &Experiment) -> String {
                 proof.verdict.kind.name()
             )
         }
+        None if experiment.measurement.interrupted => {
+            format!("{before}: limited by {}; interrupted before a remedy was tried.", experiment.verdict.kind.name())
+        }
         None => format!("{before}: limited by {}; no setting would lift it.", experiment.verdict.kind.name()),
     }
 }
