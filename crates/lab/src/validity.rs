@@ -26,8 +26,12 @@ pub(crate) fn judge(path: &Path, reports: &[DirectionReport; 2], device_drops: u
     if mean > allowed {
         broken.push(format!("packets were {mean} late on average, more than {allowed}"));
     }
+    let overflowed: u64 = reports.iter().map(DirectionReport::overflowed).sum();
+    // Packets that piled up before the link looked again reach its queue at once. Where none was dropped, the standstill
+    // only delayed them, which the lateness tells.
     if let Some(drain) = drain_time(path)
         && longest_gap > drain
+        && overflowed > 0
     {
         broken.push(format!("the link stood still for {longest_gap}, longer than its queue lasts ({drain})"));
     }
@@ -39,15 +43,14 @@ pub(crate) fn judge(path: &Path, reports: &[DirectionReport; 2], device_drops: u
     {
         broken.push(format!("a hypervisor took {stolen} of the processors away"));
     }
-    let sum = |count: fn(&DirectionReport) -> u64| Some(reports.iter().map(count).sum());
     Validity {
         broken,
         lateness_mean: Some(mean),
         lateness_p99: Some(Span::from_nanos(lateness.value_at_quantile(0.99))),
         longest_gap: Some(longest_gap),
         device_drops: Some(device_drops + refused),
-        queue_drops: sum(DirectionReport::overflowed),
-        planted_losses: sum(DirectionReport::lost),
+        queue_drops: Some(overflowed),
+        planted_losses: Some(reports.iter().map(DirectionReport::lost).sum()),
         stolen,
     }
 }

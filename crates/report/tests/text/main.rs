@@ -61,6 +61,14 @@ fn a_loop_without_a_remedy() {
 }
 
 #[test]
+fn a_loop_that_was_interrupted_before_its_remedy() {
+    let mut experiment = fixture::without_remedy();
+    experiment.measurement.interrupted = true;
+    let text = plain(&|style| report::result(&experiment, style));
+    assert!(text.contains("interrupted before a remedy was tried"), "{text}");
+}
+
+#[test]
 fn a_loop_whose_proof_does_not_count() {
     let text = plain(&|style| report::result(&fixture::spoilt_proof(), style));
     insta::assert_snapshot!(text);
