@@ -14,7 +14,7 @@ use crate::losses;
 use crate::progress::Progress;
 use crate::steady::windowed_rates;
 use crate::thresholds::{
-    CLEARLY_BELOW, FLAT, FULL, FULL_UNDER_BBR, GROWS, INFLATED, MOST, ONE_TRAIN, RATE_WINDOW, RECURS, REGROWS, WITHIN,
+    FLAT, FULL, FULL_UNDER_BBR, GROWS, INFLATED, MOST, ONE_TRAIN, RATE_WINDOW, RECURS, REGROWS, WITHIN,
 };
 
 /// Payload that the told bandwidth can carry; `None` where none was told.
@@ -140,7 +140,9 @@ fn growth(figures: &Figures, held: Ratio) -> Option<Finding> {
     let cause = if in_slow_start(figures) || (figures.evidence.steady.is_none() && !figures.ever_lost()) {
         grows.then_some(Cause::RampUp)
     } else if figures.ever_lost() {
-        (grows || below_its_peak(figures)).then_some(Cause::Recovering)
+        // A window that losses set and that stands still does so near its last peak, where CUBIC waits before it probes for
+        // more. BBR's is not set by them.
+        (grows || !figures.is_bbr()).then_some(Cause::Recovering)
     } else {
         grows.then_some(Cause::EarlyExit)
     };
@@ -151,15 +153,6 @@ fn in_slow_start(figures: &Figures) -> bool {
     let last = figures.flows.iter().filter_map(|flow| flow.looks.last());
     let mut cwnds = last.filter_map(|look| Some((look.sample.tcp.cwnd?, look.sample.tcp.ssthresh)));
     cwnds.any(|(cwnd, ssthresh)| ssthresh.is_none_or(|ssthresh| cwnd < ssthresh))
-}
-
-fn below_its_peak(figures: &Figures) -> bool {
-    let peak: ByteCount = figures
-        .flows
-        .iter()
-        .filter_map(|flow| flow.whole.iter().filter_map(|sample| sample.congestion_window()).max())
-        .sum();
-    figures.mean(|look| look.cwnd).is_some_and(|mean| mean < peak.scaled(CLEARLY_BELOW))
 }
 
 /// Mean in the last third of the judged part ÷ mean in the first.

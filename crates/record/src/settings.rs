@@ -141,13 +141,14 @@ impl Change {
         after
     }
 
-    /// The end whose setting this is, where it helps at one end only: a send buffer at the sender, a receive buffer at the
-    /// receiver.
-    pub const fn end(&self) -> Option<At> {
+    /// The ends that must make this change for it to help: a send buffer the sender, a receive buffer the receiver, window
+    /// scaling both, as it works only where both offer it. None where it is the program's to make.
+    pub const fn ends(&self) -> &'static [At] {
         match self {
-            Self::TcpWmemMax(_) => Some(At::Sender),
-            Self::TcpRmemMax(_) | Self::ModerateRcvbuf(_) => Some(At::Receiver),
-            Self::WindowScaling(_) | Self::SocketBuffer(_) | Self::CongestionControl(_) | Self::Streams(_) => None,
+            Self::TcpWmemMax(_) => &[At::Sender],
+            Self::TcpRmemMax(_) | Self::ModerateRcvbuf(_) => &[At::Receiver],
+            Self::WindowScaling(_) => &[At::Sender, At::Receiver],
+            Self::SocketBuffer(_) | Self::CongestionControl(_) | Self::Streams(_) => &[],
         }
     }
 

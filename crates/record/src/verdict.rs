@@ -135,14 +135,39 @@ pub struct Remedy {
 impl Remedy {
     /// Its changes by the end that makes them; what is the program's to make is made where the remedy is.
     pub fn by_end(&self) -> Vec<(At, Vec<Change>)> {
-        let mut ends: Vec<(At, Vec<Change>)> = Vec::new();
+        let mut by_end: Vec<(At, Vec<Change>)> = Vec::new();
         for change in &self.changes {
-            let at = change.end().unwrap_or(self.at);
-            match ends.iter_mut().find(|(end, _)| *end == at) {
-                Some((_, changes)) => changes.push(change.clone()),
-                None => ends.push((at, vec![change.clone()])),
+            let ends = if change.ends().is_empty() { std::slice::from_ref(&self.at) } else { change.ends() };
+            for end in ends {
+                match by_end.iter_mut().find(|(at, _)| at == end) {
+                    Some((_, changes)) => changes.push(change.clone()),
+                    None => by_end.push((*end, vec![change.clone()])),
+                }
             }
         }
-        ends
+        by_end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_units::ByteCount;
+
+    #[test]
+    fn each_change_is_made_where_it_helps() {
+        let (wmem, scaling, streams) =
+            (Change::TcpWmemMax(ByteCount::from_mib(24)), Change::WindowScaling(true), Change::Streams(3));
+        let remedy = Remedy {
+            id: "raise-tcp-wmem".to_owned(),
+            scope: Scope::Namespace,
+            at: At::Sender,
+            changes: vec![scaling.clone(), wmem.clone(), streams.clone()],
+            commands: Commands::default(),
+            predicted: None,
+            why: String::new(),
+        };
+        let at_sender = vec![scaling.clone(), wmem, streams];
+        assert_eq!(remedy.by_end(), [(At::Sender, at_sender), (At::Receiver, vec![scaling])]);
     }
 }

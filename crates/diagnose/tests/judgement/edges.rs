@@ -263,15 +263,18 @@ fn one_window_before_loss_takes_eight_losses_within_a_twentieth_to_tell() {
 }
 
 #[test]
-fn a_window_far_below_its_peak_is_recovering_even_if_it_stands_still() {
-    let peak = |share: f64| {
-        of("cubic", move |t| {
+fn a_window_that_stands_still_after_a_loss_is_recovering() {
+    let lost_at_first = |congestion, share: f64| {
+        of(congestion, move |t| {
             let early = t < 1.0;
             let then = moment(if early { 40.0 } else { 40.0 * share }, 100.0);
             Moment { lost_per_second: if early { 5.0 } else { 0.0 }, ..then }
         })
     };
-    assert_edge(Limit::CongestionWindow, &peak(0.8), &peak(0.95));
+    for share in [0.7, 0.95] {
+        assert_eq!(diagnose(&lost_at_first("cubic", share)).cause, Cause::Recovering, "{share}");
+    }
+    assert_ne!(diagnose(&lost_at_first("bbr", 0.7)).cause, Cause::Recovering);
 }
 
 #[test]
