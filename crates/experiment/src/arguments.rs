@@ -5,15 +5,15 @@ use fullpipe_units::Span;
 pub fn measure_arguments(host: &str, request: &Request) -> Vec<String> {
     let mut arguments = vec!["measure".to_owned(), host.to_owned()];
     let mut flag = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
-    flag("--time", seconds(request.duration));
     flag("--parallel", request.streams.to_string());
     flag("--length", request.block.get().to_string());
     flag("--interval", seconds(request.interval));
     if request.omit > Span::ZERO {
         flag("--omit", seconds(request.omit));
     }
-    if let Some(bytes) = request.bytes {
-        flag("--bytes", bytes.get().to_string());
+    match request.bytes {
+        Some(bytes) => flag("--bytes", bytes.get().to_string()),
+        None => flag("--time", seconds(request.duration)),
     }
     match request.buffer {
         Buffer::Automatic => {}

@@ -83,7 +83,7 @@ impl Target for LabTarget<'_> {
         arguments.push("--json-lines".to_owned());
         let watch = self.lab.watch()?;
         let client = self.lab.start_self(near, &arguments)?;
-        let followed = follow(&client, interrupt, progress)?;
+        let followed = follow(&client, time_for(request), interrupt, progress)?;
         let output = client.finish(PATIENCE)?;
         let validity = watch.finish()?;
         server.finish(Duration::from_secs(1))?;
@@ -123,13 +123,25 @@ enum Followed {
     Ended,
 }
 
+/// The longest that a measurement may take: the load itself, and every wait of the protocol around it.
+fn time_for(request: &Request) -> Duration {
+    const AROUND: Duration = Duration::from_secs(90);
+    const LIMITED_BY_BYTES: Duration = Duration::from_hours(24);
+    match request.bytes {
+        Some(_) => LIMITED_BY_BYTES,
+        None => Duration::from(request.omit + request.duration) + AROUND,
+    }
+}
+
 /// Reads what the measuring program prints until it has its result, and passes an interrupt on to it.
 fn follow(
     client: &Program<'_>,
+    patience: Duration,
     interrupt: Interrupt<'_>,
     progress: &mut dyn FnMut(&Interval),
 ) -> Result<Followed, ExperimentError> {
     let mut interrupted = false;
+    let deadline = Instant::now() + patience;
     loop {
         if interrupt.requested() && !interrupted {
             client.interrupt()?;
@@ -137,6 +149,9 @@ fn follow(
         }
         let line = match client.next_line(LOOK) {
             Line::Text(line) => line,
+            Line::NotYet if Instant::now() >= deadline => {
+                return Ok(Followed::Failed(format!("it said nothing for {} s", patience.as_secs())));
+            }
             Line::NotYet => continue,
             Line::End if interrupted => return Err(ExperimentError::Interrupted),
             Line::End => return Ok(Followed::Ended),

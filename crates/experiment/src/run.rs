@@ -57,7 +57,10 @@ pub fn run(
             let proof = prove(target, best, request, interrupt, observe);
             let undone = undo(target, &before)?;
             observe(Stage::Undone(&undone));
-            (Some(proof?), Some(undone))
+            match proof {
+                Err(ExperimentError::Interrupted) => (None, Some(undone)),
+                proof => (Some(proof?), Some(undone)),
+            }
         }
         None => (None, None),
     };
@@ -73,6 +76,7 @@ pub fn run(
         remedies: advice,
         proof,
         undone,
+        interrupted: interrupt.requested(),
     })
 }
 

@@ -129,6 +129,9 @@ fn summarise(step: &Step, prediction: Prediction, runs: Vec<Measurement>) -> Lab
     let passed = bounded.then_some(held > rates.len() / 2);
     let missed = match (passed, measured) {
         (Some(false), Some(rate)) => misses(step, &prediction, rate),
+        (None, None) if runs.iter().any(|run| run.validity.is_valid()) => {
+            vec!["no run was long enough to have a steady part".to_owned()]
+        }
         (None, None) => vec!["no run was valid".to_owned()],
         _ => Vec::new(),
     };

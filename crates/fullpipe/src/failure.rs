@@ -1,4 +1,5 @@
 use std::error::Error;
+use std::io::ErrorKind;
 
 use fullpipe_experiment::ExperimentError;
 use fullpipe_lab::LabError;
@@ -56,6 +57,14 @@ impl From<ExperimentError> for Failure {
 
 impl From<ProbeError> for Failure {
     fn from(error: ProbeError) -> Self {
+        const LACKED: [ErrorKind; 2] = [ErrorKind::NotFound, ErrorKind::PermissionDenied];
+        if let ProbeError::Prepare(refused) = &error
+            && LACKED.contains(&refused.kind())
+        {
+            let hint = "`sysctl net.ipv4.tcp_allowed_congestion_control` lists what this user may choose, and \
+                        `sudo modprobe tcp_NAME` loads another";
+            return Self::new(LACKING, format!("{error}; {hint}"));
+        }
         let code = match error {
             ProbeError::Interrupted => INTERRUPTED,
             ProbeError::Request(_) => USAGE,

@@ -134,8 +134,11 @@ fn a_demo_of_what_cannot_be() {
 
 #[test]
 fn a_congestion_control_that_does_not_exist() {
-    let said = against(Part::FallsSilentAfter(&[9, 10]), &["-C", "nosuch"]);
-    assert_says(&said, &["nosuch", "congestion control"]);
+    const LACKING: i32 = 3;
+    let server = FalseServer::start(Part::FallsSilentAfter(&[9, 10]));
+    let port = server.port().to_string();
+    let said = told(&["measure", "127.0.0.1", "-p", &port, "-t", "1", "-q", "-C", "nosuch"], LACKING);
+    assert_says(&said, &["nosuch", "congestion control", "modprobe"]);
 }
 
 #[test]

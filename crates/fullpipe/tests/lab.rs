@@ -141,6 +141,17 @@ fn nothing_remains_of_a_run_that_was_interrupted() {
     }
 }
 
+/// The server once gave up its report after five seconds, in the middle of it.
+#[test]
+fn a_slow_path_gets_its_results_through() {
+    require!(Lab);
+    let _path = path();
+    let arguments = ["demo", "--path", "rate=256k,rtt=100ms", "-t", "8", "--json"];
+    let output = run(&mut fullpipe(&arguments), 90);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("\"speaks_fullpipe\": true"), "{text}{}", String::from_utf8_lossy(&output.stderr));
+}
+
 #[test]
 #[expect(clippy::print_stdout, reason = "the runner shows it where the test fails")]
 fn nothing_remains_of_a_lab_that_was_killed_at_any_moment() {

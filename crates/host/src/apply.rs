@@ -59,7 +59,8 @@ pub fn apply(tree: &SysctlTree, changes: &[Change]) -> Result<Applied, ApplyErro
         match made {
             Ok(entry) => applied.entries.extend(entry),
             Err(error) => {
-                applied.undo(tree)?;
+                // The first failure is the one to tell, whether or not the way back is whole.
+                let _ = applied.undo(tree);
                 return Err(error);
             }
         }

@@ -202,7 +202,7 @@ impl Keeper<'_> {
         let [input, output, errors] = <[OwnedFd; 3]>::try_from(stdio)
             .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a program needs three descriptors"))?;
         command.stdin(Stdio::from(input)).stdout(Stdio::from(output)).stderr(Stdio::from(errors));
-        enter_before_exec(&mut command, &self.hosts[host.index()].network, host.name());
+        enter_before_exec(&mut command, &self.hosts[host.index()].network, host.name())?;
         let pid = command.spawn()?.id().cast_signed();
         self.programs.insert(pid);
         if let Some(known) = Pid::from_raw(pid) {

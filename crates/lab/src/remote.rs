@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_sys::{Unsharing, seqpacket_pair, unshare_before_exec};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{Shutdown, shutdown};
 
 use crate::error::{LabError, lacking_namespaces, lacking_tun};
@@ -83,7 +84,12 @@ impl Remote {
             io::ErrorKind::InvalidInput => LabError::Io { action: action.to_owned(), cause },
             _ => gone(),
         })?;
-        match replies.recv_timeout(PATIENCE).map_err(|_| gone())? {
+        let reply = replies.recv_timeout(PATIENCE).map_err(|_| {
+            // A late answer would be taken for the answer to the next request.
+            let _ = shutdown(&self.control, Shutdown::Both);
+            gone()
+        })?;
+        match reply {
             Reply::Failed { message, .. } => Err(LabError::Refused { action: action.to_owned(), reason: message }),
             reply => Ok(reply),
         }
@@ -144,6 +150,11 @@ fn first_words(control: &OwnedFd, blueprint: &Blueprint) -> Result<[File; 2], La
     let action = "build two hosts";
     let gone = |_: io::Error| LabError::Gone { action: action.to_owned() };
     send(control, blueprint, &[]).map_err(gone)?;
+    let timeout = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
+    let answered = poll(&mut [PollFd::new(control, PollFlags::IN)], Some(&timeout));
+    if answered.map_err(|errno| gone(errno.into()))? == 0 {
+        return Err(LabError::Gone { action: action.to_owned() });
+    }
     match receive::<Reply>(control).map_err(gone)? {
         Some((Reply::Ready, devices)) => {
             let devices: Vec<File> = devices.into_iter().map(File::from).collect();

@@ -23,6 +23,11 @@ impl PrepareError {
         move |cause| Self { option, cause }
     }
 
+    /// What kind of refusal it was.
+    pub fn kind(&self) -> io::ErrorKind {
+        self.cause.kind()
+    }
+
     /// The operating system's number for it.
     pub fn os_error(&self) -> Option<i32> {
         self.cause.raw_os_error()
@@ -46,7 +51,7 @@ pub fn prepare(peer: SocketAddr, request: &Request) -> Result<Socket, PrepareErr
 /// # Errors
 /// If the kernel refuses an option.
 pub fn apply_options(socket: &SockRef<'_>, request: &Request) -> Result<(), PrepareError> {
-    if let Buffer::Request(size) | Buffer::Window(size) = request.buffer {
+    if let Buffer::Request(size) = request.buffer {
         let bytes = size.get() as usize;
         socket.set_recv_buffer_size(bytes).map_err(PrepareError::of("the receive buffer"))?;
         socket.set_send_buffer_size(bytes).map_err(PrepareError::of("the send buffer"))?;

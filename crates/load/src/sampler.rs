@@ -9,26 +9,48 @@ use fullpipe_units::{ByteCount, Span};
 
 use crate::transfer::Stream;
 
-/// Time between two looks.
-pub(crate) const PERIOD: Duration = Duration::from_millis(50);
+/// Time between two looks at first.
+const PERIOD: Duration = Duration::from_millis(50);
 
-/// Looks at every stream every [`PERIOD`], from `origin` on, until `stopped`; hands over each look.
-pub(crate) fn run(streams: &[Stream], origin: Instant, stopped: impl Fn() -> bool, mut keep: impl FnMut(Vec<Sample>)) {
+/// Looks at every stream every [`PERIOD`], from `origin` on, until `stopped`; hands over each look. Where `keep` says that
+/// there are too many, they come half as often from then on.
+pub(crate) fn run(
+    streams: &[Stream],
+    origin: Instant,
+    stopped: impl Fn() -> bool,
+    mut keep: impl FnMut(Vec<Sample>) -> bool,
+) {
     let mut next = origin;
+    let mut period = PERIOD;
     while !stopped() {
-        keep(look(streams, origin));
+        if keep(look(streams, origin)) {
+            period *= 2;
+        }
         // From the plan and not from now, so that lateness does not add up.
-        next += PERIOD;
+        next += period;
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
     }
     keep(look(streams, origin));
 }
 
+/// Leaves every second look; the samples of one look have the same time.
+pub(crate) fn thin_out(samples: &mut Vec<Sample>) {
+    let (mut latest, mut keeps) = (None, false);
+    samples.retain(|sample| {
+        if latest != Some(sample.at) {
+            latest = Some(sample.at);
+            keeps = !keeps;
+        }
+        keeps
+    });
+}
+
 /// One sample of each stream. A stream whose connection is gone has nothing to tell.
 fn look(streams: &[Stream], origin: Instant) -> Vec<Sample> {
+    let at = Span::from(origin.elapsed());
     let sample = |(index, stream): (usize, &Stream)| {
         Some(Sample {
-            at: Span::from(origin.elapsed()),
+            at,
             stream: index as u16,
             bytes: ByteCount::new(stream.bytes.load(Ordering::Relaxed)),
             tcp: tcp_info(&stream.socket).ok()?,
@@ -36,4 +58,24 @@ fn look(streams: &[Stream], origin: Instant) -> Vec<Sample> {
         })
     };
     streams.iter().enumerate().filter_map(sample).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_looks_go_and_whole_looks_stay() {
+        let sample = |look: u64, stream| Sample {
+            at: Span::from_millis(look * 50),
+            stream,
+            bytes: ByteCount::ZERO,
+            tcp: fullpipe_record::TcpInfo::default(),
+            memory: None,
+        };
+        let mut samples: Vec<Sample> = (0..5).flat_map(|look| (0..3).map(move |stream| sample(look, stream))).collect();
+        thin_out(&mut samples);
+        let left: Vec<Span> = samples.iter().map(|sample| sample.at).collect();
+        assert_eq!(left, [0, 0, 0, 100, 100, 100, 200, 200, 200].map(Span::from_millis));
+    }
 }

@@ -1,10 +1,11 @@
 //! The thread of one stream.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::transfer::Stream;
 use fullpipe_record::Writer;
 use fullpipe_units::{ByteCount, Span};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -28,6 +29,14 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Ends every thread of a transfer that cannot be started whole.
+    pub(crate) fn give_up(&self, streams: &[Stream]) {
+        self.stop.store(true, Ordering::Relaxed);
+        for stream in streams {
+            let _ = stream.socket.shutdown(Shutdown::Both);
+        }
+    }
+
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }

@@ -6,11 +6,15 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use fullpipe_record::{Cpu, Sample, Writer};
-use fullpipe_sys::{CpuTime, process_cpu_time};
-use fullpipe_units::{ByteCount, Ratio, Span};
+use fullpipe_sys::{CpuTime, process_cpu_time, tcp_info};
+use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 
 use crate::sampler;
 use crate::stream::{self, Shared};
+
+/// Samples that are kept of a transfer, about 16 MB: when there are more, every second look goes and looks come half as
+/// often.
+const MOST_SAMPLES: usize = 20_000;
 
 /// Which part this end plays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,12 +93,11 @@ impl Transfer {
             sockets.into_iter().map(|socket| Stream { socket, bytes: AtomicU64::new(0) }).collect();
         let budget = plan.budget.map_or(u64::MAX, ByteCount::get);
         let shared = Arc::new(Shared { stop: AtomicBool::new(false), budget: AtomicU64::new(budget) });
-        let workers: io::Result<Vec<_>> =
-            (0..streams.len()).map(|index| start_worker(index, &streams, &shared, plan)).collect();
+        let workers = start_workers(&streams, &shared, plan)?;
         let samples = Arc::new(Mutex::new(Vec::new()));
         let sampling = Arc::new(AtomicBool::new(true));
-        let sampler = start_sampler(&streams, origin, &sampling, &samples)?;
-        Ok(Self { origin, role: plan.role, streams, shared, sampling, samples, workers: workers?, sampler, cpu })
+        let sampler = start_sampler(&streams, origin, &sampling, &samples).inspect_err(|_| shared.give_up(&streams))?;
+        Ok(Self { origin, role: plan.role, streams, shared, sampling, samples, workers, sampler, cpu })
     }
 
     /// When the data began to flow.
@@ -118,6 +121,17 @@ impl Transfer {
     /// Whether every stream has ended by itself: the budget is spent, or the other end is gone.
     pub fn is_over(&self) -> bool {
         self.workers.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Whether everything that was written has been sent and acknowledged.
+    pub fn is_drained(&self) -> bool {
+        let is_empty = |stream: &Stream| {
+            tcp_info(&stream.socket).is_ok_and(|info| {
+                info.not_sent.unwrap_or_default() == ByteCount::ZERO
+                    && info.unacked.unwrap_or_default() == SegCount::ZERO
+            })
+        };
+        self.streams.iter().all(is_empty)
     }
 
     /// Sends no more. A receiver goes on reading: what is under way must drain, or the other end never finishes.
@@ -150,7 +164,10 @@ impl Transfer {
             // Wakes a thread that is blocked in a write; a connection that is gone already needs none.
             let _ = stream.socket.shutdown(Shutdown::Both);
         }
-        let outcomes = self.workers.into_iter().map(|worker| worker.join().unwrap_or(Ok(())));
+        let outcomes = self
+            .workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap_or_else(|_| Err(io::Error::other("its thread panicked"))));
         let failures = outcomes.enumerate().filter_map(|(index, end)| Some((index as u16, end.err()?))).collect();
         let _ = self.sampler.join();
         let samples = std::mem::take(&mut *self.samples.lock().unwrap_or_else(PoisonError::into_inner));
@@ -162,6 +179,17 @@ impl Transfer {
             |now: Span, before: Span| Ratio::of(now.saturating_sub(before).as_secs_f64(), elapsed.as_secs_f64());
         Cpu { user: share(now.user, self.cpu.user), system: share(now.system, self.cpu.system) }
     }
+}
+
+/// A thread for each stream; none remains if one cannot be started.
+fn start_workers(
+    streams: &Arc<[Stream]>,
+    shared: &Arc<Shared>,
+    plan: TransferPlan,
+) -> io::Result<Vec<JoinHandle<io::Result<()>>>> {
+    let workers: io::Result<Vec<_>> =
+        (0..streams.len()).map(|index| start_worker(index, streams, shared, plan)).collect();
+    workers.inspect_err(|_| shared.give_up(streams))
 }
 
 fn start_worker(
@@ -192,7 +220,13 @@ fn start_sampler(
     thread::Builder::new().name("sampler".to_owned()).spawn(move || {
         let stopped = || !sampling.load(Ordering::Relaxed);
         sampler::run(&streams, origin, stopped, |look| {
-            samples.lock().unwrap_or_else(PoisonError::into_inner).extend(look);
+            let mut samples = samples.lock().unwrap_or_else(PoisonError::into_inner);
+            samples.extend(look);
+            let full = samples.len() > MOST_SAMPLES;
+            if full {
+                sampler::thin_out(&mut samples);
+            }
+            full
         });
     })
 }
@@ -263,6 +297,21 @@ mod tests {
         let end = sender.finish();
         assert!(end.failures.is_empty());
         assert_eq!(reader.join().unwrap(), end.totals.streams[0].get());
+    }
+
+    /// A look from before the first write once passed for the state after the last.
+    #[test]
+    fn what_nobody_reads_is_not_drained() {
+        let (left, right) = connected(1);
+        let budget = Some(ByteCount::from_mib(64));
+        let sender = Transfer::start(left, TransferPlan { budget, ..plan(Role::Sender) }).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while sender.totals().streams[0] < ByteCount::from_mib(1) && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!sender.is_drained());
+        sender.stop_sending();
+        drop(right);
     }
 
     #[test]

@@ -24,6 +24,9 @@ use crate::summary::Test;
 /// How long a name may take to resolve, and a connection to be made.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Addresses of a name that are tried, one after the other.
+const MOST_ADDRESSES: usize = 2;
+
 /// Echo replies that tell the idle round-trip time.
 const IDLE_ECHOES: usize = 10;
 
@@ -57,7 +60,11 @@ pub fn measure(
     progress: &mut dyn FnMut(&Interval),
 ) -> Result<Measurement, ProbeError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(ProbeError::io("start the client"))?.block_on(run(destination, request, interrupt, progress))
+    let runtime = runtime.map_err(ProbeError::io("start the client"))?;
+    let result = runtime.block_on(run(destination, request, interrupt, progress));
+    // A name server that does not answer holds a thread for longer than anybody wants to wait.
+    runtime.shutdown_background();
+    result
 }
 
 async fn run(
@@ -97,7 +104,7 @@ async fn run(
     };
     let ended = session.drive(interrupt, progress).await.map_err(|broken| broken.with_host(&destination.host));
     let (results, broken_off) = match (ended, &session.finished) {
-        (Ok(results), _) => (results, None),
+        (Ok(results), finished) => (results, finished.as_ref().and_then(all_broke)),
         // Data has flowed: what was seen of it is not thrown away.
         (Err(error), Some(_)) => (Results::default(), Some(error.to_string())),
         (Err(error), None) => return Err(error),
@@ -132,13 +139,20 @@ fn with_buffer(request: &Request, settings: &HostSettings) -> Request {
     Request { buffer, ..request.clone() }
 }
 
+/// Why a test is over although it was not its time: every data connection broke.
+fn all_broke(finished: &Finished) -> Option<String> {
+    let failures = &finished.rest.failures;
+    let (_, error) = failures.first()?;
+    (failures.len() == finished.to.totals.streams.len()).then(|| format!("every data connection broke: {error}"))
+}
+
 async fn connect(destination: &Destination) -> Result<TcpStream, ProbeError> {
     let host = &destination.host;
     let unknown = |cause: String| ProbeError::UnknownHost { host: host.clone(), cause };
     let lookup = timeout(PATIENCE, tokio::net::lookup_host((host.as_str(), destination.port))).await;
     let found = lookup.map_err(|_| unknown("no name server answers".to_owned()))?;
     let mut error = unknown("it has no address".to_owned());
-    for address in found.map_err(|cause| unknown(cause.to_string()))? {
+    for address in found.map_err(|cause| unknown(cause.to_string()))?.take(MOST_ADDRESSES) {
         match timeout(PATIENCE, TcpStream::connect(address)).await {
             Ok(Ok(control)) => {
                 control.set_nodelay(true).map_err(ProbeError::io("set up the control connection"))?;
@@ -339,10 +353,10 @@ impl Session {
         }
     }
 
-    /// Ends the transfer early, or gives up where there is none yet.
+    /// Ends the transfer early; where there is none, or it has ended and the other end keeps us waiting, gives up.
     fn interrupt(&mut self, report: &mut dyn FnMut(&Interval)) {
         self.interrupted = true;
-        if self.progress.is_some() {
+        if self.progress.as_ref().is_some_and(|progress| !progress.has_ended()) {
             self.end_transfer(report);
         } else {
             self.client.interrupt();

@@ -80,16 +80,24 @@ impl Progress {
         let elapsed: Span = self.origin().elapsed().into();
         match (self.request.bytes, self.request.direction) {
             (None, _) => elapsed >= self.request.omit + self.request.duration || self.transfer.is_over(),
-            (Some(_), Direction::Upload) => self.transfer.is_over() && self.is_drained(),
+            (Some(_), Direction::Upload) => self.transfer.is_over() && self.transfer.is_drained(),
             (Some(wanted), Direction::Download) => {
                 self.transfer.totals().streams.into_iter().sum::<ByteCount>() >= wanted || self.transfer.is_over()
             }
         }
     }
 
-    /// Marks the end and sends no more; the last interval, if it is not empty.
+    /// Whether the end is marked already.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    /// Marks the end and sends no more; the last interval, if it is not empty. The first end counts.
     pub(crate) fn end(&mut self) -> Option<Interval> {
         const SHORTEST: Span = Span::from_millis(1);
+        if self.has_ended() {
+            return None;
+        }
         let mark = self.mark();
         let rest = mark.totals.at.saturating_sub(self.interval.totals.at);
         let last = (rest >= SHORTEST).then(|| self.close_interval(mark.totals.at));
@@ -113,15 +121,6 @@ impl Progress {
         // A transfer that ended within its omitted time has nothing that counts.
         let from = self.omitted.unwrap_or_else(|| to.clone());
         Finished { origin: self.transfer.origin(), from, to, rest: self.transfer.finish() }
-    }
-
-    /// Whether everything that was written has been acknowledged, as far as the latest look shows.
-    fn is_drained(&self) -> bool {
-        let is_empty = |sample: &Sample| {
-            let unsent = sample.tcp.not_sent.unwrap_or_default();
-            unsent == ByteCount::ZERO && sample.tcp.unacked.unwrap_or_default() == SegCount::ZERO
-        };
-        self.transfer.latest().iter().all(is_empty)
     }
 
     fn mark(&self) -> Mark {

@@ -29,8 +29,8 @@ use crate::progress::{Finished, Progress};
 /// How long a caller may take to say who it is.
 const GREETING: Duration = Duration::from_secs(10);
 
-/// How long a write to a caller may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a write to a caller may take: a report over a slow path is the longest.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How often a transfer is looked at, and an interrupt looked for.
 const LOOK: Duration = Duration::from_millis(20);
@@ -38,8 +38,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How long tests may take to say goodbye when the server is stopped.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Samples that a report carries; a longer test is thinned out evenly.
-const MOST_SAMPLES: usize = 4_000;
+/// Samples that a report carries, about 400 KB; a longer test is thinned out evenly.
+const MOST_SAMPLES: usize = 240;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 256;
@@ -118,10 +118,20 @@ async fn run(
         listener,
         one_off: options.one_off,
     });
+    let mut accepted = 0;
     loop {
+        if interrupt.load(Ordering::Relaxed) {
+            house.close().await;
+            return Ok(());
+        }
         tokio::select! {
-            accepted = house.listener.accept() => if let Ok((stream, client)) = accepted {
-                spawn_local(Rc::clone(&house).receive(stream, canonical(client)));
+            arrival = house.listener.accept() => match arrival {
+                Ok((stream, client)) => {
+                    accepted += 1;
+                    spawn_local(Rc::clone(&house).receive(accepted, stream, canonical(client)));
+                }
+                // Out of descriptors, say: a moment later there may be one again.
+                Err(_) => tokio::time::sleep(LOOK).await,
             },
             event = happened.recv() => if let Some(event) = event {
                 let over = matches!(event, ServerEvent::Ended { .. } | ServerEvent::Failed { .. });
@@ -130,10 +140,7 @@ async fn run(
                     return Ok(());
                 }
             },
-            () = tokio::time::sleep(LOOK) => if interrupt.load(Ordering::Relaxed) {
-                house.close().await;
-                return Ok(());
-            },
+            () = tokio::time::sleep(LOOK) => {}
         }
     }
 }
@@ -170,10 +177,14 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
+/// A data connection, with its number among all that were accepted: streams are numbered in this order, and greetings may
+/// overtake each other.
+type Arrival = (u64, StdTcpStream);
+
 /// What the connections of a server share.
 struct House {
     /// Tests under way, and where their data connections go.
-    tests: RefCell<HashMap<Cookie, mpsc::UnboundedSender<StdTcpStream>>>,
+    tests: RefCell<HashMap<Cookie, mpsc::UnboundedSender<Arrival>>>,
     events: mpsc::UnboundedSender<ServerEvent>,
     closing: AtomicBool,
     listener: TcpListener,
@@ -182,13 +193,13 @@ struct House {
 
 impl House {
     /// Finds out what a new connection is, and deals with it.
-    async fn receive(self: Rc<Self>, mut stream: TcpStream, client: SocketAddr) {
+    async fn receive(self: Rc<Self>, number: u64, mut stream: TcpStream, client: SocketAddr) {
         let caller = timeout(GREETING, greet(&mut stream)).await.unwrap_or(Caller::Unknown);
         let what = match caller {
             Caller::Iperf3(cookie) => {
                 let test = self.tests.borrow().get(&cookie).cloned();
                 match test {
-                    Some(test) => hand_over(stream, &test),
+                    Some(test) => hand_over(number, stream, &test),
                     None => self.host(stream, client, cookie).await,
                 }
                 return;
@@ -259,11 +270,11 @@ async fn greet(stream: &mut TcpStream) -> Caller {
     }
 }
 
-fn hand_over(stream: TcpStream, test: &mpsc::UnboundedSender<StdTcpStream>) {
+fn hand_over(number: u64, stream: TcpStream, test: &mpsc::UnboundedSender<Arrival>) {
     let stream = stream.into_std().and_then(|stream| stream.set_nonblocking(false).map(|()| stream));
     if let Ok(stream) = stream {
         // A test that has just ended drops the connection, which is its answer.
-        let _ = test.send(stream);
+        let _ = test.send((number, stream));
     }
 }
 
@@ -274,9 +285,9 @@ struct Test<'h> {
     control: TcpStream,
     session: ServerSession,
     origin: Instant,
-    arrivals: mpsc::UnboundedReceiver<StdTcpStream>,
+    arrivals: mpsc::UnboundedReceiver<Arrival>,
     request: Request,
-    streams: Vec<StdTcpStream>,
+    streams: Vec<Arrival>,
     sockets: Vec<SocketReadback>,
     progress: Option<Progress>,
     finished: Option<Finished>,
@@ -297,7 +308,7 @@ impl Test<'_> {
                     Ok(0) | Err(_) => self.session.closed(),
                     Ok(length) => self.session.receive(self.now(), &buffer[..length]),
                 },
-                Some(stream) = self.arrivals.recv() => self.welcome(stream),
+                Some(arrival) = self.arrivals.recv() => self.welcome(arrival),
                 () = tokio::time::sleep(LOOK) => {}
             }
             if self.house.closing.load(Ordering::Relaxed) {
@@ -318,8 +329,10 @@ impl Test<'_> {
     async fn carry_out(&mut self, action: ServerAction) -> Option<Result<BitRate, Error>> {
         match action {
             ServerAction::Send(bytes) => {
-                // A connection that breaks here is noticed by the next read.
-                let _ = timeout(PATIENCE, self.control.write_all(&bytes)).await;
+                // Half a message must not be followed by another.
+                if !matches!(timeout(PATIENCE, self.control.write_all(&bytes)).await, Ok(Ok(()))) {
+                    self.session.closed();
+                }
             }
             ServerAction::ExpectStreams(request) => {
                 if self.house.one_off {
@@ -357,16 +370,14 @@ impl Test<'_> {
     }
 
     /// Takes in a data connection that came with the test's cookie.
-    fn welcome(&mut self, stream: StdTcpStream) {
-        let index = self.streams.len() as u16;
+    fn welcome(&mut self, (number, stream): Arrival) {
         if let Err(error) = apply_options(&SockRef::from(&stream), &self.request) {
             let refusal = Refusal { number: ErrorNumber::CONGESTION, why: error.to_string() };
             self.session.refuse(refusal, error.os_error());
             return;
         }
         if self.session.stream_connected(self.now()) {
-            self.sockets.extend(read_back(&SockRef::from(&stream), index).ok());
-            self.streams.push(stream);
+            self.streams.push((number, stream));
         } else {
             // One byte into an empty buffer; if it does not fit, the closing says the same.
             let _ = std::io::Write::write(&mut &stream, &[State::AccessDenied.byte()]);
@@ -386,7 +397,12 @@ impl Test<'_> {
             writer: Writer::Retrying,
             base_rtt,
         };
-        match Transfer::start(std::mem::take(&mut self.streams), plan) {
+        let mut arrivals = std::mem::take(&mut self.streams);
+        arrivals.sort_by_key(|(number, _)| *number);
+        let streams: Vec<StdTcpStream> = arrivals.into_iter().map(|(_, stream)| stream).collect();
+        let found = streams.iter().zip(0..).map(|(stream, index)| read_back(&SockRef::from(stream), index));
+        self.sockets = found.filter_map(Result::ok).collect();
+        match Transfer::start(streams, plan) {
             Ok(transfer) => self.progress = Some(Progress::new(transfer, self.as_seen_here())),
             Err(error) => {
                 let refusal =

@@ -55,6 +55,8 @@ pub struct Experiment {
     pub proof: Option<Proof>,
     /// The way back; `None` where nothing was changed.
     pub undone: Option<Undone>,
+    /// Whether it was cut short by the user; what there is was kept.
+    pub interrupted: bool,
 }
 
 /// What a paper printed for a step of a scenario.

@@ -167,8 +167,8 @@ fn status(experiment: &Experiment) -> String {
                 proof.verdict.kind.name()
             )
         }
-        None if experiment.measurement.interrupted => {
-            format!("{before}: limited by {}; interrupted before a remedy was tried.", experiment.verdict.kind.name())
+        None if experiment.interrupted => {
+            format!("{before}: limited by {}; interrupted before a remedy was proven.", experiment.verdict.kind.name())
         }
         None => format!("{before}: limited by {}; no setting would lift it.", experiment.verdict.kind.name()),
     }

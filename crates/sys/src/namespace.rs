@@ -79,14 +79,16 @@ pub fn unshare_before_exec(command: &mut Command, unsharing: Unsharing) {
 }
 
 /// Makes `command` start in the network namespace `network`, under the host name `host_name`.
-pub fn enter_before_exec(command: &mut Command, network: &NetNamespace, host_name: &str) {
-    let network = network.as_fd().as_raw_fd();
+///
+/// # Errors
+/// If the namespace's descriptor cannot be duplicated.
+pub fn enter_before_exec(command: &mut Command, network: &NetNamespace, host_name: &str) -> io::Result<()> {
+    let network = network.as_fd().try_clone_to_owned()?;
     let host_name = host_name.to_owned();
     let before_exec = move || {
-        // SAFETY: the descriptor is inherited by the fork, where nothing has closed it; setns and unshare share no
-        // memory; sethostname reads exactly the bytes of `host_name`.
+        // SAFETY: the closure owns the descriptor, which the fork inherits; setns and unshare share no memory; sethostname reads exactly the bytes of `host_name`.
         let done = unsafe {
-            libc::setns(network, libc::CLONE_NEWNET) == 0
+            libc::setns(network.as_raw_fd(), libc::CLONE_NEWNET) == 0
                 && libc::unshare(libc::CLONE_NEWUTS) == 0
                 && libc::sethostname(host_name.as_ptr().cast(), host_name.len()) == 0
         };
@@ -94,6 +96,7 @@ pub fn enter_before_exec(command: &mut Command, network: &NetNamespace, host_nam
     };
     // SAFETY: between fork and exec the closure makes only system calls and allocates nothing.
     unsafe { command.pre_exec(before_exec) };
+    Ok(())
 }
 
 /// Which side of a fork this is.

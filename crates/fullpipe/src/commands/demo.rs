@@ -91,7 +91,7 @@ fn show(stage: &Stage<'_>, terminal: &Terminal) {
 fn outcome(experiment: &Experiment) -> Result<(), Failure> {
     let measurements = [Some(&experiment.measurement), experiment.proof.as_ref().map(|proof| &proof.measurement)];
     let mut measurements = measurements.into_iter().flatten();
-    if measurements.clone().any(|measurement| measurement.interrupted) {
+    if experiment.interrupted {
         return Err(Failure::told(INTERRUPTED));
     }
     if experiment.undone.as_ref().is_some_and(|undone| !undone.restored) {

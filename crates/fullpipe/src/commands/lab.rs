@@ -1,7 +1,8 @@
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use clap::Subcommand;
-use fullpipe_experiment::{Interrupt, StepEvent, run_scenario};
+use fullpipe_experiment::{ExperimentError, Interrupt, StepEvent, run_scenario};
 use fullpipe_lab::{Host, Lab, Plan, Stdio};
 use fullpipe_record::Document;
 use fullpipe_report as report;
@@ -103,7 +104,10 @@ fn run_all(names: &[String], time: Option<Span>, terminal: &Terminal) -> Result<
     for scenario in scenarios {
         let scenario = shortened(scenario, time);
         terminal.progress(&format!("{}: {}\n", scenario.name, scenario.title));
-        let done = run_scenario(&scenario, Interrupt(&flag), &mut |event| show(&event, terminal))?;
+        let done = match run_scenario(&scenario, Interrupt(&flag), &mut |event| show(&event, terminal)) {
+            Err(ExperimentError::Interrupted) if !reports.is_empty() => break,
+            done => done?,
+        };
         terminal.result(&report::lab_report(&done, style));
         let interrupted = done.interrupted;
         reports.push(done);
@@ -114,8 +118,8 @@ fn run_all(names: &[String], time: Option<Span>, terminal: &Terminal) -> Result<
     if reports.len() > 1 {
         terminal.result(&format!("\n{}", report::lab_summary(&reports, style)));
     }
-    let passed = reports.iter().all(|report| report.passed);
-    let interrupted = reports.iter().any(|report| report.interrupted);
+    let interrupted = flag.load(Ordering::Relaxed);
+    let passed = !interrupted && reports.iter().all(|report| report.passed);
     terminal.document(&Document { lab: Some(reports), ..Document::new() });
     match (passed, interrupted) {
         (true, _) => Ok(()),
@@ -165,8 +169,7 @@ fn cannot_read(path: &Path, cause: &std::io::Error) -> Failure {
 }
 
 fn execute(scenario: &Scenario, host: Host, command: &[String]) -> Result<(), Failure> {
-    // Ctrl-C is for the program in the host, which has the terminal too; this one ends after it.
-    let _flag = super::interrupt_flag()?;
+    super::leave_interrupts_to_others()?;
     let lab = Lab::start(&Plan {
         path: scenario.path.clone(),
         seed: scenario.seed,

@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
     #[arg(long, short = 'M', value_name = "BYTES")]
     mss: Option<ByteCount>,
     /// Sleep in a blocked write, as ordinary programs do, instead of keeping the send buffer full
-    #[arg(long)]
+    #[arg(long, conflicts_with = "reverse")]
     blocking: bool,
     /// What the path can carry, if you know it: the verdict then need not guess
     #[arg(long, value_name = "RATE")]
@@ -112,7 +112,8 @@ fn judged(measurement: Measurement, bandwidth: Option<BitRate>) -> Measurement {
 /// Prints what there is, also of a test that broke off.
 fn finish(measurement: Measurement, terminal: &Terminal) -> Result<(), Failure> {
     let interrupted = measurement.interrupted;
-    let error = measurement.broken_off.clone().map(|message| ErrorReport { message, exit_code: FAILED });
+    let exit_code = if interrupted { INTERRUPTED } else { FAILED };
+    let error = measurement.broken_off.clone().map(|message| ErrorReport { message, exit_code });
     terminal.result(&report::measurement(&measurement, terminal.style()));
     terminal.event(&MeasureEvent::Measurement(Box::new(measurement.clone())));
     if let Some(error) = &error {
@@ -154,11 +155,13 @@ mod tests {
             buffer: Buffer::Window(ByteCount::from_kib(64)),
             congestion: Some("reno".to_owned()),
             mss: Some(ByteCount::new(1000)),
-            writer: Writer::Blocking,
+            writer: Writer::Retrying,
             interval: Span::from_millis(100),
         };
+        let some_bytes =
+            Request { bytes: Some(ByteCount::from_mib(10)), writer: Writer::Blocking, ..Request::default() };
         let buffer = Request { buffer: Buffer::Request(ByteCount::new(50_000)), ..Request::default() };
-        for request in [plain, full, buffer] {
+        for request in [plain, full, some_bytes, buffer] {
             assert_eq!(read_back(&request), request);
         }
     }

@@ -29,6 +29,12 @@ pub(crate) fn run(cli: Cli, terminal: &Terminal) -> Result<(), Failure> {
     }
 }
 
+/// Makes Ctrl-C the affair of a program that has the terminal too; this one ends after it.
+fn leave_interrupts_to_others() -> Result<(), Failure> {
+    let ignored = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::default());
+    ignored.map(drop).map_err(|error| Failure::new(FAILED, format!("cannot ignore Ctrl-C: {error}")))
+}
+
 /// A flag that Ctrl-C sets, so that work can end cleanly; the second Ctrl-C ends the program at once.
 fn interrupt_flag() -> Result<Arc<AtomicBool>, Failure> {
     use signal_hook::consts::{SIGINT, SIGTERM};

@@ -208,6 +208,7 @@ pub(crate) fn experiment() -> Experiment {
             accuracy: Some(Ratio::new(0.9999)),
         }),
         remedies,
+        interrupted: false,
         undone: Some(Undone { sender: settings(), receiver: settings(), restored: true }),
     }
 }

@@ -63,9 +63,9 @@ fn a_loop_without_a_remedy() {
 #[test]
 fn a_loop_that_was_interrupted_before_its_remedy() {
     let mut experiment = fixture::without_remedy();
-    experiment.measurement.interrupted = true;
+    experiment.interrupted = true;
     let text = plain(&|style| report::result(&experiment, style));
-    assert!(text.contains("interrupted before a remedy was tried"), "{text}");
+    assert!(text.contains("interrupted before a remedy was proven"), "{text}");
 }
 
 #[test]
