@@ -117,6 +117,20 @@ impl<'a> Figures<'a> {
         Some(Retransmitted { again: again.saturating_sub(needless), sent: counted.or_else(estimated)?, episodes })
     }
 
+    /// What was sent again in the judged part, or in the whole transfer where nothing was in the judged part: a few seconds
+    /// may pass between losses that hold a window down all the same.
+    pub(crate) fn lost(&self) -> Option<Retransmitted> {
+        let judged = self.retransmitted()?;
+        if judged.again > 0 {
+            return Some(judged);
+        }
+        let sum = |counter: fn(&TcpInfo) -> Option<SegCount>| -> Option<u64> {
+            self.flows.iter().map(|flow| Some(counter(&flow.whole.last()?.tcp)?.get())).sum()
+        };
+        let episodes = self.flows.iter().map(crate::losses::episodes_in_all).sum();
+        Some(Retransmitted { again: sum(|tcp| tcp.total_retrans)?, sent: sum(|tcp| tcp.data_segs_out)?, episodes })
+    }
+
     /// Whether anything was ever sent again, the ramp included.
     pub(crate) fn ever_lost(&self) -> bool {
         self.flows.iter().filter_map(|flow| flow.whole.last()?.tcp.total_retrans).any(|count| count.get() > 0)

@@ -137,7 +137,7 @@ impl<'a> Outlook<'a> {
 fn path(figures: &Figures, verdict: &Verdict) -> Option<Path> {
     const ETHERNET: ByteCount = ByteCount::new(1500);
     let mtu = figures.looks().filter_map(|look| look.sample.tcp.path_mtu).max();
-    let lost = figures.retransmitted().filter(|_| verdict.kind == Limit::Loss);
+    let lost = figures.lost().filter(|_| verdict.kind == Limit::Loss);
     let direction = PathDirection {
         rate: figures.evidence.bandwidth,
         delay: Span::ZERO,

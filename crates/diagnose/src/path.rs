@@ -14,7 +14,7 @@ use crate::losses;
 use crate::progress::Progress;
 use crate::steady::windowed_rates;
 use crate::thresholds::{
-    FLAT, FULL, FULL_UNDER_BBR, GROWS, INFLATED, MOST, ONE_TRAIN, RATE_WINDOW, RECURS, REGROWS, WITHIN,
+    FLAT, FULL, FULL_UNDER_BBR, GROWS, INFLATED, MOST, ONE_TRAIN, RATE_WINDOW, RECURRED, RECURS, REGROWS, WITHIN,
 };
 
 /// Payload that the told bandwidth can carry; `None` where none was told.
@@ -111,9 +111,11 @@ fn too_much_for_bbr(figures: &Figures) -> bool {
 /// It may be far above: slow start leaves a window that takes a dozen losses to come down, and each of them is the limit's
 /// doing. A single loss is none, as the window grows back from it.
 fn loss(figures: &Figures, held: Ratio) -> Option<Finding> {
-    let lost = figures.retransmitted().filter(|lost| lost.again > 0)?;
+    let lost = figures.lost().filter(|lost| lost.again > 0)?;
     let (low, _) = rates_under_loss(figures, lost)?;
-    let recurs = figures.flows.iter().map(losses::episodes_in_all).max()? >= RECURS;
+    let lately = figures.retransmitted().is_some_and(|lost| lost.again > 0);
+    let enough = if lately { RECURS } else { RECURRED };
+    let recurs = figures.flows.iter().map(losses::episodes_in_all).max()? >= enough;
     let explained = figures.is_bbr() || (recurs && low.scaled(1.0 / WITHIN) <= figures.rate);
     let cause = if losses::come_at_one_window(&figures.flows) { Cause::ShallowQueue } else { Cause::Random };
     explained.then(|| Finding::new(Limit::Loss, cause, At::Path, held))

@@ -48,6 +48,8 @@ pub(crate) const BEHIND: f64 = 0.5;
 
 /// So many recoveries of a stream in all are loss that recurs, and not an accident that it grows back from.
 pub(crate) const RECURS: u64 = 2;
+/// The same where none of them was in the judged part: slow start that overshoots may need a second one, not a third.
+pub(crate) const RECURRED: u64 = 3;
 /// So many losses of a stream tell whether they come at one window.
 pub(crate) const SAME_WINDOW_EPISODES: usize = 8;
 /// Windows before loss that deviate by at most this share are one window. Independent losses look so by chance in at

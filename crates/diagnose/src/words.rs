@@ -82,7 +82,7 @@ fn capacity(figures: &Figures) -> String {
 }
 
 fn loss(figures: &Figures, cause: Cause) -> String {
-    let share = figures.retransmitted().map_or_else(|| "some".to_owned(), |lost| lost.ratio().to_string());
+    let share = figures.lost().map_or_else(|| "some".to_owned(), |lost| lost.ratio().to_string());
     let how = if cause == Cause::ShallowQueue {
         "always at the same amount on the way: a queue on the path is too short"
     } else {

@@ -1,8 +1,8 @@
 //! Pairs of evidence on either side of a threshold.
 
 use fullpipe_diagnose::diagnose;
-use fullpipe_record::{Cause, Evidence, Limit};
-use fullpipe_units::ByteCount;
+use fullpipe_record::{Cause, Evidence, Limit, Steady};
+use fullpipe_units::{BitRate, ByteCount, Span};
 
 use crate::builder::{MIB, Moment, capacity, evidence, moment, samples, sawtooth, told, without};
 
@@ -252,6 +252,18 @@ fn one_loss_is_an_accident_and_two_are_a_limit() {
 }
 
 #[test]
+fn losses_that_came_again_and_again_before_the_judged_part_are_a_limit_still() {
+    let early = |seconds| Evidence { steady: Some(late()), ..lost_in(seconds, 4.0) };
+    assert_edge(Limit::Loss, &early(&[0.0, 1.0, 2.0, 3.0]), &early(&[0.0, 1.0]));
+}
+
+/// A steady part from the sixth second on.
+fn late() -> Steady {
+    let rate = BitRate::from_mbps(4);
+    Steady { ramp: Span::from_secs(6), ramp_rate: rate, rate, duration: Span::from_secs(4) }
+}
+
+#[test]
 fn one_window_before_loss_takes_eight_losses_within_a_twentieth_to_tell() {
     let cause = |losses: &[f64]| diagnose(&told(sawtooth("cubic", 60.0, losses, 1.7, 0.7, 24.0), 1000)).cause;
     let regular = [5.0, 11.0, 17.0, 23.0, 29.0, 35.0, 41.0, 47.0];
@@ -268,7 +280,8 @@ fn a_window_that_stands_still_after_a_loss_is_recovering() {
         of(congestion, move |t| {
             let early = t < 1.0;
             let then = moment(if early { 40.0 } else { 40.0 * share }, 100.0);
-            Moment { lost_per_second: if early { 5.0 } else { 0.0 }, ..then }
+            // One overshoot, and many packets of it in a row.
+            Moment { lost_per_second: if t < 0.5 { 100.0 } else { 0.0 }, ..then }
         })
     };
     for share in [0.7, 0.95] {
