@@ -2,8 +2,8 @@ use fullpipe_model::kernel::{tcp_rmem_max_for, tcp_wmem_max_for};
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::predict;
 use fullpipe_record::{
-    Buffer, BufferTriple, Cause, Change, Evidence, Forecast, HostSettings, Limit, Path, PathDirection, Prediction,
-    Request, Verdict,
+    Buffer, BufferTriple, Cause, Change, Encapsulation, Evidence, Forecast, HostSettings, IpVersion, Limit, Path,
+    PathDirection, Prediction, Request, Verdict,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
@@ -145,6 +145,8 @@ fn path(figures: &Figures, verdict: &Verdict) -> Option<Path> {
         loss: None,
         mtu: mtu.unwrap_or(ETHERNET),
         framing: figures.evidence.framing,
+        ip: IpVersion::V4,
+        encapsulation: Encapsulation::default(),
     };
     let mut path = Path::symmetric(&direction, figures.idle_rtt?);
     path.forward.loss = lost.map(crate::figures::Retransmitted::ratio).filter(|loss| *loss > Ratio::ZERO);

@@ -3,7 +3,7 @@
 use fullpipe_model::framing;
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::window;
-use fullpipe_record::{At, Cause, Limit};
+use fullpipe_record::{At, Cause, IpVersion, Limit};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::ends::clocks_say_window;
@@ -21,8 +21,8 @@ use crate::thresholds::{
 pub(crate) fn told_capacity(figures: &Figures) -> Option<BitRate> {
     let evidence = figures.evidence;
     let timestamps = figures.looks().find_map(|look| look.sample.tcp.timestamps).unwrap_or(true);
-    let headers = framing::tcp_headers(timestamps);
-    let efficiency = framing::efficiency(figures.mss?, headers, evidence.framing);
+    let headers = framing::tcp_headers(IpVersion::V4, timestamps);
+    let efficiency = framing::efficiency(figures.mss?, headers, evidence.framing.overhead());
     Some(evidence.bandwidth?.scaled(efficiency.get())).filter(|capacity| *capacity > BitRate::ZERO)
 }
 

@@ -5,8 +5,9 @@ use std::sync::atomic::AtomicBool;
 
 use fullpipe_experiment::{Ends, ExperimentError, Interrupt, Stage, Target, run};
 use fullpipe_record::{
-    At, Change, EndReport, Experiment, Framing, HostSettings, Interval, Limit, Measurement, Path, PathDirection, Peer,
-    Prediction, Request, RttMethod, RttReport, RttStats, Sample, SocketMemory, Summary, TcpInfo, Validity,
+    At, Change, Encapsulation, EndReport, Experiment, Framing, HostSettings, Interval, IpVersion, Limit, Measurement,
+    Path, PathDirection, Peer, Prediction, Request, RttMethod, RttReport, RttStats, Sample, SocketMemory, Summary,
+    TcpInfo, Validity,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
@@ -29,6 +30,8 @@ impl Pretended {
             loss: None,
             mtu: ByteCount::new(1500),
             framing: Framing::Ethernet,
+            ip: IpVersion::V4,
+            encapsulation: Encapsulation::default(),
         };
         Self {
             path: Path::symmetric(&direction, RTT),

@@ -15,7 +15,7 @@ pub(crate) struct Connection<'a> {
     /// The formula used; the name asked for may be of none.
     pub(crate) control: CongestionControl,
     pub(crate) mss: ByteCount,
-    /// IPv4 and TCP before each payload.
+    /// IP and TCP before each payload.
     pub(crate) headers: ByteCount,
     /// Propagation, and the time that two full segments and their acknowledgement take to be put on the line: a receiver
     /// acknowledges every second segment (RFC 5681 §4.2), so a window opens by two. Measured on Linux 6.18 at 100 Mbit/s
@@ -35,8 +35,8 @@ impl<'a> Connection<'a> {
         request: &'a Request,
     ) -> Self {
         let timestamps = sender.timestamps && receiver.timestamps;
-        let headers = framing::tcp_headers(timestamps);
-        let mss = framing::mss(path.forward.mtu, timestamps, request.mss);
+        let headers = framing::tcp_headers(path.forward.ip, timestamps);
+        let mss = framing::mss(path.forward.inner_mtu(), path.forward.ip, timestamps, request.mss);
         let fixed = match request.buffer {
             Buffer::Automatic => None,
             Buffer::Request(bytes) => Some(bytes),
@@ -64,7 +64,7 @@ impl<'a> Connection<'a> {
 
     /// Payload ÷ bytes on the wire.
     pub(crate) fn efficiency(&self) -> Ratio {
-        framing::efficiency(self.mss, self.headers, self.path.forward.framing)
+        framing::efficiency(self.mss, self.headers, self.path.forward.overhead())
     }
 
     /// Bandwidth × round-trip time.
@@ -92,8 +92,8 @@ fn control_name<'a>(sender: &'a HostSettings, request: &'a Request) -> &'a str {
 
 fn loaded_rtt(path: &Path, mss: ByteCount, headers: ByteCount) -> Span {
     let time_on_line = |rate: Option<BitRate>, bytes| rate.map_or(Span::ZERO, |rate| rate.time_for(bytes));
-    let segments = framing::wire_bytes(mss, headers, path.forward.framing) * 2;
-    let acknowledgement = framing::wire_bytes(ByteCount::ZERO, headers, path.reverse.framing);
+    let segments = framing::wire_bytes(mss, headers, path.forward.overhead()) * 2;
+    let acknowledgement = framing::wire_bytes(ByteCount::ZERO, headers, path.reverse.overhead());
     path.rtt() + time_on_line(path.forward.rate, segments) + time_on_line(path.reverse.rate, acknowledgement)
 }
 

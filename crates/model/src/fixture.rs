@@ -1,6 +1,6 @@
 //! Hosts and paths for tests: Linux defaults, and a line that is told by rate and round-trip time.
 
-use fullpipe_record::{Framing, HostSettings, Path, PathDirection};
+use fullpipe_record::{Encapsulation, Framing, HostSettings, IpVersion, Path, PathDirection};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 /// A host with the defaults of Linux 6.18 that says it runs `kernel`.
@@ -17,6 +17,8 @@ pub(crate) fn path(rate: BitRate, rtt: Span) -> Path {
         loss: None,
         mtu: ByteCount::new(1500),
         framing: Framing::Ethernet,
+        ip: IpVersion::V4,
+        encapsulation: Encapsulation::default(),
     };
     Path::symmetric(&direction, rtt)
 }

@@ -331,6 +331,8 @@ mod tests {
                 loss: Some(Ratio::new(path.3)),
                 mtu: size(path.4),
                 framing: Framing::Ethernet,
+                ip: fullpipe_record::IpVersion::default(),
+                encapsulation: fullpipe_record::Encapsulation::default(),
             };
             let request = Request {
                 streams: load.0,

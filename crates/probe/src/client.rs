@@ -9,7 +9,7 @@ use fullpipe_iperf::{Client, ClientAction, Cookie, Error, Results, StreamResult,
 use fullpipe_load::{PrepareError, Role, Transfer, TransferPlan, prepare, read_back};
 use fullpipe_model::framing;
 use fullpipe_model::kernel::request_for_window;
-use fullpipe_record::{Buffer, Direction, HostSettings, Interval, Measurement, Request, SocketReadback};
+use fullpipe_record::{Buffer, Direction, HostSettings, Interval, IpVersion, Measurement, Request, SocketReadback};
 use fullpipe_units::{ByteCount, Span, Time};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -131,7 +131,7 @@ async fn run(
 fn with_buffer(request: &Request, settings: &HostSettings) -> Request {
     let buffer = match request.buffer {
         Buffer::Window(window) => {
-            let mss = framing::mss(COMMON_MTU, settings.timestamps, request.mss);
+            let mss = framing::mss(COMMON_MTU, IpVersion::V4, settings.timestamps, request.mss);
             Buffer::Request(request_for_window(settings, window, mss))
         }
         asked => asked,

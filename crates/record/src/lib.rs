@@ -23,7 +23,7 @@ pub use measurement::{
     Cpu, Direction, EndReport, Interval, Measurement, Peer, RttMethod, RttReport, RttStats, SocketReadback, Steady,
     StreamSummary, Summary, Validity,
 };
-pub use path::{Framing, Path, PathDirection, Segmentation};
+pub use path::{Encapsulation, Framing, IpVersion, Path, PathDirection, Segmentation, Tunnel};
 pub use prediction::{Ceiling, Limit, Prediction, Ramp};
 pub use request::{Buffer, Request, Writer};
 pub use sample::{CongestionState, Sample, SocketMemory, TcpInfo};

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Framing {
-    /// The IP packet and 38 bytes of Ethernet: header, checksum, preamble and gap.
+    /// The IP packet and 38 bytes of Ethernet: header, checksum, preamble and gap; and 4 for each VLAN tag.
     #[default]
     Ethernet,
     /// The IP packet alone.
@@ -14,12 +14,76 @@ pub enum Framing {
 }
 
 impl Framing {
-    /// Bytes that each packet costs on top of its own length.
+    /// Bytes that each untagged packet costs on top of its own length.
     pub const fn overhead(self) -> ByteCount {
         match self {
             Self::Ethernet => ByteCount::new(38),
             Self::Ip => ByteCount::ZERO,
         }
+    }
+}
+
+/// The version of IP that the hosts speak. The outer packets of a [`Tunnel`] are of the same version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum IpVersion {
+    /// RFC 791, without options.
+    #[default]
+    V4,
+    /// RFC 8200, without extension headers.
+    V6,
+}
+
+impl IpVersion {
+    /// Bytes of the header.
+    pub const fn header(self) -> ByteCount {
+        match self {
+            Self::V4 => ByteCount::new(20),
+            Self::V6 => ByteCount::new(40),
+        }
+    }
+}
+
+/// What a link wraps around the packets of the hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Encapsulation {
+    /// Tags of IEEE 802.1Q, 4 bytes each: one on a VLAN, two with VLANs inside VLANs. They come on top of the MTU.
+    pub vlan_tags: u8,
+    /// What carries the packets inside others. Its headers are taken from the MTU.
+    pub tunnel: Option<Tunnel>,
+}
+
+/// A protocol that carries whole packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Tunnel {
+    /// RFC 2784: IP and 4 bytes, without checksum, key and sequence number.
+    Gre,
+    /// RFC 7348: IP, UDP, 8 bytes, and the untagged Ethernet header of the packet inside.
+    Vxlan,
+    /// IP, UDP, a data message's header of 16 bytes and its authentication tag of 16. Padding to a multiple of 16 is not
+    /// counted: the largest packet has none.
+    WireGuard,
+    /// ESP in tunnel mode (RFC 4303) with AES-GCM (RFC 4106): IP, 8 bytes of header, 8 of initialisation vector, 2 of
+    /// trailer and 16 of check value. Up to 3 bytes of padding are not counted, of which the largest packet has none
+    /// where the MTU is a multiple of 4. Neither are the 8 of UDP where an address is translated on the way.
+    Ipsec,
+    /// RFC 2516: 6 bytes, and 2 of PPP. There is no outer IP header.
+    Pppoe,
+}
+
+impl Tunnel {
+    /// Bytes that it adds to each packet, where the outer packets are of version `ip`.
+    pub const fn headers(self, ip: IpVersion) -> ByteCount {
+        const UDP: u64 = 8;
+        let outer = ip.header().get();
+        ByteCount::new(match self {
+            Self::Gre => outer + 4,
+            Self::Vxlan => outer + UDP + 8 + 14,
+            Self::WireGuard => outer + UDP + 16 + 16,
+            Self::Ipsec => outer + 8 + 8 + 2 + 16,
+            Self::Pppoe => 6 + 2,
+        })
     }
 }
 
@@ -45,10 +109,37 @@ pub struct PathDirection {
     pub queue: Option<ByteCount>,
     /// Probability that a packet is lost, independently of every other.
     pub loss: Option<Ratio>,
-    /// Largest IP packet.
+    /// Largest IP packet on the link, the headers of a tunnel included.
     pub mtu: ByteCount,
     /// Layer at which the rate counts bytes.
     pub framing: Framing,
+    /// Version of IP.
+    #[serde(default)]
+    pub ip: IpVersion,
+    /// What the link wraps around the packets of the hosts.
+    #[serde(default)]
+    pub encapsulation: Encapsulation,
+}
+
+impl PathDirection {
+    /// Largest IP packet of the hosts: the MTU less the headers of a tunnel.
+    pub fn inner_mtu(&self) -> ByteCount {
+        self.mtu.saturating_sub(self.tunnel_headers())
+    }
+
+    /// Bytes of the rate that each packet of the hosts costs on top of its own length: tunnel, tags, framing.
+    pub fn overhead(&self) -> ByteCount {
+        const TAG: u64 = 4;
+        let tags = match self.framing {
+            Framing::Ethernet => ByteCount::new(TAG * u64::from(self.encapsulation.vlan_tags)),
+            Framing::Ip => ByteCount::ZERO,
+        };
+        self.tunnel_headers() + tags + self.framing.overhead()
+    }
+
+    fn tunnel_headers(&self) -> ByteCount {
+        self.encapsulation.tunnel.map_or(ByteCount::ZERO, |tunnel| tunnel.headers(self.ip))
+    }
 }
 
 /// A path between two hosts, as far as it is known.
@@ -83,5 +174,32 @@ impl Path {
     #[must_use]
     pub fn reversed(&self) -> Self {
         Self { forward: self.reverse.clone(), reverse: self.forward.clone(), segmentation: self.segmentation }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tunnels_add_their_headers() {
+        for (tunnel, over_v4, over_v6) in [
+            (Tunnel::Gre, 24, 44),
+            (Tunnel::Vxlan, 50, 70),
+            (Tunnel::WireGuard, 60, 80),
+            (Tunnel::Ipsec, 54, 74),
+            (Tunnel::Pppoe, 8, 8),
+        ] {
+            let headers = [IpVersion::V4, IpVersion::V6].map(|ip| tunnel.headers(ip).get());
+            assert_eq!(headers, [over_v4, over_v6], "{tunnel:?}");
+        }
+    }
+
+    #[test]
+    fn a_record_without_ip_version_and_encapsulation_is_plain_ipv4() {
+        let text = r#"{"rate": null, "delay": 0, "queue": null, "loss": null, "mtu": 1500, "framing": "ethernet"}"#;
+        let direction: PathDirection = serde_json::from_str(text).unwrap();
+        assert_eq!((direction.ip, direction.encapsulation), (IpVersion::V4, Encapsulation::default()));
+        assert_eq!((direction.inner_mtu().get(), direction.overhead().get()), (1500, 38));
     }
 }

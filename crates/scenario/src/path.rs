@@ -1,4 +1,4 @@
-use fullpipe_record::{Framing, Path, PathDirection, Segmentation};
+use fullpipe_record::{Encapsulation, Framing, IpVersion, Path, PathDirection, Segmentation};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 use crate::FlagError;
@@ -149,6 +149,8 @@ impl DirectionSpec {
             loss: Some(self.loss),
             mtu: self.mtu,
             framing: self.framing,
+            ip: IpVersion::V4,
+            encapsulation: Encapsulation::default(),
         })
     }
 

@@ -2,7 +2,8 @@ use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::{kernel, predict, window};
 use fullpipe_record::{
-    Buffer, BufferAdvice, Calculation, Document, Framing, HostSettings, Path, PathDirection, Request, Solved,
+    Buffer, BufferAdvice, Calculation, Document, Encapsulation, Framing, HostSettings, IpVersion, Path, PathDirection,
+    Request, Solved,
 };
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
@@ -122,6 +123,8 @@ fn path(arguments: &Arguments, rtt: Span) -> Path {
         loss: arguments.loss,
         mtu: arguments.mtu,
         framing: arguments.framing,
+        ip: IpVersion::V4,
+        encapsulation: Encapsulation::default(),
     };
     Path::symmetric(&direction, rtt)
 }

@@ -1,7 +1,7 @@
 //! Trains of numbered packets, and a driver in virtual time.
 
 use fullpipe_link::{Delivery, Direction, Train};
-use fullpipe_record::{Framing, PathDirection};
+use fullpipe_record::{Encapsulation, Framing, IpVersion, PathDirection};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
 
 /// Packets `first`, `first + 1`, … of one size; the last may be smaller.
@@ -54,6 +54,8 @@ pub(crate) fn fast_ethernet() -> PathDirection {
         loss: Some(Ratio::ZERO),
         mtu: ByteCount::new(1500),
         framing: Framing::Ethernet,
+        ip: IpVersion::V4,
+        encapsulation: Encapsulation::default(),
     }
 }
 

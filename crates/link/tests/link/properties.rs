@@ -2,7 +2,7 @@
 
 use crate::burst::{Burst, at, drain};
 use fullpipe_link::{Counters, Delivery, Direction, Train};
-use fullpipe_record::{Framing, PathDirection};
+use fullpipe_record::{Encapsulation, Framing, IpVersion, PathDirection};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
 use proptest::prelude::*;
 
@@ -21,6 +21,8 @@ fn path() -> impl Strategy<Value = PathDirection> {
         loss: loss.map(Ratio::new),
         mtu: ByteCount::new(9000),
         framing,
+        ip: IpVersion::V4,
+        encapsulation: Encapsulation::default(),
     })
 }
 

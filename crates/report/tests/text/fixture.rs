@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use fullpipe_record::{
-    At, Buffer, BufferAdvice, Calculation, Cause, Ceiling, Change, Commands, EndReport, Experiment, Forecast, Framing,
-    HostSettings, Interval, KernelVersion, LabReport, LabStep, Limit, Measurement, Path, PathDirection, Peer,
-    Prediction, Proof, Published, Ramp, Remedy, Request, RttMethod, RttReport, RttStats, Scope, Segmentation, Solved,
-    Steady, Summary, Undone, Validity, Verdict,
+    At, Buffer, BufferAdvice, Calculation, Cause, Ceiling, Change, Commands, Encapsulation, EndReport, Experiment,
+    Forecast, Framing, HostSettings, Interval, IpVersion, KernelVersion, LabReport, LabStep, Limit, Measurement, Path,
+    PathDirection, Peer, Prediction, Proof, Published, Ramp, Remedy, Request, RttMethod, RttReport, RttStats, Scope,
+    Segmentation, Solved, Steady, Summary, Undone, Validity, Verdict,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
@@ -329,6 +329,8 @@ fn direction() -> PathDirection {
         loss: Some(Ratio::ZERO),
         mtu: ByteCount::new(1500),
         framing: Framing::Ethernet,
+        ip: IpVersion::V4,
+        encapsulation: Encapsulation::default(),
     }
 }
 
