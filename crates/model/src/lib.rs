@@ -3,6 +3,7 @@
 //! Each formula and each kernel rule stands in a small module with its source and its range:
 //!
 //! * [`window`]: rate, window and round-trip time, each from the other two;
+//! * [`distance`]: round-trip times that fibre and routes allow;
 //! * [`framing`]: payload, packets, bytes on the wire;
 //! * [`kernel`]: what Linux makes of a socket buffer, by version;
 //! * [`loss`]: the congestion window that a loss rate leaves;
@@ -11,6 +12,7 @@
 //! [`predict()`] puts them together and is the one predictor: a command line, a scenario and a remedy all ask it.
 //! Nothing here fails: an input at the edge of its range gives a figure at the edge of its own.
 
+pub mod distance;
 pub mod framing;
 pub mod kernel;
 pub mod loss;
