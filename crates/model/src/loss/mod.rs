@@ -3,6 +3,7 @@
 //! | formula | losses | holds for |
 //! |---|---|---|
 //! | [`mathis()`], [`reno`] | one in 1/p packets, no timeout | Reno, p up to 1 % |
+//! | [`pftk`](pftk()), [`tfrc`] | bursts that end in timeouts too | Reno, p up to some 30 % |
 //! | [`Cubic`], [`cubic()`] | as Mathis | CUBIC, p up to 1 % |
 //! | [`highspeed()`] | as Mathis | `HighSpeed` TCP, p up to 1 % |
 //!
@@ -11,6 +12,7 @@
 mod cubic;
 mod highspeed;
 mod mathis;
+mod pftk;
 
 use fullpipe_units::{ByteCount, Ratio, Span};
 
@@ -19,6 +21,7 @@ use crate::Likely;
 pub use cubic::{Cubic, cubic};
 pub use highspeed::{highspeed, highspeed_backoff, highspeed_tolerates};
 pub use mathis::{MathisConstant, mathis, reno, run_length};
+pub use pftk::{Flow, pftk, pftk_approximation, tfrc};
 
 /// Loss up to which BBR keeps its rate.
 pub(crate) const BBR_ABSORBS: f64 = 0.10;
@@ -104,7 +107,7 @@ impl CongestionControl {
 /// How far a real window may lie from its formula.
 ///
 /// Losses come at random, not evenly, and a test of seconds sees few of them: 0.6 to 1.6. Above one percent timeouts
-/// lower it to a third (PFTK, Padhye et al. 1998, gives 0.34 of Mathis at 5 % with a timeout of one second).
+/// lower it to a third ([`pftk()`] gives 0.34 of Mathis at 5 % with a timeout of one second).
 pub fn spread(loss: Ratio) -> Likely {
     let low = if loss.get() > FORMULAS_HOLD_TO { 0.3 } else { 0.6 };
     Likely::new(low, 1.0, 1.6)
