@@ -6,8 +6,11 @@
 //! | [`pftk`](pftk()), [`tfrc`] | bursts that end in timeouts too | Reno, p up to some 30 % |
 //! | [`Cubic`], [`cubic()`] | as Mathis | CUBIC, p up to 1 % |
 //! | [`highspeed()`] | as Mathis | `HighSpeed` TCP, p up to 1 % |
+//! | [`bbr`] | any, as it does not ask | BBR |
 //!
 //! Windows are those that no buffer cuts.
+
+pub mod bbr;
 
 mod cubic;
 mod highspeed;
@@ -18,13 +21,12 @@ use fullpipe_units::{ByteCount, Ratio, Span};
 
 use crate::Likely;
 
+pub(crate) use bbr::ABSORBS as BBR_ABSORBS;
 pub use cubic::{Cubic, cubic};
 pub use highspeed::{highspeed, highspeed_backoff, highspeed_tolerates};
 pub use mathis::{MathisConstant, mathis, reno, run_length};
 pub use pftk::{Flow, pftk, pftk_approximation, tfrc};
 
-/// Loss up to which BBR keeps its rate.
-pub(crate) const BBR_ABSORBS: f64 = 0.10;
 /// Loss up to which the formulas without timeouts hold.
 pub(crate) const FORMULAS_HOLD_TO: f64 = 0.01;
 

@@ -1,0 +1,101 @@
+//! What BBR makes of a path: it paces at the rate that it measured, and does not ask about loss until that spoils the
+//! measurement.
+//!
+//! Version 1 is Linux's (`tcp_bbr.c`), from which the constants are. There is no formula for BBR beside other flows, nor
+//! beyond the loss that it stands.
+
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+
+/// Loss up to which BBR keeps its rate as well as the model says; from here to [`collapses_above`] it falls below it.
+pub(crate) const ABSORBS: f64 = 0.10;
+
+/// The loss above which version 1 cannot hold its rate: it probes with 1.25 times its estimate, of which 1 − loss must
+/// arrive for the estimate to last, so 1 − 1 ÷ 1.25 = 20 %.
+///
+/// Checked against Cardwell's account of it on the developers' list, which adds that between 10 and 20 % the rate already
+/// lies below the model.
+pub fn collapses_above() -> Ratio {
+    Ratio::new(1.0 - 1.0 / PROBE_GAIN)
+}
+
+/// The loss in one round above which version 3 takes its window back (draft-ietf-ccwg-bbr, `BBR.LossThresh`): 2 %. It does
+/// not absorb random loss beyond.
+pub fn version_3_backs_off_above() -> Ratio {
+    Ratio::new(0.02)
+}
+
+/// The share of the time that is left beside looking for the round-trip time: every 10 s four segments are in flight for
+/// 200 ms or one `rtt`, whichever is longer. 0.98 up to 200 ms; the fall and the rise of the window cost a little more.
+pub fn fills(rtt: Span) -> Ratio {
+    Ratio::new(1.0 - rtt.max(PROBE_RTT_LASTS).as_secs_f64() / PROBE_RTT_EVERY.as_secs_f64())
+}
+
+/// What arrives of one flow alone on a link of `capacity` under random `loss`: capacity · [`fills`] · (1 − loss). `None`
+/// from [`collapses_above`] on.
+///
+/// `capacity` and the result count bytes at the same layer. The window must have room: [`window_needed`].
+pub fn delivers(capacity: BitRate, loss: Ratio, rtt: Span) -> Option<BitRate> {
+    (loss < collapses_above()).then(|| capacity.scaled(fills(rtt).get() * (1.0 - loss.get())))
+}
+
+/// The window, in flight and in both buffers, with which nothing but BBR itself bounds it: two BDPs, its gain on the
+/// congestion window. One is the path's; the other covers acknowledgements that are late or together, and is as much as it
+/// ever leaves in a queue.
+pub fn window_needed(bdp: ByteCount) -> ByteCount {
+    bdp * 2
+}
+
+/// `bbr_pacing_gain[0]`.
+const PROBE_GAIN: f64 = 1.25;
+/// `bbr_probe_rtt_mode_ms`.
+const PROBE_RTT_LASTS: Span = Span::from_millis(200);
+/// `bbr_min_rtt_win_sec`.
+const PROBE_RTT_EVERY: Span = Span::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn probing_for_the_round_trip_costs_two_percent_and_more_on_the_longest_ways() {
+        for (millis, fills_link) in [(1, "98 %"), (200, "98 %"), (600, "94 %"), (20_000, "0 %")] {
+            assert_eq!(fills(Span::from_millis(millis)).to_string(), fills_link);
+        }
+    }
+
+    #[test]
+    fn what_is_lost_does_not_arrive_and_a_fifth_is_too_much() {
+        assert_eq!(collapses_above().to_string(), "20 %");
+        let gigabit = |loss| delivers(BitRate::from_mbps(1000), Ratio::new(loss), Span::from_millis(100));
+        assert_eq!(gigabit(0.0), Some(BitRate::from_mbps(980)));
+        assert_eq!(gigabit(0.1), Some(BitRate::from_mbps(882)));
+        assert_eq!(gigabit(0.2), None);
+    }
+
+    /// The estimate is the largest of the last ten rounds; one in eight probes.
+    #[test]
+    fn an_estimate_outlasts_less_than_a_fifth_of_loss_and_decays_under_more() {
+        for (loss, holds) in [(0.15, true), (0.19, true), (0.21, false), (0.3, false)] {
+            let mut rounds = vec![1.0_f64; 10];
+            for round in 0..400 {
+                let estimate = rounds.iter().rev().take(10).copied().fold(0.0, f64::max);
+                let gain = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0][round % 8];
+                rounds.push((estimate * gain * (1.0 - loss)).min(1.0 - loss));
+            }
+            let kept = rounds.last().unwrap() / (1.0 - loss);
+            assert_eq!(kept > 0.5, holds, "{loss}: {kept}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn more_loss_or_a_longer_way_never_delivers_more(
+            bps: u64, loss in 0_f64..0.3, more in 0_f64..0.1, nanos: u64, longer: u64,
+        ) {
+            let at = |loss, nanos| delivers(BitRate::from_bps(bps), Ratio::new(loss), Span::from_nanos(nanos));
+            prop_assert!(at(loss, nanos) >= at(loss + more, nanos));
+            prop_assert!(at(loss, nanos) >= at(loss, nanos.saturating_add(longer)));
+        }
+    }
+}
