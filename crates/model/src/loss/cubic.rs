@@ -61,6 +61,11 @@ impl Cubic {
         SegCount::new((self.growth.get() * past * past * past + peak.as_f64()).round() as u64)
     }
 
+    /// The time that the convex half of the curve takes to gain so many segments: ∛(gained ÷ C).
+    pub(crate) fn growth_time(self, gained: f64) -> Span {
+        Span::from_secs_f64(self.growth_seconds(gained))
+    }
+
     fn recovery_seconds(self, peak: SegCount) -> f64 {
         self.growth_seconds(peak.as_f64() * (1.0 - self.backoff.get()))
     }
