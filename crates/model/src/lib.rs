@@ -7,6 +7,7 @@
 //! * [`framing`]: payload, packets, bytes on the wire;
 //! * [`kernel`]: what Linux makes of a socket buffer, by version;
 //! * [`loss`]: the congestion window that a loss rate leaves;
+//! * [`queue`]: what a queue adds and needs, and what an unresponsive flow or a policer leaves;
 //! * [`ramp`]: slow start.
 //!
 //! [`predict()`] puts them together and is the one predictor: a command line, a scenario and a remedy all ask it.
@@ -16,6 +17,7 @@ pub mod distance;
 pub mod framing;
 pub mod kernel;
 pub mod loss;
+pub mod queue;
 pub mod ramp;
 pub mod window;
 
