@@ -8,6 +8,7 @@
 //! * [`kernel`]: what Linux makes of a socket buffer, by version;
 //! * [`loss`]: the congestion window that a loss rate leaves;
 //! * [`queue`]: what a queue adds and needs, and what an unresponsive flow or a policer leaves;
+//! * [`streams`]: several streams over one path;
 //! * [`ramp`]: slow start.
 //!
 //! [`predict()`] puts them together and is the one predictor: a command line, a scenario and a remedy all ask it.
@@ -19,6 +20,7 @@ pub mod kernel;
 pub mod loss;
 pub mod queue;
 pub mod ramp;
+pub mod streams;
 pub mod window;
 
 mod ceilings;

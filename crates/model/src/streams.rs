@@ -1,0 +1,135 @@
+//! What several streams make of one path together.
+
+use fullpipe_units::{BitRate, Ratio};
+
+use crate::loss::CongestionControl;
+
+/// The rate of `streams` of which `each` alone would have that rate: their sum, up to the `capacity`.
+///
+/// With `each` as window ÷ RTT it is the rule of parallel windows; with `each` by Mathis's formula it is that of Hacker,
+/// Athey and Noble 2002, which holds as long as the streams' own load adds no loss: not once the link is full.
+pub fn together(streams: u16, each: BitRate, capacity: BitRate) -> BitRate {
+    BitRate::from_bps(each.bps().saturating_mul(streams.into())).min(capacity)
+}
+
+/// The fewest streams of that rate `each` that fill `capacity`: more add loss and queue, not rate. `None` where no number
+/// that fits does.
+pub fn to_fill(each: BitRate, capacity: BitRate) -> Option<u16> {
+    if capacity == BitRate::ZERO {
+        return Some(0);
+    }
+    capacity.bps().checked_next_multiple_of(each.bps())?.checked_div(each.bps())?.try_into().ok()
+}
+
+/// The fewest streams that use `utilisation` of a link without any queue: Altman et al. 2006 (MSR-TR-2005-130), solved for
+/// the streams: u ÷ (1 − u) · (1 − β) ÷ (1 + β). `None` where no number does, as for all of the link.
+///
+/// Holds where one stream backs off at a time; streams that back off together stay at what one of them uses.
+pub fn to_use(utilisation: Ratio, control: CongestionControl) -> Option<u16> {
+    let enough = |streams: &u16| control.utilisation_without_queue(*streams).get() >= utilisation.get() - ROUNDING;
+    let (share, backoff) = (utilisation.get(), control.backoff());
+    let exact = share / (1.0 - share) * (1.0 - backoff) / (1.0 + backoff);
+    // Whole numbers come out a digit of the last place above or below.
+    let near = (exact as u16).saturating_sub(1).max(1);
+    (near..=near.saturating_add(2)).find(enough)
+}
+
+/// A target that is met but for the last digit is met.
+const ROUNDING: f64 = 1e-9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::loss::mathis;
+    use crate::window;
+    use fullpipe_units::{ByteCount, Span};
+    use proptest::prelude::*;
+
+    #[test]
+    fn parallel_windows_of_64_kib_fill_a_gigabit_with_191() {
+        let rtt = Span::from_millis(100);
+        let each = window::rate(ByteCount::from_kib(64), rtt);
+        let gigabit = BitRate::from_mbps(1000);
+        assert_eq!(to_fill(each, gigabit), Some(191));
+        assert_eq!(together(10, each, gigabit).to_string(), "52.43 Mbit/s");
+        assert_eq!(together(191, each, gigabit), gigabit);
+    }
+
+    #[test]
+    fn under_loss_streams_add_up_until_the_link_is_full() {
+        let rtt = Span::from_millis(100);
+        let each = window::rate(mathis(Ratio::new(1e-4), ByteCount::new(1460)), rtt);
+        assert_eq!(each.to_string(), "14.31 Mbit/s");
+        assert_eq!(together(4, each, BitRate::from_mbps(100)).to_string(), "57.22 Mbit/s");
+        assert_eq!(to_fill(each, BitRate::from_mbps(100)), Some(7));
+    }
+
+    #[test]
+    fn three_streams_use_90_percent_and_six_almost_95() {
+        let reno = |share| to_use(Ratio::new(share), CongestionControl::Reno);
+        for (share, streams) in
+            [(0.0, 1), (0.75, 1), (6.0 / 7.0, 2), (0.9, 3), (0.9474, 7), (0.947, 6), (0.95, 7), (0.98, 17)]
+        {
+            assert_eq!(reno(share), Some(streams), "{share}");
+        }
+        assert_eq!(reno(1.0), None);
+        assert_eq!(reno(f64::INFINITY), None);
+        assert_eq!(to_use(Ratio::new(0.95), CongestionControl::Cubic), Some(4));
+        assert_eq!(to_use(Ratio::ONE, CongestionControl::Bbr), Some(1));
+    }
+
+    #[test]
+    fn no_rate_fills_nothing() {
+        assert_eq!(to_fill(BitRate::ZERO, BitRate::from_bps(1)), None);
+        assert_eq!(to_fill(BitRate::from_bps(1), BitRate::from_mbps(1)), None);
+        assert_eq!(to_fill(window::UNBOUNDED, window::UNBOUNDED), Some(1));
+        assert_eq!(to_fill(BitRate::ZERO, BitRate::ZERO), Some(0));
+    }
+
+    /// N equal streams in turn: each falls to β when the link is full, and all rise at the same pace.
+    #[test]
+    fn streams_that_back_off_in_turn_use_what_the_formula_says() {
+        for control in [CongestionControl::Reno, CongestionControl::Cubic] {
+            for streams in [1_u16, 2, 3, 6, 16] {
+                let mut rates = vec![1.0 / f64::from(streams); usize::from(streams)];
+                let (mut sent, mut time) = (0.0, 0.0);
+                for turn in 0..20_000 {
+                    rates[turn % usize::from(streams)] *= control.backoff();
+                    let used: f64 = rates.iter().sum();
+                    let rise = 1.0 - used;
+                    if turn > 2000 {
+                        sent += rise * f64::midpoint(used, 1.0);
+                        time += rise;
+                    }
+                    for rate in &mut rates {
+                        *rate += rise / f64::from(streams);
+                    }
+                }
+                let formula = control.utilisation_without_queue(streams).get();
+                assert!((sent / time - formula).abs() < 1e-4, "{} × {streams}: {formula}", control.name());
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_number_found_is_enough_and_one_less_is_not(share in 0_f64..0.9999) {
+            for control in [CongestionControl::Reno, CongestionControl::Cubic, CongestionControl::Bbr] {
+                let streams = to_use(Ratio::new(share), control).unwrap();
+                let used = |streams| control.utilisation_without_queue(streams).get();
+                prop_assert!(used(streams) >= share - ROUNDING);
+                prop_assert!(streams == 1 || used(streams - 1) < share);
+            }
+        }
+
+        #[test]
+        fn the_number_that_fills_fills_and_one_less_does_not(each: u64, capacity: u64, streams: u16) {
+            let (each, capacity) = (BitRate::from_bps(each), BitRate::from_bps(capacity));
+            prop_assert!(together(streams, each, capacity) <= together(streams.saturating_add(1), each, capacity));
+            if let Some(fills) = to_fill(each, capacity) {
+                prop_assert_eq!(together(fills, each, capacity), capacity);
+                prop_assert!(fills == 0 || together(fills - 1, each, capacity) < capacity);
+            }
+        }
+    }
+}
