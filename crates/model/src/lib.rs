@@ -9,12 +9,14 @@
 //! * [`loss`]: the congestion window that a loss rate leaves;
 //! * [`queue`]: what a queue adds and needs, and what an unresponsive flow or a policer leaves;
 //! * [`streams`]: several streams over one path;
+//! * [`fairness`]: two flows of different round-trip times;
 //! * [`ramp`]: slow start.
 //!
 //! [`predict()`] puts them together and is the one predictor: a command line, a scenario and a remedy all ask it.
 //! Nothing here fails: an input at the edge of its range gives a figure at the edge of its own.
 
 pub mod distance;
+pub mod fairness;
 pub mod framing;
 pub mod kernel;
 pub mod loss;
