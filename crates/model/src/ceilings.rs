@@ -1,147 +1,179 @@
 //! Each ceiling on the rate, by the textbook and by the running kernel.
 
-use fullpipe_record::{Buffer, Ceiling, Limit};
-use fullpipe_units::{ByteCount, Ratio};
+use fullpipe_record::{Buffer, Limit};
+use fullpipe_units::{BitRate, ByteCount, Ratio};
 
 use crate::connection::Connection;
-use crate::kernel::{largest_window, payload_share, writer_fill};
-use crate::loss::{self, CongestionControl};
-use crate::{Likely, window};
+use crate::kernel::{payload_share, writer_fill};
+use crate::loss::{self, CongestionControl, Sight};
+use crate::{Likely, queue, window};
 
 /// What probing for the round-trip time costs BBR: at most 200 ms in 10 s, and what it drains before.
-const BBR_FILLS: f64 = 0.98;
+pub(crate) const BBR_FILLS: f64 = 0.98;
 
-/// Every ceiling that is known, in no order.
-pub(crate) fn ceilings(connection: &Connection) -> Vec<Ceiling> {
-    [Some(receive_window(connection)), Some(send_buffer(connection)), capacity(connection), loss(connection)]
-        .into_iter()
-        .flatten()
-        .collect()
+/// A ceiling without its words.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Figures {
+    pub(crate) kind: Limit,
+    pub(crate) plain: BitRate,
+    pub(crate) refined: BitRate,
+    pub(crate) low: BitRate,
+    pub(crate) high: BitRate,
+    /// Of each stream.
+    pub(crate) window: Option<ByteCount>,
 }
 
-fn receive_window(connection: &Connection) -> Ceiling {
+/// Every ceiling of a connection; `None` where what is known of the path sets none.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Ceilings {
+    pub(crate) receive_window: Figures,
+    pub(crate) send_buffer: Figures,
+    pub(crate) capacity: Option<Figures>,
+    pub(crate) loss: Option<Figures>,
+}
+
+impl Ceilings {
+    pub(crate) fn of(connection: &Connection) -> Self {
+        Self {
+            receive_window: receive_window(connection),
+            send_buffer: send_buffer(connection),
+            capacity: capacity(connection),
+            loss: loss(connection),
+        }
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Figures> {
+        self.without_chance().chain(&self.loss)
+    }
+
+    /// Those that a rule gives.
+    pub(crate) fn without_chance(&self) -> impl Iterator<Item = &Figures> {
+        [&self.receive_window, &self.send_buffer].into_iter().chain(&self.capacity)
+    }
+
+    /// The one of least `refined`.
+    pub(crate) fn lowest(&self) -> &Figures {
+        self.all().fold(&self.receive_window, |least, other| if other.refined < least.refined { other } else { least })
+    }
+
+    /// What all of them together leave, by one of their figures: the least, and less where loss cuts at the same height.
+    pub(crate) fn together(&self, rate: impl Fn(&Figures) -> BitRate) -> BitRate {
+        let by_rule = self.without_chance().map(&rate).min().unwrap_or(window::UNBOUNDED);
+        match self.loss.as_ref().map(rate) {
+            Some(by_chance) => BitRate::from_bps_f64(loss::together(by_chance.as_f64(), by_rule.as_f64())),
+            None => by_rule,
+        }
+    }
+}
+
+fn receive_window(connection: &Connection) -> Figures {
     let buffer = connection.receive;
     let advertised = match connection.request.buffer {
         Buffer::Window(wanted) => wanted.min(buffer.advertised()),
         Buffer::Automatic | Buffer::Request(_) => buffer.advertised(),
     };
-    let in_flight = buffer.in_flight(connection.mss);
-    let source = format!("{in_flight} in flight ({})", advertised_source(connection));
-    let windows = Windows { plain: advertised, refined: in_flight };
-    per_stream(connection, Limit::ReceiveWindow, &windows, Likely::by_rule(), &source)
+    per_stream(connection, Limit::ReceiveWindow, advertised, buffer.in_flight(connection.mss), Likely::by_rule())
 }
 
-/// Where the advertised window comes from: the buffer, or the scale if that says less.
-fn advertised_source(connection: &Connection) -> String {
-    let buffer = connection.receive;
-    let said = largest_window(buffer.scale());
-    if said < buffer.share().window(buffer.space()) {
-        return match buffer.scale() {
-            Some(scale) => format!("{said} at window scale {scale}"),
-            None => format!("{said} without window scaling"),
-        };
-    }
-    let name = match connection.fixed {
-        Some(_) => "SO_RCVBUF",
-        None if connection.receiver.moderate_rcvbuf => "tcp_rmem",
-        None => "untuned tcp_rmem",
-    };
-    format!("{name} {} × {}", buffer.space(), buffer.share().ratio())
-}
-
-fn send_buffer(connection: &Connection) -> Ceiling {
+fn send_buffer(connection: &Connection) -> Figures {
+    let held = connection.send.scaled(payload_share(connection.path.segmentation).get());
     let fill = writer_fill(connection.request.writer);
-    let name = if connection.fixed.is_some() { "SO_SNDBUF" } else { "tcp_wmem" };
-    let payload = payload_share(connection.path.segmentation);
-    let held = connection.send.scaled(payload.get());
-    let share = if payload < Ratio::ONE { format!(" × {payload}") } else { String::new() };
-    let source = format!("{name} {}{share} × {}", connection.send, fill.mid.get());
-    let windows = Windows { plain: connection.send, refined: held };
-    per_stream(connection, Limit::SendBuffer, &windows, fill, &source)
+    per_stream(connection, Limit::SendBuffer, connection.send, held, fill)
 }
 
-fn capacity(connection: &Connection) -> Option<Ceiling> {
+fn capacity(connection: &Connection) -> Option<Figures> {
     let rate = connection.path.forward.rate?;
     let payload = connection.payload_capacity()?;
     let rule = Likely::by_rule();
-    let (fills, probing) = match connection.control {
-        CongestionControl::Bbr => (BBR_FILLS, format!(" × {BBR_FILLS}")),
-        CongestionControl::Cubic | CongestionControl::Reno => (1.0, String::new()),
+    let fills = match connection.control {
+        CongestionControl::Bbr => BBR_FILLS,
+        _ => 1.0,
     };
-    Some(Ceiling {
+    Some(Figures {
         kind: Limit::Capacity,
         plain: rate,
         refined: payload.scaled(fills),
         low: payload.scaled(fills * rule.low.get() * drop_tail_utilisation(connection).get()),
         high: payload.scaled(rule.high.get()).min(rate),
         window: None,
-        because: format!("{rate} × {}{probing}", connection.efficiency()),
     })
 }
 
 /// What the congestion control makes of the link if the queue is known to be too short for its back-off and the
 /// windows are large enough to overflow it.
 ///
-/// It lowers only `low`: the figure for no queue at all is the worst case, most queues lie between it and full use, and
-/// a link that the window cannot overfill loses nothing.
+/// It lowers only `low`: CUBIC does better than the sawtooth of the formula, several streams seldom back off together,
+/// and a link that the window cannot overfill loses nothing.
 fn drop_tail_utilisation(connection: &Connection) -> Ratio {
     let (Some(bdp), Some(queue)) = (connection.bdp(), connection.path.forward.queue) else {
         return Ratio::ONE;
     };
-    let control = connection.control;
-    let together =
-        connection.receive.in_flight(connection.mss).min(connection.send) * u64::from(connection.request.streams);
-    let overflows = together > bdp + queue;
-    if overflows && queue < bdp.scaled(control.queue_needed().get()) {
-        control.utilisation_without_queue(connection.request.streams)
+    if in_flight_at_most(connection) > bdp + queue {
+        queue::utilisation(connection.control, queue, bdp)
     } else {
         Ratio::ONE
     }
 }
 
-fn loss(connection: &Connection) -> Option<Ceiling> {
-    let share = connection.path.forward.loss?;
-    let kept = connection.control.window(share, connection.rtt, connection.mss)?;
-    let windows = Windows { plain: loss::mathis(share, connection.mss), refined: kept };
-    let source = format!("{kept} of {} under {share} loss", connection.control.name());
-    let ceiling = per_stream(connection, Limit::Loss, &windows, loss::spread(share), &source);
-    let high = if too_few_losses(connection).is_some() { window::UNBOUNDED } else { ceiling.high };
-    Some(Ceiling { high, ..ceiling })
+/// What the buffers of all streams allow in flight.
+fn in_flight_at_most(connection: &Connection) -> ByteCount {
+    connection.receive.in_flight(connection.mss).min(connection.send) * u64::from(connection.request.streams)
 }
 
-/// Losses after which a window no longer depends on where slow start left it: CUBIC comes down from 1 Gbit/s × 100 ms to
-/// its share under 10⁻⁴ loss in eleven steps of 0.7.
-const FORGETS_AFTER: f64 = 12.0;
-
-/// Losses that each stream should see in the time asked for, if they are too few for the formula, which is a mean over
-/// many; `None` if they are enough, or bytes and not time limit the transfer.
-pub(crate) fn too_few_losses(connection: &Connection) -> Option<f64> {
+fn loss(connection: &Connection) -> Option<Figures> {
     let share = connection.path.forward.loss?;
-    let kept = connection.control.window(share, connection.rtt, connection.mss)?;
-    let seconds = connection.request.bytes.is_none().then(|| connection.request.duration.as_secs_f64())?;
-    let segments = kept.as_f64() / connection.mss.as_f64() / connection.rtt.as_secs_f64() * seconds;
-    Some(segments * share.get()).filter(|losses| *losses < FORGETS_AFTER)
+    let kept = connection.window_under(share)?;
+    let plain = loss::mathis(share, connection.mss);
+    let likely = losses_seen(connection, share, kept).likely(connection.control, share);
+    Some(per_stream(connection, Limit::Loss, plain, kept, likely))
 }
 
-/// Bytes in flight of each stream, by the textbook and by the running kernel.
-struct Windows {
-    plain: ByteCount,
-    refined: ByteCount,
+/// Losses below which a transfer says more about chance than about its path, and it is worth saying.
+const FEW: f64 = 50.0;
+
+/// The losses that all streams should see in steady state, if they are few.
+pub(crate) fn few_losses(connection: &Connection) -> Option<f64> {
+    let share = connection.path.forward.loss?;
+    let kept = connection.window_under(share)?;
+    Some(losses_seen(connection, share, kept).steady).filter(|losses| *losses < FEW)
+}
+
+fn losses_seen(connection: &Connection, share: Ratio, kept: ByteCount) -> Sight {
+    let request = connection.request;
+    let streams = f64::from(request.streams);
+    let mss = connection.mss.as_f64();
+    let mean = kept.as_f64() / mss;
+    let segments = match request.bytes {
+        Some(bytes) => bytes.as_f64() / mss,
+        None => streams * mean * request.duration.as_secs_f64() / connection.rtt.as_secs_f64(),
+    };
+    // Slow start ends at a bound, or about 1 ÷ p segments on, when the first loss is noticed.
+    let bound = slow_start_at_most(connection).as_f64() / mss;
+    let peak = bound.min(1.0 / share.get());
+    Sight { steady: segments * share.get(), descent: streams * Sight::descent(connection.control, peak, mean) }
+}
+
+/// The window at which slow start of each stream ends where nothing is lost at random.
+fn slow_start_at_most(connection: &Connection) -> ByteCount {
+    let streams = u64::from(connection.request.streams).max(1);
+    let each = connection.receive.in_flight(connection.mss).min(connection.send);
+    match (connection.bdp(), connection.path.forward.queue) {
+        (Some(bdp), Some(queue)) => each.min(ByteCount::new((bdp + queue).get() / streams)),
+        _ => each,
+    }
 }
 
 /// A ceiling of one window per round trip and stream. The textbook's round trip is propagation alone; the refined one
 /// has the serialisation too.
-fn per_stream(connection: &Connection, kind: Limit, windows: &Windows, likely: Likely, source: &str) -> Ceiling {
+fn per_stream(connection: &Connection, kind: Limit, plain: ByteCount, refined: ByteCount, likely: Likely) -> Figures {
     let streams = u64::from(connection.request.streams);
-    let times = if streams == 1 { String::new() } else { format!(" × {streams} streams") };
-    let whole = window::rate(windows.refined * streams, connection.rtt);
-    Ceiling {
+    let whole = window::rate(refined * streams, connection.rtt);
+    Figures {
         kind,
-        plain: window::rate(windows.plain * streams, connection.path.rtt()),
+        plain: window::rate(plain * streams, connection.path.rtt()),
         refined: whole.scaled(likely.mid.get()),
         low: whole.scaled(likely.low.get()),
         high: whole.scaled(likely.high.get()),
-        window: Some(windows.refined.scaled(likely.mid.get())),
-        because: format!("{source} ÷ {}{times}", connection.rtt),
+        window: Some(refined.scaled(likely.mid.get())),
     }
 }

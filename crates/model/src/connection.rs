@@ -62,6 +62,11 @@ impl<'a> Connection<'a> {
         control_name(self.sender, self.request)
     }
 
+    /// The mean window of each stream under `loss` at random, where it has one.
+    pub(crate) fn window_under(&self, loss: Ratio) -> Option<ByteCount> {
+        self.control.window_at_random(loss, self.rtt, self.mss)
+    }
+
     /// Payload ÷ bytes on the wire.
     pub(crate) fn efficiency(&self) -> Ratio {
         framing::efficiency(self.mss, self.headers, self.path.forward.overhead())

@@ -25,6 +25,7 @@ pub mod ramp;
 pub mod streams;
 pub mod window;
 
+mod because;
 mod ceilings;
 mod connection;
 mod likely;
@@ -35,4 +36,4 @@ mod predict;
 mod fixture;
 
 pub use likely::Likely;
-pub use predict::predict;
+pub use predict::{Outlook, evaluate, predict};

@@ -3,7 +3,7 @@
 use fullpipe_record::{Buffer, Ramp};
 use fullpipe_units::{ByteCount, Ratio, Span};
 
-use crate::ceilings::too_few_losses;
+use crate::ceilings::{Ceilings, few_losses};
 use crate::connection::Connection;
 use crate::kernel::{self, Share};
 use crate::loss::{BBR_ABSORBS, CongestionControl, FORMULAS_HOLD_TO};
@@ -12,7 +12,7 @@ use crate::loss::{BBR_ABSORBS, CongestionControl, FORMULAS_HOLD_TO};
 const MEASURED_MTU: ByteCount = ByteCount::new(1500);
 
 /// Every note that applies: on the windows, the path, loss, and the length of the transfer.
-pub(crate) fn notes(connection: &Connection, ramp: &Ramp) -> Vec<String> {
+pub(crate) fn notes(connection: &Connection, ceilings: &Ceilings, ramp: &Ramp) -> Vec<String> {
     [
         scaling_off(connection),
         tuning_off(connection),
@@ -29,6 +29,7 @@ pub(crate) fn notes(connection: &Connection, ramp: &Ramp) -> Vec<String> {
         loss_unknown(connection),
         loss_out_of_range(connection),
         losses_few(connection),
+        loss_beside_another(ceilings),
         loss_absorbed(connection),
         acknowledgements_lost(connection),
         too_short(connection, ramp),
@@ -135,18 +136,33 @@ fn loss_out_of_range(connection: &Connection) -> Option<String> {
     match connection.control {
         CongestionControl::Bbr => (loss.get() > BBR_ABSORBS)
             .then(|| format!("{loss} loss is more than {name} absorbs; it has no formula there: taken as Reno")),
-        CongestionControl::Cubic | CongestionControl::Reno => (loss.get() > FORMULAS_HOLD_TO)
-            .then(|| format!("at {loss} loss timeouts take over and {name}'s formula promises too much")),
+        _ => (loss.get() > FORMULAS_HOLD_TO).then(|| {
+            format!(
+                "at {loss} loss timeouts take over and {name}'s formula promises too much: Reno's with timeouts (PFTK)"
+            )
+        }),
     }
 }
 
 fn losses_few(connection: &Connection) -> Option<String> {
-    let losses = too_few_losses(connection)?;
-    let duration = connection.request.duration;
+    let losses = few_losses(connection)?;
+    let length = match connection.request.bytes {
+        Some(bytes) => bytes.to_string(),
+        None => connection.request.duration.to_string(),
+    };
+    let count = if losses < 1.0 { "less than one loss is".to_owned() } else { format!("about {losses:.0} losses are") };
     Some(format!(
-        "about {losses:.0} losses a stream are expected in {duration}; the window that slow start leaves takes a dozen to \
-         come down, so that a transfer this short may be several times as fast"
+        "{count} expected in {length}: chance decides much, and the window that slow start leaves takes several to come \
+         down, so that a transfer this short may be several times as fast"
     ))
+}
+
+/// Says so where the prediction is clearly below the lowest ceiling.
+fn loss_beside_another(ceilings: &Ceilings) -> Option<String> {
+    const CLEARLY: f64 = 0.95;
+    let (least, together) = (ceilings.lowest().refined, ceilings.together(|ceiling| ceiling.refined));
+    (together.relative_to(least) < CLEARLY)
+        .then(|| format!("loss swings the window and the next ceiling cuts its peaks: {together} instead of {least}"))
 }
 
 fn loss_absorbed(connection: &Connection) -> Option<String> {

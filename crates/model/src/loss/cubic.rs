@@ -1,7 +1,6 @@
 //! CUBIC: its response to loss (RFC 8312 §5, RFC 9438 §5) and the course of one epoch (§4).
 //!
-//! The response holds for losses evenly spaced, p up to one percent, and windows that no buffer cuts; losses at random
-//! give 10 to 20 % less. Where its own window is smaller than Reno's, CUBIC follows Reno.
+//! The response holds for losses evenly spaced, p up to one percent, and windows that no buffer cuts. Where its own window is smaller than Reno's, CUBIC follows Reno.
 
 use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 
@@ -26,8 +25,12 @@ impl Default for Cubic {
 impl Cubic {
     /// The mean window (eq. 5): mss · (C(3 + β) ÷ 4(1 − β))^¼ · (rtt ÷ loss)^¾, and no less than Reno's.
     pub fn window(self, loss: Ratio, rtt: Span, mss: ByteCount) -> ByteCount {
-        let own = self.gain() * libm::pow(rtt.as_secs_f64() / loss.get(), 0.75);
-        in_bytes(own.max(reno_segments(loss)), loss, mss)
+        in_bytes(self.own_segments(loss, rtt).max(reno_segments(loss)), loss, mss)
+    }
+
+    /// The mean window of CUBIC's own curve, in segments.
+    pub(super) fn own_segments(self, loss: Ratio, rtt: Span) -> f64 {
+        self.gain() * libm::pow(rtt.as_secs_f64() / loss.get(), 0.75)
     }
 
     /// The loss, at most one, under which the mean window is `window`: [`Cubic::window`] solved for it.

@@ -16,16 +16,16 @@ mod cubic;
 mod highspeed;
 mod mathis;
 mod pftk;
+mod random;
 
 use fullpipe_units::{ByteCount, Ratio, Span};
-
-use crate::Likely;
 
 pub(crate) use bbr::ABSORBS as BBR_ABSORBS;
 pub use cubic::{Cubic, cubic};
 pub use highspeed::{highspeed, highspeed_backoff, highspeed_tolerates};
 pub use mathis::{MathisConstant, mathis, reno, run_length};
 pub use pftk::{Flow, pftk, pftk_approximation, tfrc};
+pub(crate) use random::{Sight, together};
 
 /// Loss up to which the formulas without timeouts hold.
 pub(crate) const FORMULAS_HOLD_TO: f64 = 0.01;
@@ -104,15 +104,6 @@ impl CongestionControl {
         let gain = (1.0 + self.backoff()) / (1.0 - self.backoff()) * f64::from(streams.max(1));
         Ratio::new(1.0 - 1.0 / (1.0 + gain))
     }
-}
-
-/// How far a real window may lie from its formula.
-///
-/// Losses come at random, not evenly, and a test of seconds sees few of them: 0.6 to 1.6. Above one percent timeouts
-/// lower it to a third ([`pftk()`] gives 0.34 of Mathis at 5 % with a timeout of one second).
-pub fn spread(loss: Ratio) -> Likely {
-    let low = if loss.get() > FORMULAS_HOLD_TO { 0.3 } else { 0.6 };
-    Likely::new(low, 1.0, 1.6)
 }
 
 /// A window in bytes: nothing where every packet is lost, without bound where none is.

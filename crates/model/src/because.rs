@@ -1,0 +1,81 @@
+//! How each ceiling came about, for a reader.
+
+use fullpipe_record::{Ceiling, Limit};
+use fullpipe_units::Ratio;
+
+use crate::ceilings::{BBR_FILLS, Ceilings, Figures};
+use crate::connection::Connection;
+use crate::kernel::{largest_window, payload_share, writer_fill};
+use crate::loss::CongestionControl;
+
+/// The ceilings with their words, lowest first.
+pub(crate) fn explained(ceilings: &Ceilings, connection: &Connection) -> Vec<Ceiling> {
+    let explain = |figures: &Figures| Ceiling {
+        kind: figures.kind,
+        plain: figures.plain,
+        refined: figures.refined,
+        low: figures.low,
+        high: figures.high,
+        window: figures.window,
+        because: because(figures, connection),
+    };
+    let mut explained: Vec<Ceiling> = ceilings.all().map(explain).collect();
+    explained.sort_by_key(|ceiling| ceiling.refined);
+    explained
+}
+
+fn because(figures: &Figures, connection: &Connection) -> String {
+    match figures.kind {
+        Limit::ReceiveWindow => per_round_trip(&receive_window(connection), connection),
+        Limit::SendBuffer => per_round_trip(&send_buffer(connection), connection),
+        Limit::Loss => per_round_trip(&loss(figures, connection), connection),
+        _ => capacity(figures, connection),
+    }
+}
+
+fn per_round_trip(source: &str, connection: &Connection) -> String {
+    let streams = connection.request.streams;
+    let times = if streams == 1 { String::new() } else { format!(" × {streams} streams") };
+    format!("{source} ÷ {}{times}", connection.rtt)
+}
+
+/// Where the advertised window comes from: the buffer, or the scale if that says less.
+fn receive_window(connection: &Connection) -> String {
+    let buffer = connection.receive;
+    let in_flight = buffer.in_flight(connection.mss);
+    let said = largest_window(buffer.scale());
+    if said < buffer.share().window(buffer.space()) {
+        return match buffer.scale() {
+            Some(scale) => format!("{in_flight} in flight ({said} at window scale {scale})"),
+            None => format!("{in_flight} in flight ({said} without window scaling)"),
+        };
+    }
+    let name = match connection.fixed {
+        Some(_) => "SO_RCVBUF",
+        None if connection.receiver.moderate_rcvbuf => "tcp_rmem",
+        None => "untuned tcp_rmem",
+    };
+    format!("{in_flight} in flight ({name} {} × {})", buffer.space(), buffer.share().ratio())
+}
+
+fn send_buffer(connection: &Connection) -> String {
+    let fill = writer_fill(connection.request.writer);
+    let name = if connection.fixed.is_some() { "SO_SNDBUF" } else { "tcp_wmem" };
+    let payload = payload_share(connection.path.segmentation);
+    let share = if payload < Ratio::ONE { format!(" × {payload}") } else { String::new() };
+    format!("{name} {}{share} × {}", connection.send, fill.mid.get())
+}
+
+fn capacity(figures: &Figures, connection: &Connection) -> String {
+    let probing = match connection.control {
+        CongestionControl::Bbr => format!(" × {BBR_FILLS}"),
+        _ => String::new(),
+    };
+    format!("{} × {}{probing}", figures.plain, connection.efficiency())
+}
+
+fn loss(figures: &Figures, connection: &Connection) -> String {
+    let kept = figures.window.unwrap_or_default();
+    let share = connection.path.forward.loss.unwrap_or_default();
+    format!("{kept} of {} under {share} loss", connection.control.name())
+}
