@@ -10,7 +10,8 @@
 //! * [`queue`]: what a queue adds and needs, and what an unresponsive flow or a policer leaves;
 //! * [`streams`]: several streams over one path;
 //! * [`fairness`]: two flows of different round-trip times;
-//! * [`ramp`]: slow start.
+//! * [`ramp`]: slow start;
+//! * [`short`]: transfers that end before the rate is steady.
 //!
 //! [`predict()`] puts them together and is the one predictor: a command line, a scenario and a remedy all ask it.
 //! Nothing here fails: an input at the edge of its range gives a figure at the edge of its own.
@@ -22,6 +23,7 @@ pub mod kernel;
 pub mod loss;
 pub mod queue;
 pub mod ramp;
+pub mod short;
 pub mod streams;
 pub mod window;
 

@@ -24,7 +24,7 @@ pub fn delay(queued: ByteCount, rate: BitRate) -> Span {
 /// The drop-tail queue with which `streams` keep a link full: (1 − β) ÷ β of the `bdp` for one (all of it for Reno, 0.43
 /// for CUBIC, none for BBR), and less by √streams for more (Appenzeller et al. 2004).
 ///
-/// The root holds where the streams back off independently of each other, which the paper finds from some hundred on; fewer
+/// The root holds where the streams back off independently of each other, which takes hundreds of them; fewer
 /// tend to back off together and need up to as much as one. No stream is taken as one.
 pub fn needed(control: CongestionControl, bdp: ByteCount, streams: u16) -> ByteCount {
     bdp.scaled(control.queue_needed().get() / f64::from(streams.max(1)).sqrt())

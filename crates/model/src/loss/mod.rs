@@ -24,6 +24,7 @@ pub(crate) use bbr::ABSORBS as BBR_ABSORBS;
 pub use cubic::{Cubic, cubic};
 pub use highspeed::{highspeed, highspeed_backoff, highspeed_tolerates};
 pub use mathis::{MathisConstant, mathis, reno, run_length};
+pub(crate) use pftk::{Epoch, some_of, timeout_seconds, timeout_share};
 pub use pftk::{Flow, pftk, pftk_approximation, tfrc};
 pub(crate) use random::{Sight, together};
 

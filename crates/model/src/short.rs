@@ -1,0 +1,324 @@
+//! Transfers that end before the rate is steady, or not long after.
+
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
+
+use crate::loss::{Epoch, Flow, some_of, timeout_seconds, timeout_share};
+use crate::ramp::INITIAL_WINDOW;
+use crate::window;
+
+/// From the first data packet until the last of `bytes` is acknowledged: slow start from ten segments of `mss`, doubling
+/// each `rtt`, until one window fills an `rtt` at the `steady` rate, and that rate for the rest. The handshake, one `rtt`
+/// more, is not in it.
+///
+/// `steady` is payload and already knows of every ceiling, loss too. `loss` adds what its first repair costs: one `rtt`, by
+/// the chance that any packet is lost. Holds where slow start is not left early ([`crate::ramp::ramp_range`]) and a loss is
+/// repaired without a timeout. Within one `rtt` of a stream sent packet by packet; where the steady rate is that of a small
+/// window over a fast link, up to one `rtt` too long.
+pub fn transfer_time(bytes: ByteCount, mss: ByteCount, rtt: Span, steady: BitRate, loss: Option<Ratio>) -> Span {
+    if bytes == ByteCount::ZERO {
+        return Span::ZERO;
+    }
+    let mss = mss.max(ByteCount::new(1));
+    let full = window::bdp(steady, rtt);
+    let (mut start, mut left, mut round) = (Span::ZERO, bytes, INITIAL_WINDOW.of_size(mss));
+    while round < full && round < left {
+        left = left - round;
+        start += rtt;
+        round = round * 2;
+    }
+    let repair = loss.map_or(0.0, |loss| some_of(segments(bytes, mss), loss.get().min(1.0)));
+    start + steady.time_for(left) + rtt + rtt.scaled(repair)
+}
+
+/// The mean rate of `bytes` over [`transfer_time`]: what a test that counts from the first packet shows.
+pub fn mean_rate(bytes: ByteCount, mss: ByteCount, rtt: Span, steady: BitRate, loss: Option<Ratio>) -> BitRate {
+    let time = transfer_time(bytes, mss, rtt, steady, loss);
+    if time == Span::ZERO { steady } else { BitRate::of(bytes, time) }
+}
+
+/// The parts of the expected time of a transfer (Cardwell, Savage, Anderson 2000, eq. 25).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Latency {
+    /// Until the connection stands.
+    pub handshake: Span,
+    /// Slow start, up to the first loss or the end.
+    pub slow_start: Span,
+    /// What the first loss costs: a timeout or a fast retransmit.
+    pub recovery: Span,
+    /// The rest, at the rate that loss leaves.
+    pub congestion_avoidance: Span,
+    /// The receiver's wait for a second segment, where the first window is a single one.
+    pub delayed_acknowledgement: Span,
+}
+
+impl Latency {
+    /// From the first data packet to the last acknowledgement, with no wait for delayed ones.
+    pub fn transfer(&self) -> Span {
+        self.slow_start + self.recovery + self.congestion_avoidance
+    }
+
+    /// With handshake and delayed acknowledgement.
+    pub fn total(&self) -> Span {
+        self.handshake + self.transfer() + self.delayed_acknowledgement
+    }
+}
+
+/// The expected time of `bytes` under random `loss` (the same both ways), with slow start from `initial_window`, which
+/// grows by γ = 1 + 1/b per round trip: 1.5 with delayed acknowledgements, 2 where each segment counts, as on Linux.
+///
+/// Checked against an independent implementation of the paper, whose equation numbers are given below. For Reno with
+/// timeouts of `flow.rto` at first; modern stacks repair the end of a transfer sooner. The longest span where all is lost.
+pub fn latency(flow: &Flow, initial_window: SegCount, bytes: ByteCount, loss: Ratio) -> Latency {
+    let p = loss.get().min(1.0 - f64::EPSILON);
+    let data = segments(bytes, flow.mss.max(ByteCount::new(1)));
+    let first = initial_window.as_f64().max(1.0);
+    let before_loss = slow_start_segments(data, p);
+    let rtt = flow.rtt.as_secs_f64();
+    let single = first < 2.0 && data > 0.0;
+    Latency {
+        handshake: flow.rtt + Span::from_secs_f64(syn_timeouts(p)),
+        slow_start: Span::from_secs_f64(rtt * slow_start_rounds(flow, first, before_loss)),
+        recovery: Span::from_secs_f64(recovery_seconds(flow, data, last_window(flow, first, before_loss), p)),
+        congestion_avoidance: Span::from_secs_f64(steady_seconds(flow, data - before_loss, p)),
+        delayed_acknowledgement: if single { MEAN_DELAYED_ACK } else { Span::ZERO },
+    }
+}
+
+fn segments(bytes: ByteCount, mss: ByteCount) -> f64 {
+    bytes.get().div_ceil(mss.get()) as f64
+}
+
+/// Eq. 5: the segments sent up to the first loss, that one too, of `data` in all.
+fn slow_start_segments(data: f64, p: f64) -> f64 {
+    if p == 0.0 { data } else { (some_of(data, p) * (1.0 - p) / p + 1.0).min(data) }
+}
+
+/// γ: the growth of the window in one round trip.
+fn growth(flow: &Flow) -> f64 {
+    1.0 + 1.0 / flow.b()
+}
+
+/// Eq. 11: the window after so many segments of slow start, and no more than the largest.
+fn last_window(flow: &Flow, first: f64, sent: f64) -> f64 {
+    unbound_window(flow, first, sent).min(flow.max_segments())
+}
+
+fn unbound_window(flow: &Flow, first: f64, sent: f64) -> f64 {
+    let growth = growth(flow);
+    sent * (growth - 1.0) / growth + first / growth
+}
+
+/// Eq. 15: round trips of slow start for `sent` segments; from the largest window on, one such window each.
+fn slow_start_rounds(flow: &Flow, first: f64, sent: f64) -> f64 {
+    let (growth, largest) = (growth(flow), flow.max_segments());
+    let rounds = |ratio: f64| libm::log(ratio) / libm::log(growth);
+    if unbound_window(flow, first, sent) <= largest {
+        return rounds(sent * (growth - 1.0) / first + 1.0);
+    }
+    let first = first.min(largest);
+    let until_largest = (growth * largest - first) / (growth - 1.0);
+    rounds(largest / first) + 1.0 + (sent - until_largest) / largest
+}
+
+/// Eq. 16 to 20: what the end of slow start costs, by the chance that there is a loss at all.
+fn recovery_seconds(flow: &Flow, data: f64, window: f64, p: f64) -> f64 {
+    if p == 0.0 {
+        return 0.0;
+    }
+    let timeout = timeout_share(p, window);
+    some_of(data, p) * (timeout * timeout_seconds(flow, p) + (1.0 - timeout) * flow.rtt.as_secs_f64())
+}
+
+/// Eq. 21 to 24: the segments that are left at PFTK's rate, counted as they arrive.
+fn steady_seconds(flow: &Flow, left: f64, p: f64) -> f64 {
+    if p == 0.0 || left <= 0.0 {
+        return 0.0;
+    }
+    let epoch = Epoch::of(flow, p);
+    left * epoch.seconds / ((1.0 - p) / p + epoch.peak / 2.0 + epoch.timeout)
+}
+
+/// Eq. 4: the mean time of lost SYNs and their answers, each timeout twice the one before; endless from a half on.
+fn syn_timeouts(p: f64) -> f64 {
+    if p >= 0.5 { f64::INFINITY } else { SYN_TIMEOUT * 2.0 * ((1.0 - p) / (1.0 - 2.0 * p) - 1.0) }
+}
+
+/// First timeout of a SYN in seconds (RFC 6298 §2.1); the paper's time had three.
+const SYN_TIMEOUT: f64 = 1.0;
+/// The paper's mean for a timer that fires every 200 ms.
+const MEAN_DELAYED_ACK: Span = Span::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MSS: ByteCount = ByteCount::new(1448);
+    const RTT: Span = Span::from_millis(100);
+    const TEN: SegCount = SegCount::new(10);
+
+    fn flow(b: u16) -> Flow {
+        Flow { mss: MSS, rtt: RTT, rto: Span::from_secs(1), acknowledged_together: b, max_window: None }
+    }
+
+    fn of(segments: u64) -> ByteCount {
+        SegCount::new(segments).of_size(MSS)
+    }
+
+    #[test]
+    fn four_sizes_under_four_losses() {
+        let losses = [0.0, 1e-4, 1e-3, 1e-2];
+        for (data, printed) in [
+            (100, ["0.442", "0.444", "0.465", "1.054"]),
+            (1000, ["0.970", "1.024", "2.342", "14.343"]),
+            (10_000, ["1.533", "5.778", "35.590", "151.276"]),
+        ] {
+            let got = losses.map(|loss| {
+                format!("{:.3}", latency(&flow(2), TEN, of(data), Ratio::new(loss)).transfer().as_secs_f64())
+            });
+            assert_eq!(got, printed, "{data} segments");
+        }
+        assert_eq!(latency(&flow(2), TEN, of(10), Ratio::ZERO).transfer(), RTT);
+    }
+
+    #[test]
+    fn slow_start_that_doubles() {
+        for (data, seconds) in [(100, "0.346"), (1000, "0.666"), (10_000, "0.997")] {
+            let got = latency(&flow(1), TEN, of(data), Ratio::ZERO).transfer();
+            assert_eq!(format!("{:.3}", got.as_secs_f64()), seconds);
+        }
+    }
+
+    /// Segment k + 1 is the first one lost with (1 − p)ᵏ · p.
+    #[test]
+    fn the_segments_of_slow_start_are_a_mean_over_the_first_loss() {
+        for (data, p) in [(5_u32, 0.3), (100, 0.01), (1000, 1e-3)] {
+            let none_of = |k: u32| libm::pow(1.0 - p, f64::from(k));
+            let sum = (0..data).map(|k| none_of(k) * p * f64::from(k)).sum::<f64>() + none_of(data) * f64::from(data);
+            let got = slow_start_segments(f64::from(data), p);
+            // The paper adds the lost segment, to transfers without a loss as well.
+            assert!((got - (sum + 1.0)).abs() < 1e-9 * sum, "{got}, not {sum} + 1");
+        }
+    }
+
+    /// One window a round trip, up to the largest.
+    #[test]
+    fn rounds_up_to_the_largest_window_and_beyond() {
+        let bounded = Flow { max_window: Some(of(80)), ..flow(1) };
+        // 10, 20, 40, 80, 80, 80: 310 in six.
+        for (data, rounds) in [(10, 1.0), (30, 2.0), (70, 3.0), (150, 4.0), (230, 5.0), (310, 6.0)] {
+            let got = slow_start_rounds(&bounded, 10.0, data.into());
+            assert!((got - rounds).abs() < 1e-9, "{data}: {got}");
+        }
+    }
+
+    #[test]
+    fn handshakes_and_delayed_acknowledgements_come_on_top() {
+        let lossless = latency(&flow(2), SegCount::new(1), of(1), Ratio::ZERO);
+        assert_eq!((lossless.handshake, lossless.delayed_acknowledgement), (RTT, Span::from_millis(100)));
+        assert_eq!(lossless.total(), lossless.transfer() + RTT * 2);
+        assert_eq!(latency(&flow(2), TEN, of(1), Ratio::ZERO).delayed_acknowledgement, Span::ZERO);
+        // With p = 0.1 either way a SYN needs 1/8 s more in the mean.
+        assert_eq!(latency(&flow(2), TEN, of(1), Ratio::new(0.1)).handshake, RTT + Span::from_millis(250));
+        assert_eq!(latency(&flow(2), TEN, of(1), Ratio::new(0.5)).handshake, Span::MAX);
+    }
+
+    #[test]
+    fn nothing_takes_no_time_and_total_loss_for_ever() {
+        assert_eq!(latency(&flow(2), TEN, ByteCount::ZERO, Ratio::new(0.1)).transfer(), Span::ZERO);
+        assert_eq!(latency(&flow(2), TEN, of(100), Ratio::ONE).transfer(), Span::MAX);
+        let gigabit = BitRate::from_mbps(1000);
+        assert_eq!(transfer_time(ByteCount::ZERO, MSS, RTT, gigabit, None), Span::ZERO);
+        assert_eq!(transfer_time(of(1), MSS, RTT, BitRate::ZERO, None), Span::MAX);
+    }
+
+    /// Ten segments at once, two for each acknowledgement, one behind the other through the link.
+    fn packet_by_packet(data: usize, steady: BitRate) -> Span {
+        let on_line = steady.time_for(MSS);
+        let mut acknowledged: Vec<Span> = Vec::with_capacity(data);
+        let mut line_free = Span::ZERO;
+        for segment in 0..data {
+            let clocked = if segment < 10 { Span::ZERO } else { acknowledged[(segment - 10) / 2] };
+            line_free = clocked.max(line_free) + on_line;
+            acknowledged.push(line_free + RTT);
+        }
+        acknowledged.last().copied().unwrap_or_default()
+    }
+
+    #[test]
+    fn transfers_take_as_long_as_sent_packet_by_packet() {
+        for mbps in [1, 10, 100, 1000] {
+            for data in [1_u64, 10, 11, 30, 100, 700, 1000, 10_000, 100_000] {
+                let steady = BitRate::from_mbps(mbps);
+                let sent = packet_by_packet(data as usize, steady);
+                let got = transfer_time(of(data), MSS, RTT, steady, None);
+                let off = got.as_secs_f64() - sent.as_secs_f64();
+                assert!(off.abs() <= RTT.as_secs_f64(), "{data} at {mbps} Mbit/s: {got}, not {sent}");
+            }
+        }
+    }
+
+    #[test]
+    fn ten_seconds_of_a_gigabit_lose_a_second_to_the_ramp() {
+        let gigabit = BitRate::from_mbps(1000);
+        let bytes = gigabit.bytes_in(Span::from_secs(10));
+        // Ten rounds carry 14.8 MB and take as long as 125 MB would; then comes the last acknowledgement.
+        assert_eq!(transfer_time(bytes, MSS, RTT, gigabit, None).to_string(), "10.98 s");
+        assert_eq!(mean_rate(bytes, MSS, RTT, gigabit, None).to_string(), "910.6 Mbit/s");
+        assert_eq!(mean_rate(of(10), MSS, RTT, gigabit, None).to_string(), "1.157 Mbit/s");
+        assert_eq!(mean_rate(ByteCount::ZERO, MSS, RTT, gigabit, None), gigabit);
+    }
+
+    proptest! {
+        #[test]
+        fn more_bytes_a_longer_way_more_loss_or_a_lower_rate_never_end_sooner(
+            bytes in 1_u64..1 << 40, more in 0_u64..1 << 40, mss in 1_u64..65_536, nanos in 0_u64..2_000_000_000,
+            longer in 0_u64..2_000_000_000, bps in 1_000_u64..1 << 40, faster in 0_u64..1 << 40,
+            loss in 0_f64..1.2, lossier in 0_f64..1.0,
+        ) {
+            let time = |bytes, nanos, bps, loss| {
+                let (bytes, mss, rtt) = (ByteCount::new(bytes), ByteCount::new(mss), Span::from_nanos(nanos));
+                transfer_time(bytes, mss, rtt, BitRate::from_bps(bps), Some(Ratio::new(loss))).as_secs_f64()
+            };
+            let now = time(bytes, nanos, bps, loss);
+            // Windows are whole bytes, and a round more or less turns on one.
+            let least = now * (1.0 - 1e-9) - 8.0 / bps as f64;
+            prop_assert!(time(bytes + more, nanos, bps, loss) >= least);
+            prop_assert!(time(bytes, nanos + longer, bps, loss) >= least);
+            prop_assert!(time(bytes, nanos, bps, loss + lossier) >= least);
+            prop_assert!(now >= time(bytes, nanos, bps + faster, loss) * (1.0 - 1e-9) - 8.0 / bps as f64);
+        }
+
+        #[test]
+        fn more_bytes_a_longer_way_or_a_later_timeout_never_end_sooner(
+            bytes in 1_u64..1 << 40, more in 0_u64..1 << 40, exponent in -9_f64..0.0, longer in 0_u64..2_000_000_000,
+            b in 1_u16..3, max in proptest::option::of(1_u64..1 << 30), first in 1_u64..100,
+        ) {
+            let flow = Flow { max_window: max.map(ByteCount::new), ..flow(b) };
+            let time = |flow: &Flow, bytes| {
+                let loss = Ratio::new(libm::pow(10.0, exponent));
+                latency(flow, SegCount::new(first), ByteCount::new(bytes), loss).total().as_secs_f64() * (1.0 + 1e-9)
+            };
+            let longer = Span::from_nanos(longer);
+            let now = time(&flow, bytes) * (1.0 - 2e-9);
+            prop_assert!(time(&flow, bytes + more) >= now);
+            for worse in [Flow { rtt: flow.rtt + longer, ..flow }, Flow { rto: flow.rto + longer, ..flow }] {
+                prop_assert!(time(&worse, bytes) >= now);
+            }
+        }
+
+        #[test]
+        fn any_input_gives_a_time(
+            bytes: u64, mss: u64, rtt: u64, rto: u64, bps: u64, b: u16, first: u64, max: Option<u64>,
+            loss in proptest::num::f64::ANY,
+        ) {
+            let (bytes, mss, rtt, loss) = (ByteCount::new(bytes), ByteCount::new(mss), Span::from_nanos(rtt), Ratio::new(loss));
+            let flow = Flow {
+                mss, rtt, rto: Span::from_nanos(rto), acknowledged_together: b, max_window: max.map(ByteCount::new),
+            };
+            let parts = latency(&flow, SegCount::new(first), bytes, loss);
+            prop_assert!(parts.total() >= parts.transfer());
+            prop_assert!(mean_rate(bytes, mss, rtt, BitRate::from_bps(bps), Some(loss)).bps() <= bps);
+        }
+    }
+}
