@@ -237,11 +237,10 @@ mod tests {
         }
 
         #[test]
-        fn the_border_of_renos_region_is_where_the_two_windows_meet(millis in 1_u64..2000) {
+        fn the_border_of_renos_region_is_where_the_two_windows_meet(millis in 1_u64..870) {
             let (cubic, rtt) = (Cubic::default(), Span::from_millis(millis));
             let border = cubic.leaves_reno_below(rtt);
             prop_assert!((cubic.leaves_reno_above(border).as_secs_f64() / rtt.as_secs_f64() - 1.0).abs() < 1e-6);
-            prop_assume!(border.get() < 0.4);
             let gains = |share: f64| {
                 let loss = Ratio::new(border.get() * share);
                 cubic.window(loss, rtt, UNIT) > reno(loss, UNIT)

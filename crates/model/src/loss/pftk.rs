@@ -1,7 +1,7 @@
 //! Reno with timeouts (Padhye, Firoiu, Towsley, Kurose 1998): the rate that is *sent*, retransmissions included.
 //!
 //! It knows loss that comes in bursts to the end of a round, the timeouts that follow, and the largest window. Checked
-//! against the full form in the GÉANT performance guide and the approximation in RFC 3819 §8.5.1. It holds for Reno over a
+//! against the full form in the GÉANT performance guide and the approximation in RFC 3819 §8.5. It holds for Reno over a
 //! round-trip time that does not depend on the window, so not where the flow itself fills a long queue.
 
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
@@ -44,11 +44,11 @@ impl Flow {
     }
 }
 
-/// The full model (eq. 32): what `flow` sends under `loss`, the share of packets that begin a loss event.
+/// The full model (eq. 31): what `flow` sends under `loss`, the share of packets that begin a loss event.
 ///
-/// Without loss it is the largest window per round trip; where all is lost it is nothing. More loss never gives more, but for
-/// a step where the largest window begins to bind: the paper's two branches differ there by (2 − b) ÷ 4 of a round trip in
-/// some b · W/2, at most 1.4 percent at 35 segments.
+/// Without loss it is the largest window per round trip; where all is lost it is nothing. More loss never gives more as
+/// long as a timeout is longer than a round trip, but for a step where the largest window begins to bind: the paper's two
+/// branches differ there by (2 − b) ÷ 4 of a round trip in some b · W/2, at most 1.4 percent at 35 segments.
 pub fn pftk(flow: &Flow, loss: Ratio) -> BitRate {
     outside(flow, loss).unwrap_or_else(|p| {
         let epoch = Epoch::of(flow, p);
@@ -57,7 +57,7 @@ pub fn pftk(flow: &Flow, loss: Ratio) -> BitRate {
     })
 }
 
-/// The approximation (eq. 33): min(W ÷ RTT, 1 ÷ (RTT · √(2bp/3) + T₀ · min(1, 3√(3bp/8)) · p(1 + 32p²))).
+/// The approximation: min(W ÷ RTT, 1 ÷ (RTT · √(2bp/3) + T₀ · min(1, 3√(3bp/8)) · p(1 + 32p²))).
 ///
 /// Within a few percent of [`pftk()`] up to 5 % loss where the largest window is far away.
 pub fn pftk_approximation(flow: &Flow, loss: Ratio) -> BitRate {
@@ -123,14 +123,14 @@ fn unbound_window(b: f64, p: f64) -> f64 {
     least + (8.0 * (1.0 - p) / (3.0 * b * p) + least * least).sqrt()
 }
 
-/// Q(p, w), eq. 24: the share of losses, in a window of `w` segments, that end in a timeout because fewer than three
+/// Q(p, w): the share of losses, in a window of `w` segments, that end in a timeout because fewer than three
 /// acknowledgements follow.
 pub(crate) fn timeout_share(p: f64, w: f64) -> f64 {
     let first_three = some_of(3.0, p);
     (first_three * (1.0 + (1.0 - first_three) * some_of(w - 3.0, p)) / some_of(w, p)).min(1.0)
 }
 
-/// Mean length of a run of timeouts, each twice as long as the one before up to the sixth (eq. 27): T₀ · f(p) ÷ (1 − p).
+/// Mean length of a run of timeouts, each twice as long as the one before up to the sixth (eq. 28): T₀ · f(p) ÷ (1 − p).
 pub(crate) fn timeout_seconds(flow: &Flow, p: f64) -> f64 {
     let backed_off = 1.0 + p * (1.0 + p * (2.0 + p * (4.0 + p * (8.0 + p * (16.0 + p * 32.0)))));
     flow.rto.as_secs_f64() * backed_off / (1.0 - p)
@@ -228,13 +228,13 @@ mod tests {
 
     prop_compose! {
         fn flows()(
-            mss in 1_u64..65_536, rtt in 1_u64..10_000_000_000, rto in 1_000_000_u64..60_000_000_000, b in 0_u16..4,
+            mss in 1_u64..65_536, rtt in 1_u64..10_000_000_000, above in 1_000_000_u64..60_000_000_000, b in 0_u16..4,
             max in proptest::option::of(1_u64..1_000_000_000),
         ) -> Flow {
             Flow {
                 mss: ByteCount::new(mss),
                 rtt: Span::from_nanos(rtt),
-                rto: Span::from_nanos(rto),
+                rto: Span::from_nanos(rtt + above),
                 acknowledged_together: b,
                 max_window: max.map(ByteCount::new),
             }
