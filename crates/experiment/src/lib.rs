@@ -3,6 +3,7 @@
 
 mod arguments;
 mod error;
+mod grid;
 mod in_lab;
 mod run;
 mod steps;
@@ -10,6 +11,7 @@ mod target;
 
 pub use arguments::measure_arguments;
 pub use error::ExperimentError;
+pub use grid::{GridEvent, grid_duration, run_grid};
 pub use in_lab::{LabTarget, MeasureEvent};
 pub use run::{Stage, run};
 pub use steps::{StepEvent, run_scenario};

@@ -2,7 +2,9 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Calculation, HostSettings, Measurement, Path, Prediction, Remedy, Request, SCHEMA_VERSION, Verdict};
+use crate::{
+    Calculation, GridReport, HostSettings, Measurement, Path, Prediction, Remedy, Request, SCHEMA_VERSION, Verdict,
+};
 
 /// A remedy carried out, and what came of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -144,6 +146,9 @@ pub struct Document {
     /// From `fullpipe lab run`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lab: Option<Vec<LabReport>>,
+    /// From `fullpipe lab grid`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grid: Option<GridReport>,
     /// From any of them, when it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorReport>,
@@ -152,7 +157,15 @@ pub struct Document {
 impl Document {
     /// An empty document of this version.
     pub const fn new() -> Self {
-        Self { schema: SCHEMA_VERSION, experiment: None, measurement: None, calculation: None, lab: None, error: None }
+        Self {
+            schema: SCHEMA_VERSION,
+            experiment: None,
+            measurement: None,
+            calculation: None,
+            lab: None,
+            grid: None,
+            error: None,
+        }
     }
 }
 

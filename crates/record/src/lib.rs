@@ -8,6 +8,7 @@
 mod calculation;
 mod evidence;
 mod experiment;
+mod grid;
 mod measurement;
 mod path;
 mod prediction;
@@ -19,6 +20,7 @@ mod verdict;
 pub use calculation::{BufferAdvice, Calculation, Solved};
 pub use evidence::Evidence;
 pub use experiment::{Document, ErrorReport, Experiment, LabReport, LabStep, Proof, Published, Undone};
+pub use grid::{GridAccuracy, GridCell, GridReport};
 pub use measurement::{
     Cpu, Direction, EndReport, Interval, Measurement, Peer, RttMethod, RttReport, RttStats, SocketReadback, Steady,
     StreamSummary, Summary, Validity,

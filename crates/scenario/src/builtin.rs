@@ -6,3 +6,8 @@ pub const fn builtin() -> &'static [(&'static str, &'static str)] {
         ("gordon-bdp", include_str!("../../../scenarios/gordon-bdp.toml")),
     ]
 }
+
+/// The grid that the program brings along: its name and its text.
+pub const fn builtin_grid() -> (&'static str, &'static str) {
+    ("accuracy", include_str!("../../../scenarios/grids/accuracy.toml"))
+}

@@ -82,7 +82,7 @@ fn read_seed(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("\"{text}\" is not a seed: it must be a whole number"))
 }
 
-fn read_words(section: &Section<'_>, key: &str) -> Result<String, ScenarioError> {
+pub(crate) fn read_words(section: &Section<'_>, key: &str) -> Result<String, ScenarioError> {
     section.value(key, words)?.ok_or_else(|| section.missing(key))
 }
 

@@ -58,26 +58,17 @@ impl Step {
     }
 
     fn set_streams(&mut self, text: &str) -> Result<(), String> {
-        // 128 is what iperf3 allows (MAX_STREAMS).
-        let streams = text.parse().ok().filter(|streams| (1..=128).contains(streams));
-        self.request.streams = streams
-            .ok_or_else(|| format!("\"{text}\" is not a number of streams: it must be a whole number from 1 to 128"))?;
+        self.request.streams = streams(text)?;
         Ok(())
     }
 
     fn set_congestion(&mut self, text: &str) -> Result<(), String> {
-        // TCP_CA_NAME_MAX is 16 with the zero at the end.
-        let in_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-');
-        let valid = (1..16).contains(&text.len()) && text.chars().all(in_name);
-        let requirement = "write for example cubic, reno or bbr";
-        self.request.congestion = Some(require(text, valid, text, "a congestion control", requirement)?.to_owned());
+        self.request.congestion = Some(congestion_control(text)?);
         Ok(())
     }
 
     fn set_duration(&mut self, text: &str) -> Result<(), String> {
-        let duration = quantity(text)?;
-        let valid = (Span::from_secs(1)..=Span::from_secs(86_400)).contains(&duration);
-        self.request.duration = require(duration, valid, text, "the duration of a step", "it must be from 1s to 24h")?;
+        self.request.duration = duration(text)?;
         Ok(())
     }
 
@@ -94,4 +85,23 @@ impl Step {
         self.published = Some(Published { rate: quantity(text)? });
         Ok(())
     }
+}
+
+pub(crate) fn streams(text: &str) -> Result<u16, String> {
+    // 128 is what iperf3 allows (MAX_STREAMS).
+    let streams = text.parse().ok().filter(|streams| (1..=128).contains(streams));
+    streams.ok_or_else(|| format!("\"{text}\" is not a number of streams: it must be a whole number from 1 to 128"))
+}
+
+pub(crate) fn congestion_control(text: &str) -> Result<String, String> {
+    // TCP_CA_NAME_MAX is 16 with the zero at the end.
+    let in_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-');
+    let valid = (1..16).contains(&text.len()) && text.chars().all(in_name);
+    require(text.to_owned(), valid, text, "a congestion control", "write for example cubic, reno or bbr")
+}
+
+pub(crate) fn duration(text: &str) -> Result<Span, String> {
+    let duration = quantity(text)?;
+    let valid = (Span::from_secs(1)..=Span::from_secs(86_400)).contains(&duration);
+    require(duration, valid, text, "the duration of a step", "it must be from 1s to 24h")
 }

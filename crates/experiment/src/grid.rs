@@ -1,0 +1,212 @@
+//! Grids: many paths, a measurement on each, and how good the predictions were.
+
+use std::time::Instant;
+
+use fullpipe_model::predict;
+use fullpipe_model::ramp::ramp_range;
+use fullpipe_model::window;
+use fullpipe_record::{GridAccuracy, GridCell, GridReport, HostSettings, LabStep, Limit, Prediction};
+use fullpipe_scenario::{Grid, GridBounds, Scenario};
+use fullpipe_units::{ByteCount, Ratio, Span};
+
+use crate::error::ExperimentError;
+use crate::steps::{StepEvent, run_scenario};
+use crate::target::Interrupt;
+
+/// Losses over which the rate of a cell is averaged, if its longest duration allows.
+const LOSSES: f64 = 200.0;
+
+/// Steady time of every cell: the more of so many round trips and so much time.
+const STEADY_ROUND_TRIPS: u64 = 20;
+const STEADY_AT_LEAST: Span = Span::from_secs(4);
+
+/// What happens while a grid runs.
+#[derive(Debug)]
+pub enum GridEvent<'e> {
+    /// A cell begins: its number from one, of how many.
+    Begins(usize, usize, &'e Scenario),
+    /// Something happens in it.
+    Step(StepEvent<'e>),
+    /// It is done.
+    Ended(&'e GridCell),
+}
+
+/// Measures every cell of `grid`, each in a lab of its own between hosts with `settings` but for what the cell changes,
+/// for as long as its prediction needs to be judged. A cell runs until a run is valid, three times at most.
+///
+/// An interrupt ends it after the cells that are done, which are kept.
+///
+/// # Errors
+/// If a lab cannot be made, a measurement fails, or it is interrupted before a cell is done.
+pub fn run_grid(
+    grid: &Grid,
+    settings: &HostSettings,
+    interrupt: Interrupt<'_>,
+    observe: &mut dyn FnMut(GridEvent<'_>),
+) -> Result<GridReport, ExperimentError> {
+    let begun = Instant::now();
+    let mut cells: Vec<GridCell> = Vec::new();
+    let mut interrupted = false;
+    for (index, cell) in grid.cells.iter().enumerate() {
+        let cell = timed(cell, settings, grid.longest);
+        observe(GridEvent::Begins(index + 1, grid.cells.len(), &cell));
+        match run_scenario(&cell, interrupt, &mut |event| observe(GridEvent::Step(event))) {
+            Ok(mut report) if !report.interrupted => {
+                let Some(step) = report.steps.pop() else { continue };
+                let done = judged(&cell, step);
+                observe(GridEvent::Ended(&done));
+                cells.push(done);
+            }
+            Ok(_) | Err(ExperimentError::Interrupted) if !cells.is_empty() => {
+                interrupted = true;
+                break;
+            }
+            Ok(_) => return Err(ExperimentError::Interrupted),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(report(grid, cells, begun.elapsed().into(), interrupted))
+}
+
+/// How long a grid should take at least, with the settings of the hosts.
+pub fn grid_duration(grid: &Grid, settings: &HostSettings) -> Span {
+    let durations = grid.cells.iter().map(|cell| timed(cell, settings, grid.longest).steps[0].request.duration);
+    durations.fold(Span::ZERO, |sum, duration| sum + duration)
+}
+
+/// The cell with the duration that its prediction needs.
+fn timed(cell: &Scenario, settings: &HostSettings, longest: Span) -> Scenario {
+    let mut timed = cell.clone();
+    let changed = |changes: &[fullpipe_record::Change]| {
+        changes.iter().fold(settings.clone(), |settings, change| change.applied_to(&settings))
+    };
+    let (sender, receiver) = (changed(&cell.sender), changed(&cell.receiver));
+    for step in &mut timed.steps {
+        let prediction = predict(&cell.path, &sender, &receiver, &step.request);
+        step.request.duration = duration(&prediction, cell, step.request.streams).min(longest);
+    }
+    timed
+}
+
+/// The ramp, and then so many round trips, so much time, or so many losses, whichever takes longest.
+fn duration(prediction: &Prediction, cell: &Scenario, streams: u16) -> Span {
+    let rtt = cell.path.rtt();
+    let each = ByteCount::new(window::bdp(prediction.refined, rtt).get() / u64::from(streams.max(1)));
+    let ramp = ramp_range(each, prediction.mss, rtt).latest;
+    let per_second = prediction.refined.as_f64() / 8.0 / prediction.mss.as_f64();
+    let losses = cell.path.forward.loss.map_or(0.0, |loss| loss.get() * per_second);
+    let for_losses = match prediction.limit {
+        Limit::Loss => Span::from_secs_f64(LOSSES / losses),
+        _ => Span::ZERO,
+    };
+    ramp * 2 + for_losses.max(rtt * STEADY_ROUND_TRIPS).max(STEADY_AT_LEAST)
+}
+
+fn judged(cell: &Scenario, step: LabStep) -> GridCell {
+    let valid = step.runs.iter().find(|run| run.validity.is_valid());
+    let prediction = step.prediction;
+    GridCell {
+        name: cell.name.clone(),
+        path: cell.path.clone(),
+        inside: step.measured.map(|rate| (prediction.low..=prediction.high).contains(&rate)),
+        measured: step.measured,
+        accuracy: step.accuracy,
+        losses: valid.and_then(|run| run.validity.planted_losses),
+        broken: step.runs.iter().flat_map(|run| run.validity.broken.clone()).collect(),
+        request: step.request,
+        prediction,
+    }
+}
+
+fn report(grid: &Grid, cells: Vec<GridCell>, took: Span, interrupted: bool) -> GridReport {
+    let by_rule = accuracy(&cells, |limit| limit != Limit::Loss);
+    let by_loss = accuracy(&cells, |limit| limit == Limit::Loss);
+    let missed = missed(&grid.bounds, by_rule, by_loss);
+    let complete = !interrupted && cells.iter().all(|cell| cell.measured.is_some());
+    GridReport {
+        name: grid.name.clone(),
+        title: grid.title.clone(),
+        passed: complete && missed.is_empty(),
+        cells,
+        by_rule,
+        by_loss,
+        missed,
+        took,
+        interrupted,
+    }
+}
+
+/// How good the predictions were where the limit is as `of` says.
+fn accuracy(cells: &[GridCell], of: impl Fn(Limit) -> bool) -> Option<GridAccuracy> {
+    let measured = || cells.iter().filter(|cell| of(cell.prediction.limit) && cell.accuracy.is_some());
+    let mut errors: Vec<f64> = measured().filter_map(|cell| Some((cell.accuracy?.get() - 1.0).abs())).collect();
+    errors.sort_by(f64::total_cmp);
+    let rank = |share: f64| errors.get(((errors.len() as f64 * share).ceil() as usize).saturating_sub(1)).copied();
+    let inside = measured().filter(|cell| cell.inside == Some(true)).count();
+    Some(GridAccuracy {
+        cells: u32::try_from(errors.len()).unwrap_or(u32::MAX),
+        median: Ratio::new(rank(0.5)?),
+        p95: Ratio::new(rank(0.95)?),
+        inside: Ratio::of(inside as f64, errors.len() as f64),
+    })
+}
+
+/// The bounds that the cells miss, each in a sentence.
+fn missed(bounds: &GridBounds, by_rule: Option<GridAccuracy>, by_loss: Option<GridAccuracy>) -> Vec<String> {
+    let at_most = |what: &str, bound: Option<Ratio>, got: Option<Ratio>| match (bound, got) {
+        (Some(bound), Some(got)) if got > bound => Some(format!("{what} is {got}; the bound is {bound} at most")),
+        _ => None,
+    };
+    let inside = match (bounds.inside, by_loss) {
+        (Some(bound), Some(got)) if got.inside < bound => Some(format!(
+            "{} of the cells that loss limits are within their interval; the bound is {bound} at least",
+            got.inside
+        )),
+        _ => None,
+    };
+    [
+        at_most("the median error where a rule limits", bounds.median, by_rule.map(|of| of.median)),
+        at_most("the 95th percentile where a rule limits", bounds.p95, by_rule.map(|of| of.p95)),
+        inside,
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_scenario::builtin_grid;
+
+    fn builtin() -> Grid {
+        let (name, text) = builtin_grid();
+        Grid::parse(name, text).unwrap()
+    }
+
+    #[test]
+    fn the_builtin_grid_has_sixty_paths_of_every_kind() {
+        let grid = builtin();
+        assert!(grid.cells.len() >= 60, "{}", grid.cells.len());
+        let settings = HostSettings::of_linux_6_18();
+        let limit = |cell: &Scenario| {
+            let timed = timed(cell, &settings, grid.longest);
+            let changed = |changes: &[fullpipe_record::Change]| {
+                changes.iter().fold(settings.clone(), |settings, change| change.applied_to(&settings))
+            };
+            predict(&cell.path, &changed(&cell.sender), &changed(&cell.receiver), &timed.steps[0].request).limit
+        };
+        let limits: Vec<Limit> = grid.cells.iter().map(limit).collect();
+        for (kind, at_least) in
+            [(Limit::ReceiveWindow, 20), (Limit::SendBuffer, 8), (Limit::Capacity, 12), (Limit::Loss, 16)]
+        {
+            let count = limits.iter().filter(|limit| **limit == kind).count();
+            assert!(count >= at_least, "{}: {count}", kind.name());
+        }
+    }
+
+    #[test]
+    fn errors_are_ranked_and_intervals_counted() {
+        assert_eq!(accuracy(&[], |_| true), None);
+    }
+}

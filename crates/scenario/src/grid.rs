@@ -1,0 +1,231 @@
+use fullpipe_record::{Buffer, Change, Encapsulation, Framing, IpVersion, Path, PathDirection, Request};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+
+use crate::bound::positive;
+use crate::key::{quantity, require};
+use crate::scenario::read_words;
+use crate::section::{Section, Source};
+use crate::step::{congestion_control, duration, streams};
+use crate::{Scenario, ScenarioError, Step, StepBounds};
+
+/// A checked grid: many paths, each with one measurement, that together tell how good the predictions are.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Grid {
+    /// Its name, for the command line.
+    pub name: String,
+    /// One line on what it shows.
+    pub title: String,
+    /// The longest that a cell may last.
+    pub longest: Span,
+    /// What the cells must reach together.
+    pub bounds: GridBounds,
+    /// The cells, in order: scenarios of one step each, whose duration is still to be chosen.
+    pub cells: Vec<Scenario>,
+}
+
+/// What the cells of a grid must reach together; `None` where nothing is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct GridBounds {
+    /// At most this median of |measured ÷ predicted − 1|, over cells that a rule limits.
+    pub median: Option<Ratio>,
+    /// At most this 95th percentile of it.
+    pub p95: Option<Ratio>,
+    /// At least this share of the cells that loss limits within their interval.
+    pub inside: Option<Ratio>,
+}
+
+impl Grid {
+    /// Reads the text of a grid file; `file_name` is for errors only.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is no TOML, no key of a grid, or cannot be, with its place.
+    pub fn parse(file_name: &str, text: &str) -> Result<Self, ScenarioError> {
+        let source = Source { file: file_name, text };
+        let tables = source.tables()?;
+        let root = Section::root(source, &tables);
+        root.set_all(&[], &["name", "title", "longest", "bounds", "block"], &mut ())?;
+        let mut cells = Vec::new();
+        for block in root.sections("block")? {
+            read_block(&block, &mut cells)?;
+        }
+        if cells.is_empty() {
+            return Err(root.missing("block"));
+        }
+        Ok(Self {
+            name: read_words(&root, "name")?,
+            title: read_words(&root, "title")?,
+            longest: root.value("longest", duration)?.ok_or_else(|| root.missing("longest"))?,
+            bounds: read_bounds(&root)?,
+            cells,
+        })
+    }
+}
+
+fn read_bounds(root: &Section<'_>) -> Result<GridBounds, ScenarioError> {
+    let Some(section) = root.section("bounds")? else { return Ok(GridBounds::default()) };
+    section.set_all(&[], &["median", "p95", "inside"], &mut ())?;
+    Ok(GridBounds {
+        median: section.value("median", positive)?,
+        p95: section.value("p95", positive)?,
+        inside: section.value("inside", positive)?,
+    })
+}
+
+/// What bounds the window of a cell.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Bounded {
+    /// Nothing: both hosts' buffers are ample.
+    No,
+    /// The window that the receiver advertises, in BDPs.
+    Window(Ratio),
+    /// The receiver's `tcp_rmem`, in BDPs.
+    TcpRmem(Ratio),
+    /// The sender's `tcp_wmem`, in BDPs.
+    TcpWmem(Ratio),
+}
+
+/// Keys that bound the window, of which a block has one at most.
+const BOUNDS: [(&str, fn(Ratio) -> Bounded); 3] =
+    [("window", Bounded::Window), ("tcp_rmem", Bounded::TcpRmem), ("tcp_wmem", Bounded::TcpWmem)];
+
+/// Every combination of what a block lists.
+fn read_block(block: &Section<'_>, cells: &mut Vec<Scenario>) -> Result<(), ScenarioError> {
+    block.set_all(&[], &["rate", "rtt", "window", "tcp_rmem", "tcp_wmem", "loss", "congestion", "streams"], &mut ())?;
+    let rates = list(block, "rate", rate)?.ok_or_else(|| block.missing("rate"))?;
+    let rtts = list(block, "rtt", rtt)?.ok_or_else(|| block.missing("rtt"))?;
+    let bounded = read_bounded(block)?;
+    let losses = list(block, "loss", loss)?.unwrap_or_else(|| vec![Ratio::ZERO]);
+    let controls = list(block, "congestion", congestion_control)?.unwrap_or_else(|| vec!["cubic".to_owned()]);
+    let streams = list(block, "streams", streams)?.unwrap_or_else(|| vec![1]);
+    for &rate in &rates {
+        for &rtt in &rtts {
+            for &bounded in &bounded {
+                for &loss in &losses {
+                    for control in &controls {
+                        for &streams in &streams {
+                            let seed = cells.len() as u64 + 1;
+                            cells.push(Cell { rate, rtt, bounded, loss, control, streams }.scenario(seed));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read_bounded(block: &Section<'_>) -> Result<Vec<Bounded>, ScenarioError> {
+    let mut given = None;
+    for (key, of) in BOUNDS {
+        let Some(times) = list(block, key, positive)? else { continue };
+        if given.is_some() {
+            return Err(block.error_at(key, "write one of window, tcp_rmem and tcp_wmem"));
+        }
+        given = Some(times.into_iter().map(of).collect());
+    }
+    Ok(given.unwrap_or_else(|| vec![Bounded::No]))
+}
+
+/// The values of a list that is not empty; `None` where it is not there.
+fn list<V>(
+    block: &Section<'_>,
+    key: &str,
+    read: impl Fn(&str) -> Result<V, String>,
+) -> Result<Option<Vec<V>>, ScenarioError> {
+    let Some(texts) = block.values(key)? else { return Ok(None) };
+    if texts.is_empty() {
+        return Err(block.error_at(key, "it lists nothing"));
+    }
+    texts.iter().map(|text| read(text).map_err(|why| block.error_at(key, why))).collect::<Result<_, _>>().map(Some)
+}
+
+fn rate(text: &str) -> Result<BitRate, String> {
+    let rate = quantity(text)?;
+    require(rate, rate > BitRate::ZERO, text, "the rate of a path", "nothing would ever arrive")
+}
+
+fn rtt(text: &str) -> Result<Span, String> {
+    let rtt = quantity(text)?;
+    require(rtt, rtt > Span::ZERO, text, "a round-trip time", "it must be above 0")
+}
+
+fn loss(text: &str) -> Result<Ratio, String> {
+    let loss = quantity(text)?;
+    require(loss, loss < Ratio::ONE, text, "the loss of a path", "it must be below 100 %")
+}
+
+/// One combination.
+struct Cell<'b> {
+    rate: BitRate,
+    rtt: Span,
+    bounded: Bounded,
+    loss: Ratio,
+    control: &'b str,
+    streams: u16,
+}
+
+impl Cell<'_> {
+    fn scenario(&self, seed: u64) -> Scenario {
+        let bdp = self.rate.bytes_in(self.rtt);
+        let ample = bdp.scaled(AMPLE).max(AMPLE_AT_LEAST);
+        let (mut rmem, mut wmem, mut buffer) = (ample, ample, Buffer::Automatic);
+        match self.bounded {
+            Bounded::No => {}
+            Bounded::Window(times) => buffer = Buffer::Window(bdp.scaled(times.get())),
+            Bounded::TcpRmem(times) => rmem = bdp.scaled(times.get()),
+            Bounded::TcpWmem(times) => wmem = bdp.scaled(times.get()),
+        }
+        let request =
+            Request { streams: self.streams, congestion: Some(self.control.to_owned()), buffer, ..Request::default() };
+        let name = self.name();
+        let step = Step { name: name.clone(), request, published: None, bounds: StepBounds::default() };
+        Scenario {
+            title: name.clone(),
+            name,
+            source: None,
+            path: self.path(bdp),
+            seed,
+            sender: vec![Change::TcpWmemMax(wmem)],
+            receiver: vec![Change::TcpRmemMax(rmem)],
+            steps: vec![step],
+            bounds: Vec::new(),
+        }
+    }
+
+    /// An Ethernet path with a queue of one BDP that loses data, but no acknowledgements.
+    fn path(&self, bdp: ByteCount) -> Path {
+        let both = PathDirection {
+            rate: Some(self.rate),
+            delay: Span::ZERO,
+            queue: Some(bdp.max(SHORTEST_QUEUE)),
+            loss: Some(Ratio::ZERO),
+            mtu: ByteCount::new(1500),
+            framing: Framing::Ethernet,
+            ip: IpVersion::V4,
+            encapsulation: Encapsulation::default(),
+        };
+        let mut path = Path::symmetric(&both, self.rtt);
+        path.forward.loss = Some(self.loss);
+        path
+    }
+
+    fn name(&self) -> String {
+        let bounded = match self.bounded {
+            Bounded::No => String::new(),
+            Bounded::Window(times) => format!(", window {} BDP", times.get()),
+            Bounded::TcpRmem(times) => format!(", tcp_rmem {} BDP", times.get()),
+            Bounded::TcpWmem(times) => format!(", tcp_wmem {} BDP", times.get()),
+        };
+        let loss = if self.loss > Ratio::ZERO { format!(", loss {}", self.loss) } else { String::new() };
+        let streams = if self.streams > 1 { format!(" × {}", self.streams) } else { String::new() };
+        format!("{} × {}{bounded}{loss}, {}{streams}", self.rate, self.rtt, self.control)
+    }
+}
+
+/// Buffers that never bound a window, in BDPs: two for the path and its queue, twice that to resend, and what of a
+/// receive buffer is not window.
+const AMPLE: f64 = 8.0;
+const AMPLE_AT_LEAST: ByteCount = ByteCount::from_mib(16);
+/// Ten packets: as many as a sender may send at once when it begins.
+const SHORTEST_QUEUE: ByteCount = ByteCount::new(10 * 1538);
