@@ -1,8 +1,8 @@
-use fullpipe_record::{HostSettings, KernelVersion};
+use fullpipe_record::HostSettings;
 use fullpipe_units::ByteCount;
 
-/// Linux 6.18 was seen with 4 MiB where earlier kernels have 212 992 bytes.
-const LARGE_REQUESTS: KernelVersion = KernelVersion::new(6, 18);
+use super::defaults::request_max;
+
 /// `TCP_SKB_MIN_TRUESIZE` on 64 bit.
 const LEAST_RCVBUF: ByteCount = ByteCount::new(2304);
 /// Twice `TCP_SKB_MIN_TRUESIZE`.
@@ -22,20 +22,16 @@ pub fn stored_sndbuf(settings: &HostSettings, request: ByteCount) -> ByteCount {
 
 /// `net.core.rmem_max`, or the kernel's own default where it is not visible.
 pub fn rmem_max(settings: &HostSettings) -> ByteCount {
-    settings.rmem_max.unwrap_or_else(|| core_default(settings.kernel))
+    settings.rmem_max.unwrap_or_else(|| request_max(settings.kernel))
 }
 
 /// `net.core.wmem_max`, or the kernel's own default where it is not visible.
 pub fn wmem_max(settings: &HostSettings) -> ByteCount {
-    settings.wmem_max.unwrap_or_else(|| core_default(settings.kernel))
+    settings.wmem_max.unwrap_or_else(|| request_max(settings.kernel))
 }
 
 fn stored(request: ByteCount, max: ByteCount, least: ByteCount) -> ByteCount {
     (request.min(max).min(LARGEST_REQUEST) * 2).max(least)
-}
-
-fn core_default(kernel: KernelVersion) -> ByteCount {
-    if kernel >= LARGE_REQUESTS { ByteCount::from_mib(4) } else { ByteCount::new(212_992) }
 }
 
 #[cfg(test)]

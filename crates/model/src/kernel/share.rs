@@ -4,9 +4,9 @@ use fullpipe_units::{ByteCount, Ratio};
 /// Each socket learns its share from what its packets cost (dfa2f0483360).
 const LEARNS: KernelVersion = KernelVersion::new(6, 6);
 /// A new socket assumes one half (697a6c8cec03).
-const HALF_AT_FIRST: KernelVersion = KernelVersion::new(6, 10);
+const HALF_AT_FIRST: [KernelVersion; 4] = [point(6, 6, 33), point(6, 8, 12), point(6, 9, 3), point(6, 10, 0)];
 /// A socket with a fixed buffer learns too (05f76b2d634e); before, its window stays clamped to what it was at first.
-const FIXED_LEARNS: KernelVersion = KernelVersion { major: 6, minor: 10, patch: 4 };
+const FIXED_LEARNS: [KernelVersion; 3] = [point(6, 6, 45), point(6, 10, 4), point(6, 11, 0)];
 
 /// The part of a receive buffer that is advertised as window; the rest is for the kernel's own structures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,12 +19,12 @@ impl Share {
     /// What a new socket advertises, and what its window scale is chosen by.
     ///
     /// Before 6.6 `tcp_adv_win_scale` decides; to 6.9 it is 1200 bytes of every `SKB_TRUESIZE(4096)` (4672 bytes on
-    /// 64 bit); then one half.
+    /// 64 bit); then one half, as in 6.6.33, 6.8.12 and 6.9.3.
     pub fn at_first(settings: &HostSettings) -> Self {
         match settings.kernel {
             kernel if kernel < LEARNS => Self::of_adv_win_scale(settings.adv_win_scale),
-            kernel if kernel < HALF_AT_FIRST => Self::of_256(65),
-            _ => Self::of_256(128),
+            kernel if has(kernel, &HALF_AT_FIRST) => Self::of_256(128),
+            _ => Self::of_256(65),
         }
     }
 
@@ -37,9 +37,9 @@ impl Share {
         if settings.kernel < LEARNS { Self::at_first(settings) } else { Self::of_256(160) }
     }
 
-    /// As [`Share::settled`], for a socket whose buffer does not grow.
+    /// As [`Share::settled`], for a socket whose buffer does not grow: it learns since 6.10.4, and in 6.6.45.
     pub fn settled_fixed(settings: &HostSettings) -> Self {
-        if settings.kernel < FIXED_LEARNS { Self::at_first(settings) } else { Self::settled(settings) }
+        if has(settings.kernel, &FIXED_LEARNS) { Self::settled(settings) } else { Self::at_first(settings) }
     }
 
     /// Whether this kernel learns the share from its packets, so that it depends on their size and on the interface.
@@ -47,10 +47,10 @@ impl Share {
         settings.kernel >= LEARNS
     }
 
-    /// Whether fixed buffers differ between the point releases of this kernel, some of which have 697a6c8cec03 and
-    /// 05f76b2d634e as back-ports and so advertise more.
+    /// Whether fixed buffers differ between the point releases of this kernel, of which later ones, and distributions
+    /// under its number, have 697a6c8cec03 and 05f76b2d634e as back-ports and so advertise more.
     pub(crate) fn depends_on_point_release(settings: &HostSettings) -> bool {
-        (LEARNS..FIXED_LEARNS).contains(&settings.kernel)
+        Self::is_learnt(settings) && !has(settings.kernel, &FIXED_LEARNS)
     }
 
     /// Window that a buffer of `space` gives (`tcp_win_from_space`), rounded down.
@@ -82,6 +82,17 @@ impl Share {
     }
 }
 
+/// Whether `kernel` follows a rule that came with the last of `releases` and was carried back to the others.
+fn has(kernel: KernelVersion, releases: &[KernelVersion]) -> bool {
+    let same_series = |release: &&KernelVersion| (release.major, release.minor) == (kernel.major, kernel.minor);
+    let since = releases.iter().find(same_series).or(releases.last());
+    since.is_some_and(|&release| kernel >= release)
+}
+
+const fn point(major: u16, minor: u16, patch: u16) -> KernelVersion {
+    KernelVersion { major, minor, patch }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,9 +111,18 @@ mod tests {
             ("5.15.0", "50.0", "50.0", "50.0"),
             ("6.5.13", "50.0", "50.0", "50.0"),
             ("6.6.0", "25.4", "62.5", "25.4"),
-            ("6.9.12", "25.4", "62.5", "25.4"),
+            ("6.6.32", "25.4", "62.5", "25.4"),
+            ("6.6.33", "50.0", "62.5", "50.0"),
+            ("6.6.44", "50.0", "62.5", "50.0"),
+            ("6.6.45", "50.0", "62.5", "62.5"),
+            ("6.7.12", "25.4", "62.5", "25.4"),
+            ("6.8.11", "25.4", "62.5", "25.4"),
+            ("6.8.12", "50.0", "62.5", "50.0"),
+            ("6.9.2", "25.4", "62.5", "25.4"),
+            ("6.9.12", "50.0", "62.5", "50.0"),
             ("6.10.3", "50.0", "62.5", "50.0"),
             ("6.10.4", "50.0", "62.5", "62.5"),
+            ("6.11.0", "50.0", "62.5", "62.5"),
             ("6.18.44", "50.0", "62.5", "62.5"),
             ("7.0", "50.0", "62.5", "62.5"),
         ] {
