@@ -3,6 +3,7 @@
 //! Each formula and each kernel rule stands in a small module with its source and its range:
 //!
 //! * [`window`]: rate, window and round-trip time, each from the other two;
+//! * [`application`]: windows that programs keep above TCP;
 //! * [`distance`]: round-trip times that fibre and routes allow;
 //! * [`framing`]: payload, packets, bytes on the wire;
 //! * [`kernel`]: what Linux makes of a socket buffer, by version;
@@ -11,11 +12,14 @@
 //! * [`streams`]: several streams over one path;
 //! * [`fairness`]: two flows of different round-trip times;
 //! * [`ramp`]: slow start;
-//! * [`short`]: transfers that end before the rate is steady.
+//! * [`short`]: transfers that end before the rate is steady;
+//! * [`rfc6349`]: the metrics of the framework for TCP throughput testing;
+//! * [`systems`]: operating systems that do not scale windows as they come.
 //!
 //! [`predict()`] puts them together and is the one predictor: a command line, a scenario and a remedy all ask it.
 //! Nothing here fails: an input at the edge of its range gives a figure at the edge of its own.
 
+pub mod application;
 pub mod distance;
 pub mod fairness;
 pub mod framing;
@@ -23,8 +27,10 @@ pub mod kernel;
 pub mod loss;
 pub mod queue;
 pub mod ramp;
+pub mod rfc6349;
 pub mod short;
 pub mod streams;
+pub mod systems;
 pub mod window;
 
 mod because;
