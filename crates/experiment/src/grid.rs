@@ -5,8 +5,8 @@ use std::time::Instant;
 use fullpipe_model::predict;
 use fullpipe_model::ramp::ramp_range;
 use fullpipe_model::window;
-use fullpipe_record::{GridAccuracy, GridCell, GridReport, HostSettings, LabStep, Limit, Prediction};
-use fullpipe_scenario::{Grid, GridBounds, Scenario};
+use fullpipe_record::{Change, GridAccuracy, GridCell, GridReport, HostSettings, LabStep, Limit, Prediction};
+use fullpipe_scenario::{Grid, GridBounds, Scenario, Step};
 use fullpipe_units::{ByteCount, Ratio, Span};
 
 use crate::error::ExperimentError;
@@ -77,15 +77,17 @@ pub fn grid_duration(grid: &Grid, settings: &HostSettings) -> Span {
 /// The cell with the duration that its prediction needs.
 fn timed(cell: &Scenario, settings: &HostSettings, longest: Span) -> Scenario {
     let mut timed = cell.clone();
-    let changed = |changes: &[fullpipe_record::Change]| {
-        changes.iter().fold(settings.clone(), |settings, change| change.applied_to(&settings))
-    };
-    let (sender, receiver) = (changed(&cell.sender), changed(&cell.receiver));
     for step in &mut timed.steps {
-        let prediction = predict(&cell.path, &sender, &receiver, &step.request);
+        let prediction = predicted(cell, step, settings);
         step.request.duration = duration(&prediction, cell, step.request.streams).min(longest);
     }
     timed
+}
+
+fn predicted(cell: &Scenario, step: &Step, settings: &HostSettings) -> Prediction {
+    let changed =
+        |changes: &[Change]| changes.iter().fold(settings.clone(), |settings, change| change.applied_to(&settings));
+    predict(&cell.path, &changed(&cell.sender), &changed(&cell.receiver), &step.request)
 }
 
 /// The ramp, and then so many round trips, so much time, or so many losses, whichever takes longest.
@@ -106,7 +108,7 @@ fn judged(cell: &Scenario, step: LabStep) -> GridCell {
     let valid = step.runs.iter().find(|run| run.validity.is_valid());
     let prediction = step.prediction;
     GridCell {
-        name: cell.name.clone(),
+        bound: cell.title.clone(),
         path: cell.path.clone(),
         inside: step.measured.map(|rate| (prediction.low..=prediction.high).contains(&rate)),
         measured: step.measured,
@@ -138,15 +140,21 @@ fn report(grid: &Grid, cells: Vec<GridCell>, took: Span, interrupted: bool) -> G
 
 /// How good the predictions were where the limit is as `of` says.
 fn accuracy(cells: &[GridCell], of: impl Fn(Limit) -> bool) -> Option<GridAccuracy> {
-    let measured = || cells.iter().filter(|cell| of(cell.prediction.limit) && cell.accuracy.is_some());
-    let mut errors: Vec<f64> = measured().filter_map(|cell| Some((cell.accuracy?.get() - 1.0).abs())).collect();
+    let cells = cells.iter().filter(|cell| of(cell.prediction.limit));
+    ranked(cells.filter_map(|cell| Some((cell.accuracy?, cell.inside?))).collect())
+}
+
+/// Of measured ÷ predicted, and whether it was within the interval, of each cell.
+fn ranked(cells: Vec<(Ratio, bool)>) -> Option<GridAccuracy> {
+    let inside = cells.iter().filter(|(_, inside)| *inside).count();
+    let mut errors: Vec<f64> = cells.into_iter().map(|(accuracy, _)| (accuracy.get() - 1.0).abs()).collect();
     errors.sort_by(f64::total_cmp);
-    let rank = |share: f64| errors.get(((errors.len() as f64 * share).ceil() as usize).saturating_sub(1)).copied();
-    let inside = measured().filter(|cell| cell.inside == Some(true)).count();
+    let nearest_rank =
+        |share: f64| errors.get(((errors.len() as f64 * share).ceil() as usize).saturating_sub(1)).copied();
     Some(GridAccuracy {
         cells: u32::try_from(errors.len()).unwrap_or(u32::MAX),
-        median: Ratio::new(rank(0.5)?),
-        p95: Ratio::new(rank(0.95)?),
+        median: Ratio::new(nearest_rank(0.5)?),
+        p95: Ratio::new(nearest_rank(0.95)?),
         inside: Ratio::of(inside as f64, errors.len() as f64),
     })
 }
@@ -189,14 +197,8 @@ mod tests {
         let grid = builtin();
         assert!(grid.cells.len() >= 60, "{}", grid.cells.len());
         let settings = HostSettings::of_linux_6_18();
-        let limit = |cell: &Scenario| {
-            let timed = timed(cell, &settings, grid.longest);
-            let changed = |changes: &[fullpipe_record::Change]| {
-                changes.iter().fold(settings.clone(), |settings, change| change.applied_to(&settings))
-            };
-            predict(&cell.path, &changed(&cell.sender), &changed(&cell.receiver), &timed.steps[0].request).limit
-        };
-        let limits: Vec<Limit> = grid.cells.iter().map(limit).collect();
+        let limits: Vec<Limit> =
+            grid.cells.iter().map(|cell| predicted(cell, &cell.steps[0], &settings).limit).collect();
         for (kind, at_least) in
             [(Limit::ReceiveWindow, 20), (Limit::SendBuffer, 8), (Limit::Capacity, 12), (Limit::Loss, 16)]
         {
@@ -207,6 +209,21 @@ mod tests {
 
     #[test]
     fn errors_are_ranked_and_intervals_counted() {
-        assert_eq!(accuracy(&[], |_| true), None);
+        let cells = |count: u32| (1..=count).map(|n| (Ratio::new(1.0 + f64::from(n) / 100.0), n % 2 == 0)).collect();
+        assert_eq!(ranked(cells(0)), None);
+        let of_twenty = ranked(cells(20)).unwrap();
+        let figures = [of_twenty.median, of_twenty.p95, of_twenty.inside].map(|of| format!("{:.3}", of.get()));
+        assert_eq!((of_twenty.cells, figures), (20, ["0.100", "0.190", "0.500"].map(str::to_owned)));
+        assert_eq!(ranked(vec![(Ratio::new(0.9), true)]).map(|one| format!("{:.2}", one.p95.get())).unwrap(), "0.10");
+    }
+
+    #[test]
+    fn what_misses_a_bound_is_said() {
+        let got = GridAccuracy { cells: 9, median: Ratio::new(0.02), p95: Ratio::new(0.1), inside: Ratio::new(0.8) };
+        let bounds =
+            GridBounds { median: Some(Ratio::new(0.03)), p95: Some(Ratio::new(0.08)), inside: Some(Ratio::new(0.9)) };
+        let missed = missed(&bounds, Some(got), Some(got));
+        assert_eq!(missed.len(), 2, "{missed:?}");
+        assert!(missed[0].starts_with("the 95th percentile") && missed[1].starts_with("80 % of the cells"));
     }
 }

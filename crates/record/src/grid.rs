@@ -7,8 +7,8 @@ use crate::{Path, Prediction, Request};
 /// One path of a grid, measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GridCell {
-    /// What it is, in words.
-    pub name: String,
+    /// What bounds it, in few words: `window 0.5 BDP`.
+    pub bound: String,
     /// The path.
     pub path: Path,
     /// The load.

@@ -111,6 +111,6 @@ fn outcome(step: &LabStep) -> &'static str {
     }
 }
 
-fn megabits(rate: Option<BitRate>) -> String {
+pub(crate) fn megabits(rate: Option<BitRate>) -> String {
     or_dash(rate.map(|rate| format!("{:.2}", rate.as_mbps())))
 }

@@ -6,6 +6,7 @@
 #![expect(clippy::format_push_string, reason = "a report is not on any hot path, and this reads best")]
 
 mod experiment;
+mod grid;
 mod json;
 mod lab;
 mod measurement;
@@ -14,6 +15,7 @@ mod style;
 mod table;
 
 pub use experiment::{begins, judged, path, proof_begins, remedies, result, undone};
+pub use grid::grid_report;
 pub use json::{document, schema};
 pub use lab::{lab_report, lab_summary};
 pub use measurement::{figures, interval_head, interval_line, measurement};

@@ -85,10 +85,6 @@ enum Bounded {
     TcpWmem(Ratio),
 }
 
-/// Keys that bound the window, of which a block has one at most.
-const BOUNDS: [(&str, fn(Ratio) -> Bounded); 3] =
-    [("window", Bounded::Window), ("tcp_rmem", Bounded::TcpRmem), ("tcp_wmem", Bounded::TcpWmem)];
-
 /// Every combination of what a block lists.
 fn read_block(block: &Section<'_>, cells: &mut Vec<Scenario>) -> Result<(), ScenarioError> {
     block.set_all(&[], &["rate", "rtt", "window", "tcp_rmem", "tcp_wmem", "loss", "congestion", "streams"], &mut ())?;
@@ -117,8 +113,13 @@ fn read_block(block: &Section<'_>, cells: &mut Vec<Scenario>) -> Result<(), Scen
 
 fn read_bounded(block: &Section<'_>) -> Result<Vec<Bounded>, ScenarioError> {
     let mut given = None;
-    for (key, of) in BOUNDS {
+    for key in ["window", "tcp_rmem", "tcp_wmem"] {
         let Some(times) = list(block, key, positive)? else { continue };
+        let of = |times| match key {
+            "window" => Bounded::Window(times),
+            "tcp_rmem" => Bounded::TcpRmem(times),
+            _ => Bounded::TcpWmem(times),
+        };
         if given.is_some() {
             return Err(block.error_at(key, "write one of window, tcp_rmem and tcp_wmem"));
         }
@@ -178,11 +179,12 @@ impl Cell<'_> {
         }
         let request =
             Request { streams: self.streams, congestion: Some(self.control.to_owned()), buffer, ..Request::default() };
-        let name = self.name();
+        let title = self.bound();
+        let name = format!("{} × {}, {title}, {} × {}", self.rate, self.rtt, self.streams, self.control);
         let step = Step { name: name.clone(), request, published: None, bounds: StepBounds::default() };
         Scenario {
-            title: name.clone(),
             name,
+            title,
             source: None,
             path: self.path(bdp),
             seed,
@@ -210,16 +212,15 @@ impl Cell<'_> {
         path
     }
 
-    fn name(&self) -> String {
-        let bounded = match self.bounded {
-            Bounded::No => String::new(),
-            Bounded::Window(times) => format!(", window {} BDP", times.get()),
-            Bounded::TcpRmem(times) => format!(", tcp_rmem {} BDP", times.get()),
-            Bounded::TcpWmem(times) => format!(", tcp_wmem {} BDP", times.get()),
-        };
-        let loss = if self.loss > Ratio::ZERO { format!(", loss {}", self.loss) } else { String::new() };
-        let streams = if self.streams > 1 { format!(" × {}", self.streams) } else { String::new() };
-        format!("{} × {}{bounded}{loss}, {}{streams}", self.rate, self.rtt, self.control)
+    /// What bounds the transfer, in few words.
+    fn bound(&self) -> String {
+        match self.bounded {
+            Bounded::Window(times) => format!("window {} BDP", times.get()),
+            Bounded::TcpRmem(times) => format!("tcp_rmem {} BDP", times.get()),
+            Bounded::TcpWmem(times) => format!("tcp_wmem {} BDP", times.get()),
+            Bounded::No if self.loss > Ratio::ZERO => format!("loss {}", self.loss),
+            Bounded::No => "the link".to_owned(),
+        }
     }
 }
 

@@ -1,12 +1,12 @@
-use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use clap::Subcommand;
-use fullpipe_experiment::{ExperimentError, Interrupt, StepEvent, run_scenario};
+use fullpipe_experiment::{ExperimentError, GridEvent, Interrupt, StepEvent, grid_duration, run_grid, run_scenario};
+use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_lab::{Host, Lab, Plan, Stdio};
 use fullpipe_record::Document;
 use fullpipe_report as report;
-use fullpipe_scenario::{Scenario, builtin};
+use fullpipe_scenario::{Grid, Scenario, builtin, builtin_grid};
 use fullpipe_units::Span;
 
 use crate::cli::duration;
@@ -36,6 +36,15 @@ enum Action {
         #[arg(long, short = 'J')]
         json: bool,
     },
+    /// Measure a grid of paths and say how good the predictions are (about 25 minutes)
+    Grid {
+        /// A file, instead of the grid that comes with the program
+        #[arg(value_name = "FILE")]
+        grid: Option<String>,
+        /// Print one JSON document
+        #[arg(long, short = 'J')]
+        json: bool,
+    },
     /// Open a shell in a host of a scenario
     Shell {
         /// A file, or a name from `lab list`
@@ -61,7 +70,7 @@ enum Action {
 
 impl Arguments {
     pub(crate) fn wants_json(&self) -> bool {
-        matches!(self.action, Action::Run { json: true, .. })
+        matches!(self.action, Action::Run { json: true, .. } | Action::Grid { json: true, .. })
     }
 }
 
@@ -73,6 +82,7 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
     match &arguments.action {
         Action::List => list(terminal),
         Action::Run { scenarios, time, .. } => run_all(scenarios, *time, terminal),
+        Action::Grid { grid, .. } => measure_grid(grid.as_deref(), terminal),
         Action::Shell { scenario, host } => {
             let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
             terminal.notice(&format!(
@@ -121,10 +131,47 @@ fn run_all(names: &[String], time: Option<Span>, terminal: &Terminal) -> Result<
     let interrupted = flag.load(Ordering::Relaxed);
     let passed = !interrupted && reports.iter().all(|report| report.passed);
     terminal.document(&Document { lab: Some(reports), ..Document::new() });
+    ended(passed, interrupted)
+}
+
+fn ended(passed: bool, interrupted: bool) -> Result<(), Failure> {
     match (passed, interrupted) {
         (true, _) => Ok(()),
         (false, true) => Err(Failure::told(INTERRUPTED)),
         (false, false) => Err(Failure::told(FAILED)),
+    }
+}
+
+fn measure_grid(file: Option<&str>, terminal: &Terminal) -> Result<(), Failure> {
+    let grid = match file {
+        Some(file) => {
+            let text = std::fs::read_to_string(file).map_err(|cause| cannot_read("grid", file, &cause.to_string()))?;
+            Grid::parse(file, &text)?
+        }
+        None => {
+            let (name, text) = builtin_grid();
+            Grid::parse(name, text)?
+        }
+    };
+    let settings = inspect(&SysctlTree::of_this_host()).map_err(|error| Failure::new(FAILED, error.to_string()))?;
+    let flag = super::interrupt_flag()?;
+    let (count, time) = (grid.cells.len(), grid_duration(&grid, &settings));
+    terminal.progress(&format!("{}: {count} cells, {time} of load\n", grid.title));
+    let report = run_grid(&grid, &settings, Interrupt(&flag), &mut |event| show_cell(&event, terminal))?;
+    terminal.result(&report::grid_report(&report, terminal.style()));
+    let (passed, interrupted) = (report.passed, report.interrupted);
+    terminal.document(&Document { grid: Some(report), ..Document::new() });
+    ended(passed, interrupted)
+}
+
+fn show_cell(event: &GridEvent<'_>, terminal: &Terminal) {
+    match event {
+        GridEvent::Begins(number, count, cell) => {
+            let time = cell.steps[0].request.duration;
+            terminal.progress(&format!("[{number}/{count}] {}, {time}\n", cell.name));
+        }
+        GridEvent::Step(event) => show(event, terminal),
+        GridEvent::Ended(_) => {}
     }
 }
 
@@ -157,15 +204,15 @@ fn load(name: &str) -> Result<Scenario, Failure> {
     if let Some((name, text)) = builtin().iter().find(|(known, _)| *known == name) {
         return Ok(Scenario::parse(name, text)?);
     }
-    let path = PathBuf::from(name);
-    let text = std::fs::read_to_string(&path).map_err(|cause| cannot_read(&path, &cause))?;
+    let text = std::fs::read_to_string(name).map_err(|cause| {
+        let known: Vec<&str> = builtin().iter().map(|(name, _)| *name).collect();
+        cannot_read("scenario", name, &format!("{cause}; the built-in ones are {}", known.join(", ")))
+    })?;
     Ok(Scenario::parse(name, &text)?)
 }
 
-fn cannot_read(path: &Path, cause: &std::io::Error) -> Failure {
-    let known: Vec<&str> = builtin().iter().map(|(name, _)| *name).collect();
-    let what = path.display();
-    Failure::new(USAGE, format!("cannot read the scenario {what}: {cause}; the built-in ones are {}", known.join(", ")))
+fn cannot_read(what: &str, name: &str, cause: &str) -> Failure {
+    Failure::new(USAGE, format!("cannot read the {what} {name}: {cause}"))
 }
 
 fn execute(scenario: &Scenario, host: Host, command: &[String]) -> Result<(), Failure> {
