@@ -68,7 +68,10 @@ fn send_buffer(connection: &Connection) -> String {
 
 fn capacity(figures: &Figures, connection: &Connection) -> String {
     let probing = match connection.control {
-        CongestionControl::Bbr => format!(" × {BBR_FILLS}"),
+        CongestionControl::Bbr => match connection.path.forward.loss {
+            Some(loss) if loss > Ratio::ZERO => format!(" × {BBR_FILLS} less {loss} lost"),
+            _ => format!(" × {BBR_FILLS}"),
+        },
         _ => String::new(),
     };
     format!("{} × {}{probing}", figures.plain, connection.efficiency())

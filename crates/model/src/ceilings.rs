@@ -86,7 +86,7 @@ fn capacity(connection: &Connection) -> Option<Figures> {
     let payload = connection.payload_capacity()?;
     let rule = Likely::by_rule();
     let fills = match connection.control {
-        CongestionControl::Bbr => BBR_FILLS,
+        CongestionControl::Bbr => BBR_FILLS * arriving(connection),
         _ => 1.0,
     };
     Some(Figures {
@@ -97,6 +97,11 @@ fn capacity(connection: &Connection) -> Option<Figures> {
         high: payload.scaled(rule.high.get()).min(rate),
         window: None,
     })
+}
+
+/// The share of what BBR sends that arrives: it fills the link with what is then lost, too, unless that is lost before.
+fn arriving(connection: &Connection) -> f64 {
+    1.0 - connection.path.forward.loss.unwrap_or(Ratio::ZERO).get().min(1.0)
 }
 
 /// What the congestion control makes of the link if the queue is known to be too short for its back-off and the

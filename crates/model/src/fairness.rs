@@ -28,10 +28,11 @@ pub enum Losses {
 /// there is no formula for by how much.
 pub fn rate_ratio(control: CongestionControl, losses: Losses, first: Span, second: Span) -> Option<Ratio> {
     let power = match (control, losses) {
-        (CongestionControl::Reno, Losses::Independent) | (CongestionControl::Cubic, Losses::Synchronised) => 1.0,
+        (CongestionControl::Reno | CongestionControl::HighSpeed, Losses::Independent)
+        | (CongestionControl::Cubic, Losses::Synchronised) => 1.0,
         (CongestionControl::Reno, Losses::Synchronised) => 2.0,
         (CongestionControl::Cubic, Losses::Independent) => 0.25,
-        (CongestionControl::Bbr, _) => return None,
+        (CongestionControl::HighSpeed, Losses::Synchronised) | (CongestionControl::Bbr, _) => return None,
     };
     if first == second {
         return Some(Ratio::ONE);

@@ -168,7 +168,7 @@ fn loss_beside_another(ceilings: &Ceilings) -> Option<String> {
 fn loss_absorbed(connection: &Connection) -> Option<String> {
     let loss = connection.path.forward.loss.filter(|loss| *loss > Ratio::ZERO)?;
     (connection.control == CongestionControl::Bbr && loss.get() <= BBR_ABSORBS)
-        .then(|| format!("BBR keeps its rate under {loss} loss: no loss ceiling"))
+        .then(|| format!("BBR does not slow down under {loss} loss: no loss ceiling, but what is lost does not arrive"))
 }
 
 fn acknowledgements_lost(connection: &Connection) -> Option<String> {

@@ -273,7 +273,7 @@ mod tests {
         });
         let got = by_default(&path, &Request { congestion: Some("bbr".to_owned()), ..Request::default() });
         assert_eq!(got.ceiling(Limit::Loss), None);
-        assert_eq!(got.refined.to_string(), "92.27 Mbit/s");
+        assert_eq!(got.refined.to_string(), "90.42 Mbit/s");
         let cubic = by_default(&path, &Request::default());
         assert_eq!(cubic.limit, Limit::Loss);
         assert!(has_note(&cubic, "timeouts take over"));

@@ -143,16 +143,7 @@ fn ended(passed: bool, interrupted: bool) -> Result<(), Failure> {
 }
 
 fn measure_grid(file: Option<&str>, terminal: &Terminal) -> Result<(), Failure> {
-    let grid = match file {
-        Some(file) => {
-            let text = std::fs::read_to_string(file).map_err(|cause| cannot_read("grid", file, &cause.to_string()))?;
-            Grid::parse(file, &text)?
-        }
-        None => {
-            let (name, text) = builtin_grid();
-            Grid::parse(name, text)?
-        }
-    };
+    let grid = load_grid(file)?;
     let settings = inspect(&SysctlTree::of_this_host()).map_err(|error| Failure::new(FAILED, error.to_string()))?;
     let flag = super::interrupt_flag()?;
     let (count, time) = (grid.cells.len(), grid_duration(&grid, &settings));
@@ -197,6 +188,14 @@ fn show(event: &StepEvent<'_>, terminal: &Terminal) {
             terminal.progress(&format!(" {rate}{valid}\n"));
         }
     }
+}
+
+/// The grid that comes with the program, or that of a file.
+fn load_grid(file: Option<&str>) -> Result<Grid, Failure> {
+    let (builtin_name, builtin_text) = builtin_grid();
+    let Some(file) = file else { return Ok(Grid::parse(builtin_name, builtin_text)?) };
+    let text = std::fs::read_to_string(file).map_err(|cause| cannot_read("grid", file, &cause.to_string()))?;
+    Ok(Grid::parse(file, &text)?)
 }
 
 /// A scenario by the name of one that comes with the program, or from a file.

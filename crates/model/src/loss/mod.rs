@@ -38,6 +38,8 @@ pub enum CongestionControl {
     Reno,
     /// Linux's default (RFC 9438).
     Cubic,
+    /// For very large windows (RFC 3649).
+    HighSpeed,
     /// As in Linux, which has version 1.
     Bbr,
 }
@@ -48,6 +50,7 @@ impl CongestionControl {
         match name {
             "reno" => Some(Self::Reno),
             "cubic" => Some(Self::Cubic),
+            "highspeed" => Some(Self::HighSpeed),
             "bbr" => Some(Self::Bbr),
             _ => None,
         }
@@ -58,6 +61,7 @@ impl CongestionControl {
         match self {
             Self::Reno => "Reno",
             Self::Cubic => "CUBIC",
+            Self::HighSpeed => "HighSpeed TCP",
             Self::Bbr => "BBR",
         }
     }
@@ -65,15 +69,15 @@ impl CongestionControl {
     /// Windows that the kernel lets a send buffer grow to (`tcp_sndbuf_expand`).
     pub(crate) const fn send_windows(self) -> u64 {
         match self {
-            Self::Reno | Self::Cubic => 2,
+            Self::Reno | Self::Cubic | Self::HighSpeed => 2,
             Self::Bbr => 3,
         }
     }
 
-    /// β: what is left of the window after a loss.
+    /// β: what is left of the window after a loss; for `HighSpeed` TCP the least, which it has as Reno up to 38 segments.
     pub(crate) fn backoff(self) -> f64 {
         match self {
-            Self::Reno => 0.5,
+            Self::Reno | Self::HighSpeed => 0.5,
             Self::Cubic => Cubic::default().backoff.get(),
             Self::Bbr => 1.0,
         }
@@ -86,6 +90,7 @@ impl CongestionControl {
             _ if loss == Ratio::ZERO => None,
             Self::Bbr if loss.get() <= BBR_ABSORBS => None,
             Self::Cubic => Some(cubic(loss, rtt, mss)),
+            Self::HighSpeed => Some(highspeed(loss, mss)),
             Self::Reno | Self::Bbr => Some(reno(loss, mss)),
         }
     }
