@@ -1,8 +1,8 @@
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use fullpipe_units::{BitRate, ByteCount, Distance, Ratio, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Prediction;
+use crate::{Change, Encapsulation, Framing, IpVersion, Limit, Prediction};
 
 /// Which quantity followed from the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -29,7 +29,215 @@ pub struct BufferAdvice {
     pub rmem_max: ByteCount,
 }
 
-/// Bandwidth, round trip and window, one of them from the others.
+/// What is said of a transfer. What is left out is unknown, or what a host does unasked.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Given {
+    /// Rate of the path, counted as `framing` says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bandwidth: Option<BitRate>,
+    /// Round-trip time of the empty path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtt: Option<Span>,
+    /// How far the hosts are apart: a guess at the round-trip time where none is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub distance: Option<Distance>,
+    /// Window of each stream, as the receiver advertises it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<ByteCount>,
+    /// Request for the socket buffers of both ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub buffer: Option<ByteCount>,
+    /// Share of packets lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Ratio>,
+    /// Largest IP packet; 1500 bytes if not said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<ByteCount>,
+    /// At which layer the bandwidth counts bytes.
+    pub framing: Framing,
+    /// Version of IP.
+    pub ip: IpVersion,
+    /// VLAN tags and a tunnel.
+    pub encapsulation: Encapsulation,
+    /// Parallel connections; one if not said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub streams: Option<u16>,
+    /// Congestion control; the sender's own if not said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<String>,
+    /// Bytes to carry in all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<ByteCount>,
+    /// Steady rate of payload that is wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<BitRate>,
+    /// Time that the size may take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<Span>,
+}
+
+/// What a path, two hosts and a load come to: a prediction without its reasons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Estimate {
+    /// Steady rate of payload by the textbook's formulas.
+    pub plain: BitRate,
+    /// Steady rate of payload by the running kernel's rules.
+    pub refined: BitRate,
+    /// The least that is likely.
+    pub low: BitRate,
+    /// The most that is likely.
+    pub high: BitRate,
+    /// The lowest ceiling.
+    pub limit: Limit,
+    /// How long the size that was given takes, slow start included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<Span>,
+}
+
+/// A quantity that a calculation may be given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Quantity {
+    /// Rate of the path.
+    Bandwidth,
+    /// Round-trip time of the empty path.
+    Rtt,
+    /// How far the hosts are apart.
+    Distance,
+    /// Window of each stream, as the receiver advertises it.
+    Window,
+    /// Request for the socket buffers of both ends.
+    Buffer,
+    /// Third value of `net.ipv4.tcp_wmem` at the sender.
+    TcpWmem,
+    /// Third value of `net.ipv4.tcp_rmem` at the receiver.
+    TcpRmem,
+    /// Share of packets lost.
+    Loss,
+    /// Largest IP packet.
+    Mtu,
+    /// Parallel connections.
+    Streams,
+    /// Congestion control.
+    Congestion,
+    /// Bytes to carry in all.
+    Size,
+}
+
+impl Quantity {
+    /// The name in JSON, on the command line and in a batch.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bandwidth => "bandwidth",
+            Self::Rtt => "rtt",
+            Self::Distance => "distance",
+            Self::Window => "window",
+            Self::Buffer => "buffer",
+            Self::TcpWmem => "tcp-wmem",
+            Self::TcpRmem => "tcp-rmem",
+            Self::Loss => "loss",
+            Self::Mtu => "mtu",
+            Self::Streams => "streams",
+            Self::Congestion => "congestion",
+            Self::Size => "size",
+        }
+    }
+}
+
+/// What a quantity is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Value {
+    /// A rate.
+    Rate(BitRate),
+    /// A time.
+    Time(Span),
+    /// A size.
+    Bytes(ByteCount),
+    /// A share.
+    Share(Ratio),
+    /// A number of streams.
+    Count(u16),
+    /// Congestion controls by name.
+    Names(Vec<String>),
+}
+
+/// On which side of the critical value a quantity must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Side {
+    /// No less than the value.
+    AtLeast,
+    /// No more than the value.
+    AtMost,
+    /// One of the names.
+    OneOf,
+}
+
+/// What the target takes of one quantity.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Need {
+    /// Of which.
+    pub quantity: Quantity,
+    /// On which side of `value`.
+    pub side: Side,
+    /// The critical value: there the target is met, and just beyond it is not. None where no value will do.
+    pub value: Option<Value>,
+    /// What it is now, where it was given or the host says.
+    pub now: Option<Value>,
+    /// Whether what it is now will do.
+    pub met: bool,
+}
+
+/// What lifts the lowest ceiling.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Lift {
+    /// What is to be changed, all of it.
+    pub changes: Vec<Change>,
+    /// What it then comes to.
+    pub after: Estimate,
+}
+
+/// Which of the three connections in series that a pair of relays makes of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Leg {
+    /// Between a host and the relay beside it, at either end.
+    Outer,
+    /// From relay to relay.
+    Middle,
+}
+
+/// What a change of the question would make of the answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WhatIf {
+    /// The change, as it was asked for: `rtt=4ms`.
+    pub what: String,
+    /// What it then comes to.
+    #[serde(flatten)]
+    pub estimate: Estimate,
+    /// The refined rate, as a multiple of what it is without the change.
+    pub gain: Ratio,
+    /// The slowest connection, where there are relays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leg: Option<Leg>,
+}
+
+/// One combination of a table, and what it comes to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Combination {
+    /// What was given.
+    pub given: Given,
+    /// Bandwidth × round-trip time, where the bandwidth is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bdp: Option<ByteCount>,
+    /// What it comes to.
+    #[serde(flatten)]
+    pub estimate: Estimate,
+}
+
+/// Bandwidth, round trip and window, one of them from the others, and what the hosts make of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Calculation {
     /// Which one followed.
@@ -38,7 +246,7 @@ pub struct Calculation {
     pub bandwidth: Option<BitRate>,
     /// Round-trip time.
     pub rtt: Span,
-    /// Window.
+    /// Window: given, or what follows from the buffer, or what loss leaves.
     pub window: ByteCount,
     /// Window ÷ round trip, and no more than the bandwidth.
     pub rate: BitRate,
@@ -50,4 +258,27 @@ pub struct Calculation {
     pub buffers: BufferAdvice,
     /// What hosts with this host's settings at both ends would make of the path.
     pub prediction: Prediction,
+    /// What was given.
+    #[serde(default)]
+    pub given: Given,
+    /// How long the size that was given takes, slow start included.
+    #[serde(default)]
+    pub time: Option<Span>,
+    /// The steady rate of payload that is wanted: as given, or what carries the size within its time, or what fills the
+    /// bandwidth. None where nothing says what is wanted, or no rate is high enough.
+    #[serde(default)]
+    pub target: Option<BitRate>,
+    /// What the target takes; all of it must hold. Each value is for the rest being ample: where losses are at random and a
+    /// window is only just large enough, the two together may miss what each would meet.
+    #[serde(default)]
+    pub needs: Vec<Need>,
+    /// What would meet the target alone, with the rest as it is.
+    #[serde(default)]
+    pub alone: Vec<Need>,
+    /// What lifts the lowest ceiling; None where nothing known does.
+    #[serde(default)]
+    pub lift: Option<Lift>,
+    /// The answers to what-ifs, in their order.
+    #[serde(default)]
+    pub what_ifs: Vec<WhatIf>,
 }

@@ -3,7 +3,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Calculation, GridReport, HostSettings, Measurement, Path, Prediction, Remedy, Request, SCHEMA_VERSION, Verdict,
+    Calculation, Combination, GridReport, HostSettings, Measurement, Path, Prediction, Remedy, Request, SCHEMA_VERSION,
+    Verdict,
 };
 
 /// A remedy carried out, and what came of it.
@@ -143,6 +144,9 @@ pub struct Document {
     /// From `fullpipe calc`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calculation: Option<Calculation>,
+    /// From `fullpipe calc`, where a quantity was given as a range or a list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table: Option<Vec<Combination>>,
     /// From `fullpipe lab run`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lab: Option<Vec<LabReport>>,
@@ -162,6 +166,7 @@ impl Document {
             experiment: None,
             measurement: None,
             calculation: None,
+            table: None,
             lab: None,
             grid: None,
             error: None,

@@ -17,7 +17,9 @@ mod sample;
 mod settings;
 mod verdict;
 
-pub use calculation::{BufferAdvice, Calculation, Solved};
+pub use calculation::{
+    BufferAdvice, Calculation, Combination, Estimate, Given, Leg, Lift, Need, Quantity, Side, Solved, Value, WhatIf,
+};
 pub use evidence::Evidence;
 pub use experiment::{Document, ErrorReport, Experiment, LabReport, LabStep, Proof, Published, Undone};
 pub use grid::{GridAccuracy, GridCell, GridReport};

@@ -133,6 +133,7 @@ const PLAN: &[Room] = &[
     Room::pure(2, "link"),
     Room::pure(2, "iperf"),
     Room::new(2, "sys"),
+    Room::pure(3, "calc"),
     Room::pure(3, "diagnose"),
     Room::pure(3, "scenario"),
     Room::new(3, "host"),

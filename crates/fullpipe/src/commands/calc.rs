@@ -1,10 +1,6 @@
+use fullpipe_calc::Hosts;
 use fullpipe_host::{SysctlTree, inspect};
-use fullpipe_model::loss::CongestionControl;
-use fullpipe_model::{kernel, predict, window};
-use fullpipe_record::{
-    Buffer, BufferAdvice, Calculation, Document, Encapsulation, Framing, HostSettings, IpVersion, Path, PathDirection,
-    Request, Solved,
-};
+use fullpipe_record::{Calculation, Document, Framing, Given, HostSettings};
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
@@ -55,7 +51,7 @@ fn parse_framing(name: &str) -> Result<Framing, String> {
 pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     check(arguments)?;
     let settings = inspect(&SysctlTree::of_this_host()).map_err(|error| Failure::new(USAGE, error.to_string()))?;
-    let calculation = calculate(arguments, &settings)?;
+    let calculation = calculate(arguments, settings)?;
     terminal.result(&report::calculation(&calculation, terminal.style()));
     terminal.document(&Document { calculation: Some(calculation), ..Document::new() });
     Ok(())
@@ -82,59 +78,18 @@ fn check(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-fn calculate(arguments: &Arguments, settings: &HostSettings) -> Result<Calculation, Failure> {
-    let (solved, rtt, size) = match (arguments.bandwidth, arguments.rtt, arguments.window) {
-        (Some(rate), Some(rtt), None) => (Solved::Window, rtt, window::bdp(rate, rtt)),
-        (Some(rate), None, Some(size)) => (Solved::Rtt, window::rtt(size, rate), size),
-        (_, Some(rtt), Some(size)) => (Solved::Rate, rtt, size),
-        _ => {
-            let sentence = "calc needs two of --bandwidth, --rtt and --window, as in \
-                            `fullpipe calc --bandwidth 100Mbit/s --rtt 173ms`";
-            return Err(Failure::new(USAGE, sentence));
-        }
-    };
-    let by_window = window::rate(size, rtt);
-    let request = Request {
-        streams: arguments.streams,
-        congestion: Some(arguments.congestion.clone()),
-        buffer: arguments.window.map_or(Buffer::Automatic, Buffer::Window),
-        ..Request::default()
-    };
-    let prediction = predict(&path(arguments, rtt), settings, settings, &request);
-    Ok(Calculation {
-        solved,
+fn calculate(arguments: &Arguments, settings: HostSettings) -> Result<Calculation, Failure> {
+    let given = Given {
         bandwidth: arguments.bandwidth,
-        rtt,
-        window: size,
-        rate: arguments.bandwidth.map_or(by_window, |bandwidth| by_window.min(bandwidth)),
-        mss: prediction.mss,
-        efficiency: prediction.efficiency,
-        buffers: buffers(arguments, settings, size, prediction.mss),
-        prediction,
-    })
-}
-
-/// The path that the arguments describe, the same both ways, with a queue of one BDP.
-fn path(arguments: &Arguments, rtt: Span) -> Path {
-    let direction = PathDirection {
-        rate: arguments.bandwidth,
-        delay: Span::ZERO,
-        queue: arguments.bandwidth.map(|rate| window::bdp(rate, rtt)),
+        rtt: arguments.rtt,
+        window: arguments.window,
         loss: arguments.loss,
-        mtu: arguments.mtu,
+        mtu: Some(arguments.mtu),
         framing: arguments.framing,
-        ip: IpVersion::V4,
-        encapsulation: Encapsulation::default(),
+        streams: Some(arguments.streams),
+        congestion: Some(arguments.congestion.clone()),
+        ..Given::default()
     };
-    Path::symmetric(&direction, rtt)
-}
-
-fn buffers(arguments: &Arguments, settings: &HostSettings, size: ByteCount, mss: ByteCount) -> BufferAdvice {
-    let congestion = CongestionControl::named(&arguments.congestion).unwrap_or(CongestionControl::Cubic);
-    BufferAdvice {
-        tcp_rmem_max: kernel::tcp_rmem_max_for(settings, size),
-        tcp_wmem_max: kernel::tcp_wmem_max_for(congestion, size),
-        so_rcvbuf: kernel::request_for_window(settings, size, mss),
-        rmem_max: kernel::rmem_max(settings),
-    }
+    let hosts = Hosts { sender: settings.clone(), receiver: settings };
+    fullpipe_calc::calculate(&given, &hosts, &[]).map_err(|error| Failure::new(USAGE, error.to_string()))
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use fullpipe_record::{
     At, Buffer, BufferAdvice, Calculation, Cause, Ceiling, Change, Commands, Encapsulation, EndReport, Experiment,
-    Forecast, Framing, HostSettings, Interval, IpVersion, KernelVersion, LabReport, LabStep, Limit, Measurement, Path,
-    PathDirection, Peer, Prediction, Proof, Published, Ramp, Remedy, Request, RttMethod, RttReport, RttStats, Scope,
-    Segmentation, Solved, Steady, Summary, Undone, Validity, Verdict,
+    Forecast, Framing, Given, HostSettings, Interval, IpVersion, KernelVersion, LabReport, LabStep, Limit, Measurement,
+    Path, PathDirection, Peer, Prediction, Proof, Published, Ramp, Remedy, Request, RttMethod, RttReport, RttStats,
+    Scope, Segmentation, Solved, Steady, Summary, Undone, Validity, Verdict,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
@@ -26,6 +26,13 @@ pub(crate) fn calculation() -> Calculation {
             rmem_max: ByteCount::from_mib(4),
         },
         prediction: before(),
+        given: Given::default(),
+        time: None,
+        target: None,
+        needs: Vec::new(),
+        alone: Vec::new(),
+        lift: None,
+        what_ifs: Vec::new(),
     }
 }
 

@@ -1,0 +1,165 @@
+//! Many questions at once: every combination of what was given as lists.
+
+use std::num::NonZeroUsize;
+
+use fullpipe_model::window;
+use fullpipe_record::{Combination, Given, Quantity};
+
+use crate::case::{Hosts, estimate, round_trip};
+use crate::{GivenError, Setting};
+
+/// What every combination has, and the lists of which each has one of each. The last list varies fastest.
+#[derive(Debug, Clone, Default)]
+pub struct Axes {
+    fixed: Given,
+    lists: Vec<Vec<Setting>>,
+}
+
+impl Axes {
+    /// `values` is what [`crate::read_values`] gave for each quantity; what has one value goes to `fixed`.
+    pub fn new(mut fixed: Given, values: impl IntoIterator<Item = Vec<Setting>>) -> Self {
+        let mut lists = Vec::new();
+        for list in values {
+            match list.as_slice() {
+                [one] => one.apply(&mut fixed),
+                [] => {}
+                _ => lists.push(list),
+            }
+        }
+        Self { fixed, lists }
+    }
+
+    /// What every combination has.
+    pub fn fixed(&self) -> &Given {
+        &self.fixed
+    }
+
+    /// Whether there is a list at all.
+    pub fn is_table(&self) -> bool {
+        !self.lists.is_empty()
+    }
+
+    /// Each combination with what it comes to.
+    ///
+    /// # Errors
+    /// More combinations than `most`, or no round-trip time.
+    pub fn table(&self, hosts: &Hosts, most: NonZeroUsize) -> Result<Vec<Combination>, GivenError> {
+        self.check(|_| false)?;
+        let count = self.len();
+        if count > most.get() as u64 {
+            return Err(GivenError::new(format!(
+                "that is {count} combinations, more than {most} to print so; take shorter lists, or --csv"
+            )));
+        }
+        Ok((0..count).map(|index| self.combination(index, hosts)).collect())
+    }
+
+    fn combination(&self, index: u64, hosts: &Hosts) -> Combination {
+        let mut given = self.fixed.clone();
+        self.settings(index).for_each(|setting| setting.apply(&mut given));
+        let bdp = given.bandwidth.zip(round_trip(&given)).map(|(rate, rtt)| window::bdp(rate, rtt));
+        Combination { estimate: estimate(&given, hosts), bdp, given }
+    }
+
+    /// Refuses lists of which no combination can be calculated; `in_file` says what a file gives beside them.
+    pub(crate) fn check(&self, in_file: impl Fn(Quantity) -> bool) -> Result<(), GivenError> {
+        let has = |quantity| self.has(quantity) || in_file(quantity);
+        if !has(Quantity::Rtt) && !has(Quantity::Distance) {
+            return Err(GivenError::new("a table needs --rtt or --distance, as in --rtt 10ms..200ms"));
+        }
+        if self.counted().is_none() {
+            return Err(GivenError::new("the lists have more combinations than can be counted; take shorter ones"));
+        }
+        if has(Quantity::Window) && has(Quantity::Buffer) {
+            return Err(GivenError::new(crate::calculate::WINDOW_AND_BUFFER));
+        }
+        Ok(())
+    }
+
+    /// Whether every combination has a value of `quantity`.
+    pub(crate) fn has(&self, quantity: Quantity) -> bool {
+        Setting::of(quantity, &self.fixed).is_some() || self.quantities().any(|listed| listed == quantity)
+    }
+
+    /// How many combinations there are; `u64::MAX` if there are more than can be counted, which [`Axes::check`] refuses.
+    pub(crate) fn len(&self) -> u64 {
+        self.counted().unwrap_or(u64::MAX)
+    }
+
+    fn counted(&self) -> Option<u64> {
+        self.lists.iter().try_fold(1_u64, |product, list| product.checked_mul(list.len() as u64))
+    }
+
+    /// The quantities that have a list, in order.
+    pub(crate) fn quantities(&self) -> impl Iterator<Item = Quantity> {
+        self.lists.iter().filter_map(|list| list.first()).map(Setting::quantity)
+    }
+
+    /// For each list the index of its value in combination `index`.
+    pub(crate) fn positions(&self, index: u64) -> impl Iterator<Item = usize> {
+        let mut after = self.len();
+        let mut rest = index;
+        self.lists.iter().map(move |list| {
+            after /= list.len() as u64;
+            let position = rest / after;
+            rest %= after;
+            position as usize
+        })
+    }
+
+    /// The values of combination `index`, one of each list.
+    pub(crate) fn settings(&self, index: u64) -> impl Iterator<Item = &Setting> {
+        self.lists.iter().zip(self.positions(index)).filter_map(|(list, position)| list.get(position))
+    }
+
+    /// The lists as cells of a file.
+    pub(crate) fn cells(&self) -> Vec<Vec<String>> {
+        self.lists.iter().map(|list| list.iter().map(Setting::cell).collect()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{fixture, read_values};
+
+    fn axes(values: &[(Quantity, &str)]) -> Axes {
+        Axes::new(Given::default(), values.iter().map(|(quantity, text)| read_values(*quantity, text).unwrap()))
+    }
+
+    const MANY: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
+
+    #[test]
+    fn the_last_list_varies_fastest() {
+        let axes = axes(&[(Quantity::Rtt, "10ms,20ms"), (Quantity::Loss, "0"), (Quantity::Window, "1M,2M,3M")]);
+        let table = axes.table(&fixture::hosts(), MANY).unwrap();
+        let rows: Vec<String> =
+            table.iter().map(|row| format!("{} {}", row.given.rtt.unwrap(), row.given.window.unwrap())).collect();
+        assert_eq!(rows, ["10 ms 1 MiB", "10 ms 2 MiB", "10 ms 3 MiB", "20 ms 1 MiB", "20 ms 2 MiB", "20 ms 3 MiB"]);
+        assert!(table.iter().all(|row| row.given.loss.is_some()));
+    }
+
+    #[test]
+    fn a_row_is_what_the_same_question_alone_gives() {
+        let axes = axes(&[(Quantity::Bandwidth, "1G"), (Quantity::Rtt, "1ms..1s"), (Quantity::Streams, "1..8")]);
+        for row in axes.table(&fixture::hosts(), MANY).unwrap() {
+            let alone = crate::calculate(&row.given, &fixture::hosts(), &[]).unwrap();
+            assert_eq!((alone.prediction.refined, alone.prediction.limit), (row.estimate.refined, row.estimate.limit));
+            assert_eq!(alone.prediction.bdp, row.bdp);
+        }
+    }
+
+    #[test]
+    fn tables_that_cannot_be_are_refused_in_a_sentence() {
+        let long = "1M..3M+60";
+        for (values, part) in [
+            (vec![(Quantity::Window, "1M,2M")], "--rtt"),
+            (vec![(Quantity::Rtt, "1ms"), (Quantity::Window, "1M,2M"), (Quantity::Buffer, "1M")], "--buffer"),
+            (vec![(Quantity::Rtt, "1ms,2ms,3ms"), (Quantity::Window, long)], "combinations, more than 100000"),
+            ([Quantity::Rtt; 4].map(|quantity| (quantity, "1us..1s+11us")).to_vec(), "counted"),
+        ] {
+            let told = axes(&values).table(&fixture::hosts(), MANY).unwrap_err().to_string();
+            assert!(told.contains(part), "{told}");
+        }
+    }
+}

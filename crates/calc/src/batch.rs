@@ -1,0 +1,428 @@
+//! As many combinations as a file has rows, fast: CSV in, CSV out, on as many threads as there are.
+
+use std::io::{self, Write};
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::thread;
+
+use csv::{ByteRecord, ReaderBuilder};
+use fullpipe_record::{Estimate, Given, Quantity};
+use thiserror::Error;
+
+use crate::case::{Hosts, estimate, round_trip};
+use crate::{Axes, GivenError, READABLE, Setting};
+
+/// Why a batch ends early.
+#[derive(Debug, Error)]
+pub enum BatchError {
+    /// The header, or a flag beside it.
+    #[error(transparent)]
+    Given(#[from] GivenError),
+    /// A row; the rows before it were written.
+    #[error("line {line}: {why}")]
+    Row {
+        /// From 1, which is the header's.
+        line: u64,
+        /// Which column, and what would be valid there.
+        why: String,
+    },
+    /// The output.
+    #[error("cannot write: {0}")]
+    Write(#[from] io::Error),
+}
+
+/// Rows of quantities, each to be combined with every combination of lists.
+///
+/// The first line of a file names its columns, from [`READABLE`]. A cell has a unit as a flag has, or is a bare number in
+/// bit/s, seconds, bytes, as a fraction or count; an empty one is not said. The output has the file's columns as they are,
+/// then one for each list, then `plain_bps`, `refined_bps`, `low_bps`, `high_bps` and `limit`, and `seconds` where there
+/// is a size.
+pub struct Batch<'a> {
+    columns: Vec<Quantity>,
+    /// What follows the header, and none where there is no file: one row without columns.
+    rows: Option<&'a [u8]>,
+    first_line: u64,
+    axes: &'a Axes,
+    cells: Vec<Vec<String>>,
+    hosts: &'a Hosts,
+}
+
+impl<'a> Batch<'a> {
+    /// A batch of the rows of `file`.
+    ///
+    /// # Errors
+    /// A header with an unknown column, one that comes twice or is given beside the file too; no round-trip time in either.
+    pub fn of_file(file: &'a [u8], axes: &'a Axes, hosts: &'a Hosts) -> Result<Self, GivenError> {
+        let mut reader = ReaderBuilder::new().from_reader(file);
+        let header = reader.byte_headers().cloned().unwrap_or_default();
+        let columns = columns(&header, axes)?;
+        axes.check(|quantity| columns.contains(&quantity))?;
+        let (rows, first_line) = after_header(file);
+        Ok(Self { columns, rows: Some(rows), first_line, axes, cells: axes.cells(), hosts })
+    }
+
+    /// A batch of the lists alone.
+    ///
+    /// # Errors
+    /// No round-trip time.
+    pub fn of_lists(axes: &'a Axes, hosts: &'a Hosts) -> Result<Self, GivenError> {
+        axes.check(|_| false)?;
+        Ok(Self { columns: Vec::new(), rows: None, first_line: 1, axes, cells: axes.cells(), hosts })
+    }
+
+    /// Writes the header and all rows, in order.
+    ///
+    /// # Errors
+    /// The first row that is wrong, once what comes before it is written; an output that ends.
+    pub fn run(&self, threads: NonZeroUsize, out: &mut impl Write) -> Result<(), BatchError> {
+        out.write_all(self.header().as_bytes())?;
+        let mut jobs = self.jobs();
+        loop {
+            let wave: Vec<Job> = jobs.by_ref().take(threads.get()).collect();
+            if wave.is_empty() {
+                return Ok(());
+            }
+            for (text, ended) in self.at_once(&wave) {
+                out.write_all(&text)?;
+                ended?;
+            }
+        }
+    }
+
+    fn at_once(&self, wave: &[Job]) -> Vec<(Vec<u8>, Result<(), BatchError>)> {
+        thread::scope(|scope| {
+            let running: Vec<_> = wave.iter().map(|job| scope.spawn(|| self.done(job))).collect();
+            running.into_iter().filter_map(|thread| thread.join().ok()).collect()
+        })
+    }
+
+    fn header(&self) -> String {
+        let given = self.columns.iter().copied().chain(self.axes.quantities()).map(Quantity::name);
+        let found = ["plain_bps", "refined_bps", "low_bps", "high_bps", "limit"].into_iter();
+        let names: Vec<&str> = given.chain(found).chain(self.has_size().then_some("seconds")).collect();
+        names.join(",") + "\n"
+    }
+
+    fn has_size(&self) -> bool {
+        self.columns.contains(&Quantity::Size) || self.axes.has(Quantity::Size)
+    }
+
+    /// Pieces of about as many combinations each.
+    fn jobs(&self) -> impl Iterator<Item = Job<'a>> {
+        let combinations = self.axes.len();
+        let rows = JOB / combinations.max(1);
+        let chunks = Chunks { rest: self.rows.unwrap_or(b"\n"), line: self.first_line, bytes: rows * ROW };
+        chunks.flat_map(move |(rows, line)| {
+            let starts = (0..combinations).step_by(JOB as usize);
+            starts.map(move |start| Job { rows, line, combinations: start..combinations.min(start + JOB) })
+        })
+    }
+
+    fn done(&self, job: &Job) -> (Vec<u8>, Result<(), BatchError>) {
+        let mut out = Vec::with_capacity(JOB as usize * LINE);
+        if self.rows.is_some() {
+            let ended = self.rows_of(job, &mut out);
+            return (out, ended);
+        }
+        self.combine(self.axes.fixed(), &[], job, &mut out);
+        (out, Ok(()))
+    }
+
+    fn rows_of(&self, job: &Job, out: &mut Vec<u8>) -> Result<(), BatchError> {
+        let mut reader = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(job.rows);
+        let mut record = ByteRecord::new();
+        let mut before = Vec::new();
+        loop {
+            match reader.read_byte_record(&mut record) {
+                Ok(false) => return Ok(()),
+                Ok(true) => {}
+                Err(error) => return Err(BatchError::Row { line: job.line, why: error.to_string() }),
+            }
+            let given = self.row(&record).map_err(|why| BatchError::Row { line: job.line_of(&record), why })?;
+            before.clear();
+            for cell in &record {
+                before.extend_from_slice(cell.trim_ascii());
+                before.push(b',');
+            }
+            self.combine(&given, &before, job, out);
+        }
+    }
+
+    fn row(&self, record: &ByteRecord) -> Result<Given, String> {
+        if record.len() != self.columns.len() {
+            return Err(format!("{} cells, but the header has {} columns", record.len(), self.columns.len()));
+        }
+        let mut given = self.axes.fixed().clone();
+        for (column, cell) in self.columns.iter().zip(record).filter(|(_, cell)| !cell.trim_ascii().is_empty()) {
+            let cell = String::from_utf8_lossy(cell.trim_ascii());
+            let setting = Setting::read_cell(*column, &cell);
+            setting.map_err(|error| format!("column {}: {error}", column.name()))?.apply(&mut given);
+        }
+        if round_trip(&given).is_none() && !self.axes.has(Quantity::Rtt) && !self.axes.has(Quantity::Distance) {
+            return Err("it has no rtt and no distance; write for example 173ms in column rtt".to_owned());
+        }
+        Ok(given)
+    }
+
+    /// One line for each combination of the job with `row`, behind the cells of the file.
+    fn combine(&self, row: &Given, before: &[u8], job: &Job, out: &mut Vec<u8>) {
+        let mut given = row.clone();
+        for index in job.combinations.clone() {
+            out.extend_from_slice(before);
+            for (setting, (cells, position)) in
+                self.axes.settings(index).zip(self.cells.iter().zip(self.axes.positions(index)))
+            {
+                setting.apply(&mut given);
+                out.extend_from_slice(cells[position].as_bytes());
+                out.push(b',');
+            }
+            self.line(&estimate(&given, self.hosts), out);
+        }
+    }
+
+    fn line(&self, found: &Estimate, out: &mut Vec<u8>) {
+        for rate in [found.plain, found.refined, found.low, found.high] {
+            // Writing to memory does not fail.
+            let _ = write!(out, "{},", rate.bps());
+        }
+        out.extend_from_slice(found.limit.name().as_bytes());
+        if self.has_size() {
+            let _ = write!(out, ",{}", found.time.map_or_else(String::new, |time| time.as_secs_f64().to_string()));
+        }
+        out.push(b'\n');
+    }
+}
+
+/// Some rows, of which the first is on `line`, and the combinations to be made with each.
+struct Job<'a> {
+    rows: &'a [u8],
+    line: u64,
+    combinations: Range<u64>,
+}
+
+impl Job<'_> {
+    /// The line on which `record` begins. The reader counts empty lines before a record as part of it.
+    fn line_of(&self, record: &ByteRecord) -> u64 {
+        let start = record.position().map_or(0, |position| position.byte() as usize);
+        let blank = self.rows[start..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+        self.line + newlines(&self.rows[..start + blank])
+    }
+}
+
+/// Whole lines of at least `bytes` bytes, each with the number of the first.
+struct Chunks<'a> {
+    rest: &'a [u8],
+    line: u64,
+    bytes: u64,
+}
+
+impl<'a> Iterator for Chunks<'a> {
+    type Item = (&'a [u8], u64);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let least = usize::try_from(self.bytes).unwrap_or(usize::MAX).min(self.rest.len());
+        let end = line_end(&self.rest[least.saturating_sub(1)..])
+            .map_or(self.rest.len(), |end| least.saturating_sub(1) + end);
+        let (chunk, rest) = self.rest.split_at(end);
+        let line = self.line;
+        self.line += newlines(chunk);
+        self.rest = rest;
+        Some((chunk, line))
+    }
+}
+
+fn columns(header: &ByteRecord, axes: &Axes) -> Result<Vec<Quantity>, GivenError> {
+    let mut columns = Vec::new();
+    for name in header {
+        let name = String::from_utf8_lossy(name.trim_ascii());
+        let column = READABLE.into_iter().find(|quantity| quantity.name() == name);
+        let column = column.ok_or_else(|| GivenError::new(unknown_column(&name)))?;
+        if columns.contains(&column) {
+            return Err(GivenError::new(format!("line 1: column {name} comes twice")));
+        }
+        if axes.has(column) {
+            return Err(GivenError::new(format!(
+                "--{name} and the file's column {name} exclude each other; give one of them"
+            )));
+        }
+        columns.push(column);
+    }
+    Ok(columns)
+}
+
+fn unknown_column(name: &str) -> String {
+    let names: Vec<&str> = READABLE.iter().map(|quantity| quantity.name()).collect();
+    format!("line 1: \"{name}\" is not a column here; the columns are {}", names.join(", "))
+}
+
+/// What follows the first line that is not empty, and the number of the line after it.
+fn after_header(file: &[u8]) -> (&[u8], u64) {
+    let mut lines = Chunks { rest: file, line: 1, bytes: 1 };
+    lines.find(|(line, _)| !line.trim_ascii().is_empty());
+    (lines.rest, lines.line)
+}
+
+fn newlines(text: &[u8]) -> u64 {
+    text.iter().map(|byte| u64::from(*byte == b'\n')).sum()
+}
+
+/// Length of the first line, with its end.
+fn line_end(text: &[u8]) -> Option<usize> {
+    text.iter().position(|byte| *byte == b'\n').map(|at| at + 1)
+}
+
+/// Combinations of one job: some milliseconds of work, and less than a megabyte of text.
+const JOB: u64 = 8192;
+/// Bytes of a row of a file, about.
+const ROW: u64 = 32;
+/// Bytes of a line of the output, about.
+const LINE: usize = 96;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{fixture, read_values};
+    use proptest::prelude::*;
+
+    fn axes(values: &[(Quantity, &str)]) -> Axes {
+        Axes::new(Given::default(), values.iter().map(|(quantity, text)| read_values(*quantity, text).unwrap()))
+    }
+
+    fn run_on(threads: usize, file: &[u8], axes: &Axes) -> (String, Result<(), String>) {
+        let hosts = fixture::hosts();
+        let mut out = Vec::new();
+        let batch = Batch::of_file(file, axes, &hosts);
+        let ended = batch.map_err(|error| error.to_string()).and_then(|batch| {
+            batch.run(NonZeroUsize::new(threads).unwrap(), &mut out).map_err(|error| error.to_string())
+        });
+        (String::from_utf8(out).unwrap(), ended)
+    }
+
+    fn written(file: &str, axes: &Axes) -> String {
+        let (text, ended) = run_on(2, file.as_bytes(), axes);
+        ended.unwrap();
+        text
+    }
+
+    #[test]
+    fn each_row_gets_its_answer() {
+        let file = "bandwidth,rtt,window\n1G,100ms,\n1e8,0.173,64KiB\n";
+        assert_eq!(
+            written(file, &axes(&[])),
+            "bandwidth,rtt,window,plain_bps,refined_bps,low_bps,high_bps,limit\n\
+             1G,100ms,,335544320,327072870,317009090,335459354,send-buffer\n\
+             1e8,0.173,64KiB,3030520,3008774,2918511,3099037,receive-window\n"
+        );
+    }
+
+    #[test]
+    fn lists_multiply_rows_and_a_size_takes_time() {
+        let text = written("rtt\n10ms\n20ms\n", &axes(&[(Quantity::Streams, "1,2"), (Quantity::Size, "1GB")]));
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "rtt,streams,plain_bps,refined_bps,low_bps,high_bps,limit,seconds");
+        let starts: Vec<&str> = lines[1..].iter().map(|line| &line[..7]).collect();
+        assert_eq!(starts, ["10ms,1,", "10ms,2,", "20ms,1,", "20ms,2,"]);
+        assert!(lines.iter().all(|line| line.split(',').count() == 8), "{text}");
+    }
+
+    #[test]
+    fn files_as_programs_write_them_are_read() {
+        let plain = written("rtt,loss\n10ms,0.1%\n", &axes(&[]));
+        for file in [
+            "rtt,loss\r\n10ms,0.1%\r\n",
+            "\"rtt\",\"loss\"\n\"10ms\",\"0.1%\"",
+            "\n rtt , loss\n\n 10ms, 0.1%\n\n",
+            "\u{feff}rtt,loss\n10ms,0.1%\n",
+        ] {
+            assert_eq!(written(file, &axes(&[])), plain, "{file:?}");
+        }
+        assert_eq!(written("rtt\n", &axes(&[])).lines().count(), 1);
+    }
+
+    #[test]
+    fn a_bad_file_is_told_by_line_and_column() {
+        for (file, sentence) in [
+            ("", "a table needs --rtt or --distance, as in --rtt 10ms..200ms"),
+            ("window\n1M\n", "a table needs --rtt or --distance, as in --rtt 10ms..200ms"),
+            (
+                "rtt,delay\n",
+                "line 1: \"delay\" is not a column here; the columns are bandwidth, rtt, distance, window, buffer, loss, mtu, streams, congestion, size",
+            ),
+            ("rtt,rtt\n", "line 1: column rtt comes twice"),
+            ("rtt,mtu\n", "--mtu and the file's column mtu exclude each other; give one of them"),
+            (
+                "rtt\n1ms\n1parsec\n",
+                "line 3: column rtt: \"1parsec\" is not a time: its unit cannot be \"parsec\"; write for example 173ms, 50us or 10s",
+            ),
+            (
+                "rtt\n1ms\n-1\n",
+                "line 3: column rtt: \"-1\" is not a time: it must not be negative; write for example 173ms, 50us or 10s",
+            ),
+            (
+                "rtt\n1ms\nnan\n",
+                "line 3: column rtt: \"nan\" is not a time: a number must come first; write for example 173ms, 50us or 10s",
+            ),
+            (
+                "rtt,loss\n1ms,0\n1ms,2\n",
+                "line 3: column loss: a path that loses every packet carries nothing; write for example 0.01%",
+            ),
+            ("rtt,loss\n1ms,0\n\n1ms\n", "line 4: 1 cells, but the header has 2 columns"),
+            ("rtt,loss\n,0\n", "line 2: it has no rtt and no distance; write for example 173ms in column rtt"),
+        ] {
+            assert_eq!(
+                run_on(2, file.as_bytes(), &axes(&[(Quantity::Mtu, "1500")])).1,
+                Err(sentence.to_owned()),
+                "{file}"
+            );
+        }
+    }
+
+    #[test]
+    fn rows_before_a_bad_one_are_written_and_none_after_it() {
+        let mut file = "rtt\n".to_owned() + &"10ms\n".repeat(50_000);
+        let good = written(&file, &axes(&[]));
+        file += "soon\n";
+        file += &"10ms\n".repeat(50_000);
+        for threads in [1, 4] {
+            let (text, ended) = run_on(threads, file.as_bytes(), &axes(&[]));
+            assert!(text == good);
+            assert!(ended.unwrap_err().starts_with("line 50002: column rtt: \"soon\""));
+        }
+    }
+
+    #[test]
+    fn order_is_kept_whatever_the_number_of_threads() {
+        let file = (1..30_000).fold("rtt\n".to_owned(), |file, micros| file + &format!("{micros}us\n"));
+        let axes = axes(&[(Quantity::Window, "64K,1M")]);
+        let one = run_on(1, file.as_bytes(), &axes);
+        assert_eq!(one.0.lines().count(), 2 * 29_999 + 1);
+        assert!(one == run_on(3, file.as_bytes(), &axes));
+    }
+
+    #[test]
+    fn lists_alone_need_no_file() {
+        let (axes, hosts) = (axes(&[(Quantity::Rtt, "1us..1s+20us")]), fixture::hosts());
+        let mut out = Vec::new();
+        Batch::of_lists(&axes, &hosts).unwrap().run(NonZeroUsize::new(2).unwrap(), &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text.lines().count(), 50_001);
+        assert_eq!(text.lines().nth(1).unwrap().split(',').next(), Some("0.000001"));
+        assert_eq!(text.lines().last().unwrap().split(',').next(), Some("0.999981"));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+
+        #[test]
+        fn any_file_is_rows_or_an_error(file in "\\PC*|(rtt|window|loss|\"|,|\n|\r|[0-9]{1,3}(ms|K)?|,){0,20}") {
+            let (text, ended) = run_on(2, file.as_bytes(), &axes(&[]));
+            if ended.is_ok() {
+                let columns = text.lines().next().unwrap().split(',').count();
+                prop_assert!(text.lines().all(|line| line.split(',').count() == columns));
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+use fullpipe_model::kernel::{self, ReceiveBuffer};
+use fullpipe_model::{distance, window};
+use fullpipe_record::{BufferAdvice, Calculation, Given, Limit, Solved};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+
+use crate::case::{Case, Hosts, estimate, round_trip};
+use crate::critical::{Critical, most};
+use crate::lift::{control, lift};
+use crate::needs::{LONGEST, alone, needs};
+use crate::target::Target;
+use crate::{GivenError, Supposition};
+
+/// The whole answer to what is `given` of a transfer between `hosts`, with one more for each of `what_ifs`.
+///
+/// The equation rate = window ÷ round trip is solved for the one that is left out. The rate is the bandwidth, or else the
+/// one that is wanted; the window is given, or what a buffer request yields, or what loss leaves. The prediction, the
+/// needs and the what-ifs then hold for the round trip that was given or followed.
+///
+/// # Errors
+/// Too little to calculate from, or what contradicts itself.
+pub fn calculate(given: &Given, hosts: &Hosts, what_ifs: &[Supposition]) -> Result<Calculation, GivenError> {
+    check(given)?;
+    let Solution { solved, rtt, window } = solve(given, hosts)?;
+    let said = given;
+    let given = Given { rtt: Some(rtt), ..said.clone() };
+    let case = Case::of(&given);
+    let mut prediction = case.prediction(hosts);
+    prediction.notes.splice(0..0, distance_note(said, rtt));
+    let as_is = estimate(&given, hosts);
+    let target = Target::of(&given);
+    let rate = target.and_then(|target| target.rate(&given, hosts));
+    let wanted = target.zip(rate);
+    let by_window = window::rate(window, rtt);
+    Ok(Calculation {
+        solved,
+        bandwidth: given.bandwidth,
+        rtt,
+        window,
+        rate: given.bandwidth.map_or(by_window, |bandwidth| by_window.min(bandwidth)),
+        mss: prediction.mss,
+        efficiency: prediction.efficiency,
+        buffers: buffers(&given, hosts, window, prediction.mss),
+        time: as_is.time,
+        target: rate,
+        needs: wanted.map(|(target, rate)| needs(target, rate, &given, hosts)).unwrap_or_default(),
+        alone: wanted.map(|(target, _)| alone(target, &given, hosts)).unwrap_or_default(),
+        lift: wanted.and_then(|(target, rate)| lift(target, rate, &given, hosts)),
+        what_ifs: what_ifs.iter().map(|one| one.answer(&given, hosts, &as_is)).collect::<Result<_, _>>()?,
+        prediction,
+        given,
+    })
+}
+
+/// Where the round trip came from, or that no fibre allows it.
+fn distance_note(said: &Given, rtt: Span) -> Option<String> {
+    let far = said.distance?;
+    let floor = distance::fibre_floor(far);
+    if said.rtt.is_none() {
+        return Some(format!("a round trip of {rtt} is usual over {far}; fibre allows {floor} at best"));
+    }
+    distance::below_floor(rtt, far).then(|| {
+        format!("no fibre over {far} has a round trip of {rtt} (the least is {floor}): something nearer answers")
+    })
+}
+
+/// Refuses what contradicts itself.
+fn check(given: &Given) -> Result<(), GivenError> {
+    let refuse = |sentence: &str| Err(GivenError::new(sentence));
+    if given.window.is_some() && given.buffer.is_some() {
+        return refuse(WINDOW_AND_BUFFER);
+    }
+    match (given.rate, given.size, given.time) {
+        (_, None, Some(_)) => refuse("--time is how long a --size may take; add for example --size 10GiB"),
+        (Some(_), _, Some(_)) => refuse("--rate and --time both say how fast it should be; give one of them"),
+        _ => Ok(()),
+    }
+}
+
+struct Solution {
+    solved: Solved,
+    rtt: Span,
+    window: ByteCount,
+}
+
+fn solve(given: &Given, hosts: &Hosts) -> Result<Solution, GivenError> {
+    let solution = |solved, rtt, window| Ok(Solution { solved, rtt, window });
+    match (wanted_rate(given), round_trip(given), window(given, hosts)) {
+        (Some(rate), Some(rtt), None) => solution(Solved::Window, rtt, window::bdp(rate, rtt)),
+        (Some(rate), None, Some(size)) => solution(Solved::Rtt, window::rtt(size, rate), size),
+        (Some(_), None, None) if given.loss.is_some_and(|loss| loss > Ratio::ZERO) => {
+            let rtt = longest_rtt(given, hosts)?;
+            let kept = kept_under_loss(&Given { rtt: Some(rtt), ..given.clone() }, hosts);
+            solution(Solved::Rtt, rtt, kept.unwrap_or_default())
+        }
+        (_, Some(rtt), Some(size)) => solution(Solved::Rate, rtt, size),
+        (None, Some(rtt), None) if given.loss.is_some() => match kept_under_loss(given, hosts) {
+            Some(size) => solution(Solved::Rate, rtt, size),
+            None => Err(GivenError::new(TOO_LITTLE)),
+        },
+        _ => Err(GivenError::new(TOO_LITTLE)),
+    }
+}
+
+/// The rate of the equation: the path's, or else the one that is wanted.
+fn wanted_rate(given: &Given) -> Option<BitRate> {
+    let by_time = || Some(BitRate::of(given.size?, given.time?));
+    given.bandwidth.or(given.rate).or_else(by_time)
+}
+
+/// The window of the equation: given, or what the kernel makes of the buffer request.
+fn window(given: &Given, hosts: &Hosts) -> Option<ByteCount> {
+    let of_buffer = |request| ReceiveBuffer::fixed(&hosts.receiver, request).advertised();
+    given.window.or_else(|| given.buffer.map(of_buffer))
+}
+
+/// The window that loss leaves over the round trip of `given`; none where loss does not bound it.
+fn kept_under_loss(given: &Given, hosts: &Hosts) -> Option<ByteCount> {
+    Case::of(given).prediction(hosts).ceiling(Limit::Loss)?.window
+}
+
+/// The longest round trip over which the target is met.
+fn longest_rtt(given: &Given, hosts: &Hosts) -> Result<Span, GivenError> {
+    let target = Target::of(given).unwrap_or(Target::Fill);
+    let met = |nanos| target.is_met(&Given { rtt: Some(Span::from_nanos(nanos)), ..given.clone() }, hosts);
+    match most(1, LONGEST.as_nanos(), met) {
+        Critical::At(nanos) => Ok(Span::from_nanos(nanos)),
+        Critical::Always => Ok(LONGEST),
+        Critical::Never => Err(GivenError::new(
+            "no round trip is short enough for that rate; say one with --rtt to see what limits it",
+        )),
+    }
+}
+
+fn buffers(given: &Given, hosts: &Hosts, size: ByteCount, mss: ByteCount) -> BufferAdvice {
+    BufferAdvice {
+        tcp_rmem_max: kernel::tcp_rmem_max_for(&hosts.receiver, size),
+        tcp_wmem_max: kernel::tcp_wmem_max_for(control(given, &hosts.sender), size),
+        so_rcvbuf: kernel::request_for_window(&hosts.receiver, size, mss),
+        rmem_max: kernel::rmem_max(&hosts.receiver),
+    }
+}
+
+pub(crate) const WINDOW_AND_BUFFER: &str = "--window and --buffer exclude each other: a window is what the receiver \
+                                            advertises, a buffer what the program asks of the kernel; give one of them";
+const TOO_LITTLE: &str = "calc needs two of --bandwidth (or --rate, or --size and --time), --rtt (or --distance) and \
+                          --window (or --buffer, or --loss), as in `fullpipe calc --bandwidth 100Mbit/s --rtt 173ms`";

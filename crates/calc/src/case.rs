@@ -1,0 +1,101 @@
+//! From what is given to what the predictor takes: the one place where that is done.
+
+use fullpipe_model::{Outlook, distance, evaluate, framing, predict, short};
+use fullpipe_record::{Buffer, Estimate, Given, HostSettings, Path, PathDirection, Prediction, Request};
+use fullpipe_units::{BitRate, ByteCount, Span};
+
+/// The settings of both ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hosts {
+    /// Of the end that sends.
+    pub sender: HostSettings,
+    /// Of the end that receives.
+    pub receiver: HostSettings,
+}
+
+/// A path and a load, as the predictor takes them.
+pub(crate) struct Case {
+    pub(crate) path: Path,
+    pub(crate) request: Request,
+}
+
+impl Case {
+    /// The path is the same both ways, with a queue of one BDP; its round trip is zero where none is given.
+    pub(crate) fn of(given: &Given) -> Self {
+        let rtt = round_trip(given).unwrap_or(Span::ZERO);
+        let direction = PathDirection {
+            rate: given.bandwidth,
+            delay: Span::ZERO,
+            queue: given.bandwidth.map(|rate| rate.bytes_in(rtt)),
+            loss: given.loss,
+            mtu: given.mtu.unwrap_or(COMMON_MTU),
+            framing: given.framing,
+            ip: given.ip,
+            encapsulation: given.encapsulation,
+        };
+        let request = Request {
+            streams: given.streams.unwrap_or(1),
+            congestion: given.congestion.clone(),
+            buffer: buffer(given),
+            bytes: given.size,
+            ..Request::default()
+        };
+        Self { path: Path::symmetric(&direction, rtt), request }
+    }
+
+    pub(crate) fn prediction(&self, hosts: &Hosts) -> Prediction {
+        predict(&self.path, &hosts.sender, &hosts.receiver, &self.request)
+    }
+
+    pub(crate) fn estimate(&self, hosts: &Hosts) -> Estimate {
+        let Outlook { plain, refined, low, high, limit } =
+            evaluate(&self.path, &hosts.sender, &hosts.receiver, &self.request);
+        let time = self.request.bytes.map(|size| self.time(size, refined, hosts));
+        Estimate { plain, refined, low, high, limit, time }
+    }
+
+    /// How long `size` takes over all streams together at a `steady` rate of theirs, slow start included, the handshake
+    /// not.
+    pub(crate) fn time(&self, size: ByteCount, steady: BitRate, hosts: &Hosts) -> Span {
+        let streams = u64::from(self.request.streams.max(1));
+        let (each, rate) = (ByteCount::new(size.get().div_ceil(streams)), BitRate::from_bps(steady.bps() / streams));
+        short::transfer_time(each, self.mss(hosts), self.path.rtt(), rate, self.path.forward.loss)
+    }
+
+    /// Payload of a full bottleneck.
+    pub(crate) fn payload_capacity(&self, hosts: &Hosts) -> Option<BitRate> {
+        let forward = &self.path.forward;
+        let headers = framing::tcp_headers(forward.ip, timestamps(hosts));
+        Some(forward.rate?.scaled(framing::efficiency(self.mss(hosts), headers, forward.overhead()).get()))
+    }
+
+    pub(crate) fn mss(&self, hosts: &Hosts) -> ByteCount {
+        let forward = &self.path.forward;
+        framing::mss(forward.inner_mtu(), forward.ip, timestamps(hosts), self.request.mss)
+    }
+}
+
+/// The round-trip time that was given, or else what is usual over the distance.
+pub(crate) fn round_trip(given: &Given) -> Option<Span> {
+    given.rtt.or_else(|| given.distance.map(distance::guess))
+}
+
+fn timestamps(hosts: &Hosts) -> bool {
+    hosts.sender.timestamps && hosts.receiver.timestamps
+}
+
+/// What `given` comes to between `hosts`.
+pub(crate) fn estimate(given: &Given, hosts: &Hosts) -> Estimate {
+    Case::of(given).estimate(hosts)
+}
+
+fn buffer(given: &Given) -> Buffer {
+    match (given.window, given.buffer) {
+        (Some(window), _) => Buffer::Window(window),
+        (None, Some(request)) => Buffer::Request(request),
+        (None, None) => Buffer::Automatic,
+    }
+}
+
+/// Ethernet's.
+pub(crate) const COMMON_MTU: ByteCount = ByteCount::new(1500);

@@ -1,0 +1,36 @@
+//! The reference calculator: from what is [`Given`](fullpipe_record::Given) of a transfer and the settings of two hosts to
+//! the whole answer.
+//!
+//! * [`calculate`] answers one question: what follows from what was given, what the target takes of each quantity, what
+//!   lifts the lowest ceiling, and what-ifs;
+//! * [`Axes`] answers many, one for each combination of ranges and lists;
+//! * [`Batch`] answers as many as a file has rows, fast: CSV in, CSV out.
+//!
+//! Each of them asks the one predictor of room `model`, by way of one function that makes a path and a request of what
+//! is given. Text is read here ([`read_values`], [`Supposition`]), so that a flag, a what-if and a cell of a file take the
+//! same values and refuse the same nonsense.
+
+mod axes;
+mod batch;
+mod calculate;
+mod case;
+mod critical;
+mod error;
+mod lift;
+mod needs;
+mod range;
+mod setting;
+mod suppose;
+mod target;
+
+#[cfg(test)]
+mod fixture;
+
+pub use axes::Axes;
+pub use batch::{Batch, BatchError};
+pub use calculate::calculate;
+pub use case::Hosts;
+pub use error::GivenError;
+pub use range::read_values;
+pub use setting::{READABLE, Setting};
+pub use suppose::Supposition;

@@ -1,0 +1,304 @@
+//! One quantity and its value, from text.
+
+use std::str::FromStr;
+
+use fullpipe_record::{Given, Quantity};
+use fullpipe_units::{BitRate, ByteCount, Distance, ParseError, Ratio, Span};
+
+use crate::GivenError;
+
+/// The quantities that flags, what-ifs and files may give, in the order of a table's columns.
+pub const READABLE: [Quantity; 10] = [
+    Quantity::Bandwidth,
+    Quantity::Rtt,
+    Quantity::Distance,
+    Quantity::Window,
+    Quantity::Buffer,
+    Quantity::Loss,
+    Quantity::Mtu,
+    Quantity::Streams,
+    Quantity::Congestion,
+    Quantity::Size,
+];
+
+/// The most streams of one transfer.
+pub(crate) const MOST_STREAMS: u16 = 128;
+
+/// A quantity with the value that it is given.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Setting {
+    /// Rate of the path.
+    Bandwidth(BitRate),
+    /// Round-trip time of the empty path.
+    Rtt(Span),
+    /// How far the hosts are apart.
+    Distance(Distance),
+    /// Window of each stream.
+    Window(ByteCount),
+    /// Request for the socket buffers.
+    Buffer(ByteCount),
+    /// Share of packets lost.
+    Loss(Ratio),
+    /// Largest IP packet.
+    Mtu(ByteCount),
+    /// Parallel connections.
+    Streams(u16),
+    /// Congestion control.
+    Congestion(String),
+    /// Bytes to carry in all.
+    Size(ByteCount),
+}
+
+impl Setting {
+    /// Reads `text` as a value of `quantity`, with the units that people write.
+    ///
+    /// # Errors
+    /// A text that is no such value, or a value with which nothing can be calculated; for a quantity that is not
+    /// [`READABLE`], every text.
+    pub fn read(quantity: Quantity, text: &str) -> Result<Self, GivenError> {
+        let text = text.trim();
+        match quantity {
+            Quantity::Bandwidth => parsed(text).map(Self::Bandwidth),
+            Quantity::Rtt => parsed(text).map(Self::Rtt),
+            Quantity::Distance => parsed(text).map(Self::Distance),
+            Quantity::Window => parsed(text).map(Self::Window),
+            Quantity::Buffer => parsed(text).map(Self::Buffer),
+            Quantity::Loss => parsed(text).map(Self::Loss),
+            Quantity::Mtu => parsed(text).map(Self::Mtu),
+            Quantity::Size => parsed(text).map(Self::Size),
+            Quantity::Streams => {
+                text.parse().map(Self::Streams).map_err(|_| GivenError::new(format!("\"{text}\" is not {STREAMS}")))
+            }
+            Quantity::Congestion => Ok(Self::Congestion(text.to_owned())),
+            Quantity::TcpWmem | Quantity::TcpRmem => Err(GivenError::new("it is a host's setting and not given here")),
+        }
+        .and_then(Self::checked)
+    }
+
+    /// Reads a cell of a file: as [`Setting::read`], but a bare number counts bit/s, seconds, metres, bytes, or is a fraction.
+    ///
+    /// # Errors
+    /// As for [`Setting::read`].
+    pub fn read_cell(quantity: Quantity, cell: &str) -> Result<Self, GivenError> {
+        match cell.parse::<f64>() {
+            Ok(number) if (0.0..LARGEST).contains(&number) => {
+                Self::of_number(quantity, number).map_or_else(|| Self::read(quantity, cell), Self::checked)
+            }
+            _ => Self::read(quantity, cell),
+        }
+    }
+
+    /// Which quantity it is.
+    pub const fn quantity(&self) -> Quantity {
+        match self {
+            Self::Bandwidth(_) => Quantity::Bandwidth,
+            Self::Rtt(_) => Quantity::Rtt,
+            Self::Distance(_) => Quantity::Distance,
+            Self::Window(_) => Quantity::Window,
+            Self::Buffer(_) => Quantity::Buffer,
+            Self::Loss(_) => Quantity::Loss,
+            Self::Mtu(_) => Quantity::Mtu,
+            Self::Streams(_) => Quantity::Streams,
+            Self::Congestion(_) => Quantity::Congestion,
+            Self::Size(_) => Quantity::Size,
+        }
+    }
+
+    /// The value that `given` has of `quantity`.
+    pub(crate) fn of(quantity: Quantity, given: &Given) -> Option<Self> {
+        match quantity {
+            Quantity::Bandwidth => given.bandwidth.map(Self::Bandwidth),
+            Quantity::Rtt => given.rtt.map(Self::Rtt),
+            Quantity::Distance => given.distance.map(Self::Distance),
+            Quantity::Window => given.window.map(Self::Window),
+            Quantity::Buffer => given.buffer.map(Self::Buffer),
+            Quantity::Loss => given.loss.map(Self::Loss),
+            Quantity::Mtu => given.mtu.map(Self::Mtu),
+            Quantity::Streams => given.streams.map(Self::Streams),
+            Quantity::Congestion => given.congestion.clone().map(Self::Congestion),
+            Quantity::Size => given.size.map(Self::Size),
+            Quantity::TcpWmem | Quantity::TcpRmem => None,
+        }
+    }
+
+    /// Gives the quantity this value. A window takes the place of a buffer and a buffer that of a window: a program asks
+    /// for one of them.
+    pub fn apply(&self, given: &mut Given) {
+        match self {
+            Self::Bandwidth(rate) => given.bandwidth = Some(*rate),
+            Self::Rtt(rtt) => given.rtt = Some(*rtt),
+            Self::Distance(distance) => given.distance = Some(*distance),
+            Self::Window(window) => (given.window, given.buffer) = (Some(*window), None),
+            Self::Buffer(request) => (given.window, given.buffer) = (None, Some(*request)),
+            Self::Loss(loss) => given.loss = Some(*loss),
+            Self::Mtu(mtu) => given.mtu = Some(*mtu),
+            Self::Streams(streams) => given.streams = Some(*streams),
+            Self::Congestion(name) => given.congestion = Some(name.clone()),
+            Self::Size(size) => given.size = Some(*size),
+        }
+    }
+
+    /// In bit/s, seconds, metres, bytes, as a fraction or a count; a congestion control is no number.
+    pub(crate) fn number(&self) -> Option<f64> {
+        Some(match self {
+            Self::Bandwidth(rate) => rate.as_f64(),
+            Self::Rtt(rtt) => rtt.as_secs_f64(),
+            Self::Distance(distance) => distance.metres() as f64,
+            Self::Window(bytes) | Self::Buffer(bytes) | Self::Mtu(bytes) | Self::Size(bytes) => bytes.as_f64(),
+            Self::Loss(loss) => loss.get(),
+            Self::Streams(streams) => f64::from(*streams),
+            Self::Congestion(_) => return None,
+        })
+    }
+
+    /// The nearest value to a number as [`Setting::number`] gives it; none where the quantity is no number, or a whole
+    /// one and `number` is not.
+    pub(crate) fn of_number(quantity: Quantity, number: f64) -> Option<Self> {
+        Some(match quantity {
+            Quantity::Bandwidth => Self::Bandwidth(BitRate::from_bps_f64(number)),
+            Quantity::Rtt => Self::Rtt(Span::from_secs_f64(number)),
+            Quantity::Distance => Self::Distance(Distance::from_metres(number.round() as u64)),
+            Quantity::Window => Self::Window(ByteCount::from_f64(number)),
+            Quantity::Buffer => Self::Buffer(ByteCount::from_f64(number)),
+            Quantity::Loss => Self::Loss(Ratio::new(number)),
+            Quantity::Mtu => Self::Mtu(ByteCount::from_f64(number)),
+            Quantity::Size => Self::Size(ByteCount::from_f64(number)),
+            Quantity::Streams if number.fract() == 0.0 => Self::Streams(number as u16),
+            Quantity::Streams | Quantity::Congestion | Quantity::TcpWmem | Quantity::TcpRmem => return None,
+        })
+    }
+
+    /// In base units, as a cell of a file.
+    pub(crate) fn cell(&self) -> String {
+        match (self, self.number()) {
+            (Self::Congestion(name), _) => name.clone(),
+            (_, number) => number.unwrap_or_default().to_string(),
+        }
+    }
+
+    /// Refuses what no formula has an answer for.
+    fn checked(self) -> Result<Self, GivenError> {
+        let nonsense = match &self {
+            Self::Bandwidth(rate) if *rate == BitRate::ZERO => {
+                "a path of 0 bit/s carries nothing; write for example 100Mbit/s"
+            }
+            Self::Rtt(rtt) if *rtt == Span::ZERO => "a round trip takes some time; write for example 173ms",
+            Self::Distance(distance) if *distance == Distance::ZERO => {
+                "hosts that are 0 km apart have no path between them; write for example 8000km"
+            }
+            Self::Window(bytes) if *bytes == ByteCount::ZERO => {
+                "a window of 0 bytes carries nothing; write for example 64KiB"
+            }
+            Self::Buffer(bytes) if *bytes == ByteCount::ZERO => {
+                "a buffer of 0 bytes carries nothing; write for example 64KiB"
+            }
+            Self::Size(bytes) if *bytes == ByteCount::ZERO => "0 bytes take no time; write for example 10GiB",
+            Self::Loss(loss) if *loss >= Ratio::ONE => {
+                "a path that loses every packet carries nothing; write for example 0.01%"
+            }
+            Self::Mtu(mtu) if !(68..=65_535).contains(&mtu.get()) => {
+                "an IPv4 packet has between 68 and 65535 bytes; write for example 1500"
+            }
+            Self::Streams(streams) if !(1..=MOST_STREAMS).contains(streams) => {
+                return Err(GivenError::new(format!("{streams} is not {STREAMS}")));
+            }
+            Self::Congestion(name) if !is_name(name) => {
+                return Err(GivenError::new(format!(
+                    "\"{name}\" is not the name of a congestion control; write for example cubic or bbr"
+                )));
+            }
+            _ => return Ok(self),
+        };
+        Err(GivenError::new(nonsense))
+    }
+}
+
+fn parsed<T: FromStr<Err = ParseError>>(text: &str) -> Result<T, GivenError> {
+    text.parse().map_err(|error: ParseError| GivenError::new(error.to_string()))
+}
+
+/// As the kernel's are, so that one can stand in a cell without quotes.
+fn is_name(name: &str) -> bool {
+    let allowed = |c: u8| c.is_ascii_alphanumeric() || c == b'_' || c == b'-';
+    (1..16).contains(&name.len()) && name.bytes().all(allowed)
+}
+
+const STREAMS: &str = "a number of streams from 1 to 128";
+/// Beyond it no rate, size or time of this field reaches: the bound that text with units has too.
+const LARGEST: f64 = 9.2e18;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn text_has_units_and_cells_may_be_bare() {
+        for (quantity, text, cell) in [
+            (Quantity::Bandwidth, "100Mbit/s", "1e8"),
+            (Quantity::Rtt, "173ms", "0.173"),
+            (Quantity::Distance, "8000km", "8e6"),
+            (Quantity::Window, "64KiB", "65536"),
+            (Quantity::Buffer, "1M", "1048576"),
+            (Quantity::Loss, "0.01%", "0.0001"),
+            (Quantity::Mtu, "9000", "9000"),
+            (Quantity::Streams, "4", "4"),
+            (Quantity::Congestion, "bbr", "bbr"),
+            (Quantity::Size, "1GB", "1000000000"),
+        ] {
+            let read = Setting::read(quantity, text).unwrap();
+            assert_eq!(read.quantity(), quantity);
+            assert_eq!(Setting::read_cell(quantity, cell).unwrap(), read, "{text}");
+            assert_eq!(Setting::read_cell(quantity, text).unwrap(), read, "{text}");
+            assert_eq!(Setting::read_cell(quantity, &read.cell()).unwrap(), read, "{text}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_told_in_a_sentence_that_says_what_is_valid() {
+        for (quantity, text, part) in [
+            (Quantity::Bandwidth, "0", "100Mbit/s"),
+            (Quantity::Bandwidth, "5ms", "100Mbit/s"),
+            (Quantity::Bandwidth, "-1M", "negative"),
+            (Quantity::Bandwidth, "1e30", "too large"),
+            (Quantity::Rtt, "0s", "173ms"),
+            (Quantity::Rtt, "5", "unit is missing"),
+            (Quantity::Rtt, "100Mbit/s", "173ms"),
+            (Quantity::Rtt, "nan", "number"),
+            (Quantity::Distance, "0km", "8000km"),
+            (Quantity::Distance, "5ms", "8000km"),
+            (Quantity::Window, "0", "64KiB"),
+            (Quantity::Window, "inf", "number"),
+            (Quantity::Buffer, "0", "64KiB"),
+            (Quantity::Loss, "100%", "0.01%"),
+            (Quantity::Loss, "-1e-4", "negative"),
+            (Quantity::Mtu, "67", "1500"),
+            (Quantity::Mtu, "1M", "1500"),
+            (Quantity::Streams, "0", "from 1 to 128"),
+            (Quantity::Streams, "1.5", "from 1 to 128"),
+            (Quantity::Streams, "129", "from 1 to 128"),
+            (Quantity::Congestion, "", "cubic"),
+            (Quantity::Congestion, "a,b", "cubic"),
+            (Quantity::Size, "0", "10GiB"),
+            (Quantity::TcpWmem, "1M", "host"),
+        ] {
+            let told = Setting::read(quantity, text).unwrap_err().to_string();
+            assert!(told.contains(part), "{quantity:?} {text}: {told}");
+            let bare_time = quantity == Quantity::Rtt && text == "5";
+            assert!(bare_time || Setting::read_cell(quantity, text).is_err(), "{quantity:?} {text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_setting_or_an_error(text in "\\PC*|[0-9.eE+-]{0,6}[a-zA-Z/%]{0,6}", which in 0..READABLE.len()) {
+            let _ = Setting::read(READABLE[which], &text);
+            if let Ok(setting) = Setting::read_cell(READABLE[which], &text) {
+                // The smallest units have fewer digits than a time in seconds has, at most.
+                let again = Setting::read_cell(READABLE[which], &setting.cell()).unwrap();
+                let (a, b) = (again.number(), setting.number());
+                prop_assert!(a.zip(b).is_none_or(|(a, b)| (a - b).abs() <= b * 1e-12));
+            }
+        }
+    }
+}

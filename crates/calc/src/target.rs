@@ -1,0 +1,67 @@
+//! What is wanted of a transfer.
+
+use fullpipe_record::{Given, Limit};
+use fullpipe_units::{BitRate, ByteCount, Span};
+
+use crate::case::{Case, Hosts};
+use crate::critical::{Critical, least};
+
+/// What is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// That nothing but the bandwidth limits, and losses that come beside it cost next to nothing.
+    Fill,
+    /// A steady rate of payload.
+    Rate(BitRate),
+    /// A size within a time.
+    Within(ByteCount, Span),
+}
+
+impl Target {
+    /// As it was given, or else that the bandwidth be filled, where it is known.
+    pub(crate) fn of(given: &Given) -> Option<Self> {
+        match (given.rate, given.size, given.time) {
+            (Some(rate), ..) => Some(Self::Rate(rate)),
+            (None, Some(size), Some(time)) => Some(Self::Within(size, time)),
+            _ => given.bandwidth.map(|_| Self::Fill),
+        }
+    }
+
+    /// Whether the prediction for `given` meets it.
+    pub(crate) fn is_met(self, given: &Given, hosts: &Hosts) -> bool {
+        let case = Case::of(given);
+        let got = case.estimate(hosts);
+        match self {
+            Self::Fill => {
+                let full = case.payload_capacity(hosts).map(|payload| payload.scaled(FULL));
+                got.limit == Limit::Capacity && full.is_some_and(|full| got.refined >= full)
+            }
+            Self::Rate(rate) => got.refined >= rate,
+            Self::Within(_, within) => got.time.is_some_and(|time| time <= within),
+        }
+    }
+
+    /// The steady rate of payload that meets it on the path of `given`; none where no rate does, as slow start alone takes
+    /// too long.
+    pub(crate) fn rate(self, given: &Given, hosts: &Hosts) -> Option<BitRate> {
+        let case = Case::of(given);
+        match self {
+            Self::Fill => case.prediction(hosts).ceiling(Limit::Capacity).map(|ceiling| ceiling.refined),
+            Self::Rate(rate) => Some(rate),
+            Self::Within(size, within) => {
+                let in_time = |bps| case.time(size, BitRate::from_bps(bps), hosts) <= within;
+                match least(1, FASTEST.bps(), in_time) {
+                    Critical::Never => None,
+                    Critical::Always => Some(BitRate::from_bps(1)),
+                    Critical::At(bps) => Some(BitRate::from_bps(bps)),
+                }
+            }
+        }
+    }
+}
+
+/// Far beyond any link: where searches for a rate end.
+pub(crate) const FASTEST: BitRate = BitRate::from_bps(1_000_000_000_000_000);
+/// Share of the bandwidth's payload from which on the link counts as full: three percent are what the rules of the
+/// predictor leave open, and two what BBR's probing costs.
+const FULL: f64 = 0.97;
