@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use fullpipe_model::window;
 use fullpipe_record::{Combination, Given, Quantity};
 
+use crate::calculate::WINDOW_AND_BUFFER;
 use crate::case::{Hosts, estimate, round_trip};
 use crate::{GivenError, Setting};
 
@@ -17,7 +18,15 @@ pub struct Axes {
 
 impl Axes {
     /// `values` is what [`crate::read_values`] gave for each quantity; what has one value goes to `fixed`.
-    pub fn new(mut fixed: Given, values: impl IntoIterator<Item = Vec<Setting>>) -> Self {
+    ///
+    /// # Errors
+    /// A window beside a buffer.
+    pub fn new(mut fixed: Given, values: impl IntoIterator<Item = Vec<Setting>>) -> Result<Self, GivenError> {
+        let values: Vec<Vec<Setting>> = values.into_iter().collect();
+        let listed = |quantity| values.iter().flatten().any(|setting| setting.quantity() == quantity);
+        if listed(Quantity::Window) && listed(Quantity::Buffer) {
+            return Err(GivenError::new(WINDOW_AND_BUFFER));
+        }
         let mut lists = Vec::new();
         for list in values {
             match list.as_slice() {
@@ -26,7 +35,7 @@ impl Axes {
                 _ => lists.push(list),
             }
         }
-        Self { fixed, lists }
+        Ok(Self { fixed, lists })
     }
 
     /// What every combination has.
@@ -71,7 +80,7 @@ impl Axes {
             return Err(GivenError::new("the lists have more combinations than can be counted; take shorter ones"));
         }
         if has(Quantity::Window) && has(Quantity::Buffer) {
-            return Err(GivenError::new(crate::calculate::WINDOW_AND_BUFFER));
+            return Err(GivenError::new(WINDOW_AND_BUFFER));
         }
         Ok(())
     }
@@ -125,6 +134,7 @@ mod tests {
 
     fn axes(values: &[(Quantity, &str)]) -> Axes {
         Axes::new(Given::default(), values.iter().map(|(quantity, text)| read_values(*quantity, text).unwrap()))
+            .unwrap()
     }
 
     const MANY: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
@@ -150,11 +160,17 @@ mod tests {
     }
 
     #[test]
+    fn a_window_beside_a_buffer_is_refused() {
+        let values = [(Quantity::Window, "1M"), (Quantity::Buffer, "1M,2M")];
+        let values = values.map(|(quantity, text)| read_values(quantity, text).unwrap());
+        assert!(Axes::new(Given::default(), values).unwrap_err().to_string().starts_with("--window and --buffer"));
+    }
+
+    #[test]
     fn tables_that_cannot_be_are_refused_in_a_sentence() {
         let long = "1M..3M+60";
         for (values, part) in [
             (vec![(Quantity::Window, "1M,2M")], "--rtt"),
-            (vec![(Quantity::Rtt, "1ms"), (Quantity::Window, "1M,2M"), (Quantity::Buffer, "1M")], "--buffer"),
             (vec![(Quantity::Rtt, "1ms,2ms,3ms"), (Quantity::Window, long)], "combinations, more than 100000"),
             ([Quantity::Rtt; 4].map(|quantity| (quantity, "1us..1s+11us")).to_vec(), "counted"),
         ] {

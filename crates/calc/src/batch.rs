@@ -124,7 +124,7 @@ impl<'a> Batch<'a> {
             let ended = self.rows_of(job, &mut out);
             return (out, ended);
         }
-        self.combine(self.axes.fixed(), &[], job, &mut out);
+        self.combine(&mut self.axes.fixed().clone(), &[], job, &mut out);
         (out, Ok(()))
     }
 
@@ -138,13 +138,13 @@ impl<'a> Batch<'a> {
                 Ok(true) => {}
                 Err(error) => return Err(BatchError::Row { line: job.line, why: error.to_string() }),
             }
-            let given = self.row(&record).map_err(|why| BatchError::Row { line: job.line_of(&record), why })?;
+            let mut given = self.row(&record).map_err(|why| BatchError::Row { line: job.line_of(&record), why })?;
             before.clear();
             for cell in &record {
                 before.extend_from_slice(cell.trim_ascii());
                 before.push(b',');
             }
-            self.combine(&given, &before, job, out);
+            self.combine(&mut given, &before, job, out);
         }
     }
 
@@ -154,8 +154,7 @@ impl<'a> Batch<'a> {
         }
         let mut given = self.axes.fixed().clone();
         for (column, cell) in self.columns.iter().zip(record).filter(|(_, cell)| !cell.trim_ascii().is_empty()) {
-            let cell = String::from_utf8_lossy(cell.trim_ascii());
-            let setting = Setting::read_cell(*column, &cell);
+            let setting = read_cell(*column, cell.trim_ascii());
             setting.map_err(|error| format!("column {}: {error}", column.name()))?.apply(&mut given);
         }
         if round_trip(&given).is_none() && !self.axes.has(Quantity::Rtt) && !self.axes.has(Quantity::Distance) {
@@ -164,29 +163,30 @@ impl<'a> Batch<'a> {
         Ok(given)
     }
 
-    /// One line for each combination of the job with `row`, behind the cells of the file.
-    fn combine(&self, row: &Given, before: &[u8], job: &Job, out: &mut Vec<u8>) {
-        let mut given = row.clone();
+    /// One line for each combination of the job with what is `given` in its row, behind the cells of the file.
+    fn combine(&self, given: &mut Given, before: &[u8], job: &Job, out: &mut Vec<u8>) {
         for index in job.combinations.clone() {
             out.extend_from_slice(before);
             for (setting, (cells, position)) in
                 self.axes.settings(index).zip(self.cells.iter().zip(self.axes.positions(index)))
             {
-                setting.apply(&mut given);
+                setting.apply(given);
                 out.extend_from_slice(cells[position].as_bytes());
                 out.push(b',');
             }
-            self.line(&estimate(&given, self.hosts), out);
+            self.line(&estimate(given, self.hosts), out);
         }
     }
 
     fn line(&self, found: &Estimate, out: &mut Vec<u8>) {
+        let mut digits = itoa::Buffer::new();
         for rate in [found.plain, found.refined, found.low, found.high] {
-            // Writing to memory does not fail.
-            let _ = write!(out, "{},", rate.bps());
+            out.extend_from_slice(digits.format(rate.bps()).as_bytes());
+            out.push(b',');
         }
         out.extend_from_slice(found.limit.name().as_bytes());
         if self.has_size() {
+            // Writing to memory does not fail.
             let _ = write!(out, ",{}", found.time.map_or_else(String::new, |time| time.as_secs_f64().to_string()));
         }
         out.push(b'\n');
@@ -231,6 +231,13 @@ impl<'a> Iterator for Chunks<'a> {
         self.line += newlines(chunk);
         self.rest = rest;
         Some((chunk, line))
+    }
+}
+
+fn read_cell(column: Quantity, cell: &[u8]) -> Result<Setting, GivenError> {
+    match std::str::from_utf8(cell) {
+        Ok(text) => Setting::read_cell(column, text),
+        Err(_) => Setting::read_cell(column, &String::from_utf8_lossy(cell)),
     }
 }
 
@@ -289,6 +296,7 @@ mod tests {
 
     fn axes(values: &[(Quantity, &str)]) -> Axes {
         Axes::new(Given::default(), values.iter().map(|(quantity, text)| read_values(*quantity, text).unwrap()))
+            .unwrap()
     }
 
     fn run_on(threads: usize, file: &[u8], axes: &Axes) -> (String, Result<(), String>) {
@@ -351,6 +359,7 @@ mod tests {
                 "rtt,delay\n",
                 "line 1: \"delay\" is not a column here; the columns are bandwidth, rtt, distance, window, buffer, loss, mtu, streams, congestion, size",
             ),
+            ("rtt,window,buffer\n", crate::calculate::WINDOW_AND_BUFFER),
             ("rtt,rtt\n", "line 1: column rtt comes twice"),
             ("rtt,mtu\n", "--mtu and the file's column mtu exclude each other; give one of them"),
             (

@@ -144,3 +144,115 @@ pub(crate) const WINDOW_AND_BUFFER: &str = "--window and --buffer exclude each o
                                             advertises, a buffer what the program asks of the kernel; give one of them";
 const TOO_LITTLE: &str = "calc needs two of --bandwidth (or --rate, or --size and --time), --rtt (or --distance) and \
                           --window (or --buffer, or --loss), as in `fullpipe calc --bandwidth 100Mbit/s --rtt 173ms`";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use proptest::prelude::*;
+
+    fn given(words: &str) -> Given {
+        let mut given = Given::default();
+        for word in words.split(' ') {
+            let (key, value) = word.split_once('=').unwrap();
+            match key {
+                "rate" => given.rate = Some(value.parse().unwrap()),
+                "time" => given.time = Some(value.parse().unwrap()),
+                _ => {
+                    let quantity = crate::READABLE.into_iter().find(|quantity| quantity.name() == key).unwrap();
+                    crate::Setting::read(quantity, value).unwrap().apply(&mut given);
+                }
+            }
+        }
+        given
+    }
+
+    fn solved(words: &str) -> Calculation {
+        calculate(&given(words), &fixture::hosts(), &[]).unwrap()
+    }
+
+    #[test]
+    fn whatever_is_left_out_follows() {
+        for (words, what, rtt, window, rate) in [
+            ("bandwidth=100M rtt=173ms", Solved::Window, "173 ms", 2_162_500, 100_000_000),
+            ("bandwidth=100M window=2162500", Solved::Rtt, "173 ms", 2_162_500, 100_000_000),
+            ("window=64KiB rtt=173ms", Solved::Rate, "173 ms", 65_536, 3_030_566),
+            ("rate=100M rtt=173ms", Solved::Window, "173 ms", 2_162_500, 100_000_000),
+            // 1 GB in 80 s.
+            ("size=1GB time=80s rtt=173ms", Solved::Window, "173 ms", 2_162_500, 100_000_000),
+            ("bandwidth=10G distance=8000km", Solved::Window, "120 ms", 150_000_000, 10_000_000_000),
+            // 5 ÷ 8 of what the kernel makes of the request, which is twice it.
+            ("buffer=64KiB rtt=10ms", Solved::Rate, "10 ms", 81_920, 65_536_000),
+        ] {
+            let got = solved(words);
+            assert_eq!((got.solved, got.rtt.to_string().as_str(), got.window.get()), (what, rtt, window), "{words}");
+            assert_eq!(got.rate.bps(), rate, "{words}");
+        }
+    }
+
+    #[test]
+    fn loss_takes_the_place_of_a_window() {
+        // Reno keeps 1.31 ÷ √p segments of 1448 B under random losses.
+        let got = solved("loss=1e-4 rtt=50ms congestion=reno");
+        assert_eq!((got.solved, got.window.get() / 1448), (Solved::Rate, 131));
+        // At the round trip that follows the link is full, and a nanosecond on it is not.
+        let got = solved("loss=1e-4 bandwidth=100M congestion=reno");
+        assert_eq!(got.solved, Solved::Rtt);
+        assert!(got.alone.iter().any(|need| need.met && need.value == Some(fullpipe_record::Value::Time(got.rtt))));
+    }
+
+    #[test]
+    fn a_distance_beyond_what_fibre_allows_is_noted() {
+        let got = solved("bandwidth=1G rtt=10ms distance=8000km");
+        assert!(got.prediction.notes[0].contains("no fibre over 8000 km"), "{:?}", got.prediction.notes);
+        let got = solved("bandwidth=1G distance=8000km");
+        assert!(got.prediction.notes[0].contains("120 ms is usual over 8000 km"), "{:?}", got.prediction.notes);
+    }
+
+    #[test]
+    fn too_little_and_too_much_are_refused_in_a_sentence() {
+        for (words, part) in [
+            ("rtt=1ms", "two of --bandwidth"),
+            ("bandwidth=1G", "two of --bandwidth"),
+            ("bandwidth=1G loss=0", "two of --bandwidth"),
+            ("loss=0 rtt=1ms", "two of --bandwidth"),
+            ("window=1M size=1G", "two of --bandwidth"),
+            ("bandwidth=1G rtt=1ms time=5s", "--size"),
+            ("bandwidth=1G rtt=1ms time=5s size=1G rate=1G", "--rate and --time"),
+            ("bandwidth=1T loss=50%", "no round trip is short enough"),
+        ] {
+            let told = calculate(&given(words), &fixture::hosts(), &[]).unwrap_err().to_string();
+            assert!(told.contains(part), "{words}: {told}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn nothing_given_makes_it_panic(
+            (bandwidth, rate) in (prop::option::of(1_u64..u64::MAX), prop::option::of(1_u64..u64::MAX)),
+            (rtt, time) in (prop::option::of(1_u64..u64::MAX), prop::option::of(1_u64..u64::MAX)),
+            (window, buffer) in (prop::option::of(1_u64..u64::MAX), prop::option::of(1_u64..u64::MAX)),
+            (loss, size) in (prop::option::of(0_f64..1.0), prop::option::of(1_u64..u64::MAX)),
+            (mtu, streams) in (68_u64..65_536, 1_u16..=128),
+        ) {
+            let given = Given {
+                bandwidth: bandwidth.map(BitRate::from_bps),
+                rate: rate.map(BitRate::from_bps),
+                rtt: rtt.map(Span::from_nanos),
+                time: time.map(Span::from_nanos),
+                window: window.map(ByteCount::new),
+                buffer: buffer.map(ByteCount::new),
+                loss: loss.map(Ratio::new),
+                size: size.map(ByteCount::new),
+                mtu: Some(ByteCount::new(mtu)),
+                streams: Some(streams),
+                ..Given::default()
+            };
+            if let Err(error) = calculate(&given, &fixture::hosts(), &[]) {
+                prop_assert_eq!(error.to_string().lines().count(), 1);
+            }
+        }
+    }
+}

@@ -38,6 +38,7 @@ impl Case {
             congestion: given.congestion.clone(),
             buffer: buffer(given),
             bytes: given.size,
+            duration: STEADY,
             ..Request::default()
         };
         Self { path: Path::symmetric(&direction, rtt), request }
@@ -97,5 +98,7 @@ fn buffer(given: &Given) -> Buffer {
     }
 }
 
+/// What is calculated is the steady rate, over a time in which the chance of random losses evens out.
+const STEADY: Span = Span::from_secs(3600);
 /// Ethernet's.
 pub(crate) const COMMON_MTU: ByteCount = ByteCount::new(1500);

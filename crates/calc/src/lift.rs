@@ -17,6 +17,8 @@ use crate::target::Target;
 /// towards for the window that `rate` needs; loss is met by BBR, which has no ceiling under it, or by more streams.
 pub(crate) fn lift(target: Target, rate: BitRate, given: &Given, hosts: &Hosts) -> Option<Lift> {
     let mut state = State { given: given.clone(), hosts: hosts.clone() };
+    // More than the link carries no buffer is worth.
+    let rate = Case::of(given).payload_capacity(hosts).map_or(rate, |capacity| rate.min(capacity));
     let mut changes = Vec::new();
     let mut after = estimate(given, hosts);
     while !target.is_met(&state.given, &state.hosts) {

@@ -1,5 +1,6 @@
 //! What a target takes of each quantity.
 
+use fullpipe_model::distance;
 use fullpipe_record::{Given, Limit, Need, Prediction, Quantity, Side, Value};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
@@ -10,22 +11,42 @@ use crate::target::{FASTEST, Target};
 
 /// What must hold, all of it: each critical value is for the rest being ample.
 pub(crate) fn needs(target: Target, rate: BitRate, given: &Given, hosts: &Hosts) -> Vec<Need> {
-    let ample = Ample { target, given: ample_load(given), hosts: ample_hosts(hosts) };
-    let windows = match given.buffer {
-        Some(request) => vec![ample.buffer(request)],
-        None if given.window.is_some() => Vec::new(),
-        None => vec![ample.tcp_wmem(hosts), ample.tcp_rmem(hosts)],
+    let mut ample = Ample { target, given: ample_load(given), hosts: ample_hosts(hosts) };
+    let bandwidth = ample.bandwidth(given);
+    ample.given = with_enough_bandwidth(ample.given, bandwidth.as_ref());
+    let window = window(rate, &Case::of(given).prediction(hosts));
+    let buffers = match (given.window, given.buffer) {
+        (_, Some(request)) => vec![ample.buffer(request)],
+        (Some(_), None) => Vec::new(),
+        (None, None) => vec![ample.tcp_wmem(hosts), ample.tcp_rmem(hosts)],
     };
-    let prediction = Case::of(given).prediction(hosts);
-    let all = [ample.bandwidth(given), window(rate, &prediction), ample.loss(given)];
-    let [bandwidth, window, loss] = all;
-    bandwidth.into_iter().chain(window).chain(windows.into_iter().flatten()).chain(loss).collect()
+    [bandwidth, window].into_iter().chain(buffers).chain([ample.loss(given)]).flatten().collect()
+}
+
+/// No less bandwidth than is needed.
+fn with_enough_bandwidth(given: Given, need: Option<&Need>) -> Given {
+    let Some(Value::Rate(needed)) = need.and_then(|need| need.value.as_ref()) else { return given };
+    Given { bandwidth: given.bandwidth.map(|rate| rate.max(*needed)), ..given }
 }
 
 /// What would do alone, with the rest as it is.
 pub(crate) fn alone(target: Target, given: &Given, hosts: &Hosts) -> Vec<Need> {
     let as_is = AsIs { target, given, hosts };
-    [as_is.rtt(), as_is.streams(), as_is.mtu(), as_is.congestion(), as_is.size()].into_iter().flatten().collect()
+    let rtt = as_is.rtt();
+    let distance = rtt.as_ref().and_then(spanned);
+    let rest = [as_is.streams(), as_is.mtu(), as_is.congestion(), as_is.size()];
+    [rtt, distance].into_iter().chain(rest).flatten().collect()
+}
+
+/// The distance that fibre spans in the round trip of `rtt`, at best.
+fn spanned(rtt: &Need) -> Option<Need> {
+    let Some(Value::Time(longest)) = rtt.value else { return None };
+    Some(Need {
+        quantity: Quantity::Distance,
+        value: Some(Value::Distance(distance::longest(longest))),
+        now: None,
+        ..rtt.clone()
+    })
 }
 
 /// The window that each stream needs in flight for `rate` of all together: a ceiling grows as its window does.
@@ -33,7 +54,7 @@ pub(crate) fn window_for(rate: BitRate, prediction: &Prediction) -> Option<ByteC
     let ceiling = lower_window(prediction)?;
     let times = rate.as_f64() / ceiling.refined.as_f64();
     times.is_finite().then_some(())?;
-    Some(ByteCount::new(ceiling.window?.scaled(times).get() + 1))
+    Some(ceiling.window?.scaled(times) + ByteCount::new(1))
 }
 
 /// `window` in its row: what the hosts have in flight now is the lower of what receiver and sender allow.
@@ -258,6 +279,7 @@ mod tests {
                     None => "none".to_owned(),
                     Some(Value::Rate(rate)) => rate.to_string(),
                     Some(Value::Time(time)) => time.to_string(),
+                    Some(Value::Distance(distance)) => distance.to_string(),
                     Some(Value::Bytes(bytes)) => bytes.to_string(),
                     Some(Value::Share(share)) => share.to_string(),
                     Some(Value::Count(count)) => count.to_string(),
@@ -278,7 +300,13 @@ mod tests {
         );
         assert_eq!(
             shown(&alone(Target::Fill, &given, &hosts)),
-            ["rtt 34.72 ms (missed)", "streams 3 (missed)", "mtu none (missed)", "congestion none (missed)"]
+            [
+                "rtt 34.72 ms (missed)",
+                "distance 3546 km (missed)",
+                "streams 3 (missed)",
+                "mtu none (missed)",
+                "congestion none (missed)"
+            ]
         );
     }
 
@@ -322,7 +350,7 @@ mod tests {
             Value::Bytes(bytes) => Value::Bytes(ByteCount::new(step(bytes.get()))),
             Value::Share(share) => Value::Share(Ratio::new(f64::from_bits(step(share.get().to_bits())))),
             Value::Count(count) => Value::Count(step(count.into()) as u16),
-            Value::Names(names) => Value::Names(names),
+            other @ (Value::Distance(_) | Value::Names(_)) => other,
         }
     }
 
@@ -354,12 +382,14 @@ mod tests {
             let hosts = fixture::hosts();
             let target = Target::of(&given).unwrap();
             let Some(rate) = target.rate(&given, &hosts) else { return Ok(()) };
-            let ample = (ample_load(&given), ample_hosts(&hosts));
+            let needed = needs(target, rate, &given, &hosts);
+            let bandwidth = needed.iter().find(|need| need.quantity == Quantity::Bandwidth);
+            let ample = (with_enough_bandwidth(ample_load(&given), bandwidth), ample_hosts(&hosts));
             let as_is = (given.clone(), hosts.clone());
-            let needed = needs(target, rate, &given, &hosts).into_iter().map(|need| (need, &ample));
+            let needed = needed.into_iter().map(|need| (need, &ample));
             let alone = alone(target, &given, &hosts).into_iter().map(|need| (need, &as_is));
             for (need, (given, hosts)) in needed.chain(alone) {
-                let skipped = matches!(need.quantity, Quantity::Window | Quantity::Congestion | Quantity::Size);
+                let skipped = matches!(need.quantity, Quantity::Window | Quantity::Distance | Quantity::Congestion | Quantity::Size);
                 let Some(value) = need.value.as_ref().filter(|_| !skipped) else { continue };
                 let (there, on) = with(given, hosts, need.quantity, value);
                 prop_assert!(target.is_met(&there, &on), "{need:?}");

@@ -58,7 +58,7 @@ impl Range {
         }
         if low == 0.0 {
             return Err(GivenError::new(
-                "a range from 0 needs a step, as in 0..1%+0.1%, or begin it above 0 as in 0.001%..1%",
+                "a range from 0 has no steps of its own; write for example 0..1%+0.1% or 0.001%..1%",
             ));
         }
         let between = match quantity {
@@ -105,7 +105,7 @@ fn doublings(low: f64, high: f64) -> Vec<f64> {
 }
 
 fn too_many(count: usize) -> GivenError {
-    GivenError::new(format!("that is {count} values, more than {MOST_VALUES}; take a larger step"))
+    GivenError::new(format!("that is {count} values, more than {MOST_VALUES}; write a larger step"))
 }
 
 /// Values of one quantity; more are a mistake in the step.
@@ -152,10 +152,10 @@ mod tests {
             (
                 Quantity::Loss,
                 "0..1%",
-                "a range from 0 needs a step, as in 0..1%+0.1%, or begin it above 0 as in 0.001%..1%",
+                "a range from 0 has no steps of its own; write for example 0..1%+0.1% or 0.001%..1%",
             ),
             (Quantity::Loss, "0..1%+0", "a range whose step is 0 has no end; write a step above 0"),
-            (Quantity::Window, "1..1G+1", "that is 1073741823 values, more than 100000; take a larger step"),
+            (Quantity::Window, "1..1G+1", "that is 1073741823 values, more than 100000; write a larger step"),
             (Quantity::Congestion, "bbr..cubic", "names have no range; write for example cubic,bbr"),
             (Quantity::Rtt, "", "\"\" is not a time: a number must come first; write for example 173ms, 50us or 10s"),
             (

@@ -223,7 +223,7 @@ fn is_name(name: &str) -> bool {
     (1..16).contains(&name.len()) && name.bytes().all(allowed)
 }
 
-const STREAMS: &str = "a number of streams from 1 to 128";
+const STREAMS: &str = "a number of streams from 1 to 128; write for example 4";
 /// Beyond it no rate, size or time of this field reaches: the bound that text with units has too.
 const LARGEST: f64 = 9.2e18;
 

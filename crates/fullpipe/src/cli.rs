@@ -40,8 +40,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// The whole loop on an emulated path: predict, measure, explain, fix, prove
     Demo(demo::Arguments),
-    /// Solve the path equations: bandwidth, RTT, window
-    Calc(calc::Arguments),
+    /// Solve the path equations: any of bandwidth, RTT, window, loss, streams …
+    Calc(Box<calc::Arguments>),
     /// The far end, for fullpipe and iperf3 clients
     Serve(serve::Arguments),
     /// One TCP measurement, against `fullpipe serve` or any iperf3 server

@@ -1,6 +1,7 @@
 use std::error::Error;
 use std::io::ErrorKind;
 
+use fullpipe_calc::GivenError;
 use fullpipe_experiment::ExperimentError;
 use fullpipe_lab::LabError;
 use fullpipe_probe::ProbeError;
@@ -76,6 +77,12 @@ impl From<ProbeError> for Failure {
 
 impl From<ScenarioError> for Failure {
     fn from(error: ScenarioError) -> Self {
+        Self::of(USAGE, &error)
+    }
+}
+
+impl From<GivenError> for Failure {
+    fn from(error: GivenError) -> Self {
         Self::of(USAGE, &error)
     }
 }

@@ -75,6 +75,11 @@ impl Terminal {
         print(&mut io::stdout(), &format!("{text}\n"));
     }
 
+    /// Where rows go that are too many to be held; whoever writes there minds a reader that went away.
+    pub(crate) fn stream() -> impl Write {
+        io::stdout().lock()
+    }
+
     /// What the user should know although it is no result.
     pub(crate) fn notice(&self, text: &str) {
         if !self.quiet {

@@ -98,7 +98,100 @@ fn flags_that_do_not_exist_or_do_not_fit() {
 fn two_of_three_are_needed_to_calculate() {
     let said = told(&["calc", "--rtt", "1ms"], USAGE);
     assert_says(&said, &["--bandwidth", "--window"]);
-    assert_says(&told(&["calc", "--rtt", "0ms", "--window", "1K"], USAGE), &["--rtt", "173ms"]);
+    assert_says(&refused(&["calc", "--rtt", "0ms", "--window", "1K"]), &["--rtt", "173ms"]);
+}
+
+#[test]
+fn a_calculation_of_what_cannot_be() {
+    // Each flag alone; clap names it, and the sentence says what is valid.
+    let alone = [
+        ("--bandwidth", ["0", "5ms", "-1", "nan", "inf", "1e30", "", "1M,", "2G..1G", "1..1T+1"]),
+        ("--rtt", ["0s", "100Mbit/s", "-1ms", "nan", "inf", "1e30s", "", "1ms,", "2s..1s", "5"]),
+        ("--distance", ["0km", "5ms", "-1km", "nan", "inf", "1e30km", "", "1km,", "2km..1km", "8000"]),
+        ("--window", ["0", "5ms", "-1", "nan", "inf", "1e30", "", "1M,", "2M..1M", "1..1T+1"]),
+        ("--buffer", ["0", "5ms", "-1", "nan", "inf", "1e30", "", "1M,", "2M..1M", "1..1T+1"]),
+        ("--loss", ["1", "5ms", "-1", "nan", "inf", "100%", "", "0,", "2%..1%", "0..1%"]),
+        ("--mtu", ["0", "5ms", "-1", "nan", "inf", "67", "", "1500,", "9000..1500", "64K"]),
+        ("--streams", ["0", "5ms", "-1", "nan", "inf", "129", "", "1,", "4..1", "1.5"]),
+        ("--congestion", ["", "a b", "a,", "bbr..cubic", "ä", "x;y", "a/b", "cubic,", ",", "."]),
+        ("--size", ["0", "5ms", "-1", "nan", "inf", "1e30", "", "1G,", "2G..1G", "1..1T+1"]),
+    ];
+    for (flag, values) in alone {
+        for value in values {
+            let said = refused(&["calc", &format!("{flag}={value}")]);
+            assert_says(said.lines().next().unwrap(), &[flag, value, "write "]);
+        }
+    }
+    let others = [
+        ("--rate=0", "500Mbit/s"),
+        ("--rate=5ms", "100Mbit/s"),
+        ("--time=0", "60s"),
+        ("--time=-1", "negative"),
+        ("--what-if=speed=1", "the keys are bandwidth, rtt"),
+        ("--what-if=rtt=0ms", "173ms"),
+        ("--what-if=relay=far", "173ms"),
+        ("--framing=atm", "`ethernet` or `ip`"),
+        ("--tunnel=ssh", "`wireguard`"),
+        ("--vlan=3", "0..=2"),
+        ("--sender=nosuch=1", "tcp_wmem"),
+    ];
+    for (argument, valid) in others {
+        let said = refused(&["calc", argument]);
+        assert_says(said.lines().next().unwrap(), &[argument.split('=').next().unwrap(), valid]);
+    }
+}
+
+#[test]
+fn arguments_of_a_calculation_that_contradict_each_other() {
+    for (arguments, parts) in [
+        ("--rtt 1ms --window 1M --buffer 1M", &["--window and --buffer"][..]),
+        ("--rtt 1ms --bandwidth 1G --time 5", &["--time", "--size 10GiB"]),
+        ("--rtt 1ms --bandwidth 1G --time 5 --size 1G --rate 1M", &["--rate and --time"]),
+        ("--rtt 1ms,2ms --rate 1M", &["--rate", "one combination"]),
+        ("--rtt 1ms --csv --what-if relay", &["--what-if", "one combination"]),
+        ("--rtt 100ms --bandwidth 1G --what-if relay=50ms", &["relay", "less than 50 ms"]),
+        ("--rtt 1us..100ms+1us --window 1K,1M", &["200000 combinations", "--csv"]),
+        ("--window 1K,1M", &["--rtt"]),
+        ("--window 1K --csv", &["--rtt"]),
+        ("--batch nosuch.csv --rtt 1ms", &["nosuch.csv", "No such file"]),
+    ] {
+        let arguments: Vec<&str> = std::iter::once("calc").chain(arguments.split(' ')).collect();
+        assert_says(&told(&arguments, USAGE), parts);
+    }
+    assert_says(&refused(&["calc", "--batch", "a.csv", "--csv"]), &["--batch", "--csv"]);
+}
+
+#[test]
+fn a_batch_is_answered_up_to_its_first_bad_row() {
+    let file = scenario("rows.csv", "bandwidth,rtt\n1G,100ms\n1G,0\n1G,1ms\n");
+    let output = fail(&mut fullpipe(&["calc", "--batch", &file, "--window", "64KiB,4MiB"]));
+    assert_says(&sentence(&output, USAGE), &["rows.csv", "line 3", "column rtt", "173ms"]);
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(lines.len(), 3, "{printed}");
+    assert_eq!(lines[0], "bandwidth,rtt,window,plain_bps,refined_bps,low_bps,high_bps,limit");
+    assert!(lines[1].starts_with("1G,100ms,65536,5242800,"), "{printed}");
+}
+
+#[test]
+fn a_table_is_the_same_as_text_json_and_csv() {
+    let table = ["calc", "--bandwidth", "1G", "--rtt", "10ms..200ms", "--window", "64KiB,1MiB,16MiB"];
+    let printed = |more: &[&str]| {
+        let output = run(&mut fullpipe(&[&table[..], more].concat()), PATIENCE);
+        assert!(output.status.success() && output.stderr.is_empty());
+        output
+    };
+    let text = String::from_utf8(printed(&[]).stdout).unwrap();
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let csv = String::from_utf8(printed(&["--csv"]).stdout).unwrap();
+    let json = document(&printed(&["--json"]));
+    let rows = json["table"].as_array().unwrap();
+    assert_eq!((text.lines().count(), csv.lines().count(), rows.len()), (16, 16, 15));
+    for (row, line) in rows.iter().zip(csv.lines().skip(1)) {
+        let cells: Vec<&str> = line.split(',').collect();
+        assert_eq!(row["refined"].to_string(), cells[3]);
+        assert_eq!(row["limit"].as_str(), Some(cells[6]));
+    }
 }
 
 #[test]
@@ -212,7 +305,9 @@ fn an_address_that_is_not_ours() {
 #[test]
 fn with_json_the_error_is_the_one_document() {
     let port = free_port().to_string();
-    let calls: [(&[&str], i32); 4] = [
+    let calls: [(&[&str], i32); 6] = [
+        (&["calc", "--rtt", "100Mbit/s", "--json"], USAGE),
+        (&["calc", "--rtt", "1ms", "--json"], USAGE),
         (&["measure", "127.0.0.1", "-p", &port, "--json"], FAILED),
         (&["measure", "127.0.0.1", "-w", "3parsecs", "--json"], USAGE),
         (&["demo", "--path", "rate=-1", "--json"], USAGE),

@@ -55,10 +55,13 @@ pub struct Given {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<ByteCount>,
     /// At which layer the bandwidth counts bytes.
+    #[serde(skip_serializing_if = "is_default")]
     pub framing: Framing,
     /// Version of IP.
+    #[serde(skip_serializing_if = "is_default")]
     pub ip: IpVersion,
     /// VLAN tags and a tunnel.
+    #[serde(skip_serializing_if = "is_default")]
     pub encapsulation: Encapsulation,
     /// Parallel connections; one if not said.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,6 +78,10 @@ pub struct Given {
     /// Time that the size may take.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<Span>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// What a path, two hosts and a load come to: a prediction without its reasons.
@@ -153,6 +160,8 @@ pub enum Value {
     Rate(BitRate),
     /// A time.
     Time(Span),
+    /// A distance.
+    Distance(Distance),
     /// A size.
     Bytes(ByteCount),
     /// A share.
@@ -272,7 +281,8 @@ pub struct Calculation {
     /// window is only just large enough, the two together may miss what each would meet.
     #[serde(default)]
     pub needs: Vec<Need>,
-    /// What would meet the target alone, with the rest as it is.
+    /// What would meet the target alone, with the rest as it is. The distance is what fibre spans in that round trip at
+    /// best.
     #[serde(default)]
     pub alone: Vec<Need>,
     /// What lifts the lowest ceiling; None where nothing known does.

@@ -5,6 +5,7 @@
 
 #![expect(clippy::format_push_string, reason = "a report is not on any hot path, and this reads best")]
 
+mod calculation;
 mod experiment;
 mod grid;
 mod json;
@@ -14,10 +15,11 @@ mod prediction;
 mod style;
 mod table;
 
+pub use calculation::{calculation, table};
 pub use experiment::{begins, judged, path, proof_begins, remedies, result, undone};
 pub use grid::grid_report;
 pub use json::{document, schema};
 pub use lab::{lab_report, lab_summary};
 pub use measurement::{figures, interval_head, interval_line, measurement};
-pub use prediction::{calculation, prediction};
+pub use prediction::prediction;
 pub use style::Style;

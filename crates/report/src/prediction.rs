@@ -1,5 +1,5 @@
-use fullpipe_record::{Calculation, Ceiling, Limit, Prediction, Solved};
-use fullpipe_units::{BitRate, ByteCount};
+use fullpipe_record::{Ceiling, Limit, Prediction};
+use fullpipe_units::BitRate;
 
 use crate::style::{Style, heading, wrapped};
 use crate::table::{Align, Table, bar};
@@ -17,58 +17,19 @@ pub fn prediction(prediction: &Prediction, style: Style) -> String {
             str::to_owned,
         );
     }
-    text += &ceilings(prediction);
+    text + &chart(prediction, style) + &notes(prediction, style)
+}
+
+/// Every ceiling as a bar, and the rate that they leave.
+pub(crate) fn chart(prediction: &Prediction, style: Style) -> String {
     // The arrow takes the place of the first line's indent, so that the text hangs behind it.
-    text += &wrapped(&expected(prediction), 4, |line| style.bold(line)).replacen("    ", "  → ", 1);
-    for note in &prediction.notes {
-        text += &wrapped(&format!("Note: {note}"), 2, |line| style.dim(line));
-    }
-    text
+    let rate = wrapped(&expected(prediction), 4, |line| style.bold(line)).replacen("    ", "  → ", 1);
+    ceilings(prediction) + &rate
 }
 
-/// A calculation: the equation's answer, the settings that yield it, and what this host's settings would make of the path.
-pub fn calculation(solved: &Calculation, style: Style) -> String {
-    let mut text = format!("{}\n\n", style.bold(&answer(solved)));
-    let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
-    let buffers = &solved.buffers;
-    let bytes = |size: ByteCount| format!("{size} ({} bytes)", size.get());
-    table.row(["receiver".to_owned(), format!("tcp_rmem max {}", bytes(buffers.tcp_rmem_max))]);
-    table.row(["sender".to_owned(), format!("tcp_wmem max {}", bytes(buffers.tcp_wmem_max))]);
-    table.row(["or fixed".to_owned(), format!("SO_RCVBUF request {}", bytes(buffers.so_rcvbuf))]);
-    text += &wrapped(
-        &format!("Settings that allow a window of {} on this kernel:", bytes(solved.window)),
-        2,
-        str::to_owned,
-    );
-    text += &table.render(4, str::to_owned);
-    if buffers.so_rcvbuf > buffers.rmem_max {
-        let cut = format!("This host cuts such a request to {} (net.core.rmem_max).", bytes(buffers.rmem_max));
-        text += &wrapped(&cut, 4, |line| style.dim(line));
-    }
-    text += &wrapped(
-        &format!(
-            "Of each packet {} bytes are payload ({} of its bytes on the wire).",
-            solved.mss.get(),
-            solved.efficiency
-        ),
-        2,
-        str::to_owned,
-    );
-    text + &under_heading("Two hosts with this host's settings on that path", &solved.prediction, style)
-}
-
-fn answer(solved: &Calculation) -> String {
-    let Calculation { rtt, window, rate, .. } = solved;
-    match (solved.solved, solved.bandwidth) {
-        (Solved::Window, Some(bandwidth)) => {
-            format!("{bandwidth} × {rtt} needs a window of {window} ({} bytes).", window.get())
-        }
-        (Solved::Rtt, Some(bandwidth)) => {
-            format!("A window of {window} fills {bandwidth} up to a round trip of {rtt}.")
-        }
-        (_, Some(bandwidth)) => format!("A window of {window} over {rtt} gives {rate} of {bandwidth}."),
-        (_, None) => format!("A window of {window} over {rtt} gives {rate}."),
-    }
+/// What the prediction assumed.
+pub(crate) fn notes(prediction: &Prediction, style: Style) -> String {
+    prediction.notes.iter().map(|note| wrapped(&format!("Note: {note}"), 2, |line| style.dim(line))).collect()
 }
 
 /// A prediction under its heading.

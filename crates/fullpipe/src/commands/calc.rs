@@ -1,43 +1,123 @@
-use fullpipe_calc::Hosts;
-use fullpipe_host::{SysctlTree, inspect};
-use fullpipe_record::{Calculation, Document, Framing, Given, HostSettings};
-use fullpipe_report as report;
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use std::io::{self, ErrorKind, Read};
+use std::num::NonZeroUsize;
+use std::thread;
 
-use crate::failure::{Failure, USAGE};
+use fullpipe_calc::{Axes, Batch, BatchError, Hosts, Setting, Supposition, calculate, read_values};
+use fullpipe_host::{SysctlTree, inspect};
+use fullpipe_record::{Change, Document, Encapsulation, Framing, Given, HostSettings, IpVersion, Quantity, Tunnel};
+use fullpipe_report as report;
+use fullpipe_scenario::parse_host_flag;
+use fullpipe_units::{BitRate, Span};
+
+use crate::cli::duration;
+use crate::failure::{FAILED, Failure, USAGE};
 use crate::terminal::Terminal;
 
-/// Give two of bandwidth, round-trip time and window: the third follows, and with it what this host's settings would make
-/// of the path.
+/// Give what is known of a transfer, at least two of rate, round-trip time and window: what is left out follows, and what
+/// two hosts make of the path.
 #[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
     /// Rate of the path: 100Mbit/s, 1G
-    #[arg(long, short, value_name = "RATE")]
-    bandwidth: Option<BitRate>,
+    #[arg(long, short, value_name = "RATE", value_parser = values(Quantity::Bandwidth))]
+    bandwidth: Option<Values>,
     /// Round-trip time: 173ms
-    #[arg(long, short, value_name = "TIME")]
-    rtt: Option<Span>,
-    /// Window: 64KiB
-    #[arg(long, short, value_name = "BYTES")]
-    window: Option<ByteCount>,
+    #[arg(long, short, value_name = "TIME", value_parser = values(Quantity::Rtt))]
+    rtt: Option<Values>,
+    /// How far the hosts are apart: 8000km, for a guess at the round-trip time
+    #[arg(long, value_name = "DISTANCE", value_parser = values(Quantity::Distance))]
+    distance: Option<Values>,
+    /// Window of each stream: 64KiB
+    #[arg(long, short, value_name = "BYTES", value_parser = values(Quantity::Window))]
+    window: Option<Values>,
+    /// Request for the socket buffers, as -w of iperf3
+    #[arg(long, value_name = "BYTES", value_parser = values(Quantity::Buffer))]
+    buffer: Option<Values>,
     /// Share of packets lost: 0.01%
-    #[arg(long, value_name = "RATIO")]
-    loss: Option<Ratio>,
-    /// Largest IP packet
-    #[arg(long, default_value = "1500", value_name = "BYTES")]
-    mtu: ByteCount,
+    #[arg(long, value_name = "RATIO", value_parser = values(Quantity::Loss))]
+    loss: Option<Values>,
+    /// Largest IP packet [default: 1500]
+    #[arg(long, value_name = "BYTES", value_parser = values(Quantity::Mtu))]
+    mtu: Option<Values>,
+    /// Parallel connections [default: 1]
+    #[arg(long, short = 'P', value_name = "N", value_parser = values(Quantity::Streams))]
+    streams: Option<Values>,
+    /// Congestion control [default: the sender's]
+    #[arg(long, short = 'C', value_name = "NAME", value_parser = values(Quantity::Congestion))]
+    congestion: Option<Values>,
+    /// Bytes to carry: 10GiB
+    #[arg(long, short = 'n', value_name = "BYTES", value_parser = values(Quantity::Size))]
+    size: Option<Values>,
+    /// Rate of payload that is wanted
+    #[arg(long, value_name = "RATE", value_parser = some_rate)]
+    rate: Option<BitRate>,
+    /// Time that the size may take, in seconds or with a unit
+    #[arg(long, short, value_name = "TIME", value_parser = some_time)]
+    time: Option<Span>,
+    /// What a change would make of it: rtt=4ms, window=4MiB, relay; repeatable
+    #[arg(long, value_name = "KEY=VALUE", value_parser = |text: &str| Supposition::read(text))]
+    what_if: Vec<Supposition>,
     /// Whether the bandwidth counts Ethernet frames or IP packets
     #[arg(long, default_value = "ethernet", value_parser = parse_framing, value_name = "ethernet|ip")]
     framing: Framing,
-    /// Parallel connections
-    #[arg(long, short = 'P', default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128), value_name = "N")]
-    streams: u16,
-    /// Congestion control
-    #[arg(long, short = 'C', default_value = "cubic", value_name = "NAME")]
-    congestion: String,
+    /// IP version 6
+    #[arg(long, short = '6')]
+    ipv6: bool,
+    /// VLAN tags on each frame
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
+    vlan: u8,
+    /// Tunnel on the path: gre, vxlan, wireguard, ipsec, pppoe
+    #[arg(long, value_name = "NAME", value_parser = parse_tunnel)]
+    tunnel: Option<Tunnel>,
+    /// Settings of the sender that differ from this host's: `tcp_wmem=64MiB`
+    #[arg(long, value_name = "KEY=VALUE,…", value_parser = |text: &str| parse_host_flag(text).map(Changes))]
+    sender: Option<Changes>,
+    /// Settings of the receiver that differ from this host's: `tcp_rmem=64MiB`
+    #[arg(long, value_name = "KEY=VALUE,…", value_parser = |text: &str| parse_host_flag(text).map(Changes))]
+    receiver: Option<Changes>,
+    /// A CSV file with a row for each question, `-` for standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["csv", "json"])]
+    batch: Option<String>,
+    /// Print one line of CSV for each combination
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
     /// Print one JSON document
     #[arg(long, short = 'J')]
     pub(crate) json: bool,
+}
+
+const AFTER_HELP: &str = "\
+Quantities from --bandwidth to --size may be lists, 64KiB,1MiB, or ranges,
+10ms..200ms (by 1, 2, 5, sizes by doublings) or 10ms..200ms+10ms. Then each
+combination is a row of a table.
+
+The columns of --batch have the names of these flags; cells are written as the
+flags are, or as bare bit/s, seconds, metres, bytes and fractions. What the file
+leaves out comes from the flags. A row that is wrong ends the output before it.";
+
+/// The values of one flag.
+#[derive(Debug, Clone)]
+struct Values(Vec<Setting>);
+
+#[derive(Debug, Clone)]
+struct Changes(Vec<Change>);
+
+fn values(quantity: Quantity) -> impl Fn(&str) -> Result<Values, fullpipe_calc::GivenError> + Clone {
+    move |text| read_values(quantity, text).map(Values)
+}
+
+fn some_rate(text: &str) -> Result<BitRate, String> {
+    let rate = text.parse().map_err(|error: fullpipe_units::ParseError| error.to_string())?;
+    if rate == BitRate::ZERO {
+        Err("0 bit/s is nothing to want; write for example 500Mbit/s".to_owned())
+    } else {
+        Ok(rate)
+    }
+}
+
+fn some_time(text: &str) -> Result<Span, String> {
+    let time = duration(text)?;
+    if time == Span::ZERO { Err("nothing is carried in no time; write for example 60s".to_owned()) } else { Ok(time) }
 }
 
 fn parse_framing(name: &str) -> Result<Framing, String> {
@@ -48,48 +128,100 @@ fn parse_framing(name: &str) -> Result<Framing, String> {
     }
 }
 
+fn parse_tunnel(name: &str) -> Result<Tunnel, String> {
+    match name {
+        "gre" => Ok(Tunnel::Gre),
+        "vxlan" => Ok(Tunnel::Vxlan),
+        "wireguard" => Ok(Tunnel::WireGuard),
+        "ipsec" => Ok(Tunnel::Ipsec),
+        "pppoe" => Ok(Tunnel::Pppoe),
+        _ => Err("it is `gre`, `vxlan`, `wireguard`, `ipsec` or `pppoe`".to_owned()),
+    }
+}
+
 pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
-    check(arguments)?;
-    let settings = inspect(&SysctlTree::of_this_host()).map_err(|error| Failure::new(USAGE, error.to_string()))?;
-    let calculation = calculate(arguments, settings)?;
+    let hosts = hosts(arguments)?;
+    let axes = Axes::new(said(arguments), lists(arguments))?;
+    let many = arguments.batch.is_some() || arguments.csv || axes.is_table();
+    if many && (arguments.rate.is_some() || arguments.time.is_some() || !arguments.what_if.is_empty()) {
+        let sentence = "--rate, --time and --what-if ask about one combination; leave them out of a table, or give each \
+                        quantity one value";
+        return Err(Failure::new(USAGE, sentence));
+    }
+    match &arguments.batch {
+        Some(file) => batch(file, &axes, &hosts),
+        None if arguments.csv => written(&Batch::of_lists(&axes, &hosts)?, "--csv"),
+        None if axes.is_table() => table(&axes, &hosts, terminal),
+        None => one(arguments, axes.fixed(), &hosts, terminal),
+    }
+}
+
+fn hosts(arguments: &Arguments) -> Result<Hosts, Failure> {
+    let here = inspect(&SysctlTree::of_this_host()).map_err(|error| Failure::new(USAGE, error.to_string()))?;
+    let changed = |changes: &Option<Changes>| {
+        let changes = changes.iter().flat_map(|Changes(changes)| changes);
+        changes.fold(here.clone(), |host: HostSettings, change| change.applied_to(&host))
+    };
+    Ok(Hosts { sender: changed(&arguments.sender), receiver: changed(&arguments.receiver) })
+}
+
+/// What has one value for all combinations, whatever is asked.
+fn said(arguments: &Arguments) -> Given {
+    Given {
+        framing: arguments.framing,
+        ip: if arguments.ipv6 { IpVersion::V6 } else { IpVersion::V4 },
+        encapsulation: Encapsulation { vlan_tags: arguments.vlan, tunnel: arguments.tunnel },
+        rate: arguments.rate,
+        time: arguments.time,
+        ..Given::default()
+    }
+}
+
+fn lists(arguments: &Arguments) -> impl Iterator<Item = Vec<Setting>> {
+    let Arguments { bandwidth, rtt, distance, window, buffer, loss, mtu, streams, congestion, size, .. } = arguments;
+    let all = [bandwidth, rtt, distance, window, buffer, loss, mtu, streams, congestion, size];
+    all.into_iter().flatten().map(|Values(values)| values.clone())
+}
+
+fn one(arguments: &Arguments, given: &Given, hosts: &Hosts, terminal: &Terminal) -> Result<(), Failure> {
+    let calculation = calculate(given, hosts, &arguments.what_if)?;
     terminal.result(&report::calculation(&calculation, terminal.style()));
     terminal.document(&Document { calculation: Some(calculation), ..Document::new() });
     Ok(())
 }
 
-/// What no formula has an answer for.
-fn check(arguments: &Arguments) -> Result<(), Failure> {
-    let refuse = |sentence: &str| Err(Failure::new(USAGE, sentence));
-    if arguments.bandwidth == Some(BitRate::ZERO) {
-        return refuse("--bandwidth: a path of 0 bit/s carries nothing; write for example 100Mbit/s");
-    }
-    if arguments.rtt == Some(Span::ZERO) {
-        return refuse("--rtt: a round trip takes some time; write for example 173ms");
-    }
-    if arguments.window == Some(ByteCount::ZERO) {
-        return refuse("--window: a window of 0 bytes carries nothing; write for example 64KiB");
-    }
-    if arguments.loss.is_some_and(|loss| loss >= Ratio::ONE) {
-        return refuse("--loss: a path that loses every packet carries nothing; write for example 0.01%");
-    }
-    if !(68..=65_535).contains(&arguments.mtu.get()) {
-        return refuse("--mtu: an IPv4 packet has between 68 and 65535 bytes; write for example 1500");
-    }
+fn table(axes: &Axes, hosts: &Hosts, terminal: &Terminal) -> Result<(), Failure> {
+    let rows = axes.table(hosts, MOST_ROWS)?;
+    terminal.result(&report::table(&rows, terminal.style()));
+    terminal.document(&Document { table: Some(rows), ..Document::new() });
     Ok(())
 }
 
-fn calculate(arguments: &Arguments, settings: HostSettings) -> Result<Calculation, Failure> {
-    let given = Given {
-        bandwidth: arguments.bandwidth,
-        rtt: arguments.rtt,
-        window: arguments.window,
-        loss: arguments.loss,
-        mtu: Some(arguments.mtu),
-        framing: arguments.framing,
-        streams: Some(arguments.streams),
-        congestion: Some(arguments.congestion.clone()),
-        ..Given::default()
-    };
-    let hosts = Hosts { sender: settings.clone(), receiver: settings };
-    fullpipe_calc::calculate(&given, &hosts, &[]).map_err(|error| Failure::new(USAGE, error.to_string()))
+fn batch(file: &str, axes: &Axes, hosts: &Hosts) -> Result<(), Failure> {
+    let name = if file == "-" { "standard input" } else { file };
+    let bytes = read(file).map_err(|error| Failure::new(USAGE, format!("cannot read {name}: {error}")))?;
+    let batch = Batch::of_file(&bytes, axes, hosts).map_err(|error| Failure::new(USAGE, format!("{name}: {error}")))?;
+    written(&batch, name)
 }
+
+fn read(file: &str) -> io::Result<Vec<u8>> {
+    if file != "-" {
+        return std::fs::read(file);
+    }
+    let mut bytes = Vec::new();
+    io::stdin().lock().read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn written(batch: &Batch, name: &str) -> Result<(), Failure> {
+    let threads = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    match batch.run(threads, &mut Terminal::stream()) {
+        Err(BatchError::Write(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(BatchError::Write(error)) => Err(Failure::new(FAILED, format!("cannot write the answers: {error}"))),
+        Err(error) => Err(Failure::new(USAGE, format!("{name}: {error}"))),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Rows that a person or a document may be expected to hold.
+const MOST_ROWS: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();

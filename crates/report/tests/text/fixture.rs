@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use fullpipe_record::{
-    At, Buffer, BufferAdvice, Calculation, Cause, Ceiling, Change, Commands, Encapsulation, EndReport, Experiment,
-    Forecast, Framing, Given, HostSettings, Interval, IpVersion, KernelVersion, LabReport, LabStep, Limit, Measurement,
-    Path, PathDirection, Peer, Prediction, Proof, Published, Ramp, Remedy, Request, RttMethod, RttReport, RttStats,
-    Scope, Segmentation, Solved, Steady, Summary, Undone, Validity, Verdict,
+    At, Buffer, BufferAdvice, Calculation, Cause, Ceiling, Change, Combination, Commands, Encapsulation, EndReport,
+    Estimate, Experiment, Forecast, Framing, Given, HostSettings, Interval, IpVersion, KernelVersion, LabReport,
+    LabStep, Leg, Lift, Limit, Measurement, Need, Path, PathDirection, Peer, Prediction, Proof, Published, Quantity,
+    Ramp, Remedy, Request, RttMethod, RttReport, RttStats, Scope, Segmentation, Side, Solved, Steady, Summary, Undone,
+    Validity, Value, Verdict, WhatIf,
 };
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Distance, Ratio, SegCount, Span};
 
 pub(crate) fn calculation() -> Calculation {
     Calculation {
@@ -26,14 +27,102 @@ pub(crate) fn calculation() -> Calculation {
             rmem_max: ByteCount::from_mib(4),
         },
         prediction: before(),
-        given: Given::default(),
-        time: None,
-        target: None,
-        needs: Vec::new(),
-        alone: Vec::new(),
-        lift: None,
-        what_ifs: Vec::new(),
+        given: Given {
+            bandwidth: Some(BitRate::from_mbps(1000)),
+            rtt: Some(millis(100.0)),
+            size: Some(ByteCount::from_mib(10_240)),
+            ..Given::default()
+        },
+        time: Some(Span::from_secs(263)),
+        target: Some(mbps(941.5)),
+        needs: needs(),
+        alone: alone(),
+        lift: Some(Lift {
+            changes: vec![
+                Change::TcpWmemMax(ByteCount::from_mib(24)),
+                Change::CongestionControl("bbr".to_owned()),
+                Change::Streams(2),
+            ],
+            after: estimate(941.5, Limit::Capacity),
+        }),
+        what_ifs: vec![
+            what_if("rtt=4ms", 2.88, None),
+            what_if("relay", 2.88, Some(Leg::Middle)),
+            what_if("relay=10ms", 2.0, Some(Leg::Outer)),
+        ],
     }
+}
+
+fn needs() -> Vec<Need> {
+    let mib = |size: f64| Value::Bytes(ByteCount::from_mib(1).scaled(size));
+    let need =
+        |quantity, value, now, met| Need { quantity, side: Side::AtLeast, value: Some(value), now: Some(now), met };
+    vec![
+        need(Quantity::Bandwidth, Value::Rate(mbps(1000.0)), Value::Rate(mbps(1000.0)), true),
+        need(Quantity::Window, mib(11.23), mib(3.9), false),
+        need(Quantity::TcpWmem, mib(11.51), mib(4.0), false),
+        need(Quantity::TcpRmem, mib(17.97), mib(32.0), true),
+        Need {
+            side: Side::AtMost,
+            now: None,
+            ..need(Quantity::Loss, Value::Share(Ratio::new(2.7e-7)), Value::Count(0), true)
+        },
+    ]
+}
+
+fn alone() -> Vec<Need> {
+    let need = |quantity, side, value, now| Need { quantity, side, value, now, met: false };
+    let time = |time| Some(Value::Time(millis(time)));
+    vec![
+        need(Quantity::Rtt, Side::AtMost, time(34.72), time(100.0)),
+        need(Quantity::Distance, Side::AtMost, Some(Value::Distance(Distance::from_km(3546))), None),
+        need(Quantity::Streams, Side::AtLeast, Some(Value::Count(3)), Some(Value::Count(1))),
+        need(Quantity::Mtu, Side::AtLeast, None, Some(Value::Bytes(ByteCount::new(1500)))),
+        need(Quantity::Congestion, Side::OneOf, None, Some(Value::Names(vec!["cubic".to_owned()]))),
+    ]
+}
+
+fn what_if(what: &str, gain: f64, leg: Option<Leg>) -> WhatIf {
+    let estimate = Estimate { time: Some(Span::from_secs(92)), ..estimate(327.1 * gain, Limit::Capacity) };
+    WhatIf { what: what.to_owned(), estimate, gain: Ratio::new(gain), leg }
+}
+
+fn estimate(rate: f64, limit: Limit) -> Estimate {
+    Estimate {
+        plain: mbps(rate * 1.02),
+        refined: mbps(rate),
+        low: mbps(rate * 0.97),
+        high: mbps(rate),
+        limit,
+        time: None,
+    }
+}
+
+/// Two round trips by two windows, under two names of congestion control, two losses and two sizes: as wide as it comes.
+pub(crate) fn wide_table() -> Vec<Combination> {
+    let row = |rtt: f64, window: u64| Combination {
+        given: Given {
+            bandwidth: Some(mbps(rtt * 10.0)),
+            rtt: Some(millis(rtt)),
+            window: Some(ByteCount::from_kib(window)),
+            loss: Some(Ratio::new(rtt * 1e-6)),
+            streams: Some(window as u16),
+            ..Given::default()
+        },
+        bdp: Some(ByteCount::new(1_250_000)),
+        estimate: Estimate { time: Some(millis(rtt)), ..estimate(rtt * 3.0, Limit::ReceiveWindow) },
+    };
+    vec![row(10.0, 64), row(173.0, 64), row(10.0, 1000), row(173.0, 1000)]
+}
+
+/// The same where only round trip and window differ.
+pub(crate) fn table() -> Vec<Combination> {
+    let same = |row: Combination| {
+        let estimate = Estimate { time: None, ..row.estimate };
+        let given = Given { rtt: row.given.rtt, window: row.given.window, ..Given::default() };
+        Combination { given, estimate, ..row }
+    };
+    wide_table().into_iter().map(same).collect()
 }
 
 /// What the sender's 4 MiB make of the path.

@@ -16,6 +16,18 @@ fn a_calculation() {
 }
 
 #[test]
+fn a_table_of_calculations() {
+    let text = plain(&|style| report::table(&fixture::table(), style));
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_table_too_wide_leaves_out_what_it_can() {
+    let text = plain(&|style| report::table(&fixture::wide_table(), style));
+    insta::assert_snapshot!(text);
+}
+
+#[test]
 fn a_measurement() {
     let text = plain(&|style| {
         let measured = fixture::measurement();

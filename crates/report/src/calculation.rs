@@ -1,0 +1,329 @@
+//! Answers of the calculator: one in full, or many as a table.
+
+use fullpipe_record::{
+    Buffer, Calculation, Change, Combination, Estimate, Given, Leg, Lift, Limit, Need, Quantity, Side, Solved, Value,
+    WhatIf,
+};
+use fullpipe_units::ByteCount;
+
+use crate::prediction::{chart, notes};
+use crate::style::{Style, WIDTH, heading, wrapped};
+use crate::table::{Align, Table, or_dash};
+
+/// A calculation: the equation's answer, what the hosts would make of the path and what lifts that, what-ifs, what the
+/// target takes, and the settings that yield the window.
+pub fn calculation(solved: &Calculation, style: Style) -> String {
+    [
+        wrapped(&answer(solved), 0, |line| style.bold(line)),
+        between_hosts(solved, style),
+        what_ifs(&solved.what_ifs, style),
+        takes(solved, style),
+        settings(solved, style),
+    ]
+    .concat()
+}
+
+/// Combinations as rows: what differs between them, the rates by textbook and by kernel, and the limit.
+///
+/// Where the columns are wider than a terminal, first the BDP is left out, then the textbook's rate, then the limit; JSON
+/// and CSV have them all.
+pub fn table(rows: &[Combination], style: Style) -> String {
+    let mut columns = columns(rows);
+    for dispensable in ["BDP", "plain", "limit"] {
+        if columns.iter().map(|column| column.width() + 2).sum::<usize>() > WIDTH + 2 {
+            columns.retain(|column| column.head != dispensable);
+        }
+    }
+    let heads: Vec<(&str, Align)> = columns.iter().map(|column| (column.head, column.align)).collect();
+    let mut table = Table::new(&heads);
+    for row in 0..rows.len() {
+        table.row(columns.iter().map(|column| column.cells[row].clone()).collect::<Vec<_>>());
+    }
+    table.render(0, |head| style.bold(head))
+}
+
+fn answer(solved: &Calculation) -> String {
+    let Calculation { rtt, window, rate, given, .. } = solved;
+    let how = match (given.buffer, given.window, given.loss) {
+        (Some(buffer), ..) => format!("A buffer request of {buffer}, which is a window of {window},"),
+        (None, None, Some(loss)) => format!("A window of {window}, which {loss} loss leaves,"),
+        _ => format!("A window of {window}"),
+    };
+    match (solved.solved, solved.bandwidth.or(solved.target)) {
+        (Solved::Window, Some(wanted)) => {
+            format!("{wanted} × {rtt} needs a window of {window} ({} bytes).", window.get())
+        }
+        (Solved::Window, None) => format!("{rtt} needs a window of {window} ({} bytes).", window.get()),
+        (Solved::Rtt, Some(wanted)) => format!("{how} fills {wanted} up to a round trip of {rtt}."),
+        _ => match solved.bandwidth {
+            Some(bandwidth) => format!("{how} over {rtt} gives {rate} of {bandwidth}."),
+            None => format!("{how} over {rtt} gives {rate}."),
+        },
+    }
+}
+
+fn between_hosts(solved: &Calculation, style: Style) -> String {
+    let mut text = heading(style, "What the hosts make of that path") + &chart(&solved.prediction, style);
+    for line in [lifts(solved), duration(solved)].into_iter().flatten() {
+        text += &wrapped(&line, 4, str::to_owned);
+    }
+    text + &notes(&solved.prediction, style)
+}
+
+/// What lifts the lowest ceiling, in a sentence.
+fn lifts(solved: &Calculation) -> Option<String> {
+    let limit = solved.prediction.limit;
+    if let Some(Lift { changes, after }) = &solved.lift {
+        let verb = if let [change] = changes.as_slice() { verb(change) } else { "lift" };
+        let list = capitalised(&listed(&changes.iter().map(change).collect::<Vec<_>>(), "and"));
+        let short = wants_rate(&solved.given) && solved.target.is_some_and(|target| after.refined < target);
+        let rest = if short { "; the rest takes more bandwidth" } else { "" };
+        return Some(format!("{list} {verb} it to {} ({}){rest}.", after.refined, after.limit.name()));
+    }
+    if solved.target.is_none() {
+        return larger(limit).filter(|_| solved.given.time.is_none());
+    }
+    Some(match (limit, wants_rate(&solved.given)) {
+        (_, true) if is_met(solved) => "That is enough.".to_owned(),
+        (Limit::Capacity, true) => "Only more bandwidth lifts it.".to_owned(),
+        (Limit::Capacity, false) => "The pipe is full: only more bandwidth lifts it.".to_owned(),
+        _ => "Nothing that is known here lifts it.".to_owned(),
+    })
+}
+
+/// What lifts a limit where nobody said what is wanted.
+fn larger(limit: Limit) -> Option<String> {
+    let what = match limit {
+        Limit::ReceiveWindow => "A larger window lifts it",
+        Limit::SendBuffer => "A larger tcp_wmem at the sender lifts it",
+        Limit::Loss => "Less loss, bbr or more streams lift it",
+        _ => return None,
+    };
+    Some(format!("{what}; with --bandwidth or --rate calc says how far."))
+}
+
+fn wants_rate(given: &Given) -> bool {
+    given.rate.is_some() || given.time.is_some()
+}
+
+fn is_met(solved: &Calculation) -> bool {
+    match (solved.given.rate, solved.given.time) {
+        (Some(rate), _) => solved.prediction.refined >= rate,
+        (None, Some(within)) => solved.time.is_some_and(|time| time <= within),
+        (None, None) => solved.prediction.limit == Limit::Capacity,
+    }
+}
+
+fn duration(solved: &Calculation) -> Option<String> {
+    let (size, time) = (solved.given.size?, solved.time?);
+    let wanted = match (solved.given.time, solved.target) {
+        (Some(within), Some(rate)) => format!("; within {within} it takes {rate}"),
+        (Some(within), None) => format!("; slow start alone takes longer than {within}"),
+        (None, _) => String::new(),
+    };
+    Some(format!("{size} take {time}, slow start included{wanted}."))
+}
+
+/// What the target takes: what must hold, and what would do alone.
+fn takes(solved: &Calculation, style: Style) -> String {
+    if solved.needs.is_empty() {
+        return String::new();
+    }
+    let mut text = heading(style, &wanted(solved)) + &needs(["now", "needed"], &solved.needs);
+    let (some, none): (Vec<&Need>, Vec<&Need>) = solved.alone.iter().partition(|need| need.value.is_some());
+    if !some.is_empty() {
+        let met = some.iter().all(|need| need.met);
+        let title =
+            if met { "And, with the rest as it is:" } else { "Or, with the rest as it is, one of these alone:" };
+        text += &format!("  {title}\n{}", needs(["", ""], some));
+    }
+    if !none.is_empty() {
+        let names: Vec<String> = none.iter().map(|need| need.quantity.name().to_owned()).collect();
+        text += &wrapped(&format!("No other {} would do alone.", listed(&names, "or")), 2, |line| style.dim(line));
+    }
+    text
+}
+
+fn wanted(solved: &Calculation) -> String {
+    let Given { rate, size, time, bandwidth, .. } = &solved.given;
+    match (rate, size.zip(*time), bandwidth) {
+        (Some(rate), ..) => format!("What {rate} of payload takes"),
+        (None, Some((size, time)), _) => format!("What {size} in {time} take"),
+        (None, None, Some(bandwidth)) => format!("What it takes to fill {bandwidth}"),
+        (None, None, None) => "What it takes".to_owned(),
+    }
+}
+
+fn needs<'a>([now, needed]: [&str; 2], needs: impl IntoIterator<Item = &'a Need>) -> String {
+    let mut table = Table::new(&[("", Align::Left), ("", Align::Left), (now, Align::Right), (needed, Align::Left)]);
+    for need in needs {
+        let mark = if need.met { "✓" } else { "✗" };
+        let name = need.quantity.name().replace('-', "_");
+        let side = match need.side {
+            Side::AtLeast => "≥ ",
+            Side::AtMost => "≤ ",
+            Side::OneOf => "",
+        };
+        let value =
+            need.value.as_ref().map_or("no value will do".to_owned(), |value| format!("{side}{}", shown(value)));
+        let now = or_dash(need.now.as_ref().map(shown));
+        table.row([mark.to_owned(), name, now, format!("{value}{}", where_set(need.quantity))]);
+    }
+    table.render(4, str::to_owned)
+}
+
+fn where_set(quantity: Quantity) -> &'static str {
+    match quantity {
+        Quantity::Window => " in flight, each stream",
+        Quantity::TcpWmem => " at the sender",
+        Quantity::TcpRmem => " at the receiver",
+        Quantity::Distance => " of fibre, at best",
+        _ => "",
+    }
+}
+
+fn settings(solved: &Calculation, style: Style) -> String {
+    let buffers = &solved.buffers;
+    let bytes = |size: ByteCount| format!("{size} ({} bytes)", size.get());
+    let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
+    table.row(["receiver".to_owned(), format!("tcp_rmem max {}", bytes(buffers.tcp_rmem_max))]);
+    table.row(["sender".to_owned(), format!("tcp_wmem max {}", bytes(buffers.tcp_wmem_max))]);
+    table.row(["or fixed".to_owned(), format!("SO_RCVBUF request {}", bytes(buffers.so_rcvbuf))]);
+    let title = format!("Linux settings with room for a window of {}", bytes(solved.window));
+    let mut text = heading(style, &title) + &table.render(2, str::to_owned);
+    if buffers.so_rcvbuf > buffers.rmem_max {
+        let cut = format!("The receiver cuts such a request to {} (net.core.rmem_max).", bytes(buffers.rmem_max));
+        text += &wrapped(&cut, 2, |line| style.dim(line));
+    }
+    let payload = format!(
+        "Of each packet {} bytes are payload ({} of its bytes on the wire).",
+        solved.mss.get(),
+        solved.efficiency
+    );
+    text + &wrapped(&payload, 2, |line| style.dim(line))
+}
+
+fn what_ifs(answers: &[WhatIf], style: Style) -> String {
+    if answers.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&[("", Align::Left), ("", Align::Right), ("", Align::Right), ("", Align::Left)]);
+    for WhatIf { what, estimate, gain, leg } in answers {
+        let leg = match leg {
+            None => "",
+            Some(Leg::Outer) => " beside a host",
+            Some(Leg::Middle) => " between the relays",
+        };
+        let time = estimate.time.map(|time| format!(", in {time}")).unwrap_or_default();
+        table.row([
+            what.clone(),
+            estimate.refined.to_string(),
+            format!("× {:.2}", gain.get()),
+            format!("{}{leg}{time}", estimate.limit.name()),
+        ]);
+    }
+    heading(style, "What if") + &table.render(2, str::to_owned)
+}
+
+fn change(change: &Change) -> String {
+    match change {
+        Change::TcpRmemMax(size) => format!("a tcp_rmem of {size} at the receiver"),
+        Change::TcpWmemMax(size) => format!("a tcp_wmem of {size} at the sender"),
+        Change::WindowScaling(_) => "window scaling at both ends".to_owned(),
+        Change::ModerateRcvbuf(_) => "tcp_moderate_rcvbuf at the receiver".to_owned(),
+        Change::SocketBuffer(Buffer::Automatic) => "buffers left to the kernel".to_owned(),
+        Change::SocketBuffer(Buffer::Request(size)) => format!("a buffer request of {size}"),
+        Change::SocketBuffer(Buffer::Window(size)) => format!("a window of {size}"),
+        Change::CongestionControl(name) => format!("congestion control {name}"),
+        Change::Streams(streams) => format!("{streams} streams"),
+    }
+}
+
+/// Of one change.
+fn verb(change: &Change) -> &'static str {
+    match change {
+        Change::Streams(_) | Change::SocketBuffer(Buffer::Automatic) => "lift",
+        _ => "lifts",
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Rate(rate) => rate.to_string(),
+        Value::Time(time) => time.to_string(),
+        Value::Distance(distance) => distance.to_string(),
+        Value::Bytes(bytes) => bytes.to_string(),
+        Value::Share(share) => share.to_string(),
+        Value::Count(count) => count.to_string(),
+        Value::Names(names) => listed(names, "or"),
+    }
+}
+
+/// `a, b and c`.
+fn listed(items: &[String], last: &str) -> String {
+    match items {
+        [] => String::new(),
+        [one] => one.clone(),
+        [before @ .., end] => format!("{} {last} {end}", before.join(", ")),
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+struct Column {
+    head: &'static str,
+    align: Align,
+    cells: Vec<String>,
+}
+
+impl Column {
+    fn width(&self) -> usize {
+        let cells = self.cells.iter().map(|cell| cell.chars().count());
+        cells.max().unwrap_or(0).max(self.head.chars().count())
+    }
+}
+
+/// A column for each quantity that differs, and for what the combinations come to.
+fn columns(rows: &[Combination]) -> Vec<Column> {
+    let column = |head, align, cell: &dyn Fn(&Combination) -> String| Column {
+        head,
+        align,
+        cells: rows.iter().map(cell).collect(),
+    };
+    let given = GIVEN.into_iter().map(|(head, cell)| column(head, Align::Right, &|row| or_dash(cell(&row.given))));
+    let given = given.filter(|column| column.cells.iter().any(|cell| *cell != column.cells[0]));
+    let rate = |of: fn(&Estimate) -> fullpipe_units::BitRate| move |row: &Combination| of(&row.estimate).to_string();
+    let bdp = rows
+        .iter()
+        .any(|row| row.bdp.is_some())
+        .then(|| column("BDP", Align::Right, &|row| or_dash(row.bdp.map(|bdp| bdp.to_string()))));
+    let time = rows
+        .iter()
+        .any(|row| row.estimate.time.is_some())
+        .then(|| column("time", Align::Right, &|row| or_dash(row.estimate.time.map(|time| time.to_string()))));
+    let found = [
+        column("plain", Align::Right, &rate(|found| found.plain)),
+        column("refined", Align::Right, &rate(|found| found.refined)),
+    ];
+    let limit = column("limit", Align::Left, &|row| row.estimate.limit.name().to_owned());
+    given.chain(bdp).chain(found).chain(time).chain([limit]).collect()
+}
+
+type Cell = fn(&Given) -> Option<String>;
+
+/// The quantities that may differ, with the heads of their columns.
+const GIVEN: [(&str, Cell); 10] = [
+    ("bandwidth", |given| given.bandwidth.map(|rate| rate.to_string())),
+    ("rtt", |given| given.rtt.map(|rtt| rtt.to_string())),
+    ("distance", |given| given.distance.map(|distance| distance.to_string())),
+    ("window", |given| given.window.map(|window| window.to_string())),
+    ("buffer", |given| given.buffer.map(|buffer| buffer.to_string())),
+    ("loss", |given| given.loss.map(|loss| loss.to_string())),
+    ("mtu", |given| given.mtu.map(|mtu| mtu.get().to_string())),
+    ("streams", |given| given.streams.map(|streams| streams.to_string())),
+    ("congestion", |given| given.congestion.clone()),
+    ("size", |given| given.size.map(|size| size.to_string())),
+];
