@@ -133,6 +133,7 @@ fn a_calculation_of_what_cannot_be() {
         ("--framing=atm", "`ethernet` or `ip`"),
         ("--tunnel=ssh", "`wireguard`"),
         ("--vlan=3", "0..=2"),
+        ("--kernel=linux", "5.15"),
         ("--sender=nosuch=1", "tcp_wmem"),
     ];
     for (argument, valid) in others {

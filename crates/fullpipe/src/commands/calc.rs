@@ -4,7 +4,10 @@ use std::thread;
 
 use fullpipe_calc::{Axes, Batch, BatchError, Hosts, Setting, Supposition, calculate, read_values};
 use fullpipe_host::{SysctlTree, inspect};
-use fullpipe_record::{Change, Document, Encapsulation, Framing, Given, HostSettings, IpVersion, Quantity, Tunnel};
+use fullpipe_model::kernel::defaults;
+use fullpipe_record::{
+    Change, Document, Encapsulation, Framing, Given, HostSettings, IpVersion, KernelVersion, Quantity, Tunnel,
+};
 use fullpipe_report as report;
 use fullpipe_scenario::parse_host_flag;
 use fullpipe_units::{BitRate, Span};
@@ -69,10 +72,13 @@ pub(crate) struct Arguments {
     /// Tunnel on the path: gre, vxlan, wireguard, ipsec, pppoe
     #[arg(long, value_name = "NAME", value_parser = parse_tunnel)]
     tunnel: Option<Tunnel>,
-    /// Settings of the sender that differ from this host's: `tcp_wmem=64MiB`
+    /// Take untouched hosts with this Linux, as 5.15, in place of this host's settings
+    #[arg(long, value_name = "VERSION", value_parser = parse_kernel)]
+    kernel: Option<KernelVersion>,
+    /// Settings of the sender that differ from that: `tcp_wmem=64MiB`
     #[arg(long, value_name = "KEY=VALUE,…", value_parser = |text: &str| parse_host_flag(text).map(Changes))]
     sender: Option<Changes>,
-    /// Settings of the receiver that differ from this host's: `tcp_rmem=64MiB`
+    /// Settings of the receiver that differ from that: `tcp_rmem=64MiB`
     #[arg(long, value_name = "KEY=VALUE,…", value_parser = |text: &str| parse_host_flag(text).map(Changes))]
     receiver: Option<Changes>,
     /// A CSV file with a row for each question, `-` for standard input
@@ -128,6 +134,10 @@ fn parse_framing(name: &str) -> Result<Framing, String> {
     }
 }
 
+fn parse_kernel(release: &str) -> Result<KernelVersion, String> {
+    release.parse().map_err(|error| format!("{error}; write for example 5.15"))
+}
+
 fn parse_tunnel(name: &str) -> Result<Tunnel, String> {
     match name {
         "gre" => Ok(Tunnel::Gre),
@@ -157,10 +167,13 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
 }
 
 fn hosts(arguments: &Arguments) -> Result<Hosts, Failure> {
-    let here = inspect(&SysctlTree::of_this_host()).map_err(|error| Failure::new(USAGE, error.to_string()))?;
+    let plain = match arguments.kernel {
+        Some(kernel) => defaults(kernel),
+        None => inspect(&SysctlTree::of_this_host()).map_err(|error| Failure::new(USAGE, error.to_string()))?,
+    };
     let changed = |changes: &Option<Changes>| {
         let changes = changes.iter().flat_map(|Changes(changes)| changes);
-        changes.fold(here.clone(), |host: HostSettings, change| change.applied_to(&host))
+        changes.fold(plain.clone(), |host: HostSettings, change| change.applied_to(&host))
     };
     Ok(Hosts { sender: changed(&arguments.sender), receiver: changed(&arguments.receiver) })
 }
