@@ -2,7 +2,7 @@ use std::io::{self, ErrorKind, Read};
 use std::num::NonZeroUsize;
 use std::thread;
 
-use fullpipe_calc::{Axes, Batch, BatchError, Hosts, Setting, Supposition, calculate, read_values};
+use fullpipe_calc::{Axes, Batch, BatchError, GivenError, Hosts, Setting, Supposition, as_csv, calculate, read_values};
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_model::kernel::defaults;
 use fullpipe_record::{
@@ -81,7 +81,7 @@ pub(crate) struct Arguments {
     /// Settings of the receiver that differ from that: `tcp_rmem=64MiB`
     #[arg(long, value_name = "KEY=VALUE,…", value_parser = |text: &str| parse_host_flag(text).map(Changes))]
     receiver: Option<Changes>,
-    /// A CSV file with a row for each question, `-` for standard input
+    /// A CSV (or Parquet) file with a row for each question, `-` for standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["csv", "json"])]
     batch: Option<String>,
     /// Print one line of CSV for each combination
@@ -108,7 +108,7 @@ struct Values(Vec<Setting>);
 #[derive(Debug, Clone)]
 struct Changes(Vec<Change>);
 
-fn values(quantity: Quantity) -> impl Fn(&str) -> Result<Values, fullpipe_calc::GivenError> + Clone {
+fn values(quantity: Quantity) -> impl Fn(&str) -> Result<Values, GivenError> + Clone {
     move |text| read_values(quantity, text).map(Values)
 }
 
@@ -213,7 +213,9 @@ fn table(axes: &Axes, hosts: &Hosts, terminal: &Terminal) -> Result<(), Failure>
 fn batch(file: &str, axes: &Axes, hosts: &Hosts) -> Result<(), Failure> {
     let name = if file == "-" { "standard input" } else { file };
     let bytes = read(file).map_err(|error| Failure::new(USAGE, format!("cannot read {name}: {error}")))?;
-    let batch = Batch::of_file(&bytes, axes, hosts).map_err(|error| Failure::new(USAGE, format!("{name}: {error}")))?;
+    let in_file = |error: GivenError| Failure::new(USAGE, format!("{name}: {error}"));
+    let rows = as_csv(bytes).map_err(in_file)?;
+    let batch = Batch::of_file(&rows, axes, hosts).map_err(in_file)?;
     written(&batch, name)
 }
 
