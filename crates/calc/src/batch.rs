@@ -235,18 +235,21 @@ impl<'a> Iterator for Chunks<'a> {
 }
 
 fn read_cell(column: Quantity, cell: &[u8]) -> Result<Setting, GivenError> {
-    match std::str::from_utf8(cell) {
-        Ok(text) => Setting::read_cell(column, text),
-        Err(_) => Setting::read_cell(column, &String::from_utf8_lossy(cell)),
-    }
+    Setting::read_cell(column, plain_text(cell)?)
+}
+
+/// A quoted cell may hold anything, and what is told of it is one line.
+fn plain_text(cell: &[u8]) -> Result<&str, GivenError> {
+    let text = std::str::from_utf8(cell).ok().filter(|text| !text.contains(char::is_control));
+    text.ok_or_else(|| GivenError::new("a cell is plain text in one line"))
 }
 
 fn columns(header: &ByteRecord, axes: &Axes) -> Result<Vec<Quantity>, GivenError> {
     let mut columns = Vec::new();
     for name in header {
-        let name = String::from_utf8_lossy(name.trim_ascii());
+        let name = plain_text(name.trim_ascii())?;
         let column = READABLE.into_iter().find(|quantity| quantity.name() == name);
-        let column = column.ok_or_else(|| GivenError::new(unknown_column(&name)))?;
+        let column = column.ok_or_else(|| GivenError::new(unknown_column(name)))?;
         if columns.contains(&column) {
             return Err(GivenError::new(format!("line 1: column {name} comes twice")));
         }
@@ -379,6 +382,7 @@ mod tests {
                 "line 3: column loss: a path that loses every packet carries nothing; write for example 0.01%",
             ),
             ("rtt,loss\n1ms,0\n\n1ms\n", "line 4: 1 cells, but the header has 2 columns"),
+            ("rtt\n\"1\nms\"\n", "line 2: column rtt: a cell is plain text in one line"),
             ("rtt,loss\n,0\n", "line 2: it has no rtt and no distance; write for example 173ms in column rtt"),
         ] {
             assert_eq!(
