@@ -1,13 +1,17 @@
-//! Any text is a scenario or an error in one line; any flag is a path, settings, or an error.
+//! Any text is a scenario, a grid or an error in one line; any flag is a path, settings, or an error.
 
 #![no_main]
 
-use fullpipe_scenario::{PathSpec, Scenario, parse_host_flag, parse_path_flag};
+use fullpipe_scenario::{Grid, PathSpec, Scenario, parse_host_flag, parse_path_flag};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
     match Scenario::parse("fuzz.toml", text) {
         Ok(scenario) => assert!(!scenario.steps.is_empty()),
+        Err(error) => assert_eq!(error.to_string().lines().count(), 1),
+    }
+    match Grid::parse("fuzz.toml", text) {
+        Ok(grid) => assert!(!grid.cells.is_empty()),
         Err(error) => assert_eq!(error.to_string().lines().count(), 1),
     }
     let _ = parse_path_flag(text, &PathSpec::demo());

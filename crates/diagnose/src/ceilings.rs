@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use fullpipe_model::kernel;
 use fullpipe_model::window;
-use fullpipe_record::{Buffer, Limit};
+use fullpipe_record::{Buffer, Limit, Segmentation};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
 use crate::figures::Figures;
@@ -32,7 +32,13 @@ fn send_buffer(figures: &Figures, finding: &Finding) -> Option<ByteCount> {
     let evidence = figures.evidence;
     let tuned = evidence.sender.as_ref().filter(|_| evidence.request.buffer == Buffer::Automatic);
     let size = tuned.map_or(seen, |settings| seen.max(settings.tcp_wmem.max * u64::from(figures.streams())));
-    Some(size.scaled(kernel::writer_fill(evidence.request.writer).mid.get()))
+    let rtt = figures.rtt?;
+    let packet = kernel::packet_payload(
+        Segmentation::Trains,
+        figures.mss?,
+        window::rate(size, rtt * u64::from(figures.streams())),
+    );
+    Some(size.scaled(kernel::fill(evidence.request.writer, packet, rtt).mid.get()))
 }
 
 /// Mean share of the send buffer that was in use, at most all of it.

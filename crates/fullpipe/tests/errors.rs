@@ -212,6 +212,16 @@ fn scenarios_that_are_wrong() {
 }
 
 #[test]
+fn grids_that_are_wrong() {
+    let negative = scenario(
+        "grid.toml",
+        "name = \"n\"\ntitle = \"t\"\nlongest = \"9s\"\n[[block]]\nrate = [\"-1Mbit/s\"]\nrtt = [\"10ms\"]\n",
+    );
+    assert_says(&told(&["lab", "grid", &negative], USAGE), &["grid.toml:5:", "-1Mbit/s", "negative"]);
+    assert_says(&told(&["lab", "grid", "nosuch.toml"], USAGE), &["nosuch.toml", "No such file"]);
+}
+
+#[test]
 fn a_scenario_that_is_missing() {
     for command in [&["lab", "run", "nosuch.toml"][..], &["lab", "exec", "nosuch.toml", "sender", "--", "true"]] {
         assert_says(&told(command, USAGE), &["nosuch.toml", "No such file", "elsen-window"]);

@@ -3,9 +3,9 @@
 use fullpipe_record::{Ceiling, Limit};
 use fullpipe_units::Ratio;
 
-use crate::ceilings::{BBR_FILLS, Ceilings, Figures};
+use crate::ceilings::{Ceilings, Figures};
 use crate::connection::Connection;
-use crate::kernel::{largest_window, payload_share, writer_fill};
+use crate::kernel::largest_window;
 use crate::loss::CongestionControl;
 
 /// The ceilings with their words, lowest first.
@@ -59,22 +59,20 @@ fn receive_window(connection: &Connection) -> String {
 }
 
 fn send_buffer(connection: &Connection) -> String {
-    let fill = writer_fill(connection.request.writer);
     let name = if connection.fixed.is_some() { "SO_SNDBUF" } else { "tcp_wmem" };
-    let payload = payload_share(connection.path.segmentation);
-    let share = if payload < Ratio::ONE { format!(" × {payload}") } else { String::new() };
-    format!("{name} {}{share} × {}", connection.send, fill.mid.get())
+    format!("{name} {} × {}", connection.send, connection.send_fill().mid)
 }
 
 fn capacity(figures: &Figures, connection: &Connection) -> String {
-    let probing = match connection.control {
-        CongestionControl::Bbr => match connection.path.forward.loss {
-            Some(loss) if loss > Ratio::ZERO => format!(" × {BBR_FILLS} less {loss} lost"),
-            _ => format!(" × {BBR_FILLS}"),
-        },
+    let probing = match connection.uses() {
+        Ratio::ONE => String::new(),
+        uses => format!(" × {uses}"),
+    };
+    let lost = match (connection.control, connection.path.forward.loss) {
+        (CongestionControl::Bbr, Some(loss)) if loss > Ratio::ZERO => format!(" less {loss} lost"),
         _ => String::new(),
     };
-    format!("{} × {}{probing}", figures.plain, connection.efficiency())
+    format!("{} × {}{probing}{lost}", figures.plain, connection.efficiency())
 }
 
 fn loss(figures: &Figures, connection: &Connection) -> String {

@@ -4,12 +4,8 @@ use fullpipe_record::{Buffer, Limit};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
 use crate::connection::Connection;
-use crate::kernel::{payload_share, writer_fill};
 use crate::loss::{self, CongestionControl, Sight};
 use crate::{Likely, queue, window};
-
-/// What probing for the round-trip time costs BBR: at most 200 ms in 10 s, and what it drains before.
-pub(crate) const BBR_FILLS: f64 = 0.98;
 
 /// A ceiling without its words.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -72,13 +68,14 @@ fn receive_window(connection: &Connection) -> Figures {
         Buffer::Window(wanted) => wanted.min(buffer.advertised()),
         Buffer::Automatic | Buffer::Request(_) => buffer.advertised(),
     };
-    per_stream(connection, Limit::ReceiveWindow, advertised, buffer.in_flight(connection.mss), Likely::by_rule())
+    let windows = Windows { plain: advertised, refined: buffer.in_flight(connection.mss) };
+    let used = connection.uses().get() * connection.kept_by_trains(windows.refined);
+    per_stream(connection, Limit::ReceiveWindow, &windows, used, Likely::by_rule())
 }
 
 fn send_buffer(connection: &Connection) -> Figures {
-    let held = connection.send.scaled(payload_share(connection.path.segmentation).get());
-    let fill = writer_fill(connection.request.writer);
-    per_stream(connection, Limit::SendBuffer, connection.send, held, fill)
+    let windows = Windows { plain: connection.send, refined: connection.send };
+    per_stream(connection, Limit::SendBuffer, &windows, connection.uses().get(), connection.send_fill())
 }
 
 fn capacity(connection: &Connection) -> Option<Figures> {
@@ -86,7 +83,7 @@ fn capacity(connection: &Connection) -> Option<Figures> {
     let payload = connection.payload_capacity()?;
     let rule = Likely::by_rule();
     let fills = match connection.control {
-        CongestionControl::Bbr => BBR_FILLS * arriving(connection),
+        CongestionControl::Bbr => connection.uses().get() * arriving(connection),
         _ => 1.0,
     };
     Some(Figures {
@@ -128,9 +125,9 @@ fn in_flight_at_most(connection: &Connection) -> ByteCount {
 fn loss(connection: &Connection) -> Option<Figures> {
     let share = connection.path.forward.loss?;
     let kept = connection.window_under(share)?;
-    let plain = loss::mathis(share, connection.mss);
+    let windows = Windows { plain: loss::mathis(share, connection.mss), refined: kept };
     let likely = losses_seen(connection, share, kept).likely(connection.control, share);
-    Some(per_stream(connection, Limit::Loss, plain, kept, likely))
+    Some(per_stream(connection, Limit::Loss, &windows, 1.0, likely))
 }
 
 /// Losses below which a transfer says more about chance than about its path, and it is worth saying.
@@ -168,17 +165,23 @@ fn slow_start_at_most(connection: &Connection) -> ByteCount {
     }
 }
 
-/// A ceiling of one window per round trip and stream. The textbook's round trip is propagation alone; the refined one
-/// has the serialisation too.
-fn per_stream(connection: &Connection, kind: Limit, plain: ByteCount, refined: ByteCount, likely: Likely) -> Figures {
+/// Bytes in flight of each stream, by the textbook and by the running kernel.
+struct Windows {
+    plain: ByteCount,
+    refined: ByteCount,
+}
+
+/// A ceiling of one window per round trip and stream, of which the share `used` of the time. The textbook's round trip is
+/// propagation alone; the refined one has the serialisation too.
+fn per_stream(connection: &Connection, kind: Limit, windows: &Windows, used: f64, likely: Likely) -> Figures {
     let streams = u64::from(connection.request.streams);
-    let whole = window::rate(refined * streams, connection.rtt);
+    let whole = window::rate(windows.refined * streams, connection.rtt).scaled(used);
     Figures {
         kind,
-        plain: window::rate(plain * streams, connection.path.rtt()),
+        plain: window::rate(windows.plain * streams, connection.path.rtt()),
         refined: whole.scaled(likely.mid.get()),
         low: whole.scaled(likely.low.get()),
         high: whole.scaled(likely.high.get()),
-        window: Some(refined.scaled(likely.mid.get())),
+        window: Some(windows.refined.scaled(likely.mid.get())),
     }
 }

@@ -1,10 +1,10 @@
-use fullpipe_record::{Buffer, HostSettings, Path, Request};
+use fullpipe_record::{Buffer, HostSettings, Path, Request, Segmentation};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::framing;
 use crate::kernel::{self, ReceiveBuffer};
-use crate::loss::CongestionControl;
-use crate::window;
+use crate::loss::{self, CongestionControl};
+use crate::{Likely, window};
 
 /// What the two ends of a connection agree on, from the path, their settings and the load.
 pub(crate) struct Connection<'a> {
@@ -67,6 +67,45 @@ impl<'a> Connection<'a> {
         self.control.window_at_random(loss, self.rtt, self.mss)
     }
 
+    /// The share of the time that the congestion control uses: all of it but BBR's probes for the round-trip time, the first
+    /// of which a transfer of less than 10 s does not see.
+    pub(crate) fn uses(&self) -> Ratio {
+        let sees_a_probe =
+            self.request.bytes.is_some() || self.request.omit + self.request.duration > loss::PROBE_RTT_EVERY;
+        match self.control {
+            CongestionControl::Bbr if sees_a_probe => loss::bbr::fills(self.rtt),
+            _ => Ratio::ONE,
+        }
+    }
+
+    /// The payload in each stream's send buffer ÷ the buffer.
+    pub(crate) fn send_fill(&self) -> Likely {
+        let rate = window::rate(self.send, self.rtt);
+        let packet = kernel::packet_payload(self.path.segmentation, self.mss, rate);
+        kernel::fill(self.request.writer, packet, self.rtt)
+    }
+
+    /// What waiting for a whole train leaves of the rate that `window` gives each stream, from 0 to 1.
+    ///
+    /// TCP sends in trains of what its pacing rate gives in a millisecond, and waits for acknowledgements until it may send
+    /// one (`tcp_tso_should_defer`). While it waits, the link does: three quarters of the train's time on the line. Measured
+    /// on Linux 6.18 with CUBIC and Reno at 100 Mbit/s: 0.25 to 0.45 ms over 5 ms, 0.43 to 0.84 ms over 20 ms, for windows
+    /// of 0.5 and 0.7 BDPs.
+    pub(crate) fn kept_by_trains(&self, window: ByteCount) -> f64 {
+        let Some(capacity) = self.payload_capacity() else { return 1.0 };
+        let used = window::rate(window, self.rtt).relative_to(capacity).min(1.0);
+        let waits = self.waits_for_trains().scaled(used);
+        1.0 / (1.0 + Ratio::of(waits.as_secs_f64(), self.rtt.as_secs_f64()).get())
+    }
+
+    /// At a full link. TCP gives up waiting when a part of the round trip is over: taken as a sixth, which is not measured.
+    fn waits_for_trains(&self) -> Span {
+        match self.path.segmentation {
+            Segmentation::Trains => Span::from_micros(768).min(self.rtt / 6),
+            Segmentation::Exact => Span::ZERO,
+        }
+    }
+
     /// Payload ÷ bytes on the wire.
     pub(crate) fn efficiency(&self) -> Ratio {
         framing::efficiency(self.mss, self.headers, self.path.forward.overhead())
@@ -85,8 +124,9 @@ impl<'a> Connection<'a> {
     /// Payload that each stream must have in flight so that together they fill the bottleneck; twice that under BBR,
     /// whose probes for bandwidth need the room.
     pub(crate) fn window_needed(&self) -> Option<ByteCount> {
-        let together = window::bdp(self.payload_capacity()?, self.rtt).get();
-        let each = ByteCount::new(together.div_ceil(u64::from(self.request.streams.max(1))));
+        let streams = u64::from(self.request.streams.max(1));
+        let rtt = self.rtt + self.waits_for_trains() / streams;
+        let each = ByteCount::new(window::bdp(self.payload_capacity()?, rtt).get().div_ceil(streams));
         Some(if self.control == CongestionControl::Bbr { each * 2 } else { each })
     }
 }

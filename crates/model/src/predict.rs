@@ -122,8 +122,8 @@ mod tests {
         let got = by_default(&fixture::path(GIGABIT, Span::from_millis(100)), &Request::default());
         assert_eq!(got.limit, Limit::SendBuffer);
         assert_eq!(got.plain.to_string(), "335.5 Mbit/s");
-        assert_eq!(got.refined.to_string(), "327.1 Mbit/s");
-        assert_eq!(got.ceilings[0].because, "tcp_wmem 4 MiB × 0.975 ÷ 100 ms");
+        assert_eq!(got.refined.to_string(), "321.2 Mbit/s");
+        assert_eq!(got.ceilings[0].because, "tcp_wmem 4 MiB × 95.75 % ÷ 100 ms");
         assert_eq!(got.bdp, Some(ByteCount::new(12_500_000)));
         assert_eq!(got.mss, ByteCount::new(1448));
         let order: Vec<_> = got.ceilings.iter().map(|ceiling| ceiling.kind).collect();
@@ -136,7 +136,7 @@ mod tests {
         let got = by_default(&path, &Request { writer: Writer::Blocking, ..Request::default() });
         // iperf3 was measured at 283 Mbit/s here.
         assert!(got.low < BitRate::from_mbps(283) && BitRate::from_mbps(283) < got.high);
-        assert_eq!(got.refined.to_string(), "261.7 Mbit/s");
+        assert_eq!(got.refined.to_string(), "263.3 Mbit/s");
     }
 
     #[test]
@@ -145,8 +145,8 @@ mod tests {
         let path = Path { segmentation: Segmentation::Exact, ..fixture::path(GIGABIT, Span::from_millis(100)) };
         let got = by_default(&path, &Request::default());
         assert_eq!(got.limit, Limit::SendBuffer);
-        assert_eq!(got.refined.to_string(), "207.7 Mbit/s");
-        assert_eq!(got.ceilings[0].because, "tcp_wmem 4 MiB × 63.51 % × 0.975 ÷ 100 ms");
+        assert_eq!(got.refined.to_string(), "209.7 Mbit/s");
+        assert_eq!(got.ceilings[0].because, "tcp_wmem 4 MiB × 62.52 % ÷ 100 ms");
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn gordons_table_on_his_kernel() {
         let host = HostSettings { adv_win_scale: 2, ..fixture::settings("3.0.0") };
-        let path = fixture::path(FAST, Span::from_millis(10));
+        let path = Path { segmentation: Segmentation::Exact, ..fixture::path(FAST, Span::from_millis(10)) };
         for (buffer, expected_mbps, measured_mbps) in [
             (50_000, 60.0, 54.1),
             (75_000, 90.0, 82.3),
@@ -181,7 +181,8 @@ mod tests {
             let plain = window.plain.min(FAST).as_mbps();
             assert!((plain - expected_mbps).abs() < 0.05, "{buffer}: {plain}");
             // His round trip was 10.5 ms, so he measured a little less.
-            let accuracy = measured_mbps / got.refined.as_mbps();
+            let capacity = got.ceiling(Limit::Capacity).unwrap();
+            let accuracy = measured_mbps / window.refined.min(capacity.refined).as_mbps();
             assert!((0.93..=1.01).contains(&accuracy), "{buffer}: {accuracy}");
         }
     }
@@ -190,7 +191,7 @@ mod tests {
     fn elsens_windows_over_half_the_world() {
         let path = with_forward(&fixture::path(FAST, Span::from_millis(173)), |forward| forward.framing = Framing::Ip);
         for (kib, plain, refined, published_mbps) in
-            [(64, "3.031 Mbit/s", "3.009 Mbit/s", 2.77), (128, "6.061 Mbit/s", "6.018 Mbit/s", 5.35)]
+            [(64, "3.031 Mbit/s", "3.008 Mbit/s", 2.77), (128, "6.061 Mbit/s", "6.016 Mbit/s", 5.35)]
         {
             let got = by_default(&path, &asking(Buffer::Window(ByteCount::from_kib(kib))));
             assert_eq!(got.limit, Limit::ReceiveWindow);
@@ -198,7 +199,7 @@ mod tests {
             assert!((0.85..1.0).contains(&(published_mbps / got.refined.as_mbps())));
         }
         let ten = Request { streams: 10, ..asking(Buffer::Window(ByteCount::from_kib(128))) };
-        assert_eq!(by_default(&path, &ten).refined.to_string(), "60.18 Mbit/s");
+        assert_eq!(by_default(&path, &ten).refined.to_string(), "60.16 Mbit/s");
     }
 
     #[test]
@@ -217,8 +218,8 @@ mod tests {
             by_default(&fixture::path(FAST, Span::from_millis(1)), &asking(Buffer::Window(ByteCount::new(12_500))));
         assert_eq!(got.plain, FAST);
         assert_eq!(got.limit, Limit::ReceiveWindow);
-        // 8 segments of 1448 B in 1 ms + 2 × 1538 B and 90 B at 100 Mbit/s.
-        assert_eq!(got.refined.to_string(), "73.94 Mbit/s");
+        // 8 segments of 1448 B in 1 ms + 2 × 1538 B and 90 B at 100 Mbit/s, and the wait for a train.
+        assert_eq!(got.refined.to_string(), "65.38 Mbit/s");
     }
 
     #[test]
@@ -233,7 +234,7 @@ mod tests {
             ceiling(Limit::ReceiveWindow).because,
             "59.39 KiB in flight (SO_RCVBUF 97.66 KiB × 62.5 %) ÷ 100 ms"
         );
-        assert_eq!(ceiling(Limit::SendBuffer).window, Some(ByteCount::new(97_500)));
+        assert_eq!(ceiling(Limit::SendBuffer).window, Some(ByteCount::new(88_766)));
     }
 
     #[test]
@@ -273,7 +274,7 @@ mod tests {
         });
         let got = by_default(&path, &Request { congestion: Some("bbr".to_owned()), ..Request::default() });
         assert_eq!(got.ceiling(Limit::Loss), None);
-        assert_eq!(got.refined.to_string(), "90.42 Mbit/s");
+        assert_eq!(got.refined.to_string(), "92.27 Mbit/s");
         let cubic = by_default(&path, &Request::default());
         assert_eq!(cubic.limit, Limit::Loss);
         assert!(has_note(&cubic, "timeouts take over"));
@@ -396,7 +397,7 @@ mod tests {
             prop_assert!(got.low <= got.refined && got.refined <= got.high);
             prop_assert!(got.ceilings.is_sorted_by_key(|ceiling| ceiling.refined));
             let lowest = &got.ceilings[0];
-            prop_assert!(got.refined <= lowest.refined && got.refined.bps() + 1 >= lowest.refined.scaled(0.79).bps());
+            prop_assert!(got.refined <= lowest.refined && got.refined.bps() >= lowest.refined.scaled(0.79).bps().saturating_sub(1));
             prop_assert!(got.refined == lowest.refined || got.ceiling(Limit::Loss).is_some());
             prop_assert_eq!(got.limit, lowest.kind);
             let figures = Outlook { plain: got.plain, refined: got.refined, low: got.low, high: got.high, limit: got.limit };
@@ -451,7 +452,7 @@ mod tests {
             let got = predict(&path, &host, &host, &Request { streams, ..Request::default() });
             let window = got.ceiling(Limit::ReceiveWindow).unwrap().window.unwrap();
             let needed = got.window_needed.unwrap();
-            prop_assume!(window.get().abs_diff(needed.get()) > 2);
+            prop_assume!(window.get().abs_diff(needed.get()) > 2 + needed.get() / 1_000_000);
             prop_assert_eq!(got.limit == Limit::Capacity, window > needed);
         }
     }

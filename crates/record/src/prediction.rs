@@ -67,7 +67,7 @@ pub struct Ceiling {
     pub high: BitRate,
     /// The window behind it, where there is one, of each stream.
     pub window: Option<ByteCount>,
-    /// How it came about, for a reader: `tcp_wmem 4 MiB × 0.975 ÷ 100.2 ms`.
+    /// How it came about, for a reader: `tcp_wmem 4 MiB × 95.75 % ÷ 100.2 ms`.
     pub because: String,
 }
 

@@ -94,6 +94,10 @@ fn read_block(block: &Section<'_>, cells: &mut Vec<Scenario>) -> Result<(), Scen
     let losses = list(block, "loss", loss)?.unwrap_or_else(|| vec![Ratio::ZERO]);
     let controls = list(block, "congestion", congestion_control)?.unwrap_or_else(|| vec!["cubic".to_owned()]);
     let streams = list(block, "streams", streams)?.unwrap_or_else(|| vec![1]);
+    let lengths = [rates.len(), rtts.len(), bounded.len(), losses.len(), controls.len(), streams.len()];
+    if lengths.iter().fold(cells.len(), |product, length| product.saturating_mul(*length).max(*length)) > MOST_CELLS {
+        return Err(block.error_at("rate", format!("the lists multiply to more than {MOST_CELLS} cells")));
+    }
     for &rate in &rates {
         for &rtt in &rtts {
             for &bounded in &bounded {
@@ -101,7 +105,8 @@ fn read_block(block: &Section<'_>, cells: &mut Vec<Scenario>) -> Result<(), Scen
                     for control in &controls {
                         for &streams in &streams {
                             let seed = cells.len() as u64 + 1;
-                            cells.push(Cell { rate, rtt, bounded, loss, control, streams }.scenario(seed));
+                            let cell = Cell { rate, rtt, bounded, loss, control, streams };
+                            cells.push(cell.scenario(seed).map_err(|why| block.error_at(bounded.key(), why))?);
                         }
                     }
                 }
@@ -109,6 +114,17 @@ fn read_block(block: &Section<'_>, cells: &mut Vec<Scenario>) -> Result<(), Scen
         }
     }
     Ok(())
+}
+
+impl Bounded {
+    const fn key(self) -> &'static str {
+        match self {
+            Self::No => "rate",
+            Self::Window(_) => "window",
+            Self::TcpRmem(_) => "tcp_rmem",
+            Self::TcpWmem(_) => "tcp_wmem",
+        }
+    }
 }
 
 fn read_bounded(block: &Section<'_>) -> Result<Vec<Bounded>, ScenarioError> {
@@ -167,22 +183,34 @@ struct Cell<'b> {
 }
 
 impl Cell<'_> {
-    fn scenario(&self, seed: u64) -> Scenario {
+    /// # Errors
+    /// A window or a buffer that no host can have.
+    fn scenario(&self, seed: u64) -> Result<Scenario, String> {
         let bdp = self.rate.bytes_in(self.rtt);
-        let ample = bdp.scaled(AMPLE).max(AMPLE_AT_LEAST);
+        let of_bdp = |times: Ratio| {
+            let bytes = bdp.scaled(times.get());
+            let valid = (LEAST_BUFFER..MOST_BUFFER).contains(&bytes);
+            let (rate, rtt, times) = (self.rate, self.rtt, times.get());
+            valid.then_some(bytes).ok_or_else(|| {
+                format!(
+                    "{times} BDPs of {rate} × {rtt} are {bytes}; it must be from {LEAST_BUFFER} to below {MOST_BUFFER}"
+                )
+            })
+        };
+        let ample = bdp.scaled(AMPLE).clamp(AMPLE_AT_LEAST, AMPLE_AT_MOST);
         let (mut rmem, mut wmem, mut buffer) = (ample, ample, Buffer::Automatic);
         match self.bounded {
             Bounded::No => {}
-            Bounded::Window(times) => buffer = Buffer::Window(bdp.scaled(times.get())),
-            Bounded::TcpRmem(times) => rmem = bdp.scaled(times.get()),
-            Bounded::TcpWmem(times) => wmem = bdp.scaled(times.get()),
+            Bounded::Window(times) => buffer = Buffer::Window(of_bdp(times)?),
+            Bounded::TcpRmem(times) => rmem = of_bdp(times)?,
+            Bounded::TcpWmem(times) => wmem = of_bdp(times)?,
         }
         let request =
             Request { streams: self.streams, congestion: Some(self.control.to_owned()), buffer, ..Request::default() };
         let title = self.bound();
         let name = format!("{} × {}, {title}, {} × {}", self.rate, self.rtt, self.streams, self.control);
         let step = Step { name: name.clone(), request, published: None, bounds: StepBounds::default() };
-        Scenario {
+        Ok(Scenario {
             name,
             title,
             source: None,
@@ -192,7 +220,7 @@ impl Cell<'_> {
             receiver: vec![Change::TcpRmemMax(rmem)],
             steps: vec![step],
             bounds: Vec::new(),
-        }
+        })
     }
 
     /// An Ethernet path with a queue of one BDP that loses data, but no acknowledgements.
@@ -228,5 +256,11 @@ impl Cell<'_> {
 /// receive buffer is not window.
 const AMPLE: f64 = 8.0;
 const AMPLE_AT_LEAST: ByteCount = ByteCount::from_mib(16);
+const AMPLE_AT_MOST: ByteCount = ByteCount::from_mib(1024);
+/// A page; and what a C `int` can say.
+const LEAST_BUFFER: ByteCount = ByteCount::from_kib(4);
+const MOST_BUFFER: ByteCount = ByteCount::from_mib(2048);
+/// A day at ten seconds each.
+const MOST_CELLS: usize = 10_000;
 /// Ten packets: as many as a sender may send at once when it begins.
 const SHORTEST_QUEUE: ByteCount = ByteCount::new(10 * 1538);

@@ -20,7 +20,7 @@ mod random;
 
 use fullpipe_units::{ByteCount, Ratio, Span};
 
-pub(crate) use bbr::ABSORBS as BBR_ABSORBS;
+pub(crate) use bbr::{ABSORBS as BBR_ABSORBS, PROBE_RTT_EVERY};
 pub use cubic::{Cubic, cubic};
 pub use highspeed::{highspeed, highspeed_backoff, highspeed_tolerates};
 pub use mathis::{MathisConstant, mathis, reno, run_length};

@@ -60,8 +60,8 @@ impl CongestionControl {
 /// A window that follows the larger of two, and now this, now that where they are close: (a⁶ + b⁶)^⅙.
 fn either(a: f64, b: f64) -> f64 {
     let (least, most) = if a < b { (a, b) } else { (b, a) };
-    let share = least / most;
-    if share.is_finite() { most * libm::cbrt((1.0 + libm::pow(share, 6.0)).sqrt()) } else { most }
+    let cubed = (least / most) * (least / most) * (least / most);
+    if cubed.is_finite() { most * libm::cbrt((1.0 + cubed * cubed).sqrt()) } else { most }
 }
 
 /// What [`pftk()`] has in flight where each segment is acknowledged.

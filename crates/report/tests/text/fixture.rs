@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use fullpipe_record::{
     At, Buffer, BufferAdvice, Calculation, Cause, Ceiling, Change, Combination, Commands, Encapsulation, EndReport,
-    Estimate, Experiment, Forecast, Framing, Given, HostSettings, Interval, IpVersion, KernelVersion, LabReport,
-    LabStep, Leg, Lift, Limit, Measurement, Need, Path, PathDirection, Peer, Prediction, Proof, Published, Quantity,
-    Ramp, Remedy, Request, RttMethod, RttReport, RttStats, Scope, Segmentation, Side, Solved, Steady, Summary, Undone,
-    Validity, Value, Verdict, WhatIf,
+    Estimate, Experiment, Forecast, Framing, Given, GridAccuracy, GridCell, GridReport, HostSettings, Interval,
+    IpVersion, KernelVersion, LabReport, LabStep, Leg, Lift, Limit, Measurement, Need, Path, PathDirection, Peer,
+    Prediction, Proof, Published, Quantity, Ramp, Remedy, Request, RttMethod, RttReport, RttStats, Scope, Segmentation,
+    Side, Solved, Steady, Summary, Undone, Validity, Value, Verdict, WhatIf,
 };
 use fullpipe_units::{BitRate, ByteCount, Distance, Ratio, SegCount, Span};
 
@@ -440,4 +440,40 @@ fn mbps(rate: f64) -> BitRate {
 
 fn millis(time: f64) -> Span {
     Span::from_millis(1).scaled(time)
+}
+
+/// Three cells: one as predicted, one outside of its interval, one of which no run counts.
+pub(crate) fn grid() -> GridReport {
+    let cell = |bound: &str, measured: Option<f64>, broken: &[&str]| GridCell {
+        bound: bound.to_owned(),
+        path: path(),
+        request: Request { congestion: Some("cubic".to_owned()), streams: 8, ..Request::default() },
+        prediction: before(),
+        measured: measured.map(mbps),
+        accuracy: measured.map(|rate| Ratio::new(rate / 327.1)),
+        inside: measured.map(|rate| (rate / 327.1 - 1.0).abs() < 0.04),
+        losses: None,
+        broken: broken.iter().map(|&reason| reason.to_owned()).collect(),
+    };
+    let late = "packets were 1.32 ms late on average, more than 1 ms";
+    GridReport {
+        name: "accuracy".to_owned(),
+        title: "How good the predictions are".to_owned(),
+        cells: vec![
+            cell("window 0.25 BDP", Some(329.8), &[]),
+            cell("tcp_wmem 0.7 BDP", Some(283.0), &[late]),
+            cell("loss 0.01 %", None, &[late]),
+        ],
+        by_rule: Some(GridAccuracy {
+            cells: 2,
+            median: Ratio::new(0.0083),
+            p95: Ratio::new(0.1348),
+            inside: Ratio::new(0.5),
+        }),
+        by_loss: None,
+        missed: vec!["the 95th percentile where a rule limits is 13.48 %; the bound is 8 % at most".to_owned()],
+        took: Span::from_secs(1500),
+        interrupted: false,
+        passed: false,
+    }
 }

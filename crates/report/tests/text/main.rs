@@ -102,6 +102,12 @@ fn a_scenario_with_a_step_that_misses_its_bound() {
 }
 
 #[test]
+fn a_grid_with_a_cell_out_of_its_interval_and_one_that_does_not_count() {
+    let text = plain(&|style| report::grid_report(&fixture::grid(), style));
+    insta::assert_snapshot!(text);
+}
+
+#[test]
 fn the_longest_names_and_figures_still_keep_to_the_width() {
     let wide = |style| {
         let mut done = fixture::without_remedy();

@@ -2,3 +2,4 @@
 
 mod bad;
 mod good;
+mod grid;
