@@ -93,9 +93,11 @@ impl<'a> Connection<'a> {
     /// of 0.5 and 0.7 BDPs.
     pub(crate) fn kept_by_trains(&self, window: ByteCount) -> f64 {
         let Some(capacity) = self.payload_capacity() else { return 1.0 };
-        let used = window::rate(window, self.rtt).relative_to(capacity).min(1.0);
-        let waits = self.waits_for_trains().scaled(used);
-        1.0 / (1.0 + Ratio::of(waits.as_secs_f64(), self.rtt.as_secs_f64()).get())
+        let longest = Ratio::of(self.waits_for_trains().as_secs_f64(), self.rtt.as_secs_f64()).get();
+        let without = window::rate(window, self.rtt).relative_to(capacity);
+        // Of the share of the link that is left, so that kept = 1 ÷ (1 + longest · without · kept).
+        let kept = 2.0 / (1.0 + (1.0 + 4.0 * longest * without).sqrt());
+        kept.max(1.0 / (1.0 + longest))
     }
 
     /// At a full link. TCP gives up waiting when a part of the round trip is over: taken as a sixth, which is not measured.

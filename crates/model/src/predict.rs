@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(got.plain, FAST);
         assert_eq!(got.limit, Limit::ReceiveWindow);
         // 8 segments of 1448 B in 1 ms + 2 × 1538 B and 90 B at 100 Mbit/s, and the wait for a train.
-        assert_eq!(got.refined.to_string(), "65.38 Mbit/s");
+        assert_eq!(got.refined.to_string(), "66.19 Mbit/s");
     }
 
     #[test]

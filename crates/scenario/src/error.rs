@@ -23,9 +23,15 @@ impl ScenarioError {
             file: file.to_owned(),
             line: before.matches('\n').count() + 1,
             column: before[line_start..].chars().count() + 1,
-            message,
+            message: one_line(&message),
         }
     }
+}
+
+/// The sentence with what it quotes of the input in one line too.
+fn one_line(message: &str) -> String {
+    let shown = |c: char| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() };
+    message.chars().map(shown).collect()
 }
 
 /// A flag with `key=value` pairs that cannot be used: one sentence that names the key.
@@ -36,7 +42,7 @@ pub struct FlagError {
 }
 
 impl FlagError {
-    pub(crate) const fn new(message: String) -> Self {
-        Self { message }
+    pub(crate) fn new(message: impl AsRef<str>) -> Self {
+        Self { message: one_line(message.as_ref()) }
     }
 }
