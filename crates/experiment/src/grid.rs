@@ -200,7 +200,7 @@ mod tests {
         let limits: Vec<Limit> =
             grid.cells.iter().map(|cell| predicted(cell, &cell.steps[0], &settings).limit).collect();
         for (kind, at_least) in
-            [(Limit::ReceiveWindow, 20), (Limit::SendBuffer, 8), (Limit::Capacity, 12), (Limit::Loss, 16)]
+            [(Limit::ReceiveWindow, 20), (Limit::SendBuffer, 8), (Limit::Capacity, 12), (Limit::Loss, 12)]
         {
             let count = limits.iter().filter(|limit| **limit == kind).count();
             assert!(count >= at_least, "{}: {count}", kind.name());

@@ -99,6 +99,28 @@ fn a_scenario_is_run_and_measured() {
 }
 
 #[test]
+fn a_grid_is_run_and_held_against_its_predictions() {
+    require!(Lab);
+    let _path = path();
+    let text = "name = \"one\"\ntitle = \"One cell\"\nlongest = \"5s\"\n[bounds]\nmedian = \"0.0001%\"\n\
+                [[block]]\nrate = [\"50Mbit/s\"]\nrtt = [\"20ms\"]\nwindow = [\"0.5\"]\n";
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("grid-{}.toml", std::process::id()));
+    std::fs::write(&file, text).unwrap();
+    let report = valid_within(1, || {
+        let output = run(&mut fullpipe(&["lab", "grid", file.to_str().unwrap(), "--json"]), 2 * PATIENCE);
+        let report = document(&output)["grid"].clone();
+        // No measurement is that close to its prediction.
+        assert!(!output.status.success() && report["passed"] == false, "{output:?}");
+        let broken = report["cells"][0]["measured"].is_null().then(|| report["cells"][0]["broken"].to_string());
+        (report, broken.into_iter().collect())
+    });
+    let cell = &report["cells"][0];
+    let (measured, predicted) = (cell["measured"].as_f64().unwrap(), cell["prediction"]["refined"].as_f64().unwrap());
+    assert!((measured / predicted - 1.0).abs() < 0.08, "{measured} measured of {predicted}");
+    assert_eq!((report["by_rule"]["cells"].as_u64(), report["missed"].as_array().unwrap().len()), (Some(1), 1));
+}
+
+#[test]
 fn nothing_remains_of_a_lab_that_ended_well_or_badly() {
     require!(Lab);
     let _path = path();

@@ -67,13 +67,16 @@ impl<'a> Connection<'a> {
         self.control.window_at_random(loss, self.rtt, self.mss)
     }
 
-    /// The share of the time that the congestion control uses: all of it but BBR's probes for the round-trip time, the first
-    /// of which a transfer of less than 10 s does not see.
+    /// The share of the time that the congestion control uses: all of it but BBR's probes for the round-trip time. The first
+    /// comes 10 s after the least round-trip time was last seen, so in a transfer of 12 s sometimes (both were measured).
     pub(crate) fn uses(&self) -> Ratio {
-        let sees_a_probe =
-            self.request.bytes.is_some() || self.request.omit + self.request.duration > loss::PROBE_RTT_EVERY;
+        let lasts = self.request.bytes.map_or(self.request.omit + self.request.duration, |_| Span::MAX);
+        let probed = Ratio::of(lasts.saturating_sub(loss::PROBE_RTT_EVERY).as_secs_f64(), lasts.as_secs_f64());
         match self.control {
-            CongestionControl::Bbr if sees_a_probe => loss::bbr::fills(self.rtt),
+            CongestionControl::Bbr => {
+                let spent = 1.0 - loss::bbr::fills(self.rtt).get();
+                Ratio::new(1.0 - spent * probed.get())
+            }
             _ => Ratio::ONE,
         }
     }

@@ -16,14 +16,14 @@ pub struct ScenarioError {
 
 impl ScenarioError {
     /// An error at byte `offset` of `text`.
-    pub(crate) fn new(file: &str, text: &str, offset: usize, message: String) -> Self {
+    pub(crate) fn new(file: &str, text: &str, offset: usize, message: &str) -> Self {
         let before = text.get(..offset).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         Self {
             file: file.to_owned(),
             line: before.matches('\n').count() + 1,
             column: before[line_start..].chars().count() + 1,
-            message: one_line(&message),
+            message: one_line(message),
         }
     }
 }

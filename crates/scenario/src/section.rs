@@ -31,7 +31,7 @@ impl<'a> Source<'a> {
     }
 
     fn error(self, at: usize, message: impl Into<String>) -> ScenarioError {
-        ScenarioError::new(self.file, self.text, at, message.into())
+        ScenarioError::new(self.file, self.text, at, &message.into())
     }
 }
 
