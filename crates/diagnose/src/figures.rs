@@ -125,7 +125,7 @@ impl<'a> Figures<'a> {
             return Some(judged);
         }
         let sum = |counter: fn(&TcpInfo) -> Option<SegCount>| -> Option<u64> {
-            self.flows.iter().map(|flow| Some(counter(&flow.whole.last()?.tcp)?.get())).sum()
+            self.flows.iter().map(|flow| counter(&flow.whole.last()?.tcp)).sum::<Option<SegCount>>().map(SegCount::get)
         };
         let episodes = self.flows.iter().map(crate::losses::episodes_in_all).sum();
         Some(Retransmitted { again: sum(|tcp| tcp.total_retrans)?, sent: sum(|tcp| tcp.data_segs_out)?, episodes })
