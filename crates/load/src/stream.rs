@@ -111,6 +111,9 @@ enum Room {
     AtLeast(u64),
 }
 
+/// What is written at least: less than the kernel itself goes beyond the limit.
+const PIECE: u64 = 16_384;
+
 impl Room {
     const fn of(writer: Writer) -> Self {
         match writer {
@@ -127,7 +130,8 @@ impl Room {
             *room =
                 socket_memory(socket).map_or(u64::MAX, |memory| memory.sndbuf.saturating_sub(memory.wmem_queued).get());
         }
-        block.min(*room)
+        // A few bytes would make a packet of their own, and cost as much memory as a whole one.
+        if *room == 0 { 0 } else { block.min((*room).max(PIECE)) }
     }
 
     fn taken(&mut self, bytes: u64) {
