@@ -16,6 +16,8 @@ use hdrhistogram::Histogram;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 
+use crate::awake::Awake;
+
 /// Longest time that a thread sleeps while its direction is empty, and so the longest that it takes to end.
 const IDLE: Span = Span::from_millis(50);
 
@@ -32,6 +34,7 @@ const LATEST: Span = Span::from_secs(10);
 pub(crate) struct Driver {
     directions: [RunningDirection; 2],
     stop: Arc<AtomicBool>,
+    _awake: Awake,
 }
 
 /// What one direction has done since it was last asked.
@@ -68,6 +71,7 @@ impl Driver {
                 RunningDirection::start(&path.reverse, seed.wrapping_mul(2).wrapping_add(1), reverse, &stop)?,
             ],
             stop,
+            _awake: Awake::ask(),
         })
     }
 

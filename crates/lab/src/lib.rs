@@ -5,6 +5,7 @@
 //! the parent and starts programs in a host on request. It exits when the parent is gone, however that went, and the
 //! kernel then ends everything below it. The link runs in the parent, on one thread per direction, and needs no privilege.
 
+mod awake;
 mod driver;
 mod error;
 pub mod keeper;

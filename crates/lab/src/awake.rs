@@ -1,0 +1,23 @@
+//! Processors that do not sleep while a path is emulated.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+
+/// Keeps the processors awake for as long as it exists.
+///
+/// A packet that has to wake a processor first is late by what the waking takes: microseconds to hundreds of them on
+/// hardware, and in a virtual machine a way through the hypervisor, which also takes the processor away meanwhile.
+/// The kernel's power management holds every processor to the lowest wish on the device, and forgets a wish when its
+/// file is closed, so nothing is left behind however the program ends (kernel documentation, "PM Quality Of Service
+/// Interface").
+pub(crate) struct Awake(#[expect(dead_code, reason = "open for as long as the wish lasts")] Option<File>);
+
+impl Awake {
+    /// Without permission (the device is root's), or in a container without the device, processors sleep as they
+    /// always do: the lab then measures the lateness that comes of it like any other.
+    pub(crate) fn ask() -> Self {
+        const LONGEST_WAKING_MICROSECONDS: i32 = 0;
+        let device = OpenOptions::new().write(true).open("/dev/cpu_dma_latency");
+        Self(device.ok().filter(|mut device| device.write_all(&LONGEST_WAKING_MICROSECONDS.to_ne_bytes()).is_ok()))
+    }
+}
