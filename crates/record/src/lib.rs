@@ -24,12 +24,12 @@ pub use evidence::Evidence;
 pub use experiment::{Document, ErrorReport, Experiment, LabReport, LabStep, Proof, Published, Undone};
 pub use grid::{GridAccuracy, GridCell, GridReport};
 pub use measurement::{
-    Cpu, Direction, EndReport, Interval, Measurement, Peer, RttMethod, RttReport, RttStats, SocketReadback, Steady,
-    StreamSummary, Summary, Validity,
+    Cpu, Datagrams, Direction, EndReport, Interval, Measurement, Peer, RttMethod, RttReport, RttStats, SocketReadback,
+    Steady, StreamInterval, StreamSummary, Summary, Validity,
 };
 pub use path::{Encapsulation, Framing, IpVersion, Path, PathDirection, Segmentation, Tunnel};
 pub use prediction::{Ceiling, Limit, Prediction, Ramp};
-pub use request::{Buffer, Request, Writer};
+pub use request::{Buffer, Request, Transport, Writer};
 pub use sample::{CongestionState, Sample, SocketMemory, TcpInfo};
 pub use settings::{BufferTriple, Change, HostSettings, KernelVersion};
 pub use verdict::{At, Cause, Commands, Forecast, Remedy, Scope, Verdict};

@@ -2,7 +2,7 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{HostSettings, Request, Sample, Verdict};
+use crate::{HostSettings, Request, Sample, TcpInfo, Verdict};
 
 /// Which way the data goes, seen from the end that asked for the test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -13,6 +13,8 @@ pub enum Direction {
     Upload,
     /// The other end sends.
     Download,
+    /// Both ends send at the same time.
+    Both,
 }
 
 /// Who was at the other end.
@@ -51,8 +53,14 @@ pub struct SocketReadback {
     pub sndbuf: ByteCount,
     /// `SO_RCVBUF`, as the kernel stores it.
     pub rcvbuf: ByteCount,
-    /// `TCP_CONGESTION`.
+    /// `TCP_CONGESTION`; empty with UDP.
     pub congestion: String,
+    /// This end's address and port.
+    #[serde(default)]
+    pub local: String,
+    /// The other end's.
+    #[serde(default)]
+    pub remote: String,
 }
 
 /// One end of a test.
@@ -66,6 +74,40 @@ pub struct EndReport {
     pub sockets: Vec<SocketReadback>,
     /// What this end saw while data flowed; empty where it did not say.
     pub samples: Vec<Sample>,
+    /// What this end received of each stream that it received as datagrams, in the order of the streams.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub datagrams: Vec<Datagrams>,
+}
+
+/// What a receiver saw of a stream of numbered datagrams, or of many.
+///
+/// Every datagram that was sent is received or lost; what is said beside that is of those that arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Datagrams {
+    /// Different ones that arrived.
+    pub received: u64,
+    /// That never arrived, up to the last of which this end knows.
+    pub lost: u64,
+    /// Arrivals beyond the first of the same datagram.
+    pub duplicated: u64,
+    /// First arrivals behind a later one (RFC 4737, section 3.3).
+    pub reordered: u64,
+    /// Greatest distance, in datagrams, between one that was reordered and the first later one before it (RFC 4737,
+    /// section 4.2.1).
+    pub reordering_extent: u64,
+    /// Arrivals so late that it is no longer known whether they are the first of their kind: neither received nor
+    /// duplicated, and what they carry was counted as lost.
+    pub late: u64,
+    /// Datagrams that this end's own kernel dropped, for want of room in the socket (`SO_RXQ_OVFL`). They are among the
+    /// lost, though the network delivered them.
+    pub dropped_here: Option<u64>,
+    /// Interarrival jitter (RFC 3550, section 6.4.1).
+    pub jitter: Span,
+    /// Lost ones as iperf3 counts: each gap adds, each datagram out of order takes one away.
+    pub lost_like_iperf3: u64,
+    /// Datagrams not above the highest so far, as iperf3 counts them: reordered, duplicated and late ones alike.
+    pub out_of_order_like_iperf3: u64,
 }
 
 /// Totals of one stream.
@@ -73,17 +115,46 @@ pub struct EndReport {
 pub struct StreamSummary {
     /// Which stream, from 0.
     pub stream: u16,
+    /// Which way it goes.
+    #[serde(default)]
+    pub direction: Direction,
     /// Bytes that the sender wrote, after `omit`.
     pub sent: ByteCount,
     /// Bytes that the receiver read, after `omit`.
     pub received: ByteCount,
     /// Segments sent again; unknown where the sender did not say.
     pub retransmits: Option<SegCount>,
+    /// Datagrams that were sent, with UDP, where the sender said.
+    #[serde(default)]
+    pub datagrams_sent: Option<u64>,
+    /// What the receiver saw of them. Of a receiver that does not speak our extension, only iperf3's own counts.
+    #[serde(default)]
+    pub datagrams: Option<Datagrams>,
 }
 
-/// One interval of the report, all streams together, as this end saw it.
+/// One stream in one interval, as this end saw it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StreamInterval {
+    /// Which stream, from 0.
+    pub stream: u16,
+    /// Bytes written or read.
+    pub bytes: ByteCount,
+    /// Datagrams sent, where this end is the sender of UDP.
+    pub datagrams_sent: Option<u64>,
+    /// What arrived of them in this interval, where this end is the receiver of UDP.
+    pub datagrams: Option<Datagrams>,
+    /// Segments sent again, where this end is the sender of TCP.
+    pub retransmits: Option<SegCount>,
+    /// The kernel's view at its end, with TCP.
+    pub tcp: Option<TcpInfo>,
+}
+
+/// One interval of the report, all streams of one direction together, as this end saw it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interval {
+    /// Which way; where data goes both ways, every time has two intervals.
+    #[serde(default)]
+    pub direction: Direction,
     /// From, since the data began to flow.
     pub from: Span,
     /// To.
@@ -100,6 +171,15 @@ pub struct Interval {
     pub cwnd: Option<ByteCount>,
     /// Whether `omit` covers it.
     pub omitted: bool,
+    /// Datagrams sent in it, where this end is the sender of UDP.
+    #[serde(default)]
+    pub datagrams_sent: Option<u64>,
+    /// What arrived of them in it, where this end is the receiver of UDP.
+    #[serde(default)]
+    pub datagrams: Option<Datagrams>,
+    /// Each stream.
+    #[serde(default)]
+    pub streams: Vec<StreamInterval>,
 }
 
 /// How round-trip times were taken.
@@ -164,7 +244,7 @@ pub struct Steady {
     pub duration: Span,
 }
 
-/// The totals, all streams together.
+/// The totals of one direction, all streams together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Summary {
     /// Time over which the totals were taken.
@@ -179,6 +259,12 @@ pub struct Summary {
     pub retransmits: Option<SegCount>,
     /// Steady part; `None` where the test was too short to have one, or ended by itself.
     pub steady: Option<Steady>,
+    /// Datagrams that were sent, with UDP, where the sender said.
+    #[serde(default)]
+    pub datagrams_sent: Option<u64>,
+    /// What the receiver saw of them.
+    #[serde(default)]
+    pub datagrams: Option<Datagrams>,
 }
 
 /// Whether a result may be judged, and what the run's own checks saw.
@@ -228,8 +314,11 @@ pub struct Measurement {
     pub intervals: Vec<Interval>,
     /// Round-trip times.
     pub rtt: RttReport,
-    /// Totals.
+    /// Totals; of the upload where data goes both ways.
     pub summary: Summary,
+    /// Totals of the download, where data goes both ways.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reverse: Option<Summary>,
     /// What limited it.
     pub limit: Option<Verdict>,
     /// Whether it was cut short by the user; what there is was kept.
@@ -244,10 +333,10 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// The end that sent the data.
+    /// The end that sent the data; where data went both ways, this one.
     pub fn sender(&self) -> &EndReport {
         match self.request.direction {
-            Direction::Upload => &self.local,
+            Direction::Upload | Direction::Both => &self.local,
             Direction::Download => &self.remote,
         }
     }
@@ -255,7 +344,7 @@ impl Measurement {
     /// The end that received it.
     pub fn receiver(&self) -> &EndReport {
         match self.request.direction {
-            Direction::Upload => &self.remote,
+            Direction::Upload | Direction::Both => &self.remote,
             Direction::Download => &self.local,
         }
     }

@@ -1,4 +1,4 @@
-use fullpipe_units::{ByteCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -28,47 +28,113 @@ pub enum Writer {
     Blocking,
 }
 
+/// What carries the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// As fast as the path lets it, or at a given rate.
+    #[default]
+    Tcp,
+    /// Numbered datagrams at a given rate.
+    Udp,
+}
+
 /// The load asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Request {
+    /// What carries the data.
+    pub transport: Transport,
     /// Which end sends.
     pub direction: Direction,
-    /// Parallel TCP connections.
+    /// Parallel streams, in each direction.
     pub streams: u16,
     /// How long data is sent, after `omit`.
     pub duration: Span,
     /// Time at the start that the totals leave out.
     pub omit: Span,
-    /// If set, the test ends after so many bytes in all, instead of after `duration`.
+    /// If set, the test ends after so many bytes in all, in each direction, instead of after `duration`.
     pub bytes: Option<ByteCount>,
-    /// Bytes of one write.
+    /// Bytes of one write: of one datagram's payload with UDP. Zero asks for the usual: 128 KiB with TCP, what one packet
+    /// of the path holds with UDP. What was measured never says zero.
     pub block: ByteCount,
+    /// Rate at which the sending program offers each stream; as fast as it can if not set.
+    pub rate: Option<BitRate>,
+    /// Writes in a row when `rate` permits one; one if not set.
+    pub burst: Option<u16>,
+    /// Rate at which the kernel paces each stream (`SO_MAX_PACING_RATE`).
+    pub pacing: Option<BitRate>,
     /// Socket buffers.
     pub buffer: Buffer,
     /// Congestion control, set on each socket and read back; the kernel's default if not set.
     pub congestion: Option<String>,
     /// Largest segment, if not what the path's MTU gives.
     pub mss: Option<ByteCount>,
+    /// Whether small writes are sent at once (`TCP_NODELAY`).
+    pub no_delay: bool,
+    /// Type of service: six bits of DSCP, two of ECN (RFC 2474).
+    pub tos: u8,
+    /// Whether data connections are of Multipath TCP (RFC 8684).
+    pub multipath: bool,
+    /// Whether a TCP sender hands the kernel pages of a file (`sendfile`) in place of copying.
+    pub sendfile: bool,
+    /// Whether a TCP receiver discards in the kernel what arrives (`MSG_TRUNC`), in place of copying it.
+    pub discard: bool,
+    /// Whether UDP hands the kernel many datagrams at once, and takes many (`UDP_SEGMENT`, `UDP_GRO`).
+    pub offload: bool,
+    /// Whether datagrams are numbered in 64 bits rather than 32.
+    pub wide_counters: bool,
+    /// Whether IPv4 datagrams must not be fragmented on their way.
+    pub dont_fragment: bool,
     /// How the sender fills its socket.
     pub writer: Writer,
     /// Length of the intervals that are reported.
     pub interval: Span,
+    /// A word for each line of the report.
+    pub title: Option<String>,
+    /// A text that goes with the results.
+    pub extra_data: Option<String>,
 }
 
 impl Default for Request {
     fn default() -> Self {
         Self {
+            transport: Transport::Tcp,
             direction: Direction::Upload,
             streams: 1,
             duration: Span::from_secs(10),
             omit: Span::ZERO,
             bytes: None,
             block: ByteCount::from_kib(128),
+            rate: None,
+            burst: None,
+            pacing: None,
             buffer: Buffer::Automatic,
             congestion: None,
             mss: None,
+            no_delay: false,
+            tos: 0,
+            multipath: false,
+            sendfile: false,
+            discard: false,
+            offload: false,
+            wide_counters: false,
+            dont_fragment: false,
             writer: Writer::Retrying,
             interval: Span::from_secs(1),
+            title: None,
+            extra_data: None,
+        }
+    }
+}
+
+impl Request {
+    /// The directions in which data goes, upload first.
+    pub fn directions(&self) -> &'static [Direction] {
+        match self.direction {
+            Direction::Upload => &[Direction::Upload],
+            Direction::Download => &[Direction::Download],
+            Direction::Both => &[Direction::Upload, Direction::Download],
         }
     }
 }
