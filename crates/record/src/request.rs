@@ -42,6 +42,7 @@ pub enum Transport {
 /// The load asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct Request {
     /// What carries the data.
     pub transport: Transport,
