@@ -1,16 +1,22 @@
-//! A client whose server sends the input, in pieces, while the driver does its part. The first byte of each piece says
-//! how long it is and what the driver does after it.
+//! A client whose server sends the input, in pieces, while the driver does its part. The first byte says what kind of
+//! test it is; then the first of each piece says how long that is and what the driver does after it.
 #![no_main]
 
 use fullpipe_iperf::{Client, Cookie, Results, Timeouts};
-use fullpipe_record::Request;
-use fullpipe_units::{Span, Time};
+use fullpipe_record::{Direction, Request, Transport};
+use fullpipe_units::{ByteCount, Span, Time};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
+    let Some((kind, data)) = data.split_first() else { return };
+    let request = Request {
+        transport: if kind & 1 == 0 { Transport::Tcp } else { Transport::Udp },
+        direction: [Direction::Upload, Direction::Download, Direction::Both][usize::from(kind >> 1) % 3],
+        block: ByteCount::new(1448),
+        ..Request::default()
+    };
     let cookie = Cookie::from_random([0; 36]);
-    let mut client = Client::new(&Request::default(), cookie, Time::ZERO, Timeouts::default())
-        .expect("the default request can be sent");
+    let mut client = Client::new(&request, cookie, Time::ZERO, Timeouts::default()).expect("the request can be sent");
     let (mut now, mut rest) = (Time::ZERO, data);
     while let Some((head, tail)) = rest.split_first() {
         let (piece, after) = tail.split_at(tail.len().min(usize::from(head >> 3)));

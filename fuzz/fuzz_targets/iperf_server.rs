@@ -2,7 +2,7 @@
 //! piece says how long it is and what the driver does after it.
 #![no_main]
 
-use fullpipe_iperf::{Results, ServerSession, Timeouts, classify_first_bytes};
+use fullpipe_iperf::{Results, ServerOutput, ServerSession, Timeouts, classify_first_bytes};
 use fullpipe_units::{Span, Time};
 use libfuzzer_sys::fuzz_target;
 
@@ -17,7 +17,10 @@ fuzz_target!(|data: &[u8]| {
             0 => {
                 let _ = server.stream_connected(now);
             }
-            1 => server.local_results(now, Results::default()),
+            1 => {
+                let server_output = Some(ServerOutput::Json("{}".to_owned()));
+                server.local_results(now, Results { server_output, ..Results::default() });
+            }
             2 => {
                 now = now + Span::from_secs(5);
                 server.tick(now);

@@ -5,15 +5,19 @@ use fullpipe_units::{Span, Time};
 
 use crate::error::ServerError;
 use crate::inbox::Inbox;
-use crate::{Cookie, Error, ErrorNumber, Message, Parameters, Refusal, Results, State, Step, Timeouts};
+use crate::{
+    Cookie, Error, ErrorNumber, Message, Parameters, Refusal, Results, State, Step, Timeouts, data_connections,
+};
 
 /// What the driver of a [`Client`] does next.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ClientAction {
     /// Write these bytes to the control connection.
     Send(Vec<u8>),
-    /// Open so many TCP connections to the same port, one after the other, and write the cookie first on each; then call
-    /// [`Client::streams_opened`] or [`Client::open_failed`].
+    /// Open so many data connections to the same port, one after the other, those on which this end sends first (see
+    /// [`crate::direction_of`]); then call [`Client::streams_opened`] or [`Client::open_failed`]. With TCP the cookie is
+    /// written first on each; with UDP a [`crate::udp::HELLO`] is sent and its reply awaited (iperf3 servers take a
+    /// second one for data).
     OpenStreams(u16),
     /// Let data flow. Call [`Client::transfer_finished`] when the duration, with the omitted time, or the bytes have
     /// passed. In a download keep reading until [`ClientAction::CollectResults`] comes: a server whose write blocks
@@ -35,7 +39,7 @@ pub enum ClientAction {
 #[derive(Debug)]
 pub struct Client {
     parameters: Parameters,
-    streams: u16,
+    connections: u16,
     transfer_limit: Span,
     timeouts: Timeouts,
     phase: Phase,
@@ -75,10 +79,23 @@ impl Client {
     ///
     /// Refuses a request that [`Parameters::from_request`] refuses.
     pub fn new(request: &Request, cookie: Cookie, now: Time, timeouts: Timeouts) -> Result<Self, Refusal> {
-        let parameters = Parameters::from_request(request)?;
+        Self::with_parameters(Parameters::from_request(request)?, cookie, now, timeouts)
+    }
+
+    /// The same for `parameters` that ask for more than a request can say.
+    ///
+    /// # Errors
+    ///
+    /// Refuses what [`Parameters::to_request`] refuses.
+    pub fn with_parameters(
+        parameters: Parameters,
+        cookie: Cookie,
+        now: Time,
+        timeouts: Timeouts,
+    ) -> Result<Self, Refusal> {
         let agreed = parameters.to_request()?;
         Ok(Self {
-            streams: agreed.streams,
+            connections: data_connections(&agreed),
             transfer_limit: agreed.duration + agreed.omit,
             parameters,
             timeouts,
@@ -137,10 +154,10 @@ impl Client {
         }
     }
 
-    /// What this end counted. A report in it is not sent.
+    /// What this end counted. A report in it is not sent, nor is output.
     pub fn local_results(&mut self, now: Time, results: Results) {
         if self.phase == Phase::At(Step::LocalResults) {
-            self.send(Results { report: None, ..results }.encode());
+            self.send(Results { report: None, server_output: None, ..results }.encode());
             self.enter(Step::Results, now);
             self.results_deadline = now + self.timeouts.results;
             self.read_inbox(now);
@@ -231,7 +248,7 @@ impl Client {
             }
             (Step::Greeting, _) => self.fail(Error::NotIperf3 { first: got }),
             (Step::Parameters, Some(State::CreateStreams)) => {
-                self.actions.push_back(ClientAction::OpenStreams(self.streams));
+                self.actions.push_back(ClientAction::OpenStreams(self.connections));
                 self.enter(Step::Streams, now);
             }
             (Step::Start, Some(State::TestStart)) => self.enter(Step::Preparation, now),
@@ -260,7 +277,7 @@ impl Client {
 
     fn read_results(&mut self, now: Time) -> bool {
         let message = self.inbox.take_message(Message::Results);
-        match message.and_then(|json| json.map(|json| Results::decode(&json, self.streams)).transpose()) {
+        match message.and_then(|json| json.map(|json| Results::decode(&json, self.connections)).transpose()) {
             Ok(None) => return false,
             Ok(Some(results)) => {
                 self.server_results = results;
@@ -285,7 +302,7 @@ impl Client {
     fn enter(&mut self, step: Step, now: Time) {
         self.phase = Phase::At(step);
         self.wait = match step {
-            Step::Streams => self.timeouts.reply * u64::from(self.streams),
+            Step::Streams => self.timeouts.reply * u64::from(self.connections),
             Step::Transfer => self.transfer_limit + TRANSFER_GRACE,
             _ => self.timeouts.reply,
         };

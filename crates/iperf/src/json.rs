@@ -26,19 +26,24 @@ pub(crate) struct Number(pub(crate) Option<f64>);
 #[serde(from = "Scalar")]
 pub(crate) struct Text(pub(crate) Option<String>);
 
-/// The value under our own key, kept as text: it is read apart, so that a malformed one spoils nothing else.
+/// Any value, kept as text: ours is read apart, so that a malformed one spoils nothing else.
 #[derive(Debug, Default, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Extension(Option<Box<RawValue>>);
 
 impl Extension {
+    /// The value as it was written, if there is one.
+    pub(crate) fn text(&self) -> Option<&str> {
+        self.0.as_ref().map(|value| value.get())
+    }
+
     /// The value as `T`, if it is one.
     ///
     /// An empty JSON object of two bytes can become a structure of a kilobyte, so a text with more objects than any
     /// real report has is taken as malformed too.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Option<T> {
         const MOST_OBJECTS: usize = 1 << 16;
-        let text = self.0.as_ref()?.get();
+        let text = self.text()?;
         if text.bytes().filter(|byte| *byte == b'{').count() > MOST_OBJECTS {
             return None;
         }

@@ -1,4 +1,4 @@
-//! The iperf3 protocol for TCP tests, without sockets and without a clock.
+//! The iperf3 protocol, without sockets and without a clock.
 //!
 //! A driver owns the connections. It feeds a [`Client`] or a [`ServerSession`] with the bytes of the control
 //! connection and with what happened, tells the time with every call, and carries out the actions that come out:
@@ -10,6 +10,7 @@
 //! parameters (JSON)                 →
 //!                                   ←   10  open the data connections (or 0xFE and an error number)
 //! data connections, cookie on each  →
+//! (UDP: a hello on each)            ⇄   (UDP: a reply on each)
 //!                                   ←   1   initialise
 //!                                   ←   2   data may flow
 //! 4   the test is over              →
@@ -22,6 +23,9 @@
 //!
 //! In every state there is a deadline: call `tick` when it is reached, and a stalled peer becomes an [`Error`].
 //! Nothing that a peer sends makes either machine panic or hold more than the message limits in [`Message`].
+//!
+//! A test has one data connection for each stream and direction, in an order that [`direction_of`] tells. What is on them
+//! is in [`udp`] for datagrams, and nothing but payload with TCP.
 //!
 //! Two ends that are both fullpipe know each other by the key `x_fullpipe`, which iperf3 ignores: the client's
 //! parameters say that it understands it, and the server's results then carry the server's `EndReport`.
@@ -37,6 +41,8 @@ mod parameters;
 mod results;
 mod server;
 mod state;
+mod streams;
+pub mod udp;
 
 pub use caller::{Caller, classify_first_bytes};
 pub use client::{Client, ClientAction};
@@ -45,13 +51,14 @@ pub use error::{Error, Refusal, ServerError, Step};
 pub use inbox::Message;
 pub use number::ErrorNumber;
 pub use parameters::Parameters;
-pub use results::{Results, StreamResult};
+pub use results::{DatagramCount, DatagramCounts, Results, ServerOutput, StreamResult};
 pub use server::{ServerAction, ServerSession};
 pub use state::State;
+pub use streams::{data_connections, direction_of};
 
 use fullpipe_units::Span;
 
-/// The port on which iperf3 servers listen.
+/// The port on which iperf3 servers listen, TCP and UDP.
 pub const DEFAULT_PORT: u16 = 5201;
 
 /// The longest test: what a newer iperf3 permits as `-t`. A test that names no duration (limited by bytes, or by

@@ -20,18 +20,32 @@ impl ErrorNumber {
     pub const OMIT: Self = Self(12);
     /// The server cannot do what was asked.
     pub const UNIMPLEMENTED: Self = Self(13);
+    /// The burst is out of range.
+    pub const BURST: Self = Self(15);
     /// The conditions that end the test contradict each other.
     pub const END_CONDITIONS: Self = Self(16);
     /// The server has no SCTP.
     pub const NO_SCTP: Self = Self(18);
+    /// The UDP block size is out of range.
+    pub const UDP_BLOCK_SIZE: Self = Self(20);
+    /// The type of service is not one.
+    pub const TOS: Self = Self(21);
+    /// All streams together would exceed the rate that the server permits.
+    pub const TOTAL_RATE: Self = Self(27);
+    /// The test would last longer than the server's operator permits.
+    pub const LONGEST_DURATION: Self = Self(37);
     /// The server does not know the message.
     pub const UNKNOWN_MESSAGE: Self = Self(110);
+    /// The client cannot send its parameters.
+    pub const SEND_PARAMETERS: Self = Self(113);
     /// The server could not read the parameters.
     pub const PARAMETERS: Self = Self(114);
     /// The server could not read the client's results.
     pub const RESULTS: Self = Self(117);
     /// The server cannot set this congestion control.
     pub const CONGESTION: Self = Self(134);
+    /// The server did not accept the user name and password.
+    pub const AUTHENTICATION: Self = Self(142);
     /// The client said nothing for too long.
     pub const NO_MESSAGE: Self = Self(144);
     /// The test ran longer than it should have.
@@ -57,6 +71,7 @@ impl ErrorNumber {
             10 => "the segment size is outside what it permits",
             12 => "the time to omit is outside what it permits",
             13 => "it does not offer this kind of test",
+            15 => "the burst is outside what it permits",
             16 => "the conditions that end the test contradict each other",
             18 => "it does not offer SCTP",
             20 => "the UDP block size is outside what it permits",
@@ -65,6 +80,7 @@ impl ErrorNumber {
             37 => "the test would last longer than its operator permits",
             109 => "it saw the control connection close",
             110 => "it received a message that it does not know",
+            113 => "the parameters could not be sent",
             114 => "it could not read the parameters",
             117 => "it could not read the results",
             119 => "the client ended the test",

@@ -1,34 +1,51 @@
-use fullpipe_record::{Buffer, Direction, Request, Writer};
-use fullpipe_units::{ByteCount, Span};
-use serde::{Deserialize, Serialize};
+use fullpipe_record::{Buffer, Direction, Request, Transport, Writer};
+use fullpipe_units::{BitRate, ByteCount, Span};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize, Serializer};
 
-use crate::inbox::framed;
-use crate::json::{self, Extension, Flag, Number, Text, Whole};
-use crate::{Error, ErrorNumber, LONGEST_TEST, Message, Refusal};
+use crate::inbox::{PREFIX, framed};
+use crate::json::{self, Extension, Flag, Text, Whole};
+use crate::{Error, ErrorNumber, LONGEST_TEST, Message, Refusal, udp};
 
 /// What the client asks for, as it goes over the wire.
 ///
-/// Only what this program acts on is read; iperf3's other keys (type of service, title, authentication, …) are
-/// ignored. The numbers are the peer's until [`Parameters::to_request`] has judged them.
+/// Only what this program acts on is read; iperf3's other keys (flow label, processor affinity, …) are ignored. The
+/// numbers are the peer's until [`Parameters::to_request`] has judged them.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a key of the protocol")]
 pub struct Parameters {
-    transport: Transport,
+    carrier: Carrier,
     omit_seconds: i64,
     seconds: i64,
     bytes: i64,
     blocks: i64,
     mss: i64,
+    no_delay: bool,
     streams: i64,
     heading: Heading,
+    multipath: bool,
     buffer: i64,
     block: i64,
-    paced: bool,
+    rate: i64,
+    pacing: i64,
+    burst: i64,
+    tos: i64,
+    title: Option<String>,
+    extra_data: Option<String>,
     congestion: Option<String>,
+    server_output: bool,
+    wide_counters: bool,
+    dont_fragment: bool,
+    sendfile: bool,
+    discard: bool,
+    offload: bool,
+    auth_token: Option<String>,
     speaks_fullpipe: bool,
 }
 
+/// What carries the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Transport {
+enum Carrier {
     Tcp,
     Udp,
     Sctp,
@@ -45,8 +62,14 @@ enum Heading {
 /// Version of our extension.
 const EXTENSION_VERSION: u32 = 1;
 
-/// Block size where the client names none.
-const DEFAULT_BLOCK: i64 = 128 * 1024;
+/// Block size of a TCP test where the client names none.
+const USUAL_BLOCK: i64 = 128 * 1024;
+
+/// Payload of a datagram where the client names none: what iperf3 takes where it cannot see the path's MTU.
+const USUAL_DATAGRAM: i64 = 1460;
+
+/// The largest UDP payload over IPv4.
+const LARGEST_DATAGRAM: i64 = 65_507;
 
 /// An exbibyte takes a link of 100 Gbit/s three years.
 const MOST_BYTES: i64 = 1 << 60;
@@ -54,14 +77,21 @@ const MOST_BYTES: i64 = 1 << 60;
 /// Linux has room for 15 characters and a zero byte (`TCP_CA_NAME_MAX`).
 const LONGEST_CONGESTION_NAME: usize = 15;
 
+/// What iperf3 servers take as parameters since 3.18.
+const LONGEST_PARAMETERS: usize = 8 * 1024;
+
+/// How often iperf3 looks whether a rate permits the next block, in microseconds; its default, and so ours for it.
+const PACING_TIMER: i64 = 1000;
+
 impl Parameters {
     /// What to send for `request`. Durations are rounded up to whole seconds, which is all that the protocol has: the
     /// client ends the test, the server's clock is only a backstop. The peer is told that we understand our extension.
     ///
     /// # Errors
     ///
-    /// Refuses what newer servers would refuse, what the protocol cannot say (a test of no time or no bytes), and a
-    /// [`Buffer::Window`]: which buffer yields a window is for the caller to find out.
+    /// Refuses what newer servers would refuse, what the protocol cannot say (a test of no time or no bytes), a
+    /// [`Buffer::Window`] and a UDP test with block zero: which buffer yields a window, and what the path's packets hold,
+    /// is for the caller to find out. Texts that make the message longer than servers accept are refused too.
     pub fn from_request(request: &Request) -> Result<Self, Refusal> {
         let (bytes, seconds) = match request.bytes {
             Some(ByteCount::ZERO) => {
@@ -80,50 +110,106 @@ impl Parameters {
                 return Err(refusal(ErrorNumber::BUFFER_SIZE, "a window must be turned into a buffer request first"));
             }
         };
+        let rate = |rate: Option<BitRate>| rate.map_or(0, |rate| number(rate.bps()));
         let parameters = Self {
-            transport: Transport::Tcp,
+            carrier: match request.transport {
+                Transport::Tcp => Carrier::Tcp,
+                Transport::Udp => Carrier::Udp,
+            },
             omit_seconds: whole_seconds(request.omit),
             seconds,
             bytes,
             blocks: 0,
             mss: request.mss.map_or(0, |mss| number(mss.get())),
+            no_delay: request.no_delay,
             streams: i64::from(request.streams),
             heading: match request.direction {
                 Direction::Upload => Heading::Up,
                 Direction::Download => Heading::Down,
+                Direction::Both => Heading::Both,
             },
+            multipath: request.multipath,
             buffer,
-            block: number(request.block.get()),
-            paced: false,
+            block: match (request.transport, request.block) {
+                (Transport::Tcp, ByteCount::ZERO) => USUAL_BLOCK,
+                (_, block) => number(block.get()),
+            },
+            rate: rate(request.rate),
+            pacing: rate(request.pacing),
+            burst: request.burst.map_or(0, i64::from),
+            tos: i64::from(request.tos),
+            title: request.title.clone(),
+            extra_data: request.extra_data.clone(),
             congestion: request.congestion.clone().filter(|name| !name.is_empty()),
+            server_output: false,
+            wide_counters: request.wide_counters,
+            dont_fragment: request.dont_fragment,
+            sendfile: request.sendfile,
+            discard: request.discard,
+            offload: request.offload,
+            auth_token: None,
             speaks_fullpipe: true,
         };
-        parameters.to_request().map(|_| parameters)
+        parameters.to_request()?;
+        parameters.if_it_fits()
+    }
+
+    /// The same, asking the server for what it prints about the test.
+    #[must_use]
+    pub fn with_server_output(self) -> Self {
+        Self { server_output: true, ..self }
+    }
+
+    /// The same, with the token by which the server knows the user: base64 of what iperf3 encrypts with the server's RSA
+    /// key.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a token that makes the message longer than servers accept.
+    pub fn with_auth_token(self, token: String) -> Result<Self, Refusal> {
+        Self { auth_token: Some(token), ..self }.if_it_fits()
     }
 
     /// The load that the client asks for, within the limits of newer iperf3 servers.
     ///
-    /// A test that bytes limit, or nothing, gets the duration [`LONGEST_TEST`]: the client ends it.
+    /// A test that bytes limit, or nothing, gets the duration [`LONGEST_TEST`]: the client ends it. Control characters in
+    /// the title, which is printed, are left out.
     ///
     /// # Errors
     ///
     /// Says which value is out of its range, or which kind of test this program does not run, with the number that
-    /// iperf3 uses for it. A rate limit is the sender's business: where this end would have to send so (reverse), the
-    /// test is refused rather than run at full speed.
+    /// iperf3 uses for it.
     pub fn to_request(&self) -> Result<Request, Refusal> {
-        self.check_transport()?;
         Ok(Request {
-            direction: self.checked_direction()?,
-            streams: self.checked_streams()?,
+            transport: self.checked_transport()?,
+            direction: match self.heading {
+                Heading::Up => Direction::Upload,
+                Heading::Down => Direction::Download,
+                Heading::Both => Direction::Both,
+            },
+            streams: within(self.streams, 1..=128, ErrorNumber::STREAMS, "parallel streams")? as u16,
             duration: self.checked_duration()?,
             omit: Span::from_secs(within(self.omit_seconds, 0..=600, ErrorNumber::OMIT, "seconds to omit")?),
             bytes: self.checked_bytes()?,
             block: self.checked_block()?,
+            rate: checked_rate(self.rate, "bit/s")?,
+            burst: if_any(within(self.burst, 0..=1000, ErrorNumber::BURST, "blocks in a burst")? as u16),
+            pacing: checked_rate(self.pacing, "bit/s of pacing")?,
             buffer: self.checked_buffer()?,
             congestion: self.checked_congestion()?,
-            mss: self.checked_mss()?,
+            mss: if_any(within(self.mss, 0..=32_767, ErrorNumber::MSS, "bytes of segment")?).map(ByteCount::new),
+            no_delay: self.no_delay,
+            tos: within(self.tos, 0..=255, ErrorNumber::TOS, "as type of service")? as u8,
+            multipath: self.multipath,
+            sendfile: self.sendfile,
+            discard: self.discard,
+            offload: self.offload,
+            wide_counters: self.wide_counters,
+            dont_fragment: self.dont_fragment,
             writer: Writer::default(),
             interval: Request::default().interval,
+            title: self.title.as_deref().map(printable),
+            extra_data: self.extra_data.clone(),
         })
     }
 
@@ -132,25 +218,20 @@ impl Parameters {
         self.speaks_fullpipe
     }
 
-    /// What a client sends: four bytes of length and JSON, always shorter than the 8 KiB that iperf3 servers accept
-    /// since 3.18. Whatever is off or zero is left out, but for the keys that iperf3 always sends.
+    /// Whether the client wants the server's output with the results.
+    pub fn wants_server_output(&self) -> bool {
+        self.server_output
+    }
+
+    /// The token by which the client says who its user is; never judged here.
+    pub fn auth_token(&self) -> Option<&str> {
+        self.auth_token.as_deref()
+    }
+
+    /// What a client sends: four bytes of length and JSON, never longer than the 8 KiB that iperf3 servers accept since
+    /// 3.18. Whatever is off or zero is left out, but for the keys that iperf3 always sends.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let some = |value: i64| (value != 0).then_some(value);
-        framed(&Sent {
-            tcp: true,
-            omit: self.omit_seconds,
-            time: self.seconds,
-            num: self.bytes,
-            blockcount: self.blocks,
-            mss: some(self.mss),
-            parallel: self.streams,
-            reverse: (self.heading == Heading::Down).then_some(true),
-            window: some(self.buffer),
-            len: self.block,
-            congestion: self.congestion.as_deref(),
-            client_version: concat!("fullpipe ", env!("CARGO_PKG_VERSION")),
-            x_fullpipe: self.speaks_fullpipe.then_some(Version { version: EXTENSION_VERSION }),
-        })
+        framed(&Sent(self))
     }
 
     /// Reads a client's JSON, without its length. A key that is missing or of the wrong type has its default, unknown
@@ -165,27 +246,23 @@ impl Parameters {
         Ok(received.into())
     }
 
-    fn check_transport(&self) -> Result<(), Refusal> {
-        match self.transport {
-            Transport::Tcp => Ok(()),
-            Transport::Udp => Err(refusal(ErrorNumber::UNIMPLEMENTED, "UDP tests are not offered")),
-            Transport::Sctp => Err(refusal(ErrorNumber::NO_SCTP, "SCTP tests are not offered")),
+    fn if_it_fits(self) -> Result<Self, Refusal> {
+        let length = self.encode().len() - PREFIX;
+        if length > LONGEST_PARAMETERS {
+            return Err(Refusal {
+                number: ErrorNumber::SEND_PARAMETERS,
+                why: format!("title, extra data and token make a message of {length} bytes; servers accept 8192"),
+            });
         }
+        Ok(self)
     }
 
-    fn checked_direction(&self) -> Result<Direction, Refusal> {
-        let unimplemented = |why| Err(refusal(ErrorNumber::UNIMPLEMENTED, why));
-        match self.heading {
-            Heading::Up => Ok(Direction::Upload),
-            Heading::Down if self.paced => unimplemented("sending at a given rate is not offered"),
-            Heading::Down => Ok(Direction::Download),
-            Heading::Both => unimplemented("tests in both directions at once are not offered"),
+    fn checked_transport(&self) -> Result<Transport, Refusal> {
+        match self.carrier {
+            Carrier::Tcp => Ok(Transport::Tcp),
+            Carrier::Udp => Ok(Transport::Udp),
+            Carrier::Sctp => Err(refusal(ErrorNumber::NO_SCTP, "SCTP tests are not offered")),
         }
-    }
-
-    fn checked_streams(&self) -> Result<u16, Refusal> {
-        let streams = within(self.streams, 1..=128, ErrorNumber::STREAMS, "parallel streams")?;
-        Ok(streams as u16)
     }
 
     fn checked_duration(&self) -> Result<Span, Refusal> {
@@ -197,21 +274,25 @@ impl Parameters {
     fn checked_bytes(&self) -> Result<Option<ByteCount>, Refusal> {
         let bytes = if self.bytes == 0 { self.blocks.saturating_mul(self.block) } else { self.bytes };
         let bytes = within(bytes, 0..=MOST_BYTES, ErrorNumber::END_CONDITIONS, "bytes of test")?;
-        Ok((bytes != 0).then_some(ByteCount::new(bytes)))
+        Ok(if_any(bytes).map(ByteCount::new))
     }
 
     fn checked_block(&self) -> Result<ByteCount, Refusal> {
-        within(self.block, 1..=1024 * 1024, ErrorNumber::BLOCK_SIZE, "bytes of one block").map(ByteCount::new)
+        let block = match self.carrier {
+            Carrier::Udp => {
+                let range = number(udp::SMALLEST_PAYLOAD as u64)..=LARGEST_DATAGRAM;
+                within(self.block, range, ErrorNumber::UDP_BLOCK_SIZE, "bytes of one datagram")
+            }
+            Carrier::Tcp | Carrier::Sctp => {
+                within(self.block, 1..=1024 * 1024, ErrorNumber::BLOCK_SIZE, "bytes of one block")
+            }
+        };
+        block.map(ByteCount::new)
     }
 
     fn checked_buffer(&self) -> Result<Buffer, Refusal> {
         let buffer = within(self.buffer, 0..=512 * 1024 * 1024, ErrorNumber::BUFFER_SIZE, "bytes of socket buffer")?;
         Ok(if buffer == 0 { Buffer::Automatic } else { Buffer::Request(ByteCount::new(buffer)) })
-    }
-
-    fn checked_mss(&self) -> Result<Option<ByteCount>, Refusal> {
-        let mss = within(self.mss, 0..=32_767, ErrorNumber::MSS, "bytes of segment")?;
-        Ok((mss != 0).then_some(ByteCount::new(mss)))
     }
 
     /// A name goes into a socket option, records and error texts, so it must look like one.
@@ -226,27 +307,90 @@ impl Parameters {
     }
 }
 
-/// Keys in iperf3's order.
-#[derive(Serialize)]
-struct Sent<'a> {
-    tcp: bool,
-    omit: i64,
-    time: i64,
-    num: i64,
-    blockcount: i64,
-    #[serde(rename = "MSS", skip_serializing_if = "Option::is_none")]
-    mss: Option<i64>,
-    parallel: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reverse: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    window: Option<i64>,
-    len: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    congestion: Option<&'a str>,
-    client_version: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    x_fullpipe: Option<Version>,
+/// Parameters as a client sends them, keys in iperf3's order and of the types that it wants since 3.18.
+struct Sent<'p>(&'p Parameters);
+
+impl Serialize for Sent<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Self(asked) = self;
+        let mut keys = Keys(to.serialize_map(None)?);
+        keys.flag(asked.carrier.key(), true)?;
+        keys.put("omit", asked.omit_seconds)?;
+        keys.put("time", asked.seconds)?;
+        keys.put("num", asked.bytes)?;
+        keys.put("blockcount", asked.blocks)?;
+        keys.number("MSS", asked.mss)?;
+        keys.flag("nodelay", asked.no_delay)?;
+        keys.put("parallel", asked.streams)?;
+        keys.flag("reverse", asked.heading == Heading::Down)?;
+        keys.flag("bidirectional", asked.heading == Heading::Both)?;
+        keys.flag("mptcp", asked.multipath)?;
+        keys.number("window", asked.buffer)?;
+        keys.put("len", asked.block)?;
+        keys.number("bandwidth", asked.rate)?;
+        keys.number("fqrate", asked.pacing)?;
+        keys.number("pacing_timer", if asked.rate == 0 { 0 } else { PACING_TIMER })?;
+        keys.number("burst", asked.burst)?;
+        keys.number("TOS", asked.tos)?;
+        keys.text("title", asked.title.as_deref())?;
+        keys.text("extra_data", asked.extra_data.as_deref())?;
+        keys.text("congestion", asked.congestion.as_deref())?;
+        keys.number("get_server_output", asked.server_output.into())?;
+        keys.number("udp_counters_64bit", asked.wide_counters.into())?;
+        keys.number("zerocopy", asked.sendfile.into())?;
+        keys.number("dont_fragment", asked.dont_fragment.into())?;
+        keys.number("skip_rx_copy", asked.discard.into())?;
+        if asked.offload && asked.carrier == Carrier::Udp {
+            keys.offload(asked.block)?;
+        }
+        keys.text("authtoken", asked.auth_token.as_deref())?;
+        keys.put("client_version", concat!("fullpipe ", env!("CARGO_PKG_VERSION")))?;
+        if asked.speaks_fullpipe {
+            keys.put("x_fullpipe", Version { version: EXTENSION_VERSION })?;
+        }
+        keys.0.end()
+    }
+}
+
+impl Carrier {
+    fn key(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Sctp => "sctp",
+        }
+    }
+}
+
+/// The members of a JSON object.
+struct Keys<M>(M);
+
+impl<M: SerializeMap> Keys<M> {
+    fn put(&mut self, key: &str, value: impl Serialize) -> Result<(), M::Error> {
+        self.0.serialize_entry(key, &value)
+    }
+
+    /// What is on is `true`; what is off is left out, as `false` would be on for iperf3 up to 3.17.
+    fn flag(&mut self, key: &str, on: bool) -> Result<(), M::Error> {
+        if on { self.put(key, true) } else { Ok(()) }
+    }
+
+    fn number(&mut self, key: &str, value: i64) -> Result<(), M::Error> {
+        if value == 0 { Ok(()) } else { self.put(key, value) }
+    }
+
+    fn text(&mut self, key: &str, value: Option<&str>) -> Result<(), M::Error> {
+        value.map_or(Ok(()), |text| self.put(key, text))
+    }
+
+    /// As iperf3 3.21 has it: as many whole datagrams at once as one of the largest size holds.
+    fn offload(&mut self, datagram: i64) -> Result<(), M::Error> {
+        self.put("gso", 1)?;
+        self.put("gso_dg_size", datagram)?;
+        self.put("gso_bf_size", LARGEST_DATAGRAM / datagram.max(1) * datagram)?;
+        self.put("gro", 1)?;
+        self.put("gro_bf_size", LARGEST_DATAGRAM)
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -260,14 +404,29 @@ struct Received {
     blockcount: Whole,
     #[serde(rename = "MSS")]
     mss: Whole,
+    nodelay: Flag,
     parallel: Whole,
     reverse: Flag,
     bidirectional: Flag,
+    mptcp: Flag,
     window: Whole,
     len: Whole,
-    bandwidth: Number,
-    fqrate: Number,
+    bandwidth: Whole,
+    fqrate: Whole,
+    burst: Whole,
+    #[serde(rename = "TOS")]
+    tos: Whole,
+    title: Text,
+    extra_data: Text,
     congestion: Text,
+    get_server_output: Whole,
+    udp_counters_64bit: Whole,
+    zerocopy: Whole,
+    dont_fragment: Whole,
+    skip_rx_copy: Whole,
+    gso: Whole,
+    gro: Whole,
+    authtoken: Text,
     x_fullpipe: Extension,
 }
 
@@ -278,35 +437,64 @@ struct Version {
 
 impl From<Received> for Parameters {
     fn from(received: Received) -> Self {
-        let transport = match (received.udp.0, received.sctp.0) {
-            (true, _) => Transport::Udp,
-            (_, true) => Transport::Sctp,
-            _ => Transport::Tcp,
+        let carrier = match (received.udp.0, received.sctp.0) {
+            (true, _) => Carrier::Udp,
+            (_, true) => Carrier::Sctp,
+            _ => Carrier::Tcp,
         };
         let heading = match (received.bidirectional.0, received.reverse.0) {
             (true, _) => Heading::Both,
             (_, true) => Heading::Down,
             _ => Heading::Up,
         };
+        let usual_block = if carrier == Carrier::Udp { USUAL_DATAGRAM } else { USUAL_BLOCK };
         let given = |value: Whole| value.0.unwrap_or(0);
-        let rate = |value: Number| value.0.is_some_and(|rate| rate > 0.0);
+        let is_on = |value: Whole| given(value) != 0;
         Self {
-            transport,
+            carrier,
             omit_seconds: given(received.omit),
             seconds: given(received.time),
             bytes: given(received.num),
             blocks: given(received.blockcount),
             mss: given(received.mss),
+            no_delay: received.nodelay.0,
             streams: received.parallel.0.unwrap_or(1),
             heading,
+            multipath: received.mptcp.0,
             buffer: given(received.window),
-            block: received.len.0.unwrap_or(DEFAULT_BLOCK),
-            paced: rate(received.bandwidth) || rate(received.fqrate),
+            block: received.len.0.unwrap_or(usual_block),
+            rate: given(received.bandwidth),
+            pacing: given(received.fqrate),
+            burst: given(received.burst),
+            tos: given(received.tos),
+            title: received.title.0,
+            extra_data: received.extra_data.0,
             congestion: received.congestion.0,
+            server_output: is_on(received.get_server_output),
+            wide_counters: is_on(received.udp_counters_64bit),
+            dont_fragment: is_on(received.dont_fragment),
+            sendfile: is_on(received.zerocopy),
+            discard: is_on(received.skip_rx_copy),
+            offload: is_on(received.gso) || is_on(received.gro),
+            auth_token: received.authtoken.0,
             // Later versions will add to this one.
             speaks_fullpipe: received.x_fullpipe.read::<Version>().is_some_and(|x| x.version >= EXTENSION_VERSION),
         }
     }
+}
+
+fn checked_rate(bits_per_second: i64, what: &str) -> Result<Option<BitRate>, Refusal> {
+    let rate = within(bits_per_second, 0..=i64::MAX, ErrorNumber::TOTAL_RATE, what)?;
+    Ok(if_any(rate).map(BitRate::from_bps))
+}
+
+/// Zero on the wire is what was not asked for.
+fn if_any<T: Default + PartialEq>(value: T) -> Option<T> {
+    (value != T::default()).then_some(value)
+}
+
+fn printable(text: &str) -> String {
+    text.chars().filter(|character| !character.is_control()).collect()
 }
 
 fn refusal(number: ErrorNumber, why: &str) -> Refusal {
@@ -436,7 +624,7 @@ mod tests {
     fn new_keys_and_wrong_types_are_ignored() {
         let request = accepted(concat!(
             r#"{"tcp":1,"udp":1,"reverse":1,"time":"5","parallel":null,"len":[1],"window":{"a":2},"congestion":7,"#,
-            r#""mptcp":true,"skip_rx_copy":1,"gso":1,"x_other":{"deep":[[]]},"time2":9}"#
+            r#""mptcp":1,"skip_rx_copy":true,"gso":"1","TOS":true,"repeating_payload":1,"x_other":{"deep":[[]]},"time2":9}"#
         ));
         assert_eq!(request, Request { duration: LONGEST_TEST, ..Request::default() });
     }
@@ -462,15 +650,31 @@ mod tests {
             (r#"{"blockcount":9223372036854775807}"#, 16),
             (r#"{"congestion":"a name that is far too long"}"#, 134),
             (r#"{"congestion":"cu\u0007bic"}"#, 134),
-            (r#"{"udp":true}"#, 13),
             (r#"{"sctp":true}"#, 18),
-            (r#"{"tcp":true,"bidirectional":true}"#, 13),
-            (r#"{"tcp":true,"reverse":true,"bandwidth":10000000}"#, 13),
-            (r#"{"tcp":true,"reverse":true,"fqrate":1}"#, 13),
+            (r#"{"udp":true,"len":15}"#, 20),
+            (r#"{"udp":true,"len":0}"#, 20),
+            (r#"{"udp":true,"len":65508}"#, 20),
+            (r#"{"TOS":256}"#, 21),
+            (r#"{"TOS":-1}"#, 21),
+            (r#"{"burst":1001}"#, 15),
+            (r#"{"burst":-1}"#, 15),
+            (r#"{"bandwidth":-1}"#, 27),
+            (r#"{"fqrate":18446744073709551615}"#, 27),
         ] {
             assert_eq!(refused(json), number, "{json}");
         }
-        assert_eq!(accepted(r#"{"tcp":true,"bandwidth":10000000}"#).direction, Direction::Upload);
+    }
+
+    #[test]
+    fn the_ends_of_each_range_are_accepted() {
+        for json in [
+            r#"{"udp":true,"len":16,"burst":1,"TOS":0,"parallel":1,"omit":0}"#,
+            r#"{"udp":true,"len":65507,"burst":1000,"TOS":255,"parallel":128,"omit":600}"#,
+            r#"{"len":1048576,"MSS":32767,"window":536870912,"time":86400,"bandwidth":9223372036854775807}"#,
+        ] {
+            accepted(json);
+        }
+        assert_eq!(accepted(r#"{"udp":true}"#).block, ByteCount::new(1460));
     }
 
     #[test]
@@ -490,6 +694,10 @@ mod tests {
             (Request { buffer: Buffer::Window(ByteCount::from_kib(64)), ..default() }, 8),
             (Request { buffer: Buffer::Request(ByteCount::new(u64::MAX)), ..default() }, 8),
             (Request { bytes: Some(ByteCount::ZERO), ..default() }, 16),
+            (Request { transport: Transport::Udp, block: ByteCount::ZERO, ..default() }, 20),
+            (Request { transport: Transport::Udp, ..default() }, 20),
+            (Request { burst: Some(1001), ..default() }, 15),
+            (Request { rate: Some(BitRate::from_bps(0)), extra_data: Some("x".repeat(8192)), ..default() }, 113),
         ] {
             assert_eq!(Parameters::from_request(&request).unwrap_err().number.get(), number, "{request:?}");
         }
@@ -510,27 +718,140 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_datagram_test_is_sent_with_the_keys_of_iperf3() {
+        let request = Request {
+            transport: Transport::Udp,
+            direction: Direction::Both,
+            block: ByteCount::new(1448),
+            rate: Some(BitRate::from_mbps(1)),
+            burst: Some(10),
+            pacing: Some(BitRate::from_mbps(2)),
+            tos: 184,
+            wide_counters: true,
+            dont_fragment: true,
+            title: Some("x".to_owned()),
+            extra_data: Some("y".to_owned()),
+            ..Request::default()
+        };
+        let keys = concat!(
+            r#"{"udp":true,"omit":0,"time":10,"num":0,"blockcount":0,"parallel":1,"bidirectional":true,"len":1448,"#,
+            r#""bandwidth":1000000,"fqrate":2000000,"pacing_timer":1000,"burst":10,"TOS":184,"title":"x","#,
+            r#""extra_data":"y","udp_counters_64bit":1,"dont_fragment":1,"client_version""#
+        );
+        let json = json_of(&Parameters::from_request(&request).unwrap());
+        assert!(json.starts_with(keys), "{json}");
+    }
+
+    #[test]
+    fn offload_is_asked_for_as_3_21_does() {
+        let request =
+            Request { transport: Transport::Udp, block: ByteCount::new(1448), offload: true, ..Request::default() };
+        let json = json_of(&Parameters::from_request(&request).unwrap());
+        let keys = r#""gso":1,"gso_dg_size":1448,"gso_bf_size":65160,"gro":1,"gro_bf_size":65507,"#;
+        assert!(json.contains(keys), "{json}");
+    }
+
+    #[test]
+    fn booleans_are_true_and_numbers_are_numbers() {
+        let request = Request {
+            no_delay: true,
+            multipath: true,
+            sendfile: true,
+            discard: true,
+            direction: Direction::Download,
+            ..Request::default()
+        };
+        let json = json_of(&Parameters::from_request(&request).unwrap().with_server_output());
+        let keys: serde_json::Value = serde_json::from_str(&json).unwrap();
+        for (key, value) in keys.as_object().unwrap() {
+            let is_boolean = ["tcp", "nodelay", "reverse", "mptcp"].contains(&key.as_str());
+            assert_eq!(value.is_boolean(), is_boolean, "{key}");
+            assert!(!is_boolean || value == true, "{key}");
+        }
+        for key in ["zerocopy", "skip_rx_copy", "get_server_output"] {
+            assert_eq!(keys[key], 1, "{key}");
+        }
+    }
+
+    #[test]
+    fn block_zero_is_the_usual_one_for_tcp() {
+        let parameters = Parameters::from_request(&Request { block: ByteCount::ZERO, ..Request::default() }).unwrap();
+        assert_eq!(parameters.to_request().unwrap().block, ByteCount::from_kib(128));
+    }
+
+    #[test]
+    fn output_and_token_reach_the_server() {
+        let parameters = Parameters::from_request(&Request::default()).unwrap();
+        assert!(!parameters.wants_server_output() && parameters.auth_token().is_none());
+        let sent = parameters.with_server_output().with_auth_token("c2VjcmV0".to_owned()).unwrap();
+        let received = Parameters::decode(&sent.encode()[4..]).unwrap();
+        assert_eq!(received, sent);
+        assert_eq!((received.wants_server_output(), received.auth_token()), (true, Some("c2VjcmV0")));
+        assert_eq!(sent.with_auth_token("x".repeat(8192)).unwrap_err().number, ErrorNumber::SEND_PARAMETERS);
+    }
+
+    #[test]
+    fn a_title_cannot_steer_a_terminal() {
+        let request = accepted(r#"{"title":"a\u001b[2Jb\nc","extra_data":"d\ne"}"#);
+        assert_eq!((request.title.as_deref(), request.extra_data.as_deref()), (Some("a[2Jbc"), Some("d\ne")));
+    }
+
     prop_compose! {
-        fn any_request()(
-            download in any::<bool>(),
+        fn any_load()(
+            udp in any::<bool>(),
+            direction in prop::sample::select(vec![Direction::Upload, Direction::Download, Direction::Both]),
             streams in 1_u16..=128,
             seconds in 1_u64..=86_400,
             omit in 0_u64..=600,
-            block in 1_u64..=1 << 20,
-            buffer in prop::option::of(1_u64..=512 << 20),
-            mss in prop::option::of(1_u64..=32_767),
-            congestion in prop::option::of("[!-~]{1,15}"),
+            block in 16_u64..=65_507,
+            rate in prop::option::of(1_u64..=1 << 50),
+            burst in prop::option::of(1_u16..=1000),
+            pacing in prop::option::of(1_u64..=1 << 50),
+            tos in any::<u8>(),
         ) -> Request {
             Request {
-                direction: if download { Direction::Download } else { Direction::Upload },
+                transport: if udp { Transport::Udp } else { Transport::Tcp },
+                direction,
                 streams,
                 duration: Span::from_secs(seconds),
                 omit: Span::from_secs(omit),
                 block: ByteCount::new(block),
+                rate: rate.map(BitRate::from_bps),
+                burst,
+                pacing: pacing.map(BitRate::from_bps),
+                tos,
+                ..Request::default()
+            }
+        }
+    }
+
+    prop_compose! {
+        fn any_request()(
+            load in any_load(),
+            buffer in prop::option::of(1_u64..=512 << 20),
+            mss in prop::option::of(1_u64..=32_767),
+            congestion in prop::option::of("[!-~]{1,15}"),
+            title in prop::option::of("[ -~]{1,40}"),
+            extra_data in prop::option::of("\\PC{1,40}"),
+            switches in any::<[bool; 7]>(),
+        ) -> Request {
+            let [no_delay, multipath, sendfile, discard, offload, wide_counters, dont_fragment] = switches;
+            Request {
                 buffer: buffer.map_or(Buffer::Automatic, |size| Buffer::Request(ByteCount::new(size))),
                 mss: mss.map(ByteCount::new),
                 congestion,
-                ..Request::default()
+                title,
+                extra_data,
+                no_delay,
+                multipath,
+                sendfile,
+                discard,
+                // Only datagrams have it.
+                offload: offload && load.transport == Transport::Udp,
+                wide_counters,
+                dont_fragment,
+                ..load
             }
         }
     }
@@ -552,8 +873,11 @@ mod tests {
         }
 
         #[test]
-        fn any_numbers_are_a_request_or_a_refusal(numbers in prop::array::uniform8(any::<i64>())) {
-            let keys = ["omit", "time", "num", "blockcount", "MSS", "parallel", "window", "len"];
+        fn any_numbers_are_a_request_or_a_refusal(numbers in prop::array::uniform12(any::<i64>())) {
+            let keys = [
+                "omit", "time", "num", "blockcount", "MSS", "parallel", "window", "len", "bandwidth", "fqrate", "burst",
+                "TOS",
+            ];
             let members: Vec<String> = keys.iter().zip(numbers).map(|(key, n)| format!("\"{key}\":{n}")).collect();
             let parameters = Parameters::decode(format!("{{{}}}", members.join(",")).as_bytes()).unwrap();
             let _ = parameters.to_request();

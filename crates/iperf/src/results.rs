@@ -1,10 +1,11 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use fullpipe_record::{Cpu, EndReport};
+use fullpipe_record::{Cpu, Datagrams, EndReport};
 use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 
 use crate::inbox::{PREFIX, framed};
 use crate::json::{self, Extension, Number, Text, Whole};
@@ -19,12 +20,23 @@ pub struct Results {
     pub congestion: Option<String>,
     /// Its streams.
     pub streams: Vec<StreamResult>,
+    /// What it printed about the test, where it is a server that was asked.
+    pub server_output: Option<ServerOutput>,
     /// What it saw, where both ends are fullpipe. Only servers send it: a client cannot know who will read it.
     pub report: Option<Box<EndReport>>,
 }
 
-/// What one end counted on one stream.
+/// What a server printed. It is the peer's: escape control characters before it reaches a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServerOutput {
+    /// Lines of text.
+    Text(String),
+    /// The JSON that `iperf3 -s -J` prints. What is not JSON is sent as text.
+    Json(String),
+}
+
+/// What one end counted on one stream.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StreamResult {
     /// Which stream, from 0, in the order in which the connections were opened.
     pub stream: u16,
@@ -36,22 +48,94 @@ pub struct StreamResult {
     pub from: Span,
     /// When it ceased; zero up to iperf3 3.1.
     pub to: Span,
+    /// Its datagrams; all zero with TCP.
+    pub datagrams: DatagramCounts,
+}
+
+/// What one end counted of a stream of datagrams, as iperf3 counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DatagramCounts {
+    /// Since the first datagram.
+    pub total: DatagramCount,
+    /// What of that falls into the omitted time; `None` up to iperf3 3.13, which does not say.
+    pub omitted: Option<DatagramCount>,
+    /// Interarrival jitter (RFC 3550, section 6.4.1) at the end; zero from a sender.
+    pub jitter: Span,
+}
+
+/// Datagrams of a stream up to a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DatagramCount {
+    /// From a sender, how many it sent; from a receiver, the highest number that it saw.
+    pub packets: u64,
+    /// From a receiver, how many are missing: each gap adds to them, each datagram out of order takes one away, also one
+    /// that is there twice.
+    pub lost: u64,
+}
+
+impl Default for DatagramCounts {
+    /// None, and none of them omitted.
+    fn default() -> Self {
+        Self { total: DatagramCount::default(), omitted: Some(DatagramCount::default()), jitter: Span::ZERO }
+    }
+}
+
+impl DatagramCounts {
+    /// What a sender tells that sent `total` datagrams in all, `omitted` of them in the omitted time.
+    pub fn sent(total: u64, omitted: u64) -> Self {
+        let count = |packets| DatagramCount { packets, lost: 0 };
+        Self { total: count(total), omitted: Some(count(omitted)), jitter: Span::ZERO }
+    }
+
+    /// What a receiver tells that saw `total` in all, `omitted` of it in the omitted time.
+    pub fn received(total: &Datagrams, omitted: &Datagrams) -> Self {
+        let count = |seen: &Datagrams| DatagramCount {
+            packets: seen.received.saturating_add(seen.lost),
+            lost: seen.lost_like_iperf3,
+        };
+        Self { total: count(total), omitted: Some(count(omitted)), jitter: total.jitter }
+    }
+
+    /// What was counted, without the omitted time where that is known.
+    pub fn counted(&self) -> DatagramCount {
+        let omitted = self.omitted.unwrap_or_default();
+        DatagramCount {
+            packets: self.total.packets.saturating_sub(omitted.packets),
+            lost: self.total.lost.saturating_sub(omitted.lost),
+        }
+    }
+
+    /// The same from a receiver, as far as its counts go: iperf3 does not tell which datagrams were duplicated or out of
+    /// order.
+    pub fn as_seen(&self) -> Datagrams {
+        let DatagramCount { packets, lost } = self.counted();
+        Datagrams {
+            received: packets.saturating_sub(lost),
+            lost,
+            lost_like_iperf3: lost,
+            jitter: self.jitter,
+            ..Datagrams::default()
+        }
+    }
 }
 
 impl Results {
     /// The message: four bytes of length and JSON. If it would be longer than a results message may be, the report goes
-    /// without its samples.
+    /// without its samples, and if that is not enough, the server's output stays away.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let whole = framed(&Sent::of(self, self.report.as_deref()));
-        if (whole.len() - PREFIX) as u64 <= Message::Results.limit().get() {
+        let fits = |message: &Vec<u8>| (message.len() - PREFIX) as u64 <= Message::Results.limit().get();
+        let output = self.server_output.as_ref();
+        let whole = framed(&Sent::of(self, output, self.report.as_deref()));
+        if fits(&whole) {
             return whole;
         }
         let shortened = self.report.as_deref().map(|report| EndReport { samples: Vec::new(), ..report.clone() });
-        framed(&Sent::of(self, shortened.as_ref()))
+        let shorter = framed(&Sent::of(self, output, shortened.as_ref()));
+        if fits(&shorter) { shorter } else { framed(&Sent::of(self, None, shortened.as_ref())) }
     }
 
-    /// Reads the JSON of either end, without its length, for a test of `streams` streams. What iperf3 did not always
-    /// send may be missing, unknown keys are ignored, and so is an extension that cannot be read.
+    /// Reads the JSON of either end, without its length, for a test of `streams` streams, both directions together. What
+    /// iperf3 did not always send may be missing, unknown keys are ignored, and so is an extension that cannot be read.
     ///
     /// # Errors
     ///
@@ -59,7 +143,7 @@ impl Results {
     /// or occurs twice.
     pub fn decode(json: &[u8], streams: u16) -> Result<Self, Error> {
         let malformed = |why| Error::Malformed { message: Message::Results, why };
-        let received: Received = json::object(json).map_err(malformed)?;
+        let mut received: Received = json::object(json).map_err(malformed)?;
         let results: Vec<StreamResult> = received
             .streams
             .0
@@ -71,11 +155,13 @@ impl Results {
         if let Some(twice) = results.iter().find(|result| !seen.insert(result.stream)) {
             return Err(malformed(format!("stream {} occurs twice", id_of(twice.stream))));
         }
+        let server_output = received.server_output();
         let share = |percent: Number| Ratio::new(percent.0.unwrap_or(0.0) / 100.0);
         Ok(Self {
             cpu: Cpu { user: share(received.cpu_util_user), system: share(received.cpu_util_system) },
             congestion: received.congestion_used.0,
             streams: results,
+            server_output,
             report: received.x_fullpipe.read(),
         })
     }
@@ -94,7 +180,7 @@ fn stream_of(id: i64) -> Option<u16> {
     }
 }
 
-/// Keys in iperf3's order. The four that are always zero count UDP datagrams; iperf3 asks for them nevertheless.
+/// Keys in iperf3's order. It asks for those of datagrams with TCP too.
 #[derive(Serialize)]
 struct Sent<'a> {
     cpu_util_total: f64,
@@ -105,6 +191,10 @@ struct Sent<'a> {
     congestion_used: Option<&'a str>,
     streams: Vec<SentStream>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    server_output_text: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_output_json: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     x_fullpipe: Option<&'a EndReport>,
 }
 
@@ -113,18 +203,28 @@ struct SentStream {
     id: i64,
     bytes: u64,
     retransmits: i64,
-    jitter: u8,
-    errors: u8,
-    omitted_errors: u8,
-    packets: u8,
-    omitted_packets: u8,
+    jitter: Span,
+    errors: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    omitted_errors: Option<u64>,
+    packets: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    omitted_packets: Option<u64>,
     start_time: Span,
     end_time: Span,
 }
 
 impl<'a> Sent<'a> {
-    fn of(results: &'a Results, report: Option<&'a EndReport>) -> Self {
+    fn of(results: &'a Results, output: Option<&'a ServerOutput>, report: Option<&'a EndReport>) -> Self {
         let counted = results.streams.iter().any(|stream| stream.retransmits.is_some());
+        let (output_text, output_json) = match output {
+            None => (None, None),
+            Some(ServerOutput::Text(text)) => (Some(text.as_str()), None),
+            Some(ServerOutput::Json(text)) => match serde_json::from_str(text) {
+                Ok(json) => (None, Some(json)),
+                Err(_) => (Some(text.as_str()), None),
+            },
+        };
         Self {
             cpu_util_total: results.cpu.total().percent(),
             cpu_util_user: results.cpu.user.percent(),
@@ -132,6 +232,8 @@ impl<'a> Sent<'a> {
             sender_has_retransmits: if counted { 1 } else { -1 },
             congestion_used: results.congestion.as_deref(),
             streams: results.streams.iter().map(SentStream::of).collect(),
+            server_output_text: output_text,
+            server_output_json: output_json,
             x_fullpipe: report,
         }
     }
@@ -143,11 +245,11 @@ impl SentStream {
             id: id_of(result.stream),
             bytes: result.bytes.get(),
             retransmits: result.retransmits.map_or(-1, |count| i64::try_from(count.get()).unwrap_or(i64::MAX)),
-            jitter: 0,
-            errors: 0,
-            omitted_errors: 0,
-            packets: 0,
-            omitted_packets: 0,
+            jitter: result.datagrams.jitter,
+            errors: result.datagrams.total.lost,
+            omitted_errors: result.datagrams.omitted.map(|omitted| omitted.lost),
+            packets: result.datagrams.total.packets,
+            omitted_packets: result.datagrams.omitted.map(|omitted| omitted.packets),
             start_time: result.from,
             end_time: result.to,
         }
@@ -161,7 +263,16 @@ struct Received {
     cpu_util_system: Number,
     congestion_used: Text,
     streams: ReceivedStreams,
+    server_output_text: Text,
+    server_output_json: Extension,
     x_fullpipe: Extension,
+}
+
+impl Received {
+    fn server_output(&mut self) -> Option<ServerOutput> {
+        let text = self.server_output_text.0.take().map(ServerOutput::Text);
+        text.or_else(|| self.server_output_json.text().map(|json| ServerOutput::Json(json.to_owned())))
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -170,6 +281,11 @@ struct ReceivedStream {
     id: Whole,
     bytes: Whole,
     retransmits: Whole,
+    jitter: Number,
+    errors: Whole,
+    omitted_errors: Whole,
+    packets: Whole,
+    omitted_packets: Whole,
     start_time: Number,
     end_time: Number,
 }
@@ -186,7 +302,21 @@ impl ReceivedStream {
             retransmits: count(self.retransmits).map(SegCount::new),
             from: time(self.start_time),
             to: time(self.end_time),
+            datagrams: self.datagrams(),
         })
+    }
+
+    fn datagrams(&self) -> DatagramCounts {
+        let count = |value: Whole| u64::try_from(value.0?).ok();
+        let of = |packets, lost| DatagramCount { packets, lost };
+        DatagramCounts {
+            total: of(count(self.packets).unwrap_or(0), count(self.errors).unwrap_or(0)),
+            // One alone says nothing.
+            omitted: count(self.omitted_packets)
+                .zip(count(self.omitted_errors))
+                .map(|(packets, lost)| of(packets, lost)),
+            jitter: Span::from_secs_f64(self.jitter.0.unwrap_or(0.0)),
+        }
     }
 }
 
@@ -211,7 +341,7 @@ impl<'de> Visitor<'de> for StreamsVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<ReceivedStreams, A::Error> {
-        const MOST_STREAMS: usize = 128;
+        const MOST_STREAMS: usize = 256;
         let mut streams = Vec::new();
         while let Some(stream) = items.next_element()? {
             if streams.len() == MOST_STREAMS {
@@ -249,6 +379,15 @@ mod tests {
             retransmits: retransmits.map(SegCount::new),
             from: Span::ZERO,
             to: Span::from_millis(1500),
+            datagrams: DatagramCounts::default(),
+        }
+    }
+
+    fn datagrams(packets: u64, lost: u64, omitted: Option<(u64, u64)>) -> DatagramCounts {
+        DatagramCounts {
+            total: DatagramCount { packets, lost },
+            omitted: omitted.map(|(packets, lost)| DatagramCount { packets, lost }),
+            jitter: Span::from_micros(12),
         }
     }
 
@@ -294,18 +433,75 @@ mod tests {
             cpu: Cpu { user: Ratio::new(0.25), system: Ratio::new(0.5) },
             congestion: Some("cubic".to_owned()),
             streams: vec![stream(0, 7, Some(3)), stream(1, 8, None)],
-            report: None,
+            ..Results::default()
         };
         assert_eq!(
             std::str::from_utf8(&results.encode()[4..]).unwrap(),
             concat!(
                 r#"{"cpu_util_total":75.0,"cpu_util_user":25.0,"cpu_util_system":50.0,"sender_has_retransmits":1,"#,
-                r#""congestion_used":"cubic","streams":[{"id":1,"bytes":7,"retransmits":3,"jitter":0,"errors":0,"#,
+                r#""congestion_used":"cubic","streams":[{"id":1,"bytes":7,"retransmits":3,"jitter":0.0,"errors":0,"#,
                 r#""omitted_errors":0,"packets":0,"omitted_packets":0,"start_time":0.0,"end_time":1.5},"#,
-                r#"{"id":3,"bytes":8,"retransmits":-1,"jitter":0,"errors":0,"omitted_errors":0,"packets":0,"#,
+                r#"{"id":3,"bytes":8,"retransmits":-1,"jitter":0.0,"errors":0,"omitted_errors":0,"packets":0,"#,
                 r#""omitted_packets":0,"start_time":0.0,"end_time":1.5}]}"#
             )
         );
+    }
+
+    #[test]
+    fn datagrams_are_sent_as_iperf3_counts_them() {
+        let seen = Datagrams {
+            received: 90,
+            lost: 10,
+            lost_like_iperf3: 7,
+            jitter: Span::from_micros(12),
+            ..Datagrams::default()
+        };
+        let omitted = Datagrams { received: 19, lost: 1, lost_like_iperf3: 1, ..Datagrams::default() };
+        let counts = DatagramCounts::received(&seen, &omitted);
+        assert_eq!(counts, datagrams(100, 7, Some((20, 1))));
+        assert_eq!(counts.counted(), DatagramCount { packets: 80, lost: 6 });
+        let results =
+            Results { streams: vec![StreamResult { datagrams: counts, ..stream(0, 7, None) }], ..Results::default() };
+        let json = String::from_utf8(results.encode()[4..].to_vec()).unwrap();
+        let keys = r#""jitter":0.000012,"errors":7,"omitted_errors":1,"packets":100,"omitted_packets":20,"#;
+        assert!(json.contains(keys), "{json}");
+    }
+
+    #[test]
+    fn what_iperf3_counted_of_datagrams_is_read() {
+        let told = |keys: &str| {
+            let json = format!(r#"{{"streams":[{{"id":1,"bytes":5,"retransmits":-1,{keys}}}]}}"#);
+            read(&json).unwrap().streams[0].datagrams
+        };
+        let common = r#""jitter":1.2e-5,"errors":7,"packets":100"#;
+        assert_eq!(told(common), datagrams(100, 7, None));
+        assert_eq!(told(&format!(r#"{common},"omitted_errors":1"#)), datagrams(100, 7, None));
+        assert_eq!(told(&format!(r#"{common},"omitted_errors":-1,"omitted_packets":3"#)), datagrams(100, 7, None));
+        let whole = told(&format!(r#"{common},"omitted_errors":1,"omitted_packets":20"#));
+        assert_eq!(whole, datagrams(100, 7, Some((20, 1))));
+        let seen = whole.as_seen();
+        assert_eq!((seen.received, seen.lost, seen.lost_like_iperf3), (74, 6, 6));
+        // Counters that cannot be, and more lost than sent.
+        let none = told(r#""jitter":-1,"errors":18446744073709551615,"packets":18446744073709551615"#);
+        assert_eq!((none.total, none.jitter), (DatagramCount::default(), Span::ZERO));
+        assert_eq!(told(r#""errors":9,"packets":2,"omitted_errors":1,"omitted_packets":3"#).as_seen().received, 0);
+    }
+
+    #[test]
+    fn the_servers_output_arrives_as_text_or_json() {
+        for output in [
+            ServerOutput::Text("[  5] 0.00-1.00 sec\n".to_owned()),
+            ServerOutput::Json("{\"start\": {\"version\": \"iperf 3.12\"}}".to_owned()),
+        ] {
+            let sent = Results { server_output: Some(output.clone()), ..Results::default() };
+            let received = Results::decode(&sent.encode()[4..], 1).unwrap();
+            assert_eq!(received.server_output, Some(output));
+        }
+        let broken = Results { server_output: Some(ServerOutput::Json("{".to_owned())), ..Results::default() };
+        let received = Results::decode(&broken.encode()[4..], 1).unwrap();
+        assert_eq!(received.server_output, Some(ServerOutput::Text("{".to_owned())));
+        let long = Results { server_output: Some(ServerOutput::Text("x".repeat(17 << 20))), ..Results::default() };
+        assert_eq!(Results::decode(&long.encode()[4..], 1).unwrap(), Results::default());
     }
 
     #[test]
@@ -363,11 +559,16 @@ mod tests {
     proptest! {
         #[test]
         fn results_arrive_as_they_were_sent(
-            counts in prop::collection::vec((0..1_u64 << 60, prop::option::of(0..1_u64 << 40)), 0..=128)
+            counts in prop::collection::vec((0..1_u64 << 60, prop::option::of(0..1_u64 << 40)), 0..=256),
+            omitted in prop::option::of((0..1_u64 << 40, 0..1_u64 << 40)),
         ) {
-            let streams = (0..).zip(counts).map(|(n, (bytes, again))| stream(n, bytes, again)).collect();
+            let stream_of = |(n, (bytes, again)): (u16, (u64, Option<u64>))| StreamResult {
+                datagrams: datagrams(bytes, again.unwrap_or(0), omitted),
+                ..stream(n, bytes, again)
+            };
+            let streams = (0..).zip(counts).map(stream_of).collect();
             let sent = Results { streams, congestion: Some("bbr".to_owned()), ..Results::default() };
-            prop_assert_eq!(Results::decode(&sent.encode()[4..], 128).unwrap(), sent);
+            prop_assert_eq!(Results::decode(&sent.encode()[4..], 256).unwrap(), sent);
         }
 
         #[test]

@@ -4,16 +4,18 @@ use fullpipe_record::Request;
 use fullpipe_units::{Span, Time};
 
 use crate::inbox::Inbox;
-use crate::{Error, ErrorNumber, Message, Parameters, Refusal, Results, State, Step, Timeouts};
+use crate::{Error, ErrorNumber, Message, Parameters, Refusal, Results, State, Step, Timeouts, data_connections};
 
 /// What the driver of a [`ServerSession`] does next.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServerAction {
     /// Write these bytes to the control connection.
     Send(Vec<u8>),
-    /// Prepare for this load: as many connections as it has streams will come with the test's cookie, in the order of
-    /// the streams. Report each with [`ServerSession::stream_connected`]. The direction is the client's: in an upload
-    /// this end receives.
+    /// Prepare for this load, or call [`ServerSession::refuse`]: what else the client wants is in
+    /// [`ServerSession::parameters`]. As many connections as [`crate::data_connections`] says will come, in the order of
+    /// the streams, with the test's cookie or, with UDP, each with a [`crate::udp::HELLO`]. Report each with
+    /// [`ServerSession::stream_connected`]. The direction is the client's: in an upload, and on the first half of what a
+    /// test of both directions opens, this end receives.
     ExpectStreams(Request),
     /// Let data flow.
     StartTransfer,
@@ -47,10 +49,10 @@ pub struct ServerSession {
     deadline: Time,
     inbox: Inbox,
     actions: VecDeque<ServerAction>,
-    streams: u16,
+    connections: u16,
     connected: u16,
     transfer_limit: Span,
-    client_speaks_fullpipe: bool,
+    parameters: Option<Parameters>,
     client_results: Results,
 }
 
@@ -67,10 +69,10 @@ impl ServerSession {
             deadline: now + timeouts.reply,
             inbox: Inbox::default(),
             actions: VecDeque::from([ServerAction::Send(vec![State::ParameterExchange.byte()])]),
-            streams: 0,
+            connections: 0,
             connected: 0,
             transfer_limit: Span::ZERO,
-            client_speaks_fullpipe: false,
+            parameters: None,
             client_results: Results::default(),
         }
     }
@@ -78,6 +80,11 @@ impl ServerSession {
     /// The next thing to do, oldest first. Ask until there is none, after every other call.
     pub fn next_action(&mut self) -> Option<ServerAction> {
         self.actions.pop_front()
+    }
+
+    /// What the client asked for, once it has.
+    pub fn parameters(&self) -> Option<&Parameters> {
+        self.parameters.as_ref()
     }
 
     /// When to call [`ServerSession::tick`]; `None` once the test is over.
@@ -94,7 +101,7 @@ impl ServerSession {
         while self.read_one(now) {}
     }
 
-    /// A data connection came with the test's cookie. `false` where none was due: answer it with
+    /// A data connection came with the test's cookie, or a UDP stream's hello was answered. `false` where none was due: answer it with
     /// [`State::AccessDenied`] and close it.
     #[must_use]
     pub fn stream_connected(&mut self, now: Time) -> bool {
@@ -102,7 +109,7 @@ impl ServerSession {
             return false;
         }
         self.connected += 1;
-        if self.connected < self.streams {
+        if self.connected < self.connections {
             self.enter(Step::Streams, now);
         } else {
             self.send(vec![State::TestStart.byte(), State::TestRunning.byte()]);
@@ -112,21 +119,26 @@ impl ServerSession {
         true
     }
 
-    /// What this end counted.
+    /// What this end counted. Its report and output are sent to a client that wants them.
     pub fn local_results(&mut self, now: Time, results: Results) {
         if self.phase != Some(Step::LocalResults) {
             return;
         }
-        let report = results.report.filter(|_| self.client_speaks_fullpipe);
-        self.send(Results { report, ..results }.encode());
+        let report = results.report.filter(|_| self.wants_report());
+        let wants_output = self.parameters.as_ref().is_some_and(Parameters::wants_server_output);
+        let server_output = results.server_output.filter(|_| wants_output);
+        self.send(Results { server_output, report, ..results }.encode());
         self.send(vec![State::DisplayResults.byte()]);
         self.enter(Step::Finish, now);
     }
 
     /// The driver cannot run the test or go on with it, for `refusal` and the operating system's `os_error`, if there
-    /// was one (a congestion control that cannot be set, a limit of the operator's). The client is told.
+    /// was one (a congestion control that cannot be set, a limit of the operator's). The client is told; before anything
+    /// else, where it is the answer to [`ServerAction::ExpectStreams`].
     pub fn refuse(&mut self, refusal: Refusal, os_error: Option<i32>) {
         if self.phase.is_some() {
+            let consent = ServerAction::Send(vec![State::CreateStreams.byte()]);
+            self.actions.retain(|action| *action != consent);
             self.break_off(refusal.number, os_error, Error::Refused(refusal));
         }
     }
@@ -188,7 +200,7 @@ impl ServerSession {
         match self.inbox.take_message(Message::Parameters) {
             Ok(None) => return false,
             Ok(Some(json)) => match Parameters::decode(&json) {
-                Ok(parameters) => self.judge(&parameters, now),
+                Ok(parameters) => self.judge(parameters, now),
                 Err(error) => self.break_off(ErrorNumber::PARAMETERS, None, error),
             },
             Err(error) => self.break_off(ErrorNumber::PARAMETERS, None, error),
@@ -196,14 +208,14 @@ impl ServerSession {
         true
     }
 
-    fn judge(&mut self, parameters: &Parameters, now: Time) {
+    fn judge(&mut self, parameters: Parameters, now: Time) {
         match parameters.to_request() {
             Ok(request) => {
-                self.streams = request.streams;
+                self.connections = data_connections(&request);
                 self.transfer_limit = request.duration + request.omit;
-                self.client_speaks_fullpipe = parameters.speaks_fullpipe();
-                self.send(vec![State::CreateStreams.byte()]);
+                self.parameters = Some(parameters);
                 self.actions.push_back(ServerAction::ExpectStreams(request));
+                self.send(vec![State::CreateStreams.byte()]);
                 self.enter(Step::Streams, now);
             }
             Err(refusal) => self.refuse(refusal, None),
@@ -212,16 +224,20 @@ impl ServerSession {
 
     fn read_results(&mut self, now: Time) -> bool {
         let message = self.inbox.take_message(Message::Results);
-        match message.and_then(|json| json.map(|json| Results::decode(&json, self.streams)).transpose()) {
+        match message.and_then(|json| json.map(|json| Results::decode(&json, self.connections)).transpose()) {
             Ok(None) => return false,
             Ok(Some(results)) => {
                 self.client_results = results;
-                self.actions.push_back(ServerAction::CollectResults { report: self.client_speaks_fullpipe });
+                self.actions.push_back(ServerAction::CollectResults { report: self.wants_report() });
                 self.enter(Step::LocalResults, now);
             }
             Err(error) => self.break_off(ErrorNumber::RESULTS, None, error),
         }
         true
+    }
+
+    fn wants_report(&self) -> bool {
+        self.parameters.as_ref().is_some_and(Parameters::speaks_fullpipe)
     }
 
     fn enter(&mut self, step: Step, now: Time) {

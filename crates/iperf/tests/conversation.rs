@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 
 use fullpipe_iperf::{
-    Client, ClientAction, Cookie, Error, Results, ServerAction, ServerSession, Step, StreamResult, Timeouts,
+    Client, ClientAction, Cookie, DatagramCounts, Error, Parameters, Results, ServerAction, ServerOutput,
+    ServerSession, Step, StreamResult, Timeouts, data_connections, direction_of,
 };
-use fullpipe_record::{Cpu, Direction, EndReport, Request, Sample, TcpInfo};
+use fullpipe_record::{Cpu, Direction, EndReport, Request, Sample, TcpInfo, Transport};
 use fullpipe_units::{ByteCount, SegCount, Span, Time};
 use proptest::prelude::*;
 
@@ -136,7 +137,7 @@ impl World {
         match action {
             ClientAction::Send(bytes) => self.to_server.put(self.now, &bytes),
             ClientAction::OpenStreams(streams) => {
-                assert_eq!(streams, self.request.streams);
+                assert_eq!(streams, data_connections(&self.request));
                 self.connecting.extend((0..streams).map(|_| self.now + DELAY));
             }
             ClientAction::StartTransfer => {
@@ -173,13 +174,14 @@ enum Side {
 }
 
 fn results_of(side: Side, request: &Request) -> Results {
-    let sends = (side == Side::Client) == (request.direction == Direction::Upload);
+    let sends = |n| (side == Side::Client) == (direction_of(request, n) == Direction::Upload);
     let stream = |n: u16| StreamResult {
         stream: n,
         bytes: ByteCount::new(1000 + u64::from(n)),
-        retransmits: sends.then_some(SegCount::new(u64::from(n))),
-        from: Span::ZERO,
+        retransmits: sends(n).then_some(SegCount::new(u64::from(n))),
+        datagrams: DatagramCounts::sent(u64::from(n), 0),
         to: request.duration,
+        ..StreamResult::default()
     };
     let sample = Sample {
         at: Span::from_millis(100),
@@ -191,19 +193,26 @@ fn results_of(side: Side, request: &Request) -> Results {
     let report = EndReport { samples: vec![sample], ..EndReport::default() };
     Results {
         cpu: Cpu::default(),
-        congestion: Some(if sends { "bbr" } else { "cubic" }.to_owned()),
-        streams: (0..request.streams).map(stream).collect(),
+        congestion: Some(if sends(0) { "bbr" } else { "cubic" }.to_owned()),
+        streams: (0..data_connections(request)).map(stream).collect(),
         report: Some(Box::new(report)),
+        ..Results::default()
     }
 }
 
 fn any_request() -> impl Strategy<Value = Request> {
-    (any::<bool>(), prop::sample::select(vec![1_u16, 4]), 0_u64..5).prop_map(|(download, streams, omit)| Request {
-        direction: if download { Direction::Download } else { Direction::Upload },
-        streams,
-        omit: Span::from_secs(omit),
-        ..Request::default()
-    })
+    let transport = prop::sample::select(vec![Transport::Tcp, Transport::Udp]);
+    let direction = prop::sample::select(vec![Direction::Upload, Direction::Download, Direction::Both]);
+    (transport, direction, prop::sample::select(vec![1_u16, 4]), 0_u64..5).prop_map(
+        |(transport, direction, streams, omit)| Request {
+            transport,
+            direction,
+            streams,
+            omit: Span::from_secs(omit),
+            block: ByteCount::new(1448),
+            ..Request::default()
+        },
+    )
 }
 
 proptest! {
@@ -576,7 +585,7 @@ fn bad_parameters_are_answered_with_two_numbers_instead_of_ten() {
     for (parameters, number) in [
         (r#"{"tcp":true,"parallel":500}"#, 6),
         (r#"{"tcp":true,"time":90000}"#, 5),
-        (r#"{"udp":true,"parallel":1}"#, 13),
+        (r#"{"udp":true,"parallel":1,"len":8}"#, 20),
         (r#"{"sctp":true,"parallel":1}"#, 18),
         ("[]", 114),
         ("not JSON", 114),
@@ -600,6 +609,42 @@ fn what_the_driver_cannot_do_reaches_the_client() {
     server.refuse(refusal.clone(), Some(2));
     let told = vec![0xFE, 0, 0, 0, 134, 0, 0, 0, 2];
     assert_eq!(breakdown(&mut server), (told, Error::Refused(refusal)));
+}
+
+#[test]
+fn a_refusal_takes_the_place_of_the_consent() {
+    let mut server = ServerSession::new(Time::ZERO, Timeouts::default());
+    server.receive(Time::ZERO, &message(RECORDED_3_12));
+    assert_eq!(server.next_action(), Some(ServerAction::Send(vec![9])));
+    assert!(matches!(server.next_action(), Some(ServerAction::ExpectStreams(_))));
+    let number = fullpipe_iperf::ErrorNumber::LONGEST_DURATION;
+    server.refuse(fullpipe_iperf::Refusal { number, why: "too long for us".to_owned() }, None);
+    assert_eq!(breakdown(&mut server).0, refusal_bytes(37));
+}
+
+#[test]
+fn the_servers_output_goes_to_a_client_that_asked() {
+    let told = |parameters: Parameters| {
+        let cookie = Cookie::from_random([0; 36]);
+        let mut client = Client::with_parameters(parameters, cookie, Time::ZERO, Timeouts::default()).unwrap();
+        client.receive(Time::ZERO, &[9]);
+        let asked = std::iter::from_fn(|| client.next_action()).last();
+        let Some(ClientAction::Send(asked)) = asked else { panic!("parameters should have been sent, not {asked:?}") };
+        let mut server = ServerSession::new(Time::ZERO, Timeouts::default());
+        server.receive(Time::ZERO, &asked);
+        assert!(server.stream_connected(Time::ZERO));
+        server.receive(Time::ZERO, &[4]);
+        server.receive(Time::ZERO, &message(r#"{"streams":[]}"#));
+        let output = Some(ServerOutput::Text("what was printed".to_owned()));
+        actions(&mut server);
+        server.local_results(Time::ZERO, Results { server_output: output, ..Results::default() });
+        let Some(ServerAction::Send(results)) = server.next_action() else { panic!("results should have been sent") };
+        Results::decode(&results[4..], 1).unwrap().server_output
+    };
+    let parameters = Parameters::from_request(&Request::default()).unwrap();
+    assert_eq!(told(parameters.clone()), None);
+    let output = told(parameters.with_server_output());
+    assert_eq!(output, Some(ServerOutput::Text("what was printed".to_owned())));
 }
 
 #[test]

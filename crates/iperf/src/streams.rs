@@ -1,0 +1,34 @@
+use fullpipe_record::{Direction, Request};
+
+/// How many data connections a test has: one a stream and direction.
+pub fn data_connections(request: &Request) -> u16 {
+    request.streams.saturating_mul(request.directions().len() as u16)
+}
+
+/// Which way data goes, seen from the client, on data connection `stream`, from 0 in the order in which they were
+/// opened: in a test of both directions, those on which the client sends come first. The order is all that joins the two
+/// ends of a stream, so connections are opened and accepted one after the other.
+pub fn direction_of(request: &Request, stream: u16) -> Direction {
+    match request.direction {
+        Direction::Both if stream < request.streams => Direction::Upload,
+        Direction::Both => Direction::Download,
+        one => one,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clients_sending_connections_come_first() {
+        let ways = |direction, streams| {
+            let request = Request { direction, streams, ..Request::default() };
+            (0..data_connections(&request)).map(|stream| direction_of(&request, stream)).collect::<Vec<_>>()
+        };
+        let (up, down) = (Direction::Upload, Direction::Download);
+        assert_eq!(ways(up, 2), [up, up]);
+        assert_eq!(ways(down, 2), [down, down]);
+        assert_eq!(ways(Direction::Both, 2), [up, up, down, down]);
+    }
+}
