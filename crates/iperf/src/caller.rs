@@ -1,4 +1,4 @@
-use crate::Cookie;
+use crate::{Cookie, iperf2, udp};
 
 /// Who opened a connection to the server's port, judged by what it said first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +30,36 @@ pub fn classify_first_bytes(bytes: &[u8]) -> Caller {
     }
 }
 
+/// Who sent the first datagram of an address to the server's UDP port. Nothing proves who that is: what is answered must
+/// not be longer than what came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DatagramCaller {
+    /// An iperf3 client that opens a stream, of a test that it has agreed on over TCP.
+    Iperf3,
+    /// An iperf2 client; the datagram is a part of its data.
+    Iperf2,
+    /// Neither, or what is left of a test that is over.
+    Unknown,
+}
+
+/// Tells the callers of one UDP port apart by the first datagram of an address. iperf2 stamps by the wall clock behind its
+/// number; what iperf3 sends late has a time there that is less than a second.
+pub fn classify_first_datagram(datagram: &[u8]) -> DatagramCaller {
+    const MICROS_OF_A_SECOND: u32 = 1_000_000;
+    let (second, third) = (udp::word(datagram, 4), udp::word(datagram, 8));
+    match (second, third) {
+        _ if udp::is_hello(datagram) => DatagramCaller::Iperf3,
+        (Some(seconds), Some(micros)) if seconds >= MICROS_OF_A_SECOND && micros < MICROS_OF_A_SECOND => {
+            // The end of a test that we know nothing of is not the start of one.
+            match iperf2::Datagram::read(datagram) {
+                Some(first) if !first.is_last() => DatagramCaller::Iperf2,
+                _ => DatagramCaller::Unknown,
+            }
+        }
+        _ => DatagramCaller::Unknown,
+    }
+}
+
 /// How an iperf2 client without a header fills its blocks.
 const PLAIN_PAYLOAD: &[u8] = b"0123";
 
@@ -55,6 +85,7 @@ fn cookie(bytes: &[u8; Cookie::LENGTH]) -> Option<Cookie> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fullpipe_units::Span;
     use proptest::prelude::*;
 
     fn decided_after(bytes: &[u8]) -> (usize, Caller) {
@@ -100,7 +131,38 @@ mod tests {
         }
     }
 
+    #[test]
+    fn datagrams_of_both_tools_are_told_apart() {
+        let iperf2 = |number: i64| {
+            let mut payload = [0; 1470];
+            let (start, _) = payload.split_first_chunk_mut().unwrap();
+            let sent = Span::from_secs(1_763_000_000) + Span::from_micros(999_999);
+            iperf2::Datagram { number, sent }.write(start);
+            payload
+        };
+        let mut iperf3 = [0; 1448];
+        let header = udp::Header { sent: Span::from_secs(1_763_000_000), sequence: 9 };
+        header.write(false, iperf3.first_chunk_mut().unwrap());
+        for (datagram, caller) in [
+            (&udp::HELLO[..], DatagramCaller::Iperf3),
+            (&[0x15, 0xCD, 0x5B, 0x07], DatagramCaller::Iperf3),
+            (&iperf2(1), DatagramCaller::Iperf2),
+            (&iperf2(7), DatagramCaller::Iperf2),
+            (&iperf2(-7), DatagramCaller::Unknown),
+            (&iperf3, DatagramCaller::Unknown),
+            (&[], DatagramCaller::Unknown),
+            (&[0; 1470], DatagramCaller::Unknown),
+        ] {
+            assert_eq!(classify_first_datagram(datagram), caller, "{:x?}", &datagram[..datagram.len().min(20)]);
+        }
+    }
+
     proptest! {
+        #[test]
+        fn any_datagram_is_classified(datagram in prop::collection::vec(any::<u8>(), 0..80)) {
+            let _ = classify_first_datagram(&datagram);
+        }
+
         #[test]
         fn a_decision_holds_and_37_bytes_force_one(bytes in prop::collection::vec(any::<u8>(), 37..60)) {
             let (after, caller) = decided_after(&bytes);

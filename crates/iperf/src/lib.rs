@@ -1,4 +1,4 @@
-//! The iperf3 protocol, without sockets and without a clock.
+//! The protocols of iperf3 and iperf2, without sockets and without a clock.
 //!
 //! A driver owns the connections. It feeds a [`Client`] or a [`ServerSession`] with the bytes of the control
 //! connection and with what happened, tells the time with every call, and carries out the actions that come out:
@@ -25,7 +25,9 @@
 //! Nothing that a peer sends makes either machine panic or hold more than the message limits in [`Message`].
 //!
 //! A test has one data connection for each stream and direction, in an order that [`direction_of`] tells. What is on them
-//! is in [`udp`] for datagrams, and nothing but payload with TCP.
+//! is in [`udp`] for datagrams, and nothing but payload with TCP. [`iperf2`] has no control connection: the module holds
+//! what its clients and servers say inside the data. A server that listens for both tells them apart with
+//! [`classify_first_bytes`] and [`classify_first_datagram`].
 //!
 //! Two ends that are both fullpipe know each other by the key `x_fullpipe`, which iperf3 ignores: the client's
 //! parameters say that it understands it, and the server's results then carry the server's `EndReport`.
@@ -35,6 +37,7 @@ mod client;
 mod cookie;
 mod error;
 mod inbox;
+pub mod iperf2;
 mod json;
 mod number;
 mod parameters;
@@ -44,7 +47,7 @@ mod state;
 mod streams;
 pub mod udp;
 
-pub use caller::{Caller, classify_first_bytes};
+pub use caller::{Caller, DatagramCaller, classify_first_bytes, classify_first_datagram};
 pub use client::{Client, ClientAction};
 pub use cookie::Cookie;
 pub use error::{Error, Refusal, ServerError, Step};
