@@ -1,3 +1,5 @@
+use std::iter::Sum;
+
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -108,6 +110,50 @@ pub struct Datagrams {
     pub lost_like_iperf3: u64,
     /// Datagrams not above the highest so far, as iperf3 counts them: reordered, duplicated and late ones alike.
     pub out_of_order_like_iperf3: u64,
+}
+
+impl Datagrams {
+    /// What was seen since `earlier`, of the same stream. Counts are differences, and nothing where one has gone down: a
+    /// datagram that was lost then and has come since is lost no more. Jitter and extent, of which there is no difference,
+    /// are those of now.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            received: self.received.saturating_sub(earlier.received),
+            lost: self.lost.saturating_sub(earlier.lost),
+            duplicated: self.duplicated.saturating_sub(earlier.duplicated),
+            reordered: self.reordered.saturating_sub(earlier.reordered),
+            reordering_extent: self.reordering_extent,
+            late: self.late.saturating_sub(earlier.late),
+            dropped_here: self.dropped_here.map(|now| now.saturating_sub(earlier.dropped_here.unwrap_or(0))),
+            jitter: self.jitter,
+            lost_like_iperf3: self.lost_like_iperf3.saturating_sub(earlier.lost_like_iperf3),
+            out_of_order_like_iperf3: self.out_of_order_like_iperf3.saturating_sub(earlier.out_of_order_like_iperf3),
+        }
+    }
+}
+
+impl Sum for Datagrams {
+    /// Streams together: the counts of all, the greatest extent and, as iperf3 has it, the mean jitter. How many were
+    /// dropped here is known if it is of every stream.
+    fn sum<I: Iterator<Item = Self>>(streams: I) -> Self {
+        let streams: Vec<Self> = streams.collect();
+        let count = |of: fn(&Self) -> u64| streams.iter().map(of).fold(0, u64::saturating_add);
+        let jitter: Span = streams.iter().map(|stream| stream.jitter).sum();
+        let known = !streams.is_empty() && streams.iter().all(|stream| stream.dropped_here.is_some());
+        Self {
+            received: count(|stream| stream.received),
+            lost: count(|stream| stream.lost),
+            duplicated: count(|stream| stream.duplicated),
+            reordered: count(|stream| stream.reordered),
+            reordering_extent: streams.iter().map(|stream| stream.reordering_extent).max().unwrap_or(0),
+            late: count(|stream| stream.late),
+            dropped_here: known.then(|| count(|stream| stream.dropped_here.unwrap_or(0))),
+            jitter: jitter / (streams.len() as u64).max(1),
+            lost_like_iperf3: count(|stream| stream.lost_like_iperf3),
+            out_of_order_like_iperf3: count(|stream| stream.out_of_order_like_iperf3),
+        }
+    }
 }
 
 /// Totals of one stream.
@@ -364,5 +410,50 @@ mod tests {
             (hundred.median, hundred.p90, hundred.p99),
             (Span::from_millis(51), Span::from_millis(91), Span::from_millis(100))
         );
+    }
+
+    /// Each count `factor` times a number of its own.
+    fn datagrams(factor: u64) -> Datagrams {
+        Datagrams {
+            received: 1_000 * factor,
+            lost: 20 * factor,
+            duplicated: 3 * factor,
+            reordered: 5 * factor,
+            reordering_extent: 7 * factor,
+            late: 11 * factor,
+            dropped_here: Some(13 * factor),
+            jitter: Span::from_micros(17 * factor),
+            lost_like_iperf3: 19 * factor,
+            out_of_order_like_iperf3: 23 * factor,
+        }
+    }
+
+    #[test]
+    fn counts_since_a_mark_are_differences_and_the_rest_is_of_now() {
+        let (earlier, now) = (datagrams(2), datagrams(5));
+        let expected = Datagrams { reordering_extent: now.reordering_extent, jitter: now.jitter, ..datagrams(3) };
+        assert_eq!(now.since(&earlier), expected);
+        assert_eq!(now.since(&Datagrams::default()), now);
+    }
+
+    #[test]
+    fn a_loss_that_was_made_good_is_no_negative_loss() {
+        let earlier = Datagrams { lost: 3, lost_like_iperf3: 3, ..Datagrams::default() };
+        let now = Datagrams { received: 9, lost: 1, lost_like_iperf3: 1, ..Datagrams::default() };
+        assert_eq!(now.since(&earlier), Datagrams { received: 9, ..Datagrams::default() });
+    }
+
+    #[test]
+    fn streams_add_up() {
+        let expected = Datagrams {
+            reordering_extent: datagrams(4).reordering_extent,
+            jitter: datagrams(3).jitter,
+            ..datagrams(6)
+        };
+        assert_eq!([datagrams(2), datagrams(4)].into_iter().sum::<Datagrams>(), expected);
+        assert_eq!([].into_iter().sum::<Datagrams>(), Datagrams::default());
+        let unknown = Datagrams { dropped_here: None, lost: u64::MAX, ..datagrams(1) };
+        let sum: Datagrams = [datagrams(1), unknown].into_iter().sum();
+        assert_eq!((sum.dropped_here, sum.lost), (None, u64::MAX));
     }
 }
