@@ -3,6 +3,7 @@
 //! The only room with `unsafe`: every block says why it is sound. What rustix or socket2 offer safely is taken from
 //! there, so little is left here.
 
+mod datagrams;
 mod descriptors;
 mod interface;
 mod namespace;
@@ -12,13 +13,17 @@ mod tcp_info;
 mod tun;
 mod usage;
 
+pub use datagrams::{
+    Arrival, MOST_MESSAGES, MOST_SEGMENTS, cut_datagrams, join_datagrams, receive_messages, send_messages,
+    stamp_arrivals,
+};
 pub use descriptors::{receive_with_descriptors, send_with_descriptors, seqpacket_pair};
 pub use interface::{Ipv4Link, configure_ipv4, loopback_up, single_segments};
 pub use namespace::{
     Fork, NetNamespace, Unsharing, enter_before_exec, fork_single_threaded, ignore_terminal_signals,
     unshare_before_exec,
 };
-pub use socket::{socket_memory, tcp_info};
+pub use socket::{set_pacing_rate, socket_memory, tcp_info};
 pub use tcp_info::decode as decode_tcp_info;
 pub use tun::open_tun;
 pub use usage::{CpuTime, process_cpu_time};

@@ -1,11 +1,11 @@
-//! What the kernel tells of a TCP socket.
+//! What the kernel tells of a socket, and is told.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use fullpipe_record::{SocketMemory, TcpInfo};
-use fullpipe_units::ByteCount;
+use fullpipe_units::{BitRate, ByteCount};
 
 use crate::tcp_info::{LONGEST, decode};
 
@@ -43,6 +43,23 @@ pub fn socket_memory(socket: impl AsFd) -> io::Result<SocketMemory> {
     })
 }
 
+/// Paces what a socket sends (`SO_MAX_PACING_RATE`): TCP by itself, UDP where the device has the queue `fq`.
+///
+/// # Errors
+/// What `setsockopt` reports.
+pub fn set_pacing_rate(socket: impl AsFd, rate: BitRate) -> io::Result<()> {
+    // Bytes per second in the kernel, of which there are 64 bits since Linux 4.20.
+    set_option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &(rate.bps() / 8).to_ne_bytes())
+}
+
+/// `setsockopt` with a value as the kernel wants its bytes.
+pub(crate) fn set_option(socket: impl AsFd, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
+    let length = value.len() as libc::socklen_t;
+    // SAFETY: the descriptor is open for the borrow, and the kernel reads at most the `length` bytes of `value`.
+    let result = unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), level, name, value.as_ptr().cast(), length) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// `getsockopt` into `buffer`; the part that the kernel filled.
 fn option<'b>(
     socket: BorrowedFd<'_>,
@@ -76,6 +93,16 @@ mod tests {
         assert!(info.snd_mss.unwrap().get() > 500);
         let memory = socket_memory(&client).unwrap();
         assert!(memory.sndbuf.get() >= 4096 && memory.rcvbuf.get() >= 2304, "{memory:?}");
+    }
+
+    #[test]
+    fn a_pacing_rate_is_told_back() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        for rate in [BitRate::from_mbps(8), BitRate::from_mbps(100_000)] {
+            set_pacing_rate(&client, rate).unwrap();
+            assert_eq!(tcp_info(&client).unwrap().max_pacing_rate, Some(rate));
+        }
     }
 
     #[test]
