@@ -11,5 +11,5 @@ mod sampler;
 mod stream;
 mod transfer;
 
-pub use prepare::{PrepareError, apply_options, prepare, read_back};
+pub use prepare::{Local, PrepareError, apply_options, prepare, prepare_udp, read_back};
 pub use transfer::{Role, StreamTotals, Totals, Transfer, TransferPlan};
