@@ -1,4 +1,4 @@
-//! The load itself: a thread for each stream, and one that samples them all.
+//! The load itself: a thread for each stream, and one that samples those of TCP.
 //!
 //! No async runtime and no channel is on the data path. A sending thread never waits longer than a millisecond before it
 //! tries again, so that the send buffer is really full when it is the limit; with [`Writer::Blocking`] it sleeps as
@@ -6,10 +6,19 @@
 //!
 //! [`Writer::Blocking`]: fullpipe_record::Writer::Blocking
 
+mod datagram;
+mod jitter;
+mod lane;
+mod pace;
 mod prepare;
 mod sampler;
-mod stream;
+mod sequence;
+mod shared;
+mod tcp;
 mod transfer;
+mod udp_receiver;
+mod udp_sender;
 
+pub use lane::{Channel, Lane, Role, StreamCount};
 pub use prepare::{Local, PrepareError, apply_options, prepare, prepare_udp, read_back};
-pub use transfer::{Role, StreamTotals, Totals, Transfer, TransferPlan};
+pub use transfer::{StreamTotals, Totals, Transfer, TransferPlan};

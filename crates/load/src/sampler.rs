@@ -1,13 +1,12 @@
-//! The thread that looks at all streams of a transfer.
+//! The thread that looks at all TCP streams of a transfer.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fullpipe_record::Sample;
 use fullpipe_sys::{socket_memory, tcp_info};
-use fullpipe_units::{ByteCount, Span};
+use fullpipe_units::Span;
 
-use crate::transfer::Stream;
+use crate::lane::{Channel, Stream};
 
 /// Time between two looks at first.
 const PERIOD: Duration = Duration::from_millis(50);
@@ -45,16 +44,17 @@ pub(crate) fn thin_out(samples: &mut Vec<Sample>) {
     });
 }
 
-/// One sample of each stream. A stream whose connection is gone has nothing to tell.
+/// One sample of each stream of TCP. A stream whose connection is gone has nothing to tell.
 fn look(streams: &[Stream], origin: Instant) -> Vec<Sample> {
     let at = Span::from(origin.elapsed());
     let sample = |(index, stream): (usize, &Stream)| {
+        let Channel::Tcp(socket) = &stream.channel else { return None };
         Some(Sample {
             at,
             stream: index as u16,
-            bytes: ByteCount::new(stream.bytes.load(Ordering::Relaxed)),
-            tcp: tcp_info(&stream.socket).ok()?,
-            memory: socket_memory(&stream.socket).ok(),
+            bytes: stream.count().bytes,
+            tcp: tcp_info(socket).ok()?,
+            memory: socket_memory(socket).ok(),
         })
     };
     streams.iter().enumerate().filter_map(sample).collect()
@@ -63,6 +63,7 @@ fn look(streams: &[Stream], origin: Instant) -> Vec<Sample> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fullpipe_units::ByteCount;
 
     #[test]
     fn whole_looks_go_and_whole_looks_stay() {

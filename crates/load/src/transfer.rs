@@ -1,49 +1,70 @@
 use std::io;
-use std::net::{Shutdown, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::net::Shutdown;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use fullpipe_record::{Cpu, Sample, Writer};
+use fullpipe_record::{Cpu, Request, Sample, Writer};
 use fullpipe_sys::{CpuTime, process_cpu_time, tcp_info};
-use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
-use crate::sampler;
-use crate::stream::{self, Shared};
+use crate::lane::{Channel, Lane, Role, Stream, StreamCount};
+use crate::shared::Shared;
+use crate::{sampler, tcp, udp_receiver, udp_sender};
 
 /// Samples that are kept of a transfer, about 16 MB: when there are more, every second look goes and looks come half as
 /// often.
 const MOST_SAMPLES: usize = 20_000;
 
-/// Which part this end plays.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// It writes.
-    Sender,
-    /// It reads.
-    Receiver,
-}
-
 /// How a transfer is to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of iperf3 by itself")]
 pub struct TransferPlan {
-    /// The part of this end.
-    pub role: Role,
-    /// Bytes of one write or read.
+    /// Bytes of one write or read; of a datagram's payload with UDP, where less than its header is taken for that much.
     pub block: ByteCount,
-    /// Bytes after which the sender stops by itself, all streams together.
+    /// Bytes after which the senders of this end stop by themselves, all streams together. Datagrams are not cut: the
+    /// last may exceed it.
     pub budget: Option<ByteCount>,
-    /// How the sender fills its socket.
+    /// Rate at which each sender offers data, by its own clock; as fast as it can if not set, or zero.
+    pub rate: Option<BitRate>,
+    /// Writes in a row when `rate` permits one; one if not set.
+    pub burst: Option<u16>,
+    /// How a TCP sender fills its socket.
     pub writer: Writer,
-    /// Round-trip time of the idle path, if known: a sender retries at least every 64th part of it.
+    /// Whether a TCP sender hands the kernel pages of a file.
+    pub sendfile: bool,
+    /// Whether a TCP receiver discards in the kernel what arrives.
+    pub discard: bool,
+    /// Whether UDP hands the kernel many datagrams as one message, and takes many.
+    pub offload: bool,
+    /// Whether datagrams are numbered in 64 bits rather than 32.
+    pub wide_counters: bool,
+    /// Round-trip time of the idle path, if known: a TCP sender retries at least every 64th part of it.
     pub base_rtt: Option<Span>,
+}
+
+impl TransferPlan {
+    /// What `request` asks of the streams of one end. Its block must not be zero.
+    pub fn of(request: &Request, base_rtt: Option<Span>) -> Self {
+        Self {
+            block: request.block,
+            budget: request.bytes,
+            rate: request.rate,
+            burst: request.burst,
+            writer: request.writer,
+            sendfile: request.sendfile,
+            discard: request.discard,
+            offload: request.offload,
+            wide_counters: request.wide_counters,
+            base_rtt,
+        }
+    }
 }
 
 /// Streams with data on them.
 pub struct Transfer {
     origin: Instant,
-    role: Role,
     streams: Arc<[Stream]>,
     shared: Arc<Shared>,
     sampling: Arc<AtomicBool>,
@@ -53,19 +74,13 @@ pub struct Transfer {
     cpu: CpuTime,
 }
 
-/// What all threads of a transfer may look at.
-pub(crate) struct Stream {
-    pub(crate) socket: TcpStream,
-    pub(crate) bytes: AtomicU64,
-}
-
 /// What a transfer moved up to a moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Totals {
     /// The moment, since the data began to flow.
     pub at: Span,
-    /// Each stream.
-    pub streams: Vec<ByteCount>,
+    /// Each stream, in the order of the lanes.
+    pub streams: Vec<StreamCount>,
 }
 
 /// A transfer that is over.
@@ -73,31 +88,32 @@ pub struct Totals {
 pub struct StreamTotals {
     /// What it moved.
     pub totals: Totals,
-    /// Every look at every stream.
+    /// Every look at every stream of TCP.
     pub samples: Vec<Sample>,
     /// Processor time of this process while it ran.
     pub cpu: Option<Cpu>,
     /// Streams that ended with an error, and which.
     pub failures: Vec<(u16, io::Error)>,
+    /// What was asked and could not be done, a sentence each.
+    pub notes: Vec<String>,
 }
 
 impl Transfer {
-    /// Starts data on connected `sockets`, stream 0 first.
+    /// Starts data on `lanes`, stream 0 first. Where data goes both ways, lanes of both roles are one transfer.
     ///
     /// # Errors
     /// If a thread cannot be started.
-    pub fn start(sockets: Vec<TcpStream>, plan: TransferPlan) -> io::Result<Self> {
+    pub fn start(lanes: Vec<Lane>, plan: TransferPlan) -> io::Result<Self> {
+        let plan = TransferPlan { block: plan.block.max(ByteCount::new(1)), ..plan };
         let origin = Instant::now();
         let cpu = process_cpu_time()?;
-        let streams: Arc<[Stream]> =
-            sockets.into_iter().map(|socket| Stream { socket, bytes: AtomicU64::new(0) }).collect();
-        let budget = plan.budget.map_or(u64::MAX, ByteCount::get);
-        let shared = Arc::new(Shared { stop: AtomicBool::new(false), budget: AtomicU64::new(budget) });
+        let streams: Arc<[Stream]> = lanes.into_iter().map(Stream::new).collect();
+        let shared = Arc::new(Shared::new(plan.budget));
         let workers = start_workers(&streams, &shared, plan)?;
         let samples = Arc::new(Mutex::new(Vec::new()));
         let sampling = Arc::new(AtomicBool::new(true));
-        let sampler = start_sampler(&streams, origin, &sampling, &samples).inspect_err(|_| shared.give_up(&streams))?;
-        Ok(Self { origin, role: plan.role, streams, shared, sampling, samples, workers, sampler, cpu })
+        let sampler = start_sampler(&streams, origin, &sampling, &samples).inspect_err(|_| shared.stop(&streams))?;
+        Ok(Self { origin, streams, shared, sampling, samples, workers, sampler, cpu })
     }
 
     /// When the data began to flow.
@@ -107,63 +123,63 @@ impl Transfer {
 
     /// What has been moved so far.
     pub fn totals(&self) -> Totals {
-        let bytes = |stream: &Stream| ByteCount::new(stream.bytes.load(Ordering::Relaxed));
-        Totals { at: self.origin.elapsed().into(), streams: self.streams.iter().map(bytes).collect() }
+        Totals { at: self.origin.elapsed().into(), streams: self.streams.iter().map(Stream::total).collect() }
     }
 
-    /// The latest sample of each stream; none before the first look.
+    /// The latest sample of each stream of TCP; none before the first look.
     pub fn latest(&self) -> Vec<Sample> {
         let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
-        let from = samples.len().saturating_sub(self.streams.len());
-        samples[from..].to_vec()
+        let at = samples.last().map(|sample| sample.at);
+        let look = samples.iter().rev().take_while(|sample| Some(sample.at) == at).count();
+        samples[samples.len() - look..].to_vec()
     }
 
-    /// Whether every stream has ended by itself: the budget is spent, or the other end is gone.
+    /// Whether every stream has ended by itself: the budget is spent, or the other end is gone. A receiver of datagrams
+    /// cannot know and never does.
     pub fn is_over(&self) -> bool {
         self.workers.iter().all(JoinHandle::is_finished)
     }
 
-    /// Whether everything that was written has been sent and acknowledged.
+    /// Whether every sender of this end has ended by itself.
+    pub fn has_sent_all(&self) -> bool {
+        let mut workers = self.streams.iter().zip(&self.workers);
+        workers.all(|(stream, worker)| stream.role == Role::Receiver || worker.is_finished())
+    }
+
+    /// Whether everything that was written has been sent and acknowledged. Datagrams are not acknowledged, and not waited
+    /// for.
     pub fn is_drained(&self) -> bool {
-        let is_empty = |stream: &Stream| {
-            tcp_info(&stream.socket).is_ok_and(|info| {
+        let is_empty = |stream: &Stream| match (&stream.channel, stream.role) {
+            (Channel::Tcp(socket), Role::Sender) => tcp_info(socket).is_ok_and(|info| {
                 info.not_sent.unwrap_or_default() == ByteCount::ZERO
                     && info.unacked.unwrap_or_default() == SegCount::ZERO
-            })
+            }),
+            _ => true,
         };
         self.streams.iter().all(is_empty)
     }
 
     /// Sends no more. A receiver goes on reading: what is under way must drain, or the other end never finishes.
     pub fn stop_sending(&self) {
-        if self.role == Role::Sender {
-            self.shared.stop.store(true, Ordering::Relaxed);
-        }
+        self.shared.stop_sending();
         // What follows is no part of the transfer.
         self.sampling.store(false, Ordering::Relaxed);
     }
 
-    /// After [`Transfer::stop_sending`], lets the other ends see that no more will come, once they have read what is under
-    /// way.
+    /// After [`Transfer::stop_sending`], lets the other ends of TCP streams see that no more will come, once they have read
+    /// what is under way.
     pub fn close_sending(&self) {
-        if self.role == Role::Sender {
-            for stream in self.streams.iter() {
-                // A connection that is gone already needs no closing.
-                let _ = stream.socket.shutdown(Shutdown::Write);
-            }
-        }
+        let is_sender = |stream: &&Stream| matches!((&stream.channel, stream.role), (Channel::Tcp(_), Role::Sender));
+        self.streams.iter().filter(is_sender).for_each(|stream| stream.shutdown(Shutdown::Write));
     }
 
     /// Ends everything, whatever state it is in, and tells what was seen.
     pub fn finish(self) -> StreamTotals {
         let totals = self.totals();
         let cpu = process_cpu_time().ok().map(|now| self.cpu_since_start(now, totals.at));
-        self.shared.stop.store(true, Ordering::Relaxed);
         self.sampling.store(false, Ordering::Relaxed);
-        for stream in self.streams.iter() {
-            // Wakes a thread that is blocked in a write; a connection that is gone already needs none.
-            let _ = stream.socket.shutdown(Shutdown::Both);
-        }
+        // Wakes a thread that is blocked in a write, too.
+        self.shared.stop(&self.streams);
         let outcomes = self
             .workers
             .into_iter()
@@ -171,7 +187,7 @@ impl Transfer {
         let failures = outcomes.enumerate().filter_map(|(index, end)| Some((index as u16, end.err()?))).collect();
         let _ = self.sampler.join();
         let samples = std::mem::take(&mut *self.samples.lock().unwrap_or_else(PoisonError::into_inner));
-        StreamTotals { totals, samples, cpu, failures }
+        StreamTotals { totals, samples, cpu, failures, notes: self.shared.take_notes() }
     }
 
     fn cpu_since_start(&self, now: CpuTime, elapsed: Span) -> Cpu {
@@ -189,7 +205,7 @@ fn start_workers(
 ) -> io::Result<Vec<JoinHandle<io::Result<()>>>> {
     let workers: io::Result<Vec<_>> =
         (0..streams.len()).map(|index| start_worker(index, streams, shared, plan)).collect();
-    workers.inspect_err(|_| shared.give_up(streams))
+    workers.inspect_err(|_| shared.stop(streams))
 }
 
 fn start_worker(
@@ -201,11 +217,11 @@ fn start_worker(
     let (streams, shared) = (Arc::clone(streams), Arc::clone(shared));
     thread::Builder::new().name(format!("stream {index}")).spawn(move || {
         let stream = &streams[index];
-        match plan.role {
-            Role::Sender => {
-                stream::send(&stream.socket, &shared, &stream.bytes, plan.block, plan.writer, plan.base_rtt)
-            }
-            Role::Receiver => stream::receive(&stream.socket, &shared, &stream.bytes, plan.block),
+        match (&stream.channel, stream.role) {
+            (Channel::Tcp(socket), Role::Sender) => tcp::send(socket, stream, &shared, &plan),
+            (Channel::Tcp(socket), Role::Receiver) => tcp::receive(socket, stream, &shared, &plan),
+            (Channel::Udp(socket), Role::Sender) => udp_sender::send(socket, stream, &shared, &plan),
+            (Channel::Udp(socket), Role::Receiver) => udp_receiver::receive(socket, stream, &shared, &plan),
         }
     })
 }
@@ -234,11 +250,14 @@ fn start_sampler(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
+    use fullpipe_testkit::within;
+    use std::net::{TcpListener, TcpStream};
     use std::time::Duration;
 
-    fn plan(role: Role) -> TransferPlan {
-        TransferPlan { role, block: ByteCount::from_kib(128), budget: None, writer: Writer::Retrying, base_rtt: None }
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    fn plan() -> TransferPlan {
+        TransferPlan::of(&Request::default(), None)
     }
 
     fn connected(streams: usize) -> (Vec<TcpStream>, Vec<TcpStream>) {
@@ -248,35 +267,135 @@ mod tests {
         (0..streams).map(pair).unzip()
     }
 
-    #[test]
-    fn a_budget_arrives_to_the_byte() {
+    fn lanes(role: Role, sockets: Vec<TcpStream>) -> Vec<Lane> {
+        sockets.into_iter().map(|socket| Lane { channel: Channel::Tcp(socket), role }).collect()
+    }
+
+    fn sender(sockets: Vec<TcpStream>, plan: TransferPlan) -> Transfer {
+        Transfer::start(lanes(Role::Sender, sockets), plan).unwrap()
+    }
+
+    fn receiver(sockets: Vec<TcpStream>, plan: TransferPlan) -> Transfer {
+        Transfer::start(lanes(Role::Receiver, sockets), plan).unwrap()
+    }
+
+    fn bytes(totals: &Totals) -> Vec<ByteCount> {
+        totals.streams.iter().map(|stream| stream.bytes).collect()
+    }
+
+    fn moved(transfer: &Transfer) -> ByteCount {
+        bytes(&transfer.totals()).into_iter().sum()
+    }
+
+    /// Sends a budget over three streams; what both ends say of it.
+    fn send_budget(plan: TransferPlan) -> (StreamTotals, StreamTotals) {
         let (left, right) = connected(3);
         let budget = ByteCount::new(10_000_001);
-        let receiver = Transfer::start(right, plan(Role::Receiver)).unwrap();
-        let sender = Transfer::start(left, TransferPlan { budget: Some(budget), ..plan(Role::Sender) }).unwrap();
-        let deadline = Instant::now() + Duration::from_secs(10);
-        let received = || receiver.totals().streams.into_iter().sum::<ByteCount>();
-        while (received() < budget || !sender.is_over()) && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(1));
-        }
-        assert_eq!(received(), budget);
-        assert!(sender.is_over());
+        let receiver = receiver(right, plan);
+        let sender = sender(left, TransferPlan { budget: Some(budget), ..plan });
+        assert!(within(PATIENCE, || moved(&receiver) == budget && sender.is_over()), "{:?}", receiver.totals());
+        assert!(sender.has_sent_all() && within(PATIENCE, || sender.is_drained()));
         let (sent, received) = (sender.finish(), receiver.finish());
         assert_eq!(sent.totals.streams, received.totals.streams);
         assert!(sent.failures.is_empty() && received.failures.is_empty());
+        (sent, received)
+    }
+
+    #[test]
+    fn a_budget_arrives_to_the_byte() {
+        send_budget(plan());
+    }
+
+    #[test]
+    fn pages_of_a_file_arrive_and_what_arrives_may_be_discarded() {
+        let (sent, received) = send_budget(TransferPlan { sendfile: true, discard: true, ..plan() });
+        assert!(sent.notes.is_empty() && received.notes.is_empty(), "{:?}", sent.notes);
+    }
+
+    #[test]
+    fn a_file_has_what_would_have_been_copied() {
+        for sendfile in [false, true] {
+            let (left, mut right) = connected(1);
+            let budget = Some(ByteCount::new(300_000));
+            let sender = sender(left, TransferPlan { budget, sendfile, ..plan() });
+            let mut read = vec![0; 300_000];
+            std::io::Read::read_exact(&mut right[0], &mut read).unwrap();
+            // Pieces begin anew wherever a write ended: what is sent is part of the pattern in any case.
+            let pattern = crate::shared::pattern(131_072);
+            assert!(read.starts_with(&pattern[..16_384]), "sendfile {sendfile}");
+            sender.finish();
+        }
+    }
+
+    #[test]
+    fn data_goes_both_ways_in_one_transfer() {
+        let (left, right) = connected(4);
+        let both = |sockets: Vec<TcpStream>, first, second| {
+            let mut lanes = lanes(first, sockets);
+            lanes[2..].iter_mut().for_each(|lane| lane.role = second);
+            lanes
+        };
+        let budget = ByteCount::new(5_000_001);
+        let plan = TransferPlan { budget: Some(budget), ..plan() };
+        let here = Transfer::start(both(left, Role::Sender, Role::Receiver), plan).unwrap();
+        let there = Transfer::start(both(right, Role::Receiver, Role::Sender), plan).unwrap();
+        let total = budget * 2;
+        assert!(within(PATIENCE, || moved(&here) == total && moved(&there) == total));
+        assert!(within(PATIENCE, || here.has_sent_all() && there.has_sent_all()));
+        // Receivers go on reading, as nobody has closed.
+        assert!(!here.is_over() && !there.is_over());
+        assert!(within(PATIENCE, || here.latest().len() == 4));
+        here.stop_sending();
+        here.close_sending();
+        there.close_sending();
+        assert!(within(PATIENCE, || here.is_over() && there.is_over()));
+        let (here, there) = (here.finish(), there.finish());
+        assert_eq!(here.totals.streams, there.totals.streams);
+        assert_eq!(bytes(&here.totals)[2..].iter().copied().sum::<ByteCount>(), budget);
+        assert!(here.failures.is_empty() && there.failures.is_empty());
+    }
+
+    #[test]
+    fn a_rate_is_kept() {
+        let (left, right) = connected(2);
+        let rate = BitRate::from_mbps(40);
+        let block = ByteCount::new(20_000);
+        let receiver = receiver(right, plan());
+        let sender = sender(left, TransferPlan { rate: Some(rate), burst: Some(3), block, ..plan() });
+        thread::sleep(Duration::from_secs(1));
+        let sent = sender.finish().totals;
+        for stream in &sent.streams {
+            // No more than the rate and one burst, and no less on any machine that runs at all.
+            let due = rate.bytes_in(sent.at) + block * 3;
+            assert!(stream.bytes <= due && stream.bytes.as_f64() > due.as_f64() * 0.8, "{} of {due}", stream.bytes);
+            assert_eq!(stream.bytes.get() % block.get(), 0);
+        }
+        receiver.finish();
+    }
+
+    #[test]
+    fn a_sender_that_waits_for_its_time_ends_when_told() {
+        let (left, _right) = connected(1);
+        let sender = sender(left, TransferPlan { rate: Some(BitRate::from_bps(8)), ..plan() });
+        assert!(within(PATIENCE, || moved(&sender) == plan().block));
+        let begun = Instant::now();
+        sender.stop_sending();
+        assert!(within(PATIENCE, || sender.is_over()));
+        sender.finish();
+        assert!(begun.elapsed() < Duration::from_secs(2));
     }
 
     #[test]
     fn both_writers_end_when_told_although_nobody_reads() {
         for writer in [Writer::Retrying, Writer::Blocking] {
             let (left, right) = connected(1);
-            let sender = Transfer::start(left, TransferPlan { writer, ..plan(Role::Sender) }).unwrap();
+            let sender = sender(left, TransferPlan { writer, ..plan() });
             thread::sleep(Duration::from_millis(120));
             sender.stop_sending();
             let begun = Instant::now();
             let end = sender.finish();
             assert!(begun.elapsed() < Duration::from_secs(2), "{writer:?}");
-            assert!(end.samples.len() >= 2 && end.totals.streams[0] > ByteCount::ZERO, "{writer:?}");
+            assert!(end.samples.len() >= 2 && end.totals.streams[0].bytes > ByteCount::ZERO, "{writer:?}");
             drop(right);
         }
     }
@@ -284,31 +403,23 @@ mod tests {
     #[test]
     fn a_reader_that_waits_for_whole_blocks_sees_the_end() {
         let (left, mut right) = connected(1);
-        let sender = Transfer::start(left, plan(Role::Sender)).unwrap();
+        let sender = sender(left, plan());
         let reader = thread::spawn(move || std::io::copy(&mut right[0], &mut std::io::sink()).unwrap());
         thread::sleep(Duration::from_millis(50));
         sender.stop_sending();
         sender.close_sending();
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while !reader.is_finished() && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(1));
-        }
-        assert!(reader.is_finished());
+        assert!(within(PATIENCE, || reader.is_finished()));
         let end = sender.finish();
         assert!(end.failures.is_empty());
-        assert_eq!(reader.join().unwrap(), end.totals.streams[0].get());
+        assert_eq!(reader.join().unwrap(), end.totals.streams[0].bytes.get());
     }
 
     /// A look from before the first write once passed for the state after the last.
     #[test]
     fn what_nobody_reads_is_not_drained() {
         let (left, right) = connected(1);
-        let budget = Some(ByteCount::from_mib(64));
-        let sender = Transfer::start(left, TransferPlan { budget, ..plan(Role::Sender) }).unwrap();
-        let deadline = Instant::now() + Duration::from_secs(5);
-        while sender.totals().streams[0] < ByteCount::from_mib(1) && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(1));
-        }
+        let sender = sender(left, TransferPlan { budget: Some(ByteCount::from_mib(64)), ..plan() });
+        assert!(within(PATIENCE, || moved(&sender) >= ByteCount::from_mib(1)));
         assert!(!sender.is_drained());
         sender.stop_sending();
         drop(right);
@@ -317,13 +428,10 @@ mod tests {
     #[test]
     fn a_connection_that_breaks_is_a_failure_of_its_stream() {
         let (left, right) = connected(2);
-        let sender = Transfer::start(left, plan(Role::Sender)).unwrap();
+        let sender = sender(left, plan());
         thread::sleep(Duration::from_millis(20));
         drop(right);
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while !sender.is_over() && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(1));
-        }
+        assert!(within(PATIENCE, || sender.is_over()));
         assert_eq!(sender.finish().failures.len(), 2);
     }
 }

@@ -1,0 +1,65 @@
+//! Interarrival jitter.
+
+use fullpipe_units::Span;
+
+use crate::datagram::Stamp;
+
+/// The jitter of RFC 3550, section 6.4.1: a sixteenth of each change in the time that datagrams take, as far as two clocks
+/// tell it, which need not agree.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Jitter {
+    /// Nanoseconds from the last stamp to its arrival, by two clocks.
+    transit: Option<i128>,
+    /// In nanoseconds.
+    mean: f64,
+}
+
+impl Jitter {
+    /// A datagram that was stamped `sent` has arrived at `at` of some clock of this end.
+    pub(crate) fn arrived(&mut self, sent: Stamp, at: Span) {
+        let transit = i128::from(at.as_nanos()) - i128::from(sent.as_micros()) * 1_000;
+        let change = transit - self.transit.unwrap_or(transit);
+        self.mean += (change.unsigned_abs() as f64 - self.mean) / 16.0;
+        self.transit = Some(transit);
+    }
+
+    /// The jitter so far.
+    pub(crate) fn get(self) -> Span {
+        Span::from_secs_f64(self.mean / 1e9)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn jitter(arrivals: &[(u32, u64)]) -> Span {
+        let mut jitter = Jitter::default();
+        for &(micros, at) in arrivals {
+            jitter.arrived(Stamp { secs: 7, micros }, Span::from_micros(at));
+        }
+        jitter.get()
+    }
+
+    #[test]
+    fn a_steady_stream_has_none_whatever_the_clocks_say() {
+        assert_eq!(jitter(&[(0, 0), (100, 100), (200, 200)]), Span::ZERO);
+        assert_eq!(jitter(&[(0, 90_000_000_000), (100, 90_000_000_100)]), Span::ZERO);
+    }
+
+    #[test]
+    fn each_change_counts_a_sixteenth() {
+        assert_eq!(jitter(&[(0, 0), (100, 260)]), Span::from_micros(10));
+        // (10 × 15 + 160) ÷ 16 = 19.375
+        assert_eq!(jitter(&[(0, 0), (100, 260), (200, 200)]), Span::from_nanos(19_375));
+    }
+
+    #[test]
+    fn any_stamp_has_a_jitter() {
+        let mut jitter = Jitter::default();
+        for stamp in [Stamp { secs: 0, micros: 0 }, Stamp { secs: u32::MAX, micros: u32::MAX }] {
+            jitter.arrived(stamp, Span::MAX);
+        }
+        assert!(jitter.get() > Span::from_secs(1_000_000));
+    }
+}

@@ -1,0 +1,112 @@
+//! The streams of a transfer, and what is counted of each.
+
+use std::net::{Shutdown, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use fullpipe_record::Datagrams;
+use fullpipe_sys::socket_memory;
+use fullpipe_units::ByteCount;
+use socket2::SockRef;
+
+/// Which part this end plays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It writes.
+    Sender,
+    /// It reads.
+    Receiver,
+}
+
+/// What carries a stream.
+#[derive(Debug)]
+pub enum Channel {
+    /// A connection.
+    Tcp(TcpStream),
+    /// A socket that is connected to its peer.
+    Udp(UdpSocket),
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(socket) => socket.as_fd(),
+            Self::Udp(socket) => socket.as_fd(),
+        }
+    }
+}
+
+/// A stream that is to carry data one way.
+#[derive(Debug)]
+pub struct Lane {
+    /// What carries it.
+    pub channel: Channel,
+    /// What this end does.
+    pub role: Role,
+}
+
+/// What this end counted of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StreamCount {
+    /// Bytes written or read; with UDP, those of datagrams with a number.
+    pub bytes: ByteCount,
+    /// Datagrams sent.
+    pub datagrams_sent: u64,
+    /// What arrived of datagrams. Those dropped here are counted since the socket was made, which may be earlier.
+    pub datagrams: Datagrams,
+}
+
+impl StreamCount {
+    /// What was counted since `earlier`, as [`Datagrams::since`] has it.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            bytes: self.bytes.saturating_sub(earlier.bytes),
+            datagrams_sent: self.datagrams_sent.saturating_sub(earlier.datagrams_sent),
+            datagrams: self.datagrams.since(&earlier.datagrams),
+        }
+    }
+}
+
+/// A stream with a thread at work on it.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) channel: Channel,
+    pub(crate) role: Role,
+    count: Mutex<StreamCount>,
+}
+
+impl Stream {
+    pub(crate) fn new(lane: Lane) -> Self {
+        Self { channel: lane.channel, role: lane.role, count: Mutex::default() }
+    }
+
+    /// To be counted on; held only for as long as that takes.
+    pub(crate) fn count(&self) -> MutexGuard<'_, StreamCount> {
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was counted so far, with what the kernel tells.
+    pub(crate) fn total(&self) -> StreamCount {
+        let mut total = *self.count();
+        if self.role == Role::Receiver {
+            total.datagrams.dropped_here = drops(&self.channel);
+        }
+        total
+    }
+
+    /// Wakes whoever waits for the socket, in one direction or both.
+    pub(crate) fn shutdown(&self, how: Shutdown) {
+        // A connection that is gone already needs no closing.
+        let _ = SockRef::from(&self.channel).shutdown(how);
+    }
+}
+
+/// Datagrams that the kernel has dropped for want of room in this socket since it was made; nothing where it does not tell, and of TCP. It is
+/// the counter that `SO_RXQ_OVFL` reports, with those that were dropped behind the last that was read.
+fn drops(channel: &Channel) -> Option<u64> {
+    match channel {
+        Channel::Tcp(_) => None,
+        Channel::Udp(socket) => socket_memory(socket).ok().map(|memory| memory.drops),
+    }
+}

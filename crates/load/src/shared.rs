@@ -1,0 +1,140 @@
+//! What all streams of a transfer share.
+
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use fullpipe_units::ByteCount;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::lane::{Role, Stream};
+
+/// How often a thread that waits for its socket looks whether it should end.
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
+
+/// What all threads of a transfer heed.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// Set once no more data is to be sent.
+    enough: AtomicBool,
+    /// Set once nothing is to be read either.
+    over: AtomicBool,
+    /// Bytes that may still be sent, by all streams together; [`u64::MAX`] without a limit.
+    budget: AtomicU64,
+    notes: Mutex<Vec<String>>,
+}
+
+impl Shared {
+    pub(crate) fn new(budget: Option<ByteCount>) -> Self {
+        Self {
+            enough: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+            budget: AtomicU64::new(budget.map_or(u64::MAX, ByteCount::get)),
+            notes: Mutex::default(),
+        }
+    }
+
+    /// Lets every sender end.
+    pub(crate) fn stop_sending(&self) {
+        self.enough.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends every thread.
+    pub(crate) fn stop(&self, streams: &[Stream]) {
+        self.stop_sending();
+        self.over.store(true, Ordering::Relaxed);
+        for stream in streams {
+            stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Whether a thread of this role is to end.
+    pub(crate) fn stopped(&self, role: Role) -> bool {
+        match role {
+            Role::Sender => self.enough.load(Ordering::Relaxed),
+            Role::Receiver => self.over.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Takes up to `wanted` bytes from the budget.
+    pub(crate) fn take(&self, wanted: u64) -> u64 {
+        if self.budget.load(Ordering::Relaxed) == u64::MAX {
+            return wanted;
+        }
+        let taken =
+            self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(wanted)));
+        taken.map_or(0, |left| left.min(wanted))
+    }
+
+    pub(crate) fn give_back(&self, bytes: u64) {
+        if self.budget.load(Ordering::Relaxed) != u64::MAX {
+            self.budget.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Keeps something that the user should know, once however many streams say it.
+    pub(crate) fn note(&self, note: String) {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+
+    /// What was noted.
+    pub(crate) fn take_notes(&self) -> Vec<String> {
+        std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Waits until a socket can do `what`, for as long as `timeout` at most.
+pub(crate) fn wait(socket: impl AsFd, what: PollFlags, timeout: Duration) {
+    let timeout = Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() };
+    // An interrupted or failed wait is one more turn of the loop.
+    let _ = poll(&mut [PollFd::new(&socket, what)], Some(&timeout));
+}
+
+/// Bytes that no path can compress away: a xorshift sequence from a fixed seed.
+pub(crate) fn pattern(length: usize) -> Vec<u8> {
+    let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
+    let words = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_ne_bytes()
+    });
+    words.flatten().take(length).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_never_exceeded_and_comes_back() {
+        let shared = Shared::new(Some(ByteCount::new(1000)));
+        assert_eq!(shared.take(600), 600);
+        assert_eq!(shared.take(600), 400);
+        assert_eq!(shared.take(600), 0);
+        shared.give_back(100);
+        assert_eq!(shared.take(600), 100);
+    }
+
+    #[test]
+    fn data_does_not_repeat_within_a_block() {
+        let data = pattern(131_072);
+        assert_eq!(data.len(), 131_072);
+        let words: std::collections::HashSet<&[u8]> = data.chunks(8).collect();
+        assert_eq!(words.len(), 16_384);
+    }
+
+    #[test]
+    fn what_every_stream_says_is_noted_once() {
+        let shared = Shared::new(None);
+        for note in ["a", "b", "a"] {
+            shared.note(note.to_owned());
+        }
+        assert_eq!(shared.take_notes(), ["a", "b"]);
+    }
+}

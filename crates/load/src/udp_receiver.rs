@@ -1,0 +1,126 @@
+//! The thread that receives a stream of datagrams.
+
+use std::io::{self, ErrorKind};
+use std::net::UdpSocket;
+use std::time::SystemTime;
+
+use fullpipe_record::Datagrams;
+use fullpipe_sys::{Arrival, MOST_MESSAGES, join_datagrams, receive_messages, stamp_arrivals};
+use fullpipe_units::{ByteCount, Span};
+
+use crate::datagram::read_header;
+use crate::jitter::Jitter;
+use crate::lane::{Role, Stream, StreamCount};
+use crate::sequence::Sequence;
+use crate::shared::{LOOK, Shared};
+use crate::transfer::TransferPlan;
+
+/// Messages that are taken from the kernel at once.
+const MESSAGES: usize = 32;
+
+/// Room for each: the longest there is, and so much more that their headers do not compete for the same lines of the cache.
+const SLOT: usize = 65_536 + 1_536;
+
+/// Counts numbered datagrams until told to stop.
+pub(crate) fn receive(socket: &UdpSocket, stream: &Stream, shared: &Shared, plan: &TransferPlan) -> io::Result<()> {
+    socket.set_nonblocking(false)?;
+    socket.set_read_timeout(Some(LOOK))?;
+    // Where the kernel stamps nothing, this end does, a little later.
+    let _ = stamp_arrivals(socket);
+    if plan.offload
+        && let Err(error) = join_datagrams(socket)
+    {
+        shared.note(format!("datagrams were received one by one, as the kernel joins none: {error}"));
+    }
+    let (mut data, mut arrivals) = (vec![0; MESSAGES * SLOT], [Arrival::default(); MOST_MESSAGES]);
+    let mut tally = Tally::new(plan.wide_counters);
+    while !shared.stopped(Role::Receiver) {
+        match receive_messages(socket, &mut data, SLOT, &mut arrivals) {
+            Ok(count) => {
+                for (message, arrival) in data.chunks(SLOT).zip(&arrivals[..count]) {
+                    tally.arrived(message, arrival);
+                }
+                *stream.count() = tally.count();
+            }
+            Err(error) if is_passing(&error) => {}
+            Err(error) => return if shared.stopped(Role::Receiver) { Ok(()) } else { Err(error) },
+        }
+    }
+    Ok(())
+}
+
+/// Nothing came, or word of something that this end sent and nobody received: a greeting, say.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionRefused)
+}
+
+/// What has arrived of a stream.
+struct Tally {
+    wide: bool,
+    bytes: ByteCount,
+    sequence: Sequence,
+    jitter: Jitter,
+}
+
+impl Tally {
+    fn new(wide: bool) -> Self {
+        Self { wide, bytes: ByteCount::ZERO, sequence: Sequence::new(wide), jitter: Jitter::default() }
+    }
+
+    /// Takes in a message, which may be several datagrams. What is too short for a number is none of the stream's.
+    fn arrived(&mut self, message: &[u8], arrival: &Arrival) {
+        let at = arrival.at.unwrap_or_else(now);
+        let message = message.get(..arrival.length).unwrap_or(message);
+        for datagram in message.chunks(arrival.segment.unwrap_or(message.len()).max(1)) {
+            if let Some((stamp, number)) = read_header(datagram, self.wide) {
+                self.bytes += ByteCount::new(datagram.len() as u64);
+                self.sequence.arrived(number);
+                self.jitter.arrived(stamp, at);
+            }
+        }
+    }
+
+    fn count(&self) -> StreamCount {
+        let datagrams = Datagrams { jitter: self.jitter.get(), ..self.sequence.counts() };
+        StreamCount { bytes: self.bytes, datagrams_sent: 0, datagrams }
+    }
+}
+
+/// The clock by which the kernel stamps.
+fn now() -> Span {
+    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::datagram::{Stamp, write_header};
+
+    fn datagram(number: u64) -> [u8; 100] {
+        let mut datagram = [0; 100];
+        write_header(&mut datagram, Stamp { secs: 1, micros: 2 }, number, false);
+        datagram
+    }
+
+    #[test]
+    fn joined_datagrams_are_counted_each() {
+        let mut tally = Tally::new(false);
+        let message = [datagram(1), datagram(2), datagram(4)].concat();
+        tally.arrived(&message, &Arrival { length: 250, segment: Some(100), at: None });
+        let count = tally.count();
+        assert_eq!((count.bytes.get(), count.datagrams.received, count.datagrams.lost), (250, 3, 1));
+    }
+
+    #[test]
+    fn what_has_no_number_is_counted_nowhere() {
+        let mut tally = Tally::new(false);
+        for length in 0..12 {
+            tally.arrived(&datagram(1), &Arrival { length, segment: None, at: None });
+        }
+        // The rest of a joined message is cut off within its header.
+        tally.arrived(&datagram(1), &Arrival { length: 100, segment: Some(90), at: None });
+        tally.arrived(&[], &Arrival { length: usize::MAX, segment: Some(usize::MAX), at: None });
+        assert_eq!(tally.count().bytes.get(), 90);
+        assert_eq!(tally.count().datagrams.received, 1);
+    }
+}

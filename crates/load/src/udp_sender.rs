@@ -1,0 +1,180 @@
+//! The thread that sends a stream of datagrams.
+
+use std::io::{self, ErrorKind};
+use std::net::UdpSocket;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fullpipe_sys::{MOST_MESSAGES, MOST_SEGMENTS, cut_datagrams, send_messages};
+use fullpipe_units::ByteCount;
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::datagram::{Stamp, header_length, write_header};
+use crate::lane::{Role, Stream};
+use crate::pace::Allowance;
+use crate::shared::{LOOK, Shared, pattern, wait};
+use crate::transfer::TransferPlan;
+
+/// Datagrams in a row to make up for a delay: a queue on the path that is meant for this rate holds them.
+const MOST_LATE: u64 = 8;
+
+/// Bytes that are handed to the kernel at once: more than that brings nothing, and drives the data from the cache.
+const MOST_AT_ONCE: usize = 256 * 1024;
+
+/// Longest payload of a UDP datagram over IPv4.
+const LONGEST: usize = 65_507;
+
+/// How long to wait where the kernel has no room for a datagram, and does not say when it will.
+const NO_ROOM: Duration = Duration::from_micros(100);
+
+/// Sends numbered datagrams until told to stop, or the budget is spent, or nobody is there.
+pub(crate) fn send(socket: &UdpSocket, stream: &Stream, shared: &Shared, plan: &TransferPlan) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    let stopped = || shared.stopped(Role::Sender);
+    let plan =
+        TransferPlan { block: plan.block.max(ByteCount::new(header_length(plan.wide_counters) as u64)), ..*plan };
+    let size = plan.block.get();
+    let mut train = Train::new(socket, shared, &plan);
+    let mut allowance = Allowance::new(&plan, MOST_LATE);
+    let mut absence = Absence::default();
+    while !stopped() {
+        let allowed = (allowance.wait(stopped) / size).min(train.most());
+        // The last datagram is a whole one too.
+        let count = shared.take(allowed * size).div_ceil(size);
+        if count == 0 {
+            return Ok(());
+        }
+        let result = train.send(socket, count);
+        let sent = *result.as_ref().unwrap_or(&0);
+        let mut counts = stream.count();
+        counts.bytes += plan.block * sent;
+        counts.datagrams_sent += sent;
+        drop(counts);
+        shared.give_back((count - sent) * size);
+        allowance.taken(sent * size);
+        match result {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => wait(socket, PollFlags::OUT, LOOK),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.raw_os_error() == Some(Errno::NOBUFS.raw_os_error()) => thread::sleep(NO_ROOM),
+            Err(error) if absence.may_pass(&error) => thread::sleep(NO_ROOM),
+            Err(error) if train.falls_back(socket, &error, shared) => {}
+            Err(error) => return if stopped() { Ok(()) } else { Err(error) },
+        }
+    }
+    Ok(())
+}
+
+/// Datagrams that are sent together.
+struct Train {
+    data: Vec<u8>,
+    size: usize,
+    /// Datagrams in one message, which the kernel cuts apart.
+    segments: usize,
+    wide: bool,
+    /// Number of the next datagram.
+    next: u64,
+}
+
+impl Train {
+    fn new(socket: &UdpSocket, shared: &Shared, plan: &TransferPlan) -> Self {
+        let size = plan.block.get() as usize;
+        let fitting = (LONGEST / size).clamp(1, MOST_SEGMENTS);
+        let mut segments = 1;
+        if plan.offload && fitting > 1 {
+            match cut_datagrams(socket, Some(plan.block)) {
+                Ok(()) => segments = fitting,
+                Err(error) => shared.note(one_by_one(&error)),
+            }
+        }
+        let messages = (MOST_AT_ONCE / (size * segments)).clamp(1, MOST_MESSAGES);
+        Self { data: pattern(size * segments * messages), size, segments, wide: plan.wide_counters, next: 1 }
+    }
+
+    /// Datagrams that it holds.
+    fn most(&self) -> u64 {
+        (self.data.len() / self.size) as u64
+    }
+
+    /// Sends up to `count` datagrams, no more than it holds; how many it sent. What was not sent keeps its number.
+    fn send(&mut self, socket: &UdpSocket, count: u64) -> io::Result<u64> {
+        let data = &mut self.data[..count as usize * self.size];
+        let stamp = now();
+        for (datagram, number) in data.chunks_mut(self.size).zip(self.next..) {
+            write_header(datagram, stamp, number, self.wide);
+        }
+        let sent = (send_messages(socket, data, self.size * self.segments)? / self.size) as u64;
+        self.next += sent;
+        Ok(sent)
+    }
+
+    /// Whether `error` may mean that this path takes no datagrams that are yet to be cut, and each will be sent by itself
+    /// from now on.
+    fn falls_back(&mut self, socket: &UdpSocket, error: &io::Error, shared: &Shared) -> bool {
+        let refused = [Errno::INVAL, Errno::IO, Errno::MSGSIZE].map(Errno::raw_os_error);
+        let falls_back = self.segments > 1 && error.raw_os_error().is_some_and(|number| refused.contains(&number));
+        if falls_back {
+            shared.note(one_by_one(error));
+            // What could be set can be unset.
+            let _ = cut_datagrams(socket, None);
+            self.segments = 1;
+            self.data.truncate(self.size * MOST_MESSAGES);
+        }
+        falls_back
+    }
+}
+
+fn one_by_one(error: &io::Error) -> String {
+    format!("datagrams were handed to the kernel one by one, as it cuts none for this socket: {error}")
+}
+
+/// The sender's clock, which is never set.
+fn now() -> Stamp {
+    let time = clock_gettime(ClockId::Monotonic);
+    Stamp { secs: time.tv_sec as u32, micros: (time.tv_nsec / 1_000) as u32 }
+}
+
+/// How long the network has been saying that nobody is there.
+#[derive(Debug, Default)]
+struct Absence {
+    /// When it first said so, and last.
+    said: Option<(Instant, Instant)>,
+}
+
+impl Absence {
+    /// How long it must have said so to be believed: the other end may be about to come.
+    const LONGEST: Duration = Duration::from_secs(1);
+
+    /// After how long a word has nothing to do with the one before. Hosts may say it only once a second.
+    const FORGOTTEN: Duration = Duration::from_secs(3);
+
+    /// Whether `error` says that nobody is there, and that is not certain yet.
+    fn may_pass(&mut self, error: &io::Error) -> bool {
+        let absent = [ErrorKind::ConnectionRefused, ErrorKind::HostUnreachable, ErrorKind::NetworkUnreachable];
+        absent.contains(&error.kind()) && self.may_pass_at(Instant::now())
+    }
+
+    fn may_pass_at(&mut self, now: Instant) -> bool {
+        let recent = self.said.filter(|(_, last)| now.duration_since(*last) < Self::FORGOTTEN);
+        let first = recent.map_or(now, |(first, _)| first);
+        self.said = Some((first, now));
+        now.duration_since(first) < Self::LONGEST
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_there_is_believed_after_a_second() {
+        let (mut absence, start) = (Absence::default(), Instant::now());
+        let mut passes = |millis| absence.may_pass_at(start + Duration::from_millis(millis));
+        assert!(passes(0) && passes(500) && passes(999));
+        // Long silence in between: the other end was there.
+        assert!(passes(5_000) && passes(5_900));
+        assert!(!passes(6_000));
+    }
+}
