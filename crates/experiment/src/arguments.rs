@@ -1,38 +1,63 @@
-use fullpipe_record::{Buffer, Direction, Request, Writer};
-use fullpipe_units::Span;
+use fullpipe_record::{Buffer, Direction, Request, Transport, Writer};
+use fullpipe_units::{ByteCount, Span};
 
 /// The arguments of `fullpipe measure` that ask for `request`; a test of the command line reads them back.
 pub fn measure_arguments(host: &str, request: &Request) -> Vec<String> {
     let mut arguments = vec!["measure".to_owned(), host.to_owned()];
-    let mut flag = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
-    flag("--parallel", request.streams.to_string());
-    flag("--length", request.block.get().to_string());
-    flag("--interval", seconds(request.interval));
-    if request.omit > Span::ZERO {
-        flag("--omit", seconds(request.omit));
-    }
+    let mut give = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            arguments.extend([name.to_owned(), value]);
+        }
+    };
+    let bytes = |size: ByteCount| size.get().to_string();
+    give("--parallel", Some(request.streams.to_string()));
+    give("--length", Some(request.block).filter(|&block| block > ByteCount::ZERO).map(bytes));
+    give("--interval", Some(seconds(request.interval)));
+    give("--omit", Some(request.omit).filter(|&omit| omit > Span::ZERO).map(seconds));
     match request.bytes {
-        Some(bytes) => flag("--bytes", bytes.get().to_string()),
-        None => flag("--time", seconds(request.duration)),
+        Some(size) => give("--bytes", Some(bytes(size))),
+        None => give("--time", Some(seconds(request.duration))),
     }
     match request.buffer {
         Buffer::Automatic => {}
-        Buffer::Request(size) => flag("--buffer", size.get().to_string()),
-        Buffer::Window(size) => flag("--window", size.get().to_string()),
+        Buffer::Request(size) => give("--buffer", Some(bytes(size))),
+        Buffer::Window(size) => give("--window", Some(bytes(size))),
     }
-    if let Some(name) = &request.congestion {
-        flag("--congestion", name.clone());
-    }
-    if let Some(mss) = request.mss {
-        flag("--mss", mss.get().to_string());
-    }
-    if request.direction == Direction::Download {
-        arguments.push("--reverse".to_owned());
-    }
-    if request.writer == Writer::Blocking {
-        arguments.push("--blocking".to_owned());
-    }
+    give("--bitrate", offer(request));
+    give("--fq-rate", request.pacing.map(|rate| format!("{}bit/s", rate.bps())));
+    give("--congestion", request.congestion.clone());
+    give("--mss", request.mss.map(bytes));
+    give("--tos", Some(request.tos).filter(|&tos| tos > 0).map(|tos| tos.to_string()));
+    give("--title", request.title.clone());
+    give("--extra-data", request.extra_data.clone());
+    arguments.extend(switches(request).into_iter().filter(|(on, _)| *on).map(|(_, name)| name.to_owned()));
     arguments
+}
+
+/// `RATE/BURST`; a UDP flood asks for zero, because no rate at all is a gentle one.
+fn offer(request: &Request) -> Option<String> {
+    let flood = (request.transport == Transport::Udp).then(|| "0".to_owned());
+    let rate = request.rate.map(|rate| format!("{}bit/s", rate.bps())).or(flood)?;
+    Some(request.burst.map_or_else(|| rate.clone(), |burst| format!("{rate}/{burst}")))
+}
+
+/// Whoever emulates a path means what it sends over it, so that nobody is asked for consent.
+fn switches(request: &Request) -> [(bool, &'static str); 12] {
+    let is_udp = request.transport == Transport::Udp;
+    [
+        (is_udp, "--udp"),
+        (is_udp, "--yes"),
+        (request.direction == Direction::Download, "--reverse"),
+        (request.direction == Direction::Both, "--bidir"),
+        (request.no_delay, "--no-delay"),
+        (request.multipath, "--mptcp"),
+        (request.sendfile, "--zerocopy"),
+        (request.discard, "--skip-rx-copy"),
+        (request.offload, "--gsro"),
+        (request.wide_counters, "--udp-counters-64bit"),
+        (request.dont_fragment, "--dont-fragment"),
+        (request.writer == Writer::Blocking, "--blocking"),
+    ]
 }
 
 fn seconds(span: Span) -> String {

@@ -75,7 +75,7 @@ impl Target for LabTarget<'_> {
         progress: &mut dyn FnMut(&Interval),
     ) -> Result<Measurement, ExperimentError> {
         let near = match request.direction {
-            Direction::Upload => Host::Sender,
+            Direction::Upload | Direction::Both => Host::Sender,
             Direction::Download => Host::Receiver,
         };
         let server = self.serve(near.peer())?;

@@ -80,6 +80,17 @@ impl Terminal {
         io::stdout().lock()
     }
 
+    /// What the user answers; `None` where nobody is there to ask.
+    pub(crate) fn ask(question: &str) -> Option<String> {
+        if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+            return None;
+        }
+        print(&mut io::stderr(), question);
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer).ok()?;
+        Some(answer)
+    }
+
     /// What the user should know although it is no result.
     pub(crate) fn notice(&self, text: &str) {
         if !self.quiet {

@@ -1,24 +1,29 @@
 //! The client: drives the protocol's state machine over real connections.
 
-use std::net::{SocketAddr, TcpStream as StdTcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream as StdTcpStream, UdpSocket as StdUdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fullpipe_host::{SysctlTree, inspect};
-use fullpipe_iperf::{Client, ClientAction, Cookie, Error, Results, StreamResult, Timeouts};
-use fullpipe_load::{PrepareError, Role, Transfer, TransferPlan, prepare, read_back};
+use fullpipe_iperf::{Client, ClientAction, Cookie, Error, Parameters, Refusal, Results, Timeouts, direction_of, udp};
+use fullpipe_load::{
+    Channel, Lane, Local, PrepareError, Role, Transfer, TransferPlan, prepare, prepare_udp, read_back,
+};
 use fullpipe_model::framing;
 use fullpipe_model::kernel::request_for_window;
-use fullpipe_record::{Buffer, Direction, HostSettings, Interval, IpVersion, Measurement, Request, SocketReadback};
+use fullpipe_record::{
+    Buffer, Direction, HostSettings, Interval, IpVersion, Measurement, Request, SocketReadback, Transport,
+};
 use fullpipe_units::{ByteCount, Span, Time};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use tokio::time::timeout;
 
 use crate::error::ProbeError;
 use crate::ping::Pinger;
 use crate::progress::{Finished, Progress};
+use crate::results::results_of;
 use crate::summary::Test;
 
 /// How long a name may take to resolve, and a connection to be made.
@@ -39,13 +44,55 @@ const LOOK: Duration = Duration::from_millis(10);
 /// MTU assumed where a window must be turned into a buffer before there is a connection.
 const COMMON_MTU: ByteCount = ByteCount::new(1500);
 
-/// Where to measure to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Payload of a datagram where the path does not say what a packet holds (iperf3's `DEFAULT_UDP_BLKSIZE`).
+const COMMON_DATAGRAM: ByteCount = ByteCount::new(1460);
+
+/// Payload of the largest datagram that IPv4 carries.
+const LARGEST_DATAGRAM: ByteCount = ByteCount::new(65_507);
+
+/// How long a server may take to answer the hello of a UDP stream.
+const HELLO_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where to measure to, and from where.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Destination {
     /// A name or an address.
     pub host: String,
     /// The server's port.
     pub port: u16,
+    /// Which family of addresses, if not any.
+    pub family: Option<IpVersion>,
+    /// This end's address.
+    pub local_address: Option<IpAddr>,
+    /// This end's network device.
+    pub device: Option<String>,
+    /// This end's port of the first data connection; further streams count up.
+    pub local_port: Option<u16>,
+    /// How long a connection may take to be made; five seconds if not set.
+    pub connect_timeout: Option<Span>,
+    /// How long nothing may arrive from the server, data or answers, before the test is given up.
+    pub receive_timeout: Option<Span>,
+    /// Whether the server's own output is wanted.
+    pub server_output: bool,
+}
+
+impl Destination {
+    fn patience(&self) -> Duration {
+        self.connect_timeout.map_or(PATIENCE, Into::into)
+    }
+
+    /// Whether `address` is of the family that was asked for, and that this end's own address has.
+    fn takes(&self, address: &SocketAddr) -> bool {
+        let family = |is_ipv4: bool| if is_ipv4 { IpVersion::V4 } else { IpVersion::V6 };
+        let wanted = self.family.or(self.local_address.map(|local| family(local.is_ipv4())));
+        wanted.is_none_or(|wanted| wanted == family(address.is_ipv4()))
+    }
+
+    /// Where the data connection of a stream comes from.
+    fn local(&self, stream: u16) -> Local {
+        let first = Local { address: self.local_address, device: self.device.clone(), port: self.local_port };
+        first.of_stream(stream)
+    }
 }
 
 /// Measures against an iperf3 server, ours or any other. An interrupt ends the test cleanly at both ends and keeps what
@@ -76,6 +123,7 @@ async fn run(
     let settings = inspect(&SysctlTree::of_this_host())?;
     let request = with_buffer(request, &settings);
     let control = connect(destination).await?;
+    let request = with_block(request, &control);
     let address = control.peer_addr().map_err(ProbeError::io("read the server's address"))?;
     let handshake = fullpipe_sys::tcp_info(&control).ok().and_then(|info| info.rtt);
     let pinger = Pinger::start(address.ip()).ok();
@@ -86,8 +134,11 @@ async fn run(
         return Err(ProbeError::Interrupted);
     }
     let cookie = random_cookie()?;
-    let client = Client::new(&request, cookie, Time::ZERO, Timeouts::default()).map_err(ProbeError::Request)?;
+    let parameters = parameters(&request, destination).map_err(ProbeError::Request)?;
+    let client = Client::with_parameters(parameters, cookie, Time::ZERO, Timeouts::default());
+    let client = client.map_err(ProbeError::Request)?;
     let mut session = Session {
+        destination,
         control,
         client,
         cookie,
@@ -96,7 +147,7 @@ async fn run(
         request,
         base_rtt: pinger.as_ref().and_then(least_echo).or(handshake),
         sockets: Vec::new(),
-        streams: Vec::new(),
+        channels: Vec::new(),
         progress: None,
         finished: None,
         intervals: Vec::new(),
@@ -139,11 +190,31 @@ fn with_buffer(request: &Request, settings: &HostSettings) -> Request {
     Request { buffer, ..request.clone() }
 }
 
+/// What the server is asked for.
+fn parameters(request: &Request, destination: &Destination) -> Result<Parameters, Refusal> {
+    let parameters = Parameters::from_request(request)?;
+    Ok(if destination.server_output { parameters.with_server_output() } else { parameters })
+}
+
+/// What "the usual" is for the length of a block: over UDP what one packet of the path holds, as the control connection
+/// found it, and as iperf3 does it.
+fn with_block(request: Request, control: &TcpStream) -> Request {
+    let usual = match request.transport {
+        Transport::Tcp => Request::default().block,
+        Transport::Udp => fullpipe_sys::tcp_info(control)
+            .ok()
+            .and_then(|info| info.snd_mss)
+            .map_or(COMMON_DATAGRAM, |mss| mss.min(LARGEST_DATAGRAM)),
+    };
+    let block = if request.block == ByteCount::ZERO { usual } else { request.block };
+    Request { block, ..request }
+}
+
 /// Why a test is over although it was not its time: every data connection broke.
 fn all_broke(finished: &Finished) -> Option<String> {
     let failures = &finished.rest.failures;
     let (_, error) = failures.first()?;
-    (failures.len() == finished.to.totals.streams.len()).then(|| format!("every data connection broke: {error}"))
+    (failures.len() == finished.ways.len()).then(|| format!("every data connection broke: {error}"))
 }
 
 async fn connect(destination: &Destination) -> Result<TcpStream, ProbeError> {
@@ -151,22 +222,41 @@ async fn connect(destination: &Destination) -> Result<TcpStream, ProbeError> {
     let unknown = |cause: String| ProbeError::UnknownHost { host: host.clone(), cause };
     let lookup = timeout(PATIENCE, tokio::net::lookup_host((host.as_str(), destination.port))).await;
     let found = lookup.map_err(|_| unknown("no name server answers".to_owned()))?;
-    let mut error = unknown("it has no address".to_owned());
-    for address in found.map_err(|cause| unknown(cause.to_string()))?.take(MOST_ADDRESSES) {
-        match timeout(PATIENCE, TcpStream::connect(address)).await {
-            Ok(Ok(control)) => {
-                control.set_nodelay(true).map_err(ProbeError::io("set up the control connection"))?;
-                return Ok(control);
-            }
+    let found = found.map_err(|cause| unknown(cause.to_string()))?;
+    let mut error = unknown(match destination.family {
+        None => "it has no address".to_owned(),
+        Some(IpVersion::V4) => "it has no IPv4 address".to_owned(),
+        Some(IpVersion::V6) => "it has no IPv6 address".to_owned(),
+    });
+    for address in found.filter(|address| destination.takes(address)).take(MOST_ADDRESSES) {
+        match timeout(destination.patience(), connect_to(address, destination)).await {
+            Ok(Ok(control)) => return Ok(control),
             Ok(Err(cause)) => {
                 let refused = cause.kind() == std::io::ErrorKind::ConnectionRefused;
                 let hint = if refused { "; start `fullpipe serve` or `iperf3 -s` there" } else { "" };
                 error = ProbeError::Connect { host: host.clone(), address, cause, hint };
             }
-            Err(_) => error = ProbeError::Silent { host: host.clone(), address, after: PATIENCE.into() },
+            Err(_) => {
+                let after = destination.patience().into();
+                error = ProbeError::Silent { host: host.clone(), address, after };
+            }
         }
     }
     Err(error)
+}
+
+/// The control connection, from the address and the device that were asked for; its port is the kernel's choice.
+async fn connect_to(address: SocketAddr, destination: &Destination) -> std::io::Result<TcpStream> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    if let Some(device) = &destination.device {
+        SockRef::from(&socket).bind_device(Some(device.as_bytes()))?;
+    }
+    if let Some(local) = destination.local_address {
+        socket.bind(SocketAddr::new(local, 0))?;
+    }
+    let control = socket.connect(address).await?;
+    control.set_nodelay(true)?;
+    Ok(control)
 }
 
 /// Waits for the first echoes, on a path that carries nothing else of ours.
@@ -213,7 +303,8 @@ impl From<ProbeError> for Broken {
 }
 
 /// One test under way.
-struct Session {
+struct Session<'d> {
+    destination: &'d Destination,
     control: TcpStream,
     client: Client,
     cookie: Cookie,
@@ -222,14 +313,14 @@ struct Session {
     request: Request,
     base_rtt: Option<Span>,
     sockets: Vec<SocketReadback>,
-    streams: Vec<StdTcpStream>,
+    channels: Vec<Channel>,
     progress: Option<Progress>,
     finished: Option<Finished>,
     intervals: Vec<Interval>,
     interrupted: bool,
 }
 
-impl Session {
+impl Session<'_> {
     /// Runs the test to its end; what the server counted.
     async fn drive(&mut self, interrupt: &AtomicBool, report: &mut dyn FnMut(&Interval)) -> Result<Results, Broken> {
         let mut buffer = vec![0; 64 * 1024];
@@ -302,43 +393,62 @@ impl Session {
 
     async fn open_streams(&mut self, count: u16) -> Result<(), Broken> {
         for index in 0..count {
-            let stream = self.open_stream().await?;
-            let found = read_back(&SockRef::from(&stream), index).map_err(ProbeError::io("read a socket's options"))?;
+            let channel = match self.request.transport {
+                Transport::Tcp => Channel::Tcp(self.open_connection(index).await?),
+                Transport::Udp => Channel::Udp(self.open_flow(index).await?),
+            };
+            let found =
+                read_back(&SockRef::from(&channel), index).map_err(ProbeError::io("read a socket's options"))?;
             self.sockets.push(found);
-            self.streams.push(stream);
+            self.channels.push(channel);
         }
         Ok(())
     }
 
-    async fn open_stream(&self) -> Result<StdTcpStream, Broken> {
+    async fn open_connection(&self, index: u16) -> Result<StdTcpStream, Broken> {
         let failed = || ProbeError::io("open a data connection");
-        let socket = prepare(self.address, &self.request).map_err(|error: PrepareError| Broken::Here(error.into()))?;
+        let socket = prepare(self.address, &self.request, &self.destination.local(index))
+            .map_err(|error: PrepareError| Broken::Here(error.into()))?;
         socket.set_nonblocking(true).map_err(failed())?;
         let connecting = TcpSocket::from_std_stream(socket.into()).connect(self.address);
         let silent = || std::io::Error::from(std::io::ErrorKind::TimedOut);
-        let mut stream = timeout(PATIENCE, connecting).await.unwrap_or_else(|_| Err(silent())).map_err(failed())?;
+        let patience = self.destination.patience();
+        let mut stream = timeout(patience, connecting).await.unwrap_or_else(|_| Err(silent())).map_err(failed())?;
         let greeting = stream.write_all(self.cookie.as_bytes());
-        timeout(PATIENCE, greeting).await.unwrap_or_else(|_| Err(silent())).map_err(failed())?;
+        timeout(patience, greeting).await.unwrap_or_else(|_| Err(silent())).map_err(failed())?;
         let stream = stream.into_std().map_err(failed())?;
         stream.set_nonblocking(false).map_err(failed())?;
         Ok(stream)
     }
 
+    /// A UDP stream: a hello from its port, and the server's answer to it. Once, because an iperf3 server would take a
+    /// second hello for data.
+    async fn open_flow(&self, index: u16) -> Result<StdUdpSocket, Broken> {
+        let failed = || ProbeError::io("open a UDP stream");
+        let socket = prepare_udp(self.address, &self.request, &self.destination.local(index))
+            .map_err(|error: PrepareError| Broken::Here(error.into()))?;
+        socket.set_nonblocking(true).map_err(failed())?;
+        let socket = UdpSocket::from_std(socket.into()).map_err(failed())?;
+        socket.connect(self.address).await.map_err(failed())?;
+        socket.send(&udp::HELLO).await.map_err(failed())?;
+        let answered = timeout(HELLO_PATIENCE, until_answered(&socket)).await;
+        let silent = std::io::Error::new(
+            std::io::ErrorKind::TimedOut,
+            "the server does not answer over UDP; does a firewall let only TCP through?",
+        );
+        answered.unwrap_or(Err(silent)).map_err(failed())?;
+        let socket = socket.into_std().map_err(failed())?;
+        socket.set_nonblocking(false).map_err(failed())?;
+        Ok(socket)
+    }
+
     fn start_transfer(&mut self) -> Result<(), ProbeError> {
-        let role = match self.request.direction {
-            Direction::Upload => Role::Sender,
-            Direction::Download => Role::Receiver,
-        };
-        let plan = TransferPlan {
-            role,
-            block: self.request.block,
-            budget: self.request.bytes,
-            writer: self.request.writer,
-            base_rtt: self.base_rtt,
-        };
-        let transfer = Transfer::start(std::mem::take(&mut self.streams), plan);
-        let transfer = transfer.map_err(ProbeError::io("start the data threads"))?;
-        self.progress = Some(Progress::new(transfer, self.request.clone()));
+        let channels = std::mem::take(&mut self.channels);
+        let ways: Vec<Direction> = (0..channels.len()).map(|index| direction_of(&self.request, index as u16)).collect();
+        let lanes = channels.into_iter().zip(&ways).map(|(channel, way)| Lane { channel, role: role(*way) }).collect();
+        let plan = TransferPlan::of(&self.request, self.base_rtt);
+        let transfer = Transfer::start(lanes, plan).map_err(ProbeError::io("start the data threads"))?;
+        self.progress = Some(Progress::new(transfer, self.request.clone(), ways));
         Ok(())
     }
 
@@ -364,38 +474,39 @@ impl Session {
     }
 
     fn end_transfer(&mut self, report: &mut dyn FnMut(&Interval)) {
-        let last = self.progress.as_mut().and_then(Progress::end);
+        let last = self.progress.as_mut().map(Progress::end).unwrap_or_default();
         self.note(last, report);
         self.client.transfer_finished(self.now());
     }
 
-    fn note(&mut self, passed: Option<Interval>, report: &mut dyn FnMut(&Interval)) {
-        if let Some(interval) = passed {
-            report(&interval);
-            self.intervals.push(interval);
+    fn note(&mut self, passed: Vec<Interval>, report: &mut dyn FnMut(&Interval)) {
+        for interval in &passed {
+            report(interval);
         }
+        self.intervals.extend(passed);
     }
 
     fn local_results(&self) -> Results {
         let Some(finished) = &self.finished else { return Results::default() };
-        stream_results(finished, self.request.direction == Direction::Upload, &self.sockets)
+        results_of(finished, &self.sockets)
     }
 }
 
-/// What this end counted, as the other end is told.
-pub(crate) fn stream_results(finished: &Finished, is_sender: bool, sockets: &[SocketReadback]) -> Results {
-    let retransmits = finished.retransmits();
-    let streams = finished.bytes().into_iter().zip(0..).map(|(bytes, stream)| StreamResult {
-        stream,
-        bytes,
-        retransmits: retransmits.get(usize::from(stream)).copied().filter(|_| is_sender),
-        from: Span::ZERO,
-        to: finished.duration(),
-    });
-    Results {
-        cpu: finished.rest.cpu.unwrap_or_default(),
-        congestion: sockets.first().map(|socket| socket.congestion.clone()),
-        streams: streams.collect(),
-        report: None,
+/// The part of this end in a stream that goes `way`, seen from here.
+pub(crate) fn role(way: Direction) -> Role {
+    match way {
+        Direction::Upload | Direction::Both => Role::Sender,
+        Direction::Download => Role::Receiver,
+    }
+}
+
+/// Waits for the answer to a hello. Whatever else arrives on the port is not for us.
+async fn until_answered(socket: &UdpSocket) -> std::io::Result<()> {
+    let mut buffer = [0; 64];
+    loop {
+        let length = socket.recv(&mut buffer).await?;
+        if udp::is_reply(&buffer[..length]) {
+            return Ok(());
+        }
     }
 }

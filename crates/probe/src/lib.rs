@@ -7,6 +7,7 @@ mod client;
 mod error;
 mod ping;
 mod progress;
+mod results;
 mod server;
 mod summary;
 

@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
-use fullpipe_load::{StreamTotals, Totals, Transfer};
-use fullpipe_record::{Direction, Interval, Request, Sample};
+use fullpipe_load::{StreamCount, StreamTotals, Totals, Transfer};
+use fullpipe_record::{Datagrams, Direction, Interval, Request, Sample, StreamInterval, TcpInfo, Transport};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
-/// Bytes and retransmissions up to a moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What was counted up to a moment.
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Mark {
     pub(crate) totals: Totals,
     /// By stream; empty where the kernel does not count them.
@@ -18,10 +18,14 @@ pub(crate) struct Mark {
 pub(crate) struct Progress {
     transfer: Transfer,
     request: Request,
+    /// Which way each stream goes, seen from this end.
+    ways: Vec<Direction>,
     started: Mark,
     omitted: Option<Mark>,
     interval: Mark,
     boundaries: Boundaries,
+    /// What had come in by the latest look, and when that had last changed.
+    arrivals: (ByteCount, Span),
     ended: Option<Mark>,
 }
 
@@ -35,6 +39,8 @@ struct Boundaries {
 pub(crate) struct Finished {
     /// When its data began to flow.
     pub(crate) origin: Instant,
+    /// Which way each stream went, seen from this end.
+    pub(crate) ways: Vec<Direction>,
     /// Where counting began.
     pub(crate) from: Mark,
     /// Where it ended.
@@ -43,32 +49,53 @@ pub(crate) struct Finished {
     pub(crate) rest: StreamTotals,
 }
 
+/// How long nothing may arrive before a download of a given number of bytes, of which some were lost, is taken for whole.
+const SILENCE: Span = Span::from_secs(2);
+
 impl Progress {
-    pub(crate) fn new(transfer: Transfer, request: Request) -> Self {
+    /// `ways` says of each stream of `transfer` which way it goes, seen from this end: [`Direction::Upload`] sends.
+    pub(crate) fn new(transfer: Transfer, request: Request, ways: Vec<Direction>) -> Self {
         let started = Mark {
-            totals: Totals { at: Span::ZERO, streams: vec![ByteCount::ZERO; request.streams.into()] },
-            retransmits: vec![SegCount::ZERO; request.streams.into()],
+            totals: Totals { at: Span::ZERO, streams: vec![StreamCount::default(); ways.len()] },
+            retransmits: vec![SegCount::ZERO; ways.len()],
         };
         let boundaries = Boundaries { length: request.interval, next: request.interval };
-        Self { transfer, request, omitted: None, interval: started.clone(), boundaries, ended: None, started }
+        Self {
+            transfer,
+            request,
+            ways,
+            omitted: None,
+            interval: started.clone(),
+            boundaries,
+            arrivals: (ByteCount::ZERO, Span::ZERO),
+            ended: None,
+            started,
+        }
     }
 
     pub(crate) fn origin(&self) -> Instant {
         self.transfer.origin()
     }
 
-    /// Looks at the transfer: marks the end of the omitted time, and gives the interval that has passed, if one has.
-    pub(crate) fn look(&mut self) -> Option<Interval> {
+    /// Looks at the transfer: marks the end of the omitted time, and gives the intervals that have passed, one for each
+    /// way.
+    pub(crate) fn look(&mut self) -> Vec<Interval> {
         let elapsed: Span = self.origin().elapsed().into();
         if self.omitted.is_none() && elapsed >= self.request.omit {
             let at_once = self.request.omit == Span::ZERO;
             self.omitted = Some(if at_once { self.started.clone() } else { self.mark() });
         }
         if self.ended.is_some() {
-            return None;
+            return Vec::new();
         }
-        let boundary = self.boundaries.passed(elapsed)?;
-        Some(self.close_interval(boundary))
+        let arrived = self.arrived();
+        if arrived > self.arrivals.0 {
+            self.arrivals = (arrived, elapsed);
+        }
+        match self.boundaries.passed(elapsed) {
+            Some(boundary) => self.close_intervals(boundary),
+            None => Vec::new(),
+        }
     }
 
     /// Whether this end, the client, should end the transfer: the time has passed, the bytes have arrived, or all
@@ -78,13 +105,31 @@ impl Progress {
             return false;
         }
         let elapsed: Span = self.origin().elapsed().into();
-        match (self.request.bytes, self.request.direction) {
-            (None, _) => elapsed >= self.request.omit + self.request.duration || self.transfer.is_over(),
-            (Some(_), Direction::Upload) => self.transfer.is_over() && self.transfer.is_drained(),
-            (Some(wanted), Direction::Download) => {
-                self.transfer.totals().streams.into_iter().sum::<ByteCount>() >= wanted || self.transfer.is_over()
-            }
+        match self.request.bytes {
+            None => elapsed >= self.request.omit + self.request.duration || self.transfer.is_over(),
+            Some(wanted) => self.request.directions().iter().all(|way| match way {
+                Direction::Upload | Direction::Both => self.transfer.has_sent_all() && self.transfer.is_drained(),
+                Direction::Download => self.has_received(wanted, elapsed),
+            }),
         }
+    }
+
+    /// Whether everything of `wanted` bytes has come in. What UDP lost never will, so that silence ends a download too.
+    fn has_received(&self, wanted: ByteCount, elapsed: Span) -> bool {
+        let (arrived, at) = self.arrivals;
+        let is_udp = self.request.transport == Transport::Udp;
+        let silent = is_udp && arrived > ByteCount::ZERO && elapsed.saturating_sub(at) >= SILENCE;
+        self.arrived() >= wanted || silent || self.transfer.is_over()
+    }
+
+    fn arrived(&self) -> ByteCount {
+        let streams = self.transfer.totals().streams;
+        streams
+            .iter()
+            .zip(&self.ways)
+            .filter(|(_, way)| **way == Direction::Download)
+            .map(|(count, _)| count.bytes)
+            .sum()
     }
 
     /// Whether the end is marked already.
@@ -92,15 +137,15 @@ impl Progress {
         self.ended.is_some()
     }
 
-    /// Marks the end and sends no more; the last interval, if it is not empty. The first end counts.
-    pub(crate) fn end(&mut self) -> Option<Interval> {
+    /// Marks the end and sends no more; the last intervals, if they are not empty. The first end counts.
+    pub(crate) fn end(&mut self) -> Vec<Interval> {
         const SHORTEST: Span = Span::from_millis(1);
         if self.has_ended() {
-            return None;
+            return Vec::new();
         }
         let mark = self.mark();
         let rest = mark.totals.at.saturating_sub(self.interval.totals.at);
-        let last = (rest >= SHORTEST).then(|| self.close_interval(mark.totals.at));
+        let last = if rest >= SHORTEST { self.close_intervals(mark.totals.at) } else { Vec::new() };
         self.transfer.stop_sending();
         self.ended = Some(mark);
         last
@@ -120,7 +165,7 @@ impl Progress {
         let to = self.ended.unwrap_or_else(|| self.started.clone());
         // A transfer that ended within its omitted time has nothing that counts.
         let from = self.omitted.unwrap_or_else(|| to.clone());
-        Finished { origin: self.transfer.origin(), from, to, rest: self.transfer.finish() }
+        Finished { origin: self.transfer.origin(), ways: self.ways, from, to, rest: self.transfer.finish() }
     }
 
     fn mark(&self) -> Mark {
@@ -129,24 +174,56 @@ impl Progress {
         Mark { totals: self.transfer.totals(), retransmits: retransmits.unwrap_or_default() }
     }
 
-    /// The interval that was to end at `boundary`; it ends now, which is a little later.
-    fn close_interval(&mut self, boundary: Span) -> Interval {
+    /// The intervals that were to end at `boundary`; they end now, which is a little later.
+    fn close_intervals(&mut self, boundary: Span) -> Vec<Interval> {
         let now = self.mark();
-        let latest = self.transfer.latest();
         let before = std::mem::replace(&mut self.interval, now.clone());
-        let bytes = sum(&now.totals.streams).saturating_sub(sum(&before.totals.streams));
-        let span = now.totals.at.saturating_sub(before.totals.at);
-        let sends = self.request.direction == Direction::Upload;
-        Interval {
-            from: before.totals.at,
-            to: now.totals.at,
-            bytes,
-            rate: BitRate::of(bytes, span),
-            retransmits: sends.then(|| sum(&now.retransmits).saturating_sub(sum(&before.retransmits))),
-            rtt: latest.first().and_then(|sample| sample.tcp.rtt),
-            cwnd: if sends { latest.iter().map(Sample::congestion_window).sum() } else { None },
-            omitted: boundary <= self.request.omit,
+        let latest = self.transfer.latest();
+        let streams: Vec<StreamInterval> =
+            (0..self.ways.len()).map(|index| self.stream_interval(index, &before, &now, &latest)).collect();
+        let ways = [Direction::Upload, Direction::Download].into_iter().filter(|way| self.ways.contains(way));
+        let interval = |way| {
+            let streams = streams.iter().zip(&self.ways).filter(|(_, its)| **its == way);
+            let streams: Vec<StreamInterval> = streams.map(|(stream, _)| stream.clone()).collect();
+            combined(way, &before, &now, streams, boundary <= self.request.omit)
+        };
+        ways.map(interval).collect()
+    }
+
+    fn stream_interval(&self, index: usize, before: &Mark, now: &Mark, latest: &[Sample]) -> StreamInterval {
+        let count = now.totals.streams[index].since(&before.totals.streams[index]);
+        let sends = self.ways[index] == Direction::Upload;
+        let is_udp = self.request.transport == Transport::Udp;
+        let retransmits = now.retransmits.get(index).zip(before.retransmits.get(index));
+        StreamInterval {
+            stream: index as u16,
+            bytes: count.bytes,
+            datagrams_sent: (is_udp && sends).then_some(count.datagrams_sent),
+            datagrams: (is_udp && !sends).then_some(count.datagrams),
+            retransmits: retransmits.filter(|_| sends).map(|(&now, &before)| now.saturating_sub(before)),
+            tcp: latest.iter().find(|sample| usize::from(sample.stream) == index).map(|sample| sample.tcp.clone()),
         }
+    }
+}
+
+/// All streams of one way together.
+fn combined(way: Direction, before: &Mark, now: &Mark, streams: Vec<StreamInterval>, omitted: bool) -> Interval {
+    let bytes = streams.iter().map(|stream| stream.bytes).sum();
+    let span = now.totals.at.saturating_sub(before.totals.at);
+    let window = |stream: &StreamInterval| stream.tcp.as_ref().and_then(TcpInfo::congestion_window);
+    Interval {
+        direction: way,
+        from: before.totals.at,
+        to: now.totals.at,
+        bytes,
+        rate: BitRate::of(bytes, span),
+        retransmits: streams.iter().map(|stream| stream.retransmits).sum(),
+        rtt: streams.first().and_then(|stream| stream.tcp.as_ref()?.rtt),
+        cwnd: if way == Direction::Upload { streams.iter().map(window).sum() } else { None },
+        omitted,
+        datagrams_sent: streams.iter().map(|stream| stream.datagrams_sent).sum(),
+        datagrams: streams.iter().map(|stream| stream.datagrams).sum(),
+        streams,
     }
 }
 
@@ -168,23 +245,28 @@ impl Finished {
         self.to.totals.at.saturating_sub(self.from.totals.at)
     }
 
-    /// Bytes of each stream.
-    pub(crate) fn bytes(&self) -> Vec<ByteCount> {
-        differences(&self.from.totals.streams, &self.to.totals.streams, ByteCount::saturating_sub)
+    /// What each stream moved.
+    pub(crate) fn counts(&self) -> Vec<StreamCount> {
+        differences(&self.from.totals.streams, &self.to.totals.streams, |to, from| to.since(&from))
     }
 
     /// Retransmissions of each stream; empty where unknown.
     pub(crate) fn retransmits(&self) -> Vec<SegCount> {
         differences(&self.from.retransmits, &self.to.retransmits, SegCount::saturating_sub)
     }
+
+    /// What was received of each stream that came in as datagrams.
+    pub(crate) fn datagrams(&self, transport: Transport) -> Vec<Datagrams> {
+        let received = self.counts().into_iter().zip(&self.ways).filter(|(_, way)| **way == Direction::Download);
+        match transport {
+            Transport::Tcp => Vec::new(),
+            Transport::Udp => received.map(|(count, _)| count.datagrams).collect(),
+        }
+    }
 }
 
 fn differences<T: Copy>(from: &[T], to: &[T], less: impl Fn(T, T) -> T) -> Vec<T> {
     to.iter().zip(from).map(|(&to, &from)| less(to, from)).collect()
-}
-
-fn sum<T: Copy + std::iter::Sum>(counts: &[T]) -> T {
-    counts.iter().copied().sum()
 }
 
 #[cfg(test)]

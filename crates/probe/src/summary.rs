@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 use std::time::SystemTime;
 
 use fullpipe_diagnose::steady;
-use fullpipe_iperf::Results;
+use fullpipe_iperf::{Results, ServerOutput, StreamResult};
+use fullpipe_load::StreamCount;
 use fullpipe_record::{
-    Buffer, Direction, EndReport, HostSettings, Interval, Measurement, Peer, Request, RttMethod, RttReport, RttStats,
-    Sample, SocketReadback, StreamSummary, Summary, Validity,
+    Buffer, Datagrams, Direction, EndReport, HostSettings, Interval, Measurement, Peer, Request, RttMethod, RttReport,
+    RttStats, Sample, SocketReadback, StreamSummary, Summary, Transport, Validity,
 };
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Span};
 
 use crate::client::Destination;
 use crate::ping::Echo;
@@ -39,7 +40,10 @@ impl Test<'_> {
     pub(crate) fn measurement(self) -> Measurement {
         let streams = self.streams();
         let rtt = self.round_trips();
-        let summary = self.summary(&streams, rtt.idle);
+        let mut summaries = self.request.directions().iter().map(|&way| self.summary(way, &streams, rtt.idle));
+        let summary = summaries.next().unwrap_or_else(|| self.summary(Direction::Upload, &streams, rtt.idle));
+        let reverse = summaries.next();
+        drop(summaries);
         let warnings = self.warnings();
         let started = started(&self.finished);
         let peer = Peer {
@@ -51,9 +55,13 @@ impl Test<'_> {
             settings: Some(self.settings),
             cpu: self.finished.rest.cpu,
             sockets: self.sockets,
+            datagrams: self.finished.datagrams(self.request.transport),
             samples: self.finished.rest.samples,
         };
         let told = EndReport { cpu: Some(self.results.cpu), ..EndReport::default() };
+        let server_output = self.results.server_output.map(|output| match output {
+            ServerOutput::Text(text) | ServerOutput::Json(text) => text,
+        });
         let remote = self.results.report.map_or(told, |report| *report);
         Measurement {
             started,
@@ -65,33 +73,65 @@ impl Test<'_> {
             intervals: self.intervals,
             rtt,
             summary,
+            reverse,
             limit: None,
             interrupted: self.interrupted,
             broken_off: self.broken_off,
+            server_output,
             warnings,
             validity: Validity::default(),
         }
     }
 
-    fn is_upload(&self) -> bool {
-        self.request.direction == Direction::Upload
+    fn streams(&self) -> Vec<StreamSummary> {
+        let counts = self.finished.counts();
+        let retransmits = self.finished.retransmits();
+        let stream = |(index, (here, &way)): (usize, (StreamCount, &Direction))| {
+            let there = self.results.streams.iter().find(|result| usize::from(result.stream) == index);
+            let sends = way == Direction::Upload;
+            let counted = there.map_or_else(|| self.acknowledged(index), |result| result.bytes);
+            let (sent, received) = if sends { (here.bytes, counted) } else { (counted, here.bytes) };
+            StreamSummary {
+                stream: index as u16,
+                direction: way,
+                sent,
+                received,
+                retransmits: if sends {
+                    retransmits.get(index).copied()
+                } else {
+                    there.and_then(|result| result.retransmits)
+                },
+                datagrams_sent: self.datagrams_sent(way, here, there),
+                datagrams: self.datagrams(index, way, here, there),
+            }
+        };
+        counts.into_iter().zip(&self.finished.ways).enumerate().map(stream).collect()
     }
 
-    fn streams(&self) -> Vec<StreamSummary> {
-        let ours = self.finished.bytes();
-        let our_retransmits = self.finished.retransmits();
-        let stream = |(index, &here): (usize, &ByteCount)| {
-            let there = self.results.streams.iter().find(|result| usize::from(result.stream) == index);
-            let counted = there.map_or_else(|| self.acknowledged(index), |result| result.bytes);
-            let (sent, received) = if self.is_upload() { (here, counted) } else { (counted, here) };
-            let retransmits = if self.is_upload() {
-                our_retransmits.get(index).copied()
-            } else {
-                there.and_then(|result| result.retransmits)
-            };
-            StreamSummary { stream: index as u16, sent, received, retransmits }
-        };
-        ours.iter().enumerate().map(stream).collect()
+    fn datagrams_sent(&self, way: Direction, here: StreamCount, there: Option<&StreamResult>) -> Option<u64> {
+        match (self.request.transport, way) {
+            (Transport::Tcp, _) => None,
+            (Transport::Udp, Direction::Upload | Direction::Both) => Some(here.datagrams_sent),
+            (Transport::Udp, Direction::Download) => Some(there?.datagrams.counted().packets),
+        }
+    }
+
+    /// What the receiver saw: exact where it is fullpipe, in iperf3's way of counting where it is iperf3.
+    fn datagrams(
+        &self,
+        index: usize,
+        way: Direction,
+        here: StreamCount,
+        there: Option<&StreamResult>,
+    ) -> Option<Datagrams> {
+        if self.request.transport == Transport::Tcp {
+            return None;
+        }
+        if way == Direction::Download {
+            return Some(here.datagrams);
+        }
+        let exact = self.results.report.as_ref().and_then(|report| report.datagrams.get(index));
+        exact.copied().or_else(|| Some(there?.datagrams.as_seen()))
     }
 
     /// Bytes of a stream that this end, the sender, knows to have arrived while it counted; none where it receives.
@@ -104,34 +144,42 @@ impl Test<'_> {
         up_to(self.finished.to.totals.at).saturating_sub(up_to(self.finished.from.totals.at))
     }
 
-    fn summary(&self, streams: &[StreamSummary], idle: Option<RttStats>) -> Summary {
+    fn summary(&self, way: Direction, streams: &[StreamSummary], idle: Option<RttStats>) -> Summary {
+        let streams: Vec<&StreamSummary> = streams.iter().filter(|stream| stream.direction == way).collect();
         let received: ByteCount = streams.iter().map(|stream| stream.received).sum();
-        let duration = self.receiving_time();
-        let retransmits: Option<Vec<SegCount>> = streams.iter().map(|stream| stream.retransmits).collect();
+        let duration = self.receiving_time(way);
+        let samples: Vec<Sample> = self
+            .sender_samples(way)
+            .iter()
+            .filter(|sample| self.finished.ways.get(usize::from(sample.stream)) == Some(&way))
+            .cloned()
+            .collect();
         Summary {
             duration,
             sent: streams.iter().map(|stream| stream.sent).sum(),
             received,
             rate: BitRate::of(received, duration),
-            retransmits: retransmits.map(|counts| counts.into_iter().sum()),
-            steady: steady(self.sender_samples(), idle.map(|idle| idle.min), self.finished.to.totals.at),
+            retransmits: streams.iter().map(|stream| stream.retransmits).sum(),
+            steady: steady(&samples, idle.map(|idle| idle.min), self.finished.to.totals.at),
+            datagrams_sent: streams.iter().map(|stream| stream.datagrams_sent).sum(),
+            datagrams: streams.iter().map(|stream| stream.datagrams).sum(),
         }
     }
 
     /// How long the receiver counted, by its own clock where it said so.
-    fn receiving_time(&self) -> Span {
+    fn receiving_time(&self, way: Direction) -> Span {
         let theirs = self.results.streams.iter().map(|result| result.to.saturating_sub(result.from)).max();
         match theirs {
-            Some(theirs) if self.is_upload() && theirs > Span::ZERO => theirs,
+            Some(theirs) if way == Direction::Upload && theirs > Span::ZERO => theirs,
             _ => self.finished.duration(),
         }
     }
 
     /// The samples of the end that sent; our own where the other end sent and did not tell.
-    fn sender_samples(&self) -> &[Sample] {
+    fn sender_samples(&self, way: Direction) -> &[Sample] {
         let theirs = self.results.report.as_ref().map(|report| report.samples.as_slice());
         match theirs {
-            Some(theirs) if !self.is_upload() && !theirs.is_empty() => theirs,
+            Some(theirs) if way == Direction::Download && !theirs.is_empty() => theirs,
             _ => &self.finished.rest.samples,
         }
     }
@@ -148,7 +196,8 @@ impl Test<'_> {
             let loaded = chosen(&|echo| echo.sent >= from && echo.sent <= to);
             return RttReport { method: RttMethod::Icmp, idle, loaded };
         }
-        let counted = self.sender_samples().iter().filter(|sample| sample.at >= self.finished.from.totals.at);
+        let way = self.request.directions()[0];
+        let counted = self.sender_samples(way).iter().filter(|sample| sample.at >= self.finished.from.totals.at);
         let loaded = RttStats::of(counted.filter_map(|sample| sample.tcp.rtt).collect());
         RttReport { method: RttMethod::TcpInfo, idle: RttStats::of(self.handshake.into_iter().collect()), loaded }
     }
@@ -167,6 +216,17 @@ impl Test<'_> {
                 }
             }
         }
+        let here = self.finished.datagrams(self.request.transport);
+        let there = self.results.report.as_ref().map_or(&[][..], |report| &report.datagrams);
+        for (whose, seen) in [("this", &here[..]), ("the other", there)] {
+            let dropped: u64 = seen.iter().filter_map(|seen| seen.dropped_here).sum();
+            if dropped > 0 {
+                warnings.push(format!(
+                    "{whose} host itself dropped {dropped} datagrams for want of socket buffer; ask for more with --buffer"
+                ));
+            }
+        }
+        warnings.extend(self.finished.rest.notes.iter().cloned());
         for (stream, error) in &self.finished.rest.failures {
             warnings.push(format!("stream {stream} broke: {error}"));
         }

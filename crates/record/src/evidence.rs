@@ -34,17 +34,19 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// What `measurement` shows, with the bandwidth that the user told, if any.
+    /// What `measurement` shows, with the bandwidth that the user told, if any; of the upload where data goes both ways,
+    /// whose streams are numbered first.
     pub fn of(measurement: &Measurement, bandwidth: Option<BitRate>, framing: Framing) -> Self {
         let (sender, receiver) = (measurement.sender(), measurement.receiver());
+        let judged = |sample: &&Sample| sample.stream < measurement.request.streams;
         Self {
             request: measurement.request.clone(),
             sender: sender.settings.clone(),
             receiver: receiver.settings.clone(),
             sender_sockets: sender.sockets.clone(),
             receiver_sockets: receiver.sockets.clone(),
-            sender_samples: sender.samples.clone(),
-            receiver_samples: receiver.samples.clone(),
+            sender_samples: sender.samples.iter().filter(judged).cloned().collect(),
+            receiver_samples: receiver.samples.iter().filter(judged).cloned().collect(),
             idle_rtt: measurement.rtt.idle.map(|rtt| rtt.min),
             loaded_rtt: measurement.rtt.loaded.map(|rtt| rtt.median),
             steady: measurement.summary.steady,

@@ -372,6 +372,9 @@ pub struct Measurement {
     /// Why it broke off, if it did. Received then is what the sender knows to have arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken_off: Option<String>,
+    /// What the server printed about it, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_output: Option<String>,
     /// What the user should know.
     pub warnings: Vec<String>,
     /// Whether it may be judged.

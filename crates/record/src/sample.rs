@@ -205,6 +205,13 @@ pub struct Sample {
     pub memory: Option<SocketMemory>,
 }
 
+impl TcpInfo {
+    /// The congestion window in bytes.
+    pub fn congestion_window(&self) -> Option<ByteCount> {
+        Some(self.cwnd?.of_size(self.snd_mss?))
+    }
+}
+
 impl Sample {
     /// Bytes in flight in sequence space, as the advertised window limits them: sent at least once and not yet
     /// acknowledged. Before Linux 4.19 this counts whole segments.
@@ -227,6 +234,6 @@ impl Sample {
 
     /// The congestion window in bytes.
     pub fn congestion_window(&self) -> Option<ByteCount> {
-        Some(self.tcp.cwnd?.of_size(self.tcp.snd_mss?))
+        self.tcp.congestion_window()
     }
 }

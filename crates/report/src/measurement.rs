@@ -1,25 +1,53 @@
-use fullpipe_record::{Direction, Interval, Measurement, RttStats, Steady};
+use fullpipe_record::{Datagrams, Direction, Interval, Measurement, Request, RttStats, Steady, Summary, Transport};
 use fullpipe_units::{Ratio, Span};
 
 use crate::style::{Style, heading, wrapped};
 use crate::table::or_dash;
 
 /// The head above [`interval_line`]s.
-pub fn interval_head(style: Style) -> String {
-    style.dim(&format!("  {:>11}  {:>14}  {:>10}  {:>12}  {:>11}", "time", "rate", "RTT", "cwnd", "retransmits"))
+pub fn interval_head(request: &Request, style: Style) -> String {
+    let columns = match request.transport {
+        Transport::Tcp => ["RTT", "cwnd", "retransmits"],
+        Transport::Udp => ["datagrams", "lost", "jitter"],
+    };
+    style.dim(&line(request, None, "time", "rate", columns.map(str::to_owned)))
 }
 
 /// One interval as it happens.
-pub fn interval_line(interval: &Interval, style: Style) -> String {
-    let line = format!(
-        "  {:>11}  {:>14}  {:>10}  {:>12}  {:>11}",
-        format!("{:.1}–{:.1} s", interval.from.as_secs_f64(), interval.to.as_secs_f64()),
-        interval.rate,
-        or_dash(interval.rtt.map(|rtt| rtt.to_string())),
-        or_dash(interval.cwnd.map(|cwnd| cwnd.to_string())),
-        or_dash(interval.retransmits.map(|count| count.to_string())),
-    );
+pub fn interval_line(request: &Request, interval: &Interval, style: Style) -> String {
+    let columns = match request.transport {
+        Transport::Tcp => [
+            or_dash(interval.rtt.map(|rtt| rtt.to_string())),
+            or_dash(interval.cwnd.map(|cwnd| cwnd.to_string())),
+            or_dash(interval.retransmits.map(|count| count.to_string())),
+        ],
+        Transport::Udp => [
+            or_dash(interval.datagrams_sent.or(interval.datagrams.map(|seen| seen.received)).map(|n| n.to_string())),
+            or_dash(interval.datagrams.map(|seen| seen.lost.to_string())),
+            or_dash(interval.datagrams.map(|seen| seen.jitter.to_string())),
+        ],
+    };
+    let time = format!("{:.1}–{:.1} s", interval.from.as_secs_f64(), interval.to.as_secs_f64());
+    let line = line(request, Some(interval.direction), &time, &interval.rate.to_string(), columns);
     if interval.omitted { style.dim(&format!("{line}  omitted")) } else { line }
+}
+
+/// Columns, behind the title that the user gave and, where data goes both ways, the way.
+fn line(request: &Request, way: Option<Direction>, time: &str, rate: &str, [a, b, c]: [String; 3]) -> String {
+    let title = request.title.as_ref().map_or_else(String::new, |title| format!("{title}:"));
+    let way = match (request.direction, way) {
+        (Direction::Both, way) => format!("  {:<4}", way.map_or("", short)),
+        _ => String::new(),
+    };
+    format!("{title}{way}  {time:>11}  {rate:>14}  {a:>10}  {b:>12}  {c:>11}")
+}
+
+fn short(way: Direction) -> &'static str {
+    match way {
+        Direction::Upload => "up",
+        Direction::Download => "down",
+        Direction::Both => "both",
+    }
 }
 
 /// A measurement's result: rates, times, the limit, and all of it in one line.
@@ -51,30 +79,63 @@ pub fn figures(measured: &Measurement, style: Style) -> String {
 /// The status line of a measurement: `323 Mbit/s, RTT 100 ms idle and 101 ms loaded, limited by send-buffer`.
 fn status(measured: &Measurement) -> String {
     let median = |stats: Option<RttStats>| stats.map_or_else(|| "unknown".to_owned(), |stats| stats.median.to_string());
-    let limit = measured.limit.as_ref().map_or("unknown", |verdict| verdict.kind.name());
-    format!(
-        "{}, RTT {} idle and {} loaded, limited by {limit}",
-        measured.summary.rate,
-        median(measured.rtt.idle),
-        median(measured.rtt.loaded),
-    )
+    let rates = match &measured.reverse {
+        Some(download) => format!("{} up and {} down", measured.summary.rate, download.rate),
+        None => measured.summary.rate.to_string(),
+    };
+    let round_trips = format!("RTT {} idle and {} loaded", median(measured.rtt.idle), median(measured.rtt.loaded));
+    match (measured.request.transport, &measured.limit) {
+        (Transport::Udp, _) => format!("{rates} of UDP, {round_trips}"),
+        (Transport::Tcp, limit) => {
+            let limit = limit.as_ref().map_or("unknown", |verdict| verdict.kind.name());
+            format!("{rates}, {round_trips}, limited by {limit}")
+        }
+    }
 }
 
 fn totals(measured: &Measurement) -> String {
-    let summary = &measured.summary;
-    let mut text = match measured.request.direction {
-        Direction::Upload => format!("  sent {}, of which {} arrived", summary.sent, summary.received),
-        Direction::Download => format!("  received {} of {} sent", summary.received, summary.sent),
+    let Some(download) = &measured.reverse else {
+        return totals_of(measured.request.direction, &measured.summary);
+    };
+    totals_of(Direction::Upload, &measured.summary) + &totals_of(Direction::Download, download)
+}
+
+fn totals_of(way: Direction, summary: &Summary) -> String {
+    let mut text = match way {
+        Direction::Upload | Direction::Both => format!("sent {}, of which {} arrived", summary.sent, summary.received),
+        Direction::Download => format!("received {} of {} sent", summary.received, summary.sent),
     };
     text += &format!(" in {}: {}", summary.duration, summary.rate);
     if let Some(count) = summary.retransmits {
         text += &format!(", {count} retransmissions");
     }
     text = wrapped(&text, 2, str::to_owned);
+    if let Some(seen) = &summary.datagrams {
+        text += &wrapped(&datagrams(seen), 2, str::to_owned);
+    }
     if let Some(steady) = summary.steady {
         text += &wrapped(&steady_line(steady), 2, str::to_owned);
     }
     text
+}
+
+/// What became of the datagrams; what did not happen is left out, but for losses.
+fn datagrams(seen: &Datagrams) -> String {
+    let share = Ratio::of(seen.lost as f64, (seen.received + seen.lost).max(1) as f64);
+    let mut text = format!("{} datagrams arrived, {} lost ({:.3} %)", seen.received, seen.lost, share.percent());
+    if let Some(here) = seen.dropped_here.filter(|&here| here > 0) {
+        text += &format!(", {here} of these dropped by the receiving host for want of socket buffer");
+    }
+    if seen.duplicated > 0 {
+        text += &format!(", {} duplicated", seen.duplicated);
+    }
+    if seen.reordered > 0 {
+        text += &format!(", {} reordered by up to {}", seen.reordered, seen.reordering_extent);
+    }
+    if seen.late > 0 {
+        text += &format!(", {} too late to be told apart", seen.late);
+    }
+    text + &format!(", jitter {}", seen.jitter)
 }
 
 fn steady_line(steady: Steady) -> String {

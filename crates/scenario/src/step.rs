@@ -76,7 +76,8 @@ impl Step {
         self.request.direction = match text {
             "upload" => Direction::Upload,
             "download" => Direction::Download,
-            _ => return Err(format!("\"{text}\" is not a direction: write upload or download")),
+            "both" => Direction::Both,
+            _ => return Err(format!("\"{text}\" is not a direction: write upload, download or both")),
         };
         Ok(())
     }

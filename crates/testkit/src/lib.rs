@@ -11,6 +11,7 @@ mod outcome;
 mod path;
 mod patience;
 mod process;
+mod relay;
 mod validity;
 
 pub use false_server::{FalseServer, Part};
@@ -21,6 +22,7 @@ pub use outcome::{document, sentence};
 pub use path::{PathLock, path};
 pub use patience::within;
 pub use process::{Running, fullpipe};
+pub use relay::{Heading, Relay};
 pub use validity::valid_within;
 
 /// Ends the test here, skipped with a reason, unless the machine has everything named: `require!(Lab, Iperf3)`.

@@ -49,7 +49,8 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
     let lab = Lab::start(&Plan { path, seed: arguments.seed, sender, receiver, interactive: false })?;
     let request =
         Request { congestion: Some(arguments.congestion.clone()), duration: arguments.time, ..Request::default() };
-    let experiment = run_loop(&LabTarget::new(&lab), &request, Interrupt(&flag), &mut |stage| show(&stage, terminal))?;
+    let experiment =
+        run_loop(&LabTarget::new(&lab), &request, Interrupt(&flag), &mut |stage| show(&stage, &request, terminal))?;
     terminal.result(&report::result(&experiment, terminal.style()));
     terminal.document(&Document { experiment: Some(experiment.clone()), ..Document::new() });
     outcome(&experiment)
@@ -63,14 +64,16 @@ fn in_flag(flag: &str, error: &dyn std::error::Error) -> Failure {
     Failure::new(USAGE, format!("{flag}: {error}"))
 }
 
-fn show(stage: &Stage<'_>, terminal: &Terminal) {
+fn show(stage: &Stage<'_>, request: &Request, terminal: &Terminal) {
     let style = terminal.style();
     match stage {
         Stage::Predicted(path, prediction) => {
             terminal.progress(&report::path(path, prediction, style));
-            terminal.progress(&format!("\n{}\n", report::interval_head(style)));
+            terminal.progress(&format!("\n{}\n", report::interval_head(request, style)));
         }
-        Stage::Measuring(interval) => terminal.progress(&format!("{}\n", report::interval_line(interval, style))),
+        Stage::Measuring(interval) => {
+            terminal.progress(&format!("{}\n", report::interval_line(request, interval, style)));
+        }
         Stage::Judged(measurement, verdict) => {
             terminal.progress(&report::figures(measurement, style));
             terminal.progress(&report::judged(verdict, style));
@@ -80,7 +83,7 @@ fn show(stage: &Stage<'_>, terminal: &Terminal) {
         }
         Stage::Applied(remedy, prediction) => {
             terminal.progress(&report::proof_begins(remedy, prediction, style));
-            terminal.progress(&format!("\n{}\n", report::interval_head(style)));
+            terminal.progress(&format!("\n{}\n", report::interval_head(request, style)));
         }
         Stage::Proven(measurement, _) => terminal.progress(&report::figures(measurement, style)),
         Stage::Undone(undone) => terminal.progress(&report::undone(undone, style)),

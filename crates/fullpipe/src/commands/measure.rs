@@ -1,60 +1,29 @@
+use std::net::IpAddr;
+
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::MeasureEvent;
-use fullpipe_iperf::DEFAULT_PORT;
 use fullpipe_probe::{Destination, measure};
-use fullpipe_record::{Buffer, Direction, Document, ErrorReport, Evidence, Framing, Measurement, Request, Writer};
+use fullpipe_record::{Document, ErrorReport, Evidence, Framing, Measurement, Request, Transport};
 use fullpipe_report as report;
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_units::BitRate;
 
-use crate::cli::duration;
-use crate::failure::{FAILED, Failure, INTERRUPTED};
+use crate::commands::load::{Load, Reach};
+use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::Terminal;
 
-/// Measures once, over TCP, and says what limited it. Flags shared with iperf3 have its letters and its meaning.
+/// What may be asked of a path without asking its users: above it, UDP load needs consent.
+const HARMLESS: BitRate = BitRate::from_mbps(10);
+
+/// Measures once, over TCP or UDP, and says what limited it. Flags shared with iperf3 have its letters and its meaning.
 #[derive(Debug, clap::Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Arguments {
-    /// Host that runs `fullpipe serve` or `iperf3 -s`
-    host: String,
-    /// Port of the server
-    #[arg(long, short, default_value_t = DEFAULT_PORT)]
-    port: u16,
-    /// How long to send
-    #[arg(long, short, default_value = "10", value_parser = duration, value_name = "SECONDS")]
-    time: Span,
-    /// Send so many bytes instead
-    #[arg(long, short = 'n', value_name = "BYTES", conflicts_with = "time")]
-    bytes: Option<ByteCount>,
-    /// Leave out the beginning
-    #[arg(long, short = 'O', default_value = "0", value_parser = duration, value_name = "SECONDS")]
-    omit: Span,
-    /// Length of the reported intervals
-    #[arg(long, short, default_value = "1", value_parser = duration, value_name = "SECONDS")]
-    interval: Span,
-    /// Parallel connections
-    #[arg(long, short = 'P', default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128), value_name = "N")]
-    parallel: u16,
-    /// The server sends, this end receives
-    #[arg(long, short = 'R')]
-    reverse: bool,
-    /// Socket buffers to request at both ends; the kernel doubles them and advertises a share
-    #[arg(long = "buffer", short = 'w', value_name = "BYTES")]
-    buffer: Option<ByteCount>,
-    /// Window that the receiver should advertise; the buffers are chosen to yield it
-    #[arg(long, value_name = "BYTES", conflicts_with = "buffer")]
-    window: Option<ByteCount>,
-    /// Bytes of one write
-    #[arg(long, short, default_value = "128K", value_name = "BYTES")]
-    length: ByteCount,
-    /// Congestion control: cubic, reno, bbr, …
-    #[arg(long, short = 'C', value_name = "NAME")]
-    congestion: Option<String>,
-    /// Largest segment
-    #[arg(long, short = 'M', value_name = "BYTES")]
-    mss: Option<ByteCount>,
-    /// Sleep in a blocked write, as ordinary programs do, instead of keeping the send buffer full
-    #[arg(long, conflicts_with = "reverse")]
-    blocking: bool,
+    #[command(flatten)]
+    reach: Reach,
+    #[command(flatten)]
+    load: Load,
+    /// Send UDP faster than 10 Mbit/s without asking: it does not give way to other traffic
+    #[arg(long)]
+    yes: bool,
     /// What the path can carry, if you know it: the verdict then need not guess
     #[arg(long, value_name = "RATE")]
     bandwidth: Option<BitRate>,
@@ -66,45 +35,55 @@ pub(crate) struct Arguments {
     pub(crate) json_lines: bool,
 }
 
-impl Arguments {
-    fn request(&self) -> Request {
-        let buffer = match (self.buffer, self.window) {
-            (Some(size), _) => Buffer::Request(size),
-            (None, Some(size)) => Buffer::Window(size),
-            (None, None) => Buffer::Automatic,
-        };
-        Request {
-            direction: if self.reverse { Direction::Download } else { Direction::Upload },
-            streams: self.parallel,
-            duration: self.time,
-            omit: self.omit,
-            bytes: self.bytes,
-            block: self.length,
-            buffer,
-            congestion: self.congestion.clone(),
-            mss: self.mss,
-            writer: if self.blocking { Writer::Blocking } else { Writer::Retrying },
-            interval: self.interval,
-        }
-    }
-}
-
 pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     let flag = super::interrupt_flag()?;
-    let destination = Destination { host: arguments.host.clone(), port: arguments.port };
+    let (destination, request) = (arguments.reach.destination(), arguments.load.request()?);
+    if !arguments.yes {
+        consent(&destination, &request)?;
+    }
     let style = terminal.style();
-    let mut head = Some(report::interval_head(style));
-    let measured = measure(&destination, &arguments.request(), &flag, &mut |interval| {
+    let mut head = Some(report::interval_head(&request, style));
+    let measured = measure(&destination, &request, &flag, &mut |interval| {
         if let Some(head) = head.take() {
             terminal.progress(&format!("{head}\n"));
         }
-        terminal.progress(&format!("{}\n", report::interval_line(interval, style)));
+        terminal.progress(&format!("{}\n", report::interval_line(&request, interval, style)));
         terminal.event(&MeasureEvent::Interval(interval.clone()));
     });
     finish(judged(measured?, arguments.bandwidth), terminal)
 }
 
+/// Asks before UDP load that crowds out other traffic leaves this host.
+fn consent(destination: &Destination, request: &Request) -> Result<(), Failure> {
+    let offered = request.rate.map(|rate| rate * u64::from(request.streams));
+    let harmless = request.transport == Transport::Tcp
+        || offered.is_some_and(|rate| rate <= HARMLESS)
+        || stays_here(&destination.host);
+    if harmless {
+        return Ok(());
+    }
+    let offered = offered.map_or_else(|| "UDP as fast as it goes".to_owned(), |rate| format!("{rate} of UDP"));
+    let warning = format!(
+        "{offered} does not give way to other traffic: on a path that others use it can starve them, and it is lost \
+         where the path carries less"
+    );
+    let question = format!("{warning}. Send it? [y/N] ");
+    match Terminal::ask(&question) {
+        Some(answer) if answer.trim().eq_ignore_ascii_case("y") => Ok(()),
+        Some(_) => Err(Failure::new(USAGE, "nothing was sent")),
+        None => Err(Failure::new(USAGE, format!("{warning}; add --yes if you mean it"))),
+    }
+}
+
+fn stays_here(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// With what limited it. Datagrams at a given rate have no window, and no limit but that rate.
 fn judged(measurement: Measurement, bandwidth: Option<BitRate>) -> Measurement {
+    if measurement.request.transport == Transport::Udp {
+        return measurement;
+    }
     let verdict = diagnose(&Evidence::of(&measurement, bandwidth, Framing::Ethernet));
     Measurement { limit: Some(verdict), ..measurement }
 }
@@ -133,11 +112,13 @@ mod tests {
     use crate::cli::{Cli, Command};
     use clap::Parser;
     use fullpipe_experiment::measure_arguments;
+    use fullpipe_record::{Buffer, Direction, Writer};
+    use fullpipe_units::{ByteCount, Span};
 
     fn read_back(request: &Request) -> Request {
         let arguments = std::iter::once("fullpipe".to_owned()).chain(measure_arguments("host", request));
         match Cli::try_parse_from(arguments).unwrap().command {
-            Command::Measure(arguments) => arguments.request(),
+            Command::Measure(arguments) => arguments.load.request().unwrap(),
             other => panic!("{other:?}"),
         }
     }
@@ -157,11 +138,33 @@ mod tests {
             mss: Some(ByteCount::new(1000)),
             writer: Writer::Retrying,
             interval: Span::from_millis(100),
+            rate: Some(BitRate::from_mbps(20)),
+            burst: Some(4),
+            pacing: Some(BitRate::from_mbps(50)),
+            no_delay: true,
+            tos: 0xb8,
+            sendfile: true,
+            discard: true,
+            multipath: true,
+            title: Some("a title".to_owned()),
+            extra_data: Some("a text".to_owned()),
+            ..Request::default()
         };
+        let datagrams = Request {
+            transport: Transport::Udp,
+            direction: Direction::Both,
+            rate: Some(BitRate::from_mbps(20)),
+            block: ByteCount::new(1200),
+            offload: true,
+            wide_counters: true,
+            dont_fragment: true,
+            ..Request::default()
+        };
+        let flood = Request { transport: Transport::Udp, block: ByteCount::ZERO, ..Request::default() };
         let some_bytes =
             Request { bytes: Some(ByteCount::from_mib(10)), writer: Writer::Blocking, ..Request::default() };
         let buffer = Request { buffer: Buffer::Request(ByteCount::new(50_000)), ..Request::default() };
-        for request in [plain, full, some_bytes, buffer] {
+        for request in [plain, full, some_bytes, buffer, datagrams, flood] {
             assert_eq!(read_back(&request), request);
         }
     }

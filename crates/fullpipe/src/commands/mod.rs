@@ -3,6 +3,7 @@
 pub(crate) mod calc;
 pub(crate) mod demo;
 pub(crate) mod lab;
+pub(crate) mod load;
 pub(crate) mod measure;
 pub(crate) mod serve;
 

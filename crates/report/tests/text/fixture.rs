@@ -219,10 +219,14 @@ fn measured(rate: BitRate, limit: Verdict) -> Measurement {
             rate: rate.scaled(0.93),
             retransmits: Some(SegCount::new(0)),
             steady: Some(Steady { ramp: millis(1290.0), ramp_rate: mbps(121.7), rate, duration: millis(10_710.0) }),
+            datagrams_sent: None,
+            datagrams: None,
         },
+        reverse: None,
         limit: Some(limit),
         interrupted: false,
         broken_off: None,
+        server_output: None,
         warnings: Vec::new(),
         validity: Validity::default(),
     }
@@ -230,6 +234,7 @@ fn measured(rate: BitRate, limit: Verdict) -> Measurement {
 
 fn interval(second: u64, rate: BitRate) -> Interval {
     Interval {
+        direction: Direction::Upload,
         from: Span::from_secs(second),
         to: Span::from_secs(second + 1),
         bytes: rate.bytes_in(Span::from_secs(1)),
@@ -238,6 +243,9 @@ fn interval(second: u64, rate: BitRate) -> Interval {
         rtt: Some(millis(101.4)),
         cwnd: Some(ByteCount::new(8_412_880)),
         omitted: second == 0,
+        datagrams_sent: None,
+        datagrams: None,
+        streams: Vec::new(),
     }
 }
 

@@ -31,8 +31,8 @@ fn a_table_too_wide_leaves_out_what_it_can() {
 fn a_measurement() {
     let text = plain(&|style| {
         let measured = fixture::measurement();
-        let head = report::interval_head(style);
-        let lines = measured.intervals.iter().map(|interval| report::interval_line(interval, style));
+        let head = report::interval_head(&measured.request, style);
+        let lines = measured.intervals.iter().map(|interval| report::interval_line(&measured.request, interval, style));
         let lines: Vec<String> = std::iter::once(head).chain(lines).collect();
         format!("{}\n{}", lines.join("\n"), report::measurement(&measured, style))
     });

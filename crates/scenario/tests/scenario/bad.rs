@@ -95,7 +95,7 @@ fn bad_values_are_told_with_their_place() {
         (
             "window = \"64K\"",
             "direction = 'up'",
-            "x.toml:13:13: direction: \"up\" is not a direction: write upload or download",
+            "x.toml:13:13: direction: \"up\" is not a direction: write upload, download or both",
         ),
         (
             "window = \"64K\"",

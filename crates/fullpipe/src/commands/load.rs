@@ -1,0 +1,315 @@
+//! The flags that say what is sent, and how the far end is reached; shared with iperf3 where it has them.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use fullpipe_iperf::DEFAULT_PORT;
+use fullpipe_probe::Destination;
+use fullpipe_record::{Buffer, Direction, IpVersion, Request, Transport, Writer};
+use fullpipe_units::{BitRate, ByteCount, Span};
+
+use crate::cli::duration;
+use crate::failure::{Failure, USAGE};
+
+/// What a UDP sender offers if nothing else is asked for, as iperf3.
+const GENTLE_RATE: BitRate = BitRate::from_mbps(1);
+
+/// The load.
+#[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub(crate) struct Load {
+    /// How long to send
+    #[arg(long, short, default_value = "10", value_parser = duration, value_name = "SECONDS")]
+    time: Span,
+    /// Send so many bytes instead
+    #[arg(long, short = 'n', value_name = "BYTES", conflicts_with = "time")]
+    bytes: Option<ByteCount>,
+    /// Send so many blocks of --length instead
+    #[arg(long, short = 'k', value_name = "N", conflicts_with_all = ["time", "bytes"])]
+    blocks: Option<u64>,
+    /// Leave out the beginning
+    #[arg(long, short = 'O', default_value = "0", value_parser = duration, value_name = "SECONDS")]
+    omit: Span,
+    /// Length of the reported intervals; 0 reports the whole only
+    #[arg(long, short, default_value = "1", value_parser = duration, value_name = "SECONDS")]
+    interval: Span,
+    /// Parallel streams, in each direction
+    #[arg(long, short = 'P', default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128), value_name = "N")]
+    parallel: u16,
+    /// The server sends, this end receives
+    #[arg(long, short = 'R')]
+    reverse: bool,
+    /// Both ends send at the same time
+    #[arg(long, conflicts_with = "reverse")]
+    bidir: bool,
+    /// Numbered datagrams in place of TCP: 1 Mbit/s a stream unless --bitrate says otherwise
+    #[arg(long, short)]
+    udp: bool,
+    /// Rate that each stream is offered at; 0 is as fast as it goes. /N sends N blocks in a row
+    #[arg(long, short, value_name = "RATE[/N]")]
+    bitrate: Option<Offer>,
+    /// Rate at which the kernel paces each stream
+    #[arg(long, value_name = "RATE")]
+    fq_rate: Option<BitRate>,
+    /// Socket buffers to request at both ends; the kernel doubles them and advertises a share
+    #[arg(long = "buffer", short = 'w', value_name = "BYTES")]
+    buffer: Option<ByteCount>,
+    /// Window that the receiver should advertise; the buffers are chosen to yield it
+    #[arg(long, value_name = "BYTES", conflicts_with_all = ["buffer", "udp"])]
+    window: Option<ByteCount>,
+    /// Bytes of one write, or of one datagram [default: 128K; with --udp what a packet holds]
+    #[arg(long, short, value_name = "BYTES")]
+    length: Option<ByteCount>,
+    /// Congestion control: cubic, reno, bbr, …
+    #[arg(long, short = 'C', value_name = "NAME")]
+    congestion: Option<String>,
+    /// Largest segment
+    #[arg(long, short = 'M', value_name = "BYTES")]
+    mss: Option<ByteCount>,
+    /// Send small writes at once (TCP_NODELAY)
+    #[arg(long, short = 'N')]
+    no_delay: bool,
+    /// Type of service: a number, decimal or 0x…
+    #[arg(long, short = 'S', value_parser = type_of_service, value_name = "N")]
+    tos: Option<u8>,
+    /// The same by its DSCP name or number: ef, af41, cs1, 46, …
+    #[arg(long, value_parser = dscp, value_name = "NAME", conflicts_with = "tos")]
+    dscp: Option<u8>,
+    /// Multipath TCP
+    #[arg(long, short = 'm', conflicts_with = "udp")]
+    mptcp: bool,
+    /// Send pages of a file, without copying (sendfile)
+    #[arg(long, short = 'Z', conflicts_with = "udp")]
+    zerocopy: bool,
+    /// The receiver discards in the kernel, without copying (MSG_TRUNC)
+    #[arg(long, conflicts_with = "udp")]
+    skip_rx_copy: bool,
+    /// Hand the kernel many datagrams at once (UDP_SEGMENT, UDP_GRO)
+    #[arg(long, requires = "udp")]
+    gsro: bool,
+    /// Number datagrams in 64 bits, for more than 4 billion of them
+    #[arg(long, requires = "udp")]
+    udp_counters_64bit: bool,
+    /// Forbid routers to fragment datagrams
+    #[arg(long, requires = "udp")]
+    dont_fragment: bool,
+    /// Sleep in a blocked write, as ordinary programs do, instead of keeping the send buffer full
+    #[arg(long, conflicts_with_all = ["reverse", "bidir", "udp"])]
+    blocking: bool,
+    /// A word before each line
+    #[arg(long, short = 'T', value_name = "TEXT")]
+    title: Option<String>,
+    /// A text to keep with the result
+    #[arg(long, value_name = "TEXT")]
+    extra_data: Option<String>,
+}
+
+/// The far end, and the way to it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Reach {
+    /// Host that runs `fullpipe serve` or `iperf3 -s`
+    host: String,
+    /// Port of the server
+    #[arg(long, short, default_value_t = DEFAULT_PORT)]
+    port: u16,
+    /// IPv4 only
+    #[arg(short = '4', long, conflicts_with = "ipv6")]
+    ipv4: bool,
+    /// IPv6 only
+    #[arg(short = '6', long)]
+    ipv6: bool,
+    /// Address of this end
+    #[arg(long, short = 'B', value_name = "ADDRESS")]
+    bind: Option<IpAddr>,
+    /// Network device of this end
+    #[arg(long, value_name = "DEVICE")]
+    bind_dev: Option<String>,
+    /// Port of this end's data connections: the first; further streams count up
+    #[arg(long, value_name = "PORT")]
+    cport: Option<u16>,
+    /// How long a connection may take to be made [default: 5]
+    #[arg(long, value_parser = milliseconds, value_name = "MILLISECONDS")]
+    connect_timeout: Option<Span>,
+    /// Give up when nothing arrives for so long
+    #[arg(long, value_parser = milliseconds, value_name = "MILLISECONDS")]
+    rcv_timeout: Option<Span>,
+    /// Print what the server printed, too
+    #[arg(long)]
+    get_server_output: bool,
+}
+
+impl Load {
+    /// The request.
+    ///
+    /// # Errors
+    /// Where the flags together make no test.
+    pub(crate) fn request(&self) -> Result<Request, Failure> {
+        let buffer = match (self.buffer, self.window) {
+            (Some(size), _) => Buffer::Request(size),
+            (None, Some(size)) => Buffer::Window(size),
+            (None, None) => Buffer::Automatic,
+        };
+        let direction = match (self.reverse, self.bidir) {
+            (_, true) => Direction::Both,
+            (true, _) => Direction::Download,
+            _ => Direction::Upload,
+        };
+        let usual = if self.udp { ByteCount::ZERO } else { Request::default().block };
+        let block = self.length.unwrap_or(usual);
+        let gentle = self.udp.then_some(GENTLE_RATE);
+        Ok(Request {
+            transport: if self.udp { Transport::Udp } else { Transport::Tcp },
+            direction,
+            streams: self.parallel,
+            duration: self.time,
+            omit: self.omit,
+            bytes: self.bytes_of(block)?,
+            block,
+            rate: self.bitrate.map_or(gentle, |offer| Some(offer.rate)).filter(|&rate| rate > BitRate::ZERO),
+            burst: self.bitrate.and_then(|offer| offer.burst),
+            pacing: self.fq_rate,
+            buffer,
+            congestion: self.congestion.clone(),
+            mss: self.mss,
+            no_delay: self.no_delay,
+            tos: self.tos.or(self.dscp).unwrap_or(0),
+            multipath: self.mptcp,
+            sendfile: self.zerocopy,
+            discard: self.skip_rx_copy,
+            offload: self.gsro,
+            wide_counters: self.udp_counters_64bit,
+            dont_fragment: self.dont_fragment,
+            writer: if self.blocking { Writer::Blocking } else { Writer::Retrying },
+            interval: self.interval,
+            title: self.title.clone(),
+            extra_data: self.extra_data.clone(),
+        })
+    }
+
+    fn bytes_of(&self, block: ByteCount) -> Result<Option<ByteCount>, Failure> {
+        let Some(blocks) = self.blocks else { return Ok(self.bytes) };
+        if block == ByteCount::ZERO {
+            return Err(Failure::new(USAGE, "--blocks of datagrams needs --length: how long is one?"));
+        }
+        Ok(Some(ByteCount::new(block.get().saturating_mul(blocks))))
+    }
+}
+
+impl Reach {
+    /// Where to measure to, and from where.
+    pub(crate) fn destination(&self) -> Destination {
+        Destination {
+            host: self.host.clone(),
+            port: self.port,
+            family: match (self.ipv4, self.ipv6) {
+                (true, _) => Some(IpVersion::V4),
+                (_, true) => Some(IpVersion::V6),
+                _ => None,
+            },
+            local_address: self.bind,
+            device: self.bind_dev.clone(),
+            local_port: self.cport,
+            connect_timeout: self.connect_timeout,
+            receive_timeout: self.rcv_timeout,
+            server_output: self.get_server_output,
+        }
+    }
+}
+
+/// A rate, and how many blocks go at once.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Offer {
+    rate: BitRate,
+    burst: Option<u16>,
+}
+
+impl FromStr for Offer {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const MOST: u16 = 1000;
+        let (rate, burst) = text.split_once('/').map_or((text, None), |(rate, burst)| (rate, Some(burst)));
+        let burst = burst.map(|burst| match burst.parse() {
+            Ok(count) if (1..=MOST).contains(&count) => Ok(count),
+            _ => Err(format!("{burst} blocks in a row asked for; 1 to {MOST} are possible")),
+        });
+        let rate = if rate == "0" { BitRate::ZERO } else { rate.parse().map_err(|error| format!("{error}"))? };
+        Ok(Self { rate, burst: burst.transpose()? })
+    }
+}
+
+/// As iperf3 takes it: milliseconds without a unit, or with any unit.
+fn milliseconds(text: &str) -> Result<Span, String> {
+    let with_unit = if text.parse::<f64>().is_ok() { format!("{text}ms") } else { text.to_owned() };
+    with_unit.parse().map_err(|error: fullpipe_units::ParseError| error.to_string())
+}
+
+fn type_of_service(text: &str) -> Result<u8, String> {
+    let number = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
+        Some(digits) => u8::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    number.map_err(|_| format!("{text} is no type of service: 0 to 255, or 0x00 to 0xff"))
+}
+
+/// The whole byte that a DSCP makes, its ECN bits zero. Names: RFC 2474 (CS), 2597 (AF), 3246 (EF), 5865 (VA), 8622 (LE).
+fn dscp(text: &str) -> Result<u8, String> {
+    let name = text.to_ascii_lowercase();
+    let code = match (name.as_str(), name.strip_prefix("cs"), name.strip_prefix("af")) {
+        ("ef", ..) => Some(46),
+        ("va", ..) => Some(44),
+        ("le", ..) => Some(1),
+        (_, Some(class), _) => class.parse::<u8>().ok().filter(|class| *class < 8).map(|class| class * 8),
+        (_, _, Some(class)) => class.parse::<u8>().ok().and_then(assured_forwarding),
+        _ => number_of(&name).filter(|code| *code < 64),
+    };
+    code.map(|code| code << 2).ok_or_else(|| format!("{text} is no DSCP: 0 to 63, or ef, va, le, cs0–cs7, af11–af43"))
+}
+
+fn number_of(text: &str) -> Option<u8> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u8::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// `afXY`: class X of 1 to 4, drop precedence Y of 1 to 3.
+fn assured_forwarding(digits: u8) -> Option<u8> {
+    let (class, precedence) = (digits / 10, digits % 10);
+    ((1..=4).contains(&class) && (1..=3).contains(&precedence)).then_some(class * 8 + precedence * 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dscp_goes_into_the_upper_six_bits() {
+        for (text, tos) in [("ef", 0xb8), ("AF41", 0x88), ("cs1", 0x20), ("46", 0xb8), ("0x2e", 0xb8), ("le", 0x04)] {
+            assert_eq!(dscp(text), Ok(tos), "{text}");
+        }
+        for text in ["af44", "af51", "cs8", "64", "gold", ""] {
+            assert!(dscp(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_type_of_service_is_a_byte() {
+        assert_eq!((type_of_service("0x10"), type_of_service("184")), (Ok(16), Ok(184)));
+        assert!(type_of_service("256").is_err() && type_of_service("0x").is_err());
+    }
+
+    #[test]
+    fn a_rate_may_say_how_many_go_at_once() {
+        assert_eq!("10M".parse(), Ok(Offer { rate: BitRate::from_mbps(10), burst: None }));
+        assert_eq!("0/8".parse(), Ok(Offer { rate: BitRate::ZERO, burst: Some(8) }));
+        for text in ["10M/", "10M/0", "10M/1001", "fast"] {
+            assert!(text.parse::<Offer>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn timeouts_are_in_milliseconds_as_iperf3_has_them() {
+        assert_eq!((milliseconds("250"), milliseconds("2s")), (Ok(Span::from_millis(250)), Ok(Span::from_secs(2))));
+    }
+}

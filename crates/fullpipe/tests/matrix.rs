@@ -1,0 +1,280 @@
+//! Every combination of transport, direction and streams, and every option that both have, against real iperf3 in both
+//! parts: what one end counts, the other counts too. The load is small, so that the combinations run side by side.
+
+mod common;
+
+use std::process::{Command, Output};
+
+use common::{fullpipe, run};
+use fullpipe_testkit::{Heading, Relay, Running, document, free_port, require, wait_for_listener};
+use serde_json::Value;
+
+/// How much the counts of the two ends may differ.
+const TOLERANCE: f64 = 0.01;
+
+/// Longest that one test may take.
+const PATIENCE: u64 = 30;
+
+/// TCP at 40 Mbit/s a stream, UDP at 8.
+const TCP: &[&str] = &["-b", "40M"];
+const UDP: &[&str] = &["-u", "-b", "8M", "-l", "1000"];
+
+const DIRECTIONS: [&[&str]; 3] = [&[], &["-R"], &["--bidir"]];
+
+/// A server on a port of its own that ends after one test.
+struct Server {
+    running: Running,
+    port: u16,
+}
+
+impl Server {
+    fn start(command: &mut Command) -> Self {
+        let port = free_port();
+        let running = Running::start(command.args(["-1", "-p", &port.to_string()]));
+        wait_for_listener(port);
+        Self { running, port }
+    }
+
+    fn fullpipe() -> Self {
+        Self::start(&mut fullpipe(&["serve"]))
+    }
+
+    fn iperf3() -> Self {
+        Self::start(Command::new("iperf3").arg("-s"))
+    }
+
+    fn finish(self) {
+        let output = self.running.finish(std::time::Duration::from_secs(PATIENCE));
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+fn succeeded(output: &Output, what: &[&str]) -> Value {
+    assert!(output.status.success(), "{what:?}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    document(output)
+}
+
+/// What `fullpipe measure` says of a test against the server at `port`.
+fn measured(port: u16, arguments: &[&str]) -> Value {
+    let mut command = fullpipe(&["measure", "127.0.0.1", "--json", "-p", &port.to_string()]);
+    succeeded(&run(command.args(arguments), PATIENCE), arguments)["measurement"].clone()
+}
+
+/// What `iperf3 -c` says of one.
+fn iperf3_measured(port: u16, arguments: &[&str]) -> Value {
+    let mut command = Command::new("iperf3");
+    command.args(["-c", "127.0.0.1", "-J", "-p", &port.to_string()]).args(arguments);
+    succeeded(&run(&mut command, PATIENCE), arguments)
+}
+
+fn assert_close(left: &Value, right: &Value, what: &[&str]) {
+    let (a, b) = (left.as_f64().unwrap(), right.as_f64().unwrap());
+    assert!(a > 0.0 && b > 0.0 && (a - b).abs() <= TOLERANCE * a.max(b), "{what:?}: {a} and {b}");
+}
+
+/// fullpipe as client of iperf3; its measurement, after what holds of every one was checked.
+fn we_call(arguments: &[&str]) -> Value {
+    let server = Server::iperf3();
+    let measurement = measured(server.port, arguments);
+    server.finish();
+    let streams = measurement["streams"].as_array().unwrap();
+    assert_eq!(streams.len(), expected_streams(arguments), "{arguments:?}");
+    for stream in streams {
+        assert_close(&stream["sent"], &stream["received"], arguments);
+        if arguments.contains(&"-u") {
+            assert_eq!(stream["datagrams"]["lost"], 0, "{arguments:?}: {stream}");
+        }
+    }
+    measurement
+}
+
+/// iperf3 as client of fullpipe; its report, after what holds of every one was checked.
+fn they_call(arguments: &[&str]) -> Value {
+    let server = Server::fullpipe();
+    let report = iperf3_measured(server.port, arguments);
+    server.finish();
+    let end = &report["end"];
+    let streams = end["streams"].as_array().unwrap();
+    assert_eq!(streams.len(), expected_streams(arguments), "{arguments:?}");
+    for stream in streams {
+        if arguments.contains(&"-u") {
+            assert_eq!(stream["udp"]["lost_packets"], 0, "{arguments:?}: {stream}");
+            assert!(stream["udp"]["packets"].as_u64().unwrap() > 0, "{arguments:?}: {stream}");
+        } else {
+            assert_close(&stream["sender"]["bytes"], &stream["receiver"]["bytes"], arguments);
+        }
+    }
+    assert_close(&end["sum_sent"]["bytes"], &end["sum_received"]["bytes"], arguments);
+    if arguments.contains(&"--bidir") {
+        let sums = ["sum_sent_bidir_reverse", "sum_received_bidir_reverse"].map(|name| &end[name]["bytes"]);
+        assert_close(sums[0], sums[1], arguments);
+    }
+    report
+}
+
+fn expected_streams(arguments: &[&str]) -> usize {
+    let parallel = arguments.iter().position(|argument| *argument == "-P").map_or("1", |at| arguments[at + 1]);
+    parallel.parse::<usize>().unwrap() * if arguments.contains(&"--bidir") { 2 } else { 1 }
+}
+
+fn every_direction(call: fn(&[&str]) -> Value, load: &[&str], streams: &str) {
+    for direction in DIRECTIONS {
+        call(&[load, direction, &["-t", "1", "-P", streams]].concat());
+    }
+}
+
+#[test]
+fn we_call_over_tcp_with_one_stream() {
+    require!(Iperf3);
+    every_direction(we_call, TCP, "1");
+}
+
+#[test]
+fn we_call_over_tcp_with_three_streams() {
+    require!(Iperf3);
+    every_direction(we_call, TCP, "3");
+}
+
+#[test]
+fn we_call_over_udp_with_one_stream() {
+    require!(Iperf3);
+    every_direction(we_call, UDP, "1");
+}
+
+#[test]
+fn we_call_over_udp_with_three_streams() {
+    require!(Iperf3);
+    every_direction(we_call, UDP, "3");
+}
+
+#[test]
+fn they_call_over_tcp_with_one_stream() {
+    require!(Iperf3);
+    every_direction(they_call, TCP, "1");
+}
+
+#[test]
+fn they_call_over_tcp_with_three_streams() {
+    require!(Iperf3);
+    every_direction(they_call, TCP, "3");
+}
+
+#[test]
+fn they_call_over_udp_with_one_stream() {
+    require!(Iperf3);
+    every_direction(they_call, UDP, "1");
+}
+
+#[test]
+fn they_call_over_udp_with_three_streams() {
+    require!(Iperf3);
+    every_direction(they_call, UDP, "3");
+}
+
+/// Options that both programs have under the same letter, beside the load that they act on.
+const OPTIONS: [&[&str]; 18] = [
+    &["-n", "3M"],
+    &["-k", "40", "-l", "64K"],
+    &["-t", "1", "-O", "1"],
+    &["-t", "1", "-i", "0.1"],
+    &["-t", "1", "-b", "20M/10", "-l", "8K"],
+    &["-t", "1", "--fq-rate", "50M"],
+    &["-t", "1", "-w", "256K"],
+    &["-t", "1", "-M", "1000"],
+    &["-t", "1", "-N", "-l", "1000"],
+    &["-t", "1", "-C", "reno"],
+    &["-t", "1", "-S", "0x20"],
+    &["-t", "1", "--dscp", "ef"],
+    &["-t", "1", "-B", "127.0.0.1"],
+    &["-t", "1", "--bind-dev", "lo"],
+    &["-t", "1", "-4"],
+    &["-t", "1", "-Z"],
+    &["-t", "1", "--extra-data", "kept"],
+    &["-t", "1", "--get-server-output"],
+];
+
+fn every_option(call: fn(&[&str]) -> Value) {
+    for option in OPTIONS {
+        let rate = if option.contains(&"-b") { &[][..] } else { TCP };
+        call(&[rate, option].concat());
+    }
+}
+
+#[test]
+fn we_call_with_every_option() {
+    require!(Iperf3);
+    every_option(we_call);
+}
+
+#[test]
+fn they_call_with_every_option() {
+    require!(Iperf3);
+    every_option(they_call);
+}
+
+#[test]
+fn datagrams_are_limited_by_bytes_and_by_blocks() {
+    require!(Iperf3);
+    for limit in [&["-n", "500000"][..], &["-k", "500"]] {
+        for direction in [&[][..], &["-R"]] {
+            let arguments = [UDP, direction, limit].concat();
+            assert_eq!(we_call(&arguments)["streams"][0]["datagrams_sent"], 500, "{arguments:?}");
+            let theirs = they_call(&arguments);
+            assert_eq!(theirs["end"]["streams"][0]["udp"]["packets"], 500, "{arguments:?}");
+        }
+    }
+}
+
+#[test]
+fn wide_counters_count_the_same() {
+    require!(Iperf3);
+    let arguments = [UDP, &["-t", "1", "--udp-counters-64bit"]].concat();
+    we_call(&arguments);
+    they_call(&arguments);
+}
+
+/// Datagrams that the relay drops: two alone, a run, and every hundredth up to the last.
+fn is_listed(number: u64) -> bool {
+    number == 3 || number == 50 || (200..=209).contains(&number) || (number > 300 && number.is_multiple_of(100))
+}
+
+/// 2 s at 4 Mbit/s in datagrams of 1000 bytes are 1000 of them, give or take what the end of the time cuts off.
+const SENT: std::ops::RangeInclusive<u64> = 970..=1030;
+
+/// Lost among the first 936 of them: none of the last 64 is on the list.
+const LOST: u64 = 2 + 10 + 6;
+
+fn lossy(server: u16) -> Relay {
+    Relay::start(server, |_: Heading, number| number <= 936 && is_listed(number))
+}
+
+const LOSSY: &[&str] = &["-u", "-b", "4M", "-l", "1000", "-t", "2"];
+
+#[test]
+fn listed_losses_are_counted_exactly_by_both_ends() {
+    require!(Iperf3);
+    for direction in [&[][..], &["-R"]] {
+        let arguments = [LOSSY, direction].concat();
+
+        let server = Server::iperf3();
+        let stream = measured(lossy(server.port).port(), &arguments)["streams"][0].clone();
+        server.finish();
+        assert!(SENT.contains(&stream["datagrams_sent"].as_u64().unwrap()), "{stream}");
+        assert_eq!(stream["datagrams"]["lost"], LOST, "ours to iperf3, {direction:?}");
+        assert_eq!(stream["datagrams"]["lost_like_iperf3"], LOST, "ours to iperf3, {direction:?}");
+
+        let server = Server::fullpipe();
+        let report = iperf3_measured(lossy(server.port).port(), &arguments);
+        server.finish();
+        let udp = &report["end"]["streams"][0]["udp"];
+        assert!(SENT.contains(&udp["packets"].as_u64().unwrap()), "{udp}");
+        assert_eq!(udp["lost_packets"], LOST, "iperf3 to ours, {direction:?}");
+
+        let server = Server::fullpipe();
+        let stream = measured(lossy(server.port).port(), &arguments)["streams"][0].clone();
+        server.finish();
+        let seen = &stream["datagrams"];
+        assert_eq!((&seen["lost"], &seen["duplicated"], &seen["reordered"]), (&LOST.into(), &0.into(), &0.into()));
+        assert_eq!(seen["dropped_here"], 0, "ours to ours, {direction:?}: {seen}");
+    }
+}
