@@ -57,6 +57,7 @@ impl Cli {
     pub(crate) fn format(&self) -> Format {
         let json = match &self.command {
             Command::Measure(arguments) if arguments.json_lines => return Format::JsonLines,
+            Command::Serve(arguments) if arguments.json_lines() => return Format::JsonLines,
             Command::Measure(arguments) => arguments.json,
             Command::Demo(arguments) => arguments.json,
             Command::Calc(arguments) => arguments.json,

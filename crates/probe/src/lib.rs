@@ -13,4 +13,4 @@ mod summary;
 
 pub use client::{Destination, measure};
 pub use error::{ProbeError, ServeError};
-pub use server::{ServeOptions, ServerEvent, serve};
+pub use server::{Limits, Network, NetworkError, Quota, ServeOptions, ServerEvent, serve};

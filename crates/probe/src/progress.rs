@@ -77,6 +77,11 @@ impl Progress {
         self.transfer.origin()
     }
 
+    /// What it has moved so far.
+    pub(crate) fn totals(&self) -> Totals {
+        self.transfer.totals()
+    }
+
     /// Looks at the transfer: marks the end of the omitted time, and gives the intervals that have passed, one for each
     /// way.
     pub(crate) fn look(&mut self) -> Vec<Interval> {

@@ -1,6 +1,7 @@
 //! One module a command: parse → call one room → print.
 
 pub(crate) mod calc;
+mod daemon;
 pub(crate) mod demo;
 pub(crate) mod lab;
 pub(crate) mod load;

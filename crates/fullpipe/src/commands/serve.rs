@@ -1,47 +1,275 @@
+use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 
 use fullpipe_iperf::DEFAULT_PORT;
-use fullpipe_probe::{ServeError, ServeOptions, ServerEvent, serve};
+use fullpipe_probe::{Limits, Network, Quota, ServeError, ServeOptions, ServerEvent, serve};
+use fullpipe_record::Direction;
+use fullpipe_units::{BitRate, ByteCount, Span};
+use serde_json::{Value, json};
 
+use super::daemon;
+use crate::cli::duration;
 use crate::failure::{FAILED, Failure, LACKING};
 use crate::terminal::Terminal;
 
-/// Answers fullpipe and iperf3 clients (TCP), any number at once, until interrupted.
+/// Where iperf2 clients call.
+const IPERF2_PORT: u16 = 5001;
+
+/// Answers fullpipe and iperf3 clients, and iperf2 clients that send (TCP), any number at once, until interrupted.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Port to listen on
-    #[arg(long, short, default_value_t = DEFAULT_PORT)]
-    port: u16,
+    /// Port to listen on [default: 5201, and 5001 for iperf2 clients]
+    #[arg(long, short)]
+    port: Option<u16>,
+    /// Another port to listen on, if it is free; all clients are served on both
+    #[arg(long, value_name = "PORT")]
+    iperf2_port: Option<u16>,
+    /// Turn iperf2 clients away, and leave their port to others
+    #[arg(long, conflicts_with = "iperf2_port")]
+    no_iperf2: bool,
     /// Address to listen on; every address if not given
     #[arg(long, short = 'B', value_name = "ADDRESS")]
     bind: Option<IpAddr>,
     /// End after one test
     #[arg(long, short = '1')]
     one_off: bool,
+    /// End after so long without a test
+    #[arg(long, value_parser = duration, value_name = "SECONDS")]
+    idle_timeout: Option<Span>,
+    /// How long a client may take for an answer; for its results it has three times as long, and data may stand still for
+    /// twelve times as long
+    #[arg(long, default_value = "10", value_parser = duration, value_name = "SECONDS")]
+    patience: Span,
+    #[command(flatten)]
+    log: LogArguments,
+    #[command(flatten)]
+    limits: LimitArguments,
+}
+
+/// Where it runs, and what it leaves there.
+#[derive(Debug, clap::Args)]
+struct LogArguments {
+    /// Run in the background, once it can be reached
+    #[arg(long, short = 'D')]
+    daemon: bool,
+    /// Write the process number into FILE while it runs
+    #[arg(long, short = 'I', value_name = "FILE")]
+    pidfile: Option<PathBuf>,
+    /// Append what happens to FILE instead of printing it
+    #[arg(long, value_name = "FILE")]
+    logfile: Option<PathBuf>,
+    /// Print one JSON object a line, as things happen
+    #[arg(long)]
+    json_lines: bool,
+}
+
+/// Who may do what.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Limits")]
+struct LimitArguments {
+    /// Serve only this address or network, as 192.0.2.0/24; may be given again
+    #[arg(long, value_name = "NETWORK")]
+    allow: Vec<Network>,
+    /// Do not serve this address or network, whatever is allowed; may be given again
+    #[arg(long, value_name = "NETWORK")]
+    deny: Vec<Network>,
+    /// Rate of all tests together; tests that would exceed it are refused, those that do are ended
+    #[arg(long, value_name = "RATE")]
+    server_bitrate_limit: Option<BitRate>,
+    /// The same for all tests of one address
+    #[arg(long, value_name = "RATE")]
+    address_bitrate_limit: Option<BitRate>,
+    /// Longest test
+    #[arg(long, value_parser = duration, value_name = "SECONDS")]
+    server_max_duration: Option<Span>,
+    /// Most bytes of one test
+    #[arg(long, value_name = "BYTES")]
+    max_bytes: Option<ByteCount>,
+    /// Most tests at once
+    #[arg(long, value_name = "N", default_value_t = Limits::default().total.tests)]
+    max_tests: u32,
+    /// Most tests of one address at once (of IPv6, one /64 network)
+    #[arg(long, value_name = "N", default_value_t = Limits::default().address.tests)]
+    max_tests_per_address: u32,
+    /// Most streams of all tests
+    #[arg(long, value_name = "N", default_value_t = Limits::default().total.streams)]
+    max_streams: u32,
+    /// Most streams of all tests of one address
+    #[arg(long, value_name = "N", default_value_t = Limits::default().address.streams)]
+    max_streams_per_address: u32,
+}
+
+impl Arguments {
+    pub(crate) fn json_lines(&self) -> bool {
+        self.log.json_lines
+    }
+
+    fn options(&self) -> ServeOptions {
+        // Whoever chose a port, or wants one test, did not ask for another port.
+        let usual = (self.port.is_none() && !self.one_off).then_some(IPERF2_PORT);
+        ServeOptions {
+            bind: self.bind,
+            port: self.port.unwrap_or(DEFAULT_PORT),
+            iperf2_port: self.iperf2_port.or(usual),
+            iperf2: !self.no_iperf2,
+            one_off: self.one_off,
+            idle_timeout: self.idle_timeout,
+            patience: self.patience,
+            limits: self.limits.limits(),
+        }
+    }
+}
+
+impl LimitArguments {
+    fn limits(&self) -> Limits {
+        let usual = Limits::default();
+        Limits {
+            allow: self.allow.clone(),
+            deny: self.deny.clone(),
+            address: Quota {
+                tests: self.max_tests_per_address,
+                streams: self.max_streams_per_address,
+                rate: self.address_bitrate_limit,
+                ..usual.address
+            },
+            total: Quota {
+                tests: self.max_tests,
+                streams: self.max_streams,
+                rate: self.server_bitrate_limit,
+                ..usual.total
+            },
+            duration: self.server_max_duration,
+            bytes: self.max_bytes,
+        }
+    }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.log.daemon && !daemon::is_detached() {
+        return daemon::detach();
+    }
     let flag = super::interrupt_flag()?;
-    let options = ServeOptions { bind: arguments.bind, port: arguments.port, one_off: arguments.one_off };
-    serve(&options, &flag, &mut |event| Terminal::line(&describe(&event))).map_err(|error| explain(&error))
+    let mut log = Log::open(&arguments.log)?;
+    let mut pid_file = None;
+    let mut unwritten = None;
+    let served = serve(&arguments.options(), &flag, &mut |event| {
+        // Only who can be reached says that it runs.
+        if let (ServerEvent::Listening(_), Some(path), None) = (&event, &arguments.log.pidfile, &pid_file) {
+            match PidFile::write(path) {
+                Ok(file) => pid_file = Some(file),
+                Err(failure) => {
+                    unwritten = Some(failure);
+                    flag.store(true, std::sync::atomic::Ordering::Relaxed);
+                }
+            }
+        }
+        log.note(&event);
+    });
+    unwritten.map_or(Ok(()), Err)?;
+    served.map_err(|error| explain(&error))
+}
+
+/// Where events go.
+struct Log {
+    file: Option<File>,
+    json: bool,
+    /// Who started a daemon waits for the line that says that it can be reached, and is gone after it.
+    silent_after_listening: bool,
+    silent: bool,
+}
+
+impl Log {
+    fn open(arguments: &LogArguments) -> Result<Self, Failure> {
+        let open = |path: &PathBuf| {
+            let opened = OpenOptions::new().create(true).append(true).open(path);
+            opened.map_err(|error| Failure::new(FAILED, format!("cannot write the log {}: {error}", path.display())))
+        };
+        Ok(Self {
+            file: arguments.logfile.as_ref().map(open).transpose()?,
+            json: arguments.json_lines,
+            silent_after_listening: arguments.daemon,
+            silent: false,
+        })
+    }
+
+    fn note(&mut self, event: &ServerEvent) {
+        let now = jiff::Timestamp::now().round(jiff::Unit::Second).map(|now| now.to_string()).unwrap_or_default();
+        let line = if self.json { as_json(event, &now).to_string() } else { describe(event) };
+        if let Some(file) = &mut self.file {
+            let stamped = if self.json { format!("{line}\n") } else { format!("{now} {line}\n") };
+            // A full disk is no reason to stop serving.
+            let _ = file.write_all(stamped.as_bytes());
+        }
+        if !self.silent && (self.file.is_none() || self.silent_after_listening) {
+            Terminal::line(&line);
+        }
+        self.silent |= self.silent_after_listening;
+    }
+}
+
+/// A file with our process number, for as long as we run.
+struct PidFile<'p>(&'p Path);
+
+impl<'p> PidFile<'p> {
+    fn write(path: &'p Path) -> Result<Self, Failure> {
+        let written = std::fs::write(path, format!("{}\n", std::process::id()));
+        written.map_err(|error| {
+            Failure::new(FAILED, format!("cannot write the process number into {}: {error}", path.display()))
+        })?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for PidFile<'_> {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(self.0);
+    }
 }
 
 fn describe(event: &ServerEvent) -> String {
     match event {
         ServerEvent::Listening(address) => format!("listening on {address}"),
+        ServerEvent::NotListening { why } => format!("{why}; going on without: iperf2 clients may call the other port"),
         ServerEvent::Began { client, request } => {
             let streams =
                 if request.streams == 1 { "1 stream".to_owned() } else { format!("{} streams", request.streams) };
             let direction = match request.direction {
-                fullpipe_record::Direction::Upload => "receiving",
-                fullpipe_record::Direction::Download => "sending",
+                Direction::Upload => "receiving",
+                Direction::Download => "sending",
+                Direction::Both => "sending and receiving",
             };
             format!("{client}: {direction}, {streams}")
         }
-        ServerEvent::Ended { client, rate } => format!("{client}: done at {rate}"),
+        ServerEvent::BeganIperf2 { client } => format!("{client}: receiving, 1 stream of iperf2"),
+        ServerEvent::Ended { client, bytes, rate } => format!("{client}: done at {rate}, {bytes}"),
         ServerEvent::Failed { client, why } => format!("{client}: {why}"),
-        ServerEvent::Stranger { client, what } => format!("{client}: turned away, it is {what}"),
+        ServerEvent::TurnedAway { client, why, connections: 1 } => format!("{client}: turned away, because {why}"),
+        ServerEvent::TurnedAway { client, why, connections } => {
+            format!("{connections} connections turned away; the last, of {client}, because {why}")
+        }
+        ServerEvent::Idle => "nobody came: ending".to_owned(),
     }
+}
+
+fn as_json(event: &ServerEvent, now: &str) -> Value {
+    let (name, mut data) = match event {
+        ServerEvent::Listening(address) => ("listening", json!({ "address": address })),
+        ServerEvent::NotListening { why } => ("not-listening", json!({ "why": why })),
+        ServerEvent::Began { client, request } => ("began", json!({ "client": client, "request": request })),
+        ServerEvent::BeganIperf2 { client } => ("began-iperf2", json!({ "client": client })),
+        ServerEvent::Ended { client, bytes, rate } => {
+            ("ended", json!({ "client": client, "bytes": bytes, "rate": rate }))
+        }
+        ServerEvent::Failed { client, why } => ("failed", json!({ "client": client, "why": why })),
+        ServerEvent::TurnedAway { client, why, connections } => {
+            ("turned-away", json!({ "client": client, "why": why, "connections": connections }))
+        }
+        ServerEvent::Idle => ("idle", json!({})),
+    };
+    data["time"] = now.into();
+    json!({ "event": name, "data": data })
 }
 
 fn explain(error: &ServeError) -> Failure {

@@ -1,0 +1,52 @@
+//! A server in the background.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use crate::failure::{FAILED, Failure};
+use crate::terminal::Terminal;
+
+/// Set for the process in the background.
+const DETACHED: &str = "FULLPIPE_DETACHED";
+
+/// Whether this process is the one in the background; it then leaves the terminal and its session.
+pub(crate) fn is_detached() -> bool {
+    let detached = std::env::var_os(DETACHED).is_some();
+    if detached {
+        // Fails only for the leader of a process group, which has left already.
+        let _ = rustix::process::setsid();
+    }
+    detached
+}
+
+/// Starts this program again, in the background and with the same arguments, and waits for its first line: it says that the
+/// server can be reached. One that ends before has failed.
+///
+/// Forking this process instead would take `unsafe`, and the folder stays the same so that relative paths keep their
+/// meaning.
+pub(crate) fn detach() -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::new(FAILED, format!("cannot start in the background: {error}"));
+    let mut arguments = std::env::args_os();
+    let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+    if let Some(name) = arguments.next() {
+        command.arg0(name);
+    }
+    command.args(arguments).env(DETACHED, "1");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(failed)?;
+    let mut line = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        BufReader::new(stdout).read_line(&mut line).map_err(failed)?;
+    }
+    if !line.is_empty() {
+        Terminal::line(line.trim_end());
+        return Ok(());
+    }
+    let mut said = String::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        stderr.read_to_string(&mut said).map_err(failed)?;
+    }
+    let code = child.wait().map_err(failed)?.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED);
+    Err(Failure::new(code, said.trim().trim_start_matches("fullpipe: ")))
+}

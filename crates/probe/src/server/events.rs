@@ -1,0 +1,55 @@
+use std::net::{IpAddr, SocketAddr};
+
+use fullpipe_record::Request;
+use fullpipe_units::{BitRate, ByteCount};
+
+/// What a server does, as it does it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ServerEvent {
+    /// It can be reached here.
+    Listening(SocketAddr),
+    /// It cannot be reached at a port that is not the one that was asked for, and goes on without.
+    NotListening {
+        /// Why, with the address.
+        why: String,
+    },
+    /// A test began.
+    Began {
+        /// Who asked for it.
+        client: SocketAddr,
+        /// For what.
+        request: Request,
+    },
+    /// An iperf2 client began to send on a connection; it does not say for how long.
+    BeganIperf2 {
+        /// Who sends.
+        client: SocketAddr,
+    },
+    /// A test is complete.
+    Ended {
+        /// Who asked for it.
+        client: SocketAddr,
+        /// What this end saw, in both directions together.
+        bytes: ByteCount,
+        /// The rate that this end saw.
+        rate: BitRate,
+    },
+    /// A test ended early.
+    Failed {
+        /// Who asked for it.
+        client: SocketAddr,
+        /// Why.
+        why: String,
+    },
+    /// Connections were closed at once.
+    TurnedAway {
+        /// Who opened the last of them.
+        client: IpAddr,
+        /// Why that one was closed.
+        why: &'static str,
+        /// How many there were since this was last told.
+        connections: u64,
+    },
+    /// No test has come for as long as the server was to wait.
+    Idle,
+}

@@ -1,0 +1,545 @@
+//! Who may do what: networks that may call, and quotas of each address and of all together. Neither sockets nor a clock.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::str::FromStr;
+
+use fullpipe_iperf::{ErrorNumber, Refusal};
+use fullpipe_record::Request;
+use fullpipe_units::{BitRate, ByteCount, Span};
+use thiserror::Error;
+
+/// All addresses that begin with the same bits, as `192.0.2.0/24` or `2001:db8::/32`; a lone address is a network of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    first: u128,
+    bits: u32,
+}
+
+/// A text that is no network.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{0}` is no network: write an address, or a network as 192.0.2.0/24 or 2001:db8::/32")]
+pub struct NetworkError(String);
+
+impl Network {
+    /// Whether `address` belongs to it. An IPv4 address is the same however it is written (`::ffff:192.0.2.1`).
+    pub fn contains(&self, address: IpAddr) -> bool {
+        masked(number(address), self.bits) == self.first
+    }
+}
+
+impl FromStr for Network {
+    type Err = NetworkError;
+
+    fn from_str(text: &str) -> Result<Self, NetworkError> {
+        let error = || NetworkError(text.to_owned());
+        let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+        let address: IpAddr = address.parse().map_err(|_| error())?;
+        let family = if address.is_ipv4() { 32 } else { 128 };
+        let length = length.map_or(Ok(family), str::parse).map_err(|_| error())?;
+        if length > family {
+            return Err(error());
+        }
+        let bits = length + 128 - family;
+        Ok(Self { first: masked(number(address), bits), bits })
+    }
+}
+
+/// IPv4 addresses in their place among those of IPv6.
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
+/// The first `bits` of `address`.
+fn masked(address: u128, bits: u32) -> u128 {
+    address & u128::MAX.checked_shl(128 - bits).unwrap_or(0)
+}
+
+/// How much may be under way at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quota {
+    /// Connections that have not said yet who they are.
+    pub strangers: u32,
+    /// Tests.
+    pub tests: u32,
+    /// Streams of all tests.
+    pub streams: u32,
+    /// Rate of all tests together, both as asked for and as measured; any if not set.
+    pub rate: Option<BitRate>,
+}
+
+/// What a server permits. The defaults hinder no user and no office behind one address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Networks that may call; all if empty.
+    pub allow: Vec<Network>,
+    /// Networks that may not call, whatever `allow` says.
+    pub deny: Vec<Network>,
+    /// What one address may have under way: one IPv4 address, or one /64 network of IPv6, which is one household.
+    pub address: Quota,
+    /// What all may have under way.
+    pub total: Quota,
+    /// Longest test; as long as the protocol permits if not set.
+    pub duration: Option<Span>,
+    /// Most bytes of a test, in both directions together; any number if not set.
+    pub bytes: Option<ByteCount>,
+}
+
+impl Default for Limits {
+    /// 64 tests, 512 streams and 128 unknown connections an address; 1024 tests, 2048 streams and 4096 unknown
+    /// connections in all.
+    fn default() -> Self {
+        Self {
+            allow: Vec::new(),
+            deny: Vec::new(),
+            address: Quota { strangers: 128, tests: 64, streams: 512, rate: None },
+            total: Quota { strangers: 4096, tests: 1024, streams: 2048, rate: None },
+            duration: None,
+            bytes: None,
+        }
+    }
+}
+
+/// Why a connection is closed without a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Closed {
+    /// Its address may not call.
+    Forbidden,
+    /// Its address, or all together, have enough of its kind open.
+    Full,
+    /// It is an iperf2 client, which are not served.
+    Iperf2,
+    /// It did not say who it is, or is no client of ours.
+    Unknown,
+}
+
+impl Closed {
+    /// Fits behind "because".
+    pub(super) const fn reason(self) -> &'static str {
+        match self {
+            Self::Forbidden => "its address may not call",
+            Self::Full => "there are as many of its kind as may be",
+            Self::Iperf2 => "it is an iperf2 client, and those are not served here: use iperf3 or fullpipe there",
+            Self::Unknown => "it is neither fullpipe nor iperf3 nor iperf2",
+        }
+    }
+}
+
+/// The gate of a server. Who comes in gets a [`Pass`], and gives its place back by dropping it.
+#[derive(Debug)]
+pub(super) struct Gate {
+    limits: Limits,
+    /// Connections for which there are descriptors, of whatever kind.
+    connections: u32,
+    ledger: Rc<RefCell<Ledger>>,
+}
+
+/// A place that is taken.
+#[derive(Debug)]
+pub(super) struct Pass {
+    ledger: Rc<RefCell<Ledger>>,
+    household: u128,
+    number: u64,
+    taken: Taken,
+}
+
+/// Who has taken what.
+#[derive(Debug, Default)]
+struct Ledger {
+    all: Taken,
+    households: HashMap<u128, Taken>,
+    /// Passes that were ever given.
+    passes: u64,
+    /// What is carried, by the numbers of the passes that are measured.
+    measured: HashMap<u64, (u128, BitRate)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Taken {
+    strangers: u32,
+    tests: u32,
+    streams: u32,
+    rate: BitRate,
+}
+
+impl Gate {
+    /// A gate to a house that has room for so many `connections`, of whatever kind.
+    pub(super) fn new(limits: Limits, connections: u32) -> Self {
+        Self { limits, connections, ledger: Rc::default() }
+    }
+
+    pub(super) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Lets a new connection in, of which nothing is known but its address. No more than a quarter of all connections
+    /// may be such, so that there is room for tests.
+    pub(super) fn stranger(&self, address: IpAddr) -> Result<Pass, Closed> {
+        let is_in = |networks: &[Network]| networks.iter().any(|network| network.contains(address));
+        if is_in(&self.limits.deny) || !(self.limits.allow.is_empty() || is_in(&self.limits.allow)) {
+            return Err(Closed::Forbidden);
+        }
+        let (all, own) = self.after(address, Taken { strangers: 1, ..Taken::default() });
+        let most = self.limits.total.strangers.min(self.connections / 4);
+        if all.strangers > most || own.strangers > self.limits.address.strangers || all.sockets() > self.connections {
+            return Err(Closed::Full);
+        }
+        Ok(self.pass(address, Taken { strangers: 1, ..Taken::default() }))
+    }
+
+    /// Lets a test in that has said nothing but its cookie.
+    pub(super) fn test(&self, address: IpAddr) -> Result<Pass, Closed> {
+        let taken = Taken { tests: 1, ..Taken::default() };
+        let (all, own) = self.after(address, taken);
+        let (total, each) = (&self.limits.total, &self.limits.address);
+        if all.tests > total.tests || own.tests > each.tests || all.sockets() > self.connections {
+            return Err(Closed::Full);
+        }
+        Ok(self.pass(address, taken))
+    }
+
+    /// Permits the load of a test.
+    ///
+    /// # Errors
+    /// Says which limit it would exceed, with iperf3's number for it.
+    pub(super) fn load(&self, address: IpAddr, request: &Request) -> Result<Pass, Refusal> {
+        self.check_length(request)?;
+        let streams = u32::from(request.streams) * request.directions().len() as u32;
+        let each = request.rate.map_or(0, BitRate::bps);
+        let taken = Taken { streams, rate: BitRate::from_bps(each.saturating_mul(streams.into())), ..Taken::default() };
+        let (all, own) = self.after(address, taken);
+        self.check_streams(streams, all, own)?;
+        self.check_rate(all.rate, own.rate)?;
+        Ok(self.pass(address, taken))
+    }
+
+    /// Notes that the test with this `pass` now carries `rate`, and asks whether it may go on. Where all together carry
+    /// too much, the one that carries most must end.
+    ///
+    /// # Errors
+    /// That it must end.
+    pub(super) fn measured(&self, pass: &Pass, rate: BitRate) -> Result<(), Refusal> {
+        let (each, total) = (self.limits.address.rate, self.limits.total.rate);
+        if each.is_none() && total.is_none() {
+            return Ok(());
+        }
+        let mut ledger = self.ledger.borrow_mut();
+        ledger.measured.insert(pass.number, (pass.household, rate));
+        let (all, own) = (ledger.carried(|_| true), ledger.carried(|household| household == pass.household));
+        excess(each, &own, rate, "its address carries")?;
+        excess(total, &all, rate, "all tests carry")
+    }
+
+    /// Whether nobody is in but strangers.
+    pub(super) fn is_idle(&self) -> bool {
+        let all = self.ledger.borrow().all;
+        all.tests == 0 && all.streams == 0
+    }
+
+    /// What all, and `address`, would have if `more` came in.
+    fn after(&self, address: IpAddr, more: Taken) -> (Taken, Taken) {
+        let ledger = self.ledger.borrow();
+        let own = ledger.households.get(&household(address)).copied().unwrap_or_default();
+        (ledger.all.plus(more), own.plus(more))
+    }
+
+    fn pass(&self, address: IpAddr, taken: Taken) -> Pass {
+        let household = household(address);
+        let mut ledger = self.ledger.borrow_mut();
+        ledger.all = ledger.all.plus(taken);
+        let own = ledger.households.entry(household).or_default();
+        *own = own.plus(taken);
+        ledger.passes += 1;
+        Pass { ledger: Rc::clone(&self.ledger), household, number: ledger.passes, taken }
+    }
+
+    /// A test that bytes limit has no duration that could be judged before.
+    fn check_length(&self, request: &Request) -> Result<(), Refusal> {
+        let duration = request.omit + request.duration;
+        match (self.limits.duration, self.limits.bytes, request.bytes) {
+            (Some(longest), _, None) if duration > longest => {
+                let why = format!("{duration} of test asked for; {longest} are permitted");
+                Err(Refusal { number: ErrorNumber::LONGEST_DURATION, why })
+            }
+            (_, Some(most), Some(bytes)) if bytes > most => {
+                // iperf3 has no number for this; the one of the other limit of a test's size says it best.
+                let why = format!("{bytes} of test asked for; {most} are permitted");
+                Err(Refusal { number: ErrorNumber::LONGEST_DURATION, why })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_streams(&self, streams: u32, all: Taken, own: Taken) -> Result<(), Refusal> {
+        let (each, total) = (self.limits.address.streams, self.limits.total.streams);
+        if own.streams <= each && all.streams <= total && all.sockets() <= self.connections {
+            return Ok(());
+        }
+        let why = format!("{streams} streams asked for; one address may have {each} at a time, all together {total}");
+        Err(Refusal { number: ErrorNumber::STREAMS, why })
+    }
+
+    fn check_rate(&self, all: BitRate, own: BitRate) -> Result<(), Refusal> {
+        for (limit, asked, whose) in [
+            (self.limits.address.rate, own, "with this test its address would carry"),
+            (self.limits.total.rate, all, "with this test all would carry"),
+        ] {
+            if let Some(limit) = limit.filter(|limit| asked > *limit) {
+                let why = format!("{whose} {asked}; {limit} is permitted");
+                return Err(Refusal { number: ErrorNumber::TOTAL_RATE, why });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Pass {
+    /// Its number, in the order in which passes are given.
+    pub(super) const fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        let mut ledger = self.ledger.borrow_mut();
+        ledger.measured.remove(&self.number);
+        ledger.all = ledger.all.minus(self.taken);
+        if let Some(own) = ledger.households.get_mut(&self.household) {
+            *own = own.minus(self.taken);
+            if *own == Taken::default() {
+                ledger.households.remove(&self.household);
+            }
+        }
+    }
+}
+
+impl Ledger {
+    /// The rates of the households that are `wanted`.
+    fn carried(&self, wanted: impl Fn(u128) -> bool) -> Vec<BitRate> {
+        self.measured.values().filter(|(household, _)| wanted(*household)).map(|(_, rate)| *rate).collect()
+    }
+}
+
+impl Taken {
+    /// Sockets that it needs.
+    const fn sockets(self) -> u32 {
+        self.strangers.saturating_add(self.tests).saturating_add(self.streams)
+    }
+
+    fn plus(self, more: Self) -> Self {
+        Self {
+            strangers: self.strangers.saturating_add(more.strangers),
+            tests: self.tests.saturating_add(more.tests),
+            streams: self.streams.saturating_add(more.streams),
+            rate: BitRate::from_bps(self.rate.bps().saturating_add(more.rate.bps())),
+        }
+    }
+
+    fn minus(self, less: Self) -> Self {
+        Self {
+            strangers: self.strangers.saturating_sub(less.strangers),
+            tests: self.tests.saturating_sub(less.tests),
+            streams: self.streams.saturating_sub(less.streams),
+            rate: BitRate::from_bps(self.rate.bps().saturating_sub(less.rate.bps())),
+        }
+    }
+}
+
+/// Whose quota `address` uses.
+fn household(address: IpAddr) -> u128 {
+    const NETWORK: u128 = (u64::MAX as u128) << 64;
+    match address.to_canonical() {
+        IpAddr::V4(address) => number(IpAddr::V4(address)),
+        IpAddr::V6(address) => address.to_bits() & NETWORK,
+    }
+}
+
+/// Refuses the test that carries `rate` if all `rates` together are beyond `limit` and none is greater than its own.
+fn excess(limit: Option<BitRate>, rates: &[BitRate], rate: BitRate, whose: &str) -> Result<(), Refusal> {
+    let sum = sum(rates);
+    match limit {
+        Some(limit) if sum > limit && rates.iter().all(|other| *other <= rate) => {
+            let why = format!("{whose} {sum}; {limit} is permitted, and no other test carries more");
+            Err(Refusal { number: ErrorNumber::TOTAL_RATE, why })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn sum(rates: &[BitRate]) -> BitRate {
+    BitRate::from_bps(rates.iter().fold(0, |sum, rate| sum.saturating_add(rate.bps())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: &str = "192.0.2.1";
+    const THERE: &str = "198.51.100.7";
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn network(text: &str) -> Network {
+        text.parse().unwrap()
+    }
+
+    fn gate(change: impl FnOnce(&mut Limits)) -> Gate {
+        let mut limits = Limits::default();
+        change(&mut limits);
+        Gate::new(limits, 10_000)
+    }
+
+    #[test]
+    fn a_network_holds_what_begins_with_its_bits() {
+        for (network_text, inside, outside) in [
+            ("192.0.2.0/24", "192.0.2.255", "192.0.3.0"),
+            ("192.0.2.77/24", "192.0.2.1", "192.0.1.255"),
+            ("192.0.2.1", "192.0.2.1", "192.0.2.2"),
+            ("2001:db8::/32", "2001:db8:ffff::1", "2001:db9::1"),
+            ("2001:db8::1", "2001:db8::1", "2001:db8::2"),
+            ("0.0.0.0/0", "203.0.113.9", "2001:db8::1"),
+            ("128.0.0.0/1", "255.255.255.255", "127.255.255.255"),
+        ] {
+            let network = network(network_text);
+            assert!(network.contains(ip(inside)) && !network.contains(ip(outside)), "{network_text}");
+        }
+        assert!(network("192.0.2.0/24").contains(ip("::ffff:192.0.2.9")));
+        assert!(network("::/0").contains(ip("2001:db8::1")) && network("::/0").contains(ip(HERE)));
+    }
+
+    #[test]
+    fn what_is_no_network_is_named() {
+        for text in ["", "192.0.2.0/33", "192.0.2.0/-1", "192.0.2/24", "2001:db8::/129", "host", "192.0.2.0/", "/24"] {
+            assert!(text.parse::<Network>().unwrap_err().to_string().contains(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn who_is_denied_stays_out_and_who_is_not_allowed_too() {
+        let denies = gate(|limits| limits.deny = vec![network("192.0.2.0/24")]);
+        assert_eq!(denies.stranger(ip(HERE)).unwrap_err(), Closed::Forbidden);
+        assert!(denies.stranger(ip(THERE)).is_ok());
+        let allows = gate(|limits| {
+            limits.allow = vec![network("192.0.2.0/24"), network("198.51.100.7")];
+            limits.deny = vec![network("192.0.2.128/25")];
+        });
+        assert!(allows.stranger(ip(HERE)).is_ok() && allows.stranger(ip(THERE)).is_ok());
+        assert_eq!(allows.stranger(ip("192.0.2.200")).unwrap_err(), Closed::Forbidden);
+        assert_eq!(allows.stranger(ip("203.0.113.1")).unwrap_err(), Closed::Forbidden);
+    }
+
+    #[test]
+    fn a_crowd_from_one_address_leaves_room_for_others() {
+        let gate = gate(|_| {});
+        let crowd: Vec<_> = (0..10_000).filter_map(|_| gate.stranger(ip(HERE)).ok()).collect();
+        assert_eq!(crowd.len(), 128);
+        assert!(gate.stranger(ip(THERE)).is_ok());
+        drop(crowd);
+        assert!(gate.stranger(ip(HERE)).is_ok());
+        assert!(gate.ledger.borrow().households.is_empty(), "whoever has gone is forgotten");
+    }
+
+    #[test]
+    fn a_crowd_from_everywhere_leaves_room_for_tests() {
+        let gate = Gate::new(Limits::default(), 1000);
+        let crowd: Vec<_> = (0..10_000_u32).filter_map(|n| gate.stranger(IpAddr::V4(n.into())).ok()).collect();
+        assert_eq!(crowd.len(), 250);
+        assert!(gate.test(ip(HERE)).is_ok());
+    }
+
+    #[test]
+    fn a_household_of_ipv6_is_one_address() {
+        let gate = gate(|limits| limits.address.tests = 1);
+        let _first = gate.test(ip("2001:db8:0:1::1")).unwrap();
+        assert_eq!(gate.test(ip("2001:db8:0:1:ffff::2")).unwrap_err(), Closed::Full);
+        assert!(gate.test(ip("2001:db8:0:2::1")).is_ok());
+        let _other = gate.test(ip("::ffff:192.0.2.1")).unwrap();
+        assert_eq!(gate.test(ip(HERE)).unwrap_err(), Closed::Full);
+    }
+
+    #[test]
+    fn tests_are_counted_for_each_and_for_all() {
+        let gate = gate(|limits| (limits.address.tests, limits.total.tests) = (2, 3));
+        let _mine = [gate.test(ip(HERE)).unwrap(), gate.test(ip(HERE)).unwrap()];
+        assert!(gate.test(ip(HERE)).is_err());
+        let theirs = gate.test(ip(THERE)).unwrap();
+        assert!(gate.test(ip("203.0.113.1")).is_err());
+        drop(theirs);
+        assert!(gate.test(ip("203.0.113.1")).is_ok());
+    }
+
+    #[test]
+    fn the_usual_test_of_128_streams_is_permitted() {
+        let gate = gate(|_| {});
+        let request = Request { streams: 128, direction: fullpipe_record::Direction::Both, ..Request::default() };
+        assert!(gate.load(ip(HERE), &request).is_ok());
+    }
+
+    #[test]
+    fn streams_beyond_the_quota_are_refused_as_iperf3_does() {
+        let gate = gate(|limits| limits.address.streams = 10);
+        let request = |streams| Request { streams, ..Request::default() };
+        let _first = gate.load(ip(HERE), &request(8)).unwrap();
+        let refusal = gate.load(ip(HERE), &request(3)).unwrap_err();
+        assert_eq!(refusal.number.get(), 6);
+        assert!(refusal.why.contains("may have 10 at a time"), "{}", refusal.why);
+        assert!(gate.load(ip(HERE), &request(2)).is_ok() && gate.load(ip(THERE), &request(3)).is_ok());
+    }
+
+    #[test]
+    fn rates_that_are_asked_for_add_up() {
+        let gate = gate(|limits| limits.total.rate = Some(BitRate::from_mbps(100)));
+        let request = |mbps, streams| Request { rate: Some(BitRate::from_mbps(mbps)), streams, ..Request::default() };
+        let _first = gate.load(ip(HERE), &request(20, 4)).unwrap();
+        assert_eq!(gate.load(ip(THERE), &request(21, 1)).unwrap_err().number.get(), 27);
+        assert!(gate.load(ip(THERE), &request(20, 1)).is_ok());
+        assert!(gate.load(ip(THERE), &Request::default()).is_ok(), "what has no rate is measured");
+        let endless = Request { rate: Some(BitRate::from_bps(u64::MAX)), streams: 128, ..Request::default() };
+        assert_eq!(gate.load(ip(THERE), &endless).unwrap_err().number.get(), 27);
+    }
+
+    #[test]
+    fn of_those_that_carry_too_much_the_greatest_ends() {
+        let gate = gate(|limits| limits.total.rate = Some(BitRate::from_mbps(100)));
+        let (one, other) = (gate.load(ip(HERE), &Request::default()), gate.load(ip(THERE), &Request::default()));
+        let (one, other) = (one.unwrap(), other.unwrap());
+        assert!(gate.measured(&one, BitRate::from_mbps(70)).is_ok());
+        assert!(gate.measured(&other, BitRate::from_mbps(40)).is_ok());
+        assert_eq!(gate.measured(&one, BitRate::from_mbps(70)).unwrap_err().number.get(), 27);
+        drop(one);
+        assert!(gate.measured(&other, BitRate::from_mbps(90)).is_ok());
+    }
+
+    #[test]
+    fn an_address_that_carries_too_much_does_not_end_the_tests_of_others() {
+        let gate = gate(|limits| limits.address.rate = Some(BitRate::from_mbps(50)));
+        let (one, other) = (gate.load(ip(HERE), &Request::default()), gate.load(ip(THERE), &Request::default()));
+        let (one, other) = (one.unwrap(), other.unwrap());
+        assert!(gate.measured(&one, BitRate::from_mbps(60)).is_err());
+        assert!(gate.measured(&other, BitRate::from_mbps(45)).is_ok());
+    }
+
+    #[test]
+    fn a_test_that_is_too_long_is_refused_as_iperf3_does() {
+        let gate = gate(|limits| {
+            limits.duration = Some(Span::from_secs(60));
+            limits.bytes = Some(ByteCount::from_mib(1));
+        });
+        let lasts = |seconds| Request { duration: Span::from_secs(seconds), ..Request::default() };
+        assert!(gate.load(ip(HERE), &lasts(60)).is_ok());
+        assert_eq!(gate.load(ip(HERE), &lasts(61)).unwrap_err().number.get(), 37);
+        let omits = Request { omit: Span::from_secs(1), ..lasts(60) };
+        assert_eq!(gate.load(ip(HERE), &omits).unwrap_err().number.get(), 37);
+        let sends = |bytes| Request { bytes: Some(ByteCount::new(bytes)), ..lasts(86_400) };
+        assert!(gate.load(ip(HERE), &sends(1 << 20)).is_ok());
+        assert_eq!(gate.load(ip(HERE), &sends((1 << 20) + 1)).unwrap_err().number.get(), 37);
+    }
+}

@@ -1,0 +1,72 @@
+//! Sockets that listen, and how many connections there is room for.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::TcpListener;
+
+use crate::error::ServeError;
+
+/// Connections that may wait to be accepted: a crowd must not make a single caller wait for its second attempt.
+const BACKLOG: i32 = 4096;
+
+/// Descriptors that are never given to connections: listeners, settings that are read, the log, the runtime's own.
+const RESERVE: u64 = 64;
+
+/// A socket that listens on `address`; without one, on every address of both families where the host has IPv6.
+///
+/// # Errors
+/// If the address is taken or not ours.
+pub(super) fn listen(address: Option<IpAddr>, port: u16) -> Result<TcpListener, ServeError> {
+    let bind = |address: IpAddr| {
+        let address = SocketAddr::new(address, port);
+        bind(address).map_err(|cause| ServeError::Listen { address, cause })
+    };
+    match address {
+        Some(address) => bind(address),
+        None => bind(Ipv6Addr::UNSPECIFIED.into()).or_else(|error| match error {
+            ServeError::Listen { ref cause, .. } if cause.kind() == io::ErrorKind::AddrInUse => Err(error),
+            _ => bind(Ipv4Addr::UNSPECIFIED.into()),
+        }),
+    }
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(!address.ip().is_unspecified())?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// An address as people write it: a socket for both families gives IPv4 callers as `::ffff:192.0.2.1`.
+pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// How many connections this process may hold, after asking for all descriptors that it may have.
+pub(super) fn room() -> u32 {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let current = if setrlimit(Resource::Nofile, wanted).is_ok() { limit.maximum } else { limit.current };
+    let descriptors = current.unwrap_or(u64::MAX).saturating_sub(RESERVE);
+    u32::try_from(descriptors).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ipv4_callers_keep_their_ipv4_address() {
+        let seen = |text: &str| canonical(text.parse().unwrap()).to_string();
+        assert_eq!(seen("[::ffff:192.0.2.1]:5201"), "192.0.2.1:5201");
+        assert_eq!(seen("[2001:db8::1]:5201"), "[2001:db8::1]:5201");
+    }
+}
