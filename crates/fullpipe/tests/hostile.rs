@@ -1,0 +1,673 @@
+//! Peers that stall, lie, crowd in or disappear: every place is free again within its deadline, and others are served
+//! meanwhile.
+
+#![expect(clippy::print_stdout, reason = "figures of a run, for who asks with --nocapture")]
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fullpipe_testkit::{Running, free_port, path, require, wait_for_listener, within};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::Value;
+use socket2::{Domain, Socket, Type};
+
+/// States of the protocol, as bytes on the wire.
+mod state {
+    pub(super) const TEST_START: u8 = 1;
+    pub(super) const TEST_RUNNING: u8 = 2;
+    pub(super) const TEST_END: u8 = 4;
+    pub(super) const PARAMETERS: u8 = 9;
+    pub(super) const CREATE_STREAMS: u8 = 10;
+    pub(super) const RESULTS: u8 = 13;
+    pub(super) const DISPLAY: u8 = 14;
+    pub(super) const DONE: u8 = 16;
+    pub(super) const SERVER_ERROR: u8 = 0xFE;
+    pub(super) const DENIED: u8 = 0xFF;
+}
+
+/// Longest that an honest client may have to wait for any answer, whatever others do.
+const PROMPT: Duration = Duration::from_secs(5);
+
+/// How much later than its deadline a connection may be closed on a busy machine.
+const SLACK: Duration = Duration::from_secs(3);
+
+/// Where honest clients come from.
+const HONEST: Ipv4Addr = Ipv4Addr::LOCALHOST;
+
+/// Where the others come from.
+const HOSTILE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+/// The program under test.
+fn fullpipe(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fullpipe"));
+    command.args(arguments);
+    command
+}
+
+/// A server under attack. It writes a log, because nobody reads what it prints.
+struct Server {
+    running: Running,
+    address: SocketAddr,
+    log: PathBuf,
+}
+
+impl Server {
+    fn start(arguments: &[&str]) -> Self {
+        static LOGS: AtomicU32 = AtomicU32::new(0);
+        let port = free_port();
+        let name = format!("hostile-{}-{}.log", std::process::id(), LOGS.fetch_add(1, Ordering::Relaxed));
+        let log = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let mut command = fullpipe(&["serve", "-p", &port.to_string(), "--logfile", log.to_str().unwrap()]);
+        let running = Running::start(command.args(arguments));
+        wait_for_listener(port);
+        Self { running, address: (HONEST, port).into(), log }
+    }
+
+    fn port(&self) -> String {
+        self.address.port().to_string()
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Waits until the log says `what`.
+    fn assert_says(&self, what: &str) {
+        assert!(within(PROMPT, || self.log().contains(what)), "no {what:?} in the log:\n{}", self.log());
+    }
+
+    /// Serves an honest client, as it must at any time.
+    fn assert_serves(&self) {
+        assert_eq!(upload(self.address, HONEST, 1, 100_000), Ok(100_000), "{}", self.log());
+    }
+
+    fn resident_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.running.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.log);
+    }
+}
+
+/// A connection to `server` from one of this host's many loopback addresses.
+fn connect(server: SocketAddr, from: Ipv4Addr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from((from, 0)).into())?;
+    socket.connect_timeout(&server.into(), PROMPT)?;
+    let stream = TcpStream::from(socket);
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// A client of which every byte is the test's own.
+struct Peer {
+    control: TcpStream,
+    cookie: [u8; 37],
+    server: SocketAddr,
+    from: Ipv4Addr,
+}
+
+impl Peer {
+    fn call(server: SocketAddr, from: Ipv4Addr) -> io::Result<Self> {
+        static CALLS: AtomicU32 = AtomicU32::new(0);
+        let mut cookie = [b'a'; 37];
+        let number = format!("{:010}{:010}", std::process::id(), CALLS.fetch_add(1, Ordering::Relaxed));
+        // The alphabet has no 0, 1, 8 and 9, but servers ask nothing of a cookie's characters.
+        cookie[..20].copy_from_slice(number.as_bytes());
+        cookie[36] = 0;
+        let mut control = connect(server, from)?;
+        control.set_read_timeout(Some(PROMPT))?;
+        control.write_all(&cookie)?;
+        Ok(Self { control, cookie, server, from })
+    }
+
+    fn read(&mut self) -> io::Result<u8> {
+        let mut byte = [0];
+        self.control.read_exact(&mut byte).map(|()| byte[0])
+    }
+
+    /// Reads one state, which must be `wanted`.
+    fn expect(&mut self, wanted: u8) -> io::Result<()> {
+        let got = self.read()?;
+        if got == wanted { Ok(()) } else { Err(io::Error::other(format!("state {got} instead of {wanted}"))) }
+    }
+
+    fn send(&mut self, message: &str) -> io::Result<()> {
+        let length = u32::try_from(message.len()).unwrap();
+        self.control.write_all(&[&length.to_be_bytes()[..], message.as_bytes()].concat())
+    }
+
+    fn ask(&mut self, parameters: &str) -> io::Result<()> {
+        self.expect(state::PARAMETERS)?;
+        self.send(parameters)
+    }
+
+    fn open(&self) -> io::Result<TcpStream> {
+        let mut stream = connect(self.server, self.from)?;
+        stream.write_all(&self.cookie)?;
+        Ok(stream)
+    }
+
+    /// Up to where data may flow: its data connections.
+    fn begin(&mut self, parameters: &str, streams: usize) -> io::Result<Vec<TcpStream>> {
+        self.ask(parameters)?;
+        self.expect(state::CREATE_STREAMS)?;
+        let data = (0..streams).map(|_| self.open()).collect::<io::Result<_>>()?;
+        self.expect(state::TEST_START)?;
+        self.expect(state::TEST_RUNNING)?;
+        Ok(data)
+    }
+
+    fn results(&mut self) -> io::Result<Value> {
+        let mut length = [0; 4];
+        self.control.read_exact(&mut length)?;
+        let mut json = vec![0; u32::from_be_bytes(length) as usize];
+        self.control.read_exact(&mut json)?;
+        Ok(serde_json::from_slice(&json)?)
+    }
+
+    /// The rest of a test whose data has been sent: what the server counted.
+    fn finish(&mut self, results: &str) -> io::Result<Value> {
+        self.control.write_all(&[state::TEST_END])?;
+        self.expect(state::RESULTS)?;
+        self.send(results)?;
+        let counted = self.results()?;
+        self.expect(state::DISPLAY)?;
+        self.control.write_all(&[state::DONE])?;
+        Ok(counted)
+    }
+
+    /// What the server still says until it closes, and how long that takes; `None` if it does not within `patience`.
+    fn ending(&mut self, patience: Duration) -> (Vec<u8>, Option<Duration>) {
+        let begun = Instant::now();
+        let mut said = Vec::new();
+        let mut byte = [0];
+        while let Some(left) = patience.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
+            self.control.set_read_timeout(Some(left)).unwrap();
+            match self.control.read(&mut byte) {
+                Ok(0) => return (said, Some(begun.elapsed())),
+                Ok(_) => said.push(byte[0]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return (said, Some(begun.elapsed())),
+            }
+        }
+        (said, None)
+    }
+}
+
+const RESULTS: &str = r#"{"cpu_util_total":1.0,"cpu_util_user":0.5,"cpu_util_system":0.5,"sender_has_retransmits":0,
+    "streams":[{"id":1,"bytes":1,"retransmits":0,"jitter":0,"errors":0,"packets":0}]}"#;
+
+/// An honest client that sends so many bytes over so many streams: what the server counted.
+fn upload(server: SocketAddr, from: Ipv4Addr, streams: usize, bytes: usize) -> Result<u64, String> {
+    let told = |error: io::Error| error.to_string();
+    let mut peer = Peer::call(server, from).map_err(told)?;
+    let parameters = format!(r#"{{"tcp":true,"num":{bytes},"time":0,"parallel":{streams},"len":131072}}"#);
+    let data = peer.begin(&parameters, streams).map_err(told)?;
+    for (mut stream, index) in data.iter().zip(0..) {
+        let share = bytes / streams + usize::from(index < bytes % streams);
+        stream.write_all(&vec![b'x'; share]).map_err(told)?;
+    }
+    let counted = peer.finish(RESULTS).map_err(told)?;
+    let streams = counted["streams"].as_array().ok_or("no streams")?;
+    Ok(streams.iter().filter_map(|stream| stream["bytes"].as_u64()).sum())
+}
+
+/// Serves honest clients, one after the other, until `over`; how many.
+fn honest_clients(server: &Server, over: &AtomicBool) -> u32 {
+    let mut served = 0;
+    while !over.load(Ordering::Relaxed) {
+        server.assert_serves();
+        served += 1;
+        thread::sleep(Duration::from_millis(100));
+    }
+    served
+}
+
+/// The number of the refusal that a server's last words hold.
+fn refusal(said: &[u8]) -> Option<i32> {
+    let at = said.iter().position(|byte| *byte == state::SERVER_ERROR)?;
+    let number = said.get(at + 1..at + 5)?;
+    Some(i32::from_be_bytes(number.try_into().unwrap()))
+}
+
+/// Who stalls, how, and the seconds after which it is sent away by a server with a patience of one second.
+type Stall = (&'static str, fn(SocketAddr) -> io::Result<Peer>, u64);
+
+const TWO_STREAMS: &str = r#"{"tcp":true,"time":600,"parallel":2}"#;
+
+fn begun(server: SocketAddr, parameters: &str, streams: usize) -> io::Result<(Peer, Vec<TcpStream>)> {
+    let mut peer = Peer::call(server, HOSTILE)?;
+    let data = peer.begin(parameters, streams)?;
+    Ok((peer, data))
+}
+
+/// Keeps data connections open, and unread, for the rest of this process.
+fn forget(data: Vec<TcpStream>) {
+    std::mem::forget(data);
+}
+
+const STALLS: [Stall; 11] = [
+    ("before its cookie", |server| silent(server, &[]), 1),
+    ("within its cookie", |server| silent(server, b"abcdefg"), 1),
+    (
+        "before its parameters",
+        |server| {
+            let mut peer = Peer::call(server, HOSTILE)?;
+            peer.expect(state::PARAMETERS)?;
+            Ok(peer)
+        },
+        1,
+    ),
+    (
+        "within its parameters",
+        |server| {
+            let mut peer = Peer::call(server, HOSTILE)?;
+            peer.expect(state::PARAMETERS)?;
+            peer.control.write_all(b"\0\0\0\x40{\"tcp\":")?;
+            Ok(peer)
+        },
+        1,
+    ),
+    (
+        "before its data connections",
+        |server| {
+            let mut peer = Peer::call(server, HOSTILE)?;
+            peer.ask(TWO_STREAMS)?;
+            peer.expect(state::CREATE_STREAMS)?;
+            Ok(peer)
+        },
+        1,
+    ),
+    (
+        "before its second data connection",
+        |server| {
+            let mut peer = Peer::call(server, HOSTILE)?;
+            peer.ask(TWO_STREAMS)?;
+            peer.expect(state::CREATE_STREAMS)?;
+            forget(vec![peer.open()?]);
+            Ok(peer)
+        },
+        1,
+    ),
+    (
+        "with data to send",
+        |server| {
+            let (peer, data) = begun(server, TWO_STREAMS, 2)?;
+            forget(data);
+            Ok(peer)
+        },
+        12,
+    ),
+    (
+        "with data to read",
+        |server| {
+            let (peer, data) = begun(server, r#"{"tcp":true,"time":600,"reverse":true}"#, 1)?;
+            forget(data);
+            Ok(peer)
+        },
+        12,
+    ),
+    (
+        "before its results",
+        |server| {
+            let (mut peer, _) = begun(server, TWO_STREAMS, 2)?;
+            peer.control.write_all(&[state::TEST_END])?;
+            peer.expect(state::RESULTS)?;
+            Ok(peer)
+        },
+        3,
+    ),
+    (
+        "within its results",
+        |server| {
+            let (mut peer, _) = begun(server, TWO_STREAMS, 2)?;
+            peer.control.write_all(&[state::TEST_END])?;
+            peer.expect(state::RESULTS)?;
+            peer.control.write_all(b"\0\0\x10\0{\"streams\":[")?;
+            Ok(peer)
+        },
+        3,
+    ),
+    (
+        "before it is done",
+        |server| {
+            let (mut peer, _) = begun(server, TWO_STREAMS, 2)?;
+            peer.control.write_all(&[state::TEST_END])?;
+            peer.expect(state::RESULTS)?;
+            peer.send(RESULTS)?;
+            peer.results()?;
+            peer.expect(state::DISPLAY)?;
+            Ok(peer)
+        },
+        1,
+    ),
+];
+
+/// A connection that says `words`, and no more.
+fn silent(server: SocketAddr, words: &[u8]) -> io::Result<Peer> {
+    let mut control = connect(server, HOSTILE)?;
+    control.write_all(words)?;
+    Ok(Peer { control, cookie: [0; 37], server, from: HOSTILE })
+}
+
+#[test]
+fn whoever_stalls_is_sent_away_in_time() {
+    let server = Server::start(&["--patience", "1"]);
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let honest = scope.spawn(|| honest_clients(&server, &over));
+        let patient = &server;
+        let stalls: Vec<_> = STALLS.into_iter().map(|stall| scope.spawn(move || stalls(patient, stall))).collect();
+        let slow = scope.spawn(|| greets_slowly(&server));
+        for stall in stalls {
+            stall.join().unwrap();
+        }
+        slow.join().unwrap();
+        over.store(true, Ordering::Relaxed);
+        let served = honest.join().unwrap();
+        assert!(served > 20, "only {served} honest clients were served meanwhile");
+    });
+}
+
+fn stalls(server: &Server, (what, begin, seconds): Stall) {
+    let mut peer = begin(server.address).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let deadline = Duration::from_secs(seconds);
+    let (said, closed) = peer.ending(deadline + SLACK);
+    let closed = closed.unwrap_or_else(|| panic!("{what}: still there after {deadline:?}; it was told {said:?}"));
+    assert!(closed + Duration::from_millis(200) >= deadline, "{what}: sent away after {closed:?}, which is too soon");
+    // Who can be told is told: it said nothing for too long.
+    let told = !matches!(what, "before its cookie" | "within its cookie" | "before it is done");
+    assert_eq!(refusal(&said), told.then_some(144), "{what}: {said:?}");
+}
+
+/// A byte now and then does not help.
+fn greets_slowly(server: &Server) {
+    let mut peer = silent(server.address, &[]).unwrap();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(1) + SLACK {
+        if peer.control.write_all(b"a").is_err() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(200));
+    }
+    panic!("a slow greeting was waited for");
+}
+
+#[test]
+fn nonsense_is_refused_at_once() {
+    let server = Server::start(&[]);
+    let deep = format!("{{\"tcp\":true,\"x\":{}", "[".repeat(5_000));
+    let parameters: [(&str, &[u8], i32); 8] = [
+        ("no JSON", b"\0\0\0\x04nope", 114),
+        ("an array", b"\0\0\0\x02[]", 114),
+        ("not even text", b"\0\0\0\x04\xff\xfe\0\x01", 114),
+        ("4 GiB", b"\xff\xff\xff\xff{}", 114),
+        ("70 KB", b"\0\x01\x11\x70{}", 114),
+        ("2^64-1 streams", b"\0\0\0\x21{\"parallel\":18446744073709551615}", 6),
+        ("2^63-1 seconds", b"\0\0\0\x1c{\"time\":9223372036854775807}", 5),
+        ("128 KiB of streams", b"\0\0\0\x13{\"parallel\":131072}", 6),
+    ];
+    for (what, message, number) in parameters {
+        let mut peer = Peer::call(server.address, HOSTILE).unwrap();
+        peer.expect(state::PARAMETERS).unwrap();
+        peer.control.write_all(message).unwrap();
+        let (said, closed) = peer.ending(PROMPT);
+        assert_eq!(refusal(&said), Some(number), "{what}: {said:?}");
+        assert!(closed.is_some(), "{what}");
+        server.assert_serves();
+    }
+    let mut peer = Peer::call(server.address, HOSTILE).unwrap();
+    peer.ask(&deep).unwrap();
+    assert_eq!(refusal(&peer.ending(PROMPT).0), Some(114));
+    server.assert_serves();
+}
+
+#[test]
+fn results_that_lie_are_no_danger() {
+    let server = Server::start(&[]);
+    let most = u64::MAX;
+    let lies = [
+        format!(
+            r#"{{"cpu_util_total":1e308,"streams":[{{"id":1,"bytes":{most},"retransmits":{most},"packets":{most}}}]}}"#
+        ),
+        format!(r#"{{"streams":[{{"id":{most},"bytes":-1,"errors":-1,"jitter":-1e300}}]}}"#),
+        "{}".to_owned(),
+        r#"{"streams":[]}"#.to_owned(),
+    ];
+    for lie in lies {
+        let mut peer = Peer::call(server.address, HOSTILE).unwrap();
+        drop(peer.begin(r#"{"tcp":true,"time":1}"#, 1).unwrap());
+        // It may be believed or refused, but soon.
+        let answered = peer.finish(&lie);
+        let (said, closed) = peer.ending(PROMPT);
+        assert!(answered.is_ok() || refusal(&said).is_some() || closed.is_some(), "{lie}: {said:?}");
+        assert!(closed.is_some(), "{lie}");
+        server.assert_serves();
+    }
+    let mut peer = Peer::call(server.address, HOSTILE).unwrap();
+    drop(peer.begin(r#"{"tcp":true,"time":1}"#, 1).unwrap());
+    peer.control.write_all(&[state::TEST_END]).unwrap();
+    peer.expect(state::RESULTS).unwrap();
+    peer.control.write_all(b"\xff\xff\xff\xff").unwrap();
+    assert_eq!(refusal(&peer.ending(PROMPT).0), Some(117));
+    server.assert_serves();
+}
+
+#[test]
+fn states_out_of_order_end_the_test() {
+    let server = Server::start(&[]);
+    for state in [state::TEST_RUNNING, state::RESULTS, state::DONE, 0, 99] {
+        let (mut peer, data) = begun(server.address, TWO_STREAMS, 2).unwrap();
+        peer.control.write_all(&[state]).unwrap();
+        let (said, closed) = peer.ending(PROMPT);
+        assert_eq!(refusal(&said), Some(110), "{state}: {said:?}");
+        assert!(closed.is_some());
+        for mut stream in data {
+            stream.set_read_timeout(Some(PROMPT)).unwrap();
+            assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)), "its data connections are closed too");
+        }
+    }
+    server.assert_serves();
+}
+
+#[test]
+fn data_connections_that_nobody_waits_for_are_denied() {
+    let server = Server::start(&[]);
+    let (peer, data) = begun(server.address, TWO_STREAMS, 2).unwrap();
+    let denied = |peer: &Peer| {
+        let mut stream = peer.open().unwrap();
+        stream.set_read_timeout(Some(PROMPT)).unwrap();
+        let mut said = Vec::new();
+        stream.read_to_end(&mut said).unwrap();
+        assert_eq!(said, [state::DENIED]);
+    };
+    denied(&peer);
+    // Nor when its test is over: a late one begins no test of its own.
+    peer.control.shutdown(Shutdown::Both).unwrap();
+    drop(data);
+    server.assert_says("closed the control connection");
+    denied(&peer);
+    server.assert_serves();
+}
+
+#[test]
+fn callers_that_speak_something_else_are_told_of() {
+    let server = Server::start(&[]);
+    for words in
+        [&b"GET / HTTP/1.1\r\nHost: example.org\r\nAccept: */*\r\n\r\n"[..], &[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc]]
+    {
+        let mut peer = silent(server.address, words).unwrap();
+        let _ = peer.control.shutdown(Shutdown::Write);
+        assert!(peer.ending(PROMPT).1.is_some());
+    }
+    server.assert_says("127.0.0.2");
+    server.assert_says("neither fullpipe nor iperf3 nor iperf2");
+    server.assert_serves();
+}
+
+#[test]
+fn a_crowd_from_one_address_does_not_keep_others_out() {
+    const CROWD: usize = 10_000;
+    let _path = path();
+    raise_descriptors();
+    let server = Server::start(&[]);
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let honest = scope.spawn(|| honest_clients(&server, &over));
+        let crowd: Vec<TcpStream> = (0..CROWD).map_while(|_| connect(server.address, HOSTILE).ok()).collect();
+        // As many as this process may have open: machines differ.
+        assert!(crowd.len() > 900, "{} connections", crowd.len());
+        let longest = (0..20).map(|_| duration_of(|| server.assert_serves())).max().unwrap();
+        over.store(true, Ordering::Relaxed);
+        let served = honest.join().unwrap();
+        println!("{} connections from one address; {served} tests meanwhile, the longest {longest:?}", crowd.len());
+        assert!(longest < PROMPT);
+    });
+    server.assert_says("connections turned away");
+    // The crowd itself is served too once it has gone.
+    assert!(within(PROMPT, || upload(server.address, HOSTILE, 1, 1000) == Ok(1000)));
+}
+
+fn duration_of(work: impl FnOnce()) -> Duration {
+    let begun = Instant::now();
+    work();
+    begun.elapsed()
+}
+
+/// As many descriptors for this process as it may have.
+fn raise_descriptors() {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
+
+#[test]
+fn a_thousand_idle_tests_take_little_memory() {
+    const IDLE: usize = 1000;
+    /// What the whole server may have; issue 4 permits 64 MiB.
+    const MOST_KIB: u64 = 32 * 1024;
+    let _path = path();
+    raise_descriptors();
+    let server = Server::start(&["--patience", "60"]);
+    let before = server.resident_kib();
+    let idle: Vec<Peer> = (0..IDLE)
+        .map(|n| {
+            let mut peer = Peer::call(server.address, Ipv4Addr::new(127, 0, 1, (n % 20) as u8)).unwrap();
+            peer.expect(state::PARAMETERS).unwrap();
+            peer
+        })
+        .collect();
+    server.assert_serves();
+    let after = server.resident_kib();
+    println!("{IDLE} idle control connections: {before} KiB before, {after} KiB with them");
+    assert!(after < MOST_KIB, "{after} KiB");
+    drop(idle);
+    server.assert_serves();
+}
+
+#[test]
+fn fifty_clients_at_once_are_counted_to_the_byte() {
+    let _path = path();
+    let server = Server::start(&[]);
+    thread::scope(|scope| {
+        let clients: Vec<_> = (1..=50)
+            .map(|n: usize| {
+                let server = server.address;
+                let bytes = 1_000_000 + 7 * n;
+                (bytes as u64, scope.spawn(move || upload(server, HONEST, 1 + n % 4, bytes)))
+            })
+            .collect();
+        for (bytes, client) in clients {
+            assert_eq!(client.join().unwrap(), Ok(bytes));
+        }
+    });
+    assert_eq!(server.log().matches(": done at ").count(), 50);
+}
+
+#[test]
+fn a_client_that_is_killed_leaves_its_place_to_the_next() {
+    require!(Iperf3);
+    let _path = path();
+    let server = Server::start(&["--max-tests", "1"]);
+    let port = server.port();
+    for direction in ["", "-R"] {
+        let mut iperf3 = Command::new("iperf3");
+        iperf3.args(["-c", "127.0.0.1", "-t", "30", "-P", "4", "-p", &port]);
+        let ours = fullpipe(&["measure", "127.0.0.1", "-t", "30", "-P", "4", "-p", &port]);
+        for mut client in [iperf3, ours] {
+            let before = server.log().len();
+            let mut client = Running::start(client.args(Some(direction).filter(|direction| !direction.is_empty())));
+            assert!(within(PROMPT, || server.log()[before..].contains("4 streams")), "{}", server.log());
+            assert!(upload(server.address, HONEST, 1, 1).is_err(), "there is one place");
+            thread::sleep(Duration::from_millis(300));
+            client.kill();
+            assert!(within(PROMPT, || upload(server.address, HONEST, 1, 1) == Ok(1)), "{}", server.log());
+        }
+    }
+}
+
+#[test]
+fn what_an_operator_does_not_permit_is_refused_with_the_numbers_of_iperf3() {
+    let server = Server::start(&[
+        "--max-tests-per-address",
+        "2",
+        "--max-streams-per-address",
+        "4",
+        "--server-max-duration",
+        "5",
+        "--max-bytes",
+        "10M",
+        "--deny",
+        "127.0.0.3",
+    ]);
+    let told = |parameters: &str| {
+        let mut peer = Peer::call(server.address, HOSTILE).unwrap();
+        peer.ask(parameters).unwrap();
+        refusal(&peer.ending(PROMPT).0)
+    };
+    assert_eq!(told(r#"{"tcp":true,"time":1,"parallel":5}"#), Some(6));
+    assert_eq!(told(r#"{"tcp":true,"time":6}"#), Some(37));
+    assert_eq!(told(r#"{"tcp":true,"time":0}"#), Some(37));
+    assert_eq!(told(r#"{"tcp":true,"num":10485761}"#), Some(37));
+    let _first = begun(server.address, r#"{"tcp":true,"time":1,"parallel":2}"#, 2).unwrap();
+    let _second = begun(server.address, r#"{"tcp":true,"time":1,"parallel":2}"#, 2).unwrap();
+    let mut third = Peer::call(server.address, HOSTILE).unwrap();
+    assert_eq!(third.ending(PROMPT).0, [state::DENIED]);
+    server.assert_serves();
+    let denied = connect(server.address, Ipv4Addr::new(127, 0, 0, 3)).unwrap();
+    let mut denied = Peer { control: denied, cookie: [0; 37], server: server.address, from: HOSTILE };
+    let (said, closed) = denied.ending(PROMPT);
+    assert!(said.is_empty() && closed.is_some(), "{said:?}");
+    server.assert_says("its address may not call");
+}
+
+#[test]
+fn a_test_that_carries_more_than_permitted_is_ended() {
+    let _path = path();
+    let server = Server::start(&["--server-bitrate-limit", "10M", "--max-bytes", "100M"]);
+    let (mut peer, mut data) = begun(server.address, r#"{"tcp":true,"time":60}"#, 1).unwrap();
+    let mut stream = data.remove(0);
+    stream.set_write_timeout(Some(PROMPT)).unwrap();
+    // 64 Mbit/s.
+    let flood = thread::spawn(move || {
+        while stream.write_all(&vec![0; 80_000]).is_ok() {
+            thread::sleep(Duration::from_millis(10));
+        }
+    });
+    let (said, closed) = peer.ending(PROMPT);
+    assert_eq!(refusal(&said), Some(27), "{said:?}");
+    assert!(closed.is_some());
+    flood.join().unwrap();
+    server.assert_says("10 Mbit/s is permitted");
+    server.assert_serves();
+}
