@@ -2,6 +2,10 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use fullpipe_iperf::DEFAULT_PORT;
 use fullpipe_probe::{Limits, Network, Quota, ServeError, ServeOptions, ServerEvent, serve};
@@ -151,24 +155,49 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return daemon::detach();
     }
     let flag = super::interrupt_flag()?;
-    let mut log = Log::open(&arguments.log)?;
-    let mut pid_file = None;
-    let mut unwritten = None;
+    let log = LogThread::start(Log::open(&arguments.log)?);
+    let mut pid_file = PidFile { path: arguments.log.pidfile.as_deref(), written: Ok(false) };
     let served = serve(&arguments.options(), &flag, &mut |event| {
         // Only who can be reached says that it runs.
-        if let (ServerEvent::Listening(_), Some(path), None) = (&event, &arguments.log.pidfile, &pid_file) {
-            match PidFile::write(path) {
-                Ok(file) => pid_file = Some(file),
-                Err(failure) => {
-                    unwritten = Some(failure);
-                    flag.store(true, std::sync::atomic::Ordering::Relaxed);
-                }
-            }
+        if matches!(event, ServerEvent::Listening(_)) && !pid_file.write() {
+            flag.store(true, Ordering::Relaxed);
         }
-        log.note(&event);
+        log.note(event);
     });
-    unwritten.map_or(Ok(()), Err)?;
+    log.finish();
+    pid_file.remove()?;
     served.map_err(|error| explain(&error))
+}
+
+/// The thread that writes events, so that a reader who stops reading does not stop the server.
+struct LogThread {
+    events: SyncSender<ServerEvent>,
+    thread: JoinHandle<()>,
+}
+
+/// Events that may wait to be written; more are lost.
+const WAITING: usize = 1024;
+
+/// How long the last events may take to be written.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+impl LogThread {
+    fn start(mut log: Log) -> Self {
+        let (events, waiting) = sync_channel::<ServerEvent>(WAITING);
+        Self { events, thread: thread::spawn(move || waiting.iter().for_each(|event| log.note(&event))) }
+    }
+
+    fn note(&self, event: ServerEvent) {
+        let _ = self.events.try_send(event);
+    }
+
+    fn finish(self) {
+        drop(self.events);
+        let deadline = Instant::now() + LAST_WORDS;
+        while !self.thread.is_finished() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 /// Where events go.
@@ -210,21 +239,29 @@ impl Log {
 }
 
 /// A file with our process number, for as long as we run.
-struct PidFile<'p>(&'p Path);
-
-impl<'p> PidFile<'p> {
-    fn write(path: &'p Path) -> Result<Self, Failure> {
-        let written = std::fs::write(path, format!("{}\n", std::process::id()));
-        written.map_err(|error| {
-            Failure::new(FAILED, format!("cannot write the process number into {}: {error}", path.display()))
-        })?;
-        Ok(Self(path))
-    }
+struct PidFile<'p> {
+    path: Option<&'p Path>,
+    written: Result<bool, Failure>,
 }
 
-impl Drop for PidFile<'_> {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(self.0);
+impl PidFile<'_> {
+    /// Writes it, once; whether that is possible.
+    fn write(&mut self) -> bool {
+        if let (Some(path), Ok(false)) = (self.path, &self.written) {
+            let written = std::fs::write(path, format!("{}\n", std::process::id())).map(|()| true);
+            self.written = written.map_err(|error| {
+                Failure::new(FAILED, format!("cannot write the process number into {}: {error}", path.display()))
+            });
+        }
+        self.written.is_ok()
+    }
+
+    fn remove(self) -> Result<(), Failure> {
+        if let (Some(path), true) = (self.path, self.written?) {
+            // Whoever took it away has done it for us.
+            let _ = std::fs::remove_file(path);
+        }
+        Ok(())
     }
 }
 
