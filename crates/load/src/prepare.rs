@@ -20,7 +20,8 @@ pub struct PrepareError {
 }
 
 impl PrepareError {
-    fn of(option: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+    /// For [`Result::map_err`]: that `option` was refused.
+    pub fn of(option: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let option = option.into();
         move |cause| Self { option, cause }
     }

@@ -6,9 +6,7 @@ use std::time::{Duration, Instant};
 
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_iperf::{Client, ClientAction, Cookie, Error, Parameters, Refusal, Results, Timeouts, direction_of, udp};
-use fullpipe_load::{
-    Channel, Lane, Local, PrepareError, Role, Transfer, TransferPlan, prepare, prepare_udp, read_back,
-};
+use fullpipe_load::{Channel, Lane, Local, PrepareError, Transfer, TransferPlan, prepare, prepare_udp, read_back};
 use fullpipe_model::framing;
 use fullpipe_model::kernel::request_for_window;
 use fullpipe_record::{
@@ -22,7 +20,7 @@ use tokio::time::timeout;
 
 use crate::error::ProbeError;
 use crate::ping::Pinger;
-use crate::progress::{Finished, Progress};
+use crate::progress::{Finished, Progress, role};
 use crate::results::results_of;
 use crate::summary::Test;
 
@@ -489,14 +487,6 @@ impl Session<'_> {
     fn local_results(&self) -> Results {
         let Some(finished) = &self.finished else { return Results::default() };
         results_of(finished, &self.sockets)
-    }
-}
-
-/// The part of this end in a stream that goes `way`, seen from here.
-pub(crate) fn role(way: Direction) -> Role {
-    match way {
-        Direction::Upload | Direction::Both => Role::Sender,
-        Direction::Download => Role::Receiver,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use fullpipe_load::{StreamCount, StreamTotals, Totals, Transfer};
+use fullpipe_load::{Role, StreamCount, StreamTotals, Totals, Transfer};
 use fullpipe_record::{Datagrams, Direction, Interval, Request, Sample, StreamInterval, TcpInfo, Transport};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
@@ -127,7 +127,8 @@ impl Progress {
         self.arrived() >= wanted || silent || self.transfer.is_over()
     }
 
-    fn arrived(&self) -> ByteCount {
+    /// What has come in.
+    pub(crate) fn arrived(&self) -> ByteCount {
         let streams = self.transfer.totals().streams;
         streams
             .iter()
@@ -208,6 +209,14 @@ impl Progress {
             retransmits: retransmits.filter(|_| sends).map(|(&now, &before)| now.saturating_sub(before)),
             tcp: latest.iter().find(|sample| usize::from(sample.stream) == index).map(|sample| sample.tcp.clone()),
         }
+    }
+}
+
+/// The part of this end in a stream that goes `way`, seen from here.
+pub(crate) fn role(way: Direction) -> Role {
+    match way {
+        Direction::Upload | Direction::Both => Role::Sender,
+        Direction::Download => Role::Receiver,
     }
 }
 

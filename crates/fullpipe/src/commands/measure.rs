@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
 
 /// Asks before UDP load that crowds out other traffic leaves this host.
 fn consent(destination: &Destination, request: &Request) -> Result<(), Failure> {
-    let offered = request.rate.map(|rate| rate * u64::from(request.streams));
+    let offered = request.rate.map(|rate| rate.scaled(f64::from(request.streams)));
     let harmless = request.transport == Transport::Tcp
         || offered.is_some_and(|rate| rate <= HARMLESS)
         || stays_here(&destination.host);

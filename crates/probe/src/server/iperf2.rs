@@ -3,13 +3,13 @@
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 
-use fullpipe_load::{Role, Transfer, TransferPlan};
-use fullpipe_record::{Request, Writer};
+use fullpipe_load::{Channel, Lane, Role, Transfer, TransferPlan};
+use fullpipe_record::Request;
 use fullpipe_units::{BitRate, ByteCount, Span};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use super::test::Carried;
+use super::test::{Carried, moved};
 use super::watch::Watch;
 use super::{House, LOOK, ServerEvent};
 
@@ -27,13 +27,13 @@ pub(super) async fn count(
     let unknown = Request { duration: Span::ZERO, ..Request::default() };
     let pass = house.gate.load(client.ip(), &unknown).map_err(|refusal| refusal.to_string())?;
     house.tell(ServerEvent::BeganIperf2 { client });
-    let transfer = start(stream, unknown.block).map_err(|error| format!("cannot start its data thread: {error}"))?;
+    let transfer = start(stream, &unknown).map_err(|error| format!("cannot start its data thread: {error}"))?;
     let mut watch = Watch::new(house.bounds(unknown.block));
     let mut judged = Ok(());
     while judged.is_ok() && !transfer.is_over() && !*house.closing.borrow() {
         sleep(LOOK).await;
         let totals = transfer.totals();
-        judged = watch.look(totals.at, totals.streams.into_iter().sum()).and_then(|rate| match rate {
+        judged = watch.look(totals.at, moved(&totals)).and_then(|rate| match rate {
             Some(rate) => house.gate.measured(&pass, rate),
             None => Ok(()),
         });
@@ -43,11 +43,11 @@ pub(super) async fn count(
     if let Some((_, error)) = ended.failures.first() {
         return Err(format!("the connection broke: {error}"));
     }
-    let bytes = ended.totals.streams.into_iter().sum::<ByteCount>() + ByteCount::new(begun as u64);
+    let bytes = moved(&ended.totals) + ByteCount::new(begun as u64);
     Ok(Carried { bytes, rate: BitRate::of(bytes, ended.totals.at.max(Span::from_nanos(1))) })
 }
 
-fn start(stream: TcpStream, block: ByteCount) -> io::Result<Transfer> {
-    let plan = TransferPlan { role: Role::Receiver, block, budget: None, writer: Writer::default(), base_rtt: None };
-    Transfer::start(vec![stream], plan)
+fn start(stream: TcpStream, request: &Request) -> io::Result<Transfer> {
+    let plan = TransferPlan::of(request, None);
+    Transfer::start(vec![Lane { channel: Channel::Tcp(stream), role: Role::Receiver }], plan)
 }

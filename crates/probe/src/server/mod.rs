@@ -5,6 +5,7 @@
 //! pass of the gate as long as it stays, and nobody stays without a deadline.
 
 mod events;
+mod flows;
 mod gate;
 mod greeting;
 mod iperf2;
@@ -28,6 +29,7 @@ use tokio::task::{LocalSet, spawn_local};
 use tokio::time::sleep;
 
 use crate::error::ServeError;
+use flows::Flows;
 use gate::{Closed, Gate, Pass};
 use greeting::{Greeting, greet};
 use listen::{canonical, listen};
@@ -171,6 +173,8 @@ struct House {
     events: mpsc::UnboundedSender<ServerEvent>,
     closing: signal::Sender<bool>,
     listener: Rc<TcpListener>,
+    /// Where UDP streams begin, unless the port is taken.
+    flows: Option<Rc<Flows>>,
     patience: Patience,
     iperf2: bool,
     one_off: bool,
@@ -184,6 +188,9 @@ impl House {
         if options.one_off {
             limits.total.tests = 1;
         }
+        let address = listener.local_addr().map_err(ServeError::Start)?;
+        let flows = Flows::listen(address);
+        let deaf = flows.as_ref().err().map(|error| format!("no UDP on {address}: {error}"));
         let house = Rc::new(Self {
             gate: Gate::new(limits, listen::room()),
             registry: RefCell::default(),
@@ -191,11 +198,18 @@ impl House {
             events,
             closing: signal::Sender::new(false),
             listener: Rc::clone(&listener),
+            flows: flows.ok(),
             patience: Patience(options.patience),
             iperf2: options.iperf2,
             one_off: options.one_off,
         });
-        house.tell(ServerEvent::Listening(listener.local_addr().map_err(ServeError::Start)?));
+        house.tell(ServerEvent::Listening(address));
+        if let Some(why) = deaf {
+            house.tell(ServerEvent::NotListening { why });
+        }
+        if let Some(flows) = &house.flows {
+            spawn_local(Rc::clone(flows).run());
+        }
         spawn_local(Rc::clone(&house).accept(listener));
         if let Some(port) = options.iperf2_port.filter(|port| options.iperf2 && *port != options.port) {
             house.listen_too(options.bind, port);

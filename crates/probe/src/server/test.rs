@@ -6,9 +6,9 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use fullpipe_host::{SysctlTree, inspect};
-use fullpipe_iperf::{Error, ErrorNumber, Refusal, Results, ServerAction, ServerSession, State};
-use fullpipe_load::{Role, Transfer, TransferPlan, apply_options, read_back};
-use fullpipe_record::{Direction, EndReport, Request, Sample, SocketReadback, Transport, Writer};
+use fullpipe_iperf::{Error, ErrorNumber, Refusal, Results, ServerAction, ServerSession, State, direction_of};
+use fullpipe_load::{Channel, Lane, PrepareError, Totals, Transfer, TransferPlan, apply_options, read_back};
+use fullpipe_record::{Direction, EndReport, Request, Sample, SocketReadback, Transport};
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
 use socket2::SockRef;
 use tokio::io::AsyncWriteExt;
@@ -17,12 +17,14 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
+use super::flows::{self, Opening};
 use super::gate::Pass;
+use super::listen::canonical;
 use super::registry::Arrival;
 use super::watch::Watch;
 use super::{House, LOOK, ServerEvent};
-use crate::client::stream_results;
-use crate::progress::{Finished, Progress};
+use crate::progress::{Finished, Progress, role};
+use crate::results::results_of;
 
 /// Samples that a report carries, about 400 KB; a longer test is thinned out evenly.
 const MOST_SAMPLES: usize = 240;
@@ -54,7 +56,9 @@ pub(super) struct Test {
     arrivals: mpsc::UnboundedReceiver<Arrival>,
     request: Request,
     load: Option<Pass>,
-    streams: Vec<(u64, StdTcpStream)>,
+    /// Its turn to have UDP streams opened.
+    opening: Option<Opening>,
+    streams: Vec<(u64, Channel)>,
     sockets: Vec<SocketReadback>,
     progress: Option<Progress>,
     watch: Watch,
@@ -77,6 +81,7 @@ impl Test {
             arrivals,
             request: Request::default(),
             load: None,
+            opening: None,
             streams: Vec::new(),
             sockets: Vec::new(),
             progress: None,
@@ -113,6 +118,7 @@ impl Test {
         tokio::select! {
             ready = self.control.readable() => self.read(ready),
             Some(arrival) = self.arrivals.recv() => self.welcome(arrival),
+            Some(peer) = next_hello(&mut self.opening) => self.welcome_flow(peer),
             _ = self.closing.changed() => {}
             () = sleep(pause) => {}
         }
@@ -142,7 +148,7 @@ impl Test {
             return;
         }
         let totals = progress.totals();
-        let judged = self.watch.look(totals.at, totals.streams.into_iter().sum()).and_then(|rate| match rate {
+        let judged = self.watch.look(totals.at, moved(&totals)).and_then(|rate| match rate {
             Some(rate) => self.house.gate.measured(load, rate),
             None => Ok(()),
         });
@@ -161,7 +167,7 @@ impl Test {
                     self.session.closed();
                 }
             }
-            ServerAction::ExpectStreams(request) => self.expect(request),
+            ServerAction::ExpectStreams(request) => self.expect(request).await,
             ServerAction::StartTransfer => self.start_transfer(),
             ServerAction::StopTransfer => self.stop_transfer(),
             ServerAction::CollectResults { report } => {
@@ -180,12 +186,15 @@ impl Test {
     }
 
     /// Lets the load in, if there is room for it.
-    fn expect(&mut self, request: Request) {
-        let admitted = offered(&request).and_then(|()| self.house.gate.load(self.client.ip(), &request));
+    async fn expect(&mut self, request: Request) {
+        let admitted = match self.house.gate.load(self.client.ip(), &request) {
+            Ok(pass) => self.take_turn(&request).await.map(|()| pass),
+            Err(refusal) => Err(refusal),
+        };
         match admitted {
             Ok(pass) => {
                 self.load = Some(pass);
-                if self.house.one_off {
+                if self.house.one_off && request.transport == Transport::Tcp {
                     self.prepare_listener(&request);
                 }
                 self.house.tell(ServerEvent::Began { client: self.client, request: request.clone() });
@@ -193,6 +202,22 @@ impl Test {
             }
             Err(refusal) => self.session.refuse(refusal, None),
         }
+    }
+
+    /// Waits until this client's UDP streams cannot be taken for another's. The client is told to open them after that.
+    async fn take_turn(&mut self, request: &Request) -> Result<(), Refusal> {
+        if request.transport == Transport::Tcp {
+            return Ok(());
+        }
+        let refuse = |number, why: &str| Err(Refusal { number, why: why.to_owned() });
+        let Some(flows) = &self.house.flows else {
+            return refuse(ErrorNumber::UNIMPLEMENTED, "UDP cannot be received here: its port is taken");
+        };
+        match timeout(self.house.patience.greeting() / 2, flows.turn(self.client.ip())).await {
+            Ok(opening) => self.opening = Some(opening),
+            Err(_) => return refuse(ErrorNumber::STREAMS, "other tests of this address are opening UDP streams"),
+        }
+        Ok(())
     }
 
     /// Gives the connections that are still to come their buffers from their first packet on, as iperf3 does by listening
@@ -206,34 +231,50 @@ impl Test {
     fn welcome(&mut self, arrival: Arrival) {
         let Arrival { stream, pass } = arrival;
         if let Err(error) = apply_options(&SockRef::from(&stream), &self.request) {
-            let refusal = Refusal { number: ErrorNumber::CONGESTION, why: error.to_string() };
-            self.session.refuse(refusal, error.os_error());
-            return;
+            return self.refuse_stream(&error);
         }
-        if self.session.stream_connected(self.now()) {
-            self.streams.push((pass.number(), stream));
+        if self.request.transport == Transport::Tcp && self.session.stream_connected(self.now()) {
+            self.streams.push((pass.number(), Channel::Tcp(stream)));
         } else {
             deny(&stream);
         }
     }
 
+    /// Answers a hello that came from the client's address.
+    fn welcome_flow(&mut self, peer: SocketAddr) {
+        let opened = self
+            .control
+            .local_addr()
+            .map_err(PrepareError::of("the address of a UDP stream"))
+            .and_then(|here| flows::answer(peer, canonical(here), &self.request));
+        match opened {
+            Ok(socket) if self.session.stream_connected(self.now()) => {
+                self.streams.push((self.streams.len() as u64, Channel::Udp(socket)));
+            }
+            Ok(_) => {}
+            Err(error) => self.refuse_stream(&error),
+        }
+    }
+
+    fn refuse_stream(&mut self, error: &PrepareError) {
+        let refusal = Refusal { number: ErrorNumber::CONGESTION, why: error.to_string() };
+        self.session.refuse(refusal, error.os_error());
+    }
+
     fn start_transfer(&mut self) {
+        self.opening = None;
         let base_rtt = fullpipe_sys::tcp_info(&self.control).ok().and_then(|info| info.min_rtt);
-        let plan = TransferPlan {
-            role: role(self.request.direction),
-            block: self.request.block,
-            budget: self.request.bytes,
-            writer: Writer::Retrying,
-            base_rtt,
-        };
         let mut arrivals = std::mem::take(&mut self.streams);
         arrivals.sort_by_key(|(number, _)| *number);
-        let streams: Vec<StdTcpStream> = arrivals.into_iter().map(|(_, stream)| stream).collect();
-        let found = streams.iter().zip(0..).map(|(stream, index)| read_back(&SockRef::from(stream), index));
+        let channels: Vec<Channel> = arrivals.into_iter().map(|(_, channel)| channel).collect();
+        let found = channels.iter().zip(0..).map(|(channel, index)| read_back(&SockRef::from(channel), index));
         self.sockets = found.filter_map(Result::ok).collect();
         self.watch = Watch::new(self.house.bounds(self.indivisible()));
-        match Transfer::start(streams, plan) {
-            Ok(transfer) => self.progress = Some(Progress::new(transfer, self.as_seen_here())),
+        let ways: Vec<Direction> =
+            (0..channels.len()).map(|index| seen_from_here(direction_of(&self.request, index as u16))).collect();
+        let lanes = channels.into_iter().zip(&ways).map(|(channel, way)| Lane { channel, role: role(*way) }).collect();
+        match Transfer::start(lanes, TransferPlan::of(&self.request, base_rtt)) {
+            Ok(transfer) => self.progress = Some(Progress::new(transfer, self.request.clone(), ways)),
             Err(error) => {
                 let refusal =
                     Refusal { number: ErrorNumber::STREAMS, why: format!("cannot start the data threads: {error}") };
@@ -246,16 +287,6 @@ impl Test {
     fn indivisible(&self) -> ByteCount {
         let writes = u64::from(self.request.streams) * u64::from(self.request.burst.unwrap_or(1));
         ByteCount::new(self.request.block.get().saturating_mul(writes))
-    }
-
-    /// The request with the direction as this end sees it.
-    fn as_seen_here(&self) -> Request {
-        let direction = match self.request.direction {
-            Direction::Upload => Direction::Download,
-            Direction::Download => Direction::Upload,
-            Direction::Both => Direction::Both,
-        };
-        Request { direction, ..self.request.clone() }
     }
 
     /// Ends what this end sends. What it counts is complete too, but for bytes that are sure to come.
@@ -271,7 +302,7 @@ impl Test {
 
     /// How many bytes this end will have received if nothing is lost; unknown where time limits the test.
     fn awaited(&self) -> Option<ByteCount> {
-        self.request.bytes.filter(|_| self.request.direction == Direction::Upload)
+        self.request.bytes.filter(|_| self.request.direction != Direction::Download)
     }
 
     /// Waits for what is under way: a client ends a test of so many bytes when it has written them.
@@ -280,7 +311,7 @@ impl Test {
         let begun = Instant::now();
         let mut moved = (ByteCount::ZERO, begun);
         while begun.elapsed() < self.house.patience.greeting() / 2 && moved.1.elapsed() < SILENCE {
-            let bytes = progress.totals().streams.into_iter().sum();
+            let bytes = progress.arrived();
             if bytes >= awaited {
                 return;
             }
@@ -301,8 +332,7 @@ impl Test {
 
     fn results(&self, report: bool) -> Results {
         let Some(finished) = &self.finished else { return Results::default() };
-        let is_sender = self.request.direction == Direction::Download;
-        let results = stream_results(finished, is_sender, &self.sockets);
+        let results = results_of(finished, &self.sockets);
         Results { report: report.then(|| Box::new(self.end_report(finished))), ..results }
     }
 
@@ -312,34 +342,38 @@ impl Test {
             settings: inspect(&SysctlTree::of_this_host()).ok(),
             cpu: finished.rest.cpu,
             sockets: self.sockets.clone(),
-            samples: thinned(&finished.rest.samples, self.request.streams),
-            datagrams: Vec::new(),
+            samples: thinned(&finished.rest.samples, finished.ways.len()),
+            datagrams: finished.datagrams(self.request.transport),
         }
     }
 
     fn carried(&self) -> Carried {
         self.finished.as_ref().map_or(Carried::default(), |finished| {
-            let bytes = finished.bytes().into_iter().sum();
+            let bytes = finished.counts().iter().map(|count| count.bytes).sum();
             Carried { bytes, rate: BitRate::of(bytes, finished.duration().max(Span::from_nanos(1))) }
         })
     }
 }
 
-/// What this server runs.
-fn offered(request: &Request) -> Result<(), Refusal> {
-    let refuse = |why: &str| Err(Refusal { number: ErrorNumber::UNIMPLEMENTED, why: why.to_owned() });
-    match (request.transport, request.direction) {
-        (Transport::Udp, _) => refuse("UDP tests are not offered yet"),
-        (_, Direction::Both) => refuse("tests in both directions at once are not offered yet"),
-        _ => Ok(()),
+/// A way that the client sees, from this end.
+fn seen_from_here(way: Direction) -> Direction {
+    match way {
+        Direction::Upload => Direction::Download,
+        Direction::Download => Direction::Upload,
+        Direction::Both => Direction::Both,
     }
 }
 
-/// The part of this end.
-fn role(direction: Direction) -> Role {
-    match direction {
-        Direction::Upload | Direction::Both => Role::Receiver,
-        Direction::Download => Role::Sender,
+/// What all streams have carried, both ways together.
+pub(super) fn moved(totals: &Totals) -> ByteCount {
+    totals.streams.iter().map(|count| count.bytes).sum()
+}
+
+/// The next hello, while streams are being opened; else never.
+async fn next_hello(opening: &mut Option<Opening>) -> Option<SocketAddr> {
+    match opening {
+        Some(opening) => opening.hello().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -350,9 +384,9 @@ pub(super) fn deny(mut stream: &StdTcpStream) {
 }
 
 /// Every n-th look at all streams, so that a long test's report stays small.
-fn thinned(samples: &[Sample], streams: u16) -> Vec<Sample> {
+fn thinned(samples: &[Sample], streams: usize) -> Vec<Sample> {
     let step = samples.len().div_ceil(MOST_SAMPLES).max(1);
-    let looks = samples.chunks(usize::from(streams).max(1));
+    let looks = samples.chunks(streams.max(1));
     looks.step_by(step).flatten().cloned().collect()
 }
 
