@@ -178,7 +178,7 @@ const OPTIONS: [&[&str]; 18] = [
     &["-t", "1", "-O", "1"],
     &["-t", "1", "-i", "0.1"],
     &["-t", "1", "-b", "20M/10", "-l", "8K"],
-    &["-t", "1", "--fq-rate", "50M"],
+    &["-t", "1", "--fq-rate", "50M", "-l", "8K"],
     &["-t", "1", "-w", "256K"],
     &["-t", "1", "-M", "1000"],
     &["-t", "1", "-N", "-l", "1000"],
@@ -218,7 +218,9 @@ fn datagrams_are_limited_by_bytes_and_by_blocks() {
     for limit in [&["-n", "500000"][..], &["-k", "500"]] {
         for direction in [&[][..], &["-R"]] {
             let arguments = [UDP, direction, limit].concat();
-            assert_eq!(we_call(&arguments)["streams"][0]["datagrams_sent"], 500, "{arguments:?}");
+            let sent = we_call(&arguments)["streams"][0]["datagrams_sent"].as_u64().unwrap();
+            // iperf3 as sender goes on until its client has counted enough.
+            assert!(sent == 500 || direction == ["-R"] && sent > 500, "{arguments:?}: {sent}");
             let theirs = they_call(&arguments);
             assert_eq!(theirs["end"]["streams"][0]["udp"]["packets"], 500, "{arguments:?}");
         }
