@@ -20,8 +20,7 @@ pub struct PrepareError {
 }
 
 impl PrepareError {
-    /// For [`Result::map_err`]: that `option` was refused.
-    pub fn of(option: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+    fn of(option: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let option = option.into();
         move |cause| Self { option, cause }
     }

@@ -177,11 +177,16 @@ impl Gate {
         &self.limits
     }
 
+    /// Whether `address` may call at all.
+    pub(super) fn permits(&self, address: IpAddr) -> bool {
+        let is_in = |networks: &[Network]| networks.iter().any(|network| network.contains(address));
+        !is_in(&self.limits.deny) && (self.limits.allow.is_empty() || is_in(&self.limits.allow))
+    }
+
     /// Lets a new connection in, of which nothing is known but its address. No more than a quarter of all connections
     /// may be such, so that there is room for tests.
     pub(super) fn stranger(&self, address: IpAddr) -> Result<Pass, Closed> {
-        let is_in = |networks: &[Network]| networks.iter().any(|network| network.contains(address));
-        if is_in(&self.limits.deny) || !(self.limits.allow.is_empty() || is_in(&self.limits.allow)) {
+        if !self.permits(address) {
             return Err(Closed::Forbidden);
         }
         let (all, own) = self.after(address, Taken { strangers: 1, ..Taken::default() });

@@ -10,15 +10,15 @@ use tokio::time::timeout;
 /// What a caller said first.
 pub(super) struct Greeting {
     pub(super) caller: Caller,
-    /// Bytes that were read to find out; they belong to the load of an iperf2 client.
-    pub(super) length: usize,
+    /// What was read to find out; it belongs to the load of an iperf2 client.
+    pub(super) bytes: Vec<u8>,
 }
 
 /// Reads as little as tells who calls, within `patience` in all.
 pub(super) async fn greet(stream: &mut TcpStream, patience: Duration) -> Greeting {
     let mut bytes = Vec::with_capacity(Cookie::LENGTH);
     let read = timeout(patience, read(stream, &mut bytes)).await;
-    Greeting { caller: read.unwrap_or(Caller::Unknown), length: bytes.len() }
+    Greeting { caller: read.unwrap_or(Caller::Unknown), bytes }
 }
 
 async fn read(stream: &mut TcpStream, greeting: &mut Vec<u8>) -> Caller {

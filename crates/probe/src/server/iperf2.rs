@@ -1,39 +1,48 @@
-//! iperf2 clients that send: there is no agreement before, and no answer after. What comes is counted until it ends.
+//! iperf2 clients that send over TCP: there is no agreement before, and no answer after. What comes is counted until it
+//! ends.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream as StdTcpStream};
+use std::time::Duration;
 
+use fullpipe_iperf::iperf2::{ANSWER, Header, Kind};
 use fullpipe_load::{Channel, Lane, Role, Transfer, TransferPlan};
 use fullpipe_record::Request;
 use fullpipe_units::{BitRate, ByteCount, Span};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::task::spawn_blocking;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
-use super::test::{Carried, moved};
+use super::test::{Carried, bytes_of};
 use super::watch::Watch;
-use super::{House, LOOK, ServerEvent};
+use super::{House, LOOK, ServerEvent, blocking};
 
-/// Reads and counts what `client` sends on a connection of which `begun` bytes have been read already.
+/// Reads and counts what `client` sends on a connection on which `begun` has been read already.
 ///
 /// # Errors
-/// Why it ended before the client had finished.
+/// Why it is not served, or ended before the client had finished.
 pub(super) async fn count(
     house: &House,
     client: SocketAddr,
-    stream: TcpStream,
-    begun: usize,
+    mut stream: TcpStream,
+    mut begun: Vec<u8>,
 ) -> Result<Carried, String> {
     // How long it will last, and how fast it will be, is not said.
     let unknown = Request { duration: Span::ZERO, ..Request::default() };
     let pass = house.gate.load(client.ip(), &unknown).map_err(|refusal| refusal.to_string())?;
+    let header = timeout(house.patience.greeting(), header(&mut stream, &mut begun)).await;
+    answer(&mut stream, header.unwrap_or_default(), house.patience.greeting()).await?;
+    let begun = ByteCount::new(begun.len() as u64);
     house.tell(ServerEvent::BeganIperf2 { client });
+    let stream = blocking(stream).ok_or("cannot take over its connection")?;
     let transfer = start(stream, &unknown).map_err(|error| format!("cannot start its data thread: {error}"))?;
     let mut watch = Watch::new(house.bounds(unknown.block));
     let mut judged = Ok(());
     while judged.is_ok() && !transfer.is_over() && !*house.closing.borrow() {
         sleep(LOOK).await;
         let totals = transfer.totals();
-        judged = watch.look(totals.at, moved(&totals)).and_then(|rate| match rate {
+        judged = watch.look(totals.at, bytes_of(&totals.streams)).and_then(|rate| match rate {
             Some(rate) => house.gate.measured(&pass, rate),
             None => Ok(()),
         });
@@ -43,11 +52,40 @@ pub(super) async fn count(
     if let Some((_, error)) = ended.failures.first() {
         return Err(format!("the connection broke: {error}"));
     }
-    let bytes = moved(&ended.totals) + ByteCount::new(begun as u64);
+    let bytes = bytes_of(&ended.totals.streams) + begun;
     Ok(Carried { bytes, rate: BitRate::of(bytes, ended.totals.at.max(Span::from_nanos(1))) })
 }
 
-fn start(stream: TcpStream, request: &Request) -> io::Result<Transfer> {
-    let plan = TransferPlan::of(request, None);
-    Transfer::start(vec![Lane { channel: Channel::Tcp(stream), role: Role::Receiver }], plan)
+/// What the client asks for; nothing where its data ends before it can be told.
+async fn header(stream: &mut TcpStream, begun: &mut Vec<u8>) -> Option<Header> {
+    let mut byte = [0];
+    loop {
+        if let Some(header) = Header::read(begun) {
+            return Some(header);
+        }
+        // One at a time: what follows belongs to the load.
+        match stream.read(&mut byte).await {
+            Ok(1) => begun.push(byte[0]),
+            _ => return None,
+        }
+    }
+}
+
+/// Tells a client that waits for it that it may send.
+async fn answer(stream: &mut TcpStream, header: Option<Header>, patience: Duration) -> Result<(), String> {
+    match header {
+        Some(Header { kind, .. }) if kind != Kind::Upload => {
+            Err(format!("an iperf2 client asked for {kind}, which is not offered: let it send, or use iperf3"))
+        }
+        Some(Header { waits_for_answer: true, .. }) => match timeout(patience, stream.write_all(&ANSWER)).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err("an iperf2 client did not take the answer that it waits for".to_owned()),
+        },
+        _ => Ok(()),
+    }
+}
+
+fn start(stream: StdTcpStream, request: &Request) -> io::Result<Transfer> {
+    let lane = Lane { channel: Channel::Tcp(stream), role: Role::Receiver };
+    Transfer::start(vec![lane], TransferPlan::of(request, None))
 }

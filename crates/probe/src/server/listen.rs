@@ -4,13 +4,16 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::TcpListener;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::net::{TcpListener, UdpSocket};
 
 use crate::error::ServeError;
 
 /// Connections that may wait to be accepted: a crowd must not make a single caller wait for its second attempt.
 const BACKLOG: i32 = 4096;
+
+/// Bytes of datagrams that may wait to be read.
+const DATAGRAM_BUFFER: usize = 4 << 20;
 
 /// Descriptors that are never given to connections: listeners, settings that are read, the log, the runtime's own.
 const RESERVE: u64 = 64;
@@ -45,9 +48,32 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
+/// A UDP socket at the same address as `listener`. Others may be at it too: those of streams, each connected to its peer.
+///
+/// # Errors
+/// What the kernel says.
+pub(super) fn listen_for_datagrams(listener: &TcpListener) -> io::Result<UdpSocket> {
+    let address = listener.local_addr()?;
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(SockRef::from(listener).only_v6()?)?;
+    }
+    socket.set_reuse_address(true)?;
+    // As much as the kernel permits: iperf2 clients do not wait until they are waited for.
+    let _ = socket.set_recv_buffer_size(DATAGRAM_BUFFER);
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    UdpSocket::from_std(socket.into())
+}
+
 /// An address as people write it: a socket for both families gives IPv4 callers as `::ffff:192.0.2.1`.
 pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
+    match address {
+        SocketAddr::V6(mapped) => {
+            mapped.ip().to_ipv4_mapped().map_or(address, |plain| SocketAddr::new(plain.into(), mapped.port()))
+        }
+        SocketAddr::V4(_) => address,
+    }
 }
 
 /// How many connections this process may hold, after asking for all descriptors that it may have.

@@ -5,22 +5,23 @@
 //! pass of the gate as long as it stays, and nobody stays without a deadline.
 
 mod events;
-mod flows;
 mod gate;
 mod greeting;
 mod iperf2;
 mod listen;
 mod registry;
 mod test;
+mod udp;
 mod watch;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fullpipe_iperf::{Caller, Cookie, DEFAULT_PORT, Timeouts};
+use fullpipe_load::Channel;
 use fullpipe_units::{ByteCount, Span};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
@@ -29,11 +30,10 @@ use tokio::task::{LocalSet, spawn_local};
 use tokio::time::sleep;
 
 use crate::error::ServeError;
-use flows::Flows;
 use gate::{Closed, Gate, Pass};
 use greeting::{Greeting, greet};
-use listen::{canonical, listen};
-use registry::{Arrival, Known, Registry};
+use listen::{canonical, listen, listen_for_datagrams};
+use registry::{Arrival, Inlet, Known, Registry};
 use test::{Carried, Test, deny};
 use watch::Bounds;
 
@@ -173,8 +173,8 @@ struct House {
     events: mpsc::UnboundedSender<ServerEvent>,
     closing: signal::Sender<bool>,
     listener: Rc<TcpListener>,
-    /// Where UDP streams begin, unless the port is taken.
-    flows: Option<Rc<Flows>>,
+    /// Whether UDP streams can be opened.
+    takes_datagrams: Cell<bool>,
     patience: Patience,
     iperf2: bool,
     one_off: bool,
@@ -188,9 +188,6 @@ impl House {
         if options.one_off {
             limits.total.tests = 1;
         }
-        let address = listener.local_addr().map_err(ServeError::Start)?;
-        let flows = Flows::listen(address);
-        let deaf = flows.as_ref().err().map(|error| format!("no UDP on {address}: {error}"));
         let house = Rc::new(Self {
             gate: Gate::new(limits, listen::room()),
             registry: RefCell::default(),
@@ -198,18 +195,13 @@ impl House {
             events,
             closing: signal::Sender::new(false),
             listener: Rc::clone(&listener),
-            flows: flows.ok(),
+            takes_datagrams: Cell::new(false),
             patience: Patience(options.patience),
             iperf2: options.iperf2,
             one_off: options.one_off,
         });
-        house.tell(ServerEvent::Listening(address));
-        if let Some(why) = deaf {
-            house.tell(ServerEvent::NotListening { why });
-        }
-        if let Some(flows) = &house.flows {
-            spawn_local(Rc::clone(flows).run());
-        }
+        house.tell(ServerEvent::Listening(listener.local_addr().map_err(ServeError::Start)?));
+        house.takes_datagrams.set(house.attend(&listener));
         spawn_local(Rc::clone(&house).accept(listener));
         if let Some(port) = options.iperf2_port.filter(|port| options.iperf2 && *port != options.port) {
             house.listen_too(options.bind, port);
@@ -223,11 +215,26 @@ impl House {
             listen(bind, port).and_then(|listener| Ok((listener.local_addr().map_err(ServeError::Start)?, listener)));
         self.tell(match listening {
             Ok((address, listener)) => {
+                self.attend(&listener);
                 spawn_local(Rc::clone(self).accept(Rc::new(listener)));
                 ServerEvent::Listening(address)
             }
             Err(error) => ServerEvent::NotListening { why: error.to_string() },
         });
+    }
+
+    /// Takes datagrams at the address of `listener`; whether that is possible. Without, there are TCP tests still.
+    fn attend(self: &Rc<Self>, listener: &TcpListener) -> bool {
+        match listen_for_datagrams(listener) {
+            Ok(socket) => {
+                spawn_local(udp::attend(Rc::clone(self), socket));
+                true
+            }
+            Err(error) => {
+                self.tell(ServerEvent::NotListening { why: format!("cannot take datagrams: {error}") });
+                false
+            }
+        }
     }
 
     async fn accept(self: Rc<Self>, listener: Rc<TcpListener>) {
@@ -250,7 +257,7 @@ impl House {
 
     /// Finds out what a new connection is, and deals with it.
     async fn receive(self: Rc<Self>, mut stream: TcpStream, client: SocketAddr, pass: Pass) {
-        let Greeting { caller, length } = greet(&mut stream, self.patience.greeting()).await;
+        let Greeting { caller, bytes } = greet(&mut stream, self.patience.greeting()).await;
         match caller {
             Caller::Iperf3(cookie) => {
                 let known = self.registry.borrow().find(&cookie);
@@ -260,7 +267,7 @@ impl House {
                     Known::New => self.host(stream, client, cookie, pass).await,
                 }
             }
-            Caller::Iperf2 if self.iperf2 => self.count(stream, client, length, pass).await,
+            Caller::Iperf2 if self.iperf2 => self.count(stream, client, bytes, pass).await,
             Caller::Iperf2 => self.turned_away.add(client.ip(), Closed::Iperf2),
             Caller::Unknown | Caller::Undecided => self.turned_away.add(client.ip(), Closed::Unknown),
         }
@@ -278,14 +285,13 @@ impl House {
         drop(stranger);
         prepare_control(&stream);
         let arrivals = self.registry.borrow_mut().open(cookie);
-        let ended = Test::new(Rc::clone(&self), client, stream, arrivals).run().await;
+        let ended = Test::new(Rc::clone(&self), client, cookie, stream, arrivals).run().await;
         self.registry.borrow_mut().close(cookie);
         self.tell_end(client, ended.map_err(|error| error.to_string()));
     }
 
     /// Counts what an iperf2 client sends.
-    async fn count(self: Rc<Self>, stream: TcpStream, client: SocketAddr, begun: usize, stranger: Pass) {
-        let Some(stream) = blocking(stream) else { return };
+    async fn count(self: Rc<Self>, stream: TcpStream, client: SocketAddr, begun: Vec<u8>, stranger: Pass) {
         drop(stranger);
         let ended = iperf2::count(&self, client, stream, begun).await;
         self.tell_end(client, ended);
@@ -350,16 +356,16 @@ fn prepare_control(stream: &TcpStream) {
     let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
 }
 
-fn hand_over(stream: TcpStream, pass: Pass, test: &mpsc::UnboundedSender<Arrival>) {
+fn hand_over(stream: TcpStream, pass: Pass, test: &Inlet) {
     if let Some(stream) = blocking(stream) {
         // A test that has just ended drops the connection, which is its answer.
-        let _ = test.send(Arrival { stream, pass });
+        let _ = test.send(Arrival { channel: Channel::Tcp(stream), pass });
     }
 }
 
 fn refuse(stream: TcpStream) {
     if let Some(stream) = blocking(stream) {
-        deny(&stream);
+        deny(&Channel::Tcp(stream));
     }
 }
 

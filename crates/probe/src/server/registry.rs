@@ -1,9 +1,10 @@
-//! Tests under way, by their cookies.
+//! Tests under way, by their cookies, and those that open UDP streams, by their addresses.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::TcpStream;
+use std::net::{IpAddr, SocketAddr};
 
 use fullpipe_iperf::Cookie;
+use fullpipe_load::Channel;
 use tokio::sync::mpsc;
 
 use super::gate::Pass;
@@ -11,30 +12,43 @@ use super::gate::Pass;
 /// Tests that are remembered after their end.
 const PAST: usize = 1024;
 
-/// A data connection on its way to its test.
+/// A stream on its way to its test.
 #[derive(Debug)]
 pub(super) struct Arrival {
-    pub(super) stream: TcpStream,
-    /// Its place, until the test takes it in. Streams are numbered in the order of these, which is that in which they were
-    /// accepted: greetings may overtake each other.
+    pub(super) channel: Channel,
+    /// Its place, until the test takes it in. Streams are numbered in the order of these, which is that in which they
+    /// came: greetings may overtake each other.
     pub(super) pass: Pass,
 }
 
+/// Where the streams of a test go.
+pub(super) type Inlet = mpsc::UnboundedSender<Arrival>;
+
 /// What a cookie stands for.
 pub(super) enum Known {
-    /// A test under way, and where its data connections go.
-    Test(mpsc::UnboundedSender<Arrival>),
+    /// A test under way.
+    Test(Inlet),
     /// A test that has ended: what still comes is late.
     Past,
     /// Nothing yet: a new test.
     New,
 }
 
+/// A test that waits for UDP streams.
+#[derive(Debug)]
+struct Opening {
+    cookie: Cookie,
+    /// This end of its control connection.
+    local: SocketAddr,
+}
+
 /// Tests by their cookies, those under way and the last that have ended.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
-    open: HashMap<Cookie, mpsc::UnboundedSender<Arrival>>,
+    open: HashMap<Cookie, Inlet>,
     past: VecDeque<Cookie>,
+    /// A hello over UDP says nothing but where it comes from, so one test of each address opens its streams at a time.
+    opening: HashMap<IpAddr, Opening>,
 }
 
 impl Registry {
@@ -46,7 +60,7 @@ impl Registry {
         }
     }
 
-    /// Begins a test; its data connections come out of what is given back.
+    /// Begins a test; its streams come out of what is given back.
     pub(super) fn open(&mut self, cookie: Cookie) -> mpsc::UnboundedReceiver<Arrival> {
         let (sender, receiver) = mpsc::unbounded_channel();
         self.open.insert(cookie, sender);
@@ -54,11 +68,33 @@ impl Registry {
     }
 
     pub(super) fn close(&mut self, cookie: Cookie) {
+        self.streams_are_open(&cookie);
         self.open.remove(&cookie);
         if self.past.len() == PAST {
             self.past.pop_front();
         }
         self.past.push_back(cookie);
+    }
+
+    /// Lets hellos from `client` open streams of the test with this `cookie`, which has an end of its control connection at
+    /// `local`; `false` as long as another test of the same address opens its own.
+    pub(super) fn expect_hellos(&mut self, cookie: Cookie, client: IpAddr, local: SocketAddr) -> bool {
+        if self.opening.contains_key(&client) {
+            return false;
+        }
+        self.opening.insert(client, Opening { cookie, local });
+        true
+    }
+
+    /// The test with this `cookie` takes no more hellos.
+    pub(super) fn streams_are_open(&mut self, cookie: &Cookie) {
+        self.opening.retain(|_, opening| opening.cookie != *cookie);
+    }
+
+    /// The test that a hello from `client` belongs to, and this end of its control connection.
+    pub(super) fn expecting(&self, client: IpAddr) -> Option<(SocketAddr, Inlet)> {
+        let Opening { cookie, local } = self.opening.get(&client)?;
+        Some((*local, self.open.get(cookie)?.clone()))
     }
 }
 
@@ -92,5 +128,24 @@ mod tests {
         assert_eq!(registry.past.len(), PAST);
         assert!(matches!(registry.find(&cookie(0)), Known::New));
         assert!(matches!(registry.find(&cookie(4999)), Known::Past));
+    }
+
+    #[test]
+    fn a_hello_belongs_to_the_one_test_of_its_address_that_waits_for_it() {
+        let mut registry = Registry::default();
+        let address = |last| IpAddr::from([192, 0, 2, last]);
+        let local = SocketAddr::from(([198, 51, 100, 1], 5201));
+        let _arrivals = [1, 2, 3].map(|number| registry.open(cookie(number)));
+        assert!(registry.expecting(address(1)).is_none());
+        assert!(registry.expect_hellos(cookie(1), address(1), local));
+        assert!(registry.expecting(address(1)).is_some_and(|(there, _)| there == local));
+        assert!(registry.expecting(address(2)).is_none());
+        assert!(!registry.expect_hellos(cookie(2), address(1), local), "one at a time");
+        assert!(registry.expect_hellos(cookie(3), address(2), local));
+        registry.streams_are_open(&cookie(1));
+        assert!(registry.expecting(address(1)).is_none());
+        assert!(registry.expect_hellos(cookie(2), address(1), local));
+        registry.close(cookie(2));
+        assert!(registry.expecting(address(1)).is_none(), "a test that has ended waits for nothing");
     }
 }

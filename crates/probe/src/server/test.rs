@@ -1,13 +1,15 @@
 //! One test of an iperf3 client, from its cookie to its end.
 
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpStream as StdTcpStream};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use fullpipe_host::{SysctlTree, inspect};
-use fullpipe_iperf::{Error, ErrorNumber, Refusal, Results, ServerAction, ServerSession, State, direction_of};
-use fullpipe_load::{Channel, Lane, PrepareError, Totals, Transfer, TransferPlan, apply_options, read_back};
+use fullpipe_iperf::{
+    Cookie, Error, ErrorNumber, Refusal, Results, ServerAction, ServerSession, State, data_connections, direction_of,
+};
+use fullpipe_load::{Channel, Lane, StreamCount, Transfer, TransferPlan, apply_options, read_back};
 use fullpipe_record::{Direction, EndReport, Request, Sample, SocketReadback, Transport};
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
 use socket2::SockRef;
@@ -17,7 +19,6 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
-use super::flows::{self, Opening};
 use super::gate::Pass;
 use super::listen::canonical;
 use super::registry::Arrival;
@@ -31,6 +32,9 @@ const MOST_SAMPLES: usize = 240;
 
 /// How long nothing may come before what is still missing is given up.
 const SILENCE: Duration = Duration::from_secs(1);
+
+/// The same for datagrams, which nobody sends again.
+const UDP_SILENCE: Duration = Duration::from_millis(200);
 
 /// How often is looked whether it has come.
 const GLANCE: Duration = Duration::from_millis(2);
@@ -49,6 +53,7 @@ pub(super) struct Carried {
 pub(super) struct Test {
     house: Rc<House>,
     client: SocketAddr,
+    cookie: Cookie,
     control: TcpStream,
     session: ServerSession,
     origin: Instant,
@@ -56,8 +61,7 @@ pub(super) struct Test {
     arrivals: mpsc::UnboundedReceiver<Arrival>,
     request: Request,
     load: Option<Pass>,
-    /// Its turn to have UDP streams opened.
-    opening: Option<Opening>,
+    /// In the order in which they came, by their numbers.
     streams: Vec<(u64, Channel)>,
     sockets: Vec<SocketReadback>,
     progress: Option<Progress>,
@@ -69,11 +73,13 @@ impl Test {
     pub(super) fn new(
         house: Rc<House>,
         client: SocketAddr,
+        cookie: Cookie,
         control: TcpStream,
         arrivals: mpsc::UnboundedReceiver<Arrival>,
     ) -> Self {
         Self {
             client,
+            cookie,
             control,
             session: ServerSession::new(Time::ZERO, house.patience.timeouts()),
             origin: Instant::now(),
@@ -81,7 +87,6 @@ impl Test {
             arrivals,
             request: Request::default(),
             load: None,
-            opening: None,
             streams: Vec::new(),
             sockets: Vec::new(),
             progress: None,
@@ -118,7 +123,6 @@ impl Test {
         tokio::select! {
             ready = self.control.readable() => self.read(ready),
             Some(arrival) = self.arrivals.recv() => self.welcome(arrival),
-            Some(peer) = next_hello(&mut self.opening) => self.welcome_flow(peer),
             _ = self.closing.changed() => {}
             () = sleep(pause) => {}
         }
@@ -148,7 +152,7 @@ impl Test {
             return;
         }
         let totals = progress.totals();
-        let judged = self.watch.look(totals.at, moved(&totals)).and_then(|rate| match rate {
+        let judged = self.watch.look(totals.at, bytes_of(&totals.streams)).and_then(|rate| match rate {
             Some(rate) => self.house.gate.measured(load, rate),
             None => Ok(()),
         });
@@ -188,13 +192,13 @@ impl Test {
     /// Lets the load in, if there is room for it.
     async fn expect(&mut self, request: Request) {
         let admitted = match self.house.gate.load(self.client.ip(), &request) {
-            Ok(pass) => self.take_turn(&request).await.map(|()| pass),
+            Ok(pass) => self.expect_hellos(&request).await.map(|()| pass),
             Err(refusal) => Err(refusal),
         };
         match admitted {
             Ok(pass) => {
                 self.load = Some(pass);
-                if self.house.one_off && request.transport == Transport::Tcp {
+                if self.house.one_off {
                     self.prepare_listener(&request);
                 }
                 self.house.tell(ServerEvent::Began { client: self.client, request: request.clone() });
@@ -204,18 +208,25 @@ impl Test {
         }
     }
 
-    /// Waits until this client's UDP streams cannot be taken for another's. The client is told to open them after that.
-    async fn take_turn(&mut self, request: &Request) -> Result<(), Refusal> {
-        if request.transport == Transport::Tcp {
+    /// Before a client is told to open UDP streams, waits until no other test of its address does.
+    async fn expect_hellos(&self, request: &Request) -> Result<(), Refusal> {
+        if request.transport != Transport::Udp {
             return Ok(());
         }
         let refuse = |number, why: &str| Err(Refusal { number, why: why.to_owned() });
-        let Some(flows) = &self.house.flows else {
-            return refuse(ErrorNumber::UNIMPLEMENTED, "UDP cannot be received here: its port is taken");
+        if !self.house.takes_datagrams.get() {
+            return refuse(ErrorNumber::UNIMPLEMENTED, "the UDP port is taken by another program");
+        }
+        let Ok(local) = self.control.local_addr() else {
+            return refuse(ErrorNumber::STREAMS, "the control connection is gone");
         };
-        match timeout(self.house.patience.greeting() / 2, flows.turn(self.client.ip())).await {
-            Ok(opening) => self.opening = Some(opening),
-            Err(_) => return refuse(ErrorNumber::STREAMS, "other tests of this address are opening UDP streams"),
+        let deadline = Instant::now() + self.house.patience.greeting() / 2;
+        let begin = || self.house.registry.borrow_mut().expect_hellos(self.cookie, self.client.ip(), canonical(local));
+        while !begin() {
+            if Instant::now() >= deadline || *self.closing.borrow() {
+                return refuse(ErrorNumber::STREAMS, "another test of its address is still opening its UDP streams");
+            }
+            sleep(LOOK).await;
         }
         Ok(())
     }
@@ -227,54 +238,36 @@ impl Test {
         let _ = apply_options(&SockRef::from(&*self.house.listener), request);
     }
 
-    /// Takes in a data connection that came with the test's cookie.
+    /// Takes in a stream that came with the test's cookie, or to its UDP port.
     fn welcome(&mut self, arrival: Arrival) {
-        let Arrival { stream, pass } = arrival;
-        if let Err(error) = apply_options(&SockRef::from(&stream), &self.request) {
-            return self.refuse_stream(&error);
+        let Arrival { channel, pass } = arrival;
+        if let Err(error) = apply_options(&SockRef::from(&channel), &self.request) {
+            let refusal = Refusal { number: ErrorNumber::CONGESTION, why: error.to_string() };
+            self.session.refuse(refusal, error.os_error());
+            return;
         }
-        if self.request.transport == Transport::Tcp && self.session.stream_connected(self.now()) {
-            self.streams.push((pass.number(), Channel::Tcp(stream)));
+        let is_udp = matches!(channel, Channel::Udp(_));
+        let fits = is_udp == (self.request.transport == Transport::Udp);
+        if fits && self.session.stream_connected(self.now()) {
+            self.streams.push((pass.number(), channel));
         } else {
-            deny(&stream);
+            deny(&channel);
         }
-    }
-
-    /// Answers a hello that came from the client's address.
-    fn welcome_flow(&mut self, peer: SocketAddr) {
-        let opened = self
-            .control
-            .local_addr()
-            .map_err(PrepareError::of("the address of a UDP stream"))
-            .and_then(|here| flows::answer(peer, canonical(here), &self.request));
-        match opened {
-            Ok(socket) if self.session.stream_connected(self.now()) => {
-                self.streams.push((self.streams.len() as u64, Channel::Udp(socket)));
-            }
-            Ok(_) => {}
-            Err(error) => self.refuse_stream(&error),
-        }
-    }
-
-    fn refuse_stream(&mut self, error: &PrepareError) {
-        let refusal = Refusal { number: ErrorNumber::CONGESTION, why: error.to_string() };
-        self.session.refuse(refusal, error.os_error());
     }
 
     fn start_transfer(&mut self) {
-        self.opening = None;
+        self.house.registry.borrow_mut().streams_are_open(&self.cookie);
         let base_rtt = fullpipe_sys::tcp_info(&self.control).ok().and_then(|info| info.min_rtt);
-        let mut arrivals = std::mem::take(&mut self.streams);
-        arrivals.sort_by_key(|(number, _)| *number);
-        let channels: Vec<Channel> = arrivals.into_iter().map(|(_, channel)| channel).collect();
-        let found = channels.iter().zip(0..).map(|(channel, index)| read_back(&SockRef::from(channel), index));
+        let mut streams = std::mem::take(&mut self.streams);
+        streams.sort_by_key(|(number, _)| *number);
+        let ways: Vec<Direction> = (0..data_connections(&self.request)).map(|index| self.way(index)).collect();
+        let lanes = streams.into_iter().zip(&ways);
+        let lanes: Vec<Lane> = lanes.map(|((_, channel), way)| Lane { channel, role: role(*way) }).collect();
+        let found = lanes.iter().zip(0..).map(|(lane, index)| read_back(&SockRef::from(&lane.channel), index));
         self.sockets = found.filter_map(Result::ok).collect();
         self.watch = Watch::new(self.house.bounds(self.indivisible()));
-        let ways: Vec<Direction> =
-            (0..channels.len()).map(|index| seen_from_here(direction_of(&self.request, index as u16))).collect();
-        let lanes = channels.into_iter().zip(&ways).map(|(channel, way)| Lane { channel, role: role(*way) }).collect();
         match Transfer::start(lanes, TransferPlan::of(&self.request, base_rtt)) {
-            Ok(transfer) => self.progress = Some(Progress::new(transfer, self.request.clone(), ways)),
+            Ok(transfer) => self.progress = Some(Progress::new(transfer, self.as_seen_here(), ways)),
             Err(error) => {
                 let refusal =
                     Refusal { number: ErrorNumber::STREAMS, why: format!("cannot start the data threads: {error}") };
@@ -283,10 +276,20 @@ impl Test {
         }
     }
 
+    /// Which way stream `index` goes, seen from this end.
+    fn way(&self, index: u16) -> Direction {
+        seen_from_here(direction_of(&self.request, index))
+    }
+
     /// What all streams together write at once.
     fn indivisible(&self) -> ByteCount {
-        let writes = u64::from(self.request.streams) * u64::from(self.request.burst.unwrap_or(1));
+        let writes = u64::from(data_connections(&self.request)) * u64::from(self.request.burst.unwrap_or(1));
         ByteCount::new(self.request.block.get().saturating_mul(writes))
+    }
+
+    /// The request with the direction as this end sees it.
+    fn as_seen_here(&self) -> Request {
+        Request { direction: seen_from_here(self.request.direction), ..self.request.clone() }
     }
 
     /// Ends what this end sends. What it counts is complete too, but for bytes that are sure to come.
@@ -302,16 +305,17 @@ impl Test {
 
     /// How many bytes this end will have received if nothing is lost; unknown where time limits the test.
     fn awaited(&self) -> Option<ByteCount> {
-        self.request.bytes.filter(|_| self.request.direction != Direction::Download)
+        self.request.bytes.filter(|_| self.request.direction == Direction::Upload)
     }
 
     /// Waits for what is under way: a client ends a test of so many bytes when it has written them.
     async fn settle(&mut self) {
         let (Some(awaited), Some(progress)) = (self.awaited(), &self.progress) else { return };
+        let silence = if self.request.transport == Transport::Udp { UDP_SILENCE } else { SILENCE };
         let begun = Instant::now();
         let mut moved = (ByteCount::ZERO, begun);
-        while begun.elapsed() < self.house.patience.greeting() / 2 && moved.1.elapsed() < SILENCE {
-            let bytes = progress.arrived();
+        while begun.elapsed() < self.house.patience.greeting() / 2 && moved.1.elapsed() < silence {
+            let bytes = bytes_of(&progress.totals().streams);
             if bytes >= awaited {
                 return;
             }
@@ -332,8 +336,8 @@ impl Test {
 
     fn results(&self, report: bool) -> Results {
         let Some(finished) = &self.finished else { return Results::default() };
-        let results = results_of(finished, &self.sockets);
-        Results { report: report.then(|| Box::new(self.end_report(finished))), ..results }
+        let report = report.then(|| Box::new(self.end_report(finished)));
+        Results { report, ..results_of(finished, &self.sockets) }
     }
 
     fn end_report(&self, finished: &Finished) -> EndReport {
@@ -342,51 +346,46 @@ impl Test {
             settings: inspect(&SysctlTree::of_this_host()).ok(),
             cpu: finished.rest.cpu,
             sockets: self.sockets.clone(),
-            samples: thinned(&finished.rest.samples, finished.ways.len()),
+            samples: thinned(&finished.rest.samples, data_connections(&self.request)),
             datagrams: finished.datagrams(self.request.transport),
         }
     }
 
     fn carried(&self) -> Carried {
         self.finished.as_ref().map_or(Carried::default(), |finished| {
-            let bytes = finished.counts().iter().map(|count| count.bytes).sum();
+            let bytes = bytes_of(&finished.counts());
             Carried { bytes, rate: BitRate::of(bytes, finished.duration().max(Span::from_nanos(1))) }
         })
     }
 }
 
-/// A way that the client sees, from this end.
-fn seen_from_here(way: Direction) -> Direction {
-    match way {
+/// What the client calls an upload is a download here.
+fn seen_from_here(direction: Direction) -> Direction {
+    match direction {
         Direction::Upload => Direction::Download,
         Direction::Download => Direction::Upload,
         Direction::Both => Direction::Both,
     }
 }
 
-/// What all streams have carried, both ways together.
-pub(super) fn moved(totals: &Totals) -> ByteCount {
-    totals.streams.iter().map(|count| count.bytes).sum()
-}
-
-/// The next hello, while streams are being opened; else never.
-async fn next_hello(opening: &mut Option<Opening>) -> Option<SocketAddr> {
-    match opening {
-        Some(opening) => opening.hello().await,
-        None => std::future::pending().await,
-    }
+/// All streams together.
+pub(super) fn bytes_of(streams: &[StreamCount]) -> ByteCount {
+    streams.iter().map(|stream| stream.bytes).sum()
 }
 
 /// Answers a connection that is not wanted as iperf3 does: one byte into an empty buffer. If it does not fit, the closing
-/// says the same.
-pub(super) fn deny(mut stream: &StdTcpStream) {
-    let _ = stream.set_nonblocking(true).and_then(|()| stream.write(&[State::AccessDenied.byte()]));
+/// says the same. A datagram gets no answer.
+pub(super) fn deny(channel: &Channel) {
+    if let Channel::Tcp(stream) = channel {
+        let mut stream = stream;
+        let _ = stream.set_nonblocking(true).and_then(|()| stream.write(&[State::AccessDenied.byte()]));
+    }
 }
 
 /// Every n-th look at all streams, so that a long test's report stays small.
-fn thinned(samples: &[Sample], streams: usize) -> Vec<Sample> {
+fn thinned(samples: &[Sample], streams: u16) -> Vec<Sample> {
     let step = samples.len().div_ceil(MOST_SAMPLES).max(1);
-    let looks = samples.chunks(streams.max(1));
+    let looks = samples.chunks(usize::from(streams).max(1));
     looks.step_by(step).flatten().cloned().collect()
 }
 

@@ -1,0 +1,308 @@
+//! The UDP side of a port: it opens streams of iperf3 tests, and counts what iperf2 clients send.
+//!
+//! Nothing proves where a datagram comes from. A hello is answered only to an address from which a control connection was
+//! made whose test waits for it, with as many bytes as it has; an iperf2 client gets one report for its last datagram, never
+//! longer than that. Whatever else comes is ignored.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{SocketAddr, UdpSocket as StdUdpSocket};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use fullpipe_iperf::iperf2::{Datagram, Header, Kind, Report};
+use fullpipe_iperf::{DatagramCaller, classify_first_datagram, udp};
+use fullpipe_load::Channel;
+use fullpipe_units::{BitRate, ByteCount, Span};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::UdpSocket;
+use tokio::time::{sleep, timeout};
+
+use super::listen::canonical;
+use super::registry::Arrival;
+use super::test::Carried;
+use super::{House, LOOK, ServerEvent};
+
+/// The largest datagram that there is.
+const LARGEST: usize = 65_535;
+
+/// Flows of iperf2 that are counted at once. Addresses can be forged, so a new one takes the place of the one that has
+/// been silent longest.
+const FLOWS: usize = 256;
+
+/// How long the end of a flow is remembered, because its client may not have got the report.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// How often flows are looked at that say nothing.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// Datagrams that are looked at where a stream's socket was open to all for a moment.
+const STRAYS: usize = 64;
+
+/// Deals with what comes to `socket`, as long as the server runs.
+pub(super) async fn attend(house: Rc<House>, socket: UdpSocket) {
+    let mut door = Door { house, socket, flows: HashMap::new() };
+    let mut buffer = vec![0; LARGEST];
+    let mut swept = Instant::now();
+    loop {
+        match timeout(SWEEP, door.socket.recv_from(&mut buffer)).await {
+            Ok(Ok((length, from))) => door.take(&buffer[..length], from),
+            // What an earlier answer of ours ran into.
+            Ok(Err(_)) => sleep(LOOK).await,
+            Err(_) => {}
+        }
+        if swept.elapsed() >= SWEEP {
+            swept = Instant::now();
+            door.sweep();
+        }
+    }
+}
+
+struct Door {
+    house: Rc<House>,
+    socket: UdpSocket,
+    /// What iperf2 clients send, by where it comes from.
+    flows: HashMap<SocketAddr, Flow>,
+}
+
+impl Door {
+    fn take(&mut self, datagram: &[u8], from: SocketAddr) {
+        if !self.house.gate.permits(from.ip()) {
+            return;
+        }
+        if let Some(flow) = self.flows.get_mut(&from) {
+            flow.count(datagram);
+            return self.answer(datagram, from);
+        }
+        match classify_first_datagram(datagram) {
+            DatagramCaller::Iperf3 => self.open(datagram, from),
+            DatagramCaller::Iperf2 if self.house.iperf2 => self.begin(datagram, from),
+            DatagramCaller::Iperf2 | DatagramCaller::Unknown => {}
+        }
+    }
+
+    /// Opens a stream of the test that waits for it.
+    fn open(&mut self, hello: &[u8], from: SocketAddr) {
+        let client = canonical(from);
+        let Some((local, test)) = self.house.registry.borrow().expecting(client.ip()) else { return };
+        let Ok(pass) = self.house.gate.stranger(client.ip()) else { return };
+        let local = SocketAddr::new(local.ip(), self.socket.local_addr().map_or(0, |address| address.port()));
+        let Ok((stream, strays)) = branch(local, client) else { return };
+        debug_assert!(hello.len() >= udp::REPLY.len());
+        if stream.send(&udp::REPLY).is_ok() {
+            // A test that has just ended drops the stream.
+            let _ = test.send(Arrival { channel: Channel::Udp(stream), pass });
+        }
+        for (datagram, from) in strays {
+            self.take(&datagram, from);
+        }
+    }
+
+    /// Begins to count a flow.
+    fn begin(&mut self, datagram: &[u8], from: SocketAddr) {
+        let kind = Header::read_datagram(datagram).kind;
+        if kind != Kind::Upload {
+            let why = format!("an iperf2 client asked for {kind} over UDP, which is not offered");
+            return self.house.tell(ServerEvent::Failed { client: canonical(from), why });
+        }
+        if self.flows.len() >= FLOWS {
+            let stalest = self.flows.iter().min_by_key(|(_, flow)| flow.latest).map(|(from, _)| *from);
+            stalest.map(|from| self.flows.remove(&from));
+        }
+        let mut flow = Flow::new();
+        flow.count(datagram);
+        self.flows.insert(from, flow);
+        self.house.tell(ServerEvent::BeganIperf2 { client: canonical(from) });
+    }
+
+    /// Answers the last datagram of a flow, each time that it comes.
+    fn answer(&mut self, datagram: &[u8], from: SocketAddr) {
+        let Some(flow) = self.flows.get_mut(&from).filter(|flow| flow.ended.is_some()) else { return };
+        let newly = !std::mem::replace(&mut flow.told, true);
+        let report = flow.report();
+        if let Some(answer) = report.answer(datagram) {
+            // One that does not fit now is asked for again.
+            let _ = self.socket.try_send_to(&answer, from);
+        }
+        if newly {
+            let rate = BitRate::of(report.bytes, report.duration.max(Span::from_nanos(1)));
+            self.house.tell_end(canonical(from), Ok(Carried { bytes: report.bytes, rate }));
+        }
+    }
+
+    /// Forgets flows that are over or say nothing any more.
+    fn sweep(&mut self) {
+        let standstill: Duration = self.house.patience.standstill().into();
+        let house = &self.house;
+        self.flows.retain(|from, flow| {
+            let silent = flow.latest.elapsed() >= standstill;
+            if silent && flow.ended.is_none() {
+                let why = format!("no datagram came for {}", house.patience.standstill());
+                house.tell_end(canonical(*from), Err(why));
+            }
+            !silent && flow.ended.is_none_or(|ended| ended.elapsed() < LINGER)
+        });
+    }
+}
+
+/// What an iperf2 client sends.
+struct Flow {
+    begun: Instant,
+    latest: Instant,
+    /// Between which two datagrams the jitter is taken: when the last one came, and its stamp.
+    before: Option<(Instant, Span)>,
+    bytes: u64,
+    datagrams: u64,
+    highest: i64,
+    out_of_order: u64,
+    /// Seconds.
+    jitter: f64,
+    ended: Option<Instant>,
+    told: bool,
+}
+
+impl Flow {
+    fn new() -> Self {
+        let now = Instant::now();
+        Self {
+            begun: now,
+            latest: now,
+            before: None,
+            bytes: 0,
+            datagrams: 0,
+            highest: 0,
+            out_of_order: 0,
+            jitter: 0.0,
+            ended: None,
+            told: false,
+        }
+    }
+
+    fn count(&mut self, payload: &[u8]) {
+        let Some(datagram) = Datagram::read(payload) else { return };
+        if self.ended.is_some() {
+            return;
+        }
+        let now = Instant::now();
+        self.latest = now;
+        self.bytes = self.bytes.saturating_add(payload.len() as u64);
+        if datagram.is_last() {
+            // Its number is that of the last one, or one more.
+            self.ended = Some(now);
+            return;
+        }
+        self.datagrams += 1;
+        if datagram.number > self.highest {
+            self.highest = datagram.number;
+        } else {
+            self.out_of_order += 1;
+        }
+        self.smooth(now, datagram.sent);
+    }
+
+    /// RFC 3550, section 6.4.1.
+    fn smooth(&mut self, now: Instant, sent: Span) {
+        if let Some((came, stamp)) = self.before.replace((now, sent)) {
+            let change = now.duration_since(came).as_secs_f64() - (sent.as_secs_f64() - stamp.as_secs_f64());
+            self.jitter += (change.abs() - self.jitter) / 16.0;
+        }
+    }
+
+    fn report(&self) -> Report {
+        let highest = self.highest.unsigned_abs();
+        Report {
+            bytes: ByteCount::new(self.bytes),
+            duration: self.latest.duration_since(self.begun).into(),
+            lost: highest.saturating_sub(self.datagrams),
+            out_of_order: self.out_of_order,
+            datagrams: highest,
+            jitter: Span::from_secs_f64(self.jitter),
+        }
+    }
+}
+
+/// What came to a socket, and from where.
+type Stray = (Vec<u8>, SocketAddr);
+
+/// A socket at `local` for what `peer` sends, and what else came to it: between the two calls that make it, it takes what
+/// is meant for all.
+fn branch(local: SocketAddr, peer: SocketAddr) -> io::Result<(StdUdpSocket, Vec<Stray>)> {
+    let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&local.into())?;
+    socket.connect(&peer.into())?;
+    let socket = StdUdpSocket::from(socket);
+    let mut strays = Vec::new();
+    let mut buffer = vec![0; LARGEST];
+    for _ in 0..STRAYS {
+        match socket.recv_from(&mut buffer) {
+            Ok((length, from)) if from != peer => strays.push((buffer[..length].to_vec(), from)),
+            Ok(_) => {}
+            Err(_) => break,
+        }
+    }
+    socket.set_nonblocking(false)?;
+    Ok((socket, strays))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn datagram(number: i64, millis: u64) -> Vec<u8> {
+        let mut payload = vec![0; 1470];
+        let sent = Span::from_secs(1_700_000_000) + Span::from_millis(millis);
+        Datagram { number, sent }.write(payload.first_chunk_mut().unwrap());
+        payload
+    }
+
+    #[test]
+    fn a_flow_is_counted_by_its_numbers() {
+        let mut flow = Flow::new();
+        for number in [1, 2, 5, 4, 7, 7] {
+            flow.count(&datagram(number, 0));
+        }
+        flow.count(&[0; 10]);
+        flow.count(&datagram(-8, 0));
+        flow.count(&datagram(-8, 0));
+        flow.count(&datagram(9, 0));
+        let report = flow.report();
+        assert_eq!((report.datagrams, report.lost, report.out_of_order), (7, 1, 2));
+        assert_eq!(report.bytes, ByteCount::new(7 * 1470));
+        assert!(flow.ended.is_some());
+    }
+
+    #[test]
+    fn numbers_that_lie_are_no_danger() {
+        let mut flow = Flow::new();
+        for number in [i64::MAX, 1, i64::MAX, i64::MIN] {
+            flow.count(&datagram(number, u64::from(u32::MAX)));
+        }
+        assert_eq!(flow.report().datagrams, i64::MAX.unsigned_abs());
+        let answer = flow.report().answer(&datagram(i64::MIN, 0)).unwrap();
+        assert!(answer.len() <= 128);
+    }
+
+    #[test]
+    fn a_branch_takes_what_its_peer_sends_and_nothing_else() {
+        let any = "127.0.0.1:0".parse::<SocketAddr>().unwrap();
+        let trunk = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
+        trunk.set_reuse_address(true).unwrap();
+        trunk.bind(&any.into()).unwrap();
+        let trunk = StdUdpSocket::from(trunk);
+        let local = trunk.local_addr().unwrap();
+        let [one, other] = [any, any].map(|any| StdUdpSocket::bind(any).unwrap());
+        let (branch, strays) = branch(local, one.local_addr().unwrap()).unwrap();
+        assert!(strays.is_empty());
+        for (socket, words) in [(&one, b"to the branch"), (&other, b"to the trunk ")] {
+            socket.send_to(words, local).unwrap();
+        }
+        for (socket, words) in [(&branch, b"to the branch"), (&trunk, b"to the trunk ")] {
+            socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            let mut buffer = [0; 13];
+            socket.recv(&mut buffer).unwrap();
+            assert_eq!(&buffer, words);
+        }
+    }
+}
