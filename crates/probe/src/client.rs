@@ -93,6 +93,39 @@ impl Destination {
     }
 }
 
+/// What happens in a test, as it happens.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum TestEvent<'e> {
+    /// The data connections stand, and data begins to flow.
+    Connected(&'e Connected),
+    /// An interval has passed; where data goes both ways, of the upload and then of the download.
+    Interval(&'e Interval),
+}
+
+/// What is known of a test when its data connections stand.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Connected {
+    /// The test as it is carried out: nothing in it is left to be chosen.
+    pub request: Request,
+    /// What tells it from other tests.
+    pub cookie: String,
+    /// Largest segment of the control connection, where the kernel says.
+    pub mss: Option<ByteCount>,
+    /// The data connections, in the order of the streams.
+    pub sockets: Vec<SocketReadback>,
+}
+
+impl Connected {
+    pub(crate) fn of(request: &Request, cookie: &Cookie, control: &TcpStream, sockets: &[SocketReadback]) -> Self {
+        Self {
+            request: request.clone(),
+            cookie: cookie.to_string(),
+            mss: fullpipe_sys::tcp_info(control).ok().and_then(|info| info.snd_mss),
+            sockets: sockets.to_vec(),
+        }
+    }
+}
+
 /// Measures against an iperf3 server, ours or any other. An interrupt ends the test cleanly at both ends and keeps what
 /// there is.
 ///
@@ -104,9 +137,26 @@ pub fn measure(
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(&Interval),
 ) -> Result<Measurement, ProbeError> {
+    watch(destination, request, interrupt, &mut |event| {
+        if let TestEvent::Interval(interval) = event {
+            progress(interval);
+        }
+    })
+}
+
+/// [`measure`], telling of all that happens.
+///
+/// # Errors
+/// The same.
+pub fn watch(
+    destination: &Destination,
+    request: &Request,
+    interrupt: &AtomicBool,
+    report: &mut dyn FnMut(TestEvent<'_>),
+) -> Result<Measurement, ProbeError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(ProbeError::io("start the client"))?;
-    let result = runtime.block_on(run(destination, request, interrupt, progress));
+    let result = runtime.block_on(run(destination, request, interrupt, report));
     // A name server that does not answer holds a thread for longer than anybody wants to wait.
     runtime.shutdown_background();
     result
@@ -116,7 +166,7 @@ async fn run(
     destination: &Destination,
     request: &Request,
     interrupt: &AtomicBool,
-    progress: &mut dyn FnMut(&Interval),
+    report: &mut dyn FnMut(TestEvent<'_>),
 ) -> Result<Measurement, ProbeError> {
     let settings = inspect(&SysctlTree::of_this_host())?;
     let request = with_buffer(request, &settings);
@@ -151,7 +201,7 @@ async fn run(
         intervals: Vec::new(),
         interrupted: false,
     };
-    let ended = session.drive(interrupt, progress).await.map_err(|broken| broken.with_host(&destination.host));
+    let ended = session.drive(interrupt, report).await.map_err(|broken| broken.with_host(&destination.host));
     let (results, broken_off) = match (ended, &session.finished) {
         (Ok(results), finished) => (results, finished.as_ref().and_then(all_broke)),
         // Data has flowed: what was seen of it is not thrown away.
@@ -320,11 +370,15 @@ struct Session<'d> {
 
 impl Session<'_> {
     /// Runs the test to its end; what the server counted.
-    async fn drive(&mut self, interrupt: &AtomicBool, report: &mut dyn FnMut(&Interval)) -> Result<Results, Broken> {
+    async fn drive(
+        &mut self,
+        interrupt: &AtomicBool,
+        report: &mut dyn FnMut(TestEvent<'_>),
+    ) -> Result<Results, Broken> {
         let mut buffer = vec![0; 64 * 1024];
         loop {
             while let Some(action) = self.client.next_action() {
-                if let Some(results) = self.carry_out(action).await? {
+                if let Some(results) = self.carry_out(action, report).await? {
                     return Ok(results);
                 }
             }
@@ -348,7 +402,11 @@ impl Session<'_> {
     }
 
     /// Does what the protocol wants done; the server's results when the test is complete.
-    async fn carry_out(&mut self, action: ClientAction) -> Result<Option<Results>, Broken> {
+    async fn carry_out(
+        &mut self,
+        action: ClientAction,
+        report: &mut dyn FnMut(TestEvent<'_>),
+    ) -> Result<Option<Results>, Broken> {
         match action {
             ClientAction::Send(bytes) => {
                 // A connection that breaks here is noticed by the next read.
@@ -363,7 +421,10 @@ impl Session<'_> {
                 }
                 Err(broken) => return Err(broken),
             },
-            ClientAction::StartTransfer => self.start_transfer()?,
+            ClientAction::StartTransfer => {
+                self.start_transfer()?;
+                report(TestEvent::Connected(&self.connected()));
+            }
             ClientAction::CollectResults => {
                 self.finished = self.progress.take().map(Progress::finish);
                 let results = self.local_results();
@@ -450,8 +511,12 @@ impl Session<'_> {
         Ok(())
     }
 
+    fn connected(&self) -> Connected {
+        Connected::of(&self.request, &self.cookie, &self.control, &self.sockets)
+    }
+
     /// Reports the interval that has passed, and ends the transfer when its time has come.
-    fn look(&mut self, report: &mut dyn FnMut(&Interval)) {
+    fn look(&mut self, report: &mut dyn FnMut(TestEvent<'_>)) {
         let Some(progress) = &mut self.progress else { return };
         let passed = progress.look();
         let due = progress.is_due();
@@ -462,7 +527,7 @@ impl Session<'_> {
     }
 
     /// Ends the transfer early; where there is none, or it has ended and the other end keeps us waiting, gives up.
-    fn interrupt(&mut self, report: &mut dyn FnMut(&Interval)) {
+    fn interrupt(&mut self, report: &mut dyn FnMut(TestEvent<'_>)) {
         self.interrupted = true;
         if self.progress.as_ref().is_some_and(|progress| !progress.has_ended()) {
             self.end_transfer(report);
@@ -471,15 +536,15 @@ impl Session<'_> {
         }
     }
 
-    fn end_transfer(&mut self, report: &mut dyn FnMut(&Interval)) {
+    fn end_transfer(&mut self, report: &mut dyn FnMut(TestEvent<'_>)) {
         let last = self.progress.as_mut().map(Progress::end).unwrap_or_default();
         self.note(last, report);
         self.client.transfer_finished(self.now());
     }
 
-    fn note(&mut self, passed: Vec<Interval>, report: &mut dyn FnMut(&Interval)) {
+    fn note(&mut self, passed: Vec<Interval>, report: &mut dyn FnMut(TestEvent<'_>)) {
         for interval in &passed {
-            report(interval);
+            report(TestEvent::Interval(interval));
         }
         self.intervals.extend(passed);
     }

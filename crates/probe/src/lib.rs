@@ -11,6 +11,6 @@ mod results;
 mod server;
 mod summary;
 
-pub use client::{Destination, measure};
+pub use client::{Connected, Destination, TestEvent, measure, watch};
 pub use error::{ProbeError, ServeError};
 pub use server::{Limits, Network, NetworkError, Quota, ServeOptions, ServerEvent, serve};

@@ -1,8 +1,9 @@
-//! What this end counted, as the other end is told.
+//! What both ends counted: this end's, as the other is told, and both together.
 
-use fullpipe_iperf::{DatagramCounts, Results, StreamResult};
-use fullpipe_record::{Direction, SocketReadback};
-use fullpipe_units::Span;
+use fullpipe_iperf::{DatagramCounts, Results, ServerOutput, StreamResult};
+use fullpipe_load::StreamCount;
+use fullpipe_record::{Datagrams, Direction, EndReport, SocketReadback, StreamSummary, Summary, Transport};
+use fullpipe_units::{BitRate, ByteCount, Span};
 
 use crate::progress::Finished;
 
@@ -31,4 +32,98 @@ fn stream_result(finished: &Finished, index: usize) -> StreamResult {
             DatagramCounts::received(&to.datagrams, &from.datagrams)
         },
     }
+}
+
+/// What an end told of itself that does not tell all.
+pub(crate) fn as_told(results: &Results) -> EndReport {
+    let output = results.server_output.clone().map(|output| match output {
+        ServerOutput::Text(text) | ServerOutput::Json(text) => text,
+    });
+    EndReport { cpu: Some(results.cpu), congestion: results.congestion.clone(), output, ..EndReport::default() }
+}
+
+/// What this end counted beside what the other did, stream by stream. Directions are as this end sees them.
+pub(crate) fn stream_summaries(finished: &Finished, theirs: &Results, transport: Transport) -> Vec<StreamSummary> {
+    let both = Both { finished, theirs, transport };
+    (0..finished.ways.len()).map(|index| both.stream(index)).collect()
+}
+
+/// All streams of one way together, over `duration`.
+pub(crate) fn total(way: Direction, streams: &[StreamSummary], duration: Span) -> Summary {
+    let of_way = || streams.iter().filter(|stream| stream.direction == way);
+    let received: ByteCount = of_way().map(|stream| stream.received).sum();
+    Summary {
+        duration,
+        sent: of_way().map(|stream| stream.sent).sum(),
+        received,
+        rate: BitRate::of(received, duration),
+        retransmits: of_way().map(|stream| stream.retransmits).sum(),
+        steady: None,
+        datagrams_sent: of_way().map(|stream| stream.datagrams_sent).sum(),
+        datagrams: of_way().map(|stream| stream.datagrams).sum(),
+    }
+}
+
+/// The counts of both ends.
+struct Both<'t> {
+    finished: &'t Finished,
+    theirs: &'t Results,
+    transport: Transport,
+}
+
+impl Both<'_> {
+    fn stream(&self, index: usize) -> StreamSummary {
+        let way = self.finished.ways[index];
+        let sends = way == Direction::Upload;
+        let here = self.finished.counts()[index];
+        let there = self.theirs.streams.iter().find(|result| usize::from(result.stream) == index);
+        let counted = there.map_or_else(|| self.acknowledged(index), |result| result.bytes);
+        let (sent, received) = if sends { (here.bytes, counted) } else { (counted, here.bytes) };
+        let retransmits = if sends {
+            self.finished.retransmits().get(index).copied()
+        } else {
+            there.and_then(|result| result.retransmits)
+        };
+        let is_udp = self.transport == Transport::Udp;
+        StreamSummary {
+            stream: index as u16,
+            direction: way,
+            sent,
+            received,
+            retransmits,
+            datagrams_sent: if is_udp { datagrams_sent(sends, here, there) } else { None },
+            datagrams: if is_udp { self.datagrams(index, sends, here, there) } else { None },
+        }
+    }
+
+    /// What the receiver saw: exact where it is fullpipe, in iperf3's way of counting where it is iperf3.
+    fn datagrams(
+        &self,
+        index: usize,
+        sends: bool,
+        here: StreamCount,
+        there: Option<&StreamResult>,
+    ) -> Option<Datagrams> {
+        if !sends {
+            return Some(here.datagrams);
+        }
+        // They tell of what they received, and so of what this end sends, in the order of the streams.
+        let before = self.finished.ways[..index].iter().filter(|way| **way == Direction::Upload).count();
+        let exact = self.theirs.report.as_ref().and_then(|report| report.datagrams.get(before));
+        exact.copied().or_else(|| Some(there?.datagrams.as_seen()))
+    }
+
+    /// Bytes of a stream that this end, the sender, knows to have arrived while it counted; none where it receives.
+    fn acknowledged(&self, stream: usize) -> ByteCount {
+        let up_to = |moment: Span| {
+            let mut samples = self.finished.rest.samples.iter().rev();
+            let latest = samples.find(|sample| usize::from(sample.stream) == stream && sample.at <= moment);
+            latest.and_then(|sample| sample.tcp.bytes_acked).unwrap_or_default()
+        };
+        up_to(self.finished.to.totals.at).saturating_sub(up_to(self.finished.from.totals.at))
+    }
+}
+
+fn datagrams_sent(sends: bool, here: StreamCount, there: Option<&StreamResult>) -> Option<u64> {
+    if sends { Some(here.datagrams_sent) } else { Some(there?.datagrams.counted().packets) }
 }

@@ -4,17 +4,17 @@ use std::net::SocketAddr;
 use std::time::SystemTime;
 
 use fullpipe_diagnose::steady;
-use fullpipe_iperf::{Results, ServerOutput, StreamResult};
-use fullpipe_load::StreamCount;
+use fullpipe_iperf::Results;
 use fullpipe_record::{
-    Buffer, Datagrams, Direction, EndReport, HostSettings, Interval, Measurement, Peer, Request, RttMethod, RttReport,
-    RttStats, Sample, SocketReadback, StreamSummary, Summary, Transport, Validity,
+    Buffer, Direction, EndReport, HostSettings, Interval, Measurement, Peer, Request, RttMethod, RttReport, RttStats,
+    Sample, SocketReadback, StreamSummary, Summary, Validity,
 };
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_units::{ByteCount, Span};
 
 use crate::client::Destination;
 use crate::ping::Echo;
 use crate::progress::Finished;
+use crate::results::{as_told, stream_summaries, total};
 
 /// Everything that is known of a test when it is over.
 pub(crate) struct Test<'d> {
@@ -38,7 +38,7 @@ pub(crate) struct Test<'d> {
 impl Test<'_> {
     /// The measurement that it makes.
     pub(crate) fn measurement(self) -> Measurement {
-        let streams = self.streams();
+        let streams = stream_summaries(&self.finished, &self.results, self.request.transport);
         let rtt = self.round_trips();
         let mut summaries = self.request.directions().iter().map(|&way| self.summary(way, &streams, rtt.idle));
         let summary = summaries.next().unwrap_or_else(|| self.summary(Direction::Upload, &streams, rtt.idle));
@@ -57,12 +57,13 @@ impl Test<'_> {
             sockets: self.sockets,
             datagrams: self.finished.datagrams(self.request.transport),
             samples: self.finished.rest.samples,
+            ..EndReport::default()
         };
-        let told = EndReport { cpu: Some(self.results.cpu), ..EndReport::default() };
-        let server_output = self.results.server_output.map(|output| match output {
-            ServerOutput::Text(text) | ServerOutput::Json(text) => text,
-        });
-        let remote = self.results.report.map_or(told, |report| *report);
+        let told = as_told(&self.results);
+        let remote = match self.results.report {
+            Some(report) => EndReport { output: told.output, ..*report },
+            None => told,
+        };
         Measurement {
             started,
             peer,
@@ -77,93 +78,16 @@ impl Test<'_> {
             limit: None,
             interrupted: self.interrupted,
             broken_off: self.broken_off,
-            server_output,
             warnings,
             validity: Validity::default(),
         }
     }
 
-    fn streams(&self) -> Vec<StreamSummary> {
-        let counts = self.finished.counts();
-        let retransmits = self.finished.retransmits();
-        let stream = |(index, (here, &way)): (usize, (StreamCount, &Direction))| {
-            let there = self.results.streams.iter().find(|result| usize::from(result.stream) == index);
-            let sends = way == Direction::Upload;
-            let counted = there.map_or_else(|| self.acknowledged(index), |result| result.bytes);
-            let (sent, received) = if sends { (here.bytes, counted) } else { (counted, here.bytes) };
-            StreamSummary {
-                stream: index as u16,
-                direction: way,
-                sent,
-                received,
-                retransmits: if sends {
-                    retransmits.get(index).copied()
-                } else {
-                    there.and_then(|result| result.retransmits)
-                },
-                datagrams_sent: self.datagrams_sent(way, here, there),
-                datagrams: self.datagrams(index, way, here, there),
-            }
-        };
-        counts.into_iter().zip(&self.finished.ways).enumerate().map(stream).collect()
-    }
-
-    fn datagrams_sent(&self, way: Direction, here: StreamCount, there: Option<&StreamResult>) -> Option<u64> {
-        match (self.request.transport, way) {
-            (Transport::Tcp, _) => None,
-            (Transport::Udp, Direction::Upload | Direction::Both) => Some(here.datagrams_sent),
-            (Transport::Udp, Direction::Download) => Some(there?.datagrams.counted().packets),
-        }
-    }
-
-    /// What the receiver saw: exact where it is fullpipe, in iperf3's way of counting where it is iperf3.
-    fn datagrams(
-        &self,
-        index: usize,
-        way: Direction,
-        here: StreamCount,
-        there: Option<&StreamResult>,
-    ) -> Option<Datagrams> {
-        if self.request.transport == Transport::Tcp {
-            return None;
-        }
-        if way == Direction::Download {
-            return Some(here.datagrams);
-        }
-        let exact = self.results.report.as_ref().and_then(|report| report.datagrams.get(index));
-        exact.copied().or_else(|| Some(there?.datagrams.as_seen()))
-    }
-
-    /// Bytes of a stream that this end, the sender, knows to have arrived while it counted; none where it receives.
-    fn acknowledged(&self, stream: usize) -> ByteCount {
-        let up_to = |moment: Span| {
-            let mut samples = self.finished.rest.samples.iter().rev();
-            let latest = samples.find(|sample| usize::from(sample.stream) == stream && sample.at <= moment);
-            latest.and_then(|sample| sample.tcp.bytes_acked).unwrap_or_default()
-        };
-        up_to(self.finished.to.totals.at).saturating_sub(up_to(self.finished.from.totals.at))
-    }
-
     fn summary(&self, way: Direction, streams: &[StreamSummary], idle: Option<RttStats>) -> Summary {
-        let streams: Vec<&StreamSummary> = streams.iter().filter(|stream| stream.direction == way).collect();
-        let received: ByteCount = streams.iter().map(|stream| stream.received).sum();
-        let duration = self.receiving_time(way);
-        let samples: Vec<Sample> = self
-            .sender_samples(way)
-            .iter()
-            .filter(|sample| self.finished.ways.get(usize::from(sample.stream)) == Some(&way))
-            .cloned()
-            .collect();
-        Summary {
-            duration,
-            sent: streams.iter().map(|stream| stream.sent).sum(),
-            received,
-            rate: BitRate::of(received, duration),
-            retransmits: streams.iter().map(|stream| stream.retransmits).sum(),
-            steady: steady(&samples, idle.map(|idle| idle.min), self.finished.to.totals.at),
-            datagrams_sent: streams.iter().map(|stream| stream.datagrams_sent).sum(),
-            datagrams: streams.iter().map(|stream| stream.datagrams).sum(),
-        }
+        let its = |sample: &&Sample| self.finished.ways.get(usize::from(sample.stream)) == Some(&way);
+        let samples: Vec<Sample> = self.sender_samples(way).iter().filter(its).cloned().collect();
+        let steady = steady(&samples, idle.map(|idle| idle.min), self.finished.to.totals.at);
+        Summary { steady, ..total(way, streams, self.receiving_time(way)) }
     }
 
     /// How long the receiver counted, by its own clock where it said so.
@@ -235,7 +159,7 @@ impl Test<'_> {
 }
 
 /// When the data began to flow, by the wall clock.
-fn started(finished: &Finished) -> String {
+pub(crate) fn started(finished: &Finished) -> String {
     let moment = SystemTime::now().checked_sub(finished.origin.elapsed());
     let stamp = moment.and_then(|moment| jiff::Timestamp::try_from(moment).ok());
     stamp.map_or_else(String::new, |stamp| format!("{stamp:.3}"))

@@ -76,6 +76,12 @@ pub struct EndReport {
     pub sockets: Vec<SocketReadback>,
     /// What this end saw while data flowed; empty where it did not say.
     pub samples: Vec<Sample>,
+    /// Congestion control of its data sockets, as an end says that does not tell of the sockets themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<String>,
+    /// What this end printed of the test, where it was asked for: text, or one JSON object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
     /// What this end received of each stream that it received as datagrams, in the order of the streams.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub datagrams: Vec<Datagrams>,
@@ -372,9 +378,6 @@ pub struct Measurement {
     /// Why it broke off, if it did. Received then is what the sender knows to have arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken_off: Option<String>,
-    /// What the server printed about it, where that was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub server_output: Option<String>,
     /// What the user should know.
     pub warnings: Vec<String>,
     /// Whether it may be judged.

@@ -119,6 +119,7 @@ impl Arguments {
             iperf2_port: self.iperf2_port.or(usual),
             iperf2: !self.no_iperf2,
             one_off: self.one_off,
+            interval: Span::ZERO,
             idle_timeout: self.idle_timeout,
             patience: self.patience,
             limits: self.limits.limits(),
@@ -225,7 +226,8 @@ impl Log {
 
     fn note(&mut self, event: &ServerEvent) {
         let now = jiff::Timestamp::now().round(jiff::Unit::Second).map(|now| now.to_string()).unwrap_or_default();
-        let line = if self.json { as_json(event, &now).to_string() } else { describe(event) };
+        let line = if self.json { as_json(event, &now).map(|json| json.to_string()) } else { describe(event) };
+        let Some(line) = line else { return };
         if let Some(file) = &mut self.file {
             let stamped = if self.json { format!("{line}\n") } else { format!("{now} {line}\n") };
             // A full disk is no reason to stop serving.
@@ -265,8 +267,10 @@ impl PidFile<'_> {
     }
 }
 
-fn describe(event: &ServerEvent) -> String {
-    match event {
+/// One line; none of what goes on within a test.
+fn describe(event: &ServerEvent) -> Option<String> {
+    Some(match event {
+        ServerEvent::Connected { .. } | ServerEvent::Interval { .. } => return None,
         ServerEvent::Listening(address) => format!("listening on {address}"),
         ServerEvent::NotListening { why } => format!("{why}; going on without: iperf2 clients may call the other port"),
         ServerEvent::Began { client, request } => {
@@ -280,23 +284,24 @@ fn describe(event: &ServerEvent) -> String {
             format!("{client}: {direction}, {streams}")
         }
         ServerEvent::BeganIperf2 { client } => format!("{client}: receiving, 1 stream of iperf2"),
-        ServerEvent::Ended { client, bytes, rate } => format!("{client}: done at {rate}, {bytes}"),
+        ServerEvent::Ended { client, bytes, rate, .. } => format!("{client}: done at {rate}, {bytes}"),
         ServerEvent::Failed { client, why } => format!("{client}: {why}"),
         ServerEvent::TurnedAway { client, why, connections: 1 } => format!("{client}: turned away, because {why}"),
         ServerEvent::TurnedAway { client, why, connections } => {
             format!("{connections} connections turned away; the last, of {client}, because {why}")
         }
         ServerEvent::Idle => "nobody came: ending".to_owned(),
-    }
+    })
 }
 
-fn as_json(event: &ServerEvent, now: &str) -> Value {
+fn as_json(event: &ServerEvent, now: &str) -> Option<Value> {
     let (name, mut data) = match event {
+        ServerEvent::Connected { .. } | ServerEvent::Interval { .. } => return None,
         ServerEvent::Listening(address) => ("listening", json!({ "address": address })),
         ServerEvent::NotListening { why } => ("not-listening", json!({ "why": why })),
         ServerEvent::Began { client, request } => ("began", json!({ "client": client, "request": request })),
         ServerEvent::BeganIperf2 { client } => ("began-iperf2", json!({ "client": client })),
-        ServerEvent::Ended { client, bytes, rate } => {
+        ServerEvent::Ended { client, bytes, rate, .. } => {
             ("ended", json!({ "client": client, "bytes": bytes, "rate": rate }))
         }
         ServerEvent::Failed { client, why } => ("failed", json!({ "client": client, "why": why })),
@@ -306,7 +311,7 @@ fn as_json(event: &ServerEvent, now: &str) -> Value {
         ServerEvent::Idle => ("idle", json!({})),
     };
     data["time"] = now.into();
-    json!({ "event": name, "data": data })
+    Some(json!({ "event": name, "data": data }))
 }
 
 fn explain(error: &ServeError) -> Failure {

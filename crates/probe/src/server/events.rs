@@ -1,7 +1,9 @@
 use std::net::{IpAddr, SocketAddr};
 
-use fullpipe_record::Request;
+use fullpipe_record::{Interval, Measurement, Request};
 use fullpipe_units::{BitRate, ByteCount};
+
+use crate::client::Connected;
 
 /// What a server does, as it does it.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +22,20 @@ pub enum ServerEvent {
         /// For what.
         request: Request,
     },
+    /// The data connections of a test stand, and data begins to flow.
+    Connected {
+        /// Who asked for it.
+        client: SocketAddr,
+        /// What is known of it.
+        connected: Box<Connected>,
+    },
+    /// An interval of a test has passed.
+    Interval {
+        /// Who asked for the test.
+        client: SocketAddr,
+        /// What this end saw; its direction is as the client sees it.
+        interval: Box<Interval>,
+    },
     /// An iperf2 client began to send on a connection; it does not say for how long.
     BeganIperf2 {
         /// Who sends.
@@ -33,6 +49,9 @@ pub enum ServerEvent {
         bytes: ByteCount,
         /// The rate that this end saw.
         rate: BitRate,
+        /// The whole test as it looks from here, without samples and intervals; not of an iperf2 client. Its directions
+        /// are as the client sees them, and what is local is the server's.
+        seen: Option<Box<Measurement>>,
     },
     /// A test ended early.
     Failed {

@@ -53,7 +53,7 @@ pub(super) async fn count(
         return Err(format!("the connection broke: {error}"));
     }
     let bytes = bytes_of(&ended.totals.streams) + begun;
-    Ok(Carried { bytes, rate: BitRate::of(bytes, ended.totals.at.max(Span::from_nanos(1))) })
+    Ok(Carried { bytes, rate: BitRate::of(bytes, ended.totals.at.max(Span::from_nanos(1))), seen: None })
 }
 
 /// What the client asks for; nothing where its data ends before it can be told.

@@ -61,6 +61,8 @@ pub struct ServeOptions {
     pub iperf2_port: Option<u16>,
     /// Whether iperf2 clients are served at all.
     pub iperf2: bool,
+    /// Length of the intervals that are told of; zero for none.
+    pub interval: Span,
     /// Whether to end after one test; others are told meanwhile that the server is busy.
     pub one_off: bool,
     /// If set, the server ends after so long without a test.
@@ -80,6 +82,7 @@ impl Default for ServeOptions {
             port: DEFAULT_PORT,
             iperf2_port: None,
             iperf2: true,
+            interval: Span::ZERO,
             one_off: false,
             idle_timeout: None,
             patience: Timeouts::default().reply,
@@ -177,6 +180,7 @@ struct House {
     takes_datagrams: Cell<bool>,
     patience: Patience,
     iperf2: bool,
+    interval: Span,
     one_off: bool,
 }
 
@@ -198,6 +202,7 @@ impl House {
             takes_datagrams: Cell::new(false),
             patience: Patience(options.patience),
             iperf2: options.iperf2,
+            interval: options.interval,
             one_off: options.one_off,
         });
         house.tell(ServerEvent::Listening(listener.local_addr().map_err(ServeError::Start)?));
@@ -320,7 +325,7 @@ impl House {
 
     fn tell_end(&self, client: SocketAddr, ended: Result<Carried, String>) {
         self.tell(match ended {
-            Ok(Carried { bytes, rate }) => ServerEvent::Ended { client, bytes, rate },
+            Ok(Carried { bytes, rate, seen }) => ServerEvent::Ended { client, bytes, rate, seen },
             Err(why) => ServerEvent::Failed { client, why },
         });
     }

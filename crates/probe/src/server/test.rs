@@ -7,10 +7,14 @@ use std::time::{Duration, Instant};
 
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_iperf::{
-    Cookie, Error, ErrorNumber, Refusal, Results, ServerAction, ServerSession, State, data_connections, direction_of,
+    Cookie, Error, ErrorNumber, Parameters, Refusal, Results, ServerAction, ServerSession, State, data_connections,
+    direction_of,
 };
 use fullpipe_load::{Channel, Lane, StreamCount, Transfer, TransferPlan, apply_options, read_back};
-use fullpipe_record::{Direction, EndReport, Request, Sample, SocketReadback, Transport};
+use fullpipe_record::{
+    Direction, EndReport, Interval, Measurement, Peer, Request, RttMethod, RttReport, Sample, SocketReadback,
+    Transport, Validity,
+};
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
 use socket2::SockRef;
 use tokio::io::AsyncWriteExt;
@@ -24,8 +28,10 @@ use super::listen::canonical;
 use super::registry::Arrival;
 use super::watch::Watch;
 use super::{House, LOOK, ServerEvent};
+use crate::client::Connected;
 use crate::progress::{Finished, Progress, role};
-use crate::results::results_of;
+use crate::results::{as_told, results_of, stream_summaries, total};
+use crate::summary::started;
 
 /// Samples that a report carries, about 400 KB; a longer test is thinned out evenly.
 const MOST_SAMPLES: usize = 240;
@@ -43,10 +49,12 @@ const GLANCE: Duration = Duration::from_millis(2);
 const READ: usize = 16 * 1024;
 
 /// What a test carried, as this end saw it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Carried {
     pub(super) bytes: ByteCount,
     pub(super) rate: BitRate,
+    /// The whole, of a test that both ends told of.
+    pub(super) seen: Option<Box<Measurement>>,
 }
 
 /// One test under way. While its client says nothing it holds no buffer: there may be a thousand of them.
@@ -146,8 +154,9 @@ impl Test {
 
     /// Holds what flows against what may flow.
     fn look(&mut self) {
+        let passed = self.progress.as_mut().map(Progress::look).unwrap_or_default();
+        self.tell_of(passed);
         let (Some(progress), Some(load)) = (&mut self.progress, &self.load) else { return };
-        progress.look();
         if progress.has_ended() {
             return;
         }
@@ -180,7 +189,7 @@ impl Test {
                 let results = self.results(report);
                 self.session.local_results(self.now(), results);
             }
-            ServerAction::Finished(_) => return Some(Ok(self.carried())),
+            ServerAction::Finished(theirs) => return Some(Ok(self.carried(&theirs))),
             ServerAction::Failed(error) => {
                 self.finish_transfer().await;
                 return Some(Err(error));
@@ -267,7 +276,12 @@ impl Test {
         self.sockets = found.filter_map(Result::ok).collect();
         self.watch = Watch::new(self.house.bounds(self.indivisible()));
         match Transfer::start(lanes, TransferPlan::of(&self.request, base_rtt)) {
-            Ok(transfer) => self.progress = Some(Progress::new(transfer, self.as_seen_here(), ways)),
+            Ok(transfer) => {
+                self.progress = Some(Progress::new(transfer, self.as_seen_here(), ways));
+                let asked = Request { interval: self.house.interval, ..self.request.clone() };
+                let connected = Connected::of(&asked, &self.cookie, &self.control, &self.sockets);
+                self.house.tell(ServerEvent::Connected { client: self.client, connected: Box::new(connected) });
+            }
             Err(error) => {
                 let refusal =
                     Refusal { number: ErrorNumber::STREAMS, why: format!("cannot start the data threads: {error}") };
@@ -278,7 +292,7 @@ impl Test {
 
     /// Which way stream `index` goes, seen from this end.
     fn way(&self, index: u16) -> Direction {
-        seen_from_here(direction_of(&self.request, index))
+        seen_from_the_other_end(direction_of(&self.request, index))
     }
 
     /// What all streams together write at once.
@@ -287,25 +301,33 @@ impl Test {
         ByteCount::new(self.request.block.get().saturating_mul(writes))
     }
 
-    /// The request with the direction as this end sees it.
+    /// The request with the direction and the intervals of this end.
     fn as_seen_here(&self) -> Request {
-        Request { direction: seen_from_here(self.request.direction), ..self.request.clone() }
+        let direction = seen_from_the_other_end(self.request.direction);
+        Request { direction, interval: self.house.interval, ..self.request.clone() }
+    }
+
+    fn tell_of(&self, passed: Vec<Interval>) {
+        for interval in passed {
+            let direction = seen_from_the_other_end(interval.direction);
+            let interval = Box::new(Interval { direction, ..interval });
+            self.house.tell(ServerEvent::Interval { client: self.client, interval });
+        }
     }
 
     /// Ends what this end sends. What it counts is complete too, but for bytes that are sure to come.
     fn stop_transfer(&mut self) {
         let awaited = self.awaited();
         if let Some(progress) = &mut self.progress {
-            if awaited.is_none() {
-                progress.end();
-            }
+            let last = if awaited.is_none() { progress.end() } else { Vec::new() };
             progress.close_sending();
+            self.tell_of(last);
         }
     }
 
     /// How many bytes this end will have received if nothing is lost; unknown where time limits the test.
     fn awaited(&self) -> Option<ByteCount> {
-        self.request.bytes.filter(|_| self.request.direction == Direction::Upload)
+        self.request.bytes.filter(|_| self.request.direction != Direction::Download)
     }
 
     /// Waits for what is under way: a client ends a test of so many bytes when it has written them.
@@ -315,7 +337,7 @@ impl Test {
         let begun = Instant::now();
         let mut moved = (ByteCount::ZERO, begun);
         while begun.elapsed() < self.house.patience.greeting() / 2 && moved.1.elapsed() < silence {
-            let bytes = bytes_of(&progress.totals().streams);
+            let bytes = progress.arrived();
             if bytes >= awaited {
                 return;
             }
@@ -348,19 +370,53 @@ impl Test {
             sockets: self.sockets.clone(),
             samples: thinned(&finished.rest.samples, data_connections(&self.request)),
             datagrams: finished.datagrams(self.request.transport),
+            ..EndReport::default()
         }
     }
 
-    fn carried(&self) -> Carried {
-        self.finished.as_ref().map_or(Carried::default(), |finished| {
-            let bytes = bytes_of(&finished.counts());
-            Carried { bytes, rate: BitRate::of(bytes, finished.duration().max(Span::from_nanos(1))) }
-        })
+    fn carried(&self, theirs: &Results) -> Carried {
+        let Some(finished) = &self.finished else { return Carried::default() };
+        let bytes = bytes_of(&finished.counts());
+        let rate = BitRate::of(bytes, finished.duration().max(Span::from_nanos(1)));
+        Carried { bytes, rate, seen: Some(Box::new(self.seen(finished, theirs))) }
+    }
+
+    /// The test as it looks from here, with what the client counted.
+    fn seen(&self, finished: &Finished, theirs: &Results) -> Measurement {
+        let mut streams = stream_summaries(finished, theirs, self.request.transport);
+        for stream in &mut streams {
+            stream.direction = seen_from_the_other_end(stream.direction);
+        }
+        let mut totals = self.request.directions().iter().map(|&way| total(way, &streams, finished.duration()));
+        let summary = totals.next().unwrap_or_else(|| total(Direction::Upload, &[], finished.duration()));
+        let reverse = totals.next();
+        drop(totals);
+        Measurement {
+            started: started(finished),
+            peer: Peer {
+                host: self.client.ip().to_string(),
+                address: self.client.to_string(),
+                speaks_fullpipe: self.session.parameters().is_some_and(Parameters::speaks_fullpipe),
+            },
+            request: self.request.clone(),
+            local: EndReport { cpu: finished.rest.cpu, sockets: self.sockets.clone(), ..EndReport::default() },
+            remote: as_told(theirs),
+            summary,
+            reverse,
+            streams,
+            intervals: Vec::new(),
+            rtt: RttReport { method: RttMethod::TcpInfo, idle: None, loaded: None },
+            limit: None,
+            interrupted: false,
+            broken_off: None,
+            warnings: finished.rest.notes.clone(),
+            validity: Validity::default(),
+        }
     }
 }
 
-/// What the client calls an upload is a download here.
-fn seen_from_here(direction: Direction) -> Direction {
+/// What one end calls an upload is a download at the other.
+fn seen_from_the_other_end(direction: Direction) -> Direction {
     match direction {
         Direction::Upload => Direction::Download,
         Direction::Download => Direction::Upload,

@@ -126,7 +126,7 @@ impl Door {
         }
         if newly {
             let rate = BitRate::of(report.bytes, report.duration.max(Span::from_nanos(1)));
-            self.house.tell_end(canonical(from), Ok(Carried { bytes: report.bytes, rate }));
+            self.house.tell_end(canonical(from), Ok(Carried { bytes: report.bytes, rate, seen: None }));
         }
     }
 

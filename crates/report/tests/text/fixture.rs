@@ -226,7 +226,6 @@ fn measured(rate: BitRate, limit: Verdict) -> Measurement {
         limit: Some(limit),
         interrupted: false,
         broken_off: None,
-        server_output: None,
         warnings: Vec::new(),
         validity: Validity::default(),
     }
