@@ -163,6 +163,8 @@ fn socket(stream: u16, congestion: &str) -> SocketReadback {
         sndbuf: ByteCount::new(87_040),
         rcvbuf: ByteCount::new(131_072),
         congestion: congestion.to_owned(),
+        local: "198.18.0.1:40000".to_owned(),
+        remote: "198.18.0.2:5201".to_owned(),
     }
 }
 

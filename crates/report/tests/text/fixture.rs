@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use fullpipe_record::{
-    At, Buffer, BufferAdvice, Calculation, Cause, Ceiling, Change, Combination, Commands, Encapsulation, EndReport,
-    Estimate, Experiment, Forecast, Framing, Given, GridAccuracy, GridCell, GridReport, HostSettings, Interval,
-    IpVersion, KernelVersion, LabReport, LabStep, Leg, Lift, Limit, Measurement, Need, Path, PathDirection, Peer,
-    Prediction, Proof, Published, Quantity, Ramp, Remedy, Request, RttMethod, RttReport, RttStats, Scope, Segmentation,
-    Side, Solved, Steady, Summary, Undone, Validity, Value, Verdict, WhatIf,
+    At, Buffer, BufferAdvice, Calculation, Cause, Ceiling, Change, Combination, Commands, Direction, Encapsulation,
+    EndReport, Estimate, Experiment, Forecast, Framing, Given, GridAccuracy, GridCell, GridReport, HostSettings,
+    Interval, IpVersion, KernelVersion, LabReport, LabStep, Leg, Lift, Limit, Measurement, Need, Path, PathDirection,
+    Peer, Prediction, Proof, Published, Quantity, Ramp, Remedy, Request, RttMethod, RttReport, RttStats, Scope,
+    Segmentation, Side, Solved, Steady, Summary, Undone, Validity, Value, Verdict, WhatIf,
 };
 use fullpipe_units::{BitRate, ByteCount, Distance, Ratio, SegCount, Span};
 
