@@ -1,6 +1,7 @@
 //! A path over loopback that loses exactly the datagrams that it is told to lose.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
@@ -78,20 +79,31 @@ struct Flow {
     sent: u64,
 }
 
+impl Flow {
+    fn open(
+        client: SocketAddr,
+        server: SocketAddr,
+        clients: &Arc<UdpSocket>,
+        losses: &Arc<Losses>,
+    ) -> io::Result<Self> {
+        let upstream = Arc::new(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?);
+        upstream.connect(server)?;
+        upstream.set_read_timeout(Some(SILENCE))?;
+        let (back, clients, losses) = (Arc::clone(&upstream), Arc::clone(clients), Arc::clone(losses));
+        thread::spawn(move || forward_back(&back, &clients, client, &losses));
+        Ok(Self { upstream, sent: 0 })
+    }
+}
+
 fn forward_datagrams(clients: &Arc<UdpSocket>, server: SocketAddr, losses: &Arc<Losses>) -> io::Result<()> {
     let mut flows: HashMap<SocketAddr, Flow> = HashMap::new();
     let mut buffer = vec![0; 65_536];
     loop {
         let (length, client) = clients.recv_from(&mut buffer)?;
-        if !flows.contains_key(&client) {
-            let upstream = Arc::new(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?);
-            upstream.connect(server)?;
-            upstream.set_read_timeout(Some(SILENCE))?;
-            let (back, clients, losses) = (Arc::clone(&upstream), Arc::clone(clients), Arc::clone(losses));
-            thread::spawn(move || forward_back(&back, &clients, client, &losses));
-            flows.insert(client, Flow { upstream, sent: 0 });
-        }
-        let Some(flow) = flows.get_mut(&client) else { continue };
+        let flow = match flows.entry(client) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(Flow::open(client, server, clients, losses)?),
+        };
         if passes(length, Heading::ToServer, &mut flow.sent, losses) {
             // A server that has gone shows at the client.
             let _ = flow.upstream.send(&buffer[..length]);

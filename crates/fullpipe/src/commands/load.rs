@@ -66,7 +66,7 @@ pub(crate) struct Load {
     /// Largest segment
     #[arg(long, short = 'M', value_name = "BYTES")]
     mss: Option<ByteCount>,
-    /// Send small writes at once (TCP_NODELAY)
+    /// Send small writes at once (`TCP_NODELAY`)
     #[arg(long, short = 'N')]
     no_delay: bool,
     /// Type of service: a number, decimal or 0x…
@@ -78,13 +78,13 @@ pub(crate) struct Load {
     /// Multipath TCP
     #[arg(long, short = 'm', conflicts_with = "udp")]
     mptcp: bool,
-    /// Send pages of a file, without copying (sendfile)
+    /// Send pages of a file, without copying (`sendfile`)
     #[arg(long, short = 'Z', conflicts_with = "udp")]
     zerocopy: bool,
-    /// The receiver discards in the kernel, without copying (MSG_TRUNC)
+    /// The receiver discards in the kernel, without copying (`MSG_TRUNC`)
     #[arg(long, conflicts_with = "udp")]
     skip_rx_copy: bool,
-    /// Hand the kernel many datagrams at once (UDP_SEGMENT, UDP_GRO)
+    /// Hand the kernel many datagrams at once (`UDP_SEGMENT`, `UDP_GRO`)
     #[arg(long, requires = "udp")]
     gsro: bool,
     /// Number datagrams in 64 bits, for more than 4 billion of them
