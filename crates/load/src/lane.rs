@@ -2,6 +2,7 @@
 
 use std::net::{Shutdown, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fullpipe_record::Datagrams;
@@ -52,7 +53,8 @@ pub struct StreamCount {
     pub bytes: ByteCount,
     /// Datagrams sent.
     pub datagrams_sent: u64,
-    /// What arrived of datagrams. Those dropped here are counted since the socket was made, which may be earlier.
+    /// What arrived of datagrams. Those dropped here are counted since the socket was made, which may be earlier; how many
+    /// they are is not known where the kernel joined them.
     pub datagrams: Datagrams,
 }
 
@@ -73,12 +75,19 @@ impl StreamCount {
 pub(crate) struct Stream {
     pub(crate) channel: Channel,
     pub(crate) role: Role,
+    /// Whether the kernel joins datagrams that arrive, and then drops them together.
+    joins: AtomicBool,
     count: Mutex<StreamCount>,
 }
 
 impl Stream {
     pub(crate) fn new(lane: Lane) -> Self {
-        Self { channel: lane.channel, role: lane.role, count: Mutex::default() }
+        Self { channel: lane.channel, role: lane.role, joins: AtomicBool::new(false), count: Mutex::default() }
+    }
+
+    /// From now on, the kernel joins datagrams that arrive.
+    pub(crate) fn joins(&self) {
+        self.joins.store(true, Ordering::Relaxed);
     }
 
     /// To be counted on; held only for as long as that takes.
@@ -90,7 +99,9 @@ impl Stream {
     pub(crate) fn total(&self) -> StreamCount {
         let mut total = *self.count();
         if self.role == Role::Receiver {
-            total.datagrams.dropped_here = drops(&self.channel);
+            // What is dropped together counts as one, whereupon nobody knows how many they were.
+            let is_exact = |drops: &u64| *drops == 0 || !self.joins.load(Ordering::Relaxed);
+            total.datagrams.dropped_here = self.drops().filter(is_exact);
         }
         total
     }
@@ -100,13 +111,14 @@ impl Stream {
         // A connection that is gone already needs no closing.
         let _ = SockRef::from(&self.channel).shutdown(how);
     }
-}
 
-/// Datagrams that the kernel has dropped for want of room in this socket since it was made; nothing where it does not tell, and of TCP. It is
-/// the counter that `SO_RXQ_OVFL` reports, with those that were dropped behind the last that was read.
-fn drops(channel: &Channel) -> Option<u64> {
-    match channel {
-        Channel::Tcp(_) => None,
-        Channel::Udp(socket) => socket_memory(socket).ok().map(|memory| memory.drops),
+    /// Messages that the kernel has dropped for want of room in this socket since it was made; nothing where it does not
+    /// tell, and of TCP. It is the counter that `SO_RXQ_OVFL` reports, with those that were dropped behind the last that
+    /// was read.
+    pub(crate) fn drops(&self) -> Option<u64> {
+        match &self.channel {
+            Channel::Tcp(_) => None,
+            Channel::Udp(socket) => socket_memory(socket).ok().map(|memory| memory.drops),
+        }
     }
 }

@@ -279,7 +279,7 @@ mod tests {
             1 => -65_540_i64..-65_530,
             1 => 65_530_i64..65_540,
         ];
-        proptest::collection::vec(step, 0..400).prop_map(|steps| {
+        proptest::collection::vec(step, 0..150).prop_map(|steps| {
             let mut highest = 0_u64;
             let number = |step| {
                 let number = highest.saturating_add_signed(step);

@@ -171,3 +171,22 @@ fn read(mut socket: &TcpStream, buffer: &mut [u8], discard: bool) -> io::Result<
 fn retry_after(base_rtt: Option<Span>) -> Duration {
     base_rtt.map_or(LONGEST_RETRY, |rtt| rtt / 64).clamp(SHORTEST_RETRY, LONGEST_RETRY).into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_record::Request;
+
+    #[test]
+    fn a_socket_that_takes_no_file_gets_copies_and_the_user_is_told() {
+        let shared = Shared::new(None);
+        let request = Request { sendfile: true, ..Request::default() };
+        let mut source = Source::new(&TransferPlan::of(&request, None), &shared);
+        assert!(source.file.is_some());
+        assert!(!source.falls_back(&Errno::CONNRESET.into(), &shared));
+        assert!(source.falls_back(&Errno::INVAL.into(), &shared) && source.file.is_none());
+        // A copy that is refused is an error like any other.
+        assert!(!source.falls_back(&Errno::INVAL.into(), &shared));
+        assert_eq!(shared.take_notes().len(), 1);
+    }
+}

@@ -176,6 +176,7 @@ impl Transfer {
     /// Ends everything, whatever state it is in, and tells what was seen.
     pub fn finish(self) -> StreamTotals {
         let totals = self.totals();
+        self.note_unknown_drops(&totals);
         let cpu = process_cpu_time().ok().map(|now| self.cpu_since_start(now, totals.at));
         self.sampling.store(false, Ordering::Relaxed);
         // Wakes a thread that is blocked in a write, too.
@@ -188,6 +189,16 @@ impl Transfer {
         let _ = self.sampler.join();
         let samples = std::mem::take(&mut *self.samples.lock().unwrap_or_else(PoisonError::into_inner));
         StreamTotals { totals, samples, cpu, failures, notes: self.shared.take_notes() }
+    }
+
+    fn note_unknown_drops(&self, totals: &Totals) {
+        for (stream, count) in self.streams.iter().zip(&totals.streams) {
+            if count.datagrams.dropped_here.is_none() && stream.drops().is_some() && stream.role == Role::Receiver {
+                let why =
+                    "this host dropped datagrams that the kernel had joined, and it does not tell how many they were";
+                self.shared.note(why.to_owned());
+            }
+        }
     }
 
     fn cpu_since_start(&self, now: CpuTime, elapsed: Span) -> Cpu {

@@ -167,6 +167,26 @@ impl Absence {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fullpipe_record::Request;
+
+    #[test]
+    fn a_path_that_takes_no_datagrams_to_be_cut_gets_each_by_itself() {
+        let (left, right) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        left.connect(right.local_addr().unwrap()).unwrap();
+        let request = Request { block: ByteCount::new(1_000), offload: true, ..Request::default() };
+        let shared = Shared::new(None);
+        let mut train = Train::new(&left, &shared, &TransferPlan::of(&request, None));
+        assert!(train.segments > 1 && train.most() > 10);
+        assert!(!train.falls_back(&left, &Errno::CONNREFUSED.into(), &shared));
+        assert!(train.falls_back(&left, &Errno::INVAL.into(), &shared));
+        assert!(!train.falls_back(&left, &Errno::INVAL.into(), &shared));
+        assert_eq!((train.send(&left, 10).unwrap(), train.next), (10, 11));
+        right.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        for _ in 0..10 {
+            assert_eq!(right.recv(&mut [0; 2_000]).unwrap(), 1_000);
+        }
+        assert_eq!(shared.take_notes().len(), 1);
+    }
 
     #[test]
     fn nobody_there_is_believed_after_a_second() {

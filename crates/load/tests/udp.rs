@@ -200,6 +200,22 @@ fn what_this_host_drops_is_told_from_what_the_network_lost() {
     assert_eq!((datagrams.lost, datagrams.duplicated), (0, 0));
 }
 
+/// The kernel counts forty joined datagrams that it drops as one.
+#[test]
+fn how_many_joined_datagrams_this_host_dropped_is_not_guessed() {
+    let (left, right) = connected();
+    let plan = TransferPlan { offload: true, ..plan() };
+    fullpipe_sys::join_datagrams(&right).unwrap();
+    socket2::SockRef::from(&right).set_recv_buffer_size(10_000).unwrap();
+    let sender = start(Role::Sender, [left], TransferPlan { rate: None, budget: Some(BLOCK * 5_000), ..plan });
+    assert!(within(PATIENCE, || sender.is_over()));
+    sender.finish();
+    let receiver = start(Role::Receiver, [right], plan);
+    assert!(within(PATIENCE, || receiver.totals().streams[0].datagrams.dropped_here.is_none()));
+    let end = receiver.finish();
+    assert!(end.notes.iter().any(|note| note.contains("joined")), "{:?}", end.notes);
+}
+
 #[test]
 #[expect(clippy::print_stdout, reason = "how exactly, the runner shows where it is asked to")]
 fn a_rate_is_kept() {

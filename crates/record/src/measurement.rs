@@ -107,8 +107,9 @@ pub struct Datagrams {
     /// Arrivals so late that it is no longer known whether they are the first of their kind: neither received nor
     /// duplicated, and what they carry was counted as lost.
     pub late: u64,
-    /// Datagrams that this end's own kernel dropped, for want of room in the socket (`SO_RXQ_OVFL`). They are among the
-    /// lost, though the network delivered them.
+    /// Datagrams that this end's own kernel dropped, for want of room in the socket (`SO_RXQ_OVFL`). But for those behind
+    /// the last that arrived they are among the lost, though the network delivered them. Unknown where the kernel had
+    /// joined them (`UDP_GRO`): it drops many as one.
     pub dropped_here: Option<u64>,
     /// Interarrival jitter (RFC 3550, section 6.4.1).
     pub jitter: Span,
