@@ -14,9 +14,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of a datagram.
 const BLOCK: ByteCount = ByteCount::new(1_000);
 
-/// At a rate that no machine is too slow for.
+/// At a rate at which a socket holds what comes in 80 ms: a machine may be busy.
 fn plan() -> TransferPlan {
-    let rate = Some(BitRate::from_mbps(40));
+    let rate = Some(BitRate::from_mbps(16));
     let request = Request { transport: Transport::Udp, block: BLOCK, rate, ..Request::default() };
     TransferPlan::of(&request, None)
 }
@@ -28,6 +28,7 @@ fn of(datagrams: u64) -> TransferPlan {
 fn socket() -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    socket2::SockRef::from(&socket).set_recv_buffer_size(200_000).unwrap();
     socket
 }
 
@@ -69,11 +70,11 @@ fn one(totals: &StreamTotals) -> StreamCount {
 #[test]
 fn every_datagram_is_counted_at_both_ends() {
     for wide_counters in [false, true] {
-        let (sent, received) = transfer(TransferPlan { wide_counters, ..of(2_000) }, 2_000);
-        assert_eq!((one(&sent).datagrams_sent, one(&sent).bytes), (2_000, BLOCK * 2_000));
+        let (sent, received) = transfer(TransferPlan { wide_counters, ..of(1_000) }, 1_000);
+        assert_eq!((one(&sent).datagrams_sent, one(&sent).bytes), (1_000, BLOCK * 1_000));
         let jitter = one(&received).datagrams.jitter;
-        let datagrams = Datagrams { received: 2_000, dropped_here: Some(0), jitter, ..Datagrams::default() };
-        assert_eq!(one(&received), StreamCount { bytes: BLOCK * 2_000, datagrams_sent: 0, datagrams });
+        let datagrams = Datagrams { received: 1_000, dropped_here: Some(0), jitter, ..Datagrams::default() };
+        assert_eq!(one(&received), StreamCount { bytes: BLOCK * 1_000, datagrams_sent: 0, datagrams });
         assert!(jitter < Span::from_millis(100), "{jitter}");
         assert!(sent.samples.is_empty() && sent.notes.is_empty());
     }
@@ -82,20 +83,20 @@ fn every_datagram_is_counted_at_both_ends() {
 #[test]
 fn datagrams_that_the_kernel_cuts_and_joins_are_counted_each() {
     let burst = Some(20);
-    let (sent, received) = transfer(TransferPlan { offload: true, burst, ..of(2_010) }, 2_010);
+    let (sent, received) = transfer(TransferPlan { offload: true, burst, ..of(1_010) }, 1_010);
     assert!(sent.notes.is_empty() && received.notes.is_empty(), "{:?} {:?}", sent.notes, received.notes);
-    assert_eq!(one(&sent).datagrams_sent, 2_010);
+    assert_eq!(one(&sent).datagrams_sent, 1_010);
     let (datagrams, bytes) = (one(&received).datagrams, one(&received).bytes);
-    assert_eq!((datagrams.received, datagrams.lost, datagrams.duplicated, datagrams.reordered), (2_010, 0, 0, 0));
-    assert_eq!(bytes, BLOCK * 2_010);
+    assert_eq!((datagrams.received, datagrams.lost, datagrams.duplicated, datagrams.reordered), (1_010, 0, 0, 0));
+    assert_eq!(bytes, BLOCK * 1_010);
 }
 
 #[test]
 fn datagrams_longer_than_a_packet_are_sent_in_fragments_whatever_was_asked_of_the_kernel() {
     let block = ByteCount::new(65_507);
-    let plan = TransferPlan { block, offload: true, budget: Some(block * 50), ..plan() };
-    let (sent, received) = transfer(plan, 50);
-    assert_eq!((one(&sent).datagrams_sent, one(&received).bytes), (50, block * 50));
+    let plan = TransferPlan { block, offload: true, budget: Some(block * 20), ..plan() };
+    let (sent, received) = transfer(plan, 20);
+    assert_eq!((one(&sent).datagrams_sent, one(&received).bytes), (20, block * 20));
 }
 
 #[test]
@@ -224,12 +225,16 @@ fn a_rate_is_kept() {
         let rate = BitRate::from_mbps(mbps);
         let sender = start(Role::Sender, [left], TransferPlan { rate: Some(rate), burst, ..plan() });
         thread::sleep(Duration::from_millis(500));
-        let sent = sender.finish().totals;
-        let due = rate.bytes_in(sent.at) + BLOCK * u64::from(burst.unwrap_or(1));
-        let bytes = sent.streams[0].bytes;
+        let sent = sender.totals();
+        let (bytes, due) = (sent.streams[0].bytes, rate.bytes_in(sent.at));
         println!("{rate}: {bytes} of {due} bytes, {:+.3} %", (bytes.as_f64() / due.as_f64() - 1.0) * 100.0);
-        // Never more, and not much less even where others use the machine.
-        assert!(bytes <= due && bytes.as_f64() > due.as_f64() * 0.3, "{bytes} of {due}");
+        // Not much less even where others use the machine, and never more.
+        assert!(bytes.as_f64() > due.as_f64() * 0.3, "{bytes} of {due}");
+        sender.stop_sending();
+        assert!(within(PATIENCE, || sender.is_over()));
+        let sent = sender.finish().totals;
+        let most = rate.bytes_in(sent.at) + BLOCK * u64::from(burst.unwrap_or(1));
+        assert!(sent.streams[0].bytes <= most, "{} of {most}", sent.streams[0].bytes);
     }
 }
 
