@@ -2,8 +2,6 @@
 
 use fullpipe_units::Span;
 
-use crate::datagram::Stamp;
-
 /// The jitter of RFC 3550, section 6.4.1: a sixteenth of each change in the time that datagrams take, as far as two clocks
 /// tell it, which need not agree.
 #[derive(Debug, Clone, Copy, Default)]
@@ -15,9 +13,9 @@ pub(crate) struct Jitter {
 }
 
 impl Jitter {
-    /// A datagram that was stamped `sent` has arrived at `at` of some clock of this end.
-    pub(crate) fn arrived(&mut self, sent: Stamp, at: Span) {
-        let transit = i128::from(at.as_nanos()) - i128::from(sent.as_micros()) * 1_000;
+    /// A datagram that was sent at `sent` of the sender's clock has arrived at `at` of some clock of this end.
+    pub(crate) fn arrived(&mut self, sent: Span, at: Span) {
+        let transit = i128::from(at.as_nanos()) - i128::from(sent.as_nanos());
         let change = transit - self.transit.unwrap_or(transit);
         self.mean += (change.unsigned_abs() as f64 - self.mean) / 16.0;
         self.transit = Some(transit);
@@ -33,10 +31,10 @@ impl Jitter {
 mod tests {
     use super::*;
 
-    fn jitter(arrivals: &[(u32, u64)]) -> Span {
+    fn jitter(arrivals: &[(u64, u64)]) -> Span {
         let mut jitter = Jitter::default();
-        for &(micros, at) in arrivals {
-            jitter.arrived(Stamp { secs: 7, micros }, Span::from_micros(at));
+        for &(sent, at) in arrivals {
+            jitter.arrived(Span::from_micros(sent), Span::from_micros(at));
         }
         jitter.get()
     }
@@ -57,8 +55,8 @@ mod tests {
     #[test]
     fn any_stamp_has_a_jitter() {
         let mut jitter = Jitter::default();
-        for stamp in [Stamp { secs: 0, micros: 0 }, Stamp { secs: u32::MAX, micros: u32::MAX }] {
-            jitter.arrived(stamp, Span::MAX);
+        for sent in [Span::ZERO, Span::MAX] {
+            jitter.arrived(sent, Span::MAX);
         }
         assert!(jitter.get() > Span::from_secs(1_000_000));
     }

@@ -6,7 +6,6 @@
 //!
 //! [`Writer::Blocking`]: fullpipe_record::Writer::Blocking
 
-mod datagram;
 mod jitter;
 mod lane;
 mod pace;

@@ -21,7 +21,7 @@ const MOST_SAMPLES: usize = 20_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of iperf3 by itself")]
 pub struct TransferPlan {
-    /// Bytes of one write or read; of a datagram's payload with UDP, where less than its header is taken for that much.
+    /// Bytes of one write or read; of a datagram's payload with UDP, where less than 16 are taken for that many.
     pub block: ByteCount,
     /// Bytes after which the senders of this end stop by themselves, all streams together. Datagrams are not cut: the
     /// last may exceed it.

@@ -4,11 +4,11 @@ use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
 use std::time::SystemTime;
 
+use fullpipe_iperf::udp::Header;
 use fullpipe_record::Datagrams;
 use fullpipe_sys::{Arrival, MOST_MESSAGES, join_datagrams, receive_messages, stamp_arrivals};
 use fullpipe_units::{ByteCount, Span};
 
-use crate::datagram::read_header;
 use crate::jitter::Jitter;
 use crate::lane::{Role, Stream, StreamCount};
 use crate::sequence::Sequence;
@@ -73,10 +73,10 @@ impl Tally {
         let at = arrival.at.unwrap_or_else(now);
         let message = message.get(..arrival.length).unwrap_or(message);
         for datagram in message.chunks(arrival.segment.unwrap_or(message.len()).max(1)) {
-            if let Some((stamp, number)) = read_header(datagram, self.wide) {
+            if let Some(header) = Header::read(self.wide, datagram) {
                 self.bytes += ByteCount::new(datagram.len() as u64);
-                self.sequence.arrived(number);
-                self.jitter.arrived(stamp, at);
+                self.sequence.arrived(header.sequence);
+                self.jitter.arrived(header.sent, at);
             }
         }
     }
@@ -96,11 +96,12 @@ fn now() -> Span {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::datagram::{Stamp, write_header};
+    use fullpipe_iperf::udp::SMALLEST_PAYLOAD;
 
-    fn datagram(number: u64) -> [u8; 100] {
-        let mut datagram = [0; 100];
-        write_header(&mut datagram, Stamp { secs: 1, micros: 2 }, number, false);
+    fn datagram(sequence: u64) -> [u8; 100] {
+        let (mut datagram, mut header) = ([0; 100], [0; SMALLEST_PAYLOAD]);
+        Header { sent: Span::from_micros(1_000_002), sequence }.write(false, &mut header);
+        datagram[..SMALLEST_PAYLOAD].copy_from_slice(&header);
         datagram
     }
 

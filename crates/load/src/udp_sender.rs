@@ -5,13 +5,13 @@ use std::net::UdpSocket;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fullpipe_iperf::udp::{Header, SMALLEST_PAYLOAD};
 use fullpipe_sys::{MOST_MESSAGES, MOST_SEGMENTS, cut_datagrams, send_messages};
-use fullpipe_units::ByteCount;
+use fullpipe_units::{ByteCount, Span};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::datagram::{Stamp, header_length, write_header};
 use crate::lane::{Role, Stream};
 use crate::pace::Allowance;
 use crate::shared::{LOOK, Shared, pattern, wait};
@@ -33,8 +33,7 @@ const NO_ROOM: Duration = Duration::from_micros(100);
 pub(crate) fn send(socket: &UdpSocket, stream: &Stream, shared: &Shared, plan: &TransferPlan) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     let stopped = || shared.stopped(Role::Sender);
-    let plan =
-        TransferPlan { block: plan.block.max(ByteCount::new(header_length(plan.wide_counters) as u64)), ..*plan };
+    let plan = TransferPlan { block: plan.block.max(ByteCount::new(SMALLEST_PAYLOAD as u64)), ..*plan };
     let size = plan.block.get();
     let mut train = Train::new(socket, shared, &plan);
     let mut allowance = Allowance::new(&plan, MOST_LATE);
@@ -101,9 +100,11 @@ impl Train {
     /// Sends up to `count` datagrams, no more than it holds; how many it sent. What was not sent keeps its number.
     fn send(&mut self, socket: &UdpSocket, count: u64) -> io::Result<u64> {
         let data = &mut self.data[..count as usize * self.size];
-        let stamp = now();
-        for (datagram, number) in data.chunks_mut(self.size).zip(self.next..) {
-            write_header(datagram, stamp, number, self.wide);
+        let sent = now();
+        for (datagram, sequence) in data.chunks_mut(self.size).zip(self.next..) {
+            if let Some(payload) = datagram.first_chunk_mut() {
+                Header { sent, sequence }.write(self.wide, payload);
+            }
         }
         let sent = (send_messages(socket, data, self.size * self.segments)? / self.size) as u64;
         self.next += sent;
@@ -131,9 +132,9 @@ fn one_by_one(error: &io::Error) -> String {
 }
 
 /// The sender's clock, which is never set.
-fn now() -> Stamp {
+fn now() -> Span {
     let time = clock_gettime(ClockId::Monotonic);
-    Stamp { secs: time.tv_sec as u32, micros: (time.tv_nsec / 1_000) as u32 }
+    Span::from_secs(time.tv_sec as u64) + Span::from_nanos(time.tv_nsec as u64)
 }
 
 /// How long the network has been saying that nobody is there.
