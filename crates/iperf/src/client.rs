@@ -1,6 +1,6 @@
 use std::collections::VecDeque;
 
-use fullpipe_record::Request;
+use fullpipe_record::{Direction, Request};
 use fullpipe_units::{Span, Time};
 
 use crate::error::ServerError;
@@ -40,6 +40,7 @@ pub enum ClientAction {
 pub struct Client {
     parameters: Parameters,
     connections: u16,
+    sends: bool,
     transfer_limit: Span,
     timeouts: Timeouts,
     phase: Phase,
@@ -96,6 +97,7 @@ impl Client {
         let agreed = parameters.to_request()?;
         Ok(Self {
             connections: data_connections(&agreed),
+            sends: agreed.direction != Direction::Download,
             transfer_limit: agreed.duration + agreed.omit,
             parameters,
             timeouts,
@@ -157,7 +159,7 @@ impl Client {
     /// What this end counted. A report in it is not sent, nor is output.
     pub fn local_results(&mut self, now: Time, results: Results) {
         if self.phase == Phase::At(Step::LocalResults) {
-            self.send(Results { report: None, server_output: None, ..results }.encode());
+            self.send(Results { report: None, server_output: None, ..results }.encode(self.sends));
             self.enter(Step::Results, now);
             self.results_deadline = now + self.timeouts.results;
             self.read_inbox(now);

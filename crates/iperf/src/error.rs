@@ -9,7 +9,7 @@ use crate::{ErrorNumber, Message};
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
     /// The first byte is none with which an iperf3 server answers a cookie.
-    #[error("something answered, but not as an iperf3 server does: it began with the byte {first:#04x}")]
+    #[error("something answered, but not as an iperf3 server does: it began with the byte {first:#04x}{}", origin_hint(*first))]
     NotIperf3 {
         /// What it sent first.
         first: u8,
@@ -44,7 +44,7 @@ pub enum Error {
         step: Step,
     },
     /// A deadline passed.
-    #[error("gave up after {after} while {step}")]
+    #[error("gave up after {after} while {step}{}", silence_hint(*step))]
     Timeout {
         /// Where the test stood.
         step: Step,
@@ -162,6 +162,19 @@ impl fmt::Display for Step {
             Self::Results => "receiving the other end's results",
             Self::Finish => "closing the test",
         })
+    }
+}
+
+/// An iperf2 server mistakes the cookie for its header. Mostly it waits for the rest of that; what it says otherwise
+/// begins with a zero.
+fn origin_hint(first: u8) -> &'static str {
+    if first == 0 { ", as iperf2 does" } else { "" }
+}
+
+fn silence_hint(step: Step) -> &'static str {
+    match step {
+        Step::Greeting => " (iperf2 servers mostly say nothing to an iperf3 client)",
+        _ => "",
     }
 }
 

@@ -120,18 +120,18 @@ impl DatagramCounts {
 }
 
 impl Results {
-    /// The message: four bytes of length and JSON. If it would be longer than a results message may be, the report goes
+    /// The message of an end that `sends` data, or does not: four bytes of length and JSON. If it would be longer than a results message may be, the report goes
     /// without its samples, and if that is not enough, the server's output stays away.
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self, sends: bool) -> Vec<u8> {
         let fits = |message: &Vec<u8>| (message.len() - PREFIX) as u64 <= Message::Results.limit().get();
         let output = self.server_output.as_ref();
-        let whole = framed(&Sent::of(self, output, self.report.as_deref()));
+        let whole = framed(&Sent::of(self, sends, output, self.report.as_deref()));
         if fits(&whole) {
             return whole;
         }
         let shortened = self.report.as_deref().map(|report| EndReport { samples: Vec::new(), ..report.clone() });
-        let shorter = framed(&Sent::of(self, output, shortened.as_ref()));
-        if fits(&shorter) { shorter } else { framed(&Sent::of(self, None, shortened.as_ref())) }
+        let shorter = framed(&Sent::of(self, sends, output, shortened.as_ref()));
+        if fits(&shorter) { shorter } else { framed(&Sent::of(self, sends, None, shortened.as_ref())) }
     }
 
     /// Reads the JSON of either end, without its length, for a test of `streams` streams, both directions together. What
@@ -215,7 +215,7 @@ struct SentStream {
 }
 
 impl<'a> Sent<'a> {
-    fn of(results: &'a Results, output: Option<&'a ServerOutput>, report: Option<&'a EndReport>) -> Self {
+    fn of(results: &'a Results, sends: bool, output: Option<&'a ServerOutput>, report: Option<&'a EndReport>) -> Self {
         let counted = results.streams.iter().any(|stream| stream.retransmits.is_some());
         let (output_text, output_json) = match output {
             None => (None, None),
@@ -229,7 +229,7 @@ impl<'a> Sent<'a> {
             cpu_util_total: results.cpu.total().percent(),
             cpu_util_user: results.cpu.user.percent(),
             cpu_util_system: results.cpu.system.percent(),
-            sender_has_retransmits: if counted { 1 } else { -1 },
+            sender_has_retransmits: if sends { counted.into() } else { -1 },
             congestion_used: results.congestion.as_deref(),
             streams: results.streams.iter().map(SentStream::of).collect(),
             server_output_text: output_text,
@@ -436,7 +436,7 @@ mod tests {
             ..Results::default()
         };
         assert_eq!(
-            std::str::from_utf8(&results.encode()[4..]).unwrap(),
+            std::str::from_utf8(&results.encode(true)[4..]).unwrap(),
             concat!(
                 r#"{"cpu_util_total":75.0,"cpu_util_user":25.0,"cpu_util_system":50.0,"sender_has_retransmits":1,"#,
                 r#""congestion_used":"cubic","streams":[{"id":1,"bytes":7,"retransmits":3,"jitter":0.0,"errors":0,"#,
@@ -445,6 +445,17 @@ mod tests {
                 r#""omitted_packets":0,"start_time":0.0,"end_time":1.5}]}"#
             )
         );
+    }
+
+    #[test]
+    fn a_sender_says_whether_it_counts_retransmissions() {
+        let said = |sends, retransmits| {
+            let results = Results { streams: vec![stream(0, 7, retransmits)], ..Results::default() };
+            let json: serde_json::Value = serde_json::from_slice(&results.encode(sends)[4..]).unwrap();
+            json["sender_has_retransmits"].as_i64()
+        };
+        // As recorded from 3.12: a sender of TCP, one of UDP, and a receiver.
+        assert_eq!((said(true, Some(0)), said(true, None), said(false, None)), (Some(1), Some(0), Some(-1)));
     }
 
     #[test]
@@ -462,7 +473,7 @@ mod tests {
         assert_eq!(counts.counted(), DatagramCount { packets: 80, lost: 6 });
         let results =
             Results { streams: vec![StreamResult { datagrams: counts, ..stream(0, 7, None) }], ..Results::default() };
-        let json = String::from_utf8(results.encode()[4..].to_vec()).unwrap();
+        let json = String::from_utf8(results.encode(true)[4..].to_vec()).unwrap();
         let keys = r#""jitter":0.000012,"errors":7,"omitted_errors":1,"packets":100,"omitted_packets":20,"#;
         assert!(json.contains(keys), "{json}");
     }
@@ -494,14 +505,14 @@ mod tests {
             ServerOutput::Json("{\"start\": {\"version\": \"iperf 3.12\"}}".to_owned()),
         ] {
             let sent = Results { server_output: Some(output.clone()), ..Results::default() };
-            let received = Results::decode(&sent.encode()[4..], 1).unwrap();
+            let received = Results::decode(&sent.encode(true)[4..], 1).unwrap();
             assert_eq!(received.server_output, Some(output));
         }
         let broken = Results { server_output: Some(ServerOutput::Json("{".to_owned())), ..Results::default() };
-        let received = Results::decode(&broken.encode()[4..], 1).unwrap();
+        let received = Results::decode(&broken.encode(true)[4..], 1).unwrap();
         assert_eq!(received.server_output, Some(ServerOutput::Text("{".to_owned())));
         let long = Results { server_output: Some(ServerOutput::Text("x".repeat(17 << 20))), ..Results::default() };
-        assert_eq!(Results::decode(&long.encode()[4..], 1).unwrap(), Results::default());
+        assert_eq!(Results::decode(&long.encode(true)[4..], 1).unwrap(), Results::default());
     }
 
     #[test]
@@ -549,7 +560,7 @@ mod tests {
         };
         for (samples, kept) in [(10, 10), (20_000, 0)] {
             let sent = Results { report: Some(Box::new(report(samples))), ..Results::default() };
-            let bytes = sent.encode();
+            let bytes = sent.encode(true);
             assert!(bytes.len() <= 4 + (16 << 20));
             let received = Results::decode(&bytes[4..], 1).unwrap();
             assert_eq!(received.report.as_deref(), Some(&report(kept)));
@@ -568,7 +579,7 @@ mod tests {
             };
             let streams = (0..).zip(counts).map(stream_of).collect();
             let sent = Results { streams, congestion: Some("bbr".to_owned()), ..Results::default() };
-            prop_assert_eq!(Results::decode(&sent.encode()[4..], 256).unwrap(), sent);
+            prop_assert_eq!(Results::decode(&sent.encode(true)[4..], 256).unwrap(), sent);
         }
 
         #[test]

@@ -1,6 +1,6 @@
 use std::collections::VecDeque;
 
-use fullpipe_record::Request;
+use fullpipe_record::{Direction, Request};
 use fullpipe_units::{Span, Time};
 
 use crate::inbox::Inbox;
@@ -51,6 +51,7 @@ pub struct ServerSession {
     actions: VecDeque<ServerAction>,
     connections: u16,
     connected: u16,
+    sends: bool,
     transfer_limit: Span,
     parameters: Option<Parameters>,
     client_results: Results,
@@ -71,6 +72,7 @@ impl ServerSession {
             actions: VecDeque::from([ServerAction::Send(vec![State::ParameterExchange.byte()])]),
             connections: 0,
             connected: 0,
+            sends: false,
             transfer_limit: Span::ZERO,
             parameters: None,
             client_results: Results::default(),
@@ -127,7 +129,7 @@ impl ServerSession {
         let report = results.report.filter(|_| self.wants_report());
         let wants_output = self.parameters.as_ref().is_some_and(Parameters::wants_server_output);
         let server_output = results.server_output.filter(|_| wants_output);
-        self.send(Results { server_output, report, ..results }.encode());
+        self.send(Results { server_output, report, ..results }.encode(self.sends));
         self.send(vec![State::DisplayResults.byte()]);
         self.enter(Step::Finish, now);
     }
@@ -212,6 +214,7 @@ impl ServerSession {
         match parameters.to_request() {
             Ok(request) => {
                 self.connections = data_connections(&request);
+                self.sends = request.direction != Direction::Upload;
                 self.transfer_limit = request.duration + request.omit;
                 self.parameters = Some(parameters);
                 self.actions.push_back(ServerAction::ExpectStreams(request));

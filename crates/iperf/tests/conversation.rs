@@ -313,6 +313,19 @@ fn a_client_that_is_stalled_gives_up_at_its_deadline_in_every_step() {
 }
 
 #[test]
+fn a_server_that_says_nothing_may_be_iperf2() {
+    let (mut client, _) = client_at(Step::Greeting, &four_streams());
+    client.tick(client.deadline().unwrap());
+    let sentence = "gave up after 10 s while waiting for the server's first answer (iperf2 servers mostly say nothing to an \
+                    iperf3 client)";
+    assert_eq!(failure(&mut client).to_string(), sentence);
+    // What iperf 2.1.8 says if the cookie begins with 2, recorded.
+    let (mut client, now) = client_at(Step::Greeting, &four_streams());
+    client.receive(now, b"\0\0\0\x02\0\0\0\x1C\0\0\0\0\0\x02\0\x01\0\x08\0\x03\0\0\0\0\0\0\0\0");
+    assert!(failure(&mut client).to_string().ends_with("it began with the byte 0x00, as iperf2 does"));
+}
+
+#[test]
 fn results_that_trickle_in_have_thirty_seconds_in_all() {
     let (mut client, since) = client_at(Step::Results, &four_streams());
     client.receive(since, &100_u32.to_be_bytes());
