@@ -75,19 +75,19 @@ pub struct Destination {
 }
 
 impl Destination {
-    fn patience(&self) -> Duration {
+    pub(crate) fn patience(&self) -> Duration {
         self.connect_timeout.map_or(PATIENCE, Into::into)
     }
 
     /// Whether `address` is of the family that was asked for, and that this end's own address has.
-    fn takes(&self, address: &SocketAddr) -> bool {
+    pub(crate) fn takes(&self, address: &SocketAddr) -> bool {
         let family = |is_ipv4: bool| if is_ipv4 { IpVersion::V4 } else { IpVersion::V6 };
         let wanted = self.family.or(self.local_address.map(|local| family(local.is_ipv4())));
         wanted.is_none_or(|wanted| wanted == family(address.is_ipv4()))
     }
 
     /// Where the data connection of a stream comes from.
-    fn local(&self, stream: u16) -> Local {
+    pub(crate) fn local(&self, stream: u16) -> Local {
         let first = Local { address: self.local_address, device: self.device.clone(), port: self.local_port };
         first.of_stream(stream)
     }

@@ -1,10 +1,11 @@
-//! A target becomes a [`Measurement`](fullpipe_record::Measurement), over the iperf3 protocol; and the server at the far
-//! end.
+//! A target becomes a [`Measurement`](fullpipe_record::Measurement), over the protocols of iperf3 and iperf2; and the server
+//! at the far end.
 //!
 //! Control runs on a single-threaded runtime that this room makes for itself; the data runs on threads of `load`.
 
 mod client;
 mod error;
+mod iperf2;
 mod ping;
 mod progress;
 mod results;
@@ -13,4 +14,5 @@ mod summary;
 
 pub use client::{Connected, Destination, TestEvent, measure, watch};
 pub use error::{ProbeError, ServeError};
+pub use iperf2::measure_iperf2;
 pub use server::{Limits, Network, NetworkError, Quota, ServeOptions, ServerEvent, serve};

@@ -10,6 +10,8 @@ pub enum Need {
     Lab,
     /// The program `iperf3`.
     Iperf3,
+    /// The program `iperf`, which is iperf2.
+    Iperf2,
     /// The rights of root.
     Root,
     /// The program `unshare`, of util-linux.
@@ -24,6 +26,7 @@ impl Need {
         match self {
             Self::Lab => lacking_lab(),
             Self::Iperf3 => lacking_program("iperf3", "--version"),
+            Self::Iperf2 => lacking_program("iperf", "--version"),
             Self::Unshare => lacking_program("unshare", "--version"),
             Self::UserNamespaces => lacking_user_namespaces(),
             Self::Root => (!rustix::process::geteuid().is_root()).then(|| "this user is not root".to_owned()),

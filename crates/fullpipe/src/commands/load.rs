@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use fullpipe_iperf::DEFAULT_PORT;
+use fullpipe_iperf::{DEFAULT_PORT, iperf2};
 use fullpipe_probe::Destination;
 use fullpipe_record::{Buffer, Direction, IpVersion, Request, Transport, Writer};
 use fullpipe_units::{BitRate, ByteCount, Span};
@@ -109,9 +109,12 @@ pub(crate) struct Load {
 pub(crate) struct Reach {
     /// Host that runs `fullpipe serve` or `iperf3 -s`
     host: String,
-    /// Port of the server
-    #[arg(long, short, default_value_t = DEFAULT_PORT)]
-    port: u16,
+    /// Port of the server [default: 5201, or 5001 with --iperf2]
+    #[arg(long, short)]
+    port: Option<u16>,
+    /// The server is iperf2's (`iperf -s`); uploads only
+    #[arg(long, conflicts_with_all = ["reverse", "bidir", "get_server_output"])]
+    iperf2: bool,
     /// IPv4 only
     #[arg(short = '4', long, conflicts_with = "ipv6")]
     ipv4: bool,
@@ -196,11 +199,16 @@ impl Load {
 }
 
 impl Reach {
+    /// Whether the far end is known to speak iperf2's protocol.
+    pub(crate) fn is_iperf2(&self) -> bool {
+        self.iperf2
+    }
+
     /// Where to measure to, and from where.
     pub(crate) fn destination(&self) -> Destination {
         Destination {
             host: self.host.clone(),
-            port: self.port,
+            port: self.port.unwrap_or(if self.iperf2 { iperf2::DEFAULT_PORT } else { DEFAULT_PORT }),
             family: match (self.ipv4, self.ipv6) {
                 (true, _) => Some(IpVersion::V4),
                 (_, true) => Some(IpVersion::V6),

@@ -2,7 +2,7 @@ use std::net::IpAddr;
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::MeasureEvent;
-use fullpipe_probe::{Destination, measure};
+use fullpipe_probe::{Destination, measure, measure_iperf2};
 use fullpipe_record::{Document, ErrorReport, Evidence, Framing, Measurement, Request, Transport};
 use fullpipe_report as report;
 use fullpipe_units::BitRate;
@@ -43,7 +43,8 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
     }
     let style = terminal.style();
     let mut head = Some(report::interval_head(&request, style));
-    let measured = measure(&destination, &request, &flag, &mut |interval| {
+    let run = if arguments.reach.is_iperf2() { measure_iperf2 } else { measure };
+    let measured = run(&destination, &request, &flag, &mut |interval| {
         if let Some(head) = head.take() {
             terminal.progress(&format!("{head}\n"));
         }

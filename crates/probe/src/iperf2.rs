@@ -1,0 +1,584 @@
+//! A client for servers of iperf2: it sends, over TCP or UDP.
+//!
+//! iperf2 has no control connection. What a server received over TCP it tells nobody: that is what its kernel
+//! acknowledged. Over UDP it reports when it is told that there is no more.
+
+use std::io::{self, ErrorKind, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime};
+
+use fullpipe_diagnose::steady;
+use fullpipe_host::{SysctlTree, inspect};
+use fullpipe_iperf::iperf2::{Datagram, HEADER_LENGTH, Header, Report};
+use fullpipe_iperf::{ErrorNumber, Refusal};
+use fullpipe_load::{Channel, Lane, Role, StreamTotals, Transfer, TransferPlan, prepare, prepare_udp, read_back};
+use fullpipe_record::{
+    Cpu, Direction, EndReport, Interval, Measurement, Peer, Request, RttMethod, RttReport, RttStats, Sample,
+    SocketReadback, StreamInterval, StreamSummary, Summary, Transport, Validity,
+};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+use socket2::SockRef;
+
+use crate::client::Destination;
+use crate::error::ProbeError;
+
+/// How long a name may take to resolve, and a connection to be made.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long the last bytes of a TCP upload may take to be acknowledged.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// The same where the user wants to stop.
+const HASTY_DRAIN: Duration = Duration::from_secs(1);
+
+/// How often a transfer is looked at, and an interrupt looked for.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// How often a last datagram is repeated until it is answered, and for how long, as iperf 2.1 does.
+const REPEAT: Duration = Duration::from_millis(10);
+const LONGEST_REPORT: Duration = Duration::from_secs(2);
+
+/// iperf2's usual payload of a datagram.
+const USUAL_DATAGRAM: ByteCount = ByteCount::new(1470);
+
+/// The largest UDP payload over IPv4.
+const LARGEST_DATAGRAM: u64 = 65_507;
+
+/// How long nobody may seem to have the server's UDP port, or a device to have room for a datagram.
+const LONGEST_REFUSAL: Duration = Duration::from_secs(1);
+
+/// How much later each stream of datagrams begins than the one before. A server makes a socket for each, and loses what
+/// other streams send meanwhile.
+const STAGGER: Duration = Duration::from_millis(2);
+
+/// How far a sender of datagrams may fall behind its schedule and still catch up; beyond, the shortfall stays one.
+const MOST_LATE: u64 = 8;
+
+/// Measures an upload to an iperf2 server. An interrupt ends it cleanly and keeps what there is.
+///
+/// # Errors
+/// If the request is for more than an upload without omitted time, the server cannot be reached, or this host lacks what
+/// was asked for.
+pub fn measure_iperf2(
+    destination: &Destination,
+    request: &Request,
+    interrupt: &AtomicBool,
+    progress: &mut dyn FnMut(&Interval),
+) -> Result<Measurement, ProbeError> {
+    let request = sendable(request).map_err(ProbeError::Request)?;
+    let settings = inspect(&SysctlTree::of_this_host())?;
+    let addresses = resolve(destination)?;
+    let started = jiff::Timestamp::now();
+    let upload = match request.transport {
+        Transport::Tcp => over_tcp(destination, &addresses, &request, interrupt, progress)?,
+        Transport::Udp => over_udp(destination, &addresses, &request, interrupt, progress)?,
+    };
+    let summary = upload.summary();
+    Ok(Measurement {
+        started: format!("{started:.3}"),
+        peer: Peer { host: destination.host.clone(), address: upload.address.to_string(), speaks_fullpipe: false },
+        request,
+        local: EndReport {
+            settings: Some(settings),
+            cpu: upload.cpu,
+            sockets: upload.sockets,
+            samples: upload.samples,
+            ..EndReport::default()
+        },
+        remote: EndReport::default(),
+        streams: upload.streams,
+        intervals: upload.watched.intervals,
+        rtt: upload.rtt,
+        summary,
+        reverse: None,
+        limit: None,
+        interrupted: upload.watched.interrupted,
+        broken_off: upload.broken_off,
+        warnings: Vec::new(),
+        validity: Validity::default(),
+    })
+}
+
+/// The request with its usual block filled in, if this client can run it.
+fn sendable(request: &Request) -> Result<Request, Refusal> {
+    let refuse = |number, why: &str| Err(Refusal { number, why: why.to_owned() });
+    let usual = match request.transport {
+        Transport::Tcp => ByteCount::from_kib(128),
+        Transport::Udp => USUAL_DATAGRAM,
+    };
+    let block = if request.block == ByteCount::ZERO { usual } else { request.block };
+    let datagrams = Datagram::LENGTH as u64..=LARGEST_DATAGRAM;
+    if request.direction != Direction::Upload {
+        return refuse(ErrorNumber::UNIMPLEMENTED, "with iperf2 servers only uploads are measured");
+    }
+    if request.omit != Span::ZERO {
+        return refuse(ErrorNumber::OMIT, "iperf2 servers cannot leave out the start of a test");
+    }
+    if request.transport == Transport::Udp && !datagrams.contains(&block.get()) {
+        return refuse(ErrorNumber::UDP_BLOCK_SIZE, "iperf2's datagrams have 20 to 65507 bytes");
+    }
+    Ok(Request { block, ..request.clone() })
+}
+
+fn resolve(destination: &Destination) -> Result<Vec<SocketAddr>, ProbeError> {
+    let host = destination.host.clone();
+    let unknown = |cause: &str| ProbeError::UnknownHost { host: host.clone(), cause: cause.to_owned() };
+    let (answer, answered) = mpsc::channel();
+    let asked = (destination.host.clone(), destination.port);
+    // A name server that does not answer holds this thread, and nobody waits for it.
+    thread::spawn(move || answer.send(asked.to_socket_addrs().map(Iterator::collect::<Vec<_>>)));
+    let found = answered.recv_timeout(PATIENCE).map_err(|_| unknown("no name server answers"))?;
+    let addresses = found.map_err(|cause| unknown(&cause.to_string()))?;
+    let addresses: Vec<SocketAddr> = addresses.into_iter().filter(|address| destination.takes(address)).collect();
+    if addresses.is_empty() { Err(unknown("it has no address of that family")) } else { Ok(addresses) }
+}
+
+/// An upload that is over.
+struct Upload {
+    address: SocketAddr,
+    sockets: Vec<SocketReadback>,
+    streams: Vec<StreamSummary>,
+    /// How long it took until everything that counts had arrived.
+    duration: Span,
+    cpu: Option<Cpu>,
+    samples: Vec<Sample>,
+    rtt: RttReport,
+    watched: Watched,
+    broken_off: Option<String>,
+}
+
+impl Upload {
+    fn summary(&self) -> Summary {
+        let received: ByteCount = self.streams.iter().map(|stream| stream.received).sum();
+        let retransmits: Option<Vec<SegCount>> = self.streams.iter().map(|stream| stream.retransmits).collect();
+        Summary {
+            duration: self.duration,
+            sent: self.streams.iter().map(|stream| stream.sent).sum(),
+            received,
+            rate: BitRate::of(received, self.duration.max(Span::from_nanos(1))),
+            retransmits: retransmits.map(|counts| counts.into_iter().sum()),
+            steady: steady(&self.samples, self.rtt.idle.map(|idle| idle.min), self.watched.to),
+            datagrams_sent: self.streams.iter().map(|stream| stream.datagrams_sent).sum(),
+            datagrams: self.streams.iter().map(|stream| stream.datagrams).sum(),
+        }
+    }
+}
+
+/// What one stream has sent so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Sent {
+    bytes: ByteCount,
+    datagrams: Option<u64>,
+}
+
+/// A transfer as it was seen until its end was due.
+struct Watched {
+    intervals: Vec<Interval>,
+    to: Span,
+    interrupted: bool,
+}
+
+/// Reports intervals until the time has passed, the transfer is over by itself, or the user interrupts it.
+fn watch(
+    request: &Request,
+    interrupt: &AtomicBool,
+    progress: &mut dyn FnMut(&Interval),
+    sent: &dyn Fn() -> Vec<Sent>,
+    is_over: &dyn Fn() -> bool,
+) -> Watched {
+    const SHORTEST: Span = Span::from_millis(1);
+    let origin = Instant::now();
+    let mut watched = Watched { intervals: Vec::new(), to: Span::ZERO, interrupted: false };
+    let mut before = vec![Sent::default(); request.streams.into()];
+    let mut next = request.interval;
+    loop {
+        let now: Span = origin.elapsed().into();
+        watched.interrupted = interrupt.load(Ordering::Relaxed);
+        let is_due = watched.interrupted || is_over() || (request.bytes.is_none() && now >= request.duration);
+        let has_passed = request.interval != Span::ZERO && now >= next;
+        if (has_passed || is_due) && now >= watched.to + SHORTEST {
+            let after = sent();
+            let interval = interval(watched.to, now, &before, &after);
+            progress(&interval);
+            watched.intervals.push(interval);
+            (before, watched.to) = (after, now);
+            if has_passed {
+                next = request.interval * (now.as_nanos() / request.interval.as_nanos() + 1);
+            }
+        }
+        if is_due {
+            return watched;
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+fn interval(from: Span, to: Span, before: &[Sent], after: &[Sent]) -> Interval {
+    let streams: Vec<StreamInterval> = before
+        .iter()
+        .zip(after)
+        .zip(0..)
+        .map(|((before, after), stream)| StreamInterval {
+            stream,
+            bytes: after.bytes.saturating_sub(before.bytes),
+            datagrams_sent: after.datagrams.map(|after| after.saturating_sub(before.datagrams.unwrap_or(0))),
+            datagrams: None,
+            retransmits: None,
+            tcp: None,
+        })
+        .collect();
+    let bytes = streams.iter().map(|stream| stream.bytes).sum();
+    Interval {
+        direction: Direction::Upload,
+        from,
+        to,
+        bytes,
+        rate: BitRate::of(bytes, to.saturating_sub(from)),
+        retransmits: None,
+        rtt: None,
+        cwnd: None,
+        omitted: false,
+        datagrams_sent: streams.iter().map(|stream| stream.datagrams_sent).sum(),
+        datagrams: None,
+        streams,
+    }
+}
+
+fn over_tcp(
+    destination: &Destination,
+    addresses: &[SocketAddr],
+    request: &Request,
+    interrupt: &AtomicBool,
+    progress: &mut dyn FnMut(&Interval),
+) -> Result<Upload, ProbeError> {
+    let header = ByteCount::new(HEADER_LENGTH as u64);
+    let (address, streams) = connect(destination, addresses, request)?;
+    let handshake = streams.first().and_then(|stream| fullpipe_sys::tcp_info(stream).ok()?.rtt);
+    let sockets = streams.iter().zip(0..).map(|(stream, index)| read_back(&SockRef::from(stream), index));
+    let sockets = sockets.collect::<Result<_, _>>().map_err(ProbeError::io("read a socket's options"))?;
+    let budget = request.bytes.map(|bytes| bytes.saturating_sub(header * u64::from(request.streams)));
+    let plan = TransferPlan { budget, ..TransferPlan::of(request, handshake) };
+    let lanes = streams.into_iter().map(|stream| Lane { channel: Channel::Tcp(stream), role: Role::Sender });
+    let transfer = Transfer::start(lanes.collect(), plan).map_err(ProbeError::io("start the data threads"))?;
+    let sent = || {
+        let streams = transfer.totals().streams;
+        streams.iter().map(|count| Sent { bytes: count.bytes + header, datagrams: None }).collect::<Vec<_>>()
+    };
+    let watched = watch(request, interrupt, progress, &sent, &|| transfer.is_over());
+    transfer.stop_sending();
+    transfer.close_sending();
+    let deadline = Instant::now() + if watched.interrupted { HASTY_DRAIN } else { DRAIN };
+    while !transfer.is_drained() && Instant::now() < deadline {
+        thread::sleep(LOOK);
+    }
+    let (sent, is_drained) = (sent(), transfer.is_drained());
+    let duration = transfer.origin().elapsed().into();
+    let rest = transfer.finish();
+    let streams = sent.iter().zip(0..).map(|(sent, index)| {
+        let last = rest.samples.iter().rev().find(|sample| sample.stream == index);
+        let acknowledged = last.and_then(|sample| sample.tcp.bytes_acked).unwrap_or_default();
+        StreamSummary {
+            stream: index,
+            direction: Direction::Upload,
+            sent: sent.bytes,
+            received: if is_drained { sent.bytes } else { acknowledged.min(sent.bytes) },
+            retransmits: last.and_then(|sample| sample.tcp.total_retrans),
+            datagrams_sent: None,
+            datagrams: None,
+        }
+    });
+    Ok(Upload {
+        address,
+        sockets,
+        streams: streams.collect(),
+        duration,
+        cpu: rest.cpu,
+        rtt: RttReport {
+            method: RttMethod::TcpInfo,
+            idle: RttStats::of(handshake.into_iter().collect()),
+            loaded: RttStats::of(rest.samples.iter().filter_map(|sample| sample.tcp.rtt).collect()),
+        },
+        watched,
+        broken_off: all_broke(&rest, usize::from(request.streams)),
+        samples: rest.samples,
+    })
+}
+
+/// Opens every stream to the first address that answers, and sends its header.
+fn connect(
+    destination: &Destination,
+    addresses: &[SocketAddr],
+    request: &Request,
+) -> Result<(SocketAddr, Vec<TcpStream>), ProbeError> {
+    let mut first = Err(ProbeError::Interrupted);
+    for &address in addresses {
+        first = open(destination, address, request, 0).map(|stream| (address, stream));
+        if first.is_ok() {
+            break;
+        }
+    }
+    let (address, first) = first?;
+    let rest = (1..request.streams).map(|stream| open(destination, address, request, stream));
+    let streams = std::iter::once(Ok(first)).chain(rest).collect::<Result<Vec<_>, _>>()?;
+    for mut stream in &streams {
+        stream.write_all(&Header::tcp(request)).map_err(ProbeError::io("write to a data connection"))?;
+    }
+    Ok((address, streams))
+}
+
+fn open(
+    destination: &Destination,
+    address: SocketAddr,
+    request: &Request,
+    stream: u16,
+) -> Result<TcpStream, ProbeError> {
+    let host = destination.host.clone();
+    let socket = prepare(address, request, &destination.local(stream))?;
+    match socket.connect_timeout(&address.into(), destination.patience()) {
+        Ok(()) => Ok(socket.into()),
+        Err(cause) if cause.kind() == ErrorKind::TimedOut => {
+            Err(ProbeError::Silent { host, address, after: destination.patience().into() })
+        }
+        Err(cause) => {
+            let is_refused = cause.kind() == ErrorKind::ConnectionRefused;
+            let hint = if is_refused { "; start `iperf -s` there" } else { "" };
+            Err(ProbeError::Connect { host, address, cause, hint })
+        }
+    }
+}
+
+fn all_broke(rest: &StreamTotals, streams: usize) -> Option<String> {
+    let (_, error) = rest.failures.first()?;
+    (rest.failures.len() == streams).then(|| format!("every data connection broke: {error}"))
+}
+
+/// What all senders of datagrams share.
+struct Shared {
+    stop: AtomicBool,
+    /// Bytes that may still be sent; [`u64::MAX`] without a limit.
+    budget: AtomicU64,
+    block: usize,
+    rate: Option<BitRate>,
+}
+
+/// One stream of datagrams, and what its thread comes to: the server's report, if there was one.
+struct Sender {
+    counted: Arc<(AtomicU64, AtomicU64)>,
+    thread: JoinHandle<io::Result<Option<Report>>>,
+}
+
+impl Sender {
+    fn sent(&self) -> Sent {
+        let (bytes, datagrams) = &*self.counted;
+        let bytes = ByteCount::new(bytes.load(Ordering::Relaxed));
+        Sent { bytes, datagrams: Some(datagrams.load(Ordering::Relaxed)) }
+    }
+}
+
+fn over_udp(
+    destination: &Destination,
+    addresses: &[SocketAddr],
+    request: &Request,
+    interrupt: &AtomicBool,
+    progress: &mut dyn FnMut(&Interval),
+) -> Result<Upload, ProbeError> {
+    let address = *addresses.first().ok_or(ProbeError::Interrupted)?;
+    let shared = Arc::new(Shared {
+        stop: AtomicBool::new(false),
+        budget: AtomicU64::new(request.bytes.map_or(u64::MAX, ByteCount::get)),
+        block: request.block.get() as usize,
+        rate: request.rate.filter(|rate| *rate != BitRate::ZERO),
+    });
+    let opened = (0..request.streams).map(|stream| bind(destination, address, request, stream));
+    let (sockets, found): (Vec<_>, Vec<_>) = opened.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+    let mut senders = Vec::new();
+    for socket in sockets {
+        senders.push(start_sender(socket, Arc::clone(&shared)).inspect_err(|_| shared.give_up())?);
+        thread::sleep(STAGGER);
+    }
+    let sent = || senders.iter().map(Sender::sent).collect::<Vec<_>>();
+    let watched = watch(request, interrupt, progress, &sent, &|| senders.iter().all(|one| one.thread.is_finished()));
+    shared.give_up();
+    let mut broken_off = None;
+    let mut reported = None;
+    let mut streams = Vec::new();
+    for (sender, stream) in senders.into_iter().zip(0..) {
+        let counted = Arc::clone(&sender.counted);
+        let report = sender.thread.join().unwrap_or_else(|_| Err(io::Error::other("its thread panicked")));
+        let report = report.unwrap_or_else(|error| {
+            broken_off = Some(format!("stream {stream} broke: {error}"));
+            None
+        });
+        if report.is_none() && broken_off.is_none() {
+            broken_off = Some("the server did not say what it received".to_owned());
+        }
+        reported = reported.max(report.map(|report| report.duration));
+        let sent = ByteCount::new(counted.0.load(Ordering::Relaxed));
+        streams.push(StreamSummary {
+            stream,
+            direction: Direction::Upload,
+            sent,
+            // A server counts a last datagram again that had to be repeated.
+            received: report.map_or(ByteCount::ZERO, |report| report.bytes.min(sent)),
+            retransmits: None,
+            datagrams_sent: Some(counted.1.load(Ordering::Relaxed)),
+            datagrams: report.map(|report| report.as_seen()),
+        });
+    }
+    Ok(Upload {
+        address,
+        sockets: found,
+        streams,
+        duration: reported.unwrap_or(watched.to),
+        cpu: None,
+        samples: Vec::new(),
+        rtt: RttReport { method: RttMethod::TcpInfo, idle: None, loaded: None },
+        watched,
+        broken_off,
+    })
+}
+
+fn bind(
+    destination: &Destination,
+    address: SocketAddr,
+    request: &Request,
+    stream: u16,
+) -> Result<(UdpSocket, SocketReadback), ProbeError> {
+    let failed = || ProbeError::io("open a UDP socket");
+    let socket: UdpSocket = prepare_udp(address, request, &destination.local(stream))?.into();
+    socket.connect(address).map_err(failed())?;
+    socket.set_read_timeout(Some(REPEAT)).map_err(failed())?;
+    let found = read_back(&SockRef::from(&socket), stream).map_err(failed())?;
+    Ok((socket, found))
+}
+
+impl Shared {
+    fn give_up(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Bytes of the next datagram; `None` where there is to be none.
+    fn next(&self) -> Option<usize> {
+        if self.stop.load(Ordering::Relaxed) {
+            return None;
+        }
+        let wanted = self.block as u64;
+        if self.budget.load(Ordering::Relaxed) == u64::MAX {
+            return Some(self.block);
+        }
+        let left =
+            self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(wanted)));
+        let length = left.map_or(0, |left| left.min(wanted)) as usize;
+        // What is left may be too little for a number and a time.
+        (length > 0).then_some(length.max(Datagram::LENGTH))
+    }
+}
+
+fn start_sender(socket: UdpSocket, shared: Arc<Shared>) -> Result<Sender, ProbeError> {
+    let counted = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
+    let counters = Arc::clone(&counted);
+    let thread = thread::Builder::new().name("datagrams".to_owned()).spawn(move || {
+        let mut stream =
+            DatagramStream { socket, payload: vec![b'x'; shared.block], number: 0, counted: counters, refused: None };
+        stream.send_all(&shared)?;
+        stream.end()
+    });
+    Ok(Sender { counted, thread: thread.map_err(ProbeError::io("start the data threads"))? })
+}
+
+/// The sending end of one stream of datagrams.
+struct DatagramStream {
+    socket: UdpSocket,
+    payload: Vec<u8>,
+    number: i64,
+    counted: Arc<(AtomicU64, AtomicU64)>,
+    /// Since when the server's host says that nobody has the port, and when it last did.
+    refused: Option<(Instant, Instant)>,
+}
+
+impl DatagramStream {
+    /// Sends by a schedule until there is to be no more.
+    fn send_all(&mut self, shared: &Shared) -> io::Result<()> {
+        let gap = shared.rate.map_or(Span::ZERO, |rate| rate.time_for(ByteCount::new(shared.block as u64)));
+        let origin = Instant::now();
+        let mut due = Span::ZERO;
+        loop {
+            let now: Span = origin.elapsed().into();
+            if now < due {
+                let wait = Duration::from_nanos((due - now).as_nanos()).min(LOOK);
+                thread::sleep(wait);
+                if shared.stop.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                continue;
+            }
+            let Some(length) = shared.next() else { return Ok(()) };
+            self.number += 1;
+            self.send(self.number, length)?;
+            self.count(length);
+            due = (due + gap).max(now.saturating_sub(gap * MOST_LATE));
+        }
+    }
+
+    /// Tells the server that there is no more, until it has answered with its report or seems to be gone.
+    fn end(mut self) -> io::Result<Option<Report>> {
+        let deadline = Instant::now() + LONGEST_REPORT;
+        let length = self.payload.len();
+        let mut answer = [0; 2048];
+        self.number += 1;
+        self.count(length);
+        while Instant::now() < deadline {
+            self.send(-self.number, length)?;
+            match self.socket.recv(&mut answer) {
+                Ok(length) => {
+                    let report = Report::read(&answer[..length]);
+                    if report.is_some() {
+                        return Ok(report);
+                    }
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                Err(error) => self.bear(error)?,
+            }
+        }
+        Ok(None)
+    }
+
+    /// A server makes its sockets one after the other, and in between nobody has the port. It may stay so for a moment.
+    fn bear(&mut self, error: io::Error) -> io::Result<()> {
+        let now = Instant::now();
+        let since = self.refused.filter(|(_, last)| now - *last < LONGEST_REFUSAL).map_or(now, |(since, _)| since);
+        self.refused = Some((since, now));
+        let is_short = error.kind() == ErrorKind::ConnectionRefused && now - since < LONGEST_REFUSAL;
+        if is_short { Ok(()) } else { Err(error) }
+    }
+
+    fn send(&mut self, number: i64, length: usize) -> io::Result<()> {
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        if let Some(start) = self.payload.first_chunk_mut() {
+            Datagram { number, sent: since_1970.into() }.write(start);
+        }
+        let no_room = Some(rustix::io::Errno::NOBUFS.raw_os_error());
+        let deadline = Instant::now() + LONGEST_REFUSAL;
+        loop {
+            match self.socket.send(&self.payload[..length]) {
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // The device is full at this moment.
+                Err(error) if error.raw_os_error() == no_room && Instant::now() < deadline => {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                Err(error) => self.bear(error)?,
+            }
+        }
+    }
+
+    fn count(&self, length: usize) {
+        let (bytes, datagrams) = &*self.counted;
+        bytes.fetch_add(length as u64, Ordering::Relaxed);
+        datagrams.fetch_add(1, Ordering::Relaxed);
+    }
+}
