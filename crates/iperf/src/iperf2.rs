@@ -450,6 +450,26 @@ mod tests {
         assert_eq!((narrow.datagrams, narrow.lost), (u64::from(u32::MAX), u64::from(u32::MAX)));
     }
 
+    /// What iperf 2.1.8 answered to a test of 100 datagrams, the last one included, of which 5, 6 and 50 were left out: it
+    /// takes the last one, number -100 after 100, for one out of order, and that for one that was lost.
+    #[test]
+    fn a_recorded_report_of_2_1_8_is_understood() {
+        let mut answer = vec![0; 128];
+        let words = [0xC800_0000, 0, 0x4C90, 0, 0x0003_3BC4, 2, 1, 100, 0, 10, 0, 17, 0, 0x0D2E, 0, 0x1F5E, 0, 0x51];
+        for (word, at) in words.into_iter().zip((16..).step_by(4)) {
+            put(&mut answer, at, word);
+        }
+        let report = Report {
+            bytes: ByteCount::new(19_600),
+            duration: Span::from_micros(211_908),
+            lost: 2,
+            out_of_order: 1,
+            datagrams: 100,
+            jitter: Span::from_micros(10),
+        };
+        assert_eq!(Report::read(&answer), Some(report));
+    }
+
     #[test]
     fn a_last_datagram_too_short_for_a_report_gets_none() {
         for length in 0..56 {

@@ -230,7 +230,8 @@ impl ServerSession {
         match message.and_then(|json| json.map(|json| Results::decode(&json, self.connections)).transpose()) {
             Ok(None) => return false,
             Ok(Some(results)) => {
-                self.client_results = results;
+                // Only servers have output; a client's would be held for nothing.
+                self.client_results = Results { server_output: None, ..results };
                 self.actions.push_back(ServerAction::CollectResults { report: self.wants_report() });
                 self.enter(Step::LocalResults, now);
             }

@@ -672,7 +672,8 @@ fn a_client_out_of_order_is_told_so() {
 #[test]
 fn an_iperf3_client_is_not_sent_our_report() {
     let (mut server, now) = server_at(Step::Results, RECORDED_3_12);
-    server.receive(now, &message(r#"{"streams":[{"id":1,"bytes":5,"retransmits":18446744073709551615}]}"#));
+    let told = r#"{"streams":[{"id":1,"bytes":5,"retransmits":18446744073709551615}],"server_output_text":"mine"}"#;
+    server.receive(now, &message(told));
     assert_eq!(actions(&mut server), [ServerAction::CollectResults { report: false }]);
     server.local_results(now, results_of(Side::Server, &Request::default()));
     let sent = actions(&mut server);
@@ -682,6 +683,7 @@ fn an_iperf3_client_is_not_sent_our_report() {
     server.receive(now, &[16]);
     let [ServerAction::Finished(results)] = &actions(&mut server)[..] else { panic!("it should have finished") };
     assert_eq!((results.streams[0].bytes, results.streams[0].retransmits), (ByteCount::new(5), None));
+    assert_eq!(results.server_output, None);
 }
 
 /// The server of iperf3 3.12, word for word, in a reverse test that announced our extension.
