@@ -1,12 +1,12 @@
 //! Every combination of transport, direction and streams, and every option that both have, against real iperf3 in both
-//! parts: what one end counts, the other counts too. The load is small, so that the combinations run side by side.
+//! parts: what one end counts, the other counts too.
 
 mod common;
 
 use std::process::{Command, Output};
 
 use common::{fullpipe, run};
-use fullpipe_testkit::{Heading, Relay, Running, document, free_port, require, wait_for_listener};
+use fullpipe_testkit::{Heading, Relay, Running, document, free_port, path, require, wait_for_listener};
 use serde_json::Value;
 
 /// How much the counts of the two ends may differ.
@@ -74,6 +74,7 @@ fn assert_close(left: &Value, right: &Value, what: &[&str]) {
 
 /// fullpipe as client of iperf3; its measurement, after what holds of every one was checked.
 fn we_call(arguments: &[&str]) -> Value {
+    let _path = path();
     let server = Server::iperf3();
     let measurement = measured(server.port, arguments);
     server.finish();
@@ -90,6 +91,7 @@ fn we_call(arguments: &[&str]) -> Value {
 
 /// iperf3 as client of fullpipe; its report, after what holds of every one was checked.
 fn they_call(arguments: &[&str]) -> Value {
+    let _path = path();
     let server = Server::fullpipe();
     let report = iperf3_measured(server.port, arguments);
     server.finish();
@@ -256,6 +258,7 @@ const LOSSY: &[&str] = &["-u", "-b", "4M", "-l", "1000", "-t", "2"];
 fn listed_losses_are_counted_exactly_by_both_ends() {
     require!(Iperf3);
     for direction in [&[][..], &["-R"]] {
+        let _path = path();
         let arguments = [LOSSY, direction].concat();
 
         let server = Server::iperf3();

@@ -236,7 +236,11 @@ impl FromStr for Offer {
 
     fn from_str(text: &str) -> Result<Self, String> {
         const MOST: u16 = 1000;
-        let (rate, burst) = text.split_once('/').map_or((text, None), |(rate, burst)| (rate, Some(burst)));
+        // The slash of a unit, as in Mbit/s, is followed by a letter.
+        let (rate, burst) = match text.rsplit_once('/') {
+            Some((rate, burst)) if burst.bytes().all(|byte| byte.is_ascii_digit()) => (rate, Some(burst)),
+            _ => (text, None),
+        };
         let burst = burst.map(|burst| match burst.parse() {
             Ok(count) if (1..=MOST).contains(&count) => Ok(count),
             _ => Err(format!("{burst} blocks in a row asked for; 1 to {MOST} are possible")),
@@ -310,6 +314,7 @@ mod tests {
     #[test]
     fn a_rate_may_say_how_many_go_at_once() {
         assert_eq!("10M".parse(), Ok(Offer { rate: BitRate::from_mbps(10), burst: None }));
+        assert_eq!("10Mbit/s/4".parse(), Ok(Offer { rate: BitRate::from_mbps(10), burst: Some(4) }));
         assert_eq!("0/8".parse(), Ok(Offer { rate: BitRate::ZERO, burst: Some(8) }));
         for text in ["10M/", "10M/0", "10M/1001", "fast"] {
             assert!(text.parse::<Offer>().is_err(), "{text}");
