@@ -4,7 +4,7 @@
 #![expect(clippy::print_stdout, reason = "figures of a run, for who asks with --nocapture")]
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -633,7 +633,9 @@ fn what_an_operator_does_not_permit_is_refused_with_the_numbers_of_iperf3() {
     let told = |parameters: &str| {
         let mut peer = Peer::call(server.address, HOSTILE).unwrap();
         peer.ask(parameters).unwrap();
-        refusal(&peer.ending(PROMPT).0)
+        let (said, _) = peer.ending(PROMPT);
+        assert_eq!(said.first(), Some(&state::SERVER_ERROR), "it is refused before it opens streams");
+        refusal(&said)
     };
     assert_eq!(told(r#"{"tcp":true,"time":1,"parallel":5}"#), Some(6));
     assert_eq!(told(r#"{"tcp":true,"time":6}"#), Some(37));
@@ -670,4 +672,97 @@ fn a_test_that_carries_more_than_permitted_is_ended() {
     flood.join().unwrap();
     server.assert_says("10 Mbit/s is permitted");
     server.assert_serves();
+}
+
+/// A UDP test of one stream that the client sends, or does not.
+fn udp_parameters(reverse: bool) -> String {
+    let reverse = if reverse { r#","reverse":true"# } else { "" };
+    format!(r#"{{"udp":true,"time":60,"parallel":1,"len":1000,"bandwidth":8000000{reverse}}}"#)
+}
+
+/// Asks for a UDP stream; the socket, if that is answered.
+fn hello(server: SocketAddr, from: Ipv4Addr, patience: Duration) -> Option<UdpSocket> {
+    let socket = UdpSocket::bind((from, 0)).unwrap();
+    socket.connect(server).unwrap();
+    socket.set_read_timeout(Some(patience)).unwrap();
+    socket.send(b"9876").unwrap();
+    let mut reply = [0; 64];
+    let length = socket.recv(&mut reply).ok()?;
+    assert_eq!(&reply[..length], b"6789");
+    Some(socket)
+}
+
+#[test]
+fn a_forged_hello_gets_no_answer() {
+    const SHORT: Duration = Duration::from_millis(300);
+    let server = Server::start(&[]);
+    let answered = |from, patience| hello(server.address, from, patience).is_some();
+    assert!(!answered(HOSTILE, SHORT), "nobody has asked for a test");
+    let mut tcp = Peer::call(server.address, HOSTILE).unwrap();
+    tcp.ask(TWO_STREAMS).unwrap();
+    tcp.expect(state::CREATE_STREAMS).unwrap();
+    assert!(!answered(HOSTILE, SHORT), "its test is not one of UDP");
+    let mut udp = Peer::call(server.address, HONEST).unwrap();
+    udp.ask(&udp_parameters(false)).unwrap();
+    udp.expect(state::CREATE_STREAMS).unwrap();
+    assert!(!answered(HOSTILE, SHORT), "the test is another's");
+    assert!(answered(HONEST, PROMPT));
+    udp.expect(state::TEST_START).unwrap();
+    assert!(!answered(HONEST, SHORT), "its test has all of its streams");
+}
+
+#[test]
+fn udp_load_ends_with_the_control_connection() {
+    let server = Server::start(&[]);
+    let mut peer = Peer::call(server.address, HOSTILE).unwrap();
+    peer.ask(&udp_parameters(true)).unwrap();
+    peer.expect(state::CREATE_STREAMS).unwrap();
+    let socket = hello(server.address, HOSTILE, PROMPT).unwrap();
+    peer.expect(state::TEST_START).unwrap();
+    peer.expect(state::TEST_RUNNING).unwrap();
+    let mut datagram = [0; 2000];
+    assert_eq!(socket.recv(&mut datagram).unwrap(), 1000);
+    drop(peer);
+    socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let begun = Instant::now();
+    while socket.recv(&mut datagram).is_ok() {
+        assert!(begun.elapsed() < PROMPT, "it goes on sending");
+    }
+    server.assert_serves();
+}
+
+#[test]
+fn many_addresses_open_their_udp_streams_at_once() {
+    const DATAGRAMS: u32 = 20;
+    let _path = path();
+    let server = Server::start(&[]);
+    thread::scope(|scope| {
+        let clients: Vec<_> = (1..=30)
+            .map(|n| {
+                let server = server.address;
+                scope.spawn(move || -> io::Result<Value> {
+                    let from = Ipv4Addr::new(127, 0, 2, n);
+                    let mut peer = Peer::call(server, from)?;
+                    peer.ask(&udp_parameters(false))?;
+                    peer.expect(state::CREATE_STREAMS)?;
+                    let socket = hello(server, from, PROMPT).ok_or(io::ErrorKind::TimedOut)?;
+                    peer.expect(state::TEST_START)?;
+                    peer.expect(state::TEST_RUNNING)?;
+                    for number in 1..=DATAGRAMS {
+                        let mut datagram = [0; 1000];
+                        datagram[8..12].copy_from_slice(&number.to_be_bytes());
+                        socket.send(&datagram)?;
+                    }
+                    // The word that ends the test may overtake what is still to be read.
+                    thread::sleep(Duration::from_millis(300));
+                    peer.finish(RESULTS)
+                })
+            })
+            .collect();
+        for client in clients {
+            let counted = client.join().unwrap().unwrap()["streams"][0].clone();
+            let seen = (counted["packets"].as_u64(), counted["errors"].as_u64(), counted["bytes"].as_u64());
+            assert_eq!(seen, (Some(DATAGRAMS.into()), Some(0), Some(u64::from(DATAGRAMS) * 1000)), "{counted}");
+        }
+    });
 }

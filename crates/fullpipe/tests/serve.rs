@@ -3,7 +3,7 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -146,6 +146,66 @@ fn an_iperf2_client_that_sends_is_counted_on_either_port() {
     let said = printed(server);
     assert_eq!(said.matches("receiving, 1 stream of iperf2").count(), 2, "{said}");
     assert_eq!(said.matches(", 293 KiB\n").count(), 2, "{said}");
+}
+
+/// A datagram as iperf 2.1.8 sends it: number, time, flags that say that numbers have 64 bits.
+fn datagram(number: i64, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    let number = number.to_be_bytes();
+    bytes[..4].copy_from_slice(&number[4..]);
+    bytes[4..8].copy_from_slice(&1_763_000_000_u32.to_be_bytes());
+    bytes[12..16].copy_from_slice(&number[..4]);
+    bytes[16..20].copy_from_slice(&0x4801_0098_u32.to_be_bytes());
+    bytes
+}
+
+#[test]
+fn an_iperf2_client_gets_a_report_of_its_datagrams_that_is_not_longer_than_they_are() {
+    let port = free_port();
+    let server = Running::start(&mut fullpipe(&["serve", "-p", &port.to_string()]));
+    wait_for_listener(port);
+    for (length, answer) in [(1470, 128), (100, 56), (60, 56)] {
+        let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        client.connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+        client.set_read_timeout(Some(PROMPT)).unwrap();
+        for number in [1, 2, 4, 5, 9] {
+            client.send(&datagram(number, length)).unwrap();
+        }
+        // The answer may be lost, so it is given again.
+        for _ in 0..3 {
+            client.send(&datagram(-10, length)).unwrap();
+            let mut report = [0; 2000];
+            assert_eq!(client.recv(&mut report).unwrap(), answer);
+            let word = |at: usize| u32::from_be_bytes(report[at..at + 4].try_into().unwrap());
+            let (bytes, lost, highest) = (word(24), word(36), word(44));
+            assert_eq!((bytes as usize, lost, highest), (6 * length, 4, 9));
+        }
+    }
+    // The end of what never began is no test.
+    let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    stranger.connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    stranger.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    stranger.send(&datagram(-10, 1470)).unwrap();
+    assert!(stranger.recv(&mut [0; 2000]).is_err());
+    server.interrupt();
+    assert_eq!(printed(server).matches(": done at ").count(), 3);
+}
+
+#[test]
+fn an_iperf2_client_that_wants_to_receive_is_refused_by_name() {
+    let port = free_port();
+    let server = Running::start(&mut fullpipe(&["serve", "-p", &port.to_string()]));
+    wait_for_listener(port);
+    let mut client = connect(port);
+    let mut header = vec![0; 60];
+    header[..4].copy_from_slice(&0x4401_0078_u32.to_be_bytes());
+    header[32..34].copy_from_slice(&0x0400_u16.to_be_bytes());
+    client.write_all(&header).unwrap();
+    assert!(matches!(client.read(&mut [0]), Ok(0) | Err(_)));
+    std::thread::sleep(Duration::from_millis(200));
+    server.interrupt();
+    let said = printed(server);
+    assert!(said.contains("reverse test (-R), which is not offered"), "{said}");
 }
 
 #[test]
