@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::inbox::{PREFIX, framed};
 use crate::json::{self, Extension, Flag, Text, Whole};
-use crate::{Error, ErrorNumber, LONGEST_TEST, Message, Refusal, udp};
+use crate::{Error, ErrorNumber, LONGEST_TEST, Message, Proof, Refusal, udp};
 
 /// What the client asks for, as it goes over the wire.
 ///
@@ -41,6 +41,7 @@ pub struct Parameters {
     offload: bool,
     auth_token: Option<String>,
     speaks_fullpipe: bool,
+    proof: Option<Proof>,
 }
 
 /// What carries the data.
@@ -149,6 +150,7 @@ impl Parameters {
             offload: request.offload,
             auth_token: None,
             speaks_fullpipe: true,
+            proof: None,
         };
         parameters.to_request()?;
         parameters.if_it_fits()
@@ -168,6 +170,12 @@ impl Parameters {
     /// Refuses a token that makes the message longer than servers accept.
     pub fn with_auth_token(self, token: String) -> Result<Self, Refusal> {
         Self { auth_token: Some(token), ..self }.if_it_fits()
+    }
+
+    /// The same, showing a server with a key that we know it. Our extension carries it, so iperf3 servers ignore it.
+    #[must_use]
+    pub fn with_proof(self, proof: Proof) -> Self {
+        Self { proof: Some(proof), ..self }
     }
 
     /// The load that the client asks for, within the limits of newer iperf3 servers.
@@ -226,6 +234,11 @@ impl Parameters {
     /// The token by which the client says who its user is; never judged here.
     pub fn auth_token(&self) -> Option<&str> {
         self.auth_token.as_deref()
+    }
+
+    /// What shows that the client knows a key; judged by [`crate::Key::check`].
+    pub fn proof(&self) -> Option<&Proof> {
+        self.proof.as_ref()
     }
 
     /// What a client sends: four bytes of length and JSON, never longer than the 8 KiB that iperf3 servers accept since
@@ -346,7 +359,7 @@ impl Serialize for Sent<'_> {
         keys.text("authtoken", asked.auth_token.as_deref())?;
         keys.put("client_version", concat!("fullpipe ", env!("CARGO_PKG_VERSION")))?;
         if asked.speaks_fullpipe {
-            keys.put("x_fullpipe", Version { version: EXTENSION_VERSION })?;
+            keys.put("x_fullpipe", Version { version: EXTENSION_VERSION, key: asked.proof.clone() })?;
         }
         keys.0.end()
     }
@@ -433,10 +446,13 @@ struct Received {
 #[derive(Serialize, Deserialize)]
 struct Version {
     version: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<Proof>,
 }
 
 impl From<Received> for Parameters {
     fn from(received: Received) -> Self {
+        let extension = received.x_fullpipe.read::<Version>();
         let carrier = match (received.udp.0, received.sctp.0) {
             (true, _) => Carrier::Udp,
             (_, true) => Carrier::Sctp,
@@ -478,7 +494,8 @@ impl From<Received> for Parameters {
             offload: is_on(received.gso) || is_on(received.gro),
             auth_token: received.authtoken.0,
             // Later versions will add to this one.
-            speaks_fullpipe: received.x_fullpipe.read::<Version>().is_some_and(|x| x.version >= EXTENSION_VERSION),
+            speaks_fullpipe: extension.as_ref().is_some_and(|extension| extension.version >= EXTENSION_VERSION),
+            proof: extension.and_then(|extension| extension.key),
         }
     }
 }
@@ -700,6 +717,20 @@ mod tests {
             (Request { rate: Some(BitRate::from_bps(0)), extra_data: Some("x".repeat(8192)), ..default() }, 113),
         ] {
             assert_eq!(Parameters::from_request(&request).unwrap_err().number.get(), number, "{request:?}");
+        }
+    }
+
+    #[test]
+    fn a_proof_goes_with_our_extension() {
+        let key = crate::Key::from_file_content(b"correct horse battery").unwrap();
+        let cookie = crate::Cookie::from_random([7; 36]);
+        let proof = key.prove(&cookie, 1_700_000_000);
+        let sent = Parameters::from_request(&Request::default()).unwrap().with_proof(proof.clone());
+        assert!(json_of(&sent).contains(r#""x_fullpipe":{"version":1,"key":{"time":1700000000,"mac":""#));
+        let received = Parameters::decode(&sent.encode()[4..]).unwrap();
+        assert_eq!((received.proof(), received.speaks_fullpipe()), (Some(&proof), true));
+        for json in ["{}", r#"{"x_fullpipe":{"version":1}}"#, r#"{"x_fullpipe":{"version":1,"key":7}}"#] {
+            assert_eq!(Parameters::decode(json.as_bytes()).unwrap().proof(), None, "{json}");
         }
     }
 
