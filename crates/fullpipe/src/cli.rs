@@ -2,6 +2,7 @@
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
+use fullpipe_iperf::Key;
 use fullpipe_units::Span;
 
 use crate::commands::{calc, demo, lab, measure, serve};
@@ -78,6 +79,12 @@ pub(crate) fn format_of(mut arguments: impl Iterator<Item = String>) -> Format {
 pub(crate) fn duration(text: &str) -> Result<Span, String> {
     let with_unit = if text.parse::<f64>().is_ok() { format!("{text}s") } else { text.to_owned() };
     with_unit.parse().map_err(|error: fullpipe_units::ParseError| error.to_string())
+}
+
+/// The key in a file that both ends have.
+pub(crate) fn key(path: &str) -> Result<Key, String> {
+    let content = std::fs::read(path).map_err(|error| error.to_string())?;
+    Key::from_file_content(&content).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -617,6 +617,34 @@ fn a_client_that_is_killed_leaves_its_place_to_the_next() {
 }
 
 #[test]
+fn a_client_that_has_no_key_is_refused() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let file = |name: &str, content: &str| {
+        let path = folder.join(format!("{}-{name}", std::process::id()));
+        std::fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (right, wrong) = (file("right.key", "correct horse battery\n"), file("wrong.key", "incorrect horse battery\n"));
+    let server = Server::start(&["--key-file", &right]);
+    assert!(upload(server.address, HONEST, 1, 1000).is_err());
+    let mut peer = Peer::call(server.address, HOSTILE).unwrap();
+    peer.ask(r#"{"tcp":true,"time":1}"#).unwrap();
+    assert_eq!(peer.ending(PROMPT).0, [state::SERVER_ERROR, 0, 0, 0, 142, 0, 0, 0, 0]);
+    let measured = |more: &[&str]| {
+        let port = server.port();
+        let arguments = [&["measure", "127.0.0.1", "-n", "1M", "-p", &port], more].concat();
+        Running::start(&mut fullpipe(&arguments)).finish(3 * PROMPT)
+    };
+    assert!(measured(&["--key-file", &right]).status.success(), "{}", server.log());
+    for more in [&["--key-file", &*wrong][..], &[]] {
+        let said = String::from_utf8(measured(more).stderr).unwrap();
+        assert!(said.contains("iperf3 error 142"), "{said}");
+    }
+    server.assert_says("does not know the key");
+    let _ = (std::fs::remove_file(right), std::fs::remove_file(wrong));
+}
+
+#[test]
 fn what_an_operator_does_not_permit_is_refused_with_the_numbers_of_iperf3() {
     let server = Server::start(&[
         "--max-tests-per-address",

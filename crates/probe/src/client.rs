@@ -2,10 +2,12 @@
 
 use std::net::{IpAddr, SocketAddr, TcpStream as StdTcpStream, UdpSocket as StdUdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fullpipe_host::{SysctlTree, inspect};
-use fullpipe_iperf::{Client, ClientAction, Cookie, Error, Parameters, Refusal, Results, Timeouts, direction_of, udp};
+use fullpipe_iperf::{
+    Client, ClientAction, Cookie, Error, Key, Parameters, Refusal, Results, Timeouts, direction_of, udp,
+};
 use fullpipe_load::{Channel, Lane, Local, PrepareError, Transfer, TransferPlan, prepare, prepare_udp, read_back};
 use fullpipe_model::framing;
 use fullpipe_model::kernel::request_for_window;
@@ -72,6 +74,8 @@ pub struct Destination {
     pub receive_timeout: Option<Span>,
     /// Whether the server's own output is wanted.
     pub server_output: bool,
+    /// What a server may ask its clients to know.
+    pub key: Option<Key>,
 }
 
 impl Destination {
@@ -182,7 +186,7 @@ async fn run(
         return Err(ProbeError::Interrupted);
     }
     let cookie = random_cookie()?;
-    let parameters = parameters(&request, destination).map_err(ProbeError::Request)?;
+    let parameters = parameters(&request, destination, &cookie).map_err(ProbeError::Request)?;
     let client = Client::with_parameters(parameters, cookie, Time::ZERO, Timeouts::default());
     let client = client.map_err(ProbeError::Request)?;
     let mut session = Session {
@@ -239,9 +243,20 @@ fn with_buffer(request: &Request, settings: &HostSettings) -> Request {
 }
 
 /// What the server is asked for.
-fn parameters(request: &Request, destination: &Destination) -> Result<Parameters, Refusal> {
-    let parameters = Parameters::from_request(request)?;
-    Ok(if destination.server_output { parameters.with_server_output() } else { parameters })
+fn parameters(request: &Request, destination: &Destination, cookie: &Cookie) -> Result<Parameters, Refusal> {
+    let mut parameters = Parameters::from_request(request)?;
+    if destination.server_output {
+        parameters = parameters.with_server_output();
+    }
+    if let Some(key) = &destination.key {
+        parameters = parameters.with_proof(key.prove(cookie, wall_clock()));
+    }
+    Ok(parameters)
+}
+
+/// Seconds since 1970.
+pub(crate) fn wall_clock() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// What "the usual" is for the length of a block: over UDP what one packet of the path holds, as the control connection

@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use fullpipe_iperf::{DEFAULT_PORT, iperf2};
+use fullpipe_iperf::{DEFAULT_PORT, Key, iperf2};
 use fullpipe_probe::Destination;
 use fullpipe_record::{Buffer, Direction, IpVersion, Request, Transport, Writer};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use crate::cli::duration;
+use crate::cli::{duration, key};
 use crate::failure::{Failure, USAGE};
 
 /// What a UDP sender offers if nothing else is asked for, as iperf3.
@@ -139,6 +139,9 @@ pub(crate) struct Reach {
     /// Print what the server printed, too
     #[arg(long)]
     get_server_output: bool,
+    /// The key that `serve --key-file` asks for; nothing is encrypted
+    #[arg(long, value_parser = key, value_name = "FILE")]
+    key_file: Option<Key>,
 }
 
 impl Load {
@@ -220,6 +223,7 @@ impl Reach {
             connect_timeout: self.connect_timeout,
             receive_timeout: self.rcv_timeout,
             server_output: self.get_server_output,
+            key: self.key_file.clone(),
         }
     }
 }

@@ -7,14 +7,14 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use fullpipe_iperf::DEFAULT_PORT;
+use fullpipe_iperf::{DEFAULT_PORT, Key};
 use fullpipe_probe::{Limits, Network, Quota, ServeError, ServeOptions, ServerEvent, serve};
 use fullpipe_record::Direction;
 use fullpipe_units::{BitRate, ByteCount, Span};
 use serde_json::{Value, json};
 
 use super::daemon;
-use crate::cli::duration;
+use crate::cli::{duration, key};
 use crate::failure::{FAILED, Failure, LACKING};
 use crate::terminal::Terminal;
 
@@ -46,6 +46,9 @@ pub(crate) struct Arguments {
     /// twelve times as long
     #[arg(long, default_value = "10", value_parser = duration, value_name = "SECONDS")]
     patience: Span,
+    /// Serve only fullpipe clients that know the key in FILE; nothing is encrypted
+    #[arg(long, value_parser = key, value_name = "FILE")]
+    key_file: Option<Key>,
     #[command(flatten)]
     log: LogArguments,
     #[command(flatten)]
@@ -122,6 +125,7 @@ impl Arguments {
             interval: Span::ZERO,
             idle_timeout: self.idle_timeout,
             patience: self.patience,
+            key: self.key_file.clone(),
             limits: self.limits.limits(),
         }
     }

@@ -9,6 +9,7 @@ mod gate;
 mod greeting;
 mod iperf2;
 mod listen;
+mod lock;
 mod registry;
 mod test;
 mod udp;
@@ -20,7 +21,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fullpipe_iperf::{Caller, Cookie, DEFAULT_PORT, Timeouts};
+use fullpipe_iperf::{Caller, Cookie, DEFAULT_PORT, Key, Timeouts};
 use fullpipe_load::Channel;
 use fullpipe_units::{ByteCount, Span};
 use socket2::{SockRef, TcpKeepalive};
@@ -33,6 +34,7 @@ use crate::error::ServeError;
 use gate::{Closed, Gate, Pass};
 use greeting::{Greeting, greet};
 use listen::{canonical, listen, listen_for_datagrams};
+use lock::Lock;
 use registry::{Arrival, Inlet, Known, Registry};
 use test::{Carried, Test, deny};
 use watch::Bounds;
@@ -70,6 +72,8 @@ pub struct ServeOptions {
     /// How long a client may take to say who it is, and for each answer. For its results, and to take in what it is sent,
     /// it has three times as long; data may stand still for twelve times as long.
     pub patience: Span,
+    /// If set, only fullpipe clients that know it are served; nothing is encrypted by it.
+    pub key: Option<Key>,
     /// Who may do what.
     pub limits: Limits,
 }
@@ -86,6 +90,7 @@ impl Default for ServeOptions {
             one_off: false,
             idle_timeout: None,
             patience: Timeouts::default().reply,
+            key: None,
             limits: Limits::default(),
         }
     }
@@ -178,6 +183,7 @@ struct House {
     listener: Rc<TcpListener>,
     /// Whether UDP streams can be opened.
     takes_datagrams: Cell<bool>,
+    lock: Lock,
     patience: Patience,
     iperf2: bool,
     interval: Span,
@@ -201,14 +207,16 @@ impl House {
             listener: Rc::clone(&listener),
             takes_datagrams: Cell::new(false),
             patience: Patience(options.patience),
-            iperf2: options.iperf2,
             interval: options.interval,
+            // Such clients can show no key.
+            iperf2: options.iperf2 && options.key.is_none(),
+            lock: Lock::new(options.key.clone()),
             one_off: options.one_off,
         });
         house.tell(ServerEvent::Listening(listener.local_addr().map_err(ServeError::Start)?));
         house.takes_datagrams.set(house.attend(&listener));
         spawn_local(Rc::clone(&house).accept(listener));
-        if let Some(port) = options.iperf2_port.filter(|port| options.iperf2 && *port != options.port) {
+        if let Some(port) = options.iperf2_port.filter(|port| house.iperf2 && *port != options.port) {
             house.listen_too(options.bind, port);
         }
         Ok(house)

@@ -28,7 +28,7 @@ use super::listen::canonical;
 use super::registry::Arrival;
 use super::watch::Watch;
 use super::{House, LOOK, ServerEvent};
-use crate::client::Connected;
+use crate::client::{Connected, wall_clock};
 use crate::progress::{Finished, Progress, role};
 use crate::results::{as_told, results_of, stream_summaries, total};
 use crate::summary::started;
@@ -200,7 +200,9 @@ impl Test {
 
     /// Lets the load in, if there is room for it.
     async fn expect(&mut self, request: Request) {
-        let admitted = match self.house.gate.load(self.client.ip(), &request) {
+        let proof = self.session.parameters().and_then(Parameters::proof);
+        let known = self.house.lock.open(&self.cookie, proof, wall_clock());
+        let admitted = match known.and_then(|()| self.house.gate.load(self.client.ip(), &request)) {
             Ok(pass) => self.expect_hellos(&request).await.map(|()| pass),
             Err(refusal) => Err(refusal),
         };
