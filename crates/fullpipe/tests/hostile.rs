@@ -655,6 +655,8 @@ fn what_an_operator_does_not_permit_is_refused_with_the_numbers_of_iperf3() {
         "5",
         "--max-bytes",
         "10M",
+        "--server-bitrate-limit",
+        "10M",
         "--deny",
         "127.0.0.3",
     ]);
@@ -669,6 +671,7 @@ fn what_an_operator_does_not_permit_is_refused_with_the_numbers_of_iperf3() {
     assert_eq!(told(r#"{"tcp":true,"time":6}"#), Some(37));
     assert_eq!(told(r#"{"tcp":true,"time":0}"#), Some(37));
     assert_eq!(told(r#"{"tcp":true,"num":10485761}"#), Some(37));
+    assert_eq!(told(r#"{"tcp":true,"time":1,"bandwidth":6000000,"parallel":2}"#), Some(27));
     let _first = begun(server.address, r#"{"tcp":true,"time":1,"parallel":2}"#, 2).unwrap();
     let _second = begun(server.address, r#"{"tcp":true,"time":1,"parallel":2}"#, 2).unwrap();
     let mut third = Peer::call(server.address, HOSTILE).unwrap();
@@ -684,7 +687,13 @@ fn what_an_operator_does_not_permit_is_refused_with_the_numbers_of_iperf3() {
 #[test]
 fn a_test_that_carries_more_than_permitted_is_ended() {
     let _path = path();
-    let server = Server::start(&["--server-bitrate-limit", "10M", "--max-bytes", "100M"]);
+    floods("--server-bitrate-limit", "10M", 27, "10 Mbit/s is permitted");
+    floods("--max-bytes", "10M", 37, "more than the 10 MiB that are permitted");
+}
+
+/// A test of no given rate or size, which a server with this limit must end.
+fn floods(limit: &str, value: &str, number: i32, why: &str) {
+    let server = Server::start(&[limit, value]);
     let (mut peer, mut data) = begun(server.address, r#"{"tcp":true,"time":60}"#, 1).unwrap();
     let mut stream = data.remove(0);
     stream.set_write_timeout(Some(PROMPT)).unwrap();
@@ -695,10 +704,10 @@ fn a_test_that_carries_more_than_permitted_is_ended() {
         }
     });
     let (said, closed) = peer.ending(PROMPT);
-    assert_eq!(refusal(&said), Some(27), "{said:?}");
+    assert_eq!(refusal(&said), Some(number), "{said:?}");
     assert!(closed.is_some());
     flood.join().unwrap();
-    server.assert_says("10 Mbit/s is permitted");
+    server.assert_says(why);
     server.assert_serves();
 }
 

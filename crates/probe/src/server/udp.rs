@@ -84,9 +84,9 @@ impl Door {
     /// Opens a stream of the test that waits for it.
     fn open(&mut self, hello: &[u8], from: SocketAddr) {
         let client = canonical(from);
-        let Some((local, test)) = self.house.registry.borrow().expecting(client.ip()) else { return };
+        let Some((mut local, test)) = self.house.registry.borrow().expecting(client.ip()) else { return };
         let Ok(pass) = self.house.gate.stranger(client.ip()) else { return };
-        let local = SocketAddr::new(local.ip(), self.socket.local_addr().map_or(0, |address| address.port()));
+        local.set_port(self.socket.local_addr().map_or(0, |address| address.port()));
         let Ok((stream, strays)) = branch(local, client) else { return };
         debug_assert!(hello.len() >= udp::REPLY.len());
         if stream.send(&udp::REPLY).is_ok() {
