@@ -8,6 +8,7 @@
 mod calculation;
 mod experiment;
 mod grid;
+pub mod iperf3;
 mod json;
 mod lab;
 mod measurement;

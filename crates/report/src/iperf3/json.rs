@@ -1,0 +1,673 @@
+//! The JSON of `-J`, and of `--json-stream` as things happen. Keys, units and order are iperf3's: microseconds for
+//! round-trip times, bytes for windows, bits per second as a number that need not be whole.
+
+use fullpipe_record::{
+    Buffer, Direction, Interval, Measurement, Request, SocketReadback, StreamInterval, StreamSummary, Transport,
+};
+use fullpipe_units::{BitRate, ByteCount, Span};
+use serde::{Serialize, Serializer};
+use serde_json::ser::PrettyFormatter;
+use serde_json::value::RawValue;
+
+use super::line::Arrived;
+use super::text::congestion;
+use super::view::{Course, Totals, arrived, times, together, window};
+use super::{Connections, Opening, Role, amount, socket};
+
+/// The JSON of one test.
+#[derive(Debug)]
+pub struct Json {
+    role: Role,
+    request: Request,
+    /// The upload of an interval whose download is still to come.
+    half: Option<Interval>,
+    course: Course,
+    document: Document,
+}
+
+impl Json {
+    /// Of a test that `request` asks for, of which no more than `opening` is known.
+    pub fn new(role: Role, request: Request, opening: &Opening) -> Self {
+        let start = Start { version: opening.version.clone(), system_info: opening.system.clone(), ..Start::default() };
+        let document = Document {
+            title: request.title.clone(),
+            extra_data: request.extra_data.clone(),
+            start,
+            ..Document::default()
+        };
+        Self { role, request, half: None, course: Course::default(), document }
+    }
+
+    /// Notes that the data connections stand; the event, as a line.
+    pub fn connected(&mut self, opening: &Opening, connections: &Connections) -> String {
+        self.request = connections.request.clone();
+        self.document.title = self.request.title.clone();
+        self.document.extra_data = self.request.extra_data.clone();
+        self.document.start.connect(self.role, opening, connections);
+        event("start", &self.document.start)
+    }
+
+    /// Notes an interval; the event, as a line. Where data goes both ways that takes two, the upload first. The document
+    /// grows by it.
+    pub fn interval(&mut self, interval: &Interval) -> Option<String> {
+        let part = self.part(interval)?;
+        let line = event("interval", &part);
+        self.document.intervals.push(part);
+        Some(line)
+    }
+
+    /// The same for a stream of events: the document does not grow.
+    pub fn interval_event(&mut self, interval: &Interval) -> Option<String> {
+        Some(event("interval", &self.part(interval)?))
+    }
+
+    fn part(&mut self, interval: &Interval) -> Option<IntervalPart> {
+        self.course.note(interval, &self.request, self.role);
+        let both = match (self.request.direction, interval.direction, self.half.take()) {
+            (Direction::Both, Direction::Upload, _) => {
+                self.half = Some(interval.clone());
+                return None;
+            }
+            (Direction::Both, _, Some(upload)) => vec![upload, interval.clone()],
+            _ => vec![interval.clone()],
+        };
+        Some(IntervalPart::of(&both, &self.request, self.role))
+    }
+
+    /// Notes the totals; the event, as a line.
+    pub fn results(&mut self, seen: &Measurement) -> String {
+        self.document.end = End::of(seen, &self.course, self.role);
+        event("end", &self.document.end)
+    }
+
+    /// Notes what the server printed, text or JSON; the event, as a line.
+    pub fn server_output(&mut self, output: &str) -> String {
+        match serde_json::from_str::<Box<RawValue>>(output) {
+            Ok(json) if json.get().starts_with('{') => {
+                let line = event("server_output_json", &json);
+                self.document.server_output_json = Some(json);
+                line
+            }
+            _ => {
+                self.document.server_output_text = Some(output.to_owned());
+                event("server_output_text", &output)
+            }
+        }
+    }
+
+    /// Notes why the test failed; the event, as a line.
+    pub fn failed(&mut self, why: &str) -> String {
+        self.document.error = Some(why.to_owned());
+        event("error", &why)
+    }
+
+    /// The whole, with a newline at its end.
+    ///
+    /// # Panics
+    /// Never: it holds strings, numbers and lists, all of which can be written.
+    pub fn document(&self) -> String {
+        let mut text = Vec::new();
+        let mut writer = serde_json::Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(b"\t"));
+        self.document.serialize(&mut writer).expect("numbers and strings can always be written");
+        text.push(b'\n');
+        String::from_utf8(text).expect("JSON is UTF-8")
+    }
+}
+
+/// One object of `--json-stream`, with its newline.
+fn event(name: &'static str, data: &impl Serialize) -> String {
+    #[derive(Serialize)]
+    struct Event<'d, T> {
+        event: &'static str,
+        data: &'d T,
+    }
+    let text = serde_json::to_string(&Event { event: name, data });
+    format!("{}\n", text.expect("numbers and strings can always be written"))
+}
+
+/// `Sat, 21 Nov 2026 17:00:00 GMT`.
+pub(crate) fn date(at: Span) -> String {
+    let stamp = jiff::Timestamp::from_second(at.as_secs_f64() as i64);
+    stamp.map_or_else(|_| String::new(), |stamp| stamp.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string())
+}
+
+pub(crate) const fn protocol(transport: Transport) -> &'static str {
+    match transport {
+        Transport::Tcp => "TCP",
+        Transport::Udp => "UDP",
+    }
+}
+
+/// Host and port of an address; port 0 where there is none.
+pub(crate) fn split(address: &str) -> (&str, u16) {
+    let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
+    (host.trim_start_matches('[').trim_end_matches(']'), port.parse().unwrap_or(0))
+}
+
+/// A number that is written without a fraction where it has none, as iperf3 does.
+#[derive(Debug, Clone, Copy, Default)]
+struct Number(f64);
+
+impl Serialize for Number {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        const EXACT: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
+        if self.0.fract() == 0.0 && self.0.abs() < EXACT {
+            serializer.serialize_i64(self.0 as i64)
+        } else {
+            serializer.serialize_f64(self.0)
+        }
+    }
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Document {
+    start: Start,
+    intervals: Vec<IntervalPart>,
+    end: End,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_output_json: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_output_text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extra_data: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Start {
+    connected: Vec<Connected>,
+    version: String,
+    system_info: String,
+    #[serde(flatten)]
+    connection: Option<Connection>,
+}
+
+/// What is known once there is a connection.
+#[derive(Debug, Serialize)]
+struct Connection {
+    timestamp: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connecting_to: Option<Endpoint>,
+    #[serde(rename = "accepted_connection", skip_serializing_if = "Option::is_none")]
+    accepted_from: Option<Endpoint>,
+    cookie: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tcp_mss: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tcp_mss_default: Option<u64>,
+    target_bitrate: u64,
+    fq_rate: u64,
+    sock_bufsize: u64,
+    sndbuf_actual: u64,
+    rcvbuf_actual: u64,
+    test_start: TestStart,
+}
+
+#[derive(Debug, Serialize)]
+struct Connected {
+    socket: u32,
+    local_host: String,
+    local_port: u16,
+    remote_host: String,
+    remote_port: u16,
+}
+
+#[derive(Debug, Serialize)]
+struct Timestamp {
+    time: String,
+    timesecs: u64,
+    timemillisecs: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Endpoint {
+    host: String,
+    port: u16,
+}
+
+#[derive(Debug, Serialize)]
+struct TestStart {
+    protocol: &'static str,
+    num_streams: u16,
+    blksize: u64,
+    omit: Number,
+    duration: Number,
+    bytes: u64,
+    blocks: u64,
+    reverse: u8,
+    tos: u8,
+    target_bitrate: u64,
+    bidir: u8,
+    fqrate: u64,
+    interval: Number,
+    gso: u8,
+    gro: u8,
+}
+
+impl Start {
+    fn connect(&mut self, role: Role, opening: &Opening, connections: &Connections) {
+        let request = &connections.request;
+        let endpoint = || Some(Endpoint { host: opening.host.clone(), port: opening.port });
+        let first = connections.sockets.first();
+        let is_tcp = request.transport == Transport::Tcp;
+        self.connected = connections.sockets.iter().map(Connected::of).collect();
+        self.connection = Some(Connection {
+            timestamp: Timestamp {
+                time: date(opening.at),
+                timesecs: opening.at.as_nanos() / 1_000_000_000,
+                timemillisecs: opening.at.as_nanos() / 1_000_000,
+            },
+            connecting_to: endpoint().filter(|_| role == Role::Client),
+            accepted_from: endpoint().filter(|_| role == Role::Server),
+            cookie: connections.cookie.clone(),
+            tcp_mss: request.mss.filter(|_| is_tcp).map(ByteCount::get),
+            tcp_mss_default: (is_tcp && request.mss.is_none()).then(|| connections.mss.unwrap_or_default().get()),
+            target_bitrate: bits(request.rate),
+            fq_rate: bits(request.pacing),
+            sock_bufsize: asked_buffer(request),
+            sndbuf_actual: first.map_or(0, |socket| socket.sndbuf.get()),
+            rcvbuf_actual: first.map_or(0, |socket| socket.rcvbuf.get()),
+            test_start: TestStart::of(request),
+        });
+    }
+}
+
+fn bits(rate: Option<BitRate>) -> u64 {
+    rate.map_or(0, BitRate::bps)
+}
+
+fn asked_buffer(request: &Request) -> u64 {
+    match request.buffer {
+        Buffer::Request(size) => size.get(),
+        Buffer::Automatic | Buffer::Window(_) => 0,
+    }
+}
+
+impl Connected {
+    fn of(readback: &SocketReadback) -> Self {
+        let ((local_host, local_port), (remote_host, remote_port)) = (split(&readback.local), split(&readback.remote));
+        Self {
+            socket: socket(readback.stream),
+            local_host: local_host.to_owned(),
+            local_port,
+            remote_host: remote_host.to_owned(),
+            remote_port,
+        }
+    }
+}
+
+impl TestStart {
+    fn of(request: &Request) -> Self {
+        Self {
+            protocol: protocol(request.transport),
+            num_streams: request.streams,
+            blksize: request.block.get(),
+            omit: Number(request.omit.as_secs_f64()),
+            duration: Number(if request.bytes.is_some() { 0.0 } else { request.duration.as_secs_f64() }),
+            bytes: request.bytes.unwrap_or_default().get(),
+            blocks: 0,
+            reverse: (request.direction == Direction::Download).into(),
+            tos: request.tos,
+            target_bitrate: bits(request.rate),
+            bidir: (request.direction == Direction::Both).into(),
+            fqrate: bits(request.pacing),
+            interval: Number(request.interval.as_secs_f64()),
+            gso: request.offload.into(),
+            gro: request.offload.into(),
+        }
+    }
+}
+
+/// A time and the bytes in it; what it begins with in iperf3's order.
+#[derive(Debug, Serialize)]
+struct Amount {
+    start: Number,
+    end: Number,
+    seconds: Number,
+    bytes: u64,
+    bits_per_second: Number,
+}
+
+impl Amount {
+    fn of(from: f64, to: f64, bytes: ByteCount) -> Self {
+        let seconds = to - from;
+        Self {
+            start: Number(from),
+            end: Number(to),
+            seconds: Number(seconds),
+            bytes: bytes.get(),
+            bits_per_second: Number(amount::bytes_per_second(bytes, seconds) * 8.0),
+        }
+    }
+}
+
+/// What a receiver saw of datagrams.
+#[derive(Debug, Serialize)]
+struct Loss {
+    jitter_ms: Number,
+    lost_packets: u64,
+    packets: u64,
+    lost_percent: Number,
+}
+
+impl Loss {
+    fn of(arrived: Arrived) -> Self {
+        Self {
+            jitter_ms: Number(arrived.jitter),
+            lost_packets: arrived.lost,
+            packets: arrived.datagrams,
+            lost_percent: Number(arrived.percent()),
+        }
+    }
+
+    /// Of the datagrams that were sent, where the sender said how many.
+    fn of_sent(arrived: Arrived, sent: u64) -> Self {
+        let datagrams = if sent > 0 { sent } else { arrived.datagrams };
+        Self::of(Arrived { datagrams, ..arrived })
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct IntervalPart {
+    streams: Vec<StreamPart>,
+    sum: SumPart,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sum_bidir_reverse: Option<SumPart>,
+}
+
+#[derive(Debug, Serialize)]
+struct StreamPart {
+    socket: u32,
+    #[serde(flatten)]
+    amount: Amount,
+    #[serde(flatten)]
+    counts: StreamCounts,
+    omitted: bool,
+    sender: bool,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum StreamCounts {
+    Tcp { retransmits: u64, snd_cwnd: u64, snd_wnd: u64, rtt: u64, rttvar: u64, pmtu: u64, reorder: u64 },
+    Sent { packets: u64 },
+    Arrived(Loss),
+    None {},
+}
+
+#[derive(Debug, Serialize)]
+struct SumPart {
+    #[serde(flatten)]
+    amount: Amount,
+    #[serde(flatten)]
+    counts: SumCounts,
+    omitted: bool,
+    sender: bool,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum SumCounts {
+    Tcp { retransmits: u64 },
+    Sent { packets: u64 },
+    Arrived(Loss),
+    None {},
+}
+
+impl IntervalPart {
+    /// Of what happened in one time, in one direction or in both.
+    fn of(intervals: &[Interval], request: &Request, role: Role) -> Self {
+        let parts = intervals.iter().flat_map(|interval| {
+            interval.streams.iter().map(move |stream| StreamPart::of(stream, interval, request, role))
+        });
+        let mut sums = intervals.iter().map(|interval| SumPart::of(interval, request, role));
+        let nothing = || SumPart {
+            amount: Amount::of(0.0, 0.0, ByteCount::ZERO),
+            counts: SumCounts::None {},
+            omitted: false,
+            sender: false,
+        };
+        Self { streams: parts.collect(), sum: sums.next().unwrap_or_else(nothing), sum_bidir_reverse: sums.next() }
+    }
+}
+
+impl StreamPart {
+    fn of(stream: &StreamInterval, interval: &Interval, request: &Request, role: Role) -> Self {
+        let sender = role.sends(interval.direction);
+        let (from, to) = times(interval, request);
+        let counts = match (request.transport, sender) {
+            (Transport::Tcp, true) => {
+                let tcp = stream.tcp.clone().unwrap_or_default();
+                StreamCounts::Tcp {
+                    retransmits: stream.retransmits.unwrap_or_default().get(),
+                    snd_cwnd: window(stream).get(),
+                    snd_wnd: tcp.snd_wnd.unwrap_or_default().get(),
+                    rtt: tcp.rtt.map_or(0, Span::as_micros),
+                    rttvar: tcp.rtt_variation.map_or(0, Span::as_micros),
+                    pmtu: tcp.path_mtu.unwrap_or_default().get(),
+                    reorder: tcp.reordering.unwrap_or_default().get(),
+                }
+            }
+            (Transport::Tcp, false) => StreamCounts::None {},
+            (Transport::Udp, true) => StreamCounts::Sent { packets: stream.datagrams_sent.unwrap_or_default() },
+            (Transport::Udp, false) => StreamCounts::Arrived(Loss::of(arrived(stream.datagrams))),
+        };
+        let amount = Amount::of(from, to, stream.bytes);
+        Self { socket: socket(stream.stream), amount, counts, omitted: interval.omitted, sender }
+    }
+}
+
+impl SumPart {
+    fn of(interval: &Interval, request: &Request, role: Role) -> Self {
+        let sender = role.sends(interval.direction);
+        let (from, to) = times(interval, request);
+        let counts = match (request.transport, sender) {
+            (Transport::Tcp, true) => SumCounts::Tcp { retransmits: interval.retransmits.unwrap_or_default().get() },
+            (Transport::Tcp, false) => SumCounts::None {},
+            (Transport::Udp, true) => {
+                let sent = interval.streams.iter().filter_map(|stream| stream.datagrams_sent);
+                SumCounts::Sent { packets: sent.fold(0, u64::saturating_add) }
+            }
+            (Transport::Udp, false) => {
+                let each: Vec<Arrived> = interval.streams.iter().map(|stream| arrived(stream.datagrams)).collect();
+                SumCounts::Arrived(Loss::of(together(&each)))
+            }
+        };
+        Self { amount: Amount::of(from, to, interval.bytes), counts, omitted: interval.omitted, sender }
+    }
+}
+
+#[derive(Debug, Default, Serialize)]
+struct End {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    streams: Option<Vec<EndStream>>,
+    #[serde(flatten)]
+    forward: Option<Sums>,
+    #[serde(flatten)]
+    reverse: Option<ReverseSums>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpu_utilization_percent: Option<Cpus>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sender_tcp_congestion: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    receiver_tcp_congestion: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum EndStream {
+    Tcp { sender: EndSender, receiver: EndReceiver },
+    Udp { udp: EndUdp },
+}
+
+#[derive(Debug, Serialize)]
+struct EndSender {
+    socket: u32,
+    #[serde(flatten)]
+    amount: Amount,
+    retransmits: u64,
+    max_snd_cwnd: u64,
+    max_snd_wnd: u64,
+    max_rtt: u64,
+    min_rtt: u64,
+    mean_rtt: u64,
+    sender: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct EndReceiver {
+    socket: u32,
+    #[serde(flatten)]
+    amount: Amount,
+    sender: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct EndUdp {
+    socket: u32,
+    #[serde(flatten)]
+    amount: Amount,
+    #[serde(flatten)]
+    loss: Loss,
+    out_of_order: u64,
+    sender: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Sums {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sum: Option<EndSum>,
+    sum_sent: EndSum,
+    sum_received: EndSum,
+}
+
+#[derive(Debug, Serialize)]
+struct ReverseSums {
+    #[serde(rename = "sum_bidir_reverse", skip_serializing_if = "Option::is_none")]
+    whole: Option<EndSum>,
+    #[serde(rename = "sum_sent_bidir_reverse")]
+    sent: EndSum,
+    #[serde(rename = "sum_received_bidir_reverse")]
+    received: EndSum,
+}
+
+#[derive(Debug, Serialize)]
+struct EndSum {
+    #[serde(flatten)]
+    amount: Amount,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retransmits: Option<u64>,
+    #[serde(flatten)]
+    loss: Option<Loss>,
+    sender: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Cpus {
+    host_total: Number,
+    host_user: Number,
+    host_system: Number,
+    remote_total: Number,
+    remote_user: Number,
+    remote_system: Number,
+}
+
+impl End {
+    fn of(seen: &Measurement, course: &Course, role: Role) -> Self {
+        let totals = Totals::of(seen, course, role);
+        let transport = seen.request.transport;
+        let streams = totals.iter().flat_map(|way| way.streams.iter().map(|stream| way.end(stream, transport, course)));
+        let mut sums = totals.iter().map(|totals| totals.sums(transport));
+        let forward = sums.next();
+        let reverse =
+            sums.next().map(|sums| ReverseSums { whole: sums.sum, sent: sums.sum_sent, received: sums.sum_received });
+        // Where data goes both ways, those of the way that iperf3 shows last.
+        let (sender, receiver) = match totals.last() {
+            Some(last) if last.sends => (&seen.local, &seen.remote),
+            _ => (&seen.remote, &seen.local),
+        };
+        let named = |end| congestion(end).filter(|_| transport == Transport::Tcp).map(str::to_owned);
+        Self {
+            streams: Some(streams.collect()),
+            forward,
+            reverse,
+            cpu_utilization_percent: Some(Cpus::of(seen)),
+            sender_tcp_congestion: named(sender),
+            receiver_tcp_congestion: named(receiver),
+        }
+    }
+}
+
+impl Cpus {
+    fn of(seen: &Measurement) -> Self {
+        let (host, remote) = (seen.local.cpu.unwrap_or_default(), seen.remote.cpu.unwrap_or_default());
+        Self {
+            host_total: Number(host.total().percent()),
+            host_user: Number(host.user.percent()),
+            host_system: Number(host.system.percent()),
+            remote_total: Number(remote.total().percent()),
+            remote_user: Number(remote.user.percent()),
+            remote_system: Number(remote.system.percent()),
+        }
+    }
+}
+
+impl Totals<'_> {
+    fn end(&self, stream: &StreamSummary, transport: Transport, course: &Course) -> EndStream {
+        let number = socket(stream.stream);
+        let sent = Amount::of(0.0, self.sending, stream.sent);
+        if transport == Transport::Udp {
+            let udp = EndUdp {
+                socket: number,
+                amount: sent,
+                loss: Loss::of_sent(arrived(stream.datagrams), stream.datagrams_sent.unwrap_or_default()),
+                out_of_order: stream.datagrams.map_or(0, |seen| seen.out_of_order_like_iperf3),
+                sender: self.sends,
+            };
+            return EndStream::Udp { udp };
+        }
+        let extremes = course.extremes(stream.stream);
+        let sender = EndSender {
+            socket: number,
+            amount: sent,
+            retransmits: stream.retransmits.unwrap_or_default().get(),
+            max_snd_cwnd: extremes.window,
+            max_snd_wnd: extremes.peer_window,
+            max_rtt: extremes.rtt_max,
+            min_rtt: extremes.rtt_min,
+            mean_rtt: extremes.rtt_mean(),
+            sender: self.sends,
+        };
+        let amount = Amount::of(0.0, self.receiving, stream.received);
+        EndStream::Tcp { sender, receiver: EndReceiver { socket: number, amount, sender: self.sends } }
+    }
+
+    fn sums(&self, transport: Transport) -> Sums {
+        let sent = Amount::of(0.0, self.sending, self.sent());
+        let received = Amount::of(0.0, self.receiving, self.received());
+        let sends = self.sends;
+        match transport {
+            Transport::Tcp => {
+                let sum_sent =
+                    EndSum { amount: sent, retransmits: Some(self.retransmits()), loss: None, sender: sends };
+                let sum_received = EndSum { amount: received, retransmits: None, loss: None, sender: sends };
+                Sums { sum: None, sum_sent, sum_received }
+            }
+            Transport::Udp => {
+                let arrived = self.arrived();
+                let of_datagrams =
+                    |amount, loss, sender| EndSum { amount, retransmits: None, loss: Some(loss), sender };
+                let sent_only = Arrived { datagrams: self.datagrams_sent(), ..Arrived::default() };
+                let whole = Amount::of(0.0, self.receiving, self.sent());
+                Sums {
+                    sum: Some(of_datagrams(whole, Loss::of_sent(arrived, self.datagrams_sent()), sends)),
+                    sum_sent: of_datagrams(sent, Loss::of(sent_only), true),
+                    sum_received: of_datagrams(received, Loss::of(arrived), false),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The lines of figures, and the heads above them.
+
+use fullpipe_record::Transport;
+use fullpipe_units::ByteCount;
+
+use super::amount::{self, Unit, two_digits};
+
+pub(crate) const SEPARATOR: &str = "- - - - - - - - - - - - - - - - - - - - - - - - -\n";
+
+/// What a line says of a time: of a stream, or of all that go one way.
+pub(crate) struct Line<'t> {
+    /// `  5`, or `SUM`.
+    pub(crate) name: &'t str,
+    /// `[TX-C]` and the like where data goes both ways, else empty.
+    pub(crate) tag: &'t str,
+    /// Seconds.
+    pub(crate) from: f64,
+    /// Seconds.
+    pub(crate) to: f64,
+    pub(crate) bytes: ByteCount,
+    pub(crate) count: Count,
+    /// `sender`, `receiver`, `(omitted)`, or nothing.
+    pub(crate) word: &'t str,
+}
+
+/// What a line counts beside bytes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Count {
+    Nothing,
+    /// Retransmitted segments.
+    Retransmits(u64),
+    /// Retransmitted segments, and the congestion window at the end.
+    Window(u64, ByteCount),
+    /// Datagrams sent.
+    Sent(u64),
+    /// Datagrams that arrived or did not.
+    Arrived(Arrived),
+}
+
+/// What became of datagrams.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Arrived {
+    /// Milliseconds.
+    pub(crate) jitter: f64,
+    pub(crate) lost: u64,
+    /// Lost and received.
+    pub(crate) datagrams: u64,
+}
+
+impl Arrived {
+    /// Lost ones in a hundred; none of none.
+    pub(crate) fn percent(self) -> f64 {
+        percent(self.lost, self.datagrams)
+    }
+}
+
+/// `part` in a hundred of `whole`; none of none.
+pub(crate) fn percent(part: u64, whole: u64) -> f64 {
+    if whole > 0 { 100.0 * part as f64 / whole as f64 } else { 0.0 }
+}
+
+impl Line<'_> {
+    /// The line with its end.
+    pub(crate) fn text(&self, unit: Unit) -> String {
+        let Self { name, tag, from, to, word, .. } = self;
+        let transfer = amount::bytes(self.bytes);
+        let rate = amount::rate(self.bytes, to - from, unit);
+        let count = match self.count {
+            Count::Nothing => " ".repeat(14),
+            Count::Retransmits(again) => format!("{again:3}           "),
+            Count::Window(again, window) => format!("{again:3}   {}     ", amount::bytes(window)),
+            // Where data goes both ways, the head leaves room for the jitter of the others.
+            Count::Sent(sent) => format!("{}{sent}", if tag.is_empty() { " " } else { "           " }),
+            Count::Arrived(arrived) => format!(
+                "{:5.3} ms  {}/{} ({}%)",
+                arrived.jitter,
+                arrived.lost,
+                arrived.datagrams,
+                two_digits(arrived.percent())
+            ),
+        };
+        let gap = if matches!(self.count, Count::Sent(_)) { "" } else { " " };
+        format!("[{name}]{tag} {from:6.2}-{to:<6.2} sec  {transfer}  {rate} {gap}{count}  {word}\n")
+    }
+}
+
+/// Which columns a head names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Columns {
+    Plain,
+    Retransmits,
+    Window,
+    Sent,
+    Arrived,
+}
+
+impl Columns {
+    /// Of the intervals of a test, which this end sends or not, or both.
+    pub(crate) fn of_intervals(transport: Transport, sends: bool, receives: bool) -> Self {
+        match transport {
+            Transport::Tcp if sends => Self::Window,
+            Transport::Tcp => Self::Plain,
+            Transport::Udp if receives => Self::Arrived,
+            Transport::Udp => Self::Sent,
+        }
+    }
+
+    /// The line with its end.
+    pub(crate) fn head(self, both_ways: bool) -> String {
+        let role = if both_ways { "[Role]" } else { "" };
+        let more = match self {
+            Self::Plain => "",
+            Self::Retransmits => "         Retr",
+            Self::Window => "         Retr  Cwnd",
+            Self::Sent => "         Total Datagrams",
+            Self::Arrived => "         Jitter    Lost/Total Datagrams",
+        };
+        format!("[ ID]{role} Interval           Transfer     Bitrate{more}\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(tag: &str, count: Count, word: &str) -> String {
+        let bytes = ByteCount::new(1_181_116_006);
+        Line { name: "  5", tag, from: 0.0, to: 1.0, bytes, count, word }.text(Unit::Bits)
+    }
+
+    #[test]
+    fn lines_are_those_of_iperf3_to_the_space() {
+        let head = "[  5]   0.00-1.00   sec  1.10 GBytes  9.45 Gbits/sec";
+        let window = ByteCount::new(1_310_720);
+        assert_eq!(line("", Count::Window(12, window), ""), format!("{head}   12   1.25 MBytes       \n"));
+        assert_eq!(line("", Count::Retransmits(0), "sender"), format!("{head}    0             sender\n"));
+        assert_eq!(line("", Count::Nothing, "receiver"), format!("{head}                  receiver\n"));
+        assert_eq!(line("", Count::Sent(86), ""), format!("{head}  86  \n"));
+        let arrived = Arrived { jitter: 0.0125, lost: 3, datagrams: 86 };
+        assert_eq!(line("", Count::Arrived(arrived), "receiver"), format!("{head}  0.013 ms  3/86 (3.5%)  receiver\n"));
+    }
+
+    #[test]
+    fn both_ways_every_line_says_which() {
+        let sent = line("[TX-C]", Count::Sent(86), "");
+        assert_eq!(sent, "[  5][TX-C]   0.00-1.00   sec  1.10 GBytes  9.45 Gbits/sec            86  \n");
+        assert_eq!(
+            Columns::Window.head(true),
+            "[ ID][Role] Interval           Transfer     Bitrate         Retr  Cwnd\n"
+        );
+    }
+}
