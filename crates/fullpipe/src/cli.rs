@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use fullpipe_iperf::Key;
 use fullpipe_units::Span;
 
-use crate::commands::{calc, demo, lab, measure, serve};
+use crate::commands::{calc, demo, iperf3, lab, measure, serve};
 use crate::terminal::Format;
 
 /// How JSON is asked for; needed where the command line itself is wrong.
@@ -47,6 +47,9 @@ pub(crate) enum Command {
     Serve(serve::Arguments),
     /// One TCP measurement, against `fullpipe serve` or any iperf3 server
     Measure(measure::Arguments),
+    /// In place of iperf3: its flags, its text, its JSON
+    #[command(disable_help_flag = true)]
+    Iperf3(iperf3::Raw),
     /// Emulated paths: run scenarios, or any program in their hosts
     Lab(lab::Arguments),
     /// Print the JSON schema of what --json prints
@@ -63,7 +66,7 @@ impl Cli {
             Command::Demo(arguments) => arguments.json,
             Command::Calc(arguments) => arguments.json,
             Command::Lab(arguments) => arguments.wants_json(),
-            Command::Serve(_) | Command::Schema => false,
+            Command::Serve(_) | Command::Iperf3(_) | Command::Schema => false,
         };
         if json { Format::Json } else { Format::Text }
     }

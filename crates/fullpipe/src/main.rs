@@ -13,6 +13,7 @@ use clap::Parser;
 use fullpipe_lab::keeper;
 
 use cli::Cli;
+use commands::iperf3;
 use failure::{Failure, USAGE};
 use terminal::{Format, Terminal};
 
@@ -20,6 +21,11 @@ fn main() -> ExitCode {
     // Before anything else, because the keeper may not have a second thread.
     if std::env::args_os().nth(1).is_some_and(|argument| argument == keeper::ARGUMENT) {
         return keeper::main();
+    }
+    let mut words = std::env::args_os();
+    if words.next().is_some_and(|program| iperf3::is_meant_by(&program)) {
+        let terminal = Terminal::new(Format::Text, false);
+        return finish(&terminal, iperf3::run(&words.collect::<Vec<_>>()));
     }
     match Cli::try_parse() {
         Ok(cli) => {

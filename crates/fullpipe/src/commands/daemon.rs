@@ -1,6 +1,6 @@
 //! A server in the background.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
@@ -26,15 +26,9 @@ pub(crate) fn is_detached() -> bool {
 /// Forking this process instead would take `unsafe`, and the folder stays the same so that relative paths keep their
 /// meaning.
 pub(crate) fn detach() -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::new(FAILED, format!("cannot start in the background: {error}"));
-    let mut arguments = std::env::args_os();
-    let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-    if let Some(name) = arguments.next() {
-        command.arg0(name);
-    }
-    command.args(arguments).env(DETACHED, "1");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(failed)?;
+    let failed = |error: io::Error| Failure::new(FAILED, format!("cannot start in the background: {error}"));
+    let mut command = detached_self().map_err(failed)?;
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
     let mut line = String::new();
     if let Some(stdout) = child.stdout.take() {
         BufReader::new(stdout).read_line(&mut line).map_err(failed)?;
@@ -49,4 +43,15 @@ pub(crate) fn detach() -> Result<(), Failure> {
     }
     let code = child.wait().map_err(failed)?.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED);
     Err(Failure::new(code, said.trim().trim_start_matches("fullpipe: ")))
+}
+
+/// This program again, with the same name and arguments, as the one that runs in the background.
+pub(crate) fn detached_self() -> io::Result<Command> {
+    let mut arguments = std::env::args_os();
+    let mut command = Command::new(std::env::current_exe()?);
+    if let Some(name) = arguments.next() {
+        command.arg0(name);
+    }
+    command.args(arguments).env(DETACHED, "1").stdin(Stdio::null());
+    Ok(command)
 }

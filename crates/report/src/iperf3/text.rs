@@ -31,18 +31,22 @@ pub struct Text {
 }
 
 impl Text {
-    /// Of a test that is carried out as `request` says.
+    /// Of a test that is asked for by `request`.
     pub fn new(look: Look, request: Request) -> Self {
         Self { look, request, began: false, course: Course::default() }
     }
 
     /// What is said when the data connections stand.
-    pub fn connected(&self, opening: &Opening, connections: &Connections) -> String {
+    pub fn connected(&mut self, opening: &Opening, connections: &Connections) -> String {
+        let asked = std::mem::replace(&mut self.request, connections.request.clone());
         let verbose = self.look.verbose;
         let Opening { host, port, .. } = opening;
         let mut text = String::new();
         if verbose && self.look.role == Role::Client {
             text += &format!("Control connection MSS {}\n", shown(connections.mss.map(ByteCount::get)));
+            if asked.block == ByteCount::ZERO {
+                text += &format!("Setting UDP block size to {}\n", self.request.block.get());
+            }
         }
         if verbose {
             text += &format!("Time: {}\n", json::date(opening.at));
@@ -243,7 +247,12 @@ impl Text {
     }
 
     fn unavailable(&self, name: &str, end: &str) -> String {
-        if self.look.verbose { format!("[{name}] ({end} statistics not available)\n") } else { String::new() }
+        let is_said = self.request.transport == Transport::Tcp || name != "SUM";
+        if self.look.verbose && is_said {
+            format!("[{name}] ({end} statistics not available)\n")
+        } else {
+            String::new()
+        }
     }
 
     /// Processor time, of an end that sends, and congestion control; of the other end only a client knows it by now.

@@ -1,0 +1,714 @@
+//! iperf3's command line.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use fullpipe_iperf::DEFAULT_PORT;
+use fullpipe_probe::{Destination, Limits, Quota, ServeOptions};
+use fullpipe_record::{Buffer, Direction, IpVersion, Request, Transport};
+use fullpipe_report::iperf3::Unit;
+use fullpipe_units::{BitRate, ByteCount, Span};
+
+use super::number;
+
+/// What a UDP sender offers if nothing else is asked for: a binary million, though `-b 1M` is a decimal one.
+const GENTLE_RATE: BitRate = BitRate::from_bps(1_048_576);
+
+/// Payload of a datagram where blocks are counted before the path has been seen.
+const COMMON_DATAGRAM: ByteCount = ByteCount::new(1460);
+
+/// The longest test, in seconds, and the longest time to be left out.
+const LONGEST: i64 = 86_400;
+const LONGEST_OMIT: i64 = 600;
+
+/// Most streams.
+const MOST_STREAMS: i64 = 128;
+
+/// iperf3's format of time stamps: as `ctime` has them.
+const CTIME: &str = "%a %b %e %H:%M:%S %Y ";
+
+/// Performs network throughput tests as iperf3 3.12 does, with its flags and its output
+#[derive(Debug, clap::Parser)]
+#[command(
+    name = "iperf3",
+    override_usage = "iperf3 [-s|-c host] [options]",
+    args_override_self = true,
+    infer_long_args = true,
+    max_term_width = 80
+)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub(super) struct Arguments {
+    /// Server port to listen on or connect to
+    #[arg(long, short, value_name = "N", default_value_t = i64::from(DEFAULT_PORT), value_parser = number::whole, allow_hyphen_values = true)]
+    port: i64,
+    /// Unit of rates: bits, or bytes where capital
+    #[arg(long, short, value_name = "kmgtKMGT")]
+    format: Option<String>,
+    /// Seconds between reports; 0 for none
+    #[arg(long, short, value_name = "N", default_value = "1", value_parser = number::seconds, allow_hyphen_values = true)]
+    interval: f64,
+    /// Write the process's number here
+    #[arg(long, short = 'I', value_name = "FILE")]
+    pidfile: Option<PathBuf>,
+    /// Run on this processor only
+    #[arg(long, short = 'A', value_name = "N")]
+    affinity: Option<String>,
+    /// Address of this end, with the name of a device if you like
+    #[arg(long, short = 'B', value_name = "HOST[%DEV]")]
+    bind: Option<String>,
+    /// Network device of this end
+    #[arg(long, value_name = "DEV")]
+    bind_dev: Option<String>,
+    /// Say more
+    #[arg(long, short = 'V')]
+    verbose: bool,
+    /// One JSON document
+    #[arg(long, short = 'J')]
+    json: bool,
+    /// One JSON object a line, as things happen
+    #[arg(long)]
+    json_stream: bool,
+    /// Append the output to a file
+    #[arg(long, value_name = "FILE")]
+    logfile: Option<PathBuf>,
+    /// Nothing more than usual: every line is written at once
+    #[arg(long)]
+    forceflush: bool,
+    /// Put the time before each line, as strftime has it
+    #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = CTIME)]
+    timestamps: Option<String>,
+    /// Give up when nothing arrives for so many milliseconds
+    #[arg(long, value_name = "N", value_parser = number::milliseconds)]
+    rcv_timeout: Option<Span>,
+    /// Nothing more than usual: there is nothing to debug
+    #[arg(short)]
+    debug: bool,
+    /// Nothing more than usual: there is nothing to debug
+    #[arg(long = "debug", value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "4")]
+    debug_level: Option<String>,
+    /// Print the version
+    #[arg(long, short)]
+    version: bool,
+
+    /// Be the server
+    #[arg(long, short, help_heading = "Server")]
+    server: bool,
+    /// Go on in the background
+    #[arg(long, short = 'D', help_heading = "Server")]
+    daemon: bool,
+    /// End after one test
+    #[arg(long, short = '1', help_heading = "Server")]
+    one_off: bool,
+
+    /// Rate of all tests together
+    #[arg(long, value_name = "N[KMG]", value_parser = number::limit, help_heading = "Server")]
+    server_bitrate_limit: Option<BitRate>,
+    /// Longest test, in seconds
+    #[arg(long, value_name = "N", value_parser = number::whole_seconds, help_heading = "Server")]
+    server_max_duration: Option<Span>,
+    /// With -1, end after so many seconds without a test
+    #[arg(long, value_name = "N", value_parser = number::whole_seconds, help_heading = "Server")]
+    idle_timeout: Option<Span>,
+
+    /// Be the client, of this server
+    #[arg(long, short, value_name = "HOST[%DEV]", help_heading = "Client")]
+    client: Option<String>,
+    /// UDP rather than TCP
+    #[arg(long, short, help_heading = "Client")]
+    udp: bool,
+    /// Multipath TCP rather than TCP
+    #[arg(long, short = 'm', help_heading = "Client")]
+    mptcp: bool,
+    /// How many milliseconds a connection may take to be made
+    #[arg(long, value_name = "N", value_parser = number::milliseconds, help_heading = "Client")]
+    connect_timeout: Option<Span>,
+    /// Rate of each stream, 0 for as fast as it goes; blocks in a row [default: 1M with UDP, else 0]
+    #[arg(long, short, alias = "bandwidth", value_name = "N[KMG][/N]", value_parser = number::offer, help_heading = "Client")]
+    bitrate: Option<(BitRate, Option<u16>)>,
+    /// Not needed: no timer is used for pacing
+    #[arg(long, value_name = "N[KMG]", value_parser = number::count, help_heading = "Client")]
+    pacing_timer: Option<u64>,
+    /// Rate at which the kernel paces each stream
+    #[arg(long, value_name = "N[KMG]", value_parser = number::rate, help_heading = "Client")]
+    fq_rate: Option<BitRate>,
+    /// The same as --fq-rate=0
+    #[arg(long, hide = true)]
+    no_fq_socket_pacing: bool,
+    /// How many seconds to send; 0 for a day [default: 10]
+    #[arg(long, short, value_name = "N", value_parser = number::whole, allow_hyphen_values = true, help_heading = "Client")]
+    time: Option<i64>,
+    /// Send so many bytes instead
+    #[arg(long, short = 'n', value_name = "N[KMG]", value_parser = number::bytes, help_heading = "Client")]
+    bytes: Option<ByteCount>,
+    /// Send so many blocks instead
+    #[arg(long, short = 'k', value_name = "N[KMG]", value_parser = number::count, help_heading = "Client")]
+    blockcount: Option<u64>,
+    /// Bytes of a block or a datagram [default: 128K with TCP, what a packet holds with UDP]
+    #[arg(long, short, value_name = "N[KMG]", value_parser = number::bytes, help_heading = "Client")]
+    length: Option<ByteCount>,
+    /// Port of this end's data connections
+    #[arg(long, value_name = "N", value_parser = number::whole, help_heading = "Client")]
+    cport: Option<i64>,
+    /// Parallel streams
+    #[arg(long, short = 'P', value_name = "N", default_value_t = 1, value_parser = number::whole, allow_hyphen_values = true, help_heading = "Client")]
+    parallel: i64,
+    /// The server sends
+    #[arg(long, short = 'R', help_heading = "Client")]
+    reverse: bool,
+    /// Both ends send
+    #[arg(long, help_heading = "Client")]
+    bidir: bool,
+    /// Socket buffers at both ends
+    #[arg(long, short, value_name = "N[KMG]", value_parser = number::bytes, help_heading = "Client")]
+    window: Option<ByteCount>,
+    /// Congestion control
+    #[arg(long, short = 'C', alias = "linux-congestion", value_name = "NAME", help_heading = "Client")]
+    congestion: Option<String>,
+    /// Largest segment
+    #[arg(long, short = 'M', value_name = "N", value_parser = number::whole, help_heading = "Client")]
+    set_mss: Option<i64>,
+    /// Send small writes at once
+    #[arg(long, short = 'N', help_heading = "Client")]
+    no_delay: bool,
+    /// IPv4 only
+    #[arg(long, short = '4')]
+    version4: bool,
+    /// IPv6 only
+    #[arg(long, short = '6')]
+    version6: bool,
+    /// Type of service: 52, 064 and 0x34 are the same
+    #[arg(long, short = 'S', value_name = "N", value_parser = number::type_of_service, allow_hyphen_values = true, help_heading = "Client")]
+    tos: Option<u8>,
+    /// The same by its DSCP, a number or a name
+    #[arg(long, value_name = "N", value_parser = number::dscp, help_heading = "Client")]
+    dscp: Option<u8>,
+    /// Send without copying
+    #[arg(long, short = 'Z', help_heading = "Client")]
+    zerocopy: bool,
+    /// Receive without copying
+    #[arg(long, help_heading = "Client")]
+    skip_rx_copy: bool,
+    /// Hand the kernel many datagrams at once
+    #[arg(long, help_heading = "Client")]
+    gsro: bool,
+    /// Leave out so many seconds at the beginning
+    #[arg(long, short = 'O', value_name = "N", default_value_t = 0, value_parser = number::whole, allow_hyphen_values = true, help_heading = "Client")]
+    omit: i64,
+    /// Put this before each line
+    #[arg(long, short = 'T', value_name = "TEXT", help_heading = "Client")]
+    title: Option<String>,
+    /// Put this into the JSON
+    #[arg(long, value_name = "TEXT", help_heading = "Client")]
+    extra_data: Option<String>,
+    /// Print what the server printed
+    #[arg(long, help_heading = "Client")]
+    get_server_output: bool,
+    /// Number datagrams in 64 bits
+    #[arg(long, help_heading = "Client")]
+    udp_counters_64bit: bool,
+    /// Forbid routers to fragment datagrams
+    #[arg(long, help_heading = "Client")]
+    dont_fragment: bool,
+
+    #[command(flatten)]
+    refused: Refused,
+}
+
+/// Flags of iperf3 that are known and not carried out.
+#[derive(Debug, clap::Args)]
+struct Refused {
+    #[arg(long, hide = true)]
+    sctp: bool,
+    #[arg(long, short = 'X', hide = true)]
+    xbind: Option<String>,
+    #[arg(long, hide = true)]
+    nstreams: Option<String>,
+    #[arg(long, short = 'F', hide = true)]
+    file: Option<String>,
+    #[arg(long, short = 'L', hide = true)]
+    flowlabel: Option<String>,
+    #[arg(long, hide = true)]
+    snd_timeout: Option<String>,
+    #[arg(long, hide = true)]
+    repeating_payload: bool,
+    #[arg(long, hide = true)]
+    cntl_ka: Option<String>,
+    #[arg(long, hide = true)]
+    username: Option<String>,
+    #[arg(long, hide = true)]
+    rsa_public_key_path: Option<String>,
+    #[arg(long, hide = true)]
+    rsa_private_key_path: Option<String>,
+    #[arg(long, hide = true)]
+    authorized_users_path: Option<String>,
+    #[arg(long, hide = true)]
+    time_skew_threshold: Option<String>,
+    #[arg(long, hide = true)]
+    use_pkcs1_padding: bool,
+}
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq)]
+pub(super) enum Task {
+    Client(Box<ClientPlan>),
+    Server(Box<ServerPlan>),
+}
+
+/// One test.
+#[derive(Debug, PartialEq)]
+pub(super) struct ClientPlan {
+    pub(super) destination: Destination,
+    pub(super) request: Request,
+    pub(super) shape: Shape,
+}
+
+/// A server.
+#[derive(Debug, PartialEq)]
+pub(super) struct ServerPlan {
+    pub(super) options: ServeOptions,
+    pub(super) daemon: bool,
+    pub(super) shape: Shape,
+}
+
+/// How the program and its output look.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Shape {
+    pub(super) form: Form,
+    pub(super) unit: Unit,
+    pub(super) verbose: bool,
+    pub(super) pidfile: Option<PathBuf>,
+    pub(super) processor: Option<usize>,
+}
+
+/// What the output is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Text,
+    Json,
+    JsonStream,
+}
+
+impl Arguments {
+    pub(super) fn wants_version(&self) -> bool {
+        self.version
+    }
+
+    pub(super) fn logfile(&self) -> Option<&Path> {
+        self.logfile.as_deref()
+    }
+
+    pub(super) fn timestamps(&self) -> Option<&str> {
+        self.timestamps.as_deref()
+    }
+
+    /// The task.
+    ///
+    /// # Errors
+    /// Where iperf3 would refuse it, in its words; and where it cannot be done here, by the flag's name.
+    pub(super) fn task(&self) -> Result<Task, String> {
+        self.refused.by_name()?;
+        match (&self.client, self.server) {
+            (Some(_), true) => Err("cannot be both server and client".to_owned()),
+            (None, false) => Err("must either be a client (-c) or server (-s)".to_owned()),
+            (Some(host), false) => {
+                if self.asks_for_a_server() {
+                    return Err("some option you are trying to set is server only".to_owned());
+                }
+                let plan =
+                    ClientPlan { destination: self.destination(host)?, request: self.request()?, shape: self.shape()? };
+                Ok(Task::Client(Box::new(plan)))
+            }
+            (None, true) => {
+                if self.asks_for_a_test() {
+                    return Err("some option you are trying to set is client only".to_owned());
+                }
+                let (bind, device) = self.local()?;
+                if device.is_some() {
+                    return Err("--bind-dev of a server is not supported by fullpipe".to_owned());
+                }
+                if self.rcv_timeout.is_some() {
+                    return Err("--rcv-timeout of a server is not supported by fullpipe: it has its own".to_owned());
+                }
+                let options = self.serve_options(bind)?;
+                Ok(Task::Server(Box::new(ServerPlan { options, daemon: self.daemon, shape: self.shape()? })))
+            }
+        }
+    }
+
+    fn serve_options(&self, bind: Option<IpAddr>) -> Result<ServeOptions, String> {
+        let limits = Limits { duration: self.server_max_duration, ..Limits::default() };
+        let total = Quota { rate: self.server_bitrate_limit, ..limits.total };
+        Ok(ServeOptions {
+            bind,
+            port: port(self.port)?,
+            // iperf3 serves no others.
+            iperf2: false,
+            one_off: self.one_off,
+            // Else iperf3 only starts anew, which leaves everything as it is.
+            idle_timeout: self.idle_timeout.filter(|_| self.one_off),
+            limits: Limits { total, ..limits },
+            interval: self.interval()?,
+            ..ServeOptions::default()
+        })
+    }
+
+    /// Whether a flag is given that only a server has.
+    fn asks_for_a_server(&self) -> bool {
+        let limits =
+            [self.server_bitrate_limit.is_some(), self.server_max_duration.is_some(), self.idle_timeout.is_some()];
+        self.daemon || self.one_off || limits.contains(&true)
+    }
+
+    /// Whether a flag is given that only a client has.
+    fn asks_for_a_test(&self) -> bool {
+        let flags = [
+            self.udp,
+            self.mptcp,
+            self.reverse,
+            self.bidir,
+            self.no_delay,
+            self.zerocopy,
+            self.skip_rx_copy,
+            self.gsro,
+            self.get_server_output,
+            self.udp_counters_64bit,
+            self.dont_fragment,
+            self.parallel != 1,
+            self.omit != 0,
+        ];
+        let values = [
+            self.connect_timeout.is_some(),
+            self.bitrate.is_some(),
+            self.fq_rate.is_some(),
+            self.time.is_some(),
+            self.bytes.is_some(),
+            self.blockcount.is_some(),
+            self.length.is_some(),
+            self.cport.is_some(),
+            self.window.is_some(),
+            self.congestion.is_some(),
+            self.set_mss.is_some(),
+            self.tos.is_some(),
+            self.dscp.is_some(),
+            self.title.is_some(),
+            self.extra_data.is_some(),
+        ];
+        flags.into_iter().chain(values).any(|given| given)
+    }
+
+    fn destination(&self, host: &str) -> Result<Destination, String> {
+        let (host, of_host) = split_device(host);
+        let (local_address, device) = self.local()?;
+        Ok(Destination {
+            host: host.to_owned(),
+            port: port(self.port)?,
+            family: match (self.version4, self.version6) {
+                (true, _) => Some(IpVersion::V4),
+                (_, true) => Some(IpVersion::V6),
+                _ => None,
+            },
+            local_address,
+            device: device.or(of_host.map(str::to_owned)),
+            local_port: self.cport.map(port).transpose()?,
+            connect_timeout: self.connect_timeout,
+            receive_timeout: self.rcv_timeout,
+            server_output: self.get_server_output,
+        })
+    }
+
+    /// Address and device of this end.
+    fn local(&self) -> Result<(Option<IpAddr>, Option<String>), String> {
+        let bound = self.bind.as_deref().map(split_device);
+        let address = bound.map(|(host, _)| address(host)).transpose()?;
+        let device = self.bind_dev.clone().or(bound.and_then(|(_, device)| device.map(str::to_owned)));
+        Ok((address, device))
+    }
+
+    fn request(&self) -> Result<Request, String> {
+        let transport = if self.udp { Transport::Udp } else { Transport::Tcp };
+        let direction = match (self.reverse, self.bidir) {
+            (true, true) => return Err("cannot be both reverse and bidirectional".to_owned()),
+            (_, true) => Direction::Both,
+            (true, _) => Direction::Download,
+            _ => Direction::Upload,
+        };
+        if [self.time.is_some(), self.bytes.is_some(), self.blockcount.is_some()].iter().filter(|&&given| given).count()
+            > 1
+        {
+            return Err("only one test end condition (-t, -n, -k) may be specified".to_owned());
+        }
+        let block = self.block(transport)?;
+        let (rate, burst) = self.bitrate.unwrap_or((if self.udp { GENTLE_RATE } else { BitRate::ZERO }, None));
+        let above_zero = |rate: &BitRate| *rate > BitRate::ZERO;
+        Ok(Request {
+            transport,
+            direction,
+            streams: self.streams()?,
+            duration: Span::from_secs(self.duration()?),
+            omit: Span::from_secs(self.omitted()?),
+            bytes: self.budget(block),
+            block,
+            rate: Some(rate).filter(above_zero),
+            burst,
+            pacing: self.fq_rate.filter(above_zero).filter(|_| !self.no_fq_socket_pacing),
+            buffer: self.buffer()?,
+            congestion: self.congestion.clone(),
+            mss: self.segment()?,
+            no_delay: self.no_delay,
+            tos: self.tos.or(self.dscp).unwrap_or(0),
+            multipath: self.mptcp,
+            sendfile: self.zerocopy,
+            discard: self.skip_rx_copy,
+            offload: self.gsro,
+            wide_counters: self.udp_counters_64bit,
+            dont_fragment: self.dont_fragment,
+            interval: self.interval()?,
+            title: self.title.clone(),
+            extra_data: self.extra_data.clone(),
+            ..Request::default()
+        })
+    }
+
+    fn streams(&self) -> Result<u16, String> {
+        let streams =
+            u16::try_from(self.parallel).ok().filter(|streams| (1..=MOST_STREAMS).contains(&(*streams).into()));
+        streams.ok_or_else(|| format!("number of parallel streams too large (maximum = {MOST_STREAMS})"))
+    }
+
+    fn duration(&self) -> Result<u64, String> {
+        match self.time {
+            None => Ok(10),
+            // iperf3 goes on for ever; a day is as long as a test may be.
+            Some(0) => Ok(LONGEST.unsigned_abs()),
+            Some(time) if (1..=LONGEST).contains(&time) => Ok(time.unsigned_abs()),
+            Some(_) => Err(format!("test duration too long (maximum = {LONGEST} seconds)")),
+        }
+    }
+
+    fn omitted(&self) -> Result<u64, String> {
+        let is_possible = (0..=LONGEST_OMIT).contains(&self.omit);
+        if is_possible { Ok(self.omit.unsigned_abs()) } else { Err("bogus value for --omit".to_owned()) }
+    }
+
+    fn interval(&self) -> Result<Span, String> {
+        let is_possible = self.interval == 0.0 || (0.1..=60.0).contains(&self.interval);
+        let refusal = || "invalid report interval (min = 0.1, max = 60 seconds)".to_owned();
+        is_possible.then(|| Span::from_secs_f64(self.interval)).ok_or_else(refusal)
+    }
+
+    /// Zero is whatever a packet holds.
+    fn block(&self, transport: Transport) -> Result<ByteCount, String> {
+        const LARGEST: u64 = 1_048_576;
+        const DATAGRAMS: std::ops::RangeInclusive<u64> = 16..=65_507;
+        match (transport, self.length.map(ByteCount::get).filter(|length| *length > 0)) {
+            (Transport::Tcp, None) => Ok(Request::default().block),
+            (Transport::Udp, None) if self.blockcount.is_some() => Ok(COMMON_DATAGRAM),
+            (Transport::Udp, None) => Ok(ByteCount::ZERO),
+            (Transport::Tcp, Some(length)) if length > LARGEST => {
+                Err(format!("block size too large (maximum = {LARGEST} bytes)"))
+            }
+            (Transport::Udp, Some(length)) if !DATAGRAMS.contains(&length) => {
+                let (least, most) = (DATAGRAMS.start(), DATAGRAMS.end());
+                Err(format!("block size invalid (minimum = {least} bytes, maximum = {most} bytes)"))
+            }
+            (_, Some(length)) => Ok(ByteCount::new(length)),
+        }
+    }
+
+    fn budget(&self, block: ByteCount) -> Option<ByteCount> {
+        let blocks = self.blockcount.map(|blocks| ByteCount::new(block.get().saturating_mul(blocks)));
+        self.bytes.or(blocks).filter(|budget| *budget > ByteCount::ZERO)
+    }
+
+    fn buffer(&self) -> Result<Buffer, String> {
+        const LARGEST: ByteCount = ByteCount::from_mib(512);
+        match self.window.filter(|window| *window > ByteCount::ZERO) {
+            None => Ok(Buffer::Automatic),
+            Some(window) if window > LARGEST => {
+                Err(format!("socket buffer size too large (maximum = {} bytes)", LARGEST.get()))
+            }
+            Some(window) => Ok(Buffer::Request(window)),
+        }
+    }
+
+    fn segment(&self) -> Result<Option<ByteCount>, String> {
+        const LARGEST: i64 = 9 * 1024;
+        match self.set_mss {
+            None | Some(0) => Ok(None),
+            Some(mss) if (1..=LARGEST).contains(&mss) => Ok(Some(ByteCount::new(mss.unsigned_abs()))),
+            Some(_) => Err(format!("TCP MSS too large (maximum = {LARGEST} bytes)")),
+        }
+    }
+
+    fn shape(&self) -> Result<Shape, String> {
+        let form = match (self.json, self.json_stream) {
+            (_, true) => Form::JsonStream,
+            (true, _) => Form::Json,
+            _ => Form::Text,
+        };
+        let unit = self.format.as_deref().map(str::parse::<Unit>).transpose()?.unwrap_or_default();
+        let processor = self.affinity.as_deref().map(processor).transpose()?;
+        Ok(Shape { form, unit, verbose: self.verbose, pidfile: self.pidfile.clone(), processor })
+    }
+}
+
+impl Refused {
+    /// Names the first of them that is given.
+    fn by_name(&self) -> Result<(), String> {
+        const ACCESS: &str = "authentication is not supported";
+        const SCTP: &str = "SCTP is not supported";
+        let given = [
+            (self.sctp, "--sctp", "no SCTP support available"),
+            (self.xbind.is_some(), "-X, --xbind", SCTP),
+            (self.nstreams.is_some(), "--nstreams", SCTP),
+            (self.file.is_some(), "-F, --file", "files are not sent"),
+            (self.flowlabel.is_some(), "-L, --flowlabel", "IPv6 flow labels are not set"),
+            (self.snd_timeout.is_some(), "--snd-timeout", "the system's own time applies"),
+            (self.repeating_payload, "--repeating-payload", "what is sent cannot be chosen"),
+            (self.cntl_ka.is_some(), "--cntl-ka", "the control connection sends no keep-alives"),
+            (self.username.is_some(), "--username", ACCESS),
+            (self.rsa_public_key_path.is_some(), "--rsa-public-key-path", ACCESS),
+            (self.rsa_private_key_path.is_some(), "--rsa-private-key-path", ACCESS),
+            (self.authorized_users_path.is_some(), "--authorized-users-path", ACCESS),
+            (self.time_skew_threshold.is_some(), "--time-skew-threshold", ACCESS),
+            (self.use_pkcs1_padding, "--use-pkcs1-padding", ACCESS),
+        ];
+        let first = given.into_iter().find(|(is_given, ..)| *is_given);
+        first.map_or(Ok(()), |(_, name, why)| Err(format!("{name} is not supported by fullpipe: {why}")))
+    }
+}
+
+fn port(number: i64) -> Result<u16, String> {
+    let port = u16::try_from(number).ok().filter(|port| *port > 0);
+    port.ok_or_else(|| "port number must be between 1 and 65535 inclusive".to_owned())
+}
+
+fn processor(text: &str) -> Result<usize, String> {
+    if text.contains(',') {
+        return Err("-A, --affinity of the other end is not supported by fullpipe".to_owned());
+    }
+    text.parse().map_err(|_| format!("-A, --affinity: \"{text}\" is not a processor's number"))
+}
+
+/// `host%device`; the device of an IPv6 link-local address stays with it as its scope.
+fn split_device(text: &str) -> (&str, Option<&str>) {
+    match text.split_once('%') {
+        Some((host, device)) if !host.to_ascii_lowercase().starts_with("fe80:") => (host, Some(device)),
+        _ => (text, None),
+    }
+}
+
+fn address(host: &str) -> Result<IpAddr, String> {
+    use std::net::ToSocketAddrs;
+    let found = (host, 0).to_socket_addrs().ok().and_then(|mut found| found.next());
+    found.map(|found| found.ip()).ok_or_else(|| format!("-B, --bind: {host} is not an address of this host"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{CommandFactory, Parser};
+
+    fn task(line: &str) -> Result<Task, String> {
+        let words = std::iter::once("iperf3").chain(line.split_whitespace());
+        Arguments::try_parse_from(words).map_err(|error| error.to_string())?.task()
+    }
+
+    fn request(line: &str) -> Request {
+        match task(line) {
+            Ok(Task::Client(plan)) => plan.request,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn without_flags_it_is_iperf3s_default() {
+        assert_eq!(request("-c host"), Request::default());
+        let udp = request("-c host -u");
+        assert_eq!((udp.transport, udp.rate), (Transport::Udp, Some(BitRate::from_bps(1_048_576))));
+        assert_eq!(udp.block, ByteCount::ZERO);
+        assert_eq!(request("-u -c host -b 0").rate, None);
+    }
+
+    #[test]
+    fn short_flags_may_stand_together_with_their_values() {
+        let request = request("-uRchost -P4 -b10M/8 -t5 -i.5 -w256K -l1200 -VJ -O2 -S0x10");
+        assert_eq!((request.transport, request.direction), (Transport::Udp, Direction::Download));
+        assert_eq!((request.streams, request.rate, request.burst), (4, Some(BitRate::from_mbps(10)), Some(8)));
+        assert_eq!((request.duration, request.omit), (Span::from_secs(5), Span::from_secs(2)));
+        assert_eq!((request.interval, request.tos), (Span::from_millis(500), 16));
+        assert_eq!(request.buffer, Buffer::Request(ByteCount::from_kib(256)));
+        assert_eq!(request.block, ByteCount::new(1200));
+    }
+
+    #[test]
+    fn long_flags_may_be_cut_short_and_the_last_of_two_counts() {
+        let request = request("--client host --rev --time 3 --time 4 --zero --bandwidth 5M --linux-congestion reno");
+        assert_eq!((request.direction, request.duration), (Direction::Download, Span::from_secs(4)));
+        assert_eq!((request.sendfile, request.rate), (true, Some(BitRate::from_mbps(5))));
+        assert_eq!(request.congestion.as_deref(), Some("reno"));
+    }
+
+    #[test]
+    fn blocks_are_counted_in_bytes() {
+        assert_eq!(request("-c host -k 10").bytes, Some(ByteCount::new(10 * 131_072)));
+        assert_eq!(request("-c host -k 1K -l 1000").bytes, Some(ByteCount::new(1_024_000)));
+        assert_eq!(request("-c host -u -k 10").bytes, Some(ByteCount::new(14_600)));
+    }
+
+    #[test]
+    fn what_iperf3_refuses_is_refused_in_its_words() {
+        for (line, why) in [
+            ("", "must either be a client (-c) or server (-s)"),
+            ("-s -c host", "cannot be both server and client"),
+            ("-s -t 5", "some option you are trying to set is client only"),
+            ("-c host -1", "some option you are trying to set is server only"),
+            ("-c host -t 5 -n 1M", "only one test end condition (-t, -n, -k) may be specified"),
+            ("-c host -R --bidir", "cannot be both reverse and bidirectional"),
+            ("-c host -P 129", "number of parallel streams too large (maximum = 128)"),
+            ("-c host -t 86401", "test duration too long (maximum = 86400 seconds)"),
+            ("-c host -i 0.01", "invalid report interval (min = 0.1, max = 60 seconds)"),
+            ("-c host -l 2M", "block size too large (maximum = 1048576 bytes)"),
+            ("-c host -u -l 8", "block size invalid (minimum = 16 bytes, maximum = 65507 bytes)"),
+            ("-c host -p 0", "port number must be between 1 and 65535 inclusive"),
+            ("-c host -O -1", "bogus value for --omit"),
+            ("-c host -M 10000", "TCP MSS too large (maximum = 9216 bytes)"),
+            ("-c host -w 1G", "socket buffer size too large (maximum = 536870912 bytes)"),
+            ("-c host -f x", "bad format specifier (valid formats are in the set [kmgtKMGT])"),
+        ] {
+            assert_eq!(task(line), Err(why.to_owned()), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_refused_by_name() {
+        for (line, name) in [
+            ("-c host --sctp", "--sctp"),
+            ("-c host -F /etc/passwd", "--file"),
+            ("-c host -L 1", "--flowlabel"),
+            ("-c host --username me", "--username"),
+            ("-c host -A 1,2", "--affinity"),
+            ("-s --server-bitrate-limit 1G/5", "--server-bitrate-limit"),
+            ("-s --rcv-timeout 100", "--rcv-timeout"),
+        ] {
+            let refusal = task(line).unwrap_err();
+            assert!(refusal.contains(name) && refusal.contains("not supported"), "{line}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn a_device_may_follow_an_address() {
+        let Ok(Task::Client(plan)) = task("-c 192.0.2.1%eth0 -B 127.0.0.1 --cport 5000 -4") else { panic!() };
+        let destination = plan.destination;
+        assert_eq!((destination.host.as_str(), destination.device.as_deref()), ("192.0.2.1", Some("eth0")));
+        assert_eq!(destination.local_address, Some(IpAddr::from([127, 0, 0, 1])));
+        assert_eq!((destination.local_port, destination.family), (Some(5000), Some(IpVersion::V4)));
+        let Ok(Task::Client(plan)) = task("-c fe80::1%eth0") else { panic!() };
+        assert_eq!(plan.destination.host, "fe80::1%eth0");
+    }
+}

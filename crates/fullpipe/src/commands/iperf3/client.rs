@@ -1,0 +1,108 @@
+//! `iperf3 -c`.
+
+use std::io::{self, ErrorKind};
+use std::sync::atomic::AtomicBool;
+
+use fullpipe_iperf::Error;
+use fullpipe_probe::{ProbeError, TestEvent, watch};
+use fullpipe_record::{Measurement, Request, Transport};
+use fullpipe_report::iperf3::{Role, greeting};
+use fullpipe_units::BitRate;
+
+use super::arguments::{ClientPlan, Form};
+use super::output::Output;
+use super::process;
+use super::told::{Mishap, Told, opening};
+use crate::commands::interrupt_flag;
+use crate::failure::{FAILED, Failure};
+
+/// UDP above this rate is worth a warning.
+const HARMLESS: BitRate = BitRate::from_mbps(10);
+
+pub(super) fn run(plan: &ClientPlan, output: &mut Output) -> Result<(), Failure> {
+    let flag = interrupt_flag()?;
+    let opening = opening(&plan.destination.host, plan.destination.port);
+    if let Some(warning) = warning(&plan.request) {
+        Output::lament(&format!("iperf3: warning: {warning}\n"));
+    }
+    if plan.shape.verbose && plan.shape.form == Form::Text {
+        output.say(&greeting(&opening));
+    }
+    let mut told = Told::new(Role::Client, &plan.shape, plan.request.clone(), opening);
+    let failure = match measured(plan, &flag, &mut told, output) {
+        Ok(seen) => {
+            told.results(&seen, output);
+            if seen.interrupted { Some(Mishap::Interrupted) } else { seen.broken_off.map(Mishap::Error) }
+        }
+        Err(mishap) => Some(mishap),
+    };
+    match &failure {
+        Some(mishap) => told.failed(mishap, output),
+        None => told.done(output),
+    }
+    told.end(output);
+    failure.map_or(Ok(()), |_| Err(Failure::told(FAILED)))
+}
+
+fn measured(plan: &ClientPlan, flag: &AtomicBool, told: &mut Told, output: &mut Output) -> Result<Measurement, Mishap> {
+    let _pidfile = process::prepare(&plan.shape).map_err(Mishap::Error)?;
+    let measured = watch(&plan.destination, &plan.request, flag, &mut |event| match event {
+        TestEvent::Connected(connected) => told.connected(connected, output),
+        TestEvent::Interval(interval) => told.interval(interval, output),
+    });
+    measured.map_err(|error| match error {
+        ProbeError::Interrupted => Mishap::Interrupted,
+        other => Mishap::Error(in_iperf3s_words(&other)),
+    })
+}
+
+/// What the user should know before much UDP is sent; iperf3 sends it, so we ask nothing.
+fn warning(request: &Request) -> Option<String> {
+    if request.transport == Transport::Tcp {
+        return None;
+    }
+    let offered = request.rate.map(|rate| rate.scaled(request.streams.into()));
+    let what = match offered {
+        Some(rate) if rate <= HARMLESS => return None,
+        Some(rate) => format!("{rate} of UDP"),
+        None => "UDP as fast as it goes".to_owned(),
+    };
+    Some(format!("{what} takes no notice of congestion: on a path that others use it crowds out their traffic"))
+}
+
+/// What iperf3 says where it has words of its own for what went wrong.
+fn in_iperf3s_words(error: &ProbeError) -> String {
+    const UNREACHABLE: &str = "unable to connect to server";
+    match error {
+        ProbeError::UnknownHost { .. } => format!("{UNREACHABLE}: Name or service not known"),
+        ProbeError::Connect { cause, .. } => format!("{UNREACHABLE}: {}", reason(cause)),
+        ProbeError::Silent { .. } => format!("{UNREACHABLE}: Connection timed out"),
+        ProbeError::Protocol { cause: Error::Busy, .. } => {
+            "the server is busy running a test. try again later".to_owned()
+        }
+        ProbeError::Prepare(refused) if refused.kind() == ErrorKind::NotFound => {
+            "unable to set TCP_CONGESTION: Supplied congestion control algorithm not supported on this host".to_owned()
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The system's word for an error, without its number.
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_much_udp_is_worth_a_warning() {
+        let udp = |rate, streams| Request { transport: Transport::Udp, rate, streams, ..Request::default() };
+        assert_eq!(warning(&udp(Some(BitRate::from_mbps(10)), 1)), None);
+        assert!(warning(&udp(Some(BitRate::from_mbps(10)), 2)).unwrap().contains("20 Mbit/s of UDP"));
+        assert!(warning(&udp(None, 1)).unwrap().contains("as fast as it goes"));
+        assert_eq!(warning(&Request::default()), None);
+    }
+}

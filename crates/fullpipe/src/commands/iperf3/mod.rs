@@ -1,0 +1,89 @@
+//! `fullpipe iperf3 …`: iperf3's flags, text and JSON, carried out by our own rooms, so that scripts and programs that
+//! drive iperf3 keep working.
+//!
+//! What it says when something is wrong, and its exit code, which is 1 then, are iperf3's too.
+
+mod arguments;
+mod client;
+mod number;
+mod output;
+mod process;
+mod server;
+mod told;
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use clap::Parser;
+use clap::error::{ContextKind, ErrorKind};
+
+use crate::failure::{FAILED, Failure};
+use crate::terminal::Terminal;
+use arguments::{Arguments, Task};
+use output::Output;
+
+/// The name under which the program is iperf3 from its first argument on.
+const NAME: &str = "iperf3";
+
+/// What iperf3 says after it has been asked wrongly.
+const USAGE: &str = "\nUsage: iperf3 [-s|-c host] [options]\nTry `iperf3 --help' for more information.\n";
+
+/// What follows the name, as it is.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Raw {
+    /// Flags of iperf3; --help lists them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
+    pub(crate) all: Vec<OsString>,
+}
+
+/// Whether the program was called by iperf3's name.
+pub(crate) fn is_meant_by(program: &OsStr) -> bool {
+    Path::new(program).file_name() == Some(OsStr::new(NAME))
+}
+
+/// Does what iperf3 would do with `arguments`, its name not among them.
+///
+/// # Errors
+/// Where iperf3 would end with an exit code other than zero; everything has been said then.
+pub(crate) fn run(arguments: &[OsString]) -> Result<(), Failure> {
+    let name = OsString::from(NAME);
+    let parsed = match Arguments::try_parse_from(std::iter::once(&name).chain(arguments)) {
+        Ok(parsed) => parsed,
+        Err(error) => return explain(&error),
+    };
+    if parsed.wants_version() {
+        Terminal::line(&format!("{}\n{}", told::version(), told::system()));
+        return Ok(());
+    }
+    let task = parsed.task().map_err(|why| wrong(&why))?;
+    let mut output = Output::open(parsed.logfile(), parsed.timestamps()).map_err(|why| wrong(&why))?;
+    match task {
+        Task::Client(plan) => client::run(&plan, &mut output),
+        Task::Server(plan) => server::run(&plan, &mut output),
+    }
+}
+
+/// A command line that iperf3 would not take either.
+fn wrong(why: &str) -> Failure {
+    Output::lament(&format!("iperf3: parameter error - {why}\n{USAGE}"));
+    Failure::told(FAILED)
+}
+
+/// Help is no failure; everything else that clap says is about the command line.
+fn explain(error: &clap::Error) -> Result<(), Failure> {
+    if error.kind() == ErrorKind::DisplayHelp {
+        // Nobody is left to tell if the terminal is gone.
+        let _ = error.print();
+        return Ok(());
+    }
+    let unknown = error.get(ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::UnknownArgument);
+    let sentence = unknown.map_or_else(
+        || {
+            let text = error.render().to_string();
+            format!("parameter error - {}", text.lines().next().unwrap_or_default().trim_start_matches("error: "))
+        },
+        |option| format!("unrecognized option '{option}'"),
+    );
+    Output::lament(&format!("iperf3: {sentence}\n{USAGE}"));
+    Err(Failure::told(FAILED))
+}

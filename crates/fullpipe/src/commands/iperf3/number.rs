@@ -1,0 +1,156 @@
+//! Numbers as iperf3 reads them.
+
+use fullpipe_units::{BitRate, ByteCount, Span};
+
+/// A whole number; what follows its digits is not looked at, as `atoi` does.
+pub(super) fn whole(text: &str) -> Result<i64, String> {
+    let text = text.trim_start();
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let length = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    let sign = text.len() - digits.len();
+    text[..sign + length].parse().map_err(|_| format!("\"{text}\" is not a number"))
+}
+
+/// Bytes: K, M, G and T are powers of 1024.
+pub(super) fn bytes(text: &str) -> Result<ByteCount, String> {
+    scaled(text, 1024.0).map(ByteCount::from_f64)
+}
+
+/// Bits per second: K, M, G and T are powers of 1000.
+pub(super) fn rate(text: &str) -> Result<BitRate, String> {
+    scaled(text, 1000.0).map(BitRate::from_bps_f64)
+}
+
+/// Blocks: K, M, G and T are powers of 1024.
+pub(super) fn count(text: &str) -> Result<u64, String> {
+    scaled(text, 1024.0).map(|blocks| blocks as u64)
+}
+
+/// Seconds, with a fraction.
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
+    let number = text.trim().parse::<f64>().ok().filter(|number| number.is_finite());
+    number.ok_or_else(|| format!("\"{text}\" is not a number of seconds"))
+}
+
+/// Seconds, whole.
+pub(super) fn whole_seconds(text: &str) -> Result<Span, String> {
+    let number = whole(text)?;
+    u64::try_from(number).map(Span::from_secs).map_err(|_| format!("{number} is not a number of seconds"))
+}
+
+/// The rate that a server permits. iperf3's time to average over, after a slash, cannot be chosen.
+pub(super) fn limit(text: &str) -> Result<BitRate, String> {
+    if text.contains('/') {
+        return Err("a time to average over (--server-bitrate-limit N/SECONDS) is not supported by fullpipe".to_owned());
+    }
+    rate(text)
+}
+
+/// Milliseconds, whole.
+pub(super) fn milliseconds(text: &str) -> Result<Span, String> {
+    let number = whole(text)?;
+    u64::try_from(number).map(Span::from_millis).map_err(|_| format!("{number} is not a number of milliseconds"))
+}
+
+/// A rate, and after a slash how many blocks go in a row.
+pub(super) fn offer(text: &str) -> Result<(BitRate, Option<u16>), String> {
+    const MOST: u16 = 1000;
+    let Some((offered, burst)) = text.split_once('/') else { return Ok((rate(text)?, None)) };
+    let burst = whole(burst)?;
+    let burst = u16::try_from(burst).ok().filter(|burst| (1..=MOST).contains(burst));
+    let burst = burst.ok_or_else(|| format!("invalid burst count (maximum = {MOST})"))?;
+    Ok((rate(offered)?, Some(burst)))
+}
+
+/// A type of service: decimal, octal after `0`, hexadecimal after `0x`.
+pub(super) fn type_of_service(text: &str) -> Result<u8, String> {
+    integer(text).ok_or_else(|| "bad TOS value (must be between 0 and 255 inclusive)".to_owned())
+}
+
+/// The type of service that a DSCP makes, its ECN bits zero. Names: RFC 2474 (CS), 2597 (AF), 3246 (EF).
+pub(super) fn dscp(text: &str) -> Result<u8, String> {
+    let name = text.to_ascii_lowercase();
+    let code = match (name.as_str(), name.strip_prefix("cs"), name.strip_prefix("af")) {
+        ("ef", ..) => Some(46),
+        (_, Some(class), _) => class.parse::<u8>().ok().filter(|class| *class < 8).map(|class| class * 8),
+        (_, _, Some(digits)) => digits.parse::<u8>().ok().and_then(assured_forwarding),
+        _ => integer(&name).filter(|code| *code < 64),
+    };
+    code.map(|code| code << 2)
+        .ok_or_else(|| "bad DSCP value (must be between 0 and 63 inclusive, or a name such as ef or af41)".to_owned())
+}
+
+/// `afXY`: class X of 1 to 4, drop precedence Y of 1 to 3.
+fn assured_forwarding(digits: u8) -> Option<u8> {
+    let (class, precedence) = (digits / 10, digits % 10);
+    ((1..=4).contains(&class) && (1..=3).contains(&precedence)).then_some(class * 8 + precedence * 2)
+}
+
+fn integer(text: &str) -> Option<u8> {
+    let lower = text.to_ascii_lowercase();
+    match (lower.strip_prefix("0x"), lower.strip_prefix('0')) {
+        (Some(digits), _) => u8::from_str_radix(digits, 16).ok(),
+        (_, Some(digits)) if !digits.is_empty() => u8::from_str_radix(digits, 8).ok(),
+        _ => lower.parse().ok(),
+    }
+}
+
+/// A number, and one letter that says of what; what follows is not looked at.
+fn scaled(text: &str, base: f64) -> Result<f64, String> {
+    let wrong = || format!("\"{text}\" is not a number, with K, M, G or T after it if you like");
+    let trimmed = text.trim();
+    let end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
+    let number: f64 = trimmed[..end].parse().map_err(|_| wrong())?;
+    let power = match trimmed[end..].chars().next().map(|letter| letter.to_ascii_lowercase()) {
+        None => 0,
+        Some('k') => 1,
+        Some('m') => 2,
+        Some('g') => 3,
+        Some('t') => 4,
+        Some(_) => return Err(wrong()),
+    };
+    Ok(number * base.powi(power))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_are_binary_for_bytes_and_decimal_for_rates() {
+        assert_eq!(bytes("128K"), Ok(ByteCount::from_kib(128)));
+        assert_eq!(bytes("1.5m"), Ok(ByteCount::new(1_572_864)));
+        assert_eq!(bytes("1460"), Ok(ByteCount::new(1460)));
+        assert_eq!(rate("10M"), Ok(BitRate::from_mbps(10)));
+        assert_eq!(rate("0"), Ok(BitRate::ZERO));
+        assert_eq!(rate("1gbit"), Ok(BitRate::from_mbps(1000)));
+        assert_eq!(count("2K"), Ok(2048));
+        for text in ["", "K", "10x", "-5", "1.2.3", "nan"] {
+            assert!(bytes(text).is_err() && rate(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_end_where_their_digits_end() {
+        assert_eq!((whole("10s"), whole("-3"), whole("2.9")), (Ok(10), Ok(-3), Ok(2)));
+        assert!(whole("ten").is_err() && whole("-").is_err() && whole("").is_err());
+        assert!(whole("99999999999999999999").is_err());
+        assert!(milliseconds("-1").is_err());
+    }
+
+    #[test]
+    fn a_rate_may_say_how_many_go_in_a_row() {
+        assert_eq!(offer("10M/32"), Ok((BitRate::from_mbps(10), Some(32))));
+        assert_eq!(offer("10M/1001"), Err("invalid burst count (maximum = 1000)".to_owned()));
+        assert!(offer("10M/").is_err() && offer("10M/0").is_err());
+    }
+
+    #[test]
+    fn the_usual_prefixes_of_numbers_are_read() {
+        assert_eq!((type_of_service("52"), type_of_service("064"), type_of_service("0x34")), (Ok(52), Ok(52), Ok(52)));
+        assert_eq!((type_of_service("0"), type_of_service("255")), (Ok(0), Ok(255)));
+        assert!(type_of_service("256").is_err() && type_of_service("-1").is_err());
+        assert_eq!((dscp("ef"), dscp("AF41"), dscp("cs1"), dscp("46")), (Ok(0xb8), Ok(0x88), Ok(0x20), Ok(0xb8)));
+        assert!(dscp("64").is_err() && dscp("af44").is_err() && dscp("gold").is_err());
+    }
+}

@@ -1,0 +1,62 @@
+//! Where the output goes: standard output, or a file.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+use jiff::Zoned;
+use jiff::fmt::strtime;
+
+/// Where results go, each line with the time before it if so asked.
+#[derive(Debug)]
+pub(super) struct Output {
+    file: Option<File>,
+    stamp: Option<String>,
+}
+
+impl Output {
+    /// Appends to `logfile`, or writes to standard output. `stamp` is a format of strftime.
+    pub(super) fn open(logfile: Option<&Path>, stamp: Option<&str>) -> Result<Self, String> {
+        let open = |path| OpenOptions::new().append(true).create(true).open(path);
+        let file = logfile.map(open).transpose().map_err(|error| format!("unable to open log file: {error}"))?;
+        if let Some(format) = stamp {
+            strtime::format(format, &Zoned::now()).map_err(|error| format!("--timestamps={format}: {error}"))?;
+        }
+        Ok(Self { file, stamp: stamp.map(str::to_owned) })
+    }
+
+    /// Part of the result, in whole lines.
+    pub(super) fn say(&mut self, text: &str) {
+        let text = self.stamped(text);
+        match &mut self.file {
+            Some(file) => put(file, &text),
+            None => put(&mut io::stdout(), &text),
+        }
+    }
+
+    /// What went wrong: in the file, or on standard error.
+    pub(super) fn complain(&mut self, sentence: &str) {
+        let line = format!("iperf3: {sentence}\n");
+        match &mut self.file {
+            Some(file) => put(file, &line),
+            None => put(&mut io::stderr(), &line),
+        }
+    }
+
+    /// On standard error, whatever was asked for.
+    pub(super) fn lament(text: &str) {
+        put(&mut io::stderr(), text);
+    }
+
+    fn stamped(&self, text: &str) -> String {
+        let Some(format) = &self.stamp else { return text.to_owned() };
+        // The format was tried when the output was opened.
+        let stamp = strtime::format(format, &Zoned::now()).unwrap_or_default();
+        text.split_inclusive('\n').fold(String::new(), |all, line| all + &stamp + line)
+    }
+}
+
+/// A reader that went away, as `head` does, is no failure of ours.
+fn put(to: &mut impl Write, text: &str) {
+    let _ = to.write_all(text.as_bytes()).and_then(|()| to.flush());
+}

@@ -1,0 +1,135 @@
+//! `iperf3 -s`.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::process::Stdio;
+
+use fullpipe_probe::{ServeError, ServerEvent, serve};
+use fullpipe_report::iperf3::{Role, greeting, listening};
+use fullpipe_units::Span;
+
+use super::arguments::{Form, ServerPlan, Shape};
+use super::output::Output;
+use super::process;
+use super::told::{Mishap, Told, opening};
+use crate::commands::{daemon, interrupt_flag};
+use crate::failure::{FAILED, Failure};
+
+pub(super) fn run(plan: &ServerPlan, output: &mut Output) -> Result<(), Failure> {
+    if plan.daemon && !daemon::is_detached() {
+        return detach().map_err(|error| failed(&format!("error - unable to become a daemon: {error}"), output));
+    }
+    let flag = interrupt_flag()?;
+    let _pidfile = process::prepare(&plan.shape).map_err(|why| failed(&format!("error - {why}"), output))?;
+    let mut desk = Desk::new(plan, output);
+    desk.greet();
+    serve(&plan.options, &flag, &mut |event| desk.tell(event))
+        .map_err(|error| failed(&in_iperf3s_words(&error), desk.output))?;
+    if flag.load(std::sync::atomic::Ordering::Relaxed) {
+        return Err(failed("interrupt - the server has terminated", desk.output));
+    }
+    Ok(())
+}
+
+/// Leaves another process behind and ends; unlike our own server it says nothing, as iperf3.
+fn detach() -> io::Result<()> {
+    daemon::detached_self()?.stdout(Stdio::null()).stderr(Stdio::null()).spawn().map(drop)
+}
+
+/// Where the tests of a server are told of. iperf3 has one at a time; we may have many.
+struct Desk<'p> {
+    shape: &'p Shape,
+    port: u16,
+    one_off: bool,
+    idle_timeout: Option<Span>,
+    output: &'p mut Output,
+    tests: HashMap<SocketAddr, Told>,
+    /// How often it has been waited for a test.
+    waits: u64,
+}
+
+impl<'p> Desk<'p> {
+    fn new(plan: &'p ServerPlan, output: &'p mut Output) -> Self {
+        let ServerPlan { options, shape, .. } = plan;
+        let (port, one_off, idle_timeout) = (options.port, options.one_off, options.idle_timeout);
+        Self { shape, port, one_off, idle_timeout, output, tests: HashMap::new(), waits: 0 }
+    }
+
+    fn greet(&mut self) {
+        if self.shape.verbose && self.shape.form == Form::Text {
+            self.output.say(&greeting(&opening("", 0)));
+        }
+    }
+
+    fn tell(&mut self, event: ServerEvent) {
+        match event {
+            ServerEvent::Listening(_) => self.wait(),
+            ServerEvent::Began { client, request } => {
+                let opening = opening(&client.ip().to_string(), client.port());
+                self.tests.insert(client, Told::new(Role::Server, self.shape, request, opening));
+            }
+            ServerEvent::Connected { client, connected } => {
+                if let Some(told) = self.tests.get_mut(&client) {
+                    told.connected(&connected, self.output);
+                }
+            }
+            ServerEvent::Interval { client, interval } => {
+                if let Some(told) = self.tests.get_mut(&client) {
+                    told.interval(&interval, self.output);
+                }
+            }
+            ServerEvent::Ended { client, seen, .. } => {
+                if let (Some(mut told), Some(seen)) = (self.tests.remove(&client), seen) {
+                    told.results(&seen, self.output);
+                    told.end(self.output);
+                    self.wait();
+                }
+            }
+            ServerEvent::Failed { client, why } => match self.tests.remove(&client) {
+                Some(mut told) => {
+                    told.failed(&Mishap::Error(why), self.output);
+                    told.end(self.output);
+                    self.wait();
+                }
+                None => self.output.complain(&format!("error - {why}")),
+            },
+            ServerEvent::TurnedAway { client, why, connections } => {
+                self.output.complain(&format!("error - turned {connections} connections of {client} away: {why}"));
+            }
+            ServerEvent::NotListening { why } => self.output.complain(&format!("warning: {why}")),
+            ServerEvent::Idle => {
+                let waited = self.idle_timeout.map_or(0.0, Span::as_secs_f64);
+                let why = format!("No connection request was received for {waited:.0} sec in one-off mode; exiting.");
+                self.output.complain(&why);
+            }
+            // They are not served here, as iperf3 does not.
+            ServerEvent::BeganIperf2 { .. } => {}
+        }
+    }
+
+    /// Says that the next test may come.
+    fn wait(&mut self) {
+        let goes_on = self.waits == 0 || !self.one_off;
+        if goes_on && self.shape.form == Form::Text {
+            self.waits += 1;
+            self.output.say(&listening(self.port, self.waits));
+        }
+    }
+}
+
+fn failed(why: &str, output: &mut Output) -> Failure {
+    output.complain(why);
+    Failure::told(FAILED)
+}
+
+fn in_iperf3s_words(error: &ServeError) -> String {
+    match error {
+        ServeError::Listen { cause, .. } => {
+            let cause = cause.to_string();
+            let reason = cause.split(" (os error").next().unwrap_or_default();
+            format!("error - unable to start listener for connections: {reason}\niperf3: exiting")
+        }
+        ServeError::Start(cause) => format!("error - {cause}"),
+    }
+}

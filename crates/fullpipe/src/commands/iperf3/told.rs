@@ -1,0 +1,136 @@
+//! What is told of one test, as text, as a document or as a stream of events.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use fullpipe_probe::Connected;
+use fullpipe_record::{Interval, Measurement, Request};
+use fullpipe_report::iperf3::{Connections, IPERF3_VERSION, Json, Look, Opening, Role, Text};
+use fullpipe_units::Span;
+
+use super::arguments::{Form, Shape};
+use super::output::Output;
+
+/// What the program calls itself: the iperf3 whose place it takes, and who it is.
+pub(super) fn version() -> String {
+    format!("iperf {IPERF3_VERSION} (fullpipe {})", env!("CARGO_PKG_VERSION"))
+}
+
+/// As `uname -a` has it.
+pub(super) fn system() -> String {
+    let system = rustix::system::uname();
+    let parts = [system.sysname(), system.nodename(), system.release(), system.version(), system.machine()];
+    parts.map(|part| part.to_string_lossy().into_owned()).join(" ")
+}
+
+/// What is known before a test with `host` begins.
+pub(super) fn opening(host: &str, port: u16) -> Opening {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Opening { version: version(), system: system(), at: Span::from(now), host: host.to_owned(), port }
+}
+
+/// Why a test did not come to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Mishap {
+    /// Something went wrong.
+    Error(String),
+    /// The user of the client stopped it.
+    Interrupted,
+}
+
+/// One test, told as it goes on.
+pub(super) struct Told {
+    opening: Opening,
+    teller: Teller,
+}
+
+enum Teller {
+    Text(Box<Text>),
+    Document(Box<Json>),
+    Stream(Box<Json>),
+}
+
+impl Told {
+    /// A test that is asked for by `request`, of which no more than `opening` is known.
+    pub(super) fn new(role: Role, shape: &Shape, request: Request, opening: Opening) -> Self {
+        let look = Look { role, unit: shape.unit, verbose: shape.verbose };
+        let teller = match shape.form {
+            Form::Text => Teller::Text(Box::new(Text::new(look, request))),
+            Form::Json => Teller::Document(Box::new(Json::new(role, request, &opening))),
+            Form::JsonStream => Teller::Stream(Box::new(Json::new(role, request, &opening))),
+        };
+        Self { opening, teller }
+    }
+
+    /// The data connections stand.
+    pub(super) fn connected(&mut self, connected: &Connected, output: &mut Output) {
+        let connections = Connections {
+            request: connected.request.clone(),
+            cookie: connected.cookie.clone(),
+            mss: connected.mss,
+            sockets: connected.sockets.clone(),
+        };
+        match &mut self.teller {
+            Teller::Text(text) => output.say(&text.connected(&self.opening, &connections)),
+            Teller::Document(json) => drop(json.connected(&self.opening, &connections)),
+            Teller::Stream(json) => output.say(&json.connected(&self.opening, &connections)),
+        }
+    }
+
+    /// An interval has passed.
+    pub(super) fn interval(&mut self, interval: &Interval, output: &mut Output) {
+        match &mut self.teller {
+            Teller::Text(text) => output.say(&text.interval(interval)),
+            Teller::Document(json) => drop(json.interval(interval)),
+            Teller::Stream(json) => output.say(&json.interval_event(interval).unwrap_or_default()),
+        }
+    }
+
+    /// The test is over.
+    pub(super) fn results(&mut self, seen: &Measurement, output: &mut Output) {
+        let printed_there = seen.remote.output.as_deref();
+        match &mut self.teller {
+            Teller::Text(text) => {
+                output.say(&text.results(seen));
+                output.say(&printed_there.map(|printed| text.server_output(printed)).unwrap_or_default());
+            }
+            Teller::Document(json) => {
+                json.results(seen);
+                printed_there.map(|printed| json.server_output(printed));
+            }
+            Teller::Stream(json) => {
+                output.say(&json.results(seen));
+                output.say(&printed_there.map(|printed| json.server_output(printed)).unwrap_or_default());
+            }
+        }
+    }
+
+    /// The test is over before its time.
+    pub(super) fn failed(&mut self, mishap: &Mishap, output: &mut Output) {
+        let (plain, labelled) = match mishap {
+            Mishap::Error(why) => (why.clone(), format!("error - {why}")),
+            Mishap::Interrupted => {
+                let why = "interrupt - the client has terminated".to_owned();
+                (why.clone(), why)
+            }
+        };
+        match &mut self.teller {
+            Teller::Text(_) => output.complain(&labelled),
+            Teller::Document(json) => drop(json.failed(&plain)),
+            Teller::Stream(json) => output.say(&json.failed(&plain)),
+        }
+    }
+
+    /// Nothing more is to come.
+    pub(super) fn end(self, output: &mut Output) {
+        if let Teller::Document(json) = self.teller {
+            output.say(&json.document());
+        }
+    }
+
+    /// What a client says of a test that came to its end.
+    pub(super) fn done(&self, output: &mut Output) {
+        if let Teller::Text(text) = &self.teller {
+            output.say(&text.done());
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! `fullpipe iperf3` in place of the real one: over loopback, what the one prints the other prints too, key by key of the
+//! JSON and line by line of the text.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use common::{fullpipe, run};
+use fullpipe_testkit::{Running, free_port, path, require, wait_for_listener, within};
+use serde_json::Value;
+
+/// How much longer than its load a program may take.
+const GRACE: u64 = 15;
+
+/// Which program plays a part.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Program {
+    Iperf3,
+    Fullpipe,
+}
+
+impl Program {
+    fn command(self) -> Command {
+        match self {
+            Self::Iperf3 => Command::new("iperf3"),
+            Self::Fullpipe => fullpipe(&["iperf3"]),
+        }
+    }
+}
+
+/// What a client and a server print of one test, with the arguments of each.
+fn test(client: Program, of_client: &[&str], server: Program, of_server: &[&str]) -> (Output, Output) {
+    let port = free_port();
+    let mut command = server.command();
+    let serving = Running::start(command.args(["-s", "-1", "-p", &port.to_string()]).args(of_server));
+    wait_for_listener(port);
+    let mut command = client.command();
+    let asked = run(command.args(["-c", "127.0.0.1", "-p", &port.to_string()]).args(of_client), 5 + GRACE);
+    (asked, serving.finish(Duration::from_secs(GRACE)))
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn json(output: &Output) -> Value {
+    let text = text(output);
+    assert!(output.status.success(), "{}: {text}{}", output.status, String::from_utf8_lossy(&output.stderr));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// Every key of `real` that `ours` lacks or has as another type.
+fn lacking(real: &Value, ours: &Value, at: &str, found: &mut Vec<String>) {
+    match (real, ours) {
+        (Value::Object(real), Value::Object(ours)) => {
+            for (key, value) in real {
+                match ours.get(key) {
+                    Some(same) => lacking(value, same, &format!("{at}.{key}"), found),
+                    None => found.push(format!("{at}.{key} is missing")),
+                }
+            }
+        }
+        (Value::Array(real), Value::Array(ours)) => match (real.first(), ours.first()) {
+            (Some(value), Some(same)) => lacking(value, same, &format!("{at}[]"), found),
+            (Some(_), None) => found.push(format!("{at} is empty")),
+            (None, _) => {}
+        },
+        (Value::Number(_), Value::Number(_))
+        | (Value::String(_), Value::String(_))
+        | (Value::Bool(_), Value::Bool(_)) => {}
+        _ => found.push(format!("{at} is {ours}, and {real} in iperf3")),
+    }
+}
+
+fn assert_has_every_key_of(real: &Value, ours: &Value) {
+    let mut found = Vec::new();
+    lacking(real, ours, "", &mut found);
+    assert!(found.is_empty(), "{found:#?}\niperf3: {real:#}\nfullpipe: {ours:#}");
+}
+
+/// The client's JSON of a test with `arguments` has every key of the real client's, each against the real server.
+fn client_has_every_key(arguments: &[&str]) {
+    let _path = path();
+    let arguments = [&["-J", "-t", "1"], arguments].concat();
+    let (real, _) = test(Program::Iperf3, &arguments, Program::Iperf3, &[]);
+    let (ours, _) = test(Program::Fullpipe, &arguments, Program::Iperf3, &[]);
+    let (real, ours) = (json(&real), json(&ours));
+    assert_has_every_key_of(&real, &ours);
+    let streams = |document: &Value| document["end"]["streams"].as_array().map(Vec::len);
+    assert_eq!(streams(&real), streams(&ours));
+    assert_eq!(real["start"]["test_start"]["protocol"], ours["start"]["test_start"]["protocol"]);
+    // A datagram is what the path's packets hold, of which the kernel knows a little more after the first of them.
+    let block = |document: &Value| document["start"]["test_start"]["blksize"].as_f64().unwrap();
+    assert!((block(&real) / block(&ours) - 1.0).abs() < 0.01, "{} and {}", block(&real), block(&ours));
+}
+
+/// The server's JSON of the same test has every key of the real server's, each with the real client.
+fn server_has_every_key(arguments: &[&str]) {
+    let _path = path();
+    let arguments = [&["-t", "1"], arguments].concat();
+    let (_, real) = test(Program::Iperf3, &arguments, Program::Iperf3, &["-J"]);
+    let (_, ours) = test(Program::Iperf3, &arguments, Program::Fullpipe, &["-J"]);
+    assert_has_every_key_of(&json(&real), &json(&ours));
+}
+
+/// A line without what differs from run to run: numbers, prefixes of units, how often a space stands.
+fn shape(line: &str) -> String {
+    let mut shape = String::new();
+    for word in line.split(' ').filter(|word| !word.is_empty()) {
+        let is_number = |word: &str| word.trim_matches(['(', ')', '%', ']', '[']).parse::<f64>().is_ok();
+        let word = match word {
+            "Cookie:" => return "Cookie".to_owned(),
+            "Time:" => return "Time".to_owned(),
+            "CPU" => return line.split(' ').filter(|word| word.contains('/')).take(1).collect(),
+            "iperf" if line.contains("3.12") => return "version".to_owned(),
+            word if word.ends_with("bits/sec") => "bits/sec",
+            word if word.ends_with("Bytes") => "Bytes",
+            word if word.ends_with("Bytes/sec") => "Bytes/sec",
+            word if is_number(word) => "#",
+            word if word.contains("][") => word.trim_start_matches(|c: char| c.is_ascii_digit()),
+            word if word.split(['-', '/']).all(is_number) => "#-#",
+            word => word,
+        };
+        shape += word;
+        shape.push(' ');
+    }
+    // A stream's number stands beside its bracket where it has two digits.
+    shape.replace("[ # ", "[#] ")
+}
+
+fn shapes(output: &Output) -> BTreeSet<String> {
+    text(output).lines().map(shape).collect()
+}
+
+fn assert_same_shapes(real: &Output, ours: &Output) {
+    let (real_shapes, our_shapes) = (shapes(real), shapes(ours));
+    assert_eq!(real_shapes, our_shapes, "iperf3:\n{}\nfullpipe:\n{}", text(real), text(ours));
+}
+
+/// Client and server print the lines that the real ones print, each with a real one at the other end.
+fn prints_the_same_lines(of_client: &[&str], of_server: &[&str]) {
+    let _path = path();
+    let of_client = [&["-t", "2"], of_client].concat();
+    let (real, real_server) = test(Program::Iperf3, &of_client, Program::Iperf3, of_server);
+    let (ours, _) = test(Program::Fullpipe, &of_client, Program::Iperf3, of_server);
+    assert_same_shapes(&real, &ours);
+    let (_, our_server) = test(Program::Iperf3, &of_client, Program::Fullpipe, of_server);
+    assert_same_shapes(&real_server, &our_server);
+}
+
+/// Both programs with the same arguments, where they come to no test.
+fn both(arguments: &[&str]) -> (Output, Output) {
+    let run = |program: Program| run(program.command().args(arguments), GRACE);
+    (run(Program::Iperf3), run(Program::Fullpipe))
+}
+
+/// The first line on standard error.
+fn complaint(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn tcp_has_every_key() {
+    require!(Iperf3);
+    for direction in [&[][..], &["-R"], &["--bidir"]] {
+        client_has_every_key(direction);
+        server_has_every_key(direction);
+    }
+}
+
+#[test]
+fn udp_has_every_key() {
+    require!(Iperf3);
+    for direction in [&["-u"][..], &["-u", "-R"], &["-u", "--bidir", "-P", "2"]] {
+        client_has_every_key(direction);
+        server_has_every_key(direction);
+    }
+}
+
+#[test]
+fn many_options_have_every_key() {
+    require!(Iperf3);
+    let arguments = [
+        "-P",
+        "2",
+        "-O",
+        "1",
+        "-w",
+        "256K",
+        "-M",
+        "1000",
+        "-C",
+        "reno",
+        "-b",
+        "20M",
+        "-N",
+        "-S",
+        "0x10",
+        "-T",
+        "title",
+        "--extra-data",
+        "text",
+        "--get-server-output",
+    ];
+    client_has_every_key(&arguments);
+    server_has_every_key(&arguments);
+}
+
+#[test]
+fn tcp_is_printed_line_by_line() {
+    require!(Iperf3);
+    prints_the_same_lines(&["-O", "1", "-T", "title", "-f", "K"], &[]);
+    prints_the_same_lines(&["-R", "-P", "2", "-V", "-b", "20M"], &["-V"]);
+    prints_the_same_lines(&["--bidir", "-P", "2", "-V"], &["-V"]);
+}
+
+#[test]
+fn udp_is_printed_line_by_line() {
+    require!(Iperf3);
+    prints_the_same_lines(&["-u", "-P", "2", "-V"], &["-V"]);
+    prints_the_same_lines(&["-u", "-R"], &[]);
+    prints_the_same_lines(&["-u", "--bidir"], &[]);
+}
+
+#[test]
+fn a_stream_of_events_says_what_the_document_says() {
+    require!(Iperf3);
+    let _path = path();
+    let (events, _) = test(Program::Fullpipe, &["--json-stream", "-t", "2"], Program::Iperf3, &[]);
+    let (document, _) = test(Program::Fullpipe, &["-J", "-t", "2"], Program::Iperf3, &[]);
+    let document = json(&document);
+    let events: Vec<Value> = text(&events).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<&str> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
+    // A look that came late leaves a short interval at the end.
+    let (first, last) = (names[0], names[names.len() - 1]);
+    assert_eq!((first, last), ("start", "end"));
+    assert!(names.len() >= 4 && names[1..names.len() - 1].iter().all(|name| *name == "interval"), "{names:?}");
+    assert_has_every_key_of(&document["start"], &events[0]["data"]);
+    assert_has_every_key_of(&document["intervals"][0], &events[1]["data"]);
+    assert_has_every_key_of(&document["end"], &events[events.len() - 1]["data"]);
+}
+
+#[test]
+fn what_goes_wrong_is_said_as_iperf3_says_it() {
+    require!(Iperf3);
+    let port = free_port().to_string();
+    for arguments in [
+        &["-c", "127.0.0.1", "-p", &port][..],
+        &["-c", "no-such-host.invalid"],
+        &["-c", "127.0.0.1", "--no-such-flag"],
+        &["-c", "127.0.0.1", "-P", "200"],
+        &["-c", "127.0.0.1", "-t", "5", "-n", "1M"],
+        &["-s", "-R"],
+        &[],
+    ] {
+        let (real, ours) = both(arguments);
+        assert_eq!((real.status.code(), ours.status.code()), (Some(1), Some(1)), "{arguments:?}");
+        assert_eq!(complaint(&real), complaint(&ours), "{arguments:?}");
+        assert!(ours.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn json_holds_the_error_and_nothing_is_said_beside_it() {
+    require!(Iperf3);
+    let port = free_port().to_string();
+    let (real, ours) = both(&["-J", "-c", "127.0.0.1", "-p", &port]);
+    let (real, said): (Value, Value) =
+        (serde_json::from_slice(&real.stdout).unwrap(), serde_json::from_slice(&ours.stdout).unwrap());
+    assert_has_every_key_of(&real, &said);
+    assert_eq!(real["error"], said["error"]);
+    assert!(ours.stderr.is_empty());
+    assert_eq!(ours.status.code(), Some(1));
+}
+
+#[test]
+fn a_port_that_is_taken_is_said_as_iperf3_says_it() {
+    require!(Iperf3);
+    let port = free_port();
+    let _server = Running::start(Program::Iperf3.command().args(["-s", "-p", &port.to_string()]));
+    wait_for_listener(port);
+    let (real, ours) = both(&["-s", "-p", &port.to_string()]);
+    assert_eq!(complaint(&real), complaint(&ours));
+    assert_eq!(ours.status.code(), Some(1));
+}
+
+#[test]
+fn much_udp_is_sent_with_a_warning_and_without_a_question() {
+    require!(Iperf3);
+    let _path = path();
+    let (ours, _) = test(Program::Fullpipe, &["-u", "-b", "20M", "-t", "1"], Program::Iperf3, &[]);
+    assert!(ours.status.success());
+    assert!(complaint(&ours).contains("warning: 20 Mbit/s of UDP"), "{}", complaint(&ours));
+    assert!(text(&ours).contains("iperf Done."));
+}
+
+#[test]
+fn under_the_name_of_iperf3_it_is_iperf3() {
+    let name = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("iperf3");
+    let _ = std::fs::remove_file(&name);
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_fullpipe"), &name).unwrap();
+    let output = run(Command::new(&name).arg("--version"), GRACE);
+    assert!(output.status.success());
+    assert!(text(&output).starts_with("iperf 3.12 (fullpipe "), "{}", text(&output));
+    let output = run(Command::new(&name).arg("--sctp"), GRACE);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).starts_with("iperf3: parameter error - --sctp is not supported"));
+}
+
+#[test]
+fn a_server_goes_on_in_the_background_and_leaves_its_number() {
+    let directory = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (pidfile, logfile) = (directory.join("drop_in.pid"), directory.join("drop_in.log"));
+    let _ = std::fs::remove_file(&logfile);
+    let port = free_port();
+    let mut command = fullpipe(&["iperf3", "-s1D", "-p", &port.to_string(), "-I"]);
+    let started = run(command.arg(&pidfile).arg("--logfile").arg(&logfile), GRACE);
+    assert!(started.status.success() && started.stdout.is_empty(), "{started:?}");
+    wait_for_listener(port);
+    let pid: u32 = std::fs::read_to_string(&pidfile).unwrap().parse().unwrap();
+    assert_ne!(pid, std::process::id());
+    let asked = run(&mut fullpipe(&["iperf3", "-c", "127.0.0.1", "-n", "1M", "-p", &port.to_string()]), GRACE);
+    assert!(asked.status.success(), "{asked:?}");
+    assert!(within(Duration::from_secs(GRACE), || !pidfile.exists()));
+    let log = std::fs::read_to_string(&logfile).unwrap();
+    assert!(log.contains("Accepted connection from 127.0.0.1") && log.contains("receiver"), "{log}");
+}
