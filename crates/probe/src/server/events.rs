@@ -33,7 +33,8 @@ pub enum ServerEvent {
     Interval {
         /// Who asked for the test.
         client: SocketAddr,
-        /// What this end saw; its direction is as the client sees it.
+        /// What this end saw; its direction is as the client sees it. Where data goes both ways, of the upload and then of
+        /// the download.
         interval: Box<Interval>,
     },
     /// An iperf2 client began to send on a connection; it does not say for how long.

@@ -309,8 +309,9 @@ impl Test {
         Request { direction, interval: self.house.interval, ..self.request.clone() }
     }
 
+    /// Tells of intervals that have passed, of the upload's first: what this end calls a download.
     fn tell_of(&self, passed: Vec<Interval>) {
-        for interval in passed {
+        for interval in passed.into_iter().rev() {
             let direction = seen_from_the_other_end(interval.direction);
             let interval = Box::new(Interval { direction, ..interval });
             self.house.tell(ServerEvent::Interval { client: self.client, interval });
@@ -352,7 +353,8 @@ impl Test {
 
     /// Ends the transfer. Its threads need a moment to end, in which others must not wait.
     async fn finish_transfer(&mut self) {
-        if let Some(progress) = self.progress.take() {
+        if let Some(mut progress) = self.progress.take() {
+            self.tell_of(progress.end());
             self.finished = spawn_blocking(move || progress.finish()).await.ok();
             self.load = None;
         }
