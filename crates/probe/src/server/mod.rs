@@ -10,6 +10,7 @@ mod greeting;
 mod iperf2;
 mod listen;
 mod lock;
+mod printed;
 mod registry;
 mod test;
 mod udp;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_iperf::{
-    Cookie, Error, ErrorNumber, Parameters, Refusal, Results, ServerAction, ServerSession, State, data_connections,
-    direction_of,
+    Cookie, Error, ErrorNumber, Parameters, Refusal, Results, ServerAction, ServerOutput, ServerSession, State,
+    data_connections, direction_of,
 };
 use fullpipe_load::{Channel, Lane, StreamCount, Transfer, TransferPlan, apply_options, read_back};
 use fullpipe_record::{
@@ -25,6 +25,7 @@ use tokio::time::{sleep, timeout};
 
 use super::gate::Pass;
 use super::listen::canonical;
+use super::printed::Printed;
 use super::registry::Arrival;
 use super::watch::Watch;
 use super::{House, LOOK, ServerEvent};
@@ -73,6 +74,8 @@ pub(super) struct Test {
     streams: Vec<(u64, Channel)>,
     sockets: Vec<SocketReadback>,
     progress: Option<Progress>,
+    /// What the client is told of the output of this end, if it asked for it.
+    printed: Option<Printed>,
     watch: Watch,
     finished: Option<Finished>,
 }
@@ -98,6 +101,7 @@ impl Test {
             streams: Vec::new(),
             sockets: Vec::new(),
             progress: None,
+            printed: None,
             watch: Watch::new(house.bounds(ByteCount::ZERO)),
             finished: None,
             house,
@@ -280,8 +284,9 @@ impl Test {
         match Transfer::start(lanes, TransferPlan::of(&self.request, base_rtt)) {
             Ok(transfer) => {
                 self.progress = Some(Progress::new(transfer, self.as_seen_here(), ways));
-                let asked = Request { interval: self.house.interval, ..self.request.clone() };
+                let asked = Request { interval: self.interval(), ..self.request.clone() };
                 let connected = Connected::of(&asked, &self.cookie, &self.control, &self.sockets);
+                self.printed = self.is_output_wanted().then(|| Printed::new(self.client, &connected));
                 self.house.tell(ServerEvent::Connected { client: self.client, connected: Box::new(connected) });
             }
             Err(error) => {
@@ -306,14 +311,27 @@ impl Test {
     /// The request with the direction and the intervals of this end.
     fn as_seen_here(&self) -> Request {
         let direction = seen_from_the_other_end(self.request.direction);
-        Request { direction, interval: self.house.interval, ..self.request.clone() }
+        Request { direction, interval: self.interval(), ..self.request.clone() }
+    }
+
+    /// How often is told what has passed; where only the client wants to know it, as often as iperf3 tells it.
+    fn interval(&self) -> Span {
+        let asked = self.house.interval;
+        if asked == Span::ZERO && self.is_output_wanted() { Request::default().interval } else { asked }
+    }
+
+    fn is_output_wanted(&self) -> bool {
+        self.session.parameters().is_some_and(Parameters::wants_server_output)
     }
 
     /// Tells of intervals that have passed, of the upload's first: what this end calls a download.
-    fn tell_of(&self, passed: Vec<Interval>) {
+    fn tell_of(&mut self, passed: Vec<Interval>) {
         for interval in passed.into_iter().rev() {
             let direction = seen_from_the_other_end(interval.direction);
             let interval = Box::new(Interval { direction, ..interval });
+            if let Some(printed) = &mut self.printed {
+                printed.interval(&interval);
+            }
             self.house.tell(ServerEvent::Interval { client: self.client, interval });
         }
     }
@@ -363,7 +381,10 @@ impl Test {
     fn results(&self, report: bool) -> Results {
         let Some(finished) = &self.finished else { return Results::default() };
         let report = report.then(|| Box::new(self.end_report(finished)));
-        Results { report, ..results_of(finished, &self.sockets) }
+        // What the client counted is not known yet, and iperf3 does not print it either.
+        let seen = || self.seen(finished, &Results::default());
+        let server_output = self.printed.as_ref().map(|printed| ServerOutput::Text(printed.whole(&seen())));
+        Results { report, server_output, ..results_of(finished, &self.sockets) }
     }
 
     fn end_report(&self, finished: &Finished) -> EndReport {

@@ -51,7 +51,7 @@ pub struct Look {
 }
 
 /// What is known of a test before it begins.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Opening {
     /// What the program calls itself.
     pub version: String,
