@@ -413,6 +413,7 @@ impl Arguments {
             connect_timeout: self.connect_timeout,
             receive_timeout: self.rcv_timeout,
             server_output: self.get_server_output,
+            key: None,
         })
     }
 
