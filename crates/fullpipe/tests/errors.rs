@@ -377,3 +377,13 @@ fn a_reader_that_goes_away_is_no_panic() {
         assert!(output.status.success(), "{arguments:?}: {}", output.status);
     }
 }
+
+#[test]
+fn a_server_that_falls_silent_while_it_should_send_is_given_up() {
+    // The false server goes through its states and then says no more, on no connection.
+    let server = FalseServer::start(Part::FallsSilentAfter(&[9, 10, 1, 2]));
+    let port = server.port().to_string();
+    let silent = ["measure", "127.0.0.1", "-p", &port, "-R", "-t", "20", "--rcv-timeout", "300", "-q"];
+    // What there was is printed nevertheless.
+    assert_says(&sentence(&fail(&mut fullpipe(&silent)), FAILED), &["no data came from 127.0.0.1"]);
+}

@@ -38,6 +38,9 @@ const IDLE_ECHOES: usize = 10;
 /// How long they are waited for: long enough for the longest path over land and a satellite.
 const IDLE_PATIENCE: Duration = Duration::from_millis(1500);
 
+/// How long no data may come from a server that sends, as iperf3 has it.
+const LONGEST_SILENCE: Span = Span::from_secs(120);
+
 /// How often a transfer is looked at, and an interrupt looked for.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -70,7 +73,7 @@ pub struct Destination {
     pub local_port: Option<u16>,
     /// How long a connection may take to be made; five seconds if not set.
     pub connect_timeout: Option<Span>,
-    /// How long nothing may arrive from the server, data or answers, before the test is given up.
+    /// How long no data may come before a test in which the server sends is given up; two minutes if not set.
     pub receive_timeout: Option<Span>,
     /// Whether the server's own output is wanted.
     pub server_output: bool,
@@ -408,6 +411,12 @@ impl Session<'_> {
                 self.interrupt(report);
             }
             self.look(report);
+            if let Some(after) = self.too_long_a_silence() {
+                self.finished = self.progress.take().map(Progress::finish);
+                self.client.interrupt();
+                self.say_goodbye().await;
+                return Err(ProbeError::NoData { host: self.destination.host.clone(), after }.into());
+            }
             self.client.tick(self.now());
         }
     }
@@ -539,6 +548,12 @@ impl Session<'_> {
         if due {
             self.end_transfer(report);
         }
+    }
+
+    /// For how long no data has come, where that is longer than was permitted.
+    fn too_long_a_silence(&self) -> Option<Span> {
+        let longest = self.destination.receive_timeout.unwrap_or(LONGEST_SILENCE);
+        self.progress.as_ref().map(Progress::silence).filter(|&silence| silence > longest)
     }
 
     /// Ends the transfer early; where there is none, or it has ended and the other end keeps us waiting, gives up.

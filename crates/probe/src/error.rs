@@ -64,6 +64,14 @@ pub enum ProbeError {
         #[source]
         cause: io::Error,
     },
+    /// Data should have come, and did not.
+    #[error("no data came from {host} for {after}")]
+    NoData {
+        /// The name as it was given.
+        host: String,
+        /// For how long.
+        after: Span,
+    },
     /// The user stopped it before data flowed.
     #[error("interrupted before the test began")]
     Interrupted,

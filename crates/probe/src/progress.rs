@@ -119,6 +119,13 @@ impl Progress {
         }
     }
 
+    /// For how long nothing has come in, where something should.
+    pub(crate) fn silence(&self) -> Span {
+        let elapsed: Span = self.origin().elapsed().into();
+        let awaits = self.ended.is_none() && self.ways.contains(&Direction::Download);
+        if awaits { elapsed.saturating_sub(self.arrivals.1) } else { Span::ZERO }
+    }
+
     /// Whether everything of `wanted` bytes has come in. What UDP lost never will, so that silence ends a download too.
     fn has_received(&self, wanted: ByteCount, elapsed: Span) -> bool {
         let (arrived, at) = self.arrivals;

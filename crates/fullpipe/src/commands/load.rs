@@ -106,6 +106,7 @@ pub(crate) struct Load {
 
 /// The far end, and the way to it.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Reach {
     /// Host that runs `fullpipe serve` or `iperf3 -s`
     host: String,
@@ -133,7 +134,7 @@ pub(crate) struct Reach {
     /// How long a connection may take to be made [default: 5]
     #[arg(long, value_parser = milliseconds, value_name = "MILLISECONDS")]
     connect_timeout: Option<Span>,
-    /// Give up when nothing arrives for so long
+    /// Give up when no data arrives for so long, where the server sends [default: 120000]
     #[arg(long, value_parser = milliseconds, value_name = "MILLISECONDS")]
     rcv_timeout: Option<Span>,
     /// Print what the server printed, too
