@@ -2,7 +2,7 @@
 
 use fullpipe_model::kernel::ReceiveBuffer;
 use fullpipe_record::{At, Buffer, Cause, Limit};
-use fullpipe_units::{ByteCount, Ratio};
+use fullpipe_units::{BitRate, ByteCount, Ratio};
 
 use crate::figures::{Figures, median, share};
 use crate::finding::Finding;
@@ -133,10 +133,17 @@ fn send_buffer_is_fixed(figures: &Figures) -> bool {
 /// The sending program, if it left its socket largely empty for most of the time.
 pub(crate) fn sender_application(figures: &Figures) -> Option<Finding> {
     let held = share(figures.looks().map(Look::writer_behind)).filter(|share| share.get() >= MOST)?;
-    Some(idle(held))
+    Some(idle(figures, held))
 }
 
-/// The sending program had nothing to send.
-pub(crate) fn idle(share: Ratio) -> Finding {
-    Finding::new(Limit::SenderApplication, Cause::Idle, At::Sender, share)
+/// The sending program had nothing to send: by its own choice, where it was asked for a rate and keeps to it.
+pub(crate) fn idle(figures: &Figures, share: Ratio) -> Finding {
+    let cause = if keeps_to_a_rate(figures) { Cause::RateLimited } else { Cause::Idle };
+    Finding::new(Limit::SenderApplication, cause, At::Sender, share)
+}
+
+fn keeps_to_a_rate(figures: &Figures) -> bool {
+    const NEARLY: f64 = 0.9;
+    let reached = |asked: BitRate| figures.evidence.steady.is_none_or(|steady| steady.rate >= asked.scaled(NEARLY));
+    figures.offered().is_some_and(reached)
 }

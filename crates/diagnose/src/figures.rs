@@ -65,6 +65,11 @@ impl<'a> Figures<'a> {
         self.flows.iter().flat_map(|flow| &flow.looks)
     }
 
+    /// The rate that the sending program was asked for, all streams together.
+    pub(crate) fn offered(&self) -> Option<BitRate> {
+        Some(self.evidence.request.rate?.scaled(f64::from(self.streams().max(1))))
+    }
+
     /// The streams that sent.
     pub(crate) fn streams(&self) -> u16 {
         u16::try_from(self.flows.len()).unwrap_or(u16::MAX).max(1)

@@ -24,6 +24,7 @@ pub fn remedies(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
         Limit::CongestionWindow => advice.for_growth(),
         Limit::Capacity => vec![advice.nothing()],
         Limit::ReceiverApplication => vec![advice.faster_reader()],
+        Limit::SenderApplication if verdict.cause == Cause::RateLimited => vec![advice.higher_rate()],
         Limit::SenderApplication => vec![advice.faster_writer()],
         _ => Vec::new(),
     };
@@ -205,6 +206,11 @@ impl Advice<'_> {
         let why =
             "The sending program, its disk or its processor must supply the data faster; no setting of TCP helps.";
         self.remedy("faster-writer", Scope::Application, At::Sender, Vec::new(), why.to_owned())
+    }
+
+    fn higher_rate(&self) -> Remedy {
+        let why = "The sender keeps to the rate that it was asked for: ask for a higher one, or for none.";
+        self.remedy("higher-rate", Scope::Application, At::Sender, Vec::new(), why.to_owned())
     }
 
     fn nothing(&self) -> Remedy {

@@ -41,9 +41,9 @@ fn find(figures: &Figures) -> Finding {
     }
     let idle = figures.idle().filter(|idle| idle.get() > IDLE);
     match (limit_while_busy(figures), idle) {
-        (Some(found), Some(idle)) if found.share < idle || found.kind == Limit::Unknown => ends::idle(idle),
+        (Some(found), Some(idle)) if found.share < idle || found.kind == Limit::Unknown => ends::idle(figures, idle),
         (Some(found), _) => found,
-        (None, Some(idle)) => ends::idle(idle),
+        (None, Some(idle)) => ends::idle(figures, idle),
         (None, None) => Finding::unknown(lacking(figures)),
     }
 }

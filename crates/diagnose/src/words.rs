@@ -15,6 +15,10 @@ pub(crate) fn sentence(figures: &Figures, finding: &Finding, ceilings: &BTreeMap
         Limit::ReceiveWindow => receive_window(figures, finding.cause, ceilings),
         Limit::ReceiverApplication => slow_reader(figures),
         Limit::SendBuffer => send_buffer(figures, finding.cause, ceilings),
+        Limit::SenderApplication if finding.cause == Cause::RateLimited => format!(
+            "The sending program was asked for {} and offered no more; neither network nor buffers held it back.",
+            rate(figures.offered())
+        ),
         Limit::SenderApplication => format!(
             "The sending program is slow: for {} of the time it left the connection without enough to send; \
              neither network nor buffers held it back.",

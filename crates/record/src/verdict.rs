@@ -40,6 +40,8 @@ pub enum Cause {
     SlowReader,
     /// The writer has nothing to send.
     Idle,
+    /// The writer was asked for a rate, and offers no more.
+    RateLimited,
     /// The transfer ended before the window had grown.
     RampUp,
     /// Slow start was left early.

@@ -329,6 +329,12 @@ pub(crate) fn trickle(congestion: &str) -> Evidence {
     evidence(congestion, 100, full)
 }
 
+/// A writer that was asked for 40 Mbit/s, and keeps to it.
+pub(crate) fn at_a_rate(mut evidence: Evidence) -> Evidence {
+    evidence.request.rate = Some(BitRate::from_mbps(40));
+    evidence
+}
+
 /// A reader that falls behind: after two seconds its window is down from 3 MiB to a tenth.
 pub(crate) fn slow_reader(congestion: &str) -> Evidence {
     let full = samples(10.0, 1, |t| {

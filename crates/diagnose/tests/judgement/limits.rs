@@ -4,7 +4,8 @@ use fullpipe_units::BitRate;
 
 use crate::builder::{self, Moment, moment};
 use crate::builder::{
-    MIB, Writes, asked, capacity, idle, receive_window, samples, sawtooth, send_buffer, slow_reader, told, trickle,
+    MIB, Writes, asked, at_a_rate, capacity, idle, receive_window, samples, sawtooth, send_buffer, slow_reader, told,
+    trickle,
 };
 
 fn assert_verdict(evidence: &Evidence, kind: Limit, cause: Cause, at: At) -> Verdict {
@@ -45,6 +46,7 @@ fn each_limit_is_named_under_each_congestion_control() {
             ("full link of which was told", told(capacity(cc, 20.0, 1), 100), (Limit::Capacity, Cause::Link, At::Path)),
             ("full link, 20 streams", capacity(cc, 100.0, 20), (Limit::Capacity, Cause::Link, At::Path)),
             ("idle writer", idle(cc), (Limit::SenderApplication, Cause::Idle, At::Sender)),
+            ("writer at a rate", at_a_rate(trickle(cc)), (Limit::SenderApplication, Cause::RateLimited, At::Sender)),
             ("trickling writer", trickle(cc), (Limit::SenderApplication, Cause::Idle, At::Sender)),
             ("slow reader", slow_reader(cc), (Limit::ReceiverApplication, Cause::SlowReader, At::Receiver)),
         ] {
