@@ -225,6 +225,50 @@ fn udp_is_printed_line_by_line() {
 }
 
 #[test]
+fn a_client_that_asks_for_it_is_told_what_the_server_printed() {
+    require!(Iperf3);
+    let _path = path();
+    for arguments in [&["-t", "2", "-P", "2"][..], &["-t", "2", "-u", "--bidir"]] {
+        let arguments = [arguments, &["--get-server-output"]].concat();
+        let (real, _) = test(Program::Iperf3, &arguments, Program::Iperf3, &[]);
+        let (ours, _) = test(Program::Iperf3, &arguments, Program::Fullpipe, &[]);
+        assert_same_shapes(&real, &ours);
+        assert!(text(&ours).contains("\nServer output:\nAccepted connection from "), "{}", text(&ours));
+        let (ours, _) = test(Program::Fullpipe, &arguments, Program::Fullpipe, &[]);
+        assert_same_shapes(&real, &ours);
+    }
+}
+
+#[test]
+fn a_server_for_one_test_that_never_comes_ends_as_iperf3_does() {
+    require!(Iperf3);
+    let port = free_port().to_string();
+    let (real, ours) = both(&["-s", "-1", "--idle-timeout", "1", "-p", &port]);
+    assert_eq!(real.status.code(), ours.status.code());
+    assert_eq!(shapes(&real), shapes(&ours));
+    assert_eq!(complaint(&real), complaint(&ours));
+}
+
+#[test]
+fn an_interrupt_prints_what_there_is() {
+    require!(Iperf3);
+    let _path = path();
+    let stopped = |program: Program| {
+        let port = free_port();
+        let _server = Running::start(Program::Iperf3.command().args(["-s", "-1", "-p", &port.to_string()]));
+        wait_for_listener(port);
+        let client = Running::start(program.command().args(["-c", "127.0.0.1", "-b", "10M", "-p", &port.to_string()]));
+        std::thread::sleep(Duration::from_millis(3_500));
+        client.interrupt();
+        client.finish(Duration::from_secs(GRACE))
+    };
+    let (real, ours) = (stopped(Program::Iperf3), stopped(Program::Fullpipe));
+    assert_eq!(complaint(&real), complaint(&ours));
+    assert_eq!((real.status.code(), ours.status.code()), (Some(1), Some(1)));
+    assert_same_shapes(&real, &ours);
+}
+
+#[test]
 fn a_stream_of_events_says_what_the_document_says() {
     require!(Iperf3);
     let _path = path();

@@ -7,7 +7,6 @@ use std::process::Stdio;
 
 use fullpipe_probe::{ServeError, ServerEvent, serve};
 use fullpipe_report::iperf3::{Role, greeting, listening};
-use fullpipe_units::Span;
 
 use super::arguments::{Form, ServerPlan, Shape};
 use super::output::Output;
@@ -42,7 +41,6 @@ struct Desk<'p> {
     shape: &'p Shape,
     port: u16,
     one_off: bool,
-    idle_timeout: Option<Span>,
     output: &'p mut Output,
     tests: HashMap<SocketAddr, Told>,
     /// How often it has been waited for a test.
@@ -52,8 +50,7 @@ struct Desk<'p> {
 impl<'p> Desk<'p> {
     fn new(plan: &'p ServerPlan, output: &'p mut Output) -> Self {
         let ServerPlan { options, shape, .. } = plan;
-        let (port, one_off, idle_timeout) = (options.port, options.one_off, options.idle_timeout);
-        Self { shape, port, one_off, idle_timeout, output, tests: HashMap::new(), waits: 0 }
+        Self { shape, port: options.port, one_off: options.one_off, output, tests: HashMap::new(), waits: 0 }
     }
 
     fn greet(&mut self) {
@@ -98,13 +95,8 @@ impl<'p> Desk<'p> {
                 self.output.complain(&format!("error - turned {connections} connections of {client} away: {why}"));
             }
             ServerEvent::NotListening { why } => self.output.complain(&format!("warning: {why}")),
-            ServerEvent::Idle => {
-                let waited = self.idle_timeout.map_or(0.0, Span::as_secs_f64);
-                let why = format!("No connection request was received for {waited:.0} sec in one-off mode; exiting.");
-                self.output.complain(&why);
-            }
-            // They are not served here, as iperf3 does not.
-            ServerEvent::BeganIperf2 { .. } => {}
+            // iperf3 ends without a word; iperf2 clients are not served here, as they are not by iperf3.
+            ServerEvent::Idle | ServerEvent::BeganIperf2 { .. } => {}
         }
     }
 
