@@ -320,6 +320,23 @@ fn json_holds_the_error_and_nothing_is_said_beside_it() {
 }
 
 #[test]
+fn a_server_that_is_busy_and_a_congestion_control_that_is_not_there_are_said_as_iperf3_says_them() {
+    require!(Iperf3);
+    let _path = path();
+    let port = free_port().to_string();
+    let _server = Running::start(Program::Iperf3.command().args(["-s", "-p", &port]));
+    wait_for_listener(port.parse().unwrap());
+    let asked = ["-c", "127.0.0.1", "-p", &port];
+    let (real, ours) = both(&[&asked[..], &["-C", "no-such-control"]].concat());
+    assert_eq!(complaint(&real), complaint(&ours));
+    let _first = Running::start(Program::Iperf3.command().args(asked).args(["-b", "1M", "-t", "20"]));
+    std::thread::sleep(Duration::from_millis(500));
+    let (real, ours) = both(&asked);
+    assert_eq!(complaint(&real), complaint(&ours));
+    assert!(complaint(&ours).contains("busy"), "{}", complaint(&ours));
+}
+
+#[test]
 fn a_port_that_is_taken_is_said_as_iperf3_says_it() {
     require!(Iperf3);
     let port = free_port();

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::line::Arrived;
 use super::text::congestion;
-use super::view::{Course, Totals, arrived, times, together, window};
+use super::view::{Course, Totals, arrived, is_empty_rest, times, together, window};
 use super::{Connections, Opening, Role, amount, socket};
 
 /// The JSON of one test.
@@ -71,7 +71,8 @@ impl Json {
             (Direction::Both, _, Some(upload)) => vec![upload, interval.clone()],
             _ => vec![interval.clone()],
         };
-        Some(IntervalPart::of(&both, &self.request, self.role))
+        let says_anything = both.iter().any(|interval| !is_empty_rest(interval, &self.request));
+        says_anything.then(|| IntervalPart::of(&both, &self.request, self.role))
     }
 
     /// Notes the totals; the event, as a line.

@@ -6,7 +6,7 @@ use fullpipe_record::{Cpu, Direction, EndReport, Interval, Measurement, Request,
 use fullpipe_units::ByteCount;
 
 use super::line::{Arrived, Columns, Count, Line, SEPARATOR};
-use super::view::{Course, Totals, arrived, count, count_together, times};
+use super::view::{Course, Totals, arrived, count, count_together, is_empty_rest, times};
 use super::{Connections, Look, Opening, Role, json, socket};
 
 /// What a server says when it waits for its `number`th test, from 1.
@@ -15,9 +15,9 @@ pub fn listening(port: u16, number: u64) -> String {
     format!("{RULE}Server listening on {port} (test #{number})\n{RULE}")
 }
 
-/// What comes first of all, where more is to be said than usual.
-pub fn greeting(opening: &Opening) -> String {
-    format!("{}\n{}\n", opening.version, opening.system)
+/// What comes first of all, where more is to be said than usual; a client has a title before each line.
+pub fn greeting(opening: &Opening, title: Option<&str>) -> String {
+    titled(title, format!("{}\n{}\n", opening.version, opening.system))
 }
 
 /// What iperf3 prints of one test.
@@ -77,6 +77,9 @@ impl Text {
 
     /// One interval. Where data goes both ways, every time has two, upload first.
     pub fn interval(&mut self, interval: &Interval) -> String {
+        if is_empty_rest(interval, &self.request) {
+            return String::new();
+        }
         self.course.note(interval, &self.request, self.look.role);
         let (request, look) = (&self.request, self.look);
         let sends = look.role.sends(interval.direction);
@@ -139,12 +142,7 @@ impl Text {
 
     /// A client puts the title before every line.
     fn finished(&self, text: String) -> String {
-        match &self.request.title {
-            Some(title) if self.look.role == Role::Client => {
-                text.split_inclusive('\n').fold(String::new(), |all, line| all + title + ":  " + line)
-            }
-            _ => text,
-        }
+        titled(self.request.title.as_deref().filter(|_| self.look.role == Role::Client), text)
     }
 
     fn goes_both_ways(&self) -> bool {
@@ -276,6 +274,13 @@ impl Text {
             }
         }
         text
+    }
+}
+
+fn titled(title: Option<&str>, text: String) -> String {
+    match title {
+        Some(title) => text.split_inclusive('\n').fold(String::new(), |all, line| all + title + ":  " + line),
+        None => text,
     }
 }
 

@@ -12,6 +12,11 @@ pub(crate) fn times(interval: &Interval, request: &Request) -> (f64, f64) {
     (interval.from.saturating_sub(zero).as_secs_f64(), interval.to.saturating_sub(zero).as_secs_f64())
 }
 
+/// Whether an interval is a rest in which nothing moved, at the end of a test: iperf3 leaves it out.
+pub(crate) fn is_empty_rest(interval: &Interval, request: &Request) -> bool {
+    interval.bytes == ByteCount::ZERO && interval.to.saturating_sub(interval.from) < request.interval.scaled(0.1)
+}
+
 /// What iperf3 counts as lost, and how many it takes to have been sent.
 pub(crate) fn arrived(datagrams: Option<Datagrams>) -> Arrived {
     let seen = datagrams.unwrap_or_default();

@@ -70,6 +70,24 @@ fn output_of_a_server_is_kept_as_what_it_is() {
 }
 
 #[test]
+fn a_rest_in_which_nothing_moved_is_left_out() {
+    let request = request();
+    let rest = |bytes: u64, millis: u64| Interval {
+        from: Span::from_secs(2),
+        to: Span::from_millis(2_000 + millis),
+        bytes: ByteCount::new(bytes),
+        ..interval(&request, 2, Direction::Upload)
+    };
+    for (bytes, millis, is_said) in [(0, 99, false), (0, 100, true), (1, 1, true)] {
+        let look = Look { role: Role::Server, unit: Unit::Bits, verbose: false };
+        let mut text = Text::new(look, request.clone());
+        assert_eq!(!text.interval(&rest(bytes, millis)).is_empty(), is_said, "{bytes} bytes in {millis} ms");
+        let mut json = fresh(Role::Server, &request);
+        assert_eq!(json.interval(&rest(bytes, millis)).is_some(), is_said, "{bytes} bytes in {millis} ms");
+    }
+}
+
+#[test]
 fn numbers_of_a_hostile_peer_are_printed_and_no_more() {
     let request = Request { transport: Transport::Udp, ..request() };
     let worst = Datagrams {
@@ -96,7 +114,11 @@ fn numbers_of_a_hostile_peer_are_printed_and_no_more() {
 
 fn text(role: Role, verbose: bool, request: &Request) -> String {
     let mut text = Text::new(Look { role, unit: Unit::Bits, verbose }, request.clone());
-    let mut all = if verbose { greeting(&opening()) } else { String::new() };
+    let mut all = if verbose {
+        greeting(&opening(), request.title.as_deref().filter(|_| role == Role::Client))
+    } else {
+        String::new()
+    };
     if role == Role::Server {
         all += &listening(5201, 1);
     }

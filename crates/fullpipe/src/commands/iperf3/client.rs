@@ -26,7 +26,7 @@ pub(super) fn run(plan: &ClientPlan, output: &mut Output) -> Result<(), Failure>
         Output::lament(&format!("iperf3: warning: {warning}\n"));
     }
     if plan.shape.verbose && plan.shape.form == Form::Text {
-        output.say(&greeting(&opening));
+        output.say(&greeting(&opening, plan.request.title.as_deref()));
     }
     let mut told = Told::new(Role::Client, &plan.shape, plan.request.clone(), opening);
     let failure = match measured(plan, &flag, &mut told, output) {

@@ -55,7 +55,7 @@ impl<'p> Desk<'p> {
 
     fn greet(&mut self) {
         if self.shape.verbose && self.shape.form == Form::Text {
-            self.output.say(&greeting(&opening("", 0)));
+            self.output.say(&greeting(&opening("", 0), None));
         }
     }
 
