@@ -150,18 +150,24 @@ impl Progress {
         self.ended.is_some()
     }
 
-    /// Marks the end and sends no more; the last intervals, if they are not empty. The first end counts.
+    /// Marks the end and sends no more; the last intervals, unless they are a mere rest. The first end counts.
     pub(crate) fn end(&mut self) -> Vec<Interval> {
-        const SHORTEST: Span = Span::from_millis(1);
         if self.has_ended() {
             return Vec::new();
         }
         let mark = self.mark();
         let rest = mark.totals.at.saturating_sub(self.interval.totals.at);
-        let last = if rest >= SHORTEST { self.close_intervals(mark.totals.at) } else { Vec::new() };
+        let last = if self.is_worth_telling(rest) { self.close_intervals(mark.totals.at) } else { Vec::new() };
         self.transfer.stop_sending();
         self.ended = Some(mark);
         last
+    }
+
+    /// A whole test always is; what is left between the last boundary and a late look is not.
+    fn is_worth_telling(&self, rest: Span) -> bool {
+        const SHORTEST: Span = Span::from_millis(1);
+        let is_whole = self.interval.totals.at == Span::ZERO;
+        rest >= SHORTEST && (is_whole || rest >= self.request.interval / 20)
     }
 
     /// After the end, lets the other end see that no more will come. A server does so: an iperf3 client that drains its

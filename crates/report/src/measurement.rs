@@ -57,7 +57,17 @@ pub fn measurement(measured: &Measurement, style: Style) -> String {
         text += &heading(style, "Limit");
         text += &wrapped(&verdict.sentence, 2, |line| style.bold(line));
     }
+    if let Some(output) = &measured.remote.output {
+        text += &heading(style, "The server's own words");
+        text += &printable(output);
+    }
     text + "\n" + &wrapped(&status(measured), 0, str::to_owned)
+}
+
+/// What another program printed, indented; what could steer a terminal is shown, not obeyed.
+fn printable(output: &str) -> String {
+    let shown = |c: char| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() };
+    output.lines().map(|line| format!("  {}\n", line.chars().map(shown).collect::<String>())).collect()
 }
 
 /// Rates and times of a measurement, and what is wrong with it.
@@ -124,7 +134,9 @@ fn datagrams(seen: &Datagrams) -> String {
     let share = Ratio::of(seen.lost as f64, (seen.received + seen.lost).max(1) as f64);
     let mut text = format!("{} datagrams arrived, {} lost ({:.3} %)", seen.received, seen.lost, share.percent());
     if let Some(here) = seen.dropped_here.filter(|&here| here > 0) {
-        text += &format!(", {here} of these dropped by the receiving host for want of socket buffer");
+        // It may have dropped more, behind the last that arrived.
+        let share = if here >= seen.lost { "all".to_owned() } else { here.to_string() };
+        text += &format!(", {share} of these dropped by the receiving host itself for want of socket buffer");
     }
     if seen.duplicated > 0 {
         text += &format!(", {} duplicated", seen.duplicated);

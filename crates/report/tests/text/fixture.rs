@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use fullpipe_record::{
-    At, Buffer, BufferAdvice, Calculation, Cause, Ceiling, Change, Combination, Commands, Direction, Encapsulation,
-    EndReport, Estimate, Experiment, Forecast, Framing, Given, GridAccuracy, GridCell, GridReport, HostSettings,
-    Interval, IpVersion, KernelVersion, LabReport, LabStep, Leg, Lift, Limit, Measurement, Need, Path, PathDirection,
-    Peer, Prediction, Proof, Published, Quantity, Ramp, Remedy, Request, RttMethod, RttReport, RttStats, Scope,
-    Segmentation, Side, Solved, Steady, Summary, Undone, Validity, Value, Verdict, WhatIf,
+    At, Buffer, BufferAdvice, Calculation, Cause, Ceiling, Change, Combination, Commands, Datagrams, Direction,
+    Encapsulation, EndReport, Estimate, Experiment, Forecast, Framing, Given, GridAccuracy, GridCell, GridReport,
+    HostSettings, Interval, IpVersion, KernelVersion, LabReport, LabStep, Leg, Lift, Limit, Measurement, Need, Path,
+    PathDirection, Peer, Prediction, Proof, Published, Quantity, Ramp, Remedy, Request, RttMethod, RttReport, RttStats,
+    Scope, Segmentation, Side, Solved, Steady, Summary, Transport, Undone, Validity, Value, Verdict, WhatIf,
 };
 use fullpipe_units::{BitRate, ByteCount, Distance, Ratio, SegCount, Span};
 
@@ -182,6 +182,59 @@ fn ceiling(kind: Limit, rate: BitRate, because: &str) -> Ceiling {
 
 pub(crate) fn measurement() -> Measurement {
     measured(mbps(329.8), verdict())
+}
+
+/// Datagrams both ways, of which the far host dropped some itself.
+pub(crate) fn datagrams_both_ways() -> Measurement {
+    let seen = Datagrams {
+        received: 17_200,
+        lost: 66,
+        duplicated: 2,
+        reordered: 3,
+        reordering_extent: 5,
+        late: 1,
+        dropped_here: Some(60),
+        jitter: Span::from_micros(41),
+        ..Datagrams::default()
+    };
+    let total = |seen| Summary {
+        steady: None,
+        retransmits: None,
+        datagrams_sent: Some(17_266),
+        datagrams: Some(seen),
+        ..measurement().summary
+    };
+    let interval = |direction, datagrams_sent, datagrams| Interval {
+        direction,
+        datagrams_sent,
+        datagrams,
+        rtt: None,
+        cwnd: None,
+        retransmits: None,
+        ..interval(1, mbps(20.0))
+    };
+    Measurement {
+        request: Request {
+            transport: Transport::Udp,
+            direction: Direction::Both,
+            title: Some("night".to_owned()),
+            ..Request::default()
+        },
+        intervals: vec![
+            interval(Direction::Upload, Some(1726), None),
+            interval(Direction::Download, None, Some(Datagrams { received: 1720, lost: 6, ..seen })),
+        ],
+        summary: total(seen),
+        reverse: Some(total(Datagrams {
+            lost: 0,
+            dropped_here: Some(0),
+            jitter: Span::from_micros(9),
+            ..Datagrams::default()
+        })),
+        remote: EndReport { output: Some("Accepted connection\u{1b}[2J\n".to_owned()), ..EndReport::default() },
+        limit: None,
+        ..measurement()
+    }
 }
 
 /// A run that the machine spoilt.

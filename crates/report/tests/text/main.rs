@@ -27,16 +27,24 @@ fn a_table_too_wide_leaves_out_what_it_can() {
     insta::assert_snapshot!(text);
 }
 
-#[test]
-fn a_measurement() {
-    let text = plain(&|style| {
-        let measured = fixture::measurement();
+/// A measurement from its first interval to its last line.
+fn whole(measured: &fullpipe_record::Measurement) -> String {
+    plain(&|style| {
         let head = report::interval_head(&measured.request, style);
         let lines = measured.intervals.iter().map(|interval| report::interval_line(&measured.request, interval, style));
         let lines: Vec<String> = std::iter::once(head).chain(lines).collect();
-        format!("{}\n{}", lines.join("\n"), report::measurement(&measured, style))
-    });
-    insta::assert_snapshot!(text);
+        format!("{}\n{}", lines.join("\n"), report::measurement(measured, style))
+    })
+}
+
+#[test]
+fn a_measurement() {
+    insta::assert_snapshot!(whole(&fixture::measurement()));
+}
+
+#[test]
+fn datagrams_both_ways() {
+    insta::assert_snapshot!(whole(&fixture::datagrams_both_ways()));
 }
 
 #[test]
