@@ -3,6 +3,7 @@
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
 use fullpipe_iperf::Key;
+use fullpipe_probe::{TlsIdentity, TlsTrust};
 use fullpipe_units::Span;
 
 use crate::commands::{calc, demo, iperf3, lab, measure, serve};
@@ -88,6 +89,18 @@ pub(crate) fn duration(text: &str) -> Result<Span, String> {
 pub(crate) fn key(path: &str) -> Result<Key, String> {
     let content = std::fs::read(path).map_err(|error| error.to_string())?;
     Key::from_file_content(&content).map_err(|error| error.to_string())
+}
+
+/// The certificate of a server and its private key, in a file.
+pub(crate) fn tls_identity(path: &str) -> Result<TlsIdentity, String> {
+    let pem = std::fs::read(path).map_err(|error| error.to_string())?;
+    TlsIdentity::from_pem(&pem).map_err(|error| error.to_string())
+}
+
+/// The certificates that a client trusts, in a file.
+pub(crate) fn tls_trust(path: &str) -> Result<TlsTrust, String> {
+    let pem = std::fs::read(path).map_err(|error| error.to_string())?;
+    TlsTrust::from_pem(&pem).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -16,10 +16,11 @@ use fullpipe_record::{
 };
 use fullpipe_units::{ByteCount, Span, Time};
 use socket2::SockRef;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use tokio::time::timeout;
 
+use crate::control::{Control, TlsTrust};
 use crate::error::ProbeError;
 use crate::ping::Pinger;
 use crate::progress::{Finished, Progress, role};
@@ -79,6 +80,8 @@ pub struct Destination {
     pub server_output: bool,
     /// What a server may ask its clients to know.
     pub key: Option<Key>,
+    /// If set, the control connection is encrypted, to a server that is known so; the data is not.
+    pub tls: Option<TlsTrust>,
 }
 
 impl Destination {
@@ -177,10 +180,10 @@ async fn run(
 ) -> Result<Measurement, ProbeError> {
     let settings = inspect(&SysctlTree::of_this_host())?;
     let request = with_buffer(request, &settings);
-    let control = connect(destination).await?;
-    let request = with_block(request, &control);
-    let address = control.peer_addr().map_err(ProbeError::io("read the server's address"))?;
-    let handshake = fullpipe_sys::tcp_info(&control).ok().and_then(|info| info.rtt);
+    let control = encrypted(destination, connect(destination).await?).await?;
+    let request = with_block(request, control.tcp());
+    let address = control.tcp().peer_addr().map_err(ProbeError::io("read the server's address"))?;
+    let handshake = fullpipe_sys::tcp_info(control.tcp()).ok().and_then(|info| info.rtt);
     let pinger = Pinger::start(address.ip()).ok();
     if let Some(pinger) = &pinger {
         idle(pinger, interrupt).await;
@@ -311,6 +314,15 @@ async fn connect(destination: &Destination) -> Result<TcpStream, ProbeError> {
     Err(error)
 }
 
+/// The control connection, in the clear where nothing else is asked for.
+async fn encrypted(destination: &Destination, stream: TcpStream) -> Result<Control, ProbeError> {
+    let Some(trust) = &destination.tls else { return Ok(Control::Plain(stream)) };
+    let agreed = timeout(destination.patience(), trust.connect(&destination.host, stream)).await;
+    let silent = || std::io::Error::new(std::io::ErrorKind::TimedOut, "the server does not answer");
+    let control = agreed.unwrap_or_else(|_| Err(silent()));
+    control.map_err(|cause| ProbeError::Tls { host: destination.host.clone(), cause })
+}
+
 /// The control connection, from the address and the device that were asked for; its port is the kernel's choice.
 async fn connect_to(address: SocketAddr, destination: &Destination) -> std::io::Result<TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
@@ -371,7 +383,7 @@ impl From<ProbeError> for Broken {
 /// One test under way.
 struct Session<'d> {
     destination: &'d Destination,
-    control: TcpStream,
+    control: Control,
     client: Client,
     cookie: Cookie,
     origin: Instant,
@@ -393,7 +405,6 @@ impl Session<'_> {
         interrupt: &AtomicBool,
         report: &mut dyn FnMut(TestEvent<'_>),
     ) -> Result<Results, Broken> {
-        let mut buffer = vec![0; 64 * 1024];
         loop {
             while let Some(action) = self.client.next_action() {
                 if let Some(results) = self.carry_out(action, report).await? {
@@ -401,9 +412,9 @@ impl Session<'_> {
                 }
             }
             tokio::select! {
-                read = self.control.read(&mut buffer) => match read {
-                    Ok(0) | Err(_) => self.client.closed(),
-                    Ok(length) => self.client.receive(self.now(), &buffer[..length]),
+                read = self.control.receive() => match read {
+                    Ok(bytes) if !bytes.is_empty() => self.client.receive(self.now(), &bytes),
+                    _ => self.client.closed(),
                 },
                 () = tokio::time::sleep(LOOK) => {}
             }
@@ -434,7 +445,7 @@ impl Session<'_> {
         match action {
             ClientAction::Send(bytes) => {
                 // A connection that breaks here is noticed by the next read.
-                let _ = timeout(PATIENCE, self.control.write_all(&bytes)).await;
+                let _ = timeout(PATIENCE, self.control.send(&bytes)).await;
             }
             ClientAction::OpenStreams(count) => match self.open_streams(count).await {
                 Ok(()) => self.client.streams_opened(self.now()),
@@ -469,7 +480,7 @@ impl Session<'_> {
     async fn say_goodbye(&mut self) {
         while let Some(action) = self.client.next_action() {
             if let ClientAction::Send(bytes) = action {
-                let _ = timeout(PATIENCE, self.control.write_all(&bytes)).await;
+                let _ = timeout(PATIENCE, self.control.send(&bytes)).await;
             }
         }
     }
@@ -536,7 +547,7 @@ impl Session<'_> {
     }
 
     fn connected(&self) -> Connected {
-        Connected::of(&self.request, &self.cookie, &self.control, &self.sockets)
+        Connected::of(&self.request, &self.cookie, self.control.tcp(), &self.sockets)
     }
 
     /// Reports the interval that has passed, and ends the transfer when its time has come.

@@ -46,6 +46,17 @@ pub enum ProbeError {
         /// What went wrong.
         cause: fullpipe_iperf::Error,
     },
+    /// The control connection cannot be encrypted.
+    #[error(
+        "cannot agree on TLS with {host}: {cause}; does `fullpipe serve --tls` run there, and is its certificate for this name?"
+    )]
+    Tls {
+        /// The name as it was given.
+        host: String,
+        /// What went wrong.
+        #[source]
+        cause: io::Error,
+    },
     /// What was asked for cannot be asked of a server.
     #[error("cannot ask for this test: {0}")]
     Request(fullpipe_iperf::Refusal),

@@ -4,6 +4,7 @@
 //! Control runs on a single-threaded runtime that this room makes for itself; the data runs on threads of `load`.
 
 mod client;
+mod control;
 mod error;
 mod iperf2;
 mod ping;
@@ -13,6 +14,7 @@ mod server;
 mod summary;
 
 pub use client::{Connected, Destination, TestEvent, measure, watch};
+pub use control::{TlsError, TlsIdentity, TlsTrust};
 pub use error::{ProbeError, ServeError};
 pub use iperf2::measure_iperf2;
 pub use server::{Limits, Network, NetworkError, Quota, ServeOptions, ServerEvent, serve};

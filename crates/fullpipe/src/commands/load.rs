@@ -4,11 +4,11 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use fullpipe_iperf::{DEFAULT_PORT, Key, iperf2};
-use fullpipe_probe::Destination;
+use fullpipe_probe::{Destination, TlsTrust};
 use fullpipe_record::{Buffer, Direction, IpVersion, Request, Transport, Writer};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use crate::cli::{duration, key};
+use crate::cli::{duration, key, tls_trust};
 use crate::failure::{Failure, USAGE};
 
 /// What a UDP sender offers if nothing else is asked for, as iperf3.
@@ -143,6 +143,10 @@ pub(crate) struct Reach {
     /// The key that `serve --key-file` asks for; nothing is encrypted
     #[arg(long, value_parser = key, value_name = "FILE")]
     key_file: Option<Key>,
+    /// Encrypt the control connection; FILE holds the certificate of the server, or of who vouches for it, in PEM. The
+    /// data is not encrypted
+    #[arg(long, value_parser = tls_trust, value_name = "FILE")]
+    tls: Option<TlsTrust>,
 }
 
 impl Load {
@@ -225,6 +229,7 @@ impl Reach {
             receive_timeout: self.rcv_timeout,
             server_output: self.get_server_output,
             key: self.key_file.clone(),
+            tls: self.tls.clone(),
         }
     }
 }

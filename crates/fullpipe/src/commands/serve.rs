@@ -8,13 +8,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fullpipe_iperf::{DEFAULT_PORT, Key};
-use fullpipe_probe::{Limits, Network, Quota, ServeError, ServeOptions, ServerEvent, serve};
+use fullpipe_probe::{Limits, Network, Quota, ServeError, ServeOptions, ServerEvent, TlsIdentity, serve};
 use fullpipe_record::Direction;
 use fullpipe_units::{BitRate, ByteCount, Span};
 use serde_json::{Value, json};
 
 use super::daemon;
-use crate::cli::{duration, key};
+use crate::cli::{duration, key, tls_identity};
 use crate::failure::{FAILED, Failure, LACKING};
 use crate::terminal::Terminal;
 
@@ -49,6 +49,10 @@ pub(crate) struct Arguments {
     /// Serve only fullpipe clients that know the key in FILE; nothing is encrypted
     #[arg(long, value_parser = key, value_name = "FILE")]
     key_file: Option<Key>,
+    /// Encrypt the control connections of fullpipe clients that ask for it; FILE holds a certificate and its private key
+    /// in PEM. The data is not encrypted
+    #[arg(long, value_parser = tls_identity, value_name = "FILE")]
+    tls: Option<TlsIdentity>,
     #[command(flatten)]
     log: LogArguments,
     #[command(flatten)]
@@ -126,6 +130,7 @@ impl Arguments {
             idle_timeout: self.idle_timeout,
             patience: self.patience,
             key: self.key_file.clone(),
+            tls: self.tls.clone(),
             limits: self.limits.limits(),
         }
     }

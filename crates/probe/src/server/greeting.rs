@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use fullpipe_iperf::{Caller, Cookie, classify_first_bytes};
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::timeout;
 
 /// What a caller said first.
@@ -15,13 +14,13 @@ pub(super) struct Greeting {
 }
 
 /// Reads as little as tells who calls, within `patience` in all.
-pub(super) async fn greet(stream: &mut TcpStream, patience: Duration) -> Greeting {
+pub(super) async fn greet(stream: &mut (impl AsyncRead + Unpin), patience: Duration) -> Greeting {
     let mut bytes = Vec::with_capacity(Cookie::LENGTH);
     let read = timeout(patience, read(stream, &mut bytes)).await;
     Greeting { caller: read.unwrap_or(Caller::Unknown), bytes }
 }
 
-async fn read(stream: &mut TcpStream, greeting: &mut Vec<u8>) -> Caller {
+async fn read(stream: &mut (impl AsyncRead + Unpin), greeting: &mut Vec<u8>) -> Caller {
     let mut bytes = [0; Cookie::LENGTH];
     loop {
         match classify_first_bytes(greeting) {

@@ -22,22 +22,23 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fullpipe_iperf::{Caller, Cookie, DEFAULT_PORT, Key, Timeouts};
+use fullpipe_iperf::{Caller, Cookie, DEFAULT_PORT, Key, State, Timeouts};
 use fullpipe_load::Channel;
 use fullpipe_units::{ByteCount, Span};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch as signal};
 use tokio::task::{LocalSet, spawn_local};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
+use crate::control::{Control, HANDSHAKE, TlsIdentity};
 use crate::error::ServeError;
 use gate::{Closed, Gate, Pass};
 use greeting::{Greeting, greet};
 use listen::{canonical, listen, listen_for_datagrams};
 use lock::Lock;
 use registry::{Arrival, Inlet, Known, Registry};
-use test::{Carried, Test, deny};
+use test::{Carried, Test};
 use watch::Bounds;
 
 pub use events::ServerEvent;
@@ -75,6 +76,8 @@ pub struct ServeOptions {
     pub patience: Span,
     /// If set, only fullpipe clients that know it are served; nothing is encrypted by it.
     pub key: Option<Key>,
+    /// If set, clients may ask for TLS on their control connections; others are served too.
+    pub tls: Option<TlsIdentity>,
     /// Who may do what.
     pub limits: Limits,
 }
@@ -92,6 +95,7 @@ impl Default for ServeOptions {
             idle_timeout: None,
             patience: Timeouts::default().reply,
             key: None,
+            tls: None,
             limits: Limits::default(),
         }
     }
@@ -185,6 +189,7 @@ struct House {
     /// Whether UDP streams can be opened.
     takes_datagrams: Cell<bool>,
     lock: Lock,
+    tls: Option<TlsIdentity>,
     patience: Patience,
     iperf2: bool,
     interval: Span,
@@ -212,6 +217,7 @@ impl House {
             // Such clients can show no key.
             iperf2: options.iperf2 && options.key.is_none(),
             lock: Lock::new(options.key.clone()),
+            tls: options.tls.clone(),
             one_off: options.one_off,
         });
         house.tell(ServerEvent::Listening(listener.local_addr().map_err(ServeError::Start)?));
@@ -270,36 +276,54 @@ impl House {
     }
 
     /// Finds out what a new connection is, and deals with it.
-    async fn receive(self: Rc<Self>, mut stream: TcpStream, client: SocketAddr, pass: Pass) {
-        let Greeting { caller, bytes } = greet(&mut stream, self.patience.greeting()).await;
-        match caller {
-            Caller::Iperf3(cookie) => {
-                let known = self.registry.borrow().find(&cookie);
-                match known {
-                    Known::Test(test) => hand_over(stream, pass, &test),
-                    Known::Past => refuse(stream),
-                    Known::New => self.host(stream, client, cookie, pass).await,
-                }
-            }
-            Caller::Iperf2 if self.iperf2 => self.count(stream, client, bytes, pass).await,
-            Caller::Iperf2 => self.turned_away.add(client.ip(), Closed::Iperf2),
-            Caller::Unknown | Caller::Undecided => self.turned_away.add(client.ip(), Closed::Unknown),
+    async fn receive(self: Rc<Self>, stream: TcpStream, client: SocketAddr, pass: Pass) {
+        let Some(mut control) = self.secured(stream).await else {
+            return self.turned_away.add(client.ip(), Closed::Unknown);
+        };
+        let Greeting { caller, bytes } = greet(&mut control, self.patience.greeting()).await;
+        match (caller, control) {
+            (Caller::Iperf3(cookie), control) => self.meet(control, client, cookie, pass).await,
+            (Caller::Iperf2, Control::Plain(stream)) if self.iperf2 => self.count(stream, client, bytes, pass).await,
+            (Caller::Iperf2, _) => self.turned_away.add(client.ip(), Closed::Iperf2),
+            (Caller::Unknown | Caller::Undecided, _) => self.turned_away.add(client.ip(), Closed::Unknown),
         }
     }
 
-    /// Runs the test that begins with `cookie` on the control connection `stream`.
-    async fn host(self: Rc<Self>, stream: TcpStream, client: SocketAddr, cookie: Cookie, stranger: Pass) {
+    /// Encrypts a connection whose client asks for it, if there is a certificate.
+    async fn secured(&self, stream: TcpStream) -> Option<Control> {
+        let Some(identity) = &self.tls else { return Some(Control::Plain(stream)) };
+        let agreed = async move {
+            let mut first = [0];
+            stream.peek(&mut first).await?;
+            if first == [HANDSHAKE] { identity.accept(stream).await } else { Ok(Control::Plain(stream)) }
+        };
+        timeout(self.patience.greeting(), agreed).await.ok()?.ok()
+    }
+
+    /// Deals with a connection that brings `cookie`.
+    async fn meet(self: Rc<Self>, control: Control, client: SocketAddr, cookie: Cookie, pass: Pass) {
+        let known = self.registry.borrow().find(&cookie);
+        match (known, control) {
+            (Known::New, control) => self.host(control, client, cookie, pass).await,
+            // Data is never encrypted.
+            (Known::Test(test), Control::Plain(stream)) => hand_over(stream, pass, &test),
+            (Known::Test(_) | Known::Past, control) => self.refuse(control).await,
+        }
+    }
+
+    /// Runs the test that begins with `cookie` on the connection `control`.
+    async fn host(self: Rc<Self>, control: Control, client: SocketAddr, cookie: Cookie, stranger: Pass) {
         let _pass = match self.gate.test(client.ip()) {
             Ok(pass) => pass,
             Err(why) => {
                 self.turned_away.add(client.ip(), why);
-                return refuse(stream);
+                return self.refuse(control).await;
             }
         };
         drop(stranger);
-        prepare_control(&stream);
+        prepare_control(control.tcp());
         let arrivals = self.registry.borrow_mut().open(cookie);
-        let ended = Test::new(Rc::clone(&self), client, cookie, stream, arrivals).run().await;
+        let ended = Test::new(Rc::clone(&self), client, cookie, control, arrivals).run().await;
         self.registry.borrow_mut().close(cookie);
         self.tell_end(client, ended.map_err(|error| error.to_string()));
     }
@@ -309,6 +333,12 @@ impl House {
         drop(stranger);
         let ended = iperf2::count(&self, client, stream, begun).await;
         self.tell_end(client, ended);
+    }
+
+    /// Answers a connection that is not wanted as iperf3 does.
+    async fn refuse(&self, mut control: Control) {
+        // If it does not fit, the closing says the same.
+        let _ = timeout(self.patience.greeting(), control.send(&[State::AccessDenied.byte()])).await;
     }
 
     /// What a transfer may do here.
@@ -374,12 +404,6 @@ fn hand_over(stream: TcpStream, pass: Pass, test: &Inlet) {
     if let Some(stream) = blocking(stream) {
         // A test that has just ended drops the connection, which is its answer.
         let _ = test.send(Arrival { channel: Channel::Tcp(stream), pass });
-    }
-}
-
-fn refuse(stream: TcpStream) {
-    if let Some(stream) = blocking(stream) {
-        deny(&Channel::Tcp(stream));
     }
 }
 

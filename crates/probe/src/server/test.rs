@@ -17,8 +17,6 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
 use socket2::SockRef;
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
@@ -30,6 +28,7 @@ use super::registry::Arrival;
 use super::watch::Watch;
 use super::{House, LOOK, ServerEvent};
 use crate::client::{Connected, wall_clock};
+use crate::control::Control;
 use crate::progress::{Finished, Progress, role};
 use crate::results::{as_told, results_of, stream_summaries, total};
 use crate::summary::started;
@@ -46,9 +45,6 @@ const UDP_SILENCE: Duration = Duration::from_millis(200);
 /// How often is looked whether it has come.
 const GLANCE: Duration = Duration::from_millis(2);
 
-/// Bytes of the control connection that are read at once.
-const READ: usize = 16 * 1024;
-
 /// What a test carried, as this end saw it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Carried {
@@ -63,7 +59,7 @@ pub(super) struct Test {
     house: Rc<House>,
     client: SocketAddr,
     cookie: Cookie,
-    control: TcpStream,
+    control: Control,
     session: ServerSession,
     origin: Instant,
     closing: watch::Receiver<bool>,
@@ -85,7 +81,7 @@ impl Test {
         house: Rc<House>,
         client: SocketAddr,
         cookie: Cookie,
-        control: TcpStream,
+        control: Control,
         arrivals: mpsc::UnboundedReceiver<Arrival>,
     ) -> Self {
         Self {
@@ -133,7 +129,7 @@ impl Test {
     async fn wait(&mut self) {
         let pause = self.pause();
         tokio::select! {
-            ready = self.control.readable() => self.read(ready),
+            read = self.control.receive() => self.read(read),
             Some(arrival) = self.arrivals.recv() => self.welcome(arrival),
             _ = self.closing.changed() => {}
             () = sleep(pause) => {}
@@ -146,13 +142,10 @@ impl Test {
         if self.progress.is_some() { due.min(LOOK) } else { due }
     }
 
-    fn read(&mut self, ready: io::Result<()>) {
-        let mut buffer = [0; READ];
-        match ready.and_then(|()| self.control.try_read(&mut buffer)) {
-            Ok(0) => self.session.closed(),
-            Ok(length) => self.session.receive(self.now(), &buffer[..length]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => self.session.closed(),
+    fn read(&mut self, read: io::Result<Vec<u8>>) {
+        match read {
+            Ok(bytes) if !bytes.is_empty() => self.session.receive(self.now(), &bytes),
+            _ => self.session.closed(),
         }
     }
 
@@ -180,7 +173,7 @@ impl Test {
             ServerAction::Send(bytes) => {
                 // Half a message must not be followed by another.
                 let patience = self.house.patience.write();
-                if !matches!(timeout(patience, self.control.write_all(&bytes)).await, Ok(Ok(()))) {
+                if !matches!(timeout(patience, self.control.send(&bytes)).await, Ok(Ok(()))) {
                     self.session.closed();
                 }
             }
@@ -232,7 +225,7 @@ impl Test {
         if !self.house.takes_datagrams.get() {
             return refuse(ErrorNumber::UNIMPLEMENTED, "the UDP port is taken by another program");
         }
-        let Ok(local) = self.control.local_addr() else {
+        let Ok(local) = self.control.tcp().local_addr() else {
             return refuse(ErrorNumber::STREAMS, "the control connection is gone");
         };
         let deadline = Instant::now() + self.house.patience.greeting() / 2;
@@ -272,7 +265,7 @@ impl Test {
 
     fn start_transfer(&mut self) {
         self.house.registry.borrow_mut().streams_are_open(&self.cookie);
-        let base_rtt = fullpipe_sys::tcp_info(&self.control).ok().and_then(|info| info.min_rtt);
+        let base_rtt = fullpipe_sys::tcp_info(self.control.tcp()).ok().and_then(|info| info.min_rtt);
         let mut streams = std::mem::take(&mut self.streams);
         streams.sort_by_key(|(number, _)| *number);
         let ways: Vec<Direction> = (0..data_connections(&self.request)).map(|index| self.way(index)).collect();
@@ -285,7 +278,7 @@ impl Test {
             Ok(transfer) => {
                 self.progress = Some(Progress::new(transfer, self.as_seen_here(), ways));
                 let asked = Request { interval: self.interval(), ..self.request.clone() };
-                let connected = Connected::of(&asked, &self.cookie, &self.control, &self.sockets);
+                let connected = Connected::of(&asked, &self.cookie, self.control.tcp(), &self.sockets);
                 self.printed = self.is_output_wanted().then(|| Printed::new(self.client, &connected));
                 self.house.tell(ServerEvent::Connected { client: self.client, connected: Box::new(connected) });
             }

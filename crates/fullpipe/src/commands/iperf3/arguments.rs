@@ -414,6 +414,7 @@ impl Arguments {
             receive_timeout: self.rcv_timeout,
             server_output: self.get_server_output,
             key: None,
+            tls: None,
         })
     }
 

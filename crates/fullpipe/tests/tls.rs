@@ -1,0 +1,170 @@
+//! A control connection that nobody on the way can read.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::Output;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use common::{fullpipe, run};
+use fullpipe_testkit::{Running, document, free_port, sentence, wait_for_listener};
+
+const PATIENCE: u64 = 20;
+
+/// A certificate for the loopback address, and its key, in one file; and the certificate alone.
+struct Certificate {
+    identity: PathBuf,
+    trust: PathBuf,
+}
+
+impl Certificate {
+    fn make(name: &str) -> Self {
+        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned(), "localhost".to_owned()]).unwrap();
+        let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        let file = |kind: &str, content: &str| {
+            let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+                .join(format!("tls-{}-{name}-{kind}.pem", std::process::id()));
+            std::fs::write(&path, content).unwrap();
+            path
+        };
+        Self { identity: file("identity", &(certificate.clone() + &key)), trust: file("trust", &certificate) }
+    }
+
+    fn identity(&self) -> &str {
+        self.identity.to_str().unwrap()
+    }
+
+    fn trust(&self) -> &str {
+        self.trust.to_str().unwrap()
+    }
+}
+
+impl Drop for Certificate {
+    fn drop(&mut self) {
+        let _ = (std::fs::remove_file(&self.identity), std::fs::remove_file(&self.trust));
+    }
+}
+
+fn serve(more: &[&str]) -> (Running, u16) {
+    let port = free_port();
+    let server = Running::start(fullpipe(&["serve", "-p", &port.to_string()]).args(more));
+    wait_for_listener(port);
+    (server, port)
+}
+
+fn measured(port: u16, more: &[&str]) -> Output {
+    let port = port.to_string();
+    run(fullpipe(&["measure", "127.0.0.1", "-n", "1M", "--json", "-p", &port]).args(more), PATIENCE)
+}
+
+/// Whether a test of one mebibyte arrived whole.
+fn arrived(output: &Output) -> bool {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    document(output)["measurement"]["summary"]["received"] == 1 << 20
+}
+
+/// Passes connections on to `server`; what clients say on the first one is kept.
+fn overhear(server: u16) -> (u16, Arc<Mutex<Vec<u8>>>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let first = Arc::clone(&heard);
+    thread::spawn(move || {
+        for (client, index) in listener.incoming().map_while(Result::ok).zip(0..) {
+            let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, server)) else { return };
+            let heard = (index == 0).then(|| Arc::clone(&first));
+            let (back, forth) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            thread::spawn(move || pass_on(client, server, heard.as_deref()));
+            thread::spawn(move || pass_on(back, forth, None));
+        }
+    });
+    (port, heard)
+}
+
+fn pass_on(mut from: TcpStream, mut to: TcpStream, heard: Option<&Mutex<Vec<u8>>>) {
+    let mut buffer = vec![0; 65_536];
+    while let Ok(length @ 1..) = from.read(&mut buffer) {
+        if let Some(heard) = heard {
+            heard.lock().unwrap().extend_from_slice(&buffer[..length]);
+        }
+        if to.write_all(&buffer[..length]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(std::net::Shutdown::Write);
+}
+
+#[test]
+fn nobody_on_the_way_reads_an_encrypted_control_connection() {
+    let certificate = Certificate::make("overheard");
+    let (_server, port) = serve(&["--tls", certificate.identity()]);
+    let says = |heard: &Mutex<Vec<u8>>, word: &str| String::from_utf8_lossy(&heard.lock().unwrap()).contains(word);
+    let (clear, heard) = overhear(port);
+    assert!(arrived(&measured(clear, &[])), "who does not ask for it is served in the clear");
+    assert!(says(&heard, "parallel") && says(&heard, "cpu_util_total"));
+    let (encrypted, heard) = overhear(port);
+    assert!(arrived(&measured(encrypted, &["--tls", certificate.trust()])));
+    assert!(!heard.lock().unwrap().is_empty());
+    assert!(!says(&heard, "parallel") && !says(&heard, "cpu_util_total"));
+}
+
+#[test]
+fn both_directions_and_udp_go_with_an_encrypted_control_connection() {
+    let certificate = Certificate::make("directions");
+    let (_server, port) = serve(&["--tls", certificate.identity()]);
+    for more in [&["-R"][..], &["-P", "4"], &["-u", "-b", "8M"]] {
+        let output = measured(port, &[more, &["--tls", certificate.trust()]].concat());
+        assert!(output.status.success(), "{more:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn a_server_that_shows_another_certificate_is_not_trusted() {
+    let (one, other) = (Certificate::make("one"), Certificate::make("other"));
+    let (_server, port) = serve(&["--tls", one.identity()]);
+    let said = sentence(&measured(port, &["--tls", other.trust()]), 1);
+    assert!(said.contains("cannot agree on TLS with 127.0.0.1"), "{said}");
+    assert!(arrived(&measured(port, &["--tls", one.trust()])), "nobody is held up by it");
+}
+
+#[test]
+fn a_server_without_a_certificate_is_named() {
+    let certificate = Certificate::make("alone");
+    let (_server, port) = serve(&[]);
+    let said = sentence(&measured(port, &["--tls", certificate.trust()]), 1);
+    assert!(said.contains("cannot agree on TLS with 127.0.0.1") && said.contains("serve --tls"), "{said}");
+}
+
+#[test]
+fn a_file_that_is_no_certificate_is_refused() {
+    let certificate = Certificate::make("wrong");
+    for arguments in [
+        &["serve", "--tls", "/nosuch.pem"][..],
+        &["serve", "--tls", certificate.trust()],
+        &["serve", "--tls", "/dev/null"],
+        &["measure", "127.0.0.1", "--tls", "/dev/null"],
+        &["measure", "127.0.0.1", "--tls", "/nosuch.pem"],
+    ] {
+        let output = run(&mut fullpipe(arguments), PATIENCE);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains("--tls"), "{said}");
+    }
+}
+
+#[test]
+fn a_handshake_that_stalls_has_a_deadline() {
+    let certificate = Certificate::make("stalled");
+    let (_server, port) = serve(&["--tls", certificate.identity(), "--patience", "1"]);
+    for words in [&[][..], &[0x16], &[0x16, 3, 1, 0, 200, 1, 0]] {
+        let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+        client.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+        client.write_all(words).unwrap();
+        let mut said = Vec::new();
+        client.read_to_end(&mut said).unwrap();
+    }
+    assert!(arrived(&measured(port, &["--tls", certificate.trust()])));
+}

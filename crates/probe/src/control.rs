@@ -1,0 +1,207 @@
+//! The control connection of a test, in the clear or encrypted.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, ServerConfig};
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+
+/// What a TLS client sends first: the type of a handshake record (RFC 8446, section 5.1). No cookie begins so.
+pub(crate) const HANDSHAKE: u8 = 0x16;
+
+/// What a server shows to clients that ask for TLS 1.3: its certificate.
+#[derive(Clone)]
+pub struct TlsIdentity(Arc<ServerConfig>);
+
+/// By whose word a client knows the server that it asks for TLS 1.3.
+#[derive(Clone)]
+pub struct TlsTrust(Arc<ClientConfig>);
+
+/// What is not fit for TLS.
+#[derive(Debug, Error)]
+pub enum TlsError {
+    /// It is no PEM, or holds nothing of the kind.
+    #[error("it holds no {wanted} in PEM: {cause}")]
+    Pem {
+        /// What was looked for.
+        wanted: &'static str,
+        /// What is wrong.
+        cause: PemError,
+    },
+    /// Certificate and key cannot be used.
+    #[error("it cannot be used for TLS: {0}")]
+    Unfit(#[from] rustls::Error),
+}
+
+impl TlsIdentity {
+    /// The identity of a server: its certificates, its own first, and the private key of that, in PEM.
+    ///
+    /// # Errors
+    /// If they cannot be read, or do not belong together.
+    pub fn from_pem(pem: &[u8]) -> Result<Self, TlsError> {
+        let key = PrivateKeyDer::from_pem_slice(pem).map_err(|cause| TlsError::Pem { wanted: "private key", cause })?;
+        let config = ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(VERSIONS)?
+            .with_no_client_auth()
+            .with_single_cert(chain(pem)?, key)?;
+        Ok(Self(Arc::new(config)))
+    }
+
+    /// Answers a client that asks for TLS.
+    ///
+    /// # Errors
+    /// If the client does not speak it, or breaks off.
+    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<Control> {
+        let stream = TlsAcceptor::from(Arc::clone(&self.0)).accept(stream).await?;
+        Ok(Control::Encrypted(Box::new(stream.into())))
+    }
+}
+
+impl TlsTrust {
+    /// Trust in the servers for which one of these certificates vouches, in PEM. A server's own certificate vouches for it.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn from_pem(authorities: &[u8]) -> Result<Self, TlsError> {
+        let mut roots = RootCertStore::empty();
+        for authority in chain(authorities)? {
+            roots.add(authority)?;
+        }
+        let config = ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(VERSIONS)?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Self(Arc::new(config)))
+    }
+
+    /// Asks `host`, at the other end of `stream`, for TLS.
+    ///
+    /// # Errors
+    /// If it does not speak it, or shows no certificate for its name that is vouched for.
+    pub(crate) async fn connect(&self, host: &str, stream: TcpStream) -> io::Result<Control> {
+        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+        let stream = TlsConnector::from(Arc::clone(&self.0)).connect(name, stream).await?;
+        Ok(Control::Encrypted(Box::new(stream.into())))
+    }
+}
+
+/// Bytes that are read at once.
+const READ: usize = 16 * 1024;
+
+/// Both ends are fullpipe, so nothing older is needed.
+const VERSIONS: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS13];
+
+fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// At least one certificate.
+fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let failed = |cause| TlsError::Pem { wanted: "certificate", cause };
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(failed)?;
+    if chain.is_empty() { Err(failed(PemError::NoItemsFound)) } else { Ok(chain) }
+}
+
+/// Two are the same if one is a copy of the other.
+macro_rules! by_reference {
+    ($type:ident) => {
+        impl PartialEq for $type {
+            fn eq(&self, other: &Self) -> bool {
+                Arc::ptr_eq(&self.0, &other.0)
+            }
+        }
+
+        impl Eq for $type {}
+
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(concat!(stringify!($type), "(…)"))
+            }
+        }
+    };
+}
+
+by_reference!(TlsIdentity);
+by_reference!(TlsTrust);
+
+/// A control connection.
+#[derive(Debug)]
+pub(crate) enum Control {
+    Plain(TcpStream),
+    Encrypted(Box<TlsStream<TcpStream>>),
+}
+
+impl Control {
+    /// The connection that carries it.
+    pub(crate) fn tcp(&self) -> &TcpStream {
+        match self {
+            Self::Plain(stream) => stream,
+            Self::Encrypted(stream) => stream.get_ref().0,
+        }
+    }
+
+    /// What has come, as soon as something has; nothing at the end. Holds no buffer while it waits, and loses nothing if it
+    /// is given up.
+    ///
+    /// # Errors
+    /// If the connection broke.
+    pub(crate) async fn receive(&mut self) -> io::Result<Vec<u8>> {
+        poll_fn(|context| {
+            let mut bytes = [0; READ];
+            let mut buffer = ReadBuf::new(&mut bytes);
+            ready!(Pin::new(&mut *self).poll_read(context, &mut buffer))?;
+            Poll::Ready(Ok(buffer.filled().to_vec()))
+        })
+        .await
+    }
+
+    /// Sends all of `bytes` on their way.
+    ///
+    /// # Errors
+    /// If the connection broke.
+    pub(crate) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write_all(bytes).await?;
+        self.flush().await
+    }
+}
+
+impl AsyncRead for Control {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(context, into),
+            Self::Encrypted(stream) => Pin::new(stream).poll_read(context, into),
+        }
+    }
+}
+
+impl AsyncWrite for Control {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Encrypted(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Self::Encrypted(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Encrypted(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}
