@@ -153,7 +153,9 @@ struct Flow {
     before: Option<(Instant, Span)>,
     bytes: u64,
     datagrams: u64,
-    highest: i64,
+    /// The highest number. That of the last datagram may be one more than that of the one before: then it counts as one,
+    /// as iperf2 counts it.
+    highest: u64,
     out_of_order: u64,
     /// Seconds.
     jitter: f64,
@@ -179,25 +181,23 @@ impl Flow {
     }
 
     fn count(&mut self, payload: &[u8]) {
-        let Some(datagram) = Datagram::read(payload) else { return };
-        if self.ended.is_some() {
-            return;
-        }
+        let Some(datagram) = Datagram::read(payload).filter(|_| self.ended.is_none()) else { return };
         let now = Instant::now();
         self.latest = now;
         self.bytes = self.bytes.saturating_add(payload.len() as u64);
-        if datagram.is_last() {
-            // Its number is that of the last one, or one more.
-            self.ended = Some(now);
-            return;
-        }
-        self.datagrams += 1;
-        if datagram.number > self.highest {
-            self.highest = datagram.number;
-        } else {
+        let number = datagram.number.unsigned_abs();
+        if number > self.highest {
+            self.highest = number;
+            self.datagrams += 1;
+        } else if !datagram.is_last() {
+            self.datagrams += 1;
             self.out_of_order += 1;
         }
-        self.smooth(now, datagram.sent);
+        if datagram.is_last() {
+            self.ended = Some(now);
+        } else {
+            self.smooth(now, datagram.sent);
+        }
     }
 
     /// RFC 3550, section 6.4.1.
@@ -209,13 +209,12 @@ impl Flow {
     }
 
     fn report(&self) -> Report {
-        let highest = self.highest.unsigned_abs();
         Report {
             bytes: ByteCount::new(self.bytes),
             duration: self.latest.duration_since(self.begun).into(),
-            lost: highest.saturating_sub(self.datagrams),
+            lost: self.highest.saturating_sub(self.datagrams),
             out_of_order: self.out_of_order,
-            datagrams: highest,
+            datagrams: self.highest,
             jitter: Span::from_secs_f64(self.jitter),
         }
     }
@@ -268,7 +267,7 @@ mod tests {
         flow.count(&datagram(-8, 0));
         flow.count(&datagram(9, 0));
         let report = flow.report();
-        assert_eq!((report.datagrams, report.lost, report.out_of_order), (7, 1, 2));
+        assert_eq!((report.datagrams, report.lost, report.out_of_order), (8, 1, 2));
         assert_eq!(report.bytes, ByteCount::new(7 * 1470));
         assert!(flow.ended.is_some());
     }
@@ -279,7 +278,7 @@ mod tests {
         for number in [i64::MAX, 1, i64::MAX, i64::MIN] {
             flow.count(&datagram(number, u64::from(u32::MAX)));
         }
-        assert_eq!(flow.report().datagrams, i64::MAX.unsigned_abs());
+        assert_eq!(flow.report().datagrams, i64::MIN.unsigned_abs());
         let answer = flow.report().answer(&datagram(i64::MIN, 0)).unwrap();
         assert!(answer.len() <= 128);
     }
