@@ -58,11 +58,19 @@ struct Server {
 
 impl Server {
     fn start(arguments: &[&str]) -> Self {
+        Self::start_with(&[], arguments)
+    }
+
+    /// Started by another program.
+    fn start_with(starter: &[&str], arguments: &[&str]) -> Self {
         static LOGS: AtomicU32 = AtomicU32::new(0);
         let port = free_port();
         let name = format!("hostile-{}-{}.log", std::process::id(), LOGS.fetch_add(1, Ordering::Relaxed));
         let log = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-        let mut command = fullpipe(&["serve", "-p", &port.to_string(), "--logfile", log.to_str().unwrap()]);
+        let mut whole = starter.to_vec();
+        whole.push(env!("CARGO_BIN_EXE_fullpipe"));
+        let mut command = Command::new(whole[0]);
+        command.args(&whole[1..]).args(["serve", "-p", &port.to_string(), "--logfile", log.to_str().unwrap()]);
         let running = Running::start(command.args(arguments));
         wait_for_listener(port);
         Self { running, address: (HONEST, port).into(), log }
@@ -537,6 +545,18 @@ fn a_crowd_from_one_address_does_not_keep_others_out() {
     server.assert_says("connections turned away");
     // The crowd itself is served too once it has gone.
     assert!(within(PROMPT, || upload(server.address, HOSTILE, 1, 1000) == Ok(1000)));
+}
+
+#[test]
+fn a_server_with_few_descriptors_keeps_some_for_others() {
+    // `prlimit` comes with it.
+    require!(Unshare);
+    let server = Server::start_with(&["prlimit", "--nofile=128:128"], &[]);
+    let crowd: Vec<TcpStream> = (0..300).map_while(|_| connect(server.address, HOSTILE).ok()).collect();
+    assert_eq!(crowd.len(), 300);
+    for _ in 0..20 {
+        server.assert_serves();
+    }
 }
 
 fn duration_of(work: impl FnOnce()) -> Duration {

@@ -184,14 +184,16 @@ impl Gate {
     }
 
     /// Lets a new connection in, of which nothing is known but its address. No more than a quarter of all connections
-    /// may be such, so that there is room for tests.
+    /// may be such, so that there is room for tests; and no more than a quarter of these of one address, however few there
+    /// are.
     pub(super) fn stranger(&self, address: IpAddr) -> Result<Pass, Closed> {
         if !self.permits(address) {
             return Err(Closed::Forbidden);
         }
         let (all, own) = self.after(address, Taken { strangers: 1, ..Taken::default() });
-        let most = self.limits.total.strangers.min(self.connections / 4);
-        if all.strangers > most || own.strangers > self.limits.address.strangers || all.sockets() > self.connections {
+        let most = self.limits.total.strangers.min((self.connections / 4).max(1));
+        let each = self.limits.address.strangers.min((most / 4).max(1));
+        if all.strangers > most || own.strangers > each || all.sockets() > self.connections {
             return Err(Closed::Full);
         }
         Ok(self.pass(address, Taken { strangers: 1, ..Taken::default() }))
@@ -450,6 +452,14 @@ mod tests {
         drop(crowd);
         assert!(gate.stranger(ip(HERE)).is_ok());
         assert!(gate.ledger.borrow().households.is_empty(), "whoever has gone is forgotten");
+    }
+
+    #[test]
+    fn a_crowd_from_one_address_leaves_room_where_there_is_little() {
+        let gate = Gate::new(Limits::default(), 64);
+        let crowd: Vec<_> = (0..100).filter_map(|_| gate.stranger(ip(HERE)).ok()).collect();
+        assert_eq!(crowd.len(), 4);
+        assert!(gate.stranger(ip(THERE)).is_ok() && gate.test(ip(THERE)).is_ok());
     }
 
     #[test]
