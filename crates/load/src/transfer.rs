@@ -13,8 +13,7 @@ use crate::lane::{Channel, Lane, Role, Stream, StreamCount};
 use crate::shared::Shared;
 use crate::{sampler, tcp, udp_receiver, udp_sender};
 
-/// Samples that are kept of a transfer, about 16 MB: when there are more, every second look goes and looks come half as
-/// often.
+/// Samples that are usually kept of a transfer, about 16 MB.
 const MOST_SAMPLES: usize = 20_000;
 
 /// How a transfer is to go.
@@ -42,6 +41,9 @@ pub struct TransferPlan {
     pub wide_counters: bool,
     /// Round-trip time of the idle path, if known: a TCP sender retries at least every 64th part of it.
     pub base_rtt: Option<Span>,
+    /// Samples that are kept, of all streams together: when there are more, every second look goes and looks come half as
+    /// often.
+    pub samples: usize,
 }
 
 impl TransferPlan {
@@ -58,6 +60,7 @@ impl TransferPlan {
             offload: request.offload,
             wide_counters: request.wide_counters,
             base_rtt,
+            samples: MOST_SAMPLES,
         }
     }
 }
@@ -112,7 +115,8 @@ impl Transfer {
         let workers = start_workers(&streams, &shared, plan)?;
         let samples = Arc::new(Mutex::new(Vec::new()));
         let sampling = Arc::new(AtomicBool::new(true));
-        let sampler = start_sampler(&streams, origin, &sampling, &samples).inspect_err(|_| shared.stop(&streams))?;
+        let sampler = start_sampler(&streams, origin, &sampling, &samples, plan.samples)
+            .inspect_err(|_| shared.stop(&streams))?;
         Ok(Self { origin, streams, shared, sampling, samples, workers, sampler, cpu })
     }
 
@@ -242,6 +246,7 @@ fn start_sampler(
     origin: Instant,
     sampling: &Arc<AtomicBool>,
     samples: &Arc<Mutex<Vec<Sample>>>,
+    most: usize,
 ) -> io::Result<JoinHandle<()>> {
     let (streams, sampling, samples) = (Arc::clone(streams), Arc::clone(sampling), Arc::clone(samples));
     thread::Builder::new().name("sampler".to_owned()).spawn(move || {
@@ -249,7 +254,7 @@ fn start_sampler(
         sampler::run(&streams, origin, stopped, |look| {
             let mut samples = samples.lock().unwrap_or_else(PoisonError::into_inner);
             samples.extend(look);
-            let full = samples.len() > MOST_SAMPLES;
+            let full = samples.len() > most;
             if full {
                 sampler::thin_out(&mut samples);
             }
@@ -420,6 +425,21 @@ mod tests {
         assert!(within(PATIENCE, || sender.is_over()));
         sender.finish();
         assert!(begun.elapsed() < Duration::from_secs(2));
+    }
+
+    #[test]
+    fn no_more_samples_are_kept_than_asked_for() {
+        let (left, right) = connected(2);
+        let sender = sender(left, TransferPlan { samples: 10, ..plan() });
+        let mut most = 0;
+        for _ in 0..100 {
+            most = most.max(sender.samples.lock().unwrap().len());
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert!((4..=10).contains(&most), "{most}");
+        let kept = sender.finish().samples;
+        assert!((4..=10).contains(&kept.len()), "{}", kept.len());
+        drop(right);
     }
 
     #[test]
