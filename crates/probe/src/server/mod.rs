@@ -321,7 +321,7 @@ impl House {
             }
         };
         drop(stranger);
-        prepare_control(control.tcp());
+        prepare_control(control.tcp(), self.patience);
         let arrivals = self.registry.borrow_mut().open(cookie);
         let ended = Test::new(Rc::clone(&self), client, cookie, control, arrivals).run().await;
         self.registry.borrow_mut().close(cookie);
@@ -392,10 +392,11 @@ impl Crowd {
     }
 }
 
-/// Small messages that the other end waits for, and a client that disappeared without a word, are noticed soon.
-fn prepare_control(stream: &TcpStream) {
-    let keepalive =
-        TcpKeepalive::new().with_time(Duration::from_secs(30)).with_interval(Duration::from_secs(10)).with_retries(3);
+/// Sends small messages at once, since the other end waits for them, and asks now and then whether it is still there.
+fn prepare_control(stream: &TcpStream, patience: Patience) {
+    // The kernel counts in whole seconds, from one.
+    let every = patience.greeting().max(Duration::from_secs(1));
+    let keepalive = TcpKeepalive::new().with_time(3 * every).with_interval(every).with_retries(3);
     let _ = stream.set_nodelay(true);
     let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
 }

@@ -33,6 +33,9 @@ use crate::progress::{Finished, Progress, role};
 use crate::results::{as_told, results_of, stream_summaries, total};
 use crate::summary::started;
 
+/// Samples that are kept of a test, less than two megabytes: there may be a thousand tests, and they may last a day.
+const KEPT_SAMPLES: usize = 2_000;
+
 /// Samples that a report carries, about 400 KB; a longer test is thinned out evenly.
 const MOST_SAMPLES: usize = 240;
 
@@ -274,7 +277,7 @@ impl Test {
         let found = lanes.iter().zip(0..).map(|(lane, index)| read_back(&SockRef::from(&lane.channel), index));
         self.sockets = found.filter_map(Result::ok).collect();
         self.watch = Watch::new(self.house.bounds(self.indivisible()));
-        match Transfer::start(lanes, TransferPlan::of(&self.request, base_rtt)) {
+        match Transfer::start(lanes, self.plan(base_rtt)) {
             Ok(transfer) => {
                 self.progress = Some(Progress::new(transfer, self.as_seen_here(), ways));
                 let asked = Request { interval: self.interval(), ..self.request.clone() };
@@ -288,6 +291,10 @@ impl Test {
                 self.session.refuse(refusal, error.raw_os_error());
             }
         }
+    }
+
+    fn plan(&self, base_rtt: Option<Span>) -> TransferPlan {
+        TransferPlan { samples: KEPT_SAMPLES, ..TransferPlan::of(&self.request, base_rtt) }
     }
 
     /// Which way stream `index` goes, seen from this end.

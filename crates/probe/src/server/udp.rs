@@ -273,6 +273,24 @@ mod tests {
     }
 
     #[test]
+    fn jitter_is_smoothed_over_sixteen_datagrams() {
+        let mut flow = Flow::new();
+        let at = |millis| flow.begun + Duration::from_millis(millis);
+        // The third comes 16 ms late, the fourth on time again.
+        let arrivals = [(at(0), 0), (at(10), 10), (at(36), 20), (at(40), 40)];
+        let seen: Vec<f64> = arrivals
+            .into_iter()
+            .map(|(came, sent)| {
+                flow.smooth(came, Span::from_millis(sent));
+                flow.jitter * 1e3
+            })
+            .collect();
+        for (seen, expected) in seen.into_iter().zip([0.0, 0.0, 1.0, 1.0 + (16.0 - 1.0) / 16.0]) {
+            assert!((seen - expected).abs() < 1e-6, "{seen} ms, {expected} ms expected");
+        }
+    }
+
+    #[test]
     fn numbers_that_lie_are_no_danger() {
         let mut flow = Flow::new();
         for number in [i64::MAX, 1, i64::MAX, i64::MIN] {
