@@ -294,6 +294,9 @@ fn what_goes_wrong_is_said_as_iperf3_says_it() {
         &["-c", "127.0.0.1", "-p", &port][..],
         &["-c", "no-such-host.invalid"],
         &["-c", "127.0.0.1", "--no-such-flag"],
+        &["-c", "127.0.0.1", "-Y"],
+        &["-c", "127.0.0.1", "--bytes"],
+        &["-c", "127.0.0.1", "--reverse=4"],
         &["-c", "127.0.0.1", "-P", "200"],
         &["-c", "127.0.0.1", "-t", "5", "-n", "1M"],
         &["-s", "-R"],
@@ -355,6 +358,11 @@ fn much_udp_is_sent_with_a_warning_and_without_a_question() {
     assert!(ours.status.success());
     assert!(complaint(&ours).contains("warning: 20 Mbit/s of UDP"), "{}", complaint(&ours));
     assert!(text(&ours).contains("iperf Done."));
+
+    let large = ["-u", "-l", "40000", "-t", "1"];
+    let (real, _) = test(Program::Iperf3, &large, Program::Iperf3, &[]);
+    let (ours, _) = test(Program::Fullpipe, &large, Program::Iperf3, &[]);
+    assert_eq!(complaint(&real), complaint(&ours));
 }
 
 #[test]

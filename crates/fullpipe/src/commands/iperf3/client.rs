@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 use std::sync::atomic::AtomicBool;
 
 use fullpipe_iperf::Error;
-use fullpipe_probe::{ProbeError, TestEvent, watch};
+use fullpipe_probe::{Connected, ProbeError, TestEvent, watch};
 use fullpipe_record::{Measurement, Request, Transport};
 use fullpipe_report::iperf3::{Role, greeting};
 use fullpipe_units::BitRate;
@@ -47,7 +47,12 @@ pub(super) fn run(plan: &ClientPlan, output: &mut Output) -> Result<(), Failure>
 fn measured(plan: &ClientPlan, flag: &AtomicBool, told: &mut Told, output: &mut Output) -> Result<Measurement, Mishap> {
     let _pidfile = process::prepare(&plan.shape).map_err(Mishap::Error)?;
     let measured = watch(&plan.destination, &plan.request, flag, &mut |event| match event {
-        TestEvent::Connected(connected) => told.connected(connected, output),
+        TestEvent::Connected(connected) => {
+            if let Some(warning) = fragments(connected) {
+                Output::lament(&format!("warning: {warning}\n"));
+            }
+            told.connected(connected, output);
+        }
         TestEvent::Interval(interval) => told.interval(interval, output),
     });
     measured.map_err(|error| match error {
@@ -68,6 +73,14 @@ fn warning(request: &Request) -> Option<String> {
         None => "UDP as fast as it goes".to_owned(),
     };
     Some(format!("{what} takes no notice of congestion: on a path that others use it crowds out their traffic"))
+}
+
+/// What iperf3 says of datagrams that no packet holds.
+fn fragments(connected: &Connected) -> Option<String> {
+    let (block, mss) = (connected.request.block, connected.mss?);
+    let is_too_large = connected.request.transport == Transport::Udp && block > mss;
+    let (block, mss) = (block.get(), mss.get());
+    is_too_large.then(|| format!("UDP block size {block} exceeds TCP MSS {mss}, may result in fragmentation / drops"))
 }
 
 /// What iperf3 says where it has words of its own for what went wrong.

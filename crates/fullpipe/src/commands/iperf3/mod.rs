@@ -15,7 +15,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use clap::Parser;
-use clap::error::{ContextKind, ErrorKind};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::failure::{FAILED, Failure};
 use crate::terminal::Terminal;
@@ -76,14 +76,26 @@ fn explain(error: &clap::Error) -> Result<(), Failure> {
         let _ = error.print();
         return Ok(());
     }
-    let unknown = error.get(ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::UnknownArgument);
-    let sentence = unknown.map_or_else(
-        || {
+    Output::lament(&format!("iperf3: {}\n{USAGE}", in_getopts_words(error)));
+    Err(Failure::told(FAILED))
+}
+
+/// What C's `getopt_long` says where it is the one to refuse; else what clap says.
+fn in_getopts_words(error: &clap::Error) -> String {
+    let option = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
+    let name = option.split([' ', '=']).next().unwrap_or_default();
+    match (error.kind(), name.strip_prefix("--"), name.strip_prefix('-')) {
+        (ErrorKind::UnknownArgument, None, Some(letter)) => format!("invalid option -- '{letter}'"),
+        (ErrorKind::UnknownArgument, ..) => format!("unrecognized option '{name}'"),
+        (ErrorKind::InvalidValue, Some(_), _) if lacks_value(error) => format!("option '{name}' requires an argument"),
+        (ErrorKind::TooManyValues, Some(_), _) => format!("option '{name}' doesn't allow an argument"),
+        _ => {
             let text = error.render().to_string();
             format!("parameter error - {}", text.lines().next().unwrap_or_default().trim_start_matches("error: "))
-        },
-        |option| format!("unrecognized option '{option}'"),
-    );
-    Output::lament(&format!("iperf3: {sentence}\n{USAGE}"));
-    Err(Failure::told(FAILED))
+        }
+    }
+}
+
+fn lacks_value(error: &clap::Error) -> bool {
+    matches!(error.get(ContextKind::InvalidValue), Some(ContextValue::String(value)) if value.is_empty())
 }
