@@ -240,6 +240,17 @@ fn a_client_that_asks_for_it_is_told_what_the_server_printed() {
 }
 
 #[test]
+fn a_servers_json_is_kept_as_json() {
+    require!(Iperf3);
+    let _path = path();
+    let asked = ["-J", "-t", "1", "--get-server-output"];
+    let (real, _) = test(Program::Iperf3, &asked, Program::Iperf3, &["-J"]);
+    let (ours, _) = test(Program::Fullpipe, &asked, Program::Iperf3, &["-J"]);
+    assert!(json(&ours)["server_output_json"]["intervals"].is_array());
+    assert_has_every_key_of(&json(&real), &json(&ours));
+}
+
+#[test]
 fn a_server_for_one_test_that_never_comes_ends_as_iperf3_does() {
     require!(Iperf3);
     let port = free_port().to_string();

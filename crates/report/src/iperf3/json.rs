@@ -83,7 +83,8 @@ impl Json {
 
     /// Notes what the server printed, text or JSON; the event, as a line.
     pub fn server_output(&mut self, output: &str) -> String {
-        match serde_json::from_str::<Box<RawValue>>(output) {
+        // JSON has breaks of lines between its tokens only, and an event is one line.
+        match serde_json::from_str::<Box<RawValue>>(&output.replace(['\n', '\r'], " ")) {
             Ok(json) if json.get().starts_with('{') => {
                 let line = event("server_output_json", &json);
                 self.document.server_output_json = Some(json);

@@ -63,7 +63,7 @@ fn a_test_that_never_began_has_a_start_and_an_error() {
 fn output_of_a_server_is_kept_as_what_it_is() {
     let mut json = fresh(Role::Client, &request());
     assert_eq!(json.server_output("a line\n"), "{\"event\":\"server_output_text\",\"data\":\"a line\\n\"}\n");
-    assert_eq!(json.server_output("{\"a\": 1}"), "{\"event\":\"server_output_json\",\"data\":{\"a\": 1}}\n");
+    assert_eq!(json.server_output("{\"a\":\n1}"), "{\"event\":\"server_output_json\",\"data\":{\"a\": 1}}\n");
     let document: serde_json::Value = serde_json::from_str(&json.document()).unwrap();
     assert_eq!(document["server_output_text"], "a line\n");
     assert_eq!(document["server_output_json"]["a"], 1);
