@@ -130,9 +130,11 @@ impl Text {
         self.finished(text)
     }
 
-    /// What the server printed, where it was asked for.
+    /// What the server printed, where it was asked for. Unlike iperf3, without what would command the terminal.
     pub fn server_output(&self, output: &str) -> String {
-        self.finished(format!("\nServer output:\n{output}\n"))
+        let commands = |c: char| c.is_control() && c != '\n' && c != '\t';
+        let harmless = output.replace(commands, "\u{fffd}");
+        self.finished(format!("\nServer output:\n{harmless}\n"))
     }
 
     /// What a client says last.

@@ -110,6 +110,8 @@ fn numbers_of_a_hostile_peer_are_printed_and_no_more() {
         Text::new(look, request.clone()).results(&seen).contains("18446744073709551615/18446744073709551615 (1e+02%)")
     );
     fresh(Role::Client, &request).results(&seen);
+    let printed = Text::new(look, request).server_output("\u{1b}[2J\ta line\n");
+    assert_eq!(printed, "\nServer output:\n\u{fffd}[2J\ta line\n\n");
 }
 
 fn text(role: Role, verbose: bool, request: &Request) -> String {
