@@ -351,6 +351,24 @@ fn a_server_that_is_busy_and_a_congestion_control_that_is_not_there_are_said_as_
 }
 
 #[test]
+fn a_server_has_one_test_at_a_time_and_many_one_after_the_other() {
+    require!(Iperf3);
+    let _path = path();
+    let port = free_port().to_string();
+    let _server = Running::start(Program::Fullpipe.command().args(["-s", "-p", &port]));
+    wait_for_listener(port.parse().unwrap());
+    let asked = ["-c", "127.0.0.1", "-p", &port];
+    for _ in 0..5 {
+        let short = run(Program::Iperf3.command().args(asked).args(["-n", "1K"]), GRACE);
+        assert!(short.status.success(), "{}", complaint(&short));
+    }
+    let _first = Running::start(Program::Iperf3.command().args(asked).args(["-b", "1M", "-t", "20"]));
+    std::thread::sleep(Duration::from_millis(500));
+    let second = run(Program::Iperf3.command().args(asked), GRACE);
+    assert_eq!(complaint(&second), "iperf3: error - the server is busy running a test. try again later");
+}
+
+#[test]
 fn a_port_that_is_taken_is_said_as_iperf3_says_it() {
     require!(Iperf3);
     let port = free_port();

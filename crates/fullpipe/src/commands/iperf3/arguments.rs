@@ -337,7 +337,8 @@ impl Arguments {
 
     fn serve_options(&self, bind: Option<IpAddr>) -> Result<ServeOptions, String> {
         let limits = Limits { duration: self.server_max_duration, ..Limits::default() };
-        let total = Quota { rate: self.server_bitrate_limit, ..limits.total };
+        // iperf3 tells a second client that it is busy; its output has no room for two tests at once either.
+        let total = Quota { rate: self.server_bitrate_limit, tests: 1, ..limits.total };
         Ok(ServeOptions {
             bind,
             port: port(self.port)?,

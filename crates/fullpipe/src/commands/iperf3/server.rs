@@ -36,7 +36,7 @@ fn detach() -> io::Result<()> {
     daemon::detached_self()?.stdout(Stdio::null()).stderr(Stdio::null()).spawn().map(drop)
 }
 
-/// Where the tests of a server are told of. iperf3 has one at a time; we may have many.
+/// Where the tests of a server are told of. There is one at a time, but the next may begin before the last is told of.
 struct Desk<'p> {
     shape: &'p Shape,
     port: u16,
