@@ -78,6 +78,8 @@ pub struct Destination {
     pub receive_timeout: Option<Span>,
     /// Whether the server's own output is wanted.
     pub server_output: bool,
+    /// Whether to send no echo requests, and not to wait for answers to them: round-trip times are then the kernel's.
+    pub without_echoes: bool,
     /// What a server may ask its clients to know.
     pub key: Option<Key>,
     /// If set, the control connection is encrypted, to a server that is known so; the data is not.
@@ -184,7 +186,7 @@ async fn run(
     let request = with_block(request, control.tcp());
     let address = control.tcp().peer_addr().map_err(ProbeError::io("read the server's address"))?;
     let handshake = fullpipe_sys::tcp_info(control.tcp()).ok().and_then(|info| info.rtt);
-    let pinger = Pinger::start(address.ip()).ok();
+    let pinger = if destination.without_echoes { None } else { Pinger::start(address.ip()).ok() };
     if let Some(pinger) = &pinger {
         idle(pinger, interrupt).await;
     }

@@ -228,6 +228,7 @@ impl Reach {
             connect_timeout: self.connect_timeout,
             receive_timeout: self.rcv_timeout,
             server_output: self.get_server_output,
+            without_echoes: false,
             key: self.key_file.clone(),
             tls: self.tls.clone(),
         }
