@@ -67,7 +67,8 @@ pub fn measurement(measured: &Measurement, style: Style) -> String {
 /// What another program printed, indented; what could steer a terminal is shown, not obeyed.
 fn printable(output: &str) -> String {
     let shown = |c: char| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() };
-    output.lines().map(|line| format!("  {}\n", line.chars().map(shown).collect::<String>())).collect()
+    let line = |line: &str| line.chars().map(shown).collect::<String>();
+    output.lines().flat_map(|text| ["  ".to_owned(), line(text), "\n".to_owned()]).collect()
 }
 
 /// Rates and times of a measurement, and what is wrong with it.
