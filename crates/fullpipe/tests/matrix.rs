@@ -214,6 +214,26 @@ fn they_call_with_every_option() {
     every_option(they_call);
 }
 
+/// The most streams that either permits, TCP and UDP, at little load.
+#[test]
+fn a_hundred_and_twenty_eight_streams() {
+    require!(Iperf3);
+    for transport in [&["-l", "2K"][..], &["-u", "-l", "500"]] {
+        let arguments = [transport, &["-b", "400K", "-t", "1", "-P", "128"]].concat();
+        we_call(&arguments);
+        they_call(&arguments);
+    }
+}
+
+#[test]
+fn the_clients_port_is_the_one_that_was_asked_for() {
+    require!(Iperf3);
+    for call in [we_call, they_call] {
+        let port = free_port().to_string();
+        call(&[TCP, &["-t", "1", "--cport", &port]].concat());
+    }
+}
+
 #[test]
 fn datagrams_are_limited_by_bytes_and_by_blocks() {
     require!(Iperf3);

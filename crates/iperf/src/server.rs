@@ -34,7 +34,8 @@ pub enum ServerAction {
 
 /// The server's side of one test, from the moment its cookie was read.
 ///
-/// Every step has its deadline: one reply time, also for each next data connection; a results time for the client's
+/// Every step has its deadline: one reply time, also for each next data connection, and for all of them together a results
+/// time and a second each, so that nobody keeps others of its address from opening theirs; a results time for the client's
 /// results; for the transfer what the client asked for, omitted time included, and 40 s, as iperf3 has it. A test that
 /// bytes limit, or nothing, may take 24 hours ([`crate::LONGEST_TEST`]), the longest that a client may ask for. After
 /// the test ended, in either way, calls do nothing.
@@ -51,6 +52,8 @@ pub struct ServerSession {
     actions: VecDeque<ServerAction>,
     connections: u16,
     connected: u16,
+    /// When all data connections must be open.
+    streams_deadline: Time,
     sends: bool,
     transfer_limit: Span,
     parameters: Option<Parameters>,
@@ -72,6 +75,7 @@ impl ServerSession {
             actions: VecDeque::from([ServerAction::Send(vec![State::ParameterExchange.byte()])]),
             connections: 0,
             connected: 0,
+            streams_deadline: Time::ZERO,
             sends: false,
             transfer_limit: Span::ZERO,
             parameters: None,
@@ -214,6 +218,7 @@ impl ServerSession {
         match parameters.to_request() {
             Ok(request) => {
                 self.connections = data_connections(&request);
+                self.streams_deadline = now + self.timeouts.results + Span::from_secs(self.connections.into());
                 self.sends = request.direction != Direction::Upload;
                 self.transfer_limit = request.duration + request.omit;
                 self.parameters = Some(parameters);
@@ -249,6 +254,7 @@ impl ServerSession {
         self.wait = match step {
             Step::Transfer => self.transfer_limit + TRANSFER_GRACE,
             Step::Results => self.timeouts.results,
+            Step::Streams => self.timeouts.reply.min(self.streams_deadline.since(now)),
             _ => self.timeouts.reply,
         };
         self.deadline = now + self.wait;
@@ -286,6 +292,24 @@ impl ServerSession {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn streams_that_trickle_in_are_not_waited_for_longer_than_all_may_take() {
+        let second = |second| Time::ZERO + Span::from_secs(second);
+        let mut server = ServerSession::new(Time::ZERO, Timeouts::default());
+        let parameters = br#"{"udp":true,"time":1,"parallel":20}"#;
+        server.receive(Time::ZERO, &(parameters.len() as u32).to_be_bytes());
+        server.receive(Time::ZERO, parameters);
+        // Each within its ten seconds, the whole within fifty.
+        for at in [9, 18, 27, 36, 45] {
+            server.tick(second(at));
+            assert!(server.stream_connected(second(at)), "at {at} s");
+        }
+        server.tick(second(49));
+        assert_eq!(server.phase, Some(Step::Streams));
+        server.tick(second(50));
+        assert_eq!(server.phase, None);
+    }
 
     #[test]
     fn no_more_than_one_message_is_held() {
