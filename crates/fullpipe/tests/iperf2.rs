@@ -67,6 +67,8 @@ fn every_stream_is_counted_to_the_byte() {
         &["-t", "1", "-b", "40M"][..],
         &["-t", "1", "-b", "40M", "-P", "3"],
         &["-n", "2M"],
+        // It waits for an answer to its header.
+        &["-n", "2M", "-X"],
         &["-n", "2M", "-l", "1000", "-N"],
         &["-u", "-t", "1", "-b", "8M"],
         &["-u", "-t", "1", "-b", "8M", "-P", "3"],
@@ -94,7 +96,11 @@ fn the_report_of_a_lossy_path_has_its_losses() {
     let text = iperf(relay.port(), &["-u", "-t", "2", "-b", "4M", "-l", "1000"]);
     let report = text.lines().rev().find(|line| line.contains('%')).unwrap_or_default();
     // … 0.012 ms  11/1000 (1.1%) …
-    let share = report.rsplit_once('/').map_or("", |(before, _)| before);
-    let lost = share.split_whitespace().next_back().unwrap_or_default();
+    let (before, after) = report.rsplit_once('/').unwrap_or_default();
+    let lost = before.split_whitespace().next_back().unwrap_or_default();
+    let total: u64 = after.split_whitespace().next().unwrap_or_default().parse().unwrap_or_default();
+    assert!(report.starts_with('[') && text.contains("Server Report"), "{text}");
     assert_eq!(lost, "11", "{text}");
+    // It sends one more than it reports, as against iperf's own server.
+    assert!(text.contains(&format!("Sent {} datagrams", total + 1)), "{text}");
 }

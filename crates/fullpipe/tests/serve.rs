@@ -5,11 +5,10 @@ mod common;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::{fullpipe, run};
-use fullpipe_testkit::{Running, free_port, path, require, sentence, wait_for_listener, within};
+use fullpipe_testkit::{Running, free_port, sentence, wait_for_listener, within};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 
@@ -190,43 +189,6 @@ fn an_iperf2_client_gets_a_report_of_its_datagrams_that_is_not_longer_than_they_
     assert!(stranger.recv(&mut [0; 2000]).is_err());
     server.interrupt();
     assert_eq!(printed(server).matches(": done at ").count(), 3);
-}
-
-/// What a server that ends after one test says of it, and what iperf 2 with these arguments prints of it.
-fn iperf2_counted(arguments: &[&str]) -> (u64, String) {
-    let port = free_port();
-    let server = Running::start(&mut fullpipe(&["serve", "-1", "--json-lines", "-p", &port.to_string()]));
-    wait_for_listener(port);
-    let mut iperf = Command::new("iperf");
-    iperf.args(["-c", "127.0.0.1", "-p", &port.to_string()]).args(arguments);
-    let client = run(&mut iperf, 15);
-    let said = String::from_utf8_lossy(&client.stdout).into_owned();
-    assert!(client.status.success(), "{said}{}", String::from_utf8_lossy(&client.stderr));
-    let events = printed(server);
-    let ended: Value = serde_json::from_str(events.lines().last().unwrap()).unwrap();
-    assert_eq!(ended["event"], "ended", "{events}");
-    (ended["data"]["bytes"].as_u64().unwrap(), said)
-}
-
-#[test]
-fn real_iperf2_clients_are_counted_to_the_byte() {
-    require!(Iperf2);
-    let _path = path();
-    // With -X it waits for an answer to its header.
-    for more in [&[][..], &["-X"]] {
-        let (bytes, said) = iperf2_counted(&[&["-n", "10M"], more].concat());
-        assert_eq!(bytes, 10 << 20, "{more:?}: {said}");
-    }
-    let (bytes, said) = iperf2_counted(&["-u", "-b", "10M", "-t", "1"]);
-    // It sends one more than it reports, as against iperf's own server.
-    let datagrams: u64 = after(&said, "Sent ").parse().unwrap();
-    assert_eq!(bytes, (datagrams - 1) * 1470, "{said}");
-    assert!(said.contains("Server Report") && said.contains(&format!(" 0/{} ", datagrams - 1)), "{said}");
-}
-
-/// The word that follows `what`.
-fn after<'t>(text: &'t str, what: &str) -> &'t str {
-    text.split_once(what).and_then(|(_, rest)| rest.split_whitespace().next()).unwrap_or_else(|| panic!("{text}"))
 }
 
 #[test]

@@ -34,8 +34,8 @@ pub enum ClientAction {
 /// The client's side of one test.
 ///
 /// Every step has its deadline: one reply time, or for each data connection one; for the server's results a results
-/// time in all, within which it is never silent for a reply time; for the transfer its own duration, omitted time included, and 10 s (24 hours and 10 s where bytes limit
-/// it). After the test ended, in either way, calls do nothing.
+/// time in all, within which it is never silent for a reply time; for the transfer its own duration, omitted time
+/// included, and 10 s (24 hours and 10 s where bytes limit it). After the test ended, in either way, calls do nothing.
 #[derive(Debug)]
 pub struct Client {
     parameters: Parameters,

@@ -120,8 +120,9 @@ impl DatagramCounts {
 }
 
 impl Results {
-    /// The message of an end that `sends` data, or does not: four bytes of length and JSON. If it would be longer than a results message may be, the report goes
-    /// without its samples, and if that is not enough, the server's output stays away.
+    /// The message of an end that `sends` data, or does not: four bytes of length and JSON. If it would
+    /// be longer than a results message may be, the report goes without its samples, and if that is not enough, the
+    /// server's output stays away.
     pub(crate) fn encode(&self, sends: bool) -> Vec<u8> {
         let fits = |message: &Vec<u8>| (message.len() - PREFIX) as u64 <= Message::Results.limit().get();
         let output = self.server_output.as_ref();

@@ -107,8 +107,8 @@ impl ServerSession {
         while self.read_one(now) {}
     }
 
-    /// A data connection came with the test's cookie, or a UDP stream's hello was answered. `false` where none was due: answer it with
-    /// [`State::AccessDenied`] and close it.
+    /// A data connection came with the test's cookie, or a UDP stream's hello was answered. `false` where none
+    /// was due: answer it with [`State::AccessDenied`] and close it.
     #[must_use]
     pub fn stream_connected(&mut self, now: Time) -> bool {
         if self.phase != Some(Step::Streams) {

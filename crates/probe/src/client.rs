@@ -1,6 +1,6 @@
 //! The client: drives the protocol's state machine over real connections.
 
-use std::net::{IpAddr, SocketAddr, TcpStream as StdTcpStream, UdpSocket as StdUdpSocket};
+use std::net::{SocketAddr, TcpStream as StdTcpStream, UdpSocket as StdUdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use crate::control::{Control, TlsTrust};
 use crate::error::ProbeError;
 use crate::ping::Pinger;
-use crate::progress::{Finished, Progress, role};
+use crate::progress::{Finished, Progress, all_broke, role};
 use crate::results::results_of;
 use crate::summary::Test;
 
@@ -66,12 +66,8 @@ pub struct Destination {
     pub port: u16,
     /// Which family of addresses, if not any.
     pub family: Option<IpVersion>,
-    /// This end's address.
-    pub local_address: Option<IpAddr>,
-    /// This end's network device.
-    pub device: Option<String>,
-    /// This end's port of the first data connection; further streams count up.
-    pub local_port: Option<u16>,
+    /// Where connections begin at this end. The port is that of the first stream, and never of the control connection.
+    pub local: Local,
     /// How long a connection may take to be made; five seconds if not set.
     pub connect_timeout: Option<Span>,
     /// How long no data may come before a test in which the server sends is given up; two minutes if not set.
@@ -94,14 +90,8 @@ impl Destination {
     /// Whether `address` is of the family that was asked for, and that this end's own address has.
     pub(crate) fn takes(&self, address: &SocketAddr) -> bool {
         let family = |is_ipv4: bool| if is_ipv4 { IpVersion::V4 } else { IpVersion::V6 };
-        let wanted = self.family.or(self.local_address.map(|local| family(local.is_ipv4())));
+        let wanted = self.family.or(self.local.address.map(|local| family(local.is_ipv4())));
         wanted.is_none_or(|wanted| wanted == family(address.is_ipv4()))
-    }
-
-    /// Where the data connection of a stream comes from.
-    pub(crate) fn local(&self, stream: u16) -> Local {
-        let first = Local { address: self.local_address, device: self.device.clone(), port: self.local_port };
-        first.of_stream(stream)
     }
 }
 
@@ -215,7 +205,7 @@ async fn run(
     };
     let ended = session.drive(interrupt, report).await.map_err(|broken| broken.with_host(&destination.host));
     let (results, broken_off) = match (ended, &session.finished) {
-        (Ok(results), finished) => (results, finished.as_ref().and_then(all_broke)),
+        (Ok(results), finished) => (results, finished.as_ref().and_then(|finished| all_broke(&finished.rest))),
         // Data has flowed: what was seen of it is not thrown away.
         (Err(error), Some(_)) => (Results::default(), Some(error.to_string())),
         (Err(error), None) => return Err(error),
@@ -281,13 +271,6 @@ fn with_block(request: Request, control: &TcpStream) -> Request {
     Request { block, ..request }
 }
 
-/// Why a test is over although it was not its time: every data connection broke.
-fn all_broke(finished: &Finished) -> Option<String> {
-    let failures = &finished.rest.failures;
-    let (_, error) = failures.first()?;
-    (failures.len() == finished.ways.len()).then(|| format!("every data connection broke: {error}"))
-}
-
 async fn connect(destination: &Destination) -> Result<TcpStream, ProbeError> {
     let host = &destination.host;
     let unknown = |cause: String| ProbeError::UnknownHost { host: host.clone(), cause };
@@ -328,10 +311,10 @@ async fn encrypted(destination: &Destination, stream: TcpStream) -> Result<Contr
 /// The control connection, from the address and the device that were asked for; its port is the kernel's choice.
 async fn connect_to(address: SocketAddr, destination: &Destination) -> std::io::Result<TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    if let Some(device) = &destination.device {
+    if let Some(device) = &destination.local.device {
         SockRef::from(&socket).bind_device(Some(device.as_bytes()))?;
     }
-    if let Some(local) = destination.local_address {
+    if let Some(local) = destination.local.address {
         socket.bind(SocketAddr::new(local, 0))?;
     }
     let control = socket.connect(address).await?;
@@ -503,7 +486,7 @@ impl Session<'_> {
 
     async fn open_connection(&self, index: u16) -> Result<StdTcpStream, Broken> {
         let failed = || ProbeError::io("open a data connection");
-        let socket = prepare(self.address, &self.request, &self.destination.local(index))
+        let socket = prepare(self.address, &self.request, &self.destination.local.of_stream(index))
             .map_err(|error: PrepareError| Broken::Here(error.into()))?;
         socket.set_nonblocking(true).map_err(failed())?;
         let connecting = TcpSocket::from_std_stream(socket.into()).connect(self.address);
@@ -521,7 +504,7 @@ impl Session<'_> {
     /// second hello for data.
     async fn open_flow(&self, index: u16) -> Result<StdUdpSocket, Broken> {
         let failed = || ProbeError::io("open a UDP stream");
-        let socket = prepare_udp(self.address, &self.request, &self.destination.local(index))
+        let socket = prepare_udp(self.address, &self.request, &self.destination.local.of_stream(index))
             .map_err(|error: PrepareError| Broken::Here(error.into()))?;
         socket.set_nonblocking(true).map_err(failed())?;
         let socket = UdpSocket::from_std(socket.into()).map_err(failed())?;

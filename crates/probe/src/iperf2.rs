@@ -15,7 +15,7 @@ use fullpipe_diagnose::steady;
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_iperf::iperf2::{Datagram, HEADER_LENGTH, Header, Report};
 use fullpipe_iperf::{ErrorNumber, Refusal};
-use fullpipe_load::{Channel, Lane, Role, StreamTotals, Transfer, TransferPlan, prepare, prepare_udp, read_back};
+use fullpipe_load::{Channel, Lane, Role, Transfer, TransferPlan, prepare, prepare_udp, read_back};
 use fullpipe_record::{
     Cpu, Direction, EndReport, Interval, Measurement, Peer, Request, RttMethod, RttReport, RttStats, Sample,
     SocketReadback, StreamInterval, StreamSummary, Summary, Transport, Validity,
@@ -25,6 +25,7 @@ use socket2::SockRef;
 
 use crate::client::Destination;
 use crate::error::ProbeError;
+use crate::progress::all_broke;
 
 /// How long a name may take to resolve, and a connection to be made.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -303,7 +304,7 @@ fn over_tcp(
             loaded: RttStats::of(rest.samples.iter().filter_map(|sample| sample.tcp.rtt).collect()),
         },
         watched,
-        broken_off: all_broke(&rest, usize::from(request.streams)),
+        broken_off: all_broke(&rest),
         samples: rest.samples,
     })
 }
@@ -337,7 +338,7 @@ fn open(
     stream: u16,
 ) -> Result<TcpStream, ProbeError> {
     let host = destination.host.clone();
-    let socket = prepare(address, request, &destination.local(stream))?;
+    let socket = prepare(address, request, &destination.local.of_stream(stream))?;
     match socket.connect_timeout(&address.into(), destination.patience()) {
         Ok(()) => Ok(socket.into()),
         Err(cause) if cause.kind() == ErrorKind::TimedOut => {
@@ -349,11 +350,6 @@ fn open(
             Err(ProbeError::Connect { host, address, cause, hint })
         }
     }
-}
-
-fn all_broke(rest: &StreamTotals, streams: usize) -> Option<String> {
-    let (_, error) = rest.failures.first()?;
-    (rest.failures.len() == streams).then(|| format!("every data connection broke: {error}"))
 }
 
 /// What all senders of datagrams share.
@@ -449,7 +445,7 @@ fn bind(
     stream: u16,
 ) -> Result<(UdpSocket, SocketReadback), ProbeError> {
     let failed = || ProbeError::io("open a UDP socket");
-    let socket: UdpSocket = prepare_udp(address, request, &destination.local(stream))?.into();
+    let socket: UdpSocket = prepare_udp(address, request, &destination.local.of_stream(stream))?.into();
     socket.connect(address).map_err(failed())?;
     socket.set_read_timeout(Some(REPEAT)).map_err(failed())?;
     let found = read_back(&SockRef::from(&socket), stream).map_err(failed())?;

@@ -16,5 +16,6 @@ mod summary;
 pub use client::{Connected, Destination, TestEvent, measure, watch};
 pub use control::{TlsError, TlsIdentity, TlsTrust};
 pub use error::{ProbeError, ServeError};
+pub use fullpipe_load::Local;
 pub use iperf2::measure_iperf2;
 pub use server::{Limits, Network, NetworkError, Quota, ServeOptions, ServerEvent, serve};

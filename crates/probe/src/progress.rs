@@ -233,6 +233,12 @@ pub(crate) fn role(way: Direction) -> Role {
     }
 }
 
+/// Why a test is over although it was not its time: every data connection broke.
+pub(crate) fn all_broke(rest: &StreamTotals) -> Option<String> {
+    let (_, error) = rest.failures.first()?;
+    (rest.failures.len() == rest.totals.streams.len()).then(|| format!("every data connection broke: {error}"))
+}
+
 /// All streams of one way together.
 fn combined(way: Direction, before: &Mark, now: &Mark, streams: Vec<StreamInterval>, omitted: bool) -> Interval {
     let bytes = streams.iter().map(|stream| stream.bytes).sum();

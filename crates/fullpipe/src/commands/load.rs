@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use fullpipe_iperf::{DEFAULT_PORT, Key, iperf2};
-use fullpipe_probe::{Destination, TlsTrust};
+use fullpipe_probe::{Destination, Local, TlsTrust};
 use fullpipe_record::{Buffer, Direction, IpVersion, Request, Transport, Writer};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
@@ -222,9 +222,7 @@ impl Reach {
                 (_, true) => Some(IpVersion::V6),
                 _ => None,
             },
-            local_address: self.bind,
-            device: self.bind_dev.clone(),
-            local_port: self.cport,
+            local: Local { address: self.bind, device: self.bind_dev.clone(), port: self.cport },
             connect_timeout: self.connect_timeout,
             receive_timeout: self.rcv_timeout,
             server_output: self.get_server_output,

@@ -1,6 +1,7 @@
 //! CUBIC: its response to loss (RFC 8312 §5, RFC 9438 §5) and the course of one epoch (§4).
 //!
-//! The response holds for losses evenly spaced, p up to one percent, and windows that no buffer cuts. Where its own window is smaller than Reno's, CUBIC follows Reno.
+//! The response holds for losses evenly spaced, p up to one percent, and windows that no buffer cuts. Where its own
+//! window is smaller than Reno's, CUBIC follows Reno.
 
 use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 

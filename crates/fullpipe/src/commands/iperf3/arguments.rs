@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use fullpipe_iperf::DEFAULT_PORT;
-use fullpipe_probe::{Destination, Limits, Quota, ServeOptions};
+use fullpipe_probe::{Destination, Limits, Local, Quota, ServeOptions};
 use fullpipe_record::{Buffer, Direction, IpVersion, Request, Transport};
 use fullpipe_report::iperf3::Unit;
 use fullpipe_units::{BitRate, ByteCount, Span};
@@ -408,9 +408,11 @@ impl Arguments {
                 (_, true) => Some(IpVersion::V6),
                 _ => None,
             },
-            local_address,
-            device: device.or(of_host.map(str::to_owned)),
-            local_port: self.cport.map(port).transpose()?,
+            local: Local {
+                address: local_address,
+                device: device.or(of_host.map(str::to_owned)),
+                port: self.cport.map(port).transpose()?,
+            },
             connect_timeout: self.connect_timeout,
             receive_timeout: self.rcv_timeout,
             server_output: self.get_server_output,
@@ -710,9 +712,9 @@ mod tests {
     fn a_device_may_follow_an_address() {
         let Ok(Task::Client(plan)) = task("-c 192.0.2.1%eth0 -B 127.0.0.1 --cport 5000 -4") else { panic!() };
         let destination = plan.destination;
-        assert_eq!((destination.host.as_str(), destination.device.as_deref()), ("192.0.2.1", Some("eth0")));
-        assert_eq!(destination.local_address, Some(IpAddr::from([127, 0, 0, 1])));
-        assert_eq!((destination.local_port, destination.family), (Some(5000), Some(IpVersion::V4)));
+        assert_eq!((destination.host.as_str(), destination.local.device.as_deref()), ("192.0.2.1", Some("eth0")));
+        assert_eq!(destination.local.address, Some(IpAddr::from([127, 0, 0, 1])));
+        assert_eq!((destination.local.port, destination.family), (Some(5000), Some(IpVersion::V4)));
         let Ok(Task::Client(plan)) = task("-c fe80::1%eth0") else { panic!() };
         assert_eq!(plan.destination.host, "fe80::1%eth0");
     }
