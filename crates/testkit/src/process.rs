@@ -1,3 +1,4 @@
+use std::fs;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -5,6 +6,8 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::within;
 
 /// The program under test, built once for each test binary if it is not there or older than its sources.
 ///
@@ -53,11 +56,26 @@ impl Running {
         self.child.as_ref().expect("it has not finished").id()
     }
 
-    /// Asks it to end as Ctrl-C does in a terminal, it alone.
+    /// Asks it to end as Ctrl-C does in a terminal, it alone, once it listens for that: before, a busy machine may not
+    /// even have loaded it, and the kernel ends it in its place.
+    ///
+    /// # Panics
+    /// If it does not listen within a minute.
     pub fn interrupt(&self) {
+        assert!(within(Duration::from_mins(1), || self.minds_interrupts()), "it does not listen for interrupts");
         let pid = self.child.as_ref().and_then(|child| Pid::from_raw(child.id().cast_signed()));
         // One that has ended already needs no asking.
         let _ = pid.map(|pid| kill_process(pid, Signal::INT));
+    }
+
+    /// Whether an interrupt would meet a handler of its own; one that has ended minds nothing any more.
+    fn minds_interrupts(&self) -> bool {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
+        let line = |name| status.lines().find_map(|line: &str| line.strip_prefix(name)).map(str::trim);
+        let ended = line("State:").is_none_or(|state| state.starts_with('Z'));
+        let caught = line("SigCgt:").and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0);
+        // Bit n is for signal n + 1 (proc_pid_status(5)).
+        ended || caught >> (Signal::INT.as_raw() - 1) & 1 == 1
     }
 
     /// Kills it as `kill -9` does, without a chance to tidy up.
