@@ -3,6 +3,7 @@
 //! The only room with `unsafe`: every block says why it is sound. What rustix or socket2 offer safely is taken from
 //! there, so little is left here.
 
+mod control;
 mod datagrams;
 mod descriptors;
 mod interface;
@@ -12,6 +13,7 @@ mod socket;
 mod tcp_info;
 mod tun;
 mod usage;
+mod zero_copy;
 
 pub use datagrams::{
     Arrival, MOST_MESSAGES, MOST_SEGMENTS, cut_datagrams, join_datagrams, receive_messages, send_messages,
@@ -27,3 +29,4 @@ pub use socket::{set_pacing_rate, socket_memory, tcp_info};
 pub use tcp_info::decode as decode_tcp_info;
 pub use tun::open_tun;
 pub use usage::{CpuTime, process_cpu_time};
+pub use zero_copy::{Completions, Pages, allow_zero_copy, completions, send_zero_copy};

@@ -1,0 +1,73 @@
+//! What the kernel tells beside a message (`struct cmsghdr`).
+
+/// Room for control messages, aligned as their headers are.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+pub(crate) struct Control<const LENGTH: usize>(pub(crate) [u8; LENGTH]);
+
+impl<const LENGTH: usize> Control<LENGTH> {
+    pub(crate) const EMPTY: Self = Self([0; LENGTH]);
+}
+
+/// One control message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ControlMessage<'t> {
+    pub(crate) level: i32,
+    pub(crate) kind: i32,
+    pub(crate) data: &'t [u8],
+}
+
+/// The control messages in `told`, each a `struct cmsghdr` and its data, aligned to the machine's word. Behind the last
+/// are zeros, which is no length that a message can have.
+pub(crate) fn control_messages(mut told: &[u8]) -> impl Iterator<Item = ControlMessage<'_>> {
+    const WORD: usize = size_of::<usize>();
+    const HEADER: usize = WORD + 8;
+    std::iter::from_fn(move || {
+        let (length, level, kind) = header(told)?;
+        let data = told.get(HEADER..length)?;
+        told = told.get(length.next_multiple_of(WORD)..).unwrap_or_default();
+        Some(ControlMessage { level, kind, data })
+    })
+}
+
+/// Length, level and kind of the control message that `told` begins with.
+fn header(told: &[u8]) -> Option<(usize, i32, i32)> {
+    let (length, rest) = told.split_first_chunk()?;
+    let (level, rest) = rest.split_first_chunk()?;
+    let (kind, _) = rest.split_first_chunk()?;
+    Some((usize::from_ne_bytes(*length), i32::from_ne_bytes(*level), i32::from_ne_bytes(*kind)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn message(level: i32, kind: i32, data: &[u8]) -> Vec<u8> {
+        let length = 16 + data.len();
+        let mut bytes = [&length.to_ne_bytes()[..], &level.to_ne_bytes(), &kind.to_ne_bytes(), data].concat();
+        bytes.resize(length.next_multiple_of(8), 0);
+        bytes
+    }
+
+    #[test]
+    fn messages_are_told_apart() {
+        let told = [message(1, 2, &[7; 5]), message(3, 4, &[8; 16]), vec![0; 32]].concat();
+        let found: Vec<_> =
+            control_messages(&told).map(|found| (found.level, found.kind, found.data.to_vec())).collect();
+        assert_eq!(found, [(1, 2, vec![7; 5]), (3, 4, vec![8; 16])]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read(told in proptest::collection::vec(any::<u8>(), 0..100)) {
+            assert!(control_messages(&told).count() <= told.len());
+        }
+
+        #[test]
+        fn any_length_in_a_header_is_read(length in 0_usize..200, rest in proptest::collection::vec(any::<u8>(), 0..90)) {
+            let told = [&length.to_ne_bytes()[..], &rest].concat();
+            assert!(control_messages(&told).count() <= told.len());
+        }
+    }
+}

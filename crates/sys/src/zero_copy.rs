@@ -1,0 +1,194 @@
+//! Data that is sent from where it lies (`MSG_ZEROCOPY`, Linux 4.14; `Documentation/networking/msg_zerocopy.rst`).
+
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsFd, AsRawFd};
+
+use crate::control::{Control, control_messages};
+use crate::socket::set_option;
+
+/// `include/uapi/linux/errqueue.h`.
+const ORIGIN_ZERO_COPY: u8 = 5;
+const CODE_COPIED: u8 = 1;
+
+/// Where the fields that matter begin in a `struct sock_extended_err`.
+const ORIGIN: usize = 4;
+const CODE: usize = 6;
+const FIRST: usize = 8;
+const LAST: usize = 12;
+
+/// Room for one notice: a `sock_extended_err`, an address, and their header.
+const CONTROL_LENGTH: usize = 128;
+
+/// What became of sends without a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Completions {
+    /// Sends of which the kernel needs the data no longer.
+    pub done: u64,
+    /// Of these, how many it copied after all: over loopback, and where the device cannot gather.
+    pub copied: u64,
+}
+
+/// Bytes in pages of their own, page by page from the kernel.
+///
+/// The kernel may go on sending them after they are dropped here: it holds the pages, and nobody else gets them before it
+/// lets go.
+#[derive(Debug)]
+pub struct Pages {
+    start: std::ptr::NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone, as the memory of a `Vec` does.
+unsafe impl Send for Pages {}
+
+impl Pages {
+    /// `length` bytes, all zero.
+    ///
+    /// # Errors
+    /// What `mmap` reports, as for no bytes at all.
+    pub fn new(length: usize) -> io::Result<Self> {
+        let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping where the kernel likes, which overlaps nothing.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), length, rights, kind, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = std::ptr::NonNull::new(start.cast()).ok_or_else(|| io::Error::other("memory at address zero"))?;
+        Ok(Self { start, length })
+    }
+}
+
+impl Deref for Pages {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the mapping has `length` readable bytes until it is dropped, and nobody writes them meanwhile.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
+    }
+}
+
+impl DerefMut for Pages {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and this is the only way to them.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `new` with this length, and no slice of it outlives this value.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
+    }
+}
+
+/// Lets a socket send without a copy (`SO_ZEROCOPY`).
+///
+/// # Errors
+/// What `setsockopt` reports, as where the kernel lacks it.
+pub fn allow_zero_copy(socket: impl AsFd) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_ZEROCOPY, &1_i32.to_ne_bytes())
+}
+
+/// Sends the first `length` bytes of `pages`, or all of them where there are fewer, without a copy on a socket that was
+/// allowed to; how many the kernel took. Each call that takes any is one send of which [`completions`] tells later.
+///
+/// # Errors
+/// What `send` reports: `ENOBUFS` where notices of completed sends fill the room for them, or pages may not be locked.
+pub fn send_zero_copy(socket: impl AsFd, pages: &Pages, length: usize) -> io::Result<usize> {
+    let data = &pages[..length.min(pages.len())];
+    let flags = libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL;
+    // SAFETY: the descriptor is open for the borrow; the kernel reads `data` now, and later through pages that it holds,
+    // which `Pages` never hands to anybody else.
+    let sent = unsafe { libc::send(socket.as_fd().as_raw_fd(), data.as_ptr().cast(), data.len(), flags) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// Takes the notices of completed sends from a socket; never waits.
+///
+/// # Errors
+/// What `recvmsg` reports, but for an empty queue.
+pub fn completions(socket: impl AsFd) -> io::Result<Completions> {
+    let mut total = Completions::default();
+    let descriptor = socket.as_fd().as_raw_fd();
+    loop {
+        let mut control = Control::<CONTROL_LENGTH>::EMPTY;
+        // SAFETY: `msghdr` is a plain C structure of pointers and integers, for which all zeros is a value.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = CONTROL_LENGTH as _;
+        let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+        // SAFETY: the descriptor is open for the borrow; the header points to a buffer on this stack, with its length.
+        if unsafe { libc::recvmsg(descriptor, &raw mut message, flags) } < 0 {
+            let error = io::Error::last_os_error();
+            return if error.kind() == io::ErrorKind::WouldBlock { Ok(total) } else { Err(error) };
+        }
+        for notice in control_messages(&control.0).filter_map(|message| notice(message.data)) {
+            total.done += notice.done;
+            total.copied += notice.copied;
+        }
+    }
+}
+
+/// A `struct sock_extended_err` that tells of sends from a first to a last, whose numbers wrap at 2³².
+fn notice(told: &[u8]) -> Option<Completions> {
+    let word = |at: usize| told.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
+    let (first, last) = (word(FIRST)?, word(LAST)?);
+    if told.get(ORIGIN) != Some(&ORIGIN_ZERO_COPY) {
+        return None;
+    }
+    let done = u64::from(last.wrapping_sub(first)) + 1;
+    Some(Completions { done, copied: if told[CODE] & CODE_COPIED == 0 { 0 } else { done } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn data_arrives_and_the_kernel_says_that_it_copied_over_loopback() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let left = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut right = listener.accept().unwrap().0;
+        allow_zero_copy(&left).unwrap();
+        let mut pages = Pages::new(30_000).unwrap();
+        pages.iter_mut().zip(0_u8..=255).for_each(|(byte, value)| *byte = value);
+        for _ in 0..3 {
+            assert_eq!(send_zero_copy(&left, &pages, 30_000).unwrap(), 30_000);
+        }
+        let mut read = vec![1; 90_000];
+        right.read_exact(&mut read).unwrap();
+        assert!(read[..30_000] == pages[..] && read[60_000..] == pages[..]);
+        let (mut total, deadline) = (Completions::default(), Instant::now() + Duration::from_secs(5));
+        while total.done < 3 && Instant::now() < deadline {
+            let found = completions(&left).unwrap();
+            total = Completions { done: total.done + found.done, copied: total.copied + found.copied };
+        }
+        assert_eq!(total, Completions { done: 3, copied: 3 });
+    }
+
+    #[test]
+    fn a_socket_without_leave_copies_and_says_nothing() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let left = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert_eq!(send_zero_copy(&left, &Pages::new(10).unwrap(), 100).unwrap(), 10);
+        assert_eq!(completions(&left).unwrap(), Completions::default());
+        assert!(Pages::new(0).is_err());
+    }
+
+    #[test]
+    fn numbers_of_sends_wrap() {
+        let mut told = [0; 16];
+        told[ORIGIN] = ORIGIN_ZERO_COPY;
+        told[FIRST..LAST].copy_from_slice(&u32::MAX.to_ne_bytes());
+        told[LAST..].copy_from_slice(&1_u32.to_ne_bytes());
+        assert_eq!(notice(&told), Some(Completions { done: 3, copied: 0 }));
+        told[CODE] = CODE_COPIED;
+        assert_eq!(notice(&told), Some(Completions { done: 3, copied: 3 }));
+        told[ORIGIN] = 2;
+        assert_eq!((notice(&told), notice(&told[..12])), (None, None));
+    }
+}
