@@ -42,7 +42,7 @@ fn offer(request: &Request) -> Option<String> {
 }
 
 /// Whoever emulates a path means what it sends over it, so that nobody is asked for consent.
-fn switches(request: &Request) -> [(bool, &'static str); 12] {
+fn switches(request: &Request) -> [(bool, &'static str); 13] {
     let is_udp = request.transport == Transport::Udp;
     [
         (is_udp, "--udp"),
@@ -52,8 +52,9 @@ fn switches(request: &Request) -> [(bool, &'static str); 12] {
         (request.no_delay, "--no-delay"),
         (request.multipath, "--mptcp"),
         (request.sendfile, "--zerocopy"),
-        (request.discard, "--skip-rx-copy"),
-        (request.offload, "--gsro"),
+        (request.zero_copy, "--msg-zerocopy"),
+        (!is_udp && !request.discard, "--touch"),
+        (is_udp && !request.offload, "--one-by-one"),
         (request.wide_counters, "--udp-counters-64bit"),
         (request.dont_fragment, "--dont-fragment"),
         (request.writer == Writer::Blocking, "--blocking"),

@@ -37,6 +37,7 @@ pub struct Parameters {
     wide_counters: bool,
     dont_fragment: bool,
     sendfile: bool,
+    zero_copy: bool,
     discard: bool,
     offload: bool,
     auth_token: Option<String>,
@@ -80,6 +81,10 @@ const LONGEST_CONGESTION_NAME: usize = 15;
 
 /// What iperf3 servers take as parameters since 3.18.
 const LONGEST_PARAMETERS: usize = 8 * 1024;
+
+/// Value of `zerocopy` that asks a fullpipe server for `MSG_ZEROCOPY`. To iperf3 every value but zero means `sendfile`, the
+/// nearest that it has.
+const ZERO_COPY: i64 = 2;
 
 /// How often iperf3 looks whether a rate permits the next block, in microseconds; its default, and so ours for it.
 const PACING_TIMER: i64 = 1000;
@@ -146,6 +151,7 @@ impl Parameters {
             wide_counters: request.wide_counters,
             dont_fragment: request.dont_fragment,
             sendfile: request.sendfile,
+            zero_copy: request.zero_copy,
             discard: request.discard,
             offload: request.offload,
             auth_token: None,
@@ -210,6 +216,7 @@ impl Parameters {
             tos: within(self.tos, 0..=255, ErrorNumber::TOS, "as type of service")? as u8,
             multipath: self.multipath,
             sendfile: self.sendfile,
+            zero_copy: self.zero_copy,
             discard: self.discard,
             offload: self.offload,
             wide_counters: self.wide_counters,
@@ -350,7 +357,7 @@ impl Serialize for Sent<'_> {
         keys.text("congestion", asked.congestion.as_deref())?;
         keys.number("get_server_output", asked.server_output.into())?;
         keys.number("udp_counters_64bit", asked.wide_counters.into())?;
-        keys.number("zerocopy", asked.sendfile.into())?;
+        keys.number("zerocopy", if asked.zero_copy { ZERO_COPY } else { asked.sendfile.into() })?;
         keys.number("dont_fragment", asked.dont_fragment.into())?;
         keys.number("skip_rx_copy", asked.discard.into())?;
         if asked.offload && asked.carrier == Carrier::Udp {
@@ -489,7 +496,8 @@ impl From<Received> for Parameters {
             server_output: is_on(received.get_server_output),
             wide_counters: is_on(received.udp_counters_64bit),
             dont_fragment: is_on(received.dont_fragment),
-            sendfile: is_on(received.zerocopy),
+            sendfile: is_on(received.zerocopy) && given(received.zerocopy) != ZERO_COPY,
+            zero_copy: given(received.zerocopy) == ZERO_COPY,
             discard: is_on(received.skip_rx_copy),
             offload: is_on(received.gso) || is_on(received.gro),
             auth_token: received.authtoken.0,
@@ -865,9 +873,9 @@ mod tests {
             congestion in prop::option::of("[!-~]{1,15}"),
             title in prop::option::of("[ -~]{1,40}"),
             extra_data in prop::option::of("\\PC{1,40}"),
-            switches in any::<[bool; 7]>(),
+            switches in any::<[bool; 8]>(),
         ) -> Request {
-            let [no_delay, multipath, sendfile, discard, offload, wide_counters, dont_fragment] = switches;
+            let [no_delay, multipath, sendfile, zero_copy, discard, offload, wide_counters, dont_fragment] = switches;
             Request {
                 buffer: buffer.map_or(Buffer::Automatic, |size| Buffer::Request(ByteCount::new(size))),
                 mss: mss.map(ByteCount::new),
@@ -876,7 +884,9 @@ mod tests {
                 extra_data,
                 no_delay,
                 multipath,
-                sendfile,
+                // There is one key for both.
+                sendfile: sendfile && !zero_copy,
+                zero_copy,
                 discard,
                 // Only datagrams have it.
                 offload: offload && load.transport == Transport::Udp,

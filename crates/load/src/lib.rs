@@ -13,6 +13,8 @@ mod prepare;
 mod sampler;
 mod sequence;
 mod shared;
+mod source;
+mod storage;
 mod tcp;
 mod transfer;
 mod udp_receiver;
@@ -20,4 +22,5 @@ mod udp_sender;
 
 pub use lane::{Channel, Lane, Role, StreamCount};
 pub use prepare::{Local, PrepareError, apply_options, prepare, prepare_udp, read_back};
+pub use storage::Storage;
 pub use transfer::{StreamTotals, Totals, Transfer, TransferPlan};

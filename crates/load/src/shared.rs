@@ -3,13 +3,14 @@
 use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fullpipe_units::ByteCount;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::lane::{Role, Stream};
+use crate::storage::Storage;
 
 /// How often a thread that waits for its socket looks whether it should end.
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
@@ -23,17 +24,24 @@ pub(crate) struct Shared {
     over: AtomicBool,
     /// Bytes that may still be sent, by all streams together; [`u64::MAX`] without a limit.
     budget: AtomicU64,
+    /// What data comes from, or goes to, where it is not made up and thrown away.
+    storage: Option<Arc<Storage>>,
     notes: Mutex<Vec<String>>,
 }
 
 impl Shared {
-    pub(crate) fn new(budget: Option<ByteCount>) -> Self {
+    pub(crate) fn new(budget: Option<ByteCount>, storage: Option<Storage>) -> Self {
         Self {
             enough: AtomicBool::new(false),
             over: AtomicBool::new(false),
             budget: AtomicU64::new(budget.map_or(u64::MAX, ByteCount::get)),
+            storage: storage.map(Arc::new),
             notes: Mutex::default(),
         }
+    }
+
+    pub(crate) fn storage(&self) -> Option<&Arc<Storage>> {
+        self.storage.as_ref()
     }
 
     /// Lets every sender end.
@@ -95,16 +103,22 @@ pub(crate) fn wait(socket: impl AsFd, what: PollFlags, timeout: Duration) {
     let _ = poll(&mut [PollFd::new(&socket, what)], Some(&timeout));
 }
 
-/// Bytes that no path can compress away: a xorshift sequence from a fixed seed.
+/// So many of the bytes of [`fill`].
 pub(crate) fn pattern(length: usize) -> Vec<u8> {
+    let mut data = vec![0; length];
+    fill(&mut data);
+    data
+}
+
+/// Fills `data` with bytes that no path can compress away: a xorshift sequence from a fixed seed.
+pub(crate) fn fill(data: &mut [u8]) {
     let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
-    let words = std::iter::repeat_with(|| {
+    for word in data.chunks_mut(8) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        state.to_ne_bytes()
-    });
-    words.flatten().take(length).collect()
+        word.copy_from_slice(&state.to_ne_bytes()[..word.len()]);
+    }
 }
 
 #[cfg(test)]
@@ -113,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_budget_is_never_exceeded_and_comes_back() {
-        let shared = Shared::new(Some(ByteCount::new(1000)));
+        let shared = Shared::new(Some(ByteCount::new(1000)), None);
         assert_eq!(shared.take(600), 600);
         assert_eq!(shared.take(600), 400);
         assert_eq!(shared.take(600), 0);
@@ -131,7 +145,7 @@ mod tests {
 
     #[test]
     fn what_every_stream_says_is_noted_once() {
-        let shared = Shared::new(None);
+        let shared = Shared::new(None, None);
         for note in ["a", "b", "a"] {
             shared.note(note.to_owned());
         }

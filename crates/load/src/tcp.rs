@@ -1,21 +1,24 @@
 //! The threads of TCP streams.
 
-use std::fs::File;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use fullpipe_record::Writer;
-use fullpipe_sys::socket_memory;
+use fullpipe_sys::{Pages, socket_memory};
 use fullpipe_units::{ByteCount, Span};
 use rustix::event::PollFlags;
-use rustix::fs::{MemfdFlags, memfd_create, sendfile};
-use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
+use rustix::thread::set_current_timer_slack;
 
 use crate::lane::{Role, Stream};
 use crate::pace::Allowance;
-use crate::shared::{LOOK, Shared, pattern, wait};
+use crate::shared::{LOOK, Shared, wait};
+use crate::source::Source;
+use crate::storage::Storage;
 use crate::transfer::TransferPlan;
 
 /// Longest that a sending thread waits before it tries a full socket again.
@@ -27,9 +30,21 @@ const SHORTEST_RETRY: Span = Span::from_micros(50);
 /// Writes until told to stop, or the budget is spent, or the other end is gone.
 pub(crate) fn send(socket: &TcpStream, stream: &Stream, shared: &Shared, plan: &TransferPlan) -> io::Result<()> {
     socket.set_nonblocking(plan.writer == Writer::Retrying)?;
+    let mut source = Source::new(socket, plan, shared)?;
+    let sent = send_from(&mut source, socket, stream, shared, plan);
+    source.finish(socket, shared);
+    sent
+}
+
+fn send_from(
+    source: &mut Source,
+    socket: &TcpStream,
+    stream: &Stream,
+    shared: &Shared,
+    plan: &TransferPlan,
+) -> io::Result<()> {
     let retry = retry_after(plan.base_rtt);
     let stopped = || shared.stopped(Role::Sender);
-    let mut source = Source::new(plan, shared);
     let mut room = Room::of(plan.writer);
     // A byte stream has no shape of its own that making up for a delay could spoil.
     let mut allowance = Allowance::new(plan, u64::MAX);
@@ -50,6 +65,8 @@ pub(crate) fn send(socket: &TcpStream, stream: &Stream, shared: &Shared, plan: &
         room.taken(done);
         allowance.taken(done);
         match result {
+            // Storage has no more.
+            Ok(0) => return Ok(()),
             Ok(_) => {}
             // The kernel calls a socket writable only when a third of its buffer is free. Trying again after `retry`,
             // writable or not, keeps the buffer full.
@@ -60,48 +77,6 @@ pub(crate) fn send(socket: &TcpStream, stream: &Stream, shared: &Shared, plan: &
         }
     }
     Ok(())
-}
-
-/// Where what is sent comes from.
-struct Source {
-    data: Vec<u8>,
-    /// The same in a file, whose pages the kernel sends without copying.
-    file: Option<File>,
-}
-
-impl Source {
-    fn new(plan: &TransferPlan, shared: &Shared) -> Self {
-        let data = pattern(plan.block.get() as usize);
-        let file = plan.sendfile.then(|| file_in_memory(&data));
-        if let Some(Err(error)) = &file {
-            shared.note(format!("data was copied instead of sent from a file, which cannot be made: {error}"));
-        }
-        Self { data, file: file.and_then(Result::ok) }
-    }
-
-    fn write(&self, mut socket: &TcpStream, length: usize) -> io::Result<usize> {
-        match &self.file {
-            Some(file) => Ok(sendfile(socket, file, Some(&mut 0), length)?),
-            None => socket.write(&self.data[..length]),
-        }
-    }
-
-    /// Whether `error` says that this socket takes no file, and data will be copied from now on.
-    fn falls_back(&mut self, error: &io::Error, shared: &Shared) -> bool {
-        let refused = [Errno::INVAL, Errno::NOSYS, Errno::OPNOTSUPP].map(Errno::raw_os_error);
-        let falls_back = self.file.is_some() && error.raw_os_error().is_some_and(|number| refused.contains(&number));
-        if falls_back {
-            shared.note(format!("data was copied instead of sent from a file, which the socket refused: {error}"));
-            self.file = None;
-        }
-        falls_back
-    }
-}
-
-fn file_in_memory(data: &[u8]) -> io::Result<File> {
-    let mut file = File::from(memfd_create("fullpipe", MemfdFlags::CLOEXEC)?);
-    file.write_all(data)?;
-    Ok(file)
 }
 
 /// What still fits in a send buffer.
@@ -150,12 +125,16 @@ impl Room {
 pub(crate) fn receive(socket: &TcpStream, stream: &Stream, shared: &Shared, plan: &TransferPlan) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     let stopped = || shared.stopped(Role::Receiver);
-    let mut buffer = vec![0; plan.block.get() as usize];
+    let mut sink = Sink::new(plan, shared)?;
+    let mut pause = Pause::new();
     while !stopped() {
-        match read(socket, &mut buffer, plan.discard) {
+        match sink.take(socket) {
             Ok(0) => return Ok(()),
-            Ok(length) => stream.count().bytes += ByteCount::new(length as u64),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => wait(socket, PollFlags::IN, LOOK),
+            Ok(length) => {
+                stream.count().bytes += ByteCount::new(length as u64);
+                pause.read(length as u64);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => pause.until_more(socket),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return if stopped() { Ok(()) } else { Err(error) },
         }
@@ -163,30 +142,82 @@ pub(crate) fn receive(socket: &TcpStream, stream: &Stream, shared: &Shared, plan
     Ok(())
 }
 
-/// Reads into `buffer`; with `discard`, takes as much from the socket and leaves `buffer` as it is.
-fn read(mut socket: &TcpStream, buffer: &mut [u8], discard: bool) -> io::Result<usize> {
-    if discard { Ok(recv(socket, buffer, RecvFlags::TRUNC)?.1) } else { socket.read(buffer) }
+/// Bytes that are discarded at once.
+const DISCARDED: usize = 4 << 20;
+
+/// Where what arrives goes.
+struct Sink {
+    data: Pages,
+    /// Whether the kernel is to throw away what arrives, and leave `data` as it is.
+    discard: bool,
+    storage: Option<Arc<Storage>>,
+}
+
+impl Sink {
+    fn new(plan: &TransferPlan, shared: &Shared) -> io::Result<Self> {
+        let storage = shared.storage().filter(|storage| !storage.is_read()).map(Arc::clone);
+        let discard = plan.discard && storage.is_none();
+        // Pages that nobody writes take no memory.
+        let length = if discard { DISCARDED } else { plan.block.get() as usize };
+        Ok(Self { data: Pages::new(length)?, discard, storage })
+    }
+
+    /// Takes what has arrived from the socket; how many bytes, none at the end.
+    fn take(&mut self, mut socket: &TcpStream) -> io::Result<usize> {
+        if self.discard {
+            return Ok(recv(socket, &mut *self.data, RecvFlags::TRUNC)?.1);
+        }
+        let length = socket.read(&mut self.data)?;
+        if let Some(storage) = &self.storage {
+            storage.append(&self.data[..length])?;
+        }
+        Ok(length)
+    }
+}
+
+/// How a receiver waits for more.
+///
+/// One that waits in `poll` is woken for every packet, at the sender's expense where both share a machine. While much
+/// arrives, it looks again after a moment instead, as network cards do that moderate their interrupts. The kernel
+/// acknowledges all the same, and the moment is too short to fill much of the buffer.
+#[derive(Debug)]
+struct Pause {
+    /// Bytes read since the last wait.
+    fresh: u64,
+}
+
+impl Pause {
+    /// The moment.
+    const MOMENT: Duration = Duration::from_micros(50);
+
+    /// What must have arrived since the last wait to make it worth while.
+    const WORTH: u64 = 128 * 1024;
+
+    /// The part of the receive buffer that may have been filled since the last wait; with more, the moment would hold the
+    /// sender up.
+    const PART: u64 = 8;
+
+    fn new() -> Self {
+        // A sleep ends up to 50 µs late otherwise. Where the kernel refuses, it does.
+        let _ = set_current_timer_slack(NonZeroU64::new(1));
+        Self { fresh: 0 }
+    }
+
+    fn read(&mut self, bytes: u64) {
+        self.fresh += bytes;
+    }
+
+    fn until_more(&mut self, socket: &TcpStream) {
+        let fresh = std::mem::take(&mut self.fresh);
+        let room = || socket_memory(socket).map_or(0, |memory| memory.rcvbuf.get());
+        if fresh >= Self::WORTH && fresh <= room() / Self::PART {
+            thread::sleep(Self::MOMENT);
+        } else {
+            wait(socket, PollFlags::IN, LOOK);
+        }
+    }
 }
 
 fn retry_after(base_rtt: Option<Span>) -> Duration {
     base_rtt.map_or(LONGEST_RETRY, |rtt| rtt / 64).clamp(SHORTEST_RETRY, LONGEST_RETRY).into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use fullpipe_record::Request;
-
-    #[test]
-    fn a_socket_that_takes_no_file_gets_copies_and_the_user_is_told() {
-        let shared = Shared::new(None);
-        let request = Request { sendfile: true, ..Request::default() };
-        let mut source = Source::new(&TransferPlan::of(&request, None), &shared);
-        assert!(source.file.is_some());
-        assert!(!source.falls_back(&Errno::CONNRESET.into(), &shared));
-        assert!(source.falls_back(&Errno::INVAL.into(), &shared) && source.file.is_none());
-        // A copy that is refused is an error like any other.
-        assert!(!source.falls_back(&Errno::INVAL.into(), &shared));
-        assert_eq!(shared.take_notes().len(), 1);
-    }
 }

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use fullpipe_record::{Cpu, Request, Sample, Writer};
+use fullpipe_record::{Cpu, Request, Sample, StorageUse, Writer};
 use fullpipe_sys::{CpuTime, process_cpu_time, tcp_info};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 use crate::lane::{Channel, Lane, Role, Stream, StreamCount};
 use crate::shared::Shared;
+use crate::storage::Storage;
 use crate::{sampler, tcp, udp_receiver, udp_sender};
 
 /// Samples that are usually kept of a transfer, about 16 MB.
@@ -33,6 +34,8 @@ pub struct TransferPlan {
     pub writer: Writer,
     /// Whether a TCP sender hands the kernel pages of a file.
     pub sendfile: bool,
+    /// Whether a TCP sender hands the kernel the pages that data lies in.
+    pub zero_copy: bool,
     /// Whether a TCP receiver discards in the kernel what arrives.
     pub discard: bool,
     /// Whether UDP hands the kernel many datagrams as one message, and takes many.
@@ -56,6 +59,7 @@ impl TransferPlan {
             burst: request.burst,
             writer: request.writer,
             sendfile: request.sendfile,
+            zero_copy: request.zero_copy,
             discard: request.discard,
             offload: request.offload,
             wide_counters: request.wide_counters,
@@ -95,6 +99,8 @@ pub struct StreamTotals {
     pub samples: Vec<Sample>,
     /// Processor time of this process while it ran.
     pub cpu: Option<Cpu>,
+    /// What was read from a file or written to one.
+    pub storage: Option<StorageUse>,
     /// Streams that ended with an error, and which.
     pub failures: Vec<(u16, io::Error)>,
     /// What was asked and could not be done, a sentence each.
@@ -107,11 +113,19 @@ impl Transfer {
     /// # Errors
     /// If a thread cannot be started.
     pub fn start(lanes: Vec<Lane>, plan: TransferPlan) -> io::Result<Self> {
+        Self::start_with(lanes, plan, None)
+    }
+
+    /// The same with data from a file, or to one: what it is for decides whether senders or receivers use it.
+    ///
+    /// # Errors
+    /// If a thread cannot be started.
+    pub fn start_with(lanes: Vec<Lane>, plan: TransferPlan, storage: Option<Storage>) -> io::Result<Self> {
         let plan = TransferPlan { block: plan.block.max(ByteCount::new(1)), ..plan };
         let origin = Instant::now();
         let cpu = process_cpu_time()?;
         let streams: Arc<[Stream]> = lanes.into_iter().map(Stream::new).collect();
-        let shared = Arc::new(Shared::new(plan.budget));
+        let shared = Arc::new(Shared::new(plan.budget, storage));
         let workers = start_workers(&streams, &shared, plan)?;
         let samples = Arc::new(Mutex::new(Vec::new()));
         let sampling = Arc::new(AtomicBool::new(true));
@@ -192,7 +206,14 @@ impl Transfer {
         let failures = outcomes.enumerate().filter_map(|(index, end)| Some((index as u16, end.err()?))).collect();
         let _ = self.sampler.join();
         let samples = std::mem::take(&mut *self.samples.lock().unwrap_or_else(PoisonError::into_inner));
-        StreamTotals { totals, samples, cpu, failures, notes: self.shared.take_notes() }
+        let storage = self.shared.storage().map(|storage| {
+            let (used, note) = storage.finish();
+            if let Some(note) = note {
+                self.shared.note(note);
+            }
+            used
+        });
+        StreamTotals { totals, samples, cpu, storage, failures, notes: self.shared.take_notes() }
     }
 
     fn note_unknown_drops(&self, totals: &Totals) {
@@ -268,8 +289,11 @@ mod tests {
     use super::*;
     use crate::prepare::{Local, prepare};
     use fullpipe_testkit::within;
+    use rustix::fs::{MemfdFlags, memfd_create};
     use socket2::{Domain, Protocol, Socket, Type};
+    use std::fs::File;
     use std::net::{SocketAddr, TcpListener, TcpStream};
+    use std::os::unix::fs::FileExt;
     use std::time::Duration;
 
     const PATIENCE: Duration = Duration::from_secs(10);
@@ -354,18 +378,81 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_what_would_have_been_copied() {
-        for sendfile in [false, true] {
+    fn every_way_of_sending_sends_the_same() {
+        for (sendfile, zero_copy) in [(false, false), (true, false), (false, true)] {
             let (left, mut right) = connected(1);
             let budget = Some(ByteCount::new(300_000));
-            let sender = sender(left, TransferPlan { budget, sendfile, ..plan() });
+            let sender = sender(left, TransferPlan { budget, sendfile, zero_copy, ..plan() });
             let mut read = vec![0; 300_000];
             std::io::Read::read_exact(&mut right[0], &mut read).unwrap();
             // Pieces begin anew wherever a write ended: what is sent is part of the pattern in any case.
             let pattern = crate::shared::pattern(131_072);
-            assert!(read.starts_with(&pattern[..16_384]), "sendfile {sendfile}");
-            sender.finish();
+            assert!(read.starts_with(&pattern[..16_384]), "sendfile {sendfile}, zero copy {zero_copy}");
+            let notes = sender.finish().notes;
+            assert_eq!(notes.len(), usize::from(zero_copy), "loopback copies, and that is said: {notes:?}");
         }
+    }
+
+    fn file_of(bytes: &[u8]) -> File {
+        let mut file = File::from(memfd_create("storage", MemfdFlags::CLOEXEC).unwrap());
+        std::io::Write::write_all(&mut file, bytes).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_file_goes_from_storage_to_storage() {
+        let content = crate::shared::pattern(3_000_001);
+        let (left, right) = connected(1);
+        let kept = file_of(&[]);
+        let into = Some(Storage::write(kept.try_clone().unwrap()));
+        let receiver = Transfer::start_with(lanes(Role::Receiver, right), plan(), into).unwrap();
+        let from = Some(Storage::read(file_of(&content)));
+        let sender = Transfer::start_with(lanes(Role::Sender, left), plan(), from).unwrap();
+        assert!(within(PATIENCE, || sender.has_sent_all() && moved(&receiver).get() == 3_000_001));
+        let (sent, received) = (sender.finish(), receiver.finish());
+        let (read, written) = (sent.storage.unwrap(), received.storage.unwrap());
+        assert_eq!((read.bytes.get(), written.bytes.get()), (3_000_001, 3_000_001));
+        assert!(!read.writes && written.writes && read.busy > Span::ZERO && written.busy > Span::ZERO);
+        let mut found = vec![0; 3_000_001];
+        kept.read_exact_at(&mut found, 0).unwrap();
+        assert!(found == content);
+    }
+
+    #[test]
+    fn three_streams_share_a_file() {
+        let (left, right) = connected(3);
+        let receiver = receiver(right, plan());
+        let from = Some(Storage::read(file_of(&crate::shared::pattern(3_000_001))));
+        let budget = Some(ByteCount::new(3_000_001));
+        let plan = TransferPlan { budget, ..plan() };
+        let sender = Transfer::start_with(lanes(Role::Sender, left), plan, from).unwrap();
+        assert!(within(PATIENCE, || sender.has_sent_all() && moved(&receiver).get() == 3_000_001));
+        assert_eq!(sender.finish().storage.unwrap().bytes.get(), 3_000_001);
+        receiver.finish();
+    }
+
+    #[test]
+    fn a_full_disk_ends_the_stream_and_says_so() {
+        let (left, right) = connected(1);
+        let full = Some(Storage::write(File::options().write(true).open("/dev/full").unwrap()));
+        let receiver = Transfer::start_with(lanes(Role::Receiver, right), plan(), full).unwrap();
+        let sender = sender(left, plan());
+        assert!(within(PATIENCE, || receiver.is_over()));
+        let failures = receiver.finish().failures;
+        assert!(failures[0].1.to_string().contains("No space left on device"), "{failures:?}");
+        sender.finish();
+    }
+
+    /// A receiver looks again after a moment while much arrives, and waits for the kernel's word else.
+    #[test]
+    fn little_data_is_read_at_once() {
+        let (left, right) = connected(1);
+        let receiver = receiver(right, plan());
+        for count in 1..=20 {
+            std::io::Write::write_all(&mut &left[0], &[7; 100]).unwrap();
+            assert!(within(PATIENCE, || moved(&receiver).get() == count * 100));
+        }
+        receiver.finish();
     }
 
     #[test]

@@ -175,7 +175,7 @@ mod tests {
         let (left, right) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
         left.connect(right.local_addr().unwrap()).unwrap();
         let request = Request { block: ByteCount::new(1_000), offload: true, ..Request::default() };
-        let shared = Shared::new(None);
+        let shared = Shared::new(None, None);
         let mut train = Train::new(&left, &shared, &TransferPlan::of(&request, None));
         assert!(train.segments > 1 && train.most() > 10);
         assert!(!train.falls_back(&left, &Errno::CONNREFUSED.into(), &shared));

@@ -25,7 +25,7 @@ pub use experiment::{Document, ErrorReport, Experiment, LabReport, LabStep, Proo
 pub use grid::{GridAccuracy, GridCell, GridReport};
 pub use measurement::{
     Cpu, Datagrams, Direction, EndReport, Interval, Measurement, Peer, RttMethod, RttReport, RttStats, SocketReadback,
-    Steady, StreamInterval, StreamSummary, Summary, Validity,
+    Steady, StorageUse, StreamInterval, StreamSummary, Summary, Validity,
 };
 pub use path::{Encapsulation, Framing, IpVersion, Path, PathDirection, Segmentation, Tunnel};
 pub use prediction::{Ceiling, Limit, Prediction, Ramp};

@@ -82,9 +82,25 @@ pub struct EndReport {
     /// What this end printed of the test, where it was asked for: text, or one JSON object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
+    /// What this end read from a file to send it, or wrote of what arrived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<StorageUse>,
     /// What this end received of each stream that it received as datagrams, in the order of the streams.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub datagrams: Vec<Datagrams>,
+}
+
+/// The part that a file had in a test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct StorageUse {
+    /// Whether the file was written; it was read if not.
+    pub writes: bool,
+    /// Bytes read or written.
+    pub bytes: ByteCount,
+    /// Time in reads or writes, of all streams together.
+    pub busy: Span,
+    /// Time that it took, after the data had arrived, until all of it was on the disk.
+    pub sync: Span,
 }
 
 /// What a receiver saw of a stream of numbered datagrams, or of many.

@@ -79,6 +79,8 @@ pub struct Request {
     pub multipath: bool,
     /// Whether a TCP sender hands the kernel pages of a file (`sendfile`) in place of copying.
     pub sendfile: bool,
+    /// Whether a TCP sender hands the kernel the pages that data lies in (`MSG_ZEROCOPY`) in place of copying.
+    pub zero_copy: bool,
     /// Whether a TCP receiver discards in the kernel what arrives (`MSG_TRUNC`), in place of copying it.
     pub discard: bool,
     /// Whether UDP hands the kernel many datagrams at once, and takes many (`UDP_SEGMENT`, `UDP_GRO`).
@@ -117,6 +119,7 @@ impl Default for Request {
             tos: 0,
             multipath: false,
             sendfile: false,
+            zero_copy: false,
             discard: false,
             offload: false,
             wide_counters: false,

@@ -14,6 +14,9 @@ use crate::failure::{Failure, USAGE};
 /// What a UDP sender offers if nothing else is asked for, as iperf3.
 const GENTLE_RATE: BitRate = BitRate::from_mbps(1);
 
+/// Bytes of one write where nothing holds the sender back: the largest that iperf3 servers take.
+const LARGE_BLOCK: ByteCount = ByteCount::from_mib(1);
+
 /// The load.
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
@@ -57,7 +60,8 @@ pub(crate) struct Load {
     /// Window that the receiver should advertise; the buffers are chosen to yield it
     #[arg(long, value_name = "BYTES", conflicts_with_all = ["buffer", "udp"])]
     window: Option<ByteCount>,
-    /// Bytes of one write, or of one datagram [default: 128K; with --udp what a packet holds]
+    /// Bytes of one write, or of one datagram [default: 1M, or 128K at a rate; with --udp what a packet
+    /// holds]
     #[arg(long, short, value_name = "BYTES")]
     length: Option<ByteCount>,
     /// Congestion control: cubic, reno, bbr, …
@@ -81,11 +85,21 @@ pub(crate) struct Load {
     /// Send pages of a file, without copying (`sendfile`)
     #[arg(long, short = 'Z', conflicts_with = "udp")]
     zerocopy: bool,
-    /// The receiver discards in the kernel, without copying (`MSG_TRUNC`)
+    /// Send data from where it lies, without copying (`MSG_ZEROCOPY`): for fast network cards
+    #[arg(long, conflicts_with_all = ["udp", "zerocopy"])]
+    msg_zerocopy: bool,
+    /// The receiver copies what arrives, as programs that use it must; by default it discards in the kernel (`MSG_TRUNC`)
     #[arg(long, conflicts_with = "udp")]
+    touch: bool,
+    /// The receiver discards in the kernel: the default, and iperf3's name for it
+    #[arg(long, conflicts_with_all = ["udp", "touch"], hide = true)]
     skip_rx_copy: bool,
-    /// Hand the kernel many datagrams at once (`UDP_SEGMENT`, `UDP_GRO`)
+    /// Hand the kernel datagrams one by one, and take them so: by default it cuts and joins them (`UDP_SEGMENT`,
+    /// `UDP_GRO`)
     #[arg(long, requires = "udp")]
+    one_by_one: bool,
+    /// Have the kernel cut and join datagrams: the default, and iperf3's name for it
+    #[arg(long, requires = "udp", conflicts_with = "one_by_one", hide = true)]
     gsro: bool,
     /// Number datagrams in 64 bits, for more than 4 billion of them
     #[arg(long, requires = "udp")]
@@ -165,9 +179,14 @@ impl Load {
             (true, _) => Direction::Download,
             _ => Direction::Upload,
         };
-        let usual = if self.udp { ByteCount::ZERO } else { Request::default().block };
-        let block = self.length.unwrap_or(usual);
         let gentle = self.udp.then_some(GENTLE_RATE);
+        let rate = self.bitrate.map_or(gentle, |offer| Some(offer.rate)).filter(|&rate| rate > BitRate::ZERO);
+        let block = self.length.unwrap_or(match (self.udp, rate) {
+            (true, _) => ByteCount::ZERO,
+            // Large blocks would go in large bursts.
+            (false, Some(_)) => Request::default().block,
+            (false, None) => LARGE_BLOCK,
+        });
         Ok(Request {
             transport: if self.udp { Transport::Udp } else { Transport::Tcp },
             direction,
@@ -176,7 +195,7 @@ impl Load {
             omit: self.omit,
             bytes: self.bytes_of(block)?,
             block,
-            rate: self.bitrate.map_or(gentle, |offer| Some(offer.rate)).filter(|&rate| rate > BitRate::ZERO),
+            rate,
             burst: self.bitrate.and_then(|offer| offer.burst),
             pacing: self.fq_rate,
             buffer,
@@ -186,8 +205,9 @@ impl Load {
             tos: self.tos.or(self.dscp).unwrap_or(0),
             multipath: self.mptcp,
             sendfile: self.zerocopy,
-            discard: self.skip_rx_copy,
-            offload: self.gsro,
+            zero_copy: self.msg_zerocopy,
+            discard: !self.udp && !self.touch,
+            offload: self.udp && !self.one_by_one,
             wide_counters: self.udp_counters_64bit,
             dont_fragment: self.dont_fragment,
             writer: if self.blocking { Writer::Blocking } else { Writer::Retrying },

@@ -465,6 +465,7 @@ impl Arguments {
             tos: self.tos.or(self.dscp).unwrap_or(0),
             multipath: self.mptcp,
             sendfile: self.zerocopy,
+            zero_copy: false,
             discard: self.skip_rx_copy,
             offload: self.gsro,
             wide_counters: self.udp_counters_64bit,

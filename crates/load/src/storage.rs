@@ -1,0 +1,202 @@
+//! A file that data comes from or goes to, and the time that it takes.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fullpipe_record::StorageUse;
+use fullpipe_units::{ByteCount, Span};
+
+/// How long storage may take in the end to lay down what it was given: a disk that hangs must not hold the test.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A file that all streams of a transfer share: each takes the next piece.
+#[derive(Debug)]
+pub struct Storage {
+    file: Arc<File>,
+    purpose: Purpose,
+    /// Where the next piece begins.
+    offset: AtomicU64,
+    bytes: AtomicU64,
+    /// Nanoseconds in reads or writes, of all streams together.
+    busy: AtomicU64,
+}
+
+/// What a file is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// To be sent; from its beginning again at its end, if it `repeats`.
+    Read { repeats: bool },
+    /// To hold what arrives.
+    Write,
+}
+
+impl Storage {
+    /// What is sent is read from `file`, once.
+    pub fn read(file: File) -> Self {
+        Self::new(file, Purpose::Read { repeats: false })
+    }
+
+    /// The same, over and over, for as long as somebody wants it.
+    pub fn repeat(file: File) -> Self {
+        Self::new(file, Purpose::Read { repeats: true })
+    }
+
+    /// What arrives is written to `file`, in the order in which pieces arrive: of one stream, as they were sent.
+    pub fn write(file: File) -> Self {
+        Self::new(file, Purpose::Write)
+    }
+
+    fn new(file: File, purpose: Purpose) -> Self {
+        let zero = || AtomicU64::new(0);
+        Self { file: Arc::new(file), purpose, offset: zero(), bytes: zero(), busy: zero() }
+    }
+
+    pub(crate) fn is_read(&self) -> bool {
+        self.purpose != Purpose::Write
+    }
+
+    /// Fills `piece` with the next bytes of the file; how many they are, none at its end.
+    pub(crate) fn next(&self, piece: &mut [u8]) -> io::Result<usize> {
+        let offset = self.offset.fetch_add(piece.len() as u64, Ordering::Relaxed);
+        let length = self.read_at(piece, offset)?;
+        let begins_anew = self.purpose == Purpose::Read { repeats: true } && offset > 0;
+        if length > 0 || !begins_anew {
+            return Ok(length);
+        }
+        self.offset.store(piece.len() as u64, Ordering::Relaxed);
+        self.read_at(piece, 0)
+    }
+
+    /// Appends `piece`.
+    pub(crate) fn append(&self, piece: &[u8]) -> io::Result<()> {
+        let offset = self.offset.fetch_add(piece.len() as u64, Ordering::Relaxed);
+        self.timed(|| self.file.write_all_at(piece, offset)).map_err(|error| named("write to the file", &error))?;
+        self.bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What storage did, after what was written has been laid down, or could not be within half a minute.
+    pub(crate) fn finish(&self) -> (StorageUse, Option<String>) {
+        let (sync, note) = if self.is_read() { (Span::ZERO, None) } else { self.lay_down() };
+        let busy = Span::from_nanos(self.busy.load(Ordering::Relaxed));
+        let bytes = ByteCount::new(self.bytes.load(Ordering::Relaxed));
+        (StorageUse { bytes, busy, sync, writes: !self.is_read() }, note)
+    }
+
+    /// Reads until `piece` is full or the file ends.
+    fn read_at(&self, piece: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < piece.len() {
+            let read = self.timed(|| self.file.read_at(&mut piece[filled..], offset + filled as u64));
+            match read {
+                Ok(0) => break,
+                Ok(length) => filled += length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(named("read the file", &error)),
+            }
+        }
+        self.bytes.fetch_add(filled as u64, Ordering::Relaxed);
+        Ok(filled)
+    }
+
+    fn timed<T>(&self, work: impl FnOnce() -> T) -> T {
+        let begun = Instant::now();
+        let result = work();
+        self.busy.fetch_add(begun.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        result
+    }
+
+    /// Waits until the file is on the disk; how long that took. In a thread of its own, which outlives the wait for it:
+    /// nothing else ends a write to a disk that hangs.
+    fn lay_down(&self) -> (Span, Option<String>) {
+        let (file, begun) = (Arc::clone(&self.file), Instant::now());
+        let (told, end) = mpsc::channel();
+        let worker = thread::Builder::new().name("storage".to_owned()).spawn(move || {
+            // Nobody listens any more if it took too long.
+            let _ = told.send(file.sync_data());
+        });
+        let outcome = match worker {
+            Ok(_) => end.recv_timeout(PATIENCE).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
+            Err(error) => Err(error),
+        };
+        // A device that keeps nothing, as /dev/null, says that there is nothing to lay down.
+        let outcome =
+            outcome.or_else(|error| if error.kind() == io::ErrorKind::InvalidInput { Ok(()) } else { Err(error) });
+        let note = outcome.err().map(|error| format!("what arrived may not all be on the disk: {error}"));
+        (begun.elapsed().into(), note)
+    }
+}
+
+fn named(what: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot {what}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{MemfdFlags, memfd_create};
+
+    fn file(content: &[u8]) -> File {
+        let file = File::from(memfd_create("storage", MemfdFlags::CLOEXEC).unwrap());
+        file.write_all_at(content, 0).unwrap();
+        file
+    }
+
+    fn pieces(storage: &Storage, length: usize, count: usize) -> Vec<Vec<u8>> {
+        let piece = |_| {
+            let mut piece = vec![0; length];
+            let read = storage.next(&mut piece).unwrap();
+            piece[..read].to_vec()
+        };
+        (0..count).map(piece).collect()
+    }
+
+    #[test]
+    fn a_file_is_read_once_piece_by_piece() {
+        let storage = Storage::read(file(b"abcdefg"));
+        assert_eq!(pieces(&storage, 3, 4), [&b"abc"[..], b"def", b"g", b""]);
+        let (used, note) = storage.finish();
+        assert_eq!((used.bytes.get(), used.writes, used.sync, note), (7, false, Span::ZERO, None));
+        assert!(used.busy > Span::ZERO);
+    }
+
+    #[test]
+    fn a_file_that_repeats_begins_anew() {
+        let storage = Storage::repeat(file(b"abcd"));
+        assert_eq!(pieces(&storage, 3, 4), [&b"abc"[..], b"d", b"abc", b"d"]);
+        // One that is empty has nothing to begin anew with.
+        assert_eq!(pieces(&Storage::repeat(file(b"")), 3, 2), [b"", b""]);
+    }
+
+    #[test]
+    fn what_is_appended_is_there() {
+        let kept = file(b"");
+        let storage = Storage::write(kept.try_clone().unwrap());
+        storage.append(b"abc").unwrap();
+        storage.append(b"de").unwrap();
+        let (used, note) = storage.finish();
+        assert_eq!((used.bytes.get(), used.writes, note), (5, true, None));
+        let mut content = [0; 5];
+        kept.read_exact_at(&mut content, 0).unwrap();
+        assert_eq!(&content, b"abcde");
+    }
+
+    #[test]
+    fn a_full_disk_says_so() {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let error = Storage::write(full).append(b"abc").unwrap_err();
+        assert_eq!(error.to_string(), "cannot write to the file: No space left on device (os error 28)");
+    }
+
+    #[test]
+    fn a_device_that_keeps_nothing_has_nothing_to_lay_down() {
+        let storage = Storage::write(File::options().write(true).open("/dev/null").unwrap());
+        storage.append(b"abc").unwrap();
+        assert_eq!(storage.finish().1, None);
+    }
+}
