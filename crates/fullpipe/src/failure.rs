@@ -68,7 +68,7 @@ impl From<ProbeError> for Failure {
         }
         let code = match error {
             ProbeError::Interrupted => INTERRUPTED,
-            ProbeError::Request(_) => USAGE,
+            ProbeError::Request(_) | ProbeError::File { .. } => USAGE,
             _ => FAILED,
         };
         Self::of(code, &error)

@@ -29,21 +29,23 @@ pub struct Storage {
 /// What a file is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// To be sent; from its beginning again at its end, if it `repeats`.
-    Read { repeats: bool },
+    /// To be sent once: it has so many bytes.
+    Once(u64),
+    /// To be sent over and over.
+    Repeat,
     /// To hold what arrives.
     Write,
 }
 
 impl Storage {
-    /// What is sent is read from `file`, once.
-    pub fn read(file: File) -> Self {
-        Self::new(file, Purpose::Read { repeats: false })
+    /// What is sent is read from `file`, once: its `length` bytes.
+    pub fn read(file: File, length: ByteCount) -> Self {
+        Self::new(file, Purpose::Once(length.get()))
     }
 
     /// The same, over and over, for as long as somebody wants it.
     pub fn repeat(file: File) -> Self {
-        Self::new(file, Purpose::Read { repeats: true })
+        Self::new(file, Purpose::Repeat)
     }
 
     /// What arrives is written to `file`, in the order in which pieces arrive: of one stream, as they were sent.
@@ -64,12 +66,18 @@ impl Storage {
     pub(crate) fn next(&self, piece: &mut [u8]) -> io::Result<usize> {
         let offset = self.offset.fetch_add(piece.len() as u64, Ordering::Relaxed);
         let length = self.read_at(piece, offset)?;
-        let begins_anew = self.purpose == Purpose::Read { repeats: true } && offset > 0;
-        if length > 0 || !begins_anew {
-            return Ok(length);
+        match self.purpose {
+            Purpose::Once(whole) if (length as u64) < whole.saturating_sub(offset).min(piece.len() as u64) => {
+                let end = offset + length as u64;
+                let why = format!("the file ended after {end} of its {whole} bytes: it was cut while it was sent");
+                Err(io::Error::new(io::ErrorKind::UnexpectedEof, why))
+            }
+            Purpose::Repeat if length == 0 && offset > 0 => {
+                self.offset.store(piece.len() as u64, Ordering::Relaxed);
+                self.read_at(piece, 0)
+            }
+            _ => Ok(length),
         }
-        self.offset.store(piece.len() as u64, Ordering::Relaxed);
-        self.read_at(piece, 0)
     }
 
     /// Appends `piece`.
@@ -158,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_file_is_read_once_piece_by_piece() {
-        let storage = Storage::read(file(b"abcdefg"));
+        let storage = Storage::read(file(b"abcdefg"), ByteCount::new(7));
         assert_eq!(pieces(&storage, 3, 4), [&b"abc"[..], b"def", b"g", b""]);
         let (used, note) = storage.finish();
         assert_eq!((used.bytes.get(), used.writes, used.sync, note), (7, false, Span::ZERO, None));
@@ -171,6 +179,14 @@ mod tests {
         assert_eq!(pieces(&storage, 3, 4), [&b"abc"[..], b"d", b"abc", b"d"]);
         // One that is empty has nothing to begin anew with.
         assert_eq!(pieces(&Storage::repeat(file(b"")), 3, 2), [b"", b""]);
+    }
+
+    #[test]
+    fn a_file_that_is_cut_meanwhile_is_an_error() {
+        let storage = Storage::read(file(b"abcd"), ByteCount::new(7));
+        assert_eq!(pieces(&storage, 2, 2), [b"ab", b"cd"]);
+        let error = storage.next(&mut [0; 2]).unwrap_err();
+        assert_eq!(error.to_string(), "the file ended after 4 of its 7 bytes: it was cut while it was sent");
     }
 
     #[test]

@@ -406,7 +406,7 @@ mod tests {
         let kept = file_of(&[]);
         let into = Some(Storage::write(kept.try_clone().unwrap()));
         let receiver = Transfer::start_with(lanes(Role::Receiver, right), plan(), into).unwrap();
-        let from = Some(Storage::read(file_of(&content)));
+        let from = Some(Storage::read(file_of(&content), ByteCount::new(3_000_001)));
         let sender = Transfer::start_with(lanes(Role::Sender, left), plan(), from).unwrap();
         assert!(within(PATIENCE, || sender.has_sent_all() && moved(&receiver).get() == 3_000_001));
         let (sent, received) = (sender.finish(), receiver.finish());
@@ -422,7 +422,7 @@ mod tests {
     fn three_streams_share_a_file() {
         let (left, right) = connected(3);
         let receiver = receiver(right, plan());
-        let from = Some(Storage::read(file_of(&crate::shared::pattern(3_000_001))));
+        let from = Some(Storage::read(file_of(&crate::shared::pattern(3_000_001)), ByteCount::new(3_000_001)));
         let budget = Some(ByteCount::new(3_000_001));
         let plan = TransferPlan { budget, ..plan() };
         let sender = Transfer::start_with(lanes(Role::Sender, left), plan, from).unwrap();

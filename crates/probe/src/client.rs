@@ -1,6 +1,7 @@
 //! The client: drives the protocol's state machine over real connections.
 
 use std::net::{SocketAddr, TcpStream as StdTcpStream, UdpSocket as StdUdpSocket};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -8,7 +9,9 @@ use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_iperf::{
     Client, ClientAction, Cookie, Error, Key, Parameters, Refusal, Results, Timeouts, direction_of, udp,
 };
-use fullpipe_load::{Channel, Lane, Local, PrepareError, Transfer, TransferPlan, prepare, prepare_udp, read_back};
+use fullpipe_load::{
+    Channel, Lane, Local, PrepareError, Storage, Transfer, TransferPlan, prepare, prepare_udp, read_back,
+};
 use fullpipe_model::framing;
 use fullpipe_model::kernel::request_for_window;
 use fullpipe_record::{
@@ -22,6 +25,7 @@ use tokio::time::timeout;
 
 use crate::control::{Control, TlsTrust};
 use crate::error::ProbeError;
+use crate::files;
 use crate::ping::Pinger;
 use crate::progress::{Finished, Progress, all_broke, role};
 use crate::results::results_of;
@@ -76,6 +80,8 @@ pub struct Destination {
     pub server_output: bool,
     /// Whether to send no echo requests, and not to wait for answers to them: round-trip times are then the kernel's.
     pub without_echoes: bool,
+    /// The file that is sent, or that what arrives is written to.
+    pub file: Option<PathBuf>,
     /// What a server may ask its clients to know.
     pub key: Option<Key>,
     /// If set, the control connection is encrypted, to a server that is known so; the data is not.
@@ -171,7 +177,8 @@ async fn run(
     report: &mut dyn FnMut(TestEvent<'_>),
 ) -> Result<Measurement, ProbeError> {
     let settings = inspect(&SysctlTree::of_this_host())?;
-    let request = with_buffer(request, &settings);
+    let (storage, request) = with_file(request, destination.file.as_deref())?;
+    let request = with_buffer(&request, &settings);
     let control = encrypted(destination, connect(destination).await?).await?;
     let request = with_block(request, control.tcp());
     let address = control.tcp().peer_addr().map_err(ProbeError::io("read the server's address"))?;
@@ -195,6 +202,7 @@ async fn run(
         origin: Instant::now(),
         address,
         request,
+        storage,
         base_rtt: pinger.as_ref().and_then(least_echo).or(handshake),
         sockets: Vec::new(),
         channels: Vec::new(),
@@ -225,6 +233,14 @@ async fn run(
         broken_off,
     };
     Ok(test.measurement())
+}
+
+/// Opens the file; where it is sent, the test lasts until it has been.
+fn with_file(request: &Request, path: Option<&Path>) -> Result<(Option<Storage>, Request), ProbeError> {
+    let Some(path) = path else { return Ok((None, request.clone())) };
+    let opened = files::open(path, request.direction);
+    let (storage, length) = opened.map_err(|cause| ProbeError::File { path: path.to_owned(), cause })?;
+    Ok((Some(storage), Request { bytes: length.or(request.bytes), ..request.clone() }))
 }
 
 /// A window becomes the buffer request that yields it. The receiver may be another kernel than this one, so the window
@@ -374,6 +390,7 @@ struct Session<'d> {
     origin: Instant,
     address: SocketAddr,
     request: Request,
+    storage: Option<Storage>,
     base_rtt: Option<Span>,
     sockets: Vec<SocketReadback>,
     channels: Vec<Channel>,
@@ -526,7 +543,8 @@ impl Session<'_> {
         let ways: Vec<Direction> = (0..channels.len()).map(|index| direction_of(&self.request, index as u16)).collect();
         let lanes = channels.into_iter().zip(&ways).map(|(channel, way)| Lane { channel, role: role(*way) }).collect();
         let plan = TransferPlan::of(&self.request, self.base_rtt);
-        let transfer = Transfer::start(lanes, plan).map_err(ProbeError::io("start the data threads"))?;
+        let transfer =
+            Transfer::start_with(lanes, plan, self.storage.take()).map_err(ProbeError::io("start the data threads"))?;
         self.progress = Some(Progress::new(transfer, self.request.clone(), ways));
         Ok(())
     }

@@ -1,5 +1,6 @@
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use fullpipe_load::PrepareError;
 use fullpipe_units::Span;
@@ -75,6 +76,15 @@ pub enum ProbeError {
         #[source]
         cause: io::Error,
     },
+    /// The file to be sent, or written to.
+    #[error("cannot open {path}: {cause}", path = path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the file system said.
+        #[source]
+        cause: io::Error,
+    },
     /// Data should have come, and did not.
     #[error("no data came from {host} for {after}")]
     NoData {
@@ -106,6 +116,9 @@ pub enum ServeError {
         #[source]
         cause: io::Error,
     },
+    /// What it was to send, or write to.
+    #[error("cannot use {0}")]
+    File(#[source] io::Error),
     /// A system call failed.
     #[error("cannot start the server: {0}")]
     Start(#[source] io::Error),

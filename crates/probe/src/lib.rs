@@ -6,6 +6,7 @@
 mod client;
 mod control;
 mod error;
+mod files;
 mod iperf2;
 mod ping;
 mod progress;
@@ -16,6 +17,7 @@ mod summary;
 pub use client::{Connected, Destination, TestEvent, measure, watch};
 pub use control::{TlsError, TlsIdentity, TlsTrust};
 pub use error::{ProbeError, ServeError};
+pub use files::Shelf;
 pub use fullpipe_load::Local;
 pub use iperf2::measure_iperf2;
 pub use server::{Limits, Network, NetworkError, Quota, ServeOptions, ServerEvent, serve};

@@ -16,6 +16,9 @@ use crate::ping::Echo;
 use crate::progress::Finished;
 use crate::results::{as_told, stream_summaries, total};
 
+/// Sentences of the other end that are shown.
+const MOST_NOTES: usize = 8;
+
 /// Everything that is known of a test when it is over.
 pub(crate) struct Test<'d> {
     pub(crate) destination: &'d Destination,
@@ -56,6 +59,7 @@ impl Test<'_> {
             cpu: self.finished.rest.cpu,
             sockets: self.sockets,
             datagrams: self.finished.datagrams(self.request.transport),
+            storage: self.finished.rest.storage,
             samples: self.finished.rest.samples,
             ..EndReport::default()
         };
@@ -151,6 +155,8 @@ impl Test<'_> {
             }
         }
         warnings.extend(self.finished.rest.notes.iter().cloned());
+        let told = self.results.report.iter().flat_map(|report| &report.notes).take(MOST_NOTES);
+        warnings.extend(told.map(|note| format!("at the other end, {note}")));
         for (stream, error) in &self.finished.rest.failures {
             warnings.push(format!("stream {stream} broke: {error}"));
         }

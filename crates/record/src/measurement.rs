@@ -85,6 +85,9 @@ pub struct EndReport {
     /// What this end read from a file to send it, or wrote of what arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<StorageUse>,
+    /// What was asked of this end and could not be done as asked, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// What this end received of each stream that it received as datagrams, in the order of the streams.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub datagrams: Vec<Datagrams>,

@@ -1,4 +1,6 @@
-use fullpipe_record::{Datagrams, Direction, Interval, Measurement, Request, RttStats, Steady, Summary, Transport};
+use fullpipe_record::{
+    Datagrams, Direction, Interval, Measurement, Request, RttStats, Steady, StorageUse, Summary, Transport,
+};
 use fullpipe_units::{Ratio, Span};
 
 use crate::style::{Style, heading, wrapped};
@@ -75,6 +77,9 @@ fn printable(output: &str) -> String {
 pub fn figures(measured: &Measurement, style: Style) -> String {
     let mut text = format!("\n{}", totals(measured));
     text += &round_trips(measured);
+    for line in handling(measured) {
+        text += &wrapped(&line, 2, |line| style.dim(line));
+    }
     if let Some(why) = &measured.broken_off {
         text += &wrapped(&format!("Broken off: {why}"), 2, |line| style.bad(line));
     }
@@ -178,6 +183,30 @@ fn round_trips(measured: &Measurement) -> String {
         text += &line("loaded", loaded);
     }
     text
+}
+
+/// What became of the data at the ends, where that may differ from what programs do that use it.
+fn handling(measured: &Measurement) -> Vec<String> {
+    let here = measured.local.storage.map(|used| format!("This end {}", storage(used)));
+    let there = measured.remote.storage.map(|used| format!("The other end {}", storage(used)));
+    let receives_here = measured.request.direction == Direction::Download;
+    let kept = if receives_here { measured.local.storage } else { measured.remote.storage };
+    // Another server may not know what it was asked.
+    let is_known = receives_here || measured.peer.speaks_fullpipe;
+    let discards = measured.request.discard && measured.request.transport == Transport::Tcp && is_known;
+    let discards = (discards && kept.is_none())
+        .then(|| "The receiver discards what arrives in the kernel; --touch has it copied".to_owned());
+    here.into_iter().chain(there).chain(discards).collect()
+}
+
+/// `wrote 1 GiB to a file: 0.52 s in writes, and 0.31 s until all was on the disk`.
+fn storage(used: StorageUse) -> String {
+    let (bytes, busy) = (used.bytes, rounded(used.busy));
+    if used.writes {
+        format!("wrote {bytes} to a file: {busy} in writes, and {} until all was on the disk", rounded(used.sync))
+    } else {
+        format!("read {bytes} from a file: {busy} in reads")
+    }
 }
 
 /// `97 %`, or a dash.

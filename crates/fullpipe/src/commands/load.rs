@@ -1,6 +1,7 @@
 //! The flags that say what is sent, and how the far end is reached; shared with iperf3 where it has them.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use fullpipe_iperf::{DEFAULT_PORT, Key, iperf2};
@@ -151,6 +152,9 @@ pub(crate) struct Reach {
     /// Give up when no data arrives for so long, where the server sends [default: 120000]
     #[arg(long, value_parser = milliseconds, value_name = "MILLISECONDS")]
     rcv_timeout: Option<Span>,
+    /// Send this file, once and whole, instead of made-up data; with --reverse, write what arrives to it, which must be new
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["bidir", "udp", "iperf2", "bytes", "blocks"])]
+    file: Option<PathBuf>,
     /// Print what the server printed, too
     #[arg(long)]
     get_server_output: bool,
@@ -247,6 +251,7 @@ impl Reach {
             receive_timeout: self.rcv_timeout,
             server_output: self.get_server_output,
             without_echoes: false,
+            file: self.file.clone(),
             key: self.key_file.clone(),
             tls: self.tls.clone(),
         }

@@ -8,14 +8,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fullpipe_iperf::{DEFAULT_PORT, Key};
-use fullpipe_probe::{Limits, Network, Quota, ServeError, ServeOptions, ServerEvent, TlsIdentity, serve};
+use fullpipe_probe::{Limits, Network, Quota, ServeError, ServeOptions, ServerEvent, Shelf, TlsIdentity, serve};
 use fullpipe_record::Direction;
 use fullpipe_units::{BitRate, ByteCount, Span};
 use serde_json::{Value, json};
 
 use super::daemon;
 use crate::cli::{duration, key, tls_identity};
-use crate::failure::{FAILED, Failure, LACKING};
+use crate::failure::{FAILED, Failure, LACKING, USAGE};
 use crate::terminal::Terminal;
 
 /// Where iperf2 clients call.
@@ -53,6 +53,12 @@ pub(crate) struct Arguments {
     /// in PEM. The data is not encrypted
     #[arg(long, value_parser = tls_identity, value_name = "FILE")]
     tls: Option<TlsIdentity>,
+    /// Send FILE in downloads, over and over, instead of made-up data
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Write uploads to files in FOLDER that have no name: nothing remains of them
+    #[arg(long, value_name = "FOLDER")]
+    store: Option<PathBuf>,
     #[command(flatten)]
     log: LogArguments,
     #[command(flatten)]
@@ -131,6 +137,7 @@ impl Arguments {
             patience: self.patience,
             key: self.key_file.clone(),
             tls: self.tls.clone(),
+            shelf: Shelf { file: self.file.clone(), folder: self.store.clone() },
             limits: self.limits.limits(),
         }
     }
@@ -332,6 +339,7 @@ fn explain(error: &ServeError) -> Failure {
         ServeError::Listen { cause, .. } if cause.kind() == ErrorKind::AddrInUse => {
             Failure::new(FAILED, format!("{error}; another server has it: stop that, or choose another with --port"))
         }
+        ServeError::File(_) => Failure::new(USAGE, error.to_string()),
         _ => Failure::new(FAILED, error.to_string()),
     }
 }

@@ -33,6 +33,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::control::{Control, HANDSHAKE, TlsIdentity};
 use crate::error::ServeError;
+use crate::files::Shelf;
 use gate::{Closed, Gate, Pass};
 use greeting::{Greeting, greet};
 use listen::{canonical, listen, listen_for_datagrams};
@@ -78,6 +79,8 @@ pub struct ServeOptions {
     pub key: Option<Key>,
     /// If set, clients may ask for TLS on their control connections; others are served too.
     pub tls: Option<TlsIdentity>,
+    /// Where data comes from and goes to, if it is not made up and thrown away.
+    pub shelf: Shelf,
     /// Who may do what.
     pub limits: Limits,
 }
@@ -96,6 +99,7 @@ impl Default for ServeOptions {
             patience: Timeouts::default().reply,
             key: None,
             tls: None,
+            shelf: Shelf::default(),
             limits: Limits::default(),
         }
     }
@@ -190,6 +194,7 @@ struct House {
     takes_datagrams: Cell<bool>,
     lock: Lock,
     tls: Option<TlsIdentity>,
+    shelf: Shelf,
     patience: Patience,
     iperf2: bool,
     interval: Span,
@@ -199,6 +204,7 @@ struct House {
 impl House {
     /// Listens, and lets callers in from now on.
     fn open(options: &ServeOptions, events: mpsc::UnboundedSender<ServerEvent>) -> Result<Rc<Self>, ServeError> {
+        options.shelf.check().map_err(ServeError::File)?;
         let listener = Rc::new(listen(options.bind, options.port)?);
         let mut limits = options.limits.clone();
         if options.one_off {
@@ -218,6 +224,7 @@ impl House {
             iperf2: options.iperf2 && options.key.is_none(),
             lock: Lock::new(options.key.clone()),
             tls: options.tls.clone(),
+            shelf: options.shelf.clone(),
             one_off: options.one_off,
         });
         house.tell(ServerEvent::Listening(listener.local_addr().map_err(ServeError::Start)?));

@@ -280,7 +280,7 @@ impl Test {
         let found = lanes.iter().zip(0..).map(|(lane, index)| read_back(&SockRef::from(&lane.channel), index));
         self.sockets = found.filter_map(Result::ok).collect();
         self.watch = Watch::new(self.house.bounds(self.indivisible()));
-        match Transfer::start(lanes, self.plan(base_rtt)) {
+        match self.begin(lanes, self.plan(base_rtt)) {
             Ok(transfer) => {
                 self.progress = Some(Progress::new(transfer, self.as_seen_here(), ways));
                 let asked = Request { interval: self.interval(), ..self.request.clone() };
@@ -289,11 +289,15 @@ impl Test {
                 self.house.tell(ServerEvent::Connected { client: self.client, connected: Box::new(connected) });
             }
             Err(error) => {
-                let refusal =
-                    Refusal { number: ErrorNumber::STREAMS, why: format!("cannot start the data threads: {error}") };
+                let refusal = Refusal { number: ErrorNumber::STREAMS, why: format!("cannot start the test: {error}") };
                 self.session.refuse(refusal, error.raw_os_error());
             }
         }
+    }
+
+    fn begin(&self, lanes: Vec<Lane>, plan: TransferPlan) -> io::Result<Transfer> {
+        let storage = self.house.shelf.open(seen_from_the_other_end(self.request.direction))?;
+        Transfer::start_with(lanes, plan, storage)
     }
 
     fn plan(&self, base_rtt: Option<Span>) -> TransferPlan {
@@ -398,6 +402,8 @@ impl Test {
             sockets: self.sockets.clone(),
             samples: thinned(&finished.rest.samples, data_connections(&self.request)),
             datagrams: finished.datagrams(self.request.transport),
+            storage: finished.rest.storage,
+            notes: finished.rest.notes.clone(),
             ..EndReport::default()
         }
     }

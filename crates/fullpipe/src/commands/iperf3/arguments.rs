@@ -418,6 +418,7 @@ impl Arguments {
             server_output: self.get_server_output,
             // iperf3 sends none; where a firewall drops them, each test would begin later.
             without_echoes: true,
+            file: None,
             key: None,
             tls: None,
         })

@@ -122,6 +122,6 @@ fn in_iperf3s_words(error: &ServeError) -> String {
             let reason = cause.split(" (os error").next().unwrap_or_default();
             format!("error - unable to start listener for connections: {reason}\niperf3: exiting")
         }
-        ServeError::Start(cause) => format!("error - {cause}"),
+        ServeError::Start(cause) | ServeError::File(cause) => format!("error - {cause}"),
     }
 }

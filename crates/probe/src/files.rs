@@ -1,0 +1,130 @@
+//! Files that data comes from or goes to.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use fullpipe_load::Storage;
+use fullpipe_record::Direction;
+use fullpipe_units::ByteCount;
+use rustix::fs::OFlags;
+
+/// Where a server has what it sends, and puts what it receives, if not made up and thrown away.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Shelf {
+    /// What downloads read, over and over.
+    pub file: Option<PathBuf>,
+    /// Where uploads are written, each to a file without a name, of which nothing remains.
+    pub folder: Option<PathBuf>,
+}
+
+impl Shelf {
+    /// Whether what it names can be used.
+    ///
+    /// # Errors
+    /// What the file system reports, with the name.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        for (direction, path) in [(Direction::Upload, &self.file), (Direction::Download, &self.folder)] {
+            let named =
+                |path: &Path, error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+            match (self.open(direction), path) {
+                (Err(error), Some(path)) => return Err(named(path, error)),
+                (opened, _) => drop(opened?),
+            }
+        }
+        Ok(())
+    }
+
+    /// What a test uses whose data goes one way, as this end sees it. A test both ways uses nothing.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    pub(crate) fn open(&self, direction: Direction) -> io::Result<Option<Storage>> {
+        match (direction, &self.file, &self.folder) {
+            (Direction::Upload, Some(file), _) => to_send(file).map(|(file, _)| Some(Storage::repeat(file))),
+            (Direction::Download, _, Some(folder)) => nameless(folder).map(|file| Some(Storage::write(file))),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// What a client sends or keeps, and how much there is to send.
+pub(crate) fn open(path: &Path, direction: Direction) -> io::Result<(Storage, Option<ByteCount>)> {
+    if direction == Direction::Upload {
+        let (file, length) = to_send(path)?;
+        return Ok((Storage::read(file, length), Some(length)));
+    }
+    Ok((Storage::write(to_keep(path)?), None))
+}
+
+/// A file with something in it.
+fn to_send(path: &Path) -> io::Result<(File, ByteCount)> {
+    // A pipe that nobody writes to would be waited for.
+    let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    if found.len() == 0 {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is empty"));
+    }
+    Ok((file, ByteCount::new(found.len())))
+}
+
+/// A new file, or a device that is there: nobody's file is overwritten.
+fn to_keep(path: &Path) -> io::Result<File> {
+    match std::fs::metadata(path) {
+        Ok(found) if found.file_type().is_char_device() || found.file_type().is_block_device() => {
+            OpenOptions::new().write(true).open(path)
+        }
+        _ => OpenOptions::new().write(true).create_new(true).open(path),
+    }
+}
+
+fn nameless(folder: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).custom_flags(OFlags::TMPFILE.bits().cast_signed()).open(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("fullpipe-files-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn nobodys_file_is_overwritten() {
+        let path = folder("kept").join("kept");
+        open(&path, Direction::Download).unwrap();
+        assert_eq!(open(&path, Direction::Download).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        open(Path::new("/dev/null"), Direction::Download).unwrap();
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn only_a_file_with_something_in_it_is_sent() {
+        let path = folder("sent").join("sent");
+        std::fs::write(&path, b"").unwrap();
+        for (path, why) in [(path.as_path(), "it is empty"), (Path::new("/dev"), "it is no regular file")] {
+            assert_eq!(open(path, Direction::Upload).unwrap_err().to_string(), why);
+        }
+        std::fs::write(&path, b"abc").unwrap();
+        assert_eq!(open(&path, Direction::Upload).unwrap().1, Some(ByteCount::new(3)));
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_server_uses_what_it_was_given() {
+        let shelf = Shelf { file: Some("/proc/version".into()), folder: Some(folder("shelf")) };
+        assert!(shelf.open(Direction::Both).unwrap().is_none());
+        assert!(shelf.open(Direction::Download).unwrap().is_some());
+        assert!(Shelf::default().open(Direction::Upload).unwrap().is_none());
+        assert!(shelf.open(Direction::Upload).is_err(), "it says that it is empty");
+        // Nothing has a name there, so the folder can go.
+        std::fs::remove_dir(folder("shelf")).unwrap();
+    }
+}
