@@ -75,7 +75,7 @@ impl StreamCount {
 pub(crate) struct Stream {
     pub(crate) channel: Channel,
     pub(crate) role: Role,
-    /// Whether the kernel joins datagrams that arrive, and then drops them together.
+    /// Whether the kernel has joined datagrams that arrived: then it may have dropped joined ones, too.
     joins: AtomicBool,
     count: Mutex<StreamCount>,
 }
@@ -85,7 +85,7 @@ impl Stream {
         Self { channel: lane.channel, role: lane.role, joins: AtomicBool::new(false), count: Mutex::default() }
     }
 
-    /// From now on, the kernel joins datagrams that arrive.
+    /// The kernel has joined datagrams.
     pub(crate) fn joins(&self) {
         self.joins.store(true, Ordering::Relaxed);
     }

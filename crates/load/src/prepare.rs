@@ -36,6 +36,9 @@ impl PrepareError {
     }
 }
 
+/// Receive buffer asked for where datagrams arrive and nothing else was asked: what 10 Gbit/s bring in some milliseconds.
+const DATAGRAM_ROOM: usize = 8 << 20;
+
 /// Where a connection begins at this end, as far as that is not left to the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Local {
@@ -93,10 +96,18 @@ pub fn prepare_udp(peer: SocketAddr, request: &Request, local: &Local) -> Result
 /// # Errors
 /// If the kernel refuses an option.
 pub fn apply_options(socket: &SockRef<'_>, request: &Request) -> Result<(), PrepareError> {
-    if let Buffer::Request(size) = request.buffer {
-        let bytes = size.get() as usize;
-        socket.set_recv_buffer_size(bytes).map_err(PrepareError::of("the receive buffer"))?;
-        socket.set_send_buffer_size(bytes).map_err(PrepareError::of("the send buffer"))?;
+    match request.buffer {
+        Buffer::Request(size) => {
+            let bytes = size.get() as usize;
+            socket.set_recv_buffer_size(bytes).map_err(PrepareError::of("the receive buffer"))?;
+            socket.set_send_buffer_size(bytes).map_err(PrepareError::of("the send buffer"))?;
+        }
+        // The kernel tunes none for datagrams; the usual holds what comes in a fraction of a millisecond. It gives no more
+        // than `net.core.rmem_max`.
+        _ if !is_stream(socket) => {
+            socket.set_recv_buffer_size(DATAGRAM_ROOM).map_err(PrepareError::of("the receive buffer"))?;
+        }
+        _ => {}
     }
     if let Some(rate) = request.pacing {
         set_pacing_rate(&**socket, rate).map_err(PrepareError::of("the pacing rate"))?;
@@ -268,6 +279,19 @@ mod tests {
             assert_eq!((found.sndbuf.get(), found.rcvbuf.get()), (100_000, 100_000));
             assert_eq!((found.congestion.as_str(), found.remote.as_str()), ("", ""));
         }
+    }
+
+    #[test]
+    fn datagrams_get_room_unless_somebody_asked_for_less() {
+        let room = |request: &Request| {
+            let socket = prepare_udp(PEER.into(), request, &Local::default()).unwrap();
+            read_back(&SockRef::from(&socket), 0).unwrap().rcvbuf
+        };
+        let usual = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap().recv_buffer_size().unwrap() as u64;
+        let udp = Request { transport: Transport::Udp, ..Request::default() };
+        // As much as this machine permits, which may be no more than the usual.
+        assert!(room(&udp).get() >= usual);
+        assert_eq!(room(&Request { buffer: Buffer::Request(ByteCount::new(50_000)), ..udp }).get(), 100_000);
     }
 
     #[test]

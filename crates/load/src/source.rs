@@ -5,14 +5,20 @@ use std::io::{self, ErrorKind, Write};
 use std::net::TcpStream;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use fullpipe_sys::{Completions, Pages, allow_zero_copy, completions, send_zero_copy};
+use rustix::event::PollFlags;
 use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 use rustix::io::Errno;
 
-use crate::shared::{Shared, fill};
+use crate::lane::Role;
+use crate::shared::{Shared, fill, wait};
 use crate::storage::Storage;
 use crate::transfer::TransferPlan;
+
+/// How long the last notices of completed sends are waited for.
+const LAST_NOTICES: Duration = Duration::from_millis(100);
 
 /// What a stream sends.
 #[derive(Debug)]
@@ -105,10 +111,15 @@ impl Source {
         true
     }
 
-    /// Says what became of sends without a copy, as far as it is known when the stream ends.
+    /// Says what became of sends without a copy, as far as it is known soon after the last: what is under way may be long
+    /// on a long path.
     pub(crate) fn finish(mut self, socket: &TcpStream, shared: &Shared) {
         let Way::ZeroCopy(sends) = &mut self.way else { return };
-        sends.collect(socket);
+        let deadline = Instant::now() + LAST_NOTICES;
+        while sends.under_way() > 0 && Instant::now() < deadline && !shared.stopped(Role::Receiver) {
+            wait(socket, PollFlags::ERR, Duration::from_millis(1));
+            sends.collect(socket);
+        }
         let Completions { done, copied } = sends.heard_of;
         if copied > 0 {
             let share = if copied == done { "all" } else { "some" };

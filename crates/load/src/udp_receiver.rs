@@ -27,11 +27,10 @@ pub(crate) fn receive(socket: &UdpSocket, stream: &Stream, shared: &Shared, plan
     socket.set_read_timeout(Some(LOOK))?;
     // Where the kernel stamps nothing, this end does, a little later.
     let _ = stamp_arrivals(socket);
-    if plan.offload {
-        match join_datagrams(socket) {
-            Ok(()) => stream.joins(),
-            Err(error) => shared.note(format!("datagrams were received one by one, as the kernel joins none: {error}")),
-        }
+    if plan.offload
+        && let Err(error) = join_datagrams(socket)
+    {
+        shared.note(format!("datagrams were received one by one, as the kernel joins none: {error}"));
     }
     let (mut data, mut arrivals) = (vec![0; MESSAGES * SLOT], [Arrival::default(); MOST_MESSAGES]);
     let mut tally = Tally::new(plan.wide_counters);
@@ -40,6 +39,9 @@ pub(crate) fn receive(socket: &UdpSocket, stream: &Stream, shared: &Shared, plan
             Ok(count) => {
                 for (message, arrival) in data.chunks(SLOT).zip(&arrivals[..count]) {
                     tally.arrived(message, arrival);
+                }
+                if arrivals[..count].iter().any(Arrival::is_joined) {
+                    stream.joins();
                 }
                 *stream.count() = tally.count();
             }

@@ -32,6 +32,13 @@ pub struct Arrival {
     pub at: Option<Span>,
 }
 
+impl Arrival {
+    /// Whether it is more than one datagram.
+    pub fn is_joined(&self) -> bool {
+        self.segment.is_some_and(|segment| segment < self.length)
+    }
+}
+
 /// Sends `data` on a connected socket, in messages of `size` bytes of which the last may be shorter, at most
 /// [`MOST_MESSAGES`] of them; how many bytes were sent. It waits for room as any write to the socket does.
 ///
