@@ -27,6 +27,8 @@ pub enum MeasureEvent {
     Interval(Interval),
     /// The test is over.
     Measurement(Box<Measurement>),
+    /// A ramp is over.
+    Ramp(Box<fullpipe_record::RampReport>),
     /// It failed.
     Error(fullpipe_record::ErrorReport),
 }
@@ -159,6 +161,8 @@ fn follow(
         match serde_json::from_str(&line) {
             Ok(MeasureEvent::Interval(interval)) => progress(&interval),
             Ok(MeasureEvent::Measurement(measurement)) => return Ok(Followed::Measured(measurement)),
+            // Nobody asks for one here.
+            Ok(MeasureEvent::Ramp(_)) => {}
             // Interrupted before data flowed, it has nothing to show.
             Ok(MeasureEvent::Error(_)) if interrupted => return Err(ExperimentError::Interrupted),
             Ok(MeasureEvent::Error(report)) => return Ok(Followed::Failed(report.message)),

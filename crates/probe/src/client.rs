@@ -55,6 +55,15 @@ const COMMON_MTU: ByteCount = ByteCount::new(1500);
 /// Payload of a datagram where the path does not say what a packet holds (iperf3's `DEFAULT_UDP_BLKSIZE`).
 const COMMON_DATAGRAM: ByteCount = ByteCount::new(1460);
 
+/// Bytes of one write where nothing holds the sender back: the most that iperf3 servers take.
+const LARGEST_BLOCK: ByteCount = ByteCount::from_mib(1);
+
+/// Bytes of one write at the lowest rates.
+const SMALLEST_BLOCK: ByteCount = ByteCount::from_kib(1);
+
+/// What a rate sends at once, as a time.
+const BURST: Span = Span::from_millis(1);
+
 /// Payload of the largest datagram that IPv4 carries.
 const LARGEST_DATAGRAM: ByteCount = ByteCount::new(65_507);
 
@@ -273,11 +282,14 @@ pub(crate) fn wall_clock() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// What "the usual" is for the length of a block: over UDP what one packet of the path holds, as the control connection
-/// found it, and as iperf3 does it.
+/// What "the usual" is for the length of a block: much over TCP, little at a rate; over UDP what one packet of the path
+/// holds, as the control connection found it, and as iperf3 does it.
 fn with_block(request: Request, control: &TcpStream) -> Request {
     let usual = match request.transport {
-        Transport::Tcp => Request::default().block,
+        // Large blocks would go in large bursts.
+        Transport::Tcp => {
+            request.rate.map_or(LARGEST_BLOCK, |rate| rate.bytes_in(BURST).clamp(SMALLEST_BLOCK, LARGEST_BLOCK))
+        }
         Transport::Udp => fullpipe_sys::tcp_info(control)
             .ok()
             .and_then(|info| info.snd_mss)

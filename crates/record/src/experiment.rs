@@ -3,8 +3,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Calculation, Combination, GridReport, HostSettings, Measurement, Path, Prediction, Remedy, Request, SCHEMA_VERSION,
-    Verdict,
+    Calculation, Combination, GridReport, HostSettings, Measurement, Path, Prediction, RampReport, Remedy, Request,
+    SCHEMA_VERSION, Verdict,
 };
 
 /// A remedy carried out, and what came of it.
@@ -153,6 +153,9 @@ pub struct Document {
     /// From `fullpipe lab grid`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grid: Option<GridReport>,
+    /// From `fullpipe measure --ramp`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ramp: Option<RampReport>,
     /// From any of them, when it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorReport>,
@@ -169,6 +172,7 @@ impl Document {
             table: None,
             lab: None,
             grid: None,
+            ramp: None,
             error: None,
         }
     }

@@ -12,6 +12,7 @@ mod grid;
 mod measurement;
 mod path;
 mod prediction;
+mod ramp;
 mod request;
 mod sample;
 mod settings;
@@ -29,6 +30,7 @@ pub use measurement::{
 };
 pub use path::{Encapsulation, Framing, IpVersion, Path, PathDirection, Segmentation, Tunnel};
 pub use prediction::{Ceiling, Limit, Prediction, Ramp};
+pub use ramp::{RampReport, RampStep};
 pub use request::{Buffer, Request, Transport, Writer};
 pub use sample::{CongestionState, Sample, SocketMemory, TcpInfo};
 pub use settings::{BufferTriple, Change, HostSettings, KernelVersion};

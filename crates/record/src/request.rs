@@ -56,8 +56,8 @@ pub struct Request {
     pub omit: Span,
     /// If set, the test ends after so many bytes in all, in each direction, instead of after `duration`.
     pub bytes: Option<ByteCount>,
-    /// Bytes of one write: of one datagram's payload with UDP. Zero asks for the usual: 128 KiB with TCP, what one packet
-    /// of the path holds with UDP. What was measured never says zero.
+    /// Bytes of one write: of one datagram's payload with UDP. Zero asks for the usual: 1 MiB with TCP or, at a
+    /// rate, what it sends in a millisecond; what one packet of the path holds with UDP. What was measured never says zero.
     pub block: ByteCount,
     /// Rate at which the sending program offers each stream; as fast as it can if not set.
     pub rate: Option<BitRate>,

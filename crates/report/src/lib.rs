@@ -13,6 +13,7 @@ mod json;
 mod lab;
 mod measurement;
 mod prediction;
+mod ramp;
 mod style;
 mod table;
 
@@ -23,4 +24,5 @@ pub use json::{document, schema};
 pub use lab::{lab_report, lab_summary};
 pub use measurement::{figures, interval_head, interval_line, measurement};
 pub use prediction::prediction;
+pub use ramp::{ramp, ramp_step};
 pub use style::Style;

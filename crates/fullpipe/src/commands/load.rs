@@ -15,16 +15,13 @@ use crate::failure::{Failure, USAGE};
 /// What a UDP sender offers if nothing else is asked for, as iperf3.
 const GENTLE_RATE: BitRate = BitRate::from_mbps(1);
 
-/// Bytes of one write where nothing holds the sender back: the largest that iperf3 servers take.
-const LARGE_BLOCK: ByteCount = ByteCount::from_mib(1);
-
 /// The load.
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Load {
-    /// How long to send
-    #[arg(long, short, default_value = "10", value_parser = duration, value_name = "SECONDS")]
-    time: Span,
+    /// How long to send [default: 10; 2 with --ramp]
+    #[arg(long, short, value_parser = duration, value_name = "SECONDS")]
+    time: Option<Span>,
     /// Send so many bytes instead
     #[arg(long, short = 'n', value_name = "BYTES", conflicts_with = "time")]
     bytes: Option<ByteCount>,
@@ -61,8 +58,8 @@ pub(crate) struct Load {
     /// Window that the receiver should advertise; the buffers are chosen to yield it
     #[arg(long, value_name = "BYTES", conflicts_with_all = ["buffer", "udp"])]
     window: Option<ByteCount>,
-    /// Bytes of one write, or of one datagram [default: 1M, or 128K at a rate; with --udp what a packet
-    /// holds]
+    /// Bytes of one write, or of one datagram [default: 1M or, at a rate, what it sends in a millisecond; with --udp what a
+    /// packet holds]
     #[arg(long, short, value_name = "BYTES")]
     length: Option<ByteCount>,
     /// Congestion control: cubic, reno, bbr, …
@@ -168,11 +165,11 @@ pub(crate) struct Reach {
 }
 
 impl Load {
-    /// The request.
+    /// The request, `usual` long if nobody said how long.
     ///
     /// # Errors
     /// Where the flags together make no test.
-    pub(crate) fn request(&self) -> Result<Request, Failure> {
+    pub(crate) fn request(&self, usual: Span) -> Result<Request, Failure> {
         let buffer = match (self.buffer, self.window) {
             (Some(size), _) => Buffer::Request(size),
             (None, Some(size)) => Buffer::Window(size),
@@ -185,17 +182,14 @@ impl Load {
         };
         let gentle = self.udp.then_some(GENTLE_RATE);
         let rate = self.bitrate.map_or(gentle, |offer| Some(offer.rate)).filter(|&rate| rate > BitRate::ZERO);
-        let block = self.length.unwrap_or(match (self.udp, rate) {
-            (true, _) => ByteCount::ZERO,
-            // Large blocks would go in large bursts.
-            (false, Some(_)) => Request::default().block,
-            (false, None) => LARGE_BLOCK,
-        });
+        // Whoever counts blocks means iperf3's.
+        let counted = self.blocks.filter(|_| !self.udp).map(|_| Request::default().block);
+        let block = self.length.or(counted).unwrap_or(ByteCount::ZERO);
         Ok(Request {
             transport: if self.udp { Transport::Udp } else { Transport::Tcp },
             direction,
             streams: self.parallel,
-            duration: self.time,
+            duration: self.time.unwrap_or(usual),
             omit: self.omit,
             bytes: self.bytes_of(block)?,
             block,

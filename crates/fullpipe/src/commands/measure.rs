@@ -5,14 +5,18 @@ use fullpipe_experiment::MeasureEvent;
 use fullpipe_probe::{Destination, measure, measure_iperf2};
 use fullpipe_record::{Document, ErrorReport, Evidence, Framing, Measurement, Request, Transport};
 use fullpipe_report as report;
-use fullpipe_units::BitRate;
+use fullpipe_units::{BitRate, Span};
 
 use crate::commands::load::{Load, Reach};
+use crate::commands::ramp::{self, RampArgument};
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::Terminal;
 
 /// What may be asked of a path without asking its users: above it, UDP load needs consent.
 const HARMLESS: BitRate = BitRate::from_mbps(10);
+
+/// How long a measurement lasts, as iperf3's.
+const USUAL_TIME: Span = Span::from_secs(10);
 
 /// Measures once, over TCP or UDP, and says what limited it. Flags shared with iperf3 have its letters and its meaning.
 #[derive(Debug, clap::Args)]
@@ -27,6 +31,10 @@ pub(crate) struct Arguments {
     /// What the path can carry, if you know it: the verdict then need not guess
     #[arg(long, value_name = "RATE")]
     bandwidth: Option<BitRate>,
+    /// Offer a load that grows in steps, and show round-trip time and loss by load: shares of what the path carries
+    /// (--bandwidth, or what TCP moves), or rates. --time is that of each step
+    #[arg(long, value_name = "FROM..TO[/N]", conflicts_with_all = ["bitrate", "bytes", "blocks", "file", "iperf2", "bidir"])]
+    ramp: Option<RampArgument>,
     /// Print one JSON document
     #[arg(long, short = 'J')]
     pub(crate) json: bool,
@@ -37,10 +45,13 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     let flag = super::interrupt_flag()?;
-    let (destination, request) = (arguments.reach.destination(), arguments.load.request()?);
-    if !arguments.yes {
-        consent(&destination, &request)?;
+    let usual = if arguments.ramp.is_some() { ramp::STEP } else { USUAL_TIME };
+    let (destination, request) = (arguments.reach.destination(), arguments.load.request(usual)?);
+    let consent = |request: &Request| if arguments.yes { Ok(()) } else { consent(&destination, request) };
+    if let Some(ramp) = arguments.ramp {
+        return ramp::run(ramp, arguments.bandwidth, (&destination, &request), &consent, &flag, terminal);
     }
+    consent(&request)?;
     let style = terminal.style();
     let mut head = Some(report::interval_head(&request, style));
     let run = if arguments.reach.is_iperf2() { measure_iperf2 } else { measure };
@@ -119,7 +130,7 @@ mod tests {
     fn read_back(request: &Request) -> Request {
         let arguments = std::iter::once("fullpipe".to_owned()).chain(measure_arguments("host", request));
         match Cli::try_parse_from(arguments).unwrap().command {
-            Command::Measure(arguments) => arguments.load.request().unwrap(),
+            Command::Measure(arguments) => arguments.load.request(USUAL_TIME).unwrap(),
             other => panic!("{other:?}"),
         }
     }

@@ -7,6 +7,7 @@ pub(crate) mod iperf3;
 pub(crate) mod lab;
 pub(crate) mod load;
 pub(crate) mod measure;
+pub(crate) mod ramp;
 pub(crate) mod serve;
 
 use std::io;

@@ -1,0 +1,80 @@
+use fullpipe_record::{Measurement, RampReport, RampStep, Request, RttStats};
+use fullpipe_units::{BitRate, Ratio, Span};
+
+/// Loads that grow: from one to the other in equal steps.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ramp {
+    /// The first and the last load.
+    pub loads: RampLoads,
+    /// How many loads; at least two.
+    pub steps: u16,
+}
+
+/// The ends of a ramp.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum RampLoads {
+    /// Shares of what the path carries.
+    Shares(Ratio, Ratio),
+    /// Rates, of all streams together.
+    Rates(BitRate, BitRate),
+}
+
+impl Ramp {
+    /// The loads in order, on a path that carries `full`.
+    pub fn loads(&self, full: BitRate) -> Vec<BitRate> {
+        let (from, to) = match self.loads {
+            RampLoads::Shares(from, to) => (full.scaled(from.get()), full.scaled(to.get())),
+            RampLoads::Rates(from, to) => (from, to),
+        };
+        let (from, range) = (from.bps() as f64, to.bps() as f64 - from.bps() as f64);
+        let steps = self.steps.max(2);
+        let part = |step: u16| f64::from(step) / f64::from(steps - 1);
+        (0..steps).map(|step| BitRate::from_bps((from + range * part(step)).round() as u64)).collect()
+    }
+}
+
+/// Offers each of `loads` as `request` has it, and tells of each step as it is done. The first error ends it; an
+/// interrupted measurement is its last, and not among the steps.
+///
+/// # Errors
+/// What `measure` reports.
+pub fn run_ramp<E>(
+    loads: &[BitRate],
+    full: Option<BitRate>,
+    request: &Request,
+    measure: &mut dyn FnMut(&Request) -> Result<Measurement, E>,
+    done: &mut dyn FnMut(&RampStep),
+) -> Result<RampReport, E> {
+    let (mut steps, mut idle, mut interrupted) = (Vec::new(), None::<RttStats>, false);
+    for &offered in loads {
+        let rate = Some(offered.scaled(1.0 / f64::from(request.streams.max(1))));
+        let measured = measure(&Request { rate, ..request.clone() })?;
+        interrupted = measured.interrupted;
+        if interrupted {
+            break;
+        }
+        // A path that others use may be idler later.
+        idle = [idle, measured.rtt.idle].into_iter().flatten().min_by_key(|stats| stats.median);
+        let step = RampStep::of(offered, &measured);
+        done(&step);
+        steps.push(step);
+    }
+    Ok(RampReport::new(full, idle, steps, interrupted))
+}
+
+/// How long each step lasts where nobody says: long enough for a queue to fill at a tenth more than the path carries.
+pub const RAMP_STEP: Span = Span::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_grow_in_equal_steps() {
+        let shares = Ramp { loads: RampLoads::Shares(Ratio::new(0.1), Ratio::new(1.2)), steps: 12 };
+        let loads = shares.loads(BitRate::from_mbps(100));
+        assert_eq!(loads, (1..=12).map(|step| BitRate::from_mbps(step * 10)).collect::<Vec<_>>());
+        let rates = Ramp { loads: RampLoads::Rates(BitRate::from_mbps(5), BitRate::from_mbps(6)), steps: 2 };
+        assert_eq!(rates.loads(BitRate::ZERO), [5, 6].map(BitRate::from_mbps));
+    }
+}

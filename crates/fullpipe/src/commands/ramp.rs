@@ -1,0 +1,142 @@
+//! `fullpipe measure --ramp`: a load that grows in steps.
+
+use std::str::FromStr;
+use std::sync::atomic::AtomicBool;
+
+use fullpipe_experiment::{MeasureEvent, RAMP_STEP, Ramp, RampLoads, run_ramp};
+use fullpipe_probe::{Destination, ProbeError, measure};
+use fullpipe_record::{Document, Measurement, Request, Transport};
+use fullpipe_report as report;
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+
+use crate::failure::{Failure, INTERRUPTED};
+use crate::terminal::Terminal;
+
+/// Steps where nobody says how many: a tenth of what the path carries each, from one to twelve.
+const USUAL_STEPS: u16 = 12;
+
+/// Most steps.
+const MOST_STEPS: u16 = 100;
+
+/// `FROM..TO` as shares or rates, and `/N` steps.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct RampArgument(Ramp);
+
+impl FromStr for RampArgument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (range, steps) = match text.rsplit_once('/') {
+            Some((range, steps)) if steps.bytes().all(|byte| byte.is_ascii_digit()) => (range, Some(steps)),
+            _ => (text, None),
+        };
+        let steps = steps.map(|steps| match steps.parse() {
+            Ok(count) if (2..=MOST_STEPS).contains(&count) => Ok(count),
+            _ => Err(format!("{steps} steps asked for; 2 to {MOST_STEPS} are possible")),
+        });
+        let steps = steps.transpose()?.unwrap_or(USUAL_STEPS);
+        let (from, to) = range.split_once("..").ok_or("a ramp goes from one load to another: 10%..120% or 5M..60M")?;
+        let loads = if from.ends_with('%') || to.ends_with('%') {
+            RampLoads::Shares(parsed::<Ratio>(from)?, parsed(to)?)
+        } else {
+            RampLoads::Rates(parsed::<BitRate>(from)?, parsed(to)?)
+        };
+        let grows = match loads {
+            RampLoads::Shares(from, to) => from.get() > 0.0 && from.get() < to.get(),
+            RampLoads::Rates(from, to) => from > BitRate::ZERO && from < to,
+        };
+        if grows { Ok(Self(Ramp { loads, steps })) } else { Err("a ramp goes from a load to a greater one".to_owned()) }
+    }
+}
+
+fn parsed<T: FromStr>(text: &str) -> Result<T, String>
+where
+    T::Err: ToString,
+{
+    text.parse().map_err(|error: T::Err| error.to_string())
+}
+
+impl RampArgument {
+    /// Whether what the path carries must be known.
+    fn needs_full(self) -> bool {
+        matches!(self.0.loads, RampLoads::Shares(..))
+    }
+}
+
+/// How long a step lasts where nobody says.
+pub(crate) const STEP: Span = RAMP_STEP;
+
+/// Measures step by step. What the path carries is `bandwidth`, or found by TCP first, which gives way to others.
+pub(crate) fn run(
+    ramp: RampArgument,
+    bandwidth: Option<BitRate>,
+    (destination, request): (&Destination, &Request),
+    consent: &dyn Fn(&Request) -> Result<(), Failure>,
+    flag: &AtomicBool,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let once = |request: &Request| measure(destination, request, flag, &mut |_| {});
+    let full = match bandwidth {
+        None if ramp.needs_full() => Some(carried(&once, request, terminal)?),
+        known => known,
+    };
+    let loads = ramp.0.loads(full.unwrap_or(BitRate::ZERO));
+    let most = loads.last().map(|load| load.scaled(1.0 / f64::from(request.streams.max(1))));
+    consent(&Request { rate: most, ..request.clone() })?;
+    let mut measure_step = |request: &Request| -> Result<Measurement, ProbeError> {
+        let measured = once(request)?;
+        terminal.event(&MeasureEvent::Measurement(Box::new(measured.clone())));
+        Ok(measured)
+    };
+    let done = run_ramp(&loads, full, request, &mut measure_step, &mut |step| {
+        terminal.progress(&format!("{}\n", report::ramp_step(step)));
+    })?;
+    terminal.result(&report::ramp(&done, terminal.style()));
+    terminal.event(&MeasureEvent::Ramp(Box::new(done.clone())));
+    let interrupted = done.interrupted;
+    terminal.document(&Document { ramp: Some(done), ..Document::new() });
+    if interrupted { Err(Failure::told(INTERRUPTED)) } else { Ok(()) }
+}
+
+/// What TCP moves over the path.
+fn carried(
+    once: &dyn Fn(&Request) -> Result<Measurement, ProbeError>,
+    request: &Request,
+    terminal: &Terminal,
+) -> Result<BitRate, Failure> {
+    let tcp = Request { transport: Transport::Tcp, rate: None, offload: false, ..request.clone() };
+    let tcp = if request.transport == Transport::Udp {
+        Request { block: ByteCount::ZERO, wide_counters: false, dont_fragment: false, ..tcp }
+    } else {
+        tcp
+    };
+    let measured = once(&tcp)?;
+    if measured.interrupted {
+        return Err(Failure::new(INTERRUPTED, "interrupted before the first step"));
+    }
+    let rate = measured.summary.steady.map_or(measured.summary.rate, |steady| steady.rate);
+    terminal.progress(&format!("TCP moves {rate}: that is 100 %\n"));
+    Ok(rate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ramp_is_read() {
+        let shares = RampLoads::Shares(Ratio::new(0.1), Ratio::new(1.2));
+        assert_eq!("10%..120%".parse(), Ok(RampArgument(Ramp { loads: shares, steps: 12 })));
+        let rates = RampLoads::Rates(BitRate::from_mbps(5), BitRate::from_mbps(60));
+        assert_eq!("5M..60Mbit/s/4".parse(), Ok(RampArgument(Ramp { loads: rates, steps: 4 })));
+    }
+
+    #[test]
+    fn nonsense_is_told() {
+        for text in
+            ["", "10%", "10%..5M", "0%..10%", "20%..10%", "5M..5M", "1M..2M/1", "1M..2M/101", "a..b", "10%..inf%"]
+        {
+            assert!(text.parse::<RampArgument>().is_err(), "{text}");
+        }
+    }
+}

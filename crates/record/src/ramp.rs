@@ -1,0 +1,103 @@
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Measurement, RttStats, Transport};
+
+/// What a path does when it is offered so much.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RampStep {
+    /// What the senders offered, all streams together.
+    pub offered: BitRate,
+    /// What arrived.
+    pub carried: BitRate,
+    /// Round-trip times meanwhile.
+    pub rtt: Option<RttStats>,
+    /// Datagrams that were lost, or bytes that TCP sent again, as a share of all that were sent; unknown where the sender
+    /// does not tell.
+    pub loss: Option<Ratio>,
+}
+
+impl RampStep {
+    /// What `measured` says of a load of `offered`.
+    pub fn of(offered: BitRate, measured: &Measurement) -> Self {
+        Self { offered, carried: measured.summary.rate, rtt: measured.rtt.loaded, loss: loss(measured) }
+    }
+}
+
+fn loss(measured: &Measurement) -> Option<Ratio> {
+    let share = |part: u64, whole: u64| (whole > 0).then(|| Ratio::of(part as f64, whole as f64));
+    if measured.request.transport == Transport::Udp {
+        let seen = measured.summary.datagrams?;
+        return share(seen.lost, seen.received + seen.lost);
+    }
+    let streams = measured.streams.len();
+    let last: Vec<_> = measured.sender().samples.iter().rev().take(streams).collect();
+    let again: ByteCount = last.iter().map(|sample| sample.tcp.bytes_retrans).sum::<Option<ByteCount>>()?;
+    let sent: ByteCount = last.iter().map(|sample| sample.tcp.bytes_sent).sum::<Option<ByteCount>>()?;
+    share(again.get(), sent.get())
+}
+
+/// Round-trip time and loss of a path as its load grows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RampReport {
+    /// What the steps are shares of, where they are: what the path carries.
+    pub full: Option<BitRate>,
+    /// Round-trip times without load, of the first step.
+    pub idle: Option<RttStats>,
+    /// In the order of their load.
+    pub steps: Vec<RampStep>,
+    /// The least load under which the median round trip was longer than without by more than a tenth and a millisecond.
+    pub slower_from: Option<BitRate>,
+    /// The least load of which more than a thousandth was lost.
+    pub loses_from: Option<BitRate>,
+    /// Whether it was cut short by the user; the steps that were done are kept.
+    pub interrupted: bool,
+}
+
+impl RampReport {
+    /// What `steps` show.
+    pub fn new(full: Option<BitRate>, idle: Option<RttStats>, steps: Vec<RampStep>, interrupted: bool) -> Self {
+        const MOST_LOSS: f64 = 0.001;
+        let least = |shows: &dyn Fn(&RampStep) -> bool| steps.iter().find(|step| shows(step)).map(|step| step.offered);
+        let slower_from =
+            least(&|step| step.rtt.zip(idle).is_some_and(|(loaded, idle)| is_longer(loaded.median, idle.median)));
+        let loses_from = least(&|step| step.loss.is_some_and(|loss| loss.get() > MOST_LOSS));
+        Self { full, idle, steps, slower_from, loses_from, interrupted }
+    }
+}
+
+/// By more than a tenth, and more than hosts and clocks make of nothing.
+fn is_longer(loaded: Span, idle: Span) -> bool {
+    const TOLERANCE: Span = Span::from_millis(1);
+    loaded > idle + (idle / 10).max(TOLERANCE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rtt(median: u64) -> Option<RttStats> {
+        RttStats::of(vec![Span::from_millis(median); 3])
+    }
+
+    fn step(offered: u64, median: u64, loss: f64) -> RampStep {
+        let offered = BitRate::from_mbps(offered);
+        RampStep { offered, carried: offered, rtt: rtt(median), loss: Some(Ratio::new(loss)) }
+    }
+
+    #[test]
+    fn the_knee_is_where_the_queue_begins() {
+        let steps = vec![step(10, 20, 0.0), step(50, 22, 0.0005), step(90, 24, 0.0), step(110, 90, 0.08)];
+        let report = RampReport::new(None, rtt(20), steps, false);
+        assert_eq!(report.slower_from, Some(BitRate::from_mbps(90)));
+        assert_eq!(report.loses_from, Some(BitRate::from_mbps(110)));
+    }
+
+    #[test]
+    fn what_is_within_the_clocks_is_no_queue() {
+        let steps = vec![step(10, 1, 0.0)];
+        assert_eq!(RampReport::new(None, RttStats::of(vec![Span::from_micros(100)]), steps, false).slower_from, None);
+        assert_eq!(RampReport::new(None, None, vec![step(10, 100, 0.0)], true).slower_from, None);
+    }
+}

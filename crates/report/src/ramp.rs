@@ -1,0 +1,81 @@
+use fullpipe_record::{RampReport, RampStep, RttStats};
+use fullpipe_units::{BitRate, Ratio};
+
+use crate::style::{Style, heading, wrapped};
+use crate::table::{Align, Table, or_dash};
+
+/// Columns of the longest bar.
+const LONGEST_BAR: f64 = 20.0;
+
+/// One step as it is done.
+pub fn ramp_step(step: &RampStep) -> String {
+    let median = or_dash(step.rtt.map(|rtt| rtt.median.to_string()));
+    format!("{} offered: {} arrive, RTT {median}, lost {}", step.offered, step.carried, loss(step.loss))
+}
+
+/// A path under a growing load: a line a step, round-trip times as bars, and where they begin to grow.
+pub fn ramp(report: &RampReport, style: Style) -> String {
+    let mut text = heading(style, "Load, round-trip time and loss");
+    text += &table(report, style);
+    for sentence in sentences(report) {
+        text += &wrapped(&sentence, 2, |line| style.bold(line));
+    }
+    if report.interrupted {
+        text += &wrapped("Interrupted: these are the steps that were done.", 2, |line| style.bad(line));
+    }
+    text
+}
+
+fn table(report: &RampReport, style: Style) -> String {
+    let right = Align::Right;
+    let mut table = Table::new(&[
+        ("offered", right),
+        ("", right),
+        ("arrived", right),
+        ("lost", right),
+        ("RTT median", right),
+        ("p99", right),
+        ("", Align::Left),
+    ]);
+    let longest =
+        report.steps.iter().filter_map(|step| step.rtt).map(|rtt| rtt.median.as_secs_f64()).fold(0.0, f64::max);
+    for step in &report.steps {
+        table.row([
+            step.offered.to_string(),
+            share(step.offered, report.full),
+            step.carried.to_string(),
+            loss(step.loss),
+            or_dash(step.rtt.map(|rtt| rtt.median.to_string())),
+            or_dash(step.rtt.map(|rtt| rtt.p99.to_string())),
+            step.rtt.map_or_else(String::new, |rtt| bar(rtt, longest)),
+        ]);
+    }
+    table.render(2, |head| style.dim(head))
+}
+
+fn share(offered: BitRate, full: Option<BitRate>) -> String {
+    let share = full.filter(|full| *full > BitRate::ZERO).map(|full| offered.bps() as f64 / full.bps() as f64);
+    share.map_or_else(String::new, |share| format!("{:.0} %", share * 100.0))
+}
+
+fn loss(loss: Option<Ratio>) -> String {
+    or_dash(loss.map(|loss| format!("{:.2} %", loss.percent())))
+}
+
+fn bar(rtt: RttStats, longest: f64) -> String {
+    let columns = if longest > 0.0 { rtt.median.as_secs_f64() / longest * LONGEST_BAR } else { 0.0 };
+    "█".repeat((columns.round() as usize).max(1))
+}
+
+fn sentences(report: &RampReport) -> Vec<String> {
+    let idle = report.idle.map_or_else(String::new, |idle| format!(" ({} without load)", idle.median));
+    let slower = match report.slower_from {
+        Some(rate) => format!("Round trips grow longer from {rate} on{idle}."),
+        None => format!("No load here made round trips longer{idle}."),
+    };
+    let loses = match report.loses_from {
+        Some(rate) => format!("More than a thousandth is lost from {rate} on."),
+        None => "No load here lost more than a thousandth.".to_owned(),
+    };
+    vec![slower, loses]
+}
