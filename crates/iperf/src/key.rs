@@ -53,7 +53,7 @@ pub enum ProofError {
 /// What else is made with the same key cannot be taken for a proof.
 const PURPOSE: &[u8] = b"fullpipe may run this test";
 
-/// Bytes of an HMAC-SHA-256.
+/// Bytes of an HMAC-SHA-256, and of a SHA-256.
 const MAC_LENGTH: usize = 32;
 
 impl Key {
@@ -116,7 +116,8 @@ fn to_hex(bytes: &[u8]) -> String {
     digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }
 
-fn from_hex(text: &str) -> Option<[u8; MAC_LENGTH]> {
+/// 32 bytes in as many pairs of hexadecimal digits.
+pub(crate) fn from_hex(text: &str) -> Option<[u8; MAC_LENGTH]> {
     let digits: &[u8; 2 * MAC_LENGTH] = text.as_bytes().try_into().ok()?;
     let mut bytes = [0; MAC_LENGTH];
     for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {

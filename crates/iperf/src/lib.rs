@@ -47,6 +47,7 @@ mod server;
 mod state;
 mod streams;
 pub mod udp;
+mod user;
 
 pub use caller::{Caller, DatagramCaller, classify_first_bytes, classify_first_datagram};
 pub use client::{Client, ClientAction};
@@ -60,6 +61,7 @@ pub use results::{DatagramCount, DatagramCounts, Results, ServerOutput, StreamRe
 pub use server::{ServerAction, ServerSession};
 pub use state::State;
 pub use streams::{data_connections, direction_of};
+pub use user::{Credentials, CredentialsError, UserError, Users, UsersError};
 
 use fullpipe_units::Span;
 
