@@ -1,11 +1,18 @@
 //! The JSON of both messages. What is accepted as a request can be sent again, unless its texts are too long, and means
-//! the same.
+//! the same. And what iperf3 says of users: the decrypted text, which nobody can guess, and the file of users.
 #![no_main]
 
-use fullpipe_iperf::{ErrorNumber, Parameters, Results};
+use fullpipe_iperf::{Credentials, ErrorNumber, Parameters, Results, Users};
+use fullpipe_units::Span;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|json: &[u8]| {
+    if let Ok((credentials, time)) = Credentials::from_text(json) {
+        assert_eq!(Credentials::from_text(credentials.to_text(time).as_bytes()), Ok((credentials, time)));
+    }
+    if let Ok(users) = Users::from_file_content(json) {
+        assert!(users.check(json, 0, Span::ZERO).is_err());
+    }
     if let Ok(results) = Results::decode(json, 256) {
         for stream in &results.streams {
             let _ = stream.datagrams.as_seen();

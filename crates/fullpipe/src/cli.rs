@@ -1,10 +1,13 @@
 //! The command line.
 
+use std::fmt::Display;
+
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
-use fullpipe_iperf::Key;
-use fullpipe_probe::{TlsIdentity, TlsTrust};
+use fullpipe_iperf::{Key, Users};
+use fullpipe_probe::{RsaPrivateKey, RsaPublicKey, TlsIdentity, TlsTrust};
 use fullpipe_units::Span;
+use zeroize::Zeroizing;
 
 use crate::commands::{calc, demo, iperf3, lab, measure, serve};
 use crate::terminal::Format;
@@ -87,20 +90,38 @@ pub(crate) fn duration(text: &str) -> Result<Span, String> {
 
 /// The key in a file that both ends have.
 pub(crate) fn key(path: &str) -> Result<Key, String> {
-    let content = std::fs::read(path).map_err(|error| error.to_string())?;
-    Key::from_file_content(&content).map_err(|error| error.to_string())
+    read(path, Key::from_file_content)
 }
 
 /// The certificate of a server and its private key, in a file.
 pub(crate) fn tls_identity(path: &str) -> Result<TlsIdentity, String> {
-    let pem = std::fs::read(path).map_err(|error| error.to_string())?;
-    TlsIdentity::from_pem(&pem).map_err(|error| error.to_string())
+    read(path, TlsIdentity::from_pem)
 }
 
 /// The certificates that a client trusts, in a file.
 pub(crate) fn tls_trust(path: &str) -> Result<TlsTrust, String> {
-    let pem = std::fs::read(path).map_err(|error| error.to_string())?;
-    TlsTrust::from_pem(&pem).map_err(|error| error.to_string())
+    read(path, TlsTrust::from_pem)
+}
+
+/// The public part of a server's RSA key, in a file.
+pub(crate) fn rsa_public_key(path: &str) -> Result<RsaPublicKey, String> {
+    read(path, RsaPublicKey::from_pem)
+}
+
+/// A server's RSA key, in a file.
+pub(crate) fn rsa_private_key(path: &str) -> Result<RsaPrivateKey, String> {
+    read(path, RsaPrivateKey::from_pem)
+}
+
+/// The users whom a server serves, in a file.
+pub(crate) fn users(path: &str) -> Result<Users, String> {
+    read(path, Users::from_file_content)
+}
+
+/// What `from` makes of a file. Most of them are secret, so no copy of the content is left in memory.
+fn read<T, E: Display>(path: &str, from: impl FnOnce(&[u8]) -> Result<T, E>) -> Result<T, String> {
+    let content = std::fs::read(path).map(Zeroizing::new).map_err(|error| error.to_string())?;
+    from(&content).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

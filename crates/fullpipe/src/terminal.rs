@@ -1,10 +1,15 @@
 //! The only place that prints.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fullpipe_experiment::MeasureEvent;
 use fullpipe_record::{Document, ErrorReport};
 use fullpipe_report::{Style, document};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::stdio::stdin;
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use zeroize::Zeroizing;
 
 use crate::failure::Failure;
 
@@ -91,6 +96,15 @@ impl Terminal {
         Some(answer)
     }
 
+    /// What the user answers without its being shown; `None` where nobody is there to ask, or who is interrupts.
+    pub(crate) fn ask_secretly(question: &str, interrupt: &AtomicBool) -> Option<Zeroizing<String>> {
+        let _unseen = Unseen::begin()?;
+        print(&mut io::stderr(), question);
+        let line = secret_line(interrupt);
+        print(&mut io::stderr(), "\n");
+        line
+    }
+
     /// What the user should know although it is no result.
     pub(crate) fn notice(&self, text: &str) {
         if !self.quiet {
@@ -114,6 +128,44 @@ impl Terminal {
         self.event(&MeasureEvent::Error(error.clone()));
         self.document(&Document { error: Some(error), ..Document::new() });
     }
+}
+
+/// Standard input whose terminal does not show what is typed, as long as this lives.
+struct Unseen(Termios);
+
+impl Unseen {
+    fn begin() -> Option<Self> {
+        let before = tcgetattr(stdin()).ok().filter(|_| io::stderr().is_terminal())?;
+        let mut unseen = before.clone();
+        unseen.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(stdin(), OptionalActions::Flush, &unseen).ok()?;
+        Some(Self(before))
+    }
+}
+
+impl Drop for Unseen {
+    fn drop(&mut self) {
+        // A terminal that went away shows nothing anyway.
+        let _ = tcsetattr(stdin(), OptionalActions::Flush, &self.0);
+    }
+}
+
+/// The next line of standard input, not kept anywhere else.
+fn secret_line(interrupt: &AtomicBool) -> Option<Zeroizing<String>> {
+    /// What a terminal's line holds at most.
+    const LINE: usize = 4096;
+    const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+    let mut line = Zeroizing::new([0; LINE]);
+    while !interrupt.load(Ordering::Relaxed) {
+        let input = stdin();
+        // A signal cuts this short, and is then seen above.
+        if poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&LOOK)).unwrap_or(0) > 0 {
+            let length = rustix::io::read(stdin(), &mut line[..]).ok()?;
+            let text = str::from_utf8(line.get(..length)?).ok()?.strip_suffix('\n')?;
+            return Some(Zeroizing::new(text.to_owned()));
+        }
+    }
+    None
 }
 
 /// A reader that went away, as `head` does, is no failure of ours.

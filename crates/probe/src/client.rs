@@ -7,7 +7,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_iperf::{
-    Client, ClientAction, Cookie, Error, Key, Parameters, Refusal, Results, Timeouts, direction_of, udp,
+    Client, ClientAction, Cookie, Error, ErrorNumber, Key, Parameters, Refusal, Results, Step, Timeouts, direction_of,
+    udp,
 };
 use fullpipe_load::{
     Channel, Lane, Local, PrepareError, Storage, Transfer, TransferPlan, prepare, prepare_udp, read_back,
@@ -26,6 +27,7 @@ use tokio::time::timeout;
 use crate::control::{Control, TlsTrust};
 use crate::error::ProbeError;
 use crate::files;
+use crate::login::Login;
 use crate::ping::Pinger;
 use crate::progress::{Finished, Progress, all_broke, role};
 use crate::results::results_of;
@@ -93,6 +95,8 @@ pub struct Destination {
     pub file: Option<PathBuf>,
     /// What a server may ask its clients to know.
     pub key: Option<Key>,
+    /// Who we are, for a server that asks for iperf3's user name and password.
+    pub login: Option<Login>,
     /// If set, the control connection is encrypted, to a server that is known so; the data is not.
     pub tls: Option<TlsTrust>,
 }
@@ -220,7 +224,7 @@ async fn run(
         intervals: Vec::new(),
         interrupted: false,
     };
-    let ended = session.drive(interrupt, report).await.map_err(|broken| broken.with_host(&destination.host));
+    let ended = session.drive(interrupt, report).await.map_err(|broken| broken.against(destination));
     let (results, broken_off) = match (ended, &session.finished) {
         (Ok(results), finished) => (results, finished.as_ref().and_then(|finished| all_broke(&finished.rest))),
         // Data has flowed: what was seen of it is not thrown away.
@@ -273,6 +277,9 @@ fn parameters(request: &Request, destination: &Destination, cookie: &Cookie) -> 
     }
     if let Some(key) = &destination.key {
         parameters = parameters.with_proof(key.prove(cookie, wall_clock()));
+    }
+    if let Some(login) = &destination.login {
+        parameters = parameters.with_auth_token(login.token(wall_clock())?)?;
     }
     Ok(parameters)
 }
@@ -378,13 +385,38 @@ enum Broken {
 }
 
 impl Broken {
-    fn with_host(self, host: &str) -> ProbeError {
+    fn against(self, destination: &Destination) -> ProbeError {
+        let host = destination.host.clone();
         match self {
             Self::Protocol(Error::ClientTerminated { .. }) => ProbeError::Interrupted,
-            Self::Protocol(cause) => ProbeError::Protocol { host: host.to_owned(), cause },
+            Self::Protocol(cause) => match login_hint(&cause, destination) {
+                Some(hint) => ProbeError::Unauthorized { host, cause, hint },
+                None => ProbeError::Protocol { host, cause },
+            },
             Self::Here(error) => error,
         }
     }
+}
+
+/// What a user can do whom the server does not let in; nothing where that is not why the test ended.
+fn login_hint(cause: &Error, destination: &Destination) -> Option<&'static str> {
+    let is_named = destination.login.is_some();
+    let is_refused = match cause {
+        Error::Server { reason, .. } => reason.number == Some(ErrorNumber::AUTHENTICATION),
+        // Since 3.21 a refusal is silent; who gave no name may have met something else.
+        Error::Closed { step: Step::Parameters } => is_named,
+        _ => false,
+    };
+    is_refused.then_some(match (is_named, destination.key.is_some()) {
+        (true, _) => {
+            "are name, password and clock right, and the key the server's own? iperf3 before 3.17 needs \
+             --use-pkcs1-padding"
+        }
+        (false, true) => "is the key the server's own, and the clock right?",
+        (false, false) => {
+            "it asks who you are: --username and --rsa-public-key-path tell an iperf3 server, --key-file one of fullpipe"
+        }
+    })
 }
 
 impl From<ProbeError> for Broken {

@@ -1,6 +1,5 @@
 //! The control connection of a test, in the clear or encrypted.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -122,13 +121,15 @@ macro_rules! by_reference {
 
         impl Eq for $type {}
 
-        impl fmt::Debug for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(concat!(stringify!($type), "(…)"))
             }
         }
     };
 }
+
+pub(crate) use by_reference;
 
 by_reference!(TlsIdentity);
 by_reference!(TlsTrust);

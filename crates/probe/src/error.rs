@@ -47,6 +47,16 @@ pub enum ProbeError {
         /// What went wrong.
         cause: fullpipe_iperf::Error,
     },
+    /// The server does not serve this user, or serves none without a name.
+    #[error("the test with {host} failed: {cause}; {hint}")]
+    Unauthorized {
+        /// The name as it was given.
+        host: String,
+        /// What the server said.
+        cause: fullpipe_iperf::Error,
+        /// What the user can do.
+        hint: &'static str,
+    },
     /// The control connection cannot be encrypted.
     #[error(
         "cannot agree on TLS with {host}: {cause}; does `fullpipe serve --tls` run there, and is its certificate for this name?"

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use fullpipe_iperf::{DEFAULT_PORT, Key, iperf2};
-use fullpipe_probe::{Destination, Local, TlsTrust};
+use fullpipe_probe::{Destination, Local, Login, Padding, RsaPublicKey, TlsTrust};
 use fullpipe_record::{Buffer, Direction, IpVersion, Request, Transport, Writer};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use crate::cli::{duration, key, tls_trust};
+use super::login::login;
+use crate::cli::{duration, key, rsa_public_key, tls_trust};
 use crate::failure::{Failure, USAGE};
 
 /// What a UDP sender offers if nothing else is asked for, as iperf3.
@@ -126,7 +127,7 @@ pub(crate) struct Reach {
     #[arg(long, short)]
     port: Option<u16>,
     /// The server is iperf2's (`iperf -s`); uploads only
-    #[arg(long, conflicts_with_all = ["reverse", "bidir", "get_server_output"])]
+    #[arg(long, conflicts_with_all = ["reverse", "bidir", "get_server_output", "username"])]
     iperf2: bool,
     /// IPv4 only
     #[arg(short = '4', long, conflicts_with = "ipv6")]
@@ -162,6 +163,34 @@ pub(crate) struct Reach {
     /// data is not encrypted
     #[arg(long, value_parser = tls_trust, value_name = "FILE")]
     tls: Option<TlsTrust>,
+    #[command(flatten)]
+    login: LoginArguments,
+}
+
+/// Who the user is, for an iperf3 server that asks.
+#[derive(Debug, clap::Args)]
+struct LoginArguments {
+    /// Name of the user, where the server asks for one; the password is in `IPERF3_PASSWORD`, or is asked for
+    #[arg(long, value_name = "NAME", requires = "rsa_public_key_path", help_heading = "Users")]
+    username: Option<String>,
+    /// The server's public RSA key in PEM; name and password are encrypted with it
+    #[arg(long, value_parser = rsa_public_key, value_name = "FILE", requires = "username", help_heading = "Users")]
+    rsa_public_key_path: Option<RsaPublicKey>,
+    /// Encrypt as iperf3 before 3.17 does (PKCS#1 v1.5), not as later ones (OAEP)
+    #[arg(long, requires = "username", help_heading = "Users")]
+    use_pkcs1_padding: bool,
+}
+
+impl LoginArguments {
+    fn login(&self) -> Result<Option<Login>, Failure> {
+        let asked = self.username.as_deref().zip(self.rsa_public_key_path.as_ref());
+        asked.map(|(user, key)| login(user, key, padding(self.use_pkcs1_padding))).transpose()
+    }
+}
+
+/// OAEP, unless the older one is asked for.
+pub(crate) fn padding(use_pkcs1: bool) -> Padding {
+    if use_pkcs1 { Padding::Pkcs1 } else { Padding::Oaep }
 }
 
 impl Load {
@@ -231,8 +260,11 @@ impl Reach {
     }
 
     /// Where to measure to, and from where.
-    pub(crate) fn destination(&self) -> Destination {
-        Destination {
+    ///
+    /// # Errors
+    /// If a user is named who gives no password.
+    pub(crate) fn destination(&self) -> Result<Destination, Failure> {
+        Ok(Destination {
             host: self.host.clone(),
             port: self.port.unwrap_or(if self.iperf2 { iperf2::DEFAULT_PORT } else { DEFAULT_PORT }),
             family: match (self.ipv4, self.ipv6) {
@@ -247,8 +279,9 @@ impl Reach {
             without_echoes: false,
             file: self.file.clone(),
             key: self.key_file.clone(),
+            login: self.login.login()?,
             tls: self.tls.clone(),
-        }
+        })
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     let flag = super::interrupt_flag()?;
     let usual = if arguments.ramp.is_some() { ramp::STEP } else { USUAL_TIME };
-    let (destination, request) = (arguments.reach.destination(), arguments.load.request(usual)?);
+    let (destination, request) = (arguments.reach.destination()?, arguments.load.request(usual)?);
     let consent = |request: &Request| if arguments.yes { Ok(()) } else { consent(&destination, request) };
     if let Some(ramp) = arguments.ramp {
         return ramp::run(ramp, arguments.bandwidth, (&destination, &request), &consent, &flag, terminal);

@@ -6,6 +6,7 @@ pub(crate) mod demo;
 pub(crate) mod iperf3;
 pub(crate) mod lab;
 pub(crate) mod load;
+mod login;
 pub(crate) mod measure;
 pub(crate) mod ramp;
 pub(crate) mod serve;

@@ -7,14 +7,17 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use fullpipe_iperf::{DEFAULT_PORT, Key};
-use fullpipe_probe::{Limits, Network, Quota, ServeError, ServeOptions, ServerEvent, Shelf, TlsIdentity, serve};
+use fullpipe_iperf::{DEFAULT_PORT, Key, Users};
+use fullpipe_probe::{
+    Doorkeeper, Limits, Network, Quota, RsaPrivateKey, ServeError, ServeOptions, ServerEvent, Shelf, TlsIdentity, serve,
+};
 use fullpipe_record::Direction;
 use fullpipe_units::{BitRate, ByteCount, Span};
 use serde_json::{Value, json};
 
 use super::daemon;
-use crate::cli::{duration, key, tls_identity};
+use super::load::padding;
+use crate::cli::{duration, key, rsa_private_key, tls_identity, users};
 use crate::failure::{FAILED, Failure, LACKING, USAGE};
 use crate::terminal::Terminal;
 
@@ -60,9 +63,28 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FOLDER")]
     store: Option<PathBuf>,
     #[command(flatten)]
+    users: UserArguments,
+    #[command(flatten)]
     log: LogArguments,
     #[command(flatten)]
     limits: LimitArguments,
+}
+
+/// By what users are known, as iperf3 has them.
+#[derive(Debug, clap::Args)]
+struct UserArguments {
+    /// Serve only users who encrypt their names and passwords with the public part of this RSA key; FILE is PEM
+    #[arg(long, value_parser = rsa_private_key, value_name = "FILE", requires = "authorized_users_path", help_heading = "Users")]
+    rsa_private_key_path: Option<RsaPrivateKey>,
+    /// The users, read once: a line `NAME,DIGEST` each, with SHA-256 of `{NAME}PASSWORD` in hexadecimal
+    #[arg(long, value_parser = users, value_name = "FILE", requires = "rsa_private_key_path", help_heading = "Users")]
+    authorized_users_path: Option<Users>,
+    /// By how much a user's clock may differ from ours
+    #[arg(long, default_value = "10", value_parser = duration, value_name = "SECONDS", requires = "rsa_private_key_path", help_heading = "Users")]
+    time_skew_threshold: Span,
+    /// Take what iperf3 before 3.17 encrypts (PKCS#1 v1.5), not what later ones do (OAEP)
+    #[arg(long, requires = "rsa_private_key_path", help_heading = "Users")]
+    use_pkcs1_padding: bool,
 }
 
 /// Where it runs, and what it leaves there.
@@ -136,10 +158,18 @@ impl Arguments {
             idle_timeout: self.idle_timeout,
             patience: self.patience,
             key: self.key_file.clone(),
+            doorkeeper: self.users.doorkeeper(),
             tls: self.tls.clone(),
             shelf: Shelf { file: self.file.clone(), folder: self.store.clone() },
             limits: self.limits.limits(),
         }
+    }
+}
+
+impl UserArguments {
+    fn doorkeeper(&self) -> Option<Doorkeeper> {
+        let (users, key) = self.authorized_users_path.clone().zip(self.rsa_private_key_path.clone())?;
+        Some(Doorkeeper::new(users, key, padding(self.use_pkcs1_padding), self.time_skew_threshold))
     }
 }
 
@@ -301,7 +331,7 @@ fn describe(event: &ServerEvent) -> Option<String> {
         }
         ServerEvent::BeganIperf2 { client } => format!("{client}: receiving, 1 stream of iperf2"),
         ServerEvent::Ended { client, bytes, rate, .. } => format!("{client}: done at {rate}, {bytes}"),
-        ServerEvent::Failed { client, why } => format!("{client}: {why}"),
+        ServerEvent::Failed { client, why, .. } => format!("{client}: {why}"),
         ServerEvent::TurnedAway { client, why, connections: 1 } => format!("{client}: turned away, because {why}"),
         ServerEvent::TurnedAway { client, why, connections } => {
             format!("{connections} connections turned away; the last, of {client}, because {why}")
@@ -320,7 +350,7 @@ fn as_json(event: &ServerEvent, now: &str) -> Option<Value> {
         ServerEvent::Ended { client, bytes, rate, .. } => {
             ("ended", json!({ "client": client, "bytes": bytes, "rate": rate }))
         }
-        ServerEvent::Failed { client, why } => ("failed", json!({ "client": client, "why": why })),
+        ServerEvent::Failed { client, why, .. } => ("failed", json!({ "client": client, "why": why })),
         ServerEvent::TurnedAway { client, why, connections } => {
             ("turned-away", json!({ "client": client, "why": why, "connections": connections }))
         }

@@ -1,5 +1,6 @@
 use std::net::{IpAddr, SocketAddr};
 
+use fullpipe_iperf::ErrorNumber;
 use fullpipe_record::{Interval, Measurement, Request};
 use fullpipe_units::{BitRate, ByteCount};
 
@@ -60,6 +61,8 @@ pub enum ServerEvent {
         client: SocketAddr,
         /// Why.
         why: String,
+        /// iperf3's number for it, if the client was refused.
+        refused: Option<ErrorNumber>,
     },
     /// Connections were closed at once.
     TurnedAway {

@@ -22,7 +22,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fullpipe_iperf::{Caller, Cookie, DEFAULT_PORT, Key, State, Timeouts};
+use fullpipe_iperf::{Caller, Cookie, DEFAULT_PORT, Error, ErrorNumber, Key, State, Timeouts};
 use fullpipe_load::Channel;
 use fullpipe_units::{ByteCount, Span};
 use socket2::{SockRef, TcpKeepalive};
@@ -34,6 +34,7 @@ use tokio::time::{sleep, timeout};
 use crate::control::{Control, HANDSHAKE, TlsIdentity};
 use crate::error::ServeError;
 use crate::files::Shelf;
+use crate::login::Doorkeeper;
 use gate::{Closed, Gate, Pass};
 use greeting::{Greeting, greet};
 use listen::{canonical, listen, listen_for_datagrams};
@@ -77,6 +78,8 @@ pub struct ServeOptions {
     pub patience: Span,
     /// If set, only fullpipe clients that know it are served; nothing is encrypted by it.
     pub key: Option<Key>,
+    /// If set, only users whom it knows are served: iperf3's authentication.
+    pub doorkeeper: Option<Doorkeeper>,
     /// If set, clients may ask for TLS on their control connections; others are served too.
     pub tls: Option<TlsIdentity>,
     /// Where data comes from and goes to, if it is not made up and thrown away.
@@ -98,6 +101,7 @@ impl Default for ServeOptions {
             idle_timeout: None,
             patience: Timeouts::default().reply,
             key: None,
+            doorkeeper: None,
             tls: None,
             shelf: Shelf::default(),
             limits: Limits::default(),
@@ -193,6 +197,7 @@ struct House {
     /// Whether UDP streams can be opened.
     takes_datagrams: Cell<bool>,
     lock: Lock,
+    doorkeeper: Option<Doorkeeper>,
     tls: Option<TlsIdentity>,
     shelf: Shelf,
     patience: Patience,
@@ -220,9 +225,10 @@ impl House {
             takes_datagrams: Cell::new(false),
             patience: Patience(options.patience),
             interval: options.interval,
-            // Such clients can show no key.
-            iperf2: options.iperf2 && options.key.is_none(),
+            // Such clients can neither show a key nor say who they are.
+            iperf2: options.iperf2 && options.key.is_none() && options.doorkeeper.is_none(),
             lock: Lock::new(options.key.clone()),
+            doorkeeper: options.doorkeeper.clone(),
             tls: options.tls.clone(),
             shelf: options.shelf.clone(),
             one_off: options.one_off,
@@ -332,14 +338,14 @@ impl House {
         let arrivals = self.registry.borrow_mut().open(cookie);
         let ended = Test::new(Rc::clone(&self), client, cookie, control, arrivals).run().await;
         self.registry.borrow_mut().close(cookie);
-        self.tell_end(client, ended.map_err(|error| error.to_string()));
+        self.tell_end(client, ended.map_err(Failed::from));
     }
 
     /// Counts what an iperf2 client sends.
     async fn count(self: Rc<Self>, stream: TcpStream, client: SocketAddr, begun: Vec<u8>, stranger: Pass) {
         drop(stranger);
         let ended = iperf2::count(&self, client, stream, begun).await;
-        self.tell_end(client, ended);
+        self.tell_end(client, ended.map_err(Failed::from));
     }
 
     /// Answers a connection that is not wanted as iperf3 does.
@@ -369,16 +375,35 @@ impl House {
         }
     }
 
-    fn tell_end(&self, client: SocketAddr, ended: Result<Carried, String>) {
+    fn tell_end(&self, client: SocketAddr, ended: Result<Carried, Failed>) {
         self.tell(match ended {
             Ok(Carried { bytes, rate, seen }) => ServerEvent::Ended { client, bytes, rate, seen },
-            Err(why) => ServerEvent::Failed { client, why },
+            Err(Failed { why, refused }) => ServerEvent::Failed { client, why, refused },
         });
     }
 
     fn tell(&self, event: ServerEvent) {
         // Nobody listens any more when the server is ending.
         let _ = self.events.send(event);
+    }
+}
+
+/// Why a test failed, and iperf3's number for it if its client was refused.
+struct Failed {
+    why: String,
+    refused: Option<ErrorNumber>,
+}
+
+impl From<String> for Failed {
+    fn from(why: String) -> Self {
+        Self { why, refused: None }
+    }
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        let refused = if let Error::Refused(refusal) = &error { Some(refusal.number) } else { None };
+        Self { why: error.to_string(), refused }
     }
 }
 

@@ -48,6 +48,9 @@ const UDP_SILENCE: Duration = Duration::from_millis(200);
 /// How often is looked whether it has come.
 const GLANCE: Duration = Duration::from_millis(2);
 
+/// How long it takes to refuse a user: longer than it takes to decrypt with the largest of keys.
+const REFUSAL: Duration = Duration::from_millis(250);
+
 /// What a test carried, as this end saw it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Carried {
@@ -204,7 +207,10 @@ impl Test {
     /// Lets the load in, if there is room for it.
     async fn expect(&mut self, request: Request) {
         let proof = self.session.parameters().and_then(Parameters::proof);
-        let known = self.house.lock.open(&self.cookie, proof, wall_clock());
+        let known = match self.house.lock.open(&self.cookie, proof, wall_clock()) {
+            Ok(()) => self.know_user().await,
+            refused => refused,
+        };
         let admitted = match known.and_then(|()| self.house.gate.load(self.client.ip(), &request)) {
             Ok(pass) => self.expect_hellos(&request).await.map(|()| pass),
             Err(refusal) => Err(refusal),
@@ -220,6 +226,21 @@ impl Test {
             }
             Err(refusal) => self.session.refuse(refusal, None),
         }
+    }
+
+    /// Whether the user may come in, where only users do. A refusal always takes the same time: how long each of its
+    /// reasons takes to find would tell them apart.
+    async fn know_user(&self) -> Result<(), Refusal> {
+        let Some(doorkeeper) = self.house.doorkeeper.clone() else { return Ok(()) };
+        let token = self.session.parameters().and_then(Parameters::auth_token).map(str::to_owned);
+        let (refusal, now) = (sleep(REFUSAL), wall_clock());
+        let why = match spawn_blocking(move || doorkeeper.check(token.as_deref(), now)).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => error.to_string(),
+            Err(error) => error.to_string(),
+        };
+        refusal.await;
+        Err(Refusal { number: ErrorNumber::AUTHENTICATION, why })
     }
 
     /// Before a client is told to open UDP streams, waits until no other test of its address does.

@@ -103,7 +103,7 @@ impl Door {
         let kind = Header::read_datagram(datagram).kind;
         if kind != Kind::Upload {
             let why = format!("an iperf2 client asked for {kind} over UDP, which is not offered");
-            return self.house.tell(ServerEvent::Failed { client: canonical(from), why });
+            return self.house.tell(ServerEvent::Failed { client: canonical(from), why, refused: None });
         }
         if self.flows.len() >= FLOWS {
             let stalest = self.flows.iter().min_by_key(|(_, flow)| flow.latest).map(|(from, _)| *from);
@@ -138,7 +138,7 @@ impl Door {
             let silent = flow.latest.elapsed() >= standstill;
             if silent && flow.ended.is_none() {
                 let why = format!("no datagram came for {}", house.patience.standstill());
-                house.tell_end(canonical(*from), Err(why));
+                house.tell_end(canonical(*from), Err(why.into()));
             }
             !silent && flow.ended.is_none_or(|ended| ended.elapsed() < LINGER)
         });

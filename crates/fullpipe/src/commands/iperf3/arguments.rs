@@ -4,12 +4,15 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use fullpipe_iperf::DEFAULT_PORT;
-use fullpipe_probe::{Destination, Limits, Local, Quota, ServeOptions};
+use fullpipe_probe::{Destination, Doorkeeper, Limits, Local, Login, Quota, ServeOptions};
 use fullpipe_record::{Buffer, Direction, IpVersion, Request, Transport};
 use fullpipe_report::iperf3::Unit;
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::number;
+use crate::cli::{rsa_private_key, rsa_public_key, users};
+use crate::commands::load::padding;
+use crate::commands::login::login;
 
 /// What a UDP sender offers if nothing else is asked for: a binary million, though `-b 1M` is a decimal one.
 const GENTLE_RATE: BitRate = BitRate::from_bps(1_048_576);
@@ -23,6 +26,9 @@ const LONGEST_OMIT: i64 = 600;
 
 /// Most streams.
 const MOST_STREAMS: i64 = 128;
+
+/// By how much a user's clock may differ.
+const USUAL_SKEW: Span = Span::from_secs(10);
 
 /// iperf3's format of time stamps: as `ctime` has them.
 const CTIME: &str = "%a %b %e %H:%M:%S %Y ";
@@ -109,6 +115,16 @@ pub(super) struct Arguments {
     /// With -1, end after so many seconds without a test
     #[arg(long, value_name = "N", value_parser = number::whole_seconds, help_heading = "Server")]
     idle_timeout: Option<Span>,
+
+    /// Server: RSA key that decrypts what users send, in PEM
+    #[arg(long, value_name = "FILE", help_heading = "Users")]
+    rsa_private_key_path: Option<String>,
+    /// Server: the users, a line NAME,DIGEST each
+    #[arg(long, value_name = "FILE", help_heading = "Users")]
+    authorized_users_path: Option<String>,
+    /// Server: by how many seconds clocks may differ [default: 10]
+    #[arg(long, value_name = "N", value_parser = number::whole, allow_hyphen_values = true, help_heading = "Users")]
+    time_skew_threshold: Option<i64>,
 
     /// Be the client, of this server
     #[arg(long, short, value_name = "HOST[%DEV]", help_heading = "Client")]
@@ -209,6 +225,15 @@ pub(super) struct Arguments {
     /// Forbid routers to fragment datagrams
     #[arg(long, help_heading = "Client")]
     dont_fragment: bool,
+    /// Client: the user; the password is in `IPERF3_PASSWORD`, or is asked for
+    #[arg(long, value_name = "NAME", help_heading = "Users")]
+    username: Option<String>,
+    /// Client: the server's public RSA key, in PEM
+    #[arg(long, value_name = "FILE", help_heading = "Users")]
+    rsa_public_key_path: Option<String>,
+    /// Either: PKCS#1 padding, as iperf3 before 3.17, not OAEP
+    #[arg(long, help_heading = "Users")]
+    use_pkcs1_padding: bool,
 
     #[command(flatten)]
     refused: Refused,
@@ -233,18 +258,6 @@ struct Refused {
     repeating_payload: bool,
     #[arg(long, hide = true)]
     cntl_ka: Option<String>,
-    #[arg(long, hide = true)]
-    username: Option<String>,
-    #[arg(long, hide = true)]
-    rsa_public_key_path: Option<String>,
-    #[arg(long, hide = true)]
-    rsa_private_key_path: Option<String>,
-    #[arg(long, hide = true)]
-    authorized_users_path: Option<String>,
-    #[arg(long, hide = true)]
-    time_skew_threshold: Option<String>,
-    #[arg(long, hide = true)]
-    use_pkcs1_padding: bool,
 }
 
 /// What the command line asks for.
@@ -347,6 +360,7 @@ impl Arguments {
             one_off: self.one_off,
             // Else iperf3 only starts anew, which leaves everything as it is.
             idle_timeout: self.idle_timeout.filter(|_| self.one_off),
+            doorkeeper: self.doorkeeper()?,
             limits: Limits { total, ..limits },
             interval: self.interval()?,
             ..ServeOptions::default()
@@ -355,9 +369,15 @@ impl Arguments {
 
     /// Whether a flag is given that only a server has.
     fn asks_for_a_server(&self) -> bool {
-        let limits =
-            [self.server_bitrate_limit.is_some(), self.server_max_duration.is_some(), self.idle_timeout.is_some()];
-        self.daemon || self.one_off || limits.contains(&true)
+        let values = [
+            self.server_bitrate_limit.is_some(),
+            self.server_max_duration.is_some(),
+            self.idle_timeout.is_some(),
+            self.rsa_private_key_path.is_some(),
+            self.authorized_users_path.is_some(),
+            self.time_skew_threshold.is_some(),
+        ];
+        self.daemon || self.one_off || values.contains(&true)
     }
 
     /// Whether a flag is given that only a client has.
@@ -393,6 +413,8 @@ impl Arguments {
             self.dscp.is_some(),
             self.title.is_some(),
             self.extra_data.is_some(),
+            self.username.is_some(),
+            self.rsa_public_key_path.is_some(),
         ];
         flags.into_iter().chain(values).any(|given| given)
     }
@@ -420,8 +442,38 @@ impl Arguments {
             without_echoes: true,
             file: None,
             key: None,
+            login: self.login()?,
             tls: None,
         })
+    }
+
+    fn login(&self) -> Result<Option<Login>, String> {
+        const INCOMPLETE: &str = "you must specify a username, password, and path to a valid RSA public key";
+        let (user, path) = match (&self.username, &self.rsa_public_key_path) {
+            (None, None) => return Ok(None),
+            (Some(user), Some(path)) => (user, path),
+            _ => return Err(INCOMPLETE.to_owned()),
+        };
+        let made = rsa_public_key(path)
+            .and_then(|key| login(user, &key, padding(self.use_pkcs1_padding)).map_err(|failure| failure.message));
+        made.map(Some).map_err(|why| format!("{INCOMPLETE} ({why})"))
+    }
+
+    fn doorkeeper(&self) -> Result<Option<Doorkeeper>, String> {
+        const INCOMPLETE: &str = "you must specify a path to a valid RSA private key and a user credential file";
+        let skew = match self.time_skew_threshold.map(u64::try_from) {
+            None => USUAL_SKEW,
+            Some(Ok(seconds @ 1..)) => Span::from_secs(seconds),
+            Some(_) => return Err("skew threshold must be a positive number".to_owned()),
+        };
+        let (key, file) = match (&self.rsa_private_key_path, &self.authorized_users_path) {
+            (None, None) => return Ok(None),
+            (Some(key), Some(file)) => (key, file),
+            _ => return Err(INCOMPLETE.to_owned()),
+        };
+        let read = rsa_private_key(key).and_then(|key| Ok((key, users(file)?)));
+        let (key, users) = read.map_err(|why| format!("{INCOMPLETE} ({why})"))?;
+        Ok(Some(Doorkeeper::new(users, key, padding(self.use_pkcs1_padding), skew)))
     }
 
     /// Address and device of this end.
@@ -564,7 +616,6 @@ impl Arguments {
 impl Refused {
     /// Names the first of them that is given.
     fn by_name(&self) -> Result<(), String> {
-        const ACCESS: &str = "authentication is not supported";
         const SCTP: &str = "SCTP is not supported";
         let given = [
             (self.sctp, "--sctp", "no SCTP support available"),
@@ -575,12 +626,6 @@ impl Refused {
             (self.snd_timeout.is_some(), "--snd-timeout", "the system's own time applies"),
             (self.repeating_payload, "--repeating-payload", "what is sent cannot be chosen"),
             (self.cntl_ka.is_some(), "--cntl-ka", "the control connection sends no keep-alives"),
-            (self.username.is_some(), "--username", ACCESS),
-            (self.rsa_public_key_path.is_some(), "--rsa-public-key-path", ACCESS),
-            (self.rsa_private_key_path.is_some(), "--rsa-private-key-path", ACCESS),
-            (self.authorized_users_path.is_some(), "--authorized-users-path", ACCESS),
-            (self.time_skew_threshold.is_some(), "--time-skew-threshold", ACCESS),
-            (self.use_pkcs1_padding, "--use-pkcs1-padding", ACCESS),
         ];
         let first = given.into_iter().find(|(is_given, ..)| *is_given);
         first.map_or(Ok(()), |(_, name, why)| Err(format!("{name} is not supported by fullpipe: {why}")))
@@ -688,6 +733,14 @@ mod tests {
             ("-c host -O -1", "bogus value for --omit"),
             ("-c host -M 10000", "TCP MSS too large (maximum = 9216 bytes)"),
             ("-c host -w 1G", "socket buffer size too large (maximum = 536870912 bytes)"),
+            ("-c host --time-skew-threshold 5", "some option you are trying to set is server only"),
+            ("-s --username mario", "some option you are trying to set is client only"),
+            ("-s --time-skew-threshold 0", "skew threshold must be a positive number"),
+            ("-c host --username mario", "you must specify a username, password, and path to a valid RSA public key"),
+            (
+                "-s --rsa-private-key-path key.pem",
+                "you must specify a path to a valid RSA private key and a user credential file",
+            ),
             ("-c host -f x", "bad format specifier (valid formats are in the set [kmgtKMGT])"),
         ] {
             assert_eq!(task(line), Err(why.to_owned()), "{line}");
@@ -700,7 +753,6 @@ mod tests {
             ("-c host --sctp", "--sctp"),
             ("-c host -F /etc/passwd", "--file"),
             ("-c host -L 1", "--flowlabel"),
-            ("-c host --username me", "--username"),
             ("-c host -A 1,2", "--affinity"),
             ("-s --server-bitrate-limit 1G/5", "--server-bitrate-limit"),
             ("-s --rcv-timeout 100", "--rcv-timeout"),

@@ -12,7 +12,7 @@ use fullpipe_units::BitRate;
 use super::arguments::{ClientPlan, Form};
 use super::output::Output;
 use super::process;
-use super::told::{Mishap, Told, opening};
+use super::told::{Mishap, Told, UNAUTHORIZED, opening};
 use crate::commands::interrupt_flag;
 use crate::failure::{FAILED, Failure};
 
@@ -93,6 +93,7 @@ fn in_iperf3s_words(error: &ProbeError) -> String {
         ProbeError::Protocol { cause: Error::Busy, .. } => {
             "the server is busy running a test. try again later".to_owned()
         }
+        ProbeError::Unauthorized { cause: Error::Server { .. }, .. } => UNAUTHORIZED.to_owned(),
         ProbeError::Prepare(refused) if refused.kind() == ErrorKind::NotFound => {
             "unable to set TCP_CONGESTION: Supplied congestion control algorithm not supported on this host".to_owned()
         }

@@ -5,13 +5,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::process::Stdio;
 
+use fullpipe_iperf::ErrorNumber;
 use fullpipe_probe::{ServeError, ServerEvent, serve};
 use fullpipe_report::iperf3::{Role, greeting, listening};
 
 use super::arguments::{Form, ServerPlan, Shape};
 use super::output::Output;
 use super::process;
-use super::told::{Mishap, Told, opening};
+use super::told::{Mishap, Told, UNAUTHORIZED, opening};
 use crate::commands::{daemon, interrupt_flag};
 use crate::failure::{FAILED, Failure};
 
@@ -83,7 +84,11 @@ impl<'p> Desk<'p> {
                     self.wait();
                 }
             }
-            ServerEvent::Failed { client, why } => match self.tests.remove(&client) {
+            ServerEvent::Failed { refused: Some(ErrorNumber::AUTHENTICATION), .. } => {
+                self.output.complain(&format!("error - {UNAUTHORIZED}"));
+                self.wait();
+            }
+            ServerEvent::Failed { client, why, .. } => match self.tests.remove(&client) {
                 Some(mut told) => {
                     told.failed(&Mishap::Error(why), self.output);
                     told.end(self.output);

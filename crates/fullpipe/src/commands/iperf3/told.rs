@@ -10,6 +10,9 @@ use fullpipe_units::Span;
 use super::arguments::{Form, Shape};
 use super::output::Output;
 
+/// What iperf3 says at both ends of a user who is not let in.
+pub(super) const UNAUTHORIZED: &str = "test authorization failed";
+
 /// What the program calls itself: the iperf3 whose place it takes, and who it is.
 pub(super) fn version() -> String {
     format!("iperf {IPERF3_VERSION} (fullpipe {})", env!("CARGO_PKG_VERSION"))

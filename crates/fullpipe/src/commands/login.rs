@@ -1,0 +1,36 @@
+//! What a user shows an iperf3 server that asks who calls.
+
+use std::sync::atomic::Ordering;
+
+use fullpipe_iperf::Credentials;
+use fullpipe_probe::{Login, Padding, RsaPublicKey};
+use zeroize::Zeroizing;
+
+use super::interrupt_flag;
+use crate::failure::{Failure, INTERRUPTED, USAGE};
+use crate::terminal::Terminal;
+
+/// The login of `user` at the server with this `key`. The password is where iperf3 has it: in the environment, or the user
+/// is asked.
+///
+/// # Errors
+/// If there is no password, nobody to ask, or iperf3 cannot carry it.
+pub(crate) fn login(user: &str, key: &RsaPublicKey, padding: Padding) -> Result<Login, Failure> {
+    let credentials = Credentials::new(user.to_owned(), password(user)?);
+    let credentials = credentials.map_err(|error| Failure::new(USAGE, error.to_string()))?;
+    Ok(Login::new(credentials, key.clone(), padding))
+}
+
+fn password(user: &str) -> Result<Zeroizing<String>, Failure> {
+    if let Some(given) = std::env::var_os("IPERF3_PASSWORD") {
+        let text = given.into_string().map(Zeroizing::new);
+        return text.map_err(|_| Failure::new(USAGE, "the password in IPERF3_PASSWORD is not text in UTF-8"));
+    }
+    let interrupt = interrupt_flag()?;
+    let typed = Terminal::ask_secretly(&format!("Password of {user}: "), &interrupt);
+    if interrupt.load(Ordering::Relaxed) {
+        return Err(Failure::new(INTERRUPTED, "interrupted before the test began"));
+    }
+    let lacking = "there is no password: put it into IPERF3_PASSWORD, or start this at a terminal that can ask for it";
+    typed.ok_or_else(|| Failure::new(USAGE, lacking))
+}

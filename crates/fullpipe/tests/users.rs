@@ -1,0 +1,282 @@
+//! iperf3's authentication: a user's name and password, encrypted with the server's RSA key.
+
+mod common;
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{fullpipe, run};
+use fullpipe_testkit::{Running, document, free_port, require, sentence, wait_for_listener};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, tcgetattr};
+
+const PATIENCE: u64 = 20;
+
+/// A file of the tests of room `probe`.
+fn file(name: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../probe/tests/rsa").join(name);
+    path.to_str().unwrap().to_owned()
+}
+
+/// Starts `command` as a server with users, on a port of its own.
+fn serving(mut command: Command, more: &[&str]) -> (Running, u16) {
+    let port = free_port();
+    command.args(["-p", &port.to_string()]).args(more);
+    command.args(["--rsa-private-key-path", &file("private.pem"), "--authorized-users-path", &file("users.csv")]);
+    let server = Running::start(&mut command);
+    wait_for_listener(port);
+    (server, port)
+}
+
+fn iperf3(arguments: &[&str]) -> Command {
+    let mut command = Command::new("iperf3");
+    command.args(arguments);
+    command
+}
+
+/// Runs the client `command` as user mario with `password`.
+fn as_mario(mut command: Command, port: u16, password: &str, more: &[&str]) -> Output {
+    command.args(["-p", &port.to_string(), "-n", "1M"]).args(more).env("IPERF3_PASSWORD", password);
+    run(command.args(["--username", "mario", "--rsa-public-key-path", &file("public.pem")]), PATIENCE)
+}
+
+fn measure() -> Command {
+    fullpipe(&["measure", "127.0.0.1", "--json"])
+}
+
+fn assert_succeeded(output: &Output) {
+    let said = [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy).concat();
+    assert!(output.status.success(), "{said}");
+    assert!(!said.contains("rossi"), "nobody tells the password: {said}");
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Ends the server, and returns what it printed.
+fn log(server: Running) -> String {
+    server.interrupt();
+    let output = server.finish(Duration::from_secs(PATIENCE));
+    [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy).concat()
+}
+
+#[test]
+fn a_real_iperf3_server_knows_our_user() {
+    require!(Iperf3);
+    let (_server, port) = serving(iperf3(&["-s"]), &[]);
+    let ours = [measure(), fullpipe(&["iperf3", "-c", "127.0.0.1"])];
+    for client in ours {
+        assert_succeeded(&as_mario(client, port, "rossi", &["--use-pkcs1-padding"]));
+    }
+    let refused = sentence(&as_mario(measure(), port, "Rossi", &["--use-pkcs1-padding", "--quiet"]), 1);
+    assert!(
+        refused.contains("iperf3 error 142") && refused.contains("are name, password and clock right"),
+        "{refused}"
+    );
+    let padded = sentence(&as_mario(measure(), port, "rossi", &["--quiet"]), 1);
+    assert!(padded.contains("iperf3 before 3.17 needs --use-pkcs1-padding"), "{padded}");
+    let nameless = run(measure().args(["-p", &port.to_string()]), PATIENCE);
+    assert!(sentence(&nameless, 1).contains("it asks who you are: --username and --rsa-public-key-path"));
+    let refused = as_mario(fullpipe(&["iperf3", "-c", "127.0.0.1"]), port, "Rossi", &["--use-pkcs1-padding"]);
+    assert_eq!((refused.status.code(), &*said(&refused)), (Some(1), "iperf3: error - test authorization failed\n"));
+    assert_succeeded(&as_mario(measure(), port, "rossi", &["--use-pkcs1-padding", "-R"]));
+}
+
+#[test]
+fn a_real_iperf3_client_is_a_user_of_ours() {
+    require!(Iperf3);
+    for server in [fullpipe(&["serve"]), fullpipe(&["iperf3", "-s"])] {
+        let (server, port) = serving(server, &["--use-pkcs1-padding"]);
+        let client = || iperf3(&["-c", "127.0.0.1"]);
+        assert_succeeded(&as_mario(client(), port, "rossi", &[]));
+        let wrong = as_mario(client(), port, "Rossi", &[]);
+        assert_eq!((wrong.status.code(), &*said(&wrong)), (Some(1), "iperf3: error - test authorization failed\n"));
+        let nameless = run(client().args(["-p", &port.to_string()]), PATIENCE);
+        assert_eq!(said(&nameless), said(&wrong));
+        assert_succeeded(&as_mario(client(), port, "rossi", &["-R", "-P", "2"]));
+        let log = log(server);
+        let both = log.contains("the password of user \"mario\" is wrong") && log.contains("the client names no user");
+        assert!(both || log.matches("iperf3: error - test authorization failed\n").count() == 2, "{log}");
+    }
+}
+
+#[test]
+fn between_ours_the_newer_padding_is_used_and_the_next_client_is_served() {
+    let (server, port) = serving(fullpipe(&["serve"]), &[]);
+    let refused = |password, more: &[&str]| {
+        let refused = sentence(&as_mario(measure(), port, password, more), 1);
+        assert!(refused.contains("iperf3 error 142"), "{refused}");
+        refused
+    };
+    let wrong = refused("Rossi", &[]);
+    assert_eq!(refused("rossi", &["--use-pkcs1-padding"]), wrong, "nobody sees why");
+    let output = as_mario(measure(), port, "rossi", &[]);
+    assert_succeeded(&output);
+    assert_eq!(document(&output)["measurement"]["summary"]["received"], 1 << 20);
+    assert_succeeded(&as_mario(fullpipe(&["iperf3", "-c", "127.0.0.1"]), port, "rossi", &["-u", "-b", "0"]));
+    let log = log(server);
+    for why in ["the password of user \"mario\" is wrong", "another key or another padding"] {
+        assert!(log.contains(why), "{why:?} is not in {log}");
+    }
+    assert!(!log.contains("Rossi") && !log.contains("rossi"), "nobody tells the password: {log}");
+}
+
+/// Asks a server for a test whose cookie is this `letter`, with this `token`.
+fn ask(port: u16, letter: u8, token: &str) -> TcpStream {
+    let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(PATIENCE))).unwrap();
+    client.write_all(&[&[letter; 36][..], &[0]].concat()).unwrap();
+    let mut state = [0];
+    client.read_exact(&mut state).unwrap();
+    assert_eq!(state, [9], "it asks for the parameters");
+    let parameters = format!(r#"{{"tcp":true,"time":1,"authtoken":"{token}"}}"#);
+    client.write_all(&[&(parameters.len() as u32).to_be_bytes()[..], parameters.as_bytes()].concat()).unwrap();
+    client
+}
+
+/// The recorded token is right but for its time, the clock; the others cannot be decrypted, or are not base64.
+#[test]
+fn every_refusal_looks_alike() {
+    let (server, port) = serving(fullpipe(&["serve"]), &[]);
+    let recorded = std::fs::read_to_string(file("oaep.token")).unwrap();
+    let other = std::fs::read_to_string(file("pkcs1.token")).unwrap();
+    for (token, letter) in [recorded.trim(), other.trim(), "", "AAAA", "no base64"].into_iter().zip(b'a'..) {
+        let begun = Instant::now();
+        let mut said = Vec::new();
+        ask(port, letter, token).read_to_end(&mut said).unwrap();
+        let after = begun.elapsed();
+        assert_eq!(said, [0xFE, 0, 0, 0, 142, 0, 0, 0, 0], "{token}");
+        assert!(after >= Duration::from_millis(250), "{token}: {after:?}");
+    }
+    assert_succeeded(&as_mario(measure(), port, "rossi", &[]));
+    let log = log(server);
+    assert!(log.contains("the clock of user \"mario\" differs from ours by"), "{log}");
+}
+
+#[test]
+fn how_far_clocks_may_differ_is_the_operators_choice() {
+    // The recorded token is older than ten seconds, and not as old as this.
+    let (_server, port) = serving(fullpipe(&["serve"]), &["--time-skew-threshold", "3e9"]);
+    let token = std::fs::read_to_string(file("oaep.token")).unwrap();
+    let mut state = [0];
+    ask(port, b'a', token.trim()).read_exact(&mut state).unwrap();
+    assert_eq!(state, [10], "it opens the data connections");
+}
+
+#[test]
+fn files_and_flags_that_do_not_fit_are_refused() {
+    let (private, public, users) = (file("private.pem"), file("public.pem"), file("users.csv"));
+    let elliptic = file("elliptic.pem");
+    for (arguments, why) in [
+        (&["measure", "h", "--username", "mario"][..], "--rsa-public-key-path"),
+        (&["measure", "h", "--rsa-public-key-path", &public], "--username"),
+        (&["measure", "h", "--use-pkcs1-padding"], "--username"),
+        (&["measure", "h", "--username", "mario", "--rsa-public-key-path", "/nosuch"], "No such file"),
+        (&["measure", "h", "--username", "mario", "--rsa-public-key-path", &users], "no public key in PEM"),
+        (&["measure", "h", "--username", "mario", "--rsa-public-key-path", &elliptic], "none of RSA"),
+        (&["serve", "--rsa-private-key-path", &private], "--authorized-users-path"),
+        (&["serve", "--authorized-users-path", &users], "--rsa-private-key-path"),
+        (&["serve", "--time-skew-threshold", "5"], "--rsa-private-key-path"),
+        (&["serve", "--rsa-private-key-path", &public, "--authorized-users-path", &users], "no private key in PEM"),
+        (&["serve", "--rsa-private-key-path", &elliptic, "--authorized-users-path", &users], "none of RSA"),
+        (&["serve", "--rsa-private-key-path", &private, "--authorized-users-path", &private], "it names no user"),
+        (&["serve", "--rsa-private-key-path", &private, "--authorized-users-path", "/nosuch"], "No such file"),
+    ] {
+        let output = run(&mut fullpipe(arguments), PATIENCE);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", said(&output));
+        assert!(said(&output).contains(why), "{arguments:?}: {}", said(&output));
+    }
+}
+
+#[test]
+fn without_a_password_and_a_terminal_nothing_is_sent() {
+    let port = free_port().to_string();
+    let flags = ["-p", &port, "--username", "mario", "--rsa-public-key-path", &file("public.pem")];
+    let lacking = run(measure().args(flags).env_remove("IPERF3_PASSWORD"), PATIENCE);
+    assert!(sentence(&lacking, 2).contains("put it into IPERF3_PASSWORD"), "{}", said(&lacking));
+    let empty = run(measure().args(flags).env("IPERF3_PASSWORD", ""), PATIENCE);
+    assert!(sentence(&empty, 2).contains("the password is empty"), "{}", said(&empty));
+    let drop_in = run(fullpipe(&["iperf3", "-c", "127.0.0.1"]).args(flags).env_remove("IPERF3_PASSWORD"), PATIENCE);
+    let words = "iperf3: parameter error - you must specify a username, password, and path to a valid RSA public key";
+    assert_eq!(drop_in.status.code(), Some(1));
+    assert!(said(&drop_in).starts_with(words), "{}", said(&drop_in));
+}
+
+/// A terminal whose other end we hold.
+struct Desk {
+    ours: File,
+    theirs: File,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        unlockpt(&ours).unwrap();
+        let path = ptsname(&ours, Vec::new()).unwrap();
+        let theirs = File::options().read(true).write(true).open(path.to_str().unwrap()).unwrap();
+        Self { ours: ours.into(), theirs }
+    }
+
+    /// Starts a measurement at this terminal as user mario, and waits until it asks for the password.
+    fn start(&mut self, port: u16) -> Child {
+        let end = || self.theirs.try_clone().unwrap();
+        let mut command = fullpipe(&["measure", "127.0.0.1", "-n", "1M", "--json", "-p", &port.to_string()]);
+        command.args(["--username", "mario", "--rsa-public-key-path", &file("public.pem")]);
+        let child = command.env_remove("IPERF3_PASSWORD").stdin(end()).stderr(end()).stdout(Stdio::piped()).spawn();
+        let child = child.unwrap();
+        assert_eq!(self.shown("Password of mario: ".len()), "Password of mario: ");
+        child
+    }
+
+    /// The next so many bytes on the screen.
+    fn shown(&mut self, length: usize) -> String {
+        let patience = Timespec { tv_sec: PATIENCE.cast_signed(), tv_nsec: 0 };
+        let mut shown = vec![0; length];
+        for byte in shown.chunks_mut(1) {
+            let waited = poll(&mut [PollFd::new(&self.ours, PollFlags::IN)], Some(&patience)).unwrap();
+            assert_eq!(waited, 1, "nothing more is shown");
+            self.ours.read_exact(byte).unwrap();
+        }
+        String::from_utf8(shown).unwrap()
+    }
+
+    fn shows_what_is_typed(&self) -> bool {
+        tcgetattr(&self.theirs).unwrap().local_modes.contains(LocalModes::ECHO)
+    }
+}
+
+#[test]
+fn a_password_is_asked_for_and_not_shown() {
+    let (_server, port) = serving(fullpipe(&["serve"]), &[]);
+    let mut desk = Desk::new();
+    let client = desk.start(port);
+    assert!(!desk.shows_what_is_typed());
+    desk.ours.write_all(b"rossi\n").unwrap();
+    assert_succeeded(&client.wait_with_output().unwrap());
+    assert!(desk.shows_what_is_typed());
+    desk.theirs.write_all(b"end").unwrap();
+    assert_eq!(desk.shown("\r\nend".len()), "\r\nend", "and nothing else");
+}
+
+#[test]
+fn who_interrupts_a_question_has_his_terminal_back() {
+    let mut desk = Desk::new();
+    let mut client = desk.start(free_port());
+    kill_process(Pid::from_child(&client), Signal::INT).unwrap();
+    assert_eq!(client.wait().unwrap().code(), Some(130));
+    assert!(desk.shows_what_is_typed());
+}
+
+#[test]
+fn a_password_that_the_key_cannot_carry_is_refused() {
+    let (_server, port) = serving(fullpipe(&["serve"]), &[]);
+    let refused = sentence(&as_mario(measure(), port, &"x".repeat(300), &[]), 2);
+    assert!(refused.contains("too long for the server's key of 2048 bits"), "{refused}");
+}

@@ -1,0 +1,272 @@
+//! Users as iperf3 has them: a client sends a name and a password, encrypted with the server's RSA key.
+
+use std::sync::Arc;
+
+use aws_lc_rs::encoding::AsDer;
+use aws_lc_rs::error::Unspecified;
+use aws_lc_rs::rsa::{
+    KeyPair, OAEP_SHA1_MGF1SHA1, OaepPrivateDecryptingKey, OaepPublicEncryptingKey, Pkcs1PrivateDecryptingKey,
+    Pkcs1PublicEncryptingKey, PrivateDecryptingKey, PublicEncryptingKey,
+};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use fullpipe_iperf::{Credentials, ErrorNumber, Refusal, UserError, Users};
+use fullpipe_units::Span;
+use thiserror::Error;
+use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject};
+use tokio_rustls::rustls::pki_types::{PrivateKeyDer, SubjectPublicKeyInfoDer};
+use zeroize::Zeroizing;
+
+use crate::control::by_reference;
+
+/// How a text is filled up before RSA encrypts it (RFC 8017, section 7). Both ends must choose the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Padding {
+    /// OAEP with SHA-1, which is OpenSSL's default: iperf3's since 3.17.
+    #[default]
+    Oaep,
+    /// PKCS#1 v1.5: the only one of iperf3 before 3.17. Who can tell a server's answers to badly padded texts from its
+    /// other refusals can decrypt what he has recorded, so ours are alike.
+    Pkcs1,
+}
+
+/// The public part of a server's RSA key.
+#[derive(Debug, Clone)]
+pub struct RsaPublicKey(PublicEncryptingKey);
+
+/// A server's RSA key.
+#[derive(Debug, Clone)]
+pub struct RsaPrivateKey(PrivateDecryptingKey);
+
+/// What is no RSA key.
+#[derive(Debug, Error)]
+pub enum RsaError {
+    /// It is no PEM, or holds nothing of the kind.
+    #[error("it holds no {wanted} in PEM: {cause}")]
+    Pem {
+        /// What was looked for.
+        wanted: &'static str,
+        /// What is wrong.
+        cause: PemError,
+    },
+    /// It is a key of another kind, or of another size.
+    #[error("its key is none of RSA with 2048 to 8192 bits; make one with `openssl genrsa -out FILE 2048`")]
+    Unfit,
+}
+
+/// Who a client says that it is.
+#[derive(Clone)]
+pub struct Login(Arc<Sealer>);
+
+struct Sealer {
+    credentials: Credentials,
+    key: RsaPublicKey,
+    padding: Padding,
+}
+
+/// By what a server knows its users.
+#[derive(Clone)]
+pub struct Doorkeeper(Arc<Opener>);
+
+struct Opener {
+    key: RsaPrivateKey,
+    padding: Padding,
+    users: Users,
+    skew: Span,
+}
+
+by_reference!(Login);
+by_reference!(Doorkeeper);
+
+impl RsaPublicKey {
+    /// The key in a file of this content: PEM with `BEGIN PUBLIC KEY`, as `openssl rsa -pubout` writes it.
+    ///
+    /// # Errors
+    /// If it holds none.
+    pub fn from_pem(pem: &[u8]) -> Result<Self, RsaError> {
+        let failed = |cause| RsaError::Pem { wanted: "public key", cause };
+        let der = SubjectPublicKeyInfoDer::from_pem_slice(pem).map_err(failed)?;
+        PublicEncryptingKey::from_der(&der).map(Self).map_err(|_| RsaError::Unfit)
+    }
+}
+
+impl RsaPrivateKey {
+    /// The key in a file of this content: PEM with `BEGIN PRIVATE KEY` or `BEGIN RSA PRIVATE KEY`, without a passphrase.
+    ///
+    /// # Errors
+    /// If it holds none.
+    pub fn from_pem(pem: &[u8]) -> Result<Self, RsaError> {
+        let failed = |cause| RsaError::Pem { wanted: "private key", cause };
+        let key = match PrivateKeyDer::from_pem_slice(pem).map_err(failed)? {
+            PrivateKeyDer::Pkcs1(der) => from_pkcs1(der.secret_pkcs1_der()),
+            PrivateKeyDer::Pkcs8(der) => PrivateDecryptingKey::from_pkcs8(der.secret_pkcs8_der()).ok(),
+            _ => None,
+        };
+        key.map(Self).ok_or(RsaError::Unfit)
+    }
+}
+
+/// The library decrypts only with keys in the newer form, and writes both.
+fn from_pkcs1(der: &[u8]) -> Option<PrivateDecryptingKey> {
+    let pkcs8 = KeyPair::from_der(der).ok()?.as_der().ok()?;
+    PrivateDecryptingKey::from_pkcs8(pkcs8.as_ref()).ok()
+}
+
+impl Login {
+    /// The login of who has these `credentials`, for the server with this `key`.
+    pub fn new(credentials: Credentials, key: RsaPublicKey, padding: Padding) -> Self {
+        Self(Arc::new(Sealer { credentials, key, padding }))
+    }
+
+    /// What shows the server who we are, `now` seconds after the beginning of 1970: another each time.
+    ///
+    /// # Errors
+    /// If name and password are too long for the server's key.
+    pub(crate) fn token(&self, now: u64) -> Result<String, Refusal> {
+        let Sealer { credentials, key, padding } = &*self.0;
+        let text = credentials.to_text(now);
+        let sealed = encrypt(key, *padding, text.as_bytes()).map_err(|_| Refusal {
+            number: ErrorNumber::AUTHENTICATION,
+            why: format!(
+                "user name and password are too long for the server's key of {} bits",
+                8 * key.0.key_size_bytes()
+            ),
+        })?;
+        Ok(BASE64_STANDARD.encode(sealed))
+    }
+}
+
+fn encrypt(key: &RsaPublicKey, padding: Padding, text: &[u8]) -> Result<Vec<u8>, Unspecified> {
+    let key = key.0.clone();
+    let mut sealed = vec![0; key.key_size_bytes()];
+    let length = match padding {
+        Padding::Oaep => OaepPublicEncryptingKey::new(key)?.encrypt(&OAEP_SHA1_MGF1SHA1, text, &mut sealed, None),
+        Padding::Pkcs1 => Pkcs1PublicEncryptingKey::new(key)?.encrypt(text, &mut sealed),
+    }?
+    .len();
+    sealed.truncate(length);
+    Ok(sealed)
+}
+
+impl Doorkeeper {
+    /// Lets `users` in who encrypt with this `key` and `padding`, and whose clocks differ from ours by `skew` at most.
+    pub fn new(users: Users, key: RsaPrivateKey, padding: Padding, skew: Span) -> Self {
+        Self(Arc::new(Opener { key, padding, users, skew }))
+    }
+
+    /// Whether who sent `token` may come in, `now` seconds after the beginning of 1970. Takes milliseconds.
+    ///
+    /// # Errors
+    /// Why not, for our log alone.
+    pub(crate) fn check(&self, token: Option<&str>, now: u64) -> Result<(), UserError> {
+        let Opener { key, padding, users, skew } = &*self.0;
+        let sealed = BASE64_STANDARD.decode(token.ok_or(UserError::Missing)?).unwrap_or_default();
+        // What cannot be decrypted goes the same way as a wrong password: nobody must tell them apart.
+        let text = decrypt(key, *padding, &sealed).unwrap_or_default();
+        users.check(&text, now, *skew)
+    }
+}
+
+fn decrypt(key: &RsaPrivateKey, padding: Padding, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, Unspecified> {
+    let key = key.0.clone();
+    let mut text = Zeroizing::new(vec![0; key.key_size_bytes()]);
+    let length = match padding {
+        Padding::Oaep => OaepPrivateDecryptingKey::new(key)?.decrypt(&OAEP_SHA1_MGF1SHA1, sealed, &mut text, None),
+        Padding::Pkcs1 => Pkcs1PrivateDecryptingKey::new(key)?.decrypt(sealed, &mut text),
+    }?
+    .len();
+    text.truncate(length);
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `openssl genrsa 2048`, `openssl rsa -pubout`, and `openssl genrsa -traditional 2048`, of OpenSSL 3.0.
+    const PRIVATE: &[u8] = include_bytes!("../tests/rsa/private.pem");
+    const PUBLIC: &[u8] = include_bytes!("../tests/rsa/public.pem");
+    const TRADITIONAL: &[u8] = include_bytes!("../tests/rsa/traditional.pem");
+
+    /// Of `user: mario`, `pwd:  rossi`, `ts:   1795292129`: what `openssl pkeyutl -encrypt` makes of it with
+    /// `rsa_padding_mode:oaep`, as iperf3 since 3.17, and what iperf3 3.12 sent.
+    const OAEP: &str = include_str!("../tests/rsa/oaep.token");
+    const PKCS1: &str = include_str!("../tests/rsa/pkcs1.token");
+
+    const NOW: u64 = 1_795_292_129;
+
+    fn doorkeeper(key: &[u8], padding: Padding) -> Doorkeeper {
+        let file = b"mario,bf7a49a846d44b454a5d11e7acfaf13d138bbe0b7483aa3e050879700572709b\n";
+        let (users, key) = (Users::from_file_content(file).unwrap(), RsaPrivateKey::from_pem(key).unwrap());
+        Doorkeeper::new(users, key, padding, Span::from_secs(10))
+    }
+
+    fn login(password: &str, padding: Padding) -> Login {
+        let credentials = Credentials::new("mario".to_owned(), Zeroizing::new(password.to_owned())).unwrap();
+        Login::new(credentials, RsaPublicKey::from_pem(PUBLIC).unwrap(), padding)
+    }
+
+    #[test]
+    fn from_3_17_on_tokens_are_padded_with_oaep() {
+        assert_eq!(doorkeeper(PRIVATE, Padding::Oaep).check(Some(OAEP.trim()), NOW), Ok(()));
+        assert_eq!(doorkeeper(PRIVATE, Padding::Pkcs1).check(Some(PKCS1.trim()), NOW), Ok(()));
+    }
+
+    #[test]
+    fn a_token_of_the_other_padding_or_for_another_key_is_unreadable() {
+        for (key, padding, token) in [
+            (PRIVATE, Padding::Oaep, PKCS1),
+            (PRIVATE, Padding::Pkcs1, OAEP),
+            (TRADITIONAL, Padding::Oaep, OAEP),
+            (TRADITIONAL, Padding::Pkcs1, PKCS1),
+        ] {
+            let refused = doorkeeper(key, padding).check(Some(token.trim()), NOW);
+            assert_eq!(refused, Err(UserError::Unreadable), "{padding:?}");
+        }
+    }
+
+    #[test]
+    fn our_tokens_open_with_both_paddings() {
+        for padding in [Padding::Oaep, Padding::Pkcs1] {
+            let doorkeeper = doorkeeper(PRIVATE, padding);
+            let token = login("rossi", padding).token(NOW).unwrap();
+            assert_eq!(doorkeeper.check(Some(&token), NOW + 10), Ok(()));
+            assert!(matches!(doorkeeper.check(Some(&token), NOW + 11), Err(UserError::Stale { .. })));
+            let wrong = login("Rossi", padding).token(NOW).unwrap();
+            assert_eq!(doorkeeper.check(Some(&wrong), NOW), Err(UserError::Password("mario".to_owned())));
+            assert_ne!(login("rossi", padding).token(NOW).unwrap(), token, "nobody sees that it is the same again");
+        }
+    }
+
+    #[test]
+    fn what_is_no_token_is_refused() {
+        for padding in [Padding::Oaep, Padding::Pkcs1] {
+            let doorkeeper = doorkeeper(PRIVATE, padding);
+            assert_eq!(doorkeeper.check(None, NOW), Err(UserError::Missing));
+            for token in ["", "not base64!", "AAAA", &"A".repeat(344), &"/".repeat(342), &"A".repeat(8000)] {
+                assert_eq!(doorkeeper.check(Some(token), NOW), Err(UserError::Unreadable), "{token}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_password_is_as_long_as_the_key_carries() {
+        // A key of 256 bytes; 11 of padding with PKCS#1 and 42 with OAEP; 35 of everything but the password.
+        for (padding, longest) in [(Padding::Pkcs1, 256 - 11 - 35), (Padding::Oaep, 256 - 42 - 35)] {
+            assert!(login(&"x".repeat(longest), padding).token(NOW).is_ok(), "{padding:?}");
+            let refused = login(&"x".repeat(longest + 1), padding).token(NOW).unwrap_err();
+            assert!(refused.why.contains("too long for the server's key of 2048 bits"), "{}", refused.why);
+        }
+    }
+
+    #[test]
+    fn keys_come_in_the_forms_that_openssl_writes() {
+        assert!(RsaPrivateKey::from_pem(TRADITIONAL).is_ok());
+        let said = |error: RsaError| error.to_string();
+        assert!(said(RsaPrivateKey::from_pem(PUBLIC).unwrap_err()).contains("no private key in PEM"));
+        assert!(said(RsaPublicKey::from_pem(PRIVATE).unwrap_err()).contains("no public key in PEM"));
+        let elliptic = include_bytes!("../tests/rsa/elliptic.pem");
+        assert!(said(RsaPrivateKey::from_pem(elliptic).unwrap_err()).contains("none of RSA"));
+        assert!(said(RsaPublicKey::from_pem(elliptic).unwrap_err()).contains("none of RSA"));
+    }
+}
