@@ -75,7 +75,7 @@ pub enum UserError {
 type Digested = [u8; 32];
 
 impl Credentials {
-    /// The credentials of `user`.
+    /// The credentials of `user`. White space within them is for servers that are fullpipe: those of iperf3 read words.
     ///
     /// # Errors
     /// If either is empty or has a line break.

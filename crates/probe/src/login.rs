@@ -20,10 +20,9 @@ use zeroize::Zeroizing;
 use crate::control::by_reference;
 
 /// How a text is filled up before RSA encrypts it (RFC 8017, section 7). Both ends must choose the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Padding {
     /// OAEP with SHA-1, which is OpenSSL's default: iperf3's since 3.17.
-    #[default]
     Oaep,
     /// PKCS#1 v1.5: the only one of iperf3 before 3.17. Who can tell a server's answers to badly padded texts from its
     /// other refusals can decrypt what he has recorded, so ours are alike.
