@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{fullpipe, run};
-use fullpipe_testkit::{Running, document, free_port, require, sentence, wait_for_listener};
+use fullpipe_testkit::{FalseServer, Part, Running, document, free_port, require, sentence, wait_for_listener};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
@@ -168,6 +168,14 @@ fn how_far_clocks_may_differ_is_the_operators_choice() {
     let mut state = [0];
     ask(port, b'a', token.trim()).read_exact(&mut state).unwrap();
     assert_eq!(state, [10], "it opens the data connections");
+}
+
+#[test]
+fn the_silent_refusal_of_3_21_is_explained() {
+    let server = FalseServer::start(Part::Answers(&[9]));
+    let refused = sentence(&as_mario(measure(), server.port(), "rossi", &[]), 1);
+    assert!(refused.contains("closed the control connection"), "{refused}");
+    assert!(refused.contains("are name, password and clock right"), "{refused}");
 }
 
 #[test]
