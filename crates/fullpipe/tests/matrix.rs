@@ -4,13 +4,17 @@
 mod common;
 
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use common::{fullpipe, run};
-use fullpipe_testkit::{Heading, Relay, Running, document, free_port, path, require, wait_for_listener};
+use fullpipe_testkit::{Heading, Relay, Running, document, free_port, lateness, path, require, wait_for_listener};
 use serde_json::Value;
 
 /// How much the counts of the two ends may differ.
 const TOLERANCE: f64 = 0.01;
+
+/// How late a machine may be that lets both ends of a test of a second count the same: a third of the tolerance.
+const PUNCTUAL: Duration = Duration::from_millis(3);
 
 /// Longest that one test may take.
 const PATIENCE: u64 = 30;
@@ -44,7 +48,7 @@ impl Server {
     }
 
     fn finish(self) {
-        let output = self.running.finish(std::time::Duration::from_secs(PATIENCE));
+        let output = self.running.finish(Duration::from_secs(PATIENCE));
         assert!(output.status.success(), "{output:?}");
     }
 }
@@ -67,51 +71,69 @@ fn iperf3_measured(port: u16, arguments: &[&str]) -> Value {
     succeeded(&run(&mut command, PATIENCE), arguments)
 }
 
-fn assert_close(left: &Value, right: &Value, what: &[&str]) {
-    let (a, b) = (left.as_f64().unwrap(), right.as_f64().unwrap());
-    assert!(a > 0.0 && b > 0.0 && (a - b).abs() <= TOLERANCE * a.max(b), "{what:?}: {a} and {b}");
+/// Counts of the two ends of something, which must agree.
+type Counts = Vec<(Value, Value)>;
+
+/// The first counts that do not agree.
+fn disagreement(counts: &Counts) -> Option<&(Value, Value)> {
+    counts.iter().find(|(left, right)| {
+        let (a, b) = (left.as_f64().unwrap(), right.as_f64().unwrap());
+        !(a > 0.0 && b > 0.0 && (a - b).abs() <= TOLERANCE * a.max(b))
+    })
+}
+
+/// Measures until the counts agree; again only where the machine was so late that the ends stopped counting at different
+/// times, three times at most.
+fn agreed(arguments: &[&str], measure: impl Fn() -> (Value, Counts)) -> Value {
+    let _path = path();
+    for attempt in 1.. {
+        let ((found, counts), late) = lateness(&measure);
+        let Some(differ) = disagreement(&counts) else { return found };
+        assert!(late > PUNCTUAL && attempt < 3, "{arguments:?}: {differ:?}, the machine {late:?} late");
+    }
+    unreachable!("there is an end to it")
 }
 
 /// fullpipe as client of iperf3; its measurement, after what holds of every one was checked.
 fn we_call(arguments: &[&str]) -> Value {
-    let _path = path();
-    let server = Server::iperf3();
-    let measurement = measured(server.port, arguments);
-    server.finish();
-    let streams = measurement["streams"].as_array().unwrap();
-    assert_eq!(streams.len(), expected_streams(arguments), "{arguments:?}");
-    for stream in streams {
-        assert_close(&stream["sent"], &stream["received"], arguments);
-        if arguments.contains(&"-u") {
+    agreed(arguments, || {
+        let server = Server::iperf3();
+        let measurement = measured(server.port, arguments);
+        server.finish();
+        let streams = measurement["streams"].as_array().unwrap();
+        assert_eq!(streams.len(), expected_streams(arguments), "{arguments:?}");
+        for stream in streams.iter().filter(|_| arguments.contains(&"-u")) {
             assert_eq!(stream["datagrams"]["lost"], 0, "{arguments:?}: {stream}");
         }
-    }
-    measurement
+        let counts = streams.iter().map(|stream| (stream["sent"].clone(), stream["received"].clone())).collect();
+        (measurement, counts)
+    })
 }
 
 /// iperf3 as client of fullpipe; its report, after what holds of every one was checked.
 fn they_call(arguments: &[&str]) -> Value {
-    let _path = path();
-    let server = Server::fullpipe();
-    let report = iperf3_measured(server.port, arguments);
-    server.finish();
-    let end = &report["end"];
-    let streams = end["streams"].as_array().unwrap();
-    assert_eq!(streams.len(), expected_streams(arguments), "{arguments:?}");
-    for stream in streams {
-        if arguments.contains(&"-u") {
-            assert_eq!(stream["udp"]["lost_packets"], 0, "{arguments:?}: {stream}");
-            assert!(stream["udp"]["packets"].as_u64().unwrap() > 0, "{arguments:?}: {stream}");
-        } else {
-            assert_close(&stream["sender"]["bytes"], &stream["receiver"]["bytes"], arguments);
+    agreed(arguments, || {
+        let server = Server::fullpipe();
+        let report = iperf3_measured(server.port, arguments);
+        server.finish();
+        let end = &report["end"];
+        let streams = end["streams"].as_array().unwrap();
+        assert_eq!(streams.len(), expected_streams(arguments), "{arguments:?}");
+        let mut counts = vec![(end["sum_sent"]["bytes"].clone(), end["sum_received"]["bytes"].clone())];
+        for stream in streams {
+            if arguments.contains(&"-u") {
+                assert_eq!(stream["udp"]["lost_packets"], 0, "{arguments:?}: {stream}");
+                assert!(stream["udp"]["packets"].as_u64().unwrap() > 0, "{arguments:?}: {stream}");
+            } else {
+                counts.push((stream["sender"]["bytes"].clone(), stream["receiver"]["bytes"].clone()));
+            }
         }
-    }
-    assert_close(&end["sum_sent"]["bytes"], &end["sum_received"]["bytes"], arguments);
-    if arguments.contains(&"--bidir") {
-        let sums = ["sum_sent_bidir_reverse", "sum_received_bidir_reverse"].map(|name| &end[name]["bytes"]);
-        assert_close(sums[0], sums[1], arguments);
-    }
-    report
+        if arguments.contains(&"--bidir") {
+            let [sent, received] = ["sum_sent_bidir_reverse", "sum_received_bidir_reverse"];
+            counts.push((end[sent]["bytes"].clone(), end[received]["bytes"].clone()));
+        }
+        (report, counts)
+    })
 }
 
 fn expected_streams(arguments: &[&str]) -> usize {

@@ -4,6 +4,7 @@
 //! error and in `target/skipped.txt`, and fails instead if `FULLPIPE_REQUIRE=all`.
 
 mod false_server;
+mod lateness;
 mod mark;
 mod need;
 mod network;
@@ -15,6 +16,7 @@ mod relay;
 mod validity;
 
 pub use false_server::{FalseServer, Part};
+pub use lateness::lateness;
 pub use mark::Mark;
 pub use need::{Need, missing};
 pub use network::{free_port, wait_for_listener};

@@ -1,0 +1,37 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often a thread asks to be woken.
+const PERIOD: Duration = Duration::from_millis(1);
+
+/// Does `work`, and tells how late the machine was meanwhile at the worst: for how long a thread that only sleeps was kept
+/// from running. What a test holds against the clock cannot be better than that.
+pub fn lateness<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            let mut worst = Duration::ZERO;
+            while !done.load(Ordering::Relaxed) {
+                let begun = Instant::now();
+                thread::sleep(PERIOD);
+                worst = worst.max(begun.elapsed().saturating_sub(PERIOD));
+            }
+            worst
+        });
+        let result = work();
+        done.store(true, Ordering::Relaxed);
+        (result, watch.join().unwrap_or_default())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_lateness_is_always_seen() {
+        let ((), late) = lateness(|| thread::sleep(Duration::from_millis(20)));
+        assert!(late > Duration::ZERO);
+    }
+}
