@@ -39,7 +39,9 @@ pub(crate) fn as_told(results: &Results) -> EndReport {
     let output = results.server_output.clone().map(|output| match output {
         ServerOutput::Text(text) | ServerOutput::Json(text) => text,
     });
-    EndReport { cpu: Some(results.cpu), congestion: results.congestion.clone(), output, ..EndReport::default() }
+    // Whoever tells counts its streams, at least.
+    let cpu = (!results.streams.is_empty()).then_some(results.cpu);
+    EndReport { cpu, congestion: results.congestion.clone(), output, ..EndReport::default() }
 }
 
 /// What this end counted beside what the other did, stream by stream. Directions are as this end sees them.

@@ -147,7 +147,7 @@ impl Test<'_> {
         let here = self.finished.datagrams(self.request.transport);
         let there = self.results.report.as_ref().map_or(&[][..], |report| &report.datagrams);
         for (whose, seen) in [("this", &here[..]), ("the other", there)] {
-            let dropped: u64 = seen.iter().filter_map(|seen| seen.dropped_here).sum();
+            let dropped = seen.iter().filter_map(|seen| seen.dropped_here).fold(0, u64::saturating_add);
             if dropped > 0 {
                 warnings.push(format!(
                     "{whose} host itself dropped {dropped} datagrams for want of socket buffer; ask for more with --buffer"
