@@ -1,4 +1,4 @@
-use fullpipe_record::{Buffer, Direction, Request, Transport, Writer};
+use fullpipe_record::{Buffer, Direction, HostSettings, Request, Transport, Writer};
 use fullpipe_units::{BitRate, ByteCount, Span};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
@@ -43,6 +43,7 @@ pub struct Parameters {
     auth_token: Option<String>,
     speaks_fullpipe: bool,
     proof: Option<Proof>,
+    settings: Option<HostSettings>,
 }
 
 /// What carries the data.
@@ -157,6 +158,7 @@ impl Parameters {
             auth_token: None,
             speaks_fullpipe: true,
             proof: None,
+            settings: None,
         };
         parameters.to_request()?;
         parameters.if_it_fits()
@@ -182,6 +184,14 @@ impl Parameters {
     #[must_use]
     pub fn with_proof(self, proof: Proof) -> Self {
         Self { proof: Some(proof), ..self }
+    }
+
+    /// The same, telling a server that is fullpipe the settings of the client's host. They are left out where they make the
+    /// message longer than servers accept.
+    #[must_use]
+    pub fn with_settings(self, settings: HostSettings) -> Self {
+        let told = Self { settings: Some(settings), ..self.clone() };
+        if told.length() <= LONGEST_PARAMETERS { told } else { self }
     }
 
     /// The load that the client asks for, within the limits of newer iperf3 servers.
@@ -248,6 +258,11 @@ impl Parameters {
         self.proof.as_ref()
     }
 
+    /// The settings of the client's host, where it told them.
+    pub fn settings(&self) -> Option<&HostSettings> {
+        self.settings.as_ref()
+    }
+
     /// What a client sends: four bytes of length and JSON, never longer than the 8 KiB that iperf3 servers accept since
     /// 3.18. Whatever is off or zero is left out, but for the keys that iperf3 always sends.
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -267,7 +282,7 @@ impl Parameters {
     }
 
     fn if_it_fits(self) -> Result<Self, Refusal> {
-        let length = self.encode().len() - PREFIX;
+        let length = self.length();
         if length > LONGEST_PARAMETERS {
             return Err(Refusal {
                 number: ErrorNumber::SEND_PARAMETERS,
@@ -275,6 +290,11 @@ impl Parameters {
             });
         }
         Ok(self)
+    }
+
+    /// Bytes of its JSON.
+    fn length(&self) -> usize {
+        self.encode().len() - PREFIX
     }
 
     fn checked_transport(&self) -> Result<Transport, Refusal> {
@@ -366,9 +386,25 @@ impl Serialize for Sent<'_> {
         keys.text("authtoken", asked.auth_token.as_deref())?;
         keys.put("client_version", concat!("fullpipe ", env!("CARGO_PKG_VERSION")))?;
         if asked.speaks_fullpipe {
-            keys.put("x_fullpipe", Version { version: EXTENSION_VERSION, key: asked.proof.clone() })?;
+            keys.put("x_fullpipe", Announced::by(asked))?;
         }
         keys.0.end()
+    }
+}
+
+/// What a client says of itself to a server that is fullpipe.
+#[derive(Serialize)]
+struct Announced<'p> {
+    version: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'p Proof>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    settings: Option<&'p HostSettings>,
+}
+
+impl<'p> Announced<'p> {
+    fn by(asked: &'p Parameters) -> Self {
+        Self { version: EXTENSION_VERSION, key: asked.proof.as_ref(), settings: asked.settings.as_ref() }
     }
 }
 
@@ -450,16 +486,19 @@ struct Received {
     x_fullpipe: Extension,
 }
 
-#[derive(Serialize, Deserialize)]
-struct Version {
+/// The same as it was received.
+#[derive(Deserialize)]
+struct Heard {
     version: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     key: Option<Proof>,
+    #[serde(default)]
+    settings: Extension,
 }
 
 impl From<Received> for Parameters {
     fn from(received: Received) -> Self {
-        let extension = received.x_fullpipe.read::<Version>();
+        let extension = received.x_fullpipe.read::<Heard>();
         let carrier = match (received.udp.0, received.sctp.0) {
             (true, _) => Carrier::Udp,
             (_, true) => Carrier::Sctp,
@@ -503,6 +542,7 @@ impl From<Received> for Parameters {
             auth_token: received.authtoken.0,
             // Later versions will add to this one.
             speaks_fullpipe: extension.as_ref().is_some_and(|extension| extension.version >= EXTENSION_VERSION),
+            settings: extension.as_ref().and_then(|extension| extension.settings.read()),
             proof: extension.and_then(|extension| extension.key),
         }
     }
@@ -739,6 +779,26 @@ mod tests {
         assert_eq!((received.proof(), received.speaks_fullpipe()), (Some(&proof), true));
         for json in ["{}", r#"{"x_fullpipe":{"version":1}}"#, r#"{"x_fullpipe":{"version":1,"key":7}}"#] {
             assert_eq!(Parameters::decode(json.as_bytes()).unwrap().proof(), None, "{json}");
+        }
+    }
+
+    #[test]
+    fn settings_go_with_our_extension_where_there_is_room() {
+        let settings = fullpipe_record::HostSettings::of_linux_6_18();
+        let told = |extra_data: usize| {
+            let request = Request { extra_data: Some("e".repeat(extra_data)), ..Request::default() };
+            let sent = Parameters::from_request(&request).unwrap().with_settings(settings.clone());
+            let message = sent.encode();
+            assert!(message.len() <= PREFIX + LONGEST_PARAMETERS);
+            let received = Parameters::decode(&message[PREFIX..]).unwrap();
+            assert_eq!(received, sent);
+            received.settings().cloned()
+        };
+        assert_eq!((told(1), told(7_900)), (Some(settings.clone()), None));
+        for malformed in ["7", "{}", r#"{"kernel":"6.18"}"#, "null"] {
+            let json = format!(r#"{{"x_fullpipe":{{"version":1,"settings":{malformed}}}}}"#);
+            let received = Parameters::decode(json.as_bytes()).unwrap();
+            assert_eq!((received.settings(), received.speaks_fullpipe()), (None, true), "{json}");
         }
     }
 

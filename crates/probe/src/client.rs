@@ -204,7 +204,7 @@ async fn run(
         return Err(ProbeError::Interrupted);
     }
     let cookie = random_cookie()?;
-    let parameters = parameters(&request, destination, &cookie).map_err(ProbeError::Request)?;
+    let parameters = parameters(&request, destination, &settings, &cookie).map_err(ProbeError::Request)?;
     let client = Client::with_parameters(parameters, cookie, Time::ZERO, Timeouts::default());
     let client = client.map_err(ProbeError::Request)?;
     let mut session = Session {
@@ -270,7 +270,12 @@ fn with_buffer(request: &Request, settings: &HostSettings) -> Request {
 }
 
 /// What the server is asked for.
-fn parameters(request: &Request, destination: &Destination, cookie: &Cookie) -> Result<Parameters, Refusal> {
+fn parameters(
+    request: &Request,
+    destination: &Destination,
+    settings: &HostSettings,
+    cookie: &Cookie,
+) -> Result<Parameters, Refusal> {
     let mut parameters = Parameters::from_request(request)?;
     if destination.server_output {
         parameters = parameters.with_server_output();
@@ -281,7 +286,7 @@ fn parameters(request: &Request, destination: &Destination, cookie: &Cookie) -> 
     if let Some(login) = &destination.login {
         parameters = parameters.with_auth_token(login.token(wall_clock())?)?;
     }
-    Ok(parameters)
+    Ok(parameters.with_settings(settings.clone()))
 }
 
 /// Seconds since 1970.

@@ -446,6 +446,7 @@ impl Test {
         let summary = totals.next().unwrap_or_else(|| total(Direction::Upload, &[], finished.duration()));
         let reverse = totals.next();
         drop(totals);
+        let settings = self.session.parameters().and_then(Parameters::settings).cloned();
         Measurement {
             started: started(finished),
             peer: Peer {
@@ -455,7 +456,7 @@ impl Test {
             },
             request: self.request.clone(),
             local: EndReport { cpu: finished.rest.cpu, sockets: self.sockets.clone(), ..EndReport::default() },
-            remote: as_told(theirs),
+            remote: EndReport { settings, ..as_told(theirs) },
             summary,
             reverse,
             streams,
