@@ -3,6 +3,7 @@
 #![no_main]
 
 use fullpipe_iperf::{Results, ServerOutput, ServerSession, Timeouts, classify_first_bytes};
+use fullpipe_record::EndReport;
 use fullpipe_units::{Span, Time};
 use libfuzzer_sys::fuzz_target;
 
@@ -11,9 +12,9 @@ fuzz_target!(|data: &[u8]| {
     let mut server = ServerSession::new(Time::ZERO, Timeouts::default());
     let (mut now, mut rest) = (Time::ZERO, data);
     while let Some((head, tail)) = rest.split_first() {
-        let (piece, after) = tail.split_at(tail.len().min(usize::from(head >> 2)));
+        let (piece, after) = tail.split_at(tail.len().min(usize::from(head >> 3)));
         server.receive(now, piece);
-        match head & 3 {
+        match head & 7 {
             0 => {
                 let _ = server.stream_connected(now);
             }
@@ -25,6 +26,7 @@ fuzz_target!(|data: &[u8]| {
                 now = now + Span::from_secs(5);
                 server.tick(now);
             }
+            3 => server.tell(&EndReport::default()),
             _ => {}
         }
         while server.next_action().is_some() {}

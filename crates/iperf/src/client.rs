@@ -1,12 +1,12 @@
 use std::collections::VecDeque;
 
-use fullpipe_record::{Direction, Request};
+use fullpipe_record::{Direction, EndReport, Request};
 use fullpipe_units::{Span, Time};
 
 use crate::error::ServerError;
-use crate::inbox::Inbox;
+use crate::inbox::{Inbox, PREFIX};
 use crate::{
-    Cookie, Error, ErrorNumber, Message, Parameters, Refusal, Results, State, Step, Timeouts, data_connections,
+    Cookie, Error, ErrorNumber, Message, Parameters, Refusal, Results, State, Step, Timeouts, data_connections, report,
 };
 
 /// What the driver of a [`Client`] does next.
@@ -23,6 +23,9 @@ pub enum ClientAction {
     /// passed. In a download keep reading until [`ClientAction::CollectResults`] comes: a server whose write blocks
     /// cannot answer.
     StartTransfer,
+    /// The server told of itself while data flows, as one that is fullpipe does now and then: its settings and sockets, or
+    /// what it has seen up to [`EndReport::until`]. What it tells with its results replaces it.
+    Told(Box<EndReport>),
     /// Stop what still flows and give [`Client::local_results`].
     CollectResults,
     /// The test is complete, with what the server counted. Write what was to be sent, then close.
@@ -49,6 +52,8 @@ pub struct Client {
     /// When the server's results must be complete.
     results_deadline: Time,
     inbox: Inbox,
+    /// Reports that the server may still send.
+    reports_left: u64,
     actions: VecDeque<ClientAction>,
     server_results: Results,
 }
@@ -73,6 +78,15 @@ const NUMBERS_LENGTH: usize = 8;
 /// What a server may say while data connections are being opened: 1, 2, and an error with its numbers.
 const MOST_HELD: usize = 3 + NUMBERS_LENGTH;
 
+/// What a server that is fullpipe says when the data connections are open.
+const STARTED: [u8; 3] = [State::TestStart.byte(), State::TestRunning.byte(), State::Report.byte()];
+
+/// The longest report.
+const LONGEST_REPORT: usize = PREFIX + Message::Report.limit().get() as usize;
+
+/// Reports that are heard however short a test is. A server sends one a second.
+const FEWEST_REPORTS: u64 = 100;
+
 impl Client {
     /// Starts a test over a control connection that is open: the cookie is the first thing to send.
     ///
@@ -95,10 +109,13 @@ impl Client {
         timeouts: Timeouts,
     ) -> Result<Self, Refusal> {
         let agreed = parameters.to_request()?;
+        let transfer_limit = agreed.duration + agreed.omit;
+        let reports = FEWEST_REPORTS + 2 * transfer_limit.as_nanos().div_ceil(1_000_000_000);
         Ok(Self {
             connections: data_connections(&agreed),
             sends: agreed.direction != Direction::Download,
-            transfer_limit: agreed.duration + agreed.omit,
+            transfer_limit,
+            reports_left: if parameters.speaks_fullpipe() { reports } else { 0 },
             parameters,
             timeouts,
             phase: Phase::At(Step::Greeting),
@@ -220,7 +237,8 @@ impl Client {
                 }
                 _ if step == Step::Results => self.read_results(now),
                 // The server may be faster than our own driver.
-                _ if matches!(step, Step::Streams | Step::LocalResults) && self.inbox.len() <= MOST_HELD => false,
+                _ if matches!(step, Step::Streams | Step::LocalResults) && self.may_wait() => false,
+                Some(State::Report) if self.hears_reports(step) => self.read_report(),
                 state => {
                     self.inbox.take(1);
                     self.read_state(state, first, step, now);
@@ -228,6 +246,31 @@ impl Client {
                 }
             },
         }
+    }
+
+    /// Whether what came too early is no more than a server may say before it waits for us.
+    fn may_wait(&self) -> bool {
+        let report = if self.inbox.starts_with(&STARTED) { LONGEST_REPORT } else { 0 };
+        self.inbox.len() <= MOST_HELD + report
+    }
+
+    /// Only a server that knows that it talks with fullpipe tells anything, and only from when data flows until it has heard
+    /// that the test is over.
+    fn hears_reports(&self, step: Step) -> bool {
+        matches!(step, Step::Transfer | Step::End) && self.reports_left > 0
+    }
+
+    fn read_report(&mut self) -> bool {
+        let message = self.inbox.take_behind_state(Message::Report);
+        match message.and_then(|json| json.map(|json| report::decode(&json, self.connections)).transpose()) {
+            Ok(None) => return false,
+            Ok(Some(report)) => {
+                self.reports_left -= 1;
+                self.actions.push_back(ClientAction::Told(Box::new(report)));
+            }
+            Err(error) => self.fail(error),
+        }
+        true
     }
 
     fn read_ending(&mut self, ending: State, step: Step, now: Time) {

@@ -5,21 +5,24 @@ use serde::Serialize;
 
 use crate::Error;
 
-/// The two JSON messages of the protocol, each behind its length in four bytes.
+/// The JSON messages of the protocol, each behind its length in four bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message {
     /// Client to server, before the data connections.
     Parameters,
+    /// Server to client, both fullpipe, while data flows: behind its state byte.
+    Report,
     /// Client to server and back, after the data.
     Results,
 }
 
 impl Message {
-    /// The longest that is accepted: 64 KiB of parameters (iperf3 sends less than 8 KiB), 16 MiB of results (they may
-    /// hold the other end's whole output, or our samples).
+    /// The longest that is accepted: 64 KiB of parameters (iperf3 sends less than 8 KiB), 1 MiB of a report (a look at 256
+    /// streams has half of that), 16 MiB of results (they may hold the other end's whole output, or our samples).
     pub const fn limit(self) -> ByteCount {
         match self {
             Self::Parameters => ByteCount::from_kib(64),
+            Self::Report => ByteCount::from_mib(1),
             Self::Results => ByteCount::from_mib(16),
         }
     }
@@ -29,6 +32,7 @@ impl fmt::Display for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Parameters => "parameters",
+            Self::Report => "interim results",
             Self::Results => "results",
         })
     }
@@ -58,6 +62,10 @@ impl Inbox {
         self.held.first().copied()
     }
 
+    pub(crate) fn starts_with(&self, bytes: &[u8]) -> bool {
+        self.held.starts_with(bytes)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.held.len()
     }
@@ -72,19 +80,28 @@ impl Inbox {
         self.held = Vec::new();
     }
 
-    /// The JSON text of `message` once it is complete. Its length is judged before any of it is waited for, so no more
-    /// than the limit and one call's bytes are ever held.
+    /// The JSON text of `message`, which comes next, once it is complete. Its length is judged before any of it is waited for,
+    /// so no more than the limit and one call's bytes are ever held.
     pub(crate) fn take_message(&mut self, message: Message) -> Result<Option<Vec<u8>>, Error> {
-        let Some(prefix) = self.held.first_chunk::<PREFIX>() else { return Ok(None) };
+        self.take_behind(0, message)
+    }
+
+    /// The same of a `message` behind the state byte that announces it.
+    pub(crate) fn take_behind_state(&mut self, message: Message) -> Result<Option<Vec<u8>>, Error> {
+        self.take_behind(1, message)
+    }
+
+    fn take_behind(&mut self, states: usize, message: Message) -> Result<Option<Vec<u8>>, Error> {
+        let Some(prefix) = self.held.get(states..).and_then(<[u8]>::first_chunk::<PREFIX>) else { return Ok(None) };
         let length = u32::from_be_bytes(*prefix);
         let announced = ByteCount::new(u64::from(length));
         if announced > message.limit() {
             return Err(Error::Oversized { message, length: announced, limit: message.limit() });
         }
-        if self.held.len() < PREFIX + length as usize {
+        if self.held.len() < states + PREFIX + length as usize {
             return Ok(None);
         }
-        self.take(PREFIX);
+        self.take(states + PREFIX);
         Ok(Some(self.take(length as usize)))
     }
 }
@@ -113,7 +130,9 @@ mod tests {
 
     #[test]
     fn an_oversized_message_is_refused_by_its_length_alone() {
-        for (message, longest) in [(Message::Parameters, 65_536_u32), (Message::Results, 16_777_216)] {
+        for (message, longest) in
+            [(Message::Parameters, 65_536_u32), (Message::Report, 1_048_576), (Message::Results, 16_777_216)]
+        {
             let mut inbox = Inbox::default();
             inbox.push(&longest.to_be_bytes());
             assert_eq!(inbox.take_message(message), Ok(None));

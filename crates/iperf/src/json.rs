@@ -44,11 +44,16 @@ impl Extension {
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Option<T> {
         const MOST_OBJECTS: usize = 1 << 16;
         let text = self.text()?;
-        if text.bytes().filter(|byte| *byte == b'{').count() > MOST_OBJECTS {
+        if objects(text.as_bytes()) > MOST_OBJECTS {
             return None;
         }
         serde_json::from_str(text).ok()
     }
+}
+
+/// How many objects a JSON text has, at most.
+pub(crate) fn objects(json: &[u8]) -> usize {
+    json.iter().copied().filter(|byte| *byte == b'{').count()
 }
 
 /// Reads an object; serde alone would take an array of the same values for one.

@@ -29,8 +29,28 @@
 //! what its clients and servers say inside the data. A server that listens for both tells them apart with
 //! [`classify_first_bytes`] and [`classify_first_datagram`].
 //!
-//! Two ends that are both fullpipe know each other by the key `x_fullpipe`, which iperf3 ignores: the client's
-//! parameters say that it understands it, and the server's results then carry the server's `EndReport`.
+//! # Between two ends that are both fullpipe
+//!
+//! They know each other by the key `x_fullpipe`, which iperf3 ignores. In the client's parameters it is an object:
+//!
+//! * `version`: 1. A server that reads a greater one takes it for this one with more to it.
+//! * `settings`: the client's `HostSettings`, where there is room for them: iperf3 servers take no more than 8 KiB in all.
+//! * `key`: its [`Proof`], where it has a [`Key`].
+//!
+//! To a client that said so the server tells of itself while data flows, so that it is known of an end that dies, or of a
+//! test that is interrupted, what it had seen. Between 2 and 13 it may send, any number of times (about once a second),
+//!
+//! ```text
+//!                                   ←   0x66, a report (JSON)
+//! ```
+//!
+//! a state byte that iperf3 does not have, the length in four bytes as before any message, and an `EndReport` of at most
+//! 1 MiB. The first holds its settings and its data sockets; those that follow what it has seen up to `until`: one look at
+//! each of its TCP streams (TCP_INFO, and the memory of the socket), its processor time, and what it counted of the datagrams
+//! that came in. A server sends one only when the client has taken the one before; one that tells too much, too often, or at
+//! another time breaks the protocol.
+//!
+//! The server's results carry under `x_fullpipe` its whole `EndReport`, which replaces all that it told before.
 
 mod caller;
 mod client;
@@ -42,6 +62,7 @@ mod json;
 mod key;
 mod number;
 mod parameters;
+mod report;
 mod results;
 mod server;
 mod state;

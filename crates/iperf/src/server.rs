@@ -1,16 +1,21 @@
 use std::collections::VecDeque;
 
-use fullpipe_record::{Direction, Request};
+use fullpipe_record::{Direction, EndReport, Request};
 use fullpipe_units::{Span, Time};
 
 use crate::inbox::Inbox;
-use crate::{Error, ErrorNumber, Message, Parameters, Refusal, Results, State, Step, Timeouts, data_connections};
+use crate::{
+    Error, ErrorNumber, Message, Parameters, Refusal, Results, State, Step, Timeouts, data_connections, report,
+};
 
 /// What the driver of a [`ServerSession`] does next.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServerAction {
     /// Write these bytes to the control connection.
     Send(Vec<u8>),
+    /// Write these bytes too, whole and in their turn, but when the control connection takes them: nothing waits for them,
+    /// but what is sent later.
+    Tell(Vec<u8>),
     /// Prepare for this load, or call [`ServerSession::refuse`]: what else the client wants is in
     /// [`ServerSession::parameters`]. As many connections as [`crate::data_connections`] says will come, in the order of
     /// the streams, with the test's cookie or, with UDP, each with a [`crate::udp::HELLO`]. Report each with
@@ -123,6 +128,21 @@ impl ServerSession {
             self.enter(Step::Transfer, now);
         }
         true
+    }
+
+    /// Whether the client is told anything now: it is fullpipe, and data flows.
+    pub fn is_heard(&self) -> bool {
+        self.phase == Some(Step::Transfer) && self.wants_report()
+    }
+
+    /// Tells the client of this end while data flows, if it is heard: settings and sockets, or what has been seen so far, with
+    /// one look at each stream at most. A client hears one such report a second, and some more.
+    pub fn tell(&mut self, report: &EndReport) {
+        if self.is_heard()
+            && let Some(message) = report::encode(report)
+        {
+            self.actions.push_back(ServerAction::Tell(message));
+        }
     }
 
     /// What this end counted. Its report and output are sent to a client that wants them.

@@ -22,6 +22,9 @@ pub enum State {
     DisplayResults = 14,
     /// 16, from the client: it has finished and closes.
     Done = 16,
+    /// 0x66 (`f`), from a fullpipe server to a fullpipe client while data flows: a report of what it has seen so far
+    /// follows. iperf3 has no such state.
+    Report = b'f',
     /// 0xFF (−1), from the server: it is busy, or a data connection brought a cookie that it does not know.
     AccessDenied = 0xFF,
     /// 0xFE (−2), from the server: an error; one or two 32-bit numbers follow.
@@ -34,7 +37,7 @@ impl State {
         self as u8
     }
 
-    /// The state that `byte` stands for; `None` for a byte that no iperf3 sends.
+    /// The state that `byte` stands for; `None` for a byte that neither iperf3 nor fullpipe sends.
     pub const fn from_byte(byte: u8) -> Option<Self> {
         Some(match byte {
             1 => Self::TestStart,
@@ -47,6 +50,7 @@ impl State {
             13 => Self::ExchangeResults,
             14 => Self::DisplayResults,
             16 => Self::Done,
+            b'f' => Self::Report,
             0xFF => Self::AccessDenied,
             0xFE => Self::ServerError,
             _ => return None,
@@ -61,7 +65,7 @@ mod tests {
     #[test]
     fn every_state_has_its_byte_and_no_other_byte_is_a_state() {
         for byte in 0..=255 {
-            let known = [1, 2, 4, 9, 10, 11, 12, 13, 14, 16, 0xFE, 0xFF].contains(&byte);
+            let known = [1, 2, 4, 9, 10, 11, 12, 13, 14, 16, 0x66, 0xFE, 0xFF].contains(&byte);
             assert_eq!(State::from_byte(byte).map(State::byte), known.then_some(byte));
         }
     }

@@ -20,6 +20,9 @@ struct World {
     to_client: Pipe,
     connecting: VecDeque<Time>,
     transfer_ends: Option<Time>,
+    /// When the server tells of itself, and how often it has.
+    tells: Option<Time>,
+    told: u64,
     request: Request,
     seen: Seen,
 }
@@ -33,6 +36,7 @@ struct Seen {
     client_collect: Option<Time>,
     server_request: Option<Request>,
     asked_for_report: Option<bool>,
+    told: Vec<(Time, EndReport)>,
     client_end: Option<ClientAction>,
     server_end: Option<ServerAction>,
 }
@@ -77,6 +81,8 @@ impl World {
             to_client: Pipe::new(cuts),
             connecting: VecDeque::new(),
             transfer_ends: None,
+            tells: None,
+            told: 0,
             request,
             seen: Seen::default(),
         }
@@ -90,6 +96,7 @@ impl World {
                 self.to_client.bytes.front().map(|(at, _)| *at),
                 self.connecting.front().copied(),
                 self.transfer_ends,
+                self.tells,
                 self.client.deadline(),
                 self.server.deadline(),
             ];
@@ -125,6 +132,13 @@ impl World {
                 busy = true;
                 self.client.transfer_finished(self.now);
             }
+            if self.tells.is_some_and(|at| at <= self.now) {
+                busy = true;
+                // Heard or not: it goes on when the client has ended the test.
+                self.server.tell(&told(self.told));
+                self.told += 1;
+                self.tells = (self.told < 20).then(|| self.now + Span::from_secs(1));
+            }
             if !busy {
                 self.client.tick(self.now);
                 self.server.tick(self.now);
@@ -144,6 +158,7 @@ impl World {
                 self.seen.client_flow = Some(self.now);
                 self.transfer_ends = Some(self.now + self.request.omit + self.request.duration);
             }
+            ClientAction::Told(report) => self.seen.told.push((self.now, *report)),
             ClientAction::CollectResults => {
                 self.seen.client_collect = Some(self.now);
                 self.client.local_results(self.now, results_of(Side::Client, &self.request));
@@ -154,9 +169,12 @@ impl World {
 
     fn drive_server(&mut self, action: ServerAction) {
         match action {
-            ServerAction::Send(bytes) => self.to_client.put(self.now, &bytes),
+            ServerAction::Send(bytes) | ServerAction::Tell(bytes) => self.to_client.put(self.now, &bytes),
             ServerAction::ExpectStreams(request) => self.seen.server_request = Some(request),
-            ServerAction::StartTransfer => self.seen.server_flow = Some(self.now),
+            ServerAction::StartTransfer => {
+                self.seen.server_flow = Some(self.now);
+                self.tells = Some(self.now);
+            }
             ServerAction::StopTransfer => self.seen.server_stop = Some(self.now),
             ServerAction::CollectResults { report } => {
                 self.seen.asked_for_report = Some(report);
@@ -200,6 +218,11 @@ fn results_of(side: Side, request: &Request) -> Results {
     }
 }
 
+/// What a server tells so many seconds after the data began to flow.
+fn told(second: u64) -> EndReport {
+    EndReport { until: Some(Span::from_secs(second)), ..EndReport::default() }
+}
+
 fn any_request() -> impl Strategy<Value = Request> {
     let transport = prop::sample::select(vec![Transport::Tcp, Transport::Udp]);
     let direction = prop::sample::select(vec![Direction::Upload, Direction::Download, Direction::Both]);
@@ -235,6 +258,11 @@ proptest! {
         // The client keeps draining for a round trip, until the server has stopped.
         prop_assert_eq!(seen.client_collect.unwrap().since(flow), agreed + DELAY * 2);
         prop_assert_eq!(flow.since(seen.server_flow.unwrap()), DELAY);
+        // All that the server says until it hears that the test is over, each in its time.
+        let expected: Vec<_> = (0..=agreed.as_nanos() / 1_000_000_000)
+            .map(|second| (flow + Span::from_secs(second), told(second)))
+            .collect();
+        prop_assert_eq!(seen.told, expected);
     }
 }
 
@@ -424,6 +452,10 @@ fn states_out_of_order_end_the_test() {
         (Step::Finish, &[16]),
         (Step::Transfer, &[3]),
         (Step::Streams, &[1; 12]),
+        (Step::Parameters, &[0x66]),
+        (Step::Start, &[0x66]),
+        (Step::Preparation, &[0x66]),
+        (Step::Finish, &[0x66]),
         (Step::LocalResults, &[0; 12]),
     ] {
         let (mut client, now) = client_at(step, &four_streams());
@@ -439,6 +471,117 @@ fn a_server_faster_than_the_own_driver_is_waited_for() {
     assert_eq!(client.next_action(), None);
     client.streams_opened(now);
     assert_eq!(client.next_action(), Some(ClientAction::StartTransfer));
+}
+
+/// A report as a server sends it.
+fn reported(json: &str) -> Vec<u8> {
+    [&[0x66][..], &message(json)].concat()
+}
+
+const EMPTY_REPORT: &str = r#"{"sockets":[],"samples":[]}"#;
+
+#[test]
+fn a_report_before_the_own_driver_is_ready_is_waited_for() {
+    let (mut client, now) = client_at(Step::Streams, &four_streams());
+    let report = told(7);
+    let said = [&[1, 2][..], &reported(&serde_json::to_string(&report).unwrap())].concat();
+    for byte in said {
+        client.receive(now, &[byte]);
+        assert_eq!(client.next_action(), None);
+    }
+    client.streams_opened(now);
+    assert_eq!(client.next_action(), Some(ClientAction::StartTransfer));
+    assert_eq!(client.next_action(), Some(ClientAction::Told(Box::new(report))));
+    // But not forever.
+    let (mut client, now) = client_at(Step::Streams, &four_streams());
+    client.receive(now, &[&[1, 2, 0x66][..], &vec![0; 2 << 20]].concat());
+    assert_eq!(failure(&mut client), Error::OutOfOrder { got: 1, step: Step::Streams });
+}
+
+#[test]
+fn hostile_reports_end_the_test() {
+    let announced = "the other end announced interim results of 2 MiB; at most 1 MiB are accepted";
+    for step in [Step::Transfer, Step::End] {
+        for (bytes, text) in [
+            (&b"\x66\x00\x20\x00\x00"[..], announced),
+            (b"\x66\x00\x00\x00\x02[]", "cannot read the other end's interim results: it is not a JSON object"),
+            (b"\x66\x00\x00\x00\x02{}", "cannot read the other end's interim results: missing field `sockets`"),
+        ] {
+            let (mut client, now) = client_at(step, &four_streams());
+            client.receive(now, bytes);
+            let error = failure(&mut client).to_string();
+            assert!(error.starts_with(text), "{error}");
+        }
+    }
+}
+
+#[test]
+fn half_a_report_does_not_move_a_deadline() {
+    for step in [Step::Transfer, Step::End] {
+        let (mut client, now) = client_at(step, &four_streams());
+        let deadline = client.deadline().unwrap();
+        for byte in &reported(EMPTY_REPORT)[..20] {
+            client.receive(now + Span::from_secs(1), &[*byte]);
+        }
+        assert_eq!(client.deadline(), Some(deadline));
+        client.tick(deadline);
+        assert!(matches!(failure(&mut client), Error::Timeout { .. }));
+    }
+}
+
+#[test]
+fn a_server_that_tells_without_end_is_not_heard_without_end() {
+    // Twelve seconds, two reports each, and a hundred.
+    let (mut client, now) = client_at(Step::Transfer, &four_streams());
+    let report = reported(EMPTY_REPORT);
+    for _ in 0..124 {
+        client.receive(now, &report);
+        assert!(matches!(client.next_action(), Some(ClientAction::Told(_))));
+    }
+    client.receive(now, &report);
+    assert_eq!(failure(&mut client), Error::OutOfOrder { got: 0x66, step: Step::Transfer });
+}
+
+#[test]
+fn a_client_that_did_not_say_that_it_is_fullpipe_hears_no_report() {
+    let parameters = Parameters::decode(br#"{"tcp":true,"time":10}"#).unwrap();
+    let cookie = Cookie::from_random([0; 36]);
+    let mut client = Client::with_parameters(parameters, cookie, Time::ZERO, Timeouts::default()).unwrap();
+    client.receive(Time::ZERO, &[9]);
+    client.receive(Time::ZERO, &[10]);
+    client.streams_opened(Time::ZERO);
+    client.receive(Time::ZERO, &[1, 2]);
+    client.receive(Time::ZERO, &reported(EMPTY_REPORT));
+    assert_eq!(failure(&mut client), Error::OutOfOrder { got: 0x66, step: Step::Transfer });
+}
+
+const FULLPIPE: &str = r#"{"tcp":true,"time":1,"parallel":2,"x_fullpipe":{"version":1}}"#;
+
+#[test]
+fn a_server_tells_fullpipe_clients_alone_and_only_while_data_flows() {
+    for (parameters, told) in [(FULLPIPE, &[Step::Transfer][..]), (RECORDED_3_12, &[])] {
+        for step in SERVER_STEPS {
+            let (mut server, _) = server_at(step, parameters);
+            assert_eq!(server.is_heard(), told.contains(&step), "{step:?}");
+            server.tell(&EndReport::default());
+            let message = reported(r#"{"settings":null,"cpu":null,"sockets":[],"samples":[]}"#);
+            let expected = if told.contains(&step) { vec![ServerAction::Tell(message)] } else { Vec::new() };
+            assert_eq!(actions(&mut server), expected, "{step:?}");
+        }
+    }
+}
+
+#[test]
+fn a_report_that_waits_does_not_hold_up_a_servers_deadlines() {
+    let (mut server, since) = server_at(Step::Transfer, FULLPIPE);
+    for second in 0..41 {
+        server.tick(since + Span::from_secs(second));
+        server.tell(&told(second));
+        assert!(matches!(actions(&mut server)[..], [ServerAction::Tell(_)]));
+    }
+    let after = Span::from_secs(41);
+    server.tick(since + after);
+    assert_eq!(breakdown(&mut server), (refusal_bytes(160), Error::Timeout { step: Step::Transfer, after }));
 }
 
 #[test]

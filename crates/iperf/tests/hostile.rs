@@ -1,7 +1,7 @@
 //! Peers that send anything at any time, and drivers that call anything at any time.
 
 use fullpipe_iperf::{Client, ClientAction, Cookie, Results, ServerAction, ServerSession, Timeouts};
-use fullpipe_record::Request;
+use fullpipe_record::{EndReport, Request};
 use fullpipe_units::{Span, Time};
 use proptest::prelude::*;
 
@@ -10,6 +10,7 @@ enum Event {
     Receive(Vec<u8>),
     Proceed,
     Results,
+    Tell,
     Wait(u64),
     Close,
     Interrupt,
@@ -29,9 +30,18 @@ fn any_event() -> impl Strategy<Value = Event> {
         r#"{"streams":[],"x_fullpipe":{"samples":"#,
         "{}",
     ];
+    let reports = vec![
+        r#"{"sockets":[],"samples":[],"until":1.5}"#,
+        r#"{"sockets":[],"samples":[{"at":1,"stream":0,"bytes":18446744073709551615,"tcp":{},"memory":null}]}"#,
+        r#"{"sockets":[],"samples":[{"at":1,"stream":9,"bytes":1,"tcp":{},"memory":null}]}"#,
+        r#"{"sockets":[],"samples":"#,
+    ];
     prop_oneof![
         6 => prop::sample::select(vec![1_u8, 2, 4, 9, 10, 13, 14, 16]).prop_map(|state| Event::Receive(vec![state])),
         2 => prop::sample::select(jsons).prop_map(|json| Event::Receive(message(json))),
+        2 => prop::sample::select(reports)
+            .prop_map(|json| Event::Receive([&[0x66][..], &message(json)].concat())),
+        1 => Just(Event::Tell),
         1 => prop::collection::vec(any::<u8>(), 0..40).prop_map(Event::Receive),
         4 => Just(Event::Proceed),
         2 => Just(Event::Results),
@@ -58,6 +68,7 @@ proptest! {
                     client.transfer_finished(now);
                 }
                 Event::Results => client.local_results(now, Results::default()),
+                Event::Tell => {}
                 Event::Wait(seconds) => {
                     now = now + Span::from_secs(seconds);
                     client.tick(now);
@@ -85,6 +96,7 @@ proptest! {
                     let _ = server.stream_connected(now);
                 }
                 Event::Results => server.local_results(now, Results::default()),
+                Event::Tell => server.tell(&EndReport::default()),
                 Event::Wait(seconds) => {
                     now = now + Span::from_secs(seconds);
                     server.tick(now);

@@ -22,5 +22,6 @@ mod udp_sender;
 
 pub use lane::{Channel, Lane, Role, StreamCount};
 pub use prepare::{Local, PrepareError, apply_options, prepare, prepare_udp, read_back};
+pub use sampler::thin_out;
 pub use storage::Storage;
 pub use transfer::{StreamTotals, Totals, Transfer, TransferPlan};

@@ -33,7 +33,7 @@ pub(crate) fn run(
 }
 
 /// Leaves every second look; the samples of one look have the same time.
-pub(crate) fn thin_out(samples: &mut Vec<Sample>) {
+pub fn thin_out(samples: &mut Vec<Sample>) {
     let (mut latest, mut keeps) = (None, false);
     samples.retain(|sample| {
         if latest != Some(sample.at) {
@@ -45,7 +45,7 @@ pub(crate) fn thin_out(samples: &mut Vec<Sample>) {
 }
 
 /// One sample of each stream of TCP. A stream whose connection is gone has nothing to tell.
-fn look(streams: &[Stream], origin: Instant) -> Vec<Sample> {
+pub(crate) fn look(streams: &[Stream], origin: Instant) -> Vec<Sample> {
     let at = Span::from(origin.elapsed());
     let sample = |(index, stream): (usize, &Stream)| {
         let Channel::Tcp(socket) = &stream.channel else { return None };

@@ -152,6 +152,17 @@ impl Transfer {
         samples[samples.len() - look..].to_vec()
     }
 
+    /// A look at each stream of TCP now, beside those that are kept.
+    pub fn look(&self) -> Vec<Sample> {
+        sampler::look(&self.streams, self.origin)
+    }
+
+    /// Processor time of this process since the data began to flow.
+    pub fn cpu(&self) -> Option<Cpu> {
+        let elapsed = self.origin.elapsed().into();
+        process_cpu_time().ok().map(|now| self.cpu_since_start(now, elapsed))
+    }
+
     /// Whether every stream has ended by itself: the budget is spent, or the other end is gone. A receiver of datagrams
     /// cannot know and never does.
     pub fn is_over(&self) -> bool {
@@ -195,7 +206,7 @@ impl Transfer {
     pub fn finish(self) -> StreamTotals {
         let totals = self.totals();
         self.note_unknown_drops(&totals);
-        let cpu = process_cpu_time().ok().map(|now| self.cpu_since_start(now, totals.at));
+        let cpu = self.cpu();
         self.sampling.store(false, Ordering::Relaxed);
         // Wakes a thread that is blocked in a write, too.
         self.shared.stop(&self.streams);

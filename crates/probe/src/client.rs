@@ -16,7 +16,7 @@ use fullpipe_load::{
 use fullpipe_model::framing;
 use fullpipe_model::kernel::request_for_window;
 use fullpipe_record::{
-    Buffer, Direction, HostSettings, Interval, IpVersion, Measurement, Request, SocketReadback, Transport,
+    Buffer, Direction, EndReport, HostSettings, Interval, IpVersion, Measurement, Request, SocketReadback, Transport,
 };
 use fullpipe_units::{ByteCount, Span, Time};
 use socket2::SockRef;
@@ -32,6 +32,7 @@ use crate::ping::Pinger;
 use crate::progress::{Finished, Progress, all_broke, role};
 use crate::results::results_of;
 use crate::summary::Test;
+use crate::told;
 
 /// How long a name may take to resolve, and a connection to be made.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -222,6 +223,7 @@ async fn run(
         progress: None,
         finished: None,
         intervals: Vec::new(),
+        told: None,
         interrupted: false,
     };
     let ended = session.drive(interrupt, report).await.map_err(|broken| broken.against(destination));
@@ -239,6 +241,7 @@ async fn run(
         sockets: session.sockets,
         finished: session.finished.ok_or(ProbeError::Interrupted)?,
         results,
+        told: session.told,
         echoes: pinger.map(|pinger| pinger.echoes()).unwrap_or_default(),
         handshake,
         intervals: session.intervals,
@@ -446,6 +449,8 @@ struct Session<'d> {
     progress: Option<Progress>,
     finished: Option<Finished>,
     intervals: Vec<Interval>,
+    /// What the server has told of itself while data flows.
+    told: Option<EndReport>,
     interrupted: bool,
 }
 
@@ -511,6 +516,7 @@ impl Session<'_> {
                 self.start_transfer()?;
                 report(TestEvent::Connected(&self.connected()));
             }
+            ClientAction::Told(report) => told::add(self.told.get_or_insert_default(), *report),
             ClientAction::CollectResults => {
                 self.finished = self.progress.take().map(Progress::finish);
                 let results = self.local_results();

@@ -156,13 +156,36 @@ impl Control {
     /// # Errors
     /// If the connection broke.
     pub(crate) async fn receive(&mut self) -> io::Result<Vec<u8>> {
+        self.receive_and_send(&mut Vec::new()).await
+    }
+
+    /// [`Control::receive`], and meanwhile sends as much of `waiting` as the connection takes. That is gone from it also if
+    /// this is given up.
+    ///
+    /// # Errors
+    /// If the connection broke, and nothing that came before is left.
+    pub(crate) async fn receive_and_send(&mut self, waiting: &mut Vec<u8>) -> io::Result<Vec<u8>> {
         poll_fn(|context| {
+            if let Poll::Ready(Err(_)) = self.poll_send(context, waiting) {
+                // What came before it broke is still to be read, and so is that it did.
+                waiting.clear();
+            }
             let mut bytes = [0; READ];
             let mut buffer = ReadBuf::new(&mut bytes);
             ready!(Pin::new(&mut *self).poll_read(context, &mut buffer))?;
             Poll::Ready(Ok(buffer.filled().to_vec()))
         })
         .await
+    }
+
+    fn poll_send(&mut self, context: &mut Context<'_>, waiting: &mut Vec<u8>) -> Poll<io::Result<()>> {
+        while !waiting.is_empty() {
+            match ready!(Pin::new(&mut *self).poll_write(context, waiting))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                sent => drop(waiting.drain(..sent)),
+            }
+        }
+        Pin::new(self).poll_flush(context)
     }
 
     /// Sends all of `bytes` on their way.
@@ -204,5 +227,74 @@ impl AsyncWrite for Control {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
             Self::Encrypted(stream) => Pin::new(stream).poll_shutdown(context),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use socket2::SockRef;
+    use std::future::Future;
+    use std::time::Duration;
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+    use tokio::time::timeout;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn run(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async { timeout(PATIENCE, test).await.unwrap() });
+    }
+
+    /// Two ends, with buffers that do not hold [`message`].
+    async fn connected() -> (Control, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let other = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        SockRef::from(&stream).set_send_buffer_size(64 << 10).unwrap();
+        SockRef::from(&other).set_recv_buffer_size(64 << 10).unwrap();
+        (Control::Plain(stream), other)
+    }
+
+    fn message() -> Vec<u8> {
+        (0..4 << 20).map(|index| (index % 251) as u8).collect()
+    }
+
+    #[test]
+    fn what_the_other_end_does_not_take_keeps_nothing_from_being_received() {
+        run(async {
+            let (mut control, mut other) = connected().await;
+            let mut waiting = message();
+            let idle = timeout(Duration::from_millis(50), control.receive_and_send(&mut waiting)).await;
+            assert!(idle.is_err() && !waiting.is_empty() && waiting.len() < message().len(), "{}", waiting.len());
+            other.write_all(&[4]).await.unwrap();
+            assert_eq!(control.receive_and_send(&mut waiting).await.unwrap(), [4]);
+            assert!(!waiting.is_empty());
+            // When it does at last, it gets all of it in its order, however often the waiting was given up.
+            let takes = tokio::spawn(async move {
+                let mut taken = vec![0; message().len()];
+                other.read_exact(&mut taken).await.map(|_| taken)
+            });
+            while !waiting.is_empty() {
+                let _ = timeout(Duration::from_millis(1), control.receive_and_send(&mut waiting)).await;
+            }
+            assert!(takes.await.unwrap().unwrap() == message());
+        });
+    }
+
+    #[test]
+    fn what_was_said_before_the_connection_broke_is_received() {
+        run(async {
+            let (mut control, mut other) = connected().await;
+            other.write_all(&[12]).await.unwrap();
+            drop(other);
+            let mut waiting = message();
+            assert_eq!(control.receive_and_send(&mut waiting).await.unwrap(), [12]);
+            let end = control.receive_and_send(&mut waiting).await;
+            assert!(end.is_err() || end.is_ok_and(|bytes| bytes.is_empty()));
+            assert!(control.receive_and_send(&mut waiting).await.map_or(true, |bytes| bytes.is_empty()));
+            assert!(waiting.is_empty());
+        });
     }
 }

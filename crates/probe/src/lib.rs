@@ -14,6 +14,7 @@ mod progress;
 mod results;
 mod server;
 mod summary;
+mod told;
 
 pub use client::{Connected, Destination, TestEvent, measure, watch};
 pub use control::{TlsError, TlsIdentity, TlsTrust};

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use fullpipe_load::{Role, StreamCount, StreamTotals, Totals, Transfer};
-use fullpipe_record::{Datagrams, Direction, Interval, Request, Sample, StreamInterval, TcpInfo, Transport};
+use fullpipe_record::{Datagrams, Direction, EndReport, Interval, Request, Sample, StreamInterval, TcpInfo, Transport};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
 /// What was counted up to a moment.
@@ -80,6 +80,22 @@ impl Progress {
     /// What it has moved so far.
     pub(crate) fn totals(&self) -> Totals {
         self.transfer.totals()
+    }
+
+    /// What this end has seen up to now, with one look at each stream of TCP; of datagrams what has come since the omitted time
+    /// was over, once it is.
+    pub(crate) fn so_far(&self) -> EndReport {
+        let samples = self.transfer.look();
+        let totals = self.totals();
+        let from = self.omitted.as_ref().unwrap_or(&self.started);
+        let counts = counts(&from.totals, &totals);
+        EndReport {
+            cpu: self.transfer.cpu(),
+            samples,
+            datagrams: datagrams(&counts, &self.ways, self.request.transport),
+            until: Some(totals.at),
+            ..EndReport::default()
+        }
     }
 
     /// Looks at the transfer: marks the end of the omitted time, and gives the intervals that have passed, one for each
@@ -280,7 +296,7 @@ impl Finished {
 
     /// What each stream moved.
     pub(crate) fn counts(&self) -> Vec<StreamCount> {
-        differences(&self.from.totals.streams, &self.to.totals.streams, |to, from| to.since(&from))
+        counts(&self.from.totals, &self.to.totals)
     }
 
     /// Retransmissions of each stream; empty where unknown.
@@ -290,11 +306,21 @@ impl Finished {
 
     /// What was received of each stream that came in as datagrams.
     pub(crate) fn datagrams(&self, transport: Transport) -> Vec<Datagrams> {
-        let received = self.counts().into_iter().zip(&self.ways).filter(|(_, way)| **way == Direction::Download);
-        match transport {
-            Transport::Tcp => Vec::new(),
-            Transport::Udp => received.map(|(count, _)| count.datagrams).collect(),
-        }
+        datagrams(&self.counts(), &self.ways, transport)
+    }
+}
+
+/// What each stream moved between two moments.
+fn counts(from: &Totals, to: &Totals) -> Vec<StreamCount> {
+    differences(&from.streams, &to.streams, |to, from| to.since(&from))
+}
+
+/// What was received of each stream that comes in as datagrams.
+fn datagrams(counts: &[StreamCount], ways: &[Direction], transport: Transport) -> Vec<Datagrams> {
+    let received = counts.iter().zip(ways).filter(|(_, way)| **way == Direction::Download);
+    match transport {
+        Transport::Tcp => Vec::new(),
+        Transport::Udp => received.map(|(count, _)| count.datagrams).collect(),
     }
 }
 

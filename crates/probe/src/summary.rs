@@ -30,6 +30,8 @@ pub(crate) struct Test<'d> {
     pub(crate) finished: Finished,
     /// What the other end counted.
     pub(crate) results: Results,
+    /// What the other end told of itself while data flowed.
+    pub(crate) told: Option<EndReport>,
     pub(crate) echoes: Vec<Echo>,
     /// Round-trip time of the control connection's handshake.
     pub(crate) handshake: Option<Span>,
@@ -52,7 +54,7 @@ impl Test<'_> {
         let peer = Peer {
             host: self.destination.host.clone(),
             address: self.address.to_string(),
-            speaks_fullpipe: self.results.report.is_some(),
+            speaks_fullpipe: self.far_report().is_some(),
         };
         let local = EndReport {
             settings: Some(self.settings),
@@ -63,10 +65,10 @@ impl Test<'_> {
             samples: self.finished.rest.samples,
             ..EndReport::default()
         };
-        let told = as_told(&self.results);
-        let remote = match self.results.report {
-            Some(report) => EndReport { output: told.output, ..*report },
-            None => told,
+        let plain = as_told(&self.results);
+        let remote = match self.results.report.map(|report| *report).or(self.told) {
+            Some(report) => EndReport { output: plain.output, ..report },
+            None => plain,
         };
         Measurement {
             started,
@@ -92,6 +94,11 @@ impl Test<'_> {
         let samples: Vec<Sample> = self.sender_samples(way).iter().filter(its).cloned().collect();
         let steady = steady(&samples, idle.map(|idle| idle.min), self.finished.to.totals.at);
         Summary { steady, ..total(way, streams, self.receiving_time(way)) }
+    }
+
+    /// What the other end told of itself: the whole, or up to where the test broke off.
+    fn far_report(&self) -> Option<&EndReport> {
+        self.results.report.as_deref().or(self.told.as_ref())
     }
 
     /// How long the receiver counted, by its own clock where it said so.
@@ -145,7 +152,7 @@ impl Test<'_> {
             }
         }
         let here = self.finished.datagrams(self.request.transport);
-        let there = self.results.report.as_ref().map_or(&[][..], |report| &report.datagrams);
+        let there = self.far_report().map_or(&[][..], |report| &report.datagrams);
         for (whose, seen) in [("this", &here[..]), ("the other", there)] {
             let dropped = seen.iter().filter_map(|seen| seen.dropped_here).fold(0, u64::saturating_add);
             if dropped > 0 {

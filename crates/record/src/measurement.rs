@@ -91,6 +91,10 @@ pub struct EndReport {
     /// What this end received of each stream that it received as datagrams, in the order of the streams.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub datagrams: Vec<Datagrams>,
+    /// Up to when this was told, since the data began to flow, of an end that did not tell of the whole: what it said while
+    /// data flowed, a look at its streams now and then, is then all that there is. Not set where it told of the whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Span>,
 }
 
 /// The part that a file had in a test.

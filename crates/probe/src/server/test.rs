@@ -12,10 +12,10 @@ use fullpipe_iperf::{
 };
 use fullpipe_load::{Channel, Lane, StreamCount, Transfer, TransferPlan, apply_options, read_back};
 use fullpipe_record::{
-    Direction, EndReport, Interval, Measurement, Peer, Request, RttMethod, RttReport, Sample, SocketReadback,
-    Transport, Validity,
+    Direction, EndReport, HostSettings, Interval, Measurement, Peer, Request, RttMethod, RttReport, Sample,
+    SocketReadback, TcpInfo, Transport, Validity,
 };
-use fullpipe_units::{BitRate, ByteCount, Span, Time};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 use socket2::SockRef;
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
@@ -38,6 +38,11 @@ const KEPT_SAMPLES: usize = 2_000;
 
 /// Samples that a report carries, about 400 KB; a longer test is thinned out evenly.
 const MOST_SAMPLES: usize = 240;
+
+/// How often a fullpipe client is told what this end has seen so far, and of how many streams at that pace: what it is told
+/// takes the path of the data, about two kilobytes a stream.
+const REPORT_EVERY: Span = Span::from_secs(1);
+const STREAMS_A_REPORT: u64 = 8;
 
 /// How long nothing may come before what is still missing is given up.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -80,6 +85,12 @@ pub(super) struct Test {
     printed: Option<Printed>,
     watch: Watch,
     finished: Option<Finished>,
+    /// This host's, where the client wants to know.
+    settings: Option<HostSettings>,
+    /// When the client is told next what has been seen, since the data began to flow.
+    report_due: Span,
+    /// What the client is still to be sent of what it is told.
+    waiting: Vec<u8>,
 }
 
 impl Test {
@@ -106,6 +117,9 @@ impl Test {
             printed: None,
             watch: Watch::new(house.bounds(ByteCount::ZERO)),
             finished: None,
+            settings: None,
+            report_due: REPORT_EVERY,
+            waiting: Vec::new(),
             house,
         }
     }
@@ -123,6 +137,7 @@ impl Test {
                 self.session.shutdown();
             }
             self.look();
+            self.report();
             self.session.tick(self.now());
         }
     }
@@ -135,7 +150,7 @@ impl Test {
     async fn wait(&mut self) {
         let pause = self.pause();
         tokio::select! {
-            read = self.control.receive() => self.read(read),
+            read = self.control.receive_and_send(&mut self.waiting) => self.read(read),
             Some(arrival) = self.arrivals.recv() => self.welcome(arrival),
             _ = self.closing.changed() => {}
             () = sleep(pause) => {}
@@ -179,13 +194,8 @@ impl Test {
     /// Does what the protocol wants done; how the test ended, once it has.
     async fn carry_out(&mut self, action: ServerAction) -> Option<Result<Carried, Error>> {
         match action {
-            ServerAction::Send(bytes) => {
-                // Half a message must not be followed by another.
-                let patience = self.house.patience.write();
-                if !matches!(timeout(patience, self.control.send(&bytes)).await, Ok(Ok(()))) {
-                    self.session.closed();
-                }
-            }
+            ServerAction::Send(bytes) => self.send(&bytes).await,
+            ServerAction::Tell(bytes) => self.waiting.extend(bytes),
             ServerAction::ExpectStreams(request) => self.expect(request).await,
             ServerAction::StartTransfer => self.start_transfer(),
             ServerAction::StopTransfer => self.stop_transfer(),
@@ -202,6 +212,39 @@ impl Test {
             }
         }
         None
+    }
+
+    /// Sends `bytes`, behind what waits.
+    async fn send(&mut self, bytes: &[u8]) {
+        // A client that took no reports may not keep its place by not taking the farewell.
+        let is_over = self.session.deadline().is_none() && !self.waiting.is_empty();
+        let patience = if is_over { LOOK } else { self.house.patience.write() };
+        let mut all = std::mem::take(&mut self.waiting);
+        all.extend_from_slice(bytes);
+        // Half a message must not be followed by another.
+        if !matches!(timeout(patience, self.control.send(&all)).await, Ok(Ok(()))) {
+            self.session.closed();
+        }
+    }
+
+    /// Tells a fullpipe client now and then what has been seen so far. A client that is slow to take it, or whose path is,
+    /// gets less of it.
+    fn report(&mut self) {
+        let Some(progress) = &self.progress else { return };
+        let elapsed: Span = progress.origin().elapsed().into();
+        if self.session.is_heard() && elapsed >= self.report_due && self.is_all_taken() {
+            self.session.tell(&progress.so_far());
+            let streams = u64::from(data_connections(&self.request));
+            self.report_due = elapsed + REPORT_EVERY * streams.div_ceil(STREAMS_A_REPORT);
+        }
+    }
+
+    /// Whether the client's kernel, at least, has all that was sent.
+    fn is_all_taken(&self) -> bool {
+        let is_acknowledged = |info: TcpInfo| {
+            info.not_sent.unwrap_or_default() == ByteCount::ZERO && info.unacked.unwrap_or_default() == SegCount::ZERO
+        };
+        self.waiting.is_empty() && fullpipe_sys::tcp_info(self.control.tcp()).is_ok_and(is_acknowledged)
     }
 
     /// Lets the load in, if there is room for it.
@@ -304,6 +347,7 @@ impl Test {
         match self.begin(lanes, self.plan(base_rtt)) {
             Ok(transfer) => {
                 self.progress = Some(Progress::new(transfer, self.as_seen_here(), ways));
+                self.introduce();
                 let asked = Request { interval: self.interval(), ..self.request.clone() };
                 let connected = Connected::of(&asked, &self.cookie, self.control.tcp(), &self.sockets);
                 self.printed = self.is_output_wanted().then(|| Printed::new(self.client, &connected));
@@ -319,6 +363,16 @@ impl Test {
     fn begin(&self, lanes: Vec<Lane>, plan: TransferPlan) -> io::Result<Transfer> {
         let storage = self.house.shelf.open(seen_from_the_other_end(self.request.direction))?;
         Transfer::start_with(lanes, plan, storage)
+    }
+
+    /// Tells a fullpipe client of this host and its sockets.
+    fn introduce(&mut self) {
+        if self.session.is_heard() {
+            // A setting that cannot be read is one that is not told.
+            self.settings = inspect(&SysctlTree::of_this_host()).ok();
+            let (settings, sockets) = (self.settings.clone(), self.sockets.clone());
+            self.session.tell(&EndReport { settings, sockets, until: Some(Span::ZERO), ..EndReport::default() });
+        }
     }
 
     fn plan(&self, base_rtt: Option<Span>) -> TransferPlan {
@@ -417,8 +471,7 @@ impl Test {
 
     fn end_report(&self, finished: &Finished) -> EndReport {
         EndReport {
-            // A setting that cannot be read is one that is not told.
-            settings: inspect(&SysctlTree::of_this_host()).ok(),
+            settings: self.settings.clone(),
             cpu: finished.rest.cpu,
             sockets: self.sockets.clone(),
             samples: thinned(&finished.rest.samples, data_connections(&self.request)),
