@@ -22,9 +22,10 @@ pub use datagrams::{
 pub use descriptors::{receive_with_descriptors, send_with_descriptors, seqpacket_pair};
 pub use interface::{Ipv4Link, configure_ipv4, loopback_up, single_segments};
 pub use namespace::{
-    Fork, NetNamespace, Unsharing, enter_before_exec, fork_single_threaded, ignore_terminal_signals,
-    unshare_before_exec,
+    Fork, NetNamespace, Unsharing, end_with_this_thread, enter_before_exec, fork_single_threaded,
+    ignore_terminal_signals, unshare_before_exec,
 };
+pub use route::create_veth;
 pub use socket::{set_pacing_rate, socket_memory, tcp_info};
 pub use tcp_info::decode as decode_tcp_info;
 pub use tun::open_tun;

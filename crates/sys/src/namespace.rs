@@ -99,6 +99,17 @@ pub fn enter_before_exec(command: &mut Command, network: &NetNamespace, host_nam
     Ok(())
 }
 
+/// Makes `command` be killed when the thread that starts it ends, however that comes about.
+pub fn end_with_this_thread(command: &mut Command) {
+    let before_exec = || {
+        // SAFETY: PR_SET_PDEATHSIG takes a signal's number and concerns the calling process alone.
+        let done = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } == 0;
+        if done { Ok(()) } else { Err(io::Error::last_os_error()) }
+    };
+    // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
+    unsafe { command.pre_exec(before_exec) };
+}
+
 /// Which side of a fork this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fork {
