@@ -10,14 +10,20 @@ use std::io::Write;
 /// The kernel's power management holds every processor to the lowest wish on the device, and forgets a wish when its
 /// file is closed, so nothing is left behind however the program ends (kernel documentation, "PM Quality Of Service
 /// Interface").
-pub(crate) struct Awake(#[expect(dead_code, reason = "open for as long as the wish lasts")] Option<File>);
+#[derive(Debug)]
+pub struct Awake(Option<File>);
 
 impl Awake {
     /// Without permission (the device is root's), or in a container without the device, processors sleep as they
     /// always do: the lab then measures the lateness that comes of it like any other.
-    pub(crate) fn ask() -> Self {
+    pub fn ask() -> Self {
         const LONGEST_WAKING_MICROSECONDS: i32 = 0;
         let device = OpenOptions::new().write(true).open("/dev/cpu_dma_latency");
         Self(device.ok().filter(|mut device| device.write_all(&LONGEST_WAKING_MICROSECONDS.to_ne_bytes()).is_ok()))
+    }
+
+    /// Whether they are kept awake.
+    pub fn is_held(&self) -> bool {
+        self.0.is_some()
     }
 }

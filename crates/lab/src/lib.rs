@@ -15,6 +15,7 @@ mod protocol;
 mod remote;
 mod validity;
 
+pub use awake::Awake;
 pub use error::LabError;
 pub use lab::{Lab, Plan, Watch};
 pub use program::{Line, Output, Program, Stdio};
