@@ -1,0 +1,128 @@
+//! What is compared.
+
+use std::sync::atomic::AtomicBool;
+
+use clap::ValueEnum;
+
+use crate::comparison::Outcome;
+use crate::network::Joint;
+use crate::program::{Load, Program, Tools, Traffic};
+use crate::throughput::{self, Contestant};
+use crate::{shallow, start};
+
+/// A comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Case {
+    /// One TCP stream over loopback, each program as it is by default
+    Tcp,
+    /// The same, with a receiver that copies, as iperf3's does
+    Touch,
+    /// One TCP stream to and from iperf3
+    Ends,
+    /// One TCP stream against an iperf3 whose receiver does not copy
+    SkipRxCopy,
+    /// UDP as fast as it goes over loopback, 1448 bytes a datagram
+    Udp,
+    /// The same over a pair of devices without UDP segmentation
+    UdpVeth,
+    /// Four TCP streams over loopback
+    Streams,
+    /// The same over a pair of devices
+    StreamsVeth,
+    /// UDP at 95 Mbit/s through 100 Mbit/s and a queue of 16 packets
+    ShallowQueue,
+    /// From the start of the program to its first byte of data, over loopback
+    Start,
+}
+
+/// How long and how often.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Effort {
+    pub(crate) seconds: f64,
+    pub(crate) rounds: usize,
+}
+
+impl Case {
+    /// As it is called on the command line.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    /// What `--help` says of it.
+    pub(crate) fn title(self) -> String {
+        let help = self.to_possible_value().and_then(|value| value.get_help().map(ToString::to_string));
+        help.unwrap_or_default()
+    }
+
+    /// Runs it.
+    pub(crate) fn run(self, effort: Effort, tools: &Tools, stop: &AtomicBool) -> Outcome {
+        if let Err(why) = &tools.iperf3.version {
+            return Outcome::skipped(&format!("there is nothing to compare with: {why}"));
+        }
+        let compare = |contestants: Vec<Contestant>, joint, traffic, streams| {
+            let absent: Vec<String> = contestants.iter().filter_map(|contestant| absent(contestant, tools)).collect();
+            let present: Vec<Contestant> =
+                contestants.into_iter().filter(|contestant| self::absent(contestant, tools).is_none()).collect();
+            let load = Load { traffic, streams, seconds: effort.seconds };
+            throughput::compare(&present, joint, &load, effort.rounds, tools, stop).with_notes(absent)
+        };
+        match self {
+            Self::Tcp => compare(everybody(), Joint::Loopback, Traffic::Tcp, 1),
+            Self::Touch => compare(vec![touching(tools), iperf3()], Joint::Loopback, Traffic::Tcp, 1),
+            Self::Ends => compare(mixed(), Joint::Loopback, Traffic::Tcp, 1),
+            Self::SkipRxCopy if !tools.iperf3.knows(SKIP_RX_COPY) => {
+                Outcome::skipped(&format!("the iperf3 that is installed has no {SKIP_RX_COPY}"))
+            }
+            Self::SkipRxCopy => compare(discarding(), Joint::Loopback, Traffic::Tcp, 1),
+            Self::Udp => compare(everybody(), Joint::Loopback, Traffic::Flood, 1),
+            Self::UdpVeth => compare(everybody(), Joint::VethSingle, Traffic::Flood, 1),
+            Self::Streams => compare(everybody(), Joint::Loopback, Traffic::Tcp, 4),
+            Self::StreamsVeth => compare(everybody(), Joint::Veth, Traffic::Tcp, 4),
+            Self::ShallowQueue => shallow::compare(effort.seconds, effort.rounds, tools, stop),
+            Self::Start => start::compare(tools, stop),
+        }
+    }
+}
+
+const SKIP_RX_COPY: &str = "--skip-rx-copy";
+const TOUCH: &str = "--touch";
+
+fn everybody() -> Vec<Contestant> {
+    vec![fullpipe(&[]), Contestant::alone("iperf", Program::Iperf2, &[]), iperf3()]
+}
+
+fn fullpipe(flags: &[&'static str]) -> Contestant {
+    Contestant::alone("fullpipe", Program::Fullpipe, flags)
+}
+
+fn iperf3() -> Contestant {
+    Contestant::alone("iperf3", Program::Iperf3, &[])
+}
+
+/// A `fullpipe` without the flag always copies.
+fn touching(tools: &Tools) -> Contestant {
+    if tools.fullpipe.knows(TOUCH) {
+        Contestant::alone("fullpipe --touch", Program::Fullpipe, &[TOUCH])
+    } else {
+        Contestant::alone("fullpipe (no --touch)", Program::Fullpipe, &[])
+    }
+}
+
+fn mixed() -> Vec<Contestant> {
+    let between = |name: &str, client, server| Contestant { name: name.to_owned(), client, server, flags: Vec::new() };
+    vec![
+        between("fullpipe to iperf3", Program::Fullpipe, Program::Iperf3),
+        between("iperf3 to fullpipe", Program::Iperf3, Program::Fullpipe),
+        iperf3(),
+    ]
+}
+
+fn discarding() -> Vec<Contestant> {
+    vec![fullpipe(&[]), Contestant::alone("iperf3 --skip-rx-copy", Program::Iperf3, &[SKIP_RX_COPY])]
+}
+
+/// Why a contestant cannot take part.
+fn absent(contestant: &Contestant, tools: &Tools) -> Option<String> {
+    let versions = [contestant.client, contestant.server].map(|program| &tools.of(program).version);
+    versions.into_iter().find_map(|version| version.as_ref().err()).map(|why| format!("{}: {why}", contestant.name))
+}

@@ -1,0 +1,170 @@
+//! Load engines that are installed here, side by side: alternating in one run, medians, and ratios with their 95 %
+//! interval. It prints, and gates nothing.
+
+mod case;
+mod comparison;
+mod figures;
+mod machine;
+mod network;
+mod process;
+mod program;
+mod report;
+mod shallow;
+mod start;
+mod statistics;
+mod throughput;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::{Parser, ValueEnum};
+use fullpipe_lab::{Awake, keeper};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::case::{Case, Effort};
+use crate::machine::Machine;
+use crate::program::Tools;
+use crate::report::{Heading, Report, case_head, outcome_text};
+
+const AFTER_HELP: &str = "\
+Each program runs in turn, in reverse order every other round. A ratio is the
+median of the rounds' ratios, with its 95 % interval (bootstrap). CPU time is
+user and system time of client and server; what the kernel does in interrupts
+is charged to nobody, so the busy time of the whole machine stands beside it,
+and holds whatever else runs here.
+
+iperf3 runs for whole seconds only. riperf3 and xfr are not driven: how they are
+to be called has not been verified. The path of shallow-queue keeps the
+processors awake whatever is asked for.
+
+Exit codes: 0 done, whatever came out; 2 the command line is wrong; 3 there is
+no fullpipe to run; 130 interrupted.";
+
+/// The machine lacks what is needed.
+const LACKING: u8 = 3;
+/// The user stopped it.
+const INTERRUPTED: u8 = 130;
+
+/// Compares load engines on this machine: fullpipe, iperf3 and iperf2, in turn.
+#[derive(Debug, Parser)]
+#[command(version, after_help = AFTER_HELP, max_term_width = 80)]
+struct Cli {
+    /// What to compare; everything if not given
+    #[arg(value_enum, value_name = "CASE")]
+    cases: Vec<Case>,
+    /// How often each program runs; `start` has 20 rounds
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..=1000), value_name = "N")]
+    rounds: u16,
+    /// How long each run sends
+    #[arg(long, default_value = "2", value_parser = seconds, value_name = "SECONDS")]
+    time: f64,
+    /// The program [default: beside this one]
+    #[arg(long, value_name = "PATH")]
+    fullpipe: Option<PathBuf>,
+    /// The iperf3 to compare with
+    #[arg(long, default_value = "iperf3", value_name = "PATH")]
+    iperf3: PathBuf,
+    /// The iperf2 to compare with
+    #[arg(long, default_value = "iperf", value_name = "PATH")]
+    iperf: PathBuf,
+    /// Do not keep the processors awake
+    #[arg(long)]
+    let_sleep: bool,
+    /// Print one JSON document; the text goes to standard error
+    #[arg(long, short = 'J')]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    // Before anything else, because the keeper of an emulated path may not have a second thread.
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == keeper::ARGUMENT) {
+        return keeper::main();
+    }
+    let cli = Cli::parse();
+    match interrupt_flag().map(|stop| run(&cli, &stop)) {
+        Ok(code) => code,
+        Err(error) => {
+            say(true, &format!("fullpipe-bench: cannot listen for Ctrl-C: {error}\n"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: &Cli, stop: &AtomicBool) -> ExitCode {
+    let tools = Tools::look(fullpipe(cli), cli.iperf3.clone(), cli.iperf.clone(), stop);
+    if let Err(why) = &tools.fullpipe.version {
+        let hint = "`cargo build --release` builds it, and --fullpipe PATH names another";
+        say(true, &format!("fullpipe-bench: {why}; {hint}\n"));
+        return ExitCode::from(LACKING);
+    }
+    let effort = Effort { seconds: cli.time, rounds: cli.rounds.into() };
+    let awake = (!cli.let_sleep).then(Awake::ask);
+    let heading = Heading::new(Machine::look(), awake.as_ref().is_some_and(Awake::is_held), effort, &tools);
+    say(cli.json, &heading.text());
+    let mut report = Report::new(heading);
+    let interrupted = cases(cli).into_iter().any(|case| {
+        say(cli.json, &format!("\n{}", case_head(case)));
+        let outcome = case.run(effort, &tools, stop);
+        say(cli.json, &outcome_text(&outcome));
+        let interrupted = outcome.interrupted;
+        report.add(case, outcome);
+        interrupted
+    });
+    if cli.json {
+        say(false, &format!("{}\n", report.json()));
+    }
+    if interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS }
+}
+
+fn cases(cli: &Cli) -> Vec<Case> {
+    if cli.cases.is_empty() { Case::value_variants().to_vec() } else { cli.cases.clone() }
+}
+
+/// Where cargo puts both programs.
+fn fullpipe(cli: &Cli) -> PathBuf {
+    let beside = || std::env::current_exe().unwrap_or_default().with_file_name("fullpipe");
+    cli.fullpipe.clone().unwrap_or_else(beside)
+}
+
+/// A flag that Ctrl-C sets, so that what there is gets printed; the second Ctrl-C ends the program at once, and the kernel
+/// what it has started.
+fn interrupt_flag() -> io::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), Arc::clone(&flag))?;
+        signal_hook::flag::register(signal, Arc::clone(&flag))?;
+    }
+    Ok(flag)
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("{text} is no number of seconds"))?;
+    if (0.1..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("0.1 to 3600 seconds are possible".to_owned()) }
+}
+
+/// A reader that went away is no failure of ours.
+fn say(to_errors: bool, text: &str) {
+    let (mut output, mut errors) = (io::stdout(), io::stderr());
+    let to: &mut dyn Write = if to_errors { &mut errors } else { &mut output };
+    let _ = to.write_all(text.as_bytes()).and_then(|()| to.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_run_has_a_sensible_length() {
+        assert_eq!(seconds("0.5"), Ok(0.5));
+        assert!(["0", "-1", "nan", "inf", "x"].iter().all(|text| seconds(text).is_err()));
+    }
+}

@@ -1,0 +1,277 @@
+//! Programs run for a bounded time; none outlives the bench, however it ends.
+
+use std::error::Error;
+use std::fs;
+use std::io::{self, Read};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use fullpipe_sys::end_with_this_thread;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::machine::cpu_time;
+
+/// Why there is no result of a run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    /// The user stopped the bench.
+    #[error("interrupted")]
+    Interrupted,
+    /// What went wrong, in the program's words where it had some.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl RunError {
+    pub(crate) fn failed(cause: impl Into<Box<dyn Error>>) -> Self {
+        Self::Failed(cause.into().to_string())
+    }
+}
+
+/// Longest that Ctrl-C goes unheard.
+const HEAR_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// How often it is asked whether a server is ready.
+const ASK_EVERY: Duration = Duration::from_millis(5);
+
+/// More output than any of the programs has for a short run.
+const LONGEST_OUTPUT: u64 = 16 << 20;
+
+/// Which table of sockets a server appears in, and what state it has there (`st` in `/proc/net/tcp`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Port {
+    Tcp(u16),
+    Udp(u16),
+}
+
+/// A running program.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    stdout: Output,
+    stderr: Output,
+}
+
+/// A program that has ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) succeeded: bool,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    /// User and system time together.
+    pub(crate) cpu: Duration,
+}
+
+impl Process {
+    /// Starts `command`, with nothing to read and its output collected.
+    pub(crate) fn start(command: &mut Command) -> Result<Self, RunError> {
+        end_with_this_thread(command);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let name = command.get_program().to_string_lossy().into_owned();
+        let mut child = command.spawn().map_err(|error| RunError::Failed(format!("cannot start {name}: {error}")))?;
+        let (stdout, stderr) = (Output::collect(child.stdout.take()), Output::collect(child.stderr.take()));
+        Ok(Self { child, stdout, stderr })
+    }
+
+    /// Processor time that it has used so far.
+    pub(crate) fn cpu(&self) -> Duration {
+        cpu_time(self.child.id())
+    }
+
+    /// What it has written to standard output so far.
+    pub(crate) fn stdout(&self) -> String {
+        self.stdout.text()
+    }
+
+    /// Waits for its end; kills it after `patience`, and at once when `stop` is set.
+    pub(crate) fn finish(mut self, patience: Duration, stop: &AtomicBool) -> Result<Ended, RunError> {
+        self.wait(patience, stop)?;
+        // Only until it is reaped does the kernel tell what it used.
+        let cpu = self.cpu();
+        let status = self.child.wait().map_err(RunError::failed)?;
+        let (stdout, stderr) = (self.stdout.read_out(), self.stderr.read_out());
+        Ok(Ended { succeeded: status.success(), stdout, stderr, cpu })
+    }
+
+    fn wait(&self, patience: Duration, stop: &AtomicBool) -> Result<(), RunError> {
+        let deadline = Instant::now() + patience;
+        let pid = Pid::from_child(&self.child);
+        let ended = pidfd_open(pid, PidfdFlags::empty()).map_err(RunError::failed)?;
+        while poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&HEAR_EVERY)) != Ok(1) {
+            heard(stop)?;
+            if Instant::now() >= deadline {
+                return Err(RunError::Failed(format!("did not end within {patience:?}; killed")));
+            }
+        }
+        heard(stop)
+    }
+
+    /// Waits until it has the socket `port`, at most `patience`.
+    pub(crate) fn wait_for_port(&mut self, port: Port, patience: Duration, stop: &AtomicBool) -> Result<(), RunError> {
+        let pid = self.child.id();
+        self.wait_until("answer", patience, stop, |_| has_port(pid, port))
+    }
+
+    /// Waits until `done`, at most `patience`; an end before it is a failure, told in its own words.
+    pub(crate) fn wait_until(
+        &mut self,
+        what: &str,
+        patience: Duration,
+        stop: &AtomicBool,
+        done: impl Fn(&Self) -> bool,
+    ) -> Result<(), RunError> {
+        let deadline = Instant::now() + patience;
+        while !done(self) {
+            heard(stop)?;
+            if self.child.try_wait().map_err(RunError::failed)?.is_some() {
+                return Err(RunError::Failed(last_words(&self.stderr.read_out(), "ended by itself")));
+            }
+            if Instant::now() >= deadline {
+                return Err(RunError::Failed(format!("did not {what} within {patience:?}")));
+            }
+            thread::sleep(ASK_EVERY);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // One that has been reaped is not signalled again: std remembers.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn heard(stop: &AtomicBool) -> Result<(), RunError> {
+    if stop.load(Ordering::Relaxed) { Err(RunError::Interrupted) } else { Ok(()) }
+}
+
+/// The last line that says something, or else `otherwise`; nothing in it can command a terminal.
+pub(crate) fn last_words(text: &str, otherwise: &str) -> String {
+    const LONGEST: usize = 300;
+    let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or(otherwise).trim();
+    line.chars().filter(|character| !character.is_control()).take(LONGEST).collect()
+}
+
+/// Whether a process's network namespace has a server at `port`.
+fn has_port(pid: u32, port: Port) -> bool {
+    const LISTENING: &str = "0A";
+    // Of UDP: bound, and connected to nobody.
+    const UNCONNECTED: &str = "07";
+    let (table, number, state) = match port {
+        Port::Tcp(number) => ("tcp", number, LISTENING),
+        Port::Udp(number) => ("udp", number, UNCONNECTED),
+    };
+    let tables = ["", "6"].map(|six| fs::read_to_string(format!("/proc/{pid}/net/{table}{six}")).unwrap_or_default());
+    tables.iter().flat_map(|table| table.lines()).any(|line| is_socket(line, number, state))
+}
+
+/// Columns: number, local address and port, remote address and port, state.
+fn is_socket(line: &str, port: u16, state: &str) -> bool {
+    let columns: Vec<&str> = line.split_whitespace().take(4).collect();
+    let [_, local, _, found] = columns[..] else { return false };
+    found == state && local.ends_with(&format!(":{port:04X}"))
+}
+
+/// What a program writes, read as it comes so that it never waits for us.
+#[derive(Debug)]
+struct Output {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Output {
+    fn collect(pipe: Option<impl Read + Send + 'static>) -> Self {
+        let bytes = Arc::<Mutex<Vec<u8>>>::default();
+        let collected = Arc::clone(&bytes);
+        let thread = pipe.map(|pipe| thread::spawn(move || read_all(pipe.take(LONGEST_OUTPUT), &collected)));
+        Self { bytes, thread }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    }
+
+    /// Of a program that has ended, and so has closed its end.
+    fn read_out(&mut self) -> String {
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        self.text()
+    }
+}
+
+fn read_all(mut pipe: impl Read, collected: &Mutex<Vec<u8>>) {
+    let mut buffer = [0; 8192];
+    loop {
+        match pipe.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(length) => {
+                collected.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&buffer[..length]);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static NEVER: AtomicBool = AtomicBool::new(false);
+
+    fn shell(script: &str) -> Process {
+        Process::start(Command::new("sh").args(["-c", script])).unwrap()
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_is_killed() {
+        let began = Instant::now();
+        let error = Process::start(Command::new("sleep").arg("60"))
+            .and_then(|process| process.finish(Duration::from_millis(50), &NEVER))
+            .unwrap_err();
+        assert!(error.to_string().contains("did not end"), "{error}");
+        assert!(began.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn an_interrupt_ends_the_wait() {
+        let stopped = AtomicBool::new(true);
+        let ended = shell("exec sleep 60").finish(Duration::from_mins(1), &stopped);
+        assert!(matches!(ended, Err(RunError::Interrupted)), "{ended:?}");
+    }
+
+    #[test]
+    fn the_processor_time_of_a_program_that_has_ended_is_known() {
+        let busy = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; echo done; echo bad >&2; exit 3";
+        let ended = shell(busy).finish(Duration::from_mins(1), &NEVER).unwrap();
+        assert_eq!((ended.succeeded, ended.stdout.as_str(), ended.stderr.as_str()), (false, "done\n", "bad\n"));
+        assert!(ended.cpu >= Duration::from_millis(10), "{:?}", ended.cpu);
+    }
+
+    #[test]
+    fn a_server_that_ends_before_it_answers_is_quoted() {
+        let mut process = shell("echo no luck >&2; exit 1");
+        let error = process.wait_for_port(Port::Tcp(1), Duration::from_secs(30), &NEVER).unwrap_err();
+        assert_eq!(error.to_string(), "no luck");
+    }
+
+    #[test]
+    fn sockets_are_found_by_port_and_state() {
+        let line = "   0: 0100007F:1451 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 26016 1";
+        assert!(is_socket(line, 0x1451, "0A"));
+        assert!(!is_socket(line, 0x1451, "07") && !is_socket(line, 0x451, "0A") && !is_socket("sl local", 1, "0A"));
+    }
+
+    #[test]
+    fn words_cannot_command_a_terminal() {
+        assert_eq!(last_words("first\n\u{1b}[2Jlast\n\n", ""), "[2Jlast");
+        assert_eq!(last_words(" \n", "nothing"), "nothing");
+    }
+}

@@ -1,0 +1,183 @@
+//! From the start of a program to its first byte of data, as a relay before the server sees it.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::comparison::{Outcome, Quantity, alternate};
+use crate::figures;
+use crate::network::free_port;
+use crate::process::{Process, RunError};
+use crate::program::{Load, Program, Tools, Traffic};
+
+/// How often each program is started.
+const STARTS: usize = 20;
+
+const CONTESTANTS: [(&str, Program); 2] = [("fullpipe", Program::Fullpipe), ("iperf3", Program::Iperf3)];
+
+/// What each connection begins with: 36 letters and a zero (iperf3's protocol).
+const COOKIE: usize = 37;
+
+/// How long a server may take to answer, and a client to send data.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Longest that Ctrl-C goes unheard.
+const HEAR_EVERY: Duration = Duration::from_millis(100);
+
+/// Compares how soon each program sends data.
+pub(crate) fn compare(tools: &Tools, stop: &AtomicBool) -> Outcome {
+    let names = CONTESTANTS.map(|(name, _)| name.to_owned());
+    alternate(&names, &[Quantity::MillisecondsToData], STARTS, |number| {
+        let taken = time_to_data(CONTESTANTS[number].1, tools, stop)?;
+        Ok(vec![taken.as_secs_f64() * 1e3])
+    })
+}
+
+/// The client is killed as soon as it is known: what it would measure is not asked.
+fn time_to_data(program: Program, tools: &Tools, stop: &AtomicBool) -> Result<Duration, RunError> {
+    let load = Load { traffic: Traffic::Tcp, streams: 1, seconds: 1.0 };
+    let port = free_port()?;
+    let mut server = Process::start(&mut program.server(tools, Ipv4Addr::LOCALHOST, port, load.traffic))?;
+    server.wait_for_port(program.port(port, load.traffic), PATIENCE, stop)?;
+    let relay = Relay::start(port).map_err(RunError::failed)?;
+    let mut client = program.client(tools, Ipv4Addr::LOCALHOST, relay.port, &load, &[]);
+    let began = Instant::now();
+    let client = Process::start(&mut client)?;
+    match relay.first_data(stop) {
+        Ok(stamp) => Ok(stamp.saturating_duration_since(began)),
+        Err(RunError::Failed(why)) => Err(own_words(program, client, stop).unwrap_or(RunError::Failed(why))),
+        Err(interrupted) => Err(interrupted),
+    }
+}
+
+/// What a client says that has ended without data.
+fn own_words(program: Program, client: Process, stop: &AtomicBool) -> Option<RunError> {
+    let ended = client.finish(HEAR_EVERY, stop).ok()?;
+    figures::read(program, &ended, "").err().map(RunError::Failed)
+}
+
+/// Forwards two connections to a server, the control connection and one of data, and stamps the first byte of data.
+struct Relay {
+    port: u16,
+    stamp: Receiver<Instant>,
+}
+
+impl Relay {
+    fn start(server: u16) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let port = listener.local_addr()?.port();
+        let (found, stamp) = mpsc::channel();
+        thread::spawn(move || forward_two(&listener, (Ipv4Addr::LOCALHOST, server).into(), &found));
+        Ok(Self { port, stamp })
+    }
+
+    fn first_data(&self, stop: &AtomicBool) -> Result<Instant, RunError> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.stamp.recv_timeout(HEAR_EVERY) {
+                Ok(stamp) => return Ok(stamp),
+                Err(RecvTimeoutError::Disconnected) => return Err(RunError::failed("it ended without sending data")),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Err(RunError::Interrupted);
+            }
+            if Instant::now() >= deadline {
+                return Err(RunError::Failed(format!("it sent no data within {PATIENCE:?}")));
+            }
+        }
+    }
+}
+
+fn forward_two(listener: &TcpListener, server: SocketAddr, found: &Sender<Instant>) -> io::Result<()> {
+    forward(accept(listener)?, server, |_| {})?;
+    let (mut received, found) = (0, found.clone());
+    forward(accept(listener)?, server, move |length| {
+        let had = received;
+        received += length;
+        if had <= COOKIE && received > COOKIE {
+            // Nobody asks any more once it is too late.
+            let _ = found.send(Instant::now());
+        }
+    })
+}
+
+/// The next connection, if it comes in time.
+fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
+    let timeout = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
+    if poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&timeout))? == 0 {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    Ok(listener.accept()?.0)
+}
+
+/// Joins `client` to `server` both ways, on threads that end with either; `seen` hears how much each read from the client
+/// brought.
+fn forward(client: TcpStream, server: SocketAddr, seen: impl FnMut(usize) + Send + 'static) -> io::Result<()> {
+    let server = TcpStream::connect_timeout(&server, PATIENCE)?;
+    for stream in [&client, &server] {
+        stream.set_nodelay(true)?;
+    }
+    let (client_again, server_again) = (client.try_clone()?, server.try_clone()?);
+    thread::spawn(move || copy(client, server, seen));
+    thread::spawn(move || copy(server_again, client_again, |_| {}));
+    Ok(())
+}
+
+fn copy(mut from: TcpStream, mut to: TcpStream, mut seen: impl FnMut(usize)) {
+    let mut buffer = vec![0; 128 << 10];
+    while let Ok(length) = from.read(&mut buffer) {
+        if length == 0 {
+            break;
+        }
+        seen(length);
+        if to.write_all(&buffer[..length]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Write);
+    let _ = from.shutdown(Shutdown::Read);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static NEVER: AtomicBool = AtomicBool::new(false);
+
+    #[test]
+    fn data_begins_after_the_cookie_of_the_second_connection() {
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let relay = Relay::start(server.local_addr().unwrap().port()).unwrap();
+        let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, relay.port)).unwrap();
+        let mut control = connect();
+        control.write_all(&[0; 2 * COOKIE]).unwrap();
+        let mut data = connect();
+        data.write_all(&[0; COOKIE]).unwrap();
+        let (_control, mut far) = (server.accept().unwrap().0, server.accept().unwrap().0);
+        let mut cookie = [1; COOKIE];
+        far.read_exact(&mut cookie).unwrap();
+        assert!(relay.stamp.try_recv().is_err(), "nothing but cookies has come");
+        let before = Instant::now();
+        data.write_all(&[0]).unwrap();
+        let stamp = relay.first_data(&NEVER).unwrap();
+        assert!(stamp >= before && stamp <= Instant::now());
+    }
+
+    #[test]
+    fn a_client_that_ends_without_data_is_told() {
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let relay = Relay::start(server.local_addr().unwrap().port()).unwrap();
+        let connect = || drop(TcpStream::connect((Ipv4Addr::LOCALHOST, relay.port)).unwrap());
+        connect();
+        connect();
+        let (_first, _second) = (server.accept().unwrap(), server.accept().unwrap());
+        let error = relay.first_data(&NEVER).unwrap_err();
+        assert_eq!(error.to_string(), "it ended without sending data");
+    }
+}
