@@ -15,7 +15,7 @@ use crate::{shallow, start};
 pub(crate) enum Case {
     /// One TCP stream over loopback, each program as it is by default
     Tcp,
-    /// The same, with a receiver that copies, as iperf3's does
+    /// One TCP stream whose receiver copies, as iperf3's does
     Touch,
     /// One TCP stream to and from iperf3
     Ends,
@@ -23,11 +23,11 @@ pub(crate) enum Case {
     SkipRxCopy,
     /// UDP as fast as it goes over loopback, 1448 bytes a datagram
     Udp,
-    /// The same over a pair of devices without UDP segmentation
+    /// The same datagrams over a pair of devices without UDP segmentation
     UdpVeth,
     /// Four TCP streams over loopback
     Streams,
-    /// The same over a pair of devices
+    /// Four TCP streams over a pair of devices
     StreamsVeth,
     /// UDP at 95 Mbit/s through 100 Mbit/s and a queue of 16 packets
     ShallowQueue,

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::param::clock_ticks_per_second;
 use serde::Serialize;
@@ -23,13 +23,15 @@ impl Machine {
     /// Looks at it for half a second.
     pub(crate) fn look() -> Self {
         let processors = thread::available_parallelism().map_or(1, usize::from);
-        let before = busy_time();
+        let (began, before) = (Instant::now(), busy_time());
         thread::sleep(GLANCE);
         let busy = busy_time().saturating_sub(before).as_secs_f64();
+        let share = busy / began.elapsed().as_secs_f64() / processors as f64;
         Self {
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             processors,
-            busy_before: busy / GLANCE.as_secs_f64() / processors as f64,
+            // The kernel counts in ticks, and may count one too many.
+            busy_before: share.min(1.0),
         }
     }
 }

@@ -19,19 +19,15 @@ fn bench(arguments: &[&str]) -> Command {
 #[test]
 fn one_case_compares_all_that_is_installed() {
     require!(Iperf3, Iperf2);
-    let _path = path();
-    let running = Running::start(&mut bench(&["tcp", "--rounds", "1", "--time", "0.5", "--json"]));
-    let output = running.finish(PATIENCE);
-    assert!(output.status.success(), "{output:?}");
-    let case = &document(&output)["cases"][0];
-    assert_eq!((&case["name"], &case["notes"]), (&"tcp".into(), &Value::Array(Vec::new())));
-    let tables = case["tables"].as_array().unwrap();
-    assert_eq!(tables.len(), 3, "rate, processor time of the programs and of the machine: {case}");
-    for row in tables.iter().flat_map(|table| table["rows"].as_array().unwrap()) {
-        assert!(row["median"].as_f64().is_some_and(|median| median > 0.0), "{row}");
-    }
-    let text = String::from_utf8_lossy(&output.stderr);
+    let (case, text) = short_case("tcp");
+    assert_every_figure(&case);
     assert!(text.contains("arrived") && text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+#[test]
+fn programs_are_compared_between_namespaces_too() {
+    require!(Root, Iperf3, Iperf2);
+    assert_every_figure(&short_case("streams-veth").0);
 }
 
 #[test]
@@ -65,6 +61,25 @@ fn without_fullpipe_it_says_how_to_get_it() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("/nowhere/fullpipe") && said.contains("cargo build --release"), "{said}");
+}
+
+/// What comes out of one round of half a second, and what is said meanwhile.
+fn short_case(name: &str) -> (Value, String) {
+    let _path = path();
+    let running = Running::start(&mut bench(&[name, "--rounds", "1", "--time", "0.5", "--json"]));
+    let output = running.finish(PATIENCE);
+    assert!(output.status.success(), "{output:?}");
+    let case = document(&output)["cases"][0].clone();
+    assert_eq!((&case["name"], &case["notes"]), (&name.into(), &Value::Array(Vec::new())));
+    (case, String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn assert_every_figure(case: &Value) {
+    let tables = case["tables"].as_array().unwrap();
+    assert_eq!(tables.len(), 3, "rate, processor time of the programs and of the machine: {case}");
+    for row in tables.iter().flat_map(|table| table["rows"].as_array().unwrap()) {
+        assert!(row["median"].as_f64().is_some_and(|median| median > 0.0), "{row}");
+    }
 }
 
 /// What it has started, once both ends of a comparison run.
