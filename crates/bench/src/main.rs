@@ -18,7 +18,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Parser, ValueEnum};
 use fullpipe_lab::{Awake, keeper};
@@ -95,6 +95,9 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli, stop: &AtomicBool) -> ExitCode {
     let tools = Tools::look(fullpipe(cli), cli.iperf3.clone(), cli.iperf.clone(), stop);
+    if stop.load(Ordering::Relaxed) {
+        return ExitCode::from(INTERRUPTED);
+    }
     if let Err(why) = &tools.fullpipe.version {
         let hint = "`cargo build --release` builds it, and --fullpipe PATH names another";
         say(true, &format!("fullpipe-bench: {why}; {hint}\n"));
