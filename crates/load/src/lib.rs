@@ -9,6 +9,7 @@
 mod jitter;
 mod lane;
 mod pace;
+mod pause;
 mod prepare;
 mod sampler;
 mod sequence;

@@ -6,7 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use fullpipe_record::{Buffer, Request, SocketReadback};
 use fullpipe_sys::set_pacing_rate;
 use fullpipe_units::ByteCount;
-use rustix::net::sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover};
+use rustix::net::sockopt::{
+    Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover,
+    set_socket_recv_buffer_size_force,
+};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 use thiserror::Error;
 
@@ -36,8 +39,12 @@ impl PrepareError {
     }
 }
 
-/// Receive buffer asked for where datagrams arrive and nothing else was asked: what 10 Gbit/s bring in some milliseconds.
-const DATAGRAM_ROOM: usize = 8 << 20;
+/// Receive buffers asked for where datagrams arrive and nothing else was asked, of all streams together: what 10 Gbit/s
+/// bring while a busy machine has other things to do.
+const DATAGRAM_ROOM: usize = 16 << 20;
+
+/// The same of one of many streams.
+const LEAST_ROOM: usize = 1 << 20;
 
 /// Where a connection begins at this end, as far as that is not left to the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -102,10 +109,13 @@ pub fn apply_options(socket: &SockRef<'_>, request: &Request) -> Result<(), Prep
             socket.set_recv_buffer_size(bytes).map_err(PrepareError::of("the receive buffer"))?;
             socket.set_send_buffer_size(bytes).map_err(PrepareError::of("the send buffer"))?;
         }
-        // The kernel tunes none for datagrams; the usual holds what comes in a fraction of a millisecond. It gives no more
-        // than `net.core.rmem_max`.
+        // The kernel tunes none for datagrams; the usual holds what comes in a fraction of a millisecond.
         _ if !is_stream(socket) => {
-            socket.set_recv_buffer_size(DATAGRAM_ROOM).map_err(PrepareError::of("the receive buffer"))?;
+            let room = (DATAGRAM_ROOM / usize::from(request.streams.max(1))).max(LEAST_ROOM);
+            // Only who administers the network gets more than `net.core.rmem_max`.
+            if set_socket_recv_buffer_size_force(&**socket, room).is_err() {
+                socket.set_recv_buffer_size(room).map_err(PrepareError::of("the receive buffer"))?;
+            }
         }
         _ => {}
     }

@@ -2,9 +2,7 @@
 
 use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
-use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use fullpipe_record::Writer;
@@ -12,11 +10,11 @@ use fullpipe_sys::{Pages, socket_memory};
 use fullpipe_units::{ByteCount, Span};
 use rustix::event::PollFlags;
 use rustix::net::{RecvFlags, recv};
-use rustix::thread::set_current_timer_slack;
 
 use crate::lane::{Role, Stream};
 use crate::pace::Allowance;
-use crate::shared::{LOOK, Shared, wait};
+use crate::pause::Pause;
+use crate::shared::{Shared, wait};
 use crate::source::Source;
 use crate::storage::Storage;
 use crate::transfer::TransferPlan;
@@ -172,49 +170,6 @@ impl Sink {
             storage.append(&self.data[..length])?;
         }
         Ok(length)
-    }
-}
-
-/// How a receiver waits for more.
-///
-/// One that waits in `poll` is woken for every packet, at the sender's expense where both share a machine. While much
-/// arrives, it looks again after a moment instead, as network cards do that moderate their interrupts. The kernel
-/// acknowledges all the same, and the moment is too short to fill much of the buffer.
-#[derive(Debug)]
-struct Pause {
-    /// Bytes read since the last wait.
-    fresh: u64,
-}
-
-impl Pause {
-    /// The moment.
-    const MOMENT: Duration = Duration::from_micros(50);
-
-    /// What must have arrived since the last wait to make it worth while.
-    const WORTH: u64 = 128 * 1024;
-
-    /// The part of the receive buffer that may have been filled since the last wait; with more, the moment would hold the
-    /// sender up.
-    const PART: u64 = 8;
-
-    fn new() -> Self {
-        // A sleep ends up to 50 µs late otherwise. Where the kernel refuses, it does.
-        let _ = set_current_timer_slack(NonZeroU64::new(1));
-        Self { fresh: 0 }
-    }
-
-    fn read(&mut self, bytes: u64) {
-        self.fresh += bytes;
-    }
-
-    fn until_more(&mut self, socket: &TcpStream) {
-        let fresh = std::mem::take(&mut self.fresh);
-        let room = || socket_memory(socket).map_or(0, |memory| memory.rcvbuf.get());
-        if fresh >= Self::WORTH && fresh <= room() / Self::PART {
-            thread::sleep(Self::MOMENT);
-        } else {
-            wait(socket, PollFlags::IN, LOOK);
-        }
     }
 }
 

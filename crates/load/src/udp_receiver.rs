@@ -11,8 +11,9 @@ use fullpipe_units::{ByteCount, Span};
 
 use crate::jitter::Jitter;
 use crate::lane::{Role, Stream, StreamCount};
+use crate::pause::Pause;
 use crate::sequence::Sequence;
-use crate::shared::{LOOK, Shared};
+use crate::shared::Shared;
 use crate::transfer::TransferPlan;
 
 /// Messages that are taken from the kernel at once.
@@ -23,8 +24,7 @@ const SLOT: usize = 65_536 + 1_536;
 
 /// Counts numbered datagrams until told to stop.
 pub(crate) fn receive(socket: &UdpSocket, stream: &Stream, shared: &Shared, plan: &TransferPlan) -> io::Result<()> {
-    socket.set_nonblocking(false)?;
-    socket.set_read_timeout(Some(LOOK))?;
+    socket.set_nonblocking(true)?;
     // Where the kernel stamps nothing, this end does, a little later.
     let _ = stamp_arrivals(socket);
     if plan.offload
@@ -34,6 +34,7 @@ pub(crate) fn receive(socket: &UdpSocket, stream: &Stream, shared: &Shared, plan
     }
     let (mut data, mut arrivals) = (vec![0; MESSAGES * SLOT], [Arrival::default(); MOST_MESSAGES]);
     let mut tally = Tally::new(plan.wide_counters);
+    let mut pause = Pause::new();
     while !shared.stopped(Role::Receiver) {
         match receive_messages(socket, &mut data, SLOT, &mut arrivals) {
             Ok(count) => {
@@ -44,7 +45,9 @@ pub(crate) fn receive(socket: &UdpSocket, stream: &Stream, shared: &Shared, plan
                     stream.joins();
                 }
                 *stream.count() = tally.count();
+                pause.read(arrivals[..count].iter().map(|arrival| arrival.length as u64).sum());
             }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => pause.until_more(socket),
             Err(error) if is_passing(&error) => {}
             Err(error) => return if shared.stopped(Role::Receiver) { Ok(()) } else { Err(error) },
         }
@@ -52,9 +55,9 @@ pub(crate) fn receive(socket: &UdpSocket, stream: &Stream, shared: &Shared, plan
     Ok(())
 }
 
-/// Nothing came, or word of something that this end sent and nobody received: a greeting, say.
+/// A signal, or word of something that this end sent and nobody received: a greeting, say.
 fn is_passing(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionRefused)
+    matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionRefused)
 }
 
 /// What has arrived of a stream.
