@@ -27,11 +27,18 @@ pub fn measure_arguments(host: &str, request: &Request) -> Vec<String> {
     give("--fq-rate", request.pacing.map(|rate| format!("{}bit/s", rate.bps())));
     give("--congestion", request.congestion.clone());
     give("--mss", request.mss.map(bytes));
+    give("--affinity", affinity(request));
     give("--tos", Some(request.tos).filter(|&tos| tos > 0).map(|tos| tos.to_string()));
     give("--title", request.title.clone());
     give("--extra-data", request.extra_data.clone());
     arguments.extend(switches(request).into_iter().filter(|(on, _)| *on).map(|(_, name)| name.to_owned()));
     arguments
+}
+
+/// `HERE,THERE`; `,THERE` alone has no meaning for iperf3, and none here.
+fn affinity(request: &Request) -> Option<String> {
+    let here = request.processor?;
+    Some(request.far_processor.map_or_else(|| here.to_string(), |there| format!("{here},{there}")))
 }
 
 /// `RATE/BURST`; a UDP flood asks for zero, because no rate at all is a gentle one.

@@ -9,7 +9,7 @@ use crate::{Error, ErrorNumber, LONGEST_TEST, Message, Proof, Refusal, udp};
 
 /// What the client asks for, as it goes over the wire.
 ///
-/// Only what this program acts on is read; iperf3's other keys (flow label, processor affinity, …) are ignored. The
+/// Only what this program acts on is read; iperf3's other keys (flow label, …) are ignored. The
 /// numbers are the peer's until [`Parameters::to_request`] has judged them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a key of the protocol")]
@@ -40,6 +40,8 @@ pub struct Parameters {
     zero_copy: bool,
     discard: bool,
     offload: bool,
+    /// Of the server.
+    processor: Option<i64>,
     auth_token: Option<String>,
     speaks_fullpipe: bool,
     proof: Option<Proof>,
@@ -155,6 +157,7 @@ impl Parameters {
             zero_copy: request.zero_copy,
             discard: request.discard,
             offload: request.offload,
+            processor: request.far_processor.map(i64::from),
             auth_token: None,
             speaks_fullpipe: true,
             proof: None,
@@ -231,6 +234,9 @@ impl Parameters {
             offload: self.offload,
             wide_counters: self.wide_counters,
             dont_fragment: self.dont_fragment,
+            // What is no processor is a wish like that for one that is not there.
+            processor: self.processor.and_then(|number| u16::try_from(number).ok()),
+            far_processor: None,
             writer: Writer::default(),
             interval: Request::default().interval,
             title: self.title.as_deref().map(printable),
@@ -375,6 +381,7 @@ impl Serialize for Sent<'_> {
         keys.text("title", asked.title.as_deref())?;
         keys.text("extra_data", asked.extra_data.as_deref())?;
         keys.text("congestion", asked.congestion.as_deref())?;
+        asked.processor.map_or(Ok(()), |number| keys.put("server_affinity", number))?;
         keys.number("get_server_output", asked.server_output.into())?;
         keys.number("udp_counters_64bit", asked.wide_counters.into())?;
         keys.number("zerocopy", if asked.zero_copy { ZERO_COPY } else { asked.sendfile.into() })?;
@@ -475,6 +482,7 @@ struct Received {
     title: Text,
     extra_data: Text,
     congestion: Text,
+    server_affinity: Whole,
     get_server_output: Whole,
     udp_counters_64bit: Whole,
     zerocopy: Whole,
@@ -532,6 +540,7 @@ impl From<Received> for Parameters {
             title: received.title.0,
             extra_data: received.extra_data.0,
             congestion: received.congestion.0,
+            processor: received.server_affinity.0,
             server_output: is_on(received.get_server_output),
             wide_counters: is_on(received.udp_counters_64bit),
             dont_fragment: is_on(received.dont_fragment),
@@ -840,6 +849,17 @@ mod tests {
         );
         let json = json_of(&Parameters::from_request(&request).unwrap());
         assert!(json.starts_with(keys), "{json}");
+    }
+
+    #[test]
+    fn each_end_is_told_of_its_own_processor() {
+        let request = Request { processor: Some(1), far_processor: Some(3), ..Request::default() };
+        let sent = Parameters::from_request(&request).unwrap();
+        assert!(json_of(&sent).contains("\"server_affinity\":3"));
+        let asked = Parameters::decode(&sent.encode()[4..]).unwrap().to_request().unwrap();
+        assert_eq!((asked.processor, asked.far_processor), (Some(3), None));
+        let nonsense = Parameters::decode(br#"{"server_affinity":-1}"#).unwrap().to_request().unwrap();
+        assert_eq!(nonsense.processor, None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::Instant;
 use fullpipe_record::{Cpu, Request, Sample, StorageUse, Writer};
 use fullpipe_sys::{CpuTime, process_cpu_time, tcp_info};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::lane::{Channel, Lane, Role, Stream, StreamCount};
 use crate::shared::Shared;
@@ -42,6 +43,8 @@ pub struct TransferPlan {
     pub offload: bool,
     /// Whether datagrams are numbered in 64 bits rather than 32.
     pub wide_counters: bool,
+    /// Processor that the data threads run on; the kernel's choice if not set.
+    pub processor: Option<u16>,
     /// Round-trip time of the idle path, if known: a TCP sender retries at least every 64th part of it.
     pub base_rtt: Option<Span>,
     /// Samples that are kept, of all streams together: when there are more, every second look goes and looks come half as
@@ -63,6 +66,7 @@ impl TransferPlan {
             discard: request.discard,
             offload: request.offload,
             wide_counters: request.wide_counters,
+            processor: request.processor,
             base_rtt,
             samples: MOST_SAMPLES,
         }
@@ -264,6 +268,11 @@ fn start_worker(
     let (streams, shared) = (Arc::clone(streams), Arc::clone(shared));
     thread::Builder::new().name(format!("stream {index}")).spawn(move || {
         let stream = &streams[index];
+        if let Some(processor) = plan.processor
+            && let Err(error) = run_on(processor)
+        {
+            shared.note(format!("data threads run where the kernel puts them, not on processor {processor}: {error}"));
+        }
         match (&stream.channel, stream.role) {
             (Channel::Tcp(socket), Role::Sender) => tcp::send(socket, stream, &shared, &plan),
             (Channel::Tcp(socket), Role::Receiver) => tcp::receive(socket, stream, &shared, &plan),
@@ -271,6 +280,16 @@ fn start_worker(
             (Channel::Udp(socket), Role::Receiver) => udp_receiver::receive(socket, stream, &shared, &plan),
         }
     })
+}
+
+/// Keeps this thread on one processor.
+fn run_on(processor: u16) -> io::Result<()> {
+    let (mut set, processor) = (CpuSet::new(), usize::from(processor));
+    // Beyond what a set can hold, there is no such processor, as the kernel says of an empty set.
+    if processor < CpuSet::MAX_CPU {
+        set.set(processor);
+    }
+    Ok(sched_setaffinity(None, &set)?)
 }
 
 fn start_sampler(
@@ -408,6 +427,17 @@ mod tests {
         let mut file = File::from(memfd_create("storage", MemfdFlags::CLOEXEC).unwrap());
         std::io::Write::write_all(&mut file, bytes).unwrap();
         file
+    }
+
+    #[test]
+    fn threads_run_where_they_are_told_or_it_is_said_that_they_do_not() {
+        let (left, right) = connected(1);
+        let (missing, here) =
+            (TransferPlan { processor: Some(4_000), ..plan() }, TransferPlan { processor: Some(0), ..plan() });
+        let (sender, receiver) = (sender(left, here), receiver(right, missing));
+        assert!(within(PATIENCE, || moved(&receiver) > ByteCount::ZERO));
+        let (sent, received) = (sender.finish(), receiver.finish());
+        assert!(sent.notes.is_empty() && received.notes[0].contains("processor 4000"), "{:?}", received.notes);
     }
 
     #[test]

@@ -89,6 +89,10 @@ pub struct Request {
     pub wide_counters: bool,
     /// Whether IPv4 datagrams must not be fragmented on their way.
     pub dont_fragment: bool,
+    /// Processor that this end's data threads run on, all of them; the kernel's choice if not set.
+    pub processor: Option<u16>,
+    /// The same of the other end, where it takes such wishes.
+    pub far_processor: Option<u16>,
     /// How the sender fills its socket.
     pub writer: Writer,
     /// Length of the intervals that are reported.
@@ -124,6 +128,8 @@ impl Default for Request {
             offload: false,
             wide_counters: false,
             dont_fragment: false,
+            processor: None,
+            far_processor: None,
             writer: Writer::Retrying,
             interval: Span::from_secs(1),
             title: None,

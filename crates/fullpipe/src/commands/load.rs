@@ -106,6 +106,9 @@ pub(crate) struct Load {
     /// Forbid routers to fragment datagrams
     #[arg(long, requires = "udp")]
     dont_fragment: bool,
+    /// Processors to run the data threads on: at this end, and at the other
+    #[arg(long, short = 'A', value_name = "N[,M]")]
+    affinity: Option<Affinity>,
     /// Sleep in a blocked write, as ordinary programs do, instead of keeping the send buffer full
     #[arg(long, conflicts_with_all = ["reverse", "bidir", "udp"])]
     blocking: bool,
@@ -237,6 +240,8 @@ impl Load {
             offload: self.udp && !self.one_by_one,
             wide_counters: self.udp_counters_64bit,
             dont_fragment: self.dont_fragment,
+            processor: self.affinity.map(|affinity| affinity.here),
+            far_processor: self.affinity.and_then(|affinity| affinity.there),
             writer: if self.blocking { Writer::Blocking } else { Writer::Retrying },
             interval: self.interval,
             title: self.title.clone(),
@@ -311,6 +316,23 @@ impl FromStr for Offer {
     }
 }
 
+/// Processors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Affinity {
+    here: u16,
+    there: Option<u16>,
+}
+
+impl FromStr for Affinity {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (here, there) = text.split_once(',').map_or((text, None), |(here, there)| (here, Some(there)));
+        let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is no processor's number"));
+        Ok(Self { here: number(here)?, there: there.map(number).transpose()? })
+    }
+}
+
 /// As iperf3 takes it: milliseconds without a unit, or with any unit.
 fn milliseconds(text: &str) -> Result<Span, String> {
     let with_unit = if text.parse::<f64>().is_ok() { format!("{text}ms") } else { text.to_owned() };
@@ -379,6 +401,15 @@ mod tests {
         assert_eq!("0/8".parse(), Ok(Offer { rate: BitRate::ZERO, burst: Some(8) }));
         for text in ["10M/", "10M/0", "10M/1001", "fast"] {
             assert!(text.parse::<Offer>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn processors_are_of_one_end_or_of_both() {
+        assert_eq!("3".parse(), Ok(Affinity { here: 3, there: None }));
+        assert_eq!("3,0".parse(), Ok(Affinity { here: 3, there: Some(0) }));
+        for text in ["", ",1", "1,", "-1", "70000"] {
+            assert!(text.parse::<Affinity>().is_err(), "{text}");
         }
     }
 

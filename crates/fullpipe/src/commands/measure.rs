@@ -158,6 +158,8 @@ mod tests {
             sendfile: true,
             discard: true,
             multipath: true,
+            processor: Some(1),
+            far_processor: Some(0),
             title: Some("a title".to_owned()),
             extra_data: Some("a text".to_owned()),
             ..Request::default()

@@ -519,6 +519,9 @@ impl Arguments {
             multipath: self.mptcp,
             sendfile: self.zerocopy,
             zero_copy: false,
+            // The whole process runs where it is told.
+            processor: None,
+            far_processor: None,
             discard: self.skip_rx_copy,
             offload: self.gsro,
             wide_counters: self.udp_counters_64bit,
