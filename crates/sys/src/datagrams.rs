@@ -154,7 +154,7 @@ fn read_control(told: &[u8]) -> Arrival {
 }
 
 /// `struct timespec`.
-fn time(data: &[u8]) -> Option<Span> {
+pub(crate) fn time(data: &[u8]) -> Option<Span> {
     let (secs, rest) = data.split_first_chunk()?;
     let (nanos, _) = rest.split_first_chunk()?;
     let secs = u64::try_from(libc::time_t::from_ne_bytes(*secs)).ok()?;

@@ -10,6 +10,7 @@ mod interface;
 mod namespace;
 mod route;
 mod socket;
+mod stamps;
 mod tcp_info;
 mod tun;
 mod usage;
@@ -27,6 +28,7 @@ pub use namespace::{
 };
 pub use route::create_veth;
 pub use socket::{set_pacing_rate, socket_memory, tcp_info};
+pub use stamps::{Stamped, arrival, departure, stamp_passages};
 pub use tcp_info::decode as decode_tcp_info;
 pub use tun::open_tun;
 pub use usage::{CpuTime, process_cpu_time};

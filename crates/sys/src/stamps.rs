@@ -1,0 +1,174 @@
+//! Messages with the times at which the kernel passed them, on their way out and in.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsFd, AsRawFd};
+
+use fullpipe_units::Span;
+
+use crate::control::{Control, control_messages};
+use crate::datagrams::time;
+use crate::socket::set_option;
+
+/// Room for what the kernel tells beside a message: three times and an error with an address, each with its header.
+const CONTROL_LENGTH: usize = 256;
+
+/// A message, and when the kernel passed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamped {
+    /// Bytes of it that are in the buffer.
+    pub length: usize,
+    /// Where it came from, of one that came from an IP address.
+    pub from: Option<SocketAddr>,
+    /// When it came in from its device or went out to it, by the wall clock, since 1970.
+    pub at: Option<Span>,
+}
+
+/// Has the kernel tell when each message arrived and, if they are asked for, when each left (`SO_TIMESTAMPING`, by
+/// software). The second come with the messages themselves to [`departure`].
+///
+/// # Errors
+/// What `setsockopt` reports.
+pub fn stamp_passages(socket: impl AsFd, departures: bool) -> io::Result<()> {
+    let arrivals = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
+    let flags = if departures { arrivals | libc::SOF_TIMESTAMPING_TX_SOFTWARE } else { arrivals };
+    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &flags.to_ne_bytes())
+}
+
+/// The next message, which is cut off where `buffer` is too short; waits for none.
+///
+/// # Errors
+/// What `recvmsg` reports, as `WouldBlock` where there is none.
+pub fn arrival(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Stamped> {
+    receive(socket, buffer, libc::MSG_DONTWAIT)
+}
+
+/// The next message that has left, with all its headers before it; waits for none.
+///
+/// # Errors
+/// What `recvmsg` reports, as `WouldBlock` where none has.
+pub fn departure(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Stamped> {
+    receive(socket, buffer, libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE)
+}
+
+fn receive(socket: impl AsFd, buffer: &mut [u8], flags: i32) -> io::Result<Stamped> {
+    const EMPTY: libc::msghdr = {
+        // SAFETY: `msghdr` is a plain C structure of pointers and integers, for which all zeros is a value.
+        unsafe { std::mem::zeroed() }
+    };
+    let mut control = Control::<CONTROL_LENGTH>::EMPTY;
+    let mut name = Name([0; NAME_LENGTH]);
+    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let mut header = EMPTY;
+    header.msg_name = name.0.as_mut_ptr().cast();
+    header.msg_namelen = NAME_LENGTH as libc::socklen_t;
+    header.msg_iov = &raw mut part;
+    header.msg_iovlen = 1;
+    header.msg_control = control.0.as_mut_ptr().cast();
+    header.msg_controllen = CONTROL_LENGTH as _;
+    // SAFETY: the descriptor is open for the borrow; name, part and control buffer live on this stack with their lengths,
+    // and the part is `buffer`, which is borrowed mutably.
+    let received = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, flags) };
+    if received < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Stamped { length: received as usize, from: address(&name.0), at: software_stamp(&control.0) })
+}
+
+/// `struct sockaddr_in6`, the longest that is read here.
+const NAME_LENGTH: usize = size_of::<libc::sockaddr_in6>();
+
+#[repr(C, align(8))]
+struct Name([u8; NAME_LENGTH]);
+
+/// Reads a `struct sockaddr_in` or `sockaddr_in6`.
+fn address(name: &[u8; NAME_LENGTH]) -> Option<SocketAddr> {
+    let (family, rest) = name.split_first_chunk()?;
+    let (port, rest) = rest.split_first_chunk()?;
+    let (first, rest) = rest.split_first_chunk::<4>()?;
+    let port = u16::from_be_bytes(*port);
+    match i32::from(u16::from_ne_bytes(*family)) {
+        libc::AF_INET => Some(SocketAddrV4::new(Ipv4Addr::from(*first), port).into()),
+        libc::AF_INET6 => {
+            let (ip, rest) = rest.split_first_chunk::<16>()?;
+            let (scope, _) = rest.split_first_chunk()?;
+            let (flow, scope) = (u32::from_be_bytes(*first), u32::from_ne_bytes(*scope));
+            Some(SocketAddrV6::new(Ipv6Addr::from(*ip), port, flow, scope).into())
+        }
+        _ => None,
+    }
+}
+
+/// The stamp that the kernel made by software: the first of `struct scm_timestamping`.
+fn software_stamp(told: &[u8]) -> Option<Span> {
+    let is_stamp = (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING);
+    let found = control_messages(told).find(|message| (message.level, message.kind) == is_stamp)?;
+    time(found.data).filter(|stamp| *stamp > Span::ZERO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::net::UdpSocket;
+    use std::time::{Duration, Instant, SystemTime};
+
+    fn now() -> Span {
+        SystemTime::UNIX_EPOCH.elapsed().unwrap().into()
+    }
+
+    /// What comes within five seconds.
+    fn eventually(mut look: impl FnMut() -> io::Result<Stamped>) -> Stamped {
+        let deadline = Instant::now() + Duration::from_secs(5);
+        loop {
+            match look() {
+                Ok(found) => return found,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_is_stamped_when_it_leaves_and_when_it_arrives() {
+        for any in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(left) = UdpSocket::bind(any) else { continue };
+            let right = UdpSocket::bind(any).unwrap();
+            left.connect(right.local_addr().unwrap()).unwrap();
+            stamp_passages(&left, true).unwrap();
+            stamp_passages(&right, false).unwrap();
+            let before = now();
+            left.send(b"from left to right").unwrap();
+            let mut buffer = [0; 100];
+            let gone = eventually(|| departure(&left, &mut buffer));
+            assert!(buffer[..gone.length].ends_with(b"from left to right"));
+            let come = eventually(|| arrival(&right, &mut buffer));
+            assert_eq!((come.length, come.from), (18, left.local_addr().ok()));
+            let (gone, come) = (gone.at.unwrap(), come.at.unwrap());
+            // The wall clock may be set meanwhile, but not by a second.
+            let slack = Span::from_secs(1);
+            assert!(before <= gone + slack && gone <= come + slack && come <= now() + slack, "{before} {gone} {come}");
+        }
+    }
+
+    #[test]
+    fn where_nothing_came_nobody_waits() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        stamp_passages(&socket, true).unwrap();
+        for nothing in [arrival(&socket, &mut [0; 8]), departure(&socket, &mut [0; 8])] {
+            assert_eq!(nothing.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_control_data_and_any_name_are_read(
+            told in proptest::collection::vec(any::<u8>(), 0..300),
+            name in any::<[u8; NAME_LENGTH]>(),
+        ) {
+            let _ = (software_stamp(&told), address(&name));
+        }
+    }
+}
