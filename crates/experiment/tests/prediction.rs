@@ -6,8 +6,7 @@ use std::sync::atomic::AtomicBool;
 use fullpipe_experiment::{Ends, ExperimentError, Interrupt, Stage, Target, run};
 use fullpipe_record::{
     At, Change, Encapsulation, EndReport, Experiment, Framing, HostSettings, Interval, IpVersion, Limit, Measurement,
-    Path, PathDirection, Peer, Prediction, Request, RttMethod, RttReport, RttStats, Sample, SocketMemory, Summary,
-    TcpInfo, Validity,
+    Path, PathDirection, Peer, Prediction, Request, RttReport, Sample, SocketMemory, Summary, TcpInfo, Validity,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
@@ -154,7 +153,7 @@ fn measurement(request: &Request, samples: Vec<Sample>) -> Measurement {
         remote: EndReport { settings: Some(settings()), ..EndReport::default() },
         streams: Vec::new(),
         intervals: Vec::new(),
-        rtt: RttReport { method: RttMethod::Icmp, idle: RttStats::of(vec![rtt]), loaded: RttStats::of(vec![rtt]) },
+        rtt: RttReport::of_kernel(Some(rtt), vec![rtt]),
         limit: None,
         interrupted: false,
         broken_off: None,

@@ -27,8 +27,8 @@ use tokio::time::timeout;
 use crate::control::{Control, TlsTrust};
 use crate::error::ProbeError;
 use crate::files;
+use crate::latency::Prober;
 use crate::login::Login;
-use crate::ping::Pinger;
 use crate::progress::{Finished, Progress, all_broke, role};
 use crate::results::results_of;
 use crate::summary::Test;
@@ -40,17 +40,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Addresses of a name that are tried, one after the other.
 const MOST_ADDRESSES: usize = 2;
 
-/// Echo replies that tell the idle round-trip time.
-const IDLE_ECHOES: usize = 10;
-
-/// How long they are waited for: long enough for the longest path over land and a satellite.
-const IDLE_PATIENCE: Duration = Duration::from_millis(1500);
-
 /// How long no data may come from a server that sends, as iperf3 has it.
 const LONGEST_SILENCE: Span = Span::from_secs(120);
 
 /// How often a transfer is looked at, and an interrupt looked for.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// How often is looked whether the path has settled after the load.
+const GLANCE: Duration = Duration::from_millis(2);
 
 /// MTU assumed where a window must be turned into a buffer before there is a connection.
 const COMMON_MTU: ByteCount = ByteCount::new(1500);
@@ -90,7 +87,7 @@ pub struct Destination {
     pub receive_timeout: Option<Span>,
     /// Whether the server's own output is wanted.
     pub server_output: bool,
-    /// Whether to send no echo requests, and not to wait for answers to them: round-trip times are then the kernel's.
+    /// Whether to send no echo requests: round-trip times are then the kernel's.
     pub without_echoes: bool,
     /// The file that is sent, or that what arrives is written to.
     pub file: Option<PathBuf>,
@@ -193,14 +190,11 @@ async fn run(
     let settings = inspect(&SysctlTree::of_this_host())?;
     let (storage, request) = with_file(request, destination.file.as_deref())?;
     let request = with_buffer(&request, &settings);
-    let control = encrypted(destination, connect(destination).await?).await?;
+    let (control, prober) = connect(destination).await?;
+    let control = encrypted(destination, control).await?;
     let request = with_block(request, control.tcp());
     let address = control.tcp().peer_addr().map_err(ProbeError::io("read the server's address"))?;
     let handshake = fullpipe_sys::tcp_info(control.tcp()).ok().and_then(|info| info.rtt);
-    let pinger = if destination.without_echoes { None } else { Pinger::start(address.ip()).ok() };
-    if let Some(pinger) = &pinger {
-        idle(pinger, interrupt).await;
-    }
     if interrupt.load(Ordering::Relaxed) {
         return Err(ProbeError::Interrupted);
     }
@@ -217,7 +211,8 @@ async fn run(
         address,
         request,
         storage,
-        base_rtt: pinger.as_ref().and_then(least_echo).or(handshake),
+        handshake,
+        prober,
         sockets: Vec::new(),
         channels: Vec::new(),
         progress: None,
@@ -227,6 +222,9 @@ async fn run(
         interrupted: false,
     };
     let ended = session.drive(interrupt, report).await.map_err(|broken| broken.against(destination));
+    if ended.is_ok() {
+        session.settle(interrupt).await;
+    }
     let (results, broken_off) = match (ended, &session.finished) {
         (Ok(results), finished) => (results, finished.as_ref().and_then(|finished| all_broke(&finished.rest))),
         // Data has flowed: what was seen of it is not thrown away.
@@ -242,7 +240,7 @@ async fn run(
         finished: session.finished.ok_or(ProbeError::Interrupted)?,
         results,
         told: session.told,
-        echoes: pinger.map(|pinger| pinger.echoes()).unwrap_or_default(),
+        taken: session.prober.and_then(Prober::finish),
         handshake,
         intervals: session.intervals,
         interrupted: session.interrupted,
@@ -314,7 +312,8 @@ fn with_block(request: Request, control: &TcpStream) -> Request {
     Request { block, ..request }
 }
 
-async fn connect(destination: &Destination) -> Result<TcpStream, ProbeError> {
+/// The control connection, and echo requests on their way beside it.
+async fn connect(destination: &Destination) -> Result<(TcpStream, Option<Prober>), ProbeError> {
     let host = &destination.host;
     let unknown = |cause: String| ProbeError::UnknownHost { host: host.clone(), cause };
     let lookup = timeout(PATIENCE, tokio::net::lookup_host((host.as_str(), destination.port))).await;
@@ -326,8 +325,10 @@ async fn connect(destination: &Destination) -> Result<TcpStream, ProbeError> {
         Some(IpVersion::V6) => "it has no IPv6 address".to_owned(),
     });
     for address in found.filter(|address| destination.takes(address)).take(MOST_ADDRESSES) {
+        let wanted = !destination.without_echoes;
+        let prober = wanted.then(|| Prober::start(address, &destination.local).ok()).flatten();
         match timeout(destination.patience(), connect_to(address, destination)).await {
-            Ok(Ok(control)) => return Ok(control),
+            Ok(Ok(control)) => return Ok((control, prober)),
             Ok(Err(cause)) => {
                 let refused = cause.kind() == std::io::ErrorKind::ConnectionRefused;
                 let hint = if refused { "; start `fullpipe serve` or `iperf3 -s` there" } else { "" };
@@ -363,18 +364,6 @@ async fn connect_to(address: SocketAddr, destination: &Destination) -> std::io::
     let control = socket.connect(address).await?;
     control.set_nodelay(true)?;
     Ok(control)
-}
-
-/// Waits for the first echoes, on a path that carries nothing else of ours.
-async fn idle(pinger: &Pinger, interrupt: &AtomicBool) {
-    let deadline = Instant::now() + IDLE_PATIENCE;
-    while pinger.echoes().len() < IDLE_ECHOES && Instant::now() < deadline && !interrupt.load(Ordering::Relaxed) {
-        tokio::time::sleep(LOOK).await;
-    }
-}
-
-fn least_echo(pinger: &Pinger) -> Option<Span> {
-    pinger.echoes().into_iter().map(|echo| echo.rtt).min()
 }
 
 fn random_cookie() -> Result<Cookie, ProbeError> {
@@ -443,7 +432,8 @@ struct Session<'d> {
     address: SocketAddr,
     request: Request,
     storage: Option<Storage>,
-    base_rtt: Option<Span>,
+    handshake: Option<Span>,
+    prober: Option<Prober>,
     sockets: Vec<SocketReadback>,
     channels: Vec<Channel>,
     progress: Option<Progress>,
@@ -543,6 +533,10 @@ impl Session<'_> {
     }
 
     async fn open_streams(&mut self, count: u16) -> Result<(), Broken> {
+        // Until its streams stand, an iperf3 server would take any datagram for one of them.
+        if self.request.transport == Transport::Tcp {
+            self.offer_server();
+        }
         for index in 0..count {
             let channel = match self.request.transport {
                 Transport::Tcp => Channel::Tcp(self.open_connection(index).await?),
@@ -593,13 +587,23 @@ impl Session<'_> {
         Ok(socket)
     }
 
+    /// Lets echo requests go to the server where its kernel does not answer them.
+    fn offer_server(&self) {
+        if let Some(prober) = &self.prober {
+            prober.use_server(self.address, self.cookie);
+        }
+    }
+
     fn start_transfer(&mut self) -> Result<(), ProbeError> {
         let channels = std::mem::take(&mut self.channels);
         let ways: Vec<Direction> = (0..channels.len()).map(|index| direction_of(&self.request, index as u16)).collect();
         let lanes = channels.into_iter().zip(&ways).map(|(channel, way)| Lane { channel, role: role(*way) }).collect();
-        let plan = TransferPlan::of(&self.request, self.base_rtt);
+        let least = self.prober.as_ref().and_then(Prober::least);
+        let plan = TransferPlan::of(&self.request, least.or(self.handshake));
         let transfer =
             Transfer::start_with(lanes, plan, self.storage.take()).map_err(ProbeError::io("start the data threads"))?;
+        self.prober.iter().for_each(Prober::load_begins);
+        self.offer_server();
         self.progress = Some(Progress::new(transfer, self.request.clone(), ways));
         Ok(())
     }
@@ -613,6 +617,9 @@ impl Session<'_> {
         let Some(progress) = &mut self.progress else { return };
         let passed = progress.look();
         let due = progress.is_due();
+        if let Some(prober) = &self.prober {
+            prober.path_carries(progress.rate());
+        }
         self.note(passed, report);
         if due {
             self.end_transfer(report);
@@ -637,8 +644,17 @@ impl Session<'_> {
 
     fn end_transfer(&mut self, report: &mut dyn FnMut(TestEvent<'_>)) {
         let last = self.progress.as_mut().map(Progress::end).unwrap_or_default();
+        self.prober.iter().for_each(Prober::load_ends);
         self.note(last, report);
         self.client.transfer_finished(self.now());
+    }
+
+    /// Waits until it is known what the path is like without the load, which may be soon.
+    async fn settle(&self, interrupt: &AtomicBool) {
+        let Some(prober) = self.prober.as_ref().filter(|_| !self.interrupted) else { return };
+        while !prober.is_settled() && !interrupt.load(Ordering::Relaxed) {
+            tokio::time::sleep(GLANCE).await;
+        }
     }
 
     fn note(&mut self, passed: Vec<Interval>, report: &mut dyn FnMut(TestEvent<'_>)) {

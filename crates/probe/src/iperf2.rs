@@ -17,8 +17,8 @@ use fullpipe_iperf::iperf2::{Datagram, HEADER_LENGTH, Header, Report};
 use fullpipe_iperf::{ErrorNumber, Refusal};
 use fullpipe_load::{Channel, Lane, Role, Transfer, TransferPlan, prepare, prepare_udp, read_back};
 use fullpipe_record::{
-    Cpu, Direction, EndReport, Interval, Measurement, Peer, Request, RttMethod, RttReport, RttStats, Sample,
-    SocketReadback, StreamInterval, StreamSummary, Summary, Transport, Validity,
+    Cpu, Direction, EndReport, Interval, Measurement, Peer, Request, RttReport, Sample, SocketReadback, StreamInterval,
+    StreamSummary, Summary, Transport, Validity,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 use socket2::SockRef;
@@ -298,11 +298,7 @@ fn over_tcp(
         streams: streams.collect(),
         duration,
         cpu: rest.cpu,
-        rtt: RttReport {
-            method: RttMethod::TcpInfo,
-            idle: RttStats::of(handshake.into_iter().collect()),
-            loaded: RttStats::of(rest.samples.iter().filter_map(|sample| sample.tcp.rtt).collect()),
-        },
+        rtt: RttReport::of_kernel(handshake, rest.samples.iter().filter_map(|sample| sample.tcp.rtt).collect()),
         watched,
         broken_off: all_broke(&rest),
         samples: rest.samples,
@@ -432,7 +428,7 @@ fn over_udp(
         duration: reported.unwrap_or(watched.to),
         cpu: None,
         samples: Vec::new(),
-        rtt: RttReport { method: RttMethod::TcpInfo, idle: None, loaded: None },
+        rtt: RttReport::of_kernel(None, Vec::new()),
         watched,
         broken_off,
     })

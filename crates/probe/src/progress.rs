@@ -98,6 +98,12 @@ impl Progress {
         }
     }
 
+    /// Its rate so far, all streams together.
+    pub(crate) fn rate(&self) -> BitRate {
+        let totals = self.transfer.totals();
+        BitRate::of(totals.streams.iter().map(|count| count.bytes).sum(), totals.at)
+    }
+
     /// Looks at the transfer: marks the end of the omitted time, and gives the intervals that have passed, one for each
     /// way.
     pub(crate) fn look(&mut self) -> Vec<Interval> {

@@ -6,13 +6,13 @@ use std::time::SystemTime;
 use fullpipe_diagnose::steady;
 use fullpipe_iperf::Results;
 use fullpipe_record::{
-    Buffer, Direction, EndReport, HostSettings, Interval, Measurement, Peer, Request, RttMethod, RttReport, RttStats,
+    Buffer, Direction, EndReport, HostSettings, Interval, LoadTime, Measurement, Peer, Request, RttReport, RttStats,
     Sample, SocketReadback, StreamSummary, Summary, Validity,
 };
 use fullpipe_units::{ByteCount, Span};
 
 use crate::client::Destination;
-use crate::ping::Echo;
+use crate::latency::Taken;
 use crate::progress::Finished;
 use crate::results::{as_told, stream_summaries, total};
 
@@ -32,7 +32,8 @@ pub(crate) struct Test<'d> {
     pub(crate) results: Results,
     /// What the other end told of itself while data flowed.
     pub(crate) told: Option<EndReport>,
-    pub(crate) echoes: Vec<Echo>,
+    /// Round trips on a flow of their own, if any.
+    pub(crate) taken: Option<Taken>,
     /// Round-trip time of the control connection's handshake.
     pub(crate) handshake: Option<Span>,
     pub(crate) intervals: Vec<Interval>,
@@ -119,22 +120,16 @@ impl Test<'_> {
         }
     }
 
-    /// Echoes before and during what was counted; without any, the kernel's own estimates.
+    /// Round trips on a flow of their own; without any, the kernel's own estimates.
     fn round_trips(&self) -> RttReport {
-        let origin = self.finished.origin;
-        let (from, to) = (origin + self.finished.from.totals.at.into(), origin + self.finished.to.totals.at.into());
-        let chosen = |wanted: &dyn Fn(&Echo) -> bool| {
-            RttStats::of(self.echoes.iter().filter(|echo| wanted(echo)).map(|echo| echo.rtt).collect())
-        };
-        let idle = chosen(&|echo| echo.sent + echo.rtt.into() <= origin);
-        if idle.is_some() {
-            let loaded = chosen(&|echo| echo.sent >= from && echo.sent <= to);
-            return RttReport { method: RttMethod::Icmp, idle, loaded };
-        }
         let way = self.request.directions()[0];
         let counted = self.sender_samples(way).iter().filter(|sample| sample.at >= self.finished.from.totals.at);
-        let loaded = RttStats::of(counted.filter_map(|sample| sample.tcp.rtt).collect());
-        RttReport { method: RttMethod::TcpInfo, idle: RttStats::of(self.handshake.into_iter().collect()), loaded }
+        let within: Vec<Span> = counted.filter_map(|sample| sample.tcp.rtt).collect();
+        let Some(taken) = &self.taken else { return RttReport::of_kernel(self.handshake, within) };
+        let began = self.finished.origin.duration_since(taken.origin).into();
+        let (from, to) = (began + self.finished.from.totals.at, began + self.finished.to.totals.at);
+        let load = LoadTime { began, from, to, settled: taken.settled };
+        RttReport::of_echoes(taken.method, &taken.echoes, load, self.handshake, within)
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -9,6 +9,7 @@ mod calculation;
 mod evidence;
 mod experiment;
 mod grid;
+mod latency;
 mod measurement;
 mod path;
 mod prediction;
@@ -24,6 +25,7 @@ pub use calculation::{
 pub use evidence::Evidence;
 pub use experiment::{Document, ErrorReport, Experiment, LabReport, LabStep, Proof, Published, Undone};
 pub use grid::{GridAccuracy, GridCell, GridReport};
+pub use latency::{Echo, EchoPhase, EchoReport, Inflation, LoadTime, Responsiveness};
 pub use measurement::{
     Cpu, Datagrams, Direction, EndReport, Interval, Measurement, Peer, RttMethod, RttReport, RttStats, SocketReadback,
     Steady, StorageUse, StreamInterval, StreamSummary, Summary, Validity,

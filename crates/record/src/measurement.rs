@@ -4,7 +4,7 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{HostSettings, Request, Sample, TcpInfo, Verdict};
+use crate::{EchoReport, HostSettings, Inflation, Request, Responsiveness, Sample, TcpInfo, Verdict};
 
 /// Which way the data goes, seen from the end that asked for the test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -262,9 +262,11 @@ pub struct Interval {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RttMethod {
-    /// Echo requests on their own.
+    /// Echo requests on their own, which the other end's kernel answers.
     Icmp,
-    /// The kernel's estimate on the test's own connections, where echo requests are not permitted or not answered.
+    /// Datagrams on their own that a fullpipe server sends back, where those are not permitted or not answered.
+    UdpEcho,
+    /// The kernel's estimate on the test's own connections, where nothing answers on a flow of its own.
     TcpInfo,
 }
 
@@ -296,15 +298,32 @@ impl RttStats {
     }
 }
 
-/// Round-trip times before and during the load.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// Round-trip times without and under the load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RttReport {
     /// How they were taken.
     pub method: RttMethod,
-    /// Before the load.
+    /// Before the load and, where it was seen, when its queues had emptied.
     pub idle: Option<RttStats>,
     /// During the load, after `omit`.
     pub loaded: Option<RttStats>,
+    /// What the load made of the idle time.
+    #[serde(default)]
+    pub inflation: Option<Inflation>,
+    /// Round trips a minute under load.
+    #[serde(default)]
+    pub responsiveness: Option<Responsiveness>,
+    /// The flow of its own on which they were taken, if there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub echoes: Option<EchoReport>,
+}
+
+impl RttReport {
+    /// From `idle` and `loaded` round-trip times alone.
+    pub(crate) fn of(method: RttMethod, idle: Option<RttStats>, loaded: Option<RttStats>) -> Self {
+        let inflation = idle.zip(loaded).map(|(idle, loaded)| Inflation::of(&idle, &loaded));
+        Self { method, idle, loaded, inflation, responsiveness: None, echoes: None }
+    }
 }
 
 /// The steady part of a transfer: after the ramp, over whole round trips.

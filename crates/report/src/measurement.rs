@@ -1,10 +1,13 @@
 use fullpipe_record::{
-    Datagrams, Direction, Interval, Measurement, Request, RttStats, Steady, StorageUse, Summary, Transport,
+    Datagrams, Direction, Interval, Measurement, Request, RttReport, RttStats, Steady, StorageUse, Summary, Transport,
 };
 use fullpipe_units::{Ratio, Span};
 
 use crate::style::{Style, heading, wrapped};
 use crate::table::or_dash;
+
+/// What this host must add to echo requests to be told of: less is any host's.
+const WORTH_TELLING: Span = Span::from_millis(1);
 
 /// The head above [`interval_line`]s.
 pub fn interval_head(request: &Request, style: Style) -> String {
@@ -76,7 +79,7 @@ fn printable(output: &str) -> String {
 /// Rates and times of a measurement, and what is wrong with it.
 pub fn figures(measured: &Measurement, style: Style) -> String {
     let mut text = format!("\n{}", totals(measured));
-    text += &round_trips(measured);
+    text += &round_trips(&measured.rtt);
     for line in handling(measured) {
         text += &wrapped(&line, 2, |line| style.dim(line));
     }
@@ -171,18 +174,32 @@ pub(crate) fn rounded(span: Span) -> String {
     format!("{:.2} s", span.as_secs_f64())
 }
 
-fn round_trips(measured: &Measurement) -> String {
-    let line = |name: &str, stats: RttStats| {
-        format!("  RTT {name:<6} median {}, least {}, p99 {}, most {}\n", stats.median, stats.min, stats.p99, stats.max)
+/// What the load does to round trips: `RTT idle 50.1 ms, under load 93.4 ms (p99 99 ms): +43.3 ms, 1.9 ×; …`.
+fn round_trips(rtt: &RttReport) -> String {
+    let mut text = match (rtt.idle, rtt.loaded) {
+        (None, None) => return String::new(),
+        (Some(idle), None) => format!("RTT idle {}", idle.median),
+        (None, Some(loaded)) => format!("RTT {}", under_load(loaded)),
+        (Some(idle), Some(loaded)) => format!("RTT idle {}, {}", idle.median, under_load(loaded)),
     };
-    let mut text = String::new();
-    if let Some(idle) = measured.rtt.idle {
-        text += &line("idle", idle);
+    if let Some(inflation) = rtt.inflation.filter(|inflation| inflation.added > Span::ZERO) {
+        text += &format!(": +{}, {:.1} ×", inflation.added, inflation.ratio.get());
     }
-    if let Some(loaded) = measured.rtt.loaded {
-        text += &line("loaded", loaded);
+    if let Some(responsiveness) = rtt.responsiveness {
+        text += &format!("; {} round trips a minute", responsiveness.per_minute);
     }
-    text
+    let during = rtt.echoes.as_ref().map(|echoes| echoes.during).unwrap_or_default();
+    if during.lost > 0 {
+        text += &format!("; {} of {} echo requests lost", during.lost, during.sent);
+    }
+    if let Some(host) = during.host.filter(|host| host.median >= WORTH_TELLING) {
+        text += &format!("; this host would have added {}", host.median);
+    }
+    wrapped(&text, 2, str::to_owned)
+}
+
+fn under_load(loaded: RttStats) -> String {
+    format!("under load {} (p99 {})", loaded.median, loaded.p99)
 }
 
 /// What became of the data at the ends, where that may differ from what programs do that use it.

@@ -335,7 +335,7 @@ impl House {
         };
         drop(stranger);
         prepare_control(control.tcp(), self.patience);
-        let arrivals = self.registry.borrow_mut().open(cookie);
+        let arrivals = self.registry.borrow_mut().open(cookie, client.ip());
         let ended = Test::new(Rc::clone(&self), client, cookie, control, arrivals).run().await;
         self.registry.borrow_mut().close(cookie);
         self.tell_end(client, ended.map_err(Failed::from));

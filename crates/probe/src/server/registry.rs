@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
 
 use fullpipe_iperf::Cookie;
 use fullpipe_load::Channel;
@@ -11,6 +12,9 @@ use super::gate::Pass;
 
 /// Tests that are remembered after their end.
 const PAST: usize = 1024;
+
+/// How long echo requests of a test are answered after its end.
+const AFTERMATH: Duration = Duration::from_secs(3);
 
 /// A stream on its way to its test.
 #[derive(Debug)]
@@ -42,11 +46,19 @@ struct Opening {
     local: SocketAddr,
 }
 
+/// A test that has ended.
+#[derive(Debug)]
+struct Past {
+    cookie: Cookie,
+    client: Option<IpAddr>,
+    ended: Instant,
+}
+
 /// Tests by their cookies, those under way and the last that have ended.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
-    open: HashMap<Cookie, Inlet>,
-    past: VecDeque<Cookie>,
+    open: HashMap<Cookie, (IpAddr, Inlet)>,
+    past: VecDeque<Past>,
     /// A hello over UDP says nothing but where it comes from, so one test of each address opens its streams at a time.
     opening: HashMap<IpAddr, Opening>,
 }
@@ -54,26 +66,40 @@ pub(super) struct Registry {
 impl Registry {
     pub(super) fn find(&self, cookie: &Cookie) -> Known {
         match self.open.get(cookie) {
-            Some(test) => Known::Test(test.clone()),
-            None if self.past.contains(cookie) => Known::Past,
+            Some((_, test)) => Known::Test(test.clone()),
+            None if self.past.iter().any(|past| past.cookie == *cookie) => Known::Past,
             None => Known::New,
         }
     }
 
-    /// Begins a test; its streams come out of what is given back.
-    pub(super) fn open(&mut self, cookie: Cookie) -> mpsc::UnboundedReceiver<Arrival> {
+    /// Begins a test of `client`; its streams come out of what is given back.
+    pub(super) fn open(&mut self, cookie: Cookie, client: IpAddr) -> mpsc::UnboundedReceiver<Arrival> {
         let (sender, receiver) = mpsc::unbounded_channel();
-        self.open.insert(cookie, sender);
+        self.open.insert(cookie, (client, sender));
         receiver
+    }
+
+    /// Whether `client` has a test with this `cookie`, or had one a moment ago: how the path is after a load is measured
+    /// too.
+    pub(super) fn knows(&self, cookie: &Cookie, client: IpAddr) -> bool {
+        match self.open.get(cookie) {
+            Some((its, _)) => *its == client,
+            None => self
+                .past
+                .iter()
+                .rev()
+                .take_while(|past| past.ended.elapsed() < AFTERMATH)
+                .any(|past| past.cookie == *cookie && past.client == Some(client)),
+        }
     }
 
     pub(super) fn close(&mut self, cookie: Cookie) {
         self.streams_are_open(&cookie);
-        self.open.remove(&cookie);
+        let client = self.open.remove(&cookie).map(|(client, _)| client);
         if self.past.len() == PAST {
             self.past.pop_front();
         }
-        self.past.push_back(cookie);
+        self.past.push_back(Past { cookie, client, ended: Instant::now() });
     }
 
     /// Lets hellos from `client` open streams of the test with this `cookie`, which has an end of its control connection at
@@ -94,13 +120,17 @@ impl Registry {
     /// The test that a hello from `client` belongs to, and this end of its control connection.
     pub(super) fn expecting(&self, client: IpAddr) -> Option<(SocketAddr, Inlet)> {
         let Opening { cookie, local } = self.opening.get(&client)?;
-        Some((*local, self.open.get(cookie)?.clone()))
+        Some((*local, self.open.get(cookie)?.1.clone()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+    const THERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
 
     fn cookie(number: u64) -> Cookie {
         let mut bytes = [b'a'; Cookie::LENGTH];
@@ -112,17 +142,28 @@ mod tests {
     fn a_late_data_connection_begins_no_test() {
         let mut registry = Registry::default();
         assert!(matches!(registry.find(&cookie(1)), Known::New));
-        let _arrivals = registry.open(cookie(1));
+        let _arrivals = registry.open(cookie(1), HERE);
         assert!(matches!(registry.find(&cookie(1)), Known::Test(_)));
         registry.close(cookie(1));
         assert!(matches!(registry.find(&cookie(1)), Known::Past));
     }
 
     #[test]
+    fn a_client_is_known_by_its_cookie_and_its_address() {
+        let mut registry = Registry::default();
+        let _arrivals = registry.open(cookie(1), HERE);
+        assert!(registry.knows(&cookie(1), HERE));
+        assert!(!registry.knows(&cookie(1), THERE) && !registry.knows(&cookie(2), HERE));
+        registry.close(cookie(1));
+        assert!(registry.knows(&cookie(1), HERE), "for a moment still");
+        assert!(!registry.knows(&cookie(1), THERE));
+    }
+
+    #[test]
     fn the_past_is_forgotten() {
         let mut registry = Registry::default();
         for number in 0..5000 {
-            registry.open(cookie(number));
+            registry.open(cookie(number), HERE);
             registry.close(cookie(number));
         }
         assert_eq!(registry.past.len(), PAST);
@@ -135,7 +176,7 @@ mod tests {
         let mut registry = Registry::default();
         let address = |last| IpAddr::from([192, 0, 2, last]);
         let local = SocketAddr::from(([198, 51, 100, 1], 5201));
-        let _arrivals = [1, 2, 3].map(|number| registry.open(cookie(number)));
+        let _arrivals = [1, 2, 3].map(|number| registry.open(cookie(number), HERE));
         assert!(registry.expecting(address(1)).is_none());
         assert!(registry.expect_hellos(cookie(1), address(1), local));
         assert!(registry.expecting(address(1)).is_some_and(|(there, _)| there == local));

@@ -12,8 +12,8 @@ use fullpipe_iperf::{
 };
 use fullpipe_load::{Channel, Lane, StreamCount, Transfer, TransferPlan, apply_options, read_back};
 use fullpipe_record::{
-    Direction, EndReport, HostSettings, Interval, Measurement, Peer, Request, RttMethod, RttReport, Sample,
-    SocketReadback, TcpInfo, Transport, Validity,
+    Direction, EndReport, HostSettings, Interval, Measurement, Peer, Request, RttReport, Sample, SocketReadback,
+    TcpInfo, Transport, Validity,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 use socket2::SockRef;
@@ -514,7 +514,7 @@ impl Test {
             reverse,
             streams,
             intervals: Vec::new(),
-            rtt: RttReport { method: RttMethod::TcpInfo, idle: None, loaded: None },
+            rtt: RttReport::of_kernel(None, Vec::new()),
             limit: None,
             interrupted: false,
             broken_off: None,

@@ -2,19 +2,22 @@
 //!
 //! Nothing proves where a datagram comes from. A hello is answered only to an address from which a control connection was
 //! made whose test waits for it, with as many bytes as it has; an iperf2 client gets one report for its last datagram, never
-//! longer than that. Whatever else comes is ignored.
+//! longer than that. Echo requests are answered with as many bytes, to the address of a test whose cookie they bring.
+//! Whatever else comes is ignored.
 
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, UdpSocket as StdUdpSocket};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use fullpipe_iperf::iperf2::{Datagram, Header, Kind, Report};
 use fullpipe_iperf::{DatagramCaller, classify_first_datagram, udp};
 use fullpipe_load::Channel;
+use fullpipe_sys::{Stamped, arrival, stamp_passages};
 use fullpipe_units::{BitRate, ByteCount, Span};
 use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::time::{sleep, timeout};
 
@@ -22,6 +25,7 @@ use super::listen::canonical;
 use super::registry::Arrival;
 use super::test::Carried;
 use super::{House, LOOK, ServerEvent};
+use crate::latency::datagram as echo;
 
 /// The largest datagram that there is.
 const LARGEST: usize = 65_535;
@@ -44,12 +48,17 @@ pub(super) async fn attend(house: Rc<House>, socket: UdpSocket) {
     let mut door = Door { house, socket, flows: HashMap::new() };
     let mut buffer = vec![0; LARGEST];
     let mut swept = Instant::now();
+    // Without, the time that an echo request waits here counts as the path's.
+    let _ = stamp_passages(&door.socket, false);
     loop {
-        match timeout(SWEEP, door.socket.recv_from(&mut buffer)).await {
-            Ok(Ok((length, from))) => door.take(&buffer[..length], from),
+        let next = door.socket.async_io(Interest::READABLE, || arrival(&door.socket, &mut buffer));
+        match timeout(SWEEP, next).await {
+            Ok(Ok(Stamped { length, from: Some(from), at })) if !door.echo(&buffer[..length], from, at) => {
+                door.take(&buffer[..length], from);
+            }
             // What an earlier answer of ours ran into.
             Ok(Err(_)) => sleep(LOOK).await,
-            Err(_) => {}
+            Ok(Ok(_)) | Err(_) => {}
         }
         if swept.elapsed() >= SWEEP {
             swept = Instant::now();
@@ -66,6 +75,18 @@ struct Door {
 }
 
 impl Door {
+    /// Sends an echo request back, of a test that is known, with the time since it came `at` the host; whether it is one.
+    fn echo(&self, datagram: &[u8], from: SocketAddr, at: Option<Span>) -> bool {
+        let Some(cookie) = echo::test_of(datagram) else { return false };
+        if self.house.registry.borrow().knows(&cookie, canonical(from).ip()) {
+            let now = SystemTime::UNIX_EPOCH.elapsed().map_or(Span::ZERO, Span::from);
+            let answer = echo::answer(datagram, at.map_or(Span::ZERO, |at| now.saturating_sub(at)));
+            // One that does not fit now is lost, as on any path.
+            let _ = answer.map(|answer| self.socket.try_send_to(&answer, from));
+        }
+        true
+    }
+
     fn take(&mut self, datagram: &[u8], from: SocketAddr) {
         if !self.house.gate.permits(from.ip()) {
             return;

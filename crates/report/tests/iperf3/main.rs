@@ -1,7 +1,7 @@
 //! What iperf3 would have printed of tests that are made up here, kept as snapshots.
 
 use fullpipe_record::{
-    Cpu, Datagrams, Direction, EndReport, Interval, Measurement, Peer, Request, RttMethod, RttReport, SocketReadback,
+    Cpu, Datagrams, Direction, EndReport, Interval, Measurement, Peer, Request, RttReport, SocketReadback,
     StreamInterval, StreamSummary, Summary, TcpInfo, Transport, Validity,
 };
 use fullpipe_report::iperf3::{Connections, Json, Look, Opening, Role, Text, Unit, greeting, listening};
@@ -283,7 +283,7 @@ fn seen(request: &Request, role: Role) -> Measurement {
         remote: end(0.01, 0.5),
         streams: (0..all_streams(request)).map(stream).collect(),
         intervals: Vec::new(),
-        rtt: RttReport { method: RttMethod::TcpInfo, idle: None, loaded: None },
+        rtt: RttReport::of_kernel(None, Vec::new()),
         summary: summary.clone(),
         reverse: (request.direction == Direction::Both).then_some(summary),
         limit: None,

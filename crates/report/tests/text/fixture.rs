@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use fullpipe_record::{
     At, Buffer, BufferAdvice, Calculation, Cause, Ceiling, Change, Combination, Commands, Datagrams, Direction,
-    Encapsulation, EndReport, Estimate, Experiment, Forecast, Framing, Given, GridAccuracy, GridCell, GridReport,
-    HostSettings, Interval, IpVersion, KernelVersion, LabReport, LabStep, Leg, Lift, Limit, Measurement, Need, Path,
-    PathDirection, Peer, Prediction, Proof, Published, Quantity, Ramp, Remedy, Request, RttMethod, RttReport, RttStats,
-    Scope, Segmentation, Side, Solved, Steady, Summary, Transport, Undone, Validity, Value, Verdict, WhatIf,
+    EchoPhase, EchoReport, Encapsulation, EndReport, Estimate, Experiment, Forecast, Framing, Given, GridAccuracy,
+    GridCell, GridReport, HostSettings, Inflation, Interval, IpVersion, KernelVersion, LabReport, LabStep, Leg, Lift,
+    Limit, Measurement, Need, Path, PathDirection, Peer, Prediction, Proof, Published, Quantity, Ramp, Remedy, Request,
+    Responsiveness, RttMethod, RttReport, RttStats, Scope, Segmentation, Side, Solved, Steady, Summary, Transport,
+    Undone, Validity, Value, Verdict, WhatIf,
 };
 use fullpipe_units::{BitRate, ByteCount, Distance, Ratio, SegCount, Span};
 
@@ -244,7 +245,7 @@ pub(crate) fn invalid() -> Measurement {
     Measurement {
         warnings: vec!["echo requests are not permitted here; round trips are the kernel's own estimates".to_owned()],
         validity: Validity { broken: vec![late, stolen], ..Validity::default() },
-        rtt: RttReport { method: RttMethod::TcpInfo, idle: None, loaded: None },
+        rtt: RttReport::of_kernel(None, Vec::new()),
         limit: None,
         summary: Summary { steady: None, retransmits: None, ..measurement().summary },
         ..measurement()
@@ -260,11 +261,7 @@ fn measured(rate: BitRate, limit: Verdict) -> Measurement {
         remote: EndReport::default(),
         streams: Vec::new(),
         intervals: vec![interval(0, mbps(96.1)), interval(1, rate)],
-        rtt: RttReport {
-            method: RttMethod::Icmp,
-            idle: Some(round_trips(100.1, 100.3)),
-            loaded: Some(round_trips(101.2, 111.8)),
-        },
+        rtt: rtt(),
         summary: Summary {
             duration: millis(12_100.0),
             sent: ByteCount::new(465_253_171),
@@ -298,6 +295,20 @@ fn interval(second: u64, rate: BitRate) -> Interval {
         datagrams_sent: None,
         datagrams: None,
         streams: Vec::new(),
+    }
+}
+
+/// With a few requests lost.
+fn rtt() -> RttReport {
+    let (idle, loaded) = (round_trips(100.1, 100.3), round_trips(101.2, 111.8));
+    let during = EchoPhase { sent: 123, lost: 3, rtt: Some(loaded), ..EchoPhase::default() };
+    RttReport {
+        method: RttMethod::Icmp,
+        idle: Some(idle),
+        loaded: Some(loaded),
+        inflation: Some(Inflation::of(&idle, &loaded)),
+        responsiveness: Responsiveness::of(vec![millis(101.2)], vec![millis(101.4)]),
+        echoes: Some(EchoReport { during, ..EchoReport::default() }),
     }
 }
 

@@ -1,0 +1,146 @@
+//! Round trips beside a load: taken on a flow of their own, and true.
+
+mod common;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use common::{fullpipe, run};
+use fullpipe_testkit::{Running, document, free_port, path, require, valid_within, wait_for_listener};
+use serde_json::Value;
+
+/// The longest that one measurement may take.
+const PATIENCE: u64 = 60;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_fullpipe");
+
+fn figure(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("no figure: {value}"))
+}
+
+/// A server on loopback that ends with its test.
+fn serve() -> (Running, u16) {
+    let port = free_port();
+    let server = Running::start(&mut fullpipe(&["serve", "-p", &port.to_string()]));
+    wait_for_listener(port);
+    (server, port)
+}
+
+/// What a measurement over loopback says of round trips.
+fn over_loopback(port: u16, more: &[&str]) -> Value {
+    let arguments = ["measure", "127.0.0.1", "--json", "-C", "cubic", "-p", &port.to_string()];
+    let output = run(fullpipe(&arguments).args(more), PATIENCE);
+    document(&output)["measurement"]["rtt"].clone()
+}
+
+/// Why the requests of `rtt` say nothing of the program: its thread did not run for longer than the machine may let it wait.
+fn starved(rtt: &Value) -> Vec<String> {
+    const LONGEST: f64 = 0.2;
+    let sent: Vec<f64> = rtt["echoes"]["samples"].as_array().unwrap().iter().map(|echo| figure(&echo["at"])).collect();
+    let longest = sent.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
+    (longest > LONGEST).then(|| format!("no request was sent for {longest} s")).into_iter().collect()
+}
+
+#[test]
+fn an_engine_that_takes_all_it_can_does_not_delay_the_samples_beside_it() {
+    let _path = path();
+    let (_server, port) = serve();
+    let rtt = valid_within(5, || {
+        let rtt = over_loopback(port, &["-t", "2"]);
+        let broken = starved(&rtt);
+        (rtt, broken)
+    });
+    assert_eq!(rtt["method"], "icmp", "{rtt}");
+    let (idle, loaded) = (figure(&rtt["idle"]["median"]), figure(&rtt["loaded"]["median"]));
+    let during = &rtt["echoes"]["during"];
+    assert!(figure(&during["sent"]) > 50.0 && figure(&during["lost"]) == 0.0, "{during}");
+    // What the program waited for its processor is beside the round trips, not in them.
+    assert!(figure(&during["host"]["median"]) > 0.0, "{during}");
+    assert!(loaded - idle < 100e-6, "{idle} s idle, {loaded} s loaded");
+}
+
+#[test]
+fn there_are_samples_before_during_and_after_a_load_of_either_kind() {
+    let (_server, port) = serve();
+    for load in [&["-R"][..], &["--bidir"], &["-u", "-b", "5M"], &["-u", "-b", "5M", "-R"]] {
+        let rtt = over_loopback(port, &[&["-t", "1"], load].concat());
+        let sent = |phase: &str| figure(&rtt["echoes"][phase]["sent"]);
+        assert!(sent("before") + sent("after") > 0.0 && sent("during") > 0.0, "{load:?}: {rtt}");
+        assert!(figure(&rtt["inflation"]["ratio"]) > 0.0 && figure(&rtt["responsiveness"]["per_minute"]) > 0.0);
+        let is_udp = load.contains(&"-u");
+        assert_eq!(rtt["responsiveness"]["within"].is_null(), is_udp, "datagrams carry no round trips: {rtt}");
+    }
+}
+
+/// A measurement by nobody of a server that `serve` starts, in a network of their own where nobody may send echo requests.
+fn without_icmp(serve: &str, load: &str) -> Value {
+    // The port in hexadecimal and the state of a socket that listens, as in /proc/net/tcp.
+    let script = format!(
+        "ip link set lo up; echo '1 0' > /proc/sys/net/ipv4/ping_group_range; {serve} >/dev/null 2>&1 & \
+         n=0; until grep -q ':1451 .* 0A ' /proc/net/tcp /proc/net/tcp6 || [ $n -gt 200 ]; do \
+         sleep 0.05; n=$((n+1)); done; \
+         exec setpriv --reuid 65534 --regid 65534 --clear-groups {PROGRAM} measure 127.0.0.1 {load} --json"
+    );
+    let mut command = Command::new("unshare");
+    // What is left ends with the program that measures.
+    command.args(["--net", "--pid", "--fork", "--kill-child", "sh", "-c", &script]);
+    document(&run(&mut command, PATIENCE))["measurement"].clone()
+}
+
+#[test]
+fn where_echo_requests_are_not_permitted_the_server_answers_datagrams() {
+    require!(Root, Unshare);
+    for load in ["-t 1 -b 50M", "-t 1 -u -b 5M"] {
+        let rtt = without_icmp(&format!("{PROGRAM} serve"), load)["rtt"].clone();
+        assert_eq!(rtt["method"], "udp-echo", "{load}: {rtt}");
+        let during = &rtt["echoes"]["during"];
+        assert!(figure(&during["rtt"]["count"]) > 10.0 && figure(&during["host"]["count"]) > 0.0, "{load}: {during}");
+        assert!(figure(&rtt["echoes"]["after"]["sent"]) > 0.0, "answered after the test too: {rtt}");
+        // Within the host, and less what the server took: nothing is left but the kernel's way.
+        assert!(figure(&rtt["idle"]["min"]) < 5e-3, "{rtt}");
+    }
+}
+
+#[test]
+fn where_nobody_answers_the_kernels_estimate_is_said_to_be_one() {
+    require!(Root, Unshare, Iperf3);
+    for load in ["-t 1 -b 50M", "-t 1 -u -b 5M"] {
+        let measurement = without_icmp("iperf3 -s", load);
+        assert!(figure(&measurement["summary"]["received"]) > 0.0, "{load}: {measurement}");
+        assert_eq!((&measurement["rtt"]["method"], &measurement["rtt"]["echoes"]), (&"tcp-info".into(), &Value::Null));
+    }
+}
+
+/// Round trips of a TCP stream over 20 Mbit/s × 20 ms with a queue of 100 packets, which it fills.
+fn over_a_full_queue() -> (Value, Vec<String>) {
+    let text = "name = \"queue\"\ntitle = \"A queue that stays full\"\n\n\
+                [path]\nrate = \"20Mbit/s\"\nrtt = \"20ms\"\nqueue = \"151400B\"\n\n\
+                [[step]]\nname = \"as it is\"\nduration = \"6s\"\n";
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("queue-{}.toml", std::process::id()));
+    std::fs::write(&file, text).unwrap();
+    let output = run(&mut fullpipe(&["lab", "run", file.to_str().unwrap(), "--json"]), 2 * PATIENCE);
+    let runs = document(&output)["lab"][0]["steps"][0]["runs"].clone();
+    let last = runs.as_array().and_then(|runs| runs.last()).cloned().unwrap_or_default();
+    let broken = last["validity"]["broken"]
+        .as_array()
+        .map_or(vec!["no run".to_owned()], |broken| broken.iter().map(ToString::to_string).collect());
+    (last["rtt"].clone(), broken)
+}
+
+#[test]
+fn round_trips_grow_by_what_a_full_queue_holds() {
+    require!(Lab);
+    let _path = path();
+    let rtt = valid_within(3, over_a_full_queue);
+    assert_eq!(rtt["method"], "icmp", "{rtt}");
+    // A loss-based stream fills a drop-tail queue again and again, to the last packet but for one.
+    let queue = 151_400.0 * 8.0 / 20e6;
+    let idle = figure(&rtt["idle"]["median"]);
+    let grown = figure(&rtt["loaded"]["p99"]) - idle;
+    assert!((idle / 20e-3 - 1.0).abs() < 0.05, "{idle} s idle");
+    assert!((grown / queue - 1.0).abs() < 0.05, "{grown} s more, where the queue holds {queue} s");
+    let after = &rtt["echoes"]["after"];
+    assert!((figure(&after["rtt"]["median"]) / 20e-3 - 1.0).abs() < 0.1, "the queue has emptied: {after}");
+    let lost = &rtt["echoes"]["during"]["lost"];
+    assert!(figure(lost) < 10.0, "echo requests are small and seldom lost: {lost}");
+}

@@ -1,0 +1,107 @@
+//! Echo requests as datagrams between two fullpipes. Both messages have the same length, so that nobody can have a server
+//! send more than was sent to it:
+//!
+//! | bytes | request | answer |
+//! |---|---|---|
+//! | 8 | `FPEC`, 1, 0, 0, 0 | `FPEC`, 2, 0, 0, 0 |
+//! | 37 | the test's cookie, which nobody can guess | the same |
+//! | 3 | 0 | the same |
+//! | 8 | 0 | nanoseconds between its arrival at the server and the answer, big-endian |
+//! | 8 | its number, big-endian | the same |
+//!
+//! Read as a datagram of iperf2, its time would be before 1970-01-13: no such client is taken for this, nor this for one.
+
+use fullpipe_iperf::Cookie;
+use fullpipe_units::Span;
+
+/// Bytes of either message.
+pub(crate) const LENGTH: usize = 64;
+
+const REQUEST: [u8; 8] = *b"FPEC\x01\0\0\0";
+const ANSWER: [u8; 8] = *b"FPEC\x02\0\0\0";
+
+/// Where the cookie begins and ends.
+const COOKIE: std::ops::Range<usize> = 8..8 + Cookie::LENGTH;
+
+const RESIDENCE: usize = 48;
+const NUMBER: usize = 56;
+
+/// Request `number` of the test with this `cookie`.
+pub(crate) fn request(cookie: &Cookie, number: u64) -> [u8; LENGTH] {
+    let mut message = [0; LENGTH];
+    message[..8].copy_from_slice(&REQUEST);
+    message[COOKIE].copy_from_slice(cookie.as_bytes());
+    message[NUMBER..].copy_from_slice(&number.to_be_bytes());
+    message
+}
+
+/// The test that `datagram` belongs to, if it is a request.
+pub(crate) fn test_of(datagram: &[u8]) -> Option<Cookie> {
+    let message: &[u8; LENGTH] = datagram.try_into().ok()?;
+    cookie_behind(REQUEST, message)
+}
+
+/// The answer to the request `datagram`, which was here for so long; `None` if it is none.
+pub(crate) fn answer(datagram: &[u8], residence: Span) -> Option<[u8; LENGTH]> {
+    let mut message: [u8; LENGTH] = datagram.try_into().ok()?;
+    message[..8].copy_from_slice(&ANSWER);
+    message[RESIDENCE..NUMBER].copy_from_slice(&residence.as_nanos().to_be_bytes());
+    Some(message)
+}
+
+/// The number of the request that `datagram` answers, and for how long it was at the server, if it is one of the test with
+/// this `cookie`.
+pub(crate) fn answered(datagram: &[u8], cookie: &Cookie) -> Option<(u64, Span)> {
+    let message: &[u8; LENGTH] = datagram.try_into().ok()?;
+    let word = |at: usize| message[at..].first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
+    (cookie_behind(ANSWER, message)? == *cookie).then_some(())?;
+    Some((word(NUMBER)?, Span::from_nanos(word(RESIDENCE)?)))
+}
+
+fn cookie_behind(magic: [u8; 8], message: &[u8; LENGTH]) -> Option<Cookie> {
+    let cookie = message[COOKIE].try_into().ok()?;
+    message.starts_with(&magic).then(|| Cookie::from_bytes(cookie))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_iperf::{DatagramCaller, classify_first_datagram};
+
+    fn cookie(byte: u8) -> Cookie {
+        Cookie::from_bytes([byte; Cookie::LENGTH])
+    }
+
+    #[test]
+    fn a_request_is_answered_with_its_number_and_the_time_it_took() {
+        let asked = request(&cookie(b'a'), u64::MAX - 7);
+        assert_eq!(test_of(&asked), Some(cookie(b'a')));
+        let told = answer(&asked, Span::from_micros(12)).unwrap();
+        assert_eq!(answered(&told, &cookie(b'a')), Some((u64::MAX - 7, Span::from_micros(12))));
+        assert_eq!(answered(&told, &cookie(b'b')), None, "of another test");
+    }
+
+    #[test]
+    fn answers_are_not_answered() {
+        let asked = request(&cookie(b'a'), 1);
+        let told = answer(&asked, Span::ZERO).unwrap();
+        assert_eq!(test_of(&told), None);
+        assert_eq!(answered(&asked, &cookie(b'a')), None);
+    }
+
+    #[test]
+    fn whatever_has_another_length_is_neither() {
+        let asked = request(&cookie(b'a'), 1);
+        for other in [&asked[..63], &[&asked[..], &[0]].concat(), &[]] {
+            assert_eq!((test_of(other), answer(other, Span::ZERO)), (None, None));
+            assert_eq!(answered(other, &cookie(b'a')), None);
+        }
+    }
+
+    #[test]
+    fn no_other_client_is_meant() {
+        for message in [request(&cookie(b'a'), 1), answer(&request(&cookie(b'z'), 9), Span::ZERO).unwrap()] {
+            assert_eq!(classify_first_datagram(&message), DatagramCaller::Unknown);
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! What became of echo requests: those that wait for an answer, and those that have one or never will.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use fullpipe_record::{Echo, RttMethod};
+use fullpipe_units::Span;
+
+/// Requests that may wait for their answers: those of ten seconds at the usual pace.
+const MOST_WAITING: usize = 1_000;
+
+/// Requests that are kept, a megabyte and a half; of a longer test every second, fourth and so on.
+const MOST_KEPT: usize = 1 << 15;
+
+/// What was taken of a flow of echo requests.
+#[derive(Debug, Clone)]
+pub(crate) struct Taken {
+    /// How.
+    pub(crate) method: RttMethod,
+    /// The moment from which the others are counted.
+    pub(crate) origin: Instant,
+    /// In the order in which they were sent.
+    pub(crate) echoes: Vec<Echo>,
+    /// When the queues had emptied.
+    pub(crate) settled: Option<Span>,
+}
+
+/// A request that waits.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    number: u64,
+    sent: Instant,
+    /// When it left the host, by the wall clock.
+    left: Option<Span>,
+}
+
+/// Requests of a flow.
+#[derive(Debug)]
+pub(super) struct Log {
+    origin: Instant,
+    waiting: VecDeque<Waiting>,
+    kept: Vec<Echo>,
+    /// Of so many, one is kept.
+    step: u64,
+    seen: u64,
+    least: Option<Span>,
+    most: Span,
+}
+
+impl Log {
+    pub(super) fn new(origin: Instant) -> Self {
+        Self { origin, waiting: VecDeque::new(), kept: Vec::new(), step: 1, seen: 0, least: None, most: Span::ZERO }
+    }
+
+    /// The least round-trip time so far.
+    pub(super) fn least(&self) -> Option<Span> {
+        self.least
+    }
+
+    /// The greatest.
+    pub(super) fn most(&self) -> Span {
+        self.most
+    }
+
+    /// Request `number` is about to be sent.
+    pub(super) fn sent(&mut self, number: u64, sent: Instant) {
+        if self.waiting.len() == MOST_WAITING
+            && let Some(Waiting { sent, .. }) = self.waiting.pop_front()
+        {
+            self.keep(sent, None, None);
+        }
+        self.waiting.push_back(Waiting { number, sent, left: None });
+    }
+
+    /// It left the host at `left`, by the wall clock.
+    pub(super) fn left(&mut self, number: u64, left: Option<Span>) {
+        if let Some(waiting) = self.waiting.iter_mut().find(|waiting| waiting.number == number) {
+            waiting.left = left;
+        }
+    }
+
+    /// Whether it is known when the request left the host.
+    pub(super) fn has_left(&self, number: u64) -> bool {
+        self.waiting.iter().any(|waiting| waiting.number == number && waiting.left.is_some())
+    }
+
+    /// The answer to a request came to the host at `came`, by the wall clock, and to this program `now`; at the other end
+    /// it took `residence`. When the request was sent, and its round-trip time; `None` if there is no such request, or the
+    /// other end says what cannot be.
+    pub(super) fn answered(
+        &mut self,
+        number: u64,
+        came: Option<Span>,
+        now: Instant,
+        residence: Span,
+    ) -> Option<(Instant, Span)> {
+        let index = self.waiting.iter().position(|waiting| waiting.number == number)?;
+        let Waiting { sent, left, .. } = self.waiting.remove(index)?;
+        let whole = Span::from(now.duration_since(sent));
+        // The wall clock may have been set meanwhile; then the program's own will do.
+        let between = left.zip(came).filter(|(left, came)| left <= came).map(|(left, came)| came - left);
+        let between = between.filter(|between| *between <= whole);
+        let outside = between.unwrap_or(whole);
+        let rtt = (residence <= outside).then(|| outside - residence);
+        self.keep(sent, rtt, between.map(|between| whole - between));
+        let rtt = rtt?;
+        self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
+        self.most = self.most.max(rtt);
+        Some((sent, rtt))
+    }
+
+    fn keep(&mut self, sent: Instant, rtt: Option<Span>, host: Option<Span>) {
+        let at = sent.duration_since(self.origin).into();
+        if self.seen.is_multiple_of(self.step) {
+            self.kept.push(Echo { at, rtt, host });
+        }
+        self.seen += 1;
+        if self.kept.len() == MOST_KEPT {
+            let mut index = 0_u64;
+            self.kept.retain(|_| {
+                index += 1;
+                index % 2 == 1
+            });
+            self.step *= 2;
+        }
+    }
+
+    /// The end: whoever had time enough to be answered never will be; of the rest nothing is known.
+    pub(super) fn close(mut self, method: RttMethod, now: Instant, settled: Option<Instant>) -> Taken {
+        let patience = Duration::from(self.most * 2) + Duration::from_millis(100);
+        let lost = std::mem::take(&mut self.waiting).into_iter().filter(|waiting| waiting.sent + patience <= now);
+        for Waiting { sent, .. } in lost {
+            self.keep(sent, None, None);
+        }
+        self.kept.sort_by_key(|echo| echo.at);
+        let settled = settled.map(|moment| moment.duration_since(self.origin).into());
+        Taken { method, origin: self.origin, echoes: self.kept, settled }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn millis(millis: u64) -> Span {
+        Span::from_millis(millis)
+    }
+
+    fn after(origin: Instant, time: u64) -> Instant {
+        origin + Duration::from_millis(time)
+    }
+
+    fn wall(time: u64) -> Span {
+        Span::from_secs(1_700_000_000) + millis(time)
+    }
+
+    #[test]
+    fn a_round_trip_is_between_the_kernels_stamps_and_what_is_beside_is_the_hosts() {
+        let origin = Instant::now();
+        let mut log = Log::new(origin);
+        for (number, sent) in [(0, 0), (1, 10), (2, 20), (3, 30), (4, 40)] {
+            log.sent(number, after(origin, sent));
+            log.left(number, Some(wall(sent + 2)));
+        }
+        log.sent(5, after(origin, 50));
+        let answers = [
+            (log.answered(0, Some(wall(22)), after(origin, 25), Span::ZERO), Some(millis(20))),
+            (log.answered(1, Some(wall(32)), after(origin, 33), millis(5)), Some(millis(15))),
+            (log.answered(1, Some(wall(42)), after(origin, 43), Span::ZERO), None), // a duplicate
+            (log.answered(2, Some(wall(9_000)), after(origin, 50), Span::ZERO), Some(millis(30))), // a clock that was set
+            (log.answered(3, Some(wall(0)), after(origin, 60), Span::ZERO), Some(millis(30))),
+            (log.answered(4, Some(wall(60)), after(origin, 60), millis(19)), None), // more than it can have been there
+            (log.answered(5, Some(wall(60)), after(origin, 70), Span::ZERO), Some(millis(20))), // without a stamp
+            (log.answered(99, Some(wall(60)), after(origin, 60), Span::ZERO), None),
+        ];
+        for (index, (found, expected)) in answers.into_iter().enumerate() {
+            assert_eq!(found.map(|(_, rtt)| rtt), expected, "{index}");
+        }
+        assert_eq!((log.least(), log.most()), (Some(millis(15)), millis(30)));
+        let taken = log.close(RttMethod::Icmp, after(origin, 100), None);
+        let hosts: Vec<Option<Span>> = taken.echoes.iter().map(|echo| echo.host).collect();
+        assert_eq!(hosts, [Some(millis(5)), Some(millis(3)), None, None, Some(millis(2)), None]);
+        assert_eq!(taken.echoes[4].rtt, None);
+    }
+
+    #[test]
+    fn what_was_not_answered_in_time_is_lost_and_what_had_no_time_is_unknown() {
+        let origin = Instant::now();
+        let mut log = Log::new(origin);
+        for number in 0..4 {
+            log.sent(number, after(origin, number * 100));
+        }
+        log.answered(1, None, after(origin, 150), Span::ZERO);
+        // Twice 50 ms and 100 ms more: the third has had its time, the fourth has not.
+        let taken = log.close(RttMethod::Icmp, after(origin, 400), Some(after(origin, 150)));
+        let found: Vec<_> = taken.echoes.iter().map(|echo| (echo.at, echo.rtt)).collect();
+        assert_eq!(found, [(millis(0), None), (millis(100), Some(millis(50))), (millis(200), None)]);
+        assert_eq!(taken.settled, Some(millis(150)));
+    }
+
+    #[test]
+    fn a_flow_that_nobody_answers_is_bounded() {
+        let origin = Instant::now();
+        let mut log = Log::new(origin);
+        let many = 5 * MOST_KEPT as u64;
+        for number in 0..many {
+            log.sent(number, after(origin, number * 10));
+        }
+        assert_eq!(log.waiting.len(), MOST_WAITING);
+        assert!(log.kept.len() < MOST_KEPT);
+        let taken = log.close(RttMethod::UdpEcho, after(origin, many * 10 + 1_000), None);
+        let gaps: Vec<Span> = taken.echoes.windows(2).map(|pair| pair[1].at - pair[0].at).collect();
+        assert!(gaps.iter().all(|gap| *gap == millis(80)), "every eighth");
+    }
+}

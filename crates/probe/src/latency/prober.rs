@@ -1,0 +1,414 @@
+//! The thread that sends echo requests and takes the answers.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use fullpipe_iperf::Cookie;
+use fullpipe_load::Local;
+use fullpipe_record::RttMethod;
+use fullpipe_units::{BitRate, Span};
+
+use super::flow::{Answer, Flow};
+use super::log::{Log, Taken};
+
+/// Time between two requests under load.
+const PERIOD: Duration = Duration::from_millis(10);
+
+/// The least time between two requests without load, where one follows the answer to the one before: a connection over a
+/// short path is made in a moment, and there must be something to compare with.
+const SHORTEST_PERIOD: Duration = Duration::from_millis(1);
+
+/// The most time between two, on the slowest paths.
+const LONGEST_PERIOD: Duration = Duration::from_secs(1);
+
+/// The part of what a path carries that echo requests may take.
+const SHARE: u64 = 100;
+
+/// For how long nothing is answered before a flow is given up.
+const UNANSWERED: Duration = Duration::from_secs(3);
+
+/// Packets that are looked at before it is seen whether a request is due.
+const MOST_AT_ONCE: usize = 64;
+
+/// Answers that are wanted when the queues have emptied.
+const WANTED_AFTER: u32 = 10;
+
+/// For how long they are waited for, beside two round trips.
+const LONGEST_AFTER: Duration = Duration::from_secs(1);
+
+/// Sends echo requests until it is told to stop, or dropped.
+#[derive(Debug)]
+pub(crate) struct Prober {
+    shared: Arc<Mutex<Shared>>,
+    thread: Option<JoinHandle<Option<Taken>>>,
+}
+
+/// What the thread is told, and tells.
+#[derive(Debug, Default)]
+struct Shared {
+    stop: bool,
+    phase: Phase,
+    /// Where a server answers datagrams, and of which test.
+    server: Option<(SocketAddr, Cookie)>,
+    /// What the path carries.
+    rate: BitRate,
+    least: Option<Span>,
+    most: Span,
+    /// Whether enough has been answered after the load.
+    is_settled: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Phase {
+    #[default]
+    Before,
+    During,
+    After(Instant),
+}
+
+impl Prober {
+    /// Starts sending to `target`, from where `local` says. Where echo requests are not permitted it waits for a
+    /// [`Prober::use_server`].
+    ///
+    /// # Errors
+    /// If there can be no thread.
+    pub(crate) fn start(target: SocketAddr, local: &Local) -> io::Result<Self> {
+        let shared = Arc::new(Mutex::new(Shared::default()));
+        let (theirs, local) = (Arc::clone(&shared), local.clone());
+        let run = move || {
+            let flow = random().and_then(|token| Flow::of_icmp(target, &local, token)).ok();
+            Worker::new(flow, local, theirs).run()
+        };
+        let thread = thread::Builder::new().name("echo".to_owned()).spawn(run)?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// There is a server at `address` that answers datagrams of the test with this `cookie`, if it is fullpipe. They are
+    /// sent if nothing has been answered so far.
+    pub(crate) fn use_server(&self, address: SocketAddr, cookie: Cookie) {
+        locked(&self.shared).server = Some((address, cookie));
+    }
+
+    /// Data begins to flow.
+    pub(crate) fn load_begins(&self) {
+        locked(&self.shared).phase = Phase::During;
+    }
+
+    /// The path carries so much. Echo requests take no more than a hundredth of it.
+    pub(crate) fn path_carries(&self, rate: BitRate) {
+        locked(&self.shared).rate = rate;
+    }
+
+    /// No more data is sent.
+    pub(crate) fn load_ends(&self) {
+        let mut shared = locked(&self.shared);
+        if !matches!(shared.phase, Phase::After(_)) {
+            shared.phase = Phase::After(Instant::now());
+        }
+    }
+
+    /// The least round-trip time so far.
+    pub(crate) fn least(&self) -> Option<Span> {
+        locked(&self.shared).least
+    }
+
+    /// Whether there is nothing more to wait for: enough was answered after the load, or it takes too long.
+    pub(crate) fn is_settled(&self) -> bool {
+        let shared = locked(&self.shared);
+        let Phase::After(ended) = shared.phase else { return true };
+        let too_long = ended.elapsed() >= LONGEST_AFTER + (shared.most * 2).into();
+        shared.is_settled || shared.least.is_none() || too_long || self.has_ended()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Stops, and gives what was taken; `None` if nothing was answered.
+    pub(crate) fn finish(mut self) -> Option<Taken> {
+        locked(&self.shared).stop = true;
+        self.thread.take()?.join().ok().flatten()
+    }
+}
+
+impl Drop for Prober {
+    fn drop(&mut self) {
+        locked(&self.shared).stop = true;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn locked(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn random() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+struct Worker {
+    flow: Option<Flow>,
+    local: Local,
+    shared: Arc<Mutex<Shared>>,
+    log: Log,
+    method: RttMethod,
+    number: u64,
+    /// When this flow began, and when its next request is due.
+    begun: Instant,
+    next: Instant,
+    /// When a request was first answered that was sent after the load: all that the load had put before it has gone.
+    emptied: Option<Instant>,
+    /// When the first request was sent that found the path as it was before.
+    settled: Option<Instant>,
+    answered_since: u32,
+}
+
+impl Worker {
+    fn new(flow: Option<Flow>, local: Local, shared: Arc<Mutex<Shared>>) -> Self {
+        let now = Instant::now();
+        Self {
+            flow,
+            local,
+            shared,
+            log: Log::new(now),
+            method: RttMethod::Icmp,
+            number: 0,
+            begun: now,
+            next: now,
+            emptied: None,
+            settled: None,
+            answered_since: 0,
+        }
+    }
+
+    fn run(mut self) -> Option<Taken> {
+        while let Some(phase) = self.obey() {
+            let now = Instant::now();
+            if now >= self.next {
+                self.request(now);
+                self.next = now + self.period(phase);
+            }
+            // Orders are to be seen soon.
+            let longest = self.next.saturating_duration_since(Instant::now()).min(PERIOD);
+            match &self.flow {
+                Some(flow) => flow.wait(longest),
+                None => thread::sleep(longest),
+            }
+            self.take(phase);
+            self.tell();
+            if self.log.least().is_none() && self.begun.elapsed() >= UNANSWERED {
+                self.flow = None;
+            }
+        }
+        self.log.least()?;
+        Some(self.log.close(self.method, Instant::now(), self.settled))
+    }
+
+    /// Does what it was told; `None` if that is to stop.
+    fn obey(&mut self) -> Option<Phase> {
+        let (stop, phase, server) = {
+            let mut shared = locked(&self.shared);
+            (shared.stop, shared.phase, shared.server.take())
+        };
+        if let Some((address, cookie)) = server.filter(|_| self.log.least().is_none()) {
+            self.flow = Flow::of_datagrams(address, &self.local, cookie).ok();
+            self.method = self.flow.as_ref().map_or(self.method, Flow::method);
+            self.begun = Instant::now();
+            self.log = Log::new(self.begun);
+            self.next = self.begun;
+        }
+        (!stop).then_some(phase)
+    }
+
+    fn request(&mut self, now: Instant) {
+        let Some(flow) = &self.flow else { return };
+        self.log.sent(self.number, now);
+        let sent = flow.request(self.number);
+        self.number += 1;
+        // Any other that cannot be sent is one that is not answered.
+        if sent.is_err_and(|error| self.is_no_server(&error)) {
+            self.flow = None;
+        }
+    }
+
+    /// Whether nobody answers datagrams there, and nobody has.
+    fn is_no_server(&self, error: &io::Error) -> bool {
+        error.kind() == io::ErrorKind::ConnectionRefused && self.log.least().is_none()
+    }
+
+    /// How long after one request the next is sent.
+    fn period(&self, phase: Phase) -> Duration {
+        let rate = locked(&self.shared).rate;
+        let bytes = self.flow.as_ref().map(Flow::wire_bytes).unwrap_or_default();
+        let polite = if rate == BitRate::ZERO { Span::ZERO } else { rate.time_for(bytes) * SHARE };
+        let usual = match (phase, self.log.least()) {
+            (Phase::Before | Phase::After(_), Some(rtt)) => Duration::from(rtt).clamp(SHORTEST_PERIOD, PERIOD),
+            _ => PERIOD,
+        };
+        Duration::from(polite).clamp(usual, LONGEST_PERIOD)
+    }
+
+    /// Takes what has left and what has come.
+    fn take(&mut self, phase: Phase) {
+        self.note_departures();
+        // A raw socket hears what others are told too: their noise must not keep this from its own work.
+        for _ in 0..MOST_AT_ONCE {
+            let Some(flow) = &self.flow else { return };
+            match flow.arrived() {
+                Ok(Some(answer)) => self.note(answer, phase),
+                Ok(None) => {}
+                Err(error) if self.is_no_server(&error) => self.flow = None,
+                // There is no more; or what came of one request, which says nothing of the next.
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn note_departures(&mut self) {
+        while let Some((number, left)) = self.flow.as_ref().and_then(Flow::departed) {
+            self.log.left(number, left);
+        }
+    }
+
+    fn note(&mut self, answer: Answer, phase: Phase) {
+        let now = Instant::now();
+        // It may have left since that was last asked.
+        if !self.log.has_left(answer.number) {
+            self.note_departures();
+        }
+        let Some((sent, rtt)) = self.log.answered(answer.number, answer.came, now, answer.residence) else { return };
+        let Phase::After(ended) = phase else { return };
+        if self.emptied.is_some_and(|emptied| sent >= emptied) && (self.settled.is_some() || self.is_as_before(rtt)) {
+            self.settled.get_or_insert(sent);
+            self.answered_since += 1;
+        }
+        if sent >= ended {
+            self.emptied.get_or_insert(now);
+        }
+    }
+
+    /// Whether `rtt` is that of a path whose queues are as empty as they ever were.
+    fn is_as_before(&self, rtt: Span) -> bool {
+        const MORE: f64 = 1.1;
+        const FORGIVEN: Span = Span::from_millis(1);
+        self.log.least().is_some_and(|least| rtt <= least.scaled(MORE) + FORGIVEN)
+    }
+
+    fn tell(&self) {
+        let mut shared = locked(&self.shared);
+        shared.least = self.log.least();
+        shared.most = self.log.most();
+        shared.is_settled = self.answered_since >= WANTED_AFTER;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_testkit::valid_within;
+    use std::net::{Ipv4Addr, UdpSocket};
+
+    use super::super::datagram;
+
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    fn until(mut done: impl FnMut() -> bool) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        while !done() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(2));
+        }
+        done()
+    }
+
+    fn cookie() -> Cookie {
+        Cookie::from_bytes([b'c'; Cookie::LENGTH])
+    }
+
+    /// A prober with datagrams alone.
+    fn with_datagrams(server: SocketAddr) -> Prober {
+        let shared = Arc::new(Mutex::new(Shared::default()));
+        let theirs = Arc::clone(&shared);
+        let thread = thread::spawn(move || Worker::new(None, Local::default(), theirs).run());
+        let prober = Prober { shared, thread: Some(thread) };
+        prober.use_server(server, cookie());
+        prober
+    }
+
+    /// Answers so many requests, each with a `residence` that it claims, and then no more.
+    fn server(answers: usize, residence: Span) -> SocketAddr {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = socket.local_addr().unwrap();
+        thread::spawn(move || {
+            let mut buffer = [0; 100];
+            for _ in 0..answers {
+                let (length, from) = socket.recv_from(&mut buffer).unwrap();
+                assert_eq!(datagram::test_of(&buffer[..length]), Some(cookie()));
+                socket.send_to(&datagram::answer(&buffer[..length], residence).unwrap(), from).unwrap();
+            }
+            thread::sleep(PATIENCE);
+        });
+        address
+    }
+
+    #[test]
+    fn loopback_answers_before_during_and_after() {
+        let once = || {
+            let prober = Prober::start((Ipv4Addr::LOCALHOST, 0).into(), &Local::default()).unwrap();
+            if !until(|| prober.least().is_some()) {
+                // Neither ping sockets nor raw ones are open to this user: what a measurement then does is tested there.
+                return (None, vec![]);
+            }
+            prober.load_begins();
+            thread::sleep(Duration::from_millis(50));
+            prober.load_ends();
+            assert!(until(|| prober.is_settled()));
+            let taken = prober.finish().unwrap();
+            let starved = taken.echoes.windows(2).any(|pair| pair[1].at - pair[0].at > Span::from_millis(100));
+            (Some(taken), starved.then(|| "the machine did not let the thread run".to_owned()).into_iter().collect())
+        };
+        let Some(taken) = valid_within(5, once) else { return };
+        assert_eq!(taken.method, RttMethod::Icmp);
+        assert!(taken.settled.is_some() && taken.echoes.len() >= 10, "{taken:?}");
+        assert!(taken.echoes.iter().any(|echo| echo.host.is_some()), "the kernel stamps: {taken:?}");
+    }
+
+    #[test]
+    fn a_server_answers_datagrams_until_it_falls_silent() {
+        let prober = with_datagrams(server(20, Span::ZERO));
+        assert!(until(|| prober.least().is_some()));
+        prober.load_begins();
+        thread::sleep(Duration::from_millis(500));
+        prober.load_ends();
+        let begun = Instant::now();
+        assert!(until(|| prober.is_settled()) && begun.elapsed() < 2 * LONGEST_AFTER);
+        let taken = prober.finish().unwrap();
+        let answered = taken.echoes.iter().filter(|echo| echo.rtt.is_some()).count();
+        assert_eq!((taken.method, answered), (RttMethod::UdpEcho, 20));
+        assert!(taken.echoes.len() > 20, "what was not answered is counted");
+    }
+
+    #[test]
+    fn a_server_that_lies_about_its_time_is_not_believed() {
+        let prober = with_datagrams(server(usize::MAX, Span::from_secs(1)));
+        thread::sleep(Duration::from_millis(100));
+        assert!(prober.least().is_none() && prober.is_settled());
+        assert!(prober.finish().is_none());
+    }
+
+    #[test]
+    fn a_port_where_nobody_listens_is_left_alone() {
+        let closed = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+        let prober = with_datagrams(closed);
+        thread::sleep(Duration::from_millis(50));
+        prober.load_ends();
+        assert!(prober.is_settled(), "nothing is waited for");
+        assert!(prober.finish().is_none());
+    }
+}

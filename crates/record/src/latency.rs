@@ -1,0 +1,324 @@
+use fullpipe_units::{Ratio, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{RttMethod, RttReport, RttStats};
+
+/// One echo request beside a load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Echo {
+    /// When it was sent, since the first.
+    pub at: Span,
+    /// Its round-trip time; `None` if no answer came.
+    pub rtt: Option<Span>,
+    /// What this host added to that, and is not in it: the time from the program to the wire and back, where the kernel
+    /// stamped both passages.
+    pub host: Option<Span>,
+}
+
+/// When there was load beside echo requests, on their clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct LoadTime {
+    /// When data began to flow.
+    pub began: Span,
+    /// From when on it counted.
+    pub from: Span,
+    /// When it ended.
+    pub to: Span,
+    /// When the queues that it had filled were empty again, where that was seen.
+    pub settled: Option<Span>,
+}
+
+/// Echo requests of one phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct EchoPhase {
+    /// Requests.
+    pub sent: u64,
+    /// Requests without an answer.
+    pub lost: u64,
+    /// Round-trip times.
+    pub rtt: Option<RttStats>,
+    /// Mean difference between the round-trip times of one answered request and the next (the magnitude of RFC 3393's
+    /// variation, of round trips).
+    pub jitter: Option<Span>,
+    /// What this host added, and is not in the round-trip times.
+    pub host: Option<RttStats>,
+}
+
+impl EchoPhase {
+    /// The phase of `echoes`, in the order in which they were sent.
+    fn of(echoes: &[Echo]) -> Self {
+        let rtts = rtts(echoes);
+        Self {
+            sent: echoes.len() as u64,
+            lost: (echoes.len() - rtts.len()) as u64,
+            jitter: jitter(&rtts),
+            rtt: RttStats::of(rtts),
+            host: RttStats::of(echoes.iter().filter_map(|echo| echo.host).collect()),
+        }
+    }
+}
+
+/// Echo requests on a flow of their own, before, during and after a load.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct EchoReport {
+    /// When there was load.
+    pub load: LoadTime,
+    /// Answered before data flowed.
+    pub before: EchoPhase,
+    /// While data flowed and counted, without the first two round trips, in which no queue can have been filled.
+    pub during: EchoPhase,
+    /// When the queues had emptied.
+    pub after: EchoPhase,
+    /// The requests, evenly thinned out where they are many.
+    pub samples: Vec<Echo>,
+}
+
+impl EchoReport {
+    /// Samples that are kept.
+    pub const MOST_SAMPLES: usize = 500;
+
+    /// What `echoes`, in the order in which they were sent, say of a `load`.
+    fn of(echoes: &[Echo], load: LoadTime) -> Self {
+        let [before, during, after] = phases(echoes, load);
+        let step = echoes.len().div_ceil(Self::MOST_SAMPLES).max(1);
+        Self {
+            load,
+            before: EchoPhase::of(&before),
+            during: EchoPhase::of(&during),
+            after: EchoPhase::of(&after),
+            samples: echoes.iter().step_by(step).copied().collect(),
+        }
+    }
+}
+
+/// What was sent before, during and after a `load`.
+fn phases(echoes: &[Echo], load: LoadTime) -> [Vec<Echo>; 3] {
+    let chosen = |wanted: &dyn Fn(&Echo) -> bool| echoes.iter().filter(|echo| wanted(echo)).copied().collect();
+    let before: Vec<Echo> = chosen(&|echo| echo.at + echo.rtt.unwrap_or_default() < load.began);
+    let ramp = rtts(&before).into_iter().min().unwrap_or_default() * 2;
+    let from = load.from.max(load.began + ramp);
+    let during = chosen(&|echo| (from..=load.to).contains(&echo.at));
+    [before, during, chosen(&|echo| load.settled.is_some_and(|settled| echo.at >= settled))]
+}
+
+fn rtts(echoes: &[Echo]) -> Vec<Span> {
+    echoes.iter().filter_map(|echo| echo.rtt).collect()
+}
+
+impl RttReport {
+    /// From `echoes` beside a `load`, in the order in which they were sent. `handshake` is the idle round-trip time where
+    /// they have not seen the path idle, `within` the round-trip times of the connections that carry the load.
+    pub fn of_echoes(
+        method: RttMethod,
+        echoes: &[Echo],
+        load: LoadTime,
+        handshake: Option<Span>,
+        within: Vec<Span>,
+    ) -> Self {
+        let [before, during, after] = phases(echoes, load);
+        let idle = RttStats::of([rtts(&before), rtts(&after)].concat());
+        let idle = idle.or_else(|| RttStats::of(handshake.into_iter().collect()));
+        Self {
+            responsiveness: Responsiveness::of(rtts(&during), within),
+            echoes: Some(EchoReport::of(echoes, load)),
+            ..Self::of(method, idle, RttStats::of(rtts(&during)))
+        }
+    }
+
+    /// From the kernel's own estimates: of the `handshake`, and of the connections that carry the load.
+    pub fn of_kernel(handshake: Option<Span>, within: Vec<Span>) -> Self {
+        Self {
+            responsiveness: Responsiveness::of(Vec::new(), within.clone()),
+            ..Self::of(RttMethod::TcpInfo, RttStats::of(handshake.into_iter().collect()), RttStats::of(within))
+        }
+    }
+}
+
+/// By how much the round-trip time under load exceeds the idle one, both as medians.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Inflation {
+    /// Loaded less idle; zero where load makes it no longer.
+    pub added: Span,
+    /// Loaded by idle.
+    pub ratio: Ratio,
+}
+
+impl Inflation {
+    /// From the `idle` round-trip times to the `loaded` ones.
+    pub fn of(idle: &RttStats, loaded: &RttStats) -> Self {
+        let (idle, loaded) = (idle.median, loaded.median);
+        Self { added: loaded.saturating_sub(idle), ratio: Ratio::of(loaded.as_secs_f64(), idle.as_secs_f64()) }
+    }
+}
+
+/// Round trips that fit into a minute under load, one after the other.
+///
+/// After draft-ietf-ippm-responsiveness-09, section 5.3.1.1: the mean of two rates, each a minute by the mean of the
+/// fastest 95 % of the round trips of its kind. The draft takes the first from connections of their own (TCP and TLS
+/// handshake and a small download, in equal parts) and the second from requests on the connections that carry the load.
+/// Here the first is taken from echo requests, and the second from the smoothed round-trip time that the kernel has of the
+/// connections that carry the load: no server's time is in it, nor that of a data stream's queue in the sending program.
+/// It is therefore greater than what programs give that follow the draft to the letter, and not to be compared with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Responsiveness {
+    /// The mean of those that are known.
+    pub per_minute: u64,
+    /// By echo requests beside the load.
+    pub beside: Option<u64>,
+    /// By the connections that carry the load.
+    pub within: Option<u64>,
+}
+
+impl Responsiveness {
+    /// From round-trip times `beside` and `within` the load, each in any order; `None` where there are none.
+    pub fn of(beside: Vec<Span>, within: Vec<Span>) -> Option<Self> {
+        let [beside, within] = [beside, within].map(|rtts| trimmed_mean(rtts).map(per_minute));
+        let known: Vec<f64> = [beside, within].into_iter().flatten().collect();
+        let mean = known.iter().sum::<f64>() / known.len() as f64;
+        let rounded = |rate: f64| rate.round() as u64;
+        (!known.is_empty()).then(|| Self {
+            per_minute: rounded(mean),
+            beside: beside.map(rounded),
+            within: within.map(rounded),
+        })
+    }
+}
+
+fn per_minute(rtt: Span) -> f64 {
+    60.0 / rtt.max(Span::from_nanos(1)).as_secs_f64()
+}
+
+/// The mean of the least 95 % of `values`, of at least one.
+fn trimmed_mean(mut values: Vec<Span>) -> Option<Span> {
+    values.sort_unstable();
+    let kept = (values.len() * 95 / 100).max(1);
+    let sum: Span = values.get(..kept)?.iter().copied().sum();
+    Some(sum / kept as u64)
+}
+
+/// The mean difference between each of `rtts` and the next.
+fn jitter(rtts: &[Span]) -> Option<Span> {
+    let changes = rtts.windows(2).map(|pair| pair[0].max(pair[1]).saturating_sub(pair[0].min(pair[1])));
+    let sum: Span = changes.sum();
+    let pairs = rtts.len().checked_sub(1).filter(|&pairs| pairs > 0)?;
+    Some(sum / pairs as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const fn millis(millis: u64) -> Span {
+        Span::from_millis(millis)
+    }
+
+    fn echo(at: u64, rtt: Option<u64>) -> Echo {
+        Echo { at: millis(at), rtt: rtt.map(millis), host: rtt.map(|_| Span::from_micros(at)) }
+    }
+
+    #[test]
+    fn phases_are_told_apart_by_when_requests_were_sent_and_answered() {
+        let echoes = [
+            echo(0, Some(10)),
+            echo(10, Some(14)),
+            echo(20, None),
+            echo(25, Some(10)), // On its way when data begins to flow.
+            echo(40, Some(10)), // Too early to meet a queue.
+            echo(50, Some(30)),
+            echo(60, None),
+            echo(70, Some(34)),
+            echo(80, Some(36)),
+            echo(90, Some(25)), // Behind what is left of the queue.
+            echo(130, Some(10)),
+        ];
+        let load = LoadTime { began: millis(30), from: millis(30), to: millis(85), settled: Some(millis(125)) };
+        let report = EchoReport::of(&echoes, load);
+        let counts = [report.before, report.during, report.after].map(|phase| (phase.sent, phase.lost));
+        assert_eq!(counts, [(3, 1), (4, 1), (1, 0)]);
+        assert_eq!(report.before.jitter, Some(millis(4)));
+        assert_eq!(report.during.jitter, Some(millis(3)));
+        assert_eq!(report.after.jitter, None);
+        let during = report.during.rtt.unwrap();
+        assert_eq!((during.count, during.min, during.median, during.max), (3, millis(30), millis(34), millis(36)));
+        assert_eq!(report.during.host.unwrap().median, Span::from_micros(70));
+        assert_eq!(report.samples, echoes);
+        let rtt = RttReport::of_echoes(RttMethod::Icmp, &echoes, load, Some(millis(99)), vec![]);
+        assert_eq!(rtt.idle.map(|idle| (idle.count, idle.median)), Some((3, millis(10))));
+        assert_eq!(rtt.inflation.map(|inflation| inflation.added), Some(millis(24)));
+        assert_eq!(rtt.responsiveness.unwrap().within, None);
+        let unseen = RttReport::of_echoes(RttMethod::Icmp, &echoes[5..8], load, Some(millis(12)), vec![millis(40)]);
+        assert_eq!(unseen.idle.map(|idle| (idle.count, idle.median)), Some((1, millis(12))));
+        assert_eq!(unseen.responsiveness.unwrap().within, Some(1_500));
+        let later = EchoReport::of(&echoes, LoadTime { from: millis(65), settled: None, ..load });
+        assert_eq!((later.during.sent, later.after), (2, EchoPhase::default()));
+    }
+
+    #[test]
+    fn inflation_is_between_medians() {
+        let of = |rtts: [u64; 3]| RttStats::of(rtts.map(millis).to_vec()).unwrap();
+        let inflation = Inflation::of(&of([50, 50, 51]), &of([90, 100, 130]));
+        assert_eq!(inflation, Inflation { added: millis(50), ratio: Ratio::new(2.0) });
+        let none = Inflation::of(&of([50, 50, 51]), &of([25, 25, 25]));
+        assert_eq!((none.added, none.ratio), (Span::ZERO, Ratio::new(0.5)));
+    }
+
+    #[test]
+    fn responsiveness_is_the_mean_of_two_rates_without_the_slowest_round_trips() {
+        // 19 of 20 count: 100 ms beside, which is 600 a minute; 200 ms within, which is 300.
+        let with_outlier = |rtt| [vec![millis(rtt); 19], vec![millis(5_000)]].concat();
+        assert_eq!(
+            Responsiveness::of(with_outlier(100), with_outlier(200)),
+            Some(Responsiveness { per_minute: 450, beside: Some(600), within: Some(300) })
+        );
+        assert_eq!(
+            Responsiveness::of(vec![millis(80), millis(120)], vec![]).map(|known| (known.per_minute, known.within)),
+            Some((750, None)),
+            "95 % of two is one"
+        );
+        assert_eq!(Responsiveness::of(vec![], vec![]), None);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn whatever_was_seen_adds_up(
+            seen in prop::collection::vec((0..100_000_u64, prop::option::of(0..10_000_u64)), 0..1_200),
+            times in (0..100_000_u64, 0..100_000_u64, 0..100_000_u64, prop::option::of(0..100_000_u64)),
+        ) {
+            let mut echoes: Vec<Echo> = seen.into_iter().map(|(at, rtt)| echo(at, rtt)).collect();
+            echoes.sort_by_key(|echo| echo.at);
+            let (began, from, to, settled) = times;
+            let load = LoadTime {
+                began: millis(began),
+                from: millis(from),
+                to: millis(to),
+                settled: settled.map(millis),
+            };
+            let report = EchoReport::of(&echoes, load);
+            prop_assert!(report.samples.len() <= EchoReport::MOST_SAMPLES);
+            for phase in [report.before, report.during, report.after] {
+                prop_assert!(phase.sent <= echoes.len() as u64);
+                prop_assert_eq!(phase.sent - phase.lost, phase.rtt.map_or(0, |rtt| rtt.count));
+                if let (Some(rtt), Some(jitter)) = (phase.rtt, phase.jitter) {
+                    prop_assert!(jitter <= rtt.max.saturating_sub(rtt.min));
+                    let order = [rtt.min, rtt.median, rtt.p90, rtt.p99, rtt.max];
+                    prop_assert!(order.is_sorted());
+                }
+            }
+        }
+
+        #[test]
+        fn responsiveness_lies_between_the_slowest_and_the_fastest(
+            beside in prop::collection::vec(1..10_000_u64, 1..200),
+            within in prop::collection::vec(1..10_000_u64, 0..200),
+        ) {
+            let all: Vec<u64> = beside.iter().chain(&within).copied().collect();
+            let [least, most] = [all.iter().min(), all.iter().max()].map(|rtt| *rtt.unwrap());
+            let spans = |rtts: Vec<u64>| rtts.into_iter().map(millis).collect();
+            let rate = Responsiveness::of(spans(beside), spans(within)).unwrap().per_minute as f64;
+            prop_assert!(rate <= 60_000.0 / least as f64 + 1.0 && rate >= 60_000.0 / most as f64 - 1.0);
+        }
+    }
+}
