@@ -2,11 +2,16 @@
 
 mod common;
 
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use common::{fullpipe, run};
-use fullpipe_testkit::{Running, document, free_port, path, require, valid_within, wait_for_listener};
+use fullpipe_testkit::{
+    Fate, Heading, Relay, Running, document, free_port, path, require, valid_within, wait_for_listener, within,
+};
 use serde_json::Value;
 
 /// The longest that one measurement may take.
@@ -143,4 +148,77 @@ fn round_trips_grow_by_what_a_full_queue_holds() {
     assert!((figure(&after["rtt"]["median"]) / 20e-3 - 1.0).abs() < 0.1, "the queue has emptied: {after}");
     let lost = &rtt["echoes"]["during"]["lost"];
     assert!(figure(lost) < 10.0, "echo requests are small and seldom lost: {lost}");
+}
+
+/// Bytes of an echo request of the test with this `cookie`, as the server has it.
+fn echo_request(cookie: &[u8; 37], number: u64) -> Vec<u8> {
+    [&b"FPEC\x01\0\0\0"[..], cookie, &[0; 3], &[0; 8], &number.to_be_bytes()].concat()
+}
+
+/// What comes back to `socket` if it sends `request` to the server at `port`.
+fn echoed(socket: &UdpSocket, port: u16, request: &[u8], patience: Duration) -> Option<Vec<u8>> {
+    socket.set_read_timeout(Some(patience)).unwrap();
+    socket.send_to(request, (Ipv4Addr::LOCALHOST, port)).unwrap();
+    let mut buffer = [0; 2000];
+    let (length, _) = socket.recv_from(&mut buffer).ok()?;
+    Some(buffer[..length].to_vec())
+}
+
+#[test]
+fn only_the_address_of_a_test_gets_echoes_and_none_is_longer_than_its_request() {
+    const LONG: Duration = Duration::from_secs(10);
+    const SHORT: Duration = Duration::from_millis(100);
+    let (_server, port) = serve();
+    let cookie = b"abcdefghijklmnopqrstuvwxyz2345672345\0";
+    let own = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let other = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, 2), 0)).unwrap();
+    let request = echo_request(cookie, 7);
+    assert_eq!(echoed(&own, port, &request, SHORT), None, "there is no test yet");
+
+    let mut control = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    control.write_all(cookie).unwrap();
+    control.read_exact(&mut [0]).unwrap();
+    let answer = echoed(&own, port, &request, LONG).expect("the test's own address is answered");
+    assert_eq!((answer.len(), &answer[4..8], &answer[56..]), (request.len(), &[2, 0, 0, 0][..], &request[56..]));
+    let residence = u64::from_be_bytes(*answer[48..].first_chunk().unwrap());
+    assert!(residence > 0, "the server stamps what arrives");
+    assert_eq!(echoed(&other, port, &request, SHORT), None, "another address");
+    for wrong in [&echo_request(&[b'a'; 37], 7), &request[..63], &[&request[..], &[0]].concat(), &answer] {
+        assert_eq!(echoed(&own, port, wrong, SHORT), None);
+    }
+
+    drop(control);
+    assert!(echoed(&own, port, &request, LONG).is_some(), "a moment after the test still");
+    assert!(within(LONG, || echoed(&own, port, &request, SHORT).is_none()), "but not for ever");
+}
+
+/// What a server sees of 60 datagrams, one each 25 ms, that come as `fates` has it.
+fn seen_through(fates: impl Fn(u64) -> Fate + Send + Sync + 'static) -> (Value, Duration) {
+    let (_server, port) = serve();
+    let relay = Relay::with_fates(port, move |heading, number| match heading {
+        Heading::ToServer => fates(number),
+        Heading::ToClient => Fate::Passes,
+    });
+    let relayed = relay.port().to_string();
+    let arguments = ["measure", "127.0.0.1", "--json", "-u", "-l", "1000", "-b", "320k", "-n", "60000", "-p", &relayed];
+    let output = run(&mut fullpipe(&arguments), PATIENCE);
+    (document(&output)["measurement"]["summary"]["datagrams"].clone(), relay.lateness())
+}
+
+#[test]
+fn jitter_and_reordering_of_a_path_are_found() {
+    const PLANTED: Duration = Duration::from_millis(10);
+    // Every change is of 10 ms, and each counts a sixteenth: after 59 of them 98 % are there.
+    let seen = valid_within(5, || {
+        let (seen, late) = seen_through(|number| if number % 2 == 0 { Fate::Waits(PLANTED) } else { Fate::Passes });
+        let starved = late > PLANTED / 5;
+        (seen, starved.then(|| format!("a datagram was {late:?} late")).into_iter().collect())
+    });
+    let jitter = figure(&seen["jitter"]);
+    assert!((8e-3..14e-3).contains(&jitter), "{jitter} s of jitter where 10 ms are planted");
+    assert_eq!((&seen["received"], &seen["reordered"], &seen["lost"]), (&60.into(), &0.into(), &0.into()));
+
+    let (seen, _) = seen_through(|number| if [10, 30, 50].contains(&number) { Fate::Follows(3) } else { Fate::Passes });
+    assert_eq!((&seen["received"], &seen["reordered"], &seen["lost"]), (&60.into(), &3.into(), &0.into()), "{seen}");
+    assert_eq!(seen["reordering_extent"], 3, "{seen}");
 }

@@ -24,7 +24,7 @@ pub use outcome::{document, sentence};
 pub use path::{PathLock, path};
 pub use patience::within;
 pub use process::{Running, fullpipe};
-pub use relay::{Heading, Relay};
+pub use relay::{Fate, Heading, Relay};
 pub use validity::valid_within;
 
 /// Ends the test here, skipped with a reason, unless the machine has everything named: `require!(Lab, Iperf3)`.

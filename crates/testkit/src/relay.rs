@@ -1,12 +1,13 @@
-//! A path over loopback that loses exactly the datagrams that it is told to lose.
+//! A path over loopback that loses, delays and reorders exactly the datagrams that it is told to.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Which way a datagram goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,8 +18,21 @@ pub enum Heading {
     ToClient,
 }
 
-/// What is dropped: the way, and the number of the datagram among those of its flow that carry data, from one.
-type Losses = dyn Fn(Heading, u64) -> bool + Send + Sync;
+/// What becomes of a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It goes on at once.
+    Passes,
+    /// It is lost.
+    IsLost,
+    /// It goes on after so long, and whatever follows waits behind it.
+    Waits(Duration),
+    /// It goes on behind so many later ones that carry data.
+    Follows(u64),
+}
+
+/// What becomes of each: by the way, and the number of the datagram among those of its flow that carry data, from one.
+type Fates = dyn Fn(Heading, u64) -> Fate + Send + Sync;
 
 /// Data is at least this long; what opens a flow is shorter.
 const SHORTEST_DATA: usize = 16;
@@ -30,6 +44,7 @@ const SILENCE: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub struct Relay {
     port: u16,
+    late: Arc<AtomicU64>,
 }
 
 impl Relay {
@@ -38,13 +53,29 @@ impl Relay {
     /// # Panics
     /// If no port is free.
     pub fn start(server: u16, loses: impl Fn(Heading, u64) -> bool + Send + Sync + 'static) -> Self {
+        let fate = move |lost| if lost { Fate::IsLost } else { Fate::Passes };
+        Self::with_fates(server, move |heading, number| fate(loses(heading, number)))
+    }
+
+    /// Starts one that does more to datagrams than to lose them.
+    ///
+    /// # Panics
+    /// If no port is free.
+    pub fn with_fates(server: u16, fates: impl Fn(Heading, u64) -> Fate + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
         let port = listener.local_addr().expect("a bound socket has an address").port();
         let datagrams = UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).expect("the port is free for UDP too");
         let server = SocketAddr::from((Ipv4Addr::LOCALHOST, server));
         thread::spawn(move || forward_connections(&listener, server));
-        thread::spawn(move || forward_datagrams(&Arc::new(datagrams), server, &(Arc::new(loses) as Arc<Losses>)));
-        Self { port }
+        let late = Arc::new(AtomicU64::new(0));
+        let rule = Rule { fates: Arc::new(fates), late: Arc::clone(&late) };
+        thread::spawn(move || forward_datagrams(&Arc::new(datagrams), server, &rule));
+        Self { port, late }
+    }
+
+    /// By how much the machine has delayed a datagram beyond what was asked for, at most.
+    pub fn lateness(&self) -> Duration {
+        Duration::from_nanos(self.late.load(Ordering::Relaxed))
     }
 
     /// Where clients find it.
@@ -73,60 +104,91 @@ fn join(client: TcpStream, server: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// One socket towards the server for each flow of a client.
-struct Flow {
-    upstream: Arc<UdpSocket>,
-    sent: u64,
+/// What is done to datagrams.
+#[derive(Clone)]
+struct Rule {
+    fates: Arc<Fates>,
+    late: Arc<AtomicU64>,
 }
 
-impl Flow {
-    fn open(
-        client: SocketAddr,
-        server: SocketAddr,
-        clients: &Arc<UdpSocket>,
-        losses: &Arc<Losses>,
-    ) -> io::Result<Self> {
-        let upstream = Arc::new(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?);
-        upstream.connect(server)?;
-        upstream.set_read_timeout(Some(SILENCE))?;
-        let (back, clients, losses) = (Arc::clone(&upstream), Arc::clone(clients), Arc::clone(losses));
-        thread::spawn(move || forward_back(&back, &clients, client, &losses));
-        Ok(Self { upstream, sent: 0 })
+/// One way of a flow.
+struct Lane {
+    rule: Rule,
+    heading: Heading,
+    /// Datagrams with data so far.
+    sent: u64,
+    /// Those that are held back, each with the number behind which it goes.
+    held: Vec<(u64, Vec<u8>)>,
+}
+
+impl Lane {
+    fn new(rule: &Rule, heading: Heading) -> Self {
+        Self { rule: rule.clone(), heading, sent: 0, held: Vec::new() }
+    }
+
+    /// Sends `datagram` on by `send` as its fate is, and what has waited for it.
+    fn forward(&mut self, datagram: &[u8], send: impl Fn(&[u8])) {
+        if datagram.len() < SHORTEST_DATA {
+            return send(datagram);
+        }
+        self.sent += 1;
+        match (self.rule.fates)(self.heading, self.sent) {
+            Fate::Passes => send(datagram),
+            Fate::IsLost => {}
+            Fate::Waits(span) => {
+                let begun = Instant::now();
+                thread::sleep(span);
+                let late = begun.elapsed().saturating_sub(span).as_nanos();
+                self.rule.late.fetch_max(late as u64, Ordering::Relaxed);
+                send(datagram);
+            }
+            Fate::Follows(later) => self.held.push((self.sent + later, datagram.to_vec())),
+        }
+        let sent = self.sent;
+        for (_, datagram) in self.held.extract_if(.., |(behind, _)| *behind <= sent) {
+            send(&datagram);
+        }
     }
 }
 
-fn forward_datagrams(clients: &Arc<UdpSocket>, server: SocketAddr, losses: &Arc<Losses>) -> io::Result<()> {
+/// One socket towards the server for each flow of a client.
+struct Flow {
+    upstream: Arc<UdpSocket>,
+    lane: Lane,
+}
+
+impl Flow {
+    fn open(client: SocketAddr, server: SocketAddr, clients: &Arc<UdpSocket>, rule: &Rule) -> io::Result<Self> {
+        let upstream = Arc::new(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?);
+        upstream.connect(server)?;
+        upstream.set_read_timeout(Some(SILENCE))?;
+        let (back, clients) = (Arc::clone(&upstream), Arc::clone(clients));
+        let lane = Lane::new(rule, Heading::ToClient);
+        thread::spawn(move || forward_back(&back, &clients, client, lane));
+        Ok(Self { upstream, lane: Lane::new(rule, Heading::ToServer) })
+    }
+}
+
+fn forward_datagrams(clients: &Arc<UdpSocket>, server: SocketAddr, rule: &Rule) -> io::Result<()> {
     let mut flows: HashMap<SocketAddr, Flow> = HashMap::new();
     let mut buffer = vec![0; 65_536];
     loop {
         let (length, client) = clients.recv_from(&mut buffer)?;
         let flow = match flows.entry(client) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(Flow::open(client, server, clients, losses)?),
+            Entry::Vacant(new) => new.insert(Flow::open(client, server, clients, rule)?),
         };
-        if passes(length, Heading::ToServer, &mut flow.sent, losses) {
-            // A server that has gone shows at the client.
-            let _ = flow.upstream.send(&buffer[..length]);
-        }
+        let Flow { upstream, lane } = flow;
+        // A server that has gone shows at the client.
+        lane.forward(&buffer[..length], |datagram| drop(upstream.send(datagram)));
     }
 }
 
-fn forward_back(upstream: &UdpSocket, clients: &UdpSocket, client: SocketAddr, losses: &Arc<Losses>) {
+fn forward_back(upstream: &UdpSocket, clients: &UdpSocket, client: SocketAddr, mut lane: Lane) {
     let mut buffer = vec![0; 65_536];
-    let mut sent = 0;
     while let Ok(length) = upstream.recv(&mut buffer) {
-        if passes(length, Heading::ToClient, &mut sent, losses) {
-            let _ = clients.send_to(&buffer[..length], client);
-        }
+        lane.forward(&buffer[..length], |datagram| drop(clients.send_to(datagram, client)));
     }
-}
-
-fn passes(length: usize, heading: Heading, sent: &mut u64, losses: &Arc<Losses>) -> bool {
-    if length < SHORTEST_DATA {
-        return true;
-    }
-    *sent += 1;
-    !losses(heading, *sent)
 }
 
 #[cfg(test)]
@@ -158,5 +220,26 @@ mod tests {
         assert_eq!(seen, [(4, b'o'), (SHORTEST_DATA, 1), (SHORTEST_DATA, 4), (SHORTEST_DATA, 5)]);
         assert_eq!(client.recv(&mut buffer).unwrap(), 4);
         assert_eq!((client.recv(&mut buffer).unwrap(), buffer[0]), (SHORTEST_DATA, 1));
+    }
+
+    #[test]
+    fn what_is_told_to_wait_waits_and_what_is_told_to_follow_follows() {
+        let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let relay = Relay::with_fates(server.local_addr().unwrap().port(), |_, number| match number {
+            2 => Fate::Follows(2),
+            5 => Fate::Waits(Duration::from_millis(20)),
+            _ => Fate::Passes,
+        });
+        let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        client.connect((Ipv4Addr::LOCALHOST, relay.port())).unwrap();
+        server.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let begun = Instant::now();
+        for number in 1..=5_u8 {
+            client.send(&[number; SHORTEST_DATA]).unwrap();
+        }
+        let mut buffer = [0; 64];
+        let seen: Vec<u8> = (0..5).map(|_| server.recv(&mut buffer).map(|_| buffer[0]).unwrap()).collect();
+        assert_eq!(seen, [1, 3, 4, 2, 5]);
+        assert!(begun.elapsed() >= Duration::from_millis(20));
     }
 }
