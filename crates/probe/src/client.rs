@@ -46,9 +46,6 @@ const LONGEST_SILENCE: Span = Span::from_secs(120);
 /// How often a transfer is looked at, and an interrupt looked for.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// How often is looked whether the path has settled after the load.
-const GLANCE: Duration = Duration::from_millis(2);
-
 /// MTU assumed where a window must be turned into a buffer before there is a connection.
 const COMMON_MTU: ByteCount = ByteCount::new(1500);
 
@@ -102,6 +99,11 @@ pub struct Destination {
 impl Destination {
     pub(crate) fn patience(&self) -> Duration {
         self.connect_timeout.map_or(PATIENCE, Into::into)
+    }
+
+    /// Echo requests to `address`, if they are wanted.
+    pub(crate) fn prober(&self, address: SocketAddr) -> Option<Prober> {
+        if self.without_echoes { None } else { Prober::start(address, &self.local).ok() }
     }
 
     /// Whether `address` is of the family that was asked for, and that this end's own address has.
@@ -222,8 +224,9 @@ async fn run(
         interrupted: false,
     };
     let ended = session.drive(interrupt, report).await.map_err(|broken| broken.against(destination));
-    if ended.is_ok() {
-        session.settle(interrupt).await;
+    if let (Ok(_), Some(prober), false) = (&ended, &session.prober, session.interrupted) {
+        // Nothing else is left to do.
+        prober.settle(interrupt);
     }
     let (results, broken_off) = match (ended, &session.finished) {
         (Ok(results), finished) => (results, finished.as_ref().and_then(|finished| all_broke(&finished.rest))),
@@ -325,8 +328,7 @@ async fn connect(destination: &Destination) -> Result<(TcpStream, Option<Prober>
         Some(IpVersion::V6) => "it has no IPv6 address".to_owned(),
     });
     for address in found.filter(|address| destination.takes(address)).take(MOST_ADDRESSES) {
-        let wanted = !destination.without_echoes;
-        let prober = wanted.then(|| Prober::start(address, &destination.local).ok()).flatten();
+        let prober = destination.prober(address);
         match timeout(destination.patience(), connect_to(address, destination)).await {
             Ok(Ok(control)) => return Ok((control, prober)),
             Ok(Err(cause)) => {
@@ -647,14 +649,6 @@ impl Session<'_> {
         self.prober.iter().for_each(Prober::load_ends);
         self.note(last, report);
         self.client.transfer_finished(self.now());
-    }
-
-    /// Waits until it is known what the path is like without the load, which may be soon.
-    async fn settle(&self, interrupt: &AtomicBool) {
-        let Some(prober) = self.prober.as_ref().filter(|_| !self.interrupted) else { return };
-        while !prober.is_settled() && !interrupt.load(Ordering::Relaxed) {
-            tokio::time::sleep(GLANCE).await;
-        }
     }
 
     fn note(&mut self, passed: Vec<Interval>, report: &mut dyn FnMut(TestEvent<'_>)) {

@@ -25,7 +25,9 @@ use socket2::SockRef;
 
 use crate::client::Destination;
 use crate::error::ProbeError;
+use crate::latency::{Prober, Taken};
 use crate::progress::all_broke;
+use crate::summary::round_trips;
 
 /// How long a name may take to resolve, and a connection to be made.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -178,6 +180,7 @@ struct Sent {
 
 /// A transfer as it was seen until its end was due.
 struct Watched {
+    origin: Instant,
     intervals: Vec<Interval>,
     to: Span,
     interrupted: bool,
@@ -186,6 +189,7 @@ struct Watched {
 /// Reports intervals until the time has passed, the transfer is over by itself, or the user interrupts it.
 fn watch(
     request: &Request,
+    prober: Option<&Prober>,
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(&Interval),
     sent: &dyn Fn() -> Vec<Sent>,
@@ -193,7 +197,8 @@ fn watch(
 ) -> Watched {
     const SHORTEST: Span = Span::from_millis(1);
     let origin = Instant::now();
-    let mut watched = Watched { intervals: Vec::new(), to: Span::ZERO, interrupted: false };
+    prober.inspect(|prober| prober.load_begins());
+    let mut watched = Watched { origin, intervals: Vec::new(), to: Span::ZERO, interrupted: false };
     let mut before = vec![Sent::default(); request.streams.into()];
     let mut next = request.interval;
     loop {
@@ -213,6 +218,10 @@ fn watch(
         }
         if is_due {
             return watched;
+        }
+        if let Some(prober) = prober {
+            let bytes = sent().iter().map(|sent| sent.bytes).sum();
+            prober.path_carries(BitRate::of(bytes, now.max(SHORTEST)));
         }
         thread::sleep(LOOK);
     }
@@ -257,7 +266,7 @@ fn over_tcp(
     progress: &mut dyn FnMut(&Interval),
 ) -> Result<Upload, ProbeError> {
     let header = ByteCount::new(HEADER_LENGTH as u64);
-    let (address, streams) = connect(destination, addresses, request)?;
+    let (address, prober, streams) = connect(destination, addresses, request)?;
     let handshake = streams.first().and_then(|stream| fullpipe_sys::tcp_info(stream).ok()?.rtt);
     let sockets = streams.iter().zip(0..).map(|(stream, index)| read_back(&SockRef::from(stream), index));
     let sockets = sockets.collect::<Result<_, _>>().map_err(ProbeError::io("read a socket's options"))?;
@@ -269,7 +278,7 @@ fn over_tcp(
         let streams = transfer.totals().streams;
         streams.iter().map(|count| Sent { bytes: count.bytes + header, datagrams: None }).collect::<Vec<_>>()
     };
-    let watched = watch(request, interrupt, progress, &sent, &|| transfer.is_over());
+    let watched = watch(request, prober.as_ref(), interrupt, progress, &sent, &|| transfer.is_over());
     transfer.stop_sending();
     transfer.close_sending();
     let deadline = Instant::now() + if watched.interrupted { HASTY_DRAIN } else { DRAIN };
@@ -279,6 +288,8 @@ fn over_tcp(
     let (sent, is_drained) = (sent(), transfer.is_drained());
     let duration = transfer.origin().elapsed().into();
     let rest = transfer.finish();
+    let taken = settled(prober, &watched, interrupt);
+    let within = rest.samples.iter().filter_map(|sample| sample.tcp.rtt).collect();
     let streams = sent.iter().zip(0..).map(|(sent, index)| {
         let last = rest.samples.iter().rev().find(|sample| sample.stream == index);
         let acknowledged = last.and_then(|sample| sample.tcp.bytes_acked).unwrap_or_default();
@@ -298,33 +309,44 @@ fn over_tcp(
         streams: streams.collect(),
         duration,
         cpu: rest.cpu,
-        rtt: RttReport::of_kernel(handshake, rest.samples.iter().filter_map(|sample| sample.tcp.rtt).collect()),
+        rtt: round_trips(taken.as_ref(), (watched.origin, Span::ZERO, watched.to), handshake, within),
         watched,
         broken_off: all_broke(&rest),
         samples: rest.samples,
     })
 }
 
-/// Opens every stream to the first address that answers, and sends its header.
+/// What was taken beside a load that is over, once the path is as it was before.
+fn settled(prober: Option<Prober>, watched: &Watched, interrupt: &AtomicBool) -> Option<Taken> {
+    let prober = prober?;
+    prober.load_ends();
+    if !watched.interrupted {
+        prober.settle(interrupt);
+    }
+    prober.finish()
+}
+
+/// Opens every stream to the first address that answers, and sends its header; and echo requests beside them.
 fn connect(
     destination: &Destination,
     addresses: &[SocketAddr],
     request: &Request,
-) -> Result<(SocketAddr, Vec<TcpStream>), ProbeError> {
+) -> Result<(SocketAddr, Option<Prober>, Vec<TcpStream>), ProbeError> {
     let mut first = Err(ProbeError::Interrupted);
     for &address in addresses {
-        first = open(destination, address, request, 0).map(|stream| (address, stream));
+        let prober = destination.prober(address);
+        first = open(destination, address, request, 0).map(|stream| (address, prober, stream));
         if first.is_ok() {
             break;
         }
     }
-    let (address, first) = first?;
+    let (address, prober, first) = first?;
     let rest = (1..request.streams).map(|stream| open(destination, address, request, stream));
     let streams = std::iter::once(Ok(first)).chain(rest).collect::<Result<Vec<_>, _>>()?;
     for mut stream in &streams {
         stream.write_all(&Header::tcp(request)).map_err(ProbeError::io("write to a data connection"))?;
     }
-    Ok((address, streams))
+    Ok((address, prober, streams))
 }
 
 fn open(
@@ -379,6 +401,7 @@ fn over_udp(
     progress: &mut dyn FnMut(&Interval),
 ) -> Result<Upload, ProbeError> {
     let address = *addresses.first().ok_or(ProbeError::Interrupted)?;
+    let prober = destination.prober(address);
     let shared = Arc::new(Shared {
         stop: AtomicBool::new(false),
         budget: AtomicU64::new(request.bytes.map_or(u64::MAX, ByteCount::get)),
@@ -393,7 +416,8 @@ fn over_udp(
         thread::sleep(STAGGER);
     }
     let sent = || senders.iter().map(Sender::sent).collect::<Vec<_>>();
-    let watched = watch(request, interrupt, progress, &sent, &|| senders.iter().all(|one| one.thread.is_finished()));
+    let is_over = || senders.iter().all(|one| one.thread.is_finished());
+    let watched = watch(request, prober.as_ref(), interrupt, progress, &sent, &is_over);
     shared.give_up();
     let mut broken_off = None;
     let mut reported = None;
@@ -421,6 +445,7 @@ fn over_udp(
             datagrams: report.map(|report| report.as_seen()),
         });
     }
+    let taken = settled(prober, &watched, interrupt);
     Ok(Upload {
         address,
         sockets: found,
@@ -428,7 +453,7 @@ fn over_udp(
         duration: reported.unwrap_or(watched.to),
         cpu: None,
         samples: Vec::new(),
-        rtt: RttReport::of_kernel(None, Vec::new()),
+        rtt: round_trips(taken.as_ref(), (watched.origin, Span::ZERO, watched.to), None, Vec::new()),
         watched,
         broken_off,
     })

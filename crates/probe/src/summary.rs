@@ -1,7 +1,7 @@
 //! What both ends counted, as one measurement.
 
 use std::net::SocketAddr;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use fullpipe_diagnose::steady;
 use fullpipe_iperf::Results;
@@ -120,16 +120,12 @@ impl Test<'_> {
         }
     }
 
-    /// Round trips on a flow of their own; without any, the kernel's own estimates.
     fn round_trips(&self) -> RttReport {
         let way = self.request.directions()[0];
-        let counted = self.sender_samples(way).iter().filter(|sample| sample.at >= self.finished.from.totals.at);
-        let within: Vec<Span> = counted.filter_map(|sample| sample.tcp.rtt).collect();
-        let Some(taken) = &self.taken else { return RttReport::of_kernel(self.handshake, within) };
-        let began = self.finished.origin.duration_since(taken.origin).into();
-        let (from, to) = (began + self.finished.from.totals.at, began + self.finished.to.totals.at);
-        let load = LoadTime { began, from, to, settled: taken.settled };
-        RttReport::of_echoes(taken.method, &taken.echoes, load, self.handshake, within)
+        let (from, to) = (self.finished.from.totals.at, self.finished.to.totals.at);
+        let counted = self.sender_samples(way).iter().filter(|sample| sample.at >= from);
+        let within = counted.filter_map(|sample| sample.tcp.rtt).collect();
+        round_trips(self.taken.as_ref(), (self.finished.origin, from, to), self.handshake, within)
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -164,6 +160,20 @@ impl Test<'_> {
         }
         warnings
     }
+}
+
+/// Round trips `taken` on a flow of their own beside a load that began at `origin` and counted `from` then `to` then; without
+/// any, the kernel's own estimates: of the `handshake`, and `within` the load.
+pub(crate) fn round_trips(
+    taken: Option<&Taken>,
+    (origin, from, to): (Instant, Span, Span),
+    handshake: Option<Span>,
+    within: Vec<Span>,
+) -> RttReport {
+    let Some(taken) = taken else { return RttReport::of_kernel(handshake, within) };
+    let began = origin.duration_since(taken.origin).into();
+    let load = LoadTime { began, from: began + from, to: began + to, settled: taken.settled };
+    RttReport::of_echoes(taken.method, &taken.echoes, load, handshake, within)
 }
 
 /// When the data began to flow, by the wall clock.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use fullpipe_iperf::iperf2::{Datagram, Report};
 use fullpipe_probe::{Destination, ProbeError, measure_iperf2};
-use fullpipe_record::{Direction, Measurement, Request, Transport};
+use fullpipe_record::{Direction, Measurement, Request, RttMethod, Transport};
 use fullpipe_testkit::{Running, free_port, require, wait_for_listener, within};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
@@ -94,6 +94,11 @@ fn the_real_server_reports_every_datagram() {
     // Half a second at 500 datagrams a second, and the one that ends it; a busy machine is late.
     assert!((200..=300).contains(&seen.received), "{seen:?}");
     assert_eq!(columns(server, 7).len(), 1);
+    // The server's kernel answers echo requests, where this user may send any.
+    if measurement.rtt.method == RttMethod::Icmp {
+        let echoes = measurement.rtt.echoes.unwrap();
+        assert!(echoes.during.rtt.is_some() && echoes.after.rtt.is_some(), "{echoes:?}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -29,6 +30,9 @@ const SHARE: u64 = 100;
 
 /// For how long nothing is answered before a flow is given up.
 const UNANSWERED: Duration = Duration::from_secs(3);
+
+/// How often is looked whether the path has settled.
+const GLANCE: Duration = Duration::from_millis(2);
 
 /// Packets that are looked at before it is seen whether a request is due.
 const MOST_AT_ONCE: usize = 64;
@@ -113,6 +117,13 @@ impl Prober {
     /// The least round-trip time so far.
     pub(crate) fn least(&self) -> Option<Span> {
         locked(&self.shared).least
+    }
+
+    /// Waits until [`Prober::is_settled`], or the user will not.
+    pub(crate) fn settle(&self, interrupt: &AtomicBool) {
+        while !self.is_settled() && !interrupt.load(Ordering::Relaxed) {
+            thread::sleep(GLANCE);
+        }
     }
 
     /// Whether there is nothing more to wait for: enough was answered after the load, or it takes too long.
