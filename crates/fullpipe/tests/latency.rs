@@ -77,14 +77,14 @@ fn there_are_samples_before_during_and_after_a_load_of_either_kind() {
     }
 }
 
-/// A measurement by nobody of a server that `serve` starts, in a network of their own where nobody may send echo requests.
-fn without_icmp(serve: &str, load: &str) -> Value {
+/// A measurement of a server that `serve` starts, in a network of their own where ping sockets are closed to all, by a
+/// program that `starter` runs.
+fn without_ping_sockets(serve: &str, starter: &str, load: &str) -> Value {
     // The port in hexadecimal and the state of a socket that listens, as in /proc/net/tcp.
     let script = format!(
         "ip link set lo up; echo '1 0' > /proc/sys/net/ipv4/ping_group_range; {serve} >/dev/null 2>&1 & \
          n=0; until grep -q ':1451 .* 0A ' /proc/net/tcp /proc/net/tcp6 || [ $n -gt 200 ]; do \
-         sleep 0.05; n=$((n+1)); done; \
-         exec setpriv --reuid 65534 --regid 65534 --clear-groups {PROGRAM} measure 127.0.0.1 {load} --json"
+         sleep 0.05; n=$((n+1)); done; exec {starter} {PROGRAM} measure {load} --json"
     );
     let mut command = Command::new("unshare");
     // What is left ends with the program that measures.
@@ -92,11 +92,26 @@ fn without_icmp(serve: &str, load: &str) -> Value {
     document(&run(&mut command, PATIENCE))["measurement"].clone()
 }
 
+/// Runs a program as nobody, who may not use raw sockets either.
+const AS_NOBODY: &str = "setpriv --reuid 65534 --regid 65534 --clear-groups";
+
+#[test]
+fn where_ping_sockets_are_closed_a_raw_one_does() {
+    require!(Root, Unshare);
+    for address in ["127.0.0.1", "::1"] {
+        let load = format!("{address} -t 0.5 -b 50M");
+        let rtt = without_ping_sockets(&format!("{PROGRAM} serve"), "", &load)["rtt"].clone();
+        let during = &rtt["echoes"]["during"];
+        assert_eq!((&rtt["method"], &during["lost"]), (&"icmp".into(), &0.into()), "{address}: {rtt}");
+        assert!(figure(&during["host"]["count"]) > 0.0, "stamped: {during}");
+    }
+}
+
 #[test]
 fn where_echo_requests_are_not_permitted_the_server_answers_datagrams() {
     require!(Root, Unshare);
-    for load in ["-t 1 -b 50M", "-t 1 -u -b 5M"] {
-        let rtt = without_icmp(&format!("{PROGRAM} serve"), load)["rtt"].clone();
+    for load in ["127.0.0.1 -t 1 -b 50M", "127.0.0.1 -t 1 -u -b 5M", "::1 -t 1 -b 50M"] {
+        let rtt = without_ping_sockets(&format!("{PROGRAM} serve"), AS_NOBODY, load)["rtt"].clone();
         assert_eq!(rtt["method"], "udp-echo", "{load}: {rtt}");
         let during = &rtt["echoes"]["during"];
         assert!(figure(&during["rtt"]["count"]) > 10.0 && figure(&during["host"]["count"]) > 0.0, "{load}: {during}");
@@ -109,8 +124,8 @@ fn where_echo_requests_are_not_permitted_the_server_answers_datagrams() {
 #[test]
 fn where_nobody_answers_the_kernels_estimate_is_said_to_be_one() {
     require!(Root, Unshare, Iperf3);
-    for load in ["-t 1 -b 50M", "-t 1 -u -b 5M"] {
-        let measurement = without_icmp("iperf3 -s", load);
+    for load in ["127.0.0.1 -t 1 -b 50M", "127.0.0.1 -t 1 -u -b 5M"] {
+        let measurement = without_ping_sockets("iperf3 -s", AS_NOBODY, load);
         assert!(figure(&measurement["summary"]["received"]) > 0.0, "{load}: {measurement}");
         assert_eq!((&measurement["rtt"]["method"], &measurement["rtt"]["echoes"]), (&"tcp-info".into(), &Value::Null));
     }
