@@ -646,7 +646,6 @@ impl Session<'_> {
 
     fn end_transfer(&mut self, report: &mut dyn FnMut(TestEvent<'_>)) {
         let last = self.progress.as_mut().map(Progress::end).unwrap_or_default();
-        self.prober.iter().for_each(Prober::load_ends);
         self.note(last, report);
         self.client.transfer_finished(self.now());
     }

@@ -319,7 +319,6 @@ fn over_tcp(
 /// What was taken beside a load that is over, once the path is as it was before.
 fn settled(prober: Option<Prober>, watched: &Watched, interrupt: &AtomicBool) -> Option<Taken> {
     let prober = prober?;
-    prober.load_ends();
     if !watched.interrupted {
         prober.settle(interrupt);
     }

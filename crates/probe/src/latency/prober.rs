@@ -106,12 +106,8 @@ impl Prober {
         locked(&self.shared).rate = rate;
     }
 
-    /// No more data is sent.
-    pub(crate) fn load_ends(&self) {
-        let mut shared = locked(&self.shared);
-        if !matches!(shared.phase, Phase::After(_)) {
-            shared.phase = Phase::After(Instant::now());
-        }
+    fn load_ends(&self) {
+        locked(&self.shared).phase = Phase::After(Instant::now());
     }
 
     /// The least round-trip time so far.
@@ -119,15 +115,17 @@ impl Prober {
         locked(&self.shared).least
     }
 
-    /// Waits until [`Prober::is_settled`], or the user will not.
+    /// When nothing is sent any more, neither data nor what was counted of it, waits until it is known what the path is
+    /// like without, or the user will not.
     pub(crate) fn settle(&self, interrupt: &AtomicBool) {
+        self.load_ends();
         while !self.is_settled() && !interrupt.load(Ordering::Relaxed) {
             thread::sleep(GLANCE);
         }
     }
 
     /// Whether there is nothing more to wait for: enough was answered after the load, or it takes too long.
-    pub(crate) fn is_settled(&self) -> bool {
+    fn is_settled(&self) -> bool {
         let shared = locked(&self.shared);
         let Phase::After(ended) = shared.phase else { return true };
         let too_long = ended.elapsed() >= LONGEST_AFTER + (shared.most * 2).into();
