@@ -293,6 +293,8 @@ impl Worker {
             self.note_departures();
         }
         let Some((sent, rtt)) = self.log.answered(answer.number, answer.came, now, answer.residence) else { return };
+        // What is known now may be that the path is short.
+        self.next = self.next.min(now + self.period(phase));
         let Phase::After(ended) = phase else { return };
         if self.emptied.is_some_and(|emptied| sent >= emptied) && (self.settled.is_some() || self.is_as_before(rtt)) {
             self.settled.get_or_insert(sent);
