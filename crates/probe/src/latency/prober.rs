@@ -28,6 +28,10 @@ const LONGEST_PERIOD: Duration = Duration::from_secs(1);
 /// The part of what a path carries that echo requests may take.
 const SHARE: u64 = 100;
 
+/// How long the other end's kernel has to answer the first request, however soon its server has answered: on a busy machine
+/// this thread may only just have begun.
+const FAIR: Duration = Duration::from_millis(200);
+
 /// For how long nothing is answered before a flow is given up.
 const UNANSWERED: Duration = Duration::from_secs(3);
 
@@ -91,7 +95,7 @@ impl Prober {
     }
 
     /// There is a server at `address` that answers datagrams of the test with this `cookie`, if it is fullpipe. They are
-    /// sent if nothing has been answered so far.
+    /// sent where echo requests are not permitted, or not answered in a fair time.
     pub(crate) fn use_server(&self, address: SocketAddr, cookie: Cookie) {
         locked(&self.shared).server = Some((address, cookie));
     }
@@ -224,7 +228,8 @@ impl Worker {
     fn obey(&mut self) -> Option<Phase> {
         let (stop, phase, server) = {
             let mut shared = locked(&self.shared);
-            (shared.stop, shared.phase, shared.server.take())
+            let is_due = self.flow.is_none() || self.begun.elapsed() >= FAIR;
+            (shared.stop, shared.phase, shared.server.take_if(|_| is_due))
         };
         if let Some((address, cookie)) = server.filter(|_| self.log.least().is_none()) {
             self.flow = Flow::of_datagrams(address, &self.local, cookie).ok();
