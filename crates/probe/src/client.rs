@@ -620,7 +620,7 @@ impl Session<'_> {
         let passed = progress.look();
         let due = progress.is_due();
         if let Some(prober) = &self.prober {
-            prober.path_carries(progress.rate());
+            prober.load_carries(&self.request, progress.rate(), progress.origin().elapsed().into());
         }
         self.note(passed, report);
         if due {

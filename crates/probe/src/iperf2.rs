@@ -221,7 +221,7 @@ fn watch(
         }
         if let Some(prober) = prober {
             let bytes = sent().iter().map(|sent| sent.bytes).sum();
-            prober.path_carries(BitRate::of(bytes, now.max(SHORTEST)));
+            prober.load_carries(request, BitRate::of(bytes, now.max(SHORTEST)), now);
         }
         thread::sleep(LOOK);
     }

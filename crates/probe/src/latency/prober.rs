@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fullpipe_iperf::Cookie;
 use fullpipe_load::Local;
-use fullpipe_record::RttMethod;
+use fullpipe_record::{Request, RttMethod};
 use fullpipe_units::{BitRate, Span};
 
 use super::flow::{Answer, Flow};
@@ -27,6 +27,13 @@ const LONGEST_PERIOD: Duration = Duration::from_secs(1);
 
 /// The part of what a path carries that echo requests may take.
 const SHARE: u64 = 100;
+
+/// How long a load may take to show what the path carries.
+const RAMP: Span = Span::from_secs(1);
+
+/// What a path is taken to carry at least whose load limits itself, or has only begun, and so says little of it: a request
+/// each 20 ms.
+const MODEST: BitRate = BitRate::from_mbps(4);
 
 /// How long the other end's kernel has to answer the first request, however soon its server has answered: on a busy machine
 /// this thread may only just have begun.
@@ -61,7 +68,7 @@ struct Shared {
     phase: Phase,
     /// Where a server answers datagrams, and of which test.
     server: Option<(SocketAddr, Cookie)>,
-    /// What the path carries.
+    /// What the path carries, as far as is known.
     rate: BitRate,
     least: Option<Span>,
     most: Span,
@@ -105,9 +112,12 @@ impl Prober {
         locked(&self.shared).phase = Phase::During;
     }
 
-    /// The path carries so much. Echo requests take no more than a hundredth of it.
-    pub(crate) fn path_carries(&self, rate: BitRate) {
-        locked(&self.shared).rate = rate;
+    /// The load that was asked for has carried so much since it began, so long ago. Echo requests take no more than a
+    /// hundredth of what the path does.
+    pub(crate) fn load_carries(&self, request: &Request, rate: BitRate, elapsed: Span) {
+        let limits_itself = request.rate.is_some_and(|asked| asked > BitRate::ZERO) || request.pacing.is_some();
+        let says_little = limits_itself || elapsed < RAMP;
+        locked(&self.shared).rate = if says_little { rate.max(MODEST) } else { rate };
     }
 
     fn load_ends(&self) {
@@ -408,6 +418,23 @@ mod tests {
         let answered = taken.echoes.iter().filter(|echo| echo.rtt.is_some()).count();
         assert_eq!((taken.method, answered), (RttMethod::UdpEcho, 20));
         assert!(taken.echoes.len() > 20, "what was not answered is counted");
+    }
+
+    #[test]
+    fn a_slow_path_is_asked_seldom_but_not_one_whose_load_is_modest() {
+        let sent_beside = |request: &Request| {
+            let prober = with_datagrams(server(usize::MAX, Span::ZERO));
+            assert!(until(|| prober.least().is_some()));
+            prober.load_carries(request, BitRate::from_bps(100_000), RAMP);
+            prober.load_begins();
+            thread::sleep(Duration::from_millis(600));
+            let echoes = prober.finish().unwrap().echoes;
+            echoes.iter().filter(|echo| echo.at > Span::from_millis(100)).count()
+        };
+        // A hundredth of 100 kbit/s is a request a second; at most 50 a second go beside a load that limits itself.
+        assert!(sent_beside(&Request::default()) <= 3);
+        let modest = sent_beside(&Request { rate: Some(BitRate::from_bps(100_000)), ..Request::default() });
+        assert!((5..=40).contains(&modest), "{modest}");
     }
 
     #[test]
