@@ -141,7 +141,10 @@ pub(crate) fn receive(socket: &TcpStream, stream: &Stream, shared: &Shared, plan
 }
 
 /// Bytes that are discarded at once.
-const DISCARDED: usize = 4 << 20;
+const DISCARDED: u64 = 4 << 20;
+
+/// Bytes that are copied at once, at most: more would not stay in the processor's cache.
+const COPIED: u64 = 128 << 10;
 
 /// Where what arrives goes.
 struct Sink {
@@ -155,9 +158,13 @@ impl Sink {
     fn new(plan: &TransferPlan, shared: &Shared) -> io::Result<Self> {
         let storage = shared.storage().filter(|storage| !storage.is_read()).map(Arc::clone);
         let discard = plan.discard && storage.is_none();
-        // Pages that nobody writes take no memory.
-        let length = if discard { DISCARDED } else { plan.block.get() as usize };
-        Ok(Self { data: Pages::new(length)?, discard, storage })
+        let length = match (discard, &storage) {
+            // Pages that nobody writes take no memory.
+            (true, _) => DISCARDED,
+            (false, None) => plan.block.get().min(COPIED),
+            (false, Some(_)) => plan.block.get(),
+        };
+        Ok(Self { data: Pages::new(length as usize)?, discard, storage })
     }
 
     /// Takes what has arrived from the socket; how many bytes, none at the end.
