@@ -298,24 +298,26 @@ pub(crate) fn wall_clock() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// What "the usual" is for the length of a block: much over TCP, little at a rate; over UDP what one packet of the path
-/// holds, as the control connection found it, and as iperf3 does it.
+/// What "the usual" is for the length of a block: much over TCP, little at a rate, and sent at once, as otherwise it would
+/// wait for the acknowledgement of what went before; over UDP what one packet of the path holds, as the control connection
+/// found it, and as iperf3 does it.
 fn with_block(request: Request, control: &TcpStream) -> Request {
-    let usual = match request.transport {
-        // Large blocks would go in large bursts.
-        Transport::Tcp => {
-            request.rate.map_or(LARGEST_BLOCK, |rate| rate.bytes_in(BURST).clamp(SMALLEST_BLOCK, LARGEST_BLOCK))
+    if request.block > ByteCount::ZERO {
+        return request;
+    }
+    match (request.transport, request.rate) {
+        (Transport::Tcp, None) => Request { block: LARGEST_BLOCK, ..request },
+        (Transport::Tcp, Some(rate)) => {
+            let block = rate.bytes_in(BURST).clamp(SMALLEST_BLOCK, LARGEST_BLOCK);
+            Request { block, no_delay: true, ..request }
         }
-        Transport::Udp => fullpipe_sys::tcp_info(control)
-            .ok()
-            .and_then(|info| info.snd_mss)
-            .map_or(COMMON_DATAGRAM, |mss| mss.min(LARGEST_DATAGRAM)),
-    };
-    let block = if request.block == ByteCount::ZERO { usual } else { request.block };
-    Request { block, ..request }
+        (Transport::Udp, _) => {
+            let mss = fullpipe_sys::tcp_info(control).ok().and_then(|info| info.snd_mss);
+            Request { block: mss.map_or(COMMON_DATAGRAM, |mss| mss.min(LARGEST_DATAGRAM)), ..request }
+        }
+    }
 }
 
-/// The control connection, and echo requests on their way beside it.
 async fn connect(destination: &Destination) -> Result<(TcpStream, Option<Prober>), ProbeError> {
     let host = &destination.host;
     let unknown = |cause: String| ProbeError::UnknownHost { host: host.clone(), cause };

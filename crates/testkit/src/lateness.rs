@@ -10,6 +10,8 @@ const PERIOD: Duration = Duration::from_millis(1);
 pub fn lateness<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
+        // Also where `work` panics: the scope waits for its threads.
+        let end = Raised(&done);
         let watch = scope.spawn(|| {
             let mut worst = Duration::ZERO;
             while !done.load(Ordering::Relaxed) {
@@ -20,9 +22,18 @@ pub fn lateness<T>(work: impl FnOnce() -> T) -> (T, Duration) {
             worst
         });
         let result = work();
-        done.store(true, Ordering::Relaxed);
+        drop(end);
         (result, watch.join().unwrap_or_default())
     })
+}
+
+/// A flag that goes up in the end.
+struct Raised<'f>(&'f AtomicBool);
+
+impl Drop for Raised<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[cfg(test)]
@@ -33,5 +44,11 @@ mod tests {
     fn some_lateness_is_always_seen() {
         let ((), late) = lateness(|| thread::sleep(Duration::from_millis(20)));
         assert!(late > Duration::ZERO);
+    }
+
+    #[test]
+    #[should_panic(expected = "it failed")]
+    fn work_that_panics_is_not_waited_for() {
+        lateness(|| panic!("it failed"));
     }
 }

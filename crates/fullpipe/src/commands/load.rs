@@ -59,8 +59,8 @@ pub(crate) struct Load {
     /// Window that the receiver should advertise; the buffers are chosen to yield it
     #[arg(long, value_name = "BYTES", conflicts_with_all = ["buffer", "udp"])]
     window: Option<ByteCount>,
-    /// Bytes of one write, or of one datagram [default: 1M or, at a rate, what it sends in a millisecond; with --udp what a
-    /// packet holds]
+    /// Bytes of one write, or of one datagram [default: 1M or, at a rate, what it sends in a millisecond, without delay;
+    /// with --udp what a packet holds]
     #[arg(long, short, value_name = "BYTES")]
     length: Option<ByteCount>,
     /// Congestion control: cubic, reno, bbr, …
