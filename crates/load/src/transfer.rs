@@ -210,6 +210,7 @@ impl Transfer {
     pub fn finish(self) -> StreamTotals {
         let totals = self.totals();
         self.note_unknown_drops(&totals);
+        let at = totals.at;
         let cpu = self.cpu();
         self.sampling.store(false, Ordering::Relaxed);
         // Wakes a thread that is blocked in a write, too.
@@ -219,6 +220,10 @@ impl Transfer {
             .into_iter()
             .map(|worker| worker.join().unwrap_or_else(|_| Err(io::Error::other("its thread panicked"))));
         let failures = outcomes.enumerate().filter_map(|(index, end)| Some((index as u16, end.err()?))).collect();
+        // A sender counts what it wrote a moment after the other end may have it.
+        let streams = self.streams.iter().zip(totals.streams);
+        let written = |(stream, count): (&Stream, _)| if stream.role == Role::Sender { stream.total() } else { count };
+        let totals = Totals { at, streams: streams.map(written).collect() };
         let _ = self.sampler.join();
         let samples = std::mem::take(&mut *self.samples.lock().unwrap_or_else(PoisonError::into_inner));
         let storage = self.shared.storage().map(|storage| {
