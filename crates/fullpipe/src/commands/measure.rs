@@ -1,7 +1,7 @@
 use std::net::IpAddr;
 
 use fullpipe_diagnose::diagnose;
-use fullpipe_experiment::MeasureEvent;
+use fullpipe_experiment::{MeasureEvent, RAMP_STEP};
 use fullpipe_probe::{Destination, measure, measure_iperf2};
 use fullpipe_record::{Document, ErrorReport, Evidence, Framing, Measurement, Request, Transport};
 use fullpipe_report as report;
@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     let flag = super::interrupt_flag()?;
-    let usual = if arguments.ramp.is_some() { ramp::STEP } else { USUAL_TIME };
+    let usual = if arguments.ramp.is_some() { RAMP_STEP } else { USUAL_TIME };
     let (destination, request) = (arguments.reach.destination()?, arguments.load.request(usual)?);
     let consent = |request: &Request| if arguments.yes { Ok(()) } else { consent(&destination, request) };
     if let Some(ramp) = arguments.ramp {

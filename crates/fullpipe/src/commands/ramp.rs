@@ -3,11 +3,11 @@
 use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
 
-use fullpipe_experiment::{MeasureEvent, RAMP_STEP, Ramp, RampLoads, run_ramp};
+use fullpipe_experiment::{MeasureEvent, Ramp, RampLoads, run_ramp};
 use fullpipe_probe::{Destination, ProbeError, measure};
 use fullpipe_record::{Document, Measurement, Request, Transport};
 use fullpipe_report as report;
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use fullpipe_units::{BitRate, ByteCount, Ratio};
 
 use crate::failure::{Failure, INTERRUPTED};
 use crate::terminal::Terminal;
@@ -63,9 +63,6 @@ impl RampArgument {
     }
 }
 
-/// How long a step lasts where nobody says.
-pub(crate) const STEP: Span = RAMP_STEP;
-
 /// Measures step by step. What the path carries is `bandwidth`, or found by TCP first, which gives way to others.
 pub(crate) fn run(
     ramp: RampArgument,
@@ -104,11 +101,16 @@ fn carried(
     request: &Request,
     terminal: &Terminal,
 ) -> Result<BitRate, Failure> {
-    let tcp = Request { transport: Transport::Tcp, rate: None, offload: false, ..request.clone() };
-    let tcp = if request.transport == Transport::Udp {
-        Request { block: ByteCount::ZERO, wide_counters: false, dont_fragment: false, ..tcp }
-    } else {
-        tcp
+    // What only datagrams have is of no use here.
+    let block = if request.transport == Transport::Tcp { request.block } else { ByteCount::ZERO };
+    let tcp = Request {
+        transport: Transport::Tcp,
+        block,
+        rate: None,
+        offload: false,
+        wide_counters: false,
+        dont_fragment: false,
+        ..request.clone()
     };
     let measured = once(&tcp)?;
     if measured.interrupted {
