@@ -1,7 +1,7 @@
 //! The link in real time: one thread per direction, each reading one device and writing the other.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, IoSlice};
 use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,14 +9,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use fullpipe_link::{Counters, Direction, Train};
+use fullpipe_link::{Counters, Direction};
 use fullpipe_record::{Path, PathDirection};
-use fullpipe_units::{ByteCount, SegCount, Span, Time};
+use fullpipe_units::{SegCount, Span, Time};
+use fullpipe_wire::VIRTIO_HEADER;
 use hdrhistogram::Histogram;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 
 use crate::awake::Awake;
+use crate::packet::Packet;
 
 /// Longest time that a thread sleeps while its direction is empty, and so the longest that it takes to end.
 const IDLE: Span = Span::from_millis(50);
@@ -24,7 +26,10 @@ const IDLE: Span = Span::from_millis(50);
 /// Packets read before due ones are written: a bound on how long a burst can hold up what is due.
 const BATCH: usize = 64;
 
-/// Largest IP packet.
+/// Time on the line of the longest train that is carried whole.
+const TRAIN_LASTS: Span = Span::from_micros(100);
+
+/// Largest IP packet, and largest train.
 const LARGEST_PACKET: usize = 65_535;
 
 /// Latenesses above this count as this.
@@ -44,7 +49,7 @@ pub(crate) struct DirectionReport {
     pub(crate) lateness: Histogram<u64>,
     /// Longest time between two looks at the device.
     pub(crate) longest_gap: Span,
-    /// Packets handed over that the far device would not take.
+    /// Packets handed over that the far device would not take, and what a device gave that is no packet.
     pub(crate) refused: u64,
     /// What the link had done then.
     since: Counters,
@@ -52,8 +57,10 @@ pub(crate) struct DirectionReport {
     counters: Counters,
 }
 
+type Shared = Mutex<DirectionReport>;
+
 struct RunningDirection {
-    shared: Arc<Mutex<DirectionReport>>,
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -63,8 +70,8 @@ impl Driver {
         let stop = Arc::new(AtomicBool::new(false));
         let origin = Instant::now();
         let (sender_again, receiver_again) = (sender.try_clone()?, receiver.try_clone()?);
-        let forward = Wire { from: sender, to: receiver_again, origin };
-        let reverse = Wire { from: receiver, to: sender_again, origin };
+        let forward = Wire::new(sender, receiver_again, origin);
+        let reverse = Wire::new(receiver, sender_again, origin);
         Ok(Self {
             directions: [
                 RunningDirection::start(&path.forward, seed.wrapping_mul(2), forward, &stop)?,
@@ -118,31 +125,11 @@ impl DirectionReport {
 impl RunningDirection {
     fn start(path: &PathDirection, seed: u64, wire: Wire, stop: &Arc<AtomicBool>) -> io::Result<Self> {
         let shared = Arc::new(Mutex::new(DirectionReport::new(Counters::default())));
-        let link = Direction::new(path, seed);
+        let (link, longest) = (Direction::new(path, seed), longest_train(path));
         let (stop, report) = (Arc::clone(stop), Arc::clone(&shared));
-        let thread = thread::Builder::new().name("link".to_owned()).spawn(move || run(wire, link, &stop, &report))?;
+        let thread =
+            thread::Builder::new().name("link".to_owned()).spawn(move || run(wire, link, longest, &stop, &report))?;
         Ok(Self { shared, thread: Some(thread) })
-    }
-}
-
-/// One IP packet as the device gave it.
-struct Packet(Box<[u8]>);
-
-impl Train for Packet {
-    fn segments(&self) -> SegCount {
-        SegCount::new(1)
-    }
-
-    fn segment_bytes(&self) -> ByteCount {
-        self.ip_bytes()
-    }
-
-    fn ip_bytes(&self) -> ByteCount {
-        ByteCount::new(self.0.len() as u64)
-    }
-
-    fn split_off(&mut self, _: SegCount) -> Self {
-        unreachable!("offload is off, so a train is one packet and has no place to be cut")
     }
 }
 
@@ -151,16 +138,42 @@ struct Wire {
     from: File,
     to: File,
     origin: Instant,
+    /// What is being read.
+    frame: Vec<u8>,
+    /// Headers of what is being written.
+    front: Vec<u8>,
+}
+
+/// What there was to read.
+enum Read {
+    Packet(Packet),
+    /// What is no packet; it is gone.
+    Malformed,
+    /// Nothing waits, or the host is gone.
+    Nothing,
 }
 
 impl Wire {
+    fn new(from: File, to: File, origin: Instant) -> Self {
+        Self { from, to, origin, frame: vec![0; VIRTIO_HEADER + LARGEST_PACKET], front: Vec::new() }
+    }
+
     fn now(&self) -> Time {
         Time::ZERO + self.origin.elapsed().into()
     }
 
-    /// The next packet that waits; `None` if none does or the host is gone.
-    fn read(&mut self, buffer: &mut [u8]) -> Option<Packet> {
-        retry_on_intr(|| rustix::io::read(&self.from, &mut *buffer)).ok().map(|length| Packet(buffer[..length].into()))
+    fn read(&mut self) -> Read {
+        let Ok(length) = retry_on_intr(|| rustix::io::read(&self.from, &mut self.frame[..])) else {
+            return Read::Nothing;
+        };
+        Packet::parse(&self.frame[..length]).map_or(Read::Malformed, Read::Packet)
+    }
+
+    /// Hands `packet` to the far host; whether it took it.
+    fn write(&mut self, packet: &Packet) -> bool {
+        let payload = packet.emit(&mut self.front);
+        let parts = [IoSlice::new(&self.front), IoSlice::new(payload)];
+        retry_on_intr(|| rustix::io::writev(&self.to, &parts)).is_ok()
     }
 
     /// Sleeps until a packet waits or `deadline` comes; the moment up to which the sleep was meant.
@@ -175,19 +188,22 @@ impl Wire {
     }
 }
 
-fn run(mut wire: Wire, mut link: Direction<Packet>, stop: &AtomicBool, shared: &Mutex<DirectionReport>) {
+fn run(mut wire: Wire, mut link: Direction<Packet>, longest: SegCount, stop: &AtomicBool, shared: &Shared) {
     // The default slack of 50 µs would be added to every packet's delay.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-    let mut buffer = vec![0; LARGEST_PACKET];
     let mut last_look = wire.now();
     while !stop.load(Ordering::Relaxed) {
         let gap = wire.now().since(last_look);
-        let exhausted = read_batch(&mut wire, &mut link, &mut buffer);
+        let mut report = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        report.longest_gap = report.longest_gap.max(gap);
+        let exhausted = read_batch(&mut wire, &mut link, longest, &mut report);
         if exhausted {
             last_look = wire.now();
         }
-        deliver(&mut wire, &mut link, gap, shared);
-        if exhausted {
+        let delivered = deliver_batch(&mut wire, &mut link, &mut report);
+        report.counters = link.counters(wire.now());
+        drop(report);
+        if exhausted && delivered {
             // Sleep is no neglect, as a packet ends it; only what goes beyond it is.
             last_look = last_look.max(wire.wait(link.next_deadline()));
         }
@@ -195,25 +211,40 @@ fn run(mut wire: Wire, mut link: Direction<Packet>, stop: &AtomicBool, shared: &
 }
 
 /// Takes in what waits at the device, up to a batch; whether that was all.
-fn read_batch(wire: &mut Wire, link: &mut Direction<Packet>, buffer: &mut [u8]) -> bool {
+fn read_batch(wire: &mut Wire, link: &mut Direction<Packet>, longest: SegCount, report: &mut DirectionReport) -> bool {
     for _ in 0..BATCH {
-        let Some(packet) = wire.read(buffer) else { return true };
-        link.offer(wire.now(), packet);
+        match wire.read() {
+            Read::Packet(packet) => {
+                let now = wire.now();
+                for piece in packet.pieces(longest) {
+                    link.offer(now, piece);
+                }
+            }
+            Read::Malformed => report.refused += 1,
+            Read::Nothing => return true,
+        }
     }
     false
 }
 
-/// Hands over everything that is due.
-fn deliver(wire: &mut Wire, link: &mut Direction<Packet>, gap: Span, shared: &Mutex<DirectionReport>) {
-    let mut report = shared.lock().unwrap_or_else(PoisonError::into_inner);
-    report.longest_gap = report.longest_gap.max(gap);
+/// Hands over what is due, up to a batch; whether that was all.
+fn deliver_batch(wire: &mut Wire, link: &mut Direction<Packet>, report: &mut DirectionReport) -> bool {
     let mut now = wire.now();
-    while let Some(delivery) = link.pop(now) {
-        if wire.to.write(&delivery.train.0).is_err() {
+    for _ in 0..BATCH {
+        let Some(delivery) = link.pop(now) else { return true };
+        if !wire.write(&delivery.train) {
             report.refused += 1;
         }
         now = wire.now();
         report.lateness.saturating_record(now.since(delivery.due).as_nanos());
     }
-    report.counters = link.counters(now);
+    false
+}
+
+/// The longest train that is carried whole: as long as the link takes to send in [`TRAIN_LASTS`], as the first of its
+/// segments arrives with the last.
+fn longest_train(path: &PathDirection) -> SegCount {
+    let packet = path.mtu + path.framing.overhead();
+    let packets = path.rate.map_or(u64::MAX, |rate| rate.bytes_in(TRAIN_LASTS).get() / packet.get());
+    SegCount::new(packets.max(1))
 }

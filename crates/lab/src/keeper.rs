@@ -9,8 +9,8 @@ use std::process::{Command, ExitCode, Stdio};
 use fullpipe_host::{Applied, SysctlTree, apply, inspect};
 use fullpipe_record::Segmentation;
 use fullpipe_sys::{
-    Fork, Ipv4Link, NetNamespace, configure_ipv4, enter_before_exec, fork_single_threaded, ignore_terminal_signals,
-    loopback_up, open_tun, single_segments,
+    Fork, Ipv4Link, NetNamespace, Offload, configure_ipv4, enter_before_exec, fork_single_threaded,
+    ignore_terminal_signals, loopback_up, open_tun, single_segments,
 };
 use fullpipe_units::SegCount;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -93,7 +93,9 @@ fn build(blueprint: &Blueprint) -> Result<([HostState; 2], [File; 2]), (Step, io
 
 fn build_host(host: Host, blueprint: &Blueprint) -> Result<(HostState, File), (Step, io::Error)> {
     let network = NetNamespace::create().map_err(|error| ("making a network namespace", error))?;
-    let device = open_tun(DEVICE).map_err(|error| ("opening /dev/net/tun", error))?;
+    let exact = blueprint.segmentation == Segmentation::Exact;
+    let offload = if exact { Offload::Checksums } else { Offload::Trains };
+    let device = open_tun(DEVICE, offload).map_err(|error| ("opening /dev/net/tun", error))?;
     let tree = SysctlTree::of_this_host();
     // Without IPv6 the path carries nothing that the load did not cause. Absent where IPv6 is off altogether.
     let _ = tree.write(&format!("net.ipv6.conf.{DEVICE}.disable_ipv6"), "1");
@@ -102,7 +104,7 @@ fn build_host(host: Host, blueprint: &Blueprint) -> Result<(HostState, File), (S
         .map_err(|error| ("switching off cached TCP metrics", io::Error::other(error)))?;
     apply(&tree, &blueprint.changes[host.index()])
         .map_err(|error| ("setting up the hosts as asked", io::Error::other(error)))?;
-    if blueprint.segmentation == Segmentation::Exact {
+    if exact {
         single_segments(DEVICE).map_err(|error| ("switching segmentation off", error))?;
     }
     loopback_up().map_err(|error| ("bringing up the loopback device", error))?;

@@ -10,6 +10,7 @@ mod driver;
 mod error;
 pub mod keeper;
 mod lab;
+mod packet;
 mod program;
 mod protocol;
 mod remote;

@@ -30,6 +30,6 @@ pub use route::create_veth;
 pub use socket::{set_pacing_rate, socket_memory, tcp_info};
 pub use stamps::{Stamped, arrival, departure, stamp_passages};
 pub use tcp_info::decode as decode_tcp_info;
-pub use tun::open_tun;
+pub use tun::{Offload, open_tun};
 pub use usage::{CpuTime, process_cpu_time};
 pub use zero_copy::{Completions, Pages, allow_zero_copy, completions, send_zero_copy};

@@ -1,0 +1,51 @@
+//! Where the headers of a packet begin and end.
+
+pub(crate) const TCP: u8 = 6;
+pub(crate) const UDP: u8 = 17;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IpVersion {
+    V4,
+    V6,
+}
+
+/// The headers of an IP packet that carries a whole TCP segment, or a train of them, or the same of UDP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Headers {
+    pub(crate) version: IpVersion,
+    pub(crate) protocol: u8,
+    /// Where the transport's header begins.
+    pub(crate) transport: usize,
+    /// Where the payload begins.
+    pub(crate) payload: usize,
+}
+
+impl Headers {
+    /// Reads the headers at the front of `packet`. `None` for what is neither TCP nor UDP, or a fragment, or has IPv6
+    /// extension headers, or is shorter than its headers say: such packets are carried as they are.
+    pub(crate) fn parse(packet: &[u8]) -> Option<Self> {
+        let (version, protocol, transport) = match packet.first()? >> 4 {
+            4 => {
+                let fragment = u16::from_be_bytes([*packet.get(6)?, *packet.get(7)?]) & 0x3FFF != 0;
+                let header = usize::from(packet[0] & 0x0F) * 4;
+                (header >= 20 && !fragment).then_some((IpVersion::V4, *packet.get(9)?, header))?
+            }
+            6 => (IpVersion::V6, *packet.get(6)?, 40),
+            _ => return None,
+        };
+        let payload = match protocol {
+            TCP => {
+                let length = usize::from(packet.get(transport + 12)? >> 4) * 4;
+                (length >= 20).then_some(transport + length)?
+            }
+            UDP => transport + 8,
+            _ => return None,
+        };
+        (payload <= packet.len()).then_some(Self { version, protocol, transport, payload })
+    }
+
+    /// Where the transport's checksum stands, from the beginning of its header.
+    pub(crate) fn checksum_offset(&self) -> usize {
+        if self.protocol == TCP { 16 } else { 6 }
+    }
+}

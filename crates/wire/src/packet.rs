@@ -1,0 +1,255 @@
+use std::ops::Range;
+use std::sync::Arc;
+
+use fullpipe_units::{ByteCount, SegCount};
+
+use crate::checksum::{Sum, pseudo_header};
+use crate::headers::{Headers, IpVersion, TCP, UDP};
+use crate::virtio::{GSO_ECN, GSO_NONE, GSO_TCP_V4, GSO_TCP_V6, GSO_UDP, NEEDS_CHECKSUM, VirtioHeader};
+
+/// One IP packet, or a train of TCP segments or UDP datagrams behind one header.
+///
+/// Pieces of a train share its payload; cutting copies headers alone.
+#[derive(Debug, Clone)]
+pub struct Packet {
+    /// From the IP header to the payload; of a packet whose headers are not understood, nothing.
+    head: Vec<u8>,
+    headers: Option<Headers>,
+    payload: Arc<[u8]>,
+    range: Range<usize>,
+    /// Whether the device finishes the transport's checksum.
+    unfinished: bool,
+    /// What becomes of this in segments; `None` for a single packet.
+    train: Option<Train>,
+    /// Of a packet whose headers are not understood: what the device said of its checksum, from its first byte.
+    opaque_checksum: Option<(u16, u16)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Train {
+    gso_type: u8,
+    /// Payload of each segment but perhaps the last; never zero.
+    size: usize,
+}
+
+/// What a device gave is no packet, or a train that cannot be cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Malformed;
+
+const FIN: u8 = 0x01;
+const PSH: u8 = 0x08;
+const CWR: u8 = 0x80;
+
+impl Packet {
+    /// Reads what a device gave: virtio's header, a link-layer header of `link` bytes, which is dropped, and the packet.
+    ///
+    /// # Errors
+    /// [`Malformed`] where the bytes end too early, or are a train of something other than TCP and UDP.
+    pub fn parse(bytes: &[u8], link: usize) -> Result<Self, Malformed> {
+        let (virtio, frame) = VirtioHeader::parse(bytes)?;
+        let packet = frame.get(link..).filter(|packet| !packet.is_empty()).ok_or(Malformed)?;
+        // Short Ethernet frames are padded; the packet says how long it is.
+        let single = virtio.gso_type == GSO_NONE;
+        let packet = if single { &packet[..ip_length(packet).unwrap_or(packet.len())] } else { packet };
+        let headers = Headers::parse(packet);
+        let train = read_train(virtio, headers.as_ref())?;
+        let unfinished = virtio.flags & NEEDS_CHECKSUM != 0;
+        let (head, payload) = packet.split_at(headers.map_or(0, |headers| headers.payload));
+        let opaque_checksum = (unfinished && headers.is_none())
+            .then(|| virtio.checksum_start.checked_sub(link as u16).map(|start| (start, virtio.checksum_offset)))
+            .flatten();
+        let mut packet = Self {
+            head: head.to_vec(),
+            headers,
+            range: 0..payload.len(),
+            payload: payload.into(),
+            unfinished,
+            train,
+            opaque_checksum,
+        };
+        // A train as long as one segment is that segment.
+        packet.settle_train();
+        Ok(packet)
+    }
+
+    /// What the device is to be given, in two parts: virtio's header, the link layer's header `link` and the packet's
+    /// headers, which replace what is in `front`; and the payload.
+    pub fn emit<'p>(&'p self, link: &[u8], front: &mut Vec<u8>) -> &'p [u8] {
+        front.clear();
+        self.virtio(link.len()).emit(front);
+        front.extend_from_slice(link);
+        front.extend_from_slice(&self.head);
+        self.payload()
+    }
+
+    /// How many packets this is on a wire.
+    pub fn segments(&self) -> SegCount {
+        SegCount::new(self.train.map_or(1, |train| self.range.len().div_ceil(train.size).max(1)) as u64)
+    }
+
+    /// Size of the first segment as an IP packet.
+    pub fn segment_bytes(&self) -> ByteCount {
+        let payload = self.train.map_or(self.range.len(), |train| train.size.min(self.range.len()));
+        ByteCount::new((self.head.len() + payload) as u64)
+    }
+
+    /// All segments together, each as an IP packet with headers of its own.
+    pub fn ip_bytes(&self) -> ByteCount {
+        self.segments().of_size(ByteCount::new(self.head.len() as u64)) + ByteCount::new(self.range.len() as u64)
+    }
+
+    /// Keeps the first `at` segments and returns the others, as the kernel cuts them (`tcp_gso_segment`,
+    /// `__udp_gso_segment`): CWR stays with the first segment, FIN and PSH go with the last.
+    ///
+    /// # Panics
+    /// If that leaves nothing on one side.
+    #[must_use]
+    pub fn split_off(&mut self, at: SegCount) -> Self {
+        assert!(at > SegCount::ZERO && at < self.segments(), "a train of {:?} cut at {at:?}", self.segments());
+        let size = self.train.map_or(0, |train| train.size);
+        let cut = self.range.start + at.get() as usize * size;
+        let mut rest = self.clone();
+        rest.range.start = cut;
+        self.range.end = cut;
+        rest.advance(at.get(), cut - self.range.start);
+        self.clear_tcp_flags(FIN | PSH);
+        rest.clear_tcp_flags(CWR);
+        for piece in [&mut *self, &mut rest] {
+            piece.settle_train();
+            piece.settle_lengths();
+        }
+        rest
+    }
+
+    /// Finishes the checksum of the transport, as the device would. A train must be cut first: it has none of its own.
+    pub fn complete(&mut self) {
+        let (true, None, Some(headers)) = (self.unfinished, self.train, self.headers) else { return };
+        self.unfinished = false;
+        let sum = Sum::default().add(&self.head[headers.transport..]).add(&self.payload[self.range.clone()]);
+        // Zero means "no checksum" to UDP, which writes the other zero of one's complement instead (RFC 768).
+        let checksum = match sum.checksum() {
+            0 if headers.protocol == UDP => 0xFFFF,
+            checksum => checksum,
+        };
+        let field = headers.transport + headers.checksum_offset();
+        self.put(field, checksum);
+    }
+
+    /// Its payload; all of it, where the headers are not understood.
+    pub fn payload(&self) -> &[u8] {
+        &self.payload[self.range.clone()]
+    }
+
+    fn virtio(&self, link: usize) -> VirtioHeader {
+        let mut virtio = VirtioHeader { header: (link + self.head.len()) as u16, ..VirtioHeader::default() };
+        if let Some(train) = self.train {
+            virtio.gso_type = train.gso_type;
+            virtio.gso_size = train.size as u16;
+        }
+        let checksum = match self.headers {
+            Some(headers) => self.unfinished.then(|| (headers.transport as u16, headers.checksum_offset() as u16)),
+            None => self.opaque_checksum,
+        };
+        if let Some((start, offset)) = checksum {
+            virtio.flags = NEEDS_CHECKSUM;
+            virtio.checksum_start = start + link as u16;
+            virtio.checksum_offset = offset;
+        }
+        virtio
+    }
+
+    /// Makes the headers those of a segment that comes `segments` and `bytes` of payload later.
+    fn advance(&mut self, segments: u64, bytes: usize) {
+        let Some(headers) = self.headers else { return };
+        if headers.version == IpVersion::V4 {
+            let identification = self.get(4);
+            self.put(4, identification.wrapping_add(segments as u16));
+        }
+        if headers.protocol == TCP {
+            let field = headers.transport + 4..headers.transport + 8;
+            let mut sequence = [0; 4];
+            sequence.copy_from_slice(&self.head[field.clone()]);
+            let sequence = u32::from_be_bytes(sequence).wrapping_add(bytes as u32);
+            self.head[field].copy_from_slice(&sequence.to_be_bytes());
+        }
+    }
+
+    fn clear_tcp_flags(&mut self, flags: u8) {
+        if let Some(headers) = self.headers.filter(|headers| headers.protocol == TCP) {
+            self.head[headers.transport + 13] &= !flags;
+        }
+    }
+
+    /// One segment is no train; of the pieces of one, only that with CWR needs the care that ECN asks for.
+    fn settle_train(&mut self) {
+        if self.segments() <= SegCount::new(1) {
+            self.train = None;
+        }
+        let cwr = self.headers.is_some_and(|h| h.protocol == TCP && self.head[h.transport + 13] & CWR != 0);
+        if let Some(train) = &mut self.train
+            && !cwr
+        {
+            train.gso_type &= !GSO_ECN;
+        }
+    }
+
+    /// Lengths of IP and UDP, and the sums that depend on them.
+    fn settle_lengths(&mut self) {
+        let Some(headers) = self.headers else { return };
+        let transport = self.head.len() - headers.transport + self.range.len();
+        match headers.version {
+            IpVersion::V4 => {
+                self.put(2, (headers.transport + transport) as u16);
+                self.put(10, 0);
+                let checksum = Sum::default().add(&self.head[..headers.transport]).checksum();
+                self.put(10, checksum);
+            }
+            IpVersion::V6 => self.put(4, transport as u16),
+        }
+        if headers.protocol == UDP {
+            self.put(headers.transport + 4, transport as u16);
+        }
+        self.unfinished = true;
+        let pseudo = pseudo_header(&self.head, &headers, transport).folded();
+        self.put(headers.transport + headers.checksum_offset(), pseudo);
+    }
+
+    fn get(&self, at: usize) -> u16 {
+        u16::from_be_bytes([self.head[at], self.head[at + 1]])
+    }
+
+    fn put(&mut self, at: usize, word: u16) {
+        self.head[at..at + 2].copy_from_slice(&word.to_be_bytes());
+    }
+}
+
+/// The train that a device announces, if it is of the kind that its headers show.
+fn read_train(virtio: VirtioHeader, headers: Option<&Headers>) -> Result<Option<Train>, Malformed> {
+    let kind = virtio.gso_type & !GSO_ECN;
+    if kind == GSO_NONE {
+        return Ok(None);
+    }
+    let headers = headers.ok_or(Malformed)?;
+    let fits = match kind {
+        GSO_TCP_V4 => headers.protocol == TCP && headers.version == IpVersion::V4,
+        GSO_TCP_V6 => headers.protocol == TCP && headers.version == IpVersion::V6,
+        GSO_UDP => headers.protocol == UDP,
+        _ => false,
+    };
+    let size = usize::from(virtio.gso_size);
+    if !fits || size == 0 {
+        return Err(Malformed);
+    }
+    Ok(Some(Train { gso_type: virtio.gso_type, size }))
+}
+
+/// What the IP header says of the packet's length, if the packet is at least so long.
+fn ip_length(packet: &[u8]) -> Option<usize> {
+    let word = |at: usize| Some(usize::from(u16::from_be_bytes([*packet.get(at)?, *packet.get(at + 1)?])));
+    let length = match packet.first()? >> 4 {
+        4 => word(2)?,
+        6 => word(4)? + 40,
+        _ => return None,
+    };
+    (length >= 20 && length <= packet.len()).then_some(length)
+}

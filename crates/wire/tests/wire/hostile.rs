@@ -1,0 +1,48 @@
+use fullpipe_units::SegCount;
+use fullpipe_wire::{Malformed, Packet};
+use proptest::prelude::*;
+
+proptest! {
+    /// Whatever comes is a packet, whose pieces are packets, or is refused.
+    #[test]
+    fn any_bytes_are_a_packet_or_refused(
+        mut bytes in prop::collection::vec(any::<u8>(), 0..300),
+        gso in prop_oneof![Just(0_u8), Just(1), Just(4), Just(5), any::<u8>()],
+        version in prop_oneof![Just(0x45_u8), Just(0x46), Just(0x60), any::<u8>()],
+        protocol in prop_oneof![Just(6_u8), Just(17), any::<u8>()],
+        link in 0_usize..20,
+    ) {
+        for (at, byte) in [(1, gso), (10 + link, version), (10 + link + 9, protocol)] {
+            if let Some(slot) = bytes.get_mut(at) {
+                *slot = byte;
+            }
+        }
+        if let Ok(mut packet) = Packet::parse(&bytes, link) {
+            packet.complete();
+            while packet.segments() > SegCount::new(1) {
+                let mut rest = packet.split_off(SegCount::new(1));
+                packet.complete();
+                rest.complete();
+                packet = rest;
+            }
+            let mut front = Vec::new();
+            packet.emit(&[0; 14], &mut front);
+        }
+    }
+}
+
+#[test]
+fn trains_of_nothing_and_of_unknown_kind_are_refused() {
+    let icmp = [0x45, 0, 0, 28, 0, 0, 0, 0, 64, 1, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 8, 0, 0, 0, 0, 0, 0, 0];
+    let given = |gso: u8, size: u8| {
+        let mut bytes = vec![0, gso, 0, 0, size, 0, 0, 0, 0, 0];
+        bytes.extend(icmp);
+        Packet::parse(&bytes, 0).map(|packet| packet.ip_bytes().get())
+    };
+    assert_eq!(given(0, 0), Ok(28));
+    assert_eq!(given(1, 8), Err(Malformed));
+    assert_eq!(given(3, 8), Err(Malformed));
+    assert_eq!(given(5, 0), Err(Malformed));
+    assert_eq!(Packet::parse(&[0; 9], 0).map(drop), Err(Malformed));
+    assert_eq!(Packet::parse(&[0; 10], 0).map(drop), Err(Malformed));
+}
