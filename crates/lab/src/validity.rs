@@ -12,6 +12,11 @@ const MOST_LATENESS: f64 = 0.01;
 /// Lateness that is forgiven however short the path: about what a sleeping thread takes to wake.
 const FORGIVEN_LATENESS: Span = Span::from_micros(200);
 
+/// Lateness that one packet in a hundred may exceed, as a share of the path's round-trip time and within bounds: the rise
+/// in delay at which CUBIC takes the queue for full and ends slow start (`HYSTART_DELAY_THRESH` in `tcp_cubic.c`).
+const MOST_RARE_LATENESS: f64 = 1.0 / 8.0;
+const RARE_LATENESS_BOUNDS: [Span; 2] = [Span::from_millis(4), Span::from_millis(16)];
+
 /// Processor time that a hypervisor may take away, as a share of all cores.
 const MOST_STOLEN: f64 = 0.10;
 
@@ -25,6 +30,13 @@ pub(crate) fn judge(path: &Path, reports: &[DirectionReport; 2], device_drops: u
     let allowed = path.rtt().scaled(MOST_LATENESS).max(FORGIVEN_LATENESS);
     if mean > allowed {
         broken.push(format!("packets were {mean} late on average, more than {allowed}"));
+    }
+    let rare = Span::from_nanos(lateness.value_at_quantile(0.99));
+    let [least, most] = RARE_LATENESS_BOUNDS;
+    let allowed = path.rtt().scaled(MOST_RARE_LATENESS).clamp(least, most);
+    if rare > allowed {
+        broken
+            .push(format!("one packet in a hundred was more than {rare} late, and TCP may take {allowed} for a queue"));
     }
     let overflowed: u64 = reports.iter().map(DirectionReport::overflowed).sum();
     // Packets that piled up before the link looked again reach its queue at once. Where none was dropped, the standstill
@@ -46,7 +58,7 @@ pub(crate) fn judge(path: &Path, reports: &[DirectionReport; 2], device_drops: u
     Validity {
         broken,
         lateness_mean: Some(mean),
-        lateness_p99: Some(Span::from_nanos(lateness.value_at_quantile(0.99))),
+        lateness_p99: Some(rare),
         longest_gap: Some(longest_gap),
         device_drops: Some(device_drops + refused),
         queue_drops: Some(overflowed),

@@ -129,6 +129,7 @@ impl Room {
 const PLAN: &[Room] = &[
     Room::pure(0, "units"),
     Room::pure(1, "record"),
+    Room::pure(1, "wire"),
     Room::pure(2, "model"),
     Room::pure(2, "link"),
     Room::pure(2, "iperf"),

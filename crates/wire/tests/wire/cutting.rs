@@ -13,13 +13,18 @@ struct Train {
     v6: bool,
     udp: bool,
     options: Vec<u8>,
-    fin: bool,
-    cwr: bool,
+    flags: Flags,
     sequence: u32,
     identification: u16,
     size: usize,
     payload: Vec<u8>,
     link: usize,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Flags {
+    fin: bool,
+    cwr: bool,
 }
 
 const TCP_ACK: u8 = 0x10;
@@ -35,7 +40,7 @@ impl Train {
             (true, false, false) => 1,
             (true, false, true) => 4,
         };
-        let ecn = if gso != 0 && !self.udp && self.cwr { 0x80 } else { 0 };
+        let ecn = if gso != 0 && !self.udp && self.flags.cwr { 0x80 } else { 0 };
         let mut bytes = vec![1, gso | ecn];
         let headers = self.link + ip.len() + transport.len();
         let offset = if self.udp { 6 } else { 16 };
@@ -74,8 +79,8 @@ impl Train {
         let mut header = TcpHeader::new(5201, 40_000, self.sequence, 5000);
         header.ack = true;
         header.psh = true;
-        header.fin = self.fin;
-        header.cwr = self.cwr;
+        header.fin = self.flags.fin;
+        header.cwr = self.flags.cwr;
         header.set_options_raw(&self.options).unwrap();
         header.checksum = self.pseudo(6, header.header_len() + self.payload.len());
         header.to_bytes().to_vec()
@@ -124,8 +129,7 @@ fn trains() -> impl Strategy<Value = Train> {
             v6,
             udp,
             options: vec![1; options * 4],
-            fin,
-            cwr,
+            flags: Flags { fin, cwr },
             sequence,
             identification,
             size,
@@ -206,8 +210,8 @@ proptest! {
             }
             if let Some(TransportHeader::Tcp(tcp)) = &headers.transport {
                 prop_assert_eq!(tcp.sequence_number, train.sequence.wrapping_add(joined.len() as u32));
-                prop_assert_eq!((tcp.fin, tcp.psh), (train.fin && last, last));
-                prop_assert_eq!(tcp.cwr, train.cwr && number == 0);
+                prop_assert_eq!((tcp.fin, tcp.psh), (train.flags.fin && last, last));
+                prop_assert_eq!(tcp.cwr, train.flags.cwr && number == 0);
                 prop_assert_eq!((tcp.options.as_slice(), tcp.ack), (train.options.as_slice(), true));
             }
             joined.extend_from_slice(headers.payload.slice());
@@ -252,8 +256,7 @@ fn a_packet_without_payload_is_one_segment() {
         v6: false,
         udp: false,
         options: vec![1; 12],
-        fin: false,
-        cwr: false,
+        flags: Flags::default(),
         sequence: 7,
         identification: 0,
         size: 1448,
