@@ -9,28 +9,44 @@ use proptest::prelude::*;
 
 /// A train as the kernel gives it: the transport's checksum holds the sum over the pseudo header.
 #[derive(Debug, Clone)]
-struct Train {
-    v6: bool,
-    udp: bool,
-    options: Vec<u8>,
-    flags: Flags,
-    sequence: u32,
-    identification: u16,
-    size: usize,
-    payload: Vec<u8>,
-    link: usize,
+pub(crate) struct Train {
+    pub(crate) v6: bool,
+    pub(crate) udp: bool,
+    pub(crate) options: Vec<u8>,
+    pub(crate) flags: Flags,
+    pub(crate) sequence: u32,
+    pub(crate) identification: u16,
+    pub(crate) size: usize,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) link: usize,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Flags {
-    fin: bool,
-    cwr: bool,
+pub(crate) struct Flags {
+    pub(crate) syn: bool,
+    pub(crate) fin: bool,
+    pub(crate) cwr: bool,
 }
 
 const TCP_ACK: u8 = 0x10;
 
 impl Train {
-    fn bytes(&self) -> Vec<u8> {
+    /// An IPv4 packet of TCP without data.
+    pub(crate) fn plain(options: Vec<u8>) -> Self {
+        Self {
+            v6: false,
+            udp: false,
+            options,
+            flags: Flags::default(),
+            sequence: 7,
+            identification: 9,
+            size: 1448,
+            payload: Vec::new(),
+            link: 0,
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         let transport = if self.udp { self.udp_header() } else { self.tcp_header() };
         let length = transport.len() + self.payload.len();
         let ip = self.ip_header(length);
@@ -79,6 +95,7 @@ impl Train {
         let mut header = TcpHeader::new(5201, 40_000, self.sequence, 5000);
         header.ack = true;
         header.psh = true;
+        header.syn = self.flags.syn;
         header.fin = self.flags.fin;
         header.cwr = self.flags.cwr;
         header.set_options_raw(&self.options).unwrap();
@@ -112,16 +129,16 @@ impl Train {
         sum as u16
     }
 
-    fn packet(&self) -> Packet {
+    pub(crate) fn packet(&self) -> Packet {
         Packet::parse(&self.bytes(), self.link).unwrap()
     }
 
-    fn head(&self) -> usize {
+    pub(crate) fn head(&self) -> usize {
         (if self.v6 { 40 } else { 20 }) + if self.udp { 8 } else { 20 + self.options.len() }
     }
 }
 
-fn trains() -> impl Strategy<Value = Train> {
+pub(crate) fn trains() -> impl Strategy<Value = Train> {
     let kind = (any::<bool>(), any::<bool>(), 0_usize..=10, any::<bool>(), any::<bool>());
     let numbers = (any::<u32>(), any::<u16>(), 1_usize..=2000, 1_usize..=6000, prop_oneof![Just(0_usize), Just(14)]);
     (kind, numbers, any::<u8>()).prop_map(
@@ -129,7 +146,7 @@ fn trains() -> impl Strategy<Value = Train> {
             v6,
             udp,
             options: vec![1; options * 4],
-            flags: Flags { fin, cwr },
+            flags: Flags { syn: false, fin, cwr },
             sequence,
             identification,
             size,
@@ -140,7 +157,7 @@ fn trains() -> impl Strategy<Value = Train> {
 }
 
 /// The packet as it would be on a wire, without virtio's header.
-fn on_the_wire(mut packet: Packet) -> Vec<u8> {
+pub(crate) fn on_the_wire(mut packet: Packet) -> Vec<u8> {
     packet.complete();
     let mut front = Vec::new();
     let payload = packet.emit(&[], &mut front).to_vec();
@@ -164,7 +181,7 @@ fn segments(packet: Packet, halve: bool) -> Vec<Packet> {
     whole
 }
 
-fn checksums_hold(packet: &[u8]) {
+pub(crate) fn checksums_hold(packet: &[u8]) {
     let (ip, _) = IpHeaders::from_slice(packet).unwrap();
     let headers = PacketHeaders::from_ip_slice(packet).unwrap();
     if let IpHeaders::Ipv4(header, _) = &ip {
@@ -252,17 +269,7 @@ proptest! {
 /// An acknowledgement without data, as most packets of the way back are.
 #[test]
 fn a_packet_without_payload_is_one_segment() {
-    let train = Train {
-        v6: false,
-        udp: false,
-        options: vec![1; 12],
-        flags: Flags::default(),
-        sequence: 7,
-        identification: 0,
-        size: 1448,
-        payload: Vec::new(),
-        link: 0,
-    };
+    let train = Train::plain(vec![1; 12]);
     let packet = train.packet();
     assert_eq!((packet.segments().get(), packet.ip_bytes().get()), (1, 52));
     let bytes = on_the_wire(packet);

@@ -1,4 +1,4 @@
-use fullpipe_units::SegCount;
+use fullpipe_units::{ByteCount, SegCount};
 use fullpipe_wire::{Malformed, Packet};
 use proptest::prelude::*;
 
@@ -25,6 +25,12 @@ proptest! {
                 rest.complete();
                 packet = rest;
             }
+            packet.flow();
+            packet.mark_ce();
+            packet.strip_sack();
+            packet.clamp_window(ByteCount::new(1));
+            packet.too_big(ByteCount::new(1));
+            packet.corrupt(7);
             let mut front = Vec::new();
             packet.emit(&[0; 14], &mut front);
         }

@@ -1,4 +1,5 @@
 //! Packets against etherparse, which reads and sums them its own way.
 
 mod cutting;
+mod editing;
 mod hostile;

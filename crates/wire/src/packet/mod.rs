@@ -1,3 +1,6 @@
+mod edit;
+mod too_big;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -51,25 +54,31 @@ impl Packet {
         // Short Ethernet frames are padded; the packet says how long it is.
         let single = virtio.gso_type == GSO_NONE;
         let packet = if single { &packet[..ip_length(packet).unwrap_or(packet.len())] } else { packet };
-        let headers = Headers::parse(packet);
-        let train = read_train(virtio, headers.as_ref())?;
         let unfinished = virtio.flags & NEEDS_CHECKSUM != 0;
+        let mut packet = Self { unfinished, ..Self::whole(packet) };
+        packet.train = read_train(virtio, packet.headers.as_ref())?;
+        if unfinished && packet.headers.is_none() {
+            let start = virtio.checksum_start.checked_sub(link as u16);
+            packet.opaque_checksum = start.map(|start| (start, virtio.checksum_offset));
+        }
+        // A train as long as one segment is that segment.
+        packet.settle_train();
+        Ok(packet)
+    }
+
+    /// A finished IP packet.
+    fn whole(packet: &[u8]) -> Self {
+        let headers = Headers::parse(packet);
         let (head, payload) = packet.split_at(headers.map_or(0, |headers| headers.payload));
-        let opaque_checksum = (unfinished && headers.is_none())
-            .then(|| virtio.checksum_start.checked_sub(link as u16).map(|start| (start, virtio.checksum_offset)))
-            .flatten();
-        let mut packet = Self {
+        Self {
             head: head.to_vec(),
             headers,
             range: 0..payload.len(),
             payload: payload.into(),
-            unfinished,
-            train,
-            opaque_checksum,
-        };
-        // A train as long as one segment is that segment.
-        packet.settle_train();
-        Ok(packet)
+            unfinished: false,
+            train: None,
+            opaque_checksum: None,
+        }
     }
 
     /// What the device is to be given, in two parts: virtio's header, the link layer's header `link` and the packet's
@@ -200,16 +209,28 @@ impl Packet {
         match headers.version {
             IpVersion::V4 => {
                 self.put(2, (headers.transport + transport) as u16);
-                self.put(10, 0);
-                let checksum = Sum::default().add(&self.head[..headers.transport]).checksum();
-                self.put(10, checksum);
+                self.settle_ip_checksum();
             }
             IpVersion::V6 => self.put(4, transport as u16),
         }
         if headers.protocol == UDP {
             self.put(headers.transport + 4, transport as u16);
         }
+        self.settle_transport_checksum();
+    }
+
+    fn settle_ip_checksum(&mut self) {
+        let Some(headers) = self.headers else { return };
+        self.put(10, 0);
+        let checksum = Sum::default().add(&self.head[..headers.transport]).checksum();
+        self.put(10, checksum);
+    }
+
+    /// Leaves the transport's checksum to the device, whether it was finished or not.
+    fn settle_transport_checksum(&mut self) {
+        let Some(headers) = self.headers else { return };
         self.unfinished = true;
+        let transport = self.head.len() - headers.transport + self.range.len();
         let pseudo = pseudo_header(&self.head, &headers, transport).folded();
         self.put(headers.transport + headers.checksum_offset(), pseudo);
     }

@@ -1,0 +1,159 @@
+//! What a path does to the headers of packets that pass.
+
+use fullpipe_units::ByteCount;
+
+use super::Packet;
+use crate::headers::{IpVersion, TCP};
+
+/// Kinds of TCP options (IANA, TCP Parameters).
+const END: u8 = 0;
+const NO_OPERATION: u8 = 1;
+const MSS: u8 = 2;
+const WINDOW_SCALE: u8 = 3;
+const SACK_PERMITTED: u8 = 4;
+const SACK: u8 = 5;
+const TIMESTAMPS: u8 = 8;
+
+const SYN: u8 = 0x02;
+
+/// Both bits of the field: congestion experienced (RFC 3168, 5).
+const CE: u8 = 0b11;
+
+impl Packet {
+    /// A number that all packets between two sockets have in common, in this direction: a hash of addresses, protocol and
+    /// ports (FNV-1a). Packets that are neither TCP nor UDP share one.
+    pub fn flow(&self) -> u64 {
+        let Some(headers) = self.headers else { return 0 };
+        let addresses = match headers.version {
+            IpVersion::V4 => &self.head[12..20],
+            IpVersion::V6 => &self.head[8..40],
+        };
+        let ports = &self.head[headers.transport..headers.transport + 4];
+        let bytes = addresses.iter().chain(ports).chain([&headers.protocol]);
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    }
+
+    /// Marks every segment "congestion experienced"; `false` where the sender did not say that it understands the mark.
+    pub fn mark_ce(&mut self) -> bool {
+        // The field is the end of the second byte of an IPv4 header, and in the middle of that of an IPv6 header.
+        let (version, shift) = match self.headers.map(|headers| headers.version) {
+            Some(IpVersion::V4) => (IpVersion::V4, 0),
+            Some(IpVersion::V6) => (IpVersion::V6, 4),
+            None => return false,
+        };
+        if self.head[1] >> shift & CE == 0 {
+            return false;
+        }
+        self.head[1] |= CE << shift;
+        if version == IpVersion::V4 {
+            self.settle_ip_checksum();
+        }
+        true
+    }
+
+    /// Spoils a bit of the transport's header or of the payload, which `random` chooses. The checksum is finished before, so
+    /// that the receiver notices. A train must be cut first.
+    pub fn corrupt(&mut self, random: u64) {
+        self.complete();
+        let front = self.headers.map_or(0, |headers| headers.transport);
+        let spoilable = self.head.len() - front + self.range.len();
+        let Some(at) = random.checked_rem(spoilable as u64) else { return };
+        let bit = 1 << (random >> 61);
+        let at = front + at as usize;
+        if let Some(byte) = self.head.get_mut(at) {
+            *byte ^= bit;
+        } else {
+            // Others may share the payload.
+            let mut payload = self.payload().to_vec();
+            payload[at - self.head.len()] ^= bit;
+            self.range = 0..payload.len();
+            self.payload = payload.into();
+        }
+    }
+
+    /// Removes the window scale option from a SYN.
+    pub fn strip_window_scale(&mut self) {
+        self.edit_syn_option(WINDOW_SCALE, blank);
+    }
+
+    /// Writes another shift into the window scale option of a SYN.
+    pub fn rewrite_window_scale(&mut self, shift: u8) {
+        self.edit_syn_option(WINDOW_SCALE, |option| option[2..].fill(shift));
+    }
+
+    /// Removes "SACK permitted" from a SYN, and SACK blocks.
+    pub fn strip_sack(&mut self) {
+        self.edit_syn_option(SACK_PERMITTED, blank);
+        self.edit_option(SACK, blank);
+    }
+
+    /// Removes timestamps.
+    pub fn strip_timestamps(&mut self) {
+        self.edit_option(TIMESTAMPS, blank);
+    }
+
+    /// Makes a larger MSS in a SYN this one.
+    pub fn clamp_mss(&mut self, most: ByteCount) {
+        self.edit_syn_option(MSS, |option| clamp(&mut option[2..], most));
+    }
+
+    /// Makes a larger value of the window field this one.
+    pub fn clamp_window(&mut self, most: ByteCount) {
+        if let Some(transport) = self.tcp() {
+            clamp(&mut self.head[transport + 14..transport + 16], most);
+            self.settle_transport_checksum();
+        }
+    }
+
+    /// Where the header of TCP begins.
+    fn tcp(&self) -> Option<usize> {
+        self.headers.filter(|headers| headers.protocol == TCP).map(|headers| headers.transport)
+    }
+
+    fn edit_syn_option(&mut self, kind: u8, edit: impl FnMut(&mut [u8])) {
+        if self.tcp().is_some_and(|transport| self.head[transport + 13] & SYN != 0) {
+            self.edit_option(kind, edit);
+        }
+    }
+
+    /// Lets `edit` change the options of this kind, each given from its kind to its end.
+    fn edit_option(&mut self, kind: u8, mut edit: impl FnMut(&mut [u8])) {
+        let Some(transport) = self.tcp() else { return };
+        let mut options = &mut self.head[transport + 20..];
+        let mut edited = false;
+        while let Some(length) = first_length(options) {
+            let (option, rest) = options.split_at_mut(length);
+            if option[0] == kind {
+                edit(option);
+                edited = true;
+            }
+            options = rest;
+        }
+        if edited {
+            self.settle_transport_checksum();
+        }
+    }
+}
+
+/// Length of the first of `options`; `None` at their end, and where what follows cannot be read.
+fn first_length(options: &[u8]) -> Option<usize> {
+    match options {
+        [] | [END, ..] => None,
+        [NO_OPERATION, ..] => Some(1),
+        [_, length, ..] => Some(usize::from(*length)).filter(|length| (2..=options.len()).contains(length)),
+        [_] => None,
+    }
+}
+
+/// An option cannot be cut out without moving those behind it, so it becomes padding.
+fn blank(option: &mut [u8]) {
+    option.fill(NO_OPERATION);
+}
+
+/// A number of 16 bits; in a malformed option it may be shorter or longer, and stays.
+fn clamp(field: &mut [u8], most: ByteCount) {
+    if let Ok(bytes) = <[u8; 2]>::try_from(&*field) {
+        let clamped = u64::from(u16::from_be_bytes(bytes)).min(most.get());
+        field.copy_from_slice(&(clamped as u16).to_be_bytes());
+    }
+}
