@@ -3,12 +3,13 @@
 use std::sync::atomic::AtomicBool;
 
 use clap::ValueEnum;
+use fullpipe_record::Segmentation;
 
 use crate::comparison::Outcome;
 use crate::network::Joint;
 use crate::program::{Load, Program, Tools, Traffic};
 use crate::throughput::{self, Contestant};
-use crate::{shallow, start};
+use crate::{emulated, shallow, start};
 
 /// A comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -31,6 +32,10 @@ pub(crate) enum Case {
     StreamsVeth,
     /// UDP at 95 Mbit/s through 100 Mbit/s and a queue of 16 packets
     ShallowQueue,
+    /// One TCP stream over the lab's path, in trains, beside a bare loop between two devices
+    LabTrains,
+    /// The same, segment by segment
+    LabExact,
     /// From the start of the program to its first byte of data, over loopback
     Start,
 }
@@ -79,6 +84,8 @@ impl Case {
             Self::Streams => compare(everybody(), Joint::Loopback, Traffic::Tcp, 4),
             Self::StreamsVeth => compare(everybody(), Joint::Veth, Traffic::Tcp, 4),
             Self::ShallowQueue => shallow::compare(effort.seconds, effort.rounds, tools, stop),
+            Self::LabTrains => emulated::compare(Segmentation::Trains, effort.seconds, effort.rounds, tools, stop),
+            Self::LabExact => emulated::compare(Segmentation::Exact, effort.seconds, effort.rounds, tools, stop),
             Self::Start => start::compare(tools, stop),
         }
     }

@@ -3,11 +3,13 @@
 
 mod case;
 mod comparison;
+mod emulated;
 mod figures;
 mod machine;
 mod network;
 mod process;
 mod program;
+mod relay;
 mod report;
 mod shallow;
 mod start;

@@ -6,11 +6,13 @@ use std::process::Command;
 use std::thread;
 
 use fullpipe_sys::{
-    Ipv4Link, NetNamespace, configure_ipv4, create_veth, enter_before_exec, loopback_up, single_segments,
+    Ipv4Link, NetNamespace, Offload, configure_ipv4, create_veth, enter_before_exec, loopback_up, open_tun,
+    single_segments,
 };
 use fullpipe_units::{ByteCount, SegCount};
 
 use crate::process::RunError;
+use crate::relay::Relay;
 
 /// What both devices of the pair are called.
 const DEVICE: &str = "bench0";
@@ -27,19 +29,22 @@ pub(crate) enum Joint {
     Veth,
     /// The same, but trains of segments or datagrams are cut before the device, as for one that cannot do it.
     VethSingle,
+    /// Two TUN devices and a loop that copies from each to the other.
+    Tun(Offload),
 }
 
 /// One of them, ready.
 #[derive(Debug)]
 pub(crate) enum Network {
     Loopback,
-    Veth(Pair),
+    Joined(Pair),
 }
 
 #[derive(Debug)]
 pub(crate) struct Pair {
     client: NetNamespace,
     server: NetNamespace,
+    _relay: Option<Relay>,
 }
 
 impl Network {
@@ -49,9 +54,9 @@ impl Network {
             return Ok(Self::Loopback);
         }
         // On a thread of its own, because it moves into the namespaces that it makes.
-        let made = thread::spawn(move || Pair::make(joint == Joint::VethSingle)).join();
+        let made = thread::spawn(move || Pair::make(joint)).join();
         let made = made.map_err(|_| RunError::failed("making two namespaces failed"))?;
-        made.map(Self::Veth).map_err(|error| {
+        made.map(Self::Joined).map_err(|error| {
             let hint = if error.kind() == io::ErrorKind::PermissionDenied { "; run it as root" } else { "" };
             RunError::Failed(format!("no two namespaces can be made and joined: {error}{hint}"))
         })
@@ -61,7 +66,7 @@ impl Network {
     pub(crate) fn server_address(&self) -> Ipv4Addr {
         match self {
             Self::Loopback => Ipv4Addr::LOCALHOST,
-            Self::Veth(_) => SERVER,
+            Self::Joined(_) => SERVER,
         }
     }
 
@@ -78,27 +83,38 @@ impl Network {
     fn place(&self, command: &mut Command, name: &str, side: fn(&Pair) -> &NetNamespace) -> Result<(), RunError> {
         match self {
             Self::Loopback => Ok(()),
-            Self::Veth(pair) => enter_before_exec(command, side(pair), name).map_err(RunError::failed),
+            Self::Joined(pair) => enter_before_exec(command, side(pair), name).map_err(RunError::failed),
         }
     }
 }
 
 impl Pair {
-    fn make(single: bool) -> io::Result<Self> {
+    fn make(joint: Joint) -> io::Result<Self> {
         let server = NetNamespace::create()?;
         let client = NetNamespace::create()?;
-        create_veth(DEVICE, [&client, &server])?;
+        let single = matches!(joint, Joint::VethSingle | Joint::Tun(Offload::Checksums));
+        let relay = if let Joint::Tun(offload) = joint {
+            let at_client = open_tun(DEVICE, offload)?;
+            server.enter()?;
+            let relay = Relay::between([at_client, open_tun(DEVICE, offload)?])?;
+            client.enter()?;
+            Some(relay)
+        } else {
+            create_veth(DEVICE, [&client, &server])?;
+            None
+        };
         configure(CLIENT, SERVER, single)?;
         server.enter()?;
         configure(SERVER, CLIENT, single)?;
-        Ok(Self { client, server })
+        Ok(Self { client, server, _relay: relay })
     }
 }
 
 /// Sets up the namespace of the calling thread.
 fn configure(local: Ipv4Addr, peer: Ipv4Addr, single: bool) -> io::Result<()> {
     const MTU: ByteCount = ByteCount::new(1500);
-    const TRANSMIT_QUEUE: SegCount = SegCount::new(1000);
+    // What a TUN device cannot hold it drops.
+    const TRANSMIT_QUEUE: SegCount = SegCount::new(20_000);
     loopback_up()?;
     if single {
         single_segments(DEVICE)?;

@@ -81,7 +81,14 @@ fn valid_run(
     Err(RunError::Failed(format!("no valid run in {ATTEMPTS}: {}", broken.join("; "))))
 }
 
-fn run(lab: &Lab, program: Program, load: &Load, tools: &Tools, stop: &AtomicBool) -> Result<Figures, RunError> {
+/// A run over `lab`.
+pub(crate) fn run(
+    lab: &Lab,
+    program: Program,
+    load: &Load,
+    tools: &Tools,
+    stop: &AtomicBool,
+) -> Result<Figures, RunError> {
     let address = lab.address(Host::Receiver);
     let mut server = program.server(tools, address, PORT, load.traffic);
     server.arg("-1");

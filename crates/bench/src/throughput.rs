@@ -62,15 +62,15 @@ pub(crate) fn compare(
 }
 
 /// A run, with the processor time that passed meanwhile.
-struct Run {
-    figures: Figures,
+pub(crate) struct Run {
+    pub(crate) figures: Figures,
     /// Of client and server.
     cpu: Duration,
     /// Of the whole machine.
     busy: Duration,
 }
 
-fn run(
+pub(crate) fn run(
     contestant: &Contestant,
     network: &Network,
     load: &Load,

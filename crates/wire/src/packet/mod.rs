@@ -58,8 +58,12 @@ impl Packet {
         let mut packet = Self { unfinished, ..Self::whole(packet) };
         packet.train = read_train(virtio, packet.headers.as_ref())?;
         if unfinished && packet.headers.is_none() {
-            let start = virtio.checksum_start.checked_sub(link as u16);
-            packet.opaque_checksum = start.map(|start| (start, virtio.checksum_offset));
+            let start = virtio.checksum_start.checked_sub(link as u16).ok_or(Malformed)?;
+            let end = usize::from(start) + usize::from(virtio.checksum_offset) + 2;
+            if end > packet.payload.len() {
+                return Err(Malformed);
+            }
+            packet.opaque_checksum = Some((start, virtio.checksum_offset));
         }
         // A train as long as one segment is that segment.
         packet.settle_train();

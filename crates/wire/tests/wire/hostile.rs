@@ -49,6 +49,8 @@ fn trains_of_nothing_and_of_unknown_kind_are_refused() {
     assert_eq!(given(1, 8), Err(Malformed));
     assert_eq!(given(3, 8), Err(Malformed));
     assert_eq!(given(5, 0), Err(Malformed));
+    // A checksum that would stand behind the end.
+    assert_eq!(Packet::parse(&[5, 0, 255, 254, 255, 255, 255, 255, 255, 255, 255], 0).map(drop), Err(Malformed));
     assert_eq!(Packet::parse(&[0; 9], 0).map(drop), Err(Malformed));
     assert_eq!(Packet::parse(&[0; 10], 0).map(drop), Err(Malformed));
 }
