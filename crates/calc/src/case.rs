@@ -32,6 +32,7 @@ impl Case {
             framing: given.framing,
             ip: given.ip,
             encapsulation: given.encapsulation,
+            effects: fullpipe_record::Effects::default(),
         };
         let request = Request {
             streams: given.streams.unwrap_or(1),

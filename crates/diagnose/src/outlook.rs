@@ -147,6 +147,7 @@ fn path(figures: &Figures, verdict: &Verdict) -> Option<Path> {
         framing: figures.evidence.framing,
         ip: IpVersion::V4,
         encapsulation: Encapsulation::default(),
+        effects: fullpipe_record::Effects::default(),
     };
     let mut path = Path::symmetric(&direction, figures.idle_rtt?);
     path.forward.loss = lost.map(crate::figures::Retransmitted::ratio).filter(|loss| *loss > Ratio::ZERO);

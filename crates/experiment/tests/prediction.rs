@@ -31,6 +31,7 @@ impl Pretended {
             framing: Framing::Ethernet,
             ip: IpVersion::V4,
             encapsulation: Encapsulation::default(),
+            effects: fullpipe_record::Effects::default(),
         };
         Self {
             path: Path::symmetric(&direction, RTT),

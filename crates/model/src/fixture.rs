@@ -19,6 +19,7 @@ pub(crate) fn path(rate: BitRate, rtt: Span) -> Path {
         framing: Framing::Ethernet,
         ip: IpVersion::V4,
         encapsulation: Encapsulation::default(),
+        effects: fullpipe_record::Effects::default(),
     };
     Path::symmetric(&direction, rtt)
 }

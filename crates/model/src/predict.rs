@@ -369,6 +369,7 @@ mod tests {
                 framing: Framing::Ethernet,
                 ip: fullpipe_record::IpVersion::default(),
                 encapsulation: fullpipe_record::Encapsulation::default(),
+                effects: fullpipe_record::Effects::default(),
             };
             let request = Request {
                 streams: load.0,

@@ -6,6 +6,7 @@
 //! The schema grows only: fields are added, never renamed or removed, within one [`SCHEMA_VERSION`].
 
 mod calculation;
+mod effects;
 mod evidence;
 mod experiment;
 mod grid;
@@ -21,6 +22,10 @@ mod verdict;
 
 pub use calculation::{
     BufferAdvice, Calculation, Combination, Estimate, Given, Leg, Lift, Need, Quantity, Side, Solved, Value, WhatIf,
+};
+pub use effects::{
+    Codel, Distribution, Edit, Effects, Jitter, LossPattern, NarrowLink, Opportunities, PathChange, PathStep, Policer,
+    Queueing, Reordering, TooBig,
 };
 pub use evidence::Evidence;
 pub use experiment::{Document, ErrorReport, Experiment, LabReport, LabStep, Proof, Published, Undone};

@@ -2,6 +2,8 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::Effects;
+
 /// At which layer a path's rate counts bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -119,6 +121,9 @@ pub struct PathDirection {
     /// What the link wraps around the packets of the hosts.
     #[serde(default)]
     pub encapsulation: Encapsulation,
+    /// What else an emulated path does to packets.
+    #[serde(default, skip_serializing_if = "Effects::are_none")]
+    pub effects: Effects,
 }
 
 impl PathDirection {

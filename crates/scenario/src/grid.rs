@@ -234,6 +234,7 @@ impl Cell<'_> {
             framing: Framing::Ethernet,
             ip: IpVersion::V4,
             encapsulation: Encapsulation::default(),
+            effects: fullpipe_record::Effects::default(),
         };
         let mut path = Path::symmetric(&both, self.rtt);
         path.forward.loss = Some(self.loss);

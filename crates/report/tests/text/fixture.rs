@@ -498,6 +498,7 @@ fn direction() -> PathDirection {
         framing: Framing::Ethernet,
         ip: IpVersion::V4,
         encapsulation: Encapsulation::default(),
+        effects: fullpipe_record::Effects::default(),
     }
 }
 

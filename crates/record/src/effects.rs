@@ -1,0 +1,225 @@
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What an emulated path does to packets besides its loss, queue, rate and delay. The default is nothing.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Effects {
+    /// Which packets are lost. Where this says so, the path's `loss` is only its mean.
+    pub losses: Option<LossPattern>,
+    /// What a middlebox changes in passing packets, in this order.
+    pub edits: Vec<Edit>,
+    /// A link behind the hosts whose packets must be smaller than they know.
+    pub narrow: Option<NarrowLink>,
+    /// What drops packets above a rate before they reach the queue.
+    pub policer: Option<Policer>,
+    /// Most packets in the queue, besides its limit in bytes.
+    pub queue_packets: Option<SegCount>,
+    /// How the queue is managed.
+    pub queueing: Queueing,
+    /// When the bottleneck may send; instead of its rate.
+    pub opportunities: Option<Opportunities>,
+    /// Probability that a packet arrives with a wrong bit, independently of every other.
+    pub corrupted: Ratio,
+    /// Probability that a packet arrives twice, independently of every other.
+    pub duplicated: Ratio,
+    /// Delay of each packet on top of the path's.
+    pub jitter: Option<Jitter>,
+    /// Packets that are held back while others pass them.
+    pub reordering: Option<Reordering>,
+    /// What changes while the path is in use, in order of time.
+    pub steps: Vec<PathStep>,
+}
+
+impl Effects {
+    /// Whether the path does nothing of this.
+    pub fn are_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Losses that are not independent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LossPattern {
+    /// Two states, between which each packet may lead (Gilbert 1960, Elliott 1963). The first packet finds the good one.
+    GilbertElliott {
+        /// Probability that the good state ends with a packet: p.
+        to_bad: Ratio,
+        /// Probability that the bad state ends with a packet: r.
+        to_good: Ratio,
+        /// Probability that a packet is lost in the good state.
+        in_good: Ratio,
+        /// Probability that a packet is lost in the bad state.
+        in_bad: Ratio,
+    },
+    /// The packets with these numbers, counted from one as they come in.
+    Listed(Vec<u64>),
+}
+
+impl LossPattern {
+    /// Share of the packets that are lost in the long run.
+    pub fn mean(&self) -> Ratio {
+        match *self {
+            // Without a way out of the good state it never ends.
+            Self::GilbertElliott { to_bad, in_good, .. } if to_bad == Ratio::ZERO => in_good,
+            Self::GilbertElliott { to_bad, to_good, in_good, in_bad } => {
+                let bad = to_bad.get() / (to_bad.get() + to_good.get());
+                Ratio::new((1.0 - bad) * in_good.get() + bad * in_bad.get())
+            }
+            Self::Listed(_) => Ratio::ZERO,
+        }
+    }
+}
+
+/// What a middlebox does to the headers of TCP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Edit {
+    /// Removes the window scale option (RFC 7323) from a SYN.
+    StripWindowScale,
+    /// Writes another shift into it.
+    RewriteWindowScale(u8),
+    /// Removes "SACK permitted" from a SYN and SACK blocks from all others (RFC 2018).
+    StripSack,
+    /// Removes timestamps (RFC 7323).
+    StripTimestamps,
+    /// Makes a larger MSS in a SYN this one (RFC 9293, 3.7.1).
+    ClampMss(ByteCount),
+    /// Makes a larger value of the window field this one, which a window scale multiplies.
+    ClampWindow(ByteCount),
+}
+
+/// A link that carries smaller packets than the hosts' own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NarrowLink {
+    /// Largest IP packet that it carries.
+    pub mtu: ByteCount,
+    /// What becomes of larger ones.
+    pub too_big: TooBig,
+}
+
+/// What a router does with a packet larger than the next link's MTU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TooBig {
+    /// It drops it and tells the sender (RFC 1191, RFC 8201).
+    Answered,
+    /// It drops it and says nothing: a black hole (RFC 2923, 2.1).
+    Swallowed,
+}
+
+/// A token bucket that drops what finds too few tokens; it delays nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Policer {
+    /// Rate at which tokens come, counted as the path's is.
+    pub rate: BitRate,
+    /// Most tokens that gather; as many are there at the beginning.
+    pub burst: ByteCount,
+}
+
+/// How a queue is managed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Queueing {
+    /// What finds the queue full is dropped.
+    #[default]
+    DropTail,
+    /// The same; and a packet that finds more than so many bytes waiting gets an ECN mark, as DCTCP asks (RFC 8257, 3.1).
+    Threshold(ByteCount),
+    /// RFC 8289: one queue.
+    Codel(Codel),
+    /// RFC 8290: a queue for each connection, served in turn, each managed by CoDel.
+    FqCodel(Codel),
+}
+
+/// Parameters of CoDel (RFC 8289).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Codel {
+    /// Waiting time that may stand (4.4).
+    pub target: Span,
+    /// How long it may be longer (4.3).
+    pub interval: Span,
+    /// Whether a packet that can carry an ECN mark is marked instead of dropped.
+    pub ecn: bool,
+}
+
+impl Default for Codel {
+    /// 5 ms and 100 ms, without ECN.
+    fn default() -> Self {
+        Self { target: Span::from_millis(5), interval: Span::from_millis(100), ecn: false }
+    }
+}
+
+/// When a link may send, as Mahimahi records it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Opportunities {
+    /// Milliseconds at each of which 1504 bytes may leave, in order; after the last they begin again, with it as zero.
+    pub millis: Vec<u32>,
+}
+
+/// Delay that differs from packet to packet.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Jitter {
+    /// How much each packet is delayed, independently of every other.
+    pub distribution: Distribution,
+    /// Whether a packet may pass one that was sent before it.
+    pub reorders: bool,
+}
+
+/// A distribution of delays. Below zero is zero, above ten seconds is ten seconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Distribution {
+    /// From zero to this.
+    Uniform(Span),
+    /// Of Gauss.
+    Normal {
+        /// Its mean.
+        mean: Span,
+        /// Its standard deviation.
+        deviation: Span,
+    },
+    /// With this mean.
+    Exponential(Span),
+    /// Longer than x with probability (least ÷ x)^shape.
+    Pareto {
+        /// Its smallest value.
+        least: Span,
+        /// Its exponent; the mean is least × shape ÷ (shape − 1), and is finite above one.
+        shape: Ratio,
+    },
+    /// Each of these as often as it stands here.
+    Listed(Vec<Span>),
+}
+
+/// Packets that are held back.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Reordering {
+    /// Probability that a packet is, independently of every other.
+    pub share: Ratio,
+    /// How long.
+    pub by: Span,
+}
+
+/// What a path is from a moment on; what is `None` stays as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct PathChange {
+    /// Rate of the bottleneck, also where it had none or followed a trace; zero sends nothing.
+    pub rate: Option<BitRate>,
+    /// Propagation delay of what has not left the bottleneck.
+    pub delay: Option<Span>,
+    /// Probability of independent loss, also where losses followed a pattern.
+    pub loss: Option<Ratio>,
+}
+
+/// A change at a known time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PathStep {
+    /// How long after the path began.
+    pub after: Span,
+    /// What changes.
+    pub change: PathChange,
+}
