@@ -1,165 +1,156 @@
-use std::collections::VecDeque;
+use fullpipe_record::PathDirection;
+use fullpipe_units::{BitRate, SegCount, Span, Time};
 
-use fullpipe_record::Framing;
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
+use crate::load::Load;
+use crate::queue::Queue;
+use crate::server::{Capacity, Opportunities, Server};
+use crate::train::cut;
+use crate::{Counters, Tally, Train};
 
-use crate::Train;
-
-/// A train as the link sees it: its packets with all that the framing adds.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Load {
-    /// Packets.
-    segments: SegCount,
-    /// Each packet but perhaps the last.
-    segment: ByteCount,
-    /// All packets.
-    total: ByteCount,
-}
-
-impl Load {
-    pub(crate) fn of<T: Train>(train: &T, framing: Framing) -> Self {
-        Self {
-            segments: train.segments(),
-            segment: train.segment_bytes() + framing.overhead(),
-            total: train.wire_bytes(framing),
-        }
-    }
-
-    /// How many whole packets `bytes` cover, counted from the first.
-    fn packets_in(&self, bytes: ByteCount) -> SegCount {
-        if bytes >= self.total {
-            return self.segments;
-        }
-        let whole = bytes.get().checked_div(self.segment.get()).unwrap_or(0);
-        SegCount::new(whole.min(self.segments.get().saturating_sub(1)))
-    }
-
-    /// The first `packets` of it.
-    fn first(self, packets: SegCount) -> Self {
-        if packets >= self.segments {
-            return self;
-        }
-        Self { segments: packets, segment: self.segment, total: packets.of_size(self.segment) }
-    }
-}
-
-/// Drop-tail queue and the link behind it.
-///
-/// The link's work falls into busy periods. Within one, bytes are numbered from its first, and byte n has been sent
-/// n × 8 ÷ rate after the period began: no rounding error adds up from packet to packet, however long the period.
+/// A queue and the link behind it, which sends one packet after the other.
 #[derive(Debug)]
-pub(crate) struct Bottleneck {
-    rate: Option<BitRate>,
-    limit: Option<ByteCount>,
+pub(crate) struct Bottleneck<T> {
+    queue: Queue<T>,
+    /// `None` where packets are sent at once.
+    server: Option<Server>,
+    /// What is being sent.
+    sending: Option<Load>,
+    /// When it will have been sent; `None` where nothing is, or never will be.
+    finish: Option<Time>,
+    /// Most packets of the train in service that may leave as one.
+    most: SegCount,
+    /// When the busy period began.
     began: Time,
-    /// When the last byte accepted so far will have been sent.
-    ends: Time,
-    /// Bytes accepted in this period.
-    accepted: ByteCount,
-    /// Trains of which some packet had not been sent when the last train came.
-    waiting: VecDeque<Waiting>,
-    /// Busy time of the periods before this one.
+    /// Busy time of the periods before it.
     busy_before: Span,
-    max_backlog: ByteCount,
 }
 
-/// What the link took of a train.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Admission {
-    /// Packets, counted from its first; the others overflow.
-    pub(crate) packets: SegCount,
-    /// When the last bit of these packets will have been sent.
-    pub(crate) sent: Time,
-}
-
-#[derive(Debug)]
-struct Waiting {
-    load: Load,
-    /// Number of its first byte in the busy period.
-    first: ByteCount,
-}
-
-impl Bottleneck {
-    /// A link without `rate` sends at once; a queue without `limit` never overflows.
-    pub(crate) fn new(rate: Option<BitRate>, limit: Option<ByteCount>) -> Self {
+impl<T: Train> Bottleneck<T> {
+    pub(crate) fn new(path: &PathDirection) -> Self {
+        let trace = path.effects.opportunities.as_ref().and_then(Opportunities::new).map(Capacity::Opportunities);
         Self {
-            rate,
-            limit,
+            queue: Queue::new(path),
+            server: trace.or(path.rate.map(Capacity::Rate)).map(Server::new),
+            sending: None,
+            finish: None,
+            most: SegCount::ZERO,
             began: Time::ZERO,
-            ends: Time::ZERO,
-            accepted: ByteCount::ZERO,
-            waiting: VecDeque::new(),
             busy_before: Span::ZERO,
-            max_backlog: ByteCount::ZERO,
         }
     }
 
-    /// Takes in what finds room of a train that comes at `at`.
-    pub(crate) fn admit(&mut self, at: Time, load: Load) -> Admission {
-        let Some(rate) = self.rate else { return Admission { packets: load.segments, sent: at } };
-        if at >= self.ends {
-            self.begin_period(at);
+    /// Whether packets are sent at once, and none ever waits.
+    pub(crate) fn is_unlimited(&self) -> bool {
+        self.server.is_none()
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.sending.is_none()
+    }
+
+    /// Takes in what finds room of a train that comes at `at`, and sends it if the link is idle; how many packets that is.
+    /// At most `most` packets leave as one.
+    pub(crate) fn accept(&mut self, at: Time, train: T, most: SegCount, counters: &mut Counters) -> SegCount {
+        let segments = train.segments();
+        let rest = self.queue.accept(at, train, self.being_sent(at), counters);
+        self.start(at, most, counters);
+        self.note_backlog(at, counters);
+        segments - rest.map_or(SegCount::ZERO, |rest| self.overflow(at, rest, counters))
+    }
+
+    /// When what is being sent will have been, as far as is known.
+    pub(crate) fn finish(&self) -> Option<Time> {
+        self.finish
+    }
+
+    /// What has been sent at `at`, which is [`Bottleneck::finish`], makes way for the next; [`Bottleneck::go_on`] begins
+    /// that. A train is given out when the next packet is not of it, or may not leave with it.
+    pub(crate) fn make_way(&mut self, at: Time, counters: &mut Counters) -> Option<T> {
+        counters.sent += self.sending.take()?.total;
+        self.finish = None;
+        let served = self.queue.serving();
+        let goes_on = self.queue.choose(at, counters) && self.queue.serving() == served;
+        let fifo = self.queue.fifo(served);
+        if goes_on && fifo.goes_on() && fifo.begun() < self.most { None } else { fifo.take_begun() }
+    }
+
+    /// Begins to send what was chosen when the last packet made way at `at`.
+    pub(crate) fn go_on(&mut self, at: Time, most: SegCount) {
+        if self.queue.held().segments > SegCount::ZERO {
+            self.begin(most);
+        } else {
+            self.busy_before += at.since(self.began);
         }
-        let sent = rate.bytes_in(at.since(self.began));
-        self.forget(sent);
-        let backlog = self.backlog_behind(sent);
-        let load = load.first(self.room(backlog, &load));
-        if load.segments > SegCount::ZERO {
-            self.waiting.push_back(Waiting { load, first: self.accepted });
-            self.accepted += load.total;
-            self.ends = self.began + rate.time_for(self.accepted);
-            self.max_backlog = self.max_backlog.max(backlog + load.total);
+    }
+
+    /// From `at` on the link sends at `rate`.
+    pub(crate) fn set_rate(&mut self, at: Time, rate: BitRate) {
+        let server = self.server.get_or_insert_with(|| Server::new(Capacity::Rate(rate)));
+        server.set_rate(at, rate);
+        self.finish = self.sending.and_then(|_| server.finish());
+    }
+
+    /// Packets that are being sent at `now`, or will be before the link chooses again.
+    pub(crate) fn being_sent(&self, now: Time) -> Tally {
+        let (Some(load), Some(server)) = (self.sending, &self.server) else { return Tally::default() };
+        if load.segments == SegCount::new(1) {
+            return load.tally();
         }
-        Admission { packets: load.segments, sent: self.ends }
+        load.behind(load.packets_in(load.total.saturating_sub(server.left(now)))).tally()
     }
 
-    /// Bytes accepted before `now` whose packet has not been sent to its last bit.
-    pub(crate) fn backlog(&self, now: Time) -> ByteCount {
-        self.rate.map_or(ByteCount::ZERO, |rate| self.backlog_behind(rate.bytes_in(now.since(self.began))))
+    /// What `counters` tell, with what has been sent and the busy time up to `now`.
+    pub(crate) fn counted(&self, now: Time, counters: Counters) -> Counters {
+        let complete = self.sending.map_or(Tally::default(), |load| load.tally().less(self.being_sent(now)));
+        let busy = self.sending.map_or(Span::ZERO, |_| now.since(self.began));
+        Counters { sent: counters.sent + complete.bytes, busy: self.busy_before + busy, ..counters }
     }
 
-    /// Time in which the link was sending, up to `now`.
-    pub(crate) fn busy(&self, now: Time) -> Span {
-        self.busy_before + now.min(self.ends).since(self.began)
+    /// Begins to send at `at` where nothing is being sent.
+    fn start(&mut self, at: Time, most: SegCount, counters: &mut Counters) {
+        if let Some(server) = &mut self.server
+            && self.sending.is_none()
+            && self.queue.choose(at, counters)
+        {
+            server.begin_period(at);
+            self.began = at;
+            self.begin(most);
+        }
     }
 
-    /// Largest backlog ever, right after a train was accepted.
-    pub(crate) const fn max_backlog(&self) -> ByteCount {
-        self.max_backlog
+    /// Deals with packets that found the queue full; how many of them did not come in.
+    fn overflow(&mut self, at: Time, train: T, counters: &mut Counters) -> SegCount {
+        if !self.queue.drops_from_fattest() {
+            let tally = self.queue.tally(&train);
+            counters.overflowed.add(tally);
+            return tally.segments;
+        }
+        let mut rest = Some(train);
+        while let Some(train) = rest {
+            let (packet, behind) = cut(train, SegCount::new(1));
+            let sending = self.being_sent(at);
+            if let Some(packet) = packet {
+                self.queue.force(at, packet, sending, counters);
+            }
+            self.note_backlog(at, counters);
+            rest = behind;
+        }
+        SegCount::ZERO
     }
 
-    fn begin_period(&mut self, at: Time) {
-        self.busy_before += self.ends.since(self.began);
-        self.began = at;
-        self.ends = at;
-        self.accepted = ByteCount::ZERO;
-        self.waiting.clear();
+    fn note_backlog(&self, at: Time, counters: &mut Counters) {
+        counters.max_backlog = counters.max_backlog.max(self.queue.held().plus(self.being_sent(at)).bytes);
     }
 
-    /// How many packets of `load`, counted from its first, find room behind `backlog`.
-    fn room(&self, backlog: ByteCount, load: &Load) -> SegCount {
-        let room = self.limit.map_or(load.segments, |limit| load.packets_in(limit.saturating_sub(backlog)));
-        let idle = backlog == ByteCount::ZERO;
-        if idle { room.max(SegCount::new(1)) } else { room }
-    }
-
-    /// Bytes of packets that are not complete when the first `sent` bytes of the period have been sent.
-    fn backlog_behind(&self, sent: ByteCount) -> ByteCount {
-        // Packets are sent in order, so the first train that is not complete tells where the backlog begins.
-        self.waiting.iter().find(|train| sent < train.end()).map_or(ByteCount::ZERO, |train| {
-            let complete = train.load.packets_in(sent.saturating_sub(train.first));
-            self.accepted - train.first - train.load.first(complete).total
-        })
-    }
-
-    fn forget(&mut self, sent: ByteCount) {
-        while self.waiting.pop_front_if(|train| train.end() <= sent).is_some() {}
-    }
-}
-
-impl Waiting {
-    /// Number of the byte behind its last.
-    fn end(&self) -> ByteCount {
-        self.first + self.load.total
+    fn begin(&mut self, most: SegCount) {
+        let begun = self.queue.begun();
+        if begun == SegCount::ZERO {
+            self.most = most;
+        }
+        self.sending = self.queue.begin(self.most - begun);
+        if let (Some(load), Some(server)) = (self.sending, &mut self.server) {
+            server.begin(load.total);
+            self.finish = server.finish();
+        }
     }
 }

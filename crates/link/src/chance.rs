@@ -2,31 +2,41 @@ use fullpipe_units::{Ratio, SegCount};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
-/// Independent loss: each packet is lost with probability p.
+/// What befalls each packet with probability p, independently of every other.
 ///
-/// The number of packets that pass before one is lost is geometric, P(k) = p (1 − p)ᵏ, so one random number per loss
+/// The number of packets that pass before one is hit is geometric, P(k) = p (1 − p)ᵏ, so one random number per hit
 /// is enough (inversion: k = ⌊ln u ÷ ln(1 − p)⌋ for u uniform in (0, 1]; Devroye, Non-Uniform Random Variate
-/// Generation, 1986, X.2). The logarithms are `libm`'s, so that a seed means the same losses on every platform.
+/// Generation, 1986, X.2). The logarithms are `libm`'s, so that a seed means the same packets on every platform.
 #[derive(Debug)]
-pub(crate) struct Loss {
+pub(crate) struct Chance {
     random: Pcg64Mcg,
-    /// ln(1 − p), which is zero where nothing is lost and −∞ where everything is.
+    /// ln(1 − p), which is zero where nothing is hit and −∞ where everything is.
     log_pass: f64,
-    /// Packets that pass before the next one is lost.
+    /// Packets that pass before the next one is hit; [`u64::MAX`] where none ever is.
     gap: u64,
 }
 
-impl Loss {
-    /// Loss with `probability`, of which anything above one counts as one.
+impl Chance {
+    /// Hits with `probability`, of which anything above one counts as one.
     pub(crate) fn new(probability: Ratio, seed: u64) -> Self {
-        let log_pass = libm::log1p(-probability.get().min(1.0));
-        let mut loss = Self { random: Pcg64Mcg::seed_from_u64(seed), log_pass, gap: 0 };
-        loss.gap = loss.draw_gap();
-        loss
+        let mut chance = Self { random: Pcg64Mcg::seed_from_u64(seed), log_pass: 0.0, gap: 0 };
+        chance.set(probability);
+        chance
     }
 
-    /// How many of the next `segments` pass before one is lost. Where that is not all of them, the one behind them is
-    /// lost, and the next call is about those after it.
+    /// Hits with `probability` from the next packet on.
+    pub(crate) fn set(&mut self, probability: Ratio) {
+        self.log_pass = log_pass(probability);
+        self.gap = gap(&mut self.random, self.log_pass);
+    }
+
+    /// How many packets pass before the next one is hit.
+    pub(crate) fn gap(&self) -> u64 {
+        self.gap
+    }
+
+    /// How many of the next `segments` pass before one is hit. Where that is not all of them, the one behind them is
+    /// hit, and the next call is about those after it.
     pub(crate) fn passing(&mut self, segments: SegCount) -> SegCount {
         if self.gap >= segments.get() {
             // A gap without end stays one.
@@ -36,18 +46,33 @@ impl Loss {
             return segments;
         }
         let passing = self.gap;
-        self.gap = self.draw_gap();
+        self.gap = gap(&mut self.random, self.log_pass);
         SegCount::new(passing)
     }
 
-    fn draw_gap(&mut self) -> u64 {
-        if self.log_pass == 0.0 {
-            return u64::MAX;
-        }
-        // 53 random bits, the precision of a double, shifted by one so that zero is out and one is in.
-        let uniform = ((self.random.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
-        (libm::log(uniform) / self.log_pass) as u64
+    /// Another random number.
+    pub(crate) fn random(&mut self) -> u64 {
+        self.random.next_u64()
     }
+}
+
+/// ln(1 − p).
+pub(crate) fn log_pass(probability: Ratio) -> f64 {
+    libm::log1p(-probability.get().min(1.0))
+}
+
+/// How many packets pass before one is hit, each with the probability behind `log_pass`; [`u64::MAX`] where none ever is.
+pub(crate) fn gap(random: &mut Pcg64Mcg, log_pass: f64) -> u64 {
+    if log_pass == 0.0 {
+        return u64::MAX;
+    }
+    (libm::log(uniform(random)) / log_pass) as u64
+}
+
+/// Uniform in (0, 1].
+pub(crate) fn uniform(random: &mut Pcg64Mcg) -> f64 {
+    // 53 random bits, the precision of a double, shifted by one so that zero is out and one is in.
+    ((random.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64
 }
 
 #[cfg(test)]
@@ -55,7 +80,7 @@ mod tests {
     use super::*;
 
     /// Which of the first `packets` are lost.
-    fn lost(loss: &mut Loss, packets: u64) -> Vec<u64> {
+    fn lost(loss: &mut Chance, packets: u64) -> Vec<u64> {
         (0..packets).filter(|_| loss.passing(SegCount::new(1)) == SegCount::ZERO).collect()
     }
 
@@ -65,7 +90,7 @@ mod tests {
         const PACKETS: u64 = 1_000_000;
         for probability in [1e-5, 1e-4, 1e-3, 0.01, 0.1, 0.5, 0.9] {
             for seed in 1..=3 {
-                let lost = lost(&mut Loss::new(Ratio::new(probability), seed), PACKETS).len() as f64;
+                let lost = lost(&mut Chance::new(Ratio::new(probability), seed), PACKETS).len() as f64;
                 let mean = PACKETS as f64 * probability;
                 let sigma = (mean * (1.0 - probability)).sqrt();
                 assert!((lost - mean).abs() <= 5.0 * sigma, "p = {probability}, seed {seed}: {lost} lost, not {mean}");
@@ -76,7 +101,7 @@ mod tests {
     /// Independence: after a loss the next packet is lost as often as any other.
     #[test]
     fn a_loss_says_nothing_of_the_next_packet() {
-        let lost = lost(&mut Loss::new(Ratio::new(0.1), 4), 1_000_000);
+        let lost = lost(&mut Chance::new(Ratio::new(0.1), 4), 1_000_000);
         let pairs = lost.windows(2).filter(|pair| pair[1] == pair[0] + 1).count() as f64;
         let mean = lost.len() as f64 * 0.1;
         assert!((pairs - mean).abs() <= 5.0 * (mean * 0.9).sqrt(), "{pairs} pairs, not {mean}");
@@ -84,23 +109,23 @@ mod tests {
 
     #[test]
     fn a_seed_means_the_same_losses_everywhere() {
-        let lost = |seed| lost(&mut Loss::new(Ratio::new(0.01), seed), 1000);
+        let lost = |seed| lost(&mut Chance::new(Ratio::new(0.01), seed), 1000);
         assert_eq!(lost(1), [15, 213, 289, 321, 420, 479, 573, 604, 789, 878]);
         assert_ne!(lost(2), lost(1));
     }
 
     #[test]
     fn nothing_everything_and_almost_nothing() {
-        assert!(lost(&mut Loss::new(Ratio::ZERO, 1), 100_000).is_empty());
-        assert_eq!(lost(&mut Loss::new(Ratio::ONE, 1), 1000).len(), 1000);
-        assert_eq!(lost(&mut Loss::new(Ratio::new(7.0), 1), 1000).len(), 1000);
-        assert!(lost(&mut Loss::new(Ratio::new(1e-300), 1), 100_000).is_empty());
+        assert!(lost(&mut Chance::new(Ratio::ZERO, 1), 100_000).is_empty());
+        assert_eq!(lost(&mut Chance::new(Ratio::ONE, 1), 1000).len(), 1000);
+        assert_eq!(lost(&mut Chance::new(Ratio::new(7.0), 1), 1000).len(), 1000);
+        assert!(lost(&mut Chance::new(Ratio::new(1e-300), 1), 100_000).is_empty());
     }
 
     #[test]
     fn a_train_loses_what_its_packets_would_lose() {
-        let singly = lost(&mut Loss::new(Ratio::new(0.05), 9), 10_000);
-        let mut loss = Loss::new(Ratio::new(0.05), 9);
+        let singly = lost(&mut Chance::new(Ratio::new(0.05), 9), 10_000);
+        let mut loss = Chance::new(Ratio::new(0.05), 9);
         let mut in_trains = Vec::new();
         for first in (0..10_000).step_by(40) {
             let mut next = 0;

@@ -1,4 +1,7 @@
+use fullpipe_record::Framing;
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+
+use crate::Train;
 
 /// Packets and their bytes, as the path's framing counts them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -10,23 +13,53 @@ pub struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn add(&mut self, segments: SegCount, bytes: ByteCount) {
-        self.segments += segments;
-        self.bytes += bytes;
+    pub(crate) fn of<T: Train>(train: &T, framing: Framing) -> Self {
+        Self { segments: train.segments(), bytes: train.wire_bytes(framing) }
+    }
+
+    pub(crate) fn add(&mut self, more: Self) {
+        *self = self.plus(more);
+    }
+
+    pub(crate) fn remove(&mut self, less: Self) {
+        *self = self.less(less);
+    }
+
+    pub(crate) fn plus(self, more: Self) -> Self {
+        Self { segments: self.segments + more.segments, bytes: self.bytes + more.bytes }
+    }
+
+    pub(crate) fn less(self, less: Self) -> Self {
+        Self { segments: self.segments - less.segments, bytes: self.bytes - less.bytes }
     }
 }
 
-/// What one direction of the path has done up to a moment.
+/// What one direction of the path has done up to a moment, stage by stage.
 ///
-/// What was offered was lost, overflowed, was delivered or is still on its way.
+/// What was offered or duplicated was lost, too big, policed, overflowed, dropped by the queue's management, was
+/// delivered or is still on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Came in.
     pub offered: Tally,
-    /// Fell to chance.
+    /// Fell to chance, or to the list of packets to lose.
     pub lost: Tally,
-    /// Found the queue full.
+    /// Were larger than the narrow link's MTU.
+    pub too_big: Tally,
+    /// Found too few tokens at the policer.
+    pub policed: Tally,
+    /// Found the queue full, or made room in it for others.
     pub overflowed: Tally,
+    /// Were dropped by CoDel.
+    pub aqm_dropped: Tally,
+    /// Got an ECN mark.
+    pub marked: SegCount,
+    /// Got a wrong bit.
+    pub corrupted: SegCount,
+    /// Second copies.
+    pub duplicated: Tally,
+    /// Went out behind one that left the link later (RFC 4737, 4.1).
+    pub reordered: SegCount,
     /// Went out.
     pub delivered: Tally,
     /// Bytes of the packets that the link has sent to their last bit.

@@ -1,14 +1,16 @@
 use std::collections::VecDeque;
 
-use fullpipe_record::{Framing, PathDirection};
-use fullpipe_units::{Ratio, SegCount, Span, Time};
+use fullpipe_record::{Edit, Framing, NarrowLink, PathChange, PathDirection, PathStep, TooBig};
+use fullpipe_units::{SegCount, Time};
 
-use crate::bottleneck::{Bottleneck, Load};
+use crate::bottleneck::Bottleneck;
 use crate::counters::{Counters, Tally};
+use crate::flight::Flight;
 use crate::loss::Loss;
-use crate::train::{Train, cut};
+use crate::policer::Policer;
+use crate::train::{Sieved, Train, cut, sieve};
 
-/// One direction of the path: loss, then a drop-tail queue, then the rate, then the delay.
+/// One direction of the path; [the room](crate) tells its stages and their order.
 ///
 /// Calls must not go back in time: each takes a time equal to or later than the call before it. In debug builds a call
 /// that does go back panics.
@@ -16,14 +18,15 @@ use crate::train::{Train, cut};
 pub struct Direction<T> {
     framing: Framing,
     loss: Loss,
-    bottleneck: Bottleneck,
-    delay: Span,
-    flying: VecDeque<Delivery<T>>,
+    edits: Vec<Edit>,
+    narrow: Option<NarrowLink>,
+    policer: Option<Policer>,
+    bottleneck: Bottleneck<T>,
+    flight: Flight<T>,
+    /// Changes that are still to come, in order.
+    steps: VecDeque<PathStep>,
     clock: Time,
-    offered: Tally,
-    lost: Tally,
-    overflowed: Tally,
-    delivered: Tally,
+    counters: Counters,
 }
 
 /// A train at the far end of the path.
@@ -35,52 +38,75 @@ pub struct Delivery<T> {
     pub train: T,
 }
 
-/// What became of the packets of one train; together they are all that was offered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Outcome {
-    /// Will be delivered.
+/// What became of the packets of one train on their way into the queue; together they are all that was offered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome<T> {
+    /// Will be sent, if the queue's management does not drop them yet.
     pub accepted: SegCount,
-    /// Fell to chance.
+    /// Fell to chance, or to the list of packets to lose.
     pub lost: SegCount,
-    /// Found the queue full.
+    /// Were larger than the narrow link's MTU.
+    pub too_big: SegCount,
+    /// Found too few tokens at the policer.
+    pub policed: SegCount,
+    /// Found the queue full. FQ-CoDel accepts all, and drops others in their place.
     pub overflowed: SegCount,
+    /// What a router answers, to be offered to the other direction: once a train, as routers limit their answers
+    /// (RFC 1812, 4.3.2.8).
+    pub reply: Option<T>,
+}
+
+impl<T> Default for Outcome<T> {
+    fn default() -> Self {
+        Self {
+            accepted: SegCount::ZERO,
+            lost: SegCount::ZERO,
+            too_big: SegCount::ZERO,
+            policed: SegCount::ZERO,
+            overflowed: SegCount::ZERO,
+            reply: None,
+        }
+    }
 }
 
 impl<T: Train> Direction<T> {
-    /// An empty path. Where `path` does not say a rate, packets are sent at once; without a queue, none overflows;
-    /// without a loss, none is lost. The MTU is the hosts' affair: no packet is too big here.
+    /// An empty path, which begins at [`Time::ZERO`]. Where `path` does not say a rate, packets are sent at once;
+    /// without a queue, none overflows; without a loss, none is lost. The path's MTU is the hosts' affair: only a narrow
+    /// link finds packets too big.
     ///
-    /// `seed` decides which packets are lost. The two directions of a path need different seeds, or they lose packets
+    /// `seed` decides what falls to chance. The two directions of a path need different seeds, or they lose packets
     /// with the same numbers.
     pub fn new(path: &PathDirection, seed: u64) -> Self {
+        let mut steps = path.effects.steps.clone();
+        steps.sort_by_key(|step| step.after);
         Self {
             framing: path.framing,
-            loss: Loss::new(path.loss.unwrap_or(Ratio::ZERO), seed),
-            bottleneck: Bottleneck::new(path.rate, path.queue),
-            delay: path.delay,
-            flying: VecDeque::new(),
+            loss: Loss::new(path, seed),
+            edits: path.effects.edits.clone(),
+            narrow: path.effects.narrow,
+            policer: path.effects.policer.map(Policer::new),
+            bottleneck: Bottleneck::new(path),
+            flight: Flight::new(path, seed),
+            steps: steps.into(),
             clock: Time::ZERO,
-            offered: Tally::default(),
-            lost: Tally::default(),
-            overflowed: Tally::default(),
-            delivered: Tally::default(),
+            counters: Counters::default(),
         }
     }
 
     /// Takes in `train`, which reached the path at `at`.
     ///
-    /// Lost packets cut the train into pieces. Of each piece the queue accepts the packets from its first that find
-    /// room; the others overflow.
-    pub fn offer(&mut self, at: Time, train: T) -> Outcome {
+    /// Lost packets cut the train into pieces. Of each piece a stage accepts the packets that it would accept one by
+    /// one.
+    pub fn offer(&mut self, at: Time, train: T) -> Outcome<T> {
         self.advance(at);
-        self.offered.add(train.segments(), train.wire_bytes(self.framing));
+        self.counters.offered.add(Tally::of(&train, self.framing));
         let mut outcome = Outcome::default();
         let mut rest = Some(train);
         while let Some(train) = rest {
             let passing = self.loss.passing(train.segments());
             let (piece, behind) = cut(train, passing);
             if let Some(piece) = piece {
-                self.queue(at, piece, &mut outcome);
+                self.enter(at, piece, &mut outcome);
             }
             rest = behind.and_then(|behind| self.lose_first(behind, &mut outcome));
         }
@@ -90,55 +116,140 @@ impl<T: Train> Direction<T> {
     /// The next train that has arrived at `now`; `None` if there is none yet. A driver calls it until then.
     pub fn pop(&mut self, now: Time) -> Option<Delivery<T>> {
         self.advance(now);
-        let delivery = self.flying.pop_front_if(|first| first.due <= now)?;
-        self.delivered.add(delivery.train.segments(), delivery.train.wire_bytes(self.framing));
-        Some(delivery)
+        self.flight.land(now, &mut self.counters)
     }
 
-    /// When the next train arrives; `None` if the path is empty.
+    /// A driver that calls [`Direction::pop`] now needs to do so at this moment again: no train arrives before. `None`
+    /// if the path is empty.
     pub fn next_deadline(&self) -> Option<Time> {
-        self.flying.front().map(|first| first.due)
-    }
-
-    /// What the path has done up to `now`, which is not earlier than the last call.
-    pub fn counters(&self, now: Time) -> Counters {
-        let accepted = self.offered.bytes.saturating_sub(self.lost.bytes + self.overflowed.bytes);
-        Counters {
-            offered: self.offered,
-            lost: self.lost,
-            overflowed: self.overflowed,
-            delivered: self.delivered,
-            sent: accepted.saturating_sub(self.bottleneck.backlog(now)),
-            busy: self.bottleneck.busy(now),
-            max_backlog: self.bottleneck.max_backlog(),
+        let due = self.flight.next_due();
+        if due.is_some() && self.flight.keeps_order() {
+            return due;
         }
+        [due, self.next_departure()].into_iter().flatten().min()
     }
 
+    /// Changes the path at `at`. Packets whose sending has begun are finished at the new rate; those that have left the
+    /// link keep the delay that they had.
+    pub fn change(&mut self, at: Time, change: &PathChange) {
+        self.advance(at);
+        self.apply(at, change);
+    }
+
+    /// What the path has done up to `now`.
+    pub fn counters(&mut self, now: Time) -> Counters {
+        self.advance(now);
+        self.bottleneck.counted(now, self.counters)
+    }
+
+    /// Lets happen what happens by `now`, each event at its own time.
     fn advance(&mut self, now: Time) {
         debug_assert!(now >= self.clock, "a call at {now:?} after one at {:?}", self.clock);
         self.clock = now;
+        loop {
+            let finish = self.bottleneck.finish().filter(|finish| *finish <= now);
+            // At the same moment, what has been sent leaves before the path changes.
+            let step =
+                self.steps.pop_front_if(|step| finish.map_or(begins(step) <= now, |finish| begins(step) < finish));
+            match (step, finish) {
+                (Some(step), _) => self.apply(begins(&step), &step.change),
+                (None, Some(finish)) => self.depart(finish),
+                (None, None) => return,
+            }
+        }
     }
 
-    fn queue(&mut self, at: Time, piece: T, outcome: &mut Outcome) {
-        let admission = self.bottleneck.admit(at, Load::of(&piece, self.framing));
-        let (accepted, overflowed) = cut(piece, admission.packets);
-        if let Some(train) = accepted {
-            outcome.accepted += train.segments();
-            self.flying.push_back(Delivery { due: admission.sent + self.delay, train });
+    fn apply(&mut self, at: Time, change: &PathChange) {
+        if let Some(rate) = change.rate {
+            self.bottleneck.set_rate(at, rate);
         }
-        if let Some(train) = overflowed {
-            outcome.overflowed += train.segments();
-            self.overflowed.add(train.segments(), train.wire_bytes(self.framing));
+        if let Some(delay) = change.delay {
+            self.flight.set_delay(delay);
         }
+        if let Some(loss) = change.loss {
+            self.loss.set(loss);
+        }
+    }
+
+    /// What has been sent at `at` takes off, and the next begins to be sent.
+    fn depart(&mut self, at: Time) {
+        if let Some(train) = self.bottleneck.make_way(at, &mut self.counters) {
+            self.flight.launch(at, train, &mut self.counters);
+        }
+        self.bottleneck.go_on(at, self.flight.alike());
+    }
+
+    /// No packet that has not taken off arrives before this.
+    fn next_departure(&self) -> Option<Time> {
+        let finish = self.bottleneck.finish();
+        if self.steps.is_empty() && self.flight.keeps_order() {
+            return finish.map(|finish| finish + self.flight.delay());
+        }
+        let step = self.steps.front().filter(|_| !self.bottleneck.is_idle()).map(begins);
+        [finish, step].into_iter().flatten().min()
+    }
+
+    /// Sends `piece`, which was not lost, through the stages up to the queue.
+    fn enter(&mut self, at: Time, mut piece: T, outcome: &mut Outcome<T>) {
+        for edit in &self.edits {
+            piece.apply(edit);
+        }
+        for piece in self.narrowed(piece, outcome).into_iter().flatten() {
+            for piece in self.policed(at, piece, outcome).into_iter().flatten() {
+                self.queue(at, piece, outcome);
+            }
+        }
+    }
+
+    fn narrowed(&mut self, train: T, outcome: &mut Outcome<T>) -> [Option<T>; 2] {
+        let Some(narrow) = self.narrow else { return [Some(train), None] };
+        let Sieved { passed, stopped } =
+            sieve(train, Framing::Ip, |load| if load.packet() <= narrow.mtu { load.segments } else { SegCount::ZERO });
+        if let Some(train) = stopped {
+            outcome.too_big += train.segments();
+            self.counters.too_big.add(Tally::of(&train, self.framing));
+            if narrow.too_big == TooBig::Answered && outcome.reply.is_none() {
+                outcome.reply = train.too_big(narrow.mtu);
+            }
+        }
+        passed
+    }
+
+    fn policed(&mut self, at: Time, train: T, outcome: &mut Outcome<T>) -> [Option<T>; 2] {
+        let Some(policer) = &mut self.policer else { return [Some(train), None] };
+        let Sieved { passed, stopped } = sieve(train, self.framing, |load| policer.pass(at, load));
+        if let Some(train) = stopped {
+            outcome.policed += train.segments();
+            self.counters.policed.add(Tally::of(&train, self.framing));
+        }
+        passed
+    }
+
+    fn queue(&mut self, at: Time, train: T, outcome: &mut Outcome<T>) {
+        let segments = train.segments();
+        if self.bottleneck.is_unlimited() {
+            outcome.accepted += segments;
+            self.counters.sent += train.wire_bytes(self.framing);
+            self.flight.launch(at, train, &mut self.counters);
+            return;
+        }
+        let accepted = self.bottleneck.accept(at, train, self.flight.alike(), &mut self.counters);
+        outcome.accepted += accepted;
+        outcome.overflowed += segments - accepted;
     }
 
     /// Loses the first packet of `train` and returns the others.
-    fn lose_first(&mut self, train: T, outcome: &mut Outcome) -> Option<T> {
+    fn lose_first(&mut self, train: T, outcome: &mut Outcome<T>) -> Option<T> {
         let (first, rest) = cut(train, SegCount::new(1));
         if let Some(first) = first {
             outcome.lost += first.segments();
-            self.lost.add(first.segments(), first.wire_bytes(self.framing));
+            self.counters.lost.add(Tally::of(&first, self.framing));
         }
         rest
     }
+}
+
+/// When a step of the path comes.
+fn begins(step: &PathStep) -> Time {
+    Time::ZERO + step.after
 }

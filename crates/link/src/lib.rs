@@ -2,24 +2,42 @@
 //!
 //! A [`Direction`] takes trains of packets in and gives them out again, late and maybe fewer. Time is an argument of
 //! every call, so the same code runs in real time (the laboratory) and in virtual time (the simulator), and the two
-//! cannot disagree about a queue or a loss. Every packet passes four stages, in this order:
+//! cannot disagree about a queue or a loss. Every packet passes these stages, in this order; those that the path's
+//! [`Effects`](fullpipe_record::Effects) do not name do nothing:
 //!
-//! 1. **Loss.** Each packet is lost with the same probability, independently of every other.
-//! 2. **Queue.** Drop-tail, in bytes as the path's framing counts them. What was accepted and has not been sent to its
-//!    last bit counts against the limit; a packet that finds the link idle is always accepted.
-//! 3. **Rate.** Packets are sent one after the other at the rate of the bottleneck.
-//! 4. **Delay.** Each packet arrives a constant time after its last bit was sent, in the order in which it was sent.
+//! 1. **Loss.** Independent, by the chain of Gilbert and Elliott, or of listed packets.
+//! 2. **Edits.** What a middlebox changes in the headers.
+//! 3. **MTU.** A packet too big for a narrow link is dropped; the sender may be told.
+//! 4. **Policer.** A token bucket drops what is above its rate.
+//! 5. **Queue.** What was accepted and has not been sent to its last bit counts against the limit, in bytes as the path's
+//!    framing counts them, or in packets; a packet that finds the link idle is always accepted. Drop-tail, the same with
+//!    ECN marks above a threshold, CoDel, or FQ-CoDel. A threshold marks when a packet comes, CoDel when its turn has come.
+//! 6. **Rate.** Packets are sent one after the other at the rate of the bottleneck, or at the moments of a trace.
+//! 7. **Wrong bits**, 8. **copies.** Of packets that have been sent: both took their time on the link, a copy does not.
+//! 9. **Delay.** Each packet arrives the path's delay and its own jitter after its last bit was sent. Unless jitter may
+//!    reorder, none arrives before one that was sent before it; packets that are held back leave this order.
 //!
 //! A lost packet therefore takes no room in the queue and no time on the link, as on a path whose losses lie before
-//! its bottleneck. What a train does in a stage is what its packets would do one by one.
+//! its bottleneck. What a train does in a stage is what its packets would do one by one; only where they fare differently
+//! is it cut. With jitter every packet does.
 //!
-//! Everything happens at its own logical time: a train's departure and arrival are fixed when it is offered, from the
-//! time of the offer alone. When, and how often, a driver calls [`Direction::pop`] changes nothing.
+//! Everything happens at its own logical time: the link chooses the next packet when the last one has been sent, and
+//! the path changes when its steps say so. When, and how often, a driver calls [`Direction::pop`] changes nothing.
 
 mod bottleneck;
+mod chance;
+mod codel;
 mod counters;
 mod direction;
+mod fifo;
+mod flight;
+mod fq_codel;
+mod jitter;
+mod load;
 mod loss;
+mod policer;
+mod queue;
+mod server;
 mod train;
 
 pub use counters::{Counters, Tally};

@@ -1,11 +1,14 @@
-use fullpipe_record::Framing;
+use fullpipe_record::{Edit, Framing};
 use fullpipe_units::{ByteCount, SegCount};
+
+use crate::load::Load;
 
 /// Packets that travel as one: a single packet, or the super-packet of segmentation offload, which a network card
 /// would cut into segments of equal size, only the last of which may be shorter.
 ///
-/// Sizes are those of IP packets: headers included, link layer not.
-pub trait Train: Sized {
+/// Sizes are those of IP packets: headers included, link layer not. Nothing that the path does to a train changes them.
+/// A clone is a second copy on the wire.
+pub trait Train: Clone {
     /// How many packets this is on the wire; at least one.
     fn segments(&self) -> SegCount;
 
@@ -18,6 +21,23 @@ pub trait Train: Sized {
     /// Keeps the first `at` packets and returns the others. `at` is at least one and less than [`Train::segments`].
     #[must_use]
     fn split_off(&mut self, at: SegCount) -> Self;
+
+    /// A number that all packets of one connection in one direction share, and few others: a hash of addresses, protocol
+    /// and ports.
+    fn flow(&self) -> u64;
+
+    /// Marks every packet "congestion experienced" (RFC 3168); `false`, and nothing, where they cannot carry the mark.
+    fn mark_ce(&mut self) -> bool;
+
+    /// Spoils a bit, which `random` chooses, of a train of one packet, so that its receiver notices: checksums stay as they
+    /// were on the wire.
+    fn corrupt(&mut self, random: u64);
+
+    /// Does to every packet what a middlebox does that makes this edit; nothing where there is nothing to edit.
+    fn apply(&mut self, edit: &Edit);
+
+    /// What a router sends back about the first packet, which is larger than `mtu`; `None` where it may not answer.
+    fn too_big(&self, mtu: ByteCount) -> Option<Self>;
 
     /// All packets together, as a path with this framing counts them.
     fn wire_bytes(&self, framing: Framing) -> ByteCount {
@@ -35,4 +55,26 @@ pub(crate) fn cut<T: Train>(mut train: T, at: SegCount) -> (Option<T>, Option<T>
     }
     let rest = train.split_off(at);
     (Some(train), Some(rest))
+}
+
+/// A train behind a stage that stops packets by their size.
+pub(crate) struct Sieved<T> {
+    /// What passed, in order: packets from the first, and the last where it is smaller than one that was stopped.
+    pub(crate) passed: [Option<T>; 2],
+    /// What did not.
+    pub(crate) stopped: Option<T>,
+}
+
+/// Sends the packets of `train` through a stage one by one. `pass` takes packets of equal size of which only the last may
+/// be smaller, and tells how many of them pass, counted from the first, before one is stopped.
+pub(crate) fn sieve<T: Train>(train: T, framing: Framing, mut pass: impl FnMut(Load) -> SegCount) -> Sieved<T> {
+    let passing = pass(Load::of(&train, framing));
+    let (first, rest) = cut(train, passing);
+    let Some(rest) = rest else { return Sieved { passed: [first, None], stopped: None } };
+    let load = Load::of(&rest, framing);
+    if load.smaller_last().is_some_and(|last| pass(last) > SegCount::ZERO) {
+        let (stopped, last) = cut(rest, load.segments - SegCount::new(1));
+        return Sieved { passed: [first, last], stopped };
+    }
+    Sieved { passed: [first, None], stopped: Some(rest) }
 }

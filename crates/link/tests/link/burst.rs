@@ -1,7 +1,7 @@
 //! Trains of numbered packets, and a driver in virtual time.
 
 use fullpipe_link::{Delivery, Direction, Train};
-use fullpipe_record::{Encapsulation, Framing, IpVersion, PathDirection};
+use fullpipe_record::{Edit, Effects, Encapsulation, Framing, IpVersion, PathDirection};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
 
 /// Packets `first`, `first + 1`, … of one size; the last may be smaller.
@@ -11,11 +11,38 @@ pub(crate) struct Burst {
     pub(crate) packets: u64,
     pub(crate) size: u64,
     pub(crate) last: u64,
+    /// The connection.
+    pub(crate) flow: u64,
+    pub(crate) ecn: Ecn,
+    /// Whether a bit is wrong.
+    pub(crate) corrupt: bool,
+    /// What middleboxes did.
+    pub(crate) edits: Vec<Edit>,
+    /// Of a router's answer: the MTU that it tells.
+    pub(crate) answers: Option<u64>,
+}
+
+/// What the ECN field says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ecn {
+    Not,
+    Capable,
+    Marked,
 }
 
 impl Burst {
-    pub(crate) const fn packet(number: u64, size: u64) -> Self {
-        Self { first: number, packets: 1, size, last: size }
+    pub(crate) fn train(first: u64, packets: u64, size: u64, last: u64) -> Self {
+        let ecn = Ecn::Not;
+        Self { first, packets, size, last, flow: 0, ecn, corrupt: false, edits: Vec::new(), answers: None }
+    }
+
+    pub(crate) fn packet(number: u64, size: u64) -> Self {
+        Self::train(number, 1, size, size)
+    }
+
+    /// The same of connection `flow`, with ECN.
+    pub(crate) fn of_flow(self, flow: u64) -> Self {
+        Self { flow, ecn: Ecn::Capable, ..self }
     }
 
     pub(crate) fn numbers(&self) -> std::ops::Range<u64> {
@@ -39,9 +66,35 @@ impl Train for Burst {
     fn split_off(&mut self, at: SegCount) -> Self {
         let at = at.get();
         assert!(0 < at && at < self.packets, "a cut at {at} of {}", self.packets);
-        let rest = Self { first: self.first + at, packets: self.packets - at, ..*self };
+        let rest = Self { first: self.first + at, packets: self.packets - at, ..self.clone() };
         (self.packets, self.last) = (at, self.size);
         rest
+    }
+
+    fn flow(&self) -> u64 {
+        self.flow
+    }
+
+    fn mark_ce(&mut self) -> bool {
+        let capable = self.ecn != Ecn::Not;
+        if capable {
+            self.ecn = Ecn::Marked;
+        }
+        capable
+    }
+
+    fn corrupt(&mut self, _: u64) {
+        assert_eq!(self.packets, 1);
+        self.corrupt = true;
+    }
+
+    fn apply(&mut self, edit: &Edit) {
+        self.edits.push(*edit);
+    }
+
+    fn too_big(&self, mtu: ByteCount) -> Option<Self> {
+        assert!(self.size > mtu.get());
+        Some(Self { answers: Some(mtu.get()), ..Self::packet(self.first, 576) })
     }
 }
 
@@ -56,6 +109,7 @@ pub(crate) fn fast_ethernet() -> PathDirection {
         framing: Framing::Ethernet,
         ip: IpVersion::V4,
         encapsulation: Encapsulation::default(),
+        effects: Effects::default(),
     }
 }
 

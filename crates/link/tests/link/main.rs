@@ -2,5 +2,8 @@
 
 mod burst;
 mod closed_forms;
+mod effects;
 mod golden;
+mod managed;
 mod properties;
+mod speed;

@@ -1,15 +1,20 @@
 //! What holds for every path and every load.
 
-use crate::burst::{Burst, at, drain};
-use fullpipe_link::{Counters, Delivery, Direction, Train};
-use fullpipe_record::{Encapsulation, Framing, IpVersion, PathDirection};
+use std::collections::HashMap;
+
+use crate::burst::{Burst, Ecn, at, drain};
+use fullpipe_link::{Counters, Delivery, Direction, Outcome, Train};
+use fullpipe_record::{
+    Codel, Distribution, Effects, Encapsulation, Framing, IpVersion, Jitter, LossPattern, NarrowLink, Opportunities,
+    PathChange, PathDirection, PathStep, Policer, Queueing, Reordering, TooBig,
+};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
 use proptest::prelude::*;
 
 /// When a train comes, and the train.
 type Arrival = (u64, Burst);
 
-fn path() -> impl Strategy<Value = PathDirection> {
+fn plain_path() -> impl Strategy<Value = PathDirection> {
     let rate = proptest::option::weighted(0.9, 1_000_000_u64..20_000_000_000);
     let queue = proptest::option::weighted(0.8, 100_u64..200_000);
     let loss = proptest::option::of(prop_oneof![Just(0.0), 0.0..0.05, 0.0..=1.0]);
@@ -23,14 +28,113 @@ fn path() -> impl Strategy<Value = PathDirection> {
         framing,
         ip: IpVersion::V4,
         encapsulation: Encapsulation::default(),
+        effects: Effects::default(),
     })
+}
+
+fn span(range: std::ops::Range<u64>) -> impl Strategy<Value = Span> {
+    range.prop_map(Span::from_nanos)
+}
+
+fn ratio() -> impl Strategy<Value = Ratio> {
+    prop_oneof![4 => Just(0.0), 2 => 0.0..0.1, 1 => 0.0..=1.0].prop_map(Ratio::new)
+}
+
+fn losses() -> impl Strategy<Value = LossPattern> {
+    let chain = (ratio(), ratio(), ratio(), ratio()).prop_map(|(to_bad, to_good, in_good, in_bad)| {
+        LossPattern::GilbertElliott { to_bad, to_good, in_good, in_bad }
+    });
+    prop_oneof![chain, proptest::collection::vec(0_u64..3000, 0..50).prop_map(LossPattern::Listed)]
+}
+
+fn queueing() -> impl Strategy<Value = Queueing> {
+    let codel = || {
+        (span(0..20_000_000), span(0..200_000_000), any::<bool>()).prop_map(|(target, interval, ecn)| Codel {
+            target,
+            interval,
+            ecn,
+        })
+    };
+    prop_oneof![
+        Just(Queueing::DropTail),
+        (0_u64..100_000).prop_map(|bytes| Queueing::Threshold(ByteCount::new(bytes))),
+        codel().prop_map(Queueing::Codel),
+        codel().prop_map(Queueing::FqCodel),
+    ]
+}
+
+fn jitter() -> impl Strategy<Value = Jitter> {
+    let delay = || span(0..30_000_000);
+    let distribution = prop_oneof![
+        delay().prop_map(Distribution::Uniform),
+        (delay(), delay()).prop_map(|(mean, deviation)| Distribution::Normal { mean, deviation }),
+        delay().prop_map(Distribution::Exponential),
+        (delay(), 0.0..5.0).prop_map(|(least, shape)| Distribution::Pareto { least, shape: Ratio::new(shape) }),
+        proptest::collection::vec(delay(), 0..5).prop_map(Distribution::Listed),
+    ];
+    (distribution, any::<bool>()).prop_map(|(distribution, reorders)| Jitter { distribution, reorders })
+}
+
+fn steps() -> impl Strategy<Value = Vec<PathStep>> {
+    let rate = proptest::option::of(prop_oneof![1 => Just(0), 5 => 1_000_000_u64..1_000_000_000]);
+    let change = (rate, proptest::option::of(span(0..100_000_000)), proptest::option::of(ratio()));
+    let step = (span(0..1_000_000_000), change).prop_map(|(after, (rate, delay, loss))| PathStep {
+        after,
+        change: PathChange { rate: rate.map(BitRate::from_bps), delay, loss },
+    });
+    // The last step lets out what is left.
+    proptest::collection::vec(step, 0..6).prop_map(|mut steps| {
+        if !steps.is_empty() {
+            let change = PathChange { rate: Some(BitRate::from_mbps(50)), ..PathChange::default() };
+            steps.push(PathStep { after: Span::from_secs(2), change });
+        }
+        steps
+    })
+}
+
+fn effects() -> impl Strategy<Value = Effects> {
+    use proptest::option::weighted;
+    let narrow = (28_u64..9000, any::<bool>()).prop_map(|(mtu, answered)| NarrowLink {
+        mtu: ByteCount::new(mtu),
+        too_big: if answered { TooBig::Answered } else { TooBig::Swallowed },
+    });
+    let policer = (1_000_000_u64..2_000_000_000, 0_u64..100_000)
+        .prop_map(|(rate, burst)| Policer { rate: BitRate::from_bps(rate), burst: ByteCount::new(burst) });
+    let opportunities = proptest::collection::vec(0_u32..40, 0..30).prop_map(|millis| Opportunities { millis });
+    let reordering = (ratio(), span(0..50_000_000)).prop_map(|(share, by)| Reordering { share, by });
+    let before = (weighted(0.3, losses()), weighted(0.2, narrow), weighted(0.3, policer));
+    let queue = (weighted(0.3, 1_u64..60), queueing(), weighted(0.15, opportunities));
+    let behind = (ratio(), ratio(), weighted(0.3, jitter()), weighted(0.3, reordering), steps());
+    (before, queue, behind).prop_map(|((losses, narrow, policer), (packets, queueing, opportunities), behind)| {
+        Effects {
+            losses,
+            edits: Vec::new(),
+            narrow,
+            policer,
+            queue_packets: packets.map(SegCount::new),
+            queueing,
+            opportunities,
+            corrupted: behind.0,
+            duplicated: behind.1,
+            jitter: behind.2,
+            reordering: behind.3,
+            steps: behind.4,
+        }
+    })
+}
+
+/// With everything that paths do.
+fn path() -> impl Strategy<Value = PathDirection> {
+    let some = prop_oneof![1 => Just(Effects::default()), 5 => effects()];
+    (plain_path(), some).prop_map(|(path, effects)| PathDirection { effects, ..path })
 }
 
 fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
     let gap = prop_oneof![Just(0), 0_u64..1_000, 0_u64..1_000_000, 0_u64..20_000_000];
-    let train = (1_u64..=45, 28_u64..=9000, 0.0..1.0).prop_map(|(packets, size, last)| {
+    let ecn = prop_oneof![Just(Ecn::Not), Just(Ecn::Capable)];
+    let train = (1_u64..=45, 28_u64..=9000, 0.0..1.0, 0_u64..4, ecn).prop_map(|(packets, size, last, flow, ecn)| {
         let last = 28 + ((size - 28) as f64 * last) as u64;
-        Burst { first: 0, packets, size, last: if packets == 1 { size } else { last } }
+        Burst { flow, ecn, ..Burst::train(0, packets, size, if packets == 1 { size } else { last }) }
     });
     proptest::collection::vec((gap, train), 0..120).prop_map(|mut arrivals| {
         let (mut time, mut number) = (0, 0);
@@ -44,13 +148,21 @@ fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
     })
 }
 
+/// The packets of a train, each as a train of its own.
+fn packets(train: &Burst) -> impl Iterator<Item = Burst> {
+    let size = |number| if number + 1 == train.numbers().end { train.last } else { train.size };
+    train.numbers().map(move |number| Burst {
+        first: number,
+        packets: 1,
+        size: size(number),
+        last: size(number),
+        ..train.clone()
+    })
+}
+
 /// The same with trains of one packet, all of a train at the same time.
 fn singly(arrivals: &[Arrival]) -> Vec<Arrival> {
-    let packets = |(time, train): &Arrival| {
-        let (time, train) = (*time, train.clone());
-        train.numbers().map(move |number| (time, Burst::packet(number, train.size)))
-    };
-    arrivals.iter().flat_map(packets).collect()
+    arrivals.iter().flat_map(|(time, train)| packets(train).map(|packet| (*time, packet))).collect()
 }
 
 /// Offers everything, then takes everything.
@@ -89,35 +201,85 @@ fn by_definition(path: &PathDirection, rate: u64, arrivals: &[Arrival]) -> Vec<(
     deliveries
 }
 
+/// All packets that a count of bytes must find again.
+fn gone(counters: &Counters) -> (SegCount, ByteCount) {
+    let all = [
+        counters.lost,
+        counters.too_big,
+        counters.policed,
+        counters.overflowed,
+        counters.aqm_dropped,
+        counters.delivered,
+    ];
+    (all.iter().map(|tally| tally.segments).sum(), all.iter().map(|tally| tally.bytes).sum())
+}
+
 proptest! {
     #[test]
     fn nothing_appears_and_nothing_vanishes(path in path(), seed: u64, arrivals in arrivals()) {
         let mut link = Direction::new(&path, seed);
-        let (mut accepted, mut lost, mut overflowed) = (SegCount::ZERO, SegCount::ZERO, SegCount::ZERO);
         for (time, train) in &arrivals {
-            let outcome = link.offer(at(*time), train.clone());
-            prop_assert_eq!(outcome.accepted + outcome.lost + outcome.overflowed, train.segments());
-            accepted += outcome.accepted;
-            lost += outcome.lost;
-            overflowed += outcome.overflowed;
+            let Outcome { accepted, lost, too_big, policed, overflowed, reply } = link.offer(at(*time), train.clone());
+            prop_assert_eq!(accepted + lost + too_big + policed + overflowed, train.segments());
+            let answers = path.effects.narrow.is_some_and(|narrow| narrow.too_big == TooBig::Answered);
+            prop_assert_eq!(reply.is_some(), answers && too_big > SegCount::ZERO);
         }
         let deliveries = drain(&mut link);
         let counters = link.counters(at(u64::MAX));
-        prop_assert_eq!(counters.delivered.segments, accepted);
-        prop_assert_eq!(counters.lost.segments, lost);
-        prop_assert_eq!(counters.overflowed.segments, overflowed);
-        let offered: ByteCount = arrivals.iter().map(|(_, train)| train.wire_bytes(path.framing)).sum();
-        prop_assert_eq!(counters.offered.bytes, offered);
-        prop_assert_eq!(counters.lost.bytes + counters.overflowed.bytes + counters.delivered.bytes, offered);
+        let came: ByteCount = arrivals.iter().map(|(_, train)| train.wire_bytes(path.framing)).sum();
+        prop_assert_eq!(counters.offered.bytes, came);
+        let (segments, bytes) = gone(&counters);
+        prop_assert_eq!(segments, counters.offered.segments + counters.duplicated.segments);
+        prop_assert_eq!(bytes, came + counters.duplicated.bytes);
         let out: ByteCount = deliveries.iter().map(|delivery| delivery.train.wire_bytes(path.framing)).sum();
         prop_assert_eq!(counters.delivered.bytes, out);
-        prop_assert_eq!(counters.sent, out);
+        prop_assert_eq!(counters.sent + counters.duplicated.bytes, out);
+        prop_assert_eq!(link.next_deadline(), None);
+    }
+
+    /// What the counters say of marks, wrong bits, copies and order is what the packets show.
+    #[test]
+    fn counters_tell_what_the_packets_show(path in path(), seed: u64, arrivals in arrivals()) {
+        let (deliveries, counters) = run(&path, seed, &arrivals);
+        let count = |holds: fn(&Burst) -> bool| -> u64 {
+            deliveries.iter().filter(|delivery| holds(&delivery.train)).map(|delivery| delivery.train.packets).sum()
+        };
+        let copies = counters.duplicated.segments.get();
+        let mut seen = HashMap::new();
+        numbers(&deliveries).into_iter().for_each(|number| *seen.entry(number).or_insert(0_u64) += 1);
+        prop_assert!(seen.values().all(|times| *times <= 2));
+        prop_assert_eq!(seen.values().filter(|times| **times == 2).count() as u64, copies);
+        let corrupted = count(|train| train.corrupt);
+        prop_assert!((counters.corrupted.get()..=counters.corrupted.get() + copies).contains(&corrupted));
+        let marked = count(|train| train.ecn == Ecn::Marked);
+        // A marked packet may be dropped from the head of a queue afterwards, and be copied.
+        prop_assert!(marked <= counters.marked.get() + copies);
+        if matches!(path.effects.queueing, Queueing::DropTail) {
+            prop_assert_eq!(marked, 0);
+        }
     }
 
     #[test]
-    fn packets_stay_in_order_and_come_once(path in path(), seed: u64, arrivals in arrivals()) {
+    fn packets_stay_in_order_and_come_once_unless_asked(mut path in path(), seed: u64, arrivals in arrivals()) {
+        path.effects.duplicated = Ratio::ZERO;
+        path.effects.reordering = None;
+        path.effects.jitter.iter_mut().for_each(|jitter| jitter.reorders = false);
+        let (deliveries, counters) = run(&path, seed, &arrivals);
+        prop_assert!(deliveries.is_sorted_by_key(|delivery| delivery.due));
+        prop_assert_eq!(counters.reordered, SegCount::ZERO);
+        // FQ-CoDel keeps the order of each connection.
+        let fair = matches!(path.effects.queueing, Queueing::FqCodel(_));
+        let mut last = HashMap::new();
+        for delivery in &deliveries {
+            let flow = if fair { delivery.train.flow } else { 0 };
+            let before = last.insert(flow, delivery.train.numbers().end - 1);
+            prop_assert!(before.is_none_or(|before| before < delivery.train.first));
+        }
+    }
+
+    #[test]
+    fn deliveries_are_given_out_when_due_and_in_that_order(path in path(), seed: u64, arrivals in arrivals()) {
         let (deliveries, _) = run(&path, seed, &arrivals);
-        prop_assert!(numbers(&deliveries).is_sorted_by(|a, b| a < b));
         prop_assert!(deliveries.is_sorted_by_key(|delivery| delivery.due));
     }
 
@@ -134,6 +296,7 @@ proptest! {
         for ((time, train), poll) in arrivals.iter().zip(polls) {
             let between = at(last + ((time - last) as f64 * poll) as u64);
             deliveries.extend(std::iter::from_fn(|| polled.pop(between)));
+            polled.counters(between);
             polled.offer(at(*time), train.clone());
             polled.counters(at(*time));
             polled.next_deadline();
@@ -145,30 +308,58 @@ proptest! {
         prop_assert_eq!(polled.counters(at(u64::MAX)), counters);
     }
 
+    /// A driver that sleeps until each deadline misses none.
+    #[test]
+    fn nothing_arrives_before_the_deadline(path in path(), seed: u64, arrivals in arrivals()) {
+        let mut link = Direction::new(&path, seed);
+        let mut arrivals = arrivals.iter().peekable();
+        let mut now = at(0);
+        loop {
+            let next = arrivals.peek().map(|(time, _)| at(*time));
+            let deadline = link.next_deadline();
+            let Some(then) = [next, deadline].into_iter().flatten().min() else { break };
+            prop_assert!(then >= now || deadline == Some(then));
+            now = then.max(now);
+            while let Some(delivery) = link.pop(now) {
+                prop_assert_eq!(delivery.due, now);
+            }
+            if let Some((_, train)) = arrivals.next_if(|(time, _)| at(*time) == now) {
+                link.offer(now, train.clone());
+            }
+        }
+        prop_assert_eq!(link.pop(at(u64::MAX)), None);
+    }
+
     #[test]
     fn the_same_seed_gives_the_same_trace(path in path(), seed: u64, arrivals in arrivals()) {
         prop_assert_eq!(run(&path, seed, &arrivals), run(&path, seed, &arrivals));
     }
 
     #[test]
-    fn a_train_is_treated_as_its_packets_would_be(path in path(), seed: u64, mut arrivals in arrivals()) {
-        for (_, train) in &mut arrivals {
-            train.last = train.size;
-        }
-        let (trains, of_trains) = run(&path, seed, &arrivals);
-        let (packets, of_packets) = run(&path, seed, &singly(&arrivals));
-        prop_assert_eq!(numbers(&trains), numbers(&packets));
+    fn a_train_is_treated_as_its_packets_would_be(path in path(), seed: u64, arrivals in arrivals()) {
+        let (trains, mut of_trains) = run(&path, seed, &arrivals);
+        let (alone, of_packets) = run(&path, seed, &singly(&arrivals));
+        // A train arrives with its last packet: one that is held back may come before it, but behind its first packets.
+        of_trains.reordered = of_packets.reordered;
         prop_assert_eq!(of_trains, of_packets);
+        let of_train = |train: &Burst| packets(train).collect::<Vec<_>>();
+        let mut in_trains: Vec<_> = trains.iter().flat_map(|delivery| of_train(&delivery.train)).collect();
+        let mut singly: Vec<_> = alone.iter().map(|delivery| delivery.train.clone()).collect();
+        for packets in [&mut in_trains, &mut singly] {
+            packets.sort_by_key(|packet| packet.first);
+        }
+        prop_assert_eq!(in_trains, singly);
         // A train arrives with its last packet.
+        let mut due: HashMap<u64, Vec<Time>> = HashMap::new();
+        alone.iter().for_each(|delivery| due.entry(delivery.train.first).or_default().push(delivery.due));
         for delivery in &trains {
             let last = delivery.train.numbers().end - 1;
-            let due = packets.iter().find(|packet| packet.train.first == last).map(|packet| packet.due);
-            prop_assert_eq!(Some(delivery.due), due);
+            prop_assert!(due[&last].contains(&delivery.due));
         }
     }
 
     #[test]
-    fn queue_and_rate_do_what_they_are_defined_to_do(mut path in path(), arrivals in arrivals()) {
+    fn queue_and_rate_do_what_they_are_defined_to_do(mut path in plain_path(), arrivals in arrivals()) {
         let Some(rate) = path.rate else { return Ok(()) };
         path.loss = None;
         let packets = singly(&arrivals);
@@ -184,5 +375,26 @@ proptest! {
             let largest = arrivals.iter().map(|(_, train)| train.segment_bytes() + path.framing.overhead()).max();
             prop_assert!(counters.max_backlog <= limit.max(largest.unwrap_or_default()));
         }
+    }
+
+    /// A change that a driver makes is the one that was planned for the same moment.
+    #[test]
+    fn a_change_is_a_step(mut path in path(), seed: u64, arrivals in arrivals(), steps in steps()) {
+        path.effects.steps.clear();
+        let mut sorted = steps.clone();
+        sorted.sort_by_key(|step| step.after);
+        let mut changed = Direction::new(&path, seed);
+        let mut to_come = sorted.iter().peekable();
+        for (time, train) in &arrivals {
+            while let Some(step) = to_come.next_if(|step| Time::ZERO + step.after <= at(*time)) {
+                changed.change(Time::ZERO + step.after, &step.change);
+            }
+            changed.offer(at(*time), train.clone());
+        }
+        to_come.for_each(|step| changed.change(Time::ZERO + step.after, &step.change));
+        let deliveries = drain(&mut changed);
+        let counters = changed.counters(at(u64::MAX));
+        path.effects.steps = steps;
+        prop_assert_eq!((deliveries, counters), run(&path, seed, &arrivals));
     }
 }

@@ -1,0 +1,98 @@
+use fullpipe_record::Codel as Parameters;
+use fullpipe_units::{ByteCount, SegCount, Span, Time};
+
+use crate::fifo::{Fifo, Next};
+use crate::{Counters, Train};
+
+/// CoDel's control of one queue, word for word the pseudocode of RFC 8289, section 5: it looks at a packet when its turn
+/// has come to be sent. Marking instead of dropping ends a turn, as in Linux (`include/net/codel_impl.h`).
+#[derive(Debug)]
+pub(crate) struct Codel {
+    parameters: Parameters,
+    /// So much may wait without being a standing queue.
+    packet: ByteCount,
+    /// When waiting will have been too long for an interval, if it has been since.
+    first_above: Option<Time>,
+    dropping: bool,
+    drop_next: Time,
+    count: u32,
+    last_count: u32,
+}
+
+impl Codel {
+    /// `packet` is the largest packet.
+    pub(crate) fn new(parameters: Parameters, packet: ByteCount) -> Self {
+        let (drop_next, count, last_count) = (Time::ZERO, 0, 0);
+        Self { parameters, packet, first_above: None, dropping: false, drop_next, count, last_count }
+    }
+
+    /// Drops or marks at `now` what the control law says; the next packet to be sent, if one is left.
+    pub(crate) fn choose<T: Train>(&mut self, now: Time, fifo: &mut Fifo<T>, counters: &mut Counters) -> Option<Next> {
+        let stands = self.stands(now, fifo);
+        if self.dropping {
+            self.dropping = stands;
+            self.go_on(now, fifo, counters);
+        } else if stands {
+            self.begin(now, fifo, counters);
+        }
+        fifo.next()
+    }
+
+    /// Signals again when it is time.
+    fn go_on<T: Train>(&mut self, now: Time, fifo: &mut Fifo<T>, counters: &mut Counters) {
+        while self.dropping && now >= self.drop_next {
+            self.count = self.count.saturating_add(1);
+            if self.mark_or_drop(fifo, counters) {
+                self.drop_next = self.control_law(self.drop_next);
+                return;
+            }
+            self.dropping = self.stands(now, fifo);
+            if self.dropping {
+                self.drop_next = self.control_law(self.drop_next);
+            }
+        }
+    }
+
+    /// Signals for the first time, at about the rate that worked last time.
+    fn begin<T: Train>(&mut self, now: Time, fifo: &mut Fifo<T>, counters: &mut Counters) {
+        if !self.mark_or_drop(fifo, counters) {
+            self.stands(now, fifo);
+        }
+        self.dropping = true;
+        let delta = self.count - self.last_count;
+        let recent = now.since(self.drop_next) < self.parameters.interval * 16;
+        self.count = if delta > 1 && recent { delta } else { 1 };
+        self.last_count = self.count;
+        self.drop_next = self.control_law(now);
+    }
+
+    /// Whether packets have waited too long for an interval (`ok_to_drop`).
+    fn stands<T: Train>(&mut self, now: Time, fifo: &Fifo<T>) -> bool {
+        let above = fifo.next().is_some_and(|next| {
+            let behind = fifo.held().bytes.saturating_sub(next.bytes);
+            // What goes at once has not waited, whatever came with it.
+            now > next.came && now.since(next.came) >= self.parameters.target && behind > self.packet
+        });
+        if !above {
+            self.first_above = None;
+            return false;
+        }
+        now >= *self.first_above.get_or_insert(now + self.parameters.interval)
+    }
+
+    /// Whether the next packet was marked; else it was dropped.
+    fn mark_or_drop<T: Train>(&self, fifo: &mut Fifo<T>, counters: &mut Counters) -> bool {
+        if self.parameters.ecn && fifo.mark_next() {
+            counters.marked += SegCount::new(1);
+            return true;
+        }
+        if let Some(train) = fifo.take_next() {
+            counters.aqm_dropped.add(fifo.tally(&train));
+        }
+        false
+    }
+
+    fn control_law(&self, time: Time) -> Time {
+        time + Span::from_nanos((self.parameters.interval.as_nanos() as f64 / libm::sqrt(self.count.into())) as u64)
+    }
+}

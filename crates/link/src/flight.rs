@@ -1,0 +1,188 @@
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, VecDeque};
+
+use fullpipe_record::{Framing, PathDirection};
+use fullpipe_units::{SegCount, Span, Time};
+
+use crate::chance::Chance;
+use crate::jitter::Jitter;
+use crate::train::cut;
+use crate::{Counters, Delivery, Tally, Train};
+
+/// What is behind the link: wrong bits, copies, the delay, and what disturbs the order.
+#[derive(Debug)]
+pub(crate) struct Flight<T> {
+    framing: Framing,
+    corruption: Chance,
+    duplication: Chance,
+    delay: Span,
+    jitter: Option<Jitter>,
+    held_back: Chance,
+    held_back_by: Span,
+    /// Packets that keep their order among each other.
+    ordered: VecDeque<Flying<T>>,
+    /// Packets that others may pass.
+    free: BinaryHeap<Flying<T>>,
+    /// When the last packet that keeps the order arrives.
+    last_due: Time,
+    /// Packets that have taken off.
+    launched: u64,
+    /// Packets up to the last in order that has landed.
+    landed: u64,
+}
+
+#[derive(Debug)]
+struct Flying<T> {
+    due: Time,
+    /// Of its first packet, counted as they took off.
+    number: u64,
+    train: T,
+}
+
+/// Seeds of the stages, so that each draws numbers of its own.
+const CORRUPTION: u64 = 1 << 56;
+const DUPLICATION: u64 = 2 << 56;
+const HELD_BACK: u64 = 3 << 56;
+const JITTER: u64 = 4 << 56;
+
+impl<T: Train> Flight<T> {
+    pub(crate) fn new(path: &PathDirection, seed: u64) -> Self {
+        let effects = &path.effects;
+        let reordering = effects.reordering.unwrap_or_default();
+        Self {
+            framing: path.framing,
+            corruption: Chance::new(effects.corrupted, seed ^ CORRUPTION),
+            duplication: Chance::new(effects.duplicated, seed ^ DUPLICATION),
+            delay: path.delay,
+            jitter: effects.jitter.as_ref().map(|jitter| Jitter::new(jitter, seed ^ JITTER)),
+            held_back: Chance::new(reordering.share, seed ^ HELD_BACK),
+            held_back_by: reordering.by,
+            ordered: VecDeque::new(),
+            free: BinaryHeap::new(),
+            last_due: Time::ZERO,
+            launched: 0,
+            landed: 0,
+        }
+    }
+
+    pub(crate) fn delay(&self) -> Span {
+        self.delay
+    }
+
+    /// For what takes off from now on.
+    pub(crate) fn set_delay(&mut self, delay: Span) {
+        self.delay = delay;
+    }
+
+    /// How many of the next packets fare alike, and may take off as one.
+    pub(crate) fn alike(&self) -> SegCount {
+        if self.jitter.is_some() {
+            return SegCount::new(1);
+        }
+        // A copy is a packet of its own to what is behind it, but it is of a packet that is alone.
+        let gap = self.corruption.gap().min(self.duplication.gap()).min(self.held_back.gap());
+        SegCount::new(gap.max(1))
+    }
+
+    /// Takes over what left the link at `departed`.
+    pub(crate) fn launch(&mut self, departed: Time, train: T, counters: &mut Counters) {
+        let mut rest = Some(train);
+        while let Some(train) = rest {
+            let (piece, behind) = cut(train, self.alike());
+            if let Some(mut piece) = piece {
+                if hit(&mut self.corruption, &piece) {
+                    piece.corrupt(self.corruption.random());
+                    counters.corrupted += piece.segments();
+                }
+                let copy = hit(&mut self.duplication, &piece).then(|| piece.clone());
+                self.delay_one(departed, piece);
+                if let Some(copy) = copy {
+                    counters.duplicated.add(Tally::of(&copy, self.framing));
+                    self.delay_one(departed, copy);
+                }
+            }
+            rest = behind;
+        }
+    }
+
+    /// Whether nothing passes anything.
+    pub(crate) fn keeps_order(&self) -> bool {
+        self.held_back.gap() == u64::MAX && self.jitter.as_ref().is_none_or(|jitter| !jitter.reorders)
+    }
+
+    /// When the next of what has taken off arrives.
+    pub(crate) fn next_due(&self) -> Option<Time> {
+        self.next_is_free().map(|free| {
+            let next = if free { self.free.peek() } else { self.ordered.front() };
+            next.map_or(Time::ZERO, |next| next.due)
+        })
+    }
+
+    /// The next train that has arrived at `now`.
+    pub(crate) fn land(&mut self, now: Time, counters: &mut Counters) -> Option<Delivery<T>> {
+        let next = match self.next_is_free()? {
+            false => self.ordered.pop_front_if(|next| next.due <= now)?,
+            true if self.free.peek()?.due <= now => self.free.pop()?,
+            true => return None,
+        };
+        let tally = Tally::of(&next.train, self.framing);
+        counters.delivered.add(tally);
+        if next.number < self.landed {
+            counters.reordered += tally.segments;
+        } else {
+            self.landed = next.number + tally.segments.get();
+        }
+        Some(Delivery { due: next.due, train: next.train })
+    }
+
+    /// Whether the next to arrive is one that others may pass; `None` where nothing flies.
+    fn next_is_free(&self) -> Option<bool> {
+        match (self.ordered.front(), self.free.peek()) {
+            (None, None) => None,
+            (Some(ordered), Some(free)) => Some((free.due, free.number) < (ordered.due, ordered.number)),
+            (_, free) => Some(free.is_some()),
+        }
+    }
+
+    fn delay_one(&mut self, departed: Time, train: T) {
+        let held_back = hit(&mut self.held_back, &train);
+        let jitter = self.jitter.as_mut().map_or(Span::ZERO, Jitter::draw);
+        let free = held_back || self.jitter.as_ref().is_some_and(|jitter| jitter.reorders);
+        let number = self.launched;
+        self.launched += train.segments().get();
+        let due = departed + self.delay + jitter;
+        if free {
+            let held_back = if held_back { self.held_back_by } else { Span::ZERO };
+            self.free.push(Flying { due: due + held_back, number, train });
+        } else {
+            self.last_due = self.last_due.max(due);
+            self.ordered.push_back(Flying { due: self.last_due, number, train });
+        }
+    }
+}
+
+/// Whether `chance` hits `train`, which is one packet or as many as it spares.
+fn hit<T: Train>(chance: &mut Chance, train: &T) -> bool {
+    chance.passing(train.segments()) < train.segments()
+}
+
+/// The first to arrive is the greatest, as a heap gives out the greatest first.
+impl<T> Ord for Flying<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.due, other.number).cmp(&(self.due, self.number))
+    }
+}
+
+impl<T> PartialOrd for Flying<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> PartialEq for Flying<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl<T> Eq for Flying<T> {}

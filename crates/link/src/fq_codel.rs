@@ -1,0 +1,129 @@
+use std::collections::VecDeque;
+
+use fullpipe_record::{Codel as Parameters, Framing};
+use fullpipe_units::{ByteCount, SegCount, Time};
+
+use crate::codel::Codel;
+use crate::fifo::{Fifo, Next};
+use crate::load::Load;
+use crate::{Counters, Tally, Train};
+
+/// Queues of connections, served in turn by deficit round robin, each under CoDel: RFC 8290, section 4.
+#[derive(Debug)]
+pub(crate) struct FqCodel<T> {
+    flows: Vec<Flow<T>>,
+    /// Connections that just began to send, and those that go on; each by the place of its queue.
+    new: VecDeque<usize>,
+    old: VecDeque<usize>,
+    /// Bytes that a queue sends in its turn: one packet.
+    quantum: i64,
+    /// The queue whose packet is being sent.
+    serving: usize,
+    held: Tally,
+}
+
+#[derive(Debug)]
+struct Flow<T> {
+    fifo: Fifo<T>,
+    codel: Codel,
+    /// Bytes that it may still send in this turn.
+    deficit: i64,
+    /// Whether it is in `new` or `old`.
+    listed: bool,
+}
+
+/// Queues (5.1).
+const FLOWS: usize = 1024;
+
+impl<T: Train> FqCodel<T> {
+    /// `packet` is the largest packet.
+    pub(crate) fn new(parameters: Parameters, packet: ByteCount, framing: Framing) -> Self {
+        let flow =
+            || Flow { fifo: Fifo::new(framing), codel: Codel::new(parameters, packet), deficit: 0, listed: false };
+        Self {
+            flows: std::iter::repeat_with(flow).take(FLOWS).collect(),
+            new: VecDeque::new(),
+            old: VecDeque::new(),
+            quantum: i64::try_from(packet.get()).unwrap_or(i64::MAX),
+            serving: 0,
+            held: Tally::default(),
+        }
+    }
+
+    /// Packets that have not begun to be sent.
+    pub(crate) fn held(&self) -> Tally {
+        self.held
+    }
+
+    /// The queue whose packet is being sent.
+    pub(crate) fn serving(&self) -> usize {
+        self.serving
+    }
+
+    pub(crate) fn fifo(&mut self, index: usize) -> &mut Fifo<T> {
+        &mut self.flows[index].fifo
+    }
+
+    pub(crate) fn push(&mut self, came: Time, train: T) {
+        let index = place(train.flow());
+        let flow = &mut self.flows[index];
+        self.held.add(flow.fifo.tally(&train));
+        flow.fifo.push(came, train);
+        if !flow.listed {
+            (flow.listed, flow.deficit) = (true, self.quantum);
+            self.new.push_back(index);
+        }
+    }
+
+    /// The next packet of the queue in which most bytes wait (4.1.2); `None` where none waits.
+    pub(crate) fn drop_from_fattest(&mut self) -> Option<T> {
+        // Of equals the first, so that the result is the same everywhere.
+        let fattest = self.flows.iter_mut().rev().max_by_key(|flow| flow.fifo.held().bytes)?;
+        let train = fattest.fifo.take_next()?;
+        self.held.remove(fattest.fifo.tally(&train));
+        Some(train)
+    }
+
+    /// The packet whose turn it is (4.2).
+    pub(crate) fn choose(&mut self, now: Time, counters: &mut Counters) -> Option<Next> {
+        loop {
+            let from_new = !self.new.is_empty();
+            let list = if from_new { &mut self.new } else { &mut self.old };
+            let index = *list.front()?;
+            let flow = &mut self.flows[index];
+            if flow.deficit <= 0 {
+                flow.deficit += self.quantum;
+                list.pop_front();
+                self.old.push_back(index);
+                continue;
+            }
+            let before = flow.fifo.held();
+            let next = flow.codel.choose(now, &mut flow.fifo, counters);
+            self.held.remove(before.less(flow.fifo.held()));
+            if let Some(next) = next {
+                flow.deficit -= i64::try_from(next.bytes.get()).unwrap_or(i64::MAX);
+                self.serving = index;
+                return Some(next);
+            }
+            list.pop_front();
+            // A queue that was new waits once behind the old ones, lest a connection be new again with every packet.
+            if from_new && !self.old.is_empty() {
+                self.old.push_back(index);
+            } else {
+                flow.listed = false;
+            }
+        }
+    }
+
+    /// Begins to send the packet that was chosen.
+    pub(crate) fn begin(&mut self) -> Option<Load> {
+        let load = self.flows[self.serving].fifo.begin(SegCount::new(1))?;
+        self.held.remove(load.tally());
+        Some(load)
+    }
+}
+
+/// Fibonacci hashing: the top ten bits of the product.
+fn place(flow: u64) -> usize {
+    (flow.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54) as usize
+}

@@ -1,0 +1,63 @@
+use fullpipe_record::Framing;
+use fullpipe_units::{ByteCount, SegCount};
+
+use crate::{Tally, Train};
+
+/// A train as the link sees it: its packets with all that the framing adds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load {
+    /// Packets.
+    pub(crate) segments: SegCount,
+    /// Each packet but perhaps the last.
+    segment: ByteCount,
+    /// All packets.
+    pub(crate) total: ByteCount,
+}
+
+impl Load {
+    pub(crate) fn of<T: Train>(train: &T, framing: Framing) -> Self {
+        Self {
+            segments: train.segments(),
+            segment: train.segment_bytes() + framing.overhead(),
+            total: train.wire_bytes(framing),
+        }
+    }
+
+    pub(crate) fn tally(self) -> Tally {
+        Tally { segments: self.segments, bytes: self.total }
+    }
+
+    /// How many whole packets `bytes` cover, counted from the first.
+    pub(crate) fn packets_in(self, bytes: ByteCount) -> SegCount {
+        if bytes >= self.total {
+            return self.segments;
+        }
+        let whole = bytes.get().checked_div(self.segment.get()).unwrap_or(0);
+        SegCount::new(whole.min(self.segments.get().saturating_sub(1)))
+    }
+
+    /// The first `packets` of it.
+    pub(crate) fn first(self, packets: SegCount) -> Self {
+        if packets >= self.segments {
+            return self;
+        }
+        Self { segments: packets, segment: self.segment, total: packets.of_size(self.segment) }
+    }
+
+    /// What is behind the first `packets`.
+    pub(crate) fn behind(self, packets: SegCount) -> Self {
+        let first = self.first(packets);
+        Self { segments: self.segments - first.segments, segment: self.segment, total: self.total - first.total }
+    }
+
+    /// Size of the first packet.
+    pub(crate) fn packet(self) -> ByteCount {
+        self.segment.min(self.total)
+    }
+
+    /// The last packet, where it is smaller than one before it.
+    pub(crate) fn smaller_last(self) -> Option<Self> {
+        let last = self.behind(SegCount::new(self.segments.get().saturating_sub(1)));
+        (self.segments > last.segments && last.total < self.segment).then_some(last)
+    }
+}

@@ -1,0 +1,167 @@
+use fullpipe_record::{Framing, PathDirection, Queueing};
+use fullpipe_units::{ByteCount, SegCount, Time};
+
+use crate::codel::Codel;
+use crate::fifo::Fifo;
+use crate::fq_codel::FqCodel;
+use crate::load::Load;
+use crate::train::{cut, sieve};
+use crate::{Counters, Tally, Train};
+
+/// The queue before the link: what it accepts, and what is sent next.
+#[derive(Debug)]
+pub(crate) struct Queue<T> {
+    framing: Framing,
+    bytes: Option<ByteCount>,
+    packets: Option<SegCount>,
+    discipline: Discipline<T>,
+}
+
+#[derive(Debug)]
+enum Discipline<T> {
+    DropTail { fifo: Fifo<T>, marks_above: Option<ByteCount> },
+    Codel { fifo: Fifo<T>, codel: Codel },
+    FqCodel(Box<FqCodel<T>>),
+}
+
+impl<T: Train> Queue<T> {
+    /// A queue without limits never overflows.
+    pub(crate) fn new(path: &PathDirection) -> Self {
+        let packet = path.mtu + path.framing.overhead();
+        let fifo = || Fifo::new(path.framing);
+        let discipline = match path.effects.queueing {
+            Queueing::DropTail => Discipline::DropTail { fifo: fifo(), marks_above: None },
+            Queueing::Threshold(bytes) => Discipline::DropTail { fifo: fifo(), marks_above: Some(bytes) },
+            Queueing::Codel(codel) => Discipline::Codel { fifo: fifo(), codel: Codel::new(codel, packet) },
+            Queueing::FqCodel(codel) => Discipline::FqCodel(Box::new(FqCodel::new(codel, packet, path.framing))),
+        };
+        Self { framing: path.framing, bytes: path.queue, packets: path.effects.queue_packets, discipline }
+    }
+
+    pub(crate) fn tally(&self, train: &T) -> Tally {
+        Tally::of(train, self.framing)
+    }
+
+    /// Packets that have not begun to be sent.
+    pub(crate) fn held(&self) -> Tally {
+        match &self.discipline {
+            Discipline::DropTail { fifo, .. } | Discipline::Codel { fifo, .. } => fifo.held(),
+            Discipline::FqCodel(flows) => flows.held(),
+        }
+    }
+
+    /// Takes in what finds room of `train` while `sending` is on the link; what does not.
+    pub(crate) fn accept(&mut self, at: Time, train: T, sending: Tally, counters: &mut Counters) -> Option<T> {
+        let mut backlog = self.held().plus(sending);
+        if self.drops_from_fattest() {
+            let room = self.room(backlog, Load::of(&train, self.framing));
+            let (accepted, rest) = cut(train, room);
+            if let Some(train) = accepted {
+                self.push(at, train, sending, counters);
+            }
+            return rest;
+        }
+        let sieved = sieve(train, self.framing, |load| {
+            let room = self.room(backlog, load);
+            backlog.add(load.first(room).tally());
+            room
+        });
+        for train in sieved.passed.into_iter().flatten() {
+            self.push(at, train, sending, counters);
+        }
+        sieved.stopped
+    }
+
+    /// Whether a full queue takes in a packet all the same, and drops others.
+    pub(crate) fn drops_from_fattest(&self) -> bool {
+        matches!(self.discipline, Discipline::FqCodel(_))
+    }
+
+    /// Takes in `packet`, and drops others until all have room while `sending` is on the link.
+    pub(crate) fn force(&mut self, at: Time, packet: T, sending: Tally, counters: &mut Counters) {
+        self.push(at, packet, sending, counters);
+        let Discipline::FqCodel(flows) = &mut self.discipline else { return };
+        let full = |backlog: Tally| {
+            self.bytes.is_some_and(|limit| backlog.bytes > limit)
+                || self.packets.is_some_and(|limit| backlog.segments > limit)
+        };
+        while full(flows.held().plus(sending)) {
+            let Some(train) = flows.drop_from_fattest() else { return };
+            counters.overflowed.add(Tally::of(&train, self.framing));
+        }
+    }
+
+    /// Chooses the packet that is sent next; whether there is one.
+    pub(crate) fn choose(&mut self, now: Time, counters: &mut Counters) -> bool {
+        match &mut self.discipline {
+            Discipline::DropTail { fifo, .. } => fifo.held().segments > SegCount::ZERO,
+            Discipline::Codel { fifo, codel } => codel.choose(now, fifo, counters).is_some(),
+            Discipline::FqCodel(flows) => flows.choose(now, counters).is_some(),
+        }
+    }
+
+    /// Begins to send what was chosen, at most so many packets and all of one train.
+    pub(crate) fn begin(&mut self, most: SegCount) -> Option<Load> {
+        // Each packet is chosen on its own where the choice may fall on another next time.
+        match &mut self.discipline {
+            Discipline::DropTail { fifo, .. } => fifo.begin(most),
+            Discipline::Codel { fifo, .. } => fifo.begin(SegCount::new(1)),
+            Discipline::FqCodel(flows) => flows.begin(),
+        }
+    }
+
+    /// Packets of the train in service that have begun.
+    pub(crate) fn begun(&mut self) -> SegCount {
+        let serving = self.serving();
+        self.fifo(serving).begun()
+    }
+
+    /// The place of the queue that is served.
+    pub(crate) fn serving(&self) -> usize {
+        match &self.discipline {
+            Discipline::DropTail { .. } | Discipline::Codel { .. } => 0,
+            Discipline::FqCodel(flows) => flows.serving(),
+        }
+    }
+
+    /// The queue at this place.
+    pub(crate) fn fifo(&mut self, place: usize) -> &mut Fifo<T> {
+        match &mut self.discipline {
+            Discipline::DropTail { fifo, .. } | Discipline::Codel { fifo, .. } => fifo,
+            Discipline::FqCodel(flows) => flows.fifo(place),
+        }
+    }
+
+    /// How many packets of `load`, counted from its first, find room behind `backlog`. On an idle link one always does.
+    fn room(&self, backlog: Tally, load: Load) -> SegCount {
+        let by_bytes = self.bytes.map(|limit| load.packets_in(limit.saturating_sub(backlog.bytes)));
+        let by_packets = self.packets.map(|limit| limit.saturating_sub(backlog.segments).min(load.segments));
+        let room = by_bytes.unwrap_or(load.segments).min(by_packets.unwrap_or(load.segments));
+        if backlog.segments == SegCount::ZERO { room.max(SegCount::new(1)) } else { room }
+    }
+
+    /// A packet is marked that finds more than the threshold before it, so the first packets of a train may not be.
+    fn push(&mut self, at: Time, train: T, sending: Tally, counters: &mut Counters) {
+        match &mut self.discipline {
+            Discipline::DropTail { fifo, marks_above: Some(threshold) } => {
+                let load = Load::of(&train, self.framing);
+                let backlog = fifo.held().plus(sending).bytes;
+                let unmarked = if backlog > *threshold {
+                    SegCount::ZERO
+                } else {
+                    load.packets_in(*threshold - backlog) + SegCount::new(1)
+                };
+                let (before, behind) = cut(train, unmarked);
+                if let Some(train) = before {
+                    fifo.push(at, train);
+                }
+                if let Some(mut train) = behind {
+                    counters.marked += if train.mark_ce() { train.segments() } else { SegCount::ZERO };
+                    fifo.push(at, train);
+                }
+            }
+            Discipline::DropTail { fifo, .. } | Discipline::Codel { fifo, .. } => fifo.push(at, train),
+            Discipline::FqCodel(flows) => flows.push(at, train),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+use fullpipe_record::Opportunities as Trace;
+use fullpipe_units::{BitRate, ByteCount, Span, Time};
+
+/// Billionths of a bit in a byte: what a rate in bits per second does in a nanosecond is a whole number of them.
+pub(crate) const WORK_PER_BYTE: u128 = 8_000_000_000;
+
+/// What a link can send.
+#[derive(Debug, Clone)]
+pub(crate) enum Capacity {
+    /// Steadily.
+    Rate(BitRate),
+    /// At certain moments.
+    Opportunities(Opportunities),
+}
+
+/// The sending end of a link: turns bytes into moments.
+///
+/// Its work falls into busy periods. Within one, bytes are numbered from its first, and at a constant rate byte n has
+/// been sent n × 8 ÷ rate after the period began: no rounding error adds up from packet to packet, however long the
+/// period, and none at a change of the rate, up to which the work done is known exactly.
+#[derive(Debug)]
+pub(crate) struct Server {
+    capacity: Capacity,
+    /// When `done` was the work done.
+    since: Time,
+    done: u128,
+    /// Work of everything that has begun in this period.
+    needed: u128,
+}
+
+impl Server {
+    pub(crate) fn new(capacity: Capacity) -> Self {
+        Self { capacity, since: Time::ZERO, done: 0, needed: 0 }
+    }
+
+    pub(crate) fn begin_period(&mut self, at: Time) {
+        (self.since, self.done, self.needed) = (at, 0, 0);
+    }
+
+    /// Begins to send `bytes` behind what has begun before.
+    pub(crate) fn begin(&mut self, bytes: ByteCount) {
+        self.needed += u128::from(bytes.get()) * WORK_PER_BYTE;
+    }
+
+    /// When all that has begun will have been sent, if nothing changes; `None` where that is never.
+    pub(crate) fn finish(&self) -> Option<Time> {
+        let left = self.needed.saturating_sub(self.done);
+        match &self.capacity {
+            _ if left == 0 => Some(self.since),
+            Capacity::Rate(rate) if *rate == BitRate::ZERO => None,
+            Capacity::Rate(rate) => {
+                let nanos = left.div_ceil(u128::from(rate.bps()));
+                Some(self.since + Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+            }
+            Capacity::Opportunities(trace) => Some(trace.after(self.since, left)),
+        }
+    }
+
+    /// Bytes of what has begun that have not been sent at `now`, the last of them perhaps in part.
+    pub(crate) fn left(&self, now: Time) -> ByteCount {
+        let left = self.needed.saturating_sub(self.done_at(now)).div_ceil(WORK_PER_BYTE);
+        ByteCount::new(u64::try_from(left).unwrap_or(u64::MAX))
+    }
+
+    /// From `at` on it sends at `rate`.
+    pub(crate) fn set_rate(&mut self, at: Time, rate: BitRate) {
+        self.done = self.done_at(at);
+        self.since = at;
+        self.capacity = Capacity::Rate(rate);
+    }
+
+    fn done_at(&self, now: Time) -> u128 {
+        self.done.saturating_add(match &self.capacity {
+            Capacity::Rate(rate) => u128::from(rate.bps()) * u128::from(now.since(self.since).as_nanos()),
+            Capacity::Opportunities(trace) => trace.between(self.since, now),
+        })
+    }
+}
+
+/// A trace of moments, repeated for ever.
+#[derive(Debug, Clone)]
+pub(crate) struct Opportunities {
+    /// In order; at least one.
+    millis: Vec<u32>,
+}
+
+/// What leaves at one moment: Mahimahi's packet of 1500 bytes and what its tunnel adds.
+const OPPORTUNITY: u128 = 1504 * WORK_PER_BYTE;
+
+const NANOS_PER_MILLI: u64 = 1_000_000;
+
+impl Opportunities {
+    /// `None` where the trace has no length, so that it cannot be repeated.
+    pub(crate) fn new(trace: &Trace) -> Option<Self> {
+        let mut millis = trace.millis.clone();
+        millis.sort_unstable();
+        millis.last().is_some_and(|last| *last > 0).then_some(Self { millis })
+    }
+
+    /// The moment after `from` by which so much work can have been done.
+    fn after(&self, from: Time, work: u128) -> Time {
+        let moments = u64::try_from(work.div_ceil(OPPORTUNITY)).unwrap_or(u64::MAX);
+        self.moment(self.until(from).saturating_add(moments) - 1)
+    }
+
+    /// Work that can be done after `from` and up to `to`.
+    fn between(&self, from: Time, to: Time) -> u128 {
+        u128::from(self.until(to).saturating_sub(self.until(from))) * OPPORTUNITY
+    }
+
+    /// How many moments there are up to `to`.
+    fn until(&self, to: Time) -> u64 {
+        let millis = to.as_nanos() / NANOS_PER_MILLI;
+        let (rounds, rest) = (millis / self.period(), millis % self.period());
+        rounds * self.millis.len() as u64 + self.millis.partition_point(|stamp| u64::from(*stamp) <= rest) as u64
+    }
+
+    /// The moment with this number, counted from zero.
+    fn moment(&self, number: u64) -> Time {
+        let (rounds, index) = (number / self.millis.len() as u64, number % self.millis.len() as u64);
+        let stamp = u64::from(self.millis[index as usize]);
+        let millis = rounds.saturating_mul(self.period()).saturating_add(stamp);
+        Time::ZERO + Span::from_millis(millis)
+    }
+
+    fn period(&self) -> u64 {
+        self.millis.last().copied().map_or(1, u64::from).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn millis(millis: u64) -> Time {
+        Time::ZERO + Span::from_millis(millis)
+    }
+
+    #[test]
+    fn a_trace_begins_again_behind_its_last_moment() {
+        let trace = Opportunities::new(&Trace { millis: vec![0, 3, 3, 10] }).unwrap();
+        let moments: Vec<_> = (0..9).map(|number| trace.moment(number)).collect();
+        assert_eq!(moments, [0, 3, 3, 10, 10, 13, 13, 20, 20].map(millis));
+        assert_eq!([0, 2, 3, 9, 10, 12, 13, 20].map(|at| trace.until(millis(at))), [1, 1, 3, 3, 5, 5, 7, 9]);
+        for empty in [vec![], vec![0], vec![0, 0]] {
+            assert!(Opportunities::new(&Trace { millis: empty }).is_none());
+        }
+    }
+
+    proptest! {
+        /// Counting moments and naming them are inverse to each other, and what can be done by then suffices.
+        #[test]
+        fn moments_are_counted_as_they_come(
+            stamps in proptest::collection::vec(0_u32..50, 1..20), from in 0_u64..500_000_000, bytes in 1_u64..100_000,
+        ) {
+            let Some(trace) = Opportunities::new(&Trace { millis: stamps }) else { return Ok(()) };
+            let work = u128::from(bytes) * WORK_PER_BYTE;
+            let from = Time::from_nanos(from);
+            let by = trace.after(from, work);
+            prop_assert!(by > from);
+            prop_assert!(trace.between(from, by) >= work);
+            prop_assert!(trace.between(from, Time::from_nanos(by.as_nanos() - 1)) < work);
+        }
+    }
+}
