@@ -2,6 +2,7 @@
 //!
 //! This crate parses the command line, calls one room and prints what comes back.
 
+mod beside;
 mod cli;
 mod commands;
 mod failure;

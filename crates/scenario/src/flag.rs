@@ -2,7 +2,7 @@ use fullpipe_record::{Change, Path};
 
 use crate::host::HOST_KEYS;
 use crate::key::{Key, find};
-use crate::path::PATH_KEYS;
+use crate::path::{PATH_KEYS, ReadFile, no_files};
 use crate::{FlagError, PathSpec};
 
 /// Reads the value of `--path`: `rate=1G,rtt=100ms,loss=1e-4,queue=1bdp,mtu=1500,framing=ethernet`, in any order.
@@ -13,9 +13,18 @@ use crate::{FlagError, PathSpec};
 ///
 /// A key that does not exist or comes twice, a value that cannot be, a queue of less than a packet.
 pub fn parse_path_flag(flag: &str, default: &PathSpec) -> Result<Path, FlagError> {
+    parse_path_flag_with(flag, default, &no_files)
+}
+
+/// As [`parse_path_flag`], with the traces that it names as `files` reads them.
+///
+/// # Errors
+///
+/// As [`parse_path_flag`]; a trace that cannot be read or used.
+pub fn parse_path_flag_with(flag: &str, default: &PathSpec, files: ReadFile<'_>) -> Result<Path, FlagError> {
     let mut spec = default.clone();
     set_all(flag, PATH_KEYS, &mut spec, "rate=1G,rtt=100ms")?;
-    spec.path()
+    spec.path_with(files)
 }
 
 /// Reads the value of `--sender` or `--receiver`: `tcp_rmem=64MiB,tcp_wmem=64MiB,tcp_moderate_rcvbuf=off`, in any
@@ -106,7 +115,8 @@ mod tests {
             ("rate", "\"rate\" is not key=value; write for example rate=1G,rtt=100ms"),
             (
                 "delay=1ms",
-                "\"delay\" is not a key here; the keys are rate, rtt, queue, loss, mtu, framing, segmentation",
+                "\"delay\" is not a key here; the keys are rate, rtt, queue, loss, mtu, framing, aqm, policer, narrow, edits, \
+                 duplicate, corrupt, reorder, jitter, jitter_order, changes, trace, segmentation",
             ),
             ("rtt=5", "rtt: \"5\" is not a time: the unit is missing; write for example 173ms, 50us or 10s"),
             ("mtu=1500,mtu=9000", "mtu: it is given twice"),

@@ -13,10 +13,22 @@
 //! rate = "100Mbit/s"              # none: packets are sent at once
 //! rtt = "173ms"                   # half each way; or a delay in [path.forward] and in [path.reverse]
 //! queue = "1bdp"                  # or "64KiB", "100packets", "20ms"; 1bdp if not set
-//! loss = "0%"
+//! loss = "0%"                     # or "gilbert-elliott 0.1% 20%" (p, r), or "packets 3 17", counted from 1
 //! mtu = 1500
 //! framing = "ip"                  # or "ethernet", if not set
 //! seed = 1
+//!                                 # what follows is not done if not set; parts are in this order
+//! jitter = "normal 2ms 1ms"       # uniform MOST, normal MEAN DEVIATION, exponential MEAN, pareto LEAST SHAPE, listed …
+//! jitter_order = "kept"           # or "free": a packet may pass another
+//! reorder = "0.1% 5ms"            # a share of the packets held back
+//! duplicate = "0.1%"
+//! corrupt = "1e-5"
+//! policer = "50Mbit/s 64KiB"      # rate, burst
+//! narrow = "1400"                 # MTU of a link on the way; "1400 swallowed" is a black hole
+//! edits = "strip-sack clamp-mss=1200"  # also strip-window-scale, window-scale=2, strip-timestamps, clamp-window=32KiB
+//! aqm = "fq-codel"                # or "codel 5ms 100ms ecn", "threshold 30KiB"; drop-tail if not set
+//! changes = "10s rate=50M delay=20ms; 20s loss=1%"  # when, counted from the beginning of the path, and what
+//! trace = "mahimahi lte.up"       # when 1504 B may leave, instead of the rate; or "rates FILE" of lines "1.5s 20M"
 //! [path.reverse]                  # overrides single keys of the way of the acknowledgements
 //! queue = "100packets"
 //!
@@ -46,6 +58,7 @@
 
 mod bound;
 mod builtin;
+mod effects;
 mod error;
 mod flag;
 mod grid;
@@ -55,12 +68,13 @@ mod path;
 mod scenario;
 mod section;
 mod step;
+mod trace;
 
 pub use bound::{Bound, RatioBound, StepBounds};
 pub use builtin::{builtin, builtin_grid};
 pub use error::{FlagError, ScenarioError};
-pub use flag::{parse_host_flag, parse_path_flag};
+pub use flag::{parse_host_flag, parse_path_flag, parse_path_flag_with};
 pub use grid::{Grid, GridBounds};
-pub use path::PathSpec;
+pub use path::{PathSpec, ReadFile};
 pub use scenario::Scenario;
 pub use step::Step;

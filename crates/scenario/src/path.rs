@@ -1,8 +1,10 @@
-use fullpipe_record::{Encapsulation, Framing, IpVersion, Path, PathDirection, Segmentation};
+use fullpipe_record::{Effects, Encapsulation, Framing, IpVersion, Path, PathDirection, Segmentation};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 use crate::FlagError;
+use crate::effects::{self, positive_rate, set_jitter};
 use crate::key::{Key, quantity, require};
+use crate::trace;
 
 /// A path as a person describes it: its queue may be given in BDPs, which follow when a flag changes rate or RTT.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,7 +25,21 @@ pub(crate) struct DirectionSpec {
     loss: Ratio,
     mtu: ByteCount,
     framing: Framing,
+    effects: Effects,
+    trace: Option<Trace>,
 }
+
+/// A file that is read when all is known.
+#[derive(Debug, Clone, PartialEq)]
+enum Trace {
+    /// When packets may leave.
+    Mahimahi(String),
+    /// When the rate becomes what.
+    Rates(String),
+}
+
+/// How the files that a path names are read: the name as it stands there → the text, or why there is none.
+pub type ReadFile<'f> = &'f dyn Fn(&str) -> Result<String, String>;
 
 /// The size of a queue, in the units in which people think of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -37,10 +53,11 @@ enum Queue {
     Bdp(Ratio),
 }
 
-/// Which direction of a path cannot be, and why.
+/// Which direction of a path cannot be, by which key, and why.
 #[derive(Debug)]
-pub(crate) struct BadQueue {
+pub(crate) struct BadDirection {
     pub(crate) reverse: bool,
+    pub(crate) key: &'static str,
     pub(crate) why: String,
 }
 
@@ -52,6 +69,17 @@ pub(crate) const PATH_KEYS: &[Key<PathSpec>] = &[
     Key { name: "loss", set: |path, text| path.set_both(DirectionSpec::set_loss, text) },
     Key { name: "mtu", set: |path, text| path.set_both(DirectionSpec::set_mtu, text) },
     Key { name: "framing", set: |path, text| path.set_both(DirectionSpec::set_framing, text) },
+    Key { name: "aqm", set: |path, text| path.set_both(DirectionSpec::set_aqm, text) },
+    Key { name: "policer", set: |path, text| path.set_both(DirectionSpec::set_policer, text) },
+    Key { name: "narrow", set: |path, text| path.set_both(DirectionSpec::set_narrow, text) },
+    Key { name: "edits", set: |path, text| path.set_both(DirectionSpec::set_edits, text) },
+    Key { name: "duplicate", set: |path, text| path.set_both(DirectionSpec::set_duplicate, text) },
+    Key { name: "corrupt", set: |path, text| path.set_both(DirectionSpec::set_corrupt, text) },
+    Key { name: "reorder", set: |path, text| path.set_both(DirectionSpec::set_reorder, text) },
+    Key { name: "jitter", set: |path, text| path.set_both(DirectionSpec::set_jitter, text) },
+    Key { name: "jitter_order", set: |path, text| path.set_both(DirectionSpec::set_jitter_order, text) },
+    Key { name: "changes", set: |path, text| path.set_both(DirectionSpec::set_changes, text) },
+    Key { name: "trace", set: |path, text| path.set_both(DirectionSpec::set_trace, text) },
     Key { name: "segmentation", set: PathSpec::set_segmentation },
 ];
 
@@ -63,6 +91,17 @@ pub(crate) const DIRECTION_KEYS: &[Key<DirectionSpec>] = &[
     Key { name: "loss", set: DirectionSpec::set_loss },
     Key { name: "mtu", set: DirectionSpec::set_mtu },
     Key { name: "framing", set: DirectionSpec::set_framing },
+    Key { name: "aqm", set: DirectionSpec::set_aqm },
+    Key { name: "policer", set: DirectionSpec::set_policer },
+    Key { name: "narrow", set: DirectionSpec::set_narrow },
+    Key { name: "edits", set: DirectionSpec::set_edits },
+    Key { name: "duplicate", set: DirectionSpec::set_duplicate },
+    Key { name: "corrupt", set: DirectionSpec::set_corrupt },
+    Key { name: "reorder", set: DirectionSpec::set_reorder },
+    Key { name: "jitter", set: DirectionSpec::set_jitter },
+    Key { name: "jitter_order", set: DirectionSpec::set_jitter_order },
+    Key { name: "changes", set: DirectionSpec::set_changes },
+    Key { name: "trace", set: DirectionSpec::set_trace },
 ];
 
 impl PathSpec {
@@ -82,7 +121,16 @@ impl PathSpec {
     ///
     /// A queue smaller than one packet, or given in time or in BDPs without a rate.
     pub fn path(&self) -> Result<Path, FlagError> {
-        self.resolve().map_err(|bad| FlagError::new(format!("queue: {}", bad.why)))
+        self.path_with(&no_files)
+    }
+
+    /// The path with every queue in bytes and every trace read.
+    ///
+    /// # Errors
+    ///
+    /// As [`PathSpec::path`]; a trace that cannot be read or used.
+    pub(crate) fn path_with(&self, files: ReadFile<'_>) -> Result<Path, FlagError> {
+        self.resolve(files).map_err(|bad| FlagError::new(format!("{}: {}", bad.key, bad.why)))
     }
 
     /// A path of which nothing was said yet.
@@ -94,11 +142,12 @@ impl PathSpec {
         }
     }
 
-    /// As [`PathSpec::path`]; the error tells the direction.
-    pub(crate) fn resolve(&self) -> Result<Path, BadQueue> {
+    /// As [`PathSpec::path_with`]; the error tells the direction.
+    pub(crate) fn resolve(&self, files: ReadFile<'_>) -> Result<Path, BadDirection> {
         let rtt = self.forward.delay.unwrap_or_default() + self.reverse.delay.unwrap_or_default();
-        let resolve =
-            |direction: &DirectionSpec, reverse| direction.resolve(rtt).map_err(|why| BadQueue { reverse, why });
+        let resolve = |direction: &DirectionSpec, reverse| {
+            direction.resolve(rtt, files).map_err(|(key, why)| BadDirection { reverse, key, why })
+        };
         Ok(Path {
             forward: resolve(&self.forward, false)?,
             reverse: resolve(&self.reverse, true)?,
@@ -138,24 +187,47 @@ impl DirectionSpec {
             loss: Ratio::ZERO,
             mtu: ByteCount::new(1500),
             framing: Framing::default(),
+            effects: Effects::default(),
+            trace: None,
         }
     }
 
-    fn resolve(&self, rtt: Span) -> Result<PathDirection, String> {
+    /// The direction; or a key, and why it cannot be.
+    fn resolve(&self, rtt: Span, files: ReadFile<'_>) -> Result<PathDirection, (&'static str, String)> {
+        let mut effects = self.effects.clone();
+        if let Some(policer) = effects.policer
+            && policer.burst < self.packet()
+        {
+            let (burst, packet) = (policer.burst.get(), self.packet().get());
+            let why = format!("its burst of {burst} B would never pass a packet of {packet} B; make it larger");
+            return Err(("policer", why));
+        }
+        if let Some(Queue::Packets(packets)) = self.queue {
+            effects.queue_packets = Some(packets);
+        }
+        if let Some(trace) = &self.trace {
+            trace.read(files, &mut effects).map_err(|why| ("trace", why))?;
+        }
         Ok(PathDirection {
             rate: self.rate,
             delay: self.delay.unwrap_or_default(),
-            queue: self.queue_bytes(rtt)?,
+            queue: self.queue_bytes(rtt).map_err(|why| ("queue", why))?,
             loss: Some(self.loss),
             mtu: self.mtu,
             framing: self.framing,
             ip: IpVersion::V4,
             encapsulation: Encapsulation::default(),
+            effects,
         })
     }
 
+    /// The largest packet, as the rate counts it.
+    fn packet(&self) -> ByteCount {
+        self.mtu + self.framing.overhead()
+    }
+
     fn queue_bytes(&self, rtt: Span) -> Result<Option<ByteCount>, String> {
-        let packet = self.mtu + self.framing.overhead();
+        let packet = self.packet();
         let Some(queue) = self.queue else {
             return Ok(self.rate.map(|rate| rate.bytes_in(rtt).max(packet)));
         };
@@ -174,8 +246,7 @@ impl DirectionSpec {
     }
 
     fn set_rate(&mut self, text: &str) -> Result<(), String> {
-        let rate = quantity(text)?;
-        self.rate = Some(require(rate, rate > BitRate::ZERO, text, "the rate of a path", "nothing would ever arrive")?);
+        self.rate = Some(positive_rate(text)?);
         Ok(())
     }
 
@@ -194,8 +265,14 @@ impl DirectionSpec {
     }
 
     fn set_loss(&mut self, text: &str) -> Result<(), String> {
+        if text.contains(char::is_whitespace) {
+            let pattern = effects::loss_pattern(text)?;
+            (self.loss, self.effects.losses) = (pattern.mean(), Some(pattern));
+            return Ok(());
+        }
         let loss = quantity(text)?;
         self.loss = require(loss, loss < Ratio::ONE, text, "the loss of a path", "it must be below 100 %")?;
+        self.effects.losses = None;
         Ok(())
     }
 
@@ -215,6 +292,89 @@ impl DirectionSpec {
         };
         Ok(())
     }
+
+    fn set_aqm(&mut self, text: &str) -> Result<(), String> {
+        self.effects.queueing = effects::queueing(text)?;
+        Ok(())
+    }
+
+    fn set_policer(&mut self, text: &str) -> Result<(), String> {
+        self.effects.policer = Some(effects::policer(text)?);
+        Ok(())
+    }
+
+    fn set_narrow(&mut self, text: &str) -> Result<(), String> {
+        self.effects.narrow = Some(effects::narrow(text)?);
+        Ok(())
+    }
+
+    fn set_edits(&mut self, text: &str) -> Result<(), String> {
+        self.effects.edits = effects::edits(text)?;
+        Ok(())
+    }
+
+    fn set_duplicate(&mut self, text: &str) -> Result<(), String> {
+        self.effects.duplicated = effects::probability(text)?;
+        Ok(())
+    }
+
+    fn set_corrupt(&mut self, text: &str) -> Result<(), String> {
+        self.effects.corrupted = effects::probability(text)?;
+        Ok(())
+    }
+
+    fn set_reorder(&mut self, text: &str) -> Result<(), String> {
+        self.effects.reordering = Some(effects::reordering(text)?);
+        Ok(())
+    }
+
+    fn set_jitter(&mut self, text: &str) -> Result<(), String> {
+        set_jitter(&mut self.effects, Some(effects::jitter(text)?), None);
+        Ok(())
+    }
+
+    fn set_jitter_order(&mut self, text: &str) -> Result<(), String> {
+        set_jitter(&mut self.effects, None, Some(effects::reorders(text)?));
+        Ok(())
+    }
+
+    fn set_changes(&mut self, text: &str) -> Result<(), String> {
+        self.effects.steps = effects::steps(text)?;
+        Ok(())
+    }
+
+    fn set_trace(&mut self, text: &str) -> Result<(), String> {
+        self.trace = Some(match text.split_once(char::is_whitespace) {
+            Some(("mahimahi", file)) => Trace::Mahimahi(file.trim().to_owned()),
+            Some(("rates", file)) => Trace::Rates(file.trim().to_owned()),
+            _ => return Err(format!("\"{text}\" is not a trace: write mahimahi FILE or rates FILE")),
+        });
+        Ok(())
+    }
+}
+
+impl Trace {
+    /// Reads the file into `effects`; changes of other things than the rate stay.
+    fn read(&self, files: ReadFile<'_>, effects: &mut Effects) -> Result<(), String> {
+        let in_file = |file: &str, why: String| format!("\"{file}\": {why}");
+        match self {
+            Self::Mahimahi(file) => {
+                let trace = files(file).and_then(|text| trace::mahimahi(&text)).map_err(|why| in_file(file, why))?;
+                effects.opportunities = Some(trace);
+            }
+            Self::Rates(file) => {
+                let steps = files(file).and_then(|text| trace::rates(&text)).map_err(|why| in_file(file, why))?;
+                effects.steps.extend(steps);
+                effects.steps.sort_by_key(|step| step.after);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where no files are at hand.
+pub(crate) fn no_files(_: &str) -> Result<String, String> {
+    Err("files cannot be read here".to_owned())
 }
 
 impl Queue {

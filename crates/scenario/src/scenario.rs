@@ -5,7 +5,7 @@ use fullpipe_record::{Change, Path};
 use crate::bound::{BOUND_KEYS, Bound, RatioBound, positive};
 use crate::host::HOST_KEYS;
 use crate::key::require;
-use crate::path::{DIRECTION_KEYS, PATH_KEYS, PathSpec};
+use crate::path::{DIRECTION_KEYS, PATH_KEYS, PathSpec, ReadFile, no_files};
 use crate::section::{Section, Source};
 use crate::step::{STEP_KEYS, Step};
 use crate::{ScenarioError, StepBounds};
@@ -40,12 +40,21 @@ impl Scenario {
     ///
     /// The first thing that is no TOML, no key of a scenario, or cannot be, with its place.
     pub fn parse(file_name: &str, text: &str) -> Result<Self, ScenarioError> {
+        Self::parse_with(file_name, text, &no_files)
+    }
+
+    /// As [`Scenario::parse`], with the traces that it names as `files` reads them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scenario::parse`]; a trace that cannot be read or used, at the place that names it.
+    pub fn parse_with(file_name: &str, text: &str, files: ReadFile<'_>) -> Result<Self, ScenarioError> {
         let source = Source { file: file_name, text };
         let tables = source.tables()?;
         let root = Section::root(source, &tables);
         root.set_all(&[], ROOT_KEYS, &mut ())?;
         let (name, title) = (read_words(&root, "name")?, read_words(&root, "title")?);
-        let (path, seed) = read_path(&root)?;
+        let (path, seed) = read_path(&root, files)?;
         let (sender, receiver) = (read_host(&root, "sender")?, read_host(&root, "receiver")?);
         let steps = read_steps(&root)?;
         let bounds = root.sections("bound")?.iter().map(|bound| read_bound(bound, &steps)).collect::<Result<_, _>>()?;
@@ -56,7 +65,7 @@ impl Scenario {
 const ROOT_KEYS: &[&str] = &["name", "title", "source", "path", "sender", "receiver", "step", "bound"];
 
 /// The path and the seed of its losses.
-fn read_path(root: &Section<'_>) -> Result<(Path, u64), ScenarioError> {
+fn read_path(root: &Section<'_>, files: ReadFile<'_>) -> Result<(Path, u64), ScenarioError> {
     let section = root.section("path")?.ok_or_else(|| root.missing("path"))?;
     let mut spec = PathSpec::unknown();
     section.set_all(PATH_KEYS, &["seed", "forward", "reverse"], &mut spec)?;
@@ -70,10 +79,10 @@ fn read_path(root: &Section<'_>) -> Result<(Path, u64), ScenarioError> {
     if spec.forward.delay.is_none() || spec.reverse.delay.is_none() {
         return Err(section.error_at("rtt", "it is missing, and so is the delay of a direction"));
     }
-    let path = spec.resolve().or_else(|bad| {
+    let path = spec.resolve(files).or_else(|bad| {
         let own = section.section(if bad.reverse { "reverse" } else { "forward" })?;
-        let place = own.as_ref().filter(|own| own.has("queue")).unwrap_or(&section);
-        Err(place.error_at("queue", bad.why))
+        let place = own.as_ref().filter(|own| own.has(bad.key)).unwrap_or(&section);
+        Err(place.error_at(bad.key, bad.why))
     })?;
     Ok((path, section.value("seed", read_seed)?.unwrap_or(1)))
 }

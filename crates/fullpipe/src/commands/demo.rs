@@ -1,10 +1,13 @@
+use std::path::Path;
+
 use fullpipe_experiment::{Interrupt, LabTarget, Stage, run as run_loop};
 use fullpipe_lab::{Lab, Plan};
 use fullpipe_record::{Change, Document, Experiment, Request};
 use fullpipe_report as report;
-use fullpipe_scenario::{PathSpec, parse_host_flag, parse_path_flag};
+use fullpipe_scenario::{PathSpec, parse_host_flag, parse_path_flag_with};
 use fullpipe_units::Span;
 
+use crate::beside::read_beside;
 use crate::cli::duration;
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::Terminal;
@@ -38,7 +41,8 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     let path = match &arguments.path {
-        Some(flag) => parse_path_flag(flag, &PathSpec::demo()).map_err(|error| in_flag("--path", &error))?,
+        Some(flag) => parse_path_flag_with(flag, &PathSpec::demo(), &|file| read_beside(Path::new(""), file))
+            .map_err(|error| in_flag("--path", &error))?,
         None => PathSpec::demo().path()?,
     };
     let sender = changes("--sender", arguments.sender.as_deref())?;

@@ -1,3 +1,4 @@
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use clap::Subcommand;
@@ -9,6 +10,7 @@ use fullpipe_report as report;
 use fullpipe_scenario::{Grid, Scenario, builtin, builtin_grid};
 use fullpipe_units::Span;
 
+use crate::beside::read_beside;
 use crate::cli::duration;
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::Terminal;
@@ -207,7 +209,7 @@ fn load(name: &str) -> Result<Scenario, Failure> {
         let known: Vec<&str> = builtin().iter().map(|(name, _)| *name).collect();
         cannot_read("scenario", name, &format!("{cause}; the built-in ones are {}", known.join(", ")))
     })?;
-    Ok(Scenario::parse(name, &text)?)
+    Ok(Scenario::parse_with(name, &text, &|file| read_beside(Path::new(name), file))?)
 }
 
 fn cannot_read(what: &str, name: &str, cause: &str) -> Failure {

@@ -163,12 +163,12 @@ fn unknown_keys_are_told_with_those_there_are() {
         (
             "rtt = \"10ms\"",
             "delay = '5ms'",
-            "x.toml:5:1: \"delay\" is not a key here; the keys are rate, rtt, queue, loss, mtu, framing, segmentation, seed, forward, reverse",
+            "x.toml:5:1: \"delay\" is not a key here; the keys are rate, rtt, queue, loss, mtu, framing, aqm, policer, narrow, edits, duplicate, corrupt, reorder, jitter, jitter_order, changes, trace, segmentation, seed, forward, reverse",
         ),
         (
             "mtu = 1500",
             "rtt = '1ms'",
-            "x.toml:8:1: \"rtt\" is not a key here; the keys are rate, delay, queue, loss, mtu, framing",
+            "x.toml:8:1: \"rtt\" is not a key here; the keys are rate, delay, queue, loss, mtu, framing, aqm, policer, narrow, edits, duplicate, corrupt, reorder, jitter, jitter_order, changes, trace",
         ),
         (
             "tcp_wmem",
@@ -247,4 +247,106 @@ proptest! {
         let end = at + text[at..].find('\n').unwrap();
         let _ = Scenario::parse("x.toml", &format!("{}{key} = '{value}'{}", &text[..at], &text[end..]));
     }
+}
+
+/// What is said of a path in `[path.reverse]`, with a trace file of this text.
+fn told_of(key: &str, trace: &str) -> String {
+    let text = GOOD.replace("mtu = 1500", key);
+    let files = |name: &str| if name == "lte.up" { Ok(trace.to_owned()) } else { Err("no such file".to_owned()) };
+    Scenario::parse_with("x.toml", &text, &files).unwrap_err().to_string()
+}
+
+#[test]
+fn impossible_effects_are_told_with_their_place_and_what_would_be_valid() {
+    for (key, sentence) in [
+        (
+            "loss = 'gilbert 1% 2%'",
+            "x.toml:8:8: loss: \"gilbert 1% 2%\" is not a loss: write for example 0.01%, gilbert-elliott 0.1% 20% or packets 3 17",
+        ),
+        (
+            "loss = 'gilbert-elliott 1% 120%'",
+            "x.toml:8:8: loss: \"120%\" is not a share of packets: it must not be above 100 %",
+        ),
+        (
+            "loss = 'gilbert-elliott 100% 0%'",
+            "x.toml:8:8: loss: \"100% 0% 0 1\" is not a loss: nothing would ever arrive",
+        ),
+        ("loss = 'packets 0'", "x.toml:8:8: loss: \"packets 0\" does not list packets: they count from 1"),
+        ("duplicate = 2", "x.toml:8:13: duplicate: \"2\" is not a share of packets: it must not be above 100 %"),
+        ("reorder = '1%'", "x.toml:8:11: reorder: \"1%\" is not a reordering: write for example 0.1% 5ms"),
+        (
+            "jitter = '5ms'",
+            "x.toml:8:10: jitter: \"5ms\" is not a jitter: write for example uniform 2ms, normal 2ms 1ms, exponential 1ms, pareto 1ms 3 or listed 0ms 5ms",
+        ),
+        ("jitter = 'uniform 11s'", "x.toml:8:10: jitter: \"11s\" is not a jitter: it must not be above 10 s"),
+        ("jitter = 'pareto 1ms 1'", "x.toml:8:10: jitter: \"1\" is not a shape: above 1 it has a mean"),
+        ("jitter_order = 'no'", "x.toml:8:16: jitter_order: \"no\" is not an order: write kept or free"),
+        ("policer = '1M'", "x.toml:8:11: policer: \"1M\" is not a policer: write for example 20Mbit/s 64KiB"),
+        ("policer = '0 64K'", "x.toml:8:11: policer: \"0\" is not the rate of a path: nothing would ever arrive"),
+        (
+            "policer = '1M 100'",
+            "x.toml:8:11: policer: its burst of 100 B would never pass a packet of 1538 B; make it larger",
+        ),
+        ("narrow = 20", "x.toml:8:10: narrow: \"20\" is not an MTU: it must be from 68 to 65535 B"),
+        (
+            "narrow = '1400 lost'",
+            "x.toml:8:10: narrow: \"1400 lost\" is not a narrow link: write for example 1400 or 1400 swallowed",
+        ),
+        (
+            "edits = 'strip-all'",
+            "x.toml:8:9: edits: \"strip-all\" is not an edit: write strip-window-scale, window-scale=2, strip-sack, strip-timestamps, clamp-mss=1200 or clamp-window=32KiB",
+        ),
+        ("edits = 'window-scale=15'", "x.toml:8:9: edits: \"15\" is not a window scale: it must be from 0 to 14"),
+        (
+            "edits = 'clamp-window=64KiB'",
+            "x.toml:8:9: edits: \"64KiB\" is not what TCP's header can say: it must be from 1 to 65535 B",
+        ),
+        (
+            "aqm = 'pie'",
+            "x.toml:8:7: aqm: \"pie\" is not the management of a queue: write drop-tail, threshold 30KiB, codel, codel 5ms 100ms ecn, or fq-codel likewise",
+        ),
+        (
+            "aqm = 'codel 5ms 5ms'",
+            "x.toml:8:7: aqm: \"codel 5ms 5ms\" is not a managed queue: its target must be above 0 and below its interval",
+        ),
+        ("changes = '1s'", "x.toml:8:11: changes: \"1s\" is not a change: write for example 10s rate=50M delay=20ms"),
+        (
+            "changes = '1s mtu=9'",
+            "x.toml:8:11: changes: \"mtu=9\" is not a change: write rate=50M, delay=20ms or loss=1%",
+        ),
+        (
+            "changes = '2s loss=1; 1s loss=0'",
+            "x.toml:8:11: changes: 1 s comes after 2 s; write the changes in order of time",
+        ),
+        (
+            "changes = '1s rate=0'",
+            "x.toml:8:11: changes: \"1s rate=0\" is not a course of changes: in the end nothing would ever arrive",
+        ),
+    ] {
+        assert_eq!(told_of(key, ""), sentence);
+    }
+}
+
+#[test]
+fn a_trace_that_cannot_be_is_refused_at_the_place_that_names_it() {
+    for (key, trace, sentence) in [
+        ("trace = 'lte.up'", "", "x.toml:8:9: trace: \"lte.up\" is not a trace: write mahimahi FILE or rates FILE"),
+        ("trace = 'mahimahi none'", "", "x.toml:8:9: trace: \"none\": no such file"),
+        (
+            "trace = 'mahimahi lte.up'",
+            "",
+            "x.toml:8:9: trace: \"lte.up\": it has no length: its last time must be above 0",
+        ),
+        ("trace = 'mahimahi lte.up'", "5\n4\n", "x.toml:8:9: trace: \"lte.up\": line 2: 4 ms comes after a later time"),
+        (
+            "trace = 'rates lte.up'",
+            "1s 5M\n0s 5M\n",
+            "x.toml:8:9: trace: \"lte.up\": line 2: 0 s comes after a later time",
+        ),
+    ] {
+        assert_eq!(told_of(key, trace), sentence);
+    }
+    let alone = GOOD.replace("mtu = 1500", "trace = 'mahimahi lte.up'");
+    let told = Scenario::parse("x.toml", &alone).unwrap_err().to_string();
+    assert_eq!(told, "x.toml:8:9: trace: \"lte.up\": files cannot be read here");
 }

@@ -1,6 +1,9 @@
-use fullpipe_record::{Buffer, Change, Direction, Framing, Path};
-use fullpipe_scenario::{Bound, PathSpec, Scenario, builtin, parse_path_flag};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use fullpipe_record::{
+    Buffer, Change, Codel, Direction, Distribution, Edit, Effects, Framing, Jitter, LossPattern, NarrowLink,
+    Opportunities, Path, PathChange, PathStep, Policer, Queueing, Reordering, TooBig,
+};
+use fullpipe_scenario::{Bound, PathSpec, Scenario, builtin, parse_path_flag, parse_path_flag_with};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 fn read(name: &str) -> Scenario {
     let (name, text) = builtin().iter().find(|(builtin, _)| *builtin == name).unwrap();
@@ -128,4 +131,81 @@ fn a_step_says_all_it_can() {
     assert_eq!((step.request.congestion.as_deref(), step.request.duration), (Some("bbr"), Span::from_secs(30)));
     assert_eq!((step.bounds.refined, step.bounds.plain), (None, Some(Bound::AtMost(Ratio::new(1.5)))));
     assert_eq!((scenario.seed, step.published, scenario.source), (7, None, None));
+}
+
+/// As a flag, so that it shows that no value needs a comma.
+#[test]
+fn every_effect_is_read() {
+    let flag = "rtt=20ms,loss=gilbert-elliott 1% 25%,queue=100packets,aqm=fq-codel 2ms 40ms ecn,policer=20M 64K,\
+        narrow=1400 swallowed,edits=strip-window-scale window-scale=3 strip-sack strip-timestamps clamp-mss=1200 \
+        clamp-window=32K,duplicate=0.1%,corrupt=1e-5,reorder=0.2% 5ms,jitter=normal 2ms 1ms,jitter_order=free,\
+        changes=10s rate=50M delay=20ms; 20s loss=1%";
+    let path = parse_path_flag(flag, &PathSpec::demo()).unwrap();
+    let steps =
+        [(10, Some(BitRate::from_mbps(50)), Some(Span::from_millis(20)), None), (20, None, None, Some(share("1%")))];
+    let effects = Effects {
+        losses: Some(LossPattern::GilbertElliott {
+            to_bad: share("1%"),
+            to_good: share("25%"),
+            in_good: Ratio::ZERO,
+            in_bad: Ratio::ONE,
+        }),
+        edits: vec![
+            Edit::StripWindowScale,
+            Edit::RewriteWindowScale(3),
+            Edit::StripSack,
+            Edit::StripTimestamps,
+            Edit::ClampMss(ByteCount::new(1200)),
+            Edit::ClampWindow(ByteCount::from_kib(32)),
+        ],
+        narrow: Some(NarrowLink { mtu: ByteCount::new(1400), too_big: TooBig::Swallowed }),
+        policer: Some(Policer { rate: BitRate::from_mbps(20), burst: ByteCount::from_kib(64) }),
+        queue_packets: Some(SegCount::new(100)),
+        queueing: Queueing::FqCodel(Codel { target: Span::from_millis(2), interval: Span::from_millis(40), ecn: true }),
+        opportunities: None,
+        corrupted: share("1e-5"),
+        duplicated: share("0.1%"),
+        jitter: Some(Jitter {
+            distribution: Distribution::Normal { mean: Span::from_millis(2), deviation: Span::from_millis(1) },
+            reorders: true,
+        }),
+        reordering: Some(Reordering { share: share("0.2%"), by: Span::from_millis(5) }),
+        steps: steps
+            .map(|(after, rate, delay, loss)| PathStep {
+                after: Span::from_secs(after),
+                change: PathChange { rate, delay, loss },
+            })
+            .to_vec(),
+    };
+    for direction in [&path.forward, &path.reverse] {
+        assert_eq!(direction.effects, effects);
+        assert!((direction.loss.unwrap().get() - 1.0 / 26.0).abs() < 1e-12, "the mean: p ÷ (p + r)");
+    }
+}
+
+#[test]
+fn a_direction_has_its_own_effects() {
+    let path = path(
+        "rtt = '10ms'\nrate = '1G'\n[path.forward]\naqm = 'codel'\njitter = 'listed 0ms 5ms'\n\
+        [path.reverse]\naqm = 'threshold 30KiB'\nloss = 'packets 17 3'",
+    );
+    assert_eq!(path.forward.effects.queueing, Queueing::Codel(Codel::default()));
+    let listed = Distribution::Listed(vec![Span::ZERO, Span::from_millis(5)]);
+    assert_eq!(path.forward.effects.jitter, Some(Jitter { distribution: listed, reorders: false }));
+    assert_eq!(path.reverse.effects.queueing, Queueing::Threshold(ByteCount::from_kib(30)));
+    assert_eq!(path.reverse.effects.losses, Some(LossPattern::Listed(vec![3, 17])));
+}
+
+#[test]
+fn traces_are_read_from_the_files_that_are_named() {
+    let files = |name: &str| match name {
+        "lte.up" => Ok("1\n2\n".to_owned()),
+        "wifi rates.txt" => Ok("0s 10M\n2s 20M\n".to_owned()),
+        _ => Err("no such file".to_owned()),
+    };
+    let read = |flag| parse_path_flag_with(flag, &PathSpec::demo(), &files).unwrap().forward.effects;
+    assert_eq!(read("trace=mahimahi lte.up").opportunities, Some(Opportunities { millis: vec![1, 2] }));
+    let steps = read("trace=rates wifi rates.txt,changes=1s delay=5ms").steps;
+    let when: Vec<_> = steps.iter().map(|step| (step.after, step.change.rate.is_some())).collect();
+    assert_eq!(when, [(0, true), (1, false), (2, true)].map(|(after, rate)| (Span::from_secs(after), rate)));
 }
