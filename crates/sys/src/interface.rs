@@ -34,11 +34,42 @@ pub fn configure_ipv4(name: &str, link: Ipv4Link) -> io::Result<()> {
     set(&control, name, "its peer's address", libc::SIOCSIFDSTADDR, |request| {
         request.ifr_ifru.ifru_dstaddr = socket_address(link.peer);
     })?;
-    set(&control, name, "its MTU", libc::SIOCSIFMTU, |request| request.ifr_ifru.ifru_mtu = link.mtu.get() as i32)?;
+    set_mtu(&control, name, link.mtu)?;
     // Root of the user namespace that owns the network may do this, which `SIOCSIFTXQLEN` refuses.
     set_link(name, libc::IFLA_TXQLEN, link.transmit_queue.get() as u32)
         .map_err(|cause| failed("its queue length", name, &cause))?;
-    bring_up(&control, name)
+    bring_up(&control, name, 0)
+}
+
+/// Gives Ethernet device `name` the hardware address `address`.
+///
+/// # Errors
+/// What the kernel says.
+pub fn set_ethernet_address(name: &str, address: [u8; 6]) -> io::Result<()> {
+    let mut data = [0; 14];
+    data[..6].copy_from_slice(&address.map(|byte| byte as libc::c_char));
+    set(&control_socket()?, name, "its hardware address", libc::SIOCSIFHWADDR, |request| {
+        request.ifr_ifru.ifru_hwaddr = libc::sockaddr { sa_family: libc::ARPHRD_ETHER, sa_data: data };
+    })
+}
+
+/// Brings Ethernet device `name` up without an address, for frames with packets of up to `mtu`.
+///
+/// # Errors
+/// What the kernel says to the step that failed, with the step named.
+pub fn ethernet_up(name: &str, mtu: ByteCount) -> io::Result<()> {
+    let control = control_socket()?;
+    set_mtu(&control, name, mtu)?;
+    bring_up(&control, name, libc::IFF_NOARP)
+}
+
+/// Makes device `name`, which is up, ask nobody for hardware addresses. The kernel then puts the device's own address into
+/// both places of a frame (`arp_constructor`), so that two devices with one address understand each other.
+///
+/// # Errors
+/// What the kernel says.
+pub fn without_arp(name: &str) -> io::Result<()> {
+    bring_up(&control_socket()?, name, libc::IFF_NOARP)
 }
 
 /// Makes TCP build single segments for device `name` (`gso_max_segs` 1), by one `RTM_SETLINK`.
@@ -58,7 +89,7 @@ pub fn single_segments(name: &str) -> io::Result<()> {
 /// # Errors
 /// What the kernel says.
 pub fn loopback_up() -> io::Result<()> {
-    bring_up(&control_socket()?, "lo")
+    bring_up(&control_socket()?, "lo", 0)
 }
 
 /// An empty request for device `name`.
@@ -78,9 +109,13 @@ fn control_socket() -> io::Result<OwnedFd> {
     Ok(socket(AddressFamily::INET, SocketType::DGRAM, None)?)
 }
 
-fn bring_up(control: &OwnedFd, name: &str) -> io::Result<()> {
+fn set_mtu(control: &OwnedFd, name: &str, mtu: ByteCount) -> io::Result<()> {
+    set(control, name, "its MTU", libc::SIOCSIFMTU, |request| request.ifr_ifru.ifru_mtu = mtu.get() as i32)
+}
+
+fn bring_up(control: &OwnedFd, name: &str, flags: libc::c_int) -> io::Result<()> {
     set(control, name, "its state", libc::SIOCSIFFLAGS, |request| {
-        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING | flags) as libc::c_short;
     })
 }
 

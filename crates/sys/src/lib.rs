@@ -8,6 +8,7 @@ mod datagrams;
 mod descriptors;
 mod interface;
 mod namespace;
+mod packet;
 mod route;
 mod socket;
 mod stamps;
@@ -21,11 +22,14 @@ pub use datagrams::{
     stamp_arrivals,
 };
 pub use descriptors::{receive_with_descriptors, send_with_descriptors, seqpacket_pair};
-pub use interface::{Ipv4Link, configure_ipv4, loopback_up, single_segments};
+pub use interface::{
+    Ipv4Link, configure_ipv4, ethernet_up, loopback_up, set_ethernet_address, single_segments, without_arp,
+};
 pub use namespace::{
     Fork, NetNamespace, Unsharing, end_with_this_thread, enter_before_exec, fork_single_threaded,
     ignore_terminal_signals, unshare_before_exec,
 };
+pub use packet::{open_packet_socket, packet_drops};
 pub use route::create_veth;
 pub use socket::{set_pacing_rate, socket_memory, tcp_info};
 pub use stamps::{Stamped, arrival, departure, stamp_passages};

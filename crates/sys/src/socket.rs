@@ -61,7 +61,7 @@ pub(crate) fn set_option(socket: impl AsFd, level: i32, name: i32, value: &[u8])
 }
 
 /// `getsockopt` into `buffer`; the part that the kernel filled.
-fn option<'b>(
+pub(crate) fn option<'b>(
     socket: BorrowedFd<'_>,
     level: i32,
     name: i32,
