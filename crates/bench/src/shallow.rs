@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fullpipe_lab::{Host, Lab, Line, Plan, Program as LabProgram, Stdio};
+use fullpipe_lab::{Backend, Host, Lab, Line, Plan, Program as LabProgram, Stdio};
 use fullpipe_scenario::{PathSpec, parse_path_flag};
 
 use crate::comparison::{Outcome, Quantity, alternate};
@@ -55,8 +55,15 @@ fn notes(names: &[String], invalid: &[usize]) -> Vec<String> {
 
 fn start_lab() -> Result<Lab, RunError> {
     let path = parse_path_flag(PATH, &PathSpec::demo()).map_err(RunError::failed)?;
-    Lab::start(&Plan { path, seed: 1, sender: Vec::new(), receiver: Vec::new(), interactive: false })
-        .map_err(RunError::failed)
+    Lab::start(&Plan {
+        path,
+        seed: 1,
+        sender: Vec::new(),
+        receiver: Vec::new(),
+        backend: Backend::default(),
+        interactive: false,
+    })
+    .map_err(RunError::failed)
 }
 
 /// A run that the lab itself calls valid; an invalid one says nothing about the program, and is counted.

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use fullpipe_lab::Backend;
 use fullpipe_model::predict;
 use fullpipe_model::ramp::ramp_range;
 use fullpipe_model::window;
@@ -31,7 +32,7 @@ pub enum GridEvent<'e> {
     Ended(&'e GridCell),
 }
 
-/// Measures every cell of `grid`, each in a lab of its own between hosts with `settings` but for what the cell changes,
+/// Measures every cell of `grid`, each in a lab of its own over `backend`, between hosts with `settings` but for what the cell changes,
 /// for as long as its prediction needs to be judged. A cell runs until a run is valid, three times at most.
 ///
 /// An interrupt ends it after the cells that are done, which are kept.
@@ -41,6 +42,7 @@ pub enum GridEvent<'e> {
 pub fn run_grid(
     grid: &Grid,
     settings: &HostSettings,
+    backend: Backend,
     interrupt: Interrupt<'_>,
     observe: &mut dyn FnMut(GridEvent<'_>),
 ) -> Result<GridReport, ExperimentError> {
@@ -50,7 +52,7 @@ pub fn run_grid(
     for (index, cell) in grid.cells.iter().enumerate() {
         let cell = timed(cell, settings, grid.longest);
         observe(GridEvent::Begins(index + 1, grid.cells.len(), &cell));
-        match run_scenario(&cell, interrupt, &mut |event| observe(GridEvent::Step(event))) {
+        match run_scenario(&cell, backend, interrupt, &mut |event| observe(GridEvent::Step(event))) {
             Ok(mut report) if !report.interrupted => {
                 let Some(step) = report.steps.pop() else { continue };
                 let done = judged(&cell, step);

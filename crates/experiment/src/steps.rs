@@ -1,6 +1,6 @@
 //! Scenarios: steps over one lab, each predicted, measured and held against its bounds.
 
-use fullpipe_lab::{Lab, Plan};
+use fullpipe_lab::{Backend, Lab, Plan};
 use fullpipe_model::predict;
 use fullpipe_record::{Interval, LabReport, LabStep, Measurement, Prediction};
 use fullpipe_scenario::{RatioBound, Scenario, Step, StepBounds};
@@ -27,7 +27,7 @@ pub enum StepEvent<'e> {
     Ended(&'e Step, &'e Measurement),
 }
 
-/// Runs every step of `scenario` in a lab of its own. A step with bounds runs until two of at most three valid runs agree;
+/// Runs every step of `scenario` in a lab over `backend`. A step with bounds runs until two of at most three valid runs agree;
 /// one without runs once.
 ///
 /// An interrupt ends it after the steps that are done, which are kept.
@@ -36,6 +36,7 @@ pub enum StepEvent<'e> {
 /// If the lab cannot be made, a measurement fails, or it is interrupted before a step is done.
 pub fn run_scenario(
     scenario: &Scenario,
+    backend: Backend,
     interrupt: Interrupt<'_>,
     observe: &mut dyn FnMut(StepEvent<'_>),
 ) -> Result<LabReport, ExperimentError> {
@@ -44,6 +45,7 @@ pub fn run_scenario(
         seed: scenario.seed,
         sender: scenario.sender.clone(),
         receiver: scenario.receiver.clone(),
+        backend,
         interactive: false,
     })?;
     let target = LabTarget::new(&lab);

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
 use fullpipe_iperf::{Key, Users};
+use fullpipe_lab::Backend;
 use fullpipe_probe::{RsaPrivateKey, RsaPublicKey, TlsIdentity, TlsTrust};
 use fullpipe_units::Span;
 use zeroize::Zeroizing;
@@ -86,6 +87,11 @@ pub(crate) fn format_of(mut arguments: impl Iterator<Item = String>) -> Format {
 pub(crate) fn duration(text: &str) -> Result<Span, String> {
     let with_unit = if text.parse::<f64>().is_ok() { format!("{text}s") } else { text.to_owned() };
     with_unit.parse().map_err(|error: fullpipe_units::ParseError| error.to_string())
+}
+
+/// What leads the packets of an emulated path's hosts to the link.
+pub(crate) fn backend(name: &str) -> Result<Backend, String> {
+    Backend::named(name).ok_or_else(|| "the backends are auto, tun and packet".to_owned())
 }
 
 /// The key in a file that both ends have.

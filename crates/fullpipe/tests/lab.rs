@@ -206,37 +206,103 @@ fn nothing_remains_of_a_measurement_that_was_killed() {
     mark.assert_gone(&namespaces);
 }
 
-/// Runs the program as nobody, with a `/dev/net/tun` that has `mode`; the machine's own is not touched.
-fn as_nobody(mode: &str, arguments: &[&str]) -> Output {
+/// Runs a program as nobody.
+const NOBODY: [&str; 6] = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
+
+/// Runs the program by way of `by`, with a `/dev/net/tun` of mode `tun`, or none; the machine's own is not touched.
+fn with_device(tun: Option<&str>, by: &[&str], arguments: &[&str]) -> Output {
     // The program is bound to where nobody may read it, whatever folder it was built in.
     let script = "mount -t tmpfs -o mode=755 tmpfs /dev/net; \
-                  mknod /dev/net/tun c 10 200; chmod \"$1\" /dev/net/tun; \
-                  touch /dev/net/fullpipe; mount --bind \"$2\" /dev/net/fullpipe; shift 2; cd /; \
-                  exec setpriv --reuid 65534 --regid 65534 --clear-groups /dev/net/fullpipe \"$@\"";
+                  [ -z \"$1\" ] || { mknod /dev/net/tun c 10 200; chmod \"$1\" /dev/net/tun; }; \
+                  touch /dev/net/fullpipe; mount --bind \"$2\" /dev/net/fullpipe; shift 2; cd /; exec \"$@\"";
     let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-ec", script, "sh", mode, env!("CARGO_BIN_EXE_fullpipe")]).args(arguments);
-    run(&mut command, PATIENCE)
+    command.args(["--mount", "sh", "-ec", script, "sh", tun.unwrap_or_default(), env!("CARGO_BIN_EXE_fullpipe")]);
+    run(command.args(by).arg("/dev/net/fullpipe").args(arguments), PATIENCE)
+}
+
+/// A short demo by way of `by`: what it measured is what the path carries.
+fn a_demo_is_as_predicted(tun: Option<&str>, by: &[&str], backend: &str) {
+    let arguments = ["demo", "--json", "--path", "rate=40M,rtt=10ms", "-t", "2", "--backend", backend];
+    valid_within(3, || {
+        let output = with_device(tun, by, &arguments);
+        let experiment = document(&output)["experiment"].clone();
+        let rate = experiment["measurement"]["summary"]["steady"]["rate"].as_f64().unwrap_or_default();
+        let broken = !output.status.success();
+        assert!(broken || (rate / 37.66e6 - 1.0).abs() < 0.03, "{rate}: {experiment}");
+        let why = format!("{}{}", String::from_utf8_lossy(&output.stderr), experiment["measurement"]["validity"]);
+        ((), if broken { vec![why] } else { vec![] })
+    });
 }
 
 #[test]
 fn an_ordinary_user_has_a_lab_where_the_device_is_open() {
     require!(Lab, Root, Unshare, UserNamespaces);
     let _path = path();
-    let output = as_nobody("0666", &["lab", "exec", "demo", "sender", "--", "true"]);
+    let exec = ["lab", "exec", "--backend", "tun", "demo"];
+    let output = with_device(Some("0666"), &NOBODY, &[&exec[..], &["sender", "--", "true"]].concat());
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-    let output = as_nobody("0666", &["lab", "exec", "demo", "receiver", "--", "sh", "-c", "uname -n; exit 7"]);
+    let script = ["receiver", "--", "sh", "-c", "uname -n; exit 7"];
+    let output = with_device(Some("0666"), &NOBODY, &[&exec[..], &script].concat());
     assert_eq!((output.status.code(), &*output.stdout), (Some(7), &b"receiver\n"[..]), "{output:?}");
+    a_demo_is_as_predicted(Some("0666"), &NOBODY, "auto");
 }
 
 #[test]
-fn an_ordinary_user_is_told_how_to_open_the_device() {
+fn an_ordinary_user_has_a_lab_where_the_device_is_closed() {
     require!(Lab, Root, Unshare, UserNamespaces);
     let _path = path();
-    for command in [&["lab", "exec", "demo", "sender", "--", "true"][..], &["demo", "--json"]] {
-        let output = as_nobody("0600", command);
+    a_demo_is_as_predicted(Some("0600"), &NOBODY, "auto");
+}
+
+#[test]
+fn a_container_without_the_device_has_a_lab() {
+    require!(Lab, Root, Unshare);
+    let _path = path();
+    a_demo_is_as_predicted(None, &[], "auto");
+}
+
+#[test]
+fn packet_sockets_carry_what_tun_carries() {
+    require!(Lab, Root, Unshare);
+    let _path = path();
+    a_demo_is_as_predicted(Some("0600"), &[], "packet");
+}
+
+#[test]
+fn who_insists_on_tun_is_told_how_to_open_the_device() {
+    require!(Lab, Root, Unshare, UserNamespaces);
+    let _path = path();
+    for command in [
+        &["lab", "exec", "--backend", "tun", "demo", "sender", "--", "true"][..],
+        &["demo", "--json", "--backend", "tun"],
+    ] {
+        let output = with_device(Some("0600"), &NOBODY, command);
         let said = sentence(&output, 3);
         for part in ["/dev/net/tun", "sudo", "chmod 0666 /dev/net/tun"] {
             assert!(said.contains(part), "{part:?} is not in {said:?}");
         }
+        let said = sentence(&with_device(None, &NOBODY, command), 3);
+        for part in ["/dev/net/tun", "modprobe tun", "--device /dev/net/tun"] {
+            assert!(said.contains(part), "{part:?} is not in {said:?}");
+        }
     }
+}
+
+#[test]
+fn packets_of_two_sizes_are_too_much_for_packet_sockets() {
+    require!(Lab);
+    let _path = path();
+    let text = "name = \"two\"\ntitle = \"Two MTUs\"\n[path]\nrtt = \"1ms\"\nmtu = 9000\n[path.reverse]\nmtu = 1500\n\
+                [[step]]\nname = \"never\"\n";
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("two-{}.toml", std::process::id()));
+    std::fs::write(&file, text).unwrap();
+    let command = ["lab", "exec", "--backend", "packet", file.to_str().unwrap(), "sender", "--", "true"];
+    let said = sentence(&run(&mut fullpipe(&command), PATIENCE), 3);
+    assert!(said.contains("one MTU for both directions"), "{said}");
+}
+
+#[test]
+fn a_backend_that_there_is_not_is_refused_with_those_that_there_are() {
+    let said = sentence(&run(&mut fullpipe(&["demo", "--json", "--backend", "netem"]), PATIENCE), 2);
+    assert!(said.contains("netem") && said.contains("auto, tun and packet"), "{said}");
 }

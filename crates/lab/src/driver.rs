@@ -19,6 +19,8 @@ use rustix::io::retry_on_intr;
 
 use crate::awake::Awake;
 use crate::packet::Packet;
+use crate::protocol::Layout;
+use crate::remote::Devices;
 
 /// Longest time that a thread sleeps while its direction is empty, and so the longest that it takes to end.
 const IDLE: Span = Span::from_millis(50);
@@ -68,13 +70,14 @@ struct RunningDirection {
 }
 
 impl Driver {
-    /// Joins `sender` and `receiver` by `path`. Each direction draws its losses from `seed` on its own.
-    pub(crate) fn start(path: &Path, seed: u64, [sender, receiver]: [File; 2]) -> io::Result<Self> {
+    /// Joins the hosts behind `devices` by `path`. Each direction draws its losses from `seed` on its own.
+    pub(crate) fn start(path: &Path, seed: u64, devices: Devices) -> io::Result<Self> {
+        let Devices { layout, files: [sender, receiver] } = devices;
         let stop = Arc::new(AtomicBool::new(false));
         let origin = Instant::now();
         let (sender_again, receiver_again) = (sender.try_clone()?, receiver.try_clone()?);
-        let forward = Wire::new(sender, receiver_again, origin);
-        let reverse = Wire::new(receiver, sender_again, origin);
+        let forward = Wire::new(sender, receiver_again, layout, origin);
+        let reverse = Wire::new(receiver, sender_again, layout, origin);
         Ok(Self {
             directions: [
                 RunningDirection::start(&path.forward, seed.wrapping_mul(2), forward, &stop)?,
@@ -140,6 +143,7 @@ impl RunningDirection {
 struct Wire {
     from: File,
     to: File,
+    layout: Layout,
     origin: Instant,
     /// What is being read.
     frame: Vec<u8>,
@@ -157,8 +161,9 @@ enum Read {
 }
 
 impl Wire {
-    fn new(from: File, to: File, origin: Instant) -> Self {
-        Self { from, to, origin, frame: vec![0; VIRTIO_HEADER + LARGEST_PACKET], front: Vec::new() }
+    fn new(from: File, to: File, layout: Layout, origin: Instant) -> Self {
+        let longest = VIRTIO_HEADER + layout.ethernet().len() + LARGEST_PACKET;
+        Self { from, to, layout, origin, frame: vec![0; longest], front: Vec::new() }
     }
 
     fn now(&self) -> Time {
@@ -169,12 +174,12 @@ impl Wire {
         let Ok(length) = retry_on_intr(|| rustix::io::read(&self.from, &mut self.frame[..])) else {
             return Read::Nothing;
         };
-        Packet::parse(&self.frame[..length]).map_or(Read::Malformed, Read::Packet)
+        Packet::parse(&self.frame[..length], self.layout).map_or(Read::Malformed, Read::Packet)
     }
 
     /// Hands `packet` to the far host; whether it took it.
     fn write(&mut self, packet: &Packet) -> bool {
-        let payload = packet.emit(&mut self.front);
+        let payload = packet.emit(self.layout, &mut self.front);
         let parts = [IoSlice::new(&self.front), IoSlice::new(payload)];
         retry_on_intr(|| rustix::io::writev(&self.to, &parts)).is_ok()
     }

@@ -2,6 +2,8 @@ use std::io;
 
 use thiserror::Error;
 
+use crate::protocol::{Backend, Lack};
+
 /// Why a lab could not be made, or could not do what was asked of it.
 #[derive(Debug, Error)]
 pub enum LabError {
@@ -63,13 +65,25 @@ pub(crate) fn lacking_namespaces(cause: &io::Error, is_root: bool) -> LabError {
     LabError::Lacking(format!("an emulated path needs namespaces ({cause}); {why}"))
 }
 
-/// Why the TUN device was refused, and what opens it.
-pub(crate) fn lacking_tun(reason: &str, errno: Option<i32>) -> LabError {
-    let missing = rustix::io::Errno::NOENT.raw_os_error();
-    let how = if errno == Some(missing) {
-        "load it with `sudo modprobe tun`, or give a container `--device /dev/net/tun`"
+/// Why the hosts could not be built on this machine, and what would permit it.
+pub(crate) fn lacking(what: Lack, backend: Backend, reason: &str, errno: Option<i32>) -> LabError {
+    LabError::Lacking(match (what, backend) {
+        (Lack::Namespaces, _) => format!("an emulated path needs network namespaces ({reason}); run it with sudo"),
+        (Lack::Tun, _) => format!("this backend needs a TUN device ({reason}); {}", opening_tun(errno)),
+        (Lack::PacketSockets, Backend::Automatic) => format!(
+            "an emulated path needs a TUN device, which cannot be opened, or packet sockets ({reason}); {}",
+            opening_tun(None)
+        ),
+        (Lack::PacketSockets, _) => format!("this backend needs packet sockets ({reason}); run it with sudo"),
+        (Lack::Setting, _) => format!("a host of an emulated path cannot have what was asked for ({reason})"),
+    })
+}
+
+/// How a TUN device is had where opening it fails with `errno`.
+fn opening_tun(errno: Option<i32>) -> &'static str {
+    if errno == Some(rustix::io::Errno::NOENT.raw_os_error()) {
+        "load it with `sudo modprobe tun`, or give a container `--device /dev/net/tun`, or leave `--backend tun` out"
     } else {
         "run it with sudo, or open the device with `sudo chmod 0666 /dev/net/tun` as most distributions have it"
-    };
-    LabError::Lacking(format!("an emulated path needs a TUN device ({reason}); {how}"))
+    }
 }

@@ -1,29 +1,33 @@
 //! The keeper: this program run again inside the lab's namespaces.
 
 use std::collections::HashSet;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, ExitCode, Stdio};
 
-use fullpipe_host::{Applied, SysctlTree, apply, inspect};
+use fullpipe_host::{Applied, ApplyError, SysctlError, SysctlTree, apply, inspect};
 use fullpipe_record::Segmentation;
 use fullpipe_sys::{
-    Fork, Ipv4Link, NetNamespace, Offload, configure_ipv4, enter_before_exec, fork_single_threaded,
-    ignore_terminal_signals, loopback_up, open_tun, single_segments,
+    Fork, Ipv4Link, NetNamespace, Offload, configure_ipv4, create_veth, enter_before_exec, ethernet_up,
+    fork_single_threaded, ignore_terminal_signals, loopback_up, open_packet_socket, open_tun, packet_drops,
+    set_ethernet_address, single_segments, without_arp,
 };
-use fullpipe_units::SegCount;
+use fullpipe_units::{ByteCount, SegCount};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, wait, waitpid};
 
-use crate::protocol::{Blueprint, Host, Reply, Request, receive, send};
+use crate::protocol::{Backend, Blueprint, ETHERNET_ADDRESS, Host, Lack, Layout, Reply, Request, receive, send};
 
 /// The argument that makes the program a keeper.
 pub const ARGUMENT: &str = "lab-keeper";
 
 /// The device that leads from a host to the path.
 const DEVICE: &str = "path0";
+
+/// The device behind TUN.
+const TUN: &str = "/dev/net/tun";
 
 /// How often orphans are reaped when nothing else happens.
 const REAP_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
@@ -35,7 +39,7 @@ pub fn main() -> ExitCode {
         Ok(Fork::Parent(pid)) => wait_for_keeper(pid),
         Ok(Fork::Child) => keep(&control),
         Err(error) => {
-            fail(&control, "fork", &error);
+            let _ = send(&control, &Refusal::failed("forking")(error).into_reply(), &[]);
             ExitCode::FAILURE
         }
     }
@@ -50,72 +54,154 @@ fn wait_for_keeper(pid: i32) -> ExitCode {
 
 fn keep(control: &OwnedFd) -> ExitCode {
     let Ok(Some((blueprint, _))) = receive::<Blueprint>(control) else { return ExitCode::FAILURE };
-    match build(&blueprint) {
+    let layout = layout(blueprint.backend);
+    match build(&blueprint, layout) {
         Ok((hosts, devices)) => {
             let [sender, receiver] = devices.each_ref().map(AsFd::as_fd);
-            if send(control, &Reply::Ready, &[sender, receiver]).is_err() {
+            if send(control, &Reply::Ready { layout }, &[sender, receiver]).is_err() {
                 return ExitCode::FAILURE;
             }
             drop(devices);
             Keeper { control, hosts, programs: HashSet::new() }.serve();
             ExitCode::SUCCESS
         }
-        Err((step, error)) => {
-            fail(control, step, &error);
+        Err(refusal) => {
+            // If the parent is gone too, there is nobody left to tell.
+            let _ = send(control, &refusal.into_reply(), &[]);
             ExitCode::FAILURE
         }
     }
 }
 
-fn fail(control: &OwnedFd, step: &str, error: &io::Error) {
-    let message = format!("{step}: {error}");
-    // If the parent is gone too, there is nobody left to tell.
-    let _ = send(control, &Reply::Failed { message, errno: error.raw_os_error() }, &[]);
+/// Why the hosts could not be built: at which step, and what this machine lacks if it is that.
+struct Refusal {
+    step: &'static str,
+    cause: io::Error,
+    lack: Option<Lack>,
 }
 
-type Step = &'static str;
+impl Refusal {
+    fn failed(step: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |cause| Self { step, cause, lack: None }
+    }
+
+    fn lacking(lack: Lack, step: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |cause| Self { step, cause, lack: Some(lack) }
+    }
+
+    /// A setting that is not there or not ours is lacking; one that the kernel changed is a failure.
+    fn setting(error: ApplyError) -> Self {
+        let step = "setting up the hosts as asked";
+        let lack = matches!(error, ApplyError::Sysctl(SysctlError::Io { .. })).then_some(Lack::Setting);
+        Self { step, cause: io::Error::other(error), lack }
+    }
+
+    fn into_reply(self) -> Reply {
+        let message = format!("{}: {}", self.step, self.cause);
+        match self.lack {
+            Some(what) => Reply::Lacking { what, message, errno: self.cause.raw_os_error() },
+            None => Reply::Failed { message },
+        }
+    }
+}
+
+fn layout(backend: Backend) -> Layout {
+    match backend {
+        Backend::Tun => Layout::Tun,
+        Backend::Automatic if OpenOptions::new().read(true).write(true).open(TUN).is_ok() => Layout::Tun,
+        Backend::Packet | Backend::Automatic => Layout::Packet,
+    }
+}
 
 /// One host as the keeper holds it.
 struct HostState {
     network: NetNamespace,
+    /// The link's end of the device if it is a packet socket, which alone knows what it dropped.
+    socket: Option<OwnedFd>,
+    /// Packets that it had dropped when it was last asked.
+    socket_drops: u64,
     applied: Vec<Applied>,
 }
 
-fn build(blueprint: &Blueprint) -> Result<([HostState; 2], [File; 2]), (Step, io::Error)> {
+fn build(blueprint: &Blueprint, layout: Layout) -> Result<([HostState; 2], [OwnedFd; 2]), Refusal> {
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
-        .map_err(|error| ("making the mounts private", error.into()))?;
+        .map_err(|error| Refusal::failed("making the mounts private")(error.into()))?;
     // In a container that hides parts of /proc the kernel refuses a fresh one; programs then see the outer PIDs.
     let _ = mount("proc", "/proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None);
-    let (sender, sender_device) = build_host(Host::Sender, blueprint)?;
-    let (receiver, receiver_device) = build_host(Host::Receiver, blueprint)?;
+    let (sender, sender_device) = build_host(Host::Sender, blueprint, layout)?;
+    let (receiver, receiver_device) = build_host(Host::Receiver, blueprint, layout)?;
     Ok(([sender, receiver], [sender_device, receiver_device]))
 }
 
-fn build_host(host: Host, blueprint: &Blueprint) -> Result<(HostState, File), (Step, io::Error)> {
-    let network = NetNamespace::create().map_err(|error| ("making a network namespace", error))?;
+fn build_host(host: Host, blueprint: &Blueprint, layout: Layout) -> Result<(HostState, OwnedFd), Refusal> {
+    let making = "making a network namespace";
+    let network = NetNamespace::create().map_err(Refusal::lacking(Lack::Namespaces, making))?;
+    let tree = SysctlTree::of_this_host();
+    // A remembered slow-start threshold would leak from one measurement into the next.
+    tree.write("net.ipv4.tcp_no_metrics_save", "1").map_err(|error| Refusal::setting(error.into()))?;
+    apply(&tree, &blueprint.changes[host.index()]).map_err(Refusal::setting)?;
     let exact = blueprint.segmentation == Segmentation::Exact;
     let offload = if exact { Offload::Checksums } else { Offload::Trains };
-    let device = open_tun(DEVICE, offload).map_err(|error| ("opening /dev/net/tun", error))?;
-    let tree = SysctlTree::of_this_host();
-    // Without IPv6 the path carries nothing that the load did not cause. Absent where IPv6 is off altogether.
-    let _ = tree.write(&format!("net.ipv6.conf.{DEVICE}.disable_ipv6"), "1");
-    // A remembered slow-start threshold would leak from one measurement into the next.
-    tree.write("net.ipv4.tcp_no_metrics_save", "1")
-        .map_err(|error| ("switching off cached TCP metrics", io::Error::other(error)))?;
-    apply(&tree, &blueprint.changes[host.index()])
-        .map_err(|error| ("setting up the hosts as asked", io::Error::other(error)))?;
+    let device = match layout {
+        Layout::Tun => {
+            open_tun(DEVICE, offload).map(OwnedFd::from).map_err(Refusal::lacking(Lack::Tun, "opening /dev/net/tun"))?
+        }
+        Layout::Packet => open_packet_device(&network, blueprint.mtu)
+            .map_err(Refusal::lacking(Lack::PacketSockets, "making a pair of devices and a packet socket"))?,
+    };
+    without_ipv6(&tree);
     if exact {
-        single_segments(DEVICE).map_err(|error| ("switching segmentation off", error))?;
+        single_segments(DEVICE).map_err(Refusal::failed("switching segmentation off"))?;
     }
-    loopback_up().map_err(|error| ("bringing up the loopback device", error))?;
+    loopback_up().map_err(Refusal::failed("bringing up the loopback device"))?;
     let link = Ipv4Link {
         local: host.address(),
         peer: host.peer().address(),
         mtu: blueprint.mtu[host.index()],
         transmit_queue: SegCount::new(blueprint.transmit_queue),
     };
-    configure_ipv4(DEVICE, link).map_err(|error| ("configuring the device", error))?;
-    Ok((HostState { network, applied: Vec::new() }, device))
+    configure_ipv4(DEVICE, link).map_err(Refusal::failed("configuring the device"))?;
+    let socket = match layout {
+        Layout::Tun => None,
+        Layout::Packet => {
+            without_arp(DEVICE).map_err(Refusal::failed("configuring the device"))?;
+            Some(device.try_clone().map_err(Refusal::failed("keeping hold of the packet socket"))?)
+        }
+    };
+    Ok((HostState { network, socket, socket_drops: 0, applied: Vec::new() }, device))
+}
+
+/// Makes the device of host `network`, which the calling thread is in, and a packet socket at its other end. That is in a
+/// network namespace of its own, which the socket alone keeps alive.
+fn open_packet_device(network: &NetNamespace, mtu: [ByteCount; 2]) -> io::Result<OwnedFd> {
+    const LARGEST_MTU: ByteCount = ByteCount::new(65_535);
+    // An Ethernet device takes in no packet that is longer than what it may send (`is_skb_forwardable`).
+    if mtu[0] != mtu[1] {
+        return Err(io::Error::other("they need one MTU for both directions"));
+    }
+    let outside = NetNamespace::create()?;
+    create_veth(DEVICE, [network, &outside])?;
+    without_ipv6(&SysctlTree::of_this_host());
+    ethernet_up(DEVICE, LARGEST_MTU)?;
+    let socket = open_packet_socket(DEVICE)?;
+    network.enter()?;
+    set_ethernet_address(DEVICE, ETHERNET_ADDRESS)?;
+    Ok(socket)
+}
+
+/// Without IPv6 the path carries nothing that the load did not cause. Absent where IPv6 is off altogether.
+fn without_ipv6(tree: &SysctlTree) {
+    let _ = tree.write(&format!("net.ipv6.conf.{DEVICE}.disable_ipv6"), "1");
+}
+
+impl HostState {
+    /// Packets that the link's end of the device dropped so far.
+    fn socket_drops(&mut self) -> io::Result<u64> {
+        if let Some(socket) = &self.socket {
+            self.socket_drops += packet_drops(socket)?;
+        }
+        Ok(self.socket_drops)
+    }
 }
 
 struct Keeper<'c> {
@@ -164,7 +250,7 @@ impl Keeper<'_> {
         let (request, descriptors) = receive::<Request>(self.control).ok()??;
         let reply = self
             .carry_out(request, descriptors, watched)
-            .unwrap_or_else(|error| Reply::Failed { message: error.to_string(), errno: error.raw_os_error() });
+            .unwrap_or_else(|error| Reply::Failed { message: error.to_string() });
         send(self.control, &reply, &[]).ok()
     }
 
@@ -189,7 +275,7 @@ impl Keeper<'_> {
             Request::Undo { host } => self.undo(host).map(|()| Reply::Done),
             Request::DeviceDrops { host } => {
                 self.enter(host)?;
-                device_drops().map(Reply::Count)
+                Ok(Reply::Count(device_drops()? + self.hosts[host.index()].socket_drops()?))
             }
         }
     }

@@ -6,7 +6,7 @@ use fullpipe_units::BitRate;
 use crate::driver::Driver;
 use crate::error::LabError;
 use crate::program::{Program, Stdio};
-use crate::protocol::{Blueprint, Host, Reply, Request};
+use crate::protocol::{Backend, Blueprint, Host, Reply, Request};
 use crate::remote::Remote;
 use crate::validity::{Ticks, judge};
 
@@ -24,6 +24,8 @@ pub struct Plan {
     pub sender: Vec<Change>,
     /// Settings of the receiver where they differ from this machine's.
     pub receiver: Vec<Change>,
+    /// What leads the hosts' packets to the link.
+    pub backend: Backend,
     /// Whether programs read from this program's terminal, as a shell does.
     pub interactive: bool,
 }
@@ -43,6 +45,7 @@ impl Lab {
     /// [`LabError::Lacking`] where this machine does not permit it, with what would; otherwise what failed.
     pub fn start(plan: &Plan) -> Result<Self, LabError> {
         let blueprint = Blueprint {
+            backend: plan.backend,
             mtu: [plan.path.forward.mtu, plan.path.reverse.mtu],
             transmit_queue: transmit_queue(&plan.path),
             segmentation: plan.path.segmentation,

@@ -2,18 +2,20 @@ use fullpipe_link::Train;
 use fullpipe_units::{ByteCount, SegCount};
 use fullpipe_wire::Malformed;
 
+use crate::protocol::Layout;
+
 /// A packet or a train of a host, as the link carries it.
 pub(crate) struct Packet(fullpipe_wire::Packet);
 
 impl Packet {
-    /// Reads what a TUN device gave.
-    pub(crate) fn parse(frame: &[u8]) -> Result<Self, Malformed> {
-        fullpipe_wire::Packet::parse(frame, 0).map(Self)
+    /// Reads what a device of that layout gave.
+    pub(crate) fn parse(frame: &[u8], layout: Layout) -> Result<Self, Malformed> {
+        fullpipe_wire::Packet::parse(frame, layout.ethernet().len()).map(Self)
     }
 
     /// What the device is to be given: headers, which replace what is in `front`, and payload.
-    pub(crate) fn emit<'p>(&'p self, front: &mut Vec<u8>) -> &'p [u8] {
-        self.0.emit(&[], front)
+    pub(crate) fn emit<'p>(&'p self, layout: Layout, front: &mut Vec<u8>) -> &'p [u8] {
+        self.0.emit(layout.ethernet(), front)
     }
 
     /// In the pieces that the link carries whole, in order: trains of at most `longest`, and pairs as single packets.

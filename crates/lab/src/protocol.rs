@@ -14,6 +14,9 @@ use serde::{Deserialize, Serialize};
 /// smallest default socket buffer.
 const LONGEST_MESSAGE: usize = 160 * 1024;
 
+/// The hardware address of both hosts behind packet sockets, of those that anybody may give.
+pub(crate) const ETHERNET_ADDRESS: [u8; 6] = [2, 0, 0, 0, 0, 1];
+
 /// One of the two hosts of a lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -63,9 +66,71 @@ impl Host {
     }
 }
 
+/// What leads the hosts' packets to the link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Backend {
+    /// TUN where `/dev/net/tun` can be opened, else packet sockets.
+    #[default]
+    Automatic,
+    /// TUN devices.
+    Tun,
+    /// Pairs of Ethernet devices, with packet sockets at the ends of the link.
+    Packet,
+}
+
+impl Backend {
+    /// The backend of this name, as flags have it.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "auto" => Some(Self::Automatic),
+            "tun" => Some(Self::Tun),
+            "packet" => Some(Self::Packet),
+            _ => None,
+        }
+    }
+}
+
+/// What a read of a host's device returns, and a write takes, behind the `struct virtio_net_hdr` that begins both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Layout {
+    /// An IP packet, of a TUN device.
+    Tun,
+    /// A frame of a packet socket: the Ethernet header of 14 bytes and an IP packet. Both hosts have the same hardware
+    /// address and send to it, so that either takes the other's frames as they are.
+    Packet,
+}
+
+impl Layout {
+    /// The Ethernet header of every frame, to IPv4; empty where there is none.
+    pub(crate) const fn ethernet(self) -> &'static [u8] {
+        const HEADER: [u8; 14] = {
+            let [a, b, c, d, e, f] = ETHERNET_ADDRESS;
+            [a, b, c, d, e, f, a, b, c, d, e, f, 8, 0]
+        };
+        match self {
+            Self::Tun => &[],
+            Self::Packet => &HEADER,
+        }
+    }
+}
+
+/// What a machine may lack that hosts are built of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Lack {
+    Namespaces,
+    Tun,
+    PacketSockets,
+    Setting,
+}
+
 /// The first message to the keeper: what to build.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Blueprint {
+    /// What leads to the link.
+    pub(crate) backend: Backend,
     /// MTU of each host's device, in the order of [`Host::ALL`].
     pub(crate) mtu: [ByteCount; 2],
     /// Packets that each device holds for the link.
@@ -97,7 +162,7 @@ pub(crate) enum Request {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
     /// The hosts stand; their devices come as descriptors.
-    Ready,
+    Ready { layout: Layout },
     /// Done, with nothing to tell.
     Done,
     /// A program runs.
@@ -106,13 +171,10 @@ pub(crate) enum Reply {
     Settings(HostSettings),
     /// A count.
     Count(u64),
-    /// It could not be done.
-    Failed {
-        /// One sentence.
-        message: String,
-        /// The kernel's error number, where there was one.
-        errno: Option<i32>,
-    },
+    /// It could not be done; one sentence says why.
+    Failed { message: String },
+    /// The hosts cannot be built because this machine lacks something; what the kernel said, and with which number.
+    Lacking { what: Lack, message: String, errno: Option<i32> },
     /// Unasked: a program ended, with its exit code, or 128 and the signal that ended it.
     Exited { pid: i32, code: i32 },
 }

@@ -15,12 +15,18 @@ use fullpipe_sys::{Unsharing, seqpacket_pair, unshare_before_exec};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{Shutdown, shutdown};
 
-use crate::error::{LabError, lacking_namespaces, lacking_tun};
+use crate::error::{LabError, lacking, lacking_namespaces};
 use crate::keeper;
-use crate::protocol::{Blueprint, Reply, Request, receive, send};
+use crate::protocol::{Blueprint, Layout, Reply, Request, receive, send};
 
 /// The longest that the keeper may take over anything. Everything that it does is a handful of system calls.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What leads to each host, in the order of the path, and what it reads and writes.
+pub(crate) struct Devices {
+    pub(crate) layout: Layout,
+    pub(crate) files: [File; 2],
+}
 
 /// A running keeper.
 pub(crate) struct Remote {
@@ -54,7 +60,7 @@ impl EndedState {
 impl Remote {
     /// Starts the keeper and lets it build what `blueprint` says; with it come the hosts' devices. `interactive` leaves it
     /// in the terminal's foreground, for programs that read from there.
-    pub(crate) fn start(blueprint: &Blueprint, interactive: bool) -> Result<(Self, [File; 2]), LabError> {
+    pub(crate) fn start(blueprint: &Blueprint, interactive: bool) -> Result<(Self, Devices), LabError> {
         let (ours, theirs) = seqpacket_pair().map_err(LabError::io("make a socket pair"))?;
         let mut process = spawn_keeper(theirs, interactive)?;
         match first_words(&ours, blueprint) {
@@ -90,7 +96,7 @@ impl Remote {
             gone()
         })?;
         match reply {
-            Reply::Failed { message, .. } => Err(LabError::Refused { action: action.to_owned(), reason: message }),
+            Reply::Failed { message } => Err(LabError::Refused { action: action.to_owned(), reason: message }),
             reply => Ok(reply),
         }
     }
@@ -146,7 +152,7 @@ fn spawn_keeper(control: OwnedFd, interactive: bool) -> Result<Child, LabError> 
     command.spawn().map_err(|cause| lacking_namespaces(&cause, is_root))
 }
 
-fn first_words(control: &OwnedFd, blueprint: &Blueprint) -> Result<[File; 2], LabError> {
+fn first_words(control: &OwnedFd, blueprint: &Blueprint) -> Result<Devices, LabError> {
     let action = "build two hosts";
     let gone = |_: io::Error| LabError::Gone { action: action.to_owned() };
     send(control, blueprint, &[]).map_err(gone)?;
@@ -156,16 +162,13 @@ fn first_words(control: &OwnedFd, blueprint: &Blueprint) -> Result<[File; 2], La
         return Err(LabError::Gone { action: action.to_owned() });
     }
     match receive::<Reply>(control).map_err(gone)? {
-        Some((Reply::Ready, devices)) => {
-            let devices: Vec<File> = devices.into_iter().map(File::from).collect();
-            devices.try_into().map_err(|_| LabError::Gone { action: action.to_owned() })
+        Some((Reply::Ready { layout }, devices)) => {
+            let files: Vec<File> = devices.into_iter().map(File::from).collect();
+            let files = files.try_into().map_err(|_| LabError::Gone { action: action.to_owned() })?;
+            Ok(Devices { layout, files })
         }
-        Some((Reply::Failed { message, errno }, _)) if message.contains("/dev/net/tun") => {
-            Err(lacking_tun(&message, errno))
-        }
-        Some((Reply::Failed { message, .. }, _)) => {
-            Err(LabError::Refused { action: action.to_owned(), reason: message })
-        }
+        Some((Reply::Lacking { what, message, errno }, _)) => Err(lacking(what, blueprint.backend, &message, errno)),
+        Some((Reply::Failed { message }, _)) => Err(LabError::Refused { action: action.to_owned(), reason: message }),
         _ => Err(LabError::Gone { action: action.to_owned() }),
     }
 }

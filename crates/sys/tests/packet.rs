@@ -46,7 +46,7 @@ fn pass_on(mut from: File, mut to: File, done: &AtomicBool) -> usize {
             Ok(length) => {
                 // Without a word about hardware addresses in between, it is the frame that the other host takes.
                 assert_eq!(frame[VIRTIO..VIRTIO + 12], [ADDRESS, ADDRESS].concat());
-                assert_eq!(frame[VIRTIO + 12..VIRTIO + ETHERNET + 1], [8, 0, 0x45]);
+                assert_eq!(frame[VIRTIO + 12..=VIRTIO + ETHERNET], [8, 0, 0x45]);
                 to.write_all(&frame[..length]).unwrap();
                 longest = longest.max(length);
             }

@@ -1,14 +1,14 @@
 use std::path::Path;
 
 use fullpipe_experiment::{Interrupt, LabTarget, Stage, run as run_loop};
-use fullpipe_lab::{Lab, Plan};
+use fullpipe_lab::{Backend, Lab, Plan};
 use fullpipe_record::{Change, Document, Experiment, Request};
 use fullpipe_report as report;
 use fullpipe_scenario::{PathSpec, parse_host_flag, parse_path_flag_with};
 use fullpipe_units::Span;
 
 use crate::beside::read_beside;
-use crate::cli::duration;
+use crate::cli::{backend, duration};
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::Terminal;
 
@@ -34,6 +34,9 @@ pub(crate) struct Arguments {
     /// From which losses are drawn
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
+    /// How packets reach the emulated link: `tun`, `packet` (packet sockets), or `auto`, the first that this machine permits
+    #[arg(long, default_value = "auto", value_parser = backend, value_name = "KIND")]
+    backend: Backend,
     /// Print one JSON document
     #[arg(long, short = 'J')]
     pub(crate) json: bool,
@@ -50,7 +53,8 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
     let flag = super::interrupt_flag()?;
 
     terminal.progress(&report::begins(arguments.time, terminal.style()));
-    let lab = Lab::start(&Plan { path, seed: arguments.seed, sender, receiver, interactive: false })?;
+    let backend = arguments.backend;
+    let lab = Lab::start(&Plan { path, seed: arguments.seed, sender, receiver, backend, interactive: false })?;
     let request =
         Request { congestion: Some(arguments.congestion.clone()), duration: arguments.time, ..Request::default() };
     let experiment =

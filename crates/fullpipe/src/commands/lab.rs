@@ -4,20 +4,23 @@ use std::sync::atomic::Ordering;
 use clap::Subcommand;
 use fullpipe_experiment::{ExperimentError, GridEvent, Interrupt, StepEvent, grid_duration, run_grid, run_scenario};
 use fullpipe_host::{SysctlTree, inspect};
-use fullpipe_lab::{Host, Lab, Plan, Stdio};
+use fullpipe_lab::{Backend, Host, Lab, Plan, Stdio};
 use fullpipe_record::Document;
 use fullpipe_report as report;
 use fullpipe_scenario::{Grid, Scenario, builtin, builtin_grid};
 use fullpipe_units::Span;
 
 use crate::beside::read_beside;
-use crate::cli::duration;
+use crate::cli::{backend, duration};
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::Terminal;
 
 /// Two hosts of this machine's own kernel, joined by an emulated path.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
+    /// How packets reach the emulated link: `tun`, `packet` (packet sockets), or `auto`, the first that this machine permits
+    #[arg(long, global = true, default_value = "auto", value_parser = backend, value_name = "KIND")]
+    backend: Backend,
     #[command(subcommand)]
     action: Action,
 }
@@ -81,10 +84,11 @@ fn host(name: &str) -> Result<Host, String> {
 }
 
 pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
+    let backend = arguments.backend;
     match &arguments.action {
         Action::List => list(terminal),
-        Action::Run { scenarios, time, .. } => run_all(scenarios, *time, terminal),
-        Action::Grid { grid, .. } => measure_grid(grid.as_deref(), terminal),
+        Action::Run { scenarios, time, .. } => run_all(scenarios, *time, backend, terminal),
+        Action::Grid { grid, .. } => measure_grid(grid.as_deref(), backend, terminal),
         Action::Shell { scenario, host } => {
             let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
             terminal.notice(&format!(
@@ -93,9 +97,9 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
                 host.peer().name(),
                 host.peer().address()
             ));
-            execute(&load(scenario)?, *host, &[shell])
+            execute(&load(scenario)?, backend, *host, &[shell])
         }
-        Action::Exec { scenario, host, command } => execute(&load(scenario)?, *host, command),
+        Action::Exec { scenario, host, command } => execute(&load(scenario)?, backend, *host, command),
     }
 }
 
@@ -107,7 +111,7 @@ fn list(terminal: &Terminal) -> Result<(), Failure> {
     Ok(())
 }
 
-fn run_all(names: &[String], time: Option<Span>, terminal: &Terminal) -> Result<(), Failure> {
+fn run_all(names: &[String], time: Option<Span>, backend: Backend, terminal: &Terminal) -> Result<(), Failure> {
     // Every file is read before anything is built.
     let scenarios: Vec<Scenario> = names.iter().map(|name| load(name)).collect::<Result<_, _>>()?;
     let flag = super::interrupt_flag()?;
@@ -116,7 +120,7 @@ fn run_all(names: &[String], time: Option<Span>, terminal: &Terminal) -> Result<
     for scenario in scenarios {
         let scenario = shortened(scenario, time);
         terminal.progress(&format!("{}: {}\n", scenario.name, scenario.title));
-        let done = match run_scenario(&scenario, Interrupt(&flag), &mut |event| show(&event, terminal)) {
+        let done = match run_scenario(&scenario, backend, Interrupt(&flag), &mut |event| show(&event, terminal)) {
             Err(ExperimentError::Interrupted) if !reports.is_empty() => break,
             done => done?,
         };
@@ -144,13 +148,13 @@ fn ended(passed: bool, interrupted: bool) -> Result<(), Failure> {
     }
 }
 
-fn measure_grid(file: Option<&str>, terminal: &Terminal) -> Result<(), Failure> {
+fn measure_grid(file: Option<&str>, backend: Backend, terminal: &Terminal) -> Result<(), Failure> {
     let grid = load_grid(file)?;
     let settings = inspect(&SysctlTree::of_this_host()).map_err(|error| Failure::new(FAILED, error.to_string()))?;
     let flag = super::interrupt_flag()?;
     let (count, time) = (grid.cells.len(), grid_duration(&grid, &settings));
     terminal.progress(&format!("{}: {count} cells, {time} of load\n", grid.title));
-    let report = run_grid(&grid, &settings, Interrupt(&flag), &mut |event| show_cell(&event, terminal))?;
+    let report = run_grid(&grid, &settings, backend, Interrupt(&flag), &mut |event| show_cell(&event, terminal))?;
     terminal.result(&report::grid_report(&report, terminal.style()));
     let (passed, interrupted) = (report.passed, report.interrupted);
     terminal.document(&Document { grid: Some(report), ..Document::new() });
@@ -216,13 +220,14 @@ fn cannot_read(what: &str, name: &str, cause: &str) -> Failure {
     Failure::new(USAGE, format!("cannot read the {what} {name}: {cause}"))
 }
 
-fn execute(scenario: &Scenario, host: Host, command: &[String]) -> Result<(), Failure> {
+fn execute(scenario: &Scenario, backend: Backend, host: Host, command: &[String]) -> Result<(), Failure> {
     super::leave_interrupts_to_others()?;
     let lab = Lab::start(&Plan {
         path: scenario.path.clone(),
         seed: scenario.seed,
         sender: scenario.sender.clone(),
         receiver: scenario.receiver.clone(),
+        backend,
         interactive: true,
     })?;
     let [program, arguments @ ..] = command else {
