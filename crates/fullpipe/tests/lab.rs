@@ -306,3 +306,16 @@ fn a_backend_that_there_is_not_is_refused_with_those_that_there_are() {
     let said = sentence(&run(&mut fullpipe(&["demo", "--json", "--backend", "netem"]), PATIENCE), 2);
     assert!(said.contains("netem") && said.contains("auto, tun and packet"), "{said}");
 }
+
+#[test]
+fn a_congestion_control_that_this_kernel_lacks_is_refused_before_anything_is_made() {
+    let text = std::fs::read_to_string(tiny()).unwrap() + "congestion = \"nosuch\"\n";
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("nosuch-{}.toml", std::process::id()));
+    std::fs::write(&file, text).unwrap();
+    for command in [&["demo", "-C", "nosuch"][..], &["lab", "run", &tiny(), file.to_str().unwrap()]] {
+        let output = run(&mut fullpipe(command), PATIENCE);
+        let said = sentence(&output, 3);
+        assert!(said.contains("`nosuch`") && said.contains("reno"), "{said}");
+        assert!(output.stdout.is_empty(), "nothing began: {output:?}");
+    }
+}

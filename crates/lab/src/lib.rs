@@ -6,6 +6,7 @@
 //! kernel then ends everything below it. The link runs in the parent, on one thread per direction, and needs no privilege.
 
 mod awake;
+mod congestion;
 mod driver;
 mod error;
 pub mod keeper;
@@ -17,6 +18,7 @@ mod remote;
 mod validity;
 
 pub use awake::Awake;
+pub use congestion::find_congestion_control;
 pub use error::LabError;
 pub use lab::{Lab, Plan, Watch};
 pub use program::{Line, Output, Program, Stdio};

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use fullpipe_experiment::{Interrupt, LabTarget, Stage, run as run_loop};
-use fullpipe_lab::{Backend, Lab, Plan};
+use fullpipe_lab::{Backend, Lab, Plan, find_congestion_control};
 use fullpipe_record::{Change, Document, Experiment, Request};
 use fullpipe_report as report;
 use fullpipe_scenario::{PathSpec, parse_host_flag, parse_path_flag_with};
@@ -50,6 +50,7 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
     };
     let sender = changes("--sender", arguments.sender.as_deref())?;
     let receiver = changes("--receiver", arguments.receiver.as_deref())?;
+    find_congestion_control(&arguments.congestion)?;
     let flag = super::interrupt_flag()?;
 
     terminal.progress(&report::begins(arguments.time, terminal.style()));

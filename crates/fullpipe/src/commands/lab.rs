@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use clap::Subcommand;
 use fullpipe_experiment::{ExperimentError, GridEvent, Interrupt, StepEvent, grid_duration, run_grid, run_scenario};
 use fullpipe_host::{SysctlTree, inspect};
-use fullpipe_lab::{Backend, Host, Lab, Plan, Stdio};
+use fullpipe_lab::{Backend, Host, Lab, LabError, Plan, Stdio, find_congestion_control};
 use fullpipe_record::Document;
 use fullpipe_report as report;
 use fullpipe_scenario::{Grid, Scenario, builtin, builtin_grid};
@@ -112,8 +112,9 @@ fn list(terminal: &Terminal) -> Result<(), Failure> {
 }
 
 fn run_all(names: &[String], time: Option<Span>, backend: Backend, terminal: &Terminal) -> Result<(), Failure> {
-    // Every file is read before anything is built.
+    // Every file is read, and what the machine must have is looked for, before anything is built.
     let scenarios: Vec<Scenario> = names.iter().map(|name| load(name)).collect::<Result<_, _>>()?;
+    find_congestion_controls(&scenarios)?;
     let flag = super::interrupt_flag()?;
     let style = terminal.style();
     let mut reports = Vec::new();
@@ -150,6 +151,7 @@ fn ended(passed: bool, interrupted: bool) -> Result<(), Failure> {
 
 fn measure_grid(file: Option<&str>, backend: Backend, terminal: &Terminal) -> Result<(), Failure> {
     let grid = load_grid(file)?;
+    find_congestion_controls(&grid.cells)?;
     let settings = inspect(&SysctlTree::of_this_host()).map_err(|error| Failure::new(FAILED, error.to_string()))?;
     let flag = super::interrupt_flag()?;
     let (count, time) = (grid.cells.len(), grid_duration(&grid, &settings));
@@ -194,6 +196,12 @@ fn show(event: &StepEvent<'_>, terminal: &Terminal) {
             terminal.progress(&format!(" {rate}{valid}\n"));
         }
     }
+}
+
+/// Looks for the congestion control of every step.
+fn find_congestion_controls(scenarios: &[Scenario]) -> Result<(), LabError> {
+    let steps = scenarios.iter().flat_map(|scenario| &scenario.steps);
+    steps.filter_map(|step| step.request.congestion.as_deref()).try_for_each(find_congestion_control)
 }
 
 /// The grid that comes with the program, or that of a file.
