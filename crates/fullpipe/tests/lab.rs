@@ -175,35 +175,40 @@ fn a_slow_path_gets_its_results_through() {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "the runner shows it where the test fails")]
 fn nothing_remains_of_a_lab_that_was_killed_at_any_moment() {
-    const MOMENTS: usize = 8;
     require!(Lab);
     let _path = path();
+    kill_at_any_moment(8, Duration::from_millis(1_500), |mark| with_daemon(mark, &format!("sleep {}", mark.as_str())));
+}
+
+#[test]
+fn nothing_remains_of_a_lab_that_was_killed_under_load() {
+    require!(Lab);
+    let _path = path();
+    for backend in ["tun", "packet"] {
+        kill_at_any_moment(3, Duration::from_secs(4), |mark| {
+            let mut demo = fullpipe(&["demo", "--path", "rate=200M,rtt=10ms", "-t", "5", "--backend", backend]);
+            mark.put_on(&mut demo);
+            demo
+        });
+    }
+}
+
+/// Kills what `command` makes so many times, each after a time of at most `longest`, and holds that nothing remains.
+#[expect(clippy::print_stdout, reason = "the runner shows it where the test fails")]
+fn kill_at_any_moment(times: u32, longest: Duration, command: impl Fn(&Mark) -> Command) {
     let seed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let mut random = Pcg64Mcg::seed_from_u64(seed);
-    for _ in 0..MOMENTS {
-        let moment = Duration::from_millis(random.next_u64() % 1_500);
+    for _ in 0..times {
+        let moment = longest.mul_f64(f64::from(random.next_u32()) / f64::from(u32::MAX));
         println!("seed {seed}: killed after {moment:?}");
         let mark = Mark::new();
-        let mut running = Running::start(&mut with_daemon(&mark, &format!("sleep {}", mark.as_str())));
+        let mut running = Running::start(&mut command(&mark));
         thread::sleep(moment);
         let namespaces = foreign_namespaces(&mark);
         running.kill();
         mark.assert_gone(&namespaces);
     }
-}
-
-#[test]
-fn nothing_remains_of_a_measurement_that_was_killed() {
-    require!(Lab);
-    let _path = path();
-    let mark = Mark::new();
-    let mut running = Running::start(mark.put_on(&mut fullpipe(&["demo", "-t", "5"])));
-    thread::sleep(Duration::from_secs(3));
-    let namespaces = foreign_namespaces(&mark);
-    running.kill();
-    mark.assert_gone(&namespaces);
 }
 
 /// Runs a program as nobody.
