@@ -67,6 +67,7 @@ impl Cli {
         let json = match &self.command {
             Command::Measure(arguments) if arguments.json_lines => return Format::JsonLines,
             Command::Serve(arguments) if arguments.json_lines() => return Format::JsonLines,
+            Command::Lab(arguments) if arguments.wants_json_lines() => return Format::JsonLines,
             Command::Measure(arguments) => arguments.json,
             Command::Demo(arguments) => arguments.json,
             Command::Calc(arguments) => arguments.json,

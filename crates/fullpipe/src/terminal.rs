@@ -2,13 +2,15 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use fullpipe_experiment::MeasureEvent;
 use fullpipe_record::{Document, ErrorReport};
 use fullpipe_report::{Style, document};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::stdio::stdin;
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustix::process::getpgrp;
+use rustix::stdio::{stdin, stdout};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr};
 use zeroize::Zeroizing;
 
 use crate::failure::Failure;
@@ -75,6 +77,23 @@ impl Terminal {
         }
     }
 
+    /// What happened in a lab, likewise.
+    pub(crate) fn any_event(&self, event: &serde_json::Value) {
+        if self.format == Format::JsonLines {
+            Self::line(&event.to_string());
+        }
+    }
+
+    /// How things stand: in place of the last such line on a terminal, below it elsewhere; nothing where the result is JSON
+    /// or little was asked for.
+    pub(crate) fn live(&self, text: &str) {
+        let Ok(size) = tcgetwinsize(stdout()) else { return self.progress(&format!("{text}\n")) };
+        // A terminal without a width is one that nobody has told it. A line over the edge could not be replaced.
+        let width = if size.ws_col == 0 { 80 } else { usize::from(size.ws_col) };
+        let shown: String = text.chars().take(width - 1).collect();
+        self.progress(&format!("\r{shown}\x1b[K"));
+    }
+
     /// One line that another program reads, whatever else was asked for.
     pub(crate) fn line(text: &str) {
         print(&mut io::stdout(), &format!("{text}\n"));
@@ -127,6 +146,60 @@ impl Terminal {
         let error = ErrorReport { message: failure.message.clone(), exit_code: failure.code };
         self.event(&MeasureEvent::Error(error.clone()));
         self.document(&Document { error: Some(error), ..Document::new() });
+    }
+}
+
+/// Keys that are typed at the terminal, as they are typed; or what stands first in each line of an input that is none.
+pub(crate) struct Keys {
+    /// How the terminal was.
+    before: Option<Termios>,
+    is_open: bool,
+    at_line_start: bool,
+}
+
+impl Keys {
+    /// Begins to listen; not to a terminal that another program has in its foreground.
+    pub(crate) fn listen() -> Self {
+        let ours = tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp());
+        let before = tcgetattr(stdin()).ok();
+        let is_open = before.is_none() || ours;
+        let before = before.filter(|_| ours).filter(|before| {
+            let mut unseen = before.clone();
+            unseen.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
+            tcsetattr(stdin(), OptionalActions::Flush, &unseen).is_ok()
+        });
+        Self { before, is_open, at_line_start: true }
+    }
+
+    /// The next one, if it comes within `patience`. A signal cuts that short.
+    pub(crate) fn next(&mut self, patience: Duration) -> Option<char> {
+        let timeout = Timespec { tv_sec: patience.as_secs().cast_signed(), tv_nsec: patience.subsec_nanos().into() };
+        let input = stdin();
+        let mut waiting = [PollFd::new(&input, PollFlags::IN)];
+        // Nobody types at an input that has ended: the wait remains.
+        let watched = if self.is_open { &mut waiting[..] } else { &mut [] };
+        if poll(watched, Some(&timeout)).unwrap_or(0) == 0 {
+            return None;
+        }
+        let mut byte = [0];
+        if !matches!(rustix::io::read(stdin(), &mut byte), Ok(1)) {
+            self.is_open = false;
+            return None;
+        }
+        let key = char::from(byte[0]);
+        let counts = self.before.is_some() || self.at_line_start;
+        self.at_line_start = key == '\n';
+        (counts && key != '\n').then_some(key)
+    }
+}
+
+impl Drop for Keys {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            // A terminal that went away shows nothing anyway.
+            let _ = tcsetattr(stdin(), OptionalActions::Flush, before);
+            print(&mut io::stdout(), "\n");
+        }
     }
 }
 

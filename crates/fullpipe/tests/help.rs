@@ -33,7 +33,7 @@ fn of_every_command() {
 
 #[test]
 fn of_every_command_of_the_lab() {
-    for command in ["list", "run", "shell", "exec"] {
+    for command in ["list", "run", "up", "shell", "exec"] {
         check(&["lab", command]);
     }
 }

@@ -260,6 +260,20 @@ fn an_ordinary_user_has_a_lab_where_the_device_is_closed() {
 }
 
 #[test]
+fn an_ordinary_user_joins_a_lab_that_stands() {
+    require!(Lab, Root, Unshare, UserNamespaces);
+    let _path = path();
+    let script = "\"$0\" lab up demo --name nobodys >/dev/null & turns=0; \
+                  until \"$0\" lab exec --join nobodys sender -- true 2>/dev/null; do \
+                      turns=$((turns + 1)); [ $turns -lt 100 ] || exit 9; sleep 0.1; \
+                  done; \
+                  \"$0\" lab exec --join nobodys receiver -- sh -c 'uname -n; exit 7'; code=$?; \
+                  kill $!; wait $!; exit $code";
+    let output = with_device(None, &[&NOBODY[..], &["sh", "-c", script]].concat(), &[]);
+    assert_eq!((output.status.code(), &*output.stdout), (Some(7), &b"receiver\n"[..]), "{output:?}");
+}
+
+#[test]
 fn a_container_without_the_device_has_a_lab() {
     require!(Lab, Root, Unshare);
     let _path = path();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use fullpipe_link::{Counters, Direction};
 use fullpipe_record::{Path, PathDirection};
-use fullpipe_units::{SegCount, Span, Time};
+use fullpipe_units::{ByteCount, SegCount, Span, Time};
 use fullpipe_wire::VIRTIO_HEADER;
 use hdrhistogram::Histogram;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -115,6 +115,17 @@ impl DirectionReport {
         let lateness = Histogram::new_with_bounds(1_000, LATEST.as_nanos(), 2)
             .unwrap_or_else(|_| Histogram::new(2).expect("two digits are within its range"));
         Self { lateness, longest_gap: Span::ZERO, refused: 0, since: counters, counters }
+    }
+
+    /// What was handed over, as the path's framing counts.
+    pub(crate) fn delivered(&self) -> ByteCount {
+        self.counters.delivered.bytes - self.since.delivered.bytes
+    }
+
+    /// What waits now or is being sent.
+    pub(crate) fn backlog(&self) -> ByteCount {
+        let Counters { offered, lost, overflowed, sent, .. } = self.counters;
+        offered.bytes - lost.bytes - overflowed.bytes - sent
     }
 
     /// Packets that found the queue full.

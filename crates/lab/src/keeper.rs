@@ -16,7 +16,7 @@ use fullpipe_sys::{
 use fullpipe_units::{ByteCount, SegCount};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, wait, waitpid};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, wait, waitpid};
 
 use crate::protocol::{Backend, Blueprint, ETHERNET_ADDRESS, Host, Lack, Layout, Reply, Request, receive, send};
 
@@ -57,8 +57,7 @@ fn keep(control: &OwnedFd) -> ExitCode {
     let layout = layout(blueprint.backend);
     match build(&blueprint, layout) {
         Ok((hosts, devices)) => {
-            let [sender, receiver] = devices.each_ref().map(AsFd::as_fd);
-            if send(control, &Reply::Ready { layout }, &[sender, receiver]).is_err() {
+            if introduce(control, layout, &devices, &hosts).is_err() {
                 return ExitCode::FAILURE;
             }
             drop(devices);
@@ -71,6 +70,15 @@ fn keep(control: &OwnedFd) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Hands over what leads to the hosts, and into them.
+fn introduce(control: &OwnedFd, layout: Layout, devices: &[OwnedFd; 2], hosts: &[HostState; 2]) -> io::Result<()> {
+    let keeper = pidfd_open(getpid(), PidfdFlags::empty())?;
+    let [sender, receiver] = devices.each_ref().map(AsFd::as_fd);
+    let [sender_network, receiver_network] = hosts.each_ref().map(|host| host.network.as_fd());
+    let descriptors = [sender, receiver, keeper.as_fd(), sender_network, receiver_network];
+    send(control, &Reply::Ready { layout }, &descriptors)
 }
 
 /// Why the hosts could not be built: at which step, and what this machine lacks if it is that.

@@ -3,11 +3,13 @@ use std::net::Ipv4Addr;
 use fullpipe_record::{Change, HostSettings, Path, Validity};
 use fullpipe_units::BitRate;
 
-use crate::driver::Driver;
+use crate::driver::{DirectionReport, Driver};
+use crate::entrance::Entrance;
 use crate::error::LabError;
 use crate::program::{Program, Stdio};
 use crate::protocol::{Backend, Blueprint, Host, Reply, Request};
 use crate::remote::Remote;
+use crate::status::Meter;
 use crate::validity::{Ticks, judge};
 
 /// Packets that a device holds for the link before it drops: at least, and as many as the kernel allocates a ring for.
@@ -124,11 +126,31 @@ impl Lab {
     /// # Errors
     /// If the lab is gone.
     pub fn watch(&self) -> Result<Watch<'_>, LabError> {
-        self.driver.take_reports();
+        self.take_reports();
         Ok(Watch { lab: self, drops: self.device_drops()?, ticks: Ticks::now() })
     }
 
-    fn device_drops(&self) -> Result<u64, LabError> {
+    /// Lets this user's other programs into the lab, under `name`.
+    ///
+    /// # Errors
+    /// If this user has a lab of that name already, or it cannot be one.
+    pub fn open_entrance(&self, name: &str) -> Result<Entrance, LabError> {
+        Entrance::open(name, self.remote.inside())
+    }
+
+    /// Begins to look at what the path does. It and [`Lab::watch`] take from the same counters: only one at a time.
+    ///
+    /// # Errors
+    /// If the lab is gone.
+    pub fn meter(&self) -> Result<Meter<'_>, LabError> {
+        Meter::start(self)
+    }
+
+    pub(crate) fn take_reports(&self) -> [DirectionReport; 2] {
+        self.driver.take_reports()
+    }
+
+    pub(crate) fn device_drops(&self) -> Result<u64, LabError> {
         let mut drops = 0;
         for host in Host::ALL {
             let action = format!("count what the device of the {} dropped", host.name());
@@ -154,7 +176,7 @@ impl Watch<'_> {
     /// # Errors
     /// If the lab is gone.
     pub fn finish(self) -> Result<Validity, LabError> {
-        let reports = self.lab.driver.take_reports();
+        let reports = self.lab.take_reports();
         let drops = self.lab.device_drops()?.saturating_sub(self.drops);
         let stolen = self.ticks.and_then(|before| Some(Ticks::now()?.stolen_since(before)));
         Ok(judge(&self.lab.path, &reports, drops, stolen))

@@ -8,6 +8,7 @@
 mod awake;
 mod congestion;
 mod driver;
+mod entrance;
 mod error;
 pub mod keeper;
 mod lab;
@@ -15,11 +16,14 @@ mod packet;
 mod program;
 mod protocol;
 mod remote;
+mod status;
 mod validity;
 
 pub use awake::Awake;
 pub use congestion::find_congestion_control;
+pub use entrance::{Entrance, Visit};
 pub use error::LabError;
 pub use lab::{Lab, Plan, Watch};
 pub use program::{Line, Output, Program, Stdio};
 pub use protocol::{Backend, Host};
+pub use status::{DirectionStatus, Meter, PathStatus};

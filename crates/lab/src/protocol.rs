@@ -161,7 +161,7 @@ pub(crate) enum Request {
 /// What the keeper says.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
-    /// The hosts stand; their devices come as descriptors.
+    /// The hosts stand; as descriptors come their devices, the keeper and the hosts' networks.
     Ready { layout: Layout },
     /// Done, with nothing to tell.
     Done,

@@ -15,6 +15,7 @@ use fullpipe_sys::{Unsharing, seqpacket_pair, unshare_before_exec};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{Shutdown, shutdown};
 
+use crate::entrance::Inside;
 use crate::error::{LabError, lacking, lacking_namespaces};
 use crate::keeper;
 use crate::protocol::{Blueprint, Layout, Reply, Request, receive, send};
@@ -35,6 +36,7 @@ pub(crate) struct Remote {
     replies: Mutex<Receiver<Reply>>,
     ended: Arc<Ended>,
     process: Child,
+    inside: Inside,
 }
 
 /// Programs that have ended, with their exit codes.
@@ -64,10 +66,10 @@ impl Remote {
         let (ours, theirs) = seqpacket_pair().map_err(LabError::io("make a socket pair"))?;
         let mut process = spawn_keeper(theirs, interactive)?;
         match first_words(&ours, blueprint) {
-            Ok(devices) => {
+            Ok((devices, inside)) => {
                 let control = Arc::new(ours);
                 let (replies, ended) = listen(Arc::clone(&control));
-                Ok((Self { control, replies: Mutex::new(replies), ended, process }, devices))
+                Ok((Self { control, replies: Mutex::new(replies), ended, process, inside }, devices))
             }
             Err(error) => {
                 drop(ours);
@@ -99,6 +101,11 @@ impl Remote {
             Reply::Failed { message } => Err(LabError::Refused { action: action.to_owned(), reason: message }),
             reply => Ok(reply),
         }
+    }
+
+    /// The way into the lab.
+    pub(crate) fn inside(&self) -> &Inside {
+        &self.inside
     }
 
     /// Who hears of programs that end.
@@ -152,7 +159,7 @@ fn spawn_keeper(control: OwnedFd, interactive: bool) -> Result<Child, LabError> 
     command.spawn().map_err(|cause| lacking_namespaces(&cause, is_root))
 }
 
-fn first_words(control: &OwnedFd, blueprint: &Blueprint) -> Result<Devices, LabError> {
+fn first_words(control: &OwnedFd, blueprint: &Blueprint) -> Result<(Devices, Inside), LabError> {
     let action = "build two hosts";
     let gone = |_: io::Error| LabError::Gone { action: action.to_owned() };
     send(control, blueprint, &[]).map_err(gone)?;
@@ -162,10 +169,11 @@ fn first_words(control: &OwnedFd, blueprint: &Blueprint) -> Result<Devices, LabE
         return Err(LabError::Gone { action: action.to_owned() });
     }
     match receive::<Reply>(control).map_err(gone)? {
-        Some((Reply::Ready { layout }, devices)) => {
-            let files: Vec<File> = devices.into_iter().map(File::from).collect();
-            let files = files.try_into().map_err(|_| LabError::Gone { action: action.to_owned() })?;
-            Ok(Devices { layout, files })
+        Some((Reply::Ready { layout }, descriptors)) => {
+            let [sender, receiver, keeper, sender_network, receiver_network] =
+                descriptors.try_into().map_err(|_| LabError::Gone { action: action.to_owned() })?;
+            let devices = Devices { layout, files: [sender, receiver].map(File::from) };
+            Ok((devices, Inside { keeper, networks: [sender_network, receiver_network] }))
         }
         Some((Reply::Lacking { what, message, errno }, _)) => Err(lacking(what, blueprint.backend, &message, errno)),
         Some((Reply::Failed { message }, _)) => Err(LabError::Refused { action: action.to_owned(), reason: message }),

@@ -10,7 +10,7 @@ use rustix::net::{
 };
 
 /// Descriptors that one message may carry.
-const MOST_DESCRIPTORS: usize = 4;
+const MOST_DESCRIPTORS: usize = 5;
 
 /// Two connected ends that keep message borders and tell when the other end is gone.
 ///
@@ -20,13 +20,13 @@ pub fn seqpacket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Sends one message, with at most four descriptors.
+/// Sends one message, with at most five descriptors.
 ///
 /// # Errors
 /// What `sendmsg` reports: `EPIPE` once the other end is gone, `EMSGSIZE` for a message that is too long.
 ///
 /// # Panics
-/// With more than four descriptors.
+/// With more than five descriptors.
 pub fn send_with_descriptors(socket: impl AsFd, message: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     assert!(descriptors.len() <= MOST_DESCRIPTORS, "at most {MOST_DESCRIPTORS} descriptors a message");
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];

@@ -26,7 +26,7 @@ pub use interface::{
     Ipv4Link, configure_ipv4, ethernet_up, loopback_up, set_ethernet_address, single_segments, without_arp,
 };
 pub use namespace::{
-    Fork, NetNamespace, Unsharing, end_with_this_thread, enter_before_exec, fork_single_threaded,
+    Fork, NetNamespace, Unsharing, end_with_this_thread, enter_before_exec, enter_process, fork_single_threaded,
     ignore_terminal_signals, unshare_before_exec,
 };
 pub use packet::{open_packet_socket, packet_drops};

@@ -2,11 +2,11 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use rustix::thread::{LinkNameSpaceType, ThreadNameSpaceType, move_into_link_name_space, move_into_thread_name_spaces};
 
 /// A network namespace, kept alive by a descriptor.
 #[derive(Debug)]
@@ -39,6 +39,29 @@ impl AsFd for NetNamespace {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+impl From<OwnedFd> for NetNamespace {
+    /// Takes a descriptor of a network namespace, as another process handed it over. That it is one shows when it is entered.
+    fn from(descriptor: OwnedFd) -> Self {
+        Self(File::from(descriptor))
+    }
+}
+
+/// Moves this process, which has one thread, into the mount and IPC namespaces of the process behind `pidfd`, and the
+/// programs that it starts into its PID namespace; into its user namespace too if that process is of [`Unsharing::AsUser`].
+///
+/// # Errors
+/// What `setns` reports: `InvalidInput` from a process with more threads, or before Linux 5.8; `NotFound` (`ESRCH`) if the
+/// process is gone.
+pub fn enter_process(pidfd: BorrowedFd<'_>, unsharing: Unsharing) -> io::Result<()> {
+    let others =
+        ThreadNameSpaceType::MOUNT | ThreadNameSpaceType::PROCESS_ID | ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION;
+    let user = match unsharing {
+        Unsharing::AsRoot => ThreadNameSpaceType::empty(),
+        Unsharing::AsUser => ThreadNameSpaceType::USER,
+    };
+    Ok(move_into_thread_name_spaces(pidfd, others | user)?)
 }
 
 /// Whether the namespaces of a program are made with the caller's own rights or below a new user namespace.

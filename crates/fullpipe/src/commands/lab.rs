@@ -4,13 +4,14 @@ use std::sync::atomic::Ordering;
 use clap::Subcommand;
 use fullpipe_experiment::{ExperimentError, GridEvent, Interrupt, StepEvent, grid_duration, run_grid, run_scenario};
 use fullpipe_host::{SysctlTree, inspect};
-use fullpipe_lab::{Backend, Host, Lab, LabError, Plan, Stdio, find_congestion_control};
+use fullpipe_lab::{Backend, Host, Lab, LabError, Plan, Stdio, Visit, find_congestion_control};
 use fullpipe_record::Document;
 use fullpipe_report as report;
 use fullpipe_scenario::{Grid, Scenario, builtin, builtin_grid};
 use fullpipe_units::Span;
 
 use crate::beside::read_beside;
+use super::up::up;
 use crate::cli::{backend, duration};
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::Terminal;
@@ -50,11 +51,29 @@ enum Action {
         #[arg(long, short = 'J')]
         json: bool,
     },
+    /// Keep the path of a scenario standing, for any program to run in its hosts
+    Up {
+        /// A file, or a name from `lab list`
+        #[arg(default_value = "demo", value_name = "SCENARIO")]
+        scenario: String,
+        /// What `--join` calls it, if not by the scenario's name
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        /// How often to say what the path does
+        #[arg(long, short, default_value = "1", value_parser = interval, value_name = "SECONDS")]
+        interval: Span,
+        /// Print one JSON object a line
+        #[arg(long)]
+        json_lines: bool,
+    },
     /// Open a shell in a host of a scenario
     Shell {
         /// A file, or a name from `lab list`
         #[arg(default_value = "demo", value_name = "SCENARIO")]
         scenario: String,
+        /// Enter the lab of that name that is up, instead of building one
+        #[arg(long)]
+        join: bool,
         /// `sender` or `receiver`
         #[arg(default_value = "sender", value_parser = host)]
         host: Host,
@@ -64,6 +83,9 @@ enum Action {
         /// A file, or a name from `lab list`
         #[arg(value_name = "SCENARIO")]
         scenario: String,
+        /// Enter the lab of that name that is up, instead of building one
+        #[arg(long)]
+        join: bool,
         /// `sender` or `receiver`
         #[arg(value_parser = host)]
         host: Host,
@@ -77,6 +99,17 @@ impl Arguments {
     pub(crate) fn wants_json(&self) -> bool {
         matches!(self.action, Action::Run { json: true, .. } | Action::Grid { json: true, .. })
     }
+
+    pub(crate) fn wants_json_lines(&self) -> bool {
+        matches!(self.action, Action::Up { json_lines: true, .. })
+    }
+}
+
+/// Too short an interval would be all that the program does.
+fn interval(text: &str) -> Result<Span, String> {
+    let interval = duration(text)?;
+    let valid = (Span::from_millis(100)..=Span::from_secs(3600)).contains(&interval);
+    if valid { Ok(interval) } else { Err("it must be from 0.1 to 3600 s".to_owned()) }
 }
 
 fn host(name: &str) -> Result<Host, String> {
@@ -89,7 +122,12 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
         Action::List => list(terminal),
         Action::Run { scenarios, time, .. } => run_all(scenarios, *time, backend, terminal),
         Action::Grid { grid, .. } => measure_grid(grid.as_deref(), backend, terminal),
-        Action::Shell { scenario, host } => {
+        Action::Up { scenario, name, interval, .. } => {
+            let scenario = load(scenario)?;
+            let name = name.as_ref().unwrap_or(&scenario.name);
+            up(&scenario, name, backend, *interval, terminal)
+        }
+        Action::Shell { scenario, join, host } => {
             let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
             terminal.notice(&format!(
                 "a shell in the {}; the {} answers at {}; leave with `exit`",
@@ -97,9 +135,9 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
                 host.peer().name(),
                 host.peer().address()
             ));
-            execute(&load(scenario)?, backend, *host, &[shell])
+            enter(scenario, *join, backend, *host, &[shell])
         }
-        Action::Exec { scenario, host, command } => execute(&load(scenario)?, backend, *host, command),
+        Action::Exec { scenario, join, host, command } => enter(scenario, *join, backend, *host, command),
     }
 }
 
@@ -228,8 +266,30 @@ fn cannot_read(what: &str, name: &str, cause: &str) -> Failure {
     Failure::new(USAGE, format!("cannot read the {what} {name}: {cause}"))
 }
 
-fn execute(scenario: &Scenario, backend: Backend, host: Host, command: &[String]) -> Result<(), Failure> {
+/// Runs a program in a host of a lab that is up and called `lab`, or of one built for it alone.
+fn enter(lab: &str, join: bool, backend: Backend, host: Host, command: &[String]) -> Result<(), Failure> {
+    let [program, arguments @ ..] = command else {
+        return Err(Failure::new(USAGE, "there is no program to run"));
+    };
     super::leave_interrupts_to_others()?;
+    let code = if join {
+        Visit::to(lab)?.run(host, program, arguments)?
+    } else {
+        execute(&load(lab)?, backend, host, program, arguments)?
+    };
+    match u8::try_from(code) {
+        Ok(0) => Ok(()),
+        code => Err(Failure::told(code.unwrap_or(FAILED))),
+    }
+}
+
+fn execute(
+    scenario: &Scenario,
+    backend: Backend,
+    host: Host,
+    program: &str,
+    arguments: &[String],
+) -> Result<i32, Failure> {
     let lab = Lab::start(&Plan {
         path: scenario.path.clone(),
         seed: scenario.seed,
@@ -238,12 +298,5 @@ fn execute(scenario: &Scenario, backend: Backend, host: Host, command: &[String]
         backend,
         interactive: true,
     })?;
-    let [program, arguments @ ..] = command else {
-        return Err(Failure::new(USAGE, "there is no program to run"));
-    };
-    let output = lab.start_program(host, program, arguments, Stdio::Inherited)?.wait();
-    match u8::try_from(output.code) {
-        Ok(0) => Ok(()),
-        code => Err(Failure::told(code.unwrap_or(FAILED))),
-    }
+    Ok(lab.start_program(host, program, arguments, Stdio::Inherited)?.wait().code)
 }

@@ -10,6 +10,7 @@ mod login;
 pub(crate) mod measure;
 pub(crate) mod ramp;
 pub(crate) mod serve;
+mod up;
 
 use std::io;
 use std::sync::Arc;

@@ -1,0 +1,227 @@
+//! A lab that stands, and programs that join it.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{fullpipe, run};
+use fullpipe_testkit::{Mark, Running, document, path, require, sentence, within};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
+use serde_json::Value;
+
+/// The longest that anything here may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// `fullpipe lab up` over 50 Mbit/s and 20 ms, under a name of its own; it does not outlive the test.
+struct Up {
+    program: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<String>,
+    name: String,
+}
+
+impl Up {
+    fn start(mark: &Mark, flags: &[&str]) -> Self {
+        let name = format!("up-{}", mark.as_str());
+        let mut command = fullpipe(&["lab", "up", &scenario(mark), "--name", &name, "--interval", "0.2"]);
+        mark.put_on(command.args(flags));
+        let mut program = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (said, lines) = mpsc::channel();
+        let output = BufReader::new(program.stdout.take().unwrap());
+        thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| said.send(line)));
+        Self { input: program.stdin.take(), program, lines, name }
+    }
+
+    fn line(&self) -> String {
+        self.lines.recv_timeout(PATIENCE).expect("it says something")
+    }
+
+    fn event(&self) -> Value {
+        serde_json::from_str(&self.line()).unwrap()
+    }
+
+    /// A program in one of its hosts.
+    fn join(&self, host: &str, command: &[&str]) -> Command {
+        fullpipe(&[&["lab", "exec", "--join", &self.name, host, "--"], command].concat())
+    }
+
+    fn exit_code(&mut self) -> Option<i32> {
+        let ended = within(PATIENCE, || self.program.try_wait().unwrap().is_some());
+        assert!(ended, "it does not end");
+        self.program.wait().unwrap().code()
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let _ = self.program.kill();
+        let _ = self.program.wait();
+    }
+}
+
+/// A scenario file of the test with that mark.
+fn scenario(mark: &Mark) -> String {
+    let text = "name = \"stands\"\ntitle = \"A path that stands\"\n[path]\nrate = \"50Mbit/s\"\nrtt = \"20ms\"\n\
+                [[step]]\nname = \"none\"\n";
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("up-{}.toml", mark.as_str()));
+    std::fs::write(&file, text).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+fn foreign_namespaces(mark: &Mark) -> BTreeSet<PathBuf> {
+    let ours = std::fs::read_link("/proc/self/ns/net").unwrap();
+    mark.network_namespaces().into_iter().filter(|namespace| *namespace != ours).collect()
+}
+
+#[test]
+fn programs_that_join_meet_over_its_path() {
+    require!(Lab);
+    let _path = path();
+    let mark = Mark::new();
+    let mut up = Up::start(&mark, &["--json-lines"]);
+    let event = up.event();
+    assert_eq!((event["event"].as_str(), event["data"]["name"].as_str()), (Some("up"), Some(&*up.name)), "{event}");
+    let receiver = event["data"]["receiver"].as_str().unwrap().to_owned();
+
+    let said = run(&mut up.join("receiver", &["sh", "-c", "uname -n; pwd; exit 7"]), 30);
+    let folder = std::env::current_dir().unwrap();
+    assert_eq!(said.status.code(), Some(7), "{said:?}");
+    assert_eq!(String::from_utf8_lossy(&said.stdout), format!("receiver\n{}\n", folder.display()));
+
+    let program = env!("CARGO_BIN_EXE_fullpipe");
+    let server = Running::start(&mut up.join("receiver", &[program, "serve", "--one-off"]));
+    let measure = [program, "measure", &receiver, "-t", "2", "--json"];
+    let mut client = up.join("sender", &measure);
+    let measured = (0..20).find_map(|_| {
+        thread::sleep(Duration::from_millis(200));
+        let output = run(&mut client, 30);
+        output.status.success().then(|| document(&output)["measurement"].clone())
+    });
+    let measured = measured.expect("a measurement succeeds once the server listens");
+    let rate = measured["summary"]["rate"].as_f64().unwrap();
+    assert!((20e6..50e6).contains(&rate), "{rate} over 50 Mbit/s");
+    assert!(server.finish(PATIENCE).status.success());
+
+    let busiest = up.lines.try_iter().filter_map(|line| serde_json::from_str::<Value>(&line).ok());
+    let (busiest, queue) = busiest.fold((0.0_f64, 0.0_f64), |(rate, queue), event| {
+        assert_eq!(event["event"], "path");
+        let number = |key: &str| event["data"]["forward"][key].as_f64().unwrap();
+        (rate.max(number("rate")), queue.max(number("queue")))
+    });
+    assert!((25e6..75e6).contains(&busiest) && queue > 0.0, "the live line said {busiest} bit/s and {queue} B");
+
+    let namespaces = foreign_namespaces(&mark);
+    up.input.as_mut().unwrap().write_all(b"q\n").unwrap();
+    assert_eq!(up.exit_code(), Some(0));
+    mark.assert_gone(&namespaces);
+}
+
+#[test]
+fn what_joined_a_lab_that_was_killed_ends_with_it() {
+    require!(Lab);
+    let _path = path();
+    let mark = Mark::new();
+    let mut up = Up::start(&mark, &[]);
+    assert!(up.line().starts_with(&up.name));
+    let joined = Running::start(&mut up.join("sender", &["sleep", mark.as_str()]));
+    let sleeps = || mark.processes().iter().any(|(_, command)| *command == format!("sleep {}", mark.as_str()));
+    assert!(within(PATIENCE, sleeps), "{:?}", mark.processes());
+    let namespaces = foreign_namespaces(&mark);
+    assert!(!namespaces.is_empty(), "the lab has networks of its own");
+    up.program.kill().unwrap();
+    assert_eq!(joined.finish(PATIENCE).status.code(), Some(137));
+    drop(up);
+    mark.assert_gone(&namespaces);
+}
+
+#[test]
+fn a_name_is_given_once_and_forgotten_with_its_lab() {
+    require!(Lab);
+    let _path = path();
+    let mark = Mark::new();
+    let absent = run(&mut fullpipe(&["lab", "exec", "--join", "nobodys", "sender", "--", "true"]), 30);
+    assert!(sentence(&absent, 1).contains("no lab of that name"));
+    for _ in 0..2 {
+        let mut up = Up::start(&mark, &[]);
+        assert!(up.line().starts_with(&up.name));
+        let second = run(&mut fullpipe(&["lab", "up", &scenario(&mark), "--name", &up.name]), 30);
+        assert!(sentence(&second, 1).contains("choose another with --name"));
+        up.program.kill().unwrap();
+    }
+}
+
+#[test]
+fn nobody_else_may_enter() {
+    require!(Lab, Root, Unshare);
+    let _path = path();
+    let mark = Mark::new();
+    let up = Up::start(&mark, &[]);
+    assert!(up.line().starts_with(&up.name));
+    // Connects as another user to where the lab waits: it gets no descriptor and no word.
+    let address = format!("fullpipe-lab/0/{}", up.name);
+    let listener = rustix::net::SocketAddrUnix::new_abstract_name(address.as_bytes()).unwrap();
+    let stranger = thread::spawn(move || {
+        use rustix::net::{AddressFamily, RecvFlags, SocketType, connect, recv, socket};
+        // The call changes the user of this thread alone, where libc would change all.
+        rustix::thread::set_thread_res_uid(
+            rustix::process::Uid::from_raw(65534),
+            rustix::process::Uid::from_raw(65534),
+            rustix::process::Uid::from_raw(65534),
+        )
+        .unwrap();
+        let door = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        connect(&door, &listener).unwrap();
+        let mut words = [0; 64];
+        recv(&door, &mut words, RecvFlags::empty()).map(|(length, _)| length)
+    });
+    let begun = Instant::now();
+    assert!(matches!(stranger.join().unwrap(), Ok(0) | Err(rustix::io::Errno::CONNRESET)));
+    assert!(begun.elapsed() < PATIENCE);
+}
+
+#[test]
+fn a_terminal_shows_one_line_and_takes_keys() {
+    // Unshare comes from util-linux, as setsid does.
+    require!(Lab, Unshare);
+    let _path = path();
+    let mark = Mark::new();
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    unlockpt(&ours).unwrap();
+    tcsetwinsize(&ours, Winsize { ws_row: 24, ws_col: 30, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+    let theirs = || {
+        let name = ptsname(&ours, Vec::new()).unwrap();
+        std::fs::File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap()
+    };
+    let modes = tcgetattr(theirs()).unwrap().local_modes;
+    let held = theirs();
+    let mut command = Command::new("setsid");
+    let arguments = ["--ctty", "--wait", env!("CARGO_BIN_EXE_fullpipe"), "lab", "up", "--interval", "0.2", "--name"];
+    mark.put_on(command.args(arguments).arg(mark.as_str()));
+    let mut up = command.stdin(theirs()).stdout(theirs()).spawn().unwrap();
+    let mut terminal = std::fs::File::from(ours);
+    let mut shown = String::new();
+    let deadline = Instant::now() + PATIENCE;
+    while shown.matches("\u{1b}[K").count() < 3 {
+        assert!(Instant::now() < deadline, "{shown:?}");
+        let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+        if poll(&mut [PollFd::new(&terminal, PollFlags::IN)], Some(&second)).unwrap() == 0 {
+            continue;
+        }
+        let mut bytes = [0; 1024];
+        let length = terminal.read(&mut bytes).unwrap();
+        shown += &String::from_utf8_lossy(&bytes[..length]);
+    }
+    let live: Vec<&str> = shown.split('\r').filter_map(|part| part.strip_suffix("\u{1b}[K")).collect();
+    assert!(live.iter().all(|line| line.starts_with("→ 0 bit/s") && line.chars().count() == 29), "{live:?}");
+    terminal.write_all(b"q").unwrap();
+    assert!(up.wait().unwrap().success());
+    assert_eq!(tcgetattr(&held).unwrap().local_modes, modes, "the terminal is as it was");
+}

@@ -1,0 +1,179 @@
+//! The way into a lab that stands: a name on this machine, behind which its namespaces are handed out.
+//!
+//! The name is that of an abstract Unix socket, so that the kernel forgets it with the lab, however that ends. Whoever
+//! connects and is the same user gets descriptors of the lab's namespaces and enters them himself: his program is then his
+//! own child, at his own terminal, and ends with the lab.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use fullpipe_sys::{
+    NetNamespace, Unsharing, enter_before_exec, enter_process, receive_with_descriptors, send_with_descriptors,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, shutdown,
+    socket_with, sockopt,
+};
+use rustix::process::geteuid;
+
+use crate::error::LabError;
+use crate::protocol::Host;
+
+/// What a lab says to whoever may enter; the descriptors beside it say the rest.
+const WELCOME: &[u8] = b"fullpipe-lab 1";
+
+/// The longest that a lab that stands may take to answer.
+const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
+
+/// What it takes to enter a lab.
+#[derive(Debug)]
+pub(crate) struct Inside {
+    /// The keeper, whose namespaces are those of every program in the lab.
+    pub(crate) keeper: OwnedFd,
+    /// The network of each host, in the order of the path.
+    pub(crate) networks: [OwnedFd; 2],
+}
+
+impl Inside {
+    fn try_clone(&self) -> io::Result<Self> {
+        let [sender, receiver] = &self.networks;
+        Ok(Self { keeper: self.keeper.try_clone()?, networks: [sender.try_clone()?, receiver.try_clone()?] })
+    }
+}
+
+/// A name under which a lab can be entered, for as long as this lives.
+#[derive(Debug)]
+pub struct Entrance {
+    door: Arc<OwnedFd>,
+    porter: Option<JoinHandle<()>>,
+}
+
+/// A lab that somebody else holds, to be entered.
+#[derive(Debug)]
+pub struct Visit(Inside);
+
+impl Entrance {
+    /// Lets this user's programs into the lab under `name`.
+    ///
+    /// # Errors
+    /// If this user has a lab of that name already, or the name is too long.
+    pub(crate) fn open(name: &str, inside: &Inside) -> Result<Self, LabError> {
+        let action = format!("be entered as \"{name}\"");
+        let refused = |reason: String| LabError::Refused { action: action.clone(), reason };
+        let door = open_door(name).map_err(|errno| match errno {
+            Errno::ADDRINUSE => refused("there is a lab of that name already; choose another with --name".to_owned()),
+            errno => refused(io::Error::from(errno).to_string()),
+        })?;
+        let inside = inside.try_clone().map_err(LabError::io(&action))?;
+        let door = Arc::new(door);
+        let watched = Arc::clone(&door);
+        Ok(Self { door, porter: Some(thread::spawn(move || admit(&watched, &inside))) })
+    }
+}
+
+impl Drop for Entrance {
+    fn drop(&mut self) {
+        let _ = shutdown(&self.door, Shutdown::Both);
+        if let Some(porter) = self.porter.take() {
+            let _ = porter.join();
+        }
+    }
+}
+
+impl Visit {
+    /// Finds this user's lab of that name.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn to(name: &str) -> Result<Self, LabError> {
+        let action = format!("enter the lab \"{name}\"");
+        let none = || LabError::Refused {
+            action: action.clone(),
+            reason: format!("this user has no lab of that name; `fullpipe lab up {name}` makes one"),
+        };
+        let (door, address) = new_door(name).map_err(|_| none())?;
+        connect(&door, &address).map_err(|_| none())?;
+        // Anybody may have taken the name.
+        if sockopt::socket_peercred(&door).map_err(|_| none())?.uid != geteuid() {
+            return Err(none());
+        }
+        receive_inside(&door).map(Self).map_err(LabError::io(&action))
+    }
+
+    /// Runs a program in a host of the lab, with this program's input, output and errors, to its end; its exit code, or 128
+    /// and the signal that ended it. This process, which must have one thread, is in the lab from then on.
+    ///
+    /// # Errors
+    /// If the namespaces cannot be entered, or there is no such program.
+    pub fn run(self, host: Host, program: &str, arguments: &[String]) -> Result<i32, LabError> {
+        let action = format!("start `{program}` in the {}", host.name());
+        let Inside { keeper, networks } = self.0;
+        let [sender, receiver] = networks.map(NetNamespace::from);
+        let network = if host == Host::Sender { sender } else { receiver };
+        let folder = std::env::current_dir();
+        let unsharing = if geteuid().is_root() { Unsharing::AsRoot } else { Unsharing::AsUser };
+        enter_process(keeper.as_fd(), unsharing).map_err(LabError::io("enter the lab"))?;
+        let mut command = Command::new(program);
+        command.args(arguments.iter().map(OsStr::new));
+        // The lab sees the same files, but whoever enters its mounts begins at their root.
+        if let Ok(folder) = folder {
+            command.current_dir(folder);
+        }
+        enter_before_exec(&mut command, &network, host.name()).map_err(LabError::io(&action))?;
+        let status = command.status().map_err(LabError::io(&action))?;
+        Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()))
+    }
+}
+
+/// Waits at the door, and lets in whoever is this user.
+fn admit(door: &OwnedFd, inside: &Inside) {
+    let [sender, receiver] = inside.networks.each_ref().map(AsFd::as_fd);
+    loop {
+        match accept_with(door, SocketFlags::CLOEXEC) {
+            Ok(visitor) => {
+                let is_ours = sockopt::socket_peercred(&visitor).is_ok_and(|peer| peer.uid == geteuid());
+                if is_ours {
+                    // A visitor that went away needs no answer.
+                    let _ = send_with_descriptors(&visitor, WELCOME, &[inside.keeper.as_fd(), sender, receiver]);
+                }
+            }
+            Err(Errno::INTR | Errno::CONNABORTED) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+fn receive_inside(door: &OwnedFd) -> io::Result<Inside> {
+    if poll(&mut [PollFd::new(door, PollFlags::IN)], Some(&PATIENCE))? == 0 {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    let mut words = [0; 64];
+    let (length, descriptors) = receive_with_descriptors(door, &mut words)?;
+    let unexpected = || io::Error::new(io::ErrorKind::InvalidData, "it is of another version of this program");
+    let [keeper, sender, receiver] = <[OwnedFd; 3]>::try_from(descriptors).map_err(|_| unexpected())?;
+    if words.get(..length) != Some(WELCOME) {
+        return Err(unexpected());
+    }
+    Ok(Inside { keeper, networks: [sender, receiver] })
+}
+
+fn open_door(name: &str) -> Result<OwnedFd, Errno> {
+    let (door, address) = new_door(name)?;
+    bind(&door, &address)?;
+    listen(&door, 8)?;
+    Ok(door)
+}
+
+/// A socket, and the address of this user's lab of that name.
+fn new_door(name: &str) -> Result<(OwnedFd, SocketAddrUnix), Errno> {
+    let address = SocketAddrUnix::new_abstract_name(format!("fullpipe-lab/{}/{name}", geteuid().as_raw()).as_bytes())?;
+    let door = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    Ok((door, address))
+}

@@ -1,0 +1,80 @@
+use std::time::Instant;
+
+use fullpipe_units::{BitRate, ByteCount, Span};
+use serde::Serialize;
+
+use crate::driver::DirectionReport;
+use crate::error::LabError;
+use crate::lab::Lab;
+
+/// What a path did in an interval.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PathStatus {
+    /// The interval.
+    pub interval: Span,
+    /// From the sender to the receiver.
+    pub forward: DirectionStatus,
+    /// The way back.
+    pub reverse: DirectionStatus,
+    /// Packets that devices dropped outside of the emulated queues.
+    pub device_drops: u64,
+}
+
+/// What one direction of a path did in an interval.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DirectionStatus {
+    /// At which rate packets were handed over, counted as the path's framing says.
+    pub rate: BitRate,
+    /// What waits in the queue at its end, or is being sent.
+    pub queue: ByteCount,
+    /// Packets that found the queue full.
+    pub queue_drops: u64,
+    /// Packets that were lost on purpose.
+    pub planted_losses: u64,
+    /// The lateness that 99 % of the packets stayed below; none where there was no packet.
+    pub lateness_p99: Option<Span>,
+}
+
+/// A look at what a lab's path does, interval by interval.
+pub struct Meter<'l> {
+    lab: &'l Lab,
+    since: Instant,
+    device_drops: u64,
+}
+
+impl<'l> Meter<'l> {
+    pub(crate) fn start(lab: &'l Lab) -> Result<Self, LabError> {
+        lab.take_reports();
+        Ok(Self { lab, since: Instant::now(), device_drops: lab.device_drops()? })
+    }
+
+    /// What it did since the last call.
+    ///
+    /// # Errors
+    /// If the lab is gone.
+    pub fn read(&mut self) -> Result<PathStatus, LabError> {
+        let drops = self.lab.device_drops()?;
+        let now = Instant::now();
+        let interval = Span::from(now - self.since);
+        let reports = self.lab.take_reports();
+        let refused: u64 = reports.iter().map(|report| report.refused).sum();
+        let device_drops = drops.saturating_sub(self.device_drops) + refused;
+        (self.since, self.device_drops) = (now, drops);
+        let [forward, reverse] = reports.each_ref().map(|report| DirectionStatus::of(report, interval));
+        Ok(PathStatus { interval, forward, reverse, device_drops })
+    }
+}
+
+impl DirectionStatus {
+    fn of(report: &DirectionReport, interval: Span) -> Self {
+        let lateness = &report.lateness;
+        let lateness_p99 = (!lateness.is_empty()).then(|| Span::from_nanos(lateness.value_at_quantile(0.99)));
+        Self {
+            rate: BitRate::of(report.delivered(), interval),
+            queue: report.backlog(),
+            queue_drops: report.overflowed(),
+            planted_losses: report.lost(),
+            lateness_p99,
+        }
+    }
+}
