@@ -14,6 +14,7 @@ use fullpipe_testkit::{Mark, Running, document, path, require, sentence, valid_w
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::Value;
 
 /// The longest that anything here may take.
 const PATIENCE: u64 = 60;
@@ -225,18 +226,23 @@ fn with_device(tun: Option<&str>, by: &[&str], arguments: &[&str]) -> Output {
     run(command.args(by).arg("/dev/net/fullpipe").args(arguments), PATIENCE)
 }
 
-/// A short demo by way of `by`: what it measured is what the path carries.
-fn a_demo_is_as_predicted(tun: Option<&str>, by: &[&str], backend: &str) {
-    let arguments = ["demo", "--json", "--path", "rate=40M,rtt=10ms", "-t", "2", "--backend", backend];
-    valid_within(3, || {
-        let output = with_device(tun, by, &arguments);
-        let experiment = document(&output)["experiment"].clone();
-        let rate = experiment["measurement"]["summary"]["steady"]["rate"].as_f64().unwrap_or_default();
-        let broken = !output.status.success();
-        assert!(broken || (rate / 37.66e6 - 1.0).abs() < 0.03, "{rate}: {experiment}");
-        let why = format!("{}{}", String::from_utf8_lossy(&output.stderr), experiment["measurement"]["validity"]);
-        ((), if broken { vec![why] } else { vec![] })
-    });
+/// A short demo by way of `by`: what it measured, as a share of what the path carries, and why that does not count.
+fn demo(tun: Option<&str>, by: &[&str], backend: &str) -> (f64, Vec<String>) {
+    const GOODPUT: f64 = 20e6 * 1448.0 / 1538.0;
+    let arguments = ["demo", "--json", "--path", "rate=20M,rtt=40ms", "-t", "2", "--backend", backend];
+    let output = with_device(tun, by, &arguments);
+    let measurement = document(&output)["experiment"]["measurement"].clone();
+    let rate = measurement["summary"]["steady"]["rate"].as_f64().or(measurement["summary"]["rate"].as_f64());
+    let broken = measurement["validity"]["broken"].as_array().map(|broken| broken.iter().map(Value::to_string));
+    let (Some(rate), Some(broken)) = (rate, broken) else { panic!("no measurement: {output:?}") };
+    (rate / GOODPUT, broken.collect())
+}
+
+/// Packets go through, whatever a busy machine makes of their times.
+fn a_demo_works(tun: Option<&str>, by: &[&str]) {
+    let (share, broken) = demo(tun, by, "auto");
+    let least = if broken.is_empty() { 0.97 } else { 0.05 };
+    assert!((least..1.03).contains(&share), "{share} of the path: {broken:?}");
 }
 
 #[test]
@@ -249,14 +255,14 @@ fn an_ordinary_user_has_a_lab_where_the_device_is_open() {
     let script = ["receiver", "--", "sh", "-c", "uname -n; exit 7"];
     let output = with_device(Some("0666"), &NOBODY, &[&exec[..], &script].concat());
     assert_eq!((output.status.code(), &*output.stdout), (Some(7), &b"receiver\n"[..]), "{output:?}");
-    a_demo_is_as_predicted(Some("0666"), &NOBODY, "auto");
+    a_demo_works(Some("0666"), &NOBODY);
 }
 
 #[test]
 fn an_ordinary_user_has_a_lab_where_the_device_is_closed() {
     require!(Lab, Root, Unshare, UserNamespaces);
     let _path = path();
-    a_demo_is_as_predicted(Some("0600"), &NOBODY, "auto");
+    a_demo_works(Some("0600"), &NOBODY);
 }
 
 #[test]
@@ -274,17 +280,44 @@ fn an_ordinary_user_joins_a_lab_that_stands() {
 }
 
 #[test]
+fn root_without_the_capability_has_a_lab_in_a_user_namespace() {
+    require!(Lab, Root, Unshare, UserNamespaces);
+    let _path = path();
+    let lacking = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"];
+    let arguments = ["lab", "exec", "demo", "receiver", "--", "sh", "-c", "uname -n; exit 7"];
+    let output = with_device(None, &lacking, &arguments);
+    assert_eq!((output.status.code(), &*output.stdout), (Some(7), &b"receiver\n"[..]), "{output:?}");
+}
+
+#[test]
+fn where_user_namespaces_are_switched_off_an_ordinary_user_is_told_which_switch_it_is() {
+    require!(Lab, Root, Unshare, UserNamespaces);
+    // Below a user namespace of its own, whose limit is not the machine's. Its root becomes one with the map.
+    let below = "unshare --user sh -ec 'until grep -q . /proc/self/uid_map; do sleep 0.01; done; \
+                     exec sh -ec \"echo 0 >/proc/sys/user/max_user_namespaces; exec \\\"\\$@\\\"\" sh \"$@\"' sh \"$@\" & \
+                 until echo 0 0 65536 >/proc/$!/gid_map; do sleep 0.01; done 2>/dev/null; \
+                 until echo 0 0 65536 >/proc/$!/uid_map; do sleep 0.01; done 2>/dev/null; wait $!";
+    let below = ["timeout", "10", "sh", "-ec", below, "sh"];
+    for command in [&["lab", "exec", "demo", "sender", "--", "true"][..], &["lab", "up"], &["demo", "--json"]] {
+        let output = with_device(None, &[&below[..], &NOBODY].concat(), command);
+        let said = sentence(&output, 3);
+        assert!(said.contains("user.max_user_namespaces=10000") && said.contains("sudo"), "{said}");
+    }
+}
+
+#[test]
 fn a_container_without_the_device_has_a_lab() {
     require!(Lab, Root, Unshare);
     let _path = path();
-    a_demo_is_as_predicted(None, &[], "auto");
+    a_demo_works(None, &[]);
 }
 
 #[test]
 fn packet_sockets_carry_what_tun_carries() {
     require!(Lab, Root, Unshare);
     let _path = path();
-    a_demo_is_as_predicted(Some("0600"), &[], "packet");
+    let share = valid_within(3, || demo(Some("0600"), &[], "packet"));
+    assert!((0.97..1.03).contains(&share), "{share} of the path");
 }
 
 #[test]

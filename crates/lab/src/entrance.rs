@@ -118,8 +118,10 @@ impl Visit {
         let [sender, receiver] = networks.map(NetNamespace::from);
         let network = if host == Host::Sender { sender } else { receiver };
         let folder = std::env::current_dir();
-        let unsharing = if geteuid().is_root() { Unsharing::AsRoot } else { Unsharing::AsUser };
-        enter_process(keeper.as_fd(), unsharing).map_err(LabError::io("enter the lab"))?;
+        // Root's lab is in no user namespace, or in one where root lacks what it takes without.
+        enter_process(keeper.as_fd(), Unsharing::AsRoot)
+            .or_else(|_| enter_process(keeper.as_fd(), Unsharing::AsUser))
+            .map_err(LabError::io("enter the lab"))?;
         let mut command = Command::new(program);
         command.args(arguments.iter().map(OsStr::new));
         // The lab sees the same files, but whoever enters its mounts begins at their root.

@@ -48,8 +48,8 @@ pub(crate) fn lacking_namespaces(cause: &io::Error, is_root: bool) -> LabError {
         std::fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/"))).is_ok_and(|text| text.trim() == value)
     };
     let why = if is_root {
-        "root may not make namespaces here, as in a container without CAP_SYS_ADMIN: start it with --cap-add SYS_ADMIN \
-         and --device /dev/net/tun, or use a machine of your own"
+        "root may not make namespaces here, as in a container without CAP_SYS_ADMIN: start it with --cap-add SYS_ADMIN, \
+         or use a machine of your own"
     } else if set("kernel.apparmor_restrict_unprivileged_userns", "1") {
         "Ubuntu's AppArmor forbids user namespaces to this program: run it with sudo, or allow them with \
          `sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`"

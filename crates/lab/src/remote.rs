@@ -64,7 +64,9 @@ impl Remote {
     /// in the terminal's foreground, for programs that read from there.
     pub(crate) fn start(blueprint: &Blueprint, interactive: bool) -> Result<(Self, Devices), LabError> {
         let (ours, theirs) = seqpacket_pair().map_err(LabError::io("make a socket pair"))?;
-        let mut process = spawn_keeper(theirs, interactive)?;
+        let mut process = spawn_keeper(&theirs, interactive)?;
+        // The keeper alone has its end, so that its end is heard.
+        drop(theirs);
         match first_words(&ours, blueprint) {
             Ok((devices, inside)) => {
                 let control = Arc::new(ours);
@@ -147,16 +149,24 @@ impl Ended {
     }
 }
 
-fn spawn_keeper(control: OwnedFd, interactive: bool) -> Result<Child, LabError> {
-    let program = std::env::current_exe().map_err(LabError::io("find this program"))?;
+fn spawn_keeper(control: &OwnedFd, interactive: bool) -> Result<Child, LabError> {
     let is_root = rustix::process::geteuid().is_root();
-    let mut command = Command::new(program);
-    command.arg(keeper::ARGUMENT).stdin(Stdio::from(control)).stdout(Stdio::null());
-    if !interactive {
-        command.process_group(0);
-    }
-    unshare_before_exec(&mut command, if is_root { Unsharing::AsRoot } else { Unsharing::AsUser });
-    command.spawn().map_err(|cause| lacking_namespaces(&cause, is_root))
+    let spawn = |unsharing| {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg(keeper::ARGUMENT).stdin(Stdio::from(control.try_clone()?)).stdout(Stdio::null());
+        if !interactive {
+            command.process_group(0);
+        }
+        unshare_before_exec(&mut command, unsharing);
+        command.spawn()
+    };
+    let spawned = if is_root {
+        // Root of a container may lack the capability, and yet be one in a user namespace.
+        spawn(Unsharing::AsRoot).or_else(|cause| spawn(Unsharing::AsUser).map_err(|_| cause))
+    } else {
+        spawn(Unsharing::AsUser)
+    };
+    spawned.map_err(|cause| lacking_namespaces(&cause, is_root))
 }
 
 fn first_words(control: &OwnedFd, blueprint: &Blueprint) -> Result<(Devices, Inside), LabError> {
