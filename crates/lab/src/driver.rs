@@ -3,23 +3,23 @@
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::num::NonZeroU64;
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fullpipe_link::{Counters, Direction};
-use fullpipe_record::{Path, PathDirection};
-use fullpipe_units::{ByteCount, SegCount, Span, Time};
+use fullpipe_record::{Path, PathChange, PathDirection};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 use fullpipe_wire::VIRTIO_HEADER;
 use hdrhistogram::Histogram;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 
 use crate::awake::Awake;
+use crate::mailbox::{Inbox, Mail, Mailbox, mailbox};
 use crate::packet::Packet;
-use crate::protocol::Layout;
+use crate::protocol::{Host, Layout};
 use crate::remote::Devices;
 
 /// Longest time that a thread sleeps while its direction is empty, and so the longest that it takes to end.
@@ -62,10 +62,9 @@ pub(crate) struct DirectionReport {
     counters: Counters,
 }
 
-type Shared = Mutex<DirectionReport>;
-
 struct RunningDirection {
-    shared: Arc<Shared>,
+    shared: Arc<Mutex<DirectionReport>>,
+    mailbox: Mailbox,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -78,14 +77,23 @@ impl Driver {
         let (sender_again, receiver_again) = (sender.try_clone()?, receiver.try_clone()?);
         let forward = Wire::new(sender, receiver_again, layout, origin);
         let reverse = Wire::new(receiver, sender_again, layout, origin);
+        let [(to_forward, forward_inbox), (to_reverse, reverse_inbox)] = [mailbox()?, mailbox()?];
+        let forward = Line::new(&path.forward, seed.wrapping_mul(2), forward, forward_inbox, to_reverse.clone());
+        let reverse_seed = seed.wrapping_mul(2).wrapping_add(1);
+        let reverse = Line::new(&path.reverse, reverse_seed, reverse, reverse_inbox, to_forward.clone());
         Ok(Self {
             directions: [
-                RunningDirection::start(&path.forward, seed.wrapping_mul(2), forward, &stop)?,
-                RunningDirection::start(&path.reverse, seed.wrapping_mul(2).wrapping_add(1), reverse, &stop)?,
+                RunningDirection::start(forward, to_forward, &stop)?,
+                RunningDirection::start(reverse, to_reverse, &stop)?,
             ],
             stop,
             _awake: Awake::ask(),
         })
+    }
+
+    /// Makes the path that leads away from `host` another from now on.
+    pub(crate) fn change(&self, host: Host, change: PathChange) {
+        self.directions[host.index()].mailbox.post(Mail::Change(change));
     }
 
     /// What each direction, forward first, did since the last call.
@@ -140,13 +148,10 @@ impl DirectionReport {
 }
 
 impl RunningDirection {
-    fn start(path: &PathDirection, seed: u64, wire: Wire, stop: &Arc<AtomicBool>) -> io::Result<Self> {
-        let shared = Arc::new(Mutex::new(DirectionReport::new(Counters::default())));
-        let (link, longest) = (Direction::new(path, seed), longest_train(path));
-        let (stop, report) = (Arc::clone(stop), Arc::clone(&shared));
-        let thread =
-            thread::Builder::new().name("link".to_owned()).spawn(move || run(wire, link, longest, &stop, &report))?;
-        Ok(Self { shared, thread: Some(thread) })
+    fn start(line: Line, mailbox: Mailbox, stop: &Arc<AtomicBool>) -> io::Result<Self> {
+        let (stop, shared) = (Arc::clone(stop), Arc::clone(&line.report));
+        let thread = thread::Builder::new().name("link".to_owned()).spawn(move || line.run(&stop))?;
+        Ok(Self { shared, mailbox, thread: Some(thread) })
     }
 }
 
@@ -194,78 +199,134 @@ impl Wire {
         let parts = [IoSlice::new(&self.front), IoSlice::new(payload)];
         retry_on_intr(|| rustix::io::writev(&self.to, &parts)).is_ok()
     }
+}
 
-    /// Sleeps until a packet waits or `deadline` comes; the moment up to which the sleep was meant.
-    fn wait(&self, deadline: Option<Time>) -> Time {
-        let from = self.now();
-        let planned = deadline.map_or(IDLE, |due| due.since(from)).min(IDLE);
+/// One direction as its thread holds it.
+struct Line {
+    wire: Wire,
+    link: Direction<Packet>,
+    longest: SegCount,
+    /// With all that the path's framing adds.
+    largest_packet: ByteCount,
+    inbox: Inbox,
+    /// Where routers' answers go.
+    other: Mailbox,
+    report: Arc<Mutex<DirectionReport>>,
+}
+
+impl Line {
+    fn new(path: &PathDirection, seed: u64, wire: Wire, inbox: Inbox, other: Mailbox) -> Self {
+        let largest_packet = path.mtu + path.framing.overhead();
+        Self {
+            wire,
+            link: Direction::new(path, seed),
+            longest: longest_train(path.rate, largest_packet),
+            largest_packet,
+            inbox,
+            other,
+            report: Arc::new(Mutex::new(DirectionReport::new(Counters::default()))),
+        }
+    }
+
+    fn run(mut self, stop: &AtomicBool) {
+        // The default slack of 50 µs would be added to every packet's delay.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        // A link that waits for its hosts to let go of a processor delays their packets. Only root may ask for it.
+        let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), HASTE);
+        let report = Arc::clone(&self.report);
+        let mut last_look = self.wire.now();
+        while !stop.load(Ordering::Relaxed) {
+            let gap = self.wire.now().since(last_look);
+            let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
+            report.longest_gap = report.longest_gap.max(gap);
+            let exhausted = self.read_batch(&mut report);
+            if exhausted {
+                last_look = self.wire.now();
+            }
+            let delivered = self.deliver_batch(&mut report);
+            report.counters = self.link.counters(self.wire.now());
+            drop(report);
+            if exhausted && delivered {
+                // Sleep is no neglect, as a packet ends it; only what goes beyond it is.
+                last_look = last_look.max(self.wait());
+            }
+        }
+    }
+
+    /// Takes in what waits at the device, up to a batch; whether that was all.
+    fn read_batch(&mut self, report: &mut DirectionReport) -> bool {
+        for _ in 0..BATCH {
+            match self.wire.read() {
+                Read::Packet(packet) => {
+                    let now = self.wire.now();
+                    for piece in packet.carried_whole(self.longest) {
+                        self.offer(now, piece);
+                    }
+                }
+                Read::Malformed => report.refused += 1,
+                Read::Nothing => return true,
+            }
+        }
+        false
+    }
+
+    fn offer(&mut self, now: Time, piece: Packet) {
+        if let Some(reply) = self.link.offer(now, piece).reply {
+            self.other.post(Mail::Reply(reply));
+        }
+    }
+
+    /// Hands over what is due, up to a batch; whether that was all.
+    fn deliver_batch(&mut self, report: &mut DirectionReport) -> bool {
+        let mut now = self.wire.now();
+        for _ in 0..BATCH {
+            let Some(delivery) = self.link.pop(now) else { return true };
+            if !self.wire.write(&delivery.train) {
+                report.refused += 1;
+            }
+            now = self.wire.now();
+            report.lateness.saturating_record(now.since(delivery.due).as_nanos());
+        }
+        false
+    }
+
+    /// Sleeps until a packet or mail waits or something is due; the moment up to which the sleep was meant.
+    fn wait(&mut self) -> Time {
+        let from = self.wire.now();
+        let planned = self.link.next_deadline().map_or(IDLE, |due| due.since(from)).min(IDLE);
         let sleep: Duration = planned.into();
         let timeout = Timespec { tv_sec: sleep.as_secs().cast_signed(), tv_nsec: i64::from(sleep.subsec_nanos()) };
+        let mut waiting = [PollFd::new(&self.wire.from, PollFlags::IN), PollFd::new(self.inbox.bell(), PollFlags::IN)];
         // An interrupted or failed wait is one more turn of the loop.
-        let _ = poll(&mut [PollFd::new(&self.from.as_fd(), PollFlags::IN)], Some(&timeout));
-        (from + planned).min(self.now())
-    }
-}
-
-fn run(mut wire: Wire, mut link: Direction<Packet>, longest: SegCount, stop: &AtomicBool, shared: &Shared) {
-    // The default slack of 50 µs would be added to every packet's delay.
-    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-    // A link that waits for its hosts to let go of a processor delays their packets. Only root may ask for it.
-    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), HASTE);
-    let mut last_look = wire.now();
-    while !stop.load(Ordering::Relaxed) {
-        let gap = wire.now().since(last_look);
-        let mut report = shared.lock().unwrap_or_else(PoisonError::into_inner);
-        report.longest_gap = report.longest_gap.max(gap);
-        let exhausted = read_batch(&mut wire, &mut link, longest, &mut report);
-        if exhausted {
-            last_look = wire.now();
+        let _ = poll(&mut waiting, Some(&timeout));
+        let rung = !waiting[1].revents().is_empty();
+        let until = (from + planned).min(self.wire.now());
+        if rung {
+            self.take_mail();
         }
-        let delivered = deliver_batch(&mut wire, &mut link, &mut report);
-        report.counters = link.counters(wire.now());
-        drop(report);
-        if exhausted && delivered {
-            // Sleep is no neglect, as a packet ends it; only what goes beyond it is.
-            last_look = last_look.max(wire.wait(link.next_deadline()));
-        }
+        until
     }
-}
 
-/// Takes in what waits at the device, up to a batch; whether that was all.
-fn read_batch(wire: &mut Wire, link: &mut Direction<Packet>, longest: SegCount, report: &mut DirectionReport) -> bool {
-    for _ in 0..BATCH {
-        match wire.read() {
-            Read::Packet(packet) => {
-                let now = wire.now();
-                for piece in packet.carried_whole(longest) {
-                    link.offer(now, piece);
+    fn take_mail(&mut self) {
+        let now = self.wire.now();
+        for mail in self.inbox.take() {
+            match mail {
+                // An answer to an answer there is not.
+                Mail::Reply(reply) => drop(self.link.offer(now, reply)),
+                Mail::Change(change) => {
+                    self.link.change(now, &change);
+                    if let Some(rate) = change.rate {
+                        self.longest = longest_train(Some(rate), self.largest_packet);
+                    }
                 }
             }
-            Read::Malformed => report.refused += 1,
-            Read::Nothing => return true,
         }
     }
-    false
-}
-
-/// Hands over what is due, up to a batch; whether that was all.
-fn deliver_batch(wire: &mut Wire, link: &mut Direction<Packet>, report: &mut DirectionReport) -> bool {
-    let mut now = wire.now();
-    for _ in 0..BATCH {
-        let Some(delivery) = link.pop(now) else { return true };
-        if !wire.write(&delivery.train) {
-            report.refused += 1;
-        }
-        now = wire.now();
-        report.lateness.saturating_record(now.since(delivery.due).as_nanos());
-    }
-    false
 }
 
 /// The longest train that is carried whole: as long as the link takes to send in [`TRAIN_LASTS`], as the first of its
 /// segments arrives with the last.
-fn longest_train(path: &PathDirection) -> SegCount {
-    let packet = path.mtu + path.framing.overhead();
-    let packets = path.rate.map_or(u64::MAX, |rate| rate.bytes_in(TRAIN_LASTS).get() / packet.get());
+fn longest_train(rate: Option<BitRate>, packet: ByteCount) -> SegCount {
+    let packets = rate.map_or(u64::MAX, |rate| rate.bytes_in(TRAIN_LASTS).get() / packet.get().max(1));
     SegCount::new(packets.max(1))
 }

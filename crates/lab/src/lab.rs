@@ -1,6 +1,6 @@
 use std::net::Ipv4Addr;
 
-use fullpipe_record::{Change, HostSettings, Path, Validity};
+use fullpipe_record::{Change, HostSettings, Path, PathChange, Validity};
 use fullpipe_units::BitRate;
 
 use crate::driver::{DirectionReport, Driver};
@@ -119,6 +119,11 @@ impl Lab {
     pub fn undo(&self, host: Host) -> Result<(), LabError> {
         let action = format!("undo the changes to the {}", host.name());
         self.remote.ask(&action, &Request::Undo { host }, &[]).map(drop)
+    }
+
+    /// Makes the path that leads away from `host` another from now on.
+    pub fn change(&self, host: Host, change: PathChange) {
+        self.driver.change(host, change);
     }
 
     /// Begins to watch the lab itself.

@@ -12,6 +12,7 @@ mod entrance;
 mod error;
 pub mod keeper;
 mod lab;
+mod mailbox;
 mod packet;
 mod program;
 mod protocol;

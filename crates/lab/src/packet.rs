@@ -1,10 +1,12 @@
 use fullpipe_link::Train;
+use fullpipe_record::Edit;
 use fullpipe_units::{ByteCount, SegCount};
 use fullpipe_wire::Malformed;
 
 use crate::protocol::Layout;
 
 /// A packet or a train of a host, as the link carries it.
+#[derive(Clone)]
 pub(crate) struct Packet(fullpipe_wire::Packet);
 
 impl Packet {
@@ -53,5 +55,32 @@ impl Train for Packet {
 
     fn split_off(&mut self, at: SegCount) -> Self {
         Self(self.0.split_off(at))
+    }
+
+    fn flow(&self) -> u64 {
+        self.0.flow()
+    }
+
+    fn mark_ce(&mut self) -> bool {
+        self.0.mark_ce()
+    }
+
+    fn corrupt(&mut self, random: u64) {
+        self.0.corrupt(random);
+    }
+
+    fn apply(&mut self, edit: &Edit) {
+        match *edit {
+            Edit::StripWindowScale => self.0.strip_window_scale(),
+            Edit::RewriteWindowScale(shift) => self.0.rewrite_window_scale(shift),
+            Edit::StripSack => self.0.strip_sack(),
+            Edit::StripTimestamps => self.0.strip_timestamps(),
+            Edit::ClampMss(most) => self.0.clamp_mss(most),
+            Edit::ClampWindow(most) => self.0.clamp_window(most),
+        }
+    }
+
+    fn too_big(&self, mtu: ByteCount) -> Option<Self> {
+        self.0.too_big(mtu).map(Self)
     }
 }

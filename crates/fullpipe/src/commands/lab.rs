@@ -10,8 +10,8 @@ use fullpipe_report as report;
 use fullpipe_scenario::{Grid, Scenario, builtin, builtin_grid};
 use fullpipe_units::Span;
 
-use crate::beside::read_beside;
 use super::up::up;
+use crate::beside::read_beside;
 use crate::cli::{backend, duration};
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::Terminal;
