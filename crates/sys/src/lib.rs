@@ -3,10 +3,12 @@
 //! The only room with `unsafe`: every block says why it is sound. What rustix or socket2 offer safely is taken from
 //! there, so little is left here.
 
+mod complaints;
 mod control;
 mod datagrams;
 mod descriptors;
 mod interface;
+mod message;
 mod namespace;
 mod packet;
 mod route;
@@ -17,6 +19,7 @@ mod tun;
 mod usage;
 mod zero_copy;
 
+pub use complaints::{Complaint, complaint, keep_complaints};
 pub use datagrams::{
     Arrival, MOST_MESSAGES, MOST_SEGMENTS, cut_datagrams, join_datagrams, receive_messages, send_messages,
     stamp_arrivals,
@@ -31,6 +34,7 @@ pub use namespace::{
 };
 pub use packet::{open_packet_socket, packet_drops};
 pub use route::create_veth;
+pub use route::{create_veth, output_device};
 pub use socket::{set_pacing_rate, socket_memory, tcp_info};
 pub use stamps::{Stamped, arrival, departure, stamp_passages};
 pub use tcp_info::decode as decode_tcp_info;

@@ -1,8 +1,10 @@
 //! Configuration of network devices by netlink, for what `ioctl` does not offer or permits to the machine's root only.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
+use rustix::net::netdevice::index_to_name;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 
 use crate::namespace::NetNamespace;
@@ -61,14 +63,72 @@ fn set_link_request(name: &str, attribute: u16, value: u32) -> Vec<u8> {
     link_request(libc::RTM_SETLINK, 0, &attributes)
 }
 
+/// The device by which this host's packets to `target` leave, as things are.
+///
+/// # Errors
+/// What the kernel says, as `NetworkUnreachable` where there is no route.
+pub fn output_device(target: IpAddr) -> io::Result<String> {
+    let mut answer = [0; 1024];
+    let length = exchange(&route_request(target), &mut answer)?;
+    let answer = &answer[..length];
+    if answer.get(4..6) == Some(&libc::NLMSG_ERROR.to_ne_bytes()[..2]) {
+        acknowledged(answer)?;
+    }
+    let unknown = || io::Error::new(io::ErrorKind::InvalidData, "an answer without a device");
+    let index = attribute(answer.get(HEADER_LENGTH + ROUTE_LENGTH..).unwrap_or_default(), libc::RTA_OIF);
+    let index = index.and_then(|value| value.try_into().ok()).map(u32::from_ne_bytes).ok_or_else(unknown)?;
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    Ok(index_to_name(&socket, index)?)
+}
+
+/// `struct rtmsg`.
+const ROUTE_LENGTH: usize = 12;
+
+/// `RTM_GETROUTE` for one address.
+fn route_request(target: IpAddr) -> Vec<u8> {
+    let (family, address) = match target {
+        IpAddr::V4(address) => (libc::AF_INET, address.octets().to_vec()),
+        IpAddr::V6(address) => (libc::AF_INET6, address.octets().to_vec()),
+    };
+    let mut message = vec![0; HEADER_LENGTH + ROUTE_LENGTH];
+    message[4..6].copy_from_slice(&libc::RTM_GETROUTE.to_ne_bytes());
+    message[6..8].copy_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
+    message[HEADER_LENGTH] = family as u8;
+    message[HEADER_LENGTH + 1] = (address.len() * 8) as u8;
+    push_attribute(&mut message, libc::RTA_DST, &address);
+    let length = message.len() as u32;
+    message[..4].copy_from_slice(&length.to_ne_bytes());
+    message
+}
+
+/// The value of the first attribute of this kind.
+fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
+    loop {
+        let (length, rest) = attributes.split_first_chunk()?;
+        let (kind, _) = rest.split_first_chunk()?;
+        let length = usize::from(u16::from_ne_bytes(*length));
+        let value = attributes.get(4..length)?;
+        if u16::from_ne_bytes(*kind) == wanted {
+            return Some(value);
+        }
+        attributes = attributes.get(length.next_multiple_of(4)..)?;
+    }
+}
+
 /// Sends a request, and waits for the kernel to say what became of it.
 fn request(message: &[u8]) -> io::Result<()> {
+    let mut answer = [0; 1024];
+    let length = exchange(message, &mut answer)?;
+    acknowledged(&answer[..length])
+}
+
+/// Sends `message`, and waits for the answer; how long it is.
+fn exchange(message: &[u8], answer: &mut [u8]) -> io::Result<usize> {
     // Protocol 0 of this family is NETLINK_ROUTE.
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     send(&socket, message, SendFlags::empty())?;
-    let mut answer = [0; 1024];
-    let (length, _) = recv(&socket, &mut answer, RecvFlags::empty())?;
-    acknowledged(&answer[..length])
+    let (length, _) = recv(&socket, answer, RecvFlags::empty())?;
+    Ok(length)
 }
 
 /// A request about a device that its attributes name, to be acknowledged.
@@ -127,6 +187,23 @@ mod tests {
         assert_eq!(message.len(), 16 + 16 + place + 4 + kind);
         assert_eq!(message[..4], (message.len() as u32).to_ne_bytes());
         assert!(message.ends_with(&[8, 0, 28, 0, 4, 0, 0, 0]), "the peer's namespace comes last");
+    }
+
+    #[test]
+    fn packets_to_this_host_leave_by_loopback_and_others_by_one_device_or_none() {
+        assert_eq!(output_device([127, 0, 0, 1].into()).unwrap(), "lo");
+        // There may be no route, and no IPv6.
+        for elsewhere in ["192.0.2.1", "2001:db8::1"] {
+            let device = output_device(elsewhere.parse().unwrap());
+            assert!(device.is_err() || device.is_ok_and(|device| device != "lo"), "{elsewhere}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_attributes_are_read(attributes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..64)) {
+            let _ = attribute(&attributes, libc::RTA_OIF);
+        }
     }
 
     #[test]
