@@ -34,7 +34,8 @@ impl Ramp {
 }
 
 /// Offers each of `loads` as `request` has it, and tells of each step as it is done. The first error ends it; an
-/// interrupted measurement is its last, and not among the steps.
+/// interrupted measurement is its last, and not among the steps; one that breaks off is the last step, because whoever broke
+/// off may not come back, and what there is would be lost.
 ///
 /// # Errors
 /// What `measure` reports.
@@ -57,7 +58,11 @@ pub fn run_ramp<E>(
         idle = [idle, measured.rtt.idle].into_iter().flatten().min_by_key(|stats| stats.median);
         let step = RampStep::of(offered, &measured);
         done(&step);
+        let broken = step.broken_off.is_some();
         steps.push(step);
+        if broken {
+            break;
+        }
     }
     Ok(RampReport::new(full, idle, steps, interrupted))
 }

@@ -49,3 +49,20 @@ fn a_harmful_ramp_needs_consent() {
     let arguments = ["measure", "no-such-host.invalid", "-u", "--ramp", "5M..50M"];
     assert!(sentence(&run(&mut fullpipe(&arguments), 10), 2).contains("--yes"));
 }
+
+#[test]
+fn a_step_that_breaks_off_is_the_last_and_says_so() {
+    let port = free_port().to_string();
+    // More than the first step sends in its two seconds, and less than the second.
+    let _server = Running::start(&mut fullpipe(&["serve", "-p", &port, "--max-bytes", "2M"]));
+    wait_for_listener(port.parse().unwrap());
+    let arguments = ["measure", "127.0.0.1", "--json", "-t", "2", "-p", &port, "--ramp", "2M..80M/3"];
+    let output = run(&mut fullpipe(&arguments), 60);
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    let document = document(&output);
+    let steps = document["ramp"]["steps"].as_array().unwrap();
+    assert_eq!(steps.len(), 2, "{document}");
+    assert!(steps[0]["broken_off"].is_null() && steps[0]["carried"].as_u64().is_some_and(|rate| rate > 0));
+    let why = steps[1]["broken_off"].as_str().unwrap();
+    assert_eq!(document["error"]["message"], why, "{document}");
+}

@@ -16,12 +16,21 @@ pub struct RampStep {
     /// Datagrams that were lost, or bytes that TCP sent again, as a share of all that were sent; unknown where the sender
     /// does not tell.
     pub loss: Option<Ratio>,
+    /// Why its test broke off, if it did: the rest is then of the time before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broken_off: Option<String>,
 }
 
 impl RampStep {
     /// What `measured` says of a load of `offered`.
     pub fn of(offered: BitRate, measured: &Measurement) -> Self {
-        Self { offered, carried: measured.summary.rate, rtt: measured.rtt.loaded, loss: loss(measured) }
+        Self {
+            offered,
+            carried: measured.summary.rate,
+            rtt: measured.rtt.loaded,
+            loss: loss(measured),
+            broken_off: measured.broken_off.clone(),
+        }
     }
 }
 
@@ -83,7 +92,7 @@ mod tests {
 
     fn step(offered: u64, median: u64, loss: f64) -> RampStep {
         let offered = BitRate::from_mbps(offered);
-        RampStep { offered, carried: offered, rtt: rtt(median), loss: Some(Ratio::new(loss)) }
+        RampStep { offered, carried: offered, rtt: rtt(median), loss: Some(Ratio::new(loss)), broken_off: None }
     }
 
     #[test]

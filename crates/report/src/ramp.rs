@@ -5,12 +5,13 @@ use crate::style::{Style, heading, wrapped};
 use crate::table::{Align, Table, or_dash};
 
 /// Columns of the longest bar.
-const LONGEST_BAR: f64 = 20.0;
+const LONGEST_BAR: f64 = 10.0;
 
 /// One step as it is done.
 pub fn ramp_step(step: &RampStep) -> String {
     let median = or_dash(step.rtt.map(|rtt| rtt.median.to_string()));
-    format!("{} offered: {} arrive, RTT {median}, lost {}", step.offered, step.carried, loss(step.loss))
+    let broken = if step.broken_off.is_some() { ", broken off" } else { "" };
+    format!("{} offered: {} arrive, RTT {median}, lost {}{broken}", step.offered, step.carried, loss(step.loss))
 }
 
 /// A path under a growing load: a line a step, round-trip times as bars, and where they begin to grow.
@@ -19,6 +20,13 @@ pub fn ramp(report: &RampReport, style: Style) -> String {
     text += &table(report, style);
     for sentence in sentences(report) {
         text += &wrapped(&sentence, 2, |line| style.bold(line));
+    }
+    for (offered, why) in report.steps.iter().filter_map(|step| Some((step.offered, step.broken_off.as_ref()?))) {
+        text += &wrapped(
+            &format!("The test at {offered} broke off and counts as far as it came, and the ramp ended with it: {why}"),
+            2,
+            |line| style.bad(line),
+        );
     }
     if report.interrupted {
         text += &wrapped("Interrupted: these are the steps that were done.", 2, |line| style.bad(line));

@@ -5,11 +5,11 @@ use std::sync::atomic::AtomicBool;
 
 use fullpipe_experiment::{MeasureEvent, Ramp, RampLoads, run_ramp};
 use fullpipe_probe::{Destination, ProbeError, measure};
-use fullpipe_record::{Document, Measurement, Request, Transport};
+use fullpipe_record::{Document, ErrorReport, Measurement, Request, Transport};
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
-use crate::failure::{Failure, INTERRUPTED};
+use crate::failure::{FAILED, Failure, INTERRUPTED};
 use crate::terminal::Terminal;
 
 /// Steps where nobody says how many: a tenth of what the path carries each, from one to twelve.
@@ -91,8 +91,17 @@ pub(crate) fn run(
     terminal.result(&report::ramp(&done, terminal.style()));
     terminal.event(&MeasureEvent::Ramp(Box::new(done.clone())));
     let interrupted = done.interrupted;
-    terminal.document(&Document { ramp: Some(done), ..Document::new() });
-    if interrupted { Err(Failure::told(INTERRUPTED)) } else { Ok(()) }
+    let broken = done.steps.iter().find_map(|step| step.broken_off.clone());
+    let error = broken.map(|message| ErrorReport { message, exit_code: FAILED });
+    if let Some(error) = &error {
+        Terminal::complain(&error.message);
+    }
+    terminal.document(&Document { ramp: Some(done), error: error.clone(), ..Document::new() });
+    match (interrupted, error) {
+        (true, _) => Err(Failure::told(INTERRUPTED)),
+        (false, Some(error)) => Err(Failure::told(error.exit_code)),
+        (false, None) => Ok(()),
+    }
 }
 
 /// What TCP moves over the path.
@@ -101,12 +110,14 @@ fn carried(
     request: &Request,
     terminal: &Terminal,
 ) -> Result<BitRate, Failure> {
-    // What only datagrams have is of no use here.
-    let block = if request.transport == Transport::Tcp { request.block } else { ByteCount::ZERO };
+    // What only datagrams have is of no use here, and what they lack is as it usually is.
+    let is_tcp = request.transport == Transport::Tcp;
+    let block = if is_tcp { request.block } else { ByteCount::ZERO };
     let tcp = Request {
         transport: Transport::Tcp,
         block,
         rate: None,
+        discard: request.discard || !is_tcp,
         offload: false,
         wide_counters: false,
         dont_fragment: false,
