@@ -37,8 +37,8 @@ pub fn measure_arguments(host: &str, request: &Request) -> Vec<String> {
 
 /// `HERE,THERE`; `,THERE` alone has no meaning for iperf3, and none here.
 fn affinity(request: &Request) -> Option<String> {
-    let here = request.processor?;
-    Some(request.far_processor.map_or_else(|| here.to_string(), |there| format!("{here},{there}")))
+    let here = if request.near_device { "nic".to_owned() } else { request.processor?.to_string() };
+    Some(request.far_processor.map_or_else(|| here.clone(), |there| format!("{here},{there}")))
 }
 
 /// `RATE/BURST`; a UDP flood asks for zero, because no rate at all is a gentle one.

@@ -23,6 +23,8 @@ const LOOK: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", content = "data", rename_all = "kebab-case")]
 pub enum MeasureEvent {
+    /// The way to the other end is known.
+    Route(Box<fullpipe_record::RouteReport>),
     /// An interval has passed.
     Interval(Interval),
     /// The test is over.
@@ -162,7 +164,7 @@ fn follow(
             Ok(MeasureEvent::Interval(interval)) => progress(&interval),
             Ok(MeasureEvent::Measurement(measurement)) => return Ok(Followed::Measured(measurement)),
             // Nobody asks for one here.
-            Ok(MeasureEvent::Ramp(_)) => {}
+            Ok(MeasureEvent::Route(_) | MeasureEvent::Ramp(_)) => {}
             // Interrupted before data flowed, it has nothing to show.
             Ok(MeasureEvent::Error(_)) if interrupted => return Err(ExperimentError::Interrupted),
             Ok(MeasureEvent::Error(report)) => return Ok(Followed::Failed(report.message)),

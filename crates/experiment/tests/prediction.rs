@@ -155,6 +155,7 @@ fn measurement(request: &Request, samples: Vec<Sample>) -> Measurement {
         streams: Vec::new(),
         intervals: Vec::new(),
         rtt: RttReport::of_kernel(Some(rtt), vec![rtt]),
+        route: None,
         limit: None,
         interrupted: false,
         broken_off: None,

@@ -115,6 +115,8 @@ fn where_echo_requests_are_not_permitted_the_server_answers_datagrams() {
         assert_eq!(rtt["method"], "udp-echo", "{load}: {rtt}");
         let during = &rtt["echoes"]["during"];
         assert!(figure(&during["rtt"]["count"]) > 10.0 && figure(&during["host"]["count"]) > 0.0, "{load}: {during}");
+        let before = &rtt["echoes"]["before"];
+        assert!(!load.contains("-u") || figure(&before["sent"]) > figure(&before["lost"]), "{load}: waited for: {rtt}");
         assert!(figure(&rtt["echoes"]["after"]["sent"]) > 0.0, "answered after the test too: {rtt}");
         // Within the host, and less what the server took: nothing is left but the kernel's way.
         assert!(figure(&rtt["idle"]["min"]) < 5e-3, "{rtt}");

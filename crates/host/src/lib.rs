@@ -1,14 +1,18 @@
 //! The settings of this host that bear on bulk TCP: read, changed, read back, undone.
 //!
-//! Everything acts on the network namespace of the calling thread, through `/proc/sys/net`. This room alone knows how a
+//! What concerns the machine and no setting, which processors are near a device, is read from `/sys`.
+//!
+//! Everything else acts on the network namespace of the calling thread, through `/proc/sys/net`. This room alone knows how a
 //! typed [`Change`](fullpipe_record::Change) is written, as files and as commands.
 
 mod apply;
 mod inspect;
+mod nearby;
 mod render;
 mod sysctl;
 
 pub use apply::{Applied, ApplyError, apply};
 pub use inspect::inspect;
+pub use nearby::MachineTree;
 pub use render::commands;
 pub use sysctl::{SysctlError, SysctlTree};

@@ -237,6 +237,7 @@ impl Parameters {
             // What is no processor is a wish like that for one that is not there.
             processor: self.processor.and_then(|number| u16::try_from(number).ok()),
             far_processor: None,
+            near_device: false,
             writer: Writer::default(),
             interval: Request::default().interval,
             title: self.title.as_deref().map(printable),

@@ -16,7 +16,8 @@ use fullpipe_load::{
 use fullpipe_model::framing;
 use fullpipe_model::kernel::request_for_window;
 use fullpipe_record::{
-    Buffer, Direction, EndReport, HostSettings, Interval, IpVersion, Measurement, Request, SocketReadback, Transport,
+    Buffer, Direction, EndReport, HostSettings, Interval, IpVersion, Measurement, Placement, Request, SocketReadback,
+    Transport,
 };
 use fullpipe_units::{ByteCount, Span, Time};
 use socket2::SockRef;
@@ -29,6 +30,7 @@ use crate::error::ProbeError;
 use crate::files;
 use crate::latency::Prober;
 use crate::login::Login;
+use crate::placement::go_near;
 use crate::progress::{Finished, Progress, all_broke, role};
 use crate::results::results_of;
 use crate::summary::Test;
@@ -215,6 +217,7 @@ async fn run(
         storage,
         handshake,
         prober,
+        placement: None,
         sockets: Vec::new(),
         channels: Vec::new(),
         progress: None,
@@ -245,6 +248,7 @@ async fn run(
         told: session.told,
         taken: session.prober.and_then(Prober::finish),
         handshake,
+        placement: session.placement,
         intervals: session.intervals,
         interrupted: session.interrupted,
         broken_off,
@@ -438,6 +442,7 @@ struct Session<'d> {
     storage: Option<Storage>,
     handshake: Option<Span>,
     prober: Option<Prober>,
+    placement: Option<Placement>,
     sockets: Vec<SocketReadback>,
     channels: Vec<Channel>,
     progress: Option<Progress>,
@@ -551,7 +556,24 @@ impl Session<'_> {
             self.sockets.push(found);
             self.channels.push(channel);
         }
+        if self.request.transport == Transport::Udp {
+            self.offer_server();
+            self.await_echo().await;
+        }
         Ok(())
+    }
+
+    /// Waits for an answer to an echo request, where there is none yet, for about as long as one may take: with datagrams
+    /// the load follows at once, and there would be nothing to compare with.
+    async fn await_echo(&self) {
+        const LEAST: Span = Span::from_millis(200);
+        const MOST: Span = Span::from_millis(500);
+        let Some(prober) = &self.prober else { return };
+        let patience = (self.handshake.unwrap_or_default() * 2 + LEAST).min(MOST);
+        let begun = Instant::now();
+        while prober.least().is_none() && Span::from(begun.elapsed()) < patience {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 
     async fn open_connection(&self, index: u16) -> Result<StdTcpStream, Broken> {
@@ -604,6 +626,9 @@ impl Session<'_> {
         let lanes = channels.into_iter().zip(&ways).map(|(channel, way)| Lane { channel, role: role(*way) }).collect();
         let least = self.prober.as_ref().and_then(Prober::least);
         let plan = TransferPlan::of(&self.request, least.or(self.handshake));
+        if self.request.near_device {
+            self.placement = Some(go_near(self.address.ip(), &self.destination.local));
+        }
         let transfer =
             Transfer::start_with(lanes, plan, self.storage.take()).map_err(ProbeError::io("start the data threads"))?;
         self.prober.iter().for_each(Prober::load_begins);
@@ -653,10 +678,15 @@ impl Session<'_> {
     }
 
     fn note(&mut self, passed: Vec<Interval>, report: &mut dyn FnMut(TestEvent<'_>)) {
-        for interval in &passed {
-            report(TestEvent::Interval(interval));
+        if passed.is_empty() {
+            return;
         }
-        self.intervals.extend(passed);
+        let echo_rtt = self.prober.as_ref().and_then(Prober::lately);
+        for interval in passed {
+            let interval = Interval { echo_rtt, ..interval };
+            report(TestEvent::Interval(&interval));
+            self.intervals.push(interval);
+        }
     }
 
     fn local_results(&self) -> Results {

@@ -26,6 +26,7 @@ use socket2::SockRef;
 use crate::client::Destination;
 use crate::error::ProbeError;
 use crate::latency::{Prober, Taken};
+use crate::placement::go_near;
 use crate::progress::all_broke;
 use crate::summary::round_trips;
 
@@ -75,6 +76,8 @@ pub fn measure_iperf2(
     let request = sendable(request).map_err(ProbeError::Request)?;
     let settings = inspect(&SysctlTree::of_this_host())?;
     let addresses = resolve(destination)?;
+    let placement = addresses.first().filter(|_| request.near_device);
+    let placement = placement.map(|address| go_near(address.ip(), &destination.local));
     let started = jiff::Timestamp::now();
     let upload = match request.transport {
         Transport::Tcp => over_tcp(destination, &addresses, &request, interrupt, progress)?,
@@ -90,6 +93,7 @@ pub fn measure_iperf2(
             cpu: upload.cpu,
             sockets: upload.sockets,
             samples: upload.samples,
+            placement,
             ..EndReport::default()
         },
         remote: EndReport::default(),
@@ -98,6 +102,7 @@ pub fn measure_iperf2(
         rtt: upload.rtt,
         summary,
         reverse: None,
+        route: None,
         limit: None,
         interrupted: upload.watched.interrupted,
         broken_off: upload.broken_off,
@@ -127,7 +132,8 @@ fn sendable(request: &Request) -> Result<Request, Refusal> {
     Ok(Request { block, ..request.clone() })
 }
 
-fn resolve(destination: &Destination) -> Result<Vec<SocketAddr>, ProbeError> {
+/// The addresses of `destination` that it takes, of which there is at least one.
+pub(crate) fn resolve(destination: &Destination) -> Result<Vec<SocketAddr>, ProbeError> {
     let host = destination.host.clone();
     let unknown = |cause: &str| ProbeError::UnknownHost { host: host.clone(), cause: cause.to_owned() };
     let (answer, answered) = mpsc::channel();
@@ -208,7 +214,8 @@ fn watch(
         let has_passed = request.interval != Span::ZERO && now >= next;
         if (has_passed || is_due) && now >= watched.to + SHORTEST {
             let after = sent();
-            let interval = interval(watched.to, now, &before, &after);
+            let echo_rtt = prober.and_then(Prober::lately);
+            let interval = Interval { echo_rtt, ..interval(watched.to, now, &before, &after) };
             progress(&interval);
             watched.intervals.push(interval);
             (before, watched.to) = (after, now);
@@ -250,6 +257,7 @@ fn interval(from: Span, to: Span, before: &[Sent], after: &[Sent]) -> Interval {
         rate: BitRate::of(bytes, to.saturating_sub(from)),
         retransmits: None,
         rtt: None,
+        echo_rtt: None,
         cwnd: None,
         omitted: false,
         datagrams_sent: streams.iter().map(|stream| stream.datagrams_sent).sum(),

@@ -280,6 +280,7 @@ fn combined(way: Direction, before: &Mark, now: &Mark, streams: Vec<StreamInterv
         rate: BitRate::of(bytes, span),
         retransmits: streams.iter().map(|stream| stream.retransmits).sum(),
         rtt: streams.first().and_then(|stream| stream.tcp.as_ref()?.rtt),
+        echo_rtt: None,
         cwnd: if way == Direction::Upload { streams.iter().map(window).sum() } else { None },
         omitted,
         datagrams_sent: streams.iter().map(|stream| stream.datagrams_sent).sum(),

@@ -6,8 +6,8 @@ use std::time::{Instant, SystemTime};
 use fullpipe_diagnose::steady;
 use fullpipe_iperf::Results;
 use fullpipe_record::{
-    Buffer, Direction, EndReport, HostSettings, Interval, LoadTime, Measurement, Peer, Request, RttReport, RttStats,
-    Sample, SocketReadback, StreamSummary, Summary, Validity,
+    Buffer, Direction, EndReport, HostSettings, Interval, LoadTime, Measurement, Peer, Placement, Request, RttReport,
+    RttStats, Sample, SocketReadback, StreamSummary, Summary, Validity,
 };
 use fullpipe_units::{ByteCount, Span};
 
@@ -36,6 +36,8 @@ pub(crate) struct Test<'d> {
     pub(crate) taken: Option<Taken>,
     /// Round-trip time of the control connection's handshake.
     pub(crate) handshake: Option<Span>,
+    /// Where this end's data threads were put, if that was asked for.
+    pub(crate) placement: Option<Placement>,
     pub(crate) intervals: Vec<Interval>,
     pub(crate) interrupted: bool,
     pub(crate) broken_off: Option<String>,
@@ -63,6 +65,7 @@ impl Test<'_> {
             sockets: self.sockets,
             datagrams: self.finished.datagrams(self.request.transport),
             storage: self.finished.rest.storage,
+            placement: self.placement,
             samples: self.finished.rest.samples,
             ..EndReport::default()
         };
@@ -82,6 +85,7 @@ impl Test<'_> {
             rtt,
             summary,
             reverse,
+            route: None,
             limit: None,
             interrupted: self.interrupted,
             broken_off: self.broken_off,

@@ -13,9 +13,11 @@ mod grid;
 mod latency;
 mod measurement;
 mod path;
+mod placement;
 mod prediction;
 mod ramp;
 mod request;
+mod route;
 mod sample;
 mod settings;
 mod verdict;
@@ -36,9 +38,11 @@ pub use measurement::{
     Steady, StorageUse, StreamInterval, StreamSummary, Summary, Validity,
 };
 pub use path::{Encapsulation, Framing, IpVersion, Path, PathDirection, Segmentation, Tunnel};
+pub use placement::Placement;
 pub use prediction::{Ceiling, Limit, Prediction, Ramp};
 pub use ramp::{RampReport, RampStep};
 pub use request::{Buffer, Request, Transport, Writer};
+pub use route::{Hop, Refusal, RouteMethod, RouteMtu, RouteReport};
 pub use sample::{CongestionState, Sample, SocketMemory, TcpInfo};
 pub use settings::{BufferTriple, Change, HostSettings, KernelVersion};
 pub use verdict::{At, Cause, Commands, Forecast, Remedy, Scope, Verdict};

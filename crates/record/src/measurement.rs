@@ -4,7 +4,9 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{EchoReport, HostSettings, Inflation, Request, Responsiveness, Sample, TcpInfo, Verdict};
+use crate::{
+    EchoReport, HostSettings, Inflation, Placement, Request, Responsiveness, RouteReport, Sample, TcpInfo, Verdict,
+};
 
 /// Which way the data goes, seen from the end that asked for the test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -85,6 +87,9 @@ pub struct EndReport {
     /// What this end read from a file to send it, or wrote of what arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<StorageUse>,
+    /// Whether its data threads run near its network device, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Placement>,
     /// What was asked of this end and could not be done as asked, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -243,6 +248,9 @@ pub struct Interval {
     pub retransmits: Option<SegCount>,
     /// Smoothed round-trip time of the first stream at its end.
     pub rtt: Option<Span>,
+    /// Median round-trip time of the echo requests beside the load that were answered in it, where there are any.
+    #[serde(default)]
+    pub echo_rtt: Option<Span>,
     /// Congestion window of all streams at its end, where this end is the sender.
     pub cwnd: Option<ByteCount>,
     /// Whether `omit` covers it.
@@ -409,6 +417,9 @@ pub struct Measurement {
     pub intervals: Vec<Interval>,
     /// Round-trip times.
     pub rtt: RttReport,
+    /// The way to the other end, where it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub route: Option<RouteReport>,
     /// Totals; of the upload where data goes both ways.
     pub summary: Summary,
     /// Totals of the download, where data goes both ways.

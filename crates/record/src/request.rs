@@ -93,6 +93,8 @@ pub struct Request {
     pub processor: Option<u16>,
     /// The same of the other end, where it takes such wishes.
     pub far_processor: Option<u16>,
+    /// Whether this end's data threads run near the network device that they use, where that makes a difference.
+    pub near_device: bool,
     /// How the sender fills its socket.
     pub writer: Writer,
     /// Length of the intervals that are reported.
@@ -129,6 +131,7 @@ impl Default for Request {
             wide_counters: false,
             dont_fragment: false,
             processor: None,
+            near_device: false,
             far_processor: None,
             writer: Writer::Retrying,
             interval: Span::from_secs(1),

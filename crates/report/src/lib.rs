@@ -14,6 +14,7 @@ mod lab;
 mod measurement;
 mod prediction;
 mod ramp;
+mod route;
 mod style;
 mod table;
 
@@ -25,4 +26,5 @@ pub use lab::{lab_report, lab_summary};
 pub use measurement::{figures, interval_head, interval_line, measurement};
 pub use prediction::prediction;
 pub use ramp::{ramp, ramp_step};
+pub use route::route;
 pub use style::Style;

@@ -1,5 +1,6 @@
 use fullpipe_record::{
-    Datagrams, Direction, Interval, Measurement, Request, RttReport, RttStats, Steady, StorageUse, Summary, Transport,
+    Datagrams, Direction, Interval, Measurement, Placement, Request, RttReport, RttStats, Steady, StorageUse, Summary,
+    Transport,
 };
 use fullpipe_units::{Ratio, Span};
 
@@ -12,39 +13,47 @@ const WORTH_TELLING: Span = Span::from_millis(1);
 /// The head above [`interval_line`]s.
 pub fn interval_head(request: &Request, style: Style) -> String {
     let columns = match request.transport {
-        Transport::Tcp => ["RTT", "cwnd", "retransmits"],
-        Transport::Udp => ["datagrams", "lost", "jitter"],
+        Transport::Tcp => vec!["RTT", "cwnd", "retransmits"],
+        Transport::Udp => vec!["RTT", "datagrams", "lost", "jitter"],
     };
-    style.dim(&line(request, None, "time", "rate", columns.map(str::to_owned)))
+    let columns: Vec<String> = columns.into_iter().map(str::to_owned).collect();
+    style.dim(&line(request, None, "time", "rate", &columns))
 }
 
-/// One interval as it happens.
+/// One interval as it happens. Its round-trip time is that of echo requests beside the load; where nobody answers them, that
+/// of the first connection.
 pub fn interval_line(request: &Request, interval: &Interval, style: Style) -> String {
+    let rtt = or_dash(interval.echo_rtt.or(interval.rtt).map(|rtt| rtt.to_string()));
     let columns = match request.transport {
-        Transport::Tcp => [
-            or_dash(interval.rtt.map(|rtt| rtt.to_string())),
+        Transport::Tcp => vec![
+            rtt,
             or_dash(interval.cwnd.map(|cwnd| cwnd.to_string())),
             or_dash(interval.retransmits.map(|count| count.to_string())),
         ],
-        Transport::Udp => [
+        Transport::Udp => vec![
+            rtt,
             or_dash(interval.datagrams_sent.or(interval.datagrams.map(|seen| seen.received)).map(|n| n.to_string())),
             or_dash(interval.datagrams.map(|seen| seen.lost.to_string())),
             or_dash(interval.datagrams.map(|seen| seen.jitter.to_string())),
         ],
     };
     let time = format!("{:.1}–{:.1} s", interval.from.as_secs_f64(), interval.to.as_secs_f64());
-    let line = line(request, Some(interval.direction), &time, &interval.rate.to_string(), columns);
+    let line = line(request, Some(interval.direction), &time, &interval.rate.to_string(), &columns);
     if interval.omitted { style.dim(&format!("{line}  omitted")) } else { line }
 }
 
 /// Columns, behind the title that the user gave and, where data goes both ways, the way.
-fn line(request: &Request, way: Option<Direction>, time: &str, rate: &str, [a, b, c]: [String; 3]) -> String {
+fn line(request: &Request, way: Option<Direction>, time: &str, rate: &str, columns: &[String]) -> String {
     let title = request.title.as_ref().map_or_else(String::new, |title| format!("{title}:"));
     let way = match (request.direction, way) {
         (Direction::Both, way) => format!("  {:<4}", way.map_or("", short)),
         _ => String::new(),
     };
-    format!("{title}{way}  {time:>11}  {rate:>14}  {a:>10}  {b:>12}  {c:>11}")
+    // Four columns are narrower than three: all must fit 80 together.
+    let widths = if columns.len() > 3 { [8, 9, 6, 8] } else { [10, 12, 11, 0] };
+    let columns: Vec<String> =
+        columns.iter().zip(widths).map(|(column, width)| format!("  {column:>width$}")).collect();
+    format!("{title}{way}  {time:>11}  {rate:>14}{}", columns.concat())
 }
 
 fn short(way: Direction) -> &'static str {
@@ -211,9 +220,23 @@ fn handling(measured: &Measurement) -> Vec<String> {
     // Another server may not know what it was asked.
     let is_known = receives_here || measured.peer.speaks_fullpipe;
     let discards = measured.request.discard && measured.request.transport == Transport::Tcp && is_known;
+    let placed = measured.local.placement.as_ref().map(placement);
     let discards = (discards && kept.is_none())
         .then(|| "The receiver discards what arrives in the kernel; --touch has it copied".to_owned());
-    here.into_iter().chain(there).chain(discards).collect()
+    here.into_iter().chain(there).chain(placed).chain(discards).collect()
+}
+
+/// `The data threads of this end run on processors 4 5 6 7, near eth0 (NUMA node 1)`.
+fn placement(placement: &Placement) -> String {
+    let device = placement.device.as_deref().unwrap_or("the network device");
+    match (&placement.why_not, placement.processors.as_slice()) {
+        (Some(why), _) => format!("The data threads of this end run anywhere, not near {device}: {why}"),
+        (None, processors) => {
+            let numbers: Vec<String> = processors.iter().map(ToString::to_string).collect();
+            let node = placement.node.map_or_else(String::new, |node| format!(" (NUMA node {node})"));
+            format!("The data threads of this end run on processors {}, near {device}{node}", numbers.join(" "))
+        }
+    }
 }
 
 /// `wrote 1 GiB to a file: 0.52 s in writes, and 0.31 s until all was on the disk`.

@@ -106,8 +106,9 @@ pub(crate) struct Load {
     /// Forbid routers to fragment datagrams
     #[arg(long, requires = "udp")]
     dont_fragment: bool,
-    /// Processors to run the data threads on: at this end, and at the other
-    #[arg(long, short = 'A', value_name = "N[,M]")]
+    /// Processors to run the data threads on: at this end, and at the other. At this end `nic` is those of the NUMA node of
+    /// the network card, if the machine has more
+    #[arg(long, short = 'A', value_name = "N|nic[,M]")]
     affinity: Option<Affinity>,
     /// Sleep in a blocked write, as ordinary programs do, instead of keeping the send buffer full
     #[arg(long, conflicts_with_all = ["reverse", "bidir", "udp"])]
@@ -124,8 +125,8 @@ pub(crate) struct Load {
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Reach {
-    /// Host that runs `fullpipe serve` or `iperf3 -s`
-    host: String,
+    /// Host that runs `fullpipe serve` or `iperf3 -s`, or HOST:PORT; then an IPv6 address is in brackets
+    host: Server,
     /// Port of the server [default: 5201, or 5001 with --iperf2]
     #[arg(long, short)]
     port: Option<u16>,
@@ -240,8 +241,9 @@ impl Load {
             offload: self.udp && !self.one_by_one,
             wide_counters: self.udp_counters_64bit,
             dont_fragment: self.dont_fragment,
-            processor: self.affinity.map(|affinity| affinity.here),
+            processor: self.affinity.and_then(|affinity| affinity.here),
             far_processor: self.affinity.and_then(|affinity| affinity.there),
+            near_device: self.affinity.is_some_and(|affinity| affinity.here.is_none()),
             writer: if self.blocking { Writer::Blocking } else { Writer::Retrying },
             interval: self.interval,
             title: self.title.clone(),
@@ -264,14 +266,24 @@ impl Reach {
         self.iperf2
     }
 
+    fn one_port(&self) -> Result<Option<u16>, Failure> {
+        match (self.host.port, self.port) {
+            (Some(one), Some(other)) if one != other => {
+                Err(Failure::new(USAGE, format!("port {one} and --port {other} both asked for; which is it?")))
+            }
+            (one, other) => Ok(one.or(other)),
+        }
+    }
+
     /// Where to measure to, and from where.
     ///
     /// # Errors
-    /// If a user is named who gives no password.
+    /// If a user is named who gives no password, or two ports are.
     pub(crate) fn destination(&self) -> Result<Destination, Failure> {
+        let usual = if self.iperf2 { iperf2::DEFAULT_PORT } else { DEFAULT_PORT };
         Ok(Destination {
-            host: self.host.clone(),
-            port: self.port.unwrap_or(if self.iperf2 { iperf2::DEFAULT_PORT } else { DEFAULT_PORT }),
+            host: self.host.name.clone(),
+            port: self.one_port()?.unwrap_or(usual),
             family: match (self.ipv4, self.ipv6) {
                 (true, _) => Some(IpVersion::V4),
                 (_, true) => Some(IpVersion::V6),
@@ -287,6 +299,40 @@ impl Reach {
             login: self.login.login()?,
             tls: self.tls.clone(),
         })
+    }
+}
+
+/// A host, and a port where it is named with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Server {
+    name: String,
+    port: Option<u16>,
+}
+
+impl FromStr for Server {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, port) = match text.strip_prefix('[') {
+            Some(rest) => {
+                let (name, rest) = rest.split_once(']').ok_or("the bracket is not closed")?;
+                let port = rest.strip_prefix(':');
+                if port.is_none() && !rest.is_empty() {
+                    return Err(format!("{rest:?} behind the bracket is no port"));
+                }
+                (name, port)
+            }
+            // More than one colon is an IPv6 address without a port.
+            None => match text.split_once(':') {
+                Some((name, port)) if !port.contains(':') => (name, Some(port)),
+                _ => (text, None),
+            },
+        };
+        if name.is_empty() {
+            return Err("no host is named".to_owned());
+        }
+        let number = |text: &str| text.parse().ok().filter(|port| *port > 0).ok_or(format!("{text:?} is no port"));
+        Ok(Self { name: name.to_owned(), port: port.map(number).transpose()? })
     }
 }
 
@@ -319,7 +365,8 @@ impl FromStr for Offer {
 /// Processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Affinity {
-    here: u16,
+    /// Those near the network card if not set.
+    here: Option<u16>,
     there: Option<u16>,
 }
 
@@ -329,7 +376,8 @@ impl FromStr for Affinity {
     fn from_str(text: &str) -> Result<Self, String> {
         let (here, there) = text.split_once(',').map_or((text, None), |(here, there)| (here, Some(there)));
         let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is no processor's number"));
-        Ok(Self { here: number(here)?, there: there.map(number).transpose()? })
+        let here = if here == "nic" { None } else { Some(number(here)?) };
+        Ok(Self { here, there: there.map(number).transpose()? })
     }
 }
 
@@ -405,10 +453,30 @@ mod tests {
     }
 
     #[test]
+    fn a_host_may_come_with_its_port() {
+        let server = |text: &str| text.parse::<Server>().map(|server| (server.name, server.port));
+        for (text, name, port) in [
+            ("host", "host", None),
+            ("host:5301", "host", Some(5301)),
+            ("192.0.2.1:80", "192.0.2.1", Some(80)),
+            ("2001:db8::1", "2001:db8::1", None),
+            ("[2001:db8::1]", "2001:db8::1", None),
+            ("[2001:db8::1]:5301", "2001:db8::1", Some(5301)),
+            ("[fe80::1%eth0]:1", "fe80::1%eth0", Some(1)),
+        ] {
+            assert_eq!(server(text), Ok((name.to_owned(), port)), "{text}");
+        }
+        for text in ["", ":80", "host:", "host:0", "host:70000", "host:http", "[::1", "[::1]80", "[]:80", "[::1]:"] {
+            assert!(server(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn processors_are_of_one_end_or_of_both() {
-        assert_eq!("3".parse(), Ok(Affinity { here: 3, there: None }));
-        assert_eq!("3,0".parse(), Ok(Affinity { here: 3, there: Some(0) }));
-        for text in ["", ",1", "1,", "-1", "70000"] {
+        assert_eq!("3".parse(), Ok(Affinity { here: Some(3), there: None }));
+        assert_eq!("3,0".parse(), Ok(Affinity { here: Some(3), there: Some(0) }));
+        assert_eq!("nic,0".parse(), Ok(Affinity { here: None, there: Some(0) }));
+        for text in ["", ",1", "1,", "-1", "70000", "0,nic"] {
             assert!(text.parse::<Affinity>().is_err(), "{text}");
         }
     }

@@ -2,7 +2,7 @@ use std::net::IpAddr;
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::{MeasureEvent, RAMP_STEP};
-use fullpipe_probe::{Destination, measure, measure_iperf2};
+use fullpipe_probe::{Destination, measure, measure_iperf2, trace};
 use fullpipe_record::{Document, ErrorReport, Evidence, Framing, Measurement, Request, Transport};
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, Span};
@@ -20,6 +20,7 @@ const USUAL_TIME: Span = Span::from_secs(10);
 
 /// Measures once, over TCP or UDP, and says what limited it. Flags shared with iperf3 have its letters and its meaning.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     reach: Reach,
@@ -35,6 +36,10 @@ pub(crate) struct Arguments {
     /// (--bandwidth, or what TCP moves), or rates. --time is that of each step
     #[arg(long, value_name = "FROM..TO[/N]", conflicts_with_all = ["bitrate", "bytes", "blocks", "file", "iperf2", "bidir"])]
     ramp: Option<RampArgument>,
+    /// First find the route to the server: its routers, their round trips and losses, and what packets pass. Takes up to
+    /// five seconds
+    #[arg(long, conflicts_with = "ramp")]
+    route: bool,
     /// Print one JSON document
     #[arg(long, short = 'J')]
     pub(crate) json: bool,
@@ -53,6 +58,11 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
     }
     consent(&request)?;
     let style = terminal.style();
+    let route = arguments.route.then(|| trace(&destination, &flag)).transpose()?;
+    if let Some(route) = &route {
+        terminal.result(&report::route(route, style));
+        terminal.event(&MeasureEvent::Route(Box::new(route.clone())));
+    }
     let mut head = Some(report::interval_head(&request, style));
     let run = if arguments.reach.is_iperf2() { measure_iperf2 } else { measure };
     let measured = run(&destination, &request, &flag, &mut |interval| {
@@ -62,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
         terminal.progress(&format!("{}\n", report::interval_line(&request, interval, style)));
         terminal.event(&MeasureEvent::Interval(interval.clone()));
     });
-    finish(judged(measured?, arguments.bandwidth), terminal)
+    finish(judged(Measurement { route, ..measured? }, arguments.bandwidth), terminal)
 }
 
 /// Asks before UDP load that crowds out other traffic leaves this host.
@@ -178,7 +188,8 @@ mod tests {
         let some_bytes =
             Request { bytes: Some(ByteCount::from_mib(10)), writer: Writer::Blocking, ..Request::default() };
         let buffer = Request { buffer: Buffer::Request(ByteCount::new(50_000)), ..Request::default() };
-        for request in [plain, full, some_bytes, buffer, datagrams, flood] {
+        let near = Request { near_device: true, far_processor: Some(2), ..Request::default() };
+        for request in [plain, full, some_bytes, buffer, datagrams, flood, near] {
             assert_eq!(read_back(&request), request);
         }
     }

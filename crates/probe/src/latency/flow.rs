@@ -132,14 +132,20 @@ impl Flow {
 
 /// Binds and connects `socket`, and has the kernel stamp what passes; without stamps the program's own clock will do.
 fn prepare(socket: &Socket, target: SocketAddr, local: &Local) -> io::Result<()> {
+    bind(socket, local)?;
+    socket.connect(&target.into())?;
+    socket.set_nonblocking(true)?;
+    let _ = stamp_passages(socket, true);
+    Ok(())
+}
+
+/// Has what `socket` sends begin where `local` says; its port is the kernel's choice.
+pub(crate) fn bind(socket: &Socket, local: &Local) -> io::Result<()> {
     if let Some(device) = &local.device {
         socket.bind_device(Some(device.as_bytes()))?;
     }
     if let Some(address) = local.address {
         socket.bind(&SocketAddr::new(address, 0).into())?;
     }
-    socket.connect(&target.into())?;
-    socket.set_nonblocking(true)?;
-    let _ = stamp_passages(socket, true);
     Ok(())
 }

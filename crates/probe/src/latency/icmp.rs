@@ -4,25 +4,31 @@
 const HEADER: usize = 8;
 
 /// A request with its header, what tells this flow from others, and its number.
-pub(super) const LENGTH: usize = HEADER + 16;
+pub(crate) const LENGTH: usize = HEADER + 16;
 
 /// How a flow's messages are made and known.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Echoes {
-    pub(super) is_ipv6: bool,
+pub(crate) struct Echoes {
+    pub(crate) is_ipv6: bool,
     /// A raw IPv4 socket gives each message behind its IP header, and those of others too.
-    pub(super) is_raw: bool,
+    pub(crate) is_raw: bool,
     /// What only answers to this flow can contain.
-    pub(super) token: u64,
+    pub(crate) token: u64,
 }
 
 impl Echoes {
+    /// Request `number` with so many bytes behind its header, at least those of any request.
+    pub(crate) fn request_of(self, number: u64, payload: usize) -> Vec<u8> {
+        let mut message = self.request(number).to_vec();
+        // Zeros, which the checksum does not see.
+        message.resize((HEADER + payload).max(LENGTH), 0);
+        message
+    }
+
     /// Request `number`.
-    pub(super) fn request(self, number: u64) -> [u8; LENGTH] {
-        const ECHO_REQUEST: u8 = 8;
-        const ECHO_REQUEST_V6: u8 = 128;
+    pub(crate) fn request(self, number: u64) -> [u8; LENGTH] {
         let mut message = [0; LENGTH];
-        message[0] = if self.is_ipv6 { ECHO_REQUEST_V6 } else { ECHO_REQUEST };
+        message[0] = self.request_kind();
         // A ping socket's identifier is the kernel's choice.
         message[4..6].copy_from_slice(&(self.token as u16).to_be_bytes());
         message[6..HEADER].copy_from_slice(&(number as u16).to_be_bytes());
@@ -35,14 +41,32 @@ impl Echoes {
         message
     }
 
-    /// The number of the request that `packet` answers, if it is one of ours.
-    pub(super) fn answered(self, packet: &[u8]) -> Option<u64> {
+    fn request_kind(self) -> u8 {
+        const ECHO_REQUEST: u8 = 8;
+        const ECHO_REQUEST_V6: u8 = 128;
+        if self.is_ipv6 { ECHO_REQUEST_V6 } else { ECHO_REQUEST }
+    }
+
+    /// The last 16 bits of the number of the request that `packet` begins with, as a router quotes what it does not
+    /// forward: by some it is only the header. A raw socket gets it without the header of IP, other than answers.
+    pub(crate) fn quoted(self, packet: &[u8]) -> Option<u16> {
+        let (header, rest) = packet.split_first_chunk::<HEADER>()?;
+        let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        let is_ours = header[0] == self.request_kind()
+            && (!self.is_raw || word(4) == self.token as u16)
+            && rest.first_chunk().is_none_or(|token| u64::from_be_bytes(*token) == self.token);
+        is_ours.then(|| word(6))
+    }
+
+    /// The number of the request that `packet` answers, if it is one of ours; what it may have been filled up with may be
+    /// cut off.
+    pub(crate) fn answered(self, packet: &[u8]) -> Option<u64> {
         const ECHO_REPLY: u8 = 0;
         const ECHO_REPLY_V6: u8 = 129;
         let behind_ip = self.is_raw && !self.is_ipv6;
         // The IP header's length is its own low nibble, in words.
         let skip = if behind_ip { usize::from(packet.first()? & 0x0f) * 4 } else { 0 };
-        let message: &[u8; LENGTH] = packet.get(skip..)?.try_into().ok()?;
+        let message: &[u8; LENGTH] = packet.get(skip..)?.first_chunk()?;
         let wanted = if self.is_ipv6 { ECHO_REPLY_V6 } else { ECHO_REPLY };
         let (token, number) = message[HEADER..].split_first_chunk()?;
         let is_ours = message[0] == wanted && u64::from_be_bytes(*token) == self.token;
@@ -88,6 +112,25 @@ mod tests {
             assert_eq!(ours.answered(&ours.request(7)), None, "a request over loopback");
             assert_eq!(ours.answered(&reply(Echoes { token: 1, ..ours }, 7)), None, "to another program");
         }
+    }
+
+    #[test]
+    fn what_a_router_quotes_is_known_by_its_header_and_what_there_is_of_its_token() {
+        for (is_ipv6, is_raw) in [(false, false), (true, false), (false, true), (true, true)] {
+            let ours = Echoes { is_ipv6, is_raw, ..OURS };
+            let quote = |message: &[u8]| ours.quoted(message);
+            assert_eq!((quote(&ours.request(70_000)), quote(&ours.request(9)[..8])), (Some(4_464), Some(9)));
+            assert_eq!((quote(&ours.request_of(9, 1_000)), quote(&ours.request(9)[..7])), (Some(9), None));
+            assert_eq!(quote(&Echoes { token: 1, ..ours }.request(9)), None, "of another program");
+            assert_eq!(quote(&reply(ours, 9)), None);
+        }
+    }
+
+    #[test]
+    fn a_longer_request_has_the_same_checksum() {
+        let long = OURS.request_of(7, 1_000);
+        assert_eq!((long.len(), checksum(&long)), (1_008, 0));
+        assert_eq!(OURS.answered(&[&reply(OURS, 7)[..], &[0; 100]].concat()), Some(7));
     }
 
     #[test]

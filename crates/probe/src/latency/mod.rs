@@ -11,5 +11,7 @@ mod icmp;
 mod log;
 mod prober;
 
+pub(crate) use flow::bind;
+pub(crate) use icmp::Echoes;
 pub(crate) use log::Taken;
-pub(crate) use prober::Prober;
+pub(crate) use prober::{Prober, random};

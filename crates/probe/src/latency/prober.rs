@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fullpipe_iperf::Cookie;
 use fullpipe_load::Local;
-use fullpipe_record::{Request, RttMethod};
+use fullpipe_record::{Request, RttMethod, RttStats};
 use fullpipe_units::{BitRate, Span};
 
 use super::flow::{Answer, Flow};
@@ -48,6 +48,9 @@ const GLANCE: Duration = Duration::from_millis(2);
 /// Packets that are looked at before it is seen whether a request is due.
 const MOST_AT_ONCE: usize = 64;
 
+/// Round-trip times that are kept for whoever asks how they were lately: those of a minute and a half.
+const MOST_LATELY: usize = 1 << 13;
+
 /// Answers that are wanted when the queues have emptied.
 const WANTED_AFTER: u32 = 10;
 
@@ -72,6 +75,8 @@ struct Shared {
     rate: BitRate,
     least: Option<Span>,
     most: Span,
+    /// Round-trip times since they were last asked for.
+    lately: Vec<Span>,
     /// Whether enough has been answered after the load.
     is_settled: bool,
 }
@@ -109,7 +114,15 @@ impl Prober {
 
     /// Data begins to flow.
     pub(crate) fn load_begins(&self) {
-        locked(&self.shared).phase = Phase::During;
+        let mut shared = locked(&self.shared);
+        shared.phase = Phase::During;
+        shared.lately.clear();
+    }
+
+    /// The median of the round-trip times since the last call, or since the data began to flow.
+    pub(crate) fn lately(&self) -> Option<Span> {
+        let lately = std::mem::take(&mut locked(&self.shared).lately);
+        RttStats::of(lately).map(|stats| stats.median)
     }
 
     /// The load that was asked for has carried so much since it began, so long ago. Echo requests take no more than a
@@ -170,7 +183,8 @@ fn locked(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn random() -> io::Result<u64> {
+/// What nobody can guess.
+pub(crate) fn random() -> io::Result<u64> {
     let mut bytes = [0; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
     Ok(u64::from_ne_bytes(bytes))
@@ -308,6 +322,11 @@ impl Worker {
             self.note_departures();
         }
         let Some((sent, rtt)) = self.log.answered(answer.number, answer.came, now, answer.residence) else { return };
+        let mut shared = locked(&self.shared);
+        if shared.lately.len() < MOST_LATELY {
+            shared.lately.push(rtt);
+        }
+        drop(shared);
         // What is known now may be that the path is short.
         self.next = self.next.min(now + self.period(phase));
         let Phase::After(ended) = phase else { return };
@@ -393,6 +412,7 @@ mod tests {
             }
             prober.load_begins();
             thread::sleep(Duration::from_millis(50));
+            assert!(prober.lately().is_some());
             prober.load_ends();
             assert!(until(|| prober.is_settled()));
             let taken = prober.finish().unwrap();

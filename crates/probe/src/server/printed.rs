@@ -73,6 +73,7 @@ mod tests {
             rate: BitRate::from_mbps(8),
             retransmits: None,
             rtt: None,
+            echo_rtt: None,
             cwnd: None,
             omitted: false,
             datagrams_sent: None,

@@ -515,6 +515,7 @@ impl Test {
             streams,
             intervals: Vec::new(),
             rtt: RttReport::of_kernel(None, Vec::new()),
+            route: None,
             limit: None,
             interrupted: false,
             broken_off: None,

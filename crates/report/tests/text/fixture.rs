@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use fullpipe_record::{
     At, Buffer, BufferAdvice, Calculation, Cause, Ceiling, Change, Combination, Commands, Datagrams, Direction,
     EchoPhase, EchoReport, Encapsulation, EndReport, Estimate, Experiment, Forecast, Framing, Given, GridAccuracy,
-    GridCell, GridReport, HostSettings, Inflation, Interval, IpVersion, KernelVersion, LabReport, LabStep, Leg, Lift,
-    Limit, Measurement, Need, Path, PathDirection, Peer, Prediction, Proof, Published, Quantity, Ramp, Remedy, Request,
-    Responsiveness, RttMethod, RttReport, RttStats, Scope, Segmentation, Side, Solved, Steady, Summary, Transport,
-    Undone, Validity, Value, Verdict, WhatIf,
+    GridCell, GridReport, Hop, HostSettings, Inflation, Interval, IpVersion, KernelVersion, LabReport, LabStep, Leg,
+    Lift, Limit, Measurement, Need, Path, PathDirection, Peer, Prediction, Proof, Published, Quantity, Ramp,
+    RampReport, RampStep, Refusal, Remedy, Request, Responsiveness, RouteMethod, RouteMtu, RouteReport, RttMethod,
+    RttReport, RttStats, Scope, Segmentation, Side, Solved, Steady, Summary, Transport, Undone, Validity, Value,
+    Verdict, WhatIf,
 };
 use fullpipe_units::{BitRate, ByteCount, Distance, Ratio, SegCount, Span};
 
@@ -210,6 +211,7 @@ pub(crate) fn datagrams_both_ways() -> Measurement {
         datagrams_sent,
         datagrams,
         rtt: None,
+        echo_rtt: Some(millis(103.9)),
         cwnd: None,
         retransmits: None,
         ..interval(1, mbps(20.0))
@@ -273,6 +275,7 @@ fn measured(rate: BitRate, limit: Verdict) -> Measurement {
             datagrams: None,
         },
         reverse: None,
+        route: None,
         limit: Some(limit),
         interrupted: false,
         broken_off: None,
@@ -290,6 +293,8 @@ fn interval(second: u64, rate: BitRate) -> Interval {
         rate,
         retransmits: Some(SegCount::new(0)),
         rtt: Some(millis(101.4)),
+        // At first nobody had answered yet.
+        echo_rtt: (second > 0).then(|| millis(100.7)),
         cwnd: Some(ByteCount::new(8_412_880)),
         omitted: second == 0,
         datagrams_sent: None,
@@ -548,4 +553,50 @@ pub(crate) fn grid() -> GridReport {
         interrupted: false,
         passed: false,
     }
+}
+
+/// Four hops, of which one is silent and one has two routers that take turns, with a narrow link behind the first.
+pub(crate) fn route() -> RouteReport {
+    let hop = |number, addresses: &[&str], rtts: &[f64]| Hop {
+        number,
+        addresses: addresses.iter().map(|address| (*address).to_owned()).collect(),
+        sent: 5,
+        rtts: rtts.iter().map(|rtt| millis(*rtt)).collect(),
+        refusal: None,
+    };
+    let long = "2001:0db8:aaaa:bbbb:cccc:dddd:eeee:ffff";
+    RouteReport {
+        target: "2001:db8::9".to_owned(),
+        method: RouteMethod::IcmpEcho,
+        hops: vec![
+            hop(1, &["2001:db8::1"], &[0.21, 0.25, 0.22, 0.3, 0.24]),
+            hop(2, &[], &[]),
+            hop(3, &[long, "2001:db8::3"], &[51.2, 51.7, 60.9]),
+            hop(4, &["2001:db8::9"], &[100.3, 100.4, 100.3, 100.6, 100.5]),
+        ],
+        reached: true,
+        mtu: Some(RouteMtu { size: ByteCount::new(1_400), answered: true, told_by: Some("2001:db8::1".to_owned()) }),
+    }
+}
+
+/// The same where nothing comes behind the router that refuses, by datagrams.
+pub(crate) fn refused_route() -> RouteReport {
+    let mut route = RouteReport { method: RouteMethod::Udp, reached: false, mtu: None, ..route() };
+    route.hops.truncate(1);
+    route.hops[0].refusal = Some(Refusal::Prohibited);
+    route
+}
+
+/// A ramp whose last step broke off.
+pub(crate) fn ramp() -> RampReport {
+    let step = |offered: f64, carried: f64, rtt: f64, broken_off: Option<&str>| RampStep {
+        offered: mbps(offered),
+        carried: mbps(carried),
+        rtt: RttStats::of(vec![millis(rtt); 3]),
+        loss: Some(Ratio::new(0.0)),
+        broken_off: broken_off.map(str::to_owned),
+    };
+    let broken = "the test with 198.51.100.7 failed: the server closed the connection";
+    let steps = vec![step(10.0, 9.9, 50.2, None), step(50.0, 49.7, 50.4, None), step(90.0, 12.3, 71.0, Some(broken))];
+    RampReport::new(Some(mbps(100.0)), RttStats::of(vec![millis(50.1)]), steps, false)
 }

@@ -48,6 +48,27 @@ fn datagrams_both_ways() {
 }
 
 #[test]
+fn a_route_through_a_silent_router() {
+    insta::assert_snapshot!(plain(&|style| report::route(&fixture::route(), style)));
+}
+
+#[test]
+fn a_route_that_ends_early() {
+    let nobody = fullpipe_record::RouteReport { hops: Vec::new(), ..fixture::refused_route() };
+    let text = plain(&|style| report::route(&fixture::refused_route(), style) + &report::route(&nobody, style));
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_ramp_whose_last_step_broke_off() {
+    let text = plain(&|style| {
+        let steps: String = fixture::ramp().steps.iter().map(|step| report::ramp_step(step) + "\n").collect();
+        steps + &report::ramp(&fixture::ramp(), style)
+    });
+    insta::assert_snapshot!(text);
+}
+
+#[test]
 fn a_measurement_that_does_not_count() {
     let text = plain(&|style| report::measurement(&fixture::invalid(), style));
     insta::assert_snapshot!(text);

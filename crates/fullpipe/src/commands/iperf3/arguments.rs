@@ -522,6 +522,7 @@ impl Arguments {
             // The whole process runs where it is told.
             processor: None,
             far_processor: None,
+            near_device: false,
             discard: self.skip_rx_copy,
             offload: self.gsro,
             wide_counters: self.udp_counters_64bit,

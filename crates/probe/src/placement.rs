@@ -1,0 +1,38 @@
+//! Data threads near the network device that they use.
+
+use std::net::IpAddr;
+
+use fullpipe_host::MachineTree;
+use fullpipe_load::Local;
+use fullpipe_record::Placement;
+use fullpipe_sys::output_device;
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+/// Puts this thread, and those that it starts from now on, on the processors near the device by which packets to `target`
+/// leave; the record says which, or why on none.
+pub(crate) fn go_near(target: IpAddr, local: &Local) -> Placement {
+    let device = local.device.clone().map_or_else(|| output_device(target), Ok);
+    let placement = match device {
+        Ok(device) => MachineTree::of_this_host().near(&device),
+        Err(error) => nowhere(format!("the kernel does not say by which device packets leave: {error}")),
+    };
+    if placement.processors.is_empty() {
+        return placement;
+    }
+    let mut set = CpuSet::new();
+    placement.processors.iter().map(|processor| usize::from(*processor)).for_each(|processor| {
+        if processor < CpuSet::MAX_CPU {
+            set.set(processor);
+        }
+    });
+    match sched_setaffinity(None, &set) {
+        Ok(()) => placement,
+        Err(error) => {
+            Placement { processors: Vec::new(), why_not: Some(format!("the kernel refuses: {error}")), ..placement }
+        }
+    }
+}
+
+fn nowhere(why: String) -> Placement {
+    Placement { device: None, node: None, processors: Vec::new(), why_not: Some(why) }
+}

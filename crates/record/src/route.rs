@@ -1,0 +1,79 @@
+use fullpipe_units::{ByteCount, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the probes of a route are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RouteMethod {
+    /// Echo requests of ICMP.
+    IcmpEcho,
+    /// Datagrams to ports where nobody listens, where echo requests are not permitted. Hosts answer only a few of them a
+    /// second.
+    Udp,
+}
+
+/// Why somebody on the way forwards nothing to the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Refusal {
+    /// It has no route there.
+    NoRoute,
+    /// It is the last router, and the host does not answer it.
+    NoHost,
+    /// Its rules forbid it.
+    Prohibited,
+}
+
+/// The routers at one distance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Hop {
+    /// How far: 1 is the first that forwards.
+    pub number: u8,
+    /// Who answered: more than one where packets take turns between ways, nobody where it is silent.
+    pub addresses: Vec<String>,
+    /// Probes that were to end here.
+    pub sent: u16,
+    /// Round-trip times of those that were answered; the others are lost, or not answered. Routers answer when they have
+    /// time for it, and many only so often.
+    pub rtts: Vec<Span>,
+    /// Why it forwards nothing to the target, if it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<Refusal>,
+}
+
+impl Hop {
+    /// Probes that were not answered.
+    pub fn lost(&self) -> u16 {
+        self.sent.saturating_sub(self.rtts.len() as u16)
+    }
+}
+
+/// How large a packet is that passes the whole way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RouteMtu {
+    /// The largest of which nobody said that it is too large, with its IP header.
+    pub size: ByteCount,
+    /// Whether the target answered a packet of that size; if it did answer small ones, something on the way drops large
+    /// ones and does not say so.
+    pub answered: bool,
+    /// The router that said that no more passes; `None` where it is this host's own device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told_by: Option<String>,
+}
+
+/// The way of packets to a target. What the way back is, nobody here can see.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RouteReport {
+    /// The target's address.
+    pub target: String,
+    /// What was sent.
+    pub method: RouteMethod,
+    /// In order, up to the target, or to the last that said anything.
+    pub hops: Vec<Hop>,
+    /// Whether the target itself answered, as the last hop.
+    pub reached: bool,
+    /// What passes the whole way; `None` where nobody said anything of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<RouteMtu>,
+}
