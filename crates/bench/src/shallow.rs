@@ -4,7 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fullpipe_lab::{Backend, Host, Lab, Line, Plan, Program as LabProgram, Stdio};
+use fullpipe_lab::{Host, Lab, Line, Plan, Program as LabProgram, Stdio, Watch};
+use fullpipe_record::Validity;
 use fullpipe_scenario::{PathSpec, parse_path_flag};
+use fullpipe_units::Span;
 
 use crate::comparison::{Outcome, Quantity, alternate};
 use crate::figures::{self, Figures};
@@ -18,11 +21,16 @@ const MEGABITS: u16 = 95;
 const CONTESTANTS: [(&str, Program); 2] = [("fullpipe", Program::Fullpipe), ("iperf3", Program::Iperf3)];
 const PORT: u16 = 5201;
 
+/// Length of the intervals, each of which is judged by itself: on a machine that is busy now and then a run of seconds rarely
+/// counts.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long the link may stand still in an interval that counts: half as long as its queue lasts (16 packets, 1.97 ms). What
+/// came meanwhile reaches the queue at once, behind what the sender, which may be eight datagrams late, sends at once.
+const LONGEST_STANDSTILL: Span = Span::from_micros(980);
+
 /// How long a program may take beyond the time of its load.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// How often a run is repeated that is invalid by the lab's own checks.
-const ATTEMPTS: usize = 3;
 
 /// Longest that Ctrl-C goes unheard.
 const HEAR_EVERY: Duration = Duration::from_millis(100);
@@ -35,22 +43,92 @@ pub(crate) fn compare(seconds: f64, rounds: usize, tools: &Tools, stop: &AtomicB
     };
     let load = Load { traffic: Traffic::Paced(MEGABITS), streams: 1, seconds };
     let names = CONTESTANTS.map(|(name, _)| name.to_owned());
-    let mut invalid = [0; CONTESTANTS.len()];
+    let mut seen = [const { Vec::new() }; CONTESTANTS.len()];
     let outcome = alternate(&names, &[Quantity::ShareLost, Quantity::BitsPerSecond], rounds, |number| {
-        let figures = valid_run(&lab, CONTESTANTS[number].1, &load, tools, stop, &mut invalid[number])?;
-        let lost = figures.datagrams.ok_or_else(|| RunError::failed("it does not say what became of the datagrams"))?;
-        Ok(vec![lost.share_lost(), figures.bytes as f64 * 8.0 / figures.time.as_secs_f64()])
+        let (figures, intervals) = run(&lab, CONTESTANTS[number].1, &load, tools, stop)?;
+        let judged = Judged::of(&figures, &intervals)?;
+        seen[number].push(judged);
+        Ok(vec![judged.share_lost(), figures.bytes as f64 * 8.0 / figures.time.as_secs_f64()])
     });
-    outcome.with_notes(notes(&names, &invalid))
+    outcome.with_notes(names.iter().zip(&seen).map(|(name, seen)| note(name, seen)).collect())
 }
 
-/// What was thrown away: whoever loses much is thrown away more easily, because a standstill of the link counts against a
-/// run only where its queue overflowed.
-fn notes(names: &[String], invalid: &[usize]) -> Vec<String> {
-    let thrown_away = names.iter().zip(invalid).filter(|(_, count)| **count > 0);
-    thrown_away
-        .map(|(name, count)| format!("{name}: runs that did not count, by the lab's own checks: {count}"))
-        .collect()
+/// What each run lost: a median hides the one in ten that lost some.
+fn note(name: &str, seen: &[Judged]) -> String {
+    let (valid, all) = seen.iter().fold((0, 0), |(valid, all), run| (valid + run.valid, all + run.all));
+    let losses: Vec<String> = seen.iter().map(|run| run.dropped.to_string()).collect();
+    let whole = Judged {
+        valid,
+        all,
+        dropped: seen.iter().map(|run| run.dropped).sum(),
+        sent: seen.iter().map(|run| run.sent).sum(),
+    };
+    format!(
+        "{name}: {valid} of {all} intervals count; in these the queue dropped {} packets in all, {:.1e} of those sent; run by \
+         run {}",
+        whole.dropped,
+        whole.share_lost(),
+        losses.join(" ")
+    )
+}
+
+/// A run, by those of its intervals in which the link did its part.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Judged {
+    valid: usize,
+    all: usize,
+    /// Packets that found the queue full, in the intervals that count.
+    dropped: u64,
+    /// Datagrams sent in these, about.
+    sent: f64,
+}
+
+impl Judged {
+    fn of(figures: &Figures, intervals: &[Interval]) -> Result<Self, RunError> {
+        let datagrams =
+            figures.datagrams.ok_or_else(|| RunError::failed("it does not say what became of the datagrams"))?;
+        let valid: Vec<&Interval> = intervals.iter().filter(|interval| interval.is_valid()).collect();
+        if valid.is_empty() {
+            let least = intervals.iter().map(|interval| interval.stood_still).min().unwrap_or_default();
+            return Err(RunError::Failed(format!("the link stood still for at least {least} in every interval")));
+        }
+        let part = valid.len() as f64 / intervals.len() as f64;
+        Ok(Self {
+            valid: valid.len(),
+            all: intervals.len(),
+            dropped: valid.iter().map(|interval| interval.dropped).sum(),
+            sent: (datagrams.arrived + datagrams.lost) as f64 * part,
+        })
+    }
+
+    fn share_lost(&self) -> f64 {
+        self.dropped as f64 / self.sent.max(1.0)
+    }
+}
+
+/// What the lab says of itself in an interval.
+#[derive(Debug, Clone, Copy)]
+struct Interval {
+    stood_still: Span,
+    /// By the queue.
+    dropped: u64,
+    /// By devices, which no program is to blame for.
+    dropped_elsewhere: u64,
+}
+
+impl Interval {
+    fn of(validity: &Validity) -> Self {
+        Self {
+            stood_still: validity.longest_gap.unwrap_or(Span::MAX),
+            dropped: validity.queue_drops.unwrap_or(0),
+            dropped_elsewhere: validity.device_drops.unwrap_or(0),
+        }
+    }
+
+    /// Whether what was dropped in it is the sender's doing. It is judged by the standstill alone, whatever was dropped.
+    fn is_valid(&self) -> bool {
+        self.stood_still <= LONGEST_STANDSTILL && self.dropped_elsewhere == 0
+    }
 }
 
 fn start_lab() -> Result<Lab, RunError> {
@@ -66,8 +144,8 @@ fn start_lab() -> Result<Lab, RunError> {
     .map_err(RunError::failed)
 }
 
-/// A run that the lab itself calls valid; an invalid one says nothing about the program, and is counted.
-fn valid_run(
+/// Runs a program once, with a look at the lab every tenth of a second.
+fn run(
     lab: &Lab,
     program: Program,
     load: &Load,
@@ -96,6 +174,7 @@ pub(crate) fn run(
     tools: &Tools,
     stop: &AtomicBool,
 ) -> Result<Figures, RunError> {
+) -> Result<(Figures, Vec<Interval>), RunError> {
     let address = lab.address(Host::Receiver);
     let mut server = program.server(tools, address, PORT, load.traffic);
     server.arg("-1");
@@ -106,10 +185,30 @@ pub(crate) fn run(
     let server = start(lab, Host::Receiver, &server)?;
     wait_for_listener(&server, stop)?;
     let client = start(lab, Host::Sender, &program.client(tools, address, PORT, load, &[]))?;
-    let ended = finish(client, Duration::from_secs_f64(load.seconds.ceil()) + PATIENCE, stop);
+    let mut intervals = Vec::new();
+    let mut look = Look { lab, watch: Some(lab.watch().map_err(RunError::failed)?), intervals: &mut intervals };
+    let ended = finish(client, Duration::from_secs_f64(load.seconds.ceil()) + PATIENCE, stop, &mut || look.now());
     // It has served its one client; whatever became of that, it does not stay.
     server.finish(if ended.is_ok() { PATIENCE } else { Duration::ZERO }).map_err(RunError::failed)?;
-    figures::read(program, &ended?, "").map_err(RunError::Failed)
+    let figures = figures::read(program, &ended?, "").map_err(RunError::Failed)?;
+    Ok((figures, intervals))
+}
+
+/// The lab's own report of each interval, one behind the other.
+struct Look<'l> {
+    lab: &'l Lab,
+    watch: Option<Watch<'l>>,
+    intervals: &'l mut Vec<Interval>,
+}
+
+impl Look<'_> {
+    fn now(&mut self) -> Result<(), RunError> {
+        if let Some(watch) = self.watch.take() {
+            self.intervals.push(Interval::of(&watch.finish().map_err(RunError::failed)?));
+        }
+        self.watch = Some(self.lab.watch().map_err(RunError::failed)?);
+        Ok(())
+    }
 }
 
 fn start<'l>(lab: &'l Lab, host: Host, command: &std::process::Command) -> Result<LabProgram<'l>, RunError> {
@@ -131,15 +230,28 @@ fn wait_for_listener(server: &LabProgram<'_>, stop: &AtomicBool) -> Result<(), R
     Err(RunError::Failed(format!("its server did not answer within {PATIENCE:?}")))
 }
 
-/// What the client wrote until it ended; kills it after `patience`, and when `stop` is set.
-fn finish(client: LabProgram<'_>, patience: Duration, stop: &AtomicBool) -> Result<Ended, RunError> {
+/// What the client wrote until it ended, with a `look` every tenth of a second; kills it after `patience`, and when `stop` is
+/// set.
+fn finish(
+    client: LabProgram<'_>,
+    patience: Duration,
+    stop: &AtomicBool,
+    look: &mut dyn FnMut() -> Result<(), RunError>,
+) -> Result<Ended, RunError> {
     let deadline = Instant::now() + patience;
+    let mut looked = Instant::now();
     let mut stdout = String::new();
     let given_up = loop {
         match client.next_line(HEAR_EVERY) {
             Line::Text(line) => stdout += &(line + "\n"),
             Line::NotYet => {}
             Line::End => break None,
+        }
+        if looked.elapsed() >= INTERVAL {
+            looked = Instant::now();
+            if let Err(error) = look() {
+                break Some(error);
+            }
         }
         if stop.load(Ordering::Relaxed) {
             break Some(RunError::Interrupted);
@@ -152,4 +264,27 @@ fn finish(client: LabProgram<'_>, patience: Duration, stop: &AtomicBool) -> Resu
     let output = client.finish(last_patience).map_err(RunError::failed)?;
     let ended = Ended { succeeded: output.code == 0, stdout, stderr: output.stderr, cpu: Duration::ZERO };
     given_up.map_or(Ok(ended), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::Datagrams;
+
+    #[test]
+    fn intervals_count_by_what_the_link_did_and_not_by_what_was_lost() {
+        let datagrams = Some(Datagrams { arrived: 3_900, lost: 100 });
+        let figures = Figures { bytes: 1, time: Duration::from_secs(1), datagrams };
+        let interval =
+            |micros, dropped| Interval { stood_still: Span::from_micros(micros), dropped, dropped_elsewhere: 0 };
+        let seen = [interval(100, 0), interval(900, 3), interval(1_500, 0), interval(30, 0)];
+        let judged = Judged::of(&figures, &seen).unwrap();
+        assert_eq!(judged, Judged { valid: 3, all: 4, dropped: 3, sent: 3_000.0 });
+        assert!((judged.share_lost() - 1e-3).abs() < 1e-12);
+        assert!(
+            note("ours", &[judged; 2]).contains("6 of 8 intervals count; in these the queue dropped 6 packets in all")
+        );
+        assert!(Judged::of(&figures, &[interval(5_000, 0)]).is_err());
+        assert!(Judged::of(&figures, &[Interval { dropped_elsewhere: 1, ..interval(0, 0) }]).is_err());
+    }
 }
