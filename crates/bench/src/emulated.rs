@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use fullpipe_lab::{Lab, Plan};
+use fullpipe_lab::{Backend, Lab, Plan};
 use fullpipe_record::Segmentation;
 use fullpipe_scenario::{PathSpec, parse_path_flag};
 use fullpipe_sys::Offload;
@@ -46,7 +46,7 @@ pub(crate) fn compare(
                 .map(|run| run.figures)
         };
         let Figures { bytes, time, .. } = match number {
-            0 => shallow::run(&lab, Program::Fullpipe, &load, tools, stop)?,
+            0 => shallow::run(&lab, Program::Fullpipe, &load, tools, stop)?.0,
             1 => over(&veth)?,
             _ => over(&bare)?,
         };
@@ -57,6 +57,13 @@ pub(crate) fn compare(
 fn start_lab(segmentation: Segmentation) -> Result<Lab, RunError> {
     let mut path = parse_path_flag(PATH, &PathSpec::demo()).map_err(RunError::failed)?;
     path.segmentation = segmentation;
-    Lab::start(&Plan { path, seed: 1, sender: Vec::new(), receiver: Vec::new(), interactive: false })
-        .map_err(RunError::failed)
+    Lab::start(&Plan {
+        path,
+        seed: 1,
+        sender: Vec::new(),
+        receiver: Vec::new(),
+        backend: Backend::Tun,
+        interactive: false,
+    })
+    .map_err(RunError::failed)
 }

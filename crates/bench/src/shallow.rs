@@ -108,7 +108,7 @@ impl Judged {
 
 /// What the lab says of itself in an interval.
 #[derive(Debug, Clone, Copy)]
-struct Interval {
+pub(crate) struct Interval {
     stood_still: Span,
     /// By the queue.
     dropped: u64,
@@ -144,36 +144,13 @@ fn start_lab() -> Result<Lab, RunError> {
     .map_err(RunError::failed)
 }
 
-/// Runs a program once, with a look at the lab every tenth of a second.
-fn run(
-    lab: &Lab,
-    program: Program,
-    load: &Load,
-    tools: &Tools,
-    stop: &AtomicBool,
-    invalid: &mut usize,
-) -> Result<Figures, RunError> {
-    let mut broken = Vec::new();
-    for _ in 0..ATTEMPTS {
-        let watch = lab.watch().map_err(RunError::failed)?;
-        let figures = run(lab, program, load, tools, stop)?;
-        broken = watch.finish().map_err(RunError::failed)?.broken;
-        if broken.is_empty() {
-            return Ok(figures);
-        }
-        *invalid += 1;
-    }
-    Err(RunError::Failed(format!("no valid run in {ATTEMPTS}: {}", broken.join("; "))))
-}
-
-/// A run over `lab`.
+/// Runs a program once over `lab`, with a look at it every tenth of a second.
 pub(crate) fn run(
     lab: &Lab,
     program: Program,
     load: &Load,
     tools: &Tools,
     stop: &AtomicBool,
-) -> Result<Figures, RunError> {
 ) -> Result<(Figures, Vec<Interval>), RunError> {
     let address = lab.address(Host::Receiver);
     let mut server = program.server(tools, address, PORT, load.traffic);

@@ -33,7 +33,6 @@ pub use namespace::{
     ignore_terminal_signals, unshare_before_exec,
 };
 pub use packet::{open_packet_socket, packet_drops};
-pub use route::create_veth;
 pub use route::{create_veth, output_device};
 pub use socket::{set_pacing_rate, socket_memory, tcp_info};
 pub use stamps::{Stamped, arrival, departure, stamp_passages};
