@@ -129,8 +129,8 @@ impl<T: Train> Direction<T> {
         [due, self.next_departure()].into_iter().flatten().min()
     }
 
-    /// Changes the path at `at`. Packets whose sending has begun are finished at the new rate; those that have left the
-    /// link keep the delay that they had.
+    /// Changes the path at `at`. A packet whose sending has begun is finished at the new rate. What has left the link keeps
+    /// the delay that it had; a train of which packets are still being sent has the new one.
     pub fn change(&mut self, at: Time, change: &PathChange) {
         self.advance(at);
         self.apply(at, change);
@@ -193,6 +193,9 @@ impl<T: Train> Direction<T> {
     fn enter(&mut self, at: Time, mut piece: T, outcome: &mut Outcome<T>) {
         for edit in &self.edits {
             piece.apply(edit);
+        }
+        if self.narrow.is_none() && self.policer.is_none() {
+            return self.queue(at, piece, outcome);
         }
         for piece in self.narrowed(piece, outcome).into_iter().flatten() {
             for piece in self.policed(at, piece, outcome).into_iter().flatten() {

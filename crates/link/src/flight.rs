@@ -2,7 +2,7 @@ use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 
 use fullpipe_record::{Framing, PathDirection};
-use fullpipe_units::{SegCount, Span, Time};
+use fullpipe_units::{Ratio, SegCount, Span, Time};
 
 use crate::chance::Chance;
 use crate::jitter::Jitter;
@@ -13,6 +13,8 @@ use crate::{Counters, Delivery, Tally, Train};
 #[derive(Debug)]
 pub(crate) struct Flight<T> {
     framing: Framing,
+    /// Whether the delay is all there is.
+    calm: bool,
     corruption: Chance,
     duplication: Chance,
     delay: Span,
@@ -49,8 +51,11 @@ impl<T: Train> Flight<T> {
     pub(crate) fn new(path: &PathDirection, seed: u64) -> Self {
         let effects = &path.effects;
         let reordering = effects.reordering.unwrap_or_default();
+        let calm = effects.jitter.is_none()
+            && [effects.corrupted, effects.duplicated, reordering.share].iter().all(|share| *share == Ratio::ZERO);
         Self {
             framing: path.framing,
+            calm,
             corruption: Chance::new(effects.corrupted, seed ^ CORRUPTION),
             duplication: Chance::new(effects.duplicated, seed ^ DUPLICATION),
             delay: path.delay,
@@ -76,6 +81,9 @@ impl<T: Train> Flight<T> {
 
     /// How many of the next packets fare alike, and may take off as one.
     pub(crate) fn alike(&self) -> SegCount {
+        if self.calm {
+            return SegCount::new(u64::MAX);
+        }
         if self.jitter.is_some() {
             return SegCount::new(1);
         }
@@ -86,6 +94,9 @@ impl<T: Train> Flight<T> {
 
     /// Takes over what left the link at `departed`.
     pub(crate) fn launch(&mut self, departed: Time, train: T, counters: &mut Counters) {
+        if self.calm {
+            return self.keep_in_order(departed + self.delay, train);
+        }
         let mut rest = Some(train);
         while let Some(train) = rest {
             let (piece, behind) = cut(train, self.alike());
@@ -107,7 +118,7 @@ impl<T: Train> Flight<T> {
 
     /// Whether nothing passes anything.
     pub(crate) fn keeps_order(&self) -> bool {
-        self.held_back.gap() == u64::MAX && self.jitter.as_ref().is_none_or(|jitter| !jitter.reorders)
+        self.calm || self.held_back.gap() == u64::MAX && self.jitter.as_ref().is_none_or(|jitter| !jitter.reorders)
     }
 
     /// When the next of what has taken off arrives.
@@ -148,16 +159,27 @@ impl<T: Train> Flight<T> {
         let held_back = hit(&mut self.held_back, &train);
         let jitter = self.jitter.as_mut().map_or(Span::ZERO, Jitter::draw);
         let free = held_back || self.jitter.as_ref().is_some_and(|jitter| jitter.reorders);
-        let number = self.launched;
-        self.launched += train.segments().get();
         let due = departed + self.delay + jitter;
         if free {
             let held_back = if held_back { self.held_back_by } else { Span::ZERO };
+            let number = self.number(&train);
             self.free.push(Flying { due: due + held_back, number, train });
         } else {
-            self.last_due = self.last_due.max(due);
-            self.ordered.push_back(Flying { due: self.last_due, number, train });
+            self.keep_in_order(due, train);
         }
+    }
+
+    fn keep_in_order(&mut self, due: Time, train: T) {
+        self.last_due = self.last_due.max(due);
+        let number = self.number(&train);
+        self.ordered.push_back(Flying { due: self.last_due, number, train });
+    }
+
+    /// The number of the first packet of `train`, which takes off.
+    fn number(&mut self, train: &T) -> u64 {
+        let number = self.launched;
+        self.launched += train.segments().get();
+        number
     }
 }
 

@@ -53,8 +53,12 @@ impl<T: Train> Queue<T> {
     /// Takes in what finds room of `train` while `sending` is on the link; what does not.
     pub(crate) fn accept(&mut self, at: Time, train: T, sending: Tally, counters: &mut Counters) -> Option<T> {
         let mut backlog = self.held().plus(sending);
+        let room = self.room(backlog, Load::of(&train, self.framing));
+        if room >= train.segments() {
+            self.push(at, train, sending, counters);
+            return None;
+        }
         if self.drops_from_fattest() {
-            let room = self.room(backlog, Load::of(&train, self.framing));
             let (accepted, rest) = cut(train, room);
             if let Some(train) = accepted {
                 self.push(at, train, sending, counters);

