@@ -1,8 +1,8 @@
-//! Any text is a scenario, a grid or an error in one line; any flag is a path, settings, or an error.
+//! Any text is a scenario, a grid or an error in one line; any flag is a path, settings, or an error; and so is any trace.
 
 #![no_main]
 
-use fullpipe_scenario::{Grid, PathSpec, Scenario, parse_host_flag, parse_path_flag};
+use fullpipe_scenario::{Grid, PathSpec, Scenario, parse_host_flag, parse_path_flag, parse_path_flag_with};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
@@ -16,4 +16,7 @@ fuzz_target!(|text: &str| {
     }
     let _ = parse_path_flag(text, &PathSpec::demo());
     let _ = parse_host_flag(text);
+    for flag in ["trace=mahimahi x", "trace=rates x"] {
+        let _ = parse_path_flag_with(flag, &PathSpec::demo(), &|_| Ok(text.to_owned()));
+    }
 });
