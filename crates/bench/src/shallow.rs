@@ -3,8 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fullpipe_lab::{Backend, Host, Lab, Line, Plan, Program as LabProgram, Stdio};
-use fullpipe_lab::{Host, Lab, Line, Plan, Program as LabProgram, Stdio, Watch};
+use fullpipe_lab::{Backend, Host, Lab, Line, Plan, Program as LabProgram, Stdio, Watch};
 use fullpipe_record::Validity;
 use fullpipe_scenario::{PathSpec, parse_path_flag};
 use fullpipe_units::Span;
