@@ -130,10 +130,11 @@ impl DirectionReport {
         self.counters.delivered.bytes - self.since.delivered.bytes
     }
 
-    /// What waits now or is being sent.
+    /// What waits now or is being sent. Copies are made behind the link.
     pub(crate) fn backlog(&self) -> ByteCount {
-        let Counters { offered, lost, overflowed, sent, .. } = self.counters;
-        offered.bytes - lost.bytes - overflowed.bytes - sent
+        let Counters { offered, lost, too_big, policed, overflowed, aqm_dropped, sent, .. } = self.counters;
+        let dropped = [lost, too_big, policed, overflowed, aqm_dropped];
+        dropped.iter().fold(offered.bytes - sent, |left, tally| left - tally.bytes)
     }
 
     /// Packets that found the queue full.
