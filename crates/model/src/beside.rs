@@ -1,6 +1,6 @@
 //! One load beside others on the same path.
 
-use fullpipe_record::{HostSettings, Path, Prediction, Request, Transport};
+use fullpipe_record::{HostSettings, Path, PathDirection, Prediction, Request, Transport};
 use fullpipe_units::BitRate;
 
 use crate::predict::predict;
@@ -28,6 +28,20 @@ pub fn predict_beside(
     predict(&rest, sender, receiver, request)
 }
 
+/// What the datagrams among the loads `beside` leave of `path`.
+pub fn left_beside(path: &Path, beside: &[Request]) -> Path {
+    let datagrams = beside.iter().filter(|other| other.transport == Transport::Udp);
+    let offered = BitRate::from_bps_f64(datagrams.map(|other| offers(&path.forward, other)).sum::<f64>());
+    let mut left = path.clone();
+    left.forward.rate = path.forward.rate.map(|link| queue::unresponsive(offered, link).left);
+    left
+}
+
+/// What `load` puts on the wire of `direction` where it is of datagrams.
+fn offers(direction: &PathDirection, load: &Request) -> f64 {
+    datagrams::offered(load).as_f64() / datagrams::efficiency(direction, load).get()
+}
+
 /// A link that more than one load uses. Its rates are those on the wire.
 struct Shared<'a> {
     path: &'a Path,
@@ -39,14 +53,14 @@ impl Shared<'_> {
     /// What `beside` leaves of `link` to `request`.
     fn share(&self, link: BitRate, request: &Request, beside: &[Request]) -> Option<BitRate> {
         let of_kind = |transport| beside.iter().filter(move |other| other.transport == transport);
-        let datagrams = of_kind(Transport::Udp).map(|other| self.alone(other)).sum::<f64>();
         Some(match request.transport {
             Transport::Udp => {
-                let own = self.alone(request);
+                let datagrams = of_kind(Transport::Udp).map(|other| offers(&self.path.forward, other)).sum::<f64>();
+                let own = offers(&self.path.forward, request);
                 link.scaled((own / (own + datagrams).max(1.0)).max(1.0 - datagrams / link.as_f64()))
             }
             Transport::Tcp => {
-                let left = queue::unresponsive(BitRate::from_bps_f64(datagrams), link).left;
+                let left = left_beside(self.path, beside).forward.rate?;
                 let taken = of_kind(Transport::Tcp).map(|other| self.alone(other)).sum::<f64>();
                 let others = of_kind(Transport::Tcp).map(|other| f64::from(other.streams)).sum::<f64>();
                 let fair = f64::from(request.streams) / (f64::from(request.streams) + others).max(1.0);
@@ -55,16 +69,10 @@ impl Shared<'_> {
         })
     }
 
-    /// What `load` would put on the wire if it had the link to itself: datagrams all that they offer.
+    /// What `load` of TCP would put on the wire if it had the link to itself.
     fn alone(&self, load: &Request) -> f64 {
-        let (payload, efficiency) = match load.transport {
-            Transport::Udp => (datagrams::offered(load), datagrams::efficiency(&self.path.forward, load)),
-            Transport::Tcp => {
-                let alone = predict(self.path, self.sender, self.receiver, load);
-                (alone.refined, alone.efficiency)
-            }
-        };
-        payload.as_f64() / efficiency.get()
+        let alone = predict(self.path, self.sender, self.receiver, load);
+        alone.refined.as_f64() / alone.efficiency.get()
     }
 }
 

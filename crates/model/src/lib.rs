@@ -47,6 +47,6 @@ mod predict;
 #[cfg(test)]
 mod fixture;
 
-pub use beside::predict_beside;
+pub use beside::{left_beside, predict_beside};
 pub use likely::Likely;
 pub use predict::{Outlook, evaluate, predict};

@@ -270,7 +270,7 @@ mod tests {
         // Published for iperf; its own loss is not known, 2e-5 is planted to imitate it.
         let published = BitRate::from_mbps(80);
         assert!(small.low < published && published < small.high, "{} to {}", small.low, small.high);
-        assert!(has_note(&jumbo, "assumed at MTU 9000"));
+        assert!(!has_note(&jumbo, "assumed at MTU") && has_note(&at(4000), "is assumed at MTU 4000"));
     }
 
     #[test]
