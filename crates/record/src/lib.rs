@@ -9,6 +9,7 @@ mod calculation;
 mod evidence;
 mod experiment;
 mod grid;
+mod lab;
 mod latency;
 mod measurement;
 mod path;
@@ -23,8 +24,9 @@ pub use calculation::{
     BufferAdvice, Calculation, Combination, Estimate, Given, Leg, Lift, Need, Quantity, Side, Solved, Value, WhatIf,
 };
 pub use evidence::Evidence;
-pub use experiment::{Document, ErrorReport, Experiment, LabReport, LabStep, Proof, Published, Undone};
+pub use experiment::{Document, ErrorReport, Experiment, Proof, Undone};
 pub use grid::{GridAccuracy, GridCell, GridReport};
+pub use lab::{LabBeside, LabDatagrams, LabReport, LabStep, Published};
 pub use latency::{Echo, EchoPhase, EchoReport, Inflation, LoadTime, Responsiveness};
 pub use measurement::{
     Cpu, Datagrams, Direction, EndReport, Interval, Measurement, Peer, RttMethod, RttReport, RttStats, SocketReadback,

@@ -379,6 +379,9 @@ pub struct Validity {
     pub queue_drops: Option<u64>,
     /// Packets that the emulated path lost on purpose.
     pub planted_losses: Option<u64>,
+    /// Time in which the emulated bottleneck was sending, in the direction of the data.
+    #[serde(default)]
+    pub link_busy: Option<Span>,
     /// Processor time that a hypervisor took away during the run, as a share of all cores.
     pub stolen: Option<Ratio>,
 }

@@ -7,9 +7,8 @@ use fullpipe_lab::{Host, Lab, Plan, Stdio};
 use fullpipe_record::Document;
 use fullpipe_report as report;
 use fullpipe_scenario::{Grid, Scenario, builtin, builtin_grid};
-use fullpipe_units::Span;
+use fullpipe_units::Ratio;
 
-use crate::cli::duration;
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::Terminal;
 
@@ -27,11 +26,14 @@ enum Action {
     /// Run scenarios: predicted, published and measured side by side
     Run {
         /// Files, or names from `lab list`
-        #[arg(required = true, value_name = "SCENARIO")]
+        #[arg(required_unless_present = "all", value_name = "SCENARIO")]
         scenarios: Vec<String>,
-        /// Let every step last so long, instead of what the file says
-        #[arg(long, short = 't', value_parser = duration, value_name = "SECONDS")]
-        time: Option<Span>,
+        /// Run every scenario that comes with the program (about twenty minutes)
+        #[arg(long, conflicts_with = "scenarios")]
+        all: bool,
+        /// Let every load last so many times as long as the file says; never less than its ramp and twenty round trips
+        #[arg(long, value_parser = time_scale, default_value = "1", value_name = "FACTOR")]
+        time_scale: Ratio,
         /// Print one JSON document
         #[arg(long, short = 'J')]
         json: bool,
@@ -74,6 +76,15 @@ impl Arguments {
     }
 }
 
+fn time_scale(text: &str) -> Result<Ratio, String> {
+    let scale: Ratio = text.parse().map_err(|error: fullpipe_units::ParseError| error.to_string())?;
+    let valid = scale > Ratio::ZERO && scale.get() <= LONGEST_SCALE;
+    valid.then_some(scale).ok_or_else(|| format!("it must be above 0 and at most {LONGEST_SCALE}"))
+}
+
+/// What makes an hour of ten seconds.
+const LONGEST_SCALE: f64 = 360.0;
+
 fn host(name: &str) -> Result<Host, String> {
     Host::named(name).ok_or_else(|| "a lab's hosts are `sender` and `receiver`".to_owned())
 }
@@ -81,7 +92,11 @@ fn host(name: &str) -> Result<Host, String> {
 pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     match &arguments.action {
         Action::List => list(terminal),
-        Action::Run { scenarios, time, .. } => run_all(scenarios, *time, terminal),
+        Action::Run { all: true, time_scale, .. } => {
+            let names: Vec<String> = builtin().iter().map(|(name, _)| (*name).to_owned()).collect();
+            run_all(&names, *time_scale, terminal)
+        }
+        Action::Run { scenarios, time_scale, .. } => run_all(scenarios, *time_scale, terminal),
         Action::Grid { grid, .. } => measure_grid(grid.as_deref(), terminal),
         Action::Shell { scenario, host } => {
             let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
@@ -105,16 +120,15 @@ fn list(terminal: &Terminal) -> Result<(), Failure> {
     Ok(())
 }
 
-fn run_all(names: &[String], time: Option<Span>, terminal: &Terminal) -> Result<(), Failure> {
+fn run_all(names: &[String], time_scale: Ratio, terminal: &Terminal) -> Result<(), Failure> {
     // Every file is read before anything is built.
     let scenarios: Vec<Scenario> = names.iter().map(|name| load(name)).collect::<Result<_, _>>()?;
     let flag = super::interrupt_flag()?;
     let style = terminal.style();
     let mut reports = Vec::new();
     for scenario in scenarios {
-        let scenario = shortened(scenario, time);
         terminal.progress(&format!("{}: {}\n", scenario.name, scenario.title));
-        let done = match run_scenario(&scenario, Interrupt(&flag), &mut |event| show(&event, terminal)) {
+        let done = match run_scenario(&scenario, time_scale, Interrupt(&flag), &mut |event| show(&event, terminal)) {
             Err(ExperimentError::Interrupted) if !reports.is_empty() => break,
             done => done?,
         };
@@ -125,9 +139,7 @@ fn run_all(names: &[String], time: Option<Span>, terminal: &Terminal) -> Result<
             break;
         }
     }
-    if reports.len() > 1 {
-        terminal.result(&format!("\n{}", report::lab_summary(&reports, style)));
-    }
+    terminal.result(&format!("\n{}", report::lab_summary(&reports, style)));
     let interrupted = flag.load(Ordering::Relaxed);
     let passed = !interrupted && reports.iter().all(|report| report.passed);
     terminal.document(&Document { lab: Some(reports), ..Document::new() });
@@ -166,20 +178,12 @@ fn show_cell(event: &GridEvent<'_>, terminal: &Terminal) {
     }
 }
 
-/// Fewer seconds of load; everything else as the file says.
-fn shortened(mut scenario: Scenario, time: Option<Span>) -> Scenario {
-    if let Some(time) = time {
-        for step in &mut scenario.steps {
-            step.request.duration = time;
-        }
-    }
-    scenario
-}
-
 fn show(event: &StepEvent<'_>, terminal: &Terminal) {
     match event {
         StepEvent::Begins(step, prediction) => {
-            terminal.progress(&format!("  {}: predicted {} …", step.name, prediction.refined));
+            let predicted =
+                if step.ramp.is_some() { String::new() } else { format!(": predicted {}", prediction.refined) };
+            terminal.progress(&format!("  {}{predicted} …", step.name));
         }
         StepEvent::Measuring(_) => terminal.progress("."),
         StepEvent::Ended(_, measurement) => {
