@@ -13,7 +13,6 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 
 use crate::error::ExperimentError;
 use crate::in_lab::{LOOK, LabTarget, PATIENCE};
-use crate::judged::sending_time;
 use crate::target::Interrupt;
 
 /// The port of the server of these loads: the step's own has the usual one.
@@ -142,7 +141,7 @@ fn outcome(load: &Beside, running: Vec<Running<'_>>) -> Result<LabBeside, Experi
 }
 
 fn summary(load: &Beside, phases: &[Measurement]) -> LabBeside {
-    let time: Span = phases.iter().map(sending_time).sum();
+    let time: Span = phases.iter().map(Measurement::sending_time).sum();
     let received: ByteCount = phases.iter().map(|phase| phase.summary.received).sum();
     let datagrams = || phases.iter().filter_map(|phase| phase.summary.datagrams);
     let (lost, arrived) = datagrams().fold((0, 0), |(lost, arrived), seen| (lost + seen.lost, arrived + seen.received));

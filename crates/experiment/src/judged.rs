@@ -6,9 +6,13 @@ use fullpipe_record::{
     Evidence, LabBeside, LabDatagrams, Limit, Measurement, Path, Prediction, Request, Transport, Verdict,
 };
 use fullpipe_scenario::{Bound, StepBounds};
-use fullpipe_units::{BitRate, Ratio, Span};
+use fullpipe_units::{BitRate, Ratio};
 
 use crate::target::Ends;
+
+/// The part of the rate asked for that a sender of datagrams must reach for a run to count: what a processor had no time
+/// for says nothing about the path.
+const REALLY_OFFERED: f64 = 0.97;
 
 /// What is known of a step before it runs.
 pub(crate) struct Expectation<'s> {
@@ -56,15 +60,22 @@ impl<'s> Expectation<'s> {
         if measurement.request.transport == Transport::Tcp && beside.is_empty() {
             measurement.limit = Some(self.verdict(&measurement));
         }
+        let datagrams = self.datagrams(&measurement);
+        let asked = datagrams::offered(&measurement.request);
+        if let Some(seen) = datagrams
+            && seen.offered < asked.scaled(REALLY_OFFERED)
+        {
+            measurement.validity.broken.push(format!("the sender offered {} of the {asked} asked for", seen.offered));
+        }
         let rate = match measurement.request.transport {
-            Transport::Udp => Some(arriving(&measurement)),
+            Transport::Udp => Some(measurement.arriving()),
             Transport::Tcp if !beside.is_empty() => Some(measurement.summary.rate),
             Transport::Tcp => measurement.summary.steady.map(|steady| steady.rate),
         };
         let rate = rate.filter(|_| measurement.validity.is_valid());
         let mut run = Run {
             rate,
-            datagrams: self.datagrams(&measurement),
+            datagrams,
             filled: rate.and_then(|rate| self.filled(rate, &beside)),
             measurement,
             beside,
@@ -81,7 +92,7 @@ impl<'s> Expectation<'s> {
     fn datagrams(&self, measurement: &Measurement) -> Option<LabDatagrams> {
         let (summary, request) = (&measurement.summary, &measurement.request);
         let seen = summary.datagrams?;
-        let sending = sending_time(measurement);
+        let sending = measurement.sending_time();
         let offered = BitRate::of(summary.sent, sending);
         let lost = |offered: BitRate, carried: BitRate| queue::unresponsive(offered, carried).lost;
         let by_link = |capacity: BitRate| {
@@ -152,18 +163,6 @@ impl<'s> Expectation<'s> {
             None => Some(format!("the verdict should be {name}; there is none")),
         }
     }
-}
-
-/// The rate at which datagrams arrive, of those that were counted. The receiver's own time is no measure of it: it ends
-/// when the control connection says so, a round trip and a full queue after the last one was sent.
-fn arriving(measurement: &Measurement) -> BitRate {
-    BitRate::of(measurement.summary.received, sending_time(measurement))
-}
-
-/// How long the sender sent what was counted.
-pub(crate) fn sending_time(measurement: &Measurement) -> Span {
-    let counted = measurement.intervals.iter().filter(|interval| !interval.omitted);
-    counted.map(|interval| interval.to.saturating_sub(interval.from)).sum()
 }
 
 fn missed_share(of: &str, bound: Option<Bound>, rate: BitRate, whole: Option<BitRate>) -> Option<String> {

@@ -439,6 +439,19 @@ impl Measurement {
         }
     }
 
+    /// How long the sender sent what was counted, as this end saw it.
+    pub fn sending_time(&self) -> Span {
+        let counted = self.intervals.iter().filter(|interval| !interval.omitted);
+        let upload = counted.filter(|interval| interval.direction != Direction::Download || self.reverse.is_none());
+        upload.map(|interval| interval.to.saturating_sub(interval.from)).sum()
+    }
+
+    /// The rate at which datagrams arrive, of those that were counted. The receiver's own time is no measure of it: it ends
+    /// when the control connection says so, a round trip and a full queue after the last one was sent.
+    pub fn arriving(&self) -> BitRate {
+        BitRate::of(self.summary.received, self.sending_time())
+    }
+
     /// The end that received it.
     pub fn receiver(&self) -> &EndReport {
         match self.request.direction {

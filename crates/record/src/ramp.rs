@@ -21,7 +21,11 @@ pub struct RampStep {
 impl RampStep {
     /// What `measured` says of a load of `offered`.
     pub fn of(offered: BitRate, measured: &Measurement) -> Self {
-        Self { offered, carried: measured.summary.rate, rtt: measured.rtt.loaded, loss: loss(measured) }
+        let carried = match measured.request.transport {
+            Transport::Udp => measured.arriving(),
+            Transport::Tcp => measured.summary.rate,
+        };
+        Self { offered, carried, rtt: measured.rtt.loaded, loss: loss(measured) }
     }
 }
 

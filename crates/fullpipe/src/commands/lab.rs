@@ -28,7 +28,7 @@ enum Action {
         /// Files, or names from `lab list`
         #[arg(required_unless_present = "all", value_name = "SCENARIO")]
         scenarios: Vec<String>,
-        /// Run every scenario that comes with the program (about twenty minutes)
+        /// Run every scenario that comes with the program (about 15 minutes)
         #[arg(long, conflicts_with = "scenarios")]
         all: bool,
         /// Let every load last so many times as long as the file says; never less than its ramp and twenty round trips
