@@ -6,7 +6,7 @@ use fullpipe_lab::Backend;
 use fullpipe_model::predict;
 use fullpipe_model::ramp::ramp_range;
 use fullpipe_model::window;
-use fullpipe_record::{Change, GridAccuracy, GridCell, GridReport, HostSettings, LabStep, Limit, Prediction};
+use fullpipe_record::{Change, GridAccuracy, GridCell, GridReport, HostSettings, LabStep, Limit, Path, Prediction};
 use fullpipe_scenario::{Grid, GridBounds, Scenario, Step};
 use fullpipe_units::{ByteCount, Ratio, Span};
 
@@ -52,7 +52,7 @@ pub fn run_grid(
     for (index, cell) in grid.cells.iter().enumerate() {
         let cell = timed(cell, settings, grid.longest);
         observe(GridEvent::Begins(index + 1, grid.cells.len(), &cell));
-        match run_scenario(&cell, backend, interrupt, &mut |event| observe(GridEvent::Step(event))) {
+        match run_scenario(&cell, backend, Ratio::ONE, interrupt, &mut |event| observe(GridEvent::Step(event))) {
             Ok(mut report) if !report.interrupted => {
                 let Some(step) = report.steps.pop() else { continue };
                 let done = judged(&cell, step);
@@ -81,7 +81,7 @@ fn timed(cell: &Scenario, settings: &HostSettings, longest: Span) -> Scenario {
     let mut timed = cell.clone();
     for step in &mut timed.steps {
         let prediction = predicted(cell, step, settings);
-        step.request.duration = duration(&prediction, cell, step.request.streams).min(longest);
+        step.request.duration = needed(&prediction, &cell.path, step.request.streams).min(longest);
     }
     timed
 }
@@ -92,13 +92,14 @@ fn predicted(cell: &Scenario, step: &Step, settings: &HostSettings) -> Predictio
     predict(&cell.path, &changed(&cell.sender), &changed(&cell.receiver), &step.request)
 }
 
-/// The ramp, and then so many round trips, so much time, or so many losses, whichever takes longest.
-fn duration(prediction: &Prediction, cell: &Scenario, streams: u16) -> Span {
-    let rtt = cell.path.rtt();
+/// What the prediction needs to be judged: the ramp, and then so many round trips, so much time, or so many losses,
+/// whichever takes longest.
+pub(crate) fn needed(prediction: &Prediction, path: &Path, streams: u16) -> Span {
+    let rtt = path.rtt();
     let each = ByteCount::new(window::bdp(prediction.refined, rtt).get() / u64::from(streams.max(1)));
     let ramp = ramp_range(each, prediction.mss, rtt).latest;
     let per_second = prediction.refined.as_f64() / 8.0 / prediction.mss.as_f64();
-    let losses = cell.path.forward.loss.map_or(0.0, |loss| loss.get() * per_second);
+    let losses = path.forward.loss.map_or(0.0, |loss| loss.get() * per_second);
     let for_losses = match prediction.limit {
         Limit::Loss => Span::from_secs_f64(LOSSES / losses),
         _ => Span::ZERO,

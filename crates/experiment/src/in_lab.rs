@@ -14,10 +14,10 @@ use crate::target::{Ends, Interrupt, Target};
 const LISTENING: &str = "listening";
 
 /// How long the far end may take to come up, and either program to end after its work.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How often an interrupt is looked for.
-const LOOK: Duration = Duration::from_millis(50);
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
 
 /// What `fullpipe measure --json-lines` prints, one object a line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -46,8 +46,9 @@ impl<'l> LabTarget<'l> {
         Self { lab }
     }
 
-    fn serve(&self, host: Host) -> Result<Program<'l>, ExperimentError> {
-        let arguments = ["serve", "--one-off"].map(str::to_owned);
+    /// A far end in `host`, once it can be reached.
+    pub(crate) fn serve(&self, host: Host, flags: &[&str]) -> Result<Program<'l>, ExperimentError> {
+        let arguments: Vec<String> = std::iter::once("serve").chain(flags.iter().copied()).map(str::to_owned).collect();
         let server = self.lab.start_self(host, &arguments)?;
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
@@ -59,6 +60,38 @@ impl<'l> LabTarget<'l> {
         }
         let output = server.finish(Duration::ZERO)?;
         Err(ExperimentError::FarEnd(sentence(&output)))
+    }
+
+    /// Sends what `request` asks for to a far end that is there, as `flags` have it.
+    pub(crate) fn send(
+        &self,
+        request: &Request,
+        flags: &[&str],
+        interrupt: Interrupt<'_>,
+        progress: &mut dyn FnMut(&Interval),
+    ) -> Result<Measurement, ExperimentError> {
+        let near = near_end(request);
+        let mut arguments = measure_arguments(&self.lab.address(near.peer()).to_string(), request);
+        arguments.extend(flags.iter().copied().chain(["--json-lines"]).map(str::to_owned));
+        let client = self.lab.start_self(near, &arguments)?;
+        let followed = follow(&client, time_for(request), interrupt, progress)?;
+        let output = client.finish(PATIENCE)?;
+        match followed {
+            Followed::Measured(measurement) => match measurement.broken_off {
+                Some(why) => Err(ExperimentError::Measurement(why)),
+                None => Ok(*measurement),
+            },
+            Followed::Failed(message) => Err(ExperimentError::Measurement(message)),
+            Followed::Ended => Err(ExperimentError::Measurement(sentence(&output))),
+        }
+    }
+}
+
+/// The host that asks for the load.
+const fn near_end(request: &Request) -> Host {
+    match request.direction {
+        Direction::Upload | Direction::Both => Host::Sender,
+        Direction::Download => Host::Receiver,
     }
 }
 
@@ -78,29 +111,12 @@ impl Target for LabTarget<'_> {
         interrupt: Interrupt<'_>,
         progress: &mut dyn FnMut(&Interval),
     ) -> Result<Measurement, ExperimentError> {
-        let near = match request.direction {
-            Direction::Upload | Direction::Both => Host::Sender,
-            Direction::Download => Host::Receiver,
-        };
-        let server = self.serve(near.peer())?;
-        let mut arguments = measure_arguments(&self.lab.address(near.peer()).to_string(), request);
-        arguments.push("--json-lines".to_owned());
+        let server = self.serve(near_end(request).peer(), &["--one-off"])?;
         let watch = self.lab.watch()?;
-        let client = self.lab.start_self(near, &arguments)?;
-        let followed = follow(&client, time_for(request), interrupt, progress)?;
-        let output = client.finish(PATIENCE)?;
+        let measured = self.send(request, &[], interrupt, progress)?;
         let validity = watch.finish()?;
         server.finish(Duration::from_secs(1))?;
-        let mut measurement = match followed {
-            Followed::Measured(measurement) => *measurement,
-            Followed::Failed(message) => return Err(ExperimentError::Measurement(message)),
-            Followed::Ended => return Err(ExperimentError::Measurement(sentence(&output))),
-        };
-        if let Some(why) = measurement.broken_off {
-            return Err(ExperimentError::Measurement(why));
-        }
-        measurement.validity = validity;
-        Ok(measurement)
+        Ok(Measurement { validity, ..measured })
     }
 
     fn apply(&self, at: At, changes: &[Change]) -> Result<(), ExperimentError> {

@@ -2,9 +2,11 @@
 //! steps against published figures.
 
 mod arguments;
+mod beside;
 mod error;
 mod grid;
 mod in_lab;
+mod judged;
 mod ramp;
 mod run;
 mod steps;

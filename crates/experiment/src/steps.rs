@@ -1,20 +1,28 @@
-//! Scenarios: steps over one lab, each predicted, measured and held against its bounds.
+//! Scenarios: steps over a lab, each predicted, measured and held against its bounds.
 
 use fullpipe_lab::{Backend, Lab, Plan};
-use fullpipe_model::predict;
-use fullpipe_record::{Interval, LabReport, LabStep, Measurement, Prediction};
-use fullpipe_scenario::{RatioBound, Scenario, Step, StepBounds};
-use fullpipe_units::{BitRate, ByteCount, Ratio};
+use fullpipe_model::{left_beside, predict, predict_beside};
+use fullpipe_record::{Interval, LabReport, LabStep, Measurement, Prediction, Request};
+use fullpipe_scenario::{Expected, RatioBound, Scenario, Step, StepBounds, StepRamp};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
+use crate::beside::run_beside;
 use crate::error::ExperimentError;
+use crate::grid::needed;
 use crate::in_lab::LabTarget;
+use crate::judged::{Expectation, Run};
+use crate::ramp::{Ramp, RampLoads, run_ramp};
 use crate::target::{Interrupt, Target};
 
 /// Valid runs of a step, of which more than half decide.
 const VALID_RUNS: usize = 3;
 
-/// Runs of a step that may be invalid before it is given up.
+/// Runs of a step, or of one load of a ramp, that may be invalid before it is given up.
 const INVALID_RUNS: usize = 3;
+
+/// A step of which less is run than the file says still lasts so many round trips: ten of ramp at least, as a steady part
+/// begins no earlier, and twenty behind it.
+const FEWEST_ROUND_TRIPS: u64 = 30;
 
 /// What happens while a scenario runs.
 #[derive(Debug)]
@@ -27,33 +35,40 @@ pub enum StepEvent<'e> {
     Ended(&'e Step, &'e Measurement),
 }
 
-/// Runs every step of `scenario` in a lab over `backend`. A step with bounds runs until two of at most three valid runs agree;
-/// one without runs once.
+/// Runs every step of `scenario`, in one lab over `backend` as long as path and hosts stay the same. A step with bounds
+/// runs until two of at most three valid runs agree; one without runs once.
+///
+/// The load of each step lasts `time_scale` times as long as the file says, but never less than its ramp and twenty round
+/// trips need.
 ///
 /// An interrupt ends it after the steps that are done, which are kept.
 ///
 /// # Errors
-/// If the lab cannot be made, a measurement fails, or it is interrupted before a step is done.
+/// If a lab cannot be made, a measurement fails, or it is interrupted before a step is done.
 pub fn run_scenario(
     scenario: &Scenario,
     backend: Backend,
+    time_scale: Ratio,
     interrupt: Interrupt<'_>,
     observe: &mut dyn FnMut(StepEvent<'_>),
 ) -> Result<LabReport, ExperimentError> {
-    let lab = Lab::start(&Plan {
-        path: scenario.path.clone(),
-        seed: scenario.seed,
-        sender: scenario.sender.clone(),
-        receiver: scenario.receiver.clone(),
-        backend,
-        interactive: false,
-    })?;
-    let target = LabTarget::new(&lab);
+    let mut standing: Option<(Plan, Lab)> = None;
     let mut steps = Vec::new();
     let mut interrupted = false;
     for step in &scenario.steps {
-        match run_step(&target, step, interrupt, observe) {
-            Ok(step) => steps.push(step),
+        let plan = plan(scenario, step, backend);
+        let (_, lab) = match standing.take() {
+            Some(same) if same.0 == plan => standing.insert(same),
+            // The old one ends before the new one begins: they have the same addresses, and the machine is small.
+            old => {
+                drop(old);
+                let lab = Lab::start(&plan)?;
+                standing.insert((plan, lab))
+            }
+        };
+        let running = Running { target: &LabTarget::new(lab), step, time_scale, seed: scenario.seed, interrupt };
+        match running.run(observe) {
+            Ok(done) => steps.push(LabStep { path: step.path.clone(), ..done }),
             Err(ExperimentError::Interrupted) if !steps.is_empty() => {
                 interrupted = true;
                 break;
@@ -76,104 +91,206 @@ pub fn run_scenario(
     })
 }
 
+fn plan(scenario: &Scenario, step: &Step, backend: Backend) -> Plan {
+    let [sender, receiver] = scenario.hosts_of(step);
+    Plan { path: scenario.path_of(step).clone(), seed: scenario.seed, sender, receiver, backend, interactive: false }
+}
+
 /// A step without bounds passes by being measured.
 fn is_unbound(step: &LabStep) -> bool {
     step.passed.is_none() && step.measured.is_some()
 }
 
-fn run_step(
-    target: &LabTarget<'_>,
-    step: &Step,
-    interrupt: Interrupt<'_>,
-    observe: &mut dyn FnMut(StepEvent<'_>),
-) -> Result<LabStep, ExperimentError> {
-    let ends = target.settings()?;
-    let prediction = predict(target.path(), &ends.sender, &ends.receiver, &step.request);
-    let mut runs: Vec<Measurement> = Vec::new();
-    while !is_decided(step, &prediction, &runs) {
-        observe(StepEvent::Begins(step, &prediction));
-        let run = target.measure(&step.request, interrupt, &mut |interval| observe(StepEvent::Measuring(interval)))?;
-        if run.interrupted {
+/// A step while it runs.
+struct Running<'r> {
+    target: &'r LabTarget<'r>,
+    step: &'r Step,
+    time_scale: Ratio,
+    seed: u64,
+    interrupt: Interrupt<'r>,
+}
+
+impl Running<'_> {
+    fn run(&self, observe: &mut dyn FnMut(StepEvent<'_>)) -> Result<LabStep, ExperimentError> {
+        let (path, ends, step) = (self.target.path(), self.target.settings()?, self.step);
+        let beside: Vec<Request> = step.beside.iter().map(|load| load.request.clone()).collect();
+        let prediction = match step.ramp {
+            // Round trips grow from where the loads beside leave no more.
+            Some(_) => {
+                let left = left_beside(path, &beside);
+                predict(&left, &ends.sender, &ends.receiver, &step.request)
+            }
+            None => predict_beside(path, &ends.sender, &ends.receiver, &step.request, &beside),
+        };
+        let needed = needed(&prediction, path, step.request.streams);
+        let request = scaled(&step.request, path.rtt(), needed, self.time_scale);
+        let expected = Expectation::new(path, &step.bounds, &ends, &request, &beside, prediction);
+        match step.ramp {
+            Some(ramp) => self.climb(&ramp, &request, &expected, observe),
+            None => self.decide(&request, &expected, observe),
+        }
+    }
+
+    /// Runs until a majority of valid runs agrees on the bounds, or too many were invalid.
+    fn decide(
+        &self,
+        request: &Request,
+        expected: &Expectation<'_>,
+        observe: &mut dyn FnMut(StepEvent<'_>),
+    ) -> Result<LabStep, ExperimentError> {
+        let mut runs = Vec::new();
+        while !is_decided(&self.step.bounds, &runs) {
+            runs.push(self.once(request, expected, observe)?);
+        }
+        Ok(summarise(self.step, request, expected, runs))
+    }
+
+    /// Offers each load of `ramp`, each until a run of it is valid.
+    fn climb(
+        &self,
+        ramp: &StepRamp,
+        request: &Request,
+        expected: &Expectation<'_>,
+        observe: &mut dyn FnMut(StepEvent<'_>),
+    ) -> Result<LabStep, ExperimentError> {
+        let full = expected.capacity.unwrap_or_default();
+        let loads = Ramp { loads: RampLoads::Shares(ramp.from, ramp.to), steps: ramp.loads }.loads(full);
+        let (mut runs, mut unfit) = (Vec::new(), 0_usize);
+        let mut until_valid = |request: &Request| -> Result<Measurement, ExperimentError> {
+            for attempt in 1.. {
+                let run = self.once(request, expected, observe)?;
+                let measurement = run.measurement.clone();
+                let valid = run.rate.is_some();
+                runs.push(run);
+                if valid || attempt == INVALID_RUNS {
+                    unfit += usize::from(!valid);
+                    return Ok(measurement);
+                }
+            }
+            Err(ExperimentError::Interrupted)
+        };
+        let done = run_ramp(&loads, Some(full), request, &mut until_valid, &mut |_| {})?;
+        let knee = done.slower_from.filter(|_| unfit == 0);
+        let passed = (unfit == 0).then_some(knee.is_some());
+        let missed = match passed {
+            Some(true) => Vec::new(),
+            Some(false) => vec!["no load made round trips longer".to_owned()],
+            None => vec![format!("no run was valid at {unfit} of {} loads", loads.len())],
+        };
+        let step = summarise(self.step, request, expected, runs);
+        let of = |predicted| knee.map(|knee| Ratio::new(knee.relative_to(predicted)));
+        Ok(LabStep {
+            measured: knee,
+            accuracy: of(expected.prediction.refined),
+            accuracy_plain: of(expected.prediction.plain),
+            datagrams: None,
+            beside: step.beside,
+            filled: None,
+            ramp: Some(done),
+            passed,
+            missed,
+            ..step
+        })
+    }
+
+    fn once(
+        &self,
+        request: &Request,
+        expected: &Expectation<'_>,
+        observe: &mut dyn FnMut(StepEvent<'_>),
+    ) -> Result<Run, ExperimentError> {
+        observe(StepEvent::Begins(self.step, &expected.prediction));
+        let beside = (&self.step.beside[..], self.seed);
+        let (measurement, beside) = run_beside(self.target, beside, request, self.interrupt, || {
+            let progress = &mut |interval: &Interval| observe(StepEvent::Measuring(interval));
+            self.target.measure(request, self.interrupt, progress)
+        })?;
+        if measurement.interrupted {
             return Err(ExperimentError::Interrupted);
         }
-        observe(StepEvent::Ended(step, &run));
-        runs.push(run);
+        let run = expected.run(measurement, beside);
+        observe(StepEvent::Ended(self.step, &run.measurement));
+        Ok(run)
     }
-    Ok(summarise(step, prediction, runs))
+}
+
+/// The load for `time_scale` times as long, in whole seconds, and no less than `needed`; as it is where it is shorter than
+/// that anyway.
+fn scaled(request: &Request, rtt: Span, needed: Span, time_scale: Ratio) -> Request {
+    let wanted = request.duration.scaled(time_scale.get());
+    let least = needed.max(rtt * FEWEST_ROUND_TRIPS).min(request.duration);
+    let seconds = wanted.max(least).as_secs_f64().ceil();
+    Request { duration: Span::from_secs_f64(seconds), ..request.clone() }
 }
 
 /// Whether the runs so far settle the step, or too many were invalid.
-fn is_decided(step: &Step, prediction: &Prediction, runs: &[Measurement]) -> bool {
-    let rates = valid_rates(runs);
-    if runs.len() - rates.len() >= INVALID_RUNS {
+fn is_decided(bounds: &StepBounds, runs: &[Run]) -> bool {
+    let judged = runs.iter().filter(|run| run.rate.is_some());
+    let (held, missed): (Vec<_>, Vec<_>) = judged.partition(|run| run.missed.is_empty());
+    if runs.len() - held.len() - missed.len() >= INVALID_RUNS {
         return true;
     }
-    if step.bounds == StepBounds::default() {
-        return !rates.is_empty();
-    }
-    let held = rates.iter().filter(|rate| misses(step, prediction, **rate).is_empty()).count();
-    let majority = VALID_RUNS / 2 + 1;
-    held >= majority || rates.len() - held >= majority
+    let majority = if *bounds == StepBounds::default() { 1 } else { VALID_RUNS / 2 + 1 };
+    held.len() >= majority || missed.len() >= majority
 }
 
-/// Steady rates of the runs that may be judged.
-fn valid_rates(runs: &[Measurement]) -> Vec<BitRate> {
-    let valid = runs.iter().filter(|run| run.validity.is_valid());
-    valid.filter_map(|run| run.summary.steady).map(|steady| steady.rate).collect()
-}
-
-fn summarise(step: &Step, prediction: Prediction, runs: Vec<Measurement>) -> LabStep {
-    let rates = valid_rates(&runs);
-    let measured = median(rates.clone());
-    let of = |predicted: BitRate| measured.map(|rate| Ratio::new(rate.relative_to(predicted)));
-    let held = rates.iter().filter(|rate| misses(step, &prediction, **rate).is_empty()).count();
-    let bounded = step.bounds != StepBounds::default() && !rates.is_empty();
-    let passed = bounded.then_some(held > rates.len() / 2);
+fn summarise(step: &Step, request: &Request, expected: &Expectation<'_>, runs: Vec<Run>) -> LabStep {
+    let prediction = expected.prediction.clone();
+    let judged: Vec<&Run> = runs.iter().filter(|run| run.rate.is_some()).collect();
+    let measured = median(judged.iter().filter_map(|run| run.rate).collect());
+    let of = |predicted: BitRate| {
+        measured.filter(|_| predicted > BitRate::ZERO).map(|rate| Ratio::new(rate.relative_to(predicted)))
+    };
+    let held = judged.iter().filter(|run| run.missed.is_empty()).count();
+    let bounded = step.bounds != StepBounds::default() && !judged.is_empty();
+    let passed = bounded.then_some(held > judged.len() / 2);
     let missed = match (passed, measured) {
-        (Some(false), Some(rate)) => misses(step, &prediction, rate),
-        (None, None) if runs.iter().any(|run| run.validity.is_valid()) => {
+        (Some(false), _) => {
+            judged.iter().rev().find(|run| !run.missed.is_empty()).map_or_else(Vec::new, |run| run.missed.clone())
+        }
+        (None, None) if runs.iter().any(|run| run.measurement.validity.is_valid()) => {
             vec!["no run was long enough to have a steady part".to_owned()]
         }
         (None, None) => vec!["no run was valid".to_owned()],
         _ => Vec::new(),
     };
+    let shown = judged.last().copied();
     LabStep {
         name: step.name.clone(),
-        request: step.request.clone(),
+        request: request.clone(),
+        path: None,
         published: step.published,
-        buffer: fixed_buffer(&runs),
-        window_seen: window_seen(&runs),
         accuracy: of(prediction.refined),
         accuracy_plain: of(prediction.plain),
+        datagrams: shown.and_then(|run| run.datagrams),
+        beside: shown.map_or_else(Vec::new, |run| run.beside.clone()),
+        filled: shown.filter(|run| !run.beside.is_empty()).and_then(|run| run.filled),
+        ramp: None,
         measured,
         passed,
         missed,
         prediction,
-        runs,
+        buffer: fixed_buffer(&runs),
+        window_seen: window_seen(&runs),
+        runs: runs.into_iter().map(|run| run.measurement).collect(),
     }
-}
-
-/// The bounds that `rate` misses, each in a sentence.
-fn misses(step: &Step, prediction: &Prediction, rate: BitRate) -> Vec<String> {
-    let checks = [("refined", step.bounds.refined, prediction.refined), ("plain", step.bounds.plain, prediction.plain)];
-    let missed = checks.into_iter().filter_map(|(name, bound, predicted)| {
-        let (bound, share) = (bound?, Ratio::new(rate.relative_to(predicted)));
-        (!bound.holds(share)).then(|| format!("{rate} is {share} of the {name} prediction; the bound is {bound}"))
-    });
-    missed.collect()
 }
 
 /// The bound in a sentence, if it is missed; one between steps that were not run is neither met nor missed.
 fn missed_ratio(bound: &RatioBound, steps: &[LabStep]) -> Option<String> {
     let (over, under) = (steps.get(bound.numerator)?, steps.get(bound.denominator)?);
     let names = format!("{} ÷ {}", over.name, under.name);
+    let expected = match bound.expect {
+        Expected::Ratio(ratio) => ratio,
+        Expected::Refined => Ratio::new(over.prediction.refined.relative_to(under.prediction.refined)),
+    };
     match (over.measured, under.measured) {
-        (Some(over), Some(under)) if bound.holds(over, under) => None,
+        (Some(over), Some(under)) if bound.holds([over, under], expected) => None,
         (Some(over), Some(under)) => Some(format!(
-            "{names} is {:.3}; the bound is {} within {}",
+            "{names} is {:.3}; the bound is {} of {:.3}",
             over.relative_to(under),
-            bound.expect.get(),
-            bound.within
+            bound.bound,
+            expected.get()
         )),
         _ => Some(format!("{names} could not be told")),
     }
@@ -185,13 +302,35 @@ fn median(mut rates: Vec<BitRate>) -> Option<BitRate> {
 }
 
 /// The receive buffer that the kernel stored, where the program fixed one.
-fn fixed_buffer(runs: &[Measurement]) -> Option<ByteCount> {
-    let run = runs.last()?;
+fn fixed_buffer(runs: &[Run]) -> Option<ByteCount> {
+    let run = &runs.last()?.measurement;
     let fixed = run.request.buffer != fullpipe_record::Buffer::Automatic;
     run.receiver().sockets.first().filter(|_| fixed).map(|socket| socket.rcvbuf)
 }
 
 /// The largest window that the sending end saw advertised.
-fn window_seen(runs: &[Measurement]) -> Option<ByteCount> {
-    runs.iter().flat_map(|run| &run.sender().samples).filter_map(|sample| sample.tcp.snd_wnd).max()
+fn window_seen(runs: &[Run]) -> Option<ByteCount> {
+    let samples = runs.iter().flat_map(|run| &run.measurement.sender().samples);
+    samples.filter_map(|sample| sample.tcp.snd_wnd).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(duration: u64, needed: u64, rtt_ms: u64, scale: f64) -> f64 {
+        let request = Request { duration: Span::from_secs(duration), ..Request::default() };
+        let (needed, rtt) = (Span::from_secs(needed), Span::from_millis(rtt_ms));
+        scaled(&request, rtt, needed, Ratio::new(scale)).duration.as_secs_f64()
+    }
+
+    #[test]
+    fn a_shorter_load_keeps_its_ramp_and_twenty_round_trips() {
+        assert!((seconds(60, 5, 100, 0.5) - 30.0).abs() < 1e-9);
+        assert!((seconds(60, 5, 100, 0.01) - 5.0).abs() < 1e-9);
+        assert!((seconds(60, 5, 400, 0.01) - 12.0).abs() < 1e-9, "30 round trips");
+        assert!((seconds(10, 20, 100, 0.5) - 10.0).abs() < 1e-9, "never longer than the file says");
+        assert!((seconds(10, 5, 10, 36.0) - 360.0).abs() < 1e-9);
+        assert!((seconds(10, 5, 10, 0.55) - 6.0).abs() < 1e-9, "whole seconds");
+    }
 }

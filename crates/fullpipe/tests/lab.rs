@@ -23,13 +23,30 @@ const INTERRUPTED: i32 = 130;
 
 /// A scenario of one short step.
 fn tiny() -> String {
-    let text = "name = \"tiny\"\ntitle = \"One stream, for two seconds\"\n\n\
-                [path]\nrate = \"50Mbit/s\"\nrtt = \"10ms\"\nqueue = \"1bdp\"\n\n\
-                [[step]]\nname = \"as it is\"\nduration = \"2s\"\n";
+    scenario(
+        "tiny",
+        "[path]\nrate = \"50Mbit/s\"\nrtt = \"10ms\"\nqueue = \"1bdp\"\n\n[[step]]\nname = \"as it is\"\nduration = \"2s\"\n",
+    )
+}
+
+/// A scenario of this name with these sections.
+fn scenario(name: &str, sections: &str) -> String {
     // One file a process: tests of one binary write the same.
-    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("tiny-{}.toml", std::process::id()));
-    std::fs::write(&file, text).unwrap();
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}.toml", std::process::id()));
+    std::fs::write(&file, format!("name = \"{name}\"\ntitle = \"A path of a test\"\n\n{sections}")).unwrap();
     file.to_str().unwrap().to_owned()
+}
+
+/// The report of `lab run` on a scenario, once all of its steps were measured.
+fn measured(file: &str, patience: u64) -> Value {
+    valid_within(3, || {
+        let output = run(&mut fullpipe(&["lab", "run", file, "--json"]), patience);
+        let report = document(&output)["lab"][0].clone();
+        let steps = report["steps"].as_array().unwrap();
+        let unfit =
+            steps.iter().filter(|step| step["measured"].is_null()).map(|step| step["missed"].to_string()).collect();
+        (report, unfit)
+    })
 }
 
 /// Runs a program in a host of the tiny scenario.
@@ -97,6 +114,61 @@ fn a_scenario_is_run_and_measured() {
     let step = &report["steps"][0];
     let (measured, predicted) = (step["measured"].as_f64().unwrap(), step["prediction"]["refined"].as_f64().unwrap());
     assert!((measured / predicted - 1.0).abs() < 0.05, "{measured} measured of {predicted}");
+}
+
+#[test]
+fn datagrams_beyond_the_link_are_lost_as_predicted_and_starve_tcp() {
+    require!(Lab);
+    let _path = path();
+    let file = scenario(
+        "crowd",
+        "[path]\nrate = \"20Mbit/s\"\nrtt = \"20ms\"\nqueue = \"200ms\"\n\n\
+         [[step]]\nname = \"datagrams\"\ntransport = \"udp\"\nrate = \"25M\"\nduration = \"3s\"\n\
+         capacity = { within = \"10%\" }\nloss = { within = \"2%\" }\n\n\
+         [[step]]\nname = \"alone\"\nwindow = \"16KiB\"\nduration = \"3s\"\n\n\
+         [[step]]\nname = \"beside\"\nwindow = \"16KiB\"\nomit = \"1s\"\nduration = \"3s\"\nfills = { within = \"15%\" }\n\
+         [[step.beside]]\ntransport = \"udp\"\nstreams = 2\nrate = \"25M\"\nbefore = \"1s\"\n\n\
+         [[bound]]\nratio = [\"beside\", \"alone\"]\nat_most = \"50%\"\n",
+    );
+    let report = measured(&file, 2 * PATIENCE);
+    assert_eq!(
+        report["passed"],
+        true,
+        "{:?} {}",
+        report["steps"].as_array().map(|steps| steps.iter().map(|step| &step["missed"]).collect::<Vec<_>>()),
+        report["missed"]
+    );
+    let datagrams = &report["steps"][0]["datagrams"];
+    // A fifth of 25 Mbit/s, and what the headers take.
+    let lost = datagrams["loss"].as_f64().unwrap();
+    assert!((0.1..0.35).contains(&lost), "{datagrams}");
+    let beside = &report["steps"][2]["beside"][0];
+    assert_eq!((beside["phases"].as_u64(), beside["request"]["streams"].as_u64()), (Some(1), Some(2)));
+    assert!(beside["loss"].as_f64().unwrap() > 0.4, "{beside}");
+    assert_eq!(report["steps"][2]["runs"][0]["limit"], Value::Null, "what others do is no evidence of its own");
+}
+
+#[test]
+fn a_step_may_have_its_own_path_and_loads_that_grow() {
+    require!(Lab);
+    let _path = path();
+    let file = scenario(
+        "ways",
+        "[path]\nrate = \"20Mbit/s\"\nrtt = \"40ms\"\nqueue = \"200ms\"\n\n\
+         [[step]]\nname = \"far\"\nwindow = \"16KiB\"\nduration = \"3s\"\n\n\
+         [[step]]\nname = \"near\"\nwindow = \"16KiB\"\nduration = \"3s\"\npath = { rtt = \"20ms\" }\n\n\
+         [[step]]\nname = \"climb\"\ntransport = \"udp\"\nramp = { from = \"50%\", to = \"120%\", loads = 2 }\nduration = \"2s\"\n\n\
+         [[bound]]\nratio = [\"near\", \"far\"]\nexpect = \"refined\"\nwithin = \"15%\"\n",
+    );
+    let report = measured(&file, 2 * PATIENCE);
+    assert_eq!(report["passed"], true, "{report}");
+    let step = |index: usize| &report["steps"][index];
+    assert_eq!((&step(0)["path"], step(1)["path"]["forward"]["delay"].as_f64()), (&Value::Null, Some(0.01)));
+    let ramp = &step(2)["ramp"];
+    assert_eq!(ramp["steps"].as_array().unwrap().len(), 2);
+    // The queue grows under the second load alone.
+    assert_eq!(step(2)["measured"], ramp["steps"][1]["offered"]);
+    assert_eq!(ramp["slower_from"], ramp["steps"][1]["offered"]);
 }
 
 #[test]

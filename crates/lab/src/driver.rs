@@ -142,6 +142,11 @@ impl DirectionReport {
         (self.counters.overflowed.segments - self.since.overflowed.segments).get()
     }
 
+    /// Time in which the link was sending.
+    pub(crate) fn busy(&self) -> Span {
+        self.counters.busy.saturating_sub(self.since.busy)
+    }
+
     /// Packets that were lost on purpose.
     pub(crate) fn lost(&self) -> u64 {
         (self.counters.lost.segments - self.since.lost.segments).get()

@@ -52,7 +52,7 @@ impl<'a> Connection<'a> {
             headers,
             rtt: loaded_rtt(path, mss, headers),
             fixed,
-            receive: receive_buffer(sender, receiver, fixed),
+            receive: receive_buffer(sender, receiver, fixed).with_packets(receiver, mss),
             send: kernel::send_buffer(sender, fixed),
         }
     }

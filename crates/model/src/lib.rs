@@ -4,6 +4,7 @@
 //!
 //! * [`window`]: rate, window and round-trip time, each from the other two;
 //! * [`application`]: windows that programs keep above TCP;
+//! * [`datagrams`]: datagrams at a given rate;
 //! * [`distance`]: round-trip times that fibre and routes allow;
 //! * [`framing`]: payload, packets, bytes on the wire;
 //! * [`kernel`]: what Linux makes of a socket buffer, by version;
@@ -16,10 +17,12 @@
 //! * [`rfc6349`]: the metrics of the framework for TCP throughput testing;
 //! * [`systems`]: operating systems that do not scale windows as they come.
 //!
-//! [`predict()`] puts them together and is the one predictor: a command line, a scenario and a remedy all ask it.
+//! [`predict()`] puts them together and is the one predictor: a command line, a scenario and a remedy all ask it;
+//! [`predict_beside()`] asks it about what other loads leave of the path.
 //! Nothing here fails: an input at the edge of its range gives a figure at the edge of its own.
 
 pub mod application;
+pub mod datagrams;
 pub mod distance;
 pub mod fairness;
 pub mod framing;
@@ -34,6 +37,7 @@ pub mod systems;
 pub mod window;
 
 mod because;
+mod beside;
 mod ceilings;
 mod connection;
 mod likely;
@@ -43,5 +47,6 @@ mod predict;
 #[cfg(test)]
 mod fixture;
 
+pub use beside::{left_beside, predict_beside};
 pub use likely::Likely;
 pub use predict::{Outlook, evaluate, predict};

@@ -8,8 +8,8 @@ use crate::connection::Connection;
 use crate::kernel::{self, Share};
 use crate::loss::{BBR_ABSORBS, CongestionControl, FORMULAS_HOLD_TO};
 
-/// The size of packet with which learnt shares were measured.
-const MEASURED_MTU: ByteCount = ByteCount::new(1500);
+/// The sizes of packet with which learnt shares were measured.
+const MEASURED_MTUS: [ByteCount; 2] = [ByteCount::new(1500), ByteCount::new(9000)];
 
 /// Every note that applies: on the windows, the path, loss, and the length of the transfer.
 pub(crate) fn notes(connection: &Connection, ceilings: &Ceilings, ramp: &Ramp) -> Vec<String> {
@@ -91,9 +91,9 @@ fn point_release(connection: &Connection) -> Option<String> {
 
 fn other_packet_size(connection: &Connection) -> Option<String> {
     let mtu = connection.path.forward.mtu;
-    (mtu != MEASURED_MTU && Share::is_learnt(connection.receiver)).then(|| {
+    (!MEASURED_MTUS.contains(&mtu) && Share::is_learnt(connection.receiver)).then(|| {
         let share = connection.receive.share().ratio();
-        format!("the advertised share of {share} was measured at MTU 1500 and is assumed at MTU {}", mtu.get())
+        format!("the advertised share was measured at MTUs of 1500 and 9000; {share} is assumed at MTU {}", mtu.get())
     })
 }
 

@@ -1,9 +1,10 @@
-use fullpipe_record::{HostSettings, Limit, Path, Prediction, Ramp, Request};
+use fullpipe_record::{HostSettings, Limit, Path, Prediction, Ramp, Request, Transport};
 use fullpipe_units::{BitRate, ByteCount};
 
 use crate::because::explained;
 use crate::ceilings::{Ceilings, Figures};
 use crate::connection::Connection;
+use crate::datagrams;
 use crate::notes::notes;
 use crate::ramp::ramp;
 use crate::window::{self, UNBOUNDED};
@@ -23,8 +24,13 @@ use crate::window::{self, UNBOUNDED};
 /// sleeping writer, and for loss what the formula and the number of losses to be seen leave open. A queue too short for the
 /// congestion control lowers only `low`.
 ///
+/// Datagrams have two ceilings alone: what is offered, and the link.
+///
 /// Nothing fails. What is not known of the path sets no ceiling, and `notes` says so.
 pub fn predict(path: &Path, sender: &HostSettings, receiver: &HostSettings, request: &Request) -> Prediction {
+    if request.transport == Transport::Udp {
+        return datagrams::predict(path, request);
+    }
     let connection = Connection::new(path, sender, receiver, request);
     let ceilings = Ceilings::of(&connection);
     let outlook = Outlook::of(&ceilings);
@@ -73,7 +79,7 @@ impl Outlook {
     }
 }
 
-/// What [`predict()`] says, without its words: the same figures in a fraction of a microsecond.
+/// What [`predict()`] says of TCP, without its words: the same figures in a fraction of a microsecond.
 pub fn evaluate(path: &Path, sender: &HostSettings, receiver: &HostSettings, request: &Request) -> Outlook {
     Outlook::of(&Ceilings::of(&Connection::new(path, sender, receiver, request)))
 }
@@ -264,7 +270,7 @@ mod tests {
         // Published for iperf; its own loss is not known, 2e-5 is planted to imitate it.
         let published = BitRate::from_mbps(80);
         assert!(small.low < published && published < small.high, "{} to {}", small.low, small.high);
-        assert!(has_note(&jumbo, "assumed at MTU 9000"));
+        assert!(!has_note(&jumbo, "assumed at MTU") && has_note(&at(4000), "is assumed at MTU 4000"));
     }
 
     #[test]

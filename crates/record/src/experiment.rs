@@ -1,10 +1,10 @@
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use fullpipe_units::Ratio;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Calculation, Combination, GridReport, HostSettings, Measurement, Path, Prediction, RampReport, Remedy, Request,
-    SCHEMA_VERSION, Verdict,
+    Calculation, Combination, GridReport, HostSettings, LabReport, Measurement, Path, Prediction, RampReport, Remedy,
+    Request, SCHEMA_VERSION, Verdict,
 };
 
 /// A remedy carried out, and what came of it.
@@ -60,65 +60,6 @@ pub struct Experiment {
     pub undone: Option<Undone>,
     /// Whether it was cut short by the user; what there is was kept.
     pub interrupted: bool,
-}
-
-/// What a paper printed for a step of a scenario.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Published {
-    /// The rate.
-    pub rate: BitRate,
-}
-
-/// One step of a scenario, done.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct LabStep {
-    /// Its name in the file.
-    pub name: String,
-    /// The load.
-    pub request: Request,
-    /// What the source printed.
-    pub published: Option<Published>,
-    /// Fixed before the step ran.
-    pub prediction: Prediction,
-    /// Valid and invalid runs, in order.
-    pub runs: Vec<Measurement>,
-    /// Receive buffer that the kernel stored, where the step fixed one.
-    pub buffer: Option<ByteCount>,
-    /// Largest window that the sender saw advertised.
-    pub window_seen: Option<ByteCount>,
-    /// Median steady rate of the valid runs.
-    pub measured: Option<BitRate>,
-    /// `measured` ÷ refined prediction.
-    pub accuracy: Option<Ratio>,
-    /// `measured` ÷ plain prediction.
-    pub accuracy_plain: Option<Ratio>,
-    /// What the bounds of the file say: `None` where the step has none or no run was valid.
-    pub passed: Option<bool>,
-    /// Which bound was missed, and by how much.
-    pub missed: Vec<String>,
-}
-
-/// One scenario, run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct LabReport {
-    /// Name of the scenario.
-    pub scenario: String,
-    /// One line on what it shows.
-    pub title: String,
-    /// Where its figures come from.
-    pub source: Option<String>,
-    /// The path.
-    pub path: Path,
-    /// Round-trip time of the empty path.
-    pub rtt: Span,
-    /// The steps.
-    pub steps: Vec<LabStep>,
-    /// Bounds between steps that were missed.
-    pub missed: Vec<String>,
-    /// Whether it was cut short by the user; the steps that were done were kept.
-    pub interrupted: bool,
-    /// Whether every step and every bound passed.
-    pub passed: bool,
 }
 
 /// What went wrong, for a script.

@@ -10,6 +10,7 @@ mod effects;
 mod evidence;
 mod experiment;
 mod grid;
+mod lab;
 mod latency;
 mod measurement;
 mod path;
@@ -30,8 +31,9 @@ pub use effects::{
     Queueing, Reordering, TooBig,
 };
 pub use evidence::Evidence;
-pub use experiment::{Document, ErrorReport, Experiment, LabReport, LabStep, Proof, Published, Undone};
+pub use experiment::{Document, ErrorReport, Experiment, Proof, Undone};
 pub use grid::{GridAccuracy, GridCell, GridReport};
+pub use lab::{LabBeside, LabDatagrams, LabReport, LabStep, Published};
 pub use latency::{Echo, EchoPhase, EchoReport, Inflation, LoadTime, Responsiveness};
 pub use measurement::{
     Cpu, Datagrams, Direction, EndReport, Interval, Measurement, Peer, RttMethod, RttReport, RttStats, SocketReadback,

@@ -387,6 +387,9 @@ pub struct Validity {
     pub queue_drops: Option<u64>,
     /// Packets that the emulated path lost on purpose.
     pub planted_losses: Option<u64>,
+    /// Time in which the emulated bottleneck was sending, in the direction of the data.
+    #[serde(default)]
+    pub link_busy: Option<Span>,
     /// Processor time that a hypervisor took away during the run, as a share of all cores.
     pub stolen: Option<Ratio>,
 }
@@ -445,6 +448,19 @@ impl Measurement {
             Direction::Upload | Direction::Both => &self.local,
             Direction::Download => &self.remote,
         }
+    }
+
+    /// How long the sender sent what was counted, as this end saw it.
+    pub fn sending_time(&self) -> Span {
+        let counted = self.intervals.iter().filter(|interval| !interval.omitted);
+        let upload = counted.filter(|interval| interval.direction != Direction::Download || self.reverse.is_none());
+        upload.map(|interval| interval.to.saturating_sub(interval.from)).sum()
+    }
+
+    /// The rate at which datagrams arrive, of those that were counted. The receiver's own time is no measure of it: it ends
+    /// when the control connection says so, a round trip and a full queue after the last one was sent.
+    pub fn arriving(&self) -> BitRate {
+        BitRate::of(self.summary.received, self.sending_time())
     }
 
     /// The end that received it.

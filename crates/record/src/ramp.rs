@@ -24,9 +24,13 @@ pub struct RampStep {
 impl RampStep {
     /// What `measured` says of a load of `offered`.
     pub fn of(offered: BitRate, measured: &Measurement) -> Self {
+        let carried = match measured.request.transport {
+            Transport::Udp => measured.arriving(),
+            Transport::Tcp => measured.summary.rate,
+        };
         Self {
             offered,
-            carried: measured.summary.rate,
+            carried,
             rtt: measured.rtt.loaded,
             loss: loss(measured),
             broken_off: measured.broken_off.clone(),

@@ -1,11 +1,14 @@
-use fullpipe_record::{LabReport, LabStep};
-use fullpipe_units::BitRate;
+use std::collections::BTreeSet;
+
+use fullpipe_record::{Buffer, LabBeside, LabReport, LabStep, Limit, Transport, Verdict};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::measurement::accuracy;
+use crate::ramp::ramp_of_step;
 use crate::style::{Style, heading, wrapped};
 use crate::table::{Align, Table, or_dash};
 
-/// One scenario: the source's columns, then what was predicted and measured.
+/// One scenario: what each step fixes, then what was predicted, published and measured.
 pub fn lab_report(report: &LabReport, style: Style) -> String {
     let mut text = heading(style, &report.scenario);
     text += &wrapped(&report.title, 2, str::to_owned);
@@ -18,14 +21,15 @@ pub fn lab_report(report: &LabReport, style: Style) -> String {
     text += &windows(report, style);
     text += "\n";
     text += &rates(report, style);
+    if report.steps.iter().any(|step| step.datagrams.is_some() || step.beside.iter().any(|load| load.loss.is_some())) {
+        text += "\n";
+        text += &datagrams(report, style);
+    }
     for step in &report.steps {
-        for missed in &step.missed {
-            text += &wrapped(&format!("{}: {missed}", step.name), 2, |line| style.bad(line));
-        }
-        let invalid: Vec<&String> = step.runs.iter().flat_map(|run| &run.validity.broken).collect();
-        for reason in invalid {
-            text += &wrapped(&format!("{}: a run did not count: {reason}", step.name), 2, |line| style.dim(line));
-        }
+        text += &remarks(step, style);
+    }
+    for note in notes(report) {
+        text += &wrapped(note, 2, |line| style.dim(line));
     }
     for missed in &report.missed {
         text += &wrapped(missed, 2, |line| style.bad(line));
@@ -33,14 +37,18 @@ pub fn lab_report(report: &LabReport, style: Style) -> String {
     text
 }
 
-/// One line a scenario.
+/// One line a scenario, and how many runs did not count.
 pub fn lab_summary(reports: &[LabReport], style: Style) -> String {
     let mut text = String::new();
     for report in reports {
         let verdict = if report.passed { style.good("passed") } else { style.bad("failed") };
         text += &format!("{verdict}  {}\n", report.scenario);
     }
-    text
+    let (runs, invalid) = reports.iter().map(LabReport::runs).fold((0, 0), |(all, bad), of| (all + of.0, bad + of.1));
+    let share = Ratio::of(invalid as f64, runs as f64);
+    text + &wrapped(&format!("{invalid} of {runs} runs did not count ({:.0} %).", share.percent()), 0, |line| {
+        style.dim(line)
+    })
 }
 
 /// What each step fixes, in the columns of seed 001's table.
@@ -55,17 +63,18 @@ fn windows(report: &LabReport, style: Style) -> String {
         ("max window", Align::Right),
         ("seen", Align::Right),
     ]);
-    let bytes = |size: Option<fullpipe_units::ByteCount>| or_dash(size.map(|size| size.get().to_string()));
+    let bytes = |size: Option<ByteCount>| or_dash(size.map(|size| size.get().to_string()));
     for step in &report.steps {
+        let path = step.path.as_ref().unwrap_or(&report.path);
         let asked = match step.request.buffer {
-            fullpipe_record::Buffer::Automatic => None,
-            fullpipe_record::Buffer::Request(size) | fullpipe_record::Buffer::Window(size) => Some(size),
+            Buffer::Automatic => None,
+            Buffer::Request(size) | Buffer::Window(size) => Some(size),
         };
-        let window = step.prediction.ceiling(fullpipe_record::Limit::ReceiveWindow).and_then(|ceiling| ceiling.window);
+        let window = step.prediction.ceiling(Limit::ReceiveWindow).and_then(|ceiling| ceiling.window);
         table.row([
             step.name.clone(),
-            or_dash(report.path.forward.rate.map(|rate| rate.to_string())),
-            report.rtt.to_string(),
+            or_dash(path.forward.rate.map(|rate| rate.to_string())),
+            path.rtt().to_string(),
             bytes(step.prediction.bdp),
             bytes(asked),
             bytes(step.buffer),
@@ -73,7 +82,7 @@ fn windows(report: &LabReport, style: Style) -> String {
             bytes(step.window_seen),
         ]);
     }
-    table.render(2, |head| style.dim(head))
+    table.without_unknown().render(2, |head| style.dim(head))
 }
 
 fn rates(report: &LabReport, style: Style) -> String {
@@ -92,14 +101,108 @@ fn rates(report: &LabReport, style: Style) -> String {
             step.name.clone(),
             megabits(Some(step.prediction.plain)),
             megabits(Some(step.prediction.refined)),
-            megabits(step.published.map(|published| published.rate)),
+            megabits(step.published.and_then(|published| published.rate)),
             megabits(step.measured),
             accuracy(step.accuracy_plain),
             accuracy(step.accuracy),
             outcome(step).to_owned(),
         ]);
+        for load in &step.beside {
+            let published = megabits(load.published.and_then(|published| published.rate));
+            let row = ["", "", &published, &megabits(load.measured), "", "", ""].map(str::to_owned);
+            table.row([vec![beside(load)], row.to_vec()].concat());
+        }
     }
     table.render(2, |head| style.dim(head)) + &style.dim("  Rates in Mbit/s of payload.\n")
+}
+
+/// Loss and jitter: predicted, published, measured.
+fn datagrams(report: &LabReport, style: Style) -> String {
+    let mut table = Table::new(&[
+        ("datagrams", Align::Left),
+        ("offered", Align::Right),
+        ("lost: plain", Align::Right),
+        ("refined", Align::Right),
+        ("published", Align::Right),
+        ("measured", Align::Right),
+        ("jitter", Align::Right),
+        ("published", Align::Right),
+    ]);
+    let jitter = |jitter: Option<Span>| or_dash(jitter.map(|jitter| jitter.to_string()));
+    for step in &report.steps {
+        if let Some(seen) = step.datagrams {
+            let published = step.published.unwrap_or_default();
+            table.row([
+                step.name.clone(),
+                megabits(Some(seen.offered)),
+                percent(Some(seen.loss_plain)),
+                percent(seen.loss_refined),
+                percent(published.loss),
+                percent(Some(seen.loss)),
+                seen.jitter.to_string(),
+                jitter(published.jitter),
+            ]);
+        }
+        for load in step.beside.iter().filter(|load| load.loss.is_some()) {
+            let published = load.published.unwrap_or_default();
+            let offered = load.request.rate.map(|rate| rate.scaled(f64::from(load.request.streams)));
+            table.row([
+                beside(load),
+                megabits(offered),
+                or_dash(None),
+                or_dash(None),
+                percent(published.loss),
+                percent(load.loss),
+                jitter(load.jitter),
+                jitter(published.jitter),
+            ]);
+        }
+    }
+    table.without_unknown().render(2, |head| style.dim(head))
+}
+
+/// What a load beside a step is called: `+ 10 × UDP`.
+fn beside(load: &LabBeside) -> String {
+    let transport = match load.request.transport {
+        Transport::Tcp => "TCP",
+        Transport::Udp => "UDP",
+    };
+    match load.phases {
+        0 | 1 => format!("+ {} × {transport}", load.request.streams),
+        phases => format!("+ {transport}, {phases} times"),
+    }
+}
+
+/// The verdict on a step, what it filled, its curve, what it missed, and which runs did not count.
+fn remarks(step: &LabStep, style: Style) -> String {
+    let about = |said: &str| format!("{}: {said}", step.name);
+    let mut text = String::new();
+    if let Some(verdict) = verdict(step) {
+        text += &wrapped(&about(&verdict.sentence), 2, str::to_owned);
+    }
+    if let Some(filled) = step.filled {
+        text += &wrapped(&about(&format!("all loads together fill {filled} of the link")), 2, str::to_owned);
+    }
+    if let Some(ramp) = &step.ramp {
+        text += &ramp_of_step(&step.name, ramp, style);
+    }
+    for missed in &step.missed {
+        text += &wrapped(&about(missed), 2, |line| style.bad(line));
+    }
+    for reason in step.runs.iter().flat_map(|run| &run.validity.broken) {
+        text += &wrapped(&about(&format!("a run did not count: {reason}")), 2, |line| style.dim(line));
+    }
+    text
+}
+
+/// Of the last run that counts.
+fn verdict(step: &LabStep) -> Option<&Verdict> {
+    step.runs.iter().rev().find(|run| run.validity.is_valid())?.limit.as_ref()
+}
+
+/// What the predictions assumed, each said once.
+fn notes(report: &LabReport) -> BTreeSet<&String> {
+    report.steps.iter().flat_map(|step| &step.prediction.notes).collect()
 }
 
 fn outcome(step: &LabStep) -> &'static str {
@@ -113,4 +216,8 @@ fn outcome(step: &LabStep) -> &'static str {
 
 pub(crate) fn megabits(rate: Option<BitRate>) -> String {
     or_dash(rate.map(|rate| format!("{:.2}", rate.as_mbps())))
+}
+
+fn percent(share: Option<Ratio>) -> String {
+    or_dash(share.map(|share| format!("{:.2} %", share.percent())))
 }

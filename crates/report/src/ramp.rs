@@ -34,6 +34,12 @@ pub fn ramp(report: &RampReport, style: Style) -> String {
     text
 }
 
+/// The same under the name of a step.
+pub(crate) fn ramp_of_step(name: &str, report: &RampReport, style: Style) -> String {
+    let sentences = sentences(report).into_iter().map(|sentence| wrapped(&sentence, 2, str::to_owned));
+    format!("\n{}{}{}", wrapped(name, 2, |line| style.bold(line)), table(report, style), sentences.collect::<String>())
+}
+
 fn table(report: &RampReport, style: Style) -> String {
     let right = Align::Right;
     let mut table = Table::new(&[

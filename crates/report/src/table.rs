@@ -38,6 +38,20 @@ impl Table {
         self.rows.push(cells.into());
     }
 
+    /// Without the columns of which every cell below the head says that nothing is known.
+    pub(crate) fn without_unknown(self) -> Self {
+        let known = |column: usize| {
+            let mut cells = self.rows.iter().skip(1).filter_map(|row| row.get(column));
+            self.rows.len() == 1 || cells.any(|cell| cell != UNKNOWN)
+        };
+        let kept: Vec<usize> = (0..self.align.len()).filter(|column| known(*column)).collect();
+        let row = |row: &Vec<String>| kept.iter().filter_map(|column| row.get(*column).cloned()).collect();
+        Self {
+            align: kept.iter().map(|column| self.align[*column]).collect(),
+            rows: self.rows.iter().map(row).collect(),
+        }
+    }
+
     /// The table, each line behind `indent` spaces, the head marked by `mark`. A text in the last column that would go
     /// beyond the width is continued below itself.
     pub(crate) fn render(&self, indent: usize, mark: impl Fn(&str) -> String) -> String {
@@ -67,8 +81,10 @@ impl Table {
 
 /// What a cell shows where nothing is known.
 pub(crate) fn or_dash(text: Option<String>) -> String {
-    text.unwrap_or_else(|| "–".to_owned())
+    text.unwrap_or_else(|| UNKNOWN.to_owned())
 }
+
+const UNKNOWN: &str = "–";
 
 /// A bar of at most `width` characters for `value` out of `full`, to an eighth of a character.
 pub(crate) fn bar(value: f64, full: f64, width: usize) -> String {
@@ -95,6 +111,14 @@ mod tests {
         let mut table = Table::new(&[("", Align::Left), ("", Align::Right)]);
         table.row(["loss".to_owned(), "none".to_owned()]);
         assert_eq!(table.render(0, |head| format!("<{head}>")), "loss  none\n");
+    }
+
+    #[test]
+    fn a_column_of_which_nothing_is_known_is_left_out() {
+        let mut table = Table::new(&[("a", Align::Left), ("b", Align::Right), ("c", Align::Right)]);
+        table.row(["1".to_owned(), or_dash(None), or_dash(None)]);
+        table.row(["2".to_owned(), or_dash(None), "3".to_owned()]);
+        assert_eq!(table.without_unknown().render(0, str::to_owned), "a  c\n1  –\n2  3\n");
     }
 
     #[test]

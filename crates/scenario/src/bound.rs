@@ -1,6 +1,9 @@
 use std::fmt;
 
+use fullpipe_record::{Cause, Limit};
 use fullpipe_units::{BitRate, Ratio};
+use serde::de::DeserializeOwned;
+use serde::de::value::StrDeserializer;
 
 use crate::key::{Key, quantity, require};
 
@@ -15,13 +18,30 @@ pub enum Bound {
     AtMost(Ratio),
 }
 
-/// What a step must reach of each of its two predictions.
+/// What a step must reach; `None` where nothing is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct StepBounds {
-    /// Of the refined prediction; `None` where nothing is asked.
+    /// Of the refined prediction.
     pub refined: Option<Bound>,
-    /// Of the plain prediction; `None` where nothing is asked.
+    /// Of the plain prediction.
     pub plain: Option<Bound>,
+    /// Of the payload that the link carries.
+    pub capacity: Option<Bound>,
+    /// How far the share of lost datagrams may be from what the rate really offered and the link's busy time predict.
+    pub loss: Option<Ratio>,
+    /// Of the link, together with what runs beside it.
+    pub fills: Option<Bound>,
+    /// What the verdict must name.
+    pub verdict: Option<ExpectedVerdict>,
+}
+
+/// A verdict that a step must come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExpectedVerdict {
+    /// What limits it.
+    pub kind: Limit,
+    /// Why, where that matters.
+    pub cause: Option<Cause>,
 }
 
 /// What the rate of one step ÷ the rate of another must be.
@@ -32,9 +52,18 @@ pub struct RatioBound {
     /// The step below it, likewise.
     pub denominator: usize,
     /// The ratio to expect.
-    pub expect: Ratio,
-    /// How far from it the ratio may be, as a share of `expect`.
-    pub within: Ratio,
+    pub expect: Expected,
+    /// What the measured ratio ÷ the expected one must be.
+    pub bound: Bound,
+}
+
+/// A ratio to expect.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Expected {
+    /// This.
+    Ratio(Ratio),
+    /// That of the refined predictions.
+    Refined,
 }
 
 /// The keys of `refined = { … }` and `plain = { … }`.
@@ -71,11 +100,35 @@ impl fmt::Display for Bound {
     }
 }
 
+impl Expected {
+    /// "refined", or a number above zero.
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
+        if text == "refined" { Ok(Self::Refined) } else { positive(text).map(Self::Ratio) }
+    }
+}
+
+impl ExpectedVerdict {
+    /// `kind` or `kind/cause`, as the verdict of `--json` has them.
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
+        let (kind, cause) = text.split_once('/').map_or((text, None), |(kind, cause)| (kind, Some(cause)));
+        let not_one = || format!("\"{text}\" is no verdict: write a kind, as loss, or kind/cause, as loss/random");
+        Ok(Self {
+            kind: named(kind).ok_or_else(not_one)?,
+            cause: cause.map(|cause| named(cause).ok_or_else(not_one)).transpose()?,
+        })
+    }
+}
+
+/// A value by its name in JSON.
+fn named<V: DeserializeOwned>(name: &str) -> Option<V> {
+    V::deserialize(StrDeserializer::<serde::de::value::Error>::new(name)).ok()
+}
+
 impl RatioBound {
-    /// Whether the measured rates of the two steps are as they must be; never where the second is zero.
-    pub fn holds(&self, numerator: BitRate, denominator: BitRate) -> bool {
-        let ratio = numerator.relative_to(denominator) / self.expect.get();
-        (ratio - 1.0).abs() <= self.within.get()
+    /// Whether the measured rates of the two steps are as they must be, where those of `expected` are to be expected; never
+    /// where the second is zero.
+    pub fn holds(&self, [numerator, denominator]: [BitRate; 2], expected: Ratio) -> bool {
+        denominator > BitRate::ZERO && self.bound.holds(Ratio::new(numerator.relative_to(denominator) / expected.get()))
     }
 }
 
@@ -110,11 +163,27 @@ mod tests {
 
     #[test]
     fn a_ratio_is_held_against_what_is_expected() {
-        let bound = RatioBound { numerator: 1, denominator: 0, expect: Ratio::new(2.0), within: "5%".parse().unwrap() };
-        let holds = |first, second| bound.holds(BitRate::from_bps(first), BitRate::from_bps(second));
-        assert!(holds(209, 100) && holds(191, 100));
-        assert!(!holds(211, 100) && !holds(189, 100));
-        assert!(!holds(1, 0) && !holds(0, 0), "nothing was measured");
+        let bound = |bound| RatioBound { numerator: 1, denominator: 0, expect: Expected::Refined, bound };
+        let holds = |held, first, second| {
+            bound(held).holds([BitRate::from_bps(first), BitRate::from_bps(second)], Ratio::new(2.0))
+        };
+        let within = Bound::Within("5%".parse().unwrap());
+        assert!(holds(within, 209, 100) && holds(within, 191, 100));
+        assert!(!holds(within, 211, 100) && !holds(within, 189, 100));
+        assert!(!holds(within, 1, 0) && !holds(within, 0, 0), "nothing was measured");
+        let half = Bound::AtMost(Ratio::new(0.5));
+        assert!(holds(half, 99, 100) && !holds(half, 101, 100) && !holds(half, 0, 0));
+    }
+
+    #[test]
+    fn verdicts_are_read_by_their_names() {
+        let read = |text| ExpectedVerdict::read(text).ok();
+        assert_eq!(read("loss"), Some(ExpectedVerdict { kind: Limit::Loss, cause: None }));
+        let random = ExpectedVerdict { kind: Limit::Loss, cause: Some(Cause::Random) };
+        assert_eq!(read("loss/random"), Some(random));
+        for text in ["", "lost", "loss/", "loss/luck", "/random"] {
+            assert_eq!(read(text), None, "{text}");
+        }
     }
 
     #[test]

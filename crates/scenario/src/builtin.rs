@@ -2,8 +2,16 @@
 pub const fn builtin() -> &'static [(&'static str, &'static str)] {
     &[
         ("demo", include_str!("../../../scenarios/demo.toml")),
+        ("elsen-cdn", include_str!("../../../scenarios/elsen-cdn.toml")),
+        ("elsen-parallel", include_str!("../../../scenarios/elsen-parallel.toml")),
+        ("elsen-starvation", include_str!("../../../scenarios/elsen-starvation.toml")),
+        ("elsen-udp", include_str!("../../../scenarios/elsen-udp.toml")),
         ("elsen-window", include_str!("../../../scenarios/elsen-window.toml")),
         ("gordon-bdp", include_str!("../../../scenarios/gordon-bdp.toml")),
+        ("liu-backup", include_str!("../../../scenarios/liu-backup.toml")),
+        ("oci-buffers", include_str!("../../../scenarios/oci-buffers.toml")),
+        ("oci-mtu", include_str!("../../../scenarios/oci-mtu.toml")),
+        ("slac-load", include_str!("../../../scenarios/slac-load.toml")),
     ]
 }
 

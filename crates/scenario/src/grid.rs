@@ -6,7 +6,7 @@ use crate::key::{quantity, require};
 use crate::scenario::read_words;
 use crate::section::{Section, Source};
 use crate::step::{congestion_control, duration, streams};
-use crate::{Scenario, ScenarioError, Step, StepBounds};
+use crate::{Scenario, ScenarioError, Step};
 
 /// A checked grid: many paths, each with one measurement, that together tell how good the predictions are.
 #[derive(Debug, Clone, PartialEq)]
@@ -209,7 +209,7 @@ impl Cell<'_> {
             Request { streams: self.streams, congestion: Some(self.control.to_owned()), buffer, ..Request::default() };
         let title = self.bound();
         let name = format!("{} × {}, {title}, {} × {}", self.rate, self.rtt, self.streams, self.control);
-        let step = Step { name: name.clone(), request, published: None, bounds: StepBounds::default() };
+        let step = Step { request, ..Step::named(name.clone()) };
         Ok(Scenario {
             name,
             title,

@@ -41,21 +41,37 @@
 //! streams = 1
 //! congestion = "cubic"
 //! duration = "10s"
+//! omit = "0s"                     # at the start, not counted
 //! direction = "upload"            # "download": the receiver asks for the data; it flows forward all the same
-//! published = "2.77Mbit/s"        # what the source measured
+//! published = "2.77Mbit/s"        # what the source measured; or { rate = …, loss = …, jitter = …, reordered = … }
+//! path = { rtt = "4ms" }          # its own, where it differs from [path]; sender = { … } and receiver = { … } likewise
 //! refined = { within = "5%" }     # measured ÷ predicted: within, at_least or at_most
 //! plain = { at_least = "85%" }
+//! capacity = { at_least = "90%" } # measured ÷ payload that the link carries
+//! verdict = "receive-window"      # what must limit it: a kind, or kind/cause
 //!
 //! [[step]]
-//! name = "128 KiB"
-//! window = "128KiB"
+//! name = "datagrams"
+//! transport = "udp"
+//! rate = "110Mbit/s"              # that each stream offers; or ramp = { from = "10%", to = "110%", loads = 11 }
+//! length = 1470                   # payload of each; what the path takes if not set
+//! loss = { within = "0.5%" }      # points around what the rate really offered and the link's busy time predict
+//! fills = { within = "2%" }       # of the link, together with what runs beside it
+//!
+//! [[step.beside]]                 # runs beside that step, and ends with it; streams, window … as a step has them
+//! transport = "udp"
+//! rate = "100Mbit/s..250Mbit/s"   # a range: each phase draws from it
+//! on = "1s"                       # in turn with off; on all the time if neither is set
+//! off = "1s"
+//! before = "1s"                   # the step's load; or after = "1s"
 //!
 //! [[bound]]                       # between steps
 //! ratio = ["128 KiB", "64 KiB"]   # rate of the first ÷ rate of the second
-//! expect = 2.0
-//! within = "5%"
+//! expect = 2.0                    # or "refined": the ratio of the predictions; 1 if not set
+//! within = "5%"                   # or at_least, or at_most
 //! ```
 
+mod beside;
 mod bound;
 mod builtin;
 mod effects;
@@ -70,11 +86,12 @@ mod section;
 mod step;
 mod trace;
 
-pub use bound::{Bound, RatioBound, StepBounds};
+pub use beside::{Beside, Starts};
+pub use bound::{Bound, Expected, ExpectedVerdict, RatioBound, StepBounds};
 pub use builtin::{builtin, builtin_grid};
 pub use error::{FlagError, ScenarioError};
 pub use flag::{parse_host_flag, parse_path_flag, parse_path_flag_with};
 pub use grid::{Grid, GridBounds};
 pub use path::{PathSpec, ReadFile};
 pub use scenario::Scenario;
-pub use step::Step;
+pub use step::{Step, StepRamp};

@@ -179,6 +179,10 @@ impl PathSpec {
 }
 
 impl DirectionSpec {
+    pub(crate) fn rate(&self) -> Option<BitRate> {
+        self.rate
+    }
+
     fn unknown() -> Self {
         Self {
             rate: None,

@@ -1,13 +1,15 @@
 use std::collections::HashSet;
 
-use fullpipe_record::{Change, Path};
+use fullpipe_record::{Change, Path, Published, Transport};
+use fullpipe_units::Ratio;
 
-use crate::bound::{BOUND_KEYS, Bound, RatioBound, positive};
+use crate::beside::{BESIDE_KEYS, Beside};
+use crate::bound::{BOUND_KEYS, Bound, Expected, ExpectedVerdict, RatioBound};
 use crate::host::HOST_KEYS;
-use crate::key::require;
+use crate::key::{quantity, require};
 use crate::path::{DIRECTION_KEYS, PATH_KEYS, PathSpec, ReadFile, no_files};
 use crate::section::{Section, Source};
-use crate::step::{STEP_KEYS, Step};
+use crate::step::{PUBLISHED_KEYS, RAMP_KEYS, STEP_KEYS, Step, StepRamp, complete};
 use crate::{ScenarioError, StepBounds};
 
 /// A checked scenario: everything needed to run it and to judge the result.
@@ -34,6 +36,16 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    /// The path of a step: its own, or that of all.
+    pub fn path_of<'s>(&'s self, step: &'s Step) -> &'s Path {
+        step.path.as_ref().unwrap_or(&self.path)
+    }
+
+    /// What differs from the machine's settings in a step: at the host that sends, and at the one that receives.
+    pub fn hosts_of(&self, step: &Step) -> [Vec<Change>; 2] {
+        [[&self.sender[..], &step.sender].concat(), [&self.receiver[..], &step.receiver].concat()]
+    }
+
     /// Reads the text of a scenario file; `file_name` is for errors only.
     ///
     /// # Errors
@@ -54,9 +66,12 @@ impl Scenario {
         let root = Section::root(source, &tables);
         root.set_all(&[], ROOT_KEYS, &mut ())?;
         let (name, title) = (read_words(&root, "name")?, read_words(&root, "title")?);
-        let (path, seed) = read_path(&root, files)?;
+        let section = root.section("path")?.ok_or_else(|| root.missing("path"))?;
+        let mut spec = PathSpec::unknown();
+        let path = read_path(&section, &["seed"], &mut spec, files)?;
+        let seed = section.value("seed", read_seed)?.unwrap_or(1);
         let (sender, receiver) = (read_host(&root, "sender")?, read_host(&root, "receiver")?);
-        let steps = read_steps(&root)?;
+        let steps = read_steps(&root, &spec, files)?;
         let bounds = root.sections("bound")?.iter().map(|bound| read_bound(bound, &steps)).collect::<Result<_, _>>()?;
         Ok(Self { name, title, source: root.value("source", words)?, path, seed, sender, receiver, steps, bounds })
     }
@@ -64,11 +79,14 @@ impl Scenario {
 
 const ROOT_KEYS: &[&str] = &["name", "title", "source", "path", "sender", "receiver", "step", "bound"];
 
-/// The path and the seed of its losses.
-fn read_path(root: &Section<'_>, files: ReadFile<'_>) -> Result<(Path, u64), ScenarioError> {
-    let section = root.section("path")?.ok_or_else(|| root.missing("path"))?;
-    let mut spec = PathSpec::unknown();
-    section.set_all(PATH_KEYS, &["seed", "forward", "reverse"], &mut spec)?;
+/// The path that `section` makes of `spec`; `others` are keys that the caller reads.
+fn read_path(
+    section: &Section<'_>,
+    others: &[&str],
+    spec: &mut PathSpec,
+    files: ReadFile<'_>,
+) -> Result<Path, ScenarioError> {
+    section.set_all(PATH_KEYS, &[others, &["forward", "reverse"]].concat(), spec)?;
     for (key, direction) in [("forward", &mut spec.forward), ("reverse", &mut spec.reverse)] {
         let Some(own) = section.section(key)? else { continue };
         own.set_all(DIRECTION_KEYS, &[], direction)?;
@@ -79,12 +97,11 @@ fn read_path(root: &Section<'_>, files: ReadFile<'_>) -> Result<(Path, u64), Sce
     if spec.forward.delay.is_none() || spec.reverse.delay.is_none() {
         return Err(section.error_at("rtt", "it is missing, and so is the delay of a direction"));
     }
-    let path = spec.resolve(files).or_else(|bad| {
+    spec.resolve(files).or_else(|bad| {
         let own = section.section(if bad.reverse { "reverse" } else { "forward" })?;
-        let place = own.as_ref().filter(|own| own.has(bad.key)).unwrap_or(&section);
+        let place = own.as_ref().filter(|own| own.has(bad.key)).unwrap_or(section);
         Err(place.error_at(bad.key, bad.why))
-    })?;
-    Ok((path, section.value("seed", read_seed)?.unwrap_or(1)))
+    })
 }
 
 fn read_seed(text: &str) -> Result<u64, String> {
@@ -107,12 +124,12 @@ fn read_host(root: &Section<'_>, key: &str) -> Result<Vec<Change>, ScenarioError
     Ok(changes)
 }
 
-fn read_steps(root: &Section<'_>) -> Result<Vec<Step>, ScenarioError> {
+fn read_steps(root: &Section<'_>, path: &PathSpec, files: ReadFile<'_>) -> Result<Vec<Step>, ScenarioError> {
     let sections = root.sections("step")?;
     let mut names = HashSet::new();
     let mut steps = Vec::with_capacity(sections.len());
     for section in sections {
-        let step = read_step(&section)?;
+        let step = read_step(&section, path, files)?;
         if !names.insert(step.name.clone()) {
             return Err(section.error_at("name", format!("there is a step \"{}\" already", step.name)));
         }
@@ -124,12 +141,119 @@ fn read_steps(root: &Section<'_>) -> Result<Vec<Step>, ScenarioError> {
     Ok(steps)
 }
 
-fn read_step(section: &Section<'_>) -> Result<Step, ScenarioError> {
+/// What `[[step]]` has beside [`STEP_KEYS`].
+const STEP_SECTIONS: &[&str] = &[
+    "name",
+    "published",
+    "ramp",
+    "beside",
+    "path",
+    "sender",
+    "receiver",
+    "refined",
+    "plain",
+    "capacity",
+    "loss",
+    "fills",
+    "verdict",
+];
+
+fn read_step(section: &Section<'_>, path: &PathSpec, files: ReadFile<'_>) -> Result<Step, ScenarioError> {
     let mut step = Step::named(read_words(section, "name")?);
-    section.set_all(STEP_KEYS, &["name", "refined", "plain"], &mut step)?;
-    step.bounds =
-        StepBounds { refined: read_step_bound(section, "refined")?, plain: read_step_bound(section, "plain")? };
-    Ok(step)
+    section.set_all(STEP_KEYS, STEP_SECTIONS, &mut step)?;
+    complete(&mut step.request).map_err(|(key, why)| section.error_at(key, why))?;
+    step.published = read_published(section)?;
+    step.ramp = read_ramp(section)?;
+    step.beside = section.sections("beside")?.iter().map(read_beside).collect::<Result<_, _>>()?;
+    step.path = section.section("path")?.map(|own| read_path(&own, &[], &mut path.clone(), files)).transpose()?;
+    (step.sender, step.receiver) = (read_host(section, "sender")?, read_host(section, "receiver")?);
+    step.bounds = read_step_bounds(section)?;
+    match unfit(&step, path) {
+        Some((key, why)) => Err(section.error_at(key, why)),
+        None => Ok(step),
+    }
+}
+
+/// The key whose value fits no step like this one, and why.
+fn unfit(step: &Step, path: &PathSpec) -> Option<(&'static str, &'static str)> {
+    let is_udp = step.request.transport == Transport::Udp;
+    let rate = step.path.as_ref().map_or_else(|| path.forward.rate(), |own| own.forward.rate);
+    let bounds = &step.bounds;
+    [
+        (
+            "rate",
+            "it is missing: at what rate does each stream send?",
+            is_udp && step.request.rate.is_none() && step.ramp.is_none(),
+        ),
+        ("rate", "a ramp says the rates; write one of the two", step.request.rate.is_some() && step.ramp.is_some()),
+        ("ramp", "loads are shares of the path's rate, which has none", step.ramp.is_some() && rate.is_none()),
+        (
+            "ramp",
+            "only datagrams are offered at a rate whatever the path does; write transport = \"udp\"",
+            step.ramp.is_some() && !is_udp,
+        ),
+        ("loss", "only datagrams tell how many were lost; write transport = \"udp\"", bounds.loss.is_some() && !is_udp),
+        ("loss", "only a link with a rate predicts it", bounds.loss.is_some() && rate.is_none()),
+        ("capacity", "the path has no rate", bounds.capacity.is_some() && rate.is_none()),
+        ("fills", "the path has no rate", bounds.fills.is_some() && rate.is_none()),
+        ("verdict", "datagrams at a given rate have none", bounds.verdict.is_some() && is_udp),
+    ]
+    .into_iter()
+    .find_map(|(key, why, is_so)| is_so.then_some((key, why)))
+}
+
+/// A rate alone, or a table of figures.
+fn read_published(step: &Section<'_>) -> Result<Option<Published>, ScenarioError> {
+    if !step.is_table("published") {
+        let rate = step.value("published", quantity)?;
+        return Ok(rate.map(|rate| Published { rate: Some(rate), ..Published::default() }));
+    }
+    let mut published = Published::default();
+    if let Some(section) = step.section("published")? {
+        section.set_all(PUBLISHED_KEYS, &[], &mut published)?;
+    }
+    Ok(Some(published))
+}
+
+fn read_ramp(step: &Section<'_>) -> Result<Option<StepRamp>, ScenarioError> {
+    let Some(section) = step.section("ramp")? else { return Ok(None) };
+    let mut ramp = StepRamp::unknown();
+    section.set_all(RAMP_KEYS, &[], &mut ramp)?;
+    if ramp.grows() {
+        Ok(Some(ramp))
+    } else {
+        Err(step.error_at("ramp", "write from, to and loads: it goes from a load above 0 to a greater one"))
+    }
+}
+
+fn read_beside(section: &Section<'_>) -> Result<Beside, ScenarioError> {
+    let mut beside = Beside::unknown();
+    section.set_all(BESIDE_KEYS, &["published"], &mut beside)?;
+    complete(&mut beside.request).map_err(|(key, why)| section.error_at(key, why))?;
+    beside.published = read_published(section)?;
+    if let Some(key) = beside.missing() {
+        return Err(section.missing(key));
+    }
+    if beside.request.transport == Transport::Udp && beside.request.rate.is_none() {
+        return Err(section.error_at("rate", "it is missing: at what rate does each stream send?"));
+    }
+    Ok(beside)
+}
+
+fn read_step_bounds(step: &Section<'_>) -> Result<StepBounds, ScenarioError> {
+    let loss = match read_step_bound(step, "loss")? {
+        Some(Bound::Within(points)) => Some(points),
+        Some(_) => return Err(step.error_at("loss", "write within: points around the loss that is predicted")),
+        None => None,
+    };
+    Ok(StepBounds {
+        refined: read_step_bound(step, "refined")?,
+        plain: read_step_bound(step, "plain")?,
+        capacity: read_step_bound(step, "capacity")?,
+        loss,
+        fills: read_step_bound(step, "fills")?,
+        verdict: step.value("verdict", ExpectedVerdict::read)?,
+    })
 }
 
 fn read_step_bound(step: &Section<'_>, key: &str) -> Result<Option<Bound>, ScenarioError> {
@@ -143,7 +267,8 @@ fn read_step_bound(step: &Section<'_>, key: &str) -> Result<Option<Bound>, Scena
 }
 
 fn read_bound(section: &Section<'_>, steps: &[Step]) -> Result<RatioBound, ScenarioError> {
-    section.set_all(&[], &["ratio", "expect", "within"], &mut ())?;
+    let mut bound = None;
+    section.set_all(BOUND_KEYS, &["ratio", "expect"], &mut bound)?;
     let names = section.values("ratio")?.ok_or_else(|| section.missing("ratio"))?;
     let [numerator, denominator] = names.as_slice() else {
         return Err(section.error_at("ratio", "write the names of two steps"));
@@ -158,7 +283,7 @@ fn read_bound(section: &Section<'_>, steps: &[Step]) -> Result<RatioBound, Scena
     Ok(RatioBound {
         numerator: index(numerator)?,
         denominator: index(denominator)?,
-        expect: section.value("expect", positive)?.ok_or_else(|| section.missing("expect"))?,
-        within: section.value("within", positive)?.ok_or_else(|| section.missing("within"))?,
+        expect: section.value("expect", Expected::read)?.unwrap_or(Expected::Ratio(Ratio::ONE)),
+        bound: bound.ok_or_else(|| section.error_at("ratio", "write within, at_least or at_most"))?,
     })
 }

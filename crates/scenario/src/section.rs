@@ -92,6 +92,10 @@ impl<'a> Section<'a> {
         values.map(section).collect()
     }
 
+    pub(crate) fn is_table(&self, key: &str) -> bool {
+        matches!(self.table.get(key).map(Spanned::get_ref), Some(DeValue::Table(_)))
+    }
+
     pub(crate) fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }

@@ -1,31 +1,70 @@
-use fullpipe_record::{Buffer, Direction, Published, Request};
-use fullpipe_units::{ByteCount, Span};
+use fullpipe_record::{Buffer, Change, Direction, Path, Published, Request, Transport};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
-use crate::StepBounds;
 use crate::key::{Key, buffer_size, quantity, require};
+use crate::{Beside, StepBounds};
 
 /// One measurement of a scenario.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
     /// Its name, unlike that of every other step.
     pub name: String,
-    /// The load. Its congestion control is set: `cubic` if the file does not say.
+    /// The load. The congestion control of TCP is set: `cubic` if the file does not say.
     pub request: Request,
+    /// Loads that grow, in place of the one that the request says.
+    pub ramp: Option<StepRamp>,
+    /// What runs beside it.
+    pub beside: Vec<Beside>,
+    /// Its own path, where it is not that of the scenario.
+    pub path: Option<Path>,
+    /// What differs from the scenario's settings at the host that sends.
+    pub sender: Vec<Change>,
+    /// What differs from the scenario's settings at the host that receives.
+    pub receiver: Vec<Change>,
     /// What the source measured, where it did.
     pub published: Option<Published>,
     /// What must come out.
     pub bounds: StepBounds,
 }
 
-/// The keys of `[[step]]` but for its name and bounds.
+/// Loads that grow in equal steps, as shares of what the path carries.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepRamp {
+    /// The first.
+    pub from: Ratio,
+    /// The last.
+    pub to: Ratio,
+    /// How many.
+    pub loads: u16,
+}
+
+/// The keys of `[[step]]` but for its name, its sections and its bounds.
 pub(crate) const STEP_KEYS: &[Key<Step>] = &[
-    Key { name: "window", set: Step::set_window },
-    Key { name: "buffer", set: Step::set_buffer },
-    Key { name: "streams", set: Step::set_streams },
-    Key { name: "congestion", set: Step::set_congestion },
+    Key { name: "transport", set: |step, text| step.request.set_transport(text) },
+    Key { name: "window", set: |step, text| step.request.set_window(text) },
+    Key { name: "buffer", set: |step, text| step.request.set_buffer(text) },
+    Key { name: "streams", set: |step, text| step.request.set_streams(text) },
+    Key { name: "rate", set: Step::set_rate },
+    Key { name: "length", set: |step, text| step.request.set_length(text) },
+    Key { name: "congestion", set: |step, text| step.request.set_congestion(text) },
     Key { name: "duration", set: Step::set_duration },
+    Key { name: "omit", set: Step::set_omit },
     Key { name: "direction", set: Step::set_direction },
-    Key { name: "published", set: Step::set_published },
+];
+
+/// The keys of `published = { … }`.
+pub(crate) const PUBLISHED_KEYS: &[Key<Published>] = &[
+    Key { name: "rate", set: |published, text| quantity(text).map(|rate| published.rate = Some(rate)) },
+    Key { name: "loss", set: |published, text| quantity(text).map(|loss| published.loss = Some(loss)) },
+    Key { name: "jitter", set: |published, text| quantity(text).map(|jitter| published.jitter = Some(jitter)) },
+    Key { name: "reordered", set: |published, text| count(text).map(|count| published.reordered = Some(count)) },
+];
+
+/// The keys of `ramp = { … }`.
+pub(crate) const RAMP_KEYS: &[Key<StepRamp>] = &[
+    Key { name: "from", set: |ramp, text| quantity(text).map(|share| ramp.from = share) },
+    Key { name: "to", set: |ramp, text| quantity(text).map(|share| ramp.to = share) },
+    Key { name: "loads", set: StepRamp::set_loads },
 ];
 
 /// The largest window that TCP can advertise: 65 535 shifted by 14 (RFC 7323, section 2.3).
@@ -34,41 +73,33 @@ const LARGEST_WINDOW: u64 = 65_535 << 14;
 impl Step {
     /// A step of which only the name was said yet.
     pub(crate) fn named(name: String) -> Self {
-        let request = Request { congestion: Some("cubic".to_owned()), ..Request::default() };
-        Self { name, request, published: None, bounds: StepBounds::default() }
-    }
-
-    fn set_window(&mut self, text: &str) -> Result<(), String> {
-        let window: ByteCount = quantity(text)?;
-        let valid = (1..=LARGEST_WINDOW).contains(&window.get());
-        let window = require(window, valid, text, "a window of TCP", "it must be from 1 to 1073725440 B")?;
-        self.set_once(Buffer::Window(window))
-    }
-
-    fn set_buffer(&mut self, text: &str) -> Result<(), String> {
-        self.set_once(Buffer::Request(buffer_size(text)?))
-    }
-
-    fn set_once(&mut self, buffer: Buffer) -> Result<(), String> {
-        if self.request.buffer != Buffer::Automatic {
-            return Err("write a window or a buffer, not both".to_owned());
+        Self {
+            name,
+            request: Request { offload: true, ..Request::default() },
+            ramp: None,
+            beside: Vec::new(),
+            path: None,
+            sender: Vec::new(),
+            receiver: Vec::new(),
+            published: None,
+            bounds: StepBounds::default(),
         }
-        self.request.buffer = buffer;
-        Ok(())
     }
 
-    fn set_streams(&mut self, text: &str) -> Result<(), String> {
-        self.request.streams = streams(text)?;
-        Ok(())
-    }
-
-    fn set_congestion(&mut self, text: &str) -> Result<(), String> {
-        self.request.congestion = Some(congestion_control(text)?);
+    fn set_rate(&mut self, text: &str) -> Result<(), String> {
+        self.request.rate = Some(offered_rate(text)?);
         Ok(())
     }
 
     fn set_duration(&mut self, text: &str) -> Result<(), String> {
         self.request.duration = duration(text)?;
+        Ok(())
+    }
+
+    fn set_omit(&mut self, text: &str) -> Result<(), String> {
+        // iperf3's own limit (MAX_OMIT_TIME).
+        let omit = quantity(text)?;
+        self.request.omit = require(omit, omit <= Span::from_secs(600), text, "a time to omit", "600s is the most")?;
         Ok(())
     }
 
@@ -81,11 +112,118 @@ impl Step {
         };
         Ok(())
     }
+}
 
-    fn set_published(&mut self, text: &str) -> Result<(), String> {
-        self.published = Some(Published { rate: quantity(text)? });
+impl StepRamp {
+    /// A ramp of which nothing was said yet.
+    pub(crate) const fn unknown() -> Self {
+        Self { from: Ratio::ZERO, to: Ratio::ZERO, loads: 0 }
+    }
+
+    /// Whether it grows.
+    pub(crate) fn grows(&self) -> bool {
+        self.from > Ratio::ZERO && self.from < self.to && self.loads > 0
+    }
+
+    fn set_loads(&mut self, text: &str) -> Result<(), String> {
+        let loads = text.parse().ok().filter(|loads| (2..=100).contains(loads));
+        self.loads = loads.ok_or_else(|| format!("\"{text}\" is no number of loads: it must be from 2 to 100"))?;
         Ok(())
     }
+}
+
+/// Keys that a step and a load beside it share.
+pub(crate) trait LoadKeys {
+    fn set_transport(&mut self, text: &str) -> Result<(), String>;
+    fn set_window(&mut self, text: &str) -> Result<(), String>;
+    fn set_buffer(&mut self, text: &str) -> Result<(), String>;
+    fn set_streams(&mut self, text: &str) -> Result<(), String>;
+    fn set_length(&mut self, text: &str) -> Result<(), String>;
+    fn set_congestion(&mut self, text: &str) -> Result<(), String>;
+}
+
+impl LoadKeys for Request {
+    fn set_transport(&mut self, text: &str) -> Result<(), String> {
+        self.transport = match text {
+            "tcp" => Transport::Tcp,
+            "udp" => Transport::Udp,
+            _ => return Err(format!("\"{text}\" is not a transport: write tcp or udp")),
+        };
+        Ok(())
+    }
+
+    fn set_window(&mut self, text: &str) -> Result<(), String> {
+        let window: ByteCount = quantity(text)?;
+        let valid = (1..=LARGEST_WINDOW).contains(&window.get());
+        let window = require(window, valid, text, "a window of TCP", "it must be from 1 to 1073725440 B")?;
+        set_buffer_once(self, Buffer::Window(window))
+    }
+
+    fn set_buffer(&mut self, text: &str) -> Result<(), String> {
+        set_buffer_once(self, Buffer::Request(buffer_size(text)?))
+    }
+
+    fn set_streams(&mut self, text: &str) -> Result<(), String> {
+        self.streams = streams(text)?;
+        Ok(())
+    }
+
+    fn set_length(&mut self, text: &str) -> Result<(), String> {
+        // What a datagram can carry over IPv4 (RFC 768, RFC 791), and more than iperf3's header needs.
+        let length: ByteCount = quantity(text)?;
+        let valid = (32..=65_507).contains(&length.get());
+        self.block = require(length, valid, text, "the length of a datagram", "it must be from 32 to 65507 B")?;
+        Ok(())
+    }
+
+    fn set_congestion(&mut self, text: &str) -> Result<(), String> {
+        self.congestion = Some(congestion_control(text)?);
+        Ok(())
+    }
+}
+
+fn set_buffer_once(request: &mut Request, buffer: Buffer) -> Result<(), String> {
+    if request.buffer != Buffer::Automatic {
+        return Err("write a window or a buffer, not both".to_owned());
+    }
+    request.buffer = buffer;
+    Ok(())
+}
+
+/// What does not fit the transport of a load: the key, and why. Datagrams have neither window nor congestion control, and
+/// TCP no length. Otherwise the load gets what the file need not say.
+pub(crate) fn complete(request: &mut Request) -> Result<(), (&'static str, &'static str)> {
+    match request.transport {
+        Transport::Udp => {
+            if let Buffer::Window(_) = request.buffer {
+                return Err(("window", "datagrams have no window; write transport = \"tcp\", or a buffer"));
+            }
+            if request.congestion.is_some() {
+                return Err(("congestion", "datagrams have no congestion control; write transport = \"tcp\""));
+            }
+            // Unless the file says how long datagrams are, they are as long as the path takes.
+            if request.block == Request::default().block {
+                request.block = ByteCount::ZERO;
+            }
+        }
+        Transport::Tcp => {
+            request.offload = false;
+            if request.block != Request::default().block {
+                return Err(("length", "it is that of datagrams; write transport = \"udp\""));
+            }
+            request.congestion.get_or_insert_with(|| "cubic".to_owned());
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn offered_rate(text: &str) -> Result<BitRate, String> {
+    let rate = quantity(text)?;
+    require(rate, rate > BitRate::ZERO, text, "the rate of a load", "nothing would be sent")
+}
+
+fn count(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("\"{text}\" is not a count: it must be a whole number"))
 }
 
 pub(crate) fn streams(text: &str) -> Result<u16, String> {

@@ -8,7 +8,7 @@ use fullpipe_lab::{Backend, Host, Lab, LabError, Plan, Stdio, Visit, find_conges
 use fullpipe_record::Document;
 use fullpipe_report as report;
 use fullpipe_scenario::{Grid, Scenario, builtin, builtin_grid};
-use fullpipe_units::Span;
+use fullpipe_units::{Ratio, Span};
 
 use super::up::up;
 use crate::beside::read_beside;
@@ -33,11 +33,14 @@ enum Action {
     /// Run scenarios: predicted, published and measured side by side
     Run {
         /// Files, or names from `lab list`
-        #[arg(required = true, value_name = "SCENARIO")]
+        #[arg(required_unless_present = "all", value_name = "SCENARIO")]
         scenarios: Vec<String>,
-        /// Let every step last so long, instead of what the file says
-        #[arg(long, short = 't', value_parser = duration, value_name = "SECONDS")]
-        time: Option<Span>,
+        /// Run every scenario that comes with the program (about 15 minutes)
+        #[arg(long, conflicts_with = "scenarios")]
+        all: bool,
+        /// Let every load last so many times as long as the file says; never less than its ramp and twenty round trips
+        #[arg(long, value_parser = time_scale, default_value = "1", value_name = "FACTOR")]
+        time_scale: Ratio,
         /// Print one JSON document
         #[arg(long, short = 'J')]
         json: bool,
@@ -112,6 +115,15 @@ fn interval(text: &str) -> Result<Span, String> {
     if valid { Ok(interval) } else { Err("it must be from 0.1 to 3600 s".to_owned()) }
 }
 
+fn time_scale(text: &str) -> Result<Ratio, String> {
+    let scale: Ratio = text.parse().map_err(|error: fullpipe_units::ParseError| error.to_string())?;
+    let valid = scale > Ratio::ZERO && scale.get() <= LONGEST_SCALE;
+    valid.then_some(scale).ok_or_else(|| format!("it must be above 0 and at most {LONGEST_SCALE}"))
+}
+
+/// What makes an hour of ten seconds.
+const LONGEST_SCALE: f64 = 360.0;
+
 fn host(name: &str) -> Result<Host, String> {
     Host::named(name).ok_or_else(|| "a lab's hosts are `sender` and `receiver`".to_owned())
 }
@@ -120,7 +132,11 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
     let backend = arguments.backend;
     match &arguments.action {
         Action::List => list(terminal),
-        Action::Run { scenarios, time, .. } => run_all(scenarios, *time, backend, terminal),
+        Action::Run { all: true, time_scale, .. } => {
+            let names: Vec<String> = builtin().iter().map(|(name, _)| (*name).to_owned()).collect();
+            run_all(&names, *time_scale, backend, terminal)
+        }
+        Action::Run { scenarios, time_scale, .. } => run_all(scenarios, *time_scale, backend, terminal),
         Action::Grid { grid, .. } => measure_grid(grid.as_deref(), backend, terminal),
         Action::Up { scenario, name, interval, .. } => {
             let scenario = load(scenario)?;
@@ -149,7 +165,7 @@ fn list(terminal: &Terminal) -> Result<(), Failure> {
     Ok(())
 }
 
-fn run_all(names: &[String], time: Option<Span>, backend: Backend, terminal: &Terminal) -> Result<(), Failure> {
+fn run_all(names: &[String], time_scale: Ratio, backend: Backend, terminal: &Terminal) -> Result<(), Failure> {
     // Every file is read, and what the machine must have is looked for, before anything is built.
     let scenarios: Vec<Scenario> = names.iter().map(|name| load(name)).collect::<Result<_, _>>()?;
     find_congestion_controls(&scenarios)?;
@@ -157,9 +173,9 @@ fn run_all(names: &[String], time: Option<Span>, backend: Backend, terminal: &Te
     let style = terminal.style();
     let mut reports = Vec::new();
     for scenario in scenarios {
-        let scenario = shortened(scenario, time);
         terminal.progress(&format!("{}: {}\n", scenario.name, scenario.title));
-        let done = match run_scenario(&scenario, backend, Interrupt(&flag), &mut |event| show(&event, terminal)) {
+        let run = run_scenario(&scenario, backend, time_scale, Interrupt(&flag), &mut |event| show(&event, terminal));
+        let done = match run {
             Err(ExperimentError::Interrupted) if !reports.is_empty() => break,
             done => done?,
         };
@@ -170,9 +186,7 @@ fn run_all(names: &[String], time: Option<Span>, backend: Backend, terminal: &Te
             break;
         }
     }
-    if reports.len() > 1 {
-        terminal.result(&format!("\n{}", report::lab_summary(&reports, style)));
-    }
+    terminal.result(&format!("\n{}", report::lab_summary(&reports, style)));
     let interrupted = flag.load(Ordering::Relaxed);
     let passed = !interrupted && reports.iter().all(|report| report.passed);
     terminal.document(&Document { lab: Some(reports), ..Document::new() });
@@ -212,20 +226,12 @@ fn show_cell(event: &GridEvent<'_>, terminal: &Terminal) {
     }
 }
 
-/// Fewer seconds of load; everything else as the file says.
-fn shortened(mut scenario: Scenario, time: Option<Span>) -> Scenario {
-    if let Some(time) = time {
-        for step in &mut scenario.steps {
-            step.request.duration = time;
-        }
-    }
-    scenario
-}
-
 fn show(event: &StepEvent<'_>, terminal: &Terminal) {
     match event {
         StepEvent::Begins(step, prediction) => {
-            terminal.progress(&format!("  {}: predicted {} …", step.name, prediction.refined));
+            let predicted =
+                if step.ramp.is_some() { String::new() } else { format!(": predicted {}", prediction.refined) };
+            terminal.progress(&format!("  {}{predicted} …", step.name));
         }
         StepEvent::Measuring(_) => terminal.progress("."),
         StepEvent::Ended(_, measurement) => {

@@ -35,6 +35,13 @@ impl ReceiveBuffer {
         Self { space, share: Share::settled_fixed(settings), scale: window_scale(settings, Some(clamp)) }
     }
 
+    /// The same for packets that carry `mss`, where the socket learns its share from them.
+    #[must_use]
+    pub fn with_packets(self, settings: &HostSettings, mss: ByteCount) -> Self {
+        let learnt = Share::is_learnt(settings) && self.share == Share::settled(settings) && Share::is_long(mss);
+        if learnt { Self { share: Share::settled_for_long_packets(mss), ..self } } else { self }
+    }
+
     /// The same without the window-scale option, as where the other end does not offer it.
     #[must_use]
     pub fn without_scaling(self) -> Self {

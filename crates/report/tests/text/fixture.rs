@@ -462,7 +462,8 @@ fn step(name: &str, buffer: u64, reached: f64, passed: bool) -> LabStep {
     LabStep {
         name: name.to_owned(),
         request: Request { buffer: Buffer::Request(size), ..request() },
-        published: Some(Published { rate: mbps(54.1) }),
+        path: None,
+        published: Some(Published { rate: Some(mbps(54.1)), ..Published::default() }),
         prediction: Prediction { bdp: Some(ByteCount::new(125_000)), ..prediction(vec![window]) },
         runs: if passed { vec![measurement()] } else { vec![invalid(), measurement()] },
         buffer: Some(size * 2),
@@ -470,6 +471,10 @@ fn step(name: &str, buffer: u64, reached: f64, passed: bool) -> LabStep {
         measured: Some(expected.scaled(reached)),
         accuracy: Some(Ratio::new(reached)),
         accuracy_plain: Some(Ratio::new(reached * 0.95)),
+        datagrams: None,
+        beside: Vec::new(),
+        filled: None,
+        ramp: None,
         passed: Some(passed),
         missed: if passed {
             Vec::new()

@@ -144,7 +144,12 @@ fn what_does_not_fit_together_is_told_with_its_place() {
         ("[\"a\", \"b\"]", "[\"a\", \"a\"]", "x.toml:18:9: ratio: the two steps must differ"),
         ("[\"a\", \"b\"]", "[\"a\"]", "x.toml:18:9: ratio: write the names of two steps"),
         ("[\"a\", \"b\"]", "2", "x.toml:18:9: ratio: it must be a list, as [[ratio]] or [a, b] makes one"),
-        ("expect = 2", "", "x.toml:17:1: expect: it is missing"),
+        ("expect = 2\nwithin = \"5%\"", "expect = 2", "x.toml:18:9: ratio: write within, at_least or at_most"),
+        (
+            "expect = 2\nwithin = \"5%\"",
+            "within = 1\nat_most = 2",
+            "x.toml:20:11: at_most: write one of within, at_least and at_most, not two",
+        ),
         ("title = \"t\"", "", "x.toml:1:1: title: it is missing"),
         ("[path]", "[path]\nseed = -1", "x.toml:4:8: seed: \"-1\" is not a seed: it must be a whole number"),
     ] {
@@ -178,14 +183,18 @@ fn unknown_keys_are_told_with_those_there_are() {
         (
             "window = \"64K\"",
             "  bytes = 1",
-            "x.toml:13:3: \"bytes\" is not a key here; the keys are window, buffer, streams, congestion, duration, direction, published, name, refined, plain",
+            "x.toml:13:3: \"bytes\" is not a key here; the keys are transport, window, buffer, streams, rate, length, congestion, duration, omit, direction, name, published, ramp, beside, path, sender, receiver, refined, plain, capacity, loss, fills, verdict",
         ),
         (
             "{ within = \"5%\" }",
             "{ near = 1 }",
             "x.toml:14:13: \"near\" is not a key here; the keys are within, at_least, at_most",
         ),
-        ("expect = 2", "expects = 2", "x.toml:19:1: \"expects\" is not a key here; the keys are ratio, expect, within"),
+        (
+            "expect = 2",
+            "expects = 2",
+            "x.toml:19:1: \"expects\" is not a key here; the keys are within, at_least, at_most, ratio, expect",
+        ),
     ] {
         assert_eq!(told(old, new), sentence);
     }
@@ -210,6 +219,82 @@ fn whole_files_that_are_none_are_told_so() {
     ] {
         assert_eq!(Scenario::parse("x.toml", text).unwrap_err().to_string(), sentence);
     }
+}
+
+/// What is said of a step with these keys, the first in line 5.
+fn told_of_step(keys: &str) -> String {
+    let text = format!("name = 'n'\ntitle = 't'\npath = {{ rate = '1G', rtt = '1ms' }}\n[[step]]\n{keys}\nname = 's'");
+    Scenario::parse("x.toml", &text).unwrap_err().to_string()
+}
+
+#[test]
+fn a_step_that_cannot_be_run_is_told_with_its_place() {
+    for (keys, sentence) in [
+        ("transport = 'sctp'", "x.toml:5:13: transport: \"sctp\" is not a transport: write tcp or udp"),
+        ("transport = 'udp'", "x.toml:4:1: rate: it is missing: at what rate does each stream send?"),
+        ("rate = 0", "x.toml:5:8: rate: \"0\" is not the rate of a load: nothing would be sent"),
+        ("length = 1470", "x.toml:5:10: length: it is that of datagrams; write transport = \"udp\""),
+        ("length = 16", "x.toml:5:10: length: \"16\" is not the length of a datagram: it must be from 32 to 65507 B"),
+        (
+            "window = 1\ntransport = 'udp'\nrate = 1",
+            "x.toml:5:10: window: datagrams have no window; write transport = \"tcp\", or a buffer",
+        ),
+        (
+            "congestion = 'reno'\ntransport = 'udp'\nrate = 1",
+            "x.toml:5:14: congestion: datagrams have no congestion control; write transport = \"tcp\"",
+        ),
+        ("omit = '11min'", "x.toml:5:8: omit: \"11min\" is not a time to omit: 600s is the most"),
+        (
+            "published = {rates = 1}",
+            "x.toml:5:14: \"rates\" is not a key here; the keys are rate, loss, jitter, reordered",
+        ),
+        (
+            "ramp = {from = 1, to = 2, loads = 3}",
+            "x.toml:5:8: ramp: only datagrams are offered at a rate whatever the path does; write transport = \"udp\"",
+        ),
+        (
+            "ramp = {from = 2, to = 1, loads = 3}",
+            "x.toml:5:8: ramp: write from, to and loads: it goes from a load above 0 to a greater one",
+        ),
+        ("ramp = {loads = 1}", "x.toml:5:17: loads: \"1\" is no number of loads: it must be from 2 to 100"),
+        (
+            "rate = 1\nramp = {from = 1, to = 2, loads = 3}\ntransport = 'udp'",
+            "x.toml:5:8: rate: a ramp says the rates; write one of the two",
+        ),
+        ("loss = {within = 1}", "x.toml:5:8: loss: only datagrams tell how many were lost; write transport = \"udp\""),
+        ("loss = {at_most = 1}", "x.toml:5:8: loss: write within: points around the loss that is predicted"),
+        (
+            "verdict = 'luck'",
+            "x.toml:5:11: verdict: \"luck\" is no verdict: write a kind, as loss, or kind/cause, as loss/random",
+        ),
+        (
+            "path = {rtt = 1}",
+            "x.toml:5:15: rtt: \"1\" is not a time: the unit is missing; write for example 173ms, 50us or 10s",
+        ),
+        ("path = {queue = 1}", "x.toml:5:17: queue: it would hold 1 B, and one packet is 1538 B; make it longer"),
+        (
+            "path = {seed = 1}",
+            "x.toml:5:9: \"seed\" is not a key here; the keys are rate, rtt, queue, loss, mtu, framing, segmentation, forward, reverse",
+        ),
+        ("beside = [{transport = 'udp'}]", "x.toml:5:11: rate: it is missing: at what rate does each stream send?"),
+        (
+            "beside = [{rate = '2M..1M'}]",
+            "x.toml:5:19: rate: \"2M..1M\" is no range of rates: it must go from a rate to a higher one",
+        ),
+        ("beside = [{before = '1s', after = '1s'}]", "x.toml:5:35: after: write before or after, not both"),
+        ("beside = [{on = '1s'}]", "x.toml:5:11: off: it is missing"),
+        ("beside = [{off = '1ms'}]", "x.toml:5:18: off: \"1ms\" is not a phase: it must be from 500ms to 10 minutes"),
+        (
+            "beside = [{duration = '1s'}]",
+            "x.toml:5:12: \"duration\" is not a key here; the keys are transport, window, buffer, streams, rate, length, congestion, before, after, on, off, published",
+        ),
+    ] {
+        assert_eq!(told_of_step(keys), sentence);
+    }
+    let unlimited =
+        "name = 'n'\ntitle = 't'\npath = { rtt = '1ms' }\n[[step]]\nname = 's'\ncapacity = { at_least = 1 }";
+    let told = Scenario::parse("x.toml", unlimited).unwrap_err().to_string();
+    assert_eq!(told, "x.toml:6:12: capacity: the path has no rate");
 }
 
 proptest! {
@@ -238,7 +323,8 @@ proptest! {
 
     #[test]
     fn any_value_is_taken_or_told(
-        key in "rate|rtt|queue|loss|mtu|framing|seed|tcp_moderate_rcvbuf|buffer|window|published|expect|within",
+        key in "rate|rtt|queue|loss|mtu|framing|seed|tcp_moderate_rcvbuf|buffer|window|published|expect|within|streams|length|omit|\
+                duration|path|ramp|after|before|on|off|verdict|at_most|at_least",
         value in "[0-9]{0,20}[.]?[0-9]{0,3}(e[0-9]{1,3})?(bdp|packets|ms|s|h|K|G|T|%|Mbit/s)?",
     ) {
         let line = format!("\n{key} = ");

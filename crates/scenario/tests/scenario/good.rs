@@ -1,8 +1,11 @@
 use fullpipe_record::{
-    Buffer, Change, Codel, Direction, Distribution, Edit, Effects, Framing, Jitter, LossPattern, NarrowLink,
-    Opportunities, Path, PathChange, PathStep, Policer, Queueing, Reordering, TooBig,
+    Buffer, Cause, Change, Codel, Direction, Distribution, Edit, Effects, Framing, Jitter, Limit, LossPattern,
+    NarrowLink, Opportunities, Path, PathChange, PathStep, Policer, Published, Queueing, Reordering, TooBig, Transport,
 };
-use fullpipe_scenario::{Bound, PathSpec, Scenario, builtin, parse_path_flag, parse_path_flag_with};
+use fullpipe_scenario::{
+    Bound, Expected, ExpectedVerdict, PathSpec, Scenario, Starts, StepRamp, builtin, parse_path_flag,
+    parse_path_flag_with,
+};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 fn read(name: &str) -> Scenario {
@@ -53,7 +56,8 @@ fn elsen_window_is_what_the_seed_describes() {
         (vec![], vec![]),
         "the window is fixed, whatever the kernel may tune to"
     );
-    let steps: Vec<_> = elsen.steps.iter().map(|s| (s.request.buffer, s.published.unwrap().rate.bps())).collect();
+    let steps: Vec<_> =
+        elsen.steps.iter().map(|s| (s.request.buffer, s.published.unwrap().rate.unwrap().bps())).collect();
     let window = |kib| Buffer::Window(ByteCount::from_kib(kib));
     assert_eq!(steps, [(window(64), 2_770_000), (window(128), 5_350_000)]);
     for step in &elsen.steps {
@@ -61,7 +65,7 @@ fn elsen_window_is_what_the_seed_describes() {
     }
     let ratio = elsen.bounds[0];
     assert_eq!((ratio.numerator, ratio.denominator), (1, 0));
-    assert_eq!((ratio.expect, ratio.within), (Ratio::new(2.0), share("5%")));
+    assert_eq!((ratio.expect, ratio.bound), (Expected::Ratio(Ratio::new(2.0)), Bound::Within(share("5%"))));
 }
 
 #[test]
@@ -71,7 +75,8 @@ fn gordon_bdp_is_what_the_seed_describes() {
     assert_eq!((gordon.path.forward.framing, gordon.path.forward.mtu), (Framing::Ethernet, ByteCount::new(1500)));
     assert_eq!(gordon.sender, [Change::ModerateRcvbuf(false)]);
     assert_eq!(gordon.receiver, [Change::ModerateRcvbuf(false)]);
-    let steps: Vec<_> = gordon.steps.iter().map(|s| (s.request.buffer, s.published.unwrap().rate.bps())).collect();
+    let steps: Vec<_> =
+        gordon.steps.iter().map(|s| (s.request.buffer, s.published.unwrap().rate.unwrap().bps())).collect();
     let buffer = |bytes| Buffer::Request(ByteCount::new(bytes));
     assert_eq!(
         steps,
@@ -208,4 +213,77 @@ fn traces_are_read_from_the_files_that_are_named() {
     let steps = read("trace=rates wifi rates.txt,changes=1s delay=5ms").steps;
     let when: Vec<_> = steps.iter().map(|step| (step.after, step.change.rate.is_some())).collect();
     assert_eq!(when, [(0, true), (1, false), (2, true)].map(|(after, rate)| (Span::from_secs(after), rate)));
+}
+
+/// One step with these keys.
+fn step(keys: &str) -> fullpipe_scenario::Step {
+    parse(&format!("name = 'n'\ntitle = 't'\npath = {{ rate = '1G', rtt = '1ms' }}\n[[step]]\nname = 's'\n{keys}"))
+        .steps[0]
+        .clone()
+}
+
+#[test]
+fn a_step_of_datagrams_says_its_rate_and_length() {
+    let udp =
+        step("transport = 'udp'\nrate = '29M'\nstreams = 10\nlength = 1470\nomit = '5s'\nloss = { within = '0.5%' }");
+    let request = &udp.request;
+    assert_eq!((request.transport, request.rate), (Transport::Udp, Some(BitRate::from_mbps(29))));
+    assert_eq!((request.block, request.streams, request.offload), (ByteCount::new(1470), 10, true));
+    assert_eq!((request.omit, request.congestion.as_deref()), (Span::from_secs(5), None));
+    assert_eq!(udp.bounds.loss, Some(share("0.5%")));
+    assert_eq!(step("transport = 'udp'\nrate = '1M'").request.block, ByteCount::ZERO, "as long as the path takes");
+    assert!(!step("").request.offload && step("").request.congestion.as_deref() == Some("cubic"));
+}
+
+#[test]
+fn published_figures_are_a_rate_or_a_table() {
+    assert_eq!(step("published = '98M'").published.unwrap().rate, Some(BitRate::from_mbps(98)));
+    let table = step("published = { loss = '11.2%', jitter = '0.124ms', reordered = 114 }").published.unwrap();
+    let figures = (Some(share("11.2%")), Some(Span::from_micros(124)), Some(114));
+    assert_eq!((table.loss, table.jitter, table.reordered), figures);
+    assert_eq!(step("published = {}").published, Some(Published::default()));
+}
+
+#[test]
+fn a_load_beside_begins_before_or_after_and_may_pause() {
+    let keys = "[[step.beside]]\ntransport = 'udp'\nrate = '100M..250M'\non = '2s'\noff = '1s'\nbefore = '3s'\n\
+                [[step.beside]]\nwindow = '64K'\nafter = '1s'\npublished = '5M'";
+    let beside = step(keys).beside;
+    let (on_off, tcp) = (&beside[0], &beside[1]);
+    assert_eq!((on_off.lowest, on_off.request.rate), (Some(BitRate::from_mbps(100)), Some(BitRate::from_mbps(250))));
+    assert_eq!(on_off.on_off, Some((Span::from_secs(2), Span::from_secs(1))));
+    assert_eq!((on_off.starts, tcp.starts), (Starts::Before(Span::from_secs(3)), Starts::After(Span::from_secs(1))));
+    assert_eq!((tcp.request.congestion.as_deref(), tcp.on_off), (Some("cubic"), None));
+    assert_eq!(tcp.published.unwrap().rate, Some(BitRate::from_mbps(5)));
+}
+
+#[test]
+fn a_step_has_its_own_path_and_hosts() {
+    let scenario = parse(
+        "name = 'n'\ntitle = 't'\nsender = { tcp_wmem = '1M' }\n[path]\nrate = '1G'\nrtt = '98ms'\nmtu = 9000\nloss = '1%'\n\
+         [[step]]\nname = 'a'\n[[step]]\nname = 'b'\npath = { mtu = 1500, reverse.mtu = 576 }\n\
+         sender = { tcp_wmem = '2M' }\nreceiver = { tcp_rmem = '3M' }\n[[step]]\nname = 'c'\npath = { rtt = '4ms' }\n",
+    );
+    let [a, b, c] = [0, 1, 2].map(|index| &scenario.steps[index]);
+    assert_eq!((scenario.path_of(a), &a.path), (&scenario.path, &None));
+    let own = scenario.path_of(b);
+    assert_eq!((own.forward.mtu, own.reverse.mtu), (ByteCount::new(1500), ByteCount::new(576)));
+    assert_eq!((own.rtt(), own.forward.loss), (Span::from_millis(98), Some(share("1%"))));
+    let near = scenario.path_of(c);
+    assert_eq!((near.rtt(), near.forward.queue), (Span::from_millis(4), Some(ByteCount::new(500_000))));
+    assert_eq!(near.forward.mtu, ByteCount::new(9000), "what another step said is not kept");
+    let mib = |mib| ByteCount::from_mib(mib);
+    assert_eq!(scenario.hosts_of(a), [vec![Change::TcpWmemMax(mib(1))], vec![]]);
+    let both = vec![Change::TcpWmemMax(mib(1)), Change::TcpWmemMax(mib(2))];
+    assert_eq!(scenario.hosts_of(b), [both, vec![Change::TcpRmemMax(mib(3))]]);
+}
+
+#[test]
+fn a_step_may_climb_and_may_ask_for_a_verdict() {
+    let ramp = step("transport = 'udp'\nramp = { from = '10%', to = 1.1, loads = 11 }").ramp;
+    assert_eq!(ramp, Some(StepRamp { from: share("10%"), to: Ratio::new(1.1), loads: 11 }));
+    let verdict = |text: &str| step(&format!("verdict = '{text}'")).bounds.verdict.unwrap();
+    assert_eq!(verdict("loss"), ExpectedVerdict { kind: Limit::Loss, cause: None });
+    let tuned = ExpectedVerdict { kind: Limit::ReceiveWindow, cause: Some(Cause::TcpRmemMax) };
+    assert_eq!(verdict("receive-window/tcp-rmem-max"), tuned);
 }

@@ -1,0 +1,196 @@
+//! Loads beside that of a step: each phase of each is a measurement of its own, between the same hosts.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use fullpipe_lab::Host;
+use fullpipe_record::{LabBeside, Measurement, Request, Transport};
+use fullpipe_scenario::{Beside, Starts};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+
+use crate::error::ExperimentError;
+use crate::in_lab::{LOOK, LabTarget, PATIENCE};
+use crate::target::Interrupt;
+
+/// The port of the server of these loads: the step's own has the usual one.
+const PORT: u16 = 5202;
+
+/// A phase shorter than this is left out: it would be over before its queue is full.
+const SHORTEST_PHASE: Span = Span::from_millis(500);
+
+/// Runs `work`, which sends as `main` has it, while the loads `beside` run in `target`, and tells what came of them. Those
+/// with a range of rates draw from `seed`.
+///
+/// # Errors
+/// What `work` reports; and if no phase of one of the loads could be measured.
+pub(crate) fn run_beside<W>(
+    target: &LabTarget<'_>,
+    (beside, seed): (&[Beside], u64),
+    main: &Request,
+    interrupt: Interrupt<'_>,
+    work: impl FnOnce() -> Result<W, ExperimentError>,
+) -> Result<(W, Vec<LabBeside>), ExperimentError> {
+    if beside.is_empty() {
+        return Ok((work()?, Vec::new()));
+    }
+    let server = target.serve(Host::Receiver, &["--port", &PORT.to_string()])?;
+    let lead = beside.iter().map(Beside::lead).max().unwrap_or_default();
+    let ends = lead + main.omit + main.duration;
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
+    let plans: Vec<Vec<Phase>> = beside.iter().map(|load| phases(load, lead, ends, &mut random)).collect();
+    let (origin, over) = (Instant::now(), &AtomicBool::new(false));
+    let done = thread::scope(|scope| {
+        let start = |phase| scope.spawn(move || run_phase(target, phase, origin, over, interrupt));
+        let running: Vec<Vec<_>> = plans.iter().map(|phases| phases.iter().map(start).collect()).collect();
+        sleep_until(origin + lead.into(), over);
+        let measured = work();
+        over.store(true, Ordering::Relaxed);
+        let loads = beside.iter().zip(running).map(|(load, running)| outcome(load, running)).collect::<Vec<_>>();
+        Ok((measured?, loads.into_iter().collect::<Result<_, _>>()?))
+    });
+    server.interrupt()?;
+    server.finish(PATIENCE)?;
+    done
+}
+
+/// One time in which a load is on.
+struct Phase {
+    /// Since the first of all loads began.
+    starts: Span,
+    request: Request,
+}
+
+trait Lead {
+    fn lead(&self) -> Span;
+}
+
+impl Lead for Beside {
+    /// How long before the step's load it begins.
+    fn lead(&self) -> Span {
+        match self.starts {
+            Starts::Before(time) => time,
+            Starts::After(_) => Span::ZERO,
+        }
+    }
+}
+
+/// When `load` is on, and at what rates: from its start until `ends`, where the step's load begins at `lead`.
+fn phases(load: &Beside, lead: Span, ends: Span, random: &mut Pcg64Mcg) -> Vec<Phase> {
+    let first = match load.starts {
+        Starts::Before(time) => lead.saturating_sub(time),
+        Starts::After(time) => lead + time,
+    };
+    let (on, period) = load.on_off.map_or((Span::MAX, None), |(on, off)| (on, Some(on + off)));
+    let starts = std::iter::successors(Some(first), |start| Some(*start + period?));
+    let phase = |starts: Span| Phase {
+        starts,
+        request: Request {
+            rate: drawn(load, random),
+            duration: on.min(ends.saturating_sub(starts)),
+            ..load.request.clone()
+        },
+    };
+    starts.take_while(|start| ends.saturating_sub(*start) >= SHORTEST_PHASE).map(phase).collect()
+}
+
+fn drawn(load: &Beside, random: &mut Pcg64Mcg) -> Option<BitRate> {
+    let highest = load.request.rate?;
+    let Some(lowest) = load.lowest else { return Some(highest) };
+    // 53 bits are what an f64 holds.
+    let share = (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+    Some(BitRate::from_bps_f64(lowest.as_f64() + (highest.as_f64() - lowest.as_f64()) * share))
+}
+
+/// `None` where the step was over first.
+fn run_phase(
+    target: &LabTarget<'_>,
+    phase: &Phase,
+    origin: Instant,
+    over: &AtomicBool,
+    interrupt: Interrupt<'_>,
+) -> Option<Result<Measurement, ExperimentError>> {
+    sleep_until(origin + phase.starts.into(), over);
+    let skipped = over.load(Ordering::Relaxed) || interrupt.requested();
+    (!skipped).then(|| target.send(&phase.request, &["--port", &PORT.to_string()], interrupt, &mut |_| {}))
+}
+
+fn sleep_until(moment: Instant, over: &AtomicBool) {
+    while !over.load(Ordering::Relaxed) {
+        match moment.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => return,
+            left => thread::sleep(left.min(LOOK)),
+        }
+    }
+}
+
+type Running<'s> = ScopedJoinHandle<'s, Option<Result<Measurement, ExperimentError>>>;
+
+/// What came of a load. A phase that failed is left out as long as another did not: the control connection of one may
+/// starve beside what it is to starve.
+fn outcome(load: &Beside, running: Vec<Running<'_>>) -> Result<LabBeside, ExperimentError> {
+    let ended = running.into_iter().filter_map(|phase| phase.join().ok().flatten());
+    let (done, mut failed): (Vec<_>, Vec<_>) = ended.partition(Result::is_ok);
+    let done: Vec<Measurement> = done.into_iter().flatten().collect();
+    if let (true, Some(Err(error))) = (done.is_empty(), failed.pop()) {
+        return Err(error);
+    }
+    Ok(summary(load, &done))
+}
+
+fn summary(load: &Beside, phases: &[Measurement]) -> LabBeside {
+    let time: Span = phases.iter().map(Measurement::sending_time).sum();
+    let received: ByteCount = phases.iter().map(|phase| phase.summary.received).sum();
+    let datagrams = || phases.iter().filter_map(|phase| phase.summary.datagrams);
+    let (lost, arrived) = datagrams().fold((0, 0), |(lost, arrived), seen| (lost + seen.lost, arrived + seen.received));
+    let is_udp = load.request.transport == Transport::Udp;
+    LabBeside {
+        request: phases.first().map_or_else(|| load.request.clone(), |phase| phase.request.clone()),
+        phases: u32::try_from(phases.len()).unwrap_or(u32::MAX),
+        published: load.published,
+        measured: (!phases.is_empty()).then(|| BitRate::of(received, time)),
+        loss: is_udp.then(|| Ratio::of(lost as f64, (lost + arrived) as f64)),
+        jitter: datagrams().map(|seen| seen.jitter).max(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(keys: &str) -> Beside {
+        let text = format!(
+            "name = 'n'\ntitle = 't'\n[path]\nrtt = '10ms'\n[[step]]\nname = 's'\n[[step.beside]]\ntransport = 'udp'\n{keys}"
+        );
+        fullpipe_scenario::Scenario::parse("n.toml", &text).unwrap().steps[0].beside[0].clone()
+    }
+
+    fn of(keys: &str, lead: u64, ends: u64) -> Vec<(u64, u64, u64)> {
+        let mut random = Pcg64Mcg::seed_from_u64(1);
+        let millis = |span: Span| span.as_micros() / 1000;
+        let phases = phases(&load(keys), Span::from_millis(lead), Span::from_millis(ends), &mut random);
+        let figures = |phase: &Phase| {
+            (millis(phase.starts), millis(phase.request.duration), phase.request.rate.unwrap().bps() / 1_000_000)
+        };
+        phases.iter().map(figures).collect()
+    }
+
+    #[test]
+    fn a_load_is_on_until_the_step_ends() {
+        assert_eq!(of("rate = '29M'\nbefore = '1s'", 1_000, 11_000), [(0, 11_000, 29)]);
+        assert_eq!(of("rate = '29M'", 1_000, 11_000), [(1_000, 10_000, 29)]);
+        assert_eq!(of("rate = '29M'\nafter = '3s'", 0, 10_000), [(3_000, 7_000, 29)]);
+        assert_eq!(of("rate = '29M'\nafter = '9.9s'", 0, 10_000), []);
+    }
+
+    #[test]
+    fn a_load_goes_on_and_off() {
+        let phases = of("rate = '100M..250M'\non = '2s'\noff = '1s'", 0, 10_000);
+        let times: Vec<_> = phases.iter().map(|(starts, lasts, _)| (*starts, *lasts)).collect();
+        assert_eq!(times, [(0, 2_000), (3_000, 2_000), (6_000, 2_000), (9_000, 1_000)]);
+        let rates: Vec<_> = phases.iter().map(|(_, _, rate)| *rate).collect();
+        assert!(rates.iter().all(|rate| (100..250).contains(rate)) && rates[0] != rates[1], "{rates:?}");
+    }
+}

@@ -1,0 +1,172 @@
+//! One run of a step, and which of its bounds it misses.
+
+use fullpipe_diagnose::diagnose;
+use fullpipe_model::{datagrams, predict, queue};
+use fullpipe_record::{
+    Evidence, LabBeside, LabDatagrams, Limit, Measurement, Path, Prediction, Request, Transport, Verdict,
+};
+use fullpipe_scenario::{Bound, StepBounds};
+use fullpipe_units::{BitRate, Ratio};
+
+use crate::target::Ends;
+
+/// The part of the rate asked for that a sender of datagrams must reach for a run to count: what a processor had no time
+/// for says nothing about the path.
+const REALLY_OFFERED: f64 = 0.97;
+
+/// What is known of a step before it runs.
+pub(crate) struct Expectation<'s> {
+    pub(crate) path: &'s Path,
+    pub(crate) bounds: &'s StepBounds,
+    /// With what runs beside it.
+    pub(crate) prediction: Prediction,
+    /// Payload that the link carries of such packets, if it has a rate.
+    pub(crate) capacity: Option<BitRate>,
+    /// Payload ÷ bytes on the wire of what runs beside it.
+    pub(crate) efficiencies: Vec<Ratio>,
+}
+
+/// A run that is over.
+pub(crate) struct Run {
+    pub(crate) measurement: Measurement,
+    pub(crate) beside: Vec<LabBeside>,
+    /// The rate to judge: the steady one, or that of all that was counted where the load is of datagrams or has others
+    /// beside it. `None` where it was too short to have one, or the run does not count.
+    pub(crate) rate: Option<BitRate>,
+    pub(crate) datagrams: Option<LabDatagrams>,
+    /// Share of the link that all loads filled together.
+    pub(crate) filled: Option<Ratio>,
+    pub(crate) missed: Vec<String>,
+}
+
+impl<'s> Expectation<'s> {
+    pub(crate) fn new(
+        path: &'s Path,
+        bounds: &'s StepBounds,
+        ends: &Ends,
+        request: &Request,
+        beside: &[Request],
+        prediction: Prediction,
+    ) -> Self {
+        let alone = |request: &Request| predict(path, &ends.sender, &ends.receiver, request);
+        let capacity = alone(request).ceiling(Limit::Capacity).map(|capacity| capacity.refined);
+        let efficiencies = beside.iter().map(|request| alone(request).efficiency).collect();
+        Self { path, bounds, prediction, capacity, efficiencies }
+    }
+
+    /// The run that `measurement` and `beside` make, judged.
+    pub(crate) fn run(&self, mut measurement: Measurement, beside: Vec<LabBeside>) -> Run {
+        // What others do beside it is no evidence of its own.
+        if measurement.request.transport == Transport::Tcp && beside.is_empty() {
+            measurement.limit = Some(self.verdict(&measurement));
+        }
+        let datagrams = self.datagrams(&measurement);
+        let asked = datagrams::offered(&measurement.request);
+        if let Some(seen) = datagrams
+            && seen.offered < asked.scaled(REALLY_OFFERED)
+        {
+            measurement.validity.broken.push(format!("the sender offered {} of the {asked} asked for", seen.offered));
+        }
+        let rate = match measurement.request.transport {
+            Transport::Udp => Some(measurement.arriving()),
+            Transport::Tcp if !beside.is_empty() => Some(measurement.summary.rate),
+            Transport::Tcp => measurement.summary.steady.map(|steady| steady.rate),
+        };
+        let rate = rate.filter(|_| measurement.validity.is_valid());
+        let mut run = Run {
+            rate,
+            datagrams,
+            filled: rate.and_then(|rate| self.filled(rate, &beside)),
+            measurement,
+            beside,
+            missed: Vec::new(),
+        };
+        run.missed = self.missed(&run);
+        run
+    }
+
+    fn verdict(&self, measurement: &Measurement) -> Verdict {
+        diagnose(&Evidence::of(measurement, self.path.forward.rate, self.path.forward.framing))
+    }
+
+    fn datagrams(&self, measurement: &Measurement) -> Option<LabDatagrams> {
+        let (summary, request) = (&measurement.summary, &measurement.request);
+        let seen = summary.datagrams?;
+        let sending = measurement.sending_time();
+        let offered = BitRate::of(summary.sent, sending);
+        let lost = |offered: BitRate, carried: BitRate| queue::unresponsive(offered, carried).lost;
+        let by_link = |capacity: BitRate| {
+            let busy = measurement.validity.link_busy?;
+            let share = Ratio::of(busy.as_secs_f64(), (request.omit + sending).as_secs_f64());
+            Some(lost(offered, capacity.scaled(share.get())))
+        };
+        Some(LabDatagrams {
+            offered,
+            loss_plain: self.capacity.map_or(Ratio::ZERO, |capacity| lost(datagrams::offered(request), capacity)),
+            loss_refined: self.capacity.and_then(by_link),
+            loss: Ratio::of(seen.lost as f64, (seen.lost + seen.received) as f64),
+            jitter: seen.jitter,
+            reordered: seen.reordered,
+        })
+    }
+
+    fn filled(&self, rate: BitRate, beside: &[LabBeside]) -> Option<Ratio> {
+        let link = self.path.forward.rate?.as_f64();
+        let others = beside.iter().zip(&self.efficiencies);
+        let on_wire = others.map(|(load, efficiency)| load.measured.unwrap_or_default().as_f64() / efficiency.get());
+        Some(Ratio::of(rate.as_f64() / self.prediction.efficiency.get() + on_wire.sum::<f64>(), link))
+    }
+
+    /// The bounds that a run misses, each in a sentence; none where it has no rate to judge.
+    fn missed(&self, run: &Run) -> Vec<String> {
+        let Some(rate) = run.rate else { return Vec::new() };
+        let bounds = self.bounds;
+        [
+            missed_share("the refined prediction", bounds.refined, rate, Some(self.prediction.refined)),
+            missed_share("the plain prediction", bounds.plain, rate, Some(self.prediction.plain)),
+            missed_share("what the link carries", bounds.capacity, rate, self.capacity),
+            self.missed_loss(run.datagrams),
+            self.missed_fill(run.filled),
+            self.missed_verdict(run.measurement.limit.as_ref()),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    fn missed_loss(&self, datagrams: Option<LabDatagrams>) -> Option<String> {
+        let points = self.bounds.loss?;
+        let Some((lost, predicted)) = datagrams.and_then(|seen| Some((seen.loss, seen.loss_refined?))) else {
+            return Some("how many datagrams were lost is not known".to_owned());
+        };
+        ((lost.get() - predicted.get()).abs() > points.get()).then(|| {
+            format!(
+                "{:.2} % were lost, {:.2} % predicted; the bound is ± {} points",
+                lost.percent(),
+                predicted.percent(),
+                points.percent()
+            )
+        })
+    }
+
+    fn missed_fill(&self, filled: Option<Ratio>) -> Option<String> {
+        let (bound, filled) = (self.bounds.fills?, filled?);
+        (!bound.holds(filled)).then(|| format!("all loads together fill {filled} of the link; the bound is {bound}"))
+    }
+
+    fn missed_verdict(&self, verdict: Option<&Verdict>) -> Option<String> {
+        let expected = self.bounds.verdict?;
+        let name = expected.kind.name();
+        match verdict {
+            Some(got) if got.kind == expected.kind && expected.cause.is_none_or(|cause| got.cause == cause) => None,
+            Some(got) => Some(format!("the verdict should be {name}; it is: {}", got.sentence)),
+            None => Some(format!("the verdict should be {name}; there is none")),
+        }
+    }
+}
+
+fn missed_share(of: &str, bound: Option<Bound>, rate: BitRate, whole: Option<BitRate>) -> Option<String> {
+    let bound = bound?;
+    let share = Ratio::new(rate.relative_to(whole?));
+    (!bound.holds(share)).then(|| format!("{rate} is {share} of {of}; the bound is {bound}"))
+}

@@ -1,0 +1,124 @@
+//! One load beside others on the same path.
+
+use fullpipe_record::{HostSettings, Path, PathDirection, Prediction, Request, Transport};
+use fullpipe_units::BitRate;
+
+use crate::predict::predict;
+use crate::{datagrams, queue};
+
+/// What `request` should give over `path` while the loads `beside` run there too, all from `sender` to `receiver`.
+///
+/// Datagrams do not give way: together they take what they offer, each a share as it offers, up to the whole link, and
+/// leave TCP the rest ([`queue::unresponsive`]). Streams of TCP share that as max-min fairness has it: each what it would
+/// take alone, or an equal share where that is less.
+pub fn predict_beside(
+    path: &Path,
+    sender: &HostSettings,
+    receiver: &HostSettings,
+    request: &Request,
+    beside: &[Request],
+) -> Prediction {
+    let shared = Shared { path, sender, receiver };
+    let share = match path.forward.rate {
+        Some(link) if !beside.is_empty() => shared.share(link, request, beside),
+        _ => path.forward.rate,
+    };
+    let mut rest = path.clone();
+    rest.forward.rate = share;
+    predict(&rest, sender, receiver, request)
+}
+
+/// What the datagrams among the loads `beside` leave of `path`.
+pub fn left_beside(path: &Path, beside: &[Request]) -> Path {
+    let datagrams = beside.iter().filter(|other| other.transport == Transport::Udp);
+    let offered = BitRate::from_bps_f64(datagrams.map(|other| offers(&path.forward, other)).sum::<f64>());
+    let mut left = path.clone();
+    left.forward.rate = path.forward.rate.map(|link| queue::unresponsive(offered, link).left);
+    left
+}
+
+/// What `load` puts on the wire of `direction` where it is of datagrams.
+fn offers(direction: &PathDirection, load: &Request) -> f64 {
+    datagrams::offered(load).as_f64() / datagrams::efficiency(direction, load).get()
+}
+
+/// A link that more than one load uses. Its rates are those on the wire.
+struct Shared<'a> {
+    path: &'a Path,
+    sender: &'a HostSettings,
+    receiver: &'a HostSettings,
+}
+
+impl Shared<'_> {
+    /// What `beside` leaves of `link` to `request`.
+    fn share(&self, link: BitRate, request: &Request, beside: &[Request]) -> Option<BitRate> {
+        let of_kind = |transport| beside.iter().filter(move |other| other.transport == transport);
+        Some(match request.transport {
+            Transport::Udp => {
+                let datagrams = of_kind(Transport::Udp).map(|other| offers(&self.path.forward, other)).sum::<f64>();
+                let own = offers(&self.path.forward, request);
+                link.scaled((own / (own + datagrams).max(1.0)).max(1.0 - datagrams / link.as_f64()))
+            }
+            Transport::Tcp => {
+                let left = left_beside(self.path, beside).forward.rate?;
+                let taken = of_kind(Transport::Tcp).map(|other| self.alone(other)).sum::<f64>();
+                let others = of_kind(Transport::Tcp).map(|other| f64::from(other.streams)).sum::<f64>();
+                let fair = f64::from(request.streams) / (f64::from(request.streams) + others).max(1.0);
+                left.scaled(fair.max(1.0 - taken / left.as_f64().max(1.0)))
+            }
+        })
+    }
+
+    /// What `load` of TCP would put on the wire if it had the link to itself.
+    fn alone(&self, load: &Request) -> f64 {
+        let alone = predict(self.path, self.sender, self.receiver, load);
+        alone.refined.as_f64() / alone.efficiency.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use fullpipe_record::Buffer;
+    use fullpipe_units::{ByteCount, Span};
+
+    fn udp(mbps: u64, streams: u16) -> Request {
+        let rate = Some(BitRate::from_mbps(mbps));
+        Request { transport: Transport::Udp, rate, streams, block: ByteCount::new(1472), ..Request::default() }
+    }
+
+    fn tcp(kib: u64) -> Request {
+        Request { buffer: Buffer::Window(ByteCount::from_kib(kib)), ..Request::default() }
+    }
+
+    fn of(request: &Request, beside: &[Request]) -> f64 {
+        let path = fixture::path(BitRate::from_mbps(100), Span::from_millis(100));
+        let host = fixture::settings("6.18.44");
+        predict_beside(&path, &host, &host, request, beside).refined.as_mbps()
+    }
+
+    #[test]
+    fn datagrams_leave_tcp_the_rest() {
+        assert!((of(&tcp(4096), &[udp(50, 1)]) - 0.94148 * (100.0 - 50.0 / 0.957_087)).abs() < 0.1);
+        assert!(of(&tcp(4096), &[udp(29, 10)]) < 0.001);
+        assert!((of(&tcp(128), &[udp(20, 1)]) - of(&tcp(128), &[])).abs() < 0.2, "a small window does not notice");
+    }
+
+    #[test]
+    fn datagrams_share_a_full_link_as_they_offer() {
+        let full = of(&udp(1000, 1), &[]);
+        assert!((of(&udp(100, 1), &[udp(30, 10)]) - full / 4.0).abs() < 0.1);
+        assert!((of(&udp(20, 1), &[udp(30, 1)]) - 20.0).abs() < 0.001);
+        assert!((of(&udp(20, 1), &[tcp(4096)]) - 20.0).abs() < 0.001, "TCP gives way");
+    }
+
+    #[test]
+    fn streams_of_tcp_share_fairly() {
+        let whole = of(&tcp(4096), &[]);
+        assert!((of(&tcp(4096), &[tcp(4096)]) - whole / 2.0).abs() < 0.5);
+        assert!((of(&tcp(4096), &[tcp(128)]) - (whole - of(&tcp(128), &[]))).abs() < 0.5);
+        let three = Request { streams: 3, ..tcp(4096) };
+        assert!((of(&tcp(4096), &[three]) - whole / 4.0).abs() < 0.5);
+    }
+}

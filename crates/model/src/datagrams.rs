@@ -1,0 +1,139 @@
+//! Datagrams at a given rate: nothing bounds them but that rate and the link, and what finds no room is lost.
+
+use fullpipe_record::{Ceiling, Limit, Path, PathDirection, Prediction, Ramp, Request};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+
+use crate::window::UNBOUNDED;
+use crate::{Likely, framing, window};
+
+/// The payload of each datagram that `request` sends along `direction`: its block, or what one packet holds.
+pub fn payload(direction: &PathDirection, request: &Request) -> ByteCount {
+    let fits = direction.inner_mtu().saturating_sub(framing::udp_headers(direction.ip));
+    if request.block == ByteCount::ZERO { fits } else { request.block }
+}
+
+/// Payload ÷ bytes on the wire, from 0 to 1. A datagram that fits no packet travels as fragments, each with an IP header
+/// of its own and, but for the last, a multiple of 8 bytes (RFC 791, section 2.3).
+pub fn efficiency(direction: &PathDirection, request: &Request) -> Ratio {
+    const FRAGMENT_UNIT: u64 = 8;
+    let payload = payload(direction, request);
+    let whole = payload + framing::udp_headers(direction.ip).saturating_sub(direction.ip.header());
+    let room = direction.inner_mtu().saturating_sub(direction.ip.header());
+    let packets = if whole <= room {
+        1
+    } else {
+        whole.get().div_ceil((room.get() / FRAGMENT_UNIT * FRAGMENT_UNIT).max(FRAGMENT_UNIT))
+    };
+    let around = (direction.ip.header() + direction.overhead()) * packets;
+    Ratio::of(payload.as_f64(), (whole + around).as_f64())
+}
+
+/// The rate that all streams of `request` offer; [`UNBOUNDED`] where they send as fast as they can.
+pub fn offered(request: &Request) -> BitRate {
+    request.rate.map_or(UNBOUNDED, |rate| rate.scaled(f64::from(request.streams)))
+}
+
+/// What should arrive of the datagrams of `request`: what is offered, up to what the link carries, less what is lost at
+/// random. *Plain* counts a link by its own rate; *refined* has the headers of these datagrams.
+pub(crate) fn predict(path: &Path, request: &Request) -> Prediction {
+    let forward = &path.forward;
+    let efficiency = efficiency(forward, request);
+    let arriving = 1.0 - forward.loss.unwrap_or(Ratio::ZERO).get().min(1.0);
+    let offered = offered(request);
+    let sender = ceiling(Limit::SenderApplication, offered, offered.scaled(arriving), format!("{offered} offered"));
+    let capacity = forward.rate.map(|rate| {
+        let payload = rate.scaled(efficiency.get() * arriving);
+        ceiling(Limit::Capacity, rate, payload, format!("{rate} × {efficiency}"))
+    });
+    let mut ceilings: Vec<Ceiling> = std::iter::once(sender).chain(capacity).collect();
+    ceilings.sort_by_key(|ceiling| ceiling.refined);
+    let least = |rate: fn(&Ceiling) -> BitRate| ceilings.iter().map(rate).min().unwrap_or(UNBOUNDED);
+    Prediction {
+        bdp: forward.rate.map(|rate| window::bdp(rate, path.rtt())),
+        window_needed: None,
+        efficiency,
+        mss: payload(forward, request),
+        limit: ceilings.first().map_or(Limit::Unknown, |lowest| lowest.kind),
+        plain: least(|ceiling| ceiling.plain),
+        refined: least(|ceiling| ceiling.refined),
+        low: least(|ceiling| ceiling.low),
+        high: least(|ceiling| ceiling.high),
+        ramp: Ramp { rounds: 0, duration: Span::ZERO, bytes: ByteCount::ZERO },
+        notes: Vec::new(),
+        ceilings,
+    }
+}
+
+fn ceiling(kind: Limit, plain: BitRate, refined: BitRate, because: String) -> Ceiling {
+    let likely = Likely::by_rule();
+    Ceiling {
+        kind,
+        plain,
+        refined,
+        low: refined.scaled(likely.low.get()),
+        high: refined.scaled(likely.high.get()).min(plain),
+        window: None,
+        because,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{fixture, predict};
+    use fullpipe_record::{Framing, Transport};
+
+    fn elsen() -> Path {
+        let mut path = fixture::path(BitRate::from_mbps(100), Span::from_millis(173));
+        path.forward.framing = Framing::Ip;
+        path
+    }
+
+    fn datagrams(mbps: u64, streams: u16) -> Request {
+        let rate = Some(BitRate::from_mbps(mbps));
+        Request { transport: Transport::Udp, rate, streams, block: ByteCount::new(1470), ..Request::default() }
+    }
+
+    fn of(path: &Path, request: &Request) -> Prediction {
+        let host = fixture::settings("6.18.44");
+        predict(path, &host, &host, request)
+    }
+
+    #[test]
+    fn elsens_datagrams_fill_98_of_100() {
+        let got = of(&elsen(), &datagrams(110, 1));
+        assert_eq!((got.plain, got.limit), (BitRate::from_mbps(100), Limit::Capacity));
+        assert_eq!(got.refined.to_string(), "98.13 Mbit/s");
+        assert_eq!(got.ceilings.iter().map(|ceiling| ceiling.kind).next_back(), Some(Limit::SenderApplication));
+    }
+
+    #[test]
+    fn what_is_offered_below_the_link_arrives_whole() {
+        let got = of(&elsen(), &datagrams(9, 10));
+        assert_eq!((got.refined, got.plain, got.limit), (got.plain, BitRate::from_mbps(90), Limit::SenderApplication));
+        let mut lossy = elsen();
+        lossy.forward.loss = Some(Ratio::new(0.1));
+        assert_eq!(of(&lossy, &datagrams(9, 10)).refined, BitRate::from_mbps(81));
+    }
+
+    #[test]
+    fn a_flood_over_an_unknown_link_is_bound_by_nothing() {
+        let mut path = elsen();
+        path.forward.rate = None;
+        let flood = Request { rate: None, ..datagrams(1, 1) };
+        assert_eq!(of(&path, &flood).refined, UNBOUNDED);
+        assert_eq!(of(&elsen(), &flood).refined.to_string(), "98.13 Mbit/s");
+    }
+
+    #[test]
+    fn fragments_cost_a_header_each() {
+        let link = fixture::path(BitRate::from_mbps(100), Span::ZERO).forward;
+        for (block, percent) in [(0, "95.7087"), (1472, "95.7087"), (1473, "92.2354"), (8192, "95.8353"), (1, "1.4925")]
+        {
+            let request = Request { block: ByteCount::new(block), ..datagrams(1, 1) };
+            assert_eq!(format!("{:.4}", efficiency(&link, &request).percent()), percent, "{block}");
+        }
+        let tiny = PathDirection { mtu: ByteCount::new(20), ..link };
+        assert!(efficiency(&tiny, &datagrams(1, 1)).get() < 0.2, "no room at all is no division by zero");
+    }
+}

@@ -1,0 +1,130 @@
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Measurement, Path, Prediction, RampReport, Request};
+
+/// What a paper printed for a step of a scenario.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Published {
+    /// The rate; of a ramp, the load at which round trips began to grow.
+    pub rate: Option<BitRate>,
+    /// Datagrams that were lost, as a share of those sent.
+    pub loss: Option<Ratio>,
+    /// Interarrival jitter.
+    pub jitter: Option<Span>,
+    /// Datagrams that came out of order.
+    pub reordered: Option<u64>,
+}
+
+/// The datagrams of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LabDatagrams {
+    /// What the sender really offered, all streams together.
+    pub offered: BitRate,
+    /// Share to be lost by what was asked for and the link's rate.
+    pub loss_plain: Ratio,
+    /// Share to be lost by what was really offered and the time in which the link was sending; `None` where the link has no
+    /// rate.
+    pub loss_refined: Option<Ratio>,
+    /// Share that was lost.
+    pub loss: Ratio,
+    /// Interarrival jitter.
+    pub jitter: Span,
+    /// Datagrams that came behind a later one.
+    pub reordered: u64,
+}
+
+/// A load that ran beside that of a step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LabBeside {
+    /// What was asked for; its duration is that of one phase.
+    pub request: Request,
+    /// How often it was on.
+    pub phases: u32,
+    /// What the source printed.
+    pub published: Option<Published>,
+    /// What arrived while it was on, of the run that is shown.
+    pub measured: Option<BitRate>,
+    /// Datagrams that were lost, as a share of those sent.
+    pub loss: Option<Ratio>,
+    /// Greatest interarrival jitter of a phase.
+    pub jitter: Option<Span>,
+}
+
+/// One step of a scenario, done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LabStep {
+    /// Its name in the file.
+    pub name: String,
+    /// The load.
+    pub request: Request,
+    /// Its own path, where it is not that of the scenario.
+    #[serde(default)]
+    pub path: Option<Path>,
+    /// What the source printed.
+    pub published: Option<Published>,
+    /// Fixed before the step ran.
+    pub prediction: Prediction,
+    /// Valid and invalid runs, in order.
+    pub runs: Vec<Measurement>,
+    /// Receive buffer that the kernel stored, where the step fixed one.
+    pub buffer: Option<ByteCount>,
+    /// Largest window that the sender saw advertised.
+    pub window_seen: Option<ByteCount>,
+    /// Median rate of the valid runs: the steady one, or that of all that was counted where the load is of datagrams or has
+    /// others beside it. Of a ramp, the least load at which round trips are longer.
+    pub measured: Option<BitRate>,
+    /// `measured` ÷ refined prediction.
+    pub accuracy: Option<Ratio>,
+    /// `measured` ÷ plain prediction.
+    pub accuracy_plain: Option<Ratio>,
+    /// Datagrams of the last valid run, where it sent any.
+    #[serde(default)]
+    pub datagrams: Option<LabDatagrams>,
+    /// What ran beside it, in the last valid run.
+    #[serde(default)]
+    pub beside: Vec<LabBeside>,
+    /// Share of the link that the step and what ran beside it filled together, in the last valid run.
+    #[serde(default)]
+    pub filled: Option<Ratio>,
+    /// Round-trip time and loss by load, where the load grew.
+    #[serde(default)]
+    pub ramp: Option<RampReport>,
+    /// What the bounds of the file say: `None` where the step has none or no run was valid.
+    pub passed: Option<bool>,
+    /// Which bound was missed, and by how much.
+    pub missed: Vec<String>,
+}
+
+/// One scenario, run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LabReport {
+    /// Name of the scenario.
+    pub scenario: String,
+    /// One line on what it shows.
+    pub title: String,
+    /// Where its figures come from.
+    pub source: Option<String>,
+    /// The path.
+    pub path: Path,
+    /// Round-trip time of the empty path.
+    pub rtt: Span,
+    /// The steps.
+    pub steps: Vec<LabStep>,
+    /// Bounds between steps that were missed.
+    pub missed: Vec<String>,
+    /// Whether it was cut short by the user; the steps that were done were kept.
+    pub interrupted: bool,
+    /// Whether every step and every bound passed.
+    pub passed: bool,
+}
+
+impl LabReport {
+    /// Runs of all steps, and how many of them were invalid.
+    pub fn runs(&self) -> (usize, usize) {
+        let runs = || self.steps.iter().flat_map(|step| &step.runs);
+        (runs().count(), runs().filter(|run| !run.validity.is_valid()).count())
+    }
+}

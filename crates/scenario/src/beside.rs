@@ -1,0 +1,98 @@
+use fullpipe_record::{Published, Request};
+use fullpipe_units::{BitRate, Span};
+
+use crate::key::{Key, quantity, require};
+use crate::step::{LoadKeys, offered_rate};
+
+/// A load that runs beside that of a step, in the same direction, and ends with it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Beside {
+    /// The load; its rate is the highest, its duration without meaning.
+    pub request: Request,
+    /// The lowest rate that each phase draws from; the highest is the request's.
+    pub lowest: Option<BitRate>,
+    /// When it begins.
+    pub starts: Starts,
+    /// How long it is on, and then off, in turn; without end where nothing is said.
+    pub on_off: Option<(Span, Span)>,
+    /// What the source measured of it, where it did.
+    pub published: Option<Published>,
+}
+
+/// When a load beside a step's begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Starts {
+    /// So long before the step's own.
+    Before(Span),
+    /// So long after it.
+    After(Span),
+}
+
+/// The keys of `[[step.beside]]` but for what was published.
+pub(crate) const BESIDE_KEYS: &[Key<Beside>] = &[
+    Key { name: "transport", set: |beside, text| beside.request.set_transport(text) },
+    Key { name: "window", set: |beside, text| beside.request.set_window(text) },
+    Key { name: "buffer", set: |beside, text| beside.request.set_buffer(text) },
+    Key { name: "streams", set: |beside, text| beside.request.set_streams(text) },
+    Key { name: "rate", set: Beside::set_rate },
+    Key { name: "length", set: |beside, text| beside.request.set_length(text) },
+    Key { name: "congestion", set: |beside, text| beside.request.set_congestion(text) },
+    Key { name: "before", set: |beside, text| beside.set_start(text, Starts::Before) },
+    Key { name: "after", set: |beside, text| beside.set_start(text, Starts::After) },
+    Key { name: "on", set: |beside, text| beside.set_phase(text, |(on, _), time| *on = time) },
+    Key { name: "off", set: |beside, text| beside.set_phase(text, |(_, off), time| *off = time) },
+];
+
+/// How long before the step's load one begins of which nothing is said.
+const AT_ONCE: Starts = Starts::Before(Span::ZERO);
+
+impl Beside {
+    /// A load of which nothing was said yet.
+    pub(crate) fn unknown() -> Self {
+        let request = Request { offload: true, ..Request::default() };
+        Self { request, lowest: None, starts: AT_ONCE, on_off: None, published: None }
+    }
+
+    /// One rate, or a range `100M..250M`.
+    fn set_rate(&mut self, text: &str) -> Result<(), String> {
+        let (lowest, highest) = text.split_once("..").map_or((None, text), |(low, high)| (Some(low), high));
+        let highest = offered_rate(highest)?;
+        self.lowest = lowest.map(offered_rate).transpose()?;
+        self.request.rate = Some(highest);
+        if self.lowest.is_some_and(|lowest| lowest >= highest) {
+            return Err(format!("\"{text}\" is no range of rates: it must go from a rate to a higher one"));
+        }
+        Ok(())
+    }
+
+    fn set_start(&mut self, text: &str, starts: fn(Span) -> Starts) -> Result<(), String> {
+        if self.starts != AT_ONCE {
+            return Err("write before or after, not both".to_owned());
+        }
+        let time = quantity(text)?;
+        let valid = (Span::from_nanos(1)..=LONGEST).contains(&time);
+        self.starts = starts(require(time, valid, text, "a start", "it must be above 0 and at most 10 minutes")?);
+        Ok(())
+    }
+
+    fn set_phase(&mut self, text: &str, set: fn(&mut (Span, Span), Span)) -> Result<(), String> {
+        let time = quantity(text)?;
+        // A phase is a measurement of its own, which takes some round trips to set up.
+        let valid = (SHORTEST_PHASE..=LONGEST).contains(&time);
+        let time = require(time, valid, text, "a phase", "it must be from 500ms to 10 minutes")?;
+        set(self.on_off.get_or_insert((Span::ZERO, Span::ZERO)), time);
+        Ok(())
+    }
+
+    /// The key that is missing beside another, if one is.
+    pub(crate) fn missing(&self) -> Option<&'static str> {
+        match self.on_off {
+            Some((Span::ZERO, _)) => Some("on"),
+            Some((_, Span::ZERO)) => Some("off"),
+            _ => None,
+        }
+    }
+}
+
+const SHORTEST_PHASE: Span = Span::from_millis(500);
+const LONGEST: Span = Span::from_secs(600);
