@@ -9,12 +9,11 @@ const HALF_AT_FIRST: [KernelVersion; 4] = [point(6, 6, 33), point(6, 8, 12), poi
 const FIXED_LEARNS: [KernelVersion; 3] = [point(6, 6, 45), point(6, 10, 4), point(6, 11, 0)];
 
 /// Of memory on x86-64.
-const PAGE: u64 = 4096;
-/// `struct sk_buff`, as `SKB_TRUESIZE` counts it.
-const PACKET_ITSELF: u64 = 256;
-/// What the first page holds of a packet's payload: less the kernel's own structure at its end (`skb_shared_info`, 320
-/// bytes), room before it, and the headers.
-const HEAD: ByteCount = ByteCount::new(PAGE - 320 - 64 - 52);
+const PAGE: ByteCount = ByteCount::new(4096);
+/// Room before a packet (`NET_SKB_PAD`), and the headers of IPv4 and of TCP with timestamps.
+const BEFORE_PAYLOAD: ByteCount = ByteCount::new(64 + 52);
+/// What a packet in pages costs beside them: 512 bytes for the headers and `skb_shared_info`, 256 of `sk_buff`.
+const BESIDE_PAGES: u64 = 512 + 256;
 
 /// The part of a receive buffer that is advertised as window; the rest is for the kernel's own structures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,20 +44,20 @@ impl Share {
         if settings.kernel < LEARNS { Self::at_first(settings) } else { Self::of_256(160) }
     }
 
-    /// As [`Share::settled`], where packets that carry `mss` are longer than a page and so lie in several: 256 bytes for
-    /// the packet itself, a page for its head, and whole pages for the rest, of which `tun_alloc_skb` makes it.
+    /// The same of a socket that learns it from packets that carry `mss`. Those that do not fit into a page lie in as many
+    /// as their payload needs, behind a head of their own (`tun_alloc_skb`): 175/256 at MTU 9000. Network cards place long
+    /// packets in ways of their own.
     ///
-    /// 182/256 at MTU 9000, as measured on Linux 6.18 through a TUN device with `tcp_rmem` of 12 500 000 bytes (8 878 292
-    /// bytes advertised). Network cards place long packets in ways of their own.
-    pub fn settled_for_long_packets(mss: ByteCount) -> Self {
-        let rest = mss.saturating_sub(HEAD).get();
-        let memory = u128::from(PACKET_ITSELF) + u128::from(PAGE) * u128::from(1 + rest.div_ceil(PAGE));
+    /// Measured on Linux 6.18 through a TUN device that takes trains: 2 841 984 bytes advertised of 4 MiB, one percent less
+    /// than this.
+    #[must_use]
+    pub fn of_packets(self, settings: &HostSettings, mss: ByteCount) -> Self {
+        let learnt = Self::is_learnt(settings) && self == Self::settled(settings);
+        if !learnt || mss + BEFORE_PAYLOAD < PAGE {
+            return self;
+        }
+        let memory = u128::from(BESIDE_PAGES) + u128::from(mss.get().div_ceil(PAGE.get())) * u128::from(PAGE.get());
         Self::of_256(u64::try_from(u128::from(mss.get()) * 256 / memory).unwrap_or(256))
-    }
-
-    /// Whether packets that carry `mss` are longer than a page.
-    pub(crate) fn is_long(mss: ByteCount) -> bool {
-        mss > HEAD
     }
 
     /// As [`Share::settled`], for a socket whose buffer does not grow: it learns since 6.10.4, and in 6.6.45.
@@ -156,19 +155,22 @@ mod tests {
 
     #[test]
     fn long_packets_waste_less_of_a_buffer() {
-        for (mss, part) in [(8948, 182), (3948, 119), (65_483, 239)] {
-            let share = Share::settled_for_long_packets(ByteCount::new(mss));
-            assert_eq!(share, Share::of_256(part), "{mss}");
+        let settings = fixture::settings("6.18.0");
+        let share = |mss| Share::settled(&settings).of_packets(&settings, ByteCount::new(mss));
+        for (mss, part) in [(1448, 160), (3979, 160), (3980, 209), (4097, 117), (8948, 175), (65_483, 252)] {
+            assert_eq!(share(mss), Share::of_256(part), "{mss}");
         }
-        let seen = Share::settled_for_long_packets(ByteCount::new(8948)).window(ByteCount::new(12_500_000)).as_f64();
-        assert!((seen / 8_878_292.0 - 1.0).abs() < 0.002, "{seen}");
-        assert!(Share::is_long(ByteCount::new(8948)) && !Share::is_long(ByteCount::new(1448)));
+        let seen = share(8948).window(ByteCount::from_mib(4)).as_f64();
+        assert!((seen / 2_841_984.0 - 1.0).abs() < 0.01, "{seen}");
+        let old = fixture::settings("5.15.0");
+        assert_eq!(Share::settled(&old).of_packets(&old, ByteCount::new(8948)), Share::settled(&old));
     }
 
     proptest! {
         #[test]
         fn no_segment_is_too_long(mss in any::<u64>()) {
-            let share = Share::settled_for_long_packets(ByteCount::new(mss)).ratio().get();
+            let settings = fixture::settings("6.18.0");
+            let share = Share::settled(&settings).of_packets(&settings, ByteCount::new(mss)).ratio().get();
             prop_assert!((0.0..=1.0).contains(&share));
         }
     }
