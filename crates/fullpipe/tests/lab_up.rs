@@ -82,6 +82,41 @@ fn foreign_namespaces(mark: &Mark) -> BTreeSet<PathBuf> {
 }
 
 #[test]
+fn keys_change_the_path_while_it_stands() {
+    require!(Lab);
+    let _path = path();
+    let mark = Mark::new();
+    let mut up = Up::start(&mark, &["--json-lines"]);
+    let receiver = up.event()["data"]["receiver"].as_str().unwrap().to_owned();
+    let program = env!("CARGO_BIN_EXE_fullpipe");
+    let server = Running::start(&mut up.join("receiver", &[program, "serve"]));
+    let measure = [program, "measure", &receiver, "-n", "1K", "--json"];
+    // The shortest round trip is never shorter than the path's.
+    let mut round_trip = |up: &Up| {
+        let mut client = up.join("sender", &measure);
+        let measured = (0..20).find_map(|_| {
+            thread::sleep(Duration::from_millis(100));
+            let output = run(&mut client, 30);
+            output.status.success().then(|| document(&output)["measurement"].clone())
+        });
+        let measured = measured.expect("a measurement succeeds once the server listens");
+        measured["rtt"]["idle"]["min"].as_f64().unwrap()
+    };
+    assert!((0.020..0.060).contains(&round_trip(&up)));
+    // Nine times a quarter more: 149 ms.
+    writeln!(up.input.as_mut().unwrap(), "D\nD\nD\nD\nD\nD\nD\nD\nD").unwrap();
+    let told = within(PATIENCE, || {
+        up.lines.try_iter().any(|line| {
+            let event: Value = serde_json::from_str(&line).unwrap();
+            event["event"] == "changed" && event["data"][0]["delay"].as_f64().unwrap() > 0.07
+        })
+    });
+    assert!(told, "it says what the path has become");
+    assert!(round_trip(&up) > 0.149);
+    drop(server);
+}
+
+#[test]
 fn programs_that_join_meet_over_its_path() {
     require!(Lab);
     let _path = path();

@@ -274,7 +274,7 @@ fn a_step_that_cannot_be_run_is_told_with_its_place() {
         ("path = {queue = 1}", "x.toml:5:17: queue: it would hold 1 B, and one packet is 1538 B; make it longer"),
         (
             "path = {seed = 1}",
-            "x.toml:5:9: \"seed\" is not a key here; the keys are rate, rtt, queue, loss, mtu, framing, segmentation, forward, reverse",
+            "x.toml:5:9: \"seed\" is not a key here; the keys are rate, rtt, queue, loss, mtu, framing, aqm, policer, narrow, edits, duplicate, corrupt, reorder, jitter, jitter_order, changes, trace, segmentation, forward, reverse",
         ),
         ("beside = [{transport = 'udp'}]", "x.toml:5:11: rate: it is missing: at what rate does each stream send?"),
         (
