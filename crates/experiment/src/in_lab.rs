@@ -173,7 +173,8 @@ fn follow(
                 return Ok(Followed::Failed(format!("it said nothing for {} s", patience.as_secs())));
             }
             Line::NotYet => continue,
-            Line::End if interrupted => return Err(ExperimentError::Interrupted),
+            // An interrupt from a terminal reaches the program too, and it may answer before the flag is looked at.
+            Line::End if interrupt.requested() => return Err(ExperimentError::Interrupted),
             Line::End => return Ok(Followed::Ended),
         };
         match serde_json::from_str(&line) {
@@ -182,7 +183,7 @@ fn follow(
             // Nobody asks for one here.
             Ok(MeasureEvent::Route(_) | MeasureEvent::Ramp(_)) => {}
             // Interrupted before data flowed, it has nothing to show.
-            Ok(MeasureEvent::Error(_)) if interrupted => return Err(ExperimentError::Interrupted),
+            Ok(MeasureEvent::Error(_)) if interrupt.requested() => return Err(ExperimentError::Interrupted),
             Ok(MeasureEvent::Error(report)) => return Ok(Followed::Failed(report.message)),
             Err(error) => return Ok(Followed::Failed(format!("it printed what is no event ({error}): {line}"))),
         }

@@ -126,8 +126,8 @@ fn datagrams_beyond_the_link_are_lost_as_predicted_and_starve_tcp() {
          [[step]]\nname = \"datagrams\"\ntransport = \"udp\"\nrate = \"25M\"\nduration = \"3s\"\n\
          capacity = { within = \"10%\" }\nloss = { within = \"2%\" }\n\n\
          [[step]]\nname = \"alone\"\nwindow = \"16KiB\"\nduration = \"3s\"\n\n\
-         [[step]]\nname = \"beside\"\nwindow = \"16KiB\"\nomit = \"1s\"\nduration = \"3s\"\nfills = { within = \"15%\" }\n\
-         [[step.beside]]\ntransport = \"udp\"\nstreams = 2\nrate = \"25M\"\nbefore = \"1s\"\n\n\
+         [[step]]\nname = \"beside\"\nwindow = \"16KiB\"\nomit = \"2s\"\nduration = \"3s\"\nfills = { within = \"15%\" }\n\
+         [[step.beside]]\ntransport = \"udp\"\nstreams = 2\nrate = \"25M\"\nafter = \"500ms\"\n\n\
          [[bound]]\nratio = [\"beside\", \"alone\"]\nat_most = \"50%\"\n",
     );
     let report = measured(&file, 2 * PATIENCE);
@@ -145,7 +145,8 @@ fn datagrams_beyond_the_link_are_lost_as_predicted_and_starve_tcp() {
     let beside = &report["steps"][2]["beside"][0];
     assert_eq!((beside["phases"].as_u64(), beside["request"]["streams"].as_u64()), (Some(1), Some(2)));
     assert!(beside["loss"].as_f64().unwrap() > 0.4, "{beside}");
-    assert_eq!(report["steps"][2]["runs"][0]["limit"], Value::Null, "what others do is no evidence of its own");
+    let limit = &report["steps"][2]["runs"][0]["limit"]["kind"];
+    assert_ne!(limit, "capacity", "a link that others fill is not what it fills");
 }
 
 #[test]
