@@ -92,7 +92,7 @@ fn keys_change_the_path_while_it_stands() {
     let server = Running::start(&mut up.join("receiver", &[program, "serve"]));
     let measure = [program, "measure", &receiver, "-n", "1K", "--json"];
     // The shortest round trip is never shorter than the path's.
-    let mut round_trip = |up: &Up| {
+    let round_trip = |up: &Up| {
         let mut client = up.join("sender", &measure);
         let measured = (0..20).find_map(|_| {
             thread::sleep(Duration::from_millis(100));
