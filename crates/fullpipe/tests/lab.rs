@@ -145,8 +145,6 @@ fn datagrams_beyond_the_link_are_lost_as_predicted_and_starve_tcp() {
     let beside = &report["steps"][2]["beside"][0];
     assert_eq!((beside["phases"].as_u64(), beside["request"]["streams"].as_u64()), (Some(1), Some(2)));
     assert!(beside["loss"].as_f64().unwrap() > 0.4, "{beside}");
-    let limit = &report["steps"][2]["runs"][0]["limit"]["kind"];
-    assert_ne!(limit, "capacity", "a link that others fill is not what it fills");
 }
 
 #[test]
