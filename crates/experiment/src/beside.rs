@@ -37,7 +37,7 @@ pub(crate) fn run_beside<W>(
         return Ok((work()?, Vec::new()));
     }
     let server = target.serve(Host::Receiver, &["--port", &PORT.to_string()])?;
-    let lead = beside.iter().map(Beside::lead).max().unwrap_or_default();
+    let lead = beside.iter().map(lead).max().unwrap_or_default();
     let ends = lead + main.omit + main.duration;
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let plans: Vec<Vec<Phase>> = beside.iter().map(|load| phases(load, lead, ends, &mut random)).collect();
@@ -63,17 +63,11 @@ struct Phase {
     request: Request,
 }
 
-trait Lead {
-    fn lead(&self) -> Span;
-}
-
-impl Lead for Beside {
-    /// How long before the step's load it begins.
-    fn lead(&self) -> Span {
-        match self.starts {
-            Starts::Before(time) => time,
-            Starts::After(_) => Span::ZERO,
-        }
+/// How long before the step's load `load` begins.
+fn lead(load: &Beside) -> Span {
+    match load.starts {
+        Starts::Before(time) => time,
+        Starts::After(_) => Span::ZERO,
     }
 }
 

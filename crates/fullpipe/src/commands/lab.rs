@@ -296,13 +296,18 @@ fn execute(
     program: &str,
     arguments: &[String],
 ) -> Result<i32, Failure> {
-    let lab = Lab::start(&Plan {
+    let lab = Lab::start(&Plan { interactive: true, ..plan(scenario, backend) })?;
+    Ok(lab.start_program(host, program, arguments, Stdio::Inherited)?.wait().code)
+}
+
+/// The lab of `scenario`, of which programs do not read from the terminal.
+pub(super) fn plan(scenario: &Scenario, backend: Backend) -> Plan {
+    Plan {
         path: scenario.path.clone(),
         seed: scenario.seed,
         sender: scenario.sender.clone(),
         receiver: scenario.receiver.clone(),
         backend,
-        interactive: true,
-    })?;
-    Ok(lab.start_program(host, program, arguments, Stdio::Inherited)?.wait().code)
+        interactive: false,
+    }
 }

@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use fullpipe_lab::{Backend, DirectionStatus, Host, Lab, PathStatus, Plan};
+use fullpipe_lab::{Backend, DirectionStatus, Host, Lab, PathStatus};
 use fullpipe_record::{Path, PathChange, PathDirection};
 use fullpipe_scenario::Scenario;
 use fullpipe_units::{BitRate, Ratio, Span};
 use serde_json::json;
 
+use super::lab::plan;
 use crate::failure::{Failure, INTERRUPTED};
 use crate::terminal::{Keys, Terminal};
 
@@ -26,14 +27,7 @@ pub(super) fn up(
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     let flag = super::interrupt_flag()?;
-    let lab = Lab::start(&Plan {
-        path: scenario.path.clone(),
-        seed: scenario.seed,
-        sender: scenario.sender.clone(),
-        receiver: scenario.receiver.clone(),
-        backend,
-        interactive: false,
-    })?;
+    let lab = Lab::start(&plan(scenario, backend))?;
     let _entrance = lab.open_entrance(name)?;
     introduce(scenario, name, terminal);
     let mut keys = Keys::listen();
