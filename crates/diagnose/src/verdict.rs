@@ -1,4 +1,4 @@
-use fullpipe_record::{Evidence, Limit, Verdict};
+use fullpipe_record::{Basis, Evidence, Limit, Verdict};
 use fullpipe_units::{BitRate, Ratio};
 
 use crate::ceilings::ceilings;
@@ -29,6 +29,17 @@ pub fn diagnose(evidence: &Evidence) -> Verdict {
         sentence: words::sentence(&figures, &finding, &ceilings),
         evidence: words::shown(&figures, &finding),
         ceilings,
+        others: Vec::new(),
+        basis: basis(evidence),
+        would_tell: None,
+    }
+}
+
+fn basis(evidence: &Evidence) -> Basis {
+    match (evidence.sender_samples.is_empty(), evidence.receiver_samples.is_empty()) {
+        (true, false) => Basis::Receiver,
+        (false, false) => Basis::BothEnds,
+        (_, true) => Basis::Sender,
     }
 }
 

@@ -2,7 +2,7 @@ use fullpipe_units::{BitRate, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Framing, HostSettings, Measurement, Request, Sample, SocketReadback, Steady};
+use crate::{EndReport, Framing, HostSettings, Machine, Measurement, Request, Sample, SocketReadback, Steady};
 
 /// What a verdict may rest on, and nothing else. Of the path it knows only what the user told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -17,6 +17,15 @@ pub struct Evidence {
     pub sender_sockets: Vec<SocketReadback>,
     /// Receiving sockets, where known.
     pub receiver_sockets: Vec<SocketReadback>,
+    /// Processors, device and file of the sending end.
+    #[serde(default)]
+    pub sender_machine: Machine,
+    /// Processors, device and file of the receiving end.
+    #[serde(default)]
+    pub receiver_machine: Machine,
+    /// The program whose connections these are, where it is another than fullpipe: `ssh`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
     /// What the sending end saw.
     pub sender_samples: Vec<Sample>,
     /// What the receiving end saw.
@@ -45,6 +54,9 @@ impl Evidence {
             receiver: receiver.settings.clone(),
             sender_sockets: sender.sockets.clone(),
             receiver_sockets: receiver.sockets.clone(),
+            sender_machine: machine(sender),
+            receiver_machine: machine(receiver),
+            program: None,
             sender_samples: sender.samples.iter().filter(judged).cloned().collect(),
             receiver_samples: receiver.samples.iter().filter(judged).cloned().collect(),
             idle_rtt: measurement.rtt.idle.map(|rtt| rtt.min),
@@ -54,4 +66,8 @@ impl Evidence {
             framing,
         }
     }
+}
+
+fn machine(end: &EndReport) -> Machine {
+    Machine { processors: end.processors.clone(), device: end.device.clone(), storage: end.storage }
 }

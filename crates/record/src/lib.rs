@@ -12,6 +12,7 @@ mod experiment;
 mod grid;
 mod lab;
 mod latency;
+mod machine;
 mod measurement;
 mod path;
 mod placement;
@@ -35,6 +36,7 @@ pub use experiment::{Document, ErrorReport, Experiment, Proof, Undone};
 pub use grid::{GridAccuracy, GridCell, GridReport};
 pub use lab::{LabBeside, LabDatagrams, LabReport, LabStep, Published};
 pub use latency::{Echo, EchoPhase, EchoReport, Inflation, LoadTime, Responsiveness};
+pub use machine::{CoreTime, DeviceReport, Machine, ProcessorLook, QdiscReport};
 pub use measurement::{
     Cpu, Datagrams, Direction, EndReport, Interval, Measurement, Peer, RttMethod, RttReport, RttStats, SocketReadback,
     Steady, StorageUse, StreamInterval, StreamSummary, Summary, Validity,
@@ -47,7 +49,7 @@ pub use request::{Buffer, Request, Transport, Writer};
 pub use route::{Hop, Refusal, RouteMethod, RouteMtu, RouteReport};
 pub use sample::{CongestionState, Sample, SocketMemory, TcpInfo};
 pub use settings::{BufferTriple, Change, HostSettings, KernelVersion};
-pub use verdict::{At, Cause, Commands, Forecast, Remedy, Scope, Verdict};
+pub use verdict::{At, Basis, Cause, Commands, Forecast, OtherLimit, Remedy, Scope, Verdict};
 
 /// The version that every JSON document carries. It changes when a field is renamed or removed.
 pub const SCHEMA_VERSION: u32 = 1;

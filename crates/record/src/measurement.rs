@@ -5,7 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    EchoReport, HostSettings, Inflation, Placement, Request, Responsiveness, RouteReport, Sample, TcpInfo, Verdict,
+    DeviceReport, EchoReport, HostSettings, Inflation, Placement, ProcessorLook, Request, Responsiveness, RouteReport,
+    Sample, TcpInfo, Verdict,
 };
 
 /// Which way the data goes, seen from the end that asked for the test.
@@ -87,6 +88,12 @@ pub struct EndReport {
     /// What this end read from a file to send it, or wrote of what arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<StorageUse>,
+    /// What its processors did, by time; empty where it did not say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub processors: Vec<ProcessorLook>,
+    /// The device through which its data packets went, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<DeviceReport>,
     /// Whether its data threads run near its network device, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,

@@ -32,30 +32,90 @@ pub enum Cause {
     TcpRmemMax,
     /// Window scaling is off at an end.
     NoWindowScaling,
+    /// A device between the ends removed the option that scales windows.
+    WindowScaleStripped,
+    /// A device between the ends changed the shift that scales windows.
+    WindowScaleRewritten,
+    /// A device between the ends lowers the windows that pass.
+    WindowClamped,
+    /// The reader takes data slowly.
+    SlowReader,
+    /// A file is written or read slowly.
+    Storage,
     /// The program fixed its send buffer.
     SoSndbuf,
     /// Autotuning of the send buffer ends at `tcp_wmem`.
     TcpWmemMax,
-    /// The reader takes data slowly.
-    SlowReader,
     /// The writer has nothing to send.
     Idle,
     /// The writer was asked for a rate, and offers no more.
     RateLimited,
+    /// SSH grants each channel a window of its own.
+    SshChannel,
     /// The transfer ended before the window had grown.
     RampUp,
     /// Slow start was left early.
     EarlyExit,
     /// The window grows back after a loss.
     Recovering,
+    /// Packets that overtake others are taken for lost.
+    Reordering,
     /// The link.
     Link,
+    /// The link, which others load too.
+    Shared,
+    /// The sending host's own queue or network device.
+    HostQueue,
     /// Independent loss.
     Random,
+    /// A device that discards what exceeds a rate.
+    Policer,
     /// Loss because a queue is shorter than the bursts.
     ShallowQueue,
+    /// The program set a greatest pace.
+    MaxPacingRate,
+    /// A queueing discipline of the host holds packets back.
+    Qdisc,
+    /// The congestion control paces below what its window would allow.
+    CongestionControl,
+    /// The program's own work.
+    User,
+    /// The kernel's work on its behalf, interrupts included.
+    System,
+    /// The hypervisor gives the time to others, or a quota withholds it.
+    Stolen,
+    /// Packets that are too large vanish, and nothing says so.
+    BlackHole,
+    /// Segments are smaller than both ends could take.
+    MssClamped,
     /// The evidence needed is not there.
     EvidenceMissing,
+}
+
+/// The ends whose view a verdict rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Basis {
+    /// The sending end alone.
+    #[default]
+    Sender,
+    /// The receiving end alone.
+    Receiver,
+    /// Both ends.
+    BothEnds,
+}
+
+/// A limit that held for another part of the time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OtherLimit {
+    /// What.
+    pub kind: Limit,
+    /// Why.
+    pub cause: Cause,
+    /// Where.
+    pub at: At,
+    /// Share of the time in which it held.
+    pub share: Ratio,
 }
 
 /// What limits a transfer, and what shows it.
@@ -75,6 +135,15 @@ pub struct Verdict {
     pub ceilings: BTreeMap<Limit, BitRate>,
     /// The figures that decided, by name.
     pub evidence: BTreeMap<String, String>,
+    /// What else limited it: in other seconds, or as good as this. The largest share first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<OtherLimit>,
+    /// Whose view it rests on.
+    #[serde(default)]
+    pub basis: Basis,
+    /// What the view of the other end would add, where it is not there and would.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub would_tell: Option<String>,
 }
 
 /// How far a remedy reaches.

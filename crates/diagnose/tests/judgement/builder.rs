@@ -2,7 +2,8 @@
 
 use fullpipe_diagnose::steady;
 use fullpipe_record::{
-    Buffer, CongestionState, Evidence, Framing, HostSettings, Request, Sample, SocketMemory, SocketReadback, TcpInfo,
+    Buffer, CongestionState, Evidence, Framing, HostSettings, Machine, Request, Sample, SocketMemory, SocketReadback,
+    TcpInfo,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
@@ -147,6 +148,9 @@ pub(crate) fn evidence(congestion: &str, idle_ms: u64, samples: Vec<Sample>) -> 
         receiver: Some(host()),
         sender_sockets: (0..streams).map(|stream| socket(stream, congestion)).collect(),
         receiver_sockets: vec![],
+        sender_machine: Machine::default(),
+        receiver_machine: Machine::default(),
+        program: None,
         steady: steady(&samples, idle_rtt, ended_at),
         sender_samples: samples,
         receiver_samples: vec![],

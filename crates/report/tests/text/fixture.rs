@@ -339,6 +339,9 @@ fn verdict() -> Verdict {
             ("sndbuf_limited", "100 % of busy time"),
             ("wmem_queued mean", "4.01 MiB of 4 MiB"),
         ]),
+        others: Vec::new(),
+        basis: fullpipe_record::Basis::BothEnds,
+        would_tell: None,
     }
 }
 
@@ -354,6 +357,9 @@ fn full() -> Verdict {
             .to_owned(),
         ceilings: BTreeMap::new(),
         evidence: evidence(&[("capacity told", "941.5 Mbit/s")]),
+        others: Vec::new(),
+        basis: fullpipe_record::Basis::BothEnds,
+        would_tell: None,
     }
 }
 

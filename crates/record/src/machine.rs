@@ -1,0 +1,88 @@
+use fullpipe_units::{BitRate, ByteCount, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::StorageUse;
+
+/// What is known of an end beside its settings and its sockets.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Machine {
+    /// Its processors, by time; empty where it did not say.
+    pub processors: Vec<ProcessorLook>,
+    /// The device of its data packets.
+    pub device: Option<DeviceReport>,
+    /// The file that it read or wrote.
+    pub storage: Option<StorageUse>,
+}
+
+/// What the processors of an end had done up to a moment, since the data began to flow.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ProcessorLook {
+    /// Since the data began to flow.
+    pub at: Span,
+    /// Time of the program's threads together in the program (`getrusage`, `ru_utime`).
+    pub user: Span,
+    /// In the kernel on its behalf (`ru_stime`).
+    pub system: Span,
+    /// How long its threads were ready to run and no processor was free for them (`/proc/PID/schedstat`, second field), all
+    /// threads together.
+    pub waited: Option<Span>,
+    /// How long the quota of its control group kept it from running (`cpu.stat`, `throttled_usec`).
+    pub throttled: Option<Span>,
+    /// Each processor of the machine (`/proc/stat`).
+    pub cores: Vec<CoreTime>,
+}
+
+/// What one processor had done up to a moment, since the data began to flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct CoreTime {
+    /// In programs, niced ones included.
+    pub user: Span,
+    /// In the kernel on behalf of programs.
+    pub system: Span,
+    /// In interrupts and what they leave to be done soon (`softirq`).
+    pub interrupts: Span,
+    /// Ready to run, and the hypervisor ran others.
+    pub stolen: Span,
+    /// With nothing to do, or waiting for a disk.
+    pub idle: Span,
+}
+
+/// The device through which an end's data packets go.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct DeviceReport {
+    /// Its name: `eth0`.
+    pub name: String,
+    /// Its MTU.
+    pub mtu: ByteCount,
+    /// What it says its speed is, where it says so.
+    pub speed: Option<BitRate>,
+    /// Packets that it dropped on their way out during the test.
+    pub dropped_out: u64,
+    /// Packets that it dropped on their way in.
+    pub dropped_in: u64,
+    /// Its queueing disciplines, outermost first.
+    pub qdiscs: Vec<QdiscReport>,
+}
+
+/// A queueing discipline of a device, and what it did during the test.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct QdiscReport {
+    /// `tbf`, `fq`, `pfifo_fast`…
+    pub kind: String,
+    /// The rate that it holds packets to, where it has one: of all (`tbf`), or of each flow (`fq maxrate`).
+    pub rate: Option<BitRate>,
+    /// Packets that it dropped.
+    pub dropped: u64,
+    /// How often a packet had to wait for its turn or its rate.
+    pub overlimits: u64,
+    /// How often the device took no more (`requeues`).
+    pub requeues: u64,
+    /// The most that was seen to wait in it.
+    pub backlog: ByteCount,
+}
