@@ -144,6 +144,6 @@ pub(crate) fn idle(figures: &Figures, share: Ratio) -> Finding {
 
 fn keeps_to_a_rate(figures: &Figures) -> bool {
     const NEARLY: f64 = 0.9;
-    let reached = |asked: BitRate| figures.evidence.steady.is_none_or(|steady| steady.rate >= asked.scaled(NEARLY));
+    let reached = |asked: BitRate| figures.part.is_none_or(|part| part.rate >= asked.scaled(NEARLY));
     figures.offered().is_some_and(reached)
 }

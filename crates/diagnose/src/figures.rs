@@ -1,4 +1,4 @@
-use fullpipe_record::{Evidence, TcpInfo};
+use fullpipe_record::{Evidence, Steady, TcpInfo};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 use crate::flow::Flow;
@@ -9,6 +9,8 @@ use crate::steady::least_rtt;
 /// What the samples of the sending end come to, over the part of the transfer that is judged.
 pub(crate) struct Figures<'a> {
     pub(crate) evidence: &'a Evidence,
+    /// The part that is judged; everything where there is none.
+    pub(crate) part: Option<Steady>,
     pub(crate) flows: Vec<Flow<'a>>,
     /// Mean rate of all streams.
     pub(crate) rate: BitRate,
@@ -45,14 +47,21 @@ impl Retransmitted {
 }
 
 impl<'a> Figures<'a> {
+    /// Judges the steady part, or everything where there is none.
     pub(crate) fn of(evidence: &'a Evidence) -> Self {
-        let flows = Flow::all(evidence);
+        Self::over(evidence, evidence.steady)
+    }
+
+    /// Judges `part` of the transfer.
+    pub(crate) fn over(evidence: &'a Evidence, part: Option<Steady>) -> Self {
+        let flows = Flow::all(evidence, part);
         let looks = || flows.iter().flat_map(|flow| &flow.looks);
         let mss = looks().filter_map(|look| look.sample.tcp.snd_mss).max();
         let smoothed = median(looks().filter_map(|look| look.sample.tcp.rtt).collect());
         Self {
             evidence,
-            rate: rate(evidence),
+            part,
+            rate: rate(evidence, part),
             mss: mss.filter(|mss| *mss > ByteCount::ZERO),
             idle_rtt: idle_rtt(evidence),
             rtt: smoothed.or(evidence.loaded_rtt).or(evidence.idle_rtt).filter(|rtt| *rtt > Span::ZERO),
@@ -136,9 +145,24 @@ impl<'a> Figures<'a> {
         Some(Retransmitted { again: sum(|tcp| tcp.total_retrans)?, sent: sum(|tcp| tcp.data_segs_out)?, episodes })
     }
 
+    /// Segments sent again in the whole life of all streams.
+    pub(crate) fn sent_again_in_all(&self) -> Option<u64> {
+        let of_flow = |flow: &Flow| flow.whole.last()?.tcp.total_retrans.map(SegCount::get);
+        self.flows.iter().filter_map(of_flow).fold(None, |sum, more| Some(sum.unwrap_or(0_u64).saturating_add(more)))
+    }
+
     /// Whether anything was ever sent again, the ramp included.
     pub(crate) fn ever_lost(&self) -> bool {
-        self.flows.iter().filter_map(|flow| flow.whole.last()?.tcp.total_retrans).any(|count| count.get() > 0)
+        self.sent_again_in_all().is_some_and(|again| again > 0)
+    }
+
+    /// From when to when the transfer is judged.
+    pub(crate) fn judged(&self) -> (Span, Span) {
+        let times = || self.looks().map(|look| look.sample.at);
+        match self.part {
+            Some(steady) => (steady.ramp, steady.ramp + steady.duration),
+            None => (Span::ZERO, times().max().unwrap_or_default()),
+        }
     }
 
     /// Mean over the judged part, summed over the streams; `None` where no sample tells it.
@@ -191,9 +215,9 @@ fn sum(sizes: impl Iterator<Item = Option<ByteCount>>) -> Option<ByteCount> {
     sizes.flatten().fold(None, |sum, size| Some(sum.unwrap_or_default() + size))
 }
 
-fn rate(evidence: &Evidence) -> BitRate {
-    if let Some(steady) = evidence.steady {
-        return steady.rate;
+fn rate(evidence: &Evidence, part: Option<Steady>) -> BitRate {
+    if let Some(part) = part {
+        return part.rate;
     }
     let progress = Progress::of(&evidence.sender_samples, Span::MAX);
     progress.looks().last().map_or(BitRate::ZERO, |end| progress.rate(Span::ZERO, *end))

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use fullpipe_record::{Evidence, Sample, TcpInfo};
+use fullpipe_record::{Evidence, Sample, Steady, TcpInfo};
 use fullpipe_units::Span;
 
 use crate::look::{Fallback, Look};
@@ -16,19 +16,19 @@ pub(crate) struct Flow<'a> {
 }
 
 impl<'a> Flow<'a> {
-    /// The streams of the sending end. Judged is the steady part, or everything where there is none.
-    pub(crate) fn all(evidence: &'a Evidence) -> Vec<Self> {
+    /// The streams of the sending end. Judged is `part`, or everything where there is none.
+    pub(crate) fn all(evidence: &'a Evidence, part: Option<Steady>) -> Vec<Self> {
         let mut by_stream: BTreeMap<u16, Vec<&Sample>> = BTreeMap::new();
         for sample in &evidence.sender_samples {
             by_stream.entry(sample.stream).or_default().push(sample);
         }
-        by_stream.into_iter().map(|(stream, samples)| Self::new(stream, samples, evidence)).collect()
+        by_stream.into_iter().map(|(stream, samples)| Self::new(stream, samples, evidence, part)).collect()
     }
 
-    fn new(stream: u16, mut whole: Vec<&'a Sample>, evidence: &'a Evidence) -> Self {
+    fn new(stream: u16, mut whole: Vec<&'a Sample>, evidence: &'a Evidence, part: Option<Steady>) -> Self {
         whole.sort_by_key(|sample| sample.at);
-        let (first, last) = match evidence.steady {
-            Some(steady) => (steady.ramp, steady.ramp + steady.duration),
+        let (first, last) = match part {
+            Some(part) => (part.ramp, part.ramp + part.duration),
             None => (Span::ZERO, Span::MAX),
         };
         let start = if first == Span::ZERO { 0 } else { whole.partition_point(|sample| sample.at <= first) };

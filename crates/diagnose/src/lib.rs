@@ -4,6 +4,7 @@
 //! lift it and what that should bring. All are pure functions of records, so that a verdict can be recomputed from an
 //! archived one.
 
+mod by_hand;
 mod ceilings;
 mod ends;
 mod figures;
@@ -11,10 +12,14 @@ mod finding;
 mod flow;
 mod look;
 mod losses;
+mod machine;
+mod middlebox;
 mod outlook;
+mod pacing;
 mod path;
 mod progress;
 mod remedies;
+mod seconds;
 mod steady;
 mod thresholds;
 mod verdict;

@@ -11,6 +11,7 @@ use crate::figures::{Figures, Retransmitted, mean, share};
 use crate::finding::Finding;
 use crate::look::Look;
 use crate::losses;
+use crate::pacing;
 use crate::progress::Progress;
 use crate::steady::windowed_rates;
 use crate::thresholds::{
@@ -44,7 +45,10 @@ pub(crate) fn queue_behind_window(figures: &Figures) -> Option<Finding> {
 pub(crate) fn path(figures: &Figures) -> Option<Finding> {
     let clocks = clocks_say_window(figures);
     let held = share(figures.looks().map(|look| look.held_by_path(clocks))).filter(|share| share.get() >= MOST)?;
-    let found = full_bottleneck(figures, held).or_else(|| loss(figures, held)).or_else(|| growth(figures, held));
+    let found = full_bottleneck(figures, held)
+        .or_else(|| loss(figures, held))
+        .or_else(|| pacing::by_congestion_control(figures, held))
+        .or_else(|| growth(figures, held));
     Some(found.unwrap_or_else(|| {
         let missing = if figures.evidence.bandwidth.is_none() { "the bandwidth of the path" } else { UNSEEN };
         Finding { share: held, ..Finding::unknown(vec![missing]) }
@@ -98,7 +102,7 @@ fn bbr_found_no_more(figures: &Figures) -> bool {
     let had_data =
         share(figures.looks().map(|look| look.sample.tcp.app_limited)).is_none_or(|short| short.get() < MOST);
     let flat = rate_trend(figures).is_some_and(|trend| trend <= GROWS);
-    let steady = figures.evidence.steady.is_some();
+    let steady = figures.part.is_some();
     figures.is_bbr() && steady && had_data && flat && as_told && !too_much_for_bbr(figures)
 }
 
@@ -139,7 +143,7 @@ fn loss_window(figures: &Figures, loss: Ratio) -> Option<ByteCount> {
 /// A congestion window that neither loss nor a queue holds down now.
 fn growth(figures: &Figures, held: Ratio) -> Option<Finding> {
     let grows = trend(figures, |look| look.cwnd).is_some_and(|trend| trend >= REGROWS);
-    let cause = if in_slow_start(figures) || (figures.evidence.steady.is_none() && !figures.ever_lost()) {
+    let cause = if in_slow_start(figures) || (figures.part.is_none() && !figures.ever_lost()) {
         grows.then_some(Cause::RampUp)
     } else if figures.ever_lost() {
         // A window that losses set and that stands still does so near its last peak, where CUBIC waits before it probes for
@@ -194,8 +198,6 @@ fn time_at(figures: &Figures, enough: BitRate) -> Ratio {
 
 fn judged_part(figures: &Figures, progress: &Progress) -> Option<(Span, Span)> {
     let last = *progress.looks().last()?;
-    Some(match figures.evidence.steady {
-        Some(steady) => (steady.ramp, (steady.ramp + steady.duration).min(last)),
-        None => (Span::ZERO, last),
-    })
+    let (start, end) = figures.judged();
+    Some((start, end.min(last)))
 }

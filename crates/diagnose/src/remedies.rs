@@ -4,6 +4,7 @@ use fullpipe_model::kernel;
 use fullpipe_record::{At, Buffer, Cause, Change, Commands, Evidence, HostSettings, Limit, Remedy, Scope, Verdict};
 use fullpipe_units::{BitRate, ByteCount};
 
+use crate::by_hand::{ByHand, by_hand};
 use crate::figures::Figures;
 use crate::outlook::Outlook;
 use crate::thresholds::{GAIN, MOST_STREAMS, NEXT_SIZE};
@@ -22,12 +23,11 @@ pub fn remedies(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
         Limit::SendBuffer | Limit::ReceiveWindow => advice.for_a_window(),
         Limit::Loss => [advice.bbr(), advice.parallel_streams()].into_iter().flatten().collect(),
         Limit::CongestionWindow => advice.for_growth(),
-        Limit::Capacity => vec![advice.nothing()],
-        Limit::ReceiverApplication => vec![advice.faster_reader()],
-        Limit::SenderApplication if verdict.cause == Cause::RateLimited => vec![advice.higher_rate()],
-        Limit::SenderApplication => vec![advice.faster_writer()],
+        Limit::Pacing if verdict.cause == Cause::CongestionControl => advice.bbr().into_iter().collect(),
+        Limit::ApplicationWindow => advice.parallel_streams().into_iter().collect(),
         _ => Vec::new(),
     };
+    remedies.extend(advice.by_hand());
     remedies.retain(|remedy| advice.gains(remedy));
     remedies.sort_by_key(|remedy| (Reverse(remedy.predicted.map(|forecast| forecast.bits_per_second)), remedy.scope));
     remedies
@@ -62,6 +62,10 @@ impl Advice<'_> {
             _ => vec![self.raise(self.first_size(Change::TcpWmemMax))],
         };
         remedies.push(self.parallel_streams());
+        // Nothing that a host sets changes what a device between them does to the window.
+        if self.verdict.at == At::Middlebox {
+            remedies = vec![self.parallel_streams()];
+        }
         remedies.into_iter().flatten().collect()
     }
 
@@ -196,26 +200,15 @@ impl Advice<'_> {
         self.remedy("longer-transfer", Scope::Application, At::Sender, Vec::new(), why)
     }
 
-    fn faster_reader(&self) -> Remedy {
-        let why =
-            "The receiving program, its disk or its processor must take the data faster; no setting of TCP helps.";
-        self.remedy("faster-reader", Scope::Application, At::Receiver, Vec::new(), why.to_owned())
-    }
-
-    fn faster_writer(&self) -> Remedy {
-        let why =
-            "The sending program, its disk or its processor must supply the data faster; no setting of TCP helps.";
-        self.remedy("faster-writer", Scope::Application, At::Sender, Vec::new(), why.to_owned())
-    }
-
-    fn higher_rate(&self) -> Remedy {
-        let why = "The sender keeps to the rate that it was asked for: ask for a higher one, or for none.";
-        self.remedy("higher-rate", Scope::Application, At::Sender, Vec::new(), why.to_owned())
-    }
-
-    fn nothing(&self) -> Remedy {
-        let why = "The pipe is full: no setting of the hosts makes it wider.".to_owned();
-        Remedy { predicted: None, ..self.remedy("none", Scope::Path, At::Path, Vec::new(), why) }
+    /// What only a person can do.
+    fn by_hand(&self) -> Vec<Remedy> {
+        let advice = by_hand(self.verdict.kind, self.verdict.cause);
+        let made = |ByHand { id, scope, at, why }: &ByHand| {
+            let at = at.unwrap_or(self.verdict.at);
+            self.remedy(id, *scope, at, Vec::new(), (*why).to_owned())
+        };
+        // What a setting makes of it can be predicted; what a person makes of it cannot.
+        advice.iter().map(made).map(|remedy| Remedy { predicted: None, ..remedy }).collect()
     }
 
     fn remedy(&self, id: &str, scope: Scope, at: At, changes: Vec<Change>, why: String) -> Remedy {

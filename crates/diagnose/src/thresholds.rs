@@ -103,3 +103,40 @@ pub(crate) const NEXT_SIZE: u64 = 4;
 pub(crate) const MOST_STREAMS: u16 = 128;
 /// A change that promises less than so many times the present rate is not worth making.
 pub(crate) const GAIN: f64 = 1.02;
+
+// Devices between the ends.
+
+/// A window of less than this share of the one that was sent has been lowered on its way.
+pub(crate) const CLAMPED: f64 = 0.75;
+/// Segments that leave less than this share of the efficiency of full ones are the limit.
+pub(crate) const MSS_COSTS: f64 = 0.9;
+/// So many timeouts in a row…
+pub(crate) const TIMEOUTS: u64 = 2;
+/// …and so long without progress: full segments do not arrive.
+pub(crate) const SILENT_FOR: Span = Span::from_secs(1);
+
+// The machines.
+
+/// Kept from running for this share of the time by its quota, a program is short of processor time.
+pub(crate) const THROTTLED: f64 = 0.2;
+/// The same of a processor that the hypervisor took away.
+pub(crate) const STOLEN: f64 = 0.25;
+/// A processor that is busy for this share of the time has no more to give.
+pub(crate) const BUSY_CORE: f64 = 0.9;
+/// Reading or writing a file for this share of the time is what a program does.
+pub(crate) const FILE_BUSY: f64 = 0.5;
+/// This share of a rate that something holds packets to is all of it; headers and waiting take the rest.
+pub(crate) const NEAR_A_RATE: f64 = 0.9;
+/// A host that dropped this share of what was sent again lost it itself.
+pub(crate) const OWN_DROPS: f64 = 0.5;
+
+// Shares of the whole transfer.
+
+/// A transfer is looked at second by second…
+pub(crate) const SECOND: Span = Span::from_secs(1);
+/// …or by so many round trips, where that is longer.
+pub(crate) const SECOND_ROUND_TRIPS: u64 = 2;
+/// …in at most so many pieces.
+pub(crate) const SECONDS_AT_MOST: u64 = 600;
+/// Another limit that held for this share of the time is worth telling.
+pub(crate) const ALSO: f64 = 0.15;

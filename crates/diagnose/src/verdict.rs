@@ -5,7 +5,11 @@ use crate::ceilings::ceilings;
 use crate::ends;
 use crate::figures::Figures;
 use crate::finding::Finding;
+use crate::machine;
+use crate::middlebox;
+use crate::pacing;
 use crate::path;
+use crate::seconds;
 use crate::thresholds::IDLE;
 use crate::words;
 
@@ -21,6 +25,7 @@ pub fn diagnose(evidence: &Evidence) -> Verdict {
     let figures = Figures::of(evidence);
     let finding = find(&figures);
     let ceilings = ceilings(&figures, &finding);
+    let others = seconds::others(evidence, &finding);
     Verdict {
         kind: finding.kind,
         cause: finding.cause,
@@ -29,9 +34,9 @@ pub fn diagnose(evidence: &Evidence) -> Verdict {
         sentence: words::sentence(&figures, &finding, &ceilings),
         evidence: words::shown(&figures, &finding),
         ceilings,
-        others: Vec::new(),
+        others,
         basis: basis(evidence),
-        would_tell: None,
+        would_tell: words::would_tell(evidence, &finding),
     }
 }
 
@@ -44,6 +49,15 @@ fn basis(evidence: &Evidence) -> Basis {
 }
 
 fn find(figures: &Figures) -> Finding {
+    if figures.flows.is_empty() {
+        return Finding::unknown(vec!["samples of the sending end"]);
+    }
+    let found = middlebox::black_hole(figures).unwrap_or_else(|| limit(figures));
+    traced(figures, found)
+}
+
+/// The limit by what TCP shows alone.
+fn limit(figures: &Figures) -> Finding {
     if figures.looks().next().is_none() {
         return Finding::unknown(vec!["samples of the sending end"]);
     }
@@ -60,14 +74,31 @@ fn find(figures: &Figures) -> Finding {
 }
 
 fn limit_while_busy(figures: &Figures) -> Option<Finding> {
-    let of_hosts = ends::receiver(figures).or_else(|| ends::send_buffer(figures));
-    match of_hosts {
+    match of_hosts(figures) {
         Some(found) if matches!(found.kind, Limit::ReceiveWindow | Limit::SendBuffer) => {
             Some(path::queue_behind_window(figures).unwrap_or(found))
         }
         Some(found) => Some(found),
-        None => ends::sender_application(figures).or_else(|| path::path(figures)),
+        None => path::path(figures),
     }
+}
+
+/// A limit that one of the hosts or its program sets.
+pub(crate) fn of_hosts(figures: &Figures) -> Option<Finding> {
+    ends::receiver(figures)
+        .or_else(|| pacing::by_program(figures))
+        .or_else(|| ends::send_buffer(figures))
+        .or_else(|| ends::sender_application(figures))
+}
+
+/// What lies behind a limit that TCP shows, where the rest of the evidence tells: a device that changes packets, a
+/// processor, a file, the host's own queue.
+fn traced(figures: &Figures, found: Finding) -> Finding {
+    let behind = machine::behind(figures, &found)
+        .or_else(|| (found.kind == Limit::ReceiveWindow).then(|| middlebox::window(figures, &found))?)
+        .or_else(|| machine::own_queue(figures, &found))
+        .or_else(|| middlebox::mss_clamped(figures, &found));
+    behind.unwrap_or(found)
 }
 
 /// What would have been needed to say more.

@@ -2,31 +2,42 @@
 
 use std::collections::BTreeMap;
 
-use fullpipe_record::{Cause, Limit};
+use fullpipe_record::{At, Cause, Evidence, Limit};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::figures::Figures;
 use crate::finding::Finding;
+use crate::middlebox;
+use crate::pacing;
 use crate::path;
 
 /// One plain sentence with the figures that matter.
 pub(crate) fn sentence(figures: &Figures, finding: &Finding, ceilings: &BTreeMap<Limit, BitRate>) -> String {
     match finding.kind {
         Limit::ReceiveWindow => receive_window(figures, finding.cause, ceilings),
+        Limit::ReceiverApplication if finding.cause == Cause::Storage => {
+            format!("Writing the file holds the transfer back: {} of the receiver's time went into it.", finding.share)
+        }
         Limit::ReceiverApplication => slow_reader(figures),
         Limit::SendBuffer => send_buffer(figures, finding.cause, ceilings),
         Limit::SenderApplication if finding.cause == Cause::RateLimited => format!(
             "The sending program was asked for {} and offered no more; neither network nor buffers held it back.",
             rate(figures.offered())
         ),
+        Limit::SenderApplication if finding.cause == Cause::Storage => {
+            format!("Reading the file holds the transfer back: {} of the sender's time went into it.", finding.share)
+        }
         Limit::SenderApplication => format!(
             "The sending program is slow: for {} of the time it left the connection without enough to send; \
              neither network nor buffers held it back.",
             finding.share
         ),
-        Limit::Capacity => capacity(figures),
+        Limit::Capacity => capacity(figures, finding.cause),
         Limit::Loss => loss(figures, finding.cause),
         Limit::CongestionWindow => congestion_window(figures, finding.cause),
+        Limit::Pacing => pacing(figures, finding.cause),
+        Limit::Cpu => cpu(finding),
+        Limit::Mtu => mtu(figures, finding.cause),
         _ => format!(
             "What limits this transfer cannot be said; to tell, this would be needed: {}.",
             finding.missing.join(", ")
@@ -39,6 +50,9 @@ fn receive_window(figures: &Figures, cause: Cause, ceilings: &BTreeMap<Limit, Bi
     let reason = match cause {
         Cause::NoWindowScaling => "window scaling is off",
         Cause::SoRcvbuf => "its program fixed the buffer, SO_RCVBUF",
+        Cause::WindowScaleStripped => "a device between the ends removes the option that scales windows",
+        Cause::WindowScaleRewritten => "a device between the ends changes the scale of the window",
+        Cause::WindowClamped => "a device between the ends lowers the window",
         _ => "tcp_rmem",
     };
     format!(
@@ -70,9 +84,18 @@ fn slow_reader(figures: &Figures) -> String {
     )
 }
 
-fn capacity(figures: &Figures) -> String {
+fn capacity(figures: &Figures, cause: Cause) -> String {
     let rate = figures.rate;
     match (path::told_capacity(figures), figures.evidence.bandwidth) {
+        _ if cause == Cause::HostQueue => format!(
+            "The sender's own queue or network device drops packets at {rate}: they are lost before they leave the host."
+        ),
+        _ if cause == Cause::Shared => format!(
+            "The pipe is full, but not with this transfer alone: its part is {rate}{} (round trip {} idle, {} now).",
+            could_carry(figures),
+            time(figures.idle_rtt),
+            time(figures.rtt),
+        ),
         (Some(capacity), Some(bandwidth)) => format!(
             "The pipe is full: {rate} of data passes, {:.0} % of the {capacity} that a path of {bandwidth} can carry.",
             rate.relative_to(capacity) * 100.0,
@@ -85,12 +108,59 @@ fn capacity(figures: &Figures) -> String {
     }
 }
 
+fn pacing(figures: &Figures, cause: Cause) -> String {
+    let rate = figures.rate;
+    match cause {
+        Cause::MaxPacingRate => format!(
+            "The sending program set a greatest pace of {} on its sockets, and the transfer reaches it{}.",
+            self::rate(pacing::greatest_pace(figures)),
+            could_carry(figures),
+        ),
+        Cause::Qdisc => format!(
+            "A queueing discipline of the sender's network device holds packets to a rate: {rate} of data passes{}.",
+            could_carry(figures),
+        ),
+        _ => format!(
+            "The sender's congestion control paces at {}, below what its window of {} would allow{}.",
+            self::rate(pacing::pace(figures)),
+            size(figures.mean(|look| look.cwnd)),
+            could_carry(figures),
+        ),
+    }
+}
+
+fn cpu(finding: &Finding) -> String {
+    let end = if finding.at == At::Receiver { "receiver" } else { "sender" };
+    let share = finding.share;
+    match finding.cause {
+        Cause::Stolen => {
+            format!("The {end} lacks processor time: for {share} of the time a quota or the hypervisor withheld it.")
+        }
+        Cause::User => format!("The {end}'s processor is full ({share} of one), most of it in programs."),
+        _ => format!("The {end}'s processor is full ({share} of one), most of it in the kernel."),
+    }
+}
+
+fn mtu(figures: &Figures, cause: Cause) -> String {
+    let mss = size(figures.mss);
+    match cause {
+        Cause::BlackHole => format!(
+            "Packets with {mss} of data vanish on the path, and nothing says so: small ones pass, full ones do not."
+        ),
+        _ => format!(
+            "Segments carry only {mss} of data where {} would fit: headers take the rest of the path, and {} of data passes.",
+            size(middlebox::possible_mss(figures)),
+            figures.rate,
+        ),
+    }
+}
+
 fn loss(figures: &Figures, cause: Cause) -> String {
     let share = figures.lost().map_or_else(|| "some".to_owned(), |lost| lost.ratio().to_string());
-    let how = if cause == Cause::ShallowQueue {
-        "always at the same amount on the way: a queue on the path is too short"
-    } else {
-        "without a queue that fills"
+    let how = match cause {
+        Cause::ShallowQueue => "always at the same amount on the way: a queue on the path is too short",
+        Cause::Policer => "many at once and without a queue that fills: a device discards what exceeds a rate",
+        _ => "without a queue that fills",
     };
     format!(
         "Packet loss holds the sender back: {share} of the packets were lost, {how}; that leaves {} over {}{}.",
@@ -106,6 +176,9 @@ fn congestion_window(figures: &Figures, cause: Cause) -> String {
         Cause::RampUp => format!(
             "The transfer was still speeding up when it ended: a sender starts slowly and doubles each round trip ({rtt}).",
         ),
+        Cause::Reordering => format!(
+            "Packets overtake each other, and the sender takes the late ones for lost: it keeps {window} on the way.",
+        ),
         Cause::Recovering => format!(
             "The sender still recovers from an earlier loss: it lets {window} on the way and adds to it each {rtt}.",
         ),
@@ -113,6 +186,23 @@ fn congestion_window(figures: &Figures, cause: Cause) -> String {
             "The sender left its fast start early, though nothing was lost: it lets {window} on the way and adds slowly.",
         ),
     }
+}
+
+/// What the view of the other end would add to a verdict that rests on one.
+pub(crate) fn would_tell(evidence: &Evidence, finding: &Finding) -> Option<String> {
+    if evidence.sender_samples.is_empty() || !evidence.receiver_samples.is_empty() {
+        return None;
+    }
+    let more = match finding.kind {
+        Limit::ReceiveWindow => {
+            "whether its program, its tcp_rmem, its processor or a device between the ends makes the window what it is"
+        }
+        Limit::ReceiverApplication => "whether its program, its disk or its processor is slow",
+        Limit::Mtu => "the size of the packets that reached it",
+        Limit::Unknown => "its windows, buffers and processor",
+        _ => return None,
+    };
+    Some(format!("The receiving end, seen from a fullpipe server there, would tell {more}."))
 }
 
 /// The figures that decided, by the names they have on the screen.

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::iter::Sum;
 use std::str::FromStr;
 
 use schemars::JsonSchema;
@@ -83,6 +84,12 @@ impl BitRate {
     /// This rate as a multiple of `other`; undefined (NaN or infinite) if `other` is zero.
     pub fn relative_to(self, other: Self) -> f64 {
         self.as_f64() / other.as_f64()
+    }
+}
+
+impl Sum for BitRate {
+    fn sum<I: Iterator<Item = Self>>(rates: I) -> Self {
+        rates.fold(Self::ZERO, |sum, rate| Self(sum.0.saturating_add(rate.0)))
     }
 }
 

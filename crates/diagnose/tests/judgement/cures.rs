@@ -149,14 +149,14 @@ fn against_loss_there_is_bbr_and_there_are_more_streams() {
     let losses = [3.0, 4.2, 13.1, 15.0, 24.3, 30.9, 31.8, 43.0, 47.7, 58.1];
     let mut evidence = told(sawtooth("cubic", 60.0, &losses, 1.7, 0.7, 24.0), 100);
     let got = advice(&evidence);
-    assert_eq!(ids(&got), ["congestion-control-bbr", "parallel-streams"], "{got:#?}");
+    assert_eq!(ids(&got), ["congestion-control-bbr", "parallel-streams", "mend-the-path"], "{got:#?}");
     let [bbr, streams] = [predicted(&got[0]), predicted(&got[1])];
     assert!(matches!(got[1].changes[..], [Change::Streams(3..=5)]), "{got:#?}");
     assert!(streams.low < streams.bits_per_second, "chance has a part in loss: {streams:?}");
     assert!((90.0..=94.2).contains(&bbr.bits_per_second.as_mbps()), "{bbr:?}");
 
     evidence.sender.as_mut().unwrap().available_congestion_controls = vec!["cubic".to_owned()];
-    assert_eq!(ids(&advice(&evidence)), ["parallel-streams"]);
+    assert_eq!(ids(&advice(&evidence)), ["parallel-streams", "mend-the-path"]);
 }
 
 #[test]

@@ -1,0 +1,155 @@
+use fullpipe_record::{At, Cause, Limit, Scope};
+
+/// What only a person can do: no setting of the two hosts would.
+pub(crate) struct ByHand {
+    pub(crate) id: &'static str,
+    pub(crate) scope: Scope,
+    /// Where, if not where the limit is.
+    pub(crate) at: Option<At>,
+    pub(crate) why: &'static str,
+}
+
+/// What a person can do about a limit, the best first; nothing where settings are all that helps.
+#[expect(clippy::too_many_lines, reason = "it is a table")]
+pub(crate) fn by_hand(kind: Limit, cause: Cause) -> &'static [ByHand] {
+    match (kind, cause) {
+        (Limit::ReceiveWindow, Cause::WindowScaleStripped | Cause::WindowScaleRewritten) => &[ByHand {
+            id: "let-window-scale-pass",
+            scope: Scope::Path,
+            at: None,
+            why: "A firewall or router between the ends edits the window scale option of the handshake: its setting for TCP \
+                  options must let it pass unchanged.",
+        }],
+        (Limit::ReceiveWindow, Cause::WindowClamped) => &[ByHand {
+            id: "let-windows-pass",
+            scope: Scope::Path,
+            at: None,
+            why: "A traffic shaper or proxy between the ends lowers the window of each packet: exempt this traffic from it.",
+        }],
+        (Limit::ReceiverApplication | Limit::SenderApplication, Cause::Storage) => &[ByHand {
+            id: "faster-storage",
+            scope: Scope::Application,
+            at: None,
+            why: "The file is slower than the network: a faster disk, larger or parallel reads and writes, or none at all \
+                  (test without the file) would show what the network gives.",
+        }],
+        (Limit::ReceiverApplication, _) => &[ByHand {
+            id: "faster-reader",
+            scope: Scope::Application,
+            at: None,
+            why: "The receiving program must take the data faster; no setting of TCP helps.",
+        }],
+        (Limit::SenderApplication, Cause::RateLimited) => &[ByHand {
+            id: "higher-rate",
+            scope: Scope::Application,
+            at: None,
+            why: "The sender keeps to the rate that it was asked for: ask for a higher one, or for none.",
+        }],
+        (Limit::SenderApplication, _) => &[ByHand {
+            id: "faster-writer",
+            scope: Scope::Application,
+            at: None,
+            why: "The sending program must supply the data faster; no setting of TCP helps.",
+        }],
+        (Limit::ApplicationWindow, _) => &[ByHand {
+            id: "another-program",
+            scope: Scope::Application,
+            at: None,
+            why: "OpenSSH allows 2 MiB on the way in each channel, whatever TCP would allow: a program without that window, or \
+                  one with a larger (HPN-SSH), fills the path.",
+        }],
+        (Limit::CongestionWindow, Cause::Reordering) => &[ByHand {
+            id: "keep-the-order",
+            scope: Scope::Path,
+            at: None,
+            why: "Packets of one connection should take one way: look for links that are balanced packet by packet.",
+        }],
+        (Limit::Capacity, Cause::HostQueue) => &[ByHand {
+            id: "longer-queue",
+            scope: Scope::Host,
+            at: None,
+            why: "A longer queue at the device (txqueuelen, the limit of its discipline, larger rings), or fq, which lets \
+                  each connection wait instead of dropping.",
+        }],
+        (Limit::Capacity, Cause::Shared) => &[ByHand {
+            id: "share",
+            scope: Scope::Path,
+            at: None,
+            why: "Others load the path: more bandwidth, another hour, or an agreed share of it; more connections only take \
+                  from the others.",
+        }],
+        (Limit::Capacity, _) => &[ByHand {
+            id: "none",
+            scope: Scope::Path,
+            at: None,
+            why: "The pipe is full: no setting of the hosts makes it wider.",
+        }],
+        (Limit::Loss, Cause::Policer) => &[ByHand {
+            id: "pace-below-the-policer",
+            scope: Scope::Socket,
+            at: Some(At::Sender),
+            why: "What exceeds the policer's rate is thrown away: a greatest pace a little below it loses nothing.",
+        }],
+        (Limit::Loss, Cause::ShallowQueue) => &[ByHand {
+            id: "longer-queue-on-the-path",
+            scope: Scope::Path,
+            at: None,
+            why: "The queue of the bottleneck is shorter than the bursts: a longer one there, or a sender that paces (fq, or \
+                  a greatest pace), loses less.",
+        }],
+        (Limit::Loss, _) => &[ByHand {
+            id: "mend-the-path",
+            scope: Scope::Path,
+            at: None,
+            why: "Loss that comes by itself has a cause: dirty optics, a bad cable, a duplex mismatch, radio.",
+        }],
+        (Limit::Pacing, Cause::MaxPacingRate) => &[ByHand {
+            id: "higher-pace",
+            scope: Scope::Application,
+            at: None,
+            why: "The program set a greatest pace on its sockets: set a higher one, or none.",
+        }],
+        (Limit::Pacing, Cause::Qdisc) => &[ByHand {
+            id: "higher-rate-of-the-discipline",
+            scope: Scope::Host,
+            at: None,
+            why: "The queueing discipline of the device has a rate (see tc qdisc): raise it, or replace the discipline.",
+        }],
+        (Limit::Pacing, _) => &[ByHand {
+            id: "default-pacing-ratios",
+            scope: Scope::Namespace,
+            at: None,
+            why: "The kernel paces at tcp_pacing_ca_ratio percent of window ÷ round trip: below 100 the window is never used \
+                  up. Its default is 120.",
+        }],
+        (Limit::Cpu, Cause::Stolen) => &[ByHand {
+            id: "more-processor-time",
+            scope: Scope::Host,
+            at: None,
+            why: "A quota of the control group (cpu.max) or the hypervisor withholds processor time: raise the one, or move \
+                  the machine.",
+        }],
+        (Limit::Cpu, _) => &[ByHand {
+            id: "less-work-for-the-processor",
+            scope: Scope::Host,
+            at: None,
+            why: "One processor does all of this connection's work: larger packets, offloads, larger writes, zero-copy, or \
+                  several connections on several processors.",
+        }],
+        (Limit::Mtu, Cause::BlackHole) => &[ByHand {
+            id: "probe-the-mtu",
+            scope: Scope::Namespace,
+            at: Some(At::Sender),
+            why: "A narrow link swallows full packets and its answer is filtered: let ICMP \"too big\" pass, lower the MTU, \
+                  or set net.ipv4.tcp_mtu_probing to 1, with which the sender finds a size that passes.",
+        }],
+        (Limit::Mtu, _) => &[ByHand {
+            id: "larger-segments",
+            scope: Scope::Path,
+            at: None,
+            why: "A device between the ends lowers the largest segment in the handshake: its clamp should be the MTU of its \
+                  tunnel less the headers, no lower.",
+        }],
+        _ => &[],
+    }
+}

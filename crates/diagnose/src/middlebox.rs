@@ -1,0 +1,105 @@
+//! What devices between the ends do to windows and segments.
+
+use fullpipe_model::framing;
+use fullpipe_record::{At, Cause, HostSettings, IpVersion, Limit, Sample, TcpInfo};
+use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
+
+use crate::figures::Figures;
+use crate::finding::Finding;
+use crate::look::own_window;
+use crate::thresholds::{CLAMPED, MSS_COSTS, SILENT_FOR, TIMEOUTS};
+
+/// The receive window as `found`, if a device between the ends made it what it is.
+///
+/// Both ends must be seen to know it for certain. From the sending end alone only one case shows: scaling that was offered
+/// and not agreed, with a peer that agreed to other options of the same age.
+pub(crate) fn window(figures: &Figures, found: &Finding) -> Option<Finding> {
+    let cause = scale_stripped(figures).or_else(|| scale_rewritten(figures)).or_else(|| clamped(figures))?;
+    Some(Finding { cause, at: At::Middlebox, kind: Limit::ReceiveWindow, ..found.clone() })
+}
+
+fn scale_stripped(figures: &Figures) -> Option<Cause> {
+    let evidence = figures.evidence;
+    let offers = |host: Option<&HostSettings>| host.is_none_or(|host| host.window_scaling);
+    let here = figures.looks().find_map(|look| look.sample.tcp.window_scaling)?;
+    let there = evidence.receiver_samples.iter().find_map(|sample| sample.tcp.window_scaling);
+    let both_offer = offers(evidence.sender.as_ref()) && offers(evidence.receiver.as_ref());
+    // Where the two disagree, the option was lost on the way to one of them.
+    let disagree = there.is_some_and(|there| there != here);
+    let modern = figures.looks().any(|look| {
+        let tcp = &look.sample.tcp;
+        tcp.timestamps == Some(true) || tcp.sack == Some(true)
+    });
+    (disagree || (!here && both_offer && modern)).then_some(Cause::WindowScaleStripped)
+}
+
+fn scale_rewritten(figures: &Figures) -> Option<Cause> {
+    let agreed = |tcp: &TcpInfo| tcp.window_scaling == Some(true);
+    let mut here = figures.looks().map(|look| &look.sample.tcp).filter(|tcp| agreed(tcp));
+    let mut there = figures.evidence.receiver_samples.iter().map(|sample| &sample.tcp).filter(|tcp| agreed(tcp));
+    let (read_here, sent_there) = (here.find_map(|tcp| tcp.snd_wscale)?, there.find_map(|tcp| tcp.rcv_wscale)?);
+    (read_here != sent_there).then_some(Cause::WindowScaleRewritten)
+}
+
+/// The window that arrives against the one that the receiver says it sends, each at its largest: they are not looked at
+/// in the same moment.
+fn clamped(figures: &Figures) -> Option<Cause> {
+    let arrives = figures.looks().filter_map(|look| look.sample.tcp.snd_wnd).max()?;
+    let sent = figures.evidence.receiver_samples.iter().filter_map(|sample| own_window(&sample.tcp)).max()?;
+    (arrives < sent.scaled(CLAMPED)).then_some(Cause::WindowClamped)
+}
+
+/// Segments so small that their headers take the difference to what the path could carry, though both devices would let
+/// larger ones pass and the program did not ask for it.
+pub(crate) fn mss_clamped(figures: &Figures, found: &Finding) -> Option<Finding> {
+    if found.kind != Limit::Capacity || figures.evidence.request.mss.is_some() {
+        return None;
+    }
+    let (got, possible) = (figures.mss?, possible_mss(figures)?);
+    let headers = framing::tcp_headers(IpVersion::V4, timestamps(figures));
+    let overhead = figures.evidence.framing.overhead();
+    let efficiency = |mss: ByteCount| framing::efficiency(mss, headers, overhead).get();
+    (efficiency(got) < efficiency(possible) * MSS_COSTS).then(|| Finding {
+        kind: Limit::Mtu,
+        cause: Cause::MssClamped,
+        at: At::Middlebox,
+        ..found.clone()
+    })
+}
+
+/// Payload of the largest segment that both devices, as far as they are known, would let pass.
+pub(crate) fn possible_mss(figures: &Figures) -> Option<ByteCount> {
+    let evidence = figures.evidence;
+    let devices = [&evidence.sender_machine.device, &evidence.receiver_machine.device];
+    let devices = devices.into_iter().flatten().map(|device| device.mtu);
+    let told = figures.looks().filter_map(|look| look.sample.tcp.path_mtu).max();
+    let mtu = devices.chain(told).filter(|mtu| *mtu > ByteCount::ZERO).min()?;
+    Some(mtu.saturating_sub(framing::tcp_headers(IpVersion::V4, timestamps(figures))))
+}
+
+fn timestamps(figures: &Figures) -> bool {
+    figures.looks().find_map(|look| look.sample.tcp.timestamps).unwrap_or(true)
+}
+
+/// Full segments that vanish: the sender times out again and again and nothing more is acknowledged, though small packets
+/// come and go.
+pub(crate) fn black_hole(figures: &Figures) -> Option<Finding> {
+    let last: Vec<&Sample> = figures.flows.iter().filter_map(|flow| flow.whole.last().copied()).collect();
+    let small_ones_pass = figures.evidence.loaded_rtt.is_some();
+    let all_silent = !last.is_empty() && figures.flows.iter().all(|flow| silent_for(&flow.whole) >= SILENT_FOR);
+    let all_time_out = last.iter().all(|sample| timeouts(sample) >= TIMEOUTS);
+    (small_ones_pass && all_silent && all_time_out)
+        .then(|| Finding::new(Limit::Mtu, Cause::BlackHole, At::Path, Ratio::ONE))
+}
+
+/// Timeouts without progress.
+fn timeouts(sample: &Sample) -> u64 {
+    sample.tcp.timeouts_in_a_row.map_or(0, SegCount::get)
+}
+
+/// How long before the last look the last byte was acknowledged.
+fn silent_for(samples: &[&Sample]) -> Span {
+    let Some(last) = samples.last() else { return Span::ZERO };
+    let progress = samples.iter().find(|sample| sample.tcp.bytes_acked == last.tcp.bytes_acked);
+    progress.map_or(Span::ZERO, |first| last.at.saturating_sub(first.at))
+}

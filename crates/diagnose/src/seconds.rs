@@ -1,0 +1,66 @@
+//! What limited each second of a transfer, so that one which changes its limit half-way shows both.
+
+use fullpipe_record::{Cause, Evidence, Limit, OtherLimit, Steady};
+use fullpipe_units::{BitRate, Ratio, Span};
+
+use crate::figures::Figures;
+use crate::finding::Finding;
+use crate::progress::Progress;
+use crate::thresholds::{ALSO, SECOND, SECOND_ROUND_TRIPS, SECONDS_AT_MOST};
+use crate::verdict::of_hosts;
+
+/// Limits other than `whole` that held in some seconds of the transfer, each with its share of the transfer's time, the
+/// largest first. Shares that are too small to matter are left out.
+pub(crate) fn others(evidence: &Evidence, whole: &Finding) -> Vec<OtherLimit> {
+    let seconds = each(evidence, whole);
+    let mut others: Vec<OtherLimit> = Vec::new();
+    for found in &seconds {
+        let same = |other: &&mut OtherLimit| (other.kind, other.cause, other.at) == (found.kind, found.cause, found.at);
+        let share = Ratio::of(1.0, seconds.len() as f64);
+        match others.iter_mut().find(same) {
+            Some(other) => other.share = Ratio::new(other.share.get() + share.get()),
+            None => others.push(OtherLimit { kind: found.kind, cause: found.cause, at: found.at, share }),
+        }
+    }
+    others.retain(|other| other.kind != whole.kind && other.kind != Limit::Unknown && other.share.get() >= ALSO);
+    others.sort_by(|a, b| b.share.get().total_cmp(&a.share.get()));
+    others
+}
+
+/// The limit of each second, or of two round trips where that is longer; of so much time in a very long transfer that there
+/// are not too many.
+fn each(evidence: &Evidence, whole: &Finding) -> Vec<Finding> {
+    let progress = Progress::of(&evidence.sender_samples, Span::MAX);
+    let Some(end) = progress.looks().last().copied() else { return Vec::new() };
+    let rtt = evidence.loaded_rtt.or(evidence.idle_rtt).unwrap_or_default();
+    let length = SECOND.max(rtt * SECOND_ROUND_TRIPS).max(end / SECONDS_AT_MOST);
+    let ramp_ends = evidence.steady.map_or(Span::ZERO, |steady| steady.ramp);
+    (0..end.as_nanos() / length.as_nanos())
+        .map(|index| length * index)
+        .map(|from| {
+            let part = Steady {
+                ramp: from,
+                ramp_rate: BitRate::ZERO,
+                rate: progress.rate(from, from + length),
+                duration: length,
+            };
+            in_second(&Figures::over(evidence, Some(part)), whole, from >= ramp_ends)
+        })
+        .collect()
+}
+
+/// A second is too short to tell what the path does: there the whole transfer's limit stands, or the ramp.
+fn in_second(figures: &Figures, whole: &Finding, is_steady: bool) -> Finding {
+    let of_path = matches!(
+        whole.kind,
+        Limit::Capacity | Limit::Loss | Limit::CongestionWindow | Limit::Pacing | Limit::Mtu | Limit::Cpu
+    );
+    match of_hosts(figures) {
+        Some(found) => found,
+        None if !is_steady => {
+            Finding { kind: Limit::CongestionWindow, cause: Cause::RampUp, ..Finding::capacity(Ratio::ONE) }
+        }
+        None if of_path => whole.clone(),
+        None => Finding::unknown(Vec::new()),
+    }
+}
