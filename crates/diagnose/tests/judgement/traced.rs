@@ -1,0 +1,196 @@
+//! What lies behind a limit that TCP shows: devices between the ends, processors, files, queues of the host.
+
+use fullpipe_diagnose::diagnose;
+use fullpipe_record::{
+    At, Cause, CoreTime, DeviceReport, Evidence, Limit, Machine, ProcessorLook, QdiscReport, Sample, StorageUse,
+    TcpInfo,
+};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+
+use crate::builder::{
+    MIB, Moment, capacity, evidence, moment, receive_window, samples, slow_reader, told, trickle, without,
+};
+
+/// What the receiver's kernel says: its shift, and the window that it sends.
+fn receiver_says(mut evidence: Evidence, shift: u8, window: f64) -> Evidence {
+    let tcp = TcpInfo {
+        window_scaling: Some(true),
+        rcv_wscale: Some(shift),
+        rcv_wnd: Some(ByteCount::from_f64(window)),
+        ..TcpInfo::default()
+    };
+    let at = Span::from_secs(5);
+    evidence.receiver_samples = vec![Sample { at, stream: 0, bytes: ByteCount::ZERO, tcp, memory: None }];
+    evidence
+}
+
+fn unscaled(evidence: Evidence) -> Evidence {
+    without(evidence, |sample| sample.tcp.window_scaling = Some(false))
+}
+
+/// Looks of so many seconds at a program that takes these shares of a processor and is kept from it for `throttled`; the
+/// machine's processors do the rest of `core`.
+fn processors(user: f64, system: f64, throttled: f64, core: [f64; 3]) -> Machine {
+    let look = |second: u64| {
+        let of = |share: f64| Span::from_secs_f64(share * second as f64);
+        let [user_of_core, stolen, idle] = core;
+        let rest = 1.0 - user_of_core - stolen - idle;
+        let core = CoreTime {
+            user: of(user_of_core),
+            system: of(rest),
+            stolen: of(stolen),
+            idle: of(idle),
+            ..CoreTime::default()
+        };
+        let at = Span::from_secs(second);
+        let throttled = Some(of(throttled));
+        ProcessorLook {
+            at,
+            user: of(user),
+            system: of(system),
+            throttled,
+            cores: vec![core],
+            ..ProcessorLook::default()
+        }
+    };
+    Machine { processors: (0..=30).map(look).collect(), ..Machine::default() }
+}
+
+fn at_sender(evidence: Evidence, sender_machine: Machine) -> Evidence {
+    Evidence { sender_machine, ..evidence }
+}
+
+fn at_receiver(evidence: Evidence, receiver_machine: Machine) -> Evidence {
+    Evidence { receiver_machine, ..evidence }
+}
+
+fn file(busy: u64) -> Machine {
+    let storage = StorageUse { busy: Span::from_secs(busy), ..StorageUse::default() };
+    Machine { storage: Some(storage), ..Machine::default() }
+}
+
+fn device(qdisc: QdiscReport) -> Machine {
+    let device = DeviceReport { mtu: ByteCount::new(1500), qdiscs: vec![qdisc], ..DeviceReport::default() };
+    Machine { device: Some(device), ..Machine::default() }
+}
+
+fn segments_of(evidence: Evidence, mss: u64) -> Evidence {
+    without(evidence, move |sample| sample.tcp.snd_mss = Some(ByteCount::new(mss)))
+}
+
+/// Ten segments that time out again and again.
+fn black_hole() -> Evidence {
+    let stalled = samples(8.0, 1, |_| Moment { mbps: 0.0, in_flight: 14_480.0, unsent: MIB, ..moment(0.0, 40.0) });
+    let mut evidence = evidence("cubic", 40, stalled);
+    evidence.loaded_rtt = Some(Span::from_millis(40));
+    without(evidence, |sample| sample.tcp.timeouts_in_a_row = Some(SegCount::new(5)))
+}
+
+fn paced(cc: &str, pace: u64, max: Option<u64>) -> Evidence {
+    let full = samples(10.0, 1, |_| Moment { cwnd: 2e6, unsent: MIB, window: 6e6, ..moment(50.0, 100.0) });
+    without(evidence(cc, 100, full), move |sample| {
+        sample.tcp.pacing_rate = Some(BitRate::from_mbps(pace));
+        sample.tcp.max_pacing_rate = max.map(BitRate::from_mbps);
+    })
+}
+
+#[test]
+fn what_lies_behind_a_limit_is_named_under_each_congestion_control() {
+    let tbf = |mbps, overlimits, dropped| QdiscReport {
+        kind: "tbf".to_owned(),
+        rate: Some(BitRate::from_mbps(mbps)),
+        overlimits,
+        dropped,
+        ..QdiscReport::default()
+    };
+    let quiet = [0.1, 0.0, 0.8];
+    for cc in ["cubic", "reno", "bbr"] {
+        let window = |size: f64| receive_window(cc, size, 1);
+        let table = vec![
+            ("scale stripped", unscaled(window(65_535.0)), "receive-window window-scale-stripped middlebox"),
+            ("scale as sent", receiver_says(window(3.0 * MIB), 10, 3.0 * MIB), "receive-window so-rcvbuf receiver"),
+            (
+                "scale rewritten",
+                receiver_says(window(80e3), 13, 20e6),
+                "receive-window window-scale-rewritten middlebox",
+            ),
+            ("window lowered", receiver_says(window(1e6), 10, 20e6), "receive-window window-clamped middlebox"),
+            ("quota", at_receiver(slow_reader(cc), processors(0.02, 0.1, 0.8, quiet)), "cpu stolen receiver"),
+            ("hypervisor", at_sender(trickle(cc), processors(0.1, 0.3, 0.0, [0.3, 0.5, 0.1])), "cpu stolen sender"),
+            ("program", at_sender(trickle(cc), processors(0.8, 0.15, 0.0, [0.8, 0.0, 0.0])), "cpu user sender"),
+            (
+                "kernel",
+                at_receiver(slow_reader(cc), processors(0.1, 0.85, 0.0, [0.1, 0.0, 0.0])),
+                "cpu system receiver",
+            ),
+            (
+                "idle processor",
+                at_sender(trickle(cc), processors(0.1, 0.3, 0.0, quiet)),
+                "sender-application idle sender",
+            ),
+            ("disk that reads", at_sender(trickle(cc), file(9)), "sender-application storage sender"),
+            ("disk that writes", at_receiver(slow_reader(cc), file(9)), "receiver-application storage receiver"),
+            ("quick disk", at_receiver(slow_reader(cc), file(1)), "receiver-application slow-reader receiver"),
+            ("own shaper", at_sender(capacity(cc, 20.0, 1), device(tbf(98, 900, 0))), "pacing qdisc sender"),
+            ("shaper with room", at_sender(capacity(cc, 20.0, 1), device(tbf(500, 900, 0))), "capacity link path"),
+            ("own drops", at_sender(capacity(cc, 20.0, 1), device(tbf(98, 9, 900))), "capacity host-queue sender"),
+            ("small segments", segments_of(told(capacity(cc, 20.0, 1), 100), 200), "mtu mss-clamped middlebox"),
+            ("full segments", segments_of(told(capacity(cc, 20.0, 1), 100), 1448), "capacity link path"),
+            ("pace that was set", paced(cc, 52, Some(52)), "pacing max-pacing-rate sender"),
+        ];
+        for (name, evidence, expected) in table {
+            let verdict = diagnose(&evidence);
+            let at = serde_json::to_value(verdict.at).unwrap();
+            let cause = serde_json::to_value(verdict.cause).unwrap();
+            let got = format!("{} {} {}", verdict.kind.name(), cause.as_str().unwrap(), at.as_str().unwrap());
+            assert_eq!(got, expected, "{name} under {cc}: {verdict:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_pace_below_the_window_is_the_congestion_controls_but_never_bbrs() {
+    for cc in ["cubic", "reno"] {
+        let verdict = diagnose(&paced(cc, 53, None));
+        assert_eq!((verdict.kind, verdict.cause), (Limit::Pacing, Cause::CongestionControl), "{verdict:#?}");
+    }
+    assert_ne!(diagnose(&paced("bbr", 53, None)).kind, Limit::Pacing);
+    assert_ne!(diagnose(&paced("cubic", 200, None)).kind, Limit::Pacing);
+}
+
+#[test]
+fn full_segments_that_vanish_are_a_black_hole_only_while_small_ones_pass() {
+    let verdict = diagnose(&black_hole());
+    assert_eq!((verdict.kind, verdict.cause, verdict.at), (Limit::Mtu, Cause::BlackHole, At::Path), "{verdict:#?}");
+    let dead = Evidence { loaded_rtt: None, ..black_hole() };
+    assert_ne!(diagnose(&dead).kind, Limit::Mtu);
+}
+
+#[test]
+fn a_limit_that_changes_half_way_is_told_beside_the_other() {
+    // Six seconds at a window of 3 MiB, then four in which the program has little to send.
+    let full = samples(12.0, 1, |t| {
+        let held = Moment {
+            window: 3.0 * MIB,
+            cwnd: 5.0 * MIB,
+            sndbuf: 12.0 * MIB,
+            unsent: 3.0 * MIB,
+            rwnd_limited: 1.0,
+            in_flight: 3.0 * MIB,
+            ..moment(251.0, 100.0)
+        };
+        let slow = Moment {
+            window: 3.0 * MIB,
+            cwnd: 5.0 * MIB,
+            sndbuf: 12.0 * MIB,
+            unsent: 0.0,
+            app_limited: true,
+            ..moment(40.0, 100.0)
+        };
+        if t < 7.0 { held } else { slow }
+    });
+    let verdict = diagnose(&evidence("cubic", 100, full));
+    let all: Vec<Limit> = std::iter::once(verdict.kind).chain(verdict.others.iter().map(|other| other.kind)).collect();
+    assert!(all.contains(&Limit::ReceiveWindow) && all.contains(&Limit::SenderApplication), "{verdict:#?}");
+    assert!(verdict.others.iter().all(|other| other.share.get() > 0.3), "{verdict:#?}");
+}
