@@ -1,7 +1,7 @@
 //! How each ceiling came about, for a reader.
 
 use fullpipe_record::{Ceiling, Limit};
-use fullpipe_units::Ratio;
+use fullpipe_units::{BitRate, Ratio};
 
 use crate::ceilings::{Ceilings, Figures};
 use crate::connection::Connection;
@@ -29,14 +29,25 @@ fn because(figures: &Figures, connection: &Connection) -> String {
         Limit::ReceiveWindow => per_round_trip(&receive_window(connection), connection),
         Limit::SendBuffer => per_round_trip(&send_buffer(connection), connection),
         Limit::Loss => per_round_trip(&loss(figures, connection), connection),
+        Limit::SenderApplication => asked("asked of the program", connection.request.rate, connection),
+        Limit::Pacing => asked("greatest pace", connection.request.pacing, connection),
         _ => capacity(figures, connection),
     }
 }
 
+fn asked(what: &str, rate: Option<BitRate>, connection: &Connection) -> String {
+    format!("{} {what}{}", rate.unwrap_or_default(), times(connection))
+}
+
+fn times(connection: &Connection) -> String {
+    match connection.request.streams {
+        1 => String::new(),
+        streams => format!(" × {streams} streams"),
+    }
+}
+
 fn per_round_trip(source: &str, connection: &Connection) -> String {
-    let streams = connection.request.streams;
-    let times = if streams == 1 { String::new() } else { format!(" × {streams} streams") };
-    format!("{source} ÷ {}{times}", connection.rtt)
+    format!("{source} ÷ {}{}", connection.rtt, times(connection))
 }
 
 /// Where the advertised window comes from: the buffer, or the scale if that says less.

@@ -25,6 +25,10 @@ pub(crate) struct Ceilings {
     pub(crate) receive_window: Figures,
     pub(crate) send_buffer: Figures,
     pub(crate) capacity: Option<Figures>,
+    /// What the sending program was asked for.
+    pub(crate) offered: Option<Figures>,
+    /// The greatest pace of its sockets.
+    pub(crate) pacing: Option<Figures>,
     pub(crate) loss: Option<Figures>,
 }
 
@@ -34,6 +38,8 @@ impl Ceilings {
             receive_window: receive_window(connection),
             send_buffer: send_buffer(connection),
             capacity: capacity(connection),
+            offered: connection.request.rate.map(|rate| each(connection, Limit::SenderApplication, rate)),
+            pacing: connection.request.pacing.map(|pace| each(connection, Limit::Pacing, pace)),
             loss: loss(connection),
         }
     }
@@ -44,7 +50,8 @@ impl Ceilings {
 
     /// Those that a rule gives.
     pub(crate) fn without_chance(&self) -> impl Iterator<Item = &Figures> {
-        [&self.receive_window, &self.send_buffer].into_iter().chain(&self.capacity)
+        let asked = self.offered.iter().chain(&self.pacing);
+        [&self.receive_window, &self.send_buffer].into_iter().chain(&self.capacity).chain(asked)
     }
 
     /// The one of least `refined`.
@@ -94,6 +101,21 @@ fn capacity(connection: &Connection) -> Option<Figures> {
         high: payload.scaled(rule.high.get()).min(rate),
         window: None,
     })
+}
+
+/// A rate of payload that each stream was asked to keep to. The kernel paces payload too: it counts a packet before its
+/// headers are added (`tcp_update_skb_after_send`), but for the discipline `fq`, which counts them.
+fn each(connection: &Connection, kind: Limit, asked: BitRate) -> Figures {
+    let rate = asked.scaled(f64::from(connection.request.streams));
+    let rule = Likely::by_rule();
+    Figures {
+        kind,
+        plain: rate,
+        refined: rate,
+        low: rate.scaled(rule.low.get()),
+        high: rate.scaled(rule.high.get()),
+        window: None,
+    }
 }
 
 /// The share of what BBR sends that arrives: it fills the link with what is then lost, too, unless that is lost before.

@@ -137,6 +137,18 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_that_was_asked_for_is_a_ceiling() {
+        let path = fixture::path(GIGABIT, Span::from_millis(100));
+        let asked = |rate, pacing| Request { rate, pacing, streams: 3, ..Request::default() };
+        let offered = by_default(&path, &asked(Some(BitRate::from_mbps(40)), None));
+        assert_eq!((offered.limit, offered.refined), (Limit::SenderApplication, BitRate::from_mbps(120)));
+        assert_eq!(offered.ceilings[0].because, "40 Mbit/s asked of the program × 3 streams");
+        let paced = by_default(&path, &asked(Some(BitRate::from_mbps(40)), Some(BitRate::from_mbps(20))));
+        assert_eq!((paced.limit, paced.refined), (Limit::Pacing, BitRate::from_mbps(60)));
+        assert_eq!(paced.ceilings[0].because, "20 Mbit/s greatest pace × 3 streams");
+    }
+
+    #[test]
     fn a_sleeping_writer_fills_its_buffer_less() {
         let path = fixture::path(GIGABIT, Span::from_millis(100));
         let got = by_default(&path, &Request { writer: Writer::Blocking, ..Request::default() });
