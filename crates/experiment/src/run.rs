@@ -133,7 +133,7 @@ fn commands_at(remedy: &Remedy, ends: &Ends) -> Commands {
             _ => (&ends.sender, "sender"),
         };
         let there = |command: String| format!("{command}  # {end}");
-        let Commands { apply, undo } = commands(&changes, settings);
+        let Commands { apply, undo, .. } = commands(&changes, settings);
         all.apply.extend(apply.into_iter().map(there));
         all.undo.splice(0..0, undo.into_iter().map(there));
     }

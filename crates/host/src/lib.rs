@@ -6,12 +6,14 @@
 //! typed [`Change`](fullpipe_record::Change) is written, as files and as commands.
 
 mod apply;
+mod elsewhere;
 mod inspect;
 mod nearby;
 mod render;
 mod sysctl;
 
 pub use apply::{Applied, ApplyError, apply};
+pub use elsewhere::elsewhere;
 pub use inspect::inspect;
 pub use nearby::MachineTree;
 pub use render::commands;

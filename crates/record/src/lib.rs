@@ -49,7 +49,7 @@ pub use request::{Buffer, Request, Transport, Writer};
 pub use route::{Hop, Refusal, RouteMethod, RouteMtu, RouteReport};
 pub use sample::{CongestionState, Sample, SocketMemory, TcpInfo};
 pub use settings::{BufferTriple, Change, HostSettings, KernelVersion};
-pub use verdict::{At, Basis, Cause, Commands, Forecast, OtherLimit, Remedy, Scope, Verdict};
+pub use verdict::{At, Basis, Cause, Commands, Elsewhere, Forecast, OtherLimit, Remedy, Scope, System, Verdict};
 
 /// The version that every JSON document carries. It changes when a field is renamed or removed.
 pub const SCHEMA_VERSION: u32 = 1;

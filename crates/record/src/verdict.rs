@@ -175,6 +175,42 @@ pub struct Forecast {
     pub high: BitRate,
 }
 
+/// A system that a host may run beside Linux.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum System {
+    /// Microsoft's.
+    Windows,
+    /// Apple's.
+    #[serde(rename = "macos")]
+    MacOs,
+    /// `FreeBSD`.
+    #[serde(rename = "freebsd")]
+    FreeBsd,
+}
+
+impl System {
+    /// The name on the screen.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Windows => "Windows",
+            Self::MacOs => "macOS",
+            Self::FreeBsd => "FreeBSD",
+        }
+    }
+}
+
+/// How a remedy is carried out at an end that runs another system, as text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Elsewhere {
+    /// Which.
+    pub system: System,
+    /// To apply it.
+    pub apply: Vec<String>,
+    /// To undo it.
+    pub undo: Vec<String>,
+}
+
 /// Commands that carry a remedy out by hand, and back.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Commands {
@@ -182,6 +218,9 @@ pub struct Commands {
     pub apply: Vec<String>,
     /// To undo it.
     pub undo: Vec<String>,
+    /// The same at an end that does not run Linux.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub elsewhere: Vec<Elsewhere>,
 }
 
 /// Something that would lift the limit.

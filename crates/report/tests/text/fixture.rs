@@ -421,6 +421,7 @@ fn larger_buffer() -> Remedy {
         commands: Commands {
             apply: vec![r#"sysctl -w net.ipv4.tcp_wmem="4096 16384 25165824""#.to_owned()],
             undo: vec![r#"sysctl -w net.ipv4.tcp_wmem="4096 16384 4194304""#.to_owned()],
+            elsewhere: Vec::new(),
         },
         predicted: Some(forecast()),
         why:
@@ -436,7 +437,11 @@ fn more_streams() -> Remedy {
         scope: Scope::Application,
         at: At::Sender,
         changes: vec![Change::Streams(3)],
-        commands: Commands { apply: vec!["fullpipe measure HOST -P 3".to_owned()], undo: Vec::new() },
+        commands: Commands {
+            apply: vec!["fullpipe measure HOST -P 3".to_owned()],
+            undo: Vec::new(),
+            elsewhere: Vec::new(),
+        },
         predicted: Some(forecast()),
         why: "Each connection has its own windows and buffers, and recovers on its own: 3 of them carry more."
             .to_owned(),

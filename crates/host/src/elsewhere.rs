@@ -1,0 +1,128 @@
+//! The same changes as text for hosts that run another system: nothing here is carried out.
+
+use fullpipe_record::{Buffer, Change, Elsewhere, System};
+use fullpipe_units::ByteCount;
+
+/// How `changes` are made by hand at an end that runs Windows, macOS or FreeBSD; a system is left out where none of the
+/// changes has a setting there. What was set before is not known from here: each way back begins with reading it.
+pub fn elsewhere(changes: &[Change]) -> Vec<Elsewhere> {
+    [System::Windows, System::MacOs, System::FreeBsd]
+        .into_iter()
+        .map(|system| {
+            let lines: Vec<Line> = changes.iter().flat_map(|change| lines(change, system)).collect();
+            let apply = lines.iter().map(|line| line.apply.clone()).collect();
+            let undo = lines.into_iter().rev().map(|line| line.undo).collect();
+            Elsewhere { system, apply, undo }
+        })
+        .filter(|commands| !commands.apply.is_empty())
+        .collect()
+}
+
+/// One command, and its way back.
+struct Line {
+    apply: String,
+    undo: String,
+}
+
+fn lines(change: &Change, system: System) -> Vec<Line> {
+    match system {
+        System::Windows => windows(change).into_iter().collect(),
+        System::MacOs => bsd(change, &MAC_OS),
+        System::FreeBsd => bsd(change, &FREE_BSD),
+    }
+}
+
+/// Windows sizes receive windows by a level: `normal` ends at 16 MiB, `experimental` at 1 GiB. Its send buffers grow by
+/// themselves (Microsoft, "netsh interface tcp" and "TCP/IP performance known issues").
+fn windows(change: &Change) -> Option<Line> {
+    const NORMAL_ENDS_AT: ByteCount = ByteCount::from_mib(16);
+    let netsh = |set: &str, back: &str| Line {
+        apply: format!("netsh int tcp set {set}"),
+        undo: format!("netsh int tcp set {back}"),
+    };
+    let level = |name: &str| netsh(&format!("global autotuninglevel={name}"), "global autotuninglevel=normal");
+    match change {
+        Change::TcpRmemMax(size) if *size > NORMAL_ENDS_AT => Some(level("experimental")),
+        Change::TcpRmemMax(_) | Change::ModerateRcvbuf(true) | Change::WindowScaling(true) => Some(level("normal")),
+        Change::CongestionControl(name) => Some(netsh(
+            &format!("supplemental template=internet congestionprovider={}", if name == "bbr" { "bbr2" } else { name }),
+            "supplemental template=internet congestionprovider=cubic",
+        )),
+        _ => None,
+    }
+}
+
+/// What two systems of one descent call the same settings.
+struct Names {
+    receive: &'static str,
+    send: &'static str,
+    /// Whether the congestion control is a sysctl.
+    chooses_control: bool,
+}
+
+const MAC_OS: Names =
+    Names { receive: "net.inet.tcp.autorcvbufmax", send: "net.inet.tcp.autosndbufmax", chooses_control: false };
+const FREE_BSD: Names =
+    Names { receive: "net.inet.tcp.recvbuf_max", send: "net.inet.tcp.sendbuf_max", chooses_control: true };
+
+/// No buffer grows beyond `kern.ipc.maxsockbuf`, which counts more than payload (tuning(7); Apple's `sysctl -a`).
+fn bsd(change: &Change, names: &Names) -> Vec<Line> {
+    let sized = |name: &str, size: ByteCount| {
+        vec![sysctl("kern.ipc.maxsockbuf", &(size * 2).get().to_string()), sysctl(name, &size.get().to_string())]
+    };
+    match change {
+        Change::TcpRmemMax(size) => sized(names.receive, *size),
+        Change::TcpWmemMax(size) => sized(names.send, *size),
+        Change::WindowScaling(on) => vec![sysctl("net.inet.tcp.rfc1323", &u8::from(*on).to_string())],
+        Change::SocketBuffer(Buffer::Request(size)) => {
+            vec![sysctl("kern.ipc.maxsockbuf", &(*size * 2).get().to_string())]
+        }
+        Change::CongestionControl(name) if names.chooses_control => vec![sysctl("net.inet.tcp.cc.algorithm", name)],
+        _ => Vec::new(),
+    }
+}
+
+fn sysctl(name: &str, value: &str) -> Line {
+    Line {
+        apply: format!("sysctl {name}={value}"),
+        undo: format!("sysctl {name}=BEFORE    (read it first: sysctl {name})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(system: System, change: Change) -> Vec<String> {
+        let all = elsewhere(&[change]);
+        all.into_iter().find(|commands| commands.system == system).map(|commands| commands.apply).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_receive_window_has_a_setting_everywhere() {
+        let change = || Change::TcpRmemMax(ByteCount::from_mib(32));
+        assert_eq!(of(System::Windows, change()), ["netsh int tcp set global autotuninglevel=experimental"]);
+        let bsd = |name| ["sysctl kern.ipc.maxsockbuf=67108864".to_owned(), format!("sysctl {name}=33554432")];
+        assert_eq!(of(System::MacOs, change()), bsd("net.inet.tcp.autorcvbufmax"));
+        assert_eq!(of(System::FreeBsd, change()), bsd("net.inet.tcp.recvbuf_max"));
+        let small = Change::TcpRmemMax(ByteCount::from_mib(16));
+        assert_eq!(of(System::Windows, small), ["netsh int tcp set global autotuninglevel=normal"]);
+    }
+
+    #[test]
+    fn what_a_system_does_by_itself_has_no_command_there() {
+        assert!(of(System::Windows, Change::TcpWmemMax(ByteCount::from_mib(32))).is_empty());
+        assert!(of(System::MacOs, Change::CongestionControl("bbr".to_owned())).is_empty());
+        assert!(elsewhere(&[Change::Streams(8)]).is_empty());
+    }
+
+    #[test]
+    fn the_way_back_is_in_reverse_order_and_as_long() {
+        let changes = [Change::TcpRmemMax(ByteCount::from_mib(8)), Change::WindowScaling(true)];
+        for commands in elsewhere(&changes) {
+            assert_eq!(commands.apply.len(), commands.undo.len());
+        }
+        let bsd = elsewhere(&changes).pop().unwrap();
+        assert!(bsd.undo[0].contains("rfc1323") && bsd.undo[2].contains("maxsockbuf"), "{bsd:?}");
+    }
+}
