@@ -7,6 +7,7 @@ mod complaints;
 mod control;
 mod datagrams;
 mod descriptors;
+mod device;
 mod interface;
 mod message;
 mod namespace;
@@ -25,6 +26,7 @@ pub use datagrams::{
     stamp_arrivals,
 };
 pub use descriptors::{receive_with_descriptors, send_with_descriptors, seqpacket_pair};
+pub use device::{DeviceState, QueueState, device_speed, device_state, queue_states};
 pub use interface::{
     Ipv4Link, configure_ipv4, ethernet_up, loopback_up, set_ethernet_address, single_segments, without_arp,
 };

@@ -10,7 +10,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 use crate::namespace::NetNamespace;
 
 /// `struct nlmsghdr`, and behind it an error number or a `struct ifinfomsg`.
-const HEADER_LENGTH: usize = 16;
+pub(crate) const HEADER_LENGTH: usize = 16;
 
 /// `struct ifinfomsg`; all zeros names no device by its number.
 const NO_DEVICE: [u8; 16] = [0; 16];
@@ -63,6 +63,15 @@ fn set_link_request(name: &str, attribute: u16, value: u32) -> Vec<u8> {
     link_request(libc::RTM_SETLINK, 0, &attributes)
 }
 
+/// `RTM_GETLINK` for the device of that name, which is answered with the device and not with an acknowledgement.
+pub(crate) fn get_link_request(name: &str) -> Vec<u8> {
+    let mut attributes = Vec::new();
+    push_attribute(&mut attributes, libc::IFLA_IFNAME, &terminated(name));
+    let mut message = link_request(libc::RTM_GETLINK, 0, &attributes);
+    message[6..8].copy_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
+    message
+}
+
 /// The device by which this host's packets to `target` leave, as things are.
 ///
 /// # Errors
@@ -102,13 +111,14 @@ fn route_request(target: IpAddr) -> Vec<u8> {
 }
 
 /// The value of the first attribute of this kind.
-fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
+pub(crate) fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     loop {
         let (length, rest) = attributes.split_first_chunk()?;
         let (kind, _) = rest.split_first_chunk()?;
         let length = usize::from(u16::from_ne_bytes(*length));
         let value = attributes.get(4..length)?;
-        if u16::from_ne_bytes(*kind) == wanted {
+        // The upper two bits say how the value is made (`NLA_TYPE_MASK`).
+        if u16::from_ne_bytes(*kind) & 0x3fff == wanted {
             return Some(value);
         }
         attributes = attributes.get(length.next_multiple_of(4)..)?;
@@ -123,7 +133,7 @@ fn request(message: &[u8]) -> io::Result<()> {
 }
 
 /// Sends `message`, and waits for the answer; how long it is.
-fn exchange(message: &[u8], answer: &mut [u8]) -> io::Result<usize> {
+pub(crate) fn exchange(message: &[u8], answer: &mut [u8]) -> io::Result<usize> {
     // Protocol 0 of this family is NETLINK_ROUTE.
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     send(&socket, message, SendFlags::empty())?;
@@ -157,7 +167,7 @@ fn push_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
 }
 
 /// An acknowledgement is an error with the number zero; any other is negative.
-fn acknowledged(answer: &[u8]) -> io::Result<()> {
+pub(crate) fn acknowledged(answer: &[u8]) -> io::Result<()> {
     let number = answer.get(HEADER_LENGTH..HEADER_LENGTH + 4).and_then(|bytes| bytes.try_into().ok());
     match number.map(i32::from_ne_bytes) {
         Some(0) => Ok(()),
