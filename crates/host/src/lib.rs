@@ -1,6 +1,7 @@
 //! The settings of this host that bear on bulk TCP: read, changed, read back, undone.
 //!
-//! What concerns the machine and no setting, which processors are near a device, is read from `/sys`.
+//! What concerns the machine and no setting is read from `/sys` and `/proc`: which processors are near a device, and what they
+//! have done.
 //!
 //! Everything else acts on the network namespace of the calling thread, through `/proc/sys/net`. This room alone knows how a
 //! typed [`Change`](fullpipe_record::Change) is written, as files and as commands.
@@ -8,6 +9,7 @@
 mod apply;
 mod elsewhere;
 mod inspect;
+mod meter;
 mod nearby;
 mod render;
 mod sysctl;
@@ -15,6 +17,7 @@ mod sysctl;
 pub use apply::{Applied, ApplyError, apply};
 pub use elsewhere::elsewhere;
 pub use inspect::inspect;
+pub use meter::ProcessorMeter;
 pub use nearby::MachineTree;
 pub use render::commands;
 pub use sysctl::{SysctlError, SysctlTree};

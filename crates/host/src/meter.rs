@@ -1,0 +1,372 @@
+//! What the processors of this machine have done, and this program on them.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::str;
+
+use fullpipe_record::{CoreTime, ProcessorLook};
+use fullpipe_units::Span;
+
+/// Counts the time of this process, all its threads together, and of the machine's processors, from when it was made on.
+/// Its files stay open, and are read again at each look.
+///
+/// A program that runs several tests at once has one time for all of them.
+#[derive(Debug)]
+pub struct ProcessorMeter {
+    /// `/proc/stat`.
+    stat: Option<File>,
+    cores: Vec<(u32, CoreTime)>,
+    threads: Option<Threads>,
+    quota: Option<Quota>,
+    throttled: Span,
+    buffer: Vec<u8>,
+}
+
+impl ProcessorMeter {
+    /// Starts to count.
+    pub fn of_this_process() -> Self {
+        Self::at(Path::new("/proc"), Path::new("/sys/fs/cgroup"))
+    }
+
+    fn at(proc: &Path, groups: &Path) -> Self {
+        let mut buffer = Vec::new();
+        let stat = File::open(proc.join("stat")).ok();
+        let cores = stat.as_ref().map(|stat| cores(read(stat, &mut buffer))).unwrap_or_default();
+        let threads = Threads::of(proc.join("self/task"), &mut buffer);
+        let quota = Quota::of(&fs::read_to_string(proc.join("self/cgroup")).unwrap_or_default(), groups);
+        let throttled = quota.as_ref().map(|quota| quota.throttled(&mut buffer)).unwrap_or_default();
+        Self { stat, cores, threads, quota, throttled, buffer }
+    }
+
+    /// What has been done since it was made; `at`, `user` and `system` are left for whoever knows them.
+    pub fn look(&mut self) -> ProcessorLook {
+        let buffer = &mut self.buffer;
+        let now = self.stat.as_ref().map(|stat| cores(read(stat, buffer))).unwrap_or_default();
+        let is_same = now.iter().map(|core| core.0).eq(self.cores.iter().map(|core| core.0));
+        // A processor that came or went in between has no time that could be told.
+        let since = now.iter().zip(&self.cores).filter(|_| is_same).map(|(now, before)| since(now.1, before.1));
+        ProcessorLook {
+            waited: self.threads.as_mut().and_then(|threads| threads.waited(buffer)),
+            throttled: self.quota.as_ref().map(|quota| quota.throttled(buffer).saturating_sub(self.throttled)),
+            cores: since.collect(),
+            ..ProcessorLook::default()
+        }
+    }
+}
+
+/// How long the threads of this process have waited for a processor. A thread that ends takes its count with it, so what
+/// each has waited more is added up look by look.
+#[derive(Debug)]
+struct Threads {
+    folder: PathBuf,
+    known: HashMap<String, (File, Span)>,
+    waited: Span,
+}
+
+impl Threads {
+    /// None where the kernel does not count it.
+    fn of(folder: PathBuf, buffer: &mut Vec<u8>) -> Option<Self> {
+        let mut threads = Self { folder, known: HashMap::new(), waited: Span::ZERO };
+        threads.waited(buffer)?;
+        threads.waited = Span::ZERO;
+        (!threads.known.is_empty()).then_some(threads)
+    }
+
+    /// Since it was made; none where there are too many threads to ask each.
+    fn waited(&mut self, buffer: &mut Vec<u8>) -> Option<Span> {
+        let mut before = std::mem::take(&mut self.known);
+        for entry in fs::read_dir(&self.folder).ok()?.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let opened =
+                before.remove(&name).or_else(|| Some((File::open(entry.path().join("schedstat")).ok()?, Span::ZERO)));
+            let Some((file, counted)) = opened else { continue };
+            // It may have ended since the folder was read.
+            let Some(now) = waited(read(&file, buffer)) else { continue };
+            self.waited += now.saturating_sub(counted);
+            self.known.insert(name, (file, now));
+            if self.known.len() > MOST_THREADS {
+                return None;
+            }
+        }
+        Some(self.waited)
+    }
+}
+
+/// Threads that are asked: more would cost more than 0.5 % of a processor.
+const MOST_THREADS: usize = 512;
+
+/// `cpu.stat` of the control groups around this process that have a quota. With several, each holds it back by itself.
+#[derive(Debug)]
+struct Quota {
+    stats: Vec<File>,
+}
+
+impl Quota {
+    /// From `/proc/self/cgroup`, and from where control groups are mounted: version 2 at `groups` itself, and the processors of
+    /// version 1 below it. None where no group can be read.
+    fn of(text: &str, groups: &Path) -> Option<Self> {
+        text.lines().filter_map(|line| Self::of_line(line, groups)).max_by_key(|quota| quota.stats.len())
+    }
+
+    /// `0::/user.slice` of version 2, `4:cpu,cpuacct:/docker/…` of version 1.
+    fn of_line(line: &str, groups: &Path) -> Option<Self> {
+        let mut fields = line.splitn(3, ':');
+        let (number, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let mounts = match (number, controllers) {
+            ("0", "") => vec![groups.to_owned(), groups.join("unified")],
+            _ if controllers.split(',').any(|name| name == "cpu") => vec![groups.join("cpu"), groups.join(controllers)],
+            _ => return None,
+        };
+        mounts.iter().find_map(|mount| Self::around(mount, path))
+    }
+
+    /// Of the group at `path` and of those around it. Seen from a container, the path may be one that is mounted elsewhere; what
+    /// is mounted is then the container's own group.
+    fn around(mount: &Path, path: &str) -> Option<Self> {
+        let inside: PathBuf =
+            Path::new(path).components().filter(|part| matches!(part, std::path::Component::Normal(_))).collect();
+        let groups: Vec<PathBuf> = inside.ancestors().take(DEEPEST).map(|group| mount.join(group)).collect();
+        let stat = |group: &PathBuf| File::open(group.join("cpu.stat")).ok();
+        groups.iter().find_map(stat)?;
+        Some(Self { stats: groups.iter().filter(|group| has_quota(group)).filter_map(stat).collect() })
+    }
+
+    fn throttled(&self, buffer: &mut Vec<u8>) -> Span {
+        self.stats.iter().map(|stat| throttled(read(stat, buffer)).unwrap_or_default()).sum()
+    }
+}
+
+/// Groups around a process that are looked at.
+const DEEPEST: usize = 32;
+
+/// `cpu.max` of version 2 (`50000 100000`, or `max 100000`), `cpu.cfs_quota_us` of version 1 (−1 without).
+fn has_quota(group: &Path) -> bool {
+    let first = |name: &str| {
+        let text = fs::read_to_string(group.join(name)).ok()?;
+        text.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    first("cpu.max").or_else(|| first("cpu.cfs_quota_us")).is_some()
+}
+
+/// From `cpu.stat`: microseconds in version 2, nanoseconds in version 1, of all processors together.
+fn throttled(text: &str) -> Option<Span> {
+    let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+    let micros = || Some(Span::from_nanos(value("throttled_usec ")?.saturating_mul(1_000)));
+    micros().or_else(|| value("throttled_time ").map(Span::from_nanos))
+}
+
+/// The second field of `schedstat`: nanoseconds ready to run without a processor.
+fn waited(text: &str) -> Option<Span> {
+    text.split_whitespace().nth(1)?.parse().ok().map(Span::from_nanos)
+}
+
+/// The lines `cpu0`, `cpu1`… of `/proc/stat`, each with its number.
+fn cores(text: &str) -> Vec<(u32, CoreTime)> {
+    text.lines().take_while(|line| line.starts_with("cpu")).filter_map(core).collect()
+}
+
+/// `cpu0 user nice system idle iowait irq softirq steal guest guest_nice`; a guest's time is in the user's too.
+fn core(line: &str) -> Option<(u32, CoreTime)> {
+    let mut fields = line.strip_prefix("cpu")?.split_whitespace();
+    let number = fields.next()?.parse().ok().filter(|_| line.as_bytes().get(3).is_some_and(u8::is_ascii_digit))?;
+    let ticks: Vec<u64> = fields.map_while(|field| field.parse().ok()).collect();
+    let sum = |places: &[usize]| {
+        let sum =
+            places.iter().filter_map(|place| ticks.get(*place)).fold(0, |sum: u64, ticks| sum.saturating_add(*ticks));
+        Span::from_nanos(sum.saturating_mul(TICK))
+    };
+    let time = CoreTime {
+        user: sum(&[0, 1]),
+        system: sum(&[2]),
+        interrupts: sum(&[5, 6]),
+        stolen: sum(&[7]),
+        idle: sum(&[3, 4]),
+    };
+    Some((number, time))
+}
+
+/// Nanoseconds of a tick of `/proc/stat`: `USER_HZ` is 100 on all that Rust knows.
+const TICK: u64 = 10_000_000;
+
+fn since(now: CoreTime, before: CoreTime) -> CoreTime {
+    CoreTime {
+        user: now.user.saturating_sub(before.user),
+        system: now.system.saturating_sub(before.system),
+        interrupts: now.interrupts.saturating_sub(before.interrupts),
+        stolen: now.stolen.saturating_sub(before.stolen),
+        // The kernel lets it go back by a tick now and then (proc_stat(5)).
+        idle: now.idle.saturating_sub(before.idle),
+    }
+}
+
+/// The start of `file`; empty where it cannot be read.
+fn read<'b>(file: &File, buffer: &'b mut Vec<u8>) -> &'b str {
+    /// `/proc/stat` has 80 bytes a processor before what is of no interest here.
+    const MOST: usize = 128 << 10;
+    const AT_FIRST: usize = 4 << 10;
+    buffer.resize(buffer.len().max(AT_FIRST), 0);
+    let mut length = 0;
+    // These files come whole, where there is room: a shorter answer is the end.
+    while let Ok(more) = file.read_at(&mut buffer[length..], length as u64) {
+        length += more;
+        if length < buffer.len() || length >= MOST {
+            break;
+        }
+        buffer.resize(length * 2, 0);
+    }
+    str::from_utf8(&buffer[..length]).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    const STAT: &str = "cpu  3300 10 1100 9000 50 0 60 700 0 0
+cpu0 1600 10 500 4500 20 1 30 300 0 0
+cpu1 1700 0 600 4500 30 2 30 400 0 0
+intr 12345 0 9 0 0
+ctxt 8
+btime 1700000000
+";
+
+    /// A `/proc` and control groups with these files.
+    fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let tree = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = tree.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        tree
+    }
+
+    fn meter(tree: &tempfile::TempDir) -> ProcessorMeter {
+        ProcessorMeter::at(&tree.path().join("proc"), &tree.path().join("groups"))
+    }
+
+    fn write(tree: &tempfile::TempDir, name: &str, text: &str) {
+        // Open files stay what they are, as in `/proc`.
+        fs::write(tree.path().join(name), text).unwrap();
+    }
+
+    #[test]
+    fn each_processor_has_its_time_and_the_sum_is_none() {
+        let span = Span::from_millis;
+        let second = CoreTime {
+            user: span(17_000),
+            system: span(6_000),
+            interrupts: span(320),
+            stolen: span(4_000),
+            idle: span(45_300),
+        };
+        let found = cores(STAT);
+        assert_eq!((found.len(), found[1]), (2, (1, second)));
+        assert_eq!(found[0].1.user, span(16_100), "niced programs are programs");
+        assert_eq!(
+            cores("cpu 1 2 3\ncpuX 1\ncpu2 7\nintr 1\ncpu3 1 1 1 1"),
+            [(2, CoreTime { user: span(70), ..CoreTime::default() })]
+        );
+    }
+
+    #[test]
+    fn differences_are_told_and_a_clock_that_goes_back_stands() {
+        let tree = tree(&[("proc/stat", STAT)]);
+        let mut meter = meter(&tree);
+        write(&tree, "proc/stat", &STAT.replace("cpu1 1700 0 600 4500", "cpu1 1710 5 620 4499"));
+        let look = meter.look();
+        assert_eq!(look.cores.len(), 2);
+        let busy = CoreTime { user: Span::from_millis(150), system: Span::from_millis(200), ..CoreTime::default() };
+        assert_eq!((look.cores[0], look.cores[1]), (CoreTime::default(), busy));
+        assert_eq!((look.waited, look.throttled), (None, None), "what cannot be read is not known");
+        write(&tree, "proc/stat", &STAT.replace("cpu1", "cpu2"));
+        assert_eq!(meter.look().cores, [], "another processor");
+    }
+
+    #[test]
+    fn a_thread_that_ends_takes_nothing_with_it() {
+        let tree = tree(&[("proc/self/task/7/schedstat", "900 500 3\n"), ("proc/self/task/8/schedstat", "9 2000 3\n")]);
+        let mut meter = meter(&tree);
+        write(&tree, "proc/self/task/8/schedstat", "9 2600 4\n");
+        assert_eq!(meter.look().waited, Some(Span::from_nanos(600)));
+        fs::remove_dir_all(tree.path().join("proc/self/task/8")).unwrap();
+        write(&tree, "proc/self/task/7/schedstat", "950 501 4\n");
+        assert_eq!(meter.look().waited, Some(Span::from_nanos(601)));
+        fs::create_dir(tree.path().join("proc/self/task/9")).unwrap();
+        write(&tree, "proc/self/task/9/schedstat", "1 40 1\n");
+        assert_eq!(meter.look().waited, Some(Span::from_nanos(641)), "one that began since counts whole");
+    }
+
+    #[test]
+    fn the_groups_with_a_quota_hold_back_whichever_version_they_have() {
+        let second = "usage_usec 5\nnr_periods 4\nnr_throttled 2\nthrottled_usec 1500\n";
+        let first = "nr_periods 4\nnr_throttled 2\nthrottled_time 2500000\n";
+        let cases = [
+            // Version 2, held back by the group around its own.
+            (
+                vec![
+                    ("proc/self/cgroup", "0::/outer/inner\n"),
+                    ("groups/outer/cpu.max", "50000 100000\n"),
+                    ("groups/outer/cpu.stat", second),
+                    ("groups/outer/inner/cpu.max", "max 100000\n"),
+                    ("groups/outer/inner/cpu.stat", second),
+                    ("groups/cpu.stat", second),
+                ],
+                "groups/outer/cpu.stat",
+            ),
+            // Version 1, in a container that sees its own group at the root.
+            (
+                vec![
+                    ("proc/self/cgroup", "5:memory:/docker/1\n4:cpu,cpuacct:/docker/1\n0::/docker/1\n"),
+                    ("groups/cpu,cpuacct/cpu.cfs_quota_us", "50000\n"),
+                    ("groups/cpu,cpuacct/cpu.stat", first),
+                ],
+                "groups/cpu,cpuacct/cpu.stat",
+            ),
+        ];
+        for (files, stat) in cases {
+            let tree = tree(&files);
+            let mut meter = meter(&tree);
+            assert_eq!(meter.look().throttled, Some(Span::ZERO));
+            write(&tree, stat, "throttled_usec 1740\n");
+            let more = meter.look().throttled.unwrap();
+            write(&tree, stat, "throttled_time 2740000\n");
+            let much = meter.look().throttled.unwrap();
+            let expected = [Span::from_micros(240), Span::from_micros(1_240)];
+            assert!(
+                if stat.contains("outer") { [more, much] == expected } else { much == expected[0] },
+                "{more} {much}"
+            );
+        }
+    }
+
+    #[test]
+    fn without_a_quota_nothing_holds_back_and_without_groups_nobody_knows() {
+        let free = tree(&[
+            ("proc/self/cgroup", "1:cpu:/\n"),
+            ("groups/cpu/cpu.cfs_quota_us", "-1\n"),
+            ("groups/cpu/cpu.stat", "throttled_time 9\n"),
+        ]);
+        assert_eq!(meter(&free).look().throttled, Some(Span::ZERO));
+        for text in ["", "0::/\n", "nonsense", "0::", "3:cpu:/../../../etc\n"] {
+            assert_eq!(meter(&tree(&[("proc/self/cgroup", text)])).look().throttled, None, "{text}");
+        }
+    }
+
+    #[test]
+    fn this_process_waits_and_its_machine_works() {
+        let mut meter = ProcessorMeter::of_this_process();
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(50) {
+            thread::yield_now();
+        }
+        let (first, second) = (meter.look(), meter.look());
+        let busy =
+            |look: &ProcessorLook| look.cores.iter().map(|core| core.user + core.system + core.idle).sum::<Span>();
+        assert!(!first.cores.is_empty() && busy(&first) > Span::ZERO, "{first:?}");
+        assert!(second.waited >= first.waited, "{first:?} {second:?}");
+    }
+}
