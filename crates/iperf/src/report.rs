@@ -32,13 +32,17 @@ pub(crate) fn decode(json: &[u8], connections: u16) -> Result<EndReport, Error> 
     if report.samples.iter().any(|sample| sample.stream >= connections) {
         return Err(malformed("it tells of a stream that the test does not have"));
     }
+    if report.processors.len() > 1 {
+        return Err(malformed("it tells of more than one look at its processors"));
+    }
     if report.samples.iter().any(|sample| sample.at != report.samples[0].at) {
         return Err(malformed("it tells of more than one look at its streams"));
     }
     Ok(report)
 }
 
-/// A sample has three objects, a socket and the counts of datagrams one each; a test has 256 connections at most.
+/// A sample has three objects, a socket and the counts of datagrams one each; a test has 256 connections at most. Of
+/// processors and queueing disciplines, with an object each, there are 576 at most.
 const MOST_OBJECTS: usize = 2048;
 
 #[cfg(test)]
@@ -96,5 +100,8 @@ mod tests {
         assert!(of(vec![sample(0), later]).unwrap_err().to_string().ends_with("more than one look at its streams"));
         assert!(of(vec![sample(0); 3]).unwrap_err().to_string().ends_with("more streams than the test has"));
         assert!(refused(r#"{"sockets":[],"samples":[],"datagrams":[{},{},{}]}"#).contains("more streams"));
+        assert!(
+            refused(r#"{"sockets":[],"samples":[],"processors":[{},{}]}"#).contains("more than one look at its pro")
+        );
     }
 }

@@ -30,6 +30,7 @@ use crate::error::ProbeError;
 use crate::files;
 use crate::latency::Prober;
 use crate::login::Login;
+use crate::machine::Before;
 use crate::placement::go_near;
 use crate::progress::{Finished, Progress, all_broke, role};
 use crate::results::results_of;
@@ -629,11 +630,13 @@ impl Session<'_> {
         if self.request.near_device {
             self.placement = Some(go_near(self.address.ip(), &self.destination.local));
         }
+        let before = Before::now(self.address.ip(), self.destination.local.device.as_deref());
         let transfer =
             Transfer::start_with(lanes, plan, self.storage.take()).map_err(ProbeError::io("start the data threads"))?;
         self.prober.iter().for_each(Prober::load_begins);
         self.offer_server();
-        self.progress = Some(Progress::new(transfer, self.request.clone(), ways));
+        let machine = before.watch(transfer.origin());
+        self.progress = Some(Progress::new(transfer, machine, self.request.clone(), ways));
         Ok(())
     }
 

@@ -10,6 +10,7 @@ mod files;
 mod iperf2;
 mod latency;
 mod login;
+mod machine;
 mod placement;
 mod progress;
 mod results;

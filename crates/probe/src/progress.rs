@@ -3,8 +3,12 @@
 use std::time::Instant;
 
 use fullpipe_load::{Role, StreamCount, StreamTotals, Totals, Transfer};
-use fullpipe_record::{Datagrams, Direction, EndReport, Interval, Request, Sample, StreamInterval, TcpInfo, Transport};
+use fullpipe_record::{
+    Datagrams, Direction, EndReport, Interval, Machine, Request, Sample, StreamInterval, TcpInfo, Transport,
+};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+
+use crate::machine::Watch;
 
 /// What was counted up to a moment.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,6 +21,8 @@ pub(crate) struct Mark {
 /// A transfer and the marks taken of it.
 pub(crate) struct Progress {
     transfer: Transfer,
+    /// This end's processors and device, where somebody wants to know.
+    machine: Option<Watch>,
     request: Request,
     /// Which way each stream goes, seen from this end.
     ways: Vec<Direction>,
@@ -47,6 +53,8 @@ pub(crate) struct Finished {
     pub(crate) to: Mark,
     /// What the streams did in all.
     pub(crate) rest: StreamTotals,
+    /// What the processors and the device of this end did.
+    pub(crate) machine: Machine,
 }
 
 /// How long nothing may arrive before a download of a given number of bytes, of which some were lost, is taken for whole.
@@ -54,7 +62,7 @@ const SILENCE: Span = Span::from_secs(2);
 
 impl Progress {
     /// `ways` says of each stream of `transfer` which way it goes, seen from this end: [`Direction::Upload`] sends.
-    pub(crate) fn new(transfer: Transfer, request: Request, ways: Vec<Direction>) -> Self {
+    pub(crate) fn new(transfer: Transfer, machine: Option<Watch>, request: Request, ways: Vec<Direction>) -> Self {
         let started = Mark {
             totals: Totals { at: Span::ZERO, streams: vec![StreamCount::default(); ways.len()] },
             retransmits: vec![SegCount::ZERO; ways.len()],
@@ -62,6 +70,7 @@ impl Progress {
         let boundaries = Boundaries { length: request.interval, next: request.interval };
         Self {
             transfer,
+            machine,
             request,
             ways,
             omitted: None,
@@ -82,14 +91,17 @@ impl Progress {
         self.transfer.totals()
     }
 
-    /// What this end has seen up to now, with one look at each stream of TCP; of datagrams what has come since the omitted time
+    /// What this end has seen up to now, with one look at each stream of TCP and one at the processors; of datagrams what has come since the omitted time
     /// was over, once it is.
     pub(crate) fn so_far(&self) -> EndReport {
         let samples = self.transfer.look();
         let totals = self.totals();
         let from = self.omitted.as_ref().unwrap_or(&self.started);
         let counts = counts(&from.totals, &totals);
+        let machine = self.machine.as_ref().map(Watch::latest).unwrap_or_default();
         EndReport {
+            processors: machine.processors,
+            device: machine.device,
             cpu: self.transfer.cpu(),
             samples,
             datagrams: datagrams(&counts, &self.ways, self.request.transport),
@@ -181,6 +193,9 @@ impl Progress {
         let rest = mark.totals.at.saturating_sub(self.interval.totals.at);
         let last = if self.is_worth_telling(rest) { self.close_intervals(mark.totals.at) } else { Vec::new() };
         self.transfer.stop_sending();
+        if let Some(machine) = &mut self.machine {
+            machine.stop();
+        }
         self.ended = Some(mark);
         last
     }
@@ -207,12 +222,13 @@ impl Progress {
         // A transfer that ended within its omitted time has nothing that counts.
         let from = self.omitted.unwrap_or_else(|| to.clone());
         let (origin, rest) = (self.transfer.origin(), self.transfer.finish());
+        let machine = self.machine.map(Watch::finish).unwrap_or_default();
         if self.request.bytes.is_some() {
             // Bytes end such a test, and not the clock: the other end may have the last before they are counted here.
             let ends = to.totals.streams.iter_mut().zip(&rest.totals.streams).zip(&self.ways);
             ends.filter(|(_, way)| role(**way) == Role::Sender).for_each(|((end, written), _)| *end = *written);
         }
-        Finished { origin, ways: self.ways, from, to, rest }
+        Finished { origin, ways: self.ways, from, to, rest, machine }
     }
 
     fn mark(&self) -> Mark {

@@ -66,6 +66,8 @@ impl Test<'_> {
             datagrams: self.finished.datagrams(self.request.transport),
             storage: self.finished.rest.storage,
             placement: self.placement,
+            processors: self.finished.machine.processors,
+            device: self.finished.machine.device,
             samples: self.finished.rest.samples,
             ..EndReport::default()
         };

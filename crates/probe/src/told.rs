@@ -3,6 +3,8 @@
 use fullpipe_load::thin_out;
 use fullpipe_record::EndReport;
 
+use crate::machine;
+
 /// Samples that are kept, about four megabytes: a test may last a day. When there are more, every second look goes.
 const MOST_SAMPLES: usize = 4_000;
 
@@ -17,6 +19,12 @@ pub(crate) fn add(told: &mut EndReport, now: EndReport) {
     }
     if !now.datagrams.is_empty() {
         told.datagrams = now.datagrams;
+    }
+    told.device = now.device.or(told.device.take());
+    let latest = told.processors.last().map(|look| look.at);
+    if now.processors.first().is_some_and(|look| latest.is_none_or(|latest| look.at > latest)) {
+        told.processors.extend(now.processors);
+        told.processors = machine::kept(std::mem::take(&mut told.processors));
     }
     let latest = told.samples.last().map(|sample| sample.at);
     // Looks are told apart by their times.

@@ -16,7 +16,8 @@ pub struct Machine {
     pub storage: Option<StorageUse>,
 }
 
-/// What the processors of an end had done up to a moment, since the data began to flow.
+/// What the processors of an end had done up to a moment, since the data began to flow. Times of the program are of its whole
+/// process: a server that runs several tests at once has one for all of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ProcessorLook {
@@ -29,7 +30,8 @@ pub struct ProcessorLook {
     /// How long its threads were ready to run and no processor was free for them (`/proc/PID/schedstat`, second field), all
     /// threads together.
     pub waited: Option<Span>,
-    /// How long the quota of its control group kept it from running (`cpu.stat`, `throttled_usec`).
+    /// How long the quotas of its control groups kept it from running (`cpu.stat`, `throttled_usec`), all processors
+    /// together; zero where none has a quota.
     pub throttled: Option<Span>,
     /// Each processor of the machine (`/proc/stat`).
     pub cores: Vec<CoreTime>,

@@ -14,6 +14,8 @@ pub enum Need {
     Iperf2,
     /// The rights of root.
     Root,
+    /// The program `tc`, of iproute2, which has `ip` too.
+    Tc,
     /// The program `unshare`, of util-linux.
     Unshare,
     /// User namespaces for ordinary users, tried by root as one of them.
@@ -27,6 +29,7 @@ impl Need {
             Self::Lab => lacking_lab(),
             Self::Iperf3 => lacking_program("iperf3", "--version"),
             Self::Iperf2 => lacking_program("iperf", "--version"),
+            Self::Tc => lacking_program("tc", "-V"),
             Self::Unshare => lacking_program("unshare", "--version"),
             Self::UserNamespaces => lacking_user_namespaces(),
             Self::Root => (!rustix::process::geteuid().is_root()).then(|| "this user is not root".to_owned()),

@@ -29,6 +29,7 @@ use super::watch::Watch;
 use super::{House, LOOK, ServerEvent};
 use crate::client::{Connected, wall_clock};
 use crate::control::Control;
+use crate::machine::{self, Before};
 use crate::progress::{Finished, Progress, role};
 use crate::results::{as_told, results_of, stream_summaries, total};
 use crate::summary::started;
@@ -344,9 +345,12 @@ impl Test {
         let found = lanes.iter().zip(0..).map(|(lane, index)| read_back(&SockRef::from(&lane.channel), index));
         self.sockets = found.filter_map(Result::ok).collect();
         self.watch = Watch::new(self.house.bounds(self.indivisible()));
+        // Only a fullpipe client can be told of it, and there may be a thousand others.
+        let before = self.session.is_heard().then(|| Before::now(self.client.ip(), None));
         match self.begin(lanes, self.plan(base_rtt)) {
             Ok(transfer) => {
-                self.progress = Some(Progress::new(transfer, self.as_seen_here(), ways));
+                let machine = before.and_then(|before| before.watch(transfer.origin()));
+                self.progress = Some(Progress::new(transfer, machine, self.as_seen_here(), ways));
                 self.introduce();
                 let asked = Request { interval: self.interval(), ..self.request.clone() };
                 let connected = Connected::of(&asked, &self.cookie, self.control.tcp(), &self.sockets);
@@ -477,6 +481,8 @@ impl Test {
             samples: thinned(&finished.rest.samples, data_connections(&self.request)),
             datagrams: finished.datagrams(self.request.transport),
             storage: finished.rest.storage,
+            processors: machine::told(&finished.machine.processors),
+            device: finished.machine.device.clone(),
             notes: finished.rest.notes.clone(),
             ..EndReport::default()
         }
