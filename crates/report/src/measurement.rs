@@ -1,6 +1,6 @@
 use fullpipe_record::{
-    Datagrams, Direction, Interval, Measurement, Placement, Request, RttReport, RttStats, Steady, StorageUse, Summary,
-    Transport,
+    Datagrams, Direction, EndReport, Interval, Measurement, Placement, Request, RttReport, RttStats, Steady,
+    StorageUse, Summary, Transport,
 };
 use fullpipe_units::{Ratio, Span};
 
@@ -80,15 +80,23 @@ pub fn measurement(measured: &Measurement, style: Style) -> String {
 
 /// What another program printed, indented; what could steer a terminal is shown, not obeyed.
 fn printable(output: &str) -> String {
+    output.lines().flat_map(|text| ["  ".to_owned(), shown(text), "\n".to_owned()]).collect()
+}
+
+fn shown(line: &str) -> String {
     let shown = |c: char| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() };
-    let line = |line: &str| line.chars().map(shown).collect::<String>();
-    output.lines().flat_map(|text| ["  ".to_owned(), line(text), "\n".to_owned()]).collect()
+    line.chars().map(shown).collect()
 }
 
 /// Rates and times of a measurement, and what is wrong with it.
 pub fn figures(measured: &Measurement, style: Style) -> String {
     let mut text = format!("\n{}", totals(measured));
     text += &round_trips(&measured.rtt);
+    for (whose, end) in [("this", &measured.local), ("the other", &measured.remote)] {
+        if let Some(line) = held_back(whose, end) {
+            text += &wrapped(&line, 2, |line| style.bad(line));
+        }
+    }
     for line in handling(measured) {
         text += &wrapped(&line, 2, |line| style.dim(line));
     }
@@ -211,6 +219,33 @@ fn under_load(loaded: RttStats) -> String {
     format!("under load {} (p99 {})", loaded.median, loaded.p99)
 }
 
+/// What an end's own machine did to the data: `At this end, tbf of eth0, at 40 Mbit/s, dropped 12 packets`.
+fn held_back(whose: &str, end: &EndReport) -> Option<String> {
+    let mut causes = Vec::new();
+    if let Some(device) = &end.device {
+        let name = shown(&device.name);
+        // What one drops, those around it may count too.
+        if let Some(queue) = device.qdiscs.iter().max_by_key(|queue| queue.dropped).filter(|queue| queue.dropped > 0) {
+            let rate = queue.rate.map_or_else(String::new, |rate| format!(", at {rate},"));
+            causes.push(format!("{} of {name}{rate} dropped {}", shown(&queue.kind), packets(queue.dropped)));
+        }
+        for (dropped, way) in [(device.dropped_out, "out"), (device.dropped_in, "in")] {
+            if dropped > 0 {
+                causes.push(format!("{name} dropped {} on the way {way}", packets(dropped)));
+            }
+        }
+    }
+    let throttled = end.processors.last().and_then(|look| look.throttled).filter(|throttled| *throttled > Span::ZERO);
+    if let Some(throttled) = throttled {
+        causes.push(format!("the quota of a control group kept the program from running for {}", rounded(throttled)));
+    }
+    (!causes.is_empty()).then(|| format!("At {whose} end, {}", causes.join("; ")))
+}
+
+fn packets(count: u64) -> String {
+    if count == 1 { "1 packet".to_owned() } else { format!("{count} packets") }
+}
+
 /// What became of the data at the ends, where that may differ from what programs do that use it.
 fn handling(measured: &Measurement) -> Vec<String> {
     let here = measured.local.storage.map(|used| format!("This end {}", storage(used)));
@@ -252,4 +287,37 @@ fn storage(used: StorageUse) -> String {
 /// `97 %`, or a dash.
 pub(crate) fn accuracy(ratio: Option<Ratio>) -> String {
     or_dash(ratio.map(|ratio| format!("{:.1} %", ratio.percent())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_record::{DeviceReport, ProcessorLook, QdiscReport};
+    use fullpipe_units::BitRate;
+
+    #[test]
+    fn a_machine_that_holds_nothing_back_is_not_told_of() {
+        let device = DeviceReport { name: "eth0".to_owned(), ..DeviceReport::default() };
+        let processors = vec![ProcessorLook { throttled: Some(Span::ZERO), ..ProcessorLook::default() }];
+        assert_eq!(held_back("this", &EndReport { device: Some(device), processors, ..EndReport::default() }), None);
+        assert_eq!(held_back("the other", &EndReport::default()), None);
+    }
+
+    #[test]
+    fn what_a_machine_dropped_and_how_long_it_paused_the_program_is_one_line() {
+        let queue =
+            |kind: &str, rate, dropped| QdiscReport { kind: kind.to_owned(), rate, dropped, ..QdiscReport::default() };
+        let device = DeviceReport {
+            name: "eth\u{1b}0".to_owned(),
+            dropped_in: 1,
+            qdiscs: vec![queue("tbf", Some(BitRate::from_mbps(40)), 12), queue("bfifo", None, 7)],
+            ..DeviceReport::default()
+        };
+        let looks = [100, 1_500]
+            .map(|millis| ProcessorLook { throttled: Some(Span::from_millis(millis)), ..ProcessorLook::default() });
+        let end = EndReport { device: Some(device), processors: looks.to_vec(), ..EndReport::default() };
+        let expected = "At this end, tbf of eth\\u{1b}0, at 40 Mbit/s, dropped 12 packets; eth\\u{1b}0 dropped 1 packet on \
+                        the way in; the quota of a control group kept the program from running for 1.50 s";
+        assert_eq!(held_back("this", &end).unwrap(), expected);
+    }
 }
