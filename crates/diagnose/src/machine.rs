@@ -123,7 +123,8 @@ pub(crate) fn own_queue(figures: &Figures, found: &Finding) -> Option<Finding> {
         return None;
     }
     let device = figures.evidence.sender_machine.device.as_ref()?;
-    let dropped = device.dropped_out + device.qdiscs.iter().map(|qdisc| qdisc.dropped).sum::<u64>();
+    // A discipline counts what those within it drop too.
+    let dropped = device.qdiscs.iter().map(|qdisc| qdisc.dropped).max().unwrap_or(0).max(device.dropped_out);
     let again = figures.sent_again_in_all().unwrap_or(0);
     if dropped > 0 && dropped as f64 >= again as f64 * OWN_DROPS {
         return Some(Finding { kind: Limit::Capacity, cause: Cause::HostQueue, at: At::Sender, ..found.clone() });
