@@ -9,7 +9,8 @@ use crate::finding::Finding;
 use crate::flow::Flow;
 use crate::look::Look;
 use crate::thresholds::{
-    AUTOTUNED_TO_THE_END, BUFFER_MEAN, BUFFER_PEAK, CLOCK, CLOCK_UNDER_BBR, MOST, WINDOW_FELL, WINDOW_IN_USE,
+    AUTOTUNED_TO_THE_END, BLOCKED, BUFFER_MEAN, BUFFER_PEAK, CLOCK, CLOCK_UNDER_BBR, MOST, UNREAD, WINDOW_FELL,
+    WINDOW_IN_USE,
 };
 
 /// Whether the kernel's clock for the advertised window ran for most of the busy time. Under BBR it stands still
@@ -44,7 +45,7 @@ fn clock_is_borne_out(figures: &Figures) -> bool {
 }
 
 fn name_receiver(figures: &Figures, held: Ratio) -> Finding {
-    if figures.flows.iter().any(window_fell) {
+    if figures.flows.iter().any(window_fell) || unread_data_waits(figures) {
         return Finding::new(Limit::ReceiverApplication, Cause::SlowReader, At::Receiver, held);
     }
     let cause = if scaling_is_off(figures) {
@@ -67,6 +68,18 @@ fn window_fell(flow: &Flow) -> bool {
         (Some(usual), Some(most)) => usual < most.scaled(WINDOW_FELL) && usual + mss * 2 < most,
         _ => false,
     }
+}
+
+/// Whether the receiver's buffer holds much that its program has not read.
+fn unread_data_waits(figures: &Figures) -> bool {
+    let (from, to) = figures.judged();
+    let judged = figures.evidence.receiver_samples.iter().filter(|sample| (from..=to).contains(&sample.at));
+    let (mut unread, mut room) = (0.0, 0.0);
+    for memory in judged.filter_map(|sample| sample.memory) {
+        unread += memory.rmem_alloc.as_f64();
+        room += memory.rcvbuf.as_f64();
+    }
+    room > 0.0 && unread >= room * UNREAD
 }
 
 fn scaling_is_off(figures: &Figures) -> bool {
@@ -102,6 +115,9 @@ pub(crate) fn send_buffer(figures: &Figures) -> Option<Finding> {
         flow.looks.iter().map(|look| Some(full? && look.busy() && look.starved_by_buffer()?)).collect::<Vec<_>>()
     };
     let held = share(figures.flows.iter().flat_map(of_flow)).filter(|share| share.get() >= MOST)?;
+    if figures.share_of_busy(|tcp| tcp.sndbuf_limited).is_some_and(|blocked| blocked.get() < BLOCKED) {
+        return None;
+    }
     let cause = if send_buffer_is_fixed(figures) { Cause::SoSndbuf } else { Cause::TcpWmemMax };
     Some(Finding::new(Limit::SendBuffer, cause, At::Sender, held))
 }
@@ -132,7 +148,11 @@ fn send_buffer_is_fixed(figures: &Figures) -> bool {
 
 /// The sending program, if it left its socket largely empty for most of the time.
 pub(crate) fn sender_application(figures: &Figures) -> Option<Finding> {
-    let held = share(figures.looks().map(Look::writer_behind)).filter(|share| share.get() >= MOST)?;
+    let of_flow = |flow: &Flow| {
+        let full = buffer_is_full(flow).unwrap_or(false);
+        flow.looks.iter().map(|look| look.writer_behind(full)).collect::<Vec<_>>()
+    };
+    let held = share(figures.flows.iter().flat_map(of_flow)).filter(|share| share.get() >= MOST)?;
     Some(idle(figures, held))
 }
 

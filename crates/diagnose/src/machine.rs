@@ -6,7 +6,7 @@ use fullpipe_units::{ByteCount, Ratio, Span};
 
 use crate::figures::Figures;
 use crate::finding::Finding;
-use crate::thresholds::{BUSY_CORE, FILE_BUSY, NEAR_A_RATE, OWN_DROPS, STOLEN, THROTTLED};
+use crate::thresholds::{BUSY_CORE, FILE_BUSY, NEAR_A_RATE, OWN_DROPS, OWN_DROPS_AT_LEAST, STOLEN, THROTTLED};
 
 /// The end whose machine `found` may be the doing of, as its programs were too slow.
 fn suspect<'a>(figures: &Figures<'a>, found: &Finding) -> Option<(&'a Machine, At)> {
@@ -126,7 +126,7 @@ pub(crate) fn own_queue(figures: &Figures, found: &Finding) -> Option<Finding> {
     // A discipline counts what those within it drop too.
     let dropped = device.qdiscs.iter().map(|qdisc| qdisc.dropped).max().unwrap_or(0).max(device.dropped_out);
     let again = figures.sent_again_in_all().unwrap_or(0);
-    if dropped > 0 && dropped as f64 >= again as f64 * OWN_DROPS {
+    if dropped >= OWN_DROPS_AT_LEAST && dropped as f64 >= again as f64 * OWN_DROPS {
         return Some(Finding { kind: Limit::Capacity, cause: Cause::HostQueue, at: At::Sender, ..found.clone() });
     }
     let holds = device.qdiscs.iter().any(|qdisc| qdisc_holds(figures, qdisc));

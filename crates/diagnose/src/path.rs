@@ -4,7 +4,7 @@ use fullpipe_model::framing;
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::window;
 use fullpipe_record::{At, Cause, IpVersion, Limit};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 use crate::ends::clocks_say_window;
 use crate::figures::{Figures, Retransmitted, mean, share};
@@ -15,7 +15,8 @@ use crate::pacing;
 use crate::progress::Progress;
 use crate::steady::windowed_rates;
 use crate::thresholds::{
-    FLAT, FULL, FULL_UNDER_BBR, GROWS, INFLATED, MOST, ONE_TRAIN, RATE_WINDOW, RECURRED, RECURS, REGROWS, WITHIN,
+    FEWEST_ECHOES, FEWEST_OVERTAKEN, FLAT, FULL, FULL_UNDER_BBR, GROWS, INFLATED, MOST, ONE_TRAIN, OVERTAKEN,
+    RATE_WINDOW, RECURRED, RECURS, REGROWS, SHARED, WANDERS, WANDERS_BY, WITHIN,
 };
 
 /// Payload that the told bandwidth can carry; `None` where none was told.
@@ -34,11 +35,31 @@ pub(crate) fn full_as_told(figures: &Figures) -> Option<Finding> {
 }
 
 /// A window or buffer that holds more than fits the pipe: what is beyond stands in a queue, and the bottleneck is full.
-/// A single train of segments waits for itself on a slow link; that is no queue.
+/// A single train of segments waits for itself on a slow link; that is no queue. Nor is what waits for a slow reader, who
+/// takes it in large pieces: echo requests beside the load do not wait with it.
 pub(crate) fn queue_behind_window(figures: &Figures) -> Option<Finding> {
     let in_the_pipe = figures.rate.bytes_in(figures.idle_rtt?);
     let waiting = figures.mean(|look| look.outstanding)?.saturating_sub(in_the_pipe);
-    (waiting > ONE_TRAIN && rtt_is_inflated(figures)).then(|| Finding::capacity(time_inflated(figures)))
+    let others_wait_too = figures.evidence.loaded_rtt.zip(inflated_rtt(figures)).is_none_or(|(rtt, most)| rtt > most);
+    (waiting > ONE_TRAIN && rtt_is_inflated(figures) && others_wait_too)
+        .then(|| Finding::capacity(time_inflated(figures)))
+}
+
+/// A bottleneck that is full, and not with this transfer alone: it carries clearly less than was told, or its queue was
+/// there before the transfer began.
+pub(crate) fn shared(figures: &Figures, found: &Finding) -> Option<Finding> {
+    let less_than_told = match told_capacity(figures) {
+        Some(told) => figures.rate < told.scaled(SHARED),
+        None => queue_before_the_load(figures),
+    };
+    (found.kind == Limit::Capacity && less_than_told).then(|| Finding { cause: Cause::Shared, ..found.clone() })
+}
+
+/// Whether the round-trip time of the idle path wandered as it does where a queue fills and empties.
+fn queue_before_the_load(figures: &Figures) -> bool {
+    figures.evidence.idle_spread.is_some_and(|idle| {
+        idle.count >= FEWEST_ECHOES && idle.median > idle.min.scaled(WANDERS) && idle.median > idle.min + WANDERS_BY
+    })
 }
 
 /// What held the congestion window or the pace, if one of them held data back for most of the time.
@@ -78,7 +99,9 @@ fn inflated_rtt(figures: &Figures) -> Option<Span> {
         BitRate::ZERO => Span::ZERO,
         rate => rate.time_for(figures.mss? * 2),
     };
-    Some(figures.idle_rtt?.scaled(INFLATED) + on_the_line)
+    // A path whose time varies by itself shows no queue by doing so.
+    let usual = figures.evidence.idle_spread.map_or(Span::ZERO, |idle| idle.p90);
+    Some(figures.idle_rtt?.scaled(INFLATED).max(usual) + on_the_line)
 }
 
 fn time_inflated(figures: &Figures) -> Ratio {
@@ -121,8 +144,22 @@ fn loss(figures: &Figures, held: Ratio) -> Option<Finding> {
     let enough = if lately { RECURS } else { RECURRED };
     let recurs = figures.flows.iter().map(losses::episodes_in_all).max()? >= enough;
     let explained = figures.is_bbr() || (recurs && low.scaled(1.0 / WITHIN) <= figures.rate);
-    let cause = if losses::come_at_one_window(&figures.flows) { Cause::ShallowQueue } else { Cause::Random };
-    explained.then(|| Finding::new(Limit::Loss, cause, At::Path, held))
+    if overtaken(figures, lost) {
+        return Some(Finding::new(Limit::CongestionWindow, Cause::Reordering, At::Path, held));
+    }
+    explained.then(|| Finding::new(Limit::Loss, cause_of_loss(figures), At::Path, held))
+}
+
+/// Packets that are late and not lost: the kernel saw some overtake others for a fair part of what it sent again.
+fn overtaken(figures: &Figures, lost: Retransmitted) -> bool {
+    let seen: u64 =
+        figures.flows.iter().filter_map(|flow| flow.whole.last()?.tcp.reorder_events).map(SegCount::get).sum();
+    seen >= FEWEST_OVERTAKEN && seen as f64 >= lost.again as f64 * OVERTAKEN
+}
+
+/// A queue that is too short loses at one and the same window, a policer many at a time; loss at random does neither.
+fn cause_of_loss(figures: &Figures) -> Cause {
+    if losses::come_at_one_window(&figures.flows) { Cause::ShallowQueue } else { Cause::Random }
 }
 
 /// Rates of all streams that the congestion control reaches if each lost packet counts, and if all that are lost in one

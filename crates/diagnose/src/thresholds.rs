@@ -71,6 +71,12 @@ pub(crate) const WINDOW_IN_USE: f64 = 0.5;
 pub(crate) const WINDOW_FELL: f64 = 0.75;
 /// A buffer or window of at least this share of what the kernel tunes it to is tuned to the end.
 pub(crate) const AUTOTUNED_TO_THE_END: f64 = 0.8;
+/// A writer that the send buffer stops is known to the kernel as such for at least this share of the busy time (measured:
+/// 1.5 % of a small buffer whose writer sleeps, nothing of one that had no more to write).
+pub(crate) const BLOCKED: f64 = 0.002;
+/// Unread data that fills this share of the receive buffer in the mean waits for a slow reader (measured: at most 3 %
+/// where the reader keeps up, 43 % where it does not).
+pub(crate) const UNREAD: f64 = 0.25;
 /// A full send buffer is this full at times…
 pub(crate) const BUFFER_PEAK: f64 = 0.9;
 /// …and this full in the mean (measured: 0.70 to 0.87 for a sleeping writer, 0.97 for one that retries).
@@ -94,6 +100,19 @@ pub(crate) const FLAT: f64 = 1.03;
 pub(crate) const REGROWS: f64 = 1.05;
 /// A rate within this factor of what loss allows is explained by loss.
 pub(crate) const WITHIN: f64 = 2.0;
+
+/// Less than this share of the bandwidth that was told, at a full bottleneck: others have the rest.
+pub(crate) const SHARED: f64 = 0.75;
+/// A median so many times the least round-trip time of the idle path…
+pub(crate) const WANDERS: f64 = 1.1;
+/// …and by so much above it: a queue was there before the load…
+pub(crate) const WANDERS_BY: Span = Span::from_millis(2);
+/// …if so many echo requests tell it.
+pub(crate) const FEWEST_ECHOES: u64 = 10;
+/// So many times a packet was seen to overtake another…
+pub(crate) const FEWEST_OVERTAKEN: u64 = 3;
+/// …and for this share of what was sent again: packets are late, and not lost.
+pub(crate) const OVERTAKEN: f64 = 0.1;
 
 // Remedies.
 
@@ -127,7 +146,9 @@ pub(crate) const BUSY_CORE: f64 = 0.9;
 pub(crate) const FILE_BUSY: f64 = 0.5;
 /// This share of a rate that something holds packets to is all of it; headers and waiting take the rest.
 pub(crate) const NEAR_A_RATE: f64 = 0.9;
-/// A host that dropped this share of what was sent again lost it itself.
+/// So many packets that a host dropped itself matter…
+pub(crate) const OWN_DROPS_AT_LEAST: u64 = 10;
+/// …if they are this share of what was sent again.
 pub(crate) const OWN_DROPS: f64 = 0.5;
 
 // Shares of the whole transfer.

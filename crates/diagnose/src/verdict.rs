@@ -97,7 +97,8 @@ fn traced(figures: &Figures, found: Finding) -> Finding {
     let behind = machine::behind(figures, &found)
         .or_else(|| (found.kind == Limit::ReceiveWindow).then(|| middlebox::window(figures, &found))?)
         .or_else(|| machine::own_queue(figures, &found))
-        .or_else(|| middlebox::mss_clamped(figures, &found));
+        .or_else(|| middlebox::mss_clamped(figures, &found))
+        .or_else(|| path::shared(figures, &found));
     behind.unwrap_or(found)
 }
 

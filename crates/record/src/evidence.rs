@@ -2,7 +2,10 @@ use fullpipe_units::{BitRate, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{EndReport, Framing, HostSettings, Machine, Measurement, Request, Sample, SocketReadback, Steady};
+use crate::{
+    EndReport, Framing, HostSettings, Machine, Measurement, Request, RttMethod, RttStats, Sample, SocketReadback,
+    Steady,
+};
 
 /// What a verdict may rest on, and nothing else. Of the path it knows only what the user told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -32,6 +35,9 @@ pub struct Evidence {
     pub receiver_samples: Vec<Sample>,
     /// Least round-trip time of the idle path.
     pub idle_rtt: Option<Span>,
+    /// How the round-trip times of the idle path were spread, where they were taken on their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_spread: Option<RttStats>,
     /// Median round-trip time under load.
     pub loaded_rtt: Option<Span>,
     /// Steady part of the transfer, where it had one.
@@ -60,6 +66,7 @@ impl Evidence {
             sender_samples: sender.samples.iter().filter(judged).cloned().collect(),
             receiver_samples: receiver.samples.iter().filter(judged).cloned().collect(),
             idle_rtt: measurement.rtt.idle.map(|rtt| rtt.min),
+            idle_spread: measurement.rtt.idle.filter(|_| measurement.rtt.method != RttMethod::TcpInfo),
             loaded_rtt: measurement.rtt.loaded.map(|rtt| rtt.median),
             steady: measurement.summary.steady,
             bandwidth,

@@ -75,8 +75,7 @@ const LONG_WAYS: [Way; 3] = [Way { mbps: 30, rtt: 300 }, Way { mbps: 100, rtt: 1
 const SLOW_WAYS: [Way; 3] = [Way { mbps: 6, rtt: 150 }, Way { mbps: 20, rtt: 40 }, Way { mbps: 60, rtt: 10 }];
 
 /// Ways that a core cannot fill with small writes.
-const FAST_WAYS: [Way; 3] =
-    [Way { mbps: 300, rtt: 30 }, Way { mbps: 500, rtt: 10 }, Way { mbps: 500, rtt: 3 }];
+const FAST_WAYS: [Way; 3] = [Way { mbps: 300, rtt: 30 }, Way { mbps: 500, rtt: 10 }, Way { mbps: 500, rtt: 3 }];
 
 const CONTROLS: [&str; 2] = ["cubic", "bbr"];
 
@@ -233,9 +232,8 @@ fn windows(spot: Spot) -> Result<Vec<Case>, FlagError> {
 
 /// Middleboxes that change windows.
 fn edited_windows(spot: Spot) -> Result<Vec<Case>, FlagError> {
-    let edited = |cause, edits: &str| {
-        spot.over(label(Limit::ReceiveWindow, cause, At::Middlebox), &format!("edits={edits}"))
-    };
+    let edited =
+        |cause, edits: &str| spot.over(label(Limit::ReceiveWindow, cause, At::Middlebox), &format!("edits={edits}"));
     let stripped = edited(Cause::WindowScaleStripped, "strip-window-scale")?;
     let mut rewritten = edited(Cause::WindowScaleRewritten, "window-scale=6")?;
     // Only what the receiver says is rewritten.

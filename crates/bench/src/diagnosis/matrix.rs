@@ -230,10 +230,8 @@ impl Accuracy {
             self.proven += 1;
         } else {
             let promised: BitRate = promised.bits_per_second;
-            self.misses.push(format!(
-                "{}: {} gave {}, {share:.2} of {promised}",
-                record.name, proof.remedy, proof.measured
-            ));
+            self.misses
+                .push(format!("{}: {} gave {}, {share:.2} of {promised}", record.name, proof.remedy, proof.measured));
         }
     }
 

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fullpipe_experiment::measure_arguments;
 use fullpipe_diagnose::{diagnose, remedies};
+use fullpipe_experiment::measure_arguments;
 use fullpipe_lab::{Backend, Host, Lab, LabError, Line, Plan, Program, Stdio};
 use fullpipe_model::predict;
 use fullpipe_record::{At, Direction, Document, Evidence, Measurement, Prediction, Remedy, Request};
@@ -261,10 +261,8 @@ impl Scene<'_> {
                 At::Path | At::Middlebox | At::None => {}
             }
         }
-        let request = best
-            .changes
-            .iter()
-            .fold(self.case.request.clone(), |request, change| change.applied_to_request(&request));
+        let request =
+            best.changes.iter().fold(self.case.request.clone(), |request, change| change.applied_to_request(&request));
         let measured = self.measured(&request);
         for host in Host::ALL {
             self.lab.undo(host)?;

@@ -155,6 +155,7 @@ pub(crate) fn evidence(congestion: &str, idle_ms: u64, samples: Vec<Sample>) -> 
         sender_samples: samples,
         receiver_samples: vec![],
         idle_rtt,
+        idle_spread: None,
         loaded_rtt: None,
         bandwidth: None,
         framing: Framing::Ethernet,

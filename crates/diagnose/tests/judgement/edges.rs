@@ -127,11 +127,26 @@ fn a_send_buffer_limits_when_it_is_full_at_times_and_much_used() {
     let used = |low: f64, high: f64| {
         of("cubic", move |t| {
             let share = if (t * 4.0).fract() < 0.2 { high } else { low };
-            Moment { in_flight: share * 4.0 * MIB, cwnd: 8.0 * MIB, window: 9.0 * MIB, ..unhindered() }
+            let sndbuf_limited = 0.015;
+            Moment { in_flight: share * 4.0 * MIB, cwnd: 8.0 * MIB, window: 9.0 * MIB, sndbuf_limited, ..unhindered() }
         })
     };
     assert_edge(Limit::SendBuffer, &used(0.7, 0.93), &used(0.7, 0.87));
     assert_edge(Limit::SendBuffer, &used(0.56, 0.95), &used(0.48, 0.95));
+}
+
+#[test]
+fn a_writer_that_never_waits_for_room_is_not_stopped_by_its_buffer() {
+    let waits = |sndbuf_limited: f64| {
+        of("cubic", move |_| Moment {
+            in_flight: 3.9 * MIB,
+            cwnd: 8.0 * MIB,
+            window: 9.0 * MIB,
+            sndbuf_limited,
+            ..unhindered()
+        })
+    };
+    assert_edge(Limit::SendBuffer, &waits(0.003), &waits(0.001));
 }
 
 #[test]
@@ -142,6 +157,7 @@ fn a_send_buffer_with_a_quarter_unsent_is_not_the_limit() {
             unsent: share * 4.0 * MIB,
             cwnd: 8.0 * MIB,
             window: 9.0 * MIB,
+            sndbuf_limited: 0.015,
             ..unhindered()
         })
     };
@@ -149,7 +165,7 @@ fn a_send_buffer_with_a_quarter_unsent_is_not_the_limit() {
 }
 
 #[test]
-fn a_program_is_behind_with_less_than_half_of_the_send_buffer_in_use() {
+fn a_program_is_behind_unless_the_send_buffer_is_full() {
     let used = |share: f64| {
         of("cubic", move |_| Moment {
             in_flight: share * 4.0 * MIB,
@@ -159,7 +175,7 @@ fn a_program_is_behind_with_less_than_half_of_the_send_buffer_in_use() {
             ..unhindered()
         })
     };
-    assert_edge(Limit::SenderApplication, &used(0.45), &used(0.55));
+    assert_edge(Limit::SenderApplication, &used(0.55), &used(0.95));
     // Before Linux 4.9: nothing unsent, and a tenth of the window unused.
     let windowed = |share: f64| {
         let full = of("cubic", move |_| Moment { cwnd: 500e3 / share, ..unhindered() });
