@@ -111,18 +111,17 @@ fn receive_buffer_is_fixed(figures: &Figures) -> bool {
 /// program (`app_limited`), with hardly any `sndbuf_limited` time.
 pub(crate) fn send_buffer(figures: &Figures) -> Option<Finding> {
     let of_flow = |flow: &Flow| {
-        let full = buffer_is_full(flow);
+        let full = buffer_is_full(figures, flow);
         flow.looks.iter().map(|look| Some(full? && look.busy() && look.starved_by_buffer()?)).collect::<Vec<_>>()
     };
     let held = share(figures.flows.iter().flat_map(of_flow)).filter(|share| share.get() >= MOST)?;
-    if figures.share_of_busy(|tcp| tcp.sndbuf_limited).is_some_and(|blocked| blocked.get() < BLOCKED) {
-        return None;
-    }
     let cause = if send_buffer_is_fixed(figures) { Cause::SoSndbuf } else { Cause::TcpWmemMax };
     Some(Finding::new(Limit::SendBuffer, cause, At::Sender, held))
 }
 
-fn buffer_is_full(flow: &Flow) -> Option<bool> {
+/// Whether a stream's buffer was full at times and much used on the whole, and writers waited for room.
+fn buffer_is_full(figures: &Figures, flow: &Flow) -> Option<bool> {
+    let waited = figures.share_of_busy(|tcp| tcp.sndbuf_limited).is_none_or(|waited| waited.get() >= BLOCKED);
     let used = flow.looks.iter().filter_map(|look| Some(Ratio::of(look.queued?.as_f64(), look.sndbuf?.as_f64()).get()));
     let (mut peak, mut sum, mut count) = (0.0_f64, 0.0, 0.0);
     for share in used {
@@ -130,7 +129,7 @@ fn buffer_is_full(flow: &Flow) -> Option<bool> {
         sum += share;
         count += 1.0;
     }
-    (count > 0.0).then(|| peak >= BUFFER_PEAK && sum / count >= BUFFER_MEAN)
+    (count > 0.0).then(|| waited && peak >= BUFFER_PEAK && sum / count >= BUFFER_MEAN)
 }
 
 /// The program fixed it by request; or it never changed, and is not what the kernel tunes it to.
@@ -149,7 +148,7 @@ fn send_buffer_is_fixed(figures: &Figures) -> bool {
 /// The sending program, if it left its socket largely empty for most of the time.
 pub(crate) fn sender_application(figures: &Figures) -> Option<Finding> {
     let of_flow = |flow: &Flow| {
-        let full = buffer_is_full(flow).unwrap_or(false);
+        let full = buffer_is_full(figures, flow).unwrap_or(false);
         flow.looks.iter().map(|look| look.writer_behind(full)).collect::<Vec<_>>()
     };
     let held = share(figures.flows.iter().flat_map(of_flow)).filter(|share| share.get() >= MOST)?;

@@ -45,14 +45,15 @@ pub(crate) fn queue_behind_window(figures: &Figures) -> Option<Finding> {
         .then(|| Finding::capacity(time_inflated(figures)))
 }
 
-/// A bottleneck that is full, and not with this transfer alone: it carries clearly less than was told, or its queue was
-/// there before the transfer began.
+/// A bottleneck that is full, and not with this transfer alone: it carries clearly less than was told; or its queue was
+/// there before the transfer began, and the transfer fills it or loses packets to it.
 pub(crate) fn shared(figures: &Figures, found: &Finding) -> Option<Finding> {
-    let less_than_told = match told_capacity(figures) {
-        Some(told) => figures.rate < told.scaled(SHARED),
-        None => queue_before_the_load(figures),
+    let shared = match (found.kind, found.cause, told_capacity(figures)) {
+        (Limit::Capacity, _, Some(told)) => figures.rate < told.scaled(SHARED),
+        (Limit::Capacity | Limit::Loss, ..) | (_, Cause::Recovering, _) => queue_before_the_load(figures),
+        _ => false,
     };
-    (found.kind == Limit::Capacity && less_than_told).then(|| Finding { cause: Cause::Shared, ..found.clone() })
+    shared.then(|| Finding { cause: Cause::Shared, ..Finding::capacity(found.share) })
 }
 
 /// Whether the round-trip time of the idle path wandered as it does where a queue fills and empties.

@@ -170,6 +170,7 @@ fn a_program_is_behind_unless_the_send_buffer_is_full() {
         of("cubic", move |_| Moment {
             in_flight: share * 4.0 * MIB,
             app_limited: true,
+            sndbuf_limited: 0.015,
             cwnd: 8.0 * MIB,
             window: 9.0 * MIB,
             ..unhindered()
