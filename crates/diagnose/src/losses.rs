@@ -1,8 +1,8 @@
-use fullpipe_record::{CongestionState, Sample};
-use fullpipe_units::ByteCount;
+use fullpipe_record::{CongestionState, Sample, TcpInfo};
+use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 
 use crate::flow::Flow;
-use crate::thresholds::{SAME_WINDOW_EPISODES, SAME_WINDOW_SPREAD};
+use crate::thresholds::{BURST, SAME_WINDOW_EPISODES, SAME_WINDOW_SPREAD};
 
 /// How often a stream went into recovery in its judged part, as far as the samples show it.
 pub(crate) fn episodes(flow: &Flow) -> u64 {
@@ -21,6 +21,34 @@ pub(crate) fn come_at_one_window(flows: &[Flow]) -> bool {
     let episodes: usize = windows.iter().map(Vec::len).sum();
     episodes >= SAME_WINDOW_EPISODES * windows.len().max(1)
         && windows.iter().all(|windows| spread(windows) <= SAME_WINDOW_SPREAD)
+}
+
+/// The worst round trip of a stream: the largest share of the segments sent in one that was lost, where they were many,
+/// and the longest round-trip time then.
+pub(crate) struct Burst {
+    pub(crate) share: Ratio,
+    pub(crate) rtt: Span,
+}
+
+/// The worst round trip of all streams; `None` where none lost many segments.
+pub(crate) fn worst_burst(flows: &[Flow], round_trip: Span) -> Option<Burst> {
+    let bursts = flows.iter().flat_map(|flow| {
+        flow.whole.iter().enumerate().filter_map(move |(index, first)| {
+            let later = &flow.whole[index..];
+            let end = later.partition_point(|sample| sample.at < first.at + round_trip);
+            burst(&later[..=end.min(later.len() - 1)])
+        })
+    });
+    bursts.max_by(|a, b| a.share.get().total_cmp(&b.share.get()))
+}
+
+fn burst(samples: &[&Sample]) -> Option<Burst> {
+    let (first, last) = (samples.first()?, samples.last()?);
+    let grown =
+        |count: fn(&TcpInfo) -> Option<SegCount>| Some(count(&last.tcp)?.saturating_sub(count(&first.tcp)?).get());
+    let (lost, sent) = (grown(|tcp| tcp.total_retrans)?, grown(|tcp| tcp.data_segs_out)?);
+    let rtt = samples.iter().filter_map(|sample| sample.tcp.rtt).max()?;
+    (lost >= BURST).then(|| Burst { share: Ratio::of(lost as f64, sent.max(lost) as f64), rtt })
 }
 
 /// The congestion window at the last look before each recovery.

@@ -15,8 +15,8 @@ use crate::pacing;
 use crate::progress::Progress;
 use crate::steady::windowed_rates;
 use crate::thresholds::{
-    FEWEST_ECHOES, FEWEST_OVERTAKEN, FLAT, FULL, FULL_UNDER_BBR, GROWS, INFLATED, MOST, ONE_TRAIN, OVERTAKEN,
-    RATE_WINDOW, RECURRED, RECURS, REGROWS, SHARED, WANDERS, WANDERS_BY, WITHIN,
+    BURST_TAKES, FEWEST_ECHOES, FEWEST_OVERTAKEN, FLAT, FULL, FULL_UNDER_BBR, GOES_ON, GROWS, INFLATED, MOST, NO_QUEUE,
+    ONE_TRAIN, OVERTAKEN, RATE_WINDOW, RECURRED, RECURS, REGROWS, SHARED, WANDERS, WANDERS_BY, WITHIN,
 };
 
 /// Payload that the told bandwidth can carry; `None` where none was told.
@@ -67,7 +67,8 @@ fn queue_before_the_load(figures: &Figures) -> bool {
 pub(crate) fn path(figures: &Figures) -> Option<Finding> {
     let clocks = clocks_say_window(figures);
     let held = share(figures.looks().map(|look| look.held_by_path(clocks))).filter(|share| share.get() >= MOST)?;
-    let found = full_bottleneck(figures, held)
+    let found = policed(figures, held)
+        .or_else(|| full_bottleneck(figures, held))
         .or_else(|| loss(figures, held))
         .or_else(|| pacing::by_congestion_control(figures, held))
         .or_else(|| growth(figures, held));
@@ -151,6 +152,20 @@ fn loss(figures: &Figures, held: Ratio) -> Option<Finding> {
     explained.then(|| Finding::new(Limit::Loss, cause_of_loss(figures), At::Path, held))
 }
 
+/// A device that discards what exceeds a rate: it takes a large part of a burst, and the packets before it met no queue. A
+/// sender that has learnt the rate loses little more; one that meets a short queue loses at one and the same window.
+fn policed(figures: &Figures, held: Ratio) -> Option<Finding> {
+    let (idle, rtt) = (figures.idle_rtt?, figures.rtt?);
+    let burst = losses::worst_burst(&figures.flows, rtt)?;
+    let met_no_queue = burst.rtt <= idle.scaled(NO_QUEUE) + figures.rate.time_for(figures.mss? * 2);
+    let goes_on = figures.retransmitted()?.ratio().get();
+    let found = met_no_queue
+        && burst.share.get() >= BURST_TAKES
+        && goes_on <= burst.share.get() * GOES_ON
+        && !losses::come_at_one_window(&figures.flows);
+    found.then(|| Finding::new(Limit::Loss, Cause::Policer, At::Path, held))
+}
+
 /// Packets that are late and not lost: the kernel saw some overtake others for a fair part of what it sent again.
 fn overtaken(figures: &Figures, lost: Retransmitted) -> bool {
     let seen: u64 =
@@ -158,7 +173,7 @@ fn overtaken(figures: &Figures, lost: Retransmitted) -> bool {
     seen >= FEWEST_OVERTAKEN && seen as f64 >= lost.again as f64 * OVERTAKEN
 }
 
-/// A queue that is too short loses at one and the same window, a policer many at a time; loss at random does neither.
+/// A queue that is too short loses at one and the same window; loss at random does not.
 fn cause_of_loss(figures: &Figures) -> Cause {
     if losses::come_at_one_window(&figures.flows) { Cause::ShallowQueue } else { Cause::Random }
 }

@@ -57,6 +57,15 @@ pub(crate) const SAME_WINDOW_EPISODES: usize = 8;
 /// with four losses it would be 17 %, and with a tenth instead of a twentieth 10 %.
 pub(crate) const SAME_WINDOW_SPREAD: f64 = 0.05;
 
+/// So many segments lost in a round trip are a burst.
+pub(crate) const BURST: u64 = 15;
+/// A burst that takes this share of what was sent…
+pub(crate) const BURST_TAKES: f64 = 0.1;
+/// …while the round-trip time is at most so many times the idle one met no queue: a policer took it…
+pub(crate) const NO_QUEUE: f64 = 1.08;
+/// …if the loss that goes on is at most this part of it: what is lost at random is lost at one rate.
+pub(crate) const GOES_ON: f64 = 0.2;
+
 // Shares of the judged part.
 
 /// A limit that holds for this share of the samples is the limit.

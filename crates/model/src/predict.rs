@@ -252,7 +252,7 @@ mod tests {
             ceiling(Limit::ReceiveWindow).because,
             "59.39 KiB in flight (SO_RCVBUF 97.66 KiB × 62.5 %) ÷ 100 ms"
         );
-        assert_eq!(ceiling(Limit::SendBuffer).window, Some(ByteCount::new(93_390)));
+        assert_eq!(ceiling(Limit::SendBuffer).window, Some(ByteCount::new(76_494)));
     }
 
     #[test]
