@@ -85,12 +85,13 @@ impl<'a> Look<'a> {
         Some(not_sent <= little.min(ONE_TRAIN) || (not_sent <= little && self.has_room()?))
     }
 
-    /// Whether the writer left the send buffer largely empty; or, where that is never full (`buffer_is_full`), both windows.
+    /// Whether the writer left the send buffer largely empty; or, where that is never full (`buffer_is_full`), both windows,
+    /// with little to send at the moment.
     pub(crate) fn writer_behind(&self, buffer_is_full: bool) -> Option<bool> {
         let nothing_to_send = self.sample.tcp.app_limited.or_else(|| self.has_nothing_to_send())?;
-        let left_empty = self.queued? < self.sndbuf?.scaled(BEHIND);
-        let left_windows_empty = || !buffer_is_full && self.has_nothing_to_send() == Some(true);
-        Some(nothing_to_send && (left_empty || left_windows_empty()))
+        let left_empty = nothing_to_send && self.queued? < self.sndbuf?.scaled(BEHIND);
+        let little_to_send = self.not_sent.is_some_and(|not_sent| not_sent * 2 <= ONE_TRAIN);
+        Some(left_empty || (!buffer_is_full && little_to_send && self.has_room() == Some(true)))
     }
 
     /// Before Linux 4.9 the kernel does not say so itself: less than a segment unsent, with room for more.

@@ -24,7 +24,7 @@ pub(crate) fn come_at_one_window(flows: &[Flow]) -> bool {
 }
 
 /// The worst round trip of a stream: the largest share of the segments sent in one that was lost, where they were many,
-/// and the longest round-trip time then.
+/// and the longest round-trip time from one before it, in which a queue that overflows has filled.
 pub(crate) struct Burst {
     pub(crate) share: Ratio,
     pub(crate) rtt: Span,
@@ -32,22 +32,22 @@ pub(crate) struct Burst {
 
 /// The worst round trip of all streams; `None` where none lost many segments.
 pub(crate) fn worst_burst(flows: &[Flow], round_trip: Span) -> Option<Burst> {
-    let bursts = flows.iter().flat_map(|flow| {
-        flow.whole.iter().enumerate().filter_map(move |(index, first)| {
-            let later = &flow.whole[index..];
-            let end = later.partition_point(|sample| sample.at < first.at + round_trip);
-            burst(&later[..=end.min(later.len() - 1)])
-        })
-    });
+    let bursts =
+        flows.iter().flat_map(|flow| (0..flow.whole.len()).filter_map(|first| burst(&flow.whole, first, round_trip)));
     bursts.max_by(|a, b| a.share.get().total_cmp(&b.share.get()))
 }
 
-fn burst(samples: &[&Sample]) -> Option<Burst> {
-    let (first, last) = (samples.first()?, samples.last()?);
-    let grown =
-        |count: fn(&TcpInfo) -> Option<SegCount>| Some(count(&last.tcp)?.saturating_sub(count(&first.tcp)?).get());
+/// What was lost in the round trip that begins with sample `first`, if it was much.
+fn burst(samples: &[&Sample], first: usize, round_trip: Span) -> Option<Burst> {
+    let from = samples[first].at;
+    let index_at = |at: Span| samples.partition_point(|sample| sample.at < at);
+    let before = index_at(from.saturating_sub(round_trip));
+    let last = index_at(from + round_trip).min(samples.len() - 1);
+    let grown = |count: fn(&TcpInfo) -> Option<SegCount>| {
+        Some(count(&samples[last].tcp)?.saturating_sub(count(&samples[first].tcp)?).get())
+    };
     let (lost, sent) = (grown(|tcp| tcp.total_retrans)?, grown(|tcp| tcp.data_segs_out)?);
-    let rtt = samples.iter().filter_map(|sample| sample.tcp.rtt).max()?;
+    let rtt = samples[before..=last].iter().filter_map(|sample| sample.tcp.rtt).max()?;
     (lost >= BURST).then(|| Burst { share: Ratio::of(lost as f64, sent.max(lost) as f64), rtt })
 }
 

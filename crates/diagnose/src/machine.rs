@@ -119,7 +119,7 @@ impl Core {
 
 /// Capacity or loss that is the sending host's own queue: it dropped what was sent again, or holds it to a rate.
 pub(crate) fn own_queue(figures: &Figures, found: &Finding) -> Option<Finding> {
-    if !matches!(found.kind, Limit::Capacity | Limit::Loss | Limit::Unknown) {
+    if !matches!(found.kind, Limit::Capacity | Limit::Loss | Limit::CongestionWindow | Limit::Unknown) {
         return None;
     }
     let device = figures.evidence.sender_machine.device.as_ref()?;

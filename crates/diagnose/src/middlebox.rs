@@ -1,13 +1,13 @@
 //! What devices between the ends do to windows and segments.
 
 use fullpipe_model::framing;
-use fullpipe_record::{At, Cause, HostSettings, IpVersion, Limit, Sample, TcpInfo};
+use fullpipe_record::{At, Buffer, Cause, HostSettings, IpVersion, Limit, Sample, TcpInfo};
 use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 
 use crate::figures::Figures;
 use crate::finding::Finding;
 use crate::look::own_window;
-use crate::thresholds::{CLAMPED, MSS_COSTS, SILENT_FOR, TIMEOUTS};
+use crate::thresholds::{CLAMPED, FAR_BELOW_UNSCALED, MSS_COSTS, SILENT_FOR, TIMEOUTS};
 
 /// The receive window as `found`, if a device between the ends made it what it is.
 ///
@@ -37,8 +37,19 @@ fn scale_rewritten(figures: &Figures) -> Option<Cause> {
     let agreed = |tcp: &TcpInfo| tcp.window_scaling == Some(true);
     let mut here = figures.looks().map(|look| &look.sample.tcp).filter(|tcp| agreed(tcp));
     let mut there = figures.evidence.receiver_samples.iter().map(|sample| &sample.tcp).filter(|tcp| agreed(tcp));
-    let (read_here, sent_there) = (here.find_map(|tcp| tcp.snd_wscale)?, there.find_map(|tcp| tcp.rcv_wscale)?);
-    (read_here != sent_there).then_some(Cause::WindowScaleRewritten)
+    let read_here = here.find_map(|tcp| tcp.snd_wscale)?;
+    let differs = match there.find_map(|tcp| tcp.rcv_wscale) {
+        Some(sent_there) => read_here != sent_there,
+        None => read_here > 0 && never_needed_a_scale(figures),
+    };
+    differs.then_some(Cause::WindowScaleRewritten)
+}
+
+/// Whether no window was ever so large that it takes a scale to say it, nor near that: a receiver that asked for one meant
+/// more.
+fn never_needed_a_scale(figures: &Figures) -> bool {
+    let windows = || figures.looks().filter_map(|look| look.sample.tcp.snd_wnd);
+    windows().max().is_some_and(|most| most <= FAR_BELOW_UNSCALED)
 }
 
 /// The window that arrives against the one that the receiver says it sends, each at its largest: they are not looked at
@@ -52,7 +63,10 @@ fn clamped(figures: &Figures) -> Option<Cause> {
 /// Segments so small that their headers take the difference to what the path could carry, though both devices would let
 /// larger ones pass and the program did not ask for it.
 pub(crate) fn mss_clamped(figures: &Figures, found: &Finding) -> Option<Finding> {
-    if found.kind != Limit::Capacity || figures.evidence.request.mss.is_some() {
+    let request = &figures.evidence.request;
+    // A receiver that tunes its window by what packets cost it makes a small one of many small packets.
+    let by_small_packets = found.kind == Limit::ReceiveWindow && request.buffer == Buffer::Automatic;
+    if request.mss.is_some() || !(found.kind == Limit::Capacity || by_small_packets) {
         return None;
     }
     let (got, possible) = (figures.mss?, possible_mss(figures)?);

@@ -62,7 +62,7 @@ pub(crate) const BURST: u64 = 15;
 /// A burst that takes this share of what was sent…
 pub(crate) const BURST_TAKES: f64 = 0.1;
 /// …while the round-trip time is at most so many times the idle one met no queue: a policer took it…
-pub(crate) const NO_QUEUE: f64 = 1.08;
+pub(crate) const NO_QUEUE: f64 = 1.35;
 /// …if the loss that goes on is at most this part of it: what is lost at random is lost at one rate.
 pub(crate) const GOES_ON: f64 = 0.2;
 
@@ -136,6 +136,8 @@ pub(crate) const GAIN: f64 = 1.02;
 
 /// A window of less than this share of the one that was sent has been lowered on its way.
 pub(crate) const CLAMPED: f64 = 0.75;
+/// Windows up to this never needed a scale, of which 65 535 bytes is the end.
+pub(crate) const FAR_BELOW_UNSCALED: ByteCount = ByteCount::from_kib(32);
 /// Segments that leave less than this share of the efficiency of full ones are the limit.
 pub(crate) const MSS_COSTS: f64 = 0.9;
 /// So many timeouts in a row…

@@ -95,9 +95,9 @@ pub(crate) fn of_hosts(figures: &Figures) -> Option<Finding> {
 /// processor, a file, the host's own queue.
 fn traced(figures: &Figures, found: Finding) -> Finding {
     let behind = machine::behind(figures, &found)
+        .or_else(|| middlebox::mss_clamped(figures, &found))
         .or_else(|| (found.kind == Limit::ReceiveWindow).then(|| middlebox::window(figures, &found))?)
         .or_else(|| machine::own_queue(figures, &found))
-        .or_else(|| middlebox::mss_clamped(figures, &found))
         .or_else(|| path::shared(figures, &found));
     behind.unwrap_or(found)
 }

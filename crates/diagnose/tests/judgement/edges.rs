@@ -11,6 +11,11 @@ fn unhindered() -> Moment {
     Moment { cwnd: MIB, window: 2.0 * MIB, sndbuf: 4.0 * MIB, unsent: 0.0, ..moment(40.0, 100.0) }
 }
 
+/// The same with some data that waits for nothing that shows.
+fn unexplained() -> Moment {
+    Moment { unsent: 50e3, ..unhindered() }
+}
+
 fn of(congestion: &str, at: impl Fn(f64) -> Moment) -> Evidence {
     evidence(congestion, 100, samples(10.0, 1, at))
 }
@@ -27,12 +32,12 @@ fn assert_edge(kind_within: Limit, within: &Evidence, beyond: &Evidence) {
 
 #[test]
 fn nothing_that_holds_is_unknown() {
-    assert_eq!(kind(&of("cubic", |_| unhindered())), Limit::Unknown);
+    assert_eq!(kind(&of("cubic", |_| unexplained())), Limit::Unknown);
 }
 
 #[test]
 fn a_tenth_of_the_time_idle_is_idle() {
-    let busy = |busy| of("cubic", move |_| Moment { busy, ..unhindered() });
+    let busy = |busy| of("cubic", move |_| Moment { busy, ..unexplained() });
     assert_edge(Limit::SenderApplication, &busy(0.88), &busy(0.92));
 }
 
