@@ -7,7 +7,6 @@ use fullpipe_units::{BitRate, ByteCount, Ratio};
 use crate::figures::{Figures, median, share};
 use crate::finding::Finding;
 use crate::flow::Flow;
-use crate::look::Look;
 use crate::thresholds::{
     AUTOTUNED_TO_THE_END, BLOCKED, BUFFER_MEAN, BUFFER_PEAK, CLOCK, CLOCK_UNDER_BBR, MOST, UNREAD, WINDOW_FELL,
     WINDOW_IN_USE,
