@@ -84,6 +84,14 @@ pub fn single_segments(name: &str) -> io::Result<()> {
     set_link(name, libc::IFLA_GSO_MAX_SEGS, 1).map_err(|cause| failed("its longest train", name, &cause))
 }
 
+/// Gives device `name` the largest IP packet `mtu`.
+///
+/// # Errors
+/// What the kernel says: `InvalidInput` where the device cannot carry such packets.
+pub fn set_device_mtu(name: &str, mtu: ByteCount) -> io::Result<()> {
+    set_mtu(&control_socket()?, name, mtu)
+}
+
 /// Brings the loopback device up.
 ///
 /// # Errors
@@ -139,7 +147,7 @@ pub(crate) fn interface_request(name: &str) -> io::Result<libc::ifreq> {
     Ok(request)
 }
 
-fn control_socket() -> io::Result<OwnedFd> {
+pub(crate) fn control_socket() -> io::Result<OwnedFd> {
     Ok(socket(AddressFamily::INET, SocketType::DGRAM, None)?)
 }
 

@@ -8,14 +8,20 @@ mod control;
 mod datagrams;
 mod descriptors;
 mod device;
+mod devices;
+mod dump;
+mod ethtool;
 mod interface;
 mod message;
 mod namespace;
 mod packet;
+mod qdisc;
 mod route;
+mod routes;
 mod socket;
 mod stamps;
 mod tcp_info;
+mod tcp_metrics;
 mod tun;
 mod usage;
 mod zero_copy;
@@ -27,18 +33,24 @@ pub use datagrams::{
 };
 pub use descriptors::{receive_with_descriptors, send_with_descriptors, seqpacket_pair};
 pub use device::{DeviceState, QueueState, device_speed, device_state, queue_states};
+pub use devices::{Device, devices};
+pub use ethtool::{Feature, Rings, device_speed, features, rings, set_feature};
 pub use interface::{
-    Ipv4Link, configure_ipv4, ethernet_up, loopback_up, set_ethernet_address, single_segments, without_arp,
+    Ipv4Link, configure_ipv4, ethernet_up, loopback_up, set_device_mtu, set_ethernet_address, single_segments,
+    without_arp,
 };
 pub use namespace::{
     Fork, NetNamespace, Unsharing, end_with_this_thread, enter_before_exec, enter_process, fork_single_threaded,
-    ignore_terminal_signals, unshare_before_exec,
+    ignore_terminal_signals, network_cookie, unshare_before_exec,
 };
 pub use packet::{open_packet_socket, packet_drops};
+pub use qdisc::{RootQdisc, delete_root_qdisc, root_qdisc, set_root_qdisc};
 pub use route::{create_veth, output_device};
+pub use routes::{NUMERIC_METRICS, Route, routes, set_route_metric};
 pub use socket::{set_pacing_rate, socket_memory, tcp_info};
 pub use stamps::{Stamped, arrival, departure, stamp_passages};
 pub use tcp_info::decode as decode_tcp_info;
+pub use tcp_metrics::{TcpMetrics, tcp_metrics};
 pub use tun::{Offload, open_tun};
 pub use usage::{CpuTime, process_cpu_time};
 pub use zero_copy::{Completions, Pages, allow_zero_copy, completions, send_zero_copy};

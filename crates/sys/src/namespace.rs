@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use rustix::net::{AddressFamily, SocketType, socket};
 use rustix::thread::{LinkNameSpaceType, ThreadNameSpaceType, move_into_link_name_space, move_into_thread_name_spaces};
 
 /// A network namespace, kept alive by a descriptor.
@@ -47,6 +48,31 @@ impl From<OwnedFd> for NetNamespace {
         Self(File::from(descriptor))
     }
 }
+
+/// The number that the kernel gives to the network namespace of the calling thread and, until it boots again, to no other
+/// (`SO_NETNS_COOKIE`).
+///
+/// # Errors
+/// `Other` (`ENOPROTOOPT`) before Linux 5.14.
+pub fn network_cookie() -> io::Result<u64> {
+    let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    let mut cookie = 0_u64;
+    let mut length = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: the descriptor is open; `cookie` and `length` live on this stack, and the kernel writes at most `length` bytes.
+    let got = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut length,
+        )
+    };
+    if got < 0 { Err(io::Error::last_os_error()) } else { Ok(cookie) }
+}
+
+/// `asm-generic/socket.h`; the libc crate lacks it for some targets.
+const SO_NETNS_COOKIE: libc::c_int = 71;
 
 /// Moves this process, which has one thread, into the mount and IPC namespaces of the process behind `pidfd`, and the
 /// programs that it starts into its PID namespace; into its user namespace too if that process is of [`Unsharing::AsUser`].

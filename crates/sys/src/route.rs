@@ -126,7 +126,7 @@ pub(crate) fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
 }
 
 /// Sends a request, and waits for the kernel to say what became of it.
-fn request(message: &[u8]) -> io::Result<()> {
+pub(crate) fn request(message: &[u8]) -> io::Result<()> {
     let mut answer = [0; 1024];
     let length = exchange(message, &mut answer)?;
     acknowledged(&answer[..length])
@@ -153,12 +153,12 @@ fn link_request(kind: u16, flags: libc::c_int, attributes: &[u8]) -> Vec<u8> {
     message
 }
 
-fn terminated(name: &str) -> Vec<u8> {
+pub(crate) fn terminated(name: &str) -> Vec<u8> {
     name.bytes().chain([0]).collect()
 }
 
 /// Length, kind and value, filled up to a multiple of four bytes.
-fn push_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
+pub(crate) fn push_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
     let length = 4 + value.len() as u16;
     message.extend(length.to_ne_bytes());
     message.extend(kind.to_ne_bytes());

@@ -1,0 +1,85 @@
+//! The network devices of a namespace.
+
+use std::io;
+
+use fullpipe_units::{ByteCount, SegCount};
+
+use crate::dump::{attributes, dump, number, text};
+
+/// A network device, as the kernel describes it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Device {
+    /// Its number in this namespace.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// Whether it is up.
+    pub is_up: bool,
+    /// What made it, where it is no card: `veth`, `tun`, `bridge`…
+    pub kind: Option<String>,
+    /// Largest IP packet.
+    pub mtu: ByteCount,
+    /// Queueing discipline at its root.
+    pub qdisc: String,
+    /// Packets that may wait for it (`txqueuelen`).
+    pub transmit_queue: SegCount,
+    /// Queues out of it.
+    pub transmit_queues: u32,
+    /// Queues into it.
+    pub receive_queues: u32,
+}
+
+/// The devices of the calling thread's network namespace.
+///
+/// # Errors
+/// What the kernel says.
+pub fn devices() -> io::Result<Vec<Device>> {
+    let mut found = Vec::new();
+    dump(None, libc::RTM_GETLINK, &[0; INFO_LENGTH], &mut |kind, message| {
+        if kind == libc::RTM_NEWLINK {
+            found.extend(device(message));
+        }
+    })?;
+    Ok(found)
+}
+
+/// `struct ifinfomsg`.
+const INFO_LENGTH: usize = 16;
+
+fn device(message: &[u8]) -> Option<Device> {
+    let (info, rest) = message.split_at_checked(INFO_LENGTH)?;
+    let mut device = Device {
+        index: number(&info[4..])?,
+        is_up: number(&info[8..])? & libc::IFF_UP as u32 != 0,
+        ..Device::default()
+    };
+    for (kind, value) in attributes(rest) {
+        let number = || number(value).unwrap_or_default();
+        match kind {
+            libc::IFLA_IFNAME => device.name = text(value),
+            libc::IFLA_MTU => device.mtu = ByteCount::new(number().into()),
+            libc::IFLA_QDISC => device.qdisc = text(value),
+            libc::IFLA_TXQLEN => device.transmit_queue = SegCount::new(number().into()),
+            libc::IFLA_NUM_TX_QUEUES => device.transmit_queues = number(),
+            libc::IFLA_NUM_RX_QUEUES => device.receive_queues = number(),
+            libc::IFLA_LINKINFO => {
+                device.kind =
+                    attributes(value).find(|(kind, _)| *kind == libc::IFLA_INFO_KIND).map(|(_, kind)| text(kind));
+            }
+            _ => {}
+        }
+    }
+    Some(device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_device_is_there() {
+        let devices = devices().unwrap();
+        let loopback = devices.iter().find(|device| device.name == "lo").unwrap();
+        assert!(loopback.index > 0 && loopback.mtu.get() >= 1500 && loopback.transmit_queues > 0, "{loopback:?}");
+    }
+}

@@ -1,0 +1,117 @@
+//! Lists that the kernel gives by netlink.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
+
+use crate::route::{HEADER_LENGTH, acknowledged};
+
+/// The kernel answers at once, or not at all.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the kernel sends at once, at most (`NLMSG_GOODSIZE` and what drivers ask for).
+const BUFFER: usize = 64 * 1024;
+
+/// A netlink message: header and payload.
+pub(crate) fn message(kind: u16, flags: libc::c_int, payload: &[u8]) -> Vec<u8> {
+    let mut message = ((HEADER_LENGTH + payload.len()) as u32).to_ne_bytes().to_vec();
+    message.extend(kind.to_ne_bytes());
+    message.extend(((libc::NLM_F_REQUEST | flags) as u16).to_ne_bytes());
+    message.extend([0; 8]);
+    message.extend(payload);
+    message
+}
+
+/// Asks for the list of `kind` and shows each message of it to `visit`: its kind, and what follows its header.
+pub(crate) fn dump(
+    protocol: Option<Protocol>,
+    kind: u16,
+    payload: &[u8],
+    visit: &mut dyn FnMut(u16, &[u8]),
+) -> io::Result<()> {
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
+    send(&socket, &message(kind, libc::NLM_F_DUMP, payload), SendFlags::empty())?;
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        let (length, _) = recv(&socket, buffer.as_mut_slice(), RecvFlags::empty())?;
+        if read(&buffer[..length], visit)? == Progress::Ended {
+            return Ok(());
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Progress {
+    GoesOn,
+    Ended,
+}
+
+/// Reads the messages of one datagram.
+fn read(mut messages: &[u8], visit: &mut dyn FnMut(u16, &[u8])) -> io::Result<Progress> {
+    while let Some((length, rest)) = messages.split_first_chunk() {
+        let length = u32::from_ne_bytes(*length) as usize;
+        let (Some((kind, _)), Some(payload)) = (rest.split_first_chunk(), messages.get(HEADER_LENGTH..length)) else {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the kernel's list is cut off"));
+        };
+        match i32::from(u16::from_ne_bytes(*kind)) {
+            libc::NLMSG_DONE => return Ok(Progress::Ended),
+            libc::NLMSG_ERROR => return acknowledged(messages).map(|()| Progress::Ended),
+            _ => visit(u16::from_ne_bytes(*kind), payload),
+        }
+        messages = messages.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Ok(Progress::GoesOn)
+}
+
+/// The attributes of a message, each with its kind.
+pub(crate) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let (length, behind) = rest.split_first_chunk()?;
+        let (kind, _) = behind.split_first_chunk()?;
+        let length = usize::from(u16::from_ne_bytes(*length));
+        let value = rest.get(4..length)?;
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        // The upper bits say how the value is made, not what it is (`NLA_TYPE_MASK`).
+        Some((u16::from_ne_bytes(*kind) & 0x3fff, value))
+    })
+}
+
+/// A number of 32 bits.
+pub(crate) fn number(value: &[u8]) -> Option<u32> {
+    value.first_chunk().copied().map(u32::from_ne_bytes)
+}
+
+/// A text that ends with a zero byte, or with its attribute.
+pub(crate) fn text(value: &[u8]) -> String {
+    let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
+    String::from_utf8_lossy(&value[..end]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_messages_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..128)) {
+            let _ = read(&bytes, &mut |_, payload| {
+                attributes(payload).for_each(|(_, value)| { let _ = (number(value), text(value)); });
+            });
+        }
+    }
+
+    #[test]
+    fn a_list_ends_where_the_kernel_says() {
+        let done = message(libc::NLMSG_DONE as u16, 0, &[0; 4]);
+        let one = message(16, 0, &[7; 4]);
+        let mut seen = Vec::new();
+        let both = [one.clone(), done].concat();
+        assert_eq!(read(&both, &mut |kind, payload| seen.push((kind, payload.to_vec()))).unwrap(), Progress::Ended);
+        assert_eq!(seen, [(16, vec![7; 4])]);
+        assert_eq!(read(&one, &mut |_, _| {}).unwrap(), Progress::GoesOn);
+    }
+}

@@ -1,0 +1,151 @@
+//! What a network device can do and does, by the `ioctl` of ethtool (`linux/ethtool.h`).
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use fullpipe_units::{BitRate, SegCount};
+
+use crate::dump::{number, text};
+use crate::interface::{control_socket, interface_request};
+
+/// Something that a device may do for the kernel: `tx-tcp-segmentation`, `rx-gro`…
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Feature {
+    /// The kernel's name of it.
+    pub name: String,
+    /// Whether it is done.
+    pub is_on: bool,
+    /// Whether it can be changed.
+    pub can_change: bool,
+    bit: usize,
+}
+
+/// Packets that a device has room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rings {
+    /// Coming in.
+    pub receive: SegCount,
+    /// Going out.
+    pub transmit: SegCount,
+    /// The most that it could have coming in.
+    pub most_receive: SegCount,
+    /// The most going out.
+    pub most_transmit: SegCount,
+}
+
+/// Everything that device `name` may do for the kernel.
+///
+/// # Errors
+/// What the kernel says, as `NotFound` (`ENODEV`) where there is no such device.
+pub fn features(name: &str) -> io::Result<Vec<Feature>> {
+    let names = feature_names(name)?;
+    let blocks = names.len().div_ceil(32);
+    let mut buffer = [GET_FEATURES.to_ne_bytes(), (blocks as u32).to_ne_bytes()].concat();
+    buffer.resize(8 + blocks * 16, 0);
+    ethtool(name, &mut buffer)?;
+    // For each 32 of them: which can change, which were asked for, which are on, and which never change.
+    let word = |bit: usize, which: usize| number(&buffer[8 + bit / 32 * 16 + which * 4..]).unwrap_or_default();
+    let is_set = |bit, which| word(bit, which) >> (bit % 32) & 1 == 1;
+    let named = names.into_iter().enumerate().filter(|(_, name)| !name.is_empty());
+    Ok(named
+        .map(|(bit, name)| Feature { name, is_on: is_set(bit, 2), can_change: is_set(bit, 0) && !is_set(bit, 3), bit })
+        .collect())
+}
+
+/// Asks device `name` to do `feature`, or not to. Whether it does shows when it is read.
+///
+/// # Errors
+/// What the kernel says.
+pub fn set_feature(name: &str, feature: &Feature, on: bool) -> io::Result<()> {
+    let blocks = feature.bit / 32 + 1;
+    let bit = 1_u32 << (feature.bit % 32);
+    let mut buffer = [SET_FEATURES, blocks as u32].map(u32::to_ne_bytes).concat();
+    buffer.resize(8 + (blocks - 1) * 8, 0);
+    buffer.extend([bit, if on { bit } else { 0 }].map(u32::to_ne_bytes).concat());
+    ethtool(name, &mut buffer)
+}
+
+/// The rings of device `name`.
+///
+/// # Errors
+/// What the kernel says, as `Unsupported` where it has none.
+pub fn rings(name: &str) -> io::Result<Rings> {
+    let mut buffer = GET_RINGS.to_ne_bytes().to_vec();
+    buffer.resize(4 + 8 * 4, 0);
+    ethtool(name, &mut buffer)?;
+    let [most_receive, most_transmit, receive, transmit] =
+        [1, 4, 5, 8].map(|word: usize| SegCount::new(number(&buffer[word * 4..]).unwrap_or_default().into()));
+    Ok(Rings { receive, transmit, most_receive, most_transmit })
+}
+
+/// What device `name` says its speed is; none where it does not know.
+///
+/// # Errors
+/// What the kernel says, as `Unsupported` where it has none.
+pub fn device_speed(name: &str) -> io::Result<Option<BitRate>> {
+    // `struct ethtool_cmd`: the lower half of the speed at 12, the upper at 28, in Mbit/s.
+    let mut buffer = GET_SETTINGS.to_ne_bytes().to_vec();
+    buffer.resize(44, 0);
+    ethtool(name, &mut buffer)?;
+    let half = |at: usize| u32::from(u16::from_ne_bytes([buffer[at], buffer[at + 1]]));
+    let speed = half(28) << 16 | half(12);
+    let unknown = [0, u32::from(u16::MAX), u32::MAX];
+    Ok((!unknown.contains(&speed)).then(|| BitRate::from_mbps(speed.into())))
+}
+
+const GET_SETTINGS: u32 = 0x01;
+const GET_RINGS: u32 = 0x10;
+const GET_STRINGS: u32 = 0x1b;
+const GET_STRING_COUNT: u32 = 0x37;
+const GET_FEATURES: u32 = 0x3a;
+const SET_FEATURES: u32 = 0x3b;
+/// `ETH_SS_FEATURES`.
+const FEATURES: u32 = 4;
+/// `ETH_GSTRING_LEN`.
+const NAME_LENGTH: usize = 32;
+/// More than any kernel has.
+const MOST_FEATURES: usize = 1024;
+
+/// The names of all features, by their bits; empty where a bit has none.
+fn feature_names(name: &str) -> io::Result<Vec<String>> {
+    // How many there are: a mask of one set, and a number for it.
+    let mut count = [GET_STRING_COUNT, 0].map(u32::to_ne_bytes).concat();
+    count.extend((1_u64 << FEATURES).to_ne_bytes());
+    count.resize(20, 0);
+    ethtool(name, &mut count)?;
+    let there = number(&count[16..]).unwrap_or_default() as usize;
+    if there > MOST_FEATURES {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the kernel tells of too many features"));
+    }
+    let mut strings = [GET_STRINGS, FEATURES, there as u32].map(u32::to_ne_bytes).concat();
+    strings.resize(12 + MOST_FEATURES * NAME_LENGTH, 0);
+    ethtool(name, &mut strings)?;
+    Ok(strings[12..].chunks(NAME_LENGTH).take(there).map(text).collect())
+}
+
+/// Asks of device `name` what `buffer` begins with, which has room for the answer.
+fn ethtool(name: &str, buffer: &mut [u8]) -> io::Result<()> {
+    let mut request = interface_request(name)?;
+    request.ifr_ifru.ifru_data = buffer.as_mut_ptr().cast();
+    let control = control_socket()?;
+    // SAFETY: the request holds a name and a pointer to `buffer`, which is borrowed mutably meanwhile. Each caller sizes it
+    // for the whole answer: of fixed length, or of as many blocks as it says, or with room for more names than there are.
+    if unsafe { libc::ioctl(control.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_device_joins_packets_and_has_neither_rings_nor_speed() {
+        let features = features("lo").unwrap();
+        let gro = features.iter().find(|feature| feature.name == "rx-gro").unwrap();
+        assert!(gro.can_change, "{gro:?}");
+        assert!(rings("lo").is_err() && device_speed("lo").is_err());
+        assert!(super::features("no-such-device").is_err());
+    }
+}

@@ -1,0 +1,83 @@
+//! The queueing discipline at the root of a device.
+
+use std::io;
+
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, SocketType, socket};
+
+use crate::dump::{attributes, dump, message, number, text};
+use crate::route::{push_attribute, request, terminated};
+
+/// What queues the packets of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RootQdisc {
+    /// `fq`, `pfifo_fast`, `mq`, `noqueue`…
+    pub kind: String,
+    /// Whether the kernel put it there by itself, as it does where nobody asks for another.
+    pub is_default: bool,
+}
+
+/// What queues the packets of device `name`; none where the kernel tells of nothing.
+///
+/// # Errors
+/// What the kernel says, as `NotFound` (`ENODEV`) where there is no such device.
+pub fn root_qdisc(name: &str) -> io::Result<Option<RootQdisc>> {
+    let index = index(name)?;
+    let mut found = None;
+    dump(None, libc::RTM_GETQDISC, &traffic_control(index, 0), &mut |_, message| {
+        found = found.take().or_else(|| root(message, index));
+    })?;
+    Ok(found)
+}
+
+/// Puts a discipline of this kind, with its own defaults, at the root of device `name`.
+///
+/// # Errors
+/// What the kernel says, as `NotFound` (`ENOENT`) where it does not know the kind.
+pub fn set_root_qdisc(name: &str, kind: &str) -> io::Result<()> {
+    let mut payload = traffic_control(index(name)?, ROOT);
+    push_attribute(&mut payload, libc::TCA_KIND, &terminated(kind));
+    let flags = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
+    request(&message(libc::RTM_NEWQDISC, flags, &payload))
+}
+
+/// Takes the discipline at the root of device `name` away; the kernel puts its default there.
+///
+/// # Errors
+/// What the kernel says, as `NotFound` (`ENOENT`) where the default is there already.
+pub fn delete_root_qdisc(name: &str) -> io::Result<()> {
+    request(&message(libc::RTM_DELQDISC, libc::NLM_F_ACK, &traffic_control(index(name)?, ROOT)))
+}
+
+/// `TC_H_ROOT`.
+const ROOT: u32 = u32::MAX;
+
+/// `struct tcmsg`.
+fn traffic_control(index: u32, parent: u32) -> Vec<u8> {
+    [0, index, 0, parent, 0].map(u32::to_ne_bytes).concat()
+}
+
+fn root(message: &[u8], index: u32) -> Option<RootQdisc> {
+    let (header, rest) = message.split_at_checked(20)?;
+    let [of, handle, parent] = [4, 8, 12].map(|at| number(&header[at..]));
+    if of != Some(index) || parent != Some(ROOT) {
+        return None;
+    }
+    let (_, kind) = attributes(rest).find(|(kind, _)| *kind == libc::TCA_KIND)?;
+    Some(RootQdisc { kind: text(kind), is_default: handle == Some(0) })
+}
+
+fn index(name: &str) -> io::Result<u32> {
+    Ok(name_to_index(socket(AddressFamily::INET, SocketType::DGRAM, None)?, name)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_device_has_one_that_can_be_told() {
+        assert!(root_qdisc("lo").is_ok());
+        assert!(root_qdisc("no-such-device").is_err());
+    }
+}

@@ -1,0 +1,192 @@
+//! The routes of a namespace with their metrics, and how a metric is changed.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use rustix::net::netdevice::index_to_name;
+use rustix::net::{AddressFamily, SocketType, socket};
+
+use crate::dump::{attributes, dump, message, number, text};
+use crate::route::{push_attribute, request};
+
+/// Metrics of a route that are numbers, by the names of `ip route` and their numbers in `linux/rtnetlink.h`.
+pub const NUMERIC_METRICS: [(&str, u16); 14] = [
+    ("mtu", 2),
+    ("window", 3),
+    ("rtt", 4),
+    ("rttvar", 5),
+    ("ssthresh", 6),
+    ("cwnd", 7),
+    ("advmss", 8),
+    ("reordering", 9),
+    ("hoplimit", 10),
+    ("initcwnd", 11),
+    ("rto_min", 13),
+    ("initrwnd", 14),
+    ("quickack", 15),
+    ("fastopen_no_cookie", 17),
+];
+
+/// The metric that names a congestion control (`RTAX_CC_ALGO`).
+const CONGESTION_METRIC: u16 = 16;
+
+/// A unicast route of the main table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// `default`, `default6` for IPv6, or a network: `10.0.0.0/8`.
+    pub destination: String,
+    /// The device that it leads to, where it is one alone.
+    pub device: Option<String>,
+    /// Its metrics by name; those that the kernel knows by other names are left out.
+    pub metrics: BTreeMap<String, String>,
+    raw: Vec<u8>,
+}
+
+/// The unicast routes of the main table, IPv4 first.
+///
+/// # Errors
+/// What the kernel says.
+pub fn routes() -> io::Result<Vec<Route>> {
+    let names = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    let mut found = Vec::new();
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        let mut header = [0; HEADER];
+        header[0] = family as u8;
+        let listed = dump(None, libc::RTM_GETROUTE, &header, &mut |kind, message| {
+            let name = |index| index_to_name(&names, index).ok();
+            found.extend((kind == libc::RTM_NEWROUTE).then(|| route(message, name)).flatten());
+        });
+        // A kernel without IPv6 has no such routes.
+        if family == libc::AF_INET {
+            listed?;
+        }
+    }
+    Ok(found)
+}
+
+/// Gives the metric `name` of `route` this value, or takes it away; the rest of the route stays as it is.
+///
+/// # Errors
+/// `InvalidInput` for a name that is none of [`NUMERIC_METRICS`]; else what the kernel says, as `NotFound` (`ENOENT`) where
+/// the route is gone.
+pub fn set_route_metric(route: &Route, name: &str, value: Option<u32>) -> io::Result<()> {
+    let metric = NUMERIC_METRICS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
+    let metric = metric.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "there is no such metric"))?;
+    let payload = with_metric(&route.raw, metric, value);
+    request(&message(libc::RTM_NEWROUTE, libc::NLM_F_ACK | libc::NLM_F_REPLACE, &payload))
+}
+
+/// `struct rtmsg`.
+const HEADER: usize = 12;
+
+fn route(message: &[u8], name: impl FnOnce(u32) -> Option<String>) -> Option<Route> {
+    let (header, rest) = message.split_at_checked(HEADER)?;
+    let of = |wanted| attributes(rest).find(|(kind, _)| *kind == wanted).map(|(_, value)| value);
+    let table = of(libc::RTA_TABLE).and_then(number).unwrap_or(header[4].into());
+    if table != u32::from(libc::RT_TABLE_MAIN) || header[7] != libc::RTN_UNICAST {
+        return None;
+    }
+    Some(Route {
+        destination: destination(header[0], header[1], of(libc::RTA_DST))?,
+        device: of(libc::RTA_OIF).and_then(number).and_then(name),
+        metrics: of(libc::RTA_METRICS).map(metrics).unwrap_or_default(),
+        raw: message.to_vec(),
+    })
+}
+
+fn destination(family: u8, length: u8, address: Option<&[u8]>) -> Option<String> {
+    let Some(address) = address.filter(|_| length > 0) else {
+        return Some(if i32::from(family) == libc::AF_INET { "default" } else { "default6" }.to_owned());
+    };
+    let address: IpAddr = match i32::from(family) {
+        libc::AF_INET => Ipv4Addr::from(*address.first_chunk()?).into(),
+        libc::AF_INET6 => Ipv6Addr::from(*address.first_chunk()?).into(),
+        _ => return None,
+    };
+    Some(format!("{address}/{length}"))
+}
+
+fn metrics(nested: &[u8]) -> BTreeMap<String, String> {
+    let named = attributes(nested).filter_map(|(kind, value)| {
+        if kind == CONGESTION_METRIC {
+            return Some(("congctl".to_owned(), text(value)));
+        }
+        let (name, _) = NUMERIC_METRICS.iter().find(|(_, number)| *number == kind)?;
+        Some(((*name).to_owned(), number(value)?.to_string()))
+    });
+    named.collect()
+}
+
+/// The route as the kernel told it, fit to be told to the kernel, with this metric.
+fn with_metric(raw: &[u8], metric: u16, value: Option<u32>) -> Vec<u8> {
+    // What the kernel finds out by itself, and refuses to be told.
+    const FLAGS_TO_KEEP: u32 = 2 | 4; // RTNH_F_PERVASIVE, RTNH_F_ONLINK
+    let (header, rest) = raw.split_at_checked(HEADER).unwrap_or((raw, &[]));
+    let mut payload = header.to_vec();
+    if let Some((fixed, flags)) = header.split_last_chunk::<4>() {
+        payload = [fixed, &(u32::from_ne_bytes(*flags) & FLAGS_TO_KEEP).to_ne_bytes()].concat();
+    }
+    let mut metrics = Vec::new();
+    for (kind, attribute) in attributes(rest) {
+        match kind {
+            libc::RTA_METRICS => {
+                for (other, value) in attributes(attribute).filter(|(other, _)| *other != metric) {
+                    push_attribute(&mut metrics, other, value);
+                }
+            }
+            libc::RTA_CACHEINFO => {}
+            _ => push_attribute(&mut payload, kind, attribute),
+        }
+    }
+    if let Some(value) = value {
+        push_attribute(&mut metrics, metric, &value.to_ne_bytes());
+    }
+    push_attribute(&mut payload, libc::RTA_METRICS, &metrics);
+    payload
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// 10.0.0.0/8 with a metric.
+    fn example(metrics: &[(u16, u32)]) -> Vec<u8> {
+        let mut raw = vec![libc::AF_INET as u8, 8, 0, 0, libc::RT_TABLE_MAIN, 4, 0, libc::RTN_UNICAST, 16, 0, 0, 0];
+        push_attribute(&mut raw, libc::RTA_DST, &[10, 0, 0, 0]);
+        let mut nested = Vec::new();
+        for (kind, value) in metrics {
+            push_attribute(&mut nested, *kind, &value.to_ne_bytes());
+        }
+        push_attribute(&mut raw, libc::RTA_METRICS, &nested);
+        raw
+    }
+
+    #[test]
+    fn a_metric_comes_and_goes_and_the_others_stay() {
+        let read = |raw: &[u8]| route(raw, |_| None).unwrap();
+        let before = example(&[(3, 65_535)]);
+        let after = with_metric(&before, 11, Some(30));
+        let expected =
+            [("initcwnd", "30"), ("window", "65535")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(read(&after).metrics, expected.into());
+        assert_eq!(read(&after).destination, "10.0.0.0/8");
+        let back = read(&with_metric(&after, 11, None));
+        assert_eq!(back.metrics, read(&before).metrics);
+        assert_eq!(back.raw[8..12], [0; 4], "whether the link is down is the kernel's to say");
+    }
+
+    #[test]
+    fn the_routes_of_this_host_are_read() {
+        assert!(routes().is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn any_route_is_read(bytes in proptest::collection::vec(any::<u8>(), 0..96)) {
+            let _ = route(&bytes, |_| None);
+            let _ = with_metric(&bytes, 11, Some(10));
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What the kernel remembers of the paths to other hosts.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use fullpipe_units::{SegCount, Span};
+use rustix::net::netlink;
+
+use crate::dump::{attributes, dump, number};
+use crate::route::push_attribute;
+
+/// What the kernel remembers of one host, for the next connection to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TcpMetrics {
+    /// The host.
+    pub address: IpAddr,
+    /// Smoothed round-trip time.
+    pub rtt: Option<Span>,
+    /// Slow-start threshold, with which a new connection would leave slow start.
+    pub ssthresh: Option<SegCount>,
+    /// Congestion window when the last connection closed.
+    pub cwnd: Option<SegCount>,
+}
+
+/// What is remembered in the calling thread's network namespace.
+///
+/// # Errors
+/// What the kernel says, as `NotFound` where it has no such memory.
+pub fn tcp_metrics() -> io::Result<Vec<TcpMetrics>> {
+    let family = family()?;
+    let mut found = Vec::new();
+    dump(Some(netlink::GENERIC), family, &[GET, VERSION, 0, 0], &mut |kind, message| {
+        if kind == family {
+            found.extend(message.get(HEADER..).and_then(metrics));
+        }
+    })?;
+    Ok(found)
+}
+
+/// `struct genlmsghdr`.
+const HEADER: usize = 4;
+/// `TCP_METRICS_CMD_GET`, and its version (`linux/tcp_metrics.h`).
+const GET: u8 = 1;
+const VERSION: u8 = 1;
+
+/// The number of the family "`tcp_metrics`".
+fn family() -> io::Result<u16> {
+    const CONTROL_GET_FAMILY: [u8; HEADER] = [libc::CTRL_CMD_GETFAMILY as u8, 1, 0, 0];
+    let mut payload = CONTROL_GET_FAMILY.to_vec();
+    push_attribute(&mut payload, libc::CTRL_ATTR_FAMILY_NAME as u16, b"tcp_metrics\0");
+    let mut number = None;
+    dump(Some(netlink::GENERIC), libc::GENL_ID_CTRL as u16, &payload, &mut |_, message| {
+        let attributes = || message.get(HEADER..).into_iter().flat_map(attributes);
+        let is_it = attributes().any(|(kind, value)| kind == libc::CTRL_ATTR_FAMILY_NAME as u16 && value == NAME);
+        let id = attributes().find(|(kind, _)| *kind == libc::CTRL_ATTR_FAMILY_ID as u16);
+        if is_it {
+            number = id.and_then(|(_, value)| value.first_chunk()).copied().map(u16::from_ne_bytes);
+        }
+    })?;
+    number.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "this kernel remembers nothing of other hosts"))
+}
+
+const NAME: &[u8] = b"tcp_metrics\0";
+
+fn metrics(rest: &[u8]) -> Option<TcpMetrics> {
+    let of = |wanted| attributes(rest).find(|(kind, _)| *kind == wanted).map(|(_, value)| value);
+    let v4 = of(1).and_then(|value| value.first_chunk::<4>()).map(|octets| Ipv4Addr::from(*octets).into());
+    let v6 = || of(2).and_then(|value| value.first_chunk::<16>()).map(|octets| Ipv6Addr::from(*octets).into());
+    let address: IpAddr = v4.or_else(v6)?;
+    let values = of(6).unwrap_or_default();
+    let value = |wanted| attributes(values).find(|(kind, _)| *kind == wanted).and_then(|(_, value)| number(value));
+    let segments = |kind| value(kind).map(|count| SegCount::new(count.into()));
+    Some(TcpMetrics {
+        address,
+        rtt: value(6).map(|micros| Span::from_micros(micros.into())),
+        ssthresh: segments(3),
+        cwnd: segments(4),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_this_host_remembers_is_read() {
+        let read = tcp_metrics();
+        assert!(read.is_ok() || read.is_err_and(|error| error.kind() == io::ErrorKind::NotFound));
+    }
+
+    proptest! {
+        #[test]
+        fn any_memory_is_read(bytes in proptest::collection::vec(any::<u8>(), 0..96)) {
+            let _ = metrics(&bytes);
+        }
+    }
+}
