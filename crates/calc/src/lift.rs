@@ -124,6 +124,12 @@ impl State {
                 self.hosts.sender = change.applied_to(&self.hosts.sender);
                 self.hosts.receiver = change.applied_to(&self.hosts.receiver);
             }
+            // None of these is a candidate.
+            Change::Sysctl { .. }
+            | Change::RouteMetric { .. }
+            | Change::Qdisc { .. }
+            | Change::Offload { .. }
+            | Change::Mtu { .. } => {}
         }
     }
 

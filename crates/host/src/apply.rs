@@ -2,20 +2,21 @@ use fullpipe_record::{Change, HostSettings};
 use thiserror::Error;
 
 use crate::inspect::inspect;
-use crate::render::sysctl;
+use crate::render::writes;
+use crate::setting::{Setting, System};
 use crate::sysctl::{SysctlError, SysctlTree};
 
 /// Why changes were not made, or not undone.
 #[derive(Debug, Error)]
 pub enum ApplyError {
-    /// A sysctl could not be read or written.
+    /// A setting could not be read or written.
     #[error(transparent)]
     Sysctl(#[from] SysctlError),
     /// The kernel took the value and keeps another.
     #[error("{name} was set to \"{wanted}\" and reads back as \"{found}\"")]
     NotKept {
         /// Dotted name.
-        name: &'static str,
+        name: String,
         /// What was written.
         wanted: String,
         /// What was read.
@@ -25,7 +26,7 @@ pub enum ApplyError {
     #[error("{name} was left alone: it should still be \"{ours}\" but somebody made it \"{found}\"")]
     ChangedMeanwhile {
         /// Dotted name.
-        name: &'static str,
+        name: String,
         /// What we had written.
         ours: String,
         /// What it is now.
@@ -39,23 +40,25 @@ pub struct Applied {
     entries: Vec<Entry>,
 }
 
+/// A setting, what it was, and what it was to become.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Entry {
-    name: &'static str,
-    before: String,
-    after: String,
+pub(crate) struct Entry {
+    pub(crate) setting: Setting,
+    pub(crate) before: Option<String>,
+    pub(crate) wanted: Option<String>,
 }
 
 /// Makes `changes` in order, reading each back. Changes that are a program's to make are passed over. If one fails, those
 /// before it are undone.
 ///
 /// # Errors
-/// If a sysctl cannot be read or written, or the kernel does not keep what was written.
+/// If a setting cannot be read or written, or the kernel does not keep what was written.
 pub fn apply(tree: &SysctlTree, changes: &[Change]) -> Result<Applied, ApplyError> {
+    let system = System::new(tree.clone(), "/nowhere");
     let mut applied = Applied::default();
     for change in changes {
         // Inspected each time, because a triple is written whole and an earlier change may have been to the same one.
-        let made = inspect(tree).map_err(ApplyError::from).and_then(|settings| apply_one(tree, change, &settings));
+        let made = inspect(tree).map_err(ApplyError::from).and_then(|settings| apply_one(&system, change, &settings));
         match made {
             Ok(entry) => applied.entries.extend(entry),
             Err(error) => {
@@ -68,16 +71,12 @@ pub fn apply(tree: &SysctlTree, changes: &[Change]) -> Result<Applied, ApplyErro
     Ok(applied)
 }
 
-fn apply_one(tree: &SysctlTree, change: &Change, settings: &HostSettings) -> Result<Option<Entry>, ApplyError> {
-    let Some((name, wanted)) = sysctl(change, settings) else { return Ok(None) };
-    let before = tree.read(name)?;
-    tree.write(name, &wanted)?;
-    let after = tree.read(name)?;
-    if !same_words(&after, &wanted) {
-        tree.write(name, &before)?;
-        return Err(ApplyError::NotKept { name, wanted, found: after });
-    }
-    Ok(Some(Entry { name, before, after }))
+fn apply_one(system: &System, change: &Change, settings: &HostSettings) -> Result<Option<Entry>, ApplyError> {
+    let Some((setting, wanted)) = writes(change, settings) else { return Ok(None) };
+    let before = setting.read(system)?;
+    let entry = Entry { setting, before, wanted };
+    entry.make(system)?;
+    Ok(Some(entry))
 }
 
 impl Applied {
@@ -87,27 +86,46 @@ impl Applied {
     /// # Errors
     /// The first failure, after everything else was tried.
     pub fn undo(self, tree: &SysctlTree) -> Result<(), ApplyError> {
+        let system = System::new(tree.clone(), "/nowhere");
         let mut result = Ok(());
         for entry in self.entries.into_iter().rev() {
-            result = result.and(entry.undo(tree));
+            result = result.and(entry.undo(&system));
         }
         result
     }
 }
 
 impl Entry {
-    fn undo(self, tree: &SysctlTree) -> Result<(), ApplyError> {
-        let found = tree.read(self.name)?;
-        if !same_words(&found, &self.after) {
-            return Err(ApplyError::ChangedMeanwhile { name: self.name, ours: self.after, found });
+    /// Writes what is wanted and reads it back; what the kernel does not keep is put back.
+    pub(crate) fn make(&self, system: &System) -> Result<(), ApplyError> {
+        self.setting.write(system, self.wanted.as_deref())?;
+        let found = self.setting.read(system)?;
+        if self.setting.is_same(found.as_deref(), self.wanted.as_deref()) {
+            return Ok(());
         }
-        Ok(tree.write(self.name, &self.before)?)
+        self.setting.write(system, self.before.as_deref())?;
+        Err(ApplyError::NotKept {
+            name: self.setting.to_string(),
+            wanted: shown(self.wanted.as_deref()),
+            found: shown(found.as_deref()),
+        })
+    }
+
+    fn undo(self, system: &System) -> Result<(), ApplyError> {
+        let found = self.setting.read(system)?;
+        if !self.setting.is_same(found.as_deref(), self.wanted.as_deref()) {
+            let (name, ours, found) =
+                (self.setting.to_string(), shown(self.wanted.as_deref()), shown(found.as_deref()));
+            return Err(ApplyError::ChangedMeanwhile { name, ours, found });
+        }
+        Ok(self.setting.write(system, self.before.as_deref())?)
     }
 }
 
-/// The kernel prints tabs where people write spaces.
-fn same_words(left: &str, right: &str) -> bool {
-    left.split_whitespace().eq(right.split_whitespace())
+/// A text for a reader: in one line, with single spaces.
+pub(crate) fn shown(text: Option<&str>) -> String {
+    let words = text.unwrap_or("none").split_whitespace();
+    words.collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -160,7 +178,7 @@ mod tests {
         let applied = apply(&tree, &RAISE).unwrap();
         tree.write("net.ipv4.tcp_rmem", "1 2 3").unwrap();
         let error = applied.undo(&tree).unwrap_err();
-        assert!(matches!(error, ApplyError::ChangedMeanwhile { name: "net.ipv4.tcp_rmem", .. }), "{error}");
+        assert!(matches!(&error, ApplyError::ChangedMeanwhile { name, .. } if name == "net.ipv4.tcp_rmem"), "{error}");
         assert_eq!(tree.read("net.ipv4.tcp_rmem").unwrap(), "1 2 3");
         assert_eq!(tree.read("net.ipv4.tcp_wmem").unwrap(), "4096\t16384\t4194304");
     }

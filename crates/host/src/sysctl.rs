@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// A sysctl that could not be read, written or understood.
+/// A setting that could not be read, written or understood.
 #[derive(Debug, Error)]
 pub enum SysctlError {
     /// The kernel refused, or the file is not there.
@@ -12,7 +12,7 @@ pub enum SysctlError {
     Io {
         /// `read` or `write`.
         verb: &'static str,
-        /// Dotted name.
+        /// Dotted name of a sysctl, or what another setting is called.
         name: String,
         /// What the kernel said.
         #[source]
@@ -31,9 +31,17 @@ pub enum SysctlError {
 }
 
 impl SysctlError {
-    /// Whether the sysctl does not exist, as some do not in a child namespace or on an older kernel.
+    /// Whether the setting does not exist, as some do not in a child namespace or on an older kernel, or went with its device.
     pub fn is_missing(&self) -> bool {
-        matches!(self, Self::Io { cause, .. } if cause.kind() == io::ErrorKind::NotFound)
+        let no_device = Some(rustix::io::Errno::NODEV.raw_os_error());
+        let is_gone = |cause: &io::Error| cause.kind() == io::ErrorKind::NotFound || cause.raw_os_error() == no_device;
+        matches!(self, Self::Io { cause, .. } if is_gone(cause))
+    }
+
+    /// Whether the kernel does not let this user write it.
+    pub fn is_refused(&self) -> bool {
+        let refusals = [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];
+        matches!(self, Self::Io { cause, .. } if refusals.contains(&cause.kind()))
     }
 }
 
@@ -65,6 +73,24 @@ impl SysctlTree {
         }
     }
 
+    /// The same to the byte, as it is to be put back one day.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(crate) fn read_whole(&self, name: &str) -> Result<String, SysctlError> {
+        let read = std::fs::read_to_string(self.path(name));
+        read.map_err(|cause| SysctlError::Io { verb: "read", name: name.to_owned(), cause })
+    }
+
+    /// Finds out whether it may be written, without writing.
+    ///
+    /// # Errors
+    /// If not.
+    pub(crate) fn check_writable(&self, name: &str) -> Result<(), SysctlError> {
+        let opened = std::fs::OpenOptions::new().write(true).open(self.path(name));
+        opened.map(drop).map_err(|cause| SysctlError::Io { verb: "write", name: name.to_owned(), cause })
+    }
+
     /// Writes `text` into the sysctl with the dotted `name`.
     ///
     /// # Errors
@@ -84,7 +110,44 @@ impl SysctlTree {
         words.map_err(|_| SysctlError::Malformed { name: name.to_owned(), text, expected })
     }
 
+    /// As `sysctl` writes names: a slash stands for a dot in the name of a file, as the device `eth0.7` has one.
     fn path(&self, name: &str) -> PathBuf {
-        self.root.join(name.replace('.', "/"))
+        let file = name.chars().map(|letter| match letter {
+            '.' => '/',
+            '/' => '.',
+            other => other,
+        });
+        self.root.join(file.collect::<String>())
+    }
+}
+
+/// Whether `name` is that of a sysctl of the network, and leads nowhere else.
+pub fn is_network_sysctl(name: &str) -> bool {
+    let known = |letter: char| letter.is_ascii_alphanumeric() || "._-/@:".contains(letter);
+    let mut parts = name.split('.');
+    let is_plain = |part: &str| !part.is_empty() && !part.chars().all(|letter| letter == '/');
+    name.len() <= LONGEST_NAME && name.chars().all(known) && parts.next() == Some("net") && parts.all(is_plain)
+}
+
+/// Longer than the name of any sysctl.
+const LONGEST_NAME: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_to_the_files_of_the_network_and_nowhere_else() {
+        let tree = SysctlTree::of_this_host();
+        assert_eq!(
+            tree.path("net.ipv4.conf.eth0/7.rp_filter"),
+            PathBuf::from("/proc/sys/net/ipv4/conf/eth0.7/rp_filter")
+        );
+        assert!(is_network_sysctl("net.ipv4.tcp_rmem") && is_network_sysctl("net.ipv4.conf.eth0/7.rp_filter"));
+        for name in
+            ["", "kernel.hostname", "net.//.kernel.hostname", "net..x", "net./.x", "net.ipv4.", "net.a b", "net.a\n"]
+        {
+            assert!(!is_network_sysctl(name), "{name:?}");
+        }
     }
 }

@@ -3,8 +3,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Calculation, Combination, GridReport, HostSettings, LabReport, Measurement, Path, Prediction, RampReport, Remedy,
-    Request, SCHEMA_VERSION, Verdict,
+    Calculation, Combination, GridReport, HostAdvice, HostApplied, HostReport, HostSettings, HostUndone, LabReport,
+    Measurement, Path, Prediction, RampReport, Remedy, Request, SCHEMA_VERSION, Verdict,
 };
 
 /// A remedy carried out, and what came of it.
@@ -97,6 +97,18 @@ pub struct Document {
     /// From `fullpipe measure --ramp`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ramp: Option<RampReport>,
+    /// From `fullpipe host show`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_settings: Option<HostReport>,
+    /// From `fullpipe host advise`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_advice: Option<HostAdvice>,
+    /// From `fullpipe host apply`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_applied: Option<HostApplied>,
+    /// From `fullpipe host undo`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_undone: Option<HostUndone>,
     /// From any of them, when it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorReport>,
@@ -114,6 +126,10 @@ impl Document {
             lab: None,
             grid: None,
             ramp: None,
+            host_settings: None,
+            host_advice: None,
+            host_applied: None,
+            host_undone: None,
             error: None,
         }
     }

@@ -10,6 +10,7 @@ mod effects;
 mod evidence;
 mod experiment;
 mod grid;
+mod host;
 mod lab;
 mod latency;
 mod machine;
@@ -34,6 +35,10 @@ pub use effects::{
 pub use evidence::Evidence;
 pub use experiment::{Document, ErrorReport, Experiment, Proof, Undone};
 pub use grid::{GridAccuracy, GridCell, GridReport};
+pub use host::{
+    AdvisedChange, Allowance, Folklore, HostAdvice, HostApplied, HostChange, HostDevice, HostLeft, HostManager,
+    HostMemory, HostReport, HostRoute, HostUndone,
+};
 pub use lab::{LabBeside, LabDatagrams, LabReport, LabStep, Published};
 pub use latency::{Echo, EchoPhase, EchoReport, Inflation, LoadTime, Responsiveness};
 pub use machine::{CoreTime, DeviceReport, Machine, ProcessorLook, QdiscReport};

@@ -124,10 +124,50 @@ pub enum Change {
     CongestionControl(String),
     /// How many connections the program opens.
     Streams(u16),
+    /// Any sysctl, whole.
+    Sysctl {
+        /// Dotted name.
+        name: String,
+        /// Its text, as it is written.
+        value: String,
+    },
+    /// A metric of a route in the main table.
+    RouteMetric {
+        /// `default`, `default6` for IPv6, or a network: `10.0.0.0/8`.
+        destination: String,
+        /// By the name that `ip route` has for it: `initcwnd`, `window`…
+        metric: String,
+        /// None takes it away.
+        value: Option<u32>,
+    },
+    /// What queues the packets of a device, with the kernel's parameters.
+    Qdisc {
+        /// The device.
+        device: String,
+        /// `fq`, `fq_codel`, `pfifo`…
+        kind: String,
+    },
+    /// What a device does for the kernel.
+    Offload {
+        /// The device.
+        device: String,
+        /// By the kernel's name: `tx-tcp-segmentation`, `rx-gro`…
+        feature: String,
+        /// Whether it does.
+        on: bool,
+    },
+    /// The largest IP packet of a device.
+    Mtu {
+        /// The device.
+        device: String,
+        /// In bytes.
+        mtu: ByteCount,
+    },
 }
 
 impl Change {
-    /// The settings of a host after this change; the same where the change is the program's to make.
+    /// The settings of a host after this change; the same where the change is the program's to make, or one of a setting that
+    /// is not among them.
     #[must_use]
     pub fn applied_to(&self, before: &HostSettings) -> HostSettings {
         let mut after = before.clone();
@@ -136,19 +176,32 @@ impl Change {
             Self::TcpWmemMax(max) => after.tcp_wmem.max = *max,
             Self::WindowScaling(on) => after.window_scaling = *on,
             Self::ModerateRcvbuf(on) => after.moderate_rcvbuf = *on,
-            Self::SocketBuffer(_) | Self::CongestionControl(_) | Self::Streams(_) => {}
+            Self::Sysctl { name, value } => set_by_name(&mut after, name, value),
+            Self::SocketBuffer(_)
+            | Self::CongestionControl(_)
+            | Self::Streams(_)
+            | Self::RouteMetric { .. }
+            | Self::Qdisc { .. }
+            | Self::Offload { .. }
+            | Self::Mtu { .. } => {}
         }
         after
     }
 
     /// The ends that must make this change for it to help: a send buffer the sender, a receive buffer the receiver, window
-    /// scaling both, as it works only where both offer it. None where it is the program's to make.
-    pub const fn ends(&self) -> &'static [At] {
+    /// scaling both, as it works only where both offer it. None where it is the program's to make, or helps wherever its
+    /// remedy is.
+    pub fn ends(&self) -> &'static [At] {
         match self {
-            Self::TcpWmemMax(_) => &[At::Sender],
+            Self::TcpWmemMax(_) | Self::Qdisc { .. } => &[At::Sender],
             Self::TcpRmemMax(_) | Self::ModerateRcvbuf(_) => &[At::Receiver],
-            Self::WindowScaling(_) => &[At::Sender, At::Receiver],
-            Self::SocketBuffer(_) | Self::CongestionControl(_) | Self::Streams(_) => &[],
+            Self::WindowScaling(_) | Self::Mtu { .. } => &[At::Sender, At::Receiver],
+            Self::Sysctl { name, .. } => ends_of(name),
+            Self::SocketBuffer(_)
+            | Self::CongestionControl(_)
+            | Self::Streams(_)
+            | Self::RouteMetric { .. }
+            | Self::Offload { .. } => &[],
         }
     }
 
@@ -160,9 +213,61 @@ impl Change {
             Self::SocketBuffer(buffer) => after.buffer = *buffer,
             Self::CongestionControl(name) => after.congestion = Some(name.clone()),
             Self::Streams(streams) => after.streams = *streams,
-            Self::TcpRmemMax(_) | Self::TcpWmemMax(_) | Self::WindowScaling(_) | Self::ModerateRcvbuf(_) => {}
+            Self::TcpRmemMax(_)
+            | Self::TcpWmemMax(_)
+            | Self::WindowScaling(_)
+            | Self::ModerateRcvbuf(_)
+            | Self::Sysctl { .. }
+            | Self::RouteMetric { .. }
+            | Self::Qdisc { .. }
+            | Self::Offload { .. }
+            | Self::Mtu { .. } => {}
         }
         after
+    }
+}
+
+/// What writing `text` into a sysctl makes of the settings; nothing where the kernel would refuse it, or it is not among them.
+fn set_by_name(settings: &mut HostSettings, name: &str, text: &str) {
+    let size = || text.trim().parse().map(ByteCount::new).ok();
+    let switch = || text.trim().parse().ok().map(|value: u8| value != 0);
+    match name {
+        "net.ipv4.tcp_rmem" => settings.tcp_rmem = triple(settings.tcp_rmem, text),
+        "net.ipv4.tcp_wmem" => settings.tcp_wmem = triple(settings.tcp_wmem, text),
+        "net.core.rmem_max" => settings.rmem_max = size().or(settings.rmem_max),
+        "net.core.wmem_max" => settings.wmem_max = size().or(settings.wmem_max),
+        "net.ipv4.tcp_window_scaling" => settings.window_scaling = switch().unwrap_or(settings.window_scaling),
+        "net.ipv4.tcp_timestamps" => settings.timestamps = switch().unwrap_or(settings.timestamps),
+        "net.ipv4.tcp_sack" => settings.sack = switch().unwrap_or(settings.sack),
+        "net.ipv4.tcp_moderate_rcvbuf" => settings.moderate_rcvbuf = switch().unwrap_or(settings.moderate_rcvbuf),
+        "net.ipv4.tcp_adv_win_scale" => {
+            settings.adv_win_scale = text.trim().parse().unwrap_or(settings.adv_win_scale);
+        }
+        "net.ipv4.tcp_congestion_control" => text.trim().clone_into(&mut settings.congestion_control),
+        _ => {}
+    }
+}
+
+/// Fewer than three sizes leave the rest as it was, as the kernel does.
+fn triple(before: BufferTriple, text: &str) -> BufferTriple {
+    let mut sizes = text.split_whitespace().map_while(|word| word.parse().map(ByteCount::new).ok());
+    let mut next = |before| sizes.next().unwrap_or(before);
+    BufferTriple { min: next(before.min), default: next(before.default), max: next(before.max) }
+}
+
+/// The ends at which a sysctl matters to bulk TCP.
+fn ends_of(name: &str) -> &'static [At] {
+    match name {
+        "net.ipv4.tcp_wmem" | "net.core.wmem_max" | "net.core.wmem_default" | "net.ipv4.tcp_congestion_control" => {
+            &[At::Sender]
+        }
+        "net.ipv4.tcp_rmem"
+        | "net.core.rmem_max"
+        | "net.core.rmem_default"
+        | "net.ipv4.tcp_moderate_rcvbuf"
+        | "net.ipv4.tcp_adv_win_scale" => &[At::Receiver],
+        "net.ipv4.tcp_window_scaling" | "net.ipv4.tcp_timestamps" | "net.ipv4.tcp_sack" => &[At::Sender, At::Receiver],
+        _ => &[],
     }
 }
 
@@ -182,5 +287,19 @@ mod tests {
             assert_eq!((read.major, read.minor, read.patch), version, "{release}");
         }
         assert!("linux".parse::<KernelVersion>().is_err());
+    }
+
+    #[test]
+    fn a_sysctl_by_name_is_the_setting_that_it_is() {
+        let sysctl = |name: &str, value: &str| Change::Sysctl { name: name.to_owned(), value: value.to_owned() };
+        let before = HostSettings::of_linux_6_18();
+        let rmem = sysctl("net.ipv4.tcp_rmem", "4096 131072 67108864");
+        assert_eq!(rmem.applied_to(&before), Change::TcpRmemMax(ByteCount::from_mib(64)).applied_to(&before));
+        assert_eq!(rmem.ends(), Change::TcpRmemMax(ByteCount::ZERO).ends());
+        let scaling = sysctl("net.ipv4.tcp_window_scaling", "0");
+        assert_eq!(scaling.applied_to(&before), Change::WindowScaling(false).applied_to(&before));
+        assert_eq!(scaling.ends(), Change::WindowScaling(false).ends());
+        let unknown = sysctl("net.ipv4.tcp_rmem", "much");
+        assert_eq!(unknown.applied_to(&before), before);
     }
 }

@@ -236,6 +236,16 @@ fn change(change: &Change) -> String {
         Change::SocketBuffer(Buffer::Window(size)) => format!("a window of {size}"),
         Change::CongestionControl(name) => format!("congestion control {name}"),
         Change::Streams(streams) => format!("{streams} streams"),
+        Change::Sysctl { name, value } => format!("{name} = {value}"),
+        Change::RouteMetric { destination, metric, value } => {
+            let value = value.map_or("no value".to_owned(), |value| value.to_string());
+            format!("{metric} {value} on the route to {destination}")
+        }
+        Change::Qdisc { device, kind } => format!("the queueing discipline {kind} on {device}"),
+        Change::Offload { device, feature, on } => {
+            format!("{feature} {} on {device}", if *on { "on" } else { "off" })
+        }
+        Change::Mtu { device, mtu } => format!("an MTU of {} bytes on {device}", mtu.get()),
     }
 }
 

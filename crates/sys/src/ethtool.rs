@@ -18,6 +18,8 @@ pub struct Feature {
     /// Whether it can be changed.
     pub can_change: bool,
     bit: usize,
+    /// Of 32 bits each: all that the kernel has, which it wants to be told of.
+    blocks: usize,
 }
 
 /// Packets that a device has room for.
@@ -36,7 +38,7 @@ pub struct Rings {
 /// Everything that device `name` may do for the kernel.
 ///
 /// # Errors
-/// What the kernel says, as `NotFound` (`ENODEV`) where there is no such device.
+/// What the kernel says: `ENODEV` where there is no such device.
 pub fn features(name: &str) -> io::Result<Vec<Feature>> {
     let names = feature_names(name)?;
     let blocks = names.len().div_ceil(32);
@@ -48,7 +50,13 @@ pub fn features(name: &str) -> io::Result<Vec<Feature>> {
     let is_set = |bit, which| word(bit, which) >> (bit % 32) & 1 == 1;
     let named = names.into_iter().enumerate().filter(|(_, name)| !name.is_empty());
     Ok(named
-        .map(|(bit, name)| Feature { name, is_on: is_set(bit, 2), can_change: is_set(bit, 0) && !is_set(bit, 3), bit })
+        .map(|(bit, name)| Feature {
+            name,
+            is_on: is_set(bit, 2),
+            can_change: is_set(bit, 0) && !is_set(bit, 3),
+            bit,
+            blocks,
+        })
         .collect())
 }
 
@@ -57,18 +65,19 @@ pub fn features(name: &str) -> io::Result<Vec<Feature>> {
 /// # Errors
 /// What the kernel says.
 pub fn set_feature(name: &str, feature: &Feature, on: bool) -> io::Result<()> {
-    let blocks = feature.bit / 32 + 1;
-    let bit = 1_u32 << (feature.bit % 32);
-    let mut buffer = [SET_FEATURES, blocks as u32].map(u32::to_ne_bytes).concat();
-    buffer.resize(8 + (blocks - 1) * 8, 0);
-    buffer.extend([bit, if on { bit } else { 0 }].map(u32::to_ne_bytes).concat());
+    let mask = 1_u32 << (feature.bit % 32);
+    // For each 32 of them: which are meant, and which of these are wanted.
+    let mut words = vec![[0, 0]; feature.blocks];
+    words[feature.bit / 32] = [mask, if on { mask } else { 0 }];
+    let head = [SET_FEATURES, feature.blocks as u32];
+    let mut buffer: Vec<u8> = [head].into_iter().chain(words).flatten().flat_map(u32::to_ne_bytes).collect();
     ethtool(name, &mut buffer)
 }
 
 /// The rings of device `name`.
 ///
 /// # Errors
-/// What the kernel says, as `Unsupported` where it has none.
+/// What the kernel says: `EOPNOTSUPP` where it has none.
 pub fn rings(name: &str) -> io::Result<Rings> {
     let mut buffer = GET_RINGS.to_ne_bytes().to_vec();
     buffer.resize(4 + 8 * 4, 0);
@@ -81,7 +90,7 @@ pub fn rings(name: &str) -> io::Result<Rings> {
 /// What device `name` says its speed is; none where it does not know.
 ///
 /// # Errors
-/// What the kernel says, as `Unsupported` where it has none.
+/// What the kernel says: `EOPNOTSUPP` where it has none.
 pub fn device_speed(name: &str) -> io::Result<Option<BitRate>> {
     // `struct ethtool_cmd`: the lower half of the speed at 12, the upper at 28, in Mbit/s.
     let mut buffer = GET_SETTINGS.to_ne_bytes().to_vec();

@@ -20,7 +20,7 @@ pub struct RootQdisc {
 /// What queues the packets of device `name`; none where the kernel tells of nothing.
 ///
 /// # Errors
-/// What the kernel says, as `NotFound` (`ENODEV`) where there is no such device.
+/// What the kernel says: `ENODEV` where there is no such device.
 pub fn root_qdisc(name: &str) -> io::Result<Option<RootQdisc>> {
     let index = index(name)?;
     let mut found = None;
@@ -33,7 +33,7 @@ pub fn root_qdisc(name: &str) -> io::Result<Option<RootQdisc>> {
 /// Puts a discipline of this kind, with its own defaults, at the root of device `name`.
 ///
 /// # Errors
-/// What the kernel says, as `NotFound` (`ENOENT`) where it does not know the kind.
+/// What the kernel says: `ENOENT` where it does not know the kind.
 pub fn set_root_qdisc(name: &str, kind: &str) -> io::Result<()> {
     let mut payload = traffic_control(index(name)?, ROOT);
     push_attribute(&mut payload, libc::TCA_KIND, &terminated(kind));
@@ -44,7 +44,7 @@ pub fn set_root_qdisc(name: &str, kind: &str) -> io::Result<()> {
 /// Takes the discipline at the root of device `name` away; the kernel puts its default there.
 ///
 /// # Errors
-/// What the kernel says, as `NotFound` (`ENOENT`) where the default is there already.
+/// What the kernel says: `ENOENT` where the default is there already.
 pub fn delete_root_qdisc(name: &str) -> io::Result<()> {
     request(&message(libc::RTM_DELQDISC, libc::NLM_F_ACK, &traffic_control(index(name)?, ROOT)))
 }

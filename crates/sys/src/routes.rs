@@ -68,7 +68,7 @@ pub fn routes() -> io::Result<Vec<Route>> {
 /// Gives the metric `name` of `route` this value, or takes it away; the rest of the route stays as it is.
 ///
 /// # Errors
-/// `InvalidInput` for a name that is none of [`NUMERIC_METRICS`]; else what the kernel says, as `NotFound` (`ENOENT`) where
+/// `InvalidInput` for a name that is none of [`NUMERIC_METRICS`]; else what the kernel says, as `ENOENT` where
 /// the route is gone.
 pub fn set_route_metric(route: &Route, name: &str, value: Option<u32>) -> io::Result<()> {
     let metric = NUMERIC_METRICS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);

@@ -1,0 +1,420 @@
+//! The journals of a folder, and what is done by them: one at a time, and each so that a crash leaves a way back.
+
+use std::collections::BTreeMap;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use fullpipe_record::{Change, HostChange, HostLeft, HostUndone};
+use fullpipe_units::Span;
+use rustix::fs::{FlockOperation, flock};
+
+use crate::apply::{Entry, shown};
+use crate::inspect::inspect;
+use crate::journal::{Journal, Line, Origin, Relation};
+use crate::journal_error::JournalError;
+use crate::render::writes;
+use crate::setting::{Setting, System};
+
+/// A moment in the course of [`Book::apply`]. Whoever dies at any of them leaves a journal by which all is put back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// The journal says that changes begin.
+    Begun,
+    /// The journal says what this change is.
+    Written(usize),
+    /// The change was made and read back.
+    Made(usize),
+}
+
+/// How changes are made.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Manner {
+    /// Also for the next boot, in one file of our own in `sysctl.d`: the sysctls among them.
+    pub persist: bool,
+    /// Until this is over, unless they are confirmed; who starts them starts what takes them back.
+    pub temporary: Option<Span>,
+}
+
+/// The journals of one folder, with its lock.
+#[derive(Debug)]
+pub struct Book {
+    folder: PathBuf,
+    system: System,
+    origin: Origin,
+    _lock: File,
+}
+
+impl Book {
+    /// Opens the journals in `folder`, which is made if it is not there, and waits while another holds them.
+    ///
+    /// # Errors
+    /// If the folder cannot be made or locked, or another holds it for longer than ten seconds.
+    pub fn open(folder: &Path, system: System) -> Result<Self, JournalError> {
+        let failed = |doing| move |cause| JournalError::Io { doing, path: folder.to_owned(), cause };
+        if !folder.exists() {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed("make"))?;
+        }
+        let path = folder.join("lock");
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let lock = lock.map_err(failed("lock"))?;
+        let deadline = Instant::now() + PATIENCE;
+        while let Err(error) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            if error != rustix::io::Errno::WOULDBLOCK {
+                return Err(failed("lock")(error.into()));
+            }
+            if Instant::now() >= deadline {
+                return Err(JournalError::Busy { path });
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let origin = Origin::here().map_err(|cause| JournalError::Kernel { what: "which namespace this is", cause })?;
+        Ok(Self { folder: folder.to_owned(), system, origin, _lock: lock })
+    }
+
+    /// Makes `changes` in order. Each is in the journal and on the disk before it is made, and read back after it; what is
+    /// so already is passed over. If one fails, those before it are put back. `begun` is called between the journal's first
+    /// line and the first change, with the name of this apply; `observe` at each step.
+    ///
+    /// # Errors
+    /// If an earlier apply waits to be confirmed, a setting cannot be read, written, kept or put back exactly, or the
+    /// journal cannot be written.
+    pub fn apply(
+        &self,
+        changes: &[Change],
+        manner: Manner,
+        begun: &mut dyn FnMut(&str) -> io::Result<()>,
+        observe: &mut dyn FnMut(Step),
+    ) -> Result<Vec<HostChange>, JournalError> {
+        let mut journal = Journal::of(&self.folder, &self.origin)?;
+        if journal.pending().is_some() {
+            return Err(JournalError::Pending);
+        }
+        if manner.persist && !self.origin.is_initial() {
+            let sentence =
+                "--persist is for the namespace of the first process, which is set up at boot; this is another";
+            return Err(JournalError::Unfit(sentence.to_owned()));
+        }
+        let entries = plan(&self.system, changes, manner.persist)?;
+        for entry in &entries {
+            entry.setting.check_writable(&self.system)?;
+            if let Some(why) = entry.setting.why_not_exact(entry.before.as_deref()) {
+                return Err(JournalError::Unfit(why));
+            }
+        }
+        if entries.is_empty() {
+            return Ok(Vec::new());
+        }
+        let id = new_id().map_err(|cause| JournalError::Kernel { what: "the time", cause })?;
+        journal.append(Line::Apply { id: id.clone(), temporary: manner.temporary.map(whole_seconds) })?;
+        observe(Step::Begun);
+        let made = begun(&id).map_err(JournalError::Watchdog).and_then(|()| self.make(&mut journal, &entries, observe));
+        let Err(first) = made else { return Ok(entries.iter().map(change).collect()) };
+        let way_back = self.take_back(&mut journal, Some(&id));
+        Err(match way_back {
+            Ok(undone) if undone.left.is_empty() => first,
+            Ok(undone) => with_way_back(first, &undone.left[0].why),
+            Err(then) => with_way_back(first, &then.to_string()),
+        })
+    }
+
+    fn make(
+        &self,
+        journal: &mut Journal,
+        entries: &[Entry],
+        observe: &mut dyn FnMut(Step),
+    ) -> Result<(), JournalError> {
+        for (number, entry) in entries.iter().enumerate() {
+            // As it is now, not as it was when this was planned.
+            let before = entry.setting.read(&self.system)?;
+            let entry = Entry { before, ..entry.clone() };
+            let Entry { setting, before, wanted } = entry.clone();
+            journal.append(Line::Change { setting, before, wanted })?;
+            observe(Step::Written(number));
+            entry.make(&self.system)?;
+            observe(Step::Made(number));
+        }
+        Ok(())
+    }
+
+    /// Puts back what was changed in this namespace, last change first, and what outlived a boot. What somebody else changed
+    /// since is left alone and stays in the journal, unless `forget` says otherwise.
+    ///
+    /// # Errors
+    /// If a journal is malformed or something may not be written: then nothing was put back. If something that may be
+    /// written could not be: then the rest was, and the journal still has it.
+    pub fn undo(&self, forget: bool) -> Result<HostUndone, JournalError> {
+        let mut all = HostUndone::default();
+        let journals = Journal::all(&self.folder)?;
+        let (ours, others): (Vec<Journal>, Vec<Journal>) =
+            journals.into_iter().partition(|journal| journal.origin().seen_from(&self.origin) != Relation::Elsewhere);
+        all.elsewhere = others.len();
+        for journal in &ours {
+            self.check_writable(&self.live(journal, None))?;
+        }
+        for mut journal in ours {
+            let undone = self.take_back(&mut journal, None)?;
+            if forget {
+                journal.forget(None, Vec::new())?;
+            }
+            all.restored.extend(undone.restored);
+            all.left.extend(undone.left);
+        }
+        Ok(all)
+    }
+
+    /// Puts back what apply `id` changed, unless it was confirmed or is undone already.
+    ///
+    /// # Errors
+    /// As [`Book::undo`].
+    pub fn undo_unless_confirmed(&self, id: &str) -> Result<HostUndone, JournalError> {
+        let mut journal = Journal::of(&self.folder, &self.origin)?;
+        if journal.pending() != Some(id) {
+            return Ok(HostUndone::default());
+        }
+        self.take_back(&mut journal, Some(id))
+    }
+
+    /// Whether apply `id` still waits to be confirmed.
+    ///
+    /// # Errors
+    /// If the journal cannot be read.
+    pub fn is_pending(&self, id: &str) -> Result<bool, JournalError> {
+        Ok(Journal::of(&self.folder, &self.origin)?.pending() == Some(id))
+    }
+
+    /// Lets what was applied for a time stay.
+    ///
+    /// # Errors
+    /// If nothing waits, or the journal cannot be written.
+    pub fn confirm(&self) -> Result<(), JournalError> {
+        let mut journal = Journal::of(&self.folder, &self.origin)?;
+        let id = journal.pending().ok_or(JournalError::NothingPending)?.to_owned();
+        journal.append(Line::Confirmed { id })
+    }
+
+    /// What of a journal may still be in force. A boot makes every setting the kernel's again, but for those that our file
+    /// has set at it.
+    fn live(&self, journal: &Journal, since: Option<&str>) -> Vec<Entry> {
+        let mut entries = journal.entries(since);
+        match journal.origin().seen_from(&self.origin) {
+            Relation::Ours => {}
+            Relation::BeforeBoot => {
+                let files: Vec<String> = entries
+                    .iter()
+                    .filter(|entry| entry.setting == Setting::Persisted)
+                    .filter_map(|entry| entry.wanted.clone())
+                    .collect();
+                let outlived = |name: &str| files.iter().any(|file| persisted(file).contains_key(name));
+                entries.retain(|entry| match &entry.setting {
+                    Setting::Persisted => true,
+                    Setting::Sysctl(name) => outlived(name),
+                    _ => false,
+                });
+            }
+            Relation::Elsewhere | Relation::Gone => entries.clear(),
+        }
+        entries
+    }
+
+    /// That all of it may be written before any of it is. What is gone needs no writing.
+    fn check_writable(&self, entries: &[Entry]) -> Result<(), JournalError> {
+        for entry in entries {
+            match entry.setting.check_writable(&self.system) {
+                Err(error) if !error.is_missing() => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn take_back(&self, journal: &mut Journal, since: Option<&str>) -> Result<HostUndone, JournalError> {
+        let mut undone = HostUndone::default();
+        let mut kept = Vec::new();
+        let before_boot = journal.origin().seen_from(&self.origin) == Relation::BeforeBoot;
+        for chain in chains(self.live(journal, since)) {
+            match chain.put_back(&self.system) {
+                Ok(Back::Done(restored)) => undone.restored.extend(restored),
+                // What is neither as we left it nor as it was is, after a boot, of the boot.
+                Ok(Back::Foreign(_)) if before_boot && chain.setting != Setting::Persisted => {}
+                Ok(Back::Foreign(found)) => {
+                    let ours = shown(chain.latest());
+                    let why = format!(
+                        "{} was left alone: it should still be \"{ours}\" but somebody made it \"{}\"",
+                        chain.setting,
+                        shown(found.as_deref())
+                    );
+                    undone.left.push(HostLeft { setting: chain.setting.to_string(), why });
+                    kept.push(chain.whole());
+                }
+                Ok(Back::Vanished) => {
+                    let why = format!("{} is gone, and with it what was changed", chain.setting);
+                    undone.left.push(HostLeft { setting: chain.setting.to_string(), why });
+                }
+                Err(why) => {
+                    undone.left.push(HostLeft { setting: chain.setting.to_string(), why });
+                    kept.push(chain.whole());
+                }
+            }
+        }
+        kept.reverse();
+        journal.forget(since, kept)?;
+        Ok(undone)
+    }
+}
+
+/// How long another may hold the lock.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What `changes` would write here, in order, without what is so already.
+///
+/// # Errors
+/// If a setting cannot be read.
+pub fn planned(system: &System, changes: &[Change], persist: bool) -> Result<Vec<HostChange>, JournalError> {
+    Ok(plan(system, changes, persist)?.iter().map(change).collect())
+}
+
+fn plan(system: &System, changes: &[Change], persist: bool) -> Result<Vec<Entry>, JournalError> {
+    let mut settings = inspect(&system.sysctls)?;
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut sysctls = BTreeMap::new();
+    for change in changes {
+        let Some((setting, wanted)) = writes(change, &settings) else {
+            return Err(JournalError::Unfit("a program makes this change for itself, not the host".to_owned()));
+        };
+        if !setting.is_sane()
+            || wanted.as_deref().is_some_and(|text| text.contains(|letter: char| letter.is_control() && letter != '\t'))
+        {
+            return Err(JournalError::Unfit(format!(
+                "{setting} is no setting of the network, or its value is no text in one line"
+            )));
+        }
+        settings = change.applied_to(&settings);
+        if let (Setting::Sysctl(name), Some(text)) = (&setting, &wanted) {
+            sysctls.insert(name.clone(), text.clone());
+        }
+        let earlier = entries.iter().rev().find(|entry| entry.setting == setting);
+        let before = earlier.map_or_else(|| setting.read(system), |earlier| Ok(earlier.wanted.clone()))?;
+        push(&mut entries, Entry { setting, before, wanted });
+    }
+    if persist && !sysctls.is_empty() {
+        let before = Setting::Persisted.read(system)?;
+        let mut all = persisted(before.as_deref().unwrap_or_default());
+        all.extend(sysctls);
+        push(&mut entries, Entry { setting: Setting::Persisted, before, wanted: Some(file(&all)) });
+    }
+    Ok(entries)
+}
+
+fn push(entries: &mut Vec<Entry>, entry: Entry) {
+    if !entry.setting.is_same(entry.before.as_deref(), entry.wanted.as_deref()) {
+        entries.push(entry);
+    }
+}
+
+/// The settings in a file of `sysctl.d`.
+pub(crate) fn persisted(file: &str) -> BTreeMap<String, String> {
+    let lines = file.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';']));
+    let settings = lines.filter_map(|line| line.split_once('='));
+    // A minus allows the setting to fail (sysctl.d(5)).
+    settings.map(|(name, value)| (name.trim().trim_start_matches('-').to_owned(), value.trim().to_owned())).collect()
+}
+
+fn file(settings: &BTreeMap<String, String>) -> String {
+    let head = "# Written by `fullpipe host apply --persist`; `fullpipe host undo` takes it away.\n";
+    settings.iter().fold(head.to_owned(), |text, (name, value)| text + &format!("{name} = {value}\n"))
+}
+
+fn change(entry: &Entry) -> HostChange {
+    let text = |text: &Option<String>| text.as_deref().map(|text| text.trim_end().to_owned());
+    HostChange { setting: entry.setting.to_string(), from: text(&entry.before), to: text(&entry.wanted) }
+}
+
+fn with_way_back(first: JournalError, then: &str) -> JournalError {
+    JournalError::WayBack { first: Box::new(first), then: then.to_owned() }
+}
+
+fn whole_seconds(span: Span) -> u64 {
+    span.as_nanos().div_ceil(1_000_000_000)
+}
+
+/// A name for an apply that no other has.
+fn new_id() -> io::Result<String> {
+    let mut bytes = [0; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
+}
+
+/// Everything that was done to one setting, in order. Undone as one, so that an undo that was itself cut short knows every
+/// value that may be there.
+struct Chain {
+    setting: Setting,
+    entries: Vec<Entry>,
+}
+
+enum Back {
+    /// As it was at first, and whether it was not so already.
+    Done(Option<HostChange>),
+    /// Neither as we left it nor as it was.
+    Foreign(Option<String>),
+    /// There is no such setting any more.
+    Vanished,
+}
+
+/// By setting, the one that was changed last first.
+fn chains(entries: Vec<Entry>) -> Vec<Chain> {
+    let mut chains: Vec<Chain> = Vec::new();
+    for entry in entries.into_iter().rev() {
+        match chains.iter_mut().find(|chain| chain.setting == entry.setting) {
+            Some(chain) => chain.entries.insert(0, entry),
+            None => chains.push(Chain { setting: entry.setting.clone(), entries: vec![entry] }),
+        }
+    }
+    chains
+}
+
+impl Chain {
+    fn first(&self) -> Option<&str> {
+        self.entries.first().and_then(|entry| entry.before.as_deref())
+    }
+
+    fn latest(&self) -> Option<&str> {
+        self.entries.last().and_then(|entry| entry.wanted.as_deref())
+    }
+
+    /// As one change.
+    fn whole(&self) -> Entry {
+        let text = |text: Option<&str>| text.map(str::to_owned);
+        Entry { setting: self.setting.clone(), before: text(self.first()), wanted: text(self.latest()) }
+    }
+
+    fn put_back(&self, system: &System) -> Result<Back, String> {
+        let found = match self.setting.read(system) {
+            Err(error) if error.is_missing() => return Ok(Back::Vanished),
+            read => read.map_err(|error| error.to_string())?,
+        };
+        let is = |text: Option<&str>| self.setting.is_same(found.as_deref(), text);
+        if found.as_deref() == self.first() && self.setting != Setting::Persisted {
+            return Ok(Back::Done(None));
+        }
+        let is_ours = self.entries.iter().any(|entry| is(entry.wanted.as_deref()) || is(entry.before.as_deref()));
+        if !is_ours {
+            return Ok(Back::Foreign(found));
+        }
+        self.setting.write(system, self.first()).map_err(|error| error.to_string())?;
+        let now = self.setting.read(system).map_err(|error| error.to_string())?;
+        if !self.setting.is_same(now.as_deref(), self.first()) {
+            let (first, now) = (shown(self.first()), shown(now.as_deref()));
+            return Err(format!("{} was put back to \"{first}\" and reads back as \"{now}\"", self.setting));
+        }
+        let moved = !is(self.first());
+        let restored = HostChange {
+            setting: self.setting.to_string(),
+            from: found.map(|text| text.trim_end().to_owned()),
+            to: self.first().map(|text| text.trim_end().to_owned()),
+        };
+        Ok(Back::Done(moved.then_some(restored)))
+    }
+}

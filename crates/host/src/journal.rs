@@ -1,0 +1,245 @@
+//! What was changed, on disk before it is changed: a file of JSON lines for each network namespace and boot.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::apply::Entry;
+use crate::journal_error::JournalError;
+use crate::setting::{Setting, replace};
+
+/// How many lines, in bytes, are believed: more than any use writes.
+const LARGEST: u64 = 16 << 20;
+
+/// Of the names of journals.
+const EXTENSION: &str = "jsonl";
+
+/// The version of what is written here.
+const VERSION: u32 = 1;
+
+/// Whose settings a journal is about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Origin {
+    /// Changes with each boot, at which every setting is the kernel's again.
+    boot: String,
+    /// Inode of the network namespace.
+    namespace: u64,
+    /// Its cookie: inodes are used again, cookies are not. Zero before Linux 5.14.
+    cookie: u64,
+    /// Whether it is the namespace of the machine's, or the container's, first process: there again after a boot.
+    initial: bool,
+}
+
+impl Origin {
+    /// Of the calling thread.
+    pub(crate) fn here() -> io::Result<Self> {
+        let inode = |file: &str| fs::metadata(file).map(|found| found.ino());
+        let namespace = inode("/proc/thread-self/ns/net")?;
+        Ok(Self {
+            boot: fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned(),
+            namespace,
+            cookie: fullpipe_sys::network_cookie().unwrap_or(0),
+            // Who may not look at the first process is not in its namespaces.
+            initial: inode("/proc/1/ns/net").is_ok_and(|first| first == namespace),
+        })
+    }
+
+    /// How a journal of this origin relates to who reads it here.
+    pub(crate) fn seen_from(&self, here: &Self) -> Relation {
+        if self == here {
+            Relation::Ours
+        } else if self.boot == here.boot {
+            Relation::Elsewhere
+        } else if self.initial && here.initial {
+            Relation::BeforeBoot
+        } else if self.initial {
+            Relation::Elsewhere
+        } else {
+            Relation::Gone
+        }
+    }
+
+    pub(crate) fn is_initial(&self) -> bool {
+        self.initial
+    }
+
+    fn file_name(&self) -> String {
+        format!("host-{}-{}-{}.{EXTENSION}", self.boot, self.namespace, self.cookie)
+    }
+}
+
+/// What a journal is to who reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Relation {
+    /// Of this namespace, since it was made.
+    Ours,
+    /// Of another namespace.
+    Elsewhere,
+    /// Of this machine's first namespace, before it booted.
+    BeforeBoot,
+    /// Of a namespace that went with its boot.
+    Gone,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Line {
+    /// The first.
+    Opened { version: u32, origin: Origin },
+    /// What follows belongs together, and lasts `temporary` seconds unless it is confirmed.
+    Apply { id: String, temporary: Option<u64> },
+    /// About to be written.
+    Change { setting: Setting, before: Option<String>, wanted: Option<String> },
+    /// To stay.
+    Confirmed { id: String },
+}
+
+/// One file.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    path: PathBuf,
+    origin: Origin,
+    lines: Vec<Line>,
+    /// Of the whole lines; what is behind them was being written when somebody died, and was not carried out.
+    length: u64,
+}
+
+impl Journal {
+    /// The journal of `origin` in `folder`; an empty one where there is none yet.
+    pub(crate) fn of(folder: &Path, origin: &Origin) -> Result<Self, JournalError> {
+        let path = folder.join(origin.file_name());
+        let found = if path.exists() { Self::read(&path)? } else { None };
+        Ok(found.unwrap_or_else(|| Self { path, origin: origin.clone(), lines: Vec::new(), length: 0 }))
+    }
+
+    /// All journals in `folder`, the latest first.
+    pub(crate) fn all(folder: &Path) -> Result<Vec<Self>, JournalError> {
+        let failed = |cause| JournalError::Io { doing: "read", path: folder.to_owned(), cause };
+        let mut files = Vec::new();
+        for entry in fs::read_dir(folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if entry.path().extension().is_some_and(|extension| extension == EXTENSION) {
+                files.push((entry.metadata().and_then(|found| found.modified()).map_err(failed)?, entry.path()));
+            }
+        }
+        files.sort();
+        files.iter().rev().filter_map(|(_, path)| Self::read(path).transpose()).collect()
+    }
+
+    /// None where nothing whole was written.
+    fn read(path: &Path) -> Result<Option<Self>, JournalError> {
+        let failed = |cause| JournalError::Io { doing: "read", path: path.to_owned(), cause };
+        let mut bytes = Vec::new();
+        File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes)).map_err(failed)?;
+        let malformed = |line, why: String| JournalError::Malformed { path: path.to_owned(), line, why };
+        if bytes.len() as u64 > LARGEST {
+            return Err(malformed(0, format!("longer than {LARGEST} bytes")));
+        }
+        let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') else { return Ok(None) };
+        let numbered = bytes[..end].split(|byte| *byte == b'\n').zip(1..);
+        let lines = numbered.map(|(line, number)| parse(line).map_err(|why| malformed(number, why)));
+        let lines: Vec<Line> = lines.collect::<Result<_, _>>()?;
+        let Some(Line::Opened { version: VERSION, origin }) = lines.first() else {
+            return Err(malformed(1, "not how a journal of this version begins".to_owned()));
+        };
+        let (origin, length) = (origin.clone(), end as u64 + 1);
+        Ok(Some(Self { path: path.to_owned(), origin, lines, length }))
+    }
+
+    pub(crate) fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// The changes since and including apply `id`, or all, in the order in which they were made.
+    pub(crate) fn entries(&self, since: Option<&str>) -> Vec<Entry> {
+        let from = self.lines.iter().position(|line| since.is_some_and(|since| is_apply(line, since)));
+        let changes = self.lines.iter().skip(from.unwrap_or(0)).filter_map(|line| match line {
+            Line::Change { setting, before, wanted } => {
+                Some(Entry { setting: setting.clone(), before: before.clone(), wanted: wanted.clone() })
+            }
+            _ => None,
+        });
+        changes.collect()
+    }
+
+    /// The apply that waits for somebody to confirm it.
+    pub(crate) fn pending(&self) -> Option<&str> {
+        let confirmed = |id: &str| self.lines.iter().any(|line| matches!(line, Line::Confirmed { id: of } if of == id));
+        self.lines.iter().find_map(|line| match line {
+            Line::Apply { id, temporary: Some(_) } if !confirmed(id) => Some(id.as_str()),
+            _ => None,
+        })
+    }
+
+    /// Writes `line` and has it on the disk before it returns.
+    pub(crate) fn append(&mut self, line: Line) -> Result<(), JournalError> {
+        if self.lines.is_empty() {
+            self.write(Line::Opened { version: VERSION, origin: self.origin.clone() })?;
+        }
+        self.write(line)
+    }
+
+    fn write(&mut self, line: Line) -> Result<(), JournalError> {
+        let path = self.path.clone();
+        let failed = |cause| JournalError::Io { doing: "write", path: path.clone(), cause };
+        let text = text(&line).map_err(failed)?;
+        let is_new = self.lines.is_empty();
+        self.write_bytes(text.as_bytes())
+            .and_then(|()| if is_new { self.sync_folder() } else { Ok(()) })
+            .map_err(failed)?;
+        self.length += text.len() as u64;
+        self.lines.push(line);
+        Ok(())
+    }
+
+    fn write_bytes(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&self.path)?;
+        // A line that somebody died over must not become the beginning of this one.
+        file.set_len(self.length)?;
+        file.seek(SeekFrom::Start(self.length))?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    }
+
+    fn sync_folder(&self) -> io::Result<()> {
+        File::open(self.path.parent().unwrap_or(Path::new(".")))?.sync_all()
+    }
+
+    /// Takes apply `id` and what follows it out of the journal, or everything, but for `kept`. A journal without a change
+    /// is removed.
+    pub(crate) fn forget(&mut self, since: Option<&str>, kept: Vec<Entry>) -> Result<(), JournalError> {
+        let from = since.and_then(|since| self.lines.iter().position(|line| is_apply(line, since)));
+        self.lines.truncate(from.unwrap_or(1));
+        self.lines.extend(kept.into_iter().map(|Entry { setting, before, wanted }| Line::Change {
+            setting,
+            before,
+            wanted,
+        }));
+        let is_empty = !self.lines.iter().any(|line| matches!(line, Line::Change { .. }));
+        let path = self.path.clone();
+        let failed = |cause| JournalError::Io { doing: "write", path: path.clone(), cause };
+        let whole = self.lines.iter().map(text).collect::<io::Result<String>>().map_err(failed)?;
+        replace(&self.path, (!is_empty).then_some(whole.as_str())).map_err(failed)?;
+        self.length = whole.len() as u64;
+        Ok(())
+    }
+}
+
+fn is_apply(line: &Line, wanted: &str) -> bool {
+    matches!(line, Line::Apply { id, .. } if id == wanted)
+}
+
+fn parse(line: &[u8]) -> Result<Line, String> {
+    let line: Line = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    match &line {
+        Line::Change { setting, .. } if !setting.is_sane() => Err(format!("{setting} is no setting of the network")),
+        _ => Ok(line),
+    }
+}
+
+fn text(line: &Line) -> io::Result<String> {
+    Ok(serde_json::to_string(line).map_err(io::Error::other)? + "\n")
+}

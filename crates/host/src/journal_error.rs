@@ -1,0 +1,81 @@
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::apply::ApplyError;
+use crate::sysctl::SysctlError;
+
+/// Why settings were not changed, or not put back.
+#[derive(Debug, Error)]
+pub enum JournalError {
+    /// A file of ours could not be read or written.
+    #[error("cannot {doing} {path}: {cause}; --journal chooses another folder", path = path.display())]
+    Io {
+        /// `read`, `write`, `lock`…
+        doing: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        cause: io::Error,
+    },
+    /// A journal says something that was never written there.
+    #[error("{path}, line {line}, is no journal of fullpipe: {why}; nothing was changed", path = path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// From one.
+        line: usize,
+        /// What is wrong.
+        why: String,
+    },
+    /// Somebody else holds the lock.
+    #[error("another fullpipe is changing settings ({path} is locked); try again when it is done", path = path.display())]
+    Busy {
+        /// The lock.
+        path: PathBuf,
+    },
+    /// An apply waits to be confirmed.
+    #[error(
+        "settings that were applied for a time wait: `fullpipe host confirm` keeps them, `fullpipe host undo` takes them back"
+    )]
+    Pending,
+    /// Nothing waits to be confirmed.
+    #[error(
+        "no settings wait to be confirmed: either they were confirmed, or their time was over and they were taken back"
+    )]
+    NothingPending,
+    /// What is asked is nothing that can be carried out here.
+    #[error("{0}")]
+    Unfit(String),
+    /// A setting could not be changed; those before it were put back.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    /// The change failed, and so did putting back what was changed before it.
+    #[error("{first}; and on the way back: {then}; `fullpipe host undo` tries again")]
+    WayBack {
+        /// Why not all could be changed.
+        first: Box<JournalError>,
+        /// Why not all was put back.
+        then: String,
+    },
+    /// Something of the kernel could not be read.
+    #[error("cannot find out {what}: {cause}")]
+    Kernel {
+        /// What.
+        what: &'static str,
+        /// What the kernel said.
+        #[source]
+        cause: io::Error,
+    },
+    /// What shall take the changes back in time could not be started; nothing was changed.
+    #[error("cannot start what would take the settings back in time: {0}; nothing was changed")]
+    Watchdog(io::Error),
+}
+
+impl From<SysctlError> for JournalError {
+    fn from(error: SysctlError) -> Self {
+        Self::Apply(error.into())
+    }
+}

@@ -1,0 +1,239 @@
+use std::fmt;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use fullpipe_sys as sys;
+use fullpipe_units::ByteCount;
+use rustix::thread::{CapabilitySet, capabilities};
+use serde::{Deserialize, Serialize};
+
+use crate::sysctl::{SysctlError, SysctlTree, is_network_sysctl};
+
+/// Where the settings of a host are: its sysctls, the folder of those that outlive a reboot, and its network devices and
+/// routes, which are those of the calling thread's namespace.
+#[derive(Debug, Clone)]
+pub struct System {
+    pub(crate) sysctls: SysctlTree,
+    sysctl_d: PathBuf,
+}
+
+impl System {
+    /// The running kernel's, and `/etc/sysctl.d`.
+    pub fn of_this_host() -> Self {
+        Self::new(SysctlTree::of_this_host(), "/etc/sysctl.d")
+    }
+
+    /// Others.
+    pub fn new(sysctls: SysctlTree, sysctl_d: impl Into<PathBuf>) -> Self {
+        Self { sysctls, sysctl_d: sysctl_d.into() }
+    }
+
+    /// The one file that outlives a reboot.
+    pub fn persisted(&self) -> PathBuf {
+        self.sysctl_d.join("90-fullpipe.conf")
+    }
+}
+
+/// One setting that can be read, written and put back, each as text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) enum Setting {
+    /// By dotted name.
+    Sysctl(String),
+    /// A number of a route; absent where it has none.
+    RouteMetric { destination: String, metric: String },
+    /// What is at the root of a device: a kind, behind the word "default" where the kernel put it there by itself.
+    Qdisc(String),
+    /// "on" or "off".
+    Offload { device: String, feature: String },
+    /// Of a device, in bytes.
+    Mtu(String),
+    /// The whole content of our file in `sysctl.d`; absent where there is none.
+    Persisted,
+}
+
+/// How the kernel's own queueing discipline is told.
+const DEFAULT: &str = "default";
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sysctl(name) => f.write_str(name),
+            Self::RouteMetric { destination, metric } => write!(f, "{metric} of the route to {destination}"),
+            Self::Qdisc(device) => write!(f, "the queueing discipline of {device}"),
+            Self::Offload { device, feature } => write!(f, "{feature} of {device}"),
+            Self::Mtu(device) => write!(f, "the MTU of {device}"),
+            Self::Persisted => f.write_str("the settings for the next boot"),
+        }
+    }
+}
+
+impl Setting {
+    /// Whether it names nothing outside the network's settings, as a journal that somebody edited might.
+    pub(crate) fn is_sane(&self) -> bool {
+        match self {
+            Self::Sysctl(name) => is_network_sysctl(name),
+            _ => true,
+        }
+    }
+
+    /// Its text, to the byte.
+    pub(crate) fn read(&self, system: &System) -> Result<Option<String>, SysctlError> {
+        let read = match self {
+            Self::Sysctl(name) => return system.sysctls.read_whole(name).map(Some),
+            Self::RouteMetric { destination, metric } => {
+                route(destination).map(|route| route.metrics.get(metric).cloned())
+            }
+            Self::Qdisc(device) => sys::root_qdisc(device).map(|root| root.map(qdisc)),
+            Self::Offload { device, feature } => {
+                self::feature(device, feature).map(|found| Some(if found.is_on { "on" } else { "off" }.to_owned()))
+            }
+            Self::Mtu(device) => mtu(device).map(Some),
+            Self::Persisted => content(&system.persisted()),
+        };
+        read.map_err(|cause| self.failed("read", cause))
+    }
+
+    /// Makes it `text`.
+    pub(crate) fn write(&self, system: &System, text: Option<&str>) -> Result<(), SysctlError> {
+        let no_value = || io::Error::new(io::ErrorKind::InvalidInput, "it needs a value");
+        let needed = text.ok_or_else(no_value);
+        let written = match self {
+            Self::Sysctl(name) => {
+                return needed
+                    .map_err(|cause| self.failed("write", cause))
+                    .and_then(|text| system.sysctls.write(name, text));
+            }
+            Self::RouteMetric { destination, metric } => text
+                .map(parsed)
+                .transpose()
+                .and_then(|value| sys::set_route_metric(&route(destination)?, metric, value)),
+            Self::Qdisc(device) => needed.and_then(|text| set_qdisc(device, text)),
+            Self::Offload { device, feature } => {
+                needed.and_then(|text| sys::set_feature(device, &self::feature(device, feature)?, text.trim() == "on"))
+            }
+            Self::Mtu(device) => {
+                needed.and_then(parsed).and_then(|mtu| sys::set_device_mtu(device, ByteCount::new(mtu.into())))
+            }
+            Self::Persisted => replace(&system.persisted(), text),
+        };
+        written.map_err(|cause| self.failed("write", cause))
+    }
+
+    /// Finds out whether it may be written, without writing.
+    pub(crate) fn check_writable(&self, system: &System) -> Result<(), SysctlError> {
+        let allowed = match self {
+            Self::Sysctl(name) => return system.sysctls.check_writable(name),
+            Self::Persisted => {
+                rustix::fs::access(&system.sysctl_d, rustix::fs::Access::WRITE_OK).map_err(io::Error::from)
+            }
+            _ => may_administer_the_network(),
+        };
+        allowed.map_err(|cause| self.failed("write", cause))
+    }
+
+    /// Why it could not be put back exactly if it were changed now, where it could not.
+    pub(crate) fn why_not_exact(&self, before: Option<&str>) -> Option<String> {
+        let Self::Qdisc(device) = self else { return None };
+        let kind = before.filter(|text| !text.starts_with(DEFAULT))?;
+        Some(format!(
+            "{device} has a queueing discipline of somebody's choice, {kind}, whose parameters could not be put back; take \
+             it away first, with `tc qdisc del dev {device} root`"
+        ))
+    }
+
+    /// Whether two texts mean the same: the kernel prints tabs where people write spaces.
+    pub(crate) fn is_same(&self, left: Option<&str>, right: Option<&str>) -> bool {
+        match (self, left, right) {
+            (Self::Persisted, ..) => left == right,
+            (_, Some(left), Some(right)) => left.split_whitespace().eq(right.split_whitespace()),
+            _ => left.is_none() && right.is_none(),
+        }
+    }
+
+    fn failed(&self, verb: &'static str, cause: io::Error) -> SysctlError {
+        SysctlError::Io { verb, name: self.to_string(), cause }
+    }
+}
+
+fn not_found(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, what)
+}
+
+fn parsed(text: &str) -> io::Result<u32> {
+    let wrong = || io::Error::new(io::ErrorKind::InvalidInput, format!("\"{text}\" is no number"));
+    text.trim().parse().map_err(|_| wrong())
+}
+
+/// The one route to `destination`.
+fn route(destination: &str) -> io::Result<sys::Route> {
+    let mut found: Vec<sys::Route> = sys::routes()?;
+    found.retain(|route| route.destination == destination);
+    match (found.pop(), found.len()) {
+        (Some(route), 0) => Ok(route),
+        (None, _) => Err(not_found("there is no such route".to_owned())),
+        (Some(_), more) => Err(io::Error::other(format!("{} routes lead there", more + 1))),
+    }
+}
+
+fn feature(device: &str, name: &str) -> io::Result<sys::Feature> {
+    let found = sys::features(device)?.into_iter().find(|feature| feature.name == name);
+    found.ok_or_else(|| not_found("the kernel knows no such feature".to_owned()))
+}
+
+fn mtu(device: &str) -> io::Result<String> {
+    let found = sys::devices()?.into_iter().find(|found| found.name == device);
+    found.map(|found| found.mtu.get().to_string()).ok_or_else(|| not_found("there is no such device".to_owned()))
+}
+
+fn qdisc(root: sys::RootQdisc) -> String {
+    if root.is_default { format!("{DEFAULT} {}", root.kind) } else { root.kind }
+}
+
+/// The kernel's own comes back when another is taken away.
+fn set_qdisc(device: &str, text: &str) -> io::Result<()> {
+    if !text.starts_with(DEFAULT) {
+        return sys::set_root_qdisc(device, text.trim());
+    }
+    match sys::delete_root_qdisc(device) {
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOENT.raw_os_error()) => Ok(()),
+        done => done,
+    }
+}
+
+fn may_administer_the_network() -> io::Result<()> {
+    let ours = capabilities(None)?.effective;
+    if ours.contains(CapabilitySet::NET_ADMIN) { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+}
+
+fn content(file: &Path) -> io::Result<Option<String>> {
+    match fs::read_to_string(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => read.map(Some),
+    }
+}
+
+/// Makes `file` have this content, or not be there, so that a crash leaves the one or the other.
+pub(crate) fn replace(file: &Path, text: Option<&str>) -> io::Result<()> {
+    let folder = file.parent().unwrap_or(Path::new("."));
+    // `sysctl` takes files that end in `.conf`, and a journal ends in `.jsonl`.
+    let draft = file.with_extension("new");
+    match text {
+        Some(text) => {
+            let mut draft_file = fs::File::create(&draft)?;
+            draft_file.write_all(text.as_bytes())?;
+            draft_file.sync_all()?;
+            fs::rename(&draft, file)?;
+        }
+        None => [draft.as_path(), file].into_iter().try_for_each(remove_if_there)?,
+    }
+    fs::File::open(folder)?.sync_all()
+}
+
+fn remove_if_there(file: &Path) -> io::Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}

@@ -1,0 +1,381 @@
+//! Changes by the journal, in network namespaces of the test's own: whatever happens to whom makes them, `undo` puts back
+//! what was.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use fullpipe_host::{Book, JournalError, Manner, Step, SysctlTree, System};
+use fullpipe_record::{Change, HostUndone};
+use fullpipe_sys::{self as sys, NetNamespace};
+use fullpipe_testkit::require;
+use fullpipe_units::{ByteCount, SegCount, Span};
+use rustix::process::{Signal, getpid, kill_process};
+use tempfile::TempDir;
+
+/// The device of the namespaces here.
+const DEVICE: &str = "pair0";
+
+/// Where the helper finds the journal, and at which step it dies.
+const FOLDER: &str = "TEST_JOURNAL";
+const STEP: &str = "TEST_STEP";
+
+/// The calling thread in a network namespace of its own with a device and a route, and a folder for journals.
+struct Bench {
+    folder: TempDir,
+    _networks: [NetNamespace; 2],
+}
+
+impl Bench {
+    fn new() -> Self {
+        let far = NetNamespace::create().unwrap();
+        let here = NetNamespace::create().unwrap();
+        sys::create_veth(DEVICE, [&here, &far]).unwrap();
+        let [local, peer] = [1, 2].map(|last| Ipv4Addr::new(10, 9, 0, last));
+        let link = sys::Ipv4Link { local, peer, mtu: ByteCount::new(1500), transmit_queue: SegCount::new(1000) };
+        sys::configure_ipv4(DEVICE, link).unwrap();
+        Self { folder: tempfile::tempdir().unwrap(), _networks: [here, far] }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn book(&self) -> Book {
+        Book::open(self.path(), system()).unwrap()
+    }
+
+    fn journal(&self) -> PathBuf {
+        let mut files = fs::read_dir(self.path()).unwrap().map(|entry| entry.unwrap().path());
+        files.find(|file| file.extension().is_some_and(|extension| extension == "jsonl")).unwrap()
+    }
+
+    fn has_journal(&self) -> bool {
+        fs::read_dir(self.path()).unwrap().any(|entry| entry.unwrap().path().extension().is_some())
+    }
+}
+
+fn system() -> System {
+    System::new(SysctlTree::of_this_host(), "/nowhere")
+}
+
+fn sysctl(name: &str, value: &str) -> Change {
+    Change::Sysctl { name: name.to_owned(), value: value.to_owned() }
+}
+
+/// One of each kind, and one setting twice.
+fn changes() -> Vec<Change> {
+    let device = || DEVICE.to_owned();
+    vec![
+        Change::TcpRmemMax(ByteCount::from_mib(64)),
+        Change::WindowScaling(false),
+        sysctl("net.ipv4.tcp_rmem", "8192 100000 9000000"),
+        Change::Mtu { device: device(), mtu: ByteCount::new(1400) },
+        Change::Qdisc { device: device(), kind: "pfifo".to_owned() },
+        Change::Offload { device: device(), feature: "tx-tcp-segmentation".to_owned(), on: false },
+        Change::RouteMetric { destination: "10.0.0.0/8".to_owned(), metric: "initcwnd".to_owned(), value: Some(40) },
+        Change::TcpWmemMax(ByteCount::from_mib(32)),
+    ]
+}
+
+fn apply(book: &Book, changes: &[Change]) -> Result<usize, JournalError> {
+    book.apply(changes, Manner::default(), &mut |_| Ok(()), &mut |_| {}).map(|made| made.len())
+}
+
+/// Every setting of the network that can be read, to the byte.
+fn everything() -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    collect(Path::new("/proc/sys/net"), &mut all);
+    for device in sys::devices().unwrap() {
+        let features = sys::features(&device.name).unwrap();
+        all.insert(device.name.clone(), format!("{device:?} {:?} {features:?}", sys::root_qdisc(&device.name)));
+    }
+    for route in sys::routes().unwrap() {
+        all.insert(format!("route {}", route.destination), format!("{:?} {:?}", route.device, route.metrics));
+    }
+    all
+}
+
+fn collect(folder: &Path, all: &mut BTreeMap<String, String>) {
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        if entry.file_type().unwrap().is_dir() {
+            collect(&entry.path(), all);
+        } else if let Ok(text) = fs::read_to_string(entry.path()) {
+            all.insert(entry.path().display().to_string(), text);
+        }
+    }
+}
+
+fn assert_as_before(before: &BTreeMap<String, String>, when: &str) {
+    let now = everything();
+    for (name, text) in before {
+        assert_eq!(now.get(name), Some(text), "{name} {when}");
+    }
+    assert_eq!(now.len(), before.len(), "{when}");
+}
+
+#[test]
+#[ignore = "it is the process that the next test kills"]
+fn apply_until_killed() {
+    let step: usize = std::env::var(STEP).unwrap().parse().unwrap();
+    let book = Book::open(Path::new(&std::env::var(FOLDER).unwrap()), system()).unwrap();
+    let mut seen = 0;
+    let mut die = |_: Step| {
+        if seen == step {
+            kill_process(getpid(), Signal::KILL).unwrap();
+        }
+        seen += 1;
+    };
+    book.apply(&changes(), Manner::default(), &mut |_| Ok(()), &mut die).unwrap();
+}
+
+#[test]
+fn whoever_is_killed_at_any_step_leaves_a_way_back_to_the_byte() {
+    require!(Root);
+    let bench = Bench::new();
+    let before = everything();
+    let mut step = 0;
+    loop {
+        let mut helper = Command::new(std::env::current_exe().unwrap());
+        helper
+            .args(["--exact", "apply_until_killed", "--ignored"])
+            .env(STEP, step.to_string())
+            .env(FOLDER, bench.path());
+        let output = helper.output().unwrap();
+        let finished = output.status.success();
+        // One step before all changes, two for each.
+        assert_eq!(finished, step == 1 + 2 * changes().len(), "{}", String::from_utf8_lossy(&output.stdout));
+        let made = step / 2;
+        let undone = bench.book().undo(false).unwrap();
+        assert_eq!(undone.left, [], "after step {step}");
+        // One setting is there twice, and is put back once.
+        assert_eq!(undone.restored.len(), if made > 2 { made - 1 } else { made }, "after step {step}: {undone:?}");
+        assert_as_before(&before, &format!("after step {step}"));
+        assert!(!bench.has_journal(), "after step {step}");
+        if finished {
+            return;
+        }
+        step += 1;
+    }
+}
+
+#[test]
+fn an_undo_that_was_itself_cut_short_is_finished_by_the_next() {
+    require!(Root);
+    let bench = Bench::new();
+    let before = everything();
+    apply(&bench.book(), &changes()).unwrap();
+    let whole = fs::read(bench.journal()).unwrap();
+    let path = bench.journal();
+    bench.book().undo(false).unwrap();
+    // As if it had died before it could take the journal away, with everything put back, and with half.
+    fs::write(&path, &whole).unwrap();
+    assert_eq!(bench.book().undo(false).unwrap(), HostUndone::default());
+    apply(&bench.book(), &changes()[..2]).unwrap();
+    fs::write(&path, &whole).unwrap();
+    assert_eq!(bench.book().undo(false).unwrap().left, []);
+    assert_as_before(&before, "after both");
+}
+
+#[test]
+fn a_line_that_somebody_died_over_counts_for_nothing_and_garbage_is_told() {
+    require!(Root);
+    let bench = Bench::new();
+    let before = everything();
+    apply(&bench.book(), &changes()[..1]).unwrap();
+    let path = bench.journal();
+    let one = fs::read(&path).unwrap();
+    apply(&bench.book(), &changes()[1..2]).unwrap();
+    bench.book().undo(false).unwrap();
+    apply(&bench.book(), &changes()[..1]).unwrap();
+    let whole = fs::read(&path).unwrap();
+    assert!(whole.starts_with(&one[..40]));
+    // A second apply wrote its lines in part, and died before its change.
+    let second = br#"{"change":{"setting":{"sysctl":"net.ipv4.tcp_window_scaling"},"before":"1\n","wanted":"0"}}"#;
+    for length in 1..second.len() {
+        fs::write(&path, [whole.as_slice(), &second[..length]].concat()).unwrap();
+        if length % 9 == 0 {
+            // What is appended then begins a line of its own.
+            apply(&bench.book(), &changes()[7..]).unwrap();
+            let lines = fs::read_to_string(&path).unwrap();
+            assert!(lines.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{lines}");
+            assert_eq!(bench.book().undo(false).unwrap().restored.len(), 2, "cut at {length}");
+            assert_as_before(&before, &format!("cut at {length}"));
+            apply(&bench.book(), &changes()[..1]).unwrap();
+        }
+    }
+    fs::write(&path, [whole.as_slice(), b"rubbish\n", second, b"\n"].concat()).unwrap();
+    let error = bench.book().undo(false).unwrap_err();
+    assert!(matches!(error, JournalError::Malformed { line: 4, .. }), "{error}");
+    assert!(error.to_string().contains("nothing was changed"), "{error}");
+    let evil = br#"{"change":{"setting":{"sysctl":"net.//.//.etc.passwd"},"before":"x","wanted":"y"}}"#;
+    fs::write(&path, [whole.as_slice(), evil, b"\n"].concat()).unwrap();
+    assert!(matches!(bench.book().undo(false).unwrap_err(), JournalError::Malformed { line: 4, .. }));
+    fs::write(&path, &whole).unwrap();
+    bench.book().undo(false).unwrap();
+    assert_as_before(&before, "in the end");
+}
+
+#[test]
+fn what_somebody_else_changed_is_left_alone_and_the_rest_is_put_back() {
+    require!(Root);
+    let bench = Bench::new();
+    let tree = SysctlTree::of_this_host();
+    let before = everything();
+    apply(&bench.book(), &changes()).unwrap();
+    tree.write("net.ipv4.tcp_wmem", "4096 16384 5000000").unwrap();
+    for _ in 0..2 {
+        let undone = bench.book().undo(false).unwrap();
+        assert_eq!(undone.left.len(), 1, "{undone:?}");
+        assert!(undone.left[0].why.contains("net.ipv4.tcp_wmem was left alone"), "{undone:?}");
+        assert!(undone.left[0].why.contains("4096 16384 5000000"), "{undone:?}");
+    }
+    let now = everything();
+    let differing: Vec<_> =
+        before.iter().filter(|(name, text)| now.get(*name) != Some(text)).map(|(name, _)| name).collect();
+    assert_eq!(differing, ["/proc/sys/net/ipv4/tcp_wmem"]);
+    // Once it is as we left it, it is ours again; and it can be given up.
+    tree.write("net.ipv4.tcp_wmem", "4096 16384 33554432").unwrap();
+    assert_eq!(bench.book().undo(false).unwrap().restored.len(), 1);
+    assert_as_before(&before, "after all");
+    apply(&bench.book(), &changes()[7..]).unwrap();
+    tree.write("net.ipv4.tcp_wmem", "4096 16384 5000000").unwrap();
+    assert_eq!(bench.book().undo(true).unwrap().left.len(), 1);
+    assert_eq!(bench.book().undo(false).unwrap(), HostUndone::default());
+}
+
+#[test]
+fn a_failure_half_way_leaves_nothing_changed() {
+    require!(Root);
+    let bench = Bench::new();
+    let before = everything();
+    let refused = sysctl("net.ipv4.tcp_congestion_control", "no_such_control");
+    let error = apply(&bench.book(), &[changes(), vec![refused]].concat()).unwrap_err();
+    assert!(error.to_string().starts_with("cannot write net.ipv4.tcp_congestion_control"), "{error}");
+    assert_as_before(&before, "after a value that the kernel refuses");
+    // What a namespace may only read, and what is not there.
+    for name in ["net.core.rmem_max", "net.ipv4.tcp_no_such_thing"] {
+        let error = apply(&bench.book(), &[changes(), vec![sysctl(name, "1")]].concat()).unwrap_err();
+        assert!(error.to_string().contains(name), "{error}");
+        assert_as_before(&before, name);
+    }
+    assert!(!bench.has_journal());
+    // A discipline that somebody chose could not be put back.
+    sys::set_root_qdisc(DEVICE, "pfifo").unwrap();
+    let other = Change::Qdisc { device: DEVICE.to_owned(), kind: "bfifo".to_owned() };
+    let error = apply(&bench.book(), &[other]).unwrap_err();
+    assert!(matches!(error, JournalError::Unfit(_)), "{error}");
+}
+
+#[test]
+fn a_setting_that_vanished_with_its_device_is_told_once() {
+    require!(Root);
+    let bench = Bench::new();
+    apply(&bench.book(), &changes()).unwrap();
+    let Bench { folder, _networks: networks } = bench;
+    // The pair goes with either namespace, and the kernel takes its time.
+    let [here, far] = networks;
+    drop(far);
+    assert!(fullpipe_testkit::within(std::time::Duration::from_secs(30), || sys::devices().unwrap().len() == 1));
+    let book = Book::open(folder.path(), system()).unwrap();
+    let undone = book.undo(false).unwrap();
+    assert_eq!(undone.restored.len(), 3, "the sysctls: {undone:?}");
+    assert_eq!(undone.left.len(), 4, "what was the device's: {undone:?}");
+    assert!(undone.left.iter().all(|left| left.why.contains("is gone")), "{undone:?}");
+    assert_eq!(book.undo(false).unwrap(), HostUndone::default());
+    drop(here);
+}
+
+#[test]
+fn a_journal_of_another_namespace_is_left_alone() {
+    require!(Root);
+    let bench = Bench::new();
+    apply(&bench.book(), &changes()).unwrap();
+    let folder = bench.path().to_owned();
+    let elsewhere = std::thread::spawn(move || {
+        let _network = NetNamespace::create().unwrap();
+        Book::open(&folder, system()).unwrap().undo(false).unwrap()
+    });
+    let undone = elsewhere.join().unwrap();
+    assert_eq!(undone, HostUndone { elsewhere: 1, ..HostUndone::default() });
+    assert_eq!(bench.book().undo(false).unwrap().left, []);
+}
+
+#[test]
+fn a_boot_has_undone_everything_already() {
+    require!(Root);
+    let bench = Bench::new();
+    apply(&bench.book(), &changes()[..2]).unwrap();
+    let now = everything();
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let text = fs::read_to_string(bench.journal()).unwrap();
+    fs::write(bench.journal(), text.replace(boot.trim(), "00000000-0000-0000-0000-000000000000")).unwrap();
+    assert_eq!(bench.book().undo(false).unwrap(), HostUndone::default());
+    assert_as_before(&now, "after the undo");
+    assert!(!bench.has_journal(), "the namespace went with its boot");
+}
+
+#[test]
+fn two_applies_do_not_interleave() {
+    require!(Root);
+    let bench = Bench::new();
+    let before = everything();
+    let pairs = [("8192 20000 3000000", "8192 30000 4000000"), ("9216 40000 5000000", "9216 50000 6000000")];
+    let network = fs::File::open("/proc/thread-self/ns/net").unwrap();
+    std::thread::scope(|scope| {
+        for (rmem, wmem) in pairs {
+            let network = NetNamespace::from(std::os::fd::OwnedFd::from(network.try_clone().unwrap()));
+            let folder = bench.path();
+            scope.spawn(move || {
+                network.enter().unwrap();
+                for _ in 0..20 {
+                    let changes = [sysctl("net.ipv4.tcp_rmem", rmem), sysctl("net.ipv4.tcp_wmem", wmem)];
+                    apply(&Book::open(folder, system()).unwrap(), &changes).unwrap();
+                    let _lock = Book::open(folder, system()).unwrap();
+                    let tree = SysctlTree::of_this_host();
+                    let found = ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"]
+                        .map(|name| tree.read(name).unwrap().replace('\t', " "));
+                    assert!(pairs.iter().any(|(rmem, wmem)| found == [*rmem, *wmem]), "of two applies: {found:?}");
+                }
+            });
+        }
+    });
+    assert_eq!(bench.book().undo(false).unwrap().left, []);
+    assert_as_before(&before, "after forty applies");
+}
+
+#[test]
+fn what_was_applied_for_a_time_waits_to_be_confirmed() {
+    require!(Root);
+    let bench = Bench::new();
+    let before = everything();
+    let manner = Manner { temporary: Some(Span::from_secs(60)), ..Manner::default() };
+    let for_a_time = || {
+        let mut id = String::new();
+        let mut begun = |given: &str| {
+            given.clone_into(&mut id);
+            Ok(())
+        };
+        bench.book().apply(&changes(), manner, &mut begun, &mut |_| {}).unwrap();
+        id
+    };
+    let id = for_a_time();
+    assert!(bench.book().is_pending(&id).unwrap());
+    assert!(matches!(apply(&bench.book(), &[Change::WindowScaling(true)]), Err(JournalError::Pending)));
+    assert_eq!(bench.book().undo_unless_confirmed("another").unwrap(), HostUndone::default());
+    assert_eq!(bench.book().undo_unless_confirmed(&id).unwrap().left, []);
+    assert_as_before(&before, "when the time is over");
+    let id = for_a_time();
+    bench.book().confirm().unwrap();
+    assert!(matches!(bench.book().confirm(), Err(JournalError::NothingPending)));
+    assert_eq!(bench.book().undo_unless_confirmed(&id).unwrap(), HostUndone::default());
+    assert_eq!(bench.book().undo(false).unwrap().left, []);
+    assert_as_before(&before, "after the undo of what was confirmed");
+    // Who cannot start what would take them back in time changes nothing.
+    let failing =
+        bench.book().apply(&changes(), manner, &mut |_| Err(std::io::ErrorKind::NotFound.into()), &mut |_| {});
+    assert!(matches!(failing, Err(JournalError::Watchdog(_))));
+    assert_as_before(&before, "after none was started");
+}

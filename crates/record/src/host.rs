@@ -1,0 +1,199 @@
+//! What the commands about a host's settings print.
+
+use std::collections::BTreeMap;
+
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Change, KernelVersion, Prediction};
+
+/// The settings of a host that bear on bulk transfers, from `fullpipe host show`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostReport {
+    /// Running kernel.
+    pub kernel: KernelVersion,
+    /// Memory of the machine.
+    pub memory: Option<ByteCount>,
+    /// Sysctls by name, with their text; those that this namespace or kernel lacks are left out.
+    pub sysctls: BTreeMap<String, String>,
+    /// What the processors' clocks follow (`scaling_governor`), each once; empty where nobody governs them.
+    pub governors: Vec<String>,
+    /// The devices of this namespace.
+    pub devices: Vec<HostDevice>,
+    /// Routes that have metrics.
+    pub routes: Vec<HostRoute>,
+    /// What the kernel remembers of other hosts, for the next connection to each.
+    pub remembered: Vec<HostMemory>,
+    /// Who else sets these settings.
+    pub managers: Vec<HostManager>,
+    /// What each buffer setting allows on the path that was told; empty where none was.
+    pub allows: Vec<Allowance>,
+}
+
+/// A network device and how it is set.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct HostDevice {
+    /// Its name.
+    pub name: String,
+    /// What made it, where it is no card: `veth`, `tun`…
+    pub kind: Option<String>,
+    /// Whether it is up.
+    pub is_up: bool,
+    /// Largest IP packet.
+    pub mtu: ByteCount,
+    /// What it says its speed is.
+    pub speed: Option<BitRate>,
+    /// Queueing discipline at its root.
+    pub qdisc: String,
+    /// Packets that may wait for it (`txqueuelen`).
+    pub transmit_queue: SegCount,
+    /// Queues out of it and into it.
+    pub queues: [u32; 2],
+    /// Packets that it has room for, going out and coming in, and the most that it could have.
+    pub rings: Option<[SegCount; 4]>,
+    /// What it does for the kernel and can leave, and does not but could, by the kernel's names.
+    pub offloads: BTreeMap<String, bool>,
+    /// Which processors its interrupts go to, as the kernel lists them, one entry for each interrupt.
+    pub interrupts: Vec<String>,
+}
+
+/// A route with its metrics.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HostRoute {
+    /// `default`, `default6` for IPv6, or a network.
+    pub destination: String,
+    /// The device that it leads to.
+    pub device: Option<String>,
+    /// By the names of `ip route`.
+    pub metrics: BTreeMap<String, String>,
+}
+
+/// What the kernel remembers of another host (`ip tcp_metrics`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HostMemory {
+    /// The host.
+    pub address: String,
+    /// Round-trip time.
+    pub rtt: Option<Span>,
+    /// With what a new connection would leave slow start.
+    pub ssthresh: Option<SegCount>,
+    /// The window of the last connection.
+    pub cwnd: Option<SegCount>,
+}
+
+/// A program or a file that sets some of these settings too.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HostManager {
+    /// `tuned`, `bpftune`, or the file.
+    pub name: String,
+    /// What it sets, by name; empty of a program.
+    pub sets: BTreeMap<String, String>,
+    /// What that means for a change made here.
+    pub note: String,
+}
+
+/// What one setting allows on a path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Allowance {
+    /// By name.
+    pub setting: String,
+    /// For whom: of which end, and which programs.
+    pub of: String,
+    /// The window behind it, of each stream.
+    pub window: Option<ByteCount>,
+    /// The rate of all streams.
+    pub rate: BitRate,
+    /// How it came about.
+    pub because: String,
+}
+
+/// What should be set on a host for a path, from `fullpipe host advise`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostAdvice {
+    /// What to change; empty where nothing need be.
+    pub changes: Vec<AdvisedChange>,
+    /// What is set to the harm of transfers, and what is often believed of it.
+    pub folklore: Vec<Folklore>,
+    /// What two hosts like this one make of the path as they are.
+    pub before: Prediction,
+    /// And with the changes.
+    pub after: Prediction,
+    /// What bounds the advice, and other remarks.
+    pub notes: Vec<String>,
+}
+
+/// One setting that should be another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AdvisedChange {
+    /// The change.
+    pub change: Change,
+    /// By name.
+    pub setting: String,
+    /// As it is.
+    pub from: String,
+    /// As it should be.
+    pub to: String,
+    /// Why.
+    pub why: String,
+    /// What may come of it.
+    pub risk: String,
+}
+
+/// Advice that harms, found followed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Folklore {
+    /// By name.
+    pub setting: String,
+    /// As it is.
+    pub value: String,
+    /// The file that says so, where it is not the running kernel.
+    pub file: Option<String>,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// One setting that was made another, or would be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HostChange {
+    /// By name.
+    pub setting: String,
+    /// What it was; none where it was not there.
+    pub from: Option<String>,
+    /// What it became.
+    pub to: Option<String>,
+}
+
+/// What `fullpipe host apply` did, or would do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HostApplied {
+    /// In the order in which they were made. What was so already is left out.
+    pub changes: Vec<HostChange>,
+    /// Whether it was only told.
+    pub dry_run: bool,
+    /// How long they last unless somebody confirms them.
+    pub temporary: Option<Span>,
+    /// What else may set the same settings to something else.
+    pub notes: Vec<String>,
+}
+
+/// What `fullpipe host undo` put back.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct HostUndone {
+    /// In the order in which they were put back.
+    pub restored: Vec<HostChange>,
+    /// What was left alone, and why.
+    pub left: Vec<HostLeft>,
+    /// Journals of other namespaces, which were not touched.
+    pub elsewhere: usize,
+}
+
+/// A setting that was not put back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HostLeft {
+    /// By name.
+    pub setting: String,
+    /// Why.
+    pub why: String,
+}
