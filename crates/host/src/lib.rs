@@ -6,19 +6,26 @@
 //! Everything else acts on the network namespace of the calling thread, through `/proc/sys/net`. This room alone knows how a
 //! typed [`Change`](fullpipe_record::Change) is written, as files and as commands.
 
+mod advise;
+mod allow;
 mod apply;
 mod elsewhere;
 mod inspect;
 mod meter;
 mod book;
+mod folklore;
 mod inspect;
 mod journal;
 mod journal_error;
+mod managers;
 mod nearby;
 mod render;
 mod setting;
+mod show;
 mod sysctl;
 
+pub use advise::advise;
+pub use allow::{allowances, usual_path};
 pub use apply::{Applied, ApplyError, apply};
 pub use elsewhere::elsewhere;
 pub use inspect::inspect;
@@ -29,4 +36,5 @@ pub use journal_error::JournalError;
 pub use nearby::MachineTree;
 pub use render::commands;
 pub use setting::System;
+pub use show::{SYSCTLS, show};
 pub use sysctl::{SysctlError, SysctlTree, is_network_sysctl};

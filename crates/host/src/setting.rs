@@ -31,7 +31,7 @@ impl System {
 
     /// The one file that outlives a reboot.
     pub fn persisted(&self) -> PathBuf {
-        self.sysctl_d.join("90-fullpipe.conf")
+        self.sysctl_d.join(OUR_FILE)
     }
 }
 
@@ -52,6 +52,9 @@ pub(crate) enum Setting {
     /// The whole content of our file in `sysctl.d`; absent where there is none.
     Persisted,
 }
+
+/// The one file in `sysctl.d` that is ours.
+pub(crate) const OUR_FILE: &str = "90-fullpipe.conf";
 
 /// How the kernel's own queueing discipline is told.
 const DEFAULT: &str = "default";

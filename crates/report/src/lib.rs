@@ -8,6 +8,7 @@
 mod calculation;
 mod experiment;
 mod grid;
+mod host;
 pub mod iperf3;
 mod json;
 mod lab;
@@ -21,6 +22,7 @@ mod table;
 pub use calculation::{calculation, table};
 pub use experiment::{begins, judged, path, proof_begins, remedies, result, undone};
 pub use grid::grid_report;
+pub use host::{host_advice, host_applied, host_settings, host_undone};
 pub use json::{document, schema};
 pub use lab::{lab_report, lab_summary};
 pub use measurement::{figures, interval_head, interval_line, measurement};

@@ -1,6 +1,7 @@
 //! The text that users read, kept as snapshots: a change of it is to be looked at.
 
 mod fixture;
+mod host;
 
 use fullpipe_record::Steady;
 use fullpipe_report::{self as report, Style};

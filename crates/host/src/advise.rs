@@ -1,0 +1,189 @@
+use fullpipe_model::predict;
+use fullpipe_record::{AdvisedChange, Change, HostAdvice, HostReport, HostSettings, Path, Request};
+use fullpipe_units::{ByteCount, Span};
+
+use crate::allow::steady;
+use crate::folklore::folklore;
+use crate::render::sysctl;
+use crate::show::value;
+
+/// The share of memory that the kernel itself gives to one buffer, at most, when it chooses defaults (`tcp_init`).
+const SHARE_OF_MEMORY: u64 = 128;
+
+/// What of `lifting`, the changes that would fill `path`, this host should make, within its memory; what else is set to the
+/// harm of such transfers; and what two hosts like it make of the path before and after.
+pub fn advise(
+    report: &HostReport,
+    settings: &HostSettings,
+    path: &Path,
+    streams: u16,
+    lifting: &[Change],
+) -> HostAdvice {
+    let request = Request { streams, ..steady() };
+    let before = predict(path, settings, settings, &request);
+    let mut notes = Vec::new();
+    let mut changes = Vec::new();
+    let mut after = settings.clone();
+    for change in lifting.iter().chain(&repairs(report)) {
+        let Some(change) = within_memory(change, settings, report.memory, &mut notes) else { continue };
+        changes.extend(advised(&change, &after, streams, path.rtt()));
+        after = change.applied_to(&after);
+    }
+    notes.extend(believed(report));
+    notes.extend(managed(report, &changes));
+    HostAdvice {
+        changes,
+        folklore: folklore(report, path.rtt()),
+        before,
+        after: predict(path, &after, &after, &request),
+        notes,
+    }
+}
+
+/// What is off to the harm of every transfer, though no prediction counts it.
+fn repairs(report: &HostReport) -> Vec<Change> {
+    let switches = ["net.ipv4.tcp_sack", "net.ipv4.tcp_timestamps"];
+    let off = switches.into_iter().filter(|name| value(&report.sysctls, name) == Some("0"));
+    off.map(|name| Change::Sysctl { name: name.to_owned(), value: "1".to_owned() }).collect()
+}
+
+/// The change, with a buffer no larger than the machine can bear; none where that is no more than there is.
+fn within_memory(
+    change: &Change,
+    settings: &HostSettings,
+    memory: Option<ByteCount>,
+    notes: &mut Vec<String>,
+) -> Option<Change> {
+    let (wanted, now, make): (_, _, fn(ByteCount) -> Change) = match change {
+        Change::TcpRmemMax(wanted) => (*wanted, settings.tcp_rmem.max, Change::TcpRmemMax),
+        Change::TcpWmemMax(wanted) => (*wanted, settings.tcp_wmem.max, Change::TcpWmemMax),
+        other => return Some(other.clone()),
+    };
+    let most = memory.map_or(wanted, |memory| ByteCount::new(memory.get() / SHARE_OF_MEMORY));
+    if wanted <= most {
+        return Some(make(wanted));
+    }
+    let name = if matches!(change, Change::TcpRmemMax(_)) { "tcp_rmem" } else { "tcp_wmem" };
+    notes.push(format!(
+        "The path would take a {name} of {wanted}. This machine's memory bounds it at {most}, a {SHARE_OF_MEMORY}th, which is \
+         the kernel's own rule for one buffer; more streams share the path instead."
+    ));
+    (most > now).then(|| make(most))
+}
+
+fn advised(change: &Change, settings: &HostSettings, streams: u16, rtt: Span) -> Option<AdvisedChange> {
+    let (setting, to) = sysctl(change, settings)?;
+    let from = match change {
+        Change::TcpRmemMax(_) => sysctl(&Change::TcpRmemMax(settings.tcp_rmem.max), settings)?.1,
+        Change::TcpWmemMax(_) => sysctl(&Change::TcpWmemMax(settings.tcp_wmem.max), settings)?.1,
+        _ => "0".to_owned(),
+    };
+    let held = |size: ByteCount| {
+        let all =
+            if streams > 1 { format!(", {streams} of them {}", size * u64::from(streams)) } else { String::new() };
+        format!("a connection whose peer stops may hold {size} of kernel memory{all}")
+    };
+    let (why, risk) = match change {
+        Change::TcpRmemMax(size) => (
+            format!(
+                "as receiver: the window that fills the path over {rtt}, in the share of the buffer that is window"
+            ),
+            held(*size),
+        ),
+        Change::TcpWmemMax(size) => {
+            (format!("as sender: what is on the way over {rtt}, and as much again to resend losses from"), held(*size))
+        }
+        Change::WindowScaling(_) => (
+            "both ends need it for windows beyond 64 KiB".to_owned(),
+            "none but behind a middlebox that breaks the option".to_owned(),
+        ),
+        Change::ModerateRcvbuf(_) => ("lets receive buffers grow with the path".to_owned(), "none".to_owned()),
+        _ => ("it is off, to the harm of every long transfer (below)".to_owned(), "none".to_owned()),
+    };
+    Some(AdvisedChange { change: change.clone(), setting, from, to, why, risk })
+}
+
+/// Limits that are often taken for others.
+fn believed(report: &HostReport) -> Option<String> {
+    let largest = |name: &str, at: usize| value(&report.sysctls, name)?.split(' ').nth(at)?.parse::<u64>().ok();
+    let asked = largest("net.core.rmem_max", 0)?;
+    (asked < largest("net.ipv4.tcp_rmem", 2)?).then(|| {
+        format!(
+            "net.core.rmem_max ({}) is below tcp_rmem's third value and does not cap it, as is often believed: it is for \
+             programs that ask for a buffer of their own, and they are better off not to.",
+            ByteCount::new(asked)
+        )
+    })
+}
+
+/// Who will set what is advised to something else.
+fn managed(report: &HostReport, changes: &[AdvisedChange]) -> Vec<String> {
+    let sets = |name: &str| changes.iter().any(|advised| advised.setting == name);
+    let files = report.managers.iter().filter(|manager| manager.sets.keys().any(|name| sets(name)));
+    let programs = report.managers.iter().filter(|manager| manager.sets.is_empty() && !changes.is_empty());
+    let both = files.chain(programs.filter(|manager| manager.name != "irqbalance"));
+    both.map(|manager| format!("{} manages settings here too: it {}.", manager.name, manager.note)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allow::usual_path;
+    use crate::setting::System;
+    use crate::show::show;
+    use fullpipe_record::Limit;
+    use fullpipe_units::BitRate;
+
+    fn report(memory: ByteCount) -> HostReport {
+        let mut report = show(&System::of_this_host()).unwrap();
+        report.memory = Some(memory);
+        report.managers.clear();
+        report
+    }
+
+    const RAISE: Change = Change::TcpWmemMax(ByteCount::from_mib(24));
+
+    #[test]
+    fn a_larger_send_buffer_fills_a_gigabit_over_a_tenth_of_a_second() {
+        let path = usual_path(Span::from_millis(100), BitRate::from_mbps(1000));
+        let settings = HostSettings::of_linux_6_18();
+        let advice = advise(&report(ByteCount::from_mib(8192)), &settings, &path, 1, &[RAISE]);
+        let advised = &advice.changes[0];
+        assert_eq!((advised.from.as_str(), advised.to.as_str()), ("4096 16384 4194304", "4096 16384 25165824"));
+        assert_eq!((advice.before.limit, advice.after.limit), (Limit::SendBuffer, Limit::Capacity));
+    }
+
+    #[test]
+    fn no_buffer_is_larger_than_the_machine_bears() {
+        let path = usual_path(Span::from_millis(100), BitRate::from_mbps(1000));
+        let settings = HostSettings::of_linux_6_18();
+        let bounded = advise(&report(ByteCount::from_mib(1024)), &settings, &path, 1, &[RAISE]);
+        assert_eq!(bounded.changes[0].change, Change::TcpWmemMax(ByteCount::from_mib(8)));
+        assert!(
+            bounded.notes[0].contains("a tcp_wmem of 24 MiB") && bounded.notes[0].contains("8 MiB"),
+            "{:?}",
+            bounded.notes
+        );
+        assert!(bounded.after.refined < BitRate::from_mbps(941) && bounded.after.refined > bounded.before.refined);
+        let tiny = advise(&report(ByteCount::from_mib(256)), &settings, &path, 1, &[RAISE]);
+        assert!(tiny.changes.is_empty(), "{:?}", tiny.changes);
+    }
+
+    #[test]
+    fn who_manages_the_same_setting_is_named() {
+        let path = usual_path(Span::from_millis(100), BitRate::from_mbps(1000));
+        let mut report = report(ByteCount::from_mib(8192));
+        report.sysctls.insert("net.ipv4.tcp_sack".to_owned(), "0".to_owned());
+        let sets = [("net.ipv4.tcp_wmem".to_owned(), "4096 16384 4194304".to_owned())].into();
+        let name = "/etc/sysctl.d/60-net.conf".to_owned();
+        report.managers.push(fullpipe_record::HostManager {
+            name,
+            sets,
+            note: "sets them again at each boot".to_owned(),
+        });
+        let advice = advise(&report, &HostSettings::of_linux_6_18(), &path, 2, &[RAISE]);
+        assert!(advice.notes.iter().any(|note| note.contains("60-net.conf")), "{:?}", advice.notes);
+        assert_eq!(advice.changes[1].setting, "net.ipv4.tcp_sack");
+        assert!(advice.folklore.iter().any(|told| told.setting == "net.ipv4.tcp_sack"), "{:?}", advice.folklore);
+    }
+}

@@ -1,0 +1,67 @@
+use fullpipe_model::{kernel, predict};
+use fullpipe_record::{
+    Allowance, Buffer, Effects, Encapsulation, Framing, HostSettings, IpVersion, Limit, Path, PathDirection, Request,
+};
+use fullpipe_units::{BitRate, ByteCount, Span};
+
+/// What each buffer setting of a host allows over a path to another with the same settings, as the one predictor has it.
+pub fn allowances(settings: &HostSettings, path: &Path, streams: u16) -> Vec<Allowance> {
+    const TUNED: &str = "programs that leave their buffers to the kernel";
+    const ASKING: &str = "programs that ask for as much as they may";
+    let asking = |size| Buffer::Request(size);
+    let all = [
+        ("net.ipv4.tcp_rmem", Limit::ReceiveWindow, Buffer::Automatic, TUNED),
+        ("net.ipv4.tcp_wmem", Limit::SendBuffer, Buffer::Automatic, TUNED),
+        ("net.core.rmem_max", Limit::ReceiveWindow, asking(kernel::rmem_max(settings)), ASKING),
+        ("net.core.wmem_max", Limit::SendBuffer, asking(kernel::wmem_max(settings)), ASKING),
+    ];
+    let allowance = |(setting, kind, buffer, of): (&str, Limit, Buffer, &str)| {
+        let prediction = predict(path, settings, settings, &Request { streams, buffer, ..steady() });
+        let ceiling = prediction.ceiling(kind)?.clone();
+        Some(Allowance {
+            setting: setting.to_owned(),
+            of: of.to_owned(),
+            window: ceiling.window,
+            rate: ceiling.refined,
+            because: ceiling.because,
+        })
+    };
+    all.into_iter().filter_map(allowance).collect()
+}
+
+/// A path of which only this is known: the same both ways, over Ethernet, with a queue of one BDP.
+pub fn usual_path(rtt: Span, bandwidth: BitRate) -> Path {
+    let direction = PathDirection {
+        rate: Some(bandwidth),
+        delay: Span::ZERO,
+        queue: Some(bandwidth.bytes_in(rtt)),
+        loss: None,
+        mtu: ByteCount::new(1500),
+        framing: Framing::Ethernet,
+        ip: IpVersion::V4,
+        encapsulation: Encapsulation::default(),
+        effects: Effects::default(),
+    };
+    Path::symmetric(&direction, rtt)
+}
+
+/// A load that lasts long enough for its beginning not to count.
+pub(crate) fn steady() -> Request {
+    Request { duration: Span::from_secs(3600), ..Request::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn untouched_linux_allows_a_third_of_a_gigabit_over_a_tenth_of_a_second() {
+        let path = usual_path(Span::from_millis(100), BitRate::from_mbps(1000));
+        let allowed = allowances(&HostSettings::of_linux_6_18(), &path, 1);
+        let rates: Vec<_> = allowed.iter().map(|each| (each.setting.as_str(), each.rate.bps() / 1_000_000)).collect();
+        // The first two as the prediction of the demo has them, the others by SO_RCVBUF and SO_SNDBUF of 4 MiB, doubled.
+        assert_eq!(rates[..2], [("net.ipv4.tcp_rmem", 1664), ("net.ipv4.tcp_wmem", 322)]);
+        assert_eq!(rates.len(), 4);
+        assert!((400..450).contains(&rates[2].1) && (600..680).contains(&rates[3].1), "{rates:?}");
+    }
+}
