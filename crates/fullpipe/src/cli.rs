@@ -10,7 +10,7 @@ use fullpipe_probe::{RsaPrivateKey, RsaPublicKey, TlsIdentity, TlsTrust};
 use fullpipe_units::Span;
 use zeroize::Zeroizing;
 
-use crate::commands::{calc, demo, iperf3, lab, measure, serve};
+use crate::commands::{calc, demo, host, iperf3, lab, measure, serve};
 use crate::terminal::Format;
 
 /// How JSON is asked for; needed where the command line itself is wrong.
@@ -55,6 +55,8 @@ pub(crate) enum Command {
     /// In place of iperf3: its flags, its text, its JSON
     #[command(disable_help_flag = true)]
     Iperf3(iperf3::Raw),
+    /// This host's settings: show, advise, apply with a way back, undo
+    Host(host::Arguments),
     /// Emulated paths: run scenarios, or any program in their hosts
     Lab(lab::Arguments),
     /// Print the JSON schema of what --json prints
@@ -71,6 +73,7 @@ impl Cli {
             Command::Measure(arguments) => arguments.json,
             Command::Demo(arguments) => arguments.json,
             Command::Calc(arguments) => arguments.json,
+            Command::Host(arguments) => arguments.wants_json(),
             Command::Lab(arguments) => arguments.wants_json(),
             Command::Serve(_) | Command::Iperf3(_) | Command::Schema => false,
         };

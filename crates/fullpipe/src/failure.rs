@@ -3,6 +3,7 @@ use std::io::ErrorKind;
 
 use fullpipe_calc::GivenError;
 use fullpipe_experiment::ExperimentError;
+use fullpipe_host::{ApplyError, JournalError, SysctlError};
 use fullpipe_lab::LabError;
 use fullpipe_probe::ProbeError;
 use fullpipe_scenario::{FlagError, ScenarioError};
@@ -69,6 +70,31 @@ impl From<ProbeError> for Failure {
         let code = match error {
             ProbeError::Interrupted => INTERRUPTED,
             ProbeError::Request(_) | ProbeError::File { .. } => USAGE,
+            _ => FAILED,
+        };
+        Self::of(code, &error)
+    }
+}
+
+impl From<SysctlError> for Failure {
+    fn from(error: SysctlError) -> Self {
+        if error.is_refused() {
+            let hint =
+                "only root may change it, and in a container or namespace not every setting is there to be changed";
+            return Self::new(LACKING, format!("{error}; {hint}; nothing was changed"));
+        }
+        let code = if error.is_missing() { LACKING } else { FAILED };
+        Self::of(code, &error)
+    }
+}
+
+impl From<JournalError> for Failure {
+    fn from(error: JournalError) -> Self {
+        const REFUSED: [ErrorKind; 2] = [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem];
+        let code = match error {
+            JournalError::Apply(ApplyError::Sysctl(error)) => return error.into(),
+            JournalError::Io { ref cause, .. } if REFUSED.contains(&cause.kind()) => LACKING,
+            JournalError::Malformed { .. } => USAGE,
             _ => FAILED,
         };
         Self::of(code, &error)

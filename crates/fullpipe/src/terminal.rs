@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fullpipe_experiment::MeasureEvent;
 use fullpipe_record::{Document, ErrorReport};
@@ -102,6 +102,27 @@ impl Terminal {
     /// Where rows go that are too many to be held; whoever writes there minds a reader that went away.
     pub(crate) fn stream() -> impl Write {
         io::stdout().lock()
+    }
+
+    /// Whether somebody is there to press a key, and to read why.
+    pub(crate) fn can_ask() -> bool {
+        io::stdin().is_terminal() && io::stdout().is_terminal()
+    }
+
+    /// Whether a line comes from the terminal before `until`.
+    pub(crate) fn enter_before(until: Instant) -> bool {
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let timeout = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+            let input = stdin();
+            // A signal cuts the wait short.
+            if poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&timeout)).unwrap_or(0) > 0 {
+                return io::stdin().read_line(&mut String::new()).is_ok_and(|length| length > 0);
+            }
+            if left.is_zero() {
+                return false;
+            }
+        }
     }
 
     /// What the user answers; `None` where nobody is there to ask.

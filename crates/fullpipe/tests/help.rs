@@ -26,7 +26,7 @@ fn of_the_program() {
 
 #[test]
 fn of_every_command() {
-    for command in ["demo", "calc", "serve", "measure", "iperf3", "lab", "schema"] {
+    for command in ["demo", "calc", "serve", "measure", "iperf3", "host", "lab", "schema"] {
         check(&[command]);
     }
 }
@@ -39,11 +39,18 @@ fn of_every_command_of_the_lab() {
 }
 
 #[test]
+fn of_every_command_about_this_host() {
+    for command in ["show", "advise", "apply", "confirm", "undo"] {
+        check(&["host", command]);
+    }
+}
+
+#[test]
 fn knows_every_command_that_there_is() {
     let text = help(&[]);
     let commands = text.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     // What a command is for may go on in a line below, further in.
     let names = commands.filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')));
     let names: Vec<&str> = names.filter_map(|line| line.split_whitespace().next()).collect();
-    assert_eq!(names, ["demo", "calc", "serve", "measure", "iperf3", "lab", "schema", "help"]);
+    assert_eq!(names, ["demo", "calc", "serve", "measure", "iperf3", "host", "lab", "schema", "help"]);
 }

@@ -1,0 +1,483 @@
+//! `fullpipe host`: this host's settings, and a way back.
+
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Subcommand;
+use fullpipe_calc::{Hosts, calculate};
+use fullpipe_host::{
+    Book, JournalError, Manner, SysctlTree, System, advise, allowances, inspect, is_network_sysctl, planned, show,
+    usual_path,
+};
+use fullpipe_record::{Change, Document, Given, HostAdvice, HostApplied, HostReport, HostUndone};
+use fullpipe_report as report;
+use fullpipe_scenario::parse_host_flag;
+use fullpipe_sys::ignore_terminal_signals;
+use fullpipe_units::{BitRate, Span};
+
+use crate::cli::duration;
+use crate::failure::{FAILED, Failure, USAGE};
+use crate::terminal::Terminal;
+
+const APPLY_HELP: &str = "\
+Settings are written as they are called:
+  tcp_rmem=64MiB, tcp_wmem=64MiB            the largest buffer
+  net.ipv4.tcp_rmem=\"4096 131072 67108864\"  any sysctl of the network
+  route:10.0.0.0/8:initcwnd=40              a route's metric; =none removes it
+  qdisc:eth0=fq                             what queues a device's packets
+  offload:eth0:rx-gro=on                    what a device does for the kernel
+  mtu:eth0=9000                             its largest IP packet";
+
+/// This host's settings: as they are, as they should be, changed with a way back.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Show everything that bears on bulk transfers, and what it allows on a path
+    Show {
+        #[command(flatten)]
+        path: MaybePath,
+        /// Print one JSON document
+        #[arg(long, short = 'J')]
+        json: bool,
+    },
+    /// Say what to change for a path: from what to what, why, at what risk
+    Advise {
+        /// Round-trip time: 173ms
+        #[arg(long, short, value_name = "TIME", value_parser = rtt)]
+        rtt: Span,
+        /// Rate of the path: 100Mbit/s, 1G
+        #[arg(long, short, value_name = "RATE", value_parser = bandwidth)]
+        bandwidth: BitRate,
+        /// Parallel connections
+        #[arg(long, short = 'P', value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128))]
+        streams: u16,
+        /// Print one JSON document
+        #[arg(long, short = 'J')]
+        json: bool,
+    },
+    /// Change settings, as told or as advised; each is in a journal before it is made
+    #[command(after_help = APPLY_HELP)]
+    Apply {
+        /// What to change; what `host advise` says if nothing is told
+        #[arg(value_name = "SETTING=VALUE", value_parser = setting, required_unless_present = "rtt", conflicts_with = "rtt")]
+        settings: Vec<Vec<Change>>,
+        #[command(flatten)]
+        path: MaybePath,
+        /// Say what would be changed, as a diff, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+        /// Take everything back after so long, unless Enter or `host confirm` keeps it
+        #[arg(long, value_name = "TIME", value_parser = temporary, conflicts_with_all = ["dry_run", "persist"])]
+        temporary: Option<Span>,
+        /// Set the sysctls at each boot too, by a file of our own in /etc/sysctl.d
+        #[arg(long)]
+        persist: bool,
+        #[command(flatten)]
+        journal: JournalFolder,
+        /// Print one JSON document
+        #[arg(long, short = 'J')]
+        json: bool,
+    },
+    /// Keep what was applied for a time
+    Confirm {
+        #[command(flatten)]
+        journal: JournalFolder,
+    },
+    /// Put back what `host apply` changed, but for what somebody else changed since
+    Undo {
+        /// Drop from the journal what is left alone
+        #[arg(long)]
+        forget: bool,
+        #[command(flatten)]
+        journal: JournalFolder,
+        /// Print one JSON document
+        #[arg(long, short = 'J')]
+        json: bool,
+    },
+    /// Wait, and take back what was applied for a time; `host apply --temporary` starts it
+    #[command(hide = true)]
+    Watch {
+        #[arg(long)]
+        id: String,
+        #[arg(long, value_parser = duration)]
+        after: Span,
+        #[command(flatten)]
+        journal: JournalFolder,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct MaybePath {
+    /// Round-trip time of a path: 173ms
+    #[arg(long, short, value_name = "TIME", value_parser = rtt, requires = "bandwidth")]
+    rtt: Option<Span>,
+    /// Rate of that path: 100Mbit/s, 1G
+    #[arg(long, short, value_name = "RATE", value_parser = bandwidth, requires = "rtt")]
+    bandwidth: Option<BitRate>,
+    /// Parallel connections over it
+    #[arg(long, short = 'P', value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128))]
+    streams: u16,
+}
+
+impl MaybePath {
+    fn told(&self) -> Option<(Span, BitRate)> {
+        self.rtt.zip(self.bandwidth)
+    }
+}
+
+#[derive(Debug, clap::Args)]
+struct JournalFolder {
+    /// Where the journals are [default: /var/lib/fullpipe, or ~/.local/state/fullpipe of a user]
+    #[arg(long, value_name = "FOLDER")]
+    journal: Option<PathBuf>,
+}
+
+impl JournalFolder {
+    fn path(&self) -> Result<PathBuf, Failure> {
+        if let Some(folder) = &self.journal {
+            return std::path::absolute(folder).map_err(|error| Failure::new(USAGE, format!("--journal: {error}")));
+        }
+        if rustix::process::geteuid().is_root() {
+            return Ok("/var/lib/fullpipe".into());
+        }
+        let state =
+            std::env::var_os("XDG_STATE_HOME").filter(|folder| Path::new(folder).is_absolute()).map(PathBuf::from);
+        let state = state.or_else(|| std::env::home_dir().map(|home| home.join(".local/state")));
+        let state =
+            state.ok_or_else(|| Failure::new(USAGE, "this user has no home for a journal; --journal names a folder"));
+        Ok(state?.join("fullpipe"))
+    }
+
+    fn open(&self) -> Result<Book, Failure> {
+        Ok(Book::open(&self.path()?, System::of_this_host())?)
+    }
+}
+
+impl Arguments {
+    pub(crate) fn wants_json(&self) -> bool {
+        match self.action {
+            Action::Show { json, .. }
+            | Action::Advise { json, .. }
+            | Action::Apply { json, .. }
+            | Action::Undo { json, .. } => json,
+            Action::Confirm { .. } | Action::Watch { .. } => false,
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
+    match &arguments.action {
+        Action::Show { path, .. } => show_settings(path, terminal),
+        Action::Advise { rtt, bandwidth, streams, .. } => {
+            let (_, advice) = advice(*rtt, *bandwidth, *streams)?;
+            terminal.result(&report::host_advice(&advice, terminal.style()));
+            terminal.document(&Document { host_advice: Some(advice), ..Document::new() });
+            Ok(())
+        }
+        Action::Apply { settings, path, dry_run, temporary, persist, journal, .. } => {
+            let (changes, notes) = wanted(settings, path)?;
+            let manner = Manner { persist: *persist, temporary: *temporary };
+            apply(&changes, notes, manner, *dry_run, journal, terminal)
+        }
+        Action::Confirm { journal } => {
+            journal.open()?.confirm()?;
+            terminal.result("What was applied for a time stays; `fullpipe host undo` puts back what was.\n");
+            Ok(())
+        }
+        Action::Undo { forget, journal, .. } => {
+            let undone = journal.open()?.undo(*forget)?;
+            told(undone, terminal)
+        }
+        Action::Watch { id, after, journal } => watch(id, *after, journal),
+    }
+}
+
+fn show_settings(path: &MaybePath, terminal: &Terminal) -> Result<(), Failure> {
+    let system = System::of_this_host();
+    let mut shown = show(&system)?;
+    if let Some((rtt, bandwidth)) = path.told() {
+        let settings = inspect(&SysctlTree::of_this_host())?;
+        shown.allows = allowances(&settings, &usual_path(rtt, bandwidth), path.streams);
+    }
+    terminal.result(&report::host_settings(&shown, path.told(), terminal.style()));
+    terminal.document(&Document { host_settings: Some(shown), ..Document::new() });
+    Ok(())
+}
+
+/// What the calculator says would fill the path, as far as this host can bear it.
+fn advice(rtt: Span, bandwidth: BitRate, streams: u16) -> Result<(HostReport, HostAdvice), Failure> {
+    let shown = show(&System::of_this_host())?;
+    let settings = inspect(&SysctlTree::of_this_host())?;
+    let given = Given { bandwidth: Some(bandwidth), rtt: Some(rtt), streams: Some(streams), ..Given::default() };
+    let hosts = Hosts { sender: settings.clone(), receiver: settings.clone() };
+    let lifting = calculate(&given, &hosts, &[])?.lift.map_or_else(Vec::new, |lift| lift.changes);
+    let advice = advise(&shown, &settings, &usual_path(rtt, bandwidth), streams, &lifting);
+    Ok((shown, advice))
+}
+
+/// The changes that were told, or else those that are advised for the path, with what is to be said of them.
+fn wanted(settings: &[Vec<Change>], path: &MaybePath) -> Result<(Vec<Change>, Vec<String>), Failure> {
+    let Some((rtt, bandwidth)) = path.told() else { return Ok((settings.concat(), Vec::new())) };
+    let (_, advice) = advice(rtt, bandwidth, path.streams)?;
+    Ok((advice.changes.into_iter().map(|advised| advised.change).collect(), advice.notes))
+}
+
+fn apply(
+    changes: &[Change],
+    notes: Vec<String>,
+    manner: Manner,
+    dry_run: bool,
+    journal: &JournalFolder,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let mut applied = HostApplied { changes: Vec::new(), dry_run, temporary: manner.temporary, notes };
+    if dry_run {
+        applied.changes = planned(&System::of_this_host(), changes, manner.persist)?;
+        told_applied(applied, terminal);
+        return Ok(());
+    }
+    let mut watched = None;
+    let mut begun = |id: &str| -> io::Result<()> {
+        if let Some(time) = manner.temporary {
+            start_watchdog(id, time, journal)?;
+            watched = Some((id.to_owned(), Instant::now() + Duration::from(time)));
+        }
+        Ok(())
+    };
+    let book = journal.open()?;
+    applied.changes = book.apply(changes, manner, &mut begun, &mut |_| {})?;
+    // The lock goes, so that somebody may confirm.
+    drop(book);
+    told_applied(applied, terminal);
+    match watched {
+        Some((id, until)) if Terminal::can_ask() => confirm_or_take_back(&id, until, journal, terminal),
+        _ => Ok(()),
+    }
+}
+
+fn told_applied(applied: HostApplied, terminal: &Terminal) {
+    terminal.result(&report::host_applied(&applied, terminal.style()));
+    terminal.document(&Document { host_applied: Some(applied), ..Document::new() });
+}
+
+/// What was left alone is a failure: not all is as it was.
+fn told(undone: HostUndone, terminal: &Terminal) -> Result<(), Failure> {
+    terminal.result(&report::host_undone(&undone, terminal.style()));
+    let whole = undone.left.is_empty();
+    terminal.document(&Document { host_undone: Some(undone), ..Document::new() });
+    if whole { Ok(()) } else { Err(Failure::told(FAILED)) }
+}
+
+/// Waits for Enter; without it, takes everything back when the time is over, as the watchdog would.
+fn confirm_or_take_back(id: &str, until: Instant, journal: &JournalFolder, terminal: &Terminal) -> Result<(), Failure> {
+    terminal.progress("Enter keeps it. ");
+    if Terminal::enter_before(until) {
+        // Somebody else may have confirmed it, or taken it back, meanwhile.
+        journal.open()?.confirm()?;
+        terminal.result("It stays; `fullpipe host undo` puts back what was.\n");
+        return Ok(());
+    }
+    terminal.progress("\n");
+    let undone = journal.open()?.undo_unless_confirmed(id)?;
+    told(undone, terminal)
+}
+
+/// Starts the process that takes apply `id` back in time, and waits until it is there.
+fn start_watchdog(id: &str, time: Span, journal: &JournalFolder) -> io::Result<()> {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let folder = journal.path().map_err(|failure| io::Error::other(failure.message))?;
+    let mut command = Command::new("/proc/self/exe");
+    // Of a name that a reader of `ps` knows.
+    command.arg0("fullpipe").args(["host", "watch", "--id", id, "--after", &format!("{}ns", time.as_nanos())]);
+    command.arg("--journal").arg(folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.current_dir("/").spawn()?;
+    let (sender, ready) = mpsc::channel();
+    let stdout = child.stdout.take();
+    // Nobody waits for this thread: it ends with the line, or with the child.
+    thread::spawn(move || sender.send(said_ready(stdout)));
+    match ready.recv_timeout(PATIENCE) {
+        Ok(true) => Ok(()),
+        _ => Err(gave_up(&mut child)),
+    }
+}
+
+fn said_ready(stdout: Option<ChildStdout>) -> bool {
+    let mut line = String::new();
+    stdout.is_some_and(|stdout| BufReader::new(stdout).read_line(&mut line).is_ok() && line == READY)
+}
+
+fn gave_up(child: &mut Child) -> io::Error {
+    let _ = child.kill();
+    let _ = child.wait();
+    io::Error::other("it does not answer")
+}
+
+const READY: &str = "ready\n";
+
+/// Outlives the terminal and who started it, and takes the apply back unless it was confirmed.
+fn watch(id: &str, after: Span, journal: &JournalFolder) -> Result<(), Failure> {
+    let until = Instant::now() + Duration::from(after);
+    ignore_terminal_signals();
+    // It leads its group only where somebody else made it, and then has a session of its own already.
+    let _ = rustix::process::setsid();
+    Terminal::line(READY.trim_end());
+    thread::sleep(until.saturating_duration_since(Instant::now()));
+    // Whoever holds the lock longer than usual may still let go of it.
+    for _ in 0..LOCK_ATTEMPTS {
+        match Book::open(&journal.path()?, System::of_this_host()) {
+            Err(JournalError::Busy { .. }) => {}
+            opened => {
+                opened?.undo_unless_confirmed(id)?;
+                return Ok(());
+            }
+        }
+    }
+    Err(Failure::new(FAILED, "the journal stayed locked"))
+}
+
+/// Of ten seconds each.
+const LOCK_ATTEMPTS: u32 = 60;
+
+fn rtt(text: &str) -> Result<Span, String> {
+    let rtt: Span = text.parse().map_err(|error: fullpipe_units::ParseError| error.to_string())?;
+    let possible = rtt > Span::ZERO && rtt <= Span::from_secs(3600);
+    possible.then_some(rtt).ok_or_else(|| "it must be above 0 and at most an hour".to_owned())
+}
+
+fn bandwidth(text: &str) -> Result<BitRate, String> {
+    let rate: BitRate = text.parse().map_err(|error: fullpipe_units::ParseError| error.to_string())?;
+    let possible = rate > BitRate::ZERO && rate <= BitRate::from_mbps(1_000_000_000);
+    possible.then_some(rate).ok_or_else(|| "it must be above 0 and at most 1 Pbit/s".to_owned())
+}
+
+fn temporary(text: &str) -> Result<Span, String> {
+    let time = duration(text)?;
+    let possible = (Span::from_secs(1)..=Span::from_secs(86_400)).contains(&time);
+    possible.then_some(time).ok_or_else(|| "it must be from one second to a day".to_owned())
+}
+
+/// `SETTING=VALUE`, of which one may be several changes.
+fn setting(text: &str) -> Result<Vec<Change>, String> {
+    let (name, value) = text.split_once('=').ok_or("it is SETTING=VALUE, as tcp_wmem=64MiB")?;
+    if value.chars().any(|letter| letter.is_control() && letter != '\t') || value.trim().is_empty() {
+        return Err("the value must be text in one line".to_owned());
+    }
+    let parts: Vec<&str> = name.splitn(2, ':').collect();
+    match parts.as_slice() {
+        ["route", rest] => route_metric(rest, value).map(|change| vec![change]),
+        ["qdisc", device] => Ok(vec![Change::Qdisc { device: named(device)?, kind: named(value)? }]),
+        ["offload", rest] => offload(rest, value),
+        ["mtu", device] => {
+            let mtu = value.parse().map_err(|_| "an MTU is a number of bytes".to_owned())?;
+            Ok(vec![Change::Mtu { device: named(device)?, mtu: fullpipe_units::ByteCount::new(mtu) }])
+        }
+        [name] if name.contains('.') && is_network_sysctl(name) => {
+            Ok(vec![Change::Sysctl { name: (*name).to_owned(), value: value.trim().to_owned() }])
+        }
+        [name] if !name.contains('.') => parse_host_flag(text).map_err(|error| error.to_string()),
+        _ => Err(format!("\"{name}\" is no setting of the network; `fullpipe host apply --help` lists the kinds")),
+    }
+}
+
+fn route_metric(rest: &str, value: &str) -> Result<Change, String> {
+    let (destination, metric) = rest.rsplit_once(':').ok_or("it is route:NETWORK:METRIC=NUMBER")?;
+    if !fullpipe_sys::NUMERIC_METRICS.iter().any(|(name, _)| *name == metric) {
+        let names: Vec<&str> = fullpipe_sys::NUMERIC_METRICS.iter().map(|(name, _)| *name).collect();
+        return Err(format!("the metrics are {}", names.join(", ")));
+    }
+    let value = match value {
+        "none" => None,
+        number => Some(number.parse().map_err(|_| "the value is a number, or `none`".to_owned())?),
+    };
+    Ok(Change::RouteMetric { destination: named(destination)?, metric: metric.to_owned(), value })
+}
+
+/// By the kernel's names, or the short ones of ethtool.
+fn offload(rest: &str, value: &str) -> Result<Vec<Change>, String> {
+    let (device, feature) = rest.rsplit_once(':').ok_or("it is offload:DEVICE:FEATURE=on")?;
+    let on = match value {
+        "on" => true,
+        "off" => false,
+        _ => return Err("it is on or off".to_owned()),
+    };
+    let features: &[&str] = match feature {
+        "tso" => &["tx-tcp-segmentation", "tx-tcp6-segmentation"],
+        "gso" => &["tx-generic-segmentation"],
+        "gro" => &["rx-gro"],
+        "lro" => &["rx-lro"],
+        other => &[other],
+    };
+    let change = |feature: &&str| Ok(Change::Offload { device: named(device)?, feature: named(feature)?, on });
+    features.iter().map(change).collect()
+}
+
+fn named(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.contains(char::is_whitespace) {
+        Err(format!("\"{text}\" is no name"))
+    } else {
+        Ok(text.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_units::ByteCount;
+
+    #[test]
+    fn settings_are_read() {
+        let sysctl = |name: &str, value: &str| Change::Sysctl { name: name.to_owned(), value: value.to_owned() };
+        for (text, change) in [
+            ("tcp_wmem=64MiB", Change::TcpWmemMax(ByteCount::from_mib(64))),
+            ("net.ipv4.tcp_rmem=4096 1 2", sysctl("net.ipv4.tcp_rmem", "4096 1 2")),
+            ("mtu:eth0=9000", Change::Mtu { device: "eth0".to_owned(), mtu: ByteCount::new(9000) }),
+            ("qdisc:eth0.7=fq", Change::Qdisc { device: "eth0.7".to_owned(), kind: "fq".to_owned() }),
+            (
+                "route:2001:db8::/32:window=none",
+                Change::RouteMetric {
+                    destination: "2001:db8::/32".to_owned(),
+                    metric: "window".to_owned(),
+                    value: None,
+                },
+            ),
+        ] {
+            assert_eq!(setting(text), Ok(vec![change]), "{text}");
+        }
+        assert_eq!(setting("offload:eth0:tso=off").unwrap().len(), 2);
+    }
+
+    #[test]
+    fn nonsense_is_told() {
+        for text in [
+            "",
+            "=",
+            "tcp_rmem",
+            "tcp_rmem=",
+            "kernel.hostname=x",
+            "net.ipv4.tcp_rmem=1\nnet.ipv4.tcp_sack=0",
+            "net.//.kernel.x=1",
+            "mtu:eth0=big",
+            "mtu:=1",
+            "offload:eth0:gro=maybe",
+            "offload:gro=on",
+            "route:default=1",
+            "route:default:speed=1",
+            "route:default:window=-1",
+            "qdisc:eth0=f q",
+            "unknown=1",
+            "a:b=1",
+        ] {
+            assert!(setting(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! `fullpipe host`, in network namespaces of the test's own.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use common::{fullpipe, run};
+use fullpipe_sys::NetNamespace;
+use fullpipe_testkit::{Running, document, require, sentence, within};
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+use tempfile::TempDir;
+
+/// Within which every command but `--temporary` ends.
+const PATIENCE: u64 = 20;
+
+const WMEM: &str = "/proc/sys/net/ipv4/tcp_wmem";
+
+/// Settings that a namespace has of its own.
+const SETTINGS: [&str; 5] = [
+    "tcp_wmem=64MiB",
+    "net.ipv4.tcp_rmem=4096 131072 67108864",
+    "net.ipv4.tcp_slow_start_after_idle=0",
+    "offload:lo:gro=off",
+    "mtu:lo=9000",
+];
+
+/// The calling thread in a network namespace of its own, with a folder for journals.
+struct Bench {
+    folder: TempDir,
+    _network: NetNamespace,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self { _network: NetNamespace::create().unwrap(), folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn journal(&self) -> &str {
+        self.folder.path().to_str().unwrap()
+    }
+
+    fn command(&self, action: &str, arguments: &[&str]) -> Command {
+        fullpipe(&[&["host", action, "--journal", self.journal()], arguments].concat())
+    }
+
+    fn host(&self, action: &str, arguments: &[&str]) -> Output {
+        run(&mut self.command(action, arguments), PATIENCE)
+    }
+
+    fn succeeds(&self, action: &str, arguments: &[&str]) -> String {
+        let output = self.host(action, arguments);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn has_journal(&self) -> bool {
+        fs::read_dir(self.folder.path()).unwrap().any(|entry| entry.unwrap().path().extension().is_some())
+    }
+}
+
+/// Every sysctl of the network that can be read, to the byte, and the devices.
+fn everything() -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    collect(Path::new("/proc/sys/net"), &mut all);
+    for device in fullpipe_sys::devices().unwrap() {
+        all.insert(device.name.clone(), format!("{device:?} {:?}", fullpipe_sys::features(&device.name).unwrap()));
+    }
+    all
+}
+
+fn collect(folder: &Path, all: &mut BTreeMap<String, String>) {
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        if entry.file_type().unwrap().is_dir() {
+            collect(&entry.path(), all);
+        } else if let Ok(text) = fs::read_to_string(entry.path()) {
+            all.insert(entry.path().display().to_string(), text);
+        }
+    }
+}
+
+#[test]
+fn show_answers_within_fifty_milliseconds_and_in_eighty_columns() {
+    const SOON: Duration = Duration::from_millis(50);
+    let path = ["host", "show", "--rtt", "100ms", "--bandwidth", "1G"];
+    let soon = (0..50).any(|_| {
+        let start = Instant::now();
+        assert!(fullpipe(&path).output().unwrap().status.success());
+        start.elapsed() < SOON
+    });
+    assert!(soon, "not once of 50 times");
+    let text = String::from_utf8(run(&mut fullpipe(&path), PATIENCE).stdout).unwrap();
+    let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
+    assert!(wide.is_empty(), "{wide:#?}");
+    let shown = document(&run(fullpipe(&path).arg("--json"), PATIENCE));
+    assert_eq!(shown["host_settings"]["allows"].as_array().unwrap().len(), 4);
+    assert!(shown["host_settings"]["devices"].as_array().unwrap().iter().any(|device| device["name"] == "lo"));
+}
+
+#[test]
+fn what_is_advised_can_be_applied_and_undone() {
+    require!(Root);
+    let bench = Bench::new();
+    let before = everything();
+    let path = ["--rtt", "200ms", "--bandwidth", "1G"];
+    let advised = document(&run(fullpipe(&["host", "advise", "--json"]).args(path), PATIENCE));
+    let advice = &advised["host_advice"];
+    assert_eq!(advice["before"]["limit"], "send-buffer", "{advice}");
+    assert_eq!(advice["after"]["limit"], "capacity", "{advice}");
+    let dry = bench.succeeds("apply", &[&path[..], &["--dry-run"]].concat());
+    assert!(dry.contains("- 4096 16384 4194304") && dry.contains("Nothing was changed"), "{dry}");
+    assert_eq!(everything(), before);
+    bench.succeeds("apply", &path);
+    let written = fs::read_to_string(WMEM).unwrap();
+    assert!(advice["changes"].as_array().unwrap().iter().any(|change| {
+        let to: Vec<&str> = change["to"].as_str().unwrap().split(' ').collect();
+        change["setting"] == "net.ipv4.tcp_wmem" && written.split_whitespace().eq(to)
+    }));
+    assert!(bench.succeeds("undo", &[]).contains("Everything is as it was"));
+    assert_eq!(everything(), before);
+    assert!(bench.succeeds("undo", &[]).contains("nothing to put back"));
+}
+
+#[test]
+fn killed_at_any_moment_it_leaves_a_way_back() {
+    require!(Root);
+    let bench = Bench::new();
+    let before = everything();
+    let seed = 7;
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
+    let start = Instant::now();
+    bench.succeeds("apply", &SETTINGS);
+    let usual = start.elapsed();
+    bench.succeeds("undo", &[]);
+    // Most moments are before the first change or after the last.
+    let mut met = 0;
+    for round in 0..100 {
+        let mut running = Running::start(&mut bench.command("apply", &SETTINGS));
+        std::thread::sleep(usual.mul_f64(f64::from(random.next_u32()) / f64::from(u32::MAX)));
+        running.kill();
+        drop(running);
+        met += u32::from(everything() != before);
+        bench.succeeds("undo", &[]);
+        assert_eq!(everything(), before, "seed {seed}, round {round}");
+        assert!(!bench.has_journal(), "seed {seed}, round {round}");
+        if met == 10 {
+            return;
+        }
+    }
+    assert!(met > 0, "none of a hundred was killed after its first change");
+}
+
+#[test]
+fn for_a_time_means_that_it_comes_back_by_itself() {
+    require!(Root);
+    let bench = Bench::new();
+    let before = everything();
+    bench.succeeds("apply", &[&SETTINGS[..], &["--temporary", "2s"]].concat());
+    assert_ne!(everything(), before);
+    assert!(within(Duration::from_secs(30), || everything() == before), "it did not come back");
+    assert!(within(Duration::from_secs(10), || !bench.has_journal()));
+    assert!(sentence(&bench.host("confirm", &[]), 1).contains("no settings wait"));
+    // Whoever is killed on the way has started what takes it back.
+    let mut running = Running::start(&mut bench.command("apply", &[&SETTINGS[..], &["--temporary", "2s"]].concat()));
+    let changes = within(Duration::from_secs(10), || everything() != before);
+    running.kill();
+    drop(running);
+    assert!(changes && within(Duration::from_secs(30), || everything() == before), "it did not come back");
+    // Confirmed, it stays.
+    bench.succeeds("apply", &[&SETTINGS[..], &["--temporary", "3s"]].concat());
+    assert!(sentence(&bench.host("apply", &["tcp_wmem=8MiB"]), 1).contains("host confirm"));
+    bench.succeeds("confirm", &[]);
+    std::thread::sleep(Duration::from_secs(4));
+    assert_ne!(everything(), before);
+    bench.succeeds("undo", &[]);
+    assert_eq!(everything(), before);
+}
+
+#[test]
+fn without_permission_nothing_is_changed() {
+    require!(Root, UserNamespaces);
+    let bench = Bench::new();
+    let before = everything();
+    fs::set_permissions(bench.folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let ours = bench.command("apply", &SETTINGS);
+    let mut nobody = Command::new("setpriv");
+    nobody
+        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+        .arg(ours.get_program())
+        .args(ours.get_args());
+    let told = sentence(&run(&mut nobody, PATIENCE), 3);
+    assert!(told.contains("net.ipv4.tcp_wmem") && told.contains("nothing was changed"), "{told}");
+    assert_eq!(everything(), before);
+    assert!(!bench.has_journal());
+    // What only the first namespace may write, to root of another.
+    let told = sentence(&bench.host("apply", &["tcp_wmem=64MiB", "net.core.rmem_max=1000000"]), 3);
+    assert!(told.contains("net.core.rmem_max"), "{told}");
+    assert_eq!(everything(), before);
+}
+
+#[test]
+fn what_cannot_be_is_told_in_a_sentence() {
+    require!(Root);
+    let bench = Bench::new();
+    let before = everything();
+    let told = |arguments: &[&str], code, part: &str| {
+        let told = sentence(&bench.host("apply", arguments), code);
+        assert!(told.contains(part), "{told}");
+        assert_eq!(everything(), before, "{told}");
+    };
+    told(&["tcp_wmem=8MiB", "net.ipv4.tcp_congestion_control=nonesuch"], 3, "tcp_congestion_control");
+    told(&["tcp_wmem=8MiB", "mtu:eth77=1500"], 3, "eth77");
+    told(&["tcp_wmem=8MiB", "qdisc:lo=nonesuch"], 3, "queueing discipline of lo");
+    told(&["tcp_wmem=8MiB", "route:10.0.0.0/8:window=1000"], 3, "there is no such route");
+    told(&["tcp_wmem=8MiB", "--persist"], 1, "--persist");
+    bench.succeeds("apply", &["tcp_wmem=8MiB"]);
+    fs::write(WMEM, "4096 16384 5000000").unwrap();
+    let undone = bench.host("undo", &[]);
+    assert_eq!(undone.status.code(), Some(1));
+    let text = String::from_utf8(undone.stdout).unwrap();
+    assert!(text.contains("net.ipv4.tcp_wmem was left alone"), "{text}");
+    let entries = fs::read_dir(bench.folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    for journal in entries.filter(|path| path.extension().is_some()) {
+        fs::write(journal, "{\"opened\":\n{}\n").unwrap();
+    }
+    assert!(sentence(&bench.host("undo", &[]), 2).contains("line 1"));
+}
+
+#[test]
+fn what_is_persisted_outlives_a_boot_and_its_undo_too() {
+    require!(Root, Unshare);
+    let folder = tempfile::tempdir().unwrap();
+    // In namespaces whose first process is theirs, as in a container.
+    let script = r#"
+        mount -t tmpfs none /etc/sysctl.d
+        cat /proc/sys/net/ipv4/tcp_wmem > "$2/before"
+        "$1" host apply tcp_wmem=64MiB mtu:lo=9000 --persist --journal "$2/journal"
+        "$1" host apply net.ipv4.tcp_sack=0 --persist --journal "$2/journal"
+        grep "^net.ipv4.tcp_wmem = 4096 16384 67108864$" /etc/sysctl.d/90-fullpipe.conf
+        grep "^net.ipv4.tcp_sack = 0$" /etc/sysctl.d/90-fullpipe.conf
+        # A boot has set what the file says, and everything else anew.
+        sed -i "s/$(cat /proc/sys/kernel/random/boot_id)/00000000-0000-0000-0000-000000000000/" "$2"/journal/*.jsonl
+        "$1" host undo --journal "$2/journal"
+        cmp "$2/before" /proc/sys/net/ipv4/tcp_wmem
+        test "$(cat /proc/sys/net/ipv4/tcp_sack)" = 1
+        test -z "$(ls /etc/sysctl.d)"
+        test "$(ls "$2/journal")" = lock
+    "#;
+    let mut command = Command::new("unshare");
+    command.args(["--net", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-exc", script, "sh"]);
+    command.arg(env!("CARGO_BIN_EXE_fullpipe")).arg(folder.path());
+    let output = run(&mut command, PATIENCE);
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+}
