@@ -3,10 +3,11 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
 
 use common::{fullpipe, run};
@@ -14,6 +15,8 @@ use fullpipe_sys::NetNamespace;
 use fullpipe_testkit::{Running, document, require, sentence, within};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 use tempfile::TempDir;
 
 /// Within which every command but `--temporary` ends.
@@ -160,24 +163,67 @@ fn for_a_time_means_that_it_comes_back_by_itself() {
     require!(Root);
     let bench = Bench::new();
     let before = everything();
-    bench.succeeds("apply", &[&SETTINGS[..], &["--temporary", "2s"]].concat());
+    bench.succeeds("apply", &[&SETTINGS[..], &["--temporary", "4s"]].concat());
     assert_ne!(everything(), before);
     assert!(within(Duration::from_secs(30), || everything() == before), "it did not come back");
     assert!(within(Duration::from_secs(10), || !bench.has_journal()));
     assert!(sentence(&bench.host("confirm", &[]), 1).contains("no settings wait"));
     // Whoever is killed on the way has started what takes it back.
-    let mut running = Running::start(&mut bench.command("apply", &[&SETTINGS[..], &["--temporary", "2s"]].concat()));
+    let mut running = Running::start(&mut bench.command("apply", &[&SETTINGS[..], &["--temporary", "4s"]].concat()));
     let changes = within(Duration::from_secs(10), || everything() != before);
     running.kill();
     drop(running);
     assert!(changes && within(Duration::from_secs(30), || everything() == before), "it did not come back");
     // Confirmed, it stays.
-    bench.succeeds("apply", &[&SETTINGS[..], &["--temporary", "3s"]].concat());
+    bench.succeeds("apply", &[&SETTINGS[..], &["--temporary", "8s"]].concat());
     assert!(sentence(&bench.host("apply", &["tcp_wmem=8MiB"]), 1).contains("host confirm"));
     bench.succeeds("confirm", &[]);
-    std::thread::sleep(Duration::from_secs(4));
+    std::thread::sleep(Duration::from_secs(9));
     assert_ne!(everything(), before);
     bench.succeeds("undo", &[]);
+    assert_eq!(everything(), before);
+}
+
+/// Starts `host apply --temporary` at a terminal and waits until it asks; what the terminal then shows, and the program.
+fn at_a_terminal(bench: &Bench, time: &str) -> (File, Child) {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    unlockpt(&ours).unwrap();
+    let theirs = ptsname(&ours, Vec::new()).unwrap();
+    let end = || File::options().read(true).write(true).open(theirs.to_str().unwrap()).unwrap();
+    let mut command = bench.command("apply", &["tcp_wmem=64MiB", "--temporary", time]);
+    let child = command.stdin(end()).stdout(end()).spawn().unwrap();
+    let mut ours = File::from(ours);
+    read_until(&mut ours, "Enter keeps it.");
+    (ours, child)
+}
+
+/// Reads what a terminal shows, up to and with `text`.
+fn read_until(terminal: &mut File, text: &str) {
+    let patience = Timespec { tv_sec: PATIENCE.cast_signed(), tv_nsec: 0 };
+    let mut shown = Vec::new();
+    while !String::from_utf8_lossy(&shown).contains(text) {
+        let waited = poll(&mut [PollFd::new(&*terminal, PollFlags::IN)], Some(&patience)).unwrap();
+        assert_eq!(waited, 1, "nothing more is shown than {:?}", String::from_utf8_lossy(&shown));
+        let mut byte = [0];
+        terminal.read_exact(&mut byte).unwrap();
+        shown.push(byte[0]);
+    }
+}
+
+#[test]
+fn enter_keeps_what_was_applied_for_a_time() {
+    require!(Root);
+    let bench = Bench::new();
+    let before = everything();
+    let (mut terminal, mut child) = at_a_terminal(&bench, "60s");
+    terminal.write_all(b"\n").unwrap();
+    read_until(&mut terminal, "It stays");
+    assert!(child.wait().unwrap().success());
+    assert_ne!(everything(), before);
+    bench.succeeds("undo", &[]);
+    let (mut terminal, mut child) = at_a_terminal(&bench, "1s");
+    read_until(&mut terminal, "as it was");
+    assert!(child.wait().unwrap().success());
     assert_eq!(everything(), before);
 }
 
@@ -195,6 +241,10 @@ fn without_permission_nothing_is_changed() {
         .args(ours.get_args());
     let told = sentence(&run(&mut nobody, PATIENCE), 3);
     assert!(told.contains("net.ipv4.tcp_wmem") && told.contains("nothing was changed"), "{told}");
+    let mut homeless = Command::new("setpriv");
+    homeless.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(ours.get_program());
+    homeless.args(["host", "apply", "tcp_wmem=64MiB"]).env("HOME", "/nonexistent");
+    assert_eq!(sentence(&run(&mut homeless, PATIENCE), 3), told);
     assert_eq!(everything(), before);
     assert!(!bench.has_journal());
     // What only the first namespace may write, to root of another.

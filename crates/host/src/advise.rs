@@ -1,5 +1,5 @@
 use fullpipe_model::predict;
-use fullpipe_record::{AdvisedChange, Change, HostAdvice, HostReport, HostSettings, Path, Request};
+use fullpipe_record::{AdvisedChange, Change, HostAdvice, HostManager, HostReport, HostSettings, Path, Request};
 use fullpipe_units::{ByteCount, Span};
 
 use crate::allow::steady;
@@ -30,7 +30,8 @@ pub fn advise(
         after = change.applied_to(&after);
     }
     notes.extend(believed(report));
-    notes.extend(managed(report, &changes));
+    let names: Vec<&str> = changes.iter().map(|advised| advised.setting.as_str()).collect();
+    notes.extend(who_else(&report.managers, &names));
     HostAdvice {
         changes,
         folklore: folklore(report, path.rtt()),
@@ -116,13 +117,13 @@ fn believed(report: &HostReport) -> Option<String> {
     })
 }
 
-/// Who will set what is advised to something else.
-fn managed(report: &HostReport, changes: &[AdvisedChange]) -> Vec<String> {
-    let sets = |name: &str| changes.iter().any(|advised| advised.setting == name);
-    let files = report.managers.iter().filter(|manager| manager.sets.keys().any(|name| sets(name)));
-    let programs = report.managers.iter().filter(|manager| manager.sets.is_empty() && !changes.is_empty());
-    let both = files.chain(programs.filter(|manager| manager.name != "irqbalance"));
-    both.map(|manager| format!("{} manages settings here too: it {}.", manager.name, manager.note)).collect()
+/// Who else sets the settings called `names`, or any while it runs, as remarks.
+pub fn who_else(managers: &[HostManager], names: &[&str]) -> Vec<String> {
+    let sets = |manager: &&HostManager| names.iter().any(|name| manager.sets.contains_key(*name));
+    // What moves interrupts changes none of these.
+    let runs = |manager: &&HostManager| manager.sets.is_empty() && !names.is_empty() && manager.name != "irqbalance";
+    let both = managers.iter().filter(|manager| sets(manager) || runs(manager));
+    both.map(|manager| format!("{} sets these settings too: it {}.", manager.name, manager.note)).collect()
 }
 
 #[cfg(test)]
@@ -176,11 +177,7 @@ mod tests {
         report.sysctls.insert("net.ipv4.tcp_sack".to_owned(), "0".to_owned());
         let sets = [("net.ipv4.tcp_wmem".to_owned(), "4096 16384 4194304".to_owned())].into();
         let name = "/etc/sysctl.d/60-net.conf".to_owned();
-        report.managers.push(fullpipe_record::HostManager {
-            name,
-            sets,
-            note: "sets them again at each boot".to_owned(),
-        });
+        report.managers.push(HostManager { name, sets, note: "sets them again at each boot".to_owned() });
         let advice = advise(&report, &HostSettings::of_linux_6_18(), &path, 2, &[RAISE]);
         assert!(advice.notes.iter().any(|note| note.contains("60-net.conf")), "{:?}", advice.notes);
         assert_eq!(advice.changes[1].setting, "net.ipv4.tcp_sack");

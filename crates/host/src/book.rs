@@ -56,6 +56,8 @@ impl Book {
         let failed = |doing| move |cause| JournalError::Io { doing, path: folder.to_owned(), cause };
         if !folder.exists() {
             DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed("make"))?;
+            let above = folder.parent().unwrap_or(Path::new("/"));
+            File::open(above).and_then(|above| above.sync_all()).map_err(failed("make"))?;
         }
         let path = folder.join("lock");
         let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
@@ -97,13 +99,7 @@ impl Book {
                 "--persist is for the namespace of the first process, which is set up at boot; this is another";
             return Err(JournalError::Unfit(sentence.to_owned()));
         }
-        let entries = plan(&self.system, changes, manner.persist)?;
-        for entry in &entries {
-            entry.setting.check_writable(&self.system)?;
-            if let Some(why) = entry.setting.why_not_exact(entry.before.as_deref()) {
-                return Err(JournalError::Unfit(why));
-            }
-        }
+        let entries = checked(&self.system, changes, manner.persist)?;
         if entries.is_empty() {
             return Ok(Vec::new());
         }
@@ -274,6 +270,25 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// If a setting cannot be read.
 pub fn planned(system: &System, changes: &[Change], persist: bool) -> Result<Vec<HostChange>, JournalError> {
     Ok(plan(system, changes, persist)?.iter().map(change).collect())
+}
+
+/// Finds out whether `changes` may be made here and put back exactly, without making any.
+///
+/// # Errors
+/// If a setting cannot be read, may not be written, or could not be put back.
+pub fn check(system: &System, changes: &[Change], persist: bool) -> Result<(), JournalError> {
+    checked(system, changes, persist).map(drop)
+}
+
+fn checked(system: &System, changes: &[Change], persist: bool) -> Result<Vec<Entry>, JournalError> {
+    let entries = plan(system, changes, persist)?;
+    for entry in &entries {
+        entry.setting.check_writable(system)?;
+        if let Some(why) = entry.setting.why_not_exact(entry.before.as_deref()) {
+            return Err(JournalError::Unfit(why));
+        }
+    }
+    Ok(entries)
 }
 
 fn plan(system: &System, changes: &[Change], persist: bool) -> Result<Vec<Entry>, JournalError> {

@@ -1,10 +1,14 @@
-//! The settings of this host that bear on bulk TCP: read, changed, read back, undone.
+//! The settings of this host that bear on bulk transfers: shown, advised, changed, read back, undone.
 //!
 //! What concerns the machine and no setting is read from `/sys` and `/proc`: which processors are near a device, and what they
 //! have done.
+//! [`inspect`] reads what the predictor takes, [`show`] everything; [`advise`] says what should change for a path. [`apply`]
+//! changes with the way back in memory, as a lab does whose hosts end with it; a [`Book`] with the way back on the disk, where
+//! it outlives whoever made the change.
 //!
-//! Everything else acts on the network namespace of the calling thread, through `/proc/sys/net`. This room alone knows how a
-//! typed [`Change`](fullpipe_record::Change) is written, as files and as commands.
+//! All of it acts on the network namespace of the calling thread, through `/proc/sys/net` and netlink; what concerns the
+//! machine is read from `/sys`. This room alone knows how a typed [`Change`](fullpipe_record::Change) is written, as files, as
+//! messages to the kernel and as commands.
 
 mod advise;
 mod allow;
@@ -24,15 +28,17 @@ mod setting;
 mod show;
 mod sysctl;
 
-pub use advise::advise;
+pub use advise::{advise, who_else};
 pub use allow::{allowances, usual_path};
 pub use apply::{Applied, ApplyError, apply};
 pub use elsewhere::elsewhere;
 pub use inspect::inspect;
 pub use meter::ProcessorMeter;
 pub use book::{Book, Manner, Step, planned};
+pub use book::{Book, Manner, Step, check, planned};
 pub use inspect::inspect;
 pub use journal_error::JournalError;
+pub use managers::managers;
 pub use nearby::MachineTree;
 pub use render::commands;
 pub use setting::System;

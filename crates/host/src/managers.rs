@@ -27,8 +27,8 @@ const PROGRAMS: [(&str, &str); 3] = [
     ("irqbalance", "moves interrupts between processors as it goes"),
 ];
 
-/// The programs that run and the files below `root` that set what is shown here.
-pub(crate) fn managers(root: &Path) -> Vec<HostManager> {
+/// The programs that run, and the files below `root` that set what [`show`](crate::show) shows.
+pub fn managers(root: &Path) -> Vec<HostManager> {
     programs(&root.join("proc")).into_iter().chain(files(root)).collect()
 }
 
@@ -70,7 +70,7 @@ fn manager(root: &Path, file: &Path) -> Option<HostManager> {
         .filter(|(name, _)| is_ours(name))
         .collect();
     let ours = file.file_name().is_some_and(|name| name == OUR_FILE);
-    let note = if ours { "written by `fullpipe host apply --persist`" } else { "sets them again at each boot" };
+    let note = if ours { "was written by `fullpipe host apply --persist`" } else { "sets them again at each boot" };
     let name = Path::new("/").join(file.strip_prefix(root).unwrap_or(file)).display().to_string();
     (!sets.is_empty()).then(|| HostManager { name, sets, note: note.to_owned() })
 }

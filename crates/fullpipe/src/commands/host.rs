@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use clap::Subcommand;
 use fullpipe_calc::{Hosts, calculate};
 use fullpipe_host::{
-    Book, JournalError, Manner, SysctlTree, System, advise, allowances, inspect, is_network_sysctl, planned, show,
-    usual_path,
+    Book, JournalError, Manner, SysctlTree, System, advise, allowances, check, inspect, is_network_sysctl, managers,
+    planned, show, usual_path, who_else,
 };
-use fullpipe_record::{Change, Document, Given, HostAdvice, HostApplied, HostReport, HostUndone};
+use fullpipe_record::{Change, Document, Given, HostAdvice, HostApplied, HostUndone};
 use fullpipe_report as report;
 use fullpipe_scenario::parse_host_flag;
 use fullpipe_sys::ignore_terminal_signals;
@@ -179,7 +179,7 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
     match &arguments.action {
         Action::Show { path, .. } => show_settings(path, terminal),
         Action::Advise { rtt, bandwidth, streams, .. } => {
-            let (_, advice) = advice(*rtt, *bandwidth, *streams)?;
+            let advice = advice(*rtt, *bandwidth, *streams)?;
             terminal.result(&report::host_advice(&advice, terminal.style()));
             terminal.document(&Document { host_advice: Some(advice), ..Document::new() });
             Ok(())
@@ -215,21 +215,25 @@ fn show_settings(path: &MaybePath, terminal: &Terminal) -> Result<(), Failure> {
 }
 
 /// What the calculator says would fill the path, as far as this host can bear it.
-fn advice(rtt: Span, bandwidth: BitRate, streams: u16) -> Result<(HostReport, HostAdvice), Failure> {
+fn advice(rtt: Span, bandwidth: BitRate, streams: u16) -> Result<HostAdvice, Failure> {
     let shown = show(&System::of_this_host())?;
     let settings = inspect(&SysctlTree::of_this_host())?;
     let given = Given { bandwidth: Some(bandwidth), rtt: Some(rtt), streams: Some(streams), ..Given::default() };
     let hosts = Hosts { sender: settings.clone(), receiver: settings.clone() };
     let lifting = calculate(&given, &hosts, &[])?.lift.map_or_else(Vec::new, |lift| lift.changes);
-    let advice = advise(&shown, &settings, &usual_path(rtt, bandwidth), streams, &lifting);
-    Ok((shown, advice))
+    Ok(advise(&shown, &settings, &usual_path(rtt, bandwidth), streams, &lifting))
 }
 
 /// The changes that were told, or else those that are advised for the path, with what is to be said of them.
 fn wanted(settings: &[Vec<Change>], path: &MaybePath) -> Result<(Vec<Change>, Vec<String>), Failure> {
-    let Some((rtt, bandwidth)) = path.told() else { return Ok((settings.concat(), Vec::new())) };
-    let (_, advice) = advice(rtt, bandwidth, path.streams)?;
-    Ok((advice.changes.into_iter().map(|advised| advised.change).collect(), advice.notes))
+    if let Some((rtt, bandwidth)) = path.told() {
+        let advice = advice(rtt, bandwidth, path.streams)?;
+        return Ok((advice.changes.into_iter().map(|advised| advised.change).collect(), advice.notes));
+    }
+    let changes = settings.concat();
+    let planned = planned(&System::of_this_host(), &changes, false)?;
+    let names: Vec<&str> = planned.iter().map(|change| change.setting.as_str()).collect();
+    Ok((changes, who_else(&managers(Path::new("/")), &names)))
 }
 
 fn apply(
@@ -246,6 +250,8 @@ fn apply(
         told_applied(applied, terminal);
         return Ok(());
     }
+    // Before there is a folder for a journal that is not to be.
+    check(&System::of_this_host(), changes, manner.persist)?;
     let mut watched = None;
     let mut begun = |id: &str| -> io::Result<()> {
         if let Some(time) = manner.temporary {
@@ -296,6 +302,8 @@ fn confirm_or_take_back(id: &str, until: Instant, journal: &JournalFolder, termi
 fn start_watchdog(id: &str, time: Span, journal: &JournalFolder) -> io::Result<()> {
     const PATIENCE: Duration = Duration::from_secs(10);
     let folder = journal.path().map_err(|failure| io::Error::other(failure.message))?;
+    // Who waits at a terminal takes it back, and says so; this does if that was killed.
+    let time = if Terminal::can_ask() { time + Span::from_secs(5) } else { time };
     let mut command = Command::new("/proc/self/exe");
     // Of a name that a reader of `ps` knows.
     command.arg0("fullpipe").args(["host", "watch", "--id", id, "--after", &format!("{}ns", time.as_nanos())]);
