@@ -1,7 +1,5 @@
 //! The settings of this host that bear on bulk transfers: shown, advised, changed, read back, undone.
 //!
-//! What concerns the machine and no setting is read from `/sys` and `/proc`: which processors are near a device, and what they
-//! have done.
 //! [`inspect`] reads what the predictor takes, [`show`] everything; [`advise`] says what should change for a path. [`apply`]
 //! changes with the way back in memory, as a lab does whose hosts end with it; a [`Book`] with the way back on the disk, where
 //! it outlives whoever made the change.
@@ -13,15 +11,14 @@
 mod advise;
 mod allow;
 mod apply;
-mod elsewhere;
-mod inspect;
-mod meter;
 mod book;
+mod elsewhere;
 mod folklore;
 mod inspect;
 mod journal;
 mod journal_error;
 mod managers;
+mod meter;
 mod nearby;
 mod render;
 mod setting;
@@ -31,14 +28,12 @@ mod sysctl;
 pub use advise::{advise, who_else};
 pub use allow::{allowances, usual_path};
 pub use apply::{Applied, ApplyError, apply};
-pub use elsewhere::elsewhere;
-pub use inspect::inspect;
-pub use meter::ProcessorMeter;
-pub use book::{Book, Manner, Step, planned};
 pub use book::{Book, Manner, Step, check, planned};
+pub use elsewhere::elsewhere;
 pub use inspect::inspect;
 pub use journal_error::JournalError;
 pub use managers::managers;
+pub use meter::ProcessorMeter;
 pub use nearby::MachineTree;
 pub use render::commands;
 pub use setting::System;

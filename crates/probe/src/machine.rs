@@ -177,7 +177,12 @@ impl Device {
     fn new(name: String) -> io::Result<Self> {
         let before = device_state(&name)?;
         let queues = queue_states(before.index)?;
-        let report = DeviceReport { speed: device_speed(&name), name, mtu: before.mtu, ..DeviceReport::default() };
+        let report = DeviceReport {
+            speed: device_speed(&name).ok().flatten(),
+            name,
+            mtu: before.mtu,
+            ..DeviceReport::default()
+        };
         Ok(Self { before, queues, report })
     }
 

@@ -3,9 +3,8 @@
 use std::io;
 
 use fullpipe_units::{BitRate, ByteCount};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 
-use crate::interface::reported_speed;
+use crate::dump::dump;
 use crate::route::{HEADER_LENGTH, acknowledged, attribute, exchange, get_link_request};
 
 /// A device as it is now.
@@ -56,35 +55,19 @@ pub fn device_state(name: &str) -> io::Result<DeviceState> {
     answer.get(HEADER_LENGTH..).and_then(read_device).ok_or_else(malformed)
 }
 
-/// What device `name` says its speed is, where it says so.
-pub fn device_speed(name: &str) -> Option<BitRate> {
-    reported_speed(name).ok().flatten()
-}
-
 /// The queueing disciplines of device `index` for packets on their way out, outermost first.
 ///
 /// # Errors
 /// What the kernel says.
 pub fn queue_states(index: u32) -> io::Result<Vec<QueueState>> {
-    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
-    send(&socket, &queues_request(), SendFlags::empty())?;
     let mut found = Vec::new();
-    let mut answer = vec![0; ANSWER];
-    for _ in 0..MOST_ANSWERS {
-        let (length, _) = recv(&socket, &mut answer[..], RecvFlags::empty())?;
-        if read_queues(&answer[..length], index, &mut found)? {
-            break;
-        }
-    }
+    // For all: the kernel knows no dump of one device.
+    dump(None, libc::RTM_GETQDISC, &[0; QUEUE_LENGTH], &mut |_, body| found.extend(read_queue(body, index)))?;
     Ok(outermost_first(found))
 }
 
 /// Room for one answer: the kernel gives a dump as much at once as the reader has room for, 32 KiB at most.
 const ANSWER: usize = 32 << 10;
-
-/// Answers of a dump that are read, some ten thousand queueing disciplines: a machine with more devices tells of those that
-/// came first.
-const MOST_ANSWERS: usize = 128;
 
 /// `struct ifinfomsg`, with the device's number at [`INDEX_AT`].
 const LINK_LENGTH: usize = 16;
@@ -116,16 +99,6 @@ const TCA_CAKE_BASE_RATE64: u16 = 2;
 /// The longest name of a queueing discipline (`IFNAMSIZ`).
 const LONGEST_KIND: usize = 16;
 
-/// `RTM_GETQDISC` for all: the kernel knows no dump of one device.
-fn queues_request() -> Vec<u8> {
-    let mut message = vec![0; HEADER_LENGTH + QUEUE_LENGTH];
-    let length = message.len() as u32;
-    message[..4].copy_from_slice(&length.to_ne_bytes());
-    message[4..6].copy_from_slice(&libc::RTM_GETQDISC.to_ne_bytes());
-    message[6..8].copy_from_slice(&((libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16).to_ne_bytes());
-    message
-}
-
 fn read_device(body: &[u8]) -> Option<DeviceState> {
     let attributes = body.get(LINK_LENGTH..)?;
     let counts = attribute(attributes, libc::IFLA_STATS64).unwrap_or_default();
@@ -137,21 +110,6 @@ fn read_device(body: &[u8]) -> Option<DeviceState> {
         dropped_out: count(TX_DROPPED).unwrap_or(0),
         dropped_in: count(RX_DROPPED).unwrap_or(0).saturating_add(missed),
     })
-}
-
-/// Adds those of device `index` in one answer of a dump to `found`; whether it was the last.
-fn read_queues(mut answer: &[u8], index: u32, found: &mut Vec<QueueState>) -> io::Result<bool> {
-    while let Some(length) = whole(answer) {
-        let message = answer.get(..length as usize).filter(|message| message.len() >= HEADER_LENGTH);
-        let message = message.ok_or_else(malformed)?;
-        match kind_of(message).map(libc::c_int::from) {
-            Some(libc::NLMSG_DONE) => return Ok(true),
-            Some(libc::NLMSG_ERROR) => return acknowledged(message).map(|()| true),
-            _ => found.extend(read_queue(&message[HEADER_LENGTH..], index)),
-        }
-        answer = answer.get(message.len().next_multiple_of(4)..).unwrap_or_default();
-    }
-    Ok(false)
 }
 
 /// A queueing discipline of device `index`, if it is one, and for packets on their way out.
@@ -230,6 +188,7 @@ fn malformed() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dump::{self, Progress};
 
     /// What Linux 6.18 answered of a pair of devices, the second with `tbf rate 200mbit burst 64kb limit 200kb`.
     const NOQUEUE: &str = "9400000024000200000000001a3f0000000000000200000000000000ffffffff020000000c0001006e6f717565756500\
@@ -249,8 +208,8 @@ mod tests {
 
     fn read(answer: &[u8], index: u32) -> (Vec<QueueState>, io::Result<bool>) {
         let mut found = Vec::new();
-        let ended = read_queues(answer, index, &mut found);
-        (found, ended)
+        let progress = dump::read(answer, &mut |_, body| found.extend(read_queue(body, index)));
+        (found, progress.map(|progress| progress == Progress::Ended))
     }
 
     #[test]
@@ -315,7 +274,6 @@ mod tests {
         let state = device_state("lo").unwrap();
         assert!(state.index > 0 && state.mtu > ByteCount::ZERO, "{state:?}");
         assert!(queue_states(state.index).unwrap().iter().all(|queue| queue.rate.is_none()));
-        assert_eq!(device_speed("lo"), None);
         assert_eq!(device_state("no-such-device").unwrap_err().raw_os_error(), Some(libc::ENODEV));
     }
 

@@ -43,14 +43,15 @@ pub(crate) fn dump(
     }
 }
 
+/// Whether more is to come.
 #[derive(Debug, PartialEq, Eq)]
-enum Progress {
+pub(crate) enum Progress {
     GoesOn,
     Ended,
 }
 
 /// Reads the messages of one datagram.
-fn read(mut messages: &[u8], visit: &mut dyn FnMut(u16, &[u8])) -> io::Result<Progress> {
+pub(crate) fn read(mut messages: &[u8], visit: &mut dyn FnMut(u16, &[u8])) -> io::Result<Progress> {
     while let Some((length, rest)) = messages.split_first_chunk() {
         let length = u32::from_ne_bytes(*length) as usize;
         let (Some((kind, _)), Some(payload)) = (rest.split_first_chunk(), messages.get(HEADER_LENGTH..length)) else {

@@ -4,7 +4,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use fullpipe_units::{BitRate, ByteCount, SegCount};
+use fullpipe_units::{ByteCount, SegCount};
 use rustix::net::{AddressFamily, SocketType, socket};
 
 use crate::route::set_link;
@@ -98,40 +98,6 @@ pub fn set_device_mtu(name: &str, mtu: ByteCount) -> io::Result<()> {
 /// What the kernel says.
 pub fn loopback_up() -> io::Result<()> {
     bring_up(&control_socket()?, "lo", 0)
-}
-
-/// What device `name` says its speed is (`ETHTOOL_GSET`); none where it says that it does not know.
-///
-/// # Errors
-/// What the kernel says, as that the device has none.
-pub(crate) fn reported_speed(name: &str) -> io::Result<Option<BitRate>> {
-    const ETHTOOL_GSET: u32 = 1;
-    let mut settings = EthtoolSettings { command: ETHTOOL_GSET, ..EthtoolSettings::default() };
-    let mut request = interface_request(name)?;
-    request.ifr_ifru.ifru_data = (&raw mut settings).cast();
-    let control = control_socket()?;
-    // SAFETY: this command writes one `ethtool_cmd`, which `settings` is and which outlives the call; `request` points to it.
-    if unsafe { libc::ioctl(control.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let megabits = u32::from(settings.speed_upper) << 16 | u32::from(settings.speed);
-    let is_known = megabits != 0 && megabits != u32::MAX && megabits != u32::from(u16::MAX);
-    Ok(is_known.then(|| BitRate::from_mbps(megabits.into())))
-}
-
-/// `struct ethtool_cmd`.
-#[repr(C)]
-#[derive(Default)]
-struct EthtoolSettings {
-    command: u32,
-    modes: [u32; 2],
-    speed: u16,
-    ports: [u8; 6],
-    packets: [u32; 2],
-    speed_upper: u16,
-    rest: [u8; 2],
-    partner: u32,
-    reserved: [u32; 2],
 }
 
 /// An empty request for device `name`.

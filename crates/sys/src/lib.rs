@@ -32,7 +32,7 @@ pub use datagrams::{
     stamp_arrivals,
 };
 pub use descriptors::{receive_with_descriptors, send_with_descriptors, seqpacket_pair};
-pub use device::{DeviceState, QueueState, device_speed, device_state, queue_states};
+pub use device::{DeviceState, QueueState, device_state, queue_states};
 pub use devices::{Device, devices};
 pub use ethtool::{Feature, Rings, device_speed, features, rings, set_feature};
 pub use interface::{
