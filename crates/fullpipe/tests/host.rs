@@ -5,7 +5,6 @@ mod common;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
@@ -130,6 +129,34 @@ fn what_is_advised_can_be_applied_and_undone() {
 }
 
 #[test]
+fn copied_advice_that_harms_is_named_and_repaired() {
+    require!(Root);
+    let bench = Bench::new();
+    for (name, value) in [("tcp_timestamps", "0"), ("tcp_window_scaling", "0"), ("tcp_rmem", "4096 16777216 33554432")]
+    {
+        fs::write(format!("/proc/sys/net/ipv4/{name}"), value).unwrap();
+    }
+    let path = ["--rtt", "100ms", "--bandwidth", "1G"];
+    let advised = document(&run(fullpipe(&["host", "advise", "--json"]).args(path), PATIENCE));
+    let of = |list: &str| -> Vec<String> {
+        let entries = advised["host_advice"][list].as_array().unwrap();
+        entries.iter().map(|entry| entry["setting"].as_str().unwrap().to_owned()).collect()
+    };
+    let named = of("folklore");
+    for name in ["net.ipv4.tcp_timestamps", "net.ipv4.tcp_window_scaling", "net.ipv4.tcp_rmem"] {
+        assert!(named.iter().any(|found| found == name), "{name} is not in {named:?}");
+    }
+    let changed = of("changes");
+    for name in ["net.ipv4.tcp_timestamps", "net.ipv4.tcp_window_scaling"] {
+        assert!(changed.iter().any(|found| found == name), "{name} is not in {changed:?}");
+    }
+    bench.succeeds("apply", &path);
+    assert_eq!(fs::read_to_string("/proc/sys/net/ipv4/tcp_timestamps").unwrap().trim(), "1");
+    bench.succeeds("undo", &[]);
+    assert_eq!(fs::read_to_string("/proc/sys/net/ipv4/tcp_timestamps").unwrap().trim(), "0");
+}
+
+#[test]
 fn killed_at_any_moment_it_leaves_a_way_back() {
     require!(Root);
     let bench = Bench::new();
@@ -232,7 +259,6 @@ fn without_permission_nothing_is_changed() {
     require!(Root, UserNamespaces);
     let bench = Bench::new();
     let before = everything();
-    fs::set_permissions(bench.folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let ours = bench.command("apply", &SETTINGS);
     let mut nobody = Command::new("setpriv");
     nobody

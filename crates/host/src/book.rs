@@ -1,9 +1,9 @@
 //! The journals of a folder, and what is done by them: one at a time, and each so that a crash leaves a way back.
 
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -51,7 +51,7 @@ impl Book {
     /// Opens the journals in `folder`, which is made if it is not there, and waits while another holds them.
     ///
     /// # Errors
-    /// If the folder cannot be made or locked, or another holds it for longer than ten seconds.
+    /// If the folder cannot be made or locked, others may write in it, or another holds the lock for longer than ten seconds.
     pub fn open(folder: &Path, system: System) -> Result<Self, JournalError> {
         let failed = |doing| move |cause| JournalError::Io { doing, path: folder.to_owned(), cause };
         if !folder.exists() {
@@ -59,6 +59,7 @@ impl Book {
             let above = folder.parent().unwrap_or(Path::new("/"));
             File::open(above).and_then(|above| above.sync_all()).map_err(failed("make"))?;
         }
+        refuse_foreign(folder)?;
         let path = folder.join("lock");
         let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
         let lock = lock.map_err(failed("lock"))?;
@@ -259,6 +260,20 @@ impl Book {
         journal.forget(since, kept)?;
         Ok(undone)
     }
+}
+
+/// Whoever writes a journal says what is written into the kernel.
+fn refuse_foreign(folder: &Path) -> Result<(), JournalError> {
+    const WRITABLE_BY_OTHERS: u32 = 0o022;
+    let unreadable = |cause| JournalError::Io { doing: "read", path: folder.to_owned(), cause };
+    let found = fs::metadata(folder).map_err(unreadable)?;
+    let ours = [0, rustix::process::geteuid().as_raw()].contains(&found.uid());
+    if ours && found.mode() & WRITABLE_BY_OTHERS == 0 {
+        return Ok(());
+    }
+    let sentence =
+        format!("others may write in {}, and so a journal there; --journal chooses another", folder.display());
+    Err(JournalError::Unfit(sentence))
 }
 
 /// How long another may hold the lock.

@@ -43,7 +43,8 @@ pub(crate) enum Setting {
     Sysctl(String),
     /// A number of a route; absent where it has none.
     RouteMetric { destination: String, metric: String },
-    /// What is at the root of a device: a kind, behind the word "default" where the kernel put it there by itself.
+    /// What is at the root of a device: a kind, behind the word "default" where the kernel put it there by itself, or that
+    /// word alone where it does not tell the kind.
     Qdisc(String),
     /// "on" or "off".
     Offload { device: String, feature: String },
@@ -88,7 +89,7 @@ impl Setting {
             Self::RouteMetric { destination, metric } => {
                 route(destination).map(|route| route.metrics.get(metric).cloned())
             }
-            Self::Qdisc(device) => sys::root_qdisc(device).map(|root| root.map(qdisc)),
+            Self::Qdisc(device) => sys::root_qdisc(device).map(|root| Some(qdisc(root))),
             Self::Offload { device, feature } => {
                 self::feature(device, feature).map(|found| Some(if found.is_on { "on" } else { "off" }.to_owned()))
             }
@@ -150,6 +151,12 @@ impl Setting {
     pub(crate) fn is_same(&self, left: Option<&str>, right: Option<&str>) -> bool {
         match (self, left, right) {
             (Self::Persisted, ..) => left == right,
+            // The device has come up or gone down since.
+            (Self::Qdisc(_), Some(bare), Some(other)) | (Self::Qdisc(_), Some(other), Some(bare))
+                if bare == DEFAULT && other.starts_with(DEFAULT) =>
+            {
+                true
+            }
             (_, Some(left), Some(right)) => left.split_whitespace().eq(right.split_whitespace()),
             _ => left.is_none() && right.is_none(),
         }
@@ -190,8 +197,13 @@ fn mtu(device: &str) -> io::Result<String> {
     found.map(|found| found.mtu.get().to_string()).ok_or_else(|| not_found("there is no such device".to_owned()))
 }
 
-fn qdisc(root: sys::RootQdisc) -> String {
-    if root.is_default { format!("{DEFAULT} {}", root.kind) } else { root.kind }
+/// The kernel tells none of a device that is down and has its own.
+fn qdisc(root: Option<sys::RootQdisc>) -> String {
+    match root {
+        Some(sys::RootQdisc { kind, is_default: false }) => kind,
+        Some(sys::RootQdisc { kind, is_default: true }) => format!("{DEFAULT} {kind}"),
+        None => DEFAULT.to_owned(),
+    }
 }
 
 /// The kernel's own comes back when another is taken away.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -266,6 +267,30 @@ fn a_failure_half_way_leaves_nothing_changed() {
     sys::set_root_qdisc(DEVICE, "pfifo").unwrap();
     let other = Change::Qdisc { device: DEVICE.to_owned(), kind: "bfifo".to_owned() };
     let error = apply(&bench.book(), &[other]).unwrap_err();
+    assert!(matches!(error, JournalError::Unfit(_)), "{error}");
+}
+
+#[test]
+fn a_device_that_is_down_gets_its_queueing_discipline_back_too() {
+    require!(Root);
+    let bench = Bench::new();
+    let before = everything();
+    let down = Change::Qdisc { device: "lo".to_owned(), kind: "pfifo".to_owned() };
+    apply(&bench.book(), std::slice::from_ref(&down)).unwrap();
+    assert_ne!(everything(), before);
+    assert_eq!(bench.book().undo(false).unwrap().left, []);
+    assert_as_before(&before, "of a device that is down");
+    apply(&bench.book(), &[down]).unwrap();
+    sys::loopback_up().unwrap();
+    assert_eq!(bench.book().undo(false).unwrap().left, [], "a device that came up since");
+    assert!(sys::root_qdisc("lo").unwrap().is_none_or(|root| root.is_default));
+}
+
+#[test]
+fn a_folder_that_others_may_write_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let error = Book::open(folder.path(), system()).unwrap_err();
     assert!(matches!(error, JournalError::Unfit(_)), "{error}");
 }
 
