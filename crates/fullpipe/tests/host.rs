@@ -170,11 +170,14 @@ fn killed_at_any_moment_it_leaves_a_way_back() {
     // Most moments are before the first change or after the last.
     let mut met = 0;
     for round in 0..100 {
-        let mut running = Running::start(&mut bench.command("apply", &SETTINGS));
-        std::thread::sleep(usual.mul_f64(f64::from(random.next_u32()) / f64::from(u32::MAX)));
-        running.kill();
-        drop(running);
+        let mut killed = |action, arguments: &[&str]| {
+            let mut running = Running::start(&mut bench.command(action, arguments));
+            std::thread::sleep(usual.mul_f64(f64::from(random.next_u32()) / f64::from(u32::MAX)));
+            running.kill();
+        };
+        killed("apply", &SETTINGS);
         met += u32::from(everything() != before);
+        killed("undo", &[]);
         bench.succeeds("undo", &[]);
         assert_eq!(everything(), before, "seed {seed}, round {round}");
         assert!(!bench.has_journal(), "seed {seed}, round {round}");
