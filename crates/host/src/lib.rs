@@ -1,6 +1,6 @@
 //! The settings of this host that bear on bulk transfers: shown, advised, changed, read back, undone.
 //!
-//! [`inspect`] reads what the predictor takes, [`show`] everything; [`advise`] says what should change for a path. [`apply`]
+//! [`inspect()`] reads what the predictor takes, [`show()`] everything; [`advise()`] says what should change for a path. [`apply()`]
 //! changes with the way back in memory, as a lab does whose hosts end with it; a [`Book`] with the way back on the disk, where
 //! it outlives whoever made the change.
 //!

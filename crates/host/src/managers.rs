@@ -27,7 +27,7 @@ const PROGRAMS: [(&str, &str); 3] = [
     ("irqbalance", "moves interrupts between processors as it goes"),
 ];
 
-/// The programs that run, and the files below `root` that set what [`show`](crate::show) shows.
+/// The programs that run, and the files below `root` that set what [`show()`](crate::show()) shows.
 pub fn managers(root: &Path) -> Vec<HostManager> {
     programs(&root.join("proc")).into_iter().chain(files(root)).collect()
 }
