@@ -214,7 +214,8 @@ fn for_a_time_means_that_it_comes_back_by_itself() {
     assert_eq!(everything(), before);
 }
 
-/// Starts `host apply --temporary` at a terminal and waits until it asks; what the terminal then shows, and the program.
+/// Starts `host apply --temporary` at a terminal and waits until it asks; what the terminal then shows, and the
+/// program.
 fn at_a_terminal(bench: &Bench, time: &str) -> (File, Child) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     unlockpt(&ours).unwrap();

@@ -10,8 +10,8 @@ use crate::show::value;
 /// The share of memory that the kernel itself gives to one buffer, at most, when it chooses defaults (`tcp_init`).
 const SHARE_OF_MEMORY: u64 = 128;
 
-/// What of `lifting`, the changes that would fill `path`, this host should make, within its memory; what else is set to the
-/// harm of such transfers; and what two hosts like it make of the path before and after.
+/// What of `lifting`, the changes that would fill `path`, this host should make, within its memory; what else is set to
+/// the harm of such transfers; and what two hosts like it make of the path before and after.
 pub fn advise(
     report: &HostReport,
     settings: &HostSettings,

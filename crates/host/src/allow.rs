@@ -4,7 +4,8 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-/// What each buffer setting of a host allows over a path to another with the same settings, as the one predictor has it.
+/// What each buffer setting of a host allows over a path to another with the same settings, as the one predictor has
+/// it.
 pub fn allowances(settings: &HostSettings, path: &Path, streams: u16) -> Vec<Allowance> {
     const TUNED: &str = "programs that leave their buffers to the kernel";
     const ASKING: &str = "programs that ask for as much as they may";
@@ -59,7 +60,8 @@ mod tests {
         let path = usual_path(Span::from_millis(100), BitRate::from_mbps(1000));
         let allowed = allowances(&HostSettings::of_linux_6_18(), &path, 1);
         let rates: Vec<_> = allowed.iter().map(|each| (each.setting.as_str(), each.rate.bps() / 1_000_000)).collect();
-        // The first two as the prediction of the demo has them, the others by SO_RCVBUF and SO_SNDBUF of 4 MiB, doubled.
+        // The first two as the prediction of the demo has them, the others by SO_RCVBUF and SO_SNDBUF of 4 MiB,
+        // doubled.
         assert_eq!(rates[..2], [("net.ipv4.tcp_rmem", 1664), ("net.ipv4.tcp_wmem", 322)]);
         assert_eq!(rates.len(), 4);
         assert!((400..450).contains(&rates[2].1) && (600..680).contains(&rates[3].1), "{rates:?}");

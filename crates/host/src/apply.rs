@@ -48,8 +48,8 @@ pub(crate) struct Entry {
     pub(crate) wanted: Option<String>,
 }
 
-/// Makes `changes` in order, reading each back. Changes that are a program's to make are passed over. If one fails, those
-/// before it are undone.
+/// Makes `changes` in order, reading each back. Changes that are a program's to make are passed over. If one fails,
+/// those before it are undone.
 ///
 /// # Errors
 /// If a setting cannot be read or written, or the kernel does not keep what was written.
@@ -80,8 +80,8 @@ fn apply_one(system: &System, change: &Change, settings: &HostSettings) -> Resul
 }
 
 impl Applied {
-    /// Puts everything back, last change first. A setting that somebody else changed since is left alone, and the rest is
-    /// put back all the same.
+    /// Puts everything back, last change first. A setting that somebody else changed since is left alone, and the rest
+    /// is put back all the same.
     ///
     /// # Errors
     /// The first failure, after everything else was tried.

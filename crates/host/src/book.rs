@@ -51,7 +51,8 @@ impl Book {
     /// Opens the journals in `folder`, which is made if it is not there, and waits while another holds them.
     ///
     /// # Errors
-    /// If the folder cannot be made or locked, others may write in it, or another holds the lock for longer than ten seconds.
+    /// If the folder cannot be made or locked, others may write in it, or another holds the lock for longer than ten
+    /// seconds.
     pub fn open(folder: &Path, system: System) -> Result<Self, JournalError> {
         let failed = |doing| move |cause| JournalError::Io { doing, path: folder.to_owned(), cause };
         if !folder.exists() {
@@ -77,9 +78,9 @@ impl Book {
         Ok(Self { folder: folder.to_owned(), system, origin, _lock: lock })
     }
 
-    /// Makes `changes` in order. Each is in the journal and on the disk before it is made, and read back after it; what is
-    /// so already is passed over. If one fails, those before it are put back. `begun` is called between the journal's first
-    /// line and the first change, with the name of this apply; `observe` at each step.
+    /// Makes `changes` in order. Each is in the journal and on the disk before it is made, and read back after it; what
+    /// is so already is passed over. If one fails, those before it are put back. `begun` is called between the
+    /// journal's first line and the first change, with the name of this apply; `observe` at each step.
     ///
     /// # Errors
     /// If an earlier apply waits to be confirmed, a setting cannot be read, written, kept or put back exactly, or the
@@ -136,8 +137,8 @@ impl Book {
         Ok(())
     }
 
-    /// Puts back what was changed in this namespace, last change first, and what outlived a boot. What somebody else changed
-    /// since is left alone and stays in the journal, unless `forget` says otherwise.
+    /// Puts back what was changed in this namespace, last change first, and what outlived a boot. What somebody else
+    /// changed since is left alone and stays in the journal, unless `forget` says otherwise.
     ///
     /// # Errors
     /// If a journal is malformed or something may not be written: then nothing was put back. If something that may be
@@ -192,8 +193,8 @@ impl Book {
         journal.append(Line::Confirmed { id })
     }
 
-    /// What of a journal may still be in force. A boot makes every setting the kernel's again, but for those that our file
-    /// has set at it.
+    /// What of a journal may still be in force. A boot makes every setting the kernel's again, but for those that our
+    /// file has set at it.
     fn live(&self, journal: &Journal, since: Option<&str>) -> Vec<Entry> {
         let mut entries = journal.entries(since);
         match journal.origin().seen_from(&self.origin) {
@@ -377,8 +378,8 @@ fn new_id() -> io::Result<String> {
     Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
 }
 
-/// Everything that was done to one setting, in order. Undone as one, so that an undo that was itself cut short knows every
-/// value that may be there.
+/// Everything that was done to one setting, in order. Undone as one, so that an undo that was itself cut short knows
+/// every value that may be there.
 struct Chain {
     setting: Setting,
     entries: Vec<Entry>,

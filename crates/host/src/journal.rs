@@ -208,8 +208,8 @@ impl Journal {
         File::open(self.path.parent().unwrap_or(Path::new(".")))?.sync_all()
     }
 
-    /// Takes apply `id` and what follows it out of the journal, or everything, but for `kept`. A journal without a change
-    /// is removed.
+    /// Takes apply `id` and what follows it out of the journal, or everything, but for `kept`. A journal without a
+    /// change is removed.
     pub(crate) fn forget(&mut self, since: Option<&str>, kept: Vec<Entry>) -> Result<(), JournalError> {
         let from = since.and_then(|since| self.lines.iter().position(|line| is_apply(line, since)));
         self.lines.truncate(from.unwrap_or(1));

@@ -3,7 +3,8 @@ use fullpipe_units::ByteCount;
 
 use crate::setting::Setting;
 
-/// What `change` writes on a host with `settings`, and where; `None` where it is a program's to make and not the host's.
+/// What `change` writes on a host with `settings`, and where; `None` where it is a program's to make and not the
+/// host's.
 pub(crate) fn writes(change: &Change, settings: &HostSettings) -> Option<(Setting, Option<String>)> {
     if let Some((name, text)) = sysctl(change, settings) {
         return Some((Setting::Sysctl(name), Some(text)));

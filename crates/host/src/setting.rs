@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::sysctl::{SysctlError, SysctlTree, is_network_sysctl};
 
-/// Where the settings of a host are: its sysctls, the folder of those that outlive a reboot, and its network devices and
-/// routes, which are those of the calling thread's namespace.
+/// Where the settings of a host are: its sysctls, the folder of those that outlive a reboot, and its network devices
+/// and routes, which are those of the calling thread's namespace.
 #[derive(Debug, Clone)]
 pub struct System {
     pub(crate) sysctls: SysctlTree,
@@ -43,8 +43,8 @@ pub(crate) enum Setting {
     Sysctl(String),
     /// A number of a route; absent where it has none.
     RouteMetric { destination: String, metric: String },
-    /// What is at the root of a device: a kind, behind the word "default" where the kernel put it there by itself, or that
-    /// word alone where it does not tell the kind.
+    /// What is at the root of a device: a kind, behind the word "default" where the kernel put it there by itself, or
+    /// that word alone where it does not tell the kind.
     Qdisc(String),
     /// "on" or "off".
     Offload { device: String, feature: String },

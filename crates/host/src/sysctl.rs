@@ -31,7 +31,8 @@ pub enum SysctlError {
 }
 
 impl SysctlError {
-    /// Whether the setting does not exist, as some do not in a child namespace or on an older kernel, or went with its device.
+    /// Whether the setting does not exist, as some do not in a child namespace or on an older kernel, or went with its
+    /// device.
     pub fn is_missing(&self) -> bool {
         let no_device = Some(rustix::io::Errno::NODEV.raw_os_error());
         let is_gone = |cause: &io::Error| cause.kind() == io::ErrorKind::NotFound || cause.raw_os_error() == no_device;

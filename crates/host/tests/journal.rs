@@ -1,5 +1,5 @@
-//! Changes by the journal, in network namespaces of the test's own: whatever happens to whom makes them, `undo` puts back
-//! what was.
+//! Changes by the journal, in network namespaces of the test's own: whatever happens to whom makes them, `undo` puts
+//! back what was.
 
 use std::collections::BTreeMap;
 use std::fs;

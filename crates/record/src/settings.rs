@@ -166,8 +166,8 @@ pub enum Change {
 }
 
 impl Change {
-    /// The settings of a host after this change; the same where the change is the program's to make, or one of a setting that
-    /// is not among them.
+    /// The settings of a host after this change; the same where the change is the program's to make, or one of a
+    /// setting that is not among them.
     #[must_use]
     pub fn applied_to(&self, before: &HostSettings) -> HostSettings {
         let mut after = before.clone();
@@ -188,9 +188,9 @@ impl Change {
         after
     }
 
-    /// The ends that must make this change for it to help: a send buffer the sender, a receive buffer the receiver, window
-    /// scaling both, as it works only where both offer it. None where it is the program's to make, or helps wherever its
-    /// remedy is.
+    /// The ends that must make this change for it to help: a send buffer the sender, a receive buffer the receiver,
+    /// window scaling both, as it works only where both offer it. None where it is the program's to make, or helps
+    /// wherever its remedy is.
     pub fn ends(&self) -> &'static [At] {
         match self {
             Self::TcpWmemMax(_) | Self::Qdisc { .. } => &[At::Sender],
@@ -227,7 +227,8 @@ impl Change {
     }
 }
 
-/// What writing `text` into a sysctl makes of the settings; nothing where the kernel would refuse it, or it is not among them.
+/// What writing `text` into a sysctl makes of the settings; nothing where the kernel would refuse it, or it is not
+/// among them.
 fn set_by_name(settings: &mut HostSettings, name: &str, text: &str) {
     let size = || text.trim().parse().map(ByteCount::new).ok();
     let switch = || text.trim().parse().ok().map(|value: u8| value != 0);

@@ -137,8 +137,9 @@ fn ethtool(name: &str, buffer: &mut [u8]) -> io::Result<()> {
     let mut request = interface_request(name)?;
     request.ifr_ifru.ifru_data = buffer.as_mut_ptr().cast();
     let control = control_socket()?;
-    // SAFETY: the request holds a name and a pointer to `buffer`, which is borrowed mutably meanwhile. Each caller sizes it
-    // for the whole answer: of fixed length, or of as many blocks as it says, or with room for more names than there are.
+    // SAFETY: the request holds a name and a pointer to `buffer`, which is borrowed mutably meanwhile. Each caller
+    // sizes it for the whole answer: of fixed length, or of as many blocks as it says, or with room for more names than
+    // there are.
     if unsafe { libc::ioctl(control.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) } < 0 {
         return Err(io::Error::last_os_error());
     }
