@@ -3,8 +3,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Calculation, Combination, GridReport, HostSettings, LabReport, Measurement, Path, Prediction, RampReport, Remedy,
-    Request, SCHEMA_VERSION, Verdict,
+    Calculation, Combination, DiagnosisReport, GridReport, HostSettings, LabReport, Measurement, Path, Prediction,
+    RampReport, Remedy, Request, SCHEMA_VERSION, Verdict,
 };
 
 /// A remedy carried out, and what came of it.
@@ -97,6 +97,9 @@ pub struct Document {
     /// From `fullpipe measure --ramp`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ramp: Option<RampReport>,
+    /// From `fullpipe diagnose`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub diagnosis: Option<DiagnosisReport>,
     /// From any of them, when it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorReport>,
@@ -114,6 +117,7 @@ impl Document {
             lab: None,
             grid: None,
             ramp: None,
+            diagnosis: None,
             error: None,
         }
     }
