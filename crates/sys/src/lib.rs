@@ -4,6 +4,7 @@
 //! there, so little is left here.
 
 mod complaints;
+mod connections;
 mod control;
 mod datagrams;
 mod descriptors;
@@ -20,6 +21,7 @@ mod usage;
 mod zero_copy;
 
 pub use complaints::{Complaint, complaint, keep_complaints};
+pub use connections::{Connection, Connections};
 pub use datagrams::{
     Arrival, MOST_MESSAGES, MOST_SEGMENTS, cut_datagrams, join_datagrams, receive_messages, send_messages,
     stamp_arrivals,

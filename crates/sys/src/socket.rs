@@ -27,20 +27,24 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
 /// What `getsockopt` reports.
 pub fn socket_memory(socket: impl AsFd) -> io::Result<SocketMemory> {
     let mut bytes = [MaybeUninit::<u8>::uninit(); MEMINFO_WORDS * 4];
-    let answer = option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, &mut bytes)?;
+    Ok(memory_of(option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, &mut bytes)?))
+}
+
+/// What the kernel said, of whatever length.
+pub(crate) fn memory_of(answer: &[u8]) -> SocketMemory {
     let word = |index: usize| {
         let bytes = answer.get(index * 4..index * 4 + 4).and_then(|bytes| bytes.try_into().ok());
         u64::from(bytes.map_or(0, u32::from_ne_bytes))
     };
     let size = |index| ByteCount::new(word(index));
-    Ok(SocketMemory {
+    SocketMemory {
         rmem_alloc: size(0),
         rcvbuf: size(1),
         wmem_alloc: size(2),
         sndbuf: size(3),
         wmem_queued: size(5),
         drops: word(8),
-    })
+    }
 }
 
 /// Paces what a socket sends (`SO_MAX_PACING_RATE`): TCP by itself, UDP where the device has the queue `fq`.
