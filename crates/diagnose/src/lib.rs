@@ -4,6 +4,7 @@
 //! lift it and what that should bring. All are pure functions of records, so that a verdict can be recomputed from an
 //! archived one.
 
+mod application;
 mod ceilings;
 mod ends;
 mod figures;
@@ -14,6 +15,7 @@ mod losses;
 mod outlook;
 mod path;
 mod progress;
+mod receiving;
 mod remedies;
 mod steady;
 mod thresholds;

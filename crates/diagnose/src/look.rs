@@ -131,7 +131,7 @@ impl<'a> Look<'a> {
 
 /// The window that a host advertises itself: its kernel does not clamp `tcpi_rcv_wnd` to what the header can carry
 /// (seen: 1 795 520 where the peer read 65 535).
-fn own_window(tcp: &TcpInfo) -> Option<ByteCount> {
+pub(crate) fn own_window(tcp: &TcpInfo) -> Option<ByteCount> {
     const FIELD: u64 = 65_535;
     const LARGEST_SHIFT: u8 = 14;
     let shift = match tcp.window_scaling {

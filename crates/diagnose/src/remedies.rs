@@ -24,6 +24,7 @@ pub fn remedies(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
         Limit::CongestionWindow => advice.for_growth(),
         Limit::Capacity => vec![advice.nothing()],
         Limit::ReceiverApplication => vec![advice.faster_reader()],
+        Limit::ApplicationWindow => vec![advice.program_without_a_window(), advice.sessions_side_by_side()],
         Limit::SenderApplication if verdict.cause == Cause::RateLimited => vec![advice.higher_rate()],
         Limit::SenderApplication => vec![advice.faster_writer()],
         _ => Vec::new(),
@@ -194,6 +195,17 @@ impl Advice<'_> {
             None => "The longer a transfer, the less of its time is spent on speeding up.".to_owned(),
         };
         self.remedy("longer-transfer", Scope::Application, At::Sender, Vec::new(), why)
+    }
+
+    fn program_without_a_window(&self) -> Remedy {
+        let why = "HPN-SSH at both ends, or a program that leaves the flow of data to TCP (an rsync daemon, HTTPS): the window \
+                   is of the program, and no setting of TCP helps.";
+        self.remedy("program-without-a-window", Scope::Application, At::Receiver, Vec::new(), why.to_owned())
+    }
+
+    fn sessions_side_by_side(&self) -> Remedy {
+        let why = "Several sessions at once, each with a part of the files: each connection has a window of its own.";
+        self.remedy("sessions-side-by-side", Scope::Application, At::Sender, Vec::new(), why.to_owned())
     }
 
     fn faster_reader(&self) -> Remedy {

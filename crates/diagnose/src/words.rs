@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use fullpipe_record::{Cause, Limit};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
+use crate::application;
 use crate::figures::Figures;
 use crate::finding::Finding;
 use crate::path;
@@ -27,6 +28,7 @@ pub(crate) fn sentence(figures: &Figures, finding: &Finding, ceilings: &BTreeMap
         Limit::Capacity => capacity(figures),
         Limit::Loss => loss(figures, finding.cause),
         Limit::CongestionWindow => congestion_window(figures, finding.cause),
+        Limit::ApplicationWindow => application::sentence(figures.evidence, figures.rate, figures.rtt),
         _ => format!(
             "What limits this transfer cannot be said; to tell, this would be needed: {}.",
             finding.missing.join(", ")

@@ -6,5 +6,6 @@ mod edges;
 mod golden;
 mod limits;
 mod properties;
+mod receiving;
 mod traps;
 mod untold;
