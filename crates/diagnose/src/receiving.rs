@@ -122,7 +122,9 @@ impl<'a> Arrivals<'a> {
             by_stream.entry(sample.stream).or_default().push(sample);
         }
         let mut flows: Vec<Vec<&Sample>> = by_stream.into_values().collect();
-        flows.iter_mut().for_each(|flow| flow.sort_by_key(|sample| sample.at));
+        for flow in &mut flows {
+            flow.sort_by_key(|sample| sample.at);
+        }
         let estimates = flows.iter().flatten().filter_map(|sample| sample.tcp.rcv_rtt).filter(|rtt| *rtt > Span::ZERO);
         let rtt = median(estimates.collect()).or(evidence.loaded_rtt).or(evidence.idle_rtt);
         Self { rate: rate(evidence, &flows), rtt: rtt.filter(|rtt| *rtt > Span::ZERO), evidence, flows }

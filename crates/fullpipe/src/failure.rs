@@ -5,7 +5,7 @@ use fullpipe_calc::GivenError;
 use fullpipe_experiment::ExperimentError;
 use fullpipe_host::{ApplyError, SysctlError};
 use fullpipe_lab::LabError;
-use fullpipe_probe::ProbeError;
+use fullpipe_probe::{ProbeError, WatchError};
 use fullpipe_scenario::{FlagError, ScenarioError};
 
 /// It ran and failed, or the result is invalid.
@@ -80,6 +80,16 @@ impl From<ProbeError> for Failure {
             ProbeError::Interrupted => INTERRUPTED,
             ProbeError::Request(_) | ProbeError::File { .. } => USAGE,
             _ => FAILED,
+        };
+        Self::of(code, &error)
+    }
+}
+
+impl From<WatchError> for Failure {
+    fn from(error: WatchError) -> Self {
+        let code = match error {
+            WatchError::Forbidden { .. } | WatchError::Table(_) => LACKING,
+            WatchError::NoProcess(_) | WatchError::NoConnection { .. } | WatchError::Settings(_) => FAILED,
         };
         Self::of(code, &error)
     }

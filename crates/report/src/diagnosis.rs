@@ -82,8 +82,12 @@ fn basis(verdict: &Verdict) -> String {
         Basis::Receiver => "Seen from the receiving end alone",
         Basis::BothEnds => "Seen from both ends",
     };
-    let share = format!("{seen}; it held for {} of the time.", verdict.share);
-    verdict.would_tell.as_ref().map_or(share.clone(), |more| format!("{share} The other end would tell: {more}."))
+    let held = match verdict.kind {
+        Limit::Unknown => format!("{seen}."),
+        _ => format!("{seen}; it held for {} of the time.", verdict.share),
+    };
+    let more = verdict.would_tell.as_ref().map(|more| format!(" The other end would tell: {more}."));
+    held + &more.unwrap_or_default()
 }
 
 fn what_would_help(remedies: &[Remedy], present: BitRate, style: Style) -> String {

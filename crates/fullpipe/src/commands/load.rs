@@ -205,6 +205,16 @@ pub(crate) fn padding(use_pkcs1: bool) -> Padding {
 }
 
 impl Load {
+    /// How long, if somebody said so.
+    pub(crate) fn time(&self) -> Option<Span> {
+        self.time
+    }
+
+    /// How many bytes, if somebody said so.
+    pub(crate) fn bytes(&self) -> Option<ByteCount> {
+        self.bytes
+    }
+
     /// The request, `usual` long if nobody said how long.
     ///
     /// # Errors
