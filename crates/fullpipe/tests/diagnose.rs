@@ -4,6 +4,7 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -21,6 +22,7 @@ const PATIENCE: u64 = 40;
 const FAILED: i32 = 1;
 const USAGE: i32 = 2;
 const LACKING: i32 = 3;
+const INTERRUPTED: i32 = 130;
 
 /// The sentence of `fullpipe diagnose` with `arguments`, which must exit with `code` and leave nothing behind.
 fn told(arguments: &[&str], code: i32) -> String {
@@ -186,7 +188,38 @@ fn an_interrupt_ends_a_command_and_the_watching() {
     running.interrupt();
     let output = running.finish(Duration::from_secs(20));
     mark.assert_gone(&BTreeSet::new());
-    assert_says(&sentence(&output, FAILED), &["sleep ended by signal 15"]);
+    assert_says(&sentence(&output, INTERRUPTED), &["sleep ended by signal 15"]);
+}
+
+/// Sends one client as many bytes as it takes, 100 kB every 5 ms, behind the head of an answer in HTTP.
+fn web_server() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let _ = client.read(&mut [0; 4096]);
+        let mut alive = client.write_all(b"HTTP/1.0 200 OK\r\n\r\n").is_ok();
+        while alive {
+            alive = client.write_all(&vec![0; 100_000]).is_ok();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    port
+}
+
+#[test]
+fn a_download_is_explained_and_bounded_in_time_and_in_bytes() {
+    require!(Curl);
+    for bound in [["-t", "1.5"], ["-n", "10M"]] {
+        let url = format!("http://127.0.0.1:{}/", web_server());
+        let began = Instant::now();
+        let output = run(fullpipe(&["diagnose", &url, "--json"]).args(bound), PATIENCE);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert!(began.elapsed() < Duration::from_secs(8), "{bound:?}: {:?}", began.elapsed());
+        let transfer = document(&output)["diagnosis"]["transfers"][0]["transfer"].clone();
+        assert_eq!((&transfer["program"], &transfer["direction"]), (&"curl".into(), &"download".into()));
+        assert!(transfer["bytes"].as_f64().unwrap() > 1e6, "{transfer}");
+    }
 }
 
 /// `fullpipe lab up`, which does not outlive its test.

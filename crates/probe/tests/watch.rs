@@ -68,6 +68,7 @@ fn a_connection_under_way_is_seen_from_the_end_that_is_named_first() {
         let watched = watched.unwrap();
         let (transfer, evidence) = transfers(&watched, None).remove(0);
         assert_eq!((transfer.direction, transfer.streams, transfer.closed), (direction, 1, false));
+        assert!(transfer.pid.is_some() && evidence.program.is_some(), "{transfer:?}");
         let (sent, received) = (&evidence.sender_samples, &evidence.receiver_samples);
         let (with, without) = if direction == Direction::Upload { (sent, received) } else { (received, sent) };
         assert!(with.len() >= 5 && without.is_empty(), "{} looks", with.len());

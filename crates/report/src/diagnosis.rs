@@ -32,7 +32,7 @@ fn transfer(seen: &Transfer, style: Style) -> String {
         1 => format!("{} ↔ {}", seen.local, seen.remote),
         many => format!("{many} connections to {}", seen.remote),
     };
-    let closed = if seen.closed { ", then it closed" } else { "" };
+    let closed = if seen.closed { "; closed since" } else { "" };
     let moved = format!("{} in {}: {}{closed}", seen.bytes, rounded(seen.watched), seen.rate);
     heading(style, &format!("{program} {way}")) + &wrapped(&format!("{connections}: {moved}"), 2, str::to_owned)
 }
@@ -97,9 +97,10 @@ fn what_would_help(remedies: &[Remedy], present: BitRate, style: Style) -> Strin
     }
     for (index, remedy) in remedies.iter().enumerate() {
         let gain = remedy.predicted.map_or_else(String::new, |forecast| gain(forecast, present));
-        let title = format!("{} ({}){gain}", style.bold(&remedy.id), name(remedy.scope));
+        let title = wrapped(&format!("{} ({}){gain}", remedy.id, name(remedy.scope)), 5, str::to_owned);
         // The number takes the place of the first line's indent.
-        text += &wrapped(&title, 5, str::to_owned).replacen("     ", &format!("  {}. ", index + 1), 1);
+        let numbered = title.replacen("     ", &format!("  {}. ", index + 1), 1);
+        text += &numbered.replacen(&remedy.id, &style.bold(&remedy.id), 1);
         text += &wrapped(&remedy.why, 5, str::to_owned);
         for command in &remedy.commands.apply {
             text += &format!("     {}\n", style.dim(command));
@@ -152,12 +153,11 @@ pub fn trial(trial: &Trial, style: Style) -> String {
     text += &table.render(2, str::to_owned);
     let now = trial.measurement.limit.as_ref().map_or("unknown", |verdict| verdict.kind.name());
     text += &wrapped(&format!("The limit is now {now}."), 2, |line| style.bold(line));
-    let state = match (&trial.not_undone, trial.kept) {
-        (Some(why), _) => style.bad(&format!("The settings are not all as they were: {why}.")),
-        (None, true) => "It was left in place.".to_owned(),
-        (None, false) => style.good("It was undone."),
-    };
-    text + &format!("  {state}\n")
+    text + &match (&trial.not_undone, trial.kept) {
+        (Some(why), _) => wrapped(&format!("The settings are not all as they were: {why}."), 2, |line| style.bad(line)),
+        (None, true) => "  It was left in place.\n".to_owned(),
+        (None, false) => format!("  {}\n", style.good("It was undone.")),
+    }
 }
 
 fn of_predicted(trial: &Trial) -> String {

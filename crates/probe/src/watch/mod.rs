@@ -171,7 +171,8 @@ impl Watch {
         let all = self.connections.all().map_err(WatchError::Table)?;
         let found = all.into_iter().find(|one| same(one.local, local) && same(one.remote, remote));
         let found = found.ok_or(WatchError::NoConnection { local, remote })?;
-        self.add(&found, Owner::default(), true);
+        let pid = process::owner(found.inode);
+        self.add(&found, Owner { pid, program: pid.and_then(process::name) }, true);
         Ok(())
     }
 

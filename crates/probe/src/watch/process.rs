@@ -42,6 +42,13 @@ pub(crate) fn sockets(pid: u32) -> io::Result<Vec<u64>> {
     Ok(targets.filter_map(|target| socket_number(target.to_str()?)).collect())
 }
 
+/// The process that has this socket, the youngest where several have it; `None` too where it is another user's.
+pub(crate) fn owner(socket: u64) -> Option<u32> {
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    numbers.filter(|pid| sockets(*pid).is_ok_and(|own| own.contains(&socket))).max()
+}
+
 fn socket_number(target: &str) -> Option<u64> {
     target.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
@@ -86,6 +93,8 @@ mod tests {
         let link = fs::read_link(format!("/proc/self/fd/{}", listener.as_raw_fd())).unwrap();
         let number = socket_number(link.to_str().unwrap()).unwrap();
         assert!(sockets(std::process::id()).unwrap().contains(&number));
+        // A child that another test starts just now has it too, for a moment.
+        assert!(owner(number) >= Some(std::process::id()) && owner(u64::MAX).is_none());
         assert!(is_alive(std::process::id()) && name(std::process::id()).is_some());
         assert!(foreign_network(std::process::id()).unwrap().is_none());
     }

@@ -43,8 +43,8 @@ pub(super) fn run(arguments: &Arguments, subject: Subject, terminal: &Terminal) 
         Subject::Process(pid) => format!("process {pid} moved too little over TCP to say anything"),
         Subject::Connection(local, remote) => format!("too little moved between {local} and {remote} to say anything"),
     };
-    explain(Some(&watched), arguments.bandwidth, None, &nothing, terminal)?;
-    interrupted(&flag)
+    let explained = explain(Some(&watched), arguments.bandwidth, None, &nothing, terminal);
+    unless_interrupted(explained, &flag)
 }
 
 /// Runs a program, and watches the connections that it and its children open.
@@ -62,8 +62,8 @@ pub(super) fn run_command(arguments: &Arguments, words: &[String], terminal: &Te
     let watched = program.watch(&mut |now| now.elapsed >= time || flag.load(Ordering::Relaxed));
     let end = program.finish(&flag)?;
     let nothing = format!("{name} ended {} and moved too little over TCP to say anything", told(&end));
-    explain(watched?.as_ref(), arguments.bandwidth, Some(end), &nothing, terminal)?;
-    interrupted(&flag)
+    let explained = explain(watched?.as_ref(), arguments.bandwidth, Some(end), &nothing, terminal);
+    unless_interrupted(explained, &flag)
 }
 
 /// Downloads with the system's curl, which knows proxies, redirects and every version of TLS, and throws away what comes.
@@ -82,8 +82,9 @@ pub(super) fn run_download(arguments: &Arguments, url: &str, terminal: &Terminal
     let end = program.finish(&flag)?;
     let said = program.complaint();
     let why = if said.is_empty() { "too little came to say anything".to_owned() } else { said };
-    explain(watched?.as_ref(), arguments.bandwidth, None, &format!("cannot diagnose {url}: {why}"), terminal)?;
-    interrupted(&flag)?;
+    let nothing = format!("cannot diagnose {url}: {why}");
+    let explained = explain(watched?.as_ref(), arguments.bandwidth, None, &nothing, terminal);
+    unless_interrupted(explained, &flag)?;
     match end.code {
         // Cut short by us, by time or by size.
         Some(0 | CURL_TIMED_OUT) | None => Ok(()),
@@ -228,8 +229,13 @@ fn told(end: &CommandEnd) -> String {
     }
 }
 
-fn interrupted(flag: &AtomicBool) -> Result<(), Failure> {
-    if flag.load(Ordering::Relaxed) { Err(Failure::told(INTERRUPTED)) } else { Ok(()) }
+/// What the user stopped is no success, and no failure of another kind.
+fn unless_interrupted(explained: Result<(), Failure>, flag: &AtomicBool) -> Result<(), Failure> {
+    match explained {
+        explained if !flag.load(Ordering::Relaxed) => explained,
+        Ok(()) => Err(Failure::told(INTERRUPTED)),
+        Err(failure) => Err(Failure::new(INTERRUPTED, failure.message)),
+    }
 }
 
 /// Follows redirects, throws away what comes, and says on standard error why it fails.
