@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fullpipe_model::framing;
 use fullpipe_model::window;
-use fullpipe_record::{At, Basis, Cause, Evidence, IpVersion, Limit, Sample, Verdict};
+use fullpipe_record::{At, Basis, Buffer, Cause, Evidence, IpVersion, Limit, Sample, Verdict};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 use crate::application;
@@ -164,6 +164,9 @@ impl<'a> Arrivals<'a> {
         let unscaled = self.looks().any(|look| look.tcp.window_scaling == Some(false));
         if unscaled && window <= UNSCALED * self.flows.len() as u64 {
             return Cause::NoWindowScaling;
+        }
+        if self.evidence.request.buffer != Buffer::Automatic {
+            return Cause::SoRcvbuf;
         }
         let Some(settings) = &self.evidence.receiver else { return Cause::TcpRmemMax };
         let largest = self.looks().filter_map(|look| look.memory).map(|memory| memory.rcvbuf).max();

@@ -36,7 +36,7 @@ pub use namespace::{
 };
 pub use packet::{open_packet_socket, packet_drops};
 pub use route::{create_veth, output_device};
-pub use socket::{set_pacing_rate, socket_memory, tcp_info};
+pub use socket::{fixed_buffers, set_pacing_rate, socket_memory, tcp_info};
 pub use stamps::{Stamped, arrival, departure, stamp_passages};
 pub use tcp_info::decode as decode_tcp_info;
 pub use tun::{Offload, open_tun};

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use fullpipe_diagnose::steady;
 use fullpipe_record::{
-    Direction, Evidence, Framing, Machine, Request, Sample, SocketReadback, Steady, Transfer, Writer,
+    Buffer, Direction, Evidence, Framing, Machine, Request, Sample, SocketReadback, Steady, Transfer, Writer,
 };
 use fullpipe_units::{BitRate, ByteCount, Span};
 
@@ -104,6 +104,7 @@ fn transfer(group: &[Course], watched: &Watched, bandwidth: Option<BitRate>) -> 
         streams: group.len() as u16,
         duration: took,
         block: ByteCount::ZERO,
+        buffer: fixed_buffer(group, &sockets).filter(|_| receives).unwrap_or_default(),
         writer: Writer::Blocking,
         ..Request::default()
     };
@@ -180,6 +181,13 @@ fn socket(course: &Course, stream: u16) -> SocketReadback {
         local: course.seen.local.to_string(),
         remote: course.seen.remote.to_string(),
     }
+}
+
+/// The receive buffer as it was asked for, where each connection's program asked: the kernel doubles it.
+fn fixed_buffer(group: &[Course], sockets: &[SocketReadback]) -> Option<Buffer> {
+    let is_fixed = group.iter().all(|course| course.seen.has_fixed_rcvbuf);
+    let size = sockets.first().map(|socket| ByteCount::new(socket.rcvbuf.get() / 2));
+    size.filter(|_| is_fixed).map(Buffer::Request)
 }
 
 fn median(mut values: Vec<Span>) -> Option<Span> {

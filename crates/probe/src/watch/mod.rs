@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_load::thin_out;
 use fullpipe_record::{HostSettings, Sample};
-use fullpipe_sys::{Connection, Connections, NetNamespace};
+use fullpipe_sys::{Connection, Connections, NetNamespace, fixed_buffers};
 use fullpipe_units::{ByteCount, Span};
 
 pub use error::WatchError;
@@ -63,6 +63,8 @@ pub(crate) struct Seen {
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
     pub(crate) congestion: String,
+    /// Whether its program fixed the receive buffer, as far as that is known.
+    pub(crate) has_fixed_rcvbuf: bool,
     /// Whether it was there when the watching began.
     pub(crate) is_old: bool,
     /// Whether it was there at the last look.
@@ -74,6 +76,19 @@ pub(crate) struct Seen {
 pub(crate) struct Owner {
     pub(crate) pid: Option<u32>,
     pub(crate) program: Option<String>,
+    descriptor: Option<i32>,
+}
+
+impl Owner {
+    fn new(pid: u32, descriptor: i32) -> Self {
+        Self { pid: Some(pid), program: process::name(pid), descriptor: Some(descriptor) }
+    }
+
+    /// Whether it fixed the receive buffer of its socket; not where that cannot be known.
+    fn fixed_the_receive_buffer(&self) -> bool {
+        let told = self.pid.zip(self.descriptor).and_then(|(pid, descriptor)| fixed_buffers(pid, descriptor).ok());
+        told.is_some_and(|[_, receive]| receive)
+    }
 }
 
 /// How things stand while it is watched.
@@ -171,8 +186,8 @@ impl Watch {
         let all = self.connections.all().map_err(WatchError::Table)?;
         let found = all.into_iter().find(|one| same(one.local, local) && same(one.remote, remote));
         let found = found.ok_or(WatchError::NoConnection { local, remote })?;
-        let pid = process::owner(found.inode);
-        self.add(&found, Owner { pid, program: pid.and_then(process::name) }, true);
+        let owner = process::owner(found.inode).map(|(pid, descriptor)| Owner::new(pid, descriptor));
+        self.add(&found, owner.unwrap_or_default(), true);
         Ok(())
     }
 
@@ -185,12 +200,12 @@ impl Watch {
                 // It has ended, or is now somebody else's.
                 Err(_) => continue,
             };
-            for socket in sockets {
+            for (socket, descriptor) in sockets {
                 present.insert(socket);
                 // Where processes share one, the youngest is the one that uses it.
                 let owner = self.owners.entry(socket).or_default();
                 if owner.pid < Some(pid) {
-                    *owner = Owner { pid: Some(pid), program: process::name(pid) };
+                    *owner = Owner::new(pid, descriptor);
                 }
                 let tries = self.fruitless.entry(socket).or_default();
                 if *tries < SEARCHES {
@@ -217,6 +232,7 @@ impl Watch {
         if self.seen.len() < MOST_CONNECTIONS && self.seen.iter().all(|seen| seen.cookie != found.cookie) {
             self.seen.push(Seen {
                 cookie: found.cookie,
+                has_fixed_rcvbuf: owner.fixed_the_receive_buffer(),
                 owner,
                 local: found.local,
                 remote: found.remote,
@@ -232,15 +248,15 @@ impl Watch {
         let open = self.seen.iter().filter(|seen| seen.is_open);
         let ends: Vec<_> = open.map(|seen| (seen.local, seen.remote)).collect();
         let found = self.connections.between(&ends).map_err(WatchError::Table)?;
-        let by_cookie: BTreeMap<u64, &Connection> = found.iter().map(|one| (one.cookie, one)).collect();
+        let mut by_cookie: BTreeMap<u64, Connection> = found.into_iter().map(|one| (one.cookie, one)).collect();
         let at = Span::from(self.origin.elapsed());
         for (stream, seen) in self.seen.iter_mut().enumerate().filter(|(_, seen)| seen.is_open) {
-            match by_cookie.get(&seen.cookie) {
+            match by_cookie.remove(&seen.cookie) {
                 Some(now) => self.samples.push(Sample {
                     at,
                     stream: stream as u16,
                     bytes: ByteCount::ZERO,
-                    tcp: now.tcp.clone(),
+                    tcp: now.tcp,
                     memory: now.memory,
                 }),
                 None => seen.is_open = false,

@@ -31,22 +31,27 @@ fn children(pid: u32) -> Vec<u32> {
     lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
 }
 
-/// Numbers of the sockets that a process has.
+/// The sockets that a process has: their numbers, and its descriptors.
 ///
 /// # Errors
 /// `NotFound` if there is no such process, `PermissionDenied` if it is not ours to look at.
-pub(crate) fn sockets(pid: u32) -> io::Result<Vec<u64>> {
+pub(crate) fn sockets(pid: u32) -> io::Result<Vec<(u64, i32)>> {
     let descriptors = fs::read_dir(of(pid, "fd"))?.take(MOST_DESCRIPTORS).flatten();
     // One that was closed meanwhile leads nowhere.
-    let targets = descriptors.filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
-    Ok(targets.filter_map(|target| socket_number(target.to_str()?)).collect())
+    let socket = |entry: fs::DirEntry| {
+        let number = socket_number(fs::read_link(entry.path()).ok()?.to_str()?)?;
+        Some((number, entry.file_name().to_str()?.parse().ok()?))
+    };
+    Ok(descriptors.filter_map(socket).collect())
 }
 
-/// The process that has this socket, the youngest where several have it; `None` too where it is another user's.
-pub(crate) fn owner(socket: u64) -> Option<u32> {
+/// The process that has this socket, the youngest where several have it, and its descriptor; `None` too where it is another
+/// user's.
+pub(crate) fn owner(socket: u64) -> Option<(u32, i32)> {
     let processes = fs::read_dir("/proc").ok()?.flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    numbers.filter(|pid| sockets(*pid).is_ok_and(|own| own.contains(&socket))).max()
+    let descriptor = |pid: u32| sockets(pid).ok()?.into_iter().find(|(number, _)| *number == socket);
+    numbers.filter_map(|pid| Some((pid, descriptor(pid)?.1))).max()
 }
 
 fn socket_number(target: &str) -> Option<u64> {
@@ -92,9 +97,10 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let link = fs::read_link(format!("/proc/self/fd/{}", listener.as_raw_fd())).unwrap();
         let number = socket_number(link.to_str().unwrap()).unwrap();
-        assert!(sockets(std::process::id()).unwrap().contains(&number));
+        let found = (number, listener.as_raw_fd());
+        assert!(sockets(std::process::id()).unwrap().contains(&found));
         // A child that another test starts just now has it too, for a moment.
-        assert!(owner(number) >= Some(std::process::id()) && owner(u64::MAX).is_none());
+        assert!(owner(number).unwrap().0 >= std::process::id() && owner(u64::MAX).is_none());
         assert!(is_alive(std::process::id()) && name(std::process::id()).is_some());
         assert!(foreign_network(std::process::id()).unwrap().is_none());
     }
