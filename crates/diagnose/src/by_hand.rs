@@ -51,13 +51,21 @@ pub(crate) fn by_hand(kind: Limit, cause: Cause) -> &'static [ByHand] {
             at: None,
             why: "The sending program must supply the data faster; no setting of TCP helps.",
         }],
-        (Limit::ApplicationWindow, _) => &[ByHand {
-            id: "another-program",
-            scope: Scope::Application,
-            at: None,
-            why: "OpenSSH allows 2 MiB on the way in each channel, whatever TCP would allow: a program without that window, or \
-                  one with a larger (HPN-SSH), fills the path.",
-        }],
+        (Limit::ApplicationWindow, _) => &[
+            ByHand {
+                id: "program-without-a-window",
+                scope: Scope::Application,
+                at: Some(At::Receiver),
+                why: "HPN-SSH at both ends, or a program that leaves the flow of data to TCP (an rsync daemon, HTTPS): the \
+                      window is of the program, and no setting of TCP helps.",
+            },
+            ByHand {
+                id: "sessions-side-by-side",
+                scope: Scope::Application,
+                at: Some(At::Sender),
+                why: "Several sessions at once, each with a part of the files: each connection has a window of its own.",
+            },
+        ],
         (Limit::CongestionWindow, Cause::Reordering) => &[ByHand {
             id: "keep-the-order",
             scope: Scope::Path,

@@ -4,6 +4,7 @@
 //! lift it and what that should bring. All are pure functions of records, so that a verdict can be recomputed from an
 //! archived one.
 
+mod application;
 mod by_hand;
 mod ceilings;
 mod ends;
@@ -18,6 +19,7 @@ mod outlook;
 mod pacing;
 mod path;
 mod progress;
+mod receiving;
 mod remedies;
 mod seconds;
 mod steady;

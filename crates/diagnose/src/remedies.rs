@@ -24,7 +24,6 @@ pub fn remedies(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
         Limit::Loss => [advice.bbr(), advice.parallel_streams()].into_iter().flatten().collect(),
         Limit::CongestionWindow => advice.for_growth(),
         Limit::Pacing if verdict.cause == Cause::CongestionControl => advice.bbr().into_iter().collect(),
-        Limit::ApplicationWindow => advice.parallel_streams().into_iter().collect(),
         _ => Vec::new(),
     };
     remedies.extend(advice.by_hand());

@@ -1,6 +1,7 @@
 use fullpipe_record::{Basis, Evidence, Limit, Verdict};
 use fullpipe_units::{BitRate, Ratio};
 
+use crate::application;
 use crate::ceilings::ceilings;
 use crate::ends;
 use crate::figures::Figures;
@@ -9,6 +10,7 @@ use crate::machine;
 use crate::middlebox;
 use crate::pacing;
 use crate::path;
+use crate::receiving;
 use crate::seconds;
 use crate::thresholds::IDLE;
 use crate::words;
@@ -22,9 +24,13 @@ use crate::words;
 ///
 /// Never fails: evidence that shows nothing gives [`Limit::Unknown`], whose `missing` figure names what is lacking.
 pub fn diagnose(evidence: &Evidence) -> Verdict {
+    if evidence.sender_samples.is_empty() && !evidence.receiver_samples.is_empty() {
+        return receiving::judge(evidence);
+    }
     let figures = Figures::of(evidence);
-    let finding = find(&figures);
-    let ceilings = ceilings(&figures, &finding);
+    let finding = application::above_tcp(evidence, figures.rate, figures.rtt, find(&figures));
+    let mut ceilings = ceilings(&figures, &finding);
+    ceilings.extend(application::ceiling(evidence, figures.rtt).map(|rate| (Limit::ApplicationWindow, rate)));
     let others = seconds::others(evidence, &finding);
     Verdict {
         kind: finding.kind,

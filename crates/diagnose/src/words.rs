@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use fullpipe_record::{At, Cause, Evidence, Limit};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
+use crate::application;
 use crate::figures::Figures;
 use crate::finding::Finding;
 use crate::middlebox;
@@ -38,7 +39,8 @@ pub(crate) fn sentence(figures: &Figures, finding: &Finding, ceilings: &BTreeMap
         Limit::Pacing => pacing(figures, finding.cause),
         Limit::Cpu => cpu(finding),
         Limit::Mtu => mtu(figures, finding.cause),
-        _ => format!(
+        Limit::ApplicationWindow => application::sentence(figures.evidence, figures.rate, figures.rtt),
+        Limit::Unknown => format!(
             "What limits this transfer cannot be said; to tell, this would be needed: {}.",
             finding.missing.join(", ")
         ),
@@ -202,7 +204,7 @@ pub(crate) fn would_tell(evidence: &Evidence, finding: &Finding) -> Option<Strin
         Limit::Unknown => "its windows, buffers and processor",
         _ => return None,
     };
-    Some(format!("The receiving end, seen from a fullpipe server there, would tell {more}."))
+    Some(more.to_owned())
 }
 
 /// The figures that decided, by the names they have on the screen.

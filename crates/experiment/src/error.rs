@@ -1,3 +1,4 @@
+use fullpipe_host::ApplyError;
 use fullpipe_lab::LabError;
 use thiserror::Error;
 
@@ -13,6 +14,9 @@ pub enum ExperimentError {
     /// The far end did not come up.
     #[error("the far end in the lab did not start: {0}")]
     FarEnd(String),
+    /// A setting of this host was not changed.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
     /// The user stopped it before there was anything to show.
     #[error("interrupted before anything was measured")]
     Interrupted,

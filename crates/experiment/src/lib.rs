@@ -1,6 +1,7 @@
 //! The loop over a target: predict → measure → judge → apply → prove → undo; and scenarios, which run a part of it in
 //! steps against published figures.
 
+mod advice;
 mod arguments;
 mod beside;
 mod error;
@@ -8,15 +9,18 @@ mod grid;
 mod in_lab;
 mod judged;
 mod ramp;
+mod real;
 mod run;
 mod steps;
 mod target;
 
+pub use advice::advice;
 pub use arguments::measure_arguments;
 pub use error::ExperimentError;
 pub use grid::{GridEvent, grid_duration, run_grid};
 pub use in_lab::{LabTarget, MeasureEvent};
 pub use ramp::{RAMP_STEP, Ramp, RampLoads, run_ramp};
+pub use real::OwnPart;
 pub use run::{Stage, run};
 pub use steps::{StepEvent, run_scenario};
 pub use target::{Ends, Interrupt, Target};

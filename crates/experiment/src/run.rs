@@ -1,12 +1,11 @@
-use fullpipe_diagnose::{diagnose, remedies};
-use fullpipe_host::commands;
+use fullpipe_diagnose::diagnose;
 use fullpipe_model::predict;
 use fullpipe_record::{
-    At, Commands, Evidence, Experiment, Interval, Measurement, Path, Prediction, Proof, Remedy, Request, Undone,
-    Verdict,
+    Evidence, Experiment, Interval, Measurement, Path, Prediction, Proof, Remedy, Request, Undone, Verdict,
 };
 use fullpipe_units::Ratio;
 
+use crate::advice::advice;
 use crate::error::ExperimentError;
 use crate::target::{Ends, Interrupt, Target};
 
@@ -48,7 +47,8 @@ pub fn run(
 
     let (measurement, verdict, evidence) = measure_and_judge(target, request, interrupt, observe)?;
     observe(Stage::Judged(&measurement, &verdict));
-    let advice = with_commands(remedies(&evidence, &verdict), &before);
+    let known = Evidence { sender: Some(before.sender.clone()), receiver: Some(before.receiver.clone()), ..evidence };
+    let advice = advice(&known, &verdict);
     observe(Stage::Advised(&advice, &measurement));
 
     let best = advice.first().filter(|best| !best.changes.is_empty() && !interrupt.requested());
@@ -118,26 +118,6 @@ fn undo(target: &dyn Target, before: &Ends) -> Result<Undone, ExperimentError> {
     target.undo()?;
     let now = target.settings()?;
     Ok(Undone { restored: now == *before, sender: now.sender, receiver: now.receiver })
-}
-
-fn with_commands(advice: Vec<Remedy>, ends: &Ends) -> Vec<Remedy> {
-    advice.into_iter().map(|remedy| Remedy { commands: commands_at(&remedy, ends), ..remedy }).collect()
-}
-
-/// The commands of both ends, those of one beside those of the other.
-fn commands_at(remedy: &Remedy, ends: &Ends) -> Commands {
-    let mut all = Commands::default();
-    for (at, changes) in remedy.by_end() {
-        let (settings, end) = match at {
-            At::Receiver => (&ends.receiver, "receiver"),
-            _ => (&ends.sender, "sender"),
-        };
-        let there = |command: String| format!("{command}  # {end}");
-        let Commands { apply, undo, .. } = commands(&changes, settings);
-        all.apply.extend(apply.into_iter().map(there));
-        all.undo.splice(0..0, undo.into_iter().map(there));
-    }
-    all
 }
 
 fn accuracy(measurement: &Measurement, prediction: &Prediction) -> Option<Ratio> {

@@ -10,7 +10,7 @@ use fullpipe_probe::{RsaPrivateKey, RsaPublicKey, TlsIdentity, TlsTrust};
 use fullpipe_units::Span;
 use zeroize::Zeroizing;
 
-use crate::commands::{calc, demo, host, iperf3, lab, measure, serve};
+use crate::commands::{calc, demo, diagnose, host, iperf3, lab, measure, serve};
 use crate::terminal::Format;
 
 /// How JSON is asked for; needed where the command line itself is wrong.
@@ -52,6 +52,8 @@ pub(crate) enum Command {
     Serve(serve::Arguments),
     /// One TCP measurement, against `fullpipe serve` or any iperf3 server
     Measure(measure::Arguments),
+    /// What limits a transfer, what would lift the limit, and the proof
+    Diagnose(Box<diagnose::Arguments>),
     /// In place of iperf3: its flags, its text, its JSON
     #[command(disable_help_flag = true)]
     Iperf3(iperf3::Raw),
@@ -71,6 +73,7 @@ impl Cli {
             Command::Serve(arguments) if arguments.json_lines() => return Format::JsonLines,
             Command::Lab(arguments) if arguments.wants_json_lines() => return Format::JsonLines,
             Command::Measure(arguments) => arguments.json,
+            Command::Diagnose(arguments) => arguments.json,
             Command::Demo(arguments) => arguments.json,
             Command::Calc(arguments) => arguments.json,
             Command::Host(arguments) => arguments.wants_json(),

@@ -5,7 +5,7 @@ use fullpipe_calc::GivenError;
 use fullpipe_experiment::ExperimentError;
 use fullpipe_host::{ApplyError, JournalError, SysctlError};
 use fullpipe_lab::LabError;
-use fullpipe_probe::ProbeError;
+use fullpipe_probe::{ProbeError, WatchError};
 use fullpipe_scenario::{FlagError, ScenarioError};
 
 /// It ran and failed, or the result is invalid.
@@ -51,10 +51,19 @@ impl From<ExperimentError> for Failure {
     fn from(error: ExperimentError) -> Self {
         match error {
             ExperimentError::Lab(error) => error.into(),
+            ExperimentError::Apply(ref refused) => {
+                Self::of(if is_forbidden(refused) { LACKING } else { FAILED }, &error)
+            }
             ExperimentError::Interrupted => Self::of(INTERRUPTED, &error),
             ExperimentError::Measurement(_) | ExperimentError::FarEnd(_) => Self::of(FAILED, &error),
         }
     }
+}
+
+/// Whether only another user may change the setting, or nobody.
+fn is_forbidden(refused: &ApplyError) -> bool {
+    const FORBIDDEN: [ErrorKind; 2] = [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem];
+    matches!(refused, ApplyError::Sysctl(SysctlError::Io { cause, .. }) if FORBIDDEN.contains(&cause.kind()))
 }
 
 impl From<ProbeError> for Failure {
@@ -96,6 +105,16 @@ impl From<JournalError> for Failure {
             JournalError::Io { ref cause, .. } if REFUSED.contains(&cause.kind()) => LACKING,
             JournalError::Malformed { .. } => USAGE,
             _ => FAILED,
+        };
+        Self::of(code, &error)
+    }
+}
+
+impl From<WatchError> for Failure {
+    fn from(error: WatchError) -> Self {
+        let code = match error {
+            WatchError::Forbidden { .. } | WatchError::Table(_) => LACKING,
+            WatchError::NoProcess(_) | WatchError::NoConnection { .. } | WatchError::Settings(_) => FAILED,
         };
         Self::of(code, &error)
     }

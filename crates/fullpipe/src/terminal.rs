@@ -43,6 +43,10 @@ impl Terminal {
         Self { format, quiet, style: if plain { Style::PLAIN } else { Style::COLOR } }
     }
 
+    pub(crate) fn format(&self) -> Format {
+        self.format
+    }
+
     pub(crate) fn style(&self) -> Style {
         self.style
     }

@@ -18,6 +18,7 @@ mod route;
 mod server;
 mod summary;
 mod told;
+mod watch;
 
 pub use client::{Connected, Destination, TestEvent, measure, watch};
 pub use control::{TlsError, TlsIdentity, TlsTrust};
@@ -28,3 +29,4 @@ pub use iperf2::measure_iperf2;
 pub use login::{Doorkeeper, Login, Padding, RsaError, RsaPrivateKey, RsaPublicKey};
 pub use route::trace;
 pub use server::{Limits, Network, NetworkError, Quota, ServeOptions, ServerEvent, serve};
+pub use watch::{Standing, Subject, WatchError, Watched, transfers, watch_others};

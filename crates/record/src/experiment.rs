@@ -3,8 +3,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Calculation, Combination, GridReport, HostAdvice, HostApplied, HostReport, HostSettings, HostUndone, LabReport,
-    Measurement, Path, Prediction, RampReport, Remedy, Request, SCHEMA_VERSION, Verdict,
+    Calculation, Combination, DiagnosisReport, GridReport, HostAdvice, HostApplied, HostReport, HostSettings,
+    HostUndone, LabReport, Measurement, Path, Prediction, RampReport, Remedy, Request, SCHEMA_VERSION, Verdict,
 };
 
 /// A remedy carried out, and what came of it.
@@ -109,6 +109,9 @@ pub struct Document {
     /// From `fullpipe host undo`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_undone: Option<HostUndone>,
+    /// From `fullpipe diagnose`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub diagnosis: Option<DiagnosisReport>,
     /// From any of them, when it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorReport>,
@@ -130,6 +133,7 @@ impl Document {
             host_advice: None,
             host_applied: None,
             host_undone: None,
+            diagnosis: None,
             error: None,
         }
     }

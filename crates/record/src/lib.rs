@@ -6,6 +6,7 @@
 //! The schema grows only: fields are added, never renamed or removed, within one [`SCHEMA_VERSION`].
 
 mod calculation;
+mod diagnosis;
 mod effects;
 mod evidence;
 mod experiment;
@@ -28,6 +29,7 @@ mod verdict;
 pub use calculation::{
     BufferAdvice, Calculation, Combination, Estimate, Given, Leg, Lift, Need, Quantity, Side, Solved, Value, WhatIf,
 };
+pub use diagnosis::{CommandEnd, Diagnosis, DiagnosisReport, Transfer, Trial};
 pub use effects::{
     Codel, Distribution, Edit, Effects, Jitter, LossPattern, NarrowLink, Opportunities, PathChange, PathStep, Policer,
     Queueing, Reordering, TooBig,

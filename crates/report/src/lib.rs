@@ -6,6 +6,7 @@
 #![expect(clippy::format_push_string, reason = "a report is not on any hot path, and this reads best")]
 
 mod calculation;
+mod diagnosis;
 mod experiment;
 mod grid;
 mod host;
@@ -20,6 +21,7 @@ mod style;
 mod table;
 
 pub use calculation::{calculation, table};
+pub use diagnosis::{command_end, diagnosis, elsewhere, trial};
 pub use experiment::{begins, judged, path, proof_begins, remedies, result, undone};
 pub use grid::grid_report;
 pub use host::{host_advice, host_applied, host_settings, host_undone};

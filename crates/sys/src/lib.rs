@@ -4,6 +4,7 @@
 //! there, so little is left here.
 
 mod complaints;
+mod connections;
 mod control;
 mod datagrams;
 mod descriptors;
@@ -27,6 +28,7 @@ mod usage;
 mod zero_copy;
 
 pub use complaints::{Complaint, complaint, keep_complaints};
+pub use connections::{Connection, Connections};
 pub use datagrams::{
     Arrival, MOST_MESSAGES, MOST_SEGMENTS, cut_datagrams, join_datagrams, receive_messages, send_messages,
     stamp_arrivals,
@@ -47,7 +49,7 @@ pub use packet::{open_packet_socket, packet_drops};
 pub use qdisc::{RootQdisc, delete_root_qdisc, root_qdisc, set_root_qdisc};
 pub use route::{create_veth, output_device};
 pub use routes::{NUMERIC_METRICS, Route, routes, set_route_metric};
-pub use socket::{set_pacing_rate, socket_memory, tcp_info};
+pub use socket::{fixed_buffers, set_pacing_rate, socket_memory, tcp_info};
 pub use stamps::{Stamped, arrival, departure, stamp_passages};
 pub use tcp_info::decode as decode_tcp_info;
 pub use tcp_metrics::{TcpMetrics, tcp_metrics};

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use fullpipe_record::{SocketMemory, TcpInfo};
 use fullpipe_units::{BitRate, ByteCount};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use crate::tcp_info::{LONGEST, decode};
 
@@ -27,20 +28,41 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
 /// What `getsockopt` reports.
 pub fn socket_memory(socket: impl AsFd) -> io::Result<SocketMemory> {
     let mut bytes = [MaybeUninit::<u8>::uninit(); MEMINFO_WORDS * 4];
-    let answer = option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, &mut bytes)?;
+    Ok(memory_of(option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, &mut bytes)?))
+}
+
+/// Whether a program fixed the buffers of a socket itself, the send buffer and the receive buffer (`SO_BUF_LOCK`, Linux 5.14);
+/// the kernel then leaves them as they are. `descriptor` is of process `pid`, which may be another.
+///
+/// # Errors
+/// What the kernel says: `PermissionDenied` where that process is not ours to trace, `NotFound` (`ESRCH`) where it is gone, or
+/// what `getsockopt` reports, as for a descriptor that is no socket, or before Linux 5.14.
+pub fn fixed_buffers(pid: u32, descriptor: i32) -> io::Result<[bool; 2]> {
+    const SO_BUF_LOCK: i32 = 72;
+    let pid = Pid::from_raw(pid.cast_signed()).ok_or(io::ErrorKind::NotFound)?;
+    let process = pidfd_open(pid, PidfdFlags::empty())?;
+    let socket = pidfd_getfd(process, descriptor, PidfdGetfdFlags::empty())?;
+    let mut bytes = [MaybeUninit::<u8>::uninit(); 4];
+    let answer = option(socket.as_fd(), libc::SOL_SOCKET, SO_BUF_LOCK, &mut bytes)?;
+    let locks = answer.first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
+    Ok([locks & 1 != 0, locks & 2 != 0])
+}
+
+/// What the kernel said, of whatever length.
+pub(crate) fn memory_of(answer: &[u8]) -> SocketMemory {
     let word = |index: usize| {
         let bytes = answer.get(index * 4..index * 4 + 4).and_then(|bytes| bytes.try_into().ok());
         u64::from(bytes.map_or(0, u32::from_ne_bytes))
     };
     let size = |index| ByteCount::new(word(index));
-    Ok(SocketMemory {
+    SocketMemory {
         rmem_alloc: size(0),
         rcvbuf: size(1),
         wmem_alloc: size(2),
         sndbuf: size(3),
         wmem_queued: size(5),
         drops: word(8),
-    })
+    }
 }
 
 /// Paces what a socket sends (`SO_MAX_PACING_RATE`): TCP by itself, UDP where the device has the queue `fq`.
@@ -93,6 +115,21 @@ mod tests {
         assert!(info.snd_mss.unwrap().get() > 500);
         let memory = socket_memory(&client).unwrap();
         assert!(memory.sndbuf.get() >= 4096 && memory.rcvbuf.get() >= 2304, "{memory:?}");
+    }
+
+    #[test]
+    fn a_buffer_that_the_program_fixed_is_told_from_one_that_the_kernel_tunes() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let locks = || fixed_buffers(std::process::id(), client.as_raw_fd());
+        assert_eq!(locks().unwrap(), [false, false]);
+        set_option(&client, libc::SOL_SOCKET, libc::SO_RCVBUF, &65_536_u32.to_ne_bytes()).unwrap();
+        assert_eq!(locks().unwrap(), [false, true]);
+        set_option(&client, libc::SOL_SOCKET, libc::SO_SNDBUF, &65_536_u32.to_ne_bytes()).unwrap();
+        assert_eq!(locks().unwrap(), [true, true]);
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert!(fixed_buffers(std::process::id(), file.as_raw_fd()).is_err());
+        assert!(fixed_buffers(1 << 30, 0).is_err() && fixed_buffers(0, 0).is_err());
     }
 
     #[test]

@@ -12,6 +12,10 @@ pub enum Need {
     Iperf3,
     /// The program `iperf`, which is iperf2.
     Iperf2,
+    /// The program `curl`.
+    Curl,
+    /// The server of OpenSSH, and `ssh`.
+    Sshd,
     /// The rights of root.
     Root,
     /// The program `tc`, of iproute2, which has `ip` too.
@@ -32,6 +36,8 @@ impl Need {
             Self::Iperf3 => lacking_program("iperf3", "--version"),
             Self::Iperf2 => lacking_program("iperf", "--version"),
             Self::Tc => lacking_program("tc", "-V"),
+            Self::Curl => lacking_program("curl", "--version"),
+            Self::Sshd => lacking_program("ssh", "-V").or_else(|| lacking_program("/usr/sbin/sshd", "-V")),
             Self::Unshare => lacking_program("unshare", "--version"),
             Self::UserNamespaces => lacking_user_namespaces(),
             Self::Strace => lacking_program("strace", "-V"),

@@ -6,6 +6,7 @@ mod edges;
 mod golden;
 mod limits;
 mod properties;
+mod receiving;
 mod traced;
 mod traps;
 mod untold;

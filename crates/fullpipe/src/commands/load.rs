@@ -123,10 +123,17 @@ pub(crate) struct Load {
 
 /// The far end, and the way to it.
 #[derive(Debug, clap::Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Reach {
     /// Host that runs `fullpipe serve` or `iperf3 -s`, or HOST:PORT; then an IPv6 address is in brackets
     host: Server,
+    #[command(flatten)]
+    way: Way,
+}
+
+/// The way to the far end, whichever that is.
+#[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub(crate) struct Way {
     /// Port of the server [default: 5201, or 5001 with --iperf2]
     #[arg(long, short)]
     port: Option<u16>,
@@ -198,6 +205,16 @@ pub(crate) fn padding(use_pkcs1: bool) -> Padding {
 }
 
 impl Load {
+    /// How long, if somebody said so.
+    pub(crate) fn time(&self) -> Option<Span> {
+        self.time
+    }
+
+    /// How many bytes, if somebody said so.
+    pub(crate) fn bytes(&self) -> Option<ByteCount> {
+        self.bytes
+    }
+
     /// The request, `usual` long if nobody said how long.
     ///
     /// # Errors
@@ -263,11 +280,26 @@ impl Load {
 impl Reach {
     /// Whether the far end is known to speak iperf2's protocol.
     pub(crate) fn is_iperf2(&self) -> bool {
+        self.way.iperf2
+    }
+
+    /// Where to measure to, and from where.
+    ///
+    /// # Errors
+    /// If a user is named who gives no password, or two ports are.
+    pub(crate) fn destination(&self) -> Result<Destination, Failure> {
+        self.way.destination(&self.host)
+    }
+}
+
+impl Way {
+    /// Whether the far end is known to speak iperf2's protocol.
+    pub(crate) fn is_iperf2(&self) -> bool {
         self.iperf2
     }
 
-    fn one_port(&self) -> Result<Option<u16>, Failure> {
-        match (self.host.port, self.port) {
+    fn one_port(&self, host: &Server) -> Result<Option<u16>, Failure> {
+        match (host.port, self.port) {
             (Some(one), Some(other)) if one != other => {
                 Err(Failure::new(USAGE, format!("port {one} and --port {other} both asked for; which is it?")))
             }
@@ -279,11 +311,11 @@ impl Reach {
     ///
     /// # Errors
     /// If a user is named who gives no password, or two ports are.
-    pub(crate) fn destination(&self) -> Result<Destination, Failure> {
+    pub(crate) fn destination(&self, host: &Server) -> Result<Destination, Failure> {
         let usual = if self.iperf2 { iperf2::DEFAULT_PORT } else { DEFAULT_PORT };
         Ok(Destination {
-            host: self.host.name.clone(),
-            port: self.one_port()?.unwrap_or(usual),
+            host: host.name.clone(),
+            port: self.one_port(host)?.unwrap_or(usual),
             family: match (self.ipv4, self.ipv6) {
                 (true, _) => Some(IpVersion::V4),
                 (_, true) => Some(IpVersion::V6),
@@ -304,7 +336,7 @@ impl Reach {
 
 /// A host, and a port where it is named with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Server {
+pub(crate) struct Server {
     name: String,
     port: Option<u16>,
 }

@@ -1,5 +1,6 @@
 //! The text that users read, kept as snapshots: a change of it is to be looked at.
 
+mod diagnosed;
 mod fixture;
 mod host;
 
@@ -26,6 +27,31 @@ fn a_table_of_calculations() {
 fn a_table_too_wide_leaves_out_what_it_can() {
     let text = plain(&|style| report::table(&fixture::wide_table(), style));
     insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_transfer_that_was_watched() {
+    let found = diagnosed::watched();
+    insta::assert_snapshot!(plain(&|style| {
+        report::diagnosis(&found, BitRate::from_mbps(320), style) + &report::command_end(&diagnosed::command_end())
+    }));
+}
+
+#[test]
+fn a_verdict_from_which_nothing_follows() {
+    let nothing = diagnosed::unknown();
+    insta::assert_snapshot!(plain(&|style| report::diagnosis(&nothing, BitRate::ZERO, style)));
+}
+
+#[test]
+fn a_remedy_that_was_tried_and_what_the_other_end_must_change() {
+    let (trial, remedy) = (diagnosed::trial(), diagnosed::for_both_ends());
+    insta::assert_snapshot!(plain(&|style| {
+        report::elsewhere(&remedy, fullpipe_record::At::Sender, style) + &report::trial(&trial, style)
+    }));
+    let kept = fullpipe_record::Trial { kept: true, predicted: None, not_undone: None, ..trial };
+    let text = plain(&|style| report::trial(&kept, style));
+    assert!(text.contains("It was left in place.") && !text.contains("predicted"), "{text}");
 }
 
 /// A measurement from its first interval to its last line.

@@ -1,0 +1,275 @@
+//! What the receiving end alone can tell of a transfer: its own window and buffer, its reader, and how the data comes.
+
+use std::collections::BTreeMap;
+
+use fullpipe_model::framing;
+use fullpipe_model::window;
+use fullpipe_record::{At, Basis, Buffer, Cause, Evidence, IpVersion, Limit, Sample, Verdict};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
+
+use crate::application;
+use crate::figures::{median, share};
+use crate::finding::Finding;
+use crate::look::own_window;
+use crate::thresholds::{AUTOTUNED_TO_THE_END, FULL, IDLE, INFLATED, MOST, ONE_TRAIN, RECURS};
+
+/// So much of its window a round trip must bring for the window to be the limit. A buffer that is tuned offers twice of what a
+/// round trip brings, until it cannot grow.
+const WINDOW_IN_USE: f64 = 0.75;
+/// A receive buffer that is this full holds what the program has not read.
+const NOT_DRAINED: f64 = 0.5;
+/// No data for so many round trips: the sender had none to send, or could not.
+const SILENCE: f64 = 1.5;
+/// The kernel counts that time in ticks, of which so much may be missing.
+const TICKS: Span = Span::from_millis(10);
+
+/// What limits a transfer of which the receiving end alone was seen.
+pub(crate) fn judge(evidence: &Evidence) -> Verdict {
+    let arrivals = Arrivals::of(evidence);
+    let finding = application::above_tcp(evidence, arrivals.rate, arrivals.rtt, find(&arrivals));
+    let mut shown = arrivals.shown();
+    shown.extend((!finding.missing.is_empty()).then(|| ("missing".to_owned(), finding.missing.join(", "))));
+    Verdict {
+        kind: finding.kind,
+        cause: finding.cause,
+        at: finding.at,
+        share: Ratio::new(finding.share.get().min(1.0)),
+        sentence: arrivals.sentence(&finding),
+        ceilings: arrivals.ceilings(),
+        evidence: shown,
+        others: Vec::new(),
+        basis: Basis::Receiver,
+        would_tell: Some(OTHER_END.to_owned()),
+    }
+}
+
+fn find(arrivals: &Arrivals) -> Finding {
+    let sought = [full_as_told, slow_reader, own_window_in_use, out_of_order, silent_sender];
+    sought.into_iter().find_map(|rule| rule(arrivals)).unwrap_or_else(|| Finding::unknown(vec![OTHER_END]))
+}
+
+/// A pipe that is as full as the user said it could be.
+fn full_as_told(arrivals: &Arrivals) -> Option<Finding> {
+    (arrivals.rate >= arrivals.told_capacity()?.scaled(FULL)).then(|| Finding::capacity(Ratio::ONE))
+}
+
+/// A receive buffer that stays full of data in order: the program does not read it. Behind a hole data must wait, which is not
+/// the program's doing.
+fn slow_reader(arrivals: &Arrivals) -> Option<Finding> {
+    let full = |before: &Sample, now: &Sample| {
+        let memory = now.memory?;
+        let waits_for_a_hole = now.tcp.out_of_order_in > before.tcp.out_of_order_in;
+        Some(memory.rmem_alloc >= memory.rcvbuf.scaled(NOT_DRAINED) && !waits_for_a_hole)
+    };
+    let held = share(arrivals.pairs().map(|(before, now)| full(before, now)))?;
+    (held.get() >= MOST).then(|| Finding::new(Limit::ReceiverApplication, Cause::SlowReader, At::Receiver, held))
+}
+
+/// This end's window, where each round trip brings as much as it allows. A window that is larger than the pipe fills a queue
+/// with the rest.
+fn own_window_in_use(arrivals: &Arrivals) -> Option<Finding> {
+    let (window, rtt) = (arrivals.window()?, arrivals.rtt?);
+    let brought = arrivals.rate.bytes_in(rtt);
+    if brought < window.scaled(WINDOW_IN_USE) {
+        return None;
+    }
+    let in_the_pipe = arrivals.rate.bytes_in(arrivals.evidence.idle_rtt.unwrap_or(rtt));
+    if arrivals.is_inflated() && window.saturating_sub(in_the_pipe) > ONE_TRAIN {
+        return Some(Finding::capacity(Ratio::ONE));
+    }
+    let held = Ratio::new(Ratio::of(brought.as_f64(), window.as_f64()).get().min(1.0));
+    Some(Finding::new(Limit::ReceiveWindow, arrivals.cause_of_window(window), At::Receiver, held))
+}
+
+/// Data that arrives out of order again and again: packets before it were lost, or overtaken. With a queue that fills as well,
+/// it is the pipe that is full.
+fn out_of_order(arrivals: &Arrivals) -> Option<Finding> {
+    let grew = |before: &Sample, now: &Sample| Some(now.tcp.out_of_order_in? > before.tcp.out_of_order_in?);
+    let times = arrivals.pairs().filter_map(|(before, now)| grew(before, now)).filter(|grew| *grew).count();
+    if (times as u64) < RECURS {
+        return None;
+    }
+    if arrivals.is_inflated() {
+        return Some(Finding::capacity(Ratio::ONE));
+    }
+    let held = share(arrivals.pairs().map(|(before, now)| grew(before, now))).unwrap_or_default();
+    Some(Finding::new(Limit::Loss, Cause::Random, At::Path, held))
+}
+
+/// Nothing comes for longer than any window would explain.
+fn silent_sender(arrivals: &Arrivals) -> Option<Finding> {
+    let patience = arrivals.rtt?.scaled(SILENCE) + TICKS;
+    let silent = share(arrivals.looks().map(|now| Some(now.tcp.since_data_received? > patience)))?;
+    (silent.get() > IDLE).then(|| Finding::new(Limit::SenderApplication, Cause::Idle, At::Sender, silent))
+}
+
+/// What the samples of the receiving end come to, over the part that is judged.
+struct Arrivals<'a> {
+    evidence: &'a Evidence,
+    /// The judged samples of each connection, by time.
+    flows: Vec<Vec<&'a Sample>>,
+    /// Mean rate of all connections.
+    rate: BitRate,
+    /// Round-trip time as the receiver estimates it.
+    rtt: Option<Span>,
+}
+
+impl<'a> Arrivals<'a> {
+    fn of(evidence: &'a Evidence) -> Self {
+        let (first, last) = evidence.steady.map_or((Span::ZERO, Span::MAX), |steady| {
+            (steady.ramp.saturating_sub(Span::from_nanos(1)), steady.ramp + steady.duration)
+        });
+        let mut by_stream: BTreeMap<u16, Vec<&Sample>> = BTreeMap::new();
+        for sample in evidence.receiver_samples.iter().filter(|sample| (first..=last).contains(&sample.at)) {
+            by_stream.entry(sample.stream).or_default().push(sample);
+        }
+        let mut flows: Vec<Vec<&Sample>> = by_stream.into_values().collect();
+        for flow in &mut flows {
+            flow.sort_by_key(|sample| sample.at);
+        }
+        let estimates = flows.iter().flatten().filter_map(|sample| sample.tcp.rcv_rtt).filter(|rtt| *rtt > Span::ZERO);
+        let rtt = median(estimates.collect()).or(evidence.loaded_rtt).or(evidence.idle_rtt);
+        Self { rate: rate(evidence, &flows), rtt: rtt.filter(|rtt| *rtt > Span::ZERO), evidence, flows }
+    }
+
+    fn looks(&self) -> impl Iterator<Item = &Sample> {
+        self.flows.iter().flatten().copied()
+    }
+
+    /// Each look with the one before it.
+    fn pairs(&self) -> impl Iterator<Item = (&Sample, &Sample)> {
+        self.flows.iter().flat_map(|flow| flow.windows(2).map(|pair| (pair[0], pair[1])))
+    }
+
+    /// The window that is usually advertised, all connections together.
+    fn window(&self) -> Option<ByteCount> {
+        let of_flow = |flow: &Vec<&Sample>| median(flow.iter().filter_map(|sample| own_window(&sample.tcp)).collect());
+        let windows: Vec<ByteCount> = self.flows.iter().filter_map(of_flow).collect();
+        (!windows.is_empty()).then(|| windows.into_iter().sum())
+    }
+
+    fn is_inflated(&self) -> bool {
+        self.rtt.zip(self.evidence.idle_rtt).is_some_and(|(rtt, idle)| rtt > idle.scaled(INFLATED) + TICKS)
+    }
+
+    /// Payload that the told bandwidth can carry.
+    fn told_capacity(&self) -> Option<BitRate> {
+        let mss = self.looks().filter_map(|look| look.tcp.rcv_mss).max().filter(|mss| *mss > ByteCount::ZERO)?;
+        let timestamps = self.looks().find_map(|look| look.tcp.timestamps).unwrap_or(true);
+        let headers = framing::tcp_headers(IpVersion::V4, timestamps);
+        let efficiency = framing::efficiency(mss, headers, self.evidence.framing.overhead());
+        Some(self.evidence.bandwidth?.scaled(efficiency.get())).filter(|capacity| *capacity > BitRate::ZERO)
+    }
+
+    fn cause_of_window(&self, window: ByteCount) -> Cause {
+        const UNSCALED: ByteCount = ByteCount::new(65_535);
+        let unscaled = self.looks().any(|look| look.tcp.window_scaling == Some(false));
+        if unscaled && window <= UNSCALED * self.flows.len() as u64 {
+            return Cause::NoWindowScaling;
+        }
+        if self.evidence.request.buffer != Buffer::Automatic {
+            return Cause::SoRcvbuf;
+        }
+        let Some(settings) = &self.evidence.receiver else { return Cause::TcpRmemMax };
+        let largest = self.looks().filter_map(|look| look.memory).map(|memory| memory.rcvbuf).max();
+        let to_the_end = largest.is_none_or(|size| size >= settings.tcp_rmem.max.scaled(AUTOTUNED_TO_THE_END));
+        if to_the_end || !settings.moderate_rcvbuf { Cause::TcpRmemMax } else { Cause::SoRcvbuf }
+    }
+
+    fn ceilings(&self) -> BTreeMap<Limit, BitRate> {
+        let of_window = self.window().zip(self.rtt).map(|(size, rtt)| window::rate(size, rtt));
+        let all = [
+            (Limit::ReceiveWindow, of_window),
+            (Limit::ApplicationWindow, application::ceiling(self.evidence, self.rtt)),
+            (Limit::Capacity, self.told_capacity()),
+        ];
+        all.into_iter().filter_map(|(kind, rate)| Some((kind, rate?))).collect()
+    }
+
+    fn sentence(&self, finding: &Finding) -> String {
+        let (rate, rtt) = (self.rate, self.rtt.unwrap_or_default());
+        let window = self.window().unwrap_or_default();
+        match finding.kind {
+            Limit::ReceiverApplication => format!(
+                "The program here reads too slowly: data waits in its receive buffer for {} of the time, and only {rate} \
+                 arrives.",
+                finding.share
+            ),
+            Limit::ReceiveWindow => {
+                let reason = match finding.cause {
+                    Cause::NoWindowScaling => "window scaling is off",
+                    Cause::SoRcvbuf => "its program fixed the buffer, SO_RCVBUF",
+                    _ => "tcp_rmem",
+                };
+                format!(
+                    "This end, which receives, allows at most {window} on the way ({reason}), and each round trip of {rtt} \
+                     brings as much: {rate}."
+                )
+            }
+            Limit::ApplicationWindow => application::sentence(self.evidence, rate, self.rtt),
+            Limit::Capacity => {
+                format!("The pipe is full: {rate} of data arrives, and more would only lengthen the queue.")
+            }
+            Limit::Loss => format!(
+                "Data arrives out of order again and again, so packets are lost or overtaken on the way; {rate} comes of it. \
+                 How many were lost only the sender can tell."
+            ),
+            Limit::SenderApplication => format!(
+                "The sender is silent for {} of the time, longer than any window explains: its program has nothing to send.",
+                finding.share
+            ),
+            _ => format!(
+                "{rate} arrives, this end could take more, and nothing is lost: what holds the sender back only the sender \
+                 can tell."
+            ),
+        }
+    }
+
+    fn shown(&self) -> BTreeMap<String, String> {
+        let growth = |counter: fn(&Sample) -> Option<SegCount>| {
+            let of_flow = |flow: &Vec<&Sample>| Some(counter(flow.last()?)?.saturating_sub(counter(flow.first()?)?));
+            self.flows.iter().filter_map(of_flow).map(SegCount::get).reduce(u64::saturating_add)
+        };
+        let out_of_order = growth(|sample| sample.tcp.out_of_order_in).zip(growth(|sample| sample.tcp.data_segs_in));
+        let memory = || self.looks().filter_map(|look| look.memory);
+        let unread = median(memory().map(|memory| memory.rmem_alloc).collect());
+        let buffer = memory().map(|memory| memory.rcvbuf).max();
+        let idle = self.evidence.idle_rtt.map_or_else(String::new, |idle| format!(", idle {idle}"));
+        let looks: usize = self.flows.iter().map(Vec::len).sum();
+        [
+            ("rate", Some(self.rate.to_string())),
+            ("round trip", self.rtt.map(|rtt| format!("{rtt}{idle}"))),
+            ("own window", self.window().map(|window| window.to_string())),
+            ("a round trip brings", self.rtt.map(|rtt| self.rate.bytes_in(rtt).to_string())),
+            ("receive buffer", unread.zip(buffer).map(|(unread, buffer)| format!("{unread} of {buffer}"))),
+            ("out of order", out_of_order.map(|(late, all)| format!("{late} of {all} segments"))),
+            ("samples", Some(of_streams(looks, self.flows.len()))),
+        ]
+        .into_iter()
+        .filter_map(|(name, text)| Some((name.to_owned(), text?)))
+        .collect()
+    }
+}
+
+/// The steady rate, or what arrived from the first look to the last.
+fn rate(evidence: &Evidence, flows: &[Vec<&Sample>]) -> BitRate {
+    if let Some(steady) = evidence.steady {
+        return steady.rate;
+    }
+    let arrived = |sample: &Sample| sample.tcp.bytes_received.unwrap_or(sample.bytes);
+    let of_flow = |flow: &Vec<&Sample>| {
+        let (first, last) = (flow.first()?, flow.last()?);
+        Some(BitRate::of(arrived(last).saturating_sub(arrived(first)), last.at.saturating_sub(first.at)))
+    };
+    flows
+        .iter()
+        .filter_map(of_flow)
+        .fold(BitRate::ZERO, |sum, rate| BitRate::from_bps_f64(sum.as_f64() + rate.as_f64()))
+}
+
+fn of_streams(looks: usize, streams: usize) -> String {
+    if streams == 1 { format!("{looks} of 1 stream") } else { format!("{looks} of {streams} streams") }
+}
+
+/// What only the other end can add.
+const OTHER_END: &str = "the sender's congestion window, its send buffer and what it sent again";

@@ -1,0 +1,177 @@
+//! Transfers of which the receiving end alone was seen, as a download that was watched.
+
+use fullpipe_diagnose::{diagnose, remedies, steady};
+use fullpipe_record::{At, Basis, Cause, Evidence, Limit, Sample, SocketMemory, TcpInfo};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
+
+use crate::builder::{self, told};
+
+/// What the receiver sees, 20 times a second for ten seconds; sizes in bytes.
+#[derive(Clone, Copy)]
+struct Seen {
+    mbps: f64,
+    idle_ms: u64,
+    rtt_ms: u64,
+    window: u64,
+    rcvbuf: u64,
+    unread: u64,
+    /// Packets out of order, each second.
+    out_of_order: u64,
+    /// Nothing comes for this share of each second.
+    silent: f64,
+    scaling: bool,
+}
+
+/// 100 Mbit/s over 100 ms into an autotuned buffer that has grown to twice of what it takes.
+const WELL: Seen = Seen {
+    mbps: 100.0,
+    idle_ms: 100,
+    rtt_ms: 101,
+    window: 2_500_000,
+    rcvbuf: 4_200_000,
+    unread: 0,
+    out_of_order: 0,
+    silent: 0.0,
+    scaling: true,
+};
+
+fn evidence(seen: Seen) -> Evidence {
+    let mut arrived = 0.0;
+    let look = |index: u64| {
+        let second = (index as f64 / 20.0).fract();
+        let silent = second < seen.silent;
+        if !silent {
+            arrived += seen.mbps * 1e6 / 8.0 / 20.0;
+        }
+        let bytes = ByteCount::from_f64(arrived);
+        let tcp = TcpInfo {
+            window_scaling: Some(seen.scaling),
+            rcv_wscale: Some(if seen.scaling { 10 } else { 0 }),
+            timestamps: Some(true),
+            rcv_mss: Some(ByteCount::new(builder::MSS)),
+            rcv_rtt: Some(Span::from_millis(seen.rtt_ms)),
+            min_rtt: Some(Span::from_millis(seen.idle_ms)),
+            rcv_wnd: Some(ByteCount::new(seen.window)),
+            bytes_received: Some(bytes),
+            data_segs_in: Some(SegCount::new(bytes.get() / builder::MSS)),
+            out_of_order_in: Some(SegCount::new(seen.out_of_order * index / 20)),
+            since_data_received: Some(Span::from_secs_f64(if silent { second } else { 0.001 })),
+            ..TcpInfo::default()
+        };
+        let (rmem_alloc, rcvbuf) = (ByteCount::new(seen.unread), ByteCount::new(seen.rcvbuf));
+        let memory = SocketMemory { rmem_alloc, rcvbuf, ..SocketMemory::default() };
+        Sample { at: Span::from_millis(index * 50), stream: 0, bytes, tcp, memory: Some(memory) }
+    };
+    let samples: Vec<Sample> = (1..=200).map(look).collect();
+    let idle_rtt = Some(Span::from_millis(seen.idle_ms));
+    Evidence {
+        sender: None,
+        sender_sockets: Vec::new(),
+        steady: steady(&samples, idle_rtt, Span::from_secs(10)),
+        receiver_samples: samples,
+        idle_rtt,
+        ..builder::evidence("cubic", seen.idle_ms, Vec::new())
+    }
+}
+
+#[test]
+fn each_limit_that_a_receiver_can_see_is_seen() {
+    let full_window = |window, rcvbuf| Seen { mbps: window as f64 * 8.0 / 1e5 * 0.97, window, rcvbuf, ..WELL };
+    let cases = [
+        (
+            "a buffer that the program fixed",
+            full_window(374_000, 600_000),
+            (Limit::ReceiveWindow, Cause::SoRcvbuf, At::Receiver),
+        ),
+        (
+            "a buffer that is tuned to the end",
+            full_window(20_000_000, 32 << 20),
+            (Limit::ReceiveWindow, Cause::TcpRmemMax, At::Receiver),
+        ),
+        (
+            "no window scaling",
+            Seen { scaling: false, ..full_window(65_535, 131_072) },
+            (Limit::ReceiveWindow, Cause::NoWindowScaling, At::Receiver),
+        ),
+        (
+            "a program that does not read",
+            Seen { mbps: 20.0, unread: 4_000_000, window: 60_000, ..WELL },
+            (Limit::ReceiverApplication, Cause::SlowReader, At::Receiver),
+        ),
+        ("packets lost on the way", Seen { out_of_order: 30, ..WELL }, (Limit::Loss, Cause::Random, At::Path)),
+        (
+            "packets lost by a queue that fills",
+            Seen { out_of_order: 30, rtt_ms: 160, window: 6_000_000, ..WELL },
+            (Limit::Capacity, Cause::Link, At::Path),
+        ),
+        ("a window that fills a queue", Seen { rtt_ms: 200, ..WELL }, (Limit::Capacity, Cause::Link, At::Path)),
+        (
+            "a sender that pauses for longer than a round trip",
+            Seen { silent: 0.6, ..WELL },
+            (Limit::SenderApplication, Cause::Idle, At::Sender),
+        ),
+        ("a sender that is held back", WELL, (Limit::Unknown, Cause::EvidenceMissing, At::None)),
+    ];
+    for (name, seen, expected) in cases {
+        let verdict = diagnose(&evidence(seen));
+        assert_eq!((verdict.kind, verdict.cause, verdict.at), expected, "{name}: {verdict:#?}");
+        assert_eq!(verdict.basis, Basis::Receiver, "{name}");
+        assert!(verdict.would_tell.is_some(), "{name}");
+        assert!(verdict.share <= Ratio::ONE && verdict.sentence.ends_with('.'), "{name}: {verdict:#?}");
+    }
+}
+
+#[test]
+fn data_that_waits_behind_a_hole_is_not_a_slow_reader() {
+    let verdict = diagnose(&evidence(Seen { unread: 3_000_000, out_of_order: 400, ..WELL }));
+    assert_eq!(verdict.kind, Limit::Loss, "{verdict:#?}");
+}
+
+#[test]
+fn a_told_bandwidth_is_recognized_by_the_receiver_too() {
+    let verdict = diagnose(&told(evidence(Seen { mbps: 94.0, ..WELL }), 100));
+    assert_eq!((verdict.kind, verdict.at), (Limit::Capacity, At::Path));
+    assert!(verdict.ceilings[&Limit::Capacity] > BitRate::from_mbps(93));
+}
+
+#[test]
+fn pauses_shorter_than_a_round_trip_are_none() {
+    // A small window over a long path comes in bursts.
+    let verdict = diagnose(&evidence(Seen { silent: 0.6, idle_ms: 600, rtt_ms: 600, window: 90_000_000, ..WELL }));
+    assert_ne!(verdict.kind, Limit::SenderApplication, "{verdict:#?}");
+}
+
+/// 2 MiB over 100 ms: 167.8 Mbit/s.
+#[test]
+fn a_channel_of_ssh_is_known_from_either_end_and_a_slow_disk_is_none() {
+    let of_ssh = |mbps: f64, program: &str| {
+        let mut evidence = evidence(Seen { mbps, window: 12_000_000, rcvbuf: 20_000_000, ..WELL });
+        evidence.program = Some(program.to_owned());
+        evidence
+    };
+    for (mbps, program) in [(160.0, "ssh"), (119.0, "sshd-session"), (166.0, "sshd")] {
+        let evidence = of_ssh(mbps, program);
+        let verdict = diagnose(&evidence);
+        assert_eq!((verdict.kind, verdict.cause), (Limit::ApplicationWindow, Cause::SshChannel), "{mbps} {program}");
+        assert!(verdict.sentence.contains("2 MiB"), "{}", verdict.sentence);
+        assert!(!remedies(&evidence, &verdict).is_empty());
+    }
+    for (mbps, program) in [(60.0, "ssh"), (400.0, "ssh"), (160.0, "curl")] {
+        assert_ne!(diagnose(&of_ssh(mbps, program)).kind, Limit::ApplicationWindow, "{mbps} {program}");
+    }
+    let mut sending = builder::trickle("cubic");
+    sending.program = Some("ssh".to_owned());
+    assert_eq!(diagnose(&sending).kind, Limit::SenderApplication, "40 Mbit/s is far below 2 MiB over 100 ms");
+    let mut faster = builder::trickle("cubic");
+    faster.program = Some("ssh".to_owned());
+    faster.request.streams = 1;
+    let scale = 3.5;
+    for sample in &mut faster.sender_samples {
+        sample.tcp.bytes_acked = sample.tcp.bytes_acked.map(|bytes| bytes.scaled(scale));
+        sample.tcp.bytes_sent = sample.tcp.bytes_acked.map(|bytes| bytes + ByteCount::new(1_750_000));
+    }
+    faster.steady = steady(&faster.sender_samples, faster.idle_rtt, Span::from_secs(10));
+    let verdict = diagnose(&faster);
+    assert_eq!(verdict.kind, Limit::ApplicationWindow, "{verdict:#?}");
+    assert!(verdict.ceilings.contains_key(&Limit::ApplicationWindow));
+}

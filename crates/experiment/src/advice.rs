@@ -1,0 +1,38 @@
+//! Remedies with the commands that carry them out.
+
+use fullpipe_diagnose::remedies;
+use fullpipe_host::{commands, elsewhere};
+use fullpipe_record::{At, Commands, Evidence, HostSettings, Remedy, Verdict};
+
+/// What would lift the limit that `verdict` names, best first, each with its commands, those of one end beside those of the
+/// other.
+///
+/// Of an end whose settings the evidence does not have, the commands are those for a host with Linux's defaults, and how to
+/// undo them is not known; they stand beside those for other systems.
+pub fn advice(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
+    let with_commands = |remedy: Remedy| Remedy { commands: commands_at(&remedy, evidence), ..remedy };
+    remedies(evidence, verdict).into_iter().map(with_commands).collect()
+}
+
+fn commands_at(remedy: &Remedy, evidence: &Evidence) -> Commands {
+    let mut all = Commands::default();
+    for (at, changes) in remedy.by_end() {
+        let (settings, end) = match at {
+            At::Receiver => (evidence.receiver.as_ref(), "receiver"),
+            _ => (evidence.sender.as_ref(), "sender"),
+        };
+        let there = |command: String| format!("{command}  # {end}");
+        let Commands { apply, undo, elsewhere } = match settings {
+            Some(settings) => commands(&changes, settings),
+            None => Commands {
+                undo: Vec::new(),
+                elsewhere: elsewhere(&changes),
+                ..commands(&changes, &HostSettings::of_linux_6_18())
+            },
+        };
+        all.elsewhere.extend(elsewhere);
+        all.apply.extend(apply.into_iter().map(there));
+        all.undo.splice(0..0, undo.into_iter().map(there));
+    }
+    all
+}

@@ -1,0 +1,92 @@
+//! A remedy carried out on this host, which is a real one: the far end is not ours to change.
+
+use fullpipe_host::{SysctlTree, apply};
+use fullpipe_record::{At, Change, Measurement, Remedy, Request};
+
+use crate::error::ExperimentError;
+
+/// The part of a remedy that can be carried out here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnPart {
+    /// Changes of this host.
+    changes: Vec<Change>,
+    /// The load as changed.
+    request: Request,
+    /// Whether the other end must be changed too, by whoever rules there.
+    pub needs_other_end: bool,
+    /// Whether anything can be done here at all.
+    pub does_something: bool,
+}
+
+impl OwnPart {
+    /// What of `remedy` falls to the end `here`, which asked for the load `request`.
+    pub fn of(remedy: &Remedy, here: At, request: &Request) -> Self {
+        let is_of_a_host = |change: &&Change| !change.ends().is_empty();
+        let at_end = |change: &&Change| change.ends().contains(&here);
+        let changes: Vec<Change> = remedy.changes.iter().filter(at_end).cloned().collect();
+        let elsewhere = |change: &Change| change.ends().iter().any(|end| *end != here);
+        let changed =
+            remedy.changes.iter().fold(request.clone(), |request, change| change.applied_to_request(&request));
+        Self {
+            needs_other_end: remedy.changes.iter().filter(is_of_a_host).any(elsewhere),
+            does_something: !changes.is_empty() || changed != *request,
+            changes,
+            request: changed,
+        }
+    }
+
+    /// Makes the changes, has the load as changed measured by `measure`, and unless `keep` is set puts back what was there,
+    /// whatever came of the measurement. Beside it, why something could not be put back.
+    ///
+    /// # Errors
+    /// If a change is refused; then none is made. If the measurement fails; then none is left.
+    pub fn try_out<E: From<ExperimentError>>(
+        &self,
+        keep: bool,
+        measure: impl FnOnce(&Request) -> Result<Measurement, E>,
+    ) -> Result<(Measurement, Option<String>), E> {
+        let tree = SysctlTree::of_this_host();
+        let applied = apply(&tree, &self.changes).map_err(|error| E::from(ExperimentError::Apply(error)))?;
+        let measured = measure(&self.request);
+        let undone = if keep && measured.is_ok() { Ok(()) } else { applied.undo(&tree) };
+        Ok((measured?, undone.err().map(|error| error.to_string())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_record::{Commands, Scope};
+    use fullpipe_units::ByteCount;
+
+    fn part(changes: Vec<Change>, here: At) -> OwnPart {
+        let remedy = Remedy {
+            id: "any".to_owned(),
+            scope: Scope::Namespace,
+            at: At::Sender,
+            changes,
+            commands: Commands::default(),
+            predicted: None,
+            why: String::new(),
+        };
+        OwnPart::of(&remedy, here, &Request::default())
+    }
+
+    #[test]
+    fn each_end_does_its_own_part() {
+        let wmem = Change::TcpWmemMax(ByteCount::from_mib(32));
+        let (at_sender, at_receiver) = (part(vec![wmem.clone()], At::Sender), part(vec![wmem.clone()], At::Receiver));
+        assert_eq!((at_sender.changes, at_sender.needs_other_end, at_sender.does_something), (vec![wmem], false, true));
+        assert!(at_receiver.needs_other_end && !at_receiver.does_something);
+    }
+
+    #[test]
+    fn window_scaling_is_for_both_ends_and_streams_are_for_the_load() {
+        let scaling = part(vec![Change::WindowScaling(true)], At::Receiver);
+        assert!(scaling.needs_other_end && scaling.does_something);
+        let streams = part(vec![Change::Streams(4)], At::Receiver);
+        assert!(!streams.needs_other_end && streams.does_something);
+        assert_eq!(streams.request.streams, 4);
+        assert!(!part(Vec::new(), At::Sender).does_something, "what only a person can do");
+    }
+}

@@ -1,0 +1,229 @@
+//! A transfer of our own, judged; and a remedy tried out.
+
+use std::sync::atomic::AtomicBool;
+
+use fullpipe_diagnose::diagnose;
+use fullpipe_experiment::{OwnPart, advice};
+use fullpipe_probe::{Destination, measure, measure_iperf2};
+use fullpipe_record::{
+    At, Diagnosis, DiagnosisReport, Direction, Document, ErrorReport, Evidence, Framing, Measurement, Remedy, Request,
+    Transport, Trial,
+};
+use fullpipe_report as report;
+use fullpipe_units::{BitRate, Span};
+
+use super::Arguments;
+use crate::commands::load::Server;
+use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
+use crate::terminal::Terminal;
+
+/// How long a measurement lasts, as iperf3's.
+const USUAL_TIME: Span = Span::from_secs(10);
+
+pub(super) fn run(arguments: &Arguments, host: &Server, terminal: &Terminal) -> Result<(), Failure> {
+    let request = arguments.load.request(USUAL_TIME)?;
+    if request.transport == Transport::Udp {
+        let message = "datagrams have no window and no limit but the rate that was asked for; leave out --udp, or use \
+                       `fullpipe measure --udp`";
+        return Err(Failure::new(USAGE, message));
+    }
+    let flag = super::super::interrupt_flag()?;
+    let bench = Bench {
+        destination: arguments.way.destination(host)?,
+        is_iperf2: arguments.way.is_iperf2(),
+        flag: &flag,
+        terminal,
+    };
+    let (measurement, diagnosis) = judged(bench.measured(&request)?, arguments.bandwidth);
+    let style = terminal.style();
+    terminal.progress(&report::figures(&measurement, style));
+    terminal.result(&report::diagnosis(&diagnosis, rate(&measurement), style));
+    let trial = match &arguments.apply {
+        Some(wanted) if is_whole(&measurement) => {
+            let remedy = chosen(&diagnosis.remedies, wanted);
+            let tried = remedy.and_then(|remedy| bench.tried(remedy, &request, &measurement, arguments));
+            match tried {
+                Ok(trial) => trial,
+                Err(failure) => return Err(with_what_there_is(measurement, diagnosis, failure, terminal)),
+            }
+        }
+        _ => None,
+    };
+    finish(measurement, diagnosis, trial, terminal)
+}
+
+/// What a measurement needs beside the load.
+struct Bench<'b> {
+    destination: Destination,
+    is_iperf2: bool,
+    flag: &'b AtomicBool,
+    terminal: &'b Terminal,
+}
+
+impl Bench<'_> {
+    fn measured(&self, request: &Request) -> Result<Measurement, Failure> {
+        let style = self.terminal.style();
+        let mut head = Some(report::interval_head(request, style));
+        let run = if self.is_iperf2 { measure_iperf2 } else { measure };
+        let measured = run(&self.destination, request, self.flag, &mut |interval| {
+            if let Some(head) = head.take() {
+                self.terminal.progress(&format!("{head}\n"));
+            }
+            self.terminal.progress(&format!("{}\n", report::interval_line(request, interval, style)));
+        });
+        Ok(measured?)
+    }
+
+    /// `None` where nothing of the remedy can be done here.
+    fn tried(
+        &self,
+        remedy: &Remedy,
+        request: &Request,
+        before: &Measurement,
+        arguments: &Arguments,
+    ) -> Result<Option<Trial>, Failure> {
+        let (here, style) = (this_end(request), self.terminal.style());
+        let part = OwnPart::of(remedy, here, request);
+        if part.needs_other_end {
+            self.terminal.result(&report::elsewhere(remedy, here, style));
+        }
+        if !part.does_something && part.needs_other_end {
+            return Ok(None);
+        }
+        if !part.does_something {
+            let message = format!("{} cannot be carried out here: it is for a person to do", remedy.id);
+            return Err(Failure::new(FAILED, message));
+        }
+        self.terminal.progress("\n");
+        let (measurement, not_undone) = part.try_out(arguments.keep, |request| self.measured(request))?;
+        let (measurement, _) = judged(measurement, arguments.bandwidth);
+        let trial = Trial {
+            remedy: remedy.id.clone(),
+            predicted: remedy.predicted,
+            before: rate(before),
+            measured: rate(&measurement),
+            measurement,
+            kept: arguments.keep,
+            not_undone,
+        };
+        self.terminal.result(&report::trial(&trial, style));
+        Ok(Some(trial))
+    }
+}
+
+/// The remedy of this number, counted from one, or of this name.
+fn chosen<'r>(remedies: &'r [Remedy], wanted: &str) -> Result<&'r Remedy, Failure> {
+    let by_number = wanted.parse::<usize>().ok().and_then(|number| remedies.get(number.checked_sub(1)?));
+    let found = by_number.or_else(|| remedies.iter().find(|remedy| remedy.id == wanted));
+    found.ok_or_else(|| {
+        let names: Vec<&str> = remedies.iter().map(|remedy| remedy.id.as_str()).collect();
+        let there_are =
+            if names.is_empty() { "there are none".to_owned() } else { format!("there are {}", names.join(", ")) };
+        Failure::new(USAGE, format!("--apply {wanted} is no remedy of this transfer; {there_are}"))
+    })
+}
+
+/// The end at which this program runs; where data goes both ways, the upload is judged.
+const fn this_end(request: &Request) -> At {
+    match request.direction {
+        Direction::Upload | Direction::Both => At::Sender,
+        Direction::Download => At::Receiver,
+    }
+}
+
+fn judged(measurement: Measurement, bandwidth: Option<BitRate>) -> (Measurement, Diagnosis) {
+    let evidence = Evidence::of(&measurement, bandwidth, Framing::Ethernet);
+    let verdict = diagnose(&evidence);
+    let remedies = advice(&evidence, &verdict);
+    let measurement = Measurement { limit: Some(verdict.clone()), ..measurement };
+    (measurement, Diagnosis { transfer: None, verdict, remedies, evidence: None })
+}
+
+/// The rate that the verdict is about.
+fn rate(measurement: &Measurement) -> BitRate {
+    measurement.summary.steady.map_or(measurement.summary.rate, |steady| steady.rate)
+}
+
+fn is_whole(measurement: &Measurement) -> bool {
+    !measurement.interrupted && measurement.broken_off.is_none()
+}
+
+/// Prints what there is, also of a test that broke off.
+fn finish(
+    measurement: Measurement,
+    diagnosis: Diagnosis,
+    trial: Option<Trial>,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let last = trial.as_ref().map_or(&measurement, |trial| &trial.measurement);
+    let exit_code = if last.interrupted { INTERRUPTED } else { FAILED };
+    let not_undone = trial.as_ref().and_then(|trial| trial.not_undone.clone());
+    let message = last.broken_off.clone().or(not_undone);
+    let interrupted = last.interrupted;
+    let error = message.map(|message| ErrorReport { message, exit_code });
+    if let Some(error) = &error {
+        Terminal::complain(&error.message);
+    }
+    print(measurement, diagnosis, trial, error.clone(), terminal);
+    match (error, interrupted) {
+        (Some(error), _) => Err(Failure::told(error.exit_code)),
+        (None, true) => Err(Failure::told(INTERRUPTED)),
+        (None, false) => Ok(()),
+    }
+}
+
+/// The diagnosis stands although the remedy could not be tried.
+fn with_what_there_is(
+    measurement: Measurement,
+    diagnosis: Diagnosis,
+    failure: Failure,
+    terminal: &Terminal,
+) -> Failure {
+    Terminal::complain(&failure.message);
+    let error = ErrorReport { message: failure.message, exit_code: failure.code };
+    print(measurement, diagnosis, None, Some(error), terminal);
+    Failure::told(failure.code)
+}
+
+fn print(
+    measurement: Measurement,
+    diagnosis: Diagnosis,
+    trial: Option<Trial>,
+    error: Option<ErrorReport>,
+    terminal: &Terminal,
+) {
+    let report = DiagnosisReport { transfers: vec![diagnosis], command: None, trial };
+    let (measurement, diagnosis) = (Some(measurement), Some(report));
+    terminal.document(&Document { measurement, diagnosis, error, ..Document::new() });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_record::{Commands, Scope};
+
+    #[test]
+    fn a_remedy_is_chosen_by_number_or_name() {
+        let remedy = |id: &str| Remedy {
+            id: id.to_owned(),
+            scope: Scope::Socket,
+            at: At::Sender,
+            changes: Vec::new(),
+            commands: Commands::default(),
+            predicted: None,
+            why: String::new(),
+        };
+        let remedies = [remedy("raise-tcp-wmem"), remedy("parallel-streams")];
+        for (wanted, id) in
+            [("1", "raise-tcp-wmem"), ("2", "parallel-streams"), ("parallel-streams", "parallel-streams")]
+        {
+            assert_eq!(chosen(&remedies, wanted).unwrap().id, id);
+        }
+        for wanted in ["0", "3", "-1", "", "nosuch"] {
+            let failure = chosen(&remedies, wanted).unwrap_err();
+            assert_eq!(failure.code, USAGE);
+            assert!(failure.message.contains("raise-tcp-wmem, parallel-streams"), "{}", failure.message);
+        }
+        assert!(chosen(&[], "1").unwrap_err().message.contains("there are none"));
+    }
+}

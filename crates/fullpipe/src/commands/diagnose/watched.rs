@@ -1,0 +1,245 @@
+//! Transfers of other programs, watched without sending a byte.
+
+use std::io::{self, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use fullpipe_diagnose::diagnose;
+use fullpipe_experiment::advice;
+use fullpipe_probe::{Standing, Subject, WatchError, Watched, transfers, watch_others};
+use fullpipe_record::{CommandEnd, Diagnosis, DiagnosisReport, Document};
+use fullpipe_report as report;
+use fullpipe_units::{BitRate, ByteCount, Span};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::Arguments;
+use crate::failure::{FAILED, Failure, INTERRUPTED};
+use crate::terminal::{Format, Terminal};
+
+/// How long what is already there is watched.
+const USUAL_TIME: Span = Span::from_secs(5);
+
+/// How long a download lasts at most.
+const LONGEST_DOWNLOAD: Span = Span::from_secs(10);
+
+/// How much of it is taken at most.
+const LARGEST_DOWNLOAD: ByteCount = ByteCount::from_mib(16 << 10);
+
+/// How long a program that was asked to end may take.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How often it is asked whether it has ended.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Watches a process or a connection that is already there.
+pub(super) fn run(arguments: &Arguments, subject: Subject, terminal: &Terminal) -> Result<(), Failure> {
+    let flag = super::super::interrupt_flag()?;
+    let time = arguments.load.time().unwrap_or(USUAL_TIME);
+    let mut stop = |now: Standing| now.elapsed >= time || flag.load(Ordering::Relaxed);
+    let watched = watch_others(subject, &mut stop)?;
+    let nothing = match subject {
+        Subject::Process(pid) => format!("process {pid} moved too little over TCP to say anything"),
+        Subject::Connection(local, remote) => format!("too little moved between {local} and {remote} to say anything"),
+    };
+    let explained = explain(Some(&watched), arguments.bandwidth, None, &nothing, terminal);
+    unless_interrupted(explained, &flag)
+}
+
+/// Runs a program, and watches the connections that it and its children open.
+pub(super) fn run_command(arguments: &Arguments, words: &[String], terminal: &Terminal) -> Result<(), Failure> {
+    let (name, rest) = words.split_first().ok_or_else(|| Failure::new(FAILED, "no command is named"))?;
+    let mut command = Command::new(name);
+    command.args(rest);
+    if terminal.format() != Format::Text {
+        // Standard output is for the one document.
+        command.stdout(io::stderr());
+    }
+    let flag = super::super::interrupt_flag()?;
+    let mut program = Program::start(&mut command, words)?;
+    let time = arguments.load.time().unwrap_or(Span::MAX);
+    let watched = program.watch(&mut |now| now.elapsed >= time || flag.load(Ordering::Relaxed));
+    let end = program.finish(&flag)?;
+    let nothing = format!("{name} ended {} and moved too little over TCP to say anything", told(&end));
+    let explained = explain(watched?.as_ref(), arguments.bandwidth, Some(end), &nothing, terminal);
+    unless_interrupted(explained, &flag)
+}
+
+/// Downloads with the system's curl, which knows proxies, redirects and every version of TLS, and throws away what comes.
+pub(super) fn run_download(arguments: &Arguments, url: &str, terminal: &Terminal) -> Result<(), Failure> {
+    let time = arguments.load.time().unwrap_or(LONGEST_DOWNLOAD);
+    let most = arguments.load.bytes().unwrap_or(LARGEST_DOWNLOAD);
+    let limit = format!("{:.3}", time.as_secs_f64());
+    let mut words: Vec<String> = CURL.map(str::to_owned).to_vec();
+    words.extend(["--max-time".to_owned(), limit, "--".to_owned(), url.to_owned()]);
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let flag = super::super::interrupt_flag()?;
+    let mut program = Program::start(&mut command, &words)?;
+    let watched = program.watch(&mut |now| now.moved >= most || flag.load(Ordering::Relaxed));
+    program.ask_to_end();
+    let end = program.finish(&flag)?;
+    let said = program.complaint();
+    let why = if said.is_empty() { "too little came to say anything".to_owned() } else { said };
+    let nothing = format!("cannot diagnose {url}: {why}");
+    let explained = explain(watched?.as_ref(), arguments.bandwidth, None, &nothing, terminal);
+    unless_interrupted(explained, &flag)?;
+    match end.code {
+        // Cut short by us, by time or by size.
+        Some(0 | CURL_TIMED_OUT) | None => Ok(()),
+        Some(_) => Err(Failure::new(FAILED, format!("the download broke off: {why}"))),
+    }
+}
+
+/// A child of ours, which does not outlive us.
+struct Program<'w> {
+    words: &'w [String],
+    child: Child,
+    started: Instant,
+    status: Option<ExitStatus>,
+}
+
+impl<'w> Program<'w> {
+    fn start(command: &mut Command, words: &'w [String]) -> Result<Self, Failure> {
+        let name = words.first().map_or("", String::as_str);
+        let child = command.spawn().map_err(|error| {
+            let hint = if name == CURL[0] {
+                "; downloads are its work: install it, or name another program behind `--`"
+            } else {
+                ""
+            };
+            Failure::new(FAILED, format!("cannot start `{name}`: {error}{hint}"))
+        })?;
+        Ok(Self { words, child, started: Instant::now(), status: None })
+    }
+
+    /// `None` where it had ended before anybody could look.
+    fn watch(&mut self, stop: &mut dyn FnMut(Standing) -> bool) -> Result<Option<Watched>, Failure> {
+        let (child, status) = (&mut self.child, &mut self.status);
+        let subject = Subject::Process(child.id());
+        let watched = watch_others(subject, &mut |now| {
+            // Asked here, so that a program that has ended is let go and its end is not missed.
+            if status.is_none() {
+                *status = child.try_wait().ok().flatten();
+            }
+            status.is_some() || stop(now)
+        });
+        match watched {
+            Err(WatchError::NoProcess(_)) => Ok(None),
+            watched => Ok(Some(watched?)),
+        }
+    }
+
+    /// Waits for its end: for as long as it takes, or where it was asked to end, for a moment.
+    fn finish(&mut self, flag: &AtomicBool) -> Result<CommandEnd, Failure> {
+        let mut deadline = None;
+        while self.status.is_none() {
+            self.status = self.child.try_wait().map_err(|error| Failure::new(FAILED, error.to_string()))?;
+            if flag.load(Ordering::Relaxed) && deadline.is_none() {
+                self.ask_to_end();
+                deadline = Some(Instant::now() + PATIENCE);
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                // It may have ended just now.
+                let _ = self.child.kill();
+            }
+            if self.status.is_none() {
+                std::thread::sleep(LOOK);
+            }
+        }
+        let status = self.status.unwrap_or_default();
+        Ok(CommandEnd {
+            words: self.words.to_vec(),
+            code: status.code(),
+            signal: status.signal(),
+            ran: self.started.elapsed().into(),
+        })
+    }
+
+    fn ask_to_end(&mut self) {
+        if self.status.is_none()
+            && let Some(pid) = Pid::from_raw(self.child.id().cast_signed())
+        {
+            // It is our child and not waited for, so that the number is still its own; it may have ended by itself.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+
+    /// The last line that it said, where somebody listens.
+    fn complaint(&mut self) -> String {
+        const LONGEST: u64 = 4096;
+        let mut text = String::new();
+        if let Some(stderr) = self.child.stderr.take() {
+            // What cannot be read is not said.
+            let _ = stderr.take(LONGEST).read_to_string(&mut text);
+        }
+        text.lines().last().unwrap_or_default().to_owned()
+    }
+}
+
+impl Drop for Program<'_> {
+    fn drop(&mut self) {
+        if self.status.is_none() {
+            // It may have ended by itself.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn explain(
+    watched: Option<&Watched>,
+    bandwidth: Option<BitRate>,
+    command: Option<CommandEnd>,
+    nothing: &str,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let seen = watched.map_or_else(Vec::new, |watched| transfers(watched, bandwidth));
+    if seen.is_empty() {
+        return Err(Failure::new(FAILED, nothing));
+    }
+    let style = terminal.style();
+    let judge = |(transfer, evidence)| {
+        let verdict = diagnose(&evidence);
+        let mut remedies = advice(&evidence, &verdict);
+        // Flags of our own are of no use to another program.
+        for remedy in &mut remedies {
+            remedy.commands.apply.retain(|command| !command.starts_with("fullpipe "));
+        }
+        Diagnosis { transfer: Some(transfer), verdict, remedies, evidence: Some(evidence) }
+    };
+    let found: Vec<Diagnosis> = seen.into_iter().map(judge).collect();
+    for diagnosis in &found {
+        let rate = diagnosis.transfer.as_ref().map_or(BitRate::ZERO, |transfer| transfer.rate);
+        terminal.result(&report::diagnosis(diagnosis, rate, style));
+    }
+    if let Some(end) = &command {
+        terminal.result(&report::command_end(end));
+    }
+    let report = DiagnosisReport { transfers: found, command, trial: None };
+    terminal.document(&Document { diagnosis: Some(report), ..Document::new() });
+    Ok(())
+}
+
+fn told(end: &CommandEnd) -> String {
+    match (end.code, end.signal) {
+        (Some(code), _) => format!("with code {code}"),
+        (None, signal) => format!("by signal {}", signal.unwrap_or_default()),
+    }
+}
+
+/// What the user stopped is no success, and no failure of another kind.
+fn unless_interrupted(explained: Result<(), Failure>, flag: &AtomicBool) -> Result<(), Failure> {
+    match explained {
+        explained if !flag.load(Ordering::Relaxed) => explained,
+        Ok(()) => Err(Failure::told(INTERRUPTED)),
+        Err(failure) => Err(Failure::new(INTERRUPTED, failure.message)),
+    }
+}
+
+/// Follows redirects, throws away what comes, and says on standard error why it fails.
+const CURL: [&str; 7] = ["curl", "--silent", "--show-error", "--fail", "--location", "--output", "/dev/null"];
+
+/// curl's exit code where `--max-time` is over.
+const CURL_TIMED_OUT: i32 = 28;

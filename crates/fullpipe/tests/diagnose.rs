@@ -1,0 +1,393 @@
+//! `fullpipe diagnose`: transfers of its own, and of others that it watches.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{fullpipe, run};
+use fullpipe_testkit::{
+    Mark, Running, document, free_port, path, require, sentence, valid_within, wait_for_listener, within,
+};
+use serde_json::Value;
+
+/// Within which everything here is told.
+const PATIENCE: u64 = 40;
+
+const FAILED: i32 = 1;
+const USAGE: i32 = 2;
+const LACKING: i32 = 3;
+const INTERRUPTED: i32 = 130;
+
+/// The sentence of `fullpipe diagnose` with `arguments`, which must exit with `code` and leave nothing behind.
+fn told(arguments: &[&str], code: i32) -> String {
+    let mark = Mark::new();
+    let output = run(mark.put_on(&mut fullpipe(&[&["diagnose"], arguments].concat())), PATIENCE);
+    mark.assert_gone(&BTreeSet::new());
+    assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
+    sentence(&output, code)
+}
+
+fn assert_says(sentence: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(sentence.contains(part), "{part:?} is not in {sentence:?}");
+    }
+}
+
+/// What clap says of a wrong command line.
+fn refused(arguments: &[&str]) -> String {
+    let output = run(&mut fullpipe(&[&["diagnose"], arguments].concat()), PATIENCE);
+    assert_eq!(output.status.code(), Some(USAGE));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn what_cannot_be_diagnosed_is_one_sentence() {
+    assert_says(&told(&["--pid", "1073741824"], FAILED), &["no process 1073741824"]);
+    let nowhere = ["--connection", "127.0.0.1:9", "192.0.2.1:9"];
+    assert_says(&told(&nowhere, FAILED), &["127.0.0.1:9", "192.0.2.1:9", "ss -tn"]);
+    assert_says(&told(&["--", "nosuchprogram"], FAILED), &["cannot start `nosuchprogram`", "No such file"]);
+    assert_says(&told(&["--", "true"], FAILED), &["true ended with code 0", "too little"]);
+    assert_says(&told(&["--", "sh", "-c", "exit 7"], FAILED), &["sh ended with code 7"]);
+    let port = free_port().to_string();
+    assert_says(&told(&["127.0.0.1", "-p", &port], FAILED), &["refused", "fullpipe serve"]);
+    assert_says(&told(&["127.0.0.1", "--udp"], USAGE), &["--udp", "fullpipe measure"]);
+    assert_says(&told(&["--pid", "1", "--apply", "1"], USAGE), &["--apply", "host"]);
+}
+
+#[test]
+fn command_lines_that_make_no_sense_are_refused() {
+    assert_says(&refused(&[]), &["--pid", "required"]);
+    assert_says(&refused(&["h", "--pid", "1"]), &["--pid", "cannot be used with"]);
+    assert_says(&refused(&["h", "--keep"]), &["--apply"]);
+    assert_says(&refused(&["ftp://h/file"]), &["ftp://", "https://"]);
+    assert_says(&refused(&["--connection", "127.0.0.1:9"]), &["--connection"]);
+    assert_says(&refused(&["--connection", "127.0.0.1:9", "there"]), &["--connection", "there"]);
+}
+
+#[test]
+fn a_process_without_data_is_told_as_such_when_the_time_is_over() {
+    let idle = Running::start(Command::new("sleep").arg("60"));
+    let (began, pid) = (Instant::now(), idle.pid().to_string());
+    assert_says(&told(&["--pid", &pid, "-t", "0.5"], FAILED), &["process", &pid, "too little"]);
+    assert!(began.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn a_connection_that_closes_before_it_shows_anything_is_told() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let ends = [client.local_addr().unwrap().to_string(), client.peer_addr().unwrap().to_string()];
+    let closing = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(700));
+        drop((client, listener));
+    });
+    let began = Instant::now();
+    let said = told(&["--connection", &ends[0], &ends[1], "-t", "30"], FAILED);
+    closing.join().unwrap();
+    assert_says(&said, &["too little", &ends[0], &ends[1]]);
+    assert!(began.elapsed() < Duration::from_secs(20), "it did not wait for the time");
+}
+
+#[test]
+fn processes_of_others_are_refused() {
+    require!(Root, Unshare);
+    // The program is bound to where nobody may read it, whatever folder it was built in.
+    let script = "mount -t tmpfs -o mode=755 tmpfs /mnt; touch /mnt/fullpipe; mount --bind \"$1\" /mnt/fullpipe; cd /; \
+                  exec setpriv --reuid 65534 --regid 65534 --clear-groups /mnt/fullpipe diagnose --pid 1";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-ec", script, "sh", env!("CARGO_BIN_EXE_fullpipe")]);
+    assert_says(&sentence(&run(&mut command, PATIENCE), LACKING), &["process 1", "another user's", "sudo"]);
+}
+
+#[test]
+fn a_download_without_curl_or_without_a_server_is_told() {
+    let mut without = fullpipe(&["diagnose", "https://127.0.0.1:9/"]);
+    let output = run(without.env("PATH", "/nonexistent"), PATIENCE);
+    assert_says(&sentence(&output, FAILED), &["cannot start `curl`", "install it"]);
+    require!(Curl);
+    let url = format!("http://127.0.0.1:{}/", free_port());
+    assert_says(&told(&[&url], FAILED), &["cannot diagnose", &url, "curl: (7)"]);
+}
+
+/// `fullpipe serve`, which does not outlive its test.
+struct Server {
+    child: Child,
+    port: String,
+}
+
+impl Server {
+    fn start() -> Self {
+        let port = free_port();
+        let mut command = fullpipe(&["serve", "-B", "127.0.0.1", "-p", &port.to_string()]);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        wait_for_listener(port);
+        Self { child, port: port.to_string() }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const SELF: &str = env!("CARGO_BIN_EXE_fullpipe");
+
+#[test]
+fn a_command_is_explained_and_its_output_passes_through() {
+    let server = Server::start();
+    let command = [SELF, "measure", "127.0.0.1", "-p", &server.port, "-t", "1.5", "-b", "40M"];
+    let output = run(&mut fullpipe(&[&["diagnose", "--json", "--"], &command[..]].concat()), PATIENCE);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let report = document(&output)["diagnosis"].clone();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("limited by"), "the command's own words");
+    assert_eq!(report["command"]["code"], 0);
+    assert_eq!(report["command"]["words"][0], SELF);
+    let found = &report["transfers"][0];
+    let transfer = &found["transfer"];
+    assert_eq!((&transfer["program"], &transfer["direction"]), (&"fullpipe".into(), &"upload".into()));
+    assert_eq!(transfer["streams"], 1, "the control connection is no stream of it");
+    let rate = transfer["rate"].as_f64().unwrap();
+    assert!((30e6..50e6).contains(&rate), "{rate}");
+    assert_eq!(found["verdict"]["kind"], "sender-application", "{found:#}");
+    assert_eq!(found["verdict"]["basis"], "sender");
+    assert!(found["evidence"]["sender_samples"].as_array().unwrap().len() >= 5);
+}
+
+#[test]
+fn a_measurement_is_explained_at_length_and_a_remedy_for_people_is_not_tried() {
+    let server = Server::start();
+    let load = ["127.0.0.1", "-p", &server.port, "-t", "1.5", "-b", "40M"];
+    let output = run(&mut fullpipe(&[&["diagnose"], &load[..]].concat()), PATIENCE);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    assert_says(&text, &["\nLimit\n", "Seen from both ends", "\nWhat would help\n  1. "]);
+    assert!(text.lines().all(|line| line.chars().count() <= 80 || line.contains("sysctl")), "{text}");
+    let output = run(&mut fullpipe(&[&["diagnose", "--json", "--apply", "1"], &load[..]].concat()), PATIENCE);
+    let told = document(&output);
+    assert_eq!(output.status.code(), Some(FAILED));
+    assert_says(told["error"]["message"].as_str().unwrap(), &["cannot be carried out here"]);
+    assert_eq!(told["measurement"]["limit"], told["diagnosis"]["transfers"][0]["verdict"]);
+    let output = run(&mut fullpipe(&[&["diagnose", "--json", "--apply", "nosuch"], &load[..]].concat()), PATIENCE);
+    assert_eq!(output.status.code(), Some(USAGE));
+    assert_says(document(&output)["error"]["message"].as_str().unwrap(), &["nosuch", "higher-rate"]);
+}
+
+#[test]
+fn an_interrupt_ends_a_command_and_the_watching() {
+    let mark = Mark::new();
+    let mut command = fullpipe(&["diagnose", "--", "sleep", "60"]);
+    let running = Running::start(mark.put_on(&mut command));
+    running.interrupt();
+    let output = running.finish(Duration::from_secs(20));
+    mark.assert_gone(&BTreeSet::new());
+    assert_says(&sentence(&output, INTERRUPTED), &["sleep ended by signal 15"]);
+}
+
+/// Sends one client as many bytes as it takes, 100 kB every 5 ms, behind the head of an answer in HTTP.
+fn web_server() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let _ = client.read(&mut [0; 4096]);
+        let mut alive = client.write_all(b"HTTP/1.0 200 OK\r\n\r\n").is_ok();
+        while alive {
+            alive = client.write_all(&vec![0; 100_000]).is_ok();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    port
+}
+
+#[test]
+fn a_download_is_explained_and_bounded_in_time_and_in_bytes() {
+    require!(Curl);
+    for bound in [["-t", "1.5"], ["-n", "10M"]] {
+        let url = format!("http://127.0.0.1:{}/", web_server());
+        let began = Instant::now();
+        let output = run(fullpipe(&["diagnose", &url, "--json"]).args(bound), PATIENCE);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert!(began.elapsed() < Duration::from_secs(8), "{bound:?}: {:?}", began.elapsed());
+        let transfer = document(&output)["diagnosis"]["transfers"][0]["transfer"].clone();
+        assert_eq!((&transfer["program"], &transfer["direction"]), (&"curl".into(), &"download".into()));
+        assert!(transfer["bytes"].as_f64().unwrap() > 1e6, "{transfer}");
+    }
+}
+
+/// `fullpipe lab up`, which does not outlive its test.
+struct Lab {
+    program: Child,
+    name: String,
+}
+
+impl Lab {
+    const RECEIVER: &str = "198.18.0.2";
+
+    fn start(mark: &Mark, path: &str, sender: &str) -> Self {
+        let name = format!("diagnose-{}", mark.as_str());
+        let text =
+            format!("name = \"d\"\ntitle = \"t\"\n[path]\n{path}\n[sender]\n{sender}\n[[step]]\nname = \"none\"\n");
+        let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.toml"));
+        fs::write(&file, text).unwrap();
+        let mut command = fullpipe(&["lab", "up", file.to_str().unwrap(), "--name", &name]);
+        let program = mark.put_on(&mut command).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        let lab = Self { program, name };
+        let up = || run(&mut lab.host("receiver", &["true"]), PATIENCE).status.success();
+        assert!(within(Duration::from_secs(20), up), "the lab does not come up");
+        lab
+    }
+
+    fn host(&self, host: &str, command: &[&str]) -> Command {
+        fullpipe(&[&["lab", "exec", "--join", &self.name, host, "--"], command].concat())
+    }
+
+    fn sender(&self, command: &[&str]) -> Output {
+        run(&mut self.host("sender", command), PATIENCE)
+    }
+
+    /// A server in the receiving host.
+    fn serve(&self, command: &[&str], port: u16) -> Running {
+        let server = Running::start(&mut self.host("receiver", command));
+        let port = format!(":{port:04X} ");
+        let listens = || {
+            let output = run(&mut self.host("receiver", &["cat", "/proc/net/tcp", "/proc/net/tcp6"]), PATIENCE);
+            String::from_utf8_lossy(&output.stdout).contains(&port)
+        };
+        assert!(within(Duration::from_secs(20), listens), "nobody listens on{port}");
+        server
+    }
+
+    fn tcp_wmem(&self) -> String {
+        String::from_utf8(self.sender(&["cat", "/proc/sys/net/ipv4/tcp_wmem"]).stdout).unwrap()
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = self.program.kill();
+        let _ = self.program.wait();
+    }
+}
+
+/// The one document that a program in the sending host prints, of a run in which the machine itself lost or delayed nothing:
+/// the path is far from full, so that nothing is sent again and nothing comes late but by its doing.
+fn undisturbed(lab: &Lab, idle_rtt: f64, command: &[&str]) -> Value {
+    valid_within(4, || {
+        let report = document(&lab.sender(command));
+        let evidence = &report["diagnosis"]["transfers"][0]["evidence"];
+        let seen =
+            [&evidence["sender_samples"], &evidence["receiver_samples"], &report["measurement"]["local"]["samples"]];
+        let samples: Vec<&Value> = seen.into_iter().filter_map(Value::as_array).flatten().collect();
+        let most = |field: &str| samples.iter().filter_map(|sample| sample["tcp"][field].as_f64()).fold(0.0, f64::max);
+        let (again, late) = (most("total_retrans"), most("out_of_order_in"));
+        let mut times: Vec<f64> = samples.iter().filter_map(|sample| sample["tcp"]["rtt"].as_f64()).collect();
+        times.sort_by(f64::total_cmp);
+        let rtt = times.get(times.len() / 2).copied().unwrap_or(0.0);
+        let is_broken = again + late > 0.0 || rtt > 1.15 * idle_rtt;
+        let broken = is_broken.then(|| format!("{again} packets sent again, {late} out of order, {rtt} s"));
+        (report, broken.into_iter().collect())
+    })
+}
+
+fn verdict(report: &Value) -> (&str, &str) {
+    let verdict = &report["diagnosis"]["transfers"][0]["verdict"];
+    (verdict["kind"].as_str().unwrap(), verdict["cause"].as_str().unwrap())
+}
+
+#[test]
+fn a_remedy_is_applied_proven_and_undone_and_others_are_watched() {
+    require!(Lab);
+    let _path = path();
+    let mark = Mark::new();
+    let lab = Lab::start(&mark, "rate = \"300Mbit/s\"\nrtt = \"40ms\"\nqueue = \"1bdp\"", "tcp_wmem = \"128KiB\"");
+    let _server = lab.serve(&[SELF, "serve"], 5201);
+    let before = lab.tcp_wmem();
+    let own = [SELF, "diagnose", Lab::RECEIVER, "-t", "3", "-C", "cubic", "--bandwidth", "300M", "--json"];
+
+    let report = undisturbed(&lab, 0.040, &[&own[..], &["--apply", "raise-tcp-wmem"]].concat());
+    assert_eq!(verdict(&report), ("send-buffer", "tcp-wmem-max"), "{report:#}");
+    let trial = &report["diagnosis"]["trial"];
+    let rate = |of: &Value| of.as_f64().unwrap();
+    assert!(rate(&trial["measured"]) > 2.0 * rate(&trial["before"]), "{trial:#}");
+    assert!(rate(&trial["predicted"]["bits_per_second"]) > 2.0 * rate(&trial["before"]), "{trial:#}");
+    assert_eq!((&trial["kept"], &trial["not_undone"]), (&false.into(), &Value::Null));
+    assert_eq!(lab.tcp_wmem(), before, "it was undone");
+
+    // A program that is not ours, from its sending and from its receiving end.
+    let foreign = [SELF, "diagnose", "--json", "--", SELF, "measure", Lab::RECEIVER, "-t", "3", "-C", "cubic"];
+    let sending = undisturbed(&lab, 0.040, &foreign);
+    assert_eq!(verdict(&sending), ("send-buffer", "tcp-wmem-max"), "{sending:#}");
+    let receiving = undisturbed(&lab, 0.040, &[&foreign[..], &["-R", "-w", "50K"]].concat());
+    assert_eq!(verdict(&receiving), ("receive-window", "so-rcvbuf"), "{receiving:#}");
+    assert_eq!(receiving["diagnosis"]["transfers"][0]["verdict"]["basis"], "receiver");
+    let asked = &receiving["diagnosis"]["transfers"][0]["evidence"]["request"]["buffer"];
+    assert_eq!(asked["request"], 50 << 10, "asked of the other program's own socket: {asked}");
+
+    let kept = lab.sender(&[&own[..], &["--apply", "1", "--keep"]].concat());
+    assert_eq!(document(&kept)["diagnosis"]["trial"]["kept"], true);
+    assert_ne!(lab.tcp_wmem(), before, "it was left in place");
+}
+
+#[test]
+fn what_the_other_end_must_change_is_printed() {
+    require!(Lab);
+    let _path = path();
+    let mark = Mark::new();
+    let lab = Lab::start(&mark, "rate = \"300Mbit/s\"\nrtt = \"40ms\"\nqueue = \"1bdp\"", "tcp_wmem = \"128KiB\"");
+    let _server = lab.serve(&[SELF, "serve"], 5201);
+    // The receiving host asks, and cannot change the sending one.
+    let _far = Running::start(&mut lab.host("sender", &[SELF, "serve", "-p", "5301"]));
+    std::thread::sleep(Duration::from_secs(1));
+    let download =
+        [SELF, "diagnose", "198.18.0.1:5301", "-R", "-t", "3", "-C", "cubic", "--bandwidth", "300M", "--apply", "1"];
+    let output = run(&mut lab.host("receiver", &download), PATIENCE);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{output:?}");
+    assert_says(&text, &["At the other end, the sender, run:", "sysctl -w net.ipv4.tcp_wmem"]);
+    assert!(!text.contains("With raise-tcp-wmem"), "{text}");
+}
+
+/// 2 MiB over 250 ms: 67 Mbit/s, on a path of 200 Mbit/s; slow enough for what a busy machine has left for its ciphers.
+#[test]
+fn the_window_of_a_real_ssh_is_named_from_either_end() {
+    require!(Lab, Root, Sshd);
+    let _path = path();
+    let mark = Mark::new();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    for key in ["host", "user"] {
+        let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f", &file(key)]).status();
+        assert!(made.unwrap().success());
+    }
+    let lines = format!(
+        "Port 2222\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\nPidFile none\nPermitRootLogin yes\n",
+        file("host"),
+        file("user.pub")
+    );
+    fs::write(file("sshd.conf"), lines).unwrap();
+    // Where it separates its privileges; distributions make it when they start the service.
+    fs::create_dir_all("/run/sshd").unwrap();
+    let lab = Lab::start(&mark, "rate = \"200Mbit/s\"\nrtt = \"250ms\"\nqueue = \"1bdp\"", "tcp_wmem = \"32MiB\"");
+    let _server = lab.serve(&["/usr/sbin/sshd", "-D", "-e", "-f", &file("sshd.conf")], 2222);
+    let ssh = format!(
+        "ssh -F none -p 2222 -i {} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR {}",
+        file("user"),
+        Lab::RECEIVER
+    );
+    for script in [
+        format!("head -c 45M /dev/zero | {ssh} 'cat > /dev/null'"),
+        format!("{ssh} 'head -c 45M /dev/zero' > /dev/null"),
+    ] {
+        let report = undisturbed(&lab, 0.250, &[SELF, "diagnose", "--json", "--", "sh", "-c", &script]);
+        assert_eq!(verdict(&report), ("application-window", "ssh-channel"), "{script}: {report:#}");
+        assert_eq!(report["diagnosis"]["transfers"][0]["transfer"]["program"], "ssh");
+    }
+}

@@ -1,0 +1,197 @@
+//! What was watched, as evidence of each transfer.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use fullpipe_diagnose::steady;
+use fullpipe_record::{
+    Buffer, Direction, Evidence, Framing, Machine, Request, Sample, SocketReadback, Steady, Transfer, Writer,
+};
+use fullpipe_units::{BitRate, ByteCount, Span};
+
+use super::{Seen, Watched};
+
+/// A transfer that moved less than this share of what the largest moved is not worth a word, and a connection that did in its
+/// transfer only gave orders.
+const WORTH_A_WORD: f64 = 0.1;
+
+/// The most transfers that are explained.
+const MOST_TRANSFERS: usize = 8;
+
+/// Fewer looks than this show no course.
+const FEWEST_LOOKS: usize = 5;
+
+/// The first look is the mark that counters are taken from, and not itself part of what is judged.
+const AFTER_THE_MARK: Span = Span::from_nanos(1);
+
+/// The transfers that were watched, the one that moved most first: connections of one program with one other host are one
+/// transfer with as many streams. Those too short to show anything are left out.
+///
+/// Evidence is of this end alone: of the sending one where most of the data was sent, else of the receiving one.
+pub fn transfers(watched: &Watched, bandwidth: Option<BitRate>) -> Vec<(Transfer, Evidence)> {
+    let mut groups: BTreeMap<(Option<String>, IpAddr, bool), Vec<Course>> = BTreeMap::new();
+    for (stream, seen) in watched.connections.iter().enumerate() {
+        let course = Course::of(stream as u16, seen, watched);
+        if course.moved > ByteCount::ZERO {
+            let key = (seen.owner.program.clone(), seen.remote.ip(), course.receives);
+            groups.entry(key).or_default().push(course);
+        }
+    }
+    let mut groups: Vec<Vec<Course>> = groups.into_values().collect();
+    groups.iter_mut().for_each(keep_those_with_data);
+    groups.retain(|group| looks(group) >= FEWEST_LOOKS);
+    let moved = |group: &[Course]| group.iter().map(|course| course.moved).sum::<ByteCount>();
+    groups.sort_by_key(|group| std::cmp::Reverse(moved(group)));
+    let most = groups.first().map_or(ByteCount::ZERO, |group| moved(group));
+    groups.retain(|group| moved(group) >= most.scaled(WORTH_A_WORD));
+    groups.truncate(MOST_TRANSFERS);
+    groups.iter().map(|group| transfer(group, watched, bandwidth)).collect()
+}
+
+fn keep_those_with_data(group: &mut Vec<Course>) {
+    let most = group.iter().map(|course| course.moved).max().unwrap_or_default();
+    group.retain(|course| course.moved >= most.scaled(WORTH_A_WORD));
+}
+
+/// One connection as it was seen.
+struct Course<'w> {
+    seen: &'w Seen,
+    /// Whether more arrived here than at the other end.
+    receives: bool,
+    /// What went that way.
+    moved: ByteCount,
+    samples: Vec<&'w Sample>,
+}
+
+impl<'w> Course<'w> {
+    fn of(stream: u16, seen: &'w Seen, watched: &'w Watched) -> Self {
+        let samples: Vec<&Sample> = watched.samples.iter().filter(|sample| sample.stream == stream).collect();
+        let growth = |count: fn(&Sample) -> ByteCount| {
+            let [first, last] =
+                [samples.first(), samples.last()].map(|sample| sample.map_or(ByteCount::ZERO, |one| count(one)));
+            last.saturating_sub(if seen.is_old { first } else { ByteCount::ZERO })
+        };
+        let (sent, received) = (growth(acknowledged), growth(arrived));
+        Self { seen, receives: received > sent, moved: sent.max(received), samples }
+    }
+}
+
+fn acknowledged(sample: &Sample) -> ByteCount {
+    sample.tcp.bytes_acked.unwrap_or_default()
+}
+
+fn arrived(sample: &Sample) -> ByteCount {
+    sample.tcp.bytes_received.unwrap_or_default()
+}
+
+fn looks(group: &[Course]) -> usize {
+    group.iter().map(|course| course.samples.len()).max().unwrap_or(0)
+}
+
+fn transfer(group: &[Course], watched: &Watched, bandwidth: Option<BitRate>) -> (Transfer, Evidence) {
+    let receives = group.iter().any(|course| course.receives);
+    let direction = if receives { Direction::Download } else { Direction::Upload };
+    let begin =
+        group.iter().filter_map(|course| course.samples.first()).map(|sample| sample.at).min().unwrap_or_default();
+    let samples: Vec<Sample> =
+        group.iter().zip(0..).flat_map(|(course, stream)| renumbered(course, stream, begin)).collect();
+    let took = samples.iter().map(|sample| sample.at).max().unwrap_or_default();
+    let moved: ByteCount = group.iter().map(|course| course.moved).sum();
+    let sockets: Vec<SocketReadback> = group.iter().zip(0..).map(|(course, stream)| socket(course, stream)).collect();
+    let seen = group.first().map(|course| course.seen);
+    let request = Request {
+        direction,
+        streams: group.len() as u16,
+        duration: took,
+        block: ByteCount::ZERO,
+        buffer: fixed_buffer(group, &sockets).filter(|_| receives).unwrap_or_default(),
+        writer: Writer::Blocking,
+        ..Request::default()
+    };
+    let here = Some(watched.settings.clone());
+    let (sender_samples, receiver_samples) = if receives { (Vec::new(), samples) } else { (samples, Vec::new()) };
+    let both = || sender_samples.iter().chain(&receiver_samples);
+    let evidence = Evidence {
+        request,
+        idle_rtt: both().filter_map(|sample| sample.tcp.min_rtt).filter(|rtt| *rtt > Span::ZERO).min(),
+        idle_spread: None,
+        loaded_rtt: median(receiver_samples.iter().filter_map(|sample| sample.tcp.rcv_rtt).collect()),
+        steady: course_of_all(group, both().cloned().collect(), receives, BitRate::of(moved, took)),
+        sender: here.clone().filter(|_| !receives),
+        receiver: here.filter(|_| receives),
+        sender_sockets: if receives { Vec::new() } else { sockets.clone() },
+        receiver_sockets: if receives { sockets } else { Vec::new() },
+        sender_machine: Machine::default(),
+        receiver_machine: Machine::default(),
+        program: seen.and_then(|seen| seen.owner.program.clone()),
+        sender_samples,
+        receiver_samples,
+        bandwidth,
+        framing: Framing::Ethernet,
+    };
+    let transfer = Transfer {
+        program: evidence.program.clone(),
+        pid: seen.and_then(|seen| seen.owner.pid),
+        local: seen.map_or_else(String::new, |seen| seen.local.to_string()),
+        remote: seen.map_or_else(String::new, |seen| seen.remote.to_string()),
+        streams: group.len() as u16,
+        direction,
+        bytes: moved,
+        watched: took,
+        rate: BitRate::of(moved, took),
+        closed: group.iter().all(|course| !course.seen.is_open),
+    };
+    (transfer, evidence)
+}
+
+fn renumbered(course: &Course, stream: u16, begin: Span) -> Vec<Sample> {
+    let bytes = if course.receives { arrived } else { acknowledged };
+    let one = |sample: &&Sample| Sample {
+        at: sample.at.saturating_sub(begin),
+        stream,
+        bytes: bytes(sample),
+        tcp: sample.tcp.clone(),
+        memory: sample.memory,
+    };
+    course.samples.iter().map(one).collect()
+}
+
+/// The part to be judged. A transfer that was under way when the watching began is judged whole, from the first look on, as
+/// nobody saw its ramp; one that began meanwhile as any other.
+fn course_of_all(group: &[Course], samples: Vec<Sample>, receives: bool, rate: BitRate) -> Option<Steady> {
+    let took = samples.iter().map(|sample| sample.at).max()?;
+    if group.iter().any(|course| course.seen.is_old) {
+        let duration = took.saturating_sub(AFTER_THE_MARK);
+        return Some(Steady { ramp: AFTER_THE_MARK, ramp_rate: rate, rate, duration });
+    }
+    let counted = samples.into_iter().map(|mut sample| {
+        // What a receiver acknowledged to us is no progress of the data.
+        sample.tcp.bytes_acked = sample.tcp.bytes_acked.filter(|_| !receives);
+        sample
+    });
+    steady(&counted.collect::<Vec<_>>(), None, took)
+}
+
+fn socket(course: &Course, stream: u16) -> SocketReadback {
+    let memory = course.samples.first().and_then(|sample| sample.memory).unwrap_or_default();
+    SocketReadback {
+        stream,
+        sndbuf: memory.sndbuf,
+        rcvbuf: memory.rcvbuf,
+        congestion: course.seen.congestion.clone(),
+        local: course.seen.local.to_string(),
+        remote: course.seen.remote.to_string(),
+    }
+}
+
+/// The receive buffer as it was asked for, where each connection's program asked: the kernel doubles it.
+fn fixed_buffer(group: &[Course], sockets: &[SocketReadback]) -> Option<Buffer> {
+    let is_fixed = group.iter().all(|course| course.seen.has_fixed_rcvbuf);
+    let size = sockets.first().map(|socket| ByteCount::new(socket.rcvbuf.get() / 2));
+    size.filter(|_| is_fixed).map(Buffer::Request)
+}
+
+fn median(mut values: Vec<Span>) -> Option<Span> {
+    values.sort_unstable();
+    values.get(values.len() / 2).copied()
+}

@@ -1,0 +1,133 @@
+//! Processes and their sockets, as `/proc` tells them (`proc(5)`).
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+/// More processes below one are not watched.
+const MOST_PROCESSES: usize = 1024;
+
+/// More descriptors of one process are not looked at.
+const MOST_DESCRIPTORS: usize = 65_536;
+
+/// The process and all that it started, those too that they started, as far as their parents still live.
+pub(crate) fn tree(root: u32) -> BTreeSet<u32> {
+    let (mut found, mut new) = (BTreeSet::from([root]), vec![root]);
+    while let Some(pid) = new.pop() {
+        for child in children(pid) {
+            if found.len() < MOST_PROCESSES && found.insert(child) {
+                new.push(child);
+            }
+        }
+    }
+    found
+}
+
+/// A process's children, each of which is listed with the thread that started it.
+fn children(pid: u32) -> Vec<u32> {
+    let Ok(threads) = fs::read_dir(of(pid, "task")) else { return Vec::new() };
+    let lists = threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
+}
+
+/// The sockets that a process has: their numbers, and its descriptors.
+///
+/// # Errors
+/// `NotFound` if there is no such process, `PermissionDenied` if it is not ours to look at.
+pub(crate) fn sockets(pid: u32) -> io::Result<Vec<(u64, i32)>> {
+    let descriptors = fs::read_dir(of(pid, "fd"))?.take(MOST_DESCRIPTORS).flatten();
+    // One that was closed meanwhile leads nowhere.
+    let socket = |entry: fs::DirEntry| {
+        let number = socket_number(fs::read_link(entry.path()).ok()?.to_str()?)?;
+        Some((number, entry.file_name().to_str()?.parse().ok()?))
+    };
+    Ok(descriptors.filter_map(socket).collect())
+}
+
+/// The process that has this socket, the youngest where several have it, and its descriptor; `None` too where it is another
+/// user's.
+pub(crate) fn owner(socket: u64) -> Option<(u32, i32)> {
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let descriptor = |pid: u32| sockets(pid).ok()?.into_iter().find(|(number, _)| *number == socket);
+    numbers.filter_map(|pid| Some((pid, descriptor(pid)?.1))).max()
+}
+
+fn socket_number(target: &str) -> Option<u64> {
+    target.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+}
+
+/// What a process is called.
+pub(crate) fn name(pid: u32) -> Option<String> {
+    let name = fs::read_to_string(of(pid, "comm")).ok()?;
+    Some(name.trim_end().to_owned()).filter(|name| !name.is_empty())
+}
+
+/// Whether there is such a process. One that has ended and that nobody asked about yet does not count.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(of(pid, "stat")).unwrap_or_default();
+    // The name before may hold anything but ends with the last bracket.
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !matches!(rest.trim_start().chars().next(), Some('Z' | 'X')))
+}
+
+/// The network namespace that a process lives in, if it is another than this thread's.
+///
+/// # Errors
+/// As [`sockets`].
+pub(crate) fn foreign_network(pid: u32) -> io::Result<Option<fs::File>> {
+    let theirs = of(pid, "ns/net");
+    let ours = fs::read_link("/proc/thread-self/ns/net")?;
+    if fs::read_link(&theirs)? == ours { Ok(None) } else { fs::File::open(theirs).map(Some) }
+}
+
+fn of(pid: u32, file: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}")).join(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::os::fd::AsRawFd;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn this_process_has_the_sockets_that_it_opened() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let link = fs::read_link(format!("/proc/self/fd/{}", listener.as_raw_fd())).unwrap();
+        let number = socket_number(link.to_str().unwrap()).unwrap();
+        let found = (number, listener.as_raw_fd());
+        assert!(sockets(std::process::id()).unwrap().contains(&found));
+        // A child that another test starts just now has it too, for a moment.
+        assert!(owner(number).unwrap().0 >= std::process::id() && owner(u64::MAX).is_none());
+        assert!(is_alive(std::process::id()) && name(std::process::id()).is_some());
+        assert!(foreign_network(std::process::id()).unwrap().is_none());
+    }
+
+    #[test]
+    fn grandchildren_are_found_and_the_dead_are_not_alive() {
+        let mut command = Command::new("sh");
+        let mut child = command.args(["-c", "sleep 30 & wait"]).stdin(Stdio::null()).spawn().unwrap();
+        let found = fullpipe_testkit::within(std::time::Duration::from_secs(10), || {
+            tree(child.id()).iter().any(|pid| name(*pid).as_deref() == Some("sleep"))
+        });
+        let own: Vec<u32> = tree(child.id()).into_iter().filter(|pid| *pid != child.id()).collect();
+        for pid in own {
+            let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        child.kill().unwrap();
+        assert!(fullpipe_testkit::within(std::time::Duration::from_secs(10), || !is_alive(child.id())), "a zombie");
+        child.wait().unwrap();
+        assert!(found);
+        assert_eq!(sockets(child.id()).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn what_is_no_socket_has_no_number() {
+        for target in ["pipe:[7]", "socket:[", "socket:[x]", "/dev/null", ""] {
+            assert_eq!(socket_number(target), None, "{target}");
+        }
+    }
+}

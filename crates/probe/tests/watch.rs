@@ -1,0 +1,160 @@
+//! Connections of other programs, watched: those of this test stand for them.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use fullpipe_probe::{Standing, Subject, WatchError, transfers, watch_others};
+use fullpipe_record::Direction;
+use fullpipe_units::Span;
+use rustix::time::{ClockId, clock_gettime};
+
+/// A stream of data over loopback, until it is told to end.
+struct Flow {
+    /// As the sending end names it.
+    ends: (SocketAddr, SocketAddr),
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Flow {
+    /// Sends `block` every `pause`; the reader takes what comes.
+    fn start(block: usize, pause: Duration) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut reader, _) = listener.accept().unwrap();
+        let ends = (sender.local_addr().unwrap(), sender.peer_addr().unwrap());
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let writing = thread::spawn(move || {
+            while !told.load(Ordering::Relaxed) && sender.write_all(&vec![1; block]).is_ok() {
+                thread::sleep(pause);
+            }
+        });
+        let reading = thread::spawn(move || {
+            let mut buffer = vec![0; 1 << 16];
+            while matches!(reader.read(&mut buffer), Ok(1..)) {}
+        });
+        Self { ends, stop, threads: vec![writing, reading] }
+    }
+
+    fn end(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+}
+
+fn after(millis: u64) -> impl FnMut(Standing) -> bool {
+    move |now| now.elapsed >= Span::from_millis(millis)
+}
+
+#[test]
+fn a_connection_under_way_is_seen_from_the_end_that_is_named_first() {
+    let flow = Flow::start(20_000, Duration::from_millis(5));
+    thread::sleep(Duration::from_millis(300));
+    let (local, remote) = flow.ends;
+    for (subject, direction) in [
+        (Subject::Connection(local, remote), Direction::Upload),
+        (Subject::Connection(remote, local), Direction::Download),
+    ] {
+        let mut last = None;
+        let watched = watch_others(subject, &mut |now| {
+            last = Some(now);
+            now.elapsed >= Span::from_millis(700)
+        });
+        let watched = watched.unwrap();
+        let (transfer, evidence) = transfers(&watched, None).remove(0);
+        assert_eq!((transfer.direction, transfer.streams, transfer.closed), (direction, 1, false));
+        assert!(transfer.pid.is_some() && evidence.program.is_some(), "{transfer:?}");
+        let (sent, received) = (&evidence.sender_samples, &evidence.receiver_samples);
+        let (with, without) = if direction == Direction::Upload { (sent, received) } else { (received, sent) };
+        assert!(with.len() >= 5 && without.is_empty(), "{} looks", with.len());
+        assert_eq!(with[0].at, Span::ZERO);
+        // Only what moved while it was watched counts, not what came before.
+        let moved = with[with.len() - 1].bytes.saturating_sub(with[0].bytes);
+        assert_eq!(transfer.bytes, moved);
+        assert!(last.unwrap().moved > transfer.bytes, "the connection is older");
+        assert_eq!(evidence.sender.is_some(), direction == Direction::Upload);
+        assert!(evidence.steady.is_some());
+    }
+    flow.end();
+}
+
+#[test]
+fn a_process_is_seen_with_the_connections_that_it_opens_meanwhile() {
+    let late = thread::spawn(|| {
+        thread::sleep(Duration::from_millis(300));
+        let flow = Flow::start(100_000, Duration::from_millis(1));
+        thread::sleep(Duration::from_millis(800));
+        let ends = flow.ends;
+        flow.end();
+        ends
+    });
+    let watched = watch_others(Subject::Process(std::process::id()), &mut after(1400)).unwrap();
+    let (local, _) = late.join().unwrap();
+    let found = transfers(&watched, None);
+    let own = found.iter().find(|(transfer, _)| transfer.local == local.to_string());
+    let (transfer, evidence) = own.unwrap_or_else(|| panic!("{local} is not among {found:#?}"));
+    assert_eq!(transfer.pid, Some(std::process::id()));
+    assert_eq!(evidence.program, transfer.program);
+    assert!(transfer.closed && transfer.bytes.get() > 1_000_000, "{transfer:?}");
+}
+
+#[test]
+fn a_connection_that_closes_ends_the_watching() {
+    let flow = Flow::start(50_000, Duration::from_millis(1));
+    let (local, remote) = flow.ends;
+    let ending = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(500));
+        flow.end();
+    });
+    let watched = watch_others(Subject::Connection(local, remote), &mut after(20_000)).unwrap();
+    ending.join().unwrap();
+    assert!(watched.took < Span::from_secs(10), "{}", watched.took);
+    let (transfer, _) = transfers(&watched, None).remove(0);
+    assert!(transfer.closed);
+}
+
+#[test]
+fn what_is_not_there_is_told() {
+    let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
+    let error = watch_others(Subject::Connection(nowhere, nowhere), &mut after(100)).unwrap_err();
+    assert!(matches!(error, WatchError::NoConnection { .. }), "{error}");
+    // Above the highest that a kernel gives (`/proc/sys/kernel/pid_max` is at most 2²²).
+    let error = watch_others(Subject::Process(1 << 30), &mut after(100)).unwrap_err();
+    assert!(matches!(error, WatchError::NoProcess(_)), "{error}");
+}
+
+#[test]
+fn a_connection_that_moves_nothing_gives_no_transfer() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let subject = Subject::Connection(client.local_addr().unwrap(), client.peer_addr().unwrap());
+    let watched = watch_others(subject, &mut after(400)).unwrap();
+    assert!(transfers(&watched, None).is_empty());
+}
+
+/// Of processor time, not of time: a busy machine makes it no dearer by much.
+#[test]
+#[expect(clippy::print_stdout, reason = "the figure is for whoever asks for it with --nocapture")]
+fn a_hundred_connections_are_watched_for_a_twentieth_of_a_core() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let pairs: Vec<(TcpStream, TcpStream)> =
+        (0..50).map(|_| (TcpStream::connect(address).unwrap(), listener.accept().unwrap().0)).collect();
+    let of_this_thread = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
+    let before = of_this_thread();
+    let watched = watch_others(Subject::Process(std::process::id()), &mut after(3000)).unwrap();
+    let share = of_this_thread().saturating_sub(before).as_secs_f64() / watched.took.as_secs_f64();
+    println!("100 connections, 20 looks a second: {:.2} % of a core", share * 100.0);
+    assert!(share < 0.05, "{:.2} % of a core", share * 100.0);
+    // Still there, and nothing was sent.
+    for (client, _) in &pairs {
+        client.set_nonblocking(true).unwrap();
+        let mut byte = [0];
+        assert_eq!((&mut &*client).read(&mut byte).unwrap_err().kind(), ErrorKind::WouldBlock);
+    }
+}

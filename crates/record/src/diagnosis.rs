@@ -1,0 +1,91 @@
+use fullpipe_units::{BitRate, ByteCount, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Direction, Evidence, Forecast, Measurement, Remedy, Verdict};
+
+/// A transfer of another program, watched at this end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Transfer {
+    /// The program, as its process is called; `None` where that is not known.
+    pub program: Option<String>,
+    /// The process that has the connections.
+    pub pid: Option<u32>,
+    /// This end's address and port, of the first connection.
+    pub local: String,
+    /// The other end's.
+    pub remote: String,
+    /// Connections that were judged together.
+    pub streams: u16,
+    /// Which way most of the data went, seen from here.
+    pub direction: Direction,
+    /// Bytes that arrived at their end that way while they were watched.
+    pub bytes: ByteCount,
+    /// How long they were watched.
+    pub watched: Span,
+    /// Mean rate in that time.
+    pub rate: BitRate,
+    /// Whether the connections closed before the watching ended.
+    pub closed: bool,
+}
+
+/// What limits a transfer, and what would lift the limit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Diagnosis {
+    /// What was watched; `None` where fullpipe measured itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transfer: Option<Transfer>,
+    /// What limits it.
+    pub verdict: Verdict,
+    /// What would help, best first.
+    pub remedies: Vec<Remedy>,
+    /// What the verdict rests on, of a transfer that was watched: it can be judged again from this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<Evidence>,
+}
+
+/// A remedy that was carried out on real hosts, and what came of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Trial {
+    /// Its name.
+    pub remedy: String,
+    /// What it should give, fixed before.
+    pub predicted: Option<Forecast>,
+    /// The rate before it.
+    pub before: BitRate,
+    /// The rate that was measured with it: the steady one, or the mean where there is none.
+    pub measured: BitRate,
+    /// The measurement with it, judged.
+    pub measurement: Measurement,
+    /// Whether it was left in place.
+    pub kept: bool,
+    /// Why the settings could not be put back, where they could not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_undone: Option<String>,
+}
+
+/// How a command ended whose connections were watched.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CommandEnd {
+    /// The program and its arguments.
+    pub words: Vec<String>,
+    /// Its exit code; `None` where a signal ended it.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// How long it ran.
+    pub ran: Span,
+}
+
+/// What `fullpipe diagnose` found.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct DiagnosisReport {
+    /// Of each transfer, the one that moved most first.
+    pub transfers: Vec<Diagnosis>,
+    /// How the command ended, where one was run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<CommandEnd>,
+    /// The remedy that was carried out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<Trial>,
+}

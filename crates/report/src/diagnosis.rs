@@ -1,0 +1,213 @@
+//! A verdict at length, and what would help.
+
+use fullpipe_record::{At, Basis, CommandEnd, Diagnosis, Direction, Forecast, Limit, Remedy, Transfer, Trial, Verdict};
+use fullpipe_units::BitRate;
+use serde::Serialize;
+
+use crate::measurement::rounded;
+use crate::style::{Style, heading, wrapped};
+use crate::table::{Align, Table, bar};
+
+/// Characters of the longest bar.
+const BAR: usize = 10;
+
+/// Forecasts whose bounds are further apart than this factor are told as an interval.
+const WIDE: f64 = 1.05;
+
+/// What limits a transfer that has the rate `present`, what shows it, and what would help.
+pub fn diagnosis(diagnosis: &Diagnosis, present: BitRate, style: Style) -> String {
+    let watched = diagnosis.transfer.as_ref().map_or_else(String::new, |seen| transfer(seen, style));
+    watched + &limit(&diagnosis.verdict, style) + &what_would_help(&diagnosis.remedies, present, style)
+}
+
+/// Whose connections they were, and what they moved.
+fn transfer(seen: &Transfer, style: Style) -> String {
+    let program = match (&seen.program, seen.pid) {
+        (Some(name), Some(pid)) => format!("{} (process {pid})", printable(name)),
+        (Some(name), None) => printable(name),
+        _ => "A connection".to_owned(),
+    };
+    let way = if seen.direction == Direction::Download { "receives" } else { "sends" };
+    let connections = match seen.streams {
+        1 => format!("{} ↔ {}", seen.local, seen.remote),
+        many => format!("{many} connections to {}", seen.remote),
+    };
+    let closed = if seen.closed { "; closed since" } else { "" };
+    let moved = format!("{} in {}: {}{closed}", seen.bytes, rounded(seen.watched), seen.rate);
+    heading(style, &format!("{program} {way}")) + &wrapped(&format!("{connections}: {moved}"), 2, str::to_owned)
+}
+
+/// A process chooses its name, and a terminal obeys what it is sent.
+fn printable(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+fn limit(verdict: &Verdict, style: Style) -> String {
+    let mut text = heading(style, "Limit");
+    text += &wrapped(&verdict.sentence, 2, |line| style.bold(line));
+    text += &ceilings(verdict);
+    let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
+    for (name, figure) in &verdict.evidence {
+        table.row([name.clone(), figure.clone()]);
+    }
+    text += &table.render(4, |head| style.dim(head));
+    for other in &verdict.others {
+        let (kind, cause) = (other.kind.name(), name(other.cause));
+        text += &wrapped(
+            &format!("For {} of the time: {kind} ({cause}), {}", other.share, place(other.at)),
+            2,
+            str::to_owned,
+        );
+    }
+    text + &wrapped(&basis(verdict), 2, |line| style.dim(line))
+}
+
+/// Every ceiling side by side, the lowest first, the limit marked.
+fn ceilings(verdict: &Verdict) -> String {
+    let mut ceilings: Vec<(Limit, BitRate)> = verdict.ceilings.iter().map(|(kind, rate)| (*kind, *rate)).collect();
+    ceilings.sort_by_key(|(_, rate)| *rate);
+    let full = ceilings.last().map_or(0.0, |(_, rate)| rate.as_f64());
+    let mut table = Table::new(&[("", Align::Left), ("", Align::Right), ("", Align::Left)]);
+    for (kind, rate) in ceilings {
+        let mark = if kind == verdict.kind { " the limit" } else { "" };
+        table.row([kind.name().to_owned(), rate.to_string(), bar(rate.as_f64(), full, BAR) + mark]);
+    }
+    table.render(4, str::to_owned)
+}
+
+/// Whose view it is, and what the other would add.
+fn basis(verdict: &Verdict) -> String {
+    let seen = match verdict.basis {
+        Basis::Sender => "Seen from the sending end alone",
+        Basis::Receiver => "Seen from the receiving end alone",
+        Basis::BothEnds => "Seen from both ends",
+    };
+    let held = match verdict.kind {
+        Limit::Unknown => format!("{seen}."),
+        _ => format!("{seen}; it held for {} of the time.", verdict.share),
+    };
+    let more = verdict.would_tell.as_ref().map(|more| format!(" The other end would tell: {more}."));
+    held + &more.unwrap_or_default()
+}
+
+fn what_would_help(remedies: &[Remedy], present: BitRate, style: Style) -> String {
+    let mut text = heading(style, "What would help");
+    if remedies.is_empty() {
+        return text + "  Nothing that follows from this.\n";
+    }
+    for (index, remedy) in remedies.iter().enumerate() {
+        let gain = remedy.predicted.map_or_else(String::new, |forecast| gain(forecast, present));
+        let title = wrapped(&format!("{} ({}){gain}", remedy.id, name(remedy.scope)), 5, str::to_owned);
+        // The number takes the place of the first line's indent.
+        let numbered = title.replacen("     ", &format!("  {}. ", index + 1), 1);
+        text += &numbered.replacen(&remedy.id, &style.bold(&remedy.id), 1);
+        text += &wrapped(&remedy.why, 5, str::to_owned);
+        for command in &remedy.commands.apply {
+            text += &format!("     {}\n", style.dim(command));
+        }
+        for command in &remedy.commands.undo {
+            text += &format!("     {}\n", style.dim(&format!("undo: {command}")));
+        }
+        for other in &remedy.commands.elsewhere {
+            let commands = other.apply.join("; ");
+            text += &wrapped(&format!("on {}: {commands}", other.system.name()), 5, |line| style.dim(line));
+        }
+    }
+    text
+}
+
+/// `: 941.5 Mbit/s predicted (332 Mbit/s to 941.5 Mbit/s), 2.9× as much`.
+fn gain(forecast: Forecast, present: BitRate) -> String {
+    let rate = forecast.bits_per_second;
+    let interval = if forecast.high.as_f64() > WIDE * forecast.low.as_f64() {
+        format!(" ({} to {})", forecast.low, forecast.high)
+    } else {
+        String::new()
+    };
+    let times =
+        if present > BitRate::ZERO { format!(", {:.1}× as much", rate.relative_to(present)) } else { String::new() };
+    format!(": {rate} predicted{interval}{times}")
+}
+
+/// What is to be done at the other end, which this one does not rule.
+pub fn elsewhere(remedy: &Remedy, here: At, style: Style) -> String {
+    let end = if here == At::Sender { "receiver" } else { "sender" };
+    let mark = format!("# {end}");
+    let commands: Vec<&String> = remedy.commands.apply.iter().filter(|command| command.ends_with(&mark)).collect();
+    if commands.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("\n  At the other end, the {end}, run:\n");
+    for command in commands {
+        text += &format!("     {}\n", style.bold(command));
+    }
+    text
+}
+
+/// A remedy that was carried out: predicted against measured, and whether it is still in place.
+pub fn trial(trial: &Trial, style: Style) -> String {
+    let mut table = Table::new(&[("", Align::Left), ("", Align::Right), ("", Align::Left)]);
+    table.row(["before".to_owned(), trial.before.to_string(), String::new()]);
+    if let Some(forecast) = trial.predicted {
+        let interval = format!("{} to {}", forecast.low, forecast.high);
+        table.row(["predicted".to_owned(), forecast.bits_per_second.to_string(), interval]);
+    }
+    table.row(["measured".to_owned(), trial.measured.to_string(), of_predicted(trial)]);
+    let mut text = heading(style, &format!("With {}", trial.remedy));
+    text += &table.render(2, str::to_owned);
+    let now = trial.measurement.limit.as_ref().map_or("unknown", |verdict| verdict.kind.name());
+    text += &wrapped(&format!("The limit is now {now}."), 2, |line| style.bold(line));
+    text + &match (&trial.not_undone, trial.kept) {
+        (Some(why), _) => wrapped(&format!("The settings are not all as they were: {why}."), 2, |line| style.bad(line)),
+        (None, true) => "  It was left in place.\n".to_owned(),
+        (None, false) => format!("  {}\n", style.good("It was undone.")),
+    }
+}
+
+fn of_predicted(trial: &Trial) -> String {
+    let share = |forecast: Forecast| trial.measured.relative_to(forecast.bits_per_second) * 100.0;
+    trial.predicted.map_or_else(String::new, |forecast| format!("{:.1} % of the prediction", share(forecast)))
+}
+
+/// `The command ended with code 0 after 3.21 s`.
+pub fn command_end(end: &CommandEnd) -> String {
+    let how = match (end.code, end.signal) {
+        (Some(code), _) => format!("with code {code}"),
+        (None, Some(signal)) => format!("by signal {signal}"),
+        (None, None) => "in an unknown way".to_owned(),
+    };
+    format!("\nThe command ended {how} after {}.\n", rounded(end.ran))
+}
+
+const fn place(at: At) -> &'static str {
+    match at {
+        At::Sender => "at the sender",
+        At::Receiver => "at the receiver",
+        At::Path => "on the path",
+        At::Middlebox => "at a middlebox",
+        At::None => "where is not known",
+    }
+}
+
+/// The name that JSON has for it.
+fn name(of: impl Serialize) -> String {
+    serde_json::to_value(of).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_json() {
+        assert_eq!(
+            (name(fullpipe_record::Cause::SoRcvbuf), name(fullpipe_record::Scope::Socket)),
+            ("so-rcvbuf".into(), "socket".into())
+        );
+    }
+
+    #[test]
+    fn a_name_cannot_steer_the_terminal() {
+        assert_eq!(printable("\u{1b}[2Jssh"), "?[2Jssh");
+    }
+}

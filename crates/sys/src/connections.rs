@@ -1,0 +1,356 @@
+//! The TCP connections of this network namespace, whoever they belong to (`sock_diag(7)`, `linux/inet_diag.h`).
+//!
+//! Written by hand: the crates that offer it bring along six others for one request and one answer.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use fullpipe_record::{SocketMemory, TcpInfo};
+use rustix::net::netlink::SOCK_DIAG;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
+
+use crate::socket::memory_of;
+use crate::tcp_info::decode;
+
+/// One TCP connection, as the kernel tells of it to anybody.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Connection {
+    /// What tells this socket from every other that this kernel ever had.
+    pub cookie: u64,
+    /// This end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub remote: SocketAddr,
+    /// Number of the socket's file, by which `/proc/PID/fd` names it; zero where no process has it any more.
+    pub inode: u64,
+    /// Bytes that have arrived and that the program has not read.
+    pub unread: u32,
+    /// `TCP_INFO`.
+    pub tcp: TcpInfo,
+    /// Memory of the socket, where the kernel tells.
+    pub memory: Option<SocketMemory>,
+    /// Congestion control.
+    pub congestion: String,
+}
+
+/// Looks at TCP connections.
+#[derive(Debug)]
+pub struct Connections {
+    netlink: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+impl Connections {
+    /// Of the network namespace of the calling thread.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn open() -> io::Result<Self> {
+        let netlink = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(SOCK_DIAG))?;
+        set_socket_timeout(&netlink, Timeout::Recv, Some(PATIENCE))?;
+        Ok(Self { netlink, buffer: vec![0; ANSWER] })
+    }
+
+    /// Every connection that carries data or may: established, or closed by one end only. At most 65,536 of each family.
+    ///
+    /// # Errors
+    /// What the kernel says, `NotFound` where it was built without the answer to this; `WouldBlock` or `TimedOut` where it
+    /// does not answer within two seconds.
+    pub fn all(&mut self) -> io::Result<Vec<Connection>> {
+        let mut found = Vec::new();
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            self.dump(family, &[], &mut found)?;
+        }
+        Ok(found)
+    }
+
+    /// Those of `ends` (this end and the other) that there still are. The kernel picks them, so that thousands of others cost
+    /// next to nothing.
+    ///
+    /// # Errors
+    /// As [`Connections::all`].
+    pub fn between(&mut self, ends: &[(SocketAddr, SocketAddr)]) -> io::Result<Vec<Connection>> {
+        let mut found = Vec::new();
+        for (family, is_v4) in [(libc::AF_INET, true), (libc::AF_INET6, false)] {
+            let own: Vec<_> = ends.iter().filter(|(local, _)| local.is_ipv4() == is_v4).copied().collect();
+            for some in own.chunks(MOST_WANTED) {
+                self.dump(family, &filter(some), &mut found)?;
+            }
+        }
+        Ok(found)
+    }
+
+    fn dump(&mut self, family: i32, filter: &[u8], found: &mut Vec<Connection>) -> io::Result<()> {
+        send(&self.netlink, &request(family, filter), SendFlags::empty())?;
+        let (deadline, before) = (Instant::now() + PATIENCE, found.len());
+        loop {
+            let (length, _) = recv(&self.netlink, &mut self.buffer, RecvFlags::empty())?;
+            let answer = self.buffer.get(..length).unwrap_or_default();
+            // What comes after the most is read all the same, so that the next answer is that to the next request.
+            if read_answer(answer, before + MOST, found)? {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+}
+
+/// `INET_DIAG_REQ_V2` for all connections of a family that `filter` lets through.
+fn request(family: i32, filter: &[u8]) -> Vec<u8> {
+    const SOCK_DIAG_BY_FAMILY: u16 = 20;
+    const INET_DIAG_REQ_BYTECODE: u16 = 1;
+    const EXTENSIONS: u8 = 1 << (INFO - 1) | 1 << (CONG - 1) | 1 << (SKMEMINFO - 1);
+    let mut message = vec![0; HEADER];
+    message[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    message[6..8].copy_from_slice(&((libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16).to_ne_bytes());
+    message.extend([family as u8, libc::IPPROTO_TCP as u8, EXTENSIONS, 0]);
+    message.extend(STATES.to_ne_bytes());
+    // The ends of one connection, of which a dump takes no notice.
+    message.resize(message.len() + 48, 0);
+    if !filter.is_empty() {
+        message.extend((4 + filter.len() as u16).to_ne_bytes());
+        message.extend(INET_DIAG_REQ_BYTECODE.to_ne_bytes());
+        message.extend(filter);
+    }
+    let length = message.len() as u32;
+    message[..4].copy_from_slice(&length.to_ne_bytes());
+    message
+}
+
+/// The kernel's little program (`struct inet_diag_bc_op`) that lets these connections through: an alternative after the other,
+/// each two conditions and a jump to the end; one that fails goes on with the next alternative.
+fn filter(ends: &[(SocketAddr, SocketAddr)]) -> Vec<u8> {
+    let lengths: Vec<usize> = ends.iter().map(|(local, remote)| condition(*local) + condition(*remote) + OP).collect();
+    let mut left: usize = lengths.iter().sum();
+    let mut program = Vec::with_capacity(left);
+    for ((local, remote), length) in ends.iter().zip(lengths) {
+        let is_last = left == length;
+        // Beyond the end means no.
+        let no = if is_last { left + 4 } else { length };
+        push_condition(&mut program, BC_S_COND, *local, no);
+        push_condition(&mut program, BC_D_COND, *remote, no - condition(*local));
+        // To the end, which means yes.
+        let to_end = left - condition(*local) - condition(*remote);
+        push_op(&mut program, BC_JMP, OP, to_end);
+        left -= length;
+    }
+    program
+}
+
+/// Bytes of a condition on one end.
+fn condition(end: SocketAddr) -> usize {
+    OP + 8 + if end.is_ipv4() { 4 } else { 16 }
+}
+
+/// `struct inet_diag_hostcond` behind its operation.
+fn push_condition(program: &mut Vec<u8>, code: u8, end: SocketAddr, no: usize) {
+    push_op(program, code, condition(end), no);
+    let (family, address) = match end.ip() {
+        IpAddr::V4(address) => (libc::AF_INET, address.octets().to_vec()),
+        IpAddr::V6(address) => (libc::AF_INET6, address.octets().to_vec()),
+    };
+    program.extend([family as u8, (address.len() * 8) as u8, 0, 0]);
+    program.extend(i32::from(end.port()).to_ne_bytes());
+    program.extend(address);
+}
+
+fn push_op(program: &mut Vec<u8>, code: u8, yes: usize, no: usize) {
+    program.extend([code, yes as u8]);
+    program.extend((no as u16).to_ne_bytes());
+}
+
+/// Reads the messages of one datagram; whether the last of the answer was among them.
+fn read_answer(mut answer: &[u8], most: usize, found: &mut Vec<Connection>) -> io::Result<bool> {
+    while let Some(header) = answer.get(..HEADER) {
+        let length = number(header, 0) as usize;
+        let kind = i32::from(u16::from_ne_bytes([header[4], header[5]]));
+        let Some(body) = answer.get(HEADER..length) else { break };
+        match kind {
+            libc::NLMSG_DONE => return Ok(true),
+            libc::NLMSG_ERROR => return Err(io::Error::from_raw_os_error((number(body, 0) as i32).wrapping_neg())),
+            _ if found.len() < most => found.extend(connection(body)),
+            _ => {}
+        }
+        answer = answer.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Ok(false)
+}
+
+/// `struct inet_diag_msg` and what follows it; `None` where it is cut short.
+fn connection(body: &[u8]) -> Option<Connection> {
+    const MESSAGE: usize = 72;
+    let attributes = body.get(MESSAGE..)?;
+    let family = i32::from(body[0]);
+    let end = |port: usize, address: usize| {
+        let ip = match family {
+            libc::AF_INET => IpAddr::from(Ipv4Addr::from(*body.get(address..)?.first_chunk::<4>()?)),
+            _ => IpAddr::from(Ipv6Addr::from(*body.get(address..)?.first_chunk::<16>()?)),
+        };
+        Some(SocketAddr::new(ip, u16::from_be_bytes([body[port], body[port + 1]])))
+    };
+    let mut connection = Connection {
+        cookie: u64::from(number(body, 44)) | u64::from(number(body, 48)) << 32,
+        local: end(4, 8)?,
+        remote: end(6, 24)?,
+        unread: number(body, 56),
+        inode: u64::from(number(body, 68)),
+        tcp: TcpInfo::default(),
+        memory: None,
+        congestion: String::new(),
+    };
+    for (kind, value) in Attributes(attributes) {
+        match kind {
+            INFO => connection.tcp = decode(value),
+            SKMEMINFO => connection.memory = Some(memory_of(value)),
+            CONG => {
+                let name = value.split(|byte| *byte == 0).next().unwrap_or_default();
+                connection.congestion = String::from_utf8_lossy(name).into_owned();
+            }
+            _ => {}
+        }
+    }
+    Some(connection)
+}
+
+/// Kind and value of each attribute, as long as they are whole.
+struct Attributes<'a>(&'a [u8]);
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = (u8, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let length = usize::from(u16::from_ne_bytes(*self.0.first_chunk()?));
+        let kind = *self.0.get(2)?;
+        let value = self.0.get(4..length)?;
+        self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, value))
+    }
+}
+
+/// A word of the machine; zero beyond the end.
+fn number(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u32::from_ne_bytes(*word))
+}
+
+/// More connections than this of one family are not told.
+const MOST: usize = 65_536;
+
+/// How many connections a filter names at most: its jumps have 16 bits.
+const MOST_WANTED: usize = 512;
+
+/// The most that the kernel puts into one datagram of a dump.
+const ANSWER: usize = 64 << 10;
+
+/// How long the kernel may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// `struct nlmsghdr`.
+const HEADER: usize = 16;
+
+/// `struct inet_diag_bc_op`.
+const OP: usize = 4;
+
+// Codes of the filter (`INET_DIAG_BC_…`).
+const BC_JMP: u8 = 1;
+const BC_S_COND: u8 = 7;
+const BC_D_COND: u8 = 8;
+
+// Attributes of an answer (`INET_DIAG_…`).
+const INFO: u8 = 2;
+const CONG: u8 = 4;
+const SKMEMINFO: u8 = 7;
+
+/// Established, `FIN_WAIT1`, `FIN_WAIT2`, `CLOSE_WAIT`, `LAST_ACK` and `CLOSING`, a bit each (`net/tcp_states.h`).
+const STATES: u32 = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
+    /// Connections over loopback, both ends of each.
+    fn pairs(host: &str, count: usize) -> Vec<(TcpStream, TcpStream)> {
+        let listener = TcpListener::bind((host, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        (0..count).map(|_| (TcpStream::connect(address).unwrap(), listener.accept().unwrap().0)).collect()
+    }
+
+    fn ends(socket: &TcpStream) -> (SocketAddr, SocketAddr) {
+        (socket.local_addr().unwrap(), socket.peer_addr().unwrap())
+    }
+
+    #[test]
+    fn a_connection_is_told_as_its_owner_sees_it() {
+        let pairs = pairs("127.0.0.1", 1);
+        let (client, server) = &pairs[0];
+        (&mut &*client).write_all(&[7; 1000]).unwrap();
+        let mut connections = Connections::open().unwrap();
+        let found = connections.between(&[ends(client), ends(server)]).unwrap();
+        assert_eq!(found.len(), 2, "{found:#?}");
+        let of = |socket| found.iter().find(|one| (one.local, one.remote) == ends(socket)).unwrap();
+        assert_eq!(of(client).tcp.snd_mss, crate::tcp_info(client).unwrap().snd_mss);
+        assert_eq!(of(client).memory.unwrap().sndbuf, crate::socket_memory(client).unwrap().sndbuf);
+        assert_eq!((of(server).unread, of(client).unread), (1000, 0));
+        assert!(!of(client).congestion.is_empty() && of(client).inode > 0);
+        assert_ne!(of(client).cookie, of(server).cookie);
+    }
+
+    #[test]
+    fn only_those_asked_for_are_told_and_all_are_where_nobody_asks() {
+        let pairs = pairs("127.0.0.1", 600);
+        let wanted: Vec<_> = pairs.iter().map(|(client, _)| ends(client)).collect();
+        let mut connections = Connections::open().unwrap();
+        let of = |found: &[Connection]| found.iter().map(|one| (one.local, one.remote)).collect::<Vec<_>>();
+        // More than one filter holds, and the first, a middle and the last of another.
+        let mut found = of(&connections.between(&wanted).unwrap());
+        found.sort_unstable();
+        let mut expected = wanted.clone();
+        expected.sort_unstable();
+        assert_eq!(found, expected);
+        for one in [0, 255, 599] {
+            assert_eq!(of(&connections.between(&wanted[one..=one]).unwrap()), [wanted[one]]);
+        }
+        let all = of(&connections.all().unwrap());
+        assert!(wanted.iter().all(|one| all.contains(one)));
+        drop(pairs);
+    }
+
+    #[test]
+    fn both_families_are_told() {
+        let (four, six) = (pairs("127.0.0.1", 2), pairs("::1", 2));
+        let wanted: Vec<_> = four.iter().chain(&six).map(|(client, _)| ends(client)).collect();
+        assert_eq!(Connections::open().unwrap().between(&wanted).unwrap().len(), 4);
+    }
+
+    #[test]
+    fn a_connection_that_is_gone_is_not_told() {
+        let pairs = pairs("127.0.0.1", 1);
+        let wanted = ends(&pairs[0].0);
+        let elsewhere = (wanted.0, SocketAddr::from(([192, 0, 2, 1], 9)));
+        let mut connections = Connections::open().unwrap();
+        assert_eq!(connections.between(&[elsewhere]).unwrap(), []);
+        assert_eq!(connections.between(&[]).unwrap(), []);
+    }
+
+    proptest! {
+        #[test]
+        fn any_answer_is_read(answer in prop::collection::vec(any::<u8>(), 0..300), kind in 0_u8..24) {
+            let _ = read_answer(&answer, 10, &mut Vec::new());
+            // The same behind a header that fits.
+            let mut framed = (answer.len() as u32 + 16).to_ne_bytes().to_vec();
+            framed.extend([kind, 0]);
+            framed.resize(HEADER, 0);
+            framed.extend(&answer);
+            let mut found = Vec::new();
+            let _ = read_answer(&framed, 10, &mut found);
+            prop_assert!(found.len() <= 10);
+        }
+    }
+}
