@@ -432,13 +432,18 @@ fn a_backend_that_there_is_not_is_refused_with_those_that_there_are() {
 
 #[test]
 fn a_congestion_control_that_this_kernel_lacks_is_refused_before_anything_is_made() {
-    let text = std::fs::read_to_string(tiny()).unwrap() + "congestion = \"nosuch\"\n";
-    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("nosuch-{}.toml", std::process::id()));
-    std::fs::write(&file, text).unwrap();
-    for command in [&["demo", "-C", "nosuch"][..], &["lab", "run", &tiny(), file.to_str().unwrap()]] {
+    let sections = "[path]\nrtt = \"10ms\"\n\n[[step]]\nname = \"as it is\"\n";
+    let step = scenario("nosuch", &format!("{sections}congestion = \"nosuch\"\n"));
+    let beside = scenario("besides", &format!("{sections}[[step.beside]]\ncongestion = \"nosuch\"\n"));
+    for (command, place) in [
+        (&["demo", "-C", "nosuch"][..], String::new()),
+        (&["lab", "run", &tiny(), &step], format!("{step}:9:14: congestion: ")),
+        (&["lab", "run", &beside], format!("{beside}:10:14: congestion: ")),
+    ] {
         let output = run(&mut fullpipe(command), PATIENCE);
         let said = sentence(&output, 3);
-        assert!(said.contains("`nosuch`") && said.contains("reno"), "{said}");
+        let expected = format!("{place}this kernel has no congestion control `nosuch`; it has ");
+        assert!(said.contains(&expected) && said.contains("reno"), "{said}");
         assert!(output.stdout.is_empty(), "nothing began: {output:?}");
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use clap::Subcommand;
 use fullpipe_experiment::{ExperimentError, GridEvent, Interrupt, StepEvent, grid_duration, run_grid, run_scenario};
 use fullpipe_host::{SysctlTree, inspect};
-use fullpipe_lab::{Backend, Host, Lab, LabError, Plan, Stdio, Visit, find_congestion_control};
+use fullpipe_lab::{Backend, Host, Lab, Plan, Stdio, Visit, find_congestion_control};
 use fullpipe_record::Document;
 use fullpipe_report as report;
 use fullpipe_scenario::{Grid, Scenario, builtin, builtin_grid};
@@ -242,10 +242,14 @@ fn show(event: &StepEvent<'_>, terminal: &Terminal) {
     }
 }
 
-/// Looks for the congestion control of every step.
-fn find_congestion_controls(scenarios: &[Scenario]) -> Result<(), LabError> {
-    let steps = scenarios.iter().flat_map(|scenario| &scenario.steps);
-    steps.filter_map(|step| step.request.congestion.as_deref()).try_for_each(find_congestion_control)
+/// Looks for the congestion control of every load; the first that is missing is told with its place.
+fn find_congestion_controls(scenarios: &[Scenario]) -> Result<(), Failure> {
+    scenarios.iter().flat_map(|scenario| &scenario.controls).try_for_each(|control| {
+        find_congestion_control(&control.name).map_err(|error| {
+            let Failure { code, message } = error.into();
+            Failure::new(code, format!("{}: congestion: {message}", control.place))
+        })
+    })
 }
 
 /// The grid that comes with the program, or that of a file.

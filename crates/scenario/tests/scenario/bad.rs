@@ -317,7 +317,7 @@ proptest! {
         let until = (from + length).min(chars.len());
         let spoilt: String = chars[..from].iter().copied().chain(new.chars()).chain(chars[until..].iter().copied()).collect();
         if let Err(error) = Scenario::parse("x.toml", &spoilt) {
-            prop_assert!(error.line >= 1 && error.column >= 1 && !error.message.contains('\n'));
+            prop_assert!(error.place.line >= 1 && error.place.column >= 1 && !error.message.contains('\n'));
         }
     }
 
