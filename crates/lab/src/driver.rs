@@ -147,6 +147,11 @@ impl DirectionReport {
         self.counters.busy.saturating_sub(self.since.busy)
     }
 
+    /// Packets that later ones passed.
+    pub(crate) fn reordered(&self) -> u64 {
+        (self.counters.reordered - self.since.reordered).get()
+    }
+
     /// Packets that were lost on purpose.
     pub(crate) fn lost(&self) -> u64 {
         (self.counters.lost.segments - self.since.lost.segments).get()

@@ -191,6 +191,7 @@ const STEP_SECTIONS: &[&str] = &[
     "plain",
     "capacity",
     "loss",
+    "reordered",
     "fills",
     "verdict",
 ];
@@ -231,6 +232,11 @@ fn unfit(step: &Step, path: &PathSpec) -> Option<(&'static str, &'static str)> {
         ),
         ("loss", "only datagrams tell how many were lost; write transport = \"udp\"", bounds.loss.is_some() && !is_udp),
         ("loss", "only a link with a rate predicts it", bounds.loss.is_some() && rate.is_none()),
+        (
+            "reordered",
+            "only datagrams tell how many came out of order; write transport = \"udp\"",
+            bounds.reordered.is_some() && !is_udp,
+        ),
         ("capacity", "the path has no rate", bounds.capacity.is_some() && rate.is_none()),
         ("fills", "the path has no rate", bounds.fills.is_some() && rate.is_none()),
         ("verdict", "datagrams at a given rate have none", bounds.verdict.is_some() && is_udp),
@@ -288,6 +294,7 @@ fn read_step_bounds(step: &Section<'_>) -> Result<StepBounds, ScenarioError> {
         plain: read_step_bound(step, "plain")?,
         capacity: read_step_bound(step, "capacity")?,
         loss,
+        reordered: read_step_bound(step, "reordered")?,
         fills: read_step_bound(step, "fills")?,
         verdict: step.value("verdict", ExpectedVerdict::read)?,
     })

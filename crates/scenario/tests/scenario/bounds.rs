@@ -24,7 +24,7 @@ const BOUNDS: &[Row] = &[
     (
         "elsen-udp",
         "100 Mbit/s, 173 ms, 244.1 KiB, 1500",
-        &[("110 Mbit/s", "capacity within 100 ± 1 %, loss ± 0.5 points")],
+        &[("110 Mbit/s", "capacity within 100 ± 1 %, loss ± 0.5 points, reordered within 100 ± 5 %")],
         &[],
     ),
     (
@@ -120,6 +120,7 @@ fn step_bounds(step: &fullpipe_scenario::Step) -> String {
         said("plain", bounds.plain),
         said("capacity", bounds.capacity),
         bounds.loss.map(|points| format!("loss ± {} points", points.percent())),
+        said("reordered", bounds.reordered),
         said("fills", bounds.fills),
         bounds.verdict.map(|verdict| format!("verdict {}", named(verdict))),
     ];
