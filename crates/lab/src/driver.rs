@@ -21,6 +21,7 @@ use crate::mailbox::{Inbox, Mail, Mailbox, mailbox};
 use crate::packet::Packet;
 use crate::protocol::{Host, Layout};
 use crate::remote::Devices;
+use crate::vigil::{Rest, Vigil};
 
 /// Longest time that a thread sleeps while its direction is empty, and so the longest that it takes to end.
 const IDLE: Span = Span::from_millis(50);
@@ -219,6 +220,7 @@ struct Line {
     longest: SegCount,
     /// With all that the path's framing adds.
     largest_packet: ByteCount,
+    vigil: Vigil,
     inbox: Inbox,
     /// Where routers' answers go.
     other: Mailbox,
@@ -233,6 +235,7 @@ impl Line {
             link: Direction::new(path, seed),
             longest: longest_train(slowest(path), largest_packet),
             largest_packet,
+            vigil: Vigil::new(),
             inbox,
             other,
             report: Arc::new(Mutex::new(DirectionReport::new(Counters::default()))),
@@ -304,18 +307,23 @@ impl Line {
     /// Sleeps until a packet or mail waits or something is due; the moment up to which the sleep was meant.
     fn wait(&mut self) -> Time {
         let from = self.wire.now();
-        let planned = self.link.next_deadline().map_or(IDLE, |due| due.since(from)).min(IDLE);
+        let soon = self.link.next_deadline().filter(|due| due.since(from) <= IDLE);
+        let planned = match soon.map_or(Rest::Sleep(IDLE), |due| self.vigil.rest(from, due)) {
+            Rest::None => return from,
+            Rest::Sleep(time) => time,
+        };
         let sleep: Duration = planned.into();
         let timeout = Timespec { tv_sec: sleep.as_secs().cast_signed(), tv_nsec: i64::from(sleep.subsec_nanos()) };
         let mut waiting = [PollFd::new(&self.wire.from, PollFlags::IN), PollFd::new(self.inbox.bell(), PollFlags::IN)];
         // An interrupted or failed wait is one more turn of the loop.
         let _ = poll(&mut waiting, Some(&timeout));
-        let rung = !waiting[1].revents().is_empty();
-        let until = (from + planned).min(self.wire.now());
+        let [packets, rung] = waiting.map(|waiting| !waiting.revents().is_empty());
+        let now = self.wire.now();
+        self.vigil.woke(now, packets || rung);
         if rung {
             self.take_mail();
         }
-        until
+        (from + planned).min(now)
     }
 
     fn take_mail(&mut self) {

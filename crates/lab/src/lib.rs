@@ -19,6 +19,7 @@ mod protocol;
 mod remote;
 mod status;
 mod validity;
+mod vigil;
 
 pub use awake::Awake;
 pub use congestion::find_congestion_control;
