@@ -18,5 +18,5 @@ pub use grid::{GridEvent, grid_duration, run_grid};
 pub use in_lab::{LabTarget, MeasureEvent};
 pub use ramp::{RAMP_STEP, Ramp, RampLoads, run_ramp};
 pub use run::{Stage, run};
-pub use steps::{StepEvent, run_scenario};
+pub use steps::{CaptureTo, StepEvent, run_scenario};
 pub use target::{Ends, Interrupt, Target};

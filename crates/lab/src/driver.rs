@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use fullpipe_link::{Counters, Direction};
 use fullpipe_record::{Effects, Path, PathChange, PathDirection};
@@ -17,6 +17,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 
 use crate::awake::Awake;
+use crate::capture::{Capture, Tap};
+use crate::error::LabError;
 use crate::mailbox::{Inbox, Mail, Mailbox, mailbox};
 use crate::packet::Packet;
 use crate::protocol::{Host, Layout};
@@ -45,6 +47,7 @@ const LATEST: Span = Span::from_secs(10);
 pub(crate) struct Driver {
     directions: [RunningDirection; 2],
     stop: Arc<AtomicBool>,
+    origin: Instant,
     _awake: Awake,
 }
 
@@ -88,6 +91,7 @@ impl Driver {
                 RunningDirection::start(reverse, to_reverse, &stop)?,
             ],
             stop,
+            origin,
             _awake: Awake::ask(),
         })
     }
@@ -95,6 +99,24 @@ impl Driver {
     /// Makes the path that leads away from `host` another from now on.
     pub(crate) fn change(&self, host: Host, change: PathChange) {
         self.directions[host.index()].mailbox.post(Mail::Change(change));
+    }
+
+    /// Lets what passes both ends be written to files; see [`Capture::start`].
+    pub(crate) fn capture(&self, folder: &std::path::Path, name: &str, most: ByteCount) -> Result<Capture, LabError> {
+        let capture = Capture::start(folder, name, most, SystemTime::now() - self.origin.elapsed())?;
+        self.tap(|host| Some(capture.tap(host)));
+        Ok(capture)
+    }
+
+    /// Ends the capture.
+    pub(crate) fn let_go(&self) {
+        self.tap(|_| None);
+    }
+
+    fn tap(&self, tap: impl Fn(Host) -> Option<Tap>) {
+        for host in Host::ALL {
+            self.directions[host.index()].mailbox.post(Mail::Capture(tap(host)));
+        }
     }
 
     /// What each direction, forward first, did since the last call.
@@ -221,6 +243,7 @@ struct Line {
     /// With all that the path's framing adds.
     largest_packet: ByteCount,
     vigil: Vigil,
+    tap: Option<Tap>,
     inbox: Inbox,
     /// Where routers' answers go.
     other: Mailbox,
@@ -236,6 +259,7 @@ impl Line {
             longest: longest_train(slowest(path), largest_packet),
             largest_packet,
             vigil: Vigil::new(),
+            tap: None,
             inbox,
             other,
             report: Arc::new(Mutex::new(DirectionReport::new(Counters::default()))),
@@ -273,6 +297,9 @@ impl Line {
             match self.wire.read() {
                 Read::Packet(packet) => {
                     let now = self.wire.now();
+                    if let Some(tap) = &self.tap {
+                        tap.entered(now, &packet);
+                    }
                     for piece in packet.carried_whole(self.longest) {
                         self.offer(now, piece);
                     }
@@ -297,6 +324,9 @@ impl Line {
             let Some(delivery) = self.link.pop(now) else { return true };
             if !self.wire.write(&delivery.train) {
                 report.refused += 1;
+            }
+            if let Some(tap) = &self.tap {
+                tap.left(delivery.due, &delivery.train);
             }
             now = self.wire.now();
             report.lateness.saturating_record(now.since(delivery.due).as_nanos());
@@ -330,6 +360,7 @@ impl Line {
         let now = self.wire.now();
         for mail in self.inbox.take() {
             match mail {
+                Mail::Capture(tap) => self.tap = tap,
                 // An answer to an answer there is not.
                 Mail::Reply(reply) => drop(self.link.offer(now, reply)),
                 Mail::Change(change) => {

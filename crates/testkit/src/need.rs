@@ -12,6 +12,8 @@ pub enum Need {
     Iperf3,
     /// The program `iperf`, which is iperf2.
     Iperf2,
+    /// The program `tcpdump`.
+    Tcpdump,
     /// The rights of root.
     Root,
     /// The program `unshare`, of util-linux.
@@ -27,6 +29,7 @@ impl Need {
             Self::Lab => lacking_lab(),
             Self::Iperf3 => lacking_program("iperf3", "--version"),
             Self::Iperf2 => lacking_program("iperf", "--version"),
+            Self::Tcpdump => lacking_program("tcpdump", "--version"),
             Self::Unshare => lacking_program("unshare", "--version"),
             Self::UserNamespaces => lacking_user_namespaces(),
             Self::Root => (!rustix::process::geteuid().is_root()).then(|| "this user is not root".to_owned()),
