@@ -5,6 +5,7 @@ mod case;
 mod comparison;
 mod emulated;
 mod figures;
+mod lab_figures;
 mod machine;
 mod network;
 mod process;

@@ -160,6 +160,12 @@ impl DirectionReport {
         dropped.iter().fold(offered.bytes - sent, |left, tally| left - tally.bytes)
     }
 
+    /// What has been sent now and has not been handed over.
+    pub(crate) fn flying(&self) -> ByteCount {
+        let Counters { sent, duplicated, delivered, .. } = self.counters;
+        (sent + duplicated.bytes).saturating_sub(delivered.bytes)
+    }
+
     /// Packets that found the queue full.
     pub(crate) fn overflowed(&self) -> u64 {
         (self.counters.overflowed.segments - self.since.overflowed.segments).get()
