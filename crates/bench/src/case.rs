@@ -9,7 +9,7 @@ use crate::comparison::Outcome;
 use crate::network::Joint;
 use crate::program::{Load, Program, Tools, Traffic};
 use crate::throughput::{self, Contestant};
-use crate::{emulated, shallow, start};
+use crate::{emulated, lab_figures, shallow, start};
 
 /// A comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -36,6 +36,8 @@ pub(crate) enum Case {
     LabTrains,
     /// The same, segment by segment
     LabExact,
+    /// The lab against its own path: round trips, lateness, rate and memory
+    LabFigures,
     /// From the start of the program to its first byte of data, over loopback
     Start,
 }
@@ -61,7 +63,7 @@ impl Case {
 
     /// Runs it.
     pub(crate) fn run(self, effort: Effort, tools: &Tools, stop: &AtomicBool) -> Outcome {
-        if let Err(why) = &tools.iperf3.version {
+        if let (Err(why), false) = (&tools.iperf3.version, self == Self::LabFigures) {
             return Outcome::skipped(&format!("there is nothing to compare with: {why}"));
         }
         let compare = |contestants: Vec<Contestant>, joint, traffic, streams| {
@@ -86,6 +88,7 @@ impl Case {
             Self::ShallowQueue => shallow::compare(effort.seconds, effort.rounds, tools, stop),
             Self::LabTrains => emulated::compare(Segmentation::Trains, effort.seconds, effort.rounds, tools, stop),
             Self::LabExact => emulated::compare(Segmentation::Exact, effort.seconds, effort.rounds, tools, stop),
+            Self::LabFigures => lab_figures::look(tools, stop),
             Self::Start => start::compare(tools, stop),
         }
     }

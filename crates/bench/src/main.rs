@@ -6,6 +6,7 @@ mod comparison;
 mod diagnosis;
 mod emulated;
 mod figures;
+mod lab_figures;
 mod machine;
 mod network;
 mod process;

@@ -151,6 +151,22 @@ pub(crate) fn run(
     tools: &Tools,
     stop: &AtomicBool,
 ) -> Result<(Figures, Vec<Interval>), RunError> {
+    let mut intervals = Vec::new();
+    let mut look = Look { lab, watch: Some(lab.watch().map_err(RunError::failed)?), intervals: &mut intervals };
+    let ended = watched(lab, program, load, tools, stop, &mut || look.now())?;
+    let figures = figures::read(program, &ended, "").map_err(RunError::Failed)?;
+    Ok((figures, intervals))
+}
+
+/// Runs a program once over `lab`, with a `look` at whatever every tenth of a second; what the program wrote.
+pub(crate) fn watched(
+    lab: &Lab,
+    program: Program,
+    load: &Load,
+    tools: &Tools,
+    stop: &AtomicBool,
+    look: &mut dyn FnMut() -> Result<(), RunError>,
+) -> Result<Ended, RunError> {
     let address = lab.address(Host::Receiver);
     let mut server = program.server(tools, address, PORT, load.traffic);
     server.arg("-1");
@@ -161,13 +177,10 @@ pub(crate) fn run(
     let server = start(lab, Host::Receiver, &server)?;
     wait_for_listener(&server, stop)?;
     let client = start(lab, Host::Sender, &program.client(tools, address, PORT, load, &[]))?;
-    let mut intervals = Vec::new();
-    let mut look = Look { lab, watch: Some(lab.watch().map_err(RunError::failed)?), intervals: &mut intervals };
-    let ended = finish(client, Duration::from_secs_f64(load.seconds.ceil()) + PATIENCE, stop, &mut || look.now());
+    let ended = finish(client, Duration::from_secs_f64(load.seconds.ceil()) + PATIENCE, stop, look);
     // It has served its one client; whatever became of that, it does not stay.
     server.finish(if ended.is_ok() { PATIENCE } else { Duration::ZERO }).map_err(RunError::failed)?;
-    let figures = figures::read(program, &ended?, "").map_err(RunError::Failed)?;
-    Ok((figures, intervals))
+    ended
 }
 
 /// The lab's own report of each interval, one behind the other.

@@ -5,7 +5,7 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use fullpipe_lab::Host;
-use fullpipe_record::{LabBeside, Measurement, Request, Transport};
+use fullpipe_record::{LabBeside, Measurement, PathDirection, Request, Transport};
 use fullpipe_scenario::{Beside, Starts};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use rand_pcg::Pcg64Mcg;
@@ -13,7 +13,7 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 
 use crate::error::ExperimentError;
 use crate::in_lab::{LOOK, LabTarget, PATIENCE};
-use crate::target::Interrupt;
+use crate::target::{Interrupt, Target};
 
 /// The port of the server of these loads: the step's own has the usual one.
 const PORT: u16 = 5202;
@@ -48,7 +48,8 @@ pub(crate) fn run_beside<W>(
         sleep_until(origin + lead.into(), over);
         let measured = work();
         over.store(true, Ordering::Relaxed);
-        let loads = beside.iter().zip(running).map(|(load, running)| outcome(load, running)).collect::<Vec<_>>();
+        let path = &target.path().forward;
+        let loads = beside.iter().zip(running).map(|(load, running)| outcome(load, path, running)).collect::<Vec<_>>();
         Ok((measured?, loads.into_iter().collect::<Result<_, _>>()?))
     });
     server.interrupt()?;
@@ -124,18 +125,18 @@ type Running<'s> = ScopedJoinHandle<'s, Option<Result<Measurement, ExperimentErr
 
 /// What came of a load. A phase that failed is left out as long as another did not: the control connection of one may
 /// starve beside what it is to starve.
-fn outcome(load: &Beside, running: Vec<Running<'_>>) -> Result<LabBeside, ExperimentError> {
+fn outcome(load: &Beside, path: &PathDirection, running: Vec<Running<'_>>) -> Result<LabBeside, ExperimentError> {
     let ended = running.into_iter().filter_map(|phase| phase.join().ok().flatten());
     let (done, mut failed): (Vec<_>, Vec<_>) = ended.partition(Result::is_ok);
     let done: Vec<Measurement> = done.into_iter().flatten().collect();
     if let (true, Some(Err(error))) = (done.is_empty(), failed.pop()) {
         return Err(error);
     }
-    Ok(summary(load, &done))
+    Ok(summary(load, path, &done))
 }
 
-fn summary(load: &Beside, phases: &[Measurement]) -> LabBeside {
-    let time: Span = phases.iter().map(Measurement::sending_time).sum();
+fn summary(load: &Beside, path: &PathDirection, phases: &[Measurement]) -> LabBeside {
+    let time: Span = phases.iter().map(|phase| arriving(path, phase)).sum();
     let received: ByteCount = phases.iter().map(|phase| phase.summary.received).sum();
     let datagrams = || phases.iter().filter_map(|phase| phase.summary.datagrams);
     let (lost, arrived) = datagrams().fold((0, 0), |(lost, arrived), seen| (lost + seen.lost, arrived + seen.received));
@@ -150,15 +151,45 @@ fn summary(load: &Beside, phases: &[Measurement]) -> LabBeside {
     }
 }
 
+/// How long the datagrams of a phase took to arrive: as long as they were sent, and as long as the queue holds of them
+/// then takes to run empty, at the least, as what others have in it is not counted. What TCP sent has arrived by then.
+fn arriving(path: &PathDirection, phase: &Measurement) -> Span {
+    let sending = phase.sending_time();
+    sending + phase.summary.datagrams.map_or(Span::ZERO, |_| emptying(path, phase.summary.sent, sending))
+}
+
+/// How long a queue into which `sent` came while `sending` lasts takes to run empty.
+fn emptying(path: &PathDirection, sent: ByteCount, sending: Span) -> Span {
+    let Some(rate) = path.rate else { return Span::ZERO };
+    let waiting = sent.saturating_sub(rate.bytes_in(sending));
+    rate.time_for(path.queue.map_or(waiting, |queue| queue.min(waiting)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn scenario(path: &str, keys: &str) -> fullpipe_scenario::Scenario {
+        let beside = format!("[[step.beside]]\ntransport = 'udp'\n{keys}");
+        let text = format!("name = 'n'\ntitle = 't'\n[path]\nrtt = '10ms'\n{path}\n[[step]]\nname = 's'\n{beside}");
+        fullpipe_scenario::Scenario::parse("n.toml", &text).unwrap()
+    }
+
     fn load(keys: &str) -> Beside {
-        let text = format!(
-            "name = 'n'\ntitle = 't'\n[path]\nrtt = '10ms'\n[[step]]\nname = 's'\n[[step.beside]]\ntransport = 'udp'\n{keys}"
-        );
-        fullpipe_scenario::Scenario::parse("n.toml", &text).unwrap().steps[0].beside[0].clone()
+        scenario("", keys).steps[0].beside[0].clone()
+    }
+
+    /// Milliseconds that the queue of such a path takes to run empty where so many MB were sent in ten seconds.
+    fn emptying_after(path: &str, megabytes: u64) -> u64 {
+        let path = scenario(path, "rate = '29M'").path.forward;
+        emptying(&path, ByteCount::new(megabytes * 1_000_000), Span::from_secs(10)).as_micros() / 1000
+    }
+
+    #[test]
+    fn what_waits_when_a_load_ends_arrives_later() {
+        let path = "rate = '100M'\nqueue = '173ms'";
+        assert_eq!([100, 125, 126, 364].map(|megabytes| emptying_after(path, megabytes)), [0, 0, 80, 173]);
+        assert_eq!(emptying_after("", 364), 0, "nothing waits for a link that has no rate");
     }
 
     fn of(keys: &str, lead: u64, ends: u64) -> Vec<(u64, u64, u64)> {

@@ -52,7 +52,7 @@ pub fn run_grid(
     for (index, cell) in grid.cells.iter().enumerate() {
         let cell = timed(cell, settings, grid.longest);
         observe(GridEvent::Begins(index + 1, grid.cells.len(), &cell));
-        match run_scenario(&cell, backend, Ratio::ONE, interrupt, &mut |event| observe(GridEvent::Step(event))) {
+        match run_scenario(&cell, backend, Ratio::ONE, None, interrupt, &mut |event| observe(GridEvent::Step(event))) {
             Ok(mut report) if !report.interrupted => {
                 let Some(step) = report.steps.pop() else { continue };
                 let done = judged(&cell, step);

@@ -1,9 +1,11 @@
 //! A lab as a target: both ends are this program, run in a host each.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fullpipe_lab::{Host, Lab, Line, Output, Program};
-use fullpipe_record::{At, Change, Direction, Interval, Measurement, Path, Request};
+use fullpipe_lab::{Capture, Host, Lab, Line, Output, Program};
+use fullpipe_record::{At, Change, Direction, Interval, Measurement, Request};
+use fullpipe_units::ByteCount;
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::measure_arguments;
@@ -44,6 +46,16 @@ impl<'l> LabTarget<'l> {
     /// The target that `lab` is.
     pub const fn new(lab: &'l Lab) -> Self {
         Self { lab }
+    }
+
+    /// Begins to capture; see [`Lab::capture`].
+    pub(crate) fn capture(&self, folder: &Path, name: &str, most: ByteCount) -> Result<Capture, ExperimentError> {
+        Ok(self.lab.capture(folder, name, most)?)
+    }
+
+    /// Ends it; how many packets are missing.
+    pub(crate) fn finish_capture(&self, capture: Capture) -> Result<u64, ExperimentError> {
+        Ok(self.lab.finish_capture(capture)?)
     }
 
     /// A far end in `host`, once it can be reached.
@@ -96,7 +108,7 @@ const fn near_end(request: &Request) -> Host {
 }
 
 impl Target for LabTarget<'_> {
-    fn path(&self) -> &Path {
+    fn path(&self) -> &fullpipe_record::Path {
         self.lab.path()
     }
 

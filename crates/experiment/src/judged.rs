@@ -107,6 +107,7 @@ impl<'s> Expectation<'s> {
             loss: Ratio::of(seen.lost as f64, (seen.lost + seen.received) as f64),
             jitter: seen.jitter,
             reordered: seen.reordered,
+            reordered_by_link: measurement.validity.reordered,
         })
     }
 
@@ -126,6 +127,7 @@ impl<'s> Expectation<'s> {
             missed_share("the plain prediction", bounds.plain, rate, Some(self.prediction.plain)),
             missed_share("what the link carries", bounds.capacity, rate, self.capacity),
             self.missed_loss(run.datagrams),
+            self.missed_order(run.datagrams),
             self.missed_fill(run.filled),
             self.missed_verdict(run.measurement.limit.as_ref()),
         ]
@@ -146,6 +148,17 @@ impl<'s> Expectation<'s> {
                 predicted.percent(),
                 points.percent()
             )
+        })
+    }
+
+    fn missed_order(&self, datagrams: Option<LabDatagrams>) -> Option<String> {
+        let bound = self.bounds.reordered?;
+        let Some((seen, planted)) = datagrams.and_then(|seen| Some((seen.reordered, seen.reordered_by_link?))) else {
+            return Some("how many datagrams came out of order is not known".to_owned());
+        };
+        let share = Ratio::of(seen as f64, planted as f64);
+        (!bound.holds(share)).then(|| {
+            format!("{seen} datagrams came out of order, and the link let {planted} be passed; the bound is {bound}")
         })
     }
 

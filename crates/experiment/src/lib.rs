@@ -22,5 +22,5 @@ pub use in_lab::{LabTarget, MeasureEvent};
 pub use ramp::{RAMP_STEP, Ramp, RampLoads, run_ramp};
 pub use real::OwnPart;
 pub use run::{Stage, run};
-pub use steps::{StepEvent, run_scenario};
+pub use steps::{CaptureTo, StepEvent, run_scenario};
 pub use target::{Ends, Interrupt, Target};

@@ -1,6 +1,9 @@
 //! Scenarios: steps over a lab, each predicted, measured and held against its bounds.
 
-use fullpipe_lab::{Backend, Lab, Plan};
+use std::cell::Cell;
+use std::path::Path;
+
+use fullpipe_lab::{Backend, Capture, Lab, Plan};
 use fullpipe_model::{left_beside, predict, predict_beside};
 use fullpipe_record::{Interval, LabReport, LabStep, Measurement, Prediction, Request};
 use fullpipe_scenario::{Expected, RatioBound, Scenario, Step, StepBounds, StepRamp};
@@ -24,6 +27,15 @@ const INVALID_RUNS: usize = 3;
 /// begins no earlier, and twenty behind it.
 const FEWEST_ROUND_TRIPS: u64 = 30;
 
+/// Where the packets of each run go: to `FOLDER/SCENARIO-STEP-NUMBER-HOST.pcap`, from 1.
+#[derive(Debug, Clone, Copy)]
+pub struct CaptureTo<'f> {
+    /// The folder, which is made if there is none.
+    pub folder: &'f Path,
+    /// Size that no file goes beyond.
+    pub most: ByteCount,
+}
+
 /// What happens while a scenario runs.
 #[derive(Debug)]
 pub enum StepEvent<'e> {
@@ -41,6 +53,8 @@ pub enum StepEvent<'e> {
 /// The load of each step lasts `time_scale` times as long as the file says, but never less than its ramp and twenty round
 /// trips need.
 ///
+/// Each run is captured where `capture` says.
+///
 /// An interrupt ends it after the steps that are done, which are kept.
 ///
 /// # Errors
@@ -49,6 +63,7 @@ pub fn run_scenario(
     scenario: &Scenario,
     backend: Backend,
     time_scale: Ratio,
+    capture: Option<CaptureTo<'_>>,
     interrupt: Interrupt<'_>,
     observe: &mut dyn FnMut(StepEvent<'_>),
 ) -> Result<LabReport, ExperimentError> {
@@ -66,7 +81,9 @@ pub fn run_scenario(
                 standing.insert((plan, lab))
             }
         };
-        let running = Running { target: &LabTarget::new(lab), step, time_scale, seed: scenario.seed, interrupt };
+        let (target, seed) = (&LabTarget::new(lab), scenario.seed);
+        let capture = capture.map(|to| (to, file_name(&format!("{}-{}", scenario.name, step.name))));
+        let running = Running { target, step, time_scale, seed, capture, runs: Cell::new(0), interrupt };
         match running.run(observe) {
             Ok(done) => steps.push(LabStep { path: step.path.clone(), ..done }),
             Err(ExperimentError::Interrupted) if !steps.is_empty() => {
@@ -107,6 +124,10 @@ struct Running<'r> {
     step: &'r Step,
     time_scale: Ratio,
     seed: u64,
+    /// And how the files of this step begin.
+    capture: Option<(CaptureTo<'r>, String)>,
+    /// Runs that have begun.
+    runs: Cell<u32>,
     interrupt: Interrupt<'r>,
 }
 
@@ -193,6 +214,12 @@ impl Running<'_> {
         })
     }
 
+    fn begin_capture(&self) -> Result<Option<Capture>, ExperimentError> {
+        self.runs.set(self.runs.get() + 1);
+        let Some((to, name)) = &self.capture else { return Ok(None) };
+        self.target.capture(to.folder, &format!("{name}-{}", self.runs.get()), to.most).map(Some)
+    }
+
     fn once(
         &self,
         request: &Request,
@@ -201,10 +228,16 @@ impl Running<'_> {
     ) -> Result<Run, ExperimentError> {
         observe(StepEvent::Begins(self.step, &expected.prediction));
         let beside = (&self.step.beside[..], self.seed);
-        let (measurement, beside) = run_beside(self.target, beside, request, self.interrupt, || {
+        let capture = self.begin_capture()?;
+        let done = run_beside(self.target, beside, request, self.interrupt, || {
             let progress = &mut |interval: &Interval| observe(StepEvent::Measuring(interval));
             self.target.measure(request, self.interrupt, progress)
-        })?;
+        });
+        let missed = capture.map_or(Ok(0), |capture| self.target.finish_capture(capture))?;
+        let (mut measurement, beside) = done?;
+        if missed > 0 {
+            measurement.warnings.push(format!("{missed} packets are missing in the capture"));
+        }
         if measurement.interrupted {
             return Err(ExperimentError::Interrupted);
         }
@@ -212,6 +245,11 @@ impl Running<'_> {
         observe(StepEvent::Ended(self.step, &run.measurement));
         Ok(run)
     }
+}
+
+/// `name` as a part of a file's name: what is no letter or digit is a hyphen.
+fn file_name(name: &str) -> String {
+    name.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect()
 }
 
 /// The load for `time_scale` times as long, in whole seconds, and no less than `needed`; as it is where it is shorter than
@@ -322,6 +360,11 @@ mod tests {
         let request = Request { duration: Span::from_secs(duration), ..Request::default() };
         let (needed, rtt) = (Span::from_secs(needed), Span::from_millis(rtt_ms));
         scaled(&request, rtt, needed, Ratio::new(scale)).duration.as_secs_f64()
+    }
+
+    #[test]
+    fn a_step_names_a_file() {
+        assert_eq!(file_name("gordon-bdp-50 MB/s: ../é"), "gordon-bdp-50-MB-s-----é");
     }
 
     #[test]

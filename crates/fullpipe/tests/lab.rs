@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -114,6 +114,72 @@ fn a_scenario_is_run_and_measured() {
     let step = &report["steps"][0];
     let (measured, predicted) = (step["measured"].as_f64().unwrap(), step["prediction"]["refined"].as_f64().unwrap());
     assert!((measured / predicted - 1.0).abs() < 0.05, "{measured} measured of {predicted}");
+}
+
+/// What a capture says of a packet: when it passed, and its headers from IP on.
+struct Captured {
+    nanos: u64,
+    length: u64,
+    headers: Vec<u8>,
+}
+
+/// The packets of a file in the format of pcap-savefile(5).
+fn captured(file: &Path) -> Vec<Captured> {
+    let bytes = std::fs::read(file).unwrap();
+    let word = |at: usize| u64::from(u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()));
+    let mut at = 24;
+    let next = || {
+        let (begin, kept) = (at, if at < bytes.len() { word(at + 8) as usize } else { return None });
+        at = begin + 16 + kept;
+        let nanos = word(begin) * 1_000_000_000 + word(begin + 4);
+        Some(Captured { nanos, length: word(begin + 12), headers: bytes[begin + 16..at].to_vec() })
+    };
+    std::iter::from_fn(next).collect()
+}
+
+#[test]
+fn a_capture_bears_the_paths_own_times_and_tcpdump_reads_it() {
+    require!(Lab, Tcpdump);
+    let _path = path();
+    let folder = tempfile::tempdir().unwrap();
+    let command = ["lab", "run", &tiny(), "--json", "--capture", folder.path().to_str().unwrap()];
+    document(&run(&mut fullpipe(&command), PATIENCE));
+    let files = ["sender", "receiver"].map(|end| folder.path().join(format!("tiny-as-it-is-1-{end}.pcap")));
+    let [near, far] = files.each_ref().map(|file| captured(file));
+    for (file, packets) in files.iter().zip([&near, &far]) {
+        assert!(packets.windows(2).all(|pair| pair[0].nanos <= pair[1].nanos), "out of order: {}", file.display());
+        let output = run(Command::new("tcpdump").args(["-n", "--nano", "-r"]).arg(file), PATIENCE);
+        let told = String::from_utf8_lossy(&output.stdout);
+        let (flows, count) = (told.matches("IP 198.18.0.1.").count(), told.lines().count());
+        assert!(
+            flows > 100 && count == packets.len(),
+            "{count} of {} packets, {flows} of them the sender's",
+            packets.len()
+        );
+    }
+    // The first SYN and its answer find the link idle: rate and delay are all that passes between the two ends.
+    let first = |packets: &[Captured], flags: u8| {
+        let position = packets.iter().position(|packet| packet.headers[9] == 6 && packet.headers[33] == flags);
+        position.map(|position| (packets[position].nanos, packets[position].length)).unwrap()
+    };
+    for (flags, from, to) in [(0x02, &near, &far), (0x12, &far, &near)] {
+        let ((sent, length), (arrived, _)) = (first(from, flags), first(to, flags));
+        let exact = 5_000_000 + (length + 38) * 8 * 1_000 / 50;
+        assert!((exact..exact + 50_000).contains(&(arrived - sent)), "{} ns in place of {exact}", arrived - sent);
+    }
+}
+
+#[test]
+fn a_capture_ends_at_its_size_and_the_run_says_so() {
+    require!(Lab);
+    let _path = path();
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["--capture", folder.path().to_str().unwrap(), "--capture-size", "4KiB"];
+    let output = run(&mut fullpipe(&[&["lab", "run", &tiny(), "--json"], &flags[..]].concat()), PATIENCE);
+    let warnings = document(&output)["lab"][0]["steps"][0]["runs"][0]["warnings"].to_string();
+    assert!(warnings.contains("packets are missing in the capture"), "{warnings}");
+    let size = std::fs::metadata(folder.path().join("tiny-as-it-is-1-sender.pcap")).unwrap().len();
+    assert!((3_000..=4_096).contains(&size), "{size} B");
 }
 
 #[test]
@@ -432,13 +498,18 @@ fn a_backend_that_there_is_not_is_refused_with_those_that_there_are() {
 
 #[test]
 fn a_congestion_control_that_this_kernel_lacks_is_refused_before_anything_is_made() {
-    let text = std::fs::read_to_string(tiny()).unwrap() + "congestion = \"nosuch\"\n";
-    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("nosuch-{}.toml", std::process::id()));
-    std::fs::write(&file, text).unwrap();
-    for command in [&["demo", "-C", "nosuch"][..], &["lab", "run", &tiny(), file.to_str().unwrap()]] {
+    let sections = "[path]\nrtt = \"10ms\"\n\n[[step]]\nname = \"as it is\"\n";
+    let step = scenario("nosuch", &format!("{sections}congestion = \"nosuch\"\n"));
+    let beside = scenario("besides", &format!("{sections}[[step.beside]]\ncongestion = \"nosuch\"\n"));
+    for (command, place) in [
+        (&["demo", "-C", "nosuch"][..], String::new()),
+        (&["lab", "run", &tiny(), &step], format!("{step}:9:14: congestion: ")),
+        (&["lab", "run", &beside], format!("{beside}:10:14: congestion: ")),
+    ] {
         let output = run(&mut fullpipe(command), PATIENCE);
         let said = sentence(&output, 3);
-        assert!(said.contains("`nosuch`") && said.contains("reno"), "{said}");
+        let expected = format!("{place}this kernel has no congestion control `nosuch`; it has ");
+        assert!(said.contains(&expected) && said.contains("reno"), "{said}");
         assert!(output.stdout.is_empty(), "nothing began: {output:?}");
     }
 }

@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use fullpipe_link::{Counters, Direction};
 use fullpipe_record::{Effects, Path, PathChange, PathDirection};
@@ -17,10 +17,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 
 use crate::awake::Awake;
+use crate::capture::{Capture, Tap};
+use crate::error::LabError;
 use crate::mailbox::{Inbox, Mail, Mailbox, mailbox};
 use crate::packet::Packet;
 use crate::protocol::{Host, Layout};
 use crate::remote::Devices;
+use crate::vigil::{Rest, Vigil};
 
 /// Longest time that a thread sleeps while its direction is empty, and so the longest that it takes to end.
 const IDLE: Span = Span::from_millis(50);
@@ -44,6 +47,7 @@ const LATEST: Span = Span::from_secs(10);
 pub(crate) struct Driver {
     directions: [RunningDirection; 2],
     stop: Arc<AtomicBool>,
+    origin: Instant,
     _awake: Awake,
 }
 
@@ -87,6 +91,7 @@ impl Driver {
                 RunningDirection::start(reverse, to_reverse, &stop)?,
             ],
             stop,
+            origin,
             _awake: Awake::ask(),
         })
     }
@@ -94,6 +99,24 @@ impl Driver {
     /// Makes the path that leads away from `host` another from now on.
     pub(crate) fn change(&self, host: Host, change: PathChange) {
         self.directions[host.index()].mailbox.post(Mail::Change(change));
+    }
+
+    /// Lets what passes both ends be written to files; see [`Capture::start`].
+    pub(crate) fn capture(&self, folder: &std::path::Path, name: &str, most: ByteCount) -> Result<Capture, LabError> {
+        let capture = Capture::start(folder, name, most, SystemTime::now() - self.origin.elapsed())?;
+        self.tap(|host| Some(capture.tap(host)));
+        Ok(capture)
+    }
+
+    /// Ends the capture.
+    pub(crate) fn let_go(&self) {
+        self.tap(|_| None);
+    }
+
+    fn tap(&self, tap: impl Fn(Host) -> Option<Tap>) {
+        for host in Host::ALL {
+            self.directions[host.index()].mailbox.post(Mail::Capture(tap(host)));
+        }
     }
 
     /// What each direction, forward first, did since the last call.
@@ -137,6 +160,12 @@ impl DirectionReport {
         dropped.iter().fold(offered.bytes - sent, |left, tally| left - tally.bytes)
     }
 
+    /// What has been sent now and has not been handed over.
+    pub(crate) fn flying(&self) -> ByteCount {
+        let Counters { sent, duplicated, delivered, .. } = self.counters;
+        (sent + duplicated.bytes).saturating_sub(delivered.bytes)
+    }
+
     /// Packets that found the queue full.
     pub(crate) fn overflowed(&self) -> u64 {
         (self.counters.overflowed.segments - self.since.overflowed.segments).get()
@@ -145,6 +174,11 @@ impl DirectionReport {
     /// Time in which the link was sending.
     pub(crate) fn busy(&self) -> Span {
         self.counters.busy.saturating_sub(self.since.busy)
+    }
+
+    /// Packets that later ones passed.
+    pub(crate) fn reordered(&self) -> u64 {
+        (self.counters.reordered - self.since.reordered).get()
     }
 
     /// Packets that were lost on purpose.
@@ -214,6 +248,8 @@ struct Line {
     longest: SegCount,
     /// With all that the path's framing adds.
     largest_packet: ByteCount,
+    vigil: Vigil,
+    tap: Option<Tap>,
     inbox: Inbox,
     /// Where routers' answers go.
     other: Mailbox,
@@ -228,6 +264,8 @@ impl Line {
             link: Direction::new(path, seed),
             longest: longest_train(slowest(path), largest_packet),
             largest_packet,
+            vigil: Vigil::new(),
+            tap: None,
             inbox,
             other,
             report: Arc::new(Mutex::new(DirectionReport::new(Counters::default()))),
@@ -265,6 +303,9 @@ impl Line {
             match self.wire.read() {
                 Read::Packet(packet) => {
                     let now = self.wire.now();
+                    if let Some(tap) = &self.tap {
+                        tap.entered(now, &packet);
+                    }
                     for piece in packet.carried_whole(self.longest) {
                         self.offer(now, piece);
                     }
@@ -290,6 +331,9 @@ impl Line {
             if !self.wire.write(&delivery.train) {
                 report.refused += 1;
             }
+            if let Some(tap) = &self.tap {
+                tap.left(delivery.due, &delivery.train);
+            }
             now = self.wire.now();
             report.lateness.saturating_record(now.since(delivery.due).as_nanos());
         }
@@ -299,24 +343,30 @@ impl Line {
     /// Sleeps until a packet or mail waits or something is due; the moment up to which the sleep was meant.
     fn wait(&mut self) -> Time {
         let from = self.wire.now();
-        let planned = self.link.next_deadline().map_or(IDLE, |due| due.since(from)).min(IDLE);
+        let soon = self.link.next_deadline().filter(|due| due.since(from) <= IDLE);
+        let planned = match soon.map_or(Rest::Sleep(IDLE), |due| self.vigil.rest(from, due)) {
+            Rest::None => return from,
+            Rest::Sleep(time) => time,
+        };
         let sleep: Duration = planned.into();
         let timeout = Timespec { tv_sec: sleep.as_secs().cast_signed(), tv_nsec: i64::from(sleep.subsec_nanos()) };
         let mut waiting = [PollFd::new(&self.wire.from, PollFlags::IN), PollFd::new(self.inbox.bell(), PollFlags::IN)];
         // An interrupted or failed wait is one more turn of the loop.
         let _ = poll(&mut waiting, Some(&timeout));
-        let rung = !waiting[1].revents().is_empty();
-        let until = (from + planned).min(self.wire.now());
+        let [packets, rung] = waiting.map(|waiting| !waiting.revents().is_empty());
+        let now = self.wire.now();
+        self.vigil.woke(now, packets || rung);
         if rung {
             self.take_mail();
         }
-        until
+        (from + planned).min(now)
     }
 
     fn take_mail(&mut self) {
         let now = self.wire.now();
         for mail in self.inbox.take() {
             match mail {
+                Mail::Capture(tap) => self.tap = tap,
                 // An answer to an answer there is not.
                 Mail::Reply(reply) => drop(self.link.offer(now, reply)),
                 Mail::Change(change) => {

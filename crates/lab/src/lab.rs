@@ -1,8 +1,9 @@
 use std::net::Ipv4Addr;
 
 use fullpipe_record::{Change, HostSettings, Path, PathChange, Validity};
-use fullpipe_units::BitRate;
+use fullpipe_units::{BitRate, ByteCount};
 
+use crate::capture::Capture;
 use crate::driver::{DirectionReport, Driver};
 use crate::entrance::Entrance;
 use crate::error::LabError;
@@ -124,6 +125,25 @@ impl Lab {
     /// Makes the path that leads away from `host` another from now on.
     pub fn change(&self, host: Host, change: PathChange) {
         self.driver.change(host, change);
+    }
+
+    /// Writes what passes both ends of the path, by the link's own time, to `NAME-sender.pcap` and `NAME-receiver.pcap` in
+    /// `folder`, until [`Lab::finish_capture`]: the first 128 B of each packet, at most `most` bytes a file. A train that the
+    /// path carries whole is one packet.
+    ///
+    /// # Errors
+    /// If the files cannot be made.
+    pub fn capture(&self, folder: &std::path::Path, name: &str, most: ByteCount) -> Result<Capture, LabError> {
+        self.driver.capture(folder, name, most)
+    }
+
+    /// Ends a capture; how many packets are missing in it, because they did not fit or came faster than they were written.
+    ///
+    /// # Errors
+    /// If a file could not be written.
+    pub fn finish_capture(&self, capture: Capture) -> Result<u64, LabError> {
+        self.driver.let_go();
+        capture.finish()
     }
 
     /// Begins to watch the lab itself.

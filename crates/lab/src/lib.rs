@@ -6,6 +6,7 @@
 //! kernel then ends everything below it. The link runs in the parent, on one thread per direction, and needs no privilege.
 
 mod awake;
+mod capture;
 mod congestion;
 mod driver;
 mod entrance;
@@ -19,8 +20,10 @@ mod protocol;
 mod remote;
 mod status;
 mod validity;
+mod vigil;
 
 pub use awake::Awake;
+pub use capture::Capture;
 pub use congestion::find_congestion_control;
 pub use entrance::{Entrance, Visit};
 pub use error::LabError;

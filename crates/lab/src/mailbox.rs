@@ -6,6 +6,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use fullpipe_record::PathChange;
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::capture::Tap;
 use crate::packet::Packet;
 
 /// What a direction of the link is told from outside of its device.
@@ -14,6 +15,8 @@ pub(crate) enum Mail {
     Reply(Packet),
     /// The path is different from now on.
     Change(PathChange),
+    /// What passes is to be captured from now on, or no longer.
+    Capture(Option<Tap>),
 }
 
 /// Where to send it.

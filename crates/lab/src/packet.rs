@@ -1,7 +1,7 @@
 use fullpipe_link::Train;
 use fullpipe_record::Edit;
 use fullpipe_units::{ByteCount, SegCount};
-use fullpipe_wire::Malformed;
+use fullpipe_wire::{Malformed, VIRTIO_HEADER};
 
 use crate::protocol::Layout;
 
@@ -18,6 +18,15 @@ impl Packet {
     /// What the device is to be given: headers, which replace what is in `front`, and payload.
     pub(crate) fn emit<'p>(&'p self, layout: Layout, front: &mut Vec<u8>) -> &'p [u8] {
         self.0.emit(layout.ethernet(), front)
+    }
+
+    /// The first bytes of it as an IP packet, as many as `most`, and the length of all of it.
+    pub(crate) fn captured(&self, most: usize) -> (Vec<u8>, u32) {
+        let mut front = Vec::with_capacity(VIRTIO_HEADER + most);
+        let payload = self.0.emit(&[], &mut front);
+        let headers = front.get(VIRTIO_HEADER..).unwrap_or_default();
+        let kept: Vec<u8> = headers.iter().chain(payload).take(most).copied().collect();
+        (kept, (headers.len() + payload.len()) as u32)
     }
 
     /// In the pieces that the link carries whole, in order: trains of at most `longest`, and pairs as single packets.

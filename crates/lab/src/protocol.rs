@@ -18,7 +18,7 @@ const LONGEST_MESSAGE: usize = 160 * 1024;
 pub(crate) const ETHERNET_ADDRESS: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
 /// One of the two hosts of a lab.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Host {
     /// Where the data comes from.

@@ -27,10 +27,16 @@ pub struct DirectionStatus {
     pub rate: BitRate,
     /// What waits in the queue at its end, or is being sent.
     pub queue: ByteCount,
+    /// What has left the link at its end, and has not arrived.
+    pub flying: ByteCount,
     /// Packets that found the queue full.
     pub queue_drops: u64,
     /// Packets that were lost on purpose.
     pub planted_losses: u64,
+    /// The lateness that half of the packets stayed below; none where there was no packet.
+    pub lateness_median: Option<Span>,
+    /// The lateness that nine tenths of the packets stayed below, likewise.
+    pub lateness_p90: Option<Span>,
     /// The lateness that 99 % of the packets stayed below; none where there was no packet.
     pub lateness_p99: Option<Span>,
 }
@@ -68,13 +74,16 @@ impl<'l> Meter<'l> {
 impl DirectionStatus {
     fn of(report: &DirectionReport, interval: Span) -> Self {
         let lateness = &report.lateness;
-        let lateness_p99 = (!lateness.is_empty()).then(|| Span::from_nanos(lateness.value_at_quantile(0.99)));
+        let late = |share| (!lateness.is_empty()).then(|| Span::from_nanos(lateness.value_at_quantile(share)));
         Self {
             rate: BitRate::of(report.delivered(), interval),
             queue: report.backlog(),
+            flying: report.flying(),
             queue_drops: report.overflowed(),
             planted_losses: report.lost(),
-            lateness_p99,
+            lateness_median: late(0.5),
+            lateness_p90: late(0.9),
+            lateness_p99: late(0.99),
         }
     }
 }

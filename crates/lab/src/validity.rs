@@ -63,6 +63,7 @@ pub(crate) fn judge(path: &Path, reports: &[DirectionReport; 2], device_drops: u
         device_drops: Some(device_drops + refused),
         queue_drops: Some(overflowed),
         planted_losses: Some(reports.iter().map(DirectionReport::lost).sum()),
+        reordered: Some(reports[0].reordered()),
         link_busy: path.forward.rate.map(|_| reports[0].busy()),
         stolen,
     }

@@ -34,6 +34,9 @@ pub struct LabDatagrams {
     pub jitter: Span,
     /// Datagrams that came behind a later one.
     pub reordered: u64,
+    /// Packets that the link let later ones pass meanwhile, of this load or around it.
+    #[serde(default)]
+    pub reordered_by_link: Option<u64>,
 }
 
 /// A load that ran beside that of a step.

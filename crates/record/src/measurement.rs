@@ -397,6 +397,9 @@ pub struct Validity {
     /// Time in which the emulated bottleneck was sending, in the direction of the data.
     #[serde(default)]
     pub link_busy: Option<Span>,
+    /// Packets that the emulated path let later ones pass, in the direction of the data.
+    #[serde(default)]
+    pub reordered: Option<u64>,
     /// Processor time that a hypervisor took away during the run, as a share of all cores.
     pub stolen: Option<Ratio>,
 }

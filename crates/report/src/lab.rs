@@ -180,6 +180,9 @@ fn remarks(step: &LabStep, style: Style) -> String {
     if let Some(verdict) = verdict(step) {
         text += &wrapped(&about(&verdict.sentence), 2, str::to_owned);
     }
+    if let Some(order) = order(step) {
+        text += &wrapped(&about(&order), 2, str::to_owned);
+    }
     if let Some(filled) = step.filled {
         text += &wrapped(&about(&format!("all loads together fill {filled} of the link")), 2, str::to_owned);
     }
@@ -193,6 +196,15 @@ fn remarks(step: &LabStep, style: Style) -> String {
         text += &wrapped(&about(&format!("a run did not count: {reason}")), 2, |line| style.dim(line));
     }
     text
+}
+
+/// How many datagrams came out of order, where the link let any be passed: measured, planted, published.
+fn order(step: &LabStep) -> Option<String> {
+    let seen = step.datagrams?;
+    let planted = seen.reordered_by_link.filter(|planted| *planted > 0)?;
+    let published = step.published.and_then(|published| published.reordered);
+    let published = published.map(|count| format!(", {count} were published")).unwrap_or_default();
+    Some(format!("{} datagrams came out of order; the link let {planted} be passed{published}", seen.reordered))
 }
 
 /// Of the last run that counts.

@@ -29,6 +29,8 @@ pub struct StepBounds {
     pub capacity: Option<Bound>,
     /// How far the share of lost datagrams may be from what the rate really offered and the link's busy time predict.
     pub loss: Option<Ratio>,
+    /// Of the packets that the link let others pass: how many datagrams were seen out of order.
+    pub reordered: Option<Bound>,
     /// Of the link, together with what runs beside it.
     pub fills: Option<Bound>,
     /// What the verdict must name.

@@ -6,6 +6,7 @@ pub const fn builtin() -> &'static [(&'static str, &'static str)] {
         ("elsen-parallel", include_str!("../../../scenarios/elsen-parallel.toml")),
         ("elsen-starvation", include_str!("../../../scenarios/elsen-starvation.toml")),
         ("elsen-udp", include_str!("../../../scenarios/elsen-udp.toml")),
+        ("elsen-window-scale", include_str!("../../../scenarios/elsen-window-scale.toml")),
         ("elsen-window", include_str!("../../../scenarios/elsen-window.toml")),
         ("gordon-bdp", include_str!("../../../scenarios/gordon-bdp.toml")),
         ("liu-backup", include_str!("../../../scenarios/liu-backup.toml")),

@@ -1,30 +1,50 @@
+use std::fmt;
+
 use thiserror::Error;
 
-/// A scenario file that cannot be run: where, and why, in one sentence.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{file}:{line}:{column}: {message}")]
-pub struct ScenarioError {
+/// A place in a scenario file; it reads as `file:line:column`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
     /// The file's name, as it was given.
     pub file: String,
     /// Line, from 1.
     pub line: usize,
     /// Character in the line, from 1.
     pub column: usize,
+}
+
+/// A scenario file that cannot be run: where, and why, in one sentence.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{place}: {message}")]
+pub struct ScenarioError {
+    /// Where.
+    pub place: Place,
     /// What is wrong, and with which key.
     pub message: String,
 }
 
-impl ScenarioError {
-    /// An error at byte `offset` of `text`.
-    pub(crate) fn new(file: &str, text: &str, offset: usize, message: &str) -> Self {
+impl Place {
+    /// That of byte `offset` of `text`.
+    pub(crate) fn new(file: &str, text: &str, offset: usize) -> Self {
         let before = text.get(..offset).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         Self {
             file: file.to_owned(),
             line: before.matches('\n').count() + 1,
             column: before[line_start..].chars().count() + 1,
-            message: one_line(message),
         }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
+impl ScenarioError {
+    pub(crate) fn new(place: Place, message: &str) -> Self {
+        Self { place, message: one_line(message) }
     }
 }
 

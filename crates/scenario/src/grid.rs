@@ -6,7 +6,7 @@ use crate::key::{quantity, require};
 use crate::scenario::read_words;
 use crate::section::{Section, Source};
 use crate::step::{congestion_control, duration, streams};
-use crate::{Scenario, ScenarioError, Step};
+use crate::{Control, Scenario, ScenarioError, Step};
 
 /// A checked grid: many paths, each with one measurement, that together tell how good the predictions are.
 #[derive(Debug, Clone, PartialEq)]
@@ -106,7 +106,9 @@ fn read_block(block: &Section<'_>, cells: &mut Vec<Scenario>) -> Result<(), Scen
                         for &streams in &streams {
                             let seed = cells.len() as u64 + 1;
                             let cell = Cell { rate, rtt, bounded, loss, control, streams };
-                            cells.push(cell.scenario(seed).map_err(|why| block.error_at(bounded.key(), why))?);
+                            let scenario = cell.scenario(seed).map_err(|why| block.error_at(bounded.key(), why))?;
+                            let needed = Control { name: control.clone(), place: block.place_of("congestion") };
+                            cells.push(Scenario { controls: vec![needed], ..scenario });
                         }
                     }
                 }
@@ -220,6 +222,7 @@ impl Cell<'_> {
             receiver: vec![Change::TcpRmemMax(rmem)],
             steps: vec![step],
             bounds: Vec::new(),
+            controls: Vec::new(),
         })
     }
 

@@ -56,6 +56,7 @@
 //! rate = "110Mbit/s"              # that each stream offers; or ramp = { from = "10%", to = "110%", loads = 11 }
 //! length = 1470                   # payload of each; what the path takes if not set
 //! loss = { within = "0.5%" }      # points around what the rate really offered and the link's busy time predict
+//! reordered = { within = "5%" }   # datagrams out of order ÷ packets that the link let others pass
 //! fills = { within = "2%" }       # of the link, together with what runs beside it
 //!
 //! [[step.beside]]                 # runs beside that step, and ends with it; streams, window … as a step has them
@@ -89,9 +90,9 @@ mod trace;
 pub use beside::{Beside, Starts};
 pub use bound::{Bound, Expected, ExpectedVerdict, RatioBound, StepBounds};
 pub use builtin::{builtin, builtin_grid};
-pub use error::{FlagError, ScenarioError};
+pub use error::{FlagError, Place, ScenarioError};
 pub use flag::{parse_host_flag, parse_path_flag, parse_path_flag_with};
 pub use grid::{Grid, GridBounds};
 pub use path::{PathSpec, ReadFile};
-pub use scenario::Scenario;
+pub use scenario::{Control, Scenario};
 pub use step::{Step, StepRamp};

@@ -10,7 +10,7 @@ use crate::key::{quantity, require};
 use crate::path::{DIRECTION_KEYS, PATH_KEYS, PathSpec, ReadFile, no_files};
 use crate::section::{Section, Source};
 use crate::step::{PUBLISHED_KEYS, RAMP_KEYS, STEP_KEYS, Step, StepRamp, complete};
-use crate::{ScenarioError, StepBounds};
+use crate::{Place, ScenarioError, StepBounds};
 
 /// A checked scenario: everything needed to run it and to judge the result.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +33,17 @@ pub struct Scenario {
     pub steps: Vec<Step>,
     /// Bounds between steps.
     pub bounds: Vec<RatioBound>,
+    /// What the kernel must have for it.
+    pub controls: Vec<Control>,
+}
+
+/// A congestion control that a load runs with: whether a kernel has it, a file does not tell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Control {
+    /// Its name.
+    pub name: String,
+    /// Where the file asks for it: at the load, where it leaves the choice.
+    pub place: Place,
 }
 
 impl Scenario {
@@ -72,8 +83,20 @@ impl Scenario {
         let seed = section.value("seed", read_seed)?.unwrap_or(1);
         let (sender, receiver) = (read_host(&root, "sender")?, read_host(&root, "receiver")?);
         let steps = read_steps(&root, &spec, files)?;
+        let controls = read_controls(&root, &steps)?;
         let bounds = root.sections("bound")?.iter().map(|bound| read_bound(bound, &steps)).collect::<Result<_, _>>()?;
-        Ok(Self { name, title, source: root.value("source", words)?, path, seed, sender, receiver, steps, bounds })
+        Ok(Self {
+            name,
+            title,
+            source: root.value("source", words)?,
+            path,
+            seed,
+            sender,
+            receiver,
+            steps,
+            bounds,
+            controls,
+        })
     }
 }
 
@@ -141,6 +164,20 @@ fn read_steps(root: &Section<'_>, path: &PathSpec, files: ReadFile<'_>) -> Resul
     Ok(steps)
 }
 
+/// The congestion controls of `steps` and of what runs beside them.
+fn read_controls(root: &Section<'_>, steps: &[Step]) -> Result<Vec<Control>, ScenarioError> {
+    let mut controls = Vec::new();
+    for (section, step) in root.sections("step")?.iter().zip(steps) {
+        let beside = section.sections("beside")?;
+        let loads = std::iter::once((section, &step.request));
+        let loads = loads.chain(beside.iter().zip(step.beside.iter().map(|load| &load.request)));
+        controls.extend(loads.filter_map(|(section, request)| {
+            Some(Control { name: request.congestion.clone()?, place: section.place_of("congestion") })
+        }));
+    }
+    Ok(controls)
+}
+
 /// What `[[step]]` has beside [`STEP_KEYS`].
 const STEP_SECTIONS: &[&str] = &[
     "name",
@@ -154,6 +191,7 @@ const STEP_SECTIONS: &[&str] = &[
     "plain",
     "capacity",
     "loss",
+    "reordered",
     "fills",
     "verdict",
 ];
@@ -194,6 +232,11 @@ fn unfit(step: &Step, path: &PathSpec) -> Option<(&'static str, &'static str)> {
         ),
         ("loss", "only datagrams tell how many were lost; write transport = \"udp\"", bounds.loss.is_some() && !is_udp),
         ("loss", "only a link with a rate predicts it", bounds.loss.is_some() && rate.is_none()),
+        (
+            "reordered",
+            "only datagrams tell how many came out of order; write transport = \"udp\"",
+            bounds.reordered.is_some() && !is_udp,
+        ),
         ("capacity", "the path has no rate", bounds.capacity.is_some() && rate.is_none()),
         ("fills", "the path has no rate", bounds.fills.is_some() && rate.is_none()),
         ("verdict", "datagrams at a given rate have none", bounds.verdict.is_some() && is_udp),
@@ -251,6 +294,7 @@ fn read_step_bounds(step: &Section<'_>) -> Result<StepBounds, ScenarioError> {
         plain: read_step_bound(step, "plain")?,
         capacity: read_step_bound(step, "capacity")?,
         loss,
+        reordered: read_step_bound(step, "reordered")?,
         fills: read_step_bound(step, "fills")?,
         verdict: step.value("verdict", ExpectedVerdict::read)?,
     })

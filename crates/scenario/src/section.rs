@@ -3,8 +3,8 @@ use std::borrow::Cow;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use crate::ScenarioError;
 use crate::key::{Key, find};
+use crate::{Place, ScenarioError};
 
 /// The file: what errors need to tell a place.
 #[derive(Clone, Copy)]
@@ -31,7 +31,11 @@ impl<'a> Source<'a> {
     }
 
     fn error(self, at: usize, message: impl Into<String>) -> ScenarioError {
-        ScenarioError::new(self.file, self.text, at, &message.into())
+        ScenarioError::new(self.place(at), &message.into())
+    }
+
+    fn place(self, at: usize) -> Place {
+        Place::new(self.file, self.text, at)
     }
 }
 
@@ -100,10 +104,14 @@ impl<'a> Section<'a> {
         self.table.contains_key(key)
     }
 
-    /// An error about the value of `key`, at its place; at the section's where the key is not there.
+    /// An error about the value of `key`, at its place.
     pub(crate) fn error_at(&self, key: &str, why: impl AsRef<str>) -> ScenarioError {
-        let at = self.table.get(key).map_or(self.at, |value| value.span().start);
-        self.source.error(at, format!("{key}: {}", why.as_ref()))
+        ScenarioError::new(self.place_of(key), &format!("{key}: {}", why.as_ref()))
+    }
+
+    /// Where the value of `key` is; where this section is if the key is not there.
+    pub(crate) fn place_of(&self, key: &str) -> Place {
+        self.source.place(self.table.get(key).map_or(self.at, |value| value.span().start))
     }
 
     /// An error about a key that should be there.

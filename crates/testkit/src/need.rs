@@ -16,6 +16,8 @@ pub enum Need {
     Curl,
     /// The server of OpenSSH, and `ssh`.
     Sshd,
+    /// The program `tcpdump`.
+    Tcpdump,
     /// The rights of root.
     Root,
     /// The program `tc`, of iproute2, which has `ip` too.
@@ -38,6 +40,7 @@ impl Need {
             Self::Tc => lacking_program("tc", "-V"),
             Self::Curl => lacking_program("curl", "--version"),
             Self::Sshd => lacking_program("ssh", "-V").or_else(|| lacking_program("/usr/sbin/sshd", "-V")),
+            Self::Tcpdump => lacking_program("tcpdump", "--version"),
             Self::Unshare => lacking_program("unshare", "--version"),
             Self::UserNamespaces => lacking_user_namespaces(),
             Self::Strace => lacking_program("strace", "-V"),

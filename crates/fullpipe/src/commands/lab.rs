@@ -1,14 +1,16 @@
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use clap::Subcommand;
-use fullpipe_experiment::{ExperimentError, GridEvent, Interrupt, StepEvent, grid_duration, run_grid, run_scenario};
+use fullpipe_experiment::{
+    CaptureTo, ExperimentError, GridEvent, Interrupt, StepEvent, grid_duration, run_grid, run_scenario,
+};
 use fullpipe_host::{SysctlTree, inspect};
-use fullpipe_lab::{Backend, Host, Lab, LabError, Plan, Stdio, Visit, find_congestion_control};
+use fullpipe_lab::{Backend, Host, Lab, Plan, Stdio, Visit, find_congestion_control};
 use fullpipe_record::Document;
 use fullpipe_report as report;
 use fullpipe_scenario::{Grid, Scenario, builtin, builtin_grid};
-use fullpipe_units::{Ratio, Span};
+use fullpipe_units::{ByteCount, Ratio, Span};
 
 use super::up::up;
 use crate::beside::read_beside;
@@ -41,6 +43,12 @@ enum Action {
         /// Let every load last so many times as long as the file says; never less than its ramp and twenty round trips
         #[arg(long, value_parser = time_scale, default_value = "1", value_name = "FACTOR")]
         time_scale: Ratio,
+        /// Write what passes both ends of the path to files there, two a run: headers, with the path's own time stamps
+        #[arg(long, value_name = "FOLDER")]
+        capture: Option<PathBuf>,
+        /// Size that none of these files goes beyond
+        #[arg(long, requires = "capture", default_value = "256MiB", value_name = "BYTES")]
+        capture_size: ByteCount,
         /// Print one JSON document
         #[arg(long, short = 'J')]
         json: bool,
@@ -132,11 +140,12 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
     let backend = arguments.backend;
     match &arguments.action {
         Action::List => list(terminal),
-        Action::Run { all: true, time_scale, .. } => {
-            let names: Vec<String> = builtin().iter().map(|(name, _)| (*name).to_owned()).collect();
-            run_all(&names, *time_scale, backend, terminal)
+        Action::Run { scenarios, all, time_scale, capture, capture_size, .. } => {
+            let every = || builtin().iter().map(|(name, _)| (*name).to_owned()).collect();
+            let names = if *all { every() } else { scenarios.clone() };
+            let capture = capture.as_deref().map(|folder| CaptureTo { folder, most: *capture_size });
+            run_all(&names, *time_scale, capture, backend, terminal)
         }
-        Action::Run { scenarios, time_scale, .. } => run_all(scenarios, *time_scale, backend, terminal),
         Action::Grid { grid, .. } => measure_grid(grid.as_deref(), backend, terminal),
         Action::Up { scenario, name, interval, .. } => {
             let scenario = load(scenario)?;
@@ -165,7 +174,13 @@ fn list(terminal: &Terminal) -> Result<(), Failure> {
     Ok(())
 }
 
-fn run_all(names: &[String], time_scale: Ratio, backend: Backend, terminal: &Terminal) -> Result<(), Failure> {
+fn run_all(
+    names: &[String],
+    time_scale: Ratio,
+    capture: Option<CaptureTo<'_>>,
+    backend: Backend,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     // Every file is read, and what the machine must have is looked for, before anything is built.
     let scenarios: Vec<Scenario> = names.iter().map(|name| load(name)).collect::<Result<_, _>>()?;
     find_congestion_controls(&scenarios)?;
@@ -174,7 +189,8 @@ fn run_all(names: &[String], time_scale: Ratio, backend: Backend, terminal: &Ter
     let mut reports = Vec::new();
     for scenario in scenarios {
         terminal.progress(&format!("{}: {}\n", scenario.name, scenario.title));
-        let run = run_scenario(&scenario, backend, time_scale, Interrupt(&flag), &mut |event| show(&event, terminal));
+        let observe = &mut |event: StepEvent<'_>| show(&event, terminal);
+        let run = run_scenario(&scenario, backend, time_scale, capture, Interrupt(&flag), observe);
         let done = match run {
             Err(ExperimentError::Interrupted) if !reports.is_empty() => break,
             done => done?,
@@ -242,10 +258,14 @@ fn show(event: &StepEvent<'_>, terminal: &Terminal) {
     }
 }
 
-/// Looks for the congestion control of every step.
-fn find_congestion_controls(scenarios: &[Scenario]) -> Result<(), LabError> {
-    let steps = scenarios.iter().flat_map(|scenario| &scenario.steps);
-    steps.filter_map(|step| step.request.congestion.as_deref()).try_for_each(find_congestion_control)
+/// Looks for the congestion control of every load; the first that is missing is told with its place.
+fn find_congestion_controls(scenarios: &[Scenario]) -> Result<(), Failure> {
+    scenarios.iter().flat_map(|scenario| &scenario.controls).try_for_each(|control| {
+        find_congestion_control(&control.name).map_err(|error| {
+            let Failure { code, message } = error.into();
+            Failure::new(code, format!("{}: congestion: {message}", control.place))
+        })
+    })
 }
 
 /// The grid that comes with the program, or that of a file.

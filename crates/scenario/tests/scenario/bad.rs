@@ -183,7 +183,7 @@ fn unknown_keys_are_told_with_those_there_are() {
         (
             "window = \"64K\"",
             "  bytes = 1",
-            "x.toml:13:3: \"bytes\" is not a key here; the keys are transport, window, buffer, streams, rate, length, congestion, duration, omit, direction, name, published, ramp, beside, path, sender, receiver, refined, plain, capacity, loss, fills, verdict",
+            "x.toml:13:3: \"bytes\" is not a key here; the keys are transport, window, buffer, streams, rate, length, congestion, duration, omit, direction, name, published, ramp, beside, path, sender, receiver, refined, plain, capacity, loss, reordered, fills, verdict",
         ),
         (
             "{ within = \"5%\" }",
@@ -233,6 +233,10 @@ fn a_step_that_cannot_be_run_is_told_with_its_place() {
         ("transport = 'sctp'", "x.toml:5:13: transport: \"sctp\" is not a transport: write tcp or udp"),
         ("transport = 'udp'", "x.toml:4:1: rate: it is missing: at what rate does each stream send?"),
         ("rate = 0", "x.toml:5:8: rate: \"0\" is not the rate of a load: nothing would be sent"),
+        (
+            "reordered = { within = '5%' }",
+            "x.toml:5:13: reordered: only datagrams tell how many came out of order; write transport = \"udp\"",
+        ),
         ("length = 1470", "x.toml:5:10: length: it is that of datagrams; write transport = \"udp\""),
         ("length = 16", "x.toml:5:10: length: \"16\" is not the length of a datagram: it must be from 32 to 65507 B"),
         (
@@ -317,7 +321,7 @@ proptest! {
         let until = (from + length).min(chars.len());
         let spoilt: String = chars[..from].iter().copied().chain(new.chars()).chain(chars[until..].iter().copied()).collect();
         if let Err(error) = Scenario::parse("x.toml", &spoilt) {
-            prop_assert!(error.line >= 1 && error.column >= 1 && !error.message.contains('\n'));
+            prop_assert!(error.place.line >= 1 && error.place.column >= 1 && !error.message.contains('\n'));
         }
     }
 

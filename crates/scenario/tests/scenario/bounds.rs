@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fullpipe_scenario::{Bound, Expected, Scenario, builtin};
+use fullpipe_scenario::{Bound, Expected, ExpectedVerdict, Scenario, builtin};
 
 /// Scenario, path (rate, RTT, queue and MTU of the first step), steps with their bounds, and bounds between steps.
 type Row = (&'static str, &'static str, &'static [(&'static str, &'static str)], &'static [&'static str]);
@@ -24,7 +24,7 @@ const BOUNDS: &[Row] = &[
     (
         "elsen-udp",
         "100 Mbit/s, 173 ms, 244.1 KiB, 1500",
-        &[("110 Mbit/s", "capacity within 100 ± 1 %, loss ± 0.5 points")],
+        &[("110 Mbit/s", "capacity within 100 ± 1 %, loss ± 0.5 points, reordered within 100 ± 5 %")],
         &[],
     ),
     (
@@ -32,6 +32,15 @@ const BOUNDS: &[Row] = &[
         "100 Mbit/s, 173 ms, 2.062 MiB, 1500",
         &[("TCP alone", ""), ("beside UDP", "fills within 100 ± 2 %")],
         &["beside UDP ÷ TCP alone at most 50 % of 1"],
+    ),
+    (
+        "elsen-window-scale",
+        "100 Mbit/s, 173 ms, 2.062 MiB, 1500",
+        &[
+            ("stripped", "verdict receive-window/WindowScaleStripped"),
+            ("rewritten", "verdict receive-window/WindowScaleRewritten"),
+        ],
+        &[],
     ),
     (
         "elsen-cdn",
@@ -111,10 +120,16 @@ fn step_bounds(step: &fullpipe_scenario::Step) -> String {
         said("plain", bounds.plain),
         said("capacity", bounds.capacity),
         bounds.loss.map(|points| format!("loss ± {} points", points.percent())),
+        said("reordered", bounds.reordered),
         said("fills", bounds.fills),
-        bounds.verdict.map(|verdict| format!("verdict {}", verdict.kind.name())),
+        bounds.verdict.map(|verdict| format!("verdict {}", named(verdict))),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+fn named(verdict: ExpectedVerdict) -> String {
+    let cause = verdict.cause.map(|cause| format!("/{cause:?}"));
+    verdict.kind.name().to_owned() + &cause.unwrap_or_default()
 }
 
 fn between_steps(scenario: &Scenario) -> Vec<String> {

@@ -3,7 +3,7 @@ use fullpipe_record::{
     NarrowLink, Opportunities, Path, PathChange, PathStep, Policer, Published, Queueing, Reordering, TooBig, Transport,
 };
 use fullpipe_scenario::{
-    Bound, Expected, ExpectedVerdict, PathSpec, Scenario, Starts, StepRamp, builtin, parse_path_flag,
+    Bound, Expected, ExpectedVerdict, Grid, PathSpec, Scenario, Starts, StepRamp, builtin, parse_path_flag,
     parse_path_flag_with,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
@@ -255,6 +255,18 @@ fn a_load_beside_begins_before_or_after_and_may_pause() {
     assert_eq!((on_off.starts, tcp.starts), (Starts::Before(Span::from_secs(3)), Starts::After(Span::from_secs(1))));
     assert_eq!((tcp.request.congestion.as_deref(), tcp.on_off), (Some("cubic"), None));
     assert_eq!(tcp.published.unwrap().rate, Some(BitRate::from_mbps(5)));
+}
+
+#[test]
+fn each_congestion_control_is_known_by_the_place_that_asks_for_it() {
+    let text = "name = 'n'\ntitle = 't'\n[path]\nrtt = '1ms'\n[[step]]\nname = 'a'\n[[step]]\nname = 'b'\ncongestion = 'bbr'\n\
+                [[step.beside]]\ncongestion = 'reno'\n[[step.beside]]\ntransport = 'udp'\nrate = '1M'\n";
+    let asked: Vec<_> = parse(text).controls.iter().map(|asked| format!("{} {}", asked.place, asked.name)).collect();
+    assert_eq!(asked, ["test.toml:5:1 cubic", "test.toml:9:14 bbr", "test.toml:11:14 reno"]);
+    let text =
+        "name = 'n'\ntitle = 't'\nlongest = '5s'\n[[block]]\nrate = ['1M']\nrtt = ['9ms']\ncongestion = ['bbr']\n";
+    let cells = Grid::parse("grid.toml", text).unwrap().cells;
+    assert_eq!((cells[0].controls[0].place.to_string().as_str(), cells.len()), ("grid.toml:7:14", 1));
 }
 
 #[test]

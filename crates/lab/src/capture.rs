@@ -1,0 +1,232 @@
+//! What passes both ends of a path, in files that every tool for captures reads.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fullpipe_units::{ByteCount, Span, Time};
+
+use crate::error::LabError;
+use crate::packet::Packet;
+use crate::protocol::Host;
+
+/// Bytes kept of each packet: more than the longest headers of IPv4 and TCP.
+const KEPT: usize = 128;
+
+/// Packets on their way to the files; those above it are left out.
+const WAITING: usize = 65_536;
+
+/// How long packets are held to be sorted: those of the two directions come from two threads, and the stamps of those that
+/// arrive lie behind the clock by their lateness.
+const SORTED_OVER: Span = Span::from_secs(1);
+
+/// Packets that are held at the most.
+const MOST_HELD: usize = 1 << 20;
+
+/// A capture that is under way; [`Lab::finish_capture`](crate::Lab::finish_capture) ends it.
+#[derive(Debug)]
+pub struct Capture {
+    missed: Arc<AtomicU64>,
+    writer: Option<JoinHandle<io::Result<()>>>,
+    taps: [Tap; 2],
+}
+
+/// Where a direction of the link tells what passes its ends.
+#[derive(Debug, Clone)]
+pub(crate) struct Tap {
+    /// The end that sends.
+    from: Host,
+    records: SyncSender<Record>,
+    missed: Arc<AtomicU64>,
+}
+
+/// One packet at one end; ordered by when it passed.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Record {
+    at: Time,
+    end: Host,
+    length: u32,
+    kept: Vec<u8>,
+}
+
+impl Capture {
+    /// Begins the files `NAME-sender.pcap` and `NAME-receiver.pcap` in `folder`, each of at most `most` bytes. `epoch` is when
+    /// the link's time began.
+    pub(crate) fn start(folder: &Path, name: &str, most: ByteCount, epoch: SystemTime) -> Result<Self, LabError> {
+        let missed = Arc::new(AtomicU64::new(0));
+        let file = |host: Host| {
+            let path = folder.join(format!("{name}-{}.pcap", host.name()));
+            PcapFile::create(&path, most, epoch, &missed).map_err(LabError::io(&format!("write {}", path.display())))
+        };
+        std::fs::create_dir_all(folder).map_err(LabError::io(&format!("make {}", folder.display())))?;
+        let mut files = [file(Host::Sender)?, file(Host::Receiver)?];
+        let (records, waiting) = sync_channel(WAITING);
+        let tap = |from| Tap { from, records: records.clone(), missed: Arc::clone(&missed) };
+        let taps = Host::ALL.map(tap);
+        let writer = thread::Builder::new().name("capture".to_owned()).spawn(move || write_all(&waiting, &mut files));
+        Ok(Self { taps, writer: Some(writer.map_err(LabError::io("start the capture"))?), missed })
+    }
+
+    /// What the direction that leads away from `host` is to be given.
+    pub(crate) fn tap(&self, host: Host) -> Tap {
+        self.taps[host.index()].clone()
+    }
+
+    /// Ends it, once both directions of the link have let go of their taps; how many packets could not be written in time,
+    /// or were above the size of a file.
+    ///
+    /// # Errors
+    /// If a file could not be written.
+    pub(crate) fn finish(mut self) -> Result<u64, LabError> {
+        let writer = self.writer.take();
+        let missed = Arc::clone(&self.missed);
+        // The writer ends once nobody can send to it.
+        drop(self);
+        let written = writer.and_then(|writer| writer.join().ok()).unwrap_or(Ok(()));
+        written.map_err(LabError::io("write the capture"))?;
+        Ok(missed.load(Ordering::Relaxed))
+    }
+}
+
+impl Tap {
+    /// `packet` reached the path at `at`.
+    pub(crate) fn entered(&self, at: Time, packet: &Packet) {
+        self.record(at, self.from, packet);
+    }
+
+    /// `packet` left it, at `due` by the link's own reckoning.
+    pub(crate) fn left(&self, due: Time, packet: &Packet) {
+        self.record(due, self.from.peer(), packet);
+    }
+
+    fn record(&self, at: Time, end: Host, packet: &Packet) {
+        let (kept, length) = packet.captured(KEPT);
+        if self.records.try_send(Record { at, end, length, kept }).is_err() {
+            self.missed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Sorts what comes and writes it, until nobody can send any more.
+fn write_all(waiting: &Receiver<Record>, files: &mut [PcapFile; 2]) -> io::Result<()> {
+    let mut held = BinaryHeap::new();
+    let mut newest = Time::ZERO;
+    while let Ok(record) = waiting.recv() {
+        newest = newest.max(record.at);
+        held.push(Reverse(record));
+        let is_old = |first: &Reverse<Record>| newest.since(first.0.at) > SORTED_OVER;
+        while held.len() > MOST_HELD || held.peek().is_some_and(is_old) {
+            let Some(Reverse(first)) = held.pop() else { break };
+            files[first.end.index()].write(&first)?;
+        }
+    }
+    while let Some(Reverse(first)) = held.pop() {
+        files[first.end.index()].write(&first)?;
+    }
+    files.iter_mut().try_for_each(|file| file.file.flush())
+}
+
+/// A file in the format of `pcap-savefile(5)`, with stamps in nanoseconds and IP packets without a link layer.
+#[derive(Debug)]
+struct PcapFile {
+    file: BufWriter<File>,
+    /// Bytes that may still be written.
+    left: u64,
+    /// When the link's time began, since 1970.
+    epoch: Duration,
+    missed: Arc<AtomicU64>,
+}
+
+impl PcapFile {
+    const MAGIC: u32 = 0xa1b2_3c4d;
+    const VERSION: u32 = 2 | 4 << 16;
+    const LINKTYPE_RAW: u32 = 101;
+
+    fn create(path: &Path, most: ByteCount, epoch: SystemTime, missed: &Arc<AtomicU64>) -> io::Result<Self> {
+        let epoch = epoch.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut file = BufWriter::new(File::create(path)?);
+        file.write_all(&words([Self::MAGIC, Self::VERSION, 0, 0, KEPT as u32, Self::LINKTYPE_RAW]))?;
+        Ok(Self { file, left: most.get().saturating_sub(24), epoch, missed: Arc::clone(missed) })
+    }
+
+    fn write(&mut self, record: &Record) -> io::Result<()> {
+        let size = 16 + record.kept.len() as u64;
+        let Some(left) = self.left.checked_sub(size) else {
+            // A smaller one behind it would make a gap that nothing tells.
+            self.left = 0;
+            self.missed.fetch_add(1, Ordering::Relaxed);
+            return Ok(());
+        };
+        self.left = left;
+        let at = self.epoch + record.at.since(Time::ZERO).into();
+        let head = [at.as_secs() as u32, at.subsec_nanos(), record.kept.len() as u32, record.length];
+        self.file.write_all(&words(head))?;
+        self.file.write_all(&record.kept)
+    }
+}
+
+fn words<const N: usize>(words: [u32; N]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(millis: u64, end: Host, kept: usize) -> Record {
+        Record { at: Time::ZERO + Span::from_millis(millis), end, length: 1_500, kept: vec![0x45; kept] }
+    }
+
+    /// The stamps, in milliseconds, of what each file holds once `records` were written to it, and how many were missed.
+    fn stamps(most: u64, records: Vec<Record>) -> ([Vec<u64>; 2], u64) {
+        let folder = tempfile::tempdir().unwrap();
+        let missed = Arc::new(AtomicU64::new(0));
+        let path = |host: Host| folder.path().join(host.name());
+        let file = |host| PcapFile::create(&path(host), ByteCount::new(most), UNIX_EPOCH, &missed).unwrap();
+        let mut files = Host::ALL.map(file);
+        let (sender, waiting) = sync_channel(records.len());
+        for record in records {
+            sender.send(record).unwrap();
+        }
+        drop(sender);
+        write_all(&waiting, &mut files).unwrap();
+        let read = Host::ALL.map(|host| {
+            let bytes = std::fs::read(path(host)).unwrap();
+            let word = |at: usize| u64::from(u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()));
+            assert_eq!([word(0), word(20)], [0xa1b2_3c4d, 101]);
+            let mut at = 24;
+            std::iter::from_fn(|| {
+                let begin = (at < bytes.len()).then_some(at)?;
+                at += 16 + word(at + 8) as usize;
+                Some(word(begin) * 1_000 + word(begin + 4) / 1_000_000)
+            })
+            .collect()
+        });
+        (read, missed.load(Ordering::Relaxed))
+    }
+
+    #[test]
+    fn packets_are_written_in_the_order_of_their_stamps() {
+        let [near, far] = Host::ALL;
+        let records = [(7, near), (3, near), (2_500, far), (9, far), (8, near), (2_400, far)];
+        let records = records.into_iter().map(|(at, end)| record(at, end, 40)).collect();
+        assert_eq!(stamps(1_000, records), ([vec![3, 7, 8], vec![9, 2_400, 2_500]], 0));
+    }
+
+    #[test]
+    fn a_file_ends_at_its_size() {
+        let records = (0..5).map(|at| record(at, Host::Sender, if at == 2 { 80 } else { 40 })).collect();
+        assert_eq!(
+            stamps(174, records),
+            ([vec![0, 1], vec![]], 3),
+            "what comes behind the first that did not fit is left out"
+        );
+    }
+}

@@ -1,0 +1,159 @@
+//! Being awake at a moment rather than some time after it.
+
+use fullpipe_units::{Span, Time};
+
+/// How a thread of the link meets its moments: it sleeps until shortly before each, and looks at the clock for the rest.
+///
+/// A thread that sleeps until a moment wakes tens of microseconds after it, which each packet would be late by. How long
+/// before it is to wake is learnt from how late it was. What that takes of a processor is bounded: where packets come so
+/// densely that it would take more, some of them are slept for.
+#[derive(Debug)]
+pub(crate) struct Vigil {
+    /// How long before its moment the thread is to wake.
+    lead: Span,
+    /// Processor time that it may still spend.
+    credit: Span,
+    /// When the credit was last added to.
+    credited: Time,
+    /// The moment that it is awake for, and what that costs.
+    held: Option<(Time, Span)>,
+}
+
+/// What a thread is to do until its moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// Look again at once.
+    None,
+    /// Sleep so long.
+    Sleep(Span),
+}
+
+/// Bounds of the lead.
+const LEADS: [Span; 2] = [Span::from_micros(20), Span::from_micros(150)];
+
+/// What the lead grows by where it was too short, and shrinks by where it was not: it settles where one in nine is late.
+const LONGER: Span = Span::from_micros(8);
+const SHORTER: Span = Span::from_micros(1);
+
+/// Share of a processor that each thread may spend.
+const SHARE: f64 = 0.15;
+
+/// The most that can be saved up, for packets that come in bursts.
+const MOST_CREDIT: Span = Span::from_millis(10);
+
+impl Vigil {
+    pub(crate) fn new() -> Self {
+        Self { lead: Span::from_micros(100), credit: MOST_CREDIT, credited: Time::ZERO, held: None }
+    }
+
+    /// What to do at `now` until `due`.
+    pub(crate) fn rest(&mut self, now: Time, due: Time) -> Rest {
+        if self.held.is_some_and(|(moment, _)| now < moment) {
+            return Rest::None;
+        }
+        self.credit = (self.credit + now.since(self.credited).scaled(SHARE)).min(MOST_CREDIT);
+        self.credited = now;
+        let left = due.since(now);
+        let cost = left.min(self.lead);
+        if cost > self.credit {
+            self.held = None;
+            return Rest::Sleep(left);
+        }
+        self.credit = self.credit.saturating_sub(cost);
+        self.held = Some((due, cost));
+        if left == cost { Rest::None } else { Rest::Sleep(left.saturating_sub(cost)) }
+    }
+
+    /// It woke at `now`, `early` if something else than its moment woke it.
+    pub(crate) fn woke(&mut self, now: Time, early: bool) {
+        let Some((due, cost)) = self.held else { return };
+        if early {
+            // There may be another moment to be awake for now.
+            self.credit += cost;
+            self.held = None;
+            return;
+        }
+        let [least, most] = LEADS;
+        let lead = if now > due { self.lead + LONGER } else { self.lead.saturating_sub(SHORTER) };
+        self.lead = lead.clamp(least, most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(micros: u64) -> Time {
+        Time::ZERO + Span::from_micros(micros)
+    }
+
+    /// The thread sleeps until shortly before its moment, and not again before it.
+    #[test]
+    fn it_is_awake_before_its_moment() {
+        let mut vigil = Vigil::new();
+        assert_eq!(vigil.rest(at(0), at(1_000)), Rest::Sleep(Span::from_micros(900)));
+        vigil.woke(at(950), false);
+        assert_eq!(vigil.rest(at(950), at(1_000)), Rest::None);
+        assert_eq!(vigil.rest(at(999), at(1_000)), Rest::None);
+        assert_ne!(vigil.rest(at(1_000), at(2_000)), Rest::None);
+    }
+
+    #[test]
+    fn what_wakes_it_early_costs_nothing() {
+        let mut vigil = Vigil::new();
+        for moment in 0..1_000 {
+            let now = at(moment);
+            assert_eq!(vigil.rest(now, now + Span::from_millis(1)), Rest::Sleep(Span::from_micros(900)));
+            vigil.woke(now, true);
+        }
+    }
+
+    /// The lead at which it settles where each sleep lasts so much too long.
+    fn lead_after(late: Span) -> Span {
+        let mut vigil = Vigil::new();
+        let mut now = Time::ZERO;
+        for _ in 0..2_000 {
+            let due = now + Span::from_millis(10);
+            if let Rest::Sleep(sleep) = vigil.rest(now, due) {
+                now = now + sleep + late;
+                vigil.woke(now, false);
+            }
+            now = now.max(due);
+        }
+        vigil.lead
+    }
+
+    #[test]
+    fn it_learns_how_late_it_wakes() {
+        for late in [30, 60, 100] {
+            let lead = lead_after(Span::from_micros(late)).as_micros();
+            assert!((late..=late + 10).contains(&lead), "{lead} µs where it wakes {late} µs late");
+        }
+        assert_eq!([0, 10_000].map(|late| lead_after(Span::from_micros(late))), LEADS);
+    }
+
+    /// However close its moments are, it spends no more than its share.
+    #[test]
+    fn what_it_spends_is_bounded() {
+        for gap in [5, 50, 123, 300, 5_000] {
+            let (mut vigil, mut awake) = (Vigil::new(), Span::ZERO);
+            let mut now = Time::ZERO;
+            let end = at(10_000_000);
+            while now < end {
+                let due = now + Span::from_micros(gap);
+                let slept = match vigil.rest(now, due) {
+                    Rest::Sleep(sleep) => sleep,
+                    Rest::None => Span::ZERO,
+                };
+                let woke = now + slept;
+                if slept > Span::ZERO {
+                    vigil.woke(woke, false);
+                }
+                awake += due.since(woke);
+                now = due;
+            }
+            let share = awake.as_secs_f64() / 10.0;
+            assert!(share < SHARE + 0.002, "{share} of a processor at a packet each {gap} µs");
+        }
+    }
+}
