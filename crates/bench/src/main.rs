@@ -5,6 +5,7 @@ mod case;
 mod comparison;
 mod emulated;
 mod figures;
+mod judging;
 mod machine;
 mod network;
 mod process;
@@ -22,11 +23,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::{Parser, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 use fullpipe_lab::{Awake, keeper};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::case::{Case, Effort};
+use crate::judging::Judging;
 use crate::machine::Machine;
 use crate::program::Tools;
 use crate::report::{Heading, Report, case_head, outcome_text};
@@ -52,8 +54,10 @@ const INTERRUPTED: u8 = 130;
 
 /// Compares load engines on this machine: fullpipe, iperf3 and iperf2, in turn.
 #[derive(Debug, Parser)]
-#[command(version, after_help = AFTER_HELP, max_term_width = 80)]
+#[command(version, after_help = AFTER_HELP, max_term_width = 80, args_conflicts_with_subcommands = true)]
 struct Cli {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// What to compare; everything if not given
     #[arg(value_enum, value_name = "CASE")]
     cases: Vec<Case>,
@@ -80,13 +84,24 @@ struct Cli {
     json: bool,
 }
 
+/// What is no comparison.
+#[derive(Debug, Subcommand)]
+enum Other {
+    /// Hold the diagnosis against transfers with one planted limit each
+    Diagnosis(Judging),
+}
+
 fn main() -> ExitCode {
     // Before anything else, because the keeper of an emulated path may not have a second thread.
     if std::env::args_os().nth(1).is_some_and(|argument| argument == keeper::ARGUMENT) {
         return keeper::main();
     }
     let cli = Cli::parse();
-    match interrupt_flag().map(|stop| run(&cli, &stop)) {
+    let work = |stop: &AtomicBool| match &cli.other {
+        Some(Other::Diagnosis(judging)) => judging.run(&fullpipe(judging.fullpipe.as_ref()), stop),
+        None => run(&cli, stop),
+    };
+    match interrupt_flag().map(|stop| work(&stop)) {
         Ok(code) => code,
         Err(error) => {
             say(true, &format!("fullpipe-bench: cannot listen for Ctrl-C: {error}\n"));
@@ -96,7 +111,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli, stop: &AtomicBool) -> ExitCode {
-    let tools = Tools::look(fullpipe(cli), cli.iperf3.clone(), cli.iperf.clone(), stop);
+    let tools = Tools::look(fullpipe(cli.fullpipe.as_ref()), cli.iperf3.clone(), cli.iperf.clone(), stop);
     if stop.load(Ordering::Relaxed) {
         return ExitCode::from(INTERRUPTED);
     }
@@ -129,9 +144,9 @@ fn cases(cli: &Cli) -> Vec<Case> {
 }
 
 /// Where cargo puts both programs.
-fn fullpipe(cli: &Cli) -> PathBuf {
+fn fullpipe(named: Option<&PathBuf>) -> PathBuf {
     let beside = || std::env::current_exe().unwrap_or_default().with_file_name("fullpipe");
-    cli.fullpipe.clone().unwrap_or_else(beside)
+    named.cloned().unwrap_or_else(beside)
 }
 
 /// A flag that Ctrl-C sets, so that what there is gets printed; the second Ctrl-C ends the program at once, and the kernel

@@ -1,0 +1,440 @@
+//! The plan: cases with one planted limit each.
+
+use std::fmt;
+
+use fullpipe_lab::Host;
+use fullpipe_record::{At, Buffer, Cause, Change, Direction, Limit, Path, Request, Writer};
+use fullpipe_scenario::{FlagError, PathSpec, parse_path_flag};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+use serde::{Deserialize, Serialize};
+
+use super::plant::Plant;
+
+/// What limits a case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Label {
+    /// What.
+    pub kind: Limit,
+    /// Why.
+    pub cause: Cause,
+    /// Where.
+    pub at: At,
+}
+
+impl fmt::Display for Label {
+    /// As JSON has it: `receive-window/so-rcvbuf`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.kind.name(), cause_name(self.cause))
+    }
+}
+
+/// As JSON has it.
+pub(crate) fn cause_name(cause: Cause) -> String {
+    match serde_json::to_value(cause) {
+        Ok(serde_json::Value::String(name)) => name,
+        _ => format!("{cause:?}"),
+    }
+}
+
+/// A transfer with one planted limit.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Case {
+    /// Its label and what it differs in: `receive-window/so-rcvbuf 20M×150ms cubic`.
+    pub name: String,
+    /// What limits it.
+    pub label: Label,
+    /// The path between the hosts.
+    pub path: Path,
+    /// What differs from this machine's settings at the host that sends.
+    pub sender: Vec<Change>,
+    /// What differs at the host that receives.
+    pub receiver: Vec<Change>,
+    /// The load.
+    pub request: Request,
+    /// What else is done, where path, settings and load do not plant the limit.
+    pub plant: Plant,
+    /// Whether it is the one of its cause that a short bench runs.
+    pub short: bool,
+}
+
+/// A path that a limit is planted on: three times and more apart in rate and in round-trip time.
+#[derive(Debug, Clone, Copy)]
+struct Way {
+    mbps: u64,
+    rtt: u64,
+}
+
+const WAYS: [Way; 3] = [Way { mbps: 20, rtt: 150 }, Way { mbps: 100, rtt: 40 }, Way { mbps: 500, rtt: 10 }];
+
+/// Long ways of many segments, on which a window takes longer than a test to grow.
+const LONG_WAYS: [Way; 3] = [Way { mbps: 30, rtt: 300 }, Way { mbps: 100, rtt: 150 }, Way { mbps: 400, rtt: 90 }];
+
+/// Ways on which small packets are not too many for this machine.
+const SLOW_WAYS: [Way; 3] = [Way { mbps: 6, rtt: 150 }, Way { mbps: 20, rtt: 40 }, Way { mbps: 60, rtt: 10 }];
+
+/// Ways that a core cannot fill with small writes.
+const FAST_WAYS: [Way; 3] =
+    [Way { mbps: 300, rtt: 30 }, Way { mbps: 500, rtt: 10 }, Way { mbps: 500, rtt: 3 }];
+
+const CONTROLS: [&str; 2] = ["cubic", "bbr"];
+
+/// Share of what the path carries that a planted limit leaves, if not said otherwise.
+const LEFT: f64 = 0.45;
+
+impl Way {
+    fn rate(self) -> BitRate {
+        BitRate::from_mbps(self.mbps)
+    }
+
+    fn rtt(self) -> Span {
+        Span::from_millis(self.rtt)
+    }
+
+    /// This share of bandwidth × round-trip time.
+    fn bdp(self, share: f64) -> ByteCount {
+        self.rate().bytes_in(self.rtt()).scaled(share)
+    }
+
+    fn path(self, more: &str) -> Result<Path, FlagError> {
+        let separator = if more.is_empty() { "" } else { "," };
+        parse_path_flag(&format!("rate={}M,rtt={}ms{separator}{more}", self.mbps, self.rtt), &PathSpec::demo())
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}M×{}ms", self.mbps, self.rtt)
+    }
+}
+
+/// A place in the plan, from which cases are made.
+#[derive(Clone, Copy)]
+struct Spot {
+    way: Way,
+    control: &'static str,
+}
+
+impl Spot {
+    /// A transfer over the bare way that fills it: every buffer is large enough.
+    fn bare(self, label: Label) -> Result<Case, FlagError> {
+        self.over(label, "")
+    }
+
+    /// The same, with more said of the path.
+    fn over(self, label: Label, path: &str) -> Result<Case, FlagError> {
+        let Self { way, control } = self;
+        // A few round trips more than slow start and thirty of steady state.
+        let seconds = way.rtt().scaled(45.0).as_secs_f64().ceil().max(5.0);
+        Ok(Case {
+            name: format!("{label} {way} {control}"),
+            label,
+            path: way.path(path)?,
+            sender: vec![Change::TcpWmemMax(ByteCount::from_mib(32))],
+            receiver: vec![Change::TcpRmemMax(ByteCount::from_mib(32))],
+            request: Request {
+                duration: Span::from_secs_f64(seconds),
+                block: ByteCount::from_kib(128),
+                congestion: Some(control.to_owned()),
+                discard: true,
+                ..Request::default()
+            },
+            plant: Plant::InPlan,
+            short: way.mbps == WAYS[1].mbps && control == CONTROLS[0],
+        })
+    }
+
+    /// A block that a program takes `pause` for, so that it moves [`LEFT`] of what the path carries.
+    fn block(self, pause: Span) -> ByteCount {
+        self.way.rate().scaled(LEFT).bytes_in(pause)
+    }
+}
+
+const fn label(kind: Limit, cause: Cause, at: At) -> Label {
+    Label { kind, cause, at }
+}
+
+/// Every case: the plan, and what is drawn from `seed`.
+///
+/// # Errors
+/// If a path of the plan cannot be, which is a mistake in the plan.
+pub fn cases(seed: u64) -> Result<Vec<Case>, FlagError> {
+    let mut cases = Vec::new();
+    for way in WAYS {
+        for control in CONTROLS {
+            let spot = Spot { way, control };
+            cases.extend(windows(spot)?);
+            cases.extend(edited_windows(spot)?);
+            cases.extend(programs(spot)?);
+            cases.extend(the_path(spot)?);
+            cases.extend(pacing(spot)?);
+        }
+        cases.extend(of_cubic_alone(Spot { way, control: CONTROLS[0] })?);
+    }
+    for control in CONTROLS {
+        for way in LONG_WAYS {
+            cases.push(ramp_up(Spot { way, control })?);
+        }
+        for way in SLOW_WAYS {
+            cases.extend(packet_sizes(Spot { way, control })?);
+            cases.extend(processors(Spot { way, control })?);
+        }
+    }
+    for (way, bytes) in FAST_WAYS.into_iter().zip([8, 16, 24]) {
+        cases.push(small_writes(Spot { way, control: CONTROLS[0] }, bytes)?);
+    }
+    for way in LONG_WAYS {
+        cases.extend(regrowth(Spot { way, control: CONTROLS[0] })?);
+    }
+    cases.extend(drawn(seed)?);
+    mark_short(&mut cases);
+    Ok(cases)
+}
+
+/// One short case of each cause.
+fn mark_short(cases: &mut [Case]) {
+    let mut had = Vec::new();
+    // The marked ones first: those on the way in the middle, under CUBIC.
+    for wanted in [true, false] {
+        for case in cases.iter_mut().filter(|case| case.short == wanted) {
+            case.short = !had.contains(&case.label);
+            if case.short {
+                had.push(case.label);
+            }
+        }
+    }
+}
+
+/// Buffers and windows of the hosts.
+fn windows(spot: Spot) -> Result<Vec<Case>, FlagError> {
+    let of_receiver = |cause| spot.bare(label(Limit::ReceiveWindow, cause, At::Receiver));
+    let of_sender = |cause| spot.bare(label(Limit::SendBuffer, cause, At::Sender));
+    let mut asked = of_receiver(Cause::SoRcvbuf)?;
+    asked.request.buffer = Buffer::Window(spot.way.bdp(LEFT));
+    let mut tuned = of_receiver(Cause::TcpRmemMax)?;
+    // The kernel advertises about five eighths of a buffer that small packets fill.
+    tuned.receiver = vec![Change::TcpRmemMax(spot.way.bdp(LEFT / 0.8))];
+    let mut unscaled = of_receiver(Cause::NoWindowScaling)?;
+    unscaled.receiver.push(Change::WindowScaling(false));
+    let mut fixed = of_sender(Cause::SoSndbuf)?;
+    // Only this end's buffer: iperf2's protocol does not hand the wish on. The kernel doubles it.
+    fixed.request.buffer = Buffer::Request(spot.way.bdp(LEFT / 2.0));
+    fixed.plant = Plant::Iperf2;
+    let mut grown = of_sender(Cause::TcpWmemMax)?;
+    grown.sender = vec![Change::TcpWmemMax(spot.way.bdp(LEFT))];
+    let mut sleeping = grown.clone();
+    sleeping.request.writer = Writer::Blocking;
+    sleeping.name += " blocking";
+    let mut asked_back = Case { name: format!("{} download", grown.name), ..grown.clone() };
+    asked_back.request.direction = Direction::Download;
+    Ok(vec![asked, tuned, unscaled, fixed, grown, sleeping, asked_back])
+}
+
+/// Middleboxes that change windows.
+fn edited_windows(spot: Spot) -> Result<Vec<Case>, FlagError> {
+    let edited = |cause, edits: &str| {
+        spot.over(label(Limit::ReceiveWindow, cause, At::Middlebox), &format!("edits={edits}"))
+    };
+    let stripped = edited(Cause::WindowScaleStripped, "strip-window-scale")?;
+    let mut rewritten = edited(Cause::WindowScaleRewritten, "window-scale=6")?;
+    // Only what the receiver says is rewritten.
+    rewritten.path.forward.effects.edits.clear();
+    // With this maximum the receiver shifts by 7.
+    let field = spot.way.bdp(LEFT).get() >> 7;
+    let mut clamped = edited(Cause::WindowClamped, &format!("clamp-window={field}"))?;
+    clamped.path.forward.effects.edits.clear();
+    clamped.receiver = vec![Change::TcpRmemMax(ByteCount::from_mib(6))];
+    Ok(vec![stripped, rewritten, clamped])
+}
+
+/// Programs that are slow, at either end.
+fn programs(spot: Spot) -> Result<Vec<Case>, FlagError> {
+    let pause = Span::from_millis(20);
+    let block = spot.block(pause);
+    let slow = |label, plant| -> Result<Case, FlagError> {
+        let mut case = spot.bare(label)?;
+        case.request.block = block;
+        Ok(Case { plant, ..case })
+    };
+    let reader = slow(
+        label(Limit::ReceiverApplication, Cause::SlowReader, At::Receiver),
+        Plant::SlowCall { host: Host::Receiver, call: "recvfrom", by: pause },
+    )?;
+    let disk = slow(
+        label(Limit::ReceiverApplication, Cause::Storage, At::Receiver),
+        Plant::SlowFile { host: Host::Receiver, by: pause },
+    )?;
+    let mut idle = slow(
+        label(Limit::SenderApplication, Cause::Idle, At::Sender),
+        Plant::SlowCall { host: Host::Sender, call: "sendfile", by: pause },
+    )?;
+    idle.request.sendfile = true;
+    let mut file = slow(
+        label(Limit::SenderApplication, Cause::Storage, At::Sender),
+        Plant::SlowFile { host: Host::Sender, by: pause },
+    )?;
+    file.request.direction = Direction::Download;
+    let mut offered = spot.bare(label(Limit::SenderApplication, Cause::RateLimited, At::Sender))?;
+    offered.request.rate = Some(spot.way.rate().scaled(LEFT));
+    offered.request.block = spot.block(Span::from_millis(2));
+    Ok(vec![reader, disk, idle, file, offered])
+}
+
+/// What fills the path, and what drops from it under any congestion control.
+fn the_path(spot: Spot) -> Result<Vec<Case>, FlagError> {
+    let link = spot.bare(label(Limit::Capacity, Cause::Link, At::Path))?;
+    let mut shared = spot.bare(label(Limit::Capacity, Cause::Shared, At::Path))?;
+    shared.plant = Plant::Beside(Request { streams: 3, ..shared.request.clone() });
+    let police = format!("policer={}k {}", spot.way.mbps * 400, spot.way.bdp(0.1).get().max(16 << 10));
+    let policed = spot.over(label(Limit::Loss, Cause::Policer, At::Path), &police)?;
+    let mut own_queue = spot.bare(label(Limit::Capacity, Cause::HostQueue, At::Sender))?;
+    own_queue.plant = Plant::Prepared {
+        host: Host::Sender,
+        command: format!(
+            "tc qdisc add dev path0 root tbf rate {}kbit burst 64kb limit 100kb",
+            (spot.way.mbps as f64 * LEFT * 1000.0) as u64
+        ),
+    };
+    Ok(vec![link, shared, policed, own_queue])
+}
+
+/// Senders that are held to a pace.
+fn pacing(spot: Spot) -> Result<Vec<Case>, FlagError> {
+    let mut asked = spot.bare(label(Limit::Pacing, Cause::MaxPacingRate, At::Sender))?;
+    asked.request.pacing = Some(spot.way.rate().scaled(LEFT));
+    let mut shaped = spot.bare(label(Limit::Pacing, Cause::Qdisc, At::Sender))?;
+    shaped.plant = Plant::Prepared {
+        host: Host::Sender,
+        command: format!(
+            "tc qdisc add dev path0 root tbf rate {}kbit burst 64kb limit 64mb",
+            (spot.way.mbps as f64 * LEFT * 1000.0) as u64
+        ),
+    };
+    Ok(vec![asked, shaped])
+}
+
+/// Processors that are too slow: a quota withholds them, or each byte costs too much of one.
+fn processors(spot: Spot) -> Result<Vec<Case>, FlagError> {
+    // Each write of 8 bytes takes most of a microsecond.
+    let tiny = ByteCount::new(8);
+    let quota = Ratio::new(spot.way.mbps as f64 * LEFT / 100.0);
+    let withheld = |at, host: Host| -> Result<Case, FlagError> {
+        let mut case = spot.bare(label(Limit::Cpu, Cause::Stolen, at))?;
+        case.request.block = tiny;
+        case.name += &format!(" {}", host.name());
+        Ok(Case { plant: Plant::Quota { host, share: quota }, ..case })
+    };
+    Ok(vec![withheld(At::Sender, Host::Sender)?, withheld(At::Receiver, Host::Receiver)?])
+}
+
+/// A path that is faster than a core is with writes of so few bytes.
+fn small_writes(spot: Spot, bytes: u64) -> Result<Case, FlagError> {
+    let mut case = spot.bare(label(Limit::Cpu, Cause::System, At::Sender))?;
+    case.name += &format!(" {bytes}B");
+    case.request.block = ByteCount::new(bytes);
+    Ok(case)
+}
+
+/// Loss and pacing that BBR does not mind, and reordering.
+fn of_cubic_alone(spot: Spot) -> Result<Vec<Case>, FlagError> {
+    // CUBIC in its friendly region keeps 1.2 ÷ √p segments in flight.
+    let segments = spot.way.bdp(LEFT).as_f64() / 1448.0;
+    let share = (1.2 / segments).powi(2);
+    let random = spot.over(label(Limit::Loss, Cause::Random, At::Path), &format!("loss={share:.7}"))?;
+    let shallow = spot.over(label(Limit::Loss, Cause::ShallowQueue, At::Path), "queue=4packets")?;
+    let swapped = format!("reorder=1% {}ms,edits=strip-timestamps strip-sack", spot.way.rtt.div_ceil(4));
+    let reordered = spot.over(label(Limit::CongestionWindow, Cause::Reordering, At::Path), &swapped)?;
+    let mut slow_pace = spot.bare(label(Limit::Pacing, Cause::CongestionControl, At::Sender))?;
+    // Without `fq` a socket is paced from the moment it asks for a pace, here one far above the path.
+    slow_pace.request.pacing = Some(spot.way.rate().scaled(4.0));
+    slow_pace.plant = Plant::Prepared {
+        host: Host::Sender,
+        command: "sysctl -q -w net.ipv4.tcp_pacing_ca_ratio=40 net.ipv4.tcp_pacing_ss_ratio=80".to_owned(),
+    };
+    Ok(vec![random, shallow, reordered, slow_pace])
+}
+
+/// A transfer that ends while its window doubles.
+fn ramp_up(spot: Spot) -> Result<Case, FlagError> {
+    let mut short = spot.bare(label(Limit::CongestionWindow, Cause::RampUp, At::Path))?;
+    short.request.duration = spot.way.rtt().scaled(6.0);
+    short.request.interval = spot.way.rtt().scaled(1.0).max(Span::from_millis(100));
+    Ok(short)
+}
+
+/// Windows that are far below what the path takes, and grow slowly.
+fn regrowth(spot: Spot) -> Result<Vec<Case>, FlagError> {
+    // HyStart ends slow start where the round trips of a round are all longer by an eighth, 4 to 16 ms.
+    let jitter = (spot.way.rtt / 8).clamp(4, 16) * 3;
+    let early = format!("jitter=uniform {jitter}ms");
+    let early = spot.over(label(Limit::CongestionWindow, Cause::EarlyExit, At::Path), &early)?;
+    let burst: Vec<String> = (150..170).map(|packet| packet.to_string()).collect();
+    let mut recovering = spot.bare(label(Limit::CongestionWindow, Cause::Recovering, At::Path))?;
+    recovering.path.forward = spot.way.path(&format!("loss=packets {}", burst.join(" ")))?.forward;
+    Ok([early, recovering].into_iter().map(|case| shortened(case, 8)).collect())
+}
+
+fn shortened(mut case: Case, seconds: u64) -> Case {
+    case.request.duration = Span::from_secs(seconds);
+    case
+}
+
+/// Packets that are too large, or too small.
+fn packet_sizes(spot: Spot) -> Result<Vec<Case>, FlagError> {
+    let mut hole = spot.over(label(Limit::Mtu, Cause::BlackHole, At::Path), "narrow=1400 swallowed")?;
+    hole.path.reverse.effects.narrow = None;
+    let small = spot.over(label(Limit::Mtu, Cause::MssClamped, At::Middlebox), "edits=clamp-mss=120")?;
+    Ok(vec![shortened(hole, 8), small])
+}
+
+/// Cases with ceilings that follow from figures, with figures drawn from `seed`.
+fn drawn(seed: u64) -> Result<Vec<Case>, FlagError> {
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
+    let mut between = |low: f64, high: f64| {
+        let share = (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+        low * (high / low).powf(share)
+    };
+    let mut cases = Vec::new();
+    for number in 0..12 {
+        let mbps = between(10.0, 400.0) as u64;
+        // No more in flight than the ways of the plan have, and no less than a window that scales.
+        let rtt = (between(2e5, 1e6) * 8.0 / (mbps as f64 * 1e3)).clamp(8.0, 200.0) as u64;
+        let left = between(0.2, 0.6);
+        let way = Way { mbps, rtt };
+        let spot = Spot { way, control: CONTROLS[number % 2] };
+        let mut case = match number % 6 {
+            0 => {
+                let mut case = spot.bare(label(Limit::ReceiveWindow, Cause::SoRcvbuf, At::Receiver))?;
+                case.request.buffer = Buffer::Window(way.bdp(left));
+                case
+            }
+            1 => {
+                let mut case = spot.bare(label(Limit::SendBuffer, Cause::TcpWmemMax, At::Sender))?;
+                case.sender = vec![Change::TcpWmemMax(way.bdp(left))];
+                case
+            }
+            2 => spot.bare(label(Limit::Capacity, Cause::Link, At::Path))?,
+            3 => {
+                let mut case = spot.bare(label(Limit::SenderApplication, Cause::RateLimited, At::Sender))?;
+                case.request.rate = Some(way.rate().scaled(left));
+                case.request.block = way.rate().scaled(left).bytes_in(Span::from_millis(2));
+                case
+            }
+            4 => {
+                let share = (1.2 / (way.bdp(left).as_f64() / 1448.0)).powi(2);
+                let spot = Spot { way, control: CONTROLS[0] };
+                spot.over(label(Limit::Loss, Cause::Random, At::Path), &format!("loss={share:.7}"))?
+            }
+            _ => {
+                let mut case = spot.bare(label(Limit::Pacing, Cause::MaxPacingRate, At::Sender))?;
+                case.request.pacing = Some(way.rate().scaled(left));
+                case
+            }
+        };
+        case.name += &format!(" drawn {left:.2}");
+        case.short = false;
+        cases.push(case);
+    }
+    Ok(cases)
+}

@@ -1,0 +1,266 @@
+//! How often the diagnosis is right, and what it takes for what.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use fullpipe_diagnose::diagnose;
+use fullpipe_record::{Evidence, Limit, Machine, Verdict};
+use fullpipe_units::BitRate;
+
+use super::cases::cause_name;
+use super::recorded::Recorded;
+
+/// Whose view the judgement has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum View {
+    /// Both ends.
+    BothEnds,
+    /// The sending end alone, as against a far end that tells nothing.
+    Sender,
+}
+
+/// A way of judging every record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Column {
+    /// With whose view.
+    pub view: View,
+    /// Whether the bandwidth of the path is told.
+    pub told: bool,
+}
+
+/// Every way, the best informed first.
+pub const COLUMNS: [Column; 4] = [
+    Column { view: View::BothEnds, told: true },
+    Column { view: View::BothEnds, told: false },
+    Column { view: View::Sender, told: true },
+    Column { view: View::Sender, told: false },
+];
+
+/// What must be right of all: kind and cause, from two ends and from the sender's.
+const REQUIRED: [f64; 2] = [0.95, 0.90];
+
+/// Most misses that are shown of a column.
+const MOST_MISSES: usize = 400;
+
+impl Column {
+    /// Its name: `both ends, bandwidth told`.
+    pub fn name(self) -> String {
+        let view = match self.view {
+            View::BothEnds => "both ends",
+            View::Sender => "sender alone",
+        };
+        format!("{view}, bandwidth {}", if self.told { "told" } else { "not told" })
+    }
+
+    /// The share that must be right.
+    pub fn required(self) -> f64 {
+        REQUIRED[usize::from(self.view == View::Sender)]
+    }
+
+    /// What the diagnosis says of `record`, seen so.
+    pub fn verdict(self, record: &Recorded) -> Verdict {
+        let bandwidth = record.bandwidth.filter(|_| self.told);
+        let evidence = Evidence::of(&record.measurement, bandwidth, record.framing);
+        diagnose(&match self.view {
+            View::BothEnds => evidence,
+            View::Sender => of_sender(evidence),
+        })
+    }
+}
+
+/// What the sending end alone has seen.
+fn of_sender(evidence: Evidence) -> Evidence {
+    Evidence {
+        receiver: None,
+        receiver_sockets: Vec::new(),
+        receiver_samples: Vec::new(),
+        receiver_machine: Machine::default(),
+        ..evidence
+    }
+}
+
+/// How the records were judged in one column.
+#[derive(Debug)]
+pub struct Score {
+    /// Which.
+    pub column: Column,
+    /// How many were judged.
+    pub all: usize,
+    /// Kind and cause are those that were planted.
+    pub right: usize,
+    /// The kind is.
+    pub right_kind: usize,
+    /// Label → what was said of it → how often.
+    confusion: BTreeMap<String, BTreeMap<String, usize>>,
+    misses: Vec<String>,
+}
+
+impl Score {
+    /// Judges `records` as `column` has it.
+    pub fn of(column: Column, records: &[&Recorded]) -> Self {
+        let mut score = Self {
+            column,
+            all: records.len(),
+            right: 0,
+            right_kind: 0,
+            confusion: BTreeMap::new(),
+            misses: Vec::new(),
+        };
+        for record in records {
+            score.judge(record);
+        }
+        score
+    }
+
+    fn judge(&mut self, record: &Recorded) {
+        let verdict = self.column.verdict(record);
+        let (label, said) = (record.label, format!("{}/{}", verdict.kind.name(), cause_name(verdict.cause)));
+        *self.confusion.entry(label.to_string()).or_default().entry(said.clone()).or_default() += 1;
+        self.right_kind += usize::from(verdict.kind == label.kind);
+        if (verdict.kind, verdict.cause) == (label.kind, label.cause) {
+            self.right += 1;
+        } else if self.misses.len() < MOST_MISSES {
+            self.misses.push(format!("{}: {said}: {}", record.name, verdict.sentence));
+        }
+    }
+
+    /// Share of all that are right in kind and cause.
+    pub fn share(&self) -> f64 {
+        self.right as f64 / (self.all as f64).max(1.0)
+    }
+
+    /// Whether enough are right.
+    pub fn is_enough(&self) -> bool {
+        self.share() >= self.column.required()
+    }
+
+    /// The score, the confusion matrix and each miss, as text.
+    pub fn text(&self) -> String {
+        let mut text = format!(
+            "\n{}: {} of {} right ({:.1} %, {:.0} % are required), {} in kind\n\n",
+            self.column.name(),
+            self.right,
+            self.all,
+            self.share() * 100.0,
+            self.column.required() * 100.0,
+            self.right_kind
+        );
+        for (label, said) in &self.confusion {
+            let total: usize = said.values().sum();
+            let right = said.get(label).copied().unwrap_or(0);
+            let others = said.iter().filter(|(name, _)| *name != label);
+            let others: Vec<String> = others.map(|(name, count)| format!("{count} {name}")).collect();
+            let _ = writeln!(text, "  {label:<42} {right:>3} of {total:<3} {}", others.join(", "));
+        }
+        if !self.misses.is_empty() {
+            text.push_str("\n  missed\n");
+        }
+        for miss in &self.misses {
+            let _ = writeln!(text, "  {miss}");
+        }
+        text
+    }
+}
+
+/// How the model's figures compare with what was measured.
+#[derive(Debug, Default)]
+pub struct Accuracy {
+    /// |measured ÷ predicted − 1| of ceilings that a rule gives, ascending.
+    pub deterministic: Vec<f64>,
+    /// Records with a ceiling that chance has a part in.
+    pub random: usize,
+    /// Of these, inside the interval stated.
+    pub inside: usize,
+    /// Remedies that were tried.
+    pub proofs: usize,
+    /// Of these, inside their interval or within 0.90 to 1.15 of what they promised.
+    pub proven: usize,
+    misses: Vec<String>,
+}
+
+/// A deterministic ceiling may be missed by this, in the median and at the 95th percentile.
+const MEDIAN: f64 = 0.03;
+const PERCENTILE_95: f64 = 0.08;
+/// What a remedy gives ÷ what it promised.
+const PROMISE: std::ops::RangeInclusive<f64> = 0.90..=1.15;
+
+impl Accuracy {
+    /// Of all records whose limit the model can know.
+    pub fn of(records: &[&Recorded]) -> Self {
+        let mut accuracy = Self::default();
+        for record in records {
+            accuracy.hold_prediction(record);
+            accuracy.hold_promise(record);
+        }
+        accuracy.deterministic.sort_by(f64::total_cmp);
+        accuracy
+    }
+
+    /// The model knows path, settings and load; what else was planted is beyond it, and so is another limit.
+    fn hold_prediction(&mut self, record: &Recorded) {
+        let prediction = &record.prediction;
+        let Some(steady) = record.measurement.summary.steady.filter(|_| prediction.limit == record.label.kind) else {
+            return;
+        };
+        let name = &record.name;
+        if prediction.limit == Limit::Loss {
+            self.random += 1;
+            if (prediction.low..=prediction.high).contains(&steady.rate) {
+                self.inside += 1;
+            } else {
+                let [low, high] = [prediction.low, prediction.high];
+                self.misses.push(format!("{name}: {} is not in {low} to {high}", steady.rate));
+            }
+            return;
+        }
+        let off = steady.rate.relative_to(prediction.refined) - 1.0;
+        self.deterministic.push(off.abs());
+        if off.abs() > MEDIAN {
+            self.misses.push(format!("{name}: {} is {:+.1} % of {}", steady.rate, off * 100.0, prediction.refined));
+        }
+    }
+
+    fn hold_promise(&mut self, record: &Recorded) {
+        let Some(proof) = &record.proof else { return };
+        let promised = proof.predicted;
+        let share = proof.measured.relative_to(promised.bits_per_second);
+        let inside = (promised.low..=promised.high).contains(&proof.measured);
+        self.proofs += 1;
+        if inside || PROMISE.contains(&share) {
+            self.proven += 1;
+        } else {
+            let promised: BitRate = promised.bits_per_second;
+            self.misses.push(format!(
+                "{}: {} gave {}, {share:.2} of {promised}",
+                record.name, proof.remedy, proof.measured
+            ));
+        }
+    }
+
+    fn quantile(&self, share: f64) -> f64 {
+        let last = self.deterministic.len().saturating_sub(1);
+        self.deterministic.get((last as f64 * share).round() as usize).copied().unwrap_or(0.0)
+    }
+
+    /// The figures and what misses them, as text.
+    pub fn text(&self) -> String {
+        let mut text = format!(
+            "\npredictions: {} of deterministic ceilings, off by {:.1} % in the median ({:.0} % allowed) and {:.1} % at the \
+             95th percentile ({:.0} % allowed)\n{} of {} with chance in them are inside their interval; {} of {} remedies \
+             gave what they promised\n",
+            self.deterministic.len(),
+            self.quantile(0.5) * 100.0,
+            MEDIAN * 100.0,
+            self.quantile(0.95) * 100.0,
+            PERCENTILE_95 * 100.0,
+            self.inside,
+            self.random,
+            self.proven,
+            self.proofs
+        );
+        for miss in &self.misses {
+            let _ = writeln!(text, "  {miss}");
+        }
+        text
+    }
+}

@@ -1,0 +1,115 @@
+//! How a limit is planted that neither path nor settings nor load can plant.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use fullpipe_lab::Host;
+use fullpipe_record::Request;
+use fullpipe_units::{Ratio, Span};
+
+/// What is done to the hosts or their programs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Plant {
+    /// Nothing: path, settings and load plant the limit.
+    InPlan,
+    /// Each call of this name by the program of that end takes so much longer (`strace --inject`).
+    SlowCall {
+        /// Whose program.
+        host: Host,
+        /// The system call.
+        call: &'static str,
+        /// How much longer.
+        by: Span,
+    },
+    /// That end reads its data from a file, or writes it to one, and each piece takes so much longer.
+    SlowFile {
+        /// Whose file.
+        host: Host,
+        /// How much longer.
+        by: Span,
+    },
+    /// A control group gives the program of that end no more than this share of a processor.
+    Quota {
+        /// Whose program.
+        host: Host,
+        /// Of one processor.
+        share: Ratio,
+    },
+    /// A command of the shell is run in a host before the load.
+    Prepared {
+        /// Where.
+        host: Host,
+        /// What.
+        command: String,
+    },
+    /// Other connections between the same hosts begin before the load and end after it.
+    Beside(Request),
+    /// The load is asked for by iperf2's protocol, which tells the far end nothing of buffers.
+    Iperf2,
+}
+
+/// Where the processor's control groups of this machine are.
+const GROUPS_V1: &str = "/sys/fs/cgroup/cpu";
+const GROUPS_V2: &str = "/sys/fs/cgroup";
+
+/// How often a quota is refilled: so often that no window runs empty meanwhile.
+const PERIOD: Span = Span::from_millis(20);
+
+/// The least quota that the kernel takes.
+const LEAST_QUOTA: Span = Span::from_millis(1);
+
+/// A control group with a quota, which goes with it.
+#[derive(Debug)]
+pub(crate) struct Quota {
+    folder: PathBuf,
+    /// The file that takes a process in.
+    members: &'static str,
+}
+
+impl Quota {
+    /// A group whose processes together get `share` of one processor.
+    ///
+    /// # Errors
+    /// If this machine has no such groups, or they are not ours to make.
+    pub(crate) fn make(share: Ratio) -> io::Result<Self> {
+        let v2 = PathBuf::from(GROUPS_V2).join("cgroup.controllers").exists();
+        let root = PathBuf::from(if v2 { GROUPS_V2 } else { GROUPS_V1 });
+        let folder = root.join(format!("fullpipe-bench-{}", std::process::id()));
+        if !folder.exists() {
+            fs::create_dir(&folder)?;
+        }
+        let made = Self { folder, members: if v2 { "cgroup.procs" } else { "tasks" } };
+        let quota = PERIOD.scaled(share.get()).max(LEAST_QUOTA);
+        let period = quota.scaled(1.0 / share.get()).as_micros();
+        let quota = quota.as_micros();
+        if v2 {
+            fs::write(made.folder.join("cpu.max"), format!("{quota} {period}"))?;
+        } else {
+            fs::write(made.folder.join("cpu.cfs_period_us"), period.to_string())?;
+            fs::write(made.folder.join("cpu.cfs_quota_us"), quota.to_string())?;
+        }
+        Ok(made)
+    }
+
+    /// The words before a command that run it inside.
+    pub(crate) fn wrap(&self) -> Vec<String> {
+        let enter = format!("echo 0 > {}/{} && exec \"$0\" \"$@\"", self.folder.display(), self.members);
+        ["sh", "-c", &enter].map(str::to_owned).to_vec()
+    }
+}
+
+impl Drop for Quota {
+    fn drop(&mut self) {
+        // What is still inside ends with its lab; a group that stays is empty and harmless.
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+/// The words before a command that slow one of its system calls down.
+pub(crate) fn slowed(call: &str, by: Span) -> Vec<String> {
+    let trace = format!("trace={call}");
+    let inject = format!("inject={call}:delay_enter={}us", by.as_micros());
+    let words = ["strace", "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null", "-e", &trace, "-e", &inject];
+    words.map(str::to_owned).to_vec()
+}

@@ -1,0 +1,113 @@
+//! A run of a case as it is kept: enough to judge it again without a network.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use fullpipe_record::{Forecast, Framing, Measurement, Prediction, Sample};
+use fullpipe_units::{BitRate, Span};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::cases::Label;
+
+/// A case that was run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Recorded {
+    /// Name of the case.
+    pub name: String,
+    /// What was planted.
+    pub label: Label,
+    /// What the path carries, as `framing` counts it: what a user may tell.
+    pub bandwidth: Option<BitRate>,
+    /// Layer at which the bandwidth counts bytes.
+    pub framing: Framing,
+    /// What the model expects of path, settings and load; it knows nothing of what else was planted.
+    pub prediction: Prediction,
+    /// What was measured; invalid where no run was valid.
+    pub measurement: Measurement,
+    /// What came of the best remedy that can be applied, where there is one and it was tried.
+    #[serde(default)]
+    pub proof: Option<Proven>,
+}
+
+/// A remedy that was applied.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proven {
+    /// Its name.
+    pub remedy: String,
+    /// What it promised.
+    pub predicted: Forecast,
+    /// What it gave: the steady rate.
+    pub measured: BitRate,
+}
+
+/// Samples of one stream are kept no closer together than this.
+const KEEP_EVERY: Span = Span::from_millis(50);
+
+impl Recorded {
+    /// Reads all records of a folder, in the order of their names.
+    ///
+    /// # Errors
+    /// What the file system reports; a file that is no record, with its name.
+    pub fn read_all(folder: &Path) -> io::Result<Vec<Self>> {
+        let mut files: Vec<_> = fs::read_dir(folder)?
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+            .collect();
+        files.sort();
+        let read = |path: &std::path::PathBuf| {
+            let text = fs::read(path)?;
+            serde_json::from_slice(&text)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", path.display())))
+        };
+        files.iter().map(read).collect()
+    }
+
+    /// Writes it into `folder`, under its name.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    pub fn write(&self, folder: &Path) -> io::Result<()> {
+        let mut value = serde_json::to_value(self)?;
+        without_nulls(&mut value);
+        fs::create_dir_all(folder)?;
+        fs::write(folder.join(format!("{}.json", file_name(&self.name))), serde_json::to_vec(&value)?)
+    }
+}
+
+/// The name with nothing that a shell would have to quote.
+fn file_name(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect()
+}
+
+/// Leaves the samples of each stream that are [`KEEP_EVERY`] apart, and the last.
+pub(crate) fn thin(measurement: &mut Measurement) {
+    for end in [&mut measurement.local, &mut measurement.remote] {
+        end.samples = thinned(&end.samples);
+    }
+}
+
+fn thinned(samples: &[Sample]) -> Vec<Sample> {
+    let mut kept: Vec<Sample> = Vec::new();
+    for (index, sample) in samples.iter().enumerate() {
+        let before = kept.iter().rev().find(|earlier| earlier.stream == sample.stream);
+        let is_last = !samples[index + 1..].iter().any(|later| later.stream == sample.stream);
+        if is_last || before.is_none_or(|before| sample.at.saturating_sub(before.at) >= KEEP_EVERY) {
+            kept.push(sample.clone());
+        }
+    }
+    kept
+}
+
+/// What is not known needs no word, and most fields of a sample are not.
+fn without_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null());
+            fields.values_mut().for_each(without_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_nulls),
+        _ => {}
+    }
+}

@@ -1,0 +1,113 @@
+//! `bench diagnosis`: runs the labelled cases or reads records of them, judges, and prints the matrix.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Args;
+use fullpipe_bench::diagnosis::{Accuracy, COLUMNS, Case, Recorded, RunError, Runner, Score, cases};
+use fullpipe_lab::Awake;
+
+use crate::{INTERRUPTED, LACKING, say};
+
+/// What to run, and what to do with it.
+#[derive(Debug, Args)]
+pub(crate) struct Judging {
+    /// From which the drawn cases are drawn
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+    /// Only cases whose name contains this
+    #[arg(long, value_name = "PATTERN")]
+    only: Option<String>,
+    /// Write each measurement into a file here
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
+    /// Judge what was recorded here, and run nothing
+    #[arg(long, value_name = "DIR", conflicts_with = "record")]
+    from: Option<PathBuf>,
+    /// One case of each cause
+    #[arg(long)]
+    short: bool,
+    /// Apply the best remedy of each case and measure again
+    #[arg(long)]
+    prove: bool,
+    /// Print the names of the cases and run none
+    #[arg(long)]
+    list: bool,
+    /// The program [default: beside this one]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) fullpipe: Option<PathBuf>,
+}
+
+impl Judging {
+    /// Does it; the exit code tells whether enough is right.
+    pub(crate) fn run(&self, program: &Path, stop: &AtomicBool) -> ExitCode {
+        match self.records(program, stop) {
+            Ok(Some(records)) => judge(&records),
+            Ok(None) => ExitCode::SUCCESS,
+            Err(why) => {
+                say(true, &format!("fullpipe-bench: {why}\n"));
+                ExitCode::from(if stop.load(Ordering::Relaxed) { INTERRUPTED } else { LACKING })
+            }
+        }
+    }
+
+    fn records(&self, program: &Path, stop: &AtomicBool) -> Result<Option<Vec<Recorded>>, Box<dyn std::error::Error>> {
+        let wanted = |name: &str| self.only.as_deref().is_none_or(|part| name.contains(part));
+        if let Some(folder) = &self.from {
+            let records = Recorded::read_all(folder)?;
+            return Ok(Some(records.into_iter().filter(|record| wanted(&record.name)).collect()));
+        }
+        let mut cases = cases(self.seed)?;
+        cases.retain(|case| wanted(&case.name) && (case.short || !self.short));
+        if self.list {
+            cases.iter().for_each(|case| say(false, &format!("{}\n", case.name)));
+            return Ok(None);
+        }
+        say(false, &format!("{} cases, seed {}\n", cases.len(), self.seed));
+        let scratch = std::env::temp_dir().join(format!("fullpipe-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&scratch)?;
+        let _awake = Awake::ask();
+        let runner = Runner { program, scratch: &scratch, prove: self.prove, interrupt: stop };
+        let records = self.run_all(&cases, &runner);
+        std::fs::remove_dir_all(&scratch)?;
+        records.map(Some)
+    }
+
+    fn run_all(&self, cases: &[Case], runner: &Runner<'_>) -> Result<Vec<Recorded>, Box<dyn std::error::Error>> {
+        let mut records = Vec::new();
+        for case in cases {
+            match runner.run(case) {
+                Ok(record) => {
+                    say(false, &format!("{}\n", line(&record)));
+                    if let Some(folder) = &self.record {
+                        record.write(folder)?;
+                    }
+                    records.push(record);
+                }
+                Err(RunError::Interrupted) => break,
+                Err(why) => say(false, &format!("{}: {why}\n", case.name)),
+            }
+        }
+        Ok(records)
+    }
+}
+
+/// A record in a line: what was measured of what is predicted, and the verdict that knows most.
+fn line(record: &Recorded) -> String {
+    let rate = record.measurement.summary.steady.map_or(record.measurement.summary.rate, |steady| steady.rate);
+    let broken = record.measurement.validity.broken.join("; ");
+    let verdict = COLUMNS[0].verdict(record);
+    let note = if broken.is_empty() { String::new() } else { format!(" (invalid: {broken})") };
+    format!("{}: {rate} of {}{note}: {}", record.name, record.prediction.refined, verdict.sentence)
+}
+
+/// Records that may be judged decide.
+fn judge(records: &[Recorded]) -> ExitCode {
+    let valid: Vec<&Recorded> = records.iter().filter(|record| record.measurement.validity.is_valid()).collect();
+    say(false, &format!("\n{} records, {} of them valid\n", records.len(), valid.len()));
+    let scores = COLUMNS.map(|column| Score::of(column, &valid));
+    scores.iter().for_each(|score| say(false, &score.text()));
+    say(false, &Accuracy::of(&valid).text());
+    if scores.iter().all(Score::is_enough) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,3 @@
+//! What the benches share with the tests: the labelled cases of the diagnosis.
+
+pub mod diagnosis;
