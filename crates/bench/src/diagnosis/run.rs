@@ -165,18 +165,21 @@ impl Scene<'_> {
     }
 
     /// What the client measured: also what there is where it broke off.
-    fn finish(&self, mut client: Program<'_>, request: &Request) -> Result<Measurement, RunError> {
+    fn finish(&self, client: Program<'_>, request: &Request) -> Result<Measurement, RunError> {
         let deadline = Instant::now() + Duration::from(request.omit + request.duration) + PATIENCE;
-        while client.wait_for(LOOK).is_none() {
+        let mut printed = String::new();
+        while Instant::now() < deadline {
             if self.runner.interrupt.load(Ordering::Relaxed) {
                 return Err(RunError::Interrupted);
             }
-            if Instant::now() >= deadline {
-                break;
+            match client.next_line(LOOK) {
+                Line::Text(line) => printed += &line,
+                Line::NotYet => {}
+                Line::End => break,
             }
         }
-        let output = client.finish(Duration::ZERO)?;
-        let document: Document = serde_json::from_str(&output.stdout)
+        let output = client.finish(Duration::from_secs(1))?;
+        let document: Document = serde_json::from_str(&printed)
             .map_err(|error| RunError::Failed(format!("{error}: {}", output.stderr.trim())))?;
         document.measurement.ok_or_else(|| RunError::Failed(output.stderr.trim().to_owned()))
     }
