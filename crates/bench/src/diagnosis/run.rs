@@ -31,6 +31,9 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How long the loads beside it run before a load, and how much longer than it.
 const LEAD: Span = Span::from_secs(3);
 
+/// The port of the server.
+const PORT: &str = "5201";
+
 /// The port of the server of the loads beside.
 const BESIDE_PORT: &str = "5202";
 
@@ -158,7 +161,8 @@ impl Scene<'_> {
     fn client_arguments(&self, near: Host, request: &Request) -> Vec<String> {
         let mut arguments = measure_arguments(&self.lab.address(near.peer()).to_string(), request);
         if self.case.plant == Plant::Iperf2 {
-            arguments.push("--iperf2".to_owned());
+            // The server knows clients by what they say, not by the port.
+            arguments.extend(["--iperf2", "--port", PORT].map(str::to_owned));
         }
         arguments.push("--json".to_owned());
         arguments
