@@ -75,6 +75,11 @@ const LONG_WAYS: [Way; 3] = [Way { mbps: 30, rtt: 300 }, Way { mbps: 100, rtt: 1
 /// Ways on which small packets are not too many for this machine.
 const SLOW_WAYS: [Way; 3] = [Way { mbps: 6, rtt: 150 }, Way { mbps: 20, rtt: 40 }, Way { mbps: 60, rtt: 10 }];
 
+/// Ways with a queue of so many packets: short beside what is in flight, and yet longer than a busy machine's link stands
+/// still.
+const SHALLOW_WAYS: [(Way, u64); 3] =
+    [(Way { mbps: 5, rtt: 400 }, 8), (Way { mbps: 10, rtt: 150 }, 10), (Way { mbps: 20, rtt: 100 }, 16)];
+
 /// Ways that a core cannot fill with small writes.
 const FAST_WAYS: [Way; 3] =
     [Way { mbps: 150, rtt: 30 }, Way { mbps: 300, rtt: 10 }, Way { mbps: 500, rtt: 5 }];
@@ -83,6 +88,9 @@ const CONTROLS: [&str; 2] = ["cubic", "bbr"];
 
 /// Share of what the path carries that a planted limit leaves, if not said otherwise.
 const LEFT: f64 = 0.45;
+
+/// The same where chance decides: so little that a test sees many losses.
+const LEFT_BY_CHANCE: f64 = 0.2;
 
 impl Way {
     fn rate(self) -> BitRate {
@@ -181,6 +189,9 @@ pub fn cases(seed: u64) -> Result<Vec<Case>, FlagError> {
             cases.extend(packet_sizes(Spot { way, control })?);
             cases.extend(processors(Spot { way, control })?);
         }
+    }
+    for place in SHALLOW_WAYS {
+        cases.push(shallow(place)?);
     }
     for (way, bytes) in FAST_WAYS.into_iter().zip([8, 16, 24]) {
         cases.push(small_writes(Spot { way, control: CONTROLS[0] }, bytes)?);
@@ -343,18 +354,18 @@ fn small_writes(spot: Spot, bytes: u64) -> Result<Case, FlagError> {
 
 /// Loss and pacing that BBR does not mind, and reordering.
 fn of_cubic_alone(spot: Spot) -> Result<Vec<Case>, FlagError> {
-    let random = lossy(spot, LEFT)?;
-    let shallow = spot.over(label(Limit::Loss, Cause::ShallowQueue, At::Path), "queue=4packets")?;
-    let swapped = format!("reorder=1% {}ms,edits=strip-timestamps strip-sack", spot.way.rtt.div_ceil(4));
+    let random = lossy(spot, LEFT_BY_CHANCE)?;
+    // Longer than RACK waits for a packet that is late (RFC 8985, 6.2): a round trip at most.
+    let swapped = format!("reorder=1% {}ms", spot.way.rtt + spot.way.rtt / 4);
     let reordered = spot.over(label(Limit::CongestionWindow, Cause::Reordering, At::Path), &swapped)?;
     let mut slow_pace = spot.bare(label(Limit::Pacing, Cause::CongestionControl, At::Sender))?;
     // Without `fq` a socket is paced from the moment it asks for a pace, here one far above the path.
     slow_pace.request.pacing = Some(spot.way.rate().scaled(4.0));
     slow_pace.plant = Plant::Prepared {
         host: Host::Sender,
-        command: "sysctl -q -w net.ipv4.tcp_pacing_ca_ratio=40 net.ipv4.tcp_pacing_ss_ratio=80".to_owned(),
+        command: "sysctl -q -w net.ipv4.tcp_pacing_ca_ratio=35".to_owned(),
     };
-    Ok(vec![random, shallow, reordered, slow_pace])
+    Ok(vec![random, reordered, slow_pace])
 }
 
 /// The least loss, in steps of a tenth, that leaves no more than this share of what the path carries.
@@ -371,6 +382,12 @@ fn lossy(spot: Spot, left: f64) -> Result<Case, FlagError> {
         }
         share *= 1.1;
     }
+}
+
+/// A queue that a train of segments overflows.
+fn shallow((way, packets): (Way, u64)) -> Result<Case, FlagError> {
+    let spot = Spot { way, control: CONTROLS[0] };
+    spot.over(label(Limit::Loss, Cause::ShallowQueue, At::Path), &format!("queue={packets}packets"))
 }
 
 /// A transfer that ends while its window doubles.
@@ -439,7 +456,7 @@ fn drawn(seed: u64) -> Result<Vec<Case>, FlagError> {
                 case.request.block = way.rate().scaled(left).bytes_in(Span::from_millis(2));
                 case
             }
-            4 => lossy(Spot { way, control: CONTROLS[0] }, left)?,
+            4 => lossy(Spot { way, control: CONTROLS[0] }, left / 2.0)?,
             _ => {
                 let mut case = spot.bare(label(Limit::Pacing, Cause::MaxPacingRate, At::Sender))?;
                 case.request.pacing = Some(way.rate().scaled(left));
