@@ -3,9 +3,9 @@
 
 mod case;
 mod comparison;
+mod diagnosis;
 mod emulated;
 mod figures;
-mod judging;
 mod machine;
 mod network;
 mod process;
@@ -28,7 +28,7 @@ use fullpipe_lab::{Awake, keeper};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::case::{Case, Effort};
-use crate::judging::Judging;
+use crate::diagnosis::Judging;
 use crate::machine::Machine;
 use crate::program::Tools;
 use crate::report::{Heading, Report, case_head, outcome_text};

@@ -12,7 +12,7 @@ use super::recorded::Recorded;
 
 /// Whose view the judgement has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum View {
+pub(crate) enum View {
     /// Both ends.
     BothEnds,
     /// The sending end alone, as against a far end that tells nothing.
@@ -21,15 +21,15 @@ pub enum View {
 
 /// A way of judging every record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Column {
+pub(crate) struct Column {
     /// With whose view.
-    pub view: View,
+    pub(crate) view: View,
     /// Whether the bandwidth of the path is told.
-    pub told: bool,
+    pub(crate) told: bool,
 }
 
 /// Every way, the best informed first.
-pub const COLUMNS: [Column; 4] = [
+pub(crate) const COLUMNS: [Column; 4] = [
     Column { view: View::BothEnds, told: true },
     Column { view: View::BothEnds, told: false },
     Column { view: View::Sender, told: true },
@@ -44,7 +44,7 @@ const MOST_MISSES: usize = 400;
 
 impl Column {
     /// Its name: `both ends, bandwidth told`.
-    pub fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         let view = match self.view {
             View::BothEnds => "both ends",
             View::Sender => "sender alone",
@@ -53,12 +53,12 @@ impl Column {
     }
 
     /// The share that must be right.
-    pub fn required(self) -> f64 {
+    pub(crate) fn required(self) -> f64 {
         REQUIRED[usize::from(self.view == View::Sender)]
     }
 
     /// What the diagnosis says of `record`, seen so.
-    pub fn verdict(self, record: &Recorded) -> Verdict {
+    pub(crate) fn verdict(self, record: &Recorded) -> Verdict {
         let bandwidth = record.bandwidth.filter(|_| self.told);
         let evidence = Evidence::of(&record.measurement, bandwidth, record.framing);
         diagnose(&match self.view {
@@ -81,15 +81,15 @@ fn of_sender(evidence: Evidence) -> Evidence {
 
 /// How the records were judged in one column.
 #[derive(Debug)]
-pub struct Score {
+pub(crate) struct Score {
     /// Which.
-    pub column: Column,
+    pub(crate) column: Column,
     /// How many were judged.
-    pub all: usize,
+    pub(crate) all: usize,
     /// Kind and cause are those that were planted.
-    pub right: usize,
+    pub(crate) right: usize,
     /// The kind is.
-    pub right_kind: usize,
+    pub(crate) right_kind: usize,
     /// Label → what was said of it → how often.
     confusion: BTreeMap<String, BTreeMap<String, usize>>,
     misses: Vec<String>,
@@ -97,7 +97,7 @@ pub struct Score {
 
 impl Score {
     /// Judges `records` as `column` has it.
-    pub fn of(column: Column, records: &[&Recorded]) -> Self {
+    pub(crate) fn of(column: Column, records: &[&Recorded]) -> Self {
         let mut score = Self {
             column,
             all: records.len(),
@@ -125,17 +125,17 @@ impl Score {
     }
 
     /// Share of all that are right in kind and cause.
-    pub fn share(&self) -> f64 {
+    pub(crate) fn share(&self) -> f64 {
         self.right as f64 / (self.all as f64).max(1.0)
     }
 
     /// Whether enough are right.
-    pub fn is_enough(&self) -> bool {
+    pub(crate) fn is_enough(&self) -> bool {
         self.share() >= self.column.required()
     }
 
     /// The score, the confusion matrix and each miss, as text.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut text = format!(
             "\n{}: {} of {} right ({:.1} %, {:.0} % are required), {} in kind\n\n",
             self.column.name(),
@@ -164,17 +164,17 @@ impl Score {
 
 /// How the model's figures compare with what was measured.
 #[derive(Debug, Default)]
-pub struct Accuracy {
+pub(crate) struct Accuracy {
     /// |measured ÷ predicted − 1| of ceilings that a rule gives, ascending.
-    pub deterministic: Vec<f64>,
+    pub(crate) deterministic: Vec<f64>,
     /// Records with a ceiling that chance has a part in.
-    pub random: usize,
+    pub(crate) random: usize,
     /// Of these, inside the interval stated.
-    pub inside: usize,
+    pub(crate) inside: usize,
     /// Remedies that were tried.
-    pub proofs: usize,
+    pub(crate) proofs: usize,
     /// Of these, inside their interval or within 0.90 to 1.15 of what they promised.
-    pub proven: usize,
+    pub(crate) proven: usize,
     misses: Vec<String>,
 }
 
@@ -186,7 +186,7 @@ const PROMISE: std::ops::RangeInclusive<f64> = 0.90..=1.15;
 
 impl Accuracy {
     /// Of all records whose limit the model can know.
-    pub fn of(records: &[&Recorded]) -> Self {
+    pub(crate) fn of(records: &[&Recorded]) -> Self {
         let mut accuracy = Self::default();
         for record in records {
             accuracy.hold_prediction(record);
@@ -230,10 +230,8 @@ impl Accuracy {
             self.proven += 1;
         } else {
             let promised: BitRate = promised.bits_per_second;
-            self.misses.push(format!(
-                "{}: {} gave {}, {share:.2} of {promised}",
-                record.name, proof.remedy, proof.measured
-            ));
+            self.misses
+                .push(format!("{}: {} gave {}, {share:.2} of {promised}", record.name, proof.remedy, proof.measured));
         }
     }
 
@@ -243,7 +241,7 @@ impl Accuracy {
     }
 
     /// The figures and what misses them, as text.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut text = format!(
             "\npredictions: {} of deterministic ceilings, off by {:.1} % in the median ({:.0} % allowed) and {:.1} % at the \
              95th percentile ({:.0} % allowed)\n{} of {} with chance in them are inside their interval; {} of {} remedies \

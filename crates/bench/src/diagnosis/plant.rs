@@ -10,7 +10,7 @@ use fullpipe_units::{Ratio, Span};
 
 /// What is done to the hosts or their programs.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Plant {
+pub(crate) enum Plant {
     /// Nothing: path, settings and load plant the limit.
     InPlan,
     /// Each call of this name by the program of that end takes so much longer (`strace --inject`).

@@ -13,33 +13,33 @@ use super::cases::Label;
 
 /// A case that was run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Recorded {
+pub(crate) struct Recorded {
     /// Name of the case.
-    pub name: String,
+    pub(crate) name: String,
     /// What was planted.
-    pub label: Label,
+    pub(crate) label: Label,
     /// What the path carries, as `framing` counts it: what a user may tell.
-    pub bandwidth: Option<BitRate>,
+    pub(crate) bandwidth: Option<BitRate>,
     /// Layer at which the bandwidth counts bytes.
-    pub framing: Framing,
+    pub(crate) framing: Framing,
     /// What the model expects of path, settings and load; it knows nothing of what else was planted.
-    pub prediction: Prediction,
+    pub(crate) prediction: Prediction,
     /// What was measured; invalid where no run was valid.
-    pub measurement: Measurement,
+    pub(crate) measurement: Measurement,
     /// What came of the best remedy that can be applied, where there is one and it was tried.
     #[serde(default)]
-    pub proof: Option<Proven>,
+    pub(crate) proof: Option<Proven>,
 }
 
 /// A remedy that was applied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Proven {
+pub(crate) struct Proven {
     /// Its name.
-    pub remedy: String,
+    pub(crate) remedy: String,
     /// What it promised.
-    pub predicted: Forecast,
+    pub(crate) predicted: Forecast,
     /// What it gave: the steady rate.
-    pub measured: BitRate,
+    pub(crate) measured: BitRate,
 }
 
 /// Samples of one stream are kept no closer together than this.
@@ -50,7 +50,7 @@ impl Recorded {
     ///
     /// # Errors
     /// What the file system reports; a file that is no record, with its name.
-    pub fn read_all(folder: &Path) -> io::Result<Vec<Self>> {
+    pub(crate) fn read_all(folder: &Path) -> io::Result<Vec<Self>> {
         let mut files: Vec<_> = fs::read_dir(folder)?
             .filter_map(|entry| Some(entry.ok()?.path()))
             .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
@@ -68,7 +68,7 @@ impl Recorded {
     ///
     /// # Errors
     /// What the file system reports.
-    pub fn write(&self, folder: &Path) -> io::Result<()> {
+    pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {
         let mut value = serde_json::to_value(self)?;
         without_nulls(&mut value);
         fs::create_dir_all(folder)?;
@@ -109,5 +109,39 @@ fn without_nulls(value: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(without_nulls),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_record::TcpInfo;
+    use fullpipe_units::ByteCount;
+
+    fn sample(millis: u64, stream: u16) -> Sample {
+        let bytes = ByteCount::new(millis);
+        Sample { at: Span::from_millis(millis), stream, bytes, tcp: TcpInfo::default(), memory: None }
+    }
+
+    #[test]
+    fn each_stream_keeps_samples_apart_and_its_last() {
+        let all: Vec<Sample> = (0..=11).flat_map(|look| [sample(look * 10, 0), sample(look * 10, 1)]).collect();
+        let kept: Vec<(u64, u16)> =
+            thinned(&all).iter().map(|sample| (sample.at.as_micros() / 1000, sample.stream)).collect();
+        assert_eq!(kept, [(0, 0), (0, 1), (50, 0), (50, 1), (100, 0), (100, 1), (110, 0), (110, 1)]);
+    }
+
+    #[test]
+    fn a_sample_without_its_nulls_is_the_same() {
+        let before = sample(7, 3);
+        let mut value = serde_json::to_value(&before).unwrap();
+        without_nulls(&mut value);
+        assert!(!value.to_string().contains("null"));
+        assert_eq!(serde_json::from_value::<Sample>(value).unwrap(), before);
+    }
+
+    #[test]
+    fn a_file_has_a_name_that_needs_no_quotes() {
+        assert_eq!(file_name("loss/random 20M×150ms cubic 0.25"), "loss-random-20M-150ms-cubic-0.25");
     }
 }

@@ -2,11 +2,12 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fullpipe_experiment::measure_arguments;
 use fullpipe_diagnose::{diagnose, remedies};
+use fullpipe_experiment::measure_arguments;
 use fullpipe_lab::{Backend, Host, Lab, LabError, Line, Plan, Program, Stdio};
 use fullpipe_model::predict;
 use fullpipe_record::{At, Direction, Document, Evidence, Measurement, Prediction, Remedy, Request};
@@ -42,7 +43,7 @@ const FILE_SIZE: u64 = 1 << 36;
 
 /// Why a case has no record.
 #[derive(Debug, thiserror::Error)]
-pub enum RunError {
+pub(crate) enum RunError {
     /// The user stopped the bench.
     #[error("interrupted")]
     Interrupted,
@@ -59,15 +60,15 @@ pub enum RunError {
 
 /// Who runs cases, and with what.
 #[derive(Debug)]
-pub struct Runner<'r> {
+pub(crate) struct Runner<'r> {
     /// The program under test.
-    pub program: &'r Path,
+    pub(crate) program: &'r Path,
     /// Where files may be put for the time of a run.
-    pub scratch: &'r Path,
+    pub(crate) scratch: &'r Path,
     /// Whether the best remedy is applied and proven.
-    pub prove: bool,
+    pub(crate) prove: bool,
     /// Whether the user asked to stop.
-    pub interrupt: &'r AtomicBool,
+    pub(crate) interrupt: &'r AtomicBool,
 }
 
 impl Runner<'_> {
@@ -75,7 +76,8 @@ impl Runner<'_> {
     ///
     /// # Errors
     /// If it could not be planted, or nothing was measured.
-    pub fn run(&self, case: &Case) -> Result<Recorded, RunError> {
+    pub(crate) fn run(&self, case: &Case) -> Result<Recorded, RunError> {
+        look_for_tools(&case.plant)?;
         let lab = Lab::start(&plan(case))?;
         let scene = Scene { runner: self, case, lab: &lab, quota: quota(&case.plant)? };
         scene.prepare()?;
@@ -107,6 +109,14 @@ fn plan(case: &Case) -> Plan {
         backend: Backend::default(),
         interactive: false,
     }
+}
+
+fn look_for_tools(plant: &Plant) -> Result<(), RunError> {
+    if !matches!(plant, Plant::SlowCall { .. } | Plant::SlowFile { .. }) {
+        return Ok(());
+    }
+    let asked = Command::new("strace").arg("-V").output();
+    asked.map(drop).map_err(|error| RunError::NotPlanted(format!("strace: {error}")))
 }
 
 fn quota(plant: &Plant) -> Result<Option<Quota>, RunError> {
@@ -265,10 +275,8 @@ impl Scene<'_> {
                 At::Path | At::Middlebox | At::None => {}
             }
         }
-        let request = best
-            .changes
-            .iter()
-            .fold(self.case.request.clone(), |request, change| change.applied_to_request(&request));
+        let request =
+            best.changes.iter().fold(self.case.request.clone(), |request, change| change.applied_to_request(&request));
         let measured = self.measured(&request);
         for host in Host::ALL {
             self.lab.undo(host)?;

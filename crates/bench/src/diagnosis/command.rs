@@ -5,9 +5,12 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
-use fullpipe_bench::diagnosis::{Accuracy, COLUMNS, Case, Recorded, RunError, Runner, Score, cases};
 use fullpipe_lab::Awake;
 
+use super::cases::{Case, NOT_PLANNED, cases};
+use super::matrix::{Accuracy, COLUMNS, Score};
+use super::recorded::Recorded;
+use super::run::{RunError, Runner};
 use crate::{INTERRUPTED, LACKING, say};
 
 /// What to run, and what to do with it.
@@ -25,7 +28,7 @@ pub(crate) struct Judging {
     /// Judge what was recorded here, and run nothing
     #[arg(long, value_name = "DIR", conflicts_with = "record")]
     from: Option<PathBuf>,
-    /// One case of each cause
+    /// One case of each kind, in about a minute
     #[arg(long)]
     short: bool,
     /// Apply the best remedy of each case and measure again
@@ -59,12 +62,17 @@ impl Judging {
             return Ok(Some(records.into_iter().filter(|record| wanted(&record.name)).collect()));
         }
         let mut cases = cases(self.seed)?;
-        cases.retain(|case| wanted(&case.name) && (case.short || !self.short));
+        cases.retain(|case| wanted(&case.name) && (case.is_short() || !self.short));
         if self.list {
-            cases.iter().for_each(|case| say(false, &format!("{}\n", case.name)));
+            for case in &cases {
+                say(false, &format!("{}\n", case.name));
+            }
             return Ok(None);
         }
         say(false, &format!("{} cases, seed {}\n", cases.len(), self.seed));
+        for (label, why) in NOT_PLANNED {
+            say(false, &format!("not planted: {label}: {why}\n"));
+        }
         let scratch = std::env::temp_dir().join(format!("fullpipe-bench-{}", std::process::id()));
         std::fs::create_dir_all(&scratch)?;
         let _awake = Awake::ask();
@@ -107,7 +115,9 @@ fn judge(records: &[Recorded]) -> ExitCode {
     let valid: Vec<&Recorded> = records.iter().filter(|record| record.measurement.validity.is_valid()).collect();
     say(false, &format!("\n{} records, {} of them valid\n", records.len(), valid.len()));
     let scores = COLUMNS.map(|column| Score::of(column, &valid));
-    scores.iter().for_each(|score| say(false, &score.text()));
+    for score in &scores {
+        say(false, &score.text());
+    }
     say(false, &Accuracy::of(&valid).text());
     if scores.iter().all(Score::is_enough) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
