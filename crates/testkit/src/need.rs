@@ -18,6 +18,8 @@ pub enum Need {
     Unshare,
     /// User namespaces for ordinary users, tried by root as one of them.
     UserNamespaces,
+    /// The program `strace`, which slows system calls down.
+    Strace,
 }
 
 impl Need {
@@ -29,6 +31,7 @@ impl Need {
             Self::Iperf2 => lacking_program("iperf", "--version"),
             Self::Unshare => lacking_program("unshare", "--version"),
             Self::UserNamespaces => lacking_user_namespaces(),
+            Self::Strace => lacking_program("strace", "-V"),
             Self::Root => (!rustix::process::geteuid().is_root()).then(|| "this user is not root".to_owned()),
         }
     }

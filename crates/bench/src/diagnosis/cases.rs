@@ -313,29 +313,28 @@ fn the_path(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let police = format!("policer={}k {}", spot.way.mbps * 400, spot.way.bdp(0.1).get().max(16 << 10));
     let policed = spot.over(label(Limit::Loss, Cause::Policer, At::Path), &police)?;
     let mut own_queue = spot.bare(label(Limit::Capacity, Cause::HostQueue, At::Sender))?;
-    own_queue.plant = Plant::Prepared {
-        host: Host::Sender,
-        command: format!(
-            "tc qdisc add dev path0 root tbf rate {}kbit burst 16kb limit 30kb",
-            (spot.way.mbps as f64 * LEFT * 1000.0) as u64
-        ),
-    };
+    // A stream leaves no more than a millisecond of packets in its host's queue (`tcp_small_queue_check`); many fill it.
+    own_queue.request.streams = 16;
+    own_queue.plant = shaped(spot, "burst 16kb limit 24kb");
     Ok(vec![link, shared, policed, own_queue])
+}
+
+/// A token bucket on the sender's own device, below what the path carries.
+fn shaped(spot: Spot, size: &str) -> Plant {
+    let kilobits = spot.way.rate().scaled(LEFT).bps() / 1000;
+    Plant::Prepared {
+        host: Host::Sender,
+        command: format!("tc qdisc add dev path0 root tbf rate {kilobits}kbit {size}"),
+    }
 }
 
 /// Senders that are held to a pace.
 fn pacing(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let mut asked = spot.bare(label(Limit::Pacing, Cause::MaxPacingRate, At::Sender))?;
     asked.request.pacing = Some(spot.way.rate().scaled(LEFT));
-    let mut shaped = spot.bare(label(Limit::Pacing, Cause::Qdisc, At::Sender))?;
-    shaped.plant = Plant::Prepared {
-        host: Host::Sender,
-        command: format!(
-            "tc qdisc add dev path0 root tbf rate {}kbit burst 64kb limit 64mb",
-            (spot.way.mbps as f64 * LEFT * 1000.0) as u64
-        ),
-    };
-    Ok(vec![asked, shaped])
+    let mut held = spot.bare(label(Limit::Pacing, Cause::Qdisc, At::Sender))?;
+    held.plant = shaped(spot, "burst 64kb limit 64mb");
+    Ok(vec![asked, held])
 }
 
 /// Processors that are too slow: a quota withholds them, or each byte costs too much of one.

@@ -53,7 +53,7 @@ pub(crate) enum Plant {
 const GROUPS_V1: &str = "/sys/fs/cgroup/cpu";
 const GROUPS_V2: &str = "/sys/fs/cgroup";
 
-/// How often a quota is refilled: so often that no window runs empty meanwhile.
+/// How often a quota is refilled, where it is long enough for the kernel then.
 const PERIOD: Span = Span::from_millis(20);
 
 /// The least quota that the kernel takes.

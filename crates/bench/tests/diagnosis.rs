@@ -1,0 +1,43 @@
+//! The diagnosis against one planted limit of each kind, over a lab; and against a record of it, without one.
+
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use fullpipe_testkit::{Running, fullpipe, path, require};
+
+/// A minute and a quarter alone; each case may run three times on a machine that is busy.
+const PATIENCE: Duration = Duration::from_mins(6);
+
+fn diagnosis(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fullpipe-bench"));
+    let program = fullpipe();
+    command.args(["diagnosis", "--fullpipe"]).arg(program.get_program()).args(arguments);
+    Running::start(&mut command).finish(PATIENCE)
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn one_limit_of_each_kind_is_told_from_both_ends() {
+    require!(Lab, Root, Strace);
+    let _path = path();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().to_str().unwrap();
+    let run = text(&diagnosis(&["--short", "--record", folder]));
+    // Every line of the run names a case; those that were invalid three times are recorded, and not judged.
+    assert!(run.contains("11 records"), "{run}");
+    let judged = text(&diagnosis(&["--from", folder]));
+    let (_, score) = judged.split_once("both ends, bandwidth told: ").unwrap();
+    let figures: Vec<usize> = score.split_whitespace().filter_map(|word| word.parse().ok()).take(2).collect();
+    let [right, all] = figures[..] else { panic!("{judged}") };
+    assert!(all >= 8, "no valid run of {} cases: {run}", 11 - all);
+    assert_eq!(right, all, "{judged}");
+}
+
+#[test]
+fn a_case_that_does_not_exist_is_no_success() {
+    let output = diagnosis(&["--only", "no such case"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+}
