@@ -370,7 +370,7 @@ fn of_cubic_alone(spot: Spot) -> Result<Vec<Case>, FlagError> {
     // Without `fq` a socket is paced from the moment it asks for a pace, here one far above the path.
     slow_pace.request.pacing = Some(spot.way.rate().scaled(4.0));
     slow_pace.plant =
-        Plant::Prepared { host: Host::Sender, command: "sysctl -q -w net.ipv4.tcp_pacing_ca_ratio=35".to_owned() };
+        Plant::Prepared { host: Host::Sender, command: "sysctl -q -w net.ipv4.tcp_pacing_ca_ratio=25".to_owned() };
     Ok(vec![random, reordered, slow_pace])
 }
 
