@@ -363,8 +363,8 @@ fn small_writes(spot: Spot, bytes: u64) -> Result<Case, FlagError> {
 /// Loss and pacing that BBR does not mind, and reordering.
 fn of_cubic_alone(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let random = lossy(spot, LEFT_BY_CHANCE)?;
-    // Longer than RACK waits for a packet that is late (RFC 8985, 6.2): a round trip at most.
-    let swapped = format!("reorder=1% {}ms", spot.way.rtt + spot.way.rtt / 4);
+    // RACK waits for a late packet as long as a round trip of now at most (RFC 8985, 6.2), of which a full queue makes two.
+    let swapped = format!("reorder=1% {}ms", spot.way.rtt * 5 / 2);
     let reordered = spot.over(label(Limit::CongestionWindow, Cause::Reordering, At::Path), &swapped)?;
     let mut slow_pace = spot.bare(label(Limit::Pacing, Cause::CongestionControl, At::Sender))?;
     // Without `fq` a socket is paced from the moment it asks for a pace, here one far above the path.
