@@ -67,10 +67,10 @@ const SHORT: [&str; 11] = [
     "sender-application/rate-limited 100M×40ms bbr",
     "congestion-window/recovering 100M×150ms cubic",
     "capacity/link 100M×40ms bbr",
-    "loss/policer 100M×40ms cubic",
+    "loss/random 100M×40ms cubic",
     "pacing/max-pacing-rate 100M×40ms cubic",
     "cpu/stolen 20M×40ms cubic sender",
-    "mtu/mss-clamped 20M×40ms cubic",
+    "mtu/mss-clamped 12M×25ms cubic",
 ];
 
 /// Causes that the plan lacks, and why.
@@ -98,7 +98,11 @@ const WAYS: [Way; 3] = [Way { mbps: 20, rtt: 150 }, Way { mbps: 100, rtt: 40 }, 
 /// Long ways of many segments, on which a window takes longer than a test to grow.
 const LONG_WAYS: [Way; 3] = [Way { mbps: 30, rtt: 300 }, Way { mbps: 100, rtt: 150 }, Way { mbps: 400, rtt: 90 }];
 
-/// Ways on which small packets are not too many for this machine.
+/// Ways that 64 KiB fill, which is what a receive buffer grows to where each packet wastes most of its memory, and of which
+/// small packets are not too many for this machine.
+const SMALL_WAYS: [Way; 3] = [Way { mbps: 4, rtt: 80 }, Way { mbps: 12, rtt: 25 }, Way { mbps: 40, rtt: 8 }];
+
+/// Ways that little processor time fills.
 const SLOW_WAYS: [Way; 3] = [Way { mbps: 6, rtt: 150 }, Way { mbps: 20, rtt: 40 }, Way { mbps: 60, rtt: 10 }];
 
 /// Ways with a queue of so many packets: short beside what is in flight, and yet longer than a busy machine's link stands
@@ -211,8 +215,11 @@ pub(crate) fn cases(seed: u64) -> Result<Vec<Case>, FlagError> {
             cases.push(ramp_up(Spot { way, control })?);
         }
         for way in SLOW_WAYS {
-            cases.extend(packet_sizes(Spot { way, control })?);
+            cases.push(black_hole(Spot { way, control })?);
             cases.extend(processors(Spot { way, control })?);
+        }
+        for way in SMALL_WAYS {
+            cases.push(small_segments(Spot { way, control })?);
         }
     }
     for place in SHALLOW_WAYS {
@@ -339,13 +346,14 @@ fn pacing(spot: Spot) -> Result<Vec<Case>, FlagError> {
 
 /// Processors that are too slow: a quota withholds them, or each byte costs too much of one.
 fn processors(spot: Spot) -> Result<Vec<Case>, FlagError> {
-    // Each write of 8 bytes takes most of a microsecond.
-    let tiny = ByteCount::new(8);
-    let quota = Ratio::new(spot.way.mbps as f64 * LEFT / 100.0);
+    // Small reads and writes make a little processor time a low rate: so many Mbit/s a core, beside what samples take.
+    let (small, of_a_core, of_samples) = (ByteCount::new(16), 80.0, 0.03);
+    let quota = Ratio::new(spot.way.mbps as f64 * LEFT / of_a_core + of_samples);
     let withheld = |at, host: Host| -> Result<Case, FlagError> {
         let mut case = spot.bare(label(Limit::Cpu, Cause::Stolen, at))?;
-        case.request.block = tiny;
-        case.request.discard = false;
+        case.request.block = small;
+        // What is discarded in the kernel costs the receiver nothing a byte.
+        case.request.discard = host == Host::Sender;
         case.name = format!("{} {}", case.name, host.name());
         Ok(Case { plant: Plant::Quota { host, share: quota }, ..case })
     };
@@ -421,12 +429,16 @@ fn shortened(mut case: Case, seconds: u64) -> Case {
     case
 }
 
-/// Packets that are too large, or too small.
-fn packet_sizes(spot: Spot) -> Result<Vec<Case>, FlagError> {
+/// Packets that are too large for a link on the way, which says nothing.
+fn black_hole(spot: Spot) -> Result<Case, FlagError> {
     let mut hole = spot.over(label(Limit::Mtu, Cause::BlackHole, At::Path), "narrow=1400 swallowed")?;
     hole.path.reverse.effects.narrow = None;
-    let small = spot.over(label(Limit::Mtu, Cause::MssClamped, At::Middlebox), "edits=clamp-mss=120")?;
-    Ok(vec![shortened(hole, 8), small])
+    Ok(shortened(hole, 8))
+}
+
+/// Packets of which half is headers.
+fn small_segments(spot: Spot) -> Result<Case, FlagError> {
+    spot.over(label(Limit::Mtu, Cause::MssClamped, At::Middlebox), "edits=clamp-mss=120")
 }
 
 /// Cases with ceilings that follow from figures, with figures drawn from `seed`.
