@@ -414,14 +414,23 @@ fn ramp_up(spot: Spot) -> Result<Case, FlagError> {
 
 /// Windows that are far below what the path takes, and grow slowly.
 fn regrowth(spot: Spot) -> Result<Vec<Case>, FlagError> {
-    // HyStart ends slow start where the round trips of a round are all longer by an eighth, 4 to 16 ms.
-    let jitter = (spot.way.rtt / 8).clamp(4, 16) * 3;
-    let early = format!("jitter=uniform {jitter}ms");
-    let early = spot.over(label(Limit::CongestionWindow, Cause::EarlyExit, At::Path), &early)?;
+    let mut early = spot.bare(label(Limit::CongestionWindow, Cause::EarlyExit, At::Path))?;
+    early.path.forward = spot.way.path(&wavering(spot.way))?.forward;
     let burst: Vec<String> = (150..170).map(|packet| packet.to_string()).collect();
     let mut recovering = spot.bare(label(Limit::CongestionWindow, Cause::Recovering, At::Path))?;
     recovering.path.forward = spot.way.path(&format!("loss=packets {}", burst.join(" ")))?.forward;
     Ok([early, recovering].into_iter().map(|case| shortened(case, 8)).collect())
+}
+
+/// A delay that is 25 ms longer for one and a half round trips, and then as it was, in turn, while slow start lasts: HyStart
+/// ends it where all round trips of a round are longer by an eighth, 16 ms at most.
+fn wavering(way: Way) -> String {
+    const LONGER: u64 = 25;
+    const UNTIL: u64 = 6000;
+    let (least, phase) = (way.rtt / 2, way.rtt * 3 / 2);
+    let delay = |turn: u64| least + LONGER * (turn % 2);
+    let turns = (1..=UNTIL / phase).map(|turn| format!("{}ms delay={}ms", turn * phase, delay(turn)));
+    format!("changes={}", turns.collect::<Vec<_>>().join("; "))
 }
 
 fn shortened(mut case: Case, seconds: u64) -> Case {
