@@ -347,7 +347,7 @@ fn pacing(spot: Spot) -> Result<Vec<Case>, FlagError> {
 /// Processors that are too slow: a quota withholds them, or each byte costs too much of one.
 fn processors(spot: Spot) -> Result<Vec<Case>, FlagError> {
     // Small reads and writes make a little processor time a low rate: so many Mbit/s a core, beside what samples take.
-    let (small, of_a_core, of_samples) = (ByteCount::new(16), 80.0, 0.03);
+    let (small, of_a_core, of_samples) = (ByteCount::new(16), 110.0, 0.01);
     let quota = Ratio::new(spot.way.mbps as f64 * LEFT / of_a_core + of_samples);
     let withheld = |at, host: Host| -> Result<Case, FlagError> {
         let mut case = spot.bare(label(Limit::Cpu, Cause::Stolen, at))?;
