@@ -175,16 +175,14 @@ pub(crate) struct Accuracy {
     misses: Vec<String>,
 }
 
-/// Causes that lie in path, settings and load alone, which the model knows; a device that edits packets, a slow program or
-/// another flow is beyond it.
-const MODELLED: [Cause; 9] = [
+/// Causes that the model knows, of path, settings and buffers; a device that edits packets, a program's own pace or another
+/// flow is beyond it.
+const MODELLED: [Cause; 7] = [
     Cause::SoRcvbuf,
     Cause::TcpRmemMax,
     Cause::NoWindowScaling,
     Cause::SoSndbuf,
     Cause::TcpWmemMax,
-    Cause::RateLimited,
-    Cause::MaxPacingRate,
     Cause::Link,
     Cause::Random,
 ];
