@@ -422,7 +422,7 @@ fn regrowth(spot: Spot) -> Result<Vec<Case>, FlagError> {
     Ok([early, recovering].into_iter().map(|case| shortened(case, 8)).collect())
 }
 
-/// A delay that is 25 ms longer for one and a half round trips, and then as it was, in turn, while slow start lasts: HyStart
+/// A delay that is 25 ms longer for one and a half round trips, and then as it was, in turn, while slow start lasts: `HyStart`
 /// ends it where all round trips of a round are longer by an eighth, 16 ms at most.
 fn wavering(way: Way) -> String {
     const LONGER: u64 = 25;
