@@ -1,5 +1,6 @@
 //! Load engines that are installed here, side by side: alternating in one run, medians, and ratios with their 95 %
-//! interval. It prints, and gates nothing.
+//! interval. That prints, and gates nothing. `diagnosis` holds the verdicts against planted limits, and its exit code says
+//! whether enough are right.
 
 mod case;
 mod comparison;
@@ -45,8 +46,9 @@ iperf3 runs for whole seconds only. riperf3 and xfr are not driven: how they are
 to be called has not been verified. The path of shallow-queue keeps the
 processors awake whatever is asked for.
 
-Exit codes: 0 done, whatever came out; 2 the command line is wrong; 3 there is
-no fullpipe to run; 130 interrupted.";
+Exit codes: 0 done, whatever came out; 1 of diagnosis: fewer verdicts are right
+than must be; 2 the command line is wrong; 3 there is no fullpipe to run, or no
+record to read; 130 interrupted.";
 
 /// The machine lacks what is needed.
 const LACKING: u8 = 3;

@@ -37,6 +37,31 @@ fn one_limit_of_each_kind_is_told_from_both_ends() {
 }
 
 #[test]
+fn what_was_recorded_is_judged_without_a_network() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = concat!(env!("CARGO_MANIFEST_DIR"), "/src/recorded/diagnosis.json");
+    std::fs::copy(record, folder.path().join("one.json")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fullpipe-bench"));
+    command.args(["diagnosis", "--from"]).arg(folder.path());
+    let output = Running::start(&mut command).finish(Duration::from_secs(20));
+    let said = text(&output);
+    assert!(said.contains("1 records, 1 of them valid"), "{said}");
+    assert_eq!(said.matches(": 1 of 1 right (100.0 %").count(), 4, "{said}");
+    assert_eq!(output.status.code(), Some(0), "{said}");
+}
+
+#[test]
+fn a_record_that_is_none_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("two.json"), "{}").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fullpipe-bench"));
+    command.args(["diagnosis", "--from"]).arg(folder.path());
+    let output = Running::start(&mut command).finish(Duration::from_secs(20));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("two.json: missing field"), "{output:?}");
+    assert_eq!(output.status.code(), Some(3));
+}
+
+#[test]
 fn a_case_that_does_not_exist_is_no_success() {
     let output = diagnosis(&["--only", "no such case"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");

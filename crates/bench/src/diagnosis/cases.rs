@@ -67,10 +67,10 @@ const SHORT: [&str; 11] = [
     "sender-application/rate-limited 100M×40ms bbr",
     "congestion-window/recovering 100M×150ms cubic",
     "capacity/link 100M×40ms bbr",
-    "loss/policer 100M×40ms cubic",
+    "loss/random 100M×40ms cubic",
     "pacing/max-pacing-rate 100M×40ms cubic",
     "cpu/stolen 20M×40ms cubic sender",
-    "mtu/mss-clamped 20M×40ms cubic",
+    "mtu/mss-clamped 12M×25ms cubic",
 ];
 
 /// Causes that the plan lacks, and why.
@@ -98,7 +98,11 @@ const WAYS: [Way; 3] = [Way { mbps: 20, rtt: 150 }, Way { mbps: 100, rtt: 40 }, 
 /// Long ways of many segments, on which a window takes longer than a test to grow.
 const LONG_WAYS: [Way; 3] = [Way { mbps: 30, rtt: 300 }, Way { mbps: 100, rtt: 150 }, Way { mbps: 400, rtt: 90 }];
 
-/// Ways on which small packets are not too many for this machine.
+/// Ways that 64 KiB fill, which is what a receive buffer grows to where each packet wastes most of its memory, and of which
+/// small packets are not too many for this machine.
+const SMALL_WAYS: [Way; 3] = [Way { mbps: 4, rtt: 80 }, Way { mbps: 12, rtt: 25 }, Way { mbps: 40, rtt: 8 }];
+
+/// Ways that little processor time fills.
 const SLOW_WAYS: [Way; 3] = [Way { mbps: 6, rtt: 150 }, Way { mbps: 20, rtt: 40 }, Way { mbps: 60, rtt: 10 }];
 
 /// Ways with a queue of so many packets: short beside what is in flight, and yet longer than a busy machine's link stands
@@ -211,8 +215,11 @@ pub(crate) fn cases(seed: u64) -> Result<Vec<Case>, FlagError> {
             cases.push(ramp_up(Spot { way, control })?);
         }
         for way in SLOW_WAYS {
-            cases.extend(packet_sizes(Spot { way, control })?);
+            cases.push(black_hole(Spot { way, control })?);
             cases.extend(processors(Spot { way, control })?);
+        }
+        for way in SMALL_WAYS {
+            cases.push(small_segments(Spot { way, control })?);
         }
     }
     for place in SHALLOW_WAYS {
@@ -339,13 +346,14 @@ fn pacing(spot: Spot) -> Result<Vec<Case>, FlagError> {
 
 /// Processors that are too slow: a quota withholds them, or each byte costs too much of one.
 fn processors(spot: Spot) -> Result<Vec<Case>, FlagError> {
-    // Each write of 8 bytes takes most of a microsecond.
-    let tiny = ByteCount::new(8);
-    let quota = Ratio::new(spot.way.mbps as f64 * LEFT / 100.0);
+    // Small reads and writes make a little processor time a low rate: so many Mbit/s a core, beside what samples take.
+    let (small, of_a_core, of_samples) = (ByteCount::new(16), 110.0, 0.01);
+    let quota = Ratio::new(spot.way.mbps as f64 * LEFT / of_a_core + of_samples);
     let withheld = |at, host: Host| -> Result<Case, FlagError> {
         let mut case = spot.bare(label(Limit::Cpu, Cause::Stolen, at))?;
-        case.request.block = tiny;
-        case.request.discard = false;
+        case.request.block = small;
+        // What is discarded in the kernel costs the receiver nothing a byte.
+        case.request.discard = host == Host::Sender;
         case.name = format!("{} {}", case.name, host.name());
         Ok(Case { plant: Plant::Quota { host, share: quota }, ..case })
     };
@@ -363,14 +371,14 @@ fn small_writes(spot: Spot, bytes: u64) -> Result<Case, FlagError> {
 /// Loss and pacing that BBR does not mind, and reordering.
 fn of_cubic_alone(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let random = lossy(spot, LEFT_BY_CHANCE)?;
-    // Longer than RACK waits for a packet that is late (RFC 8985, 6.2): a round trip at most.
-    let swapped = format!("reorder=1% {}ms", spot.way.rtt + spot.way.rtt / 4);
+    // RACK waits for a late packet as long as a round trip of now at most (RFC 8985, 6.2), of which a full queue makes two.
+    let swapped = format!("reorder=1% {}ms", spot.way.rtt * 5 / 2);
     let reordered = spot.over(label(Limit::CongestionWindow, Cause::Reordering, At::Path), &swapped)?;
     let mut slow_pace = spot.bare(label(Limit::Pacing, Cause::CongestionControl, At::Sender))?;
     // Without `fq` a socket is paced from the moment it asks for a pace, here one far above the path.
     slow_pace.request.pacing = Some(spot.way.rate().scaled(4.0));
     slow_pace.plant =
-        Plant::Prepared { host: Host::Sender, command: "sysctl -q -w net.ipv4.tcp_pacing_ca_ratio=35".to_owned() };
+        Plant::Prepared { host: Host::Sender, command: "sysctl -q -w net.ipv4.tcp_pacing_ca_ratio=25".to_owned() };
     Ok(vec![random, reordered, slow_pace])
 }
 
@@ -406,14 +414,23 @@ fn ramp_up(spot: Spot) -> Result<Case, FlagError> {
 
 /// Windows that are far below what the path takes, and grow slowly.
 fn regrowth(spot: Spot) -> Result<Vec<Case>, FlagError> {
-    // HyStart ends slow start where the round trips of a round are all longer by an eighth, 4 to 16 ms.
-    let jitter = (spot.way.rtt / 8).clamp(4, 16) * 3;
-    let early = format!("jitter=uniform {jitter}ms");
-    let early = spot.over(label(Limit::CongestionWindow, Cause::EarlyExit, At::Path), &early)?;
+    let mut early = spot.bare(label(Limit::CongestionWindow, Cause::EarlyExit, At::Path))?;
+    early.path.forward = spot.way.path(&wavering(spot.way))?.forward;
     let burst: Vec<String> = (150..170).map(|packet| packet.to_string()).collect();
     let mut recovering = spot.bare(label(Limit::CongestionWindow, Cause::Recovering, At::Path))?;
     recovering.path.forward = spot.way.path(&format!("loss=packets {}", burst.join(" ")))?.forward;
     Ok([early, recovering].into_iter().map(|case| shortened(case, 8)).collect())
+}
+
+/// A delay that is 25 ms longer for one and a half round trips, and then as it was, in turn, while slow start lasts: `HyStart`
+/// ends it where all round trips of a round are longer by an eighth, 16 ms at most.
+fn wavering(way: Way) -> String {
+    const LONGER: u64 = 25;
+    const UNTIL: u64 = 6000;
+    let (least, phase) = (way.rtt / 2, way.rtt * 3 / 2);
+    let delay = |turn: u64| least + LONGER * (turn % 2);
+    let turns = (1..=UNTIL / phase).map(|turn| format!("{}ms delay={}ms", turn * phase, delay(turn)));
+    format!("changes={}", turns.collect::<Vec<_>>().join("; "))
 }
 
 fn shortened(mut case: Case, seconds: u64) -> Case {
@@ -421,12 +438,16 @@ fn shortened(mut case: Case, seconds: u64) -> Case {
     case
 }
 
-/// Packets that are too large, or too small.
-fn packet_sizes(spot: Spot) -> Result<Vec<Case>, FlagError> {
+/// Packets that are too large for a link on the way, which says nothing.
+fn black_hole(spot: Spot) -> Result<Case, FlagError> {
     let mut hole = spot.over(label(Limit::Mtu, Cause::BlackHole, At::Path), "narrow=1400 swallowed")?;
     hole.path.reverse.effects.narrow = None;
-    let small = spot.over(label(Limit::Mtu, Cause::MssClamped, At::Middlebox), "edits=clamp-mss=120")?;
-    Ok(vec![shortened(hole, 8), small])
+    Ok(shortened(hole, 8))
+}
+
+/// Packets of which half is headers.
+fn small_segments(spot: Spot) -> Result<Case, FlagError> {
+    spot.over(label(Limit::Mtu, Cause::MssClamped, At::Middlebox), "edits=clamp-mss=120")
 }
 
 /// Cases with ceilings that follow from figures, with figures drawn from `seed`.

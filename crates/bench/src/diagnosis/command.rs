@@ -19,9 +19,9 @@ pub(crate) struct Judging {
     /// From which the drawn cases are drawn
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
-    /// Only cases whose name contains this
+    /// Only cases whose name contains this; may be given again
     #[arg(long, value_name = "PATTERN")]
-    only: Option<String>,
+    only: Vec<String>,
     /// Write each measurement into a file here
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
@@ -56,7 +56,7 @@ impl Judging {
     }
 
     fn records(&self, program: &Path, stop: &AtomicBool) -> Result<Option<Vec<Recorded>>, Box<dyn std::error::Error>> {
-        let wanted = |name: &str| self.only.as_deref().is_none_or(|part| name.contains(part));
+        let wanted = |name: &str| self.only.is_empty() || self.only.iter().any(|part| name.contains(part));
         if let Some(folder) = &self.from {
             let records = Recorded::read_all(folder)?;
             return Ok(Some(records.into_iter().filter(|record| wanted(&record.name)).collect()));

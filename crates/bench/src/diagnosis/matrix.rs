@@ -175,16 +175,14 @@ pub(crate) struct Accuracy {
     misses: Vec<String>,
 }
 
-/// Causes that lie in path, settings and load alone, which the model knows; a device that edits packets, a slow program or
-/// another flow is beyond it.
-const MODELLED: [Cause; 9] = [
+/// Causes that the model knows, of path, settings and buffers; a device that edits packets, a program's own pace or another
+/// flow is beyond it.
+const MODELLED: [Cause; 7] = [
     Cause::SoRcvbuf,
     Cause::TcpRmemMax,
     Cause::NoWindowScaling,
     Cause::SoSndbuf,
     Cause::TcpWmemMax,
-    Cause::RateLimited,
-    Cause::MaxPacingRate,
     Cause::Link,
     Cause::Random,
 ];
@@ -269,5 +267,72 @@ impl Accuracy {
             let _ = writeln!(text, "  {miss}");
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnosis::cases::Label;
+    use crate::diagnosis::recorded::Proven;
+    use fullpipe_record::{At, Forecast};
+
+    /// A window that a program fixed, on 100 Mbit/s × 40 ms.
+    fn record() -> Recorded {
+        serde_json::from_str(include_str!("../recorded/diagnosis.json")).unwrap()
+    }
+
+    #[test]
+    fn a_verdict_counts_by_kind_and_cause() {
+        let right = record();
+        let wrong_cause = Recorded {
+            label: Label { kind: Limit::ReceiveWindow, cause: Cause::WindowClamped, at: At::Middlebox },
+            ..record()
+        };
+        let wrong = Recorded { label: Label { kind: Limit::Loss, cause: Cause::Random, at: At::Path }, ..record() };
+        let score = Score::of(COLUMNS[0], &[&right, &wrong_cause, &wrong]);
+        assert_eq!((score.all, score.right, score.right_kind), (3, 1, 2));
+        assert!(!score.is_enough());
+        let text = score.text();
+        assert!(text.contains("receive-window/so-rcvbuf                     1 of 1"), "{text}");
+        assert!(
+            text.contains("loss/random                                  0 of 1   1 receive-window/so-rcvbuf"),
+            "{text}"
+        );
+        assert!(text.contains("missed"), "{text}");
+    }
+
+    #[test]
+    fn the_sender_alone_knows_nothing_of_the_receiver() {
+        let measurement = record().measurement;
+        let both = Evidence::of(&measurement, None, record().framing);
+        assert!(both.receiver.is_some() && !both.receiver_samples.is_empty());
+        let alone = of_sender(both.clone());
+        assert!(alone.receiver.is_none() && alone.receiver_samples.is_empty() && alone.receiver_sockets.is_empty());
+        assert_eq!((alone.sender, alone.sender_samples), (both.sender, both.sender_samples));
+    }
+
+    #[test]
+    fn the_model_is_held_against_what_it_knows() {
+        let record = record();
+        let accuracy = Accuracy::of(&[&record]);
+        let steady = record.measurement.summary.steady.unwrap().rate;
+        let off = (steady.relative_to(record.prediction.refined) - 1.0).abs();
+        assert_eq!(accuracy.deterministic, [off]);
+        let stripped = Label { cause: Cause::WindowScaleStripped, ..record.label };
+        assert!(Accuracy::of(&[&Recorded { label: stripped, ..record }]).deterministic.is_empty());
+    }
+
+    #[test]
+    fn a_remedy_keeps_its_promise_inside_its_interval_or_near_its_figure() {
+        let mbps = BitRate::from_mbps;
+        let proven = |figure, low, high, measured| {
+            let predicted = Forecast { bits_per_second: mbps(figure), low: mbps(low), high: mbps(high) };
+            let proof = Proven { remedy: "raise-so-rcvbuf".to_owned(), predicted, measured: mbps(measured) };
+            Accuracy::of(&[&Recorded { proof: Some(proof), ..record() }]).proven
+        };
+        assert_eq!(proven(90, 88, 94, 81), 1, "0.90 of it");
+        assert_eq!(proven(90, 50, 94, 60), 1, "in its interval");
+        assert_eq!((proven(90, 88, 94, 80), proven(90, 88, 94, 104)), (0, 0));
     }
 }

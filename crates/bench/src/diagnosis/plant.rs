@@ -3,6 +3,8 @@
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
 
 use fullpipe_lab::Host;
 use fullpipe_record::Request;
@@ -101,8 +103,13 @@ impl Quota {
 
 impl Drop for Quota {
     fn drop(&mut self) {
-        // What is still inside ends with its lab; a group that stays is empty and harmless.
-        let _ = fs::remove_dir(&self.folder);
+        // The lab's programs are being killed; a group that stays in spite of that is empty soon, and harmless.
+        for _ in 0..20 {
+            if fs::remove_dir(&self.folder).is_ok() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
     }
 }
 

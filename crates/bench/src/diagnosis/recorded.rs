@@ -42,8 +42,9 @@ pub(crate) struct Proven {
     pub(crate) measured: BitRate,
 }
 
-/// Samples of one stream are kept no closer together than this.
+/// Samples of one stream are kept no closer together than this, times the number of streams up to four.
 const KEEP_EVERY: Span = Span::from_millis(50);
+const MOST_TIMES: u64 = 4;
 
 impl Recorded {
     /// Reads all records of a folder, in the order of their names.
@@ -81,19 +82,20 @@ fn file_name(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect()
 }
 
-/// Leaves the samples of each stream that are [`KEEP_EVERY`] apart, and the last.
+/// Leaves the samples of each stream that are [`KEEP_EVERY`] apart or more, and the last.
 pub(crate) fn thin(measurement: &mut Measurement) {
+    let apart = KEEP_EVERY * u64::from(measurement.request.streams).clamp(1, MOST_TIMES);
     for end in [&mut measurement.local, &mut measurement.remote] {
-        end.samples = thinned(&end.samples);
+        end.samples = thinned(&end.samples, apart);
     }
 }
 
-fn thinned(samples: &[Sample]) -> Vec<Sample> {
+fn thinned(samples: &[Sample], apart: Span) -> Vec<Sample> {
     let mut kept: Vec<Sample> = Vec::new();
     for (index, sample) in samples.iter().enumerate() {
         let before = kept.iter().rev().find(|earlier| earlier.stream == sample.stream);
         let is_last = !samples[index + 1..].iter().any(|later| later.stream == sample.stream);
-        if is_last || before.is_none_or(|before| sample.at.saturating_sub(before.at) >= KEEP_EVERY) {
+        if is_last || before.is_none_or(|before| sample.at.saturating_sub(before.at) >= apart) {
             kept.push(sample.clone());
         }
     }
@@ -127,7 +129,7 @@ mod tests {
     fn each_stream_keeps_samples_apart_and_its_last() {
         let all: Vec<Sample> = (0..=11).flat_map(|look| [sample(look * 10, 0), sample(look * 10, 1)]).collect();
         let kept: Vec<(u64, u16)> =
-            thinned(&all).iter().map(|sample| (sample.at.as_micros() / 1000, sample.stream)).collect();
+            thinned(&all, KEEP_EVERY).iter().map(|sample| (sample.at.as_micros() / 1000, sample.stream)).collect();
         assert_eq!(kept, [(0, 0), (0, 1), (50, 0), (50, 1), (100, 0), (100, 1), (110, 0), (110, 1)]);
     }
 

@@ -78,8 +78,10 @@ impl Runner<'_> {
     /// If it could not be planted, or nothing was measured.
     pub(crate) fn run(&self, case: &Case) -> Result<Recorded, RunError> {
         look_for_tools(&case.plant)?;
+        // Dropped last: a control group goes only when the lab's programs have left it.
+        let quota = quota(&case.plant)?;
         let lab = Lab::start(&plan(case))?;
-        let scene = Scene { runner: self, case, lab: &lab, quota: quota(&case.plant)? };
+        let scene = Scene { runner: self, case, lab: &lab, quota: quota.as_ref() };
         scene.prepare()?;
         let (prediction, measurement) = scene.measured(&case.request)?;
         let forward = &case.path.forward;
@@ -130,7 +132,7 @@ struct Scene<'s> {
     runner: &'s Runner<'s>,
     case: &'s Case,
     lab: &'s Lab,
-    quota: Option<Quota>,
+    quota: Option<&'s Quota>,
 }
 
 impl Scene<'_> {
@@ -209,7 +211,7 @@ impl Scene<'_> {
     }
 
     fn before(&self, of: Host) -> Vec<String> {
-        match (&self.case.plant, &self.quota) {
+        match (&self.case.plant, self.quota) {
             (Plant::SlowCall { host, call, by }, _) if *host == of => slowed(call, *by),
             (Plant::SlowFile { host, by }, _) if *host == of => slowed(file_call(of), *by),
             (Plant::Quota { host, .. }, Some(quota)) if *host == of => quota.wrap(),
