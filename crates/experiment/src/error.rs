@@ -1,4 +1,4 @@
-use fullpipe_host::ApplyError;
+use fullpipe_host::JournalError;
 use fullpipe_lab::LabError;
 use thiserror::Error;
 
@@ -14,9 +14,9 @@ pub enum ExperimentError {
     /// The far end did not come up.
     #[error("the far end in the lab did not start: {0}")]
     FarEnd(String),
-    /// A setting of this host was not changed.
+    /// A setting of this host was not changed, or not put back.
     #[error(transparent)]
-    Apply(#[from] ApplyError),
+    Journal(#[from] JournalError),
     /// The user stopped it before there was anything to show.
     #[error("interrupted before anything was measured")]
     Interrupted,

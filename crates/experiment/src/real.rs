@@ -1,7 +1,10 @@
 //! A remedy carried out on this host, which is a real one: the far end is not ours to change.
 
-use fullpipe_host::{SysctlTree, apply};
-use fullpipe_record::{At, Change, Measurement, Remedy, Request};
+use std::path::Path;
+
+use fullpipe_host::{Book, JournalError, Manner, System, check};
+use fullpipe_record::{At, Change, HostUndone, Measurement, Remedy, Request};
+use fullpipe_units::Span;
 
 use crate::error::ExperimentError;
 
@@ -38,18 +41,56 @@ impl OwnPart {
     /// Makes the changes, has the load as changed measured by `measure`, and unless `keep` is set puts back what was there,
     /// whatever came of the measurement. Beside it, why something could not be put back.
     ///
+    /// The changes stand in the journal of folder `journal` before they are made, as ones that wait to be confirmed: whoever
+    /// dies in between leaves a way back.
+    ///
     /// # Errors
     /// If a change is refused; then none is made. If the measurement fails; then none is left.
     pub fn try_out<E: From<ExperimentError>>(
         &self,
         keep: bool,
+        journal: &Path,
         measure: impl FnOnce(&Request) -> Result<Measurement, E>,
     ) -> Result<(Measurement, Option<String>), E> {
-        let tree = SysctlTree::of_this_host();
-        let applied = apply(&tree, &self.changes).map_err(|error| E::from(ExperimentError::Apply(error)))?;
+        let applied = self.apply(journal).map_err(ExperimentError::from)?;
         let measured = measure(&self.request);
-        let undone = if keep && measured.is_ok() { Ok(()) } else { applied.undo(&tree) };
-        Ok((measured?, undone.err().map(|error| error.to_string())))
+        let not_undone = match applied {
+            Some(id) => settle(journal, &id, keep && measured.is_ok()),
+            None => None,
+        };
+        Ok((measured?, not_undone))
+    }
+
+    /// The name under which the changes wait in the journal; `None` where all is so already.
+    fn apply(&self, journal: &Path) -> Result<Option<String>, JournalError> {
+        // Before there is a folder for a journal that is not to be.
+        check(&System::of_this_host(), &self.changes, false)?;
+        if self.changes.is_empty() {
+            return Ok(None);
+        }
+        let manner = Manner { temporary: Some(WAITS), ..Manner::default() };
+        let mut name = None;
+        let mut begun = |id: &str| {
+            name = Some(id.to_owned());
+            Ok(())
+        };
+        Book::open(journal, System::of_this_host())?.apply(&self.changes, manner, &mut begun, &mut |_| {})?;
+        Ok(name)
+    }
+}
+
+/// What the journal says of how long the changes wait; nothing runs that would take them back by itself.
+const WAITS: Span = Span::from_secs(3600);
+
+/// Lets what was applied stay or takes it back; what could not be done, and why.
+fn settle(journal: &Path, id: &str, stays: bool) -> Option<String> {
+    let settled = Book::open(journal, System::of_this_host()).and_then(|book| {
+        if stays { book.confirm().map(|()| HostUndone::default()) } else { book.undo_unless_confirmed(id) }
+    });
+    match settled {
+        Ok(undone) if undone.left.is_empty() => None,
+        Ok(undone) => Some(undone.left.into_iter().map(|left| left.why).collect::<Vec<_>>().join("; ")),
+        Err(error) => Some(error.to_string()),
     }
 }
 

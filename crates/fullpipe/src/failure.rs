@@ -51,19 +51,11 @@ impl From<ExperimentError> for Failure {
     fn from(error: ExperimentError) -> Self {
         match error {
             ExperimentError::Lab(error) => error.into(),
-            ExperimentError::Apply(ref refused) => {
-                Self::of(if is_forbidden(refused) { LACKING } else { FAILED }, &error)
-            }
+            ExperimentError::Journal(error) => error.into(),
             ExperimentError::Interrupted => Self::of(INTERRUPTED, &error),
             ExperimentError::Measurement(_) | ExperimentError::FarEnd(_) => Self::of(FAILED, &error),
         }
     }
-}
-
-/// Whether only another user may change the setting, or nobody.
-fn is_forbidden(refused: &ApplyError) -> bool {
-    const FORBIDDEN: [ErrorKind; 2] = [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem];
-    matches!(refused, ApplyError::Sysctl(SysctlError::Io { cause, .. }) if FORBIDDEN.contains(&cause.kind()))
 }
 
 impl From<ProbeError> for Failure {

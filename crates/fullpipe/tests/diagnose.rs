@@ -311,8 +311,10 @@ fn a_remedy_is_applied_proven_and_undone_and_others_are_watched() {
     let _server = lab.serve(&[SELF, "serve"], 5201);
     let before = lab.tcp_wmem();
     let own = [SELF, "diagnose", Lab::RECEIVER, "-t", "3", "-C", "cubic", "--bandwidth", "300M", "--json"];
+    let folder = tempfile::tempdir().unwrap();
+    let journal = ["--journal", folder.path().to_str().unwrap()];
 
-    let report = undisturbed(&lab, 0.040, &[&own[..], &["--apply", "raise-tcp-wmem"]].concat());
+    let report = undisturbed(&lab, 0.040, &[&own[..], &["--apply", "raise-tcp-wmem"], &journal].concat());
     assert_eq!(verdict(&report), ("send-buffer", "tcp-wmem-max"), "{report:#}");
     let trial = &report["diagnosis"]["trial"];
     let rate = |of: &Value| of.as_f64().unwrap();
@@ -331,9 +333,11 @@ fn a_remedy_is_applied_proven_and_undone_and_others_are_watched() {
     let asked = &receiving["diagnosis"]["transfers"][0]["evidence"]["request"]["buffer"];
     assert_eq!(asked["request"], 50 << 10, "asked of the other program's own socket: {asked}");
 
-    let kept = lab.sender(&[&own[..], &["--apply", "1", "--keep"]].concat());
+    let kept = lab.sender(&[&own[..], &["--apply", "1", "--keep"], &journal].concat());
     assert_eq!(document(&kept)["diagnosis"]["trial"]["kept"], true);
     assert_ne!(lab.tcp_wmem(), before, "it was left in place");
+    lab.sender(&[&[SELF, "host", "undo"][..], &journal].concat());
+    assert_eq!(lab.tcp_wmem(), before, "what was kept can still be undone");
 }
 
 #[test]

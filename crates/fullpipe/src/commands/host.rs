@@ -135,15 +135,16 @@ impl MaybePath {
     }
 }
 
+/// The folder of the journals.
 #[derive(Debug, clap::Args)]
-struct JournalFolder {
+pub(crate) struct JournalFolder {
     /// Where the journals are [default: /var/lib/fullpipe, or ~/.local/state/fullpipe of a user]
     #[arg(long, value_name = "FOLDER")]
     journal: Option<PathBuf>,
 }
 
 impl JournalFolder {
-    fn path(&self) -> Result<PathBuf, Failure> {
+    pub(crate) fn path(&self) -> Result<PathBuf, Failure> {
         if let Some(folder) = &self.journal {
             return std::path::absolute(folder).map_err(|error| Failure::new(USAGE, format!("--journal: {error}")));
         }

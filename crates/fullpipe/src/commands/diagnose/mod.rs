@@ -9,6 +9,7 @@ use std::str::FromStr;
 use fullpipe_probe::Subject;
 use fullpipe_units::BitRate;
 
+use crate::commands::host::JournalFolder;
 use crate::commands::load::{Load, Server, Way};
 use crate::failure::{Failure, USAGE};
 use crate::terminal::Terminal;
@@ -52,9 +53,11 @@ pub(crate) struct Arguments {
     /// with the prediction, and undo it. What the other end must change is printed
     #[arg(long, value_name = "N|NAME")]
     apply: Option<String>,
-    /// Leave in place what --apply changed
+    /// Leave in place what --apply changed; `fullpipe host undo` takes it back
     #[arg(long, requires = "apply")]
     keep: bool,
+    #[command(flatten)]
+    journal: JournalFolder,
     /// Print one JSON document
     #[arg(long, short = 'J')]
     pub(crate) json: bool,
