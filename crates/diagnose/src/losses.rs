@@ -1,8 +1,10 @@
+use std::collections::BTreeMap;
+
 use fullpipe_record::{CongestionState, Sample, TcpInfo};
 use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 
 use crate::flow::Flow;
-use crate::thresholds::{BURST, SAME_WINDOW_EPISODES, SAME_WINDOW_SPREAD};
+use crate::thresholds::{BURST, SAME_WINDOW_EPISODES, SAME_WINDOW_SPREAD, SEVERAL};
 
 /// How often a stream went into recovery in its judged part, as far as the samples show it.
 pub(crate) fn episodes(flow: &Flow) -> u64 {
@@ -35,6 +37,20 @@ pub(crate) fn worst_burst(flows: &[Flow], round_trip: Span) -> Option<Burst> {
     let bursts =
         flows.iter().flat_map(|flow| (0..flow.whole.len()).filter_map(|first| burst(&flow.whole, first, round_trip)));
     bursts.max_by(|a, b| a.share.get().total_cmp(&b.share.get()))
+}
+
+/// In how many round trips of the stream that had most of them more than one or two segments were lost.
+pub(crate) fn lossy_round_trips(flows: &[Flow], round_trip: Span) -> usize {
+    let of_flow = |flow: &Flow| {
+        let mut lost: BTreeMap<u64, u64> = BTreeMap::new();
+        for pair in flow.whole.windows(2) {
+            let again = |sample: &Sample| sample.tcp.total_retrans.map_or(0, SegCount::get);
+            let number = pair[1].at.as_nanos() / round_trip.as_nanos().max(1);
+            *lost.entry(number).or_default() += again(pair[1]).saturating_sub(again(pair[0]));
+        }
+        lost.into_values().filter(|lost| *lost >= SEVERAL).count()
+    };
+    flows.iter().map(of_flow).max().unwrap_or(0)
 }
 
 /// What was lost in the round trip that begins with sample `first`, if it was much.

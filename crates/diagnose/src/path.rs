@@ -3,7 +3,7 @@
 use fullpipe_model::framing;
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::window;
-use fullpipe_record::{At, Cause, IpVersion, Limit};
+use fullpipe_record::{At, Cause, IpVersion, Limit, TcpInfo};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 use crate::ends::clocks_say_window;
@@ -15,8 +15,9 @@ use crate::pacing;
 use crate::progress::Progress;
 use crate::steady::windowed_rates;
 use crate::thresholds::{
-    BURST_TAKES, FEWEST_ECHOES, FEWEST_OVERTAKEN, FLAT, FULL, FULL_UNDER_BBR, GOES_ON, GROWS, INFLATED, MOST, NO_QUEUE,
-    ONE_TRAIN, OVERTAKEN, RATE_WINDOW, RECURRED, RECURS, REGROWS, SHARED, WANDERS, WANDERS_BY, WITHIN,
+    BURST_TAKES, FEWEST_ECHOES, FEWEST_OVERTAKEN, FLAT, FULL, FULL_UNDER_BBR, GOES_ON, GROWS, INFLATED,
+    LOSSY_ROUND_TRIPS, MOST, NEEDLESS, NO_QUEUE, ONE_TRAIN, OVERTAKEN, RATE_WINDOW, RECURRED, RECURS, REGROWS, SHARED,
+    WANDERS, WANDERS_BY, WITHIN,
 };
 
 /// Payload that the told bandwidth can carry; `None` where none was told.
@@ -69,6 +70,7 @@ pub(crate) fn path(figures: &Figures) -> Option<Finding> {
     let held = share(figures.looks().map(|look| look.held_by_path(clocks))).filter(|share| share.get() >= MOST)?;
     let found = policed(figures, held)
         .or_else(|| full_bottleneck(figures, held))
+        .or_else(|| reordered(figures, held))
         .or_else(|| loss(figures, held))
         .or_else(|| pacing::by_congestion_control(figures, held))
         .or_else(|| growth(figures, held));
@@ -146,9 +148,6 @@ fn loss(figures: &Figures, held: Ratio) -> Option<Finding> {
     let enough = if lately { RECURS } else { RECURRED };
     let recurs = figures.flows.iter().map(losses::episodes_in_all).max()? >= enough;
     let explained = figures.is_bbr() || (recurs && low.scaled(1.0 / WITHIN) <= figures.rate);
-    if overtaken(figures, lost) {
-        return Some(Finding::new(Limit::CongestionWindow, Cause::Reordering, At::Path, held));
-    }
     explained.then(|| Finding::new(Limit::Loss, cause_of_loss(figures), At::Path, held))
 }
 
@@ -162,15 +161,22 @@ fn policed(figures: &Figures, held: Ratio) -> Option<Finding> {
     let found = met_no_queue
         && burst.share.get() >= BURST_TAKES
         && goes_on <= burst.share.get() * GOES_ON
+        && losses::lossy_round_trips(&figures.flows, rtt) >= LOSSY_ROUND_TRIPS
         && !losses::come_at_one_window(&figures.flows);
     found.then(|| Finding::new(Limit::Loss, Cause::Policer, At::Path, held))
 }
 
-/// Packets that are late and not lost: the kernel saw some overtake others for a fair part of what it sent again.
-fn overtaken(figures: &Figures, lost: Retransmitted) -> bool {
-    let seen: u64 =
-        figures.flows.iter().filter_map(|flow| flow.whole.last()?.tcp.reorder_events).map(SegCount::get).sum();
-    seen >= FEWEST_OVERTAKEN && seen as f64 >= lost.again as f64 * OVERTAKEN
+/// Packets that are late and not lost: much of what was sent again had arrived already (RFC 2883), or the kernel saw some
+/// overtake others.
+fn reordered(figures: &Figures, held: Ratio) -> Option<Finding> {
+    let total = |count: fn(&TcpInfo) -> Option<SegCount>| -> u64 {
+        figures.flows.iter().filter_map(|flow| count(&flow.whole.last()?.tcp)).map(SegCount::get).sum()
+    };
+    let again = total(|tcp| tcp.total_retrans) as f64;
+    let (needless, seen) = (total(|tcp| tcp.dsack_dups), total(|tcp| tcp.reorder_events));
+    let is_share = |count: u64, share: f64| count >= FEWEST_OVERTAKEN && count as f64 >= again * share;
+    (is_share(needless, NEEDLESS) || is_share(seen, OVERTAKEN))
+        .then(|| Finding::new(Limit::CongestionWindow, Cause::Reordering, At::Path, held))
 }
 
 /// A queue that is too short loses at one and the same window; loss at random does not.

@@ -63,7 +63,11 @@ pub(crate) const BURST: u64 = 15;
 pub(crate) const BURST_TAKES: f64 = 0.1;
 /// …while the round-trip time is at most so many times the idle one met no queue: a policer took it…
 pub(crate) const NO_QUEUE: f64 = 1.35;
-/// …if the loss that goes on is at most this part of it: what is lost at random is lost at one rate.
+/// …if so many segments…
+pub(crate) const SEVERAL: u64 = 3;
+/// …were lost in so many round trips, as a policer goes on taking while the sender repairs…
+pub(crate) const LOSSY_ROUND_TRIPS: usize = 3;
+/// …and the loss that goes on after that is at most this part of it: what is lost at random is lost at one rate.
 pub(crate) const GOES_ON: f64 = 0.2;
 
 // Shares of the judged part.
@@ -120,8 +124,10 @@ pub(crate) const WANDERS_BY: Span = Span::from_millis(2);
 pub(crate) const FEWEST_ECHOES: u64 = 10;
 /// So many times a packet was seen to overtake another…
 pub(crate) const FEWEST_OVERTAKEN: u64 = 3;
-/// …and for this share of what was sent again: packets are late, and not lost.
+/// …and for this share of what was sent again: packets are late, and not lost…
 pub(crate) const OVERTAKEN: f64 = 0.1;
+/// …or this share of it had arrived already.
+pub(crate) const NEEDLESS: f64 = 0.5;
 
 // Remedies.
 

@@ -320,7 +320,8 @@ fn the_path(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let mut shared = spot.bare(label(Limit::Capacity, Cause::Shared, At::Path))?;
     shared.plant = Plant::Beside(Request { streams: 3, ..shared.request.clone() });
     let police = format!("policer={}k {}", spot.way.mbps * 400, spot.way.bdp(0.1).get().max(16 << 10));
-    let policed = spot.over(label(Limit::Loss, Cause::Policer, At::Path), &police)?;
+    // Long enough for the window to grow back to what the policer lets pass.
+    let policed = lasting(spot.over(label(Limit::Loss, Cause::Policer, At::Path), &police)?, 15);
     let mut own_queue = spot.bare(label(Limit::Capacity, Cause::HostQueue, At::Sender))?;
     // A stream leaves no more than a millisecond of packets in its host's queue (`tcp_small_queue_check`); many fill it.
     own_queue.request.streams = 16;
@@ -420,7 +421,7 @@ fn regrowth(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let burst: Vec<String> = (150..170).map(|packet| packet.to_string()).collect();
     let mut recovering = spot.bare(label(Limit::CongestionWindow, Cause::Recovering, At::Path))?;
     recovering.path.forward = spot.way.path(&format!("loss=packets {}", burst.join(" ")))?.forward;
-    Ok([early, recovering].into_iter().map(|case| shortened(case, 8)).collect())
+    Ok([early, recovering].into_iter().map(|case| lasting(case, 8)).collect())
 }
 
 /// A delay that is 25 ms longer for one and a half round trips, and then as it was, in turn, while slow start lasts: `HyStart`
@@ -434,7 +435,7 @@ fn wavering(way: Way) -> String {
     format!("changes={}", turns.collect::<Vec<_>>().join("; "))
 }
 
-fn shortened(mut case: Case, seconds: u64) -> Case {
+fn lasting(mut case: Case, seconds: u64) -> Case {
     case.request.duration = Span::from_secs(seconds);
     case
 }
@@ -443,7 +444,7 @@ fn shortened(mut case: Case, seconds: u64) -> Case {
 fn black_hole(spot: Spot) -> Result<Case, FlagError> {
     let mut hole = spot.over(label(Limit::Mtu, Cause::BlackHole, At::Path), "narrow=1400 swallowed")?;
     hole.path.reverse.effects.narrow = None;
-    Ok(shortened(hole, 8))
+    Ok(lasting(hole, 8))
 }
 
 /// Packets of which half is headers.

@@ -22,14 +22,17 @@ struct Golden {
 fn recorded_measurements_keep_their_verdict() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/evidence");
     let mut judged = 0;
+    let mut missed = Vec::new();
     for entry in std::fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
         let golden: Golden = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let verdict = diagnose(&Evidence::of(&golden.measurement, golden.bandwidth, golden.framing));
-        let expected = (golden.kind, golden.cause);
-        assert_eq!((verdict.kind, verdict.cause), expected, "{}: {verdict:#?}", path.display());
+        if (verdict.kind, verdict.cause) != (golden.kind, golden.cause) {
+            missed.push(format!("{}: {:?}, {}", path.display(), verdict.cause, verdict.sentence));
+        }
         judged += 1;
     }
-    assert!(judged > 0, "no recordings in {}", folder.display());
+    assert!(judged > 30, "only {judged} recordings in {}", folder.display());
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
 }
