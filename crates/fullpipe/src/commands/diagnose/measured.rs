@@ -95,7 +95,8 @@ impl Bench<'_> {
             return Err(Failure::new(FAILED, message));
         }
         self.terminal.progress("\n");
-        let (measurement, not_undone) = part.try_out(arguments.keep, &arguments.journal.path()?, |request| self.measured(request))?;
+        let (measurement, not_undone) =
+            part.try_out(arguments.keep, &arguments.journal.path()?, |request| self.measured(request))?;
         let (measurement, _) = judged(measurement, arguments.bandwidth);
         let trial = Trial {
             remedy: remedy.id.clone(),
