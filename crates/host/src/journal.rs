@@ -115,7 +115,8 @@ impl Journal {
         Ok(found.unwrap_or_else(|| Self { path, origin: origin.clone(), lines: Vec::new(), length: 0 }))
     }
 
-    /// All journals in `folder`, the latest first.
+    /// All journals in `folder`, the latest first. One in which nothing whole was written is removed: whoever made it died
+    /// before the first change. The caller holds the lock.
     pub(crate) fn all(folder: &Path) -> Result<Vec<Self>, JournalError> {
         let failed = |cause| JournalError::Io { doing: "read", path: folder.to_owned(), cause };
         let mut files = Vec::new();
@@ -126,7 +127,14 @@ impl Journal {
             }
         }
         files.sort();
-        files.iter().rev().filter_map(|(_, path)| Self::read(path).transpose()).collect()
+        let mut journals = Vec::new();
+        for (_, path) in files.iter().rev() {
+            match Self::read(path)? {
+                Some(journal) => journals.push(journal),
+                None => fs::remove_file(path).map_err(failed)?,
+            }
+        }
+        Ok(journals)
     }
 
     /// None where nothing whole was written.

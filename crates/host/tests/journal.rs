@@ -220,6 +220,17 @@ fn a_line_that_somebody_died_over_counts_for_nothing_and_garbage_is_told() {
 }
 
 #[test]
+fn a_journal_whose_maker_died_before_its_first_line_is_removed() {
+    require!(Root);
+    let bench = Bench::new();
+    for begun in ["", "{\"opened\""] {
+        fs::write(bench.path().join("begun.jsonl"), begun).unwrap();
+        assert!(bench.book().undo(false).unwrap().restored.is_empty());
+        assert!(!bench.has_journal(), "{begun:?}");
+    }
+}
+
+#[test]
 fn what_somebody_else_changed_is_left_alone_and_the_rest_is_put_back() {
     require!(Root);
     let bench = Bench::new();
