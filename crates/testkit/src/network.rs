@@ -1,5 +1,7 @@
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::patience::within;
@@ -7,13 +9,21 @@ use crate::patience::within;
 /// `st` of a socket that listens, in `/proc/net/tcp`.
 const LISTENING: &str = "0A";
 
-/// A TCP port of the loopback addresses that nobody has at the moment.
+/// A TCP port of the loopback addresses that nobody has at the moment, and that no other test of this program was given:
+/// one that is free again for a moment would be given twice.
 ///
 /// # Panics
 /// If there is none.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a port is free");
-    listener.local_addr().expect("a bound socket has an address").port()
+    static HANDED_OUT: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    let mut handed_out = HANDED_OUT.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a port is free");
+        let port = listener.local_addr().expect("a bound socket has an address").port();
+        if handed_out.insert(port) {
+            return port;
+        }
+    }
 }
 
 /// Waits until somebody listens on TCP port `port`, without a connection that a server would take for a client.
