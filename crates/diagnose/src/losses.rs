@@ -46,7 +46,8 @@ pub(crate) fn lossy_round_trips(flows: &[Flow], round_trip: Span) -> usize {
         for pair in flow.whole.windows(2) {
             let again = |sample: &Sample| sample.tcp.total_retrans.map_or(0, SegCount::get);
             let number = pair[1].at.as_nanos() / round_trip.as_nanos().max(1);
-            *lost.entry(number).or_default() += again(pair[1]).saturating_sub(again(pair[0]));
+            let sum = lost.entry(number).or_default();
+            *sum = sum.saturating_add(again(pair[1]).saturating_sub(again(pair[0])));
         }
         lost.into_values().filter(|lost| *lost >= SEVERAL).count()
     };

@@ -170,7 +170,8 @@ fn policed(figures: &Figures, held: Ratio) -> Option<Finding> {
 /// overtake others.
 fn reordered(figures: &Figures, held: Ratio) -> Option<Finding> {
     let total = |count: fn(&TcpInfo) -> Option<SegCount>| -> u64 {
-        figures.flows.iter().filter_map(|flow| count(&flow.whole.last()?.tcp)).map(SegCount::get).sum()
+        let of_flows = figures.flows.iter().filter_map(|flow| count(&flow.whole.last()?.tcp));
+        of_flows.fold(0, |sum, more| sum.saturating_add(more.get()))
     };
     let again = total(|tcp| tcp.total_retrans) as f64;
     let (needless, seen) = (total(|tcp| tcp.dsack_dups), total(|tcp| tcp.reorder_events));

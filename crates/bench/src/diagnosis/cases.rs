@@ -65,7 +65,7 @@ const SHORT: [&str; 11] = [
     "receiver-application/slow-reader 100M×40ms cubic",
     "send-buffer/tcp-wmem-max 100M×40ms cubic",
     "sender-application/rate-limited 100M×40ms bbr",
-    "congestion-window/recovering 100M×150ms cubic",
+    "congestion-window/ramp-up 100M×150ms cubic",
     "capacity/link 100M×40ms bbr",
     "loss/random 100M×40ms cubic",
     "pacing/max-pacing-rate 100M×40ms cubic",
