@@ -2,13 +2,13 @@
 
 use std::sync::atomic::AtomicBool;
 
-use fullpipe_lab::{Backend, Lab, Plan};
-use fullpipe_record::Segmentation;
-use fullpipe_scenario::{PathSpec, parse_path_flag};
+use fullpipe_lab::Backend;
+use fullpipe_record::{Path, Segmentation};
 use fullpipe_sys::Offload;
 
 use crate::comparison::{Outcome, Quantity, alternate};
 use crate::figures::Figures;
+use crate::lab;
 use crate::network::{Joint, Network};
 use crate::process::RunError;
 use crate::program::{Load, Program, Tools, Traffic};
@@ -31,7 +31,8 @@ pub(crate) fn compare(
         Segmentation::Exact => (Offload::Checksums, Joint::VethSingle),
     };
     let joined = || {
-        let lab = start_lab(segmentation)?;
+        let path = Path { segmentation, ..lab::path_of(PATH)? };
+        let lab = lab::start(path, Backend::Tun)?;
         Ok::<_, RunError>((lab, Network::make(veth)?, Network::make(Joint::Tun(offload))?))
     };
     let (lab, veth, bare) = match joined() {
@@ -52,18 +53,4 @@ pub(crate) fn compare(
         };
         Ok(vec![bytes as f64 * 8.0 / time.as_secs_f64()])
     })
-}
-
-fn start_lab(segmentation: Segmentation) -> Result<Lab, RunError> {
-    let mut path = parse_path_flag(PATH, &PathSpec::demo()).map_err(RunError::failed)?;
-    path.segmentation = segmentation;
-    Lab::start(&Plan {
-        path,
-        seed: 1,
-        sender: Vec::new(),
-        receiver: Vec::new(),
-        backend: Backend::Tun,
-        interactive: false,
-    })
-    .map_err(RunError::failed)
 }

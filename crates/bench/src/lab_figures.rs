@@ -4,12 +4,12 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use fullpipe_lab::{Backend, Lab, Meter, PathStatus, Plan};
-use fullpipe_scenario::{PathSpec, parse_path_flag};
+use fullpipe_lab::{Backend, Lab, Meter, PathStatus};
 use fullpipe_units::{BitRate, ByteCount, Span};
 use serde_json::Value;
 
 use crate::comparison::Outcome;
+use crate::lab;
 use crate::network::{Joint, Network, free_port};
 use crate::process::{Process, RunError};
 use crate::program::{Load, Program, Tools, Traffic};
@@ -55,7 +55,7 @@ fn figures(tools: &Tools, stop: &AtomicBool, lines: &mut Vec<String>) -> Result<
 }
 
 fn idle(delay: u64, [veth_median, veth_p90]: [Span; 2], tools: &Tools, stop: &AtomicBool) -> Result<String, RunError> {
-    let lab = start_lab(&format!("rate=1Gbit/s,rtt={delay}ms"))?;
+    let lab = started(&format!("rate=1Gbit/s,rtt={delay}ms"))?;
     let mut meter = lab.meter().map_err(RunError::failed)?;
     let ended = watched(&lab, Program::Fullpipe, &IDLE, tools, stop, &mut || Ok(()))?;
     let late = meter.read().map_err(RunError::failed)?.forward;
@@ -72,7 +72,7 @@ fn idle(delay: u64, [veth_median, veth_p90]: [Span; 2], tools: &Tools, stop: &At
 
 /// Counts what is delivered between the first and the last look that found packets waiting.
 fn backlogged(rate: u64, load: Load, tools: &Tools, stop: &AtomicBool) -> Result<String, RunError> {
-    let lab = start_lab(&format!("rate={rate}Mbit/s,rtt=10ms,queue=200ms"))?;
+    let lab = started(&format!("rate={rate}Mbit/s,rtt=10ms,queue=200ms"))?;
     let mut seen = Vec::new();
     let mut meter = lab.meter().map_err(RunError::failed)?;
     watched(&lab, Program::Fullpipe, &load, tools, stop, &mut || note(&mut meter, &mut seen))?;
@@ -97,7 +97,7 @@ fn while_waiting(seen: &[PathStatus]) -> Option<BitRate> {
 
 /// The link runs in this process, so that its memory is what this process grows by.
 fn memory(tools: &Tools, stop: &AtomicBool) -> Result<String, RunError> {
-    let lab = start_lab("rate=1Gbit/s,rtt=300ms,queue=64MiB")?;
+    let lab = started("rate=1Gbit/s,rtt=300ms,queue=64MiB")?;
     let before = resident()?;
     let mut largest = (ByteCount::ZERO, ByteCount::ZERO);
     let mut meter = lab.meter().map_err(RunError::failed)?;
@@ -149,16 +149,8 @@ fn round_trips(document: &str) -> Result<[Span; 2], RunError> {
     both.ok_or_else(|| RunError::failed("it does not say round-trip times"))
 }
 
-fn start_lab(path: &str) -> Result<Lab, RunError> {
-    Lab::start(&Plan {
-        path: parse_path_flag(path, &PathSpec::demo()).map_err(RunError::failed)?,
-        seed: 1,
-        sender: Vec::new(),
-        receiver: Vec::new(),
-        backend: Backend::default(),
-        interactive: false,
-    })
-    .map_err(RunError::failed)
+fn started(path: &str) -> Result<Lab, RunError> {
+    lab::start(lab::path_of(path)?, Backend::default())
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod comparison;
 mod diagnosis;
 mod emulated;
 mod figures;
+mod lab;
 mod lab_figures;
 mod machine;
 mod network;

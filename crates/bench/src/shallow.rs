@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fullpipe_lab::{Backend, Host, Lab, Line, Plan, Program as LabProgram, Stdio, Watch};
+use fullpipe_lab::{Backend, Host, Lab, Line, Program as LabProgram, Stdio, Watch};
 use fullpipe_record::Validity;
-use fullpipe_scenario::{PathSpec, parse_path_flag};
 use fullpipe_units::Span;
 
 use crate::comparison::{Outcome, Quantity, alternate};
 use crate::figures::{self, Figures};
+use crate::lab;
 use crate::process::{Ended, RunError};
 use crate::program::{Load, Program, Tools, Traffic};
 
@@ -36,7 +36,7 @@ const HEAR_EVERY: Duration = Duration::from_millis(100);
 
 /// Compares how much each program loses.
 pub(crate) fn compare(seconds: f64, rounds: usize, tools: &Tools, stop: &AtomicBool) -> Outcome {
-    let lab = match start_lab() {
+    let lab = match lab::path_of(PATH).and_then(|path| lab::start(path, Backend::default())) {
         Ok(lab) => lab,
         Err(why) => return Outcome::skipped(&why),
     };
@@ -128,19 +128,6 @@ impl Interval {
     fn is_valid(&self) -> bool {
         self.stood_still <= LONGEST_STANDSTILL && self.dropped_elsewhere == 0
     }
-}
-
-fn start_lab() -> Result<Lab, RunError> {
-    let path = parse_path_flag(PATH, &PathSpec::demo()).map_err(RunError::failed)?;
-    Lab::start(&Plan {
-        path,
-        seed: 1,
-        sender: Vec::new(),
-        receiver: Vec::new(),
-        backend: Backend::default(),
-        interactive: false,
-    })
-    .map_err(RunError::failed)
 }
 
 /// Runs a program once over `lab`, with a look at it every tenth of a second.

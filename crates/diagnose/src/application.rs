@@ -5,13 +5,7 @@ use fullpipe_record::{At, Cause, Evidence, Limit};
 use fullpipe_units::{BitRate, Ratio, Span};
 
 use crate::finding::Finding;
-
-/// Of what the window lets through, a transfer held by it reaches from so much…
-///
-/// Published: of 171 Mbit/s, scp had 119 on average and rsync over ssh 161.
-const HELD_FROM: f64 = 0.65;
-/// …to so much: the round-trip time under load varies.
-const HELD_TO: f64 = 1.1;
+use crate::thresholds::{HELD_FROM, HELD_TO};
 
 /// What is called so keeps OpenSSH's window; by version, a server's part has a name of its own.
 const SSH: [&str; 7] = ["ssh", "sshd", "sshd-session", "sshd-auth", "scp", "sftp", "sftp-server"];

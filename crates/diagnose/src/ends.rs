@@ -1,6 +1,6 @@
 //! The limits that the two hosts set: windows, buffers, programs.
 
-use fullpipe_model::kernel::ReceiveBuffer;
+use fullpipe_model::kernel::{self, ReceiveBuffer};
 use fullpipe_record::{At, Buffer, Cause, Limit};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
@@ -82,12 +82,11 @@ fn unread_data_waits(figures: &Figures) -> bool {
 }
 
 fn scaling_is_off(figures: &Figures) -> bool {
-    const UNSCALED: ByteCount = ByteCount::new(65_535);
     let evidence = figures.evidence;
     let ends = [&evidence.sender, &evidence.receiver];
     let refused = ends.into_iter().flatten().any(|settings| !settings.window_scaling);
     let agreed = figures.looks().find_map(|look| look.sample.tcp.window_scaling);
-    let small = figures.looks().filter_map(|look| look.window).all(|window| window <= UNSCALED);
+    let small = figures.looks().filter_map(|look| look.window).all(|window| window <= kernel::largest_window(None));
     small && agreed.map_or(refused, |agreed| !agreed)
 }
 

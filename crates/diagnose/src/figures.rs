@@ -151,6 +151,11 @@ impl<'a> Figures<'a> {
         self.flows.iter().filter_map(of_flow).fold(None, |sum, more| Some(sum.unwrap_or(0_u64).saturating_add(more)))
     }
 
+    /// Whether segments carry timestamps, as they do where nothing says otherwise.
+    pub(crate) fn timestamps(&self) -> bool {
+        self.looks().find_map(|look| look.sample.tcp.timestamps).unwrap_or(true)
+    }
+
     /// Whether anything was ever sent again, the ramp included.
     pub(crate) fn ever_lost(&self) -> bool {
         self.sent_again_in_all().is_some_and(|again| again > 0)

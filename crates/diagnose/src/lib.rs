@@ -21,6 +21,7 @@ mod path;
 mod progress;
 mod receiving;
 mod remedies;
+mod rules;
 mod seconds;
 mod steady;
 mod thresholds;

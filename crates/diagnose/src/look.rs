@@ -1,3 +1,4 @@
+use fullpipe_model::kernel;
 use fullpipe_record::{Buffer, Evidence, Sample, TcpInfo};
 use fullpipe_units::{ByteCount, Span};
 
@@ -135,13 +136,9 @@ impl<'a> Look<'a> {
 /// The window that a host advertises itself: its kernel does not clamp `tcpi_rcv_wnd` to what the header can carry
 /// (seen: 1 795 520 where the peer read 65 535).
 pub(crate) fn own_window(tcp: &TcpInfo) -> Option<ByteCount> {
-    const FIELD: u64 = 65_535;
-    const LARGEST_SHIFT: u8 = 14;
-    let shift = match tcp.window_scaling {
-        Some(false) => 0,
-        _ => tcp.rcv_wscale.unwrap_or(LARGEST_SHIFT).min(LARGEST_SHIFT),
-    };
-    Some(tcp.rcv_wnd?.min(ByteCount::new(FIELD << shift)))
+    // A shift that is not told is the largest.
+    let scale = (tcp.window_scaling != Some(false)).then(|| tcp.rcv_wscale.unwrap_or(u8::MAX));
+    Some(tcp.rcv_wnd?.min(kernel::largest_window(scale)))
 }
 
 /// The send buffer as the settings give it: read back where it is fixed, `tcp_wmem` where the kernel tunes it.

@@ -136,7 +136,7 @@ pub(crate) fn own_queue(figures: &Figures, found: &Finding) -> Option<Finding> {
 /// Whether a queueing discipline that made packets wait passes as much as its rate allows.
 fn qdisc_holds(figures: &Figures, qdisc: &QdiscReport) -> bool {
     let waited = qdisc.overlimits > 0 || qdisc.kind == "fq";
-    let headers = framing::tcp_headers(IpVersion::V4, true);
+    let headers = framing::tcp_headers(IpVersion::V4, figures.timestamps());
     // What a discipline counts: packets as IP has them.
     let efficiency = figures.mss.map_or(Ratio::ONE, |mss| framing::efficiency(mss, headers, ByteCount::ZERO));
     let passes = figures.rate.scaled(1.0 / efficiency.get());

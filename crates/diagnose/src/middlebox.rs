@@ -70,7 +70,7 @@ pub(crate) fn mss_clamped(figures: &Figures, found: &Finding) -> Option<Finding>
         return None;
     }
     let (got, possible) = (figures.mss?, possible_mss(figures)?);
-    let headers = framing::tcp_headers(IpVersion::V4, timestamps(figures));
+    let headers = framing::tcp_headers(IpVersion::V4, figures.timestamps());
     let overhead = figures.evidence.framing.overhead();
     let efficiency = |mss: ByteCount| framing::efficiency(mss, headers, overhead).get();
     (efficiency(got) < efficiency(possible) * MSS_COSTS).then(|| Finding {
@@ -88,11 +88,7 @@ pub(crate) fn possible_mss(figures: &Figures) -> Option<ByteCount> {
     let devices = devices.into_iter().flatten().map(|device| device.mtu);
     let told = figures.looks().filter_map(|look| look.sample.tcp.path_mtu).max();
     let mtu = devices.chain(told).filter(|mtu| *mtu > ByteCount::ZERO).min()?;
-    Some(mtu.saturating_sub(framing::tcp_headers(IpVersion::V4, timestamps(figures))))
-}
-
-fn timestamps(figures: &Figures) -> bool {
-    figures.looks().find_map(|look| look.sample.tcp.timestamps).unwrap_or(true)
+    Some(mtu.saturating_sub(framing::tcp_headers(IpVersion::V4, figures.timestamps())))
 }
 
 /// Full segments that vanish: the sender times out again and again and nothing more is acknowledged, though small packets

@@ -3,7 +3,7 @@
 use fullpipe_model::framing;
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::window;
-use fullpipe_record::{At, Cause, IpVersion, Limit, TcpInfo};
+use fullpipe_record::{At, Cause, Evidence, IpVersion, Limit, TcpInfo};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 use crate::ends::clocks_say_window;
@@ -22,10 +22,13 @@ use crate::thresholds::{
 
 /// Payload that the told bandwidth can carry; `None` where none was told.
 pub(crate) fn told_capacity(figures: &Figures) -> Option<BitRate> {
-    let evidence = figures.evidence;
-    let timestamps = figures.looks().find_map(|look| look.sample.tcp.timestamps).unwrap_or(true);
+    told_payload(figures.evidence, figures.mss?, figures.timestamps())
+}
+
+/// The same for segments of `mss`.
+pub(crate) fn told_payload(evidence: &Evidence, mss: ByteCount, timestamps: bool) -> Option<BitRate> {
     let headers = framing::tcp_headers(IpVersion::V4, timestamps);
-    let efficiency = framing::efficiency(figures.mss?, headers, evidence.framing.overhead());
+    let efficiency = framing::efficiency(mss, headers, evidence.framing.overhead());
     Some(evidence.bandwidth?.scaled(efficiency.get())).filter(|capacity| *capacity > BitRate::ZERO)
 }
 

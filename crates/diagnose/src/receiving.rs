@@ -2,26 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use fullpipe_model::framing;
+use fullpipe_model::kernel;
 use fullpipe_model::window;
-use fullpipe_record::{At, Basis, Buffer, Cause, Evidence, IpVersion, Limit, Sample, Verdict};
+use fullpipe_record::{At, Basis, Buffer, Cause, Evidence, Limit, Sample, Verdict};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 use crate::application;
 use crate::figures::{median, share};
 use crate::finding::Finding;
 use crate::look::own_window;
-use crate::thresholds::{AUTOTUNED_TO_THE_END, FULL, IDLE, INFLATED, MOST, ONE_TRAIN, RECURS};
-
-/// So much of its window a round trip must bring for the window to be the limit. A buffer that is tuned offers twice of what a
-/// round trip brings, until it cannot grow.
-const WINDOW_IN_USE: f64 = 0.75;
-/// A receive buffer that is this full holds what the program has not read.
-const NOT_DRAINED: f64 = 0.5;
-/// No data for so many round trips: the sender had none to send, or could not.
-const SILENCE: f64 = 1.5;
-/// The kernel counts that time in ticks, of which so much may be missing.
-const TICKS: Span = Span::from_millis(10);
+use crate::path;
+use crate::thresholds::{
+    AUTOTUNED_TO_THE_END, BROUGHT, FULL, IDLE, INFLATED, MOST, NOT_DRAINED, ONE_TRAIN, RECURS, SILENCE, TICKS,
+};
+use crate::words;
 
 /// What limits a transfer of which the receiving end alone was seen.
 pub(crate) fn judge(evidence: &Evidence) -> Verdict {
@@ -70,7 +64,7 @@ fn slow_reader(arrivals: &Arrivals) -> Option<Finding> {
 fn own_window_in_use(arrivals: &Arrivals) -> Option<Finding> {
     let (window, rtt) = (arrivals.window()?, arrivals.rtt?);
     let brought = arrivals.rate.bytes_in(rtt);
-    if brought < window.scaled(WINDOW_IN_USE) {
+    if brought < window.scaled(BROUGHT) {
         return None;
     }
     let in_the_pipe = arrivals.rate.bytes_in(arrivals.evidence.idle_rtt.unwrap_or(rtt));
@@ -156,15 +150,12 @@ impl<'a> Arrivals<'a> {
     fn told_capacity(&self) -> Option<BitRate> {
         let mss = self.looks().filter_map(|look| look.tcp.rcv_mss).max().filter(|mss| *mss > ByteCount::ZERO)?;
         let timestamps = self.looks().find_map(|look| look.tcp.timestamps).unwrap_or(true);
-        let headers = framing::tcp_headers(IpVersion::V4, timestamps);
-        let efficiency = framing::efficiency(mss, headers, self.evidence.framing.overhead());
-        Some(self.evidence.bandwidth?.scaled(efficiency.get())).filter(|capacity| *capacity > BitRate::ZERO)
+        path::told_payload(self.evidence, mss, timestamps)
     }
 
     fn cause_of_window(&self, window: ByteCount) -> Cause {
-        const UNSCALED: ByteCount = ByteCount::new(65_535);
         let unscaled = self.looks().any(|look| look.tcp.window_scaling == Some(false));
-        if unscaled && window <= UNSCALED * self.flows.len() as u64 {
+        if unscaled && window <= kernel::largest_window(None) * self.flows.len() as u64 {
             return Cause::NoWindowScaling;
         }
         if self.evidence.request.buffer != Buffer::Automatic {
@@ -196,11 +187,7 @@ impl<'a> Arrivals<'a> {
                 finding.share
             ),
             Limit::ReceiveWindow => {
-                let reason = match finding.cause {
-                    Cause::NoWindowScaling => "window scaling is off",
-                    Cause::SoRcvbuf => "its program fixed the buffer, SO_RCVBUF",
-                    _ => "tcp_rmem",
-                };
+                let reason = words::reason_of_window(finding.cause);
                 format!(
                     "This end, which receives, allows at most {window} on the way ({reason}), and each round trip of {rtt} \
                      brings as much: {rate}."
@@ -243,7 +230,7 @@ impl<'a> Arrivals<'a> {
             ("a round trip brings", self.rtt.map(|rtt| self.rate.bytes_in(rtt).to_string())),
             ("receive buffer", unread.zip(buffer).map(|(unread, buffer)| format!("{unread} of {buffer}"))),
             ("out of order", out_of_order.map(|(late, all)| format!("{late} of {all} segments"))),
-            ("samples", Some(of_streams(looks, self.flows.len()))),
+            ("samples", Some(words::of_streams(looks, self.flows.len()))),
         ]
         .into_iter()
         .filter_map(|(name, text)| Some((name.to_owned(), text?)))
@@ -261,14 +248,7 @@ fn rate(evidence: &Evidence, flows: &[Vec<&Sample>]) -> BitRate {
         let (first, last) = (flow.first()?, flow.last()?);
         Some(BitRate::of(arrived(last).saturating_sub(arrived(first)), last.at.saturating_sub(first.at)))
     };
-    flows
-        .iter()
-        .filter_map(of_flow)
-        .fold(BitRate::ZERO, |sum, rate| BitRate::from_bps_f64(sum.as_f64() + rate.as_f64()))
-}
-
-fn of_streams(looks: usize, streams: usize) -> String {
-    if streams == 1 { format!("{looks} of 1 stream") } else { format!("{looks} of {streams} streams") }
+    flows.iter().filter_map(of_flow).sum()
 }
 
 /// What only the other end can add.

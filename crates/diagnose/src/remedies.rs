@@ -41,6 +41,8 @@ struct Advice<'a> {
 impl Advice<'_> {
     fn for_a_window(&self) -> Vec<Remedy> {
         let mut remedies = match self.verdict.cause {
+            // Nothing that a host sets changes what a device between them does to the window.
+            _ if self.verdict.at == At::Middlebox => Vec::new(),
             Cause::SoSndbuf | Cause::SoRcvbuf => {
                 let tune = vec![Change::SocketBuffer(Buffer::Automatic)];
                 vec![
@@ -61,10 +63,6 @@ impl Advice<'_> {
             _ => vec![self.raise(self.first_size(Change::TcpWmemMax))],
         };
         remedies.push(self.parallel_streams());
-        // Nothing that a host sets changes what a device between them does to the window.
-        if self.verdict.at == At::Middlebox {
-            remedies = vec![self.parallel_streams()];
-        }
         remedies.into_iter().flatten().collect()
     }
 

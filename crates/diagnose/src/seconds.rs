@@ -1,13 +1,13 @@
 //! What limited each second of a transfer, so that one which changes its limit half-way shows both.
 
-use fullpipe_record::{Cause, Evidence, Limit, OtherLimit, Steady};
+use fullpipe_record::{At, Cause, Evidence, Limit, OtherLimit, Steady};
 use fullpipe_units::{BitRate, Ratio, Span};
 
 use crate::figures::Figures;
 use crate::finding::Finding;
 use crate::progress::Progress;
+use crate::rules::of_hosts_traced;
 use crate::thresholds::{ALSO, SECOND, SECOND_ROUND_TRIPS, SECONDS_AT_MOST};
-use crate::verdict::of_hosts;
 
 /// Limits other than `whole` that held in some seconds of the transfer, each with its share of the transfer's time, the
 /// largest first. Shares that are too small to matter are left out.
@@ -55,11 +55,9 @@ fn in_second(figures: &Figures, whole: &Finding, is_steady: bool) -> Finding {
         whole.kind,
         Limit::Capacity | Limit::Loss | Limit::CongestionWindow | Limit::Pacing | Limit::Mtu | Limit::Cpu
     );
-    match of_hosts(figures) {
+    match of_hosts_traced(figures) {
         Some(found) => found,
-        None if !is_steady => {
-            Finding { kind: Limit::CongestionWindow, cause: Cause::RampUp, ..Finding::capacity(Ratio::ONE) }
-        }
+        None if !is_steady => Finding::new(Limit::CongestionWindow, Cause::RampUp, At::Path, Ratio::ONE),
         None if of_path => whole.clone(),
         None => Finding::unknown(Vec::new()),
     }

@@ -49,14 +49,7 @@ pub(crate) fn sentence(figures: &Figures, finding: &Finding, ceilings: &BTreeMap
 
 fn receive_window(figures: &Figures, cause: Cause, ceilings: &BTreeMap<Limit, BitRate>) -> String {
     let window = size(figures.most(|look| look.window));
-    let reason = match cause {
-        Cause::NoWindowScaling => "window scaling is off",
-        Cause::SoRcvbuf => "its program fixed the buffer, SO_RCVBUF",
-        Cause::WindowScaleStripped => "a device between the ends removes the option that scales windows",
-        Cause::WindowScaleRewritten => "a device between the ends changes the scale of the window",
-        Cause::WindowClamped => "a device between the ends lowers the window",
-        _ => "tcp_rmem",
-    };
+    let reason = reason_of_window(cause);
     format!(
         "The receiver allows at most {window} on the way{} ({reason}), which is {} over {}{}.",
         in_streams(figures),
@@ -64,6 +57,18 @@ fn receive_window(figures: &Figures, cause: Cause, ceilings: &BTreeMap<Limit, Bi
         time(figures.rtt),
         could_carry(figures),
     )
+}
+
+/// Why a window is as small as it is.
+pub(crate) fn reason_of_window(cause: Cause) -> &'static str {
+    match cause {
+        Cause::NoWindowScaling => "window scaling is off",
+        Cause::SoRcvbuf => "its program fixed the buffer, SO_RCVBUF",
+        Cause::WindowScaleStripped => "a device between the ends removes the option that scales windows",
+        Cause::WindowScaleRewritten => "a device between the ends changes the scale of the window",
+        Cause::WindowClamped => "a device between the ends lowers the window",
+        _ => "tcp_rmem",
+    }
 }
 
 fn send_buffer(figures: &Figures, cause: Cause, ceilings: &BTreeMap<Limit, BitRate>) -> String {
@@ -257,11 +262,12 @@ fn could_carry(figures: &Figures) -> String {
 }
 
 fn samples(figures: &Figures) -> String {
-    let looks = figures.looks().count();
-    match figures.flows.len() {
-        1 => format!("{looks} of 1 stream"),
-        streams => format!("{looks} of {streams} streams"),
-    }
+    of_streams(figures.looks().count(), figures.flows.len())
+}
+
+/// `100 of 3 streams`.
+pub(crate) fn of_streams(looks: usize, streams: usize) -> String {
+    if streams == 1 { format!("{looks} of 1 stream") } else { format!("{looks} of {streams} streams") }
 }
 
 fn in_streams(figures: &Figures) -> String {

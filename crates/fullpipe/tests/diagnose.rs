@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use common::{fullpipe, run};
 use fullpipe_testkit::{
-    Mark, Running, document, free_port, path, require, sentence, valid_within, wait_for_listener, within,
+    Mark, Running, assert_says, document, free_port, path, require, sentence, valid_within, wait_for_listener, within,
 };
 use serde_json::Value;
 
@@ -31,12 +31,6 @@ fn told(arguments: &[&str], code: i32) -> String {
     mark.assert_gone(&BTreeSet::new());
     assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
     sentence(&output, code)
-}
-
-fn assert_says(sentence: &str, parts: &[&str]) {
-    for part in parts {
-        assert!(sentence.contains(part), "{part:?} is not in {sentence:?}");
-    }
 }
 
 /// What clap says of a wrong command line.

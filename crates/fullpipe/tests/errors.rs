@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Instant;
 
 use common::{fullpipe, run};
-use fullpipe_testkit::{FalseServer, Mark, Part, document, free_port, sentence};
+use fullpipe_testkit::{FalseServer, Mark, Part, assert_says, document, free_port, sentence};
 use serde_json::Value;
 
 /// Within which every failure is told.
@@ -33,12 +33,6 @@ fn told(arguments: &[&str], code: i32) -> String {
     let output = fail(&mut fullpipe(arguments));
     assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
     sentence(&output, code)
-}
-
-fn assert_says(sentence: &str, parts: &[&str]) {
-    for part in parts {
-        assert!(sentence.contains(part), "{part:?} is not in {sentence:?}");
-    }
 }
 
 /// What clap says of a wrong command line.

@@ -5,13 +5,12 @@ mod common;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::path::Path;
 use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
 
 use common::{fullpipe, run};
 use fullpipe_sys::NetNamespace;
-use fullpipe_testkit::{Running, document, require, sentence, within};
+use fullpipe_testkit::{Running, document, network_sysctls, require, sentence, within};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -68,22 +67,11 @@ impl Bench {
 
 /// Every sysctl of the network that can be read, to the byte, and the devices.
 fn everything() -> BTreeMap<String, String> {
-    let mut all = BTreeMap::new();
-    collect(Path::new("/proc/sys/net"), &mut all);
+    let mut all = network_sysctls();
     for device in fullpipe_sys::devices().unwrap() {
         all.insert(device.name.clone(), format!("{device:?} {:?}", fullpipe_sys::features(&device.name).unwrap()));
     }
     all
-}
-
-fn collect(folder: &Path, all: &mut BTreeMap<String, String>) {
-    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
-        if entry.file_type().unwrap().is_dir() {
-            collect(&entry.path(), all);
-        } else if let Ok(text) = fs::read_to_string(entry.path()) {
-            all.insert(entry.path().display().to_string(), text);
-        }
-    }
 }
 
 #[test]

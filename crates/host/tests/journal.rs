@@ -11,7 +11,7 @@ use std::process::Command;
 use fullpipe_host::{Book, JournalError, Manner, Step, SysctlTree, System};
 use fullpipe_record::{Change, HostUndone};
 use fullpipe_sys::{self as sys, NetNamespace};
-use fullpipe_testkit::require;
+use fullpipe_testkit::{network_sysctls, require};
 use fullpipe_units::{ByteCount, SegCount, Span};
 use rustix::process::{Signal, getpid, kill_process};
 use tempfile::TempDir;
@@ -87,8 +87,7 @@ fn apply(book: &Book, changes: &[Change]) -> Result<usize, JournalError> {
 
 /// Every setting of the network that can be read, to the byte.
 fn everything() -> BTreeMap<String, String> {
-    let mut all = BTreeMap::new();
-    collect(Path::new("/proc/sys/net"), &mut all);
+    let mut all = network_sysctls();
     for device in sys::devices().unwrap() {
         let features = sys::features(&device.name).unwrap();
         all.insert(device.name.clone(), format!("{device:?} {:?} {features:?}", sys::root_qdisc(&device.name)));
@@ -97,16 +96,6 @@ fn everything() -> BTreeMap<String, String> {
         all.insert(format!("route {}", route.destination), format!("{:?} {:?}", route.device, route.metrics));
     }
     all
-}
-
-fn collect(folder: &Path, all: &mut BTreeMap<String, String>) {
-    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
-        if entry.file_type().unwrap().is_dir() {
-            collect(&entry.path(), all);
-        } else if let Ok(text) = fs::read_to_string(entry.path()) {
-            all.insert(entry.path().display().to_string(), text);
-        }
-    }
 }
 
 fn assert_as_before(before: &BTreeMap<String, String>, when: &str) {

@@ -12,6 +12,7 @@ use rustix::net::netlink::SOCK_DIAG;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 
+use crate::dump::{self, Progress};
 use crate::socket::memory_of;
 use crate::tcp_info::decode;
 
@@ -90,7 +91,7 @@ impl Connections {
             let (length, _) = recv(&self.netlink, &mut self.buffer, RecvFlags::empty())?;
             let answer = self.buffer.get(..length).unwrap_or_default();
             // What comes after the most is read all the same, so that the next answer is that to the next request.
-            if read_answer(answer, before + MOST, found)? {
+            if read_answer(answer, before + MOST, found)? == Progress::Ended {
                 return Ok(());
             }
             if Instant::now() >= deadline {
@@ -105,21 +106,16 @@ fn request(family: i32, filter: &[u8]) -> Vec<u8> {
     const SOCK_DIAG_BY_FAMILY: u16 = 20;
     const INET_DIAG_REQ_BYTECODE: u16 = 1;
     const EXTENSIONS: u8 = 1 << (INFO - 1) | 1 << (CONG - 1) | 1 << (SKMEMINFO - 1);
-    let mut message = vec![0; HEADER];
-    message[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-    message[6..8].copy_from_slice(&((libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16).to_ne_bytes());
-    message.extend([family as u8, libc::IPPROTO_TCP as u8, EXTENSIONS, 0]);
-    message.extend(STATES.to_ne_bytes());
+    let mut payload = vec![family as u8, libc::IPPROTO_TCP as u8, EXTENSIONS, 0];
+    payload.extend(STATES.to_ne_bytes());
     // The ends of one connection, of which a dump takes no notice.
-    message.resize(message.len() + 48, 0);
+    payload.resize(payload.len() + 48, 0);
     if !filter.is_empty() {
-        message.extend((4 + filter.len() as u16).to_ne_bytes());
-        message.extend(INET_DIAG_REQ_BYTECODE.to_ne_bytes());
-        message.extend(filter);
+        payload.extend((4 + filter.len() as u16).to_ne_bytes());
+        payload.extend(INET_DIAG_REQ_BYTECODE.to_ne_bytes());
+        payload.extend(filter);
     }
-    let length = message.len() as u32;
-    message[..4].copy_from_slice(&length.to_ne_bytes());
-    message
+    dump::message(SOCK_DIAG_BY_FAMILY, libc::NLM_F_DUMP, &payload)
 }
 
 /// The kernel's little program (`struct inet_diag_bc_op`) that lets these connections through: an alternative after the other,
@@ -164,21 +160,13 @@ fn push_op(program: &mut Vec<u8>, code: u8, yes: usize, no: usize) {
     program.extend((no as u16).to_ne_bytes());
 }
 
-/// Reads the messages of one datagram; whether the last of the answer was among them.
-fn read_answer(mut answer: &[u8], most: usize, found: &mut Vec<Connection>) -> io::Result<bool> {
-    while let Some(header) = answer.get(..HEADER) {
-        let length = number(header, 0) as usize;
-        let kind = i32::from(u16::from_ne_bytes([header[4], header[5]]));
-        let Some(body) = answer.get(HEADER..length) else { break };
-        match kind {
-            libc::NLMSG_DONE => return Ok(true),
-            libc::NLMSG_ERROR => return Err(io::Error::from_raw_os_error((number(body, 0) as i32).wrapping_neg())),
-            _ if found.len() < most => found.extend(connection(body)),
-            _ => {}
+/// Reads the messages of one datagram; connections beyond `most` are passed over.
+fn read_answer(answer: &[u8], most: usize, found: &mut Vec<Connection>) -> io::Result<Progress> {
+    dump::read(answer, &mut |_, body| {
+        if found.len() < most {
+            found.extend(connection(body));
         }
-        answer = answer.get(length.next_multiple_of(4)..).unwrap_or_default();
-    }
-    Ok(false)
+    })
 }
 
 /// `struct inet_diag_msg` and what follows it; `None` where it is cut short.
@@ -203,33 +191,15 @@ fn connection(body: &[u8]) -> Option<Connection> {
         memory: None,
         congestion: String::new(),
     };
-    for (kind, value) in Attributes(attributes) {
+    for (kind, value) in dump::attributes(attributes) {
         match kind {
             INFO => connection.tcp = decode(value),
             SKMEMINFO => connection.memory = Some(memory_of(value)),
-            CONG => {
-                let name = value.split(|byte| *byte == 0).next().unwrap_or_default();
-                connection.congestion = String::from_utf8_lossy(name).into_owned();
-            }
+            CONG => connection.congestion = dump::text(value),
             _ => {}
         }
     }
     Some(connection)
-}
-
-/// Kind and value of each attribute, as long as they are whole.
-struct Attributes<'a>(&'a [u8]);
-
-impl<'a> Iterator for Attributes<'a> {
-    type Item = (u8, &'a [u8]);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let length = usize::from(u16::from_ne_bytes(*self.0.first_chunk()?));
-        let kind = *self.0.get(2)?;
-        let value = self.0.get(4..length)?;
-        self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or_default();
-        Some((kind, value))
-    }
 }
 
 /// A word of the machine; zero beyond the end.
@@ -249,9 +219,6 @@ const ANSWER: usize = 64 << 10;
 /// How long the kernel may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// `struct nlmsghdr`.
-const HEADER: usize = 16;
-
 /// `struct inet_diag_bc_op`.
 const OP: usize = 4;
 
@@ -261,9 +228,9 @@ const BC_S_COND: u8 = 7;
 const BC_D_COND: u8 = 8;
 
 // Attributes of an answer (`INET_DIAG_…`).
-const INFO: u8 = 2;
-const CONG: u8 = 4;
-const SKMEMINFO: u8 = 7;
+const INFO: u16 = 2;
+const CONG: u16 = 4;
+const SKMEMINFO: u16 = 7;
 
 /// Established, `FIN_WAIT1`, `FIN_WAIT2`, `CLOSE_WAIT`, `LAST_ACK` and `CLOSING`, a bit each (`net/tcp_states.h`).
 const STATES: u32 = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
@@ -271,6 +238,7 @@ const STATES: u32 = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::route::HEADER_LENGTH;
     use proptest::prelude::*;
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};
@@ -346,7 +314,7 @@ mod tests {
             // The same behind a header that fits.
             let mut framed = (answer.len() as u32 + 16).to_ne_bytes().to_vec();
             framed.extend([kind, 0]);
-            framed.resize(HEADER, 0);
+            framed.resize(HEADER_LENGTH, 0);
             framed.extend(&answer);
             let mut found = Vec::new();
             let _ = read_answer(&framed, 10, &mut found);

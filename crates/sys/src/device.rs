@@ -4,7 +4,7 @@ use std::io;
 
 use fullpipe_units::{BitRate, ByteCount};
 
-use crate::dump::dump;
+use crate::dump::{dump, number};
 use crate::route::{HEADER_LENGTH, acknowledged, attribute, exchange, get_link_request};
 
 /// A device as it is now.
@@ -105,8 +105,8 @@ fn read_device(body: &[u8]) -> Option<DeviceState> {
     let count = |at: usize| whole64(counts.get(at * 8..)?);
     let missed = count(RX_MISSED).unwrap_or(0);
     Some(DeviceState {
-        index: whole(body.get(INDEX_AT..)?)?,
-        mtu: ByteCount::new(whole(attribute(attributes, libc::IFLA_MTU)?)?.into()),
+        index: number(body.get(INDEX_AT..)?)?,
+        mtu: ByteCount::new(number(attribute(attributes, libc::IFLA_MTU)?)?.into()),
         dropped_out: count(TX_DROPPED).unwrap_or(0),
         dropped_in: count(RX_DROPPED).unwrap_or(0).saturating_add(missed),
     })
@@ -114,9 +114,9 @@ fn read_device(body: &[u8]) -> Option<DeviceState> {
 
 /// A queueing discipline of device `index`, if it is one, and for packets on their way out.
 fn read_queue(body: &[u8], index: u32) -> Option<QueueState> {
-    let number = |at: usize| whole(body.get(at..)?);
-    let (handle, parent) = (number(INDEX_AT + 4)?, number(INDEX_AT + 8)?);
-    if number(INDEX_AT)? != index || parent == TC_H_INGRESS {
+    let word = |at: usize| number(body.get(at..)?);
+    let (handle, parent) = (word(INDEX_AT + 4)?, word(INDEX_AT + 8)?);
+    if word(INDEX_AT)? != index || parent == TC_H_INGRESS {
         return None;
     }
     let attributes = body.get(QUEUE_LENGTH..)?;
@@ -124,7 +124,7 @@ fn read_queue(body: &[u8], index: u32) -> Option<QueueState> {
     let kind = String::from_utf8_lossy(&kind[..kind.len().min(LONGEST_KIND)]).into_owned();
     // `struct gnet_stats_queue`: packets, bytes, dropped, requeued, over the limit.
     let counts = attribute(attribute(attributes, TCA_STATS2).unwrap_or_default(), TCA_STATS_QUEUE).unwrap_or_default();
-    let count = |at: usize| counts.get(at * 4..).and_then(whole).unwrap_or(0);
+    let count = |at: usize| counts.get(at * 4..).and_then(number).unwrap_or(0);
     Some(QueueState {
         handle,
         parent,
@@ -141,7 +141,7 @@ fn read_queue(body: &[u8], index: u32) -> Option<QueueState> {
 fn rate(kind: &str, options: &[u8]) -> Option<BitRate> {
     // Of `struct tc_tbf_qopt`, which begins with a `struct tc_ratespec`.
     const RATE_AT: usize = 8;
-    let narrow = |value: &[u8]| whole(value).filter(|rate| *rate != u32::MAX).map(u64::from);
+    let narrow = |value: &[u8]| number(value).filter(|rate| *rate != u32::MAX).map(u64::from);
     let bytes = match kind {
         "tbf" => {
             let wide = attribute(options, TCA_TBF_RATE64).and_then(whole64);
@@ -171,10 +171,6 @@ fn depth(mut parent: u32, parents: &[(u32, u32)]) -> usize {
 
 fn kind_of(message: &[u8]) -> Option<u16> {
     message.get(4..)?.first_chunk().copied().map(u16::from_ne_bytes)
-}
-
-fn whole(bytes: &[u8]) -> Option<u32> {
-    bytes.first_chunk().copied().map(u32::from_ne_bytes)
 }
 
 fn whole64(bytes: &[u8]) -> Option<u64> {

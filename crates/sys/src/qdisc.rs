@@ -5,7 +5,8 @@ use std::io;
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketType, socket};
 
-use crate::dump::{attributes, dump, message, number, text};
+use crate::device::queue_states;
+use crate::dump::message;
 use crate::route::{push_attribute, request, terminated};
 
 /// What queues the packets of a device.
@@ -22,12 +23,8 @@ pub struct RootQdisc {
 /// # Errors
 /// What the kernel says: `ENODEV` where there is no such device.
 pub fn root_qdisc(name: &str) -> io::Result<Option<RootQdisc>> {
-    let index = index(name)?;
-    let mut found = None;
-    dump(None, libc::RTM_GETQDISC, &traffic_control(index, 0), &mut |_, message| {
-        found = found.take().or_else(|| root(message, index));
-    })?;
-    Ok(found)
+    let root = queue_states(index(name)?)?.into_iter().find(|queue| queue.parent == ROOT);
+    Ok(root.map(|queue| RootQdisc { kind: queue.kind, is_default: queue.handle == 0 }))
 }
 
 /// Puts a discipline of this kind, with its own defaults, at the root of device `name`.
@@ -55,16 +52,6 @@ const ROOT: u32 = u32::MAX;
 /// `struct tcmsg`.
 fn traffic_control(index: u32, parent: u32) -> Vec<u8> {
     [0, index, 0, parent, 0].map(u32::to_ne_bytes).concat()
-}
-
-fn root(message: &[u8], index: u32) -> Option<RootQdisc> {
-    let (header, rest) = message.split_at_checked(20)?;
-    let [of, handle, parent] = [4, 8, 12].map(|at| number(&header[at..]));
-    if of != Some(index) || parent != Some(ROOT) {
-        return None;
-    }
-    let (_, kind) = attributes(rest).find(|(kind, _)| *kind == libc::TCA_KIND)?;
-    Some(RootQdisc { kind: text(kind), is_default: handle == Some(0) })
 }
 
 fn index(name: &str) -> io::Result<u32> {

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use rustix::net::netdevice::index_to_name;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 
+use crate::dump::attributes;
 use crate::namespace::NetNamespace;
 
 /// `struct nlmsghdr`, and behind it an error number or a `struct ifinfomsg`.
@@ -111,18 +112,8 @@ fn route_request(target: IpAddr) -> Vec<u8> {
 }
 
 /// The value of the first attribute of this kind.
-pub(crate) fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
-    loop {
-        let (length, rest) = attributes.split_first_chunk()?;
-        let (kind, _) = rest.split_first_chunk()?;
-        let length = usize::from(u16::from_ne_bytes(*length));
-        let value = attributes.get(4..length)?;
-        // The upper two bits say how the value is made (`NLA_TYPE_MASK`).
-        if u16::from_ne_bytes(*kind) & 0x3fff == wanted {
-            return Some(value);
-        }
-        attributes = attributes.get(length.next_multiple_of(4)..)?;
-    }
+pub(crate) fn attribute(within: &[u8], wanted: u16) -> Option<&[u8]> {
+    attributes(within).find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
 }
 
 /// Sends a request, and waits for the kernel to say what became of it.

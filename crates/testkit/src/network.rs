@@ -1,6 +1,7 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -32,6 +33,26 @@ pub fn free_port() -> u16 {
 /// If nobody does within ten seconds.
 pub fn wait_for_listener(port: u16) {
     assert!(within(Duration::from_secs(10), || is_listening(port)), "nobody listens on port {port}");
+}
+
+/// Every sysctl of this thread's network namespace that can be read, to the byte, by its file.
+///
+/// # Panics
+/// If there is no `/proc`.
+pub fn network_sysctls() -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    collect(Path::new("/proc/sys/net"), &mut all);
+    all
+}
+
+fn collect(folder: &Path, all: &mut BTreeMap<String, String>) {
+    for entry in fs::read_dir(folder).expect("/proc is there").map(|entry| entry.expect("/proc lists its files")) {
+        if entry.file_type().expect("/proc tells what it lists").is_dir() {
+            collect(&entry.path(), all);
+        } else if let Ok(text) = fs::read_to_string(entry.path()) {
+            all.insert(entry.path().display().to_string(), text);
+        }
+    }
 }
 
 fn is_listening(port: u16) -> bool {

@@ -15,6 +15,16 @@ pub fn sentence(output: &Output, code: i32) -> String {
     sentence.unwrap_or_else(|| panic!("not one sentence of the program: {stderr:?}")).to_owned()
 }
 
+/// Holds what was said against its parts.
+///
+/// # Panics
+/// If one of `parts` is not in `said`.
+pub fn assert_says(said: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(said.contains(part), "{part:?} is not in {said:?}");
+    }
+}
+
 /// The one JSON document that makes up its standard output.
 ///
 /// # Panics

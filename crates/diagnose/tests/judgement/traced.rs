@@ -194,3 +194,14 @@ fn a_limit_that_changes_half_way_is_told_beside_the_other() {
     assert!(all.contains(&Limit::ReceiveWindow) && all.contains(&Limit::SenderApplication), "{verdict:#?}");
     assert!(verdict.others.iter().all(|other| other.share.get() > 0.3), "{verdict:#?}");
 }
+
+#[test]
+fn what_a_limit_was_traced_from_is_no_other_limit() {
+    let quota = at_receiver(slow_reader("cubic"), processors(0.02, 0.1, 0.8, [0.1, 0.0, 0.8]));
+    for evidence in [quota, at_receiver(slow_reader("cubic"), file(9)), unscaled(receive_window("cubic", 65_535.0, 1))]
+    {
+        let verdict = diagnose(&evidence);
+        let again = |kind| verdict.others.iter().any(|other| other.kind == kind);
+        assert!(!again(Limit::ReceiverApplication) && !again(Limit::ReceiveWindow), "{verdict:#?}");
+    }
+}

@@ -1,0 +1,18 @@
+//! Paths between two hosts with this machine's settings.
+
+use fullpipe_lab::{Backend, Lab, Plan};
+use fullpipe_record::Path;
+use fullpipe_scenario::{PathSpec, parse_path_flag};
+
+use crate::process::RunError;
+
+/// The path that a text of `--path` describes.
+pub(crate) fn path_of(text: &str) -> Result<Path, RunError> {
+    parse_path_flag(text, &PathSpec::demo()).map_err(RunError::failed)
+}
+
+/// Two hosts joined by `path`.
+pub(crate) fn start(path: Path, backend: Backend) -> Result<Lab, RunError> {
+    let plan = Plan { path, seed: 1, sender: Vec::new(), receiver: Vec::new(), backend, interactive: false };
+    Lab::start(&plan).map_err(RunError::failed)
+}
