@@ -1,7 +1,7 @@
 //! What devices between the ends do to windows and segments.
 
 use fullpipe_model::framing;
-use fullpipe_record::{At, Buffer, Cause, HostSettings, IpVersion, Limit, Sample, TcpInfo};
+use fullpipe_record::{Answer, At, Buffer, Cause, HostSettings, IpVersion, Limit, Sample, TcpInfo};
 use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 
 use crate::figures::Figures;
@@ -11,8 +11,9 @@ use crate::thresholds::{CLAMPED, FAR_BELOW_UNSCALED, MSS_COSTS, SILENT_FOR, TIME
 
 /// The receive window as `found`, if a device between the ends made it what it is.
 ///
-/// Both ends must be seen to know it for certain. From the sending end alone only one case shows: scaling that was offered
-/// and not agreed, with a peer that agreed to other options of the same age.
+/// Both ends must be seen to know it for certain. From the sending end alone it shows where the answer in the handshake was
+/// heard: an option that a device overwrites leaves padding, and a window that it lowers is as low there. Where it was not,
+/// scaling that was not agreed, with a peer that agreed to other options of the same age, counts as taken away.
 pub(crate) fn window(figures: &Figures, found: &Finding) -> Option<Finding> {
     let cause = scale_stripped(figures).or_else(|| scale_rewritten(figures)).or_else(|| clamped(figures))?;
     Some(Finding { cause, at: At::Middlebox, kind: Limit::ReceiveWindow, ..found.clone() })
@@ -30,7 +31,14 @@ fn scale_stripped(figures: &Figures) -> Option<Cause> {
         let tcp = &look.sample.tcp;
         tcp.timestamps == Some(true) || tcp.sack == Some(true)
     });
-    (disagree || (!here && both_offer && modern)).then_some(Cause::WindowScaleStripped)
+    // Of a host that is not seen, the answer tells whether it offered.
+    let offered = evidence.receiver.is_some() || answer(figures).and_then(|answer| answer.blanked) != Some(false);
+    (disagree || (!here && both_offer && modern && offered)).then_some(Cause::WindowScaleStripped)
+}
+
+/// What the receiver answered to the connection, where the sender asked for it.
+fn answer(figures: &Figures) -> Option<Answer> {
+    figures.evidence.sender_sockets.iter().find_map(|socket| socket.answer)
 }
 
 fn scale_rewritten(figures: &Figures) -> Option<Cause> {
@@ -45,6 +53,16 @@ fn scale_rewritten(figures: &Figures) -> Option<Cause> {
     differs.then_some(Cause::WindowScaleRewritten)
 }
 
+/// How many times smaller than the receiver means them the sender takes its windows; `None` where both shift alike, or one
+/// of them is not seen.
+pub(crate) fn misread(figures: &Figures) -> Option<u64> {
+    let mut there = figures.evidence.receiver_samples.iter().map(|sample| &sample.tcp);
+    let sent = there.find(|tcp| tcp.window_scaling == Some(true))?.rcv_wscale?;
+    let here = figures.looks().map(|look| &look.sample.tcp).find(|tcp| tcp.window_scaling.is_some())?;
+    let read = if here.window_scaling == Some(true) { here.snd_wscale? } else { 0 };
+    1_u64.checked_shl(sent.checked_sub(read)?.into()).filter(|factor| *factor > 1)
+}
+
 /// Whether no window was ever so large that it takes a scale to say it, nor near that: a receiver that asked for one meant
 /// more.
 fn never_needed_a_scale(figures: &Figures) -> bool {
@@ -56,8 +74,19 @@ fn never_needed_a_scale(figures: &Figures) -> bool {
 /// in the same moment.
 fn clamped(figures: &Figures) -> Option<Cause> {
     let arrives = figures.looks().filter_map(|look| look.sample.tcp.snd_wnd).max()?;
-    let sent = figures.evidence.receiver_samples.iter().filter_map(|sample| own_window(&sample.tcp)).max()?;
-    (arrives < sent.scaled(CLAMPED)).then_some(Cause::WindowClamped)
+    let sent = figures.evidence.receiver_samples.iter().filter_map(|sample| own_window(&sample.tcp)).max();
+    let lowered =
+        sent.map_or_else(|| is_clamped_from_the_first(figures, arrives), |sent| arrives < sent.scaled(CLAMPED));
+    lowered.then_some(Cause::WindowClamped)
+}
+
+/// Whether the field of the window holds the same number in the handshake, where it counts bytes, and at its largest,
+/// `arrives`, where it counts scaled ones: that is the work of a device which knows no scale.
+fn is_clamped_from_the_first(figures: &Figures, arrives: ByteCount) -> bool {
+    let scale = figures.looks().find_map(|look| look.sample.tcp.snd_wscale).filter(|scale| *scale > 0);
+    let first = answer(figures).and_then(|answer| answer.window);
+    let both = first.zip(scale);
+    both.is_some_and(|(first, scale)| Some(arrives.get()) == first.get().checked_shl(scale.into()))
 }
 
 /// Segments so small that their headers take the difference to what the path could carry, though both devices would let

@@ -158,6 +158,7 @@ pub fn read_back(socket: &SockRef<'_>, stream: u16) -> io::Result<SocketReadback
         congestion: if is_stream(socket) { congestion_control(socket)? } else { String::new() },
         local: written(socket.local_addr().ok()),
         remote: written(socket.peer_addr().ok()),
+        answer: None,
     })
 }
 

@@ -16,8 +16,8 @@ use fullpipe_load::{
 use fullpipe_model::framing;
 use fullpipe_model::kernel::request_for_window;
 use fullpipe_record::{
-    Buffer, Direction, EndReport, HostSettings, Interval, IpVersion, Measurement, Placement, Request, SocketReadback,
-    Transport,
+    Answer, Buffer, Direction, EndReport, HostSettings, Interval, IpVersion, Measurement, Placement, Request,
+    SocketReadback, Transport,
 };
 use fullpipe_units::{ByteCount, Span, Time};
 use socket2::SockRef;
@@ -25,6 +25,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use tokio::time::timeout;
 
+use crate::answer::Ear;
 use crate::control::{Control, TlsTrust};
 use crate::error::ProbeError;
 use crate::files;
@@ -548,13 +549,15 @@ impl Session<'_> {
             self.offer_server();
         }
         for index in 0..count {
-            let channel = match self.request.transport {
-                Transport::Tcp => Channel::Tcp(self.open_connection(index).await?),
-                Transport::Udp => Channel::Udp(self.open_flow(index).await?),
+            let (channel, answer) = match self.request.transport {
+                Transport::Tcp => {
+                    self.open_connection(index).await.map(|(stream, answer)| (Channel::Tcp(stream), answer))?
+                }
+                Transport::Udp => (Channel::Udp(self.open_flow(index).await?), None),
             };
             let found =
                 read_back(&SockRef::from(&channel), index).map_err(ProbeError::io("read a socket's options"))?;
-            self.sockets.push(found);
+            self.sockets.push(SocketReadback { answer, ..found });
             self.channels.push(channel);
         }
         if self.request.transport == Transport::Udp {
@@ -577,20 +580,23 @@ impl Session<'_> {
         }
     }
 
-    async fn open_connection(&self, index: u16) -> Result<StdTcpStream, Broken> {
+    /// A connection, and what was answered to the attempt to open it.
+    async fn open_connection(&self, index: u16) -> Result<(StdTcpStream, Option<Answer>), Broken> {
         let failed = || ProbeError::io("open a data connection");
         let socket = prepare(self.address, &self.request, &self.destination.local.of_stream(index))
             .map_err(|error: PrepareError| Broken::Here(error.into()))?;
         socket.set_nonblocking(true).map_err(failed())?;
+        let ear = Ear::open(self.address);
         let connecting = TcpSocket::from_std_stream(socket.into()).connect(self.address);
         let silent = || std::io::Error::from(std::io::ErrorKind::TimedOut);
         let patience = self.destination.patience();
         let mut stream = timeout(patience, connecting).await.unwrap_or_else(|_| Err(silent())).map_err(failed())?;
+        let answer = stream.local_addr().ok().map(|local| ear.heard(&stream, local));
         let greeting = stream.write_all(self.cookie.as_bytes());
         timeout(patience, greeting).await.unwrap_or_else(|_| Err(silent())).map_err(failed())?;
         let stream = stream.into_std().map_err(failed())?;
         stream.set_nonblocking(false).map_err(failed())?;
-        Ok(stream)
+        Ok((stream, answer))
     }
 
     /// A UDP stream: a hello from its port, and the server's answer to it. Once, because an iperf3 server would take a

@@ -3,6 +3,7 @@
 //!
 //! Control runs on a single-threaded runtime that this room makes for itself; the data runs on threads of `load`.
 
+mod answer;
 mod client;
 mod control;
 mod error;

@@ -67,6 +67,7 @@ mod tests {
             congestion: String::new(),
             local: String::new(),
             remote: String::new(),
+            answer: None,
         };
         let first = EndReport {
             settings: Some(HostSettings::of_linux_6_18()),

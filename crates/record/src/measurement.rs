@@ -66,6 +66,18 @@ pub struct SocketReadback {
     /// The other end's.
     #[serde(default)]
     pub remote: String,
+    /// What the other end answered, where this end asked for the connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Answer>,
+}
+
+/// The other end's answer to the attempt to open a connection (SYN-ACK), as it arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// Its window field, which is never scaled (RFC 7323, 2.2).
+    pub window: Option<ByteCount>,
+    /// Whether an option had been overwritten with padding on the way; not known to who may not use raw sockets.
+    pub blanked: Option<bool>,
 }
 
 /// One end of a test.

@@ -12,8 +12,11 @@
 
 mod checksum;
 mod headers;
+mod options;
 mod packet;
+mod syn_ack;
 mod virtio;
 
 pub use packet::{Malformed, Packet};
+pub use syn_ack::SynAck;
 pub use virtio::VIRTIO_HEADER;

@@ -2,8 +2,8 @@
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_record::{
-    At, Cause, CoreTime, DeviceReport, Evidence, Limit, Machine, ProcessorLook, QdiscReport, Sample, StorageUse,
-    TcpInfo,
+    Answer, At, Cause, CoreTime, DeviceReport, Evidence, Limit, Machine, ProcessorLook, QdiscReport, Sample,
+    StorageUse, TcpInfo,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
@@ -54,6 +54,14 @@ fn processors(user: f64, system: f64, throttled: f64, core: [f64; 3]) -> Machine
         }
     };
     Machine { processors: (0..=30).map(look).collect(), ..Machine::default() }
+}
+
+/// The same, with a program that waits for a processor for this share of the time.
+fn waiting(mut machine: Machine, share: f64) -> Machine {
+    for look in &mut machine.processors {
+        look.waited = Some(Span::from_secs_f64(share * look.at.as_secs_f64()));
+    }
+    machine
 }
 
 fn at_sender(evidence: Evidence, sender_machine: Machine) -> Evidence {
@@ -128,6 +136,11 @@ fn what_lies_behind_a_limit_is_named_under_each_congestion_control() {
                 at_sender(trickle(cc), processors(0.1, 0.3, 0.0, quiet)),
                 "sender-application idle sender",
             ),
+            (
+                "moved between processors",
+                at_sender(trickle(cc), waiting(processors(0.05, 0.6, 0.0, [0.2, 0.0, 0.25]), 0.4)),
+                "cpu system sender",
+            ),
             ("disk that reads", at_sender(trickle(cc), file(9)), "sender-application storage sender"),
             ("disk that writes", at_receiver(slow_reader(cc), file(9)), "receiver-application storage receiver"),
             ("quick disk", at_receiver(slow_reader(cc), file(1)), "receiver-application slow-reader receiver"),
@@ -193,6 +206,48 @@ fn a_limit_that_changes_half_way_is_told_beside_the_other() {
     let all: Vec<Limit> = std::iter::once(verdict.kind).chain(verdict.others.iter().map(|other| other.kind)).collect();
     assert!(all.contains(&Limit::ReceiveWindow) && all.contains(&Limit::SenderApplication), "{verdict:#?}");
     assert!(verdict.others.iter().all(|other| other.share.get() > 0.3), "{verdict:#?}");
+}
+
+#[test]
+fn a_misread_window_is_told_with_its_factor() {
+    // The receiver shifts by 10; the sender knows of no shift.
+    let verdict = diagnose(&receiver_says(unscaled(receive_window("cubic", 64e3, 1)), 10, 20e6));
+    assert_eq!((verdict.cause, verdict.at), (Cause::WindowScaleStripped, At::Middlebox), "{verdict:#?}");
+    assert!(verdict.sentence.contains("the sender takes it for 1/1024 of itself"), "{}", verdict.sentence);
+    let alike = diagnose(&receiver_says(receive_window("cubic", 3.0 * MIB, 1), 10, 3.0 * MIB));
+    assert!(!alike.sentence.contains("takes it for"), "{}", alike.sentence);
+}
+
+/// As the sender alone sees it, with what was answered in the handshake.
+fn answered(mut evidence: Evidence, window: u64, blanked: Option<bool>) -> Evidence {
+    evidence.receiver = None;
+    evidence.sender_sockets[0].answer = Some(Answer { window: Some(ByteCount::new(window)), blanked });
+    evidence
+}
+
+#[test]
+fn the_handshake_tells_a_sender_what_a_device_did_to_windows() {
+    let unscaled = || unscaled(receive_window("cubic", 65_535.0, 1));
+    let scaled = |shift| {
+        without(receive_window("cubic", 2e6, 1), move |sample| {
+            sample.tcp.window_scaling = Some(true);
+            sample.tcp.snd_wscale = Some(shift);
+            sample.tcp.snd_wnd = Some(ByteCount::new(1_600 << 10));
+        })
+    };
+    for (name, evidence, expected) in [
+        ("option overwritten", answered(unscaled(), 65_160, Some(true)), (Cause::WindowScaleStripped, At::Middlebox)),
+        ("option never there", answered(unscaled(), 65_160, Some(false)), (Cause::NoWindowScaling, At::Receiver)),
+        ("handshake not heard", answered(unscaled(), 65_160, None), (Cause::WindowScaleStripped, At::Middlebox)),
+        ("the same field ever since", answered(scaled(10), 1_600, None), (Cause::WindowClamped, At::Middlebox)),
+        ("a window that grew", answered(scaled(10), 65_160, None), (Cause::TcpRmemMax, At::Receiver)),
+        ("a window without a scale", answered(scaled(0), 1_600 << 10, None), (Cause::TcpRmemMax, At::Receiver)),
+        ("a scale that cannot be", answered(scaled(255), 1_600, None), (Cause::TcpRmemMax, At::Receiver)),
+    ] {
+        let verdict = diagnose(&evidence);
+        assert_eq!(verdict.kind, Limit::ReceiveWindow, "{name}: {verdict:#?}");
+        assert_eq!((verdict.cause, verdict.at), expected, "{name}: {verdict:#?}");
+    }
 }
 
 #[test]

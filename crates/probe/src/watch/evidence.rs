@@ -181,6 +181,7 @@ fn socket(course: &Course, stream: u16) -> SocketReadback {
         congestion: course.seen.congestion.clone(),
         local: course.seen.local.to_string(),
         remote: course.seen.remote.to_string(),
+        answer: None,
     }
 }
 

@@ -173,6 +173,7 @@ fn connections(request: &Request) -> Connections {
         congestion: "cubic".to_owned(),
         local: format!("[2001:db8::2]:{}", 40_000 + stream),
         remote: "192.0.2.1:5201".to_owned(),
+        answer: None,
     };
     Connections {
         request: request.clone(),

@@ -4,17 +4,7 @@ use fullpipe_units::ByteCount;
 
 use super::Packet;
 use crate::headers::{IpVersion, TCP};
-
-/// Kinds of TCP options (IANA, TCP Parameters).
-const END: u8 = 0;
-const NO_OPERATION: u8 = 1;
-const MSS: u8 = 2;
-const WINDOW_SCALE: u8 = 3;
-const SACK_PERMITTED: u8 = 4;
-const SACK: u8 = 5;
-const TIMESTAMPS: u8 = 8;
-
-const SYN: u8 = 0x02;
+use crate::options::{MSS, NO_OPERATION, SACK, SACK_PERMITTED, SYN, TIMESTAMPS, WINDOW_SCALE, first_length};
 
 /// Both bits of the field: congestion experienced (RFC 3168, 5).
 const CE: u8 = 0b11;
@@ -132,16 +122,6 @@ impl Packet {
         if edited {
             self.settle_transport_checksum();
         }
-    }
-}
-
-/// Length of the first of `options`; `None` at their end, and where what follows cannot be read.
-fn first_length(options: &[u8]) -> Option<usize> {
-    match options {
-        [] | [END, ..] => None,
-        [NO_OPERATION, ..] => Some(1),
-        [_, length, ..] => Some(usize::from(*length)).filter(|length| (2..=options.len()).contains(length)),
-        [_] => None,
     }
 }
 

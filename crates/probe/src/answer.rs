@@ -1,0 +1,117 @@
+//! What the other end answers to an attempt to open a connection.
+
+use std::io::Read;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+
+use fullpipe_record::Answer;
+use fullpipe_sys::tcp_info;
+use fullpipe_wire::SynAck;
+use socket2::{Domain, Protocol, SockFilter, Socket, Type};
+
+/// Longest headers of IPv4 and of TCP.
+const LONGEST: usize = 60 + 60;
+
+/// Answers that are looked through: more than one there is only for connections that others open at the same moment.
+const MOST_ANSWERS: usize = 16;
+
+/// Hears the answer to a connection that is about to be asked for.
+pub(crate) struct Ear {
+    peer: SocketAddr,
+    /// Absent where this user may use no raw sockets (`CAP_NET_RAW`).
+    raw: Option<Socket>,
+}
+
+impl Ear {
+    /// Listens, from now on, for what `peer` answers.
+    pub(crate) fn open(peer: SocketAddr) -> Self {
+        Self { peer, raw: listen(peer).ok() }
+    }
+
+    /// What was answered to `connection`, on which nothing has arrived since; it begins at `local`.
+    pub(crate) fn heard(mut self, connection: impl AsFd, local: SocketAddr) -> Answer {
+        // Of all windows only that of the handshake's packets is never scaled, and the kernel holds it until the next.
+        let window = tcp_info(connection).ok().and_then(|tcp| tcp.snd_wnd);
+        Answer { window, blanked: self.syn_ack(local).map(|answer| answer.blanked) }
+    }
+
+    fn syn_ack(&mut self, local: SocketAddr) -> Option<SynAck> {
+        let raw = self.raw.as_mut()?;
+        let mut packet = [0; LONGEST];
+        for _ in 0..MOST_ANSWERS {
+            let length = raw.read(&mut packet).ok()?;
+            let answer = SynAck::parse(segment(&packet[..length], self.peer.ip()));
+            let ours = answer.filter(|answer| answer.ports == [self.peer.port(), local.port()]);
+            if ours.is_some() {
+                return ours;
+            }
+        }
+        None
+    }
+}
+
+/// A socket that is given a copy of every SYN-ACK that comes from the port of `peer`.
+fn listen(peer: SocketAddr) -> std::io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(peer), Type::RAW, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    socket.attach_filter(&syn_acks_from(peer))?;
+    Ok(socket)
+}
+
+/// A program of the classic packet filter (`linux/filter.h`), which is given IPv4 packets from their first byte, and of IPv6
+/// what follows its header.
+fn syn_acks_from(peer: SocketAddr) -> [SockFilter; 7] {
+    const SYN_AND_ACK: u32 = 0x12;
+    let code = |parts: &[u32]| parts.iter().sum::<u32>() as u16;
+    let statement = |code: u16, operand: u32| SockFilter::new(code, 0, 0, operand);
+    let unless =
+        |value: u32, skip: u8| SockFilter::new(code(&[libc::BPF_JMP, libc::BPF_JEQ, libc::BPF_K]), 0, skip, value);
+    let header_length = match peer {
+        SocketAddr::V4(_) => statement(code(&[libc::BPF_LDX, libc::BPF_B, libc::BPF_MSH]), 0),
+        SocketAddr::V6(_) => statement(code(&[libc::BPF_LDX, libc::BPF_W, libc::BPF_IMM]), 0),
+    };
+    let accept = code(&[libc::BPF_RET, libc::BPF_K]);
+    [
+        header_length,
+        statement(code(&[libc::BPF_LD, libc::BPF_H, libc::BPF_IND]), 0),
+        unless(peer.port().into(), 3),
+        statement(code(&[libc::BPF_LD, libc::BPF_B, libc::BPF_IND]), 13),
+        // A mask would let the other flags be; an answer that sets more of them is none of a plain handshake.
+        unless(SYN_AND_ACK, 1),
+        statement(accept, LONGEST as u32),
+        statement(accept, 0),
+    ]
+}
+
+/// The TCP segment in what a raw socket gives: a whole packet of IPv4, and of IPv6 without its header.
+fn segment(packet: &[u8], from: IpAddr) -> &[u8] {
+    let header = match (from, packet.first()) {
+        (IpAddr::V4(_), Some(first)) => usize::from(first & 0x0f) * 4,
+        _ => 0,
+    };
+    packet.get(header..).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    /// What a listener at `address` answers; `None` where this machine has no such address.
+    fn answer_at(address: &str) -> Option<Answer> {
+        let listener = TcpListener::bind(address).ok()?;
+        let ear = Ear::open(listener.local_addr().unwrap());
+        let connection = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let local = connection.local_addr().unwrap();
+        Some(ear.heard(&connection, local))
+    }
+
+    #[test]
+    fn an_answer_is_heard_where_raw_sockets_are_permitted() {
+        let permitted = rustix::process::geteuid().is_root();
+        for answer in ["127.0.0.1:0", "[::1]:0"].into_iter().filter_map(answer_at) {
+            assert!(answer.window.is_some_and(|window| window.get() > 0 && window.get() < 65_536), "{answer:?}");
+            assert_eq!(answer.blanked, permitted.then_some(false));
+        }
+    }
+}

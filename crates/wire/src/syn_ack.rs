@@ -1,0 +1,85 @@
+//! The answer to an attempt to open a connection.
+
+use crate::options::{NO_OPERATION, SYN, first_length};
+
+const ACK: u8 = 0x10;
+
+/// Padding in a row that no sender writes: it aligns an option to four bytes with three at most.
+const BLANKED: usize = 4;
+
+/// What a SYN-ACK says of whoever sent it, and of the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SynAck {
+    /// The sender's port, and the port that it was sent to.
+    pub ports: [u16; 2],
+    /// Whether an option was overwritten with padding on the way, as devices do that let none pass: it has four bytes of
+    /// padding in a row. An option that was cut out whole leaves no trace.
+    pub blanked: bool,
+}
+
+impl SynAck {
+    /// Reads the TCP header at the front of `segment`; `None` for anything but a whole SYN-ACK.
+    pub fn parse(segment: &[u8]) -> Option<Self> {
+        let header = segment.first_chunk::<20>()?;
+        let answers = header[13] & (SYN | ACK) == SYN | ACK;
+        let options = segment.get(20..usize::from(header[12] >> 4) * 4)?;
+        let port = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        answers.then(|| Self { ports: [port(0), port(2)], blanked: longest_padding(options) >= BLANKED })
+    }
+}
+
+/// Most bytes of padding in a row.
+fn longest_padding(mut options: &[u8]) -> usize {
+    let (mut most, mut now) = (0, 0);
+    while let Some(length) = first_length(options) {
+        now = if options[0] == NO_OPERATION { now + 1 } else { 0 };
+        most = most.max(now);
+        options = &options[length..];
+    }
+    most
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MSS: [u8; 4] = [2, 4, 5, 180];
+    const SCALE: [u8; 4] = [1, 3, 3, 7];
+    /// SACK permitted and timestamps, as Linux has them.
+    const SACK_AND_TIMES: [u8; 12] = [4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
+
+    /// A header from port 5201 to port 40000 with these flags and options.
+    fn header(flags: u8, options: &[&[u8]]) -> Vec<u8> {
+        let options = options.concat();
+        let length = (20 + options.len()) as u8 / 4;
+        let mut header =
+            vec![0x14, 0x51, 0x9c, 0x40, 0, 0, 0, 1, 0, 0, 0, 2, length << 4, flags, 0xfe, 0x88, 0, 0, 0, 0];
+        header.extend(options);
+        header
+    }
+
+    fn blanked(options: &[&[u8]]) -> bool {
+        SynAck::parse(&header(SYN | ACK, options)).unwrap().blanked
+    }
+
+    #[test]
+    fn padding_where_an_option_was_is_told_from_what_was_never_there() {
+        assert!(!blanked(&[&MSS, &SACK_AND_TIMES, &SCALE]));
+        assert!(!blanked(&[&MSS, &SACK_AND_TIMES]), "scaling was not offered");
+        assert!(blanked(&[&MSS, &SACK_AND_TIMES, &[1; 4]]), "the scale was overwritten");
+        // As Windows has them: a scale, then SACK permitted behind two bytes of padding.
+        assert!(!blanked(&[&MSS, &SCALE, &[1, 1, 4, 2]]));
+        assert!(blanked(&[&MSS, &[1; 4], &[1, 1, 4, 2]]));
+    }
+
+    #[test]
+    fn only_whole_answers_are_read() {
+        let answer = header(SYN | ACK, &[&MSS]);
+        assert_eq!(SynAck::parse(&answer).unwrap().ports, [5201, 40_000]);
+        assert_eq!(SynAck::parse(&answer[..22]), None, "its options are cut off");
+        assert_eq!(SynAck::parse(&header(ACK, &[&MSS])), None);
+        assert_eq!(SynAck::parse(&[]), None);
+        // Options that cannot be read end there.
+        assert!(!blanked(&[&[3, 0, 1, 1], &[1; 4]]));
+    }
+}
