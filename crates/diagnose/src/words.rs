@@ -50,8 +50,11 @@ pub(crate) fn sentence(figures: &Figures, finding: &Finding, ceilings: &BTreeMap
 fn receive_window(figures: &Figures, cause: Cause, ceilings: &BTreeMap<Limit, BitRate>) -> String {
     let window = size(figures.most(|look| look.window));
     let reason = reason_of_window(cause);
+    let misread = middlebox::misread(figures).filter(|_| cause != Cause::WindowClamped);
+    let misread =
+        misread.map_or_else(String::new, |factor| format!(", so that the sender takes it for 1/{factor} of itself"));
     format!(
-        "The receiver allows at most {window} on the way{} ({reason}), which is {} over {}{}.",
+        "The receiver allows at most {window} on the way{} ({reason}{misread}), which is {} over {}{}.",
         in_streams(figures),
         rate(ceilings.get(&Limit::ReceiveWindow).copied()),
         time(figures.rtt),
