@@ -79,7 +79,8 @@ impl Spent {
     }
 
     /// Withheld time first, since it shows as little of it being used; then a program that fills a processor; then a
-    /// processor that is full while the program waits for it.
+    /// processor that is full while the program waits for it; then a program that never rests, and runs for most of the
+    /// time, whichever processors it is moved between.
     fn limit(&self) -> Option<(Cause, Ratio)> {
         let own = self.user + self.system;
         let by_kind = |user: f64, system: f64| if user > system { Cause::User } else { Cause::System };
@@ -91,6 +92,8 @@ impl Spent {
             (by_kind(self.user, self.system), own)
         } else if self.core_busy >= BUSY_CORE && own + self.waited >= BUSY_CORE {
             (by_kind(self.core_user, self.core_busy - self.core_user), self.core_busy)
+        } else if own >= self.waited && own + self.waited >= BUSY_CORE {
+            (by_kind(self.user, self.system), own + self.waited)
         } else {
             return None;
         };

@@ -63,7 +63,7 @@ pub(crate) fn shared(figures: &Figures, found: &Finding) -> Option<Finding> {
 /// Whether the round-trip time of the idle path wandered as it does where a queue fills and empties.
 fn queue_before_the_load(figures: &Figures) -> bool {
     figures.evidence.idle_spread.is_some_and(|idle| {
-        idle.count >= FEWEST_ECHOES && idle.median > idle.min.scaled(WANDERS) && idle.median > idle.min + WANDERS_BY
+        idle.count >= FEWEST_ECHOES && idle.p90 > idle.min.scaled(WANDERS) && idle.median > idle.min + WANDERS_BY
     })
 }
 
@@ -165,7 +165,7 @@ fn policed(figures: &Figures, held: Ratio) -> Option<Finding> {
         && burst.share.get() >= BURST_TAKES
         && goes_on <= burst.share.get() * GOES_ON
         && losses::lossy_round_trips(&figures.flows, rtt) >= LOSSY_ROUND_TRIPS
-        && !losses::come_at_one_window(&figures.flows);
+        && !lost_at_one_window(figures);
     found.then(|| Finding::new(Limit::Loss, Cause::Policer, At::Path, held))
 }
 
@@ -185,7 +185,12 @@ fn reordered(figures: &Figures, held: Ratio) -> Option<Finding> {
 
 /// A queue that is too short loses at one and the same window; loss at random does not.
 fn cause_of_loss(figures: &Figures) -> Cause {
-    if losses::come_at_one_window(&figures.flows) { Cause::ShallowQueue } else { Cause::Random }
+    if lost_at_one_window(figures) { Cause::ShallowQueue } else { Cause::Random }
+}
+
+/// Under BBR that says nothing: its window stays the same by itself.
+fn lost_at_one_window(figures: &Figures) -> bool {
+    !figures.is_bbr() && losses::come_at_one_window(&figures.flows)
 }
 
 /// Rates of all streams that the congestion control reaches if each lost packet counts, and if all that are lost in one
