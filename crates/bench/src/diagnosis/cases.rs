@@ -74,10 +74,8 @@ const SHORT: [&str; 11] = [
 ];
 
 /// Causes that the plan lacks, and why.
-pub(crate) const NOT_PLANNED: [(&str, &str); 2] = [
-    ("application-window/ssh-channel", "it takes the watch of a foreign connection, which this bench does not drive"),
-    ("cpu/user", "the program under test does next to nothing of its own with the data"),
-];
+pub(crate) const NOT_PLANNED: [(&str, &str); 1] =
+    [("application-window/ssh-channel", "it takes the watch of a foreign connection, which this bench does not drive")];
 
 impl Case {
     /// Whether a short bench runs it.
@@ -105,10 +103,10 @@ const SMALL_WAYS: [Way; 3] = [Way { mbps: 4, rtt: 80 }, Way { mbps: 12, rtt: 25 
 /// Ways that little processor time fills.
 const SLOW_WAYS: [Way; 3] = [Way { mbps: 6, rtt: 150 }, Way { mbps: 20, rtt: 40 }, Way { mbps: 60, rtt: 10 }];
 
-/// Ways with a queue of [`SHALLOW`] packets: shorter than the bursts of a sender that starts, so that losses come every few
-/// round trips, and yet longer than a busy machine's link stands still.
-const SHALLOW_WAYS: [Way; 3] = [Way { mbps: 6, rtt: 400 }, Way { mbps: 20, rtt: 130 }, Way { mbps: 60, rtt: 40 }];
-const SHALLOW: u64 = 4;
+/// Ways of 33 packets, for which a window that losses halve grows back in 18 round trips; with a queue of [`SHALLOW`] packets
+/// it is full as soon as the way is. A packet takes longer on them than a busy machine's link stands still.
+const SHALLOW_WAYS: [Way; 3] = [Way { mbps: 2, rtt: 200 }, Way { mbps: 5, rtt: 80 }, Way { mbps: 12, rtt: 33 }];
+const SHALLOW: u64 = 3;
 
 /// Ways that a core cannot fill with small writes.
 const FAST_WAYS: [Way; 3] = [Way { mbps: 150, rtt: 30 }, Way { mbps: 300, rtt: 10 }, Way { mbps: 500, rtt: 5 }];
@@ -205,6 +203,7 @@ pub(crate) fn cases(seed: u64) -> Result<Vec<Case>, FlagError> {
             cases.extend(windows(spot)?);
             cases.extend(edited_windows(spot)?);
             cases.extend(programs(spot)?);
+            cases.extend(busy_programs(spot)?);
             cases.extend(the_path(spot)?);
             cases.extend(pacing(spot)?);
         }
@@ -223,7 +222,8 @@ pub(crate) fn cases(seed: u64) -> Result<Vec<Case>, FlagError> {
         }
     }
     for way in SHALLOW_WAYS {
-        cases.push(shallow(Spot { way, control: CONTROLS[0] })?);
+        // CUBIC gives back less than half of its window, and fills more of the way.
+        cases.push(shallow(Spot { way, control: "reno" })?);
     }
     for (way, bytes) in FAST_WAYS.into_iter().zip([8, 16, 24]) {
         cases.push(small_writes(Spot { way, control: CONTROLS[0] }, bytes)?);
@@ -255,7 +255,7 @@ fn windows(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let mut sleeping = grown.clone();
     sleeping.request.writer = Writer::Blocking;
     // Larger writes overrun a buffer that is small beside them (`kernel::fill`), and are then held by something else.
-    sleeping.request.block = ByteCount::from_kib(16);
+    sleeping.request.block = ByteCount::from_kib(2);
     sleeping.name += " blocking";
     let mut asked_back = Case { name: format!("{} download", grown.name), ..grown.clone() };
     asked_back.request.direction = Direction::Download;
@@ -314,10 +314,25 @@ fn programs(spot: Spot) -> Result<Vec<Case>, FlagError> {
     Ok(vec![reader, disk, idle, file, offered])
 }
 
+/// Programs that work on the data, as encryption does, with all of one processor.
+fn busy_programs(spot: Spot) -> Result<Vec<Case>, FlagError> {
+    let busy = |at, host: Host, call| -> Result<Case, FlagError> {
+        let mut case = spot.bare(label(Limit::Cpu, Cause::User, at))?;
+        case.name = format!("{} {}", case.name, host.name());
+        case.request.block = ByteCount::from_kib(32);
+        // What is discarded in the kernel is taken by another call.
+        case.request.discard = false;
+        let by = spot.way.rate().scaled(LEFT).time_for(case.request.block);
+        Ok(Case { plant: Plant::BusyCall { host, call, by }, ..case })
+    };
+    Ok(vec![busy(At::Sender, Host::Sender, "send")?, busy(At::Receiver, Host::Receiver, "recv")?])
+}
+
 /// What fills the path, and what drops from it under any congestion control.
 fn the_path(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let link = spot.bare(label(Limit::Capacity, Cause::Link, At::Path))?;
-    let mut shared = spot.bare(label(Limit::Capacity, Cause::Shared, At::Path))?;
+    // A queue that lasts longer than a busy machine's link stands still.
+    let mut shared = spot.over(label(Limit::Capacity, Cause::Shared, At::Path), "queue=2bdp")?;
     shared.plant = Plant::Beside(Request { streams: 3, ..shared.request.clone() });
     let police = format!("policer={}k {}", spot.way.mbps * 400, spot.way.bdp(0.1).get().max(16 << 10));
     // Long enough for the window to grow back to what the policer lets pass.
@@ -350,9 +365,9 @@ fn pacing(spot: Spot) -> Result<Vec<Case>, FlagError> {
 /// Processors that are too slow: a quota withholds them, or each byte costs too much of one.
 fn processors(spot: Spot) -> Result<Vec<Case>, FlagError> {
     // Small reads and writes make a little processor time a low rate: so many Mbit/s a core, beside what samples take.
-    let (small, of_a_core, of_samples) = (ByteCount::new(16), 110.0, 0.01);
-    let quota = Ratio::new(spot.way.mbps as f64 * LEFT / of_a_core + of_samples);
-    let withheld = |at, host: Host| -> Result<Case, FlagError> {
+    let (small, of_samples) = (ByteCount::new(16), 0.01);
+    let withheld = |at, host: Host, of_a_core: f64| -> Result<Case, FlagError> {
+        let quota = Ratio::new(spot.way.mbps as f64 * LEFT / of_a_core + of_samples);
         let mut case = spot.bare(label(Limit::Cpu, Cause::Stolen, at))?;
         case.request.block = small;
         // What is discarded in the kernel costs the receiver nothing a byte.
@@ -360,7 +375,7 @@ fn processors(spot: Spot) -> Result<Vec<Case>, FlagError> {
         case.name = format!("{} {}", case.name, host.name());
         Ok(Case { plant: Plant::Quota { host, share: quota }, ..case })
     };
-    Ok(vec![withheld(At::Sender, Host::Sender)?, withheld(At::Receiver, Host::Receiver)?])
+    Ok(vec![withheld(At::Sender, Host::Sender, 110.0)?, withheld(At::Receiver, Host::Receiver, 250.0)?])
 }
 
 /// A path that is faster than a core is with writes of so few bytes.
@@ -401,9 +416,13 @@ fn lossy(spot: Spot, left: f64) -> Result<Case, FlagError> {
     }
 }
 
-/// A queue that a train of segments overflows.
+/// A queue that is full as soon as the way is: what is halved at each loss is three quarters of the way on average.
 fn shallow(spot: Spot) -> Result<Case, FlagError> {
-    spot.over(label(Limit::Loss, Cause::ShallowQueue, At::Path), &format!("queue={SHALLOW}packets"))
+    const ROUND_TRIPS_OF_TWELVE_LOSSES: f64 = 240.0;
+    let queue = format!("queue={SHALLOW}packets");
+    let mut case = spot.over(label(Limit::Loss, Cause::ShallowQueue, At::Path), &queue)?;
+    case.request.duration = spot.way.rtt().scaled(ROUND_TRIPS_OF_TWELVE_LOSSES);
+    Ok(case)
 }
 
 /// A transfer that ends while its window doubles.

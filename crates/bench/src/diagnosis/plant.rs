@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -22,6 +23,15 @@ pub(crate) enum Plant {
         /// The system call.
         call: &'static str,
         /// How much longer.
+        by: Span,
+    },
+    /// Each call of this function of the C library by the program of that end begins with so much work for its processor.
+    BusyCall {
+        /// Whose program.
+        host: Host,
+        /// The function: `send` or `recv`.
+        call: &'static str,
+        /// How long it works.
         by: Span,
     },
     /// That end reads its data from a file, or writes it to one, and each piece takes so much longer.
@@ -110,6 +120,47 @@ impl Drop for Quota {
             }
             thread::sleep(Duration::from_millis(50));
         }
+    }
+}
+
+/// A function of the C library that works before it does what it is there for.
+const BUSY: &str = r"
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static long now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec * 1000000000L + time.tv_nsec;
+}
+
+ssize_t CALL(int socket, void *data, size_t length, int flags) {
+  for (long end = now() + NANOS; now() < end;) {}
+  return syscall(NUMBER, socket, data, length, flags, 0, 0);
+}
+";
+
+/// The words before a command that make it work before each call of `call`; the library that does is put into `folder`.
+///
+/// # Errors
+/// If there is no C compiler, or it makes no library of it.
+pub(crate) fn busy(call: &str, by: Span, folder: &Path) -> io::Result<Vec<String>> {
+    let (source, library) = (folder.join("busy.c"), folder.join("busy.so"));
+    fs::write(&source, BUSY)?;
+    let number = if call == "send" { "SYS_sendto" } else { "SYS_recvfrom" };
+    let defined = [format!("-DCALL={call}"), format!("-DNUMBER={number}"), format!("-DNANOS={}", by.as_nanos())];
+    let status = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-fno-builtin", "-o"])
+        .arg(&library)
+        .args(defined)
+        .arg(&source)
+        .status()?;
+    if status.success() {
+        Ok(vec!["env".to_owned(), format!("LD_PRELOAD={}", library.display())])
+    } else {
+        Err(io::Error::other("cc made no library of it"))
     }
 }
 

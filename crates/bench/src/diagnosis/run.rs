@@ -14,7 +14,7 @@ use fullpipe_record::{At, Direction, Document, Evidence, Measurement, Prediction
 use fullpipe_units::Span;
 
 use super::cases::Case;
-use super::plant::{Plant, Quota, slowed};
+use super::plant::{Plant, Quota, busy, slowed};
 use super::recorded::{Proven, Recorded, thin};
 
 /// Runs of a case that may be invalid before it is given up.
@@ -80,8 +80,9 @@ impl Runner<'_> {
         look_for_tools(&case.plant)?;
         // Dropped last: a control group goes only when the lab's programs have left it.
         let quota = quota(&case.plant)?;
+        let wrap = self.wrap(&case.plant, quota.as_ref())?;
         let lab = Lab::start(&plan(case))?;
-        let scene = Scene { runner: self, case, lab: &lab, quota: quota.as_ref() };
+        let scene = Scene { runner: self, case, lab: &lab, wrap };
         scene.prepare()?;
         let (prediction, measurement) = scene.measured(&case.request)?;
         let forward = &case.path.forward;
@@ -99,6 +100,20 @@ impl Runner<'_> {
         }
         thin(&mut recorded.measurement);
         Ok(recorded)
+    }
+
+    /// The words before the program of an end that is held back, and which end that is.
+    fn wrap(&self, plant: &Plant, quota: Option<&Quota>) -> Result<Option<(Host, Vec<String>)>, RunError> {
+        Ok(match plant {
+            Plant::SlowCall { host, call, by } => Some((*host, slowed(call, *by))),
+            Plant::SlowFile { host, by } => Some((*host, slowed(file_call(*host), *by))),
+            Plant::BusyCall { host, call, by } => {
+                let words = busy(call, *by, self.scratch);
+                Some((*host, words.map_err(|error| RunError::NotPlanted(format!("cc: {error}")))?))
+            }
+            Plant::Quota { host, .. } => quota.map(|quota| (*host, quota.wrap())),
+            Plant::InPlan | Plant::Prepared { .. } | Plant::Beside(_) | Plant::Iperf2 => None,
+        })
     }
 }
 
@@ -132,7 +147,8 @@ struct Scene<'s> {
     runner: &'s Runner<'s>,
     case: &'s Case,
     lab: &'s Lab,
-    quota: Option<&'s Quota>,
+    /// Words before the program of one end.
+    wrap: Option<(Host, Vec<String>)>,
 }
 
 impl Scene<'_> {
@@ -203,20 +219,10 @@ impl Scene<'_> {
     /// Starts the program under test with whatever holds it back there.
     fn start(&self, host: Host, arguments: &[String]) -> Result<Program<'_>, RunError> {
         let program = self.runner.program.to_string_lossy().into_owned();
-        let mut words = self.before(host);
-        words.push(program);
-        words.extend_from_slice(arguments);
+        let before = self.wrap.iter().filter(|(held, _)| *held == host).flat_map(|(_, words)| words.clone());
+        let mut words: Vec<String> = before.chain([program]).chain(arguments.iter().cloned()).collect();
         let program = words.remove(0);
         Ok(self.lab.start_program(host, &program, &words, Stdio::Collected)?)
-    }
-
-    fn before(&self, of: Host) -> Vec<String> {
-        match (&self.case.plant, self.quota) {
-            (Plant::SlowCall { host, call, by }, _) if *host == of => slowed(call, *by),
-            (Plant::SlowFile { host, by }, _) if *host == of => slowed(file_call(of), *by),
-            (Plant::Quota { host, .. }, Some(quota)) if *host == of => quota.wrap(),
-            _ => Vec::new(),
-        }
     }
 
     /// A far end in `host`, once it can be reached.
