@@ -92,6 +92,11 @@ impl Lab {
         self.start_program(host, &program.to_string_lossy(), arguments, Stdio::Collected)
     }
 
+    /// Ends every program in the hosts at once, as `kill -9` does; none can be started any more. It does not wait.
+    pub fn end_programs(&self) {
+        self.remote.end();
+    }
+
     /// The settings of a host.
     ///
     /// # Errors

@@ -105,6 +105,11 @@ impl Remote {
         }
     }
 
+    /// Ends the keeper, and with it every program in the lab.
+    pub(crate) fn end(&self) {
+        let _ = shutdown(&self.control, Shutdown::Both);
+    }
+
     /// The way into the lab.
     pub(crate) fn inside(&self) -> &Inside {
         &self.inside
@@ -119,7 +124,7 @@ impl Remote {
 impl Drop for Remote {
     /// Ends the keeper, and with it every program in the lab, and waits until the kernel has done so.
     fn drop(&mut self) {
-        let _ = shutdown(&self.control, Shutdown::Both);
+        self.end();
         let _ = self.process.wait();
     }
 }

@@ -12,7 +12,7 @@ use fullpipe_report as report;
 use fullpipe_scenario::{Grid, Scenario, builtin, builtin_grid};
 use fullpipe_units::{ByteCount, Ratio, Span};
 
-use super::up::up;
+use super::up::{Standing, up};
 use crate::beside::read_beside;
 use crate::cli::{backend, duration};
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
@@ -73,6 +73,9 @@ enum Action {
         /// How often to say what the path does
         #[arg(long, short, default_value = "1", value_parser = interval, value_name = "SECONDS")]
         interval: Span,
+        /// Leave out the loads that compete for the path: those beside the first step of the scenario that has any
+        #[arg(long)]
+        alone: bool,
         /// Print one JSON object a line
         #[arg(long)]
         json_lines: bool,
@@ -147,10 +150,10 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
             run_all(&names, *time_scale, capture, backend, terminal)
         }
         Action::Grid { grid, .. } => measure_grid(grid.as_deref(), backend, terminal),
-        Action::Up { scenario, name, interval, .. } => {
+        Action::Up { scenario, name, interval, alone, .. } => {
             let scenario = load(scenario)?;
             let name = name.as_ref().unwrap_or(&scenario.name);
-            up(&scenario, name, backend, *interval, terminal)
+            up(&scenario, &Standing { name, backend, interval: *interval, alone: *alone }, terminal)
         }
         Action::Shell { scenario, join, host } => {
             let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
