@@ -229,6 +229,24 @@ fn loads_beside_are_left_out_and_end_with_a_lab_that_is_killed() {
 }
 
 #[test]
+fn the_kernels_own_path_stands_too() {
+    require!(Lab, Tc);
+    let _path = path();
+    let mark = Mark::new();
+    let file = scenario_with(&mark, "rtt = \"0ms\"\nqueue = \"100packets\"", DATAGRAMS);
+    let mut up = Up::of(&file, &mark, &["--json-lines", "--backend", "kernel"]);
+    assert_eq!(up.event()["event"], "up");
+    let forward = with_datagrams(&up);
+    assert!(forward["lateness_p99"].is_null() && forward["planted_losses"] == 0, "{forward}");
+    let namespaces = foreign_namespaces(&mark);
+    writeln!(up.input.as_mut().unwrap(), "R\nq").unwrap();
+    assert_eq!(up.exit_code(), Some(0));
+    let changed = up.lines.try_iter().any(|line| line.contains("changed"));
+    assert!(!changed, "it says that the path has changed");
+    mark.assert_gone(&namespaces);
+}
+
+#[test]
 fn what_joined_a_lab_that_was_killed_ends_with_it() {
     require!(Lab);
     let _path = path();

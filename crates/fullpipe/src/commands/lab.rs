@@ -21,7 +21,8 @@ use crate::terminal::Terminal;
 /// Two hosts of this machine's own kernel, joined by an emulated path.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// How packets reach the emulated link: `tun`, `packet` (packet sockets), or `auto`, the first that this machine permits
+    /// How packets reach the emulated link: `tun`, `packet` (packet sockets), or `auto`, the first that this machine permits;
+    /// or `kernel`, in place of the link: the kernel's own tbf and netem, for rate, queue, loss and delay alone
     #[arg(long, global = true, default_value = "auto", value_parser = backend, value_name = "KIND")]
     backend: Backend,
     #[command(subcommand)]
@@ -187,6 +188,8 @@ fn run_all(
     // Every file is read, and what the machine must have is looked for, before anything is built.
     let scenarios: Vec<Scenario> = names.iter().map(|name| load(name)).collect::<Result<_, _>>()?;
     find_congestion_controls(&scenarios)?;
+    find_unsupported(&scenarios, backend)?;
+    capture.map_or(Ok(()), |_| backend.find_captures())?;
     let flag = super::interrupt_flag()?;
     let style = terminal.style();
     let mut reports = Vec::new();
@@ -223,6 +226,7 @@ fn ended(passed: bool, interrupted: bool) -> Result<(), Failure> {
 fn measure_grid(file: Option<&str>, backend: Backend, terminal: &Terminal) -> Result<(), Failure> {
     let grid = load_grid(file)?;
     find_congestion_controls(&grid.cells)?;
+    find_unsupported(&grid.cells, backend)?;
     let settings = inspect(&SysctlTree::of_this_host()).map_err(|error| Failure::new(FAILED, error.to_string()))?;
     let flag = super::interrupt_flag()?;
     let (count, time) = (grid.cells.len(), grid_duration(&grid, &settings));
@@ -267,6 +271,19 @@ fn find_congestion_controls(scenarios: &[Scenario]) -> Result<(), Failure> {
         find_congestion_control(&control.name).map_err(|error| {
             let Failure { code, message } = error.into();
             Failure::new(code, format!("{}: congestion: {message}", control.place))
+        })
+    })
+}
+
+/// Looks for what `backend` cannot make of the path of any step; the first is told with the scenario.
+fn find_unsupported(scenarios: &[Scenario], backend: Backend) -> Result<(), Failure> {
+    let of = |scenario: &Scenario| {
+        scenario.steps.iter().try_for_each(|step| backend.find_unsupported(scenario.path_of(step)))
+    };
+    scenarios.iter().try_for_each(|scenario| {
+        of(scenario).map_err(|error| {
+            let Failure { code, message } = error.into();
+            Failure::new(code, format!("{}: {message}", scenario.name))
         })
     })
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fullpipe_experiment::{BesideEvent, LabTarget, keep_beside};
-use fullpipe_lab::{Backend, DirectionStatus, Host, Lab, PathStatus, find_congestion_control};
+use fullpipe_lab::{Backend, DirectionStatus, Host, Lab, LabError, PathStatus, find_congestion_control};
 use fullpipe_record::{Path, PathChange, PathDirection, Request, Transport};
 use fullpipe_scenario::{Beside, Scenario, Starts};
 use fullpipe_units::{BitRate, Ratio, Span};
@@ -60,11 +60,13 @@ fn watch(lab: &Lab, interval: Span, flag: &AtomicBool, terminal: &Terminal) -> R
     while !flag.load(Ordering::Relaxed) {
         match keys.next(next.saturating_duration_since(Instant::now()).min(LOOK)) {
             Some('q') => return Ok(()),
-            Some(key) if knobs.turn(key) => {
-                knobs.apply(key, lab);
-                terminal.any_event(&json!({"event": "changed", "data": &knobs.directions}));
-                terminal.result(&format!("{knobs}\n"));
-            }
+            Some(key) if knobs.turn(key) => match knobs.apply(key, lab) {
+                Ok(()) => {
+                    terminal.any_event(&json!({"event": "changed", "data": &knobs.directions}));
+                    terminal.result(&format!("{knobs}\n"));
+                }
+                Err(refused) => terminal.notice(&refused.to_string()),
+            },
             _ => {}
         }
         if Instant::now() >= next {
@@ -89,7 +91,12 @@ fn introduce(scenario: &Scenario, standing: &Standing<'_>, beside: &[Beside], te
         let loads: Vec<String> = beside.iter().map(words).collect();
         terminal.result(&format!("  beside   {} (not with --alone)\n", loads.join("; ")));
     }
-    terminal.result("change with r R (rate), d D (delay), l L (loss), capitals for more; leave with q\n");
+    let changes = if standing.backend == Backend::Kernel {
+        ""
+    } else {
+        "change with r R (rate), d D (delay), l L (loss), capitals for more; "
+    };
+    terminal.result(&format!("{changes}leave with q\n"));
 }
 
 /// What becomes of the loads `beside`: when each is on, and that one failed.
@@ -160,7 +167,7 @@ impl Knobs {
     }
 
     /// Tells the running path what `key` turned, and nothing else: a pattern of losses stays until losses are turned.
-    fn apply(&self, key: char, lab: &Lab) {
+    fn apply(&self, key: char, lab: &Lab) -> Result<(), LabError> {
         for (host, direction) in Host::ALL.into_iter().zip(&self.directions) {
             let nothing = PathChange::default();
             let change = match key.to_ascii_lowercase() {
@@ -168,8 +175,9 @@ impl Knobs {
                 'd' => PathChange { delay: Some(direction.delay), ..nothing },
                 _ => PathChange { loss: direction.loss, ..nothing },
             };
-            lab.change(host, change);
+            lab.change(host, change)?;
         }
+        Ok(())
     }
 }
 
