@@ -428,7 +428,9 @@ fn delay_over_the_kernels_own_path_needs_netem() {
     let _path = path();
     let output = run(&mut fullpipe(&["lab", "exec", "--backend", "kernel", "demo", "sender", "--", "true"]), PATIENCE);
     if output.status.success() {
-        eprintln!("this kernel has netem, so that there is nothing to refuse");
+        // Straight to the descriptor, because the test runner swallows what a test prints that passes.
+        let said = b"skipped: this kernel has netem, so that there is nothing to refuse\n";
+        let _ = rustix::io::write(rustix::stdio::stderr(), said);
         return;
     }
     let said = sentence(&output, 3);

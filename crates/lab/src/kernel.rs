@@ -177,7 +177,6 @@ fn limit(direction: &PathDirection) -> u64 {
 
 /// The parent's side of such a path.
 pub(crate) struct KernelPath {
-    path: Path,
     last: Mutex<[Counts; 2]>,
     /// The timers of the disciplines are late where processors sleep.
     _awake: Awake,
@@ -185,15 +184,15 @@ pub(crate) struct KernelPath {
 
 impl KernelPath {
     /// Of a path that was just made.
-    pub(crate) fn new(path: Path) -> Self {
-        Self { path, last: Mutex::default(), _awake: Awake::ask() }
+    pub(crate) fn new() -> Self {
+        Self { last: Mutex::default(), _awake: Awake::ask() }
     }
 
-    /// What each direction, forward first, did since the last call, of what the kernel has counted by now.
-    pub(crate) fn take(&self, counts: [Counts; 2]) -> [Carried; 2] {
+    /// What each direction of `path`, forward first, did since the last call, of what the kernel has counted by now.
+    pub(crate) fn take(&self, path: &Path, counts: [Counts; 2]) -> [Carried; 2] {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let [forward, reverse] = std::mem::replace(&mut *last, counts);
-        [carried(&self.path.forward, counts[0], forward), carried(&self.path.reverse, counts[1], reverse)]
+        [carried(&path.forward, counts[0], forward), carried(&path.reverse, counts[1], reverse)]
     }
 }
 
@@ -297,12 +296,12 @@ mod tests {
 
     #[test]
     fn what_was_carried_is_the_difference_of_two_looks() {
-        let path = KernelPath::new(path(Some(100), 0.0, [Span::ZERO; 2]));
+        let (path, kernel) = (path(Some(100), 0.0, [Span::ZERO; 2]), KernelPath::new());
         let passed = |packets| Passed { packets, bytes: ByteCount::new(packets * 1514) };
         let first = Counts { sent: passed(10), delivered: passed(8), overflowed: u32::MAX, ..Counts::default() };
-        path.take([first, Counts::default()]);
+        kernel.take(&path, [first, Counts::default()]);
         let second = Counts { sent: passed(30), delivered: passed(18), overflowed: 2, lost: 1, ..first };
-        let [forward, reverse] = path.take([second, Counts::default()]);
+        let [forward, reverse] = kernel.take(&path, [second, Counts::default()]);
         assert_eq!(forward.delivered, ByteCount::new(10 * 1538));
         assert_eq!((forward.flying, forward.overflowed, forward.lost), (ByteCount::new(12 * 1538), 3, 1));
         assert_eq!(forward.busy, BitRate::from_mbps(100).time_for(ByteCount::new(20 * 1538)));

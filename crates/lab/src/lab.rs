@@ -74,7 +74,7 @@ impl Lab {
         let starting = LabError::io("start the emulated link");
         let carrier = match devices {
             Some(devices) => Carrier::Link(Driver::start(&path, plan.seed, devices).map_err(starting)?),
-            None => Carrier::Kernel(KernelPath::new(path.clone())),
+            None => Carrier::Kernel(KernelPath::new()),
         };
         Ok(Self { carrier, remote, path })
     }
@@ -216,7 +216,7 @@ impl Lab {
         };
         let action = "count what the path carried";
         match self.remote.ask(action, &Request::Counts, &[])? {
-            Reply::Counts(counts) => Ok(kernel.take(counts)),
+            Reply::Counts(counts) => Ok(kernel.take(&self.path, counts)),
             _ => Err(LabError::Gone { action: action.to_owned() }),
         }
     }

@@ -122,18 +122,15 @@ fn figures(load: &Beside) -> Value {
 
 /// A load as people read it: `10 × UDP at 29.1 Mbit/s, on 1 s, off 1 s`.
 fn words(load: &Beside) -> String {
-    let mut words = what(&load.request);
-    if let Some(highest) = load.request.rate {
-        let lowest = load.lowest.map_or_else(String::new, |lowest| format!("{lowest} to "));
-        words += &format!(" at {lowest}{highest}");
-    }
-    if let Starts::After(time) = load.starts {
-        words += &format!(" after {time}");
-    }
-    if let Some((on, off)) = load.on_off {
-        words += &format!(", on {on}, off {off}");
-    }
-    words
+    let or_nothing = Option::unwrap_or_default;
+    let lowest = or_nothing(load.lowest.map(|lowest| format!("{lowest} to ")));
+    let rate = or_nothing(load.request.rate.map(|highest| format!(" at {lowest}{highest}")));
+    let start = match load.starts {
+        Starts::After(time) => format!(" after {time}"),
+        Starts::Before(_) => String::new(),
+    };
+    let phases = or_nothing(load.on_off.map(|(on, off)| format!(", on {on}, off {off}")));
+    format!("{}{rate}{start}{phases}", what(&load.request))
 }
 
 fn what(request: &Request) -> String {
