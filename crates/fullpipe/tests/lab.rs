@@ -561,7 +561,7 @@ fn packets_of_two_sizes_are_too_much_for_packet_sockets() {
 #[test]
 fn a_backend_that_there_is_not_is_refused_with_those_that_there_are() {
     let said = sentence(&run(&mut fullpipe(&["demo", "--json", "--backend", "netem"]), PATIENCE), 2);
-    assert!(said.contains("netem") && said.contains("auto, tun and packet"), "{said}");
+    assert!(said.contains("netem") && said.contains("auto, tun, packet and kernel"), "{said}");
 }
 
 #[test]
