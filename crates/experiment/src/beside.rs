@@ -97,7 +97,9 @@ pub fn keep_beside<W>(
                 for phase in
                     phases(&endless, lead, Span::MAX, &mut random).take_while(|_| !over.load(Ordering::Relaxed))
                 {
-                    keep_phase(target, (place, phase), origin, over, observe);
+                    sleep_until(origin + phase.starts.into(), over);
+                    // The next one need not wait until this one has told its far end that it is over.
+                    scope.spawn(move || keep_phase(target, (place, phase), origin, over, observe));
                 }
             });
         }
@@ -109,7 +111,7 @@ pub fn keep_beside<W>(
     }))
 }
 
-/// Runs a phase, and what is left of it again where that failed: datagrams that fill the path may keep others from
+/// Runs a phase that begins now, and what is left of it again where that failed: datagrams that fill the path may keep others from
 /// beginning.
 fn keep_phase(
     target: &LabTarget<'_>,
@@ -119,7 +121,6 @@ fn keep_phase(
     observe: &(dyn Fn(BesideEvent<'_>) + Sync),
 ) {
     let ends = phase.starts + phase.request.duration;
-    sleep_until(origin + phase.starts.into(), over);
     let mut failed = false;
     while !over.load(Ordering::Relaxed) {
         let starts = Span::from(origin.elapsed());
