@@ -21,6 +21,21 @@ const PORT: u16 = 5202;
 /// A phase shorter than this is left out: it would be over before its queue is full.
 const SHORTEST_PHASE: Span = Span::from_millis(500);
 
+/// Phases of a load without end: each gathers samples until it is over, and the file has none that is longer.
+const LONGEST_PHASE: Span = Span::from_secs(600);
+
+/// How long a load that failed waits before it is tried again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What becomes of loads that [`keep_beside`] runs; each is named by its place among them, from 0.
+#[derive(Debug)]
+pub enum BesideEvent<'e> {
+    /// A load is on from now.
+    On(usize, &'e Request),
+    /// It could not be measured, for the first time in a phase; it is tried again.
+    Failed(usize, &'e ExperimentError),
+}
+
 /// Runs `work`, which sends as `main` has it, while the loads `beside` run in `target`, and tells what came of them. Those
 /// with a range of rates draw from `seed`.
 ///
@@ -40,7 +55,7 @@ pub(crate) fn run_beside<W>(
     let lead = beside.iter().map(lead).max().unwrap_or_default();
     let ends = lead + main.omit + main.duration;
     let mut random = Pcg64Mcg::seed_from_u64(seed);
-    let plans: Vec<Vec<Phase>> = beside.iter().map(|load| phases(load, lead, ends, &mut random)).collect();
+    let plans: Vec<Vec<Phase>> = beside.iter().map(|load| phases(load, lead, ends, &mut random).collect()).collect();
     let (origin, over) = (Instant::now(), &AtomicBool::new(false));
     let done = thread::scope(|scope| {
         let start = |phase| scope.spawn(move || run_phase(target, phase, origin, over, interrupt));
@@ -55,6 +70,76 @@ pub(crate) fn run_beside<W>(
     server.interrupt()?;
     server.finish(PATIENCE)?;
     done
+}
+
+/// Runs the loads `beside` in `target` for as long as `work` takes, from the first on, and tells `observe` of them. Those
+/// with a range of rates draw from `seed`. Afterwards no program is left in the lab.
+///
+/// # Errors
+/// If the far end of the loads does not come up; then `work` is not begun.
+pub fn keep_beside<W>(
+    target: &LabTarget<'_>,
+    (beside, seed): (&[Beside], u64),
+    observe: &(dyn Fn(BesideEvent<'_>) + Sync),
+    work: impl FnOnce() -> W,
+) -> Result<W, ExperimentError> {
+    if beside.is_empty() {
+        return Ok(work());
+    }
+    let _server = target.serve(Host::Receiver, &["--port", &PORT.to_string()])?;
+    let lead = beside.iter().map(lead).max().unwrap_or_default();
+    let (origin, over) = (Instant::now(), &AtomicBool::new(false));
+    Ok(thread::scope(|scope| {
+        for (place, load) in beside.iter().enumerate() {
+            let mut random = Pcg64Mcg::seed_from_u64(seed.wrapping_add(place as u64));
+            let endless = Beside { on_off: load.on_off.or(Some((LONGEST_PHASE, Span::ZERO))), ..load.clone() };
+            scope.spawn(move || {
+                for phase in
+                    phases(&endless, lead, Span::MAX, &mut random).take_while(|_| !over.load(Ordering::Relaxed))
+                {
+                    sleep_until(origin + phase.starts.into(), over);
+                    // The next one need not wait until this one has told its far end that it is over.
+                    scope.spawn(move || keep_phase(target, (place, phase), origin, over, observe));
+                }
+            });
+        }
+        let done = work();
+        over.store(true, Ordering::Relaxed);
+        // A load that was asked to end would first tell its far end, over a path that may be full or have become slow.
+        target.end_programs();
+        done
+    }))
+}
+
+/// Runs a phase that begins now, and what is left of it again where that failed: datagrams that fill the path may keep others from
+/// beginning.
+fn keep_phase(
+    target: &LabTarget<'_>,
+    (place, phase): (usize, Phase),
+    origin: Instant,
+    over: &AtomicBool,
+    observe: &(dyn Fn(BesideEvent<'_>) + Sync),
+) {
+    let ends = phase.starts + phase.request.duration;
+    let mut failed = false;
+    while !over.load(Ordering::Relaxed) {
+        let starts = Span::from(origin.elapsed());
+        let left = ends.saturating_sub(starts);
+        if left < SHORTEST_PHASE {
+            return;
+        }
+        let rest = Phase { starts, request: Request { duration: left, ..phase.request.clone() } };
+        observe(BesideEvent::On(place, &rest.request));
+        let done = run_phase(target, &rest, origin, over, Interrupt(over));
+        if let Some(Err(error)) = done
+            && !over.load(Ordering::Relaxed)
+        {
+            if !std::mem::replace(&mut failed, true) {
+                observe(BesideEvent::Failed(place, &error));
+            }
+            sleep_until(Instant::now() + PAUSE, over);
+        }
+    }
 }
 
 /// One time in which a load is on.
@@ -73,14 +158,14 @@ fn lead(load: &Beside) -> Span {
 }
 
 /// When `load` is on, and at what rates: from its start until `ends`, where the step's load begins at `lead`.
-fn phases(load: &Beside, lead: Span, ends: Span, random: &mut Pcg64Mcg) -> Vec<Phase> {
+fn phases(load: &Beside, lead: Span, ends: Span, random: &mut Pcg64Mcg) -> impl Iterator<Item = Phase> {
     let first = match load.starts {
         Starts::Before(time) => lead.saturating_sub(time),
         Starts::After(time) => lead + time,
     };
     let (on, period) = load.on_off.map_or((Span::MAX, None), |(on, off)| (on, Some(on + off)));
-    let starts = std::iter::successors(Some(first), |start| Some(*start + period?));
-    let phase = |starts: Span| Phase {
+    let starts = std::iter::successors(Some(first), move |start| Some(*start + period?));
+    let phase = move |starts: Span| Phase {
         starts,
         request: Request {
             rate: drawn(load, random),
@@ -88,7 +173,7 @@ fn phases(load: &Beside, lead: Span, ends: Span, random: &mut Pcg64Mcg) -> Vec<P
             ..load.request.clone()
         },
     };
-    starts.take_while(|start| ends.saturating_sub(*start) >= SHORTEST_PHASE).map(phase).collect()
+    starts.take_while(move |start| ends.saturating_sub(*start) >= SHORTEST_PHASE).map(phase)
 }
 
 fn drawn(load: &Beside, random: &mut Pcg64Mcg) -> Option<BitRate> {
@@ -195,11 +280,25 @@ mod tests {
     fn of(keys: &str, lead: u64, ends: u64) -> Vec<(u64, u64, u64)> {
         let mut random = Pcg64Mcg::seed_from_u64(1);
         let millis = |span: Span| span.as_micros() / 1000;
-        let phases = phases(&load(keys), Span::from_millis(lead), Span::from_millis(ends), &mut random);
-        let figures = |phase: &Phase| {
+        let figures = |phase: Phase| {
             (millis(phase.starts), millis(phase.request.duration), phase.request.rate.unwrap().bps() / 1_000_000)
         };
-        phases.iter().map(figures).collect()
+        let load = load(keys);
+        phases(&load, Span::from_millis(lead), Span::from_millis(ends), &mut random).map(figures).take(MOST).collect()
+    }
+
+    /// Of phases without end so many are looked at.
+    const MOST: usize = 100;
+
+    #[test]
+    fn a_load_that_goes_on_and_off_does_so_without_end() {
+        let phases = of("rate = '100M..250M'\non = '2s'\noff = '1s'", 0, u64::MAX / 1_000_000);
+        assert_eq!(phases.len(), MOST);
+        assert!(
+            phases.iter().zip(0..).all(|((starts, lasts, _), number)| (*starts, *lasts) == (3_000 * number, 2_000))
+        );
+        let another = of("rate = '100M..250M'\non = '2s'\noff = '1s'", 0, 10_000);
+        assert_eq!(another[..3], phases[..3], "the same seed draws the same rates");
     }
 
     #[test]

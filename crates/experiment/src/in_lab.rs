@@ -58,6 +58,11 @@ impl<'l> LabTarget<'l> {
         Ok(self.lab.finish_capture(capture)?)
     }
 
+    /// Ends what runs in the hosts; see [`Lab::end_programs`].
+    pub(crate) fn end_programs(&self) {
+        self.lab.end_programs();
+    }
+
     /// A far end in `host`, once it can be reached.
     pub(crate) fn serve(&self, host: Host, flags: &[&str]) -> Result<Program<'l>, ExperimentError> {
         let arguments: Vec<String> = std::iter::once("serve").chain(flags.iter().copied()).map(str::to_owned).collect();

@@ -16,6 +16,7 @@ mod target;
 
 pub use advice::advice;
 pub use arguments::measure_arguments;
+pub use beside::{BesideEvent, keep_beside};
 pub use error::ExperimentError;
 pub use grid::{GridEvent, grid_duration, run_grid};
 pub use in_lab::{LabTarget, MeasureEvent};

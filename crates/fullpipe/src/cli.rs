@@ -98,7 +98,7 @@ pub(crate) fn duration(text: &str) -> Result<Span, String> {
 
 /// What leads the packets of an emulated path's hosts to the link.
 pub(crate) fn backend(name: &str) -> Result<Backend, String> {
-    Backend::named(name).ok_or_else(|| "the backends are auto, tun and packet".to_owned())
+    Backend::named(name).ok_or_else(|| "the backends are auto, tun, packet and kernel".to_owned())
 }
 
 /// The key in a file that both ends have.

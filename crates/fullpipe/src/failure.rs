@@ -42,7 +42,11 @@ impl Failure {
 
 impl From<LabError> for Failure {
     fn from(error: LabError) -> Self {
-        let code = if matches!(error, LabError::Lacking(_)) { LACKING } else { FAILED };
+        let code = match error {
+            LabError::Lacking(_) => LACKING,
+            LabError::Unsupported { .. } => USAGE,
+            LabError::Refused { .. } | LabError::Gone { .. } | LabError::Io { .. } => FAILED,
+        };
         Self::of(code, &error)
     }
 }

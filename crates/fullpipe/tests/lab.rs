@@ -403,6 +403,74 @@ fn an_ordinary_user_has_a_lab_where_the_device_is_closed() {
 }
 
 #[test]
+fn the_kernels_own_path_carries_its_rate_for_root_and_for_ordinary_users() {
+    const GOODPUT: f64 = 100e6 * 1448.0 / 1538.0;
+    require!(Lab, Root, Unshare, UserNamespaces, Tc);
+    let _path = path();
+    let path = "rate=100M,rtt=0ms,queue=100KB";
+    let arguments = ["demo", "--json", "--path", path, "-t", "3", "--backend", "kernel"];
+    for by in [&[][..], &NOBODY] {
+        let share = valid_within(3, || {
+            let output = with_device(None, by, &arguments);
+            let measurement = document(&output)["experiment"]["measurement"].clone();
+            let rate = measurement["summary"]["rate"].as_f64().unwrap_or_else(|| panic!("no measurement: {output:?}"));
+            assert!(measurement["validity"]["lateness_mean"].is_null(), "{}", measurement["validity"]);
+            let broken = measurement["validity"]["broken"].as_array().unwrap();
+            (rate / GOODPUT, broken.iter().map(Value::to_string).collect())
+        });
+        assert!((0.97..1.03).contains(&share), "{share} of what the path carries, by {by:?}");
+    }
+}
+
+#[test]
+fn delay_over_the_kernels_own_path_needs_netem() {
+    require!(Lab, Tc);
+    let _path = path();
+    let output = run(&mut fullpipe(&["lab", "exec", "--backend", "kernel", "demo", "sender", "--", "true"]), PATIENCE);
+    if output.status.success() {
+        // Straight to the descriptor, because the test runner swallows what a test prints that passes.
+        let said = b"skipped: this kernel has netem, so that there is nothing to refuse\n";
+        let _ = rustix::io::write(rustix::stdio::stderr(), said);
+        return;
+    }
+    let said = sentence(&output, 3);
+    assert!(said.contains("this kernel has no netem") && said.contains("leave `--backend kernel` out"), "{said}");
+}
+
+#[test]
+fn where_tc_is_missing_the_kernels_own_path_is_refused() {
+    require!(Lab, Root, Unshare);
+    let _path = path();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    // The folders of root are looked at too.
+    let hidden = "for folder in /usr/sbin /sbin; do mount -t tmpfs tmpfs $folder; done; exec \"$@\"";
+    let mut command = Command::new("unshare");
+    let program = env!("CARGO_BIN_EXE_fullpipe");
+    command.args(["--mount", "sh", "-ec", hidden, "sh", "env", &format!("PATH={path}"), program]);
+    command.args(["demo", "--path", "rtt=0ms,queue=100KB", "--backend", "kernel"]);
+    let said = sentence(&run(&mut command, PATIENCE), 3);
+    assert!(said.contains("`tc`, of iproute2, cannot be run"), "{said}");
+}
+
+#[test]
+fn what_the_kernels_own_path_does_not_do_is_refused_before_anything_is_made() {
+    let file = scenario(
+        "late",
+        "[path]\nrate = \"50Mbit/s\"\nrtt = \"0ms\"\nqueue = \"100packets\"\n\n[[step]]\nname = \"as it is\"\n\n\
+         [[step]]\nname = \"late\"\npath = { jitter = \"uniform 2ms\" }\n",
+    );
+    let output = run(&mut fullpipe(&["lab", "run", &file, "--backend", "kernel"]), PATIENCE);
+    assert!(sentence(&output, 2).contains("has no jitter") && output.stdout.is_empty(), "{output:?}");
+    let output = run(&mut fullpipe(&["demo", "--path", "aqm=codel", "--backend", "kernel"]), PATIENCE);
+    assert!(sentence(&output, 2).contains("has no managed queues"), "{output:?}");
+    let folder = tempfile::tempdir().unwrap().path().join("captures");
+    let capture = ["lab", "run", &tiny(), "--backend", "kernel", "--capture", folder.to_str().unwrap()];
+    assert!(sentence(&run(&mut fullpipe(&capture), PATIENCE), 2).contains("has no captures"));
+    assert!(!folder.exists());
+}
+
+#[test]
 fn an_ordinary_user_joins_a_lab_that_stands() {
     require!(Lab, Root, Unshare, UserNamespaces);
     let _path = path();
@@ -493,7 +561,7 @@ fn packets_of_two_sizes_are_too_much_for_packet_sockets() {
 #[test]
 fn a_backend_that_there_is_not_is_refused_with_those_that_there_are() {
     let said = sentence(&run(&mut fullpipe(&["demo", "--json", "--backend", "netem"]), PATIENCE), 2);
-    assert!(said.contains("netem") && said.contains("auto, tun and packet"), "{said}");
+    assert!(said.contains("netem") && said.contains("auto, tun, packet and kernel"), "{said}");
 }
 
 #[test]

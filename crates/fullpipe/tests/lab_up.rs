@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use common::{fullpipe, run};
 use fullpipe_testkit::{Mark, Running, document, path, require, sentence, within};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
 use serde_json::Value;
@@ -30,8 +31,12 @@ struct Up {
 
 impl Up {
     fn start(mark: &Mark, flags: &[&str]) -> Self {
+        Self::of(&scenario(mark), mark, flags)
+    }
+
+    fn of(scenario: &str, mark: &Mark, flags: &[&str]) -> Self {
         let name = format!("up-{}", mark.as_str());
-        let mut command = fullpipe(&["lab", "up", &scenario(mark), "--name", &name, "--interval", "0.2"]);
+        let mut command = fullpipe(&["lab", "up", scenario, "--name", &name, "--interval", "0.2"]);
         mark.put_on(command.args(flags));
         let mut program = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (said, lines) = mpsc::channel();
@@ -69,8 +74,15 @@ impl Drop for Up {
 
 /// A scenario file of the test with that mark.
 fn scenario(mark: &Mark) -> String {
-    let text = "name = \"stands\"\ntitle = \"A path that stands\"\n[path]\nrate = \"50Mbit/s\"\nrtt = \"20ms\"\n\
-                [[step]]\nname = \"none\"\n";
+    scenario_with(mark, "rtt = \"20ms\"", "")
+}
+
+/// The same with these lines of its path, and below its step.
+fn scenario_with(mark: &Mark, path: &str, beside: &str) -> String {
+    let text = format!(
+        "name = \"stands\"\ntitle = \"A path that stands\"\n[path]\nrate = \"50Mbit/s\"\n{path}\n\
+         [[step]]\nname = \"none\"\n{beside}"
+    );
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("up-{}.toml", mark.as_str()));
     std::fs::write(&file, text).unwrap();
     file.to_str().unwrap().to_owned()
@@ -156,6 +168,81 @@ fn programs_that_join_meet_over_its_path() {
     let namespaces = foreign_namespaces(&mark);
     up.input.as_mut().unwrap().write_all(b"q\n").unwrap();
     assert_eq!(up.exit_code(), Some(0));
+    mark.assert_gone(&namespaces);
+}
+
+/// 20 Mbit/s of payload without end: 21 with what the path's framing counts.
+const DATAGRAMS: &str = "[[step.beside]]\ntransport = \"udp\"\nrate = \"20Mbit/s\"\n";
+
+/// What the path does once it carries what [`DATAGRAMS`] offers.
+fn with_datagrams(up: &Up) -> Value {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        assert!(Instant::now() < deadline, "the path never carries the load");
+        let event = up.event();
+        if (20e6..22e6).contains(&event["data"]["forward"]["rate"].as_f64().unwrap_or(0.0)) {
+            return event["data"]["forward"].clone();
+        }
+    }
+}
+
+#[test]
+fn loads_beside_a_step_compete_for_a_path_that_stands() {
+    require!(Lab);
+    let _path = path();
+    for ends_by_key in [true, false] {
+        let mark = Mark::new();
+        let mut up = Up::of(&scenario_with(&mark, "rtt = \"20ms\"", DATAGRAMS), &mark, &["--json-lines"]);
+        let introduced = up.event();
+        assert_eq!(introduced["data"]["beside"][0]["request"]["transport"], "udp", "{introduced}");
+        with_datagrams(&up);
+        let namespaces = foreign_namespaces(&mark);
+        assert!(!namespaces.is_empty(), "the lab has networks of its own");
+        if ends_by_key {
+            up.input.as_mut().unwrap().write_all(b"q\n").unwrap();
+        } else {
+            let pid = Pid::from_raw(up.program.id().cast_signed()).unwrap();
+            kill_process(pid, Signal::INT).unwrap();
+        }
+        assert_eq!(up.exit_code(), Some(if ends_by_key { 0 } else { 130 }));
+        mark.assert_gone(&namespaces);
+    }
+}
+
+#[test]
+fn loads_beside_are_left_out_and_end_with_a_lab_that_is_killed() {
+    require!(Lab);
+    let _path = path();
+    let mark = Mark::new();
+    let alone = Up::of(&scenario_with(&mark, "rtt = \"20ms\"", DATAGRAMS), &mark, &["--json-lines", "--alone"]);
+    assert_eq!(alone.event()["data"]["beside"], serde_json::json!([]));
+    for _ in 0..5 {
+        assert_eq!(alone.event()["data"]["forward"]["rate"], 0);
+    }
+    drop(alone);
+    let mut up = Up::of(&scenario_with(&mark, "rtt = \"20ms\"", DATAGRAMS), &mark, &["--json-lines"]);
+    with_datagrams(&up);
+    let namespaces = foreign_namespaces(&mark);
+    up.program.kill().unwrap();
+    up.program.wait().unwrap();
+    mark.assert_gone(&namespaces);
+}
+
+#[test]
+fn the_kernels_own_path_stands_too() {
+    require!(Lab, Tc);
+    let _path = path();
+    let mark = Mark::new();
+    let file = scenario_with(&mark, "rtt = \"0ms\"\nqueue = \"100packets\"", DATAGRAMS);
+    let mut up = Up::of(&file, &mark, &["--json-lines", "--backend", "kernel"]);
+    assert_eq!(up.event()["event"], "up");
+    let forward = with_datagrams(&up);
+    assert!(forward["lateness_p99"].is_null() && forward["planted_losses"] == 0, "{forward}");
+    let namespaces = foreign_namespaces(&mark);
+    writeln!(up.input.as_mut().unwrap(), "R\nq").unwrap();
+    assert_eq!(up.exit_code(), Some(0));
+    let changed = up.lines.try_iter().any(|line| line.contains("changed"));
+    assert!(!changed, "it says that the path has changed");
     mark.assert_gone(&namespaces);
 }
 

@@ -18,6 +18,7 @@ use rustix::io::retry_on_intr;
 
 use crate::awake::Awake;
 use crate::capture::{Capture, Tap};
+use crate::carried::{Carried, Timing};
 use crate::error::LabError;
 use crate::mailbox::{Inbox, Mail, Mailbox, mailbox};
 use crate::packet::Packet;
@@ -53,13 +54,8 @@ pub(crate) struct Driver {
 
 /// What one direction has done since it was last asked.
 #[derive(Debug, Clone)]
-pub(crate) struct DirectionReport {
-    /// How much later than due packets were handed over, in nanoseconds.
-    pub(crate) lateness: Histogram<u64>,
-    /// Longest time between two looks at the device.
-    pub(crate) longest_gap: Span,
-    /// Packets handed over that the far device would not take, and what a device gave that is no packet.
-    pub(crate) refused: u64,
+struct DirectionReport {
+    timing: Timing,
     /// What the link had done then.
     since: Counters,
     /// What it has done by now.
@@ -120,11 +116,11 @@ impl Driver {
     }
 
     /// What each direction, forward first, did since the last call.
-    pub(crate) fn take_reports(&self) -> [DirectionReport; 2] {
+    pub(crate) fn take(&self) -> [Carried; 2] {
         self.directions.each_ref().map(|direction| {
             let mut shared = direction.shared.lock().unwrap_or_else(PoisonError::into_inner);
             let fresh = DirectionReport::new(shared.counters);
-            std::mem::replace(&mut *shared, fresh)
+            std::mem::replace(&mut *shared, fresh).carried()
         })
     }
 }
@@ -145,46 +141,30 @@ impl DirectionReport {
         // One microsecond to LATEST with two significant digits: a few kilobytes.
         let lateness = Histogram::new_with_bounds(1_000, LATEST.as_nanos(), 2)
             .unwrap_or_else(|_| Histogram::new(2).expect("two digits are within its range"));
-        Self { lateness, longest_gap: Span::ZERO, refused: 0, since: counters, counters }
+        Self { timing: Timing { lateness, longest_gap: Span::ZERO, refused: 0 }, since: counters, counters }
     }
 
-    /// What was handed over, as the path's framing counts.
-    pub(crate) fn delivered(&self) -> ByteCount {
-        self.counters.delivered.bytes - self.since.delivered.bytes
+    fn carried(self) -> Carried {
+        let (now, since) = (self.counters, self.since);
+        Carried {
+            delivered: now.delivered.bytes - since.delivered.bytes,
+            backlog: backlog(now),
+            // Copies are made behind the link.
+            flying: (now.sent + now.duplicated.bytes).saturating_sub(now.delivered.bytes),
+            overflowed: (now.overflowed.segments - since.overflowed.segments).get(),
+            lost: (now.lost.segments - since.lost.segments).get(),
+            reordered: Some((now.reordered - since.reordered).get()),
+            busy: now.busy.saturating_sub(since.busy),
+            timing: Some(self.timing),
+        }
     }
+}
 
-    /// What waits now or is being sent. Copies are made behind the link.
-    pub(crate) fn backlog(&self) -> ByteCount {
-        let Counters { offered, lost, too_big, policed, overflowed, aqm_dropped, sent, .. } = self.counters;
-        let dropped = [lost, too_big, policed, overflowed, aqm_dropped];
-        dropped.iter().fold(offered.bytes - sent, |left, tally| left - tally.bytes)
-    }
-
-    /// What has been sent now and has not been handed over.
-    pub(crate) fn flying(&self) -> ByteCount {
-        let Counters { sent, duplicated, delivered, .. } = self.counters;
-        (sent + duplicated.bytes).saturating_sub(delivered.bytes)
-    }
-
-    /// Packets that found the queue full.
-    pub(crate) fn overflowed(&self) -> u64 {
-        (self.counters.overflowed.segments - self.since.overflowed.segments).get()
-    }
-
-    /// Time in which the link was sending.
-    pub(crate) fn busy(&self) -> Span {
-        self.counters.busy.saturating_sub(self.since.busy)
-    }
-
-    /// Packets that later ones passed.
-    pub(crate) fn reordered(&self) -> u64 {
-        (self.counters.reordered - self.since.reordered).get()
-    }
-
-    /// Packets that were lost on purpose.
-    pub(crate) fn lost(&self) -> u64 {
-        (self.counters.lost.segments - self.since.lost.segments).get()
-    }
+/// What waits or is being sent.
+fn backlog(counters: Counters) -> ByteCount {
+    let Counters { offered, lost, too_big, policed, overflowed, aqm_dropped, sent, .. } = counters;
+    let dropped = [lost, too_big, policed, overflowed, aqm_dropped];
+    dropped.iter().fold(offered.bytes - sent, |left, tally| left - tally.bytes)
 }
 
 impl RunningDirection {
@@ -282,7 +262,7 @@ impl Line {
         while !stop.load(Ordering::Relaxed) {
             let gap = self.wire.now().since(last_look);
             let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
-            report.longest_gap = report.longest_gap.max(gap);
+            report.timing.longest_gap = report.timing.longest_gap.max(gap);
             let exhausted = self.read_batch(&mut report);
             if exhausted {
                 last_look = self.wire.now();
@@ -310,7 +290,7 @@ impl Line {
                         self.offer(now, piece);
                     }
                 }
-                Read::Malformed => report.refused += 1,
+                Read::Malformed => report.timing.refused += 1,
                 Read::Nothing => return true,
             }
         }
@@ -329,13 +309,13 @@ impl Line {
         for _ in 0..BATCH {
             let Some(delivery) = self.link.pop(now) else { return true };
             if !self.wire.write(&delivery.train) {
-                report.refused += 1;
+                report.timing.refused += 1;
             }
             if let Some(tap) = &self.tap {
                 tap.left(delivery.due, &delivery.train);
             }
             now = self.wire.now();
-            report.lateness.saturating_record(now.since(delivery.due).as_nanos());
+            report.timing.lateness.saturating_record(now.since(delivery.due).as_nanos());
         }
         false
     }

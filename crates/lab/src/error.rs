@@ -10,6 +10,12 @@ pub enum LabError {
     /// This machine lacks a permission or a feature; the text says which, and how to get it.
     #[error("{0}")]
     Lacking(String),
+    /// The kernel's own path does not do this.
+    #[error("a path of `--backend kernel` has no {what}: leave one of the two out")]
+    Unsupported {
+        /// What was asked for.
+        what: &'static str,
+    },
     /// The keeper could not do something.
     #[error("the lab cannot {action}: {reason}")]
     Refused {
@@ -75,6 +81,7 @@ pub(crate) fn lacking(what: Lack, backend: Backend, reason: &str, errno: Option<
             opening_tun(None)
         ),
         (Lack::PacketSockets, _) => format!("this backend needs packet sockets ({reason}); run it with sudo"),
+        (Lack::Discipline, _) => format!("{reason}; leave `--backend kernel` out"),
         (Lack::Setting, _) => format!("a host of an emulated path cannot have what was asked for ({reason})"),
     })
 }

@@ -18,13 +18,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, wait, waitpid};
 
+use crate::kernel::{Counts, TO_HOST};
 use crate::protocol::{Backend, Blueprint, ETHERNET_ADDRESS, Host, Lack, Layout, Reply, Request, receive, send};
+use crate::router::Router;
 
 /// The argument that makes the program a keeper.
 pub const ARGUMENT: &str = "lab-keeper";
 
 /// The device that leads from a host to the path.
-const DEVICE: &str = "path0";
+const DEVICE: &str = TO_HOST;
 
 /// The device behind TUN.
 const TUN: &str = "/dev/net/tun";
@@ -57,7 +59,7 @@ fn keep(control: &OwnedFd) -> ExitCode {
     let layout = layout(blueprint.backend);
     match build(&blueprint, layout) {
         Ok((hosts, devices)) => {
-            if introduce(control, layout, &devices, &hosts).is_err() {
+            if introduce(control, layout, &hosts, &devices).is_err() {
                 return ExitCode::FAILURE;
             }
             drop(devices);
@@ -72,33 +74,33 @@ fn keep(control: &OwnedFd) -> ExitCode {
     }
 }
 
-/// Hands over what leads to the hosts, and into them.
-fn introduce(control: &OwnedFd, layout: Layout, devices: &[OwnedFd; 2], hosts: &[HostState; 2]) -> io::Result<()> {
+/// Hands over what leads into the hosts, and to them.
+fn introduce(control: &OwnedFd, layout: Option<Layout>, hosts: &[HostState; 2], devices: &[OwnedFd]) -> io::Result<()> {
     let keeper = pidfd_open(getpid(), PidfdFlags::empty())?;
-    let [sender, receiver] = devices.each_ref().map(AsFd::as_fd);
-    let [sender_network, receiver_network] = hosts.each_ref().map(|host| host.network.as_fd());
-    let descriptors = [sender, receiver, keeper.as_fd(), sender_network, receiver_network];
+    let mut descriptors = vec![keeper.as_fd()];
+    descriptors.extend(hosts.iter().map(|host| host.network.as_fd()));
+    descriptors.extend(devices.iter().map(AsFd::as_fd));
     send(control, &Reply::Ready { layout }, &descriptors)
 }
 
 /// Why the hosts could not be built: at which step, and what this machine lacks if it is that.
-struct Refusal {
+pub(crate) struct Refusal {
     step: &'static str,
     cause: io::Error,
     lack: Option<Lack>,
 }
 
 impl Refusal {
-    fn failed(step: &'static str) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn failed(step: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |cause| Self { step, cause, lack: None }
     }
 
-    fn lacking(lack: Lack, step: &'static str) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn lacking(lack: Lack, step: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |cause| Self { step, cause, lack: Some(lack) }
     }
 
     /// A setting that is not there or not ours is lacking; one that the kernel changed is a failure.
-    fn setting(error: ApplyError) -> Self {
+    pub(crate) fn setting(error: ApplyError) -> Self {
         let step = "setting up the hosts as asked";
         let lack = matches!(error, ApplyError::Sysctl(SysctlError::Io { .. })).then_some(Lack::Setting);
         Self { step, cause: io::Error::other(error), lack }
@@ -113,17 +115,21 @@ impl Refusal {
     }
 }
 
-fn layout(backend: Backend) -> Layout {
+/// `None` where there is no link to lead to.
+fn layout(backend: Backend) -> Option<Layout> {
     match backend {
-        Backend::Tun => Layout::Tun,
-        Backend::Automatic if OpenOptions::new().read(true).write(true).open(TUN).is_ok() => Layout::Tun,
-        Backend::Packet | Backend::Automatic => Layout::Packet,
+        Backend::Tun => Some(Layout::Tun),
+        Backend::Automatic if OpenOptions::new().read(true).write(true).open(TUN).is_ok() => Some(Layout::Tun),
+        Backend::Packet | Backend::Automatic => Some(Layout::Packet),
+        Backend::Kernel => None,
     }
 }
 
 /// One host as the keeper holds it.
 struct HostState {
     network: NetNamespace,
+    /// What its packets find first where there is no link.
+    router: Option<Router>,
     /// The link's end of the device if it is a packet socket, which alone knows what it dropped.
     socket: Option<OwnedFd>,
     /// Packets that it had dropped when it was last asked.
@@ -131,34 +137,36 @@ struct HostState {
     applied: Vec<Applied>,
 }
 
-fn build(blueprint: &Blueprint, layout: Layout) -> Result<([HostState; 2], [OwnedFd; 2]), Refusal> {
+fn build(blueprint: &Blueprint, layout: Option<Layout>) -> Result<([HostState; 2], Vec<OwnedFd>), Refusal> {
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
         .map_err(|error| Refusal::failed("making the mounts private")(error.into()))?;
     // In a container that hides parts of /proc the kernel refuses a fresh one; programs then see the outer PIDs.
     let _ = mount("proc", "/proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None);
     let (sender, sender_device) = build_host(Host::Sender, blueprint, layout)?;
     let (receiver, receiver_device) = build_host(Host::Receiver, blueprint, layout)?;
-    Ok(([sender, receiver], [sender_device, receiver_device]))
+    if let (Some(near), Some(far)) = (&sender.router, &receiver.router) {
+        Router::join([near, far], blueprint)?;
+    }
+    Ok(([sender, receiver], sender_device.into_iter().chain(receiver_device).collect()))
 }
 
-fn build_host(host: Host, blueprint: &Blueprint, layout: Layout) -> Result<(HostState, OwnedFd), Refusal> {
+fn build_host(
+    host: Host,
+    blueprint: &Blueprint,
+    layout: Option<Layout>,
+) -> Result<(HostState, Option<OwnedFd>), Refusal> {
     let making = "making a network namespace";
     let network = NetNamespace::create().map_err(Refusal::lacking(Lack::Namespaces, making))?;
     let tree = SysctlTree::of_this_host();
     // A remembered slow-start threshold would leak from one measurement into the next.
     tree.write("net.ipv4.tcp_no_metrics_save", "1").map_err(|error| Refusal::setting(error.into()))?;
     apply(&tree, &blueprint.changes[host.index()]).map_err(Refusal::setting)?;
-    let exact = blueprint.segmentation == Segmentation::Exact;
-    let offload = if exact { Offload::Checksums } else { Offload::Trains };
-    let device = match layout {
-        Layout::Tun => {
-            open_tun(DEVICE, offload).map(OwnedFd::from).map_err(Refusal::lacking(Lack::Tun, "opening /dev/net/tun"))?
-        }
-        Layout::Packet => open_packet_device(&network, blueprint.mtu)
-            .map_err(Refusal::lacking(Lack::PacketSockets, "making a pair of devices and a packet socket"))?,
+    let (device, router) = match layout {
+        Some(layout) => (Some(open_device(layout, &network, blueprint)?), None),
+        None => (None, Some(Router::build(host, &network, blueprint)?)),
     };
-    without_ipv6(&tree);
-    if exact {
+    without_ipv6(DEVICE);
+    if blueprint.segmentation == Segmentation::Exact {
         single_segments(DEVICE).map_err(Refusal::failed("switching segmentation off"))?;
     }
     loopback_up().map_err(Refusal::failed("bringing up the loopback device"))?;
@@ -169,14 +177,25 @@ fn build_host(host: Host, blueprint: &Blueprint, layout: Layout) -> Result<(Host
         transmit_queue: SegCount::new(blueprint.transmit_queue),
     };
     configure_ipv4(DEVICE, link).map_err(Refusal::failed("configuring the device"))?;
-    let socket = match layout {
-        Layout::Tun => None,
-        Layout::Packet => {
-            without_arp(DEVICE).map_err(Refusal::failed("configuring the device"))?;
-            Some(device.try_clone().map_err(Refusal::failed("keeping hold of the packet socket"))?)
+    if layout != Some(Layout::Tun) {
+        without_arp(DEVICE).map_err(Refusal::failed("configuring the device"))?;
+    }
+    let socket = device.as_ref().filter(|_| layout == Some(Layout::Packet)).map(OwnedFd::try_clone).transpose();
+    let socket = socket.map_err(Refusal::failed("keeping hold of the packet socket"))?;
+    Ok((HostState { network, router, socket, socket_drops: 0, applied: Vec::new() }, device))
+}
+
+/// Makes the device of host `network`, which the calling thread is in; what the link reads and writes of it.
+fn open_device(layout: Layout, network: &NetNamespace, blueprint: &Blueprint) -> Result<OwnedFd, Refusal> {
+    let exact = blueprint.segmentation == Segmentation::Exact;
+    match layout {
+        Layout::Tun => {
+            let offload = if exact { Offload::Checksums } else { Offload::Trains };
+            open_tun(DEVICE, offload).map(OwnedFd::from).map_err(Refusal::lacking(Lack::Tun, "opening /dev/net/tun"))
         }
-    };
-    Ok((HostState { network, socket, socket_drops: 0, applied: Vec::new() }, device))
+        Layout::Packet => open_packet_device(network, blueprint.mtu)
+            .map_err(Refusal::lacking(Lack::PacketSockets, "making a pair of devices and a packet socket")),
+    }
 }
 
 /// Makes the device of host `network`, which the calling thread is in, and a packet socket at its other end. That is in a
@@ -189,7 +208,7 @@ fn open_packet_device(network: &NetNamespace, mtu: [ByteCount; 2]) -> io::Result
     }
     let outside = NetNamespace::create()?;
     create_veth(DEVICE, [network, &outside])?;
-    without_ipv6(&SysctlTree::of_this_host());
+    without_ipv6(DEVICE);
     ethernet_up(DEVICE, LARGEST_MTU)?;
     let socket = open_packet_socket(DEVICE)?;
     network.enter()?;
@@ -198,17 +217,17 @@ fn open_packet_device(network: &NetNamespace, mtu: [ByteCount; 2]) -> io::Result
 }
 
 /// Without IPv6 the path carries nothing that the load did not cause. Absent where IPv6 is off altogether.
-fn without_ipv6(tree: &SysctlTree) {
-    let _ = tree.write(&format!("net.ipv6.conf.{DEVICE}.disable_ipv6"), "1");
+pub(crate) fn without_ipv6(device: &str) {
+    let _ = SysctlTree::of_this_host().write(&format!("net.ipv6.conf.{device}.disable_ipv6"), "1");
 }
 
 impl HostState {
-    /// Packets that the link's end of the device dropped so far.
-    fn socket_drops(&mut self) -> io::Result<u64> {
+    /// Packets that the link's end of the device dropped so far, or the host's router as they came from the other one.
+    fn drops_on_the_way(&mut self) -> io::Result<u64> {
         if let Some(socket) = &self.socket {
             self.socket_drops += packet_drops(socket)?;
         }
-        Ok(self.socket_drops)
+        Ok(self.socket_drops + self.router.as_ref().map_or(Ok(0), Router::drops)?)
     }
 }
 
@@ -283,8 +302,9 @@ impl Keeper<'_> {
             Request::Undo { host } => self.undo(host).map(|()| Reply::Done),
             Request::DeviceDrops { host } => {
                 self.enter(host)?;
-                Ok(Reply::Count(device_drops()? + self.hosts[host.index()].socket_drops()?))
+                Ok(Reply::Count(device_drops()? + self.hosts[host.index()].drops_on_the_way()?))
             }
+            Request::Counts => self.counts().map(Reply::Counts),
         }
     }
 
@@ -326,6 +346,16 @@ impl Keeper<'_> {
             result = result.and(applied.undo(&tree).map_err(io::Error::other));
         }
         result
+    }
+
+    /// What the routers carried in each direction.
+    fn counts(&self) -> io::Result<[Counts; 2]> {
+        match self.hosts.each_ref().map(|host| host.router.as_ref()) {
+            [Some(sender), Some(receiver)] => {
+                Ok([Router::counts(sender, receiver)?, Router::counts(receiver, sender)?])
+            }
+            _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "there are no routers")),
+        }
     }
 
     fn enter(&self, host: Host) -> io::Result<()> {

@@ -4,9 +4,11 @@ use fullpipe_record::{Change, HostSettings, Path, PathChange, Validity};
 use fullpipe_units::{BitRate, ByteCount};
 
 use crate::capture::Capture;
-use crate::driver::{DirectionReport, Driver};
+use crate::carried::Carried;
+use crate::driver::Driver;
 use crate::entrance::Entrance;
 use crate::error::LabError;
+use crate::kernel::{KernelPath, disciplines, made_exact};
 use crate::program::{Program, Stdio};
 use crate::protocol::{Backend, Blueprint, Host, Reply, Request};
 use crate::remote::Remote;
@@ -27,7 +29,7 @@ pub struct Plan {
     pub sender: Vec<Change>,
     /// Settings of the receiver where they differ from this machine's.
     pub receiver: Vec<Change>,
-    /// What leads the hosts' packets to the link.
+    /// What leads the hosts' packets to the link, or is in its place.
     pub backend: Backend,
     /// Whether programs read from this program's terminal, as a shell does.
     pub interactive: bool,
@@ -36,27 +38,45 @@ pub struct Plan {
 /// Two hosts and the path between them. Everything disappears with it.
 pub struct Lab {
     // Dropped first: the link ends before the hosts whose devices it reads.
-    driver: Driver,
+    carrier: Carrier,
     remote: Remote,
     path: Path,
 }
 
+/// What carries the packets between the hosts.
+enum Carrier {
+    /// The emulated link.
+    Link(Driver),
+    /// The kernel's own disciplines.
+    Kernel(KernelPath),
+}
+
 impl Lab {
-    /// Builds the hosts and starts the link.
+    /// Builds the hosts and the path between them.
     ///
     /// # Errors
+    /// [`LabError::Unsupported`] where the path cannot be made in the way that was asked for, before anything is made;
     /// [`LabError::Lacking`] where this machine does not permit it, with what would; otherwise what failed.
     pub fn start(plan: &Plan) -> Result<Self, LabError> {
+        plan.backend.find_unsupported(&plan.path)?;
+        let is_kernel = plan.backend == Backend::Kernel;
+        let path = if is_kernel { made_exact(&plan.path) } else { plan.path.clone() };
+        let disciplines = if is_kernel { disciplines(&path) } else { [vec![], vec![]] };
         let blueprint = Blueprint {
             backend: plan.backend,
-            mtu: [plan.path.forward.mtu, plan.path.reverse.mtu],
-            transmit_queue: transmit_queue(&plan.path),
-            segmentation: plan.path.segmentation,
+            mtu: [path.forward.mtu, path.reverse.mtu],
+            transmit_queue: transmit_queue(&path),
+            segmentation: path.segmentation,
             changes: [plan.sender.clone(), plan.receiver.clone()],
+            disciplines,
         };
         let (remote, devices) = Remote::start(&blueprint, plan.interactive)?;
-        let driver = Driver::start(&plan.path, plan.seed, devices).map_err(LabError::io("start the emulated link"))?;
-        Ok(Self { driver, remote, path: plan.path.clone() })
+        let starting = LabError::io("start the emulated link");
+        let carrier = match devices {
+            Some(devices) => Carrier::Link(Driver::start(&path, plan.seed, devices).map_err(starting)?),
+            None => Carrier::Kernel(KernelPath::new()),
+        };
+        Ok(Self { carrier, remote, path })
     }
 
     /// The path between the hosts.
@@ -92,6 +112,11 @@ impl Lab {
         self.start_program(host, &program.to_string_lossy(), arguments, Stdio::Collected)
     }
 
+    /// Ends every program in the hosts at once, as `kill -9` does; none can be started any more. It does not wait.
+    pub fn end_programs(&self) {
+        self.remote.end();
+    }
+
     /// The settings of a host.
     ///
     /// # Errors
@@ -123,8 +148,15 @@ impl Lab {
     }
 
     /// Makes the path that leads away from `host` another from now on.
-    pub fn change(&self, host: Host, change: PathChange) {
-        self.driver.change(host, change);
+    ///
+    /// # Errors
+    /// [`LabError::Unsupported`] where the kernel is the path.
+    pub fn change(&self, host: Host, change: PathChange) -> Result<(), LabError> {
+        match &self.carrier {
+            Carrier::Link(driver) => driver.change(host, change),
+            Carrier::Kernel(_) => return Err(LabError::Unsupported { what: "changes while it stands" }),
+        }
+        Ok(())
     }
 
     /// Writes what passes both ends of the path, by the link's own time, to `NAME-sender.pcap` and `NAME-receiver.pcap` in
@@ -132,9 +164,12 @@ impl Lab {
     /// path carries whole is one packet.
     ///
     /// # Errors
-    /// If the files cannot be made.
+    /// If the files cannot be made; [`LabError::Unsupported`] where the kernel is the path.
     pub fn capture(&self, folder: &std::path::Path, name: &str, most: ByteCount) -> Result<Capture, LabError> {
-        self.driver.capture(folder, name, most)
+        match &self.carrier {
+            Carrier::Link(driver) => driver.capture(folder, name, most),
+            Carrier::Kernel(_) => Err(LabError::Unsupported { what: "captures" }),
+        }
     }
 
     /// Ends a capture; how many packets are missing in it, because they did not fit or came faster than they were written.
@@ -142,7 +177,9 @@ impl Lab {
     /// # Errors
     /// If a file could not be written.
     pub fn finish_capture(&self, capture: Capture) -> Result<u64, LabError> {
-        self.driver.let_go();
+        if let Carrier::Link(driver) = &self.carrier {
+            driver.let_go();
+        }
         capture.finish()
     }
 
@@ -151,7 +188,7 @@ impl Lab {
     /// # Errors
     /// If the lab is gone.
     pub fn watch(&self) -> Result<Watch<'_>, LabError> {
-        self.take_reports();
+        self.take_carried()?;
         Ok(Watch { lab: self, drops: self.device_drops()?, ticks: Ticks::now() })
     }
 
@@ -171,8 +208,17 @@ impl Lab {
         Meter::start(self)
     }
 
-    pub(crate) fn take_reports(&self) -> [DirectionReport; 2] {
-        self.driver.take_reports()
+    /// What each direction, forward first, did since the last call.
+    pub(crate) fn take_carried(&self) -> Result<[Carried; 2], LabError> {
+        let kernel = match &self.carrier {
+            Carrier::Link(driver) => return Ok(driver.take()),
+            Carrier::Kernel(kernel) => kernel,
+        };
+        let action = "count what the path carried";
+        match self.remote.ask(action, &Request::Counts, &[])? {
+            Reply::Counts(counts) => Ok(kernel.take(&self.path, counts)),
+            _ => Err(LabError::Gone { action: action.to_owned() }),
+        }
     }
 
     pub(crate) fn device_drops(&self) -> Result<u64, LabError> {
@@ -201,10 +247,10 @@ impl Watch<'_> {
     /// # Errors
     /// If the lab is gone.
     pub fn finish(self) -> Result<Validity, LabError> {
-        let reports = self.lab.take_reports();
+        let carried = self.lab.take_carried()?;
         let drops = self.lab.device_drops()?.saturating_sub(self.drops);
         let stolen = self.ticks.and_then(|before| Some(Ticks::now()?.stolen_since(before)));
-        Ok(judge(&self.lab.path, &reports, drops, stolen))
+        Ok(judge(&self.lab.path, &carried, drops, stolen))
     }
 }
 

@@ -4,20 +4,24 @@
 //! its own namespaces, which makes a network namespace and a device for each host, hands the devices' descriptors to the parent
 //! and starts programs in a host on request. It exits when the parent is gone, however that went, and the
 //! kernel then ends everything below it. The link runs in the parent, on one thread per direction, and needs no privilege.
+//! Where it is asked for, the kernel's own disciplines are in its place ([`Backend::Kernel`]).
 
 mod awake;
 mod capture;
+mod carried;
 mod congestion;
 mod driver;
 mod entrance;
 mod error;
 pub mod keeper;
+mod kernel;
 mod lab;
 mod mailbox;
 mod packet;
 mod program;
 mod protocol;
 mod remote;
+mod router;
 mod status;
 mod validity;
 mod vigil;

@@ -4,17 +4,20 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use fullpipe_record::{Change, HostSettings, Segmentation};
+use fullpipe_record::{Change, HostSettings, Path, Segmentation};
 use fullpipe_sys::{receive_with_descriptors, send_with_descriptors};
 use fullpipe_units::ByteCount;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::error::LabError;
+use crate::kernel::{Counts, Discipline, find_unsupported};
+
 /// Longest message: the kernel's own limit on a program's arguments is of this order, and a packet must fit into the
 /// smallest default socket buffer.
 const LONGEST_MESSAGE: usize = 160 * 1024;
 
-/// The hardware address of both hosts behind packet sockets, of those that anybody may give.
+/// The hardware address of both hosts where they have Ethernet devices, and of routers, of those that anybody may give.
 pub(crate) const ETHERNET_ADDRESS: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
 /// One of the two hosts of a lab.
@@ -66,7 +69,7 @@ impl Host {
     }
 }
 
-/// What leads the hosts' packets to the link.
+/// What leads the hosts' packets to the link, or is in its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Backend {
@@ -77,6 +80,8 @@ pub enum Backend {
     Tun,
     /// Pairs of Ethernet devices, with packet sockets at the ends of the link.
     Packet,
+    /// No link: the kernel's own `tbf` and `netem`, in two routers between the hosts.
+    Kernel,
 }
 
 impl Backend {
@@ -86,8 +91,25 @@ impl Backend {
             "auto" => Some(Self::Automatic),
             "tun" => Some(Self::Tun),
             "packet" => Some(Self::Packet),
+            "kernel" => Some(Self::Kernel),
             _ => None,
         }
+    }
+
+    /// Finds out, before anything is made, whether `path` can be made in this way.
+    ///
+    /// # Errors
+    /// [`LabError::Unsupported`] for what the kernel's own disciplines do not do, or not as the emulated link does it.
+    pub fn find_unsupported(self, path: &Path) -> Result<(), LabError> {
+        if self == Self::Kernel { find_unsupported(path) } else { Ok(()) }
+    }
+
+    /// Finds out likewise whether what passes can be captured.
+    ///
+    /// # Errors
+    /// [`LabError::Unsupported`] where there is no link, which alone knows its times.
+    pub fn find_captures(self) -> Result<(), LabError> {
+        if self == Self::Kernel { Err(LabError::Unsupported { what: "captures" }) } else { Ok(()) }
     }
 }
 
@@ -123,6 +145,7 @@ pub(crate) enum Lack {
     Namespaces,
     Tun,
     PacketSockets,
+    Discipline,
     Setting,
 }
 
@@ -139,6 +162,8 @@ pub(crate) struct Blueprint {
     pub(crate) segmentation: Segmentation,
     /// Settings of each host from the beginning, in the same order.
     pub(crate) changes: [Vec<Change>; 2],
+    /// Disciplines of each host's router, in the same order; none where there is a link.
+    pub(crate) disciplines: [Vec<Discipline>; 2],
 }
 
 /// A request to the keeper; each gets one [`Reply`].
@@ -154,15 +179,18 @@ pub(crate) enum Request {
     Apply { host: Host, changes: Vec<Change> },
     /// Undo all changes to a host, last first.
     Undo { host: Host },
-    /// Count the packets that a host's device dropped.
+    /// Count the packets that a host's device dropped, and the device between the routers on the way to its own.
     DeviceDrops { host: Host },
+    /// Count what the routers carried in each direction.
+    Counts,
 }
 
 /// What the keeper says.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
-    /// The hosts stand; as descriptors come their devices, the keeper and the hosts' networks.
-    Ready { layout: Layout },
+    /// The hosts stand; as descriptors come the keeper and the hosts' networks and, where there is a link, their devices,
+    /// which have that layout.
+    Ready { layout: Option<Layout> },
     /// Done, with nothing to tell.
     Done,
     /// A program runs.
@@ -171,6 +199,8 @@ pub(crate) enum Reply {
     Settings(HostSettings),
     /// A count.
     Count(u64),
+    /// Counts of each direction, forward first.
+    Counts([Counts; 2]),
     /// It could not be done; one sentence says why.
     Failed { message: String },
     /// The hosts cannot be built because this machine lacks something; what the kernel said, and with which number.

@@ -60,9 +60,9 @@ impl EndedState {
 }
 
 impl Remote {
-    /// Starts the keeper and lets it build what `blueprint` says; with it come the hosts' devices. `interactive` leaves it
-    /// in the terminal's foreground, for programs that read from there.
-    pub(crate) fn start(blueprint: &Blueprint, interactive: bool) -> Result<(Self, Devices), LabError> {
+    /// Starts the keeper and lets it build what `blueprint` says; with it come the hosts' devices, where a link is to read
+    /// them. `interactive` leaves it in the terminal's foreground, for programs that read from there.
+    pub(crate) fn start(blueprint: &Blueprint, interactive: bool) -> Result<(Self, Option<Devices>), LabError> {
         let (ours, theirs) = seqpacket_pair().map_err(LabError::io("make a socket pair"))?;
         let mut process = spawn_keeper(&theirs, interactive)?;
         // The keeper alone has its end, so that its end is heard.
@@ -105,6 +105,11 @@ impl Remote {
         }
     }
 
+    /// Ends the keeper, and with it every program in the lab.
+    pub(crate) fn end(&self) {
+        let _ = shutdown(&self.control, Shutdown::Both);
+    }
+
     /// The way into the lab.
     pub(crate) fn inside(&self) -> &Inside {
         &self.inside
@@ -119,7 +124,7 @@ impl Remote {
 impl Drop for Remote {
     /// Ends the keeper, and with it every program in the lab, and waits until the kernel has done so.
     fn drop(&mut self) {
-        let _ = shutdown(&self.control, Shutdown::Both);
+        self.end();
         let _ = self.process.wait();
     }
 }
@@ -169,7 +174,7 @@ fn spawn_keeper(control: &OwnedFd, interactive: bool) -> Result<Child, LabError>
     spawned.map_err(|cause| lacking_namespaces(&cause, is_root))
 }
 
-fn first_words(control: &OwnedFd, blueprint: &Blueprint) -> Result<(Devices, Inside), LabError> {
+fn first_words(control: &OwnedFd, blueprint: &Blueprint) -> Result<(Option<Devices>, Inside), LabError> {
     let action = "build two hosts";
     let gone = |_: io::Error| LabError::Gone { action: action.to_owned() };
     send(control, blueprint, &[]).map_err(gone)?;
@@ -180,10 +185,15 @@ fn first_words(control: &OwnedFd, blueprint: &Blueprint) -> Result<(Devices, Ins
     }
     match receive::<Reply>(control).map_err(gone)? {
         Some((Reply::Ready { layout }, descriptors)) => {
-            let [sender, receiver, keeper, sender_network, receiver_network] =
-                descriptors.try_into().map_err(|_| LabError::Gone { action: action.to_owned() })?;
-            let devices = Devices { layout, files: [sender, receiver].map(File::from) };
-            Ok((devices, Inside { keeper, networks: [sender_network, receiver_network] }))
+            let gone = || LabError::Gone { action: action.to_owned() };
+            let mut descriptors = descriptors.into_iter();
+            let mut next = || descriptors.next().ok_or_else(gone);
+            let inside = Inside { keeper: next()?, networks: [next()?, next()?] };
+            let devices = match layout {
+                Some(layout) => Some(Devices { layout, files: [File::from(next()?), File::from(next()?)] }),
+                None => None,
+            };
+            Ok((devices, inside))
         }
         Some((Reply::Lacking { what, message, errno }, _)) => Err(lacking(what, blueprint.backend, &message, errno)),
         Some((Reply::Failed { message }, _)) => Err(LabError::Refused { action: action.to_owned(), reason: message }),

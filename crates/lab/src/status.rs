@@ -3,7 +3,7 @@ use std::time::Instant;
 use fullpipe_units::{BitRate, ByteCount, Span};
 use serde::Serialize;
 
-use crate::driver::DirectionReport;
+use crate::carried::Carried;
 use crate::error::LabError;
 use crate::lab::Lab;
 
@@ -33,11 +33,12 @@ pub struct DirectionStatus {
     pub queue_drops: u64,
     /// Packets that were lost on purpose.
     pub planted_losses: u64,
-    /// The lateness that half of the packets stayed below; none where there was no packet.
+    /// The lateness that half of the packets stayed below; none where there was no packet, and where the kernel is the
+    /// path.
     pub lateness_median: Option<Span>,
     /// The lateness that nine tenths of the packets stayed below, likewise.
     pub lateness_p90: Option<Span>,
-    /// The lateness that 99 % of the packets stayed below; none where there was no packet.
+    /// The lateness that 99 % of the packets stayed below, likewise.
     pub lateness_p99: Option<Span>,
 }
 
@@ -50,7 +51,7 @@ pub struct Meter<'l> {
 
 impl<'l> Meter<'l> {
     pub(crate) fn start(lab: &'l Lab) -> Result<Self, LabError> {
-        lab.take_reports();
+        lab.take_carried()?;
         Ok(Self { lab, since: Instant::now(), device_drops: lab.device_drops()? })
     }
 
@@ -62,25 +63,25 @@ impl<'l> Meter<'l> {
         let drops = self.lab.device_drops()?;
         let now = Instant::now();
         let interval = Span::from(now - self.since);
-        let reports = self.lab.take_reports();
-        let refused: u64 = reports.iter().map(|report| report.refused).sum();
+        let carried = self.lab.take_carried()?;
+        let refused: u64 = carried.iter().filter_map(|one_way| Some(one_way.timing.as_ref()?.refused)).sum();
         let device_drops = drops.saturating_sub(self.device_drops) + refused;
         (self.since, self.device_drops) = (now, drops);
-        let [forward, reverse] = reports.each_ref().map(|report| DirectionStatus::of(report, interval));
+        let [forward, reverse] = carried.each_ref().map(|carried| DirectionStatus::of(carried, interval));
         Ok(PathStatus { interval, forward, reverse, device_drops })
     }
 }
 
 impl DirectionStatus {
-    fn of(report: &DirectionReport, interval: Span) -> Self {
-        let lateness = &report.lateness;
-        let late = |share| (!lateness.is_empty()).then(|| Span::from_nanos(lateness.value_at_quantile(share)));
+    fn of(carried: &Carried, interval: Span) -> Self {
+        let lateness = carried.timing.as_ref().map(|timing| &timing.lateness).filter(|lateness| !lateness.is_empty());
+        let late = |share| lateness.map(|lateness| Span::from_nanos(lateness.value_at_quantile(share)));
         Self {
-            rate: BitRate::of(report.delivered(), interval),
-            queue: report.backlog(),
-            flying: report.flying(),
-            queue_drops: report.overflowed(),
-            planted_losses: report.lost(),
+            rate: BitRate::of(carried.delivered, interval),
+            queue: carried.backlog,
+            flying: carried.flying,
+            queue_drops: carried.overflowed,
+            planted_losses: carried.lost,
             lateness_median: late(0.5),
             lateness_p90: late(0.9),
             lateness_p99: late(0.99),

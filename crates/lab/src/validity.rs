@@ -2,9 +2,8 @@
 
 use fullpipe_record::{Path, Validity};
 use fullpipe_units::{Ratio, Span};
-use hdrhistogram::Histogram;
 
-use crate::driver::DirectionReport;
+use crate::carried::{Carried, Timing};
 
 /// Mean lateness over both directions, as a share of the path's round-trip time.
 const MOST_LATENESS: f64 = 0.01;
@@ -21,34 +20,13 @@ const RARE_LATENESS_BOUNDS: [Span; 2] = [Span::from_millis(4), Span::from_millis
 const MOST_STOLEN: f64 = 0.10;
 
 /// What the run's own checks say.
-pub(crate) fn judge(path: &Path, reports: &[DirectionReport; 2], device_drops: u64, stolen: Option<Ratio>) -> Validity {
-    let lateness = lateness(reports);
-    let mean = Span::from_nanos(lateness.mean() as u64);
-    let longest_gap = reports.iter().map(|report| report.longest_gap).max().unwrap_or_default();
-    let refused: u64 = reports.iter().map(|report| report.refused).sum();
-    let mut broken = Vec::new();
-    let allowed = path.rtt().scaled(MOST_LATENESS).max(FORGIVEN_LATENESS);
-    if mean > allowed {
-        broken.push(format!("packets were {mean} late on average, more than {allowed}"));
-    }
-    let rare = Span::from_nanos(lateness.value_at_quantile(0.99));
-    let [least, most] = RARE_LATENESS_BOUNDS;
-    let allowed = path.rtt().scaled(MOST_RARE_LATENESS).clamp(least, most);
-    if rare > allowed {
-        broken
-            .push(format!("one packet in a hundred was more than {rare} late, and TCP may take {allowed} for a queue"));
-    }
-    let overflowed: u64 = reports.iter().map(DirectionReport::overflowed).sum();
-    // Packets that piled up before the link looked again reach its queue at once. Where none was dropped, the standstill
-    // only delayed them, which the lateness tells.
-    if let Some(drain) = drain_time(path)
-        && longest_gap > drain
-        && overflowed > 0
-    {
-        broken.push(format!("the link stood still for {longest_gap}, longer than its queue lasts ({drain})"));
-    }
-    if device_drops + refused > 0 {
-        broken.push(format!("devices dropped {} packets outside of the emulated queue", device_drops + refused));
+pub(crate) fn judge(path: &Path, carried: &[Carried; 2], device_drops: u64, stolen: Option<Ratio>) -> Validity {
+    let timing = both_ways(carried);
+    let overflowed: u64 = carried.iter().map(|one_way| one_way.overflowed).sum();
+    let device_drops = device_drops + timing.as_ref().map_or(0, |timing| timing.refused);
+    let mut broken = timing.as_ref().map_or_else(Vec::new, |timing| untimely(path, timing, overflowed));
+    if device_drops > 0 {
+        broken.push(format!("devices dropped {device_drops} packets outside of the emulated queue"));
     }
     if let Some(stolen) = stolen
         && stolen.get() > MOST_STOLEN
@@ -57,23 +35,60 @@ pub(crate) fn judge(path: &Path, reports: &[DirectionReport; 2], device_drops: u
     }
     Validity {
         broken,
-        lateness_mean: Some(mean),
-        lateness_p99: Some(rare),
-        longest_gap: Some(longest_gap),
-        device_drops: Some(device_drops + refused),
+        lateness_mean: timing.as_ref().map(mean),
+        lateness_p99: timing.as_ref().map(rare),
+        longest_gap: timing.as_ref().map(|timing| timing.longest_gap),
+        device_drops: Some(device_drops),
         queue_drops: Some(overflowed),
-        planted_losses: Some(reports.iter().map(DirectionReport::lost).sum()),
-        reordered: Some(reports[0].reordered()),
-        link_busy: path.forward.rate.map(|_| reports[0].busy()),
+        planted_losses: Some(carried.iter().map(|one_way| one_way.lost).sum()),
+        reordered: carried[0].reordered,
+        link_busy: path.forward.rate.map(|_| carried[0].busy),
         stolen,
     }
 }
 
-fn lateness([forward, reverse]: &[DirectionReport; 2]) -> Histogram<u64> {
-    let mut both = forward.lateness.clone();
+/// What the link's own times say against the run.
+fn untimely(path: &Path, timing: &Timing, overflowed: u64) -> Vec<String> {
+    let mut broken = Vec::new();
+    let (mean, rare, longest_gap) = (mean(timing), rare(timing), timing.longest_gap);
+    let allowed = path.rtt().scaled(MOST_LATENESS).max(FORGIVEN_LATENESS);
+    if mean > allowed {
+        broken.push(format!("packets were {mean} late on average, more than {allowed}"));
+    }
+    let [least, most] = RARE_LATENESS_BOUNDS;
+    let allowed = path.rtt().scaled(MOST_RARE_LATENESS).clamp(least, most);
+    if rare > allowed {
+        broken
+            .push(format!("one packet in a hundred was more than {rare} late, and TCP may take {allowed} for a queue"));
+    }
+    // Packets that piled up before the link looked again reach its queue at once. Where none was dropped, the standstill
+    // only delayed them, which the lateness tells.
+    if let Some(drain) = drain_time(path)
+        && longest_gap > drain
+        && overflowed > 0
+    {
+        broken.push(format!("the link stood still for {longest_gap}, longer than its queue lasts ({drain})"));
+    }
+    broken
+}
+
+/// The times of both directions as those of one.
+fn both_ways([forward, reverse]: &[Carried; 2]) -> Option<Timing> {
+    let (mut both, other) = (forward.timing.clone()?, reverse.timing.as_ref()?);
     // Both have the same bounds, so that adding cannot fail.
-    let _ = both.add(&reverse.lateness);
-    both
+    let _ = both.lateness.add(&other.lateness);
+    both.longest_gap = both.longest_gap.max(other.longest_gap);
+    both.refused += other.refused;
+    Some(both)
+}
+
+fn mean(timing: &Timing) -> Span {
+    Span::from_nanos(timing.lateness.mean() as u64)
+}
+
+/// What one packet in a hundred is late by, or more.
+fn rare(timing: &Timing) -> Span {
+    Span::from_nanos(timing.lateness.value_at_quantile(0.99))
 }
 
 /// The shortest time in which a full queue of the path runs empty.

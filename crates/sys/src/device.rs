@@ -14,6 +14,10 @@ pub struct DeviceState {
     pub index: u32,
     /// Its MTU.
     pub mtu: ByteCount,
+    /// Packets that it has sent.
+    pub sent_packets: u64,
+    /// Their bytes, with the headers of the link.
+    pub sent: ByteCount,
     /// Packets that it has dropped on their way out.
     pub dropped_out: u64,
     /// Packets that it has dropped on their way in, or had no room for.
@@ -79,6 +83,8 @@ const QUEUE_LENGTH: usize = 20;
 const INDEX_AT: usize = 4;
 
 /// Of `struct rtnl_link_stats64`: the counts are 64 bits each.
+const TX_PACKETS: usize = 1;
+const TX_BYTES: usize = 3;
 const RX_DROPPED: usize = 6;
 const TX_DROPPED: usize = 7;
 const RX_MISSED: usize = 15;
@@ -107,6 +113,8 @@ fn read_device(body: &[u8]) -> Option<DeviceState> {
     Some(DeviceState {
         index: number(body.get(INDEX_AT..)?)?,
         mtu: ByteCount::new(number(attribute(attributes, libc::IFLA_MTU)?)?.into()),
+        sent_packets: count(TX_PACKETS).unwrap_or(0),
+        sent: ByteCount::new(count(TX_BYTES).unwrap_or(0)),
         dropped_out: count(TX_DROPPED).unwrap_or(0),
         dropped_in: count(RX_DROPPED).unwrap_or(0).saturating_add(missed),
     })

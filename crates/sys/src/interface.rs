@@ -72,6 +72,17 @@ pub fn without_arp(name: &str) -> io::Result<()> {
     bring_up(&control_socket()?, name, libc::IFF_NOARP)
 }
 
+/// Makes device `name`, which [`configure_ipv4`] has set up, lead to its peer and nowhere else. Before, it is a way to the
+/// whole network of its peer's address, which an Ethernet device takes to be as large as the address's class.
+///
+/// # Errors
+/// What the kernel says.
+pub fn lead_to_peer_alone(name: &str) -> io::Result<()> {
+    set(&control_socket()?, name, "its netmask", libc::SIOCSIFNETMASK, |request| {
+        request.ifr_ifru.ifru_netmask = socket_address(Ipv4Addr::BROADCAST);
+    })
+}
+
 /// Makes TCP build single segments for device `name` (`gso_max_segs` 1), by one `RTM_SETLINK`.
 ///
 /// Switching the device's own segmentation off is not enough: since Linux 4.17 TCP builds trains for every device, lets the

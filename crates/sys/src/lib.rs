@@ -38,8 +38,8 @@ pub use device::{DeviceState, QueueState, device_state, queue_states};
 pub use devices::{Device, devices};
 pub use ethtool::{Feature, Rings, device_speed, features, rings, set_feature};
 pub use interface::{
-    Ipv4Link, configure_ipv4, ethernet_up, loopback_up, set_device_mtu, set_ethernet_address, single_segments,
-    without_arp,
+    Ipv4Link, configure_ipv4, ethernet_up, lead_to_peer_alone, loopback_up, set_device_mtu, set_ethernet_address,
+    single_segments, without_arp,
 };
 pub use namespace::{
     Fork, NetNamespace, Unsharing, end_with_this_thread, enter_before_exec, enter_process, fork_single_threaded,

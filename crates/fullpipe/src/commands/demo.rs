@@ -34,7 +34,8 @@ pub(crate) struct Arguments {
     /// From which losses are drawn
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
-    /// How packets reach the emulated link: `tun`, `packet` (packet sockets), or `auto`, the first that this machine permits
+    /// How packets reach the emulated link: `tun`, `packet` (packet sockets), or `auto`, the first that this machine permits;
+    /// or `kernel`, in place of the link: the kernel's own tbf and netem, for rate, queue, loss and delay alone
     #[arg(long, default_value = "auto", value_parser = backend, value_name = "KIND")]
     backend: Backend,
     /// Print one JSON document

@@ -12,7 +12,7 @@ use fullpipe_report as report;
 use fullpipe_scenario::{Grid, Scenario, builtin, builtin_grid};
 use fullpipe_units::{ByteCount, Ratio, Span};
 
-use super::up::up;
+use super::up::{Standing, up};
 use crate::beside::read_beside;
 use crate::cli::{backend, duration};
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
@@ -21,7 +21,8 @@ use crate::terminal::Terminal;
 /// Two hosts of this machine's own kernel, joined by an emulated path.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// How packets reach the emulated link: `tun`, `packet` (packet sockets), or `auto`, the first that this machine permits
+    /// How packets reach the emulated link: `tun`, `packet` (packet sockets), or `auto`, the first that this machine permits;
+    /// or `kernel`, in place of the link: the kernel's own tbf and netem, for rate, queue, loss and delay alone
     #[arg(long, global = true, default_value = "auto", value_parser = backend, value_name = "KIND")]
     backend: Backend,
     #[command(subcommand)]
@@ -73,6 +74,9 @@ enum Action {
         /// How often to say what the path does
         #[arg(long, short, default_value = "1", value_parser = interval, value_name = "SECONDS")]
         interval: Span,
+        /// Leave out the loads that compete for the path: those beside the first step of the scenario that has any
+        #[arg(long)]
+        alone: bool,
         /// Print one JSON object a line
         #[arg(long)]
         json_lines: bool,
@@ -147,10 +151,10 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
             run_all(&names, *time_scale, capture, backend, terminal)
         }
         Action::Grid { grid, .. } => measure_grid(grid.as_deref(), backend, terminal),
-        Action::Up { scenario, name, interval, .. } => {
+        Action::Up { scenario, name, interval, alone, .. } => {
             let scenario = load(scenario)?;
             let name = name.as_ref().unwrap_or(&scenario.name);
-            up(&scenario, name, backend, *interval, terminal)
+            up(&scenario, &Standing { name, backend, interval: *interval, alone: *alone }, terminal)
         }
         Action::Shell { scenario, join, host } => {
             let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
@@ -184,6 +188,8 @@ fn run_all(
     // Every file is read, and what the machine must have is looked for, before anything is built.
     let scenarios: Vec<Scenario> = names.iter().map(|name| load(name)).collect::<Result<_, _>>()?;
     find_congestion_controls(&scenarios)?;
+    find_unsupported(&scenarios, backend)?;
+    capture.map_or(Ok(()), |_| backend.find_captures())?;
     let flag = super::interrupt_flag()?;
     let style = terminal.style();
     let mut reports = Vec::new();
@@ -220,6 +226,7 @@ fn ended(passed: bool, interrupted: bool) -> Result<(), Failure> {
 fn measure_grid(file: Option<&str>, backend: Backend, terminal: &Terminal) -> Result<(), Failure> {
     let grid = load_grid(file)?;
     find_congestion_controls(&grid.cells)?;
+    find_unsupported(&grid.cells, backend)?;
     let settings = inspect(&SysctlTree::of_this_host()).map_err(|error| Failure::new(FAILED, error.to_string()))?;
     let flag = super::interrupt_flag()?;
     let (count, time) = (grid.cells.len(), grid_duration(&grid, &settings));
@@ -264,6 +271,19 @@ fn find_congestion_controls(scenarios: &[Scenario]) -> Result<(), Failure> {
         find_congestion_control(&control.name).map_err(|error| {
             let Failure { code, message } = error.into();
             Failure::new(code, format!("{}: congestion: {message}", control.place))
+        })
+    })
+}
+
+/// Looks for what `backend` cannot make of the path of any step; the first is told with the scenario.
+fn find_unsupported(scenarios: &[Scenario], backend: Backend) -> Result<(), Failure> {
+    let of = |scenario: &Scenario| {
+        scenario.steps.iter().try_for_each(|step| backend.find_unsupported(scenario.path_of(step)))
+    };
+    scenarios.iter().try_for_each(|scenario| {
+        of(scenario).map_err(|error| {
+            let Failure { code, message } = error.into();
+            Failure::new(code, format!("{}: {message}", scenario.name))
         })
     })
 }

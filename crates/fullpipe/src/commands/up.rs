@@ -1,14 +1,15 @@
 //! `fullpipe lab up`: a path that stands until its user leaves.
 
 use std::fmt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fullpipe_lab::{Backend, DirectionStatus, Host, Lab, PathStatus};
-use fullpipe_record::{Path, PathChange, PathDirection};
-use fullpipe_scenario::Scenario;
+use fullpipe_experiment::{BesideEvent, LabTarget, keep_beside};
+use fullpipe_lab::{Backend, DirectionStatus, Host, Lab, LabError, PathStatus, find_congestion_control};
+use fullpipe_record::{Path, PathChange, PathDirection, Request, Transport};
+use fullpipe_scenario::{Beside, Scenario, Starts};
 use fullpipe_units::{BitRate, Ratio, Span};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::lab::plan;
 use crate::failure::{Failure, INTERRUPTED};
@@ -17,31 +18,55 @@ use crate::terminal::{Keys, Terminal};
 /// The longest that an interrupt waits.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Builds the lab of `scenario`, lets other programs of this user in under `name`, and tells each `interval` what the path
+/// How a lab stands, besides its path.
+pub(super) struct Standing<'s> {
+    /// Under which other programs of this user are let in.
+    pub(super) name: &'s str,
+    pub(super) backend: Backend,
+    /// How often to tell what the path does.
+    pub(super) interval: Span,
+    /// Without the loads that the scenario runs beside a step.
+    pub(super) alone: bool,
+}
+
+/// Builds the lab of `scenario`, runs the loads in it that the first step with any has beside it, and tells what the path
 /// does, until `q` is typed. Other keys change the path.
-pub(super) fn up(
-    scenario: &Scenario,
-    name: &str,
-    backend: Backend,
-    interval: Span,
-    terminal: &Terminal,
-) -> Result<(), Failure> {
+pub(super) fn up(scenario: &Scenario, standing: &Standing<'_>, terminal: &Terminal) -> Result<(), Failure> {
+    let beside: &[Beside] = if standing.alone { &[] } else { beside(scenario) };
+    for control in beside.iter().filter_map(|load| load.request.congestion.as_ref()) {
+        find_congestion_control(control)?;
+    }
     let flag = super::interrupt_flag()?;
-    let lab = Lab::start(&plan(scenario, backend))?;
-    let _entrance = lab.open_entrance(name)?;
-    introduce(scenario, name, terminal);
+    let lab = Lab::start(&plan(scenario, standing.backend))?;
+    let _entrance = lab.open_entrance(standing.name)?;
+    introduce(scenario, standing, beside, terminal);
+    let tell = |event: BesideEvent<'_>| tell(&event, beside, terminal);
+    keep_beside(&LabTarget::new(&lab), (beside, scenario.seed), &tell, || {
+        watch(&lab, standing.interval, &flag, terminal)
+    })?
+}
+
+/// The loads of the first step that has any beside it.
+fn beside(scenario: &Scenario) -> &[Beside] {
+    scenario.steps.iter().map(|step| &step.beside[..]).find(|loads| !loads.is_empty()).unwrap_or_default()
+}
+
+/// Tells each `interval` what the path does, and turns what keys stand for, until `q` is typed.
+fn watch(lab: &Lab, interval: Span, flag: &AtomicBool, terminal: &Terminal) -> Result<(), Failure> {
     let mut keys = Keys::listen();
-    let mut knobs = Knobs::of(&scenario.path);
+    let mut knobs = Knobs::of(lab.path());
     let mut meter = lab.meter()?;
     let mut next = Instant::now() + interval.into();
     while !flag.load(Ordering::Relaxed) {
         match keys.next(next.saturating_duration_since(Instant::now()).min(LOOK)) {
             Some('q') => return Ok(()),
-            Some(key) if knobs.turn(key) => {
-                knobs.apply(key, &lab);
-                terminal.any_event(&json!({"event": "changed", "data": &knobs.directions}));
-                terminal.result(&format!("{knobs}\n"));
-            }
+            Some(key) if knobs.turn(key) => match knobs.apply(key, lab) {
+                Ok(()) => {
+                    terminal.any_event(&json!({"event": "changed", "data": &knobs.directions}));
+                    terminal.result(&format!("{knobs}\n"));
+                }
+                Err(refused) => terminal.notice(&refused.to_string()),
+            },
             _ => {}
         }
         if Instant::now() >= next {
@@ -52,14 +77,68 @@ pub(super) fn up(
     Err(Failure::told(INTERRUPTED))
 }
 
-fn introduce(scenario: &Scenario, name: &str, terminal: &Terminal) {
+fn introduce(scenario: &Scenario, standing: &Standing<'_>, beside: &[Beside], terminal: &Terminal) {
+    let name = standing.name;
     let [sender, receiver] = Host::ALL.map(|host| host.address().to_string());
-    terminal.any_event(&json!({"event": "up", "data": {"name": name, "sender": sender, "receiver": receiver}}));
+    let loads: Vec<Value> = beside.iter().map(figures).collect();
+    let data = json!({"name": name, "sender": sender, "receiver": receiver, "beside": loads});
+    terminal.any_event(&json!({"event": "up", "data": data}));
     terminal.result(&format!("{name}: {}\n", scenario.title));
     for (host, address) in Host::ALL.into_iter().zip([sender, receiver]) {
         terminal.result(&format!("  {:<8} {address}  fullpipe lab shell --join {name} {}\n", host.name(), host.name()));
     }
-    terminal.result("change with r R (rate), d D (delay), l L (loss), capitals for more; leave with q\n");
+    if !beside.is_empty() {
+        let loads: Vec<String> = beside.iter().map(words).collect();
+        terminal.result(&format!("  beside   {} (not with --alone)\n", loads.join("; ")));
+    }
+    let changes = if standing.backend == Backend::Kernel {
+        ""
+    } else {
+        "change with r R (rate), d D (delay), l L (loss), capitals for more; "
+    };
+    terminal.result(&format!("{changes}leave with q\n"));
+}
+
+/// What becomes of the loads `beside`: when each is on, and that one failed.
+fn tell(event: &BesideEvent<'_>, beside: &[Beside], terminal: &Terminal) {
+    match *event {
+        BesideEvent::On(place, request) => {
+            let data = json!({"load": place, "rate": request.rate, "duration": request.duration});
+            terminal.any_event(&json!({"event": "beside", "data": data}));
+        }
+        BesideEvent::Failed(place, error) => {
+            let message = format!("{} beside failed, and is tried again: {error}", what(&beside[place].request));
+            terminal.any_event(&json!({"event": "beside-failed", "data": {"load": place, "message": message}}));
+            terminal.notice(&message);
+        }
+    }
+}
+
+/// A load as programs read it: its request, and when it is on.
+fn figures(load: &Beside) -> Value {
+    let (on, off) = load.on_off.unzip();
+    json!({"request": &load.request, "lowest": load.lowest, "on": on, "off": off})
+}
+
+/// A load as people read it: `10 × UDP at 29.1 Mbit/s, on 1 s, off 1 s`.
+fn words(load: &Beside) -> String {
+    let or_nothing = Option::unwrap_or_default;
+    let lowest = or_nothing(load.lowest.map(|lowest| format!("{lowest} to ")));
+    let rate = or_nothing(load.request.rate.map(|highest| format!(" at {lowest}{highest}")));
+    let start = match load.starts {
+        Starts::After(time) => format!(" after {time}"),
+        Starts::Before(_) => String::new(),
+    };
+    let phases = or_nothing(load.on_off.map(|(on, off)| format!(", on {on}, off {off}")));
+    format!("{}{rate}{start}{phases}", what(&load.request))
+}
+
+fn what(request: &Request) -> String {
+    let transport = match request.transport {
+        Transport::Tcp => "TCP",
+        Transport::Udp => "UDP",
+    };
+    format!("{} × {transport}", request.streams)
 }
 
 /// The path as its user has changed it.
@@ -85,7 +164,7 @@ impl Knobs {
     }
 
     /// Tells the running path what `key` turned, and nothing else: a pattern of losses stays until losses are turned.
-    fn apply(&self, key: char, lab: &Lab) {
+    fn apply(&self, key: char, lab: &Lab) -> Result<(), LabError> {
         for (host, direction) in Host::ALL.into_iter().zip(&self.directions) {
             let nothing = PathChange::default();
             let change = match key.to_ascii_lowercase() {
@@ -93,8 +172,9 @@ impl Knobs {
                 'd' => PathChange { delay: Some(direction.delay), ..nothing },
                 _ => PathChange { loss: direction.loss, ..nothing },
             };
-            lab.change(host, change);
+            lab.change(host, change)?;
         }
+        Ok(())
     }
 }
 
@@ -170,5 +250,17 @@ mod tests {
         }
         assert_eq!(knobs.to_string(), "path: 1 kbit/s, RTT 0 s, loss 0 %");
         assert!(!knobs.turn('x') && !knobs.turn('\n'));
+    }
+
+    #[test]
+    fn loads_are_those_of_the_first_step_that_has_any() {
+        let text = "name = 'n'\ntitle = 't'\n[path]\nrtt = '10ms'\n[[step]]\nname = 'alone'\n[[step]]\nname = 'first'\n\
+                    [[step.beside]]\ntransport = 'udp'\nstreams = 10\nrate = '100M..250M'\non = '2s'\noff = '1s'\n\
+                    [[step.beside]]\nafter = '3s'\n[[step]]\nname = 'second'\n[[step.beside]]\nstreams = 2\n";
+        let scenario = Scenario::parse("n.toml", text).unwrap();
+        let said: Vec<String> = beside(&scenario).iter().map(words).collect();
+        assert_eq!(said, ["10 × UDP at 100 Mbit/s to 250 Mbit/s, on 2 s, off 1 s", "1 × TCP after 3 s"]);
+        let figures = figures(&beside(&scenario)[0]);
+        assert_eq!((&figures["lowest"], &figures["on"]), (&json!(100_000_000), &json!(2.0)));
     }
 }

@@ -1,0 +1,310 @@
+//! The path as the kernel's own queueing disciplines make it: `tbf` queues and sends at a rate, `netem` loses and delays.
+//!
+//! Between the hosts are two routers, each in a network namespace of its own. A packet is lost or queued, and sent at the
+//! path's rate, where the router of its host sends to the other one; it is delayed where that one sends to the far host.
+//! So it passes the stages in the order of `fullpipe_link`: loss, queue, rate, delay. No discipline is on a host's own
+//! device, where it would hold TCP back (TCP small queues) as no path does.
+//!
+//! What is set of `tbf` was run. What is set of `netem` follows tc-netem(8) and the kernel's `sch_netem.c`, and was not run
+//! against a kernel that has it.
+
+use std::sync::{Mutex, PoisonError};
+
+use fullpipe_record::{Effects, Path, PathDirection, Queueing, Segmentation};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use serde::{Deserialize, Serialize};
+
+use crate::awake::Awake;
+use crate::carried::Carried;
+use crate::error::LabError;
+
+/// The device of each router that leads to its host. The host's own, at the other end, is called the same.
+pub(crate) const TO_HOST: &str = "path0";
+
+/// The device of each router that leads to the other one.
+pub(crate) const TO_ROUTER: &str = "path1";
+
+/// What the kernel counts of each packet above IP: the header of Ethernet.
+const HEADER: u64 = 14;
+
+/// What `tbf` sends at once when it has waited: a packet, and what the rate sends in this time. Its timer wakes up late by
+/// tens of microseconds, and what it may not make up for then is lost to the rate.
+const BURST_LASTS: Span = Span::from_micros(500);
+
+/// Packets that `netem` may hold: more than any path does, because what it delays or loses has been through a queue or will
+/// be. It sets no memory aside for them.
+const MANY_PACKETS: u32 = 10_000_000;
+
+/// A queueing discipline of a router.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Discipline {
+    /// `tbf`, `netem` or `pfifo`.
+    pub(crate) kind: String,
+    /// The arguments of `tc` that set it, with spaces between.
+    pub(crate) arguments: String,
+}
+
+/// What the kernel has counted of one direction since the path was made. The counts of drops wrap around.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Counts {
+    /// What left the queue.
+    pub(crate) sent: Passed,
+    /// What left for the host.
+    pub(crate) delivered: Passed,
+    /// What waits in the queue, as the path's framing counts.
+    pub(crate) backlog: ByteCount,
+    /// Packets that found the queue full.
+    pub(crate) overflowed: u32,
+    /// Packets that were lost on purpose.
+    pub(crate) lost: u32,
+}
+
+/// What a device has sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Passed {
+    pub(crate) packets: u64,
+    /// With the header of Ethernet.
+    pub(crate) bytes: ByteCount,
+}
+
+/// Refuses what the kernel's disciplines do not do, or not as the emulated link does it.
+///
+/// # Errors
+/// [`LabError::Unsupported`] with what it is.
+pub(crate) fn find_unsupported(path: &Path) -> Result<(), LabError> {
+    let other_mtu = (path.forward.mtu != path.reverse.mtu).then_some("another MTU for each direction");
+    let found = other_mtu.or_else(|| unsupported(&path.forward)).or_else(|| unsupported(&path.reverse));
+    found.map_or(Ok(()), |what| Err(LabError::Unsupported { what }))
+}
+
+fn unsupported(direction: &PathDirection) -> Option<&'static str> {
+    let Effects {
+        losses,
+        edits,
+        narrow,
+        policer,
+        queue_packets: _,
+        queueing,
+        opportunities,
+        corrupted,
+        duplicated,
+        jitter,
+        reordering,
+        steps,
+    } = &direction.effects;
+    let effects = [
+        (losses.is_some(), "losses in bursts or of listed packets"),
+        (!edits.is_empty(), "middleboxes"),
+        (narrow.is_some(), "narrow links"),
+        (policer.is_some(), "policers"),
+        (*queueing != Queueing::DropTail, "managed queues"),
+        (opportunities.is_some(), "traces"),
+        (*corrupted > Ratio::ZERO, "wrong bits"),
+        (*duplicated > Ratio::ZERO, "duplicates"),
+        (jitter.is_some(), "jitter"),
+        (reordering.is_some(), "reordering"),
+        (!steps.is_empty(), "changes over time"),
+    ];
+    effects.into_iter().find(|(there, _)| *there).map(|(_, what)| what)
+}
+
+/// The path as it comes out: without segmentation offload, because `netem` would lose trains whole.
+pub(crate) fn made_exact(path: &Path) -> Path {
+    Path { segmentation: Segmentation::Exact, ..path.clone() }
+}
+
+/// The disciplines of the sender's router and of the receiver's, in the order in which they are set.
+pub(crate) fn disciplines(path: &Path) -> [Vec<Discipline>; 2] {
+    let Path { forward, reverse, .. } = path;
+    [[line(forward), flight(reverse)].concat(), [line(reverse), flight(forward)].concat()]
+}
+
+/// Loss, queue and rate, where the first router of a direction sends to the second.
+fn line(direction: &PathDirection) -> Vec<Discipline> {
+    let mut stages = Vec::new();
+    let loss = direction.loss.unwrap_or_default();
+    if loss > Ratio::ZERO {
+        stages.push(("netem", format!("loss {}% limit {MANY_PACKETS}", loss.percent())));
+    }
+    let mut sizes = String::new();
+    if let Some(rate) = direction.rate {
+        // The size of a packet is told once for all stages, so that the queue counts as the rate does.
+        sizes = format!("stab overhead {} ", overhead(direction));
+        stages.push((
+            "tbf",
+            format!("rate {}bit burst {} limit {}", rate.bps(), burst(direction, rate), limit(direction)),
+        ));
+        if let Some(packets) = direction.effects.queue_packets {
+            stages.push(("pfifo", format!("limit {}", packets.get())));
+        }
+    }
+    stacked(TO_ROUTER, &sizes, &stages)
+}
+
+/// Delay, where the second router of a direction sends to the host.
+fn flight(direction: &PathDirection) -> Vec<Discipline> {
+    let micros = direction.delay.as_nanos() as f64 / 1000.0;
+    let delay = (direction.delay > Span::ZERO).then(|| ("netem", format!("delay {micros}us limit {MANY_PACKETS}")));
+    stacked(TO_HOST, "", delay.as_slice())
+}
+
+/// Each stage below the one before it, the first at the root of `device`.
+fn stacked(device: &str, sizes: &str, stages: &[(&str, String)]) -> Vec<Discipline> {
+    let stage = |(place, (kind, options)): (usize, &(&str, String))| {
+        let (above, sizes) = if place == 0 { ("root".to_owned(), sizes) } else { (format!("parent {place}:1"), "") };
+        let handle = place + 1;
+        Discipline {
+            kind: (*kind).to_owned(),
+            arguments: format!("qdisc add dev {device} {above} handle {handle}: {sizes}{kind} {options}"),
+        }
+    };
+    stages.iter().enumerate().map(stage).collect()
+}
+
+/// What the path counts of each packet beyond what the kernel counts.
+fn overhead(direction: &PathDirection) -> i64 {
+    direction.framing.overhead().get().cast_signed() - HEADER.cast_signed()
+}
+
+fn burst(direction: &PathDirection, rate: BitRate) -> u64 {
+    (direction.mtu + direction.framing.overhead() + rate.bytes_in(BURST_LASTS)).get()
+}
+
+/// `tc` takes 32 bits: more than that no queue holds in memory.
+fn limit(direction: &PathDirection) -> u64 {
+    direction.queue.map_or(u64::MAX, ByteCount::get).min(u32::MAX.into())
+}
+
+/// The parent's side of such a path.
+pub(crate) struct KernelPath {
+    last: Mutex<[Counts; 2]>,
+    /// The timers of the disciplines are late where processors sleep.
+    _awake: Awake,
+}
+
+impl KernelPath {
+    /// Of a path that was just made.
+    pub(crate) fn new() -> Self {
+        Self { last: Mutex::default(), _awake: Awake::ask() }
+    }
+
+    /// What each direction of `path`, forward first, did since the last call, of what the kernel has counted by now.
+    pub(crate) fn take(&self, path: &Path, counts: [Counts; 2]) -> [Carried; 2] {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let [forward, reverse] = std::mem::replace(&mut *last, counts);
+        [carried(&path.forward, counts[0], forward), carried(&path.reverse, counts[1], reverse)]
+    }
+}
+
+fn carried(direction: &PathDirection, now: Counts, since: Counts) -> Carried {
+    let framed = |passed| framed(direction, passed);
+    let sent = framed(now.sent).saturating_sub(framed(since.sent));
+    Carried {
+        delivered: framed(now.delivered).saturating_sub(framed(since.delivered)),
+        backlog: now.backlog,
+        flying: framed(now.sent).saturating_sub(framed(now.delivered)),
+        overflowed: now.overflowed.wrapping_sub(since.overflowed).into(),
+        lost: now.lost.wrapping_sub(since.lost).into(),
+        reordered: None,
+        busy: direction.rate.map_or(Span::ZERO, |rate| rate.time_for(sent)),
+        timing: None,
+    }
+}
+
+/// Bytes of what a device has sent, as the path's framing counts.
+fn framed(direction: &PathDirection, passed: Passed) -> ByteCount {
+    let extra = overhead(direction).wrapping_mul(passed.packets.cast_signed());
+    ByteCount::new(passed.bytes.get().saturating_add_signed(extra))
+}
+
+#[cfg(test)]
+mod tests {
+    use fullpipe_record::{Distribution, Encapsulation, Framing, IpVersion, Jitter};
+    use fullpipe_units::SegCount;
+
+    use super::*;
+
+    fn path(rate: Option<u64>, loss: f64, delays: [Span; 2]) -> Path {
+        let direction = |delay| PathDirection {
+            rate: rate.map(BitRate::from_mbps),
+            delay,
+            queue: Some(ByteCount::new(100_000)),
+            loss: Some(Ratio::new(loss)),
+            mtu: ByteCount::new(1500),
+            framing: Framing::Ethernet,
+            ip: IpVersion::V4,
+            encapsulation: Encapsulation::default(),
+            effects: Effects::default(),
+        };
+        let [forward, reverse] = delays.map(direction);
+        Path { forward, reverse, segmentation: Segmentation::default() }
+    }
+
+    fn arguments(path: &Path) -> [Vec<String>; 2] {
+        disciplines(path).map(|router| router.into_iter().map(|discipline| discipline.arguments).collect())
+    }
+
+    #[test]
+    fn a_rate_alone_is_the_same_in_both_routers_and_needs_no_netem() {
+        let line = "qdisc add dev path1 root handle 1: stab overhead 24 tbf rate 100000000bit burst 7788 limit 100000";
+        assert_eq!(arguments(&path(Some(100), 0.0, [Span::ZERO; 2])), [[line], [line]]);
+    }
+
+    #[test]
+    fn each_direction_is_lost_queued_and_then_delayed_by_the_other_router() {
+        let mut path = path(Some(100), 0.001, [Span::from_micros(1500), Span::from_nanos(20_000_500)]);
+        path.reverse.rate = Some(BitRate::from_mbps(10));
+        path.reverse.loss = None;
+        path.reverse.framing = Framing::Ip;
+        path.reverse.effects.queue_packets = Some(SegCount::new(100));
+        let [sender, receiver] = arguments(&path);
+        assert_eq!(
+            sender,
+            [
+                "qdisc add dev path1 root handle 1: stab overhead 24 netem loss 0.1% limit 10000000",
+                "qdisc add dev path1 parent 1:1 handle 2: tbf rate 100000000bit burst 7788 limit 100000",
+                "qdisc add dev path0 root handle 1: netem delay 20000.5us limit 10000000",
+            ]
+        );
+        assert_eq!(
+            receiver,
+            [
+                "qdisc add dev path1 root handle 1: stab overhead -14 tbf rate 10000000bit burst 2125 limit 100000",
+                "qdisc add dev path1 parent 1:1 handle 2: pfifo limit 100",
+                "qdisc add dev path0 root handle 1: netem delay 1500us limit 10000000",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_path_without_anything_has_no_disciplines() {
+        assert_eq!(disciplines(&path(None, 0.0, [Span::ZERO; 2])), [vec![], vec![]]);
+    }
+
+    #[test]
+    fn what_the_kernel_does_otherwise_is_refused_by_name() {
+        let plain = path(Some(100), 0.001, [Span::from_millis(10); 2]);
+        find_unsupported(&plain).unwrap();
+        let mut jittery = plain.clone();
+        let distribution = Distribution::Uniform(Span::from_millis(2));
+        jittery.reverse.effects.jitter = Some(Jitter { distribution, reorders: false });
+        assert!(find_unsupported(&jittery).unwrap_err().to_string().contains("no jitter"));
+        let mut unequal = plain;
+        unequal.reverse.mtu = ByteCount::new(9000);
+        assert!(find_unsupported(&unequal).unwrap_err().to_string().contains("MTU"));
+    }
+
+    #[test]
+    fn what_was_carried_is_the_difference_of_two_looks() {
+        let (path, kernel) = (path(Some(100), 0.0, [Span::ZERO; 2]), KernelPath::new());
+        let passed = |packets| Passed { packets, bytes: ByteCount::new(packets * 1514) };
+        let first = Counts { sent: passed(10), delivered: passed(8), overflowed: u32::MAX, ..Counts::default() };
+        kernel.take(&path, [first, Counts::default()]);
+        let second = Counts { sent: passed(30), delivered: passed(18), overflowed: 2, lost: 1, ..first };
+        let [forward, reverse] = kernel.take(&path, [second, Counts::default()]);
+        assert_eq!(forward.delivered, ByteCount::new(10 * 1538));
+        assert_eq!((forward.flying, forward.overflowed, forward.lost), (ByteCount::new(12 * 1538), 3, 1));
+        assert_eq!(forward.busy, BitRate::from_mbps(100).time_for(ByteCount::new(20 * 1538)));
+        assert_eq!(reverse.delivered, ByteCount::ZERO);
+    }
+}

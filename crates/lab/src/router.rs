@@ -1,0 +1,129 @@
+//! The routers between the hosts where the kernel is the path, as the keeper holds them.
+
+use std::ffi::OsString;
+use std::io;
+use std::net::Ipv4Addr;
+use std::process::Command;
+
+use fullpipe_host::SysctlTree;
+use fullpipe_sys::{
+    Ipv4Link, NetNamespace, configure_ipv4, create_veth, device_state, lead_to_peer_alone, queue_states,
+    set_ethernet_address, without_arp,
+};
+use fullpipe_units::SegCount;
+
+use crate::keeper::{Refusal, without_ipv6};
+use crate::kernel::{Counts, Discipline, Passed, TO_HOST, TO_ROUTER};
+use crate::protocol::{Blueprint, ETHERNET_ADDRESS, Host, Lack};
+
+/// The router that the packets of a host find first.
+pub(crate) struct Router {
+    host: Host,
+    network: NetNamespace,
+}
+
+impl Router {
+    /// Makes the router of `host` and the pair of devices between both. The calling thread is in `network`, the host's, and
+    /// stays there.
+    pub(crate) fn build(host: Host, network: &NetNamespace, blueprint: &Blueprint) -> Result<Self, Refusal> {
+        let making = "making a network namespace";
+        let router =
+            Self { host, network: NetNamespace::create().map_err(Refusal::lacking(Lack::Namespaces, making))? };
+        let tree = SysctlTree::of_this_host();
+        tree.write("net.ipv4.ip_forward", "1").map_err(|error| Refusal::setting(error.into()))?;
+        let joined = create_veth(TO_HOST, [network, &router.network])
+            .and_then(|()| router.lead_to(host, TO_HOST, blueprint))
+            .and_then(|()| network.enter())
+            .and_then(|()| set_ethernet_address(TO_HOST, ETHERNET_ADDRESS));
+        joined.map_err(Refusal::failed("joining a host to its router"))?;
+        Ok(router)
+    }
+
+    /// Joins the routers of both hosts to each other, and makes the path there.
+    pub(crate) fn join(both: [&Self; 2], blueprint: &Blueprint) -> Result<(), Refusal> {
+        let joining = "joining the routers";
+        create_veth(TO_ROUTER, both.map(|router| &router.network)).map_err(Refusal::failed(joining))?;
+        for router in both {
+            let joined = router.network.enter().and_then(|()| router.lead_to(router.host.peer(), TO_ROUTER, blueprint));
+            joined.map_err(Refusal::failed(joining))?;
+            blueprint.disciplines[router.host.index()].iter().try_for_each(set)?;
+        }
+        Ok(())
+    }
+
+    /// Lets what goes to `host` leave by `device`, in this router, where the calling thread is.
+    fn lead_to(&self, host: Host, device: &str, blueprint: &Blueprint) -> io::Result<()> {
+        without_ipv6(device);
+        set_ethernet_address(device, ETHERNET_ADDRESS)?;
+        let link = Ipv4Link {
+            local: self.address(),
+            peer: host.address(),
+            mtu: blueprint.mtu[host.peer().index()],
+            transmit_queue: SegCount::new(blueprint.transmit_queue),
+        };
+        configure_ipv4(device, link)?;
+        lead_to_peer_alone(device)?;
+        without_arp(device)
+    }
+
+    /// Of the network of the hosts, so that they believe what it says.
+    const fn address(&self) -> Ipv4Addr {
+        match self.host {
+            Host::Sender => Ipv4Addr::new(198, 18, 0, 11),
+            Host::Receiver => Ipv4Addr::new(198, 18, 0, 12),
+        }
+    }
+
+    /// Packets from the other router that were dropped before this one looked at them. The calling thread is in this router
+    /// afterwards.
+    pub(crate) fn drops(&self) -> io::Result<u64> {
+        self.network.enter()?;
+        Ok(device_state(TO_ROUTER)?.dropped_in)
+    }
+
+    /// What was carried from `near`, the router of the host that sends, to `far`. The calling thread is in that one
+    /// afterwards.
+    pub(crate) fn counts(near: &Self, far: &Self) -> io::Result<Counts> {
+        near.network.enter()?;
+        let line = device_state(TO_ROUTER)?;
+        let queues = queue_states(line.index)?;
+        far.network.enter()?;
+        let flight = device_state(TO_HOST)?;
+        let queue = |kind| queues.iter().find(|queue| queue.kind == kind);
+        let dropped = |kind| queue(kind).map_or(0, |queue| queue.dropped);
+        Ok(Counts {
+            sent: Passed { packets: line.sent_packets, bytes: line.sent },
+            delivered: Passed { packets: flight.sent_packets, bytes: flight.sent },
+            backlog: queue("tbf").map(|queue| queue.backlog).unwrap_or_default(),
+            overflowed: dropped("tbf"),
+            // What the queue below it does not take counts as dropped in both (`netem_dequeue`).
+            lost: queue("netem").map_or(0, |netem| netem.dropped.wrapping_sub(dropped("tbf"))),
+        })
+    }
+}
+
+/// Sets a discipline in the router in which the calling thread is.
+fn set(discipline: &Discipline) -> Result<(), Refusal> {
+    let Discipline { kind, arguments } = discipline;
+    let making = "making the path";
+    let lacking = |why: String| Refusal::lacking(Lack::Discipline, making)(io::Error::other(why));
+    let mut tc = Command::new("tc");
+    let output = tc.args(arguments.split_whitespace()).env("PATH", search_path()).output();
+    let output = output.map_err(|cause| lacking(format!("`tc`, of iproute2, cannot be run: {cause}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    // The second is what kernels say that explain nothing (before Linux 4.17).
+    if said.contains("kind is unknown") || said.contains("No such file or directory") {
+        return Err(lacking(format!("this kernel has no {kind} (`tc` says \"{said}\")")));
+    }
+    Err(Refusal::failed(making)(io::Error::other(format!("`tc {arguments}` says \"{said}\""))))
+}
+
+/// Where programs are, and behind it where those of root are, which ordinary users do not always look.
+fn search_path() -> OsString {
+    let mut path = std::env::var_os("PATH").unwrap_or_default();
+    path.push(":/usr/sbin:/sbin");
+    path
+}
