@@ -49,7 +49,11 @@ pub(crate) fn sentence(figures: &Figures, finding: &Finding, ceilings: &BTreeMap
 
 fn receive_window(figures: &Figures, cause: Cause, ceilings: &BTreeMap<Limit, BitRate>) -> String {
     let window = size(figures.most(|look| look.window));
-    let reason = reason_of_window(cause);
+    let reason = match cause {
+        // An offer may also have been lost on the way to a host that is not seen.
+        Cause::NoWindowScaling if figures.evidence.receiver.is_none() => "the other end agreed to no window scaling",
+        cause => reason_of_window(cause),
+    };
     let misread = middlebox::misread(figures).filter(|_| cause != Cause::WindowClamped);
     let misread =
         misread.map_or_else(String::new, |factor| format!(", so that the sender takes it for 1/{factor} of itself"));

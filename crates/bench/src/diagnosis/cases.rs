@@ -252,10 +252,10 @@ fn windows(spot: Spot) -> Result<Vec<Case>, FlagError> {
     fixed.plant = Plant::Iperf2;
     let mut grown = of_sender(Cause::TcpWmemMax)?;
     grown.sender = vec![Change::TcpWmemMax(spot.way.bdp(LEFT))];
-    let mut sleeping = grown.clone();
+    // Where packets are trains a sleeping writer overruns a small buffer (`kernel::fill`), and is then held by something else.
+    let mut sleeping = spot.over(grown.label, "segmentation=exact")?;
+    sleeping.sender.clone_from(&grown.sender);
     sleeping.request.writer = Writer::Blocking;
-    // Larger writes overrun a buffer that is small beside them (`kernel::fill`), and are then held by something else.
-    sleeping.request.block = ByteCount::from_kib(2);
     sleeping.name += " blocking";
     let mut asked_back = Case { name: format!("{} download", grown.name), ..grown.clone() };
     asked_back.request.direction = Direction::Download;
