@@ -260,9 +260,10 @@ impl Advice<'_> {
 /// Whether a change has to do with the ceiling `kind`, so that what was seen of that says nothing of the time after it.
 fn lifts(change: &Change, kind: Limit) -> bool {
     match change {
-        Change::SocketBuffer(_) | Change::Streams(_) | Change::WindowScaling(_) => kind != Limit::Capacity,
+        Change::Streams(_) => kind != Limit::Capacity,
+        Change::SocketBuffer(_) => matches!(kind, Limit::SendBuffer | Limit::ReceiveWindow),
         Change::TcpWmemMax(_) => kind == Limit::SendBuffer,
-        Change::TcpRmemMax(_) | Change::ModerateRcvbuf(_) => kind == Limit::ReceiveWindow,
+        Change::TcpRmemMax(_) | Change::ModerateRcvbuf(_) | Change::WindowScaling(_) => kind == Limit::ReceiveWindow,
         Change::CongestionControl(_) => kind == Limit::Loss,
         _ => false,
     }

@@ -189,7 +189,7 @@ fn a_line_that_somebody_died_over_counts_for_nothing_and_garbage_is_told() {
         fs::write(&path, [whole.as_slice(), &second[..length]].concat()).unwrap();
         if length % 9 == 0 {
             // What is appended then begins a line of its own.
-            apply(&bench.book(), &changes()[7..]).unwrap();
+            apply(&bench.book(), &changes()[8..]).unwrap();
             let lines = fs::read_to_string(&path).unwrap();
             assert!(lines.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{lines}");
             assert_eq!(bench.book().undo(false).unwrap().restored.len(), 2, "cut at {length}");
@@ -242,7 +242,7 @@ fn what_somebody_else_changed_is_left_alone_and_the_rest_is_put_back() {
     tree.write("net.ipv4.tcp_wmem", "4096 16384 33554432").unwrap();
     assert_eq!(bench.book().undo(false).unwrap().restored.len(), 1);
     assert_as_before(&before, "after all");
-    apply(&bench.book(), &changes()[7..]).unwrap();
+    apply(&bench.book(), &changes()[8..]).unwrap();
     tree.write("net.ipv4.tcp_wmem", "4096 16384 5000000").unwrap();
     assert_eq!(bench.book().undo(true).unwrap().left.len(), 1);
     assert_eq!(bench.book().undo(false).unwrap(), HostUndone::default());
@@ -344,7 +344,7 @@ fn a_setting_that_vanished_with_its_device_is_told_once() {
     let book = Book::open(folder.path(), system()).unwrap();
     let undone = book.undo(false).unwrap();
     assert_eq!(undone.restored.len(), 3, "the sysctls: {undone:?}");
-    assert_eq!(undone.left.len(), 4, "what was the device's: {undone:?}");
+    assert_eq!(undone.left.len(), 5, "what was the device's: {undone:?}");
     assert!(undone.left.iter().all(|left| left.why.contains("is gone")), "{undone:?}");
     assert_eq!(book.undo(false).unwrap(), HostUndone::default());
     drop(here);
