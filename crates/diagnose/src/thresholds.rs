@@ -137,7 +137,7 @@ pub(crate) const NEXT_SIZE: u64 = 4;
 pub(crate) const MOST_STREAMS: u16 = 128;
 /// A change that promises less than so many times the present rate is not worth making.
 pub(crate) const GAIN: f64 = 1.02;
-/// A pace of this share of the rate above which packets are dropped leaves room for its own unevenness.
+/// A pace of this share of the rate above which packets are dropped leaves room for its own unevenness (a choice, not measured).
 pub(crate) const PACE_BELOW: f64 = 0.95;
 /// What passes a device that drops is taken over at least this long, …
 pub(crate) const PASSED_OVER: Span = Span::from_secs(1);
@@ -214,5 +214,5 @@ pub(crate) const SECONDS_AT_MOST: u64 = 600;
 /// Another limit that held for this share of the time is worth telling.
 pub(crate) const ALSO: f64 = 0.15;
 /// A ceiling that differs from the deciding one by at most this share of it, or a limit that held for as much of the time less
-/// this share, is as good as it: the two ends' estimates of a round trip differ by as much.
+/// this share, is as good as it. A choice, not measured: predictions are held to three percent, and round trips vary by more.
 pub(crate) const CLOSE: f64 = 0.1;
