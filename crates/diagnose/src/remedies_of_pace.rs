@@ -4,6 +4,7 @@ use fullpipe_record::{At, Change, Remedy, Scope};
 use fullpipe_units::BitRate;
 
 use crate::figures::Figures;
+use crate::outlook::Outlook;
 use crate::pacing;
 use crate::passed;
 use crate::remedies::Advice;
@@ -64,7 +65,7 @@ impl Advice<'_> {
 
     /// `None` where the bottleneck's rate was not told and does not show.
     pub(crate) fn pace_below_the_bottleneck(&self) -> Option<Remedy> {
-        let told = self.outlook.as_ref().and_then(|outlook| outlook.told_capacity());
+        let told = self.outlook.as_ref().and_then(Outlook::told_capacity);
         let passes = told.or_else(|| passed::surely(&Figures::of(self.evidence)))?;
         let why = format!(
             "The queue of the bottleneck is shorter than the bursts, and {passes} of data passes it: a greatest pace a little \

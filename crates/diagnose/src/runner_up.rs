@@ -69,14 +69,17 @@ mod tests {
 
     const NONE: &[OtherLimit] = &[];
 
-    fn mbps(rates: &[(Limit, u64)]) -> BTreeMap<Limit, BitRate> {
+    /// A ceiling.
+    type Mbps = (Limit, u64);
+
+    fn mbps(rates: &[Mbps]) -> BTreeMap<Limit, BitRate> {
         rates.iter().map(|(kind, mbps)| (*kind, BitRate::from_mbps(*mbps))).collect()
     }
 
     #[test]
     fn a_ceiling_within_a_tenth_would_be_next() {
         use Limit::{Capacity, CongestionWindow, Loss, Mtu, Pacing, ReceiveWindow, SendBuffer};
-        let table: [(Limit, &[(Limit, u64)], Option<(Limit, u64)>); 11] = [
+        let table: [(Limit, &[Mbps], Option<Mbps>); 11] = [
             (SendBuffer, &[(SendBuffer, 300), (ReceiveWindow, 329)], Some((ReceiveWindow, 329))),
             (SendBuffer, &[(SendBuffer, 300), (ReceiveWindow, 331)], None),
             (SendBuffer, &[(SendBuffer, 300), (ReceiveWindow, 280)], Some((ReceiveWindow, 280))),

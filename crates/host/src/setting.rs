@@ -225,10 +225,10 @@ fn device(name: &str) -> io::Result<sys::Device> {
 fn qdisc(root: Option<sys::RootQdisc>) -> String {
     match root {
         Some(root) if root.is_default => format!("{DEFAULT} {}", root.kind),
-        Some(root) if RESTORABLE_QDISCS.contains(&root.kind.as_str()) && !root.has_inner => {
-            let options: String = root.options.iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("{} {:x} {options}", root.kind, root.handle)
-        }
+        Some(root) if RESTORABLE_QDISCS.contains(&root.kind.as_str()) && !root.has_inner => root
+            .options
+            .iter()
+            .fold(format!("{} {:x} ", root.kind, root.handle), |text, byte| text + &format!("{byte:02x}")),
         Some(root) => root.kind,
         None => DEFAULT.to_owned(),
     }
