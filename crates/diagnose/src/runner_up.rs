@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fullpipe_record::{Limit, OtherLimit, RunnerUp};
+use fullpipe_record::{Cause, Limit, OtherLimit, RunnerUp};
 use fullpipe_units::{BitRate, Ratio, Span};
 
 use crate::thresholds::CLOSE;
@@ -57,7 +57,8 @@ fn stands_beside(kind: Limit, other: Limit) -> bool {
 }
 
 fn by_time(others: &[OtherLimit], of_the_time: Ratio) -> Option<RunnerUp> {
-    let longest = others.first()?;
+    // Every transfer speeds up at first; that is over when the limit is lifted.
+    let longest = others.iter().find(|other| other.cause != Cause::RampUp)?;
     let is_close = of_the_time > Ratio::ZERO && longest.share.get() >= of_the_time.get() * (1.0 - CLOSE);
     is_close.then_some(RunnerUp { kind: longest.kind, bits_per_second: None, share: Some(longest.share) })
 }
@@ -65,7 +66,7 @@ fn by_time(others: &[OtherLimit], of_the_time: Ratio) -> Option<RunnerUp> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_record::{At, Cause};
+    use fullpipe_record::At;
 
     const NONE: &[OtherLimit] = &[];
 
@@ -131,6 +132,9 @@ mod tests {
         };
         assert_eq!(next(0.46, 0.5), Some(Limit::SenderApplication));
         assert_eq!(next(0.44, 0.5), None);
+        let ramp = OtherLimit { kind: Limit::CongestionWindow, cause: Cause::RampUp, ..other(0.5) };
+        let rate = (Limit::ReceiveWindow, BitRate::from_mbps(300));
+        assert_eq!(runner_up(rate, &mbps(&[]), &[ramp], Ratio::new(0.5)), None);
         assert_eq!(next(0.44, 0.0), None, "the limit of no second is one that seconds do not show");
     }
 }
