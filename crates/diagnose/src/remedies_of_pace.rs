@@ -69,7 +69,7 @@ impl Advice<'_> {
         let passes = told.or_else(|| passed::surely(&Figures::of(self.evidence)))?;
         let why = format!(
             "The queue of the bottleneck is shorter than the bursts, and {passes} of data passes it: a greatest pace a little \
-             below that sends no bursts."
+             below that sends no longer bursts than the packets of a millisecond, which may still be more than the queue holds."
         );
         self.pace_below(passes, "pace-below-the-bottleneck", why)
     }
