@@ -126,8 +126,11 @@ impl State {
             }
             // None of these is a candidate.
             Change::Sysctl { .. }
+            | Change::Rate(_)
+            | Change::MaxPacingRate(_)
             | Change::RouteMetric { .. }
             | Change::Qdisc { .. }
+            | Change::QueueLength { .. }
             | Change::Offload { .. }
             | Change::Mtu { .. } => {}
         }

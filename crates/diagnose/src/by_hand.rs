@@ -144,13 +144,21 @@ pub(crate) fn by_hand(kind: Limit, cause: Cause) -> &'static [ByHand] {
             why: "One processor does all of this connection's work: larger packets, offloads, larger writes, zero-copy, or \
                   several connections on several processors.",
         }],
-        (Limit::Mtu, Cause::BlackHole) => &[ByHand {
-            id: "probe-the-mtu",
-            scope: Scope::Namespace,
-            at: Some(At::Sender),
-            why: "A narrow link swallows full packets and its answer is filtered: let ICMP \"too big\" pass, lower the MTU, \
-                  or set net.ipv4.tcp_mtu_probing to 1, with which the sender finds a size that passes.",
-        }],
+        (Limit::Mtu, Cause::BlackHole) => &[
+            ByHand {
+                id: "let-too-big-pass",
+                scope: Scope::Path,
+                at: None,
+                why: "A narrow link swallows full packets and its answer is filtered: let ICMP \"too big\" pass, and the sender \
+                      learns the size at once.",
+            },
+            ByHand {
+                id: "lower-the-mtu",
+                scope: Scope::Host,
+                at: Some(At::Sender),
+                why: "An MTU of the device, or of the route, that the narrow link lets pass: with it no packet is too large.",
+            },
+        ],
         (Limit::Mtu, _) => &[ByHand {
             id: "larger-segments",
             scope: Scope::Path,

@@ -1,6 +1,6 @@
 use fullpipe_model::kernel::{tcp_rmem_max_for, tcp_wmem_max_for};
 use fullpipe_model::loss::CongestionControl;
-use fullpipe_model::predict;
+use fullpipe_model::{framing, predict};
 use fullpipe_record::{
     Buffer, BufferTriple, Cause, Change, Encapsulation, Evidence, Forecast, HostSettings, IpVersion, Limit, Path,
     PathDirection, Prediction, Request, Verdict,
@@ -8,6 +8,8 @@ use fullpipe_record::{
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::figures::Figures;
+use crate::passed;
+use crate::thresholds::PROBING_BEGINS_WITH;
 
 /// The path, the hosts and the load as the evidence has them, to predict what changes would bring.
 pub(crate) struct Outlook<'a> {
@@ -20,6 +22,8 @@ pub(crate) struct Outlook<'a> {
     pub(crate) present: BitRate,
     /// Whether nothing that a prediction needs was assumed.
     certain: bool,
+    /// Whether packets are lost for being sent too fast: a pace below what passes loses none.
+    drops_the_excess: bool,
 }
 
 impl<'a> Outlook<'a> {
@@ -28,6 +32,7 @@ impl<'a> Outlook<'a> {
         let figures = Figures::of(evidence);
         let unbounded = unbounded_host();
         let known = evidence.sender.is_some() && evidence.receiver.is_some() && evidence.bandwidth.is_some();
+        let guessed = matches!(verdict.cause, Cause::ShallowQueue | Cause::Policer | Cause::BlackHole);
         Some(Self {
             evidence,
             path: path(&figures, verdict)?,
@@ -35,7 +40,8 @@ impl<'a> Outlook<'a> {
             receiver: evidence.receiver.clone().unwrap_or(unbounded),
             request: request(&figures),
             present: figures.rate,
-            certain: known && verdict.cause != Cause::ShallowQueue,
+            certain: known && !guessed,
+            drops_the_excess: matches!(verdict.cause, Cause::ShallowQueue | Cause::Policer),
         })
     }
 
@@ -47,17 +53,44 @@ impl<'a> Outlook<'a> {
             return None;
         }
         let low = if self.certain { prediction.low } else { prediction.low.min(self.present) };
-        Some(Forecast { bits_per_second: prediction.refined, low, high: prediction.high })
+        // A policer may let more pass than a sender that it holds down has shown.
+        let as_told = self.predict_over(self.evidence.bandwidth, changes).high;
+        Some(Forecast { bits_per_second: prediction.refined, low, high: prediction.high.max(as_told) })
+    }
+
+    /// The rate to expect of a sender that probes for a size of packets that passes: it begins with one that nearly always
+    /// does, and ends at one that nobody knows. Until it has found the first, nothing passes.
+    pub(crate) fn forecast_of_probing(&self, changes: &[Change]) -> Option<Forecast> {
+        let whole = self.forecast(changes)?;
+        let mss = Some(self.request.mss.map_or(PROBING_BEGINS_WITH, |mss| mss.min(PROBING_BEGINS_WITH)));
+        let small = predict(&self.path, &self.sender, &self.receiver, &Request { mss, ..self.request.clone() });
+        let bits_per_second = small.refined.min(whole.high);
+        Some(Forecast { bits_per_second, low: whole.low.min(bits_per_second), ..whole })
     }
 
     /// The prediction after `changes`. Both ends get each of them: a sender's `tcp_rmem` and a receiver's `tcp_wmem` are
     /// of no consequence.
     pub(crate) fn predict(&self, changes: &[Change]) -> Prediction {
+        self.predict_over(self.path.forward.rate, changes)
+    }
+
+    fn predict_over(&self, bandwidth: Option<BitRate>, changes: &[Change]) -> Prediction {
         let host = |settings: &HostSettings| {
             changes.iter().fold(settings.clone(), |settings, change| change.applied_to(&settings))
         };
         let request = changes.iter().fold(self.request.clone(), |request, change| change.applied_to_request(&request));
-        predict(&self.path, &host(&self.sender), &host(&self.receiver), &request)
+        let mut path = self.path.clone();
+        path.forward.rate = bandwidth;
+        if self.drops_the_excess && changes.iter().any(|change| matches!(change, Change::MaxPacingRate(Some(_)))) {
+            path.forward.loss = None;
+        }
+        predict(&path, &host(&self.sender), &host(&self.receiver), &request)
+    }
+
+    /// Payload of all streams together that the path carries, where its bandwidth was told.
+    pub(crate) fn told_capacity(&self) -> Option<BitRate> {
+        self.evidence.bandwidth?;
+        Some(self.predict(&[]).ceiling(Limit::Capacity)?.refined)
     }
 
     /// `changes`, and every larger buffer that it then takes to fill a path whose bandwidth was told.
@@ -132,14 +165,16 @@ impl<'a> Outlook<'a> {
     }
 }
 
-/// The path as the evidence shows it: half of the idle round-trip time each way, the bandwidth if it was told, and the
-/// loss if that is the limit (elsewhere the queue of a full link makes it).
+/// The path as the evidence shows it: half of the idle round-trip time each way, the bandwidth if it was told, no more than a
+/// policer lets pass, and the loss if that is the limit (elsewhere the queue of a full link makes it).
 fn path(figures: &Figures, verdict: &Verdict) -> Option<Path> {
     const ETHERNET: ByteCount = ByteCount::new(1500);
     let mtu = figures.looks().filter_map(|look| look.sample.tcp.path_mtu).max();
     let lost = figures.lost().filter(|_| verdict.kind == Limit::Loss);
+    let told = figures.evidence.bandwidth;
+    let policed = policed_bandwidth(figures).filter(|_| verdict.cause == Cause::Policer);
     let direction = PathDirection {
-        rate: figures.evidence.bandwidth,
+        rate: told.map_or(policed, |told| Some(policed.map_or(told, |policed| told.min(policed)))),
         delay: Span::ZERO,
         queue: None,
         loss: None,
@@ -152,6 +187,13 @@ fn path(figures: &Figures, verdict: &Verdict) -> Option<Path> {
     let mut path = Path::symmetric(&direction, figures.idle_rtt?);
     path.forward.loss = lost.map(crate::figures::Retransmitted::ratio).filter(|loss| *loss > Ratio::ZERO);
     Some(path)
+}
+
+/// The bandwidth that a policer leaves, counted as the path's is.
+fn policed_bandwidth(figures: &Figures) -> Option<BitRate> {
+    let headers = framing::tcp_headers(IpVersion::V4, figures.timestamps());
+    let efficiency = framing::efficiency(figures.mss?, headers, figures.evidence.framing.overhead());
+    Some(passed::at_most(figures)?.scaled(1.0 / efficiency.get()))
 }
 
 fn request(figures: &Figures) -> Request {

@@ -1,9 +1,10 @@
 //! Senders that keep to a pace below what their windows allow.
 
-use fullpipe_record::{At, Cause, Limit};
+use fullpipe_model::window;
+use fullpipe_record::{At, Cause, Limit, TcpInfo};
 use fullpipe_units::{BitRate, Ratio};
 
-use crate::figures::{Figures, share};
+use crate::figures::{Figures, median, share};
 use crate::finding::Finding;
 use crate::thresholds::{CLEARLY_BELOW, MOST, NEAR_A_RATE};
 
@@ -30,6 +31,23 @@ pub(crate) fn by_congestion_control(figures: &Figures, held: Ratio) -> Option<Fi
         let share = if unused < held { unused } else { held };
         Finding::new(Limit::Pacing, Cause::CongestionControl, At::Sender, share)
     })
+}
+
+/// Percent of window ÷ round trip at which the kernel paced, in slow start and after it, as its median; `None` of a part that
+/// no sample shows. A pace that was cut to the program's greatest one says nothing.
+///
+/// By `tcp_update_pacing_rate`, which takes a stream to be in slow start while its window is less than half of `ssthresh`.
+pub(crate) fn percents(figures: &Figures) -> [Option<u32>; 2] {
+    let samples = || figures.flows.iter().flat_map(|flow| &flow.whole).map(|sample| &sample.tcp);
+    let in_slow_start =
+        |tcp: &TcpInfo| tcp.ssthresh.is_none_or(|ssthresh| tcp.cwnd.is_some_and(|cwnd| cwnd * 2 < ssthresh));
+    [true, false].map(|part| median(samples().filter(|tcp| in_slow_start(tcp) == part).filter_map(percent).collect()))
+}
+
+fn percent(tcp: &TcpInfo) -> Option<u32> {
+    let pace = tcp.pacing_rate.filter(|pace| tcp.max_pacing_rate.is_none_or(|most| *pace < most))?;
+    let unpaced = window::rate(tcp.congestion_window()?, tcp.rtt?);
+    (unpaced > BitRate::ZERO).then(|| (pace.relative_to(unpaced) * 100.0).round() as u32)
 }
 
 /// The mean pace of all streams together, as the kernel last computed it.

@@ -4,7 +4,7 @@ use fullpipe_record::Sample;
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 /// Streams are looked at one after the other; times closer together than this are one look.
-const ONE_LOOK: Span = Span::from_millis(20);
+pub(crate) const ONE_LOOK: Span = Span::from_millis(20);
 
 /// How many bytes had passed at any time, all streams together.
 pub(crate) struct Progress {

@@ -12,6 +12,7 @@ use crate::figures::{median, share};
 use crate::finding::Finding;
 use crate::look::own_window;
 use crate::path;
+use crate::runner_up::{once_lifted, runner_up};
 use crate::thresholds::{
     AUTOTUNED_TO_THE_END, BROUGHT, FULL, IDLE, INFLATED, MOST, NOT_DRAINED, ONE_TRAIN, RECURS, SILENCE, TICKS,
 };
@@ -23,13 +24,16 @@ pub(crate) fn judge(evidence: &Evidence) -> Verdict {
     let finding = application::above_tcp(evidence, arrivals.rate, arrivals.rtt, find(&arrivals));
     let mut shown = arrivals.shown();
     shown.extend((!finding.missing.is_empty()).then(|| ("missing".to_owned(), finding.missing.join(", "))));
+    let ceilings = arrivals.ceilings();
+    let once_lifted = once_lifted(finding.kind, [arrivals.rtt, evidence.idle_rtt], &ceilings);
     Verdict {
+        runner_up: runner_up((finding.kind, arrivals.rate), &once_lifted, &[], Ratio::ZERO),
         kind: finding.kind,
         cause: finding.cause,
         at: finding.at,
         share: Ratio::new(finding.share.get().min(1.0)),
         sentence: arrivals.sentence(&finding),
-        ceilings: arrivals.ceilings(),
+        ceilings,
         evidence: shown,
         others: Vec::new(),
         basis: Basis::Receiver,

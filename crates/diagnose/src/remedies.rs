@@ -1,7 +1,9 @@
 use std::cmp::Reverse;
 
 use fullpipe_model::kernel;
-use fullpipe_record::{At, Buffer, Cause, Change, Commands, Evidence, HostSettings, Limit, Remedy, Scope, Verdict};
+use fullpipe_record::{
+    At, Buffer, Cause, Change, Commands, Evidence, Forecast, HostSettings, Limit, Remedy, Scope, Verdict,
+};
 use fullpipe_units::{BitRate, ByteCount};
 
 use crate::by_hand::{ByHand, by_hand};
@@ -19,26 +21,44 @@ use crate::thresholds::{GAIN, MOST_STREAMS, NEXT_SIZE};
 /// `commands` are left empty. Nothing follows from a verdict of [`Limit::Unknown`].
 pub fn remedies(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
     let advice = Advice { evidence, verdict, outlook: Outlook::new(evidence, verdict) };
-    let mut remedies: Vec<Remedy> = match verdict.kind {
-        Limit::SendBuffer | Limit::ReceiveWindow => advice.for_a_window(),
-        Limit::Loss => [advice.bbr(), advice.parallel_streams()].into_iter().flatten().collect(),
-        Limit::CongestionWindow => advice.for_growth(),
-        Limit::Pacing if verdict.cause == Cause::CongestionControl => advice.bbr().into_iter().collect(),
-        _ => Vec::new(),
-    };
-    remedies.extend(advice.by_hand());
+    let mut remedies = advice.by_settings();
     remedies.retain(|remedy| advice.gains(remedy));
+    // A remedy that a setting carries out needs nobody's hand.
+    let by_hand = advice.by_hand().into_iter().filter(|prose| remedies.iter().all(|remedy| remedy.id != prose.id));
+    let by_hand: Vec<Remedy> = by_hand.collect();
+    remedies.extend(by_hand);
     remedies.sort_by_key(|remedy| (Reverse(remedy.predicted.map(|forecast| forecast.bits_per_second)), remedy.scope));
     remedies
 }
 
-struct Advice<'a> {
-    evidence: &'a Evidence,
-    verdict: &'a Verdict,
-    outlook: Option<Outlook<'a>>,
+pub(crate) struct Advice<'a> {
+    pub(crate) evidence: &'a Evidence,
+    pub(crate) verdict: &'a Verdict,
+    pub(crate) outlook: Option<Outlook<'a>>,
 }
 
 impl Advice<'_> {
+    /// What changes of the hosts or of the load would do.
+    fn by_settings(&self) -> Vec<Remedy> {
+        let found = match (self.verdict.kind, self.verdict.cause) {
+            (Limit::SendBuffer | Limit::ReceiveWindow, _) => return self.for_a_window(),
+            (Limit::CongestionWindow, _) => return self.for_growth(),
+            (Limit::Loss, Cause::Policer) => [self.bbr(), self.parallel_streams(), self.pace_below_the_policer()],
+            (Limit::Loss, Cause::ShallowQueue) => {
+                [self.bbr(), self.parallel_streams(), self.pace_below_the_bottleneck()]
+            }
+            (Limit::Loss, _) => [self.bbr(), self.parallel_streams(), None],
+            (Limit::SenderApplication, Cause::RateLimited) => [self.higher_rate(), None, None],
+            (Limit::Pacing, Cause::MaxPacingRate) => [self.higher_pace(), None, None],
+            (Limit::Pacing, Cause::CongestionControl) => [self.bbr(), self.default_pacing_ratios(), None],
+            (Limit::Pacing, Cause::Qdisc) => [self.default_discipline(), None, None],
+            (Limit::Capacity, Cause::HostQueue) => [self.default_discipline(), self.longer_queue(), None],
+            (Limit::Mtu, Cause::BlackHole) => [Some(self.probe_the_mtu()), None, None],
+            _ => return Vec::new(),
+        };
+        found.into_iter().flatten().collect()
+    }
+
     fn for_a_window(&self) -> Vec<Remedy> {
         let mut remedies = match self.verdict.cause {
             // Nothing that a host sets changes what a device between them does to the window.
@@ -208,9 +228,21 @@ impl Advice<'_> {
         advice.iter().map(made).map(|remedy| Remedy { predicted: None, ..remedy }).collect()
     }
 
-    fn remedy(&self, id: &str, scope: Scope, at: At, changes: Vec<Change>, why: String) -> Remedy {
+    pub(crate) fn remedy(&self, id: &str, scope: Scope, at: At, changes: Vec<Change>, why: String) -> Remedy {
         let predicted = self.outlook.as_ref().and_then(|outlook| outlook.forecast(&changes));
+        let predicted = predicted.map(|forecast| self.bounded(forecast, &changes));
         Remedy { id: id.to_owned(), scope, at, changes, commands: Commands::default(), predicted, why }
+    }
+
+    /// `forecast`, no higher than the limit that would be next: the settings that the prediction rests on may not tell of it.
+    fn bounded(&self, forecast: Forecast, changes: &[Change]) -> Forecast {
+        let next = self.verdict.runner_up.and_then(|next| Some((next.kind, next.bits_per_second?)));
+        let Some((_, ceiling)) = next.filter(|(kind, _)| !changes.iter().any(|change| lifts(change, *kind))) else {
+            return forecast;
+        };
+        let bound = |rate: BitRate| rate.min(ceiling);
+        let Forecast { bits_per_second, low, high } = forecast;
+        Forecast { bits_per_second: bound(bits_per_second), low: bound(low), high: bound(high) }
     }
 
     /// Whether a change that can be predicted is worth making; what only a person can do always stays.
@@ -222,6 +254,18 @@ impl Advice<'_> {
 
     fn receiver(&self) -> Option<&HostSettings> {
         self.evidence.receiver.as_ref()
+    }
+}
+
+/// Whether a change has to do with the ceiling `kind`, so that what was seen of that says nothing of the time after it.
+fn lifts(change: &Change, kind: Limit) -> bool {
+    match change {
+        Change::Streams(_) => kind != Limit::Capacity,
+        Change::SocketBuffer(_) => matches!(kind, Limit::SendBuffer | Limit::ReceiveWindow),
+        Change::TcpWmemMax(_) => kind == Limit::SendBuffer,
+        Change::TcpRmemMax(_) | Change::ModerateRcvbuf(_) | Change::WindowScaling(_) => kind == Limit::ReceiveWindow,
+        Change::CongestionControl(_) => kind == Limit::Loss,
+        _ => false,
     }
 }
 

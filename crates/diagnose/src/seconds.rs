@@ -10,8 +10,8 @@ use crate::rules::of_hosts_traced;
 use crate::thresholds::{ALSO, SECOND, SECOND_ROUND_TRIPS, SECONDS_AT_MOST};
 
 /// Limits other than `whole` that held in some seconds of the transfer, each with its share of the transfer's time, the
-/// largest first. Shares that are too small to matter are left out.
-pub(crate) fn others(evidence: &Evidence, whole: &Finding) -> Vec<OtherLimit> {
+/// largest first; and the share of `whole`. Shares that are too small to matter are left out.
+pub(crate) fn others(evidence: &Evidence, whole: &Finding) -> (Vec<OtherLimit>, Ratio) {
     let seconds = each(evidence, whole);
     let mut others: Vec<OtherLimit> = Vec::new();
     for found in &seconds {
@@ -22,9 +22,10 @@ pub(crate) fn others(evidence: &Evidence, whole: &Finding) -> Vec<OtherLimit> {
             None => others.push(OtherLimit { kind: found.kind, cause: found.cause, at: found.at, share }),
         }
     }
+    let of_whole = others.iter().filter(|other| other.kind == whole.kind).map(|other| other.share.get()).sum();
     others.retain(|other| other.kind != whole.kind && other.kind != Limit::Unknown && other.share.get() >= ALSO);
     others.sort_by(|a, b| b.share.get().total_cmp(&a.share.get()));
-    others
+    (others, Ratio::new(of_whole))
 }
 
 /// The limit of each second, or of two round trips where that is longer; of so much time in a very long transfer that there

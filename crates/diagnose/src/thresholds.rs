@@ -137,6 +137,20 @@ pub(crate) const NEXT_SIZE: u64 = 4;
 pub(crate) const MOST_STREAMS: u16 = 128;
 /// A change that promises less than so many times the present rate is not worth making.
 pub(crate) const GAIN: f64 = 1.02;
+/// A pace of this share of the rate above which packets are dropped leaves room for its own unevenness (a choice, not measured).
+pub(crate) const PACE_BELOW: f64 = 0.95;
+/// What passes a device that drops is taken over at least this long, …
+pub(crate) const PASSED_OVER: Span = Span::from_secs(1);
+/// … and so many round trips: of what was sent in one, it is told in the next.
+pub(crate) const PASSED_OVER_ROUND_TRIPS: u64 = 10;
+/// Percent of window ÷ round trip at which the kernel paces in slow start (`tcp_pacing_ss_ratio`) by default…
+pub(crate) const PACE_OF_SLOW_START: u32 = 200;
+/// …and after it (`tcp_pacing_ca_ratio`).
+pub(crate) const PACE_AFTER_SLOW_START: u32 = 120;
+/// Payload of the segments with which the kernel begins to probe for a size that passes (`tcp_base_mss`, its default).
+pub(crate) const PROBING_BEGINS_WITH: ByteCount = ByteCount::new(1024);
+/// Packets that may wait for an Ethernet device by default (`txqueuelen`).
+pub(crate) const USUAL_QUEUE: u64 = 1000;
 
 // The receiving end alone.
 
@@ -199,3 +213,6 @@ pub(crate) const SECOND_ROUND_TRIPS: u64 = 2;
 pub(crate) const SECONDS_AT_MOST: u64 = 600;
 /// Another limit that held for this share of the time is worth telling.
 pub(crate) const ALSO: f64 = 0.15;
+/// A ceiling that differs from the deciding one by at most this share of it, or a limit that held for as much of the time less
+/// this share, is as good as it. A choice, not measured: predictions are held to three percent, and round trips vary by more.
+pub(crate) const CLOSE: f64 = 0.1;

@@ -6,6 +6,7 @@ use crate::ceilings::ceilings;
 use crate::figures::Figures;
 use crate::receiving;
 use crate::rules::find;
+use crate::runner_up::{once_lifted, runner_up};
 use crate::seconds;
 use crate::words;
 
@@ -25,13 +26,15 @@ pub fn diagnose(evidence: &Evidence) -> Verdict {
     let finding = application::above_tcp(evidence, figures.rate, figures.rtt, find(&figures));
     let mut ceilings = ceilings(&figures, &finding);
     ceilings.extend(application::ceiling(evidence, figures.rtt).map(|rate| (Limit::ApplicationWindow, rate)));
-    let others = seconds::others(evidence, &finding);
+    let (others, of_the_time) = seconds::others(evidence, &finding);
+    let once_lifted = once_lifted(finding.kind, [figures.rtt, figures.idle_rtt], &ceilings);
     Verdict {
         kind: finding.kind,
         cause: finding.cause,
         at: finding.at,
         share: Ratio::new(finding.share.get().min(1.0)),
         sentence: words::sentence(&figures, &finding, &ceilings),
+        runner_up: runner_up((finding.kind, figures.rate), &once_lifted, &others, of_the_time),
         evidence: words::shown(&figures, &finding),
         ceilings,
         others,

@@ -158,7 +158,8 @@ fn a_command_is_explained_and_its_output_passes_through() {
 #[test]
 fn a_measurement_is_explained_at_length_and_a_remedy_for_people_is_not_tried() {
     let server = Server::start();
-    let load = ["127.0.0.1", "-p", &server.port, "-t", "1.5", "-b", "40M"];
+    // As much as is told to be there: only a wider pipe would help.
+    let load = ["127.0.0.1", "-p", &server.port, "-t", "1.5", "-b", "40M", "--bandwidth", "40M"];
     let output = run(&mut fullpipe(&[&["diagnose"], &load[..]].concat()), PATIENCE);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
@@ -171,7 +172,24 @@ fn a_measurement_is_explained_at_length_and_a_remedy_for_people_is_not_tried() {
     assert_eq!(told["measurement"]["limit"], told["diagnosis"]["transfers"][0]["verdict"]);
     let output = run(&mut fullpipe(&[&["diagnose", "--json", "--apply", "nosuch"], &load[..]].concat()), PATIENCE);
     assert_eq!(output.status.code(), Some(USAGE));
-    assert_says(document(&output)["error"]["message"].as_str().unwrap(), &["nosuch", "higher-rate"]);
+    assert_says(document(&output)["error"]["message"].as_str().unwrap(), &["nosuch", "there are none"]);
+}
+
+#[test]
+fn a_rate_that_the_load_was_asked_for_is_lifted_and_proven() {
+    let server = Server::start();
+    let load = ["diagnose", "127.0.0.1", "-p", &server.port, "-t", "1.5", "-b", "40M", "--apply", "1"];
+    let report = document(&run(fullpipe(&load).arg("--json"), PATIENCE));
+    let diagnosis = &report["diagnosis"];
+    let best = &diagnosis["transfers"][0]["remedies"][0];
+    assert_eq!((&best["id"], &best["changes"][0]["setting"]), (&"higher-rate".into(), &"rate".into()), "{diagnosis:#}");
+    let trial = &diagnosis["trial"];
+    let mbps = |rate: &Value| rate.as_f64().unwrap() / 1e6;
+    assert!((35.0..45.0).contains(&mbps(&trial["before"])), "{trial:#}");
+    assert!(mbps(&trial["measured"]) > 100.0, "{trial:#}");
+    assert_eq!(trial["measurement"]["request"]["rate"], Value::Null, "{trial:#}");
+    let text = String::from_utf8(run(&mut fullpipe(&load), PATIENCE).stdout).unwrap();
+    assert_says(&text, &["fullpipe measure HOST    (without -b)", "With higher-rate", "% of the prediction"]);
 }
 
 #[test]
@@ -332,6 +350,74 @@ fn a_remedy_is_applied_proven_and_undone_and_others_are_watched() {
     assert_ne!(lab.tcp_wmem(), before, "it was left in place");
     lab.sender(&[&[SELF, "host", "undo"][..], &journal].concat());
     assert_eq!(lab.tcp_wmem(), before, "what was kept can still be undone");
+}
+
+/// What the sending host has set that a remedy may change.
+fn queue_and_paces(lab: &Lab) -> String {
+    let told = "tc qdisc show dev path0; sysctl net.ipv4.tcp_pacing_ca_ratio net.ipv4.tcp_mtu_probing";
+    String::from_utf8(lab.sender(&["sh", "-ec", told]).stdout).unwrap()
+}
+
+/// What comes of trying out remedy `id` on a load with these `flags`; every setting is as before then, and no journal is left.
+fn tried(lab: &Lab, id: &str, flags: &[&str]) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let before = queue_and_paces(lab);
+    let own = [SELF, "diagnose", Lab::RECEIVER, "--json", "-C", "cubic", "--bandwidth", "20M", "--apply", id];
+    let journal = ["--journal", folder.path().to_str().unwrap()];
+    let report = document(&lab.sender(&[&own[..], &journal, flags].concat()));
+    assert_eq!(queue_and_paces(lab), before, "{id} was undone");
+    let left = fs::read_dir(folder.path()).unwrap().any(|entry| entry.unwrap().path().extension().is_some());
+    assert!(!left, "{id} leaves no journal");
+    report
+}
+
+/// Limits of 8 Mbit/s or so on a path of 20, which the sender's own host, or the load that it was asked for, sets.
+#[test]
+fn what_the_sending_host_holds_back_itself_is_lifted_proven_and_put_back() {
+    require!(Lab, Tc);
+    let _path = path();
+    let mark = Mark::new();
+    let lab = Lab::start(&mark, "rate = \"20Mbit/s\"\nrtt = \"40ms\"\nqueue = \"2bdp\"", "tcp_wmem = \"4MiB\"");
+    let _server = lab.serve(&[SELF, "serve"], 5201);
+    let shaper = "tc qdisc add dev path0 root tbf rate 9mbit burst 64kb limit 64mb";
+    for (plant, flag, id, limit) in [
+        ("true", ["-b", "8M"], "higher-rate", ("sender-application", "rate-limited")),
+        ("true", ["--fq-rate", "8M"], "higher-pace", ("pacing", "max-pacing-rate")),
+        (shaper, ["-P", "1"], "default-queueing-discipline", ("pacing", "qdisc")),
+        // Without the discipline fq, a socket is paced from the moment it asks for a pace.
+        (
+            "tc qdisc del dev path0 root; sysctl -w net.ipv4.tcp_pacing_ca_ratio=25",
+            ["--fq-rate", "80M"],
+            "default-pacing-ratios",
+            ("pacing", "congestion-control"),
+        ),
+    ] {
+        assert!(lab.sender(&["sh", "-ec", plant]).status.success(), "{plant}");
+        let report = tried(&lab, id, &[&["-t", "5"], &flag[..]].concat());
+        assert_eq!(verdict(&report), limit, "{report:#}");
+        let trial = &report["diagnosis"]["trial"];
+        let rate = |of: &Value| of.as_f64().unwrap();
+        assert!(rate(&trial["measured"]) > 1.3 * rate(&trial["before"]), "{id}: {trial:#}");
+        let of_predicted = rate(&trial["measured"]) / rate(&trial["predicted"]["bits_per_second"]);
+        assert!((0.8..1.1).contains(&of_predicted), "{id}: {trial:#}");
+        assert_eq!(trial["not_undone"], Value::Null);
+    }
+}
+
+#[test]
+fn a_black_hole_is_probed_and_the_probing_undone() {
+    require!(Lab);
+    let _path = path();
+    let mark = Mark::new();
+    let hole = "rate = \"20Mbit/s\"\nrtt = \"40ms\"\nqueue = \"1bdp\"\n[path.forward]\nnarrow = \"1400 swallowed\"";
+    let lab = Lab::start(&mark, hole, "tcp_wmem = \"4MiB\"");
+    let _server = lab.serve(&[SELF, "serve"], 5201);
+    let report = tried(&lab, "probe-the-mtu", &["-t", "8"]);
+    assert_eq!(verdict(&report), ("mtu", "black-hole"), "{report:#}");
+    let trial = &report["diagnosis"]["trial"];
+    let rate = |of: &Value| of.as_f64().unwrap();
+    assert!(rate(&trial["before"]) < 1e5 && rate(&trial["measured"]) > 1e6, "{trial:#}");
+    assert!(rate(&trial["measured"]) < rate(&trial["predicted"]["high"]), "{trial:#}");
 }
 
 #[test]

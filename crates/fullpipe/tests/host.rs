@@ -23,12 +23,13 @@ const PATIENCE: u64 = 20;
 const WMEM: &str = "/proc/sys/net/ipv4/tcp_wmem";
 
 /// Settings that a namespace has of its own.
-const SETTINGS: [&str; 5] = [
+const SETTINGS: [&str; 6] = [
     "tcp_wmem=64MiB",
     "net.ipv4.tcp_rmem=4096 131072 67108864",
     "net.ipv4.tcp_slow_start_after_idle=0",
     "offload:lo:gro=off",
     "mtu:lo=9000",
+    "txqueuelen:lo=77",
 ];
 
 /// The calling thread in a network namespace of its own, with a folder for journals.

@@ -359,7 +359,7 @@ fn file(settings: &BTreeMap<String, String>) -> String {
 }
 
 fn change(entry: &Entry) -> HostChange {
-    let text = |text: &Option<String>| text.as_deref().map(|text| text.trim_end().to_owned());
+    let text = |text: &Option<String>| text.as_deref().map(|text| entry.setting.told(text));
     HostChange { setting: entry.setting.to_string(), from: text(&entry.before), to: text(&entry.wanted) }
 }
 
@@ -443,8 +443,8 @@ impl Chain {
         let moved = !is(self.first());
         let restored = HostChange {
             setting: self.setting.to_string(),
-            from: found.map(|text| text.trim_end().to_owned()),
-            to: self.first().map(|text| text.trim_end().to_owned()),
+            from: found.map(|text| self.setting.told(&text)),
+            to: self.first().map(|text| self.setting.told(text)),
         };
         Ok(Back::Done(moved.then_some(restored)))
     }

@@ -58,14 +58,24 @@ struct Names {
     send: &'static str,
     /// Whether the congestion control is a sysctl.
     chooses_control: bool,
+    /// What has it look for a size that passes, where it does not by itself.
+    black_holes: Option<&'static str>,
 }
 
-const MAC_OS: Names =
-    Names { receive: "net.inet.tcp.autorcvbufmax", send: "net.inet.tcp.autosndbufmax", chooses_control: false };
-const FREE_BSD: Names =
-    Names { receive: "net.inet.tcp.recvbuf_max", send: "net.inet.tcp.sendbuf_max", chooses_control: true };
+const MAC_OS: Names = Names {
+    receive: "net.inet.tcp.autorcvbufmax",
+    send: "net.inet.tcp.autosndbufmax",
+    chooses_control: false,
+    black_holes: None,
+};
+const FREE_BSD: Names = Names {
+    receive: "net.inet.tcp.recvbuf_max",
+    send: "net.inet.tcp.sendbuf_max",
+    chooses_control: true,
+    black_holes: Some("net.inet.tcp.pmtud_blackhole_detection"),
+};
 
-/// No buffer grows beyond `kern.ipc.maxsockbuf`, which counts more than payload (tuning(7); Apple's `sysctl -a`).
+/// No buffer grows beyond `kern.ipc.maxsockbuf`, which counts more than payload (tuning(7), tcp(4); Apple's `sysctl -a`).
 fn bsd(change: &Change, names: &Names) -> Vec<Line> {
     let sized = |name: &str, size: ByteCount| {
         vec![sysctl("kern.ipc.maxsockbuf", &(size * 2).get().to_string()), sysctl(name, &size.get().to_string())]
@@ -78,6 +88,9 @@ fn bsd(change: &Change, names: &Names) -> Vec<Line> {
             vec![sysctl("kern.ipc.maxsockbuf", &(*size * 2).get().to_string())]
         }
         Change::CongestionControl(name) if names.chooses_control => vec![sysctl("net.inet.tcp.cc.algorithm", name)],
+        Change::Sysctl { name, value } if name == "net.ipv4.tcp_mtu_probing" => {
+            names.black_holes.map(|name| sysctl(name, value)).into_iter().collect()
+        }
         _ => Vec::new(),
     }
 }
@@ -113,7 +126,14 @@ mod tests {
     fn what_a_system_does_by_itself_has_no_command_there() {
         assert!(of(System::Windows, Change::TcpWmemMax(ByteCount::from_mib(32))).is_empty());
         assert!(of(System::MacOs, Change::CongestionControl("bbr".to_owned())).is_empty());
-        assert!(elsewhere(&[Change::Streams(8)]).is_empty());
+        assert!(elsewhere(&[Change::Streams(8), Change::Rate(None), Change::MaxPacingRate(None)]).is_empty());
+    }
+
+    #[test]
+    fn black_holes_are_looked_for_where_that_is_not_done_anyway() {
+        let probing = || Change::Sysctl { name: "net.ipv4.tcp_mtu_probing".to_owned(), value: "1".to_owned() };
+        assert_eq!(of(System::FreeBsd, probing()), ["sysctl net.inet.tcp.pmtud_blackhole_detection=1"]);
+        assert!(of(System::MacOs, probing()).is_empty() && of(System::Windows, probing()).is_empty());
     }
 
     #[test]

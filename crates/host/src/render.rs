@@ -19,6 +19,9 @@ pub(crate) fn writes(change: &Change, settings: &HostSettings) -> Option<(Settin
             let setting = Setting::Offload { device: device.clone(), feature: feature.clone() };
             (setting, Some(if *on { "on" } else { "off" }.to_owned()))
         }
+        Change::QueueLength { device, packets } => {
+            (Setting::QueueLength(device.clone()), Some(packets.get().to_string()))
+        }
         Change::Mtu { device, mtu } => (Setting::Mtu(device.clone()), Some(mtu.get().to_string())),
         _ => return None,
     })
@@ -87,6 +90,7 @@ fn word(change: &Change) -> Option<String> {
         Change::Offload { device, feature, on } => {
             format!("offload:{device}:{feature}={}", if *on { "on" } else { "off" })
         }
+        Change::QueueLength { device, packets } => format!("txqueuelen:{device}={}", packets.get()),
         Change::Mtu { device, mtu } => format!("mtu:{device}={}", mtu.get()),
         _ => return None,
     })
@@ -100,10 +104,45 @@ fn flag(change: &Change) -> Option<String> {
         Change::SocketBuffer(Buffer::Window(size)) => format!("fullpipe measure HOST --window {}", size.get()),
         Change::CongestionControl(name) => format!("fullpipe measure HOST -C {name}"),
         Change::Streams(streams) => format!("fullpipe measure HOST -P {streams}"),
+        Change::Rate(Some(rate)) => format!("fullpipe measure HOST -b {}", rate.bps()),
+        Change::Rate(None) => "fullpipe measure HOST    (without -b)".to_owned(),
+        Change::MaxPacingRate(Some(pace)) => format!("fullpipe measure HOST --fq-rate {}", pace.bps()),
+        Change::MaxPacingRate(None) => "fullpipe measure HOST    (without --fq-rate)".to_owned(),
         _ => return None,
     })
 }
 
 fn quoted(text: &str) -> String {
     if text.contains(' ') { format!("\"{text}\"") } else { text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_units::{BitRate, SegCount};
+
+    #[test]
+    fn what_a_program_does_is_a_flag_and_what_only_we_can_put_back_is_ours_to_undo() {
+        let (device, rate) = (|| "eth0".to_owned(), BitRate::from_mbps(40));
+        let probing = Change::Sysctl { name: "net.ipv4.tcp_mtu_probing".to_owned(), value: "1".to_owned() };
+        let default = Change::Qdisc { device: device(), kind: Change::DEFAULT_QDISC.to_owned() };
+        let table = [
+            (Change::Rate(None), "fullpipe measure HOST    (without -b)", false),
+            (Change::Rate(Some(rate)), "fullpipe measure HOST -b 40000000", false),
+            (Change::MaxPacingRate(None), "fullpipe measure HOST    (without --fq-rate)", false),
+            (Change::MaxPacingRate(Some(rate)), "fullpipe measure HOST --fq-rate 40000000", false),
+            (probing, "fullpipe host apply net.ipv4.tcp_mtu_probing=1", true),
+            (default, "fullpipe host apply qdisc:eth0=default", true),
+            (
+                Change::QueueLength { device: device(), packets: SegCount::new(1000) },
+                "fullpipe host apply txqueuelen:eth0=1000",
+                true,
+            ),
+        ];
+        for (change, apply, has_way_back) in table {
+            let commands = commands(std::slice::from_ref(&change), &HostSettings::of_linux_6_18());
+            assert_eq!(commands.apply, [apply], "{change:?}");
+            assert_eq!(!commands.undo.is_empty(), has_way_back, "{change:?}");
+        }
+    }
 }

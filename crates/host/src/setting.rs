@@ -3,8 +3,9 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use fullpipe_record::{Change, RESTORABLE_QDISCS};
 use fullpipe_sys as sys;
-use fullpipe_units::ByteCount;
+use fullpipe_units::{ByteCount, SegCount};
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
 
@@ -44,12 +45,15 @@ pub(crate) enum Setting {
     /// A number of a route; absent where it has none.
     RouteMetric { destination: String, metric: String },
     /// What is at the root of a device: a kind, behind the word "default" where the kernel put it there by itself, or
-    /// that word alone where it does not tell the kind.
+    /// that word alone where it does not tell the kind. Behind a kind that can be put back as it was stand its number and its
+    /// parameters.
     Qdisc(String),
     /// "on" or "off".
     Offload { device: String, feature: String },
     /// Of a device, in bytes.
     Mtu(String),
+    /// Of a device, in packets.
+    QueueLength(String),
     /// The whole content of our file in `sysctl.d`; absent where there is none.
     Persisted,
 }
@@ -58,7 +62,7 @@ pub(crate) enum Setting {
 pub(crate) const OUR_FILE: &str = "90-fullpipe.conf";
 
 /// How the kernel's own queueing discipline is told.
-const DEFAULT: &str = "default";
+const DEFAULT: &str = Change::DEFAULT_QDISC;
 
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -68,6 +72,7 @@ impl fmt::Display for Setting {
             Self::Qdisc(device) => write!(f, "the queueing discipline of {device}"),
             Self::Offload { device, feature } => write!(f, "{feature} of {device}"),
             Self::Mtu(device) => write!(f, "the MTU of {device}"),
+            Self::QueueLength(device) => write!(f, "the queue length of {device}"),
             Self::Persisted => f.write_str("the settings for the next boot"),
         }
     }
@@ -93,7 +98,8 @@ impl Setting {
             Self::Offload { device, feature } => {
                 self::feature(device, feature).map(|found| Some(if found.is_on { "on" } else { "off" }.to_owned()))
             }
-            Self::Mtu(device) => mtu(device).map(Some),
+            Self::Mtu(device) => self::device(device).map(|found| Some(found.mtu.get().to_string())),
+            Self::QueueLength(device) => self::device(device).map(|found| Some(found.transmit_queue.get().to_string())),
             Self::Persisted => content(&system.persisted()),
         };
         read.map_err(|cause| self.failed("read", cause))
@@ -120,6 +126,9 @@ impl Setting {
             Self::Mtu(device) => {
                 needed.and_then(parsed).and_then(|mtu| sys::set_device_mtu(device, ByteCount::new(mtu.into())))
             }
+            Self::QueueLength(device) => needed
+                .and_then(parsed)
+                .and_then(|packets| sys::set_device_queue_length(device, SegCount::new(packets.into()))),
             Self::Persisted => replace(&system.persisted(), text),
         };
         written.map_err(|cause| self.failed("write", cause))
@@ -140,11 +149,20 @@ impl Setting {
     /// Why it could not be put back exactly if it were changed now, where it could not.
     pub(crate) fn why_not_exact(&self, before: Option<&str>) -> Option<String> {
         let Self::Qdisc(device) = self else { return None };
-        let kind = before.filter(|text| !text.starts_with(DEFAULT))?;
+        // What can be put back is told with its parameters.
+        let kind = before.filter(|text| !text.starts_with(DEFAULT) && !text.contains(' '))?;
         Some(format!(
             "{device} has a queueing discipline of somebody's choice, {kind}, whose parameters could not be put back; take \
              it away first, with `tc qdisc del dev {device} root`"
         ))
+    }
+
+    /// `text` for a reader, who has no use for a queueing discipline's parameters as the kernel writes them.
+    pub(crate) fn told(&self, text: &str) -> String {
+        match self {
+            Self::Qdisc(_) if !text.starts_with(DEFAULT) => text.split(' ').next().unwrap_or_default().to_owned(),
+            _ => text.trim_end().to_owned(),
+        }
     }
 
     /// Whether two texts mean the same: the kernel prints tabs where people write spaces.
@@ -156,6 +174,12 @@ impl Setting {
                 if bare == DEFAULT && other.starts_with(DEFAULT) =>
             {
                 true
+            }
+            // Who asks for a kind asks for no parameters.
+            (Self::Qdisc(_), Some(kind), Some(other)) | (Self::Qdisc(_), Some(other), Some(kind))
+                if !kind.trim().contains(' ') && !other.starts_with(DEFAULT) =>
+            {
+                other.split_whitespace().next() == Some(kind.trim())
             }
             (_, Some(left), Some(right)) => left.split_whitespace().eq(right.split_whitespace()),
             _ => left.is_none() && right.is_none(),
@@ -192,16 +216,20 @@ fn feature(device: &str, name: &str) -> io::Result<sys::Feature> {
     found.ok_or_else(|| not_found("the kernel knows no such feature".to_owned()))
 }
 
-fn mtu(device: &str) -> io::Result<String> {
-    let found = sys::devices()?.into_iter().find(|found| found.name == device);
-    found.map(|found| found.mtu.get().to_string()).ok_or_else(|| not_found("there is no such device".to_owned()))
+fn device(name: &str) -> io::Result<sys::Device> {
+    let found = sys::devices()?.into_iter().find(|found| found.name == name);
+    found.ok_or_else(|| not_found("there is no such device".to_owned()))
 }
 
 /// The kernel tells none of a device that is down and has its own.
 fn qdisc(root: Option<sys::RootQdisc>) -> String {
     match root {
-        Some(sys::RootQdisc { kind, is_default: false }) => kind,
-        Some(sys::RootQdisc { kind, is_default: true }) => format!("{DEFAULT} {kind}"),
+        Some(root) if root.is_default => format!("{DEFAULT} {}", root.kind),
+        Some(root) if RESTORABLE_QDISCS.contains(&root.kind.as_str()) && !root.has_inner => root
+            .options
+            .iter()
+            .fold(format!("{} {:x} ", root.kind, root.handle), |text, byte| text + &format!("{byte:02x}")),
+        Some(root) => root.kind,
         None => DEFAULT.to_owned(),
     }
 }
@@ -209,12 +237,27 @@ fn qdisc(root: Option<sys::RootQdisc>) -> String {
 /// The kernel's own comes back when another is taken away.
 fn set_qdisc(device: &str, text: &str) -> io::Result<()> {
     if !text.starts_with(DEFAULT) {
-        return sys::set_root_qdisc(device, text.trim());
+        let mut words = text.split_whitespace();
+        return match [words.next(), words.next(), words.next()] {
+            [Some(kind), Some(handle), options] => {
+                let handle = u32::from_str_radix(handle, 16).map_err(io::Error::other)?;
+                sys::restore_root_qdisc(device, kind, handle, &bytes(options.unwrap_or_default())?)
+            }
+            _ => sys::set_root_qdisc(device, text.trim()),
+        };
     }
     match sys::delete_root_qdisc(device) {
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOENT.raw_os_error()) => Ok(()),
         done => done,
     }
+}
+
+/// Two digits each.
+fn bytes(digits: &str) -> io::Result<Vec<u8>> {
+    let places = (0..digits.len()).step_by(2);
+    let byte = |at: usize| digits.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
+    let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "these are no parameters of a queueing discipline");
+    places.map(byte).collect::<Option<_>>().ok_or_else(wrong)
 }
 
 fn may_administer_the_network() -> io::Result<()> {
@@ -250,5 +293,41 @@ fn remove_if_there(file: &Path) -> io::Result<()> {
     match fs::remove_file(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queueing_discipline_is_the_same_by_its_kind_where_no_parameters_are_asked_for() {
+        let setting = Setting::Qdisc("eth0".to_owned());
+        let table = [
+            ("pfifo", "pfifo 80010000 e8030000", true),
+            ("pfifo 80010000 e8030000", "pfifo 80010000 e8030000", true),
+            ("pfifo 80010000 e8030000", "pfifo 80010000 e9030000", false),
+            ("pfifo", "bfifo 80010000 e8030000", false),
+            ("default", "default pfifo_fast", true),
+            ("default", "pfifo 80010000 e8030000", false),
+            ("default", "fq", false),
+            ("pfifo_fast", "default pfifo_fast", false),
+        ];
+        for (left, right, same) in table {
+            assert_eq!(setting.is_same(Some(left), Some(right)), same, "{left} and {right}");
+            assert_eq!(setting.is_same(Some(right), Some(left)), same, "{right} and {left}");
+        }
+        assert!(setting.why_not_exact(Some("htb")).is_some());
+        assert_eq!(setting.why_not_exact(Some("tbf 80010000 2801")), None);
+        assert_eq!(setting.told("tbf 80010000 2801"), "tbf");
+    }
+
+    #[test]
+    fn parameters_are_read_back_from_their_digits() {
+        assert_eq!(bytes("00ff10").unwrap(), [0, 255, 16]);
+        assert!(bytes("").unwrap().is_empty());
+        for wrong in ["f", "0g", "é0"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -74,6 +74,7 @@ fn changes() -> Vec<Change> {
         Change::WindowScaling(false),
         sysctl("net.ipv4.tcp_rmem", "8192 100000 9000000"),
         Change::Mtu { device: device(), mtu: ByteCount::new(1400) },
+        Change::QueueLength { device: device(), packets: SegCount::new(77) },
         Change::Qdisc { device: device(), kind: "pfifo".to_owned() },
         Change::Offload { device: device(), feature: "tx-tcp-segmentation".to_owned(), on: false },
         Change::RouteMetric { destination: "10.0.0.0/8".to_owned(), metric: "initcwnd".to_owned(), value: Some(40) },
@@ -188,7 +189,7 @@ fn a_line_that_somebody_died_over_counts_for_nothing_and_garbage_is_told() {
         fs::write(&path, [whole.as_slice(), &second[..length]].concat()).unwrap();
         if length % 9 == 0 {
             // What is appended then begins a line of its own.
-            apply(&bench.book(), &changes()[7..]).unwrap();
+            apply(&bench.book(), &changes()[8..]).unwrap();
             let lines = fs::read_to_string(&path).unwrap();
             assert!(lines.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{lines}");
             assert_eq!(bench.book().undo(false).unwrap().restored.len(), 2, "cut at {length}");
@@ -241,7 +242,7 @@ fn what_somebody_else_changed_is_left_alone_and_the_rest_is_put_back() {
     tree.write("net.ipv4.tcp_wmem", "4096 16384 33554432").unwrap();
     assert_eq!(bench.book().undo(false).unwrap().restored.len(), 1);
     assert_as_before(&before, "after all");
-    apply(&bench.book(), &changes()[7..]).unwrap();
+    apply(&bench.book(), &changes()[8..]).unwrap();
     tree.write("net.ipv4.tcp_wmem", "4096 16384 5000000").unwrap();
     assert_eq!(bench.book().undo(true).unwrap().left.len(), 1);
     assert_eq!(bench.book().undo(false).unwrap(), HostUndone::default());
@@ -263,11 +264,47 @@ fn a_failure_half_way_leaves_nothing_changed() {
         assert_as_before(&before, name);
     }
     assert!(!bench.has_journal());
-    // A discipline that somebody chose could not be put back.
-    sys::set_root_qdisc(DEVICE, "pfifo").unwrap();
-    let other = Change::Qdisc { device: DEVICE.to_owned(), kind: "bfifo".to_owned() };
-    let error = apply(&bench.book(), &[other]).unwrap_err();
+    // A discipline that somebody chose, of a kind that cannot be put back.
+    sys::set_root_qdisc(DEVICE, "noqueue").unwrap();
+    let error = apply(&bench.book(), &[qdisc("bfifo")]).unwrap_err();
     assert!(matches!(error, JournalError::Unfit(_)), "{error}");
+}
+
+fn qdisc(kind: &str) -> Change {
+    Change::Qdisc { device: DEVICE.to_owned(), kind: kind.to_owned() }
+}
+
+/// What `tc qdisc add dev DEVICE root tbf rate 200mbit burst 64kb limit 200kb` has the kernel tell of it.
+const SHAPER: [u8; 40] = [
+    0x28, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0x40, 0x78, 0x7d, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x00, 0x20, 0x03,
+    0, 0x00, 0xa0, 0, 0, 0, 0, 0, 0,
+];
+
+#[test]
+fn a_discipline_that_somebody_chose_comes_back_with_its_parameters() {
+    require!(Root);
+    let bench = Bench::new();
+    let plain = everything();
+    // A limit of 30 packets, one of 30 000 bytes, and a token bucket.
+    let [packets, bytes] = [30_u32, 30_000].map(|limit| limit.to_ne_bytes().to_vec());
+    for (kind, options) in [("pfifo", packets), ("bfifo", bytes), ("tbf", SHAPER.to_vec())] {
+        sys::restore_root_qdisc(DEVICE, kind, 0x0077_0000, &options).unwrap();
+        let chosen = everything();
+        assert_ne!(chosen, plain, "{kind}");
+        for change in [qdisc(Change::DEFAULT_QDISC), qdisc("pfifo")] {
+            apply(&bench.book(), std::slice::from_ref(&change)).unwrap();
+            let undone = bench.book().undo(false).unwrap();
+            assert_eq!(undone.left, [], "{kind}, {change:?}");
+            assert_as_before(&chosen, &format!("of {kind}, after {change:?}"));
+            assert!(undone.restored.iter().all(|change| change.to.as_deref() == Some(kind)), "{undone:?}");
+        }
+        apply(&bench.book(), &[qdisc(Change::DEFAULT_QDISC)]).unwrap();
+        assert_as_before(&plain, "without it");
+        // Somebody took another since: it is theirs.
+        sys::set_root_qdisc(DEVICE, "noqueue").unwrap();
+        assert_eq!(bench.book().undo(true).unwrap().left.len(), 1);
+        sys::delete_root_qdisc(DEVICE).unwrap();
+    }
 }
 
 #[test]
@@ -307,7 +344,7 @@ fn a_setting_that_vanished_with_its_device_is_told_once() {
     let book = Book::open(folder.path(), system()).unwrap();
     let undone = book.undo(false).unwrap();
     assert_eq!(undone.restored.len(), 3, "the sysctls: {undone:?}");
-    assert_eq!(undone.left.len(), 4, "what was the device's: {undone:?}");
+    assert_eq!(undone.left.len(), 5, "what was the device's: {undone:?}");
     assert!(undone.left.iter().all(|left| left.why.contains("is gone")), "{undone:?}");
     assert_eq!(book.undo(false).unwrap(), HostUndone::default());
     drop(here);

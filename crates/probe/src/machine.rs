@@ -181,6 +181,7 @@ impl Device {
             speed: device_speed(&name).ok().flatten(),
             name,
             mtu: before.mtu,
+            queue_length: Some(before.queue_length),
             ..DeviceReport::default()
         };
         Ok(Self { before, queues, report })

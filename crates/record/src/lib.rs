@@ -55,8 +55,10 @@ pub use ramp::{RampReport, RampStep};
 pub use request::{Buffer, Request, Transport, Writer};
 pub use route::{Hop, Refusal, RouteMethod, RouteMtu, RouteReport};
 pub use sample::{CongestionState, Sample, SocketMemory, TcpInfo};
-pub use settings::{BufferTriple, Change, HostSettings, KernelVersion};
-pub use verdict::{At, Basis, Cause, Commands, Elsewhere, Forecast, OtherLimit, Remedy, Scope, System, Verdict};
+pub use settings::{BufferTriple, Change, HostSettings, KernelVersion, RESTORABLE_QDISCS};
+pub use verdict::{
+    At, Basis, Cause, Commands, Elsewhere, Forecast, OtherLimit, Remedy, RunnerUp, Scope, System, Verdict,
+};
 
 /// The version that every JSON document carries. It changes when a field is renamed or removed.
 pub const SCHEMA_VERSION: u32 = 1;

@@ -1,4 +1,4 @@
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +63,9 @@ pub struct DeviceReport {
     pub mtu: ByteCount,
     /// What it says its speed is, where it says so.
     pub speed: Option<BitRate>,
+    /// Packets that may wait for it, where its queueing discipline has no limit of its own (`txqueuelen`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_length: Option<SegCount>,
     /// Packets that it dropped on their way out during the test.
     pub dropped_out: u64,
     /// Packets that it dropped on their way in.

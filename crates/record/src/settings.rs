@@ -1,7 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use fullpipe_units::ByteCount;
+use fullpipe_units::{BitRate, ByteCount, SegCount};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -124,6 +124,10 @@ pub enum Change {
     CongestionControl(String),
     /// How many connections the program opens.
     Streams(u16),
+    /// The rate at which the program offers each stream; none lets it offer all that it can.
+    Rate(Option<BitRate>),
+    /// The greatest pace that the program sets on each of its sockets (`SO_MAX_PACING_RATE`); none leaves it to the kernel.
+    MaxPacingRate(Option<BitRate>),
     /// Any sysctl, whole.
     Sysctl {
         /// Dotted name.
@@ -144,8 +148,15 @@ pub enum Change {
     Qdisc {
         /// The device.
         device: String,
-        /// `fq`, `fq_codel`, `pfifo`…
+        /// `fq`, `fq_codel`, `pfifo`…; `default` for the one that the kernel puts there by itself.
         kind: String,
+    },
+    /// How many packets may wait for a device (`txqueuelen`), where its queueing discipline has no limit of its own.
+    QueueLength {
+        /// The device.
+        device: String,
+        /// Trains of segments count as one.
+        packets: SegCount,
     },
     /// What a device does for the kernel.
     Offload {
@@ -165,7 +176,14 @@ pub enum Change {
     },
 }
 
+/// Queueing disciplines that can be taken away from a device and put back as they were, with every parameter. Of any other
+/// than these and the kernel's own, only whoever set it up knows how.
+pub const RESTORABLE_QDISCS: [&str; 3] = ["tbf", "pfifo", "bfifo"];
+
 impl Change {
+    /// The kind of [`Change::Qdisc`] that stands for the kernel's own choice.
+    pub const DEFAULT_QDISC: &str = "default";
+
     /// The settings of a host after this change; the same where the change is the program's to make, or one of a
     /// setting that is not among them.
     #[must_use]
@@ -180,8 +198,11 @@ impl Change {
             Self::SocketBuffer(_)
             | Self::CongestionControl(_)
             | Self::Streams(_)
+            | Self::Rate(_)
+            | Self::MaxPacingRate(_)
             | Self::RouteMetric { .. }
             | Self::Qdisc { .. }
+            | Self::QueueLength { .. }
             | Self::Offload { .. }
             | Self::Mtu { .. } => {}
         }
@@ -193,13 +214,15 @@ impl Change {
     /// wherever its remedy is.
     pub fn ends(&self) -> &'static [At] {
         match self {
-            Self::TcpWmemMax(_) | Self::Qdisc { .. } => &[At::Sender],
+            Self::TcpWmemMax(_) | Self::Qdisc { .. } | Self::QueueLength { .. } => &[At::Sender],
             Self::TcpRmemMax(_) | Self::ModerateRcvbuf(_) => &[At::Receiver],
             Self::WindowScaling(_) | Self::Mtu { .. } => &[At::Sender, At::Receiver],
             Self::Sysctl { name, .. } => ends_of(name),
             Self::SocketBuffer(_)
             | Self::CongestionControl(_)
             | Self::Streams(_)
+            | Self::Rate(_)
+            | Self::MaxPacingRate(_)
             | Self::RouteMetric { .. }
             | Self::Offload { .. } => &[],
         }
@@ -213,6 +236,9 @@ impl Change {
             Self::SocketBuffer(buffer) => after.buffer = *buffer,
             Self::CongestionControl(name) => after.congestion = Some(name.clone()),
             Self::Streams(streams) => after.streams = *streams,
+            // A burst is of writes that a rate holds back.
+            Self::Rate(rate) => (after.rate, after.burst) = (*rate, after.burst.filter(|_| rate.is_some())),
+            Self::MaxPacingRate(pace) => after.pacing = *pace,
             Self::TcpRmemMax(_)
             | Self::TcpWmemMax(_)
             | Self::WindowScaling(_)
@@ -220,6 +246,7 @@ impl Change {
             | Self::Sysctl { .. }
             | Self::RouteMetric { .. }
             | Self::Qdisc { .. }
+            | Self::QueueLength { .. }
             | Self::Offload { .. }
             | Self::Mtu { .. } => {}
         }
@@ -259,9 +286,13 @@ fn triple(before: BufferTriple, text: &str) -> BufferTriple {
 /// The ends at which a sysctl matters to bulk TCP.
 fn ends_of(name: &str) -> &'static [At] {
     match name {
-        "net.ipv4.tcp_wmem" | "net.core.wmem_max" | "net.core.wmem_default" | "net.ipv4.tcp_congestion_control" => {
-            &[At::Sender]
-        }
+        "net.ipv4.tcp_wmem"
+        | "net.core.wmem_max"
+        | "net.core.wmem_default"
+        | "net.ipv4.tcp_congestion_control"
+        | "net.ipv4.tcp_mtu_probing"
+        | "net.ipv4.tcp_pacing_ca_ratio"
+        | "net.ipv4.tcp_pacing_ss_ratio" => &[At::Sender],
         "net.ipv4.tcp_rmem"
         | "net.core.rmem_max"
         | "net.core.rmem_default"
@@ -302,5 +333,35 @@ mod tests {
         assert_eq!(scaling.ends(), Change::WindowScaling(false).ends());
         let unknown = sysctl("net.ipv4.tcp_rmem", "much");
         assert_eq!(unknown.applied_to(&before), before);
+    }
+
+    #[test]
+    fn what_a_program_asks_of_its_pace_is_of_the_load_alone() {
+        let (slow, fast) = (BitRate::from_mbps(40), BitRate::from_mbps(80));
+        let before =
+            Request { rate: Some(slow), burst: Some(10), pacing: Some(slow), streams: 2, ..Request::default() };
+        let table = [
+            (Change::Rate(None), Request { rate: None, burst: None, ..before.clone() }),
+            (Change::Rate(Some(fast)), Request { rate: Some(fast), ..before.clone() }),
+            (Change::MaxPacingRate(None), Request { pacing: None, ..before.clone() }),
+            (Change::MaxPacingRate(Some(fast)), Request { pacing: Some(fast), ..before.clone() }),
+        ];
+        for (change, after) in table {
+            assert_eq!(change.applied_to_request(&before), after, "{change:?}");
+            assert_eq!(change.applied_to(&HostSettings::of_linux_6_18()), HostSettings::of_linux_6_18());
+            assert_eq!(change.ends(), [], "{change:?}");
+        }
+    }
+
+    #[test]
+    fn what_only_the_sender_looks_at_is_for_the_sender() {
+        let sysctl = |name: &str| Change::Sysctl { name: name.to_owned(), value: "1".to_owned() };
+        let queue = Change::QueueLength { device: "eth0".to_owned(), packets: SegCount::new(1000) };
+        let names = ["net.ipv4.tcp_mtu_probing", "net.ipv4.tcp_pacing_ca_ratio", "net.ipv4.tcp_pacing_ss_ratio"];
+        for change in names.map(sysctl).into_iter().chain([queue]) {
+            assert_eq!(change.ends(), [At::Sender], "{change:?}");
+            assert_eq!(change.applied_to(&HostSettings::of_linux_6_18()), HostSettings::of_linux_6_18());
+            assert_eq!(change.applied_to_request(&Request::default()), Request::default());
+        }
     }
 }

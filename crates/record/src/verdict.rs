@@ -118,6 +118,19 @@ pub struct OtherLimit {
     pub share: Ratio,
 }
 
+/// A limit so close behind the deciding one that lifting that one alone brings little.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunnerUp {
+    /// What.
+    pub kind: Limit,
+    /// The rate that it would allow, where it is close by its ceiling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bits_per_second: Option<BitRate>,
+    /// Share of the transfer's time in which it held, where it is close by that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<Ratio>,
+}
+
 /// What limits a transfer, and what shows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
@@ -133,6 +146,9 @@ pub struct Verdict {
     pub sentence: String,
     /// Every ceiling that the evidence gives, by kind.
     pub ceilings: BTreeMap<Limit, BitRate>,
+    /// The limit that is as good as this one, by a ceiling within a tenth of it or by the time in which it held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runner_up: Option<RunnerUp>,
     /// The figures that decided, by name.
     pub evidence: BTreeMap<String, String>,
     /// What else limited it: in other seconds, or as good as this. The largest share first.

@@ -236,12 +236,17 @@ fn change(change: &Change) -> String {
         Change::SocketBuffer(Buffer::Window(size)) => format!("a window of {size}"),
         Change::CongestionControl(name) => format!("congestion control {name}"),
         Change::Streams(streams) => format!("{streams} streams"),
+        Change::Rate(Some(rate)) => format!("{rate} asked of each stream"),
+        Change::Rate(None) => "no rate asked of the program".to_owned(),
+        Change::MaxPacingRate(Some(pace)) => format!("a greatest pace of {pace} for each stream"),
+        Change::MaxPacingRate(None) => "no greatest pace".to_owned(),
         Change::Sysctl { name, value } => format!("{name} = {value}"),
         Change::RouteMetric { destination, metric, value } => {
             let value = value.map_or("no value".to_owned(), |value| value.to_string());
             format!("{metric} {value} on the route to {destination}")
         }
         Change::Qdisc { device, kind } => format!("the queueing discipline {kind} on {device}"),
+        Change::QueueLength { device, packets } => format!("room for {} packets before {device}", packets.get()),
         Change::Offload { device, feature, on } => {
             format!("{feature} {} on {device}", if *on { "on" } else { "off" })
         }

@@ -1,6 +1,8 @@
 //! A verdict at length, and what would help.
 
-use fullpipe_record::{At, Basis, CommandEnd, Diagnosis, Direction, Forecast, Limit, Remedy, Transfer, Trial, Verdict};
+use fullpipe_record::{
+    At, Basis, CommandEnd, Diagnosis, Direction, Forecast, Limit, Remedy, RunnerUp, Transfer, Trial, Verdict,
+};
 use fullpipe_units::BitRate;
 use serde::Serialize;
 
@@ -44,7 +46,7 @@ fn printable(name: &str) -> String {
 
 fn limit(verdict: &Verdict, style: Style) -> String {
     let mut text = heading(style, "Limit");
-    text += &wrapped(&verdict.sentence, 2, |line| style.bold(line));
+    text += &sentences(verdict, style);
     text += &ceilings(verdict);
     let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
     for (name, figure) in &verdict.evidence {
@@ -60,6 +62,35 @@ fn limit(verdict: &Verdict, style: Style) -> String {
         );
     }
     text + &wrapped(&basis(verdict), 2, |line| style.dim(line))
+}
+
+/// The limit in one sentence, and in another what would be next where that is close.
+pub(crate) fn sentences(verdict: &Verdict, style: Style) -> String {
+    let next =
+        verdict.runner_up.as_ref().and_then(next).map_or_else(String::new, |next| wrapped(&next, 2, str::to_owned));
+    wrapped(&verdict.sentence, 2, |line| style.bold(line)) + &next
+}
+
+fn next(next: &RunnerUp) -> Option<String> {
+    let name = match next.kind {
+        Limit::ReceiveWindow => "The receive window",
+        Limit::ReceiverApplication => "The receiving program",
+        Limit::SendBuffer => "The send buffer",
+        Limit::SenderApplication => "The sending program",
+        Limit::ApplicationWindow => "The program's own window",
+        Limit::CongestionWindow => "The congestion window",
+        Limit::Capacity => "The path's capacity",
+        Limit::Loss => "Packet loss",
+        Limit::Pacing => "The sender's pace",
+        Limit::Cpu => "The processor",
+        Limit::Mtu => "The size of the packets",
+        Limit::Unknown => return None,
+    };
+    match (next.bits_per_second, next.share) {
+        (Some(rate), _) => Some(format!("{name} would be next, at {rate}.")),
+        (None, Some(share)) => Some(format!("{name} was the limit for about as long: {share} of the time.")),
+        (None, None) => None,
+    }
 }
 
 /// Every ceiling side by side, the lowest first, the limit marked.
@@ -204,6 +235,18 @@ mod tests {
             (name(fullpipe_record::Cause::SoRcvbuf), name(fullpipe_record::Scope::Socket)),
             ("so-rcvbuf".into(), "socket".into())
         );
+    }
+
+    #[test]
+    fn what_would_be_next_is_told_with_its_figure() {
+        let told = |kind, bits_per_second, share| next(&RunnerUp { kind, bits_per_second, share });
+        let (rate, share) = (Some(BitRate::from_mbps(350)), Some(fullpipe_units::Ratio::new(0.45)));
+        assert_eq!(told(Limit::ReceiveWindow, rate, None).unwrap(), "The receive window would be next, at 350 Mbit/s.");
+        assert_eq!(
+            told(Limit::SenderApplication, None, share).unwrap(),
+            "The sending program was the limit for about as long: 45 % of the time."
+        );
+        assert_eq!((told(Limit::Unknown, rate, None), told(Limit::Loss, None, None)), (None, None));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use fullpipe_record::{Experiment, Path, PathDirection, Prediction, Remedy, Steady, Undone, Verdict};
 use fullpipe_units::{BitRate, Ratio, Span};
 
+use crate::diagnosis::sentences;
 use crate::measurement::{accuracy, rounded};
 use crate::prediction::under_heading;
 use crate::style::{Style, heading, wrapped};
@@ -44,7 +45,7 @@ pub fn path(path: &Path, expected: &Prediction, style: Style) -> String {
 /// What limits the transfer, and what shows it.
 pub fn judged(verdict: &Verdict, style: Style) -> String {
     let mut text = heading(style, "3. The limit");
-    text += &wrapped(&verdict.sentence, 2, |line| style.bold(line));
+    text += &sentences(verdict, style);
     let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
     for (name, figure) in &verdict.evidence {
         table.row([name.clone(), figure.clone()]);

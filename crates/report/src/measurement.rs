@@ -4,6 +4,7 @@ use fullpipe_record::{
 };
 use fullpipe_units::{Ratio, Span};
 
+use crate::diagnosis::sentences;
 use crate::style::{Style, heading, wrapped};
 use crate::table::or_dash;
 
@@ -69,7 +70,7 @@ pub fn measurement(measured: &Measurement, style: Style) -> String {
     let mut text = figures(measured, style);
     if let Some(verdict) = &measured.limit {
         text += &heading(style, "Limit");
-        text += &wrapped(&verdict.sentence, 2, |line| style.bold(line));
+        text += &sentences(verdict, style);
     }
     if let Some(output) = &measured.remote.output {
         text += &heading(style, "The server's own words");

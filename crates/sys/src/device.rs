@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fullpipe_units::{BitRate, ByteCount};
+use fullpipe_units::{BitRate, ByteCount, SegCount};
 
 use crate::dump::{dump, number};
 use crate::route::{HEADER_LENGTH, acknowledged, attribute, exchange, get_link_request};
@@ -18,6 +18,8 @@ pub struct DeviceState {
     pub sent_packets: u64,
     /// Their bytes, with the headers of the link.
     pub sent: ByteCount,
+    /// Packets that may wait for it (`txqueuelen`).
+    pub queue_length: SegCount,
     /// Packets that it has dropped on their way out.
     pub dropped_out: u64,
     /// Packets that it has dropped on their way in, or had no room for.
@@ -43,6 +45,8 @@ pub struct QueueState {
     pub requeues: u32,
     /// Bytes that wait in it.
     pub backlog: ByteCount,
+    /// Its parameters as the kernel tells them (`TCA_OPTIONS`), which are what it takes to make another like it.
+    pub options: Vec<u8>,
 }
 
 /// Device `name` in the network namespace of the calling thread.
@@ -110,9 +114,11 @@ fn read_device(body: &[u8]) -> Option<DeviceState> {
     let counts = attribute(attributes, libc::IFLA_STATS64).unwrap_or_default();
     let count = |at: usize| whole64(counts.get(at * 8..)?);
     let missed = count(RX_MISSED).unwrap_or(0);
+    let word = |kind: u16| number(attribute(attributes, kind)?);
     Some(DeviceState {
         index: number(body.get(INDEX_AT..)?)?,
-        mtu: ByteCount::new(number(attribute(attributes, libc::IFLA_MTU)?)?.into()),
+        mtu: ByteCount::new(word(libc::IFLA_MTU)?.into()),
+        queue_length: SegCount::new(word(libc::IFLA_TXQLEN).unwrap_or(0).into()),
         sent_packets: count(TX_PACKETS).unwrap_or(0),
         sent: ByteCount::new(count(TX_BYTES).unwrap_or(0)),
         dropped_out: count(TX_DROPPED).unwrap_or(0),
@@ -133,11 +139,13 @@ fn read_queue(body: &[u8], index: u32) -> Option<QueueState> {
     // `struct gnet_stats_queue`: packets, bytes, dropped, requeued, over the limit.
     let counts = attribute(attribute(attributes, TCA_STATS2).unwrap_or_default(), TCA_STATS_QUEUE).unwrap_or_default();
     let count = |at: usize| counts.get(at * 4..).and_then(number).unwrap_or(0);
+    let options = attribute(attributes, TCA_OPTIONS).unwrap_or_default();
     Some(QueueState {
         handle,
         parent,
-        rate: rate(&kind, attribute(attributes, TCA_OPTIONS).unwrap_or_default()),
+        rate: rate(&kind, options),
         kind,
+        options: options.to_vec(),
         dropped: count(2),
         overlimits: count(4),
         requeues: count(3),
@@ -223,7 +231,14 @@ mod tests {
         let (rate, parent) = (Some(BitRate::from_mbps(200)), 0xffff_ffff);
         assert_eq!(
             found,
-            [QueueState { handle: 0x8007_0000, parent, kind: "tbf".to_owned(), rate, ..QueueState::default() }]
+            [QueueState {
+                handle: 0x8007_0000,
+                parent,
+                kind: "tbf".to_owned(),
+                rate,
+                options: bytes(&[TBF])[44 + 4..][..40].to_vec(),
+                ..QueueState::default()
+            }]
         );
         assert!(read(&bytes(&[DONE]), 3).1.unwrap());
         assert_eq!(read(&bytes(&[NOQUEUE, TBF]), 2).0[0].kind, "noqueue");

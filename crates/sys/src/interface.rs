@@ -35,9 +35,7 @@ pub fn configure_ipv4(name: &str, link: Ipv4Link) -> io::Result<()> {
         request.ifr_ifru.ifru_dstaddr = socket_address(link.peer);
     })?;
     set_mtu(&control, name, link.mtu)?;
-    // Root of the user namespace that owns the network may do this, which `SIOCSIFTXQLEN` refuses.
-    set_link(name, libc::IFLA_TXQLEN, link.transmit_queue.get() as u32)
-        .map_err(|cause| failed("its queue length", name, &cause))?;
+    set_device_queue_length(name, link.transmit_queue)?;
     bring_up(&control, name, 0)
 }
 
@@ -101,6 +99,17 @@ pub fn single_segments(name: &str) -> io::Result<()> {
 /// What the kernel says: `InvalidInput` where the device cannot carry such packets.
 pub fn set_device_mtu(name: &str, mtu: ByteCount) -> io::Result<()> {
     set_mtu(&control_socket()?, name, mtu)
+}
+
+/// Lets so many packets wait for device `name`, trains of segments counted as one, where its queueing discipline has no limit
+/// of its own (`txqueuelen`). Disciplines that size a ring by it, as `pfifo_fast`, size it anew.
+///
+/// # Errors
+/// What the kernel says: `ERANGE` where it is not an `int` of the kernel's.
+pub fn set_device_queue_length(name: &str, packets: SegCount) -> io::Result<()> {
+    // Root of the user namespace that owns the network may do this, which `SIOCSIFTXQLEN` refuses.
+    let packets = u32::try_from(packets.get()).map_err(|_| io::Error::from_raw_os_error(libc::ERANGE))?;
+    set_link(name, libc::IFLA_TXQLEN, packets).map_err(|cause| failed("its queue length", name, &cause))
 }
 
 /// Brings the loopback device up.

@@ -38,15 +38,15 @@ pub use device::{DeviceState, QueueState, device_state, queue_states};
 pub use devices::{Device, devices};
 pub use ethtool::{Feature, Rings, device_speed, features, rings, set_feature};
 pub use interface::{
-    Ipv4Link, configure_ipv4, ethernet_up, lead_to_peer_alone, loopback_up, set_device_mtu, set_ethernet_address,
-    single_segments, without_arp,
+    Ipv4Link, configure_ipv4, ethernet_up, lead_to_peer_alone, loopback_up, set_device_mtu, set_device_queue_length,
+    set_ethernet_address, single_segments, without_arp,
 };
 pub use namespace::{
     Fork, NetNamespace, Unsharing, end_with_this_thread, enter_before_exec, enter_process, fork_single_threaded,
     ignore_terminal_signals, network_cookie, unshare_before_exec,
 };
 pub use packet::{open_packet_socket, packet_drops};
-pub use qdisc::{RootQdisc, delete_root_qdisc, root_qdisc, set_root_qdisc};
+pub use qdisc::{RootQdisc, delete_root_qdisc, restore_root_qdisc, root_qdisc, set_root_qdisc};
 pub use route::{create_veth, output_device};
 pub use routes::{NUMERIC_METRICS, Route, routes, set_route_metric};
 pub use socket::{fixed_buffers, set_pacing_rate, socket_memory, tcp_info};

@@ -16,6 +16,12 @@ pub struct RootQdisc {
     pub kind: String,
     /// Whether the kernel put it there by itself, as it does where nobody asks for another.
     pub is_default: bool,
+    /// Its number, by which others refer to it.
+    pub handle: u32,
+    /// Its parameters, as the kernel tells them.
+    pub options: Vec<u8>,
+    /// Whether others serve classes of it, which go where it goes.
+    pub has_inner: bool,
 }
 
 /// What queues the packets of device `name`; none where the kernel tells of nothing.
@@ -23,8 +29,16 @@ pub struct RootQdisc {
 /// # Errors
 /// What the kernel says: `ENODEV` where there is no such device.
 pub fn root_qdisc(name: &str) -> io::Result<Option<RootQdisc>> {
-    let root = queue_states(index(name)?)?.into_iter().find(|queue| queue.parent == ROOT);
-    Ok(root.map(|queue| RootQdisc { kind: queue.kind, is_default: queue.handle == 0 }))
+    let all = queue_states(index(name)?)?;
+    let has_inner = all.iter().any(|queue| queue.parent != ROOT);
+    let root = all.into_iter().find(|queue| queue.parent == ROOT);
+    Ok(root.map(|queue| RootQdisc {
+        is_default: queue.handle == 0,
+        kind: queue.kind,
+        handle: queue.handle,
+        options: queue.options,
+        has_inner,
+    }))
 }
 
 /// Puts a discipline of this kind, with its own defaults, at the root of device `name`.
@@ -32,8 +46,24 @@ pub fn root_qdisc(name: &str) -> io::Result<Option<RootQdisc>> {
 /// # Errors
 /// What the kernel says: `ENOENT` where it does not know the kind.
 pub fn set_root_qdisc(name: &str, kind: &str) -> io::Result<()> {
-    let mut payload = traffic_control(index(name)?, ROOT);
+    put(&traffic_control(index(name)?, 0), kind, &[])
+}
+
+/// Puts the discipline at the root of device `name` that [`root_qdisc()`] told of, with its number and its parameters. What it
+/// counted begins anew, and what served classes of it is not there.
+///
+/// # Errors
+/// What the kernel says: `EINVAL` of a kind that does not take its parameters as it tells them.
+pub fn restore_root_qdisc(name: &str, kind: &str, handle: u32, options: &[u8]) -> io::Result<()> {
+    put(&traffic_control(index(name)?, handle), kind, options)
+}
+
+fn put(place: &[u8], kind: &str, options: &[u8]) -> io::Result<()> {
+    let mut payload = place.to_vec();
     push_attribute(&mut payload, libc::TCA_KIND, &terminated(kind));
+    if !options.is_empty() {
+        push_attribute(&mut payload, libc::TCA_OPTIONS, options);
+    }
     let flags = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
     request(&message(libc::RTM_NEWQDISC, flags, &payload))
 }
@@ -43,15 +73,15 @@ pub fn set_root_qdisc(name: &str, kind: &str) -> io::Result<()> {
 /// # Errors
 /// What the kernel says: `ENOENT` where the default is there already.
 pub fn delete_root_qdisc(name: &str) -> io::Result<()> {
-    request(&message(libc::RTM_DELQDISC, libc::NLM_F_ACK, &traffic_control(index(name)?, ROOT)))
+    request(&message(libc::RTM_DELQDISC, libc::NLM_F_ACK, &traffic_control(index(name)?, 0)))
 }
 
 /// `TC_H_ROOT`.
 const ROOT: u32 = u32::MAX;
 
-/// `struct tcmsg`.
-fn traffic_control(index: u32, parent: u32) -> Vec<u8> {
-    [0, index, 0, parent, 0].map(u32::to_ne_bytes).concat()
+/// `struct tcmsg` for the root of a device; the kernel chooses a handle where that is zero.
+fn traffic_control(index: u32, handle: u32) -> Vec<u8> {
+    [0, index, handle, ROOT, 0].map(u32::to_ne_bytes).concat()
 }
 
 fn index(name: &str) -> io::Result<u32> {

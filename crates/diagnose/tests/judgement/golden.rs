@@ -8,11 +8,11 @@ use fullpipe_units::BitRate;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
-struct Golden {
-    measurement: Measurement,
+pub(crate) struct Golden {
+    pub(crate) measurement: Measurement,
     /// As a user tells it.
-    bandwidth: Option<BitRate>,
-    framing: Framing,
+    pub(crate) bandwidth: Option<BitRate>,
+    pub(crate) framing: Framing,
     kind: Limit,
     cause: Cause,
 }

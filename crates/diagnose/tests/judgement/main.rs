@@ -9,4 +9,5 @@ mod properties;
 mod receiving;
 mod traced;
 mod traps;
+mod typed;
 mod untold;

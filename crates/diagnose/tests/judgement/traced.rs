@@ -64,7 +64,7 @@ fn waiting(mut machine: Machine, share: f64) -> Machine {
     machine
 }
 
-fn at_sender(evidence: Evidence, sender_machine: Machine) -> Evidence {
+pub(crate) fn at_sender(evidence: Evidence, sender_machine: Machine) -> Evidence {
     Evidence { sender_machine, ..evidence }
 }
 
@@ -77,8 +77,9 @@ fn file(busy: u64) -> Machine {
     Machine { storage: Some(storage), ..Machine::default() }
 }
 
-fn device(qdisc: QdiscReport) -> Machine {
-    let device = DeviceReport { mtu: ByteCount::new(1500), qdiscs: vec![qdisc], ..DeviceReport::default() };
+pub(crate) fn device(qdisc: QdiscReport) -> Machine {
+    let (name, mtu) = ("eth0".to_owned(), ByteCount::new(1500));
+    let device = DeviceReport { name, mtu, qdiscs: vec![qdisc], ..DeviceReport::default() };
     Machine { device: Some(device), ..Machine::default() }
 }
 
@@ -87,14 +88,14 @@ fn segments_of(evidence: Evidence, mss: u64) -> Evidence {
 }
 
 /// Ten segments that time out again and again.
-fn black_hole() -> Evidence {
+pub(crate) fn black_hole() -> Evidence {
     let stalled = samples(8.0, 1, |_| Moment { mbps: 0.0, in_flight: 14_480.0, unsent: MIB, ..moment(0.0, 40.0) });
     let mut evidence = evidence("cubic", 40, stalled);
     evidence.loaded_rtt = Some(Span::from_millis(40));
     without(evidence, |sample| sample.tcp.timeouts_in_a_row = Some(SegCount::new(5)))
 }
 
-fn paced(cc: &str, pace: u64, max: Option<u64>) -> Evidence {
+pub(crate) fn paced(cc: &str, pace: u64, max: Option<u64>) -> Evidence {
     let full = samples(10.0, 1, |_| Moment { cwnd: 2e6, unsent: MIB, window: 6e6, ..moment(50.0, 100.0) });
     without(evidence(cc, 100, full), move |sample| {
         sample.tcp.pacing_rate = Some(BitRate::from_mbps(pace));

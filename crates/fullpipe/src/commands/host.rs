@@ -29,7 +29,8 @@ Settings are written as they are called:
   tcp_rmem=64MiB, tcp_wmem=64MiB            the largest buffer
   net.ipv4.tcp_rmem=\"4096 131072 67108864\"  any sysctl of the network
   route:10.0.0.0/8:initcwnd=40              a route's metric; =none removes it
-  qdisc:eth0=fq                             what queues a device's packets
+  qdisc:eth0=fq, qdisc:eth0=default         what queues a device's packets
+  txqueuelen:eth0=1000                      how many may wait for it
   offload:eth0:rx-gro=on                    what a device does for the kernel
   mtu:eth0=9000                             its largest IP packet";
 
@@ -386,6 +387,10 @@ fn setting(text: &str) -> Result<Vec<Change>, String> {
         ["route", rest] => route_metric(rest, value).map(|change| vec![change]),
         ["qdisc", device] => Ok(vec![Change::Qdisc { device: named(device)?, kind: named(value)? }]),
         ["offload", rest] => offload(rest, value),
+        ["txqueuelen", device] => {
+            let packets = value.parse().map_err(|_| "a queue's length is a number of packets".to_owned())?;
+            Ok(vec![Change::QueueLength { device: named(device)?, packets: fullpipe_units::SegCount::new(packets) }])
+        }
         ["mtu", device] => {
             let mtu = value.parse().map_err(|_| "an MTU is a number of bytes".to_owned())?;
             Ok(vec![Change::Mtu { device: named(device)?, mtu: fullpipe_units::ByteCount::new(mtu) }])
@@ -441,7 +446,7 @@ fn named(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_units::ByteCount;
+    use fullpipe_units::{ByteCount, SegCount};
 
     #[test]
     fn settings_are_read() {
@@ -450,6 +455,7 @@ mod tests {
             ("tcp_wmem=64MiB", Change::TcpWmemMax(ByteCount::from_mib(64))),
             ("net.ipv4.tcp_rmem=4096 1 2", sysctl("net.ipv4.tcp_rmem", "4096 1 2")),
             ("mtu:eth0=9000", Change::Mtu { device: "eth0".to_owned(), mtu: ByteCount::new(9000) }),
+            ("txqueuelen:eth0=2000", Change::QueueLength { device: "eth0".to_owned(), packets: SegCount::new(2000) }),
             ("qdisc:eth0.7=fq", Change::Qdisc { device: "eth0.7".to_owned(), kind: "fq".to_owned() }),
             (
                 "route:2001:db8::/32:window=none",
@@ -477,6 +483,7 @@ mod tests {
             "net.//.kernel.x=1",
             "mtu:eth0=big",
             "mtu:=1",
+            "txqueuelen:eth0=-1",
             "offload:eth0:gro=maybe",
             "offload:gro=on",
             "route:default=1",

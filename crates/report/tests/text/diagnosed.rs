@@ -1,7 +1,8 @@
 //! Diagnoses, made from the experiment whose sender keeps 4 MiB.
 
 use fullpipe_record::{
-    At, Basis, Cause, CommandEnd, Commands, Diagnosis, Direction, Limit, OtherLimit, Remedy, Transfer, Trial, Verdict,
+    At, Basis, Cause, CommandEnd, Commands, Diagnosis, Direction, Limit, OtherLimit, Remedy, RunnerUp, Transfer, Trial,
+    Verdict,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
@@ -19,6 +20,11 @@ pub(crate) fn watched() -> Diagnosis {
             at: At::Path,
             share: Ratio::new(0.21),
         }],
+        runner_up: Some(RunnerUp {
+            kind: Limit::ReceiveWindow,
+            bits_per_second: Some(BitRate::from_mbps(350)),
+            share: None,
+        }),
         basis: Basis::Sender,
         would_tell: Some("how fast its program reads".to_owned()),
         ..experiment.verdict
@@ -48,6 +54,7 @@ pub(crate) fn unknown() -> Diagnosis {
         cause: Cause::EvidenceMissing,
         at: At::None,
         sentence: "What limits this transfer cannot be said.".to_owned(),
+        runner_up: None,
         basis: Basis::Receiver,
         ..watched().verdict
     };

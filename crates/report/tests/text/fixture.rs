@@ -333,6 +333,7 @@ fn verdict() -> Verdict {
                    the path could carry 941.5 Mbit/s."
             .to_owned(),
         ceilings: BTreeMap::new(),
+        runner_up: None,
         evidence: evidence(&[
             ("congestion control", "cubic"),
             ("missing", "the receiver's settings, the receiver's sockets, the advertised window, losses"),
@@ -356,6 +357,7 @@ fn full() -> Verdict {
                    can carry."
             .to_owned(),
         ceilings: BTreeMap::new(),
+        runner_up: None,
         evidence: evidence(&[("capacity told", "941.5 Mbit/s")]),
         others: Vec::new(),
         basis: fullpipe_record::Basis::BothEnds,

@@ -205,7 +205,7 @@ fn explain(
         let mut remedies = advice(&evidence, &verdict);
         // Flags of our own are of no use to another program.
         for remedy in &mut remedies {
-            remedy.commands.apply.retain(|command| !command.starts_with("fullpipe "));
+            remedy.commands.apply.retain(|command| !command.starts_with("fullpipe measure "));
         }
         Diagnosis { transfer: Some(transfer), verdict, remedies, evidence: Some(evidence) }
     };

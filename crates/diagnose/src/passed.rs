@@ -1,0 +1,128 @@
+//! What passes a device that drops what exceeds a rate, whatever its burst or its queue.
+
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+
+use crate::figures::Figures;
+use crate::flow::Flow;
+use crate::progress::ONE_LOOK;
+use crate::thresholds::{PASSED_OVER, PASSED_OVER_ROUND_TRIPS};
+
+/// The most payload that arrived, all streams together, over some time that began with a loss. What the device had saved up was
+/// spent then, so that its rate is no lower. `None` where nothing was lost, or Linux (before 4.18) does not count what arrives.
+pub(crate) fn surely(figures: &Figures) -> Option<BitRate> {
+    let end = figures.flows.iter().filter_map(|flow| flow.whole.last()).map(|sample| sample.at).min()?;
+    let long = PASSED_OVER.max(figures.rtt? * PASSED_OVER_ROUND_TRIPS);
+    let losses = figures.flows.iter().flat_map(losses).filter(|at| *at + long <= end);
+    losses.flat_map(|at| [rate(figures, at, at + long), rate(figures, at, end)]).flatten().max()
+}
+
+/// The most payload that arrived in one round trip that began with a loss: a little of what the device had saved up may be in
+/// it, so that its rate is hardly higher.
+pub(crate) fn at_most(figures: &Figures) -> Option<BitRate> {
+    let round_trip = figures.rtt?;
+    let in_one = |flow: &Flow| {
+        let next = |at: Span| flow.whole.get(flow.whole.partition_point(|sample| sample.at < at + round_trip));
+        losses(flow).filter_map(|at| rate(figures, at, next(at)?.at)).max()
+    };
+    figures.flows.iter().filter_map(in_one).max().max(surely(figures))
+}
+
+/// When a stream was seen to have sent something again, each time that it had.
+fn losses<'f>(flow: &'f Flow) -> impl Iterator<Item = Span> + 'f {
+    let pairs = flow.whole.windows(2);
+    pairs.filter(|pair| pair[1].tcp.total_retrans > pair[0].tcp.total_retrans).map(|pair| pair[1].at)
+}
+
+/// What arrived between two times, of all streams; `None` where one does not tell.
+fn rate(figures: &Figures, from: Span, until: Span) -> Option<BitRate> {
+    // Streams are looked at one after the other.
+    let arrived = |flow: &Flow| Some(delivered(flow, until)?.saturating_sub(delivered(flow, from + ONE_LOOK)?));
+    let segments: SegCount = figures.flows.iter().map(arrived).sum::<Option<_>>()?;
+    let bytes: ByteCount = segments.of_size(figures.mss?);
+    (until > from).then(|| BitRate::of(bytes, until - from))
+}
+
+/// What had arrived at the last look until then: also what lies behind a hole.
+fn delivered(flow: &Flow, until: Span) -> Option<SegCount> {
+    let seen = flow.whole.partition_point(|sample| sample.at <= until);
+    seen.checked_sub(1).map_or(Some(SegCount::ZERO), |last| flow.whole[last].tcp.delivered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_record::{Evidence, Framing, HostSettings, Machine, Request, Sample, TcpInfo};
+
+    const MSS: ByteCount = ByteCount::new(1250);
+
+    /// Looks every 100 ms at streams of which each has, by then, so many segments delivered and sent again.
+    fn evidence(streams: u16, course: impl Fn(u64) -> (u64, u64)) -> Evidence {
+        let look = |tenth: u64, stream: u16| {
+            let (delivered, again) = course(tenth);
+            let tcp = TcpInfo {
+                snd_mss: Some(MSS),
+                rtt: Some(Span::from_millis(50)),
+                delivered: Some(SegCount::new(delivered)),
+                total_retrans: Some(SegCount::new(again)),
+                ..TcpInfo::default()
+            };
+            let at = Span::from_millis(tenth * 100) + Span::from_micros(u64::from(stream));
+            Sample { at, stream, bytes: ByteCount::ZERO, tcp, memory: None }
+        };
+        Evidence {
+            request: Request { streams, ..Request::default() },
+            sender: Some(HostSettings::of_linux_6_18()),
+            receiver: None,
+            sender_sockets: Vec::new(),
+            receiver_sockets: Vec::new(),
+            sender_machine: Machine::default(),
+            receiver_machine: Machine::default(),
+            program: None,
+            sender_samples: (0..=50)
+                .flat_map(|tenth| (0..streams).map(move |stream| (tenth, stream)))
+                .map(|(tenth, stream)| look(tenth, stream))
+                .collect(),
+            receiver_samples: Vec::new(),
+            idle_rtt: Some(Span::from_millis(50)),
+            idle_spread: None,
+            loaded_rtt: None,
+            steady: None,
+            bandwidth: None,
+            framing: Framing::Ip,
+        }
+    }
+
+    /// 100 segments of 10 000 bits in a tenth of a second.
+    const TEN: BitRate = BitRate::from_mbps(10);
+
+    #[test]
+    fn what_was_saved_up_before_the_first_loss_does_not_count() {
+        // 40 Mbit/s until the first loss, at one second; then 10.
+        let course = |tenth: u64| {
+            if tenth <= 10 { (tenth * 400, u64::from(tenth == 10)) } else { (4000 + (tenth - 10) * 100, tenth) }
+        };
+        let evidence = evidence(1, course);
+        let figures = Figures::of(&evidence);
+        assert_eq!(surely(&figures), Some(TEN));
+        assert_eq!(at_most(&figures), Some(TEN));
+    }
+
+    #[test]
+    fn streams_add_up_and_the_best_time_counts() {
+        // Each loses at each look, and for a second and a half gets through twice as much.
+        let course = |tenth: u64| (tenth * 50 + tenth.clamp(20, 35).saturating_sub(20) * 50, tenth);
+        let evidence = evidence(2, course);
+        let figures = Figures::of(&evidence);
+        assert_eq!(surely(&figures), Some(BitRate::from_mbps(20)));
+    }
+
+    #[test]
+    fn without_a_loss_or_a_count_nothing_is_known() {
+        let calm = evidence(1, |tenth| (tenth * 100, 0));
+        assert_eq!((surely(&Figures::of(&calm)), at_most(&Figures::of(&calm))), (None, None));
+        let mut old = evidence(1, |tenth| (tenth * 100, tenth));
+        old.sender_samples.iter_mut().for_each(|sample| sample.tcp.delivered = None);
+        assert_eq!((surely(&Figures::of(&old)), at_most(&Figures::of(&old))), (None, None));
+        assert_eq!(surely(&Figures::of(&evidence(0, |_| (0, 0)))), None);
+    }
+}
