@@ -8,8 +8,8 @@ use crate::figures::{Figures, median, share};
 use crate::finding::Finding;
 use crate::flow::Flow;
 use crate::thresholds::{
-    AUTOTUNED_TO_THE_END, BLOCKED, BUFFER_MEAN, BUFFER_PEAK, CLOCK, CLOCK_UNDER_BBR, MOST, UNREAD, WINDOW_FELL,
-    WINDOW_IN_USE,
+    AUTOTUNED_TO_THE_END, BLOCKED, BUFFER_MEAN, BUFFER_PEAK, CLOCK, CLOCK_UNDER_BBR, LOOKS_OF_A_SLEEPER, MOST, UNREAD,
+    WINDOW_FELL, WINDOW_IN_USE, WOKEN,
 };
 
 /// Whether the kernel's clock for the advertised window ran for most of the busy time. Under BBR it stands still
@@ -117,17 +117,18 @@ pub(crate) fn send_buffer(figures: &Figures) -> Option<Finding> {
     Some(Finding::new(Limit::SendBuffer, cause, At::Sender, held))
 }
 
-/// Whether a stream's buffer was full at times and much used on the whole, and writers waited for room.
+/// Whether a stream's buffer was full at times and much used on the whole, and its writer waited for room: the kernel says
+/// so, or the buffer was never emptier than where a sleeping writer is woken. What a program leaves there by itself is
+/// sometimes less.
 fn buffer_is_full(figures: &Figures, flow: &Flow) -> Option<bool> {
-    let waited = figures.share_of_busy(|tcp| tcp.sndbuf_limited).is_none_or(|waited| waited.get() >= BLOCKED);
     let used = flow.looks.iter().filter_map(|look| Some(Ratio::of(look.queued?.as_f64(), look.sndbuf?.as_f64()).get()));
-    let (mut peak, mut sum, mut count) = (0.0_f64, 0.0, 0.0);
-    for share in used {
-        peak = peak.max(share);
-        sum += share;
-        count += 1.0;
-    }
-    (count > 0.0).then(|| waited && peak >= BUFFER_PEAK && sum / count >= BUFFER_MEAN)
+    let used: Vec<f64> = used.collect();
+    let peak = used.iter().copied().fold(0.0, f64::max);
+    let least = used.iter().copied().fold(f64::INFINITY, f64::min);
+    let mean = used.iter().sum::<f64>() / used.len() as f64;
+    let told = figures.share_of_busy(|tcp| tcp.sndbuf_limited).is_none_or(|waited| waited.get() >= BLOCKED);
+    let waited = told || (used.len() >= LOOKS_OF_A_SLEEPER && least >= WOKEN);
+    (!used.is_empty()).then_some(waited && peak >= BUFFER_PEAK && mean >= BUFFER_MEAN)
 }
 
 /// The program fixed it by request; or it never changed, and is not what the kernel tunes it to.
