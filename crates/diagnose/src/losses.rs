@@ -4,7 +4,7 @@ use fullpipe_record::{CongestionState, Sample, TcpInfo};
 use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 
 use crate::flow::Flow;
-use crate::thresholds::{BURST, SAME_WINDOW_EPISODES, SAME_WINDOW_SPREAD, SEVERAL};
+use crate::thresholds::{BURST, MANY_EPISODES, MANY_SPREAD, SAME_WINDOW_EPISODES, SAME_WINDOW_SPREAD, SEVERAL};
 
 /// How often a stream went into recovery in its judged part, as far as the samples show it.
 pub(crate) fn episodes(flow: &Flow) -> u64 {
@@ -21,8 +21,9 @@ pub(crate) fn episodes_in_all(flow: &Flow) -> u64 {
 pub(crate) fn come_at_one_window(flows: &[Flow]) -> bool {
     let windows: Vec<Vec<ByteCount>> = flows.iter().map(windows_before_loss).filter(|w| !w.is_empty()).collect();
     let episodes: usize = windows.iter().map(Vec::len).sum();
+    let most = |count: usize| if count >= MANY_EPISODES { MANY_SPREAD } else { SAME_WINDOW_SPREAD };
     episodes >= SAME_WINDOW_EPISODES * windows.len().max(1)
-        && windows.iter().all(|windows| spread(windows) <= SAME_WINDOW_SPREAD)
+        && windows.iter().all(|windows| spread(windows) <= most(windows.len()))
 }
 
 /// The worst round trip of a stream: the largest share of the segments sent in one that was lost, where they were many,

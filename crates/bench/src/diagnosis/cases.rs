@@ -103,9 +103,9 @@ const SMALL_WAYS: [Way; 3] = [Way { mbps: 4, rtt: 80 }, Way { mbps: 12, rtt: 25 
 /// Ways that little processor time fills.
 const SLOW_WAYS: [Way; 3] = [Way { mbps: 6, rtt: 150 }, Way { mbps: 20, rtt: 40 }, Way { mbps: 60, rtt: 10 }];
 
-/// Ways of 33 packets, for which a window that losses halve grows back in 18 round trips; with a queue of [`SHALLOW`] packets
-/// it is full as soon as the way is. A packet takes longer on them than a busy machine's link stands still.
-const SHALLOW_WAYS: [Way; 3] = [Way { mbps: 2, rtt: 200 }, Way { mbps: 5, rtt: 80 }, Way { mbps: 12, rtt: 33 }];
+/// Ways of 33 packets with a queue of [`SHALLOW`], which is full whenever a few packets crowd, and grows full again soon after
+/// that. A packet takes so long on them that the queue lasts longer than a busy machine's link stands still.
+const SHALLOW_WAYS: [Way; 3] = [Way { mbps: 2, rtt: 200 }, Way { mbps: 4, rtt: 100 }, Way { mbps: 6, rtt: 66 }];
 const SHALLOW: u64 = 3;
 
 /// Ways that a core cannot fill with small writes.
@@ -222,7 +222,7 @@ pub(crate) fn cases(seed: u64) -> Result<Vec<Case>, FlagError> {
         }
     }
     for way in SHALLOW_WAYS {
-        // CUBIC gives back less than half of its window, and fills more of the way.
+        // CUBIC takes longer to grow back a window that is this small.
         cases.push(shallow(Spot { way, control: "reno" })?);
     }
     for (way, bytes) in FAST_WAYS.into_iter().zip([8, 16, 24]) {
@@ -416,12 +416,12 @@ fn lossy(spot: Spot, left: f64) -> Result<Case, FlagError> {
     }
 }
 
-/// A queue that is full as soon as the way is: what is halved at each loss is three quarters of the way on average.
+/// A queue that a few packets overflow which come together, as half of the packets of a small window do.
 fn shallow(spot: Spot) -> Result<Case, FlagError> {
-    const ROUND_TRIPS_OF_TWELVE_LOSSES: f64 = 240.0;
+    const ROUND_TRIPS_OF_MANY_LOSSES: f64 = 200.0;
     let queue = format!("queue={SHALLOW}packets");
     let mut case = spot.over(label(Limit::Loss, Cause::ShallowQueue, At::Path), &queue)?;
-    case.request.duration = spot.way.rtt().scaled(ROUND_TRIPS_OF_TWELVE_LOSSES);
+    case.request.duration = spot.way.rtt().scaled(ROUND_TRIPS_OF_MANY_LOSSES);
     Ok(case)
 }
 
