@@ -118,8 +118,8 @@ pub(crate) fn send_buffer(figures: &Figures) -> Option<Finding> {
 }
 
 /// Whether a stream's buffer was full at times and much used on the whole, and its writer waited for room: the kernel says
-/// so, or the buffer was never emptier than where a sleeping writer is woken. What a program leaves there by itself is
-/// sometimes less.
+/// so, or the buffer was at times as empty as where a sleeping writer is woken, and never emptier. What a program leaves
+/// there by itself is sometimes less.
 fn buffer_is_full(figures: &Figures, flow: &Flow) -> Option<bool> {
     let used = flow.looks.iter().filter_map(|look| Some(Ratio::of(look.queued?.as_f64(), look.sndbuf?.as_f64()).get()));
     let used: Vec<f64> = used.collect();
@@ -127,7 +127,7 @@ fn buffer_is_full(figures: &Figures, flow: &Flow) -> Option<bool> {
     let least = used.iter().copied().fold(f64::INFINITY, f64::min);
     let mean = used.iter().sum::<f64>() / used.len() as f64;
     let told = figures.share_of_busy(|tcp| tcp.sndbuf_limited).is_none_or(|waited| waited.get() >= BLOCKED);
-    let waited = told || (used.len() >= LOOKS_OF_A_SLEEPER && least >= WOKEN);
+    let waited = told || (used.len() >= LOOKS_OF_A_SLEEPER && WOKEN.contains(&least));
     (!used.is_empty()).then_some(waited && peak >= BUFFER_PEAK && mean >= BUFFER_MEAN)
 }
 

@@ -93,7 +93,7 @@ pub(crate) const AUTOTUNED_TO_THE_END: f64 = 0.8;
 /// 1.5 % of a small buffer whose writer sleeps, nothing of one that had no more to write).
 pub(crate) const BLOCKED: f64 = 0.002;
 /// A sleeping writer is woken when a third of the buffer is free (`sk_stream_write_space`), and a little more is by then…
-pub(crate) const WOKEN: f64 = 0.64;
+pub(crate) const WOKEN: std::ops::RangeInclusive<f64> = 0.64..=0.8;
 /// …which so many looks tell.
 pub(crate) const LOOKS_OF_A_SLEEPER: usize = 20;
 /// Unread data that fills this share of the receive buffer in the mean waits for a slow reader (measured: at most 3 %

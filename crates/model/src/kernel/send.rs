@@ -102,7 +102,7 @@ pub fn fill(writer: Writer, packet: ByteCount, rtt: Span) -> Likely {
 
 /// `sk_pacing_shift` of 10.
 const TRAIN_LASTS: Span = Span::from_micros(1024);
-const PACE_OF_RATE: f64 = 2.7;
+const PACE_OF_RATE: f64 = 2.9;
 const NEVER_CUT: f64 = 0.25;
 const PIECE: ByteCount = ByteCount::from_kib(16);
 const LONG_TRAIN: ByteCount = ByteCount::from_kib(64);
@@ -173,8 +173,8 @@ mod tests {
             (168_750, 150, 0.808),
             (234_000, 200, 0.793),
             (225_000, 40, 0.902),
-            (156_250, 50, 0.923),
-            (312_500, 100, 0.928),
+            (156_250, 50, 0.897),
+            (312_500, 100, 0.890),
             (134_000, 20, 0.934),
             (437_500, 50, 0.917),
             (875_000, 100, 0.935),
