@@ -1,12 +1,13 @@
 //! What devices between the ends do to windows and segments.
 
 use fullpipe_model::framing;
-use fullpipe_record::{Answer, At, Buffer, Cause, HostSettings, IpVersion, Limit, Sample, TcpInfo};
+use fullpipe_record::{Answer, At, Buffer, Cause, HostSettings, IpVersion, Limit, Sample};
 use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 
 use crate::figures::Figures;
 use crate::finding::Finding;
 use crate::look::own_window;
+use crate::path;
 use crate::thresholds::{CLAMPED, FAR_BELOW_UNSCALED, MSS_COSTS, SILENT_FOR, TIMEOUTS};
 
 /// The receive window as `found`, if a device between the ends made it what it is.
@@ -42,11 +43,8 @@ fn answer(figures: &Figures) -> Option<Answer> {
 }
 
 fn scale_rewritten(figures: &Figures) -> Option<Cause> {
-    let agreed = |tcp: &TcpInfo| tcp.window_scaling == Some(true);
-    let mut here = figures.looks().map(|look| &look.sample.tcp).filter(|tcp| agreed(tcp));
-    let mut there = figures.evidence.receiver_samples.iter().map(|sample| &sample.tcp).filter(|tcp| agreed(tcp));
-    let read_here = here.find_map(|tcp| tcp.snd_wscale)?;
-    let differs = match there.find_map(|tcp| tcp.rcv_wscale) {
+    let read_here = shift_read(figures)?;
+    let differs = match shift_sent(figures) {
         Some(sent_there) => read_here != sent_there,
         None => read_here > 0 && never_needed_a_scale(figures),
     };
@@ -56,11 +54,21 @@ fn scale_rewritten(figures: &Figures) -> Option<Cause> {
 /// How many times smaller than the receiver means them the sender takes its windows; `None` where both shift alike, or one
 /// of them is not seen.
 pub(crate) fn misread(figures: &Figures) -> Option<u64> {
-    let mut there = figures.evidence.receiver_samples.iter().map(|sample| &sample.tcp);
-    let sent = there.find(|tcp| tcp.window_scaling == Some(true))?.rcv_wscale?;
-    let here = figures.looks().map(|look| &look.sample.tcp).find(|tcp| tcp.window_scaling.is_some())?;
-    let read = if here.window_scaling == Some(true) { here.snd_wscale? } else { 0 };
-    1_u64.checked_shl(sent.checked_sub(read)?.into()).filter(|factor| *factor > 1)
+    let scales_here = figures.looks().find_map(|look| look.sample.tcp.window_scaling)?;
+    let read = if scales_here { shift_read(figures)? } else { 0 };
+    1_u64.checked_shl(shift_sent(figures)?.checked_sub(read)?.into()).filter(|factor| *factor > 1)
+}
+
+/// By how much the sender shifts the windows that arrive, where it agreed to that.
+fn shift_read(figures: &Figures) -> Option<u8> {
+    let mut agreed = figures.looks().map(|look| &look.sample.tcp).filter(|tcp| tcp.window_scaling == Some(true));
+    agreed.find_map(|tcp| tcp.snd_wscale)
+}
+
+/// By how much the receiver shifts those that it sends, where it agreed to that.
+fn shift_sent(figures: &Figures) -> Option<u8> {
+    let samples = figures.evidence.receiver_samples.iter().map(|sample| &sample.tcp);
+    samples.filter(|tcp| tcp.window_scaling == Some(true)).find_map(|tcp| tcp.rcv_wscale)
 }
 
 /// Whether no window was ever so large that it takes a scale to say it, nor near that: a receiver that asked for one meant
@@ -99,9 +107,7 @@ pub(crate) fn mss_clamped(figures: &Figures, found: &Finding) -> Option<Finding>
         return None;
     }
     let (got, possible) = (figures.mss?, possible_mss(figures)?);
-    let headers = framing::tcp_headers(IpVersion::V4, figures.timestamps());
-    let overhead = figures.evidence.framing.overhead();
-    let efficiency = |mss: ByteCount| framing::efficiency(mss, headers, overhead).get();
+    let efficiency = |mss: ByteCount| path::efficiency(figures.evidence, mss, figures.timestamps()).get();
     (efficiency(got) < efficiency(possible) * MSS_COSTS).then(|| Finding {
         kind: Limit::Mtu,
         cause: Cause::MssClamped,

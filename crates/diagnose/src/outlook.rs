@@ -1,6 +1,6 @@
 use fullpipe_model::kernel::{tcp_rmem_max_for, tcp_wmem_max_for};
 use fullpipe_model::loss::CongestionControl;
-use fullpipe_model::{framing, predict};
+use fullpipe_model::predict;
 use fullpipe_record::{
     Buffer, BufferTriple, Cause, Change, Encapsulation, Evidence, Forecast, HostSettings, IpVersion, Limit, Path,
     PathDirection, Prediction, Request, Verdict,
@@ -9,6 +9,7 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::figures::Figures;
 use crate::passed;
+use crate::path;
 use crate::thresholds::PROBING_BEGINS_WITH;
 
 /// The path, the hosts and the load as the evidence has them, to predict what changes would bring.
@@ -191,8 +192,7 @@ fn path(figures: &Figures, verdict: &Verdict) -> Option<Path> {
 
 /// The bandwidth that a policer leaves, counted as the path's is.
 fn policed_bandwidth(figures: &Figures) -> Option<BitRate> {
-    let headers = framing::tcp_headers(IpVersion::V4, figures.timestamps());
-    let efficiency = framing::efficiency(figures.mss?, headers, figures.evidence.framing.overhead());
+    let efficiency = path::efficiency(figures.evidence, figures.mss?, figures.timestamps());
     Some(passed::at_most(figures)?.scaled(1.0 / efficiency.get()))
 }
 

@@ -27,9 +27,13 @@ pub(crate) fn told_capacity(figures: &Figures) -> Option<BitRate> {
 
 /// The same for segments of `mss`.
 pub(crate) fn told_payload(evidence: &Evidence, mss: ByteCount, timestamps: bool) -> Option<BitRate> {
-    let headers = framing::tcp_headers(IpVersion::V4, timestamps);
-    let efficiency = framing::efficiency(mss, headers, evidence.framing.overhead());
-    Some(evidence.bandwidth?.scaled(efficiency.get())).filter(|capacity| *capacity > BitRate::ZERO)
+    let payload = evidence.bandwidth?.scaled(efficiency(evidence, mss, timestamps).get());
+    Some(payload).filter(|capacity| *capacity > BitRate::ZERO)
+}
+
+/// Payload of segments of `mss` as a share of what the path counts of them.
+pub(crate) fn efficiency(evidence: &Evidence, mss: ByteCount, timestamps: bool) -> Ratio {
+    framing::efficiency(mss, framing::tcp_headers(IpVersion::V4, timestamps), evidence.framing.overhead())
 }
 
 /// A pipe that is as full as the user said it could be.

@@ -25,9 +25,6 @@ use crate::router::Router;
 /// The argument that makes the program a keeper.
 pub const ARGUMENT: &str = "lab-keeper";
 
-/// The device that leads from a host to the path.
-const DEVICE: &str = TO_HOST;
-
 /// The device behind TUN.
 const TUN: &str = "/dev/net/tun";
 
@@ -165,9 +162,9 @@ fn build_host(
         Some(layout) => (Some(open_device(layout, &network, blueprint)?), None),
         None => (None, Some(Router::build(host, &network, blueprint)?)),
     };
-    without_ipv6(DEVICE);
+    without_ipv6(TO_HOST);
     if blueprint.segmentation == Segmentation::Exact {
-        single_segments(DEVICE).map_err(Refusal::failed("switching segmentation off"))?;
+        single_segments(TO_HOST).map_err(Refusal::failed("switching segmentation off"))?;
     }
     loopback_up().map_err(Refusal::failed("bringing up the loopback device"))?;
     let link = Ipv4Link {
@@ -176,9 +173,9 @@ fn build_host(
         mtu: blueprint.mtu[host.index()],
         transmit_queue: SegCount::new(blueprint.transmit_queue),
     };
-    configure_ipv4(DEVICE, link).map_err(Refusal::failed("configuring the device"))?;
+    configure_ipv4(TO_HOST, link).map_err(Refusal::failed("configuring the device"))?;
     if layout != Some(Layout::Tun) {
-        without_arp(DEVICE).map_err(Refusal::failed("configuring the device"))?;
+        without_arp(TO_HOST).map_err(Refusal::failed("configuring the device"))?;
     }
     let socket = device.as_ref().filter(|_| layout == Some(Layout::Packet)).map(OwnedFd::try_clone).transpose();
     let socket = socket.map_err(Refusal::failed("keeping hold of the packet socket"))?;
@@ -191,7 +188,7 @@ fn open_device(layout: Layout, network: &NetNamespace, blueprint: &Blueprint) ->
     match layout {
         Layout::Tun => {
             let offload = if exact { Offload::Checksums } else { Offload::Trains };
-            open_tun(DEVICE, offload).map(OwnedFd::from).map_err(Refusal::lacking(Lack::Tun, "opening /dev/net/tun"))
+            open_tun(TO_HOST, offload).map(OwnedFd::from).map_err(Refusal::lacking(Lack::Tun, "opening /dev/net/tun"))
         }
         Layout::Packet => open_packet_device(network, blueprint.mtu)
             .map_err(Refusal::lacking(Lack::PacketSockets, "making a pair of devices and a packet socket")),
@@ -207,12 +204,12 @@ fn open_packet_device(network: &NetNamespace, mtu: [ByteCount; 2]) -> io::Result
         return Err(io::Error::other("they need one MTU for both directions"));
     }
     let outside = NetNamespace::create()?;
-    create_veth(DEVICE, [network, &outside])?;
-    without_ipv6(DEVICE);
-    ethernet_up(DEVICE, LARGEST_MTU)?;
-    let socket = open_packet_socket(DEVICE)?;
+    create_veth(TO_HOST, [network, &outside])?;
+    without_ipv6(TO_HOST);
+    ethernet_up(TO_HOST, LARGEST_MTU)?;
+    let socket = open_packet_socket(TO_HOST)?;
     network.enter()?;
-    set_ethernet_address(DEVICE, ETHERNET_ADDRESS)?;
+    set_ethernet_address(TO_HOST, ETHERNET_ADDRESS)?;
     Ok(socket)
 }
 
@@ -366,7 +363,7 @@ impl Keeper<'_> {
 /// Packets that the path's device dropped, in either direction, in the network namespace of the calling thread.
 fn device_drops() -> io::Result<u64> {
     let table = std::fs::read_to_string("/proc/thread-self/net/dev")?;
-    parse_device_drops(&table, DEVICE).ok_or_else(|| io::Error::other(format!("device {DEVICE} is gone")))
+    parse_device_drops(&table, TO_HOST).ok_or_else(|| io::Error::other(format!("device {TO_HOST} is gone")))
 }
 
 /// Columns of `/proc/net/dev`: eight of reception, then eight of transmission; the fourth of each counts drops.

@@ -18,7 +18,7 @@ use fullpipe_record::{Change, Document, Given, HostAdvice, HostApplied, HostUndo
 use fullpipe_report as report;
 use fullpipe_scenario::parse_host_flag;
 use fullpipe_sys::ignore_terminal_signals;
-use fullpipe_units::{BitRate, Span};
+use fullpipe_units::{BitRate, SegCount, Span};
 
 use crate::cli::duration;
 use crate::failure::{FAILED, Failure, USAGE};
@@ -389,7 +389,7 @@ fn setting(text: &str) -> Result<Vec<Change>, String> {
         ["offload", rest] => offload(rest, value),
         ["txqueuelen", device] => {
             let packets = value.parse().map_err(|_| "a queue's length is a number of packets".to_owned())?;
-            Ok(vec![Change::QueueLength { device: named(device)?, packets: fullpipe_units::SegCount::new(packets) }])
+            Ok(vec![Change::QueueLength { device: named(device)?, packets: SegCount::new(packets) }])
         }
         ["mtu", device] => {
             let mtu = value.parse().map_err(|_| "an MTU is a number of bytes".to_owned())?;
@@ -446,7 +446,7 @@ fn named(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_units::{ByteCount, SegCount};
+    use fullpipe_units::ByteCount;
 
     #[test]
     fn settings_are_read() {

@@ -9,7 +9,7 @@ use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_lab::{Backend, Host, Lab, Plan, Stdio, Visit, find_congestion_control};
 use fullpipe_record::Document;
 use fullpipe_report as report;
-use fullpipe_scenario::{Grid, Scenario, builtin, builtin_grid};
+use fullpipe_scenario::{Control, Grid, Scenario, builtin, builtin_grid};
 use fullpipe_units::{ByteCount, Ratio, Span};
 
 use super::up::{Standing, up};
@@ -187,9 +187,11 @@ fn run_all(
 ) -> Result<(), Failure> {
     // Every file is read, and what the machine must have is looked for, before anything is built.
     let scenarios: Vec<Scenario> = names.iter().map(|name| load(name)).collect::<Result<_, _>>()?;
-    find_congestion_controls(&scenarios)?;
+    find_congestion_controls(scenarios.iter().flat_map(|scenario| &scenario.controls))?;
     find_unsupported(&scenarios, backend)?;
-    capture.map_or(Ok(()), |_| backend.find_captures())?;
+    if capture.is_some() {
+        backend.find_captures()?;
+    }
     let flag = super::interrupt_flag()?;
     let style = terminal.style();
     let mut reports = Vec::new();
@@ -225,7 +227,7 @@ fn ended(passed: bool, interrupted: bool) -> Result<(), Failure> {
 
 fn measure_grid(file: Option<&str>, backend: Backend, terminal: &Terminal) -> Result<(), Failure> {
     let grid = load_grid(file)?;
-    find_congestion_controls(&grid.cells)?;
+    find_congestion_controls(grid.cells.iter().flat_map(|scenario| &scenario.controls))?;
     find_unsupported(&grid.cells, backend)?;
     let settings = inspect(&SysctlTree::of_this_host()).map_err(|error| Failure::new(FAILED, error.to_string()))?;
     let flag = super::interrupt_flag()?;
@@ -265,9 +267,9 @@ fn show(event: &StepEvent<'_>, terminal: &Terminal) {
     }
 }
 
-/// Looks for the congestion control of every load; the first that is missing is told with its place.
-fn find_congestion_controls(scenarios: &[Scenario]) -> Result<(), Failure> {
-    scenarios.iter().flat_map(|scenario| &scenario.controls).try_for_each(|control| {
+/// Looks for the congestion controls of loads; the first that is missing is told with its place.
+pub(super) fn find_congestion_controls<'c>(mut controls: impl Iterator<Item = &'c Control>) -> Result<(), Failure> {
+    controls.try_for_each(|control| {
         find_congestion_control(&control.name).map_err(|error| {
             let Failure { code, message } = error.into();
             Failure::new(code, format!("{}: congestion: {message}", control.place))

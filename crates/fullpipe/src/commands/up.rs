@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fullpipe_experiment::{BesideEvent, LabTarget, keep_beside};
-use fullpipe_lab::{Backend, DirectionStatus, Host, Lab, LabError, PathStatus, find_congestion_control};
+use fullpipe_lab::{Backend, DirectionStatus, Host, Lab, LabError, PathStatus};
 use fullpipe_record::{Path, PathChange, PathDirection, Request, Transport};
 use fullpipe_scenario::{Beside, Scenario, Starts};
 use fullpipe_units::{BitRate, Ratio, Span};
 use serde_json::{Value, json};
 
-use super::lab::plan;
+use super::lab::{find_congestion_controls, plan};
 use crate::failure::{Failure, INTERRUPTED};
 use crate::terminal::{Keys, Terminal};
 
@@ -33,9 +33,8 @@ pub(super) struct Standing<'s> {
 /// does, until `q` is typed. Other keys change the path.
 pub(super) fn up(scenario: &Scenario, standing: &Standing<'_>, terminal: &Terminal) -> Result<(), Failure> {
     let beside: &[Beside] = if standing.alone { &[] } else { beside(scenario) };
-    for control in beside.iter().filter_map(|load| load.request.congestion.as_ref()) {
-        find_congestion_control(control)?;
-    }
+    let asked = |name: &String| beside.iter().any(|load| load.request.congestion.as_ref() == Some(name));
+    find_congestion_controls(scenario.controls.iter().filter(|control| asked(&control.name)))?;
     let flag = super::interrupt_flag()?;
     let lab = Lab::start(&plan(scenario, standing.backend))?;
     let _entrance = lab.open_entrance(standing.name)?;
