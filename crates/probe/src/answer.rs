@@ -60,7 +60,7 @@ fn listen(peer: SocketAddr) -> std::io::Result<Socket> {
 
 /// A program of the classic packet filter (`linux/filter.h`), which is given IPv4 packets from their first byte, and of IPv6
 /// what follows its header.
-fn syn_acks_from(peer: SocketAddr) -> [SockFilter; 7] {
+fn syn_acks_from(peer: SocketAddr) -> [SockFilter; 8] {
     const SYN_AND_ACK: u32 = 0x12;
     let code = |parts: &[u32]| parts.iter().sum::<u32>() as u16;
     let statement = |code: u16, operand: u32| SockFilter::new(code, 0, 0, operand);
@@ -74,9 +74,10 @@ fn syn_acks_from(peer: SocketAddr) -> [SockFilter; 7] {
     [
         header_length,
         statement(code(&[libc::BPF_LD, libc::BPF_H, libc::BPF_IND]), 0),
-        unless(peer.port().into(), 3),
+        unless(peer.port().into(), 4),
         statement(code(&[libc::BPF_LD, libc::BPF_B, libc::BPF_IND]), 13),
-        // A mask would let the other flags be; an answer that sets more of them is none of a plain handshake.
+        // The others agree on ECN (RFC 3168, 6.1.1).
+        statement(code(&[libc::BPF_ALU, libc::BPF_AND, libc::BPF_K]), SYN_AND_ACK),
         unless(SYN_AND_ACK, 1),
         statement(accept, LONGEST as u32),
         statement(accept, 0),
