@@ -36,6 +36,8 @@ pub(crate) enum Case {
     LabTrains,
     /// The same, segment by segment
     LabExact,
+    /// The same transfer at 1 Gbit/s, segment by segment and in trains
+    LabSegmentation,
     /// The lab against its own path: round trips, lateness, rate and memory
     LabFigures,
     /// From the start of the program to its first byte of data, over loopback
@@ -88,6 +90,7 @@ impl Case {
             Self::ShallowQueue => shallow::compare(effort.seconds, effort.rounds, tools, stop),
             Self::LabTrains => emulated::compare(Segmentation::Trains, effort.seconds, effort.rounds, tools, stop),
             Self::LabExact => emulated::compare(Segmentation::Exact, effort.seconds, effort.rounds, tools, stop),
+            Self::LabSegmentation => emulated::segmentations(effort.seconds, effort.rounds, tools, stop),
             Self::LabFigures => lab_figures::look(tools, stop),
             Self::Start => start::compare(tools, stop),
         }

@@ -1,10 +1,12 @@
-//! One TCP stream over the lab's path without a rate, beside the least that such a path costs.
+//! One TCP stream over the lab's path: without a rate, beside the least that such a path costs; and at 1 Gbit/s, in trains and
+//! segment by segment.
 
 use std::sync::atomic::AtomicBool;
 
 use fullpipe_lab::Backend;
-use fullpipe_record::{Path, Segmentation};
+use fullpipe_record::{Change, Path, Segmentation};
 use fullpipe_sys::Offload;
+use fullpipe_units::ByteCount;
 
 use crate::comparison::{Outcome, Quantity, alternate};
 use crate::figures::Figures;
@@ -17,6 +19,31 @@ use crate::throughput::{self, Contestant};
 
 /// No delay and no rate: what is left is what the link costs. A terabit a second limits nothing.
 const PATH: &str = "rate=1Tbit/s,rtt=0ms,queue=64MiB,mtu=1500";
+
+/// A path on which trains and single segments are to do the same.
+const SAME: &str = "rate=1Gbit/s,rtt=20ms,queue=2bdp,mtu=1500";
+
+/// So long, in seconds, that slow start is little of it.
+const LONG: f64 = 8.0;
+
+/// Compares the same transfer in trains and segment by segment.
+pub(crate) fn segmentations(seconds: f64, rounds: usize, tools: &Tools, stop: &AtomicBool) -> Outcome {
+    let over = |segmentation| {
+        let path = Path { segmentation, ..lab::path_of(SAME)? };
+        // A small send buffer carries less of single segments, each of which is charged for on its own.
+        lab::start_with(path, vec![Change::TcpWmemMax(ByteCount::from_mib(32))], Backend::Tun)
+    };
+    let labs = match over(Segmentation::Exact).and_then(|exact| Ok([exact, over(Segmentation::Trains)?])) {
+        Ok(labs) => labs,
+        Err(why) => return Outcome::skipped(&why),
+    };
+    let load = Load { traffic: Traffic::Tcp, streams: 1, seconds: seconds.max(LONG) };
+    let names = ["exact", "trains"].map(str::to_owned);
+    alternate(&names, &[Quantity::BitsPerSecond], rounds, |number| {
+        let Figures { bytes, time, .. } = shallow::run(&labs[number], Program::Fullpipe, &load, tools, stop)?.0;
+        Ok(vec![bytes as f64 * 8.0 / time.as_secs_f64()])
+    })
+}
 
 /// Compares the lab, a pair of devices of the kernel's, and a bare loop between two TUN devices.
 pub(crate) fn compare(

@@ -1,7 +1,7 @@
-//! Paths between two hosts with this machine's settings.
+//! Paths between two hosts with this machine's settings, or a few others.
 
 use fullpipe_lab::{Backend, Lab, Plan};
-use fullpipe_record::Path;
+use fullpipe_record::{Change, Path};
 use fullpipe_scenario::{PathSpec, parse_path_flag};
 
 use crate::process::RunError;
@@ -13,6 +13,11 @@ pub(crate) fn path_of(text: &str) -> Result<Path, RunError> {
 
 /// Two hosts joined by `path`.
 pub(crate) fn start(path: Path, backend: Backend) -> Result<Lab, RunError> {
-    let plan = Plan { path, seed: 1, sender: Vec::new(), receiver: Vec::new(), backend, interactive: false };
+    start_with(path, Vec::new(), backend)
+}
+
+/// The same, with other settings at the sending host.
+pub(crate) fn start_with(path: Path, sender: Vec<Change>, backend: Backend) -> Result<Lab, RunError> {
+    let plan = Plan { path, seed: 1, sender, receiver: Vec::new(), backend, interactive: false };
     Lab::start(&plan).map_err(RunError::failed)
 }
