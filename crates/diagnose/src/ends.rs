@@ -9,7 +9,7 @@ use crate::finding::Finding;
 use crate::flow::Flow;
 use crate::thresholds::{
     AUTOTUNED_TO_THE_END, BLOCKED, BUFFER_MEAN, BUFFER_PEAK, CLOCK, CLOCK_UNDER_BBR, LOOKS_OF_A_SLEEPER, MOST, UNREAD,
-    WINDOW_FELL, WINDOW_IN_USE, WOKEN,
+    WINDOW_FALLS, WINDOW_FALLS_BY, WINDOW_FELL, WINDOW_IN_USE, WINDOW_SWINGS_BELOW, WOKEN,
 };
 
 /// Whether the kernel's clock for the advertised window ran for most of the busy time. Under BBR it stands still
@@ -44,7 +44,7 @@ fn clock_is_borne_out(figures: &Figures) -> bool {
 }
 
 fn name_receiver(figures: &Figures, held: Ratio) -> Finding {
-    if figures.flows.iter().any(window_fell) || unread_data_waits(figures) {
+    if figures.flows.iter().any(|flow| window_fell(flow) || window_swings(flow)) || unread_data_waits(figures) {
         return Finding::new(Limit::ReceiverApplication, Cause::SlowReader, At::Receiver, held);
     }
     let cause = if scaling_is_off(figures) {
@@ -59,14 +59,24 @@ fn name_receiver(figures: &Figures, held: Ratio) -> Finding {
 
 /// Whether a stream's window was, for most of the time, well below what it once was: the reader lets data pile up.
 fn window_fell(flow: &Flow) -> bool {
-    let most = flow.whole.iter().filter_map(|sample| sample.tcp.snd_wnd).max();
-    let most = most.into_iter().chain(flow.looks.iter().filter_map(|look| look.window)).max();
-    let usual = median(flow.looks.iter().filter_map(|look| look.window).collect());
     let mss = flow.looks.iter().filter_map(|look| look.sample.tcp.snd_mss).max().unwrap_or_default();
-    match (usual, most) {
-        (Some(usual), Some(most)) => usual < most.scaled(WINDOW_FELL) && usual + mss * 2 < most,
-        _ => false,
-    }
+    usual_and_most(flow).is_some_and(|(usual, most)| usual < most.scaled(WINDOW_FELL) && usual + mss * 2 < most)
+}
+
+/// Whether a stream's window falls again and again, and seldom comes up to what it once was: its reader takes data in its own
+/// time, and never all of it. A window that its buffer limits stands still, or grows.
+fn window_swings(flow: &Flow) -> bool {
+    let windows: Vec<ByteCount> = flow.looks.iter().filter_map(|look| look.window).collect();
+    let falls = share(windows.windows(2).map(|pair| Some(pair[1] < pair[0].scaled(1.0 - WINDOW_FALLS_BY))));
+    let below = usual_and_most(flow).is_some_and(|(usual, most)| usual < most.scaled(WINDOW_SWINGS_BELOW));
+    below && falls.is_some_and(|falls| falls.get() >= WINDOW_FALLS)
+}
+
+/// The window of a stream in the median of its judged part, and the largest of its life.
+fn usual_and_most(flow: &Flow) -> Option<(ByteCount, ByteCount)> {
+    let ever = flow.whole.iter().filter_map(|sample| sample.tcp.snd_wnd).max();
+    let most = ever.into_iter().chain(flow.looks.iter().filter_map(|look| look.window)).max();
+    median(flow.looks.iter().filter_map(|look| look.window).collect()).zip(most)
 }
 
 /// Whether the receiver's buffer holds much that its program has not read.

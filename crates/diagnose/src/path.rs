@@ -16,8 +16,8 @@ use crate::progress::Progress;
 use crate::steady::windowed_rates;
 use crate::thresholds::{
     BURST_TAKES, FEWEST_ECHOES, FEWEST_OVERTAKEN, FLAT, FULL, FULL_UNDER_BBR, GOES_ON, GROWS, INFLATED,
-    LOSSY_ROUND_TRIPS, MOST, NEEDLESS, NO_QUEUE, ONE_TRAIN, OVERTAKEN, RATE_WINDOW, RECURRED, RECURS, REGROWS, SHARED,
-    WANDERS, WANDERS_BY, WITHIN,
+    LOSSY_ROUND_TRIPS, LOST_TO_PROBES, MOST, NEEDLESS, NO_QUEUE, NO_QUEUE_FOR_PROBES, ONE_TRAIN, OVERTAKEN,
+    RATE_WINDOW, RECURRED, RECURS, REGROWS, SHARED, WANDERS, WANDERS_BY, WITHIN,
 };
 
 /// Payload that the told bandwidth can carry; `None` where none was told.
@@ -64,10 +64,12 @@ pub(crate) fn shared(figures: &Figures, found: &Finding) -> Option<Finding> {
     shared.then(|| Finding { cause: Cause::Shared, ..Finding::capacity(found.share) })
 }
 
-/// Whether the round-trip time of the idle path wandered as it does where a queue fills and empties.
+/// Whether the round-trip time of the idle path wandered as it does where a queue fills and empties; or was longer than the
+/// least under load, as it is while others keep that queue full.
 fn queue_before_the_load(figures: &Figures) -> bool {
     figures.evidence.idle_spread.is_some_and(|idle| {
-        idle.count >= FEWEST_ECHOES && idle.p90 > idle.min.scaled(WANDERS) && idle.median > idle.min + WANDERS_BY
+        let least = figures.idle_rtt.map_or(idle.min, |seen| seen.min(idle.min));
+        idle.count >= FEWEST_ECHOES && idle.p90 > least.scaled(WANDERS) && idle.median > least + WANDERS_BY
     })
 }
 
@@ -76,6 +78,7 @@ pub(crate) fn path(figures: &Figures) -> Option<Finding> {
     let clocks = clocks_say_window(figures);
     let held = share(figures.looks().map(|look| look.held_by_path(clocks))).filter(|share| share.get() >= MOST)?;
     let found = policed(figures, held)
+        .or_else(|| policed_under_bbr(figures, held))
         .or_else(|| full_bottleneck(figures, held))
         .or_else(|| reordered(figures, held))
         .or_else(|| loss(figures, held))
@@ -170,6 +173,25 @@ fn policed(figures: &Figures, held: Ratio) -> Option<Finding> {
         && goes_on <= burst.share.get() * GOES_ON
         && losses::lossy_round_trips(&figures.flows, rtt) >= LOSSY_ROUND_TRIPS
         && !lost_at_one_window(figures);
+    found.then(|| Finding::new(Limit::Loss, Cause::Policer, At::Path, held))
+}
+
+/// The same under BBR, which does not learn the rate but tries again and again to exceed it: a link would queue what it sends to
+/// probe, a policer discards it.
+fn policed_under_bbr(figures: &Figures, held: Ratio) -> Option<Finding> {
+    let mut round_trips: Vec<Span> = figures.looks().filter_map(|look| look.sample.tcp.rtt).collect();
+    round_trips.sort_unstable();
+    let long = *round_trips.get(round_trips.len() * 9 / 10)?;
+    let on_the_line = figures.rate.time_for(figures.mss? * 2);
+    let met_no_queue = long <= figures.idle_rtt?.scaled(NO_QUEUE_FOR_PROBES) + on_the_line;
+    let goes_on = figures.retransmitted()?.ratio().get() >= LOST_TO_PROBES;
+    let less_than_told = told_capacity(figures).is_none_or(|told| figures.rate < told.scaled(FULL_UNDER_BBR));
+    let found = figures.is_bbr()
+        && figures.part.is_some()
+        && met_no_queue
+        && goes_on
+        && less_than_told
+        && !too_much_for_bbr(figures);
     found.then(|| Finding::new(Limit::Loss, Cause::Policer, At::Path, held))
 }
 

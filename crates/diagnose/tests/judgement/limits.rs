@@ -1,6 +1,6 @@
 use fullpipe_diagnose::diagnose;
-use fullpipe_record::{At, Cause, Evidence, Limit, Verdict};
-use fullpipe_units::BitRate;
+use fullpipe_record::{At, Cause, Evidence, Limit, RttStats, Verdict};
+use fullpipe_units::{BitRate, Span};
 
 use crate::builder::{self, Moment, moment};
 use crate::builder::{
@@ -173,4 +173,76 @@ fn a_train_that_waits_for_itself_on_a_slow_link_is_no_queue() {
         Cause::SoRcvbuf,
         At::Receiver,
     );
+}
+
+/// A receiver whose window of 3 MiB is `share` of it at a time in seconds, over 100 ms.
+fn window_of(share: impl Fn(f64) -> f64) -> Evidence {
+    let full = samples(10.0, 1, |t| {
+        let window = 3.0 * MIB * share(t);
+        Moment { in_flight: window, window, rwnd_limited: 0.99, ..moment(window * 8.0 / 1e5, 100.0) }
+    });
+    let mut evidence = builder::evidence("cubic", 100, full);
+    evidence.receiver = None;
+    evidence
+}
+
+#[test]
+fn a_window_that_swings_is_a_slow_readers_though_it_never_fell_far() {
+    let odd = |t: f64| (t * 20.0).round() as u64 % 2 == 1;
+    let swings = window_of(|t| if t > 9.9 { 1.0 } else { 0.78 + 0.08 * f64::from(u8::from(odd(t))) });
+    assert_verdict(&swings, Limit::ReceiverApplication, Cause::SlowReader, At::Receiver);
+    for (name, other) in [
+        ("it grows", window_of(|t| 0.8 + 0.02 * t)),
+        ("it stands", window_of(|t| if t > 9.9 { 1.0 } else { 0.85 })),
+        ("trains dent it", window_of(|t| if (t * 20.0).round() as u64 % 3 == 1 { 0.9 } else { 1.0 })),
+    ] {
+        let verdict = diagnose(&other);
+        assert_eq!(verdict.kind, Limit::ReceiveWindow, "{name}: {verdict:#?}");
+    }
+}
+
+/// 94.15 Mbit/s under BBR of which one segment in `one_in` is sent again, over a path whose round trips of 40 ms are a fifth
+/// longer for `probes` of the time.
+fn bbr_that_loses(one_in: f64, probes: f64) -> Evidence {
+    let full = samples(20.0, 1, |t| {
+        let rtt = if (t / 0.4).fract() < probes { 48.0 } else { 40.4 };
+        let usual = moment(94.15, rtt);
+        let lost_per_second = 94.15e6 / 8.0 / builder::MSS as f64 / one_in;
+        Moment { cwnd: usual.in_flight * 2.0, lost_per_second, recovering: true, ..usual }
+    });
+    builder::evidence("bbr", 40, full)
+}
+
+#[test]
+fn what_bbr_loses_to_its_probes_without_a_queue_a_policer_took() {
+    let policer = (Limit::Loss, Cause::Policer, At::Path);
+    let link = (Limit::Capacity, Cause::Link, At::Path);
+    for (name, evidence, (kind, cause, at)) in [
+        ("nothing told", bbr_that_loses(20.0, 0.0), policer),
+        ("ten times as much told", told(bbr_that_loses(20.0, 0.0), 1000), policer),
+        ("as much told", told(bbr_that_loses(20.0, 0.0), 100), link),
+        ("its probes make a queue", bbr_that_loses(20.0, 0.13), link),
+        ("too little for probes", bbr_that_loses(200.0, 0.0), link),
+        ("too much for BBR", bbr_that_loses(4.0, 0.0), (Limit::Loss, Cause::Random, At::Path)),
+    ] {
+        let verdict = diagnose(&evidence);
+        assert_eq!((verdict.kind, verdict.cause, verdict.at), (kind, cause, at), "{name}: {verdict:#?}");
+    }
+}
+
+/// Three streams of others keep the queue full before this one begins, so that echo requests never see the idle path.
+#[test]
+fn a_path_that_is_faster_under_load_than_idle_is_shared() {
+    let alone = sawtooth("cubic", 20.0, &[1.0], 0.05, 0.7, 20.0);
+    let echoes = |median: u64| RttStats {
+        count: 50,
+        min: Span::from_millis(median - 5),
+        median: Span::from_millis(median),
+        p90: Span::from_millis(median + 2),
+        p99: Span::from_millis(median + 3),
+        max: Span::from_millis(median + 3),
+    };
+    let seen = |median| Evidence { idle_spread: Some(echoes(median)), ..alone.clone() };
+    assert_verdict(&seen(105), Limit::CongestionWindow, Cause::Recovering, At::Path);
+    assert_verdict(&seen(120), Limit::Capacity, Cause::Shared, At::Path);
 }
