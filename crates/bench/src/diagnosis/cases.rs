@@ -150,9 +150,21 @@ impl fmt::Display for Way {
 struct Spot {
     way: Way,
     control: &'static str,
+    streams: u16,
+    direction: Direction,
 }
 
 impl Spot {
+    /// One stream of the near end's.
+    const fn new(way: Way, control: &'static str) -> Self {
+        Self { way, control, streams: 1, direction: Direction::Upload }
+    }
+
+    /// A stream's part of what a planted limit leaves.
+    fn left(self) -> f64 {
+        LEFT / f64::from(self.streams)
+    }
+
     /// A transfer over the bare way that fills it: every buffer is large enough.
     fn bare(self, label: Label) -> Result<Case, FlagError> {
         self.over(label, "")
@@ -160,11 +172,13 @@ impl Spot {
 
     /// The same, with more said of the path.
     fn over(self, label: Label, path: &str) -> Result<Case, FlagError> {
-        let Self { way, control } = self;
+        let Self { way, control, streams, direction } = self;
         // A few round trips more than slow start and thirty of steady state.
         let seconds = way.rtt().scaled(45.0).as_secs_f64().ceil().max(5.0);
+        let download = if direction == Direction::Download { " download" } else { "" };
+        let many = if streams > 1 { format!(" {streams} streams") } else { String::new() };
         Ok(Case {
-            name: format!("{label} {way} {control}"),
+            name: format!("{label} {way} {control}{download}{many}"),
             label,
             path: way.path(path)?,
             sender: vec![Change::TcpWmemMax(ByteCount::from_mib(32))],
@@ -175,15 +189,17 @@ impl Spot {
                 block: ByteCount::ZERO,
                 congestion: Some(control.to_owned()),
                 discard: true,
+                streams,
+                direction,
                 ..Request::default()
             },
             plant: Plant::InPlan,
         })
     }
 
-    /// A block that a program takes `pause` for, so that it moves [`LEFT`] of what the path carries.
+    /// A block that a program takes `pause` for, so that it moves its part of what the path carries.
     fn block(self, pause: Span) -> ByteCount {
-        self.way.rate().scaled(LEFT).bytes_in(pause)
+        self.way.rate().scaled(self.left()).bytes_in(pause)
     }
 }
 
@@ -199,39 +215,56 @@ pub(crate) fn cases(seed: u64) -> Result<Vec<Case>, FlagError> {
     let mut cases = Vec::new();
     for way in WAYS {
         for control in CONTROLS {
-            let spot = Spot { way, control };
+            let spot = Spot::new(way, control);
             cases.extend(windows(spot)?);
+            cases.push(small_send_buffer(Spot { direction: Direction::Download, ..spot })?);
             cases.extend(edited_windows(spot)?);
             cases.extend(programs(spot)?);
             cases.extend(busy_programs(spot)?);
             cases.extend(the_path(spot)?);
             cases.extend(pacing(spot)?);
         }
-        cases.extend(of_cubic_alone(Spot { way, control: CONTROLS[0] })?);
+        cases.extend(of_cubic_alone(Spot::new(way, CONTROLS[0]))?);
     }
     for control in CONTROLS {
         for way in LONG_WAYS {
-            cases.push(ramp_up(Spot { way, control })?);
+            cases.push(ramp_up(Spot::new(way, control))?);
         }
         for way in SLOW_WAYS {
-            cases.push(black_hole(Spot { way, control })?);
-            cases.extend(processors(Spot { way, control })?);
+            cases.push(black_hole(Spot::new(way, control))?);
+            cases.extend(processors(Spot::new(way, control))?);
         }
         for way in SMALL_WAYS {
-            cases.push(small_segments(Spot { way, control })?);
+            cases.push(small_segments(Spot::new(way, control))?);
         }
     }
     for way in SHALLOW_WAYS {
         // CUBIC takes longer to grow back a window that is this small.
-        cases.push(shallow(Spot { way, control: "reno" })?);
+        cases.push(shallow(Spot::new(way, "reno"))?);
     }
     for (way, bytes) in FAST_WAYS.into_iter().zip([8, 16, 24]) {
-        cases.push(small_writes(Spot { way, control: CONTROLS[0] }, bytes)?);
+        cases.push(small_writes(Spot::new(way, CONTROLS[0]), bytes)?);
     }
     for way in LONG_WAYS {
-        cases.extend(regrowth(Spot { way, control: CONTROLS[0] })?);
+        cases.extend(regrowth(Spot::new(way, CONTROLS[0]))?);
     }
+    cases.extend(many()?);
     cases.extend(drawn(seed)?);
+    Ok(cases)
+}
+
+/// Four streams of the far end's under Reno, held by what can hold four as well as one.
+fn many() -> Result<Vec<Case>, FlagError> {
+    let spot = Spot { way: WAYS[1], control: "reno", streams: 4, direction: Direction::Download };
+    let groups = [windows(spot)?, edited_windows(spot)?, programs(spot)?, the_path(spot)?, pacing(spot)?];
+    let mut cases = groups.concat();
+    cases.push(lossy(spot, LEFT_BY_CHANCE)?);
+    cases.push(ramp_up(Spot { way: LONG_WAYS[1], ..spot })?);
+    // Some send one file, are of a protocol that only uploads, or are many already.
+    cases.retain(|case| {
+        case.request.streams == spot.streams
+            && !matches!(case.plant, Plant::SlowFile { .. } | Plant::Iperf2 | Plant::Beside(_))
+    });
     Ok(cases)
 }
 
@@ -240,49 +273,62 @@ fn windows(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let of_receiver = |cause| spot.bare(label(Limit::ReceiveWindow, cause, At::Receiver));
     let of_sender = |cause| spot.bare(label(Limit::SendBuffer, cause, At::Sender));
     let mut asked = of_receiver(Cause::SoRcvbuf)?;
-    asked.request.buffer = Buffer::Window(spot.way.bdp(LEFT));
+    asked.request.buffer = Buffer::Window(spot.way.bdp(spot.left()));
     let mut tuned = of_receiver(Cause::TcpRmemMax)?;
     // The kernel advertises about five eighths of a buffer that small packets fill.
-    tuned.receiver = vec![Change::TcpRmemMax(spot.way.bdp(LEFT / 0.8))];
+    tuned.receiver = vec![Change::TcpRmemMax(spot.way.bdp(spot.left() / 0.8))];
     let mut unscaled = of_receiver(Cause::NoWindowScaling)?;
     unscaled.receiver.push(Change::WindowScaling(false));
     let mut fixed = of_sender(Cause::SoSndbuf)?;
     // Only this end's buffer: iperf2's protocol does not hand the wish on. The kernel doubles it.
-    fixed.request.buffer = Buffer::Request(spot.way.bdp(LEFT / 2.0));
+    fixed.request.buffer = Buffer::Request(spot.way.bdp(spot.left() / 2.0));
     fixed.plant = Plant::Iperf2;
-    let mut grown = of_sender(Cause::TcpWmemMax)?;
-    grown.sender = vec![Change::TcpWmemMax(spot.way.bdp(LEFT))];
+    let grown = small_send_buffer(spot)?;
     // Where packets are trains a sleeping writer overruns a small buffer (`kernel::fill`), and is then held by something else.
     let mut sleeping = spot.over(grown.label, "segmentation=exact")?;
     sleeping.sender.clone_from(&grown.sender);
     sleeping.request.writer = Writer::Blocking;
     sleeping.name += " blocking";
-    let mut asked_back = Case { name: format!("{} download", grown.name), ..grown.clone() };
-    asked_back.request.direction = Direction::Download;
-    Ok(vec![asked, tuned, unscaled, fixed, grown, sleeping, asked_back])
+    Ok(vec![asked, tuned, unscaled, fixed, grown, sleeping])
+}
+
+fn small_send_buffer(spot: Spot) -> Result<Case, FlagError> {
+    let mut grown = spot.bare(label(Limit::SendBuffer, Cause::TcpWmemMax, At::Sender))?;
+    grown.sender = vec![Change::TcpWmemMax(spot.way.bdp(spot.left()))];
+    Ok(grown)
 }
 
 /// Middleboxes that change windows.
 fn edited_windows(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let edited =
         |cause, edits: &str| spot.over(label(Limit::ReceiveWindow, cause, At::Middlebox), &format!("edits={edits}"));
-    let stripped = edited(Cause::WindowScaleStripped, "strip-window-scale")?;
     let mut rewritten = edited(Cause::WindowScaleRewritten, "window-scale=6")?;
     // Only what the receiver says is rewritten.
     rewritten.path.forward.effects.edits.clear();
     // With this maximum the receiver shifts by 7.
-    let field = spot.way.bdp(LEFT).get() >> 7;
+    let field = spot.way.bdp(spot.left()).get() >> 7;
     let mut clamped = edited(Cause::WindowClamped, &format!("clamp-window={field}"))?;
     clamped.path.forward.effects.edits.clear();
     clamped.receiver = vec![Change::TcpRmemMax(ByteCount::from_mib(6))];
-    Ok(vec![stripped, rewritten, clamped])
+    Ok([stripped(spot)?, vec![rewritten, clamped]].concat())
+}
+
+/// A device that takes the scale out of what passes it in both directions, in the one to the receiver, or in the other: then
+/// the receiver scales what the sender does not.
+fn stripped(spot: Spot) -> Result<Vec<Case>, FlagError> {
+    let label = label(Limit::ReceiveWindow, Cause::WindowScaleStripped, At::Middlebox);
+    let both = spot.over(label, "edits=strip-window-scale")?;
+    let [mut out, mut back] = ["out", "back"].map(|way| Case { name: format!("{} {way}", both.name), ..both.clone() });
+    out.path.reverse.effects.edits.clear();
+    back.path.forward.effects.edits.clear();
+    Ok(if spot.control == CONTROLS[0] { vec![both, back] } else { vec![out] })
 }
 
 /// Programs that are slow, at either end.
 fn programs(spot: Spot) -> Result<Vec<Case>, FlagError> {
     // Little enough that a buffer takes it whole, however small the window is.
     let block = ByteCount::from_kib(32);
-    let pause = spot.way.rate().scaled(LEFT).time_for(block);
+    let pause = spot.way.rate().scaled(spot.left()).time_for(block);
     let slow = |label, plant| -> Result<Case, FlagError> {
         let mut case = spot.bare(label)?;
         case.request.block = block;
@@ -309,7 +355,7 @@ fn programs(spot: Spot) -> Result<Vec<Case>, FlagError> {
     )?;
     file.request.direction = Direction::Download;
     let mut offered = spot.bare(label(Limit::SenderApplication, Cause::RateLimited, At::Sender))?;
-    offered.request.rate = Some(spot.way.rate().scaled(LEFT));
+    offered.request.rate = Some(spot.way.rate().scaled(spot.left()));
     offered.request.block = spot.block(Span::from_millis(2));
     Ok(vec![reader, disk, idle, file, offered])
 }
@@ -356,7 +402,7 @@ fn shaped(spot: Spot, size: &str) -> Plant {
 /// Senders that are held to a pace.
 fn pacing(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let mut asked = spot.bare(label(Limit::Pacing, Cause::MaxPacingRate, At::Sender))?;
-    asked.request.pacing = Some(spot.way.rate().scaled(LEFT));
+    asked.request.pacing = Some(spot.way.rate().scaled(spot.left()));
     let mut held = spot.bare(label(Limit::Pacing, Cause::Qdisc, At::Sender))?;
     held.plant = shaped(spot, "burst 64kb limit 64mb");
     Ok(vec![asked, held])
@@ -485,7 +531,7 @@ fn drawn(seed: u64) -> Result<Vec<Case>, FlagError> {
         let rtt = (between(2e5, 1e6) * 8.0 / (mbps as f64 * 1e3)).clamp(8.0, 200.0) as u64;
         let left = between(0.2, 0.6);
         let way = Way { mbps, rtt };
-        let spot = Spot { way, control: CONTROLS[number % 2] };
+        let spot = Spot::new(way, CONTROLS[number % 2]);
         let mut case = match number % 6 {
             0 => {
                 let mut case = spot.bare(label(Limit::ReceiveWindow, Cause::SoRcvbuf, At::Receiver))?;
@@ -504,7 +550,7 @@ fn drawn(seed: u64) -> Result<Vec<Case>, FlagError> {
                 case.request.block = way.rate().scaled(left).bytes_in(Span::from_millis(2));
                 case
             }
-            4 => lossy(Spot { way, control: CONTROLS[0] }, left / 2.0)?,
+            4 => lossy(Spot::new(way, CONTROLS[0]), left / 2.0)?,
             _ => {
                 let mut case = spot.bare(label(Limit::Pacing, Cause::MaxPacingRate, At::Sender))?;
                 case.request.pacing = Some(way.rate().scaled(left));
