@@ -33,11 +33,14 @@ pub(crate) fn receiver(figures: &Figures) -> Option<Finding> {
     Some(name_receiver(figures, Ratio::new(held)))
 }
 
-/// The clock alone decides nothing: data must have waited, and where the window is known, much of it been in use.
+/// The clock alone decides nothing: data must have waited, and where the window is known, much of it been in use. A window of
+/// less than a segment is not: nothing is sent into it until a timer fires (RFC 1122, 4.2.3.4).
 fn clock_is_borne_out(figures: &Figures) -> bool {
     let waited = figures.mean(|look| look.not_sent).is_some_and(|not_sent| not_sent > ByteCount::ZERO);
     let in_use = match (figures.mean(|look| look.outstanding), figures.mean(|look| look.window)) {
-        (Some(outstanding), Some(window)) => outstanding >= window.scaled(WINDOW_IN_USE),
+        (Some(outstanding), Some(window)) => {
+            outstanding >= window.scaled(WINDOW_IN_USE) || figures.mss.is_some_and(|mss| window < mss)
+        }
         _ => true,
     };
     waited && in_use

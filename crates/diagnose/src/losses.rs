@@ -4,7 +4,9 @@ use fullpipe_record::{CongestionState, Sample, TcpInfo};
 use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 
 use crate::flow::Flow;
-use crate::thresholds::{BURST, MANY_EPISODES, MANY_SPREAD, SAME_WINDOW_EPISODES, SAME_WINDOW_SPREAD, SEVERAL};
+use crate::thresholds::{
+    BURST, MANY_EPISODES, MANY_SPREAD, MANY_SPREAD_UNDER_RENO, SAME_WINDOW_EPISODES, SAME_WINDOW_SPREAD, SEVERAL,
+};
 
 /// How often a stream went into recovery in its judged part, as far as the samples show it.
 pub(crate) fn episodes(flow: &Flow) -> u64 {
@@ -17,11 +19,13 @@ pub(crate) fn episodes_in_all(flow: &Flow) -> u64 {
 }
 
 /// Whether the losses of every stream came at one and the same size of its congestion window: a queue was full.
-/// Independent losses come at any size. Needs some losses to tell.
-pub(crate) fn come_at_one_window(flows: &[Flow]) -> bool {
+/// Independent losses come at any size, under Reno more so than under CUBIC, which dwells below its last peak. Needs some
+/// losses to tell.
+pub(crate) fn come_at_one_window(flows: &[Flow], is_reno: bool) -> bool {
     let windows: Vec<Vec<ByteCount>> = flows.iter().map(windows_before_loss).filter(|w| !w.is_empty()).collect();
     let episodes: usize = windows.iter().map(Vec::len).sum();
-    let most = |count: usize| if count >= MANY_EPISODES { MANY_SPREAD } else { SAME_WINDOW_SPREAD };
+    let of_many = if is_reno { MANY_SPREAD_UNDER_RENO } else { MANY_SPREAD };
+    let most = |count: usize| if count >= MANY_EPISODES { of_many } else { SAME_WINDOW_SPREAD };
     episodes >= SAME_WINDOW_EPISODES * windows.len().max(1)
         && windows.iter().all(|windows| spread(windows) <= most(windows.len()))
 }

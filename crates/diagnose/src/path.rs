@@ -216,7 +216,7 @@ fn cause_of_loss(figures: &Figures) -> Cause {
 
 /// Under BBR that says nothing: its window stays the same by itself.
 fn lost_at_one_window(figures: &Figures) -> bool {
-    !figures.is_bbr() && losses::come_at_one_window(&figures.flows)
+    !figures.is_bbr() && losses::come_at_one_window(&figures.flows, figures.congestion() == Some("reno"))
 }
 
 /// Rates of all streams that the congestion control reaches if each lost packet counts, and if all that are lost in one
