@@ -12,7 +12,7 @@ use crate::thresholds::{CLAMPED, FAR_BELOW_UNSCALED, MSS_COSTS, SILENT_FOR, TIME
 
 /// The receive window as `found`, if a device between the ends made it what it is.
 ///
-/// Both ends must be seen to know it for certain. From the sending end alone it shows where the answer in the handshake was
+/// Both ends must be seen to know it for certain. From the sending end alone it shows where the other's part of the handshake was
 /// heard: an option that a device overwrites leaves padding, and a window that it lowers is as low there. Where it was not,
 /// scaling that was not agreed, with a peer that agreed to other options of the same age, counts as taken away.
 pub(crate) fn window(figures: &Figures, found: &Finding) -> Option<Finding> {
@@ -32,12 +32,12 @@ fn scale_stripped(figures: &Figures) -> Option<Cause> {
         let tcp = &look.sample.tcp;
         tcp.timestamps == Some(true) || tcp.sack == Some(true)
     });
-    // Of a host that is not seen, the answer tells whether it offered.
+    // Of a host that is not seen, its part of the handshake tells whether it offered.
     let offered = evidence.receiver.is_some() || answer(figures).and_then(|answer| answer.blanked) != Some(false);
     (disagree || (!here && both_offer && modern && offered)).then_some(Cause::WindowScaleStripped)
 }
 
-/// What the receiver answered to the connection, where the sender asked for it.
+/// What the receiver said as the connection was opened, where the sender heard it.
 fn answer(figures: &Figures) -> Option<Answer> {
     figures.evidence.sender_sockets.iter().find_map(|socket| socket.answer)
 }

@@ -1,4 +1,4 @@
-//! What the other end answers to an attempt to open a connection.
+//! What the other end says as a connection is opened: its answer, or how it asks for one.
 
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
@@ -6,11 +6,14 @@ use std::os::fd::AsFd;
 
 use fullpipe_record::Answer;
 use fullpipe_sys::tcp_info;
-use fullpipe_wire::SynAck;
+use fullpipe_wire::Opening;
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
 /// Longest headers of IPv4 and of TCP.
 const LONGEST: usize = 60 + 60;
+
+/// Of a header without extensions.
+const LENGTH_OF_IPV6: usize = 40;
 
 /// Answers that are looked through: more than one there is only for connections that others open at the same moment.
 const MOST_ANSWERS: usize = 16;
@@ -35,12 +38,12 @@ impl Ear {
         Answer { window, blanked: self.syn_ack(local).map(|answer| answer.blanked) }
     }
 
-    fn syn_ack(&mut self, local: SocketAddr) -> Option<SynAck> {
+    fn syn_ack(&mut self, local: SocketAddr) -> Option<Opening> {
         let raw = self.raw.as_mut()?;
         let mut packet = [0; LONGEST];
         for _ in 0..MOST_ANSWERS {
             let length = raw.read(&mut packet).ok()?;
-            let answer = SynAck::parse(segment(&packet[..length], self.peer.ip()));
+            let answer = Opening::parse(segment(&packet[..length], self.peer.ip()));
             let ours = answer.filter(|answer| answer.ports == [self.peer.port(), local.port()]);
             if ours.is_some() {
                 return ours;
@@ -48,6 +51,17 @@ impl Ear {
         }
         None
     }
+}
+
+/// What the peer of `connection`, which it opened itself, asked for it with; `None` where the kernel did not keep it.
+pub(crate) fn of_caller(connection: impl AsFd) -> Option<Answer> {
+    let packet = fullpipe_sys::opening(connection).ok()?;
+    let segment = match packet.first()? >> 4 {
+        4 => packet.get(length_of_ipv4(&packet)..)?,
+        _ => packet.get(LENGTH_OF_IPV6..)?,
+    };
+    let opening = Opening::parse(segment)?;
+    Some(Answer { window: Some(opening.window), blanked: Some(opening.blanked) })
 }
 
 /// A socket that is given a copy of every SYN-ACK that comes from the port of `peer`.
@@ -86,11 +100,13 @@ fn syn_acks_from(peer: SocketAddr) -> [SockFilter; 8] {
 
 /// The TCP segment in what a raw socket gives: a whole packet of IPv4, and of IPv6 without its header.
 fn segment(packet: &[u8], from: IpAddr) -> &[u8] {
-    let header = match (from, packet.first()) {
-        (IpAddr::V4(_), Some(first)) => usize::from(first & 0x0f) * 4,
-        _ => 0,
-    };
+    let header = if from.is_ipv4() { length_of_ipv4(packet) } else { 0 };
     packet.get(header..).unwrap_or_default()
+}
+
+/// Of the header at the front of a packet.
+fn length_of_ipv4(packet: &[u8]) -> usize {
+    packet.first().map_or(0, |first| usize::from(first & 0x0f) * 4)
 }
 
 #[cfg(test)]
@@ -113,6 +129,24 @@ mod tests {
         for answer in ["127.0.0.1:0", "[::1]:0"].into_iter().filter_map(answer_at) {
             assert!(answer.window.is_some_and(|window| window.get() > 0 && window.get() < 65_536), "{answer:?}");
             assert_eq!(answer.blanked, permitted.then_some(false));
+        }
+    }
+
+    #[test]
+    fn how_a_caller_opened_is_known_once_where_it_was_kept() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(address) else { continue };
+            let accepted = || {
+                let _caller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+                listener.accept().unwrap().0
+            };
+            assert_eq!(of_caller(accepted()), None, "it was not kept");
+            fullpipe_sys::keep_openings(&listener).unwrap();
+            let connection = accepted();
+            let asked = of_caller(&connection).unwrap();
+            assert!(asked.window.is_some_and(|window| window.get() > 0), "{asked:?}");
+            assert_eq!(asked.blanked, Some(false));
+            assert_eq!(of_caller(&connection), None, "it is told once");
         }
     }
 }

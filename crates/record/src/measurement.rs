@@ -66,12 +66,12 @@ pub struct SocketReadback {
     /// The other end's.
     #[serde(default)]
     pub remote: String,
-    /// What the other end answered, where this end asked for the connection.
+    /// What the other end said as the connection was opened, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Answer>,
 }
 
-/// The other end's answer to the attempt to open a connection (SYN-ACK), as it arrived.
+/// What the other end said as the connection was opened, as it arrived: its answer (SYN-ACK), or its own SYN where it opened it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
     /// Its window field, which is never scaled (RFC 7323, 2.2).

@@ -10,6 +10,9 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 
 use crate::tcp_info::{LONGEST, decode};
 
+/// Longest that is asked for of a packet that opened a connection: its headers without what IPv6 may put between them.
+const LONGEST_OPENING: usize = 120;
+
 /// Words of `SO_MEMINFO` (`enum sk_meminfo_vars`).
 const MEMINFO_WORDS: usize = 9;
 
@@ -29,6 +32,24 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
 pub fn socket_memory(socket: impl AsFd) -> io::Result<SocketMemory> {
     let mut bytes = [MaybeUninit::<u8>::uninit(); MEMINFO_WORDS * 4];
     Ok(memory_of(option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, &mut bytes)?))
+}
+
+/// Lets the kernel keep the packet that opens a connection for each that `listener` takes in (`TCP_SAVE_SYN`, Linux 4.2).
+///
+/// # Errors
+/// What `setsockopt` reports, as where the kernel lacks it.
+pub fn keep_openings(listener: impl AsFd) -> io::Result<()> {
+    set_option(listener, libc::IPPROTO_TCP, libc::TCP_SAVE_SYN, &1_i32.to_ne_bytes())
+}
+
+/// The headers of IP and TCP of the packet that opened `connection`, which the peer sent (`TCP_SAVED_SYN`); empty where the
+/// kernel was not told to keep it, and when it is asked for again.
+///
+/// # Errors
+/// What `getsockopt` reports, as for headers that are longer than 120 bytes.
+pub fn opening(connection: impl AsFd) -> io::Result<Vec<u8>> {
+    let mut bytes = [MaybeUninit::<u8>::uninit(); LONGEST_OPENING];
+    Ok(option(connection.as_fd(), libc::IPPROTO_TCP, libc::TCP_SAVED_SYN, &mut bytes)?.to_vec())
 }
 
 /// Whether a program fixed the buffers of a socket itself, the send buffer and the receive buffer (`SO_BUF_LOCK`, Linux 5.14);

@@ -218,7 +218,9 @@ pub(crate) fn cases(seed: u64) -> Result<Vec<Case>, FlagError> {
             let spot = Spot::new(way, control);
             cases.extend(windows(spot)?);
             cases.push(small_send_buffer(Spot { direction: Direction::Download, ..spot })?);
-            cases.extend(edited_windows(spot)?);
+            // Who opens a connection agrees on its options first: half of it is the receiver's asking.
+            let direction = if control == CONTROLS[0] { Direction::Upload } else { Direction::Download };
+            cases.extend(edited_windows(Spot { direction, ..spot })?);
             cases.extend(programs(spot)?);
             cases.extend(busy_programs(spot)?);
             cases.extend(the_path(spot)?);
@@ -263,6 +265,7 @@ fn many() -> Result<Vec<Case>, FlagError> {
     // Some send one file, are of a protocol that only uploads, or are many already.
     cases.retain(|case| {
         case.request.streams == spot.streams
+            && case.request.writer != Writer::Blocking
             && !matches!(case.plant, Plant::SlowFile { .. } | Plant::Iperf2 | Plant::Beside(_))
     });
     Ok(cases)
@@ -313,15 +316,23 @@ fn edited_windows(spot: Spot) -> Result<Vec<Case>, FlagError> {
     Ok([stripped(spot)?, vec![rewritten, clamped]].concat())
 }
 
-/// A device that takes the scale out of what passes it in both directions, in the one to the receiver, or in the other: then
-/// the receiver scales what the sender does not.
+/// A device that takes the scale out of what passes it: in both directions, on the way out from the end that asks for the
+/// connection, or on the way back to it. Then an end that asked to send reads smaller windows than are meant; one that asked to
+/// receive would have larger ones read, which limits nothing.
 fn stripped(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let label = label(Limit::ReceiveWindow, Cause::WindowScaleStripped, At::Middlebox);
     let both = spot.over(label, "edits=strip-window-scale")?;
-    let [mut out, mut back] = ["out", "back"].map(|way| Case { name: format!("{} {way}", both.name), ..both.clone() });
-    out.path.reverse.effects.edits.clear();
-    back.path.forward.effects.edits.clear();
-    Ok(if spot.control == CONTROLS[0] { vec![both, back] } else { vec![out] })
+    let one_way = |way: &str, spared: Host| {
+        let mut case = Case { name: format!("{} {way}", both.name), ..both.clone() };
+        let spared = if spared == Host::Sender { &mut case.path.forward } else { &mut case.path.reverse };
+        spared.effects.edits.clear();
+        case
+    };
+    Ok(if spot.direction == Direction::Download {
+        vec![one_way("out", Host::Sender), both]
+    } else {
+        vec![one_way("out", Host::Receiver), one_way("back", Host::Sender), both]
+    })
 }
 
 /// Programs that are slow, at either end.

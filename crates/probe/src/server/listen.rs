@@ -44,6 +44,8 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
+    // What a caller asked with tells of devices on the way. A kernel that keeps it not is no reason to stop.
+    let _ = fullpipe_sys::keep_openings(&socket);
     socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())
 }

@@ -27,6 +27,7 @@ use super::printed::Printed;
 use super::registry::Arrival;
 use super::watch::Watch;
 use super::{House, LOOK, ServerEvent};
+use crate::answer;
 use crate::client::{Connected, wall_clock};
 use crate::control::Control;
 use crate::machine::{self, Before};
@@ -342,8 +343,11 @@ impl Test {
         let ways: Vec<Direction> = (0..data_connections(&self.request)).map(|index| self.way(index)).collect();
         let lanes = streams.into_iter().zip(&ways);
         let lanes: Vec<Lane> = lanes.map(|((_, channel), way)| Lane { channel, role: role(*way) }).collect();
-        let found = lanes.iter().zip(0..).map(|(lane, index)| read_back(&SockRef::from(&lane.channel), index));
-        self.sockets = found.filter_map(Result::ok).collect();
+        let found = lanes.iter().zip(0..).filter_map(|(lane, index)| {
+            let socket = read_back(&SockRef::from(&lane.channel), index).ok()?;
+            Some(SocketReadback { answer: answer::of_caller(&lane.channel), ..socket })
+        });
+        self.sockets = found.collect();
         self.watch = Watch::new(self.house.bounds(self.indivisible()));
         // Only a fullpipe client can be told of it, and there may be a thousand others.
         let before = self.session.is_heard().then(|| Before::now(self.client.ip(), None));

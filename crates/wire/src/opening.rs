@@ -1,30 +1,36 @@
-//! The answer to an attempt to open a connection.
+//! The segments that open a connection.
+
+use fullpipe_units::ByteCount;
 
 use crate::options::{NO_OPERATION, SYN, first_length};
-
-const ACK: u8 = 0x10;
 
 /// Padding in a row that no sender writes: it aligns an option to four bytes with three at most.
 const BLANKED: usize = 4;
 
-/// What a SYN-ACK says of whoever sent it, and of the path.
+/// What a SYN, or the SYN-ACK that answers it, says of whoever sent it, and of the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SynAck {
+pub struct Opening {
     /// The sender's port, and the port that it was sent to.
     pub ports: [u16; 2],
+    /// Its window field, which is never scaled (RFC 7323, 2.2).
+    pub window: ByteCount,
     /// Whether an option was overwritten with padding on the way, as devices do that let none pass: it has four bytes of
     /// padding in a row. An option that was cut out whole leaves no trace.
     pub blanked: bool,
 }
 
-impl SynAck {
-    /// Reads the TCP header at the front of `segment`; `None` for anything but a whole SYN-ACK.
+impl Opening {
+    /// Reads the TCP header at the front of `segment`; `None` for anything but the whole header of a SYN.
     pub fn parse(segment: &[u8]) -> Option<Self> {
         let header = segment.first_chunk::<20>()?;
-        let answers = header[13] & (SYN | ACK) == SYN | ACK;
+        let opens = header[13] & SYN != 0;
         let options = segment.get(20..usize::from(header[12] >> 4) * 4)?;
-        let port = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
-        answers.then(|| Self { ports: [port(0), port(2)], blanked: longest_padding(options) >= BLANKED })
+        let field = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        opens.then(|| Self {
+            ports: [field(0), field(2)],
+            window: ByteCount::new(field(14).into()),
+            blanked: longest_padding(options) >= BLANKED,
+        })
     }
 }
 
@@ -43,6 +49,7 @@ fn longest_padding(mut options: &[u8]) -> usize {
 mod tests {
     use super::*;
 
+    const ACK: u8 = 0x10;
     const MSS: [u8; 4] = [2, 4, 5, 180];
     const SCALE: [u8; 4] = [1, 3, 3, 7];
     /// SACK permitted and timestamps, as Linux has them.
@@ -59,7 +66,7 @@ mod tests {
     }
 
     fn blanked(options: &[&[u8]]) -> bool {
-        SynAck::parse(&header(SYN | ACK, options)).unwrap().blanked
+        Opening::parse(&header(SYN | ACK, options)).unwrap().blanked
     }
 
     #[test]
@@ -73,12 +80,14 @@ mod tests {
     }
 
     #[test]
-    fn only_whole_answers_are_read() {
+    fn only_whole_headers_of_openings_are_read() {
         let answer = header(SYN | ACK, &[&MSS]);
-        assert_eq!(SynAck::parse(&answer).unwrap().ports, [5201, 40_000]);
-        assert_eq!(SynAck::parse(&answer[..22]), None, "its options are cut off");
-        assert_eq!(SynAck::parse(&header(ACK, &[&MSS])), None);
-        assert_eq!(SynAck::parse(&[]), None);
+        let read = Opening::parse(&answer).unwrap();
+        assert_eq!((read.ports, read.window), ([5201, 40_000], ByteCount::new(0xfe88)));
+        assert_eq!(Opening::parse(&header(SYN, &[&MSS])), Some(read));
+        assert_eq!(Opening::parse(&answer[..22]), None, "its options are cut off");
+        assert_eq!(Opening::parse(&header(ACK, &[&MSS])), None);
+        assert_eq!(Opening::parse(&[]), None);
         // Options that cannot be read end there.
         assert!(!blanked(&[&[3, 0, 1, 1], &[1; 4]]));
     }
