@@ -21,18 +21,18 @@ fn text(output: &Output) -> String {
 
 #[test]
 fn one_limit_of_each_kind_is_told_from_both_ends() {
-    require!(Lab, Root, Strace);
+    require!(Lab, Root, Strace, Sshd);
     let _path = path();
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().to_str().unwrap();
     let run = text(&diagnosis(&["--short", "--record", folder]));
     // Every line of the run names a case; those that were invalid three times are recorded, and not judged.
-    assert!(run.contains("11 records"), "{run}");
+    assert!(run.contains("12 records"), "{run}");
     let judged = text(&diagnosis(&["--from", folder]));
     let (_, score) = judged.split_once("both ends, bandwidth told: ").unwrap();
     let figures: Vec<usize> = score.split_whitespace().filter_map(|word| word.parse().ok()).take(2).collect();
     let [right, all] = figures[..] else { panic!("{judged}") };
-    assert!(all >= 8, "no valid run of {} cases: {run}", 11 - all);
+    assert!(all >= 8, "no valid run of {} cases: {run}", 12 - all);
     assert_eq!(right, all, "{judged}");
 }
 

@@ -104,6 +104,22 @@ fn a_process_is_seen_with_the_connections_that_it_opens_meanwhile() {
 }
 
 #[test]
+fn what_was_started_to_be_watched_is_told_from_its_beginning() {
+    let flow = Flow::start(100_000, Duration::from_millis(1));
+    thread::sleep(Duration::from_millis(600));
+    let bytes = |subject| {
+        let watched = watch_others(subject, &mut after(200)).unwrap();
+        let local = flow.ends.0.to_string();
+        let own = transfers(&watched, None).into_iter().find(|(transfer, _)| transfer.local == local);
+        own.expect("the flow").0.bytes
+    };
+    let own = std::process::id();
+    let (whole, since) = (bytes(Subject::Started(own)), bytes(Subject::Process(own)));
+    flow.end();
+    assert!(whole > since * 2, "{whole} and {since}");
+}
+
+#[test]
 fn a_connection_that_closes_ends_the_watching() {
     let flow = Flow::start(50_000, Duration::from_millis(1));
     let (local, remote) = flow.ends;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use fullpipe_lab::Awake;
 
-use super::cases::{Case, NOT_PLANNED, cases};
+use super::cases::{Case, cases};
 use super::matrix::{Accuracy, COLUMNS, Score};
 use super::recorded::Recorded;
 use super::run::{RunError, Runner};
@@ -70,9 +70,6 @@ impl Judging {
             return Ok(None);
         }
         say(false, &format!("{} cases, seed {}\n", cases.len(), self.seed));
-        for (label, why) in NOT_PLANNED {
-            say(false, &format!("not planted: {label}: {why}\n"));
-        }
         let scratch = std::env::temp_dir().join(format!("fullpipe-bench-{}", std::process::id()));
         std::fs::create_dir_all(&scratch)?;
         let _awake = Awake::ask();
@@ -103,8 +100,8 @@ impl Judging {
 
 /// A record in a line: what was measured of what is predicted, and the verdict that knows most.
 fn line(record: &Recorded) -> String {
-    let rate = record.measurement.summary.steady.map_or(record.measurement.summary.rate, |steady| steady.rate);
-    let broken = record.measurement.validity.broken.join("; ");
+    let rate = record.seen.rate();
+    let broken = record.seen.validity().broken.join("; ");
     let verdict = COLUMNS[0].verdict(record);
     let note = if broken.is_empty() { String::new() } else { format!(" (invalid: {broken})") };
     format!("{}: {rate} of {}{note}: {}", record.name, record.prediction.refined, verdict.sentence)
@@ -112,7 +109,7 @@ fn line(record: &Recorded) -> String {
 
 /// Records that may be judged decide.
 fn judge(records: &[Recorded]) -> ExitCode {
-    let valid: Vec<&Recorded> = records.iter().filter(|record| record.measurement.validity.is_valid()).collect();
+    let valid: Vec<&Recorded> = records.iter().filter(|record| record.seen.validity().is_valid()).collect();
     say(false, &format!("\n{} records, {} of them valid\n", records.len(), valid.len()));
     let scores = COLUMNS.map(|column| Score::of(column, &valid));
     for score in &scores {

@@ -57,7 +57,7 @@ impl Column {
     /// What the diagnosis says of `record`, seen so.
     pub(crate) fn verdict(self, record: &Recorded) -> Verdict {
         let bandwidth = record.bandwidth.filter(|_| self.told);
-        let evidence = Evidence::of(&record.measurement, bandwidth, record.framing);
+        let evidence = record.evidence(bandwidth);
         diagnose(&match self.view {
             View::BothEnds => evidence,
             View::Sender => of_sender(evidence),
@@ -208,10 +208,10 @@ impl Accuracy {
     fn hold_prediction(&mut self, record: &Recorded) {
         let prediction = &record.prediction;
         let knows = MODELLED.contains(&record.label.cause) && prediction.limit == record.label.kind;
-        let Some(steady) = record.measurement.summary.steady.filter(|_| knows) else { return };
+        let Some(steady) = record.seen.steady().filter(|_| knows) else { return };
         let name = &record.name;
         // When a sleeping writer is woken is up to the scheduler, and to how acknowledgements arrive.
-        let by_chance = prediction.limit == Limit::Loss || record.measurement.request.writer == Writer::Blocking;
+        let by_chance = prediction.limit == Limit::Loss || record.seen.request().writer == Writer::Blocking;
         if by_chance {
             self.random += 1;
             if (prediction.low..=prediction.high).contains(&steady.rate) {
@@ -306,8 +306,7 @@ mod tests {
 
     #[test]
     fn the_sender_alone_knows_nothing_of_the_receiver() {
-        let measurement = record().measurement;
-        let both = Evidence::of(&measurement, None, record().framing);
+        let both = record().evidence(None);
         assert!(both.receiver.is_some() && !both.receiver_samples.is_empty());
         let alone = of_sender(both.clone());
         assert!(alone.receiver.is_none() && alone.receiver_samples.is_empty() && alone.receiver_sockets.is_empty());
@@ -318,7 +317,7 @@ mod tests {
     fn the_model_is_held_against_what_it_knows() {
         let record = record();
         let accuracy = Accuracy::of(&[&record]);
-        let steady = record.measurement.summary.steady.unwrap().rate;
+        let steady = record.seen.steady().unwrap().rate;
         let off = (steady.relative_to(record.prediction.refined) - 1.0).abs();
         assert_eq!(accuracy.deterministic, [off]);
         let stripped = Label { cause: Cause::WindowScaleStripped, ..record.label };

@@ -9,5 +9,6 @@ mod matrix;
 mod plant;
 mod recorded;
 mod run;
+mod ssh;
 
 pub(crate) use command::Judging;

@@ -59,6 +59,8 @@ pub(crate) enum Plant {
     Beside(Request),
     /// The load is asked for by iperf2's protocol, which tells the far end nothing of buffers.
     Iperf2,
+    /// The load is OpenSSH's, through a channel, and is watched at the end that sends.
+    SshChannel,
 }
 
 /// Where the processor's control groups of this machine are.

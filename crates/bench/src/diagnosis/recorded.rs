@@ -4,7 +4,9 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use fullpipe_record::{Forecast, Framing, Measurement, Prediction, Sample};
+use fullpipe_record::{
+    Evidence, Forecast, Framing, Measurement, Prediction, Request, Sample, Steady, Transfer, Validity,
+};
 use fullpipe_units::{BitRate, Span};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -24,11 +26,81 @@ pub(crate) struct Recorded {
     pub(crate) framing: Framing,
     /// What the model expects of path, settings and load; it knows nothing of what else was planted.
     pub(crate) prediction: Prediction,
-    /// What was measured; invalid where no run was valid.
-    pub(crate) measurement: Measurement,
+    /// What was seen of the load: in the file `measurement` or `watched`.
+    #[serde(flatten)]
+    pub(crate) seen: Seen,
     /// What came of the best remedy that can be applied, where there is one and it was tried.
     #[serde(default)]
     pub(crate) proof: Option<Proven>,
+}
+
+/// What was seen of a load; invalid where no run was valid.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Seen {
+    /// A measurement of fullpipe's.
+    #[serde(rename = "measurement")]
+    Measured(Box<Measurement>),
+    /// Another program's transfer.
+    #[serde(rename = "watched")]
+    Watched(Box<Watched>),
+}
+
+/// A transfer of another program, which only the end that sends has seen: every column judges it from there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Watched {
+    /// Whose, and how much.
+    pub(crate) transfer: Transfer,
+    /// What shows its limit.
+    pub(crate) evidence: Evidence,
+    /// Whether it may be judged.
+    pub(crate) validity: Validity,
+}
+
+impl Seen {
+    /// Whether it may be judged.
+    pub(crate) fn validity(&self) -> &Validity {
+        match self {
+            Self::Measured(measurement) => &measurement.validity,
+            Self::Watched(watched) => &watched.validity,
+        }
+    }
+
+    /// The load.
+    pub(crate) fn request(&self) -> &Request {
+        match self {
+            Self::Measured(measurement) => &measurement.request,
+            Self::Watched(watched) => &watched.evidence.request,
+        }
+    }
+
+    /// The steady part, where it had one.
+    pub(crate) fn steady(&self) -> Option<Steady> {
+        match self {
+            Self::Measured(measurement) => measurement.summary.steady,
+            Self::Watched(watched) => watched.evidence.steady,
+        }
+    }
+
+    /// The steady rate, or the mean where there is none.
+    pub(crate) fn rate(&self) -> BitRate {
+        let mean = match self {
+            Self::Measured(measurement) => measurement.summary.rate,
+            Self::Watched(watched) => watched.transfer.rate,
+        };
+        self.steady().map_or(mean, |steady| steady.rate)
+    }
+
+    /// Leaves the samples of each stream that are [`KEEP_EVERY`] apart or more, and the last.
+    pub(crate) fn thin(&mut self) {
+        let apart = KEEP_EVERY * u64::from(self.request().streams).clamp(1, MOST_TIMES);
+        let ends = match self {
+            Self::Measured(seen) => [&mut seen.local.samples, &mut seen.remote.samples],
+            Self::Watched(seen) => [&mut seen.evidence.sender_samples, &mut seen.evidence.receiver_samples],
+        };
+        for samples in ends {
+            *samples = thinned(samples, apart);
+        }
+    }
 }
 
 /// A remedy that was applied.
@@ -65,6 +137,14 @@ impl Recorded {
         files.iter().map(read).collect()
     }
 
+    /// What its verdict may rest on, where the user tells this `bandwidth`.
+    pub(crate) fn evidence(&self, bandwidth: Option<BitRate>) -> Evidence {
+        match &self.seen {
+            Seen::Measured(measurement) => Evidence::of(measurement, bandwidth, self.framing),
+            Seen::Watched(watched) => Evidence { bandwidth, framing: self.framing, ..watched.evidence.clone() },
+        }
+    }
+
     /// Writes it into `folder`, under its name.
     ///
     /// # Errors
@@ -80,14 +160,6 @@ impl Recorded {
 /// The name with nothing that a shell would have to quote.
 fn file_name(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect()
-}
-
-/// Leaves the samples of each stream that are [`KEEP_EVERY`] apart or more, and the last.
-pub(crate) fn thin(measurement: &mut Measurement) {
-    let apart = KEEP_EVERY * u64::from(measurement.request.streams).clamp(1, MOST_TIMES);
-    for end in [&mut measurement.local, &mut measurement.remote] {
-        end.samples = thinned(&end.samples, apart);
-    }
 }
 
 fn thinned(samples: &[Sample], apart: Span) -> Vec<Sample> {
@@ -140,6 +212,35 @@ mod tests {
         without_nulls(&mut value);
         assert!(!value.to_string().contains("null"));
         assert_eq!(serde_json::from_value::<Sample>(value).unwrap(), before);
+    }
+
+    #[test]
+    fn a_watched_transfer_is_read_as_it_was_written() {
+        let measured: Recorded = serde_json::from_str(include_str!("../recorded/diagnosis.json")).unwrap();
+        let evidence = Evidence { program: Some("ssh".to_owned()), ..measured.evidence(None) };
+        let transfer = Transfer {
+            program: evidence.program.clone(),
+            pid: None,
+            local: "198.18.0.1:40000".to_owned(),
+            remote: "198.18.0.2:2222".to_owned(),
+            streams: 1,
+            direction: evidence.request.direction,
+            bytes: ByteCount::from_mib(90),
+            watched: Span::from_secs(7),
+            rate: BitRate::from_mbps(105),
+            closed: false,
+        };
+        let validity = measured.seen.validity().clone();
+        let watched = Watched { transfer, evidence, validity };
+        let name = "application-window/ssh-channel".to_owned();
+        let watched = Recorded { name, seen: Seen::Watched(Box::new(watched)), ..measured.clone() };
+        let folder = tempfile::tempdir().unwrap();
+        for record in [&watched, &measured] {
+            record.write(folder.path()).unwrap();
+        }
+        assert_eq!(Recorded::read_all(folder.path()).unwrap(), [watched.clone(), measured]);
+        let told = watched.evidence(Some(BitRate::from_mbps(200)));
+        assert_eq!((told.program.as_deref(), told.bandwidth), (Some("ssh"), Some(BitRate::from_mbps(200))));
     }
 
     #[test]

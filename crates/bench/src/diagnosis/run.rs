@@ -9,18 +9,19 @@ use std::time::{Duration, Instant};
 use fullpipe_diagnose::{diagnose, remedies};
 use fullpipe_experiment::measure_arguments;
 use fullpipe_lab::{Backend, Host, Lab, LabError, Line, Plan, Program, Stdio};
-use fullpipe_model::predict;
-use fullpipe_record::{At, Direction, Document, Evidence, Measurement, Prediction, Remedy, Request};
-use fullpipe_units::Span;
+use fullpipe_model::{application, predict};
+use fullpipe_record::{At, Direction, Document, Evidence, Measurement, Prediction, Remedy, Request, Transfer};
+use fullpipe_units::{ByteCount, Span};
 
 use super::cases::Case;
 use super::plant::{Plant, Quota, busy, slowed};
-use super::recorded::{Proven, Recorded, thin};
+use super::recorded::{Proven, Recorded, Seen, Watched};
+use super::ssh::{self, Ssh};
 
 /// Runs of a case that may be invalid before it is given up.
 const RUNS: usize = 3;
 
-/// What `fullpipe serve` prints once it can be reached.
+/// What `fullpipe serve` prints once it can be reached, and sshd too.
 const LISTENING: &str = "listening";
 
 /// How long a program may take to come up, and to end after its work; its protocol has deadlines of its own.
@@ -84,7 +85,7 @@ impl Runner<'_> {
         let lab = Lab::start(&plan(case))?;
         let scene = Scene { runner: self, case, lab: &lab, wrap };
         scene.prepare()?;
-        let (prediction, measurement) = scene.measured(&case.request)?;
+        let (prediction, seen) = scene.seen(&case.request)?;
         let forward = &case.path.forward;
         let mut recorded = Recorded {
             name: case.name.clone(),
@@ -92,13 +93,14 @@ impl Runner<'_> {
             bandwidth: forward.rate,
             framing: forward.framing,
             prediction,
-            measurement,
+            seen,
             proof: None,
         };
-        if self.prove {
+        // No change of a host or of our own load is a remedy for another program's window.
+        if self.prove && case.plant != Plant::SshChannel {
             recorded.proof = scene.prove(&recorded)?;
         }
-        thin(&mut recorded.measurement);
+        recorded.seen.thin();
         Ok(recorded)
     }
 
@@ -112,7 +114,7 @@ impl Runner<'_> {
                 Some((*host, words.map_err(|error| RunError::NotPlanted(format!("cc: {error}")))?))
             }
             Plant::Quota { host, .. } => quota.map(|quota| (*host, quota.wrap())),
-            Plant::InPlan | Plant::Prepared { .. } | Plant::Beside(_) | Plant::Iperf2 => None,
+            Plant::InPlan | Plant::Prepared { .. } | Plant::Beside(_) | Plant::Iperf2 | Plant::SshChannel => None,
         })
     }
 }
@@ -129,11 +131,18 @@ fn plan(case: &Case) -> Plan {
 }
 
 fn look_for_tools(plant: &Plant) -> Result<(), RunError> {
-    if !matches!(plant, Plant::SlowCall { .. } | Plant::SlowFile { .. }) {
-        return Ok(());
+    match plant {
+        Plant::SlowCall { .. } | Plant::SlowFile { .. } => {
+            let asked = Command::new("strace").arg("-V").output();
+            asked.map(drop).map_err(|error| RunError::NotPlanted(format!("strace: {error}")))
+        }
+        Plant::SshChannel => ssh::look_for_it().map_err(|error| not_planted(&error)),
+        _ => Ok(()),
     }
-    let asked = Command::new("strace").arg("-V").output();
-    asked.map(drop).map_err(|error| RunError::NotPlanted(format!("strace: {error}")))
+}
+
+fn not_planted(error: &std::io::Error) -> RunError {
+    RunError::NotPlanted(error.to_string())
 }
 
 fn quota(plant: &Plant) -> Result<Option<Quota>, RunError> {
@@ -153,37 +162,82 @@ struct Scene<'s> {
 
 impl Scene<'_> {
     fn prepare(&self) -> Result<(), RunError> {
-        let Plant::Prepared { host, command } = &self.case.plant else { return Ok(()) };
-        let arguments = ["-c", command].map(str::to_owned);
-        let output = self.lab.start_program(*host, "sh", &arguments, Stdio::Collected)?.finish(PATIENCE)?;
+        let (host, command) = match &self.case.plant {
+            Plant::Prepared { host, command } => (*host, command.clone()),
+            Plant::SshChannel => (Host::Sender, self.route()),
+            _ => return Ok(()),
+        };
+        let arguments = ["-c".to_owned(), command];
+        let output = self.lab.start_program(host, "sh", &arguments, Stdio::Collected)?.finish(PATIENCE)?;
         if output.code == 0 { Ok(()) } else { Err(RunError::NotPlanted(output.stderr.trim().to_owned())) }
     }
 
-    /// A valid measurement; or, after so many runs, one that is not.
-    fn measured(&self, request: &Request) -> Result<(Prediction, Measurement), RunError> {
+    /// Gives connections to the receiver the congestion control of the case, for a program that asks for none: in a namespace
+    /// the kernel takes one that it does not allow to everybody from a route, but not as the default.
+    fn route(&self) -> String {
+        let control = self.case.request.congestion.as_deref().unwrap_or_default();
+        format!("ip route replace {} dev path0 congctl {control}", self.lab.address(Host::Receiver))
+    }
+
+    /// A valid run; or, after so many, one that is not.
+    fn seen(&self, request: &Request) -> Result<(Prediction, Seen), RunError> {
         let (sender, receiver) = (self.lab.inspect(Host::Sender)?, self.lab.inspect(Host::Receiver)?);
         let prediction = predict(&self.case.path, &sender, &receiver, request);
         let mut runs = 0;
         loop {
             let beside = self.begin_beside(request)?;
-            let measurement = self.once(request)?;
+            let seen = self.once(request)?;
             beside.into_iter().try_for_each(|program| program.finish(Duration::ZERO).map(drop))?;
             runs += 1;
-            if measurement.validity.is_valid() || runs == RUNS {
-                return Ok((prediction, measurement));
+            if seen.validity().is_valid() || runs == RUNS {
+                return Ok((prediction, seen));
             }
         }
     }
 
-    fn once(&self, request: &Request) -> Result<Measurement, RunError> {
+    fn once(&self, request: &Request) -> Result<Seen, RunError> {
+        if self.case.plant == Plant::SshChannel {
+            return Ok(Seen::Watched(Box::new(self.watched(request)?)));
+        }
+        Ok(Seen::Measured(Box::new(self.measured(request)?)))
+    }
+
+    fn measured(&self, request: &Request) -> Result<Measurement, RunError> {
         let near = near_end(request);
         let server = self.serve(near.peer(), &["--one-off"])?;
         let watch = self.lab.watch()?;
         let client = self.start(near, &self.client_arguments(near, request))?;
-        let measurement = self.finish(client, request)?;
+        let measurement = self.finish(client, request, |document| document.measurement)?;
         let validity = watch.finish()?;
         server.finish(Duration::from_secs(1))?;
         Ok(Measurement { validity, ..measurement })
+    }
+
+    /// As [`Scene::measured`], of a load that OpenSSH makes.
+    fn watched(&self, request: &Request) -> Result<Watched, RunError> {
+        let ssh = Ssh::prepare(self.runner.scratch).map_err(|error| not_planted(&error))?;
+        let server =
+            self.lab.start_program(Host::Receiver, "sh", &["-c".to_owned(), ssh.server()], Stdio::Collected)?;
+        let server = self.once_it_listens(server)?;
+        let script = ssh.client(self.lab.address(Host::Receiver), self.let_through(request.duration));
+        let time = request.duration.as_secs_f64().to_string();
+        let arguments = ["diagnose", "--json", "--time", &time, "--", "sh", "-c", &script].map(str::to_owned);
+        let watch = self.lab.watch()?;
+        let client = self.start(Host::Sender, &arguments)?;
+        let (transfer, evidence) = self.finish(client, request, largest_transfer)?;
+        let validity = watch.finish()?;
+        server.finish(Duration::ZERO)?;
+        let mut controls = evidence.sender_sockets.iter().map(|socket| Some(&socket.congestion));
+        if !controls.all(|control| control == request.congestion.as_ref()) {
+            return Err(RunError::NotPlanted("its connection has another congestion control".to_owned()));
+        }
+        Ok(Watched { transfer, evidence, validity })
+    }
+
+    /// What the window of a channel lets through in this time: as the watch does not end the program, its data must.
+    fn let_through(&self, time: Span) -> ByteCount {
+        let ceiling = application::named("ssh").and_then(|ssh| ssh.ceiling(self.case.path.rtt()));
+        ceiling.unwrap_or_default().bytes_in(time)
     }
 
     fn client_arguments(&self, near: Host, request: &Request) -> Vec<String> {
@@ -196,8 +250,13 @@ impl Scene<'_> {
         arguments
     }
 
-    /// What the client measured: also what there is where it broke off.
-    fn finish(&self, client: Program<'_>, request: &Request) -> Result<Measurement, RunError> {
+    /// What the client found, `part` of its document: also what there is where it broke off.
+    fn finish<T>(
+        &self,
+        client: Program<'_>,
+        request: &Request,
+        part: impl FnOnce(Document) -> Option<T>,
+    ) -> Result<T, RunError> {
         let deadline = Instant::now() + Duration::from(request.omit + request.duration) + PATIENCE;
         let mut printed = String::new();
         while Instant::now() < deadline {
@@ -213,7 +272,7 @@ impl Scene<'_> {
         let output = client.finish(Duration::from_secs(1))?;
         let document: Document = serde_json::from_str(&printed)
             .map_err(|error| RunError::Failed(format!("{error}: {}", output.stderr.trim())))?;
-        document.measurement.ok_or_else(|| RunError::Failed(output.stderr.trim().to_owned()))
+        part(document).ok_or_else(|| RunError::Failed(output.stderr.trim().to_owned()))
     }
 
     /// Starts the program under test with whatever holds it back there.
@@ -234,17 +293,22 @@ impl Scene<'_> {
         {
             arguments.extend(self.file_flags(host)?);
         }
-        let server = self.start(host, &arguments)?;
+        self.once_it_listens(self.start(host, &arguments)?)
+    }
+
+    fn once_it_listens<'p>(&self, server: Program<'p>) -> Result<Program<'p>, RunError> {
+        let mut said = String::new();
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline && !self.runner.interrupt.load(Ordering::Relaxed) {
             match server.next_line(LOOK) {
                 Line::Text(line) if line.contains(LISTENING) => return Ok(server),
-                Line::Text(_) | Line::NotYet => {}
+                Line::Text(line) => said += &line,
+                Line::NotYet => {}
                 Line::End => break,
             }
         }
-        let output = server.finish(Duration::ZERO)?;
-        Err(RunError::Failed(format!("the far end did not come up: {}", output.stderr.trim())))
+        said += &server.finish(Duration::ZERO)?.stderr;
+        Err(RunError::Failed(format!("the far end did not come up: {}", said.trim())))
     }
 
     /// The far end's file or folder.
@@ -273,7 +337,7 @@ impl Scene<'_> {
 
     /// Applies the best remedy that a program can, measures again, and takes it back.
     fn prove(&self, recorded: &Recorded) -> Result<Option<Proven>, RunError> {
-        let evidence = Evidence::of(&recorded.measurement, recorded.bandwidth, recorded.framing);
+        let evidence = recorded.evidence(recorded.bandwidth);
         let advice = remedies(&evidence, &diagnose(&evidence));
         let Some((best, predicted)) = best_of(&advice) else { return Ok(None) };
         for (at, changes) in best.by_end() {
@@ -285,14 +349,20 @@ impl Scene<'_> {
         }
         let request =
             best.changes.iter().fold(self.case.request.clone(), |request, change| change.applied_to_request(&request));
-        let measured = self.measured(&request);
+        let measured = self.seen(&request);
         for host in Host::ALL {
             self.lab.undo(host)?;
         }
-        let (_, measurement) = measured?;
-        let steady = measurement.summary.steady.filter(|_| measurement.validity.is_valid());
+        let (_, seen) = measured?;
+        let steady = seen.steady().filter(|_| seen.validity().is_valid());
         Ok(steady.map(|steady| Proven { remedy: best.id.clone(), predicted, measured: steady.rate }))
     }
+}
+
+/// The transfer that moved most of those that were watched.
+fn largest_transfer(document: Document) -> Option<(Transfer, Evidence)> {
+    let largest = document.diagnosis?.transfers.into_iter().next()?;
+    largest.transfer.zip(largest.evidence)
 }
 
 fn best_of(advice: &[Remedy]) -> Option<(&Remedy, fullpipe_record::Forecast)> {

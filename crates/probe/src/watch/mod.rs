@@ -38,6 +38,8 @@ const MOST_SAMPLES: usize = 40_000;
 pub enum Subject {
     /// The connections of a process and of all that it started.
     Process(u32),
+    /// The same of a process that was started to be watched: no connection of it is older than the watching.
+    Started(u32),
     /// One connection: this end, and the other.
     Connection(SocketAddr, SocketAddr),
 }
@@ -141,7 +143,7 @@ fn in_its_network(subject: Subject) -> Result<(Connections, HostSettings), Watch
         let connections = Connections::open().map_err(WatchError::Table)?;
         Ok((connections, inspect(&SysctlTree::of_this_host())?))
     };
-    let Subject::Process(pid) = subject else { return here() };
+    let (Subject::Process(pid) | Subject::Started(pid)) = subject else { return here() };
     let Some(network) = process::foreign_network(pid).map_err(|cause| WatchError::of_process(pid, cause))? else {
         return here();
     };
@@ -173,7 +175,7 @@ impl Watch {
     /// Finds connections that are not yet known.
     fn search(&mut self, is_first: bool) -> Result<(), WatchError> {
         match self.subject {
-            Subject::Process(pid) => self.search_process(pid, is_first),
+            Subject::Process(pid) | Subject::Started(pid) => self.search_process(pid, is_first),
             Subject::Connection(local, remote) if is_first => self.search_connection(local, remote),
             Subject::Connection(..) => Ok(()),
         }
@@ -223,7 +225,7 @@ impl Watch {
         for found in all.into_iter().filter(|one| new.contains(&one.inode)) {
             self.fruitless.insert(found.inode, SEARCHES);
             let owner = self.owners.get(&found.inode).cloned().unwrap_or_default();
-            self.add(&found, owner, is_first);
+            self.add(&found, owner, is_first && self.subject != Subject::Started(root));
         }
         Ok(())
     }
@@ -277,7 +279,9 @@ impl Watch {
     /// Whether nothing can come any more.
     fn is_over(&self) -> bool {
         match self.subject {
-            Subject::Process(pid) => !process::is_alive(pid) && self.seen.iter().all(|seen| !seen.is_open),
+            Subject::Process(pid) | Subject::Started(pid) => {
+                !process::is_alive(pid) && self.seen.iter().all(|seen| !seen.is_open)
+            }
             Subject::Connection(..) => self.seen.iter().all(|seen| !seen.is_open),
         }
     }

@@ -40,7 +40,9 @@ pub(super) fn run(arguments: &Arguments, subject: Subject, terminal: &Terminal) 
     let mut stop = |now: Standing| now.elapsed >= time || flag.load(Ordering::Relaxed);
     let watched = watch_others(subject, &mut stop)?;
     let nothing = match subject {
-        Subject::Process(pid) => format!("process {pid} moved too little over TCP to say anything"),
+        Subject::Process(pid) | Subject::Started(pid) => {
+            format!("process {pid} moved too little over TCP to say anything")
+        }
         Subject::Connection(local, remote) => format!("too little moved between {local} and {remote} to say anything"),
     };
     let explained = explain(Some(&watched), arguments.bandwidth, None, &nothing, terminal);
@@ -117,7 +119,7 @@ impl<'w> Program<'w> {
     /// `None` where it had ended before anybody could look.
     fn watch(&mut self, stop: &mut dyn FnMut(Standing) -> bool) -> Result<Option<Watched>, Failure> {
         let (child, status) = (&mut self.child, &mut self.status);
-        let subject = Subject::Process(child.id());
+        let subject = Subject::Started(child.id());
         let watched = watch_others(subject, &mut |now| {
             // Asked here, so that a program that has ended is let go and its end is not missed.
             if status.is_none() {
