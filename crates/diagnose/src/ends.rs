@@ -47,6 +47,9 @@ fn clock_is_borne_out(figures: &Figures) -> bool {
 }
 
 fn name_receiver(figures: &Figures, held: Ratio) -> Finding {
+    if figures.part.is_none() && figures.flows.iter().all(window_still_grows) {
+        return Finding::new(Limit::CongestionWindow, Cause::RampUp, At::Path, held);
+    }
     if figures.flows.iter().any(|flow| window_fell(flow) || window_swings(flow)) || unread_data_waits(figures) {
         return Finding::new(Limit::ReceiverApplication, Cause::SlowReader, At::Receiver, held);
     }
@@ -64,6 +67,13 @@ fn name_receiver(figures: &Figures, held: Ratio) -> Finding {
 fn window_fell(flow: &Flow) -> bool {
     let mss = flow.looks.iter().filter_map(|look| look.sample.tcp.snd_mss).max().unwrap_or_default();
     usual_and_most(flow).is_some_and(|(usual, most)| usual < most.scaled(WINDOW_FELL) && usual + mss * 2 < most)
+}
+
+/// Whether a stream's window was well below what it came to be in the end: the receiver tunes it while the sender speeds up, and
+/// may lag behind.
+fn window_still_grows(flow: &Flow) -> bool {
+    let last = flow.looks.iter().rev().find_map(|look| look.window);
+    usual_and_most(flow).zip(last).is_some_and(|((usual, most), last)| usual < most.scaled(WINDOW_FELL) && last == most)
 }
 
 /// Whether a stream's window falls again and again, and seldom comes up to what it once was: its reader takes data in its own

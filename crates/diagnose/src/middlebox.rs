@@ -79,10 +79,12 @@ fn never_needed_a_scale(figures: &Figures) -> bool {
 }
 
 /// The window that arrives against the one that the receiver says it sends, each at its largest: they are not looked at
-/// in the same moment.
+/// in the same moment. What it sent last has not arrived yet.
 fn clamped(figures: &Figures) -> Option<Cause> {
     let arrives = figures.looks().filter_map(|look| look.sample.tcp.snd_wnd).max()?;
-    let sent = figures.evidence.receiver_samples.iter().filter_map(|sample| own_window(&sample.tcp)).max();
+    let heard_until = figures.judged().1.saturating_sub(figures.rtt.unwrap_or_default());
+    let heard = figures.evidence.receiver_samples.iter().filter(|sample| sample.at <= heard_until);
+    let sent = heard.filter_map(|sample| own_window(&sample.tcp)).max();
     let lowered =
         sent.map_or_else(|| is_clamped_from_the_first(figures, arrives), |sent| arrives < sent.scaled(CLAMPED));
     lowered.then_some(Cause::WindowClamped)

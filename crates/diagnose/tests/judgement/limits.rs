@@ -246,3 +246,38 @@ fn a_path_that_is_faster_under_load_than_idle_is_shared() {
     assert_verdict(&seen(105), Limit::CongestionWindow, Cause::Recovering, At::Path);
     assert_verdict(&seen(120), Limit::Capacity, Cause::Shared, At::Path);
 }
+
+#[test]
+fn a_receiver_that_lags_behind_a_sender_which_speeds_up_is_part_of_the_ramp() {
+    let short = |window: fn(f64) -> f64| {
+        let full = samples(0.6, 1, |t| {
+            let window = window(t);
+            Moment {
+                in_flight: window,
+                window,
+                cwnd: window * 1.3,
+                rwnd_limited: 0.6,
+                ..moment(window * 8.0 / 1e5, 100.0)
+            }
+        });
+        builder::evidence("cubic", 100, full)
+    };
+    assert_verdict(&short(|t| if t < 0.48 { 79e3 } else { 464e3 }), Limit::CongestionWindow, Cause::RampUp, At::Path);
+    let stands = diagnose(&short(|_| 79e3));
+    assert_eq!(stands.kind, Limit::ReceiveWindow, "{stands:#?}");
+}
+
+#[test]
+fn a_window_that_has_not_arrived_yet_was_not_lowered() {
+    let mut evidence = window_of(|_| 1.0);
+    evidence.receiver_samples = evidence.sender_samples.clone();
+    let says = |evidence: &mut Evidence, from: Span| {
+        for sample in evidence.receiver_samples.iter_mut().filter(|sample| sample.at >= from) {
+            sample.tcp.rcv_wnd = sample.tcp.snd_wnd.map(|window| window * 4);
+        }
+    };
+    says(&mut evidence, Span::from_millis(9950));
+    assert_verdict(&evidence, Limit::ReceiveWindow, Cause::TcpRmemMax, At::Receiver);
+    says(&mut evidence, Span::from_millis(5000));
+    assert_verdict(&evidence, Limit::ReceiveWindow, Cause::WindowClamped, At::Middlebox);
+}
