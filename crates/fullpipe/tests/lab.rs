@@ -416,9 +416,14 @@ fn the_kernels_own_path_carries_its_rate_for_root_and_for_ordinary_users() {
             let rate = measurement["summary"]["rate"].as_f64().unwrap_or_else(|| panic!("no measurement: {output:?}"));
             assert!(measurement["validity"]["lateness_mean"].is_null(), "{}", measurement["validity"]);
             let broken = measurement["validity"]["broken"].as_array().unwrap();
-            (rate / GOODPUT, broken.iter().map(Value::to_string).collect())
+            let mut broken: Vec<String> = broken.iter().map(Value::to_string).collect();
+            let share = rate / GOODPUT;
+            // This path has no link of ours that would tell when the machine stood still. A wrong one is wrong every time, and
+            // nothing makes it faster.
+            broken.extend((share < 0.97).then(|| format!("{share} of what the path carries")));
+            (share, broken)
         });
-        assert!((0.97..1.03).contains(&share), "{share} of what the path carries, by {by:?}");
+        assert!(share < 1.03, "{share} of what the path carries, by {by:?}");
     }
 }
 
