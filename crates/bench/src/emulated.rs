@@ -9,7 +9,6 @@ use fullpipe_sys::Offload;
 use fullpipe_units::ByteCount;
 
 use crate::comparison::{Outcome, Quantity, alternate};
-use crate::figures::Figures;
 use crate::lab;
 use crate::network::{Joint, Network};
 use crate::process::RunError;
@@ -40,8 +39,8 @@ pub(crate) fn segmentations(seconds: f64, rounds: usize, tools: &Tools, stop: &A
     let load = Load { traffic: Traffic::Tcp, streams: 1, seconds: seconds.max(LONG) };
     let names = ["exact", "trains"].map(str::to_owned);
     alternate(&names, &[Quantity::BitsPerSecond], rounds, |number| {
-        let Figures { bytes, time, .. } = shallow::run(&labs[number], Program::Fullpipe, &load, tools, stop)?.0;
-        Ok(vec![bytes as f64 * 8.0 / time.as_secs_f64()])
+        let (figures, _) = shallow::run(&labs[number], Program::Fullpipe, &load, tools, stop)?;
+        Ok(vec![figures.bits_per_second()])
     })
 }
 
@@ -73,11 +72,11 @@ pub(crate) fn compare(
             throughput::run(&Contestant::alone("", Program::Fullpipe, &[]), network, &load, tools, stop)
                 .map(|run| run.figures)
         };
-        let Figures { bytes, time, .. } = match number {
+        let figures = match number {
             0 => shallow::run(&lab, Program::Fullpipe, &load, tools, stop)?.0,
             1 => over(&veth)?,
             _ => over(&bare)?,
         };
-        Ok(vec![bytes as f64 * 8.0 / time.as_secs_f64()])
+        Ok(vec![figures.bits_per_second()])
     })
 }

@@ -17,6 +17,13 @@ pub(crate) struct Figures {
     pub(crate) datagrams: Option<Datagrams>,
 }
 
+impl Figures {
+    /// What arrived, over the time in which it did.
+    pub(crate) fn bits_per_second(self) -> f64 {
+        self.bytes as f64 * 8.0 / self.time.as_secs_f64()
+    }
+}
+
 /// What became of datagrams.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Datagrams {

@@ -106,7 +106,7 @@ impl Run {
         let datagrams = || datagrams.ok_or_else(|| RunError::failed("it does not say what became of the datagrams"));
         let gigabytes = bytes as f64 / 1e9;
         Ok(match quantity {
-            Quantity::BitsPerSecond => bytes as f64 * 8.0 / time.as_secs_f64(),
+            Quantity::BitsPerSecond => self.figures.bits_per_second(),
             Quantity::DatagramsPerSecond => datagrams()?.arrived as f64 / time.as_secs_f64(),
             Quantity::ShareLost => datagrams()?.share_lost(),
             Quantity::CpuSecondsPerGigabyte => self.cpu.as_secs_f64() / gigabytes,

@@ -69,8 +69,8 @@ fn window_fell(flow: &Flow) -> bool {
     usual_and_most(flow).is_some_and(|(usual, most)| usual < most.scaled(WINDOW_FELL) && usual + mss * 2 < most)
 }
 
-/// Whether a stream's window was well below what it came to be in the end: the receiver tunes it while the sender speeds up, and
-/// may lag behind.
+/// Whether a stream's window was well below what it came to be in the end: the receiver tunes it while the sender speeds up,
+/// and may lag behind.
 fn window_still_grows(flow: &Flow) -> bool {
     let last = flow.looks.iter().rev().find_map(|look| look.window);
     usual_and_most(flow).zip(last).is_some_and(|((usual, most), last)| usual < most.scaled(WINDOW_FELL) && last == most)

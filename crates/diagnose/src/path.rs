@@ -109,13 +109,15 @@ fn rtt_is_inflated(figures: &Figures) -> bool {
 }
 
 fn inflated_rtt(figures: &Figures) -> Option<Span> {
-    let on_the_line = match figures.rate {
-        BitRate::ZERO => Span::ZERO,
-        rate => rate.time_for(figures.mss? * 2),
-    };
     // A path whose time varies by itself shows no queue by doing so.
     let usual = figures.evidence.idle_spread.map_or(Span::ZERO, |idle| idle.p90);
-    Some(figures.idle_rtt?.scaled(INFLATED).max(usual) + on_the_line)
+    Some(figures.idle_rtt?.scaled(INFLATED).max(usual) + on_the_line(figures)?)
+}
+
+/// How long two full segments are sent for, at the rate of the data; nothing where none passed.
+fn on_the_line(figures: &Figures) -> Option<Span> {
+    let two = figures.mss? * 2;
+    Some(if figures.rate > BitRate::ZERO { figures.rate.time_for(two) } else { Span::ZERO })
 }
 
 fn time_inflated(figures: &Figures) -> Ratio {
@@ -166,7 +168,7 @@ fn loss(figures: &Figures, held: Ratio) -> Option<Finding> {
 fn policed(figures: &Figures, held: Ratio) -> Option<Finding> {
     let (idle, rtt) = (figures.idle_rtt?, figures.rtt?);
     let burst = losses::worst_burst(&figures.flows, rtt)?;
-    let met_no_queue = burst.rtt <= idle.scaled(NO_QUEUE) + figures.rate.time_for(figures.mss? * 2);
+    let met_no_queue = burst.rtt <= idle.scaled(NO_QUEUE) + on_the_line(figures)?;
     let goes_on = figures.retransmitted()?.ratio().get();
     let found = met_no_queue
         && burst.share.get() >= BURST_TAKES
@@ -176,14 +178,13 @@ fn policed(figures: &Figures, held: Ratio) -> Option<Finding> {
     found.then(|| Finding::new(Limit::Loss, Cause::Policer, At::Path, held))
 }
 
-/// The same under BBR, which does not learn the rate but tries again and again to exceed it: a link would queue what it sends to
-/// probe, a policer discards it.
+/// The same under BBR, which does not learn the rate but tries again and again to exceed it: a link would queue what it
+/// sends to probe, a policer discards it.
 fn policed_under_bbr(figures: &Figures, held: Ratio) -> Option<Finding> {
     let mut round_trips: Vec<Span> = figures.looks().filter_map(|look| look.sample.tcp.rtt).collect();
     round_trips.sort_unstable();
     let long = *round_trips.get(round_trips.len() * 9 / 10)?;
-    let on_the_line = figures.rate.time_for(figures.mss? * 2);
-    let met_no_queue = long <= figures.idle_rtt?.scaled(NO_QUEUE_FOR_PROBES) + on_the_line;
+    let met_no_queue = long <= figures.idle_rtt?.scaled(NO_QUEUE_FOR_PROBES) + on_the_line(figures)?;
     let goes_on = figures.retransmitted()?.ratio().get() >= LOST_TO_PROBES;
     let less_than_told = told_capacity(figures).is_none_or(|told| figures.rate < told.scaled(FULL_UNDER_BBR));
     let found = figures.is_bbr()

@@ -1,7 +1,7 @@
 //! What the other end says as a connection is opened: its answer, or how it asks for one.
 
 use std::io::Read;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use fullpipe_record::Answer;
@@ -11,9 +11,6 @@ use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
 /// Longest headers of IPv4 and of TCP.
 const LONGEST: usize = 60 + 60;
-
-/// Of a header without extensions.
-const LENGTH_OF_IPV6: usize = 40;
 
 /// Answers that are looked through: more than one there is only for connections that others open at the same moment.
 const MOST_ANSWERS: usize = 16;
@@ -43,7 +40,9 @@ impl Ear {
         let mut packet = [0; LONGEST];
         for _ in 0..MOST_ANSWERS {
             let length = raw.read(&mut packet).ok()?;
-            let answer = Opening::parse(segment(&packet[..length], self.peer.ip()));
+            // A raw socket gives a whole packet of IPv4, and of IPv6 what follows its header.
+            let read = if self.peer.is_ipv4() { Opening::of_packet } else { Opening::parse };
+            let answer = read(&packet[..length]);
             let ours = answer.filter(|answer| answer.ports == [self.peer.port(), local.port()]);
             if ours.is_some() {
                 return ours;
@@ -55,12 +54,7 @@ impl Ear {
 
 /// What the peer of `connection`, which it opened itself, asked for it with; `None` where the kernel did not keep it.
 pub(crate) fn of_caller(connection: impl AsFd) -> Option<Answer> {
-    let packet = fullpipe_sys::opening(connection).ok()?;
-    let segment = match packet.first()? >> 4 {
-        4 => packet.get(length_of_ipv4(&packet)..)?,
-        _ => packet.get(LENGTH_OF_IPV6..)?,
-    };
-    let opening = Opening::parse(segment)?;
+    let opening = Opening::of_packet(&fullpipe_sys::opening(connection).ok()?)?;
     Some(Answer { window: Some(opening.window), blanked: Some(opening.blanked) })
 }
 
@@ -96,17 +90,6 @@ fn syn_acks_from(peer: SocketAddr) -> [SockFilter; 8] {
         statement(accept, LONGEST as u32),
         statement(accept, 0),
     ]
-}
-
-/// The TCP segment in what a raw socket gives: a whole packet of IPv4, and of IPv6 without its header.
-fn segment(packet: &[u8], from: IpAddr) -> &[u8] {
-    let header = if from.is_ipv4() { length_of_ipv4(packet) } else { 0 };
-    packet.get(header..).unwrap_or_default()
-}
-
-/// Of the header at the front of a packet.
-fn length_of_ipv4(packet: &[u8]) -> usize {
-    packet.first().map_or(0, |first| usize::from(first & 0x0f) * 4)
 }
 
 #[cfg(test)]

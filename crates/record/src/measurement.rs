@@ -71,7 +71,7 @@ pub struct SocketReadback {
     pub answer: Option<Answer>,
 }
 
-/// What the other end said as the connection was opened, as it arrived: its answer (SYN-ACK), or its own SYN where it opened it.
+/// What the other end said as the connection was opened, as it arrived: its answer (SYN-ACK), or its SYN if it asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
     /// Its window field, which is never scaled (RFC 7323, 2.2).

@@ -2,6 +2,7 @@
 
 use fullpipe_units::ByteCount;
 
+use crate::headers::{Headers, TCP};
 use crate::options::{NO_OPERATION, SYN, first_length};
 
 /// Padding in a row that no sender writes: it aligns an option to four bytes with three at most.
@@ -20,6 +21,12 @@ pub struct Opening {
 }
 
 impl Opening {
+    /// Reads the headers at the front of an IP packet; `None` for what carries no such segment.
+    pub fn of_packet(packet: &[u8]) -> Option<Self> {
+        let headers = Headers::parse(packet).filter(|headers| headers.protocol == TCP)?;
+        Self::parse(packet.get(headers.transport..)?)
+    }
+
     /// Reads the TCP header at the front of `segment`; `None` for anything but the whole header of a SYN.
     pub fn parse(segment: &[u8]) -> Option<Self> {
         let header = segment.first_chunk::<20>()?;
@@ -77,6 +84,23 @@ mod tests {
         // As Windows has them: a scale, then SACK permitted behind two bytes of padding.
         assert!(!blanked(&[&MSS, &SCALE, &[1, 1, 4, 2]]));
         assert!(blanked(&[&MSS, &[1; 4], &[1, 1, 4, 2]]));
+    }
+
+    #[test]
+    fn an_opening_is_found_in_a_packet_of_either_family() {
+        let segment = header(SYN, &[&MSS, &SCALE]);
+        let v4 = |protocol: u8| {
+            let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, protocol, 0, 0, 198, 18, 0, 1, 198, 18, 0, 2];
+            packet.extend(&segment);
+            packet
+        };
+        let mut v6 = vec![0x60, 0, 0, 0, 0, 0, TCP, 64];
+        v6.extend([0; 32]);
+        v6.extend(&segment);
+        assert_eq!(Opening::of_packet(&v4(TCP)), Opening::parse(&segment));
+        assert_eq!(Opening::of_packet(&v6), Opening::parse(&segment));
+        assert_eq!(Opening::of_packet(&v4(17)), None, "UDP opens nothing");
+        assert_eq!(Opening::of_packet(&[]), None);
     }
 
     #[test]

@@ -218,7 +218,8 @@ pub(crate) fn cases(seed: u64) -> Result<Vec<Case>, FlagError> {
             let spot = Spot::new(way, control);
             cases.extend(windows(spot)?);
             cases.push(small_send_buffer(Spot { direction: Direction::Download, ..spot })?);
-            // Who opens a connection agrees on its options first: half of it is the receiver's asking.
+            // A device edits what either end says as a connection is opened: the sender asks for half of these, the receiver
+            // for the others.
             let direction = if control == CONTROLS[0] { Direction::Upload } else { Direction::Download };
             cases.extend(edited_windows(Spot { direction, ..spot })?);
             cases.extend(programs(spot)?);
