@@ -1,7 +1,7 @@
 //! What devices between the ends do to windows and segments.
 
 use fullpipe_model::framing;
-use fullpipe_record::{Answer, At, Buffer, Cause, HostSettings, IpVersion, Limit, Sample};
+use fullpipe_record::{Answer, At, Buffer, Cause, HostSettings, IpVersion, Limit, Quoted, Sample};
 use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 
 use crate::figures::Figures;
@@ -13,8 +13,8 @@ use crate::thresholds::{CLAMPED, FAR_BELOW_UNSCALED, MSS_COSTS, SILENT_FOR, TIME
 /// The receive window as `found`, if a device between the ends made it what it is.
 ///
 /// Both ends must be seen to know it for certain. From the sending end alone it shows where the other's part of the handshake
-/// was heard: an option that a device overwrites leaves padding, and a window that it lowers is as low there. Where it was
-/// not, scaling that was not agreed, with a peer that agreed to other options of the same age, counts as taken away.
+/// was heard: an option that a device overwrites leaves padding, and a window that it lowers is as low there; and where a
+/// router quotes an opening of this end that has lost its option. Where there is neither, scaling that was not agreed, with a peer that agreed to other options of the same age, counts as taken away.
 pub(crate) fn window(figures: &Figures, found: &Finding) -> Option<Finding> {
     let cause = scale_stripped(figures).or_else(|| scale_rewritten(figures)).or_else(|| clamped(figures))?;
     Some(Finding { cause, at: At::Middlebox, kind: Limit::ReceiveWindow, ..found.clone() })
@@ -32,14 +32,48 @@ fn scale_stripped(figures: &Figures) -> Option<Cause> {
         let tcp = &look.sample.tcp;
         tcp.timestamps == Some(true) || tcp.sack == Some(true)
     });
+    let lost_its_offer = |quoted: &Quoted| quoted.window_scale.is_none();
+    let offer_is_lost = !here && offers(evidence.sender.as_ref()) && quoted(figures).iter().any(lost_its_offer);
     // Of a host that is not seen, its part of the handshake tells whether it offered.
     let offered = evidence.receiver.is_some() || answer(figures).and_then(|answer| answer.blanked) != Some(false);
-    (disagree || (!here && both_offer && modern && offered)).then_some(Cause::WindowScaleStripped)
+    (disagree || offer_is_lost || (!here && both_offer && modern && offered)).then_some(Cause::WindowScaleStripped)
 }
 
 /// What the receiver said as the connection was opened, where the sender heard it.
 fn answer(figures: &Figures) -> Option<Answer> {
     figures.evidence.sender_sockets.iter().find_map(|socket| socket.answer)
+}
+
+/// How openings of the sender fared on the way, where routers told.
+fn quoted<'e>(figures: &Figures<'e>) -> &'e [Quoted] {
+    figures.evidence.sender_sockets.first().map_or(&[], |socket| &socket.quoted)
+}
+
+/// Between which two the device is that changes how connections are opened, as far as routers tell.
+pub(crate) fn place(figures: &Figures) -> Option<String> {
+    let quoted = quoted(figures);
+    let first = quoted.first()?;
+    let offered = figures.evidence.sender.as_ref().is_some_and(|host| host.window_scaling);
+    if offered && first.window_scale.is_none() {
+        return Some(format!("between the sender and {}", first.by));
+    }
+    let changed = quoted.windows(2).find(|pair| says(&pair[0]) != says(&pair[1]))?;
+    Some(format!("between {} and {}", changed[0].by, changed[1].by))
+}
+
+/// What an opening says at each router, where that is not the same at all.
+pub(crate) fn openings(figures: &Figures) -> Option<String> {
+    place(figures)?;
+    let text = |quoted: &Quoted| {
+        let scale = quoted.window_scale.map_or_else(|| "no scale".to_owned(), |shift| format!("scale {shift}"));
+        let mss = quoted.mss.map_or_else(|| "no MSS".to_owned(), |mss| format!("MSS {}", mss.get()));
+        format!("{scale}, {mss} at {}", quoted.by)
+    };
+    Some(quoted(figures).iter().map(text).collect::<Vec<_>>().join("; "))
+}
+
+fn says(quoted: &Quoted) -> (Option<u8>, Option<ByteCount>) {
+    (quoted.window_scale, quoted.mss)
 }
 
 fn scale_rewritten(figures: &Figures) -> Option<Cause> {

@@ -191,7 +191,7 @@ impl<'a> Arrivals<'a> {
                 finding.share
             ),
             Limit::ReceiveWindow => {
-                let reason = words::reason_of_window(finding.cause);
+                let reason = words::reason_of_window(finding.cause, words::BETWEEN_THE_ENDS);
                 format!(
                     "This end, which receives, allows at most {window} on the way ({reason}), and each round trip of {rtt} \
                      brings as much: {rate}."

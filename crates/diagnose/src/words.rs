@@ -51,8 +51,10 @@ fn receive_window(figures: &Figures, cause: Cause, ceilings: &BTreeMap<Limit, Bi
     let window = size(figures.most(|look| look.window));
     let reason = match cause {
         // An offer may also have been lost on the way to a host that is not seen.
-        Cause::NoWindowScaling if figures.evidence.receiver.is_none() => "the other end agreed to no window scaling",
-        cause => reason_of_window(cause),
+        Cause::NoWindowScaling if figures.evidence.receiver.is_none() => {
+            "the other end agreed to no window scaling".to_owned()
+        }
+        cause => reason_of_window(cause, &place(figures)),
     };
     let misread = middlebox::misread(figures).filter(|_| cause != Cause::WindowClamped);
     let misread =
@@ -66,16 +68,22 @@ fn receive_window(figures: &Figures, cause: Cause, ceilings: &BTreeMap<Limit, Bi
     )
 }
 
-/// Why a window is as small as it is.
-pub(crate) fn reason_of_window(cause: Cause) -> &'static str {
+/// Why a window is as small as it is; where a device makes it so, the device stands at `place`.
+pub(crate) fn reason_of_window(cause: Cause, place: &str) -> String {
+    let device = |does| format!("a device {place} {does}");
     match cause {
-        Cause::NoWindowScaling => "window scaling is off",
-        Cause::SoRcvbuf => "its program fixed the buffer, SO_RCVBUF",
-        Cause::WindowScaleStripped => "a device between the ends removes the option that scales windows",
-        Cause::WindowScaleRewritten => "a device between the ends changes the scale of the window",
-        Cause::WindowClamped => "a device between the ends lowers the window",
-        _ => "tcp_rmem",
+        Cause::NoWindowScaling => "window scaling is off".to_owned(),
+        Cause::SoRcvbuf => "its program fixed the buffer, SO_RCVBUF".to_owned(),
+        Cause::WindowScaleStripped => device("removes the option that scales windows"),
+        Cause::WindowScaleRewritten => device("changes the scale of the window"),
+        Cause::WindowClamped => device("lowers the window"),
+        _ => "tcp_rmem".to_owned(),
     }
+}
+
+/// Where a device is that changes what passes it.
+fn place(figures: &Figures) -> String {
+    middlebox::place(figures).unwrap_or_else(|| BETWEEN_THE_ENDS.to_owned())
 }
 
 fn send_buffer(figures: &Figures, cause: Cause, ceilings: &BTreeMap<Limit, BitRate>) -> String {
@@ -162,7 +170,9 @@ fn mtu(figures: &Figures, cause: Cause) -> String {
             "Packets with {mss} of data vanish on the path, and nothing says so: small ones pass, full ones do not."
         ),
         _ => format!(
-            "Segments carry only {mss} of data where {} would fit: headers take the rest of the path, and {} of data passes.",
+            "A device {} lowers the size of segments: they carry only {mss} of data where {} would fit; headers take the rest \
+             of the path, and {} of data passes.",
+            place(figures),
             size(middlebox::possible_mss(figures)),
             figures.rate,
         ),
@@ -229,6 +239,7 @@ pub(crate) fn shown(figures: &Figures, finding: &Finding) -> BTreeMap<String, St
         ("congestion control", figures.congestion().map(str::to_owned)),
         ("samples", Some(samples(figures))),
         ("retransmitted", lost.map(|lost| format!("{} of {} segments", lost.again, lost.sent))),
+        ("openings on the way", middlebox::openings(figures)),
         ("missing", (!finding.missing.is_empty()).then(|| finding.missing.join(", "))),
     ];
     let in_flight = ("in flight mean", of(figures.mean(|look| look.outstanding), figures.mean(|look| look.window)));
@@ -295,6 +306,9 @@ fn time(span: Option<Span>) -> String {
 fn rate(rate: Option<BitRate>) -> String {
     rate.map_or_else(|| UNTOLD.to_owned(), |rate| rate.to_string())
 }
+
+/// Of a device that nobody has found.
+pub(crate) const BETWEEN_THE_ENDS: &str = "between the ends";
 
 /// In place of a figure that the evidence does not have.
 const UNTOLD: &str = "an unknown amount";

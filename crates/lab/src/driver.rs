@@ -162,8 +162,8 @@ impl DirectionReport {
 
 /// What waits or is being sent.
 fn backlog(counters: Counters) -> ByteCount {
-    let Counters { offered, lost, too_big, policed, overflowed, aqm_dropped, sent, .. } = counters;
-    let dropped = [lost, too_big, policed, overflowed, aqm_dropped];
+    let Counters { offered, lost, expired, too_big, policed, overflowed, aqm_dropped, sent, .. } = counters;
+    let dropped = [lost, expired, too_big, policed, overflowed, aqm_dropped];
     dropped.iter().fold(offered.bytes - sent, |left, tally| left - tally.bytes)
 }
 

@@ -1,3 +1,5 @@
+use std::net::IpAddr;
+
 use fullpipe_link::Train;
 use fullpipe_record::Edit;
 use fullpipe_units::{ByteCount, SegCount};
@@ -78,7 +80,7 @@ impl Train for Packet {
         self.0.corrupt(random);
     }
 
-    fn apply(&mut self, edit: &Edit) {
+    fn apply(&mut self, edit: &Edit) -> bool {
         match *edit {
             Edit::StripWindowScale => self.0.strip_window_scale(),
             Edit::RewriteWindowScale(shift) => self.0.rewrite_window_scale(shift),
@@ -86,7 +88,13 @@ impl Train for Packet {
             Edit::StripTimestamps => self.0.strip_timestamps(),
             Edit::ClampMss(most) => self.0.clamp_mss(most),
             Edit::ClampWindow(most) => self.0.clamp_window(most),
+            Edit::Router(_) => return self.0.count_hop(),
         }
+        true
+    }
+
+    fn time_exceeded(&self, by: IpAddr) -> Option<Self> {
+        self.0.time_exceeded(by).map(Self)
     }
 
     fn too_big(&self, mtu: ByteCount) -> Option<Self> {

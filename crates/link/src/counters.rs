@@ -36,7 +36,7 @@ impl Tally {
 
 /// What one direction of the path has done up to a moment, stage by stage.
 ///
-/// What was offered or duplicated was lost, too big, policed, overflowed, dropped by the queue's management, was
+/// What was offered or duplicated was lost, expired, too big, policed, overflowed, dropped by the queue's management, was
 /// delivered or is still on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
@@ -44,6 +44,8 @@ pub struct Counters {
     pub offered: Tally,
     /// Fell to chance, or to the list of packets to lose.
     pub lost: Tally,
+    /// Had no hops left at a router.
+    pub expired: Tally,
     /// Were larger than the narrow link's MTU.
     pub too_big: Tally,
     /// Found too few tokens at the policer.

@@ -45,6 +45,8 @@ pub struct Outcome<T> {
     pub accepted: SegCount,
     /// Fell to chance, or to the list of packets to lose.
     pub lost: SegCount,
+    /// Had no hops left at a router.
+    pub expired: SegCount,
     /// Were larger than the narrow link's MTU.
     pub too_big: SegCount,
     /// Found too few tokens at the policer.
@@ -61,6 +63,7 @@ impl<T> Default for Outcome<T> {
         Self {
             accepted: SegCount::ZERO,
             lost: SegCount::ZERO,
+            expired: SegCount::ZERO,
             too_big: SegCount::ZERO,
             policed: SegCount::ZERO,
             overflowed: SegCount::ZERO,
@@ -191,8 +194,15 @@ impl<T: Train> Direction<T> {
 
     /// Sends `piece`, which was not lost, through the stages up to the queue.
     fn enter(&mut self, at: Time, mut piece: T, outcome: &mut Outcome<T>) {
-        for edit in &self.edits {
-            piece.apply(edit);
+        if let Some(edit) = self.edits.iter().find(|edit| !piece.apply(edit)) {
+            outcome.expired += piece.segments();
+            self.counters.expired.add(Tally::of(&piece, self.framing));
+            if let Edit::Router(address) = edit
+                && outcome.reply.is_none()
+            {
+                outcome.reply = piece.time_exceeded(*address);
+            }
+            return;
         }
         if self.narrow.is_none() && self.policer.is_none() {
             return self.queue(at, piece, outcome);

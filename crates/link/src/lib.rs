@@ -6,7 +6,7 @@
 //! [`Effects`](fullpipe_record::Effects) do not name do nothing:
 //!
 //! 1. **Loss.** Independent, by the chain of Gilbert and Elliott, or of listed packets.
-//! 2. **Edits.** What a middlebox changes in the headers.
+//! 2. **Edits.** What a middlebox changes in the headers; a router drops what has no hops left, and tells the sender.
 //! 3. **MTU.** A packet too big for a narrow link is dropped; the sender may be told.
 //! 4. **Policer.** A token bucket drops what is above its rate.
 //! 5. **Queue.** What was accepted and has not been sent to its last bit counts against the limit, in bytes as the path's

@@ -1,3 +1,5 @@
+use std::net::IpAddr;
+
 use fullpipe_record::{Edit, Framing};
 use fullpipe_units::{ByteCount, SegCount};
 
@@ -33,8 +35,13 @@ pub trait Train: Clone {
     /// were on the wire.
     fn corrupt(&mut self, random: u64);
 
-    /// Does to every packet what a middlebox does that makes this edit; nothing where there is nothing to edit.
-    fn apply(&mut self, edit: &Edit);
+    /// Does to the headers of every packet what a middlebox does that makes this edit; nothing where there is nothing to edit.
+    /// `false` if the packets go no further, as a router finds no hops left.
+    #[must_use]
+    fn apply(&mut self, edit: &Edit) -> bool;
+
+    /// What the router `by` sends back about the first packet, whose hops are used up; `None` where it may not answer.
+    fn time_exceeded(&self, by: IpAddr) -> Option<Self>;
 
     /// What a router sends back about the first packet, which is larger than `mtu`; `None` where it may not answer.
     fn too_big(&self, mtu: ByteCount) -> Option<Self>;

@@ -159,6 +159,7 @@ pub fn read_back(socket: &SockRef<'_>, stream: u16) -> io::Result<SocketReadback
         local: written(socket.local_addr().ok()),
         remote: written(socket.peer_addr().ok()),
         answer: None,
+        quoted: Vec::new(),
     })
 }
 

@@ -35,6 +35,7 @@ use crate::machine::Before;
 use crate::placement::go_near;
 use crate::progress::{Finished, Progress, all_broke, role};
 use crate::results::results_of;
+use crate::route::{quoted, was_changed};
 use crate::summary::Test;
 use crate::told;
 
@@ -221,6 +222,7 @@ async fn run(
         prober,
         placement: None,
         sockets: Vec::new(),
+        opening_was_changed: false,
         channels: Vec::new(),
         progress: None,
         finished: None,
@@ -229,9 +231,8 @@ async fn run(
         interrupted: false,
     };
     let ended = session.drive(interrupt, report).await.map_err(|broken| broken.against(destination));
-    if let (Ok(_), Some(prober), false) = (&ended, &session.prober, session.interrupted) {
-        // Nothing else is left to do.
-        prober.settle(interrupt);
+    if ended.is_ok() && !session.interrupted {
+        session.look_around(interrupt);
     }
     let (results, broken_off) = match (ended, &session.finished) {
         (Ok(results), finished) => (results, finished.as_ref().and_then(|finished| all_broke(&finished.rest))),
@@ -446,6 +447,8 @@ struct Session<'d> {
     prober: Option<Prober>,
     placement: Option<Placement>,
     sockets: Vec<SocketReadback>,
+    /// Whether the first connection shows that something on the way changed how it was opened.
+    opening_was_changed: bool,
     channels: Vec<Channel>,
     progress: Option<Progress>,
     finished: Option<Finished>,
@@ -557,7 +560,9 @@ impl Session<'_> {
             };
             let found =
                 read_back(&SockRef::from(&channel), index).map_err(ProbeError::io("read a socket's options"))?;
-            self.sockets.push(SocketReadback { answer, ..found });
+            let found = SocketReadback { answer, ..found };
+            self.opening_was_changed |= index == 0 && self.sends_and_shows_a_change(&found, &channel);
+            self.sockets.push(found);
             self.channels.push(channel);
         }
         if self.request.transport == Transport::Udp {
@@ -565,6 +570,12 @@ impl Session<'_> {
             self.await_echo().await;
         }
         Ok(())
+    }
+
+    /// Whether data of this end goes over this connection, which was not opened as either end asked.
+    fn sends_and_shows_a_change(&self, socket: &SocketReadback, channel: &Channel) -> bool {
+        let tcp = fullpipe_sys::tcp_info(channel).ok();
+        self.request.direction != Direction::Download && tcp.is_some_and(|tcp| was_changed(socket, &tcp))
     }
 
     /// Waits for an answer to an echo request, where there is none yet, for about as long as one may take: with datagrams
@@ -618,6 +629,16 @@ impl Session<'_> {
         let socket = socket.into_std().map_err(failed())?;
         socket.set_nonblocking(false).map_err(failed())?;
         Ok(socket)
+    }
+
+    /// What there is time for when nothing else is left to do.
+    fn look_around(&mut self, interrupt: &AtomicBool) {
+        if let Some(prober) = &self.prober {
+            prober.settle(interrupt);
+        }
+        if let (true, Some(first)) = (self.opening_was_changed, self.sockets.first_mut()) {
+            first.quoted = quoted(self.address, &self.destination.local, self.handshake, interrupt);
+        }
     }
 
     /// Lets echo requests go to the server where its kernel does not answer them.

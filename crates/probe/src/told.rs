@@ -68,6 +68,7 @@ mod tests {
             local: String::new(),
             remote: String::new(),
             answer: None,
+            quoted: Vec::new(),
         };
         let first = EndReport {
             settings: Some(HostSettings::of_linux_6_18()),

@@ -1,3 +1,5 @@
+use std::net::IpAddr;
+
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -73,7 +75,7 @@ impl LossPattern {
     }
 }
 
-/// What a middlebox does to the headers of TCP.
+/// What a middlebox does to the headers of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Edit {
@@ -89,6 +91,8 @@ pub enum Edit {
     ClampMss(ByteCount),
     /// Makes a larger value of the window field this one, which a window scale multiplies.
     ClampWindow(ByteCount),
+    /// Counts hops down, as a router of this address; it drops what has none left, and tells the sender (RFC 1812, 5.3.1).
+    Router(IpAddr),
 }
 
 /// A link that carries smaller packets than the hosts' own.

@@ -45,7 +45,7 @@ pub use lab::{LabBeside, LabDatagrams, LabReport, LabStep, Published};
 pub use latency::{Echo, EchoPhase, EchoReport, Inflation, LoadTime, Responsiveness};
 pub use machine::{CoreTime, DeviceReport, Machine, ProcessorLook, QdiscReport};
 pub use measurement::{
-    Answer, Cpu, Datagrams, Direction, EndReport, Interval, Measurement, Peer, RttMethod, RttReport, RttStats,
+    Answer, Cpu, Datagrams, Direction, EndReport, Interval, Measurement, Peer, Quoted, RttMethod, RttReport, RttStats,
     SocketReadback, Steady, StorageUse, StreamInterval, StreamSummary, Summary, Validity,
 };
 pub use path::{Encapsulation, Framing, IpVersion, Path, PathDirection, Segmentation, Tunnel};

@@ -1,4 +1,5 @@
 use std::iter::Sum;
+use std::net::IpAddr;
 
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use schemars::JsonSchema;
@@ -69,6 +70,23 @@ pub struct SocketReadback {
     /// What the other end said as the connection was opened, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Answer>,
+    /// How far other openings of this end got, which were let go only so many hops, nearest first; they are sent where the
+    /// connection shows that something on the way changed its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub quoted: Vec<Quoted>,
+}
+
+/// What a router quotes of an opening (SYN) that ended there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Quoted {
+    /// Hops from this end; the nearest router is the first.
+    pub hop: u8,
+    /// The router.
+    pub by: IpAddr,
+    /// Shift of the window scale option (RFC 7323, 2.2), if it is still there.
+    pub window_scale: Option<u8>,
+    /// Value of the MSS option (RFC 9293, 3.7.1), likewise.
+    pub mss: Option<ByteCount>,
 }
 
 /// What the other end said as the connection was opened, as it arrived: its answer (SYN-ACK), or its SYN if it asked.

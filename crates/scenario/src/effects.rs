@@ -161,10 +161,13 @@ fn edit(text: &str) -> Result<Edit, String> {
         ("strip-timestamps", "") => Edit::StripTimestamps,
         ("clamp-mss", size) => Edit::ClampMss(sixteen_bits(size)?),
         ("clamp-window", size) => Edit::ClampWindow(sixteen_bits(size)?),
+        ("router", address) => {
+            Edit::Router(address.parse().map_err(|_| format!("\"{address}\" is not the address of a router"))?)
+        }
         _ => {
             return Err(format!(
                 "\"{text}\" is not an edit: write strip-window-scale, window-scale=2, strip-sack, strip-timestamps, \
-                 clamp-mss=1200 or clamp-window=32KiB"
+                 clamp-mss=1200, clamp-window=32KiB or router=198.18.1.1"
             ));
         }
     })

@@ -3,7 +3,7 @@
 use fullpipe_units::ByteCount;
 
 use crate::headers::{Headers, TCP};
-use crate::options::{NO_OPERATION, SYN, first_length};
+use crate::options::{MSS, NO_OPERATION, SYN, WINDOW_SCALE, first_length};
 
 /// Padding in a row that no sender writes: it aligns an option to four bytes with three at most.
 const BLANKED: usize = 4;
@@ -15,6 +15,10 @@ pub struct Opening {
     pub ports: [u16; 2],
     /// Its window field, which is never scaled (RFC 7323, 2.2).
     pub window: ByteCount,
+    /// The largest segment that its sender takes (RFC 9293, 3.7.1), where it says so.
+    pub mss: Option<ByteCount>,
+    /// By how much its sender shifts windows (RFC 7323, 2.2), where it offers or agrees to shift them.
+    pub window_scale: Option<u8>,
     /// Whether an option was overwritten with padding on the way, as devices do that let none pass: it has four bytes of
     /// padding in a row. An option that was cut out whole leaves no trace.
     pub blanked: bool,
@@ -36,9 +40,23 @@ impl Opening {
         opens.then(|| Self {
             ports: [field(0), field(2)],
             window: ByteCount::new(field(14).into()),
+            mss: value(options, MSS).map(|mss| ByteCount::new(u16::from_be_bytes(mss).into())),
+            window_scale: value(options, WINDOW_SCALE).map(|[shift]| shift),
             blanked: longest_padding(options) >= BLANKED,
         })
     }
+}
+
+/// What the first option of this kind says, if it has this length.
+fn value<const LENGTH: usize>(mut options: &[u8], kind: u8) -> Option<[u8; LENGTH]> {
+    while let Some(length) = first_length(options) {
+        let (option, rest) = options.split_at(length);
+        if option[0] == kind {
+            return option[2..].try_into().ok();
+        }
+        options = rest;
+    }
+    None
 }
 
 /// Most bytes of padding in a row.
@@ -57,7 +75,7 @@ mod tests {
     use super::*;
 
     const ACK: u8 = 0x10;
-    const MSS: [u8; 4] = [2, 4, 5, 180];
+    const LARGEST_SEGMENT: [u8; 4] = [2, 4, 5, 180];
     const SCALE: [u8; 4] = [1, 3, 3, 7];
     /// SACK permitted and timestamps, as Linux has them.
     const SACK_AND_TIMES: [u8; 12] = [4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
@@ -78,17 +96,17 @@ mod tests {
 
     #[test]
     fn padding_where_an_option_was_is_told_from_what_was_never_there() {
-        assert!(!blanked(&[&MSS, &SACK_AND_TIMES, &SCALE]));
-        assert!(!blanked(&[&MSS, &SACK_AND_TIMES]), "scaling was not offered");
-        assert!(blanked(&[&MSS, &SACK_AND_TIMES, &[1; 4]]), "the scale was overwritten");
+        assert!(!blanked(&[&LARGEST_SEGMENT, &SACK_AND_TIMES, &SCALE]));
+        assert!(!blanked(&[&LARGEST_SEGMENT, &SACK_AND_TIMES]), "scaling was not offered");
+        assert!(blanked(&[&LARGEST_SEGMENT, &SACK_AND_TIMES, &[1; 4]]), "the scale was overwritten");
         // As Windows has them: a scale, then SACK permitted behind two bytes of padding.
-        assert!(!blanked(&[&MSS, &SCALE, &[1, 1, 4, 2]]));
-        assert!(blanked(&[&MSS, &[1; 4], &[1, 1, 4, 2]]));
+        assert!(!blanked(&[&LARGEST_SEGMENT, &SCALE, &[1, 1, 4, 2]]));
+        assert!(blanked(&[&LARGEST_SEGMENT, &[1; 4], &[1, 1, 4, 2]]));
     }
 
     #[test]
     fn an_opening_is_found_in_a_packet_of_either_family() {
-        let segment = header(SYN, &[&MSS, &SCALE]);
+        let segment = header(SYN, &[&LARGEST_SEGMENT, &SCALE]);
         let v4 = |protocol: u8| {
             let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, protocol, 0, 0, 198, 18, 0, 1, 198, 18, 0, 2];
             packet.extend(&segment);
@@ -105,12 +123,17 @@ mod tests {
 
     #[test]
     fn only_whole_headers_of_openings_are_read() {
-        let answer = header(SYN | ACK, &[&MSS]);
+        let answer = header(SYN | ACK, &[&LARGEST_SEGMENT]);
         let read = Opening::parse(&answer).unwrap();
         assert_eq!((read.ports, read.window), ([5201, 40_000], ByteCount::new(0xfe88)));
-        assert_eq!(Opening::parse(&header(SYN, &[&MSS])), Some(read));
+        assert_eq!((read.mss, read.window_scale), (Some(ByteCount::new(1460)), None));
+        assert_eq!(Opening::parse(&header(SYN, &[&LARGEST_SEGMENT])), Some(read));
+        let scaled = Opening::parse(&header(SYN, &[&SACK_AND_TIMES, &SCALE])).unwrap();
+        assert_eq!((scaled.mss, scaled.window_scale), (None, Some(7)));
+        let lying = Opening::parse(&header(SYN, &[&[1, 1, 3, 5, 7, 7, 7, 1], &[2, 2, 1, 1]])).unwrap();
+        assert_eq!((lying.mss, lying.window_scale), (None, None), "of other lengths than they have");
         assert_eq!(Opening::parse(&answer[..22]), None, "its options are cut off");
-        assert_eq!(Opening::parse(&header(ACK, &[&MSS])), None);
+        assert_eq!(Opening::parse(&header(ACK, &[&LARGEST_SEGMENT])), None);
         assert_eq!(Opening::parse(&[]), None);
         // Options that cannot be read end there.
         assert!(!blanked(&[&[3, 0, 1, 1], &[1; 4]]));

@@ -4,7 +4,7 @@ use std::fmt;
 
 use fullpipe_lab::Host;
 use fullpipe_model::predict;
-use fullpipe_record::{At, Buffer, Cause, Change, Direction, HostSettings, Limit, Path, Request, Writer};
+use fullpipe_record::{At, Buffer, Cause, Change, Direction, Edit, HostSettings, Limit, Path, Request, Writer};
 use fullpipe_scenario::{FlagError, PathSpec, parse_path_flag};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use rand_pcg::Pcg64Mcg;
@@ -308,16 +308,25 @@ fn small_send_buffer(spot: Spot) -> Result<Case, FlagError> {
 /// Middleboxes that change windows.
 fn edited_windows(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let edited =
-        |cause, edits: &str| spot.over(label(Limit::ReceiveWindow, cause, At::Middlebox), &format!("edits={edits}"));
+        |cause, edit: &str| spot.over(label(Limit::ReceiveWindow, cause, At::Middlebox), &behind_routers(edit));
     let mut rewritten = edited(Cause::WindowScaleRewritten, "window-scale=6")?;
     // Only what the receiver says is rewritten.
-    rewritten.path.forward.effects.edits.clear();
+    rewritten.path.forward.effects.edits.retain(is_router);
     // With this maximum the receiver shifts by 7.
     let field = spot.way.bdp(spot.left()).get() >> 7;
     let mut clamped = edited(Cause::WindowClamped, &format!("clamp-window={field}"))?;
-    clamped.path.forward.effects.edits.clear();
+    clamped.path.forward.effects.edits.retain(is_router);
     clamped.receiver = vec![Change::TcpRmemMax(ByteCount::from_mib(6))];
     Ok([stripped(spot)?, vec![rewritten, clamped]].concat())
+}
+
+/// A device between two routers, as there is no path without any.
+fn behind_routers(edit: &str) -> String {
+    format!("edits=router=198.18.1.1 {edit} router=198.18.1.2")
+}
+
+fn is_router(edit: &Edit) -> bool {
+    matches!(edit, Edit::Router(_))
 }
 
 /// A device that takes the scale out of what passes it: in both directions, on the way out from the end that asks for the
@@ -325,11 +334,11 @@ fn edited_windows(spot: Spot) -> Result<Vec<Case>, FlagError> {
 /// receive would have larger ones read, which limits nothing.
 fn stripped(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let label = label(Limit::ReceiveWindow, Cause::WindowScaleStripped, At::Middlebox);
-    let both = spot.over(label, "edits=strip-window-scale")?;
+    let both = spot.over(label, &behind_routers("strip-window-scale"))?;
     let one_way = |way: &str, spared: Host| {
         let mut case = Case { name: format!("{} {way}", both.name), ..both.clone() };
         let spared = if spared == Host::Sender { &mut case.path.forward } else { &mut case.path.reverse };
-        spared.effects.edits.clear();
+        spared.effects.edits.retain(is_router);
         case
     };
     Ok(if spot.direction == Direction::Download {
@@ -529,7 +538,7 @@ fn black_hole(spot: Spot) -> Result<Case, FlagError> {
 
 /// Packets of which half is headers.
 fn small_segments(spot: Spot) -> Result<Case, FlagError> {
-    spot.over(label(Limit::Mtu, Cause::MssClamped, At::Middlebox), "edits=clamp-mss=120")
+    spot.over(label(Limit::Mtu, Cause::MssClamped, At::Middlebox), &behind_routers("clamp-mss=120"))
 }
 
 /// A program that keeps a window of its own above TCP.

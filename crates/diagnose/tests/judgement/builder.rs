@@ -171,6 +171,7 @@ fn socket(stream: u16, congestion: &str) -> SocketReadback {
         local: "198.18.0.1:40000".to_owned(),
         remote: "198.18.0.2:5201".to_owned(),
         answer: None,
+        quoted: Vec::new(),
     }
 }
 

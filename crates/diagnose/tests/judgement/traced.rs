@@ -1,8 +1,10 @@
 //! What lies behind a limit that TCP shows: devices between the ends, processors, files, queues of the host.
 
+use std::net::IpAddr;
+
 use fullpipe_diagnose::diagnose;
 use fullpipe_record::{
-    Answer, At, Cause, CoreTime, DeviceReport, Evidence, Limit, Machine, ProcessorLook, QdiscReport, Sample,
+    Answer, At, Cause, CoreTime, DeviceReport, Evidence, Limit, Machine, ProcessorLook, QdiscReport, Quoted, Sample,
     StorageUse, TcpInfo,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
@@ -249,6 +251,30 @@ fn the_handshake_tells_a_sender_what_a_device_did_to_windows() {
         assert_eq!(verdict.kind, Limit::ReceiveWindow, "{name}: {verdict:#?}");
         assert_eq!((verdict.cause, verdict.at), expected, "{name}: {verdict:#?}");
     }
+}
+
+#[test]
+fn routers_tell_a_sender_where_its_offer_is_lost() {
+    let quoted = |hop: u8, window_scale| Quoted {
+        hop,
+        by: IpAddr::from([192, 0, 2, hop]),
+        window_scale,
+        mss: Some(ByteCount::new(1460)),
+    };
+    let told = |quoted: &[Quoted]| {
+        let mut evidence = answered(unscaled(receive_window("cubic", 65_535.0, 1)), 65_160, Some(false));
+        evidence.sender_sockets[0].quoted = quoted.to_vec();
+        diagnose(&evidence)
+    };
+    let lost = told(&[quoted(1, Some(10)), quoted(4, Some(10)), quoted(5, None)]);
+    assert_eq!((lost.cause, lost.at), (Cause::WindowScaleStripped, At::Middlebox), "{lost:#?}");
+    assert!(lost.sentence.contains("a device between 192.0.2.4 and 192.0.2.5 removes"), "{}", lost.sentence);
+    assert!(lost.evidence["openings on the way"].ends_with("no scale, MSS 1460 at 192.0.2.5"), "{lost:#?}");
+    let at_once = told(&[quoted(1, None)]);
+    assert!(at_once.sentence.contains("a device between the sender and 192.0.2.1 removes"), "{}", at_once.sentence);
+    let kept = told(&[quoted(1, Some(10)), quoted(2, Some(10))]);
+    assert_eq!((kept.cause, kept.at), (Cause::NoWindowScaling, At::Receiver), "{kept:#?}");
+    assert!(!kept.evidence.contains_key("openings on the way"));
 }
 
 #[test]

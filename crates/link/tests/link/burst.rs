@@ -1,5 +1,7 @@
 //! Trains of numbered packets, and a driver in virtual time.
 
+use std::net::IpAddr;
+
 use fullpipe_link::{Delivery, Direction, Train};
 use fullpipe_record::{Edit, Effects, Encapsulation, Framing, IpVersion, PathDirection};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
@@ -18,8 +20,12 @@ pub(crate) struct Burst {
     pub(crate) corrupt: bool,
     /// What middleboxes did.
     pub(crate) edits: Vec<Edit>,
+    /// Hops that are left.
+    pub(crate) hops: u8,
     /// Of a router's answer: the MTU that it tells.
     pub(crate) answers: Option<u64>,
+    /// The router where the packet had no hops left, of which this is the answer.
+    pub(crate) expired_at: Option<IpAddr>,
 }
 
 /// What the ECN field says.
@@ -32,8 +38,19 @@ pub(crate) enum Ecn {
 
 impl Burst {
     pub(crate) fn train(first: u64, packets: u64, size: u64, last: u64) -> Self {
-        let ecn = Ecn::Not;
-        Self { first, packets, size, last, flow: 0, ecn, corrupt: false, edits: Vec::new(), answers: None }
+        Self {
+            first,
+            packets,
+            size,
+            last,
+            flow: 0,
+            ecn: Ecn::Not,
+            corrupt: false,
+            edits: Vec::new(),
+            hops: 64,
+            answers: None,
+            expired_at: None,
+        }
     }
 
     pub(crate) fn packet(number: u64, size: u64) -> Self {
@@ -88,8 +105,18 @@ impl Train for Burst {
         self.corrupt = true;
     }
 
-    fn apply(&mut self, edit: &Edit) {
+    fn apply(&mut self, edit: &Edit) -> bool {
         self.edits.push(*edit);
+        match edit {
+            Edit::Router(_) if self.hops == 1 => return false,
+            Edit::Router(_) => self.hops -= 1,
+            _ => {}
+        }
+        true
+    }
+
+    fn time_exceeded(&self, by: IpAddr) -> Option<Self> {
+        Some(Self { expired_at: Some(by), ..self.clone() })
     }
 
     fn too_big(&self, mtu: ByteCount) -> Option<Self> {

@@ -1,5 +1,7 @@
 //! What each effect does to packets, from its definition, in virtual time.
 
+use std::net::IpAddr;
+
 use crate::burst::{Burst, Ecn, at, drain, fast_ethernet};
 use fullpipe_link::{Counters, Delivery, Direction};
 use fullpipe_record::{
@@ -136,6 +138,23 @@ fn edits_are_made_in_their_order() {
     let edits = vec![Edit::StripSack, Edit::ClampMss(ByteCount::new(1200)), Edit::RewriteWindowScale(2)];
     let (deliveries, _) = run(&path(Effects { edits: edits.clone(), ..Effects::default() }), 2, 0);
     assert!(deliveries.iter().all(|delivery| delivery.train.edits == edits));
+}
+
+#[test]
+fn a_packet_without_hops_ends_at_its_router_as_it_is_there() {
+    let [near, far] = [IpAddr::from([198, 18, 1, 1]), IpAddr::from([198, 18, 1, 2])];
+    let edits = vec![Edit::Router(near), Edit::StripSack, Edit::Router(far)];
+    let path = path(Effects { edits: edits.clone(), ..Effects::default() });
+    let mut link = Direction::new(&path, 1);
+    for (hops, expired_at, edits) in [(1, near, &edits[..1]), (2, far, &edits)] {
+        let outcome = link.offer(at(0), Burst { hops, ..Burst::train(0, 3, 1500, 400) });
+        assert_eq!((outcome.accepted.get(), outcome.expired.get()), (0, 3));
+        let reply = outcome.reply.unwrap();
+        assert_eq!((reply.expired_at, reply.edits.as_slice()), (Some(expired_at), edits));
+    }
+    assert_eq!(link.offer(at(0), Burst { hops: 3, ..Burst::packet(6, 1500) }).reply, None);
+    let deliveries = drain(&mut link);
+    assert_eq!((numbers(&deliveries), deliveries[0].train.hops), (vec![6], 1));
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! What holds for every path and every load.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use crate::burst::{Burst, Ecn, at, drain};
 use fullpipe_link::{Counters, Delivery, Direction, Outcome, Train};
 use fullpipe_record::{
-    Codel, Distribution, Effects, Encapsulation, Framing, IpVersion, Jitter, LossPattern, NarrowLink, Opportunities,
-    PathChange, PathDirection, PathStep, Policer, Queueing, Reordering, TooBig,
+    Codel, Distribution, Edit, Effects, Encapsulation, Framing, IpVersion, Jitter, LossPattern, NarrowLink,
+    Opportunities, PathChange, PathDirection, PathStep, Policer, Queueing, Reordering, TooBig,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
 use proptest::prelude::*;
@@ -108,7 +109,7 @@ fn effects() -> impl Strategy<Value = Effects> {
     (before, queue, behind).prop_map(|((losses, narrow, policer), (packets, queueing, opportunities), behind)| {
         Effects {
             losses,
-            edits: Vec::new(),
+            edits: vec![Edit::Router(IpAddr::from([198, 18, 1, 1]))],
             narrow,
             policer,
             queue_packets: packets.map(SegCount::new),
@@ -132,9 +133,11 @@ fn path() -> impl Strategy<Value = PathDirection> {
 fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
     let gap = prop_oneof![Just(0), 0_u64..1_000, 0_u64..1_000_000, 0_u64..20_000_000];
     let ecn = prop_oneof![Just(Ecn::Not), Just(Ecn::Capable)];
-    let train = (1_u64..=45, 28_u64..=9000, 0.0..1.0, 0_u64..4, ecn).prop_map(|(packets, size, last, flow, ecn)| {
+    let hops = prop_oneof![1 => Just(1_u8), 9 => Just(64)];
+    let train = (1_u64..=45, 28_u64..=9000, 0.0..1.0, 0_u64..4, (ecn, hops));
+    let train = train.prop_map(|(packets, size, last, flow, (ecn, hops))| {
         let last = 28 + ((size - 28) as f64 * last) as u64;
-        Burst { flow, ecn, ..Burst::train(0, packets, size, if packets == 1 { size } else { last }) }
+        Burst { flow, ecn, hops, ..Burst::train(0, packets, size, if packets == 1 { size } else { last }) }
     });
     proptest::collection::vec((gap, train), 0..120).prop_map(|mut arrivals| {
         let (mut time, mut number) = (0, 0);
@@ -205,6 +208,7 @@ fn by_definition(path: &PathDirection, rate: u64, arrivals: &[Arrival]) -> Vec<(
 fn gone(counters: &Counters) -> (SegCount, ByteCount) {
     let all = [
         counters.lost,
+        counters.expired,
         counters.too_big,
         counters.policed,
         counters.overflowed,
@@ -219,10 +223,11 @@ proptest! {
     fn nothing_appears_and_nothing_vanishes(path in path(), seed: u64, arrivals in arrivals()) {
         let mut link = Direction::new(&path, seed);
         for (time, train) in &arrivals {
-            let Outcome { accepted, lost, too_big, policed, overflowed, reply } = link.offer(at(*time), train.clone());
-            prop_assert_eq!(accepted + lost + too_big + policed + overflowed, train.segments());
+            let Outcome { accepted, lost, expired, too_big, policed, overflowed, reply } =
+                link.offer(at(*time), train.clone());
+            prop_assert_eq!(accepted + lost + expired + too_big + policed + overflowed, train.segments());
             let answers = path.effects.narrow.is_some_and(|narrow| narrow.too_big == TooBig::Answered);
-            prop_assert_eq!(reply.is_some(), answers && too_big > SegCount::ZERO);
+            prop_assert_eq!(reply.is_some(), expired > SegCount::ZERO || answers && too_big > SegCount::ZERO);
         }
         let deliveries = drain(&mut link);
         let counters = link.counters(at(u64::MAX));

@@ -2,6 +2,7 @@
 //!
 //!     cargo test --release -p fullpipe-link --test link speed -- --ignored --nocapture
 
+use std::net::IpAddr;
 use std::time::Instant;
 
 use crate::burst::{at, fast_ethernet};
@@ -42,7 +43,13 @@ impl Train for Full {
 
     fn corrupt(&mut self, _: u64) {}
 
-    fn apply(&mut self, _: &Edit) {}
+    fn apply(&mut self, _: &Edit) -> bool {
+        true
+    }
+
+    fn time_exceeded(&self, _: IpAddr) -> Option<Self> {
+        None
+    }
 
     fn too_big(&self, _: ByteCount) -> Option<Self> {
         None

@@ -4,8 +4,11 @@
 //! trippy-core was weighed for this: on Linux it always needs raw sockets, it finds no MTU, and brings some forty crates. The
 //! kernel gives each socket what the network says of its own packets (`IP_RECVERR`), and asks for no privilege.
 
+mod opening;
 mod socket;
 mod trail;
+
+pub(crate) use opening::{quoted, was_changed};
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

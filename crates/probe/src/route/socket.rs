@@ -196,7 +196,7 @@ impl ProbeSocket {
 }
 
 /// What a packet of ICMP says (RFC 792, RFC 1812, RFC 4443); `None` if that is nothing of interest here.
-fn word(is_ipv4: bool, found: &Complaint) -> Option<Word> {
+pub(super) fn word(is_ipv4: bool, found: &Complaint) -> Option<Word> {
     let too_large = || Word::TooLarge(ByteCount::new(found.mtu.into()));
     if found.by.is_none() {
         return (found.mtu > 0).then(too_large);

@@ -182,6 +182,7 @@ fn socket(course: &Course, stream: u16) -> SocketReadback {
         local: course.seen.local.to_string(),
         remote: course.seen.remote.to_string(),
         answer: None,
+        quoted: Vec::new(),
     }
 }
 

@@ -174,6 +174,7 @@ fn connections(request: &Request) -> Connections {
         local: format!("[2001:db8::2]:{}", 40_000 + stream),
         remote: "192.0.2.1:5201".to_owned(),
         answer: None,
+        quoted: Vec::new(),
     };
     Connections {
         request: request.clone(),

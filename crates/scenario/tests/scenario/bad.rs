@@ -384,7 +384,7 @@ fn impossible_effects_are_told_with_their_place_and_what_would_be_valid() {
         ),
         (
             "edits = 'strip-all'",
-            "x.toml:8:9: edits: \"strip-all\" is not an edit: write strip-window-scale, window-scale=2, strip-sack, strip-timestamps, clamp-mss=1200 or clamp-window=32KiB",
+            "x.toml:8:9: edits: \"strip-all\" is not an edit: write strip-window-scale, window-scale=2, strip-sack, strip-timestamps, clamp-mss=1200, clamp-window=32KiB or router=198.18.1.1",
         ),
         ("edits = 'window-scale=15'", "x.toml:8:9: edits: \"15\" is not a window scale: it must be from 0 to 14"),
         (

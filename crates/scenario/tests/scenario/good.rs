@@ -1,3 +1,5 @@
+use std::net::Ipv6Addr;
+
 use fullpipe_record::{
     Buffer, Cause, Change, Codel, Direction, Distribution, Edit, Effects, Framing, Jitter, Limit, LossPattern,
     NarrowLink, Opportunities, Path, PathChange, PathStep, Policer, Published, Queueing, Reordering, TooBig, Transport,
@@ -143,7 +145,7 @@ fn a_step_says_all_it_can() {
 fn every_effect_is_read() {
     let flag = "rtt=20ms,loss=gilbert-elliott 1% 25%,queue=100packets,aqm=fq-codel 2ms 40ms ecn,policer=20M 64K,\
         narrow=1400 swallowed,edits=strip-window-scale window-scale=3 strip-sack strip-timestamps clamp-mss=1200 \
-        clamp-window=32K,duplicate=0.1%,corrupt=1e-5,reorder=0.2% 5ms,jitter=normal 2ms 1ms,jitter_order=free,\
+        clamp-window=32K router=fd00::1,duplicate=0.1%,corrupt=1e-5,reorder=0.2% 5ms,jitter=normal 2ms 1ms,jitter_order=free,\
         changes=10s rate=50M delay=20ms; 20s loss=1%";
     let path = parse_path_flag(flag, &PathSpec::demo()).unwrap();
     let steps =
@@ -162,6 +164,7 @@ fn every_effect_is_read() {
             Edit::StripTimestamps,
             Edit::ClampMss(ByteCount::new(1200)),
             Edit::ClampWindow(ByteCount::from_kib(32)),
+            Edit::Router(Ipv6Addr::new(0xFD00, 0, 0, 0, 0, 0, 0, 1).into()),
         ],
         narrow: Some(NarrowLink { mtu: ByteCount::new(1400), too_big: TooBig::Swallowed }),
         policer: Some(Policer { rate: BitRate::from_mbps(20), burst: ByteCount::from_kib(64) }),

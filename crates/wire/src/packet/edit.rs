@@ -1,13 +1,20 @@
 //! What a path does to the headers of packets that pass.
 
+use std::sync::Arc;
+
 use fullpipe_units::ByteCount;
 
 use super::Packet;
+use crate::checksum::Sum;
 use crate::headers::{IpVersion, TCP};
 use crate::options::{MSS, NO_OPERATION, SACK, SACK_PERMITTED, SYN, TIMESTAMPS, WINDOW_SCALE, first_length};
 
 /// Both bits of the field: congestion experienced (RFC 3168, 5).
 const CE: u8 = 0b11;
+
+/// Length of a header of IP without options or extensions.
+const SHORTEST_V4: usize = 20;
+const SHORTEST_V6: usize = 40;
 
 impl Packet {
     /// A number that all packets between two sockets have in common, in this direction: a hash of addresses, protocol and
@@ -58,6 +65,17 @@ impl Packet {
             payload[at - self.head.len()] ^= bit;
             self.range = 0..payload.len();
             self.payload = payload.into();
+        }
+    }
+
+    /// Counts one hop of every segment down (RFC 791, 3.2; RFC 8200, 3); `false`, and nothing, where that would use up the last:
+    /// such a packet goes no further.
+    pub fn count_hop(&mut self) -> bool {
+        let front = if self.headers.is_some() { &mut self.head } else { Arc::make_mut(&mut self.payload) };
+        match front.first().map(|byte| byte >> 4) {
+            Some(4) if front.len() >= SHORTEST_V4 => count_down_v4(front),
+            Some(6) if front.len() >= SHORTEST_V6 => count_down(&mut front[7]),
+            _ => true,
         }
     }
 
@@ -123,6 +141,26 @@ impl Packet {
             self.settle_transport_checksum();
         }
     }
+}
+
+fn count_down_v4(header: &mut [u8]) -> bool {
+    let word = |header: &[u8], at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    let (before, checksum) = (word(header, 8), word(header, 10));
+    if !count_down(&mut header[8]) {
+        return false;
+    }
+    // RFC 1624, equation 3.
+    let sum = Sum::default().add_word(!checksum).add_word(!before).add_word(word(header, 8));
+    header[10..12].copy_from_slice(&sum.checksum().to_be_bytes());
+    true
+}
+
+fn count_down(hops: &mut u8) -> bool {
+    let left = hops.saturating_sub(1);
+    if left > 0 {
+        *hops = left;
+    }
+    left > 0
 }
 
 /// An option cannot be cut out without moving those behind it, so it becomes padding.

@@ -1,5 +1,5 @@
 mod edit;
-mod too_big;
+mod reply;
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,5 +1,7 @@
+use std::net::IpAddr;
+
 use etherparse::{Icmpv4Type, Icmpv6Type, NetHeaders, PacketHeaders, TcpHeader, TcpOptionElement, TransportHeader};
-use fullpipe_units::ByteCount;
+use fullpipe_units::{ByteCount, SegCount};
 use fullpipe_wire::Packet;
 use proptest::prelude::*;
 
@@ -71,6 +73,36 @@ fn what_is_no_syn_keeps_its_options() {
     packet.strip_window_scale();
     packet.clamp_mss(ByteCount::new(100));
     assert_eq!(tcp(&on_the_wire(packet)).options.as_slice(), OPTIONS);
+}
+
+/// Echoes are answered, that their senders may find the way; errors are not.
+#[test]
+fn of_icmp_only_echoes_are_answered() {
+    let told = |version: u8, protocol: u8, kind: u8| {
+        let mut bytes = vec![0; 10];
+        // 48 bytes of IPv4, or 40 and 8 of IPv6, with one hop left.
+        let flags = if version == 4 { [0x40, 0] } else { [protocol, 1] };
+        bytes.extend([version << 4 | 5, 0, 0, 48, 0, 8, flags[0], flags[1], 1, protocol, 0, 0]);
+        bytes.extend([9; 36]);
+        bytes[10 + if version == 4 { 20 } else { 40 }] = kind;
+        let mut packet = Packet::parse(&bytes, 0).unwrap();
+        let by: IpAddr = if version == 4 { [198, 18, 1, 1].into() } else { [0xFC; 16].into() };
+        (packet.time_exceeded(by).is_some(), packet.too_big(ByteCount::new(68)).is_some(), packet.count_hop())
+    };
+    let (answered, silence) = ((true, true), (false, false));
+    for (version, protocol, kind, expected) in [
+        (4, 1, 8, answered),
+        (4, 1, 0, answered),
+        (4, 1, 11, silence),
+        (4, 2, 8, silence),
+        (6, 58, 128, answered),
+        (6, 58, 129, answered),
+        (6, 58, 3, silence),
+    ] {
+        let (expired, too_big, _) = told(version, protocol, kind);
+        assert_eq!((expired, too_big), expected, "version {version}, protocol {protocol}, type {kind}");
+    }
+    assert!(!told(4, 1, 8).2, "the only hop is not counted down");
 }
 
 proptest! {
@@ -153,6 +185,41 @@ proptest! {
         // The quoted headers are those of the first segment, by which the sender finds its socket.
         let quoted = &headers.payload.slice()[..if train.v6 { 48 } else { 28 }];
         prop_assert_eq!(&quoted[quoted.len() - 8..quoted.len() - 4], &train.bytes()[10 + train.link + quoted.len() - 8..][..4]);
+    }
+
+    /// A router counts down; where none is left it quotes the packet as it came, from its own address.
+    #[test]
+    fn hops_are_counted_and_their_end_is_told(train in trains()) {
+        let mut packet = train.packet();
+        prop_assert!(packet.count_hop());
+        if packet.segments() == SegCount::new(1) {
+            let bytes = on_the_wire(packet);
+            checksums_hold(&bytes);
+            prop_assert_eq!(bytes[if train.v6 { 7 } else { 8 }], 63);
+        }
+        let by: [IpAddr; 2] = [[198, 18, 1, 1].into(), [0xFC; 16].into()];
+        prop_assert!(train.packet().time_exceeded(by[usize::from(!train.v6)]).is_none());
+        let reply = on_the_wire(train.packet().time_exceeded(by[usize::from(train.v6)]).unwrap());
+        let headers = PacketHeaders::from_ip_slice(&reply).unwrap();
+        let quoted = headers.payload.slice();
+        match (headers.transport, headers.net) {
+            (Some(TransportHeader::Icmpv4(icmp)), Some(NetHeaders::Ipv4(ip, _))) => {
+                prop_assert_eq!((ip.source, ip.destination), ([198, 18, 1, 1], [198, 18, 0, 1]));
+                prop_assert_eq!(ip.header_checksum, ip.calc_header_checksum());
+                prop_assert_eq!(icmp.checksum, icmp.icmp_type.calc_checksum(quoted));
+                let code = etherparse::icmpv4::TimeExceededCode::TtlExceededInTransit;
+                prop_assert_eq!(icmp.icmp_type, Icmpv4Type::TimeExceeded(code));
+            }
+            (Some(TransportHeader::Icmpv6(icmp)), Some(NetHeaders::Ipv6(ip, _))) => {
+                prop_assert_eq!((ip.source, ip.destination), ([0xFC; 16], [0xFD; 16]));
+                let sum = icmp.icmp_type.calc_checksum(ip.source, ip.destination, quoted).unwrap();
+                prop_assert_eq!(icmp.checksum, sum);
+                let code = etherparse::icmpv6::TimeExceededCode::HopLimitExceeded;
+                prop_assert_eq!(icmp.icmp_type, Icmpv6Type::TimeExceeded(code));
+            }
+            other => prop_assert!(false, "no ICMP: {other:?}"),
+        }
+        prop_assert_eq!(quoted[if train.v6 { 7 } else { 8 }], 64);
     }
 
     /// Packets of one connection share a number, however they are cut; those of another have another.

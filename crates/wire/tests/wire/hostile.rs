@@ -1,6 +1,20 @@
+use std::net::IpAddr;
+
 use fullpipe_units::{ByteCount, SegCount};
 use fullpipe_wire::{Malformed, Packet};
 use proptest::prelude::*;
+
+/// What an IP header holds of hops, if it is whole.
+fn hops(packet: &Packet) -> Option<u8> {
+    let mut front = Vec::new();
+    let payload = packet.emit(&[], &mut front);
+    let bytes = [&front[10..], payload].concat();
+    match bytes.first()? >> 4 {
+        4 if bytes.len() >= 20 => Some(bytes[8]),
+        6 if bytes.len() >= 40 => Some(bytes[7]),
+        _ => None,
+    }
+}
 
 proptest! {
     /// Whatever comes is a packet, whose pieces are packets, or is refused.
@@ -29,7 +43,12 @@ proptest! {
             packet.mark_ce();
             packet.strip_sack();
             packet.clamp_window(ByteCount::new(1));
+            let before = hops(&packet);
+            let counted = packet.count_hop();
+            prop_assert_eq!(hops(&packet), before.map(|hops| if counted { hops - 1 } else { hops }));
             packet.too_big(ByteCount::new(1));
+            packet.time_exceeded(IpAddr::from([198, 18, 1, 1]));
+            packet.time_exceeded(IpAddr::from([0xFD; 16]));
             packet.corrupt(7);
             let mut front = Vec::new();
             packet.emit(&[0; 14], &mut front);

@@ -1,0 +1,106 @@
+//! How an opening of TCP fares on the way: attempts that may go one hop, two hops and so on, and what the routers where they
+//! end quote of them. What has changed from one to the next, a device between these two did (Detal et al., "Revealing
+//! Middlebox Interference with Tracebox", IMC 2013).
+//!
+//! That takes no raw sockets: the kernel gives the quoted header to the socket that tries to connect (`tcp_v4_err`).
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use fullpipe_load::Local;
+use fullpipe_model::framing;
+use fullpipe_record::{IpVersion, Quoted, SocketReadback, TcpInfo};
+use fullpipe_sys::{complaint, keep_complaints};
+use fullpipe_units::Span;
+use fullpipe_wire::Opening;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::MOST_HOPS;
+use super::socket::{Word, word};
+use crate::latency::bind;
+
+/// When all must be over.
+const LONGEST: Duration = Duration::from_secs(4);
+
+/// How long a router's answer is waited for, at least and at most: after a second the kernel would ask again.
+const LEAST_PATIENCE: Duration = Duration::from_millis(200);
+const MOST_PATIENCE: Duration = Duration::from_millis(900);
+
+/// The longest header of TCP.
+const LONGEST_HEADER: usize = 60;
+
+/// What came of an attempt.
+enum Fate {
+    /// A router quotes it.
+    Quoted(Quoted),
+    /// Nobody says anything of use.
+    Silence,
+    /// It arrived, or can go no further.
+    Ended,
+}
+
+/// Whether a connection shows that something on the way changed how it was opened: a peer that agreed to no scaling of
+/// windows, an option that was overwritten in its answer, or segments smaller than this end's device sends.
+pub(crate) fn was_changed(socket: &SocketReadback, tcp: &TcpInfo) -> bool {
+    let blanked = socket.answer.is_some_and(|answer| answer.blanked == Some(true));
+    // The kernel counts what it sends without the options of each segment, and what it takes with them.
+    let headers = |timestamps| framing::tcp_headers(IpVersion::V4, timestamps);
+    let (sent, taken) = (headers(tcp.timestamps == Some(true)), headers(false));
+    let smaller = tcp.snd_mss.zip(tcp.advmss).is_some_and(|(snd_mss, advmss)| snd_mss + sent < advmss + taken);
+    tcp.window_scaling == Some(false) || blanked || smaller
+}
+
+/// What the routers on the way to `address` quote of an opening, nearest first, within four seconds. One attempt may arrive,
+/// and is given up at once.
+pub(crate) fn quoted(address: SocketAddr, local: &Local, rtt: Option<Span>, interrupt: &AtomicBool) -> Vec<Quoted> {
+    let begun = Instant::now();
+    let patience = Duration::from(rtt.unwrap_or_default() * 2).clamp(LEAST_PATIENCE, MOST_PATIENCE);
+    let mut found = Vec::new();
+    for hop in 1..=MOST_HOPS {
+        if begun.elapsed() + patience > LONGEST || interrupt.load(Ordering::Relaxed) {
+            break;
+        }
+        match attempt(address, local, hop, patience) {
+            Ok(Fate::Quoted(quoted)) => found.push(quoted),
+            Ok(Fate::Silence) => {}
+            Ok(Fate::Ended) | Err(_) => break,
+        }
+    }
+    found
+}
+
+/// Tries to connect to `address` with a SYN that may go as far as `hop`.
+///
+/// # Errors
+/// What the socket's calls report, as for an address that is not this host's.
+fn attempt(address: SocketAddr, local: &Local, hop: u8, patience: Duration) -> io::Result<Fate> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    bind(&socket, local)?;
+    keep_complaints(&socket, address.is_ipv6())?;
+    match address {
+        SocketAddr::V4(_) => socket.set_ttl_v4(hop.into())?,
+        SocketAddr::V6(_) => socket.set_unicast_hops_v6(hop.into())?,
+    }
+    // Whoever accepts it after all is to hear of its end at once.
+    socket.set_linger(Some(Duration::ZERO))?;
+    socket.set_nonblocking(true)?;
+    match socket.connect(&address.into()) {
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+        _ => return Ok(Fate::Ended),
+    }
+    let limit = Timespec::try_from(patience).ok();
+    let moved = poll(&mut [PollFd::new(&socket, PollFlags::OUT)], limit.as_ref())? > 0;
+    let mut header = [0; LONGEST_HEADER];
+    let Ok(Some(found)) = complaint(&socket, &mut header) else {
+        return Ok(if moved { Fate::Ended } else { Fate::Silence });
+    };
+    let (Some(by), Some(Word::Expired)) = (found.by, word(address.is_ipv4(), &found)) else { return Ok(Fate::Ended) };
+    // Routers need to quote no more than the ports and the sequence number (RFC 792).
+    let opening = Opening::parse(&header[..found.quoted]);
+    Ok(opening.map_or(Fate::Silence, |opening| {
+        Fate::Quoted(Quoted { hop, by, window_scale: opening.window_scale, mss: opening.mss })
+    }))
+}
