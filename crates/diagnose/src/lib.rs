@@ -15,6 +15,7 @@ mod look;
 mod losses;
 mod machine;
 mod middlebox;
+mod openings;
 mod outlook;
 mod pacing;
 mod passed;

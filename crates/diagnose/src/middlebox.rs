@@ -1,12 +1,13 @@
 //! What devices between the ends do to windows and segments.
 
 use fullpipe_model::framing;
-use fullpipe_record::{Answer, At, Buffer, Cause, HostSettings, IpVersion, Limit, Quoted, Sample};
+use fullpipe_record::{Answer, At, Buffer, Cause, HostSettings, IpVersion, Limit, Sample};
 use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 
 use crate::figures::Figures;
 use crate::finding::Finding;
 use crate::look::own_window;
+use crate::openings::Openings;
 use crate::path;
 use crate::thresholds::{CLAMPED, FAR_BELOW_UNSCALED, MSS_COSTS, SILENT_FOR, TIMEOUTS};
 
@@ -32,8 +33,7 @@ fn scale_stripped(figures: &Figures) -> Option<Cause> {
         let tcp = &look.sample.tcp;
         tcp.timestamps == Some(true) || tcp.sack == Some(true)
     });
-    let lost_its_offer = |quoted: &Quoted| quoted.window_scale.is_none();
-    let offer_is_lost = !here && offers(evidence.sender.as_ref()) && quoted(figures).iter().any(lost_its_offer);
+    let offer_is_lost = !here && Openings::of(evidence).is_some_and(|openings| openings.lose_their_scale());
     // Of a host that is not seen, its part of the handshake tells whether it offered.
     let offered = evidence.receiver.is_some() || answer(figures).and_then(|answer| answer.blanked) != Some(false);
     (disagree || offer_is_lost || (!here && both_offer && modern && offered)).then_some(Cause::WindowScaleStripped)
@@ -42,38 +42,6 @@ fn scale_stripped(figures: &Figures) -> Option<Cause> {
 /// What the receiver said as the connection was opened, where the sender heard it.
 fn answer(figures: &Figures) -> Option<Answer> {
     figures.evidence.sender_sockets.iter().find_map(|socket| socket.answer)
-}
-
-/// How openings of the sender fared on the way, where routers told.
-fn quoted<'e>(figures: &Figures<'e>) -> &'e [Quoted] {
-    figures.evidence.sender_sockets.first().map_or(&[], |socket| &socket.quoted)
-}
-
-/// Between which two the device is that changes how connections are opened, as far as routers tell.
-pub(crate) fn place(figures: &Figures) -> Option<String> {
-    let quoted = quoted(figures);
-    let first = quoted.first()?;
-    let offered = figures.evidence.sender.as_ref().is_some_and(|host| host.window_scaling);
-    if offered && first.window_scale.is_none() {
-        return Some(format!("between the sender and {}", first.by));
-    }
-    let changed = quoted.windows(2).find(|pair| says(&pair[0]) != says(&pair[1]))?;
-    Some(format!("between {} and {}", changed[0].by, changed[1].by))
-}
-
-/// What an opening says at each router, where that is not the same at all.
-pub(crate) fn openings(figures: &Figures) -> Option<String> {
-    place(figures)?;
-    let text = |quoted: &Quoted| {
-        let scale = quoted.window_scale.map_or_else(|| "no scale".to_owned(), |shift| format!("scale {shift}"));
-        let mss = quoted.mss.map_or_else(|| "no MSS".to_owned(), |mss| format!("MSS {}", mss.get()));
-        format!("{scale}, {mss} at {}", quoted.by)
-    };
-    Some(quoted(figures).iter().map(text).collect::<Vec<_>>().join("; "))
-}
-
-fn says(quoted: &Quoted) -> (Option<u8>, Option<ByteCount>) {
-    (quoted.window_scale, quoted.mss)
 }
 
 fn scale_rewritten(figures: &Figures) -> Option<Cause> {

@@ -11,6 +11,7 @@ use crate::application;
 use crate::figures::{median, share};
 use crate::finding::Finding;
 use crate::look::own_window;
+use crate::openings::Openings;
 use crate::path;
 use crate::runner_up::{once_lifted, runner_up};
 use crate::thresholds::{
@@ -76,7 +77,9 @@ fn own_window_in_use(arrivals: &Arrivals) -> Option<Finding> {
         return Some(Finding::capacity(Ratio::ONE));
     }
     let held = Ratio::new(Ratio::of(brought.as_f64(), window.as_f64()).get().min(1.0));
-    Some(Finding::new(Limit::ReceiveWindow, arrivals.cause_of_window(window), At::Receiver, held))
+    let cause = arrivals.cause_of_window(window);
+    let at = if cause == Cause::WindowScaleStripped { At::Middlebox } else { At::Receiver };
+    Some(Finding::new(Limit::ReceiveWindow, cause, at, held))
 }
 
 /// Data that arrives out of order again and again: packets before it were lost, or overtaken. With a queue that fills as well,
@@ -160,7 +163,8 @@ impl<'a> Arrivals<'a> {
     fn cause_of_window(&self, window: ByteCount) -> Cause {
         let unscaled = self.looks().any(|look| look.tcp.window_scaling == Some(false));
         if unscaled && window <= kernel::largest_window(None) * self.flows.len() as u64 {
-            return Cause::NoWindowScaling;
+            let stripped = Openings::of(self.evidence).is_some_and(|openings| openings.lose_their_scale());
+            return if stripped { Cause::WindowScaleStripped } else { Cause::NoWindowScaling };
         }
         if self.evidence.request.buffer != Buffer::Automatic {
             return Cause::SoRcvbuf;
@@ -191,7 +195,7 @@ impl<'a> Arrivals<'a> {
                 finding.share
             ),
             Limit::ReceiveWindow => {
-                let reason = words::reason_of_window(finding.cause, words::BETWEEN_THE_ENDS);
+                let reason = words::reason_of_window(finding.cause, &words::place(self.evidence));
                 format!(
                     "This end, which receives, allows at most {window} on the way ({reason}), and each round trip of {rtt} \
                      brings as much: {rate}."
@@ -230,6 +234,7 @@ impl<'a> Arrivals<'a> {
         [
             ("rate", Some(self.rate.to_string())),
             ("round trip", self.rtt.map(|rtt| format!("{rtt}{idle}"))),
+            ("openings on the way", Openings::of(self.evidence).and_then(|openings| openings.told())),
             ("own window", self.window().map(|window| window.to_string())),
             ("a round trip brings", self.rtt.map(|rtt| self.rate.bytes_in(rtt).to_string())),
             ("receive buffer", unread.zip(buffer).map(|(unread, buffer)| format!("{unread} of {buffer}"))),

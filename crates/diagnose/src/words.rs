@@ -9,6 +9,7 @@ use crate::application;
 use crate::figures::Figures;
 use crate::finding::Finding;
 use crate::middlebox;
+use crate::openings::Openings;
 use crate::pacing;
 use crate::path;
 
@@ -54,7 +55,7 @@ fn receive_window(figures: &Figures, cause: Cause, ceilings: &BTreeMap<Limit, Bi
         Cause::NoWindowScaling if figures.evidence.receiver.is_none() => {
             "the other end agreed to no window scaling".to_owned()
         }
-        cause => reason_of_window(cause, &place(figures)),
+        cause => reason_of_window(cause, &place(figures.evidence)),
     };
     let misread = middlebox::misread(figures).filter(|_| cause != Cause::WindowClamped);
     let misread =
@@ -82,8 +83,8 @@ pub(crate) fn reason_of_window(cause: Cause, place: &str) -> String {
 }
 
 /// Where a device is that changes what passes it.
-fn place(figures: &Figures) -> String {
-    middlebox::place(figures).unwrap_or_else(|| BETWEEN_THE_ENDS.to_owned())
+pub(crate) fn place(evidence: &Evidence) -> String {
+    Openings::of(evidence).and_then(|openings| openings.place()).unwrap_or_else(|| BETWEEN_THE_ENDS.to_owned())
 }
 
 fn send_buffer(figures: &Figures, cause: Cause, ceilings: &BTreeMap<Limit, BitRate>) -> String {
@@ -172,7 +173,7 @@ fn mtu(figures: &Figures, cause: Cause) -> String {
         _ => format!(
             "A device {} lowers the size of segments: they carry only {mss} of data where {} would fit; headers take the rest \
              of the path, and {} of data passes.",
-            place(figures),
+            place(figures.evidence),
             size(middlebox::possible_mss(figures)),
             figures.rate,
         ),
@@ -239,7 +240,7 @@ pub(crate) fn shown(figures: &Figures, finding: &Finding) -> BTreeMap<String, St
         ("congestion control", figures.congestion().map(str::to_owned)),
         ("samples", Some(samples(figures))),
         ("retransmitted", lost.map(|lost| format!("{} of {} segments", lost.again, lost.sent))),
-        ("openings on the way", middlebox::openings(figures)),
+        ("openings on the way", Openings::of(figures.evidence).and_then(|openings| openings.told())),
         ("missing", (!finding.missing.is_empty()).then(|| finding.missing.join(", "))),
     ];
     let in_flight = ("in flight mean", of(figures.mean(|look| look.outstanding), figures.mean(|look| look.window)));
@@ -308,7 +309,7 @@ fn rate(rate: Option<BitRate>) -> String {
 }
 
 /// Of a device that nobody has found.
-pub(crate) const BETWEEN_THE_ENDS: &str = "between the ends";
+const BETWEEN_THE_ENDS: &str = "between the ends";
 
 /// In place of a figure that the evidence does not have.
 const UNTOLD: &str = "an unknown amount";

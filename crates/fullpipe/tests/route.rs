@@ -154,6 +154,34 @@ fn a_route_is_told_in_eighty_columns_even_where_there_is_no_server() {
     assert!(!output.status.success() && text.contains("does not answer, nor does any router behind hop 2."), "{text}");
 }
 
+/// The second router's firewall removes the option from what it forwards, after it has counted the hop.
+#[test]
+fn a_firewall_that_removes_scaling_is_found_between_two_routers_without_privilege() {
+    const FIREWALL: &str = "ip netns exec r2 nft 'add table inet t; \
+        add chain inet t c { type filter hook forward priority 0; }; \
+        add rule inet t c tcp flags syn reset tcp option window'";
+    require!(Root, Unshare, Nft);
+    for (target, routers) in
+        [("10.0.4.2", ["10.0.1.2", "10.0.2.2", "10.0.3.2"]), ("fd00:4::2", ["fd00:1::2", "fd00:2::2", "fd00:3::2"])]
+    {
+        for flags in ["-t 0.3 --json", "-t 0.3 --json -R"] {
+            let (output, took) = measured(FIREWALL, AS_NOBODY, &format!("{target} {flags}"));
+            let measurement = document(&output)["measurement"].clone();
+            let quoted = measurement["local"]["sockets"][0]["quoted"].as_array().cloned().unwrap_or_default();
+            let by: Vec<&str> = quoted.iter().filter_map(|quoted| quoted["by"].as_str()).collect();
+            assert_eq!(by, routers, "{measurement}");
+            let scaled: Vec<bool> = quoted.iter().map(|quoted| quoted["window_scale"].is_u64()).collect();
+            assert_eq!(scaled, [true, true, false], "{quoted:?}");
+            let told = measurement["limit"]["evidence"]["openings on the way"].as_str().unwrap_or_default();
+            assert!(told.contains(&format!("at {}; no scale, MSS", routers[1])), "{}", measurement["limit"]);
+            assert!(took < Duration::from_secs(20), "{took:?}");
+        }
+    }
+    let (output, _) = measured("", AS_NOBODY, "10.0.4.2 -t 0.2 --json");
+    let quoted = &document(&output)["measurement"]["local"]["sockets"][0]["quoted"];
+    assert!(quoted.is_null(), "nothing was changed, and nobody asked: {quoted}");
+}
+
 #[test]
 fn loopback_is_one_hop() {
     let port = free_port().to_string();

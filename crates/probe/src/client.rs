@@ -561,7 +561,8 @@ impl Session<'_> {
             let found =
                 read_back(&SockRef::from(&channel), index).map_err(ProbeError::io("read a socket's options"))?;
             let found = SocketReadback { answer, ..found };
-            self.opening_was_changed |= index == 0 && self.sends_and_shows_a_change(&found, &channel);
+            let tcp = fullpipe_sys::tcp_info(&channel).ok();
+            self.opening_was_changed |= index == 0 && tcp.is_some_and(|tcp| was_changed(&found, &tcp));
             self.sockets.push(found);
             self.channels.push(channel);
         }
@@ -570,12 +571,6 @@ impl Session<'_> {
             self.await_echo().await;
         }
         Ok(())
-    }
-
-    /// Whether data of this end goes over this connection, which was not opened as either end asked.
-    fn sends_and_shows_a_change(&self, socket: &SocketReadback, channel: &Channel) -> bool {
-        let tcp = fullpipe_sys::tcp_info(channel).ok();
-        self.request.direction != Direction::Download && tcp.is_some_and(|tcp| was_changed(socket, &tcp))
     }
 
     /// Waits for an answer to an echo request, where there is none yet, for about as long as one may take: with datagrams

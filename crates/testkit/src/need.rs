@@ -22,6 +22,8 @@ pub enum Need {
     Root,
     /// The program `tc`, of iproute2, which has `ip` too.
     Tc,
+    /// The program `nft`, of nftables.
+    Nft,
     /// The program `unshare`, of util-linux.
     Unshare,
     /// User namespaces for ordinary users, tried by root as one of them.
@@ -38,6 +40,7 @@ impl Need {
             Self::Iperf3 => lacking_program("iperf3", "--version"),
             Self::Iperf2 => lacking_program("iperf", "--version"),
             Self::Tc => lacking_program("tc", "-V"),
+            Self::Nft => lacking_program("nft", "--version"),
             Self::Curl => lacking_program("curl", "--version"),
             Self::Sshd => lacking_program("ssh", "-V").or_else(|| lacking_program("/usr/sbin/sshd", "-V")),
             Self::Tcpdump => lacking_program("tcpdump", "--version"),

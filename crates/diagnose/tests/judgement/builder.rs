@@ -162,7 +162,7 @@ pub(crate) fn evidence(congestion: &str, idle_ms: u64, samples: Vec<Sample>) -> 
     }
 }
 
-fn socket(stream: u16, congestion: &str) -> SocketReadback {
+pub(crate) fn socket(stream: u16, congestion: &str) -> SocketReadback {
     SocketReadback {
         stream,
         sndbuf: ByteCount::new(87_040),

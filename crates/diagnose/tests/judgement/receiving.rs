@@ -1,7 +1,9 @@
 //! Transfers of which the receiving end alone was seen, as a download that was watched.
 
+use std::net::IpAddr;
+
 use fullpipe_diagnose::{diagnose, remedies, steady};
-use fullpipe_record::{At, Basis, Cause, Evidence, Limit, Sample, SocketMemory, TcpInfo};
+use fullpipe_record::{At, Basis, Cause, Evidence, Limit, Quoted, Sample, SocketMemory, TcpInfo};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 use crate::builder::{self, told};
@@ -72,6 +74,18 @@ fn evidence(seen: Seen) -> Evidence {
         idle_rtt,
         ..builder::evidence("cubic", seen.idle_ms, Vec::new())
     }
+}
+
+#[test]
+fn a_receiver_that_asked_knows_that_its_offer_was_lost() {
+    let mut evidence = evidence(Seen { scaling: false, mbps: 5.1, window: 65_535, rcvbuf: 131_072, ..WELL });
+    let quoted = |hop: u8, window_scale| Quoted { hop, by: IpAddr::from([192, 0, 2, hop]), window_scale, mss: None };
+    evidence.receiver_sockets = vec![builder::socket(0, "cubic")];
+    evidence.receiver_sockets[0].quoted = vec![quoted(1, Some(7)), quoted(2, None)];
+    let verdict = diagnose(&evidence);
+    assert_eq!((verdict.cause, verdict.at), (Cause::WindowScaleStripped, At::Middlebox), "{verdict:#?}");
+    assert!(verdict.sentence.contains("a device between 192.0.2.1 and 192.0.2.2 removes"), "{}", verdict.sentence);
+    assert_eq!(verdict.evidence["openings on the way"], "scale 7, no MSS at 192.0.2.1; no scale, no MSS at 192.0.2.2");
 }
 
 #[test]
