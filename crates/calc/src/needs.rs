@@ -298,13 +298,13 @@ mod tests {
         let rate = Target::Fill.rate(&given, &hosts).unwrap();
         assert_eq!(
             shown(&needs(Target::Fill, rate, &given, &hosts)[..3]),
-            ["window 11.31 MiB (missed)", "tcp-wmem 11.59 MiB (missed)", "tcp-rmem 18.1 MiB"]
+            ["window 11.31 MiB (missed)", "tcp-wmem 11.53 MiB (missed)", "tcp-rmem 18.1 MiB"]
         );
         assert_eq!(
             shown(&alone(Target::Fill, &given, &hosts)),
             [
-                "rtt 34.05 ms (missed)",
-                "distance 3476 km (missed)",
+                "rtt 33.75 ms (missed)",
+                "distance 3447 km (missed)",
                 "streams 3 (missed)",
                 "mtu none (missed)",
                 "congestion none (missed)"

@@ -121,7 +121,7 @@ mod tests {
     fn a_nearer_server_fills_the_pipe() {
         let got = answer(&gigabit(), "rtt=4ms");
         assert_eq!((got.what.as_str(), got.estimate.limit), ("rtt=4ms", Limit::Capacity));
-        assert_eq!(format!("{:.2}", got.gain.get()), "2.92");
+        assert_eq!(format!("{:.2}", got.gain.get()), "2.90");
     }
 
     #[test]

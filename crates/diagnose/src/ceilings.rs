@@ -32,13 +32,9 @@ fn send_buffer(figures: &Figures, finding: &Finding) -> Option<ByteCount> {
     let evidence = figures.evidence;
     let tuned = evidence.sender.as_ref().filter(|_| evidence.request.buffer == Buffer::Automatic);
     let size = tuned.map_or(seen, |settings| seen.max(settings.tcp_wmem.max * u64::from(figures.streams())));
-    let rtt = figures.rtt?;
-    let packet = kernel::packet_payload(
-        Segmentation::Trains,
-        figures.mss?,
-        window::rate(size, rtt * u64::from(figures.streams())),
-    );
-    Some(size.scaled(kernel::fill(evidence.request.writer, packet, rtt).mid.get()))
+    let each = ByteCount::new(size.get() / u64::from(figures.streams()).max(1));
+    let fill = kernel::fill(evidence.request.writer, Segmentation::Trains, figures.mss?, each, figures.rtt?);
+    Some(size.scaled(fill.mid.get()))
 }
 
 /// Mean share of the send buffer that was in use, at most all of it.

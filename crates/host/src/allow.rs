@@ -62,7 +62,7 @@ mod tests {
         let rates: Vec<_> = allowed.iter().map(|each| (each.setting.as_str(), each.rate.bps() / 1_000_000)).collect();
         // The first two as the prediction of the demo has them, the others by SO_RCVBUF and SO_SNDBUF of 4 MiB,
         // doubled.
-        assert_eq!(rates[..2], [("net.ipv4.tcp_rmem", 1664), ("net.ipv4.tcp_wmem", 322)]);
+        assert_eq!(rates[..2], [("net.ipv4.tcp_rmem", 1664), ("net.ipv4.tcp_wmem", 324)]);
         assert_eq!(rates.len(), 4);
         assert!((400..450).contains(&rates[2].1) && (600..680).contains(&rates[3].1), "{rates:?}");
     }

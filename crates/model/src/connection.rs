@@ -83,9 +83,7 @@ impl<'a> Connection<'a> {
 
     /// The payload in each stream's send buffer ÷ the buffer.
     pub(crate) fn send_fill(&self) -> Likely {
-        let rate = window::rate(self.send, self.rtt);
-        let packet = kernel::packet_payload(self.path.segmentation, self.mss, rate);
-        kernel::fill(self.request.writer, packet, self.rtt)
+        kernel::fill(self.request.writer, self.path.segmentation, self.mss, self.send, self.rtt)
     }
 
     /// What waiting for a whole train leaves of the rate that `window` gives each stream, from 0 to 1.

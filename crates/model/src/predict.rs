@@ -128,8 +128,8 @@ mod tests {
         let got = by_default(&fixture::path(GIGABIT, Span::from_millis(100)), &Request::default());
         assert_eq!(got.limit, Limit::SendBuffer);
         assert_eq!(got.plain.to_string(), "335.5 Mbit/s");
-        assert_eq!(got.refined.to_string(), "322.8 Mbit/s");
-        assert_eq!(got.ceilings[0].because, "tcp_wmem 4 MiB × 96.21 % ÷ 100 ms");
+        assert_eq!(got.refined.to_string(), "324.9 Mbit/s");
+        assert_eq!(got.ceilings[0].because, "tcp_wmem 4 MiB × 96.86 % ÷ 100 ms");
         assert_eq!(got.bdp, Some(ByteCount::new(12_500_000)));
         assert_eq!(got.mss, ByteCount::new(1448));
         let order: Vec<_> = got.ceilings.iter().map(|ceiling| ceiling.kind).collect();
@@ -163,8 +163,8 @@ mod tests {
         let path = Path { segmentation: Segmentation::Exact, ..fixture::path(GIGABIT, Span::from_millis(100)) };
         let got = by_default(&path, &Request::default());
         assert_eq!(got.limit, Limit::SendBuffer);
-        assert_eq!(got.refined.to_string(), "210.4 Mbit/s");
-        assert_eq!(got.ceilings[0].because, "tcp_wmem 4 MiB × 62.71 % ÷ 100 ms");
+        assert_eq!(got.refined.to_string(), "211.1 Mbit/s");
+        assert_eq!(got.ceilings[0].because, "tcp_wmem 4 MiB × 62.92 % ÷ 100 ms");
     }
 
     #[test]
@@ -252,7 +252,7 @@ mod tests {
             ceiling(Limit::ReceiveWindow).because,
             "59.39 KiB in flight (SO_RCVBUF 97.66 KiB × 62.5 %) ÷ 100 ms"
         );
-        assert_eq!(ceiling(Limit::SendBuffer).window, Some(ByteCount::new(78_856)));
+        assert_eq!(ceiling(Limit::SendBuffer).window, Some(ByteCount::new(82_903)));
     }
 
     #[test]

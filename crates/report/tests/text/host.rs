@@ -59,7 +59,7 @@ fn shown() -> HostReport {
             of: "programs that leave their buffers to the kernel".to_owned(),
             window: Some(ByteCount::from_mib(4)),
             rate: BitRate::from_mbps(323),
-            because: "tcp_wmem 4 MiB × 96.21 % ÷ 100 ms".to_owned(),
+            because: "tcp_wmem 4 MiB × 96.86 % ÷ 100 ms".to_owned(),
         }],
     }
 }
