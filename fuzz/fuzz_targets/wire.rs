@@ -18,6 +18,7 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(pieces.iter().map(Packet::ip_bytes).fold(ByteCount::ZERO, |sum, piece| sum + piece), bytes);
         for mut piece in pieces {
             let _ = (piece.flow(), piece.mark_ce(), piece.too_big(ByteCount::new(1280)));
+            let _ = (piece.count_hop(), piece.time_exceeded([198, 18, 1, 1].into()), piece.time_exceeded([0xFD; 16].into()));
             piece.strip_window_scale();
             piece.rewrite_window_scale(14);
             piece.strip_sack();

@@ -15,7 +15,8 @@ use crate::thresholds::{CLAMPED, FAR_BELOW_UNSCALED, MSS_COSTS, SILENT_FOR, TIME
 ///
 /// Both ends must be seen to know it for certain. From the sending end alone it shows where the other's part of the handshake
 /// was heard: an option that a device overwrites leaves padding, and a window that it lowers is as low there; and where a
-/// router quotes an opening of this end that has lost its option. Where there is neither, scaling that was not agreed, with a peer that agreed to other options of the same age, counts as taken away.
+/// router quotes an opening of this end that has lost its option. Where there is neither, scaling that was not agreed, with a
+/// peer that agreed to other options of the same age, counts as taken away.
 pub(crate) fn window(figures: &Figures, found: &Finding) -> Option<Finding> {
     let cause = scale_stripped(figures).or_else(|| scale_rewritten(figures)).or_else(|| clamped(figures))?;
     Some(Finding { cause, at: At::Middlebox, kind: Limit::ReceiveWindow, ..found.clone() })

@@ -13,7 +13,7 @@ use fullpipe_load::Local;
 use fullpipe_model::framing;
 use fullpipe_record::{IpVersion, Quoted, SocketReadback, TcpInfo};
 use fullpipe_sys::{complaint, keep_complaints};
-use fullpipe_units::Span;
+use fullpipe_units::{ByteCount, Span};
 use fullpipe_wire::Opening;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -28,6 +28,9 @@ const LONGEST: Duration = Duration::from_secs(4);
 /// How long a router's answer is waited for, at least and at most: after a second the kernel would ask again.
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
 const MOST_PATIENCE: Duration = Duration::from_millis(900);
+
+/// Options of TCP, of which segments have some.
+const LONGEST_OPTIONS: ByteCount = ByteCount::new(40);
 
 /// The longest header of TCP.
 const LONGEST_HEADER: usize = 60;
@@ -50,7 +53,10 @@ pub(crate) fn was_changed(socket: &SocketReadback, tcp: &TcpInfo) -> bool {
     let headers = |timestamps| framing::tcp_headers(IpVersion::V4, timestamps);
     let (sent, taken) = (headers(tcp.timestamps == Some(true)), headers(false));
     let smaller = tcp.snd_mss.zip(tcp.advmss).is_some_and(|(snd_mss, advmss)| snd_mss + sent < advmss + taken);
-    tcp.window_scaling == Some(false) || blanked || smaller
+    // As over loopback, where no segment is larger than half of the first window (`tcp_bound_to_half_wnd`).
+    let by_window =
+        tcp.snd_mss.zip(tcp.snd_wnd).is_some_and(|(snd_mss, window)| snd_mss * 2 + LONGEST_OPTIONS >= window);
+    tcp.window_scaling == Some(false) || blanked || smaller && !by_window
 }
 
 /// What the routers on the way to `address` quote of an opening, nearest first, within four seconds. One attempt may arrive,
@@ -103,4 +109,28 @@ fn attempt(address: SocketAddr, local: &Local, hop: u8, patience: Duration) -> i
     Ok(opening.map_or(Fate::Silence, |opening| {
         Fate::Quoted(Quoted { hop, by, window_scale: opening.window_scale, mss: opening.mss })
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn loopback_shows_no_device() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(address) else { continue };
+            let connection = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let socket = fullpipe_load::read_back(&(&connection).into(), 0).unwrap();
+            let tcp = fullpipe_sys::tcp_info(&connection).unwrap();
+            assert!(!was_changed(&socket, &tcp), "{tcp:?}");
+        }
+    }
+
+    #[test]
+    fn whoever_is_reached_quotes_nothing() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let reached = quoted(listener.local_addr().unwrap(), &Local::default(), None, &AtomicBool::new(false));
+        assert_eq!(reached, []);
+    }
 }
