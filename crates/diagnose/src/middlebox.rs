@@ -7,7 +7,7 @@ use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 use crate::figures::Figures;
 use crate::finding::Finding;
 use crate::look::own_window;
-use crate::openings::Openings;
+use crate::openings;
 use crate::path;
 use crate::thresholds::{CLAMPED, FAR_BELOW_UNSCALED, MSS_COSTS, SILENT_FOR, TIMEOUTS};
 
@@ -34,7 +34,7 @@ fn scale_stripped(figures: &Figures) -> Option<Cause> {
         let tcp = &look.sample.tcp;
         tcp.timestamps == Some(true) || tcp.sack == Some(true)
     });
-    let offer_is_lost = !here && Openings::of(evidence).is_some_and(|openings| openings.lose_their_scale());
+    let offer_is_lost = !here && openings::lose_their_scale(evidence);
     // Of a host that is not seen, its part of the handshake tells whether it offered.
     let offered = evidence.receiver.is_some() || answer(figures).and_then(|answer| answer.blanked) != Some(false);
     (disagree || offer_is_lost || (!here && both_offer && modern && offered)).then_some(Cause::WindowScaleStripped)

@@ -11,7 +11,7 @@ use crate::application;
 use crate::figures::{median, share};
 use crate::finding::Finding;
 use crate::look::own_window;
-use crate::openings::Openings;
+use crate::openings;
 use crate::path;
 use crate::runner_up::{once_lifted, runner_up};
 use crate::thresholds::{
@@ -163,7 +163,7 @@ impl<'a> Arrivals<'a> {
     fn cause_of_window(&self, window: ByteCount) -> Cause {
         let unscaled = self.looks().any(|look| look.tcp.window_scaling == Some(false));
         if unscaled && window <= kernel::largest_window(None) * self.flows.len() as u64 {
-            let stripped = Openings::of(self.evidence).is_some_and(|openings| openings.lose_their_scale());
+            let stripped = openings::lose_their_scale(self.evidence);
             return if stripped { Cause::WindowScaleStripped } else { Cause::NoWindowScaling };
         }
         if self.evidence.request.buffer != Buffer::Automatic {
@@ -195,7 +195,7 @@ impl<'a> Arrivals<'a> {
                 finding.share
             ),
             Limit::ReceiveWindow => {
-                let reason = words::reason_of_window(finding.cause, &words::place(self.evidence));
+                let reason = words::reason_of_window(finding.cause, &openings::place(self.evidence));
                 format!(
                     "This end, which receives, allows at most {window} on the way ({reason}), and each round trip of {rtt} \
                      brings as much: {rate}."
@@ -234,7 +234,7 @@ impl<'a> Arrivals<'a> {
         [
             ("rate", Some(self.rate.to_string())),
             ("round trip", self.rtt.map(|rtt| format!("{rtt}{idle}"))),
-            ("openings on the way", Openings::of(self.evidence).and_then(|openings| openings.told())),
+            ("openings on the way", openings::told(self.evidence)),
             ("own window", self.window().map(|window| window.to_string())),
             ("a round trip brings", self.rtt.map(|rtt| self.rate.bytes_in(rtt).to_string())),
             ("receive buffer", unread.zip(buffer).map(|(unread, buffer)| format!("{unread} of {buffer}"))),

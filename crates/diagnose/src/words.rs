@@ -9,7 +9,7 @@ use crate::application;
 use crate::figures::Figures;
 use crate::finding::Finding;
 use crate::middlebox;
-use crate::openings::Openings;
+use crate::openings;
 use crate::pacing;
 use crate::path;
 
@@ -55,7 +55,7 @@ fn receive_window(figures: &Figures, cause: Cause, ceilings: &BTreeMap<Limit, Bi
         Cause::NoWindowScaling if figures.evidence.receiver.is_none() => {
             "the other end agreed to no window scaling".to_owned()
         }
-        cause => reason_of_window(cause, &place(figures.evidence)),
+        cause => reason_of_window(cause, &openings::place(figures.evidence)),
     };
     let misread = middlebox::misread(figures).filter(|_| cause != Cause::WindowClamped);
     let misread =
@@ -80,11 +80,6 @@ pub(crate) fn reason_of_window(cause: Cause, place: &str) -> String {
         Cause::WindowClamped => device("lowers the window"),
         _ => "tcp_rmem".to_owned(),
     }
-}
-
-/// Where a device is that changes what passes it.
-pub(crate) fn place(evidence: &Evidence) -> String {
-    Openings::of(evidence).and_then(|openings| openings.place()).unwrap_or_else(|| BETWEEN_THE_ENDS.to_owned())
 }
 
 fn send_buffer(figures: &Figures, cause: Cause, ceilings: &BTreeMap<Limit, BitRate>) -> String {
@@ -173,7 +168,7 @@ fn mtu(figures: &Figures, cause: Cause) -> String {
         _ => format!(
             "A device {} lowers the size of segments: they carry only {mss} of data where {} would fit; headers take the rest \
              of the path, and {} of data passes.",
-            place(figures.evidence),
+            openings::place(figures.evidence),
             size(middlebox::possible_mss(figures)),
             figures.rate,
         ),
@@ -240,7 +235,7 @@ pub(crate) fn shown(figures: &Figures, finding: &Finding) -> BTreeMap<String, St
         ("congestion control", figures.congestion().map(str::to_owned)),
         ("samples", Some(samples(figures))),
         ("retransmitted", lost.map(|lost| format!("{} of {} segments", lost.again, lost.sent))),
-        ("openings on the way", Openings::of(figures.evidence).and_then(|openings| openings.told())),
+        ("openings on the way", openings::told(figures.evidence)),
         ("missing", (!finding.missing.is_empty()).then(|| finding.missing.join(", "))),
     ];
     let in_flight = ("in flight mean", of(figures.mean(|look| look.outstanding), figures.mean(|look| look.window)));
@@ -307,9 +302,6 @@ fn time(span: Option<Span>) -> String {
 fn rate(rate: Option<BitRate>) -> String {
     rate.map_or_else(|| UNTOLD.to_owned(), |rate| rate.to_string())
 }
-
-/// Of a device that nobody has found.
-const BETWEEN_THE_ENDS: &str = "between the ends";
 
 /// In place of a figure that the evidence does not have.
 const UNTOLD: &str = "an unknown amount";

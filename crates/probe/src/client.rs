@@ -561,8 +561,10 @@ impl Session<'_> {
             let found =
                 read_back(&SockRef::from(&channel), index).map_err(ProbeError::io("read a socket's options"))?;
             let found = SocketReadback { answer, ..found };
-            let tcp = fullpipe_sys::tcp_info(&channel).ok();
-            self.opening_was_changed |= index == 0 && tcp.is_some_and(|tcp| was_changed(&found, &tcp));
+            if index == 0 {
+                let tcp = fullpipe_sys::tcp_info(&channel).ok();
+                self.opening_was_changed = tcp.is_some_and(|tcp| was_changed(&found, &tcp));
+            }
             self.sockets.push(found);
             self.channels.push(channel);
         }

@@ -25,7 +25,8 @@
 //! corrupt = "1e-5"
 //! policer = "50Mbit/s 64KiB"      # rate, burst
 //! narrow = "1400"                 # MTU of a link on the way; "1400 swallowed" is a black hole
-//! edits = "strip-sack clamp-mss=1200"  # also strip-window-scale, window-scale=2, strip-timestamps, clamp-window=32KiB, router=198.18.1.1
+//! edits = "strip-sack clamp-mss=1200"  # also strip-window-scale, window-scale=2, strip-timestamps, clamp-window=32KiB
+//!                                 # and router=198.18.1.1, which counts hops
 //! aqm = "fq-codel"                # or "codel 5ms 100ms ecn", "threshold 30KiB"; drop-tail if not set
 //! changes = "10s rate=50M delay=20ms; 20s loss=1%"  # when, counted from the beginning of the path, and what
 //! trace = "mahimahi lte.up"       # when 1504 B may leave, instead of the rate; or "rates FILE" of lines "1.5s 20M"

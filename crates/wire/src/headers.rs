@@ -24,15 +24,7 @@ impl Headers {
     /// Reads the headers at the front of `packet`. `None` for what is neither TCP nor UDP, or a fragment, or has IPv6
     /// extension headers, or is shorter than its headers say: such packets are carried as they are.
     pub(crate) fn parse(packet: &[u8]) -> Option<Self> {
-        let (version, protocol, transport) = match packet.first()? >> 4 {
-            4 => {
-                let fragment = u16::from_be_bytes([*packet.get(6)?, *packet.get(7)?]) & 0x3FFF != 0;
-                let header = usize::from(packet[0] & 0x0F) * 4;
-                (header >= 20 && !fragment).then_some((IpVersion::V4, *packet.get(9)?, header))?
-            }
-            6 => (IpVersion::V6, *packet.get(6)?, 40),
-            _ => return None,
-        };
+        let (version, protocol, transport) = ip_header(packet)?;
         let payload = match protocol {
             TCP => {
                 let length = usize::from(packet.get(transport + 12)? >> 4) * 4;
@@ -47,5 +39,18 @@ impl Headers {
     /// Where the transport's checksum stands, from the beginning of its header.
     pub(crate) fn checksum_offset(&self) -> usize {
         if self.protocol == TCP { 16 } else { 6 }
+    }
+}
+
+/// Version, protocol and length of the IP header at the front of `packet`; `None` for fragments, and where there is none.
+pub(crate) fn ip_header(packet: &[u8]) -> Option<(IpVersion, u8, usize)> {
+    match packet.first()? >> 4 {
+        4 => {
+            let fragment = u16::from_be_bytes([*packet.get(6)?, *packet.get(7)?]) & 0x3FFF != 0;
+            let header = usize::from(packet[0] & 0x0F) * 4;
+            (header >= 20 && !fragment).then_some((IpVersion::V4, *packet.get(9)?, header))
+        }
+        6 => Some((IpVersion::V6, *packet.get(6)?, 40)),
+        _ => None,
     }
 }

@@ -3,7 +3,7 @@
 use fullpipe_units::ByteCount;
 
 use crate::headers::{Headers, TCP};
-use crate::options::{MSS, NO_OPERATION, SYN, WINDOW_SCALE, first_length};
+use crate::options::{MSS, NO_OPERATION, SYN, WINDOW_SCALE, each};
 
 /// Padding in a row that no sender writes: it aligns an option to four bytes with three at most.
 const BLANKED: usize = 4;
@@ -48,24 +48,16 @@ impl Opening {
 }
 
 /// What the first option of this kind says, if it has this length.
-fn value<const LENGTH: usize>(mut options: &[u8], kind: u8) -> Option<[u8; LENGTH]> {
-    while let Some(length) = first_length(options) {
-        let (option, rest) = options.split_at(length);
-        if option[0] == kind {
-            return option[2..].try_into().ok();
-        }
-        options = rest;
-    }
-    None
+fn value<const LENGTH: usize>(options: &[u8], kind: u8) -> Option<[u8; LENGTH]> {
+    each(options).find(|option| option[0] == kind)?[2..].try_into().ok()
 }
 
 /// Most bytes of padding in a row.
-fn longest_padding(mut options: &[u8]) -> usize {
+fn longest_padding(options: &[u8]) -> usize {
     let (mut most, mut now) = (0, 0);
-    while let Some(length) = first_length(options) {
-        now = if options[0] == NO_OPERATION { now + 1 } else { 0 };
+    for option in each(options) {
+        now = if option[0] == NO_OPERATION { now + 1 } else { 0 };
         most = most.max(now);
-        options = &options[length..];
     }
     most
 }

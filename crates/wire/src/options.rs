@@ -12,6 +12,15 @@ pub(crate) const TIMESTAMPS: u8 = 8;
 /// The flag of segments in which a connection's options are agreed.
 pub(crate) const SYN: u8 = 0x02;
 
+/// Each of `options`, from its kind to its end, up to the first that cannot be read.
+pub(crate) fn each(mut options: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (option, rest) = options.split_at(first_length(options)?);
+        options = rest;
+        Some(option)
+    })
+}
+
 /// Length of the first of `options`; `None` at their end, and where what follows cannot be read.
 pub(crate) fn first_length(options: &[u8]) -> Option<usize> {
     match options {

@@ -19,7 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::MOST_HOPS;
-use super::socket::{Word, word};
+use super::socket::{Word, let_go, word};
 use crate::latency::bind;
 
 /// When all must be over.
@@ -86,10 +86,7 @@ fn attempt(address: SocketAddr, local: &Local, hop: u8, patience: Duration) -> i
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     bind(&socket, local)?;
     keep_complaints(&socket, address.is_ipv6())?;
-    match address {
-        SocketAddr::V4(_) => socket.set_ttl_v4(hop.into())?,
-        SocketAddr::V6(_) => socket.set_unicast_hops_v6(hop.into())?,
-    }
+    let_go(&socket, address.ip(), hop)?;
     // Whoever accepts it after all is to hear of its end at once.
     socket.set_linger(Some(Duration::ZERO))?;
     socket.set_nonblocking(true)?;

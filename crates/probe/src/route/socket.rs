@@ -121,11 +121,7 @@ impl ProbeSocket {
     /// # Errors
     /// What the kernel says, of this probe or of what came of an earlier one.
     pub(super) fn send(&self, number: u16, hops: Option<u8>, size: ByteCount) -> io::Result<()> {
-        let hops = hops.unwrap_or(WHOLE_WAY).into();
-        match self.target {
-            IpAddr::V4(_) => self.socket.set_ttl_v4(hops)?,
-            IpAddr::V6(_) => self.socket.set_unicast_hops_v6(hops)?,
-        }
+        let_go(&self.socket, self.target, hops.unwrap_or(WHOLE_WAY))?;
         let payload = (size.get() as usize).saturating_sub(self.ip_header() + HEADER);
         let sent = if let Some(echoes) = self.echoes {
             self.socket.send(&echoes.request_of(number.into(), payload))
@@ -192,6 +188,17 @@ impl ProbeSocket {
             }
         };
         Ok(number.map(|_| Heard { number, by: Some(self.target), word: Word::Reached }))
+    }
+}
+
+/// Lets what `socket` sends from now on to `target` go so many hops.
+///
+/// # Errors
+/// What `setsockopt` reports.
+pub(super) fn let_go(socket: &Socket, target: IpAddr, hops: u8) -> io::Result<()> {
+    match target {
+        IpAddr::V4(_) => socket.set_ttl_v4(hops.into()),
+        IpAddr::V6(_) => socket.set_unicast_hops_v6(hops.into()),
     }
 }
 

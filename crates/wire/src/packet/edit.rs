@@ -156,11 +156,9 @@ fn count_down_v4(header: &mut [u8]) -> bool {
 }
 
 fn count_down(hops: &mut u8) -> bool {
-    let left = hops.saturating_sub(1);
-    if left > 0 {
-        *hops = left;
-    }
-    left > 0
+    let goes_on = *hops > 1;
+    *hops -= u8::from(goes_on);
+    goes_on
 }
 
 /// An option cannot be cut out without moving those behind it, so it becomes padding.

@@ -6,7 +6,7 @@ use fullpipe_units::{ByteCount, SegCount};
 
 use super::Packet;
 use crate::checksum::Sum;
-use crate::headers::IpVersion;
+use crate::headers::{IpVersion, ip_header};
 
 const DONT_FRAGMENT: u8 = 0x40;
 const ICMP: u8 = 1;
@@ -72,16 +72,12 @@ impl Packet {
 
 /// The version of IP of a packet that carries an echo request, or the answer to one, and is no fragment.
 fn echo(packet: &[u8]) -> Option<IpVersion> {
-    match packet.first()? >> 4 {
-        4 => {
-            let header = usize::from(packet[0] & 0x0F) * 4;
-            let fragment = u16::from_be_bytes([*packet.get(6)?, *packet.get(7)?]) & 0x3FFF != 0;
-            let is_icmp = header >= 20 && !fragment && *packet.get(9)? == ICMP;
-            (is_icmp && ECHOES.contains(packet.get(header)?)).then_some(IpVersion::V4)
-        }
-        6 => (*packet.get(6)? == ICMP_V6 && ECHOES_V6.contains(packet.get(40)?)).then_some(IpVersion::V6),
-        _ => None,
-    }
+    let (version, protocol, header) = ip_header(packet)?;
+    let (icmp, echoes) = match version {
+        IpVersion::V4 => (ICMP, ECHOES),
+        IpVersion::V6 => (ICMP_V6, ECHOES_V6),
+    };
+    (protocol == icmp && echoes.contains(packet.get(header)?)).then_some(version)
 }
 
 /// A packet of ICMP from the address `by` to the sender of `packet`, with the four bytes behind the checksum as `field`.
