@@ -9,7 +9,7 @@ fuzz_target!(|data: &[u8]| {
     let _ = (udp::is_hello(data), udp::is_reply(data), classify_first_datagram(data));
     for wide in [false, true] {
         if let Some(header) = udp::Header::read(wide, data) {
-            let mut payload = [0; udp::SMALLEST_PAYLOAD];
+            let mut payload = [0; udp::MIN_PAYLOAD];
             header.write(wide, &mut payload);
             let again = udp::Header::read(wide, &payload).expect("what was written can be read");
             assert_eq!(again.sequence, header.sequence);

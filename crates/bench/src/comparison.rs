@@ -54,7 +54,7 @@ pub(crate) struct Outcome {
 }
 
 /// A contestant that fails so often is left out of the rest of a case.
-const MOST_FAILURES: usize = 2;
+const MAX_FAILURES: usize = 2;
 
 impl Outcome {
     /// A case that cannot be run here.
@@ -85,7 +85,7 @@ pub(crate) fn alternate(
     'rounds: for round in 0..rounds {
         for turn in 0..contestants.len() {
             let contestant = if round % 2 == 0 { turn } else { contestants.len() - 1 - turn };
-            if runs[contestant].iter().filter(|run| run.is_none()).count() >= MOST_FAILURES {
+            if runs[contestant].iter().filter(|run| run.is_none()).count() >= MAX_FAILURES {
                 runs[contestant].push(None);
                 continue;
             }

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_wrong_is_told_in_the_programs_words() {
+    fn what_went_wrong_is_reported_in_the_programs_words() {
         let ours = read(Program::Fullpipe, &said(include_str!("recorded/fullpipe-refused.json")), "").unwrap_err();
         assert!(ours.starts_with("cannot connect to 127.0.0.1"), "{ours}");
         // It ended with success.

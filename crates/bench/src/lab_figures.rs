@@ -28,7 +28,7 @@ const IDLE: Load = Load { traffic: Traffic::Paced(1), streams: 1, seconds: 4.0 }
 /// What is sent over the long path, in Mbit/s of payload: little less than it carries, so that its queue stays empty.
 const NEARLY_FULL: u16 = 930;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// All figures, a line each.
 pub(crate) fn look(tools: &Tools, stop: &AtomicBool) -> Outcome {
@@ -104,13 +104,15 @@ fn memory(tools: &Tools, stop: &AtomicBool) -> Result<String, RunError> {
     let load = Load { traffic: Traffic::Paced(NEARLY_FULL), streams: 1, seconds: 4.0 };
     watched(&lab, Program::Fullpipe, &load, tools, stop, &mut || {
         let forward = meter.read().map_err(RunError::failed)?.forward;
-        let flying = forward.flying + forward.queue;
-        largest = (largest.0.max(flying), largest.1.max(resident()?.saturating_sub(before)));
+        let propagating = forward.propagating + forward.queue;
+        largest = (largest.0.max(propagating), largest.1.max(resident()?.saturating_sub(before)));
         Ok(())
     })?;
-    let (flying, grown) = largest;
-    let ratio = grown.get() as f64 / flying.get().max(1) as f64;
-    Ok(format!("memory, 1 Gbit/s x 300 ms: {grown} for {flying} on their way, {ratio:.2} times (must be at most 2)"))
+    let (propagating, grown) = largest;
+    let ratio = grown.get() as f64 / propagating.get().max(1) as f64;
+    Ok(format!(
+        "memory, 1 Gbit/s x 300 ms: {grown} for {propagating} on their way, {ratio:.2} times (must be at most 2)"
+    ))
 }
 
 fn note(meter: &mut Meter<'_>, seen: &mut Vec<PathStatus>) -> Result<(), RunError> {
@@ -133,10 +135,10 @@ fn over_veth(tools: &Tools, stop: &AtomicBool) -> Result<String, RunError> {
     let mut server = Program::Fullpipe.server(tools, address, port, IDLE.traffic);
     network.place_server(&mut server)?;
     let mut server = Process::start(&mut server)?;
-    server.wait_for_port(Program::Fullpipe.port(port, IDLE.traffic), PATIENCE, stop)?;
+    server.wait_for_port(Program::Fullpipe.port(port, IDLE.traffic), TIMEOUT, stop)?;
     let mut client = Program::Fullpipe.client(tools, address, port, &IDLE, &[]);
     network.place_client(&mut client)?;
-    let client = Process::start(&mut client)?.finish(Duration::from_secs_f64(IDLE.seconds) + PATIENCE, stop)?;
+    let client = Process::start(&mut client)?.finish(Duration::from_secs_f64(IDLE.seconds) + TIMEOUT, stop)?;
     Ok(client.stdout)
 }
 
@@ -163,9 +165,9 @@ mod tests {
         let direction = DirectionStatus {
             rate: BitRate::from_mbps(mbps),
             queue: ByteCount::new(queue),
-            flying: ByteCount::ZERO,
+            propagating: ByteCount::ZERO,
             queue_drops: 0,
-            planted_losses: 0,
+            injected_losses: 0,
             lateness_median: None,
             lateness_p90: None,
             lateness_p99: None,

@@ -8,7 +8,7 @@ use rustix::param::clock_ticks_per_second;
 use serde::Serialize;
 
 /// How long the machine is watched before anything is run.
-const GLANCE: Duration = Duration::from_millis(500);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The machine, and how busy it is with other things.
 #[derive(Debug, Serialize)]
@@ -24,7 +24,7 @@ impl Machine {
     pub(crate) fn look() -> Self {
         let processors = thread::available_parallelism().map_or(1, usize::from);
         let (began, before) = (Instant::now(), busy_time());
-        thread::sleep(GLANCE);
+        thread::sleep(MIN_POLL_INTERVAL);
         let busy = busy_time().saturating_sub(before).as_secs_f64();
         let share = busy / began.elapsed().as_secs_f64() / processors as f64;
         Self {

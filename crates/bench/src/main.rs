@@ -149,8 +149,8 @@ fn cases(cli: &Cli) -> Vec<Case> {
 
 /// Where cargo puts both programs.
 fn fullpipe(named: Option<&PathBuf>) -> PathBuf {
-    let beside = || std::env::current_exe().unwrap_or_default().with_file_name("fullpipe");
-    named.cloned().unwrap_or_else(beside)
+    let sibling = || std::env::current_exe().unwrap_or_default().with_file_name("fullpipe");
+    named.cloned().unwrap_or_else(sibling)
 }
 
 /// A flag that Ctrl-C sets, so that what there is gets printed; the second Ctrl-C ends the program at once, and the kernel

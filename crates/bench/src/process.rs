@@ -39,7 +39,7 @@ const HEAR_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 const ASK_EVERY: Duration = Duration::from_millis(5);
 
 /// More output than any of the programs has for a short run.
-const LONGEST_OUTPUT: u64 = 16 << 20;
+const MAX_OUTPUT: u64 = 16 << 20;
 
 /// Which table of sockets a server appears in, and what state it has there (`st` in `/proc/net/tcp`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,8 +88,8 @@ impl Process {
     }
 
     /// Waits for its end; kills it after `patience`, and at once when `stop` is set.
-    pub(crate) fn finish(mut self, patience: Duration, stop: &AtomicBool) -> Result<Ended, RunError> {
-        self.wait(patience, stop)?;
+    pub(crate) fn finish(mut self, timeout: Duration, stop: &AtomicBool) -> Result<Ended, RunError> {
+        self.wait(timeout, stop)?;
         // Only until it is reaped does the kernel tell what it used.
         let cpu = self.cpu();
         let status = self.child.wait().map_err(RunError::failed)?;
@@ -97,41 +97,41 @@ impl Process {
         Ok(Ended { succeeded: status.success(), stdout, stderr, cpu })
     }
 
-    fn wait(&self, patience: Duration, stop: &AtomicBool) -> Result<(), RunError> {
-        let deadline = Instant::now() + patience;
+    fn wait(&self, timeout: Duration, stop: &AtomicBool) -> Result<(), RunError> {
+        let deadline = Instant::now() + timeout;
         let pid = Pid::from_child(&self.child);
         let ended = pidfd_open(pid, PidfdFlags::empty()).map_err(RunError::failed)?;
         while poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&HEAR_EVERY)) != Ok(1) {
             heard(stop)?;
             if Instant::now() >= deadline {
-                return Err(RunError::Failed(format!("did not end within {patience:?}; killed")));
+                return Err(RunError::Failed(format!("did not end within {timeout:?}; killed")));
             }
         }
         heard(stop)
     }
 
     /// Waits until it has the socket `port`, at most `patience`.
-    pub(crate) fn wait_for_port(&mut self, port: Port, patience: Duration, stop: &AtomicBool) -> Result<(), RunError> {
+    pub(crate) fn wait_for_port(&mut self, port: Port, timeout: Duration, stop: &AtomicBool) -> Result<(), RunError> {
         let pid = self.child.id();
-        self.wait_until("answer", patience, stop, |_| has_port(pid, port))
+        self.wait_until("answer", timeout, stop, |_| has_port(pid, port))
     }
 
     /// Waits until `done`, at most `patience`; an end before it is a failure, told in its own words.
     pub(crate) fn wait_until(
         &mut self,
         what: &str,
-        patience: Duration,
+        timeout: Duration,
         stop: &AtomicBool,
         done: impl Fn(&Self) -> bool,
     ) -> Result<(), RunError> {
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         while !done(self) {
             heard(stop)?;
             if self.child.try_wait().map_err(RunError::failed)?.is_some() {
                 return Err(RunError::Failed(last_words(&self.stderr.read_out(), "ended by itself")));
             }
             if Instant::now() >= deadline {
-                return Err(RunError::Failed(format!("did not {what} within {patience:?}")));
+                return Err(RunError::Failed(format!("did not {what} within {timeout:?}")));
             }
             thread::sleep(ASK_EVERY);
         }
@@ -153,9 +153,9 @@ fn heard(stop: &AtomicBool) -> Result<(), RunError> {
 
 /// The last line that says something, or else `otherwise`; nothing in it can command a terminal.
 pub(crate) fn last_words(text: &str, otherwise: &str) -> String {
-    const LONGEST: usize = 300;
+    const MAX_QUOTED: usize = 300;
     let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or(otherwise).trim();
-    line.chars().filter(|character| !character.is_control()).take(LONGEST).collect()
+    line.chars().filter(|character| !character.is_control()).take(MAX_QUOTED).collect()
 }
 
 /// Whether a process's network namespace has a server at `port`.
@@ -189,7 +189,7 @@ impl Output {
     fn collect(pipe: Option<impl Read + Send + 'static>) -> Self {
         let bytes = Arc::<Mutex<Vec<u8>>>::default();
         let collected = Arc::clone(&bytes);
-        let thread = pipe.map(|pipe| thread::spawn(move || read_all(pipe.take(LONGEST_OUTPUT), &collected)));
+        let thread = pipe.map(|pipe| thread::spawn(move || read_all(pipe.take(MAX_OUTPUT), &collected)));
         Self { bytes, thread }
     }
 

@@ -63,9 +63,9 @@ pub(crate) struct Tools {
 
 impl Tool {
     fn look(path: PathBuf, help: &[&str], stop: &AtomicBool) -> Self {
-        const PATIENCE: Duration = Duration::from_secs(5);
+        const TIMEOUT: Duration = Duration::from_secs(5);
         let ask = |arguments: &[&str]| {
-            let ended = Process::start(Command::new(&path).args(arguments))?.finish(PATIENCE, stop)?;
+            let ended = Process::start(Command::new(&path).args(arguments))?.finish(TIMEOUT, stop)?;
             // iperf2 says its version on standard error.
             Ok(format!("{}{}", ended.stdout, ended.stderr))
         };
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn each_program_is_told_to_do_the_same() {
+    fn each_program_is_reported_to_do_the_same() {
         let load = Load { traffic: Traffic::Flood, streams: 2, seconds: 0.5 };
         let client = |program: Program| words(&program.client(&tools(), Ipv4Addr::LOCALHOST, 9, &load, &["--x"]));
         let expected = "fullpipe measure 127.0.0.1 --json -p 9 -P 2 -t 0.5 -u -l 1448 -b 0 --yes --x";

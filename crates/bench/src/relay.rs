@@ -10,10 +10,10 @@ use std::thread::{self, JoinHandle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Longest that the end is waited for.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// The longest train, and virtio's header.
-const LARGEST: usize = 10 + 65_535;
+const MAX_FRAME: usize = 10 + 65_535;
 
 /// One loop for each direction, until the value goes.
 #[derive(Debug)]
@@ -43,12 +43,12 @@ impl Drop for Relay {
 }
 
 fn copy(from: &File, to: &File, stop: &AtomicBool) {
-    let mut frame = vec![0; LARGEST];
+    let mut frame = vec![0; MAX_FRAME];
     while !stop.load(Ordering::Relaxed) {
         while let Ok(length) = rustix::io::read(from, &mut frame[..]) {
             // What the far host refuses is lost, as on any path.
             let _ = rustix::io::write(to, &frame[..length]);
         }
-        let _ = poll(&mut [PollFd::new(&from.as_fd(), PollFlags::IN)], Some(&LOOK));
+        let _ = poll(&mut [PollFd::new(&from.as_fd(), PollFlags::IN)], Some(&POLL_INTERVAL));
     }
 }

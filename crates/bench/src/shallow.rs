@@ -26,10 +26,10 @@ const INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long the link may stand still in an interval that counts: half as long as its queue lasts (16 packets, 1.97 ms). What
 /// came meanwhile reaches the queue at once, behind what the sender, which may be eight datagrams late, sends at once.
-const LONGEST_STANDSTILL: Span = Span::from_micros(980);
+const MAX_STANDSTILL: Span = Span::from_micros(980);
 
 /// How long a program may take beyond the time of its load.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest that Ctrl-C goes unheard.
 const HEAR_EVERY: Duration = Duration::from_millis(100);
@@ -126,7 +126,7 @@ impl Interval {
 
     /// Whether what was dropped in it is the sender's doing. It is judged by the standstill alone, whatever was dropped.
     fn is_valid(&self) -> bool {
-        self.stood_still <= LONGEST_STANDSTILL && self.dropped_elsewhere == 0
+        self.stood_still <= MAX_STANDSTILL && self.dropped_elsewhere == 0
     }
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn run(
     stop: &AtomicBool,
 ) -> Result<(Figures, Vec<Interval>), RunError> {
     let mut intervals = Vec::new();
-    let mut look = Look { lab, watch: Some(lab.watch().map_err(RunError::failed)?), intervals: &mut intervals };
+    let mut look = Snapshot { lab, watch: Some(lab.watch().map_err(RunError::failed)?), intervals: &mut intervals };
     let ended = watched(lab, program, load, tools, stop, &mut || look.now())?;
     let figures = figures::read(program, &ended, "").map_err(RunError::Failed)?;
     Ok((figures, intervals))
@@ -164,20 +164,20 @@ pub(crate) fn watched(
     let server = start(lab, Host::Receiver, &server)?;
     wait_for_listener(&server, stop)?;
     let client = start(lab, Host::Sender, &program.client(tools, address, PORT, load, &[]))?;
-    let ended = finish(client, Duration::from_secs_f64(load.seconds.ceil()) + PATIENCE, stop, look);
+    let ended = finish(client, Duration::from_secs_f64(load.seconds.ceil()) + TIMEOUT, stop, look);
     // It has served its one client; whatever became of that, it does not stay.
-    server.finish(if ended.is_ok() { PATIENCE } else { Duration::ZERO }).map_err(RunError::failed)?;
+    server.finish(if ended.is_ok() { TIMEOUT } else { Duration::ZERO }).map_err(RunError::failed)?;
     ended
 }
 
 /// The lab's own report of each interval, one behind the other.
-struct Look<'l> {
+struct Snapshot<'l> {
     lab: &'l Lab,
     watch: Option<Watch<'l>>,
     intervals: &'l mut Vec<Interval>,
 }
 
-impl Look<'_> {
+impl Snapshot<'_> {
     fn now(&mut self) -> Result<(), RunError> {
         if let Some(watch) = self.watch.take() {
             self.intervals.push(Interval::of(&watch.finish().map_err(RunError::failed)?));
@@ -194,7 +194,7 @@ fn start<'l>(lab: &'l Lab, host: Host, command: &std::process::Command) -> Resul
 }
 
 fn wait_for_listener(server: &LabProgram<'_>, stop: &AtomicBool) -> Result<(), RunError> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while Instant::now() < deadline {
         match server.next_line(HEAR_EVERY) {
             Line::Text(line) if line.to_lowercase().contains("listening") => return Ok(()),
@@ -203,18 +203,18 @@ fn wait_for_listener(server: &LabProgram<'_>, stop: &AtomicBool) -> Result<(), R
             Line::End => break,
         }
     }
-    Err(RunError::Failed(format!("its server did not answer within {PATIENCE:?}")))
+    Err(RunError::Failed(format!("its server did not answer within {TIMEOUT:?}")))
 }
 
 /// What the client wrote until it ended, with a `look` every tenth of a second; kills it after `patience`, and when `stop` is
 /// set.
 fn finish(
     client: LabProgram<'_>,
-    patience: Duration,
+    timeout: Duration,
     stop: &AtomicBool,
     look: &mut dyn FnMut() -> Result<(), RunError>,
 ) -> Result<Ended, RunError> {
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + timeout;
     let mut looked = Instant::now();
     let mut stdout = String::new();
     let given_up = loop {
@@ -233,10 +233,10 @@ fn finish(
             break Some(RunError::Interrupted);
         }
         if Instant::now() >= deadline {
-            break Some(RunError::Failed(format!("did not end within {patience:?}; killed")));
+            break Some(RunError::Failed(format!("did not end within {timeout:?}; killed")));
         }
     };
-    let last_patience = if given_up.is_some() { Duration::ZERO } else { PATIENCE };
+    let last_patience = if given_up.is_some() { Duration::ZERO } else { TIMEOUT };
     let output = client.finish(last_patience).map_err(RunError::failed)?;
     let ended = Ended { succeeded: output.code == 0, stdout, stderr: output.stderr, cpu: Duration::ZERO };
     given_up.map_or(Ok(ended), Err)

@@ -24,7 +24,7 @@ const CONTESTANTS: [(&str, Program); 2] = [("fullpipe", Program::Fullpipe), ("ip
 const COOKIE: usize = 37;
 
 /// How long a server may take to answer, and a client to send data.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest that Ctrl-C goes unheard.
 const HEAR_EVERY: Duration = Duration::from_millis(100);
@@ -43,7 +43,7 @@ fn time_to_data(program: Program, tools: &Tools, stop: &AtomicBool) -> Result<Du
     let load = Load { traffic: Traffic::Tcp, streams: 1, seconds: 1.0 };
     let port = free_port()?;
     let mut server = Process::start(&mut program.server(tools, Ipv4Addr::LOCALHOST, port, load.traffic))?;
-    server.wait_for_port(program.port(port, load.traffic), PATIENCE, stop)?;
+    server.wait_for_port(program.port(port, load.traffic), TIMEOUT, stop)?;
     let relay = Relay::start(port).map_err(RunError::failed)?;
     let mut client = program.client(tools, Ipv4Addr::LOCALHOST, relay.port, &load, &[]);
     let began = Instant::now();
@@ -77,7 +77,7 @@ impl Relay {
     }
 
     fn first_data(&self, stop: &AtomicBool) -> Result<Instant, RunError> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             match self.stamp.recv_timeout(HEAR_EVERY) {
                 Ok(stamp) => return Ok(stamp),
@@ -88,7 +88,7 @@ impl Relay {
                 return Err(RunError::Interrupted);
             }
             if Instant::now() >= deadline {
-                return Err(RunError::Failed(format!("it sent no data within {PATIENCE:?}")));
+                return Err(RunError::Failed(format!("it sent no data within {TIMEOUT:?}")));
             }
         }
     }
@@ -109,7 +109,7 @@ fn forward_two(listener: &TcpListener, server: SocketAddr, found: &Sender<Instan
 
 /// The next connection, if it comes in time.
 fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
-    let timeout = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
+    let timeout = Timespec { tv_sec: TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
     if poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&timeout))? == 0 {
         return Err(io::ErrorKind::TimedOut.into());
     }
@@ -119,7 +119,7 @@ fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
 /// Joins `client` to `server` both ways, on threads that end with either; `seen` hears how much each read from the client
 /// brought.
 fn forward(client: TcpStream, server: SocketAddr, seen: impl FnMut(usize) + Send + 'static) -> io::Result<()> {
-    let server = TcpStream::connect_timeout(&server, PATIENCE)?;
+    let server = TcpStream::connect_timeout(&server, TIMEOUT)?;
     for stream in [&client, &server] {
         stream.set_nodelay(true)?;
     }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_ends_without_data_is_told() {
+    fn a_client_that_ends_without_data_is_reported() {
         let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let relay = Relay::start(server.local_addr().unwrap().port()).unwrap();
         let connect = || drop(TcpStream::connect((Ipv4Addr::LOCALHOST, relay.port)).unwrap());

@@ -13,7 +13,7 @@ pub(crate) struct Ratio {
 }
 
 /// Fewer rounds say nothing about the next one.
-const FEWEST_ROUNDS: usize = 3;
+const MIN_ROUNDS: usize = 3;
 
 /// Enough that the ends of an interval are known to a hundredth of its width.
 const RESAMPLES: usize = 10_000;
@@ -46,7 +46,7 @@ pub(crate) fn ratio(of_rounds: &[f64]) -> Option<Ratio> {
         let medians: Vec<f64> = (0..RESAMPLES).filter_map(|_| again()).collect();
         Some([quantile(&medians, 0.025)?, quantile(&medians, 0.975)?])
     };
-    let enough = of_rounds.len() >= FEWEST_ROUNDS;
+    let enough = of_rounds.len() >= MIN_ROUNDS;
     Some(Ratio { median: median(of_rounds)?, interval: enough.then(interval).flatten() })
 }
 

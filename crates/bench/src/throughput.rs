@@ -28,7 +28,7 @@ impl Contestant {
 }
 
 /// How long a server may take to answer, and a client beyond the time of its load.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What is measured of TCP, and of UDP.
 const OF_TCP: &[Quantity] =
@@ -82,13 +82,13 @@ pub(crate) fn run(
     let mut server = contestant.server.server(tools, address, port, load.traffic);
     network.place_server(&mut server)?;
     let mut server = Process::start(&mut server)?;
-    server.wait_for_port(contestant.server.port(port, load.traffic), PATIENCE, stop)?;
+    server.wait_for_port(contestant.server.port(port, load.traffic), TIMEOUT, stop)?;
     let (cpu, busy) = (server.cpu(), busy_time());
     let mut client = contestant.client.client(tools, address, port, load, &contestant.flags);
     network.place_client(&mut client)?;
-    let client = Process::start(&mut client)?.finish(Duration::from_secs_f64(load.seconds.ceil()) + PATIENCE, stop)?;
+    let client = Process::start(&mut client)?.finish(Duration::from_secs_f64(load.seconds.ceil()) + TIMEOUT, stop)?;
     if contestant.client == Program::Iperf2 && client.succeeded {
-        server.wait_until("report", PATIENCE, stop, |server| reports(server) >= load.streams.into())?;
+        server.wait_until("report", TIMEOUT, stop, |server| reports(server) >= load.streams.into())?;
     }
     let (cpu, busy) = (client.cpu + server.cpu().saturating_sub(cpu), busy_time().saturating_sub(busy));
     let figures = figures::read(contestant.client, &client, &server.stdout()).map_err(RunError::Failed)?;

@@ -6,13 +6,13 @@ use std::time::Duration;
 use fullpipe_testkit::{Running, fullpipe, path, require};
 
 /// A minute and a quarter alone; each case may run three times on a machine that is busy.
-const PATIENCE: Duration = Duration::from_mins(6);
+const TIMEOUT: Duration = Duration::from_mins(6);
 
 fn diagnosis(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fullpipe-bench"));
     let program = fullpipe();
     command.args(["diagnosis", "--fullpipe"]).arg(program.get_program()).args(arguments);
-    Running::start(&mut command).finish(PATIENCE)
+    Running::start(&mut command).finish(TIMEOUT)
 }
 
 fn text(output: &Output) -> String {
@@ -20,7 +20,7 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn one_limit_of_each_kind_is_told_from_both_ends() {
+fn one_limit_of_each_kind_is_distinguished_from_both_ends() {
     require!(Lab, Root, Strace, Sshd);
     let _path = path();
     let folder = tempfile::tempdir().unwrap();

@@ -8,7 +8,7 @@ use fullpipe_testkit::{Running, document, fullpipe, path, require, within};
 use serde_json::Value;
 
 /// Longest that the short case may take on a busy machine; alone it takes three seconds.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 fn bench(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fullpipe-bench"));
@@ -37,7 +37,7 @@ fn nothing_remains_after_an_interrupt() {
     let running = Running::start(&mut bench(&["touch", "--time", "60"]));
     let children = client_and_server(&running);
     running.interrupt();
-    let output = running.finish(PATIENCE);
+    let output = running.finish(TIMEOUT);
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("interrupted: what there is"), "{said}");
@@ -57,7 +57,7 @@ fn nothing_remains_when_it_is_killed() {
 #[test]
 fn without_fullpipe_it_says_how_to_get_it() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fullpipe-bench"));
-    let output = Running::start(command.args(["--fullpipe", "/nowhere/fullpipe"])).finish(PATIENCE);
+    let output = Running::start(command.args(["--fullpipe", "/nowhere/fullpipe"])).finish(TIMEOUT);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("/nowhere/fullpipe") && said.contains("cargo build --release"), "{said}");
@@ -67,7 +67,7 @@ fn without_fullpipe_it_says_how_to_get_it() {
 fn short_case(name: &str) -> (Value, String) {
     let _path = path();
     let running = Running::start(&mut bench(&[name, "--rounds", "1", "--time", "0.5", "--json"]));
-    let output = running.finish(PATIENCE);
+    let output = running.finish(TIMEOUT);
     assert!(output.status.success(), "{output:?}");
     let case = document(&output)["cases"][0].clone();
     assert_eq!((&case["name"], &case["notes"]), (&name.into(), &Value::Array(Vec::new())));
@@ -85,7 +85,7 @@ fn assert_every_figure(case: &Value) {
 /// What it has started, once both ends of a comparison run.
 fn client_and_server(bench: &Running) -> Vec<u32> {
     let mut found = Vec::new();
-    let both = within(PATIENCE, || {
+    let both = within(TIMEOUT, || {
         found = children_of(bench.pid());
         found.len() == 2
     });
@@ -94,7 +94,7 @@ fn client_and_server(bench: &Running) -> Vec<u32> {
 }
 
 fn assert_gone(children: &[u32]) {
-    let gone = within(PATIENCE, || children.iter().all(|pid| !runs(*pid)));
+    let gone = within(TIMEOUT, || children.iter().all(|pid| !runs(*pid)));
     assert!(gone, "{children:?} remain");
 }
 

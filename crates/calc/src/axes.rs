@@ -154,13 +154,16 @@ mod tests {
         let axes = axes(&[(Quantity::Bandwidth, "1G"), (Quantity::Rtt, "1ms..1s"), (Quantity::Streams, "1..8")]);
         for row in axes.table(&fixture::hosts(), MANY).unwrap() {
             let alone = crate::calculate(&row.given, &fixture::hosts(), &[]).unwrap();
-            assert_eq!((alone.prediction.refined, alone.prediction.limit), (row.estimate.refined, row.estimate.limit));
+            assert_eq!(
+                (alone.prediction.kernel_model, alone.prediction.limit),
+                (row.estimate.kernel_model, row.estimate.limit)
+            );
             assert_eq!(alone.prediction.bdp, row.bdp);
         }
     }
 
     #[test]
-    fn a_window_beside_a_buffer_is_refused() {
+    fn a_window_with_a_buffer_is_refused() {
         let values = [(Quantity::Window, "1M"), (Quantity::Buffer, "1M,2M")];
         let values = values.map(|(quantity, text)| read_values(quantity, text).unwrap());
         assert!(Axes::new(Given::default(), values).unwrap_err().to_string().starts_with("--window and --buffer"));
@@ -174,8 +177,8 @@ mod tests {
             (vec![(Quantity::Rtt, "1ms,2ms,3ms"), (Quantity::Window, long)], "combinations, more than 100000"),
             ([Quantity::Rtt; 4].map(|quantity| (quantity, "1us..1s+11us")).to_vec(), "counted"),
         ] {
-            let told = axes(&values).table(&fixture::hosts(), MANY).unwrap_err().to_string();
-            assert!(told.contains(part), "{told}");
+            let stated = axes(&values).table(&fixture::hosts(), MANY).unwrap_err().to_string();
+            assert!(stated.contains(part), "{stated}");
         }
     }
 }

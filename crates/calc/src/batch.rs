@@ -35,7 +35,7 @@ pub enum BatchError {
 ///
 /// The first line of a file names its columns, from [`READABLE`]. A cell has a unit as a flag has, or is a bare number in
 /// bit/s, seconds, bytes, as a fraction or count; an empty one is not said. The output has the file's columns as they are,
-/// then one for each list, then `plain_bps`, `refined_bps`, `low_bps`, `high_bps` and `limit`, and `seconds` where there
+/// then one for each list, then `textbook_bps`, `kernel_model_bps`, `low_bps`, `high_bps` and `limit`, and `seconds` where there
 /// is a size.
 pub struct Batch<'a> {
     columns: Vec<Quantity>,
@@ -98,7 +98,7 @@ impl<'a> Batch<'a> {
 
     fn header(&self) -> String {
         let given = self.columns.iter().copied().chain(self.axes.quantities()).map(Quantity::name);
-        let found = ["plain_bps", "refined_bps", "low_bps", "high_bps", "limit"].into_iter();
+        let found = ["textbook_bps", "kernel_model_bps", "low_bps", "high_bps", "limit"].into_iter();
         let names: Vec<&str> = given.chain(found).chain(self.has_size().then_some("seconds")).collect();
         names.join(",") + "\n"
     }
@@ -180,7 +180,7 @@ impl<'a> Batch<'a> {
 
     fn line(&self, found: &Estimate, out: &mut Vec<u8>) {
         let mut digits = itoa::Buffer::new();
-        for rate in [found.plain, found.refined, found.low, found.high] {
+        for rate in [found.textbook, found.kernel_model, found.low, found.high] {
             out.extend_from_slice(digits.format(rate.bps()).as_bytes());
             out.push(b',');
         }
@@ -323,7 +323,7 @@ mod tests {
         let file = "bandwidth,rtt,window\n1G,100ms,\n1e8,0.173,64KiB\n";
         assert_eq!(
             written(file, &axes(&[])),
-            "bandwidth,rtt,window,plain_bps,refined_bps,low_bps,high_bps,limit\n\
+            "bandwidth,rtt,window,textbook_bps,kernel_model_bps,low_bps,high_bps,limit\n\
              1G,100ms,,335544320,324927584,311930481,337924687,send-buffer\n\
              1e8,0.173,64KiB,3030520,3008348,2918098,3098598,receive-window\n"
         );
@@ -333,7 +333,7 @@ mod tests {
     fn lists_multiply_rows_and_a_size_takes_time() {
         let text = written("rtt\n10ms\n20ms\n", &axes(&[(Quantity::Streams, "1,2"), (Quantity::Size, "1GB")]));
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "rtt,streams,plain_bps,refined_bps,low_bps,high_bps,limit,seconds");
+        assert_eq!(lines[0], "rtt,streams,textbook_bps,kernel_model_bps,low_bps,high_bps,limit,seconds");
         let starts: Vec<&str> = lines[1..].iter().map(|line| &line[..7]).collect();
         assert_eq!(starts, ["10ms,1,", "10ms,2,", "20ms,1,", "20ms,2,"]);
         assert!(lines.iter().all(|line| line.split(',').count() == 8), "{text}");
@@ -341,20 +341,20 @@ mod tests {
 
     #[test]
     fn files_as_programs_write_them_are_read() {
-        let plain = written("rtt,loss\n10ms,0.1%\n", &axes(&[]));
+        let textbook = written("rtt,loss\n10ms,0.1%\n", &axes(&[]));
         for file in [
             "rtt,loss\r\n10ms,0.1%\r\n",
             "\"rtt\",\"loss\"\n\"10ms\",\"0.1%\"",
             "\n rtt , loss\n\n 10ms, 0.1%\n\n",
             "\u{feff}rtt,loss\n10ms,0.1%\n",
         ] {
-            assert_eq!(written(file, &axes(&[])), plain, "{file:?}");
+            assert_eq!(written(file, &axes(&[])), textbook, "{file:?}");
         }
         assert_eq!(written("rtt\n", &axes(&[])).lines().count(), 1);
     }
 
     #[test]
-    fn a_bad_file_is_told_by_line_and_column() {
+    fn a_bad_file_is_reported_by_line_and_column() {
         for (file, sentence) in [
             ("", "a table needs --rtt or --distance, as in --rtt 10ms..200ms"),
             ("window\n1M\n", "a table needs --rtt or --distance, as in --rtt 10ms..200ms"),

@@ -6,9 +6,9 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use crate::case::{Case, Hosts, estimate, round_trip};
 use crate::critical::{Critical, most};
 use crate::lift::{control, lift};
-use crate::needs::{LONGEST, alone, needs};
+use crate::needs::{MAX_DURATION, alone, needs};
 use crate::target::Target;
-use crate::{GivenError, Supposition};
+use crate::{GivenError, WhatIfQuestion};
 
 /// The whole answer to what is `given` of a transfer between `hosts`, with one more for each of `what_ifs`.
 ///
@@ -18,7 +18,7 @@ use crate::{GivenError, Supposition};
 ///
 /// # Errors
 /// Too little to calculate from, or what contradicts itself.
-pub fn calculate(given: &Given, hosts: &Hosts, what_ifs: &[Supposition]) -> Result<Calculation, GivenError> {
+pub fn calculate(given: &Given, hosts: &Hosts, what_ifs: &[WhatIfQuestion]) -> Result<Calculation, GivenError> {
     check(given)?;
     let Solution { solved, rtt, window } = solve(given, hosts)?;
     let said = given;
@@ -122,9 +122,9 @@ fn kept_under_loss(given: &Given, hosts: &Hosts) -> Option<ByteCount> {
 fn longest_rtt(given: &Given, hosts: &Hosts) -> Result<Span, GivenError> {
     let target = Target::of(given).unwrap_or(Target::Fill);
     let met = |nanos| target.is_met(&Given { rtt: Some(Span::from_nanos(nanos)), ..given.clone() }, hosts);
-    match most(1, LONGEST.as_nanos(), met) {
+    match most(1, MAX_DURATION.as_nanos(), met) {
         Critical::At(nanos) => Ok(Span::from_nanos(nanos)),
-        Critical::Always => Ok(LONGEST),
+        Critical::Always => Ok(MAX_DURATION),
         Critical::Never => Err(GivenError::new(
             "no round trip is short enough for that rate; say one with --rtt to see what limits it",
         )),
@@ -221,8 +221,8 @@ mod tests {
             ("bandwidth=1G rtt=1ms time=5s size=1G rate=1G", "--rate and --time"),
             ("bandwidth=1T loss=50%", "no round trip is short enough"),
         ] {
-            let told = calculate(&given(words), &fixture::hosts(), &[]).unwrap_err().to_string();
-            assert!(told.contains(part), "{words}: {told}");
+            let stated = calculate(&given(words), &fixture::hosts(), &[]).unwrap_err().to_string();
+            assert!(stated.contains(part), "{words}: {stated}");
         }
     }
 

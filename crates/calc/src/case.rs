@@ -50,10 +50,10 @@ impl Case {
     }
 
     pub(crate) fn estimate(&self, hosts: &Hosts) -> Estimate {
-        let Outlook { plain, refined, low, high, limit } =
+        let Outlook { textbook, kernel_model, low, high, limit } =
             evaluate(&self.path, &hosts.sender, &hosts.receiver, &self.request);
-        let time = self.request.bytes.map(|size| self.time(size, refined, hosts));
-        Estimate { plain, refined, low, high, limit, time }
+        let time = self.request.bytes.map(|size| self.time(size, kernel_model, hosts));
+        Estimate { textbook, kernel_model, low, high, limit, time }
     }
 
     /// How long `size` takes over all streams together at a `steady` rate of theirs, slow start included, the handshake

@@ -7,7 +7,7 @@
 //! * [`Batch`] answers as many as a file has rows, fast: CSV in, CSV out.
 //!
 //! Each of them asks the one predictor of room `model`, by way of one function that makes a path and a request of what
-//! is given. Text is read here ([`read_values`], [`Supposition`]), so that a flag, a what-if and a cell of a file take the
+//! is given. Text is read here ([`read_values`], [`WhatIfQuestion`]), so that a flag, a what-if and a cell of a file take the
 //! same values and refuse the same nonsense.
 
 mod axes;
@@ -21,8 +21,8 @@ mod needs;
 mod parquet;
 mod range;
 mod setting;
-mod suppose;
 mod target;
+mod what_if;
 
 #[cfg(test)]
 mod fixture;
@@ -35,4 +35,4 @@ pub use error::GivenError;
 pub use parquet::as_csv;
 pub use range::read_values;
 pub use setting::{READABLE, Setting};
-pub use suppose::Supposition;
+pub use what_if::WhatIfQuestion;

@@ -8,7 +8,7 @@ use fullpipe_units::{BitRate, ByteCount, Ratio};
 use crate::case::{Case, Hosts, estimate};
 use crate::critical::{Critical, least};
 use crate::needs::window_for;
-use crate::setting::MOST_STREAMS;
+use crate::setting::MAX_STREAMS;
 use crate::target::Target;
 
 /// The changes that lift what is lowest, one after the other as ceilings come to the fore, and what they come to.
@@ -45,7 +45,7 @@ impl State {
         };
         self.candidates(before.limit, target, rate).into_iter().find_map(|change| {
             let better = after(&change);
-            (better.refined > before.refined).then_some((change, better))
+            (better.kernel_model > before.kernel_model).then_some((change, better))
         })
     }
 
@@ -92,7 +92,7 @@ impl State {
 
     fn streams(&self, target: Target) -> Option<u16> {
         let enough = |streams| self.meets_with(target, &Change::Streams(streams as u16));
-        match least(1, MOST_STREAMS.into(), enough) {
+        match least(1, MAX_STREAMS.into(), enough) {
             Critical::At(streams) => Some(streams as u16),
             Critical::Never | Critical::Always => None,
         }
@@ -193,7 +193,7 @@ mod tests {
     fn a_larger_send_buffer_fills_a_gigabit() {
         let got = lifted(&path(1000, 100), &fixture::hosts()).unwrap();
         assert_eq!(got.changes, [Change::TcpWmemMax(ByteCount::from_mib(24))]);
-        assert_eq!((got.after.limit, got.after.refined.to_string().as_str()), (Limit::Capacity, "941.5 Mbit/s"));
+        assert_eq!((got.after.limit, got.after.kernel_model.to_string().as_str()), (Limit::Capacity, "941.5 Mbit/s"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::case::{COMMON_MTU, Case, Hosts};
 use crate::critical::{Critical, least, most};
-use crate::setting::MOST_STREAMS;
+use crate::setting::MAX_STREAMS;
 use crate::target::{FASTEST, Target};
 
 /// What must hold, all of it: each critical value is for the rest being ample.
@@ -52,8 +52,8 @@ fn spanned(rtt: &Need) -> Option<Need> {
 /// The window that each stream needs in flight for `rate` of all together: in proportion to the one that fills the link,
 /// or, where the bandwidth is not known, to the one that there is.
 pub(crate) fn window_for(rate: BitRate, prediction: &Prediction) -> Option<ByteCount> {
-    let full = || Some((prediction.window_needed?, prediction.ceiling(Limit::Capacity)?.refined));
-    let present = || lower_window(prediction).and_then(|ceiling| Some((ceiling.window?, ceiling.refined)));
+    let full = || Some((prediction.window_needed?, prediction.ceiling(Limit::Capacity)?.kernel_model));
+    let present = || lower_window(prediction).and_then(|ceiling| Some((ceiling.window?, ceiling.kernel_model)));
     let (window, carries) = full().or_else(present)?;
     let times = rate.as_f64() / carries.as_f64();
     times.is_finite().then(|| window.scaled(times) + ByteCount::new(1))
@@ -67,13 +67,13 @@ fn window(rate: BitRate, prediction: &Prediction) -> Option<Need> {
         side: Side::AtLeast,
         value: Some(Value::Bytes(window_for(rate, prediction)?)),
         now: now.window.map(Value::Bytes),
-        met: now.refined >= rate,
+        met: now.kernel_model >= rate,
     })
 }
 
 fn lower_window(prediction: &Prediction) -> Option<&fullpipe_record::Ceiling> {
     let windows = [Limit::ReceiveWindow, Limit::SendBuffer].into_iter().filter_map(|kind| prediction.ceiling(kind));
-    windows.min_by_key(|ceiling| ceiling.refined)
+    windows.min_by_key(|ceiling| ceiling.kernel_model)
 }
 
 /// A load and hosts that limit nothing but by the path's rate, each quantity in turn put in.
@@ -168,14 +168,14 @@ impl AsIs<'_> {
 
     fn rtt(&self) -> Option<Need> {
         let value =
-            most(1, LONGEST.as_nanos(), |nanos| self.met_with(|given| given.rtt = Some(Span::from_nanos(nanos))));
+            most(1, MAX_DURATION.as_nanos(), |nanos| self.met_with(|given| given.rtt = Some(Span::from_nanos(nanos))));
         let now = self.given.rtt.map(Value::Time);
         row(Quantity::Rtt, Side::AtMost, value.map(|nanos| Value::Time(Span::from_nanos(nanos))), now, self.met())
     }
 
     fn streams(&self) -> Option<Need> {
         let with = |streams| self.met_with(|given| given.streams = Some(streams as u16));
-        let value = least(1, MOST_STREAMS.into(), with).map(|streams| Value::Count(streams as u16));
+        let value = least(1, MAX_STREAMS.into(), with).map(|streams| Value::Count(streams as u16));
         let now = Some(Value::Count(self.given.streams.unwrap_or(1)));
         row(Quantity::Streams, Side::AtLeast, value, now, self.met())
     }
@@ -184,7 +184,7 @@ impl AsIs<'_> {
     fn mtu(&self) -> Option<Need> {
         let now = self.given.mtu.unwrap_or(COMMON_MTU);
         let with = |bytes| self.met_with(|given| given.mtu = Some(ByteCount::new(bytes)));
-        let value = least(SMALLEST_MTU.get(), JUMBO.max(now).get(), with);
+        let value = least(MIN_MTU.get(), JUMBO.max(now).get(), with);
         row(
             Quantity::Mtu,
             Side::AtLeast,
@@ -210,9 +210,9 @@ impl AsIs<'_> {
     fn size(&self) -> Option<Need> {
         let Target::Within(size, within) = self.target else { return None };
         let case = Case::of(self.given);
-        let steady = case.estimate(self.hosts).refined;
+        let steady = case.estimate(self.hosts).kernel_model;
         let fits = |bytes| case.time(ByteCount::new(bytes), steady, self.hosts) <= within;
-        let value = most(1, LARGEST_SIZE, fits).map(|bytes| Value::Bytes(ByteCount::new(bytes)));
+        let value = most(1, MAX_SIZE, fits).map(|bytes| Value::Bytes(ByteCount::new(bytes)));
         row(Quantity::Size, Side::AtMost, value, Some(Value::Bytes(size)), self.met())
     }
 }
@@ -254,12 +254,12 @@ pub(crate) fn ample_hosts(hosts: &Hosts) -> Hosts {
 /// A buffer that holds the largest window of TCP, 1 GiB, whatever share of it is advertised.
 const AMPLE: ByteCount = ByteCount::from_mib(1 << 20);
 /// Where searches for a round trip end: an hour, beyond Mars.
-pub(crate) const LONGEST: Span = Span::from_secs(3600);
+pub(crate) const MAX_DURATION: Span = Span::from_secs(3600);
 /// What every IPv4 host accepts (RFC 791 §3.1).
-const SMALLEST_MTU: ByteCount = ByteCount::new(576);
+const MIN_MTU: ByteCount = ByteCount::new(576);
 const JUMBO: ByteCount = ByteCount::new(9000);
 /// Where searches for a size end: 4 EiB.
-const LARGEST_SIZE: u64 = 1 << 62;
+const MAX_SIZE: u64 = 1 << 62;
 /// Those that have a formula.
 const CONTROLS: [&str; 4] = ["cubic", "reno", "highspeed", "bbr"];
 
@@ -424,7 +424,7 @@ mod tests {
             let window = window + prediction.mss * 2;
             prop_assume!(window > prediction.mss * 4 && window < ByteCount::from_mib(512));
             let with = Given { window: Some(window), buffer: None, ..given };
-            let carried = Case::of(&with).prediction(&ample_hosts(&hosts)).ceiling(Limit::ReceiveWindow).unwrap().refined;
+            let carried = Case::of(&with).prediction(&ample_hosts(&hosts)).ceiling(Limit::ReceiveWindow).unwrap().kernel_model;
             prop_assert!(carried.scaled(1.000_1) >= rate, "{carried}, not {rate}");
         }
     }

@@ -73,9 +73,9 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_file_is_told_in_a_sentence() {
-        let told = as_csv(b"PAR1 and no more".to_vec()).unwrap_err().to_string();
-        assert!(told.contains("Parquet") && told.lines().count() == 1, "{told}");
+    fn a_broken_file_is_reported_in_a_sentence() {
+        let stated = as_csv(b"PAR1 and no more".to_vec()).unwrap_err().to_string();
+        assert!(stated.contains("Parquet") && stated.lines().count() == 1, "{stated}");
     }
 
     #[cfg(feature = "parquet")]

@@ -18,7 +18,7 @@ pub fn read_values(quantity: Quantity, text: &str) -> Result<Vec<Setting>, Given
             Some((low, rest)) => values.extend(Range::read(quantity, low, rest)?.values()?),
             None => values.push(Setting::read(quantity, item)?),
         }
-        if values.len() > MOST_VALUES {
+        if values.len() > MAX_VALUES {
             return Err(too_many(values.len()));
         }
     }
@@ -86,7 +86,7 @@ fn equal_steps(low: f64, high: f64, step: f64) -> Result<impl Iterator<Item = f6
     }
     // A billionth of a step more, so that the last one is not lost to rounding.
     let steps = ((high - low) / step + 1e-9).floor();
-    if steps >= MOST_VALUES as f64 {
+    if steps >= MAX_VALUES as f64 {
         return Err(too_many(steps as usize));
     }
     Ok((0..=steps as u32).map(move |count| low + f64::from(count) * step))
@@ -105,11 +105,11 @@ fn doublings(low: f64, high: f64) -> Vec<f64> {
 }
 
 fn too_many(count: usize) -> GivenError {
-    GivenError::new(format!("that is {count} values, more than {MOST_VALUES}; write a larger step"))
+    GivenError::new(format!("that is {count} values, more than {MAX_VALUES}; write a larger step"))
 }
 
 /// Values of one quantity; more are a mistake in the step.
-const MOST_VALUES: usize = 100_000;
+const MAX_VALUES: usize = 100_000;
 
 #[cfg(test)]
 mod tests {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_range_is_told_in_a_sentence() {
+    fn a_bad_range_is_reported_in_a_sentence() {
         for (quantity, text, sentence) in [
             (Quantity::Rtt, "20ms..10ms", "the range 20ms..10ms runs backwards; write 10ms..20ms"),
             (

@@ -22,7 +22,7 @@ pub const READABLE: [Quantity; 10] = [
 ];
 
 /// The most streams of one transfer.
-pub(crate) const MOST_STREAMS: u16 = 128;
+pub(crate) const MAX_STREAMS: u16 = 128;
 
 /// A quantity with the value that it is given.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,7 +81,7 @@ impl Setting {
     /// As for [`Setting::read`].
     pub fn read_cell(quantity: Quantity, cell: &str) -> Result<Self, GivenError> {
         match cell.parse::<f64>() {
-            Ok(number) if (0.0..LARGEST).contains(&number) => {
+            Ok(number) if (0.0..MAX_VALUE).contains(&number) => {
                 Self::of_number(quantity, number).map_or_else(|| Self::read(quantity, cell), Self::checked)
             }
             _ => Self::read(quantity, cell),
@@ -199,7 +199,7 @@ impl Setting {
             Self::Mtu(mtu) if !(68..=65_535).contains(&mtu.get()) => {
                 "an IPv4 packet has between 68 and 65535 bytes; write for example 1500"
             }
-            Self::Streams(streams) if !(1..=MOST_STREAMS).contains(streams) => {
+            Self::Streams(streams) if !(1..=MAX_STREAMS).contains(streams) => {
                 return Err(GivenError::new(format!("{streams} is not {STREAMS}")));
             }
             Self::Congestion(name) if !is_name(name) => {
@@ -225,7 +225,7 @@ fn is_name(name: &str) -> bool {
 
 const STREAMS: &str = "a number of streams from 1 to 128; write for example 4";
 /// Beyond it no rate, size or time of this field reaches: the bound that text with units has too.
-const LARGEST: f64 = 9.2e18;
+const MAX_VALUE: f64 = 9.2e18;
 
 #[cfg(test)]
 mod tests {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told_in_a_sentence_that_says_what_is_valid() {
+    fn nonsense_is_reported_in_a_sentence_that_says_what_is_valid() {
         for (quantity, text, part) in [
             (Quantity::Bandwidth, "0", "100Mbit/s"),
             (Quantity::Bandwidth, "5ms", "100Mbit/s"),
@@ -282,8 +282,8 @@ mod tests {
             (Quantity::Size, "0", "10GiB"),
             (Quantity::TcpWmem, "1M", "host"),
         ] {
-            let told = Setting::read(quantity, text).unwrap_err().to_string();
-            assert!(told.contains(part), "{quantity:?} {text}: {told}");
+            let stated = Setting::read(quantity, text).unwrap_err().to_string();
+            assert!(stated.contains(part), "{quantity:?} {text}: {stated}");
             let bare_time = quantity == Quantity::Rtt && text == "5";
             assert!(bare_time || Setting::read_cell(quantity, text).is_err(), "{quantity:?} {text}");
         }

@@ -34,9 +34,9 @@ impl Target {
         match self {
             Self::Fill => {
                 let full = case.payload_capacity(hosts).map(|payload| payload.scaled(FULL));
-                got.limit == Limit::Capacity && full.is_some_and(|full| got.refined >= full)
+                got.limit == Limit::Capacity && full.is_some_and(|full| got.kernel_model >= full)
             }
-            Self::Rate(rate) => got.refined >= rate,
+            Self::Rate(rate) => got.kernel_model >= rate,
             Self::Within(_, within) => got.time.is_some_and(|time| time <= within),
         }
     }
@@ -46,7 +46,7 @@ impl Target {
     pub(crate) fn rate(self, given: &Given, hosts: &Hosts) -> Option<BitRate> {
         let case = Case::of(given);
         match self {
-            Self::Fill => case.prediction(hosts).ceiling(Limit::Capacity).map(|ceiling| ceiling.refined),
+            Self::Fill => case.prediction(hosts).ceiling(Limit::Capacity).map(|ceiling| ceiling.kernel_model),
             Self::Rate(rate) => Some(rate),
             Self::Within(size, within) => {
                 let in_time = |bps| case.time(size, BitRate::from_bps(bps), hosts) <= within;

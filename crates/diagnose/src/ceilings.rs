@@ -13,10 +13,10 @@ use crate::path;
 pub(crate) fn ceilings(figures: &Figures, finding: &Finding) -> BTreeMap<Limit, BitRate> {
     let per_rtt = |size: Option<ByteCount>| Some(window::rate(size?, figures.rtt?));
     let all = [
-        (Limit::ReceiveWindow, per_rtt(figures.most(|look| look.window))),
+        (Limit::ReceiveWindow, per_rtt(figures.most(|snapshot| snapshot.window))),
         (Limit::SendBuffer, per_rtt(send_buffer(figures, finding))),
-        (Limit::CongestionWindow, per_rtt(figures.mean(|look| look.cwnd))),
-        (Limit::Capacity, path::told_capacity(figures)),
+        (Limit::CongestionWindow, per_rtt(figures.mean(|snapshot| snapshot.cwnd))),
+        (Limit::Capacity, path::stated_capacity(figures)),
         (Limit::Loss, loss(figures)),
     ];
     all.into_iter().filter_map(|(kind, rate)| Some((kind, rate?))).collect()
@@ -25,7 +25,7 @@ pub(crate) fn ceilings(figures: &Figures, finding: &Finding) -> BTreeMap<Limit, 
 /// What the send buffers of all streams keep on the way: as measured where they are the limit; elsewhere what the kernel
 /// tunes them to if it does, less what such a writer lets run down.
 fn send_buffer(figures: &Figures, finding: &Finding) -> Option<ByteCount> {
-    let seen = figures.most(|look| look.sndbuf)?;
+    let seen = figures.most(|snapshot| snapshot.sndbuf)?;
     if finding.kind == Limit::SendBuffer {
         return Some(seen.scaled(fill(figures)?.get()));
     }
@@ -39,7 +39,7 @@ fn send_buffer(figures: &Figures, finding: &Finding) -> Option<ByteCount> {
 
 /// Mean share of the send buffer that was in use, at most all of it.
 fn fill(figures: &Figures) -> Option<Ratio> {
-    let (queued, size) = (figures.mean(|look| look.queued)?, figures.mean(|look| look.sndbuf)?);
+    let (queued, size) = (figures.mean(|snapshot| snapshot.queued)?, figures.mean(|snapshot| snapshot.sndbuf)?);
     Some(Ratio::new(Ratio::of(queued.as_f64(), size.as_f64()).get().min(1.0)))
 }
 

@@ -8,8 +8,8 @@ use crate::figures::{Figures, median, share};
 use crate::finding::Finding;
 use crate::flow::Flow;
 use crate::thresholds::{
-    AUTOTUNED_TO_THE_END, BLOCKED, BUFFER_MEAN, BUFFER_PEAK, CLOCK, CLOCK_UNDER_BBR, LOOKS_OF_A_SLEEPER, MOST, UNREAD,
-    WINDOW_FALLS, WINDOW_FALLS_BY, WINDOW_FELL, WINDOW_IN_USE, WINDOW_SWINGS_BELOW, WOKEN,
+    AUTOTUNED_TO_THE_END, BLOCKED, BUFFER_MEAN, BUFFER_PEAK, CLOCK, CLOCK_UNDER_BBR, MAJORITY, SNAPSHOTS_OF_A_SLEEPER,
+    UNREAD, WINDOW_FALLS, WINDOW_FALLS_BY, WINDOW_FELL, WINDOW_IN_USE, WINDOW_SWINGS_BELOW, WOKEN,
 };
 
 /// Whether the kernel's clock for the advertised window ran for most of the busy time. Under BBR it stands still
@@ -22,12 +22,14 @@ pub(crate) fn clocks_say_window(figures: &Figures) -> bool {
 /// The receiver's window or program, if one of them held for most of the time.
 pub(crate) fn receiver(figures: &Figures) -> Option<Finding> {
     let clocks = clocks_say_window(figures);
-    let busy_votes = figures.looks().filter(|look| look.busy()).map(|look| look.fills_window(clocks));
-    let by_samples = share(busy_votes).is_some_and(|share| share.get() >= MOST);
+    let busy_votes =
+        figures.snapshots().filter(|snapshot| snapshot.busy()).map(|snapshot| snapshot.fills_window(clocks));
+    let by_samples = share(busy_votes).is_some_and(|share| share.get() >= MAJORITY);
     if !(by_samples || clocks && clock_is_borne_out(figures)) {
         return None;
     }
-    let held = share(figures.looks().map(|look| look.fills_window(clocks).map(|full| full && look.busy())));
+    let held =
+        share(figures.snapshots().map(|snapshot| snapshot.fills_window(clocks).map(|full| full && snapshot.busy())));
     let clock = figures.share_of_busy(|tcp| tcp.rwnd_limited).filter(|_| clocks);
     let held = held.unwrap_or_default().get().max(clock.unwrap_or_default().get());
     Some(name_receiver(figures, Ratio::new(held)))
@@ -36,8 +38,8 @@ pub(crate) fn receiver(figures: &Figures) -> Option<Finding> {
 /// The clock alone decides nothing: data must have waited, and where the window is known, much of it been in use. A window of
 /// less than a segment is not: nothing is sent into it until a timer fires (RFC 1122, 4.2.3.4).
 fn clock_is_borne_out(figures: &Figures) -> bool {
-    let waited = figures.mean(|look| look.not_sent).is_some_and(|not_sent| not_sent > ByteCount::ZERO);
-    let in_use = match (figures.mean(|look| look.outstanding), figures.mean(|look| look.window)) {
+    let waited = figures.mean(|snapshot| snapshot.not_sent).is_some_and(|not_sent| not_sent > ByteCount::ZERO);
+    let in_use = match (figures.mean(|snapshot| snapshot.outstanding), figures.mean(|snapshot| snapshot.window)) {
         (Some(outstanding), Some(window)) => {
             outstanding >= window.scaled(WINDOW_IN_USE) || figures.mss.is_some_and(|mss| window < mss)
         }
@@ -65,21 +67,21 @@ fn name_receiver(figures: &Figures, held: Ratio) -> Finding {
 
 /// Whether a stream's window was, for most of the time, well below what it once was: the reader lets data pile up.
 fn window_fell(flow: &Flow) -> bool {
-    let mss = flow.looks.iter().filter_map(|look| look.sample.tcp.snd_mss).max().unwrap_or_default();
+    let mss = flow.snapshots.iter().filter_map(|snapshot| snapshot.sample.tcp.snd_mss).max().unwrap_or_default();
     usual_and_most(flow).is_some_and(|(usual, most)| usual < most.scaled(WINDOW_FELL) && usual + mss * 2 < most)
 }
 
 /// Whether a stream's window was well below what it came to be in the end: the receiver tunes it while the sender speeds up,
 /// and may lag behind.
 fn window_still_grows(flow: &Flow) -> bool {
-    let last = flow.looks.iter().rev().find_map(|look| look.window);
+    let last = flow.snapshots.iter().rev().find_map(|snapshot| snapshot.window);
     usual_and_most(flow).zip(last).is_some_and(|((usual, most), last)| usual < most.scaled(WINDOW_FELL) && last == most)
 }
 
 /// Whether a stream's window falls again and again, and seldom comes up to what it once was: its reader takes data in its own
 /// time, and never all of it. A window that its buffer limits stands still, or grows.
 fn window_swings(flow: &Flow) -> bool {
-    let windows: Vec<ByteCount> = flow.looks.iter().filter_map(|look| look.window).collect();
+    let windows: Vec<ByteCount> = flow.snapshots.iter().filter_map(|snapshot| snapshot.window).collect();
     let falls = share(windows.windows(2).map(|pair| Some(pair[1] < pair[0].scaled(1.0 - WINDOW_FALLS_BY))));
     let below = usual_and_most(flow).is_some_and(|(usual, most)| usual < most.scaled(WINDOW_SWINGS_BELOW));
     below && falls.is_some_and(|falls| falls.get() >= WINDOW_FALLS)
@@ -88,8 +90,8 @@ fn window_swings(flow: &Flow) -> bool {
 /// The window of a stream in the median of its judged part, and the largest of its life.
 fn usual_and_most(flow: &Flow) -> Option<(ByteCount, ByteCount)> {
     let ever = flow.whole.iter().filter_map(|sample| sample.tcp.snd_wnd).max();
-    let most = ever.into_iter().chain(flow.looks.iter().filter_map(|look| look.window)).max();
-    median(flow.looks.iter().filter_map(|look| look.window).collect()).zip(most)
+    let most = ever.into_iter().chain(flow.snapshots.iter().filter_map(|snapshot| snapshot.window)).max();
+    median(flow.snapshots.iter().filter_map(|snapshot| snapshot.window).collect()).zip(most)
 }
 
 /// Whether the receiver's buffer holds much that its program has not read.
@@ -108,8 +110,9 @@ fn scaling_is_off(figures: &Figures) -> bool {
     let evidence = figures.evidence;
     let ends = [&evidence.sender, &evidence.receiver];
     let refused = ends.into_iter().flatten().any(|settings| !settings.window_scaling);
-    let agreed = figures.looks().find_map(|look| look.sample.tcp.window_scaling);
-    let small = figures.looks().filter_map(|look| look.window).all(|window| window <= kernel::largest_window(None));
+    let agreed = figures.snapshots().find_map(|snapshot| snapshot.sample.tcp.window_scaling);
+    let small =
+        figures.snapshots().filter_map(|snapshot| snapshot.window).all(|window| window <= kernel::largest_window(None));
     small && agreed.map_or(refused, |agreed| !agreed)
 }
 
@@ -121,21 +124,24 @@ fn receive_buffer_is_fixed(figures: &Figures) -> bool {
     }
     let Some(settings) = &evidence.receiver else { return false };
     let tuned = ReceiveBuffer::automatic(settings).advertised();
-    let seen = figures.looks().filter_map(|look| look.window).max();
+    let seen = figures.snapshots().filter_map(|snapshot| snapshot.window).max();
     seen.is_some_and(|seen| seen < tuned.scaled(AUTOTUNED_TO_THE_END))
 }
 
 /// The send buffer, if it held for most of the time.
 ///
 /// It must have been full at times and much in use on the whole (a sleeping writer is woken when a third is free),
-/// with next to nothing left to send. The kernel's own marks do not show it: a small buffer looks like an idle
+/// with next to nothing left to send. The kernel's own marks do not show it: a small buffer snapshots like an idle
 /// program (`app_limited`), with hardly any `sndbuf_limited` time.
 pub(crate) fn send_buffer(figures: &Figures) -> Option<Finding> {
     let of_flow = |flow: &Flow| {
         let full = buffer_is_full(figures, flow);
-        flow.looks.iter().map(|look| Some(full? && look.busy() && look.starved_by_buffer()?)).collect::<Vec<_>>()
+        flow.snapshots
+            .iter()
+            .map(|snapshot| Some(full? && snapshot.busy() && snapshot.starved_by_buffer()?))
+            .collect::<Vec<_>>()
     };
-    let held = share(figures.flows.iter().flat_map(of_flow)).filter(|share| share.get() >= MOST)?;
+    let held = share(figures.flows.iter().flat_map(of_flow)).filter(|share| share.get() >= MAJORITY)?;
     let cause = if send_buffer_is_fixed(figures) { Cause::SoSndbuf } else { Cause::TcpWmemMax };
     Some(Finding::new(Limit::SendBuffer, cause, At::Sender, held))
 }
@@ -144,13 +150,16 @@ pub(crate) fn send_buffer(figures: &Figures) -> Option<Finding> {
 /// so, or the buffer was at times as empty as where a sleeping writer is woken, and never emptier. What a program leaves
 /// there by itself is sometimes less.
 fn buffer_is_full(figures: &Figures, flow: &Flow) -> Option<bool> {
-    let used = flow.looks.iter().filter_map(|look| Some(Ratio::of(look.queued?.as_f64(), look.sndbuf?.as_f64()).get()));
+    let used = flow
+        .snapshots
+        .iter()
+        .filter_map(|snapshot| Some(Ratio::of(snapshot.queued?.as_f64(), snapshot.sndbuf?.as_f64()).get()));
     let used: Vec<f64> = used.collect();
     let peak = used.iter().copied().fold(0.0, f64::max);
     let least = used.iter().copied().fold(f64::INFINITY, f64::min);
     let mean = used.iter().sum::<f64>() / used.len() as f64;
-    let told = figures.share_of_busy(|tcp| tcp.sndbuf_limited).is_none_or(|waited| waited.get() >= BLOCKED);
-    let waited = told || (used.len() >= LOOKS_OF_A_SLEEPER && WOKEN.contains(&least));
+    let stated = figures.share_of_busy(|tcp| tcp.sndbuf_limited).is_none_or(|waited| waited.get() >= BLOCKED);
+    let waited = stated || (used.len() >= SNAPSHOTS_OF_A_SLEEPER && WOKEN.contains(&least));
     (!used.is_empty()).then_some(waited && peak >= BUFFER_PEAK && mean >= BUFFER_MEAN)
 }
 
@@ -171,9 +180,9 @@ fn send_buffer_is_fixed(figures: &Figures) -> bool {
 pub(crate) fn sender_application(figures: &Figures) -> Option<Finding> {
     let of_flow = |flow: &Flow| {
         let full = buffer_is_full(figures, flow).unwrap_or(false);
-        flow.looks.iter().map(|look| look.writer_behind(full)).collect::<Vec<_>>()
+        flow.snapshots.iter().map(|snapshot| snapshot.writer_behind(full)).collect::<Vec<_>>()
     };
-    let held = share(figures.flows.iter().flat_map(of_flow)).filter(|share| share.get() >= MOST)?;
+    let held = share(figures.flows.iter().flat_map(of_flow)).filter(|share| share.get() >= MAJORITY)?;
     Some(idle(figures, held))
 }
 

@@ -2,8 +2,8 @@ use fullpipe_record::{Evidence, Steady, TcpInfo};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 use crate::flow::Flow;
-use crate::look::Look;
 use crate::progress::Progress;
+use crate::snapshot::Snapshot;
 use crate::steady::least_rtt;
 
 /// What the samples of the sending end come to, over the part of the transfer that is judged.
@@ -55,9 +55,9 @@ impl<'a> Figures<'a> {
     /// Judges `part` of the transfer.
     pub(crate) fn over(evidence: &'a Evidence, part: Option<Steady>) -> Self {
         let flows = Flow::all(evidence, part);
-        let looks = || flows.iter().flat_map(|flow| &flow.looks);
-        let mss = looks().filter_map(|look| look.sample.tcp.snd_mss).max();
-        let smoothed = median(looks().filter_map(|look| look.sample.tcp.rtt).collect());
+        let snapshots = || flows.iter().flat_map(|flow| &flow.snapshots);
+        let mss = snapshots().filter_map(|snapshot| snapshot.sample.tcp.snd_mss).max();
+        let smoothed = median(snapshots().filter_map(|snapshot| snapshot.sample.tcp.rtt).collect());
         Self {
             evidence,
             part,
@@ -70,8 +70,8 @@ impl<'a> Figures<'a> {
     }
 
     /// The judged samples of all streams.
-    pub(crate) fn looks(&self) -> impl Iterator<Item = &Look<'a>> {
-        self.flows.iter().flat_map(|flow| &flow.looks)
+    pub(crate) fn snapshots(&self) -> impl Iterator<Item = &Snapshot<'a>> {
+        self.flows.iter().flat_map(|flow| &flow.snapshots)
     }
 
     /// The rate that the sending program was asked for, all streams together.
@@ -107,7 +107,7 @@ impl<'a> Figures<'a> {
                 let idle = elapsed.saturating_sub(Span::from_nanos(busy));
                 Some(Ratio::of(idle.as_secs_f64(), elapsed.as_secs_f64()))
             }
-            None => share(self.looks().map(|look| look.outstanding.map(|_| !look.busy()))),
+            None => share(self.snapshots().map(|snapshot| snapshot.outstanding.map(|_| !snapshot.busy()))),
         }
     }
 
@@ -153,7 +153,7 @@ impl<'a> Figures<'a> {
 
     /// Whether segments carry timestamps, as they do where nothing says otherwise.
     pub(crate) fn timestamps(&self) -> bool {
-        self.looks().find_map(|look| look.sample.tcp.timestamps).unwrap_or(true)
+        self.snapshots().find_map(|snapshot| snapshot.sample.tcp.timestamps).unwrap_or(true)
     }
 
     /// Whether anything was ever sent again, the ramp included.
@@ -163,7 +163,7 @@ impl<'a> Figures<'a> {
 
     /// From when to when the transfer is judged.
     pub(crate) fn judged(&self) -> (Span, Span) {
-        let times = || self.looks().map(|look| look.sample.at);
+        let times = || self.snapshots().map(|snapshot| snapshot.sample.at);
         match self.part {
             Some(steady) => (steady.ramp, steady.ramp + steady.duration),
             None => (Span::ZERO, times().max().unwrap_or_default()),
@@ -171,14 +171,14 @@ impl<'a> Figures<'a> {
     }
 
     /// Mean over the judged part, summed over the streams; `None` where no sample tells it.
-    pub(crate) fn mean(&self, size: impl Fn(&Look) -> Option<ByteCount>) -> Option<ByteCount> {
-        let of_flow = |flow: &Flow| mean(flow.looks.iter().filter_map(&size));
+    pub(crate) fn mean(&self, size: impl Fn(&Snapshot) -> Option<ByteCount>) -> Option<ByteCount> {
+        let of_flow = |flow: &Flow| mean(flow.snapshots.iter().filter_map(&size));
         sum(self.flows.iter().map(of_flow))
     }
 
     /// Most in the judged part, summed over the streams; `None` where no sample tells it.
-    pub(crate) fn most(&self, size: impl Fn(&Look) -> Option<ByteCount>) -> Option<ByteCount> {
-        sum(self.flows.iter().map(|flow| flow.looks.iter().filter_map(&size).max()))
+    pub(crate) fn most(&self, size: impl Fn(&Snapshot) -> Option<ByteCount>) -> Option<ByteCount> {
+        sum(self.flows.iter().map(|flow| flow.snapshots.iter().filter_map(&size).max()))
     }
 
     /// Growth of a counter in the judged part, summed over the streams that tell it.
@@ -225,7 +225,7 @@ fn rate(evidence: &Evidence, part: Option<Steady>) -> BitRate {
         return part.rate;
     }
     let progress = Progress::of(&evidence.sender_samples, Span::MAX);
-    progress.looks().last().map_or(BitRate::ZERO, |end| progress.rate(Span::ZERO, *end))
+    progress.snapshots().last().map_or(BitRate::ZERO, |end| progress.rate(Span::ZERO, *end))
 }
 
 /// The least that echo requests or the kernel saw. The kernel's may stem from the handshake, whose packets are small

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use fullpipe_record::{Evidence, Sample, Steady, TcpInfo};
 use fullpipe_units::Span;
 
-use crate::look::{Fallback, Look};
+use crate::snapshot::{Fallback, Snapshot};
 
 /// One stream at the sending end.
 pub(crate) struct Flow<'a> {
@@ -12,7 +12,7 @@ pub(crate) struct Flow<'a> {
     /// The last sample before the judged part; `None` where that begins with the data.
     before: Option<&'a Sample>,
     /// The samples that are judged, with what each means.
-    pub(crate) looks: Vec<Look<'a>>,
+    pub(crate) snapshots: Vec<Snapshot<'a>>,
 }
 
 impl<'a> Flow<'a> {
@@ -36,7 +36,7 @@ impl<'a> Flow<'a> {
         let fallback = Fallback::of(stream, evidence);
         Self {
             before: start.checked_sub(1).map(|index| whole[index]),
-            looks: whole[start..end].iter().map(|sample| Look::new(sample, &fallback)).collect(),
+            snapshots: whole[start..end].iter().map(|sample| Snapshot::new(sample, &fallback)).collect(),
             whole,
         }
     }
@@ -44,12 +44,12 @@ impl<'a> Flow<'a> {
     /// How long the judged part of this stream is.
     pub(crate) fn elapsed(&self) -> Span {
         let start = self.before.map_or(Span::ZERO, |sample| sample.at);
-        self.looks.last().map_or(Span::ZERO, |look| look.sample.at.saturating_sub(start))
+        self.snapshots.last().map_or(Span::ZERO, |snapshot| snapshot.sample.at.saturating_sub(start))
     }
 
     /// How much a counter of the kernel grew in the judged part.
     pub(crate) fn growth(&self, counter: impl Fn(&TcpInfo) -> Option<u64>) -> Option<u64> {
-        let last = counter(&self.looks.last()?.sample.tcp)?;
+        let last = counter(&self.snapshots.last()?.sample.tcp)?;
         let first = self.before.map_or(Some(0), |sample| counter(&sample.tcp))?;
         Some(last.saturating_sub(first))
     }

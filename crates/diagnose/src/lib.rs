@@ -5,21 +5,20 @@
 //! archived one.
 
 mod application;
-mod by_hand;
 mod ceilings;
 mod ends;
+mod explain;
 mod figures;
 mod finding;
 mod flow;
-mod look;
 mod losses;
 mod machine;
+mod manual;
 mod middlebox;
-mod openings;
 mod outlook;
 mod pacing;
-mod passed;
 mod path;
+mod policer_rate;
 mod progress;
 mod receiving;
 mod remedies;
@@ -28,10 +27,11 @@ mod remedies_of_pace;
 mod rules;
 mod runner_up;
 mod seconds;
+mod snapshot;
 mod steady;
+mod syn_quotes;
 mod thresholds;
 mod verdict;
-mod words;
 
 pub use remedies::remedies;
 pub use steady::steady;

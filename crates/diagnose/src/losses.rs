@@ -73,10 +73,10 @@ fn burst(samples: &[&Sample], first: usize, round_trip: Span) -> Option<Burst> {
     (lost >= BURST).then(|| Burst { share: Ratio::of(lost as f64, sent.max(lost) as f64), rtt })
 }
 
-/// The congestion window at the last look before each recovery.
+/// The congestion window at the last snapshot before each recovery.
 fn windows_before_loss(flow: &Flow) -> Vec<ByteCount> {
-    let samples: Vec<&Sample> = flow.looks.iter().map(|look| look.sample).collect();
-    recoveries(&samples).into_iter().filter_map(|before| flow.looks[before].cwnd).collect()
+    let samples: Vec<&Sample> = flow.snapshots.iter().map(|snapshot| snapshot.sample).collect();
+    recoveries(&samples).into_iter().filter_map(|before| flow.snapshots[before].cwnd).collect()
 }
 
 /// The last sample before each recovery, by its index. A recovery shorter than the time between samples is known by what

@@ -1,7 +1,7 @@
 //! What the evidence says of an end's processors, its file and its network device.
 
 use fullpipe_model::framing;
-use fullpipe_record::{At, Cause, CoreTime, IpVersion, Limit, Machine, ProcessorLook, QdiscReport};
+use fullpipe_record::{At, Cause, CoreTime, CpuSample, IpVersion, Limit, Machine, QdiscReport};
 use fullpipe_units::{ByteCount, Ratio, Span};
 
 use crate::figures::Figures;
@@ -56,22 +56,22 @@ struct Spent {
 }
 
 impl Spent {
-    fn between(looks: &[ProcessorLook], from: Span, to: Span) -> Option<Self> {
-        let first = looks.iter().rev().find(|look| look.at <= from).or(looks.first())?;
-        let last = looks.iter().find(|look| look.at >= to).or(looks.last())?;
+    fn between(snapshots: &[CpuSample], from: Span, to: Span) -> Option<Self> {
+        let first = snapshots.iter().rev().find(|snapshot| snapshot.at <= from).or(snapshots.first())?;
+        let last = snapshots.iter().find(|snapshot| snapshot.at >= to).or(snapshots.last())?;
         let elapsed = last.at.saturating_sub(first.at).as_secs_f64();
         if elapsed <= 0.0 {
             return None;
         }
-        let share = |of: fn(&ProcessorLook) -> Span| of(last).saturating_sub(of(first)).as_secs_f64() / elapsed;
+        let share = |of: fn(&CpuSample) -> Span| of(last).saturating_sub(of(first)).as_secs_f64() / elapsed;
         let cores = last.cores.iter().zip(&first.cores);
         let cores: Vec<Core> = cores.map(|(last, first)| Core::between(first, last)).collect();
         let busiest = cores.iter().max_by(|a, b| a.busy.total_cmp(&b.busy));
         Some(Self {
-            user: share(|look| look.user),
-            system: share(|look| look.system),
-            throttled: share(|look| look.throttled.unwrap_or_default()),
-            waited: share(|look| look.waited.unwrap_or_default()),
+            user: share(|snapshot| snapshot.user),
+            system: share(|snapshot| snapshot.system),
+            throttled: share(|snapshot| snapshot.throttled.unwrap_or_default()),
+            waited: share(|snapshot| snapshot.waited.unwrap_or_default()),
             core_busy: busiest.map_or(0.0, |core| core.busy),
             core_user: busiest.map_or(0.0, |core| core.user),
             stolen: cores.iter().map(|core| core.stolen).fold(0.0, f64::max),

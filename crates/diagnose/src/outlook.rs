@@ -8,8 +8,8 @@ use fullpipe_record::{
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::figures::Figures;
-use crate::passed;
 use crate::path;
+use crate::policer_rate;
 use crate::thresholds::PROBING_BEGINS_WITH;
 
 /// The path, the hosts and the load as the evidence has them, to predict what changes would bring.
@@ -55,8 +55,8 @@ impl<'a> Outlook<'a> {
         }
         let low = if self.certain { prediction.low } else { prediction.low.min(self.present) };
         // A policer may let more pass than a sender that it holds down has shown.
-        let as_told = self.predict_over(self.evidence.bandwidth, changes).high;
-        Some(Forecast { bits_per_second: prediction.refined, low, high: prediction.high.max(as_told) })
+        let as_stated = self.predict_over(self.evidence.bandwidth, changes).high;
+        Some(Forecast { bits_per_second: prediction.kernel_model, low, high: prediction.high.max(as_stated) })
     }
 
     /// The rate to expect of a sender that probes for a size of packets that passes: it begins with one that nearly always
@@ -65,7 +65,7 @@ impl<'a> Outlook<'a> {
         let whole = self.forecast(changes)?;
         let mss = Some(self.request.mss.map_or(PROBING_BEGINS_WITH, |mss| mss.min(PROBING_BEGINS_WITH)));
         let small = predict(&self.path, &self.sender, &self.receiver, &Request { mss, ..self.request.clone() });
-        let bits_per_second = small.refined.min(whole.high);
+        let bits_per_second = small.kernel_model.min(whole.high);
         Some(Forecast { bits_per_second, low: whole.low.min(bits_per_second), ..whole })
     }
 
@@ -89,9 +89,9 @@ impl<'a> Outlook<'a> {
     }
 
     /// Payload of all streams together that the path carries, where its bandwidth was told.
-    pub(crate) fn told_capacity(&self) -> Option<BitRate> {
+    pub(crate) fn stated_capacity(&self) -> Option<BitRate> {
         self.evidence.bandwidth?;
-        Some(self.predict(&[]).ceiling(Limit::Capacity)?.refined)
+        Some(self.predict(&[]).ceiling(Limit::Capacity)?.kernel_model)
     }
 
     /// `changes`, and every larger buffer that it then takes to fill a path whose bandwidth was told.
@@ -170,12 +170,12 @@ impl<'a> Outlook<'a> {
 /// policer lets pass, and the loss if that is the limit (elsewhere the queue of a full link makes it).
 fn path(figures: &Figures, verdict: &Verdict) -> Option<Path> {
     const ETHERNET: ByteCount = ByteCount::new(1500);
-    let mtu = figures.looks().filter_map(|look| look.sample.tcp.path_mtu).max();
+    let mtu = figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.path_mtu).max();
     let lost = figures.lost().filter(|_| verdict.kind == Limit::Loss);
-    let told = figures.evidence.bandwidth;
+    let stated = figures.evidence.bandwidth;
     let policed = policed_bandwidth(figures).filter(|_| verdict.cause == Cause::Policer);
     let direction = PathDirection {
-        rate: told.map_or(policed, |told| Some(policed.map_or(told, |policed| told.min(policed)))),
+        rate: stated.map_or(policed, |stated| Some(policed.map_or(stated, |policed| stated.min(policed)))),
         delay: Span::ZERO,
         queue: None,
         loss: None,
@@ -193,7 +193,7 @@ fn path(figures: &Figures, verdict: &Verdict) -> Option<Path> {
 /// The bandwidth that a policer leaves, counted as the path's is.
 fn policed_bandwidth(figures: &Figures) -> Option<BitRate> {
     let efficiency = path::efficiency(figures.evidence, figures.mss?, figures.timestamps());
-    Some(passed::at_most(figures)?.scaled(1.0 / efficiency.get()))
+    Some(policer_rate::upper(figures)?.scaled(1.0 / efficiency.get()))
 }
 
 fn request(figures: &Figures) -> Request {

@@ -6,7 +6,7 @@ use fullpipe_units::{BitRate, Ratio};
 
 use crate::figures::{Figures, median, share};
 use crate::finding::Finding;
-use crate::thresholds::{CLEARLY_BELOW, MOST, NEAR_A_RATE};
+use crate::thresholds::{CLEARLY_BELOW, MAJORITY, NEAR_A_RATE};
 
 /// A pace that the program set on its sockets (`SO_MAX_PACING_RATE`), if they reach it.
 pub(crate) fn by_program(figures: &Figures) -> Option<Finding> {
@@ -17,15 +17,16 @@ pub(crate) fn by_program(figures: &Figures) -> Option<Finding> {
 
 /// The pace that the program set, all streams together; `None` where a stream has none.
 pub(crate) fn greatest_pace(figures: &Figures) -> Option<BitRate> {
-    figures.flows.iter().map(|flow| flow.looks.last()?.sample.tcp.max_pacing_rate).sum()
+    figures.flows.iter().map(|flow| flow.snapshots.last()?.sample.tcp.max_pacing_rate).sum()
 }
 
 /// The pace that the congestion control itself chose, if it left the congestion window clearly unused while data waited.
 ///
 /// Not BBR's: it paces at the rate that it measured, so that its pace is the path's.
 pub(crate) fn by_congestion_control(figures: &Figures, held: Ratio) -> Option<Finding> {
-    let unused = figures.looks().map(|look| Some(look.sample.pipe()? < look.cwnd?.scaled(CLEARLY_BELOW)));
-    let unused = share(unused).filter(|share| share.get() >= MOST)?;
+    let unused =
+        figures.snapshots().map(|snapshot| Some(snapshot.sample.pipe()? < snapshot.cwnd?.scaled(CLEARLY_BELOW)));
+    let unused = share(unused).filter(|share| share.get() >= MAJORITY)?;
     let pace = pace(figures)?;
     (!figures.is_bbr() && figures.rate >= pace.scaled(NEAR_A_RATE)).then(|| {
         let share = if unused < held { unused } else { held };
@@ -57,7 +58,7 @@ pub(crate) fn pace(figures: &Figures) -> Option<BitRate> {
         .iter()
         .map(|flow| {
             let rates: Vec<f64> =
-                flow.looks.iter().filter_map(|look| Some(look.sample.tcp.pacing_rate?.as_f64())).collect();
+                flow.snapshots.iter().filter_map(|snapshot| Some(snapshot.sample.tcp.pacing_rate?.as_f64())).collect();
             (!rates.is_empty()).then(|| BitRate::from_bps_f64(rates.iter().sum::<f64>() / rates.len() as f64))
         })
         .sum()

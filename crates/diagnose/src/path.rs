@@ -9,24 +9,24 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use crate::ends::clocks_say_window;
 use crate::figures::{Figures, Retransmitted, mean, share};
 use crate::finding::Finding;
-use crate::look::Look;
 use crate::losses;
 use crate::pacing;
 use crate::progress::Progress;
+use crate::snapshot::Snapshot;
 use crate::steady::windowed_rates;
 use crate::thresholds::{
-    BURST_TAKES, FEWEST_ECHOES, FEWEST_OVERTAKEN, FLAT, FULL, FULL_UNDER_BBR, GOES_ON, GROWS, INFLATED,
-    LOSSY_ROUND_TRIPS, LOST_TO_PROBES, MOST, NEEDLESS, NO_QUEUE, NO_QUEUE_FOR_PROBES, ONE_TRAIN, OVERTAKEN,
-    RATE_WINDOW, RECURRED, RECURS, REGROWS, SHARED, WANDERS, WANDERS_BY, WITHIN,
+    BURST_TAKES, FLAT, FULL, FULL_UNDER_BBR, GOES_ON, GROWS, INFLATED, LOSSY_ROUND_TRIPS, LOST_TO_PROBES, MAJORITY,
+    MIN_ECHOES, MIN_OVERTAKEN, NEEDLESS, NO_QUEUE, NO_QUEUE_FOR_PROBES, ONE_TRAIN, OVERTAKEN, RATE_WINDOW, RECURRED,
+    RECURS, REGROWS, SHARED, WANDERS, WANDERS_BY, WITHIN,
 };
 
 /// Payload that the told bandwidth can carry; `None` where none was told.
-pub(crate) fn told_capacity(figures: &Figures) -> Option<BitRate> {
-    told_payload(figures.evidence, figures.mss?, figures.timestamps())
+pub(crate) fn stated_capacity(figures: &Figures) -> Option<BitRate> {
+    stated_payload(figures.evidence, figures.mss?, figures.timestamps())
 }
 
 /// The same for segments of `mss`.
-pub(crate) fn told_payload(evidence: &Evidence, mss: ByteCount, timestamps: bool) -> Option<BitRate> {
+pub(crate) fn stated_payload(evidence: &Evidence, mss: ByteCount, timestamps: bool) -> Option<BitRate> {
     let payload = evidence.bandwidth?.scaled(efficiency(evidence, mss, timestamps).get());
     Some(payload).filter(|capacity| *capacity > BitRate::ZERO)
 }
@@ -37,8 +37,8 @@ pub(crate) fn efficiency(evidence: &Evidence, mss: ByteCount, timestamps: bool) 
 }
 
 /// A pipe that is as full as the user said it could be.
-pub(crate) fn full_as_told(figures: &Figures) -> Option<Finding> {
-    let enough = told_capacity(figures)?.scaled(FULL);
+pub(crate) fn full_as_stated(figures: &Figures) -> Option<Finding> {
+    let enough = stated_capacity(figures)?.scaled(FULL);
     (figures.rate >= enough).then(|| Finding::capacity(time_at(figures, enough)))
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn full_as_told(figures: &Figures) -> Option<Finding> {
 /// takes it in large pieces: echo requests beside the load do not wait with it.
 pub(crate) fn queue_behind_window(figures: &Figures) -> Option<Finding> {
     let in_the_pipe = figures.rate.bytes_in(figures.idle_rtt?);
-    let waiting = figures.mean(|look| look.outstanding)?.saturating_sub(in_the_pipe);
+    let waiting = figures.mean(|snapshot| snapshot.outstanding)?.saturating_sub(in_the_pipe);
     let others_wait_too = figures.evidence.loaded_rtt.zip(inflated_rtt(figures)).is_none_or(|(rtt, most)| rtt > most);
     (waiting > ONE_TRAIN && rtt_is_inflated(figures) && others_wait_too)
         .then(|| Finding::capacity(time_inflated(figures)))
@@ -56,8 +56,8 @@ pub(crate) fn queue_behind_window(figures: &Figures) -> Option<Finding> {
 /// A bottleneck that is full, and not with this transfer alone: it carries clearly less than was told; or its queue was
 /// there before the transfer began, and the transfer fills it or loses packets to it.
 pub(crate) fn shared(figures: &Figures, found: &Finding) -> Option<Finding> {
-    let shared = match (found.kind, found.cause, told_capacity(figures)) {
-        (Limit::Capacity, _, Some(told)) => figures.rate < told.scaled(SHARED),
+    let shared = match (found.kind, found.cause, stated_capacity(figures)) {
+        (Limit::Capacity, _, Some(stated)) => figures.rate < stated.scaled(SHARED),
         (Limit::Capacity | Limit::Loss, ..) | (_, Cause::Recovering, _) => queue_before_the_load(figures),
         _ => false,
     };
@@ -69,14 +69,15 @@ pub(crate) fn shared(figures: &Figures, found: &Finding) -> Option<Finding> {
 fn queue_before_the_load(figures: &Figures) -> bool {
     figures.evidence.idle_spread.is_some_and(|idle| {
         let least = figures.idle_rtt.map_or(idle.min, |seen| seen.min(idle.min));
-        idle.count >= FEWEST_ECHOES && idle.p90 > least.scaled(WANDERS) && idle.median > least + WANDERS_BY
+        idle.count >= MIN_ECHOES && idle.p90 > least.scaled(WANDERS) && idle.median > least + WANDERS_BY
     })
 }
 
 /// What held the congestion window or the pace, if one of them held data back for most of the time.
 pub(crate) fn path(figures: &Figures) -> Option<Finding> {
     let clocks = clocks_say_window(figures);
-    let held = share(figures.looks().map(|look| look.held_by_path(clocks))).filter(|share| share.get() >= MOST)?;
+    let held = share(figures.snapshots().map(|snapshot| snapshot.held_by_path(clocks)))
+        .filter(|share| share.get() >= MAJORITY)?;
     let found = policed(figures, held)
         .or_else(|| policed_under_bbr(figures, held))
         .or_else(|| full_bottleneck(figures, held))
@@ -122,27 +123,27 @@ fn on_the_line(figures: &Figures) -> Option<Span> {
 
 fn time_inflated(figures: &Figures) -> Ratio {
     let inflated = inflated_rtt(figures);
-    let votes = figures.looks().map(|look| Some(look.sample.tcp.rtt? > inflated?));
+    let votes = figures.snapshots().map(|snapshot| Some(snapshot.sample.tcp.rtt? > inflated?));
     // Where only echo requests tell it, their median does: half of the time.
     share(votes).unwrap_or(Ratio::new(0.5))
 }
 
 /// Whether the window grew and the rate did not: what was added waits in a queue.
 fn more_window_gives_no_more(figures: &Figures) -> bool {
-    let grew = |size: fn(&Look) -> Option<ByteCount>| trend(figures, size).is_some_and(|trend| trend >= GROWS);
-    let pipe = |look: &Look| look.sample.pipe();
-    grew(|look| look.cwnd) && grew(pipe) && rate_trend(figures).is_some_and(|trend| trend <= FLAT)
+    let grew = |size: fn(&Snapshot) -> Option<ByteCount>| trend(figures, size).is_some_and(|trend| trend >= GROWS);
+    let pipe = |snapshot: &Snapshot| snapshot.sample.pipe();
+    grew(|snapshot| snapshot.cwnd) && grew(pipe) && rate_trend(figures).is_some_and(|trend| trend <= FLAT)
 }
 
 /// BBR probes for more a quarter above its pace every eight round trips. A pace that stays the same after its start-up
 /// is what the path gives, unless the sender lacked data to probe with or the user told of clearly more.
 fn bbr_found_no_more(figures: &Figures) -> bool {
-    let as_told = told_capacity(figures).is_none_or(|told| figures.rate >= told.scaled(FULL_UNDER_BBR));
-    let had_data =
-        share(figures.looks().map(|look| look.sample.tcp.app_limited)).is_none_or(|short| short.get() < MOST);
+    let as_stated = stated_capacity(figures).is_none_or(|stated| figures.rate >= stated.scaled(FULL_UNDER_BBR));
+    let had_data = share(figures.snapshots().map(|snapshot| snapshot.sample.tcp.app_limited))
+        .is_none_or(|short| short.get() < MAJORITY);
     let flat = rate_trend(figures).is_some_and(|trend| trend <= GROWS);
     let steady = figures.part.is_some();
-    figures.is_bbr() && steady && had_data && flat && as_told && !too_much_for_bbr(figures)
+    figures.is_bbr() && steady && had_data && flat && as_stated && !too_much_for_bbr(figures)
 }
 
 fn too_much_for_bbr(figures: &Figures) -> bool {
@@ -181,17 +182,17 @@ fn policed(figures: &Figures, held: Ratio) -> Option<Finding> {
 /// The same under BBR, which does not learn the rate but tries again and again to exceed it: a link would queue what it
 /// sends to probe, a policer discards it.
 fn policed_under_bbr(figures: &Figures, held: Ratio) -> Option<Finding> {
-    let mut round_trips: Vec<Span> = figures.looks().filter_map(|look| look.sample.tcp.rtt).collect();
+    let mut round_trips: Vec<Span> = figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.rtt).collect();
     round_trips.sort_unstable();
     let long = *round_trips.get(round_trips.len() * 9 / 10)?;
     let met_no_queue = long <= figures.idle_rtt?.scaled(NO_QUEUE_FOR_PROBES) + on_the_line(figures)?;
     let goes_on = figures.retransmitted()?.ratio().get() >= LOST_TO_PROBES;
-    let less_than_told = told_capacity(figures).is_none_or(|told| figures.rate < told.scaled(FULL_UNDER_BBR));
+    let less_than_stated = stated_capacity(figures).is_none_or(|stated| figures.rate < stated.scaled(FULL_UNDER_BBR));
     let found = figures.is_bbr()
         && figures.part.is_some()
         && met_no_queue
         && goes_on
-        && less_than_told
+        && less_than_stated
         && !too_much_for_bbr(figures);
     found.then(|| Finding::new(Limit::Loss, Cause::Policer, At::Path, held))
 }
@@ -205,7 +206,7 @@ fn reordered(figures: &Figures, held: Ratio) -> Option<Finding> {
     };
     let again = total(|tcp| tcp.total_retrans) as f64;
     let (needless, seen) = (total(|tcp| tcp.dsack_dups), total(|tcp| tcp.reorder_events));
-    let is_share = |count: u64, share: f64| count >= FEWEST_OVERTAKEN && count as f64 >= again * share;
+    let is_share = |count: u64, share: f64| count >= MIN_OVERTAKEN && count as f64 >= again * share;
     (is_share(needless, NEEDLESS) || is_share(seen, OVERTAKEN))
         .then(|| Finding::new(Limit::CongestionWindow, Cause::Reordering, At::Path, held))
 }
@@ -237,7 +238,7 @@ fn loss_window(figures: &Figures, loss: Ratio) -> Option<ByteCount> {
 
 /// A congestion window that neither loss nor a queue holds down now.
 fn growth(figures: &Figures, held: Ratio) -> Option<Finding> {
-    let grows = trend(figures, |look| look.cwnd).is_some_and(|trend| trend >= REGROWS);
+    let grows = trend(figures, |snapshot| snapshot.cwnd).is_some_and(|trend| trend >= REGROWS);
     let cause = if in_slow_start(figures) || (figures.part.is_none() && !figures.ever_lost()) {
         grows.then_some(Cause::RampUp)
     } else if figures.ever_lost() {
@@ -251,17 +252,17 @@ fn growth(figures: &Figures, held: Ratio) -> Option<Finding> {
 }
 
 fn in_slow_start(figures: &Figures) -> bool {
-    let last = figures.flows.iter().filter_map(|flow| flow.looks.last());
-    let mut cwnds = last.filter_map(|look| Some((look.sample.tcp.cwnd?, look.sample.tcp.ssthresh)));
+    let last = figures.flows.iter().filter_map(|flow| flow.snapshots.last());
+    let mut cwnds = last.filter_map(|snapshot| Some((snapshot.sample.tcp.cwnd?, snapshot.sample.tcp.ssthresh)));
     cwnds.any(|(cwnd, ssthresh)| ssthresh.is_none_or(|ssthresh| cwnd < ssthresh))
 }
 
 /// Mean in the last third of the judged part ÷ mean in the first.
-fn trend(figures: &Figures, size: impl Fn(&Look) -> Option<ByteCount>) -> Option<f64> {
+fn trend(figures: &Figures, size: impl Fn(&Snapshot) -> Option<ByteCount>) -> Option<f64> {
     let third = |last: bool| {
         let means = figures.flows.iter().filter_map(|flow| {
-            let count = flow.looks.len() / 3;
-            let part = if last { &flow.looks[flow.looks.len() - count..] } else { &flow.looks[..count] };
+            let count = flow.snapshots.len() / 3;
+            let part = if last { &flow.snapshots[flow.snapshots.len() - count..] } else { &flow.snapshots[..count] };
             mean(part.iter().filter_map(&size))
         });
         means.sum::<ByteCount>().as_f64()
@@ -285,14 +286,14 @@ fn time_at(figures: &Figures, enough: BitRate) -> Ratio {
     let window = RATE_WINDOW.max(figures.rtt.unwrap_or_default());
     let part = judged_part(figures, &progress);
     let within = |at: Span| part.is_some_and(|(start, end)| at >= start + window && at <= end);
-    let rates = windowed_rates(&progress, &progress.looks(), window);
+    let rates = windowed_rates(&progress, &progress.snapshots(), window);
     let votes = rates.into_iter().filter(|(at, _)| within(*at)).map(|(_, rate)| Some(rate >= enough));
     // Too short for a single window, the part is judged as a whole, by its mean.
     share(votes).unwrap_or(Ratio::ONE)
 }
 
 fn judged_part(figures: &Figures, progress: &Progress) -> Option<(Span, Span)> {
-    let last = *progress.looks().last()?;
+    let last = *progress.snapshots().last()?;
     let (start, end) = figures.judged();
     Some((start, end.min(last)))
 }

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use fullpipe_record::Sample;
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-/// Streams are looked at one after the other; times closer together than this are one look.
+/// Streams are looked at one after the other; times closer together than this are one snapshot.
 pub(crate) const ONE_LOOK: Span = Span::from_millis(20);
 
 /// How many bytes had passed at any time, all streams together.
@@ -23,21 +23,21 @@ impl Progress {
     }
 
     /// The times at which the streams were looked at.
-    pub(crate) fn looks(&self) -> Vec<Span> {
+    pub(crate) fn snapshots(&self) -> Vec<Span> {
         let mut times: Vec<Span> = self.streams.iter().flatten().map(|(at, _)| *at).collect();
         times.sort_unstable();
         let Some(last) = times.last().copied() else { return times };
-        let mut looks: Vec<Span> = Vec::new();
+        let mut snapshots: Vec<Span> = Vec::new();
         for at in times {
-            if looks.last().is_none_or(|previous| at.saturating_sub(*previous) >= ONE_LOOK) {
-                looks.push(at);
+            if snapshots.last().is_none_or(|previous| at.saturating_sub(*previous) >= ONE_LOOK) {
+                snapshots.push(at);
             }
         }
-        // The end of the data is the end of the last look, so that no byte is left out.
-        if let Some(end) = looks.last_mut() {
+        // The end of the data is the end of the last snapshot, so that no byte is left out.
+        if let Some(end) = snapshots.last_mut() {
             *end = last;
         }
-        looks
+        snapshots
     }
 
     /// Mean rate between two times; zero where they are not in this order.
@@ -87,7 +87,7 @@ mod tests {
         let progress = Progress::of(&samples, Span::MAX);
         assert_eq!(progress.passed(Span::from_millis(150)), ByteCount::new(2000 + 2020));
         assert_eq!(progress.passed(Span::from_millis(50)), ByteCount::new(500 + 1000));
-        assert_eq!(progress.looks(), [Span::from_millis(100), Span::from_millis(200)]);
+        assert_eq!(progress.snapshots(), [Span::from_millis(100), Span::from_millis(200)]);
     }
 
     #[test]
@@ -99,6 +99,6 @@ mod tests {
     #[test]
     fn samples_after_the_end_do_not_count() {
         let samples = [sample(100, 0, 1000, None), sample(200, 0, 9000, None)];
-        assert_eq!(Progress::of(&samples, Span::from_millis(150)).looks(), [Span::from_millis(100)]);
+        assert_eq!(Progress::of(&samples, Span::from_millis(150)).snapshots(), [Span::from_millis(100)]);
     }
 }

@@ -8,16 +8,16 @@ use fullpipe_record::{At, Basis, Buffer, Cause, Evidence, Limit, Sample, Verdict
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 use crate::application;
+use crate::explain;
 use crate::figures::{median, share};
 use crate::finding::Finding;
-use crate::look::own_window;
-use crate::openings;
 use crate::path;
 use crate::runner_up::{once_lifted, runner_up};
+use crate::snapshot::own_window;
+use crate::syn_quotes;
 use crate::thresholds::{
-    AUTOTUNED_TO_THE_END, BROUGHT, FULL, IDLE, INFLATED, MOST, NOT_DRAINED, ONE_TRAIN, RECURS, SILENCE, TICKS,
+    AUTOTUNED_TO_THE_END, BROUGHT, FULL, IDLE, INFLATED, MAJORITY, NOT_DRAINED, ONE_TRAIN, RECURS, SILENCE, TICKS,
 };
-use crate::words;
 
 /// What limits a transfer of which the receiving end alone was seen.
 pub(crate) fn judge(evidence: &Evidence) -> Verdict {
@@ -38,18 +38,18 @@ pub(crate) fn judge(evidence: &Evidence) -> Verdict {
         evidence: shown,
         others: Vec::new(),
         basis: Basis::Receiver,
-        would_tell: Some(OTHER_END.to_owned()),
+        other_end_would_show: Some(OTHER_END.to_owned()),
     }
 }
 
 fn find(arrivals: &Arrivals) -> Finding {
-    let sought = [full_as_told, slow_reader, own_window_in_use, out_of_order, silent_sender];
+    let sought = [full_as_stated, slow_reader, own_window_in_use, out_of_order, silent_sender];
     sought.into_iter().find_map(|rule| rule(arrivals)).unwrap_or_else(|| Finding::unknown(vec![OTHER_END]))
 }
 
 /// A pipe that is as full as the user said it could be.
-fn full_as_told(arrivals: &Arrivals) -> Option<Finding> {
-    (arrivals.rate >= arrivals.told_capacity()?.scaled(FULL)).then(|| Finding::capacity(Ratio::ONE))
+fn full_as_stated(arrivals: &Arrivals) -> Option<Finding> {
+    (arrivals.rate >= arrivals.stated_capacity()?.scaled(FULL)).then(|| Finding::capacity(Ratio::ONE))
 }
 
 /// A receive buffer that stays full of data in order: the program does not read it. Behind a hole data must wait, which is not
@@ -61,7 +61,7 @@ fn slow_reader(arrivals: &Arrivals) -> Option<Finding> {
         Some(memory.rmem_alloc >= memory.rcvbuf.scaled(NOT_DRAINED) && !waits_for_a_hole)
     };
     let held = share(arrivals.pairs().map(|(before, now)| full(before, now)))?;
-    (held.get() >= MOST).then(|| Finding::new(Limit::ReceiverApplication, Cause::SlowReader, At::Receiver, held))
+    (held.get() >= MAJORITY).then(|| Finding::new(Limit::ReceiverApplication, Cause::SlowReader, At::Receiver, held))
 }
 
 /// This end's window, where each round trip brings as much as it allows. A window that is larger than the pipe fills a queue
@@ -99,8 +99,8 @@ fn out_of_order(arrivals: &Arrivals) -> Option<Finding> {
 
 /// Nothing comes for longer than any window would explain.
 fn silent_sender(arrivals: &Arrivals) -> Option<Finding> {
-    let patience = arrivals.rtt?.scaled(SILENCE) + TICKS;
-    let silent = share(arrivals.looks().map(|now| Some(now.tcp.since_data_received? > patience)))?;
+    let timeout = arrivals.rtt?.scaled(SILENCE) + TICKS;
+    let silent = share(arrivals.snapshots().map(|now| Some(now.tcp.since_data_received? > timeout)))?;
     (silent.get() > IDLE).then(|| Finding::new(Limit::SenderApplication, Cause::Idle, At::Sender, silent))
 }
 
@@ -133,11 +133,11 @@ impl<'a> Arrivals<'a> {
         Self { rate: rate(evidence, &flows), rtt: rtt.filter(|rtt| *rtt > Span::ZERO), evidence, flows }
     }
 
-    fn looks(&self) -> impl Iterator<Item = &Sample> {
+    fn snapshots(&self) -> impl Iterator<Item = &Sample> {
         self.flows.iter().flatten().copied()
     }
 
-    /// Each look with the one before it.
+    /// Each snapshot with the one before it.
     fn pairs(&self) -> impl Iterator<Item = (&Sample, &Sample)> {
         self.flows.iter().flat_map(|flow| flow.windows(2).map(|pair| (pair[0], pair[1])))
     }
@@ -154,23 +154,24 @@ impl<'a> Arrivals<'a> {
     }
 
     /// Payload that the told bandwidth can carry.
-    fn told_capacity(&self) -> Option<BitRate> {
-        let mss = self.looks().filter_map(|look| look.tcp.rcv_mss).max().filter(|mss| *mss > ByteCount::ZERO)?;
-        let timestamps = self.looks().find_map(|look| look.tcp.timestamps).unwrap_or(true);
-        path::told_payload(self.evidence, mss, timestamps)
+    fn stated_capacity(&self) -> Option<BitRate> {
+        let mss =
+            self.snapshots().filter_map(|snapshot| snapshot.tcp.rcv_mss).max().filter(|mss| *mss > ByteCount::ZERO)?;
+        let timestamps = self.snapshots().find_map(|snapshot| snapshot.tcp.timestamps).unwrap_or(true);
+        path::stated_payload(self.evidence, mss, timestamps)
     }
 
     fn cause_of_window(&self, window: ByteCount) -> Cause {
-        let unscaled = self.looks().any(|look| look.tcp.window_scaling == Some(false));
+        let unscaled = self.snapshots().any(|snapshot| snapshot.tcp.window_scaling == Some(false));
         if unscaled && window <= kernel::largest_window(None) * self.flows.len() as u64 {
-            let stripped = openings::lose_their_scale(self.evidence);
+            let stripped = syn_quotes::lose_their_scale(self.evidence);
             return if stripped { Cause::WindowScaleStripped } else { Cause::NoWindowScaling };
         }
         if self.evidence.request.buffer != Buffer::Automatic {
             return Cause::SoRcvbuf;
         }
         let Some(settings) = &self.evidence.receiver else { return Cause::TcpRmemMax };
-        let largest = self.looks().filter_map(|look| look.memory).map(|memory| memory.rcvbuf).max();
+        let largest = self.snapshots().filter_map(|snapshot| snapshot.memory).map(|memory| memory.rcvbuf).max();
         let to_the_end = largest.is_none_or(|size| size >= settings.tcp_rmem.max.scaled(AUTOTUNED_TO_THE_END));
         if to_the_end || !settings.moderate_rcvbuf { Cause::TcpRmemMax } else { Cause::SoRcvbuf }
     }
@@ -180,7 +181,7 @@ impl<'a> Arrivals<'a> {
         let all = [
             (Limit::ReceiveWindow, of_window),
             (Limit::ApplicationWindow, application::ceiling(self.evidence, self.rtt)),
-            (Limit::Capacity, self.told_capacity()),
+            (Limit::Capacity, self.stated_capacity()),
         ];
         all.into_iter().filter_map(|(kind, rate)| Some((kind, rate?))).collect()
     }
@@ -195,7 +196,7 @@ impl<'a> Arrivals<'a> {
                 finding.share
             ),
             Limit::ReceiveWindow => {
-                let reason = words::reason_of_window(finding.cause, &openings::place(self.evidence));
+                let reason = explain::reason_of_window(finding.cause, &syn_quotes::place(self.evidence));
                 format!(
                     "This end, which receives, allows at most {window} on the way ({reason}), and each round trip of {rtt} \
                      brings as much: {rate}."
@@ -226,20 +227,20 @@ impl<'a> Arrivals<'a> {
             self.flows.iter().filter_map(of_flow).map(SegCount::get).reduce(u64::saturating_add)
         };
         let out_of_order = growth(|sample| sample.tcp.out_of_order_in).zip(growth(|sample| sample.tcp.data_segs_in));
-        let memory = || self.looks().filter_map(|look| look.memory);
+        let memory = || self.snapshots().filter_map(|snapshot| snapshot.memory);
         let unread = median(memory().map(|memory| memory.rmem_alloc).collect());
         let buffer = memory().map(|memory| memory.rcvbuf).max();
         let idle = self.evidence.idle_rtt.map_or_else(String::new, |idle| format!(", idle {idle}"));
-        let looks: usize = self.flows.iter().map(Vec::len).sum();
+        let snapshots: usize = self.flows.iter().map(Vec::len).sum();
         [
             ("rate", Some(self.rate.to_string())),
             ("round trip", self.rtt.map(|rtt| format!("{rtt}{idle}"))),
-            ("openings on the way", openings::told(self.evidence)),
+            ("SYN as quoted by routers", syn_quotes::stated(self.evidence)),
             ("own window", self.window().map(|window| window.to_string())),
             ("a round trip brings", self.rtt.map(|rtt| self.rate.bytes_in(rtt).to_string())),
             ("receive buffer", unread.zip(buffer).map(|(unread, buffer)| format!("{unread} of {buffer}"))),
             ("out of order", out_of_order.map(|(late, all)| format!("{late} of {all} segments"))),
-            ("samples", Some(words::of_streams(looks, self.flows.len()))),
+            ("samples", Some(explain::of_streams(snapshots, self.flows.len()))),
         ]
         .into_iter()
         .filter_map(|(name, text)| Some((name.to_owned(), text?)))
@@ -247,7 +248,7 @@ impl<'a> Arrivals<'a> {
     }
 }
 
-/// The steady rate, or what arrived from the first look to the last.
+/// The steady rate, or what arrived from the first snapshot to the last.
 fn rate(evidence: &Evidence, flows: &[Vec<&Sample>]) -> BitRate {
     if let Some(steady) = evidence.steady {
         return steady.rate;

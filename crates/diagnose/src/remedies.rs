@@ -6,10 +6,10 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount};
 
-use crate::by_hand::{ByHand, by_hand};
 use crate::figures::Figures;
+use crate::manual::{ManualRemedy, manual};
 use crate::outlook::Outlook;
-use crate::thresholds::{GAIN, MOST_STREAMS, NEXT_SIZE};
+use crate::thresholds::{GAIN, MAX_STREAMS, NEXT_SIZE};
 
 /// What would lift the limit that `verdict` names, best first: by the rate to expect, then by how little it reaches.
 ///
@@ -24,9 +24,9 @@ pub fn remedies(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
     let mut remedies = advice.by_settings();
     remedies.retain(|remedy| advice.gains(remedy));
     // A remedy that a setting carries out needs nobody's hand.
-    let by_hand = advice.by_hand().into_iter().filter(|prose| remedies.iter().all(|remedy| remedy.id != prose.id));
-    let by_hand: Vec<Remedy> = by_hand.collect();
-    remedies.extend(by_hand);
+    let manual = advice.manual().into_iter().filter(|prose| remedies.iter().all(|remedy| remedy.id != prose.id));
+    let manual: Vec<Remedy> = manual.collect();
+    remedies.extend(manual);
     remedies.sort_by_key(|remedy| (Reverse(remedy.predicted.map(|forecast| forecast.bits_per_second)), remedy.scope));
     remedies
 }
@@ -178,7 +178,7 @@ impl Advice<'_> {
     /// As many connections as reach the path's capacity together, or several times as many where that is not known.
     fn parallel_streams(&self) -> Option<Remedy> {
         let present = self.outlook.as_ref().map_or(self.evidence.request.streams.max(1), Outlook::streams);
-        let streams = self.streams_for_the_path(present).unwrap_or(present.saturating_mul(4)).min(MOST_STREAMS);
+        let streams = self.streams_for_the_path(present).unwrap_or(present.saturating_mul(4)).min(MAX_STREAMS);
         let why = format!(
             "Each connection has its own windows and buffers, and recovers on its own: {streams} of them carry more."
         );
@@ -188,10 +188,11 @@ impl Advice<'_> {
 
     fn streams_for_the_path(&self, present: u16) -> Option<u16> {
         let now = self.outlook.as_ref()?.predict(&[]);
-        let capacity = now.ceiling(Limit::Capacity)?.refined;
-        let of_one = now.ceiling(self.verdict.kind).map_or(self.outlook.as_ref()?.present, |ceiling| ceiling.refined);
+        let capacity = now.ceiling(Limit::Capacity)?.kernel_model;
+        let of_one =
+            now.ceiling(self.verdict.kind).map_or(self.outlook.as_ref()?.present, |ceiling| ceiling.kernel_model);
         let streams = (f64::from(present) * capacity.relative_to(of_one)).ceil();
-        Some(streams.clamp(1.0, f64::from(MOST_STREAMS)) as u16)
+        Some(streams.clamp(1.0, f64::from(MAX_STREAMS)) as u16)
     }
 
     /// `None` where the sender has no BBR, or uses it already.
@@ -218,9 +219,9 @@ impl Advice<'_> {
     }
 
     /// What only a person can do.
-    fn by_hand(&self) -> Vec<Remedy> {
-        let advice = by_hand(self.verdict.kind, self.verdict.cause);
-        let made = |ByHand { id, scope, at, why }: &ByHand| {
+    fn manual(&self) -> Vec<Remedy> {
+        let advice = manual(self.verdict.kind, self.verdict.cause);
+        let made = |ManualRemedy { id, scope, at, why }: &ManualRemedy| {
             let at = at.unwrap_or(self.verdict.at);
             self.remedy(id, *scope, at, Vec::new(), (*why).to_owned())
         };

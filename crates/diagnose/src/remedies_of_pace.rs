@@ -6,7 +6,7 @@ use fullpipe_units::BitRate;
 use crate::figures::Figures;
 use crate::outlook::Outlook;
 use crate::pacing;
-use crate::passed;
+use crate::policer_rate;
 use crate::remedies::Advice;
 use crate::thresholds::{CLEARLY_BELOW, PACE_AFTER_SLOW_START, PACE_BELOW, PACE_OF_SLOW_START};
 
@@ -55,7 +55,7 @@ impl Advice<'_> {
 
     /// `None` where the policer's rate does not show.
     pub(crate) fn pace_below_the_policer(&self) -> Option<Remedy> {
-        let passes = passed::surely(&Figures::of(self.evidence))?;
+        let passes = policer_rate::lower(&Figures::of(self.evidence))?;
         let why = format!(
             "What exceeds the policer's rate is thrown away, and {passes} of data is known to pass it: a greatest pace a little \
              below that loses nothing. The policer may let more pass than a sender that it holds down has shown."
@@ -65,8 +65,8 @@ impl Advice<'_> {
 
     /// `None` where the bottleneck's rate was not told and does not show.
     pub(crate) fn pace_below_the_bottleneck(&self) -> Option<Remedy> {
-        let told = self.outlook.as_ref().and_then(Outlook::told_capacity);
-        let passes = told.or_else(|| passed::surely(&Figures::of(self.evidence)))?;
+        let stated = self.outlook.as_ref().and_then(Outlook::stated_capacity);
+        let passes = stated.or_else(|| policer_rate::lower(&Figures::of(self.evidence)))?;
         let why = format!(
             "The queue of the bottleneck is shorter than the bursts, and {passes} of data passes it: a greatest pace a little \
              below that sends no longer bursts than the packets of a millisecond, which may still be more than the queue holds."

@@ -23,10 +23,10 @@ pub(crate) fn find(figures: &Figures) -> Finding {
 
 /// The limit by what TCP shows alone.
 fn limit(figures: &Figures) -> Finding {
-    if figures.looks().next().is_none() {
+    if figures.snapshots().next().is_none() {
         return Finding::unknown(vec!["samples of the sending end"]);
     }
-    if let Some(full) = path::full_as_told(figures) {
+    if let Some(full) = path::full_as_stated(figures) {
         return full;
     }
     let idle = figures.idle().filter(|idle| idle.get() > IDLE);
@@ -71,16 +71,19 @@ fn traced(figures: &Figures, found: Finding) -> Finding {
 
 /// What would have been needed to say more.
 fn lacking(figures: &Figures) -> Vec<&'static str> {
-    let untold = |told: bool, name| (!told).then_some(name);
-    let told = |one: fn(&crate::look::Look) -> bool| figures.looks().any(one);
+    let unstated = |stated: bool, name| (!stated).then_some(name);
+    let stated = |one: fn(&crate::snapshot::Snapshot) -> bool| figures.snapshots().any(one);
     let mut names: Vec<&str> = [
-        untold(told(|look| look.outstanding.is_some()), "bytes in flight (tcpi_unacked)"),
-        untold(told(|look| look.cwnd.is_some()), "the congestion window (tcpi_snd_cwnd)"),
-        untold(told(|look| look.window.is_some()), "the advertised window (tcpi_snd_wnd, Linux 5.4)"),
-        untold(told(|look| look.not_sent.is_some()), "bytes not yet sent (tcpi_notsent_bytes, Linux 4.6)"),
-        untold(told(|look| look.sndbuf.is_some() && look.queued.is_some()), "the send buffer (SO_MEMINFO)"),
-        untold(figures.rtt.is_some(), "the round-trip time"),
-        untold(figures.rate > BitRate::ZERO, "progress of the data"),
+        unstated(stated(|snapshot| snapshot.outstanding.is_some()), "bytes in flight (tcpi_unacked)"),
+        unstated(stated(|snapshot| snapshot.cwnd.is_some()), "the congestion window (tcpi_snd_cwnd)"),
+        unstated(stated(|snapshot| snapshot.window.is_some()), "the advertised window (tcpi_snd_wnd, Linux 5.4)"),
+        unstated(stated(|snapshot| snapshot.not_sent.is_some()), "bytes not yet sent (tcpi_notsent_bytes, Linux 4.6)"),
+        unstated(
+            stated(|snapshot| snapshot.sndbuf.is_some() && snapshot.queued.is_some()),
+            "the send buffer (SO_MEMINFO)",
+        ),
+        unstated(figures.rtt.is_some(), "the round-trip time"),
+        unstated(figures.rate > BitRate::ZERO, "progress of the data"),
     ]
     .into_iter()
     .flatten()

@@ -34,7 +34,7 @@ pub(crate) fn once_lifted(
 fn by_ceiling(kind: Limit, rate: BitRate, ceilings: &BTreeMap<Limit, BitRate>) -> Option<RunnerUp> {
     let deciding = ceilings.get(&kind).copied().filter(|_| is_of_a_rule(kind)).unwrap_or(rate);
     let close = deciding.scaled(1.0 - CLOSE)..=deciding.scaled(1.0 + CLOSE);
-    let others = ceilings.iter().filter(|(other, ceiling)| stands_beside(kind, **other) && close.contains(ceiling));
+    let others = ceilings.iter().filter(|(other, ceiling)| is_comparable(kind, **other) && close.contains(ceiling));
     let (next, ceiling) = others.min_by_key(|(_, ceiling)| **ceiling).filter(|_| deciding > BitRate::ZERO)?;
     Some(RunnerUp { kind: *next, bits_per_second: Some(*ceiling), share: None })
 }
@@ -46,7 +46,7 @@ const fn is_of_a_rule(kind: Limit) -> bool {
 
 /// Whether ceiling `other` would stand if the limit `kind` were lifted. A congestion window follows whatever else holds the
 /// transfer; loss is what a full pipe or a growing window makes; and what small segments leave of the path, larger ones do not.
-fn stands_beside(kind: Limit, other: Limit) -> bool {
+fn is_comparable(kind: Limit, other: Limit) -> bool {
     match other {
         _ if other == kind => false,
         Limit::ReceiveWindow | Limit::SendBuffer | Limit::ApplicationWindow => true,

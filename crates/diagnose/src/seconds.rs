@@ -32,7 +32,7 @@ pub(crate) fn others(evidence: &Evidence, whole: &Finding) -> (Vec<OtherLimit>, 
 /// are not too many.
 fn each(evidence: &Evidence, whole: &Finding) -> Vec<Finding> {
     let progress = Progress::of(&evidence.sender_samples, Span::MAX);
-    let Some(end) = progress.looks().last().copied() else { return Vec::new() };
+    let Some(end) = progress.snapshots().last().copied() else { return Vec::new() };
     let rtt = evidence.loaded_rtt.or(evidence.idle_rtt).unwrap_or_default();
     let length = SECOND.max(rtt * SECOND_ROUND_TRIPS).max(end / SECONDS_AT_MOST);
     let ramp_ends = evidence.steady.map_or(Span::ZERO, |steady| steady.ramp);

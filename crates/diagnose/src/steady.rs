@@ -3,7 +3,7 @@ use fullpipe_units::{BitRate, Span};
 
 use crate::progress::Progress;
 use crate::thresholds::{
-    CALM, CHANGE_RATE, COME_DOWN, FEWEST_LOOKS, OVERSHOOT, RAMP_ROUND_TRIPS, RATE_WINDOW, STEADY_AT_LEAST,
+    CALM, CHANGE_RATE, COME_DOWN, MIN_SNAPSHOTS, OVERSHOOT, RAMP_ROUND_TRIPS, RATE_WINDOW, STEADY_AT_LEAST,
     STEADY_ROUND_TRIPS,
 };
 
@@ -17,17 +17,17 @@ use crate::thresholds::{
 /// longer of one round trip and 200 ms, first reaches 95 % of its median in the second half of the transfer; where slow
 /// start overshot far above that, it is where the rate has come down again and stayed down.
 ///
-/// `None` where fewer than five looks were taken, or where less than the longer of five round trips and one second
+/// `None` where fewer than five snapshots were taken, or where less than the longer of five round trips and one second
 /// would remain: the transfer was too short to say.
 pub fn steady(samples: &[Sample], base_rtt: Option<Span>, ended_at: Span) -> Option<Steady> {
     let progress = Progress::of(samples, ended_at);
-    let looks = progress.looks();
-    if looks.len() < FEWEST_LOOKS {
+    let snapshots = progress.snapshots();
+    if snapshots.len() < MIN_SNAPSHOTS {
         return None;
     }
-    let end = *looks.last()?;
+    let end = *snapshots.last()?;
     let rtt = base_rtt.or_else(|| least_rtt(samples)).unwrap_or(Span::ZERO);
-    let rates = windowed_rates(&progress, &looks, RATE_WINDOW.max(rtt));
+    let rates = windowed_rates(&progress, &snapshots, RATE_WINDOW.max(rtt));
     let change = change_point(&rates, end, CALM.max(rtt * RAMP_ROUND_TRIPS))?;
     let ramp_at_least = (change + rtt).max(rtt * RAMP_ROUND_TRIPS);
     let duration = whole_round_trips(end.saturating_sub(ramp_at_least), rtt);
@@ -43,9 +43,9 @@ pub(crate) fn least_rtt(samples: &[Sample]) -> Option<Span> {
     samples.iter().filter_map(|sample| sample.tcp.min_rtt.or(sample.tcp.rtt)).filter(|rtt| *rtt > Span::ZERO).min()
 }
 
-/// The rate over `window` before each look that lies at least so long after the start.
-pub(crate) fn windowed_rates(progress: &Progress, looks: &[Span], window: Span) -> Vec<(Span, BitRate)> {
-    let late_enough = looks.iter().filter(|at| **at >= window);
+/// The rate over `window` before each snapshot that lies at least so long after the start.
+pub(crate) fn windowed_rates(progress: &Progress, snapshots: &[Span], window: Span) -> Vec<(Span, BitRate)> {
+    let late_enough = snapshots.iter().filter(|at| **at >= window);
     late_enough.map(|at| (*at, progress.rate(*at - window, *at))).collect()
 }
 
@@ -173,11 +173,11 @@ mod tests {
 
     #[test]
     fn five_looks_and_five_round_trips_are_the_least() {
-        let looks = |count: u64| -> Vec<Sample> {
+        let snapshots = |count: u64| -> Vec<Sample> {
             (1..=count).map(|second| sample(Span::from_secs(second), ByteCount::new(second * 1_000_000))).collect()
         };
         let split = |samples: &[Sample], rtt| steady(samples, Some(rtt), Span::MAX).is_some();
-        assert!(split(&looks(5), Span::from_millis(1)) && !split(&looks(4), Span::from_millis(1)));
+        assert!(split(&snapshots(5), Span::from_millis(1)) && !split(&snapshots(4), Span::from_millis(1)));
         // Ten round trips of half a second are ramp, and five must follow.
         let long = Span::from_millis(500);
         assert!(split(&course(7.6, |_| 50.0), long) && !split(&course(7.4, |_| 50.0), long));

@@ -4,8 +4,8 @@ use fullpipe_units::{ByteCount, Span};
 
 // The steady part.
 
-/// Fewer looks than this show no course.
-pub(crate) const FEWEST_LOOKS: usize = 5;
+/// Fewer snapshots than this show no course.
+pub(crate) const MIN_SNAPSHOTS: usize = 5;
 /// A rate is taken over at least this long, so that a few samples lie in it.
 pub(crate) const RATE_WINDOW: Span = Span::from_millis(200);
 /// The change point: this part of the later median rate.
@@ -52,7 +52,7 @@ pub(crate) const RECURS: u64 = 2;
 pub(crate) const RECURRED: u64 = 3;
 /// So many losses of a stream tell whether they come at one window.
 pub(crate) const SAME_WINDOW_EPISODES: usize = 8;
-/// Windows before loss that deviate by at most this share are one window. Independent losses look so by chance in at
+/// Windows before loss that deviate by at most this share are one window. Independent losses snapshot so by chance in at
 /// most 1.5 % of series of eight (simulated round by round, CUBIC over 100 ms at p of 10⁻³ to 10⁻⁵, 1000 series each);
 /// with four losses it would be 17 %, and with a tenth instead of a twentieth 10 %.
 pub(crate) const SAME_WINDOW_SPREAD: f64 = 0.05;
@@ -80,7 +80,7 @@ pub(crate) const GOES_ON: f64 = 0.2;
 // Shares of the judged part.
 
 /// A limit that holds for this share of the samples is the limit.
-pub(crate) const MOST: f64 = 0.5;
+pub(crate) const MAJORITY: f64 = 0.5;
 /// The clock for the advertised window must run for this share of the busy time…
 pub(crate) const CLOCK: f64 = 0.5;
 /// …or for this under BBR (measured: 54 % where it was the only limit).
@@ -91,7 +91,7 @@ pub(crate) const WINDOW_IN_USE: f64 = 0.5;
 pub(crate) const WINDOW_FELL: f64 = 0.75;
 /// A window that falls by this share of itself…
 pub(crate) const WINDOW_FALLS_BY: f64 = 0.05;
-/// …from one look to the next as often as this swings (measured: 29 to 51 % of the looks where a fast path meets a slow reader,
+/// …from one snapshot to the next as often as this swings (measured: 29 to 51 % of the snapshots where a fast path meets a slow reader,
 /// none where the buffer limits)…
 pub(crate) const WINDOW_FALLS: f64 = 0.2;
 /// …if its median stays below this share of what it once was, and is not a full one that trains dent.
@@ -103,8 +103,8 @@ pub(crate) const AUTOTUNED_TO_THE_END: f64 = 0.8;
 pub(crate) const BLOCKED: f64 = 0.002;
 /// A sleeping writer is woken when a third of the buffer is free (`sk_stream_write_space`), and a little more is by then…
 pub(crate) const WOKEN: std::ops::RangeInclusive<f64> = 0.64..=0.8;
-/// …which so many looks tell.
-pub(crate) const LOOKS_OF_A_SLEEPER: usize = 20;
+/// …which so many snapshots tell.
+pub(crate) const SNAPSHOTS_OF_A_SLEEPER: usize = 20;
 /// Unread data that fills this share of the receive buffer in the mean waits for a slow reader (measured: at most 3 %
 /// where the reader keeps up, 43 % where it does not).
 pub(crate) const UNREAD: f64 = 0.25;
@@ -139,7 +139,7 @@ pub(crate) const WANDERS: f64 = 1.1;
 /// …and half of them by so much above it: a queue was there before the load…
 pub(crate) const WANDERS_BY: Span = Span::from_millis(2);
 /// …if so many echo requests tell it.
-pub(crate) const FEWEST_ECHOES: u64 = 10;
+pub(crate) const MIN_ECHOES: u64 = 10;
 /// Under BBR so much is lost again and again…
 ///
 /// It probes with a quarter more for one round trip in eight: a thirty-third of what it sends.
@@ -148,7 +148,7 @@ pub(crate) const LOST_TO_PROBES: f64 = 0.02;
 /// 1.01 to 1.07 behind a policer, 1.16 and more at a full link): what exceeds a rate is discarded.
 pub(crate) const NO_QUEUE_FOR_PROBES: f64 = 1.1;
 /// So many times a packet was seen to overtake another…
-pub(crate) const FEWEST_OVERTAKEN: u64 = 3;
+pub(crate) const MIN_OVERTAKEN: u64 = 3;
 /// …and for this share of what was sent again: packets are late, and not lost…
 pub(crate) const OVERTAKEN: f64 = 0.1;
 /// …or this share of it had arrived already.
@@ -159,7 +159,7 @@ pub(crate) const NEEDLESS: f64 = 0.5;
 /// Where the path's bandwidth is not known, a size is raised by so many times.
 pub(crate) const NEXT_SIZE: u64 = 4;
 /// As many connections as iperf3 allows in one test.
-pub(crate) const MOST_STREAMS: u16 = 128;
+pub(crate) const MAX_STREAMS: u16 = 128;
 /// A change that promises less than so many times the present rate is not worth making.
 pub(crate) const GAIN: f64 = 1.02;
 /// A pace of this share of the rate above which packets are dropped leaves room for its own unevenness (a choice, not measured).

@@ -3,12 +3,12 @@ use fullpipe_units::Ratio;
 
 use crate::application;
 use crate::ceilings::ceilings;
+use crate::explain;
 use crate::figures::Figures;
 use crate::receiving;
 use crate::rules::find;
 use crate::runner_up::{once_lifted, runner_up};
 use crate::seconds;
-use crate::words;
 
 /// What limits a transfer.
 ///
@@ -33,13 +33,13 @@ pub fn diagnose(evidence: &Evidence) -> Verdict {
         cause: finding.cause,
         at: finding.at,
         share: Ratio::new(finding.share.get().min(1.0)),
-        sentence: words::sentence(&figures, &finding, &ceilings),
+        sentence: explain::sentence(&figures, &finding, &ceilings),
         runner_up: runner_up((finding.kind, figures.rate), &once_lifted, &others, of_the_time),
-        evidence: words::shown(&figures, &finding),
+        evidence: explain::shown(&figures, &finding),
         ceilings,
         others,
         basis: basis(evidence),
-        would_tell: words::would_tell(evidence, &finding),
+        other_end_would_show: explain::other_end_would_show(evidence, &finding),
     }
 }
 

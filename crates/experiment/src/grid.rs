@@ -96,9 +96,9 @@ fn predicted(cell: &Scenario, step: &Step, settings: &HostSettings) -> Predictio
 /// whichever takes longest.
 pub(crate) fn needed(prediction: &Prediction, path: &Path, streams: u16) -> Span {
     let rtt = path.rtt();
-    let each = ByteCount::new(window::bdp(prediction.refined, rtt).get() / u64::from(streams.max(1)));
+    let each = ByteCount::new(window::bdp(prediction.kernel_model, rtt).get() / u64::from(streams.max(1)));
     let ramp = ramp_range(each, prediction.mss, rtt).latest;
-    let per_second = prediction.refined.as_f64() / 8.0 / prediction.mss.as_f64();
+    let per_second = prediction.kernel_model.as_f64() / 8.0 / prediction.mss.as_f64();
     let losses = path.forward.loss.map_or(0.0, |loss| loss.get() * per_second);
     let for_losses = match prediction.limit {
         Limit::Loss => Span::from_secs_f64(LOSSES / losses),
@@ -116,7 +116,7 @@ fn judged(cell: &Scenario, step: LabStep) -> GridCell {
         inside: step.measured.map(|rate| (prediction.low..=prediction.high).contains(&rate)),
         measured: step.measured,
         accuracy: step.accuracy,
-        losses: valid.and_then(|run| run.validity.planted_losses),
+        losses: valid.and_then(|run| run.validity.injected_losses),
         broken: step.runs.iter().flat_map(|run| run.validity.broken.clone()).collect(),
         request: step.request,
         prediction,

@@ -16,10 +16,10 @@ use crate::target::{Ends, Interrupt, Target};
 const LISTENING: &str = "listening";
 
 /// How long the far end may take to come up, and either program to end after its work.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How often an interrupt is looked for.
-pub(crate) const LOOK: Duration = Duration::from_millis(50);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What `fullpipe measure --json-lines` prints, one object a line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -67,9 +67,9 @@ impl<'l> LabTarget<'l> {
     pub(crate) fn serve(&self, host: Host, flags: &[&str]) -> Result<Program<'l>, ExperimentError> {
         let arguments: Vec<String> = std::iter::once("serve").chain(flags.iter().copied()).map(str::to_owned).collect();
         let server = self.lab.start_self(host, &arguments)?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while Instant::now() < deadline {
-            match server.next_line(LOOK) {
+            match server.next_line(POLL_INTERVAL) {
                 Line::Text(line) if line.contains(LISTENING) => return Ok(server),
                 Line::Text(_) | Line::NotYet => {}
                 Line::End => break,
@@ -92,7 +92,7 @@ impl<'l> LabTarget<'l> {
         arguments.extend(flags.iter().copied().chain(["--json-lines"]).map(str::to_owned));
         let client = self.lab.start_self(near, &arguments)?;
         let followed = follow(&client, time_for(request), interrupt, progress)?;
-        let output = client.finish(PATIENCE)?;
+        let output = client.finish(TIMEOUT)?;
         match followed {
             Followed::Measured(measurement) => match measurement.broken_off {
                 Some(why) => Err(ExperimentError::Measurement(why)),
@@ -173,21 +173,21 @@ fn time_for(request: &Request) -> Duration {
 /// Reads what the measuring program prints until it has its result, and passes an interrupt on to it.
 fn follow(
     client: &Program<'_>,
-    patience: Duration,
+    timeout: Duration,
     interrupt: Interrupt<'_>,
     progress: &mut dyn FnMut(&Interval),
 ) -> Result<Followed, ExperimentError> {
     let mut interrupted = false;
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + timeout;
     loop {
         if interrupt.requested() && !interrupted {
             client.interrupt()?;
             interrupted = true;
         }
-        let line = match client.next_line(LOOK) {
+        let line = match client.next_line(POLL_INTERVAL) {
             Line::Text(line) => line,
             Line::NotYet if Instant::now() >= deadline => {
-                return Ok(Followed::Failed(format!("it said nothing for {} s", patience.as_secs())));
+                return Ok(Followed::Failed(format!("it said nothing for {} s", timeout.as_secs())));
             }
             Line::NotYet => continue,
             // An interrupt from a terminal reaches the program too, and it may answer before the flag is looked at.

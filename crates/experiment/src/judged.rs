@@ -3,7 +3,7 @@
 use fullpipe_diagnose::diagnose;
 use fullpipe_model::{datagrams, predict, queue};
 use fullpipe_record::{
-    Evidence, LabBeside, LabDatagrams, Limit, Measurement, Path, Prediction, Request, Transport, Verdict,
+    Evidence, LabCrossTraffic, LabDatagrams, Limit, Measurement, Path, Prediction, Request, Transport, Verdict,
 };
 use fullpipe_scenario::{Bound, StepBounds};
 use fullpipe_units::{BitRate, Ratio};
@@ -29,7 +29,7 @@ pub(crate) struct Expectation<'s> {
 /// A run that is over.
 pub(crate) struct Run {
     pub(crate) measurement: Measurement,
-    pub(crate) beside: Vec<LabBeside>,
+    pub(crate) cross_traffic: Vec<LabCrossTraffic>,
     /// The rate to judge: the steady one, or that of all that was counted where the load is of datagrams or has others
     /// beside it. `None` where it was too short to have one, or the run does not count.
     pub(crate) rate: Option<BitRate>,
@@ -45,19 +45,19 @@ impl<'s> Expectation<'s> {
         bounds: &'s StepBounds,
         ends: &Ends,
         request: &Request,
-        beside: &[Request],
+        cross_traffic: &[Request],
         prediction: Prediction,
     ) -> Self {
         let alone = |request: &Request| predict(path, &ends.sender, &ends.receiver, request);
-        let capacity = alone(request).ceiling(Limit::Capacity).map(|capacity| capacity.refined);
-        let efficiencies = beside.iter().map(|request| alone(request).efficiency).collect();
+        let capacity = alone(request).ceiling(Limit::Capacity).map(|capacity| capacity.kernel_model);
+        let efficiencies = cross_traffic.iter().map(|request| alone(request).efficiency).collect();
         Self { path, bounds, prediction, capacity, efficiencies }
     }
 
     /// The run that `measurement` and `beside` make, judged.
-    pub(crate) fn run(&self, mut measurement: Measurement, beside: Vec<LabBeside>) -> Run {
+    pub(crate) fn run(&self, mut measurement: Measurement, cross_traffic: Vec<LabCrossTraffic>) -> Run {
         // What others do beside it is no evidence of its own.
-        if measurement.request.transport == Transport::Tcp && beside.is_empty() {
+        if measurement.request.transport == Transport::Tcp && cross_traffic.is_empty() {
             measurement.limit = Some(self.verdict(&measurement));
         }
         let datagrams = self.datagrams(&measurement);
@@ -69,16 +69,16 @@ impl<'s> Expectation<'s> {
         }
         let rate = match measurement.request.transport {
             Transport::Udp => Some(measurement.arriving()),
-            Transport::Tcp if !beside.is_empty() => Some(measurement.summary.rate),
+            Transport::Tcp if !cross_traffic.is_empty() => Some(measurement.summary.rate),
             Transport::Tcp => measurement.summary.steady.map(|steady| steady.rate),
         };
         let rate = rate.filter(|_| measurement.validity.is_valid());
         let mut run = Run {
             rate,
             datagrams,
-            filled: rate.and_then(|rate| self.filled(rate, &beside)),
+            filled: rate.and_then(|rate| self.filled(rate, &cross_traffic)),
             measurement,
-            beside,
+            cross_traffic,
             missed: Vec::new(),
         };
         run.missed = self.missed(&run);
@@ -102,8 +102,8 @@ impl<'s> Expectation<'s> {
         };
         Some(LabDatagrams {
             offered,
-            loss_plain: self.capacity.map_or(Ratio::ZERO, |capacity| lost(datagrams::offered(request), capacity)),
-            loss_refined: self.capacity.and_then(by_link),
+            loss_textbook: self.capacity.map_or(Ratio::ZERO, |capacity| lost(datagrams::offered(request), capacity)),
+            loss_kernel_model: self.capacity.and_then(by_link),
             loss: Ratio::of(seen.lost as f64, (seen.lost + seen.received) as f64),
             jitter: seen.jitter,
             reordered: seen.reordered,
@@ -111,9 +111,9 @@ impl<'s> Expectation<'s> {
         })
     }
 
-    fn filled(&self, rate: BitRate, beside: &[LabBeside]) -> Option<Ratio> {
+    fn filled(&self, rate: BitRate, cross_traffic: &[LabCrossTraffic]) -> Option<Ratio> {
         let link = self.path.forward.rate?.as_f64();
-        let others = beside.iter().zip(&self.efficiencies);
+        let others = cross_traffic.iter().zip(&self.efficiencies);
         let on_wire = others.map(|(load, efficiency)| load.measured.unwrap_or_default().as_f64() / efficiency.get());
         Some(Ratio::of(rate.as_f64() / self.prediction.efficiency.get() + on_wire.sum::<f64>(), link))
     }
@@ -123,8 +123,13 @@ impl<'s> Expectation<'s> {
         let Some(rate) = run.rate else { return Vec::new() };
         let bounds = self.bounds;
         [
-            missed_share("the refined prediction", bounds.refined, rate, Some(self.prediction.refined)),
-            missed_share("the plain prediction", bounds.plain, rate, Some(self.prediction.plain)),
+            missed_share(
+                "the kernel model's prediction",
+                bounds.kernel_model,
+                rate,
+                Some(self.prediction.kernel_model),
+            ),
+            missed_share("the textbook prediction", bounds.textbook, rate, Some(self.prediction.textbook)),
             missed_share("what the link carries", bounds.capacity, rate, self.capacity),
             self.missed_loss(run.datagrams),
             self.missed_order(run.datagrams),
@@ -138,7 +143,7 @@ impl<'s> Expectation<'s> {
 
     fn missed_loss(&self, datagrams: Option<LabDatagrams>) -> Option<String> {
         let points = self.bounds.loss?;
-        let Some((lost, predicted)) = datagrams.and_then(|seen| Some((seen.loss, seen.loss_refined?))) else {
+        let Some((lost, predicted)) = datagrams.and_then(|seen| Some((seen.loss, seen.loss_kernel_model?))) else {
             return Some("how many datagrams were lost is not known".to_owned());
         };
         ((lost.get() - predicted.get()).abs() > points.get()).then(|| {

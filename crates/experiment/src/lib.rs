@@ -3,7 +3,7 @@
 
 mod advice;
 mod arguments;
-mod beside;
+mod cross_traffic;
 mod error;
 mod grid;
 mod in_lab;
@@ -16,7 +16,7 @@ mod target;
 
 pub use advice::advice;
 pub use arguments::measure_arguments;
-pub use beside::{BesideEvent, keep_beside};
+pub use cross_traffic::{CrossTrafficEvent, keep_cross_traffic};
 pub use error::ExperimentError;
 pub use grid::{GridEvent, grid_duration, run_grid};
 pub use in_lab::{LabTarget, MeasureEvent};

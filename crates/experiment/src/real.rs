@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fullpipe_host::{Book, JournalError, Manner, System, check};
+use fullpipe_host::{ApplyOptions, JournalDir, JournalError, System, check};
 use fullpipe_record::{At, Change, HostUndone, Measurement, Remedy, Request};
 use fullpipe_units::Span;
 
@@ -68,13 +68,13 @@ impl OwnPart {
         if self.changes.is_empty() {
             return Ok(None);
         }
-        let manner = Manner { temporary: Some(WAITS), ..Manner::default() };
+        let options = ApplyOptions { temporary: Some(WAITS), ..ApplyOptions::default() };
         let mut name = None;
         let mut begun = |id: &str| {
             name = Some(id.to_owned());
             Ok(())
         };
-        Book::open(journal, System::of_this_host())?.apply(&self.changes, manner, &mut begun, &mut |_| {})?;
+        JournalDir::open(journal, System::of_this_host())?.apply(&self.changes, options, &mut begun, &mut |_| {})?;
         Ok(name)
     }
 }
@@ -84,8 +84,12 @@ const WAITS: Span = Span::from_secs(3600);
 
 /// Lets what was applied stay or takes it back; what could not be done, and why.
 fn settle(journal: &Path, id: &str, stays: bool) -> Option<String> {
-    let settled = Book::open(journal, System::of_this_host()).and_then(|book| {
-        if stays { book.confirm().map(|()| HostUndone::default()) } else { book.undo_unless_confirmed(id) }
+    let settled = JournalDir::open(journal, System::of_this_host()).and_then(|journal_dir| {
+        if stays {
+            journal_dir.confirm().map(|()| HostUndone::default())
+        } else {
+            journal_dir.undo_unless_confirmed(id)
+        }
     });
     match settled {
         Ok(undone) if undone.left.is_empty() => None,

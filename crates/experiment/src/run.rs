@@ -122,5 +122,5 @@ fn undo(target: &dyn Target, before: &Ends) -> Result<Undone, ExperimentError> {
 
 fn accuracy(measurement: &Measurement, prediction: &Prediction) -> Option<Ratio> {
     let steady = measurement.summary.steady?;
-    Some(Ratio::new(steady.rate.relative_to(prediction.refined)))
+    Some(Ratio::new(steady.rate.relative_to(prediction.kernel_model)))
 }

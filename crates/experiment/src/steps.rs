@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::path::Path;
 
 use fullpipe_lab::{Backend, Capture, Lab, Plan};
-use fullpipe_model::{left_beside, predict, predict_beside};
+use fullpipe_model::{left_by_cross_traffic, predict, predict_with_cross_traffic};
 use fullpipe_record::{Interval, LabReport, LabStep, Measurement, Prediction, Request};
 use fullpipe_scenario::{Expected, RatioBound, Scenario, Step, StepBounds, StepRamp};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
-use crate::beside::run_beside;
+use crate::cross_traffic::run_with_cross_traffic;
 use crate::error::ExperimentError;
 use crate::grid::needed;
 use crate::in_lab::LabTarget;
@@ -25,7 +25,7 @@ const INVALID_RUNS: usize = 3;
 
 /// A step of which less is run than the file says still lasts so many round trips: ten of ramp at least, as a steady part
 /// begins no earlier, and twenty behind it.
-const FEWEST_ROUND_TRIPS: u64 = 30;
+const MIN_ROUND_TRIPS: u64 = 30;
 
 /// Where the packets of each run go: to `FOLDER/SCENARIO-STEP-NUMBER-HOST.pcap`, from 1.
 #[derive(Debug, Clone, Copy)]
@@ -134,18 +134,18 @@ struct Running<'r> {
 impl Running<'_> {
     fn run(&self, observe: &mut dyn FnMut(StepEvent<'_>)) -> Result<LabStep, ExperimentError> {
         let (path, ends, step) = (self.target.path(), self.target.settings()?, self.step);
-        let beside: Vec<Request> = step.beside.iter().map(|load| load.request.clone()).collect();
+        let cross_traffic: Vec<Request> = step.cross_traffic.iter().map(|load| load.request.clone()).collect();
         let prediction = match step.ramp {
             // Round trips grow from where the loads beside leave no more.
             Some(_) => {
-                let left = left_beside(path, &beside);
+                let left = left_by_cross_traffic(path, &cross_traffic);
                 predict(&left, &ends.sender, &ends.receiver, &step.request)
             }
-            None => predict_beside(path, &ends.sender, &ends.receiver, &step.request, &beside),
+            None => predict_with_cross_traffic(path, &ends.sender, &ends.receiver, &step.request, &cross_traffic),
         };
         let needed = needed(&prediction, path, step.request.streams);
         let request = scaled(&step.request, path.rtt(), needed, self.time_scale);
-        let expected = Expectation::new(path, &step.bounds, &ends, &request, &beside, prediction);
+        let expected = Expectation::new(path, &step.bounds, &ends, &request, &cross_traffic, prediction);
         match step.ramp {
             Some(ramp) => self.climb(&ramp, &request, &expected, observe),
             None => self.decide(&request, &expected, observe),
@@ -202,10 +202,10 @@ impl Running<'_> {
         let of = |predicted| knee.map(|knee| Ratio::new(knee.relative_to(predicted)));
         Ok(LabStep {
             measured: knee,
-            accuracy: of(expected.prediction.refined),
-            accuracy_plain: of(expected.prediction.plain),
+            accuracy: of(expected.prediction.kernel_model),
+            accuracy_textbook: of(expected.prediction.textbook),
             datagrams: None,
-            beside: step.beside,
+            cross_traffic: step.cross_traffic,
             filled: None,
             ramp: Some(done),
             passed,
@@ -227,21 +227,21 @@ impl Running<'_> {
         observe: &mut dyn FnMut(StepEvent<'_>),
     ) -> Result<Run, ExperimentError> {
         observe(StepEvent::Begins(self.step, &expected.prediction));
-        let beside = (&self.step.beside[..], self.seed);
+        let cross_traffic = (&self.step.cross_traffic[..], self.seed);
         let capture = self.begin_capture()?;
-        let done = run_beside(self.target, beside, request, self.interrupt, || {
+        let done = run_with_cross_traffic(self.target, cross_traffic, request, self.interrupt, || {
             let progress = &mut |interval: &Interval| observe(StepEvent::Measuring(interval));
             self.target.measure(request, self.interrupt, progress)
         });
         let missed = capture.map_or(Ok(0), |capture| self.target.finish_capture(capture))?;
-        let (mut measurement, beside) = done?;
+        let (mut measurement, cross_traffic) = done?;
         if missed > 0 {
             measurement.warnings.push(format!("{missed} packets are missing in the capture"));
         }
         if measurement.interrupted {
             return Err(ExperimentError::Interrupted);
         }
-        let run = expected.run(measurement, beside);
+        let run = expected.run(measurement, cross_traffic);
         observe(StepEvent::Ended(self.step, &run.measurement));
         Ok(run)
     }
@@ -256,7 +256,7 @@ fn file_name(name: &str) -> String {
 /// that anyway.
 fn scaled(request: &Request, rtt: Span, needed: Span, time_scale: Ratio) -> Request {
     let wanted = request.duration.scaled(time_scale.get());
-    let least = needed.max(rtt * FEWEST_ROUND_TRIPS).min(request.duration);
+    let least = needed.max(rtt * MIN_ROUND_TRIPS).min(request.duration);
     let seconds = wanted.max(least).as_secs_f64().ceil();
     Request { duration: Span::from_secs_f64(seconds), ..request.clone() }
 }
@@ -298,11 +298,11 @@ fn summarise(step: &Step, request: &Request, expected: &Expectation<'_>, runs: V
         request: request.clone(),
         path: None,
         published: step.published,
-        accuracy: of(prediction.refined),
-        accuracy_plain: of(prediction.plain),
+        accuracy: of(prediction.kernel_model),
+        accuracy_textbook: of(prediction.textbook),
         datagrams: shown.and_then(|run| run.datagrams),
-        beside: shown.map_or_else(Vec::new, |run| run.beside.clone()),
-        filled: shown.filter(|run| !run.beside.is_empty()).and_then(|run| run.filled),
+        cross_traffic: shown.map_or_else(Vec::new, |run| run.cross_traffic.clone()),
+        filled: shown.filter(|run| !run.cross_traffic.is_empty()).and_then(|run| run.filled),
         ramp: None,
         measured,
         passed,
@@ -320,7 +320,7 @@ fn missed_ratio(bound: &RatioBound, steps: &[LabStep]) -> Option<String> {
     let names = format!("{} ÷ {}", over.name, under.name);
     let expected = match bound.expect {
         Expected::Ratio(ratio) => ratio,
-        Expected::Refined => Ratio::new(over.prediction.refined.relative_to(under.prediction.refined)),
+        Expected::KernelModel => Ratio::new(over.prediction.kernel_model.relative_to(under.prediction.kernel_model)),
     };
     match (over.measured, under.measured) {
         (Some(over), Some(under)) if bound.holds([over, under], expected) => None,

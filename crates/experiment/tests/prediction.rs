@@ -198,7 +198,7 @@ fn a_remedy_is_applied_proven_and_undone_in_this_order() {
     let (experiment, _) = run_over(&target);
     assert_eq!(*target.journal.borrow(), ["measured", "applied at Sender", "measured", "undone"]);
     let proof = experiment.proof.unwrap();
-    assert!(proof.prediction.refined > experiment.prediction.refined);
+    assert!(proof.prediction.kernel_model > experiment.prediction.kernel_model);
     assert!(experiment.undone.unwrap().restored);
     assert!(proof.remedy.commands.apply[0].starts_with("sysctl -w net.ipv4.tcp_wmem="), "{:?}", proof.remedy.commands);
     assert_eq!(proof.remedy.commands.undo, ["sysctl -w net.ipv4.tcp_wmem=\"4096 16384 4194304\"  # sender"]);

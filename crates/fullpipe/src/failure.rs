@@ -31,7 +31,7 @@ impl Failure {
     }
 
     /// The code alone: the result that was printed says the rest.
-    pub(crate) fn told(code: u8) -> Self {
+    pub(crate) fn already_printed(code: u8) -> Self {
         Self::new(code, "")
     }
 

@@ -2,10 +2,10 @@
 //!
 //! This crate parses the command line, calls one room and prints what comes back.
 
-mod beside;
 mod cli;
 mod commands;
 mod failure;
+mod sibling;
 mod terminal;
 
 use std::process::ExitCode;

@@ -197,8 +197,8 @@ impl Keys {
     }
 
     /// The next one, if it comes within `patience`. A signal cuts that short.
-    pub(crate) fn next(&mut self, patience: Duration) -> Option<char> {
-        let timeout = Timespec { tv_sec: patience.as_secs().cast_signed(), tv_nsec: patience.subsec_nanos().into() };
+    pub(crate) fn next(&mut self, timeout: Duration) -> Option<char> {
+        let timeout = Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() };
         let input = stdin();
         let mut waiting = [PollFd::new(&input, PollFlags::IN)];
         // Nobody types at an input that has ended: the wait remains.
@@ -252,12 +252,12 @@ impl Drop for Unseen {
 fn secret_line(interrupt: &AtomicBool) -> Option<Zeroizing<String>> {
     /// What a terminal's line holds at most.
     const LINE: usize = 4096;
-    const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+    const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
     let mut line = Zeroizing::new([0; LINE]);
     while !interrupt.load(Ordering::Relaxed) {
         let input = stdin();
         // A signal cuts this short, and is then seen above.
-        if poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&LOOK)).unwrap_or(0) > 0 {
+        if poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&POLL_INTERVAL)).unwrap_or(0) > 0 {
             let length = rustix::io::read(stdin(), &mut line[..]).ok()?;
             let text = str::from_utf8(line.get(..length)?).ok()?.strip_suffix('\n')?;
             return Some(Zeroizing::new(text.to_owned()));

@@ -17,7 +17,7 @@ use fullpipe_testkit::{
 use serde_json::Value;
 
 /// Within which everything here is told.
-const PATIENCE: u64 = 40;
+const TIMEOUT: u64 = 40;
 
 const FAILED: i32 = 1;
 const USAGE: i32 = 2;
@@ -25,9 +25,9 @@ const LACKING: i32 = 3;
 const INTERRUPTED: i32 = 130;
 
 /// The sentence of `fullpipe diagnose` with `arguments`, which must exit with `code` and leave nothing behind.
-fn told(arguments: &[&str], code: i32) -> String {
+fn stated(arguments: &[&str], code: i32) -> String {
     let mark = Mark::new();
-    let output = run(mark.put_on(&mut fullpipe(&[&["diagnose"], arguments].concat())), PATIENCE);
+    let output = run(mark.put_on(&mut fullpipe(&[&["diagnose"], arguments].concat())), TIMEOUT);
     mark.assert_gone(&BTreeSet::new());
     assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
     sentence(&output, code)
@@ -35,23 +35,23 @@ fn told(arguments: &[&str], code: i32) -> String {
 
 /// What clap says of a wrong command line.
 fn refused(arguments: &[&str]) -> String {
-    let output = run(&mut fullpipe(&[&["diagnose"], arguments].concat()), PATIENCE);
+    let output = run(&mut fullpipe(&[&["diagnose"], arguments].concat()), TIMEOUT);
     assert_eq!(output.status.code(), Some(USAGE));
     String::from_utf8(output.stderr).unwrap()
 }
 
 #[test]
 fn what_cannot_be_diagnosed_is_one_sentence() {
-    assert_says(&told(&["--pid", "1073741824"], FAILED), &["no process 1073741824"]);
+    assert_says(&stated(&["--pid", "1073741824"], FAILED), &["no process 1073741824"]);
     let nowhere = ["--connection", "127.0.0.1:9", "192.0.2.1:9"];
-    assert_says(&told(&nowhere, FAILED), &["127.0.0.1:9", "192.0.2.1:9", "ss -tn"]);
-    assert_says(&told(&["--", "nosuchprogram"], FAILED), &["cannot start `nosuchprogram`", "No such file"]);
-    assert_says(&told(&["--", "true"], FAILED), &["true ended with code 0", "too little"]);
-    assert_says(&told(&["--", "sh", "-c", "exit 7"], FAILED), &["sh ended with code 7"]);
+    assert_says(&stated(&nowhere, FAILED), &["127.0.0.1:9", "192.0.2.1:9", "ss -tn"]);
+    assert_says(&stated(&["--", "nosuchprogram"], FAILED), &["cannot start `nosuchprogram`", "No such file"]);
+    assert_says(&stated(&["--", "true"], FAILED), &["true ended with code 0", "too little"]);
+    assert_says(&stated(&["--", "sh", "-c", "exit 7"], FAILED), &["sh ended with code 7"]);
     let port = free_port().to_string();
-    assert_says(&told(&["127.0.0.1", "-p", &port], FAILED), &["refused", "fullpipe serve"]);
-    assert_says(&told(&["127.0.0.1", "--udp"], USAGE), &["--udp", "fullpipe measure"]);
-    assert_says(&told(&["--pid", "1", "--apply", "1"], USAGE), &["--apply", "host"]);
+    assert_says(&stated(&["127.0.0.1", "-p", &port], FAILED), &["refused", "fullpipe serve"]);
+    assert_says(&stated(&["127.0.0.1", "--udp"], USAGE), &["--udp", "fullpipe measure"]);
+    assert_says(&stated(&["--pid", "1", "--apply", "1"], USAGE), &["--apply", "host"]);
 }
 
 #[test]
@@ -65,15 +65,15 @@ fn command_lines_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn a_process_without_data_is_told_as_such_when_the_time_is_over() {
+fn a_process_without_data_is_reported_as_such_when_the_time_is_over() {
     let idle = Running::start(Command::new("sleep").arg("60"));
     let (began, pid) = (Instant::now(), idle.pid().to_string());
-    assert_says(&told(&["--pid", &pid, "-t", "0.5"], FAILED), &["process", &pid, "too little"]);
+    assert_says(&stated(&["--pid", &pid, "-t", "0.5"], FAILED), &["process", &pid, "too little"]);
     assert!(began.elapsed() < Duration::from_secs(20));
 }
 
 #[test]
-fn a_connection_that_closes_before_it_shows_anything_is_told() {
+fn a_connection_that_closes_before_it_shows_anything_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let ends = [client.local_addr().unwrap().to_string(), client.peer_addr().unwrap().to_string()];
@@ -82,7 +82,7 @@ fn a_connection_that_closes_before_it_shows_anything_is_told() {
         drop((client, listener));
     });
     let began = Instant::now();
-    let said = told(&["--connection", &ends[0], &ends[1], "-t", "30"], FAILED);
+    let said = stated(&["--connection", &ends[0], &ends[1], "-t", "30"], FAILED);
     closing.join().unwrap();
     assert_says(&said, &["too little", &ends[0], &ends[1]]);
     assert!(began.elapsed() < Duration::from_secs(20), "it did not wait for the time");
@@ -96,17 +96,17 @@ fn processes_of_others_are_refused() {
                   exec setpriv --reuid 65534 --regid 65534 --clear-groups /mnt/fullpipe diagnose --pid 1";
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-ec", script, "sh", env!("CARGO_BIN_EXE_fullpipe")]);
-    assert_says(&sentence(&run(&mut command, PATIENCE), LACKING), &["process 1", "another user's", "sudo"]);
+    assert_says(&sentence(&run(&mut command, TIMEOUT), LACKING), &["process 1", "another user's", "sudo"]);
 }
 
 #[test]
-fn a_download_without_curl_or_without_a_server_is_told() {
+fn a_download_without_curl_or_without_a_server_is_reported() {
     let mut without = fullpipe(&["diagnose", "https://127.0.0.1:9/"]);
-    let output = run(without.env("PATH", "/nonexistent"), PATIENCE);
+    let output = run(without.env("PATH", "/nonexistent"), TIMEOUT);
     assert_says(&sentence(&output, FAILED), &["cannot start `curl`", "install it"]);
     require!(Curl);
     let url = format!("http://127.0.0.1:{}/", free_port());
-    assert_says(&told(&[&url], FAILED), &["cannot diagnose", &url, "curl: (7)"]);
+    assert_says(&stated(&[&url], FAILED), &["cannot diagnose", &url, "curl: (7)"]);
 }
 
 /// `fullpipe serve`, which does not outlive its test.
@@ -138,7 +138,7 @@ const SELF: &str = env!("CARGO_BIN_EXE_fullpipe");
 fn a_command_is_explained_and_its_output_passes_through() {
     let server = Server::start();
     let command = [SELF, "measure", "127.0.0.1", "-p", &server.port, "-t", "1.5", "-b", "40M"];
-    let output = run(&mut fullpipe(&[&["diagnose", "--json", "--"], &command[..]].concat()), PATIENCE);
+    let output = run(&mut fullpipe(&[&["diagnose", "--json", "--"], &command[..]].concat()), TIMEOUT);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let report = document(&output)["diagnosis"].clone();
     assert!(String::from_utf8_lossy(&output.stderr).contains("limited by"), "the command's own words");
@@ -160,17 +160,17 @@ fn a_measurement_is_explained_at_length_and_a_remedy_for_people_is_not_tried() {
     let server = Server::start();
     // As much as is told to be there: only a wider pipe would help.
     let load = ["127.0.0.1", "-p", &server.port, "-t", "1.5", "-b", "40M", "--bandwidth", "40M"];
-    let output = run(&mut fullpipe(&[&["diagnose"], &load[..]].concat()), PATIENCE);
+    let output = run(&mut fullpipe(&[&["diagnose"], &load[..]].concat()), TIMEOUT);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     assert_says(&text, &["\nLimit\n", "Seen from both ends", "\nWhat would help\n  1. "]);
     assert!(text.lines().all(|line| line.chars().count() <= 80 || line.contains("sysctl")), "{text}");
-    let output = run(&mut fullpipe(&[&["diagnose", "--json", "--apply", "1"], &load[..]].concat()), PATIENCE);
-    let told = document(&output);
+    let output = run(&mut fullpipe(&[&["diagnose", "--json", "--apply", "1"], &load[..]].concat()), TIMEOUT);
+    let stated = document(&output);
     assert_eq!(output.status.code(), Some(FAILED));
-    assert_says(told["error"]["message"].as_str().unwrap(), &["cannot be carried out here"]);
-    assert_eq!(told["measurement"]["limit"], told["diagnosis"]["transfers"][0]["verdict"]);
-    let output = run(&mut fullpipe(&[&["diagnose", "--json", "--apply", "nosuch"], &load[..]].concat()), PATIENCE);
+    assert_says(stated["error"]["message"].as_str().unwrap(), &["cannot be carried out here"]);
+    assert_eq!(stated["measurement"]["limit"], stated["diagnosis"]["transfers"][0]["verdict"]);
+    let output = run(&mut fullpipe(&[&["diagnose", "--json", "--apply", "nosuch"], &load[..]].concat()), TIMEOUT);
     assert_eq!(output.status.code(), Some(USAGE));
     assert_says(document(&output)["error"]["message"].as_str().unwrap(), &["nosuch", "there are none"]);
 }
@@ -179,7 +179,7 @@ fn a_measurement_is_explained_at_length_and_a_remedy_for_people_is_not_tried() {
 fn a_rate_that_the_load_was_asked_for_is_lifted_and_proven() {
     let server = Server::start();
     let load = ["diagnose", "127.0.0.1", "-p", &server.port, "-t", "1.5", "-b", "40M", "--apply", "1"];
-    let report = document(&run(fullpipe(&load).arg("--json"), PATIENCE));
+    let report = document(&run(fullpipe(&load).arg("--json"), TIMEOUT));
     let diagnosis = &report["diagnosis"];
     let best = &diagnosis["transfers"][0]["remedies"][0];
     assert_eq!((&best["id"], &best["changes"][0]["setting"]), (&"higher-rate".into(), &"rate".into()), "{diagnosis:#}");
@@ -188,7 +188,7 @@ fn a_rate_that_the_load_was_asked_for_is_lifted_and_proven() {
     assert!((35.0..45.0).contains(&mbps(&trial["before"])), "{trial:#}");
     assert!(mbps(&trial["measured"]) > 100.0, "{trial:#}");
     assert_eq!(trial["measurement"]["request"]["rate"], Value::Null, "{trial:#}");
-    let text = String::from_utf8(run(&mut fullpipe(&load), PATIENCE).stdout).unwrap();
+    let text = String::from_utf8(run(&mut fullpipe(&load), TIMEOUT).stdout).unwrap();
     assert_says(&text, &["fullpipe measure HOST    (without -b)", "With higher-rate", "% of the prediction"]);
 }
 
@@ -225,7 +225,7 @@ fn a_download_is_explained_and_bounded_in_time_and_in_bytes() {
     for bound in [["-t", "1.5"], ["-n", "10M"]] {
         let url = format!("http://127.0.0.1:{}/", web_server());
         let began = Instant::now();
-        let output = run(fullpipe(&["diagnose", &url, "--json"]).args(bound), PATIENCE);
+        let output = run(fullpipe(&["diagnose", &url, "--json"]).args(bound), TIMEOUT);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         assert!(began.elapsed() < Duration::from_secs(8), "{bound:?}: {:?}", began.elapsed());
         let transfer = document(&output)["diagnosis"]["transfers"][0]["transfer"].clone();
@@ -252,7 +252,7 @@ impl Lab {
         let mut command = fullpipe(&["lab", "up", file.to_str().unwrap(), "--name", &name]);
         let program = mark.put_on(&mut command).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
         let lab = Self { program, name };
-        let up = || run(&mut lab.host("receiver", &["true"]), PATIENCE).status.success();
+        let up = || run(&mut lab.host("receiver", &["true"]), TIMEOUT).status.success();
         assert!(within(Duration::from_secs(20), up), "the lab does not come up");
         lab
     }
@@ -262,7 +262,7 @@ impl Lab {
     }
 
     fn sender(&self, command: &[&str]) -> Output {
-        run(&mut self.host("sender", command), PATIENCE)
+        run(&mut self.host("sender", command), TIMEOUT)
     }
 
     /// A server in the receiving host.
@@ -270,7 +270,7 @@ impl Lab {
         let server = Running::start(&mut self.host("receiver", command));
         let port = format!(":{port:04X} ");
         let listens = || {
-            let output = run(&mut self.host("receiver", &["cat", "/proc/net/tcp", "/proc/net/tcp6"]), PATIENCE);
+            let output = run(&mut self.host("receiver", &["cat", "/proc/net/tcp", "/proc/net/tcp6"]), TIMEOUT);
             String::from_utf8_lossy(&output.stdout).contains(&port)
         };
         assert!(within(Duration::from_secs(20), listens), "nobody listens on{port}");
@@ -354,8 +354,8 @@ fn a_remedy_is_applied_proven_and_undone_and_others_are_watched() {
 
 /// What the sending host has set that a remedy may change.
 fn queue_and_paces(lab: &Lab) -> String {
-    let told = "tc qdisc show dev path0; sysctl net.ipv4.tcp_pacing_ca_ratio net.ipv4.tcp_mtu_probing";
-    String::from_utf8(lab.sender(&["sh", "-ec", told]).stdout).unwrap()
+    let stated = "tc qdisc show dev path0; sysctl net.ipv4.tcp_pacing_ca_ratio net.ipv4.tcp_mtu_probing";
+    String::from_utf8(lab.sender(&["sh", "-ec", stated]).stdout).unwrap()
 }
 
 /// What comes of trying out remedy `id` on a load with these `flags`; every setting is as before then, and no journal is left.
@@ -432,7 +432,7 @@ fn what_the_other_end_must_change_is_printed() {
     std::thread::sleep(Duration::from_secs(1));
     let download =
         [SELF, "diagnose", "198.18.0.1:5301", "-R", "-t", "3", "-C", "cubic", "--bandwidth", "300M", "--apply", "1"];
-    let output = run(&mut lab.host("receiver", &download), PATIENCE);
+    let output = run(&mut lab.host("receiver", &download), TIMEOUT);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{output:?}");
     assert_says(&text, &["At the other end, the sender, run:", "sysctl -w net.ipv4.tcp_wmem"]);

@@ -225,7 +225,7 @@ fn udp_is_printed_line_by_line() {
 }
 
 #[test]
-fn a_client_that_asks_for_it_is_told_what_the_server_printed() {
+fn a_client_that_asks_for_it_is_reported_what_the_server_printed() {
     require!(Iperf3);
     let _path = path();
     for arguments in [&["-t", "2", "-P", "2"][..], &["-t", "2", "-u", "--bidir"]] {
@@ -321,7 +321,7 @@ fn what_goes_wrong_is_said_as_iperf3_says_it() {
 }
 
 #[test]
-fn json_holds_the_error_and_nothing_is_said_beside_it() {
+fn json_holds_the_error_and_nothing_is_said_with_it() {
     require!(Iperf3);
     let port = free_port().to_string();
     let (real, ours) = both(&["-J", "-c", "127.0.0.1", "-p", &port]);

@@ -15,7 +15,7 @@ use fullpipe_testkit::{FalseServer, Mark, Part, assert_says, document, free_port
 use serde_json::Value;
 
 /// Within which every failure is told.
-const PATIENCE: u64 = 15;
+const TIMEOUT: u64 = 15;
 
 const FAILED: i32 = 1;
 const USAGE: i32 = 2;
@@ -23,13 +23,13 @@ const USAGE: i32 = 2;
 /// Runs the program, and holds that nothing of it is left.
 fn fail(command: &mut Command) -> Output {
     let mark = Mark::new();
-    let output = run(mark.put_on(command), PATIENCE);
+    let output = run(mark.put_on(command), TIMEOUT);
     mark.assert_gone(&BTreeSet::new());
     output
 }
 
 /// The sentence of a program that was called with `arguments` and must exit with `code`.
-fn told(arguments: &[&str], code: i32) -> String {
+fn stated(arguments: &[&str], code: i32) -> String {
     let output = fail(&mut fullpipe(arguments));
     assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
     sentence(&output, code)
@@ -55,18 +55,18 @@ fn scenario(name: &str, text: &str) -> String {
 fn against(part: Part, more: &[&str]) -> String {
     let server = FalseServer::start(part);
     let port = server.port().to_string();
-    told(&[&["measure", "127.0.0.1", "-p", &port, "-t", "1", "--quiet"], more].concat(), FAILED)
+    stated(&[&["measure", "127.0.0.1", "-p", &port, "-t", "1", "--quiet"], more].concat(), FAILED)
 }
 
 #[test]
 fn a_host_that_is_unknown() {
-    assert_says(&told(&["measure", "nosuchhost.invalid"], FAILED), &["cannot find the host nosuchhost.invalid"]);
+    assert_says(&stated(&["measure", "nosuchhost.invalid"], FAILED), &["cannot find the host nosuchhost.invalid"]);
 }
 
 #[test]
 fn a_connection_that_is_refused() {
     let port = free_port().to_string();
-    let said = told(&["measure", "127.0.0.1", "-p", &port], FAILED);
+    let said = stated(&["measure", "127.0.0.1", "-p", &port], FAILED);
     assert_says(&said, &["127.0.0.1", &port, "refused", "fullpipe serve", "iperf3 -s"]);
 }
 
@@ -90,7 +90,7 @@ fn flags_that_do_not_exist_or_do_not_fit() {
 
 #[test]
 fn two_of_three_are_needed_to_calculate() {
-    let said = told(&["calc", "--rtt", "1ms"], USAGE);
+    let said = stated(&["calc", "--rtt", "1ms"], USAGE);
     assert_says(&said, &["--bandwidth", "--window"]);
     assert_says(&refused(&["calc", "--rtt", "0ms", "--window", "1K"]), &["--rtt", "173ms"]);
 }
@@ -151,7 +151,7 @@ fn arguments_of_a_calculation_that_contradict_each_other() {
         ("--batch nosuch.csv --rtt 1ms", &["nosuch.csv", "No such file"]),
     ] {
         let arguments: Vec<&str> = std::iter::once("calc").chain(arguments.split(' ')).collect();
-        assert_says(&told(&arguments, USAGE), parts);
+        assert_says(&stated(&arguments, USAGE), parts);
     }
     assert_says(&refused(&["calc", "--batch", "a.csv", "--csv"]), &["--batch", "--csv"]);
 }
@@ -164,7 +164,7 @@ fn a_batch_is_answered_up_to_its_first_bad_row() {
     let printed = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<&str> = printed.lines().collect();
     assert_eq!(lines.len(), 3, "{printed}");
-    assert_eq!(lines[0], "bandwidth,rtt,window,plain_bps,refined_bps,low_bps,high_bps,limit");
+    assert_eq!(lines[0], "bandwidth,rtt,window,textbook_bps,kernel_model_bps,low_bps,high_bps,limit");
     assert!(lines[1].starts_with("1G,100ms,65536,5242800,"), "{printed}");
 }
 
@@ -172,7 +172,7 @@ fn a_batch_is_answered_up_to_its_first_bad_row() {
 fn a_table_is_the_same_as_text_json_and_csv() {
     let table = ["calc", "--bandwidth", "1G", "--rtt", "10ms..200ms", "--window", "64KiB,1MiB,16MiB"];
     let printed = |more: &[&str]| {
-        let output = run(&mut fullpipe(&[&table[..], more].concat()), PATIENCE);
+        let output = run(&mut fullpipe(&[&table[..], more].concat()), TIMEOUT);
         assert!(output.status.success() && output.stderr.is_empty());
         output
     };
@@ -184,7 +184,7 @@ fn a_table_is_the_same_as_text_json_and_csv() {
     assert_eq!((text.lines().count(), csv.lines().count(), rows.len()), (16, 16, 15));
     for (row, line) in rows.iter().zip(csv.lines().skip(1)) {
         let cells: Vec<&str> = line.split(',').collect();
-        assert_eq!(row["refined"].to_string(), cells[3]);
+        assert_eq!(row["kernel_model"].to_string(), cells[3]);
         assert_eq!(row["limit"].as_str(), Some(cells[6]));
     }
 }
@@ -195,14 +195,14 @@ fn scenarios_that_are_wrong() {
         "negative.toml",
         "name = \"n\"\ntitle = \"t\"\n[path]\nrate = \"-1Mbit/s\"\nrtt = \"10ms\"\n\n[[step]]\nname = \"a\"\n",
     );
-    assert_says(&told(&["lab", "run", &negative], USAGE), &["negative.toml:4:", "-1Mbit/s", "negative"]);
+    assert_says(&stated(&["lab", "run", &negative], USAGE), &["negative.toml:4:", "-1Mbit/s", "negative"]);
     let unknown = scenario(
         "unknown.toml",
         "name = \"n\"\ntitle = \"t\"\n[path]\nrate = \"1Mbit/s\"\nspeed = 3\n\n[[step]]\nname = \"a\"\n",
     );
-    assert_says(&told(&["lab", "run", &unknown], USAGE), &["unknown.toml:5:", "speed"]);
+    assert_says(&stated(&["lab", "run", &unknown], USAGE), &["unknown.toml:5:", "speed"]);
     let broken = scenario("broken.toml", "[path\n");
-    assert_says(&told(&["lab", "run", &broken], USAGE), &["broken.toml:1:"]);
+    assert_says(&stated(&["lab", "run", &broken], USAGE), &["broken.toml:1:"]);
 }
 
 #[test]
@@ -211,23 +211,23 @@ fn grids_that_are_wrong() {
         "grid.toml",
         "name = \"n\"\ntitle = \"t\"\nlongest = \"9s\"\n[[block]]\nrate = [\"-1Mbit/s\"]\nrtt = [\"10ms\"]\n",
     );
-    assert_says(&told(&["lab", "grid", &negative], USAGE), &["grid.toml:5:", "-1Mbit/s", "negative"]);
-    assert_says(&told(&["lab", "grid", "nosuch.toml"], USAGE), &["nosuch.toml", "No such file"]);
+    assert_says(&stated(&["lab", "grid", &negative], USAGE), &["grid.toml:5:", "-1Mbit/s", "negative"]);
+    assert_says(&stated(&["lab", "grid", "nosuch.toml"], USAGE), &["nosuch.toml", "No such file"]);
 }
 
 #[test]
 fn a_scenario_that_is_missing() {
     for command in [&["lab", "run", "nosuch.toml"][..], &["lab", "exec", "nosuch.toml", "sender", "--", "true"]] {
-        assert_says(&told(command, USAGE), &["nosuch.toml", "No such file", "elsen-window"]);
+        assert_says(&stated(command, USAGE), &["nosuch.toml", "No such file", "elsen-window"]);
     }
 }
 
 #[test]
 fn a_demo_of_what_cannot_be() {
-    assert_says(&told(&["demo", "--path", "rate=-1"], USAGE), &["--path", "rate", "negative"]);
-    assert_says(&told(&["demo", "--path", "speed=1"], USAGE), &["--path", "speed"]);
-    assert_says(&told(&["demo", "--sender", "nosuch=1"], USAGE), &["--sender", "nosuch", "tcp_wmem"]);
-    assert_says(&told(&["demo", "--receiver", "tcp_rmem"], USAGE), &["--receiver", "tcp_rmem"]);
+    assert_says(&stated(&["demo", "--path", "rate=-1"], USAGE), &["--path", "rate", "negative"]);
+    assert_says(&stated(&["demo", "--path", "speed=1"], USAGE), &["--path", "speed"]);
+    assert_says(&stated(&["demo", "--sender", "nosuch=1"], USAGE), &["--sender", "nosuch", "tcp_wmem"]);
+    assert_says(&stated(&["demo", "--receiver", "tcp_rmem"], USAGE), &["--receiver", "tcp_rmem"]);
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn a_congestion_control_that_does_not_exist() {
     const LACKING: i32 = 3;
     let server = FalseServer::start(Part::FallsSilentAfter(&[9, 10]));
     let port = server.port().to_string();
-    let said = told(&["measure", "127.0.0.1", "-p", &port, "-t", "1", "-q", "-C", "nosuch"], LACKING);
+    let said = stated(&["measure", "127.0.0.1", "-p", &port, "-t", "1", "-q", "-C", "nosuch"], LACKING);
     assert_says(&said, &["nosuch", "congestion control", "modprobe"]);
 }
 
@@ -298,13 +298,13 @@ fn silent_after(states: &'static [u8]) -> Output {
 fn a_port_that_is_taken() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
-    let said = told(&["serve", "-B", "127.0.0.1", "-p", &port], FAILED);
+    let said = stated(&["serve", "-B", "127.0.0.1", "-p", &port], FAILED);
     assert_says(&said, &["cannot listen on", &port, "--port"]);
 }
 
 #[test]
 fn an_address_that_is_not_ours() {
-    assert_says(&told(&["serve", "-B", "192.0.2.1"], FAILED), &["cannot listen on 192.0.2.1:5201"]);
+    assert_says(&stated(&["serve", "-B", "192.0.2.1"], FAILED), &["cannot listen on 192.0.2.1:5201"]);
 }
 
 #[test]
@@ -338,12 +338,12 @@ fn with_json_lines_the_error_is_an_event() {
 
 #[test]
 fn calc_answers_what_the_equations_say() {
-    let text = |arguments: &[&str]| String::from_utf8(run(&mut fullpipe(arguments), PATIENCE).stdout).unwrap();
+    let text = |arguments: &[&str]| String::from_utf8(run(&mut fullpipe(arguments), TIMEOUT).stdout).unwrap();
     assert!(text(&["calc", "--window", "64KiB", "--rtt", "173ms"]).contains("3.031 Mbit/s"));
     assert!(text(&["calc", "--bandwidth", "100Mbit/s", "--rtt", "173ms"]).contains("2162500 bytes"));
 
     let solved = |arguments: &[&str]| -> Value {
-        let output = run(fullpipe(arguments).arg("--json"), PATIENCE);
+        let output = run(fullpipe(arguments).arg("--json"), TIMEOUT);
         assert!(output.status.success() && output.stderr.is_empty());
         document(&output)["calculation"].clone()
     };
@@ -366,7 +366,7 @@ fn a_reader_that_goes_away_is_no_panic() {
         BufReader::with_capacity(16, child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let begun = Instant::now();
         let output = child.wait_with_output().unwrap();
-        assert!(begun.elapsed().as_secs() < PATIENCE, "{arguments:?}");
+        assert!(begun.elapsed().as_secs() < TIMEOUT, "{arguments:?}");
         assert!(!line.is_empty() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "{arguments:?}: {}", output.status);
     }

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Within which everything here happens, on however busy a machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// How long data flows before anything befalls a test, by its own clock: the far end should have told something at least
 /// twice by then.
@@ -45,7 +45,7 @@ impl Test {
 
     fn wait_for_data(&self) {
         let flows = || self.events().matches("\"event\":\"interval\"").count() >= SECONDS;
-        assert!(within(PATIENCE, flows), "no data flows: {}", self.events());
+        assert!(within(TIMEOUT, flows), "no data flows: {}", self.events());
     }
 
     fn interrupt(&self) {
@@ -54,7 +54,7 @@ impl Test {
 
     /// The client's end, and the measurement that it told.
     fn finish(mut self) -> (Output, Value) {
-        let output = self.client.take().unwrap().finish(PATIENCE);
+        let output = self.client.take().unwrap().finish(TIMEOUT);
         let events = self.events();
         let measurement = events.lines().rev().find_map(|line| {
             let event: Value = serde_json::from_str(line).ok()?;
@@ -71,7 +71,7 @@ impl Drop for Test {
 }
 
 /// What was told of the far end while data flowed: the settings of this same host, and each stream of so many.
-fn assert_told_early(measurement: &Value, streams: usize) {
+fn assert_stated_early(measurement: &Value, streams: usize) {
     let (here, there) = (&measurement["local"], &measurement["remote"]);
     assert_eq!(measurement["peer"]["speaks_fullpipe"], true);
     assert!(there["settings"]["kernel"]["major"].is_u64() && there["settings"] == here["settings"], "{there:#}");
@@ -95,7 +95,7 @@ fn assert_told_early(measurement: &Value, streams: usize) {
 }
 
 #[test]
-fn what_the_server_told_before_it_was_killed_is_kept() {
+fn what_the_server_reported_before_it_was_killed_is_kept() {
     let certified = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let file = |name: &str, content: String| {
         let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("far-end-{}-{name}", std::process::id()));
@@ -118,7 +118,7 @@ fn what_the_server_told_before_it_was_killed_is_kept() {
         let (output, measurement) = test.finish();
         assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
         assert!(measurement["broken_off"].is_string() && measurement["interrupted"] == false);
-        assert_told_early(&measurement, streams);
+        assert_stated_early(&measurement, streams);
     }
     for path in [trust, identity] {
         let _ = std::fs::remove_file(path);
@@ -126,7 +126,7 @@ fn what_the_server_told_before_it_was_killed_is_kept() {
 }
 
 #[test]
-fn what_the_server_told_is_kept_if_it_does_not_answer_an_interrupted_client_any_more() {
+fn what_the_server_reported_is_kept_if_it_does_not_answer_an_interrupted_client_any_more() {
     let test = Test::start(&[], &[]);
     test.wait_for_data();
     let server = Pid::from_raw(test.server.pid().cast_signed()).unwrap();
@@ -135,11 +135,11 @@ fn what_the_server_told_is_kept_if_it_does_not_answer_an_interrupted_client_any_
     let (output, measurement) = test.finish();
     assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(measurement["broken_off"].is_string() && measurement["interrupted"] == true);
-    assert_told_early(&measurement, 1);
+    assert_stated_early(&measurement, 1);
 }
 
 #[test]
-fn the_whole_replaces_what_was_told_before_it() {
+fn the_whole_replaces_what_was_reported_before_it() {
     let test = Test::start(&[], &["-P", "2"]);
     test.wait_for_data();
     test.interrupt();

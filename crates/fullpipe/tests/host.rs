@@ -18,7 +18,7 @@ use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 use tempfile::TempDir;
 
 /// Within which every command but `--temporary` ends.
-const PATIENCE: u64 = 20;
+const TIMEOUT: u64 = 20;
 
 const WMEM: &str = "/proc/sys/net/ipv4/tcp_wmem";
 
@@ -52,7 +52,7 @@ impl Bench {
     }
 
     fn host(&self, action: &str, arguments: &[&str]) -> Output {
-        run(&mut self.command(action, arguments), PATIENCE)
+        run(&mut self.command(action, arguments), TIMEOUT)
     }
 
     fn succeeds(&self, action: &str, arguments: &[&str]) -> String {
@@ -85,10 +85,10 @@ fn show_answers_within_fifty_milliseconds_and_in_eighty_columns() {
         start.elapsed() < SOON
     });
     assert!(soon, "not once of 50 times");
-    let text = String::from_utf8(run(&mut fullpipe(&path), PATIENCE).stdout).unwrap();
+    let text = String::from_utf8(run(&mut fullpipe(&path), TIMEOUT).stdout).unwrap();
     let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
     assert!(wide.is_empty(), "{wide:#?}");
-    let shown = document(&run(fullpipe(&path).arg("--json"), PATIENCE));
+    let shown = document(&run(fullpipe(&path).arg("--json"), TIMEOUT));
     assert_eq!(shown["host_settings"]["allows"].as_array().unwrap().len(), 4);
     assert!(shown["host_settings"]["devices"].as_array().unwrap().iter().any(|device| device["name"] == "lo"));
 }
@@ -99,7 +99,7 @@ fn what_is_advised_can_be_applied_and_undone() {
     let bench = Bench::new();
     let before = everything();
     let path = ["--rtt", "200ms", "--bandwidth", "1G"];
-    let advised = document(&run(fullpipe(&["host", "advise", "--json"]).args(path), PATIENCE));
+    let advised = document(&run(fullpipe(&["host", "advise", "--json"]).args(path), TIMEOUT));
     let advice = &advised["host_advice"];
     assert_eq!(advice["before"]["limit"], "send-buffer", "{advice}");
     assert_eq!(advice["after"]["limit"], "capacity", "{advice}");
@@ -126,7 +126,7 @@ fn copied_advice_that_harms_is_named_and_repaired() {
         fs::write(format!("/proc/sys/net/ipv4/{name}"), value).unwrap();
     }
     let path = ["--rtt", "100ms", "--bandwidth", "1G"];
-    let advised = document(&run(fullpipe(&["host", "advise", "--json"]).args(path), PATIENCE));
+    let advised = document(&run(fullpipe(&["host", "advise", "--json"]).args(path), TIMEOUT));
     let of = |list: &str| -> Vec<String> {
         let entries = advised["host_advice"][list].as_array().unwrap();
         entries.iter().map(|entry| entry["setting"].as_str().unwrap().to_owned()).collect()
@@ -219,10 +219,10 @@ fn at_a_terminal(bench: &Bench, time: &str) -> (File, Child) {
 
 /// Reads what a terminal shows, up to and with `text`.
 fn read_until(terminal: &mut File, text: &str) {
-    let patience = Timespec { tv_sec: PATIENCE.cast_signed(), tv_nsec: 0 };
+    let timeout = Timespec { tv_sec: TIMEOUT.cast_signed(), tv_nsec: 0 };
     let mut shown = Vec::new();
     while !String::from_utf8_lossy(&shown).contains(text) {
-        let waited = poll(&mut [PollFd::new(&*terminal, PollFlags::IN)], Some(&patience)).unwrap();
+        let waited = poll(&mut [PollFd::new(&*terminal, PollFlags::IN)], Some(&timeout)).unwrap();
         assert_eq!(waited, 1, "nothing more is shown than {:?}", String::from_utf8_lossy(&shown));
         let mut byte = [0];
         terminal.read_exact(&mut byte).unwrap();
@@ -258,35 +258,35 @@ fn without_permission_nothing_is_changed() {
         .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
         .arg(ours.get_program())
         .args(ours.get_args());
-    let told = sentence(&run(&mut nobody, PATIENCE), 3);
-    assert!(told.contains("net.ipv4.tcp_wmem") && told.contains("nothing was changed"), "{told}");
+    let stated = sentence(&run(&mut nobody, TIMEOUT), 3);
+    assert!(stated.contains("net.ipv4.tcp_wmem") && stated.contains("nothing was changed"), "{stated}");
     let mut homeless = Command::new("setpriv");
     homeless.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(ours.get_program());
     homeless.args(["host", "apply", "tcp_wmem=64MiB"]).env("HOME", "/nonexistent");
-    assert_eq!(sentence(&run(&mut homeless, PATIENCE), 3), told);
+    assert_eq!(sentence(&run(&mut homeless, TIMEOUT), 3), stated);
     assert_eq!(everything(), before);
     assert!(!bench.has_journal());
     // What only the first namespace may write, to root of another.
-    let told = sentence(&bench.host("apply", &["tcp_wmem=64MiB", "net.core.rmem_max=1000000"]), 3);
-    assert!(told.contains("net.core.rmem_max"), "{told}");
+    let stated = sentence(&bench.host("apply", &["tcp_wmem=64MiB", "net.core.rmem_max=1000000"]), 3);
+    assert!(stated.contains("net.core.rmem_max"), "{stated}");
     assert_eq!(everything(), before);
 }
 
 #[test]
-fn what_cannot_be_is_told_in_a_sentence() {
+fn what_cannot_be_is_reported_in_a_sentence() {
     require!(Root);
     let bench = Bench::new();
     let before = everything();
-    let told = |arguments: &[&str], code, part: &str| {
-        let told = sentence(&bench.host("apply", arguments), code);
-        assert!(told.contains(part), "{told}");
-        assert_eq!(everything(), before, "{told}");
+    let stated = |arguments: &[&str], code, part: &str| {
+        let stated = sentence(&bench.host("apply", arguments), code);
+        assert!(stated.contains(part), "{stated}");
+        assert_eq!(everything(), before, "{stated}");
     };
-    told(&["tcp_wmem=8MiB", "net.ipv4.tcp_congestion_control=nonesuch"], 3, "tcp_congestion_control");
-    told(&["tcp_wmem=8MiB", "mtu:eth77=1500"], 3, "eth77");
-    told(&["tcp_wmem=8MiB", "qdisc:lo=nonesuch"], 3, "queueing discipline of lo");
-    told(&["tcp_wmem=8MiB", "route:10.0.0.0/8:window=1000"], 3, "there is no such route");
-    told(&["tcp_wmem=8MiB", "--persist"], 1, "--persist");
+    stated(&["tcp_wmem=8MiB", "net.ipv4.tcp_congestion_control=nonesuch"], 3, "tcp_congestion_control");
+    stated(&["tcp_wmem=8MiB", "mtu:eth77=1500"], 3, "eth77");
+    stated(&["tcp_wmem=8MiB", "qdisc:lo=nonesuch"], 3, "queueing discipline of lo");
+    stated(&["tcp_wmem=8MiB", "route:10.0.0.0/8:window=1000"], 3, "there is no such route");
+    stated(&["tcp_wmem=8MiB", "--persist"], 1, "--persist");
     bench.succeeds("apply", &["tcp_wmem=8MiB"]);
     fs::write(WMEM, "4096 16384 5000000").unwrap();
     let undone = bench.host("undo", &[]);
@@ -323,7 +323,7 @@ fn what_is_persisted_outlives_a_boot_and_its_undo_too() {
     let mut command = Command::new("unshare");
     command.args(["--net", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-exc", script, "sh"]);
     command.arg(env!("CARGO_BIN_EXE_fullpipe")).arg(folder.path());
-    let output = run(&mut command, PATIENCE);
+    let output = run(&mut command, TIMEOUT);
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
 }

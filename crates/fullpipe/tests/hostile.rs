@@ -196,11 +196,11 @@ impl Peer {
     }
 
     /// What the server still says until it closes, and how long that takes; `None` if it does not within `patience`.
-    fn ending(&mut self, patience: Duration) -> (Vec<u8>, Option<Duration>) {
+    fn ending(&mut self, timeout: Duration) -> (Vec<u8>, Option<Duration>) {
         let begun = Instant::now();
         let mut said = Vec::new();
         let mut byte = [0];
-        while let Some(left) = patience.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
+        while let Some(left) = timeout.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
             self.control.set_read_timeout(Some(left)).unwrap();
             match self.control.read(&mut byte) {
                 Ok(0) => return (said, Some(begun.elapsed())),
@@ -218,15 +218,15 @@ const RESULTS: &str = r#"{"cpu_util_total":1.0,"cpu_util_user":0.5,"cpu_util_sys
 
 /// An honest client that sends so many bytes over so many streams: what the server counted.
 fn upload(server: SocketAddr, from: Ipv4Addr, streams: usize, bytes: usize) -> Result<u64, String> {
-    let told = |error: io::Error| error.to_string();
-    let mut peer = Peer::call(server, from).map_err(told)?;
+    let stated = |error: io::Error| error.to_string();
+    let mut peer = Peer::call(server, from).map_err(stated)?;
     let parameters = format!(r#"{{"tcp":true,"num":{bytes},"time":0,"parallel":{streams},"len":131072}}"#);
-    let data = peer.begin(&parameters, streams).map_err(told)?;
+    let data = peer.begin(&parameters, streams).map_err(stated)?;
     for (mut stream, index) in data.iter().zip(0..) {
         let share = bytes / streams + usize::from(index < bytes % streams);
-        stream.write_all(&vec![b'x'; share]).map_err(told)?;
+        stream.write_all(&vec![b'x'; share]).map_err(stated)?;
     }
-    let counted = peer.finish(RESULTS).map_err(told)?;
+    let counted = peer.finish(RESULTS).map_err(stated)?;
     let streams = counted["streams"].as_array().ok_or("no streams")?;
     Ok(streams.iter().filter_map(|stream| stream["bytes"].as_u64()).sum())
 }
@@ -371,7 +371,7 @@ fn silent(server: SocketAddr, words: &[u8]) -> io::Result<Peer> {
 
 #[test]
 fn whoever_stalls_is_sent_away_in_time() {
-    let server = Server::start(&["--patience", "1"]);
+    let server = Server::start(&["--client-timeout", "1"]);
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         let honest = scope.spawn(|| honest_clients(&server, &over));
@@ -395,8 +395,8 @@ fn stalls(server: &Server, (what, begin, seconds): Stall) {
     let closed = closed.unwrap_or_else(|| panic!("{what}: still there after {deadline:?}; it was told {said:?}"));
     assert!(closed + Duration::from_millis(200) >= deadline, "{what}: sent away after {closed:?}, which is too soon");
     // Who can be told is told: it said nothing for too long.
-    let told = !matches!(what, "before its cookie" | "within its cookie" | "before it is done");
-    assert_eq!(refusal(&said), told.then_some(144), "{what}: {said:?}");
+    let stated = !matches!(what, "before its cookie" | "within its cookie" | "before it is done");
+    assert_eq!(refusal(&said), stated.then_some(144), "{what}: {said:?}");
 }
 
 /// A byte now and then does not help.
@@ -510,7 +510,7 @@ fn data_connections_that_nobody_waits_for_are_denied() {
 }
 
 #[test]
-fn callers_that_speak_something_else_are_told_of() {
+fn callers_that_speak_something_else_are_reported_of() {
     let server = Server::start(&[]);
     for words in
         [&b"GET / HTTP/1.1\r\nHost: example.org\r\nAccept: */*\r\n\r\n"[..], &[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc]]
@@ -575,10 +575,10 @@ fn raise_descriptors() {
 fn a_thousand_idle_tests_take_little_memory() {
     const IDLE: usize = 1000;
     /// What the whole server may have; issue 4 permits 64 MiB.
-    const MOST_KIB: u64 = 32 * 1024;
+    const MAX_KIB: u64 = 32 * 1024;
     let _path = path();
     raise_descriptors();
-    let server = Server::start(&["--patience", "60"]);
+    let server = Server::start(&["--client-timeout", "60"]);
     let before = server.resident_kib();
     let idle: Vec<Peer> = (0..IDLE)
         .map(|n| {
@@ -590,7 +590,7 @@ fn a_thousand_idle_tests_take_little_memory() {
     server.assert_serves();
     let after = server.resident_kib();
     println!("{IDLE} idle control connections: {before} KiB before, {after} KiB with them");
-    assert!(after < MOST_KIB, "{after} KiB");
+    assert!(after < MAX_KIB, "{after} KiB");
     drop(idle);
     server.assert_serves();
 }
@@ -681,18 +681,18 @@ fn what_an_operator_does_not_permit_is_refused_with_the_numbers_of_iperf3() {
         "--deny",
         "127.0.0.3",
     ]);
-    let told = |parameters: &str| {
+    let stated = |parameters: &str| {
         let mut peer = Peer::call(server.address, HOSTILE).unwrap();
         peer.ask(parameters).unwrap();
         let (said, _) = peer.ending(PROMPT);
         assert_eq!(said.first(), Some(&state::SERVER_ERROR), "it is refused before it opens streams");
         refusal(&said)
     };
-    assert_eq!(told(r#"{"tcp":true,"time":1,"parallel":5}"#), Some(6));
-    assert_eq!(told(r#"{"tcp":true,"time":6}"#), Some(37));
-    assert_eq!(told(r#"{"tcp":true,"time":0}"#), Some(37));
-    assert_eq!(told(r#"{"tcp":true,"num":10485761}"#), Some(37));
-    assert_eq!(told(r#"{"tcp":true,"time":1,"bandwidth":6000000,"parallel":2}"#), Some(27));
+    assert_eq!(stated(r#"{"tcp":true,"time":1,"parallel":5}"#), Some(6));
+    assert_eq!(stated(r#"{"tcp":true,"time":6}"#), Some(37));
+    assert_eq!(stated(r#"{"tcp":true,"time":0}"#), Some(37));
+    assert_eq!(stated(r#"{"tcp":true,"num":10485761}"#), Some(37));
+    assert_eq!(stated(r#"{"tcp":true,"time":1,"bandwidth":6000000,"parallel":2}"#), Some(27));
     let _first = begun(server.address, r#"{"tcp":true,"time":1,"parallel":2}"#, 2).unwrap();
     let _second = begun(server.address, r#"{"tcp":true,"time":1,"parallel":2}"#, 2).unwrap();
     let mut third = Peer::call(server.address, HOSTILE).unwrap();
@@ -739,10 +739,10 @@ fn udp_parameters(reverse: bool) -> String {
 }
 
 /// Asks for a UDP stream; the socket, if that is answered.
-fn hello(server: SocketAddr, from: Ipv4Addr, patience: Duration) -> Option<UdpSocket> {
+fn hello(server: SocketAddr, from: Ipv4Addr, timeout: Duration) -> Option<UdpSocket> {
     let socket = UdpSocket::bind((from, 0)).unwrap();
     socket.connect(server).unwrap();
-    socket.set_read_timeout(Some(patience)).unwrap();
+    socket.set_read_timeout(Some(timeout)).unwrap();
     socket.send(b"9876").unwrap();
     let mut reply = [0; 64];
     let length = socket.recv(&mut reply).ok()?;
@@ -754,7 +754,7 @@ fn hello(server: SocketAddr, from: Ipv4Addr, patience: Duration) -> Option<UdpSo
 fn a_forged_hello_gets_no_answer() {
     const SHORT: Duration = Duration::from_millis(300);
     let server = Server::start(&[]);
-    let answered = |from, patience| hello(server.address, from, patience).is_some();
+    let answered = |from, timeout| hello(server.address, from, timeout).is_some();
     assert!(!answered(HOSTILE, SHORT), "nobody has asked for a test");
     let mut tcp = Peer::call(server.address, HOSTILE).unwrap();
     tcp.ask(TWO_STREAMS).unwrap();

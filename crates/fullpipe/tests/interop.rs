@@ -85,12 +85,12 @@ fn iperf3_as_client(streams: usize, more: &[&str]) {
     for stream in ends {
         assert_close("a stream", &stream["sender"]["bytes"], &stream["receiver"]["bytes"]);
     }
-    let told = server.finish();
+    let stated = server.finish();
     let direction = if more.contains(&"-R") { "sending" } else { "receiving" };
     let count = if streams == 1 { "1 stream\n".to_owned() } else { format!("{streams} streams\n") };
-    assert!(told.contains(&format!(": {direction}, {count}")), "{told}");
-    assert!(told.lines().skip(1).all(|line| line.starts_with("127.0.0.1:")), "{told}");
-    assert!(told.contains(": done at "), "{told}");
+    assert!(stated.contains(&format!(": {direction}, {count}")), "{stated}");
+    assert!(stated.lines().skip(1).all(|line| line.starts_with("127.0.0.1:")), "{stated}");
+    assert!(stated.contains(": done at "), "{stated}");
 }
 
 /// Five seconds with `fullpipe measure` as the client of `iperf3 -s`.

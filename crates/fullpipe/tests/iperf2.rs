@@ -11,7 +11,7 @@ use fullpipe_testkit::{Heading, Relay, Running, free_port, path, require, wait_f
 use serde_json::Value;
 
 /// Longest that one test may take.
-const PATIENCE: u64 = 30;
+const TIMEOUT: u64 = 30;
 
 /// How soon a server says what happened.
 const PROMPT: Duration = Duration::from_secs(10);
@@ -49,7 +49,7 @@ fn port_of(address: &str) -> String {
 
 fn iperf(port: u16, arguments: &[&str]) -> String {
     let mut command = Command::new("iperf");
-    let output = run(command.args(["-c", "127.0.0.1", "-p", &port.to_string()]).args(arguments), PATIENCE);
+    let output = run(command.args(["-c", "127.0.0.1", "-p", &port.to_string()]).args(arguments), TIMEOUT);
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
@@ -77,10 +77,10 @@ fn every_stream_is_counted_to_the_byte() {
     ] {
         let _path = path();
         let server = Server::start();
-        let told = sent(&iperf(server.port, &[arguments, &["-y", "C"]].concat()));
+        let stated = sent(&iperf(server.port, &[arguments, &["-y", "C"]].concat()));
         let streams = arguments.iter().position(|argument| *argument == "-P").map_or("1", |at| arguments[at + 1]);
-        assert_eq!(told.len().to_string(), streams, "{arguments:?}: {told:?}");
-        assert!(within(PROMPT, || server.ended() == told), "{arguments:?}: {told:?} and {:?}", server.ended());
+        assert_eq!(stated.len().to_string(), streams, "{arguments:?}: {stated:?}");
+        assert!(within(PROMPT, || server.ended() == stated), "{arguments:?}: {stated:?} and {:?}", server.ended());
     }
 }
 

@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
 /// The longest that anything here may take.
-const PATIENCE: u64 = 60;
+const TIMEOUT: u64 = 60;
 
 const INTERRUPTED: i32 = 130;
 
@@ -38,9 +38,9 @@ fn scenario(name: &str, sections: &str) -> String {
 }
 
 /// The report of `lab run` on a scenario, once all of its steps were measured.
-fn measured(file: &str, patience: u64) -> Value {
+fn measured(file: &str, timeout: u64) -> Value {
     valid_within(3, || {
-        let output = run(&mut fullpipe(&["lab", "run", file, "--json"]), patience);
+        let output = run(&mut fullpipe(&["lab", "run", file, "--json"]), timeout);
         let report = document(&output)["lab"][0].clone();
         let steps = report["steps"].as_array().unwrap();
         let unfit =
@@ -83,12 +83,12 @@ fn a_program_runs_in_each_host_and_its_exit_code_is_passed_on() {
     require!(Lab);
     let _path = path();
     for (host, code) in [("sender", 0), ("receiver", 7)] {
-        let output = run(&mut exec(host, &["sh", "-c", &format!("uname -n; exit {code}")]), PATIENCE);
+        let output = run(&mut exec(host, &["sh", "-c", &format!("uname -n; exit {code}")]), TIMEOUT);
         assert_eq!(output.status.code(), Some(code), "{output:?}");
         assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{host}\n"));
         assert!(output.stderr.is_empty(), "{output:?}");
     }
-    let killed = run(&mut exec("sender", &["sh", "-c", "kill -9 $$"]), PATIENCE);
+    let killed = run(&mut exec("sender", &["sh", "-c", "kill -9 $$"]), TIMEOUT);
     assert_eq!(killed.status.code(), Some(137));
 }
 
@@ -96,7 +96,7 @@ fn a_program_runs_in_each_host_and_its_exit_code_is_passed_on() {
 fn a_program_that_does_not_exist_is_one_sentence() {
     require!(Lab);
     let _path = path();
-    let output = run(&mut exec("sender", &["nosuchprogram"]), PATIENCE);
+    let output = run(&mut exec("sender", &["nosuchprogram"]), TIMEOUT);
     assert!(sentence(&output, 1).contains("start `nosuchprogram` in the sender"));
 }
 
@@ -105,14 +105,15 @@ fn a_scenario_is_run_and_measured() {
     require!(Lab);
     let _path = path();
     let report = valid_within(3, || {
-        let output = run(&mut fullpipe(&["lab", "run", &tiny(), "--json"]), PATIENCE);
+        let output = run(&mut fullpipe(&["lab", "run", &tiny(), "--json"]), TIMEOUT);
         let report = document(&output)["lab"][0].clone();
         let passed = report["passed"] == true;
         assert_eq!(output.status.success(), passed, "{output:?}");
         (report.clone(), if passed { vec![] } else { vec![report["steps"][0]["missed"].to_string()] })
     });
     let step = &report["steps"][0];
-    let (measured, predicted) = (step["measured"].as_f64().unwrap(), step["prediction"]["refined"].as_f64().unwrap());
+    let (measured, predicted) =
+        (step["measured"].as_f64().unwrap(), step["prediction"]["kernel_model"].as_f64().unwrap());
     assert!((measured / predicted - 1.0).abs() < 0.05, "{measured} measured of {predicted}");
 }
 
@@ -143,14 +144,14 @@ fn a_capture_bears_the_paths_own_times_and_tcpdump_reads_it() {
     let _path = path();
     let folder = tempfile::tempdir().unwrap();
     let command = ["lab", "run", &tiny(), "--json", "--capture", folder.path().to_str().unwrap()];
-    document(&run(&mut fullpipe(&command), PATIENCE));
+    document(&run(&mut fullpipe(&command), TIMEOUT));
     let files = ["sender", "receiver"].map(|end| folder.path().join(format!("tiny-as-it-is-1-{end}.pcap")));
     let [near, far] = files.each_ref().map(|file| captured(file));
     for (file, packets) in files.iter().zip([&near, &far]) {
         assert!(packets.windows(2).all(|pair| pair[0].nanos <= pair[1].nanos), "out of order: {}", file.display());
-        let output = run(Command::new("tcpdump").args(["-n", "--nano", "-r"]).arg(file), PATIENCE);
-        let told = String::from_utf8_lossy(&output.stdout);
-        let (flows, count) = (told.matches("IP 198.18.0.1.").count(), told.lines().count());
+        let output = run(Command::new("tcpdump").args(["-n", "--nano", "-r"]).arg(file), TIMEOUT);
+        let stated = String::from_utf8_lossy(&output.stdout);
+        let (flows, count) = (stated.matches("IP 198.18.0.1.").count(), stated.lines().count());
         assert!(
             flows > 100 && count == packets.len(),
             "{count} of {} packets, {flows} of them the sender's",
@@ -175,7 +176,7 @@ fn a_capture_ends_at_its_size_and_the_run_says_so() {
     let _path = path();
     let folder = tempfile::tempdir().unwrap();
     let flags = ["--capture", folder.path().to_str().unwrap(), "--capture-size", "4KiB"];
-    let output = run(&mut fullpipe(&[&["lab", "run", &tiny(), "--json"], &flags[..]].concat()), PATIENCE);
+    let output = run(&mut fullpipe(&[&["lab", "run", &tiny(), "--json"], &flags[..]].concat()), TIMEOUT);
     let warnings = document(&output)["lab"][0]["steps"][0]["runs"][0]["warnings"].to_string();
     assert!(warnings.contains("packets are missing in the capture"), "{warnings}");
     let size = std::fs::metadata(folder.path().join("tiny-as-it-is-1-sender.pcap")).unwrap().len();
@@ -192,11 +193,11 @@ fn datagrams_beyond_the_link_are_lost_as_predicted_and_starve_tcp() {
          [[step]]\nname = \"datagrams\"\ntransport = \"udp\"\nrate = \"25M\"\nduration = \"3s\"\n\
          capacity = { within = \"10%\" }\nloss = { within = \"2%\" }\n\n\
          [[step]]\nname = \"alone\"\nwindow = \"16KiB\"\nduration = \"3s\"\n\n\
-         [[step]]\nname = \"beside\"\nwindow = \"16KiB\"\nomit = \"2s\"\nduration = \"3s\"\nfills = { within = \"15%\" }\n\
-         [[step.beside]]\ntransport = \"udp\"\nstreams = 2\nrate = \"25M\"\nafter = \"500ms\"\n\n\
-         [[bound]]\nratio = [\"beside\", \"alone\"]\nat_most = \"50%\"\n",
+         [[step]]\nname = \"cross traffic\"\nwindow = \"16KiB\"\nomit = \"2s\"\nduration = \"3s\"\nfills = { within = \"15%\" }\n\
+         [[step.cross_traffic]]\ntransport = \"udp\"\nstreams = 2\nrate = \"25M\"\nafter = \"500ms\"\n\n\
+         [[bound]]\nratio = [\"cross traffic\", \"alone\"]\nat_most = \"50%\"\n",
     );
-    let report = measured(&file, 2 * PATIENCE);
+    let report = measured(&file, 2 * TIMEOUT);
     assert_eq!(
         report["passed"],
         true,
@@ -208,9 +209,9 @@ fn datagrams_beyond_the_link_are_lost_as_predicted_and_starve_tcp() {
     // A fifth of 25 Mbit/s, and what the headers take.
     let lost = datagrams["loss"].as_f64().unwrap();
     assert!((0.1..0.35).contains(&lost), "{datagrams}");
-    let beside = &report["steps"][2]["beside"][0];
-    assert_eq!((beside["phases"].as_u64(), beside["request"]["streams"].as_u64()), (Some(1), Some(2)));
-    assert!(beside["loss"].as_f64().unwrap() > 0.4, "{beside}");
+    let cross_traffic = &report["steps"][2]["cross_traffic"][0];
+    assert_eq!((cross_traffic["phases"].as_u64(), cross_traffic["request"]["streams"].as_u64()), (Some(1), Some(2)));
+    assert!(cross_traffic["loss"].as_f64().unwrap() > 0.4, "{cross_traffic}");
 }
 
 #[test]
@@ -223,9 +224,9 @@ fn a_step_may_have_its_own_path_and_loads_that_grow() {
          [[step]]\nname = \"far\"\nwindow = \"16KiB\"\nduration = \"3s\"\n\n\
          [[step]]\nname = \"near\"\nwindow = \"16KiB\"\nduration = \"3s\"\npath = { rtt = \"20ms\" }\n\n\
          [[step]]\nname = \"climb\"\ntransport = \"udp\"\nramp = { from = \"50%\", to = \"120%\", loads = 2 }\nduration = \"2s\"\n\n\
-         [[bound]]\nratio = [\"near\", \"far\"]\nexpect = \"refined\"\nwithin = \"15%\"\n",
+         [[bound]]\nratio = [\"near\", \"far\"]\nexpect = \"kernel_model\"\nwithin = \"15%\"\n",
     );
-    let report = measured(&file, 2 * PATIENCE);
+    let report = measured(&file, 2 * TIMEOUT);
     assert_eq!(report["passed"], true, "{report}");
     let step = |index: usize| &report["steps"][index];
     assert_eq!((&step(0)["path"], step(1)["path"]["forward"]["delay"].as_f64()), (&Value::Null, Some(0.01)));
@@ -245,7 +246,7 @@ fn a_grid_is_run_and_held_against_its_predictions() {
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("grid-{}.toml", std::process::id()));
     std::fs::write(&file, text).unwrap();
     let report = valid_within(1, || {
-        let output = run(&mut fullpipe(&["lab", "grid", file.to_str().unwrap(), "--json"]), 2 * PATIENCE);
+        let output = run(&mut fullpipe(&["lab", "grid", file.to_str().unwrap(), "--json"]), 2 * TIMEOUT);
         let report = document(&output)["grid"].clone();
         // No measurement is that close to its prediction.
         assert!(!output.status.success() && report["passed"] == false, "{output:?}");
@@ -253,7 +254,8 @@ fn a_grid_is_run_and_held_against_its_predictions() {
         (report, broken.into_iter().collect())
     });
     let cell = &report["cells"][0];
-    let (measured, predicted) = (cell["measured"].as_f64().unwrap(), cell["prediction"]["refined"].as_f64().unwrap());
+    let (measured, predicted) =
+        (cell["measured"].as_f64().unwrap(), cell["prediction"]["kernel_model"].as_f64().unwrap());
     assert!((measured / predicted - 1.0).abs() < 0.08, "{measured} measured of {predicted}");
     assert_eq!((report["by_rule"]["cells"].as_u64(), report["missed"].as_array().unwrap().len()), (Some(1), 1));
 }
@@ -266,7 +268,7 @@ fn nothing_remains_of_a_lab_that_ended_well_or_badly() {
         let mark = Mark::new();
         let running = Running::start(&mut with_daemon(&mark, &format!("sleep 1; exit {code}")));
         let namespaces = namespaces_of_lab(&mark);
-        assert_eq!(running.finish(Duration::from_secs(PATIENCE)).status.code(), Some(code));
+        assert_eq!(running.finish(Duration::from_secs(TIMEOUT)).status.code(), Some(code));
         mark.assert_gone(&namespaces);
     }
 }
@@ -282,7 +284,7 @@ fn nothing_remains_of_a_lab_whose_program_was_interrupted() {
     let namespaces = namespaces_of_lab(&mark);
     let group = Pid::from_raw(running.pid().cast_signed()).unwrap();
     kill_process_group(group, Signal::INT).unwrap();
-    assert_eq!(running.finish(Duration::from_secs(PATIENCE)).status.code(), Some(INTERRUPTED));
+    assert_eq!(running.finish(Duration::from_secs(TIMEOUT)).status.code(), Some(INTERRUPTED));
     mark.assert_gone(&namespaces);
 }
 
@@ -295,7 +297,7 @@ fn nothing_remains_of_a_run_that_was_interrupted() {
         let running = Running::start(mark.put_on(&mut fullpipe(&["lab", "run", &tiny()])));
         thread::sleep(Duration::from_millis(wait));
         running.interrupt();
-        let output = running.finish(Duration::from_secs(PATIENCE));
+        let output = running.finish(Duration::from_secs(TIMEOUT));
         sentence(&output, INTERRUPTED);
         mark.assert_gone(&BTreeSet::new());
     }
@@ -360,7 +362,7 @@ fn with_device(tun: Option<&str>, by: &[&str], arguments: &[&str]) -> Output {
                   touch /dev/net/fullpipe; mount --bind \"$2\" /dev/net/fullpipe; shift 2; cd /; exec \"$@\"";
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-ec", script, "sh", tun.unwrap_or_default(), env!("CARGO_BIN_EXE_fullpipe")]);
-    run(command.args(by).arg("/dev/net/fullpipe").args(arguments), PATIENCE)
+    run(command.args(by).arg("/dev/net/fullpipe").args(arguments), TIMEOUT)
 }
 
 /// A short demo by way of `by`: what it measured, as a share of what the path carries, and why that does not count.
@@ -432,7 +434,7 @@ fn the_kernels_own_path_carries_its_rate_for_root_and_for_ordinary_users() {
 fn delay_over_the_kernels_own_path_needs_netem() {
     require!(Lab, Tc);
     let _path = path();
-    let output = run(&mut fullpipe(&["lab", "exec", "--backend", "kernel", "demo", "sender", "--", "true"]), PATIENCE);
+    let output = run(&mut fullpipe(&["lab", "exec", "--backend", "kernel", "demo", "sender", "--", "true"]), TIMEOUT);
     if output.status.success() {
         // Straight to the descriptor, because the test runner swallows what a test prints that passes.
         let said = b"skipped: this kernel has netem, so that there is nothing to refuse\n";
@@ -455,7 +457,7 @@ fn where_tc_is_missing_the_kernels_own_path_is_refused() {
     let program = env!("CARGO_BIN_EXE_fullpipe");
     command.args(["--mount", "sh", "-ec", hidden, "sh", "env", &format!("PATH={path}"), program]);
     command.args(["demo", "--path", "rtt=0ms,queue=100KB", "--backend", "kernel"]);
-    let said = sentence(&run(&mut command, PATIENCE), 3);
+    let said = sentence(&run(&mut command, TIMEOUT), 3);
     assert!(said.contains("`tc`, of iproute2, cannot be run"), "{said}");
 }
 
@@ -466,13 +468,13 @@ fn what_the_kernels_own_path_does_not_do_is_refused_before_anything_is_made() {
         "[path]\nrate = \"50Mbit/s\"\nrtt = \"0ms\"\nqueue = \"100packets\"\n\n[[step]]\nname = \"as it is\"\n\n\
          [[step]]\nname = \"late\"\npath = { jitter = \"uniform 2ms\" }\n",
     );
-    let output = run(&mut fullpipe(&["lab", "run", &file, "--backend", "kernel"]), PATIENCE);
+    let output = run(&mut fullpipe(&["lab", "run", &file, "--backend", "kernel"]), TIMEOUT);
     assert!(sentence(&output, 2).contains("has no jitter") && output.stdout.is_empty(), "{output:?}");
-    let output = run(&mut fullpipe(&["demo", "--path", "aqm=codel", "--backend", "kernel"]), PATIENCE);
+    let output = run(&mut fullpipe(&["demo", "--path", "aqm=codel", "--backend", "kernel"]), TIMEOUT);
     assert!(sentence(&output, 2).contains("has no managed queues"), "{output:?}");
     let folder = tempfile::tempdir().unwrap().path().join("captures");
     let capture = ["lab", "run", &tiny(), "--backend", "kernel", "--capture", folder.to_str().unwrap()];
-    assert!(sentence(&run(&mut fullpipe(&capture), PATIENCE), 2).contains("has no captures"));
+    assert!(sentence(&run(&mut fullpipe(&capture), TIMEOUT), 2).contains("has no captures"));
     assert!(!folder.exists());
 }
 
@@ -501,7 +503,7 @@ fn root_without_the_capability_has_a_lab_in_a_user_namespace() {
 }
 
 #[test]
-fn where_user_namespaces_are_switched_off_an_ordinary_user_is_told_which_switch_it_is() {
+fn where_user_namespaces_are_switched_off_an_ordinary_user_is_reported_which_switch_it_is() {
     require!(Lab, Root, Unshare, UserNamespaces);
     // Below a user namespace of its own, whose limit is not the machine's. Its root becomes one with the map.
     let below = "unshare --user sh -ec 'until grep -q . /proc/self/uid_map; do sleep 0.01; done; \
@@ -532,7 +534,7 @@ fn packet_sockets_carry_what_tun_carries() {
 }
 
 #[test]
-fn who_insists_on_tun_is_told_how_to_open_the_device() {
+fn who_insists_on_tun_is_reported_how_to_open_the_device() {
     require!(Lab, Root, Unshare, UserNamespaces);
     let _path = path();
     for command in [
@@ -560,13 +562,13 @@ fn packets_of_two_sizes_are_too_much_for_packet_sockets() {
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("two-{}.toml", std::process::id()));
     std::fs::write(&file, text).unwrap();
     let command = ["lab", "exec", "--backend", "packet", file.to_str().unwrap(), "sender", "--", "true"];
-    let said = sentence(&run(&mut fullpipe(&command), PATIENCE), 3);
+    let said = sentence(&run(&mut fullpipe(&command), TIMEOUT), 3);
     assert!(said.contains("one MTU for both directions"), "{said}");
 }
 
 #[test]
 fn a_backend_that_there_is_not_is_refused_with_those_that_there_are() {
-    let said = sentence(&run(&mut fullpipe(&["demo", "--json", "--backend", "netem"]), PATIENCE), 2);
+    let said = sentence(&run(&mut fullpipe(&["demo", "--json", "--backend", "netem"]), TIMEOUT), 2);
     assert!(said.contains("netem") && said.contains("auto, tun, packet and kernel"), "{said}");
 }
 
@@ -574,13 +576,13 @@ fn a_backend_that_there_is_not_is_refused_with_those_that_there_are() {
 fn a_congestion_control_that_this_kernel_lacks_is_refused_before_anything_is_made() {
     let sections = "[path]\nrtt = \"10ms\"\n\n[[step]]\nname = \"as it is\"\n";
     let step = scenario("nosuch", &format!("{sections}congestion = \"nosuch\"\n"));
-    let beside = scenario("besides", &format!("{sections}[[step.beside]]\ncongestion = \"nosuch\"\n"));
+    let cross_traffic = scenario("others", &format!("{sections}[[step.cross_traffic]]\ncongestion = \"nosuch\"\n"));
     for (command, place) in [
         (&["demo", "-C", "nosuch"][..], String::new()),
         (&["lab", "run", &tiny(), &step], format!("{step}:9:14: congestion: ")),
-        (&["lab", "run", &beside], format!("{beside}:10:14: congestion: ")),
+        (&["lab", "run", &cross_traffic], format!("{cross_traffic}:10:14: congestion: ")),
     ] {
-        let output = run(&mut fullpipe(command), PATIENCE);
+        let output = run(&mut fullpipe(command), TIMEOUT);
         let said = sentence(&output, 3);
         let expected = format!("{place}this kernel has no congestion control `nosuch`; it has ");
         assert!(said.contains(&expected) && said.contains("reno"), "{said}");

@@ -19,7 +19,7 @@ use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
 use serde_json::Value;
 
 /// The longest that anything here may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// `fullpipe lab up` over 50 Mbit/s and 20 ms, under a name of its own; it does not outlive the test.
 struct Up {
@@ -46,7 +46,7 @@ impl Up {
     }
 
     fn line(&self) -> String {
-        self.lines.recv_timeout(PATIENCE).expect("it says something")
+        self.lines.recv_timeout(TIMEOUT).expect("it says something")
     }
 
     fn event(&self) -> Value {
@@ -59,7 +59,7 @@ impl Up {
     }
 
     fn exit_code(&mut self) -> Option<i32> {
-        let ended = within(PATIENCE, || self.program.try_wait().unwrap().is_some());
+        let ended = within(TIMEOUT, || self.program.try_wait().unwrap().is_some());
         assert!(ended, "it does not end");
         self.program.wait().unwrap().code()
     }
@@ -78,10 +78,10 @@ fn scenario(mark: &Mark) -> String {
 }
 
 /// The same with these lines of its path, and below its step.
-fn scenario_with(mark: &Mark, path: &str, beside: &str) -> String {
+fn scenario_with(mark: &Mark, path: &str, cross_traffic: &str) -> String {
     let text = format!(
         "name = \"stands\"\ntitle = \"A path that stands\"\n[path]\nrate = \"50Mbit/s\"\n{path}\n\
-         [[step]]\nname = \"none\"\n{beside}"
+         [[step]]\nname = \"none\"\n{cross_traffic}"
     );
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("up-{}.toml", mark.as_str()));
     std::fs::write(&file, text).unwrap();
@@ -117,13 +117,13 @@ fn keys_change_the_path_while_it_stands() {
     assert!((0.020..0.060).contains(&round_trip(&up)));
     // Nine times a quarter more: 149 ms.
     writeln!(up.input.as_mut().unwrap(), "D\nD\nD\nD\nD\nD\nD\nD\nD").unwrap();
-    let told = within(PATIENCE, || {
+    let stated = within(TIMEOUT, || {
         up.lines.try_iter().any(|line| {
             let event: Value = serde_json::from_str(&line).unwrap();
             event["event"] == "changed" && event["data"][0]["delay"].as_f64().unwrap() > 0.07
         })
     });
-    assert!(told, "it says what the path has become");
+    assert!(stated, "it says what the path has become");
     assert!(round_trip(&up) > 0.149);
     drop(server);
 }
@@ -155,7 +155,7 @@ fn programs_that_join_meet_over_its_path() {
     let measured = measured.expect("a measurement succeeds once the server listens");
     let rate = measured["summary"]["rate"].as_f64().unwrap();
     assert!((20e6..50e6).contains(&rate), "{rate} over 50 Mbit/s");
-    assert!(server.finish(PATIENCE).status.success());
+    assert!(server.finish(TIMEOUT).status.success());
 
     let busiest = up.lines.try_iter().filter_map(|line| serde_json::from_str::<Value>(&line).ok());
     let (busiest, queue) = busiest.fold((0.0_f64, 0.0_f64), |(rate, queue), event| {
@@ -172,11 +172,11 @@ fn programs_that_join_meet_over_its_path() {
 }
 
 /// 20 Mbit/s of payload without end: 21 with what the path's framing counts.
-const DATAGRAMS: &str = "[[step.beside]]\ntransport = \"udp\"\nrate = \"20Mbit/s\"\n";
+const DATAGRAMS: &str = "[[step.cross_traffic]]\ntransport = \"udp\"\nrate = \"20Mbit/s\"\n";
 
 /// What the path does once it carries what [`DATAGRAMS`] offers.
 fn with_datagrams(up: &Up) -> Value {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         assert!(Instant::now() < deadline, "the path never carries the load");
         let event = up.event();
@@ -187,14 +187,14 @@ fn with_datagrams(up: &Up) -> Value {
 }
 
 #[test]
-fn loads_beside_a_step_compete_for_a_path_that_stands() {
+fn loads_with_a_step_compete_for_a_path_that_stands() {
     require!(Lab);
     let _path = path();
     for ends_by_key in [true, false] {
         let mark = Mark::new();
         let mut up = Up::of(&scenario_with(&mark, "rtt = \"20ms\"", DATAGRAMS), &mark, &["--json-lines"]);
         let introduced = up.event();
-        assert_eq!(introduced["data"]["beside"][0]["request"]["transport"], "udp", "{introduced}");
+        assert_eq!(introduced["data"]["cross_traffic"][0]["request"]["transport"], "udp", "{introduced}");
         with_datagrams(&up);
         let namespaces = foreign_namespaces(&mark);
         assert!(!namespaces.is_empty(), "the lab has networks of its own");
@@ -210,12 +210,12 @@ fn loads_beside_a_step_compete_for_a_path_that_stands() {
 }
 
 #[test]
-fn loads_beside_are_left_out_and_end_with_a_lab_that_is_killed() {
+fn loads_with_are_left_out_and_end_with_a_lab_that_is_killed() {
     require!(Lab);
     let _path = path();
     let mark = Mark::new();
     let alone = Up::of(&scenario_with(&mark, "rtt = \"20ms\"", DATAGRAMS), &mark, &["--json-lines", "--alone"]);
-    assert_eq!(alone.event()["data"]["beside"], serde_json::json!([]));
+    assert_eq!(alone.event()["data"]["cross_traffic"], serde_json::json!([]));
     for _ in 0..5 {
         assert_eq!(alone.event()["data"]["forward"]["rate"], 0);
     }
@@ -237,7 +237,7 @@ fn the_kernels_own_path_stands_too() {
     let mut up = Up::of(&file, &mark, &["--json-lines", "--backend", "kernel"]);
     assert_eq!(up.event()["event"], "up");
     let forward = with_datagrams(&up);
-    assert!(forward["lateness_p99"].is_null() && forward["planted_losses"] == 0, "{forward}");
+    assert!(forward["lateness_p99"].is_null() && forward["injected_losses"] == 0, "{forward}");
     let namespaces = foreign_namespaces(&mark);
     writeln!(up.input.as_mut().unwrap(), "R\nq").unwrap();
     assert_eq!(up.exit_code(), Some(0));
@@ -255,11 +255,11 @@ fn what_joined_a_lab_that_was_killed_ends_with_it() {
     assert!(up.line().starts_with(&up.name));
     let joined = Running::start(&mut up.join("sender", &["sleep", mark.as_str()]));
     let sleeps = || mark.processes().iter().any(|(_, command)| *command == format!("sleep {}", mark.as_str()));
-    assert!(within(PATIENCE, sleeps), "{:?}", mark.processes());
+    assert!(within(TIMEOUT, sleeps), "{:?}", mark.processes());
     let namespaces = foreign_namespaces(&mark);
     assert!(!namespaces.is_empty(), "the lab has networks of its own");
     up.program.kill().unwrap();
-    assert_eq!(joined.finish(PATIENCE).status.code(), Some(137));
+    assert_eq!(joined.finish(TIMEOUT).status.code(), Some(137));
     drop(up);
     mark.assert_gone(&namespaces);
 }
@@ -306,7 +306,7 @@ fn nobody_else_may_enter() {
     });
     let begun = Instant::now();
     assert!(matches!(stranger.join().unwrap(), Ok(0) | Err(rustix::io::Errno::CONNRESET)));
-    assert!(begun.elapsed() < PATIENCE);
+    assert!(begun.elapsed() < TIMEOUT);
 }
 
 #[test]
@@ -330,7 +330,7 @@ fn a_terminal_shows_one_line_and_takes_keys() {
     let mut up = command.stdin(theirs()).stdout(theirs()).spawn().unwrap();
     let mut terminal = std::fs::File::from(ours);
     let mut shown = String::new();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while shown.matches("\u{1b}[K").count() < 3 {
         assert!(Instant::now() < deadline, "{shown:?}");
         let second = Timespec { tv_sec: 1, tv_nsec: 0 };

@@ -15,7 +15,7 @@ use fullpipe_testkit::{
 use serde_json::Value;
 
 /// The longest that one measurement may take.
-const PATIENCE: u64 = 60;
+const TIMEOUT: u64 = 60;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_fullpipe");
 
@@ -34,20 +34,20 @@ fn serve() -> (Running, u16) {
 /// What a measurement over loopback says of round trips.
 fn over_loopback(port: u16, more: &[&str]) -> Value {
     let arguments = ["measure", "127.0.0.1", "--json", "-C", "cubic", "-p", &port.to_string()];
-    let output = run(fullpipe(&arguments).args(more), PATIENCE);
+    let output = run(fullpipe(&arguments).args(more), TIMEOUT);
     document(&output)["measurement"]["rtt"].clone()
 }
 
 /// Why the requests of `rtt` say nothing of the program: its thread did not run for longer than the machine may let it wait.
 fn starved(rtt: &Value) -> Vec<String> {
-    const LONGEST: f64 = 0.2;
+    const MAX_SECONDS: f64 = 0.2;
     let sent: Vec<f64> = rtt["echoes"]["samples"].as_array().unwrap().iter().map(|echo| figure(&echo["at"])).collect();
     let longest = sent.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
-    (longest > LONGEST).then(|| format!("no request was sent for {longest} s")).into_iter().collect()
+    (longest > MAX_SECONDS).then(|| format!("no request was sent for {longest} s")).into_iter().collect()
 }
 
 #[test]
-fn an_engine_that_takes_all_it_can_does_not_delay_the_samples_beside_it() {
+fn an_engine_that_takes_all_it_can_does_not_delay_the_samples_with_it() {
     let _path = path();
     let (_server, port) = serve();
     let rtt = valid_within(5, || {
@@ -89,7 +89,7 @@ fn without_ping_sockets(serve: &str, starter: &str, load: &str) -> Value {
     let mut command = Command::new("unshare");
     // What is left ends with the program that measures.
     command.args(["--net", "--pid", "--fork", "--kill-child", "sh", "-c", &script]);
-    document(&run(&mut command, PATIENCE))["measurement"].clone()
+    document(&run(&mut command, TIMEOUT))["measurement"].clone()
 }
 
 /// Runs a program as nobody, who may not use raw sockets either.
@@ -149,7 +149,7 @@ fn full_queue() -> String {
 
 /// What its last run says of round trips, and why it may not be judged.
 fn tcp_over_a_full_queue() -> (Value, Vec<String>) {
-    let output = run(&mut fullpipe(&["lab", "run", &full_queue(), "--json"]), 2 * PATIENCE);
+    let output = run(&mut fullpipe(&["lab", "run", &full_queue(), "--json"]), 2 * TIMEOUT);
     let runs = document(&output)["lab"][0]["steps"][0]["runs"].clone();
     let last = runs.as_array().and_then(|runs| runs.last()).cloned().unwrap_or_default();
     let broken = last["validity"]["broken"].as_array();
@@ -168,7 +168,7 @@ fn datagrams_over_a_full_queue() -> (Value, Vec<String>) {
          sleep 0.05; n=$((n+1)); done; \
          exec {PROGRAM} measure 198.18.0.2 -u -b 24M --yes -t 3 --json"
     );
-    let output = run(&mut fullpipe(&["lab", "exec", &full_queue(), "sender", "--", "sh", "-c", &script]), PATIENCE);
+    let output = run(&mut fullpipe(&["lab", "exec", &full_queue(), "sender", "--", "sh", "-c", &script]), TIMEOUT);
     let rtt = document(&output)["measurement"]["rtt"].clone();
     let broken = starved(&rtt);
     (rtt, broken)
@@ -210,8 +210,8 @@ fn echo_request(cookie: &[u8; 37], number: u64) -> Vec<u8> {
 }
 
 /// What comes back to `socket` if it sends `request` to the server at `port`.
-fn echoed(socket: &UdpSocket, port: u16, request: &[u8], patience: Duration) -> Option<Vec<u8>> {
-    socket.set_read_timeout(Some(patience)).unwrap();
+fn echoed(socket: &UdpSocket, port: u16, request: &[u8], timeout: Duration) -> Option<Vec<u8>> {
+    socket.set_read_timeout(Some(timeout)).unwrap();
     socket.send_to(request, (Ipv4Addr::LOCALHOST, port)).unwrap();
     let mut buffer = [0; 2000];
     let (length, _) = socket.recv_from(&mut buffer).ok()?;
@@ -255,7 +255,7 @@ fn seen_through(fates: impl Fn(u64) -> Fate + Send + Sync + 'static) -> (Value, 
     });
     let relayed = relay.port().to_string();
     let arguments = ["measure", "127.0.0.1", "--json", "-u", "-l", "1000", "-b", "320k", "-n", "60000", "-p", &relayed];
-    let output = run(&mut fullpipe(&arguments), PATIENCE);
+    let output = run(&mut fullpipe(&arguments), TIMEOUT);
     (document(&output)["measurement"]["summary"]["datagrams"].clone(), relay.lateness())
 }
 

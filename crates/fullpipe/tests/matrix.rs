@@ -17,7 +17,7 @@ const TOLERANCE: f64 = 0.01;
 const PUNCTUAL: Duration = Duration::from_millis(3);
 
 /// Longest that one test may take.
-const PATIENCE: u64 = 30;
+const TIMEOUT: u64 = 30;
 
 /// TCP at 40 Mbit/s a stream, UDP at 8.
 const TCP: &[&str] = &["-b", "40M"];
@@ -48,7 +48,7 @@ impl Server {
     }
 
     fn finish(self) {
-        let output = self.running.finish(Duration::from_secs(PATIENCE));
+        let output = self.running.finish(Duration::from_secs(TIMEOUT));
         assert!(output.status.success(), "{output:?}");
     }
 }
@@ -61,14 +61,14 @@ fn succeeded(output: &Output, what: &[&str]) -> Value {
 /// What `fullpipe measure` says of a test against the server at `port`.
 fn measured(port: u16, arguments: &[&str]) -> Value {
     let mut command = fullpipe(&["measure", "127.0.0.1", "--json", "-p", &port.to_string()]);
-    succeeded(&run(command.args(arguments), PATIENCE), arguments)["measurement"].clone()
+    succeeded(&run(command.args(arguments), TIMEOUT), arguments)["measurement"].clone()
 }
 
 /// What `iperf3 -c` says of one.
 fn iperf3_measured(port: u16, arguments: &[&str]) -> Value {
     let mut command = Command::new("iperf3");
     command.args(["-c", "127.0.0.1", "-J", "-p", &port.to_string()]).args(arguments);
-    succeeded(&run(&mut command, PATIENCE), arguments)
+    succeeded(&run(&mut command, TIMEOUT), arguments)
 }
 
 /// Counts of the two ends of something, which must agree.

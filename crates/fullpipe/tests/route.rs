@@ -10,7 +10,7 @@ use fullpipe_testkit::{Running, document, free_port, require, wait_for_listener}
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_fullpipe");
-const PATIENCE: u64 = 60;
+const TIMEOUT: u64 = 60;
 
 /// Builds client – r1 – r2 – r3 – server by pairs of devices, the client in the namespace that the script begins in. Link n
 /// is `10.0.n.0/24` and `fd00:n::/64`; whoever is nearer to the client is 1 on it. Nobody waits whether another has its
@@ -56,7 +56,7 @@ fn measured(change: &str, starter: &str, arguments: &str) -> (Output, Duration) 
     // What is left ends with the program that measures, and the networks with it.
     command.args(["--net", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", &script]);
     let begun = Instant::now();
-    (run(&mut command, PATIENCE), begun.elapsed())
+    (run(&mut command, TIMEOUT), begun.elapsed())
 }
 
 fn route(change: &str, starter: &str, target: &str) -> Value {
@@ -111,13 +111,17 @@ fn a_narrow_link_is_found_with_the_router_before_it() {
     for (target, router) in [("10.0.4.2", "10.0.2.2"), ("fd00:4::2", "fd00:2::2")] {
         for starter in ["", AS_NOBODY] {
             let route = route(&change, starter, target);
-            assert_eq!(route["mtu"], serde_json::json!({"size": 1400, "answered": true, "told_by": router}), "{route}");
+            assert_eq!(
+                route["mtu"],
+                serde_json::json!({"size": 1400, "answered": true, "reported_by": router}),
+                "{route}"
+            );
         }
     }
 }
 
 #[test]
-fn a_router_that_says_nothing_keeps_its_place_and_is_told_from_one_that_drops() {
+fn a_router_that_says_nothing_keeps_its_place_and_is_distinguished_from_one_that_drops() {
     require!(Root, Unshare);
     let silent = format!("{OPEN_PING_SOCKETS}; ip netns exec r2 sysctl -q net.ipv4.icmp_ratelimit=600000");
     let seen = route(&silent, "", "10.0.4.2");
@@ -139,7 +143,7 @@ fn a_router_that_says_nothing_keeps_its_place_and_is_told_from_one_that_drops() 
 }
 
 #[test]
-fn a_route_is_told_in_eighty_columns_even_where_there_is_no_server() {
+fn a_route_is_reported_in_eighty_columns_even_where_there_is_no_server() {
     require!(Root, Unshare);
     let (output, took) = measured(OPEN_PING_SOCKETS, "", "fd00:4::2 -t 0.2 --route");
     let text = String::from_utf8(output.stdout).unwrap();
@@ -172,8 +176,8 @@ fn a_firewall_that_removes_scaling_is_found_between_two_routers_without_privileg
             assert_eq!(by, routers, "{measurement}");
             let scaled: Vec<bool> = quoted.iter().map(|quoted| quoted["window_scale"].is_u64()).collect();
             assert_eq!(scaled, [true, true, false], "{quoted:?}");
-            let told = measurement["limit"]["evidence"]["openings on the way"].as_str().unwrap_or_default();
-            assert!(told.contains(&format!("at {}; no scale, MSS", routers[1])), "{}", measurement["limit"]);
+            let stated = measurement["limit"]["evidence"]["openings on the way"].as_str().unwrap_or_default();
+            assert!(stated.contains(&format!("at {}; no scale, MSS", routers[1])), "{}", measurement["limit"]);
             assert!(took < Duration::from_secs(20), "{took:?}");
         }
     }
@@ -189,7 +193,7 @@ fn loopback_is_one_hop() {
     wait_for_listener(port.parse().unwrap());
     for target in ["127.0.0.1", "::1"] {
         let arguments = ["measure", target, "-p", &port, "-t", "0.2", "-b", "10M", "--route", "--json"];
-        let route = document(&run(&mut fullpipe(&arguments), PATIENCE))["measurement"]["route"].clone();
+        let route = document(&run(&mut fullpipe(&arguments), TIMEOUT))["measurement"]["route"].clone();
         assert_eq!((addresses(&route), &route["reached"]), (vec![target.to_owned()], &true.into()), "{route}");
         assert_eq!(route["mtu"], serde_json::json!({"size": 65_535, "answered": true}), "{route}");
     }

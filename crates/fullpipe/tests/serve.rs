@@ -84,7 +84,7 @@ fn a_daemon_that_cannot_start_says_why() {
 }
 
 #[test]
-fn a_server_that_nobody_calls_ends_when_it_is_told_to() {
+fn a_server_that_nobody_calls_ends_when_it_is_reported_to() {
     let port = free_port().to_string();
     let begun = Instant::now();
     let said = printed(Running::start(&mut fullpipe(&["serve", "-p", &port, "--idle-timeout", "1"])));

@@ -76,11 +76,11 @@ fn a_file_of_the_server_arrives_in_a_new_file() {
     let (file, copy) = (folder.filled("file"), folder.file("copy"));
     // The server sends it over and over, for as long as the client wants it.
     let arguments = ["-R", "-t", "0.3", "--file", &copy];
-    let told = measurement(&measured(&["--file", &file], &arguments));
+    let stated = measurement(&measured(&["--file", &file], &arguments));
     let (found, expected) = (fs::read(&copy).unwrap(), fs::read(&file).unwrap());
     assert!(found.len() > LENGTH && found[..LENGTH] == expected[..], "what was sent is what is there");
-    assert_eq!(told["local"]["storage"]["writes"], true);
-    assert_eq!(told["remote"]["storage"]["writes"], false);
+    assert_eq!(stated["local"]["storage"]["writes"], true);
+    assert_eq!(stated["remote"]["storage"]["writes"], false);
     // It is there now, and stays.
     let refused = measured(&[], &arguments);
     assert_eq!(refused.status.code(), Some(2));
@@ -91,8 +91,8 @@ fn a_file_of_the_server_arrives_in_a_new_file() {
 fn a_disk_that_is_full_ends_the_test_and_says_so() {
     let output = measured(&[], &["-R", "-t", "5", "--file", "/dev/full"]);
     assert_eq!(output.status.code(), Some(1));
-    let told = document(&output);
-    let message = told["error"]["message"].as_str().unwrap();
+    let stated = document(&output);
+    let message = stated["error"]["message"].as_str().unwrap();
     assert!(message.contains("No space left on device"), "{message}");
 }
 
@@ -111,8 +111,8 @@ fn a_file_that_is_cut_while_it_is_sent_is_an_error() {
     let output = measured(&[], &["--file", &file, "-b", "20M"]);
     cutter.join().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
-    let told = document(&output);
-    let message = told["error"]["message"].as_str().unwrap();
+    let stated = document(&output);
+    let message = stated["error"]["message"].as_str().unwrap();
     assert!(message.contains("it was cut while it was sent"), "{message}");
 }
 

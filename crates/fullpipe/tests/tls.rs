@@ -12,7 +12,7 @@ use std::thread;
 use common::{fullpipe, run};
 use fullpipe_testkit::{Running, document, free_port, sentence, wait_for_listener};
 
-const PATIENCE: u64 = 20;
+const TIMEOUT: u64 = 20;
 
 /// A certificate for the loopback address, and its key, in one file; and the certificate alone.
 struct Certificate {
@@ -57,7 +57,7 @@ fn serve(more: &[&str]) -> (Running, u16) {
 
 fn measured(port: u16, more: &[&str]) -> Output {
     let port = port.to_string();
-    run(fullpipe(&["measure", "127.0.0.1", "-n", "1M", "--json", "-p", &port]).args(more), PATIENCE)
+    run(fullpipe(&["measure", "127.0.0.1", "-n", "1M", "--json", "-p", &port]).args(more), TIMEOUT)
 }
 
 /// Whether a test of one mebibyte arrived whole.
@@ -148,7 +148,7 @@ fn a_file_that_is_no_certificate_is_refused() {
         &["measure", "127.0.0.1", "--tls", "/dev/null"],
         &["measure", "127.0.0.1", "--tls", "/nosuch.pem"],
     ] {
-        let output = run(&mut fullpipe(arguments), PATIENCE);
+        let output = run(&mut fullpipe(arguments), TIMEOUT);
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(said.contains("--tls"), "{said}");
@@ -158,7 +158,7 @@ fn a_file_that_is_no_certificate_is_refused() {
 #[test]
 fn a_handshake_that_stalls_has_a_deadline() {
     let certificate = Certificate::make("stalled");
-    let (_server, port) = serve(&["--tls", certificate.identity(), "--patience", "1"]);
+    let (_server, port) = serve(&["--tls", certificate.identity(), "--client-timeout", "1"]);
     for words in [&[][..], &[0x16], &[0x16, 3, 1, 0, 200, 1, 0]] {
         let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
         client.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();

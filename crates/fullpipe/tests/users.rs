@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, tcgetattr};
 
-const PATIENCE: u64 = 20;
+const TIMEOUT: u64 = 20;
 
 /// A file of the tests of room `probe`.
 fn file(name: &str) -> String {
@@ -43,7 +43,7 @@ fn iperf3(arguments: &[&str]) -> Command {
 /// Runs the client `command` as user mario with `password`.
 fn as_mario(mut command: Command, port: u16, password: &str, more: &[&str]) -> Output {
     command.args(["-p", &port.to_string(), "-n", "1M"]).args(more).env("IPERF3_PASSWORD", password);
-    run(command.args(["--username", "mario", "--rsa-public-key-path", &file("public.pem")]), PATIENCE)
+    run(command.args(["--username", "mario", "--rsa-public-key-path", &file("public.pem")]), TIMEOUT)
 }
 
 fn measure() -> Command {
@@ -63,7 +63,7 @@ fn said(output: &Output) -> String {
 /// Ends the server, and returns what it printed.
 fn log(server: Running) -> String {
     server.interrupt();
-    let output = server.finish(Duration::from_secs(PATIENCE));
+    let output = server.finish(Duration::from_secs(TIMEOUT));
     [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy).concat()
 }
 
@@ -82,7 +82,7 @@ fn a_real_iperf3_server_knows_our_user() {
     );
     let padded = sentence(&as_mario(measure(), port, "rossi", &["--quiet"]), 1);
     assert!(padded.contains("iperf3 before 3.17 needs --use-pkcs1-padding"), "{padded}");
-    let nameless = run(measure().args(["-p", &port.to_string()]), PATIENCE);
+    let nameless = run(measure().args(["-p", &port.to_string()]), TIMEOUT);
     assert!(sentence(&nameless, 1).contains("it asks who you are: --username and --rsa-public-key-path"));
     let refused = as_mario(fullpipe(&["iperf3", "-c", "127.0.0.1"]), port, "Rossi", &["--use-pkcs1-padding"]);
     assert_eq!((refused.status.code(), &*said(&refused)), (Some(1), "iperf3: error - test authorization failed\n"));
@@ -98,7 +98,7 @@ fn a_real_iperf3_client_is_a_user_of_ours() {
         assert_succeeded(&as_mario(client(), port, "rossi", &[]));
         let wrong = as_mario(client(), port, "Rossi", &[]);
         assert_eq!((wrong.status.code(), &*said(&wrong)), (Some(1), "iperf3: error - test authorization failed\n"));
-        let nameless = run(client().args(["-p", &port.to_string()]), PATIENCE);
+        let nameless = run(client().args(["-p", &port.to_string()]), TIMEOUT);
         assert_eq!(said(&nameless), said(&wrong));
         assert_succeeded(&as_mario(client(), port, "rossi", &["-R", "-P", "2"]));
         let log = log(server);
@@ -131,7 +131,7 @@ fn between_ours_the_newer_padding_is_used_and_the_next_client_is_served() {
 /// Asks a server for a test whose cookie is this `letter`, with this `token`.
 fn ask(port: u16, letter: u8, token: &str) -> TcpStream {
     let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
-    client.set_read_timeout(Some(Duration::from_secs(PATIENCE))).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(TIMEOUT))).unwrap();
     client.write_all(&[&[letter; 36][..], &[0]].concat()).unwrap();
     let mut state = [0];
     client.read_exact(&mut state).unwrap();
@@ -197,7 +197,7 @@ fn files_and_flags_that_do_not_fit_are_refused() {
         (&["serve", "--rsa-private-key-path", &private, "--authorized-users-path", &private], "it names no user"),
         (&["serve", "--rsa-private-key-path", &private, "--authorized-users-path", "/nosuch"], "No such file"),
     ] {
-        let output = run(&mut fullpipe(arguments), PATIENCE);
+        let output = run(&mut fullpipe(arguments), TIMEOUT);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", said(&output));
         assert!(said(&output).contains(why), "{arguments:?}: {}", said(&output));
     }
@@ -207,11 +207,11 @@ fn files_and_flags_that_do_not_fit_are_refused() {
 fn without_a_password_and_a_terminal_nothing_is_sent() {
     let port = free_port().to_string();
     let flags = ["-p", &port, "--username", "mario", "--rsa-public-key-path", &file("public.pem")];
-    let lacking = run(measure().args(flags).env_remove("IPERF3_PASSWORD"), PATIENCE);
+    let lacking = run(measure().args(flags).env_remove("IPERF3_PASSWORD"), TIMEOUT);
     assert!(sentence(&lacking, 2).contains("put it into IPERF3_PASSWORD"), "{}", said(&lacking));
-    let empty = run(measure().args(flags).env("IPERF3_PASSWORD", ""), PATIENCE);
+    let empty = run(measure().args(flags).env("IPERF3_PASSWORD", ""), TIMEOUT);
     assert!(sentence(&empty, 2).contains("the password is empty"), "{}", said(&empty));
-    let drop_in = run(fullpipe(&["iperf3", "-c", "127.0.0.1"]).args(flags).env_remove("IPERF3_PASSWORD"), PATIENCE);
+    let drop_in = run(fullpipe(&["iperf3", "-c", "127.0.0.1"]).args(flags).env_remove("IPERF3_PASSWORD"), TIMEOUT);
     let words = "iperf3: parameter error - you must specify a username, password, and path to a valid RSA public key";
     assert_eq!(drop_in.status.code(), Some(1));
     assert!(said(&drop_in).starts_with(words), "{}", said(&drop_in));
@@ -245,10 +245,10 @@ impl Desk {
 
     /// The next so many bytes on the screen.
     fn shown(&mut self, length: usize) -> String {
-        let patience = Timespec { tv_sec: PATIENCE.cast_signed(), tv_nsec: 0 };
+        let timeout = Timespec { tv_sec: TIMEOUT.cast_signed(), tv_nsec: 0 };
         let mut shown = vec![0; length];
         for byte in shown.chunks_mut(1) {
-            let waited = poll(&mut [PollFd::new(&self.ours, PollFlags::IN)], Some(&patience)).unwrap();
+            let waited = poll(&mut [PollFd::new(&self.ours, PollFlags::IN)], Some(&timeout)).unwrap();
             assert_eq!(waited, 1, "nothing more is shown");
             self.ours.read_exact(byte).unwrap();
         }

@@ -165,7 +165,10 @@ mod tests {
             "{:?}",
             bounded.notes
         );
-        assert!(bounded.after.refined < BitRate::from_mbps(941) && bounded.after.refined > bounded.before.refined);
+        assert!(
+            bounded.after.kernel_model < BitRate::from_mbps(941)
+                && bounded.after.kernel_model > bounded.before.kernel_model
+        );
         let tiny = advise(&report(ByteCount::from_mib(256)), &settings, &path, 1, &[RAISE]);
         assert!(tiny.changes.is_empty(), "{:?}", tiny.changes);
     }
@@ -181,6 +184,6 @@ mod tests {
         let advice = advise(&report, &HostSettings::of_linux_6_18(), &path, 2, &[RAISE]);
         assert!(advice.notes.iter().any(|note| note.contains("60-net.conf")), "{:?}", advice.notes);
         assert_eq!(advice.changes[1].setting, "net.ipv4.tcp_sack");
-        assert!(advice.folklore.iter().any(|told| told.setting == "net.ipv4.tcp_sack"), "{:?}", advice.folklore);
+        assert!(advice.folklore.iter().any(|stated| stated.setting == "net.ipv4.tcp_sack"), "{:?}", advice.folklore);
     }
 }

@@ -23,8 +23,8 @@ pub fn allowances(settings: &HostSettings, path: &Path, streams: u16) -> Vec<All
             setting: setting.to_owned(),
             of: of.to_owned(),
             window: ceiling.window,
-            rate: ceiling.refined,
-            because: ceiling.because,
+            rate: ceiling.kernel_model,
+            formula: ceiling.formula,
         })
     };
     all.into_iter().filter_map(allowance).collect()

@@ -12,7 +12,7 @@ use crate::journal_error::JournalError;
 use crate::setting::{Setting, replace};
 
 /// How many lines, in bytes, are believed: more than any use writes.
-const LARGEST: u64 = 16 << 20;
+const MAX_FILE: u64 = 16 << 20;
 
 /// Of the names of journals.
 const EXTENSION: &str = "jsonl";
@@ -141,10 +141,10 @@ impl Journal {
     fn read(path: &Path) -> Result<Option<Self>, JournalError> {
         let failed = |cause| JournalError::Io { doing: "read", path: path.to_owned(), cause };
         let mut bytes = Vec::new();
-        File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes)).map_err(failed)?;
+        File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes)).map_err(failed)?;
         let malformed = |line, why: String| JournalError::Malformed { path: path.to_owned(), line, why };
-        if bytes.len() as u64 > LARGEST {
-            return Err(malformed(0, format!("longer than {LARGEST} bytes")));
+        if bytes.len() as u64 > MAX_FILE {
+            return Err(malformed(0, format!("longer than {MAX_FILE} bytes")));
         }
         let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') else { return Ok(None) };
         let numbered = bytes[..end].split(|byte| *byte == b'\n').zip(1..);

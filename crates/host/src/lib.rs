@@ -1,7 +1,7 @@
 //! The settings of this host that bear on bulk transfers: shown, advised, changed, read back, undone.
 //!
 //! [`inspect()`] reads what the predictor takes, [`show()`] everything; [`advise()`] says what should change for a
-//! path. [`apply()`] changes with the way back in memory, as a lab does whose hosts end with it; a [`Book`] with the
+//! path. [`apply()`] changes with the way back in memory, as a lab does whose hosts end with it; a [`JournalDir`] with the
 //! way back on the disk, where it outlives whoever made the change.
 //!
 //! All of it acts on the network namespace of the calling thread, through `/proc/sys/net` and netlink; what concerns
@@ -11,11 +11,11 @@
 mod advise;
 mod allow;
 mod apply;
-mod book;
 mod elsewhere;
 mod folklore;
 mod inspect;
 mod journal;
+mod journal_dir;
 mod journal_error;
 mod managers;
 mod meter;
@@ -28,9 +28,9 @@ mod sysctl;
 pub use advise::{advise, who_else};
 pub use allow::{allowances, usual_path};
 pub use apply::{Applied, ApplyError, apply};
-pub use book::{Book, Manner, Step, check, planned};
 pub use elsewhere::elsewhere;
 pub use inspect::inspect;
+pub use journal_dir::{ApplyOptions, JournalDir, Step, check, planned};
 pub use journal_error::JournalError;
 pub use managers::managers;
 pub use meter::ProcessorMeter;

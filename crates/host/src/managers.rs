@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use fullpipe_record::HostManager;
 
-use crate::book::persisted;
+use crate::journal_dir::persisted;
 use crate::setting::OUR_FILE;
 
 /// Where files of sysctls are, the folder that masks the others' files of the same name first (sysctl.d(5)).
@@ -15,7 +15,7 @@ const FOLDERS: [&str; 5] =
     ["etc/sysctl.d", "run/sysctl.d", "usr/local/lib/sysctl.d", "usr/lib/sysctl.d", "lib/sysctl.d"];
 
 /// Bytes of a file that are read.
-const LARGEST_FILE: u64 = 1 << 20;
+const MAX_FILE: u64 = 1 << 20;
 
 /// Programs that change settings while they run, by the names of their processes.
 const PROGRAMS: [(&str, &str); 3] = [
@@ -63,7 +63,7 @@ fn files(root: &Path) -> Vec<HostManager> {
 
 fn manager(root: &Path, file: &Path) -> Option<HostManager> {
     let mut text = String::new();
-    File::open(file).ok()?.take(LARGEST_FILE).read_to_string(&mut text).ok()?;
+    File::open(file).ok()?.take(MAX_FILE).read_to_string(&mut text).ok()?;
     let sets: BTreeMap<String, String> = persisted(&text)
         .into_iter()
         .map(|(name, value)| (dotted(&name), value))

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::str;
 
-use fullpipe_record::{CoreTime, ProcessorLook};
+use fullpipe_record::{CoreTime, CpuSample};
 use fullpipe_units::Span;
 
 /// Counts the time of this process, all its threads together, and of the machine's processors, from when it was made on.
@@ -41,17 +41,17 @@ impl ProcessorMeter {
     }
 
     /// What has been done since it was made; `at`, `user` and `system` are left for whoever knows them.
-    pub fn look(&mut self) -> ProcessorLook {
+    pub fn look(&mut self) -> CpuSample {
         let buffer = &mut self.buffer;
         let now = self.stat.as_ref().map(|stat| cores(read(stat, buffer))).unwrap_or_default();
         let is_same = now.iter().map(|core| core.0).eq(self.cores.iter().map(|core| core.0));
         // A processor that came or went in between has no time that could be told.
         let since = now.iter().zip(&self.cores).filter(|_| is_same).map(|(now, before)| since(now.1, before.1));
-        ProcessorLook {
+        CpuSample {
             waited: self.threads.as_mut().and_then(|threads| threads.waited(buffer)),
             throttled: self.quota.as_ref().map(|quota| quota.throttled(buffer).saturating_sub(self.throttled)),
             cores: since.collect(),
-            ..ProcessorLook::default()
+            ..CpuSample::default()
         }
     }
 }
@@ -86,7 +86,7 @@ impl Threads {
             let Some(now) = waited(read(&file, buffer)) else { continue };
             self.waited += now.saturating_sub(counted);
             self.known.insert(name, (file, now));
-            if self.known.len() > MOST_THREADS {
+            if self.known.len() > MAX_THREADS {
                 return None;
             }
         }
@@ -95,7 +95,7 @@ impl Threads {
 }
 
 /// Threads that are asked: more would cost more than 0.5 % of a processor.
-const MOST_THREADS: usize = 512;
+const MAX_THREADS: usize = 512;
 
 /// `cpu.stat` of the control groups around this process that have a quota. With several, each holds it back by itself.
 #[derive(Debug)]
@@ -204,14 +204,14 @@ fn since(now: CoreTime, before: CoreTime) -> CoreTime {
 /// The start of `file`; empty where it cannot be read.
 fn read<'b>(file: &File, buffer: &'b mut Vec<u8>) -> &'b str {
     /// `/proc/stat` has 80 bytes a processor before what is of no interest here.
-    const MOST: usize = 128 << 10;
+    const MAX_BYTES: usize = 128 << 10;
     const AT_FIRST: usize = 4 << 10;
     buffer.resize(buffer.len().max(AT_FIRST), 0);
     let mut length = 0;
     // These files come whole, where there is room: a shorter answer is the end.
     while let Ok(more) = file.read_at(&mut buffer[length..], length as u64) {
         length += more;
-        if length < buffer.len() || length >= MOST {
+        if length < buffer.len() || length >= MAX_BYTES {
             break;
         }
         buffer.resize(length * 2, 0);
@@ -273,7 +273,7 @@ btime 1700000000
     }
 
     #[test]
-    fn differences_are_told_and_a_clock_that_goes_back_stands() {
+    fn differences_are_reported_and_a_clock_that_goes_back_stands() {
         let tree = tree(&[("proc/stat", STAT)]);
         let mut meter = meter(&tree);
         write(&tree, "proc/stat", &STAT.replace("cpu1 1700 0 600 4500", "cpu1 1710 5 620 4499"));
@@ -364,8 +364,7 @@ btime 1700000000
             thread::yield_now();
         }
         let (first, second) = (meter.look(), meter.look());
-        let busy =
-            |look: &ProcessorLook| look.cores.iter().map(|core| core.user + core.system + core.idle).sum::<Span>();
+        let busy = |look: &CpuSample| look.cores.iter().map(|core| core.user + core.system + core.idle).sum::<Span>();
         assert!(!first.cores.is_empty() && busy(&first) > Span::ZERO, "{first:?}");
         assert!(second.waited >= first.waited, "{first:?} {second:?}");
     }

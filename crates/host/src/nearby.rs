@@ -27,7 +27,7 @@ impl MachineTree {
     pub fn near(&self, device: &str) -> Placement {
         let at = self.root.join("class/net").join(device).join("device");
         let node = number(&at.join("numa_node"));
-        let found = self.processors_beside(&at, node);
+        let found = self.processors_near(&at, node);
         let (processors, why_not) = match found {
             Ok(processors) => (processors.into_iter().collect(), None),
             Err(why) => (Vec::new(), Some(why.to_owned())),
@@ -35,7 +35,7 @@ impl MachineTree {
         Placement { device: Some(device.to_owned()), node, processors, why_not }
     }
 
-    fn processors_beside(&self, at: &Path, node: Option<u16>) -> Result<BTreeSet<u16>, &'static str> {
+    fn processors_near(&self, at: &Path, node: Option<u16>) -> Result<BTreeSet<u16>, &'static str> {
         if !at.exists() {
             return Err("it is no card, but made by the kernel");
         }
@@ -65,11 +65,11 @@ fn list(file: &Path) -> Option<BTreeSet<u16>> {
 
 fn parse(text: &str) -> Option<BTreeSet<u16>> {
     // Linux has no more (`NR_CPUS`).
-    const MOST: u16 = 8_192;
+    const MAX: u16 = 8_192;
     let mut all = BTreeSet::new();
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let [first, last] = [first, last].map(|number| number.parse::<u16>().ok().filter(|number| *number < MOST));
+        let [first, last] = [first, last].map(|number| number.parse::<u16>().ok().filter(|number| *number < MAX));
         all.extend(first?..=last?);
     }
     Some(all)
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn where_it_makes_no_difference_the_reason_is_told() {
+    fn where_it_makes_no_difference_the_reason_is_reported() {
         let reason = |files: &[(&str, &str)], device: &str| {
             let (_root, tree) = machine(files);
             let placement = tree.near(device);

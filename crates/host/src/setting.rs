@@ -158,7 +158,7 @@ impl Setting {
     }
 
     /// `text` for a reader, who has no use for a queueing discipline's parameters as the kernel writes them.
-    pub(crate) fn told(&self, text: &str) -> String {
+    pub(crate) fn stated(&self, text: &str) -> String {
         match self {
             Self::Qdisc(_) if !text.starts_with(DEFAULT) => text.split(' ').next().unwrap_or_default().to_owned(),
             _ => text.trim_end().to_owned(),
@@ -319,7 +319,7 @@ mod tests {
         }
         assert!(setting.why_not_exact(Some("htb")).is_some());
         assert_eq!(setting.why_not_exact(Some("tbf 80010000 2801")), None);
-        assert_eq!(setting.told("tbf 80010000 2801"), "tbf");
+        assert_eq!(setting.stated("tbf 80010000 2801"), "tbf");
     }
 
     #[test]

@@ -127,11 +127,11 @@ pub fn is_network_sysctl(name: &str) -> bool {
     let known = |letter: char| letter.is_ascii_alphanumeric() || "._-/@:".contains(letter);
     let mut parts = name.split('.');
     let is_plain = |part: &str| !part.is_empty() && !part.chars().all(|letter| letter == '/');
-    name.len() <= LONGEST_NAME && name.chars().all(known) && parts.next() == Some("net") && parts.all(is_plain)
+    name.len() <= MAX_NAME && name.chars().all(known) && parts.next() == Some("net") && parts.all(is_plain)
 }
 
 /// Longer than the name of any sysctl.
-const LONGEST_NAME: usize = 200;
+const MAX_NAME: usize = 200;
 
 #[cfg(test)]
 mod tests {

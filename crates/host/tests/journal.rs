@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use fullpipe_host::{Book, JournalError, Manner, Step, SysctlTree, System};
+use fullpipe_host::{ApplyOptions, JournalDir, JournalError, Step, SysctlTree, System};
 use fullpipe_record::{Change, HostUndone};
 use fullpipe_sys::{self as sys, NetNamespace};
 use fullpipe_testkit::{network_sysctls, require};
@@ -44,8 +44,8 @@ impl Bench {
         self.folder.path()
     }
 
-    fn book(&self) -> Book {
-        Book::open(self.path(), system()).unwrap()
+    fn journal_dir(&self) -> JournalDir {
+        JournalDir::open(self.path(), system()).unwrap()
     }
 
     fn journal(&self) -> PathBuf {
@@ -82,8 +82,8 @@ fn changes() -> Vec<Change> {
     ]
 }
 
-fn apply(book: &Book, changes: &[Change]) -> Result<usize, JournalError> {
-    book.apply(changes, Manner::default(), &mut |_| Ok(()), &mut |_| {}).map(|made| made.len())
+fn apply(journal_dir: &JournalDir, changes: &[Change]) -> Result<usize, JournalError> {
+    journal_dir.apply(changes, ApplyOptions::default(), &mut |_| Ok(()), &mut |_| {}).map(|made| made.len())
 }
 
 /// Every setting of the network that can be read, to the byte.
@@ -111,7 +111,7 @@ fn assert_as_before(before: &BTreeMap<String, String>, when: &str) {
 #[ignore = "it is the process that the next test kills"]
 fn apply_until_killed() {
     let step: usize = std::env::var(STEP).unwrap().parse().unwrap();
-    let book = Book::open(Path::new(&std::env::var(FOLDER).unwrap()), system()).unwrap();
+    let journal_dir = JournalDir::open(Path::new(&std::env::var(FOLDER).unwrap()), system()).unwrap();
     let mut seen = 0;
     let mut die = |_: Step| {
         if seen == step {
@@ -119,7 +119,7 @@ fn apply_until_killed() {
         }
         seen += 1;
     };
-    book.apply(&changes(), Manner::default(), &mut |_| Ok(()), &mut die).unwrap();
+    journal_dir.apply(&changes(), ApplyOptions::default(), &mut |_| Ok(()), &mut die).unwrap();
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn whoever_is_killed_at_any_step_leaves_a_way_back_to_the_byte() {
         // One step before all changes, two for each.
         assert_eq!(finished, step == 1 + 2 * changes().len(), "{}", String::from_utf8_lossy(&output.stdout));
         let made = step / 2;
-        let undone = bench.book().undo(false).unwrap();
+        let undone = bench.journal_dir().undo(false).unwrap();
         assert_eq!(undone.left, [], "after step {step}");
         // One setting is there twice, and is put back once.
         assert_eq!(undone.restored.len(), if made > 2 { made - 1 } else { made }, "after step {step}: {undone:?}");
@@ -157,30 +157,30 @@ fn an_undo_that_was_itself_cut_short_is_finished_by_the_next() {
     require!(Root);
     let bench = Bench::new();
     let before = everything();
-    apply(&bench.book(), &changes()).unwrap();
+    apply(&bench.journal_dir(), &changes()).unwrap();
     let whole = fs::read(bench.journal()).unwrap();
     let path = bench.journal();
-    bench.book().undo(false).unwrap();
+    bench.journal_dir().undo(false).unwrap();
     // As if it had died before it could take the journal away, with everything put back, and with half.
     fs::write(&path, &whole).unwrap();
-    assert_eq!(bench.book().undo(false).unwrap(), HostUndone::default());
-    apply(&bench.book(), &changes()[..2]).unwrap();
+    assert_eq!(bench.journal_dir().undo(false).unwrap(), HostUndone::default());
+    apply(&bench.journal_dir(), &changes()[..2]).unwrap();
     fs::write(&path, &whole).unwrap();
-    assert_eq!(bench.book().undo(false).unwrap().left, []);
+    assert_eq!(bench.journal_dir().undo(false).unwrap().left, []);
     assert_as_before(&before, "after both");
 }
 
 #[test]
-fn a_line_that_somebody_died_over_counts_for_nothing_and_garbage_is_told() {
+fn a_line_that_somebody_died_over_counts_for_nothing_and_garbage_is_reported() {
     require!(Root);
     let bench = Bench::new();
     let before = everything();
-    apply(&bench.book(), &changes()[..1]).unwrap();
+    apply(&bench.journal_dir(), &changes()[..1]).unwrap();
     let path = bench.journal();
     let one = fs::read(&path).unwrap();
-    apply(&bench.book(), &changes()[1..2]).unwrap();
-    bench.book().undo(false).unwrap();
-    apply(&bench.book(), &changes()[..1]).unwrap();
+    apply(&bench.journal_dir(), &changes()[1..2]).unwrap();
+    bench.journal_dir().undo(false).unwrap();
+    apply(&bench.journal_dir(), &changes()[..1]).unwrap();
     let whole = fs::read(&path).unwrap();
     assert!(whole.starts_with(&one[..40]));
     // A second apply wrote its lines in part, and died before its change.
@@ -189,23 +189,23 @@ fn a_line_that_somebody_died_over_counts_for_nothing_and_garbage_is_told() {
         fs::write(&path, [whole.as_slice(), &second[..length]].concat()).unwrap();
         if length % 9 == 0 {
             // What is appended then begins a line of its own.
-            apply(&bench.book(), &changes()[8..]).unwrap();
+            apply(&bench.journal_dir(), &changes()[8..]).unwrap();
             let lines = fs::read_to_string(&path).unwrap();
             assert!(lines.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{lines}");
-            assert_eq!(bench.book().undo(false).unwrap().restored.len(), 2, "cut at {length}");
+            assert_eq!(bench.journal_dir().undo(false).unwrap().restored.len(), 2, "cut at {length}");
             assert_as_before(&before, &format!("cut at {length}"));
-            apply(&bench.book(), &changes()[..1]).unwrap();
+            apply(&bench.journal_dir(), &changes()[..1]).unwrap();
         }
     }
     fs::write(&path, [whole.as_slice(), b"rubbish\n", second, b"\n"].concat()).unwrap();
-    let error = bench.book().undo(false).unwrap_err();
+    let error = bench.journal_dir().undo(false).unwrap_err();
     assert!(matches!(error, JournalError::Malformed { line: 4, .. }), "{error}");
     assert!(error.to_string().contains("nothing was changed"), "{error}");
     let evil = br#"{"change":{"setting":{"sysctl":"net.//.//.etc.passwd"},"before":"x","wanted":"y"}}"#;
     fs::write(&path, [whole.as_slice(), evil, b"\n"].concat()).unwrap();
-    assert!(matches!(bench.book().undo(false).unwrap_err(), JournalError::Malformed { line: 4, .. }));
+    assert!(matches!(bench.journal_dir().undo(false).unwrap_err(), JournalError::Malformed { line: 4, .. }));
     fs::write(&path, &whole).unwrap();
-    bench.book().undo(false).unwrap();
+    bench.journal_dir().undo(false).unwrap();
     assert_as_before(&before, "in the end");
 }
 
@@ -215,7 +215,7 @@ fn a_journal_whose_maker_died_before_its_first_line_is_removed() {
     let bench = Bench::new();
     for begun in ["", "{\"opened\""] {
         fs::write(bench.path().join("begun.jsonl"), begun).unwrap();
-        assert!(bench.book().undo(false).unwrap().restored.is_empty());
+        assert!(bench.journal_dir().undo(false).unwrap().restored.is_empty());
         assert!(!bench.has_journal(), "{begun:?}");
     }
 }
@@ -226,10 +226,10 @@ fn what_somebody_else_changed_is_left_alone_and_the_rest_is_put_back() {
     let bench = Bench::new();
     let tree = SysctlTree::of_this_host();
     let before = everything();
-    apply(&bench.book(), &changes()).unwrap();
+    apply(&bench.journal_dir(), &changes()).unwrap();
     tree.write("net.ipv4.tcp_wmem", "4096 16384 5000000").unwrap();
     for _ in 0..2 {
-        let undone = bench.book().undo(false).unwrap();
+        let undone = bench.journal_dir().undo(false).unwrap();
         assert_eq!(undone.left.len(), 1, "{undone:?}");
         assert!(undone.left[0].why.contains("net.ipv4.tcp_wmem was left alone"), "{undone:?}");
         assert!(undone.left[0].why.contains("4096 16384 5000000"), "{undone:?}");
@@ -240,12 +240,12 @@ fn what_somebody_else_changed_is_left_alone_and_the_rest_is_put_back() {
     assert_eq!(differing, ["/proc/sys/net/ipv4/tcp_wmem"]);
     // Once it is as we left it, it is ours again; and it can be given up.
     tree.write("net.ipv4.tcp_wmem", "4096 16384 33554432").unwrap();
-    assert_eq!(bench.book().undo(false).unwrap().restored.len(), 1);
+    assert_eq!(bench.journal_dir().undo(false).unwrap().restored.len(), 1);
     assert_as_before(&before, "after all");
-    apply(&bench.book(), &changes()[8..]).unwrap();
+    apply(&bench.journal_dir(), &changes()[8..]).unwrap();
     tree.write("net.ipv4.tcp_wmem", "4096 16384 5000000").unwrap();
-    assert_eq!(bench.book().undo(true).unwrap().left.len(), 1);
-    assert_eq!(bench.book().undo(false).unwrap(), HostUndone::default());
+    assert_eq!(bench.journal_dir().undo(true).unwrap().left.len(), 1);
+    assert_eq!(bench.journal_dir().undo(false).unwrap(), HostUndone::default());
 }
 
 #[test]
@@ -254,19 +254,19 @@ fn a_failure_half_way_leaves_nothing_changed() {
     let bench = Bench::new();
     let before = everything();
     let refused = sysctl("net.ipv4.tcp_congestion_control", "no_such_control");
-    let error = apply(&bench.book(), &[changes(), vec![refused]].concat()).unwrap_err();
+    let error = apply(&bench.journal_dir(), &[changes(), vec![refused]].concat()).unwrap_err();
     assert!(error.to_string().starts_with("cannot write net.ipv4.tcp_congestion_control"), "{error}");
     assert_as_before(&before, "after a value that the kernel refuses");
     // What a namespace may only read, and what is not there.
     for name in ["net.core.rmem_max", "net.ipv4.tcp_no_such_thing"] {
-        let error = apply(&bench.book(), &[changes(), vec![sysctl(name, "1")]].concat()).unwrap_err();
+        let error = apply(&bench.journal_dir(), &[changes(), vec![sysctl(name, "1")]].concat()).unwrap_err();
         assert!(error.to_string().contains(name), "{error}");
         assert_as_before(&before, name);
     }
     assert!(!bench.has_journal());
     // A discipline that somebody chose, of a kind that cannot be put back.
     sys::set_root_qdisc(DEVICE, "noqueue").unwrap();
-    let error = apply(&bench.book(), &[qdisc("bfifo")]).unwrap_err();
+    let error = apply(&bench.journal_dir(), &[qdisc("bfifo")]).unwrap_err();
     assert!(matches!(error, JournalError::Unfit(_)), "{error}");
 }
 
@@ -292,17 +292,17 @@ fn a_discipline_that_somebody_chose_comes_back_with_its_parameters() {
         let chosen = everything();
         assert_ne!(chosen, plain, "{kind}");
         for change in [qdisc(Change::DEFAULT_QDISC), qdisc("pfifo")] {
-            apply(&bench.book(), std::slice::from_ref(&change)).unwrap();
-            let undone = bench.book().undo(false).unwrap();
+            apply(&bench.journal_dir(), std::slice::from_ref(&change)).unwrap();
+            let undone = bench.journal_dir().undo(false).unwrap();
             assert_eq!(undone.left, [], "{kind}, {change:?}");
             assert_as_before(&chosen, &format!("of {kind}, after {change:?}"));
             assert!(undone.restored.iter().all(|change| change.to.as_deref() == Some(kind)), "{undone:?}");
         }
-        apply(&bench.book(), &[qdisc(Change::DEFAULT_QDISC)]).unwrap();
+        apply(&bench.journal_dir(), &[qdisc(Change::DEFAULT_QDISC)]).unwrap();
         assert_as_before(&plain, "without it");
         // Somebody took another since: it is theirs.
         sys::set_root_qdisc(DEVICE, "noqueue").unwrap();
-        assert_eq!(bench.book().undo(true).unwrap().left.len(), 1);
+        assert_eq!(bench.journal_dir().undo(true).unwrap().left.len(), 1);
         sys::delete_root_qdisc(DEVICE).unwrap();
     }
 }
@@ -313,13 +313,13 @@ fn a_device_that_is_down_gets_its_queueing_discipline_back_too() {
     let bench = Bench::new();
     let before = everything();
     let down = Change::Qdisc { device: "lo".to_owned(), kind: "pfifo".to_owned() };
-    apply(&bench.book(), std::slice::from_ref(&down)).unwrap();
+    apply(&bench.journal_dir(), std::slice::from_ref(&down)).unwrap();
     assert_ne!(everything(), before);
-    assert_eq!(bench.book().undo(false).unwrap().left, []);
+    assert_eq!(bench.journal_dir().undo(false).unwrap().left, []);
     assert_as_before(&before, "of a device that is down");
-    apply(&bench.book(), &[down]).unwrap();
+    apply(&bench.journal_dir(), &[down]).unwrap();
     sys::loopback_up().unwrap();
-    assert_eq!(bench.book().undo(false).unwrap().left, [], "a device that came up since");
+    assert_eq!(bench.journal_dir().undo(false).unwrap().left, [], "a device that came up since");
     assert!(sys::root_qdisc("lo").unwrap().is_none_or(|root| root.is_default));
 }
 
@@ -327,26 +327,26 @@ fn a_device_that_is_down_gets_its_queueing_discipline_back_too() {
 fn a_folder_that_others_may_write_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    let error = Book::open(folder.path(), system()).unwrap_err();
+    let error = JournalDir::open(folder.path(), system()).unwrap_err();
     assert!(matches!(error, JournalError::Unfit(_)), "{error}");
 }
 
 #[test]
-fn a_setting_that_vanished_with_its_device_is_told_once() {
+fn a_setting_that_vanished_with_its_device_is_reported_once() {
     require!(Root);
     let bench = Bench::new();
-    apply(&bench.book(), &changes()).unwrap();
+    apply(&bench.journal_dir(), &changes()).unwrap();
     let Bench { folder, _networks: networks } = bench;
     // The pair goes with either namespace, and the kernel takes its time.
     let [here, far] = networks;
     drop(far);
     assert!(fullpipe_testkit::within(std::time::Duration::from_secs(30), || sys::devices().unwrap().len() == 1));
-    let book = Book::open(folder.path(), system()).unwrap();
-    let undone = book.undo(false).unwrap();
+    let journal_dir = JournalDir::open(folder.path(), system()).unwrap();
+    let undone = journal_dir.undo(false).unwrap();
     assert_eq!(undone.restored.len(), 3, "the sysctls: {undone:?}");
     assert_eq!(undone.left.len(), 5, "what was the device's: {undone:?}");
     assert!(undone.left.iter().all(|left| left.why.contains("is gone")), "{undone:?}");
-    assert_eq!(book.undo(false).unwrap(), HostUndone::default());
+    assert_eq!(journal_dir.undo(false).unwrap(), HostUndone::default());
     drop(here);
 }
 
@@ -354,27 +354,27 @@ fn a_setting_that_vanished_with_its_device_is_told_once() {
 fn a_journal_of_another_namespace_is_left_alone() {
     require!(Root);
     let bench = Bench::new();
-    apply(&bench.book(), &changes()).unwrap();
+    apply(&bench.journal_dir(), &changes()).unwrap();
     let folder = bench.path().to_owned();
     let elsewhere = std::thread::spawn(move || {
         let _network = NetNamespace::create().unwrap();
-        Book::open(&folder, system()).unwrap().undo(false).unwrap()
+        JournalDir::open(&folder, system()).unwrap().undo(false).unwrap()
     });
     let undone = elsewhere.join().unwrap();
     assert_eq!(undone, HostUndone { elsewhere: 1, ..HostUndone::default() });
-    assert_eq!(bench.book().undo(false).unwrap().left, []);
+    assert_eq!(bench.journal_dir().undo(false).unwrap().left, []);
 }
 
 #[test]
 fn a_boot_has_undone_everything_already() {
     require!(Root);
     let bench = Bench::new();
-    apply(&bench.book(), &changes()[..2]).unwrap();
+    apply(&bench.journal_dir(), &changes()[..2]).unwrap();
     let now = everything();
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let text = fs::read_to_string(bench.journal()).unwrap();
     fs::write(bench.journal(), text.replace(boot.trim(), "00000000-0000-0000-0000-000000000000")).unwrap();
-    assert_eq!(bench.book().undo(false).unwrap(), HostUndone::default());
+    assert_eq!(bench.journal_dir().undo(false).unwrap(), HostUndone::default());
     assert_as_before(&now, "after the undo");
     assert!(!bench.has_journal(), "the namespace went with its boot");
 }
@@ -394,8 +394,8 @@ fn two_applies_do_not_interleave() {
                 network.enter().unwrap();
                 for _ in 0..20 {
                     let changes = [sysctl("net.ipv4.tcp_rmem", rmem), sysctl("net.ipv4.tcp_wmem", wmem)];
-                    apply(&Book::open(folder, system()).unwrap(), &changes).unwrap();
-                    let _lock = Book::open(folder, system()).unwrap();
+                    apply(&JournalDir::open(folder, system()).unwrap(), &changes).unwrap();
+                    let _lock = JournalDir::open(folder, system()).unwrap();
                     let tree = SysctlTree::of_this_host();
                     let found = ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"]
                         .map(|name| tree.read(name).unwrap().replace('\t', " "));
@@ -404,7 +404,7 @@ fn two_applies_do_not_interleave() {
             });
         }
     });
-    assert_eq!(bench.book().undo(false).unwrap().left, []);
+    assert_eq!(bench.journal_dir().undo(false).unwrap().left, []);
     assert_as_before(&before, "after forty applies");
 }
 
@@ -413,31 +413,31 @@ fn what_was_applied_for_a_time_waits_to_be_confirmed() {
     require!(Root);
     let bench = Bench::new();
     let before = everything();
-    let manner = Manner { temporary: Some(Span::from_secs(60)), ..Manner::default() };
+    let options = ApplyOptions { temporary: Some(Span::from_secs(60)), ..ApplyOptions::default() };
     let for_a_time = || {
         let mut id = String::new();
         let mut begun = |given: &str| {
             given.clone_into(&mut id);
             Ok(())
         };
-        bench.book().apply(&changes(), manner, &mut begun, &mut |_| {}).unwrap();
+        bench.journal_dir().apply(&changes(), options, &mut begun, &mut |_| {}).unwrap();
         id
     };
     let id = for_a_time();
-    assert!(bench.book().is_pending(&id).unwrap());
-    assert!(matches!(apply(&bench.book(), &[Change::WindowScaling(true)]), Err(JournalError::Pending)));
-    assert_eq!(bench.book().undo_unless_confirmed("another").unwrap(), HostUndone::default());
-    assert_eq!(bench.book().undo_unless_confirmed(&id).unwrap().left, []);
+    assert!(bench.journal_dir().is_pending(&id).unwrap());
+    assert!(matches!(apply(&bench.journal_dir(), &[Change::WindowScaling(true)]), Err(JournalError::Pending)));
+    assert_eq!(bench.journal_dir().undo_unless_confirmed("another").unwrap(), HostUndone::default());
+    assert_eq!(bench.journal_dir().undo_unless_confirmed(&id).unwrap().left, []);
     assert_as_before(&before, "when the time is over");
     let id = for_a_time();
-    bench.book().confirm().unwrap();
-    assert!(matches!(bench.book().confirm(), Err(JournalError::NothingPending)));
-    assert_eq!(bench.book().undo_unless_confirmed(&id).unwrap(), HostUndone::default());
-    assert_eq!(bench.book().undo(false).unwrap().left, []);
+    bench.journal_dir().confirm().unwrap();
+    assert!(matches!(bench.journal_dir().confirm(), Err(JournalError::NothingPending)));
+    assert_eq!(bench.journal_dir().undo_unless_confirmed(&id).unwrap(), HostUndone::default());
+    assert_eq!(bench.journal_dir().undo(false).unwrap().left, []);
     assert_as_before(&before, "after the undo of what was confirmed");
     // Who cannot start what would take them back in time changes nothing.
     let failing =
-        bench.book().apply(&changes(), manner, &mut |_| Err(std::io::ErrorKind::NotFound.into()), &mut |_| {});
+        bench.journal_dir().apply(&changes(), options, &mut |_| Err(std::io::ErrorKind::NotFound.into()), &mut |_| {});
     assert!(matches!(failing, Err(JournalError::Watchdog(_))));
     assert_as_before(&before, "after none was started");
 }

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_of_both_tools_are_told_apart() {
+    fn datagrams_of_both_tools_are_reported_apart() {
         let iperf2 = |number: i64| {
             let mut payload = [0; 1470];
             let (start, _) = payload.split_first_chunk_mut().unwrap();

@@ -76,16 +76,16 @@ const NUMBERS_WAIT: Span = Span::from_secs(1);
 const NUMBERS_LENGTH: usize = 8;
 
 /// What a server may say while data connections are being opened: 1, 2, and an error with its numbers.
-const MOST_HELD: usize = 3 + NUMBERS_LENGTH;
+const MAX_HELD: usize = 3 + NUMBERS_LENGTH;
 
 /// What a server that is fullpipe says when the data connections are open.
 const STARTED: [u8; 3] = [State::TestStart.byte(), State::TestRunning.byte(), State::Report.byte()];
 
 /// The longest report.
-const LONGEST_REPORT: usize = PREFIX + Message::Report.limit().get() as usize;
+const MAX_REPORT: usize = PREFIX + Message::Report.limit().get() as usize;
 
 /// Reports that are heard however short a test is. A server sends one a second.
-const FEWEST_REPORTS: u64 = 100;
+const MIN_REPORTS: u64 = 100;
 
 impl Client {
     /// Starts a test over a control connection that is open: the cookie is the first thing to send.
@@ -110,7 +110,7 @@ impl Client {
     ) -> Result<Self, Refusal> {
         let agreed = parameters.to_request()?;
         let transfer_limit = agreed.duration + agreed.omit;
-        let reports = FEWEST_REPORTS + 2 * transfer_limit.as_nanos().div_ceil(1_000_000_000);
+        let reports = MIN_REPORTS + 2 * transfer_limit.as_nanos().div_ceil(1_000_000_000);
         Ok(Self {
             connections: data_connections(&agreed),
             sends: agreed.direction != Direction::Download,
@@ -250,8 +250,8 @@ impl Client {
 
     /// Whether what came too early is no more than a server may say before it waits for us.
     fn may_wait(&self) -> bool {
-        let report = if self.inbox.starts_with(&STARTED) { LONGEST_REPORT } else { 0 };
-        self.inbox.len() <= MOST_HELD + report
+        let report = if self.inbox.starts_with(&STARTED) { MAX_REPORT } else { 0 };
+        self.inbox.len() <= MAX_HELD + report
     }
 
     /// Only a server that knows that it talks with fullpipe tells anything, and only from when data flows until it has heard
@@ -423,7 +423,7 @@ mod tests {
             let mut client = client_in(step);
             for piece in pieces {
                 client.receive(Time::ZERO, &piece);
-                prop_assert!(client.inbox.len() <= MOST_HELD);
+                prop_assert!(client.inbox.len() <= MAX_HELD);
             }
         }
     }

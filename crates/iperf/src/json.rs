@@ -42,9 +42,9 @@ impl Extension {
     /// An empty JSON object of two bytes can become a structure of a kilobyte, so a text with more objects than any
     /// real report has is taken as malformed too.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Option<T> {
-        const MOST_OBJECTS: usize = 1 << 16;
+        const MAX_OBJECTS: usize = 1 << 16;
         let text = self.text()?;
-        if objects(text.as_bytes()) > MOST_OBJECTS {
+        if objects(text.as_bytes()) > MAX_OBJECTS {
             return None;
         }
         serde_json::from_str(text).ok()

@@ -22,8 +22,8 @@ pub struct Key(Vec<u8>);
 #[error(
     "a key has {shortest} to {longest} bytes, this one {length}; make one with \
      `head -c 32 /dev/urandom | base64 > FILE`",
-    shortest = Key::SHORTEST,
-    longest = Key::LONGEST
+    shortest = Key::MIN_LEN,
+    longest = Key::MAX_LEN
 )]
 pub struct KeyError {
     length: usize,
@@ -58,9 +58,9 @@ const MAC_LENGTH: usize = 32;
 
 impl Key {
     /// Fewest bytes; a key of so many random ones cannot be guessed.
-    pub const SHORTEST: usize = 16;
+    pub const MIN_LEN: usize = 16;
     /// Most bytes.
-    pub const LONGEST: usize = 1024;
+    pub const MAX_LEN: usize = 1024;
     /// By how much the clocks of both ends may differ.
     pub const TOLERANCE: Span = Span::from_secs(30);
 
@@ -70,7 +70,7 @@ impl Key {
     /// If it is too short or too long.
     pub fn from_file_content(content: &[u8]) -> Result<Self, KeyError> {
         let key = content.trim_ascii();
-        if (Self::SHORTEST..=Self::LONGEST).contains(&key.len()) {
+        if (Self::MIN_LEN..=Self::MAX_LEN).contains(&key.len()) {
             Ok(Self(key.to_vec()))
         } else {
             Err(KeyError { length: key.len() })

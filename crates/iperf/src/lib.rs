@@ -91,7 +91,7 @@ pub const DEFAULT_PORT: u16 = 5201;
 
 /// The longest test: what a newer iperf3 permits as `-t`. A test that names no duration (limited by bytes, or by
 /// nothing) is ended after it.
-pub const LONGEST_TEST: Span = Span::from_secs(86_400);
+pub const MAX_TEST: Span = Span::from_secs(86_400);
 
 /// How long each side waits for the other outside the transfer itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

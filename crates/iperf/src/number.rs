@@ -33,7 +33,7 @@ impl ErrorNumber {
     /// All streams together would exceed the rate that the server permits.
     pub const TOTAL_RATE: Self = Self(27);
     /// The test would last longer than the server's operator permits.
-    pub const LONGEST_DURATION: Self = Self(37);
+    pub const MAX_DURATION: Self = Self(37);
     /// The server does not know the message.
     pub const UNKNOWN_MESSAGE: Self = Self(110);
     /// The client cannot send its parameters.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::inbox::{PREFIX, framed};
 use crate::json::{self, Extension, Flag, Text, Whole};
-use crate::{Error, ErrorNumber, LONGEST_TEST, Message, Proof, Refusal, udp};
+use crate::{Error, ErrorNumber, MAX_TEST, Message, Proof, Refusal, udp};
 
 /// What the client asks for, as it goes over the wire.
 ///
@@ -74,16 +74,16 @@ const USUAL_BLOCK: i64 = 128 * 1024;
 const USUAL_DATAGRAM: i64 = 1460;
 
 /// The largest UDP payload over IPv4.
-const LARGEST_DATAGRAM: i64 = 65_507;
+const MAX_DATAGRAM: i64 = 65_507;
 
 /// An exbibyte takes a link of 100 Gbit/s three years.
-const MOST_BYTES: i64 = 1 << 60;
+const MAX_BYTES: i64 = 1 << 60;
 
 /// Linux has room for 15 characters and a zero byte (`TCP_CA_NAME_MAX`).
-const LONGEST_CONGESTION_NAME: usize = 15;
+const MAX_CONGESTION_NAME: usize = 15;
 
 /// What iperf3 servers take as parameters since 3.18.
-const LONGEST_PARAMETERS: usize = 8 * 1024;
+const MAX_PARAMETERS: usize = 8 * 1024;
 
 /// Value of `zerocopy` that asks a fullpipe server for `MSG_ZEROCOPY`. To iperf3 every value but zero means `sendfile`, the
 /// nearest that it has.
@@ -193,13 +193,13 @@ impl Parameters {
     /// message longer than servers accept.
     #[must_use]
     pub fn with_settings(self, settings: HostSettings) -> Self {
-        let told = Self { settings: Some(settings), ..self.clone() };
-        if told.length() <= LONGEST_PARAMETERS { told } else { self }
+        let stated = Self { settings: Some(settings), ..self.clone() };
+        if stated.length() <= MAX_PARAMETERS { stated } else { self }
     }
 
     /// The load that the client asks for, within the limits of newer iperf3 servers.
     ///
-    /// A test that bytes limit, or nothing, gets the duration [`LONGEST_TEST`]: the client ends it. Control characters in
+    /// A test that bytes limit, or nothing, gets the duration [`MAX_TEST`]: the client ends it. Control characters in
     /// the title, which is printed, are left out.
     ///
     /// # Errors
@@ -290,7 +290,7 @@ impl Parameters {
 
     fn if_it_fits(self) -> Result<Self, Refusal> {
         let length = self.length();
-        if length > LONGEST_PARAMETERS {
+        if length > MAX_PARAMETERS {
             return Err(Refusal {
                 number: ErrorNumber::SEND_PARAMETERS,
                 why: format!("title, extra data and token make a message of {length} bytes; servers accept 8192"),
@@ -313,21 +313,21 @@ impl Parameters {
     }
 
     fn checked_duration(&self) -> Result<Span, Refusal> {
-        let seconds = within(self.seconds, 0..=whole_seconds(LONGEST_TEST), ErrorNumber::DURATION, "seconds of test")?;
+        let seconds = within(self.seconds, 0..=whole_seconds(MAX_TEST), ErrorNumber::DURATION, "seconds of test")?;
         let limited_otherwise = self.bytes != 0 || self.blocks != 0;
-        Ok(if seconds == 0 || limited_otherwise { LONGEST_TEST } else { Span::from_secs(seconds) })
+        Ok(if seconds == 0 || limited_otherwise { MAX_TEST } else { Span::from_secs(seconds) })
     }
 
     fn checked_bytes(&self) -> Result<Option<ByteCount>, Refusal> {
         let bytes = if self.bytes == 0 { self.blocks.saturating_mul(self.block) } else { self.bytes };
-        let bytes = within(bytes, 0..=MOST_BYTES, ErrorNumber::END_CONDITIONS, "bytes of test")?;
+        let bytes = within(bytes, 0..=MAX_BYTES, ErrorNumber::END_CONDITIONS, "bytes of test")?;
         Ok(if_any(bytes).map(ByteCount::new))
     }
 
     fn checked_block(&self) -> Result<ByteCount, Refusal> {
         let block = match self.carrier {
             Carrier::Udp => {
-                let range = number(udp::SMALLEST_PAYLOAD as u64)..=LARGEST_DATAGRAM;
+                let range = number(udp::MIN_PAYLOAD as u64)..=MAX_DATAGRAM;
                 within(self.block, range, ErrorNumber::UDP_BLOCK_SIZE, "bytes of one datagram")
             }
             Carrier::Tcp | Carrier::Sctp => {
@@ -346,7 +346,7 @@ impl Parameters {
     fn checked_congestion(&self) -> Result<Option<String>, Refusal> {
         match self.congestion.as_deref() {
             None | Some("") => Ok(None),
-            Some(name) if name.len() <= LONGEST_CONGESTION_NAME && name.bytes().all(|b| b.is_ascii_graphic()) => {
+            Some(name) if name.len() <= MAX_CONGESTION_NAME && name.bytes().all(|b| b.is_ascii_graphic()) => {
                 Ok(Some(name.to_owned()))
             }
             Some(_) => Err(refusal(ErrorNumber::CONGESTION, "the name of the congestion control is not one")),
@@ -451,9 +451,9 @@ impl<M: SerializeMap> Keys<M> {
     fn offload(&mut self, datagram: i64) -> Result<(), M::Error> {
         self.put("gso", 1)?;
         self.put("gso_dg_size", datagram)?;
-        self.put("gso_bf_size", LARGEST_DATAGRAM / datagram.max(1) * datagram)?;
+        self.put("gso_bf_size", MAX_DATAGRAM / datagram.max(1) * datagram)?;
         self.put("gro", 1)?;
-        self.put("gro_bf_size", LARGEST_DATAGRAM)
+        self.put("gro_bf_size", MAX_DATAGRAM)
     }
 }
 
@@ -658,7 +658,7 @@ mod tests {
             r#"{"tcp":true,"omit":0,"time":0,"num":1048576,"blockcount":0,"parallel":1,"len":131072,"#,
             r#""pacing_timer":1000,"client_version":"3.12"}"#
         ));
-        assert_eq!((by_bytes.bytes, by_bytes.duration), (Some(ByteCount::from_mib(1)), LONGEST_TEST));
+        assert_eq!((by_bytes.bytes, by_bytes.duration), (Some(ByteCount::from_mib(1)), MAX_TEST));
     }
 
     #[test]
@@ -685,14 +685,14 @@ mod tests {
         // 3.0 to 3.2 with -k 10: neither time nor num.
         let request =
             accepted(r#"{"tcp":true,"omit":0,"blockcount":10,"parallel":1,"len":1000,"client_version":"3.1.3"}"#);
-        assert_eq!((request.bytes, request.duration), (Some(ByteCount::new(10_000)), LONGEST_TEST));
+        assert_eq!((request.bytes, request.duration), (Some(ByteCount::new(10_000)), MAX_TEST));
         // 3.11 without num and blockcount.
         let request = accepted(r#"{"tcp":true,"omit":0,"time":10,"parallel":1,"len":131072,"client_version":"3.11"}"#);
         assert_eq!(request, Request::default());
         // Bytes go before time.
-        assert_eq!(accepted(r#"{"tcp":true,"num":5,"time":1}"#).duration, LONGEST_TEST);
+        assert_eq!(accepted(r#"{"tcp":true,"num":5,"time":1}"#).duration, MAX_TEST);
         // -t 0: no limit at all.
-        assert_eq!(accepted(r#"{"tcp":true}"#).duration, LONGEST_TEST);
+        assert_eq!(accepted(r#"{"tcp":true}"#).duration, MAX_TEST);
     }
 
     #[test]
@@ -701,7 +701,7 @@ mod tests {
             r#"{"tcp":1,"udp":1,"reverse":1,"time":"5","parallel":null,"len":[1],"window":{"a":2},"congestion":7,"#,
             r#""mptcp":1,"skip_rx_copy":true,"gso":"1","TOS":true,"repeating_payload":1,"x_other":{"deep":[[]]},"time2":9}"#
         ));
-        assert_eq!(request, Request { duration: LONGEST_TEST, ..Request::default() });
+        assert_eq!(request, Request { duration: MAX_TEST, ..Request::default() });
     }
 
     #[test]
@@ -795,16 +795,16 @@ mod tests {
     #[test]
     fn settings_go_with_our_extension_where_there_is_room() {
         let settings = fullpipe_record::HostSettings::of_linux_6_18();
-        let told = |extra_data: usize| {
+        let stated = |extra_data: usize| {
             let request = Request { extra_data: Some("e".repeat(extra_data)), ..Request::default() };
             let sent = Parameters::from_request(&request).unwrap().with_settings(settings.clone());
             let message = sent.encode();
-            assert!(message.len() <= PREFIX + LONGEST_PARAMETERS);
+            assert!(message.len() <= PREFIX + MAX_PARAMETERS);
             let received = Parameters::decode(&message[PREFIX..]).unwrap();
             assert_eq!(received, sent);
             received.settings().cloned()
         };
-        assert_eq!((told(1), told(7_900)), (Some(settings.clone()), None));
+        assert_eq!((stated(1), stated(7_900)), (Some(settings.clone()), None));
         for malformed in ["7", "{}", r#"{"kernel":"6.18"}"#, "null"] {
             let json = format!(r#"{{"x_fullpipe":{{"version":1,"settings":{malformed}}}}}"#);
             let received = Parameters::decode(json.as_bytes()).unwrap();
@@ -853,7 +853,7 @@ mod tests {
     }
 
     #[test]
-    fn each_end_is_told_of_its_own_processor() {
+    fn each_end_is_reported_of_its_own_processor() {
         let request = Request { processor: Some(1), far_processor: Some(3), ..Request::default() };
         let sent = Parameters::from_request(&request).unwrap();
         assert!(json_of(&sent).contains("\"server_affinity\":3"));

@@ -21,7 +21,7 @@ pub(crate) fn encode(report: &EndReport) -> Option<Vec<u8>> {
 /// [`Error::Malformed`] for what is no report, and for one that tells more than one look at each connection.
 pub(crate) fn decode(json: &[u8], connections: u16) -> Result<EndReport, Error> {
     let malformed = |why: &str| Error::Malformed { message: Message::Report, why: why.to_owned() };
-    if objects(json) > MOST_OBJECTS {
+    if objects(json) > MAX_OBJECTS {
         return Err(malformed("it has more objects than a report can have"));
     }
     let report: EndReport = json::object(json).map_err(|why| malformed(&why))?;
@@ -43,7 +43,7 @@ pub(crate) fn decode(json: &[u8], connections: u16) -> Result<EndReport, Error> 
 
 /// A sample has three objects, a socket and the counts of datagrams one each; a test has 256 connections at most. Of
 /// processors and queueing disciplines, with an object each, there are 576 at most.
-const MOST_OBJECTS: usize = 2048;
+const MAX_OBJECTS: usize = 2048;
 
 #[cfg(test)]
 mod tests {

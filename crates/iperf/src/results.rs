@@ -342,10 +342,10 @@ impl<'de> Visitor<'de> for StreamsVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<ReceivedStreams, A::Error> {
-        const MOST_STREAMS: usize = 256;
+        const MAX_STREAMS: usize = 256;
         let mut streams = Vec::new();
         while let Some(stream) = items.next_element()? {
-            if streams.len() == MOST_STREAMS {
+            if streams.len() == MAX_STREAMS {
                 return Err(A::Error::custom("it has more streams than a test can have"));
             }
             streams.push(stream);
@@ -481,22 +481,22 @@ mod tests {
 
     #[test]
     fn what_iperf3_counted_of_datagrams_is_read() {
-        let told = |keys: &str| {
+        let stated = |keys: &str| {
             let json = format!(r#"{{"streams":[{{"id":1,"bytes":5,"retransmits":-1,{keys}}}]}}"#);
             read(&json).unwrap().streams[0].datagrams
         };
         let common = r#""jitter":1.2e-5,"errors":7,"packets":100"#;
-        assert_eq!(told(common), datagrams(100, 7, None));
-        assert_eq!(told(&format!(r#"{common},"omitted_errors":1"#)), datagrams(100, 7, None));
-        assert_eq!(told(&format!(r#"{common},"omitted_errors":-1,"omitted_packets":3"#)), datagrams(100, 7, None));
-        let whole = told(&format!(r#"{common},"omitted_errors":1,"omitted_packets":20"#));
+        assert_eq!(stated(common), datagrams(100, 7, None));
+        assert_eq!(stated(&format!(r#"{common},"omitted_errors":1"#)), datagrams(100, 7, None));
+        assert_eq!(stated(&format!(r#"{common},"omitted_errors":-1,"omitted_packets":3"#)), datagrams(100, 7, None));
+        let whole = stated(&format!(r#"{common},"omitted_errors":1,"omitted_packets":20"#));
         assert_eq!(whole, datagrams(100, 7, Some((20, 1))));
         let seen = whole.as_seen();
         assert_eq!((seen.received, seen.lost, seen.lost_like_iperf3), (74, 6, 6));
         // Counters that cannot be, and more lost than sent.
-        let none = told(r#""jitter":-1,"errors":18446744073709551615,"packets":18446744073709551615"#);
+        let none = stated(r#""jitter":-1,"errors":18446744073709551615,"packets":18446744073709551615"#);
         assert_eq!((none.total, none.jitter), (DatagramCount::default(), Span::ZERO));
-        assert_eq!(told(r#""errors":9,"packets":2,"omitted_errors":1,"omitted_packets":3"#).as_seen().received, 0);
+        assert_eq!(stated(r#""errors":9,"packets":2,"omitted_errors":1,"omitted_packets":3"#).as_seen().received, 0);
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub const REPLY: [u8; 4] = *b"6789";
 const OLD_REPLY: [u8; 4] = [0xB1, 0x68, 0xDE, 0x3A];
 
 /// The least payload of a test's datagrams, in bytes: room for the longer of the two headers.
-pub const SMALLEST_PAYLOAD: usize = 16;
+pub const MIN_PAYLOAD: usize = 16;
 
 /// Whether `datagram` may open a stream. No iperf3 server looks at its bytes, which changed with 3.12.
 pub const fn is_hello(datagram: &[u8]) -> bool {
@@ -48,7 +48,7 @@ impl Header {
 
     /// Writes it to the start of a payload. Of more than 32 bits of number only the low ones are written where it is not
     /// `wide`; of more than 32 bits of seconds, always.
-    pub fn write(self, wide: bool, payload: &mut [u8; SMALLEST_PAYLOAD]) {
+    pub fn write(self, wide: bool, payload: &mut [u8; MIN_PAYLOAD]) {
         let micros = self.sent.as_micros();
         put(payload, 0, (micros / 1_000_000) as u32);
         put(payload, 4, (micros % 1_000_000) as u32);

@@ -234,11 +234,11 @@ mod tests {
 
     #[test]
     fn a_name_and_a_password_belong_together() {
-        let told = |user, password| check(&credentials(user, password).to_text(NOW), NOW);
-        assert_eq!(told("mario", "Rossi"), Err(UserError::Password("mario".to_owned())));
-        assert_eq!(told("Mario", "rossi"), Err(UserError::Unknown("Mario".to_owned())));
+        let stated = |user, password| check(&credentials(user, password).to_text(NOW), NOW);
+        assert_eq!(stated("mario", "Rossi"), Err(UserError::Password("mario".to_owned())));
+        assert_eq!(stated("Mario", "rossi"), Err(UserError::Unknown("Mario".to_owned())));
         // The digest is of the name too, so this one is of no password.
-        assert_eq!(told("Luigi", "rossi"), Err(UserError::Password("Luigi".to_owned())));
+        assert_eq!(stated("Luigi", "rossi"), Err(UserError::Password("Luigi".to_owned())));
     }
 
     #[test]

@@ -22,7 +22,7 @@ struct World {
     transfer_ends: Option<Time>,
     /// When the server tells of itself, and how often it has.
     tells: Option<Time>,
-    told: u64,
+    stated: u64,
     request: Request,
     seen: Seen,
 }
@@ -36,7 +36,7 @@ struct Seen {
     client_collect: Option<Time>,
     server_request: Option<Request>,
     asked_for_report: Option<bool>,
-    told: Vec<(Time, EndReport)>,
+    stated: Vec<(Time, EndReport)>,
     client_end: Option<ClientAction>,
     server_end: Option<ServerAction>,
 }
@@ -82,7 +82,7 @@ impl World {
             connecting: VecDeque::new(),
             transfer_ends: None,
             tells: None,
-            told: 0,
+            stated: 0,
             request,
             seen: Seen::default(),
         }
@@ -135,9 +135,9 @@ impl World {
             if self.tells.is_some_and(|at| at <= self.now) {
                 busy = true;
                 // Heard or not: it goes on when the client has ended the test.
-                self.server.tell(&told(self.told));
-                self.told += 1;
-                self.tells = (self.told < 20).then(|| self.now + Span::from_secs(1));
+                self.server.tell(&stated(self.stated));
+                self.stated += 1;
+                self.tells = (self.stated < 20).then(|| self.now + Span::from_secs(1));
             }
             if !busy {
                 self.client.tick(self.now);
@@ -158,7 +158,7 @@ impl World {
                 self.seen.client_flow = Some(self.now);
                 self.transfer_ends = Some(self.now + self.request.omit + self.request.duration);
             }
-            ClientAction::Told(report) => self.seen.told.push((self.now, *report)),
+            ClientAction::Told(report) => self.seen.stated.push((self.now, *report)),
             ClientAction::CollectResults => {
                 self.seen.client_collect = Some(self.now);
                 self.client.local_results(self.now, results_of(Side::Client, &self.request));
@@ -219,7 +219,7 @@ fn results_of(side: Side, request: &Request) -> Results {
 }
 
 /// What a server tells so many seconds after the data began to flow.
-fn told(second: u64) -> EndReport {
+fn stated(second: u64) -> EndReport {
     EndReport { until: Some(Span::from_secs(second)), ..EndReport::default() }
 }
 
@@ -260,9 +260,9 @@ proptest! {
         prop_assert_eq!(flow.since(seen.server_flow.unwrap()), DELAY);
         // All that the server says until it hears that the test is over, each in its time.
         let expected: Vec<_> = (0..=agreed.as_nanos() / 1_000_000_000)
-            .map(|second| (flow + Span::from_secs(second), told(second)))
+            .map(|second| (flow + Span::from_secs(second), stated(second)))
             .collect();
-        prop_assert_eq!(seen.told, expected);
+        prop_assert_eq!(seen.stated, expected);
     }
 }
 
@@ -433,7 +433,7 @@ fn an_error_with_one_number_or_none_does_not_block_the_client() {
 }
 
 #[test]
-fn another_program_on_the_port_is_told_from_iperf3() {
+fn another_program_on_the_port_is_distinguished_from_iperf3() {
     for banner in [&b"SSH-2.0-OpenSSH_9.6\r\n"[..], b"HTTP/1.1 400 Bad Request\r\n", b"220 mail\r\n", b"\r\n"] {
         let (mut client, now) = client_at(Step::Greeting, &four_streams());
         client.receive(now, banner);
@@ -483,7 +483,7 @@ const EMPTY_REPORT: &str = r#"{"sockets":[],"samples":[]}"#;
 #[test]
 fn a_report_before_the_own_driver_is_ready_is_waited_for() {
     let (mut client, now) = client_at(Step::Streams, &four_streams());
-    let report = told(7);
+    let report = stated(7);
     let said = [&[1, 2][..], &reported(&serde_json::to_string(&report).unwrap())].concat();
     for byte in said {
         client.receive(now, &[byte]);
@@ -559,13 +559,13 @@ const FULLPIPE: &str = r#"{"tcp":true,"time":1,"parallel":2,"x_fullpipe":{"versi
 
 #[test]
 fn a_server_tells_fullpipe_clients_alone_and_only_while_data_flows() {
-    for (parameters, told) in [(FULLPIPE, &[Step::Transfer][..]), (RECORDED_3_12, &[])] {
+    for (parameters, stated) in [(FULLPIPE, &[Step::Transfer][..]), (RECORDED_3_12, &[])] {
         for step in SERVER_STEPS {
             let (mut server, _) = server_at(step, parameters);
-            assert_eq!(server.is_heard(), told.contains(&step), "{step:?}");
+            assert_eq!(server.is_heard(), stated.contains(&step), "{step:?}");
             server.tell(&EndReport::default());
             let message = reported(r#"{"settings":null,"cpu":null,"sockets":[],"samples":[]}"#);
-            let expected = if told.contains(&step) { vec![ServerAction::Tell(message)] } else { Vec::new() };
+            let expected = if stated.contains(&step) { vec![ServerAction::Tell(message)] } else { Vec::new() };
             assert_eq!(actions(&mut server), expected, "{step:?}");
         }
     }
@@ -576,7 +576,7 @@ fn a_report_that_waits_does_not_hold_up_a_servers_deadlines() {
     let (mut server, since) = server_at(Step::Transfer, FULLPIPE);
     for second in 0..41 {
         server.tick(since + Span::from_secs(second));
-        server.tell(&told(second));
+        server.tell(&stated(second));
         assert!(matches!(actions(&mut server)[..], [ServerAction::Tell(_)]));
     }
     let after = Span::from_secs(41);
@@ -763,8 +763,8 @@ fn what_the_driver_cannot_do_reaches_the_client() {
         why: "this kernel has no reno".to_owned(),
     };
     server.refuse(refusal.clone(), Some(2));
-    let told = vec![0xFE, 0, 0, 0, 134, 0, 0, 0, 2];
-    assert_eq!(breakdown(&mut server), (told, Error::Refused(refusal)));
+    let stated = vec![0xFE, 0, 0, 0, 134, 0, 0, 0, 2];
+    assert_eq!(breakdown(&mut server), (stated, Error::Refused(refusal)));
 }
 
 #[test]
@@ -773,14 +773,14 @@ fn a_refusal_takes_the_place_of_the_consent() {
     server.receive(Time::ZERO, &message(RECORDED_3_12));
     assert_eq!(server.next_action(), Some(ServerAction::Send(vec![9])));
     assert!(matches!(server.next_action(), Some(ServerAction::ExpectStreams(_))));
-    let number = fullpipe_iperf::ErrorNumber::LONGEST_DURATION;
+    let number = fullpipe_iperf::ErrorNumber::MAX_DURATION;
     server.refuse(fullpipe_iperf::Refusal { number, why: "too long for us".to_owned() }, None);
     assert_eq!(breakdown(&mut server).0, refusal_bytes(37));
 }
 
 #[test]
 fn the_servers_output_goes_to_a_client_that_asked() {
-    let told = |parameters: Parameters| {
+    let stated = |parameters: Parameters| {
         let cookie = Cookie::from_random([0; 36]);
         let mut client = Client::with_parameters(parameters, cookie, Time::ZERO, Timeouts::default()).unwrap();
         client.receive(Time::ZERO, &[9]);
@@ -798,13 +798,13 @@ fn the_servers_output_goes_to_a_client_that_asked() {
         Results::decode(&results[4..], 1).unwrap().server_output
     };
     let parameters = Parameters::from_request(&Request::default()).unwrap();
-    assert_eq!(told(parameters.clone()), None);
-    let output = told(parameters.with_server_output());
+    assert_eq!(stated(parameters.clone()), None);
+    let output = stated(parameters.with_server_output());
     assert_eq!(output, Some(ServerOutput::Text("what was printed".to_owned())));
 }
 
 #[test]
-fn a_client_out_of_order_is_told_so() {
+fn a_client_out_of_order_is_reported_so() {
     for (step, byte) in [(Step::Streams, 4), (Step::Transfer, 16), (Step::LocalResults, 4), (Step::Finish, 4)] {
         let (mut server, now) = server_at(step, RECORDED_3_12);
         server.receive(now, &[byte]);
@@ -815,8 +815,8 @@ fn a_client_out_of_order_is_told_so() {
 #[test]
 fn an_iperf3_client_is_not_sent_our_report() {
     let (mut server, now) = server_at(Step::Results, RECORDED_3_12);
-    let told = r#"{"streams":[{"id":1,"bytes":5,"retransmits":18446744073709551615}],"server_output_text":"mine"}"#;
-    server.receive(now, &message(told));
+    let stated = r#"{"streams":[{"id":1,"bytes":5,"retransmits":18446744073709551615}],"server_output_text":"mine"}"#;
+    server.receive(now, &message(stated));
     assert_eq!(actions(&mut server), [ServerAction::CollectResults { report: false }]);
     server.local_results(now, results_of(Side::Server, &Request::default()));
     let sent = actions(&mut server);

@@ -5,7 +5,7 @@
 //! send, as there is no such program here.
 
 use fullpipe_iperf::{
-    Client, ClientAction, Cookie, DatagramCount, Error, ErrorNumber, LONGEST_TEST, Parameters, Results, ServerAction,
+    Client, ClientAction, Cookie, DatagramCount, Error, ErrorNumber, MAX_TEST, Parameters, Results, ServerAction,
     ServerOutput, ServerSession, Step, Timeouts, data_connections, udp,
 };
 use fullpipe_record::{Direction, Request, Transport};
@@ -47,7 +47,7 @@ fn asking(request: &Request) -> Client {
 }
 
 /// What a client gets out of a whole test in which the server tells `results`.
-fn told(request: &Request, results: &str) -> Results {
+fn stated(request: &Request, results: &str) -> Results {
     let mut client = asking(request);
     client.receive(Time::ZERO, &[10]);
     client.streams_opened(Time::ZERO);
@@ -94,21 +94,21 @@ const RECEIVER_3_12: &str = concat!(
 fn from_3_0_to_3_2_a_test_of_bytes_has_no_time() {
     let sent = r#"{"tcp":true,"omit":0,"num":107374182400,"parallel":1,"len":131072,"client_version":"3.1.3"}"#;
     let (mut server, request) = session(sent);
-    assert_eq!((request.bytes, request.duration), (Some(ByteCount::new(107_374_182_400)), LONGEST_TEST));
+    assert_eq!((request.bytes, request.duration), (Some(ByteCount::new(107_374_182_400)), MAX_TEST));
     assert!(flows_for(&mut server, 1, Span::from_secs(3600)));
 
     // -t 0: until the client ends it.
     let (mut server, request) = session(r#"{"tcp":true,"omit":0,"parallel":1,"len":131072,"client_version":"3.1.3"}"#);
-    assert_eq!((request.bytes, request.duration), (None, LONGEST_TEST));
+    assert_eq!((request.bytes, request.duration), (None, MAX_TEST));
     assert!(flows_for(&mut server, 1, Span::from_secs(3600)));
 }
 
 /// Up to 3.6 servers end a test 5 s after the time that they were told, so that must not be less than what is meant.
 #[test]
-fn servers_up_to_3_6_are_told_no_less_time_than_is_meant() {
+fn servers_up_to_3_6_are_reported_no_less_time_than_is_meant() {
     let request = Request { duration: Span::from_millis(1500), omit: Span::from_millis(100), ..Request::default() };
-    let told = Parameters::from_request(&request).unwrap().to_request().unwrap();
-    assert_eq!((told.duration, told.omit), (Span::from_secs(2), Span::from_secs(1)));
+    let stated = Parameters::from_request(&request).unwrap().to_request().unwrap();
+    assert_eq!((stated.duration, stated.omit), (Span::from_secs(2), Span::from_secs(1)));
 }
 
 /// Up to 3.6 datagrams carry the wall clock, later ones the time since some start: the same bytes, and only their
@@ -212,7 +212,7 @@ fn a_test_of_both_directions_has_twice_the_streams() {
 /// Up to 3.13 there is 2⁶⁴−1 for −1, and no word of omitted datagrams. Recorded from 3.12.
 #[test]
 fn up_to_3_13_minus_one_is_2_to_64_less_1_and_nothing_is_omitted() {
-    let results = told(&datagrams(), RECEIVER_3_12);
+    let results = stated(&datagrams(), RECEIVER_3_12);
     let stream = &results.streams[0];
     assert_eq!(stream.retransmits, None);
     assert_eq!(stream.datagrams.total, DatagramCount { packets: 86, lost: 2 });
@@ -225,8 +225,8 @@ fn up_to_3_13_minus_one_is_2_to_64_less_1_and_nothing_is_omitted() {
 
 /// From 3.14 on both counts of omitted datagrams are told.
 #[test]
-fn from_3_14_on_what_was_omitted_is_told() {
-    let results = told(
+fn from_3_14_on_what_was_omitted_is_reported() {
+    let results = stated(
         &datagrams(),
         concat!(
             r#"{"cpu_util_total":1.2,"cpu_util_user":0.4,"cpu_util_system":0.8,"sender_has_retransmits":-1,"#,
@@ -242,7 +242,7 @@ fn from_3_14_on_what_was_omitted_is_told() {
 #[test]
 fn from_3_16_on_less_than_a_block_is_nothing() {
     let request = Request { bytes: Some(ByteCount::new(102_400)), ..Request::default() };
-    let results = told(
+    let results = stated(
         &request,
         concat!(
             r#"{"cpu_util_total":0,"cpu_util_user":0,"cpu_util_system":0,"sender_has_retransmits":-1,"#,
@@ -314,7 +314,7 @@ fn a_switch_that_is_a_number_is_off_as_from_3_18_on() {
 
 /// 3.2 to 3.18 tell one number when they refuse a user, 3.19 and 3.20 two, and 3.21 none at all.
 #[test]
-fn a_refused_user_is_told_so_by_every_release() {
+fn a_refused_user_is_reported_so_by_every_release() {
     for numbers in [&[0xFE, 0, 0, 0, 142][..], &[0xFE, 0, 0, 0, 142, 0, 0, 0, 0]] {
         let mut client = asking(&Request::default());
         client.receive(Time::ZERO, numbers);
@@ -340,7 +340,7 @@ fn from_3_19_on_there_are_mptcp_and_skip_rx_copy() {
 
 /// From 3.21 on clients always say what they offload, also where that is nothing. Recorded from 3.21.
 #[test]
-fn from_3_21_on_offload_is_always_told() {
+fn from_3_21_on_offload_is_always_reported() {
     let recorded = concat!(
         r#"{"udp":true,"omit":0,"time":1,"num":0,"blockcount":0,"parallel":1,"len":16332,"bandwidth":1000000,"#,
         r#""pacing_timer":1000,"gso":0,"gso_dg_size":0,"gso_bf_size":65507,"gro":0,"gro_bf_size":65507,"#,

@@ -17,9 +17,9 @@ impl Awake {
     /// Without permission (the device is root's), or in a container without the device, processors sleep as they
     /// always do: the lab then measures the lateness that comes of it like any other.
     pub fn ask() -> Self {
-        const LONGEST_WAKING_MICROSECONDS: i32 = 0;
+        const MAX_WAKING_MICROSECONDS: i32 = 0;
         let device = OpenOptions::new().write(true).open("/dev/cpu_dma_latency");
-        Self(device.ok().filter(|mut device| device.write_all(&LONGEST_WAKING_MICROSECONDS.to_ne_bytes()).is_ok()))
+        Self(device.ok().filter(|mut device| device.write_all(&MAX_WAKING_MICROSECONDS.to_ne_bytes()).is_ok()))
     }
 
     /// Whether they are kept awake.

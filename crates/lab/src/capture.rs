@@ -28,7 +28,7 @@ const WAITING: usize = 65_536;
 const SORTED_OVER: Span = Span::from_secs(1);
 
 /// Packets that are held at the most.
-const MOST_HELD: usize = 1 << 20;
+const MAX_HELD: usize = 1 << 20;
 
 /// A capture that is under way; [`Lab::finish_capture`](crate::Lab::finish_capture) ends it.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ fn write_all(waiting: &Receiver<Record>, files: &mut [PcapFile; 2]) -> io::Resul
         newest = newest.max(record.at);
         held.push(Reverse(record));
         let is_old = |first: &Reverse<Record>| newest.since(first.0.at) > SORTED_OVER;
-        while held.len() > MOST_HELD || held.peek().is_some_and(is_old) {
+        while held.len() > MAX_HELD || held.peek().is_some_and(is_old) {
             let Some(Reverse(first)) = held.pop() else { break };
             files[first.end.index()].write(&first)?;
         }

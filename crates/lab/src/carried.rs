@@ -10,7 +10,7 @@ pub(crate) struct Carried {
     /// What waits now or is being sent.
     pub(crate) backlog: ByteCount,
     /// What has been sent now and has not been handed over.
-    pub(crate) flying: ByteCount,
+    pub(crate) propagating: ByteCount,
     /// Packets that found the queue full.
     pub(crate) overflowed: u64,
     /// Packets that were lost on purpose.

@@ -19,12 +19,12 @@ use rustix::io::retry_on_intr;
 use crate::awake::Awake;
 use crate::capture::{Capture, Tap};
 use crate::carried::{Carried, Timing};
+use crate::command_channel::{CommandChannel, Inbox, LinkCommand, channel};
 use crate::error::LabError;
-use crate::mailbox::{Inbox, Mail, Mailbox, mailbox};
 use crate::packet::Packet;
 use crate::protocol::{Host, Layout};
 use crate::remote::Devices;
-use crate::vigil::{Rest, Vigil};
+use crate::spin_sleeper::{Rest, SpinSleeper};
 
 /// Longest time that a thread sleeps while its direction is empty, and so the longest that it takes to end.
 const IDLE: Span = Span::from_millis(50);
@@ -39,7 +39,7 @@ const HASTE: i32 = -20;
 const TRAIN_LASTS: Span = Span::from_micros(100);
 
 /// Largest IP packet, and largest train.
-const LARGEST_PACKET: usize = 65_535;
+const MAX_PACKET: usize = 65_535;
 
 /// Latenesses above this count as this.
 const LATEST: Span = Span::from_secs(10);
@@ -64,7 +64,7 @@ struct DirectionReport {
 
 struct RunningDirection {
     shared: Arc<Mutex<DirectionReport>>,
-    mailbox: Mailbox,
+    channel: CommandChannel,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -77,7 +77,7 @@ impl Driver {
         let (sender_again, receiver_again) = (sender.try_clone()?, receiver.try_clone()?);
         let forward = Wire::new(sender, receiver_again, layout, origin);
         let reverse = Wire::new(receiver, sender_again, layout, origin);
-        let [(to_forward, forward_inbox), (to_reverse, reverse_inbox)] = [mailbox()?, mailbox()?];
+        let [(to_forward, forward_inbox), (to_reverse, reverse_inbox)] = [channel()?, channel()?];
         let forward = Line::new(&path.forward, seed.wrapping_mul(2), forward, forward_inbox, to_reverse.clone());
         let reverse_seed = seed.wrapping_mul(2).wrapping_add(1);
         let reverse = Line::new(&path.reverse, reverse_seed, reverse, reverse_inbox, to_forward.clone());
@@ -94,7 +94,7 @@ impl Driver {
 
     /// Makes the path that leads away from `host` another from now on.
     pub(crate) fn change(&self, host: Host, change: PathChange) {
-        self.directions[host.index()].mailbox.post(Mail::Change(change));
+        self.directions[host.index()].channel.post(LinkCommand::Change(change));
     }
 
     /// Lets what passes both ends be written to files; see [`Capture::start`].
@@ -105,13 +105,13 @@ impl Driver {
     }
 
     /// Ends the capture.
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn end_capture(&self) {
         self.tap(|_| None);
     }
 
     fn tap(&self, tap: impl Fn(Host) -> Option<Tap>) {
         for host in Host::ALL {
-            self.directions[host.index()].mailbox.post(Mail::Capture(tap(host)));
+            self.directions[host.index()].channel.post(LinkCommand::Capture(tap(host)));
         }
     }
 
@@ -150,7 +150,7 @@ impl DirectionReport {
             delivered: now.delivered.bytes - since.delivered.bytes,
             backlog: backlog(now),
             // Copies are made behind the link.
-            flying: (now.sent + now.duplicated.bytes).saturating_sub(now.delivered.bytes),
+            propagating: (now.sent + now.duplicated.bytes).saturating_sub(now.delivered.bytes),
             overflowed: (now.overflowed.segments - since.overflowed.segments).get(),
             lost: (now.lost.segments - since.lost.segments).get(),
             reordered: Some((now.reordered - since.reordered).get()),
@@ -168,10 +168,10 @@ fn backlog(counters: Counters) -> ByteCount {
 }
 
 impl RunningDirection {
-    fn start(line: Line, mailbox: Mailbox, stop: &Arc<AtomicBool>) -> io::Result<Self> {
+    fn start(line: Line, channel: CommandChannel, stop: &Arc<AtomicBool>) -> io::Result<Self> {
         let (stop, shared) = (Arc::clone(stop), Arc::clone(&line.report));
         let thread = thread::Builder::new().name("link".to_owned()).spawn(move || line.run(&stop))?;
-        Ok(Self { shared, mailbox, thread: Some(thread) })
+        Ok(Self { shared, channel, thread: Some(thread) })
     }
 }
 
@@ -198,7 +198,7 @@ enum Read {
 
 impl Wire {
     fn new(from: File, to: File, layout: Layout, origin: Instant) -> Self {
-        let longest = VIRTIO_HEADER + layout.ethernet().len() + LARGEST_PACKET;
+        let longest = VIRTIO_HEADER + layout.ethernet().len() + MAX_PACKET;
         Self { from, to, layout, origin, frame: vec![0; longest], front: Vec::new() }
     }
 
@@ -228,23 +228,23 @@ struct Line {
     longest: SegCount,
     /// With all that the path's framing adds.
     largest_packet: ByteCount,
-    vigil: Vigil,
+    sleeper: SpinSleeper,
     tap: Option<Tap>,
     inbox: Inbox,
     /// Where routers' answers go.
-    other: Mailbox,
+    other: CommandChannel,
     report: Arc<Mutex<DirectionReport>>,
 }
 
 impl Line {
-    fn new(path: &PathDirection, seed: u64, wire: Wire, inbox: Inbox, other: Mailbox) -> Self {
+    fn new(path: &PathDirection, seed: u64, wire: Wire, inbox: Inbox, other: CommandChannel) -> Self {
         let largest_packet = path.mtu + path.framing.overhead();
         Self {
             wire,
             link: Direction::new(path, seed),
             longest: longest_train(slowest(path), largest_packet),
             largest_packet,
-            vigil: Vigil::new(),
+            sleeper: SpinSleeper::new(),
             tap: None,
             inbox,
             other,
@@ -299,7 +299,7 @@ impl Line {
 
     fn offer(&mut self, now: Time, piece: Packet) {
         if let Some(reply) = self.link.offer(now, piece).reply {
-            self.other.post(Mail::Reply(reply));
+            self.other.post(LinkCommand::Reply(reply));
         }
     }
 
@@ -324,18 +324,19 @@ impl Line {
     fn wait(&mut self) -> Time {
         let from = self.wire.now();
         let soon = self.link.next_deadline().filter(|due| due.since(from) <= IDLE);
-        let planned = match soon.map_or(Rest::Sleep(IDLE), |due| self.vigil.rest(from, due)) {
+        let planned = match soon.map_or(Rest::Sleep(IDLE), |due| self.sleeper.rest(from, due)) {
             Rest::None => return from,
             Rest::Sleep(time) => time,
         };
         let sleep: Duration = planned.into();
         let timeout = Timespec { tv_sec: sleep.as_secs().cast_signed(), tv_nsec: i64::from(sleep.subsec_nanos()) };
-        let mut waiting = [PollFd::new(&self.wire.from, PollFlags::IN), PollFd::new(self.inbox.bell(), PollFlags::IN)];
+        let mut waiting =
+            [PollFd::new(&self.wire.from, PollFlags::IN), PollFd::new(self.inbox.eventfd(), PollFlags::IN)];
         // An interrupted or failed wait is one more turn of the loop.
         let _ = poll(&mut waiting, Some(&timeout));
         let [packets, rung] = waiting.map(|waiting| !waiting.revents().is_empty());
         let now = self.wire.now();
-        self.vigil.woke(now, packets || rung);
+        self.sleeper.woke(now, packets || rung);
         if rung {
             self.take_mail();
         }
@@ -346,10 +347,10 @@ impl Line {
         let now = self.wire.now();
         for mail in self.inbox.take() {
             match mail {
-                Mail::Capture(tap) => self.tap = tap,
+                LinkCommand::Capture(tap) => self.tap = tap,
                 // An answer to an answer there is not.
-                Mail::Reply(reply) => drop(self.link.offer(now, reply)),
-                Mail::Change(change) => {
+                LinkCommand::Reply(reply) => drop(self.link.offer(now, reply)),
+                LinkCommand::Change(change) => {
                     self.link.change(now, &change);
                     if let Some(rate) = change.rate {
                         self.longest = longest_train(Some(rate), self.largest_packet);

@@ -198,7 +198,7 @@ fn open_device(layout: Layout, network: &NetNamespace, blueprint: &Blueprint) ->
 /// Makes the device of host `network`, which the calling thread is in, and a packet socket at its other end. That is in a
 /// network namespace of its own, which the socket alone keeps alive.
 fn open_packet_device(network: &NetNamespace, mtu: [ByteCount; 2]) -> io::Result<OwnedFd> {
-    const LARGEST_MTU: ByteCount = ByteCount::new(65_535);
+    const MAX_MTU: ByteCount = ByteCount::new(65_535);
     // An Ethernet device takes in no packet that is longer than what it may send (`is_skb_forwardable`).
     if mtu[0] != mtu[1] {
         return Err(io::Error::other("they need one MTU for both directions"));
@@ -206,7 +206,7 @@ fn open_packet_device(network: &NetNamespace, mtu: [ByteCount; 2]) -> io::Result
     let outside = NetNamespace::create()?;
     create_veth(TO_HOST, [network, &outside])?;
     without_ipv6(TO_HOST);
-    ethernet_up(TO_HOST, LARGEST_MTU)?;
+    ethernet_up(TO_HOST, MAX_MTU)?;
     let socket = open_packet_socket(TO_HOST)?;
     network.enter()?;
     set_ethernet_address(TO_HOST, ETHERNET_ADDRESS)?;

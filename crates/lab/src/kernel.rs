@@ -202,7 +202,7 @@ fn carried(direction: &PathDirection, now: Counts, since: Counts) -> Carried {
     Carried {
         delivered: framed(now.delivered).saturating_sub(framed(since.delivered)),
         backlog: now.backlog,
-        flying: framed(now.sent).saturating_sub(framed(now.delivered)),
+        propagating: framed(now.sent).saturating_sub(framed(now.delivered)),
         overflowed: now.overflowed.wrapping_sub(since.overflowed).into(),
         lost: now.lost.wrapping_sub(since.lost).into(),
         reordered: None,
@@ -303,7 +303,7 @@ mod tests {
         let second = Counts { sent: passed(30), delivered: passed(18), overflowed: 2, lost: 1, ..first };
         let [forward, reverse] = kernel.take(&path, [second, Counts::default()]);
         assert_eq!(forward.delivered, ByteCount::new(10 * 1538));
-        assert_eq!((forward.flying, forward.overflowed, forward.lost), (ByteCount::new(12 * 1538), 3, 1));
+        assert_eq!((forward.propagating, forward.overflowed, forward.lost), (ByteCount::new(12 * 1538), 3, 1));
         assert_eq!(forward.busy, BitRate::from_mbps(100).time_for(ByteCount::new(20 * 1538)));
         assert_eq!(reverse.delivered, ByteCount::ZERO);
     }

@@ -6,8 +6,8 @@ use fullpipe_units::{BitRate, ByteCount};
 use crate::capture::Capture;
 use crate::carried::Carried;
 use crate::driver::Driver;
-use crate::entrance::Entrance;
 use crate::error::LabError;
+use crate::join_socket::JoinSocket;
 use crate::kernel::{KernelPath, disciplines, made_exact};
 use crate::program::{Program, Stdio};
 use crate::protocol::{Backend, Blueprint, Host, Reply, Request};
@@ -178,7 +178,7 @@ impl Lab {
     /// If a file could not be written.
     pub fn finish_capture(&self, capture: Capture) -> Result<u64, LabError> {
         if let Carrier::Link(driver) = &self.carrier {
-            driver.let_go();
+            driver.end_capture();
         }
         capture.finish()
     }
@@ -196,8 +196,8 @@ impl Lab {
     ///
     /// # Errors
     /// If this user has a lab of that name already, or it cannot be one.
-    pub fn open_entrance(&self, name: &str) -> Result<Entrance, LabError> {
-        Entrance::open(name, self.remote.inside())
+    pub fn open_entrance(&self, name: &str) -> Result<JoinSocket, LabError> {
+        JoinSocket::open(name, self.remote.inside())
     }
 
     /// Begins to look at what the path does. It and [`Lab::watch`] take from the same counters: only one at a time.

@@ -72,9 +72,9 @@ impl<'l> Program<'l> {
     }
 
     /// The next line that it writes to standard output, if it comes within `patience`.
-    pub fn next_line(&self, patience: Duration) -> Line {
+    pub fn next_line(&self, timeout: Duration) -> Line {
         let Some(lines) = &self.lines else { return Line::End };
-        match lines.recv_timeout(patience) {
+        match lines.recv_timeout(timeout) {
             Ok(line) => Line::Text(line),
             Err(RecvTimeoutError::Timeout) => Line::NotYet,
             Err(RecvTimeoutError::Disconnected) => Line::End,
@@ -93,8 +93,8 @@ impl<'l> Program<'l> {
     ///
     /// # Errors
     /// If the keeper is gone.
-    pub fn finish(mut self, patience: Duration) -> Result<Output, LabError> {
-        if let Some(code) = self.wait_for(patience) {
+    pub fn finish(mut self, timeout: Duration) -> Result<Output, LabError> {
+        if let Some(code) = self.wait_for(timeout) {
             return Ok(self.output(code));
         }
         self.signal(Signal::KILL)?;
@@ -103,8 +103,8 @@ impl<'l> Program<'l> {
     }
 
     /// Its exit code, if it ends within `patience`.
-    pub fn wait_for(&mut self, patience: Duration) -> Option<i32> {
-        self.ended.wait_until(self.pid, Instant::now() + patience)
+    pub fn wait_for(&mut self, timeout: Duration) -> Option<i32> {
+        self.ended.wait_until(self.pid, Instant::now() + timeout)
     }
 
     /// Waits for its end, however long it takes.

@@ -15,7 +15,7 @@ use crate::kernel::{Counts, Discipline, find_unsupported};
 
 /// Longest message: the kernel's own limit on a program's arguments is of this order, and a packet must fit into the
 /// smallest default socket buffer.
-const LONGEST_MESSAGE: usize = 160 * 1024;
+const MAX_MESSAGE: usize = 160 * 1024;
 
 /// The hardware address of both hosts where they have Ethernet devices, and of routers, of those that anybody may give.
 pub(crate) const ETHERNET_ADDRESS: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -212,7 +212,7 @@ pub(crate) enum Reply {
 /// Sends one message.
 pub(crate) fn send(socket: impl AsFd, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let bytes = serde_json::to_vec(message)?;
-    if bytes.len() > LONGEST_MESSAGE {
+    if bytes.len() > MAX_MESSAGE {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the command line is too long for the lab"));
     }
     send_with_descriptors(socket, &bytes, descriptors)
@@ -220,7 +220,7 @@ pub(crate) fn send(socket: impl AsFd, message: &impl Serialize, descriptors: &[B
 
 /// Receives one message; `None` once the other end is gone.
 pub(crate) fn receive<M: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
-    let mut buffer = vec![0; LONGEST_MESSAGE];
+    let mut buffer = vec![0; MAX_MESSAGE];
     let (length, descriptors) = match receive_with_descriptors(socket, &mut buffer) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
         other => other?,

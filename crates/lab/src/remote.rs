@@ -15,13 +15,13 @@ use fullpipe_sys::{Unsharing, seqpacket_pair, unshare_before_exec};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{Shutdown, shutdown};
 
-use crate::entrance::Inside;
 use crate::error::{LabError, lacking, lacking_namespaces};
+use crate::join_socket::Inside;
 use crate::keeper;
 use crate::protocol::{Blueprint, Layout, Reply, Request, receive, send};
 
 /// The longest that the keeper may take over anything. Everything that it does is a handful of system calls.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What leads to each host, in the order of the path, and what it reads and writes.
 pub(crate) struct Devices {
@@ -94,7 +94,7 @@ impl Remote {
             io::ErrorKind::InvalidInput => LabError::Io { action: action.to_owned(), cause },
             _ => gone(),
         })?;
-        let reply = replies.recv_timeout(PATIENCE).map_err(|_| {
+        let reply = replies.recv_timeout(TIMEOUT).map_err(|_| {
             // A late answer would be taken for the answer to the next request.
             let _ = shutdown(&self.control, Shutdown::Both);
             gone()
@@ -178,7 +178,7 @@ fn first_words(control: &OwnedFd, blueprint: &Blueprint) -> Result<(Option<Devic
     let action = "build two hosts";
     let gone = |_: io::Error| LabError::Gone { action: action.to_owned() };
     send(control, blueprint, &[]).map_err(gone)?;
-    let timeout = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
+    let timeout = Timespec { tv_sec: TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
     let answered = poll(&mut [PollFd::new(control, PollFlags::IN)], Some(&timeout));
     if answered.map_err(|errno| gone(errno.into()))? == 0 {
         return Err(LabError::Gone { action: action.to_owned() });

@@ -28,11 +28,11 @@ pub struct DirectionStatus {
     /// What waits in the queue at its end, or is being sent.
     pub queue: ByteCount,
     /// What has left the link at its end, and has not arrived.
-    pub flying: ByteCount,
+    pub propagating: ByteCount,
     /// Packets that found the queue full.
     pub queue_drops: u64,
     /// Packets that were lost on purpose.
-    pub planted_losses: u64,
+    pub injected_losses: u64,
     /// The lateness that half of the packets stayed below; none where there was no packet, and where the kernel is the
     /// path.
     pub lateness_median: Option<Span>,
@@ -79,9 +79,9 @@ impl DirectionStatus {
         Self {
             rate: BitRate::of(carried.delivered, interval),
             queue: carried.backlog,
-            flying: carried.flying,
+            propagating: carried.propagating,
             queue_drops: carried.overflowed,
-            planted_losses: carried.lost,
+            injected_losses: carried.lost,
             lateness_median: late(0.5),
             lateness_p90: late(0.9),
             lateness_p99: late(0.99),

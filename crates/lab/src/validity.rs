@@ -6,18 +6,18 @@ use fullpipe_units::{Ratio, Span};
 use crate::carried::{Carried, Timing};
 
 /// Mean lateness over both directions, as a share of the path's round-trip time.
-const MOST_LATENESS: f64 = 0.01;
+const MAX_LATENESS: f64 = 0.01;
 
 /// Lateness that is forgiven however short the path: about what a sleeping thread takes to wake.
 const FORGIVEN_LATENESS: Span = Span::from_micros(200);
 
 /// Lateness that one packet in a hundred may exceed, as a share of the path's round-trip time and within bounds: the rise
 /// in delay at which CUBIC takes the queue for full and ends slow start (`HYSTART_DELAY_THRESH` in `tcp_cubic.c`).
-const MOST_RARE_LATENESS: f64 = 1.0 / 8.0;
+const MAX_RARE_LATENESS: f64 = 1.0 / 8.0;
 const RARE_LATENESS_BOUNDS: [Span; 2] = [Span::from_millis(4), Span::from_millis(16)];
 
 /// Processor time that a hypervisor may take away, as a share of all cores.
-const MOST_STOLEN: f64 = 0.10;
+const MAX_STOLEN: f64 = 0.10;
 
 /// What the run's own checks say.
 pub(crate) fn judge(path: &Path, carried: &[Carried; 2], device_drops: u64, stolen: Option<Ratio>) -> Validity {
@@ -29,7 +29,7 @@ pub(crate) fn judge(path: &Path, carried: &[Carried; 2], device_drops: u64, stol
         broken.push(format!("devices dropped {device_drops} packets outside of the emulated queue"));
     }
     if let Some(stolen) = stolen
-        && stolen.get() > MOST_STOLEN
+        && stolen.get() > MAX_STOLEN
     {
         broken.push(format!("a hypervisor took {stolen} of the processors away"));
     }
@@ -40,7 +40,7 @@ pub(crate) fn judge(path: &Path, carried: &[Carried; 2], device_drops: u64, stol
         longest_gap: timing.as_ref().map(|timing| timing.longest_gap),
         device_drops: Some(device_drops),
         queue_drops: Some(overflowed),
-        planted_losses: Some(carried.iter().map(|one_way| one_way.lost).sum()),
+        injected_losses: Some(carried.iter().map(|one_way| one_way.lost).sum()),
         reordered: carried[0].reordered,
         link_busy: path.forward.rate.map(|_| carried[0].busy),
         stolen,
@@ -51,12 +51,12 @@ pub(crate) fn judge(path: &Path, carried: &[Carried; 2], device_drops: u64, stol
 fn untimely(path: &Path, timing: &Timing, overflowed: u64) -> Vec<String> {
     let mut broken = Vec::new();
     let (mean, rare, longest_gap) = (mean(timing), rare(timing), timing.longest_gap);
-    let allowed = path.rtt().scaled(MOST_LATENESS).max(FORGIVEN_LATENESS);
+    let allowed = path.rtt().scaled(MAX_LATENESS).max(FORGIVEN_LATENESS);
     if mean > allowed {
         broken.push(format!("packets were {mean} late on average, more than {allowed}"));
     }
     let [least, most] = RARE_LATENESS_BOUNDS;
-    let allowed = path.rtt().scaled(MOST_RARE_LATENESS).clamp(least, most);
+    let allowed = path.rtt().scaled(MAX_RARE_LATENESS).clamp(least, most);
     if rare > allowed {
         broken
             .push(format!("one packet in a hundred was more than {rare} late, and TCP may take {allowed} for a queue"));

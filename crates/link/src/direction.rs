@@ -5,7 +5,7 @@ use fullpipe_units::{SegCount, Time};
 
 use crate::bottleneck::Bottleneck;
 use crate::counters::{Counters, Tally};
-use crate::flight::Flight;
+use crate::delay_line::DelayLine;
 use crate::loss::Loss;
 use crate::policer::Policer;
 use crate::train::{Sieved, Train, cut, sieve};
@@ -22,7 +22,7 @@ pub struct Direction<T> {
     narrow: Option<NarrowLink>,
     policer: Option<Policer>,
     bottleneck: Bottleneck<T>,
-    flight: Flight<T>,
+    delay_line: DelayLine<T>,
     /// Changes that are still to come, in order.
     steps: VecDeque<PathStep>,
     clock: Time,
@@ -89,7 +89,7 @@ impl<T: Train> Direction<T> {
             narrow: path.effects.narrow,
             policer: path.effects.policer.map(Policer::new),
             bottleneck: Bottleneck::new(path),
-            flight: Flight::new(path, seed),
+            delay_line: DelayLine::new(path, seed),
             steps: steps.into(),
             clock: Time::ZERO,
             counters: Counters::default(),
@@ -119,14 +119,14 @@ impl<T: Train> Direction<T> {
     /// The next train that has arrived at `now`; `None` if there is none yet. A driver calls it until then.
     pub fn pop(&mut self, now: Time) -> Option<Delivery<T>> {
         self.advance(now);
-        self.flight.land(now, &mut self.counters)
+        self.delay_line.land(now, &mut self.counters)
     }
 
     /// A driver that calls [`Direction::pop`] now needs to do so at this moment again: no train arrives before. `None`
     /// if the path is empty.
     pub fn next_deadline(&self) -> Option<Time> {
-        let due = self.flight.next_due();
-        if due.is_some() && self.flight.keeps_order() {
+        let due = self.delay_line.next_due();
+        if due.is_some() && self.delay_line.keeps_order() {
             return due;
         }
         [due, self.next_departure()].into_iter().flatten().min()
@@ -167,7 +167,7 @@ impl<T: Train> Direction<T> {
             self.bottleneck.set_rate(at, rate);
         }
         if let Some(delay) = change.delay {
-            self.flight.set_delay(delay);
+            self.delay_line.set_delay(delay);
         }
         if let Some(loss) = change.loss {
             self.loss.set(loss);
@@ -177,16 +177,16 @@ impl<T: Train> Direction<T> {
     /// What has been sent at `at` takes off, and the next begins to be sent.
     fn depart(&mut self, at: Time) {
         if let Some(train) = self.bottleneck.make_way(at, &mut self.counters) {
-            self.flight.launch(at, train, &mut self.counters);
+            self.delay_line.enqueue(at, train, &mut self.counters);
         }
-        self.bottleneck.go_on(at, self.flight.alike());
+        self.bottleneck.go_on(at, self.delay_line.alike());
     }
 
     /// No packet that has not taken off arrives before this.
     fn next_departure(&self) -> Option<Time> {
         let finish = self.bottleneck.finish();
-        if self.steps.is_empty() && self.flight.keeps_order() {
-            return finish.map(|finish| finish + self.flight.delay());
+        if self.steps.is_empty() && self.delay_line.keeps_order() {
+            return finish.map(|finish| finish + self.delay_line.delay());
         }
         let step = self.steps.front().filter(|_| !self.bottleneck.is_idle()).map(begins);
         [finish, step].into_iter().flatten().min()
@@ -243,10 +243,10 @@ impl<T: Train> Direction<T> {
         if self.bottleneck.is_unlimited() {
             outcome.accepted += segments;
             self.counters.sent += train.wire_bytes(self.framing);
-            self.flight.launch(at, train, &mut self.counters);
+            self.delay_line.enqueue(at, train, &mut self.counters);
             return;
         }
-        let accepted = self.bottleneck.accept(at, train, self.flight.alike(), &mut self.counters);
+        let accepted = self.bottleneck.accept(at, train, self.delay_line.alike(), &mut self.counters);
         outcome.accepted += accepted;
         outcome.overflowed += segments - accepted;
     }

@@ -14,7 +14,7 @@ pub(crate) struct Jitter {
 }
 
 /// Longer delays are this one: heavy tails would hold a packet for days.
-const LONGEST: Span = Span::from_secs(10);
+const MAX_DELAY: Span = Span::from_secs(10);
 
 impl Jitter {
     pub(crate) fn new(parameters: &Parameters, seed: u64) -> Self {
@@ -36,7 +36,7 @@ impl Jitter {
             Distribution::Pareto { least, shape } => least.scaled(libm::pow(uniform(random), -1.0 / shape.get())),
             Distribution::Listed(delays) => pick(delays, random),
         };
-        delay.min(LONGEST)
+        delay.min(MAX_DELAY)
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 use fullpipe_units::{BitRate, ByteCount, Span};
 use rustix::thread::set_current_timer_slack;
 
-use crate::shared::LOOK;
+use crate::shared::POLL_INTERVAL;
 use crate::transfer::TransferPlan;
 
 /// What a thread that sleeps may oversleep without harm on a machine that has better to do: if bursts must not be later
@@ -77,7 +77,7 @@ impl Pace {
             if left.is_zero() {
                 return self.grant(now);
             }
-            if self.sleeps() { thread::sleep(left.min(LOOK)) } else { thread::yield_now() }
+            if self.sleeps() { thread::sleep(left.min(POLL_INTERVAL)) } else { thread::yield_now() }
         }
     }
 
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_when_told() {
+    fn a_wait_ends_when_reported() {
         let mut pace = Pace::new(BitRate::from_bps(1), BURST, 1, Instant::now());
         assert_eq!(pace.wait(|| false), BURST);
         let begun = Instant::now();

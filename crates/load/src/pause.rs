@@ -9,7 +9,7 @@ use fullpipe_sys::socket_memory;
 use rustix::event::PollFlags;
 use rustix::thread::set_current_timer_slack;
 
-use crate::shared::{LOOK, wait};
+use crate::shared::{POLL_INTERVAL, wait};
 
 /// How a receiver waits for more.
 ///
@@ -49,7 +49,7 @@ impl Pause {
         if fresh >= Self::WORTH && fresh <= room() / Self::PART {
             thread::sleep(Self::MOMENT);
         } else {
-            wait(&socket, PollFlags::IN, LOOK);
+            wait(&socket, PollFlags::IN, POLL_INTERVAL);
         }
     }
 }

@@ -44,7 +44,7 @@ impl PrepareError {
 const DATAGRAM_ROOM: usize = 16 << 20;
 
 /// The same of one of many streams.
-const LEAST_ROOM: usize = 1 << 20;
+const MIN_ROOM: usize = 1 << 20;
 
 /// Where a connection begins at this end, as far as that is not left to the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -111,7 +111,7 @@ pub fn apply_options(socket: &SockRef<'_>, request: &Request) -> Result<(), Prep
         }
         // The kernel tunes none for datagrams; the usual holds what comes in a fraction of a millisecond.
         _ if !is_stream(socket) => {
-            let room = (DATAGRAM_ROOM / usize::from(request.streams.max(1))).max(LEAST_ROOM);
+            let room = (DATAGRAM_ROOM / usize::from(request.streams.max(1))).max(MIN_ROOM);
             // Only who administers the network gets more than `net.core.rmem_max`.
             if set_socket_recv_buffer_size_force(&**socket, room).is_err() {
                 socket.set_recv_buffer_size(room).map_err(PrepareError::of("the receive buffer"))?;
@@ -158,8 +158,8 @@ pub fn read_back(socket: &SockRef<'_>, stream: u16) -> io::Result<SocketReadback
         congestion: if is_stream(socket) { congestion_control(socket)? } else { String::new() },
         local: written(socket.local_addr().ok()),
         remote: written(socket.peer_addr().ok()),
-        answer: None,
-        quoted: Vec::new(),
+        handshake: None,
+        syn_quotes: Vec::new(),
     })
 }
 
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_begin_where_they_are_told() {
+    fn streams_begin_where_they_are_reported() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Some("127.0.0.9".parse().unwrap());
         let free = TcpListener::bind("127.0.0.9:0").unwrap().local_addr().unwrap().port();

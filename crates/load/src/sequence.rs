@@ -12,7 +12,7 @@ const WORD: u64 = 64;
 
 /// Runs that are kept; each is broken by a loss or a datagram out of order. With more of them within the window, an extent
 /// is counted from the oldest that is left, and told too small.
-const MOST_RUNS: usize = 4096;
+const MAX_RUNS: usize = 4096;
 
 /// Counts the numbered datagrams of a stream as they arrive. They are numbered from 1, in steps of one.
 ///
@@ -97,7 +97,7 @@ impl Sequence {
         match self.runs.back_mut() {
             Some(run) if run.last + 1 == number && run.position + (number - run.first) == position => run.last = number,
             _ => {
-                if self.runs.len() == MOST_RUNS {
+                if self.runs.len() == MAX_RUNS {
                     self.runs.pop_front();
                 }
                 self.runs.push_back(Run { first: number, last: number, position });
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_disorder_is_told_from_the_others() {
+    fn each_kind_of_disorder_is_distinguished_from_the_others() {
         let numbers = [1, 2, 2, 5, 3, 6, 2, 10, 9, 8];
         let expected = Datagrams {
             received: 8,
@@ -231,7 +231,7 @@ mod tests {
         let found = sequence.counts();
         assert_eq!((found.received, found.late, found.duplicated), (100_001, 200_000, 1));
         assert_eq!(found.lost, u64::MAX - 100_001);
-        assert!(sequence.runs.len() <= MOST_RUNS);
+        assert!(sequence.runs.len() <= MAX_RUNS);
         assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
     }
 

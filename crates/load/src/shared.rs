@@ -13,7 +13,7 @@ use crate::lane::{Role, Stream};
 use crate::storage::Storage;
 
 /// How often a thread that waits for its socket looks whether it should end.
-pub(crate) const LOOK: Duration = Duration::from_millis(50);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What all threads of a transfer heed.
 #[derive(Debug)]

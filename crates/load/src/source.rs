@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_takes_no_file_gets_copies_and_the_user_is_told() {
+    fn a_socket_that_takes_no_file_gets_copies_and_the_user_is_reported() {
         let (mut source, _, shared) = source(&Request { sendfile: true, ..Request::default() });
         assert!(matches!(source.way, Way::File(_)));
         assert!(!source.falls_back(&Errno::CONNRESET.into(), &shared));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_room_for_sends_in_place_gets_copies_and_the_user_is_told() {
+    fn a_kernel_without_room_for_sends_in_place_gets_copies_and_the_user_is_reported() {
         let (mut source, sockets, shared) = source(&Request { zero_copy: true, ..Request::default() });
         assert!(source.write(&sockets[0], 1_000).unwrap() > 0);
         assert!(!source.falls_back(&Errno::NOBUFS.into(), &shared), "its end will make room");

@@ -12,7 +12,7 @@ use fullpipe_record::StorageUse;
 use fullpipe_units::{ByteCount, Span};
 
 /// How long storage may take in the end to lay down what it was given: a disk that hangs must not hold the test.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A file that all streams of a transfer share: each takes the next piece.
 #[derive(Debug)]
@@ -123,13 +123,13 @@ impl Storage {
     /// nothing else ends a write to a disk that hangs.
     fn lay_down(&self) -> (Span, Option<String>) {
         let (file, begun) = (Arc::clone(&self.file), Instant::now());
-        let (told, end) = mpsc::channel();
+        let (stated, end) = mpsc::channel();
         let worker = thread::Builder::new().name("storage".to_owned()).spawn(move || {
             // Nobody listens any more if it took too long.
-            let _ = told.send(file.sync_data());
+            let _ = stated.send(file.sync_data());
         });
         let outcome = match worker {
-            Ok(_) => end.recv_timeout(PATIENCE).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
+            Ok(_) => end.recv_timeout(TIMEOUT).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
             Err(error) => Err(error),
         };
         // A device that keeps nothing, as /dev/null, says that there is nothing to lay down.

@@ -21,10 +21,10 @@ use crate::storage::Storage;
 use crate::transfer::TransferPlan;
 
 /// Longest that a sending thread waits before it tries a full socket again.
-const LONGEST_RETRY: Span = Span::from_millis(1);
+const MAX_RETRY: Span = Span::from_millis(1);
 
 /// Shortest, so that a short path does not make it spin.
-const SHORTEST_RETRY: Span = Span::from_micros(50);
+const MIN_RETRY: Span = Span::from_micros(50);
 
 /// Writes until told to stop, or the budget is spent, or the other end is gone.
 pub(crate) fn send(socket: &TcpStream, stream: &Stream, shared: &Shared, plan: &TransferPlan) -> io::Result<()> {
@@ -194,7 +194,7 @@ impl Sink {
 }
 
 fn retry_after(base_rtt: Option<Span>) -> Duration {
-    base_rtt.map_or(LONGEST_RETRY, |rtt| rtt / 64).clamp(SHORTEST_RETRY, LONGEST_RETRY).into()
+    base_rtt.map_or(MAX_RETRY, |rtt| rtt / 64).clamp(MIN_RETRY, MAX_RETRY).into()
 }
 
 #[cfg(test)]

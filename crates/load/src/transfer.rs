@@ -16,7 +16,7 @@ use crate::storage::Storage;
 use crate::{sampler, tcp, udp_receiver, udp_sender};
 
 /// Samples that are usually kept of a transfer, about 16 MB.
-const MOST_SAMPLES: usize = 20_000;
+const MAX_SAMPLES: usize = 20_000;
 
 /// How a transfer is to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl TransferPlan {
             wide_counters: request.wide_counters,
             processor: request.processor,
             base_rtt,
-            samples: MOST_SAMPLES,
+            samples: MAX_SAMPLES,
         }
     }
 }
@@ -331,7 +331,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
     use std::time::Duration;
 
-    const PATIENCE: Duration = Duration::from_secs(10);
+    const TIMEOUT: Duration = Duration::from_secs(10);
 
     fn plan() -> TransferPlan {
         TransferPlan::of(&Request::default(), None)
@@ -370,8 +370,8 @@ mod tests {
         let budget = ByteCount::new(10_000_001);
         let receiver = receiver(right, plan);
         let sender = sender(left, TransferPlan { budget: Some(budget), ..plan });
-        assert!(within(PATIENCE, || moved(&receiver) == budget && sender.is_over()), "{:?}", receiver.totals());
-        assert!(sender.has_sent_all() && within(PATIENCE, || sender.is_drained()));
+        assert!(within(TIMEOUT, || moved(&receiver) == budget && sender.is_over()), "{:?}", receiver.totals());
+        assert!(sender.has_sent_all() && within(TIMEOUT, || sender.is_drained()));
         let (sent, received) = (sender.finish(), receiver.finish());
         assert_eq!(sent.totals.streams, received.totals.streams);
         assert!(sent.failures.is_empty() && received.failures.is_empty());
@@ -405,9 +405,9 @@ mod tests {
         let plan = TransferPlan { budget: Some(budget), ..TransferPlan::of(&request, None) };
         let receiver = receiver(vec![right.into()], plan);
         let sender = sender(vec![left.into()], plan);
-        assert!(within(PATIENCE, || moved(&receiver) == budget), "{:?}", receiver.totals());
-        assert!(within(PATIENCE, || sender.is_over() && sender.is_drained()));
-        assert!(within(PATIENCE, || sender.latest().len() == 1));
+        assert!(within(TIMEOUT, || moved(&receiver) == budget), "{:?}", receiver.totals());
+        assert!(within(TIMEOUT, || sender.is_over() && sender.is_drained()));
+        assert!(within(TIMEOUT, || sender.latest().len() == 1));
         let (sent, received) = (sender.finish(), receiver.finish());
         assert!(sent.failures.is_empty() && received.failures.is_empty(), "{:?}", sent.failures);
     }
@@ -435,12 +435,12 @@ mod tests {
     }
 
     #[test]
-    fn threads_run_where_they_are_told_or_it_is_said_that_they_do_not() {
+    fn threads_run_where_they_are_reported_or_it_is_said_that_they_do_not() {
         let (left, right) = connected(1);
         let (missing, here) =
             (TransferPlan { processor: Some(4_000), ..plan() }, TransferPlan { processor: Some(0), ..plan() });
         let (sender, receiver) = (sender(left, here), receiver(right, missing));
-        assert!(within(PATIENCE, || moved(&receiver) > ByteCount::ZERO));
+        assert!(within(TIMEOUT, || moved(&receiver) > ByteCount::ZERO));
         let (sent, received) = (sender.finish(), receiver.finish());
         assert!(sent.notes.is_empty() && received.notes[0].contains("processor 4000"), "{:?}", received.notes);
     }
@@ -454,7 +454,7 @@ mod tests {
         let receiver = Transfer::start_with(lanes(Role::Receiver, right), plan(), into).unwrap();
         let from = Some(Storage::read(file_of(&content), ByteCount::new(3_000_001)));
         let sender = Transfer::start_with(lanes(Role::Sender, left), plan(), from).unwrap();
-        assert!(within(PATIENCE, || sender.has_sent_all() && moved(&receiver).get() == 3_000_001));
+        assert!(within(TIMEOUT, || sender.has_sent_all() && moved(&receiver).get() == 3_000_001));
         let (sent, received) = (sender.finish(), receiver.finish());
         let (read, written) = (sent.storage.unwrap(), received.storage.unwrap());
         assert_eq!((read.bytes.get(), written.bytes.get()), (3_000_001, 3_000_001));
@@ -472,7 +472,7 @@ mod tests {
         let budget = Some(ByteCount::new(3_000_001));
         let plan = TransferPlan { budget, ..plan() };
         let sender = Transfer::start_with(lanes(Role::Sender, left), plan, from).unwrap();
-        assert!(within(PATIENCE, || sender.has_sent_all() && moved(&receiver).get() == 3_000_001));
+        assert!(within(TIMEOUT, || sender.has_sent_all() && moved(&receiver).get() == 3_000_001));
         assert_eq!(sender.finish().storage.unwrap().bytes.get(), 3_000_001);
         receiver.finish();
     }
@@ -483,7 +483,7 @@ mod tests {
         let full = Some(Storage::write(File::options().write(true).open("/dev/full").unwrap()));
         let receiver = Transfer::start_with(lanes(Role::Receiver, right), plan(), full).unwrap();
         let sender = sender(left, plan());
-        assert!(within(PATIENCE, || receiver.is_over()));
+        assert!(within(TIMEOUT, || receiver.is_over()));
         let failures = receiver.finish().failures;
         assert!(failures[0].1.to_string().contains("No space left on device"), "{failures:?}");
         sender.finish();
@@ -496,7 +496,7 @@ mod tests {
         let receiver = receiver(right, plan());
         for count in 1..=20 {
             std::io::Write::write_all(&mut &left[0], &[7; 100]).unwrap();
-            assert!(within(PATIENCE, || moved(&receiver).get() == count * 100));
+            assert!(within(TIMEOUT, || moved(&receiver).get() == count * 100));
         }
         receiver.finish();
     }
@@ -514,15 +514,15 @@ mod tests {
         let here = Transfer::start(both(left, Role::Sender, Role::Receiver), plan).unwrap();
         let there = Transfer::start(both(right, Role::Receiver, Role::Sender), plan).unwrap();
         let total = budget * 2;
-        assert!(within(PATIENCE, || moved(&here) == total && moved(&there) == total));
-        assert!(within(PATIENCE, || here.has_sent_all() && there.has_sent_all()));
+        assert!(within(TIMEOUT, || moved(&here) == total && moved(&there) == total));
+        assert!(within(TIMEOUT, || here.has_sent_all() && there.has_sent_all()));
         // Receivers go on reading, as nobody has closed.
         assert!(!here.is_over() && !there.is_over());
-        assert!(within(PATIENCE, || here.latest().len() == 4));
+        assert!(within(TIMEOUT, || here.latest().len() == 4));
         here.stop_sending();
         here.close_sending();
         there.close_sending();
-        assert!(within(PATIENCE, || here.is_over() && there.is_over()));
+        assert!(within(TIMEOUT, || here.is_over() && there.is_over()));
         let (here, there) = (here.finish(), there.finish());
         assert_eq!(here.totals.streams, there.totals.streams);
         assert_eq!(bytes(&here.totals)[2..].iter().copied().sum::<ByteCount>(), budget);
@@ -541,7 +541,7 @@ mod tests {
         let least = rate.bytes_in(sent.at).scaled(0.5);
         assert!(bytes(&sent).iter().all(|bytes| *bytes > least), "{sent:?}");
         sender.stop_sending();
-        assert!(within(PATIENCE, || sender.is_over()));
+        assert!(within(TIMEOUT, || sender.is_over()));
         let sent = sender.finish().totals;
         let most = rate.bytes_in(sent.at) + block * 3;
         assert!(bytes(&sent).iter().all(|bytes| *bytes <= most), "{sent:?}");
@@ -549,13 +549,13 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_waits_for_its_time_ends_when_told() {
+    fn a_sender_that_waits_for_its_time_ends_when_reported() {
         let (left, _right) = connected(1);
         let sender = sender(left, TransferPlan { rate: Some(BitRate::from_bps(8)), ..plan() });
-        assert!(within(PATIENCE, || moved(&sender) == plan().block));
+        assert!(within(TIMEOUT, || moved(&sender) == plan().block));
         let begun = Instant::now();
         sender.stop_sending();
-        assert!(within(PATIENCE, || sender.is_over()));
+        assert!(within(TIMEOUT, || sender.is_over()));
         sender.finish();
         assert!(begun.elapsed() < Duration::from_secs(2));
     }
@@ -576,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn both_writers_end_when_told_although_nobody_reads() {
+    fn both_writers_end_when_reported_although_nobody_reads() {
         for writer in [Writer::Retrying, Writer::Blocking] {
             let (left, right) = connected(1);
             let sender = sender(left, TransferPlan { writer, ..plan() });
@@ -598,7 +598,7 @@ mod tests {
         thread::sleep(Duration::from_millis(50));
         sender.stop_sending();
         sender.close_sending();
-        assert!(within(PATIENCE, || reader.is_finished()));
+        assert!(within(TIMEOUT, || reader.is_finished()));
         let end = sender.finish();
         assert!(end.failures.is_empty());
         assert_eq!(reader.join().unwrap(), end.totals.streams[0].bytes.get());
@@ -609,7 +609,7 @@ mod tests {
     fn what_nobody_reads_is_not_drained() {
         let (left, right) = connected(1);
         let sender = sender(left, TransferPlan { budget: Some(ByteCount::from_mib(64)), ..plan() });
-        assert!(within(PATIENCE, || moved(&sender) >= ByteCount::from_mib(1)));
+        assert!(within(TIMEOUT, || moved(&sender) >= ByteCount::from_mib(1)));
         assert!(!sender.is_drained());
         sender.stop_sending();
         drop(right);
@@ -621,7 +621,7 @@ mod tests {
         let sender = sender(left, plan());
         thread::sleep(Duration::from_millis(20));
         drop(right);
-        assert!(within(PATIENCE, || sender.is_over()));
+        assert!(within(TIMEOUT, || sender.is_over()));
         assert_eq!(sender.finish().failures.len(), 2);
     }
 }

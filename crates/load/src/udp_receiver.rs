@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use fullpipe_iperf::udp::Header;
 use fullpipe_record::Datagrams;
-use fullpipe_sys::{Arrival, MOST_MESSAGES, join_datagrams, receive_messages, stamp_arrivals};
+use fullpipe_sys::{Arrival, MAX_MESSAGES, join_datagrams, receive_messages, stamp_arrivals};
 use fullpipe_units::{ByteCount, Span};
 
 use crate::jitter::Jitter;
@@ -32,7 +32,7 @@ pub(crate) fn receive(socket: &UdpSocket, stream: &Stream, shared: &Shared, plan
     {
         shared.note(format!("datagrams were received one by one, as the kernel joins none: {error}"));
     }
-    let (mut data, mut arrivals) = (vec![0; MESSAGES * SLOT], [Arrival::default(); MOST_MESSAGES]);
+    let (mut data, mut arrivals) = (vec![0; MESSAGES * SLOT], [Arrival::default(); MAX_MESSAGES]);
     let mut tally = Tally::new(plan.wide_counters);
     let mut pause = Pause::new();
     while !shared.stopped(Role::Receiver) {
@@ -101,12 +101,12 @@ fn now() -> Span {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_iperf::udp::SMALLEST_PAYLOAD;
+    use fullpipe_iperf::udp::MIN_PAYLOAD;
 
     fn datagram(sequence: u64) -> [u8; 100] {
-        let (mut datagram, mut header) = ([0; 100], [0; SMALLEST_PAYLOAD]);
+        let (mut datagram, mut header) = ([0; 100], [0; MIN_PAYLOAD]);
         Header { sent: Span::from_micros(1_000_002), sequence }.write(false, &mut header);
-        datagram[..SMALLEST_PAYLOAD].copy_from_slice(&header);
+        datagram[..MIN_PAYLOAD].copy_from_slice(&header);
         datagram
     }
 

@@ -5,8 +5,8 @@ use std::net::UdpSocket;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_iperf::udp::{Header, SMALLEST_PAYLOAD};
-use fullpipe_sys::{MOST_MESSAGES, MOST_SEGMENTS, cut_datagrams, send_messages};
+use fullpipe_iperf::udp::{Header, MIN_PAYLOAD};
+use fullpipe_sys::{MAX_MESSAGES, MAX_SEGMENTS, cut_datagrams, send_messages};
 use fullpipe_units::{ByteCount, Span};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
@@ -14,19 +14,19 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::lane::{Role, Stream};
 use crate::pace::Allowance;
-use crate::shared::{LOOK, Shared, pattern, wait};
+use crate::shared::{POLL_INTERVAL, Shared, pattern, wait};
 use crate::transfer::TransferPlan;
 
 /// Datagrams in a row to make up for a delay: a queue on the path that is meant for this rate holds so many, and at a high
 /// rate what comes in so much time. iperf3 looks whether something is due once in that time.
-const MOST_LATE: u64 = 8;
-const MOST_DELAY: Span = Span::from_millis(1);
+const MAX_LATE: u64 = 8;
+const MAX_DELAY: Span = Span::from_millis(1);
 
 /// Bytes that are handed to the kernel at once: more than that brings nothing, and drives the data from the cache.
-const MOST_AT_ONCE: usize = 256 * 1024;
+const MAX_AT_ONCE: usize = 256 * 1024;
 
 /// Longest payload of a UDP datagram over IPv4.
-const LONGEST: usize = 65_507;
+const MAX_PAYLOAD: usize = 65_507;
 
 /// How long to wait where the kernel has no room for a datagram, and does not say when it will.
 const NO_ROOM: Duration = Duration::from_micros(100);
@@ -35,7 +35,7 @@ const NO_ROOM: Duration = Duration::from_micros(100);
 pub(crate) fn send(socket: &UdpSocket, stream: &Stream, shared: &Shared, plan: &TransferPlan) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     let stopped = || shared.stopped(Role::Sender);
-    let plan = TransferPlan { block: plan.block.max(ByteCount::new(SMALLEST_PAYLOAD as u64)), ..*plan };
+    let plan = TransferPlan { block: plan.block.max(ByteCount::new(MIN_PAYLOAD as u64)), ..*plan };
     let size = plan.block.get();
     let mut train = Train::new(socket, shared, &plan);
     let mut allowance = Allowance::new(&plan, most_late(&plan));
@@ -57,7 +57,7 @@ pub(crate) fn send(socket: &UdpSocket, stream: &Stream, shared: &Shared, plan: &
         allowance.taken(sent * size);
         match result {
             Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => wait(socket, PollFlags::OUT, LOOK),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => wait(socket, PollFlags::OUT, POLL_INTERVAL),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.raw_os_error() == Some(Errno::NOBUFS.raw_os_error()) => thread::sleep(NO_ROOM),
             Err(error) if absence.may_pass(&error) => thread::sleep(NO_ROOM),
@@ -70,8 +70,8 @@ pub(crate) fn send(socket: &UdpSocket, stream: &Stream, shared: &Shared, plan: &
 
 /// Datagrams that may go in a row to make up for a delay.
 fn most_late(plan: &TransferPlan) -> u64 {
-    let due = plan.rate.map_or(ByteCount::ZERO, |rate| rate.bytes_in(MOST_DELAY));
-    MOST_LATE.max(due.get() / plan.block.get())
+    let due = plan.rate.map_or(ByteCount::ZERO, |rate| rate.bytes_in(MAX_DELAY));
+    MAX_LATE.max(due.get() / plan.block.get())
 }
 
 /// Datagrams that are sent together.
@@ -88,7 +88,7 @@ struct Train {
 impl Train {
     fn new(socket: &UdpSocket, shared: &Shared, plan: &TransferPlan) -> Self {
         let size = plan.block.get() as usize;
-        let fitting = (LONGEST / size).clamp(1, MOST_SEGMENTS);
+        let fitting = (MAX_PAYLOAD / size).clamp(1, MAX_SEGMENTS);
         let mut segments = 1;
         if plan.offload && fitting > 1 {
             match cut_datagrams(socket, Some(plan.block)) {
@@ -96,7 +96,7 @@ impl Train {
                 Err(error) => shared.note(one_by_one(&error)),
             }
         }
-        let messages = (MOST_AT_ONCE / (size * segments)).clamp(1, MOST_MESSAGES);
+        let messages = (MAX_AT_ONCE / (size * segments)).clamp(1, MAX_MESSAGES);
         Self { data: pattern(size * segments * messages), size, segments, wide: plan.wide_counters, next: 1 }
     }
 
@@ -129,7 +129,7 @@ impl Train {
             // What could be set can be unset.
             let _ = cut_datagrams(socket, None);
             self.segments = 1;
-            self.data.truncate(self.size * MOST_MESSAGES);
+            self.data.truncate(self.size * MAX_MESSAGES);
         }
         falls_back
     }
@@ -154,7 +154,7 @@ struct Absence {
 
 impl Absence {
     /// How long it must have said so to be believed: the other end may be about to come.
-    const LONGEST: Duration = Duration::from_secs(1);
+    const MAX_LATENESS: Duration = Duration::from_secs(1);
 
     /// After how long a word has nothing to do with the one before. Hosts may say it only once a second.
     const FORGOTTEN: Duration = Duration::from_secs(3);
@@ -169,7 +169,7 @@ impl Absence {
         let recent = self.said.filter(|(_, last)| now.duration_since(*last) < Self::FORGOTTEN);
         let first = recent.map_or(now, |(first, _)| first);
         self.said = Some((first, now));
-        now.duration_since(first) < Self::LONGEST
+        now.duration_since(first) < Self::MAX_LATENESS
     }
 }
 

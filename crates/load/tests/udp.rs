@@ -9,7 +9,7 @@ use fullpipe_record::{Datagrams, Request, Transport};
 use fullpipe_testkit::within;
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bytes of a datagram.
 const BLOCK: ByteCount = ByteCount::new(1_000);
@@ -57,7 +57,7 @@ fn transfer(plan: TransferPlan, expected: u64) -> (StreamTotals, StreamTotals) {
     let (left, right) = connected();
     let receiver = start(Role::Receiver, [right], plan);
     let sender = start(Role::Sender, [left], plan);
-    assert!(within(PATIENCE, || sender.is_over() && received(&receiver) >= expected), "{:?}", receiver.totals());
+    assert!(within(TIMEOUT, || sender.is_over() && received(&receiver) >= expected), "{:?}", receiver.totals());
     let (sender, receiver) = (sender.finish(), receiver.finish());
     assert!(sender.failures.is_empty() && receiver.failures.is_empty(), "{:?}", sender.failures);
     (sender, receiver)
@@ -105,7 +105,7 @@ fn the_last_datagram_is_whole_and_streams_share_the_budget() {
     let (left, right): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
     let receiver = start(Role::Receiver, right, plan());
     let sender = start(Role::Sender, left, TransferPlan { budget: Some(ByteCount::new(300_001)), ..plan() });
-    assert!(within(PATIENCE, || sender.is_over() && received(&receiver) == 301));
+    assert!(within(TIMEOUT, || sender.is_over() && received(&receiver) == 301));
     assert!(!receiver.is_over());
     let sent = sender.finish().totals.streams;
     assert_eq!(sent.iter().map(|stream| stream.bytes).sum::<ByteCount>(), BLOCK * 301);
@@ -122,7 +122,7 @@ fn datagrams_go_both_ways_on_one_transfer() {
     let here = vec![lane(upload.0, Role::Sender), lane(download.0, Role::Receiver)];
     let there = vec![lane(upload.1, Role::Receiver), lane(download.1, Role::Sender)];
     let (here, there) = (Transfer::start(here, of(500)).unwrap(), Transfer::start(there, of(700)).unwrap());
-    assert!(within(PATIENCE, || received(&here) == 700 && received(&there) == 500));
+    assert!(within(TIMEOUT, || received(&here) == 700 && received(&there) == 500));
     assert!(here.has_sent_all() && there.has_sent_all() && here.is_drained());
     let (here, there) = (here.finish().totals.streams, there.finish().totals.streams);
     assert_eq!((here[0].datagrams_sent, there[0].datagrams.received), (500, 500));
@@ -148,7 +148,7 @@ fn relay(from: UdpSocket, to: UdpSocket, mut what: impl FnMut(u64, Vec<u8>) -> V
 }
 
 #[test]
-fn what_a_path_drops_repeats_and_reorders_is_told_exactly() {
+fn what_a_path_drops_repeats_and_reorders_is_reported_exactly() {
     let (near, far) = (connected(), connected());
     let mut held = Vec::new();
     relay(near.1, far.0, move |number, datagram| match number {
@@ -163,7 +163,7 @@ fn what_a_path_drops_repeats_and_reorders_is_told_exactly() {
     });
     let receiver = start(Role::Receiver, [far.1], plan());
     let sender = start(Role::Sender, [near.0], of(1_000));
-    assert!(within(PATIENCE, || sender.is_over() && received(&receiver) == 996), "{:?}", receiver.totals());
+    assert!(within(TIMEOUT, || sender.is_over() && received(&receiver) == 996), "{:?}", receiver.totals());
     let count = one(&receiver.finish());
     let expected = Datagrams {
         received: 996,
@@ -183,15 +183,15 @@ fn what_a_path_drops_repeats_and_reorders_is_told_exactly() {
 }
 
 #[test]
-fn what_this_host_drops_is_told_from_what_the_network_lost() {
+fn what_this_host_drops_is_distinguished_from_what_the_network_lost() {
     let (left, right) = connected();
     socket2::SockRef::from(&right).set_recv_buffer_size(10_000).unwrap();
     let sender = start(Role::Sender, [left], TransferPlan { rate: None, ..of(5_000) });
-    assert!(within(PATIENCE, || sender.is_over()));
+    assert!(within(TIMEOUT, || sender.is_over()));
     assert_eq!(one(&sender.finish()).datagrams_sent, 5_000);
     // Nobody has read so far.
     let receiver = start(Role::Receiver, [right], plan());
-    assert!(within(PATIENCE, || {
+    assert!(within(TIMEOUT, || {
         let datagrams = receiver.totals().streams[0].datagrams;
         datagrams.received > 0 && datagrams.dropped_here == Some(5_000 - datagrams.received)
     }));
@@ -209,10 +209,10 @@ fn how_many_joined_datagrams_this_host_dropped_is_not_guessed() {
     fullpipe_sys::join_datagrams(&right).unwrap();
     socket2::SockRef::from(&right).set_recv_buffer_size(10_000).unwrap();
     let sender = start(Role::Sender, [left], TransferPlan { rate: None, budget: Some(BLOCK * 5_000), ..plan });
-    assert!(within(PATIENCE, || sender.is_over()));
+    assert!(within(TIMEOUT, || sender.is_over()));
     sender.finish();
     let receiver = start(Role::Receiver, [right], plan);
-    assert!(within(PATIENCE, || receiver.totals().streams[0].datagrams.dropped_here.is_none()));
+    assert!(within(TIMEOUT, || receiver.totals().streams[0].datagrams.dropped_here.is_none()));
     let end = receiver.finish();
     assert!(end.notes.iter().any(|note| note.contains("joined")), "{:?}", end.notes);
 }
@@ -231,7 +231,7 @@ fn a_rate_is_kept() {
         // Not much less even where others use the machine, and never more.
         assert!(bytes.as_f64() > due.as_f64() * 0.3, "{bytes} of {due}");
         sender.stop_sending();
-        assert!(within(PATIENCE, || sender.is_over()));
+        assert!(within(TIMEOUT, || sender.is_over()));
         let sent = sender.finish().totals;
         let most = rate.bytes_in(sent.at) + BLOCK * u64::from(burst.unwrap_or(1));
         assert!(sent.streams[0].bytes <= most, "{} of {most}", sent.streams[0].bytes);
@@ -244,14 +244,14 @@ fn a_port_where_nobody_listens_ends_the_stream_after_a_while() {
     drop(right);
     let begun = Instant::now();
     let sender = start(Role::Sender, [left], plan());
-    assert!(within(PATIENCE, || sender.is_over()));
+    assert!(within(TIMEOUT, || sender.is_over()));
     assert!(begun.elapsed() > Duration::from_millis(900), "{:?}", begun.elapsed());
     let failures = sender.finish().failures;
     assert_eq!(failures[0].1.kind(), std::io::ErrorKind::ConnectionRefused);
 }
 
 #[test]
-fn a_receiver_that_gets_nothing_and_a_sender_without_a_rate_end_when_told() {
+fn a_receiver_that_gets_nothing_and_a_sender_without_a_rate_end_when_reported() {
     let (left, right) = connected();
     let receiver = start(Role::Receiver, [right], plan());
     let sender = start(Role::Sender, [left], TransferPlan { rate: None, ..plan() });
@@ -260,7 +260,7 @@ fn a_receiver_that_gets_nothing_and_a_sender_without_a_rate_end_when_told() {
     thread::sleep(Duration::from_millis(100));
     let begun = Instant::now();
     sender.stop_sending();
-    assert!(within(PATIENCE, || sender.is_over()));
+    assert!(within(TIMEOUT, || sender.is_over()));
     receiver.stop_sending();
     assert!(!receiver.is_over());
     for end in [sender, receiver, alone] {
@@ -284,6 +284,6 @@ fn foreign_datagrams_harm_nothing() {
         let datagrams = transfer.totals().streams[0].datagrams;
         datagrams.received + datagrams.late + datagrams.duplicated
     };
-    assert!(within(PATIENCE, || counted(&receiver) == 3), "{:?}", receiver.totals());
+    assert!(within(TIMEOUT, || counted(&receiver) == 3), "{:?}", receiver.totals());
     assert_eq!(one(&receiver.finish()).bytes.get(), 36);
 }

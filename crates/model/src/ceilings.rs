@@ -11,8 +11,8 @@ use crate::{Likely, queue, window};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Figures {
     pub(crate) kind: Limit,
-    pub(crate) plain: BitRate,
-    pub(crate) refined: BitRate,
+    pub(crate) textbook: BitRate,
+    pub(crate) kernel_model: BitRate,
     pub(crate) low: BitRate,
     pub(crate) high: BitRate,
     /// Of each stream.
@@ -54,9 +54,12 @@ impl Ceilings {
         [&self.receive_window, &self.send_buffer].into_iter().chain(&self.capacity).chain(asked)
     }
 
-    /// The one of least `refined`.
+    /// The one with the lowest `kernel_model` rate.
     pub(crate) fn lowest(&self) -> &Figures {
-        self.all().fold(&self.receive_window, |least, other| if other.refined < least.refined { other } else { least })
+        self.all().fold(
+            &self.receive_window,
+            |least, other| if other.kernel_model < least.kernel_model { other } else { least },
+        )
     }
 
     /// What all of them together leave, by one of their figures: the least, and less where loss cuts at the same height.
@@ -75,13 +78,13 @@ fn receive_window(connection: &Connection) -> Figures {
         Buffer::Window(wanted) => wanted.min(buffer.advertised()),
         Buffer::Automatic | Buffer::Request(_) => buffer.advertised(),
     };
-    let windows = Windows { plain: advertised, refined: buffer.in_flight(connection.mss) };
-    let used = connection.uses().get() * connection.kept_by_trains(windows.refined);
+    let windows = Windows { textbook: advertised, kernel_model: buffer.in_flight(connection.mss) };
+    let used = connection.uses().get() * connection.kept_by_trains(windows.kernel_model);
     per_stream(connection, Limit::ReceiveWindow, &windows, used, Likely::by_rule())
 }
 
 fn send_buffer(connection: &Connection) -> Figures {
-    let windows = Windows { plain: connection.send, refined: connection.send };
+    let windows = Windows { textbook: connection.send, kernel_model: connection.send };
     per_stream(connection, Limit::SendBuffer, &windows, connection.uses().get(), connection.send_fill())
 }
 
@@ -95,8 +98,8 @@ fn capacity(connection: &Connection) -> Option<Figures> {
     };
     Some(Figures {
         kind: Limit::Capacity,
-        plain: rate,
-        refined: payload.scaled(fills),
+        textbook: rate,
+        kernel_model: payload.scaled(fills),
         low: payload.scaled(fills * rule.low.get() * drop_tail_utilisation(connection).get()),
         high: payload.scaled(rule.high.get()).min(rate),
         window: None,
@@ -110,8 +113,8 @@ fn each(connection: &Connection, kind: Limit, asked: BitRate) -> Figures {
     let rule = Likely::by_rule();
     Figures {
         kind,
-        plain: rate,
-        refined: rate,
+        textbook: rate,
+        kernel_model: rate,
         low: rate.scaled(rule.low.get()),
         high: rate.scaled(rule.high.get()),
         window: None,
@@ -147,7 +150,7 @@ fn in_flight_at_most(connection: &Connection) -> ByteCount {
 fn loss(connection: &Connection) -> Option<Figures> {
     let share = connection.path.forward.loss?;
     let kept = connection.window_under(share)?;
-    let windows = Windows { plain: loss::mathis(share, connection.mss), refined: kept };
+    let windows = Windows { textbook: loss::mathis(share, connection.mss), kernel_model: kept };
     let likely = losses_seen(connection, share, kept).likely(connection.control, share);
     Some(per_stream(connection, Limit::Loss, &windows, 1.0, likely))
 }
@@ -189,21 +192,21 @@ fn slow_start_at_most(connection: &Connection) -> ByteCount {
 
 /// Bytes in flight of each stream, by the textbook and by the running kernel.
 struct Windows {
-    plain: ByteCount,
-    refined: ByteCount,
+    textbook: ByteCount,
+    kernel_model: ByteCount,
 }
 
 /// A ceiling of one window per round trip and stream, of which the share `used` of the time. The textbook's round trip is
-/// propagation alone; the refined one has the serialisation too.
+/// propagation alone; that of the kernel model has the serialisation too.
 fn per_stream(connection: &Connection, kind: Limit, windows: &Windows, used: f64, likely: Likely) -> Figures {
     let streams = u64::from(connection.request.streams);
-    let whole = window::rate(windows.refined * streams, connection.rtt).scaled(used);
+    let whole = window::rate(windows.kernel_model * streams, connection.rtt).scaled(used);
     Figures {
         kind,
-        plain: window::rate(windows.plain * streams, connection.path.rtt()),
-        refined: whole.scaled(likely.mid.get()),
+        textbook: window::rate(windows.textbook * streams, connection.path.rtt()),
+        kernel_model: whole.scaled(likely.mid.get()),
         low: whole.scaled(likely.low.get()),
         high: whole.scaled(likely.high.get()),
-        window: Some(windows.refined.scaled(likely.mid.get())),
+        window: Some(windows.kernel_model.scaled(likely.mid.get())),
     }
 }

@@ -34,7 +34,7 @@ pub fn offered(request: &Request) -> BitRate {
 }
 
 /// What should arrive of the datagrams of `request`: what is offered, up to what the link carries, less what is lost at
-/// random. *Plain* counts a link by its own rate; *refined* has the headers of these datagrams.
+/// random. `textbook` counts a link by its own rate; `kernel_model` has the headers of these datagrams.
 pub(crate) fn predict(path: &Path, request: &Request) -> Prediction {
     let forward = &path.forward;
     let efficiency = efficiency(forward, request);
@@ -46,7 +46,7 @@ pub(crate) fn predict(path: &Path, request: &Request) -> Prediction {
         ceiling(Limit::Capacity, rate, payload, format!("{rate} × {efficiency}"))
     });
     let mut ceilings: Vec<Ceiling> = std::iter::once(sender).chain(capacity).collect();
-    ceilings.sort_by_key(|ceiling| ceiling.refined);
+    ceilings.sort_by_key(|ceiling| ceiling.kernel_model);
     let least = |rate: fn(&Ceiling) -> BitRate| ceilings.iter().map(rate).min().unwrap_or(UNBOUNDED);
     Prediction {
         bdp: forward.rate.map(|rate| window::bdp(rate, path.rtt())),
@@ -54,8 +54,8 @@ pub(crate) fn predict(path: &Path, request: &Request) -> Prediction {
         efficiency,
         mss: payload(forward, request),
         limit: ceilings.first().map_or(Limit::Unknown, |lowest| lowest.kind),
-        plain: least(|ceiling| ceiling.plain),
-        refined: least(|ceiling| ceiling.refined),
+        textbook: least(|ceiling| ceiling.textbook),
+        kernel_model: least(|ceiling| ceiling.kernel_model),
         low: least(|ceiling| ceiling.low),
         high: least(|ceiling| ceiling.high),
         ramp: Ramp { rounds: 0, duration: Span::ZERO, bytes: ByteCount::ZERO },
@@ -64,16 +64,16 @@ pub(crate) fn predict(path: &Path, request: &Request) -> Prediction {
     }
 }
 
-fn ceiling(kind: Limit, plain: BitRate, refined: BitRate, because: String) -> Ceiling {
+fn ceiling(kind: Limit, textbook: BitRate, kernel_model: BitRate, formula: String) -> Ceiling {
     let likely = Likely::by_rule();
     Ceiling {
         kind,
-        plain,
-        refined,
-        low: refined.scaled(likely.low.get()),
-        high: refined.scaled(likely.high.get()).min(plain),
+        textbook,
+        kernel_model,
+        low: kernel_model.scaled(likely.low.get()),
+        high: kernel_model.scaled(likely.high.get()).min(textbook),
         window: None,
-        because,
+        formula,
     }
 }
 
@@ -102,18 +102,21 @@ mod tests {
     #[test]
     fn elsens_datagrams_fill_98_of_100() {
         let got = of(&elsen(), &datagrams(110, 1));
-        assert_eq!((got.plain, got.limit), (BitRate::from_mbps(100), Limit::Capacity));
-        assert_eq!(got.refined.to_string(), "98.13 Mbit/s");
+        assert_eq!((got.textbook, got.limit), (BitRate::from_mbps(100), Limit::Capacity));
+        assert_eq!(got.kernel_model.to_string(), "98.13 Mbit/s");
         assert_eq!(got.ceilings.iter().map(|ceiling| ceiling.kind).next_back(), Some(Limit::SenderApplication));
     }
 
     #[test]
     fn what_is_offered_below_the_link_arrives_whole() {
         let got = of(&elsen(), &datagrams(9, 10));
-        assert_eq!((got.refined, got.plain, got.limit), (got.plain, BitRate::from_mbps(90), Limit::SenderApplication));
+        assert_eq!(
+            (got.kernel_model, got.textbook, got.limit),
+            (got.textbook, BitRate::from_mbps(90), Limit::SenderApplication)
+        );
         let mut lossy = elsen();
         lossy.forward.loss = Some(Ratio::new(0.1));
-        assert_eq!(of(&lossy, &datagrams(9, 10)).refined, BitRate::from_mbps(81));
+        assert_eq!(of(&lossy, &datagrams(9, 10)).kernel_model, BitRate::from_mbps(81));
     }
 
     #[test]
@@ -121,8 +124,8 @@ mod tests {
         let mut path = elsen();
         path.forward.rate = None;
         let flood = Request { rate: None, ..datagrams(1, 1) };
-        assert_eq!(of(&path, &flood).refined, UNBOUNDED);
-        assert_eq!(of(&elsen(), &flood).refined.to_string(), "98.13 Mbit/s");
+        assert_eq!(of(&path, &flood).kernel_model, UNBOUNDED);
+        assert_eq!(of(&elsen(), &flood).kernel_model.to_string(), "98.13 Mbit/s");
     }
 
     #[test]

@@ -36,10 +36,10 @@ pub mod streams;
 pub mod systems;
 pub mod window;
 
-mod because;
-mod beside;
 mod ceilings;
 mod connection;
+mod cross_traffic;
+mod formula;
 mod likely;
 mod notes;
 mod predict;
@@ -47,6 +47,6 @@ mod predict;
 #[cfg(test)]
 mod fixture;
 
-pub use beside::{left_beside, predict_beside};
+pub use cross_traffic::{left_by_cross_traffic, predict_with_cross_traffic};
 pub use likely::Likely;
 pub use predict::{Outlook, evaluate, predict};

@@ -29,7 +29,7 @@ pub(crate) fn notes(connection: &Connection, ceilings: &Ceilings, ramp: &Ramp) -
         loss_unknown(connection),
         loss_out_of_range(connection),
         losses_few(connection),
-        loss_beside_another(ceilings),
+        loss_next_to_another(ceilings),
         loss_absorbed(connection),
         acknowledgements_lost(connection),
         too_short(connection, ramp),
@@ -158,9 +158,9 @@ fn losses_few(connection: &Connection) -> Option<String> {
 }
 
 /// Says so where the prediction is clearly below the lowest ceiling.
-fn loss_beside_another(ceilings: &Ceilings) -> Option<String> {
+fn loss_next_to_another(ceilings: &Ceilings) -> Option<String> {
     const CLEARLY: f64 = 0.95;
-    let (least, together) = (ceilings.lowest().refined, ceilings.together(|ceiling| ceiling.refined));
+    let (least, together) = (ceilings.lowest().kernel_model, ceilings.together(|ceiling| ceiling.kernel_model));
     (together.relative_to(least) < CLEARLY)
         .then(|| format!("loss swings the window and the next ceiling cuts its peaks: {together} instead of {least}"))
 }

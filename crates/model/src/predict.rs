@@ -1,10 +1,10 @@
 use fullpipe_record::{HostSettings, Limit, Path, Prediction, Ramp, Request, Transport};
 use fullpipe_units::{BitRate, ByteCount};
 
-use crate::because::explained;
 use crate::ceilings::{Ceilings, Figures};
 use crate::connection::Connection;
 use crate::datagrams;
+use crate::formula::explained;
 use crate::notes::notes;
 use crate::ramp::ramp;
 use crate::window::{self, UNBOUNDED};
@@ -20,7 +20,7 @@ use crate::window::{self, UNBOUNDED};
 /// the congestion control under losses at random. It is the lowest ceiling, and less where loss and another one lie close:
 /// losses keep the window swinging, and the other cuts its peaks.
 ///
-/// `low` and `high` bound the refined figure: three percent either way where a rule gives it, the measured range of a
+/// `low` and `high` bound the `kernel_model` figure: three percent either way where a rule gives it, the measured range of a
 /// sleeping writer, and for loss what the formula and the number of losses to be seen leave open. A queue too short for the
 /// congestion control lowers only `low`.
 ///
@@ -34,15 +34,15 @@ pub fn predict(path: &Path, sender: &HostSettings, receiver: &HostSettings, requ
     let connection = Connection::new(path, sender, receiver, request);
     let ceilings = Ceilings::of(&connection);
     let outlook = Outlook::of(&ceilings);
-    let ramp = ramp_to(outlook.refined, &connection);
+    let ramp = ramp_to(outlook.kernel_model, &connection);
     Prediction {
         bdp: connection.bdp(),
         window_needed: connection.window_needed(),
         efficiency: connection.efficiency(),
         mss: connection.mss,
         limit: outlook.limit,
-        plain: outlook.plain,
-        refined: outlook.refined,
+        textbook: outlook.textbook,
+        kernel_model: outlook.kernel_model,
         low: outlook.low,
         high: outlook.high,
         notes: notes(&connection, &ceilings, &ramp),
@@ -55,9 +55,9 @@ pub fn predict(path: &Path, sender: &HostSettings, receiver: &HostSettings, requ
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outlook {
     /// Steady rate by the textbook's formulas.
-    pub plain: BitRate,
+    pub textbook: BitRate,
     /// Steady rate by the running kernel's rules.
-    pub refined: BitRate,
+    pub kernel_model: BitRate,
     /// The least that is likely.
     pub low: BitRate,
     /// The most that is likely.
@@ -70,8 +70,8 @@ impl Outlook {
     fn of(ceilings: &Ceilings) -> Self {
         let least = |rate: fn(&Figures) -> BitRate| ceilings.all().map(rate).min().unwrap_or(UNBOUNDED);
         Self {
-            plain: least(|ceiling| ceiling.plain),
-            refined: ceilings.together(|ceiling| ceiling.refined),
+            textbook: least(|ceiling| ceiling.textbook),
+            kernel_model: ceilings.together(|ceiling| ceiling.kernel_model),
             low: ceilings.together(|ceiling| ceiling.low),
             high: least(|ceiling| ceiling.high),
             limit: ceilings.lowest().kind,
@@ -127,9 +127,9 @@ mod tests {
     fn by_default_a_long_gigabit_ends_at_the_send_buffer() {
         let got = by_default(&fixture::path(GIGABIT, Span::from_millis(100)), &Request::default());
         assert_eq!(got.limit, Limit::SendBuffer);
-        assert_eq!(got.plain.to_string(), "335.5 Mbit/s");
-        assert_eq!(got.refined.to_string(), "324.9 Mbit/s");
-        assert_eq!(got.ceilings[0].because, "tcp_wmem 4 MiB × 96.86 % ÷ 100 ms");
+        assert_eq!(got.textbook.to_string(), "335.5 Mbit/s");
+        assert_eq!(got.kernel_model.to_string(), "324.9 Mbit/s");
+        assert_eq!(got.ceilings[0].formula, "tcp_wmem 4 MiB × 96.86 % ÷ 100 ms");
         assert_eq!(got.bdp, Some(ByteCount::new(12_500_000)));
         assert_eq!(got.mss, ByteCount::new(1448));
         let order: Vec<_> = got.ceilings.iter().map(|ceiling| ceiling.kind).collect();
@@ -141,11 +141,11 @@ mod tests {
         let path = fixture::path(GIGABIT, Span::from_millis(100));
         let asked = |rate, pacing| Request { rate, pacing, streams: 3, ..Request::default() };
         let offered = by_default(&path, &asked(Some(BitRate::from_mbps(40)), None));
-        assert_eq!((offered.limit, offered.refined), (Limit::SenderApplication, BitRate::from_mbps(120)));
-        assert_eq!(offered.ceilings[0].because, "40 Mbit/s asked of the program × 3 streams");
+        assert_eq!((offered.limit, offered.kernel_model), (Limit::SenderApplication, BitRate::from_mbps(120)));
+        assert_eq!(offered.ceilings[0].formula, "40 Mbit/s asked of the program × 3 streams");
         let paced = by_default(&path, &asked(Some(BitRate::from_mbps(40)), Some(BitRate::from_mbps(20))));
-        assert_eq!((paced.limit, paced.refined), (Limit::Pacing, BitRate::from_mbps(60)));
-        assert_eq!(paced.ceilings[0].because, "20 Mbit/s greatest pace × 3 streams");
+        assert_eq!((paced.limit, paced.kernel_model), (Limit::Pacing, BitRate::from_mbps(60)));
+        assert_eq!(paced.ceilings[0].formula, "20 Mbit/s greatest pace × 3 streams");
     }
 
     #[test]
@@ -154,7 +154,7 @@ mod tests {
         let got = by_default(&path, &Request { writer: Writer::Blocking, ..Request::default() });
         // iperf3 was measured at 283 Mbit/s here.
         assert!(got.low < BitRate::from_mbps(283) && BitRate::from_mbps(283) < got.high);
-        assert_eq!(got.refined.to_string(), "250.1 Mbit/s");
+        assert_eq!(got.kernel_model.to_string(), "250.1 Mbit/s");
     }
 
     #[test]
@@ -163,8 +163,8 @@ mod tests {
         let path = Path { segmentation: Segmentation::Exact, ..fixture::path(GIGABIT, Span::from_millis(100)) };
         let got = by_default(&path, &Request::default());
         assert_eq!(got.limit, Limit::SendBuffer);
-        assert_eq!(got.refined.to_string(), "211.1 Mbit/s");
-        assert_eq!(got.ceilings[0].because, "tcp_wmem 4 MiB × 62.92 % ÷ 100 ms");
+        assert_eq!(got.kernel_model.to_string(), "211.1 Mbit/s");
+        assert_eq!(got.ceilings[0].formula, "tcp_wmem 4 MiB × 62.92 % ÷ 100 ms");
     }
 
     #[test]
@@ -174,8 +174,8 @@ mod tests {
         let path = fixture::path(GIGABIT, Span::from_millis(100));
         let got = predict(&path, &sender, &fixture::settings("6.18.44"), &Request::default());
         assert_eq!(got.limit, Limit::Capacity);
-        assert_eq!(got.refined.to_string(), "941.5 Mbit/s");
-        assert_eq!(got.plain, GIGABIT);
+        assert_eq!(got.kernel_model.to_string(), "941.5 Mbit/s");
+        assert_eq!(got.textbook, GIGABIT);
         assert_eq!((got.ramp.rounds, got.ramp.duration.to_string().as_str()), (10, "1 s"));
         assert!(got.high <= GIGABIT);
     }
@@ -196,11 +196,11 @@ mod tests {
             request.congestion = Some("reno".to_owned());
             let got = predict(&path, &host, &host, &request);
             let window = got.ceiling(Limit::ReceiveWindow).unwrap();
-            let plain = window.plain.min(FAST).as_mbps();
-            assert!((plain - expected_mbps).abs() < 0.05, "{buffer}: {plain}");
+            let textbook = window.textbook.min(FAST).as_mbps();
+            assert!((textbook - expected_mbps).abs() < 0.05, "{buffer}: {textbook}");
             // His round trip was 10.5 ms, so he measured a little less.
             let capacity = got.ceiling(Limit::Capacity).unwrap();
-            let accuracy = measured_mbps / window.refined.min(capacity.refined).as_mbps();
+            let accuracy = measured_mbps / window.kernel_model.min(capacity.kernel_model).as_mbps();
             assert!((0.93..=1.01).contains(&accuracy), "{buffer}: {accuracy}");
         }
     }
@@ -208,16 +208,19 @@ mod tests {
     #[test]
     fn elsens_windows_over_half_the_world() {
         let path = with_forward(&fixture::path(FAST, Span::from_millis(173)), |forward| forward.framing = Framing::Ip);
-        for (kib, plain, refined, published_mbps) in
+        for (kib, textbook, kernel_model, published_mbps) in
             [(64, "3.031 Mbit/s", "3.008 Mbit/s", 2.77), (128, "6.061 Mbit/s", "6.016 Mbit/s", 5.35)]
         {
             let got = by_default(&path, &asking(Buffer::Window(ByteCount::from_kib(kib))));
             assert_eq!(got.limit, Limit::ReceiveWindow);
-            assert_eq!((got.plain.to_string(), got.refined.to_string()), (plain.to_owned(), refined.to_owned()));
-            assert!((0.85..1.0).contains(&(published_mbps / got.refined.as_mbps())));
+            assert_eq!(
+                (got.textbook.to_string(), got.kernel_model.to_string()),
+                (textbook.to_owned(), kernel_model.to_owned())
+            );
+            assert!((0.85..1.0).contains(&(published_mbps / got.kernel_model.as_mbps())));
         }
         let ten = Request { streams: 10, ..asking(Buffer::Window(ByteCount::from_kib(128))) };
-        assert_eq!(by_default(&path, &ten).refined.to_string(), "60.16 Mbit/s");
+        assert_eq!(by_default(&path, &ten).kernel_model.to_string(), "60.16 Mbit/s");
     }
 
     #[test]
@@ -226,7 +229,7 @@ mod tests {
         let at = |streams| by_default(&path, &Request { streams, ..asking(Buffer::Window(ByteCount::from_mib(1))) });
         assert_eq!(at(4).limit, Limit::ReceiveWindow);
         assert_eq!(at(90).limit, Limit::Capacity);
-        assert_eq!(at(90).refined.to_string(), "585.6 Mbit/s");
+        assert_eq!(at(90).kernel_model.to_string(), "585.6 Mbit/s");
     }
 
     #[test]
@@ -234,10 +237,10 @@ mod tests {
         // A window of one BDP does not fill a link whose packets take a tenth of the round trip.
         let got =
             by_default(&fixture::path(FAST, Span::from_millis(1)), &asking(Buffer::Window(ByteCount::new(12_500))));
-        assert_eq!(got.plain, FAST);
+        assert_eq!(got.textbook, FAST);
         assert_eq!(got.limit, Limit::ReceiveWindow);
         // 8 segments of 1448 B in 1 ms + 2 × 1538 B and 90 B at 100 Mbit/s, and the wait for a train.
-        assert_eq!(got.refined.to_string(), "66.19 Mbit/s");
+        assert_eq!(got.kernel_model.to_string(), "66.19 Mbit/s");
     }
 
     #[test]
@@ -249,7 +252,7 @@ mod tests {
         let ceiling = |kind| got.ceiling(kind).unwrap();
         assert_eq!(ceiling(Limit::ReceiveWindow).window, Some(ByteCount::new(42 * 1448)));
         assert_eq!(
-            ceiling(Limit::ReceiveWindow).because,
+            ceiling(Limit::ReceiveWindow).formula,
             "59.39 KiB in flight (SO_RCVBUF 97.66 KiB × 62.5 %) ÷ 100 ms"
         );
         assert_eq!(ceiling(Limit::SendBuffer).window, Some(ByteCount::new(82_903)));
@@ -278,7 +281,7 @@ mod tests {
         };
         let (small, jumbo) = (at(1500), at(9000));
         assert_eq!(small.limit, Limit::Loss);
-        assert!(jumbo.refined.relative_to(small.refined) >= 3.0);
+        assert!(jumbo.kernel_model.relative_to(small.kernel_model) >= 3.0);
         // Published for iperf; its own loss is not known, 2e-5 is planted to imitate it.
         let published = BitRate::from_mbps(80);
         assert!(small.low < published && published < small.high, "{} to {}", small.low, small.high);
@@ -292,7 +295,7 @@ mod tests {
         });
         let got = by_default(&path, &Request { congestion: Some("bbr".to_owned()), ..Request::default() });
         assert_eq!(got.ceiling(Limit::Loss), None);
-        assert_eq!(got.refined.to_string(), "92.27 Mbit/s");
+        assert_eq!(got.kernel_model.to_string(), "92.27 Mbit/s");
         let cubic = by_default(&path, &Request::default());
         assert_eq!(cubic.limit, Limit::Loss);
         assert!(has_note(&cubic, "timeouts take over"));
@@ -304,8 +307,8 @@ mod tests {
             forward.loss = Some(Ratio::new(1e-4));
         });
         let of = |name: &str| by_default(&path, &Request { congestion: Some(name.to_owned()), ..Request::default() });
-        assert_eq!(of("htcp").refined, of("reno").refined);
-        assert!(of("cubic").refined > of("reno").refined);
+        assert_eq!(of("htcp").kernel_model, of("reno").kernel_model);
+        assert!(of("cubic").kernel_model > of("reno").kernel_model);
         assert!(has_note(&of("htcp"), "\"htcp\""));
         assert!(!has_note(&of("reno"), "taken as Reno"));
     }
@@ -315,7 +318,7 @@ mod tests {
         let deep = fixture::path(FAST, Span::from_millis(100));
         let short = with_forward(&deep, |forward| forward.queue = Some(ByteCount::ZERO));
         let (deep, short) = (by_default(&deep, &Request::default()), by_default(&short, &Request::default()));
-        assert_eq!((deep.refined, deep.high), (short.refined, short.high));
+        assert_eq!((deep.kernel_model, deep.high), (short.kernel_model, short.high));
         assert!((short.low.relative_to(deep.low) - 0.85).abs() < 1e-6);
     }
 
@@ -326,7 +329,7 @@ mod tests {
         });
         let got = by_default(&path, &Request::default());
         let capacity = got.ceiling(Limit::Capacity).unwrap();
-        assert!((capacity.low.relative_to(capacity.refined) - 0.97).abs() < 1e-6);
+        assert!((capacity.low.relative_to(capacity.kernel_model) - 0.97).abs() < 1e-6);
     }
 
     #[test]
@@ -336,8 +339,8 @@ mod tests {
         let path = fixture::path(GIGABIT, Span::from_millis(50));
         for (sender, receiver, end) in [(&on, &off, "the receiver:"), (&off, &on, "the sender:")] {
             let got = predict(&path, sender, receiver, &Request::default());
-            assert_eq!(got.plain.to_string(), "10.49 Mbit/s");
-            assert_eq!(got.ceilings[0].because, "63.63 KiB in flight (64 KiB without window scaling) ÷ 50.03 ms");
+            assert_eq!(got.textbook.to_string(), "10.49 Mbit/s");
+            assert_eq!(got.ceilings[0].formula, "63.63 KiB in flight (64 KiB without window scaling) ÷ 50.03 ms");
             assert!(has_note(&got, end));
         }
     }
@@ -366,7 +369,7 @@ mod tests {
         assert!(has_note(&of(70_000), "no SO_RCVBUF makes"));
         assert!(!has_note(&of(100_000), "no SO_RCVBUF makes"));
         // What was asked for is what the textbook computes with, not what was had in its place.
-        assert_eq!(of(70_000).ceiling(Limit::ReceiveWindow).unwrap().plain.to_string(), "5.6 Mbit/s");
+        assert_eq!(of(70_000).ceiling(Limit::ReceiveWindow).unwrap().textbook.to_string(), "5.6 Mbit/s");
     }
 
     /// Anything at all: rates, delays, losses and sizes at and beyond their edges.
@@ -413,13 +416,13 @@ mod tests {
         #[test]
         fn every_input_has_a_prediction_in_order((path, host, request) in anything()) {
             let got = predict(&path, &host, &host, &request);
-            prop_assert!(got.low <= got.refined && got.refined <= got.high);
-            prop_assert!(got.ceilings.is_sorted_by_key(|ceiling| ceiling.refined));
+            prop_assert!(got.low <= got.kernel_model && got.kernel_model <= got.high);
+            prop_assert!(got.ceilings.is_sorted_by_key(|ceiling| ceiling.kernel_model));
             let lowest = &got.ceilings[0];
-            prop_assert!(got.refined <= lowest.refined && got.refined.bps() >= lowest.refined.scaled(0.79).bps().saturating_sub(1));
-            prop_assert!(got.refined == lowest.refined || got.ceiling(Limit::Loss).is_some());
+            prop_assert!(got.kernel_model <= lowest.kernel_model && got.kernel_model.bps() >= lowest.kernel_model.scaled(0.79).bps().saturating_sub(1));
+            prop_assert!(got.kernel_model == lowest.kernel_model || got.ceiling(Limit::Loss).is_some());
             prop_assert_eq!(got.limit, lowest.kind);
-            let figures = Outlook { plain: got.plain, refined: got.refined, low: got.low, high: got.high, limit: got.limit };
+            let figures = Outlook { textbook: got.textbook, kernel_model: got.kernel_model, low: got.low, high: got.high, limit: got.limit };
             prop_assert_eq!(evaluate(&path, &host, &host, &request), figures);
         }
 
@@ -434,23 +437,23 @@ mod tests {
             control in prop::sample::select(vec!["cubic", "reno", "bbr"]),
             better in 0..6,
         ) {
-            let refined = |rate: u64, rtt: u64, loss: f64, wmem: u64, rmem: u64, streams: u16| {
+            let kernel_model = |rate: u64, rtt: u64, loss: f64, wmem: u64, rmem: u64, streams: u16| {
                 let path = fixture::path(BitRate::from_bps(rate), Span::from_nanos(rtt));
                 let path = with_forward(&path, |forward| forward.loss = Some(Ratio::new(loss)));
                 let mut host = fixture::settings("6.18.44");
                 host.tcp_wmem.max = ByteCount::new(wmem);
                 host.tcp_rmem.max = ByteCount::new(rmem);
                 let request = Request { streams, congestion: Some(control.to_owned()), ..Request::default() };
-                predict(&path, &host, &host, &request).refined
+                predict(&path, &host, &host, &request).kernel_model
             };
-            let before = refined(rate, rtt, loss, wmem, rmem, streams);
+            let before = kernel_model(rate, rtt, loss, wmem, rmem, streams);
             let after = match better {
-                0 => refined(rate * 2, rtt, loss, wmem, rmem, streams),
-                1 => refined(rate, rtt / 2, loss, wmem, rmem, streams),
-                2 => refined(rate, rtt, loss / 2.0, wmem, rmem, streams),
-                3 => refined(rate, rtt, loss, wmem * 2, rmem, streams),
-                4 => refined(rate, rtt, loss, wmem, rmem * 2, streams),
-                _ => refined(rate, rtt, loss, wmem, rmem, streams + 1),
+                0 => kernel_model(rate * 2, rtt, loss, wmem, rmem, streams),
+                1 => kernel_model(rate, rtt / 2, loss, wmem, rmem, streams),
+                2 => kernel_model(rate, rtt, loss / 2.0, wmem, rmem, streams),
+                3 => kernel_model(rate, rtt, loss, wmem * 2, rmem, streams),
+                4 => kernel_model(rate, rtt, loss, wmem, rmem * 2, streams),
+                _ => kernel_model(rate, rtt, loss, wmem, rmem, streams + 1),
             };
             // Windows of loss are whole bytes, so each stream may lose one a round trip to rounding.
             let rounding = BitRate::of(ByteCount::new(u64::from(streams) + 1), Span::from_nanos(rtt / 2));

@@ -16,7 +16,7 @@ use fullpipe_load::{
 use fullpipe_model::framing;
 use fullpipe_model::kernel::request_for_window;
 use fullpipe_record::{
-    Answer, Buffer, Direction, EndReport, HostSettings, Interval, IpVersion, Measurement, Placement, Request,
+    Buffer, Direction, EndReport, Handshake, HostSettings, Interval, IpVersion, Measurement, Placement, Request,
     SocketReadback, Transport,
 };
 use fullpipe_units::{ByteCount, Span, Time};
@@ -25,31 +25,31 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use tokio::time::timeout;
 
-use crate::answer::Ear;
 use crate::control::{Control, TlsTrust};
 use crate::error::ProbeError;
 use crate::files;
 use crate::latency::Prober;
 use crate::login::Login;
 use crate::machine::Before;
+use crate::peer_report;
 use crate::placement::go_near;
 use crate::progress::{Finished, Progress, all_broke, role};
 use crate::results::results_of;
 use crate::route::{quoted, was_changed};
 use crate::summary::Test;
-use crate::told;
+use crate::syn_ack::SynAckSniffer;
 
 /// How long a name may take to resolve, and a connection to be made.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Addresses of a name that are tried, one after the other.
-const MOST_ADDRESSES: usize = 2;
+const MAX_ADDRESSES: usize = 2;
 
 /// How long no data may come from a server that sends, as iperf3 has it.
-const LONGEST_SILENCE: Span = Span::from_secs(120);
+const MAX_SILENCE: Span = Span::from_secs(120);
 
 /// How often a transfer is looked at, and an interrupt looked for.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// MTU assumed where a window must be turned into a buffer before there is a connection.
 const COMMON_MTU: ByteCount = ByteCount::new(1500);
@@ -58,19 +58,19 @@ const COMMON_MTU: ByteCount = ByteCount::new(1500);
 const COMMON_DATAGRAM: ByteCount = ByteCount::new(1460);
 
 /// Bytes of one write where nothing holds the sender back: the most that iperf3 servers take.
-const LARGEST_BLOCK: ByteCount = ByteCount::from_mib(1);
+const MAX_BLOCK: ByteCount = ByteCount::from_mib(1);
 
 /// Bytes of one write at the lowest rates.
-const SMALLEST_BLOCK: ByteCount = ByteCount::from_kib(1);
+const MIN_BLOCK: ByteCount = ByteCount::from_kib(1);
 
 /// What a rate sends at once, as a time.
 const BURST: Span = Span::from_millis(1);
 
 /// Payload of the largest datagram that IPv4 carries.
-const LARGEST_DATAGRAM: ByteCount = ByteCount::new(65_507);
+const MAX_DATAGRAM: ByteCount = ByteCount::new(65_507);
 
 /// How long a server may take to answer the hello of a UDP stream.
-const HELLO_PATIENCE: Duration = Duration::from_secs(10);
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where to measure to, and from where.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -102,8 +102,8 @@ pub struct Destination {
 }
 
 impl Destination {
-    pub(crate) fn patience(&self) -> Duration {
-        self.connect_timeout.map_or(PATIENCE, Into::into)
+    pub(crate) fn timeout(&self) -> Duration {
+        self.connect_timeout.map_or(TIMEOUT, Into::into)
     }
 
     /// Echo requests to `address`, if they are wanted.
@@ -227,7 +227,7 @@ async fn run(
         progress: None,
         finished: None,
         intervals: Vec::new(),
-        told: None,
+        stated: None,
         interrupted: false,
     };
     let ended = session.drive(interrupt, report).await.map_err(|broken| broken.against(destination));
@@ -248,7 +248,7 @@ async fn run(
         sockets: session.sockets,
         finished: session.finished.ok_or(ProbeError::Interrupted)?,
         results,
-        told: session.told,
+        stated: session.stated,
         taken: session.prober.and_then(Prober::finish),
         handshake,
         placement: session.placement,
@@ -313,14 +313,14 @@ fn with_block(request: Request, control: &TcpStream) -> Request {
         return request;
     }
     match (request.transport, request.rate) {
-        (Transport::Tcp, None) => Request { block: LARGEST_BLOCK, ..request },
+        (Transport::Tcp, None) => Request { block: MAX_BLOCK, ..request },
         (Transport::Tcp, Some(rate)) => {
-            let block = rate.bytes_in(BURST).clamp(SMALLEST_BLOCK, LARGEST_BLOCK);
+            let block = rate.bytes_in(BURST).clamp(MIN_BLOCK, MAX_BLOCK);
             Request { block, no_delay: true, ..request }
         }
         (Transport::Udp, _) => {
             let mss = fullpipe_sys::tcp_info(control).ok().and_then(|info| info.snd_mss);
-            Request { block: mss.map_or(COMMON_DATAGRAM, |mss| mss.min(LARGEST_DATAGRAM)), ..request }
+            Request { block: mss.map_or(COMMON_DATAGRAM, |mss| mss.min(MAX_DATAGRAM)), ..request }
         }
     }
 }
@@ -328,7 +328,7 @@ fn with_block(request: Request, control: &TcpStream) -> Request {
 async fn connect(destination: &Destination) -> Result<(TcpStream, Option<Prober>), ProbeError> {
     let host = &destination.host;
     let unknown = |cause: String| ProbeError::UnknownHost { host: host.clone(), cause };
-    let lookup = timeout(PATIENCE, tokio::net::lookup_host((host.as_str(), destination.port))).await;
+    let lookup = timeout(TIMEOUT, tokio::net::lookup_host((host.as_str(), destination.port))).await;
     let found = lookup.map_err(|_| unknown("no name server answers".to_owned()))?;
     let found = found.map_err(|cause| unknown(cause.to_string()))?;
     let mut error = unknown(match destination.family {
@@ -336,9 +336,9 @@ async fn connect(destination: &Destination) -> Result<(TcpStream, Option<Prober>
         Some(IpVersion::V4) => "it has no IPv4 address".to_owned(),
         Some(IpVersion::V6) => "it has no IPv6 address".to_owned(),
     });
-    for address in found.filter(|address| destination.takes(address)).take(MOST_ADDRESSES) {
+    for address in found.filter(|address| destination.takes(address)).take(MAX_ADDRESSES) {
         let prober = destination.prober(address);
-        match timeout(destination.patience(), connect_to(address, destination)).await {
+        match timeout(destination.timeout(), connect_to(address, destination)).await {
             Ok(Ok(control)) => return Ok((control, prober)),
             Ok(Err(cause)) => {
                 let refused = cause.kind() == std::io::ErrorKind::ConnectionRefused;
@@ -346,7 +346,7 @@ async fn connect(destination: &Destination) -> Result<(TcpStream, Option<Prober>
                 error = ProbeError::Connect { host: host.clone(), address, cause, hint };
             }
             Err(_) => {
-                let after = destination.patience().into();
+                let after = destination.timeout().into();
                 error = ProbeError::Silent { host: host.clone(), address, after };
             }
         }
@@ -357,7 +357,7 @@ async fn connect(destination: &Destination) -> Result<(TcpStream, Option<Prober>
 /// The control connection, in the clear where nothing else is asked for.
 async fn encrypted(destination: &Destination, stream: TcpStream) -> Result<Control, ProbeError> {
     let Some(trust) = &destination.tls else { return Ok(Control::Plain(stream)) };
-    let agreed = timeout(destination.patience(), trust.connect(&destination.host, stream)).await;
+    let agreed = timeout(destination.timeout(), trust.connect(&destination.host, stream)).await;
     let silent = || std::io::Error::new(std::io::ErrorKind::TimedOut, "the server does not answer");
     let control = agreed.unwrap_or_else(|_| Err(silent()));
     control.map_err(|cause| ProbeError::Tls { host: destination.host.clone(), cause })
@@ -454,7 +454,7 @@ struct Session<'d> {
     finished: Option<Finished>,
     intervals: Vec<Interval>,
     /// What the server has told of itself while data flows.
-    told: Option<EndReport>,
+    stated: Option<EndReport>,
     interrupted: bool,
 }
 
@@ -476,7 +476,7 @@ impl Session<'_> {
                     Ok(bytes) if !bytes.is_empty() => self.client.receive(self.now(), &bytes),
                     _ => self.client.closed(),
                 },
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
             if interrupt.load(Ordering::Relaxed) && !self.interrupted {
                 self.interrupt(report);
@@ -505,7 +505,7 @@ impl Session<'_> {
         match action {
             ClientAction::Send(bytes) => {
                 // A connection that breaks here is noticed by the next read.
-                let _ = timeout(PATIENCE, self.control.send(&bytes)).await;
+                let _ = timeout(TIMEOUT, self.control.send(&bytes)).await;
             }
             ClientAction::OpenStreams(count) => match self.open_streams(count).await {
                 Ok(()) => self.client.streams_opened(self.now()),
@@ -520,7 +520,7 @@ impl Session<'_> {
                 self.start_transfer()?;
                 report(TestEvent::Connected(&self.connected()));
             }
-            ClientAction::Told(report) => told::add(self.told.get_or_insert_default(), *report),
+            ClientAction::Told(report) => peer_report::add(self.stated.get_or_insert_default(), *report),
             ClientAction::CollectResults => {
                 self.finished = self.progress.take().map(Progress::finish);
                 let results = self.local_results();
@@ -541,7 +541,7 @@ impl Session<'_> {
     async fn say_goodbye(&mut self) {
         while let Some(action) = self.client.next_action() {
             if let ClientAction::Send(bytes) = action {
-                let _ = timeout(PATIENCE, self.control.send(&bytes)).await;
+                let _ = timeout(TIMEOUT, self.control.send(&bytes)).await;
             }
         }
     }
@@ -560,7 +560,7 @@ impl Session<'_> {
             };
             let found =
                 read_back(&SockRef::from(&channel), index).map_err(ProbeError::io("read a socket's options"))?;
-            let found = SocketReadback { answer, ..found };
+            let found = SocketReadback { handshake: answer, ..found };
             if index == 0 {
                 let tcp = fullpipe_sys::tcp_info(&channel).ok();
                 self.opening_was_changed = tcp.is_some_and(|tcp| was_changed(&found, &tcp));
@@ -578,30 +578,31 @@ impl Session<'_> {
     /// Waits for an answer to an echo request, where there is none yet, for about as long as one may take: with datagrams
     /// the load follows at once, and there would be nothing to compare with.
     async fn await_echo(&self) {
-        const LEAST: Span = Span::from_millis(200);
-        const MOST: Span = Span::from_millis(500);
+        const MIN: Span = Span::from_millis(200);
+        const MAX: Span = Span::from_millis(500);
         let Some(prober) = &self.prober else { return };
-        let patience = (self.handshake.unwrap_or_default() * 2 + LEAST).min(MOST);
+        let timeout = (self.handshake.unwrap_or_default() * 2 + MIN).min(MAX);
         let begun = Instant::now();
-        while prober.least().is_none() && Span::from(begun.elapsed()) < patience {
+        while prober.least().is_none() && Span::from(begun.elapsed()) < timeout {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 
     /// A connection, and what was answered to the attempt to open it.
-    async fn open_connection(&self, index: u16) -> Result<(StdTcpStream, Option<Answer>), Broken> {
+    async fn open_connection(&self, index: u16) -> Result<(StdTcpStream, Option<Handshake>), Broken> {
         let failed = || ProbeError::io("open a data connection");
         let socket = prepare(self.address, &self.request, &self.destination.local.of_stream(index))
             .map_err(|error: PrepareError| Broken::Here(error.into()))?;
         socket.set_nonblocking(true).map_err(failed())?;
-        let ear = Ear::open(self.address);
+        let sniffer = SynAckSniffer::open(self.address);
         let connecting = TcpSocket::from_std_stream(socket.into()).connect(self.address);
         let silent = || std::io::Error::from(std::io::ErrorKind::TimedOut);
-        let patience = self.destination.patience();
-        let mut stream = timeout(patience, connecting).await.unwrap_or_else(|_| Err(silent())).map_err(failed())?;
-        let answer = stream.local_addr().ok().map(|local| ear.heard(&stream, local));
+        let timeout = self.destination.timeout();
+        let mut stream =
+            tokio::time::timeout(timeout, connecting).await.unwrap_or_else(|_| Err(silent())).map_err(failed())?;
+        let answer = stream.local_addr().ok().map(|local| sniffer.heard(&stream, local));
         let greeting = stream.write_all(self.cookie.as_bytes());
-        timeout(patience, greeting).await.unwrap_or_else(|_| Err(silent())).map_err(failed())?;
+        tokio::time::timeout(timeout, greeting).await.unwrap_or_else(|_| Err(silent())).map_err(failed())?;
         let stream = stream.into_std().map_err(failed())?;
         stream.set_nonblocking(false).map_err(failed())?;
         Ok((stream, answer))
@@ -617,7 +618,7 @@ impl Session<'_> {
         let socket = UdpSocket::from_std(socket.into()).map_err(failed())?;
         socket.connect(self.address).await.map_err(failed())?;
         socket.send(&udp::HELLO).await.map_err(failed())?;
-        let answered = timeout(HELLO_PATIENCE, until_answered(&socket)).await;
+        let answered = timeout(HELLO_TIMEOUT, until_answered(&socket)).await;
         let silent = std::io::Error::new(
             std::io::ErrorKind::TimedOut,
             "the server does not answer over UDP; does a firewall let only TCP through?",
@@ -634,7 +635,7 @@ impl Session<'_> {
             prober.settle(interrupt);
         }
         if let (true, Some(first)) = (self.opening_was_changed, self.sockets.first_mut()) {
-            first.quoted = quoted(self.address, &self.destination.local, self.handshake, interrupt);
+            first.syn_quotes = quoted(self.address, &self.destination.local, self.handshake, interrupt);
         }
     }
 
@@ -684,7 +685,7 @@ impl Session<'_> {
 
     /// For how long no data has come, where that is longer than was permitted.
     fn too_long_a_silence(&self) -> Option<Span> {
-        let longest = self.destination.receive_timeout.unwrap_or(LONGEST_SILENCE);
+        let longest = self.destination.receive_timeout.unwrap_or(MAX_SILENCE);
         self.progress.as_ref().map(Progress::silence).filter(|&silence| silence > longest)
     }
 

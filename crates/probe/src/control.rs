@@ -240,11 +240,11 @@ mod tests {
     use tokio::net::TcpListener;
     use tokio::time::timeout;
 
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const TIMEOUT: Duration = Duration::from_secs(20);
 
     fn run(test: impl Future<Output = ()>) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async { timeout(PATIENCE, test).await.unwrap() });
+        runtime.block_on(async { timeout(TIMEOUT, test).await.unwrap() });
     }
 
     /// Two ends, with buffers that do not hold [`message`].

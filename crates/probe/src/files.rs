@@ -12,14 +12,14 @@ use rustix::fs::OFlags;
 
 /// Where a server has what it sends, and puts what it receives, if not made up and thrown away.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Shelf {
+pub struct StorageConfig {
     /// What downloads read, over and over.
     pub file: Option<PathBuf>,
     /// Where uploads are written, each to a file without a name, of which nothing remains.
     pub folder: Option<PathBuf>,
 }
 
-impl Shelf {
+impl StorageConfig {
     /// Whether what it names can be used.
     ///
     /// # Errors
@@ -119,12 +119,13 @@ mod tests {
 
     #[test]
     fn a_server_uses_what_it_was_given() {
-        let shelf = Shelf { file: Some("/proc/version".into()), folder: Some(folder("shelf")) };
-        assert!(shelf.open(Direction::Both).unwrap().is_none());
-        assert!(shelf.open(Direction::Download).unwrap().is_some());
-        assert!(Shelf::default().open(Direction::Upload).unwrap().is_none());
-        assert!(shelf.open(Direction::Upload).is_err(), "it says that it is empty");
+        let storage_config =
+            StorageConfig { file: Some("/proc/version".into()), folder: Some(folder("storage_config")) };
+        assert!(storage_config.open(Direction::Both).unwrap().is_none());
+        assert!(storage_config.open(Direction::Download).unwrap().is_some());
+        assert!(StorageConfig::default().open(Direction::Upload).unwrap().is_none());
+        assert!(storage_config.open(Direction::Upload).is_err(), "it says that it is empty");
         // Nothing has a name there, so the folder can go.
-        std::fs::remove_dir(folder("shelf")).unwrap();
+        std::fs::remove_dir(folder("storage_config")).unwrap();
     }
 }

@@ -31,7 +31,7 @@ use crate::progress::all_broke;
 use crate::summary::round_trips;
 
 /// How long a name may take to resolve, and a connection to be made.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long the last bytes of a TCP upload may take to be acknowledged.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -40,27 +40,27 @@ const DRAIN: Duration = Duration::from_secs(10);
 const HASTY_DRAIN: Duration = Duration::from_secs(1);
 
 /// How often a transfer is looked at, and an interrupt looked for.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How often a last datagram is repeated until it is answered, and for how long, as iperf 2.1 does.
 const REPEAT: Duration = Duration::from_millis(10);
-const LONGEST_REPORT: Duration = Duration::from_secs(2);
+const MAX_REPORT: Duration = Duration::from_secs(2);
 
 /// iperf2's usual payload of a datagram.
 const USUAL_DATAGRAM: ByteCount = ByteCount::new(1470);
 
 /// The largest UDP payload over IPv4.
-const LARGEST_DATAGRAM: u64 = 65_507;
+const MAX_DATAGRAM: u64 = 65_507;
 
 /// How long nobody may seem to have the server's UDP port, or a device to have room for a datagram.
-const LONGEST_REFUSAL: Duration = Duration::from_secs(1);
+const MAX_REFUSAL: Duration = Duration::from_secs(1);
 
 /// How much later each stream of datagrams begins than the one before. A server makes a socket for each, and loses what
 /// other streams send meanwhile.
 const STAGGER: Duration = Duration::from_millis(2);
 
 /// How far a sender of datagrams may fall behind its schedule and still catch up; beyond, the shortfall stays one.
-const MOST_LATE: u64 = 8;
+const MAX_LATE: u64 = 8;
 
 /// Measures an upload to an iperf2 server. An interrupt ends it cleanly and keeps what there is.
 ///
@@ -119,7 +119,7 @@ fn sendable(request: &Request) -> Result<Request, Refusal> {
         Transport::Udp => USUAL_DATAGRAM,
     };
     let block = if request.block == ByteCount::ZERO { usual } else { request.block };
-    let datagrams = Datagram::LENGTH as u64..=LARGEST_DATAGRAM;
+    let datagrams = Datagram::LENGTH as u64..=MAX_DATAGRAM;
     if request.direction != Direction::Upload {
         return refuse(ErrorNumber::UNIMPLEMENTED, "with iperf2 servers only uploads are measured");
     }
@@ -140,7 +140,7 @@ pub(crate) fn resolve(destination: &Destination) -> Result<Vec<SocketAddr>, Prob
     let asked = (destination.host.clone(), destination.port);
     // A name server that does not answer holds this thread, and nobody waits for it.
     thread::spawn(move || answer.send(asked.to_socket_addrs().map(Iterator::collect::<Vec<_>>)));
-    let found = answered.recv_timeout(PATIENCE).map_err(|_| unknown("no name server answers"))?;
+    let found = answered.recv_timeout(TIMEOUT).map_err(|_| unknown("no name server answers"))?;
     let addresses = found.map_err(|cause| unknown(&cause.to_string()))?;
     let addresses: Vec<SocketAddr> = addresses.into_iter().filter(|address| destination.takes(address)).collect();
     if addresses.is_empty() { Err(unknown("it has no address of that family")) } else { Ok(addresses) }
@@ -201,7 +201,7 @@ fn watch(
     sent: &dyn Fn() -> Vec<Sent>,
     is_over: &dyn Fn() -> bool,
 ) -> Watched {
-    const SHORTEST: Span = Span::from_millis(1);
+    const MIN_INTERVAL: Span = Span::from_millis(1);
     let origin = Instant::now();
     prober.inspect(|prober| prober.load_begins());
     let mut watched = Watched { origin, intervals: Vec::new(), to: Span::ZERO, interrupted: false };
@@ -212,7 +212,7 @@ fn watch(
         watched.interrupted = interrupt.load(Ordering::Relaxed);
         let is_due = watched.interrupted || is_over() || (request.bytes.is_none() && now >= request.duration);
         let has_passed = request.interval != Span::ZERO && now >= next;
-        if (has_passed || is_due) && now >= watched.to + SHORTEST {
+        if (has_passed || is_due) && now >= watched.to + MIN_INTERVAL {
             let after = sent();
             let echo_rtt = prober.and_then(Prober::lately);
             let interval = Interval { echo_rtt, ..interval(watched.to, now, &before, &after) };
@@ -228,9 +228,9 @@ fn watch(
         }
         if let Some(prober) = prober {
             let bytes = sent().iter().map(|sent| sent.bytes).sum();
-            prober.load_carries(request, BitRate::of(bytes, now.max(SHORTEST)), now);
+            prober.load_carries(request, BitRate::of(bytes, now.max(MIN_INTERVAL)), now);
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -291,7 +291,7 @@ fn over_tcp(
     transfer.close_sending();
     let deadline = Instant::now() + if watched.interrupted { HASTY_DRAIN } else { DRAIN };
     while !transfer.is_drained() && Instant::now() < deadline {
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
     let (sent, is_drained) = (sent(), transfer.is_drained());
     let duration = transfer.origin().elapsed().into();
@@ -364,10 +364,10 @@ fn open(
 ) -> Result<TcpStream, ProbeError> {
     let host = destination.host.clone();
     let socket = prepare(address, request, &destination.local.of_stream(stream))?;
-    match socket.connect_timeout(&address.into(), destination.patience()) {
+    match socket.connect_timeout(&address.into(), destination.timeout()) {
         Ok(()) => Ok(socket.into()),
         Err(cause) if cause.kind() == ErrorKind::TimedOut => {
-            Err(ProbeError::Silent { host, address, after: destination.patience().into() })
+            Err(ProbeError::Silent { host, address, after: destination.timeout().into() })
         }
         Err(cause) => {
             let is_refused = cause.kind() == ErrorKind::ConnectionRefused;
@@ -533,7 +533,7 @@ impl DatagramStream {
         loop {
             let now: Span = origin.elapsed().into();
             if now < due {
-                let wait = Duration::from_nanos((due - now).as_nanos()).min(LOOK);
+                let wait = Duration::from_nanos((due - now).as_nanos()).min(POLL_INTERVAL);
                 thread::sleep(wait);
                 if shared.stop.load(Ordering::Relaxed) {
                     return Ok(());
@@ -544,13 +544,13 @@ impl DatagramStream {
             self.number += 1;
             self.send(self.number, length)?;
             self.count(length);
-            due = (due + gap).max(now.saturating_sub(gap * MOST_LATE));
+            due = (due + gap).max(now.saturating_sub(gap * MAX_LATE));
         }
     }
 
     /// Tells the server that there is no more, until it has answered with its report or seems to be gone.
     fn end(mut self) -> io::Result<Option<Report>> {
-        let deadline = Instant::now() + LONGEST_REPORT;
+        let deadline = Instant::now() + MAX_REPORT;
         let length = self.payload.len();
         let mut answer = [0; 2048];
         self.number += 1;
@@ -574,9 +574,9 @@ impl DatagramStream {
     /// A server makes its sockets one after the other, and in between nobody has the port. It may stay so for a moment.
     fn bear(&mut self, error: io::Error) -> io::Result<()> {
         let now = Instant::now();
-        let since = self.refused.filter(|(_, last)| now - *last < LONGEST_REFUSAL).map_or(now, |(since, _)| since);
+        let since = self.refused.filter(|(_, last)| now - *last < MAX_REFUSAL).map_or(now, |(since, _)| since);
         self.refused = Some((since, now));
-        let is_short = error.kind() == ErrorKind::ConnectionRefused && now - since < LONGEST_REFUSAL;
+        let is_short = error.kind() == ErrorKind::ConnectionRefused && now - since < MAX_REFUSAL;
         if is_short { Ok(()) } else { Err(error) }
     }
 
@@ -586,7 +586,7 @@ impl DatagramStream {
             Datagram { number, sent: since_1970.into() }.write(start);
         }
         let no_room = Some(rustix::io::Errno::NOBUFS.raw_os_error());
-        let deadline = Instant::now() + LONGEST_REFUSAL;
+        let deadline = Instant::now() + MAX_REFUSAL;
         loop {
             match self.socket.send(&self.payload[..length]) {
                 Ok(_) => return Ok(()),

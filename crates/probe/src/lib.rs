@@ -3,7 +3,6 @@
 //!
 //! Control runs on a single-threaded runtime that this room makes for itself; the data runs on threads of `load`.
 
-mod answer;
 mod client;
 mod control;
 mod error;
@@ -12,22 +11,23 @@ mod iperf2;
 mod latency;
 mod login;
 mod machine;
+mod peer_report;
 mod placement;
 mod progress;
 mod results;
 mod route;
 mod server;
 mod summary;
-mod told;
+mod syn_ack;
 mod watch;
 
 pub use client::{Connected, Destination, TestEvent, measure, watch};
 pub use control::{TlsError, TlsIdentity, TlsTrust};
 pub use error::{ProbeError, ServeError};
-pub use files::Shelf;
+pub use files::StorageConfig;
 pub use fullpipe_load::Local;
 pub use iperf2::measure_iperf2;
-pub use login::{Doorkeeper, Login, Padding, RsaError, RsaPrivateKey, RsaPublicKey};
+pub use login::{Authenticator, Login, Padding, RsaError, RsaPrivateKey, RsaPublicKey};
 pub use route::trace;
 pub use server::{Limits, Network, NetworkError, Quota, ServeOptions, ServerEvent, serve};
 pub use watch::{Standing, Subject, WatchError, Watched, transfers, watch_others};

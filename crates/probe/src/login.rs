@@ -65,7 +65,7 @@ struct Sealer {
 
 /// By what a server knows its users.
 #[derive(Clone)]
-pub struct Doorkeeper(Arc<Opener>);
+pub struct Authenticator(Arc<Opener>);
 
 struct Opener {
     key: RsaPrivateKey,
@@ -75,7 +75,7 @@ struct Opener {
 }
 
 by_reference!(Login);
-by_reference!(Doorkeeper);
+by_reference!(Authenticator);
 
 impl RsaPublicKey {
     /// The key in a file of this content: PEM with `BEGIN PUBLIC KEY`, as `openssl rsa -pubout` writes it.
@@ -147,7 +147,7 @@ fn encrypt(key: &RsaPublicKey, padding: Padding, text: &[u8]) -> Result<Vec<u8>,
     Ok(sealed)
 }
 
-impl Doorkeeper {
+impl Authenticator {
     /// Lets `users` in who encrypt with this `key` and `padding`, and whose clocks differ from ours by `skew` at most.
     pub fn new(users: Users, key: RsaPrivateKey, padding: Padding, skew: Span) -> Self {
         Self(Arc::new(Opener { key, padding, users, skew }))
@@ -194,10 +194,10 @@ mod tests {
 
     const NOW: u64 = 1_795_292_129;
 
-    fn doorkeeper(key: &[u8], padding: Padding) -> Doorkeeper {
+    fn authenticator(key: &[u8], padding: Padding) -> Authenticator {
         let file = b"mario,bf7a49a846d44b454a5d11e7acfaf13d138bbe0b7483aa3e050879700572709b\n";
         let (users, key) = (Users::from_file_content(file).unwrap(), RsaPrivateKey::from_pem(key).unwrap());
-        Doorkeeper::new(users, key, padding, Span::from_secs(10))
+        Authenticator::new(users, key, padding, Span::from_secs(10))
     }
 
     fn login(password: &str, padding: Padding) -> Login {
@@ -207,8 +207,8 @@ mod tests {
 
     #[test]
     fn from_3_17_on_tokens_are_padded_with_oaep() {
-        assert_eq!(doorkeeper(PRIVATE, Padding::Oaep).check(Some(OAEP.trim()), NOW), Ok(()));
-        assert_eq!(doorkeeper(PRIVATE, Padding::Pkcs1).check(Some(PKCS1.trim()), NOW), Ok(()));
+        assert_eq!(authenticator(PRIVATE, Padding::Oaep).check(Some(OAEP.trim()), NOW), Ok(()));
+        assert_eq!(authenticator(PRIVATE, Padding::Pkcs1).check(Some(PKCS1.trim()), NOW), Ok(()));
     }
 
     #[test]
@@ -219,7 +219,7 @@ mod tests {
             (TRADITIONAL, Padding::Oaep, OAEP),
             (TRADITIONAL, Padding::Pkcs1, PKCS1),
         ] {
-            let refused = doorkeeper(key, padding).check(Some(token.trim()), NOW);
+            let refused = authenticator(key, padding).check(Some(token.trim()), NOW);
             assert_eq!(refused, Err(UserError::Unreadable), "{padding:?}");
         }
     }
@@ -227,12 +227,12 @@ mod tests {
     #[test]
     fn our_tokens_open_with_both_paddings() {
         for padding in [Padding::Oaep, Padding::Pkcs1] {
-            let doorkeeper = doorkeeper(PRIVATE, padding);
+            let authenticator = authenticator(PRIVATE, padding);
             let token = login("rossi", padding).token(NOW).unwrap();
-            assert_eq!(doorkeeper.check(Some(&token), NOW + 10), Ok(()));
-            assert!(matches!(doorkeeper.check(Some(&token), NOW + 11), Err(UserError::Stale { .. })));
+            assert_eq!(authenticator.check(Some(&token), NOW + 10), Ok(()));
+            assert!(matches!(authenticator.check(Some(&token), NOW + 11), Err(UserError::Stale { .. })));
             let wrong = login("Rossi", padding).token(NOW).unwrap();
-            assert_eq!(doorkeeper.check(Some(&wrong), NOW), Err(UserError::Password("mario".to_owned())));
+            assert_eq!(authenticator.check(Some(&wrong), NOW), Err(UserError::Password("mario".to_owned())));
             assert_ne!(login("rossi", padding).token(NOW).unwrap(), token, "nobody sees that it is the same again");
         }
     }
@@ -240,10 +240,10 @@ mod tests {
     #[test]
     fn what_is_no_token_is_refused() {
         for padding in [Padding::Oaep, Padding::Pkcs1] {
-            let doorkeeper = doorkeeper(PRIVATE, padding);
-            assert_eq!(doorkeeper.check(None, NOW), Err(UserError::Missing));
+            let authenticator = authenticator(PRIVATE, padding);
+            assert_eq!(authenticator.check(None, NOW), Err(UserError::Missing));
             for token in ["", "not base64!", "AAAA", &"A".repeat(344), &"/".repeat(342), &"A".repeat(8000)] {
-                assert_eq!(doorkeeper.check(Some(token), NOW), Err(UserError::Unreadable), "{token}");
+                assert_eq!(authenticator.check(Some(token), NOW), Err(UserError::Unreadable), "{token}");
             }
         }
     }

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fullpipe_host::ProcessorMeter;
-use fullpipe_record::{DeviceReport, Machine, ProcessorLook, QdiscReport};
+use fullpipe_record::{CpuSample, DeviceReport, Machine, QdiscReport};
 use fullpipe_sys::{
     CpuTime, DeviceState, QueueState, device_speed, device_state, output_device, process_cpu_time, queue_states,
 };
@@ -24,10 +24,10 @@ const KEPT: Most = Most { looks: 600, cores: 20_000 };
 const TOLD: Most = Most { looks: 240, cores: 4_000 };
 
 /// Processors whose times the other end is told while data flows.
-const MOST_CORES: usize = 512;
+const MAX_CORES: usize = 512;
 
 /// Queueing disciplines that are told of: a card may have one a queue.
-const MOST_QDISCS: usize = 64;
+const MAX_QDISCS: usize = 64;
 
 /// What there was before the data began to flow.
 pub(crate) struct Before {
@@ -96,7 +96,7 @@ impl Watch {
             .processors
             .last()
             .cloned()
-            .map(|look| ProcessorLook { cores: look.cores.into_iter().take(MOST_CORES).collect(), ..look });
+            .map(|look| CpuSample { cores: look.cores.into_iter().take(MAX_CORES).collect(), ..look });
         Machine { processors: latest.into_iter().collect(), device: seen.device.clone(), storage: None }
     }
 
@@ -114,12 +114,12 @@ impl Watch {
 }
 
 /// As much of `looks` as the other end is told.
-pub(crate) fn told(looks: &[ProcessorLook]) -> Vec<ProcessorLook> {
+pub(crate) fn stated(looks: &[CpuSample]) -> Vec<CpuSample> {
     TOLD.of(looks.to_vec())
 }
 
 /// As much of `looks` as is kept, whoever made them.
-pub(crate) fn kept(looks: Vec<ProcessorLook>) -> Vec<ProcessorLook> {
+pub(crate) fn kept(looks: Vec<CpuSample>) -> Vec<CpuSample> {
     KEPT.of(looks)
 }
 
@@ -130,12 +130,12 @@ struct Most {
 }
 
 impl Most {
-    fn is_exceeded_by(&self, looks: &[ProcessorLook]) -> bool {
+    fn is_exceeded_by(&self, looks: &[CpuSample]) -> bool {
         let cores: usize = looks.iter().map(|look| look.cores.len()).sum();
         looks.len() > 1 && (looks.len() > self.looks || cores > self.cores)
     }
 
-    fn of(&self, mut looks: Vec<ProcessorLook>) -> Vec<ProcessorLook> {
+    fn of(&self, mut looks: Vec<CpuSample>) -> Vec<CpuSample> {
         while self.is_exceeded_by(&looks) {
             thin_out(&mut looks);
         }
@@ -144,7 +144,7 @@ impl Most {
 }
 
 /// Leaves every second look, the last among them, which has the sums.
-fn thin_out(looks: &mut Vec<ProcessorLook>) {
+fn thin_out(looks: &mut Vec<CpuSample>) {
     let mut keeps = looks.len().is_multiple_of(2);
     looks.retain(|_| {
         keeps = !keeps;
@@ -158,11 +158,11 @@ struct Processors {
 }
 
 impl Processors {
-    fn look(&mut self, origin: Instant) -> ProcessorLook {
+    fn look(&mut self, origin: Instant) -> CpuSample {
         let (at, cpu) = (origin.elapsed().into(), process_cpu_time().unwrap_or(self.cpu));
         let since = |now: Span, before: Span| now.saturating_sub(before);
         let (user, system) = (since(cpu.user, self.cpu.user), since(cpu.system, self.cpu.system));
-        ProcessorLook { at, user, system, ..self.meter.look() }
+        CpuSample { at, user, system, ..self.meter.look() }
     }
 }
 
@@ -193,8 +193,8 @@ impl Device {
         let queues = queue_states(now.index).ok()?;
         let before = std::mem::take(&mut self.report.qdiscs);
         let backlog = |index: usize| before.get(index).map(|report| report.backlog).unwrap_or_default();
-        let told = queues.iter().take(MOST_QDISCS).enumerate();
-        let qdiscs = told.map(|(index, queue)| {
+        let stated = queues.iter().take(MAX_QDISCS).enumerate();
+        let qdiscs = stated.map(|(index, queue)| {
             let report = since(queue, &self.queues);
             QdiscReport { backlog: report.backlog.max(backlog(index)), ..report }
         });
@@ -238,11 +238,11 @@ mod tests {
     use fullpipe_units::ByteCount;
     use std::net::Ipv4Addr;
 
-    fn looks(count: u64, cores: usize) -> Vec<ProcessorLook> {
-        let look = |at| ProcessorLook {
+    fn looks(count: u64, cores: usize) -> Vec<CpuSample> {
+        let look = |at| CpuSample {
             at: Span::from_millis(at),
             cores: vec![CoreTime::default(); cores],
-            ..ProcessorLook::default()
+            ..CpuSample::default()
         };
         (1..=count).map(look).collect()
     }
@@ -259,12 +259,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_and_kept_has_its_bounds_with_any_number_of_processors() {
+    fn what_is_reported_and_kept_has_its_bounds_with_any_number_of_processors() {
         for (count, cores) in [(0, 0), (600, 2), (10_000, 1), (600, 128), (3, 8_192)] {
-            let (told, kept) = (told(&looks(count, cores)), kept(looks(count, cores)));
-            assert!(told.len() <= 240 && kept.len() <= 600);
-            assert!(told.len() <= 1 || told.len() * cores <= 4_000, "{} × {cores}", told.len());
-            assert_eq!(told.is_empty(), count == 0);
+            let (stated, kept) = (stated(&looks(count, cores)), kept(looks(count, cores)));
+            assert!(stated.len() <= 240 && kept.len() <= 600);
+            assert!(stated.len() <= 1 || stated.len() * cores <= 4_000, "{} × {cores}", stated.len());
+            assert_eq!(stated.is_empty(), count == 0);
         }
     }
 
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_not_there_is_not_told_of() {
+    fn a_device_that_is_not_there_is_not_reported() {
         let watch = Before::now(Ipv4Addr::LOCALHOST.into(), Some("no-such-device")).watch(Instant::now()).unwrap();
         let seen = watch.finish();
         assert_eq!((seen.device, seen.processors.len()), (None, 1));

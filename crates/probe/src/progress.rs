@@ -202,9 +202,9 @@ impl Progress {
 
     /// A whole test always is; what is left between the last boundary and a late look is not.
     fn is_worth_telling(&self, rest: Span) -> bool {
-        const SHORTEST: Span = Span::from_millis(1);
+        const MIN_INTERVAL: Span = Span::from_millis(1);
         let is_whole = self.interval.totals.at == Span::ZERO;
-        rest >= SHORTEST && (is_whole || rest >= self.request.interval / 20)
+        rest >= MIN_INTERVAL && (is_whole || rest >= self.request.interval / 20)
     }
 
     /// After the end, lets the other end see that no more will come. A server does so: an iperf3 client that drains its

@@ -35,7 +35,7 @@ fn stream_result(finished: &Finished, index: usize) -> StreamResult {
 }
 
 /// What an end told of itself that does not tell all.
-pub(crate) fn as_told(results: &Results) -> EndReport {
+pub(crate) fn as_stated(results: &Results) -> EndReport {
     let output = results.server_output.clone().map(|output| match output {
         ServerOutput::Text(text) | ServerOutput::Json(text) => text,
     });

@@ -14,10 +14,10 @@ use fullpipe_units::{ByteCount, Span};
 use crate::client::Destination;
 use crate::latency::Taken;
 use crate::progress::Finished;
-use crate::results::{as_told, stream_summaries, total};
+use crate::results::{as_stated, stream_summaries, total};
 
 /// Sentences of the other end that are shown.
-const MOST_NOTES: usize = 8;
+const MAX_NOTES: usize = 8;
 
 /// Everything that is known of a test when it is over.
 pub(crate) struct Test<'d> {
@@ -31,7 +31,7 @@ pub(crate) struct Test<'d> {
     /// What the other end counted.
     pub(crate) results: Results,
     /// What the other end told of itself while data flowed.
-    pub(crate) told: Option<EndReport>,
+    pub(crate) stated: Option<EndReport>,
     /// Round trips on a flow of their own, if any.
     pub(crate) taken: Option<Taken>,
     /// Round-trip time of the control connection's handshake.
@@ -71,8 +71,8 @@ impl Test<'_> {
             samples: self.finished.rest.samples,
             ..EndReport::default()
         };
-        let plain = as_told(&self.results);
-        let remote = match self.results.report.map(|report| *report).or(self.told) {
+        let plain = as_stated(&self.results);
+        let remote = match self.results.report.map(|report| *report).or(self.stated) {
             Some(report) => EndReport { output: plain.output, ..report },
             None => plain,
         };
@@ -105,7 +105,7 @@ impl Test<'_> {
 
     /// What the other end told of itself: the whole, or up to where the test broke off.
     fn far_report(&self) -> Option<&EndReport> {
-        self.results.report.as_deref().or(self.told.as_ref())
+        self.results.report.as_deref().or(self.stated.as_ref())
     }
 
     /// How long the receiver counted, by its own clock where it said so.
@@ -159,8 +159,8 @@ impl Test<'_> {
             }
         }
         warnings.extend(self.finished.rest.notes.iter().cloned());
-        let told = self.results.report.iter().flat_map(|report| &report.notes).take(MOST_NOTES);
-        warnings.extend(told.map(|note| format!("at the other end, {note}")));
+        let stated = self.results.report.iter().flat_map(|report| &report.notes).take(MAX_NOTES);
+        warnings.extend(stated.map(|note| format!("at the other end, {note}")));
         for (stream, error) in &self.finished.rest.failures {
             warnings.push(format!("stream {stream} broke: {error}"));
         }

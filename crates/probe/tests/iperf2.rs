@@ -65,16 +65,16 @@ fn bytes_of_an_upload_arrive_at_the_real_server_over_tcp() {
     let request = Request { streams: 2, bytes: Some(ByteCount::from_mib(8)), ..Request::default() };
     let measurement = measure(port, &request).unwrap();
     assert_eq!(measurement.broken_off, None);
-    let told: Vec<u64> = measurement.streams.iter().map(|stream| stream.received.get()).collect();
-    assert_eq!(told.iter().sum::<u64>(), 8 << 20);
+    let stated: Vec<u64> = measurement.streams.iter().map(|stream| stream.received.get()).collect();
+    assert_eq!(stated.iter().sum::<u64>(), 8 << 20);
     assert_eq!(measurement.summary.received, measurement.summary.sent);
     assert!(measurement.streams.iter().all(|stream| stream.retransmits.is_some()));
     // It looks for a header in the first four bytes, and does not count them where there is none.
     let mut seen: Vec<u64> = columns(server, 7).into_iter().map(|bytes| bytes + 4).collect();
-    let mut told = told;
+    let mut stated = stated;
     seen.sort_unstable();
-    told.sort_unstable();
-    assert_eq!(seen, told);
+    stated.sort_unstable();
+    assert_eq!(seen, stated);
 }
 
 #[test]

@@ -28,9 +28,9 @@ impl Flow {
         let (mut reader, _) = listener.accept().unwrap();
         let ends = (sender.local_addr().unwrap(), sender.peer_addr().unwrap());
         let stop = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&stop);
+        let stated = Arc::clone(&stop);
         let writing = thread::spawn(move || {
-            while !told.load(Ordering::Relaxed) && sender.write_all(&vec![1; block]).is_ok() {
+            while !stated.load(Ordering::Relaxed) && sender.write_all(&vec![1; block]).is_ok() {
                 thread::sleep(pause);
             }
         });
@@ -104,7 +104,7 @@ fn a_process_is_seen_with_the_connections_that_it_opens_meanwhile() {
 }
 
 #[test]
-fn what_was_started_to_be_watched_is_told_from_its_beginning() {
+fn what_was_started_to_be_watched_is_distinguished_from_its_beginning() {
     let flow = Flow::start(100_000, Duration::from_millis(1));
     thread::sleep(Duration::from_millis(600));
     let bytes = |subject| {
@@ -135,7 +135,7 @@ fn a_connection_that_closes_ends_the_watching() {
 }
 
 #[test]
-fn what_is_not_there_is_told() {
+fn what_is_not_there_is_reported() {
     let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
     let error = watch_others(Subject::Connection(nowhere, nowhere), &mut after(100)).unwrap_err();
     assert!(matches!(error, WatchError::NoConnection { .. }), "{error}");

@@ -88,9 +88,9 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Estimate {
     /// Steady rate of payload by the textbook's formulas.
-    pub plain: BitRate,
+    pub textbook: BitRate,
     /// Steady rate of payload by the running kernel's rules.
-    pub refined: BitRate,
+    pub kernel_model: BitRate,
     /// The least that is likely.
     pub low: BitRate,
     /// The most that is likely.
@@ -226,7 +226,7 @@ pub struct WhatIf {
     /// What it then comes to.
     #[serde(flatten)]
     pub estimate: Estimate,
-    /// The refined rate, as a multiple of what it is without the change.
+    /// The kernel model's rate, as a multiple of what it is without the change.
     pub gain: Ratio,
     /// The slowest connection, where there are relays.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -17,7 +17,7 @@ pub struct GridCell {
     pub prediction: Prediction,
     /// Steady rate of the first valid run; `None` if no run was valid.
     pub measured: Option<BitRate>,
-    /// `measured` ÷ refined prediction.
+    /// `measured` ÷ the kernel model's prediction.
     pub accuracy: Option<Ratio>,
     /// Whether `measured` lies in the prediction's interval.
     pub inside: Option<bool>,

@@ -106,7 +106,7 @@ pub struct Allowance {
     /// The rate of all streams.
     pub rate: BitRate,
     /// How it came about.
-    pub because: String,
+    pub formula: String,
 }
 
 /// What should be set on a host for a path, from `fullpipe host advise`.

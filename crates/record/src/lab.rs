@@ -24,10 +24,10 @@ pub struct LabDatagrams {
     /// What the sender really offered, all streams together.
     pub offered: BitRate,
     /// Share to be lost by what was asked for and the link's rate.
-    pub loss_plain: Ratio,
+    pub loss_textbook: Ratio,
     /// Share to be lost by what was really offered and the time in which the link was sending; `None` where the link has no
     /// rate.
-    pub loss_refined: Option<Ratio>,
+    pub loss_kernel_model: Option<Ratio>,
     /// Share that was lost.
     pub loss: Ratio,
     /// Interarrival jitter.
@@ -41,7 +41,7 @@ pub struct LabDatagrams {
 
 /// A load that ran beside that of a step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct LabBeside {
+pub struct LabCrossTraffic {
     /// What was asked for; its duration is that of one phase.
     pub request: Request,
     /// How often it was on.
@@ -79,16 +79,16 @@ pub struct LabStep {
     /// Median rate of the valid runs: the steady one, or that of all that was counted where the load is of datagrams or has
     /// others beside it. Of a ramp, the least load at which round trips are longer.
     pub measured: Option<BitRate>,
-    /// `measured` ÷ refined prediction.
+    /// `measured` ÷ the kernel model's prediction.
     pub accuracy: Option<Ratio>,
     /// `measured` ÷ plain prediction.
-    pub accuracy_plain: Option<Ratio>,
+    pub accuracy_textbook: Option<Ratio>,
     /// Datagrams of the last valid run, where it sent any.
     #[serde(default)]
     pub datagrams: Option<LabDatagrams>,
     /// What ran beside it, in the last valid run.
     #[serde(default)]
-    pub beside: Vec<LabBeside>,
+    pub cross_traffic: Vec<LabCrossTraffic>,
     /// Share of the link that the step and what ran beside it filled together, in the last valid run.
     #[serde(default)]
     pub filled: Option<Ratio>,

@@ -76,12 +76,12 @@ pub struct EchoReport {
 
 impl EchoReport {
     /// Samples that are kept.
-    pub const MOST_SAMPLES: usize = 500;
+    pub const MAX_SAMPLES: usize = 500;
 
     /// What `echoes`, in the order in which they were sent, say of a `load`.
     fn of(echoes: &[Echo], load: LoadTime) -> Self {
         let [before, during, after] = phases(echoes, load);
-        let step = echoes.len().div_ceil(Self::MOST_SAMPLES).max(1);
+        let step = echoes.len().div_ceil(Self::MAX_SAMPLES).max(1);
         Self {
             load,
             before: EchoPhase::of(&before),
@@ -114,23 +114,23 @@ impl RttReport {
         echoes: &[Echo],
         load: LoadTime,
         handshake: Option<Span>,
-        within: Vec<Span>,
+        by_load: Vec<Span>,
     ) -> Self {
         let [before, during, after] = phases(echoes, load);
         let idle = RttStats::of([rtts(&before), rtts(&after)].concat());
         let idle = idle.or_else(|| RttStats::of(handshake.into_iter().collect()));
         Self {
-            responsiveness: Responsiveness::of(rtts(&during), within),
+            responsiveness: Responsiveness::of(rtts(&during), by_load),
             echoes: Some(EchoReport::of(echoes, load)),
             ..Self::of(method, idle, RttStats::of(rtts(&during)))
         }
     }
 
     /// From the kernel's own estimates: of the `handshake`, and of the connections that carry the load.
-    pub fn of_kernel(handshake: Option<Span>, within: Vec<Span>) -> Self {
+    pub fn of_kernel(handshake: Option<Span>, by_load: Vec<Span>) -> Self {
         Self {
-            responsiveness: Responsiveness::of(Vec::new(), within.clone()),
-            ..Self::of(RttMethod::TcpInfo, RttStats::of(handshake.into_iter().collect()), RttStats::of(within))
+            responsiveness: Responsiveness::of(Vec::new(), by_load.clone()),
+            ..Self::of(RttMethod::TcpInfo, RttStats::of(handshake.into_iter().collect()), RttStats::of(by_load))
         }
     }
 }
@@ -165,22 +165,22 @@ pub struct Responsiveness {
     /// The mean of those that are known.
     pub per_minute: u64,
     /// By echo requests beside the load.
-    pub beside: Option<u64>,
+    pub by_echo: Option<u64>,
     /// By the connections that carry the load.
-    pub within: Option<u64>,
+    pub by_load: Option<u64>,
 }
 
 impl Responsiveness {
     /// From round-trip times `beside` and `within` the load, each in any order; `None` where there are none.
-    pub fn of(beside: Vec<Span>, within: Vec<Span>) -> Option<Self> {
-        let [beside, within] = [beside, within].map(|rtts| trimmed_mean(rtts).map(per_minute));
-        let known: Vec<f64> = [beside, within].into_iter().flatten().collect();
+    pub fn of(by_echo: Vec<Span>, by_load: Vec<Span>) -> Option<Self> {
+        let [by_echo, by_load] = [by_echo, by_load].map(|rtts| trimmed_mean(rtts).map(per_minute));
+        let known: Vec<f64> = [by_echo, by_load].into_iter().flatten().collect();
         let mean = known.iter().sum::<f64>() / known.len() as f64;
         let rounded = |rate: f64| rate.round() as u64;
         (!known.is_empty()).then(|| Self {
             per_minute: rounded(mean),
-            beside: beside.map(rounded),
-            within: within.map(rounded),
+            by_echo: by_echo.map(rounded),
+            by_load: by_load.map(rounded),
         })
     }
 }
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_are_told_apart_by_when_requests_were_sent_and_answered() {
+    fn phases_are_reported_apart_by_when_requests_were_sent_and_answered() {
         let echoes = [
             echo(0, Some(10)),
             echo(10, Some(14)),
@@ -247,10 +247,10 @@ mod tests {
         let rtt = RttReport::of_echoes(RttMethod::Icmp, &echoes, load, Some(millis(99)), vec![]);
         assert_eq!(rtt.idle.map(|idle| (idle.count, idle.median)), Some((3, millis(10))));
         assert_eq!(rtt.inflation.map(|inflation| inflation.added), Some(millis(24)));
-        assert_eq!(rtt.responsiveness.unwrap().within, None);
+        assert_eq!(rtt.responsiveness.unwrap().by_load, None);
         let unseen = RttReport::of_echoes(RttMethod::Icmp, &echoes[5..8], load, Some(millis(12)), vec![millis(40)]);
         assert_eq!(unseen.idle.map(|idle| (idle.count, idle.median)), Some((1, millis(12))));
-        assert_eq!(unseen.responsiveness.unwrap().within, Some(1_500));
+        assert_eq!(unseen.responsiveness.unwrap().by_load, Some(1_500));
         let later = EchoReport::of(&echoes, LoadTime { from: millis(65), settled: None, ..load });
         assert_eq!((later.during.sent, later.after), (2, EchoPhase::default()));
     }
@@ -270,10 +270,10 @@ mod tests {
         let with_outlier = |rtt| [vec![millis(rtt); 19], vec![millis(5_000)]].concat();
         assert_eq!(
             Responsiveness::of(with_outlier(100), with_outlier(200)),
-            Some(Responsiveness { per_minute: 450, beside: Some(600), within: Some(300) })
+            Some(Responsiveness { per_minute: 450, by_echo: Some(600), by_load: Some(300) })
         );
         assert_eq!(
-            Responsiveness::of(vec![millis(80), millis(120)], vec![]).map(|known| (known.per_minute, known.within)),
+            Responsiveness::of(vec![millis(80), millis(120)], vec![]).map(|known| (known.per_minute, known.by_load)),
             Some((750, None)),
             "95 % of two is one"
         );
@@ -297,7 +297,7 @@ mod tests {
                 settled: settled.map(millis),
             };
             let report = EchoReport::of(&echoes, load);
-            prop_assert!(report.samples.len() <= EchoReport::MOST_SAMPLES);
+            prop_assert!(report.samples.len() <= EchoReport::MAX_SAMPLES);
             for phase in [report.before, report.during, report.after] {
                 prop_assert!(phase.sent <= echoes.len() as u64);
                 prop_assert_eq!(phase.sent - phase.lost, phase.rtt.map_or(0, |rtt| rtt.count));
@@ -311,13 +311,13 @@ mod tests {
 
         #[test]
         fn responsiveness_lies_between_the_slowest_and_the_fastest(
-            beside in prop::collection::vec(1..10_000_u64, 1..200),
-            within in prop::collection::vec(1..10_000_u64, 0..200),
+            by_echo in prop::collection::vec(1..10_000_u64, 1..200),
+            by_load in prop::collection::vec(1..10_000_u64, 0..200),
         ) {
-            let all: Vec<u64> = beside.iter().chain(&within).copied().collect();
+            let all: Vec<u64> = by_echo.iter().chain(&by_load).copied().collect();
             let [least, most] = [all.iter().min(), all.iter().max()].map(|rtt| *rtt.unwrap());
             let spans = |rtts: Vec<u64>| rtts.into_iter().map(millis).collect();
-            let rate = Responsiveness::of(spans(beside), spans(within)).unwrap().per_minute as f64;
+            let rate = Responsiveness::of(spans(by_echo), spans(by_load)).unwrap().per_minute as f64;
             prop_assert!(rate <= 60_000.0 / least as f64 + 1.0 && rate >= 60_000.0 / most as f64 - 1.0);
         }
     }

@@ -41,12 +41,12 @@ pub use host::{
     AdvisedChange, Allowance, Folklore, HostAdvice, HostApplied, HostChange, HostDevice, HostLeft, HostManager,
     HostMemory, HostReport, HostRoute, HostUndone,
 };
-pub use lab::{LabBeside, LabDatagrams, LabReport, LabStep, Published};
+pub use lab::{LabCrossTraffic, LabDatagrams, LabReport, LabStep, Published};
 pub use latency::{Echo, EchoPhase, EchoReport, Inflation, LoadTime, Responsiveness};
-pub use machine::{CoreTime, DeviceReport, Machine, ProcessorLook, QdiscReport};
+pub use machine::{CoreTime, CpuSample, DeviceReport, Machine, QdiscReport};
 pub use measurement::{
-    Answer, Cpu, Datagrams, Direction, EndReport, Interval, Measurement, Peer, Quoted, RttMethod, RttReport, RttStats,
-    SocketReadback, Steady, StorageUse, StreamInterval, StreamSummary, Summary, Validity,
+    Cpu, Datagrams, Direction, EndReport, Handshake, Interval, Measurement, Peer, RttMethod, RttReport, RttStats,
+    SocketReadback, Steady, StorageUse, StreamInterval, StreamSummary, Summary, SynQuote, Validity,
 };
 pub use path::{Encapsulation, Framing, IpVersion, Path, PathDirection, Segmentation, Tunnel};
 pub use placement::Placement;

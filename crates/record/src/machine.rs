@@ -9,7 +9,7 @@ use crate::StorageUse;
 #[serde(default)]
 pub struct Machine {
     /// Its processors, by time; empty where it did not say.
-    pub processors: Vec<ProcessorLook>,
+    pub processors: Vec<CpuSample>,
     /// The device of its data packets.
     pub device: Option<DeviceReport>,
     /// The file that it read or wrote.
@@ -20,7 +20,7 @@ pub struct Machine {
 /// process: a server that runs several tests at once has one for all of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct ProcessorLook {
+pub struct CpuSample {
     /// Since the data began to flow.
     pub at: Span,
     /// Time of the program's threads together in the program (`getrusage`, `ru_utime`).

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    DeviceReport, EchoReport, HostSettings, Inflation, Placement, ProcessorLook, Request, Responsiveness, RouteReport,
+    CpuSample, DeviceReport, EchoReport, HostSettings, Inflation, Placement, Request, Responsiveness, RouteReport,
     Sample, TcpInfo, Verdict,
 };
 
@@ -69,16 +69,16 @@ pub struct SocketReadback {
     pub remote: String,
     /// What the other end said as the connection was opened, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answer: Option<Answer>,
+    pub handshake: Option<Handshake>,
     /// How far other openings of this end got, which were let go only so many hops, nearest first; they are sent where the
     /// connection shows that something on the way changed its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub quoted: Vec<Quoted>,
+    pub syn_quotes: Vec<SynQuote>,
 }
 
 /// What a router quotes of an opening (SYN) that ended there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Quoted {
+pub struct SynQuote {
     /// Hops from this end; the nearest router is the first.
     pub hop: u8,
     /// The router.
@@ -91,11 +91,11 @@ pub struct Quoted {
 
 /// What the other end said as the connection was opened, as it arrived: its answer (SYN-ACK), or its SYN if it asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Answer {
+pub struct Handshake {
     /// Its window field, which is never scaled (RFC 7323, 2.2).
     pub window: Option<ByteCount>,
     /// Whether an option had been overwritten with padding on the way; not known to who may not use raw sockets.
-    pub blanked: Option<bool>,
+    pub options_overwritten: Option<bool>,
 }
 
 /// One end of a test.
@@ -120,7 +120,7 @@ pub struct EndReport {
     pub storage: Option<StorageUse>,
     /// What its processors did, by time; empty where it did not say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub processors: Vec<ProcessorLook>,
+    pub processors: Vec<CpuSample>,
     /// The device through which its data packets went, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceReport>,
@@ -423,7 +423,7 @@ pub struct Validity {
     /// Packets that the emulated queue dropped.
     pub queue_drops: Option<u64>,
     /// Packets that the emulated path lost on purpose.
-    pub planted_losses: Option<u64>,
+    pub injected_losses: Option<u64>,
     /// Time in which the emulated bottleneck was sending, in the direction of the data.
     #[serde(default)]
     pub link_busy: Option<Span>,

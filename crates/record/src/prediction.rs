@@ -58,9 +58,9 @@ pub struct Ceiling {
     /// What sets it.
     pub kind: Limit,
     /// By the textbook's formula.
-    pub plain: BitRate,
+    pub textbook: BitRate,
     /// By the running kernel's rules.
-    pub refined: BitRate,
+    pub kernel_model: BitRate,
     /// The least that is likely, where chance has a part.
     pub low: BitRate,
     /// The most that is likely.
@@ -68,7 +68,7 @@ pub struct Ceiling {
     /// The window behind it, where there is one, of each stream.
     pub window: Option<ByteCount>,
     /// How it came about, for a reader: `tcp_wmem 4 MiB × 95.75 % ÷ 100.2 ms`.
-    pub because: String,
+    pub formula: String,
 }
 
 /// How the rate grows before it is steady.
@@ -93,14 +93,14 @@ pub struct Prediction {
     pub efficiency: Ratio,
     /// Payload of a full segment.
     pub mss: ByteCount,
-    /// Every ceiling, lowest refined rate first.
+    /// Every ceiling, lowest `kernel_model` rate first.
     pub ceilings: Vec<Ceiling>,
     /// The lowest.
     pub limit: Limit,
     /// Steady rate by the textbook's formulas.
-    pub plain: BitRate,
+    pub textbook: BitRate,
     /// Steady rate by the running kernel's rules: the figure that measurements are held against.
-    pub refined: BitRate,
+    pub kernel_model: BitRate,
     /// The least that is likely.
     pub low: BitRate,
     /// The most that is likely.

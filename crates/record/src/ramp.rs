@@ -71,11 +71,11 @@ pub struct RampReport {
 impl RampReport {
     /// What `steps` show.
     pub fn new(full: Option<BitRate>, idle: Option<RttStats>, steps: Vec<RampStep>, interrupted: bool) -> Self {
-        const MOST_LOSS: f64 = 0.001;
+        const MAX_LOSS: f64 = 0.001;
         let least = |shows: &dyn Fn(&RampStep) -> bool| steps.iter().find(|step| shows(step)).map(|step| step.offered);
         let slower_from =
             least(&|step| step.rtt.zip(idle).is_some_and(|(loaded, idle)| is_longer(loaded.median, idle.median)));
-        let loses_from = least(&|step| step.loss.is_some_and(|loss| loss.get() > MOST_LOSS));
+        let loses_from = least(&|step| step.loss.is_some_and(|loss| loss.get() > MAX_LOSS));
         Self { full, idle, steps, slower_from, loses_from, interrupted }
     }
 }

@@ -59,7 +59,7 @@ pub struct RouteMtu {
     pub answered: bool,
     /// The router that said that no more passes; `None` where it is this host's own device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub told_by: Option<String>,
+    pub reported_by: Option<String>,
 }
 
 /// The way of packets to a target. What the way back is, nobody here can see.

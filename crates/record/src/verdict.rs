@@ -159,7 +159,7 @@ pub struct Verdict {
     pub basis: Basis,
     /// What the view of the other end would add, where it is not there and would.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub would_tell: Option<String>,
+    pub other_end_would_show: Option<String>,
 }
 
 /// How far a remedy reaches.

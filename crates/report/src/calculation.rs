@@ -29,7 +29,7 @@ pub fn calculation(solved: &Calculation, style: Style) -> String {
 /// and CSV have them all.
 pub fn table(rows: &[Combination], style: Style) -> String {
     let mut columns = columns(rows);
-    for dispensable in ["BDP", "plain", "limit"] {
+    for dispensable in ["BDP", "textbook", "limit"] {
         if columns.iter().map(|column| column.width() + 2).sum::<usize>() > WIDTH + 2 {
             columns.retain(|column| column.head != dispensable);
         }
@@ -76,9 +76,9 @@ fn lifts(solved: &Calculation) -> Option<String> {
     if let Some(Lift { changes, after }) = &solved.lift {
         let verb = if let [change] = changes.as_slice() { verb(change) } else { "lift" };
         let list = capitalised(&listed(&changes.iter().map(change).collect::<Vec<_>>(), "and"));
-        let short = wants_rate(&solved.given) && solved.target.is_some_and(|target| after.refined < target);
+        let short = wants_rate(&solved.given) && solved.target.is_some_and(|target| after.kernel_model < target);
         let rest = if short { "; the rest takes more bandwidth" } else { "" };
-        return Some(format!("{list} {verb} it to {} ({}){rest}.", after.refined, after.limit.name()));
+        return Some(format!("{list} {verb} it to {} ({}){rest}.", after.kernel_model, after.limit.name()));
     }
     if solved.target.is_none() {
         return larger(limit).filter(|_| solved.given.time.is_none());
@@ -108,7 +108,7 @@ fn wants_rate(given: &Given) -> bool {
 
 fn is_met(solved: &Calculation) -> bool {
     match (solved.given.rate, solved.given.time) {
-        (Some(rate), _) => solved.prediction.refined >= rate,
+        (Some(rate), _) => solved.prediction.kernel_model >= rate,
         (None, Some(within)) => solved.time.is_some_and(|time| time <= within),
         (None, None) => solved.prediction.limit == Limit::Capacity,
     }
@@ -217,7 +217,7 @@ fn what_ifs(answers: &[WhatIf], style: Style) -> String {
         let time = estimate.time.map(|time| format!(", in {time}")).unwrap_or_default();
         table.row([
             what.clone(),
-            estimate.refined.to_string(),
+            estimate.kernel_model.to_string(),
             format!("× {:.2}", gain.get()),
             format!("{}{leg}{time}", estimate.limit.name()),
         ]);
@@ -320,8 +320,8 @@ fn columns(rows: &[Combination]) -> Vec<Column> {
         .any(|row| row.estimate.time.is_some())
         .then(|| column("time", Align::Right, &|row| or_dash(row.estimate.time.map(|time| time.to_string()))));
     let found = [
-        column("plain", Align::Right, &rate(|found| found.plain)),
-        column("refined", Align::Right, &rate(|found| found.refined)),
+        column("textbook", Align::Right, &rate(|found| found.textbook)),
+        column("kernel model", Align::Right, &rate(|found| found.kernel_model)),
     ];
     let limit = column("limit", Align::Left, &|row| row.estimate.limit.name().to_owned());
     given.chain(bdp).chain(found).chain(time).chain([limit]).collect()

@@ -117,7 +117,7 @@ fn basis(verdict: &Verdict) -> String {
         Limit::Unknown => format!("{seen}."),
         _ => format!("{seen}; it held for {} of the time.", verdict.share),
     };
-    let more = verdict.would_tell.as_ref().map(|more| format!(" The other end would tell: {more}."));
+    let more = verdict.other_end_would_show.as_ref().map(|more| format!(" The other end would tell: {more}."));
     held + &more.unwrap_or_default()
 }
 
@@ -238,15 +238,18 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_next_is_told_with_its_figure() {
-        let told = |kind, bits_per_second, share| next(&RunnerUp { kind, bits_per_second, share });
+    fn what_would_be_next_is_reported_with_its_figure() {
+        let stated = |kind, bits_per_second, share| next(&RunnerUp { kind, bits_per_second, share });
         let (rate, share) = (Some(BitRate::from_mbps(350)), Some(fullpipe_units::Ratio::new(0.45)));
-        assert_eq!(told(Limit::ReceiveWindow, rate, None).unwrap(), "The receive window would be next, at 350 Mbit/s.");
         assert_eq!(
-            told(Limit::SenderApplication, None, share).unwrap(),
+            stated(Limit::ReceiveWindow, rate, None).unwrap(),
+            "The receive window would be next, at 350 Mbit/s."
+        );
+        assert_eq!(
+            stated(Limit::SenderApplication, None, share).unwrap(),
             "The sending program was the limit for about as long: 45 % of the time."
         );
-        assert_eq!((told(Limit::Unknown, rate, None), told(Limit::Loss, None, None)), (None, None));
+        assert_eq!((stated(Limit::Unknown, rate, None), stated(Limit::Loss, None, None)), (None, None));
     }
 
     #[test]

@@ -147,7 +147,7 @@ impl Run<'_> {
         [
             String::new(),
             "steady".to_owned(),
-            self.expected.refined.to_string(),
+            self.expected.kernel_model.to_string(),
             or_dash(self.steady.map(|steady| steady.rate.to_string())),
             accuracy(self.accuracy),
             self.verdict.kind.name().to_owned(),
@@ -185,7 +185,7 @@ fn gain(predicted: BitRate, present: Option<Steady>) -> String {
 }
 
 fn capacity(expected: &Prediction) -> Option<BitRate> {
-    expected.ceiling(fullpipe_record::Limit::Capacity).map(|ceiling| ceiling.refined)
+    expected.ceiling(fullpipe_record::Limit::Capacity).map(|ceiling| ceiling.kernel_model)
 }
 
 fn describe(direction: &PathDirection) -> String {

@@ -59,7 +59,7 @@ fn cells(cells: &[GridCell], style: Style) -> String {
             path(cell),
             cell.bound.replace(" BDP", ""),
             control(cell),
-            megabits(Some(cell.prediction.refined)),
+            megabits(Some(cell.prediction.kernel_model)),
             megabits(cell.measured),
             accuracy(cell.accuracy),
             mark.to_owned(),

@@ -108,10 +108,10 @@ pub fn host_advice(advice: &HostAdvice, style: Style) -> String {
     if !advice.folklore.is_empty() {
         text += &heading(style, "Advice that harms, found followed");
     }
-    for told in &advice.folklore {
-        let place = told.file.as_ref().map_or(String::new(), |file| format!(" (in {file})"));
-        text += &wrapped(&format!("{} = {}{place}", told.setting, told.value), 2, |line| style.bad(line));
-        text += &wrapped(&format!("{}.", told.why), 4, str::to_owned);
+    for stated in &advice.folklore {
+        let place = stated.file.as_ref().map_or(String::new(), |file| format!(" (in {file})"));
+        text += &wrapped(&format!("{} = {}{place}", stated.setting, stated.value), 2, |line| style.bad(line));
+        text += &wrapped(&format!("{}.", stated.why), 4, str::to_owned);
     }
     text + &notes(&advice.notes, style)
 }
@@ -157,7 +157,7 @@ fn allowances(allows: &[Allowance], title: &str, style: Style) -> String {
     let columns = [Align::Left, Align::Right, Align::Left].map(|align| ("", align));
     let mut table = Table::new(&columns);
     for each in allows {
-        table.row([each.setting.clone(), each.rate.to_string(), format!("{}; {}", each.of, each.because)]);
+        table.row([each.setting.clone(), each.rate.to_string(), format!("{}; {}", each.of, each.formula)]);
     }
     heading(style, title) + &table.render(2, str::to_owned)
 }

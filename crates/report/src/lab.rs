@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use fullpipe_record::{Buffer, LabBeside, LabReport, LabStep, Limit, Transport, Verdict};
+use fullpipe_record::{Buffer, LabCrossTraffic, LabReport, LabStep, Limit, Transport, Verdict};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::measurement::accuracy;
@@ -21,7 +21,11 @@ pub fn lab_report(report: &LabReport, style: Style) -> String {
     text += &windows(report, style);
     text += "\n";
     text += &rates(report, style);
-    if report.steps.iter().any(|step| step.datagrams.is_some() || step.beside.iter().any(|load| load.loss.is_some())) {
+    if report
+        .steps
+        .iter()
+        .any(|step| step.datagrams.is_some() || step.cross_traffic.iter().any(|load| load.loss.is_some()))
+    {
         text += "\n";
         text += &datagrams(report, style);
     }
@@ -88,29 +92,29 @@ fn windows(report: &LabReport, style: Style) -> String {
 fn rates(report: &LabReport, style: Style) -> String {
     let mut table = Table::new(&[
         ("step", Align::Left),
-        ("plain", Align::Right),
-        ("refined", Align::Right),
+        ("textbook", Align::Right),
+        ("model", Align::Right),
         ("published", Align::Right),
         ("measured", Align::Right),
-        ("of plain", Align::Right),
-        ("of refined", Align::Right),
+        ("÷ textbook", Align::Right),
+        ("÷ model", Align::Right),
         ("", Align::Left),
     ]);
     for step in &report.steps {
         table.row([
             step.name.clone(),
-            megabits(Some(step.prediction.plain)),
-            megabits(Some(step.prediction.refined)),
+            megabits(Some(step.prediction.textbook)),
+            megabits(Some(step.prediction.kernel_model)),
             megabits(step.published.and_then(|published| published.rate)),
             megabits(step.measured),
-            accuracy(step.accuracy_plain),
+            accuracy(step.accuracy_textbook),
             accuracy(step.accuracy),
             outcome(step).to_owned(),
         ]);
-        for load in &step.beside {
+        for load in &step.cross_traffic {
             let published = megabits(load.published.and_then(|published| published.rate));
             let row = ["", "", &published, &megabits(load.measured), "", "", ""].map(str::to_owned);
-            table.row([vec![beside(load)], row.to_vec()].concat());
+            table.row([vec![cross_traffic(load)], row.to_vec()].concat());
         }
     }
     table.render(2, |head| style.dim(head)) + &style.dim("  Rates in Mbit/s of payload.\n")
@@ -121,8 +125,8 @@ fn datagrams(report: &LabReport, style: Style) -> String {
     let mut table = Table::new(&[
         ("datagrams", Align::Left),
         ("offered", Align::Right),
-        ("lost: plain", Align::Right),
-        ("refined", Align::Right),
+        ("lost: textbook", Align::Right),
+        ("model", Align::Right),
         ("published", Align::Right),
         ("measured", Align::Right),
         ("jitter", Align::Right),
@@ -135,19 +139,19 @@ fn datagrams(report: &LabReport, style: Style) -> String {
             table.row([
                 step.name.clone(),
                 megabits(Some(seen.offered)),
-                percent(Some(seen.loss_plain)),
-                percent(seen.loss_refined),
+                percent(Some(seen.loss_textbook)),
+                percent(seen.loss_kernel_model),
                 percent(published.loss),
                 percent(Some(seen.loss)),
                 seen.jitter.to_string(),
                 jitter(published.jitter),
             ]);
         }
-        for load in step.beside.iter().filter(|load| load.loss.is_some()) {
+        for load in step.cross_traffic.iter().filter(|load| load.loss.is_some()) {
             let published = load.published.unwrap_or_default();
             let offered = load.request.rate.map(|rate| rate.scaled(f64::from(load.request.streams)));
             table.row([
-                beside(load),
+                cross_traffic(load),
                 megabits(offered),
                 or_dash(None),
                 or_dash(None),
@@ -162,7 +166,7 @@ fn datagrams(report: &LabReport, style: Style) -> String {
 }
 
 /// What a load beside a step is called: `+ 10 × UDP`.
-fn beside(load: &LabBeside) -> String {
+fn cross_traffic(load: &LabCrossTraffic) -> String {
     let transport = match load.request.transport {
         Transport::Tcp => "TCP",
         Transport::Udp => "UDP",

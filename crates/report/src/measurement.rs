@@ -293,13 +293,13 @@ pub(crate) fn accuracy(ratio: Option<Ratio>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_record::{DeviceReport, ProcessorLook, QdiscReport};
+    use fullpipe_record::{CpuSample, DeviceReport, QdiscReport};
     use fullpipe_units::BitRate;
 
     #[test]
-    fn a_machine_that_holds_nothing_back_is_not_told_of() {
+    fn a_machine_that_holds_nothing_back_is_not_reported() {
         let device = DeviceReport { name: "eth0".to_owned(), ..DeviceReport::default() };
-        let processors = vec![ProcessorLook { throttled: Some(Span::ZERO), ..ProcessorLook::default() }];
+        let processors = vec![CpuSample { throttled: Some(Span::ZERO), ..CpuSample::default() }];
         assert_eq!(held_back("this", &EndReport { device: Some(device), processors, ..EndReport::default() }), None);
         assert_eq!(held_back("the other", &EndReport::default()), None);
     }
@@ -314,8 +314,8 @@ mod tests {
             qdiscs: vec![queue("tbf", Some(BitRate::from_mbps(40)), 12), queue("bfifo", None, 7)],
             ..DeviceReport::default()
         };
-        let looks = [100, 1_500]
-            .map(|millis| ProcessorLook { throttled: Some(Span::from_millis(millis)), ..ProcessorLook::default() });
+        let looks =
+            [100, 1_500].map(|millis| CpuSample { throttled: Some(Span::from_millis(millis)), ..CpuSample::default() });
         let end = EndReport { device: Some(device), processors: looks.to_vec(), ..EndReport::default() };
         let expected = "At this end, tbf of eth\\u{1b}0, at 40 Mbit/s, dropped 12 packets; eth\\u{1b}0 dropped 1 packet on \
                         the way in; the quota of a control group kept the program from running for 1.50 s";

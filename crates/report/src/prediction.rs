@@ -46,13 +46,13 @@ fn expected(prediction: &Prediction) -> String {
     format!("{} of payload, limited by {}{ramp}", range(prediction), prediction.limit.name())
 }
 
-/// The refined rate, with its interval where chance makes it wide.
+/// The kernel model's rate, with its interval where chance makes it wide.
 fn range(prediction: &Prediction) -> String {
     const WIDE: f64 = 1.2;
     if prediction.high.as_f64() > WIDE * prediction.low.as_f64() {
-        format!("{} ({} to {})", prediction.refined, prediction.low, prediction.high)
+        format!("{} ({} to {})", prediction.kernel_model, prediction.low, prediction.high)
     } else {
-        prediction.refined.to_string()
+        prediction.kernel_model.to_string()
     }
 }
 
@@ -62,9 +62,9 @@ fn ceilings(prediction: &Prediction) -> String {
     for ceiling in &prediction.ceilings {
         table.row([
             ceiling.kind.name().to_owned(),
-            ceiling.refined.to_string(),
-            bar(ceiling.refined.as_f64(), full, BAR),
-            ceiling.because.clone(),
+            ceiling.kernel_model.to_string(),
+            bar(ceiling.kernel_model.as_f64(), full, BAR),
+            ceiling.formula.clone(),
         ]);
     }
     table.render(2, str::to_owned)
@@ -74,6 +74,6 @@ fn ceilings(prediction: &Prediction) -> String {
 /// a full pipe needs no length of its own.
 fn bar_scale(ceilings: &[Ceiling]) -> f64 {
     let capacity = ceilings.iter().find(|ceiling| ceiling.kind == Limit::Capacity);
-    let highest = || ceilings.iter().map(|ceiling| ceiling.refined).max();
-    capacity.map(|ceiling| ceiling.refined).or_else(highest).unwrap_or(BitRate::ZERO).as_f64()
+    let highest = || ceilings.iter().map(|ceiling| ceiling.kernel_model).max();
+    capacity.map(|ceiling| ceiling.kernel_model).or_else(highest).unwrap_or(BitRate::ZERO).as_f64()
 }

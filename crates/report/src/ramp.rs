@@ -5,7 +5,7 @@ use crate::style::{Style, heading, wrapped};
 use crate::table::{Align, Table, or_dash};
 
 /// Columns of the longest bar.
-const LONGEST_BAR: f64 = 10.0;
+const MAX_BAR: f64 = 10.0;
 
 /// One step as it is done.
 pub fn ramp_step(step: &RampStep) -> String {
@@ -77,7 +77,7 @@ fn loss(loss: Option<Ratio>) -> String {
 }
 
 fn bar(rtt: RttStats, longest: f64) -> String {
-    let columns = if longest > 0.0 { rtt.median.as_secs_f64() / longest * LONGEST_BAR } else { 0.0 };
+    let columns = if longest > 0.0 { rtt.median.as_secs_f64() / longest * MAX_BAR } else { 0.0 };
     "█".repeat((columns.round() as usize).max(1))
 }
 

@@ -59,7 +59,7 @@ fn reason(refusal: Refusal) -> &'static str {
 fn passes(mtu: &RouteMtu, report: &RouteReport) -> String {
     // Routers count bytes, and so do those who set them right.
     let size = mtu.size.get();
-    let why = match &mtu.told_by {
+    let why = match &mtu.reported_by {
         Some(router) => format!("{router} says that no more passes"),
         None => "this host's own device takes no more".to_owned(),
     };

@@ -21,10 +21,10 @@ pub enum Bound {
 /// What a step must reach; `None` where nothing is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct StepBounds {
-    /// Of the refined prediction.
-    pub refined: Option<Bound>,
+    /// Of the kernel_model prediction.
+    pub kernel_model: Option<Bound>,
     /// Of the plain prediction.
-    pub plain: Option<Bound>,
+    pub textbook: Option<Bound>,
     /// Of the payload that the link carries.
     pub capacity: Option<Bound>,
     /// How far the share of lost datagrams may be from what the rate really offered and the link's busy time predict.
@@ -64,11 +64,11 @@ pub struct RatioBound {
 pub enum Expected {
     /// This.
     Ratio(Ratio),
-    /// That of the refined predictions.
-    Refined,
+    /// That of the kernel_model predictions.
+    KernelModel,
 }
 
-/// The keys of `refined = { … }` and `plain = { … }`.
+/// The keys of `kernel_model = { … }` and `plain = { … }`.
 pub(crate) const BOUND_KEYS: &[Key<Option<Bound>>] = &[
     Key { name: "within", set: |bound, text| set_once(bound, Bound::Within(positive(text)?)) },
     Key { name: "at_least", set: |bound, text| set_once(bound, Bound::AtLeast(positive(text)?)) },
@@ -103,9 +103,9 @@ impl fmt::Display for Bound {
 }
 
 impl Expected {
-    /// "refined", or a number above zero.
+    /// "kernel_model", or a number above zero.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
-        if text == "refined" { Ok(Self::Refined) } else { positive(text).map(Self::Ratio) }
+        if text == "kernel_model" { Ok(Self::KernelModel) } else { positive(text).map(Self::Ratio) }
     }
 }
 
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_ratio_is_held_against_what_is_expected() {
-        let bound = |bound| RatioBound { numerator: 1, denominator: 0, expect: Expected::Refined, bound };
+        let bound = |bound| RatioBound { numerator: 1, denominator: 0, expect: Expected::KernelModel, bound };
         let holds = |held, first, second| {
             bound(held).holds([BitRate::from_bps(first), BitRate::from_bps(second)], Ratio::new(2.0))
         };

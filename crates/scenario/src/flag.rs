@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_flag_is_told_in_one_sentence() {
+    fn a_bad_flag_is_reported_in_one_sentence() {
         for (flag, sentence) in [
             ("", "\"\" is not key=value; write for example rate=1G,rtt=100ms"),
             ("rate", "\"rate\" is not key=value; write for example rate=1G,rtt=100ms"),

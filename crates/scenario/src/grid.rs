@@ -95,8 +95,8 @@ fn read_block(block: &Section<'_>, cells: &mut Vec<Scenario>) -> Result<(), Scen
     let controls = list(block, "congestion", congestion_control)?.unwrap_or_else(|| vec!["cubic".to_owned()]);
     let streams = list(block, "streams", streams)?.unwrap_or_else(|| vec![1]);
     let lengths = [rates.len(), rtts.len(), bounded.len(), losses.len(), controls.len(), streams.len()];
-    if lengths.iter().fold(cells.len(), |product, length| product.saturating_mul(*length).max(*length)) > MOST_CELLS {
-        return Err(block.error_at("rate", format!("the lists multiply to more than {MOST_CELLS} cells")));
+    if lengths.iter().fold(cells.len(), |product, length| product.saturating_mul(*length).max(*length)) > MAX_CELLS {
+        return Err(block.error_at("rate", format!("the lists multiply to more than {MAX_CELLS} cells")));
     }
     for &rate in &rates {
         for &rtt in &rtts {
@@ -191,11 +191,11 @@ impl Cell<'_> {
         let bdp = self.rate.bytes_in(self.rtt);
         let of_bdp = |times: Ratio| {
             let bytes = bdp.scaled(times.get());
-            let valid = (LEAST_BUFFER..MOST_BUFFER).contains(&bytes);
+            let valid = (MIN_BUFFER..MAX_BUFFER).contains(&bytes);
             let (rate, rtt, times) = (self.rate, self.rtt, times.get());
             valid.then_some(bytes).ok_or_else(|| {
                 format!(
-                    "{times} BDPs of {rate} × {rtt} are {bytes}; it must be from {LEAST_BUFFER} to below {MOST_BUFFER}"
+                    "{times} BDPs of {rate} × {rtt} are {bytes}; it must be from {MIN_BUFFER} to below {MAX_BUFFER}"
                 )
             })
         };
@@ -231,7 +231,7 @@ impl Cell<'_> {
         let both = PathDirection {
             rate: Some(self.rate),
             delay: Span::ZERO,
-            queue: Some(bdp.max(SHORTEST_QUEUE)),
+            queue: Some(bdp.max(MIN_QUEUE)),
             loss: Some(Ratio::ZERO),
             mtu: ByteCount::new(1500),
             framing: Framing::Ethernet,
@@ -262,9 +262,9 @@ const AMPLE: f64 = 8.0;
 const AMPLE_AT_LEAST: ByteCount = ByteCount::from_mib(16);
 const AMPLE_AT_MOST: ByteCount = ByteCount::from_mib(1024);
 /// A page; and what a C `int` can say.
-const LEAST_BUFFER: ByteCount = ByteCount::from_kib(4);
-const MOST_BUFFER: ByteCount = ByteCount::from_mib(2048);
+const MIN_BUFFER: ByteCount = ByteCount::from_kib(4);
+const MAX_BUFFER: ByteCount = ByteCount::from_mib(2048);
 /// A day at ten seconds each.
-const MOST_CELLS: usize = 10_000;
+const MAX_CELLS: usize = 10_000;
 /// Ten packets: as many as a sender may send at once when it begins.
-const SHORTEST_QUEUE: ByteCount = ByteCount::new(10 * 1538);
+const MIN_QUEUE: ByteCount = ByteCount::new(10 * 1538);

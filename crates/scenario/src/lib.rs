@@ -18,7 +18,7 @@
 //! framing = "ip"                  # or "ethernet", if not set
 //! seed = 1
 //!                                 # what follows is not done if not set; parts are in this order
-//! jitter = "normal 2ms 1ms"       # uniform MOST, normal MEAN DEVIATION, exponential MEAN, pareto LEAST SHAPE, listed …
+//! jitter = "normal 2ms 1ms"       # uniform MAX, normal MEAN DEVIATION, exponential MEAN, pareto MIN SHAPE, listed …
 //! jitter_order = "kept"           # or "free": a packet may pass another
 //! reorder = "0.1% 5ms"            # a share of the packets held back
 //! duplicate = "0.1%"
@@ -46,8 +46,8 @@
 //! direction = "upload"            # "download": the receiver asks for the data; it flows forward all the same
 //! published = "2.77Mbit/s"        # what the source measured; or { rate = …, loss = …, jitter = …, reordered = … }
 //! path = { rtt = "4ms" }          # its own, where it differs from [path]; sender = { … } and receiver = { … } likewise
-//! refined = { within = "5%" }     # measured ÷ predicted: within, at_least or at_most
-//! plain = { at_least = "85%" }
+//! kernel_model = { within = "5%" }     # measured ÷ predicted: within, at_least or at_most
+//! textbook = { at_least = "85%" }
 //! capacity = { at_least = "90%" } # measured ÷ payload that the link carries
 //! verdict = "receive-window"      # what must limit it: a kind, or kind/cause
 //!
@@ -60,7 +60,7 @@
 //! reordered = { within = "5%" }   # datagrams out of order ÷ packets that the link let others pass
 //! fills = { within = "2%" }       # of the link, together with what runs beside it
 //!
-//! [[step.beside]]                 # runs beside that step, and ends with it; streams, window … as a step has them
+//! [[step.cross_traffic]]                 # runs beside that step, and ends with it; streams, window … as a step has them
 //! transport = "udp"
 //! rate = "100Mbit/s..250Mbit/s"   # a range: each phase draws from it
 //! on = "1s"                       # in turn with off; on all the time if neither is set
@@ -69,13 +69,13 @@
 //!
 //! [[bound]]                       # between steps
 //! ratio = ["128 KiB", "64 KiB"]   # rate of the first ÷ rate of the second
-//! expect = 2.0                    # or "refined": the ratio of the predictions; 1 if not set
+//! expect = 2.0                    # or "kernel_model": the ratio of the predictions; 1 if not set
 //! within = "5%"                   # or at_least, or at_most
 //! ```
 
-mod beside;
 mod bound;
 mod builtin;
+mod cross_traffic;
 mod effects;
 mod error;
 mod flag;
@@ -88,9 +88,9 @@ mod section;
 mod step;
 mod trace;
 
-pub use beside::{Beside, Starts};
 pub use bound::{Bound, Expected, ExpectedVerdict, RatioBound, StepBounds};
 pub use builtin::{builtin, builtin_grid};
+pub use cross_traffic::{CrossTraffic, Starts};
 pub use error::{FlagError, Place, ScenarioError};
 pub use flag::{parse_host_flag, parse_path_flag, parse_path_flag_with};
 pub use grid::{Grid, GridBounds};

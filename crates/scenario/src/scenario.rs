@@ -3,8 +3,8 @@ use std::collections::HashSet;
 use fullpipe_record::{Change, Path, Published, Transport};
 use fullpipe_units::Ratio;
 
-use crate::beside::{BESIDE_KEYS, Beside};
 use crate::bound::{BOUND_KEYS, Bound, Expected, ExpectedVerdict, RatioBound};
+use crate::cross_traffic::{CROSS_TRAFFIC_KEYS, CrossTraffic};
 use crate::host::HOST_KEYS;
 use crate::key::{quantity, require};
 use crate::path::{DIRECTION_KEYS, PATH_KEYS, PathSpec, ReadFile, no_files};
@@ -168,9 +168,9 @@ fn read_steps(root: &Section<'_>, path: &PathSpec, files: ReadFile<'_>) -> Resul
 fn read_controls(root: &Section<'_>, steps: &[Step]) -> Result<Vec<Control>, ScenarioError> {
     let mut controls = Vec::new();
     for (section, step) in root.sections("step")?.iter().zip(steps) {
-        let beside = section.sections("beside")?;
+        let cross_traffic = section.sections("cross_traffic")?;
         let loads = std::iter::once((section, &step.request));
-        let loads = loads.chain(beside.iter().zip(step.beside.iter().map(|load| &load.request)));
+        let loads = loads.chain(cross_traffic.iter().zip(step.cross_traffic.iter().map(|load| &load.request)));
         controls.extend(loads.filter_map(|(section, request)| {
             Some(Control { name: request.congestion.clone()?, place: section.place_of("congestion") })
         }));
@@ -183,12 +183,12 @@ const STEP_SECTIONS: &[&str] = &[
     "name",
     "published",
     "ramp",
-    "beside",
+    "cross_traffic",
     "path",
     "sender",
     "receiver",
-    "refined",
-    "plain",
+    "kernel_model",
+    "textbook",
     "capacity",
     "loss",
     "reordered",
@@ -202,7 +202,7 @@ fn read_step(section: &Section<'_>, path: &PathSpec, files: ReadFile<'_>) -> Res
     complete(&mut step.request).map_err(|(key, why)| section.error_at(key, why))?;
     step.published = read_published(section)?;
     step.ramp = read_ramp(section)?;
-    step.beside = section.sections("beside")?.iter().map(read_beside).collect::<Result<_, _>>()?;
+    step.cross_traffic = section.sections("cross_traffic")?.iter().map(read_cross_traffic).collect::<Result<_, _>>()?;
     step.path = section.section("path")?.map(|own| read_path(&own, &[], &mut path.clone(), files)).transpose()?;
     (step.sender, step.receiver) = (read_host(section, "sender")?, read_host(section, "receiver")?);
     step.bounds = read_step_bounds(section)?;
@@ -269,18 +269,18 @@ fn read_ramp(step: &Section<'_>) -> Result<Option<StepRamp>, ScenarioError> {
     }
 }
 
-fn read_beside(section: &Section<'_>) -> Result<Beside, ScenarioError> {
-    let mut beside = Beside::unknown();
-    section.set_all(BESIDE_KEYS, &["published"], &mut beside)?;
-    complete(&mut beside.request).map_err(|(key, why)| section.error_at(key, why))?;
-    beside.published = read_published(section)?;
-    if let Some(key) = beside.missing() {
+fn read_cross_traffic(section: &Section<'_>) -> Result<CrossTraffic, ScenarioError> {
+    let mut cross_traffic = CrossTraffic::unknown();
+    section.set_all(CROSS_TRAFFIC_KEYS, &["published"], &mut cross_traffic)?;
+    complete(&mut cross_traffic.request).map_err(|(key, why)| section.error_at(key, why))?;
+    cross_traffic.published = read_published(section)?;
+    if let Some(key) = cross_traffic.missing() {
         return Err(section.missing(key));
     }
-    if beside.request.transport == Transport::Udp && beside.request.rate.is_none() {
+    if cross_traffic.request.transport == Transport::Udp && cross_traffic.request.rate.is_none() {
         return Err(section.error_at("rate", "it is missing: at what rate does each stream send?"));
     }
-    Ok(beside)
+    Ok(cross_traffic)
 }
 
 fn read_step_bounds(step: &Section<'_>) -> Result<StepBounds, ScenarioError> {
@@ -290,8 +290,8 @@ fn read_step_bounds(step: &Section<'_>) -> Result<StepBounds, ScenarioError> {
         None => None,
     };
     Ok(StepBounds {
-        refined: read_step_bound(step, "refined")?,
-        plain: read_step_bound(step, "plain")?,
+        kernel_model: read_step_bound(step, "kernel_model")?,
+        textbook: read_step_bound(step, "textbook")?,
         capacity: read_step_bound(step, "capacity")?,
         loss,
         reordered: read_step_bound(step, "reordered")?,

@@ -2,7 +2,7 @@ use fullpipe_record::{Buffer, Change, Direction, Path, Published, Request, Trans
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::key::{Key, buffer_size, quantity, require};
-use crate::{Beside, StepBounds};
+use crate::{CrossTraffic, StepBounds};
 
 /// One measurement of a scenario.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,7 +14,7 @@ pub struct Step {
     /// Loads that grow, in place of the one that the request says.
     pub ramp: Option<StepRamp>,
     /// What runs beside it.
-    pub beside: Vec<Beside>,
+    pub cross_traffic: Vec<CrossTraffic>,
     /// Its own path, where it is not that of the scenario.
     pub path: Option<Path>,
     /// What differs from the scenario's settings at the host that sends.
@@ -68,7 +68,7 @@ pub(crate) const RAMP_KEYS: &[Key<StepRamp>] = &[
 ];
 
 /// The largest window that TCP can advertise: 65 535 shifted by 14 (RFC 7323, section 2.3).
-const LARGEST_WINDOW: u64 = 65_535 << 14;
+const MAX_WINDOW: u64 = 65_535 << 14;
 
 impl Step {
     /// A step of which only the name was said yet.
@@ -77,7 +77,7 @@ impl Step {
             name,
             request: Request { offload: true, ..Request::default() },
             ramp: None,
-            beside: Vec::new(),
+            cross_traffic: Vec::new(),
             path: None,
             sender: Vec::new(),
             receiver: Vec::new(),
@@ -154,7 +154,7 @@ impl LoadKeys for Request {
 
     fn set_window(&mut self, text: &str) -> Result<(), String> {
         let window: ByteCount = quantity(text)?;
-        let valid = (1..=LARGEST_WINDOW).contains(&window.get());
+        let valid = (1..=MAX_WINDOW).contains(&window.get());
         let window = require(window, valid, text, "a window of TCP", "it must be from 1 to 1073725440 B")?;
         set_buffer_once(self, Buffer::Window(window))
     }

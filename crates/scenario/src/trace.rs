@@ -4,7 +4,7 @@ use fullpipe_record::{Opportunities, PathChange, PathStep};
 use fullpipe_units::{BitRate, Span};
 
 /// Most lines of a trace: seventeen minutes of one moment a millisecond, 12 Mbit/s.
-const MOST_LINES: usize = 1_000_000;
+const MAX_LINES: usize = 1_000_000;
 
 /// Reads a trace as Mahimahi's `mm-link` does: a line is a whole number of milliseconds at which 1504 bytes may leave,
 /// none smaller than the one before; behind the last the trace begins again. Empty lines are none.
@@ -62,9 +62,9 @@ fn rate(line: &str) -> Result<PathStep, String> {
 /// Each line that says something, with its number.
 fn lines(text: &str) -> Result<Vec<(usize, &str)>, String> {
     let lines = (1..).zip(text.lines().map(str::trim)).filter(|(_, line)| !line.is_empty());
-    let lines: Vec<_> = lines.take(MOST_LINES + 1).collect();
-    if lines.len() > MOST_LINES {
-        return Err(format!("it has more than {MOST_LINES} lines"));
+    let lines: Vec<_> = lines.take(MAX_LINES + 1).collect();
+    if lines.len() > MAX_LINES {
+        return Err(format!("it has more than {MAX_LINES} lines"));
     }
     Ok(lines)
 }
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_traces_are_told_with_their_line() {
+    fn bad_traces_are_reported_with_their_line() {
         for (text, sentence) in [
             ("", "it has no length: its last time must be above 0"),
             ("0\n0\n", "it has no length: its last time must be above 0"),

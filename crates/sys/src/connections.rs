@@ -51,7 +51,7 @@ impl Connections {
     /// What the kernel says.
     pub fn open() -> io::Result<Self> {
         let netlink = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(SOCK_DIAG))?;
-        set_socket_timeout(&netlink, Timeout::Recv, Some(PATIENCE))?;
+        set_socket_timeout(&netlink, Timeout::Recv, Some(TIMEOUT))?;
         Ok(Self { netlink, buffer: vec![0; ANSWER] })
     }
 
@@ -77,7 +77,7 @@ impl Connections {
         let mut found = Vec::new();
         for (family, is_v4) in [(libc::AF_INET, true), (libc::AF_INET6, false)] {
             let own: Vec<_> = ends.iter().filter(|(local, _)| local.is_ipv4() == is_v4).copied().collect();
-            for some in own.chunks(MOST_WANTED) {
+            for some in own.chunks(MAX_WANTED) {
                 self.dump(family, &filter(some), &mut found)?;
             }
         }
@@ -86,12 +86,12 @@ impl Connections {
 
     fn dump(&mut self, family: i32, filter: &[u8], found: &mut Vec<Connection>) -> io::Result<()> {
         send(&self.netlink, &request(family, filter), SendFlags::empty())?;
-        let (deadline, before) = (Instant::now() + PATIENCE, found.len());
+        let (deadline, before) = (Instant::now() + TIMEOUT, found.len());
         loop {
             let (length, _) = recv(&self.netlink, &mut self.buffer, RecvFlags::empty())?;
             let answer = self.buffer.get(..length).unwrap_or_default();
             // What comes after the most is read all the same, so that the next answer is that to the next request.
-            if read_answer(answer, before + MOST, found)? == Progress::Ended {
+            if read_answer(answer, before + MAX_CONNECTIONS, found)? == Progress::Ended {
                 return Ok(());
             }
             if Instant::now() >= deadline {
@@ -208,16 +208,16 @@ fn number(bytes: &[u8], at: usize) -> u32 {
 }
 
 /// More connections than this of one family are not told.
-const MOST: usize = 65_536;
+const MAX_CONNECTIONS: usize = 65_536;
 
 /// How many connections a filter names at most: its jumps have 16 bits.
-const MOST_WANTED: usize = 512;
+const MAX_WANTED: usize = 512;
 
 /// The most that the kernel puts into one datagram of a dump.
 const ANSWER: usize = 64 << 10;
 
 /// How long the kernel may take.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// `struct inet_diag_bc_op`.
 const OP: usize = 4;
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_told_as_its_owner_sees_it() {
+    fn a_connection_is_reported_as_its_owner_sees_it() {
         let pairs = pairs("127.0.0.1", 1);
         let (client, server) = &pairs[0];
         (&mut &*client).write_all(&[7; 1000]).unwrap();
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn only_those_asked_for_are_told_and_all_are_where_nobody_asks() {
+    fn only_those_asked_for_are_reported_and_all_are_where_nobody_asks() {
         let pairs = pairs("127.0.0.1", 600);
         let wanted: Vec<_> = pairs.iter().map(|(client, _)| ends(client)).collect();
         let mut connections = Connections::open().unwrap();
@@ -291,14 +291,14 @@ mod tests {
     }
 
     #[test]
-    fn both_families_are_told() {
+    fn both_families_are_reported() {
         let (four, six) = (pairs("127.0.0.1", 2), pairs("::1", 2));
         let wanted: Vec<_> = four.iter().chain(&six).map(|(client, _)| ends(client)).collect();
         assert_eq!(Connections::open().unwrap().between(&wanted).unwrap().len(), 4);
     }
 
     #[test]
-    fn a_connection_that_is_gone_is_not_told() {
+    fn a_connection_that_is_gone_is_not_reported() {
         let pairs = pairs("127.0.0.1", 1);
         let wanted = ends(&pairs[0].0);
         let elsewhere = (wanted.0, SocketAddr::from(([192, 0, 2, 1], 9)));

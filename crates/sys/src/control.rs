@@ -19,20 +19,20 @@ pub(crate) struct ControlMessage<'t> {
 
 /// The control messages in `told`, each a `struct cmsghdr` and its data, aligned to the machine's word. Behind the last
 /// are zeros, which is no length that a message can have.
-pub(crate) fn control_messages(mut told: &[u8]) -> impl Iterator<Item = ControlMessage<'_>> {
+pub(crate) fn control_messages(mut stated: &[u8]) -> impl Iterator<Item = ControlMessage<'_>> {
     const WORD: usize = size_of::<usize>();
     const HEADER: usize = WORD + 8;
     std::iter::from_fn(move || {
-        let (length, level, kind) = header(told)?;
-        let data = told.get(HEADER..length)?;
-        told = told.get(length.next_multiple_of(WORD)..).unwrap_or_default();
+        let (length, level, kind) = header(stated)?;
+        let data = stated.get(HEADER..length)?;
+        stated = stated.get(length.next_multiple_of(WORD)..).unwrap_or_default();
         Some(ControlMessage { level, kind, data })
     })
 }
 
 /// Length, level and kind of the control message that `told` begins with.
-fn header(told: &[u8]) -> Option<(usize, i32, i32)> {
-    let (length, rest) = told.split_first_chunk()?;
+fn header(stated: &[u8]) -> Option<(usize, i32, i32)> {
+    let (length, rest) = stated.split_first_chunk()?;
     let (level, rest) = rest.split_first_chunk()?;
     let (kind, _) = rest.split_first_chunk()?;
     Some((usize::from_ne_bytes(*length), i32::from_ne_bytes(*level), i32::from_ne_bytes(*kind)))
@@ -51,23 +51,23 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_told_apart() {
-        let told = [message(1, 2, &[7; 5]), message(3, 4, &[8; 16]), vec![0; 32]].concat();
+    fn messages_are_reported_apart() {
+        let stated = [message(1, 2, &[7; 5]), message(3, 4, &[8; 16]), vec![0; 32]].concat();
         let found: Vec<_> =
-            control_messages(&told).map(|found| (found.level, found.kind, found.data.to_vec())).collect();
+            control_messages(&stated).map(|found| (found.level, found.kind, found.data.to_vec())).collect();
         assert_eq!(found, [(1, 2, vec![7; 5]), (3, 4, vec![8; 16])]);
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_read(told in proptest::collection::vec(any::<u8>(), 0..100)) {
-            assert!(control_messages(&told).count() <= told.len());
+        fn any_bytes_are_read(stated in proptest::collection::vec(any::<u8>(), 0..100)) {
+            assert!(control_messages(&stated).count() <= stated.len());
         }
 
         #[test]
         fn any_length_in_a_header_is_read(length in 0_usize..200, rest in proptest::collection::vec(any::<u8>(), 0..90)) {
-            let told = [&length.to_ne_bytes()[..], &rest].concat();
-            assert!(control_messages(&told).count() <= told.len());
+            let stated = [&length.to_ne_bytes()[..], &rest].concat();
+            assert!(control_messages(&stated).count() <= stated.len());
         }
     }
 }

@@ -9,10 +9,10 @@ use crate::control::{Control, control_messages};
 use crate::socket::set_option;
 
 /// Messages that one call sends or receives at most.
-pub const MOST_MESSAGES: usize = 64;
+pub const MAX_MESSAGES: usize = 64;
 
 /// Datagrams that the kernel cuts one message into at most (`UDP_MAX_SEGMENTS`; 128 since Linux 6.8).
-pub const MOST_SEGMENTS: usize = 64;
+pub const MAX_SEGMENTS: usize = 64;
 
 /// `include/uapi/linux/udp.h`.
 const UDP_SEGMENT: i32 = 103;
@@ -40,13 +40,13 @@ impl Arrival {
 }
 
 /// Sends `data` on a connected socket, in messages of `size` bytes of which the last may be shorter, at most
-/// [`MOST_MESSAGES`] of them; how many bytes were sent. It waits for room as any write to the socket does.
+/// [`MAX_MESSAGES`] of them; how many bytes were sent. It waits for room as any write to the socket does.
 ///
 /// # Errors
 /// What `sendmmsg` reports of the first message; of a later one, the next call does.
 pub fn send_messages(socket: impl AsFd, data: &[u8], size: usize) -> io::Result<usize> {
-    let mut parts = [EMPTY_PART; MOST_MESSAGES];
-    let mut headers = [EMPTY_MESSAGE; MOST_MESSAGES];
+    let mut parts = [EMPTY_PART; MAX_MESSAGES];
+    let mut headers = [EMPTY_MESSAGE; MAX_MESSAGES];
     let mut count = 0;
     for (message, (part, header)) in data.chunks(size.max(1)).zip(parts.iter_mut().zip(&mut headers)) {
         part.iov_base = message.as_ptr().cast_mut().cast();
@@ -73,11 +73,11 @@ pub fn receive_messages(
     socket: impl AsFd,
     data: &mut [u8],
     slot: usize,
-    arrivals: &mut [Arrival; MOST_MESSAGES],
+    arrivals: &mut [Arrival; MAX_MESSAGES],
 ) -> io::Result<usize> {
-    let mut parts = [EMPTY_PART; MOST_MESSAGES];
-    let mut headers = [EMPTY_MESSAGE; MOST_MESSAGES];
-    let mut controls = [Control::<CONTROL_LENGTH>::EMPTY; MOST_MESSAGES];
+    let mut parts = [EMPTY_PART; MAX_MESSAGES];
+    let mut headers = [EMPTY_MESSAGE; MAX_MESSAGES];
+    let mut controls = [Control::<CONTROL_LENGTH>::EMPTY; MAX_MESSAGES];
     let mut count = 0;
     let rooms = parts.iter_mut().zip(&mut headers).zip(&mut controls);
     for (room, ((part, header), control)) in data.chunks_mut(slot.max(1)).zip(rooms) {
@@ -138,9 +138,9 @@ const EMPTY_MESSAGE: libc::mmsghdr = {
 };
 
 /// What the control messages of a message tell.
-fn read_control(told: &[u8]) -> Arrival {
+fn read_control(stated: &[u8]) -> Arrival {
     let mut arrival = Arrival::default();
-    for message in control_messages(told) {
+    for message in control_messages(stated) {
         match (message.level, message.kind) {
             (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS) => arrival.at = time(message.data),
             (libc::SOL_UDP, UDP_GRO) => {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     fn receive(socket: &UdpSocket) -> (Vec<u8>, Vec<Arrival>) {
-        let (mut data, mut arrivals) = (vec![0; 65_536 * 4], [Arrival::default(); MOST_MESSAGES]);
+        let (mut data, mut arrivals) = (vec![0; 65_536 * 4], [Arrival::default(); MAX_MESSAGES]);
         let count = receive_messages(socket, &mut data, 65_536, &mut arrivals).unwrap();
         (data, arrivals[..count].to_vec())
     }
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn no_more_messages_than_fit_are_sent() {
         let (left, _right) = connected();
-        assert_eq!(send_messages(&left, &[0; 1_000], 10).unwrap(), MOST_MESSAGES * 10);
+        assert_eq!(send_messages(&left, &[0; 1_000], 10).unwrap(), MAX_MESSAGES * 10);
         assert_eq!(send_messages(&left, &[], 10).unwrap(), 0);
     }
 

@@ -10,7 +10,7 @@ use rustix::net::{
 };
 
 /// Descriptors that one message may carry.
-const MOST_DESCRIPTORS: usize = 5;
+const MAX_DESCRIPTORS: usize = 5;
 
 /// Two connected ends that keep message borders and tell when the other end is gone.
 ///
@@ -28,8 +28,8 @@ pub fn seqpacket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
 /// # Panics
 /// With more than five descriptors.
 pub fn send_with_descriptors(socket: impl AsFd, message: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-    assert!(descriptors.len() <= MOST_DESCRIPTORS, "at most {MOST_DESCRIPTORS} descriptors a message");
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+    assert!(descriptors.len() <= MAX_DESCRIPTORS, "at most {MAX_DESCRIPTORS} descriptors a message");
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() {
         assert!(ancillary.push(SendAncillaryMessage::ScmRights(descriptors)), "the space was sized for them");
@@ -43,7 +43,7 @@ pub fn send_with_descriptors(socket: impl AsFd, message: &[u8], descriptors: &[B
 /// # Errors
 /// What `recvmsg` reports, and `InvalidData` for a message longer than `buffer`.
 pub fn receive_with_descriptors(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let message = loop {
         match recvmsg(&socket, &mut [IoSliceMut::new(buffer)], &mut ancillary, RecvFlags::CMSG_CLOEXEC) {

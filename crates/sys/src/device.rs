@@ -107,7 +107,7 @@ const TCA_FQ_FLOW_MAX_RATE: u16 = 7;
 const TCA_CAKE_BASE_RATE64: u16 = 2;
 
 /// The longest name of a queueing discipline (`IFNAMSIZ`).
-const LONGEST_KIND: usize = 16;
+const MAX_KIND: usize = 16;
 
 fn read_device(body: &[u8]) -> Option<DeviceState> {
     let attributes = body.get(LINK_LENGTH..)?;
@@ -135,7 +135,7 @@ fn read_queue(body: &[u8], index: u32) -> Option<QueueState> {
     }
     let attributes = body.get(QUEUE_LENGTH..)?;
     let kind = attribute(attributes, TCA_KIND)?.split(|byte| *byte == 0).next()?;
-    let kind = String::from_utf8_lossy(&kind[..kind.len().min(LONGEST_KIND)]).into_owned();
+    let kind = String::from_utf8_lossy(&kind[..kind.len().min(MAX_KIND)]).into_owned();
     // `struct gnet_stats_queue`: packets, bytes, dropped, requeued, over the limit.
     let counts = attribute(attribute(attributes, TCA_STATS2).unwrap_or_default(), TCA_STATS_QUEUE).unwrap_or_default();
     let count = |at: usize| counts.get(at * 4..).and_then(number).unwrap_or(0);

@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, So
 use crate::route::{HEADER_LENGTH, acknowledged};
 
 /// The kernel answers at once, or not at all.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the kernel sends at once, at most (`NLMSG_GOODSIZE` and what drivers ask for).
 const BUFFER: usize = 64 * 1024;
@@ -32,7 +32,7 @@ pub(crate) fn dump(
     visit: &mut dyn FnMut(u16, &[u8]),
 ) -> io::Result<()> {
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
-    set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(TIMEOUT))?;
     send(&socket, &message(kind, libc::NLM_F_DUMP, payload), SendFlags::empty())?;
     let mut buffer = vec![0; BUFFER];
     loop {

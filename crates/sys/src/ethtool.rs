@@ -113,7 +113,7 @@ const FEATURES: u32 = 4;
 /// `ETH_GSTRING_LEN`.
 const NAME_LENGTH: usize = 32;
 /// More than any kernel has.
-const MOST_FEATURES: usize = 1024;
+const MAX_FEATURES: usize = 1024;
 
 /// The names of all features, by their bits; empty where a bit has none.
 fn feature_names(name: &str) -> io::Result<Vec<String>> {
@@ -123,11 +123,11 @@ fn feature_names(name: &str) -> io::Result<Vec<String>> {
     count.resize(20, 0);
     ethtool(name, &mut count)?;
     let there = number(&count[16..]).unwrap_or_default() as usize;
-    if there > MOST_FEATURES {
+    if there > MAX_FEATURES {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the kernel tells of too many features"));
     }
     let mut strings = [GET_STRINGS, FEATURES, there as u32].map(u32::to_ne_bytes).concat();
-    strings.resize(12 + MOST_FEATURES * NAME_LENGTH, 0);
+    strings.resize(12 + MAX_FEATURES * NAME_LENGTH, 0);
     ethtool(name, &mut strings)?;
     Ok(strings[12..].chunks(NAME_LENGTH).take(there).map(text).collect())
 }

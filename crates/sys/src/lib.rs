@@ -3,7 +3,6 @@
 //! The only room with `unsafe`: every block says why it is sound. What rustix or socket2 offer safely is taken from
 //! there, so little is left here.
 
-mod complaints;
 mod connections;
 mod control;
 mod datagrams;
@@ -12,6 +11,7 @@ mod device;
 mod devices;
 mod dump;
 mod ethtool;
+mod icmp_errors;
 mod interface;
 mod message;
 mod namespace;
@@ -27,16 +27,15 @@ mod tun;
 mod usage;
 mod zero_copy;
 
-pub use complaints::{Complaint, complaint, keep_complaints};
 pub use connections::{Connection, Connections};
 pub use datagrams::{
-    Arrival, MOST_MESSAGES, MOST_SEGMENTS, cut_datagrams, join_datagrams, receive_messages, send_messages,
-    stamp_arrivals,
+    Arrival, MAX_MESSAGES, MAX_SEGMENTS, cut_datagrams, join_datagrams, receive_messages, send_messages, stamp_arrivals,
 };
 pub use descriptors::{receive_with_descriptors, send_with_descriptors, seqpacket_pair};
 pub use device::{DeviceState, QueueState, device_state, queue_states};
 pub use devices::{Device, devices};
 pub use ethtool::{Feature, Rings, device_speed, features, rings, set_feature};
+pub use icmp_errors::{IcmpError, complaint, enable_recverr};
 pub use interface::{
     Ipv4Link, configure_ipv4, ethernet_up, lead_to_peer_alone, loopback_up, set_device_mtu, set_device_queue_length,
     set_ethernet_address, single_segments, without_arp,

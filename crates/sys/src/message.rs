@@ -17,7 +17,7 @@ pub(crate) struct Message {
     /// Bytes of it that are in the buffer.
     pub(crate) length: usize,
     /// What the kernel tells beside it.
-    pub(crate) told: Control<CONTROL_LENGTH>,
+    pub(crate) stated: Control<CONTROL_LENGTH>,
     name: Name,
 }
 
@@ -40,14 +40,14 @@ pub(crate) fn receive(socket: impl AsFd, buffer: &mut [u8], flags: i32) -> io::R
         // SAFETY: `msghdr` is a plain C structure of pointers and integers, for which all zeros is a value.
         unsafe { std::mem::zeroed() }
     };
-    let mut message = Message { length: 0, told: Control::EMPTY, name: Name([0; NAME_LENGTH]) };
+    let mut message = Message { length: 0, stated: Control::EMPTY, name: Name([0; NAME_LENGTH]) };
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     let mut header = EMPTY;
     header.msg_name = message.name.0.as_mut_ptr().cast();
     header.msg_namelen = NAME_LENGTH as libc::socklen_t;
     header.msg_iov = &raw mut part;
     header.msg_iovlen = 1;
-    header.msg_control = message.told.0.as_mut_ptr().cast();
+    header.msg_control = message.stated.0.as_mut_ptr().cast();
     header.msg_controllen = CONTROL_LENGTH as _;
     // SAFETY: the descriptor is open for the borrow; name, part and control buffer live on this stack with their lengths,
     // and the part is `buffer`, which is borrowed mutably.

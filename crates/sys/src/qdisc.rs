@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_loopback_device_has_one_that_can_be_told() {
+    fn the_loopback_device_has_one_that_can_be_reported() {
         assert!(root_qdisc("lo").is_ok());
         assert!(root_qdisc("no-such-device").is_err());
     }

@@ -8,10 +8,10 @@ use fullpipe_record::{SocketMemory, TcpInfo};
 use fullpipe_units::{BitRate, ByteCount};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-use crate::tcp_info::{LONGEST, decode};
+use crate::tcp_info::{MAX_TCP_INFO, decode};
 
 /// Longest that is asked for of a packet that opened a connection: its headers without what IPv6 may put between them.
-const LONGEST_OPENING: usize = 120;
+const MAX_OPENING: usize = 120;
 
 /// Words of `SO_MEMINFO` (`enum sk_meminfo_vars`).
 const MEMINFO_WORDS: usize = 9;
@@ -21,7 +21,7 @@ const MEMINFO_WORDS: usize = 9;
 /// # Errors
 /// What `getsockopt` reports, as for a descriptor that is not a TCP socket.
 pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
-    let mut bytes = [MaybeUninit::<u8>::uninit(); LONGEST];
+    let mut bytes = [MaybeUninit::<u8>::uninit(); MAX_TCP_INFO];
     Ok(decode(option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?))
 }
 
@@ -48,7 +48,7 @@ pub fn keep_openings(listener: impl AsFd) -> io::Result<()> {
 /// # Errors
 /// What `getsockopt` reports, as for headers that are longer than 120 bytes.
 pub fn opening(connection: impl AsFd) -> io::Result<Vec<u8>> {
-    let mut bytes = [MaybeUninit::<u8>::uninit(); LONGEST_OPENING];
+    let mut bytes = [MaybeUninit::<u8>::uninit(); MAX_OPENING];
     Ok(option(connection.as_fd(), libc::IPPROTO_TCP, libc::TCP_SAVED_SYN, &mut bytes)?.to_vec())
 }
 
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_that_the_program_fixed_is_told_from_one_that_the_kernel_tunes() {
+    fn a_buffer_that_the_program_fixed_is_distinguished_from_one_that_the_kernel_tunes() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let locks = || fixed_buffers(std::process::id(), client.as_raw_fd());
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pacing_rate_is_told_back() {
+    fn a_pacing_rate_is_reported_back() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         for rate in [BitRate::from_mbps(8), BitRate::from_mbps(100_000)] {

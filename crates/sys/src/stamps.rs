@@ -51,13 +51,13 @@ pub fn departure(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Stamped> {
 
 fn receive(socket: impl AsFd, buffer: &mut [u8], flags: i32) -> io::Result<Stamped> {
     let message = message::receive(socket, buffer, flags)?;
-    Ok(Stamped { length: message.length, from: message.name(), at: software_stamp(&message.told.0) })
+    Ok(Stamped { length: message.length, from: message.name(), at: software_stamp(&message.stated.0) })
 }
 
 /// The stamp that the kernel made by software: the first of `struct scm_timestamping`.
-fn software_stamp(told: &[u8]) -> Option<Span> {
+fn software_stamp(stated: &[u8]) -> Option<Span> {
     let is_stamp = (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING);
-    let found = control_messages(told).find(|message| (message.level, message.kind) == is_stamp)?;
+    let found = control_messages(stated).find(|message| (message.level, message.kind) == is_stamp)?;
     time(found.data).filter(|stamp| *stamp > Span::ZERO)
 }
 
@@ -126,8 +126,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_control_data_is_read(told in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let _ = software_stamp(&told);
+        fn any_control_data_is_read(stated in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = software_stamp(&stated);
         }
     }
 }

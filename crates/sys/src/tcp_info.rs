@@ -5,7 +5,7 @@ use fullpipe_record::{CongestionState, TcpInfo};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
 /// Length of `struct tcp_info` in Linux 6.18, the longest so far. Later kernels cut their answer to this.
-pub(crate) const LONGEST: usize = 280;
+pub(crate) const MAX_TCP_INFO: usize = 280;
 
 /// `tcpi_options` bits.
 const OPTION_TIMESTAMPS: u8 = 1;
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn what_means_never_or_unlimited_is_no_number() {
-        let mut bytes = vec![0_u8; LONGEST];
+        let mut bytes = vec![0_u8; MAX_TCP_INFO];
         bytes[76..80].copy_from_slice(&SSTHRESH_NEVER_SET.to_ne_bytes());
         bytes[104..112].copy_from_slice(&u64::MAX.to_ne_bytes());
         bytes[148..152].copy_from_slice(&u32::MAX.to_ne_bytes());
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn both_window_scales_share_a_byte() {
-        let mut bytes = vec![0_u8; LONGEST];
+        let mut bytes = vec![0_u8; MAX_TCP_INFO];
         bytes[5] = OPTION_WSCALE | OPTION_SACK;
         bytes[6] = 0xa7;
         let info = decode(&bytes);

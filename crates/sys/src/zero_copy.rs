@@ -131,14 +131,14 @@ pub fn completions(socket: impl AsFd) -> io::Result<Completions> {
 }
 
 /// A `struct sock_extended_err` that tells of sends from a first to a last, whose numbers wrap at 2³².
-fn notice(told: &[u8]) -> Option<Completions> {
-    let word = |at: usize| told.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
+fn notice(stated: &[u8]) -> Option<Completions> {
+    let word = |at: usize| stated.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
     let (first, last) = (word(FIRST)?, word(LAST)?);
-    if told.get(ORIGIN) != Some(&ORIGIN_ZERO_COPY) {
+    if stated.get(ORIGIN) != Some(&ORIGIN_ZERO_COPY) {
         return None;
     }
     let done = u64::from(last.wrapping_sub(first)) + 1;
-    Some(Completions { done, copied: if told[CODE] & CODE_COPIED == 0 { 0 } else { done } })
+    Some(Completions { done, copied: if stated[CODE] & CODE_COPIED == 0 { 0 } else { done } })
 }
 
 #[cfg(test)]
@@ -181,14 +181,14 @@ mod tests {
 
     #[test]
     fn numbers_of_sends_wrap() {
-        let mut told = [0; 16];
-        told[ORIGIN] = ORIGIN_ZERO_COPY;
-        told[FIRST..LAST].copy_from_slice(&u32::MAX.to_ne_bytes());
-        told[LAST..].copy_from_slice(&1_u32.to_ne_bytes());
-        assert_eq!(notice(&told), Some(Completions { done: 3, copied: 0 }));
-        told[CODE] = CODE_COPIED;
-        assert_eq!(notice(&told), Some(Completions { done: 3, copied: 3 }));
-        told[ORIGIN] = 2;
-        assert_eq!((notice(&told), notice(&told[..12])), (None, None));
+        let mut stated = [0; 16];
+        stated[ORIGIN] = ORIGIN_ZERO_COPY;
+        stated[FIRST..LAST].copy_from_slice(&u32::MAX.to_ne_bytes());
+        stated[LAST..].copy_from_slice(&1_u32.to_ne_bytes());
+        assert_eq!(notice(&stated), Some(Completions { done: 3, copied: 0 }));
+        stated[CODE] = CODE_COPIED;
+        assert_eq!(notice(&stated), Some(Completions { done: 3, copied: 3 }));
+        stated[ORIGIN] = 2;
+        assert_eq!((notice(&stated), notice(&stated[..12])), (None, None));
     }
 }

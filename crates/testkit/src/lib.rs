@@ -3,6 +3,7 @@
 //! Such a test names what it needs with [`require!`]: where the machine lacks it, the test skips, says why on standard
 //! error and in `target/skipped.txt`, and fails instead if `FULLPIPE_REQUIRE=all`.
 
+mod deadline;
 mod false_server;
 mod lateness;
 mod mark;
@@ -10,11 +11,11 @@ mod need;
 mod network;
 mod outcome;
 mod path;
-mod patience;
 mod process;
 mod relay;
 mod validity;
 
+pub use deadline::within;
 pub use false_server::{FalseServer, Part};
 pub use lateness::lateness;
 pub use mark::Mark;
@@ -22,7 +23,6 @@ pub use need::{Need, missing};
 pub use network::{free_port, network_sysctls, wait_for_listener};
 pub use outcome::{assert_says, document, sentence};
 pub use path::{PathLock, path};
-pub use patience::within;
 pub use process::{Running, fullpipe};
 pub use relay::{Fate, Heading, Relay};
 pub use validity::valid_within;

@@ -5,13 +5,13 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::patience::within;
+use crate::deadline::within;
 
 /// The environment variable that carries a mark.
 const VARIABLE: &str = "FULLPIPE_TEST_MARK";
 
 /// How long what was left behind may take to go.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A mark that a program and everything that it starts carries, in whatever namespace: in its environment, and where a
 /// test puts it, in its arguments. It is a number of seconds too, so that a marked `sleep` ends some day.
@@ -54,9 +54,9 @@ impl Mark {
     /// # Panics
     /// If something is left.
     pub fn assert_gone(&self, namespaces: &BTreeSet<PathBuf>) {
-        assert!(within(PATIENCE, || self.processes().is_empty()), "left behind: {:?}", self.processes());
+        assert!(within(TIMEOUT, || self.processes().is_empty()), "left behind: {:?}", self.processes());
         let left = || network_namespaces().intersection(namespaces).cloned().collect::<Vec<_>>();
-        assert!(within(PATIENCE, || left().is_empty()), "left behind: {:?}", left());
+        assert!(within(TIMEOUT, || left().is_empty()), "left behind: {:?}", left());
     }
 
     fn is_on(&self, folder: &Path) -> bool {
@@ -96,7 +96,7 @@ mod tests {
     fn a_marked_program_is_seen_until_it_ends() {
         let mark = Mark::new();
         let mut program = Running::start(mark.put_on(Command::new("sleep").arg("30")));
-        assert!(within(PATIENCE, || mark.processes() == [(program.pid(), "sleep 30".to_owned())]));
+        assert!(within(TIMEOUT, || mark.processes() == [(program.pid(), "sleep 30".to_owned())]));
         assert!(mark.network_namespaces().is_subset(&network_namespaces()));
         program.kill();
         drop(program);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::patience::within;
+use crate::deadline::within;
 
 /// `st` of a socket that listens, in `/proc/net/tcp`.
 const LISTENING: &str = "0A";

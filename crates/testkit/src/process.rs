@@ -89,15 +89,15 @@ impl Running {
     ///
     /// # Panics
     /// If it has not ended by then; it is killed first.
-    pub fn finish(mut self, patience: Duration) -> Output {
+    pub fn finish(mut self, timeout: Duration) -> Output {
         let mut child = self.child.take().expect("finish is called once");
         let stdout = collect(child.stdout.take());
         let stderr = collect(child.stderr.take());
-        let status = wait(&mut child, patience);
+        let status = wait(&mut child, timeout);
         let (stdout, stderr) = (stdout.join().unwrap_or_default(), stderr.join().unwrap_or_default());
         let Some(status) = status else {
             panic!(
-                "it did not end within {patience:?}:\n{}{}",
+                "it did not end within {timeout:?}:\n{}{}",
                 String::from_utf8_lossy(&stdout),
                 String::from_utf8_lossy(&stderr)
             );
@@ -125,8 +125,8 @@ fn collect(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<
     })
 }
 
-fn wait(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
-    let deadline = Instant::now() + patience;
+fn wait(child: &mut Child, timeout: Duration) -> Option<ExitStatus> {
+    let deadline = Instant::now() + timeout;
     loop {
         if let Ok(Some(status)) = child.try_wait() {
             return Some(status);

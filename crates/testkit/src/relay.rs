@@ -35,7 +35,7 @@ pub enum Fate {
 type Fates = dyn Fn(Heading, u64) -> Fate + Send + Sync;
 
 /// Data is at least this long; what opens a flow is shorter.
-const SHORTEST_DATA: usize = 16;
+const MIN_DATA: usize = 16;
 
 /// A flow that is silent for so long is over.
 const SILENCE: Duration = Duration::from_secs(20);
@@ -128,7 +128,7 @@ impl Lane {
 
     /// Sends `datagram` on by `send` as its fate is, and what has waited for it.
     fn forward(&mut self, datagram: &[u8], send: impl Fn(&[u8])) {
-        if datagram.len() < SHORTEST_DATA {
+        if datagram.len() < MIN_DATA {
             return send(datagram);
         }
         self.sent += 1;
@@ -208,7 +208,7 @@ mod tests {
         client.set_read_timeout(limit).unwrap();
         client.send(b"open").unwrap();
         for number in 1..=5_u8 {
-            client.send(&[number; SHORTEST_DATA]).unwrap();
+            client.send(&[number; MIN_DATA]).unwrap();
         }
         let mut buffer = [0; 64];
         let mut seen = Vec::new();
@@ -217,13 +217,13 @@ mod tests {
             seen.push((length, buffer[0]));
             server.send_to(&buffer[..length], from).unwrap();
         }
-        assert_eq!(seen, [(4, b'o'), (SHORTEST_DATA, 1), (SHORTEST_DATA, 4), (SHORTEST_DATA, 5)]);
+        assert_eq!(seen, [(4, b'o'), (MIN_DATA, 1), (MIN_DATA, 4), (MIN_DATA, 5)]);
         assert_eq!(client.recv(&mut buffer).unwrap(), 4);
-        assert_eq!((client.recv(&mut buffer).unwrap(), buffer[0]), (SHORTEST_DATA, 1));
+        assert_eq!((client.recv(&mut buffer).unwrap(), buffer[0]), (MIN_DATA, 1));
     }
 
     #[test]
-    fn what_is_told_to_wait_waits_and_what_is_told_to_follow_follows() {
+    fn what_is_reported_to_wait_waits_and_what_is_reported_to_follow_follows() {
         let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let relay = Relay::with_fates(server.local_addr().unwrap().port(), |_, number| match number {
             2 => Fate::Follows(2),
@@ -235,7 +235,7 @@ mod tests {
         server.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let begun = Instant::now();
         for number in 1..=5_u8 {
-            client.send(&[number; SHORTEST_DATA]).unwrap();
+            client.send(&[number; MIN_DATA]).unwrap();
         }
         let mut buffer = [0; 64];
         let seen: Vec<u8> = (0..5).map(|_| server.recv(&mut buffer).map(|_| buffer[0]).unwrap()).collect();

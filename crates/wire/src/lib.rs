@@ -12,11 +12,11 @@
 
 mod checksum;
 mod headers;
-mod opening;
 mod options;
 mod packet;
+mod syn_segment;
 mod virtio;
 
-pub use opening::Opening;
 pub use packet::{Malformed, Packet};
+pub use syn_segment::SynSegment;
 pub use virtio::VIRTIO_HEADER;

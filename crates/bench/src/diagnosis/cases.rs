@@ -270,7 +270,7 @@ fn many() -> Result<Vec<Case>, FlagError> {
     cases.retain(|case| {
         case.request.streams == spot.streams
             && case.request.writer != Writer::Blocking
-            && !matches!(case.plant, Plant::SlowFile { .. } | Plant::Iperf2 | Plant::Beside(_))
+            && !matches!(case.plant, Plant::SlowFile { .. } | Plant::Iperf2 | Plant::CrossTraffic(_))
     });
     Ok(cases)
 }
@@ -403,7 +403,7 @@ fn the_path(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let link = spot.bare(label(Limit::Capacity, Cause::Link, At::Path))?;
     // A queue that lasts longer than a busy machine's link stands still.
     let mut shared = spot.over(label(Limit::Capacity, Cause::Shared, At::Path), "queue=2bdp")?;
-    shared.plant = Plant::Beside(Request { streams: 3, ..shared.request.clone() });
+    shared.plant = Plant::CrossTraffic(Request { streams: 3, ..shared.request.clone() });
     let police = format!("policer={}k {}", spot.way.mbps * 400, spot.way.bdp(0.1).get().max(16 << 10));
     // Long enough for the window to grow back to what the policer lets pass.
     let policed = lasting(spot.over(label(Limit::Loss, Cause::Policer, At::Path), &police)?, 15);
@@ -478,7 +478,7 @@ fn lossy(spot: Spot, left: f64) -> Result<Case, FlagError> {
         let case = spot.over(label(Limit::Loss, Cause::Random, At::Path), &format!("loss={share:.7}"))?;
         let host = HostSettings::of_linux_6_18();
         let expected = predict(&case.path, &host, &host, &case.request);
-        let rate = |kind| expected.ceiling(kind).map_or(BitRate::ZERO, |ceiling| ceiling.refined);
+        let rate = |kind| expected.ceiling(kind).map_or(BitRate::ZERO, |ceiling| ceiling.kernel_model);
         if share > NO_MORE_THAN || rate(Limit::Loss) <= rate(Limit::Capacity).scaled(left) {
             return Ok(case);
         }
@@ -636,7 +636,8 @@ mod tests {
         let host = HostSettings::of_linux_6_18();
         for way in SSH_WAYS {
             let case = ssh_channel(Spot::new(way, CONTROLS[0])).unwrap();
-            let carried = predict(&case.path, &host, &host, &case.request).ceiling(Limit::Capacity).unwrap().refined;
+            let carried =
+                predict(&case.path, &host, &host, &case.request).ceiling(Limit::Capacity).unwrap().kernel_model;
             let let_through = named("ssh").unwrap().ceiling(way.rtt()).unwrap();
             assert!(let_through.relative_to(carried) <= 0.6, "{}: {let_through} of {carried}", case.name);
         }
@@ -651,7 +652,7 @@ mod tests {
             let got = predict(&case.path, &end(&case.sender), &end(&case.receiver), &case.request);
             let Some(planted) = got.ceiling(case.label.kind) else { continue };
             // What is asked of both buffers binds both; a plant that the model does not know leaves other ceilings alone.
-            if matches!(case.plant, Plant::Iperf2 | Plant::Beside(_) | Plant::Prepared { .. }) {
+            if matches!(case.plant, Plant::Iperf2 | Plant::CrossTraffic(_) | Plant::Prepared { .. }) {
                 continue;
             }
             if case.label.at == At::Middlebox {
@@ -659,7 +660,7 @@ mod tests {
             }
             known += 1;
             for other in got.ceilings.iter().filter(|ceiling| ceiling.kind != planted.kind) {
-                let share = planted.refined.relative_to(other.refined);
+                let share = planted.kernel_model.relative_to(other.kernel_model);
                 assert!(share <= 0.75, "{}: {share:.2} of {}", case.name, other.kind.name());
             }
         }

@@ -104,7 +104,7 @@ fn line(record: &Recorded) -> String {
     let broken = record.seen.validity().broken.join("; ");
     let verdict = COLUMNS[0].verdict(record);
     let note = if broken.is_empty() { String::new() } else { format!(" (invalid: {broken})") };
-    format!("{}: {rate} of {}{note}: {}", record.name, record.prediction.refined, verdict.sentence)
+    format!("{}: {rate} of {}{note}: {}", record.name, record.prediction.kernel_model, verdict.sentence)
 }
 
 /// Records that may be judged decide.

@@ -25,15 +25,15 @@ pub(crate) struct Column {
     /// With whose view.
     pub(crate) view: View,
     /// Whether the bandwidth of the path is told.
-    pub(crate) told: bool,
+    pub(crate) stated: bool,
 }
 
 /// Every way, the best informed first.
 pub(crate) const COLUMNS: [Column; 4] = [
-    Column { view: View::BothEnds, told: true },
-    Column { view: View::BothEnds, told: false },
-    Column { view: View::Sender, told: true },
-    Column { view: View::Sender, told: false },
+    Column { view: View::BothEnds, stated: true },
+    Column { view: View::BothEnds, stated: false },
+    Column { view: View::Sender, stated: true },
+    Column { view: View::Sender, stated: false },
 ];
 
 /// What must be right of all: kind and cause, from two ends and from the sender's.
@@ -46,7 +46,7 @@ impl Column {
             View::BothEnds => "both ends",
             View::Sender => "sender alone",
         };
-        format!("{view}, bandwidth {}", if self.told { "told" } else { "not told" })
+        format!("{view}, bandwidth {}", if self.stated { "told" } else { "not told" })
     }
 
     /// The share that must be right.
@@ -56,7 +56,7 @@ impl Column {
 
     /// What the diagnosis says of `record`, seen so.
     pub(crate) fn verdict(self, record: &Recorded) -> Verdict {
-        let bandwidth = record.bandwidth.filter(|_| self.told);
+        let bandwidth = record.bandwidth.filter(|_| self.stated);
         let evidence = record.evidence(bandwidth);
         diagnose(&match self.view {
             View::BothEnds => evidence,
@@ -222,10 +222,15 @@ impl Accuracy {
             }
             return;
         }
-        let off = steady.rate.relative_to(prediction.refined) - 1.0;
+        let off = steady.rate.relative_to(prediction.kernel_model) - 1.0;
         self.deterministic.push(off.abs());
         if off.abs() > MEDIAN {
-            self.misses.push(format!("{name}: {} is {:+.1} % of {}", steady.rate, off * 100.0, prediction.refined));
+            self.misses.push(format!(
+                "{name}: {} is {:+.1} % of {}",
+                steady.rate,
+                off * 100.0,
+                prediction.kernel_model
+            ));
         }
     }
 
@@ -318,7 +323,7 @@ mod tests {
         let record = record();
         let accuracy = Accuracy::of(&[&record]);
         let steady = record.seen.steady().unwrap().rate;
-        let off = (steady.relative_to(record.prediction.refined) - 1.0).abs();
+        let off = (steady.relative_to(record.prediction.kernel_model) - 1.0).abs();
         assert_eq!(accuracy.deterministic, [off]);
         let stripped = Label { cause: Cause::WindowScaleStripped, ..record.label };
         assert!(Accuracy::of(&[&Recorded { label: stripped, ..record }]).deterministic.is_empty());

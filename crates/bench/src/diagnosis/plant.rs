@@ -56,7 +56,7 @@ pub(crate) enum Plant {
         command: String,
     },
     /// Other connections between the same hosts begin before the load and end after it.
-    Beside(Request),
+    CrossTraffic(Request),
     /// The load is asked for by iperf2's protocol, which tells the far end nothing of buffers.
     Iperf2,
     /// The load is OpenSSH's, through a channel, and is watched at the end that sends.
@@ -71,7 +71,7 @@ const GROUPS_V2: &str = "/sys/fs/cgroup";
 const PERIOD: Span = Span::from_millis(20);
 
 /// The least quota that the kernel takes.
-const LEAST_QUOTA: Span = Span::from_millis(1);
+const MIN_QUOTA: Span = Span::from_millis(1);
 
 /// A control group with a quota, which goes with it.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ impl Quota {
             fs::create_dir(&folder)?;
         }
         let made = Self { folder, members: if v2 { "cgroup.procs" } else { "tasks" } };
-        let quota = PERIOD.scaled(share.get()).max(LEAST_QUOTA);
+        let quota = PERIOD.scaled(share.get()).max(MIN_QUOTA);
         let period = quota.scaled(1.0 / share.get()).as_micros();
         let quota = quota.as_micros();
         if v2 {

@@ -92,7 +92,7 @@ impl Seen {
 
     /// Leaves the samples of each stream that are [`KEEP_EVERY`] apart or more, and the last.
     pub(crate) fn thin(&mut self) {
-        let apart = KEEP_EVERY * u64::from(self.request().streams).clamp(1, MOST_TIMES);
+        let apart = KEEP_EVERY * u64::from(self.request().streams).clamp(1, MAX_TIMES);
         let ends = match self {
             Self::Measured(seen) => [&mut seen.local.samples, &mut seen.remote.samples],
             Self::Watched(seen) => [&mut seen.evidence.sender_samples, &mut seen.evidence.receiver_samples],
@@ -116,7 +116,7 @@ pub(crate) struct Proven {
 
 /// Samples of one stream are kept no closer together than this, times the number of streams up to four.
 const KEEP_EVERY: Span = Span::from_millis(50);
-const MOST_TIMES: u64 = 4;
+const MAX_TIMES: u64 = 4;
 
 impl Recorded {
     /// Reads all records of a folder, in the order of their names.
@@ -239,8 +239,8 @@ mod tests {
             record.write(folder.path()).unwrap();
         }
         assert_eq!(Recorded::read_all(folder.path()).unwrap(), [watched.clone(), measured]);
-        let told = watched.evidence(Some(BitRate::from_mbps(200)));
-        assert_eq!((told.program.as_deref(), told.bandwidth), (Some("ssh"), Some(BitRate::from_mbps(200))));
+        let stated = watched.evidence(Some(BitRate::from_mbps(200)));
+        assert_eq!((stated.program.as_deref(), stated.bandwidth), (Some("ssh"), Some(BitRate::from_mbps(200))));
     }
 
     #[test]

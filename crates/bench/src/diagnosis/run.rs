@@ -25,10 +25,10 @@ const RUNS: usize = 3;
 const LISTENING: &str = "listening";
 
 /// How long a program may take to come up, and to end after its work; its protocol has deadlines of its own.
-const PATIENCE: Duration = Duration::from_secs(40);
+const TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Longest that an interrupt goes unheard.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How long the loads beside it run before a load, and how much longer than it.
 const LEAD: Span = Span::from_secs(3);
@@ -114,7 +114,7 @@ impl Runner<'_> {
                 Some((*host, words.map_err(|error| RunError::NotPlanted(format!("cc: {error}")))?))
             }
             Plant::Quota { host, .. } => quota.map(|quota| (*host, quota.wrap())),
-            Plant::InPlan | Plant::Prepared { .. } | Plant::Beside(_) | Plant::Iperf2 | Plant::SshChannel => None,
+            Plant::InPlan | Plant::Prepared { .. } | Plant::CrossTraffic(_) | Plant::Iperf2 | Plant::SshChannel => None,
         })
     }
 }
@@ -168,7 +168,7 @@ impl Scene<'_> {
             _ => return Ok(()),
         };
         let arguments = ["-c".to_owned(), command];
-        let output = self.lab.start_program(host, "sh", &arguments, Stdio::Collected)?.finish(PATIENCE)?;
+        let output = self.lab.start_program(host, "sh", &arguments, Stdio::Collected)?.finish(TIMEOUT)?;
         if output.code == 0 { Ok(()) } else { Err(RunError::NotPlanted(output.stderr.trim().to_owned())) }
     }
 
@@ -185,9 +185,9 @@ impl Scene<'_> {
         let prediction = predict(&self.case.path, &sender, &receiver, request);
         let mut runs = 0;
         loop {
-            let beside = self.begin_beside(request)?;
+            let cross_traffic = self.start_cross_traffic(request)?;
             let seen = self.once(request)?;
-            beside.into_iter().try_for_each(|program| program.finish(Duration::ZERO).map(drop))?;
+            cross_traffic.into_iter().try_for_each(|program| program.finish(Duration::ZERO).map(drop))?;
             runs += 1;
             if seen.validity().is_valid() || runs == RUNS {
                 return Ok((prediction, seen));
@@ -257,13 +257,13 @@ impl Scene<'_> {
         request: &Request,
         part: impl FnOnce(Document) -> Option<T>,
     ) -> Result<T, RunError> {
-        let deadline = Instant::now() + Duration::from(request.omit + request.duration) + PATIENCE;
+        let deadline = Instant::now() + Duration::from(request.omit + request.duration) + TIMEOUT;
         let mut printed = String::new();
         while Instant::now() < deadline {
             if self.runner.interrupt.load(Ordering::Relaxed) {
                 return Err(RunError::Interrupted);
             }
-            match client.next_line(LOOK) {
+            match client.next_line(POLL_INTERVAL) {
                 Line::Text(line) => printed += &line,
                 Line::NotYet => {}
                 Line::End => break,
@@ -298,9 +298,9 @@ impl Scene<'_> {
 
     fn once_it_listens<'p>(&self, server: Program<'p>) -> Result<Program<'p>, RunError> {
         let mut said = String::new();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while Instant::now() < deadline && !self.runner.interrupt.load(Ordering::Relaxed) {
-            match server.next_line(LOOK) {
+            match server.next_line(POLL_INTERVAL) {
                 Line::Text(line) if line.contains(LISTENING) => return Ok(server),
                 Line::Text(line) => said += &line,
                 Line::NotYet => {}
@@ -324,8 +324,8 @@ impl Scene<'_> {
     }
 
     /// The loads beside it and their server; they end when they are killed.
-    fn begin_beside(&self, main: &Request) -> Result<Vec<Program<'_>>, RunError> {
-        let Plant::Beside(load) = &self.case.plant else { return Ok(Vec::new()) };
+    fn start_cross_traffic(&self, main: &Request) -> Result<Vec<Program<'_>>, RunError> {
+        let Plant::CrossTraffic(load) = &self.case.plant else { return Ok(Vec::new()) };
         let server = self.serve(Host::Receiver, &["--port", BESIDE_PORT, "--no-iperf2"])?;
         let load = Request { duration: main.duration + LEAD * 8, ..load.clone() };
         let mut arguments = measure_arguments(&self.lab.address(Host::Receiver).to_string(), &load);

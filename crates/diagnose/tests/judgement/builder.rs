@@ -61,10 +61,10 @@ fn stream_samples(seconds: f64, stream: u16, at: &impl Fn(f64) -> Moment) -> Vec
     let step = SAMPLE_MILLIS as f64 / 1e3;
     let mut sums = Sums::default();
     let mut samples = Vec::new();
-    for look in 1..=(seconds / step).round() as u64 {
-        let moment = at(look as f64 * step);
+    for snapshot in 1..=(seconds / step).round() as u64 {
+        let moment = at(snapshot as f64 * step);
         sums.add(&moment, step);
-        samples.push(sample(Span::from_millis(look * SAMPLE_MILLIS), stream, &moment, &sums));
+        samples.push(sample(Span::from_millis(snapshot * SAMPLE_MILLIS), stream, &moment, &sums));
     }
     samples
 }
@@ -170,8 +170,8 @@ pub(crate) fn socket(stream: u16, congestion: &str) -> SocketReadback {
         congestion: congestion.to_owned(),
         local: "198.18.0.1:40000".to_owned(),
         remote: "198.18.0.2:5201".to_owned(),
-        answer: None,
-        quoted: Vec::new(),
+        handshake: None,
+        syn_quotes: Vec::new(),
     }
 }
 
@@ -186,7 +186,7 @@ pub(crate) fn without(mut evidence: Evidence, forget: impl Fn(&mut Sample)) -> E
     evidence
 }
 
-pub(crate) fn told(mut evidence: Evidence, mbps: u64) -> Evidence {
+pub(crate) fn stated(mut evidence: Evidence, mbps: u64) -> Evidence {
     evidence.bandwidth = Some(BitRate::from_mbps(mbps));
     evidence
 }

@@ -6,7 +6,7 @@ use fullpipe_units::{BitRate, ByteCount};
 
 use crate::builder::{
     self, MIB, Moment, Writes, asked, capacity, idle, moment, receive_window, samples, sawtooth, send_buffer,
-    slow_reader, told, without,
+    slow_reader, stated, without,
 };
 
 fn advice(evidence: &Evidence) -> Vec<Remedy> {
@@ -23,7 +23,7 @@ fn predicted(remedy: &Remedy) -> Forecast {
 
 #[test]
 fn a_full_send_buffer_grows_to_what_the_path_needs() {
-    let got = advice(&told(send_buffer("cubic", 4.0 * MIB, Writes::Retrying), 1000));
+    let got = advice(&stated(send_buffer("cubic", 4.0 * MIB, Writes::Retrying), 1000));
     assert_eq!(ids(&got), ["raise-tcp-wmem", "parallel-streams"]);
     // Twice 12.5 MB; the receiver's 32 MiB are enough.
     assert_eq!(got[0].changes, [Change::TcpWmemMax(ByteCount::from_mib(24))]);
@@ -38,7 +38,7 @@ fn a_full_send_buffer_grows_to_what_the_path_needs() {
 
 #[test]
 fn the_receive_buffer_that_would_be_next_is_raised_with_it() {
-    let mut evidence = told(send_buffer("cubic", 4.0 * MIB, Writes::Retrying), 1000);
+    let mut evidence = stated(send_buffer("cubic", 4.0 * MIB, Writes::Retrying), 1000);
     evidence.receiver.as_mut().unwrap().tcp_rmem.max = ByteCount::from_mib(10);
     let got = advice(&evidence);
     assert_eq!(got[0].id, "raise-tcp-wmem");
@@ -63,7 +63,7 @@ fn without_a_bandwidth_the_prediction_is_an_interval_from_the_present() {
 
 #[test]
 fn unknown_hosts_still_get_sizes_and_no_certainty() {
-    let mut evidence = told(send_buffer("cubic", 4.0 * MIB, Writes::Retrying), 1000);
+    let mut evidence = stated(send_buffer("cubic", 4.0 * MIB, Writes::Retrying), 1000);
     (evidence.sender, evidence.receiver) = (None, None);
     let got = advice(&evidence);
     assert_eq!(got[0].changes, [Change::TcpWmemMax(ByteCount::from_mib(24))], "{got:#?}");
@@ -81,7 +81,7 @@ fn unknown_hosts_still_get_sizes_and_no_certainty() {
 
 #[test]
 fn a_small_tcp_rmem_is_raised_and_the_send_buffer_with_it() {
-    let mut evidence = told(receive_window("cubic", 3.0 * MIB, 1), 1000);
+    let mut evidence = stated(receive_window("cubic", 3.0 * MIB, 1), 1000);
     evidence.receiver.as_mut().unwrap().tcp_rmem.max = ByteCount::from_mib(5);
     let got = advice(&evidence);
     assert_eq!(got[0].id, "raise-tcp-rmem");
@@ -95,7 +95,7 @@ fn a_small_tcp_rmem_is_raised_and_the_send_buffer_with_it() {
 
 #[test]
 fn a_fixed_buffer_is_best_left_to_the_kernel() {
-    let got = advice(&told(asked(receive_window("cubic", 65_536.0, 1), 52_000), 1000));
+    let got = advice(&stated(asked(receive_window("cubic", 65_536.0, 1), 52_000), 1000));
     // Tuned by the kernel it ends at tcp_wmem; with that raised too, the pipe is full.
     assert_eq!(
         ids(&got),
@@ -122,7 +122,7 @@ fn a_remedy_without_gain_is_left_out() {
 
 #[test]
 fn receive_buffers_that_are_not_tuned_are_tuned() {
-    let mut evidence = told(receive_window("cubic", 80e3, 1), 100);
+    let mut evidence = stated(receive_window("cubic", 80e3, 1), 100);
     evidence.receiver.as_mut().unwrap().moderate_rcvbuf = false;
     let got = advice(&evidence);
     assert_eq!(got[0].id, "let-the-kernel-tune", "{got:#?}");
@@ -132,7 +132,7 @@ fn receive_buffers_that_are_not_tuned_are_tuned() {
 
 #[test]
 fn scaling_is_switched_on_at_the_end_that_has_it_off() {
-    let mut evidence = without(told(receive_window("cubic", 65_535.0, 1), 100), |sample| {
+    let mut evidence = without(stated(receive_window("cubic", 65_535.0, 1), 100), |sample| {
         sample.tcp.window_scaling = Some(false);
     });
     evidence.receiver.as_mut().unwrap().window_scaling = false;
@@ -147,7 +147,7 @@ fn scaling_is_switched_on_at_the_end_that_has_it_off() {
 #[test]
 fn against_loss_there_is_bbr_and_there_are_more_streams() {
     let losses = [3.0, 4.2, 13.1, 15.0, 24.3, 30.9, 31.8, 43.0, 47.7, 58.1];
-    let mut evidence = told(sawtooth("cubic", 60.0, &losses, 1.7, 0.7, 24.0), 100);
+    let mut evidence = stated(sawtooth("cubic", 60.0, &losses, 1.7, 0.7, 24.0), 100);
     let got = advice(&evidence);
     assert_eq!(ids(&got), ["congestion-control-bbr", "parallel-streams", "mend-the-path"], "{got:#?}");
     let [bbr, streams] = [predicted(&got[0]), predicted(&got[1])];
@@ -161,7 +161,7 @@ fn against_loss_there_is_bbr_and_there_are_more_streams() {
 
 #[test]
 fn a_full_pipe_has_no_cure() {
-    let got = advice(&told(capacity("cubic", 20.0, 1), 100));
+    let got = advice(&stated(capacity("cubic", 20.0, 1), 100));
     assert_eq!(ids(&got), ["none"]);
     assert_eq!((got[0].predicted, got[0].changes.len(), got[0].at), (None, 0, At::Path));
 }
@@ -170,7 +170,7 @@ fn a_full_pipe_has_no_cure() {
 fn programs_and_short_transfers_are_for_people() {
     let ramp = samples(0.9, 1, |t| Moment { ssthresh: None, ..moment(1.158 * 2.0_f64.powf(t / 0.1), 100.0) });
     for (evidence, id) in [
-        (told(builder::evidence("cubic", 100, ramp), 1000), "longer-transfer"),
+        (stated(builder::evidence("cubic", 100, ramp), 1000), "longer-transfer"),
         (idle("cubic"), "faster-writer"),
         (slow_reader("cubic"), "faster-reader"),
     ] {
@@ -189,8 +189,8 @@ fn an_unknown_limit_gets_no_advice() {
 #[test]
 fn the_best_comes_first_and_the_narrower_of_two_alike() {
     for evidence in [
-        told(send_buffer("cubic", 4.0 * MIB, Writes::Retrying), 1000),
-        told(asked(receive_window("cubic", 65_536.0, 1), 52_000), 1000),
+        stated(send_buffer("cubic", 4.0 * MIB, Writes::Retrying), 1000),
+        stated(asked(receive_window("cubic", 65_536.0, 1), 52_000), 1000),
         send_buffer("bbr", 4.0 * MIB, Writes::Sleeping),
     ] {
         let order: Vec<_> = advice(&evidence)

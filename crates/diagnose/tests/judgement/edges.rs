@@ -4,7 +4,7 @@ use fullpipe_diagnose::diagnose;
 use fullpipe_record::{Cause, Evidence, Limit, Steady};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use crate::builder::{MIB, Moment, capacity, evidence, moment, samples, sawtooth, told, without};
+use crate::builder::{MIB, Moment, capacity, evidence, moment, samples, sawtooth, stated, without};
 
 /// 40 Mbit/s over 100 ms with room in every window and buffer: nothing holds it back.
 fn unhindered() -> Moment {
@@ -207,7 +207,7 @@ fn a_pipe_of_nine_tenths_of_the_congestion_window_is_full() {
 }
 
 #[test]
-fn nine_tenths_of_what_was_told_is_all_of_it() {
+fn nine_tenths_of_what_was_reported_is_all_of_it() {
     // A window that limits, and a rate that is close to the path's or not.
     let rate = |share: f64| {
         let mbps = 94.148 * share;
@@ -215,7 +215,7 @@ fn nine_tenths_of_what_was_told_is_all_of_it() {
             let then = moment(mbps, 100.0);
             Moment { window: then.in_flight, cwnd: then.in_flight * 2.0, ..then }
         });
-        told(full, 100)
+        stated(full, 100)
     };
     assert_edge(Limit::Capacity, &rate(0.92), &rate(0.88));
 }
@@ -223,7 +223,7 @@ fn nine_tenths_of_what_was_told_is_all_of_it() {
 #[test]
 fn under_bbr_four_fifths_are_all_of_it_too() {
     let rate = |mbps: f64| {
-        told(of("bbr", move |_| Moment { cwnd: moment(mbps, 100.0).in_flight * 2.0, ..moment(mbps, 100.0) }), 100)
+        stated(of("bbr", move |_| Moment { cwnd: moment(mbps, 100.0).in_flight * 2.0, ..moment(mbps, 100.0) }), 100)
     };
     assert_edge(Limit::Capacity, &rate(94.148 * 0.83), &rate(94.148 * 0.77));
 }
@@ -287,7 +287,7 @@ fn late() -> Steady {
 
 #[test]
 fn one_window_before_loss_takes_eight_losses_within_a_twentieth_to_tell() {
-    let cause = |losses: &[f64]| diagnose(&told(sawtooth("cubic", 60.0, losses, 1.7, 0.7, 24.0), 1000)).cause;
+    let cause = |losses: &[f64]| diagnose(&stated(sawtooth("cubic", 60.0, losses, 1.7, 0.7, 24.0), 1000)).cause;
     let regular = [5.0, 11.0, 17.0, 23.0, 29.0, 35.0, 41.0, 47.0];
     assert_eq!(cause(&regular), Cause::ShallowQueue);
     assert_eq!(cause(&regular[..7]), Cause::Random);

@@ -4,7 +4,7 @@ use fullpipe_units::{BitRate, Span};
 
 use crate::builder::{self, Moment, moment};
 use crate::builder::{
-    MIB, Writes, asked, at_a_rate, capacity, idle, receive_window, samples, sawtooth, send_buffer, slow_reader, told,
+    MIB, Writes, asked, at_a_rate, capacity, idle, receive_window, samples, sawtooth, send_buffer, slow_reader, stated,
     trickle,
 };
 
@@ -43,7 +43,11 @@ fn each_limit_is_named_under_each_congestion_control() {
                 (Limit::SendBuffer, Cause::SoSndbuf, At::Sender),
             ),
             ("full link", capacity(cc, 20.0, 1), (Limit::Capacity, Cause::Link, At::Path)),
-            ("full link of which was told", told(capacity(cc, 20.0, 1), 100), (Limit::Capacity, Cause::Link, At::Path)),
+            (
+                "full link of which was told",
+                stated(capacity(cc, 20.0, 1), 100),
+                (Limit::Capacity, Cause::Link, At::Path),
+            ),
             ("full link, 20 streams", capacity(cc, 100.0, 20), (Limit::Capacity, Cause::Link, At::Path)),
             ("idle writer", idle(cc), (Limit::SenderApplication, Cause::Idle, At::Sender)),
             ("writer at a rate", at_a_rate(trickle(cc)), (Limit::SenderApplication, Cause::RateLimited, At::Sender)),
@@ -67,14 +71,14 @@ pub(crate) fn lossy(losses: &[f64]) -> Evidence {
 
 #[test]
 fn loss_at_any_window_is_random() {
-    let verdict = assert_verdict(&told(lossy(&IRREGULAR), 1000), Limit::Loss, Cause::Random, At::Path);
+    let verdict = assert_verdict(&stated(lossy(&IRREGULAR), 1000), Limit::Loss, Cause::Random, At::Path);
     assert!(verdict.ceilings.contains_key(&Limit::Loss), "{verdict:#?}");
     assert!(verdict.sentence.contains("the path could carry 941"), "{}", verdict.sentence);
 }
 
 #[test]
 fn loss_at_one_window_is_a_shallow_queue() {
-    assert_verdict(&told(lossy(&REGULAR), 1000), Limit::Loss, Cause::ShallowQueue, At::Path);
+    assert_verdict(&stated(lossy(&REGULAR), 1000), Limit::Loss, Cause::ShallowQueue, At::Path);
 }
 
 #[test]
@@ -94,7 +98,7 @@ fn a_transfer_that_ends_in_slow_start_is_ramp_up() {
 #[test]
 fn a_window_that_grows_slowly_without_any_loss_left_slow_start_early() {
     assert_verdict(
-        &told(sawtooth("cubic", 10.0, &[], 3.0, 1.0, 20.0), 1000),
+        &stated(sawtooth("cubic", 10.0, &[], 3.0, 1.0, 20.0), 1000),
         Limit::CongestionWindow,
         Cause::EarlyExit,
         At::Path,
@@ -104,13 +108,13 @@ fn a_window_that_grows_slowly_without_any_loss_left_slow_start_early() {
 #[test]
 fn a_window_that_grows_after_the_ramps_loss_is_recovering() {
     // One loss early on, at 400 Mbit/s; since then none, and the formula for no loss allows anything.
-    let evidence = told(sawtooth("cubic", 10.0, &[1.2], 8.0, 0.3, 400.0), 1000);
+    let evidence = stated(sawtooth("cubic", 10.0, &[1.2], 8.0, 0.3, 400.0), 1000);
     assert_verdict(&evidence, Limit::CongestionWindow, Cause::Recovering, At::Path);
 }
 
 #[test]
-fn a_full_send_buffer_is_told_in_one_plain_sentence() {
-    let verdict = diagnose(&told(send_buffer("cubic", 4.0 * MIB, Writes::Retrying), 1000));
+fn a_full_send_buffer_is_reported_in_one_plain_sentence() {
+    let verdict = diagnose(&stated(send_buffer("cubic", 4.0 * MIB, Writes::Retrying), 1000));
     assert!(near(verdict.ceilings[&Limit::SendBuffer], 330.0), "{verdict:#?}");
     assert!(near(verdict.ceilings[&Limit::Capacity], 941.5), "{verdict:#?}");
     assert_eq!(
@@ -126,7 +130,7 @@ fn sentences_are_short() {
     let many = [
         receive_window("cubic", 3.0 * MIB, 90),
         send_buffer("bbr", 4.0 * MIB, Writes::Sleeping),
-        told(capacity("cubic", 20.0, 1), 100),
+        stated(capacity("cubic", 20.0, 1), 100),
         capacity("cubic", 20.0, 1),
         lossy(&IRREGULAR),
         lossy(&REGULAR),
@@ -219,8 +223,8 @@ fn what_bbr_loses_to_its_probes_without_a_queue_a_policer_took() {
     let link = (Limit::Capacity, Cause::Link, At::Path);
     for (name, evidence, (kind, cause, at)) in [
         ("nothing told", bbr_that_loses(20.0, 0.0), policer),
-        ("ten times as much told", told(bbr_that_loses(20.0, 0.0), 1000), policer),
-        ("as much told", told(bbr_that_loses(20.0, 0.0), 100), link),
+        ("ten times as much told", stated(bbr_that_loses(20.0, 0.0), 1000), policer),
+        ("as much told", stated(bbr_that_loses(20.0, 0.0), 100), link),
         ("its probes make a queue", bbr_that_loses(20.0, 0.13), link),
         ("too little for probes", bbr_that_loses(200.0, 0.0), link),
         ("too much for BBR", bbr_that_loses(4.0, 0.0), (Limit::Loss, Cause::Random, At::Path)),

@@ -10,4 +10,4 @@ mod receiving;
 mod traced;
 mod traps;
 mod typed;
-mod untold;
+mod unstated;

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use fullpipe_diagnose::{diagnose, remedies, steady};
-use fullpipe_record::{At, Basis, Cause, Evidence, Limit, Quoted, Sample, SocketMemory, TcpInfo};
+use fullpipe_record::{At, Basis, Cause, Evidence, Limit, Sample, SocketMemory, SynQuote, TcpInfo};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
-use crate::builder::{self, told};
+use crate::builder::{self, stated};
 
 /// What the receiver sees, 20 times a second for ten seconds; sizes in bytes.
 #[derive(Clone, Copy)]
@@ -39,7 +39,7 @@ const WELL: Seen = Seen {
 
 fn evidence(seen: Seen) -> Evidence {
     let mut arrived = 0.0;
-    let look = |index: u64| {
+    let snapshot = |index: u64| {
         let second = (index as f64 / 20.0).fract();
         let silent = second < seen.silent;
         if !silent {
@@ -64,7 +64,7 @@ fn evidence(seen: Seen) -> Evidence {
         let memory = SocketMemory { rmem_alloc, rcvbuf, ..SocketMemory::default() };
         Sample { at: Span::from_millis(index * 50), stream: 0, bytes, tcp, memory: Some(memory) }
     };
-    let samples: Vec<Sample> = (1..=200).map(look).collect();
+    let samples: Vec<Sample> = (1..=200).map(snapshot).collect();
     let idle_rtt = Some(Span::from_millis(seen.idle_ms));
     Evidence {
         sender: None,
@@ -79,13 +79,16 @@ fn evidence(seen: Seen) -> Evidence {
 #[test]
 fn a_receiver_that_asked_knows_that_its_offer_was_lost() {
     let mut evidence = evidence(Seen { scaling: false, mbps: 5.1, window: 65_535, rcvbuf: 131_072, ..WELL });
-    let quoted = |hop: u8, window_scale| Quoted { hop, by: IpAddr::from([192, 0, 2, hop]), window_scale, mss: None };
+    let quoted = |hop: u8, window_scale| SynQuote { hop, by: IpAddr::from([192, 0, 2, hop]), window_scale, mss: None };
     evidence.receiver_sockets = vec![builder::socket(0, "cubic")];
-    evidence.receiver_sockets[0].quoted = vec![quoted(1, Some(7)), quoted(2, None)];
+    evidence.receiver_sockets[0].syn_quotes = vec![quoted(1, Some(7)), quoted(2, None)];
     let verdict = diagnose(&evidence);
     assert_eq!((verdict.cause, verdict.at), (Cause::WindowScaleStripped, At::Middlebox), "{verdict:#?}");
     assert!(verdict.sentence.contains("a device between 192.0.2.1 and 192.0.2.2 removes"), "{}", verdict.sentence);
-    assert_eq!(verdict.evidence["openings on the way"], "scale 7, no MSS at 192.0.2.1; no scale, no MSS at 192.0.2.2");
+    assert_eq!(
+        verdict.evidence["SYN as quoted by routers"],
+        "scale 7, no MSS at 192.0.2.1; no scale, no MSS at 192.0.2.2"
+    );
 }
 
 #[test]
@@ -130,7 +133,7 @@ fn each_limit_that_a_receiver_can_see_is_seen() {
         let verdict = diagnose(&evidence(seen));
         assert_eq!((verdict.kind, verdict.cause, verdict.at), expected, "{name}: {verdict:#?}");
         assert_eq!(verdict.basis, Basis::Receiver, "{name}");
-        assert!(verdict.would_tell.is_some(), "{name}");
+        assert!(verdict.other_end_would_show.is_some(), "{name}");
         assert!(verdict.share <= Ratio::ONE && verdict.sentence.ends_with('.'), "{name}: {verdict:#?}");
     }
 }
@@ -142,8 +145,8 @@ fn data_that_waits_behind_a_hole_is_not_a_slow_reader() {
 }
 
 #[test]
-fn a_told_bandwidth_is_recognized_by_the_receiver_too() {
-    let verdict = diagnose(&told(evidence(Seen { mbps: 94.0, ..WELL }), 100));
+fn a_reported_bandwidth_is_recognized_by_the_receiver_too() {
+    let verdict = diagnose(&stated(evidence(Seen { mbps: 94.0, ..WELL }), 100));
     assert_eq!((verdict.kind, verdict.at), (Limit::Capacity, At::Path));
     assert!(verdict.ceilings[&Limit::Capacity] > BitRate::from_mbps(93));
 }

@@ -4,13 +4,13 @@ use std::net::IpAddr;
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_record::{
-    Answer, At, Cause, CoreTime, DeviceReport, Evidence, Limit, Machine, ProcessorLook, QdiscReport, Quoted, Sample,
-    StorageUse, TcpInfo,
+    At, Cause, CoreTime, CpuSample, DeviceReport, Evidence, Handshake, Limit, Machine, QdiscReport, Sample, StorageUse,
+    SynQuote, TcpInfo,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
 use crate::builder::{
-    MIB, Moment, capacity, evidence, moment, receive_window, samples, slow_reader, told, trickle, without,
+    MIB, Moment, capacity, evidence, moment, receive_window, samples, slow_reader, stated, trickle, without,
 };
 
 /// What the receiver's kernel says: its shift, and the window that it sends.
@@ -33,7 +33,7 @@ fn unscaled(evidence: Evidence) -> Evidence {
 /// Looks of so many seconds at a program that takes these shares of a processor and is kept from it for `throttled`; the
 /// machine's processors do the rest of `core`.
 fn processors(user: f64, system: f64, throttled: f64, core: [f64; 3]) -> Machine {
-    let look = |second: u64| {
+    let snapshot = |second: u64| {
         let of = |share: f64| Span::from_secs_f64(share * second as f64);
         let [user_of_core, stolen, idle] = core;
         let rest = 1.0 - user_of_core - stolen - idle;
@@ -46,22 +46,15 @@ fn processors(user: f64, system: f64, throttled: f64, core: [f64; 3]) -> Machine
         };
         let at = Span::from_secs(second);
         let throttled = Some(of(throttled));
-        ProcessorLook {
-            at,
-            user: of(user),
-            system: of(system),
-            throttled,
-            cores: vec![core],
-            ..ProcessorLook::default()
-        }
+        CpuSample { at, user: of(user), system: of(system), throttled, cores: vec![core], ..CpuSample::default() }
     };
-    Machine { processors: (0..=30).map(look).collect(), ..Machine::default() }
+    Machine { processors: (0..=30).map(snapshot).collect(), ..Machine::default() }
 }
 
 /// The same, with a program that waits for a processor for this share of the time.
 fn waiting(mut machine: Machine, share: f64) -> Machine {
-    for look in &mut machine.processors {
-        look.waited = Some(Span::from_secs_f64(share * look.at.as_secs_f64()));
+    for snapshot in &mut machine.processors {
+        snapshot.waited = Some(Span::from_secs_f64(share * snapshot.at.as_secs_f64()));
     }
     machine
 }
@@ -150,8 +143,8 @@ fn what_lies_behind_a_limit_is_named_under_each_congestion_control() {
             ("own shaper", at_sender(capacity(cc, 20.0, 1), device(tbf(98, 900, 0))), "pacing qdisc sender"),
             ("shaper with room", at_sender(capacity(cc, 20.0, 1), device(tbf(500, 900, 0))), "capacity link path"),
             ("own drops", at_sender(capacity(cc, 20.0, 1), device(tbf(98, 9, 900))), "capacity host-queue sender"),
-            ("small segments", segments_of(told(capacity(cc, 20.0, 1), 100), 200), "mtu mss-clamped middlebox"),
-            ("full segments", segments_of(told(capacity(cc, 20.0, 1), 100), 1448), "capacity link path"),
+            ("small segments", segments_of(stated(capacity(cc, 20.0, 1), 100), 200), "mtu mss-clamped middlebox"),
+            ("full segments", segments_of(stated(capacity(cc, 20.0, 1), 100), 1448), "capacity link path"),
             ("pace that was set", paced(cc, 52, Some(52)), "pacing max-pacing-rate sender"),
         ];
         for (name, evidence, expected) in table {
@@ -183,7 +176,7 @@ fn full_segments_that_vanish_are_a_black_hole_only_while_small_ones_pass() {
 }
 
 #[test]
-fn a_limit_that_changes_half_way_is_told_beside_the_other() {
+fn a_limit_that_changes_half_way_is_reported_with_the_other() {
     // Six seconds at a window of 3 MiB, then four in which the program has little to send.
     let full = samples(12.0, 1, |t| {
         let held = Moment {
@@ -212,7 +205,7 @@ fn a_limit_that_changes_half_way_is_told_beside_the_other() {
 }
 
 #[test]
-fn a_misread_window_is_told_with_its_factor() {
+fn a_misread_window_is_reported_with_its_factor() {
     // The receiver shifts by 10; the sender knows of no shift.
     let verdict = diagnose(&receiver_says(unscaled(receive_window("cubic", 64e3, 1)), 10, 20e6));
     assert_eq!((verdict.cause, verdict.at), (Cause::WindowScaleStripped, At::Middlebox), "{verdict:#?}");
@@ -222,9 +215,10 @@ fn a_misread_window_is_told_with_its_factor() {
 }
 
 /// As the sender alone sees it, with what was answered in the handshake.
-fn answered(mut evidence: Evidence, window: u64, blanked: Option<bool>) -> Evidence {
+fn answered(mut evidence: Evidence, window: u64, options_overwritten: Option<bool>) -> Evidence {
     evidence.receiver = None;
-    evidence.sender_sockets[0].answer = Some(Answer { window: Some(ByteCount::new(window)), blanked });
+    evidence.sender_sockets[0].handshake =
+        Some(Handshake { window: Some(ByteCount::new(window)), options_overwritten });
     evidence
 }
 
@@ -255,26 +249,26 @@ fn the_handshake_tells_a_sender_what_a_device_did_to_windows() {
 
 #[test]
 fn routers_tell_a_sender_where_its_offer_is_lost() {
-    let quoted = |hop: u8, window_scale| Quoted {
+    let quoted = |hop: u8, window_scale| SynQuote {
         hop,
         by: IpAddr::from([192, 0, 2, hop]),
         window_scale,
         mss: Some(ByteCount::new(1460)),
     };
-    let told = |quoted: &[Quoted]| {
+    let stated = |quoted: &[SynQuote]| {
         let mut evidence = answered(unscaled(receive_window("cubic", 65_535.0, 1)), 65_160, Some(false));
-        evidence.sender_sockets[0].quoted = quoted.to_vec();
+        evidence.sender_sockets[0].syn_quotes = quoted.to_vec();
         diagnose(&evidence)
     };
-    let lost = told(&[quoted(1, Some(10)), quoted(4, Some(10)), quoted(5, None)]);
+    let lost = stated(&[quoted(1, Some(10)), quoted(4, Some(10)), quoted(5, None)]);
     assert_eq!((lost.cause, lost.at), (Cause::WindowScaleStripped, At::Middlebox), "{lost:#?}");
     assert!(lost.sentence.contains("a device between 192.0.2.4 and 192.0.2.5 removes"), "{}", lost.sentence);
-    assert!(lost.evidence["openings on the way"].ends_with("no scale, MSS 1460 at 192.0.2.5"), "{lost:#?}");
-    let at_once = told(&[quoted(1, None)]);
+    assert!(lost.evidence["SYN as quoted by routers"].ends_with("no scale, MSS 1460 at 192.0.2.5"), "{lost:#?}");
+    let at_once = stated(&[quoted(1, None)]);
     assert!(at_once.sentence.contains("a device between the sender and 192.0.2.1 removes"), "{}", at_once.sentence);
-    let kept = told(&[quoted(1, Some(10)), quoted(2, Some(10))]);
+    let kept = stated(&[quoted(1, Some(10)), quoted(2, Some(10))]);
     assert_eq!((kept.cause, kept.at), (Cause::NoWindowScaling, At::Receiver), "{kept:#?}");
-    assert!(!kept.evidence.contains_key("openings on the way"));
+    assert!(!kept.evidence.contains_key("SYN as quoted by routers"));
 }
 
 #[test]

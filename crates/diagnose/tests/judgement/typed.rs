@@ -4,7 +4,9 @@ use fullpipe_diagnose::{diagnose, remedies};
 use fullpipe_record::{At, Cause, Change, Evidence, Limit, QdiscReport, Remedy, RunnerUp, Scope};
 use fullpipe_units::{BitRate, ByteCount, SegCount};
 
-use crate::builder::{MIB, Moment, Writes, at_a_rate, capacity, evidence, moment, samples, send_buffer, told, trickle};
+use crate::builder::{
+    MIB, Moment, Writes, at_a_rate, capacity, evidence, moment, samples, send_buffer, stated, trickle,
+};
 use crate::golden::Golden;
 use crate::limits::{REGULAR, lossy};
 use crate::traced::{at_sender, black_hole, device, paced};
@@ -43,24 +45,24 @@ fn short_of_room(evidence: Evidence, kind: &str, room: u64) -> Evidence {
 
 #[test]
 fn what_a_setting_lifts_is_a_change_with_what_it_should_give() {
-    let full = || told(capacity("cubic", 20.0, 1), 200);
+    let full = || stated(capacity("cubic", 20.0, 1), 200);
     let default = Change::Qdisc { device: "eth0".to_owned(), kind: "default".to_owned() };
     let room = |packets| Change::QueueLength { device: "eth0".to_owned(), packets: SegCount::new(packets) };
     let pace_ratio = sysctl("net.ipv4.tcp_pacing_ca_ratio", "120");
     let table = [
         (
             "rate",
-            told(at_a_rate(trickle("cubic")), 100),
+            stated(at_a_rate(trickle("cubic")), 100),
             ("higher-rate", Scope::Application, vec![Change::Rate(None)], 94.1),
         ),
         (
             "pace",
-            told(asked_for_pace(paced("cubic", 52, Some(52)), 52), 100),
+            stated(asked_for_pace(paced("cubic", 52, Some(52)), 52), 100),
             ("higher-pace", Scope::Application, vec![Change::MaxPacingRate(None)], 94.1),
         ),
         (
             "pacing ratio",
-            told(paced("cubic", 53, None), 100),
+            stated(paced("cubic", 53, None), 100),
             ("default-pacing-ratios", Scope::Namespace, vec![pace_ratio], 94.1),
         ),
         (
@@ -92,7 +94,7 @@ fn what_a_setting_lifts_is_a_change_with_what_it_should_give() {
 
 #[test]
 fn what_another_program_was_asked_for_stays_for_people() {
-    let foreign = Evidence { program: Some("rsync".to_owned()), ..told(paced("cubic", 52, Some(52)), 100) };
+    let foreign = Evidence { program: Some("rsync".to_owned()), ..stated(paced("cubic", 52, Some(52)), 100) };
     let got = advice(&foreign);
     assert_eq!(brief(&got[0]), ("higher-pace", Scope::Application, &[][..], None));
     let policed = Evidence { program: Some("rsync".to_owned()), ..policed() };
@@ -101,7 +103,7 @@ fn what_another_program_was_asked_for_stays_for_people() {
 
 #[test]
 fn what_could_not_be_put_back_or_has_others_within_it_is_for_people() {
-    let full = || told(capacity("cubic", 20.0, 1), 200);
+    let full = || stated(capacity("cubic", 20.0, 1), 200);
     let of_kind = |kind: &str| QdiscReport { kind: kind.to_owned(), ..shaper(0) };
     let mut classful = device(shaper(0));
     classful.device.as_mut().unwrap().qdiscs.push(of_kind("pfifo"));
@@ -123,7 +125,7 @@ fn both_pacing_ratios_are_set_where_both_were_seen_low() {
         ssthresh: (t > 2.0).then_some(1e6),
         ..moment(50.0, 100.0)
     });
-    let slow = crate::builder::without(told(evidence("reno", 100, course), 100), |sample| {
+    let slow = crate::builder::without(stated(evidence("reno", 100, course), 100), |sample| {
         sample.tcp.pacing_rate = Some(BitRate::from_mbps(53));
     });
     let got = advice(&slow);
@@ -135,7 +137,7 @@ fn both_pacing_ratios_are_set_where_both_were_seen_low() {
 
 #[test]
 fn a_black_hole_is_probed_from_nothing_upwards() {
-    for (evidence, figure) in [(told(black_hole(), 20), 18.4), (black_hole(), 819.0)] {
+    for (evidence, figure) in [(stated(black_hole(), 20), 18.4), (black_hole(), 819.0)] {
         let got = advice(&evidence);
         let (id, scope, changes, mbps) = brief(&got[0]);
         assert_eq!(
@@ -174,7 +176,7 @@ fn below_a_policer_is_paced_at_what_is_known_to_pass() {
 
 #[test]
 fn below_a_short_queue_is_paced_at_a_share_of_what_the_path_carries() {
-    let evidence = told(lossy(&REGULAR), 100);
+    let evidence = stated(lossy(&REGULAR), 100);
     let got = advice(&evidence);
     let pace = got.iter().find(|remedy| remedy.id == "pace-below-the-bottleneck").unwrap_or_else(|| panic!("{got:#?}"));
     let forecast = pace.predicted.unwrap();
@@ -184,8 +186,8 @@ fn below_a_short_queue_is_paced_at_a_share_of_what_the_path_carries() {
 }
 
 /// A full send buffer of 4 MiB, and a receiver that advertises so much.
-fn beside_a_window(window: f64) -> Evidence {
-    let mut evidence = told(send_buffer("cubic", 4.0 * MIB, Writes::Retrying), 1000);
+fn next_to_a_window(window: f64) -> Evidence {
+    let mut evidence = stated(send_buffer("cubic", 4.0 * MIB, Writes::Retrying), 1000);
     for sample in &mut evidence.sender_samples {
         sample.tcp.snd_wnd = Some(ByteCount::from_f64(window));
     }
@@ -196,7 +198,7 @@ fn beside_a_window(window: f64) -> Evidence {
 
 #[test]
 fn the_limit_that_would_be_next_is_named_and_bounds_what_is_promised() {
-    let close = beside_a_window(4.3 * MIB);
+    let close = next_to_a_window(4.3 * MIB);
     let verdict = diagnose(&close);
     assert_eq!((verdict.kind, verdict.cause), (Limit::SendBuffer, Cause::TcpWmemMax), "{verdict:#?}");
     let Some(RunnerUp { kind: Limit::ReceiveWindow, bits_per_second: Some(next), share: None }) = verdict.runner_up
@@ -211,7 +213,7 @@ fn the_limit_that_would_be_next_is_named_and_bounds_what_is_promised() {
     let streams = got.iter().find(|remedy| remedy.id == "parallel-streams").unwrap();
     assert!(streams.predicted.unwrap().bits_per_second > next, "each has a window of its own");
 
-    let far = beside_a_window(12.0 * MIB);
+    let far = next_to_a_window(12.0 * MIB);
     assert_eq!(diagnose(&far).runner_up, None);
     assert!(advice(&far)[0].predicted.unwrap().bits_per_second > next);
 }

@@ -2,7 +2,9 @@ use std::io::{self, ErrorKind, Read};
 use std::num::NonZeroUsize;
 use std::thread;
 
-use fullpipe_calc::{Axes, Batch, BatchError, GivenError, Hosts, Setting, Supposition, as_csv, calculate, read_values};
+use fullpipe_calc::{
+    Axes, Batch, BatchError, GivenError, Hosts, Setting, WhatIfQuestion, as_csv, calculate, read_values,
+};
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_model::kernel::defaults;
 use fullpipe_record::{
@@ -58,8 +60,8 @@ pub(crate) struct Arguments {
     #[arg(long, short, value_name = "TIME", value_parser = some_time)]
     time: Option<Span>,
     /// What a change would make of it: rtt=4ms, window=4MiB, relay; repeatable
-    #[arg(long, value_name = "KEY=VALUE", value_parser = |text: &str| Supposition::read(text))]
-    what_if: Vec<Supposition>,
+    #[arg(long, value_name = "KEY=VALUE", value_parser = |text: &str| WhatIfQuestion::read(text))]
+    what_if: Vec<WhatIfQuestion>,
     /// Whether the bandwidth counts Ethernet frames or IP packets
     #[arg(long, default_value = "ethernet", value_parser = parse_framing, value_name = "ethernet|ip")]
     framing: Framing,
@@ -204,7 +206,7 @@ fn one(arguments: &Arguments, given: &Given, hosts: &Hosts, terminal: &Terminal)
 }
 
 fn table(axes: &Axes, hosts: &Hosts, terminal: &Terminal) -> Result<(), Failure> {
-    let rows = axes.table(hosts, MOST_ROWS)?;
+    let rows = axes.table(hosts, MAX_ROWS)?;
     terminal.result(&report::table(&rows, terminal.style()));
     terminal.document(&Document { table: Some(rows), ..Document::new() });
     Ok(())
@@ -239,4 +241,4 @@ fn written(batch: &Batch, name: &str) -> Result<(), Failure> {
 }
 
 /// Rows that a person or a document may be expected to hold.
-const MOST_ROWS: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
+const MAX_ROWS: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();

@@ -7,9 +7,9 @@ use fullpipe_report as report;
 use fullpipe_scenario::{PathSpec, parse_host_flag, parse_path_flag_with};
 use fullpipe_units::Span;
 
-use crate::beside::read_beside;
 use crate::cli::{backend, duration};
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
+use crate::sibling::read_sibling;
 use crate::terminal::Terminal;
 
 /// Two hosts, an emulated long path between them, and one TCP stream: says what the path should carry, predicts, measures,
@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     let path = match &arguments.path {
-        Some(flag) => parse_path_flag_with(flag, &PathSpec::demo(), &|file| read_beside(Path::new(""), file))
+        Some(flag) => parse_path_flag_with(flag, &PathSpec::demo(), &|file| read_sibling(Path::new(""), file))
             .map_err(|error| in_flag("--path", &error))?,
         None => PathSpec::demo().path()?,
     };
@@ -105,13 +105,13 @@ fn outcome(experiment: &Experiment) -> Result<(), Failure> {
     let measurements = [Some(&experiment.measurement), experiment.proof.as_ref().map(|proof| &proof.measurement)];
     let mut measurements = measurements.into_iter().flatten();
     if experiment.interrupted {
-        return Err(Failure::told(INTERRUPTED));
+        return Err(Failure::already_printed(INTERRUPTED));
     }
     if experiment.undone.as_ref().is_some_and(|undone| !undone.restored) {
-        return Err(Failure::told(FAILED));
+        return Err(Failure::already_printed(FAILED));
     }
     if measurements.any(|measurement| !measurement.validity.is_valid()) {
-        return Err(Failure::told(FAILED));
+        return Err(Failure::already_printed(FAILED));
     }
     Ok(())
 }

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use clap::Subcommand;
 use fullpipe_calc::{Hosts, calculate};
 use fullpipe_host::{
-    Book, JournalError, Manner, SysctlTree, System, advise, allowances, check, inspect, is_network_sysctl, managers,
-    planned, show, usual_path, who_else,
+    ApplyOptions, JournalDir, JournalError, SysctlTree, System, advise, allowances, check, inspect, is_network_sysctl,
+    managers, planned, show, usual_path, who_else,
 };
 use fullpipe_record::{Change, Document, Given, HostAdvice, HostApplied, HostUndone};
 use fullpipe_report as report;
@@ -131,7 +131,7 @@ struct MaybePath {
 }
 
 impl MaybePath {
-    fn told(&self) -> Option<(Span, BitRate)> {
+    fn stated(&self) -> Option<(Span, BitRate)> {
         self.rtt.zip(self.bandwidth)
     }
 }
@@ -160,8 +160,8 @@ impl JournalFolder {
         Ok(state?.join("fullpipe"))
     }
 
-    fn open(&self) -> Result<Book, Failure> {
-        Ok(Book::open(&self.path()?, System::of_this_host())?)
+    fn open(&self) -> Result<JournalDir, Failure> {
+        Ok(JournalDir::open(&self.path()?, System::of_this_host())?)
     }
 }
 
@@ -188,8 +188,8 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
         }
         Action::Apply { settings, path, dry_run, temporary, persist, journal, .. } => {
             let (changes, notes) = wanted(settings, path)?;
-            let manner = Manner { persist: *persist, temporary: *temporary };
-            apply(&changes, notes, manner, *dry_run, journal, terminal)
+            let options = ApplyOptions { persist: *persist, temporary: *temporary };
+            apply(&changes, notes, options, *dry_run, journal, terminal)
         }
         Action::Confirm { journal } => {
             journal.open()?.confirm()?;
@@ -198,7 +198,7 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
         }
         Action::Undo { forget, journal, .. } => {
             let undone = journal.open()?.undo(*forget)?;
-            told(undone, terminal)
+            stated(undone, terminal)
         }
         Action::Watch { id, after, journal } => watch(id, *after, journal),
     }
@@ -207,11 +207,11 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
 fn show_settings(path: &MaybePath, terminal: &Terminal) -> Result<(), Failure> {
     let system = System::of_this_host();
     let mut shown = show(&system)?;
-    if let Some((rtt, bandwidth)) = path.told() {
+    if let Some((rtt, bandwidth)) = path.stated() {
         let settings = inspect(&SysctlTree::of_this_host())?;
         shown.allows = allowances(&settings, &usual_path(rtt, bandwidth), path.streams);
     }
-    terminal.result(&report::host_settings(&shown, path.told(), terminal.style()));
+    terminal.result(&report::host_settings(&shown, path.stated(), terminal.style()));
     terminal.document(&Document { host_settings: Some(shown), ..Document::new() });
     Ok(())
 }
@@ -228,7 +228,7 @@ fn advice(rtt: Span, bandwidth: BitRate, streams: u16) -> Result<HostAdvice, Fai
 
 /// The changes that were told, or else those that are advised for the path, with what is to be said of them.
 fn wanted(settings: &[Vec<Change>], path: &MaybePath) -> Result<(Vec<Change>, Vec<String>), Failure> {
-    if let Some((rtt, bandwidth)) = path.told() {
+    if let Some((rtt, bandwidth)) = path.stated() {
         let advice = advice(rtt, bandwidth, path.streams)?;
         return Ok((advice.changes.into_iter().map(|advised| advised.change).collect(), advice.notes));
     }
@@ -241,49 +241,49 @@ fn wanted(settings: &[Vec<Change>], path: &MaybePath) -> Result<(Vec<Change>, Ve
 fn apply(
     changes: &[Change],
     notes: Vec<String>,
-    manner: Manner,
+    options: ApplyOptions,
     dry_run: bool,
     journal: &JournalFolder,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let mut applied = HostApplied { changes: Vec::new(), dry_run, temporary: manner.temporary, notes };
+    let mut applied = HostApplied { changes: Vec::new(), dry_run, temporary: options.temporary, notes };
     if dry_run {
-        applied.changes = planned(&System::of_this_host(), changes, manner.persist)?;
-        told_applied(applied, terminal);
+        applied.changes = planned(&System::of_this_host(), changes, options.persist)?;
+        stated_applied(applied, terminal);
         return Ok(());
     }
     // Before there is a folder for a journal that is not to be.
-    check(&System::of_this_host(), changes, manner.persist)?;
+    check(&System::of_this_host(), changes, options.persist)?;
     let mut watched = None;
     let mut begun = |id: &str| -> io::Result<()> {
-        if let Some(time) = manner.temporary {
+        if let Some(time) = options.temporary {
             start_watchdog(id, time, journal)?;
             watched = Some((id.to_owned(), Instant::now() + Duration::from(time)));
         }
         Ok(())
     };
-    let book = journal.open()?;
-    applied.changes = book.apply(changes, manner, &mut begun, &mut |_| {})?;
+    let journal_dir = journal.open()?;
+    applied.changes = journal_dir.apply(changes, options, &mut begun, &mut |_| {})?;
     // The lock goes, so that somebody may confirm.
-    drop(book);
-    told_applied(applied, terminal);
+    drop(journal_dir);
+    stated_applied(applied, terminal);
     match watched {
         Some((id, until)) if Terminal::can_ask() => confirm_or_take_back(&id, until, journal, terminal),
         _ => Ok(()),
     }
 }
 
-fn told_applied(applied: HostApplied, terminal: &Terminal) {
+fn stated_applied(applied: HostApplied, terminal: &Terminal) {
     terminal.result(&report::host_applied(&applied, terminal.style()));
     terminal.document(&Document { host_applied: Some(applied), ..Document::new() });
 }
 
 /// What was left alone is a failure: not all is as it was.
-fn told(undone: HostUndone, terminal: &Terminal) -> Result<(), Failure> {
+fn stated(undone: HostUndone, terminal: &Terminal) -> Result<(), Failure> {
     terminal.result(&report::host_undone(&undone, terminal.style()));
     let whole = undone.left.is_empty();
     terminal.document(&Document { host_undone: Some(undone), ..Document::new() });
-    if whole { Ok(()) } else { Err(Failure::told(FAILED)) }
+    if whole { Ok(()) } else { Err(Failure::already_printed(FAILED)) }
 }
 
 /// Waits for Enter; without it, takes everything back when the time is over, as the watchdog would.
@@ -297,12 +297,12 @@ fn confirm_or_take_back(id: &str, until: Instant, journal: &JournalFolder, termi
     }
     terminal.progress("\n");
     let undone = journal.open()?.undo_unless_confirmed(id)?;
-    told(undone, terminal)
+    stated(undone, terminal)
 }
 
 /// Starts the process that takes apply `id` back in time, and waits until it is there.
 fn start_watchdog(id: &str, time: Span, journal: &JournalFolder) -> io::Result<()> {
-    const PATIENCE: Duration = Duration::from_secs(10);
+    const TIMEOUT: Duration = Duration::from_secs(10);
     let folder = journal.path().map_err(|failure| io::Error::other(failure.message))?;
     // Who waits at a terminal takes it back, and says so; this does if that was killed.
     let time = if Terminal::can_ask() { time + Span::from_secs(5) } else { time };
@@ -315,7 +315,7 @@ fn start_watchdog(id: &str, time: Span, journal: &JournalFolder) -> io::Result<(
     let stdout = child.stdout.take();
     // Nobody waits for this thread: it ends with the line, or with the child.
     thread::spawn(move || sender.send(said_ready(stdout)));
-    match ready.recv_timeout(PATIENCE) {
+    match ready.recv_timeout(TIMEOUT) {
         Ok(true) => Ok(()),
         _ => Err(gave_up(&mut child)),
     }
@@ -344,7 +344,7 @@ fn watch(id: &str, after: Span, journal: &JournalFolder) -> Result<(), Failure> 
     thread::sleep(until.saturating_duration_since(Instant::now()));
     // Whoever holds the lock longer than usual may still let go of it.
     for _ in 0..LOCK_ATTEMPTS {
-        match Book::open(&journal.path()?, System::of_this_host()) {
+        match JournalDir::open(&journal.path()?, System::of_this_host()) {
             Err(JournalError::Busy { .. }) => {}
             opened => {
                 opened?.undo_unless_confirmed(id)?;
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told() {
+    fn nonsense_is_reported() {
         for text in [
             "",
             "=",

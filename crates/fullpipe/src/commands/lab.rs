@@ -6,16 +6,16 @@ use fullpipe_experiment::{
     CaptureTo, ExperimentError, GridEvent, Interrupt, StepEvent, grid_duration, run_grid, run_scenario,
 };
 use fullpipe_host::{SysctlTree, inspect};
-use fullpipe_lab::{Backend, Host, Lab, Plan, Stdio, Visit, find_congestion_control};
+use fullpipe_lab::{Backend, Host, JoinedLab, Lab, Plan, Stdio, find_congestion_control};
 use fullpipe_record::Document;
 use fullpipe_report as report;
 use fullpipe_scenario::{Control, Grid, Scenario, builtin, builtin_grid};
 use fullpipe_units::{ByteCount, Ratio, Span};
 
 use super::up::{Standing, up};
-use crate::beside::read_beside;
 use crate::cli::{backend, duration};
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
+use crate::sibling::read_sibling;
 use crate::terminal::Terminal;
 
 /// Two hosts of this machine's own kernel, joined by an emulated path.
@@ -129,12 +129,12 @@ fn interval(text: &str) -> Result<Span, String> {
 
 fn time_scale(text: &str) -> Result<Ratio, String> {
     let scale: Ratio = text.parse().map_err(|error: fullpipe_units::ParseError| error.to_string())?;
-    let valid = scale > Ratio::ZERO && scale.get() <= LONGEST_SCALE;
-    valid.then_some(scale).ok_or_else(|| format!("it must be above 0 and at most {LONGEST_SCALE}"))
+    let valid = scale > Ratio::ZERO && scale.get() <= MAX_SCALE;
+    valid.then_some(scale).ok_or_else(|| format!("it must be above 0 and at most {MAX_SCALE}"))
 }
 
 /// What makes an hour of ten seconds.
-const LONGEST_SCALE: f64 = 360.0;
+const MAX_SCALE: f64 = 360.0;
 
 fn host(name: &str) -> Result<Host, String> {
     Host::named(name).ok_or_else(|| "a lab's hosts are `sender` and `receiver`".to_owned())
@@ -220,8 +220,8 @@ fn run_all(
 fn ended(passed: bool, interrupted: bool) -> Result<(), Failure> {
     match (passed, interrupted) {
         (true, _) => Ok(()),
-        (false, true) => Err(Failure::told(INTERRUPTED)),
-        (false, false) => Err(Failure::told(FAILED)),
+        (false, true) => Err(Failure::already_printed(INTERRUPTED)),
+        (false, false) => Err(Failure::already_printed(FAILED)),
     }
 }
 
@@ -255,7 +255,7 @@ fn show(event: &StepEvent<'_>, terminal: &Terminal) {
     match event {
         StepEvent::Begins(step, prediction) => {
             let predicted =
-                if step.ramp.is_some() { String::new() } else { format!(": predicted {}", prediction.refined) };
+                if step.ramp.is_some() { String::new() } else { format!(": predicted {}", prediction.kernel_model) };
             terminal.progress(&format!("  {}{predicted} …", step.name));
         }
         StepEvent::Measuring(_) => terminal.progress("."),
@@ -307,7 +307,7 @@ fn load(name: &str) -> Result<Scenario, Failure> {
         let known: Vec<&str> = builtin().iter().map(|(name, _)| *name).collect();
         cannot_read("scenario", name, &format!("{cause}; the built-in ones are {}", known.join(", ")))
     })?;
-    Ok(Scenario::parse_with(name, &text, &|file| read_beside(Path::new(name), file))?)
+    Ok(Scenario::parse_with(name, &text, &|file| read_sibling(Path::new(name), file))?)
 }
 
 fn cannot_read(what: &str, name: &str, cause: &str) -> Failure {
@@ -321,13 +321,13 @@ fn enter(lab: &str, join: bool, backend: Backend, host: Host, command: &[String]
     };
     super::leave_interrupts_to_others()?;
     let code = if join {
-        Visit::to(lab)?.run(host, program, arguments)?
+        JoinedLab::to(lab)?.run(host, program, arguments)?
     } else {
         execute(&load(lab)?, backend, host, program, arguments)?
     };
     match u8::try_from(code) {
         Ok(0) => Ok(()),
-        code => Err(Failure::told(code.unwrap_or(FAILED))),
+        code => Err(Failure::already_printed(code.unwrap_or(FAILED))),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::cli::{duration, key, rsa_public_key, tls_trust};
 use crate::failure::{Failure, USAGE};
 
 /// What a UDP sender offers if nothing else is asked for, as iperf3.
-const GENTLE_RATE: BitRate = BitRate::from_mbps(1);
+const DEFAULT_UDP_RATE: BitRate = BitRate::from_mbps(1);
 
 /// The load.
 #[derive(Debug, clap::Args)]
@@ -230,7 +230,7 @@ impl Load {
             (true, _) => Direction::Download,
             _ => Direction::Upload,
         };
-        let gentle = self.udp.then_some(GENTLE_RATE);
+        let gentle = self.udp.then_some(DEFAULT_UDP_RATE);
         let rate = self.bitrate.map_or(gentle, |offer| Some(offer.rate)).filter(|&rate| rate > BitRate::ZERO);
         // Whoever counts blocks means iperf3's.
         let counted = self.blocks.filter(|_| !self.udp).map(|_| Request::default().block);
@@ -379,15 +379,15 @@ impl FromStr for Offer {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const MOST: u16 = 1000;
+        const MAX_STREAMS: u16 = 1000;
         // The slash of a unit, as in Mbit/s, is followed by a letter.
         let (rate, burst) = match text.rsplit_once('/') {
             Some((rate, burst)) if burst.bytes().all(|byte| byte.is_ascii_digit()) => (rate, Some(burst)),
             _ => (text, None),
         };
         let burst = burst.map(|burst| match burst.parse() {
-            Ok(count) if (1..=MOST).contains(&count) => Ok(count),
-            _ => Err(format!("{burst} blocks in a row asked for; 1 to {MOST} are possible")),
+            Ok(count) if (1..=MAX_STREAMS).contains(&count) => Ok(count),
+            _ => Err(format!("{burst} blocks in a row asked for; 1 to {MAX_STREAMS} are possible")),
         });
         let rate = if rate == "0" { BitRate::ZERO } else { rate.parse().map_err(|error| format!("{error}"))? };
         Ok(Self { rate, burst: burst.transpose()? })

@@ -13,7 +13,7 @@ use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::Terminal;
 
 /// What may be asked of a path without asking its users: above it, UDP load needs consent.
-const HARMLESS: BitRate = BitRate::from_mbps(10);
+const UDP_CONSENT_RATE: BitRate = BitRate::from_mbps(10);
 
 /// How long a measurement lasts, as iperf3's.
 const USUAL_TIME: Span = Span::from_secs(10);
@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
 fn consent(destination: &Destination, request: &Request) -> Result<(), Failure> {
     let offered = request.rate.map(|rate| rate.scaled(f64::from(request.streams)));
     let harmless = request.transport == Transport::Tcp
-        || offered.is_some_and(|rate| rate <= HARMLESS)
+        || offered.is_some_and(|rate| rate <= UDP_CONSENT_RATE)
         || stays_here(&destination.host);
     if harmless {
         return Ok(());
@@ -122,8 +122,8 @@ fn finish(measurement: Measurement, terminal: &Terminal) -> Result<(), Failure> 
     }
     terminal.document(&Document { measurement: Some(measurement), error: error.clone(), ..Document::new() });
     match (error, interrupted) {
-        (Some(error), _) => Err(Failure::told(error.exit_code)),
-        (None, true) => Err(Failure::told(INTERRUPTED)),
+        (Some(error), _) => Err(Failure::already_printed(error.exit_code)),
+        (None, true) => Err(Failure::already_printed(INTERRUPTED)),
         (None, false) => Ok(()),
     }
 }

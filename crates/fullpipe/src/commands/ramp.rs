@@ -16,7 +16,7 @@ use crate::terminal::Terminal;
 const USUAL_STEPS: u16 = 12;
 
 /// Most steps.
-const MOST_STEPS: u16 = 100;
+const MAX_STEPS: u16 = 100;
 
 /// `FROM..TO` as shares or rates, and `/N` steps.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,8 +31,8 @@ impl FromStr for RampArgument {
             _ => (text, None),
         };
         let steps = steps.map(|steps| match steps.parse() {
-            Ok(count) if (2..=MOST_STEPS).contains(&count) => Ok(count),
-            _ => Err(format!("{steps} steps asked for; 2 to {MOST_STEPS} are possible")),
+            Ok(count) if (2..=MAX_STEPS).contains(&count) => Ok(count),
+            _ => Err(format!("{steps} steps asked for; 2 to {MAX_STEPS} are possible")),
         });
         let steps = steps.transpose()?.unwrap_or(USUAL_STEPS);
         let (from, to) = range.split_once("..").ok_or("a ramp goes from one load to another: 10%..120% or 5M..60M")?;
@@ -98,8 +98,8 @@ pub(crate) fn run(
     }
     terminal.document(&Document { ramp: Some(done), error: error.clone(), ..Document::new() });
     match (interrupted, error) {
-        (true, _) => Err(Failure::told(INTERRUPTED)),
-        (false, Some(error)) => Err(Failure::told(error.exit_code)),
+        (true, _) => Err(Failure::already_printed(INTERRUPTED)),
+        (false, Some(error)) => Err(Failure::already_printed(error.exit_code)),
         (false, None) => Ok(()),
     }
 }
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told() {
+    fn nonsense_is_reported() {
         for text in
             ["", "10%", "10%..5M", "0%..10%", "20%..10%", "5M..5M", "1M..2M/1", "1M..2M/101", "a..b", "10%..inf%"]
         {

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use fullpipe_iperf::{DEFAULT_PORT, Key, Users};
 use fullpipe_probe::{
-    Doorkeeper, Limits, Network, Quota, RsaPrivateKey, ServeError, ServeOptions, ServerEvent, Shelf, TlsIdentity, serve,
+    Authenticator, Limits, Network, Quota, RsaPrivateKey, ServeError, ServeOptions, ServerEvent, StorageConfig,
+    TlsIdentity, serve,
 };
 use fullpipe_record::Direction;
 use fullpipe_units::{BitRate, ByteCount, Span};
@@ -48,7 +49,7 @@ pub(crate) struct Arguments {
     /// How long a client may take for an answer; for its results it has three times as long, and data may stand still for
     /// twelve times as long
     #[arg(long, default_value = "10", value_parser = duration, value_name = "SECONDS")]
-    patience: Span,
+    timeout: Span,
     /// Serve only fullpipe clients that know the key in FILE; nothing is encrypted
     #[arg(long, value_parser = key, value_name = "FILE")]
     key_file: Option<Key>,
@@ -156,20 +157,20 @@ impl Arguments {
             one_off: self.one_off,
             interval: Span::ZERO,
             idle_timeout: self.idle_timeout,
-            patience: self.patience,
+            timeout: self.timeout,
             key: self.key_file.clone(),
-            doorkeeper: self.users.doorkeeper(),
+            authenticator: self.users.authenticator(),
             tls: self.tls.clone(),
-            shelf: Shelf { file: self.file.clone(), folder: self.store.clone() },
+            storage_config: StorageConfig { file: self.file.clone(), folder: self.store.clone() },
             limits: self.limits.limits(),
         }
     }
 }
 
 impl UserArguments {
-    fn doorkeeper(&self) -> Option<Doorkeeper> {
+    fn authenticator(&self) -> Option<Authenticator> {
         let (users, key) = self.authorized_users_path.clone().zip(self.rsa_private_key_path.clone())?;
-        Some(Doorkeeper::new(users, key, padding(self.use_pkcs1_padding), self.time_skew_threshold))
+        Some(Authenticator::new(users, key, padding(self.use_pkcs1_padding), self.time_skew_threshold))
     }
 }
 

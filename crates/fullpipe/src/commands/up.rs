@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fullpipe_experiment::{BesideEvent, LabTarget, keep_beside};
+use fullpipe_experiment::{CrossTrafficEvent, LabTarget, keep_cross_traffic};
 use fullpipe_lab::{Backend, DirectionStatus, Host, Lab, LabError, PathStatus};
 use fullpipe_record::{Path, PathChange, PathDirection, Request, Transport};
-use fullpipe_scenario::{Beside, Scenario, Starts};
+use fullpipe_scenario::{CrossTraffic, Scenario, Starts};
 use fullpipe_units::{BitRate, Ratio, Span};
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use crate::failure::{Failure, INTERRUPTED};
 use crate::terminal::{Keys, Terminal};
 
 /// The longest that an interrupt waits.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How a lab stands, besides its path.
 pub(super) struct Standing<'s> {
@@ -32,22 +32,22 @@ pub(super) struct Standing<'s> {
 /// Builds the lab of `scenario`, runs the loads in it that the first step with any has beside it, and tells what the path
 /// does, until `q` is typed. Other keys change the path.
 pub(super) fn up(scenario: &Scenario, standing: &Standing<'_>, terminal: &Terminal) -> Result<(), Failure> {
-    let beside: &[Beside] = if standing.alone { &[] } else { beside(scenario) };
-    let asked = |name: &String| beside.iter().any(|load| load.request.congestion.as_ref() == Some(name));
+    let cross_traffic: &[CrossTraffic] = if standing.alone { &[] } else { cross_traffic(scenario) };
+    let asked = |name: &String| cross_traffic.iter().any(|load| load.request.congestion.as_ref() == Some(name));
     find_congestion_controls(scenario.controls.iter().filter(|control| asked(&control.name)))?;
     let flag = super::interrupt_flag()?;
     let lab = Lab::start(&plan(scenario, standing.backend))?;
     let _entrance = lab.open_entrance(standing.name)?;
-    introduce(scenario, standing, beside, terminal);
-    let tell = |event: BesideEvent<'_>| tell(&event, beside, terminal);
-    keep_beside(&LabTarget::new(&lab), (beside, scenario.seed), &tell, || {
+    introduce(scenario, standing, cross_traffic, terminal);
+    let tell = |event: CrossTrafficEvent<'_>| tell(&event, cross_traffic, terminal);
+    keep_cross_traffic(&LabTarget::new(&lab), (cross_traffic, scenario.seed), &tell, || {
         watch(&lab, standing.interval, &flag, terminal)
     })?
 }
 
 /// The loads of the first step that has any beside it.
-fn beside(scenario: &Scenario) -> &[Beside] {
-    scenario.steps.iter().map(|step| &step.beside[..]).find(|loads| !loads.is_empty()).unwrap_or_default()
+fn cross_traffic(scenario: &Scenario) -> &[CrossTraffic] {
+    scenario.steps.iter().map(|step| &step.cross_traffic[..]).find(|loads| !loads.is_empty()).unwrap_or_default()
 }
 
 /// Tells each `interval` what the path does, and turns what keys stand for, until `q` is typed.
@@ -57,7 +57,7 @@ fn watch(lab: &Lab, interval: Span, flag: &AtomicBool, terminal: &Terminal) -> R
     let mut meter = lab.meter()?;
     let mut next = Instant::now() + interval.into();
     while !flag.load(Ordering::Relaxed) {
-        match keys.next(next.saturating_duration_since(Instant::now()).min(LOOK)) {
+        match keys.next(next.saturating_duration_since(Instant::now()).min(POLL_INTERVAL)) {
             Some('q') => return Ok(()),
             Some(key) if knobs.turn(key) => match knobs.apply(key, lab) {
                 Ok(()) => {
@@ -73,21 +73,21 @@ fn watch(lab: &Lab, interval: Span, flag: &AtomicBool, terminal: &Terminal) -> R
             next = Instant::now() + interval.into();
         }
     }
-    Err(Failure::told(INTERRUPTED))
+    Err(Failure::already_printed(INTERRUPTED))
 }
 
-fn introduce(scenario: &Scenario, standing: &Standing<'_>, beside: &[Beside], terminal: &Terminal) {
+fn introduce(scenario: &Scenario, standing: &Standing<'_>, cross_traffic: &[CrossTraffic], terminal: &Terminal) {
     let name = standing.name;
     let [sender, receiver] = Host::ALL.map(|host| host.address().to_string());
-    let loads: Vec<Value> = beside.iter().map(figures).collect();
-    let data = json!({"name": name, "sender": sender, "receiver": receiver, "beside": loads});
+    let loads: Vec<Value> = cross_traffic.iter().map(figures).collect();
+    let data = json!({"name": name, "sender": sender, "receiver": receiver, "cross_traffic": loads});
     terminal.any_event(&json!({"event": "up", "data": data}));
     terminal.result(&format!("{name}: {}\n", scenario.title));
     for (host, address) in Host::ALL.into_iter().zip([sender, receiver]) {
         terminal.result(&format!("  {:<8} {address}  fullpipe lab shell --join {name} {}\n", host.name(), host.name()));
     }
-    if !beside.is_empty() {
-        let loads: Vec<String> = beside.iter().map(words).collect();
+    if !cross_traffic.is_empty() {
+        let loads: Vec<String> = cross_traffic.iter().map(words).collect();
         terminal.result(&format!("  beside   {} (not with --alone)\n", loads.join("; ")));
     }
     let changes = if standing.backend == Backend::Kernel {
@@ -99,28 +99,28 @@ fn introduce(scenario: &Scenario, standing: &Standing<'_>, beside: &[Beside], te
 }
 
 /// What becomes of the loads `beside`: when each is on, and that one failed.
-fn tell(event: &BesideEvent<'_>, beside: &[Beside], terminal: &Terminal) {
+fn tell(event: &CrossTrafficEvent<'_>, cross_traffic: &[CrossTraffic], terminal: &Terminal) {
     match *event {
-        BesideEvent::On(place, request) => {
+        CrossTrafficEvent::On(place, request) => {
             let data = json!({"load": place, "rate": request.rate, "duration": request.duration});
-            terminal.any_event(&json!({"event": "beside", "data": data}));
+            terminal.any_event(&json!({"event": "cross_traffic", "data": data}));
         }
-        BesideEvent::Failed(place, error) => {
-            let message = format!("{} beside failed, and is tried again: {error}", what(&beside[place].request));
-            terminal.any_event(&json!({"event": "beside-failed", "data": {"load": place, "message": message}}));
+        CrossTrafficEvent::Failed(place, error) => {
+            let message = format!("{} beside failed, and is tried again: {error}", what(&cross_traffic[place].request));
+            terminal.any_event(&json!({"event": "cross_traffic_failed", "data": {"load": place, "message": message}}));
             terminal.notice(&message);
         }
     }
 }
 
 /// A load as programs read it: its request, and when it is on.
-fn figures(load: &Beside) -> Value {
+fn figures(load: &CrossTraffic) -> Value {
     let (on, off) = load.on_off.unzip();
     json!({"request": &load.request, "lowest": load.lowest, "on": on, "off": off})
 }
 
 /// A load as people read it: `10 × UDP at 29.1 Mbit/s, on 1 s, off 1 s`.
-fn words(load: &Beside) -> String {
+fn words(load: &CrossTraffic) -> String {
     let or_nothing = Option::unwrap_or_default;
     let lowest = or_nothing(load.lowest.map(|lowest| format!("{lowest} to ")));
     let rate = or_nothing(load.request.rate.map(|highest| format!(" at {lowest}{highest}")));
@@ -188,27 +188,27 @@ impl fmt::Display for Knobs {
 
 /// A quarter more, or a fifth less. A path without a rate has none to change.
 fn turn_rate(direction: &mut PathDirection, more: bool) {
-    const LEAST: BitRate = BitRate::from_bps(1000);
+    const MIN: BitRate = BitRate::from_bps(1000);
     let factor = if more { 1.25 } else { 0.8 };
-    direction.rate = direction.rate.map(|rate| rate.scaled(factor).max(LEAST));
+    direction.rate = direction.rate.map(|rate| rate.scaled(factor).max(MIN));
 }
 
 /// A quarter of it, and at least half a millisecond.
 fn turn_delay(direction: &mut PathDirection, more: bool) {
-    const LEAST: Span = Span::from_micros(500);
-    const MOST: Span = Span::from_secs(10);
-    let step = direction.delay.scaled(0.25).max(LEAST);
+    const MIN: Span = Span::from_micros(500);
+    const MAX: Span = Span::from_secs(10);
+    let step = direction.delay.scaled(0.25).max(MIN);
     let delay = if more { direction.delay + step } else { direction.delay.saturating_sub(step) };
-    direction.delay = delay.min(MOST);
+    direction.delay = delay.min(MAX);
 }
 
 /// Twice as much from 10⁻⁵ on, or half as much down to none.
 fn turn_loss(direction: &mut PathDirection, more: bool) {
-    const LEAST: f64 = 1e-5;
-    const MOST: f64 = 0.5;
+    const MIN: f64 = 1e-5;
+    const MAX: f64 = 0.5;
     let loss = direction.loss.unwrap_or_default().get();
-    let turned = if more { (loss * 2.0).clamp(LEAST, MOST) } else { loss / 2.0 };
-    direction.loss = Some(Ratio::new(if turned < LEAST { 0.0 } else { turned }));
+    let turned = if more { (loss * 2.0).clamp(MIN, MAX) } else { loss / 2.0 };
+    direction.loss = Some(Ratio::new(if turned < MIN { 0.0 } else { turned }));
 }
 
 fn show(status: &PathStatus, terminal: &Terminal) {
@@ -221,7 +221,7 @@ fn show(status: &PathStatus, terminal: &Terminal) {
 /// What a direction did, without what it did not.
 fn one_way(status: &DirectionStatus) -> String {
     let mut words = vec![status.rate.to_string(), format!("queue {}", status.queue)];
-    for (count, what) in [(status.queue_drops, "dropped"), (status.planted_losses, "lost")] {
+    for (count, what) in [(status.queue_drops, "dropped"), (status.injected_losses, "lost")] {
         if count > 0 {
             words.push(format!("{count} {what}"));
         }
@@ -254,12 +254,12 @@ mod tests {
     #[test]
     fn loads_are_those_of_the_first_step_that_has_any() {
         let text = "name = 'n'\ntitle = 't'\n[path]\nrtt = '10ms'\n[[step]]\nname = 'alone'\n[[step]]\nname = 'first'\n\
-                    [[step.beside]]\ntransport = 'udp'\nstreams = 10\nrate = '100M..250M'\non = '2s'\noff = '1s'\n\
-                    [[step.beside]]\nafter = '3s'\n[[step]]\nname = 'second'\n[[step.beside]]\nstreams = 2\n";
+                    [[step.cross_traffic]]\ntransport = 'udp'\nstreams = 10\nrate = '100M..250M'\non = '2s'\noff = '1s'\n\
+                    [[step.cross_traffic]]\nafter = '3s'\n[[step]]\nname = 'second'\n[[step.cross_traffic]]\nstreams = 2\n";
         let scenario = Scenario::parse("n.toml", text).unwrap();
-        let said: Vec<String> = beside(&scenario).iter().map(words).collect();
+        let said: Vec<String> = cross_traffic(&scenario).iter().map(words).collect();
         assert_eq!(said, ["10 × UDP at 100 Mbit/s to 250 Mbit/s, on 2 s, off 1 s", "1 × TCP after 3 s"]);
-        let figures = figures(&beside(&scenario)[0]);
+        let figures = figures(&cross_traffic(&scenario)[0]);
         assert_eq!((&figures["lowest"], &figures["on"]), (&json!(100_000_000), &json!(2.0)));
     }
 }

@@ -126,8 +126,8 @@ fn a_packet_too_big_is_answered_or_swallowed() {
         let mut link = Direction::new(&path(Effects { narrow, ..Effects::default() }), 1);
         let outcome = link.offer(at(0), Burst::train(0, 4, 1500, 1400));
         assert_eq!((outcome.accepted.get(), outcome.too_big.get()), (1, 3));
-        let told = outcome.reply.map(|reply| (reply.first, reply.answers));
-        assert_eq!(told, (too_big == TooBig::Answered).then_some((0, Some(1400))));
+        let stated = outcome.reply.map(|reply| (reply.first, reply.answers));
+        assert_eq!(stated, (too_big == TooBig::Answered).then_some((0, Some(1400))));
         assert_eq!(link.offer(at(0), Burst::packet(4, 1400)).reply, None);
         assert_eq!(numbers(&drain(&mut link)), [3, 4]);
     }

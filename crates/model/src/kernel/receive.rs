@@ -6,7 +6,7 @@ use super::{Share, rmem_max, stored_rcvbuf};
 /// The window of a first packet fills its 16 bits, and the buffer behind it is twice that (a337531b942b).
 const FIRST_WINDOW_OF_64_KIB: KernelVersion = KernelVersion::new(4, 20);
 /// Largest shift of RFC 7323 §2.3.
-const LARGEST_SCALE: u8 = 14;
+const MAX_SCALE: u8 = 14;
 
 /// The receive buffer of a socket when it has grown, and the window that it gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +88,7 @@ impl ReceiveBuffer {
 ///
 /// `None` is a connection without the option. Scales above 14 count as 14.
 pub fn largest_window(scale: Option<u8>) -> ByteCount {
-    ByteCount::new(65_535 << scale.unwrap_or(0).min(LARGEST_SCALE))
+    ByteCount::new(65_535 << scale.unwrap_or(0).min(MAX_SCALE))
 }
 
 /// The window in the first packet of a socket that asked for nothing (`tcp_select_initial_window`): whole segments of
@@ -124,15 +124,15 @@ fn window_scale(settings: &HostSettings, fixed: Option<ByteCount>) -> Option<u8>
     if !settings.window_scaling {
         return None;
     }
-    let largest = settings.tcp_rmem.max.max(rmem_max(settings)).min(largest_window(Some(LARGEST_SCALE)));
+    let largest = settings.tcp_rmem.max.max(rmem_max(settings)).min(largest_window(Some(MAX_SCALE)));
     let space = fixed.map_or(largest, |window| window.min(largest)).get();
     let scale = space.checked_ilog2().unwrap_or(0).saturating_sub(15);
-    Some(u8::try_from(scale).unwrap_or(LARGEST_SCALE).min(LARGEST_SCALE))
+    Some(u8::try_from(scale).unwrap_or(MAX_SCALE).min(MAX_SCALE))
 }
 
 /// The least scale that can say `window`, or the largest there is.
 fn least_scale(window: ByteCount) -> u8 {
-    (0..LARGEST_SCALE).find(|&scale| largest_window(Some(scale)) >= window).unwrap_or(LARGEST_SCALE)
+    (0..MAX_SCALE).find(|&scale| largest_window(Some(scale)) >= window).unwrap_or(MAX_SCALE)
 }
 
 /// `tcp_default_init_rwnd`: fewer of larger segments, but two.

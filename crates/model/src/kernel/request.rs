@@ -4,20 +4,20 @@ use fullpipe_units::ByteCount;
 use super::defaults::request_max;
 
 /// `TCP_SKB_MIN_TRUESIZE` on 64 bit.
-const LEAST_RCVBUF: ByteCount = ByteCount::new(2304);
+const MIN_RCVBUF: ByteCount = ByteCount::new(2304);
 /// Twice `TCP_SKB_MIN_TRUESIZE`.
-const LEAST_SNDBUF: ByteCount = ByteCount::new(4608);
+const MIN_SNDBUF: ByteCount = ByteCount::new(4608);
 /// `INT_MAX / 2`: what is stored must fit a C `int`.
-const LARGEST_REQUEST: ByteCount = ByteCount::new((1 << 30) - 1);
+const MAX_REQUEST: ByteCount = ByteCount::new((1 << 30) - 1);
 
 /// What the kernel stores when a program asks for `SO_RCVBUF`: the request, at most `net.core.rmem_max`, twice.
 pub fn stored_rcvbuf(settings: &HostSettings, request: ByteCount) -> ByteCount {
-    stored(request, rmem_max(settings), LEAST_RCVBUF)
+    stored(request, rmem_max(settings), MIN_RCVBUF)
 }
 
 /// What the kernel stores when a program asks for `SO_SNDBUF`: the request, at most `net.core.wmem_max`, twice.
 pub fn stored_sndbuf(settings: &HostSettings, request: ByteCount) -> ByteCount {
-    stored(request, wmem_max(settings), LEAST_SNDBUF)
+    stored(request, wmem_max(settings), MIN_SNDBUF)
 }
 
 /// `net.core.rmem_max`, or the kernel's own default where it is not visible.
@@ -31,7 +31,7 @@ pub fn wmem_max(settings: &HostSettings) -> ByteCount {
 }
 
 fn stored(request: ByteCount, max: ByteCount, least: ByteCount) -> ByteCount {
-    (request.min(max).min(LARGEST_REQUEST) * 2).max(least)
+    (request.min(max).min(MAX_REQUEST) * 2).max(least)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ const CUBIC_AS_RENO: f64 = 1.30;
 /// … and by how many segments it lags, as it follows an estimate that grows in whole ones.
 const CUBIC_LAGS: f64 = 3.0;
 /// What Linux's retransmission timeout adds to the round-trip time, at least (`TCP_RTO_MIN`).
-const LEAST_RTO: Span = Span::from_millis(200);
+const MIN_RTO: Span = Span::from_millis(200);
 /// What the formula itself may be off: recoveries that last, segments sent in trains, acknowledgements that wait.
 const FORMULA: f64 = 0.15;
 /// Beyond one percent, the same for [`pftk()`], which knows neither SACK nor tail loss probes.
@@ -66,7 +66,7 @@ fn either(a: f64, b: f64) -> f64 {
 
 /// What [`pftk()`] has in flight where each segment is acknowledged.
 fn with_timeouts(loss: Ratio, rtt: Span, mss: ByteCount) -> ByteCount {
-    let flow = Flow { mss, rtt, rto: rtt + LEAST_RTO, acknowledged_together: 1, max_window: None };
+    let flow = Flow { mss, rtt, rto: rtt + MIN_RTO, acknowledged_together: 1, max_window: None };
     window::bdp(pftk(&flow, loss), rtt)
 }
 

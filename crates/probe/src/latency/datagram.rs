@@ -76,16 +76,16 @@ mod tests {
     fn a_request_is_answered_with_its_number_and_the_time_it_took() {
         let asked = request(&cookie(b'a'), u64::MAX - 7);
         assert_eq!(test_of(&asked), Some(cookie(b'a')));
-        let told = answer(&asked, Span::from_micros(12)).unwrap();
-        assert_eq!(answered(&told, &cookie(b'a')), Some((u64::MAX - 7, Span::from_micros(12))));
-        assert_eq!(answered(&told, &cookie(b'b')), None, "of another test");
+        let stated = answer(&asked, Span::from_micros(12)).unwrap();
+        assert_eq!(answered(&stated, &cookie(b'a')), Some((u64::MAX - 7, Span::from_micros(12))));
+        assert_eq!(answered(&stated, &cookie(b'b')), None, "of another test");
     }
 
     #[test]
     fn answers_are_not_answered() {
         let asked = request(&cookie(b'a'), 1);
-        let told = answer(&asked, Span::ZERO).unwrap();
-        assert_eq!(test_of(&told), None);
+        let stated = answer(&asked, Span::ZERO).unwrap();
+        assert_eq!(test_of(&stated), None);
         assert_eq!(answered(&asked, &cookie(b'a')), None);
     }
 

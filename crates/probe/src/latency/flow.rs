@@ -16,11 +16,11 @@ use super::datagram;
 use super::icmp::{self, Echoes};
 
 /// The longest packet that comes back, with room for what an IP header may have.
-const LONGEST: usize = 256;
+const MAX_PACKET: usize = 256;
 
 /// An answer to a request.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Answer {
+pub(super) struct Handshake {
     pub(super) number: u64,
     /// When it came in, by the wall clock.
     pub(super) came: Option<Span>,
@@ -107,7 +107,7 @@ impl Flow {
 
     /// A request that has left the host, and when, by the wall clock; `None` if none has since the last was told.
     pub(super) fn departed(&self) -> Option<(u64, Option<Span>)> {
-        let mut packet = [0; LONGEST];
+        let mut packet = [0; MAX_PACKET];
         let gone = departure(&self.socket, &mut packet).ok()?;
         // Either kind ends with its number.
         let number = packet[..gone.length].last_chunk().map(|bytes| u64::from_be_bytes(*bytes));
@@ -118,15 +118,15 @@ impl Flow {
     ///
     /// # Errors
     /// `WouldBlock` if there is none, or what came of an earlier request, as that nobody listens there.
-    pub(super) fn arrived(&self) -> io::Result<Option<Answer>> {
-        let mut packet = [0; LONGEST];
+    pub(super) fn arrived(&self) -> io::Result<Option<Handshake>> {
+        let mut packet = [0; MAX_PACKET];
         let come = arrival(&self.socket, &mut packet)?;
         let packet = &packet[..come.length];
         let answered = match &self.speaks {
             Speaks::Icmp(echoes) => echoes.answered(packet).map(|number| (number, Span::ZERO)),
             Speaks::Datagrams(cookie) => datagram::answered(packet, cookie),
         };
-        Ok(answered.map(|(number, residence)| Answer { number, came: come.at, residence }))
+        Ok(answered.map(|(number, residence)| Handshake { number, came: come.at, residence }))
     }
 }
 

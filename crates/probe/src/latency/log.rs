@@ -7,10 +7,10 @@ use fullpipe_record::{Echo, RttMethod};
 use fullpipe_units::Span;
 
 /// Requests that may wait for their answers: those of ten seconds at the usual pace.
-const MOST_WAITING: usize = 1_000;
+const MAX_WAITING: usize = 1_000;
 
 /// Requests that are kept, a megabyte and a half; of a longer test every second, fourth and so on.
-const MOST_KEPT: usize = 1 << 15;
+const MAX_KEPT: usize = 1 << 15;
 
 /// What was taken of a flow of echo requests.
 #[derive(Debug, Clone)]
@@ -64,7 +64,7 @@ impl Log {
 
     /// Request `number` is about to be sent.
     pub(super) fn sent(&mut self, number: u64, sent: Instant) {
-        if self.waiting.len() == MOST_WAITING
+        if self.waiting.len() == MAX_WAITING
             && let Some(Waiting { sent, .. }) = self.waiting.pop_front()
         {
             self.keep(sent, None, None);
@@ -115,7 +115,7 @@ impl Log {
             self.kept.push(Echo { at, rtt, host });
         }
         self.seen += 1;
-        if self.kept.len() == MOST_KEPT {
+        if self.kept.len() == MAX_KEPT {
             let mut index = 0_u64;
             self.kept.retain(|_| {
                 index += 1;
@@ -127,8 +127,8 @@ impl Log {
 
     /// The end: whoever had time enough to be answered never will be; of the rest nothing is known.
     pub(super) fn close(mut self, method: RttMethod, now: Instant, settled: Option<Instant>) -> Taken {
-        let patience = Duration::from(self.most * 2) + Duration::from_millis(100);
-        let lost = std::mem::take(&mut self.waiting).into_iter().filter(|waiting| waiting.sent + patience <= now);
+        let timeout = Duration::from(self.most * 2) + Duration::from_millis(100);
+        let lost = std::mem::take(&mut self.waiting).into_iter().filter(|waiting| waiting.sent + timeout <= now);
         for Waiting { sent, .. } in lost {
             self.keep(sent, None, None);
         }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_is_between_the_kernels_stamps_and_what_is_beside_is_the_hosts() {
+    fn a_round_trip_is_between_the_kernels_stamps_and_what_is_with_is_the_hosts() {
         let origin = Instant::now();
         let mut log = Log::new(origin);
         for (number, sent) in [(0, 0), (1, 10), (2, 20), (3, 30), (4, 40)] {
@@ -202,12 +202,12 @@ mod tests {
     fn a_flow_that_nobody_answers_is_bounded() {
         let origin = Instant::now();
         let mut log = Log::new(origin);
-        let many = 5 * MOST_KEPT as u64;
+        let many = 5 * MAX_KEPT as u64;
         for number in 0..many {
             log.sent(number, after(origin, number * 10));
         }
-        assert_eq!(log.waiting.len(), MOST_WAITING);
-        assert!(log.kept.len() < MOST_KEPT);
+        assert_eq!(log.waiting.len(), MAX_WAITING);
+        assert!(log.kept.len() < MAX_KEPT);
         let taken = log.close(RttMethod::UdpEcho, after(origin, many * 10 + 1_000), None);
         let gaps: Vec<Span> = taken.echoes.windows(2).map(|pair| pair[1].at - pair[0].at).collect();
         assert!(gaps.iter().all(|gap| *gap == millis(80)), "every eighth");

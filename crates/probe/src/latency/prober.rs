@@ -12,7 +12,7 @@ use fullpipe_load::Local;
 use fullpipe_record::{Request, RttMethod, RttStats};
 use fullpipe_units::{BitRate, Span};
 
-use super::flow::{Answer, Flow};
+use super::flow::{Flow, Handshake};
 use super::log::{Log, Taken};
 
 /// Time between two requests under load.
@@ -20,10 +20,10 @@ const PERIOD: Duration = Duration::from_millis(10);
 
 /// The least time between two requests without load, where one follows the answer to the one before: a connection over a
 /// short path is made in a moment, and there must be something to compare with.
-const SHORTEST_PERIOD: Duration = Duration::from_millis(1);
+const MIN_PERIOD: Duration = Duration::from_millis(1);
 
 /// The most time between two, on the slowest paths.
-const LONGEST_PERIOD: Duration = Duration::from_secs(1);
+const MAX_PERIOD: Duration = Duration::from_secs(1);
 
 /// The part of what a path carries that echo requests may take.
 const SHARE: u64 = 100;
@@ -43,19 +43,19 @@ const FAIR: Duration = Duration::from_millis(200);
 const UNANSWERED: Duration = Duration::from_secs(3);
 
 /// How often is looked whether the path has settled.
-const GLANCE: Duration = Duration::from_millis(2);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Packets that are looked at before it is seen whether a request is due.
-const MOST_AT_ONCE: usize = 64;
+const MAX_AT_ONCE: usize = 64;
 
 /// Round-trip times that are kept for whoever asks how they were lately: those of a minute and a half.
-const MOST_LATELY: usize = 1 << 13;
+const MAX_LATELY: usize = 1 << 13;
 
 /// Answers that are wanted when the queues have emptied.
 const WANTED_AFTER: u32 = 10;
 
 /// For how long they are waited for, beside two round trips.
-const LONGEST_AFTER: Duration = Duration::from_secs(1);
+const MAX_AFTER: Duration = Duration::from_secs(1);
 
 /// Sends echo requests until it is told to stop, or dropped.
 #[derive(Debug)]
@@ -147,7 +147,7 @@ impl Prober {
     pub(crate) fn settle(&self, interrupt: &AtomicBool) {
         self.load_ends();
         while !self.is_settled() && !interrupt.load(Ordering::Relaxed) {
-            thread::sleep(GLANCE);
+            thread::sleep(MIN_POLL_INTERVAL);
         }
     }
 
@@ -155,7 +155,7 @@ impl Prober {
     fn is_settled(&self) -> bool {
         let shared = locked(&self.shared);
         let Phase::After(ended) = shared.phase else { return true };
-        let too_long = ended.elapsed() >= LONGEST_AFTER + (shared.most * 2).into();
+        let too_long = ended.elapsed() >= MAX_AFTER + (shared.most * 2).into();
         shared.is_settled || shared.least.is_none() || too_long || self.has_ended()
     }
 
@@ -226,7 +226,7 @@ impl Worker {
     }
 
     fn run(mut self) -> Option<Taken> {
-        while let Some(phase) = self.obey() {
+        while let Some(phase) = self.apply_command() {
             let now = Instant::now();
             if now >= self.next {
                 self.request(now);
@@ -249,7 +249,7 @@ impl Worker {
     }
 
     /// Does what it was told; `None` if that is to stop.
-    fn obey(&mut self) -> Option<Phase> {
+    fn apply_command(&mut self) -> Option<Phase> {
         let (stop, phase, server) = {
             let mut shared = locked(&self.shared);
             let is_due = self.flow.is_none() || self.begun.elapsed() >= FAIR;
@@ -287,17 +287,17 @@ impl Worker {
         let bytes = self.flow.as_ref().map(Flow::wire_bytes).unwrap_or_default();
         let polite = if rate == BitRate::ZERO { Span::ZERO } else { rate.time_for(bytes) * SHARE };
         let usual = match (phase, self.log.least()) {
-            (Phase::Before | Phase::After(_), Some(rtt)) => Duration::from(rtt).clamp(SHORTEST_PERIOD, PERIOD),
+            (Phase::Before | Phase::After(_), Some(rtt)) => Duration::from(rtt).clamp(MIN_PERIOD, PERIOD),
             _ => PERIOD,
         };
-        Duration::from(polite).clamp(usual, LONGEST_PERIOD)
+        Duration::from(polite).clamp(usual, MAX_PERIOD)
     }
 
     /// Takes what has left and what has come.
     fn take(&mut self, phase: Phase) {
         self.note_departures();
         // A raw socket hears what others are told too: their noise must not keep this from its own work.
-        for _ in 0..MOST_AT_ONCE {
+        for _ in 0..MAX_AT_ONCE {
             let Some(flow) = &self.flow else { return };
             match flow.arrived() {
                 Ok(Some(answer)) => self.note(answer, phase),
@@ -315,7 +315,7 @@ impl Worker {
         }
     }
 
-    fn note(&mut self, answer: Answer, phase: Phase) {
+    fn note(&mut self, answer: Handshake, phase: Phase) {
         let now = Instant::now();
         // It may have left since that was last asked.
         if !self.log.has_left(answer.number) {
@@ -323,7 +323,7 @@ impl Worker {
         }
         let Some((sent, rtt)) = self.log.answered(answer.number, answer.came, now, answer.residence) else { return };
         let mut shared = locked(&self.shared);
-        if shared.lately.len() < MOST_LATELY {
+        if shared.lately.len() < MAX_LATELY {
             shared.lately.push(rtt);
         }
         drop(shared);
@@ -362,10 +362,10 @@ mod tests {
 
     use super::super::datagram;
 
-    const PATIENCE: Duration = Duration::from_secs(5);
+    const TIMEOUT: Duration = Duration::from_secs(5);
 
     fn until(mut done: impl FnMut() -> bool) -> bool {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !done() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(2));
         }
@@ -397,7 +397,7 @@ mod tests {
                 assert_eq!(datagram::test_of(&buffer[..length]), Some(cookie()));
                 socket.send_to(&datagram::answer(&buffer[..length], residence).unwrap(), from).unwrap();
             }
-            thread::sleep(PATIENCE);
+            thread::sleep(TIMEOUT);
         });
         address
     }
@@ -433,7 +433,7 @@ mod tests {
         thread::sleep(Duration::from_millis(500));
         prober.load_ends();
         let begun = Instant::now();
-        assert!(until(|| prober.is_settled()) && begun.elapsed() < 2 * LONGEST_AFTER);
+        assert!(until(|| prober.is_settled()) && begun.elapsed() < 2 * MAX_AFTER);
         let taken = prober.finish().unwrap();
         let answered = taken.echoes.iter().filter(|echo| echo.rtt.is_some()).count();
         assert_eq!((taken.method, answered), (RttMethod::UdpEcho, 20));
@@ -442,7 +442,7 @@ mod tests {
 
     #[test]
     fn a_slow_path_is_asked_seldom_but_not_one_whose_load_is_modest() {
-        let sent_beside = |request: &Request| {
+        let sent_under_load = |request: &Request| {
             let prober = with_datagrams(server(usize::MAX, Span::ZERO));
             assert!(until(|| prober.least().is_some()));
             prober.load_carries(request, BitRate::from_bps(100_000), RAMP);
@@ -452,8 +452,8 @@ mod tests {
             echoes.iter().filter(|echo| echo.at > Span::from_millis(100)).count()
         };
         // A hundredth of 100 kbit/s is a request a second; at most 50 a second go beside a load that limits itself.
-        assert!(sent_beside(&Request::default()) <= 3);
-        let modest = sent_beside(&Request { rate: Some(BitRate::from_bps(100_000)), ..Request::default() });
+        assert!(sent_under_load(&Request::default()) <= 3);
+        let modest = sent_under_load(&Request { rate: Some(BitRate::from_bps(100_000)), ..Request::default() });
         assert!((5..=40).contains(&modest), "{modest}");
     }
 

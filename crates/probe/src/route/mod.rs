@@ -4,11 +4,11 @@
 //! trippy-core was weighed for this: on Linux it always needs raw sockets, it finds no MTU, and brings some forty crates. The
 //! kernel gives each socket what the network says of its own packets (`IP_RECVERR`), and asks for no privilege.
 
-mod opening;
+mod route_state;
 mod socket;
-mod trail;
+mod syn_probe;
 
-pub(crate) use opening::{quoted, was_changed};
+pub(crate) use syn_probe::{quoted, was_changed};
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,11 +20,11 @@ use fullpipe_units::ByteCount;
 use crate::client::Destination;
 use crate::error::ProbeError;
 use crate::iperf2::resolve;
-use socket::{ProbeSocket, Word};
-use trail::Trail;
+use route_state::RouteState;
+use socket::{ProbeReply, ProbeSocket};
 
 /// Routers beyond this are not asked.
-const MOST_HOPS: u8 = 30;
+const MAX_HOPS: u8 = 30;
 
 /// Probes to each hop. Linux answers no more than six in a row to anybody.
 const PROBES: u16 = 5;
@@ -39,25 +39,25 @@ const DATAGRAM_PACE: Duration = Duration::from_millis(20);
 const WAVE: Duration = Duration::from_millis(100);
 
 /// How long an answer is waited for as long as there is none to tell how long answers take.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The least that an answer is waited for.
-const SHORTEST_PATIENCE: Duration = Duration::from_millis(300);
+const MIN_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// When all must be over.
-const LONGEST: Duration = Duration::from_secs(5);
+const MAX_DURATION: Duration = Duration::from_secs(5);
 
 /// The largest packet that there can be.
-const LARGEST: ByteCount = ByteCount::new(65_535);
+const MAX_PACKET: ByteCount = ByteCount::new(65_535);
 
 /// Sizes that are tried.
-const MOST_SIZES: usize = 10;
+const MAX_SIZES: usize = 10;
 
 /// How often a packet of a size is sent before it counts as not answered.
 const TRIES: usize = 2;
 
 /// Longest that an interrupt goes unheard.
-const HEAR: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Finds the way to the first address of `destination`, within five seconds. An interrupt ends it with what there is.
 ///
@@ -68,7 +68,7 @@ pub fn trace(destination: &Destination, interrupt: &AtomicBool) -> Result<RouteR
     let target = addresses.first().ok_or(ProbeError::Interrupted)?.ip();
     let socket =
         ProbeSocket::open(target, &destination.local).map_err(ProbeError::io("open a socket for the route"))?;
-    let mut tracer = Tracer { begun: Instant::now(), trail: Trail::new(target), socket, interrupt };
+    let mut tracer = Tracer { begun: Instant::now(), trail: RouteState::new(target), socket, interrupt };
     tracer.find_hops().map_err(ProbeError::io("send along the route"))?;
     let mtu = tracer.find_mtu();
     Ok(tracer.trail.report(tracer.socket.method(), mtu))
@@ -76,7 +76,7 @@ pub fn trace(destination: &Destination, interrupt: &AtomicBool) -> Result<RouteR
 
 struct Tracer<'t> {
     begun: Instant,
-    trail: Trail,
+    trail: RouteState,
     socket: ProbeSocket,
     interrupt: &'t AtomicBool,
 }
@@ -84,7 +84,7 @@ struct Tracer<'t> {
 /// What became of a packet of some size.
 enum Passage {
     Answered,
-    TooLarge { fits: ByteCount, told_by: Option<String> },
+    TooLarge { fits: ByteCount, reported_by: Option<String> },
     Silence,
 }
 
@@ -93,8 +93,8 @@ impl Tracer<'_> {
     fn find_hops(&mut self) -> io::Result<()> {
         for wave in 0..PROBES {
             let begun = Instant::now();
-            for hop in 1..=MOST_HOPS {
-                if hop > self.trail.end().unwrap_or(MOST_HOPS) || self.is_over() {
+            for hop in 1..=MAX_HOPS {
+                if hop > self.trail.end().unwrap_or(MAX_HOPS) || self.is_over() {
                     break;
                 }
                 let sent = self.send(Some(hop), self.socket.smallest());
@@ -107,25 +107,25 @@ impl Tracer<'_> {
             self.listen(begun + WAVE, |_| false);
         }
         let last = Instant::now();
-        while !self.trail.is_complete() && last.elapsed() < self.patience() && !self.is_over() {
-            self.listen(last + self.patience(), Trail::is_complete);
+        while !self.trail.is_complete() && last.elapsed() < self.timeout() && !self.is_over() {
+            self.listen(last + self.timeout(), RouteState::is_complete);
         }
         Ok(())
     }
 
     /// Sends the largest packet that there can be, and then ever what somebody says that passes.
     fn find_mtu(&mut self) -> Option<RouteMtu> {
-        let (mut size, mut told_by) = (LARGEST, None);
-        for _ in 0..MOST_SIZES {
-            let found = |answered| RouteMtu { size, answered, told_by: told_by.clone() };
+        let (mut size, mut reported_by) = (MAX_PACKET, None);
+        for _ in 0..MAX_SIZES {
+            let found = |answered| RouteMtu { size, answered, reported_by: reported_by.clone() };
             match self.pass(size) {
                 Passage::Answered => return Some(found(true)),
-                Passage::TooLarge { fits, told_by: by } if fits < size => {
+                Passage::TooLarge { fits, reported_by: by } if fits < size => {
                     size = fits.max(self.socket.least_mtu());
-                    told_by = by;
+                    reported_by = by;
                 }
                 // A target that answers nothing says nothing of large packets either.
-                _ if self.is_over() || !(self.trail.is_reached() || told_by.is_some()) => return None,
+                _ if self.is_over() || !(self.trail.is_reached() || reported_by.is_some()) => return None,
                 _ => return Some(found(false)),
             }
         }
@@ -137,13 +137,13 @@ impl Tracer<'_> {
             let number = self.trail.next();
             // A packet that this host's own device does not take is told of as if a router had said so.
             let _ = self.send(None, size);
-            let (sent, patience) = (Instant::now(), self.patience());
-            self.listen(sent + patience, |trail| trail.word(number).is_some());
+            let (sent, timeout) = (Instant::now(), self.timeout());
+            self.listen(sent + timeout, |trail| trail.word(number).is_some());
             match self.trail.word(number) {
-                Some((Word::TooLarge(fits), by)) => {
-                    return Passage::TooLarge { fits, told_by: by.map(|by| by.to_string()) };
+                Some((ProbeReply::TooLarge(fits), by)) => {
+                    return Passage::TooLarge { fits, reported_by: by.map(|by| by.to_string()) };
                 }
-                Some((Word::Reached, _)) => return Passage::Answered,
+                Some((ProbeReply::Reached, _)) => return Passage::Answered,
                 _ if self.is_over() => break,
                 _ => {}
             }
@@ -164,14 +164,14 @@ impl Tracer<'_> {
     }
 
     /// Takes what is said until `deadline`, or it is `enough`.
-    fn listen(&mut self, deadline: Instant, enough: impl Fn(&Trail) -> bool) {
-        let deadline = deadline.min(self.begun + LONGEST);
+    fn listen(&mut self, deadline: Instant, enough: impl Fn(&RouteState) -> bool) {
+        let deadline = deadline.min(self.begun + MAX_DURATION);
         while !enough(&self.trail) && !self.is_over() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
-            self.socket.wait(left.min(HEAR));
+            self.socket.wait(left.min(POLL_INTERVAL));
             self.take();
         }
     }
@@ -185,11 +185,11 @@ impl Tracer<'_> {
     }
 
     fn is_over(&self) -> bool {
-        self.begun.elapsed() >= LONGEST || self.interrupt.load(Ordering::Relaxed)
+        self.begun.elapsed() >= MAX_DURATION || self.interrupt.load(Ordering::Relaxed)
     }
 
-    fn patience(&self) -> Duration {
-        self.trail.slowest().map_or(PATIENCE, |slowest| (slowest * 2).clamp(SHORTEST_PATIENCE, PATIENCE))
+    fn timeout(&self) -> Duration {
+        self.trail.slowest().map_or(TIMEOUT, |slowest| (slowest * 2).clamp(MIN_TIMEOUT, TIMEOUT))
     }
 
     fn pace(&self) -> Duration {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fullpipe_load::Local;
 use fullpipe_record::{Refusal, RouteMethod};
-use fullpipe_sys::{Complaint, arrival, complaint, keep_complaints};
+use fullpipe_sys::{IcmpError, arrival, complaint, enable_recverr};
 use fullpipe_units::ByteCount;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover};
@@ -21,20 +21,20 @@ const FIRST_PORT: u16 = 33_434;
 const HEADER: usize = 8;
 
 /// Payload of the smallest datagrams.
-const SMALLEST: usize = 16;
+const MIN_PAYLOAD: usize = 16;
 
 /// The longest part of a packet that is looked at: an echo request behind a header of IP, which has up to 60 bytes.
-const LONGEST: usize = 256;
+const MAX_PACKET: usize = 256;
 
 /// Words that are taken at once: whoever floods this host must not keep it from its own work.
-const MOST_AT_ONCE: usize = 256;
+const MAX_AT_ONCE: usize = 256;
 
 /// What may go the whole way, as Linux and RFC 1700 have it.
 const WHOLE_WAY: u8 = 64;
 
 /// What came of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum ProbeReply {
     /// The target answers.
     Reached,
     /// It went as far as it may.
@@ -53,7 +53,7 @@ pub(super) struct Heard {
     /// Of which probe; `None` where it is this host itself, of one that it did not send.
     pub(super) number: Option<u16>,
     pub(super) by: Option<IpAddr>,
-    pub(super) word: Word,
+    pub(super) word: ProbeReply,
 }
 
 /// A socket for probes to one target.
@@ -88,7 +88,7 @@ impl ProbeSocket {
         if echoes.is_some() {
             socket.connect(&SocketAddr::new(target, 0).into())?;
         }
-        keep_complaints(&socket, target.is_ipv6())?;
+        enable_recverr(&socket, target.is_ipv6())?;
         // What this host has learned of the path earlier must not cut or stop what is to find it out.
         match target {
             IpAddr::V4(_) => set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::PROBE)?,
@@ -108,7 +108,7 @@ impl ProbeSocket {
 
     /// The smallest packet, with its IP header.
     pub(super) fn smallest(&self) -> ByteCount {
-        ByteCount::new((self.ip_header() + HEADER + SMALLEST) as u64)
+        ByteCount::new((self.ip_header() + HEADER + MIN_PAYLOAD) as u64)
     }
 
     /// What must pass everywhere (RFC 791, RFC 8200).
@@ -121,7 +121,7 @@ impl ProbeSocket {
     /// # Errors
     /// What the kernel says, of this probe or of what came of an earlier one.
     pub(super) fn send(&self, number: u16, hops: Option<u8>, size: ByteCount) -> io::Result<()> {
-        let_go(&self.socket, self.target, hops.unwrap_or(WHOLE_WAY))?;
+        send_syn_with_ttl(&self.socket, self.target, hops.unwrap_or(WHOLE_WAY))?;
         let payload = (size.get() as usize).saturating_sub(self.ip_header() + HEADER);
         let sent = if let Some(echoes) = self.echoes {
             self.socket.send(&echoes.request_of(number.into(), payload))
@@ -141,8 +141,8 @@ impl ProbeSocket {
 
     /// What has been said since the last look.
     pub(super) fn heard(&self) -> Vec<Heard> {
-        let complaints = (0..MOST_AT_ONCE).map_while(|_| self.complaint().ok());
-        let answers = (0..MOST_AT_ONCE).map_while(|_| self.answer().ok());
+        let complaints = (0..MAX_AT_ONCE).map_while(|_| self.complaint().ok());
+        let answers = (0..MAX_AT_ONCE).map_while(|_| self.answer().ok());
         complaints.chain(answers).flatten().collect()
     }
 
@@ -151,7 +151,7 @@ impl ProbeSocket {
     /// # Errors
     /// If there is none.
     fn complaint(&self) -> io::Result<Option<Heard>> {
-        let mut packet = [0; LONGEST];
+        let mut packet = [0; MAX_PACKET];
         let found = complaint(&self.socket, &mut packet)?;
         Ok(found.and_then(|found| {
             let number = self.number(&found, &packet[..found.quoted]);
@@ -161,7 +161,7 @@ impl ProbeSocket {
         }))
     }
 
-    fn number(&self, found: &Complaint, quoted: &[u8]) -> Option<u16> {
+    fn number(&self, found: &IcmpError, quoted: &[u8]) -> Option<u16> {
         match self.echoes {
             Some(echoes) => echoes.quoted(quoted),
             None => found.target?.port().checked_sub(FIRST_PORT),
@@ -173,7 +173,7 @@ impl ProbeSocket {
     /// # Errors
     /// If there is none.
     fn answer(&self) -> io::Result<Option<Heard>> {
-        let mut packet = [0; LONGEST];
+        let mut packet = [0; MAX_PACKET];
         let come = match arrival(&self.socket, &mut packet) {
             Ok(come) => come,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
@@ -187,7 +187,7 @@ impl ProbeSocket {
                 come.from.filter(|from| from.ip() == self.target).and_then(|from| from.port().checked_sub(FIRST_PORT))
             }
         };
-        Ok(number.map(|_| Heard { number, by: Some(self.target), word: Word::Reached }))
+        Ok(number.map(|_| Heard { number, by: Some(self.target), word: ProbeReply::Reached }))
     }
 }
 
@@ -195,7 +195,7 @@ impl ProbeSocket {
 ///
 /// # Errors
 /// What `setsockopt` reports.
-pub(super) fn let_go(socket: &Socket, target: IpAddr, hops: u8) -> io::Result<()> {
+pub(super) fn send_syn_with_ttl(socket: &Socket, target: IpAddr, hops: u8) -> io::Result<()> {
     match target {
         IpAddr::V4(_) => socket.set_ttl_v4(hops.into()),
         IpAddr::V6(_) => socket.set_unicast_hops_v6(hops.into()),
@@ -203,16 +203,16 @@ pub(super) fn let_go(socket: &Socket, target: IpAddr, hops: u8) -> io::Result<()
 }
 
 /// What a packet of ICMP says (RFC 792, RFC 1812, RFC 4443); `None` if that is nothing of interest here.
-pub(super) fn word(is_ipv4: bool, found: &Complaint) -> Option<Word> {
-    let too_large = || Word::TooLarge(ByteCount::new(found.mtu.into()));
+pub(super) fn word(is_ipv4: bool, found: &IcmpError) -> Option<ProbeReply> {
+    let too_large = || ProbeReply::TooLarge(ByteCount::new(found.mtu.into()));
     if found.by.is_none() {
         return (found.mtu > 0).then(too_large);
     }
-    let refused = |refusal| Some(Word::Refused(refusal));
+    let refused = |refusal| Some(ProbeReply::Refused(refusal));
     match (is_ipv4, found.kind, found.code) {
-        (true, 11, 0) | (false, 3, 0) => Some(Word::Expired),
+        (true, 11, 0) | (false, 3, 0) => Some(ProbeReply::Expired),
         (true, 3, 4) | (false, 2, _) => Some(too_large()),
-        (true, 3, 2 | 3) | (false, 1, 4) => Some(Word::Closed),
+        (true, 3, 2 | 3) | (false, 1, 4) => Some(ProbeReply::Closed),
         (true, 3, 9 | 10 | 13) | (false, 1, 1 | 5 | 6) => refused(Refusal::Prohibited),
         (true, 3, 1 | 7 | 8 | 12) | (false, 1, 3) => refused(Refusal::NoHost),
         (true, 3, _) | (false, 1, _) => refused(Refusal::NoRoute),

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use fullpipe_iperf::{Caller, Cookie, classify_first_bytes};
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::time::timeout;
 
 /// What a caller said first.
 pub(super) struct Greeting {
@@ -14,9 +13,9 @@ pub(super) struct Greeting {
 }
 
 /// Reads as little as tells who calls, within `patience` in all.
-pub(super) async fn greet(stream: &mut (impl AsyncRead + Unpin), patience: Duration) -> Greeting {
+pub(super) async fn greet(stream: &mut (impl AsyncRead + Unpin), timeout: Duration) -> Greeting {
     let mut bytes = Vec::with_capacity(Cookie::LENGTH);
-    let read = timeout(patience, read(stream, &mut bytes)).await;
+    let read = tokio::time::timeout(timeout, read(stream, &mut bytes)).await;
     Greeting { caller: read.unwrap_or(Caller::Unknown), bytes }
 }
 

@@ -16,34 +16,34 @@ use tokio::time::{sleep, timeout};
 
 use super::test::{Carried, bytes_of};
 use super::watch::Watch;
-use super::{House, LOOK, ServerEvent, blocking};
+use super::{POLL_INTERVAL, Server, ServerEvent, blocking};
 
 /// Reads and counts what `client` sends on a connection on which `begun` has been read already.
 ///
 /// # Errors
 /// Why it is not served, or ended before the client had finished.
 pub(super) async fn count(
-    house: &House,
+    server: &Server,
     client: SocketAddr,
     mut stream: TcpStream,
     mut begun: Vec<u8>,
 ) -> Result<Carried, String> {
     // How long it will last, and how fast it will be, is not said.
     let unknown = Request { duration: Span::ZERO, ..Request::default() };
-    let pass = house.gate.load(client.ip(), &unknown).map_err(|refusal| refusal.to_string())?;
-    let header = timeout(house.patience.greeting(), header(&mut stream, &mut begun)).await;
-    answer(&mut stream, header.unwrap_or_default(), house.patience.greeting()).await?;
+    let permit = server.admission.load(client.ip(), &unknown).map_err(|refusal| refusal.to_string())?;
+    let header = timeout(server.client_timeout.greeting(), header(&mut stream, &mut begun)).await;
+    answer(&mut stream, header.unwrap_or_default(), server.client_timeout.greeting()).await?;
     let begun = ByteCount::new(begun.len() as u64);
-    house.tell(ServerEvent::BeganIperf2 { client });
+    server.tell(ServerEvent::BeganIperf2 { client });
     let stream = blocking(stream).ok_or("cannot take over its connection")?;
     let transfer = start(stream, &unknown).map_err(|error| format!("cannot start its data thread: {error}"))?;
-    let mut watch = Watch::new(house.bounds(unknown.block));
+    let mut watch = Watch::new(server.bounds(unknown.block));
     let mut judged = Ok(());
-    while judged.is_ok() && !transfer.is_over() && !*house.closing.borrow() {
-        sleep(LOOK).await;
+    while judged.is_ok() && !transfer.is_over() && !*server.closing.borrow() {
+        sleep(POLL_INTERVAL).await;
         let totals = transfer.totals();
         judged = watch.look(totals.at, bytes_of(&totals.streams)).and_then(|rate| match rate {
-            Some(rate) => house.gate.measured(&pass, rate),
+            Some(rate) => server.admission.measured(&permit, rate),
             None => Ok(()),
         });
     }
@@ -72,15 +72,17 @@ async fn header(stream: &mut TcpStream, begun: &mut Vec<u8>) -> Option<Header> {
 }
 
 /// Tells a client that waits for it that it may send.
-async fn answer(stream: &mut TcpStream, header: Option<Header>, patience: Duration) -> Result<(), String> {
+async fn answer(stream: &mut TcpStream, header: Option<Header>, timeout: Duration) -> Result<(), String> {
     match header {
         Some(Header { kind, .. }) if kind != Kind::Upload => {
             Err(format!("an iperf2 client asked for {kind}, which is not offered: let it send, or use iperf3"))
         }
-        Some(Header { waits_for_answer: true, .. }) => match timeout(patience, stream.write_all(&ANSWER)).await {
-            Ok(Ok(())) => Ok(()),
-            _ => Err("an iperf2 client did not take the answer that it waits for".to_owned()),
-        },
+        Some(Header { waits_for_answer: true, .. }) => {
+            match tokio::time::timeout(timeout, stream.write_all(&ANSWER)).await {
+                Ok(Ok(())) => Ok(()),
+                _ => Err("an iperf2 client did not take the answer that it waits for".to_owned()),
+            }
+        }
         _ => Ok(()),
     }
 }

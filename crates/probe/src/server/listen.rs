@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, UdpSocket};
 
 use crate::error::ServeError;
 
-/// Connections that may wait to be accepted: a crowd must not make a single caller wait for its second attempt.
+/// Connections that may wait to be accepted: a rejected must not make a single caller wait for its second attempt.
 const BACKLOG: i32 = 4096;
 
 /// Bytes of datagrams that may wait to be read.

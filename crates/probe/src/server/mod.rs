@@ -4,12 +4,12 @@
 //! connection of a test that the [`registry`] knows, or begins a [`test`] or a load of [`iperf2`]. Whoever comes in holds a
 //! pass of the gate as long as it stays, and nobody stays without a deadline.
 
+mod admission;
 mod events;
-mod gate;
 mod greeting;
 mod iperf2;
+mod key_verifier;
 mod listen;
-mod lock;
 mod printed;
 mod registry;
 mod test;
@@ -33,23 +33,23 @@ use tokio::time::{sleep, timeout};
 
 use crate::control::{Control, HANDSHAKE, TlsIdentity};
 use crate::error::ServeError;
-use crate::files::Shelf;
-use crate::login::Doorkeeper;
-use gate::{Closed, Gate, Pass};
+use crate::files::StorageConfig;
+use crate::login::Authenticator;
+use admission::{Admission, Closed, Permit};
 use greeting::{Greeting, greet};
+use key_verifier::KeyVerifier;
 use listen::{canonical, listen, listen_for_datagrams};
-use lock::Lock;
-use registry::{Arrival, Inlet, Known, Registry};
+use registry::{Arrival, Known, Registry, StreamSender};
 use test::{Carried, Test};
 use watch::Bounds;
 
+pub use admission::{Limits, Network, NetworkError, Quota};
 pub use events::ServerEvent;
-pub use gate::{Limits, Network, NetworkError, Quota};
 
 /// How often a transfer is looked at, and an interrupt looked for.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How often is told who was turned away: a crowd must not fill a log.
+/// How often is told who was turned away: a rejected must not fill a log.
 const TELL: Duration = Duration::from_secs(1);
 
 /// How long tests may take to say goodbye when the server is stopped.
@@ -75,15 +75,15 @@ pub struct ServeOptions {
     pub idle_timeout: Option<Span>,
     /// How long a client may take to say who it is, and for each answer. For its results, and to take in what it is sent,
     /// it has three times as long; data may stand still for twelve times as long.
-    pub patience: Span,
+    pub timeout: Span,
     /// If set, only fullpipe clients that know it are served; nothing is encrypted by it.
     pub key: Option<Key>,
     /// If set, only users whom it knows are served: iperf3's authentication.
-    pub doorkeeper: Option<Doorkeeper>,
+    pub authenticator: Option<Authenticator>,
     /// If set, clients may ask for TLS on their control connections; others are served too.
     pub tls: Option<TlsIdentity>,
     /// Where data comes from and goes to, if it is not made up and thrown away.
-    pub shelf: Shelf,
+    pub storage_config: StorageConfig,
     /// Who may do what.
     pub limits: Limits,
 }
@@ -99,11 +99,11 @@ impl Default for ServeOptions {
             interval: Span::ZERO,
             one_off: false,
             idle_timeout: None,
-            patience: Timeouts::default().reply,
+            timeout: Timeouts::default().reply,
             key: None,
-            doorkeeper: None,
+            authenticator: None,
             tls: None,
-            shelf: Shelf::default(),
+            storage_config: StorageConfig::default(),
             limits: Limits::default(),
         }
     }
@@ -129,8 +129,8 @@ async fn run(
     report: &mut dyn FnMut(ServerEvent),
 ) -> Result<(), ServeError> {
     let (events, mut happened) = mpsc::unbounded_channel();
-    let house = House::open(options, events)?;
-    let mut told = Instant::now();
+    let server = Server::open(options, events)?;
+    let mut stated = Instant::now();
     let mut busy = Instant::now();
     loop {
         tokio::select! {
@@ -141,22 +141,22 @@ async fn run(
                     return Ok(());
                 }
             },
-            () = sleep(LOOK) => {}
+            () = sleep(POLL_INTERVAL) => {}
         }
-        if told.elapsed() >= TELL {
-            told = Instant::now();
-            if let Some(crowd) = house.turned_away.take() {
-                report(crowd);
+        if stated.elapsed() >= TELL {
+            stated = Instant::now();
+            if let Some(rejected) = server.turned_away.take() {
+                report(rejected);
             }
         }
         if interrupt.load(Ordering::Relaxed) {
-            house.close().await;
+            server.close().await;
             return Ok(());
         }
-        if !house.gate.is_idle() {
+        if !server.admission.is_idle() {
             busy = Instant::now();
         }
-        if options.idle_timeout.is_some_and(|patience| busy.elapsed() >= patience.into()) {
+        if options.idle_timeout.is_some_and(|timeout| busy.elapsed() >= timeout.into()) {
             report(ServerEvent::Idle);
             return Ok(());
         }
@@ -165,9 +165,9 @@ async fn run(
 
 /// How long is waited for others.
 #[derive(Debug, Clone, Copy)]
-struct Patience(Span);
+struct ClientTimeout(Span);
 
-impl Patience {
+impl ClientTimeout {
     fn greeting(self) -> Duration {
         self.0.into()
     }
@@ -187,59 +187,59 @@ impl Patience {
 }
 
 /// What the connections of a server share.
-struct House {
-    gate: Gate,
+struct Server {
+    admission: Admission,
     registry: RefCell<Registry>,
-    turned_away: Crowd,
+    turned_away: Rejected,
     events: mpsc::UnboundedSender<ServerEvent>,
     closing: signal::Sender<bool>,
     listener: Rc<TcpListener>,
     /// Whether UDP streams can be opened.
     takes_datagrams: Cell<bool>,
-    lock: Lock,
-    doorkeeper: Option<Doorkeeper>,
+    lock: KeyVerifier,
+    authenticator: Option<Authenticator>,
     tls: Option<TlsIdentity>,
-    shelf: Shelf,
-    patience: Patience,
+    storage_config: StorageConfig,
+    client_timeout: ClientTimeout,
     iperf2: bool,
     interval: Span,
     one_off: bool,
 }
 
-impl House {
+impl Server {
     /// Listens, and lets callers in from now on.
     fn open(options: &ServeOptions, events: mpsc::UnboundedSender<ServerEvent>) -> Result<Rc<Self>, ServeError> {
-        options.shelf.check().map_err(ServeError::File)?;
+        options.storage_config.check().map_err(ServeError::File)?;
         let listener = Rc::new(listen(options.bind, options.port)?);
         let mut limits = options.limits.clone();
         if options.one_off {
             limits.total.tests = 1;
         }
-        let house = Rc::new(Self {
-            gate: Gate::new(limits, listen::room()),
+        let server = Rc::new(Self {
+            admission: Admission::new(limits, listen::room()),
             registry: RefCell::default(),
-            turned_away: Crowd::default(),
+            turned_away: Rejected::default(),
             events,
             closing: signal::Sender::new(false),
             listener: Rc::clone(&listener),
             takes_datagrams: Cell::new(false),
-            patience: Patience(options.patience),
+            client_timeout: ClientTimeout(options.timeout),
             interval: options.interval,
             // Such clients can neither show a key nor say who they are.
-            iperf2: options.iperf2 && options.key.is_none() && options.doorkeeper.is_none(),
-            lock: Lock::new(options.key.clone()),
-            doorkeeper: options.doorkeeper.clone(),
+            iperf2: options.iperf2 && options.key.is_none() && options.authenticator.is_none(),
+            lock: KeyVerifier::new(options.key.clone()),
+            authenticator: options.authenticator.clone(),
             tls: options.tls.clone(),
-            shelf: options.shelf.clone(),
+            storage_config: options.storage_config.clone(),
             one_off: options.one_off,
         });
-        house.tell(ServerEvent::Listening(listener.local_addr().map_err(ServeError::Start)?));
-        house.takes_datagrams.set(house.attend(&listener));
-        spawn_local(Rc::clone(&house).accept(listener));
-        if let Some(port) = options.iperf2_port.filter(|port| house.iperf2 && *port != options.port) {
-            house.listen_too(options.bind, port);
+        server.tell(ServerEvent::Listening(listener.local_addr().map_err(ServeError::Start)?));
+        server.takes_datagrams.set(server.open_udp(&listener));
+        spawn_local(Rc::clone(&server).accept(listener));
+        if let Some(port) = options.iperf2_port.filter(|port| server.iperf2 && *port != options.port) {
+            server.listen_too(options.bind, port);
         }
-        Ok(house)
+        Ok(server)
     }
 
     /// Listens on a port that may be missing.
@@ -248,7 +248,7 @@ impl House {
             listen(bind, port).and_then(|listener| Ok((listener.local_addr().map_err(ServeError::Start)?, listener)));
         self.tell(match listening {
             Ok((address, listener)) => {
-                self.attend(&listener);
+                self.open_udp(&listener);
                 spawn_local(Rc::clone(self).accept(Rc::new(listener)));
                 ServerEvent::Listening(address)
             }
@@ -257,10 +257,10 @@ impl House {
     }
 
     /// Takes datagrams at the address of `listener`; whether that is possible. Without, there are TCP tests still.
-    fn attend(self: &Rc<Self>, listener: &TcpListener) -> bool {
+    fn open_udp(self: &Rc<Self>, listener: &TcpListener) -> bool {
         match listen_for_datagrams(listener) {
             Ok(socket) => {
-                spawn_local(udp::attend(Rc::clone(self), socket));
+                spawn_local(udp::serve_udp(Rc::clone(self), socket));
                 true
             }
             Err(error) => {
@@ -275,28 +275,28 @@ impl House {
             match listener.accept().await {
                 Ok((stream, client)) => self.admit(stream, canonical(client)),
                 // Out of memory, say: a moment later there may be some again.
-                Err(_) => sleep(LOOK).await,
+                Err(_) => sleep(POLL_INTERVAL).await,
             }
         }
     }
 
     /// Lets a connection in, or closes it.
     fn admit(self: &Rc<Self>, stream: TcpStream, client: SocketAddr) {
-        match self.gate.stranger(client.ip()) {
-            Ok(pass) => drop(spawn_local(Rc::clone(self).receive(stream, client, pass))),
+        match self.admission.pending(client.ip()) {
+            Ok(permit) => drop(spawn_local(Rc::clone(self).receive(stream, client, permit))),
             Err(why) => self.turned_away.add(client.ip(), why),
         }
     }
 
     /// Finds out what a new connection is, and deals with it.
-    async fn receive(self: Rc<Self>, stream: TcpStream, client: SocketAddr, pass: Pass) {
+    async fn receive(self: Rc<Self>, stream: TcpStream, client: SocketAddr, permit: Permit) {
         let Some(mut control) = self.secured(stream).await else {
             return self.turned_away.add(client.ip(), Closed::Unknown);
         };
-        let Greeting { caller, bytes } = greet(&mut control, self.patience.greeting()).await;
+        let Greeting { caller, bytes } = greet(&mut control, self.client_timeout.greeting()).await;
         match (caller, control) {
-            (Caller::Iperf3(cookie), control) => self.meet(control, client, cookie, pass).await,
-            (Caller::Iperf2, Control::Plain(stream)) if self.iperf2 => self.count(stream, client, bytes, pass).await,
+            (Caller::Iperf3(cookie), control) => self.dispatch(control, client, cookie, permit).await,
+            (Caller::Iperf2, Control::Plain(stream)) if self.iperf2 => self.count(stream, client, bytes, permit).await,
             (Caller::Iperf2, _) => self.turned_away.add(client.ip(), Closed::Iperf2),
             (Caller::Unknown | Caller::Undecided, _) => self.turned_away.add(client.ip(), Closed::Unknown),
         }
@@ -310,31 +310,31 @@ impl House {
             stream.peek(&mut first).await?;
             if first == [HANDSHAKE] { identity.accept(stream).await } else { Ok(Control::Plain(stream)) }
         };
-        timeout(self.patience.greeting(), agreed).await.ok()?.ok()
+        timeout(self.client_timeout.greeting(), agreed).await.ok()?.ok()
     }
 
     /// Deals with a connection that brings `cookie`.
-    async fn meet(self: Rc<Self>, control: Control, client: SocketAddr, cookie: Cookie, pass: Pass) {
+    async fn dispatch(self: Rc<Self>, control: Control, client: SocketAddr, cookie: Cookie, permit: Permit) {
         let known = self.registry.borrow().find(&cookie);
         match (known, control) {
-            (Known::New, control) => self.host(control, client, cookie, pass).await,
+            (Known::New, control) => self.run_test(control, client, cookie, permit).await,
             // Data is never encrypted.
-            (Known::Test(test), Control::Plain(stream)) => hand_over(stream, pass, &test),
+            (Known::Test(test), Control::Plain(stream)) => hand_over(stream, permit, &test),
             (Known::Test(_) | Known::Past, control) => self.refuse(control).await,
         }
     }
 
     /// Runs the test that begins with `cookie` on the connection `control`.
-    async fn host(self: Rc<Self>, control: Control, client: SocketAddr, cookie: Cookie, stranger: Pass) {
-        let _pass = match self.gate.test(client.ip()) {
-            Ok(pass) => pass,
+    async fn run_test(self: Rc<Self>, control: Control, client: SocketAddr, cookie: Cookie, pending: Permit) {
+        let _pass = match self.admission.test(client.ip()) {
+            Ok(permit) => permit,
             Err(why) => {
                 self.turned_away.add(client.ip(), why);
                 return self.refuse(control).await;
             }
         };
-        drop(stranger);
-        prepare_control(control.tcp(), self.patience);
+        drop(pending);
+        prepare_control(control.tcp(), self.client_timeout);
         let arrivals = self.registry.borrow_mut().open(cookie, client.ip());
         let ended = Test::new(Rc::clone(&self), client, cookie, control, arrivals).run().await;
         self.registry.borrow_mut().close(cookie);
@@ -342,8 +342,8 @@ impl House {
     }
 
     /// Counts what an iperf2 client sends.
-    async fn count(self: Rc<Self>, stream: TcpStream, client: SocketAddr, begun: Vec<u8>, stranger: Pass) {
-        drop(stranger);
+    async fn count(self: Rc<Self>, stream: TcpStream, client: SocketAddr, begun: Vec<u8>, pending: Permit) {
+        drop(pending);
         let ended = iperf2::count(&self, client, stream, begun).await;
         self.tell_end(client, ended.map_err(Failed::from));
     }
@@ -351,17 +351,17 @@ impl House {
     /// Answers a connection that is not wanted as iperf3 does.
     async fn refuse(&self, mut control: Control) {
         // If it does not fit, the closing says the same.
-        let _ = timeout(self.patience.greeting(), control.send(&[State::AccessDenied.byte()])).await;
+        let _ = timeout(self.client_timeout.greeting(), control.send(&[State::AccessDenied.byte()])).await;
     }
 
     /// What a transfer may do here.
     fn bounds(&self, allowance: ByteCount) -> Bounds {
-        let limits = self.gate.limits();
+        let limits = self.admission.limits();
         Bounds {
             // Ends are told and take a round trip: who keeps to what is permitted is not cut off.
-            duration: limits.duration.map(|longest| longest + self.patience.0),
+            duration: limits.duration.map(|longest| longest + self.client_timeout.0),
             bytes: limits.bytes,
-            standstill: self.patience.standstill(),
+            standstill: self.client_timeout.standstill(),
             allowance,
         }
     }
@@ -370,8 +370,8 @@ impl House {
     async fn close(&self) {
         self.closing.send_replace(true);
         let deadline = Instant::now() + FAREWELL;
-        while !self.gate.is_idle() && Instant::now() < deadline {
-            sleep(LOOK).await;
+        while !self.admission.is_idle() && Instant::now() < deadline {
+            sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -409,13 +409,13 @@ impl From<Error> for Failed {
 
 /// Connections that were closed at once, until that is told.
 #[derive(Default)]
-struct Crowd(RefCell<Option<(IpAddr, Closed, u64)>>);
+struct Rejected(RefCell<Option<(IpAddr, Closed, u64)>>);
 
-impl Crowd {
+impl Rejected {
     fn add(&self, client: IpAddr, why: Closed) {
-        let mut crowd = self.0.borrow_mut();
-        let before = crowd.map_or(0, |(_, _, connections)| connections);
-        *crowd = Some((client, why, before + 1));
+        let mut rejected = self.0.borrow_mut();
+        let before = rejected.map_or(0, |(_, _, connections)| connections);
+        *rejected = Some((client, why, before + 1));
     }
 
     fn take(&self) -> Option<ServerEvent> {
@@ -425,18 +425,18 @@ impl Crowd {
 }
 
 /// Sends small messages at once, since the other end waits for them, and asks now and then whether it is still there.
-fn prepare_control(stream: &TcpStream, patience: Patience) {
+fn prepare_control(stream: &TcpStream, timeout: ClientTimeout) {
     // The kernel counts in whole seconds, from one.
-    let every = patience.greeting().max(Duration::from_secs(1));
+    let every = timeout.greeting().max(Duration::from_secs(1));
     let keepalive = TcpKeepalive::new().with_time(3 * every).with_interval(every).with_retries(3);
     let _ = stream.set_nodelay(true);
     let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
 }
 
-fn hand_over(stream: TcpStream, pass: Pass, test: &Inlet) {
+fn hand_over(stream: TcpStream, permit: Permit, test: &StreamSender) {
     if let Some(stream) = blocking(stream) {
         // A test that has just ended drops the connection, which is its answer.
-        let _ = test.send(Arrival { channel: Channel::Tcp(stream), pass });
+        let _ = test.send(Arrival { channel: Channel::Tcp(stream), permit });
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use fullpipe_record::{Interval, Measurement, Request};
-use fullpipe_report::iperf3::{Connections, Look, Opening, Role, Text, Unit};
+use fullpipe_report::iperf3::{Connections, Role, Snapshot, TestHeader, Text, Unit};
 
 use crate::client::Connected;
 
@@ -19,8 +19,8 @@ pub(super) struct Printed {
 impl Printed {
     /// Begins with the connections.
     pub(super) fn new(client: SocketAddr, connected: &Connected) -> Self {
-        let look = Look { role: Role::Server, unit: Unit::Bits, verbose: false };
-        let opening = Opening { host: client.ip().to_string(), port: client.port(), ..Opening::default() };
+        let look = Snapshot { role: Role::Server, unit: Unit::Bits, verbose: false };
+        let opening = TestHeader { host: client.ip().to_string(), port: client.port(), ..TestHeader::default() };
         let connections = Connections {
             request: connected.request.clone(),
             cookie: connected.cookie.clone(),

@@ -8,7 +8,7 @@ use fullpipe_iperf::Cookie;
 use fullpipe_load::Channel;
 use tokio::sync::mpsc;
 
-use super::gate::Pass;
+use super::admission::Permit;
 
 /// Tests that are remembered after their end.
 const PAST: usize = 1024;
@@ -22,16 +22,16 @@ pub(super) struct Arrival {
     pub(super) channel: Channel,
     /// Its place, until the test takes it in. Streams are numbered in the order of these, which is that in which they
     /// came: greetings may overtake each other.
-    pub(super) pass: Pass,
+    pub(super) permit: Permit,
 }
 
 /// Where the streams of a test go.
-pub(super) type Inlet = mpsc::UnboundedSender<Arrival>;
+pub(super) type StreamSender = mpsc::UnboundedSender<Arrival>;
 
 /// What a cookie stands for.
 pub(super) enum Known {
     /// A test under way.
-    Test(Inlet),
+    Test(StreamSender),
     /// A test that has ended: what still comes is late.
     Past,
     /// Nothing yet: a new test.
@@ -40,7 +40,7 @@ pub(super) enum Known {
 
 /// A test that waits for UDP streams.
 #[derive(Debug)]
-struct Opening {
+struct PendingStreams {
     cookie: Cookie,
     /// This end of its control connection.
     local: SocketAddr,
@@ -57,10 +57,10 @@ struct Past {
 /// Tests by their cookies, those under way and the last that have ended.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
-    open: HashMap<Cookie, (IpAddr, Inlet)>,
+    open: HashMap<Cookie, (IpAddr, StreamSender)>,
     past: VecDeque<Past>,
     /// A hello over UDP says nothing but where it comes from, so one test of each address opens its streams at a time.
-    opening: HashMap<IpAddr, Opening>,
+    opening: HashMap<IpAddr, PendingStreams>,
 }
 
 impl Registry {
@@ -108,7 +108,7 @@ impl Registry {
         if self.opening.contains_key(&client) {
             return false;
         }
-        self.opening.insert(client, Opening { cookie, local });
+        self.opening.insert(client, PendingStreams { cookie, local });
         true
     }
 
@@ -118,8 +118,8 @@ impl Registry {
     }
 
     /// The test that a hello from `client` belongs to, and this end of its control connection.
-    pub(super) fn expecting(&self, client: IpAddr) -> Option<(SocketAddr, Inlet)> {
-        let Opening { cookie, local } = self.opening.get(&client)?;
+    pub(super) fn expecting(&self, client: IpAddr) -> Option<(SocketAddr, StreamSender)> {
+        let PendingStreams { cookie, local } = self.opening.get(&client)?;
         Some((*local, self.open.get(cookie)?.1.clone()))
     }
 }

@@ -19,27 +19,27 @@ use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 use socket2::SockRef;
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use super::gate::Pass;
+use super::admission::Permit;
 use super::listen::canonical;
 use super::printed::Printed;
 use super::registry::Arrival;
 use super::watch::Watch;
-use super::{House, LOOK, ServerEvent};
-use crate::answer;
+use super::{POLL_INTERVAL, Server, ServerEvent};
 use crate::client::{Connected, wall_clock};
 use crate::control::Control;
 use crate::machine::{self, Before};
 use crate::progress::{Finished, Progress, role};
-use crate::results::{as_told, results_of, stream_summaries, total};
+use crate::results::{as_stated, results_of, stream_summaries, total};
 use crate::summary::started;
+use crate::syn_ack;
 
 /// Samples that are kept of a test, less than two megabytes: there may be a thousand tests, and they may last a day.
 const KEPT_SAMPLES: usize = 2_000;
 
 /// Samples that a report carries, about 400 KB; a longer test is thinned out evenly.
-const MOST_SAMPLES: usize = 240;
+const MAX_SAMPLES: usize = 240;
 
 /// How often a fullpipe client is told what this end has seen so far, and of how many streams at that pace: what it is told
 /// takes the path of the data, about two kilobytes a stream.
@@ -53,7 +53,7 @@ const SILENCE: Duration = Duration::from_secs(1);
 const UDP_SILENCE: Duration = Duration::from_millis(200);
 
 /// How often is looked whether it has come.
-const GLANCE: Duration = Duration::from_millis(2);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// How long it takes to refuse a user: longer than it takes to decrypt with the largest of keys.
 const REFUSAL: Duration = Duration::from_millis(250);
@@ -69,7 +69,7 @@ pub(super) struct Carried {
 
 /// One test under way. While its client says nothing it holds no buffer: there may be a thousand of them.
 pub(super) struct Test {
-    house: Rc<House>,
+    server: Rc<Server>,
     client: SocketAddr,
     cookie: Cookie,
     control: Control,
@@ -78,7 +78,7 @@ pub(super) struct Test {
     closing: watch::Receiver<bool>,
     arrivals: mpsc::UnboundedReceiver<Arrival>,
     request: Request,
-    load: Option<Pass>,
+    load: Option<Permit>,
     /// In the order in which they came, by their numbers.
     streams: Vec<(u64, Channel)>,
     sockets: Vec<SocketReadback>,
@@ -97,7 +97,7 @@ pub(super) struct Test {
 
 impl Test {
     pub(super) fn new(
-        house: Rc<House>,
+        server: Rc<Server>,
         client: SocketAddr,
         cookie: Cookie,
         control: Control,
@@ -107,9 +107,9 @@ impl Test {
             client,
             cookie,
             control,
-            session: ServerSession::new(Time::ZERO, house.patience.timeouts()),
+            session: ServerSession::new(Time::ZERO, server.client_timeout.timeouts()),
             origin: Instant::now(),
-            closing: house.closing.subscribe(),
+            closing: server.closing.subscribe(),
             arrivals,
             request: Request::default(),
             load: None,
@@ -117,12 +117,12 @@ impl Test {
             sockets: Vec::new(),
             progress: None,
             printed: None,
-            watch: Watch::new(house.bounds(ByteCount::ZERO)),
+            watch: Watch::new(server.bounds(ByteCount::ZERO)),
             finished: None,
             settings: None,
             report_due: REPORT_EVERY,
             waiting: Vec::new(),
-            house,
+            server,
         }
     }
 
@@ -153,7 +153,7 @@ impl Test {
         let pause = self.pause();
         tokio::select! {
             read = self.control.receive_and_send(&mut self.waiting) => self.read(read),
-            Some(arrival) = self.arrivals.recv() => self.welcome(arrival),
+            Some(arrival) = self.arrivals.recv() => self.accept_stream(arrival),
             _ = self.closing.changed() => {}
             () = sleep(pause) => {}
         }
@@ -162,10 +162,10 @@ impl Test {
     /// A test that carries nothing sleeps until its deadline. The end of the omitted time is not slept through: it decides
     /// what counts.
     fn pause(&self) -> Duration {
-        let due = self.session.deadline().map_or(LOOK, |deadline| deadline.since(self.now()).into());
+        let due = self.session.deadline().map_or(POLL_INTERVAL, |deadline| deadline.since(self.now()).into());
         let Some(progress) = &self.progress else { return due };
         let omitted = Duration::from(self.request.omit).saturating_sub(progress.origin().elapsed());
-        if omitted.is_zero() { due.min(LOOK) } else { due.min(LOOK).min(omitted) }
+        if omitted.is_zero() { due.min(POLL_INTERVAL) } else { due.min(POLL_INTERVAL).min(omitted) }
     }
 
     fn read(&mut self, read: io::Result<Vec<u8>>) {
@@ -185,7 +185,7 @@ impl Test {
         }
         let totals = progress.totals();
         let judged = self.watch.look(totals.at, bytes_of(&totals.streams)).and_then(|rate| match rate {
-            Some(rate) => self.house.gate.measured(load, rate),
+            Some(rate) => self.server.admission.measured(load, rate),
             None => Ok(()),
         });
         if let Err(refusal) = judged {
@@ -220,11 +220,11 @@ impl Test {
     async fn send(&mut self, bytes: &[u8]) {
         // A client that took no reports may not keep its place by not taking the farewell.
         let is_over = self.session.deadline().is_none() && !self.waiting.is_empty();
-        let patience = if is_over { LOOK } else { self.house.patience.write() };
+        let timeout = if is_over { POLL_INTERVAL } else { self.server.client_timeout.write() };
         let mut all = std::mem::take(&mut self.waiting);
         all.extend_from_slice(bytes);
         // Half a message must not be followed by another.
-        if !matches!(timeout(patience, self.control.send(&all)).await, Ok(Ok(()))) {
+        if !matches!(tokio::time::timeout(timeout, self.control.send(&all)).await, Ok(Ok(()))) {
             self.session.closed();
         }
     }
@@ -252,21 +252,21 @@ impl Test {
     /// Lets the load in, if there is room for it.
     async fn expect(&mut self, request: Request) {
         let proof = self.session.parameters().and_then(Parameters::proof);
-        let known = match self.house.lock.open(&self.cookie, proof, wall_clock()) {
+        let known = match self.server.lock.open(&self.cookie, proof, wall_clock()) {
             Ok(()) => self.know_user().await,
             refused => refused,
         };
-        let admitted = match known.and_then(|()| self.house.gate.load(self.client.ip(), &request)) {
-            Ok(pass) => self.expect_hellos(&request).await.map(|()| pass),
+        let admitted = match known.and_then(|()| self.server.admission.load(self.client.ip(), &request)) {
+            Ok(permit) => self.expect_hellos(&request).await.map(|()| permit),
             Err(refusal) => Err(refusal),
         };
         match admitted {
-            Ok(pass) => {
-                self.load = Some(pass);
-                if self.house.one_off {
+            Ok(permit) => {
+                self.load = Some(permit);
+                if self.server.one_off {
                     self.prepare_listener(&request);
                 }
-                self.house.tell(ServerEvent::Began { client: self.client, request: request.clone() });
+                self.server.tell(ServerEvent::Began { client: self.client, request: request.clone() });
                 self.request = request;
             }
             Err(refusal) => self.session.refuse(refusal, None),
@@ -276,10 +276,10 @@ impl Test {
     /// Whether the user may come in, where only users do. A refusal always takes the same time: how long each of its
     /// reasons takes to find would tell them apart.
     async fn know_user(&self) -> Result<(), Refusal> {
-        let Some(doorkeeper) = self.house.doorkeeper.clone() else { return Ok(()) };
+        let Some(authenticator) = self.server.authenticator.clone() else { return Ok(()) };
         let token = self.session.parameters().and_then(Parameters::auth_token).map(str::to_owned);
         let (refusal, now) = (sleep(REFUSAL), wall_clock());
-        let why = match spawn_blocking(move || doorkeeper.check(token.as_deref(), now)).await {
+        let why = match spawn_blocking(move || authenticator.check(token.as_deref(), now)).await {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) => error.to_string(),
             Err(error) => error.to_string(),
@@ -294,19 +294,19 @@ impl Test {
             return Ok(());
         }
         let refuse = |number, why: &str| Err(Refusal { number, why: why.to_owned() });
-        if !self.house.takes_datagrams.get() {
+        if !self.server.takes_datagrams.get() {
             return refuse(ErrorNumber::UNIMPLEMENTED, "the UDP port is taken by another program");
         }
         let Ok(local) = self.control.tcp().local_addr() else {
             return refuse(ErrorNumber::STREAMS, "the control connection is gone");
         };
-        let deadline = Instant::now() + self.house.patience.greeting() / 2;
-        let begin = || self.house.registry.borrow_mut().expect_hellos(self.cookie, self.client.ip(), canonical(local));
+        let deadline = Instant::now() + self.server.client_timeout.greeting() / 2;
+        let begin = || self.server.registry.borrow_mut().expect_hellos(self.cookie, self.client.ip(), canonical(local));
         while !begin() {
             if Instant::now() >= deadline || *self.closing.borrow() {
                 return refuse(ErrorNumber::STREAMS, "another test of its address is still opening its UDP streams");
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }
@@ -315,12 +315,12 @@ impl Test {
     /// anew: the window scale is agreed then, and the finest that fits wastes least of a small window. A server for many
     /// cannot, as it listens for all of them; it sets what it has accepted. What is refused here is refused there too.
     fn prepare_listener(&self, request: &Request) {
-        let _ = apply_options(&SockRef::from(&*self.house.listener), request);
+        let _ = apply_options(&SockRef::from(&*self.server.listener), request);
     }
 
     /// Takes in a stream that came with the test's cookie, or to its UDP port.
-    fn welcome(&mut self, arrival: Arrival) {
-        let Arrival { channel, pass } = arrival;
+    fn accept_stream(&mut self, arrival: Arrival) {
+        let Arrival { channel, permit } = arrival;
         if let Err(error) = apply_options(&SockRef::from(&channel), &self.request) {
             let refusal = Refusal { number: ErrorNumber::CONGESTION, why: error.to_string() };
             self.session.refuse(refusal, error.os_error());
@@ -329,14 +329,14 @@ impl Test {
         let is_udp = matches!(channel, Channel::Udp(_));
         let fits = is_udp == (self.request.transport == Transport::Udp);
         if fits && self.session.stream_connected(self.now()) {
-            self.streams.push((pass.number(), channel));
+            self.streams.push((permit.number(), channel));
         } else {
             deny(&channel);
         }
     }
 
     fn start_transfer(&mut self) {
-        self.house.registry.borrow_mut().streams_are_open(&self.cookie);
+        self.server.registry.borrow_mut().streams_are_open(&self.cookie);
         let base_rtt = fullpipe_sys::tcp_info(self.control.tcp()).ok().and_then(|info| info.min_rtt);
         let mut streams = std::mem::take(&mut self.streams);
         streams.sort_by_key(|(number, _)| *number);
@@ -345,10 +345,10 @@ impl Test {
         let lanes: Vec<Lane> = lanes.map(|((_, channel), way)| Lane { channel, role: role(*way) }).collect();
         let found = lanes.iter().zip(0..).filter_map(|(lane, index)| {
             let socket = read_back(&SockRef::from(&lane.channel), index).ok()?;
-            Some(SocketReadback { answer: answer::of_caller(&lane.channel), ..socket })
+            Some(SocketReadback { handshake: syn_ack::of_caller(&lane.channel), ..socket })
         });
         self.sockets = found.collect();
-        self.watch = Watch::new(self.house.bounds(self.indivisible()));
+        self.watch = Watch::new(self.server.bounds(self.indivisible()));
         // Only a fullpipe client can be told of it, and there may be a thousand others.
         let before = self.session.is_heard().then(|| Before::now(self.client.ip(), None));
         match self.begin(lanes, self.plan(base_rtt)) {
@@ -359,7 +359,7 @@ impl Test {
                 let asked = Request { interval: self.interval(), ..self.request.clone() };
                 let connected = Connected::of(&asked, &self.cookie, self.control.tcp(), &self.sockets);
                 self.printed = self.is_output_wanted().then(|| Printed::new(self.client, &connected));
-                self.house.tell(ServerEvent::Connected { client: self.client, connected: Box::new(connected) });
+                self.server.tell(ServerEvent::Connected { client: self.client, connected: Box::new(connected) });
             }
             Err(error) => {
                 let refusal = Refusal { number: ErrorNumber::STREAMS, why: format!("cannot start the test: {error}") };
@@ -369,7 +369,7 @@ impl Test {
     }
 
     fn begin(&self, lanes: Vec<Lane>, plan: TransferPlan) -> io::Result<Transfer> {
-        let storage = self.house.shelf.open(seen_from_the_other_end(self.request.direction))?;
+        let storage = self.server.storage_config.open(seen_from_the_other_end(self.request.direction))?;
         Transfer::start_with(lanes, plan, storage)
     }
 
@@ -406,7 +406,7 @@ impl Test {
 
     /// How often is told what has passed; where only the client wants to know it, as often as iperf3 tells it.
     fn interval(&self) -> Span {
-        let asked = self.house.interval;
+        let asked = self.server.interval;
         if asked == Span::ZERO && self.is_output_wanted() { Request::default().interval } else { asked }
     }
 
@@ -422,7 +422,7 @@ impl Test {
             if let Some(printed) = &mut self.printed {
                 printed.interval(&interval);
             }
-            self.house.tell(ServerEvent::Interval { client: self.client, interval });
+            self.server.tell(ServerEvent::Interval { client: self.client, interval });
         }
     }
 
@@ -447,7 +447,7 @@ impl Test {
         let silence = if self.request.transport == Transport::Udp { UDP_SILENCE } else { SILENCE };
         let begun = Instant::now();
         let mut moved = (ByteCount::ZERO, begun);
-        while begun.elapsed() < self.house.patience.greeting() / 2 && moved.1.elapsed() < silence {
+        while begun.elapsed() < self.server.client_timeout.greeting() / 2 && moved.1.elapsed() < silence {
             let bytes = progress.arrived();
             if bytes >= awaited {
                 return;
@@ -455,7 +455,7 @@ impl Test {
             if bytes > moved.0 {
                 moved = (bytes, Instant::now());
             }
-            sleep(GLANCE).await;
+            sleep(MIN_POLL_INTERVAL).await;
         }
     }
 
@@ -485,7 +485,7 @@ impl Test {
             samples: thinned(&finished.rest.samples, data_connections(&self.request)),
             datagrams: finished.datagrams(self.request.transport),
             storage: finished.rest.storage,
-            processors: machine::told(&finished.machine.processors),
+            processors: machine::stated(&finished.machine.processors),
             device: finished.machine.device.clone(),
             notes: finished.rest.notes.clone(),
             ..EndReport::default()
@@ -519,7 +519,7 @@ impl Test {
             },
             request: self.request.clone(),
             local: EndReport { cpu: finished.rest.cpu, sockets: self.sockets.clone(), ..EndReport::default() },
-            remote: EndReport { settings, ..as_told(theirs) },
+            remote: EndReport { settings, ..as_stated(theirs) },
             summary,
             reverse,
             streams,
@@ -560,7 +560,7 @@ pub(super) fn deny(channel: &Channel) {
 
 /// Every n-th look at all streams, so that a long test's report stays small.
 fn thinned(samples: &[Sample], streams: u16) -> Vec<Sample> {
-    let step = samples.len().div_ceil(MOST_SAMPLES).max(1);
+    let step = samples.len().div_ceil(MAX_SAMPLES).max(1);
     let looks = samples.chunks(usize::from(streams).max(1));
     looks.step_by(step).flatten().cloned().collect()
 }
@@ -580,7 +580,7 @@ mod tests {
         };
         let samples: Vec<Sample> = (0..40_000).map(sample).collect();
         let kept = thinned(&samples, 4);
-        assert_eq!(kept.len(), MOST_SAMPLES);
+        assert_eq!(kept.len(), MAX_SAMPLES);
         assert!(kept.chunks(4).all(|look| look.iter().all(|sample| sample.at == look[0].at)));
         assert_eq!(thinned(&samples[..100], 4).len(), 100);
     }

@@ -24,11 +24,11 @@ use tokio::time::{sleep, timeout};
 use super::listen::canonical;
 use super::registry::Arrival;
 use super::test::Carried;
-use super::{House, LOOK, ServerEvent};
+use super::{POLL_INTERVAL, Server, ServerEvent};
 use crate::latency::datagram as echo;
 
 /// The largest datagram that there is.
-const LARGEST: usize = 65_535;
+const MAX_DATAGRAM: usize = 65_535;
 
 /// Flows of iperf2 that are counted at once. Addresses can be forged, so a new one takes the place of the one that has
 /// been silent longest.
@@ -44,9 +44,9 @@ const SWEEP: Duration = Duration::from_secs(1);
 const STRAYS: usize = 64;
 
 /// Deals with what comes to `socket`, as long as the server runs.
-pub(super) async fn attend(house: Rc<House>, socket: UdpSocket) {
-    let mut door = Door { house, socket, flows: HashMap::new() };
-    let mut buffer = vec![0; LARGEST];
+pub(super) async fn serve_udp(server: Rc<Server>, socket: UdpSocket) {
+    let mut door = UdpListener { server, socket, flows: HashMap::new() };
+    let mut buffer = vec![0; MAX_DATAGRAM];
     let mut swept = Instant::now();
     // Without, the time that an echo request waits here counts as the path's.
     let _ = stamp_passages(&door.socket, false);
@@ -57,7 +57,7 @@ pub(super) async fn attend(house: Rc<House>, socket: UdpSocket) {
                 door.take(&buffer[..length], from);
             }
             // What an earlier answer of ours ran into.
-            Ok(Err(_)) => sleep(LOOK).await,
+            Ok(Err(_)) => sleep(POLL_INTERVAL).await,
             Ok(Ok(_)) | Err(_) => {}
         }
         if swept.elapsed() >= SWEEP {
@@ -67,18 +67,18 @@ pub(super) async fn attend(house: Rc<House>, socket: UdpSocket) {
     }
 }
 
-struct Door {
-    house: Rc<House>,
+struct UdpListener {
+    server: Rc<Server>,
     socket: UdpSocket,
     /// What iperf2 clients send, by where it comes from.
     flows: HashMap<SocketAddr, Flow>,
 }
 
-impl Door {
+impl UdpListener {
     /// Sends an echo request back, of a test that is known, with the time since it came `at` the host; whether it is one.
     fn echo(&self, datagram: &[u8], from: SocketAddr, at: Option<Span>) -> bool {
         let Some(cookie) = echo::test_of(datagram) else { return false };
-        if self.house.registry.borrow().knows(&cookie, canonical(from).ip()) {
+        if self.server.registry.borrow().knows(&cookie, canonical(from).ip()) {
             let now = SystemTime::UNIX_EPOCH.elapsed().map_or(Span::ZERO, Span::from);
             let answer = echo::answer(datagram, at.map_or(Span::ZERO, |at| now.saturating_sub(at)));
             // One that does not fit now is lost, as on any path.
@@ -88,7 +88,7 @@ impl Door {
     }
 
     fn take(&mut self, datagram: &[u8], from: SocketAddr) {
-        if !self.house.gate.permits(from.ip()) {
+        if !self.server.admission.permits(from.ip()) {
             return;
         }
         if let Some(flow) = self.flows.get_mut(&from) {
@@ -97,7 +97,7 @@ impl Door {
         }
         match classify_first_datagram(datagram) {
             DatagramCaller::Iperf3 => self.open(datagram, from),
-            DatagramCaller::Iperf2 if self.house.iperf2 => self.begin(datagram, from),
+            DatagramCaller::Iperf2 if self.server.iperf2 => self.begin(datagram, from),
             DatagramCaller::Iperf2 | DatagramCaller::Unknown => {}
         }
     }
@@ -105,14 +105,14 @@ impl Door {
     /// Opens a stream of the test that waits for it.
     fn open(&mut self, hello: &[u8], from: SocketAddr) {
         let client = canonical(from);
-        let Some((mut local, test)) = self.house.registry.borrow().expecting(client.ip()) else { return };
-        let Ok(pass) = self.house.gate.stranger(client.ip()) else { return };
+        let Some((mut local, test)) = self.server.registry.borrow().expecting(client.ip()) else { return };
+        let Ok(permit) = self.server.admission.pending(client.ip()) else { return };
         local.set_port(self.socket.local_addr().map_or(0, |address| address.port()));
         let Ok((stream, strays)) = branch(local, client) else { return };
         debug_assert!(hello.len() >= udp::REPLY.len());
         if stream.send(&udp::REPLY).is_ok() {
             // A test that has just ended drops the stream.
-            let _ = test.send(Arrival { channel: Channel::Udp(stream), pass });
+            let _ = test.send(Arrival { channel: Channel::Udp(stream), permit });
         }
         for (datagram, from) in strays {
             self.take(&datagram, from);
@@ -124,7 +124,7 @@ impl Door {
         let kind = Header::read_datagram(datagram).kind;
         if kind != Kind::Upload {
             let why = format!("an iperf2 client asked for {kind} over UDP, which is not offered");
-            return self.house.tell(ServerEvent::Failed { client: canonical(from), why, refused: None });
+            return self.server.tell(ServerEvent::Failed { client: canonical(from), why, refused: None });
         }
         if self.flows.len() >= FLOWS {
             let stalest = self.flows.iter().min_by_key(|(_, flow)| flow.latest).map(|(from, _)| *from);
@@ -133,13 +133,13 @@ impl Door {
         let mut flow = Flow::new();
         flow.count(datagram);
         self.flows.insert(from, flow);
-        self.house.tell(ServerEvent::BeganIperf2 { client: canonical(from) });
+        self.server.tell(ServerEvent::BeganIperf2 { client: canonical(from) });
     }
 
     /// Answers the last datagram of a flow, each time that it comes.
     fn answer(&mut self, datagram: &[u8], from: SocketAddr) {
         let Some(flow) = self.flows.get_mut(&from).filter(|flow| flow.ended.is_some()) else { return };
-        let newly = !std::mem::replace(&mut flow.told, true);
+        let newly = !std::mem::replace(&mut flow.stated, true);
         let report = flow.report();
         if let Some(answer) = report.answer(datagram) {
             // One that does not fit now is asked for again.
@@ -147,19 +147,19 @@ impl Door {
         }
         if newly {
             let rate = BitRate::of(report.bytes, report.duration.max(Span::from_nanos(1)));
-            self.house.tell_end(canonical(from), Ok(Carried { bytes: report.bytes, rate, seen: None }));
+            self.server.tell_end(canonical(from), Ok(Carried { bytes: report.bytes, rate, seen: None }));
         }
     }
 
     /// Forgets flows that are over or say nothing any more.
     fn sweep(&mut self) {
-        let standstill: Duration = self.house.patience.standstill().into();
-        let house = &self.house;
+        let standstill: Duration = self.server.client_timeout.standstill().into();
+        let server = &self.server;
         self.flows.retain(|from, flow| {
             let silent = flow.latest.elapsed() >= standstill;
             if silent && flow.ended.is_none() {
-                let why = format!("no datagram came for {}", house.patience.standstill());
-                house.tell_end(canonical(*from), Err(why.into()));
+                let why = format!("no datagram came for {}", server.client_timeout.standstill());
+                server.tell_end(canonical(*from), Err(why.into()));
             }
             !silent && flow.ended.is_none_or(|ended| ended.elapsed() < LINGER)
         });
@@ -181,7 +181,7 @@ struct Flow {
     /// Seconds.
     jitter: f64,
     ended: Option<Instant>,
-    told: bool,
+    stated: bool,
 }
 
 impl Flow {
@@ -197,7 +197,7 @@ impl Flow {
             out_of_order: 0,
             jitter: 0.0,
             ended: None,
-            told: false,
+            stated: false,
         }
     }
 
@@ -254,7 +254,7 @@ fn branch(local: SocketAddr, peer: SocketAddr) -> io::Result<(StdUdpSocket, Vec<
     socket.connect(&peer.into())?;
     let socket = StdUdpSocket::from(socket);
     let mut strays = Vec::new();
-    let mut buffer = vec![0; LARGEST];
+    let mut buffer = vec![0; MAX_DATAGRAM];
     for _ in 0..STRAYS {
         match socket.recv_from(&mut buffer) {
             Ok((length, from)) if from != peer => strays.push((buffer[..length].to_vec(), from)),

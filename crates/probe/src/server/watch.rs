@@ -7,7 +7,7 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 
 /// Over how long a rate is taken, at most and at least: as long as iperf3 takes for its own limit, and a second.
 const WINDOW: Span = Span::from_secs(5);
-const SHORTEST: Span = Span::from_secs(1);
+const MIN_WINDOW: Span = Span::from_secs(1);
 
 /// How often a count is kept.
 const STEP: Span = Span::from_millis(250);
@@ -63,10 +63,10 @@ impl Watch {
         let still = at.saturating_sub(self.moved);
         match self.bounds {
             Bounds { duration: Some(longest), .. } if at > longest => {
-                refuse(ErrorNumber::LONGEST_DURATION, format!("it lasted longer than the {longest} that are permitted"))
+                refuse(ErrorNumber::MAX_DURATION, format!("it lasted longer than the {longest} that are permitted"))
             }
             Bounds { bytes: Some(most), .. } if bytes > most => {
-                refuse(ErrorNumber::LONGEST_DURATION, format!("it carried more than the {most} that are permitted"))
+                refuse(ErrorNumber::MAX_DURATION, format!("it carried more than the {most} that are permitted"))
             }
             Bounds { standstill, .. } if still > standstill => {
                 refuse(ErrorNumber::NO_MESSAGE, format!("no data flowed for {standstill}"))
@@ -86,7 +86,7 @@ impl Watch {
         let &(since, before) = self.counts.front()?;
         let window = at.saturating_sub(since);
         let carried = bytes.saturating_sub(before).saturating_sub(self.bounds.allowance);
-        (window >= SHORTEST).then(|| BitRate::of(carried, window))
+        (window >= MIN_WINDOW).then(|| BitRate::of(carried, window))
     }
 }
 

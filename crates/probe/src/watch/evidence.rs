@@ -16,10 +16,10 @@ use super::{Seen, Watched};
 const WORTH_A_WORD: f64 = 0.1;
 
 /// The most transfers that are explained.
-const MOST_TRANSFERS: usize = 8;
+const MAX_TRANSFERS: usize = 8;
 
 /// Fewer looks than this show no course.
-const FEWEST_LOOKS: usize = 5;
+const MIN_LOOKS: usize = 5;
 
 /// The first look is the mark that counters are taken from, and not itself part of what is judged.
 const AFTER_THE_MARK: Span = Span::from_nanos(1);
@@ -39,12 +39,12 @@ pub fn transfers(watched: &Watched, bandwidth: Option<BitRate>) -> Vec<(Transfer
     }
     let mut groups: Vec<Vec<Course>> = groups.into_values().collect();
     groups.iter_mut().for_each(keep_those_with_data);
-    groups.retain(|group| looks(group) >= FEWEST_LOOKS);
+    groups.retain(|group| looks(group) >= MIN_LOOKS);
     let moved = |group: &[Course]| group.iter().map(|course| course.moved).sum::<ByteCount>();
     groups.sort_by_key(|group| std::cmp::Reverse(moved(group)));
     let most = groups.first().map_or(ByteCount::ZERO, |group| moved(group));
     groups.retain(|group| moved(group) >= most.scaled(WORTH_A_WORD));
-    groups.truncate(MOST_TRANSFERS);
+    groups.truncate(MAX_TRANSFERS);
     groups.iter().map(|group| transfer(group, watched, bandwidth)).collect()
 }
 
@@ -181,8 +181,8 @@ fn socket(course: &Course, stream: u16) -> SocketReadback {
         congestion: course.seen.congestion.clone(),
         local: course.seen.local.to_string(),
         remote: course.seen.remote.to_string(),
-        answer: None,
-        quoted: Vec::new(),
+        handshake: None,
+        syn_quotes: Vec::new(),
     }
 }
 

@@ -28,10 +28,10 @@ const LOOKS_BETWEEN_SEARCHES: u32 = 4;
 const SEARCHES: u8 = 20;
 
 /// More connections are not watched.
-const MOST_CONNECTIONS: usize = 1024;
+const MAX_CONNECTIONS: usize = 1024;
 
 /// With more samples than this, every second look is dropped, and they come half as often from then on.
-const MOST_SAMPLES: usize = 40_000;
+const MAX_SAMPLES: usize = 40_000;
 
 /// What to watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,8 +88,8 @@ impl Owner {
 
     /// Whether it fixed the receive buffer of its socket; not where that cannot be known.
     fn fixed_the_receive_buffer(&self) -> bool {
-        let told = self.pid.zip(self.descriptor).and_then(|(pid, descriptor)| fixed_buffers(pid, descriptor).ok());
-        told.is_some_and(|[_, receive]| receive)
+        let stated = self.pid.zip(self.descriptor).and_then(|(pid, descriptor)| fixed_buffers(pid, descriptor).ok());
+        stated.is_some_and(|[_, receive]| receive)
     }
 }
 
@@ -124,7 +124,7 @@ pub fn watch_others(subject: Subject, stop: &mut dyn FnMut(Standing) -> bool) ->
         }
         watch.look()?;
         looks = looks.wrapping_add(1);
-        if watch.samples.len() > MOST_SAMPLES {
+        if watch.samples.len() > MAX_SAMPLES {
             thin_out(&mut watch.samples);
             period *= 2;
         }
@@ -231,7 +231,7 @@ impl Watch {
     }
 
     fn add(&mut self, found: &Connection, owner: Owner, is_old: bool) {
-        if self.seen.len() < MOST_CONNECTIONS && self.seen.iter().all(|seen| seen.cookie != found.cookie) {
+        if self.seen.len() < MAX_CONNECTIONS && self.seen.iter().all(|seen| seen.cookie != found.cookie) {
             self.seen.push(Seen {
                 cookie: found.cookie,
                 has_fixed_rcvbuf: owner.fixed_the_receive_buffer(),

@@ -6,17 +6,17 @@ use std::io;
 use std::path::PathBuf;
 
 /// More processes below one are not watched.
-const MOST_PROCESSES: usize = 1024;
+const MAX_PROCESSES: usize = 1024;
 
 /// More descriptors of one process are not looked at.
-const MOST_DESCRIPTORS: usize = 65_536;
+const MAX_DESCRIPTORS: usize = 65_536;
 
 /// The process and all that it started, those too that they started, as far as their parents still live.
 pub(crate) fn tree(root: u32) -> BTreeSet<u32> {
     let (mut found, mut new) = (BTreeSet::from([root]), vec![root]);
     while let Some(pid) = new.pop() {
         for child in children(pid) {
-            if found.len() < MOST_PROCESSES && found.insert(child) {
+            if found.len() < MAX_PROCESSES && found.insert(child) {
                 new.push(child);
             }
         }
@@ -36,7 +36,7 @@ fn children(pid: u32) -> Vec<u32> {
 /// # Errors
 /// `NotFound` if there is no such process, `PermissionDenied` if it is not ours to look at.
 pub(crate) fn sockets(pid: u32) -> io::Result<Vec<(u64, i32)>> {
-    let descriptors = fs::read_dir(of(pid, "fd"))?.take(MOST_DESCRIPTORS).flatten();
+    let descriptors = fs::read_dir(of(pid, "fd"))?.take(MAX_DESCRIPTORS).flatten();
     // One that was closed meanwhile leads nowhere.
     let socket = |entry: fs::DirEntry| {
         let number = socket_number(fs::read_link(entry.path()).ok()?.to_str()?)?;

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use super::line::Arrived;
 use super::text::congestion;
 use super::view::{Course, Totals, arrived, is_empty_rest, times, together, window};
-use super::{Connections, Opening, Role, amount, socket};
+use super::{Connections, Role, TestHeader, amount, socket};
 
 /// The JSON of one test.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub struct Json {
 
 impl Json {
     /// Of a test that `request` asks for, of which no more than `opening` is known.
-    pub fn new(role: Role, request: Request, opening: &Opening) -> Self {
+    pub fn new(role: Role, request: Request, opening: &TestHeader) -> Self {
         let start = Start { version: opening.version.clone(), system_info: opening.system.clone(), ..Start::default() };
         let document = Document {
             title: request.title.clone(),
@@ -39,7 +39,7 @@ impl Json {
     }
 
     /// Notes that the data connections stand; the event, as a line.
-    pub fn connected(&mut self, opening: &Opening, connections: &Connections) -> String {
+    pub fn connected(&mut self, opening: &TestHeader, connections: &Connections) -> String {
         self.request = connections.request.clone();
         self.document.title = self.request.title.clone();
         self.document.extra_data = self.request.extra_data.clone();
@@ -250,7 +250,7 @@ struct TestStart {
 }
 
 impl Start {
-    fn connect(&mut self, role: Role, opening: &Opening, connections: &Connections) {
+    fn connect(&mut self, role: Role, opening: &TestHeader, connections: &Connections) {
         let request = &connections.request;
         let endpoint = || Some(Endpoint { host: opening.host.clone(), port: opening.port });
         let first = connections.sockets.first();

@@ -41,7 +41,7 @@ impl Role {
 
 /// How the output looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Look {
+pub struct Snapshot {
     /// Which part this end plays.
     pub role: Role,
     /// Unit of the rates, in text.
@@ -52,7 +52,7 @@ pub struct Look {
 
 /// What is known of a test before it begins.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Opening {
+pub struct TestHeader {
     /// What the program calls itself.
     pub version: String,
     /// The system that it runs on, as `uname -a` has it.

@@ -7,7 +7,7 @@ use fullpipe_units::ByteCount;
 
 use super::line::{Arrived, Columns, Count, Line, SEPARATOR};
 use super::view::{Course, Totals, arrived, count, count_together, is_empty_rest, times};
-use super::{Connections, Look, Opening, Role, json, socket};
+use super::{Connections, Role, Snapshot, TestHeader, json, socket};
 
 /// What a server says when it waits for its `number`th test, from 1.
 pub fn listening(port: u16, number: u64) -> String {
@@ -16,14 +16,14 @@ pub fn listening(port: u16, number: u64) -> String {
 }
 
 /// What comes first of all, where more is to be said than usual; a client has a title before each line.
-pub fn greeting(opening: &Opening, title: Option<&str>) -> String {
+pub fn greeting(opening: &TestHeader, title: Option<&str>) -> String {
     titled(title, format!("{}\n{}\n", opening.version, opening.system))
 }
 
 /// What iperf3 prints of one test.
 #[derive(Debug)]
 pub struct Text {
-    look: Look,
+    look: Snapshot,
     request: Request,
     /// Whether there has been an interval.
     began: bool,
@@ -32,15 +32,15 @@ pub struct Text {
 
 impl Text {
     /// Of a test that is asked for by `request`.
-    pub fn new(look: Look, request: Request) -> Self {
+    pub fn new(look: Snapshot, request: Request) -> Self {
         Self { look, request, began: false, course: Course::default() }
     }
 
     /// What is said when the data connections stand.
-    pub fn connected(&mut self, opening: &Opening, connections: &Connections) -> String {
+    pub fn connected(&mut self, opening: &TestHeader, connections: &Connections) -> String {
         let asked = std::mem::replace(&mut self.request, connections.request.clone());
         let verbose = self.look.verbose;
-        let Opening { host, port, .. } = opening;
+        let TestHeader { host, port, .. } = opening;
         let mut text = String::new();
         if verbose && self.look.role == Role::Client {
             text += &format!("Control connection MSS {}\n", shown(connections.mss.map(ByteCount::get)));

@@ -160,10 +160,10 @@ impl<'m> Totals<'m> {
             _ => &seen.summary,
         };
         let sends = role.sends(direction);
-        let told = summary.duration.as_secs_f64();
+        let stated = summary.duration.as_secs_f64();
         // The totals are timed by the receiver's clock; this end's own is in its intervals.
-        let here = course.until.unwrap_or(told);
-        Self { direction, sends, streams, sending: if sends { here } else { told }, receiving: told }
+        let here = course.until.unwrap_or(stated);
+        Self { direction, sends, streams, sending: if sends { here } else { stated }, receiving: stated }
     }
 
     pub(crate) fn sent(&self) -> ByteCount {

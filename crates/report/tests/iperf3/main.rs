@@ -4,7 +4,7 @@ use fullpipe_record::{
     Cpu, Datagrams, Direction, EndReport, Interval, Measurement, Peer, Request, RttReport, SocketReadback,
     StreamInterval, StreamSummary, Summary, TcpInfo, Transport, Validity,
 };
-use fullpipe_report::iperf3::{Connections, Json, Look, Opening, Role, Text, Unit, greeting, listening};
+use fullpipe_report::iperf3::{Connections, Json, Role, Snapshot, TestHeader, Text, Unit, greeting, listening};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 #[test]
@@ -79,7 +79,7 @@ fn a_rest_in_which_nothing_moved_is_left_out() {
         ..interval(&request, 2, Direction::Upload)
     };
     for (bytes, millis, is_said) in [(0, 99, false), (0, 100, true), (1, 1, true)] {
-        let look = Look { role: Role::Server, unit: Unit::Bits, verbose: false };
+        let look = Snapshot { role: Role::Server, unit: Unit::Bits, verbose: false };
         let mut text = Text::new(look, request.clone());
         assert_eq!(!text.interval(&rest(bytes, millis)).is_empty(), is_said, "{bytes} bytes in {millis} ms");
         let mut json = fresh(Role::Server, &request);
@@ -105,7 +105,7 @@ fn numbers_of_a_hostile_peer_are_printed_and_no_more() {
         stream.datagrams_sent = Some(u64::MAX);
         stream.datagrams = Some(worst);
     }
-    let look = Look { role: Role::Client, unit: Unit::Bits, verbose: true };
+    let look = Snapshot { role: Role::Client, unit: Unit::Bits, verbose: true };
     assert!(
         Text::new(look, request.clone()).results(&seen).contains("18446744073709551615/18446744073709551615 (1e+02%)")
     );
@@ -115,7 +115,7 @@ fn numbers_of_a_hostile_peer_are_printed_and_no_more() {
 }
 
 fn text(role: Role, verbose: bool, request: &Request) -> String {
-    let mut text = Text::new(Look { role, unit: Unit::Bits, verbose }, request.clone());
+    let mut text = Text::new(Snapshot { role, unit: Unit::Bits, verbose }, request.clone());
     let mut all = if verbose {
         greeting(&opening(), request.title.as_deref().filter(|_| role == Role::Client))
     } else {
@@ -155,8 +155,8 @@ fn request() -> Request {
     Request { duration: Span::from_secs(2), ..Request::default() }
 }
 
-fn opening() -> Opening {
-    Opening {
+fn opening() -> TestHeader {
+    TestHeader {
         version: "iperf 3.12 (fullpipe 1.2.3)".to_owned(),
         system: "Linux host 6.18.0 x86_64".to_owned(),
         at: Span::from_secs(1_735_787_045),
@@ -173,8 +173,8 @@ fn connections(request: &Request) -> Connections {
         congestion: "cubic".to_owned(),
         local: format!("[2001:db8::2]:{}", 40_000 + stream),
         remote: "192.0.2.1:5201".to_owned(),
-        answer: None,
-        quoted: Vec::new(),
+        handshake: None,
+        syn_quotes: Vec::new(),
     };
     Connections {
         request: request.clone(),

@@ -26,7 +26,7 @@ pub(crate) fn watched() -> Diagnosis {
             share: None,
         }),
         basis: Basis::Sender,
-        would_tell: Some("how fast its program reads".to_owned()),
+        other_end_would_show: Some("how fast its program reads".to_owned()),
         ..experiment.verdict
     };
     let transfer = Transfer {

@@ -91,8 +91,8 @@ fn what_if(what: &str, gain: f64, leg: Option<Leg>) -> WhatIf {
 
 fn estimate(rate: f64, limit: Limit) -> Estimate {
     Estimate {
-        plain: mbps(rate * 1.02),
-        refined: mbps(rate),
+        textbook: mbps(rate * 1.02),
+        kernel_model: mbps(rate),
         low: mbps(rate * 0.97),
         high: mbps(rate),
         limit,
@@ -168,8 +168,8 @@ fn prediction(ceilings: Vec<Ceiling>) -> Prediction {
         efficiency: Ratio::new(0.9415),
         mss: ByteCount::new(1448),
         limit: lowest.kind,
-        plain: lowest.plain,
-        refined: lowest.refined,
+        textbook: lowest.textbook,
+        kernel_model: lowest.kernel_model,
         low: lowest.low,
         high: lowest.high,
         ramp: Ramp { rounds: 9, duration: millis(900.1), bytes: ByteCount::from_mib(7) },
@@ -178,8 +178,16 @@ fn prediction(ceilings: Vec<Ceiling>) -> Prediction {
     }
 }
 
-fn ceiling(kind: Limit, rate: BitRate, because: &str) -> Ceiling {
-    Ceiling { kind, plain: rate, refined: rate, low: rate, high: rate, window: None, because: because.to_owned() }
+fn ceiling(kind: Limit, rate: BitRate, formula: &str) -> Ceiling {
+    Ceiling {
+        kind,
+        textbook: rate,
+        kernel_model: rate,
+        low: rate,
+        high: rate,
+        window: None,
+        formula: formula.to_owned(),
+    }
 }
 
 pub(crate) fn measurement() -> Measurement {
@@ -342,7 +350,7 @@ fn verdict() -> Verdict {
         ]),
         others: Vec::new(),
         basis: fullpipe_record::Basis::BothEnds,
-        would_tell: None,
+        other_end_would_show: None,
     }
 }
 
@@ -361,7 +369,7 @@ fn full() -> Verdict {
         evidence: evidence(&[("capacity told", "941.5 Mbit/s")]),
         others: Vec::new(),
         basis: fullpipe_record::Basis::BothEnds,
-        would_tell: None,
+        other_end_would_show: None,
     }
 }
 
@@ -483,16 +491,16 @@ fn step(name: &str, buffer: u64, reached: f64, passed: bool) -> LabStep {
         window_seen: Some(size.scaled(1.26)),
         measured: Some(expected.scaled(reached)),
         accuracy: Some(Ratio::new(reached)),
-        accuracy_plain: Some(Ratio::new(reached * 0.95)),
+        accuracy_textbook: Some(Ratio::new(reached * 0.95)),
         datagrams: None,
-        beside: Vec::new(),
+        cross_traffic: Vec::new(),
         filled: None,
         ramp: None,
         passed: Some(passed),
         missed: if passed {
             Vec::new()
         } else {
-            vec!["91.2 % of the refined prediction, not at least 95 %".to_owned()]
+            vec!["91.2 % of the kernel model's prediction, not at least 95 %".to_owned()]
         },
     }
 }
@@ -593,7 +601,11 @@ pub(crate) fn route() -> RouteReport {
             hop(4, &["2001:db8::9"], &[100.3, 100.4, 100.3, 100.6, 100.5]),
         ],
         reached: true,
-        mtu: Some(RouteMtu { size: ByteCount::new(1_400), answered: true, told_by: Some("2001:db8::1".to_owned()) }),
+        mtu: Some(RouteMtu {
+            size: ByteCount::new(1_400),
+            answered: true,
+            reported_by: Some("2001:db8::1".to_owned()),
+        }),
     }
 }
 

@@ -7,7 +7,7 @@ use fullpipe_record::{
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
-use crate::{fixture, plain};
+use crate::{fixture, textbook};
 
 fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -59,7 +59,7 @@ fn shown() -> HostReport {
             of: "programs that leave their buffers to the kernel".to_owned(),
             window: Some(ByteCount::from_mib(4)),
             rate: BitRate::from_mbps(323),
-            because: "tcp_wmem 4 MiB × 96.86 % ÷ 100 ms".to_owned(),
+            formula: "tcp_wmem 4 MiB × 96.86 % ÷ 100 ms".to_owned(),
         }],
     }
 }
@@ -67,7 +67,7 @@ fn shown() -> HostReport {
 #[test]
 fn a_host_as_it_is() {
     let path = Some((Span::from_millis(100), BitRate::from_mbps(1000)));
-    insta::assert_snapshot!(plain(&|style| report::host_settings(&shown(), path, style)));
+    insta::assert_snapshot!(textbook(&|style| report::host_settings(&shown(), path, style)));
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_host_as_it_should_be() {
         after: prediction,
         notes: vec!["tuned manages settings here too.".to_owned()],
     };
-    insta::assert_snapshot!(plain(&|style| report::host_advice(&advice, style)));
+    insta::assert_snapshot!(textbook(&|style| report::host_advice(&advice, style)));
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn changes_of_a_host_and_their_way_back() {
         why: "net.ipv4.tcp_rmem was left alone: it should still be \"1 2 3\" but somebody made it \"4 5 6\"".to_owned(),
     };
     let undone = HostUndone { restored: changes, left: vec![left], elsewhere: 2 };
-    let text = plain(&|style| {
+    let text = textbook(&|style| {
         let applied = [&applied, &dry, &temporary].map(|applied| report::host_applied(applied, style));
         [applied.join("---\n"), report::host_undone(&undone, style), report::host_undone(&HostUndone::default(), style)]
             .join("---\n")

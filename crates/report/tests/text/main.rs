@@ -13,26 +13,26 @@ const WIDTH: usize = 80;
 
 #[test]
 fn a_calculation() {
-    let text = plain(&|style| report::calculation(&fixture::calculation(), style));
+    let text = textbook(&|style| report::calculation(&fixture::calculation(), style));
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn a_table_of_calculations() {
-    let text = plain(&|style| report::table(&fixture::table(), style));
+    let text = textbook(&|style| report::table(&fixture::table(), style));
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn a_table_too_wide_leaves_out_what_it_can() {
-    let text = plain(&|style| report::table(&fixture::wide_table(), style));
+    let text = textbook(&|style| report::table(&fixture::wide_table(), style));
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn a_transfer_that_was_watched() {
     let found = diagnosed::watched();
-    insta::assert_snapshot!(plain(&|style| {
+    insta::assert_snapshot!(textbook(&|style| {
         report::diagnosis(&found, BitRate::from_mbps(320), style) + &report::command_end(&diagnosed::command_end())
     }));
 }
@@ -40,23 +40,23 @@ fn a_transfer_that_was_watched() {
 #[test]
 fn a_verdict_from_which_nothing_follows() {
     let nothing = diagnosed::unknown();
-    insta::assert_snapshot!(plain(&|style| report::diagnosis(&nothing, BitRate::ZERO, style)));
+    insta::assert_snapshot!(textbook(&|style| report::diagnosis(&nothing, BitRate::ZERO, style)));
 }
 
 #[test]
 fn a_remedy_that_was_tried_and_what_the_other_end_must_change() {
     let (trial, remedy) = (diagnosed::trial(), diagnosed::for_both_ends());
-    insta::assert_snapshot!(plain(&|style| {
+    insta::assert_snapshot!(textbook(&|style| {
         report::elsewhere(&remedy, fullpipe_record::At::Sender, style) + &report::trial(&trial, style)
     }));
     let kept = fullpipe_record::Trial { kept: true, predicted: None, not_undone: None, ..trial };
-    let text = plain(&|style| report::trial(&kept, style));
+    let text = textbook(&|style| report::trial(&kept, style));
     assert!(text.contains("It was left in place.") && !text.contains("predicted"), "{text}");
 }
 
 /// A measurement from its first interval to its last line.
 fn whole(measured: &fullpipe_record::Measurement) -> String {
-    plain(&|style| {
+    textbook(&|style| {
         let head = report::interval_head(&measured.request, style);
         let lines = measured.intervals.iter().map(|interval| report::interval_line(&measured.request, interval, style));
         let lines: Vec<String> = std::iter::once(head).chain(lines).collect();
@@ -76,19 +76,19 @@ fn datagrams_both_ways() {
 
 #[test]
 fn a_route_through_a_silent_router() {
-    insta::assert_snapshot!(plain(&|style| report::route(&fixture::route(), style)));
+    insta::assert_snapshot!(textbook(&|style| report::route(&fixture::route(), style)));
 }
 
 #[test]
 fn a_route_that_ends_early() {
     let nobody = fullpipe_record::RouteReport { hops: Vec::new(), ..fixture::refused_route() };
-    let text = plain(&|style| report::route(&fixture::refused_route(), style) + &report::route(&nobody, style));
+    let text = textbook(&|style| report::route(&fixture::refused_route(), style) + &report::route(&nobody, style));
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn a_ramp_whose_last_step_broke_off() {
-    let text = plain(&|style| {
+    let text = textbook(&|style| {
         let steps: String = fixture::ramp().steps.iter().map(|step| report::ramp_step(step) + "\n").collect();
         steps + &report::ramp(&fixture::ramp(), style)
     });
@@ -97,13 +97,13 @@ fn a_ramp_whose_last_step_broke_off() {
 
 #[test]
 fn a_measurement_that_does_not_count() {
-    let text = plain(&|style| report::measurement(&fixture::invalid(), style));
+    let text = textbook(&|style| report::measurement(&fixture::invalid(), style));
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn the_loop_from_title_to_result() {
-    let text = plain(&|style| {
+    let text = textbook(&|style| {
         let done = fixture::experiment();
         let proof = done.proof.as_ref().unwrap();
         let stages = [
@@ -124,7 +124,7 @@ fn the_loop_from_title_to_result() {
 
 #[test]
 fn a_loop_without_a_remedy() {
-    let text = plain(&|style| report::result(&fixture::without_remedy(), style));
+    let text = textbook(&|style| report::result(&fixture::without_remedy(), style));
     insta::assert_snapshot!(text);
 }
 
@@ -132,25 +132,25 @@ fn a_loop_without_a_remedy() {
 fn a_loop_that_was_interrupted_before_its_remedy() {
     let mut experiment = fixture::without_remedy();
     experiment.interrupted = true;
-    let text = plain(&|style| report::result(&experiment, style));
+    let text = textbook(&|style| report::result(&experiment, style));
     assert!(text.contains("interrupted before a remedy was proven"), "{text}");
 }
 
 #[test]
 fn a_loop_whose_proof_does_not_count() {
-    let text = plain(&|style| report::result(&fixture::spoilt_proof(), style));
+    let text = textbook(&|style| report::result(&fixture::spoilt_proof(), style));
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn a_path_that_differs_by_direction() {
-    let text = plain(&|style| report::path(&fixture::lopsided_path(), &fixture::lossy(), style));
+    let text = textbook(&|style| report::path(&fixture::lopsided_path(), &fixture::lossy(), style));
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn a_scenario_with_a_step_that_misses_its_bound() {
-    let text = plain(&|style| {
+    let text = textbook(&|style| {
         let done = fixture::lab_report();
         report::lab_report(&done, style) + &report::lab_summary(&[done], style)
     });
@@ -159,7 +159,7 @@ fn a_scenario_with_a_step_that_misses_its_bound() {
 
 #[test]
 fn a_grid_with_a_cell_out_of_its_interval_and_one_that_does_not_count() {
-    let text = plain(&|style| report::grid_report(&fixture::grid(), style));
+    let text = textbook(&|style| report::grid_report(&fixture::grid(), style));
     insta::assert_snapshot!(text);
 }
 
@@ -169,7 +169,7 @@ fn the_longest_names_and_figures_still_keep_to_the_width() {
         let mut done = fixture::without_remedy();
         done.verdict.kind = fullpipe_record::Limit::ReceiverApplication;
         done.measurement.limit = Some(done.verdict.clone());
-        done.prediction.refined = BitRate::from_bps(123_456_000);
+        done.prediction.kernel_model = BitRate::from_bps(123_456_000);
         done.measurement.summary.steady = Some(Steady {
             ramp: Span::from_secs(1000),
             ramp_rate: BitRate::from_bps(123_456_000),
@@ -178,22 +178,22 @@ fn the_longest_names_and_figures_still_keep_to_the_width() {
         });
         report::result(&done, style) + &report::measurement(&done.measurement, style)
     };
-    plain(&wide);
+    textbook(&wide);
 }
 
 /// The text as it goes to a file, after a look at what must hold of any text: it is the same in colour, but for the
 /// colour, and no line of it is longer than a terminal is wide.
-fn plain(text: &dyn Fn(Style) -> String) -> String {
-    let plain = text(Style::PLAIN);
-    assert!(!plain.contains('\u{1b}'), "{plain:?}");
+fn textbook(text: &dyn Fn(Style) -> String) -> String {
+    let textbook = text(Style::PLAIN);
+    assert!(!textbook.contains('\u{1b}'), "{textbook:?}");
     let color = text(Style::COLOR);
     assert!(color.contains('\u{1b}'), "{color:?}");
-    assert_eq!(without_marks(&color), plain);
-    for line in plain.lines() {
+    assert_eq!(without_marks(&color), textbook);
+    for line in textbook.lines() {
         assert!(line.chars().count() <= WIDTH, "{} columns: {line}", line.chars().count());
         assert_eq!(line, line.trim_end(), "spaces at the end");
     }
-    plain
+    textbook
 }
 
 /// `text` less its escape sequences, each of which goes from ESC to `m`.

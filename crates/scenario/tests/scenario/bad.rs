@@ -14,7 +14,7 @@ tcp_wmem = "64M"
 [[step]]
 name = "a"
 window = "64K"
-refined = { within = "5%" }
+kernel_model = { within = "5%" }
 [[step]]
 name = "b"
 [[bound]]
@@ -24,13 +24,13 @@ within = "5%"
 "#;
 
 /// What is said when `old`, of which there is one, is replaced by `new`.
-fn told(old: &str, new: &str) -> String {
+fn stated(old: &str, new: &str) -> String {
     assert_eq!(GOOD.matches(old).count(), 1, "{old}");
     Scenario::parse("x.toml", &GOOD.replace(old, new)).unwrap_err().to_string()
 }
 
 #[test]
-fn bad_values_are_told_with_their_place() {
+fn bad_values_are_reported_with_their_place() {
     Scenario::parse("x.toml", GOOD).unwrap();
     for (old, new, sentence) in [
         (
@@ -106,12 +106,12 @@ fn bad_values_are_told_with_their_place() {
         ("expect = 2", "expect = 0.0", "x.toml:19:10: expect: \"0.0\" is not a bound: it must be above 0"),
         ("\"n\"", "' '", "x.toml:1:8: name: \" \" is not a name: it must not be empty"),
     ] {
-        assert_eq!(told(old, new), sentence);
+        assert_eq!(stated(old, new), sentence);
     }
 }
 
 #[test]
-fn what_does_not_fit_together_is_told_with_its_place() {
+fn what_does_not_fit_together_is_reported_with_its_place() {
     for (old, new, sentence) in [
         (
             "\"1bdp\"",
@@ -132,7 +132,7 @@ fn what_does_not_fit_together_is_told_with_its_place() {
             "x.toml:8:9: delay: write the rtt of [path] or the delay of both directions, not both",
         ),
         ("window = \"64K\"", "window = 1\nbuffer = 1", "x.toml:14:10: buffer: write a window or a buffer, not both"),
-        ("{ within = \"5%\" }", "{}", "x.toml:14:11: refined: write within, at_least or at_most"),
+        ("{ within = \"5%\" }", "{}", "x.toml:14:11: kernel_model: write within, at_least or at_most"),
         (
             "{ within = \"5%\" }",
             "{ within = 1, at_most = 2 }",
@@ -153,12 +153,12 @@ fn what_does_not_fit_together_is_told_with_its_place() {
         ("title = \"t\"", "", "x.toml:1:1: title: it is missing"),
         ("[path]", "[path]\nseed = -1", "x.toml:4:8: seed: \"-1\" is not a seed: it must be a whole number"),
     ] {
-        assert_eq!(told(old, new), sentence);
+        assert_eq!(stated(old, new), sentence);
     }
 }
 
 #[test]
-fn unknown_keys_are_told_with_those_there_are() {
+fn unknown_keys_are_reported_with_those_there_are() {
     for (old, new, sentence) in [
         (
             "title = \"t\"",
@@ -183,7 +183,7 @@ fn unknown_keys_are_told_with_those_there_are() {
         (
             "window = \"64K\"",
             "  bytes = 1",
-            "x.toml:13:3: \"bytes\" is not a key here; the keys are transport, window, buffer, streams, rate, length, congestion, duration, omit, direction, name, published, ramp, beside, path, sender, receiver, refined, plain, capacity, loss, reordered, fills, verdict",
+            "x.toml:13:3: \"bytes\" is not a key here; the keys are transport, window, buffer, streams, rate, length, congestion, duration, omit, direction, name, published, ramp, beside, path, sender, receiver, kernel_model, textbook, capacity, loss, reordered, fills, verdict",
         ),
         (
             "{ within = \"5%\" }",
@@ -196,12 +196,12 @@ fn unknown_keys_are_told_with_those_there_are() {
             "x.toml:19:1: \"expects\" is not a key here; the keys are within, at_least, at_most, ratio, expect",
         ),
     ] {
-        assert_eq!(told(old, new), sentence);
+        assert_eq!(stated(old, new), sentence);
     }
 }
 
 #[test]
-fn whole_files_that_are_none_are_told_so() {
+fn whole_files_that_are_none_are_reported_so() {
     for (text, sentence) in [
         ("", "x.toml:1:1: name: it is missing"),
         ("name = 'n'\ntitle = 't'", "x.toml:1:1: path: it is missing"),
@@ -222,13 +222,13 @@ fn whole_files_that_are_none_are_told_so() {
 }
 
 /// What is said of a step with these keys, the first in line 5.
-fn told_of_step(keys: &str) -> String {
+fn reported_of_step(keys: &str) -> String {
     let text = format!("name = 'n'\ntitle = 't'\npath = {{ rate = '1G', rtt = '1ms' }}\n[[step]]\n{keys}\nname = 's'");
     Scenario::parse("x.toml", &text).unwrap_err().to_string()
 }
 
 #[test]
-fn a_step_that_cannot_be_run_is_told_with_its_place() {
+fn a_step_that_cannot_be_run_is_reported_with_its_place() {
     for (keys, sentence) in [
         ("transport = 'sctp'", "x.toml:5:13: transport: \"sctp\" is not a transport: write tcp or udp"),
         ("transport = 'udp'", "x.toml:4:1: rate: it is missing: at what rate does each stream send?"),
@@ -280,25 +280,31 @@ fn a_step_that_cannot_be_run_is_told_with_its_place() {
             "path = {seed = 1}",
             "x.toml:5:9: \"seed\" is not a key here; the keys are rate, rtt, queue, loss, mtu, framing, aqm, policer, narrow, edits, duplicate, corrupt, reorder, jitter, jitter_order, changes, trace, segmentation, forward, reverse",
         ),
-        ("beside = [{transport = 'udp'}]", "x.toml:5:11: rate: it is missing: at what rate does each stream send?"),
         (
-            "beside = [{rate = '2M..1M'}]",
+            "cross_traffic = [{transport = 'udp'}]",
+            "x.toml:5:11: rate: it is missing: at what rate does each stream send?",
+        ),
+        (
+            "cross_traffic = [{rate = '2M..1M'}]",
             "x.toml:5:19: rate: \"2M..1M\" is no range of rates: it must go from a rate to a higher one",
         ),
-        ("beside = [{before = '1s', after = '1s'}]", "x.toml:5:35: after: write before or after, not both"),
-        ("beside = [{on = '1s'}]", "x.toml:5:11: off: it is missing"),
-        ("beside = [{off = '1ms'}]", "x.toml:5:18: off: \"1ms\" is not a phase: it must be from 500ms to 10 minutes"),
+        ("cross_traffic = [{before = '1s', after = '1s'}]", "x.toml:5:35: after: write before or after, not both"),
+        ("cross_traffic = [{on = '1s'}]", "x.toml:5:11: off: it is missing"),
         (
-            "beside = [{duration = '1s'}]",
+            "cross_traffic = [{off = '1ms'}]",
+            "x.toml:5:18: off: \"1ms\" is not a phase: it must be from 500ms to 10 minutes",
+        ),
+        (
+            "cross_traffic = [{duration = '1s'}]",
             "x.toml:5:12: \"duration\" is not a key here; the keys are transport, window, buffer, streams, rate, length, congestion, before, after, on, off, published",
         ),
     ] {
-        assert_eq!(told_of_step(keys), sentence);
+        assert_eq!(reported_of_step(keys), sentence);
     }
     let unlimited =
         "name = 'n'\ntitle = 't'\npath = { rtt = '1ms' }\n[[step]]\nname = 's'\ncapacity = { at_least = 1 }";
-    let told = Scenario::parse("x.toml", unlimited).unwrap_err().to_string();
-    assert_eq!(told, "x.toml:6:12: capacity: the path has no rate");
+    let stated = Scenario::parse("x.toml", unlimited).unwrap_err().to_string();
+    assert_eq!(stated, "x.toml:6:12: capacity: the path has no rate");
 }
 
 proptest! {
@@ -326,7 +332,7 @@ proptest! {
     }
 
     #[test]
-    fn any_value_is_taken_or_told(
+    fn any_value_is_taken_or_reported(
         key in "rate|rtt|queue|loss|mtu|framing|seed|tcp_moderate_rcvbuf|buffer|window|published|expect|within|streams|length|omit|\
                 duration|path|ramp|after|before|on|off|verdict|at_most|at_least",
         value in "[0-9]{0,20}[.]?[0-9]{0,3}(e[0-9]{1,3})?(bdp|packets|ms|s|h|K|G|T|%|Mbit/s)?",
@@ -340,14 +346,14 @@ proptest! {
 }
 
 /// What is said of a path in `[path.reverse]`, with a trace file of this text.
-fn told_of(key: &str, trace: &str) -> String {
+fn reported_of(key: &str, trace: &str) -> String {
     let text = GOOD.replace("mtu = 1500", key);
     let files = |name: &str| if name == "lte.up" { Ok(trace.to_owned()) } else { Err("no such file".to_owned()) };
     Scenario::parse_with("x.toml", &text, &files).unwrap_err().to_string()
 }
 
 #[test]
-fn impossible_effects_are_told_with_their_place_and_what_would_be_valid() {
+fn impossible_effects_are_reported_with_their_place_and_what_would_be_valid() {
     for (key, sentence) in [
         (
             "loss = 'gilbert 1% 2%'",
@@ -413,7 +419,7 @@ fn impossible_effects_are_told_with_their_place_and_what_would_be_valid() {
             "x.toml:8:11: changes: \"1s rate=0\" is not a course of changes: in the end nothing would ever arrive",
         ),
     ] {
-        assert_eq!(told_of(key, ""), sentence);
+        assert_eq!(reported_of(key, ""), sentence);
     }
 }
 
@@ -434,9 +440,9 @@ fn a_trace_that_cannot_be_is_refused_at_the_place_that_names_it() {
             "x.toml:8:9: trace: \"lte.up\": line 2: 0 s comes after a later time",
         ),
     ] {
-        assert_eq!(told_of(key, trace), sentence);
+        assert_eq!(reported_of(key, trace), sentence);
     }
     let alone = GOOD.replace("mtu = 1500", "trace = 'mahimahi lte.up'");
-    let told = Scenario::parse("x.toml", &alone).unwrap_err().to_string();
-    assert_eq!(told, "x.toml:8:9: trace: \"lte.up\": files cannot be read here");
+    let stated = Scenario::parse("x.toml", &alone).unwrap_err().to_string();
+    assert_eq!(stated, "x.toml:8:9: trace: \"lte.up\": files cannot be read here");
 }

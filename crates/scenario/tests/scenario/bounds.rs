@@ -12,7 +12,7 @@ const BOUNDS: &[Row] = &[
     (
         "elsen-window",
         "100 Mbit/s, 173 ms, 2.062 MiB, 1500",
-        &[("64 KiB", "refined within 100 ± 5 %"), ("128 KiB", "refined within 100 ± 5 %")],
+        &[("64 KiB", "kernel_model within 100 ± 5 %"), ("128 KiB", "kernel_model within 100 ± 5 %")],
         &["128 KiB ÷ 64 KiB within 100 ± 5 % of 2"],
     ),
     (
@@ -30,8 +30,8 @@ const BOUNDS: &[Row] = &[
     (
         "elsen-starvation",
         "100 Mbit/s, 173 ms, 2.062 MiB, 1500",
-        &[("TCP alone", ""), ("beside UDP", "fills within 100 ± 2 %")],
-        &["beside UDP ÷ TCP alone at most 50 % of 1"],
+        &[("TCP alone", ""), ("with UDP", "fills within 100 ± 2 %")],
+        &["with UDP ÷ TCP alone at most 50 % of 1"],
     ),
     (
         "elsen-window-scale",
@@ -46,35 +46,35 @@ const BOUNDS: &[Row] = &[
         "elsen-cdn",
         "100 Mbit/s, 170 ms, 2.027 MiB, 1500",
         &[("170 ms", ""), ("4 ms", "")],
-        &["4 ms ÷ 170 ms within 100 ± 5 % of refined"],
+        &["4 ms ÷ 170 ms within 100 ± 5 % of kernel_model"],
     ),
     (
         "gordon-bdp",
         "100 Mbit/s, 10 ms, 122.1 KiB, 1500",
         &[
-            ("50000 B", "refined at least 95 %, plain at least 85 %"),
-            ("75000 B", "refined at least 95 %, plain at least 85 %"),
-            ("83000 B", "refined at least 95 %, plain at least 85 %"),
-            ("100000 B", "refined at least 95 %, plain at least 85 %"),
-            ("125000 B", "refined at least 95 %, plain at least 85 %"),
+            ("50000 B", "kernel_model at least 95 %, textbook at least 85 %"),
+            ("75000 B", "kernel_model at least 95 %, textbook at least 85 %"),
+            ("83000 B", "kernel_model at least 95 %, textbook at least 85 %"),
+            ("100000 B", "kernel_model at least 95 %, textbook at least 85 %"),
+            ("125000 B", "kernel_model at least 95 %, textbook at least 85 %"),
         ],
         &[],
     ),
     (
         "liu-backup",
         "1 Gbit/s, 15 ms, 4 MiB, 1500",
-        &[("17520 B", "refined within 100 ± 5 %"), ("6553500 B", "capacity at least 90 %")],
+        &[("17520 B", "kernel_model within 100 ± 5 %"), ("6553500 B", "capacity at least 90 %")],
         &[],
     ),
     (
         "oci-buffers",
         "1 Gbit/s, 98 ms, 11.68 MiB, 9000",
         &[
-            ("default, 1", "refined within 100 ± 10 %"),
+            ("default, 1", "kernel_model within 100 ± 10 %"),
             ("default, 4", ""),
-            ("12.5 MB, 1", "refined within 100 ± 10 %"),
+            ("12.5 MB, 1", "kernel_model within 100 ± 10 %"),
             ("12.5 MB, 2", ""),
-            ("24.5 MB, 1", "refined within 100 ± 10 %"),
+            ("24.5 MB, 1", "kernel_model within 100 ± 10 %"),
         ],
         &[],
     ),
@@ -116,8 +116,8 @@ fn step_bounds(step: &fullpipe_scenario::Step) -> String {
     let said = |of: &str, bound: Option<Bound>| bound.map(|bound| format!("{of} {bound}"));
     let parts = [
         step.ramp.map(|_| "ramp".to_owned()),
-        said("refined", bounds.refined),
-        said("plain", bounds.plain),
+        said("kernel_model", bounds.kernel_model),
+        said("textbook", bounds.textbook),
         said("capacity", bounds.capacity),
         bounds.loss.map(|points| format!("loss ± {} points", points.percent())),
         said("reordered", bounds.reordered),
@@ -137,7 +137,7 @@ fn between_steps(scenario: &Scenario) -> Vec<String> {
     let bounds = scenario.bounds.iter().map(|bound| {
         let expected = match bound.expect {
             Expected::Ratio(ratio) => ratio.get().to_string(),
-            Expected::Refined => "refined".to_owned(),
+            Expected::KernelModel => "kernel_model".to_owned(),
         };
         format!("{} ÷ {} {} of {expected}", name(bound.numerator), name(bound.denominator), bound.bound)
     });

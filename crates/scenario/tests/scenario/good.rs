@@ -63,7 +63,7 @@ fn elsen_window_is_what_the_seed_describes() {
     let window = |kib| Buffer::Window(ByteCount::from_kib(kib));
     assert_eq!(steps, [(window(64), 2_770_000), (window(128), 5_350_000)]);
     for step in &elsen.steps {
-        assert_eq!((step.bounds.refined, step.bounds.plain), (Some(Bound::Within(share("5%"))), None));
+        assert_eq!((step.bounds.kernel_model, step.bounds.textbook), (Some(Bound::Within(share("5%"))), None));
     }
     let ratio = elsen.bounds[0];
     assert_eq!((ratio.numerator, ratio.denominator), (1, 0));
@@ -92,8 +92,8 @@ fn gordon_bdp_is_what_the_seed_describes() {
     );
     for step in &gordon.steps {
         assert_eq!(step.request.congestion.as_deref(), Some("reno"));
-        assert_eq!(step.bounds.refined, Some(Bound::AtLeast(share("95%"))));
-        assert_eq!(step.bounds.plain, Some(Bound::AtLeast(share("85%"))));
+        assert_eq!(step.bounds.kernel_model, Some(Bound::AtLeast(share("95%"))));
+        assert_eq!(step.bounds.textbook, Some(Bound::AtLeast(share("85%"))));
     }
 }
 
@@ -136,7 +136,7 @@ fn a_step_says_all_it_can() {
     assert_eq!(step.request.buffer, Buffer::Request(ByteCount::from_mib(1)));
     assert_eq!((step.request.streams, step.request.direction), (4, Direction::Download));
     assert_eq!((step.request.congestion.as_deref(), step.request.duration), (Some("bbr"), Span::from_secs(30)));
-    assert_eq!((step.bounds.refined, step.bounds.plain), (None, Some(Bound::AtMost(Ratio::new(1.5)))));
+    assert_eq!((step.bounds.kernel_model, step.bounds.textbook), (None, Some(Bound::AtMost(Ratio::new(1.5)))));
     assert_eq!((scenario.seed, step.published, scenario.source), (7, None, None));
 }
 
@@ -248,11 +248,11 @@ fn published_figures_are_a_rate_or_a_table() {
 }
 
 #[test]
-fn a_load_beside_begins_before_or_after_and_may_pause() {
-    let keys = "[[step.beside]]\ntransport = 'udp'\nrate = '100M..250M'\non = '2s'\noff = '1s'\nbefore = '3s'\n\
-                [[step.beside]]\nwindow = '64K'\nafter = '1s'\npublished = '5M'";
-    let beside = step(keys).beside;
-    let (on_off, tcp) = (&beside[0], &beside[1]);
+fn a_load_with_begins_before_or_after_and_may_pause() {
+    let keys = "[[step.cross_traffic]]\ntransport = 'udp'\nrate = '100M..250M'\non = '2s'\noff = '1s'\nbefore = '3s'\n\
+                [[step.cross_traffic]]\nwindow = '64K'\nafter = '1s'\npublished = '5M'";
+    let cross_traffic = step(keys).cross_traffic;
+    let (on_off, tcp) = (&cross_traffic[0], &cross_traffic[1]);
     assert_eq!((on_off.lowest, on_off.request.rate), (Some(BitRate::from_mbps(100)), Some(BitRate::from_mbps(250))));
     assert_eq!(on_off.on_off, Some((Span::from_secs(2), Span::from_secs(1))));
     assert_eq!((on_off.starts, tcp.starts), (Starts::Before(Span::from_secs(3)), Starts::After(Span::from_secs(1))));
@@ -263,7 +263,7 @@ fn a_load_beside_begins_before_or_after_and_may_pause() {
 #[test]
 fn each_congestion_control_is_known_by_the_place_that_asks_for_it() {
     let text = "name = 'n'\ntitle = 't'\n[path]\nrtt = '1ms'\n[[step]]\nname = 'a'\n[[step]]\nname = 'b'\ncongestion = 'bbr'\n\
-                [[step.beside]]\ncongestion = 'reno'\n[[step.beside]]\ntransport = 'udp'\nrate = '1M'\n";
+                [[step.cross_traffic]]\ncongestion = 'reno'\n[[step.cross_traffic]]\ntransport = 'udp'\nrate = '1M'\n";
     let asked: Vec<_> = parse(text).controls.iter().map(|asked| format!("{} {}", asked.place, asked.name)).collect();
     assert_eq!(asked, ["test.toml:5:1 cubic", "test.toml:9:14 bbr", "test.toml:11:14 reno"]);
     let text =

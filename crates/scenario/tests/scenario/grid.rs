@@ -21,7 +21,7 @@ streams = [4]
 "#;
 
 /// What is said when `old`, of which there is one, is replaced by `new`.
-fn told(old: &str, new: &str) -> String {
+fn stated(old: &str, new: &str) -> String {
     assert_eq!(GOOD.matches(old).count(), 1, "{old}");
     Grid::parse("x.toml", &GOOD.replace(old, new)).unwrap_err().to_string()
 }
@@ -48,7 +48,7 @@ fn the_builtin_grid_is_one() {
 }
 
 #[test]
-fn bad_grids_are_told_with_their_place() {
+fn bad_grids_are_reported_with_their_place() {
     for (old, new, sentence) in [
         (
             "\"10M\", ",
@@ -75,7 +75,7 @@ fn bad_grids_are_told_with_their_place() {
             "x.toml:15:1: \"stream\" is not a key here; the keys are rate, rtt, window, tcp_rmem, tcp_wmem, loss, congestion, streams",
         ),
     ] {
-        assert_eq!(told(old, new), sentence);
+        assert_eq!(stated(old, new), sentence);
     }
 }
 

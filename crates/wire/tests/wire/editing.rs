@@ -78,7 +78,7 @@ fn what_is_no_syn_keeps_its_options() {
 /// Echoes are answered, that their senders may find the way; errors are not.
 #[test]
 fn of_icmp_only_echoes_are_answered() {
-    let told = |version: u8, protocol: u8, kind: u8| {
+    let stated = |version: u8, protocol: u8, kind: u8| {
         let mut bytes = vec![0; 10];
         // 48 bytes of IPv4, or 40 and 8 of IPv6, with one hop left.
         let flags = if version == 4 { [0x40, 0] } else { [protocol, 1] };
@@ -99,10 +99,10 @@ fn of_icmp_only_echoes_are_answered() {
         (6, 58, 129, answered),
         (6, 58, 3, silence),
     ] {
-        let (expired, too_big, _) = told(version, protocol, kind);
+        let (expired, too_big, _) = stated(version, protocol, kind);
         assert_eq!((expired, too_big), expected, "version {version}, protocol {protocol}, type {kind}");
     }
-    assert!(!told(4, 1, 8).2, "the only hop is not counted down");
+    assert!(!stated(4, 1, 8).2, "the only hop is not counted down");
 }
 
 proptest! {
@@ -189,7 +189,7 @@ proptest! {
 
     /// A router counts down; where none is left it quotes the packet as it came, from its own address.
     #[test]
-    fn hops_are_counted_and_their_end_is_told(train in trains()) {
+    fn hops_are_counted_and_their_end_is_reported(train in trains()) {
         let mut packet = train.packet();
         prop_assert!(packet.count_hop());
         if packet.segments() == SegCount::new(1) {
@@ -224,7 +224,7 @@ proptest! {
 
     /// Packets of one connection share a number, however they are cut; those of another have another.
     #[test]
-    fn a_flow_is_told_by_addresses_and_ports(train in trains()) {
+    fn a_flow_is_reported_by_addresses_and_ports(train in trains()) {
         let flow = train.packet().flow();
         let other = Train { udp: !train.udp, ..train.clone() };
         prop_assert_ne!(other.packet().flow(), flow);

@@ -167,8 +167,8 @@ fn finish(
     }
     print(measurement, diagnosis, trial, error.clone(), terminal);
     match (error, interrupted) {
-        (Some(error), _) => Err(Failure::told(error.exit_code)),
-        (None, true) => Err(Failure::told(INTERRUPTED)),
+        (Some(error), _) => Err(Failure::already_printed(error.exit_code)),
+        (None, true) => Err(Failure::already_printed(INTERRUPTED)),
         (None, false) => Ok(()),
     }
 }
@@ -183,7 +183,7 @@ fn with_what_there_is(
     Terminal::complain(&failure.message);
     let error = ErrorReport { message: failure.message, exit_code: failure.code };
     print(measurement, diagnosis, None, Some(error), terminal);
-    Failure::told(failure.code)
+    Failure::already_printed(failure.code)
 }
 
 fn print(

@@ -22,16 +22,16 @@ use crate::terminal::{Format, Terminal};
 const USUAL_TIME: Span = Span::from_secs(5);
 
 /// How long a download lasts at most.
-const LONGEST_DOWNLOAD: Span = Span::from_secs(10);
+const MAX_TIME: Span = Span::from_secs(10);
 
 /// How much of it is taken at most.
-const LARGEST_DOWNLOAD: ByteCount = ByteCount::from_mib(16 << 10);
+const MAX_BYTES: ByteCount = ByteCount::from_mib(16 << 10);
 
 /// How long a program that was asked to end may take.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How often it is asked whether it has ended.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Watches a process or a connection that is already there.
 pub(super) fn run(arguments: &Arguments, subject: Subject, terminal: &Terminal) -> Result<(), Failure> {
@@ -63,15 +63,15 @@ pub(super) fn run_command(arguments: &Arguments, words: &[String], terminal: &Te
     let time = arguments.load.time().unwrap_or(Span::MAX);
     let watched = program.watch(&mut |now| now.elapsed >= time || flag.load(Ordering::Relaxed));
     let end = program.finish(&flag)?;
-    let nothing = format!("{name} ended {} and moved too little over TCP to say anything", told(&end));
+    let nothing = format!("{name} ended {} and moved too little over TCP to say anything", stated(&end));
     let explained = explain(watched?.as_ref(), arguments.bandwidth, Some(end), &nothing, terminal);
     unless_interrupted(explained, &flag)
 }
 
 /// Downloads with the system's curl, which knows proxies, redirects and every version of TLS, and throws away what comes.
 pub(super) fn run_download(arguments: &Arguments, url: &str, terminal: &Terminal) -> Result<(), Failure> {
-    let time = arguments.load.time().unwrap_or(LONGEST_DOWNLOAD);
-    let most = arguments.load.bytes().unwrap_or(LARGEST_DOWNLOAD);
+    let time = arguments.load.time().unwrap_or(MAX_TIME);
+    let most = arguments.load.bytes().unwrap_or(MAX_BYTES);
     let limit = format!("{:.3}", time.as_secs_f64());
     let mut words: Vec<String> = CURL.map(str::to_owned).to_vec();
     words.extend(["--max-time".to_owned(), limit, "--".to_owned(), url.to_owned()]);
@@ -140,14 +140,14 @@ impl<'w> Program<'w> {
             self.status = self.child.try_wait().map_err(|error| Failure::new(FAILED, error.to_string()))?;
             if flag.load(Ordering::Relaxed) && deadline.is_none() {
                 self.ask_to_end();
-                deadline = Some(Instant::now() + PATIENCE);
+                deadline = Some(Instant::now() + TIMEOUT);
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 // It may have ended just now.
                 let _ = self.child.kill();
             }
             if self.status.is_none() {
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
         let status = self.status.unwrap_or_default();
@@ -170,11 +170,11 @@ impl<'w> Program<'w> {
 
     /// The last line that it said, where somebody listens.
     fn complaint(&mut self) -> String {
-        const LONGEST: u64 = 4096;
+        const MAX_COMMAND: u64 = 4096;
         let mut text = String::new();
         if let Some(stderr) = self.child.stderr.take() {
             // What cannot be read is not said.
-            let _ = stderr.take(LONGEST).read_to_string(&mut text);
+            let _ = stderr.take(MAX_COMMAND).read_to_string(&mut text);
         }
         text.lines().last().unwrap_or_default().to_owned()
     }
@@ -224,7 +224,7 @@ fn explain(
     Ok(())
 }
 
-fn told(end: &CommandEnd) -> String {
+fn stated(end: &CommandEnd) -> String {
     match (end.code, end.signal) {
         (Some(code), _) => format!("with code {code}"),
         (None, signal) => format!("by signal {}", signal.unwrap_or_default()),
@@ -235,7 +235,7 @@ fn told(end: &CommandEnd) -> String {
 fn unless_interrupted(explained: Result<(), Failure>, flag: &AtomicBool) -> Result<(), Failure> {
     match explained {
         explained if !flag.load(Ordering::Relaxed) => explained,
-        Ok(()) => Err(Failure::told(INTERRUPTED)),
+        Ok(()) => Err(Failure::already_printed(INTERRUPTED)),
         Err(failure) => Err(Failure::new(INTERRUPTED, failure.message)),
     }
 }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use fullpipe_iperf::DEFAULT_PORT;
-use fullpipe_probe::{Destination, Doorkeeper, Limits, Local, Login, Quota, ServeOptions};
+use fullpipe_probe::{Authenticator, Destination, Limits, Local, Login, Quota, ServeOptions};
 use fullpipe_record::{Buffer, Direction, IpVersion, Request, Transport};
 use fullpipe_report::iperf3::Unit;
 use fullpipe_units::{BitRate, ByteCount, Span};
@@ -15,17 +15,17 @@ use crate::commands::load::padding;
 use crate::commands::login::login;
 
 /// What a UDP sender offers if nothing else is asked for: a binary million, though `-b 1M` is a decimal one.
-const GENTLE_RATE: BitRate = BitRate::from_bps(1_048_576);
+const DEFAULT_UDP_RATE: BitRate = BitRate::from_bps(1_048_576);
 
 /// Payload of a datagram where blocks are counted before the path has been seen.
 const COMMON_DATAGRAM: ByteCount = ByteCount::new(1460);
 
 /// The longest test, in seconds, and the longest time to be left out.
-const LONGEST: i64 = 86_400;
-const LONGEST_OMIT: i64 = 600;
+const MAX_SECONDS: i64 = 86_400;
+const MAX_OMIT: i64 = 600;
 
 /// Most streams.
-const MOST_STREAMS: i64 = 128;
+const MAX_STREAMS: i64 = 128;
 
 /// By how much a user's clock may differ.
 const USUAL_SKEW: Span = Span::from_secs(10);
@@ -360,7 +360,7 @@ impl Arguments {
             one_off: self.one_off,
             // Else iperf3 only starts anew, which leaves everything as it is.
             idle_timeout: self.idle_timeout.filter(|_| self.one_off),
-            doorkeeper: self.doorkeeper()?,
+            authenticator: self.authenticator()?,
             limits: Limits { total, ..limits },
             interval: self.interval()?,
             ..ServeOptions::default()
@@ -459,7 +459,7 @@ impl Arguments {
         made.map(Some).map_err(|why| format!("{INCOMPLETE} ({why})"))
     }
 
-    fn doorkeeper(&self) -> Result<Option<Doorkeeper>, String> {
+    fn authenticator(&self) -> Result<Option<Authenticator>, String> {
         const INCOMPLETE: &str = "you must specify a path to a valid RSA private key and a user credential file";
         let skew = match self.time_skew_threshold.map(u64::try_from) {
             None => USUAL_SKEW,
@@ -473,7 +473,7 @@ impl Arguments {
         };
         let read = rsa_private_key(key).and_then(|key| Ok((key, users(file)?)));
         let (key, users) = read.map_err(|why| format!("{INCOMPLETE} ({why})"))?;
-        Ok(Some(Doorkeeper::new(users, key, padding(self.use_pkcs1_padding), skew)))
+        Ok(Some(Authenticator::new(users, key, padding(self.use_pkcs1_padding), skew)))
     }
 
     /// Address and device of this end.
@@ -498,7 +498,7 @@ impl Arguments {
             return Err("only one test end condition (-t, -n, -k) may be specified".to_owned());
         }
         let block = self.block(transport)?;
-        let (rate, burst) = self.bitrate.unwrap_or((if self.udp { GENTLE_RATE } else { BitRate::ZERO }, None));
+        let (rate, burst) = self.bitrate.unwrap_or((if self.udp { DEFAULT_UDP_RATE } else { BitRate::ZERO }, None));
         let above_zero = |rate: &BitRate| *rate > BitRate::ZERO;
         Ok(Request {
             transport,
@@ -519,7 +519,7 @@ impl Arguments {
             multipath: self.mptcp,
             sendfile: self.zerocopy,
             zero_copy: false,
-            // The whole process runs where it is told.
+            // The whole process runs where it is renderer.
             processor: None,
             far_processor: None,
             near_device: false,
@@ -536,22 +536,22 @@ impl Arguments {
 
     fn streams(&self) -> Result<u16, String> {
         let streams =
-            u16::try_from(self.parallel).ok().filter(|streams| (1..=MOST_STREAMS).contains(&(*streams).into()));
-        streams.ok_or_else(|| format!("number of parallel streams too large (maximum = {MOST_STREAMS})"))
+            u16::try_from(self.parallel).ok().filter(|streams| (1..=MAX_STREAMS).contains(&(*streams).into()));
+        streams.ok_or_else(|| format!("number of parallel streams too large (maximum = {MAX_STREAMS})"))
     }
 
     fn duration(&self) -> Result<u64, String> {
         match self.time {
             None => Ok(10),
             // iperf3 goes on for ever; a day is as long as a test may be.
-            Some(0) => Ok(LONGEST.unsigned_abs()),
-            Some(time) if (1..=LONGEST).contains(&time) => Ok(time.unsigned_abs()),
-            Some(_) => Err(format!("test duration too long (maximum = {LONGEST} seconds)")),
+            Some(0) => Ok(MAX_SECONDS.unsigned_abs()),
+            Some(time) if (1..=MAX_SECONDS).contains(&time) => Ok(time.unsigned_abs()),
+            Some(_) => Err(format!("test duration too long (maximum = {MAX_SECONDS} seconds)")),
         }
     }
 
     fn omitted(&self) -> Result<u64, String> {
-        let is_possible = (0..=LONGEST_OMIT).contains(&self.omit);
+        let is_possible = (0..=MAX_OMIT).contains(&self.omit);
         if is_possible { Ok(self.omit.unsigned_abs()) } else { Err("bogus value for --omit".to_owned()) }
     }
 
@@ -563,14 +563,14 @@ impl Arguments {
 
     /// Zero is whatever a packet holds.
     fn block(&self, transport: Transport) -> Result<ByteCount, String> {
-        const LARGEST: u64 = 1_048_576;
+        const MAX_BLOCK: u64 = 1_048_576;
         const DATAGRAMS: std::ops::RangeInclusive<u64> = 16..=65_507;
         match (transport, self.length.map(ByteCount::get).filter(|length| *length > 0)) {
             (Transport::Tcp, None) => Ok(Request::default().block),
             (Transport::Udp, None) if self.blockcount.is_some() => Ok(COMMON_DATAGRAM),
             (Transport::Udp, None) => Ok(ByteCount::ZERO),
-            (Transport::Tcp, Some(length)) if length > LARGEST => {
-                Err(format!("block size too large (maximum = {LARGEST} bytes)"))
+            (Transport::Tcp, Some(length)) if length > MAX_BLOCK => {
+                Err(format!("block size too large (maximum = {MAX_BLOCK} bytes)"))
             }
             (Transport::Udp, Some(length)) if !DATAGRAMS.contains(&length) => {
                 let (least, most) = (DATAGRAMS.start(), DATAGRAMS.end());
@@ -586,22 +586,22 @@ impl Arguments {
     }
 
     fn buffer(&self) -> Result<Buffer, String> {
-        const LARGEST: ByteCount = ByteCount::from_mib(512);
+        const MAX_WINDOW: ByteCount = ByteCount::from_mib(512);
         match self.window.filter(|window| *window > ByteCount::ZERO) {
             None => Ok(Buffer::Automatic),
-            Some(window) if window > LARGEST => {
-                Err(format!("socket buffer size too large (maximum = {} bytes)", LARGEST.get()))
+            Some(window) if window > MAX_WINDOW => {
+                Err(format!("socket buffer size too large (maximum = {} bytes)", MAX_WINDOW.get()))
             }
             Some(window) => Ok(Buffer::Request(window)),
         }
     }
 
     fn segment(&self) -> Result<Option<ByteCount>, String> {
-        const LARGEST: i64 = 9 * 1024;
+        const MAX_MSS: i64 = 9 * 1024;
         match self.set_mss {
             None | Some(0) => Ok(None),
-            Some(mss) if (1..=LARGEST).contains(&mss) => Ok(Some(ByteCount::new(mss.unsigned_abs()))),
-            Some(_) => Err(format!("TCP MSS too large (maximum = {LARGEST} bytes)")),
+            Some(mss) if (1..=MAX_MSS).contains(&mss) => Ok(Some(ByteCount::new(mss.unsigned_abs()))),
+            Some(_) => Err(format!("TCP MSS too large (maximum = {MAX_MSS} bytes)")),
         }
     }
 

@@ -12,12 +12,12 @@ use fullpipe_units::BitRate;
 use super::arguments::{ClientPlan, Form};
 use super::output::Output;
 use super::process;
-use super::told::{Mishap, Told, UNAUTHORIZED, opening};
+use super::renderer::{Renderer, TestFailure, UNAUTHORIZED, opening};
 use crate::commands::interrupt_flag;
 use crate::failure::{FAILED, Failure};
 
 /// UDP above this rate is worth a warning.
-const HARMLESS: BitRate = BitRate::from_mbps(10);
+const UDP_CONSENT_RATE: BitRate = BitRate::from_mbps(10);
 
 pub(super) fn run(plan: &ClientPlan, output: &mut Output) -> Result<(), Failure> {
     let flag = interrupt_flag()?;
@@ -28,36 +28,41 @@ pub(super) fn run(plan: &ClientPlan, output: &mut Output) -> Result<(), Failure>
     if plan.shape.verbose && plan.shape.form == Form::Text {
         output.say(&greeting(&opening, plan.request.title.as_deref()));
     }
-    let mut told = Told::new(Role::Client, &plan.shape, plan.request.clone(), opening);
-    let failure = match measured(plan, &flag, &mut told, output) {
+    let mut renderer = Renderer::new(Role::Client, &plan.shape, plan.request.clone(), opening);
+    let failure = match measured(plan, &flag, &mut renderer, output) {
         Ok(seen) => {
-            told.results(&seen, output);
-            if seen.interrupted { Some(Mishap::Interrupted) } else { seen.broken_off.map(Mishap::Error) }
+            renderer.results(&seen, output);
+            if seen.interrupted { Some(TestFailure::Interrupted) } else { seen.broken_off.map(TestFailure::Error) }
         }
-        Err(mishap) => Some(mishap),
+        Err(failure) => Some(failure),
     };
     match &failure {
-        Some(mishap) => told.failed(mishap, output),
-        None => told.done(output),
+        Some(failure) => renderer.failed(failure, output),
+        None => renderer.done(output),
     }
-    told.end(output);
-    failure.map_or(Ok(()), |_| Err(Failure::told(FAILED)))
+    renderer.end(output);
+    failure.map_or(Ok(()), |_| Err(Failure::already_printed(FAILED)))
 }
 
-fn measured(plan: &ClientPlan, flag: &AtomicBool, told: &mut Told, output: &mut Output) -> Result<Measurement, Mishap> {
-    let _pidfile = process::prepare(&plan.shape).map_err(Mishap::Error)?;
+fn measured(
+    plan: &ClientPlan,
+    flag: &AtomicBool,
+    renderer: &mut Renderer,
+    output: &mut Output,
+) -> Result<Measurement, TestFailure> {
+    let _pidfile = process::prepare(&plan.shape).map_err(TestFailure::Error)?;
     let measured = watch(&plan.destination, &plan.request, flag, &mut |event| match event {
         TestEvent::Connected(connected) => {
             if let Some(warning) = fragments(connected) {
                 Output::lament(&format!("warning: {warning}\n"));
             }
-            told.connected(connected, output);
+            renderer.connected(connected, output);
         }
-        TestEvent::Interval(interval) => told.interval(interval, output),
+        TestEvent::Interval(interval) => renderer.interval(interval, output),
     });
     measured.map_err(|error| match error {
-        ProbeError::Interrupted => Mishap::Interrupted,
-        other => Mishap::Error(in_iperf3s_words(&other)),
+        ProbeError::Interrupted => TestFailure::Interrupted,
+        other => TestFailure::Error(in_iperf3s_words(&other)),
     })
 }
 
@@ -68,7 +73,7 @@ fn warning(request: &Request) -> Option<String> {
     }
     let offered = request.rate.map(|rate| rate.scaled(request.streams.into()));
     let what = match offered {
-        Some(rate) if rate <= HARMLESS => return None,
+        Some(rate) if rate <= UDP_CONSENT_RATE => return None,
         Some(rate) => format!("{rate} of UDP"),
         None => "UDP as fast as it goes".to_owned(),
     };

@@ -8,8 +8,8 @@ mod client;
 mod number;
 mod output;
 mod process;
+mod renderer;
 mod server;
-mod told;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<(), Failure> {
         Err(error) => return explain(&error),
     };
     if parsed.wants_version() {
-        Terminal::line(&format!("{}\n{}", told::version(), told::system()));
+        Terminal::line(&format!("{}\n{}", renderer::version(), renderer::system()));
         return Ok(());
     }
     let task = parsed.task().map_err(|why| wrong(&why))?;
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<(), Failure> {
 /// A command line that iperf3 would not take either.
 fn wrong(why: &str) -> Failure {
     Output::lament(&format!("iperf3: parameter error - {why}\n{USAGE}"));
-    Failure::told(FAILED)
+    Failure::already_printed(FAILED)
 }
 
 /// Help is no failure; everything else that clap says is about the command line.
@@ -77,7 +77,7 @@ fn explain(error: &clap::Error) -> Result<(), Failure> {
         return Ok(());
     }
     Output::lament(&format!("iperf3: {}\n{USAGE}", in_getopts_words(error)));
-    Err(Failure::told(FAILED))
+    Err(Failure::already_printed(FAILED))
 }
 
 /// What C's `getopt_long` says where it is the one to refuse; else what clap says.

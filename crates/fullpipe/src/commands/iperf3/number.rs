@@ -54,11 +54,11 @@ pub(super) fn milliseconds(text: &str) -> Result<Span, String> {
 
 /// A rate, and after a slash how many blocks go in a row.
 pub(super) fn offer(text: &str) -> Result<(BitRate, Option<u16>), String> {
-    const MOST: u16 = 1000;
+    const MAX_LOSS: u16 = 1000;
     let Some((offered, burst)) = text.split_once('/') else { return Ok((rate(text)?, None)) };
     let burst = whole(burst)?;
-    let burst = u16::try_from(burst).ok().filter(|burst| (1..=MOST).contains(burst));
-    let burst = burst.ok_or_else(|| format!("invalid burst count (maximum = {MOST})"))?;
+    let burst = u16::try_from(burst).ok().filter(|burst| (1..=MAX_LOSS).contains(burst));
+    let burst = burst.ok_or_else(|| format!("invalid burst count (maximum = {MAX_LOSS})"))?;
     Ok((rate(offered)?, Some(burst)))
 }
 

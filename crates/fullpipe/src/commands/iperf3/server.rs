@@ -12,7 +12,7 @@ use fullpipe_report::iperf3::{Role, greeting, listening};
 use super::arguments::{Form, ServerPlan, Shape};
 use super::output::Output;
 use super::process;
-use super::told::{Mishap, Told, UNAUTHORIZED, opening};
+use super::renderer::{Renderer, TestFailure, UNAUTHORIZED, opening};
 use crate::commands::{daemon, interrupt_flag};
 use crate::failure::{FAILED, Failure};
 
@@ -43,7 +43,7 @@ struct Desk<'p> {
     port: u16,
     one_off: bool,
     output: &'p mut Output,
-    tests: HashMap<SocketAddr, Told>,
+    tests: HashMap<SocketAddr, Renderer>,
     /// How often it has been waited for a test.
     waits: u64,
 }
@@ -65,22 +65,22 @@ impl<'p> Desk<'p> {
             ServerEvent::Listening(_) => self.wait(),
             ServerEvent::Began { client, request } => {
                 let opening = opening(&client.ip().to_string(), client.port());
-                self.tests.insert(client, Told::new(Role::Server, self.shape, request, opening));
+                self.tests.insert(client, Renderer::new(Role::Server, self.shape, request, opening));
             }
             ServerEvent::Connected { client, connected } => {
-                if let Some(told) = self.tests.get_mut(&client) {
-                    told.connected(&connected, self.output);
+                if let Some(renderer) = self.tests.get_mut(&client) {
+                    renderer.connected(&connected, self.output);
                 }
             }
             ServerEvent::Interval { client, interval } => {
-                if let Some(told) = self.tests.get_mut(&client) {
-                    told.interval(&interval, self.output);
+                if let Some(renderer) = self.tests.get_mut(&client) {
+                    renderer.interval(&interval, self.output);
                 }
             }
             ServerEvent::Ended { client, seen, .. } => {
-                if let (Some(mut told), Some(seen)) = (self.tests.remove(&client), seen) {
-                    told.results(&seen, self.output);
-                    told.end(self.output);
+                if let (Some(mut renderer), Some(seen)) = (self.tests.remove(&client), seen) {
+                    renderer.results(&seen, self.output);
+                    renderer.end(self.output);
                     self.wait();
                 }
             }
@@ -89,9 +89,9 @@ impl<'p> Desk<'p> {
                 self.wait();
             }
             ServerEvent::Failed { client, why, .. } => match self.tests.remove(&client) {
-                Some(mut told) => {
-                    told.failed(&Mishap::Error(why), self.output);
-                    told.end(self.output);
+                Some(mut renderer) => {
+                    renderer.failed(&TestFailure::Error(why), self.output);
+                    renderer.end(self.output);
                     self.wait();
                 }
                 None => self.output.complain(&format!("error - {why}")),
@@ -117,7 +117,7 @@ impl<'p> Desk<'p> {
 
 fn failed(why: &str, output: &mut Output) -> Failure {
     output.complain(why);
-    Failure::told(FAILED)
+    Failure::already_printed(FAILED)
 }
 
 fn in_iperf3s_words(error: &ServeError) -> String {

@@ -8,7 +8,7 @@ use fullpipe_units::{Span, Time};
 /// before it is to wake is learnt from how late it was. What that takes of a processor is bounded: where packets come so
 /// densely that it would take more, some of them are slept for.
 #[derive(Debug)]
-pub(crate) struct Vigil {
+pub(crate) struct SpinSleeper {
     /// How long before its moment the thread is to wake.
     lead: Span,
     /// Processor time that it may still spend.
@@ -39,11 +39,11 @@ const SHORTER: Span = Span::from_micros(1);
 const SHARE: f64 = 0.15;
 
 /// The most that can be saved up, for packets that come in bursts.
-const MOST_CREDIT: Span = Span::from_millis(10);
+const MAX_CREDIT: Span = Span::from_millis(10);
 
-impl Vigil {
+impl SpinSleeper {
     pub(crate) fn new() -> Self {
-        Self { lead: Span::from_micros(100), credit: MOST_CREDIT, credited: Time::ZERO, held: None }
+        Self { lead: Span::from_micros(100), credit: MAX_CREDIT, credited: Time::ZERO, held: None }
     }
 
     /// What to do at `now` until `due`.
@@ -51,7 +51,7 @@ impl Vigil {
         if self.held.is_some_and(|(moment, _)| now < moment) {
             return Rest::None;
         }
-        self.credit = (self.credit + now.since(self.credited).scaled(SHARE)).min(MOST_CREDIT);
+        self.credit = (self.credit + now.since(self.credited).scaled(SHARE)).min(MAX_CREDIT);
         self.credited = now;
         let left = due.since(now);
         let cost = left.min(self.lead);
@@ -90,37 +90,37 @@ mod tests {
     /// The thread sleeps until shortly before its moment, and not again before it.
     #[test]
     fn it_is_awake_before_its_moment() {
-        let mut vigil = Vigil::new();
-        assert_eq!(vigil.rest(at(0), at(1_000)), Rest::Sleep(Span::from_micros(900)));
-        vigil.woke(at(950), false);
-        assert_eq!(vigil.rest(at(950), at(1_000)), Rest::None);
-        assert_eq!(vigil.rest(at(999), at(1_000)), Rest::None);
-        assert_ne!(vigil.rest(at(1_000), at(2_000)), Rest::None);
+        let mut sleeper = SpinSleeper::new();
+        assert_eq!(sleeper.rest(at(0), at(1_000)), Rest::Sleep(Span::from_micros(900)));
+        sleeper.woke(at(950), false);
+        assert_eq!(sleeper.rest(at(950), at(1_000)), Rest::None);
+        assert_eq!(sleeper.rest(at(999), at(1_000)), Rest::None);
+        assert_ne!(sleeper.rest(at(1_000), at(2_000)), Rest::None);
     }
 
     #[test]
     fn what_wakes_it_early_costs_nothing() {
-        let mut vigil = Vigil::new();
+        let mut sleeper = SpinSleeper::new();
         for moment in 0..1_000 {
             let now = at(moment);
-            assert_eq!(vigil.rest(now, now + Span::from_millis(1)), Rest::Sleep(Span::from_micros(900)));
-            vigil.woke(now, true);
+            assert_eq!(sleeper.rest(now, now + Span::from_millis(1)), Rest::Sleep(Span::from_micros(900)));
+            sleeper.woke(now, true);
         }
     }
 
     /// The lead at which it settles where each sleep lasts so much too long.
     fn lead_after(late: Span) -> Span {
-        let mut vigil = Vigil::new();
+        let mut sleeper = SpinSleeper::new();
         let mut now = Time::ZERO;
         for _ in 0..2_000 {
             let due = now + Span::from_millis(10);
-            if let Rest::Sleep(sleep) = vigil.rest(now, due) {
+            if let Rest::Sleep(sleep) = sleeper.rest(now, due) {
                 now = now + sleep + late;
-                vigil.woke(now, false);
+                sleeper.woke(now, false);
             }
             now = now.max(due);
         }
-        vigil.lead
+        sleeper.lead
     }
 
     #[test]
@@ -136,18 +136,18 @@ mod tests {
     #[test]
     fn what_it_spends_is_bounded() {
         for gap in [5, 50, 123, 300, 5_000] {
-            let (mut vigil, mut awake) = (Vigil::new(), Span::ZERO);
+            let (mut sleeper, mut awake) = (SpinSleeper::new(), Span::ZERO);
             let mut now = Time::ZERO;
             let end = at(10_000_000);
             while now < end {
                 let due = now + Span::from_micros(gap);
-                let slept = match vigil.rest(now, due) {
+                let slept = match sleeper.rest(now, due) {
                     Rest::Sleep(sleep) => sleep,
                     Rest::None => Span::ZERO,
                 };
                 let woke = now + slept;
                 if slept > Span::ZERO {
-                    vigil.woke(woke, false);
+                    sleeper.woke(woke, false);
                 }
                 awake += due.since(woke);
                 now = due;

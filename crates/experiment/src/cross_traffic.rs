@@ -5,31 +5,31 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use fullpipe_lab::Host;
-use fullpipe_record::{LabBeside, Measurement, PathDirection, Request, Transport};
-use fullpipe_scenario::{Beside, Starts};
+use fullpipe_record::{LabCrossTraffic, Measurement, PathDirection, Request, Transport};
+use fullpipe_scenario::{CrossTraffic, Starts};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
 use crate::error::ExperimentError;
-use crate::in_lab::{LOOK, LabTarget, PATIENCE};
+use crate::in_lab::{LabTarget, POLL_INTERVAL, TIMEOUT};
 use crate::target::{Interrupt, Target};
 
 /// The port of the server of these loads: the step's own has the usual one.
 const PORT: u16 = 5202;
 
 /// A phase shorter than this is left out: it would be over before its queue is full.
-const SHORTEST_PHASE: Span = Span::from_millis(500);
+const MIN_PHASE: Span = Span::from_millis(500);
 
 /// Phases of a load without end: each gathers samples until it is over, and the file has none that is longer.
-const LONGEST_PHASE: Span = Span::from_secs(600);
+const MAX_PHASE: Span = Span::from_secs(600);
 
 /// How long a load that failed waits before it is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// What becomes of loads that [`keep_beside`] runs; each is named by its place among them, from 0.
 #[derive(Debug)]
-pub enum BesideEvent<'e> {
+pub enum CrossTrafficEvent<'e> {
     /// A load is on from now.
     On(usize, &'e Request),
     /// It could not be measured, for the first time in a phase; it is tried again.
@@ -41,21 +41,22 @@ pub enum BesideEvent<'e> {
 ///
 /// # Errors
 /// What `work` reports; and if no phase of one of the loads could be measured.
-pub(crate) fn run_beside<W>(
+pub(crate) fn run_with_cross_traffic<W>(
     target: &LabTarget<'_>,
-    (beside, seed): (&[Beside], u64),
+    (cross_traffic, seed): (&[CrossTraffic], u64),
     main: &Request,
     interrupt: Interrupt<'_>,
     work: impl FnOnce() -> Result<W, ExperimentError>,
-) -> Result<(W, Vec<LabBeside>), ExperimentError> {
-    if beside.is_empty() {
+) -> Result<(W, Vec<LabCrossTraffic>), ExperimentError> {
+    if cross_traffic.is_empty() {
         return Ok((work()?, Vec::new()));
     }
     let server = target.serve(Host::Receiver, &["--port", &PORT.to_string()])?;
-    let lead = beside.iter().map(lead).max().unwrap_or_default();
+    let lead = cross_traffic.iter().map(lead).max().unwrap_or_default();
     let ends = lead + main.omit + main.duration;
     let mut random = Pcg64Mcg::seed_from_u64(seed);
-    let plans: Vec<Vec<Phase>> = beside.iter().map(|load| phases(load, lead, ends, &mut random).collect()).collect();
+    let plans: Vec<Vec<Phase>> =
+        cross_traffic.iter().map(|load| phases(load, lead, ends, &mut random).collect()).collect();
     let (origin, over) = (Instant::now(), &AtomicBool::new(false));
     let done = thread::scope(|scope| {
         let start = |phase| scope.spawn(move || run_phase(target, phase, origin, over, interrupt));
@@ -64,11 +65,12 @@ pub(crate) fn run_beside<W>(
         let measured = work();
         over.store(true, Ordering::Relaxed);
         let path = &target.path().forward;
-        let loads = beside.iter().zip(running).map(|(load, running)| outcome(load, path, running)).collect::<Vec<_>>();
+        let loads =
+            cross_traffic.iter().zip(running).map(|(load, running)| outcome(load, path, running)).collect::<Vec<_>>();
         Ok((measured?, loads.into_iter().collect::<Result<_, _>>()?))
     });
     server.interrupt()?;
-    server.finish(PATIENCE)?;
+    server.finish(TIMEOUT)?;
     done
 }
 
@@ -77,22 +79,22 @@ pub(crate) fn run_beside<W>(
 ///
 /// # Errors
 /// If the far end of the loads does not come up; then `work` is not begun.
-pub fn keep_beside<W>(
+pub fn keep_cross_traffic<W>(
     target: &LabTarget<'_>,
-    (beside, seed): (&[Beside], u64),
-    observe: &(dyn Fn(BesideEvent<'_>) + Sync),
+    (cross_traffic, seed): (&[CrossTraffic], u64),
+    observe: &(dyn Fn(CrossTrafficEvent<'_>) + Sync),
     work: impl FnOnce() -> W,
 ) -> Result<W, ExperimentError> {
-    if beside.is_empty() {
+    if cross_traffic.is_empty() {
         return Ok(work());
     }
     let _server = target.serve(Host::Receiver, &["--port", &PORT.to_string()])?;
-    let lead = beside.iter().map(lead).max().unwrap_or_default();
+    let lead = cross_traffic.iter().map(lead).max().unwrap_or_default();
     let (origin, over) = (Instant::now(), &AtomicBool::new(false));
     Ok(thread::scope(|scope| {
-        for (place, load) in beside.iter().enumerate() {
+        for (place, load) in cross_traffic.iter().enumerate() {
             let mut random = Pcg64Mcg::seed_from_u64(seed.wrapping_add(place as u64));
-            let endless = Beside { on_off: load.on_off.or(Some((LONGEST_PHASE, Span::ZERO))), ..load.clone() };
+            let endless = CrossTraffic { on_off: load.on_off.or(Some((MAX_PHASE, Span::ZERO))), ..load.clone() };
             scope.spawn(move || {
                 for phase in
                     phases(&endless, lead, Span::MAX, &mut random).take_while(|_| !over.load(Ordering::Relaxed))
@@ -118,24 +120,24 @@ fn keep_phase(
     (place, phase): (usize, Phase),
     origin: Instant,
     over: &AtomicBool,
-    observe: &(dyn Fn(BesideEvent<'_>) + Sync),
+    observe: &(dyn Fn(CrossTrafficEvent<'_>) + Sync),
 ) {
     let ends = phase.starts + phase.request.duration;
     let mut failed = false;
     while !over.load(Ordering::Relaxed) {
         let starts = Span::from(origin.elapsed());
         let left = ends.saturating_sub(starts);
-        if left < SHORTEST_PHASE {
+        if left < MIN_PHASE {
             return;
         }
         let rest = Phase { starts, request: Request { duration: left, ..phase.request.clone() } };
-        observe(BesideEvent::On(place, &rest.request));
+        observe(CrossTrafficEvent::On(place, &rest.request));
         let done = run_phase(target, &rest, origin, over, Interrupt(over));
         if let Some(Err(error)) = done
             && !over.load(Ordering::Relaxed)
         {
             if !std::mem::replace(&mut failed, true) {
-                observe(BesideEvent::Failed(place, &error));
+                observe(CrossTrafficEvent::Failed(place, &error));
             }
             sleep_until(Instant::now() + PAUSE, over);
         }
@@ -150,7 +152,7 @@ struct Phase {
 }
 
 /// How long before the step's load `load` begins.
-fn lead(load: &Beside) -> Span {
+fn lead(load: &CrossTraffic) -> Span {
     match load.starts {
         Starts::Before(time) => time,
         Starts::After(_) => Span::ZERO,
@@ -158,7 +160,7 @@ fn lead(load: &Beside) -> Span {
 }
 
 /// When `load` is on, and at what rates: from its start until `ends`, where the step's load begins at `lead`.
-fn phases(load: &Beside, lead: Span, ends: Span, random: &mut Pcg64Mcg) -> impl Iterator<Item = Phase> {
+fn phases(load: &CrossTraffic, lead: Span, ends: Span, random: &mut Pcg64Mcg) -> impl Iterator<Item = Phase> {
     let first = match load.starts {
         Starts::Before(time) => lead.saturating_sub(time),
         Starts::After(time) => lead + time,
@@ -173,10 +175,10 @@ fn phases(load: &Beside, lead: Span, ends: Span, random: &mut Pcg64Mcg) -> impl 
             ..load.request.clone()
         },
     };
-    starts.take_while(move |start| ends.saturating_sub(*start) >= SHORTEST_PHASE).map(phase)
+    starts.take_while(move |start| ends.saturating_sub(*start) >= MIN_PHASE).map(phase)
 }
 
-fn drawn(load: &Beside, random: &mut Pcg64Mcg) -> Option<BitRate> {
+fn drawn(load: &CrossTraffic, random: &mut Pcg64Mcg) -> Option<BitRate> {
     let highest = load.request.rate?;
     let Some(lowest) = load.lowest else { return Some(highest) };
     // 53 bits are what an f64 holds.
@@ -201,7 +203,7 @@ fn sleep_until(moment: Instant, over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
         match moment.saturating_duration_since(Instant::now()) {
             Duration::ZERO => return,
-            left => thread::sleep(left.min(LOOK)),
+            left => thread::sleep(left.min(POLL_INTERVAL)),
         }
     }
 }
@@ -210,7 +212,11 @@ type Running<'s> = ScopedJoinHandle<'s, Option<Result<Measurement, ExperimentErr
 
 /// What came of a load. A phase that failed is left out as long as another did not: the control connection of one may
 /// starve beside what it is to starve.
-fn outcome(load: &Beside, path: &PathDirection, running: Vec<Running<'_>>) -> Result<LabBeside, ExperimentError> {
+fn outcome(
+    load: &CrossTraffic,
+    path: &PathDirection,
+    running: Vec<Running<'_>>,
+) -> Result<LabCrossTraffic, ExperimentError> {
     let ended = running.into_iter().filter_map(|phase| phase.join().ok().flatten());
     let (done, mut failed): (Vec<_>, Vec<_>) = ended.partition(Result::is_ok);
     let done: Vec<Measurement> = done.into_iter().flatten().collect();
@@ -220,13 +226,13 @@ fn outcome(load: &Beside, path: &PathDirection, running: Vec<Running<'_>>) -> Re
     Ok(summary(load, path, &done))
 }
 
-fn summary(load: &Beside, path: &PathDirection, phases: &[Measurement]) -> LabBeside {
+fn summary(load: &CrossTraffic, path: &PathDirection, phases: &[Measurement]) -> LabCrossTraffic {
     let time: Span = phases.iter().map(|phase| arriving(path, phase)).sum();
     let received: ByteCount = phases.iter().map(|phase| phase.summary.received).sum();
     let datagrams = || phases.iter().filter_map(|phase| phase.summary.datagrams);
     let (lost, arrived) = datagrams().fold((0, 0), |(lost, arrived), seen| (lost + seen.lost, arrived + seen.received));
     let is_udp = load.request.transport == Transport::Udp;
-    LabBeside {
+    LabCrossTraffic {
         request: phases.first().map_or_else(|| load.request.clone(), |phase| phase.request.clone()),
         phases: u32::try_from(phases.len()).unwrap_or(u32::MAX),
         published: load.published,
@@ -255,13 +261,14 @@ mod tests {
     use super::*;
 
     fn scenario(path: &str, keys: &str) -> fullpipe_scenario::Scenario {
-        let beside = format!("[[step.beside]]\ntransport = 'udp'\n{keys}");
-        let text = format!("name = 'n'\ntitle = 't'\n[path]\nrtt = '10ms'\n{path}\n[[step]]\nname = 's'\n{beside}");
+        let cross_traffic = format!("[[step.cross_traffic]]\ntransport = 'udp'\n{keys}");
+        let text =
+            format!("name = 'n'\ntitle = 't'\n[path]\nrtt = '10ms'\n{path}\n[[step]]\nname = 's'\n{cross_traffic}");
         fullpipe_scenario::Scenario::parse("n.toml", &text).unwrap()
     }
 
-    fn load(keys: &str) -> Beside {
-        scenario("", keys).steps[0].beside[0].clone()
+    fn load(keys: &str) -> CrossTraffic {
+        scenario("", keys).steps[0].cross_traffic[0].clone()
     }
 
     /// Milliseconds that the queue of such a path takes to run empty where so many MB were sent in ten seconds.
@@ -284,16 +291,19 @@ mod tests {
             (millis(phase.starts), millis(phase.request.duration), phase.request.rate.unwrap().bps() / 1_000_000)
         };
         let load = load(keys);
-        phases(&load, Span::from_millis(lead), Span::from_millis(ends), &mut random).map(figures).take(MOST).collect()
+        phases(&load, Span::from_millis(lead), Span::from_millis(ends), &mut random)
+            .map(figures)
+            .take(MAX_STREAMS)
+            .collect()
     }
 
     /// Of phases without end so many are looked at.
-    const MOST: usize = 100;
+    const MAX_STREAMS: usize = 100;
 
     #[test]
     fn a_load_that_goes_on_and_off_does_so_without_end() {
         let phases = of("rate = '100M..250M'\non = '2s'\noff = '1s'", 0, u64::MAX / 1_000_000);
-        assert_eq!(phases.len(), MOST);
+        assert_eq!(phases.len(), MAX_STREAMS);
         assert!(
             phases.iter().zip(0..).all(|((starts, lasts, _), number)| (*starts, *lasts) == (3_000 * number, 2_000))
         );

@@ -6,33 +6,33 @@ use fullpipe_record::EndReport;
 use crate::machine;
 
 /// Samples that are kept, about four megabytes: a test may last a day. When there are more, every second look goes.
-const MOST_SAMPLES: usize = 4_000;
+const MAX_SAMPLES: usize = 4_000;
 
 /// Adds what the other end says now to what it has said before.
-pub(crate) fn add(told: &mut EndReport, now: EndReport) {
+pub(crate) fn add(report: &mut EndReport, now: EndReport) {
     // An end that said nothing of the time has not told of the whole either.
-    told.until = Some(now.until.max(told.until).unwrap_or_default());
-    told.settings = now.settings.or(told.settings.take());
-    told.cpu = now.cpu.or(told.cpu);
+    report.until = Some(now.until.max(report.until).unwrap_or_default());
+    report.settings = now.settings.or(report.settings.take());
+    report.cpu = now.cpu.or(report.cpu);
     if !now.sockets.is_empty() {
-        told.sockets = now.sockets;
+        report.sockets = now.sockets;
     }
     if !now.datagrams.is_empty() {
-        told.datagrams = now.datagrams;
+        report.datagrams = now.datagrams;
     }
-    told.device = now.device.or(told.device.take());
-    let latest = told.processors.last().map(|look| look.at);
+    report.device = now.device.or(report.device.take());
+    let latest = report.processors.last().map(|look| look.at);
     if now.processors.first().is_some_and(|look| latest.is_none_or(|latest| look.at > latest)) {
-        told.processors.extend(now.processors);
-        told.processors = machine::kept(std::mem::take(&mut told.processors));
+        report.processors.extend(now.processors);
+        report.processors = machine::kept(std::mem::take(&mut report.processors));
     }
-    let latest = told.samples.last().map(|sample| sample.at);
+    let latest = report.samples.last().map(|sample| sample.at);
     // Looks are told apart by their times.
     if now.samples.first().is_some_and(|sample| latest.is_none_or(|latest| sample.at > latest)) {
-        told.samples.extend(now.samples);
+        report.samples.extend(now.samples);
     }
-    if told.samples.len() > MOST_SAMPLES {
-        thin_out(&mut told.samples);
+    if report.samples.len() > MAX_SAMPLES {
+        thin_out(&mut report.samples);
     }
 }
 
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn what_was_said_once_stays_and_what_is_counted_is_of_the_latest() {
-        let mut told = EndReport::default();
+        let mut report = EndReport::default();
         let socket = SocketReadback {
             stream: 0,
             sndbuf: ByteCount::new(1),
@@ -67,8 +67,8 @@ mod tests {
             congestion: String::new(),
             local: String::new(),
             remote: String::new(),
-            answer: None,
-            quoted: Vec::new(),
+            handshake: None,
+            syn_quotes: Vec::new(),
         };
         let first = EndReport {
             settings: Some(HostSettings::of_linux_6_18()),
@@ -76,32 +76,32 @@ mod tests {
             until: Some(Span::ZERO),
             ..EndReport::default()
         };
-        add(&mut told, first.clone());
-        assert_eq!(told, first);
+        add(&mut report, first.clone());
+        assert_eq!(report, first);
         for second in 1..=3 {
             let cpu = Some(Cpu { user: Ratio::new(second as f64), system: Ratio::default() });
             let datagrams = vec![Datagrams { received: second, ..Datagrams::default() }];
-            add(&mut told, EndReport { cpu, datagrams, ..at(second) });
+            add(&mut report, EndReport { cpu, datagrams, ..at(second) });
         }
-        assert_eq!((&told.settings, &told.sockets), (&first.settings, &first.sockets));
-        assert_eq!(told.cpu.unwrap().user, Ratio::new(3.0));
-        assert_eq!((told.datagrams.len(), told.datagrams[0].received), (1, 3));
-        assert_eq!((told.samples.len(), told.until), (6, Some(Span::from_secs(3))));
+        assert_eq!((&report.settings, &report.sockets), (&first.settings, &first.sockets));
+        assert_eq!(report.cpu.unwrap().user, Ratio::new(3.0));
+        assert_eq!((report.datagrams.len(), report.datagrams[0].received), (1, 3));
+        assert_eq!((report.samples.len(), report.until), (6, Some(Span::from_secs(3))));
     }
 
     #[test]
     fn a_long_test_is_not_kept_without_end_whatever_its_looks_say() {
-        let mut told = EndReport::default();
+        let mut report = EndReport::default();
         for second in 0..20_000 {
-            add(&mut told, at(second));
-            assert!(told.samples.len() <= MOST_SAMPLES);
+            add(&mut report, at(second));
+            assert!(report.samples.len() <= MAX_SAMPLES);
         }
-        assert!(told.samples.len() > MOST_SAMPLES / 4);
-        assert_eq!(told.until, Some(Span::from_secs(19_999)));
+        assert!(report.samples.len() > MAX_SAMPLES / 4);
+        assert_eq!(report.until, Some(Span::from_secs(19_999)));
         // The same time again and again.
         for _ in 0..10_000 {
-            add(&mut told, at(30_000));
+            add(&mut report, at(30_000));
         }
-        assert!(told.samples.len() <= MOST_SAMPLES);
+        assert!(report.samples.len() <= MAX_SAMPLES);
     }
 }

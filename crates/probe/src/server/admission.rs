@@ -64,7 +64,7 @@ fn masked(address: u128, bits: u32) -> u128 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
     /// Connections that have not said yet who they are.
-    pub strangers: u32,
+    pub pending: u32,
     /// Tests.
     pub tests: u32,
     /// Streams of all tests.
@@ -80,7 +80,7 @@ pub struct Limits {
     pub allow: Vec<Network>,
     /// Networks that may not call, whatever `allow` says.
     pub deny: Vec<Network>,
-    /// What one address may have under way: one IPv4 address, or one /64 network of IPv6, which is one household.
+    /// What one address may have under way: one IPv4 address, or one /64 network of IPv6, which is one client_prefix.
     pub address: Quota,
     /// What all may have under way.
     pub total: Quota,
@@ -97,8 +97,8 @@ impl Default for Limits {
         Self {
             allow: Vec::new(),
             deny: Vec::new(),
-            address: Quota { strangers: 128, tests: 64, streams: 512, rate: None },
-            total: Quota { strangers: 4096, tests: 1024, streams: 2048, rate: None },
+            address: Quota { pending: 128, tests: 64, streams: 512, rate: None },
+            total: Quota { pending: 4096, tests: 1024, streams: 2048, rate: None },
             duration: None,
             bytes: None,
         }
@@ -130,27 +130,27 @@ impl Closed {
     }
 }
 
-/// The gate of a server. Who comes in gets a [`Pass`], and gives its place back by dropping it.
+/// The gate of a server. Who comes in gets a [`Permit`], and gives its place back by dropping it.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct Admission {
     limits: Limits,
     /// Connections for which there are descriptors, of whatever kind.
     connections: u32,
-    ledger: Rc<RefCell<Ledger>>,
+    usage: Rc<RefCell<Usage>>,
 }
 
 /// A place that is taken.
 #[derive(Debug)]
-pub(super) struct Pass {
-    ledger: Rc<RefCell<Ledger>>,
-    household: u128,
+pub(super) struct Permit {
+    usage: Rc<RefCell<Usage>>,
+    client_prefix: u128,
     number: u64,
     taken: Taken,
 }
 
 /// Who has taken what.
 #[derive(Debug, Default)]
-struct Ledger {
+struct Usage {
     all: Taken,
     households: HashMap<u128, Taken>,
     /// Passes that were ever given.
@@ -161,16 +161,16 @@ struct Ledger {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Taken {
-    strangers: u32,
+    pending: u32,
     tests: u32,
     streams: u32,
     rate: BitRate,
 }
 
-impl Gate {
-    /// A gate to a house that has room for so many `connections`, of whatever kind.
+impl Admission {
+    /// A gate to a server that has room for so many `connections`, of whatever kind.
     pub(super) fn new(limits: Limits, connections: u32) -> Self {
-        Self { limits, connections, ledger: Rc::default() }
+        Self { limits, connections, usage: Rc::default() }
     }
 
     pub(super) fn limits(&self) -> &Limits {
@@ -186,35 +186,35 @@ impl Gate {
     /// Lets a new connection in, of which nothing is known but its address. No more than a quarter of all connections
     /// may be such, so that there is room for tests; and no more than a quarter of these of one address, however few there
     /// are.
-    pub(super) fn stranger(&self, address: IpAddr) -> Result<Pass, Closed> {
+    pub(super) fn pending(&self, address: IpAddr) -> Result<Permit, Closed> {
         if !self.permits(address) {
             return Err(Closed::Forbidden);
         }
-        let (all, own) = self.after(address, Taken { strangers: 1, ..Taken::default() });
-        let most = self.limits.total.strangers.min((self.connections / 4).max(1));
-        let each = self.limits.address.strangers.min((most / 4).max(1));
-        if all.strangers > most || own.strangers > each || all.sockets() > self.connections {
+        let (all, own) = self.after(address, Taken { pending: 1, ..Taken::default() });
+        let most = self.limits.total.pending.min((self.connections / 4).max(1));
+        let each = self.limits.address.pending.min((most / 4).max(1));
+        if all.pending > most || own.pending > each || all.sockets() > self.connections {
             return Err(Closed::Full);
         }
-        Ok(self.pass(address, Taken { strangers: 1, ..Taken::default() }))
+        Ok(self.permit(address, Taken { pending: 1, ..Taken::default() }))
     }
 
     /// Lets a test in that has said nothing but its cookie.
-    pub(super) fn test(&self, address: IpAddr) -> Result<Pass, Closed> {
+    pub(super) fn test(&self, address: IpAddr) -> Result<Permit, Closed> {
         let taken = Taken { tests: 1, ..Taken::default() };
         let (all, own) = self.after(address, taken);
         let (total, each) = (&self.limits.total, &self.limits.address);
         if all.tests > total.tests || own.tests > each.tests || all.sockets() > self.connections {
             return Err(Closed::Full);
         }
-        Ok(self.pass(address, taken))
+        Ok(self.permit(address, taken))
     }
 
     /// Permits the load of a test.
     ///
     /// # Errors
     /// Says which limit it would exceed, with iperf3's number for it.
-    pub(super) fn load(&self, address: IpAddr, request: &Request) -> Result<Pass, Refusal> {
+    pub(super) fn load(&self, address: IpAddr, request: &Request) -> Result<Permit, Refusal> {
         self.check_length(request)?;
         let streams = u32::from(request.streams) * request.directions().len() as u32;
         let each = request.rate.map_or(0, BitRate::bps);
@@ -222,7 +222,7 @@ impl Gate {
         let (all, own) = self.after(address, taken);
         self.check_streams(streams, all, own)?;
         self.check_rate(all.rate, own.rate)?;
-        Ok(self.pass(address, taken))
+        Ok(self.permit(address, taken))
     }
 
     /// Notes that the test with this `pass` now carries `rate`, and asks whether it may go on. Where all together carry
@@ -230,39 +230,40 @@ impl Gate {
     ///
     /// # Errors
     /// That it must end.
-    pub(super) fn measured(&self, pass: &Pass, rate: BitRate) -> Result<(), Refusal> {
+    pub(super) fn measured(&self, permit: &Permit, rate: BitRate) -> Result<(), Refusal> {
         let (each, total) = (self.limits.address.rate, self.limits.total.rate);
         if each.is_none() && total.is_none() {
             return Ok(());
         }
-        let mut ledger = self.ledger.borrow_mut();
-        ledger.measured.insert(pass.number, (pass.household, rate));
-        let (all, own) = (ledger.carried(|_| true), ledger.carried(|household| household == pass.household));
+        let mut usage = self.usage.borrow_mut();
+        usage.measured.insert(permit.number, (permit.client_prefix, rate));
+        let (all, own) =
+            (usage.carried(|_| true), usage.carried(|client_prefix| client_prefix == permit.client_prefix));
         excess(each, &own, rate, "its address carries")?;
         excess(total, &all, rate, "all tests carry")
     }
 
-    /// Whether nobody is in but strangers.
+    /// Whether nobody is in but pending.
     pub(super) fn is_idle(&self) -> bool {
-        let all = self.ledger.borrow().all;
+        let all = self.usage.borrow().all;
         all.tests == 0 && all.streams == 0
     }
 
     /// What all, and `address`, would have if `more` came in.
     fn after(&self, address: IpAddr, more: Taken) -> (Taken, Taken) {
-        let ledger = self.ledger.borrow();
-        let own = ledger.households.get(&household(address)).copied().unwrap_or_default();
-        (ledger.all.plus(more), own.plus(more))
+        let usage = self.usage.borrow();
+        let own = usage.households.get(&client_prefix(address)).copied().unwrap_or_default();
+        (usage.all.plus(more), own.plus(more))
     }
 
-    fn pass(&self, address: IpAddr, taken: Taken) -> Pass {
-        let household = household(address);
-        let mut ledger = self.ledger.borrow_mut();
-        ledger.all = ledger.all.plus(taken);
-        let own = ledger.households.entry(household).or_default();
+    fn permit(&self, address: IpAddr, taken: Taken) -> Permit {
+        let client_prefix = client_prefix(address);
+        let mut usage = self.usage.borrow_mut();
+        usage.all = usage.all.plus(taken);
+        let own = usage.households.entry(client_prefix).or_default();
         *own = own.plus(taken);
-        ledger.passes += 1;
-        Pass { ledger: Rc::clone(&self.ledger), household, number: ledger.passes, taken }
+        usage.passes += 1;
+        Permit { usage: Rc::clone(&self.usage), client_prefix, number: usage.passes, taken }
     }
 
     /// A test that bytes limit has no duration that could be judged before.
@@ -271,12 +272,12 @@ impl Gate {
         match (self.limits.duration, self.limits.bytes, request.bytes) {
             (Some(longest), _, None) if duration > longest => {
                 let why = format!("{duration} of test asked for; {longest} are permitted");
-                Err(Refusal { number: ErrorNumber::LONGEST_DURATION, why })
+                Err(Refusal { number: ErrorNumber::MAX_DURATION, why })
             }
             (_, Some(most), Some(bytes)) if bytes > most => {
                 // iperf3 has no number for this; the one of the other limit of a test's size says it best.
                 let why = format!("{bytes} of test asked for; {most} are permitted");
-                Err(Refusal { number: ErrorNumber::LONGEST_DURATION, why })
+                Err(Refusal { number: ErrorNumber::MAX_DURATION, why })
             }
             _ => Ok(()),
         }
@@ -305,43 +306,43 @@ impl Gate {
     }
 }
 
-impl Pass {
+impl Permit {
     /// Its number, in the order in which passes are given.
     pub(super) const fn number(&self) -> u64 {
         self.number
     }
 }
 
-impl Drop for Pass {
+impl Drop for Permit {
     fn drop(&mut self) {
-        let mut ledger = self.ledger.borrow_mut();
-        ledger.measured.remove(&self.number);
-        ledger.all = ledger.all.minus(self.taken);
-        if let Some(own) = ledger.households.get_mut(&self.household) {
+        let mut usage = self.usage.borrow_mut();
+        usage.measured.remove(&self.number);
+        usage.all = usage.all.minus(self.taken);
+        if let Some(own) = usage.households.get_mut(&self.client_prefix) {
             *own = own.minus(self.taken);
             if *own == Taken::default() {
-                ledger.households.remove(&self.household);
+                usage.households.remove(&self.client_prefix);
             }
         }
     }
 }
 
-impl Ledger {
+impl Usage {
     /// The rates of the households that are `wanted`.
     fn carried(&self, wanted: impl Fn(u128) -> bool) -> Vec<BitRate> {
-        self.measured.values().filter(|(household, _)| wanted(*household)).map(|(_, rate)| *rate).collect()
+        self.measured.values().filter(|(client_prefix, _)| wanted(*client_prefix)).map(|(_, rate)| *rate).collect()
     }
 }
 
 impl Taken {
     /// Sockets that it needs.
     const fn sockets(self) -> u32 {
-        self.strangers.saturating_add(self.tests).saturating_add(self.streams)
+        self.pending.saturating_add(self.tests).saturating_add(self.streams)
     }
 
     fn plus(self, more: Self) -> Self {
         Self {
-            strangers: self.strangers.saturating_add(more.strangers),
+            pending: self.pending.saturating_add(more.pending),
             tests: self.tests.saturating_add(more.tests),
             streams: self.streams.saturating_add(more.streams),
             rate: BitRate::from_bps(self.rate.bps().saturating_add(more.rate.bps())),
@@ -350,7 +351,7 @@ impl Taken {
 
     fn minus(self, less: Self) -> Self {
         Self {
-            strangers: self.strangers.saturating_sub(less.strangers),
+            pending: self.pending.saturating_sub(less.pending),
             tests: self.tests.saturating_sub(less.tests),
             streams: self.streams.saturating_sub(less.streams),
             rate: BitRate::from_bps(self.rate.bps().saturating_sub(less.rate.bps())),
@@ -359,7 +360,7 @@ impl Taken {
 }
 
 /// Whose quota `address` uses.
-fn household(address: IpAddr) -> u128 {
+fn client_prefix(address: IpAddr) -> u128 {
     const NETWORK: u128 = (u64::MAX as u128) << 64;
     match address.to_canonical() {
         IpAddr::V4(address) => number(IpAddr::V4(address)),
@@ -398,10 +399,10 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn gate(change: impl FnOnce(&mut Limits)) -> Gate {
+    fn gate(change: impl FnOnce(&mut Limits)) -> Admission {
         let mut limits = Limits::default();
         change(&mut limits);
-        Gate::new(limits, 10_000)
+        Admission::new(limits, 10_000)
     }
 
     #[test]
@@ -432,41 +433,41 @@ mod tests {
     #[test]
     fn who_is_denied_stays_out_and_who_is_not_allowed_too() {
         let denies = gate(|limits| limits.deny = vec![network("192.0.2.0/24")]);
-        assert_eq!(denies.stranger(ip(HERE)).unwrap_err(), Closed::Forbidden);
-        assert!(denies.stranger(ip(THERE)).is_ok());
+        assert_eq!(denies.pending(ip(HERE)).unwrap_err(), Closed::Forbidden);
+        assert!(denies.pending(ip(THERE)).is_ok());
         let allows = gate(|limits| {
             limits.allow = vec![network("192.0.2.0/24"), network("198.51.100.7")];
             limits.deny = vec![network("192.0.2.128/25")];
         });
-        assert!(allows.stranger(ip(HERE)).is_ok() && allows.stranger(ip(THERE)).is_ok());
-        assert_eq!(allows.stranger(ip("192.0.2.200")).unwrap_err(), Closed::Forbidden);
-        assert_eq!(allows.stranger(ip("203.0.113.1")).unwrap_err(), Closed::Forbidden);
+        assert!(allows.pending(ip(HERE)).is_ok() && allows.pending(ip(THERE)).is_ok());
+        assert_eq!(allows.pending(ip("192.0.2.200")).unwrap_err(), Closed::Forbidden);
+        assert_eq!(allows.pending(ip("203.0.113.1")).unwrap_err(), Closed::Forbidden);
     }
 
     #[test]
     fn a_crowd_from_one_address_leaves_room_for_others() {
         let gate = gate(|_| {});
-        let crowd: Vec<_> = (0..10_000).filter_map(|_| gate.stranger(ip(HERE)).ok()).collect();
-        assert_eq!(crowd.len(), 128);
-        assert!(gate.stranger(ip(THERE)).is_ok());
-        drop(crowd);
-        assert!(gate.stranger(ip(HERE)).is_ok());
-        assert!(gate.ledger.borrow().households.is_empty(), "whoever has gone is forgotten");
+        let rejected: Vec<_> = (0..10_000).filter_map(|_| gate.pending(ip(HERE)).ok()).collect();
+        assert_eq!(rejected.len(), 128);
+        assert!(gate.pending(ip(THERE)).is_ok());
+        drop(rejected);
+        assert!(gate.pending(ip(HERE)).is_ok());
+        assert!(gate.usage.borrow().households.is_empty(), "whoever has gone is forgotten");
     }
 
     #[test]
     fn a_crowd_from_one_address_leaves_room_where_there_is_little() {
-        let gate = Gate::new(Limits::default(), 64);
-        let crowd: Vec<_> = (0..100).filter_map(|_| gate.stranger(ip(HERE)).ok()).collect();
-        assert_eq!(crowd.len(), 4);
-        assert!(gate.stranger(ip(THERE)).is_ok() && gate.test(ip(THERE)).is_ok());
+        let gate = Admission::new(Limits::default(), 64);
+        let rejected: Vec<_> = (0..100).filter_map(|_| gate.pending(ip(HERE)).ok()).collect();
+        assert_eq!(rejected.len(), 4);
+        assert!(gate.pending(ip(THERE)).is_ok() && gate.test(ip(THERE)).is_ok());
     }
 
     #[test]
     fn a_crowd_from_everywhere_leaves_room_for_tests() {
-        let gate = Gate::new(Limits::default(), 1000);
-        let crowd: Vec<_> = (0..10_000_u32).filter_map(|n| gate.stranger(IpAddr::V4(n.into())).ok()).collect();
-        assert_eq!(crowd.len(), 250);
+        let gate = Admission::new(Limits::default(), 1000);
+        let rejected: Vec<_> = (0..10_000_u32).filter_map(|n| gate.pending(IpAddr::V4(n.into())).ok()).collect();
+        assert_eq!(rejected.len(), 250);
         assert!(gate.test(ip(HERE)).is_ok());
     }
 

@@ -30,7 +30,7 @@ use crate::protocol::Host;
 const WELCOME: &[u8] = b"fullpipe-lab 1";
 
 /// The longest that a lab that stands may take to answer.
-const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
+const TIMEOUT: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 
 /// What it takes to enter a lab.
 #[derive(Debug)]
@@ -50,16 +50,16 @@ impl Inside {
 
 /// A name under which a lab can be entered, for as long as this lives.
 #[derive(Debug)]
-pub struct Entrance {
+pub struct JoinSocket {
     door: Arc<OwnedFd>,
-    porter: Option<JoinHandle<()>>,
+    accept_thread: Option<JoinHandle<()>>,
 }
 
 /// A lab that somebody else holds, to be entered.
 #[derive(Debug)]
-pub struct Visit(Inside);
+pub struct JoinedLab(Inside);
 
-impl Entrance {
+impl JoinSocket {
     /// Lets this user's programs into the lab under `name`.
     ///
     /// # Errors
@@ -74,20 +74,20 @@ impl Entrance {
         let inside = inside.try_clone().map_err(LabError::io(&action))?;
         let door = Arc::new(door);
         let watched = Arc::clone(&door);
-        Ok(Self { door, porter: Some(thread::spawn(move || admit(&watched, &inside))) })
+        Ok(Self { door, accept_thread: Some(thread::spawn(move || admit(&watched, &inside))) })
     }
 }
 
-impl Drop for Entrance {
+impl Drop for JoinSocket {
     fn drop(&mut self) {
         let _ = shutdown(&self.door, Shutdown::Both);
-        if let Some(porter) = self.porter.take() {
-            let _ = porter.join();
+        if let Some(accept_thread) = self.accept_thread.take() {
+            let _ = accept_thread.join();
         }
     }
 }
 
-impl Visit {
+impl JoinedLab {
     /// Finds this user's lab of that name.
     ///
     /// # Errors
@@ -153,7 +153,7 @@ fn admit(door: &OwnedFd, inside: &Inside) {
 }
 
 fn receive_inside(door: &OwnedFd) -> io::Result<Inside> {
-    if poll(&mut [PollFd::new(door, PollFlags::IN)], Some(&PATIENCE))? == 0 {
+    if poll(&mut [PollFd::new(door, PollFlags::IN)], Some(&TIMEOUT))? == 0 {
         return Err(io::ErrorKind::TimedOut.into());
     }
     let mut words = [0; 64];

@@ -7,13 +7,13 @@ use fullpipe_iperf::{Cookie, ErrorNumber, Key, Proof, Refusal};
 
 /// The lock of a server, and the proofs that have opened it.
 #[derive(Debug, Default)]
-pub(super) struct Lock {
+pub(super) struct KeyVerifier {
     key: Option<Key>,
     /// Until when, in seconds since 1970, a cookie could be shown again. Only who knows the key adds to it.
     used: RefCell<HashMap<Cookie, u64>>,
 }
 
-impl Lock {
+impl KeyVerifier {
     pub(super) fn new(key: Option<Key>) -> Self {
         Self { key, used: RefCell::default() }
     }
@@ -52,12 +52,12 @@ mod tests {
 
     #[test]
     fn without_a_key_everybody_comes_in() {
-        assert!(Lock::default().open(&Cookie::from_random([1; 36]), None, NOW).is_ok());
+        assert!(KeyVerifier::default().open(&Cookie::from_random([1; 36]), None, NOW).is_ok());
     }
 
     #[test]
     fn a_proof_opens_once() {
-        let lock = Lock::new(Some(key("correct horse battery")));
+        let lock = KeyVerifier::new(Some(key("correct horse battery")));
         let [one, other] = [1, 2].map(|byte| Cookie::from_random([byte; 36]));
         let proof = key("correct horse battery").prove(&one, NOW);
         let number = |result: Result<(), Refusal>| result.unwrap_err().number.get();
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn what_nobody_could_show_again_is_forgotten() {
-        let lock = Lock::new(Some(key("correct horse battery")));
+        let lock = KeyVerifier::new(Some(key("correct horse battery")));
         for second in 0..1000 {
             let mut random = [0; 36];
             random[..10].iter_mut().zip((0..10).map(|bit| second >> bit & 1)).for_each(|(byte, bit)| *byte = bit as u8);

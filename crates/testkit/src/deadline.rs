@@ -2,8 +2,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Whether `done` becomes true within `patience`; asks every few milliseconds, and once at the end.
-pub fn within(patience: Duration, mut done: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + patience;
+pub fn within(timeout: Duration, mut done: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + timeout;
     loop {
         if done() {
             return true;

@@ -10,7 +10,7 @@ const BLANKED: usize = 4;
 
 /// What a SYN, or the SYN-ACK that answers it, says of whoever sent it, and of the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Opening {
+pub struct SynSegment {
     /// The sender's port, and the port that it was sent to.
     pub ports: [u16; 2],
     /// Its window field, which is never scaled (RFC 7323, 2.2).
@@ -21,10 +21,10 @@ pub struct Opening {
     pub window_scale: Option<u8>,
     /// Whether an option was overwritten with padding on the way, as devices do that let none pass: it has four bytes of
     /// padding in a row. An option that was cut out whole leaves no trace.
-    pub blanked: bool,
+    pub options_overwritten: bool,
 }
 
-impl Opening {
+impl SynSegment {
     /// Reads the headers at the front of an IP packet; `None` for what carries no such segment.
     pub fn of_packet(packet: &[u8]) -> Option<Self> {
         let headers = Headers::parse(packet).filter(|headers| headers.protocol == TCP)?;
@@ -42,7 +42,7 @@ impl Opening {
             window: ByteCount::new(field(14).into()),
             mss: value(options, MSS).map(|mss| ByteCount::new(u16::from_be_bytes(mss).into())),
             window_scale: value(options, WINDOW_SCALE).map(|[shift]| shift),
-            blanked: longest_padding(options) >= BLANKED,
+            options_overwritten: longest_padding(options) >= BLANKED,
         })
     }
 }
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     const ACK: u8 = 0x10;
-    const LARGEST_SEGMENT: [u8; 4] = [2, 4, 5, 180];
+    const MAX_SEGMENT: [u8; 4] = [2, 4, 5, 180];
     const SCALE: [u8; 4] = [1, 3, 3, 7];
     /// SACK permitted and timestamps, as Linux has them.
     const SACK_AND_TIMES: [u8; 12] = [4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
@@ -82,23 +82,23 @@ mod tests {
         header
     }
 
-    fn blanked(options: &[&[u8]]) -> bool {
-        Opening::parse(&header(SYN | ACK, options)).unwrap().blanked
+    fn options_overwritten(options: &[&[u8]]) -> bool {
+        SynSegment::parse(&header(SYN | ACK, options)).unwrap().options_overwritten
     }
 
     #[test]
-    fn padding_where_an_option_was_is_told_from_what_was_never_there() {
-        assert!(!blanked(&[&LARGEST_SEGMENT, &SACK_AND_TIMES, &SCALE]));
-        assert!(!blanked(&[&LARGEST_SEGMENT, &SACK_AND_TIMES]), "scaling was not offered");
-        assert!(blanked(&[&LARGEST_SEGMENT, &SACK_AND_TIMES, &[1; 4]]), "the scale was overwritten");
+    fn padding_where_an_option_was_is_distinguished_from_what_was_never_there() {
+        assert!(!options_overwritten(&[&MAX_SEGMENT, &SACK_AND_TIMES, &SCALE]));
+        assert!(!options_overwritten(&[&MAX_SEGMENT, &SACK_AND_TIMES]), "scaling was not offered");
+        assert!(options_overwritten(&[&MAX_SEGMENT, &SACK_AND_TIMES, &[1; 4]]), "the scale was overwritten");
         // As Windows has them: a scale, then SACK permitted behind two bytes of padding.
-        assert!(!blanked(&[&LARGEST_SEGMENT, &SCALE, &[1, 1, 4, 2]]));
-        assert!(blanked(&[&LARGEST_SEGMENT, &[1; 4], &[1, 1, 4, 2]]));
+        assert!(!options_overwritten(&[&MAX_SEGMENT, &SCALE, &[1, 1, 4, 2]]));
+        assert!(options_overwritten(&[&MAX_SEGMENT, &[1; 4], &[1, 1, 4, 2]]));
     }
 
     #[test]
     fn an_opening_is_found_in_a_packet_of_either_family() {
-        let segment = header(SYN, &[&LARGEST_SEGMENT, &SCALE]);
+        let segment = header(SYN, &[&MAX_SEGMENT, &SCALE]);
         let v4 = |protocol: u8| {
             let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, protocol, 0, 0, 198, 18, 0, 1, 198, 18, 0, 2];
             packet.extend(&segment);
@@ -107,27 +107,27 @@ mod tests {
         let mut v6 = vec![0x60, 0, 0, 0, 0, 0, TCP, 64];
         v6.extend([0; 32]);
         v6.extend(&segment);
-        assert_eq!(Opening::of_packet(&v4(TCP)), Opening::parse(&segment));
-        assert_eq!(Opening::of_packet(&v6), Opening::parse(&segment));
-        assert_eq!(Opening::of_packet(&v4(17)), None, "UDP opens nothing");
-        assert_eq!(Opening::of_packet(&[]), None);
+        assert_eq!(SynSegment::of_packet(&v4(TCP)), SynSegment::parse(&segment));
+        assert_eq!(SynSegment::of_packet(&v6), SynSegment::parse(&segment));
+        assert_eq!(SynSegment::of_packet(&v4(17)), None, "UDP opens nothing");
+        assert_eq!(SynSegment::of_packet(&[]), None);
     }
 
     #[test]
     fn only_whole_headers_of_openings_are_read() {
-        let answer = header(SYN | ACK, &[&LARGEST_SEGMENT]);
-        let read = Opening::parse(&answer).unwrap();
+        let answer = header(SYN | ACK, &[&MAX_SEGMENT]);
+        let read = SynSegment::parse(&answer).unwrap();
         assert_eq!((read.ports, read.window), ([5201, 40_000], ByteCount::new(0xfe88)));
         assert_eq!((read.mss, read.window_scale), (Some(ByteCount::new(1460)), None));
-        assert_eq!(Opening::parse(&header(SYN, &[&LARGEST_SEGMENT])), Some(read));
-        let scaled = Opening::parse(&header(SYN, &[&SACK_AND_TIMES, &SCALE])).unwrap();
+        assert_eq!(SynSegment::parse(&header(SYN, &[&MAX_SEGMENT])), Some(read));
+        let scaled = SynSegment::parse(&header(SYN, &[&SACK_AND_TIMES, &SCALE])).unwrap();
         assert_eq!((scaled.mss, scaled.window_scale), (None, Some(7)));
-        let lying = Opening::parse(&header(SYN, &[&[1, 1, 3, 5, 7, 7, 7, 1], &[2, 2, 1, 1]])).unwrap();
+        let lying = SynSegment::parse(&header(SYN, &[&[1, 1, 3, 5, 7, 7, 7, 1], &[2, 2, 1, 1]])).unwrap();
         assert_eq!((lying.mss, lying.window_scale), (None, None), "of other lengths than they have");
-        assert_eq!(Opening::parse(&answer[..22]), None, "its options are cut off");
-        assert_eq!(Opening::parse(&header(ACK, &[&LARGEST_SEGMENT])), None);
-        assert_eq!(Opening::parse(&[]), None);
+        assert_eq!(SynSegment::parse(&answer[..22]), None, "its options are cut off");
+        assert_eq!(SynSegment::parse(&header(ACK, &[&MAX_SEGMENT])), None);
+        assert_eq!(SynSegment::parse(&[]), None);
         // Options that cannot be read end there.
-        assert!(!blanked(&[&[3, 0, 1, 1], &[1; 4]]));
+        assert!(!options_overwritten(&[&[3, 0, 1, 1], &[1; 4]]));
     }
 }

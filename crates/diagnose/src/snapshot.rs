@@ -8,7 +8,7 @@ use crate::thresholds::{
 };
 
 /// One judged sample with what it means; `None` where the kernel did not tell it and nothing stands in.
-pub(crate) struct Look<'a> {
+pub(crate) struct Snapshot<'a> {
     pub(crate) sample: &'a Sample,
     /// In flight in sequence space.
     pub(crate) outstanding: Option<ByteCount>,
@@ -45,7 +45,7 @@ impl Fallback {
     }
 }
 
-impl<'a> Look<'a> {
+impl<'a> Snapshot<'a> {
     pub(crate) fn new(sample: &'a Sample, fallback: &Fallback) -> Self {
         let tcp = &sample.tcp;
         let outstanding = sample.outstanding();

@@ -11,16 +11,16 @@ use crate::{datagrams, queue};
 /// Datagrams do not give way: together they take what they offer, each a share as it offers, up to the whole link, and
 /// leave TCP the rest ([`queue::unresponsive`]). Streams of TCP share that as max-min fairness has it: each what it would
 /// take alone, or an equal share where that is less.
-pub fn predict_beside(
+pub fn predict_with_cross_traffic(
     path: &Path,
     sender: &HostSettings,
     receiver: &HostSettings,
     request: &Request,
-    beside: &[Request],
+    cross_traffic: &[Request],
 ) -> Prediction {
     let shared = Shared { path, sender, receiver };
     let share = match path.forward.rate {
-        Some(link) if !beside.is_empty() => shared.share(link, request, beside),
+        Some(link) if !cross_traffic.is_empty() => shared.share(link, request, cross_traffic),
         _ => path.forward.rate,
     };
     let mut rest = path.clone();
@@ -29,8 +29,8 @@ pub fn predict_beside(
 }
 
 /// What the datagrams among the loads `beside` leave of `path`.
-pub fn left_beside(path: &Path, beside: &[Request]) -> Path {
-    let datagrams = beside.iter().filter(|other| other.transport == Transport::Udp);
+pub fn left_by_cross_traffic(path: &Path, cross_traffic: &[Request]) -> Path {
+    let datagrams = cross_traffic.iter().filter(|other| other.transport == Transport::Udp);
     let offered = BitRate::from_bps_f64(datagrams.map(|other| offers(&path.forward, other)).sum::<f64>());
     let mut left = path.clone();
     left.forward.rate = path.forward.rate.map(|link| queue::unresponsive(offered, link).left);
@@ -51,8 +51,8 @@ struct Shared<'a> {
 
 impl Shared<'_> {
     /// What `beside` leaves of `link` to `request`.
-    fn share(&self, link: BitRate, request: &Request, beside: &[Request]) -> Option<BitRate> {
-        let of_kind = |transport| beside.iter().filter(move |other| other.transport == transport);
+    fn share(&self, link: BitRate, request: &Request, cross_traffic: &[Request]) -> Option<BitRate> {
+        let of_kind = |transport| cross_traffic.iter().filter(move |other| other.transport == transport);
         Some(match request.transport {
             Transport::Udp => {
                 let datagrams = of_kind(Transport::Udp).map(|other| offers(&self.path.forward, other)).sum::<f64>();
@@ -60,7 +60,7 @@ impl Shared<'_> {
                 link.scaled((own / (own + datagrams).max(1.0)).max(1.0 - datagrams / link.as_f64()))
             }
             Transport::Tcp => {
-                let left = left_beside(self.path, beside).forward.rate?;
+                let left = left_by_cross_traffic(self.path, cross_traffic).forward.rate?;
                 let taken = of_kind(Transport::Tcp).map(|other| self.alone(other)).sum::<f64>();
                 let others = of_kind(Transport::Tcp).map(|other| f64::from(other.streams)).sum::<f64>();
                 let fair = f64::from(request.streams) / (f64::from(request.streams) + others).max(1.0);
@@ -72,7 +72,7 @@ impl Shared<'_> {
     /// What `load` of TCP would put on the wire if it had the link to itself.
     fn alone(&self, load: &Request) -> f64 {
         let alone = predict(self.path, self.sender, self.receiver, load);
-        alone.refined.as_f64() / alone.efficiency.get()
+        alone.kernel_model.as_f64() / alone.efficiency.get()
     }
 }
 
@@ -92,10 +92,10 @@ mod tests {
         Request { buffer: Buffer::Window(ByteCount::from_kib(kib)), ..Request::default() }
     }
 
-    fn of(request: &Request, beside: &[Request]) -> f64 {
+    fn of(request: &Request, cross_traffic: &[Request]) -> f64 {
         let path = fixture::path(BitRate::from_mbps(100), Span::from_millis(100));
         let host = fixture::settings("6.18.44");
-        predict_beside(&path, &host, &host, request, beside).refined.as_mbps()
+        predict_with_cross_traffic(&path, &host, &host, request, cross_traffic).kernel_model.as_mbps()
     }
 
     #[test]

@@ -4,44 +4,44 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
-use fullpipe_record::Answer;
+use fullpipe_record::Handshake;
 use fullpipe_sys::tcp_info;
-use fullpipe_wire::Opening;
+use fullpipe_wire::SynSegment;
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
 /// Longest headers of IPv4 and of TCP.
-const LONGEST: usize = 60 + 60;
+const MAX_PACKET: usize = 60 + 60;
 
 /// Answers that are looked through: more than one there is only for connections that others open at the same moment.
-const MOST_ANSWERS: usize = 16;
+const MAX_ANSWERS: usize = 16;
 
 /// Hears the answer to a connection that is about to be asked for.
-pub(crate) struct Ear {
+pub(crate) struct SynAckSniffer {
     peer: SocketAddr,
     /// Absent where this user may use no raw sockets (`CAP_NET_RAW`).
     raw: Option<Socket>,
 }
 
-impl Ear {
+impl SynAckSniffer {
     /// Listens, from now on, for what `peer` answers.
     pub(crate) fn open(peer: SocketAddr) -> Self {
         Self { peer, raw: listen(peer).ok() }
     }
 
     /// What was answered to `connection`, on which nothing has arrived since; it begins at `local`.
-    pub(crate) fn heard(mut self, connection: impl AsFd, local: SocketAddr) -> Answer {
+    pub(crate) fn heard(mut self, connection: impl AsFd, local: SocketAddr) -> Handshake {
         // Of all windows only that of the handshake's packets is never scaled, and the kernel holds it until the next.
         let window = tcp_info(connection).ok().and_then(|tcp| tcp.snd_wnd);
-        Answer { window, blanked: self.syn_ack(local).map(|answer| answer.blanked) }
+        Handshake { window, options_overwritten: self.syn_ack(local).map(|answer| answer.options_overwritten) }
     }
 
-    fn syn_ack(&mut self, local: SocketAddr) -> Option<Opening> {
+    fn syn_ack(&mut self, local: SocketAddr) -> Option<SynSegment> {
         let raw = self.raw.as_mut()?;
-        let mut packet = [0; LONGEST];
-        for _ in 0..MOST_ANSWERS {
+        let mut packet = [0; MAX_PACKET];
+        for _ in 0..MAX_ANSWERS {
             let length = raw.read(&mut packet).ok()?;
             // A raw socket gives a whole packet of IPv4, and of IPv6 what follows its header.
-            let read = if self.peer.is_ipv4() { Opening::of_packet } else { Opening::parse };
+            let read = if self.peer.is_ipv4() { SynSegment::of_packet } else { SynSegment::parse };
             let answer = read(&packet[..length]);
             let ours = answer.filter(|answer| answer.ports == [self.peer.port(), local.port()]);
             if ours.is_some() {
@@ -53,9 +53,9 @@ impl Ear {
 }
 
 /// What the peer of `connection`, which it opened itself, asked for it with; `None` where the kernel did not keep it.
-pub(crate) fn of_caller(connection: impl AsFd) -> Option<Answer> {
-    let opening = Opening::of_packet(&fullpipe_sys::opening(connection).ok()?)?;
-    Some(Answer { window: Some(opening.window), blanked: Some(opening.blanked) })
+pub(crate) fn of_caller(connection: impl AsFd) -> Option<Handshake> {
+    let opening = SynSegment::of_packet(&fullpipe_sys::opening(connection).ok()?)?;
+    Some(Handshake { window: Some(opening.window), options_overwritten: Some(opening.options_overwritten) })
 }
 
 /// A socket that is given a copy of every SYN-ACK that comes from the port of `peer`.
@@ -87,7 +87,7 @@ fn syn_acks_from(peer: SocketAddr) -> [SockFilter; 8] {
         // The others agree on ECN (RFC 3168, 6.1.1).
         statement(code(&[libc::BPF_ALU, libc::BPF_AND, libc::BPF_K]), SYN_AND_ACK),
         unless(SYN_AND_ACK, 1),
-        statement(accept, LONGEST as u32),
+        statement(accept, MAX_PACKET as u32),
         statement(accept, 0),
     ]
 }
@@ -98,12 +98,12 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     /// What a listener at `address` answers; `None` where this machine has no such address.
-    fn answer_at(address: &str) -> Option<Answer> {
+    fn answer_at(address: &str) -> Option<Handshake> {
         let listener = TcpListener::bind(address).ok()?;
-        let ear = Ear::open(listener.local_addr().unwrap());
+        let sniffer = SynAckSniffer::open(listener.local_addr().unwrap());
         let connection = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let local = connection.local_addr().unwrap();
-        Some(ear.heard(&connection, local))
+        Some(sniffer.heard(&connection, local))
     }
 
     #[test]
@@ -111,7 +111,7 @@ mod tests {
         let permitted = rustix::process::geteuid().is_root();
         for answer in ["127.0.0.1:0", "[::1]:0"].into_iter().filter_map(answer_at) {
             assert!(answer.window.is_some_and(|window| window.get() > 0 && window.get() < 65_536), "{answer:?}");
-            assert_eq!(answer.blanked, permitted.then_some(false));
+            assert_eq!(answer.options_overwritten, permitted.then_some(false));
         }
     }
 
@@ -128,7 +128,7 @@ mod tests {
             let connection = accepted();
             let asked = of_caller(&connection).unwrap();
             assert!(asked.window.is_some_and(|window| window.get() > 0), "{asked:?}");
-            assert_eq!(asked.blanked, Some(false));
+            assert_eq!(asked.options_overwritten, Some(false));
             assert_eq!(of_caller(&connection), None, "it is told once");
         }
     }

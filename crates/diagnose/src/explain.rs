@@ -9,9 +9,9 @@ use crate::application;
 use crate::figures::Figures;
 use crate::finding::Finding;
 use crate::middlebox;
-use crate::openings;
 use crate::pacing;
 use crate::path;
+use crate::syn_quotes;
 
 /// One plain sentence with the figures that matter.
 pub(crate) fn sentence(figures: &Figures, finding: &Finding, ceilings: &BTreeMap<Limit, BitRate>) -> String {
@@ -49,13 +49,13 @@ pub(crate) fn sentence(figures: &Figures, finding: &Finding, ceilings: &BTreeMap
 }
 
 fn receive_window(figures: &Figures, cause: Cause, ceilings: &BTreeMap<Limit, BitRate>) -> String {
-    let window = size(figures.most(|look| look.window));
+    let window = size(figures.most(|snapshot| snapshot.window));
     let reason = match cause {
         // An offer may also have been lost on the way to a host that is not seen.
         Cause::NoWindowScaling if figures.evidence.receiver.is_none() => {
             "the other end agreed to no window scaling".to_owned()
         }
-        cause => reason_of_window(cause, &openings::place(figures.evidence)),
+        cause => reason_of_window(cause, &syn_quotes::place(figures.evidence)),
     };
     let misread = middlebox::misread(figures).filter(|_| cause != Cause::WindowClamped);
     let misread =
@@ -86,7 +86,7 @@ fn send_buffer(figures: &Figures, cause: Cause, ceilings: &BTreeMap<Limit, BitRa
     let reason = if cause == Cause::SoSndbuf { "fixed by its program, SO_SNDBUF" } else { "tcp_wmem" };
     format!(
         "The sender's send buffer is full: it holds {}{} ({reason}), which is {} over {}{}.",
-        size(figures.most(|look| look.sndbuf)),
+        size(figures.most(|snapshot| snapshot.sndbuf)),
         in_streams(figures),
         rate(ceilings.get(&Limit::SendBuffer).copied()),
         time(figures.rtt),
@@ -97,14 +97,14 @@ fn send_buffer(figures: &Figures, cause: Cause, ceilings: &BTreeMap<Limit, BitRa
 fn slow_reader(figures: &Figures) -> String {
     format!(
         "The receiving program reads too slowly: it leaves room for {} at a time, where there was once room for {}.",
-        size(figures.mean(|look| look.window)),
+        size(figures.mean(|snapshot| snapshot.window)),
         size(largest_window(figures)),
     )
 }
 
 fn capacity(figures: &Figures, cause: Cause) -> String {
     let rate = figures.rate;
-    match (path::told_capacity(figures), figures.evidence.bandwidth) {
+    match (path::stated_capacity(figures), figures.evidence.bandwidth) {
         _ if cause == Cause::HostQueue => format!(
             "The sender's own queue or network device drops packets at {rate}: they are lost before they leave the host."
         ),
@@ -141,7 +141,7 @@ fn pacing(figures: &Figures, cause: Cause) -> String {
         _ => format!(
             "The sender's congestion control paces at {}, below what its window of {} would allow{}.",
             self::rate(pacing::pace(figures)),
-            size(figures.mean(|look| look.cwnd)),
+            size(figures.mean(|snapshot| snapshot.cwnd)),
             could_carry(figures),
         ),
     }
@@ -168,7 +168,7 @@ fn mtu(figures: &Figures, cause: Cause) -> String {
         _ => format!(
             "A device {} lowers the size of segments: they carry only {mss} of data where {} would fit; headers take the rest \
              of the path, and {} of data passes.",
-            openings::place(figures.evidence),
+            syn_quotes::place(figures.evidence),
             size(middlebox::possible_mss(figures)),
             figures.rate,
         ),
@@ -191,7 +191,7 @@ fn loss(figures: &Figures, cause: Cause) -> String {
 }
 
 fn congestion_window(figures: &Figures, cause: Cause) -> String {
-    let (window, rtt) = (size(figures.mean(|look| look.cwnd)), time(figures.rtt));
+    let (window, rtt) = (size(figures.mean(|snapshot| snapshot.cwnd)), time(figures.rtt));
     match cause {
         Cause::RampUp => format!(
             "The transfer was still speeding up when it ended: a sender starts slowly and doubles each round trip ({rtt}).",
@@ -209,7 +209,7 @@ fn congestion_window(figures: &Figures, cause: Cause) -> String {
 }
 
 /// What the view of the other end would add to a verdict that rests on one.
-pub(crate) fn would_tell(evidence: &Evidence, finding: &Finding) -> Option<String> {
+pub(crate) fn other_end_would_show(evidence: &Evidence, finding: &Finding) -> Option<String> {
     if evidence.sender_samples.is_empty() || !evidence.receiver_samples.is_empty() {
         return None;
     }
@@ -235,13 +235,16 @@ pub(crate) fn shown(figures: &Figures, finding: &Finding) -> BTreeMap<String, St
         ("congestion control", figures.congestion().map(str::to_owned)),
         ("samples", Some(samples(figures))),
         ("retransmitted", lost.map(|lost| format!("{} of {} segments", lost.again, lost.sent))),
-        ("openings on the way", openings::told(figures.evidence)),
+        ("SYN as quoted by routers", syn_quotes::stated(figures.evidence)),
         ("missing", (!finding.missing.is_empty()).then(|| finding.missing.join(", "))),
     ];
-    let in_flight = ("in flight mean", of(figures.mean(|look| look.outstanding), figures.mean(|look| look.window)));
-    let unsent = ("unsent mean", figures.mean(|look| look.not_sent).map(|size| size.to_string()));
-    let in_pipe = ("pipe mean", of(figures.mean(|look| look.sample.pipe()), figures.mean(|look| look.cwnd)));
-    let queued = ("wmem_queued mean", of(figures.mean(|look| look.queued), figures.most(|look| look.sndbuf)));
+    let in_flight =
+        ("in flight mean", of(figures.mean(|snapshot| snapshot.outstanding), figures.mean(|snapshot| snapshot.window)));
+    let unsent = ("unsent mean", figures.mean(|snapshot| snapshot.not_sent).map(|size| size.to_string()));
+    let in_pipe =
+        ("pipe mean", of(figures.mean(|snapshot| snapshot.sample.pipe()), figures.mean(|snapshot| snapshot.cwnd)));
+    let queued =
+        ("wmem_queued mean", of(figures.mean(|snapshot| snapshot.queued), figures.most(|snapshot| snapshot.sndbuf)));
     let clock = |name, share: Option<Ratio>| (name, share.map(|share| format!("{share} of busy time")));
     let deciding = match finding.kind {
         Limit::ReceiveWindow | Limit::ReceiverApplication => vec![
@@ -258,7 +261,7 @@ pub(crate) fn shown(figures: &Figures, finding: &Finding) -> BTreeMap<String, St
             in_pipe,
             unsent,
             ("recoveries seen", lost.map(|lost| lost.episodes.to_string())),
-            ("capacity told", path::told_capacity(figures).map(|rate| rate.to_string())),
+            ("capacity told", path::stated_capacity(figures).map(|rate| rate.to_string())),
         ],
         _ => vec![in_flight, in_pipe, queued, unsent, ("idle", figures.idle().map(|idle| idle.to_string()))],
     };
@@ -268,20 +271,20 @@ pub(crate) fn shown(figures: &Figures, finding: &Finding) -> BTreeMap<String, St
 /// The largest window that the receiver ever offered, of all streams.
 fn largest_window(figures: &Figures) -> Option<ByteCount> {
     let ever = figures.flows.iter().filter_map(|flow| flow.whole.iter().filter_map(|sample| sample.tcp.snd_wnd).max());
-    figures.most(|look| look.window).map(|judged| judged.max(ever.sum()))
+    figures.most(|snapshot| snapshot.window).map(|judged| judged.max(ever.sum()))
 }
 
 fn could_carry(figures: &Figures) -> String {
-    path::told_capacity(figures).map_or_else(String::new, |rate| format!("; the path could carry {rate}"))
+    path::stated_capacity(figures).map_or_else(String::new, |rate| format!("; the path could carry {rate}"))
 }
 
 fn samples(figures: &Figures) -> String {
-    of_streams(figures.looks().count(), figures.flows.len())
+    of_streams(figures.snapshots().count(), figures.flows.len())
 }
 
 /// `100 of 3 streams`.
-pub(crate) fn of_streams(looks: usize, streams: usize) -> String {
-    if streams == 1 { format!("{looks} of 1 stream") } else { format!("{looks} of {streams} streams") }
+pub(crate) fn of_streams(snapshots: usize, streams: usize) -> String {
+    if streams == 1 { format!("{snapshots} of 1 stream") } else { format!("{snapshots} of {streams} streams") }
 }
 
 fn in_streams(figures: &Figures) -> String {

@@ -11,7 +11,7 @@ use crate::{Counters, Delivery, Tally, Train};
 
 /// What is behind the link: wrong bits, copies, the delay, and what disturbs the order.
 #[derive(Debug)]
-pub(crate) struct Flight<T> {
+pub(crate) struct DelayLine<T> {
     framing: Framing,
     /// Whether the delay is all there is.
     calm: bool,
@@ -22,9 +22,9 @@ pub(crate) struct Flight<T> {
     held_back: Chance,
     held_back_by: Span,
     /// Packets that keep their order among each other.
-    ordered: VecDeque<Flying<T>>,
+    ordered: VecDeque<Propagating<T>>,
     /// Packets that others may pass.
-    free: BinaryHeap<Flying<T>>,
+    free: BinaryHeap<Propagating<T>>,
     /// When the last packet that keeps the order arrives.
     last_due: Time,
     /// Packets that have taken off.
@@ -34,7 +34,7 @@ pub(crate) struct Flight<T> {
 }
 
 #[derive(Debug)]
-struct Flying<T> {
+struct Propagating<T> {
     due: Time,
     /// Of its first packet, counted as they took off.
     number: u64,
@@ -47,7 +47,7 @@ const DUPLICATION: u64 = 2 << 56;
 const HELD_BACK: u64 = 3 << 56;
 const JITTER: u64 = 4 << 56;
 
-impl<T: Train> Flight<T> {
+impl<T: Train> DelayLine<T> {
     pub(crate) fn new(path: &PathDirection, seed: u64) -> Self {
         let effects = &path.effects;
         let reordering = effects.reordering.unwrap_or_default();
@@ -93,7 +93,7 @@ impl<T: Train> Flight<T> {
     }
 
     /// Takes over what left the link at `departed`.
-    pub(crate) fn launch(&mut self, departed: Time, train: T, counters: &mut Counters) {
+    pub(crate) fn enqueue(&mut self, departed: Time, train: T, counters: &mut Counters) {
         if self.calm {
             return self.keep_in_order(departed + self.delay, train);
         }
@@ -163,7 +163,7 @@ impl<T: Train> Flight<T> {
         if free {
             let held_back = if held_back { self.held_back_by } else { Span::ZERO };
             let number = self.number(&train);
-            self.free.push(Flying { due: due + held_back, number, train });
+            self.free.push(Propagating { due: due + held_back, number, train });
         } else {
             self.keep_in_order(due, train);
         }
@@ -172,7 +172,7 @@ impl<T: Train> Flight<T> {
     fn keep_in_order(&mut self, due: Time, train: T) {
         self.last_due = self.last_due.max(due);
         let number = self.number(&train);
-        self.ordered.push_back(Flying { due: self.last_due, number, train });
+        self.ordered.push_back(Propagating { due: self.last_due, number, train });
     }
 
     /// The number of the first packet of `train`, which takes off.
@@ -189,22 +189,22 @@ fn hit<T: Train>(chance: &mut Chance, train: &T) -> bool {
 }
 
 /// The first to arrive is the greatest, as a heap gives out the greatest first.
-impl<T> Ord for Flying<T> {
+impl<T> Ord for Propagating<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         (other.due, other.number).cmp(&(self.due, self.number))
     }
 }
 
-impl<T> PartialOrd for Flying<T> {
+impl<T> PartialOrd for Propagating<T> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T> PartialEq for Flying<T> {
+impl<T> PartialEq for Propagating<T> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl<T> Eq for Flying<T> {}
+impl<T> Eq for Propagating<T> {}

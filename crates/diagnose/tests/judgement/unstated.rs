@@ -70,7 +70,7 @@ fn without_the_sockets_memory_the_settings_stand_in() {
 }
 
 #[test]
-fn without_memory_and_settings_a_small_buffer_cannot_be_told_from_a_slow_program() {
+fn without_memory_and_settings_a_small_buffer_cannot_be_distinguished_from_a_slow_program() {
     let mut evidence = without(send_buffer("cubic", 4.0 * MIB, Writes::Retrying), |sample| sample.memory = None);
     evidence.sender = None;
     let verdict = diagnose(&evidence);

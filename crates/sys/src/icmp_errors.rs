@@ -22,7 +22,7 @@ const ORIGIN_ICMP6: u8 = 3;
 
 /// What somebody says of a message that this socket sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Complaint {
+pub struct IcmpError {
     /// Bytes of the message, from its first, that are in the buffer: as many as the packet of ICMP quotes.
     pub quoted: usize,
     /// Where the message was to go.
@@ -41,7 +41,7 @@ pub struct Complaint {
 ///
 /// # Errors
 /// What `setsockopt` reports.
-pub fn keep_complaints(socket: impl AsFd, is_ipv6: bool) -> io::Result<()> {
+pub fn enable_recverr(socket: impl AsFd, is_ipv6: bool) -> io::Result<()> {
     let (level, name) =
         if is_ipv6 { (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) } else { (libc::IPPROTO_IP, libc::IP_RECVERR) };
     set_option(socket, level, name, &1_i32.to_ne_bytes())
@@ -51,14 +51,14 @@ pub fn keep_complaints(socket: impl AsFd, is_ipv6: bool) -> io::Result<()> {
 ///
 /// # Errors
 /// What `recvmsg` reports, as `WouldBlock` where there is none.
-pub fn complaint(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<Complaint>> {
+pub fn complaint(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<IcmpError>> {
     let message = message::receive(socket, buffer, libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE)?;
-    Ok(read(&message.told.0).map(|told| Complaint { quoted: message.length, target: message.name(), ..told }))
+    Ok(read(&message.stated.0).map(|stated| IcmpError { quoted: message.length, target: message.name(), ..stated }))
 }
 
-fn read(told: &[u8]) -> Option<Complaint> {
+fn read(stated: &[u8]) -> Option<IcmpError> {
     let kinds = [(libc::IPPROTO_IP, libc::IP_RECVERR), (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)];
-    let found = control_messages(told).find(|message| kinds.contains(&(message.level, message.kind)))?;
+    let found = control_messages(stated).find(|message| kinds.contains(&(message.level, message.kind)))?;
     let data = found.data;
     let by = match *data.get(ORIGIN)? {
         ORIGIN_LOCAL => None,
@@ -66,7 +66,7 @@ fn read(told: &[u8]) -> Option<Complaint> {
         _ => return None,
     };
     let mtu = u32::from_ne_bytes(*data.get(INFORMATION..)?.first_chunk()?);
-    Some(Complaint { quoted: 0, target: None, by, kind: *data.get(KIND)?, code: *data.get(CODE)?, mtu })
+    Some(IcmpError { quoted: 0, target: None, by, kind: *data.get(KIND)?, code: *data.get(CODE)?, mtu })
 }
 
 #[cfg(test)]
@@ -77,7 +77,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     /// What comes within five seconds.
-    fn eventually(socket: &UdpSocket, buffer: &mut [u8]) -> Complaint {
+    fn eventually(socket: &UdpSocket, buffer: &mut [u8]) -> IcmpError {
         let deadline = Instant::now() + Duration::from_secs(5);
         loop {
             match complaint(socket, buffer) {
@@ -91,14 +91,14 @@ mod tests {
     }
 
     #[test]
-    fn a_port_where_nobody_listens_is_told_with_the_message_and_its_target() {
+    fn a_port_where_nobody_listens_is_reported_with_the_message_and_its_target() {
         const PORT_UNREACHABLE: [(u8, u8); 2] = [(3, 3), (1, 4)];
         for (any, expected) in ["127.0.0.1:0", "[::1]:0"].into_iter().zip(PORT_UNREACHABLE) {
             let Ok(closed) = UdpSocket::bind(any) else { continue };
             let target = closed.local_addr().unwrap();
             drop(closed);
             let socket = UdpSocket::bind(any).unwrap();
-            keep_complaints(&socket, target.is_ipv6()).unwrap();
+            enable_recverr(&socket, target.is_ipv6()).unwrap();
             socket.send_to(b"is anybody there?", target).unwrap();
             let mut buffer = [0; 100];
             let found = eventually(&socket, &mut buffer);
@@ -111,15 +111,15 @@ mod tests {
     #[test]
     fn where_nobody_complains_nobody_waits() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        keep_complaints(&socket, false).unwrap();
+        enable_recverr(&socket, false).unwrap();
         assert_eq!(complaint(&socket, &mut []).unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 
     proptest! {
         #[test]
-        fn any_control_data_is_read(told in proptest::collection::vec(any::<u8>(), 0..100)) {
-            let error = [&(16 + told.len()).to_ne_bytes()[..], &[0; 4], &libc::IP_RECVERR.to_ne_bytes(), &told].concat();
-            let _ = (read(&told), read(&error));
+        fn any_control_data_is_read(stated in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let error = [&(16 + stated.len()).to_ne_bytes()[..], &[0; 4], &libc::IP_RECVERR.to_ne_bytes(), &stated].concat();
+            let _ = (read(&stated), read(&error));
         }
     }
 }

@@ -12,19 +12,19 @@ use crate::loss::CongestionControl;
 pub(crate) fn explained(ceilings: &Ceilings, connection: &Connection) -> Vec<Ceiling> {
     let explain = |figures: &Figures| Ceiling {
         kind: figures.kind,
-        plain: figures.plain,
-        refined: figures.refined,
+        textbook: figures.textbook,
+        kernel_model: figures.kernel_model,
         low: figures.low,
         high: figures.high,
         window: figures.window,
-        because: because(figures, connection),
+        formula: formula(figures, connection),
     };
     let mut explained: Vec<Ceiling> = ceilings.all().map(explain).collect();
-    explained.sort_by_key(|ceiling| ceiling.refined);
+    explained.sort_by_key(|ceiling| ceiling.kernel_model);
     explained
 }
 
-fn because(figures: &Figures, connection: &Connection) -> String {
+fn formula(figures: &Figures, connection: &Connection) -> String {
     match figures.kind {
         Limit::ReceiveWindow => per_round_trip(&receive_window(connection), connection),
         Limit::SendBuffer => per_round_trip(&send_buffer(connection), connection),
@@ -83,7 +83,7 @@ fn capacity(figures: &Figures, connection: &Connection) -> String {
         (CongestionControl::Bbr, Some(loss)) if loss > Ratio::ZERO => format!(" less {loss} lost"),
         _ => String::new(),
     };
-    format!("{} × {}{probing}{lost}", figures.plain, connection.efficiency())
+    format!("{} × {}{probing}{lost}", figures.textbook, connection.efficiency())
 }
 
 fn loss(figures: &Figures, connection: &Connection) -> String {

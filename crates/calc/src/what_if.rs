@@ -9,7 +9,7 @@ use crate::{GivenError, READABLE, Setting};
 
 /// One change of the question.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Supposition {
+pub struct WhatIfQuestion {
     text: String,
     change: Change,
 }
@@ -22,7 +22,7 @@ enum Change {
     Relay(Span),
 }
 
-impl Supposition {
+impl WhatIfQuestion {
     /// Reads `rtt=4ms`, `window=4MiB` and the like, `relay`, or `relay=1ms`.
     ///
     /// # Errors
@@ -31,10 +31,10 @@ impl Supposition {
         let (key, value) = text.split_once('=').map_or((text, None), |(key, value)| (key, Some(value)));
         let (key, value) = (key.trim(), value.map(str::trim));
         let change = match (key, value) {
-            ("relay", None) => Change::Relay(BESIDE),
+            ("relay", None) => Change::Relay(RELAY_RTT),
             ("relay", Some(rtt)) => {
-                let told = |error: ParseError| GivenError::new(format!("relay: {error}"));
-                Change::Relay(rtt.parse().map_err(told)?)
+                let stated = |error: ParseError| GivenError::new(format!("relay: {error}"));
+                Change::Relay(rtt.parse().map_err(stated)?)
             }
             (_, Some(value)) => Change::Set(read_setting(key, value)?),
             (_, None) => return Err(GivenError::new(format!("\"{text}\" is not KEY=VALUE; {}", keys()))),
@@ -56,12 +56,12 @@ impl Supposition {
                 setting.apply(&mut given);
                 (estimate(&given, hosts), None)
             }
-            Change::Relay(beside) => {
-                let (estimate, leg) = relayed(given, hosts, *beside)?;
+            Change::Relay(relay_rtt) => {
+                let (estimate, leg) = relayed(given, hosts, *relay_rtt)?;
                 (estimate, Some(leg))
             }
         };
-        let gain = Ratio::of(estimate.refined.as_f64(), before.refined.as_f64());
+        let gain = Ratio::of(estimate.kernel_model.as_f64(), before.kernel_model.as_f64());
         Ok(WhatIf { what: self.text.clone(), estimate, gain, leg })
     }
 }
@@ -79,26 +79,26 @@ fn keys() -> String {
 
 /// Three connections in series, of which the slowest decides: the outer ones have the hosts' windows over the short round
 /// trip and lose nothing, the middle one has what is left of the path, its loss, and ample windows.
-fn relayed(given: &Given, hosts: &Hosts, beside: Span) -> Result<(Estimate, Leg), GivenError> {
+fn relayed(given: &Given, hosts: &Hosts, relay_rtt: Span) -> Result<(Estimate, Leg), GivenError> {
     let rtt = given.rtt.unwrap_or_default();
-    let between = rtt.saturating_sub(beside * 2);
+    let between = rtt.saturating_sub(relay_rtt * 2);
     if between == Span::ZERO {
         return Err(GivenError::new(format!(
-            "relay: two relays {beside} from their hosts do not fit a path of {rtt}; write less than {} for each",
+            "relay: two relays {relay_rtt} from their hosts do not fit a path of {rtt}; write less than {} for each",
             rtt / 2
         )));
     }
-    let outer = Given { rtt: Some(beside), loss: None, ..given.clone() };
+    let outer = Given { rtt: Some(relay_rtt), loss: None, ..given.clone() };
     let middle = Given { rtt: Some(between), window: None, buffer: None, ..given.clone() };
     let outer = estimate(&outer, hosts);
     let middle = estimate(&middle, &ample_hosts(hosts));
-    let slowest = if middle.refined <= outer.refined { (middle, Leg::Middle) } else { (outer, Leg::Outer) };
+    let slowest = if middle.kernel_model <= outer.kernel_model { (middle, Leg::Middle) } else { (outer, Leg::Outer) };
     let time = middle.time.max(outer.time);
     Ok((Estimate { time, ..slowest.0 }, slowest.1))
 }
 
 /// How far a relay stands from its host where nobody says: in the same building.
-const BESIDE: Span = Span::from_millis(1);
+const RELAY_RTT: Span = Span::from_millis(1);
 
 #[cfg(test)]
 mod tests {
@@ -114,7 +114,7 @@ mod tests {
 
     fn answer(given: &Given, text: &str) -> WhatIf {
         let hosts = fixture::hosts();
-        Supposition::read(text).unwrap().answer(given, &hosts, &estimate(given, &hosts)).unwrap()
+        WhatIfQuestion::read(text).unwrap().answer(given, &hosts, &estimate(given, &hosts)).unwrap()
     }
 
     #[test]
@@ -139,15 +139,15 @@ mod tests {
         let got = answer(&lossy, "relay=1ms");
         assert_eq!((got.estimate.limit, got.leg), (Limit::Loss, Some(Leg::Middle)));
         // The middle has 98 of the 100 ms, and ample windows.
-        let middle = answer(&lossy, "rtt=98ms").estimate.refined;
-        assert!(got.estimate.refined >= middle && got.estimate.refined < middle.scaled(1.001));
+        let middle = answer(&lossy, "rtt=98ms").estimate.kernel_model;
+        assert!(got.estimate.kernel_model >= middle && got.estimate.kernel_model < middle.scaled(1.001));
         let small = Given { window: Some(ByteCount::from_kib(64)), ..gigabit() };
         let got = answer(&small, "relay=10ms");
         assert_eq!((got.estimate.limit, got.leg), (Limit::ReceiveWindow, Some(Leg::Outer)));
     }
 
     #[test]
-    fn a_bad_what_if_is_told_in_a_sentence() {
+    fn a_bad_what_if_is_reported_in_a_sentence() {
         let keys =
             "the keys are bandwidth, rtt, distance, window, buffer, loss, mtu, streams, congestion, size and relay";
         for (text, sentence) in [
@@ -160,13 +160,13 @@ mod tests {
                 "relay: \"x\" is not a time: a number must come first; write for example 173ms, 50us or 10s".to_owned(),
             ),
         ] {
-            assert_eq!(Supposition::read(text).unwrap_err().to_string(), sentence);
+            assert_eq!(WhatIfQuestion::read(text).unwrap_err().to_string(), sentence);
         }
         let hosts = fixture::hosts();
-        let far = Supposition::read("relay=50ms").unwrap();
-        let told = far.answer(&gigabit(), &hosts, &estimate(&gigabit(), &hosts)).unwrap_err().to_string();
+        let far = WhatIfQuestion::read("relay=50ms").unwrap();
+        let stated = far.answer(&gigabit(), &hosts, &estimate(&gigabit(), &hosts)).unwrap_err().to_string();
         assert_eq!(
-            told,
+            stated,
             "relay: two relays 50 ms from their hosts do not fit a path of 100 ms; write less than 50 ms for each"
         );
     }
@@ -174,7 +174,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_a_what_if_or_an_error(text in "\\PC*|[a-z]{3,8}=[0-9]{0,3}[a-zA-Z%]{0,3}") {
-            let _ = Supposition::read(&text);
+            let _ = WhatIfQuestion::read(&text);
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::step::{LoadKeys, offered_rate};
 
 /// A load that runs beside that of a step, in the same direction, and ends with it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Beside {
+pub struct CrossTraffic {
     /// The load; its rate is the highest, its duration without meaning.
     pub request: Request,
     /// The lowest rate that each phase draws from; the highest is the request's.
@@ -28,25 +28,25 @@ pub enum Starts {
     After(Span),
 }
 
-/// The keys of `[[step.beside]]` but for what was published.
-pub(crate) const BESIDE_KEYS: &[Key<Beside>] = &[
-    Key { name: "transport", set: |beside, text| beside.request.set_transport(text) },
-    Key { name: "window", set: |beside, text| beside.request.set_window(text) },
-    Key { name: "buffer", set: |beside, text| beside.request.set_buffer(text) },
-    Key { name: "streams", set: |beside, text| beside.request.set_streams(text) },
-    Key { name: "rate", set: Beside::set_rate },
-    Key { name: "length", set: |beside, text| beside.request.set_length(text) },
-    Key { name: "congestion", set: |beside, text| beside.request.set_congestion(text) },
-    Key { name: "before", set: |beside, text| beside.set_start(text, Starts::Before) },
-    Key { name: "after", set: |beside, text| beside.set_start(text, Starts::After) },
-    Key { name: "on", set: |beside, text| beside.set_phase(text, |(on, _), time| *on = time) },
-    Key { name: "off", set: |beside, text| beside.set_phase(text, |(_, off), time| *off = time) },
+/// The keys of `[[step.cross_traffic]]` but for what was published.
+pub(crate) const CROSS_TRAFFIC_KEYS: &[Key<CrossTraffic>] = &[
+    Key { name: "transport", set: |cross_traffic, text| cross_traffic.request.set_transport(text) },
+    Key { name: "window", set: |cross_traffic, text| cross_traffic.request.set_window(text) },
+    Key { name: "buffer", set: |cross_traffic, text| cross_traffic.request.set_buffer(text) },
+    Key { name: "streams", set: |cross_traffic, text| cross_traffic.request.set_streams(text) },
+    Key { name: "rate", set: CrossTraffic::set_rate },
+    Key { name: "length", set: |cross_traffic, text| cross_traffic.request.set_length(text) },
+    Key { name: "congestion", set: |cross_traffic, text| cross_traffic.request.set_congestion(text) },
+    Key { name: "before", set: |cross_traffic, text| cross_traffic.set_start(text, Starts::Before) },
+    Key { name: "after", set: |cross_traffic, text| cross_traffic.set_start(text, Starts::After) },
+    Key { name: "on", set: |cross_traffic, text| cross_traffic.set_phase(text, |(on, _), time| *on = time) },
+    Key { name: "off", set: |cross_traffic, text| cross_traffic.set_phase(text, |(_, off), time| *off = time) },
 ];
 
 /// How long before the step's load one begins of which nothing is said.
 const AT_ONCE: Starts = Starts::Before(Span::ZERO);
 
-impl Beside {
+impl CrossTraffic {
     /// A load of which nothing was said yet.
     pub(crate) fn unknown() -> Self {
         let request = Request { offload: true, ..Request::default() };
@@ -70,7 +70,7 @@ impl Beside {
             return Err("write before or after, not both".to_owned());
         }
         let time = quantity(text)?;
-        let valid = (Span::from_nanos(1)..=LONGEST).contains(&time);
+        let valid = (Span::from_nanos(1)..=MAX_TIME).contains(&time);
         self.starts = starts(require(time, valid, text, "a start", "it must be above 0 and at most 10 minutes")?);
         Ok(())
     }
@@ -78,7 +78,7 @@ impl Beside {
     fn set_phase(&mut self, text: &str, set: fn(&mut (Span, Span), Span)) -> Result<(), String> {
         let time = quantity(text)?;
         // A phase is a measurement of its own, which takes some round trips to set up.
-        let valid = (SHORTEST_PHASE..=LONGEST).contains(&time);
+        let valid = (MIN_PHASE..=MAX_TIME).contains(&time);
         let time = require(time, valid, text, "a phase", "it must be from 500ms to 10 minutes")?;
         set(self.on_off.get_or_insert((Span::ZERO, Span::ZERO)), time);
         Ok(())
@@ -94,5 +94,5 @@ impl Beside {
     }
 }
 
-const SHORTEST_PHASE: Span = Span::from_millis(500);
-const LONGEST: Span = Span::from_secs(600);
+const MIN_PHASE: Span = Span::from_millis(500);
+const MAX_TIME: Span = Span::from_secs(600);

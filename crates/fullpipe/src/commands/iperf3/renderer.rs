@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use fullpipe_probe::Connected;
 use fullpipe_record::{Interval, Measurement, Request};
-use fullpipe_report::iperf3::{Connections, IPERF3_VERSION, Json, Look, Opening, Role, Text};
+use fullpipe_report::iperf3::{Connections, IPERF3_VERSION, Json, Role, Snapshot, TestHeader, Text};
 use fullpipe_units::Span;
 
 use super::arguments::{Form, Shape};
@@ -26,14 +26,14 @@ pub(super) fn system() -> String {
 }
 
 /// What is known before a test with `host` begins.
-pub(super) fn opening(host: &str, port: u16) -> Opening {
+pub(super) fn opening(host: &str, port: u16) -> TestHeader {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Opening { version: version(), system: system(), at: Span::from(now), host: host.to_owned(), port }
+    TestHeader { version: version(), system: system(), at: Span::from(now), host: host.to_owned(), port }
 }
 
 /// Why a test did not come to its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Mishap {
+pub(super) enum TestFailure {
     /// Something went wrong.
     Error(String),
     /// The user of the client stopped it.
@@ -41,25 +41,25 @@ pub(super) enum Mishap {
 }
 
 /// One test, told as it goes on.
-pub(super) struct Told {
-    opening: Opening,
-    teller: Teller,
+pub(super) struct Renderer {
+    opening: TestHeader,
+    teller: Format,
 }
 
-enum Teller {
+enum Format {
     Text(Box<Text>),
     Document(Box<Json>),
     Stream(Box<Json>),
 }
 
-impl Told {
+impl Renderer {
     /// A test that is asked for by `request`, of which no more than `opening` is known.
-    pub(super) fn new(role: Role, shape: &Shape, request: Request, opening: Opening) -> Self {
-        let look = Look { role, unit: shape.unit, verbose: shape.verbose };
+    pub(super) fn new(role: Role, shape: &Shape, request: Request, opening: TestHeader) -> Self {
+        let look = Snapshot { role, unit: shape.unit, verbose: shape.verbose };
         let teller = match shape.form {
-            Form::Text => Teller::Text(Box::new(Text::new(look, request))),
-            Form::Json => Teller::Document(Box::new(Json::new(role, request, &opening))),
-            Form::JsonStream => Teller::Stream(Box::new(Json::new(role, request, &opening))),
+            Form::Text => Format::Text(Box::new(Text::new(look, request))),
+            Form::Json => Format::Document(Box::new(Json::new(role, request, &opening))),
+            Form::JsonStream => Format::Stream(Box::new(Json::new(role, request, &opening))),
         };
         Self { opening, teller }
     }
@@ -73,18 +73,18 @@ impl Told {
             sockets: connected.sockets.clone(),
         };
         match &mut self.teller {
-            Teller::Text(text) => output.say(&text.connected(&self.opening, &connections)),
-            Teller::Document(json) => drop(json.connected(&self.opening, &connections)),
-            Teller::Stream(json) => output.say(&json.connected(&self.opening, &connections)),
+            Format::Text(text) => output.say(&text.connected(&self.opening, &connections)),
+            Format::Document(json) => drop(json.connected(&self.opening, &connections)),
+            Format::Stream(json) => output.say(&json.connected(&self.opening, &connections)),
         }
     }
 
     /// An interval has passed.
     pub(super) fn interval(&mut self, interval: &Interval, output: &mut Output) {
         match &mut self.teller {
-            Teller::Text(text) => output.say(&text.interval(interval)),
-            Teller::Document(json) => drop(json.interval(interval)),
-            Teller::Stream(json) => output.say(&json.interval_event(interval).unwrap_or_default()),
+            Format::Text(text) => output.say(&text.interval(interval)),
+            Format::Document(json) => drop(json.interval(interval)),
+            Format::Stream(json) => output.say(&json.interval_event(interval).unwrap_or_default()),
         }
     }
 
@@ -92,15 +92,15 @@ impl Told {
     pub(super) fn results(&mut self, seen: &Measurement, output: &mut Output) {
         let printed_there = seen.remote.output.as_deref();
         match &mut self.teller {
-            Teller::Text(text) => {
+            Format::Text(text) => {
                 output.say(&text.results(seen));
                 output.say(&printed_there.map(|printed| text.server_output(printed)).unwrap_or_default());
             }
-            Teller::Document(json) => {
+            Format::Document(json) => {
                 json.results(seen);
                 printed_there.map(|printed| json.server_output(printed));
             }
-            Teller::Stream(json) => {
+            Format::Stream(json) => {
                 output.say(&json.results(seen));
                 output.say(&printed_there.map(|printed| json.server_output(printed)).unwrap_or_default());
             }
@@ -108,31 +108,31 @@ impl Told {
     }
 
     /// The test is over before its time.
-    pub(super) fn failed(&mut self, mishap: &Mishap, output: &mut Output) {
-        let (plain, labelled) = match mishap {
-            Mishap::Error(why) => (why.clone(), format!("error - {why}")),
-            Mishap::Interrupted => {
+    pub(super) fn failed(&mut self, failure: &TestFailure, output: &mut Output) {
+        let (plain, labelled) = match failure {
+            TestFailure::Error(why) => (why.clone(), format!("error - {why}")),
+            TestFailure::Interrupted => {
                 let why = "interrupt - the client has terminated".to_owned();
                 (why.clone(), why)
             }
         };
         match &mut self.teller {
-            Teller::Text(_) => output.complain(&labelled),
-            Teller::Document(json) => drop(json.failed(&plain)),
-            Teller::Stream(json) => output.say(&json.failed(&plain)),
+            Format::Text(_) => output.complain(&labelled),
+            Format::Document(json) => drop(json.failed(&plain)),
+            Format::Stream(json) => output.say(&json.failed(&plain)),
         }
     }
 
     /// Nothing more is to come.
     pub(super) fn end(self, output: &mut Output) {
-        if let Teller::Document(json) = self.teller {
+        if let Format::Document(json) = self.teller {
             output.say(&json.document());
         }
     }
 
     /// What a client says of a test that came to its end.
     pub(super) fn done(&self, output: &mut Output) {
-        if let Teller::Text(text) = &self.teller {
+        if let Format::Text(text) = &self.teller {
             output.say(&text.done());
         }
     }

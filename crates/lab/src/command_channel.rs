@@ -10,7 +10,7 @@ use crate::capture::Tap;
 use crate::packet::Packet;
 
 /// What a direction of the link is told from outside of its device.
-pub(crate) enum Mail {
+pub(crate) enum LinkCommand {
     /// A router's answer to a packet of the other direction.
     Reply(Packet),
     /// The path is different from now on.
@@ -21,42 +21,42 @@ pub(crate) enum Mail {
 
 /// Where to send it.
 #[derive(Clone)]
-pub(crate) struct Mailbox {
-    mails: Sender<Mail>,
-    bell: Arc<OwnedFd>,
+pub(crate) struct CommandChannel {
+    mails: Sender<LinkCommand>,
+    eventfd: Arc<OwnedFd>,
 }
 
 /// Where it arrives.
 pub(crate) struct Inbox {
-    mails: Receiver<Mail>,
-    bell: Arc<OwnedFd>,
+    mails: Receiver<LinkCommand>,
+    eventfd: Arc<OwnedFd>,
 }
 
-/// Both ends of a box. What is sent wakes who polls the bell.
-pub(crate) fn mailbox() -> io::Result<(Mailbox, Inbox)> {
+/// Both ends of a box. What is sent wakes who polls the eventfd.
+pub(crate) fn channel() -> io::Result<(CommandChannel, Inbox)> {
     let (sender, receiver) = mpsc::channel();
-    let bell = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
-    Ok((Mailbox { mails: sender, bell: Arc::clone(&bell) }, Inbox { mails: receiver, bell }))
+    let eventfd = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
+    Ok((CommandChannel { mails: sender, eventfd: Arc::clone(&eventfd) }, Inbox { mails: receiver, eventfd }))
 }
 
-impl Mailbox {
+impl CommandChannel {
     /// A direction that has ended needs no mail.
-    pub(crate) fn post(&self, mail: Mail) {
+    pub(crate) fn post(&self, mail: LinkCommand) {
         if self.mails.send(mail).is_ok() {
-            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+            let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
         }
     }
 }
 
 impl Inbox {
     /// Readable while there may be mail.
-    pub(crate) fn bell(&self) -> &OwnedFd {
-        &self.bell
+    pub(crate) fn eventfd(&self) -> &OwnedFd {
+        &self.eventfd
     }
 
     /// All that has come.
-    pub(crate) fn take(&self) -> impl Iterator<Item = Mail> {
-        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+    pub(crate) fn take(&self) -> impl Iterator<Item = LinkCommand> {
+        let _ = rustix::io::read(&self.eventfd, &mut [0; 8]);
         self.mails.try_iter()
     }
 }

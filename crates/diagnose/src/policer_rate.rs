@@ -9,7 +9,7 @@ use crate::thresholds::{PASSED_OVER, PASSED_OVER_ROUND_TRIPS};
 
 /// The most payload that arrived, all streams together, over some time that began with a loss. What the device had saved up was
 /// spent then, so that its rate is no lower. `None` where nothing was lost, or Linux (before 4.18) does not count what arrives.
-pub(crate) fn surely(figures: &Figures) -> Option<BitRate> {
+pub(crate) fn lower(figures: &Figures) -> Option<BitRate> {
     let end = figures.flows.iter().filter_map(|flow| flow.whole.last()).map(|sample| sample.at).min()?;
     let long = PASSED_OVER.max(figures.rtt? * PASSED_OVER_ROUND_TRIPS);
     let losses = figures.flows.iter().flat_map(losses).filter(|at| *at + long <= end);
@@ -18,13 +18,13 @@ pub(crate) fn surely(figures: &Figures) -> Option<BitRate> {
 
 /// The most payload that arrived in one round trip that began with a loss: a little of what the device had saved up may be in
 /// it, so that its rate is hardly higher.
-pub(crate) fn at_most(figures: &Figures) -> Option<BitRate> {
+pub(crate) fn upper(figures: &Figures) -> Option<BitRate> {
     let round_trip = figures.rtt?;
     let in_one = |flow: &Flow| {
         let next = |at: Span| flow.whole.get(flow.whole.partition_point(|sample| sample.at < at + round_trip));
         losses(flow).filter_map(|at| rate(figures, at, next(at)?.at)).max()
     };
-    figures.flows.iter().filter_map(in_one).max().max(surely(figures))
+    figures.flows.iter().filter_map(in_one).max().max(lower(figures))
 }
 
 /// When a stream was seen to have sent something again, each time that it had.
@@ -42,7 +42,7 @@ fn rate(figures: &Figures, from: Span, until: Span) -> Option<BitRate> {
     (until > from).then(|| BitRate::of(bytes, until - from))
 }
 
-/// What had arrived at the last look until then: also what lies behind a hole.
+/// What had arrived at the last snapshot until then: also what lies behind a hole.
 fn delivered(flow: &Flow, until: Span) -> Option<SegCount> {
     let seen = flow.whole.partition_point(|sample| sample.at <= until);
     seen.checked_sub(1).map_or(Some(SegCount::ZERO), |last| flow.whole[last].tcp.delivered)
@@ -57,7 +57,7 @@ mod tests {
 
     /// Looks every 100 ms at streams of which each has, by then, so many segments delivered and sent again.
     fn evidence(streams: u16, course: impl Fn(u64) -> (u64, u64)) -> Evidence {
-        let look = |tenth: u64, stream: u16| {
+        let snapshot = |tenth: u64, stream: u16| {
             let (delivered, again) = course(tenth);
             let tcp = TcpInfo {
                 snd_mss: Some(MSS),
@@ -80,7 +80,7 @@ mod tests {
             program: None,
             sender_samples: (0..=50)
                 .flat_map(|tenth| (0..streams).map(move |stream| (tenth, stream)))
-                .map(|(tenth, stream)| look(tenth, stream))
+                .map(|(tenth, stream)| snapshot(tenth, stream))
                 .collect(),
             receiver_samples: Vec::new(),
             idle_rtt: Some(Span::from_millis(50)),
@@ -103,26 +103,26 @@ mod tests {
         };
         let evidence = evidence(1, course);
         let figures = Figures::of(&evidence);
-        assert_eq!(surely(&figures), Some(TEN));
-        assert_eq!(at_most(&figures), Some(TEN));
+        assert_eq!(lower(&figures), Some(TEN));
+        assert_eq!(upper(&figures), Some(TEN));
     }
 
     #[test]
     fn streams_add_up_and_the_best_time_counts() {
-        // Each loses at each look, and for a second and a half gets through twice as much.
+        // Each loses at each snapshot, and for a second and a half gets through twice as much.
         let course = |tenth: u64| (tenth * 50 + tenth.clamp(20, 35).saturating_sub(20) * 50, tenth);
         let evidence = evidence(2, course);
         let figures = Figures::of(&evidence);
-        assert_eq!(surely(&figures), Some(BitRate::from_mbps(20)));
+        assert_eq!(lower(&figures), Some(BitRate::from_mbps(20)));
     }
 
     #[test]
     fn without_a_loss_or_a_count_nothing_is_known() {
         let calm = evidence(1, |tenth| (tenth * 100, 0));
-        assert_eq!((surely(&Figures::of(&calm)), at_most(&Figures::of(&calm))), (None, None));
+        assert_eq!((lower(&Figures::of(&calm)), upper(&Figures::of(&calm))), (None, None));
         let mut old = evidence(1, |tenth| (tenth * 100, tenth));
         old.sender_samples.iter_mut().for_each(|sample| sample.tcp.delivered = None);
-        assert_eq!((surely(&Figures::of(&old)), at_most(&Figures::of(&old))), (None, None));
-        assert_eq!(surely(&Figures::of(&evidence(0, |_| (0, 0)))), None);
+        assert_eq!((lower(&Figures::of(&old)), upper(&Figures::of(&old))), (None, None));
+        assert_eq!(lower(&Figures::of(&evidence(0, |_| (0, 0)))), None);
     }
 }

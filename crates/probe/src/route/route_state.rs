@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use fullpipe_record::{Hop, Refusal, RouteMethod, RouteMtu, RouteReport};
 
-use super::socket::Word;
+use super::socket::ProbeReply;
 
 /// What is known of a way.
 #[derive(Debug)]
-pub(super) struct Trail {
+pub(super) struct RouteState {
     target: IpAddr,
     /// In the order of their numbers.
     probes: Vec<Probe>,
@@ -21,17 +21,17 @@ struct Probe {
     hop: Option<u8>,
     /// `None` if this host did not send it.
     sent: Option<Instant>,
-    said: Option<Said>,
+    said: Option<Reply>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Said {
-    word: Word,
+struct Reply {
+    word: ProbeReply,
     by: Option<IpAddr>,
     after: Duration,
 }
 
-impl Trail {
+impl RouteState {
     pub(super) fn new(target: IpAddr) -> Self {
         Self { target, probes: Vec::new() }
     }
@@ -54,17 +54,17 @@ impl Trail {
     }
 
     /// The first that is said of a probe counts.
-    pub(super) fn heard(&mut self, number: u16, by: Option<IpAddr>, word: Word, now: Instant) {
+    pub(super) fn heard(&mut self, number: u16, by: Option<IpAddr>, word: ProbeReply, now: Instant) {
         let Some(probe) = self.probes.get_mut(usize::from(number)) else { return };
         // What the target does not accept has reached it.
-        let word = if by == Some(self.target) && word == Word::Closed { Word::Reached } else { word };
+        let word = if by == Some(self.target) && word == ProbeReply::Closed { ProbeReply::Reached } else { word };
         if let (Some(sent), None) = (probe.sent, probe.said) {
-            probe.said = Some(Said { word, by, after: now.duration_since(sent) });
+            probe.said = Some(Reply { word, by, after: now.duration_since(sent) });
         }
     }
 
     /// What was said of a probe.
-    pub(super) fn word(&self, number: u16) -> Option<(Word, Option<IpAddr>)> {
+    pub(super) fn word(&self, number: u16) -> Option<(ProbeReply, Option<IpAddr>)> {
         self.probes.get(usize::from(number))?.said.map(|said| (said.word, said.by))
     }
 
@@ -91,8 +91,8 @@ impl Trail {
         self.probes.iter().filter_map(|probe| probe.said).any(|said| self.is_from_target(said))
     }
 
-    fn is_from_target(&self, said: Said) -> bool {
-        said.word == Word::Reached || (said.by == Some(self.target) && said.word.ends())
+    fn is_from_target(&self, said: Reply) -> bool {
+        said.word == ProbeReply::Reached || (said.by == Some(self.target) && said.word.ends())
     }
 
     /// All of it.
@@ -111,7 +111,7 @@ impl Trail {
     fn hop(&self, number: u8) -> Hop {
         let sent: Vec<&Probe> =
             self.probes.iter().filter(|probe| probe.hop == Some(number) && probe.sent.is_some()).collect();
-        let said: Vec<Said> = sent.iter().filter_map(|probe| probe.said).collect();
+        let said: Vec<Reply> = sent.iter().filter_map(|probe| probe.said).collect();
         let mut addresses = Vec::new();
         for address in said.iter().filter_map(|said| said.by).map(|by| by.to_string()) {
             if !addresses.contains(&address) {
@@ -128,7 +128,7 @@ impl Trail {
     }
 }
 
-impl Word {
+impl ProbeReply {
     /// Whether nothing goes on from there.
     fn ends(self) -> bool {
         matches!(self, Self::Reached | Self::Closed | Self::Refused(_))
@@ -155,8 +155,8 @@ mod tests {
 
     /// A trail to 192.0.2.9 on which each hop was sent to twice, in order, and this was said of the probes, each a
     /// millisecond after it was sent.
-    fn trail(hops: u8, said: &[(u16, u8, Word)]) -> Trail {
-        let (mut trail, now) = (Trail::new(ip(9)), Instant::now());
+    fn trail(hops: u8, said: &[(u16, u8, ProbeReply)]) -> RouteState {
+        let (mut trail, now) = (RouteState::new(ip(9)), Instant::now());
         for probe in 0..hops * 2 {
             trail.sent(Some(probe % hops + 1), now);
         }
@@ -168,10 +168,16 @@ mod tests {
 
     #[test]
     fn a_way_ends_where_the_target_answers_first() {
-        let expired = Word::Expired;
+        let expired = ProbeReply::Expired;
         let trail = trail(
             4,
-            &[(0, 1, expired), (4, 1, expired), (5, 2, expired), (2, 9, Word::Reached), (3, 9, Word::Reached)],
+            &[
+                (0, 1, expired),
+                (4, 1, expired),
+                (5, 2, expired),
+                (2, 9, ProbeReply::Reached),
+                (3, 9, ProbeReply::Reached),
+            ],
         );
         assert_eq!((trail.end(), trail.is_complete()), (Some(3), false));
         let report = trail.report(RouteMethod::IcmpEcho, None);
@@ -183,7 +189,8 @@ mod tests {
 
     #[test]
     fn a_silent_hop_stays_in_its_place_and_silence_behind_the_last_is_left_out() {
-        let report = trail(4, &[(0, 1, Word::Expired), (2, 3, Word::Expired)]).report(RouteMethod::IcmpEcho, None);
+        let report =
+            trail(4, &[(0, 1, ProbeReply::Expired), (2, 3, ProbeReply::Expired)]).report(RouteMethod::IcmpEcho, None);
         let hops: Vec<_> = report.hops.iter().map(|hop| hop.addresses.len()).collect();
         assert_eq!((hops, report.reached), (vec![1, 0, 1], false));
         assert!(trail(4, &[]).report(RouteMethod::Udp, None).hops.is_empty());
@@ -191,27 +198,29 @@ mod tests {
 
     #[test]
     fn a_router_that_refuses_is_the_end_but_not_the_target() {
-        let refused = Word::Refused(Refusal::NoRoute);
+        let refused = ProbeReply::Refused(Refusal::NoRoute);
         let report =
-            trail(4, &[(0, 1, Word::Expired), (1, 2, refused), (2, 2, refused)]).report(RouteMethod::Udp, None);
+            trail(4, &[(0, 1, ProbeReply::Expired), (1, 2, refused), (2, 2, refused)]).report(RouteMethod::Udp, None);
         assert_eq!((report.hops.len(), report.hops[1].refusal, report.reached), (2, Some(Refusal::NoRoute), false));
-        let closed = trail(2, &[(1, 2, Word::Closed)]).report(RouteMethod::Udp, None);
+        let closed = trail(2, &[(1, 2, ProbeReply::Closed)]).report(RouteMethod::Udp, None);
         assert_eq!((closed.hops[1].refusal, closed.reached), (Some(Refusal::Prohibited), false));
-        let reached = trail(2, &[(1, 9, Word::Closed)]).report(RouteMethod::Udp, None);
+        let reached = trail(2, &[(1, 9, ProbeReply::Closed)]).report(RouteMethod::Udp, None);
         assert_eq!((reached.hops[1].refusal, reached.reached), (None, true));
     }
 
     #[test]
-    fn ways_that_take_turns_are_both_told() {
-        let report = trail(1, &[(0, 1, Word::Expired), (1, 2, Word::Expired)]).report(RouteMethod::IcmpEcho, None);
+    fn ways_that_take_turns_are_both_reported() {
+        let report =
+            trail(1, &[(0, 1, ProbeReply::Expired), (1, 2, ProbeReply::Expired)]).report(RouteMethod::IcmpEcho, None);
         assert_eq!(report.hops[0].addresses, ["192.0.2.1", "192.0.2.2"]);
     }
 
     #[test]
     fn nobody_is_heard_twice_nor_of_what_was_not_sent() {
-        let mut trail = trail(1, &[(0, 1, Word::Expired), (0, 2, Word::Expired), (7, 3, Word::Expired)]);
+        let mut trail =
+            trail(1, &[(0, 1, ProbeReply::Expired), (0, 2, ProbeReply::Expired), (7, 3, ProbeReply::Expired)]);
         trail.unsent(1);
-        trail.heard(1, Some(ip(4)), Word::Expired, Instant::now());
+        trail.heard(1, Some(ip(4)), ProbeReply::Expired, Instant::now());
         let report = trail.report(RouteMethod::IcmpEcho, None);
         assert_eq!((report.hops[0].addresses.len(), report.hops[0].sent), (1, 1));
         assert!(trail.is_complete());

@@ -18,7 +18,7 @@ use crate::journal_error::JournalError;
 use crate::render::writes;
 use crate::setting::{Setting, System};
 
-/// A moment in the course of [`Book::apply`]. Whoever dies at any of them leaves a journal by which all is put back.
+/// A moment in the course of [`JournalDir::apply`]. Whoever dies at any of them leaves a journal by which all is put back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// The journal says that changes begin.
@@ -31,7 +31,7 @@ pub enum Step {
 
 /// How changes are made.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Manner {
+pub struct ApplyOptions {
     /// Also for the next boot, in one file of our own in `sysctl.d`: the sysctls among them.
     pub persist: bool,
     /// Until this is over, unless they are confirmed; who starts them starts what takes them back.
@@ -40,14 +40,14 @@ pub struct Manner {
 
 /// The journals of one folder, with its lock.
 #[derive(Debug)]
-pub struct Book {
+pub struct JournalDir {
     folder: PathBuf,
     system: System,
     origin: Origin,
     _lock: File,
 }
 
-impl Book {
+impl JournalDir {
     /// Opens the journals in `folder`, which is made if it is not there, and waits while another holds them.
     ///
     /// # Errors
@@ -64,7 +64,7 @@ impl Book {
         let path = folder.join("lock");
         let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
         let lock = lock.map_err(failed("lock"))?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while let Err(error) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             if error != rustix::io::Errno::WOULDBLOCK {
                 return Err(failed("lock")(error.into()));
@@ -88,7 +88,7 @@ impl Book {
     pub fn apply(
         &self,
         changes: &[Change],
-        manner: Manner,
+        options: ApplyOptions,
         begun: &mut dyn FnMut(&str) -> io::Result<()>,
         observe: &mut dyn FnMut(Step),
     ) -> Result<Vec<HostChange>, JournalError> {
@@ -96,17 +96,17 @@ impl Book {
         if journal.pending().is_some() {
             return Err(JournalError::Pending);
         }
-        if manner.persist && !self.origin.is_initial() {
+        if options.persist && !self.origin.is_initial() {
             let sentence =
                 "--persist is for the namespace of the first process, which is set up at boot; this is another";
             return Err(JournalError::Unfit(sentence.to_owned()));
         }
-        let entries = checked(&self.system, changes, manner.persist)?;
+        let entries = checked(&self.system, changes, options.persist)?;
         if entries.is_empty() {
             return Ok(Vec::new());
         }
         let id = new_id().map_err(|cause| JournalError::Kernel { what: "the time", cause })?;
-        journal.append(Line::Apply { id: id.clone(), temporary: manner.temporary.map(whole_seconds) })?;
+        journal.append(Line::Apply { id: id.clone(), temporary: options.temporary.map(whole_seconds) })?;
         observe(Step::Begun);
         let made = begun(&id).map_err(JournalError::Watchdog).and_then(|()| self.make(&mut journal, &entries, observe));
         let Err(first) = made else { return Ok(entries.iter().map(change).collect()) };
@@ -166,7 +166,7 @@ impl Book {
     /// Puts back what apply `id` changed, unless it was confirmed or is undone already.
     ///
     /// # Errors
-    /// As [`Book::undo`].
+    /// As [`JournalDir::undo`].
     pub fn undo_unless_confirmed(&self, id: &str) -> Result<HostUndone, JournalError> {
         let mut journal = Journal::of(&self.folder, &self.origin)?;
         if journal.pending() != Some(id) {
@@ -278,7 +278,7 @@ fn refuse_foreign(folder: &Path) -> Result<(), JournalError> {
 }
 
 /// How long another may hold the lock.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What `changes` would write here, in order, without what is so already.
 ///
@@ -359,7 +359,7 @@ fn file(settings: &BTreeMap<String, String>) -> String {
 }
 
 fn change(entry: &Entry) -> HostChange {
-    let text = |text: &Option<String>| text.as_deref().map(|text| entry.setting.told(text));
+    let text = |text: &Option<String>| text.as_deref().map(|text| entry.setting.stated(text));
     HostChange { setting: entry.setting.to_string(), from: text(&entry.before), to: text(&entry.wanted) }
 }
 
@@ -443,8 +443,8 @@ impl Chain {
         let moved = !is(self.first());
         let restored = HostChange {
             setting: self.setting.to_string(),
-            from: found.map(|text| self.setting.told(&text)),
-            to: self.first().map(|text| self.setting.told(text)),
+            from: found.map(|text| self.setting.stated(&text)),
+            to: self.first().map(|text| self.setting.stated(text)),
         };
         Ok(Back::Done(moved.then_some(restored)))
     }
