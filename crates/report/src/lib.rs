@@ -5,30 +5,13 @@
 
 #![expect(clippy::format_push_string, reason = "a report is not on any hot path, and this reads best")]
 
-mod calculation;
-mod diagnosis;
-mod experiment;
-mod grid;
-mod host;
 pub mod iperf3;
 mod json;
-mod lab;
-mod measurement;
-mod prediction;
-mod ramp;
-mod route;
-mod style;
-mod table;
+mod text;
 
-pub use calculation::{calculation, table};
-pub use diagnosis::{command_end, diagnosis, elsewhere, trial};
-pub use experiment::{begins, judged, path, proof_begins, remedies, result, undone};
-pub use grid::grid_report;
-pub use host::{host_advice, host_applied, host_settings, host_undone};
 pub use json::{document, schema};
-pub use lab::{lab_report, lab_summary};
-pub use measurement::{figures, interval_head, interval_line, measurement};
-pub use prediction::prediction;
-pub use ramp::{ramp, ramp_step};
-pub use route::route;
-pub use style::Style;
+pub use text::{
+    Style, begins, calculation, command_end, diagnosis, elsewhere, figures, grid_report, host_advice, host_applied,
+    host_settings, host_undone, interval_head, interval_line, judged, lab_report, lab_summary, measurement, path,
+    prediction, proof_begins, ramp, ramp_step, remedies, result, route, table, trial, undone,
+};

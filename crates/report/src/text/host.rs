@@ -5,9 +5,9 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, Span};
 
-use crate::prediction::chart;
-use crate::style::{Style, heading, wrapped};
-use crate::table::{Align, Table, or_dash};
+use super::prediction::chart;
+use super::style::{Style, heading, wrapped};
+use super::table::{Align, Table, or_dash};
 
 /// The sysctls by what they are for, each with what it says.
 const GROUPS: [(&str, &[(&str, &str)]); 4] = [

@@ -6,9 +6,9 @@ use fullpipe_record::{
 };
 use fullpipe_units::ByteCount;
 
-use crate::prediction::{chart, notes};
-use crate::style::{Style, WIDTH, heading, wrapped};
-use crate::table::{Align, Table, or_dash};
+use super::prediction::{chart, notes};
+use super::style::{Style, WIDTH, heading, wrapped};
+use super::table::{Align, Table, or_dash};
 
 /// A calculation: the equation's answer, what the hosts would make of the path and what lifts that, what-ifs, what the
 /// target takes, and the settings that yield the window.

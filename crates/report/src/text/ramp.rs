@@ -1,8 +1,8 @@
 use fullpipe_record::{RampReport, RampStep, RttStats};
 use fullpipe_units::{BitRate, Ratio};
 
-use crate::style::{Style, heading, wrapped};
-use crate::table::{Align, Table, or_dash};
+use super::style::{Style, heading, wrapped};
+use super::table::{Align, Table, or_dash};
 
 /// Columns of the longest bar.
 const MAX_BAR: f64 = 10.0;

@@ -1,10 +1,10 @@
 use fullpipe_record::{GridAccuracy, GridCell, GridReport};
 use fullpipe_units::BitRate;
 
-use crate::lab::megabits;
-use crate::measurement::accuracy;
-use crate::style::{Style, heading, wrapped};
-use crate::table::{Align, Table};
+use super::lab::megabits;
+use super::measurement::accuracy;
+use super::style::{Style, heading, wrapped};
+use super::table::{Align, Table};
 
 /// A grid, cell by cell, and how good the predictions were.
 pub fn grid_report(report: &GridReport, style: Style) -> String {

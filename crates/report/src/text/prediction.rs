@@ -1,8 +1,8 @@
 use fullpipe_record::{Ceiling, Limit, Prediction};
 use fullpipe_units::BitRate;
 
-use crate::style::{Style, heading, wrapped};
-use crate::table::{Align, Table, bar};
+use super::style::{Style, heading, wrapped};
+use super::table::{Align, Table, bar};
 
 /// Characters of the longest bar.
 const BAR: usize = 10;

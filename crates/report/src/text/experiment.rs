@@ -3,11 +3,11 @@
 use fullpipe_record::{Experiment, Path, PathDirection, Prediction, Remedy, Steady, Undone, Verdict};
 use fullpipe_units::{BitRate, Ratio, Span};
 
-use crate::diagnosis::sentences;
-use crate::measurement::{accuracy, rounded};
-use crate::prediction::under_heading;
-use crate::style::{Style, heading, wrapped};
-use crate::table::{Align, Table, or_dash};
+use super::diagnosis::sentences;
+use super::measurement::{accuracy, rounded};
+use super::prediction::under_heading;
+use super::style::{Style, heading, wrapped};
+use super::table::{Align, Table, or_dash};
 
 /// What the loop does beside its two measurements: hosts that start, round trips before the load, the undo.
 const AROUND: Span = Span::from_secs(3);

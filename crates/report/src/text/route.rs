@@ -1,7 +1,7 @@
 use fullpipe_record::{Hop, Refusal, RouteMethod, RouteMtu, RouteReport, RttStats};
 
-use crate::style::{Style, heading, wrapped};
-use crate::table::{Align, Table, or_dash};
+use super::style::{Style, heading, wrapped};
+use super::table::{Align, Table, or_dash};
 
 /// The way to a target: a line a hop, and what passes.
 pub fn route(report: &RouteReport, style: Style) -> String {

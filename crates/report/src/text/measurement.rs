@@ -4,9 +4,9 @@ use fullpipe_record::{
 };
 use fullpipe_units::{Ratio, Span};
 
-use crate::diagnosis::sentences;
-use crate::style::{Style, heading, wrapped};
-use crate::table::or_dash;
+use super::diagnosis::sentences;
+use super::style::{Style, heading, wrapped};
+use super::table::or_dash;
 
 /// What this host must add to echo requests to be told of: less is any host's.
 const WORTH_TELLING: Span = Span::from_millis(1);

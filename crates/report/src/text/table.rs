@@ -1,6 +1,6 @@
 //! Columns that line up.
 
-use crate::style::{WIDTH, broken, indented};
+use super::style::{WIDTH, broken, indented};
 
 /// Where a column's text stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

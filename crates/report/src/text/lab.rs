@@ -3,10 +3,10 @@ use std::collections::BTreeSet;
 use fullpipe_record::{Buffer, LabCrossTraffic, LabReport, LabStep, Limit, Transport, Verdict};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
-use crate::measurement::accuracy;
-use crate::ramp::ramp_of_step;
-use crate::style::{Style, heading, wrapped};
-use crate::table::{Align, Table, or_dash};
+use super::measurement::accuracy;
+use super::ramp::ramp_of_step;
+use super::style::{Style, heading, wrapped};
+use super::table::{Align, Table, or_dash};
 
 /// One scenario: what each step fixes, then what was predicted, published and measured.
 pub fn lab_report(report: &LabReport, style: Style) -> String {

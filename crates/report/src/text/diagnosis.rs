@@ -6,9 +6,9 @@ use fullpipe_record::{
 use fullpipe_units::BitRate;
 use serde::Serialize;
 
-use crate::measurement::rounded;
-use crate::style::{Style, heading, wrapped};
-use crate::table::{Align, Table, bar};
+use super::measurement::rounded;
+use super::style::{Style, heading, wrapped};
+use super::table::{Align, Table, bar};
 
 /// Characters of the longest bar.
 const BAR: usize = 10;
