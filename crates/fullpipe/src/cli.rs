@@ -4,9 +4,9 @@ use std::fmt::Display;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
+use fullpipe_control::{RsaPrivateKey, RsaPublicKey, TlsIdentity, TlsTrust};
 use fullpipe_iperf::{Key, Users};
 use fullpipe_lab::Backend;
-use fullpipe_probe::{RsaPrivateKey, RsaPublicKey, TlsIdentity, TlsTrust};
 use fullpipe_units::Span;
 use zeroize::Zeroizing;
 

@@ -20,7 +20,7 @@ const TIMEOUT: u64 = 20;
 
 /// A file of the tests of room `probe`.
 fn file(name: &str) -> String {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../probe/tests/rsa").join(name);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../control/tests/rsa").join(name);
     path.to_str().unwrap().to_owned()
 }
 

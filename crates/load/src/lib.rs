@@ -6,6 +6,7 @@
 //!
 //! [`Writer::Blocking`]: fullpipe_record::Writer::Blocking
 
+mod files;
 mod jitter;
 mod lane;
 mod pace;
@@ -21,6 +22,7 @@ mod transfer;
 mod udp_receiver;
 mod udp_sender;
 
+pub use files::{StorageConfig, open_file};
 pub use lane::{Channel, Lane, Role, StreamCount};
 pub use prepare::{Local, PrepareError, apply_options, prepare, prepare_udp, read_back};
 pub use sampler::thin_out;

@@ -3,15 +3,16 @@
 use std::net::{SocketAddr, TcpStream as StdTcpStream, UdpSocket as StdUdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
+use fullpipe_control::{Control, Login, TlsTrust, wall_clock};
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_iperf::{
     Client, ClientAction, Cookie, Error, ErrorNumber, Key, Parameters, Refusal, Results, Step, Timeouts, direction_of,
     udp,
 };
 use fullpipe_load::{
-    Channel, Lane, Local, PrepareError, Storage, Transfer, TransferPlan, prepare, prepare_udp, read_back,
+    Channel, Lane, Local, PrepareError, Storage, Transfer, TransferPlan, open_file, prepare, prepare_udp, read_back,
 };
 use fullpipe_model::framing;
 use fullpipe_model::kernel::request_for_window;
@@ -25,11 +26,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use tokio::time::timeout;
 
-use crate::control::{Control, TlsTrust};
 use crate::error::ProbeError;
-use crate::files;
 use crate::latency::Prober;
-use crate::login::Login;
 use crate::machine::Before;
 use crate::peer_report;
 use crate::placement::go_near;
@@ -262,7 +260,7 @@ async fn run(
 /// Opens the file; where it is sent, the test lasts until it has been.
 fn with_file(request: &Request, path: Option<&Path>) -> Result<(Option<Storage>, Request), ProbeError> {
     let Some(path) = path else { return Ok((None, request.clone())) };
-    let opened = files::open(path, request.direction);
+    let opened = open_file(path, request.direction);
     let (storage, length) = opened.map_err(|cause| ProbeError::File { path: path.to_owned(), cause })?;
     Ok((Some(storage), Request { bytes: length.or(request.bytes), ..request.clone() }))
 }
@@ -298,11 +296,6 @@ fn parameters(
         parameters = parameters.with_auth_token(login.token(wall_clock())?)?;
     }
     Ok(parameters.with_settings(settings.clone()))
-}
-
-/// Seconds since 1970.
-pub(crate) fn wall_clock() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// What "the usual" is for the length of a block: much over TCP, little at a rate, and sent at once, as otherwise it would

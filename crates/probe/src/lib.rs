@@ -4,12 +4,9 @@
 //! Control runs on a single-threaded runtime that this room makes for itself; the data runs on threads of `load`.
 
 mod client;
-mod control;
 mod error;
-mod files;
 mod iperf2;
 mod latency;
-mod login;
 mod machine;
 mod peer_report;
 mod placement;
@@ -22,12 +19,9 @@ mod syn_ack;
 mod watch;
 
 pub use client::{Connected, Destination, TestEvent, measure, watch};
-pub use control::{TlsError, TlsIdentity, TlsTrust};
 pub use error::{ProbeError, ServeError};
-pub use files::StorageConfig;
-pub use fullpipe_load::Local;
+pub use fullpipe_load::{Local, StorageConfig};
 pub use iperf2::measure_iperf2;
-pub use login::{Authenticator, Login, Padding, RsaError, RsaPrivateKey, RsaPublicKey};
 pub use route::trace;
 pub use server::{Limits, Network, NetworkError, Quota, ServeOptions, ServerEvent, serve};
 pub use watch::{Standing, Subject, WatchError, Watched, transfers, watch_others};

@@ -4,8 +4,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use fullpipe_control::{Login, Padding, RsaPublicKey, TlsTrust};
 use fullpipe_iperf::{DEFAULT_PORT, Key, iperf2};
-use fullpipe_probe::{Destination, Local, Login, Padding, RsaPublicKey, TlsTrust};
+use fullpipe_probe::{Destination, Local};
 use fullpipe_record::{Buffer, Direction, IpVersion, Request, Transport, Writer};
 use fullpipe_units::{BitRate, ByteCount, Span};
 

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use fullpipe_control::{Login, Padding, RsaPublicKey};
 use fullpipe_iperf::Credentials;
-use fullpipe_probe::{Login, Padding, RsaPublicKey};
 use zeroize::Zeroizing;
 
 use super::interrupt_flag;

@@ -7,11 +7,9 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use fullpipe_control::{Authenticator, RsaPrivateKey, TlsIdentity};
 use fullpipe_iperf::{DEFAULT_PORT, Key, Users};
-use fullpipe_probe::{
-    Authenticator, Limits, Network, Quota, RsaPrivateKey, ServeError, ServeOptions, ServerEvent, StorageConfig,
-    TlsIdentity, serve,
-};
+use fullpipe_probe::{Limits, Network, Quota, ServeError, ServeOptions, ServerEvent, StorageConfig, serve};
 use fullpipe_record::Direction;
 use fullpipe_units::{BitRate, ByteCount, Span};
 use serde_json::{Value, json};

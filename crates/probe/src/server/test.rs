@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use fullpipe_control::{Control, wall_clock};
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_iperf::{
     Cookie, Error, ErrorNumber, Parameters, Refusal, Results, ServerAction, ServerOutput, ServerSession, State,
@@ -27,8 +28,7 @@ use super::printed::Printed;
 use super::registry::Arrival;
 use super::watch::Watch;
 use super::{POLL_INTERVAL, Server, ServerEvent};
-use crate::client::{Connected, wall_clock};
-use crate::control::Control;
+use crate::client::Connected;
 use crate::machine::{self, Before};
 use crate::progress::{Finished, Progress, role};
 use crate::results::{as_stated, results_of, stream_summaries, total};

@@ -3,8 +3,9 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use fullpipe_control::{Authenticator, Login};
 use fullpipe_iperf::DEFAULT_PORT;
-use fullpipe_probe::{Authenticator, Destination, Limits, Local, Login, Quota, ServeOptions};
+use fullpipe_probe::{Destination, Limits, Local, Quota, ServeOptions};
 use fullpipe_record::{Buffer, Direction, IpVersion, Request, Transport};
 use fullpipe_report::iperf3::Unit;
 use fullpipe_units::{BitRate, ByteCount, Span};

@@ -5,10 +5,11 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use fullpipe_load::Storage;
 use fullpipe_record::Direction;
 use fullpipe_units::ByteCount;
 use rustix::fs::OFlags;
+
+use crate::storage::Storage;
 
 /// Where a server has what it sends, and puts what it receives, if not made up and thrown away.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -24,7 +25,7 @@ impl StorageConfig {
     ///
     /// # Errors
     /// What the file system reports, with the name.
-    pub(crate) fn check(&self) -> io::Result<()> {
+    pub fn check(&self) -> io::Result<()> {
         for (direction, path) in [(Direction::Upload, &self.file), (Direction::Download, &self.folder)] {
             let named =
                 |path: &Path, error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
@@ -40,7 +41,7 @@ impl StorageConfig {
     ///
     /// # Errors
     /// What the file system reports.
-    pub(crate) fn open(&self, direction: Direction) -> io::Result<Option<Storage>> {
+    pub fn open(&self, direction: Direction) -> io::Result<Option<Storage>> {
         match (direction, &self.file, &self.folder) {
             (Direction::Upload, Some(file), _) => to_send(file).map(|(file, _)| Some(Storage::repeat(file))),
             (Direction::Download, _, Some(folder)) => nameless(folder).map(|file| Some(Storage::write(file))),
@@ -50,7 +51,7 @@ impl StorageConfig {
 }
 
 /// What a client sends or keeps, and how much there is to send.
-pub(crate) fn open(path: &Path, direction: Direction) -> io::Result<(Storage, Option<ByteCount>)> {
+pub fn open_file(path: &Path, direction: Direction) -> io::Result<(Storage, Option<ByteCount>)> {
     if direction == Direction::Upload {
         let (file, length) = to_send(path)?;
         return Ok((Storage::read(file, length), Some(length)));
@@ -99,9 +100,9 @@ mod tests {
     #[test]
     fn nobodys_file_is_overwritten() {
         let path = folder("kept").join("kept");
-        open(&path, Direction::Download).unwrap();
-        assert_eq!(open(&path, Direction::Download).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
-        open(Path::new("/dev/null"), Direction::Download).unwrap();
+        open_file(&path, Direction::Download).unwrap();
+        assert_eq!(open_file(&path, Direction::Download).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        open_file(Path::new("/dev/null"), Direction::Download).unwrap();
         std::fs::remove_file(path).unwrap();
     }
 
@@ -110,10 +111,10 @@ mod tests {
         let path = folder("sent").join("sent");
         std::fs::write(&path, b"").unwrap();
         for (path, why) in [(path.as_path(), "it is empty"), (Path::new("/dev"), "it is no regular file")] {
-            assert_eq!(open(path, Direction::Upload).unwrap_err().to_string(), why);
+            assert_eq!(open_file(path, Direction::Upload).unwrap_err().to_string(), why);
         }
         std::fs::write(&path, b"abc").unwrap();
-        assert_eq!(open(&path, Direction::Upload).unwrap().1, Some(ByteCount::new(3)));
+        assert_eq!(open_file(&path, Direction::Upload).unwrap().1, Some(ByteCount::new(3)));
         std::fs::remove_file(path).unwrap();
     }
 

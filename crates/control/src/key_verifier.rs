@@ -7,14 +7,15 @@ use fullpipe_iperf::{Cookie, ErrorNumber, Key, Proof, Refusal};
 
 /// The lock of a server, and the proofs that have opened it.
 #[derive(Debug, Default)]
-pub(super) struct KeyVerifier {
+pub struct KeyVerifier {
     key: Option<Key>,
     /// Until when, in seconds since 1970, a cookie could be shown again. Only who knows the key adds to it.
     used: RefCell<HashMap<Cookie, u64>>,
 }
 
 impl KeyVerifier {
-    pub(super) fn new(key: Option<Key>) -> Self {
+    /// Returns a verifier of `key`; without one, every client is accepted.
+    pub fn new(key: Option<Key>) -> Self {
         Self { key, used: RefCell::default() }
     }
 
@@ -23,7 +24,7 @@ impl KeyVerifier {
     ///
     /// # Errors
     /// Why not, with iperf3's number for a client that is not known.
-    pub(super) fn open(&self, cookie: &Cookie, proof: Option<&Proof>, now: u64) -> Result<(), Refusal> {
+    pub fn open(&self, cookie: &Cookie, proof: Option<&Proof>, now: u64) -> Result<(), Refusal> {
         let Some(key) = &self.key else { return Ok(()) };
         let refusal = |why: String| Refusal { number: ErrorNumber::AUTHENTICATION, why };
         let proof = proof.ok_or_else(|| refusal("the client shows no key".to_owned()))?;

@@ -15,7 +15,7 @@ use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 /// What a TLS client sends first: the type of a handshake record (RFC 8446, section 5.1). No cookie begins so.
-pub(crate) const HANDSHAKE: u8 = 0x16;
+pub const HANDSHAKE: u8 = 0x16;
 
 /// What a server shows to clients that ask for TLS 1.3: its certificate.
 #[derive(Clone)]
@@ -59,7 +59,7 @@ impl TlsIdentity {
     ///
     /// # Errors
     /// If the client does not speak it, or breaks off.
-    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<Control> {
+    pub async fn accept(&self, stream: TcpStream) -> io::Result<Control> {
         let stream = TlsAcceptor::from(Arc::clone(&self.0)).accept(stream).await?;
         Ok(Control::Encrypted(Box::new(stream.into())))
     }
@@ -86,7 +86,7 @@ impl TlsTrust {
     ///
     /// # Errors
     /// If it does not speak it, or shows no certificate for its name that is vouched for.
-    pub(crate) async fn connect(&self, host: &str, stream: TcpStream) -> io::Result<Control> {
+    pub async fn connect(&self, host: &str, stream: TcpStream) -> io::Result<Control> {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let stream = TlsConnector::from(Arc::clone(&self.0)).connect(name, stream).await?;
         Ok(Control::Encrypted(Box::new(stream.into())))
@@ -136,14 +136,16 @@ by_reference!(TlsTrust);
 
 /// A control connection.
 #[derive(Debug)]
-pub(crate) enum Control {
+pub enum Control {
+    /// In the clear.
     Plain(TcpStream),
+    /// Inside TLS.
     Encrypted(Box<TlsStream<TcpStream>>),
 }
 
 impl Control {
     /// The connection that carries it.
-    pub(crate) fn tcp(&self) -> &TcpStream {
+    pub fn tcp(&self) -> &TcpStream {
         match self {
             Self::Plain(stream) => stream,
             Self::Encrypted(stream) => stream.get_ref().0,
@@ -155,7 +157,7 @@ impl Control {
     ///
     /// # Errors
     /// If the connection broke.
-    pub(crate) async fn receive(&mut self) -> io::Result<Vec<u8>> {
+    pub async fn receive(&mut self) -> io::Result<Vec<u8>> {
         self.receive_and_send(&mut Vec::new()).await
     }
 
@@ -164,7 +166,7 @@ impl Control {
     ///
     /// # Errors
     /// If the connection broke, and nothing that came before is left.
-    pub(crate) async fn receive_and_send(&mut self, waiting: &mut Vec<u8>) -> io::Result<Vec<u8>> {
+    pub async fn receive_and_send(&mut self, waiting: &mut Vec<u8>) -> io::Result<Vec<u8>> {
         poll_fn(|context| {
             if let Poll::Ready(Err(_)) = self.poll_send(context, waiting) {
                 // What came before it broke is still to be read, and so is that it did.
@@ -192,7 +194,7 @@ impl Control {
     ///
     /// # Errors
     /// If the connection broke.
-    pub(crate) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.write_all(bytes).await?;
         self.flush().await
     }

@@ -17,7 +17,7 @@ use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject};
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, SubjectPublicKeyInfoDer};
 use zeroize::Zeroizing;
 
-use crate::control::by_reference;
+use crate::connection::by_reference;
 
 /// How a text is filled up before RSA encrypts it (RFC 8017, section 7). Both ends must choose the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +121,7 @@ impl Login {
     ///
     /// # Errors
     /// If name and password are too long for the server's key.
-    pub(crate) fn token(&self, now: u64) -> Result<String, Refusal> {
+    pub fn token(&self, now: u64) -> Result<String, Refusal> {
         let Sealer { credentials, key, padding } = &*self.0;
         let text = credentials.to_text(now);
         let sealed = encrypt(key, *padding, text.as_bytes()).map_err(|_| Refusal {
@@ -157,7 +157,7 @@ impl Authenticator {
     ///
     /// # Errors
     /// Why not, for our log alone.
-    pub(crate) fn check(&self, token: Option<&str>, now: u64) -> Result<(), UserError> {
+    pub fn check(&self, token: Option<&str>, now: u64) -> Result<(), UserError> {
         let Opener { key, padding, users, skew } = &*self.0;
         let sealed = BASE64_STANDARD.decode(token.ok_or(UserError::Missing)?).unwrap_or_default();
         // What cannot be decrypted goes the same way as a wrong password: nobody must tell them apart.
