@@ -75,13 +75,12 @@ const MAX_WIDTH: usize = 120;
 /// What is left in each crate or folder: banned words, doc comments that begin with a question word, lines that are too
 /// long. No line is all zero, and no line is missing for what has none.
 const ALLOWED: &[(&str, Count)] = &[
-    (".", Count(34, 0, 120)),
+    (".", Count(0, 0, 1)),
     (".ci", Count(0, 0, 1)),
     ("bench", Count(82, 113, 32)),
     ("calc", Count(8, 29, 26)),
-    ("contrib", Count(1, 0, 0)),
     ("diagnose", Count(104, 93, 95)),
-    ("docs", Count(19, 0, 249)),
+    ("docs", Count(14, 0, 0)),
     ("experiment", Count(28, 33, 14)),
     ("fullpipe", Count(195, 136, 51)),
     ("fuzz", Count(37, 2, 2)),
