@@ -80,7 +80,6 @@ const ALLOWED: &[(&str, Count)] = &[
     ("bench", Count(82, 113, 32)),
     ("calc", Count(8, 29, 26)),
     ("diagnose", Count(104, 93, 95)),
-    ("docs", Count(14, 0, 0)),
     ("experiment", Count(28, 33, 14)),
     ("fullpipe", Count(195, 136, 51)),
     ("fuzz", Count(37, 2, 2)),
