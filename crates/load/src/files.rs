@@ -11,20 +11,20 @@ use rustix::fs::OFlags;
 
 use crate::storage::Storage;
 
-/// Where a server has what it sends, and puts what it receives, if not made up and thrown away.
+/// Files of a server's tests; without them data is made up, and thrown away on arrival.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StorageConfig {
-    /// What downloads read, over and over.
+    /// The file that downloads read, over and over.
     pub file: Option<PathBuf>,
-    /// Where uploads are written, each to a file without a name, of which nothing remains.
+    /// The folder in which uploads are written, each to a file without a name, which ends with the test.
     pub folder: Option<PathBuf>,
 }
 
 impl StorageConfig {
-    /// Whether what it names can be used.
+    /// Checks that file and folder can be used.
     ///
     /// # Errors
-    /// What the file system reports, with the name.
+    /// The file system's error, with the name.
     pub fn check(&self) -> io::Result<()> {
         for (direction, path) in [(Direction::Upload, &self.file), (Direction::Download, &self.folder)] {
             let named =
@@ -37,10 +37,10 @@ impl StorageConfig {
         Ok(())
     }
 
-    /// What a test uses whose data goes one way, as this end sees it. A test both ways uses nothing.
+    /// Opens what a test in `direction` uses, as this end sees it; nothing for a test both ways.
     ///
     /// # Errors
-    /// What the file system reports.
+    /// The file system's error.
     pub fn open(&self, direction: Direction) -> io::Result<Option<Storage>> {
         match (direction, &self.file, &self.folder) {
             (Direction::Upload, Some(file), _) => to_send(file).map(|(file, _)| Some(Storage::repeat(file))),
@@ -50,7 +50,11 @@ impl StorageConfig {
     }
 }
 
-/// What a client sends or keeps, and how much there is to send.
+/// Opens the file that a client sends or writes to; returns it, and how much there is to send.
+///
+/// # Errors
+/// The file system's error: `AlreadyExists` for a file that would be overwritten, `InvalidInput` for one that is empty
+/// or no regular file and so cannot be sent.
 pub fn open_file(path: &Path, direction: Direction) -> io::Result<(Storage, Option<ByteCount>)> {
     if direction == Direction::Upload {
         let (file, length) = to_send(path)?;

@@ -20,6 +20,7 @@ use fullpipe_record::{
     Buffer, Direction, EndReport, Handshake, HostSettings, Interval, IpVersion, Measurement, Placement, Request,
     SocketReadback, Transport,
 };
+use fullpipe_route::{Prober, SynAckSniffer, syn_quotes, was_changed};
 use fullpipe_units::{ByteCount, Span, Time};
 use socket2::SockRef;
 use tokio::io::AsyncWriteExt;
@@ -27,15 +28,12 @@ use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use tokio::time::timeout;
 
 use crate::error::ProbeError;
-use crate::latency::Prober;
 use crate::machine::Before;
 use crate::peer_report;
 use crate::placement::go_near;
 use crate::progress::{Finished, Progress, all_broke, role};
 use crate::results::results_of;
-use crate::route::{quoted, was_changed};
 use crate::summary::Test;
-use crate::syn_ack::SynAckSniffer;
 
 /// How long a name may take to resolve, and a connection to be made.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -628,7 +626,7 @@ impl Session<'_> {
             prober.settle(interrupt);
         }
         if let (true, Some(first)) = (self.opening_was_changed, self.sockets.first_mut()) {
-            first.syn_quotes = quoted(self.address, &self.destination.local, self.handshake, interrupt);
+            first.syn_quotes = syn_quotes(self.address, &self.destination.local, self.handshake, interrupt);
         }
     }
 

@@ -74,6 +74,9 @@ pub enum ProbeError {
     /// This host lacks what was asked for.
     #[error(transparent)]
     Prepare(#[from] PrepareError),
+    /// The route to the target.
+    #[error(transparent)]
+    Trace(#[from] fullpipe_route::TraceError),
     /// A setting of this host.
     #[error(transparent)]
     Settings(#[from] fullpipe_host::SysctlError),

@@ -20,12 +20,12 @@ use fullpipe_record::{
     Cpu, Direction, EndReport, Interval, Measurement, Peer, Request, RttReport, Sample, SocketReadback, StreamInterval,
     StreamSummary, Summary, Transport, Validity,
 };
+use fullpipe_route::{Prober, Taken};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 use socket2::SockRef;
 
 use crate::client::Destination;
 use crate::error::ProbeError;
-use crate::latency::{Prober, Taken};
 use crate::placement::go_near;
 use crate::progress::all_broke;
 use crate::summary::round_trips;

@@ -6,22 +6,20 @@
 mod client;
 mod error;
 mod iperf2;
-mod latency;
 mod machine;
 mod peer_report;
 mod placement;
 mod progress;
 mod results;
-mod route;
 mod server;
 mod summary;
-mod syn_ack;
+mod trace;
 mod watch;
 
 pub use client::{Connected, Destination, TestEvent, measure, watch};
 pub use error::{ProbeError, ServeError};
 pub use fullpipe_load::{Local, StorageConfig};
 pub use iperf2::measure_iperf2;
-pub use route::trace;
 pub use server::{Limits, Network, NetworkError, Quota, ServeOptions, ServerEvent, serve};
+pub use trace::trace;
 pub use watch::{Standing, Subject, WatchError, Watched, transfers, watch_others};

@@ -9,10 +9,10 @@ use fullpipe_record::{
     Buffer, Direction, EndReport, HostSettings, Interval, LoadTime, Measurement, Peer, Placement, Request, RttReport,
     RttStats, Sample, SocketReadback, StreamSummary, Summary, Validity,
 };
+use fullpipe_route::Taken;
 use fullpipe_units::{ByteCount, Span};
 
 use crate::client::Destination;
-use crate::latency::Taken;
 use crate::progress::Finished;
 use crate::results::{as_stated, stream_summaries, total};
 

@@ -16,6 +16,7 @@ use fullpipe_record::{
     Direction, EndReport, HostSettings, Interval, Measurement, Peer, Request, RttReport, Sample, SocketReadback,
     TcpInfo, Transport, Validity,
 };
+use fullpipe_route::caller_handshake;
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 use socket2::SockRef;
 use tokio::sync::{mpsc, watch};
@@ -33,7 +34,6 @@ use crate::machine::{self, Before};
 use crate::progress::{Finished, Progress, role};
 use crate::results::{as_stated, results_of, stream_summaries, total};
 use crate::summary::started;
-use crate::syn_ack;
 
 /// Samples that are kept of a test, less than two megabytes: there may be a thousand tests, and they may last a day.
 const KEPT_SAMPLES: usize = 2_000;
@@ -345,7 +345,7 @@ impl Test {
         let lanes: Vec<Lane> = lanes.map(|((_, channel), way)| Lane { channel, role: role(*way) }).collect();
         let found = lanes.iter().zip(0..).filter_map(|(lane, index)| {
             let socket = read_back(&SockRef::from(&lane.channel), index).ok()?;
-            Some(SocketReadback { handshake: syn_ack::of_caller(&lane.channel), ..socket })
+            Some(SocketReadback { handshake: caller_handshake(&lane.channel), ..socket })
         });
         self.sockets = found.collect();
         self.watch = Watch::new(self.server.bounds(self.indivisible()));

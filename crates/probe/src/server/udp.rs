@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 use fullpipe_iperf::iperf2::{Datagram, Header, Kind, Report};
 use fullpipe_iperf::{DatagramCaller, classify_first_datagram, udp};
 use fullpipe_load::Channel;
+use fullpipe_route::{echo_reply, echo_test};
 use fullpipe_sys::{Stamped, arrival, stamp_passages};
 use fullpipe_units::{BitRate, ByteCount, Span};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -25,7 +26,6 @@ use super::listen::canonical;
 use super::registry::Arrival;
 use super::test::Carried;
 use super::{POLL_INTERVAL, Server, ServerEvent};
-use crate::latency::datagram as echo;
 
 /// The largest datagram that there is.
 const MAX_DATAGRAM: usize = 65_535;
@@ -77,10 +77,10 @@ struct UdpListener {
 impl UdpListener {
     /// Sends an echo request back, of a test that is known, with the time since it came `at` the host; whether it is one.
     fn echo(&self, datagram: &[u8], from: SocketAddr, at: Option<Span>) -> bool {
-        let Some(cookie) = echo::test_of(datagram) else { return false };
+        let Some(cookie) = echo_test(datagram) else { return false };
         if self.server.registry.borrow().knows(&cookie, canonical(from).ip()) {
             let now = SystemTime::UNIX_EPOCH.elapsed().map_or(Span::ZERO, Span::from);
-            let answer = echo::answer(datagram, at.map_or(Span::ZERO, |at| now.saturating_sub(at)));
+            let answer = echo_reply(datagram, at.map_or(Span::ZERO, |at| now.saturating_sub(at)));
             // One that does not fit now is lost, as on any path.
             let _ = answer.map(|answer| self.socket.try_send_to(&answer, from));
         }

@@ -16,7 +16,7 @@ const MAX_PACKET: usize = 60 + 60;
 const MAX_ANSWERS: usize = 16;
 
 /// Hears the answer to a connection that is about to be asked for.
-pub(crate) struct SynAckSniffer {
+pub struct SynAckSniffer {
     peer: SocketAddr,
     /// Absent where this user may use no raw sockets (`CAP_NET_RAW`).
     raw: Option<Socket>,
@@ -24,12 +24,12 @@ pub(crate) struct SynAckSniffer {
 
 impl SynAckSniffer {
     /// Listens, from now on, for what `peer` answers.
-    pub(crate) fn open(peer: SocketAddr) -> Self {
+    pub fn open(peer: SocketAddr) -> Self {
         Self { peer, raw: listen(peer).ok() }
     }
 
     /// What was answered to `connection`, on which nothing has arrived since; it begins at `local`.
-    pub(crate) fn heard(mut self, connection: impl AsFd, local: SocketAddr) -> Handshake {
+    pub fn heard(mut self, connection: impl AsFd, local: SocketAddr) -> Handshake {
         // Of all windows only that of the handshake's packets is never scaled, and the kernel holds it until the next.
         let window = tcp_info(connection).ok().and_then(|tcp| tcp.snd_wnd);
         Handshake { window, options_overwritten: self.syn_ack(local).map(|answer| answer.options_overwritten) }
@@ -53,7 +53,7 @@ impl SynAckSniffer {
 }
 
 /// What the peer of `connection`, which it opened itself, asked for it with; `None` where the kernel did not keep it.
-pub(crate) fn of_caller(connection: impl AsFd) -> Option<Handshake> {
+pub fn caller_handshake(connection: impl AsFd) -> Option<Handshake> {
     let opening = SynSegment::of_packet(&fullpipe_sys::opening(connection).ok()?)?;
     Some(Handshake { window: Some(opening.window), options_overwritten: Some(opening.options_overwritten) })
 }
@@ -123,13 +123,13 @@ mod tests {
                 let _caller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
                 listener.accept().unwrap().0
             };
-            assert_eq!(of_caller(accepted()), None, "it was not kept");
+            assert_eq!(caller_handshake(accepted()), None, "it was not kept");
             fullpipe_sys::keep_openings(&listener).unwrap();
             let connection = accepted();
-            let asked = of_caller(&connection).unwrap();
+            let asked = caller_handshake(&connection).unwrap();
             assert!(asked.window.is_some_and(|window| window.get() > 0), "{asked:?}");
             assert_eq!(asked.options_overwritten, Some(false));
-            assert_eq!(of_caller(&connection), None, "it is told once");
+            assert_eq!(caller_handshake(&connection), None, "it is told once");
         }
     }
 }

@@ -8,18 +8,18 @@ mod route_state;
 mod socket;
 mod syn_probe;
 
-pub(crate) use syn_probe::{quoted, was_changed};
+pub use syn_probe::{syn_quotes, was_changed};
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use fullpipe_load::Local;
 use fullpipe_record::{RouteMethod, RouteMtu, RouteReport};
 use fullpipe_units::ByteCount;
+use thiserror::Error;
 
-use crate::client::Destination;
-use crate::error::ProbeError;
-use crate::iperf2::resolve;
 use route_state::RouteState;
 use socket::{ProbeReply, ProbeSocket};
 
@@ -59,17 +59,25 @@ const TRIES: usize = 2;
 /// Longest that an interrupt goes unheard.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Finds the way to the first address of `destination`, within five seconds. An interrupt ends it with what there is.
+/// Why a route was not traced.
+#[derive(Debug, Error)]
+pub enum TraceError {
+    /// There is no socket for probes, or none at the address or the device asked for.
+    #[error("cannot open a socket for the route: {0}")]
+    Open(#[source] io::Error),
+    /// This host sends nothing there.
+    #[error("cannot send along the route: {0}")]
+    Send(#[source] io::Error),
+}
+
+/// Finds the way to `target`, within five seconds. An interrupt ends it with what there is.
 ///
 /// # Errors
-/// If the name has no address, or this host sends nothing there.
-pub fn trace(destination: &Destination, interrupt: &AtomicBool) -> Result<RouteReport, ProbeError> {
-    let addresses = resolve(destination)?;
-    let target = addresses.first().ok_or(ProbeError::Interrupted)?.ip();
-    let socket =
-        ProbeSocket::open(target, &destination.local).map_err(ProbeError::io("open a socket for the route"))?;
+/// If this host sends nothing there.
+pub fn trace(target: IpAddr, local: &Local, interrupt: &AtomicBool) -> Result<RouteReport, TraceError> {
+    let socket = ProbeSocket::open(target, local).map_err(TraceError::Open)?;
     let mut tracer = Tracer { begun: Instant::now(), trail: RouteState::new(target), socket, interrupt };
-    tracer.find_hops().map_err(ProbeError::io("send along the route"))?;
+    tracer.find_hops().map_err(TraceError::Send)?;
     let mtu = tracer.find_mtu();
     Ok(tracer.trail.report(tracer.socket.method(), mtu))
 }

@@ -5,13 +5,15 @@
 //! results. Echo requests of ICMP come first, because the other end's kernel answers them; where they are not permitted or
 //! not answered, datagrams that a fullpipe server sends back.
 
-pub(crate) mod datagram;
+mod datagram;
 mod flow;
 mod icmp;
 mod log;
 mod prober;
 
+pub use datagram::{echo_reply, echo_test};
 pub(crate) use flow::bind;
 pub(crate) use icmp::Echoes;
-pub(crate) use log::Taken;
-pub(crate) use prober::{Prober, random};
+pub use log::Taken;
+pub use prober::Prober;
+pub(crate) use prober::random;

@@ -14,15 +14,15 @@ const MAX_KEPT: usize = 1 << 15;
 
 /// What was taken of a flow of echo requests.
 #[derive(Debug, Clone)]
-pub(crate) struct Taken {
+pub struct Taken {
     /// How.
-    pub(crate) method: RttMethod,
+    pub method: RttMethod,
     /// The moment from which the others are counted.
-    pub(crate) origin: Instant,
+    pub origin: Instant,
     /// In the order in which they were sent.
-    pub(crate) echoes: Vec<Echo>,
+    pub echoes: Vec<Echo>,
     /// When the queues had emptied.
-    pub(crate) settled: Option<Span>,
+    pub settled: Option<Span>,
 }
 
 /// A request that waits.

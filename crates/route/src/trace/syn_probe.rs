@@ -47,7 +47,7 @@ enum Fate {
 
 /// Whether a connection shows that something on the way changed how it was opened: a peer that agreed to no scaling of
 /// windows, an option that was overwritten in its answer, or segments smaller than this end's device sends.
-pub(crate) fn was_changed(socket: &SocketReadback, tcp: &TcpInfo) -> bool {
+pub fn was_changed(socket: &SocketReadback, tcp: &TcpInfo) -> bool {
     let options_overwritten = socket.handshake.is_some_and(|answer| answer.options_overwritten == Some(true));
     // The kernel counts what it sends without the options of each segment, and what it takes with them.
     let headers = |timestamps| framing::tcp_headers(IpVersion::V4, timestamps);
@@ -60,7 +60,7 @@ pub(crate) fn was_changed(socket: &SocketReadback, tcp: &TcpInfo) -> bool {
 
 /// What the routers on the way to `address` quote of an opening, nearest first, within four seconds. One attempt may arrive,
 /// and is given up at once.
-pub(crate) fn quoted(address: SocketAddr, local: &Local, rtt: Option<Span>, interrupt: &AtomicBool) -> Vec<SynQuote> {
+pub fn syn_quotes(address: SocketAddr, local: &Local, rtt: Option<Span>, interrupt: &AtomicBool) -> Vec<SynQuote> {
     let begun = Instant::now();
     let timeout = Duration::from(rtt.unwrap_or_default() * 2).clamp(MIN_TIMEOUT, MAX_TIMEOUT);
     let mut found = Vec::new();
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn whoever_is_reached_quotes_nothing() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let reached = quoted(listener.local_addr().unwrap(), &Local::default(), None, &AtomicBool::new(false));
+        let reached = syn_quotes(listener.local_addr().unwrap(), &Local::default(), None, &AtomicBool::new(false));
         assert_eq!(reached, []);
     }
 }

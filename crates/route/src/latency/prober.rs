@@ -59,7 +59,7 @@ const MAX_AFTER: Duration = Duration::from_secs(1);
 
 /// Sends echo requests until it is told to stop, or dropped.
 #[derive(Debug)]
-pub(crate) struct Prober {
+pub struct Prober {
     shared: Arc<Mutex<Shared>>,
     thread: Option<JoinHandle<Option<Taken>>>,
 }
@@ -95,7 +95,7 @@ impl Prober {
     ///
     /// # Errors
     /// If there can be no thread.
-    pub(crate) fn start(target: SocketAddr, local: &Local) -> io::Result<Self> {
+    pub fn start(target: SocketAddr, local: &Local) -> io::Result<Self> {
         let shared = Arc::new(Mutex::new(Shared::default()));
         let (theirs, local) = (Arc::clone(&shared), local.clone());
         let run = move || {
@@ -108,26 +108,26 @@ impl Prober {
 
     /// There is a server at `address` that answers datagrams of the test with this `cookie`, if it is fullpipe. They are
     /// sent where echo requests are not permitted, or not answered in a fair time.
-    pub(crate) fn use_server(&self, address: SocketAddr, cookie: Cookie) {
+    pub fn use_server(&self, address: SocketAddr, cookie: Cookie) {
         locked(&self.shared).server = Some((address, cookie));
     }
 
     /// Data begins to flow.
-    pub(crate) fn load_begins(&self) {
+    pub fn load_begins(&self) {
         let mut shared = locked(&self.shared);
         shared.phase = Phase::During;
         shared.lately.clear();
     }
 
     /// The median of the round-trip times since the last call, or since the data began to flow.
-    pub(crate) fn lately(&self) -> Option<Span> {
+    pub fn lately(&self) -> Option<Span> {
         let lately = std::mem::take(&mut locked(&self.shared).lately);
         RttStats::of(lately).map(|stats| stats.median)
     }
 
     /// The load that was asked for has carried so much since it began, so long ago. Echo requests take no more than a
     /// hundredth of what the path does.
-    pub(crate) fn load_carries(&self, request: &Request, rate: BitRate, elapsed: Span) {
+    pub fn load_carries(&self, request: &Request, rate: BitRate, elapsed: Span) {
         let limits_itself = request.rate.is_some_and(|asked| asked > BitRate::ZERO) || request.pacing.is_some();
         let says_little = limits_itself || elapsed < RAMP;
         locked(&self.shared).rate = if says_little { rate.max(MODEST) } else { rate };
@@ -138,13 +138,13 @@ impl Prober {
     }
 
     /// The least round-trip time so far.
-    pub(crate) fn least(&self) -> Option<Span> {
+    pub fn least(&self) -> Option<Span> {
         locked(&self.shared).least
     }
 
     /// When nothing is sent any more, neither data nor what was counted of it, waits until it is known what the path is
     /// like without, or the user will not.
-    pub(crate) fn settle(&self, interrupt: &AtomicBool) {
+    pub fn settle(&self, interrupt: &AtomicBool) {
         self.load_ends();
         while !self.is_settled() && !interrupt.load(Ordering::Relaxed) {
             thread::sleep(MIN_POLL_INTERVAL);
@@ -164,7 +164,7 @@ impl Prober {
     }
 
     /// Stops, and gives what was taken; `None` if nothing was answered.
-    pub(crate) fn finish(mut self) -> Option<Taken> {
+    pub fn finish(mut self) -> Option<Taken> {
         locked(&self.shared).stop = true;
         self.thread.take()?.join().ok().flatten()
     }
@@ -394,8 +394,8 @@ mod tests {
             let mut buffer = [0; 100];
             for _ in 0..answers {
                 let (length, from) = socket.recv_from(&mut buffer).unwrap();
-                assert_eq!(datagram::test_of(&buffer[..length]), Some(cookie()));
-                socket.send_to(&datagram::answer(&buffer[..length], residence).unwrap(), from).unwrap();
+                assert_eq!(datagram::echo_test(&buffer[..length]), Some(cookie()));
+                socket.send_to(&datagram::echo_reply(&buffer[..length], residence).unwrap(), from).unwrap();
             }
             thread::sleep(TIMEOUT);
         });

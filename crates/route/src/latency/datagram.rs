@@ -36,13 +36,13 @@ pub(crate) fn request(cookie: &Cookie, number: u64) -> [u8; LENGTH] {
 }
 
 /// The test that `datagram` belongs to, if it is a request.
-pub(crate) fn test_of(datagram: &[u8]) -> Option<Cookie> {
+pub fn echo_test(datagram: &[u8]) -> Option<Cookie> {
     let message: &[u8; LENGTH] = datagram.try_into().ok()?;
     cookie_behind(REQUEST, message)
 }
 
 /// The answer to the request `datagram`, which was here for so long; `None` if it is none.
-pub(crate) fn answer(datagram: &[u8], residence: Span) -> Option<[u8; LENGTH]> {
+pub fn echo_reply(datagram: &[u8], residence: Span) -> Option<[u8; LENGTH]> {
     let mut message: [u8; LENGTH] = datagram.try_into().ok()?;
     message[..8].copy_from_slice(&ANSWER);
     message[RESIDENCE..NUMBER].copy_from_slice(&residence.as_nanos().to_be_bytes());
@@ -75,8 +75,8 @@ mod tests {
     #[test]
     fn a_request_is_answered_with_its_number_and_the_time_it_took() {
         let asked = request(&cookie(b'a'), u64::MAX - 7);
-        assert_eq!(test_of(&asked), Some(cookie(b'a')));
-        let stated = answer(&asked, Span::from_micros(12)).unwrap();
+        assert_eq!(echo_test(&asked), Some(cookie(b'a')));
+        let stated = echo_reply(&asked, Span::from_micros(12)).unwrap();
         assert_eq!(answered(&stated, &cookie(b'a')), Some((u64::MAX - 7, Span::from_micros(12))));
         assert_eq!(answered(&stated, &cookie(b'b')), None, "of another test");
     }
@@ -84,8 +84,8 @@ mod tests {
     #[test]
     fn answers_are_not_answered() {
         let asked = request(&cookie(b'a'), 1);
-        let stated = answer(&asked, Span::ZERO).unwrap();
-        assert_eq!(test_of(&stated), None);
+        let stated = echo_reply(&asked, Span::ZERO).unwrap();
+        assert_eq!(echo_test(&stated), None);
         assert_eq!(answered(&asked, &cookie(b'a')), None);
     }
 
@@ -93,14 +93,14 @@ mod tests {
     fn whatever_has_another_length_is_neither() {
         let asked = request(&cookie(b'a'), 1);
         for other in [&asked[..63], &[&asked[..], &[0]].concat(), &[]] {
-            assert_eq!((test_of(other), answer(other, Span::ZERO)), (None, None));
+            assert_eq!((echo_test(other), echo_reply(other, Span::ZERO)), (None, None));
             assert_eq!(answered(other, &cookie(b'a')), None);
         }
     }
 
     #[test]
     fn no_other_client_is_meant() {
-        for message in [request(&cookie(b'a'), 1), answer(&request(&cookie(b'z'), 9), Span::ZERO).unwrap()] {
+        for message in [request(&cookie(b'a'), 1), echo_reply(&request(&cookie(b'z'), 9), Span::ZERO).unwrap()] {
             assert_eq!(classify_first_datagram(&message), DatagramCaller::Unknown);
         }
     }

@@ -1,0 +1,18 @@
+use std::sync::atomic::AtomicBool;
+
+use fullpipe_record::RouteReport;
+
+use crate::client::Destination;
+use crate::error::ProbeError;
+use crate::iperf2::resolve;
+
+/// Finds the routers on the way to the first address of `destination`, and the path MTU, within five seconds. An interrupt
+/// ends it with what there is.
+///
+/// # Errors
+/// If the name has no address, or this host sends nothing there.
+pub fn trace(destination: &Destination, interrupt: &AtomicBool) -> Result<RouteReport, ProbeError> {
+    let addresses = resolve(destination)?;
+    let target = addresses.first().ok_or(ProbeError::Interrupted)?.ip();
+    Ok(fullpipe_route::trace(target, &destination.local, interrupt)?)
+}
