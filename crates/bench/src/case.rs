@@ -17,7 +17,7 @@ pub(crate) enum Case {
     /// One TCP stream over loopback, each program as it is by default
     Tcp,
     /// One TCP stream whose receiver copies, as iperf3's does
-    Touch,
+    RxCopy,
     /// One TCP stream to and from iperf3
     Ends,
     /// One TCP stream against an iperf3 whose receiver does not copy
@@ -77,7 +77,7 @@ impl Case {
         };
         match self {
             Self::Tcp => compare(everybody(), Joint::Loopback, Traffic::Tcp, 1),
-            Self::Touch => compare(vec![touching(tools), iperf3()], Joint::Loopback, Traffic::Tcp, 1),
+            Self::RxCopy => compare(vec![copying(tools), iperf3()], Joint::Loopback, Traffic::Tcp, 1),
             Self::Ends => compare(mixed(), Joint::Loopback, Traffic::Tcp, 1),
             Self::SkipRxCopy if !tools.iperf3.knows(SKIP_RX_COPY) => {
                 Outcome::skipped(&format!("the iperf3 that is installed has no {SKIP_RX_COPY}"))
@@ -98,7 +98,7 @@ impl Case {
 }
 
 const SKIP_RX_COPY: &str = "--skip-rx-copy";
-const TOUCH: &str = "--touch";
+const RX_COPY: &str = "--rx-copy";
 
 fn everybody() -> Vec<Contestant> {
     vec![fullpipe(&[]), Contestant::alone("iperf", Program::Iperf2, &[]), iperf3()]
@@ -113,11 +113,11 @@ fn iperf3() -> Contestant {
 }
 
 /// A `fullpipe` without the flag always copies.
-fn touching(tools: &Tools) -> Contestant {
-    if tools.fullpipe.knows(TOUCH) {
-        Contestant::alone("fullpipe --touch", Program::Fullpipe, &[TOUCH])
+fn copying(tools: &Tools) -> Contestant {
+    if tools.fullpipe.knows(RX_COPY) {
+        Contestant::alone("fullpipe --rx-copy", Program::Fullpipe, &[RX_COPY])
     } else {
-        Contestant::alone("fullpipe (no --touch)", Program::Fullpipe, &[])
+        Contestant::alone("fullpipe (no --rx-copy)", Program::Fullpipe, &[])
     }
 }
 

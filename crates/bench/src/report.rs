@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn the_longest_lines_fit_into_80_columns() {
-        let names = ["iperf3 --skip-rx-copy", "fullpipe (no --touch)"].map(str::to_owned);
+        let names = ["iperf3 --skip-rx-copy", "fullpipe (no --rx-copy)"].map(str::to_owned);
         let outcome = alternate(&names, &[Quantity::BitsPerSecond, Quantity::ShareLost], 7, |contestant| {
             Ok(vec![if contestant == 0 { 123_456_789_012.0 } else { 9_876_543_210.0 }, 1.0])
         });

@@ -34,7 +34,7 @@ fn programs_are_compared_between_namespaces_too() {
 fn nothing_remains_after_an_interrupt() {
     require!(Iperf3);
     let _path = path();
-    let running = Running::start(&mut bench(&["touch", "--time", "60"]));
+    let running = Running::start(&mut bench(&["rx-copy", "--time", "60"]));
     let children = client_and_server(&running);
     running.interrupt();
     let output = running.finish(TIMEOUT);
@@ -48,7 +48,7 @@ fn nothing_remains_after_an_interrupt() {
 fn nothing_remains_when_it_is_killed() {
     require!(Iperf3);
     let _path = path();
-    let mut running = Running::start(&mut bench(&["touch", "--time", "60"]));
+    let mut running = Running::start(&mut bench(&["rx-copy", "--time", "60"]));
     let children = client_and_server(&running);
     running.kill();
     assert_gone(&children);

@@ -214,7 +214,8 @@ fn loads_with_are_left_out_and_end_with_a_lab_that_is_killed() {
     require!(Lab);
     let _path = path();
     let mark = Mark::new();
-    let alone = Up::of(&scenario_with(&mark, "rtt = \"20ms\"", DATAGRAMS), &mark, &["--json-lines", "--alone"]);
+    let alone =
+        Up::of(&scenario_with(&mark, "rtt = \"20ms\"", DATAGRAMS), &mark, &["--json-lines", "--no-cross-traffic"]);
     assert_eq!(alone.event()["data"]["cross_traffic"], serde_json::json!([]));
     for _ in 0..5 {
         assert_eq!(alone.event()["data"]["forward"]["rate"], 0);

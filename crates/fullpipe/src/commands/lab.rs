@@ -76,7 +76,7 @@ enum Action {
         interval: Span,
         /// Leave out the loads that compete for the path: those beside the first step of the scenario that has any
         #[arg(long)]
-        alone: bool,
+        no_cross_traffic: bool,
         /// Print one JSON object a line
         #[arg(long)]
         json_lines: bool,
@@ -151,10 +151,14 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
             run_all(&names, *time_scale, capture, backend, terminal)
         }
         Action::Grid { grid, .. } => measure_grid(grid.as_deref(), backend, terminal),
-        Action::Up { scenario, name, interval, alone, .. } => {
+        Action::Up { scenario, name, interval, no_cross_traffic, .. } => {
             let scenario = load(scenario)?;
             let name = name.as_ref().unwrap_or(&scenario.name);
-            up(&scenario, &Standing { name, backend, interval: *interval, alone: *alone }, terminal)
+            up(
+                &scenario,
+                &Standing { name, backend, interval: *interval, no_cross_traffic: *no_cross_traffic },
+                terminal,
+            )
         }
         Action::Shell { scenario, join, host } => {
             let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());

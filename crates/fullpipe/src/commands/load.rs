@@ -90,16 +90,16 @@ pub(crate) struct Load {
     msg_zerocopy: bool,
     /// The receiver copies what arrives, as programs that use it must; by default it discards in the kernel (`MSG_TRUNC`)
     #[arg(long, conflicts_with = "udp")]
-    touch: bool,
+    rx_copy: bool,
     /// The receiver discards in the kernel: the default, and iperf3's name for it
-    #[arg(long, conflicts_with_all = ["udp", "touch"], hide = true)]
+    #[arg(long, conflicts_with_all = ["udp", "rx_copy"], hide = true)]
     skip_rx_copy: bool,
     /// Hand the kernel datagrams one by one, and take them so: by default it cuts and joins them (`UDP_SEGMENT`,
     /// `UDP_GRO`)
     #[arg(long, requires = "udp")]
-    one_by_one: bool,
+    no_gso: bool,
     /// Have the kernel cut and join datagrams: the default, and iperf3's name for it
-    #[arg(long, requires = "udp", conflicts_with = "one_by_one", hide = true)]
+    #[arg(long, requires = "udp", conflicts_with = "no_gso", hide = true)]
     gsro: bool,
     /// Number datagrams in 64 bits, for more than 4 billion of them
     #[arg(long, requires = "udp")]
@@ -255,8 +255,8 @@ impl Load {
             multipath: self.mptcp,
             sendfile: self.zerocopy,
             zero_copy: self.msg_zerocopy,
-            discard: !self.udp && !self.touch,
-            offload: self.udp && !self.one_by_one,
+            discard: !self.udp && !self.rx_copy,
+            offload: self.udp && !self.no_gso,
             wide_counters: self.udp_counters_64bit,
             dont_fragment: self.dont_fragment,
             processor: self.affinity.and_then(|affinity| affinity.here),

@@ -26,13 +26,13 @@ pub(super) struct Standing<'s> {
     /// How often to tell what the path does.
     pub(super) interval: Span,
     /// Without the loads that the scenario runs beside a step.
-    pub(super) alone: bool,
+    pub(super) no_cross_traffic: bool,
 }
 
 /// Builds the lab of `scenario`, runs the loads in it that the first step with any has beside it, and tells what the path
 /// does, until `q` is typed. Other keys change the path.
 pub(super) fn up(scenario: &Scenario, standing: &Standing<'_>, terminal: &Terminal) -> Result<(), Failure> {
-    let cross_traffic: &[CrossTraffic] = if standing.alone { &[] } else { cross_traffic(scenario) };
+    let cross_traffic: &[CrossTraffic] = if standing.no_cross_traffic { &[] } else { cross_traffic(scenario) };
     let asked = |name: &String| cross_traffic.iter().any(|load| load.request.congestion.as_ref() == Some(name));
     find_congestion_controls(scenario.controls.iter().filter(|control| asked(&control.name)))?;
     let flag = super::interrupt_flag()?;
@@ -88,7 +88,7 @@ fn introduce(scenario: &Scenario, standing: &Standing<'_>, cross_traffic: &[Cros
     }
     if !cross_traffic.is_empty() {
         let loads: Vec<String> = cross_traffic.iter().map(words).collect();
-        terminal.result(&format!("  beside   {} (not with --alone)\n", loads.join("; ")));
+        terminal.result(&format!("  traffic  {} (not with --no-cross-traffic)\n", loads.join("; ")));
     }
     let changes = if standing.backend == Backend::Kernel {
         ""
