@@ -1,7 +1,5 @@
 //! `fullpipe diagnose`: transfers of its own, and of others that it watches.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
@@ -10,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{fullpipe, run};
+use crate::common::{fullpipe, run};
 use fullpipe_testkit::{
     Mark, Running, assert_says, document, free_port, path, require, sentence, valid_within, wait_for_listener, within,
 };

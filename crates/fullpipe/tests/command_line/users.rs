@@ -1,7 +1,5 @@
 //! iperf3's authentication: a user's name and password, encrypted with the server's RSA key.
 
-mod common;
-
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -9,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{fullpipe, run};
+use crate::common::{fullpipe, run};
 use fullpipe_testkit::{FalseServer, Part, Running, document, free_port, require, sentence, wait_for_listener};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};

@@ -1,14 +1,12 @@
 //! Data from files and to files, at either end of a measurement over loopback.
 
-mod common;
-
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::thread;
 use std::time::Duration;
 
-use common::{fullpipe, run};
+use crate::common::{fullpipe, run};
 use fullpipe_testkit::{Running, document, free_port, sentence, wait_for_listener};
 use serde_json::Value;
 

@@ -1,7 +1,5 @@
 //! Bad input gives one clear sentence and the right exit code, soon, and leaves nothing behind.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -10,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Instant;
 
-use common::{fullpipe, run};
+use crate::common::{fullpipe, run};
 use fullpipe_testkit::{FalseServer, Mark, Part, assert_says, document, free_port, sentence};
 use serde_json::Value;
 

@@ -1,14 +1,12 @@
 //! `fullpipe host`, in network namespaces of the test's own.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
 
-use common::{fullpipe, run};
+use crate::common::{fullpipe, run};
 use fullpipe_sys::NetNamespace;
 use fullpipe_testkit::{Running, document, network_sysctls, require, sentence, within};
 use rand_pcg::Pcg64Mcg;

@@ -1,8 +1,6 @@
 //! The help of every command, as a terminal of 80 columns shows it.
 
-mod common;
-
-use common::{fullpipe, run};
+use crate::common::{fullpipe, run};
 
 fn help(command: &[&str]) -> String {
     let output = run(fullpipe(command).arg("--help"), 15);

@@ -1,12 +1,10 @@
 //! Against a real iperf2 client: what it says that it sent is what the server counts, stream by stream.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
-use common::{fullpipe, run};
+use crate::common::{fullpipe, run};
 use fullpipe_testkit::{Heading, Relay, Running, free_port, path, require, wait_for_listener, within};
 use serde_json::Value;
 

@@ -1,7 +1,5 @@
 //! The lab as people use it, and that nothing of it remains however it ends.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -9,7 +7,7 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use common::{fullpipe, run};
+use crate::common::{fullpipe, run};
 use fullpipe_testkit::{Mark, Running, document, lateness, path, require, sentence, valid_within, within};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};

@@ -1,8 +1,6 @@
 //! What both ends tell of their processors and their devices.
 
-mod common;
-
-use common::{fullpipe, run};
+use crate::common::{fullpipe, run};
 use fullpipe_testkit::{Running, document, free_port, require, wait_for_listener};
 use serde_json::Value;
 use std::process::Command;

@@ -1,13 +1,11 @@
 //! The server as a service: in the background, with a log, for a while, and for iperf2 clients.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use common::{fullpipe, run};
+use crate::common::{fullpipe, run};
 use fullpipe_testkit::{Running, free_port, sentence, wait_for_listener, within};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;

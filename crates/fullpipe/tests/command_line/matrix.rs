@@ -1,12 +1,10 @@
 //! Every combination of transport, direction and streams, and every option that both have, against real iperf3 in both
 //! parts: what one end counts, the other counts too.
 
-mod common;
-
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use common::{fullpipe, run};
+use crate::common::{fullpipe, run};
 use fullpipe_testkit::{Heading, Relay, Running, document, free_port, lateness, path, require, wait_for_listener};
 use serde_json::Value;
 

@@ -1,7 +1,5 @@
 //! A control connection that nobody on the way can read.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -9,7 +7,7 @@ use std::process::Output;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use common::{fullpipe, run};
+use crate::common::{fullpipe, run};
 use fullpipe_testkit::{Running, document, free_port, sentence, wait_for_listener};
 
 const TIMEOUT: u64 = 20;

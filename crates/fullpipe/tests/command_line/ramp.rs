@@ -1,8 +1,6 @@
 //! A load that grows in steps, over loopback.
 
-mod common;
-
-use common::{fullpipe, run};
+use crate::common::{fullpipe, run};
 use fullpipe_testkit::{Running, document, free_port, sentence, wait_for_listener};
 use serde_json::Value;
 

@@ -1,14 +1,12 @@
 //! Round trips beside a load: taken on a flow of their own, and true.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use common::{fullpipe, run};
+use crate::common::{fullpipe, run};
 use fullpipe_testkit::{
     Fate, Heading, Relay, Running, document, free_port, path, require, valid_within, wait_for_listener, within,
 };

@@ -1,11 +1,9 @@
 //! `measure --route` through a chain of routers, each a network namespace.
 
-mod common;
-
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use common::{fullpipe, run};
+use crate::common::{fullpipe, run};
 use fullpipe_testkit::{Running, document, free_port, require, wait_for_listener};
 use serde_json::Value;
 

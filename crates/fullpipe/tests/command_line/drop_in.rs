@@ -1,13 +1,11 @@
 //! `fullpipe iperf3` in place of the real one: over loopback, what the one prints the other prints too, key by key of the
 //! JSON and line by line of the text.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use common::{fullpipe, run};
+use crate::common::{fullpipe, run};
 use fullpipe_testkit::{Running, free_port, path, require, wait_for_listener, within};
 use serde_json::Value;
 

@@ -1,8 +1,6 @@
 //! `measure -A nic`, and a server named with its port.
 
-mod common;
-
-use common::{fullpipe, run};
+use crate::common::{fullpipe, run};
 use fullpipe_testkit::{Running, document, free_port, sentence, wait_for_listener};
 
 #[test]

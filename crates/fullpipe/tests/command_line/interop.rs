@@ -1,11 +1,9 @@
 //! Against real iperf3, in both parts, over loopback: what one end counts, the other counts too.
 
-mod common;
-
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use common::{fullpipe, run};
+use crate::common::{fullpipe, run};
 use fullpipe_testkit::{FalseServer, Part, Running, document, free_port, path, require, sentence, wait_for_listener};
 use serde_json::Value;
 

@@ -1,8 +1,6 @@
 //! Peers that stall, lie, crowd in or disappear: every place is free again within its deadline, and others are served
 //! meanwhile.
 
-#![expect(clippy::print_stdout, reason = "figures of a run, for who asks with --nocapture")]
-
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::path::PathBuf;
