@@ -4,7 +4,8 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use fullpipe_lab::{Backend, Lab, Meter, PathStatus};
+use fullpipe_lab::{Backend, Lab, Meter};
+use fullpipe_record::PathStatus;
 use fullpipe_units::{BitRate, ByteCount, Span};
 use serde_json::Value;
 
@@ -157,7 +158,7 @@ fn started(path: &str) -> Result<Lab, RunError> {
 
 #[cfg(test)]
 mod tests {
-    use fullpipe_lab::DirectionStatus;
+    use fullpipe_record::DirectionStatus;
 
     use super::*;
 

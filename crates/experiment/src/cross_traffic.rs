@@ -5,7 +5,8 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use fullpipe_lab::Host;
-use fullpipe_record::{LabCrossTraffic, Measurement, PathDirection, Request, Transport};
+use fullpipe_record::event::{CrossTrafficFailure, CrossTrafficPhase};
+use fullpipe_record::{Event, LabCrossTraffic, Measurement, PathDirection, Request, Transport};
 use fullpipe_scenario::{CrossTraffic, Starts};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use rand_pcg::Pcg64Mcg;
@@ -26,15 +27,6 @@ const MAX_PHASE: Span = Span::from_secs(600);
 
 /// How long a load that failed waits before it is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// What becomes of loads that [`keep_beside`] runs; each is named by its place among them, from 0.
-#[derive(Debug)]
-pub enum CrossTrafficEvent<'e> {
-    /// A load is on from now.
-    On(usize, &'e Request),
-    /// It could not be measured, for the first time in a phase; it is tried again.
-    Failed(usize, &'e ExperimentError),
-}
 
 /// Runs `work`, which sends as `main` has it, while the loads `beside` run in `target`, and tells what came of them. Those
 /// with a range of rates draw from `seed`.
@@ -82,7 +74,7 @@ pub(crate) fn run_with_cross_traffic<W>(
 pub fn keep_cross_traffic<W>(
     target: &LabTarget<'_>,
     (cross_traffic, seed): (&[CrossTraffic], u64),
-    observe: &(dyn Fn(CrossTrafficEvent<'_>) + Sync),
+    observe: &(dyn Fn(&Event) + Sync),
     work: impl FnOnce() -> W,
 ) -> Result<W, ExperimentError> {
     if cross_traffic.is_empty() {
@@ -120,7 +112,7 @@ fn keep_phase(
     (place, phase): (usize, Phase),
     origin: Instant,
     over: &AtomicBool,
-    observe: &(dyn Fn(CrossTrafficEvent<'_>) + Sync),
+    observe: &(dyn Fn(&Event) + Sync),
 ) {
     let ends = phase.starts + phase.request.duration;
     let mut failed = false;
@@ -131,13 +123,15 @@ fn keep_phase(
             return;
         }
         let rest = Phase { starts, request: Request { duration: left, ..phase.request.clone() } };
-        observe(CrossTrafficEvent::On(place, &rest.request));
+        let Request { rate, duration, .. } = rest.request;
+        observe(&Event::CrossTraffic(CrossTrafficPhase { load: place, rate, duration }));
         let done = run_phase(target, &rest, origin, over, Interrupt(over));
         if let Some(Err(error)) = done
             && !over.load(Ordering::Relaxed)
         {
             if !std::mem::replace(&mut failed, true) {
-                observe(CrossTrafficEvent::Failed(place, &error));
+                let failure = CrossTrafficFailure { load: place, message: error.to_string() };
+                observe(&Event::CrossTrafficFailed(failure));
             }
             sleep_until(Instant::now() + PAUSE, over);
         }

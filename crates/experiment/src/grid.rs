@@ -6,12 +6,15 @@ use fullpipe_lab::Backend;
 use fullpipe_model::predict;
 use fullpipe_model::ramp::ramp_range;
 use fullpipe_model::window;
-use fullpipe_record::{Change, GridAccuracy, GridCell, GridReport, HostSettings, LabStep, Limit, Path, Prediction};
+use fullpipe_record::event::CellBegan;
+use fullpipe_record::{
+    Change, Event, GridAccuracy, GridCell, GridReport, HostSettings, LabStep, Limit, Path, Prediction,
+};
 use fullpipe_scenario::{Grid, GridBounds, Scenario, Step};
 use fullpipe_units::{ByteCount, Ratio, Span};
 
 use crate::error::ExperimentError;
-use crate::steps::{StepEvent, run_scenario};
+use crate::steps::run_scenario;
 use crate::target::Interrupt;
 
 /// Losses over which the rate of a cell is averaged, if its longest duration allows.
@@ -20,17 +23,6 @@ const LOSSES: f64 = 200.0;
 /// Steady time of every cell: the more of so many round trips and so much time.
 const STEADY_ROUND_TRIPS: u64 = 20;
 const STEADY_AT_LEAST: Span = Span::from_secs(4);
-
-/// What happens while a grid runs.
-#[derive(Debug)]
-pub enum GridEvent<'e> {
-    /// A cell begins: its number from one, of how many.
-    Begins(usize, usize, &'e Scenario),
-    /// Something happens in it.
-    Step(StepEvent<'e>),
-    /// It is done.
-    Ended(&'e GridCell),
-}
 
 /// Measures every cell of `grid`, each in a lab of its own over `backend`, between hosts with `settings` but for what the
 /// cell changes, for as long as its prediction needs to be judged. A cell runs until a run is valid, three times at most.
@@ -44,19 +36,19 @@ pub fn run_grid(
     settings: &HostSettings,
     backend: Backend,
     interrupt: Interrupt<'_>,
-    observe: &mut dyn FnMut(GridEvent<'_>),
+    observe: &mut dyn FnMut(&Event),
 ) -> Result<GridReport, ExperimentError> {
     let begun = Instant::now();
     let mut cells: Vec<GridCell> = Vec::new();
     let mut interrupted = false;
     for (index, cell) in grid.cells.iter().enumerate() {
         let cell = timed(cell, settings, grid.longest);
-        observe(GridEvent::Begins(index + 1, grid.cells.len(), &cell));
-        match run_scenario(&cell, backend, Ratio::ONE, None, interrupt, &mut |event| observe(GridEvent::Step(event))) {
+        observe(&Event::CellBegan(began(index, grid, &cell)));
+        match run_scenario(&cell, backend, Ratio::ONE, None, interrupt, observe) {
             Ok(mut report) if !report.interrupted => {
                 let Some(step) = report.steps.pop() else { continue };
                 let done = judged(&cell, step);
-                observe(GridEvent::Ended(&done));
+                observe(&Event::Cell(Box::new(done.clone())));
                 cells.push(done);
             }
             Ok(_) | Err(ExperimentError::Interrupted) if !cells.is_empty() => {
@@ -68,6 +60,16 @@ pub fn run_grid(
         }
     }
     Ok(report(grid, cells, begun.elapsed().into(), interrupted))
+}
+
+fn began(index: usize, grid: &Grid, cell: &Scenario) -> CellBegan {
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    CellBegan {
+        number: count(index + 1),
+        cells: count(grid.cells.len()),
+        name: cell.name.clone(),
+        duration: cell.steps[0].request.duration,
+    }
 }
 
 /// How long a grid should take at least, with the settings of the hosts.

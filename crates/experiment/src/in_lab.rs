@@ -4,9 +4,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use fullpipe_lab::{Capture, Host, Lab, Line, Output, Program};
-use fullpipe_record::{At, Change, Direction, Interval, Measurement, Request};
+use fullpipe_record::{At, Change, Direction, Event, Interval, Measurement, Request};
 use fullpipe_units::ByteCount;
-use serde::{Deserialize, Serialize};
 
 use crate::arguments::measure_arguments;
 use crate::error::ExperimentError;
@@ -20,22 +19,6 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How often an interrupt is looked for.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
-
-/// What `fullpipe measure --json-lines` prints, one object a line.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "event", content = "data", rename_all = "kebab-case")]
-pub enum MeasureEvent {
-    /// The way to the other end is known.
-    Route(Box<fullpipe_record::RouteReport>),
-    /// An interval has passed.
-    Interval(Interval),
-    /// The test is over.
-    Measurement(Box<Measurement>),
-    /// A ramp is over.
-    Ramp(Box<fullpipe_record::RampReport>),
-    /// It failed.
-    Error(fullpipe_record::ErrorReport),
-}
 
 /// Both hosts of a lab, with the data going from sender to receiver.
 pub struct LabTarget<'l> {
@@ -195,13 +178,13 @@ fn follow(
             Line::End => return Ok(Followed::Ended),
         };
         match serde_json::from_str(&line) {
-            Ok(MeasureEvent::Interval(interval)) => progress(&interval),
-            Ok(MeasureEvent::Measurement(measurement)) => return Ok(Followed::Measured(measurement)),
-            // Nobody asks for one here.
-            Ok(MeasureEvent::Route(_) | MeasureEvent::Ramp(_)) => {}
+            Ok(Event::Interval(interval)) => progress(&interval),
+            Ok(Event::Measurement(measurement)) => return Ok(Followed::Measured(measurement)),
             // Interrupted before data flowed, it has nothing to show.
-            Ok(MeasureEvent::Error(_)) if interrupt.requested() => return Err(ExperimentError::Interrupted),
-            Ok(MeasureEvent::Error(report)) => return Ok(Followed::Failed(report.message)),
+            Ok(Event::Error(_)) if interrupt.requested() => return Err(ExperimentError::Interrupted),
+            Ok(Event::Error(report)) => return Ok(Followed::Failed(report.message)),
+            // Nothing else was asked for.
+            Ok(_) => {}
             Err(error) => return Ok(Followed::Failed(format!("it printed what is no event ({error}): {line}"))),
         }
     }

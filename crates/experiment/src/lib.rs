@@ -16,12 +16,12 @@ mod target;
 
 pub use advice::advice;
 pub use arguments::measure_arguments;
-pub use cross_traffic::{CrossTrafficEvent, keep_cross_traffic};
+pub use cross_traffic::keep_cross_traffic;
 pub use error::ExperimentError;
-pub use grid::{GridEvent, grid_duration, run_grid};
-pub use in_lab::{LabTarget, MeasureEvent};
+pub use grid::{grid_duration, run_grid};
+pub use in_lab::LabTarget;
 pub use ramp::{RAMP_STEP, Ramp, RampLoads, run_ramp};
 pub use real::OwnPart;
-pub use run::{Stage, run};
-pub use steps::{CaptureTo, StepEvent, run_scenario};
+pub use run::run;
+pub use steps::{CaptureTo, run_scenario};
 pub use target::{Ends, Interrupt, Target};

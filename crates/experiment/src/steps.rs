@@ -5,7 +5,8 @@ use std::path::Path;
 
 use fullpipe_lab::{Backend, Capture, Lab, Plan};
 use fullpipe_model::{left_by_cross_traffic, predict, predict_with_cross_traffic};
-use fullpipe_record::{Interval, LabReport, LabStep, Measurement, Prediction, Request};
+use fullpipe_record::event::{ScenarioBegan, StepBegan};
+use fullpipe_record::{Event, Interval, LabReport, LabStep, Measurement, Request};
 use fullpipe_scenario::{Expected, RatioBound, Scenario, Step, StepBounds, StepRamp};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
@@ -36,17 +37,6 @@ pub struct CaptureTo<'f> {
     pub most: ByteCount,
 }
 
-/// What happens while a scenario runs.
-#[derive(Debug)]
-pub enum StepEvent<'e> {
-    /// A run of a step begins.
-    Begins(&'e Step, &'e Prediction),
-    /// An interval of it has passed.
-    Measuring(&'e Interval),
-    /// It is over.
-    Ended(&'e Step, &'e Measurement),
-}
-
 /// Runs every step of `scenario`, in one lab over `backend` as long as path and hosts stay the same. A step with bounds
 /// runs until two of at most three valid runs agree; one without runs once.
 ///
@@ -65,8 +55,10 @@ pub fn run_scenario(
     time_scale: Ratio,
     capture: Option<CaptureTo<'_>>,
     interrupt: Interrupt<'_>,
-    observe: &mut dyn FnMut(StepEvent<'_>),
+    observe: &mut dyn FnMut(&Event),
 ) -> Result<LabReport, ExperimentError> {
+    let (name, title) = (scenario.name.clone(), scenario.title.clone());
+    observe(&Event::ScenarioBegan(ScenarioBegan { scenario: name, title }));
     let mut standing: Option<(Plan, Lab)> = None;
     let mut steps = Vec::new();
     let mut interrupted = false;
@@ -132,7 +124,7 @@ struct Running<'r> {
 }
 
 impl Running<'_> {
-    fn run(&self, observe: &mut dyn FnMut(StepEvent<'_>)) -> Result<LabStep, ExperimentError> {
+    fn run(&self, observe: &mut dyn FnMut(&Event)) -> Result<LabStep, ExperimentError> {
         let (path, ends, step) = (self.target.path(), self.target.settings()?, self.step);
         let cross_traffic: Vec<Request> = step.cross_traffic.iter().map(|load| load.request.clone()).collect();
         let prediction = match step.ramp {
@@ -157,7 +149,7 @@ impl Running<'_> {
         &self,
         request: &Request,
         expected: &Expectation<'_>,
-        observe: &mut dyn FnMut(StepEvent<'_>),
+        observe: &mut dyn FnMut(&Event),
     ) -> Result<LabStep, ExperimentError> {
         let mut runs = Vec::new();
         while !is_decided(&self.step.bounds, &runs) {
@@ -172,7 +164,7 @@ impl Running<'_> {
         ramp: &StepRamp,
         request: &Request,
         expected: &Expectation<'_>,
-        observe: &mut dyn FnMut(StepEvent<'_>),
+        observe: &mut dyn FnMut(&Event),
     ) -> Result<LabStep, ExperimentError> {
         let full = expected.capacity.unwrap_or_default();
         let loads = Ramp { loads: RampLoads::Shares(ramp.from, ramp.to), steps: ramp.loads }.loads(full);
@@ -214,6 +206,14 @@ impl Running<'_> {
         })
     }
 
+    fn began(&self, expected: &Expectation<'_>) -> StepBegan {
+        StepBegan {
+            step: self.step.name.clone(),
+            is_ramp: self.step.ramp.is_some(),
+            prediction: expected.prediction.clone(),
+        }
+    }
+
     fn begin_capture(&self) -> Result<Option<Capture>, ExperimentError> {
         self.runs.set(self.runs.get() + 1);
         let Some((to, name)) = &self.capture else { return Ok(None) };
@@ -224,13 +224,13 @@ impl Running<'_> {
         &self,
         request: &Request,
         expected: &Expectation<'_>,
-        observe: &mut dyn FnMut(StepEvent<'_>),
+        observe: &mut dyn FnMut(&Event),
     ) -> Result<Run, ExperimentError> {
-        observe(StepEvent::Begins(self.step, &expected.prediction));
+        observe(&Event::StepBegan(Box::new(self.began(expected))));
         let cross_traffic = (&self.step.cross_traffic[..], self.seed);
         let capture = self.begin_capture()?;
         let done = run_with_cross_traffic(self.target, cross_traffic, request, self.interrupt, || {
-            let progress = &mut |interval: &Interval| observe(StepEvent::Measuring(interval));
+            let progress = &mut |interval: &Interval| observe(&Event::Interval(Box::new(interval.clone())));
             self.target.measure(request, self.interrupt, progress)
         });
         let missed = capture.map_or(Ok(0), |capture| self.target.finish_capture(capture))?;
@@ -242,7 +242,7 @@ impl Running<'_> {
             return Err(ExperimentError::Interrupted);
         }
         let run = expected.run(measurement, cross_traffic);
-        observe(StepEvent::Ended(self.step, &run.measurement));
+        observe(&Event::Measurement(Box::new(run.measurement.clone())));
         Ok(run)
     }
 }

@@ -3,10 +3,11 @@
 use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
 
-use fullpipe_experiment::{Ends, ExperimentError, Interrupt, Stage, Target, run};
+use fullpipe_experiment::{Ends, ExperimentError, Interrupt, Target, run};
 use fullpipe_record::{
-    At, Change, Encapsulation, EndReport, Experiment, Framing, HostSettings, Interval, IpVersion, Limit, Measurement,
-    Path, PathDirection, Peer, Prediction, Request, RttReport, Sample, SocketMemory, Summary, TcpInfo, Validity,
+    At, Change, Encapsulation, EndReport, Event, Experiment, Framing, HostSettings, Interval, IpVersion, Limit,
+    Measurement, Path, PathDirection, Peer, Prediction, Request, RttReport, Sample, SocketMemory, Summary, TcpInfo,
+    Validity,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
@@ -167,10 +168,10 @@ fn measurement(request: &Request, samples: Vec<Sample>) -> Measurement {
 /// The loop over `target`, and the prediction as it stood when it was fixed.
 fn run_over(target: &Pretended) -> (Experiment, Prediction) {
     let mut fixed = None;
-    let experiment = run(target, &Request::default(), Interrupt(&AtomicBool::new(false)), &mut |stage| {
-        if let Stage::Predicted(_, prediction) = stage {
+    let experiment = run(target, &Request::default(), Interrupt(&AtomicBool::new(false)), &mut |event| {
+        if let Event::Predicted(predicted) = event {
             assert!(target.journal.borrow().is_empty(), "the prediction comes before any measurement");
-            fixed = Some(prediction.clone());
+            fixed = Some(predicted.prediction.clone());
         }
     });
     (experiment.unwrap(), fixed.unwrap())

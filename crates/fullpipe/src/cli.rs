@@ -10,7 +10,7 @@ use fullpipe_lab::Backend;
 use fullpipe_units::Span;
 use zeroize::Zeroizing;
 
-use crate::commands::{calc, demo, diagnose, host, iperf3, lab, measure, serve};
+use crate::commands::{calc, demo, diagnose, host, iperf3, lab, measure, schema, serve};
 use crate::terminal::Format;
 
 /// How JSON is asked for; needed where the command line itself is wrong.
@@ -61,26 +61,45 @@ pub(crate) enum Command {
     Host(host::Arguments),
     /// Emulated paths: run scenarios, or any program in their hosts
     Lab(lab::Arguments),
-    /// Print the JSON schema of what --json prints
-    Schema,
+    /// Print the JSON schema of what --json and --json-lines print
+    Schema(schema::Arguments),
 }
 
 impl Cli {
     /// What standard output is for.
     pub(crate) fn format(&self) -> Format {
         let json = match &self.command {
-            Command::Measure(arguments) if arguments.json_lines => return Format::JsonLines,
+            Command::Measure(arguments) => return arguments.output.format(),
+            Command::Diagnose(arguments) => return arguments.output.format(),
+            Command::Demo(arguments) => return arguments.output.format(),
+            Command::Lab(arguments) => return arguments.format(),
             Command::Serve(arguments) if arguments.json_lines() => return Format::JsonLines,
-            Command::Lab(arguments) if arguments.wants_json_lines() => return Format::JsonLines,
-            Command::Measure(arguments) => arguments.json,
-            Command::Diagnose(arguments) => arguments.json,
-            Command::Demo(arguments) => arguments.json,
             Command::Calc(arguments) => arguments.json,
             Command::Host(arguments) => arguments.wants_json(),
-            Command::Lab(arguments) => arguments.wants_json(),
-            Command::Serve(_) | Command::Iperf3(_) | Command::Schema => false,
+            Command::Serve(_) | Command::Iperf3(_) | Command::Schema(_) => false,
         };
         if json { Format::Json } else { Format::Text }
+    }
+}
+
+/// The format of the result, for commands that run for a while.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct OutputArguments {
+    /// Print one JSON document
+    #[arg(long, short = 'J')]
+    json: bool,
+    /// Print one JSON object a line, as things happen
+    #[arg(long, conflicts_with = "json")]
+    json_lines: bool,
+}
+
+impl OutputArguments {
+    pub(crate) fn format(self) -> Format {
+        match (self.json, self.json_lines) {
+            (true, _) => Format::Json,
+            (_, true) => Format::JsonLines,
+            _ => Format::Text,
+        }
     }
 }
 

@@ -1,11 +1,11 @@
 //! The only place that prints.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fullpipe_experiment::MeasureEvent;
-use fullpipe_record::{Document, ErrorReport};
+use fullpipe_record::{Document, ErrorReport, Event, EventLine};
 use fullpipe_report::{Style, document};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::getpgrp;
@@ -72,19 +72,10 @@ impl Terminal {
         }
     }
 
-    /// What happened as one line of JSON; nothing where the result is text or a document.
-    pub(crate) fn event(&self, event: &MeasureEvent) {
-        if self.format == Format::JsonLines
-            && let Ok(line) = serde_json::to_string(event)
-        {
-            Self::line(&line);
-        }
-    }
-
-    /// What happened in a lab, likewise.
-    pub(crate) fn any_event(&self, event: &serde_json::Value) {
+    /// Prints an event as one line of JSON; prints nothing if the result is text or a document.
+    pub(crate) fn event(&self, event: &Event) {
         if self.format == Format::JsonLines {
-            Self::line(&event.to_string());
+            Self::line(&event_line(event, &now()));
         }
     }
 
@@ -169,9 +160,20 @@ impl Terminal {
         }
         Self::complain(&failure.message);
         let error = ErrorReport { message: failure.message.clone(), exit_code: failure.code };
-        self.event(&MeasureEvent::Error(error.clone()));
-        self.document(&Document { error: Some(error), ..Document::new() });
+        self.event(&Event::Error(error.clone()));
+        self.document(&Document::failed(error));
     }
+}
+
+/// Returns the time, to the millisecond.
+fn now() -> String {
+    jiff::Timestamp::now().round(jiff::Unit::Millisecond).map(|now| now.to_string()).unwrap_or_default()
+}
+
+/// Returns an event as a line of JSON, without the end of the line.
+pub(crate) fn event_line(event: &Event, time: &str) -> String {
+    let line = EventLine { time: time.to_owned(), event: Cow::Borrowed(event) };
+    serde_json::to_string(&line).unwrap_or_default()
 }
 
 /// Keys that are typed at the terminal, as they are typed; or what stands first in each line of an input that is none.

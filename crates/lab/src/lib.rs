@@ -34,4 +34,4 @@ pub use join_socket::{JoinSocket, JoinedLab};
 pub use lab::{Lab, Plan, Watch};
 pub use program::{Line, Output, Program, Stdio};
 pub use protocol::{Backend, Host};
-pub use status::{DirectionStatus, Meter, PathStatus};
+pub use status::Meter;

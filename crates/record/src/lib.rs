@@ -7,7 +7,9 @@
 
 mod calculation;
 mod diagnosis;
+mod document;
 mod effects;
+pub mod event;
 mod evidence;
 mod experiment;
 mod grid;
@@ -17,6 +19,7 @@ mod latency;
 mod machine;
 mod measurement;
 mod path;
+mod path_status;
 mod placement;
 mod prediction;
 mod ramp;
@@ -30,12 +33,14 @@ pub use calculation::{
     BufferAdvice, Calculation, Combination, Estimate, Given, Leg, Lift, Need, Quantity, Side, Solved, Value, WhatIf,
 };
 pub use diagnosis::{CommandEnd, Diagnosis, DiagnosisReport, Transfer, Trial};
+pub use document::{Content, Document, ErrorReport};
 pub use effects::{
     Codel, Distribution, Edit, Effects, Jitter, LossPattern, NarrowLink, Opportunities, PathChange, PathStep, Policer,
     Queueing, Reordering, TooBig,
 };
+pub use event::{Event, EventLine};
 pub use evidence::Evidence;
-pub use experiment::{Document, ErrorReport, Experiment, Proof, Undone};
+pub use experiment::{Experiment, Proof, Undone};
 pub use grid::{GridAccuracy, GridCell, GridReport};
 pub use host::{
     AdvisedChange, Allowance, Folklore, HostAdvice, HostApplied, HostChange, HostDevice, HostLeft, HostManager,
@@ -49,6 +54,7 @@ pub use measurement::{
     SocketReadback, Steady, StorageUse, StreamInterval, StreamSummary, Summary, SynQuote, Validity,
 };
 pub use path::{Encapsulation, Framing, IpVersion, Path, PathDirection, Segmentation, Tunnel};
+pub use path_status::{DirectionStatus, PathStatus};
 pub use placement::Placement;
 pub use prediction::{Ceiling, Limit, Prediction, Ramp};
 pub use ramp::{RampReport, RampStep};
@@ -61,4 +67,4 @@ pub use verdict::{
 };
 
 /// The version that every JSON document carries. It changes when a field is renamed or removed.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;

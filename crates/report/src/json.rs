@@ -1,4 +1,4 @@
-use fullpipe_record::Document;
+use fullpipe_record::{Document, EventLine};
 use schemars::Schema;
 
 /// The one JSON document of a command, with a newline at its end.
@@ -19,10 +19,24 @@ pub fn schema() -> String {
     format!("{}\n", serde_json::to_string_pretty(&schema).expect("a schema can always be written as JSON"))
 }
 
+/// Returns the JSON schema of one line of `--json-lines`, with a newline at its end.
+///
+/// # Panics
+/// Never, for the same reason.
+pub fn event_schema() -> String {
+    let schema: Schema = schemars::schema_for!(EventLine<'_>);
+    format!("{}\n", serde_json::to_string_pretty(&schema).expect("a schema can always be written as JSON"))
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
     fn the_schema_changes_only_on_purpose() {
         insta::assert_snapshot!(super::schema());
+    }
+
+    #[test]
+    fn the_schema_of_events_changes_only_on_purpose() {
+        insta::assert_snapshot!(super::event_schema());
     }
 }

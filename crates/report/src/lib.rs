@@ -9,7 +9,7 @@ pub mod iperf3;
 mod json;
 mod text;
 
-pub use json::{document, schema};
+pub use json::{document, event_schema, schema};
 pub use text::{
     Style, begins, calculation, command_end, diagnosis, elsewhere, figures, grid_report, host_advice, host_applied,
     host_settings, host_undone, interval_head, interval_line, judged, lab_report, lab_summary, measurement, path,

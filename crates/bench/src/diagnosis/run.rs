@@ -10,7 +10,7 @@ use fullpipe_diagnose::{diagnose, remedies};
 use fullpipe_experiment::measure_arguments;
 use fullpipe_lab::{Backend, Host, Lab, LabError, Line, Plan, Program, Stdio};
 use fullpipe_model::{application, predict};
-use fullpipe_record::{At, Direction, Document, Evidence, Measurement, Prediction, Remedy, Request, Transfer};
+use fullpipe_record::{At, Content, Direction, Document, Evidence, Measurement, Prediction, Remedy, Request, Transfer};
 use fullpipe_units::{ByteCount, Span};
 
 use super::cases::Case;
@@ -207,7 +207,7 @@ impl Scene<'_> {
         let server = self.serve(near.peer(), &["--one-off"])?;
         let watch = self.lab.watch()?;
         let client = self.start(near, &self.client_arguments(near, request))?;
-        let measurement = self.finish(client, request, |document| document.measurement)?;
+        let measurement = self.finish(client, request, measurement_of)?;
         let validity = watch.finish()?;
         server.finish(Duration::from_secs(1))?;
         Ok(Measurement { validity, ..measurement })
@@ -361,8 +361,16 @@ impl Scene<'_> {
 
 /// The transfer that moved most of those that were watched.
 fn largest_transfer(document: Document) -> Option<(Transfer, Evidence)> {
-    let largest = document.diagnosis?.transfers.into_iter().next()?;
+    let Content::Diagnosis { diagnosis, .. } = document.content else { return None };
+    let largest = diagnosis.transfers.into_iter().next()?;
     largest.transfer.zip(largest.evidence)
+}
+
+fn measurement_of(document: Document) -> Option<Measurement> {
+    match document.content {
+        Content::Measurement { measurement } => Some(*measurement),
+        _ => None,
+    }
 }
 
 fn best_of(advice: &[Remedy]) -> Option<(&Remedy, fullpipe_record::Forecast)> {

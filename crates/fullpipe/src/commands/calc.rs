@@ -8,7 +8,7 @@ use fullpipe_calc::{
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_model::kernel::defaults;
 use fullpipe_record::{
-    Change, Document, Encapsulation, Framing, Given, HostSettings, IpVersion, KernelVersion, Quantity, Tunnel,
+    Change, Content, Document, Encapsulation, Framing, Given, HostSettings, IpVersion, KernelVersion, Quantity, Tunnel,
 };
 use fullpipe_report as report;
 use fullpipe_scenario::parse_host_flag;
@@ -201,14 +201,14 @@ fn lists(arguments: &Arguments) -> impl Iterator<Item = Vec<Setting>> {
 fn one(arguments: &Arguments, given: &Given, hosts: &Hosts, terminal: &Terminal) -> Result<(), Failure> {
     let calculation = calculate(given, hosts, &arguments.what_if)?;
     terminal.result(&report::calculation(&calculation, terminal.style()));
-    terminal.document(&Document { calculation: Some(calculation), ..Document::new() });
+    terminal.document(&Document::new(Content::Calculation { calculation: Box::new(calculation) }));
     Ok(())
 }
 
 fn table(axes: &Axes, hosts: &Hosts, terminal: &Terminal) -> Result<(), Failure> {
     let rows = axes.table(hosts, MAX_ROWS)?;
     terminal.result(&report::table(&rows, terminal.style()));
-    terminal.document(&Document { table: Some(rows), ..Document::new() });
+    terminal.document(&Document::new(Content::Table { table: rows }));
     Ok(())
 }
 

@@ -1,13 +1,13 @@
 use std::path::Path;
 
-use fullpipe_experiment::{Interrupt, LabTarget, Stage, run as run_loop};
+use fullpipe_experiment::{Interrupt, LabTarget, run as run_loop};
 use fullpipe_lab::{Backend, Lab, Plan, find_congestion_control};
-use fullpipe_record::{Change, Document, Experiment, Request};
+use fullpipe_record::{Change, Content, Document, Event, Experiment, Request, Steady};
 use fullpipe_report as report;
 use fullpipe_scenario::{PathSpec, parse_host_flag, parse_path_flag_with};
 use fullpipe_units::Span;
 
-use crate::cli::{backend, duration};
+use crate::cli::{OutputArguments, backend, duration};
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::sibling::read_sibling;
 use crate::terminal::Terminal;
@@ -38,9 +38,8 @@ pub(crate) struct Arguments {
     /// or `kernel`, in place of the link: the kernel's own tbf and netem, for rate, queue, loss and delay alone
     #[arg(long, default_value = "auto", value_parser = backend, value_name = "KIND")]
     backend: Backend,
-    /// Print one JSON document
-    #[arg(long, short = 'J')]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArguments,
 }
 
 pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
@@ -59,10 +58,14 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
     let lab = Lab::start(&Plan { path, seed: arguments.seed, sender, receiver, backend, interactive: false })?;
     let request =
         Request { congestion: Some(arguments.congestion.clone()), duration: arguments.time, ..Request::default() };
-    let experiment =
-        run_loop(&LabTarget::new(&lab), &request, Interrupt(&flag), &mut |stage| show(&stage, &request, terminal))?;
+    let mut progress = Progress { request: &request, steady: None, is_proof: false, terminal };
+    let experiment = run_loop(&LabTarget::new(&lab), &request, Interrupt(&flag), &mut |event| {
+        terminal.event(event);
+        progress.show(event);
+    })?;
     terminal.result(&report::result(&experiment, terminal.style()));
-    terminal.document(&Document { experiment: Some(experiment.clone()), ..Document::new() });
+    terminal.event(&Event::Experiment(Box::new(experiment.clone())));
+    terminal.document(&Document::new(Content::Experiment { experiment: Box::new(experiment.clone()) }));
     outcome(&experiment)
 }
 
@@ -74,29 +77,44 @@ fn in_flag(flag: &str, error: &dyn std::error::Error) -> Failure {
     Failure::new(USAGE, format!("{flag}: {error}"))
 }
 
-fn show(stage: &Stage<'_>, request: &Request, terminal: &Terminal) {
-    let style = terminal.style();
-    match stage {
-        Stage::Predicted(path, prediction) => {
-            terminal.progress(&report::path(path, prediction, style));
-            terminal.progress(&format!("\n{}\n", report::interval_head(request, style)));
+/// Prints the stages of the loop as text.
+struct Progress<'p> {
+    request: &'p Request,
+    /// Steady part of the last measurement.
+    steady: Option<Steady>,
+    /// True once a remedy is applied.
+    is_proof: bool,
+    terminal: &'p Terminal,
+}
+
+impl Progress<'_> {
+    fn show(&mut self, event: &Event) {
+        let style = self.terminal.style();
+        let print = |text: &str| self.terminal.progress(text);
+        match event {
+            Event::Predicted(predicted) => {
+                print(&report::path(&predicted.path, &predicted.prediction, style));
+                print(&format!("\n{}\n", report::interval_head(self.request, style)));
+            }
+            Event::Interval(interval) => {
+                print(&format!("{}\n", report::interval_line(self.request, interval, style)));
+            }
+            Event::Measurement(measurement) => {
+                print(&report::figures(measurement, style));
+                if let Some(verdict) = measurement.limit.as_ref().filter(|_| !self.is_proof) {
+                    print(&report::judged(verdict, style));
+                }
+                self.steady = measurement.summary.steady;
+            }
+            Event::Remedies(remedies) => print(&report::remedies(remedies, self.steady, style)),
+            Event::Applied(applied) => {
+                print(&report::proof_begins(&applied.remedy, &applied.prediction, style));
+                print(&format!("\n{}\n", report::interval_head(self.request, style)));
+                self.is_proof = true;
+            }
+            Event::Undone(undone) => print(&report::undone(undone, style)),
+            _ => {}
         }
-        Stage::Measuring(interval) => {
-            terminal.progress(&format!("{}\n", report::interval_line(request, interval, style)));
-        }
-        Stage::Judged(measurement, verdict) => {
-            terminal.progress(&report::figures(measurement, style));
-            terminal.progress(&report::judged(verdict, style));
-        }
-        Stage::Advised(remedies, measurement) => {
-            terminal.progress(&report::remedies(remedies, measurement.summary.steady, style));
-        }
-        Stage::Applied(remedy, prediction) => {
-            terminal.progress(&report::proof_begins(remedy, prediction, style));
-            terminal.progress(&format!("\n{}\n", report::interval_head(request, style)));
-        }
-        Stage::Proven(measurement, _) => terminal.progress(&report::figures(measurement, style)),
-        Stage::Undone(undone) => terminal.progress(&report::undone(undone, style)),
     }
 }
 

@@ -14,7 +14,7 @@ use fullpipe_host::{
     ApplyOptions, JournalDir, JournalError, SysctlTree, System, advise, allowances, check, inspect, is_network_sysctl,
     managers, planned, show, usual_path, who_else,
 };
-use fullpipe_record::{Change, Document, Given, HostAdvice, HostApplied, HostUndone};
+use fullpipe_record::{Change, Content, Document, Given, HostAdvice, HostApplied, HostUndone};
 use fullpipe_report as report;
 use fullpipe_scenario::parse_host_flag;
 use fullpipe_sys::ignore_terminal_signals;
@@ -183,7 +183,7 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
         Action::Advise { rtt, bandwidth, streams, .. } => {
             let advice = advice(*rtt, *bandwidth, *streams)?;
             terminal.result(&report::host_advice(&advice, terminal.style()));
-            terminal.document(&Document { host_advice: Some(advice), ..Document::new() });
+            terminal.document(&Document::new(Content::HostAdvice { host_advice: Box::new(advice) }));
             Ok(())
         }
         Action::Apply { settings, path, dry_run, temporary, persist, journal, .. } => {
@@ -212,7 +212,7 @@ fn show_settings(path: &MaybePath, terminal: &Terminal) -> Result<(), Failure> {
         shown.allows = allowances(&settings, &usual_path(rtt, bandwidth), path.streams);
     }
     terminal.result(&report::host_settings(&shown, path.stated(), terminal.style()));
-    terminal.document(&Document { host_settings: Some(shown), ..Document::new() });
+    terminal.document(&Document::new(Content::HostSettings { host_settings: Box::new(shown) }));
     Ok(())
 }
 
@@ -275,14 +275,14 @@ fn apply(
 
 fn stated_applied(applied: HostApplied, terminal: &Terminal) {
     terminal.result(&report::host_applied(&applied, terminal.style()));
-    terminal.document(&Document { host_applied: Some(applied), ..Document::new() });
+    terminal.document(&Document::new(Content::HostApplied { host_applied: Box::new(applied) }));
 }
 
 /// What was left alone is a failure: not all is as it was.
 fn stated(undone: HostUndone, terminal: &Terminal) -> Result<(), Failure> {
     terminal.result(&report::host_undone(&undone, terminal.style()));
     let whole = undone.left.is_empty();
-    terminal.document(&Document { host_undone: Some(undone), ..Document::new() });
+    terminal.document(&Document::new(Content::HostUndone { host_undone: Box::new(undone) }));
     if whole { Ok(()) } else { Err(Failure::already_printed(FAILED)) }
 }
 

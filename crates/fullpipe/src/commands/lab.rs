@@ -2,21 +2,19 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use clap::Subcommand;
-use fullpipe_experiment::{
-    CaptureTo, ExperimentError, GridEvent, Interrupt, StepEvent, grid_duration, run_grid, run_scenario,
-};
+use fullpipe_experiment::{CaptureTo, ExperimentError, Interrupt, grid_duration, run_grid, run_scenario};
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_lab::{Backend, Host, JoinedLab, Lab, Plan, Stdio, find_congestion_control};
-use fullpipe_record::Document;
+use fullpipe_record::{Content, Document, Event};
 use fullpipe_report as report;
 use fullpipe_scenario::{Control, Grid, Scenario, builtin, builtin_grid};
 use fullpipe_units::{ByteCount, Ratio, Span};
 
 use super::up::{Standing, up};
-use crate::cli::{backend, duration};
+use crate::cli::{OutputArguments, backend, duration};
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::sibling::read_sibling;
-use crate::terminal::Terminal;
+use crate::terminal::{Format, Terminal};
 
 /// Two hosts of this machine's own kernel, joined by an emulated path.
 #[derive(Debug, clap::Args)]
@@ -50,18 +48,16 @@ enum Action {
         /// Size that none of these files goes beyond
         #[arg(long, requires = "capture", default_value = "256MiB", value_name = "BYTES")]
         capture_size: ByteCount,
-        /// Print one JSON document
-        #[arg(long, short = 'J')]
-        json: bool,
+        #[command(flatten)]
+        output: OutputArguments,
     },
     /// Measure a grid of paths and say how good the predictions are (about 25 minutes)
     Grid {
         /// A file, instead of the grid that comes with the program
         #[arg(value_name = "FILE")]
         grid: Option<String>,
-        /// Print one JSON document
-        #[arg(long, short = 'J')]
-        json: bool,
+        #[command(flatten)]
+        output: OutputArguments,
     },
     /// Keep the path of a scenario standing, for any program to run in its hosts
     Up {
@@ -111,12 +107,12 @@ enum Action {
 }
 
 impl Arguments {
-    pub(crate) fn wants_json(&self) -> bool {
-        matches!(self.action, Action::Run { json: true, .. } | Action::Grid { json: true, .. })
-    }
-
-    pub(crate) fn wants_json_lines(&self) -> bool {
-        matches!(self.action, Action::Up { json_lines: true, .. })
+    pub(crate) fn format(&self) -> Format {
+        match self.action {
+            Action::Run { output, .. } | Action::Grid { output, .. } => output.format(),
+            Action::Up { json_lines: true, .. } => Format::JsonLines,
+            _ => Format::Text,
+        }
     }
 }
 
@@ -200,14 +196,14 @@ fn run_all(
     let style = terminal.style();
     let mut reports = Vec::new();
     for scenario in scenarios {
-        terminal.progress(&format!("{}: {}\n", scenario.name, scenario.title));
-        let observe = &mut |event: StepEvent<'_>| show(&event, terminal);
+        let observe = &mut |event: &Event| show(event, terminal);
         let run = run_scenario(&scenario, backend, time_scale, capture, Interrupt(&flag), observe);
         let done = match run {
             Err(ExperimentError::Interrupted) if !reports.is_empty() => break,
             done => done?,
         };
         terminal.result(&report::lab_report(&done, style));
+        terminal.event(&Event::Scenario(Box::new(done.clone())));
         let interrupted = done.interrupted;
         reports.push(done);
         if interrupted {
@@ -217,7 +213,7 @@ fn run_all(
     terminal.result(&format!("\n{}", report::lab_summary(&reports, style)));
     let interrupted = flag.load(Ordering::Relaxed);
     let passed = !interrupted && reports.iter().all(|report| report.passed);
-    terminal.document(&Document { lab: Some(reports), ..Document::new() });
+    terminal.document(&Document::new(Content::Lab { lab: reports }));
     ended(passed, interrupted)
 }
 
@@ -237,37 +233,43 @@ fn measure_grid(file: Option<&str>, backend: Backend, terminal: &Terminal) -> Re
     let flag = super::interrupt_flag()?;
     let (count, time) = (grid.cells.len(), grid_duration(&grid, &settings));
     terminal.progress(&format!("{}: {count} cells, {time} of load\n", grid.title));
-    let report = run_grid(&grid, &settings, backend, Interrupt(&flag), &mut |event| show_cell(&event, terminal))?;
+    let report = run_grid(&grid, &settings, backend, Interrupt(&flag), &mut |event| show_cell(event, terminal))?;
     terminal.result(&report::grid_report(&report, terminal.style()));
     let (passed, interrupted) = (report.passed, report.interrupted);
-    terminal.document(&Document { grid: Some(report), ..Document::new() });
+    terminal.event(&Event::Grid(Box::new(report.clone())));
+    terminal.document(&Document::new(Content::Grid { grid: Box::new(report) }));
     ended(passed, interrupted)
 }
 
-fn show_cell(event: &GridEvent<'_>, terminal: &Terminal) {
+/// Prints what happens in a grid. Each cell is a scenario of one step, of which the name says enough.
+fn show_cell(event: &Event, terminal: &Terminal) {
     match event {
-        GridEvent::Begins(number, count, cell) => {
-            let time = cell.steps[0].request.duration;
-            terminal.progress(&format!("[{number}/{count}] {}, {time}\n", cell.name));
+        Event::CellBegan(cell) => {
+            terminal.event(event);
+            terminal.progress(&format!("[{}/{}] {}, {}\n", cell.number, cell.cells, cell.name, cell.duration));
         }
-        GridEvent::Step(event) => show(event, terminal),
-        GridEvent::Ended(_) => {}
+        Event::ScenarioBegan(_) => {}
+        _ => show(event, terminal),
     }
 }
 
-fn show(event: &StepEvent<'_>, terminal: &Terminal) {
+/// Prints what happens in a scenario.
+fn show(event: &Event, terminal: &Terminal) {
+    terminal.event(event);
     match event {
-        StepEvent::Begins(step, prediction) => {
+        Event::ScenarioBegan(began) => terminal.progress(&format!("{}: {}\n", began.scenario, began.title)),
+        Event::StepBegan(began) => {
             let predicted =
-                if step.ramp.is_some() { String::new() } else { format!(": predicted {}", prediction.kernel_model) };
-            terminal.progress(&format!("  {}{predicted} …", step.name));
+                if began.is_ramp { String::new() } else { format!(": predicted {}", began.prediction.kernel_model) };
+            terminal.progress(&format!("  {}{predicted} …", began.step));
         }
-        StepEvent::Measuring(_) => terminal.progress("."),
-        StepEvent::Ended(_, measurement) => {
+        Event::Interval(_) => terminal.progress("."),
+        Event::Measurement(measurement) => {
             let rate = measurement.summary.steady.map_or(measurement.summary.rate, |steady| steady.rate);
             let valid = if measurement.validity.is_valid() { "" } else { " (does not count)" };
             terminal.progress(&format!(" {rate}{valid}\n"));
         }
+        _ => {}
     }
 }
 

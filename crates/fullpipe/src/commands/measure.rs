@@ -1,12 +1,13 @@
 use std::net::IpAddr;
 
 use fullpipe_diagnose::diagnose;
-use fullpipe_experiment::{MeasureEvent, RAMP_STEP};
+use fullpipe_experiment::RAMP_STEP;
 use fullpipe_probe::{Destination, measure, measure_iperf2, trace};
-use fullpipe_record::{Document, ErrorReport, Evidence, Framing, Measurement, Request, Transport};
+use fullpipe_record::{Content, Document, ErrorReport, Event, Evidence, Framing, Measurement, Request, Transport};
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, Span};
 
+use crate::cli::OutputArguments;
 use crate::commands::load::{Load, Reach};
 use crate::commands::ramp::{self, RampArgument};
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
@@ -40,12 +41,8 @@ pub(crate) struct Arguments {
     /// five seconds
     #[arg(long, conflicts_with = "ramp")]
     route: bool,
-    /// Print one JSON document
-    #[arg(long, short = 'J')]
-    pub(crate) json: bool,
-    /// Print one JSON object a line, as things happen
-    #[arg(long, conflicts_with = "json")]
-    pub(crate) json_lines: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArguments,
 }
 
 pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
@@ -61,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
     let route = arguments.route.then(|| trace(&destination, &flag)).transpose()?;
     if let Some(route) = &route {
         terminal.result(&report::route(route, style));
-        terminal.event(&MeasureEvent::Route(Box::new(route.clone())));
+        terminal.event(&Event::Route(Box::new(route.clone())));
     }
     let mut head = Some(report::interval_head(&request, style));
     let run = if arguments.reach.is_iperf2() { measure_iperf2 } else { measure };
@@ -70,7 +67,7 @@ pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Fail
             terminal.progress(&format!("{head}\n"));
         }
         terminal.progress(&format!("{}\n", report::interval_line(&request, interval, style)));
-        terminal.event(&MeasureEvent::Interval(interval.clone()));
+        terminal.event(&Event::Interval(Box::new(interval.clone())));
     });
     finish(judged(Measurement { route, ..measured? }, arguments.bandwidth), terminal)
 }
@@ -116,11 +113,12 @@ fn finish(measurement: Measurement, terminal: &Terminal) -> Result<(), Failure> 
     let exit_code = if interrupted { INTERRUPTED } else { FAILED };
     let error = measurement.broken_off.clone().map(|message| ErrorReport { message, exit_code });
     terminal.result(&report::measurement(&measurement, terminal.style()));
-    terminal.event(&MeasureEvent::Measurement(Box::new(measurement.clone())));
+    terminal.event(&Event::Measurement(Box::new(measurement.clone())));
     if let Some(error) = &error {
         Terminal::complain(&error.message);
     }
-    terminal.document(&Document { measurement: Some(measurement), error: error.clone(), ..Document::new() });
+    let content = Content::Measurement { measurement: Box::new(measurement) };
+    terminal.document(&Document::new(content).with_error(error.clone()));
     match (error, interrupted) {
         (Some(error), _) => Err(Failure::already_printed(error.exit_code)),
         (None, true) => Err(Failure::already_printed(INTERRUPTED)),

@@ -11,6 +11,7 @@ pub(crate) mod load;
 mod login;
 pub(crate) mod measure;
 pub(crate) mod ramp;
+pub(crate) mod schema;
 pub(crate) mod serve;
 mod up;
 
@@ -33,8 +34,8 @@ pub(crate) fn run(cli: Cli, terminal: &Terminal) -> Result<(), Failure> {
         Command::Iperf3(arguments) => iperf3::run(&arguments.all),
         Command::Host(arguments) => host::run(&arguments, terminal),
         Command::Lab(arguments) => lab::run(&arguments, terminal),
-        Command::Schema => {
-            terminal.result(&fullpipe_report::schema());
+        Command::Schema(arguments) => {
+            schema::run(&arguments, terminal);
             Ok(())
         }
     }

@@ -3,9 +3,9 @@
 use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
 
-use fullpipe_experiment::{MeasureEvent, Ramp, RampLoads, run_ramp};
+use fullpipe_experiment::{Ramp, RampLoads, run_ramp};
 use fullpipe_probe::{Destination, ProbeError, measure};
-use fullpipe_record::{Document, ErrorReport, Measurement, Request, Transport};
+use fullpipe_record::{Content, Document, ErrorReport, Event, Measurement, Request, Transport};
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
@@ -82,21 +82,23 @@ pub(crate) fn run(
     consent(&Request { rate: most, ..request.clone() })?;
     let mut measure_step = |request: &Request| -> Result<Measurement, ProbeError> {
         let measured = once(request)?;
-        terminal.event(&MeasureEvent::Measurement(Box::new(measured.clone())));
+        terminal.event(&Event::Measurement(Box::new(measured.clone())));
         Ok(measured)
     };
     let done = run_ramp(&loads, full, request, &mut measure_step, &mut |step| {
         terminal.progress(&format!("{}\n", report::ramp_step(step)));
+        terminal.event(&Event::RampStep(Box::new(step.clone())));
     })?;
     terminal.result(&report::ramp(&done, terminal.style()));
-    terminal.event(&MeasureEvent::Ramp(Box::new(done.clone())));
+    terminal.event(&Event::Ramp(Box::new(done.clone())));
     let interrupted = done.interrupted;
     let broken = done.steps.iter().find_map(|step| step.broken_off.clone());
     let error = broken.map(|message| ErrorReport { message, exit_code: FAILED });
     if let Some(error) = &error {
         Terminal::complain(&error.message);
     }
-    terminal.document(&Document { ramp: Some(done), error: error.clone(), ..Document::new() });
+    let content = Content::Ramp { ramp: Box::new(done) };
+    terminal.document(&Document::new(content).with_error(error.clone()));
     match (interrupted, error) {
         (true, _) => Err(Failure::already_printed(INTERRUPTED)),
         (false, Some(error)) => Err(Failure::already_printed(error.exit_code)),

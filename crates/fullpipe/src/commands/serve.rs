@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 use fullpipe_control::{Authenticator, RsaPrivateKey, TlsIdentity};
 use fullpipe_iperf::{DEFAULT_PORT, Key, Users};
 use fullpipe_probe::{Limits, Network, Quota, ServeError, ServeOptions, ServerEvent, StorageConfig, serve};
-use fullpipe_record::Direction;
+use fullpipe_record::event::{Client, ClientFailure, ClientTest, ClientTotals, Listening, NotListening, TurnedAway};
+use fullpipe_record::{Direction, Event};
 use fullpipe_units::{BitRate, ByteCount, Span};
-use serde_json::{Value, json};
 
 use super::daemon;
 use super::load::padding;
 use crate::cli::{duration, key, rsa_private_key, tls_identity, users};
 use crate::failure::{FAILED, Failure, LACKING, USAGE};
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, event_line};
 
 /// Where iperf2 clients call.
 const IPERF2_PORT: u16 = 5001;
@@ -271,7 +271,7 @@ impl Log {
 
     fn note(&mut self, event: &ServerEvent) {
         let now = jiff::Timestamp::now().round(jiff::Unit::Second).map(|now| now.to_string()).unwrap_or_default();
-        let line = if self.json { as_json(event, &now).map(|json| json.to_string()) } else { describe(event) };
+        let line = if self.json { as_event(event).map(|event| event_line(&event, &now)) } else { describe(event) };
         let Some(line) = line else { return };
         if let Some(file) = &mut self.file {
             let stamped = if self.json { format!("{line}\n") } else { format!("{now} {line}\n") };
@@ -339,24 +339,21 @@ fn describe(event: &ServerEvent) -> Option<String> {
     })
 }
 
-fn as_json(event: &ServerEvent, now: &str) -> Option<Value> {
-    let (name, mut data) = match event {
+/// Returns the record of an event; `None` for those within a test.
+fn as_event(event: &ServerEvent) -> Option<Event> {
+    Some(match event.clone() {
         ServerEvent::Connected { .. } | ServerEvent::Interval { .. } => return None,
-        ServerEvent::Listening(address) => ("listening", json!({ "address": address })),
-        ServerEvent::NotListening { why } => ("not-listening", json!({ "why": why })),
-        ServerEvent::Began { client, request } => ("began", json!({ "client": client, "request": request })),
-        ServerEvent::BeganIperf2 { client } => ("began-iperf2", json!({ "client": client })),
-        ServerEvent::Ended { client, bytes, rate, .. } => {
-            ("ended", json!({ "client": client, "bytes": bytes, "rate": rate }))
-        }
-        ServerEvent::Failed { client, why, .. } => ("failed", json!({ "client": client, "why": why })),
+        ServerEvent::Listening(address) => Event::Listening(Listening { address }),
+        ServerEvent::NotListening { why } => Event::NotListening(NotListening { why }),
+        ServerEvent::Began { client, request } => Event::Began(Box::new(ClientTest { client, request })),
+        ServerEvent::BeganIperf2 { client } => Event::BeganIperf2(Client { client }),
+        ServerEvent::Ended { client, bytes, rate, .. } => Event::Ended(ClientTotals { client, bytes, rate }),
+        ServerEvent::Failed { client, why, .. } => Event::Failed(ClientFailure { client, why }),
         ServerEvent::TurnedAway { client, why, connections } => {
-            ("turned-away", json!({ "client": client, "why": why, "connections": connections }))
+            Event::TurnedAway(TurnedAway { client, why: why.to_owned(), connections })
         }
-        ServerEvent::Idle => ("idle", json!({})),
-    };
-    data["time"] = now.into();
-    Some(json!({ "event": name, "data": data }))
+        ServerEvent::Idle => Event::Idle,
+    })
 }
 
 fn explain(error: &ServeError) -> Failure {

@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fullpipe_experiment::{CrossTrafficEvent, LabTarget, keep_cross_traffic};
-use fullpipe_lab::{Backend, DirectionStatus, Host, Lab, LabError, PathStatus};
-use fullpipe_record::{Path, PathChange, PathDirection, Request, Transport};
+use fullpipe_experiment::{LabTarget, keep_cross_traffic};
+use fullpipe_lab::{Backend, Host, Lab, LabError};
+use fullpipe_record::event::{CrossTrafficLoad, LabUp};
+use fullpipe_record::{DirectionStatus, Event, Path, PathChange, PathDirection, PathStatus, Request, Transport};
 use fullpipe_scenario::{CrossTraffic, Scenario, Starts};
 use fullpipe_units::{BitRate, Ratio, Span};
-use serde_json::{Value, json};
 
 use super::lab::{find_congestion_controls, plan};
 use crate::failure::{Failure, INTERRUPTED};
@@ -39,8 +39,8 @@ pub(super) fn up(scenario: &Scenario, standing: &Standing<'_>, terminal: &Termin
     let lab = Lab::start(&plan(scenario, standing.backend))?;
     let _entrance = lab.open_entrance(standing.name)?;
     introduce(scenario, standing, cross_traffic, terminal);
-    let tell = |event: CrossTrafficEvent<'_>| tell(&event, cross_traffic, terminal);
-    keep_cross_traffic(&LabTarget::new(&lab), (cross_traffic, scenario.seed), &tell, || {
+    let observe = |event: &Event| show_cross_traffic(event, cross_traffic, terminal);
+    keep_cross_traffic(&LabTarget::new(&lab), (cross_traffic, scenario.seed), &observe, || {
         watch(&lab, standing.interval, &flag, terminal)
     })?
 }
@@ -61,7 +61,7 @@ fn watch(lab: &Lab, interval: Span, flag: &AtomicBool, terminal: &Terminal) -> R
             Some('q') => return Ok(()),
             Some(key) if knobs.turn(key) => match knobs.apply(key, lab) {
                 Ok(()) => {
-                    terminal.any_event(&json!({"event": "changed", "data": &knobs.directions}));
+                    terminal.event(&Event::Changed(Box::new(knobs.directions.clone())));
                     terminal.result(&format!("{knobs}\n"));
                 }
                 Err(refused) => terminal.notice(&refused.to_string()),
@@ -78,10 +78,9 @@ fn watch(lab: &Lab, interval: Span, flag: &AtomicBool, terminal: &Terminal) -> R
 
 fn introduce(scenario: &Scenario, standing: &Standing<'_>, cross_traffic: &[CrossTraffic], terminal: &Terminal) {
     let name = standing.name;
-    let [sender, receiver] = Host::ALL.map(|host| host.address().to_string());
-    let loads: Vec<Value> = cross_traffic.iter().map(figures).collect();
-    let data = json!({"name": name, "sender": sender, "receiver": receiver, "cross_traffic": loads});
-    terminal.any_event(&json!({"event": "up", "data": data}));
+    let [sender, receiver] = Host::ALL.map(|host| host.address().into());
+    let loads = cross_traffic.iter().map(load).collect();
+    terminal.event(&Event::Up(LabUp { name: name.to_owned(), sender, receiver, cross_traffic: loads }));
     terminal.result(&format!("{name}: {}\n", scenario.title));
     for (host, address) in Host::ALL.into_iter().zip([sender, receiver]) {
         terminal.result(&format!("  {:<8} {address}  fullpipe lab shell --join {name} {}\n", host.name(), host.name()));
@@ -98,25 +97,18 @@ fn introduce(scenario: &Scenario, standing: &Standing<'_>, cross_traffic: &[Cros
     terminal.result(&format!("{changes}leave with q\n"));
 }
 
-/// What becomes of the loads `beside`: when each is on, and that one failed.
-fn tell(event: &CrossTrafficEvent<'_>, cross_traffic: &[CrossTraffic], terminal: &Terminal) {
-    match *event {
-        CrossTrafficEvent::On(place, request) => {
-            let data = json!({"load": place, "rate": request.rate, "duration": request.duration});
-            terminal.any_event(&json!({"event": "cross_traffic", "data": data}));
-        }
-        CrossTrafficEvent::Failed(place, error) => {
-            let message = format!("{} beside failed, and is tried again: {error}", what(&cross_traffic[place].request));
-            terminal.any_event(&json!({"event": "cross_traffic_failed", "data": {"load": place, "message": message}}));
-            terminal.notice(&message);
-        }
+/// Prints when each load of cross traffic is on, and that one failed.
+fn show_cross_traffic(event: &Event, cross_traffic: &[CrossTraffic], terminal: &Terminal) {
+    terminal.event(event);
+    if let Event::CrossTrafficFailed(failure) = event {
+        let load = cross_traffic.get(failure.load).map_or_else(String::new, |load| what(&load.request));
+        terminal.notice(&format!("cross traffic ({load}) failed, and is tried again: {}", failure.message));
     }
 }
 
-/// A load as programs read it: its request, and when it is on.
-fn figures(load: &CrossTraffic) -> Value {
+fn load(load: &CrossTraffic) -> CrossTrafficLoad {
     let (on, off) = load.on_off.unzip();
-    json!({"request": &load.request, "lowest": load.lowest, "on": on, "off": off})
+    CrossTrafficLoad { request: load.request.clone(), lowest: load.lowest, on, off }
 }
 
 /// A load as people read it: `10 × UDP at 29.1 Mbit/s, on 1 s, off 1 s`.
@@ -212,7 +204,7 @@ fn turn_loss(direction: &mut PathDirection, more: bool) {
 }
 
 fn show(status: &PathStatus, terminal: &Terminal) {
-    terminal.any_event(&json!({"event": "path", "data": status}));
+    terminal.event(&Event::Path(Box::new(status.clone())));
     let device_drops =
         if status.device_drops == 0 { String::new() } else { format!(" | devices dropped {}", status.device_drops) };
     terminal.live(&format!("→ {} | ← {}{device_drops}", one_way(&status.forward), one_way(&status.reverse)));
@@ -259,7 +251,7 @@ mod tests {
         let scenario = Scenario::parse("n.toml", text).unwrap();
         let said: Vec<String> = cross_traffic(&scenario).iter().map(words).collect();
         assert_eq!(said, ["10 × UDP at 100 Mbit/s to 250 Mbit/s, on 2 s, off 1 s", "1 × TCP after 3 s"]);
-        let figures = figures(&cross_traffic(&scenario)[0]);
-        assert_eq!((&figures["lowest"], &figures["on"]), (&json!(100_000_000), &json!(2.0)));
+        let first = load(&cross_traffic(&scenario)[0]);
+        assert_eq!((first.lowest, first.on), (Some(BitRate::from_mbps(100)), Some(Span::from_secs(2))));
     }
 }

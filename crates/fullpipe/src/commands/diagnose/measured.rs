@@ -6,8 +6,8 @@ use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::{OwnPart, advice};
 use fullpipe_probe::{Destination, measure, measure_iperf2};
 use fullpipe_record::{
-    At, Diagnosis, DiagnosisReport, Direction, Document, ErrorReport, Evidence, Framing, Measurement, Remedy, Request,
-    Transport, Trial,
+    At, Content, Diagnosis, DiagnosisReport, Direction, Document, ErrorReport, Event, Evidence, Framing, Measurement,
+    Remedy, Request, Transport, Trial,
 };
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, Span};
@@ -37,6 +37,7 @@ pub(super) fn run(arguments: &Arguments, host: &Server, terminal: &Terminal) -> 
     let (measurement, diagnosis) = judged(bench.measured(&request)?, arguments.bandwidth);
     let style = terminal.style();
     terminal.progress(&report::figures(&measurement, style));
+    terminal.event(&Event::Measurement(Box::new(measurement.clone())));
     terminal.result(&report::diagnosis(&diagnosis, rate(&measurement), style));
     let trial = match &arguments.apply {
         Some(wanted) if is_whole(&measurement) => {
@@ -70,6 +71,7 @@ impl Bench<'_> {
                 self.terminal.progress(&format!("{head}\n"));
             }
             self.terminal.progress(&format!("{}\n", report::interval_line(request, interval, style)));
+            self.terminal.event(&Event::Interval(Box::new(interval.clone())));
         });
         Ok(measured?)
     }
@@ -98,6 +100,7 @@ impl Bench<'_> {
         let (measurement, not_undone) =
             part.try_out(arguments.keep, &arguments.journal.path()?, |request| self.measured(request))?;
         let (measurement, _) = judged(measurement, arguments.bandwidth);
+        self.terminal.event(&Event::Measurement(Box::new(measurement.clone())));
         let trial = Trial {
             remedy: remedy.id.clone(),
             predicted: remedy.predicted,
@@ -193,9 +196,10 @@ fn print(
     error: Option<ErrorReport>,
     terminal: &Terminal,
 ) {
-    let report = DiagnosisReport { transfers: vec![diagnosis], command: None, trial };
-    let (measurement, diagnosis) = (Some(measurement), Some(report));
-    terminal.document(&Document { measurement, diagnosis, error, ..Document::new() });
+    let diagnosis = Box::new(DiagnosisReport { transfers: vec![diagnosis], command: None, trial });
+    terminal.event(&Event::Diagnosis(diagnosis.clone()));
+    let content = Content::Diagnosis { measurement: Some(Box::new(measurement)), diagnosis };
+    terminal.document(&Document::new(content).with_error(error));
 }
 
 #[cfg(test)]

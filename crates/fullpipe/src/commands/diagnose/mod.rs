@@ -9,6 +9,7 @@ use std::str::FromStr;
 use fullpipe_probe::Subject;
 use fullpipe_units::BitRate;
 
+use crate::cli::OutputArguments;
 use crate::commands::host::JournalFolder;
 use crate::commands::load::{Load, Server, Way};
 use crate::failure::{Failure, USAGE};
@@ -58,9 +59,8 @@ pub(crate) struct Arguments {
     keep: bool,
     #[command(flatten)]
     journal: JournalFolder,
-    /// Print one JSON document
-    #[arg(long, short = 'J')]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArguments,
 }
 
 pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::advice;
 use fullpipe_probe::{Standing, Subject, WatchError, Watched, transfers, watch_others};
-use fullpipe_record::{CommandEnd, Diagnosis, DiagnosisReport, Document};
+use fullpipe_record::{CommandEnd, Content, Diagnosis, DiagnosisReport, Document, Event};
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, ByteCount, Span};
 use rustix::process::{Pid, Signal, kill_process};
@@ -219,8 +219,9 @@ fn explain(
     if let Some(end) = &command {
         terminal.result(&report::command_end(end));
     }
-    let report = DiagnosisReport { transfers: found, command, trial: None };
-    terminal.document(&Document { diagnosis: Some(report), ..Document::new() });
+    let diagnosis = Box::new(DiagnosisReport { transfers: found, command, trial: None });
+    terminal.event(&Event::Diagnosis(diagnosis.clone()));
+    terminal.document(&Document::new(Content::Diagnosis { measurement: None, diagnosis }));
     Ok(())
 }
 
