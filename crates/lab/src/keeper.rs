@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, ExitCode, Stdio};
 
-use fullpipe_host::{Applied, ApplyError, SysctlError, SysctlTree, apply, inspect};
+use fullpipe_host::{Applied, SysctlTree, apply, inspect};
 use fullpipe_record::Segmentation;
 use fullpipe_sys::{
     Fork, Ipv4Link, NetNamespace, Offload, configure_ipv4, create_veth, enter_before_exec, ethernet_up,
@@ -18,9 +18,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, wait, waitpid};
 
+use crate::backend::Backend;
 use crate::kernel::{Counts, TO_HOST};
-use crate::protocol::{Backend, Blueprint, ETHERNET_ADDRESS, Host, Lack, Layout, Reply, Request, receive, send};
-use crate::router::Router;
+use crate::lack::Lack;
+use crate::protocol::{Blueprint, ETHERNET_ADDRESS, Host, Layout, Reply, Request, receive, send};
+use crate::refusal::Refusal;
+use crate::router::{Router, without_ipv6};
 
 /// The argument that makes the program a keeper.
 pub const ARGUMENT: &str = "lab-keeper";
@@ -78,38 +81,6 @@ fn introduce(control: &OwnedFd, layout: Option<Layout>, hosts: &[HostState; 2], 
     descriptors.extend(hosts.iter().map(|host| host.network.as_fd()));
     descriptors.extend(devices.iter().map(AsFd::as_fd));
     send(control, &Reply::Ready { layout }, &descriptors)
-}
-
-/// Why the hosts could not be built: at which step, and what this machine lacks if it is that.
-pub(crate) struct Refusal {
-    step: &'static str,
-    cause: io::Error,
-    lack: Option<Lack>,
-}
-
-impl Refusal {
-    pub(crate) fn failed(step: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |cause| Self { step, cause, lack: None }
-    }
-
-    pub(crate) fn lacking(lack: Lack, step: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |cause| Self { step, cause, lack: Some(lack) }
-    }
-
-    /// A setting that is not there or not ours is lacking; one that the kernel changed is a failure.
-    pub(crate) fn setting(error: ApplyError) -> Self {
-        let step = "setting up the hosts as asked";
-        let lack = matches!(error, ApplyError::Sysctl(SysctlError::Io { .. })).then_some(Lack::Setting);
-        Self { step, cause: io::Error::other(error), lack }
-    }
-
-    fn into_reply(self) -> Reply {
-        let message = format!("{}: {}", self.step, self.cause);
-        match self.lack {
-            Some(what) => Reply::Lacking { what, message, errno: self.cause.raw_os_error() },
-            None => Reply::Failed { message },
-        }
-    }
 }
 
 /// `None` where there is no link to lead to.
@@ -211,11 +182,6 @@ fn open_packet_device(network: &NetNamespace, mtu: [ByteCount; 2]) -> io::Result
     network.enter()?;
     set_ethernet_address(TO_HOST, ETHERNET_ADDRESS)?;
     Ok(socket)
-}
-
-/// Without IPv6 the path carries nothing that the load did not cause. Absent where IPv6 is off altogether.
-pub(crate) fn without_ipv6(device: &str) {
-    let _ = SysctlTree::of_this_host().write(&format!("net.ipv6.conf.{device}.disable_ipv6"), "1");
 }
 
 impl HostState {

@@ -3,6 +3,7 @@ use std::net::Ipv4Addr;
 use fullpipe_record::{Change, HostSettings, Path, PathChange, Validity};
 use fullpipe_units::{BitRate, ByteCount};
 
+use crate::backend::Backend;
 use crate::capture::Capture;
 use crate::carried::Carried;
 use crate::driver::Driver;
@@ -10,7 +11,7 @@ use crate::error::LabError;
 use crate::join_socket::JoinSocket;
 use crate::kernel::{KernelPath, disciplines, made_exact};
 use crate::program::{Program, Stdio};
-use crate::protocol::{Backend, Blueprint, Host, Reply, Request};
+use crate::protocol::{Blueprint, Host, Reply, Request};
 use crate::remote::Remote;
 use crate::status::Meter;
 use crate::validity::{Ticks, judge};

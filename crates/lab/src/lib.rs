@@ -7,6 +7,7 @@
 //! Where it is asked for, the kernel's own disciplines are in its place ([`Backend::Kernel`]).
 
 mod awake;
+mod backend;
 mod capture;
 mod carried;
 mod command_channel;
@@ -17,9 +18,11 @@ mod join_socket;
 pub mod keeper;
 mod kernel;
 mod lab;
+mod lack;
 mod packet;
 mod program;
 mod protocol;
+mod refusal;
 mod remote;
 mod router;
 mod spin_sleeper;
@@ -27,11 +30,12 @@ mod status;
 mod validity;
 
 pub use awake::Awake;
+pub use backend::Backend;
 pub use capture::Capture;
 pub use congestion::find_congestion_control;
 pub use error::LabError;
 pub use join_socket::{JoinSocket, JoinedLab};
 pub use lab::{Lab, Plan, Watch};
 pub use program::{Line, Output, Program, Stdio};
-pub use protocol::{Backend, Host};
+pub use protocol::Host;
 pub use status::Meter;

@@ -4,14 +4,15 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use fullpipe_record::{Change, HostSettings, Path, Segmentation};
+use fullpipe_record::{Change, HostSettings, Segmentation};
 use fullpipe_sys::{receive_with_descriptors, send_with_descriptors};
 use fullpipe_units::ByteCount;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::error::LabError;
-use crate::kernel::{Counts, Discipline, find_unsupported};
+use crate::backend::Backend;
+use crate::kernel::{Counts, Discipline};
+use crate::lack::Lack;
 
 /// Longest message: the kernel's own limit on a program's arguments is of this order, and a packet must fit into the
 /// smallest default socket buffer.
@@ -69,50 +70,6 @@ impl Host {
     }
 }
 
-/// What leads the hosts' packets to the link, or is in its place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Backend {
-    /// TUN where `/dev/net/tun` can be opened, else packet sockets.
-    #[default]
-    Automatic,
-    /// TUN devices.
-    Tun,
-    /// Pairs of Ethernet devices, with packet sockets at the ends of the link.
-    Packet,
-    /// No link: the kernel's own `tbf` and `netem`, in two routers between the hosts.
-    Kernel,
-}
-
-impl Backend {
-    /// The backend of this name, as flags have it.
-    pub fn named(name: &str) -> Option<Self> {
-        match name {
-            "auto" => Some(Self::Automatic),
-            "tun" => Some(Self::Tun),
-            "packet" => Some(Self::Packet),
-            "kernel" => Some(Self::Kernel),
-            _ => None,
-        }
-    }
-
-    /// Finds out, before anything is made, whether `path` can be made in this way.
-    ///
-    /// # Errors
-    /// [`LabError::Unsupported`] for what the kernel's own disciplines do not do, or not as the emulated link does it.
-    pub fn find_unsupported(self, path: &Path) -> Result<(), LabError> {
-        if self == Self::Kernel { find_unsupported(path) } else { Ok(()) }
-    }
-
-    /// Finds out likewise whether what passes can be captured.
-    ///
-    /// # Errors
-    /// [`LabError::Unsupported`] where there is no link, which alone knows its times.
-    pub fn find_captures(self) -> Result<(), LabError> {
-        if self == Self::Kernel { Err(LabError::Unsupported { what: "captures" }) } else { Ok(()) }
-    }
-}
-
 /// What a read of a host's device returns, and a write takes, behind the `struct virtio_net_hdr` that begins both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -136,17 +93,6 @@ impl Layout {
             Self::Packet => &HEADER,
         }
     }
-}
-
-/// What a machine may lack that hosts are built of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Lack {
-    Namespaces,
-    Tun,
-    PacketSockets,
-    Discipline,
-    Setting,
 }
 
 /// The first message to the keeper: what to build.

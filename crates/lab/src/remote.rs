@@ -15,9 +15,10 @@ use fullpipe_sys::{Unsharing, seqpacket_pair, unshare_before_exec};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{Shutdown, shutdown};
 
-use crate::error::{LabError, lacking, lacking_namespaces};
+use crate::error::LabError;
 use crate::join_socket::Inside;
 use crate::keeper;
+use crate::lack::{lacking, lacking_namespaces};
 use crate::protocol::{Blueprint, Layout, Reply, Request, receive, send};
 
 /// The longest that the keeper may take over anything. Everything that it does is a handful of system calls.

@@ -12,9 +12,10 @@ use fullpipe_sys::{
 };
 use fullpipe_units::SegCount;
 
-use crate::keeper::{Refusal, without_ipv6};
 use crate::kernel::{Counts, Discipline, Passed, TO_HOST, TO_ROUTER};
-use crate::protocol::{Blueprint, ETHERNET_ADDRESS, Host, Lack};
+use crate::lack::Lack;
+use crate::protocol::{Blueprint, ETHERNET_ADDRESS, Host};
+use crate::refusal::Refusal;
 
 /// The router that the packets of a host find first.
 pub(crate) struct Router {
@@ -100,6 +101,12 @@ impl Router {
             lost: queue("netem").map_or(0, |netem| netem.dropped.wrapping_sub(dropped("tbf"))),
         })
     }
+}
+
+/// Switches IPv6 off, so that the path carries nothing that the load did not cause. The setting is absent in kernels
+/// without IPv6.
+pub(crate) fn without_ipv6(device: &str) {
+    let _ = SysctlTree::of_this_host().write(&format!("net.ipv6.conf.{device}.disable_ipv6"), "1");
 }
 
 /// Sets a discipline in the router in which the calling thread is.

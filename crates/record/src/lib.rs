@@ -9,11 +9,13 @@ mod calculation;
 mod diagnosis;
 mod document;
 mod effects;
+mod effects_text;
 pub mod event;
 mod evidence;
 mod experiment;
 mod grid;
 mod host;
+mod impairment;
 mod lab;
 mod latency;
 mod machine;
@@ -46,6 +48,7 @@ pub use host::{
     AdvisedChange, Allowance, Folklore, HostAdvice, HostApplied, HostChange, HostDevice, HostLeft, HostManager,
     HostMemory, HostReport, HostRoute, HostUndone,
 };
+pub use impairment::{IMPAIRMENTS, Impairment, ImpairmentKey};
 pub use lab::{LabCrossTraffic, LabDatagrams, LabReport, LabStep, Published};
 pub use latency::{Echo, EchoPhase, EchoReport, Inflation, LoadTime, Responsiveness};
 pub use machine::{CoreTime, CpuSample, DeviceReport, Machine, QdiscReport};

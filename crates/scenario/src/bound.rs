@@ -23,7 +23,7 @@ pub enum Bound {
 pub struct StepBounds {
     /// Of the kernel_model prediction.
     pub kernel_model: Option<Bound>,
-    /// Of the plain prediction.
+    /// Bound on measured ÷ predicted by the textbook formulas.
     pub textbook: Option<Bound>,
     /// Of the payload that the link carries.
     pub capacity: Option<Bound>,
@@ -68,7 +68,7 @@ pub enum Expected {
     KernelModel,
 }
 
-/// The keys of `kernel_model = { … }` and `plain = { … }`.
+/// The keys of `kernel_model = { … }` and `textbook = { … }`.
 pub(crate) const BOUND_KEYS: &[Key<Option<Bound>>] = &[
     Key { name: "within", set: |bound, text| set_once(bound, Bound::Within(positive(text)?)) },
     Key { name: "at_least", set: |bound, text| set_once(bound, Bound::AtLeast(positive(text)?)) },

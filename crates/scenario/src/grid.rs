@@ -44,7 +44,7 @@ impl Grid {
         let source = Source { file: file_name, text };
         let tables = source.tables()?;
         let root = Section::root(source, &tables);
-        root.set_all(&[], &["name", "title", "longest", "bounds", "block"], &mut ())?;
+        root.has_only(&["name", "title", "longest", "bounds", "block"])?;
         let mut cells = Vec::new();
         for block in root.sections("block")? {
             read_block(&block, &mut cells)?;
@@ -64,7 +64,7 @@ impl Grid {
 
 fn read_bounds(root: &Section<'_>) -> Result<GridBounds, ScenarioError> {
     let Some(section) = root.section("bounds")? else { return Ok(GridBounds::default()) };
-    section.set_all(&[], &["median", "p95", "inside"], &mut ())?;
+    section.has_only(&["median", "p95", "inside"])?;
     Ok(GridBounds {
         median: section.value("median", positive)?,
         p95: section.value("p95", positive)?,
@@ -87,7 +87,7 @@ enum Bounded {
 
 /// Every combination of what a block lists.
 fn read_block(block: &Section<'_>, cells: &mut Vec<Scenario>) -> Result<(), ScenarioError> {
-    block.set_all(&[], &["rate", "rtt", "window", "tcp_rmem", "tcp_wmem", "loss", "congestion", "streams"], &mut ())?;
+    block.has_only(&["rate", "rtt", "window", "tcp_rmem", "tcp_wmem", "loss", "congestion", "streams"])?;
     let rates = list(block, "rate", rate)?.ok_or_else(|| block.missing("rate"))?;
     let rtts = list(block, "rtt", rtt)?.ok_or_else(|| block.missing("rtt"))?;
     let bounded = read_bounded(block)?;

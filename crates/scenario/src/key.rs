@@ -1,34 +1,32 @@
-use std::fmt::Display;
-use std::str::FromStr;
-
 use fullpipe_units::ByteCount;
+pub(crate) use fullpipe_units::{quantity, require};
 
-/// A key of a file or a flag, and how its value changes what is being described.
-pub(crate) struct Key<T> {
+/// A key of a file or a flag whose setter is a plain function.
+pub(crate) type Key<T> = NamedSetter<fn(&mut T, &str) -> Result<(), String>>;
+
+/// A key of a file or a flag whose setter depends on a table.
+pub(crate) type TableKey<T> = NamedSetter<Box<dyn Fn(&mut T, &str) -> Result<(), String> + Send + Sync>>;
+
+/// A key of a file or a flag.
+pub(crate) struct NamedSetter<S> {
     pub(crate) name: &'static str,
-    /// Reads the value's text; the error is why it cannot be, without the key's name.
-    pub(crate) set: fn(&mut T, &str) -> Result<(), String>,
+    /// Sets the value that is given as text; fails with a sentence without the key's name.
+    pub(crate) set: S,
 }
 
-/// The key called `name`; the error says which there are: those in `keys`, and `others`.
-pub(crate) fn find<'k, T>(keys: &'k [Key<T>], others: &[&str], name: &str) -> Result<&'k Key<T>, String> {
+/// Returns the key called `name`; the error lists those in `keys`, and `others`.
+pub(crate) fn find<'k, S>(
+    keys: &'k [NamedSetter<S>],
+    others: &[&str],
+    name: &str,
+) -> Result<&'k NamedSetter<S>, String> {
     keys.iter().find(|key| key.name == name).ok_or_else(|| {
         let names: Vec<_> = keys.iter().map(|key| key.name).chain(others.iter().copied()).collect();
         format!("\"{name}\" is not a key here; the keys are {}", names.join(", "))
     })
 }
 
-/// A quantity or number; the error is the type's own sentence.
-pub(crate) fn quantity<Q: FromStr<Err: Display>>(text: &str) -> Result<Q, String> {
-    text.parse().map_err(|error: Q::Err| error.to_string())
-}
-
-/// `value`, where `valid` holds of it; else `"text" is not what: requirement`.
-pub(crate) fn require<Q>(value: Q, valid: bool, text: &str, what: &str, requirement: &str) -> Result<Q, String> {
-    if valid { Ok(value) } else { Err(format!("\"{text}\" is not {what}: {requirement}")) }
-}
-
-/// A size that the kernel takes for a socket's buffer: a positive `int` (`setsockopt(2)`, `proc_dointvec_minmax`).
+/// Reads a size that the kernel takes for a socket's buffer: a positive `int` (`setsockopt(2)`, `proc_dointvec_minmax`).
 pub(crate) fn buffer_size(text: &str) -> Result<ByteCount, String> {
     let size: ByteCount = quantity(text)?;
     let valid = (1..=i32::MAX as u64).contains(&size.get());

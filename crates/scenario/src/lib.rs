@@ -76,7 +76,6 @@
 mod bound;
 mod builtin;
 mod cross_traffic;
-mod effects;
 mod error;
 mod flag;
 mod grid;

@@ -1,9 +1,13 @@
-use fullpipe_record::{Effects, Encapsulation, Framing, IpVersion, Path, PathDirection, Segmentation};
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
+use std::iter;
+use std::sync::LazyLock;
+
+use fullpipe_record::{
+    Effects, Encapsulation, Framing, IMPAIRMENTS, IpVersion, LossPattern, Path, PathDirection, Segmentation,
+};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, quantity, require};
 
 use crate::FlagError;
-use crate::effects::{self, positive_rate, set_jitter};
-use crate::key::{Key, quantity, require};
+use crate::key::{Key, TableKey};
 use crate::trace;
 
 /// A path as a person describes it: its queue may be given in BDPs, which follow when a flag changes rate or RTT.
@@ -62,47 +66,42 @@ pub(crate) struct BadDirection {
 }
 
 /// The keys of `[path]` and of `--path`: each sets both directions.
-pub(crate) const PATH_KEYS: &[Key<PathSpec>] = &[
-    Key { name: "rate", set: |path, text| path.set_both(DirectionSpec::set_rate, text) },
-    Key { name: "rtt", set: PathSpec::set_rtt },
-    Key { name: "queue", set: |path, text| path.set_both(DirectionSpec::set_queue, text) },
-    Key { name: "loss", set: |path, text| path.set_both(DirectionSpec::set_loss, text) },
-    Key { name: "mtu", set: |path, text| path.set_both(DirectionSpec::set_mtu, text) },
-    Key { name: "framing", set: |path, text| path.set_both(DirectionSpec::set_framing, text) },
-    Key { name: "aqm", set: |path, text| path.set_both(DirectionSpec::set_aqm, text) },
-    Key { name: "policer", set: |path, text| path.set_both(DirectionSpec::set_policer, text) },
-    Key { name: "narrow", set: |path, text| path.set_both(DirectionSpec::set_narrow, text) },
-    Key { name: "edits", set: |path, text| path.set_both(DirectionSpec::set_edits, text) },
-    Key { name: "duplicate", set: |path, text| path.set_both(DirectionSpec::set_duplicate, text) },
-    Key { name: "corrupt", set: |path, text| path.set_both(DirectionSpec::set_corrupt, text) },
-    Key { name: "reorder", set: |path, text| path.set_both(DirectionSpec::set_reorder, text) },
-    Key { name: "jitter", set: |path, text| path.set_both(DirectionSpec::set_jitter, text) },
-    Key { name: "jitter_order", set: |path, text| path.set_both(DirectionSpec::set_jitter_order, text) },
-    Key { name: "changes", set: |path, text| path.set_both(DirectionSpec::set_changes, text) },
-    Key { name: "trace", set: |path, text| path.set_both(DirectionSpec::set_trace, text) },
-    Key { name: "segmentation", set: PathSpec::set_segmentation },
-];
+pub(crate) static PATH_KEYS: LazyLock<Vec<TableKey<PathSpec>>> = LazyLock::new(|| {
+    let both = |key: TableKey<DirectionSpec>| TableKey {
+        name: key.name,
+        set: Box::new(move |path: &mut PathSpec, text: &str| {
+            (key.set)(&mut path.forward, text)?;
+            (key.set)(&mut path.reverse, text)
+        }),
+    };
+    let mut keys = vec![TableKey { name: "rtt", set: Box::new(PathSpec::set_rtt) }];
+    keys.extend(direction_keys().map(both));
+    keys.push(TableKey { name: "segmentation", set: Box::new(PathSpec::set_segmentation) });
+    keys
+});
 
 /// The keys of `[path.forward]` and `[path.reverse]`.
-pub(crate) const DIRECTION_KEYS: &[Key<DirectionSpec>] = &[
-    Key { name: "rate", set: DirectionSpec::set_rate },
-    Key { name: "delay", set: DirectionSpec::set_delay },
-    Key { name: "queue", set: DirectionSpec::set_queue },
-    Key { name: "loss", set: DirectionSpec::set_loss },
-    Key { name: "mtu", set: DirectionSpec::set_mtu },
-    Key { name: "framing", set: DirectionSpec::set_framing },
-    Key { name: "aqm", set: DirectionSpec::set_aqm },
-    Key { name: "policer", set: DirectionSpec::set_policer },
-    Key { name: "narrow", set: DirectionSpec::set_narrow },
-    Key { name: "edits", set: DirectionSpec::set_edits },
-    Key { name: "duplicate", set: DirectionSpec::set_duplicate },
-    Key { name: "corrupt", set: DirectionSpec::set_corrupt },
-    Key { name: "reorder", set: DirectionSpec::set_reorder },
-    Key { name: "jitter", set: DirectionSpec::set_jitter },
-    Key { name: "jitter_order", set: DirectionSpec::set_jitter_order },
-    Key { name: "changes", set: DirectionSpec::set_changes },
-    Key { name: "trace", set: DirectionSpec::set_trace },
-];
+pub(crate) static DIRECTION_KEYS: LazyLock<Vec<TableKey<DirectionSpec>>> = LazyLock::new(|| {
+    let delay = TableKey { name: "delay", set: Box::new(DirectionSpec::set_delay) as _ };
+    iter::once(delay).chain(direction_keys()).collect()
+});
+
+/// Returns the keys of a direction that also set both: its own, and those of [`IMPAIRMENTS`].
+fn direction_keys() -> impl Iterator<Item = TableKey<DirectionSpec>> {
+    let own: [Key<DirectionSpec>; 6] = [
+        Key { name: "rate", set: DirectionSpec::set_rate },
+        Key { name: "queue", set: DirectionSpec::set_queue },
+        Key { name: "loss", set: DirectionSpec::set_loss },
+        Key { name: "mtu", set: DirectionSpec::set_mtu },
+        Key { name: "framing", set: DirectionSpec::set_framing },
+        Key { name: "trace", set: DirectionSpec::set_trace },
+    ];
+    let own = own.into_iter().map(|key| TableKey { name: key.name, set: Box::new(key.set) as _ });
+    own.chain(IMPAIRMENTS.iter().flat_map(|impairment| impairment.keys).map(|key| TableKey {
+        name: key.name,
+        set: Box::new(|direction: &mut DirectionSpec, text: &str| (key.set)(&mut direction.effects, text)),
+    }))
+}
 
 impl PathSpec {
     /// The path of `fullpipe demo`: 1 Gbit/s of Ethernet, RTT 100 ms, MTU 1500, a queue of one BDP, no loss.
@@ -153,11 +152,6 @@ impl PathSpec {
             reverse: resolve(&self.reverse, true)?,
             segmentation: self.segmentation,
         })
-    }
-
-    fn set_both(&mut self, set: fn(&mut DirectionSpec, &str) -> Result<(), String>, text: &str) -> Result<(), String> {
-        set(&mut self.forward, text)?;
-        set(&mut self.reverse, text)
     }
 
     fn set_rtt(&mut self, text: &str) -> Result<(), String> {
@@ -250,7 +244,8 @@ impl DirectionSpec {
     }
 
     fn set_rate(&mut self, text: &str) -> Result<(), String> {
-        self.rate = Some(positive_rate(text)?);
+        let rate = quantity(text)?;
+        self.rate = Some(require(rate, rate > BitRate::ZERO, text, "the rate of a path", "nothing would ever arrive")?);
         Ok(())
     }
 
@@ -270,7 +265,7 @@ impl DirectionSpec {
 
     fn set_loss(&mut self, text: &str) -> Result<(), String> {
         if text.contains(char::is_whitespace) {
-            let pattern = effects::loss_pattern(text)?;
+            let pattern: LossPattern = text.parse()?;
             (self.loss, self.effects.losses) = (pattern.mean(), Some(pattern));
             return Ok(());
         }
@@ -294,56 +289,6 @@ impl DirectionSpec {
             "ip" => Framing::Ip,
             _ => return Err(format!("\"{text}\" is not a framing: write ethernet or ip")),
         };
-        Ok(())
-    }
-
-    fn set_aqm(&mut self, text: &str) -> Result<(), String> {
-        self.effects.queueing = effects::queueing(text)?;
-        Ok(())
-    }
-
-    fn set_policer(&mut self, text: &str) -> Result<(), String> {
-        self.effects.policer = Some(effects::policer(text)?);
-        Ok(())
-    }
-
-    fn set_narrow(&mut self, text: &str) -> Result<(), String> {
-        self.effects.narrow = Some(effects::narrow(text)?);
-        Ok(())
-    }
-
-    fn set_edits(&mut self, text: &str) -> Result<(), String> {
-        self.effects.edits = effects::edits(text)?;
-        Ok(())
-    }
-
-    fn set_duplicate(&mut self, text: &str) -> Result<(), String> {
-        self.effects.duplicated = effects::probability(text)?;
-        Ok(())
-    }
-
-    fn set_corrupt(&mut self, text: &str) -> Result<(), String> {
-        self.effects.corrupted = effects::probability(text)?;
-        Ok(())
-    }
-
-    fn set_reorder(&mut self, text: &str) -> Result<(), String> {
-        self.effects.reordering = Some(effects::reordering(text)?);
-        Ok(())
-    }
-
-    fn set_jitter(&mut self, text: &str) -> Result<(), String> {
-        set_jitter(&mut self.effects, Some(effects::jitter(text)?), None);
-        Ok(())
-    }
-
-    fn set_jitter_order(&mut self, text: &str) -> Result<(), String> {
-        set_jitter(&mut self.effects, None, Some(effects::reorders(text)?));
-        Ok(())
-    }
-
-    fn set_changes(&mut self, text: &str) -> Result<(), String> {
-        self.effects.steps = effects::steps(text)?;
         Ok(())
     }
 

@@ -75,7 +75,7 @@ impl Scenario {
         let source = Source { file: file_name, text };
         let tables = source.tables()?;
         let root = Section::root(source, &tables);
-        root.set_all(&[], ROOT_KEYS, &mut ())?;
+        root.has_only(ROOT_KEYS)?;
         let (name, title) = (read_words(&root, "name")?, read_words(&root, "title")?);
         let section = root.section("path")?.ok_or_else(|| root.missing("path"))?;
         let mut spec = PathSpec::unknown();
@@ -109,10 +109,10 @@ fn read_path(
     spec: &mut PathSpec,
     files: ReadFile<'_>,
 ) -> Result<Path, ScenarioError> {
-    section.set_all(PATH_KEYS, &[others, &["forward", "reverse"]].concat(), spec)?;
+    section.set_all(&PATH_KEYS, &[others, &["forward", "reverse"]].concat(), spec)?;
     for (key, direction) in [("forward", &mut spec.forward), ("reverse", &mut spec.reverse)] {
         let Some(own) = section.section(key)? else { continue };
-        own.set_all(DIRECTION_KEYS, &[], direction)?;
+        own.set_all(&DIRECTION_KEYS, &[], direction)?;
         if section.has("rtt") && own.has("delay") {
             return Err(own.error_at("delay", "write the rtt of [path] or the delay of both directions, not both"));
         }

@@ -3,7 +3,7 @@ use std::borrow::Cow;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use crate::key::{Key, find};
+use crate::key::{Key, NamedSetter, find};
 use crate::{Place, ScenarioError};
 
 /// The file: what errors need to tell a place.
@@ -45,7 +45,12 @@ impl<'a> Section<'a> {
     }
 
     /// Sets in `target` what this section says, key by key as they come; `others` are read by the caller.
-    pub(crate) fn set_all<T>(&self, keys: &[Key<T>], others: &[&str], target: &mut T) -> Result<(), ScenarioError> {
+    pub(crate) fn set_all<T, S: Fn(&mut T, &str) -> Result<(), String>>(
+        &self,
+        keys: &[NamedSetter<S>],
+        others: &[&str],
+        target: &mut T,
+    ) -> Result<(), ScenarioError> {
         let mut entries: Vec<_> = self.table.iter().collect();
         entries.sort_by_key(|(name, _)| name.span().start);
         for (name, value) in entries {
@@ -58,6 +63,12 @@ impl<'a> Section<'a> {
             (key.set)(target, &text).map_err(|why| self.error_at(key.name, why))?;
         }
         Ok(())
+    }
+
+    /// Fails if there is a key that is not in `names`.
+    pub(crate) fn has_only(&self, names: &[&str]) -> Result<(), ScenarioError> {
+        const NO_KEYS: &[Key<()>] = &[];
+        self.set_all(NO_KEYS, names, &mut ())
     }
 
     /// The value of `key` as `read` reads it; `None` where the key is not there.

@@ -7,6 +7,7 @@
 //! seconds, a distance is metres and a ratio is a fraction.
 
 mod bytes;
+mod checked;
 mod distance;
 mod parse;
 mod rate;
@@ -14,6 +15,7 @@ mod ratio;
 mod span;
 
 pub use bytes::{ByteCount, SegCount};
+pub use checked::{quantity, require};
 pub use distance::Distance;
 pub use parse::ParseError;
 pub use rate::BitRate;

@@ -201,5 +201,6 @@ fn describe(direction: &PathDirection) -> String {
     if let Some(loss) = direction.loss.filter(|loss| *loss > Ratio::ZERO) {
         parts.push(format!("{loss} of packets lost"));
     }
+    parts.extend(direction.effects.texts());
     parts.join(", ")
 }

@@ -1,3 +1,4 @@
+use fullpipe_record::IMPAIRMENTS;
 use fullpipe_scenario::{Scenario, builtin};
 use proptest::prelude::*;
 
@@ -24,6 +25,12 @@ within = "5%"
 "#;
 
 /// What is said when `old`, of which there is one, is replaced by `new`.
+/// Returns `sentence` with the keys of all impairments in the place of `EFFECTS`.
+fn with_effects(sentence: &str) -> String {
+    let keys: Vec<_> = IMPAIRMENTS.iter().flat_map(|impairment| impairment.keys).map(|key| key.name).collect();
+    sentence.replace("EFFECTS", &keys.join(", "))
+}
+
 fn stated(old: &str, new: &str) -> String {
     assert_eq!(GOOD.matches(old).count(), 1, "{old}");
     Scenario::parse("x.toml", &GOOD.replace(old, new)).unwrap_err().to_string()
@@ -102,7 +109,7 @@ fn bad_values_are_reported_with_their_place() {
             "congestion = 'New Reno'",
             "x.toml:13:14: congestion: \"New Reno\" is not a congestion control: write for example cubic, reno or bbr",
         ),
-        ("within = \"5%\" }", "within = 0 }", "x.toml:14:22: within: \"0\" is not a bound: it must be above 0"),
+        ("within = \"5%\" }", "within = 0 }", "x.toml:14:27: within: \"0\" is not a bound: it must be above 0"),
         ("expect = 2", "expect = 0.0", "x.toml:19:10: expect: \"0.0\" is not a bound: it must be above 0"),
         ("\"n\"", "' '", "x.toml:1:8: name: \" \" is not a name: it must not be empty"),
     ] {
@@ -132,11 +139,11 @@ fn what_does_not_fit_together_is_reported_with_its_place() {
             "x.toml:8:9: delay: write the rtt of [path] or the delay of both directions, not both",
         ),
         ("window = \"64K\"", "window = 1\nbuffer = 1", "x.toml:14:10: buffer: write a window or a buffer, not both"),
-        ("{ within = \"5%\" }", "{}", "x.toml:14:11: kernel_model: write within, at_least or at_most"),
+        ("{ within = \"5%\" }", "{}", "x.toml:14:16: kernel_model: write within, at_least or at_most"),
         (
             "{ within = \"5%\" }",
             "{ within = 1, at_most = 2 }",
-            "x.toml:14:35: at_most: write one of within, at_least and at_most, not two",
+            "x.toml:14:40: at_most: write one of within, at_least and at_most, not two",
         ),
         ("name = \"b\"", "name = \"a\"", "x.toml:16:8: name: there is a step \"a\" already"),
         ("name = \"b\"", "", "x.toml:15:1: name: it is missing"),
@@ -168,12 +175,12 @@ fn unknown_keys_are_reported_with_those_there_are() {
         (
             "rtt = \"10ms\"",
             "delay = '5ms'",
-            "x.toml:5:1: \"delay\" is not a key here; the keys are rate, rtt, queue, loss, mtu, framing, aqm, policer, narrow, edits, duplicate, corrupt, reorder, jitter, jitter_order, changes, trace, segmentation, seed, forward, reverse",
+            "x.toml:5:1: \"delay\" is not a key here; the keys are rtt, rate, queue, loss, mtu, framing, trace, EFFECTS, segmentation, seed, forward, reverse",
         ),
         (
             "mtu = 1500",
             "rtt = '1ms'",
-            "x.toml:8:1: \"rtt\" is not a key here; the keys are rate, delay, queue, loss, mtu, framing, aqm, policer, narrow, edits, duplicate, corrupt, reorder, jitter, jitter_order, changes, trace",
+            "x.toml:8:1: \"rtt\" is not a key here; the keys are delay, rate, queue, loss, mtu, framing, trace, EFFECTS",
         ),
         (
             "tcp_wmem",
@@ -183,12 +190,12 @@ fn unknown_keys_are_reported_with_those_there_are() {
         (
             "window = \"64K\"",
             "  bytes = 1",
-            "x.toml:13:3: \"bytes\" is not a key here; the keys are transport, window, buffer, streams, rate, length, congestion, duration, omit, direction, name, published, ramp, beside, path, sender, receiver, kernel_model, textbook, capacity, loss, reordered, fills, verdict",
+            "x.toml:13:3: \"bytes\" is not a key here; the keys are transport, window, buffer, streams, rate, length, congestion, duration, omit, direction, name, published, ramp, cross_traffic, path, sender, receiver, kernel_model, textbook, capacity, loss, reordered, fills, verdict",
         ),
         (
             "{ within = \"5%\" }",
             "{ near = 1 }",
-            "x.toml:14:13: \"near\" is not a key here; the keys are within, at_least, at_most",
+            "x.toml:14:18: \"near\" is not a key here; the keys are within, at_least, at_most",
         ),
         (
             "expect = 2",
@@ -196,7 +203,7 @@ fn unknown_keys_are_reported_with_those_there_are() {
             "x.toml:19:1: \"expects\" is not a key here; the keys are within, at_least, at_most, ratio, expect",
         ),
     ] {
-        assert_eq!(stated(old, new), sentence);
+        assert_eq!(stated(old, new), with_effects(sentence));
     }
 }
 
@@ -278,28 +285,28 @@ fn a_step_that_cannot_be_run_is_reported_with_its_place() {
         ("path = {queue = 1}", "x.toml:5:17: queue: it would hold 1 B, and one packet is 1538 B; make it longer"),
         (
             "path = {seed = 1}",
-            "x.toml:5:9: \"seed\" is not a key here; the keys are rate, rtt, queue, loss, mtu, framing, aqm, policer, narrow, edits, duplicate, corrupt, reorder, jitter, jitter_order, changes, trace, segmentation, forward, reverse",
+            "x.toml:5:9: \"seed\" is not a key here; the keys are rtt, rate, queue, loss, mtu, framing, trace, EFFECTS, segmentation, forward, reverse",
         ),
         (
             "cross_traffic = [{transport = 'udp'}]",
-            "x.toml:5:11: rate: it is missing: at what rate does each stream send?",
+            "x.toml:5:18: rate: it is missing: at what rate does each stream send?",
         ),
         (
             "cross_traffic = [{rate = '2M..1M'}]",
-            "x.toml:5:19: rate: \"2M..1M\" is no range of rates: it must go from a rate to a higher one",
+            "x.toml:5:26: rate: \"2M..1M\" is no range of rates: it must go from a rate to a higher one",
         ),
-        ("cross_traffic = [{before = '1s', after = '1s'}]", "x.toml:5:35: after: write before or after, not both"),
-        ("cross_traffic = [{on = '1s'}]", "x.toml:5:11: off: it is missing"),
+        ("cross_traffic = [{before = '1s', after = '1s'}]", "x.toml:5:42: after: write before or after, not both"),
+        ("cross_traffic = [{on = '1s'}]", "x.toml:5:18: off: it is missing"),
         (
             "cross_traffic = [{off = '1ms'}]",
-            "x.toml:5:18: off: \"1ms\" is not a phase: it must be from 500ms to 10 minutes",
+            "x.toml:5:25: off: \"1ms\" is not a phase: it must be from 500ms to 10 minutes",
         ),
         (
             "cross_traffic = [{duration = '1s'}]",
-            "x.toml:5:12: \"duration\" is not a key here; the keys are transport, window, buffer, streams, rate, length, congestion, before, after, on, off, published",
+            "x.toml:5:19: \"duration\" is not a key here; the keys are transport, window, buffer, streams, rate, length, congestion, before, after, on, off, published",
         ),
     ] {
-        assert_eq!(reported_of_step(keys), sentence);
+        assert_eq!(reported_of_step(keys), with_effects(sentence));
     }
     let unlimited =
         "name = 'n'\ntitle = 't'\npath = { rtt = '1ms' }\n[[step]]\nname = 's'\ncapacity = { at_least = 1 }";

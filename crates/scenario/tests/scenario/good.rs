@@ -130,7 +130,7 @@ fn a_flag_and_a_file_mean_the_same() {
 fn a_step_says_all_it_can() {
     let scenario = parse(
         "name = 'n'\ntitle = 't'\npath = { rtt = '1ms', seed = 7 }\n[[step]]\nname = 's'\nbuffer = '1M'\nstreams = 4\n\
-         congestion = 'bbr'\nduration = '30s'\ndirection = 'download'\nplain = { at_most = 1.5 }\n",
+         congestion = 'bbr'\nduration = '30s'\ndirection = 'download'\ntextbook = { at_most = 1.5 }\n",
     );
     let step = &scenario.steps[0];
     assert_eq!(step.request.buffer, Buffer::Request(ByteCount::from_mib(1)));

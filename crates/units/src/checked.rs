@@ -1,0 +1,20 @@
+//! Values of keys and flags, read with an error that is one sentence for the user.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+/// Reads a quantity or a number.
+///
+/// # Errors
+/// The sentence of the type's own error.
+pub fn quantity<Q: FromStr<Err: Display>>(text: &str) -> Result<Q, String> {
+    text.parse().map_err(|error: Q::Err| error.to_string())
+}
+
+/// Returns `value` if it is valid.
+///
+/// # Errors
+/// `"text" is not what: requirement`.
+pub fn require<Q>(value: Q, valid: bool, text: &str, what: &str, requirement: &str) -> Result<Q, String> {
+    if valid { Ok(value) } else { Err(format!("\"{text}\" is not {what}: {requirement}")) }
+}
