@@ -1,10 +1,8 @@
-use fullpipe_record::{Evidence, Steady, TcpInfo};
+use fullpipe_record::{Evidence, Progress, Steady, TcpInfo, least_rtt};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 use crate::flow::Flow;
-use crate::progress::Progress;
 use crate::snapshot::Snapshot;
-use crate::steady::least_rtt;
 
 /// What the samples of the sending end come to, over the part of the transfer that is judged.
 pub(crate) struct Figures<'a> {

@@ -1,6 +1,6 @@
 //! Evidence in, verdict out: what limits a transfer, and what would lift the limit.
 //!
-//! [`steady()`] finds the part of a transfer that can be judged, [`diagnose`] names its limit, [`remedies()`] tells what would
+//! [`fullpipe_record::steady()`] finds the part of a transfer that can be judged, [`diagnose`] names its limit, [`remedies()`] tells what would
 //! lift it and what that should bring. All are pure functions of records, so that a verdict can be recomputed from an
 //! archived one.
 
@@ -19,7 +19,6 @@ mod outlook;
 mod pacing;
 mod path;
 mod policer_rate;
-mod progress;
 mod receiving;
 mod remedies;
 mod remedies_of_hosts;
@@ -28,11 +27,9 @@ mod rules;
 mod runner_up;
 mod seconds;
 mod snapshot;
-mod steady;
 mod syn_quotes;
 mod thresholds;
 mod verdict;
 
 pub use remedies::remedies;
-pub use steady::steady;
 pub use verdict::diagnose;

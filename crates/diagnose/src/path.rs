@@ -3,7 +3,7 @@
 use fullpipe_model::framing;
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::window;
-use fullpipe_record::{At, Cause, Evidence, IpVersion, Limit, TcpInfo};
+use fullpipe_record::{At, Cause, Evidence, IpVersion, Limit, Progress, TcpInfo};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 use crate::ends::clocks_say_window;
@@ -11,13 +11,11 @@ use crate::figures::{Figures, Retransmitted, mean, share};
 use crate::finding::Finding;
 use crate::losses;
 use crate::pacing;
-use crate::progress::Progress;
 use crate::snapshot::Snapshot;
-use crate::steady::windowed_rates;
 use crate::thresholds::{
     BURST_TAKES, FLAT, FULL, FULL_UNDER_BBR, GOES_ON, GROWS, INFLATED, LOSSY_ROUND_TRIPS, LOST_TO_PROBES, MAJORITY,
-    MIN_ECHOES, MIN_OVERTAKEN, NEEDLESS, NO_QUEUE, NO_QUEUE_FOR_PROBES, ONE_TRAIN, OVERTAKEN, RATE_WINDOW, RECURRED,
-    RECURS, REGROWS, SHARED, WANDERS, WANDERS_BY, WITHIN,
+    MIN_ECHOES, MIN_OVERTAKEN, NEEDLESS, NO_QUEUE, NO_QUEUE_FOR_PROBES, ONE_TRAIN, OVERTAKEN, RECURRED, RECURS,
+    REGROWS, SHARED, WANDERS, WANDERS_BY, WITHIN,
 };
 
 /// Payload that the told bandwidth can carry; `None` where none was told.
@@ -283,10 +281,10 @@ fn rate_trend(figures: &Figures) -> Option<f64> {
 /// Share of the judged part in which the rate reached `enough`.
 fn time_at(figures: &Figures, enough: BitRate) -> Ratio {
     let progress = Progress::of(&figures.evidence.sender_samples, Span::MAX);
-    let window = RATE_WINDOW.max(figures.rtt.unwrap_or_default());
+    let rtt = figures.rtt.unwrap_or_default();
     let part = judged_part(figures, &progress);
-    let within = |at: Span| part.is_some_and(|(start, end)| at >= start + window && at <= end);
-    let rates = windowed_rates(&progress, &progress.snapshots(), window);
+    let within = |at: Span| part.is_some_and(|(start, end)| at >= start + Progress::rate_window(rtt) && at <= end);
+    let rates = progress.windowed_rates(rtt);
     let votes = rates.into_iter().filter(|(at, _)| within(*at)).map(|(_, rate)| Some(rate >= enough));
     // Too short for a single window, the part is judged as a whole, by its mean.
     share(votes).unwrap_or(Ratio::ONE)

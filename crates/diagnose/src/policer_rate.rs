@@ -1,10 +1,10 @@
 //! What passes a device that drops what exceeds a rate, whatever its burst or its queue.
 
+use fullpipe_record::SNAPSHOT_SPREAD;
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
 use crate::figures::Figures;
 use crate::flow::Flow;
-use crate::progress::ONE_LOOK;
 use crate::thresholds::{PASSED_OVER, PASSED_OVER_ROUND_TRIPS};
 
 /// The most payload that arrived, all streams together, over some time that began with a loss. What the device had saved up was
@@ -36,7 +36,7 @@ fn losses<'f>(flow: &'f Flow) -> impl Iterator<Item = Span> + 'f {
 /// What arrived between two times, of all streams; `None` where one does not tell.
 fn rate(figures: &Figures, from: Span, until: Span) -> Option<BitRate> {
     // Streams are looked at one after the other.
-    let arrived = |flow: &Flow| Some(delivered(flow, until)?.saturating_sub(delivered(flow, from + ONE_LOOK)?));
+    let arrived = |flow: &Flow| Some(delivered(flow, until)?.saturating_sub(delivered(flow, from + SNAPSHOT_SPREAD)?));
     let segments: SegCount = figures.flows.iter().map(arrived).sum::<Option<_>>()?;
     let bytes: ByteCount = segments.of_size(figures.mss?);
     (until > from).then(|| BitRate::of(bytes, until - from))

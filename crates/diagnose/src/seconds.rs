@@ -1,11 +1,10 @@
 //! What limited each second of a transfer, so that one which changes its limit half-way shows both.
 
-use fullpipe_record::{At, Cause, Evidence, Limit, OtherLimit, Steady};
+use fullpipe_record::{At, Cause, Evidence, Limit, OtherLimit, Progress, Steady};
 use fullpipe_units::{BitRate, Ratio, Span};
 
 use crate::figures::Figures;
 use crate::finding::Finding;
-use crate::progress::Progress;
 use crate::rules::of_hosts_traced;
 use crate::thresholds::{ALSO, SECOND, SECOND_ROUND_TRIPS, SECONDS_AT_MOST};
 

@@ -2,28 +2,6 @@
 
 use fullpipe_units::{ByteCount, Span};
 
-// The steady part.
-
-/// Fewer snapshots than this show no course.
-pub(crate) const MIN_SNAPSHOTS: usize = 5;
-/// A rate is taken over at least this long, so that a few samples lie in it.
-pub(crate) const RATE_WINDOW: Span = Span::from_millis(200);
-/// The change point: this part of the later median rate.
-pub(crate) const CHANGE_RATE: f64 = 0.95;
-/// An overshoot is this much above the later part's ninth decile: beyond what a sawtooth or a hole that is filled
-/// (which acknowledges a whole window at once) shows again and again.
-pub(crate) const OVERSHOOT: f64 = 1.5;
-/// After an overshoot, the rate has come down when it is at most this much of the later median.
-pub(crate) const COME_DOWN: f64 = 1.25;
-/// How long no overshoot may follow; ten round trips where that is longer.
-pub(crate) const CALM: Span = Span::from_secs(1);
-/// Slow start fills any path of this field within so many round trips.
-pub(crate) const RAMP_ROUND_TRIPS: u64 = 10;
-/// The steady part must last so many round trips…
-pub(crate) const STEADY_ROUND_TRIPS: u64 = 5;
-/// …and so long.
-pub(crate) const STEADY_AT_LEAST: Span = Span::from_secs(1);
-
 // Single samples.
 
 /// A train of segments as the kernel builds it (GSO, 64 KiB): a window may appear unused, or data unsent, by so much.

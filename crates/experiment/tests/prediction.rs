@@ -146,7 +146,7 @@ fn measurement(request: &Request, samples: Vec<Sample>) -> Measurement {
             received: bytes,
             rate: BitRate::of(bytes, end),
             retransmits: Some(SegCount::ZERO),
-            steady: fullpipe_diagnose::steady(&samples, Some(rtt), end),
+            steady: fullpipe_record::steady(&samples, Some(rtt), end),
             datagrams_sent: None,
             datagrams: None,
         },

@@ -5,7 +5,8 @@ use fullpipe_calc::GivenError;
 use fullpipe_experiment::ExperimentError;
 use fullpipe_host::{ApplyError, JournalError, SysctlError};
 use fullpipe_lab::LabError;
-use fullpipe_probe::{ProbeError, WatchError};
+use fullpipe_observe::WatchError;
+use fullpipe_probe::ProbeError;
 use fullpipe_scenario::{FlagError, ScenarioError};
 
 /// It ran and failed, or the result is invalid.

@@ -11,14 +11,13 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
-use fullpipe_diagnose::steady;
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_iperf::iperf2::{Datagram, HEADER_LENGTH, Header, Report};
 use fullpipe_iperf::{ErrorNumber, Refusal};
 use fullpipe_load::{Channel, Lane, Role, Transfer, TransferPlan, prepare, prepare_udp, read_back};
 use fullpipe_record::{
     Cpu, Direction, EndReport, Interval, Measurement, Peer, Request, RttReport, Sample, SocketReadback, StreamInterval,
-    StreamSummary, Summary, Transport, Validity,
+    StreamSummary, Summary, Transport, Validity, steady,
 };
 use fullpipe_route::{Prober, Taken};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};

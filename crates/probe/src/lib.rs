@@ -14,7 +14,6 @@ mod results;
 mod server;
 mod summary;
 mod trace;
-mod watch;
 
 pub use client::{Connected, Destination, TestEvent, measure, watch};
 pub use error::{ProbeError, ServeError};
@@ -22,4 +21,3 @@ pub use fullpipe_load::{Local, StorageConfig};
 pub use iperf2::measure_iperf2;
 pub use server::{Limits, Network, NetworkError, Quota, ServeOptions, ServerEvent, serve};
 pub use trace::trace;
-pub use watch::{Standing, Subject, WatchError, Watched, transfers, watch_others};

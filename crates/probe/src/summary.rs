@@ -3,11 +3,10 @@
 use std::net::SocketAddr;
 use std::time::{Instant, SystemTime};
 
-use fullpipe_diagnose::steady;
 use fullpipe_iperf::Results;
 use fullpipe_record::{
     Buffer, Direction, EndReport, HostSettings, Interval, LoadTime, Measurement, Peer, Placement, Request, RttReport,
-    RttStats, Sample, SocketReadback, StreamSummary, Summary, Validity,
+    RttStats, Sample, SocketReadback, StreamSummary, Summary, Validity, steady,
 };
 use fullpipe_route::Taken;
 use fullpipe_units::{ByteCount, Span};

@@ -24,11 +24,13 @@ mod path;
 mod path_status;
 mod placement;
 mod prediction;
+mod progress;
 mod ramp;
 mod request;
 mod route;
 mod sample;
 mod settings;
+mod steady;
 mod verdict;
 
 pub use calculation::{
@@ -60,11 +62,13 @@ pub use path::{Encapsulation, Framing, IpVersion, Path, PathDirection, Segmentat
 pub use path_status::{DirectionStatus, PathStatus};
 pub use placement::Placement;
 pub use prediction::{Ceiling, Limit, Prediction, Ramp};
+pub use progress::{Progress, SNAPSHOT_SPREAD};
 pub use ramp::{RampReport, RampStep};
 pub use request::{Buffer, Request, Transport, Writer};
 pub use route::{Hop, Refusal, RouteMethod, RouteMtu, RouteReport};
 pub use sample::{CongestionState, Sample, SocketMemory, TcpInfo};
 pub use settings::{BufferTriple, Change, HostSettings, KernelVersion, RESTORABLE_QDISCS};
+pub use steady::{least_rtt, steady};
 pub use verdict::{
     At, Basis, Cause, Commands, Elsewhere, Forecast, OtherLimit, Remedy, RunnerUp, Scope, System, Verdict,
 };

@@ -142,6 +142,7 @@ const PLAN: &[Room] = &[
     Room::new(3, "report"),
     Room::new(4, "control"),
     Room::new(4, "route"),
+    Room::new(4, "observe"),
     Room::new(4, "lab"),
     Room::new(5, "probe"),
     Room::new(6, "experiment"),

@@ -1,9 +1,8 @@
 //! Evidence as Linux 6.18 gives it, made from a few lines about a transfer.
 
-use fullpipe_diagnose::steady;
 use fullpipe_record::{
     Buffer, CongestionState, Evidence, Framing, HostSettings, Machine, Request, Sample, SocketMemory, SocketReadback,
-    TcpInfo,
+    TcpInfo, steady,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 

@@ -1,6 +1,6 @@
-use fullpipe_diagnose::{diagnose, remedies, steady};
+use fullpipe_diagnose::{diagnose, remedies};
 use fullpipe_record::{
-    At, Buffer, Cause, CongestionState, Evidence, Limit, Request, Sample, SocketMemory, Steady, TcpInfo,
+    At, Buffer, Cause, CongestionState, Evidence, Limit, Request, Sample, SocketMemory, Steady, TcpInfo, steady,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 use proptest::collection::vec;

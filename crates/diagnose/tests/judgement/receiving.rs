@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use fullpipe_diagnose::{diagnose, remedies, steady};
-use fullpipe_record::{At, Basis, Cause, Evidence, Limit, Sample, SocketMemory, SynQuote, TcpInfo};
+use fullpipe_diagnose::{diagnose, remedies};
+use fullpipe_record::{At, Basis, Cause, Evidence, Limit, Sample, SocketMemory, SynQuote, TcpInfo, steady};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 use crate::builder::{self, stated};

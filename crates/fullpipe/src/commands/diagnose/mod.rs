@@ -6,7 +6,7 @@ mod watched;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-use fullpipe_probe::Subject;
+use fullpipe_observe::Subject;
 use fullpipe_units::BitRate;
 
 use crate::cli::OutputArguments;

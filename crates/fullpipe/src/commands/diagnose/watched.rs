@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::advice;
-use fullpipe_probe::{Standing, Subject, WatchError, Watched, transfers, watch_others};
+use fullpipe_observe::{Standing, Subject, WatchError, Watched, transfers, watch_others};
 use fullpipe_record::{CommandEnd, Content, Diagnosis, DiagnosisReport, Document, Event};
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, ByteCount, Span};

@@ -1,11 +1,31 @@
-use fullpipe_record::{Sample, Steady};
 use fullpipe_units::{BitRate, Span};
 
-use crate::progress::Progress;
-use crate::thresholds::{
-    CALM, CHANGE_RATE, COME_DOWN, MIN_SNAPSHOTS, OVERSHOOT, RAMP_ROUND_TRIPS, RATE_WINDOW, STEADY_AT_LEAST,
-    STEADY_ROUND_TRIPS,
-};
+use crate::{Progress, Sample, Steady};
+
+/// Fewer snapshots than this show no course.
+const MIN_SNAPSHOTS: usize = 5;
+
+/// The share of the later median rate at which the change point lies.
+const CHANGE_RATE: f64 = 0.95;
+
+/// An overshoot is this much above the later part's ninth decile: beyond what a sawtooth or a hole that is filled
+/// (which acknowledges a whole window at once) shows again and again.
+const OVERSHOOT: f64 = 1.5;
+
+/// After an overshoot, the rate has come down when it is at most this much of the later median.
+const COME_DOWN: f64 = 1.25;
+
+/// The shortest time without an overshoot after which none is expected; ten round trips where that is longer.
+const MIN_CALM: Span = Span::from_secs(1);
+
+/// Slow start fills any path of this field within so many round trips.
+const RAMP_ROUND_TRIPS: u64 = 10;
+
+/// The fewest round trips of a steady part.
+const MIN_ROUND_TRIPS: u64 = 5;
+
+/// The shortest steady part.
+const MIN_STEADY: Span = Span::from_secs(1);
 
 /// The ramp and the steady part of a transfer.
 ///
@@ -27,26 +47,20 @@ pub fn steady(samples: &[Sample], base_rtt: Option<Span>, ended_at: Span) -> Opt
     }
     let end = *snapshots.last()?;
     let rtt = base_rtt.or_else(|| least_rtt(samples)).unwrap_or(Span::ZERO);
-    let rates = windowed_rates(&progress, &snapshots, RATE_WINDOW.max(rtt));
-    let change = change_point(&rates, end, CALM.max(rtt * RAMP_ROUND_TRIPS))?;
+    let rates = progress.windowed_rates(rtt);
+    let change = change_point(&rates, end, MIN_CALM.max(rtt * RAMP_ROUND_TRIPS))?;
     let ramp_at_least = (change + rtt).max(rtt * RAMP_ROUND_TRIPS);
     let duration = whole_round_trips(end.saturating_sub(ramp_at_least), rtt);
-    if duration < STEADY_AT_LEAST.max(rtt * STEADY_ROUND_TRIPS) {
+    if duration < MIN_STEADY.max(rtt * MIN_ROUND_TRIPS) {
         return None;
     }
     let ramp = end - duration;
     Some(Steady { ramp, ramp_rate: progress.rate(Span::ZERO, ramp), rate: progress.rate(ramp, end), duration })
 }
 
-/// The least round-trip time that any sample tells.
-pub(crate) fn least_rtt(samples: &[Sample]) -> Option<Span> {
+/// Returns the least round-trip time in `samples`, if any has one.
+pub fn least_rtt(samples: &[Sample]) -> Option<Span> {
     samples.iter().filter_map(|sample| sample.tcp.min_rtt.or(sample.tcp.rtt)).filter(|rtt| *rtt > Span::ZERO).min()
-}
-
-/// The rate over `window` before each snapshot that lies at least so long after the start.
-pub(crate) fn windowed_rates(progress: &Progress, snapshots: &[Span], window: Span) -> Vec<(Span, BitRate)> {
-    let late_enough = snapshots.iter().filter(|at| **at >= window);
-    late_enough.map(|at| (*at, progress.rate(*at - window, *at))).collect()
 }
 
 fn change_point(rates: &[(Span, BitRate)], end: Span, calm: Span) -> Option<Span> {
@@ -75,7 +89,7 @@ fn whole_round_trips(span: Span, rtt: Span) -> Span {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_record::TcpInfo;
+    use crate::TcpInfo;
     use fullpipe_units::ByteCount;
     use proptest::prelude::*;
 
@@ -172,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn five_looks_and_five_round_trips_are_the_least() {
+    fn five_snapshots_and_five_round_trips_are_the_fewest() {
         let snapshots = |count: u64| -> Vec<Sample> {
             (1..=count).map(|second| sample(Span::from_secs(second), ByteCount::new(second * 1_000_000))).collect()
         };
@@ -205,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_round_trip_time_the_samples_tell_it() {
+    fn without_a_round_trip_time_that_of_the_samples_counts() {
         let mut samples = course(5.0, |_| 50.0);
         for sample in &mut samples {
             sample.tcp.min_rtt = Some(Span::from_millis(200));

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use fullpipe_probe::{Standing, Subject, WatchError, transfers, watch_others};
+use fullpipe_observe::{Standing, Subject, WatchError, transfers, watch_others};
 use fullpipe_record::Direction;
 use fullpipe_units::Span;
 use rustix::time::{ClockId, clock_gettime};

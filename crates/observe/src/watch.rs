@@ -1,9 +1,3 @@
-//! Connections of other programs, looked at without sending a byte.
-
-mod error;
-mod evidence;
-mod process;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::thread;
@@ -15,8 +9,8 @@ use fullpipe_record::{HostSettings, Sample};
 use fullpipe_sys::{Connection, Connections, NetNamespace, fixed_buffers};
 use fullpipe_units::{ByteCount, Span};
 
-pub use error::WatchError;
-pub use evidence::transfers;
+use crate::error::WatchError;
+use crate::process;
 
 /// Time between two looks at first.
 const PERIOD: Duration = Duration::from_millis(50);

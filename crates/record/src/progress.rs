@@ -1,20 +1,25 @@
 use std::collections::BTreeMap;
 
-use fullpipe_record::Sample;
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-/// Streams are looked at one after the other; times closer together than this are one snapshot.
-pub(crate) const ONE_LOOK: Span = Span::from_millis(20);
+use crate::Sample;
 
-/// How many bytes had passed at any time, all streams together.
-pub(crate) struct Progress {
+/// Samples of different streams that lie closer together than this are one snapshot.
+pub const SNAPSHOT_SPREAD: Span = Span::from_millis(20);
+
+/// A rate is taken over at least this long, so that a few samples lie in it.
+const RATE_WINDOW: Span = Span::from_millis(200);
+
+/// The bytes that had passed at any time, all streams together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
     streams: Vec<Vec<(Span, ByteCount)>>,
 }
 
 impl Progress {
-    /// From the samples of the sending end, those after `until` left out. A stream counts what was acknowledged, or
-    /// what was written where the kernel did not tell that in every sample.
-    pub(crate) fn of<'a>(samples: impl IntoIterator<Item = &'a Sample>, until: Span) -> Self {
+    /// Returns the progress that the samples of the sending end show, without those after `until`. A stream counts what
+    /// was acknowledged, or what was written where the kernel did not state that in every sample.
+    pub fn of<'a>(samples: impl IntoIterator<Item = &'a Sample>, until: Span) -> Self {
         let mut by_stream: BTreeMap<u16, Vec<&Sample>> = BTreeMap::new();
         for sample in samples.into_iter().filter(|sample| sample.at <= until) {
             by_stream.entry(sample.stream).or_default().push(sample);
@@ -22,14 +27,14 @@ impl Progress {
         Self { streams: by_stream.into_values().map(curve).collect() }
     }
 
-    /// The times at which the streams were looked at.
-    pub(crate) fn snapshots(&self) -> Vec<Span> {
+    /// Returns the times at which all streams were sampled, in order.
+    pub fn snapshots(&self) -> Vec<Span> {
         let mut times: Vec<Span> = self.streams.iter().flatten().map(|(at, _)| *at).collect();
         times.sort_unstable();
         let Some(last) = times.last().copied() else { return times };
         let mut snapshots: Vec<Span> = Vec::new();
         for at in times {
-            if snapshots.last().is_none_or(|previous| at.saturating_sub(*previous) >= ONE_LOOK) {
+            if snapshots.last().is_none_or(|previous| at.saturating_sub(*previous) >= SNAPSHOT_SPREAD) {
                 snapshots.push(at);
             }
         }
@@ -40,9 +45,22 @@ impl Progress {
         snapshots
     }
 
-    /// Mean rate between two times; zero where they are not in this order.
-    pub(crate) fn rate(&self, from: Span, to: Span) -> BitRate {
+    /// Returns the mean rate between two times; zero where they are not in this order.
+    pub fn rate(&self, from: Span, to: Span) -> BitRate {
         BitRate::of(self.passed(to).saturating_sub(self.passed(from)), to.saturating_sub(from))
+    }
+
+    /// Returns the mean rate before each snapshot, over the longer of 200 ms and `rtt`; snapshots that come earlier
+    /// after the start have none.
+    pub fn windowed_rates(&self, rtt: Span) -> Vec<(Span, BitRate)> {
+        let window = Self::rate_window(rtt);
+        let late_enough = self.snapshots().into_iter().filter(|at| *at >= window);
+        late_enough.map(|at| (at, self.rate(at - window, at))).collect()
+    }
+
+    /// Returns the length of the window over which [`Progress::windowed_rates`] takes each rate.
+    pub fn rate_window(rtt: Span) -> Span {
+        RATE_WINDOW.max(rtt)
     }
 
     fn passed(&self, at: Span) -> ByteCount {
@@ -69,7 +87,7 @@ fn interpolated(curve: &[(Span, ByteCount)], at: Span) -> ByteCount {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_record::TcpInfo;
+    use crate::TcpInfo;
 
     fn sample(millis: u64, stream: u16, written: u64, acked: Option<u64>) -> Sample {
         Sample {

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use fullpipe_diagnose::steady;
 use fullpipe_record::{
-    Buffer, Direction, Evidence, Framing, Machine, Request, Sample, SocketReadback, Steady, Transfer, Writer,
+    Buffer, Direction, Evidence, Framing, Machine, Request, Sample, SocketReadback, Steady, Transfer, Writer, steady,
 };
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use super::{Seen, Watched};
+use crate::watch::{Seen, Watched};
 
 /// A transfer that moved less than this share of what the largest moved is not worth a word, and a connection that did in its
 /// transfer only gave orders.

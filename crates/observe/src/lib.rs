@@ -1,0 +1,16 @@
+//! TCP connections of other programs, sampled through the kernel's figures without sending a byte.
+//!
+//! * In: a process, a program started to be watched, or one connection ([`Subject`]). [`watch_others`] samples its
+//!   connections from `/proc` and `sock_diag` until the caller ends it.
+//! * Out: [`Watched`], from which [`transfers`] makes the evidence of each transfer, for `diagnose` to judge.
+//!
+//! It needs permission to read the process's descriptors ([`WatchError::Forbidden`] where there is none).
+
+mod error;
+mod evidence;
+mod process;
+mod watch;
+
+pub use error::WatchError;
+pub use evidence::transfers;
+pub use watch::{Standing, Subject, Watched, watch_others};
