@@ -118,6 +118,9 @@ fn finish(measurement: Measurement, terminal: &Terminal) -> Result<(), Failure> 
         Terminal::complain(&error.message);
     }
     let content = Content::Measurement { measurement: Box::new(measurement) };
+    if let Some(error) = &error {
+        terminal.event(&Event::Error(error.clone()));
+    }
     terminal.document(&Document::new(content).with_error(error.clone()));
     match (error, interrupted) {
         (Some(error), _) => Err(Failure::already_printed(error.exit_code)),

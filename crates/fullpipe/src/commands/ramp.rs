@@ -98,6 +98,9 @@ pub(crate) fn run(
         Terminal::complain(&error.message);
     }
     let content = Content::Ramp { ramp: Box::new(done) };
+    if let Some(error) = &error {
+        terminal.event(&Event::Error(error.clone()));
+    }
     terminal.document(&Document::new(content).with_error(error.clone()));
     match (interrupted, error) {
         (true, _) => Err(Failure::already_printed(INTERRUPTED)),

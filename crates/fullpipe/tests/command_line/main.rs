@@ -7,6 +7,7 @@ mod common;
 mod diagnose;
 mod drop_in;
 mod errors;
+mod events;
 mod far_end;
 mod help;
 mod host;

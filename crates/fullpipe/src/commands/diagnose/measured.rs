@@ -199,6 +199,9 @@ fn print(
     let diagnosis = Box::new(DiagnosisReport { transfers: vec![diagnosis], command: None, trial });
     terminal.event(&Event::Diagnosis(diagnosis.clone()));
     let content = Content::Diagnosis { measurement: Some(Box::new(measurement)), diagnosis };
+    if let Some(error) = &error {
+        terminal.event(&Event::Error(error.clone()));
+    }
     terminal.document(&Document::new(content).with_error(error));
 }
 

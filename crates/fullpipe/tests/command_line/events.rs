@@ -1,12 +1,10 @@
 //! `--json-lines`: every line is an event, and one enum has them all.
 
-mod common;
-
 use std::io::Write;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use common::{fullpipe, run};
+use crate::common::{fullpipe, run};
 use fullpipe_record::{Event, EventLine};
 use fullpipe_testkit::{FalseServer, Part, Running, free_port, path, require, wait_for_listener};
 
