@@ -22,7 +22,7 @@ pub use mark::Mark;
 pub use need::{Need, missing};
 pub use network::{free_port, network_sysctls, wait_for_listener};
 pub use outcome::{assert_says, document, sentence};
-pub use path::{PathLock, path};
+pub use path::{PathLock, load_slot, path};
 pub use process::{Running, fullpipe};
 pub use relay::{Fate, Heading, Relay};
 pub use validity::valid_within;

@@ -1,21 +1,72 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
-/// The right to use an emulated path or to load the machine otherwise; given back when dropped.
+/// The right to use an emulated path, or to load the machine otherwise. Given back when dropped.
 #[derive(Debug)]
 pub struct PathLock {
-    _file: OwnedFd,
+    _slots: Vec<OwnedFd>,
 }
 
-/// Waits until no other test on this machine uses an emulated path, in this process or another: two paths on two
-/// processors would spoil each other's figures.
+/// Waits until no other test on this machine uses an emulated path or loads the machine, in this process or another: two
+/// paths on two processors would spoil each other's figures.
 ///
 /// # Panics
-/// If the lock's file cannot be made or locked.
+/// If the lock's files cannot be made or locked.
 pub fn path() -> PathLock {
-    let file = File::create(std::env::temp_dir().join("fullpipe-test-path.lock")).expect("the lock's file can be made");
-    flock(&file, FlockOperation::LockExclusive).expect("a file can be locked");
-    PathLock { _file: file.into() }
+    let lock = |slot| {
+        let file = slot_file(slot);
+        flock(&file, FlockOperation::LockExclusive).expect("a file can be locked");
+        file
+    };
+    PathLock { _slots: (0..LOAD_SLOTS).map(lock).collect() }
+}
+
+/// Waits for one of three places for tests that load the machine for a moment, over loopback and at a bounded rate, and
+/// whose figures bear a few neighbours.
+///
+/// # Panics
+/// If the lock's files cannot be made or locked.
+pub fn load_slot() -> PathLock {
+    let files: Vec<OwnedFd> = (0..LOAD_SLOTS).map(slot_file).collect();
+    loop {
+        for file in &files {
+            match flock(file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return PathLock { _slots: files },
+                Err(Errno::WOULDBLOCK) => {}
+                Err(error) => panic!("a file can be locked: {error}"),
+            }
+        }
+        thread::sleep(RETRY_INTERVAL);
+    }
+}
+
+fn slot_file(slot: u32) -> OwnedFd {
+    let file = std::env::temp_dir().join(format!("fullpipe-test-path-{slot}.lock"));
+    File::create(file).expect("the lock's file can be made").into()
+}
+
+/// How many tests may load the machine at the same time while none uses an emulated path.
+const LOAD_SLOTS: u32 = 3;
+
+/// Between two attempts to get a slot.
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_waits_for_every_load() {
+        let slot = load_slot();
+        let waiting = thread::spawn(|| drop(path()));
+        thread::sleep(RETRY_INTERVAL * 10);
+        assert!(!waiting.is_finished());
+        drop(slot);
+        waiting.join().unwrap();
+    }
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use crate::common::{fullpipe, run};
-use fullpipe_testkit::{Running, free_port, path, require, wait_for_listener, within};
+use fullpipe_testkit::{Running, free_port, load_slot, require, wait_for_listener, within};
 use serde_json::Value;
 
 /// How much longer than its load a program may take.
@@ -80,7 +80,7 @@ fn assert_has_every_key_of(real: &Value, ours: &Value) {
 
 /// The client's JSON of a test with `arguments` has every key of the real client's, each against the real server.
 fn client_has_every_key(arguments: &[&str]) {
-    let _path = path();
+    let _slot = load_slot();
     let arguments = [&["-J", "-t", "1"], arguments].concat();
     let (real, _) = test(Program::Iperf3, &arguments, Program::Iperf3, &[]);
     let (ours, _) = test(Program::Fullpipe, &arguments, Program::Iperf3, &[]);
@@ -96,7 +96,7 @@ fn client_has_every_key(arguments: &[&str]) {
 
 /// The server's JSON of the same test has every key of the real server's, each with the real client.
 fn server_has_every_key(arguments: &[&str]) {
-    let _path = path();
+    let _slot = load_slot();
     let arguments = [&["-t", "1"], arguments].concat();
     let (_, real) = test(Program::Iperf3, &arguments, Program::Iperf3, &["-J"]);
     let (_, ours) = test(Program::Iperf3, &arguments, Program::Fullpipe, &["-J"]);
@@ -139,7 +139,7 @@ fn assert_same_shapes(real: &Output, ours: &Output) {
 
 /// Client and server print the lines that the real ones print, each with a real one at the other end.
 fn prints_the_same_lines(of_client: &[&str], of_server: &[&str]) {
-    let _path = path();
+    let _slot = load_slot();
     let of_client = [&["-t", "2"], of_client].concat();
     let (real, real_server) = test(Program::Iperf3, &of_client, Program::Iperf3, of_server);
     let (ours, _) = test(Program::Fullpipe, &of_client, Program::Iperf3, of_server);
@@ -225,7 +225,7 @@ fn udp_is_printed_line_by_line() {
 #[test]
 fn a_client_that_asks_for_it_is_reported_what_the_server_printed() {
     require!(Iperf3);
-    let _path = path();
+    let _slot = load_slot();
     for arguments in [&["-t", "2", "-P", "2"][..], &["-t", "2", "-u", "--bidir"]] {
         let arguments = [arguments, &["--get-server-output"]].concat();
         let (real, _) = test(Program::Iperf3, &arguments, Program::Iperf3, &[]);
@@ -240,7 +240,7 @@ fn a_client_that_asks_for_it_is_reported_what_the_server_printed() {
 #[test]
 fn a_servers_json_is_kept_as_json() {
     require!(Iperf3);
-    let _path = path();
+    let _slot = load_slot();
     let asked = ["-J", "-t", "1", "--get-server-output"];
     let (real, _) = test(Program::Iperf3, &asked, Program::Iperf3, &["-J"]);
     let (ours, _) = test(Program::Fullpipe, &asked, Program::Iperf3, &["-J"]);
@@ -261,7 +261,7 @@ fn a_server_for_one_test_that_never_comes_ends_as_iperf3_does() {
 #[test]
 fn an_interrupt_prints_what_there_is() {
     require!(Iperf3);
-    let _path = path();
+    let _slot = load_slot();
     let stopped = |program: Program| {
         let port = free_port();
         let _server = Running::start(Program::Iperf3.command().args(["-s", "-1", "-p", &port.to_string()]));
@@ -280,7 +280,7 @@ fn an_interrupt_prints_what_there_is() {
 #[test]
 fn a_stream_of_events_says_what_the_document_says() {
     require!(Iperf3);
-    let _path = path();
+    let _slot = load_slot();
     let (events, _) = test(Program::Fullpipe, &["--json-stream", "-t", "2"], Program::Iperf3, &[]);
     let (document, _) = test(Program::Fullpipe, &["-J", "-t", "2"], Program::Iperf3, &[]);
     let document = json(&document);
@@ -334,7 +334,7 @@ fn json_holds_the_error_and_nothing_is_said_with_it() {
 #[test]
 fn a_server_that_is_busy_and_a_congestion_control_that_is_not_there_are_said_as_iperf3_says_them() {
     require!(Iperf3);
-    let _path = path();
+    let _slot = load_slot();
     let port = free_port().to_string();
     let _server = Running::start(Program::Iperf3.command().args(["-s", "-p", &port]));
     wait_for_listener(port.parse().unwrap());
@@ -351,7 +351,7 @@ fn a_server_that_is_busy_and_a_congestion_control_that_is_not_there_are_said_as_
 #[test]
 fn a_server_has_one_test_at_a_time_and_many_one_after_the_other() {
     require!(Iperf3);
-    let _path = path();
+    let _slot = load_slot();
     let port = free_port().to_string();
     let _server = Running::start(Program::Fullpipe.command().args(["-s", "-p", &port]));
     wait_for_listener(port.parse().unwrap());
@@ -380,7 +380,7 @@ fn a_port_that_is_taken_is_said_as_iperf3_says_it() {
 #[test]
 fn much_udp_is_sent_with_a_warning_and_without_a_question() {
     require!(Iperf3);
-    let _path = path();
+    let _slot = load_slot();
     let (ours, _) = test(Program::Fullpipe, &["-u", "-b", "20M", "-t", "1"], Program::Iperf3, &[]);
     assert!(ours.status.success());
     assert!(complaint(&ours).contains("warning: 20 Mbit/s of UDP"), "{}", complaint(&ours));

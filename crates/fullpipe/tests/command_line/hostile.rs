@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_testkit::{Running, free_port, path, require, wait_for_listener, within};
+use fullpipe_testkit::{Running, free_port, load_slot, require, wait_for_listener, within};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
@@ -525,7 +525,7 @@ fn callers_that_speak_something_else_are_reported_of() {
 #[test]
 fn a_crowd_from_one_address_does_not_keep_others_out() {
     const CROWD: usize = 10_000;
-    let _path = path();
+    let _slot = load_slot();
     raise_descriptors();
     let server = Server::start(&[]);
     let over = AtomicBool::new(false);
@@ -574,7 +574,7 @@ fn a_thousand_idle_tests_take_little_memory() {
     const IDLE: usize = 1000;
     /// What the whole server may have; issue 4 permits 64 MiB.
     const MAX_KIB: u64 = 32 * 1024;
-    let _path = path();
+    let _slot = load_slot();
     raise_descriptors();
     let server = Server::start(&["--client-timeout", "60"]);
     let before = server.resident_kib();
@@ -595,7 +595,7 @@ fn a_thousand_idle_tests_take_little_memory() {
 
 #[test]
 fn fifty_clients_at_once_are_counted_to_the_byte() {
-    let _path = path();
+    let _slot = load_slot();
     let server = Server::start(&[]);
     thread::scope(|scope| {
         let clients: Vec<_> = (1..=50)
@@ -616,7 +616,7 @@ fn fifty_clients_at_once_are_counted_to_the_byte() {
 #[test]
 fn a_client_that_is_killed_leaves_its_place_to_the_next() {
     require!(Iperf3);
-    let _path = path();
+    let _slot = load_slot();
     let server = Server::start(&["--max-tests", "1"]);
     let port = server.port();
     for direction in ["", "-R"] {
@@ -705,7 +705,7 @@ fn what_an_operator_does_not_permit_is_refused_with_the_numbers_of_iperf3() {
 
 #[test]
 fn a_test_that_carries_more_than_permitted_is_ended() {
-    let _path = path();
+    let _slot = load_slot();
     floods("--server-bitrate-limit", "10M", 27, "10 Mbit/s is permitted");
     floods("--max-bytes", "10M", 37, "more than the 10 MiB that are permitted");
 }
@@ -790,7 +790,7 @@ fn udp_load_ends_with_the_control_connection() {
 #[test]
 fn many_addresses_open_their_udp_streams_at_once() {
     const DATAGRAMS: u32 = 20;
-    let _path = path();
+    let _slot = load_slot();
     let server = Server::start(&[]);
     thread::scope(|scope| {
         let clients: Vec<_> = (1..=30)

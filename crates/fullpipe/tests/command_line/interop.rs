@@ -4,7 +4,9 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use crate::common::{fullpipe, run};
-use fullpipe_testkit::{FalseServer, Part, Running, document, free_port, path, require, sentence, wait_for_listener};
+use fullpipe_testkit::{
+    FalseServer, Part, Running, document, free_port, load_slot, require, sentence, wait_for_listener,
+};
 use serde_json::Value;
 
 /// How much the counts of the two ends may differ.
@@ -72,11 +74,11 @@ fn assert_close(what: &str, left: &Value, right: &Value) {
     assert!((left - right).abs() <= TOLERANCE * left.max(right), "{what}: {left} and {right} bytes");
 }
 
-/// Five seconds with iperf3 as the client of `fullpipe serve`.
+/// Two seconds with iperf3 as the client of `fullpipe serve`.
 fn iperf3_as_client(streams: usize, more: &[&str]) {
-    let _path = path();
+    let _slot = load_slot();
     let server = Server::fullpipe();
-    let end = iperf3_measured(&server, &[&["-t", "5", "-P", &streams.to_string()], more].concat());
+    let end = iperf3_measured(&server, &[&["-t", "2", "-P", &streams.to_string()], more].concat());
     assert_close("all streams", &end["sum_sent"]["bytes"], &end["sum_received"]["bytes"]);
     let ends = end["streams"].as_array().unwrap();
     assert_eq!(ends.len(), streams);
@@ -91,11 +93,11 @@ fn iperf3_as_client(streams: usize, more: &[&str]) {
     assert!(stated.contains(": done at "), "{stated}");
 }
 
-/// Five seconds with `fullpipe measure` as the client of `iperf3 -s`.
+/// Two seconds with `fullpipe measure` as the client of `iperf3 -s`.
 fn iperf3_as_server(streams: usize, more: &[&str]) {
-    let _path = path();
+    let _slot = load_slot();
     let server = Server::iperf3();
-    let measurement = measured(&server, &[&["-t", "5", "-P", &streams.to_string()], more].concat());
+    let measurement = measured(&server, &[&["-t", "2", "-P", &streams.to_string()], more].concat());
     let summary = &measurement["summary"];
     assert_close("all streams", &summary["sent"], &summary["received"]);
     let ends = measurement["streams"].as_array().unwrap();
@@ -176,7 +178,7 @@ fn we_download_from_iperf3_over_four_streams() {
 #[test]
 fn the_congestion_control_is_read_back_at_the_end_that_sends() {
     require!(Iperf3);
-    let _path = path();
+    let _slot = load_slot();
     let server = Server::iperf3();
     let measurement = measured(&server, &["-t", "1", "-C", "reno", "-P", "2"]);
     server.finish();
@@ -193,7 +195,7 @@ fn the_congestion_control_is_read_back_at_the_end_that_sends() {
 #[test]
 fn a_byte_limit_arrives_to_the_byte() {
     const LIMIT: u64 = 10 * 1024 * 1024 + 1;
-    let _path = path();
+    let _slot = load_slot();
     for more in [&[][..], &["-P", "4"], &["-R"], &["-R", "-P", "4"]] {
         let server = Server::fullpipe();
         let measurement = measured(&server, &[&["-n", &LIMIT.to_string()], more].concat());
@@ -207,7 +209,7 @@ fn a_byte_limit_arrives_to_the_byte() {
 #[test]
 fn what_is_omitted_is_not_counted() {
     require!(Iperf3);
-    let _path = path();
+    let _slot = load_slot();
     let server = Server::iperf3();
     let measurement = measured(&server, &["-t", "2", "-O", "1"]);
     server.finish();
@@ -227,7 +229,7 @@ fn what_is_omitted_is_not_counted() {
 #[test]
 fn an_iperf3_server_that_is_busy_says_so() {
     require!(Iperf3);
-    let _path = path();
+    let _slot = load_slot();
     let port = free_port().to_string();
     let _server = Running::start(Command::new("iperf3").args(["-s", "-p", &port]));
     wait_for_listener(port.parse().unwrap());
@@ -242,7 +244,7 @@ fn an_iperf3_server_that_is_busy_says_so() {
 #[test]
 fn ctrl_c_ends_a_measurement_cleanly_at_both_ends() {
     require!(Iperf3);
-    let _path = path();
+    let _slot = load_slot();
     let server = Server::iperf3();
     let client = Running::start(&mut fullpipe(&["measure", "127.0.0.1", "--json", "-t", "10", "-p", &server.port]));
     std::thread::sleep(Duration::from_millis(2_500));
@@ -258,7 +260,7 @@ fn ctrl_c_ends_a_measurement_cleanly_at_both_ends() {
 #[test]
 fn what_was_measured_before_the_server_was_killed_is_kept() {
     for direction in [&[][..], &["-R"]] {
-        let _path = path();
+        let _slot = load_slot();
         let mut server = Server::fullpipe();
         let mut client = fullpipe(&["measure", "127.0.0.1", "--json", "-t", "30", "-p", &server.port]);
         let client = Running::start(client.args(direction));
@@ -286,7 +288,7 @@ fn ctrl_c_before_data_flows_is_an_interrupt_too() {
 
 #[test]
 fn a_server_ends_when_it_is_asked_to() {
-    let _path = path();
+    let _slot = load_slot();
     let port = free_port();
     let server = Running::start(&mut fullpipe(&["serve", "-p", &port.to_string()]));
     wait_for_listener(port);

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::common::{fullpipe, run};
-use fullpipe_testkit::{Heading, Relay, Running, free_port, path, require, wait_for_listener, within};
+use fullpipe_testkit::{Heading, Relay, Running, free_port, load_slot, require, wait_for_listener, within};
 use serde_json::Value;
 
 /// Longest that one test may take.
@@ -73,7 +73,7 @@ fn every_stream_is_counted_to_the_byte() {
         &["-u", "-t", "1", "-b", "2M", "-l", "100"],
         &["-u", "-n", "500K", "-b", "8M"],
     ] {
-        let _path = path();
+        let _slot = load_slot();
         let server = Server::start();
         let stated = sent(&iperf(server.port, &[arguments, &["-y", "C"]].concat()));
         let streams = arguments.iter().position(|argument| *argument == "-P").map_or("1", |at| arguments[at + 1]);
@@ -85,7 +85,7 @@ fn every_stream_is_counted_to_the_byte() {
 #[test]
 fn the_report_of_a_lossy_path_has_its_losses() {
     require!(Iperf2);
-    let _path = path();
+    let _slot = load_slot();
     let server = Server::start();
     let relay = Relay::start(server.port, |heading, number| {
         heading == Heading::ToServer && number <= 500 && (number == 3 || (100..=109).contains(&number))

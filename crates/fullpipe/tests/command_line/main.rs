@@ -1,10 +1,10 @@
-//! The program as its users run it: every test starts the binary. One crate, so that it is linked once and tests that wait
-//! do so at the same time.
+//! The program as its users run it, over loopback or no network at all: every test starts the binary. They are one crate,
+//! which is linked once, and those that wait do so at the same time.
 
 #![expect(clippy::print_stdout, reason = "figures of a run, for who asks with --nocapture")]
 
+#[path = "../common/mod.rs"]
 mod common;
-mod diagnose;
 mod drop_in;
 mod errors;
 mod events;
@@ -14,9 +14,6 @@ mod host;
 mod hostile;
 mod interop;
 mod iperf2;
-mod lab;
-mod lab_up;
-mod latency;
 mod machine;
 mod matrix;
 mod placement;

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use crate::common::{fullpipe, run};
-use fullpipe_testkit::{Heading, Relay, Running, document, free_port, lateness, path, require, wait_for_listener};
+use fullpipe_testkit::{Heading, Relay, Running, document, free_port, lateness, load_slot, require, wait_for_listener};
 use serde_json::Value;
 
 /// How much the counts of the two ends may differ.
@@ -83,7 +83,7 @@ fn disagreement(counts: &Counts) -> Option<&(Value, Value)> {
 /// Measures until the counts agree; again only where the machine was so late that the ends stopped counting at different
 /// times, three times at most.
 fn agreed(arguments: &[&str], measure: impl Fn() -> (Value, Counts)) -> Value {
-    let _path = path();
+    let _slot = load_slot();
     for attempt in 1.. {
         let ((found, counts), late) = lateness(&measure);
         let Some(differ) = disagreement(&counts) else { return found };
@@ -201,18 +201,18 @@ const OPTIONS: [&[&str]; 18] = [
     &["-t", "1", "-i", "0.1"],
     &["-t", "1", "-b", "20M/10", "-l", "8K"],
     &["-t", "1", "--fq-rate", "50M", "-l", "8K"],
-    &["-t", "1", "-w", "256K"],
-    &["-t", "1", "-M", "1000"],
-    &["-t", "1", "-N", "-l", "1000"],
-    &["-t", "1", "-C", "reno"],
-    &["-t", "1", "-S", "0x20"],
-    &["-t", "1", "--dscp", "ef"],
-    &["-t", "1", "-B", "127.0.0.1"],
-    &["-t", "1", "--bind-dev", "lo"],
-    &["-t", "1", "-4"],
-    &["-t", "1", "-Z"],
-    &["-t", "1", "--extra-data", "kept"],
-    &["-t", "1", "--get-server-output"],
+    &["-n", "2M", "-w", "256K"],
+    &["-n", "2M", "-M", "1000"],
+    &["-n", "2M", "-N", "-l", "1000"],
+    &["-n", "2M", "-C", "reno"],
+    &["-n", "2M", "-S", "0x20"],
+    &["-n", "2M", "--dscp", "ef"],
+    &["-n", "2M", "-B", "127.0.0.1"],
+    &["-n", "2M", "--bind-dev", "lo"],
+    &["-n", "2M", "-4"],
+    &["-n", "2M", "-Z"],
+    &["-n", "2M", "--extra-data", "kept"],
+    &["-n", "2M", "--get-server-output"],
 ];
 
 fn every_option(call: fn(&[&str]) -> Value) {
@@ -298,7 +298,7 @@ const LOSSY: &[&str] = &["-u", "-b", "4M", "-l", "1000", "-t", "2"];
 fn listed_losses_are_counted_exactly_by_both_ends() {
     require!(Iperf3);
     for direction in [&[][..], &["-R"]] {
-        let _path = path();
+        let _slot = load_slot();
         let arguments = [LOSSY, direction].concat();
 
         let server = Server::iperf3();

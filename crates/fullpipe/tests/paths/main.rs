@@ -1,0 +1,8 @@
+//! The program over emulated paths whose figures are judged: one test at a time, and nothing else meanwhile.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod diagnose;
+mod lab;
+mod lab_up;
+mod latency;
