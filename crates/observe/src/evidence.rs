@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use fullpipe_record::{
     Buffer, Direction, Evidence, Framing, Machine, Request, Sample, SocketReadback, Steady, Transfer, Writer, steady,
+    steady_of_receiver,
 };
 use fullpipe_units::{BitRate, ByteCount, Span};
 
@@ -115,7 +116,12 @@ fn transfer(group: &[Course], watched: &Watched, bandwidth: Option<BitRate>) -> 
         idle_rtt: both().filter_map(|sample| sample.tcp.min_rtt).filter(|rtt| *rtt > Span::ZERO).min(),
         idle_spread: None,
         loaded_rtt: median(receiver_samples.iter().filter_map(|sample| sample.tcp.rcv_rtt).collect()),
-        steady: course_of_all(group, both().cloned().collect(), receives, BitRate::of(moved, took)),
+        steady: course_of_all(
+            group,
+            if receives { &receiver_samples } else { &sender_samples },
+            receives,
+            BitRate::of(moved, took),
+        ),
         sender: here.clone().filter(|_| !receives),
         receiver: here.filter(|_| receives),
         sender_sockets: if receives { Vec::new() } else { sockets.clone() },
@@ -157,18 +163,13 @@ fn renumbered(course: &Course, stream: u16, begin: Span) -> Vec<Sample> {
 
 /// The part to be judged. A transfer that was under way when the watching began is judged whole, from the first look on, as
 /// nobody saw its ramp; one that began meanwhile as any other.
-fn course_of_all(group: &[Course], samples: Vec<Sample>, receives: bool, rate: BitRate) -> Option<Steady> {
+fn course_of_all(group: &[Course], samples: &[Sample], receives: bool, rate: BitRate) -> Option<Steady> {
     let took = samples.iter().map(|sample| sample.at).max()?;
     if group.iter().any(|course| course.seen.is_old) {
         let duration = took.saturating_sub(AFTER_THE_MARK);
         return Some(Steady { ramp: AFTER_THE_MARK, ramp_rate: rate, rate, duration });
     }
-    let counted = samples.into_iter().map(|mut sample| {
-        // What a receiver acknowledged to us is no progress of the data.
-        sample.tcp.bytes_acked = sample.tcp.bytes_acked.filter(|_| !receives);
-        sample
-    });
-    steady(&counted.collect::<Vec<_>>(), None, took)
+    if receives { steady_of_receiver(samples, None, took) } else { steady(samples, None, took) }
 }
 
 fn socket(course: &Course, stream: u16) -> SocketReadback {

@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::time::{Instant, SystemTime};
 
 use fullpipe_iperf::Results;
+use fullpipe_load::Role;
 use fullpipe_record::{
     Buffer, Direction, EndReport, HostSettings, Interval, LoadTime, Measurement, Peer, Placement, Request, RttReport,
-    RttStats, Sample, SocketReadback, StreamSummary, Summary, Validity, steady,
+    RttStats, Sample, SocketReadback, Steady, StreamSummary, Summary, Validity, steady, steady_of_receiver,
 };
 use fullpipe_route::Taken;
 use fullpipe_units::{ByteCount, Span};
@@ -97,8 +98,9 @@ impl Test<'_> {
 
     fn summary(&self, way: Direction, streams: &[StreamSummary], idle: Option<RttStats>) -> Summary {
         let its = |sample: &&Sample| self.finished.ways.get(usize::from(sample.stream)) == Some(&way);
-        let samples: Vec<Sample> = self.sender_samples(way).iter().filter(its).cloned().collect();
-        let steady = steady(&samples, idle.map(|idle| idle.min), self.finished.to.totals.at);
+        let (samples, end) = self.best_samples(way);
+        let samples: Vec<Sample> = samples.iter().filter(its).cloned().collect();
+        let steady = steady_part((&samples, end), idle.map(|idle| idle.min), self.finished.to.totals.at);
         Summary { steady, ..total(way, streams, self.receiving_time(way)) }
     }
 
@@ -116,19 +118,15 @@ impl Test<'_> {
         }
     }
 
-    /// The samples of the end that sent; our own where the other end sent and did not tell.
-    fn sender_samples(&self, way: Direction) -> &[Sample] {
-        let theirs = self.results.report.as_ref().map(|report| report.samples.as_slice());
-        match theirs {
-            Some(theirs) if way == Direction::Download && !theirs.is_empty() => theirs,
-            _ => &self.finished.rest.samples,
-        }
+    fn best_samples(&self, way: Direction) -> (&[Sample], Role) {
+        let theirs = self.results.report.as_ref().map_or(&[][..], |report| &report.samples);
+        best_samples(way, &self.finished.rest.samples, theirs)
     }
 
     fn round_trips(&self) -> RttReport {
         let way = self.request.directions()[0];
         let (from, to) = (self.finished.from.totals.at, self.finished.to.totals.at);
-        let counted = self.sender_samples(way).iter().filter(|sample| sample.at >= from);
+        let counted = self.best_samples(way).0.iter().filter(|sample| sample.at >= from);
         let within = counted.filter_map(|sample| sample.tcp.rtt).collect();
         round_trips(self.taken.as_ref(), (self.finished.origin, from, to), self.handshake, within)
     }
@@ -167,6 +165,23 @@ impl Test<'_> {
     }
 }
 
+/// Returns the samples of the end that sent, or else of the receiving end, which is this one where a peer that sends
+/// reports none.
+fn best_samples<'s>(way: Direction, ours: &'s [Sample], theirs: &'s [Sample]) -> (&'s [Sample], Role) {
+    match way {
+        Direction::Upload | Direction::Both => (ours, Role::Sender),
+        Direction::Download if theirs.is_empty() => (ours, Role::Receiver),
+        Direction::Download => (theirs, Role::Sender),
+    }
+}
+
+fn steady_part((samples, end): (&[Sample], Role), idle_rtt: Option<Span>, ended_at: Span) -> Option<Steady> {
+    match end {
+        Role::Sender => steady(samples, idle_rtt, ended_at),
+        Role::Receiver => steady_of_receiver(samples, idle_rtt, ended_at),
+    }
+}
+
 /// Round trips `taken` on a flow of their own beside a load that began at `origin` and counted `from` then `to` then; without
 /// any, the kernel's own estimates: of the `handshake`, and `within` the load.
 pub(crate) fn round_trips(
@@ -186,4 +201,31 @@ pub(crate) fn started(finished: &Finished) -> String {
     let moment = SystemTime::now().checked_sub(finished.origin.elapsed());
     let stamp = moment.and_then(|moment| jiff::Timestamp::try_from(moment).ok());
     stamp.map_or_else(String::new, |stamp| format!("{stamp:.3}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_record::TcpInfo;
+    use fullpipe_units::BitRate;
+
+    #[test]
+    fn a_download_from_a_peer_without_samples_is_judged_by_what_arrived_here() {
+        let at = |tick: u64| Sample {
+            at: Span::from_millis(50 * tick),
+            stream: 0,
+            bytes: ByteCount::ZERO,
+            tcp: TcpInfo {
+                bytes_acked: Some(ByteCount::new(38)),
+                bytes_received: Some(ByteCount::new(62_500 * tick)),
+                ..TcpInfo::default()
+            },
+            memory: None,
+        };
+        let ours: Vec<Sample> = (1..=100).map(at).collect();
+        let steady = steady_part(best_samples(Direction::Download, &ours, &[]), None, Span::from_secs(5));
+        assert_eq!(steady.unwrap().rate, BitRate::from_mbps(10));
+        assert_eq!(best_samples(Direction::Download, &ours, &ours[..1]), (&ours[..1], Role::Sender));
+        assert_eq!(best_samples(Direction::Upload, &ours, &[]), (&ours[..], Role::Sender));
+    }
 }

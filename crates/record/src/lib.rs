@@ -68,7 +68,7 @@ pub use request::{Buffer, Request, Transport, Writer};
 pub use route::{Hop, Refusal, RouteMethod, RouteMtu, RouteReport};
 pub use sample::{CongestionState, Sample, SocketMemory, TcpInfo};
 pub use settings::{BufferTriple, Change, HostSettings, KernelVersion, RESTORABLE_QDISCS};
-pub use steady::{least_rtt, steady};
+pub use steady::{least_rtt, steady, steady_of_receiver};
 pub use verdict::{
     At, Basis, Cause, Commands, Elsewhere, Forecast, OtherLimit, Remedy, RunnerUp, Scope, System, Verdict,
 };

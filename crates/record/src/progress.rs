@@ -20,11 +20,21 @@ impl Progress {
     /// Returns the progress that the samples of the sending end show, without those after `until`. A stream counts what
     /// was acknowledged, or what was written where the kernel did not state that in every sample.
     pub fn of<'a>(samples: impl IntoIterator<Item = &'a Sample>, until: Span) -> Self {
+        Self::counting(|sample| sample.tcp.bytes_acked, samples, until)
+    }
+
+    /// Returns the progress that the samples of the receiving end show, without those after `until`. A stream counts what
+    /// its connection received, or what the program read where the kernel did not state that in every sample.
+    pub fn of_receiver<'a>(samples: impl IntoIterator<Item = &'a Sample>, until: Span) -> Self {
+        Self::counting(|sample| sample.tcp.bytes_received, samples, until)
+    }
+
+    fn counting<'a>(count: Counter, samples: impl IntoIterator<Item = &'a Sample>, until: Span) -> Self {
         let mut by_stream: BTreeMap<u16, Vec<&Sample>> = BTreeMap::new();
         for sample in samples.into_iter().filter(|sample| sample.at <= until) {
             by_stream.entry(sample.stream).or_default().push(sample);
         }
-        Self { streams: by_stream.into_values().map(curve).collect() }
+        Self { streams: by_stream.into_values().map(|samples| curve(samples, count)).collect() }
     }
 
     /// Returns the times at which all streams were sampled, in order.
@@ -68,10 +78,13 @@ impl Progress {
     }
 }
 
-fn curve(mut samples: Vec<&Sample>) -> Vec<(Span, ByteCount)> {
+/// The kernel's count of the bytes that passed, where it has one.
+type Counter = fn(&Sample) -> Option<ByteCount>;
+
+fn curve(mut samples: Vec<&Sample>, count: Counter) -> Vec<(Span, ByteCount)> {
     samples.sort_by_key(|sample| sample.at);
-    let acknowledged = samples.iter().all(|sample| sample.tcp.bytes_acked.is_some());
-    let bytes = |sample: &Sample| sample.tcp.bytes_acked.filter(|_| acknowledged).unwrap_or(sample.bytes);
+    let is_counted = samples.iter().all(|sample| count(sample).is_some());
+    let bytes = |sample: &Sample| count(sample).filter(|_| is_counted).unwrap_or(sample.bytes);
     samples.into_iter().map(|sample| (sample.at, bytes(sample))).collect()
 }
 

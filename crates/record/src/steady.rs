@@ -27,7 +27,7 @@ const MIN_ROUND_TRIPS: u64 = 5;
 /// The shortest steady part.
 const MIN_STEADY: Span = Span::from_secs(1);
 
-/// The ramp and the steady part of a transfer.
+/// Returns the ramp and the steady part of a transfer.
 ///
 /// Takes the samples of the sending end, all streams, in any order; the least round-trip time, for which the least in
 /// the samples stands in if `base_rtt` is `None`; and when the data ended, all since the data began to flow.
@@ -40,13 +40,22 @@ const MIN_STEADY: Span = Span::from_secs(1);
 /// `None` where fewer than five snapshots were taken, or where less than the longer of five round trips and one second
 /// would remain: the transfer was too short to say.
 pub fn steady(samples: &[Sample], base_rtt: Option<Span>, ended_at: Span) -> Option<Steady> {
-    let progress = Progress::of(samples, ended_at);
+    split(&Progress::of(samples, ended_at), base_rtt.or_else(|| least_rtt(samples)))
+}
+
+/// Returns the same as [`steady`] from the samples of the receiving end: by what it received, since what it sent is not
+/// the transfer.
+pub fn steady_of_receiver(samples: &[Sample], base_rtt: Option<Span>, ended_at: Span) -> Option<Steady> {
+    split(&Progress::of_receiver(samples, ended_at), base_rtt.or_else(|| least_rtt(samples)))
+}
+
+fn split(progress: &Progress, rtt: Option<Span>) -> Option<Steady> {
     let snapshots = progress.snapshots();
     if snapshots.len() < MIN_SNAPSHOTS {
         return None;
     }
     let end = *snapshots.last()?;
-    let rtt = base_rtt.or_else(|| least_rtt(samples)).unwrap_or(Span::ZERO);
+    let rtt = rtt.unwrap_or(Span::ZERO);
     let rates = progress.windowed_rates(rtt);
     let change = change_point(&rates, end, MIN_CALM.max(rtt * RAMP_ROUND_TRIPS))?;
     let ramp_at_least = (change + rtt).max(rtt * RAMP_ROUND_TRIPS);
@@ -119,7 +128,7 @@ mod tests {
         0.1 * 2.0_f64.powf(t / 0.1)
     }
 
-    fn split(samples: &[Sample]) -> Steady {
+    fn steady_of(samples: &[Sample]) -> Steady {
         steady(samples, Some(RTT), samples.last().unwrap().at).expect("a steady part")
     }
 
@@ -130,7 +139,7 @@ mod tests {
 
     #[test]
     fn slow_start_into_a_plateau_is_cut_after_the_knee() {
-        let steady = split(&course(10.0, |t| slow_start(t).min(327.0)));
+        let steady = steady_of(&course(10.0, |t| slow_start(t).min(327.0)));
         assert_rate(&steady, 327.0, 0.001);
         assert!(steady.ramp >= Span::from_millis(1300) && steady.ramp <= Span::from_millis(1700), "{}", steady.ramp);
         assert_eq!(steady.ramp + steady.duration, Span::from_secs(10));
@@ -140,14 +149,14 @@ mod tests {
 
     #[test]
     fn ten_round_trips_belong_to_the_ramp_even_if_the_rate_is_there_at_once() {
-        let steady = split(&course(5.0, |_| 50.0));
+        let steady = steady_of(&course(5.0, |_| 50.0));
         assert_eq!(steady.ramp, Span::from_secs(1));
     }
 
     #[test]
     fn a_sawtooth_does_not_push_the_ramp_into_the_transfer() {
         // CUBIC's: 0.7 to 1 of the peak, every two seconds.
-        let steady = split(&course(20.0, |t| slow_start(t).min(100.0 * (0.7 + 0.3 * (t / 2.0).fract()))));
+        let steady = steady_of(&course(20.0, |t| slow_start(t).min(100.0 * (0.7 + 0.3 * (t / 2.0).fract()))));
         assert!(steady.ramp <= Span::from_secs(3), "{}", steady.ramp);
         assert_rate(&steady, 85.0, 0.02);
     }
@@ -157,7 +166,7 @@ mod tests {
         // Up to 800 Mbit/s in 1.3 s, then down by losses over a second and a half, then a sawtooth around 20.
         let after_loss = |t: f64| 20.0 * (0.7 + 0.6 * (t / 0.8).fract());
         let mbps = |t: f64| if t < 1.3 { slow_start(t) } else { (800.0 * 0.05_f64.powf(t - 1.3)).max(after_loss(t)) };
-        let steady = split(&course(15.0, mbps));
+        let steady = steady_of(&course(15.0, mbps));
         assert!(steady.ramp >= Span::from_millis(2400) && steady.ramp <= Span::from_millis(4000), "{}", steady.ramp);
         assert_rate(&steady, 20.0, 0.05);
         assert!(steady.ramp_rate > steady.rate);
@@ -172,7 +181,7 @@ mod tests {
             t if t < 1.8 => 400.0,
             _ => 20.0,
         };
-        let steady = split(&course(10.0, mbps));
+        let steady = steady_of(&course(10.0, mbps));
         assert!(steady.ramp >= Span::from_millis(1900), "{}", steady.ramp);
         assert_rate(&steady, 20.0, 0.01);
     }
@@ -181,7 +190,7 @@ mod tests {
     fn an_overshoot_ends_where_the_rate_is_near_the_later_level() {
         // From 200 down by 50 Mbit/s a second to 20: within a quarter of that at 4.8 s, seen over 200 ms.
         let mbps = |t: f64| if t < 1.3 { slow_start(t).min(200.0) } else { (200.0 - 50.0 * (t - 1.3)).max(20.0) };
-        let steady = split(&course(15.0, mbps));
+        let steady = steady_of(&course(15.0, mbps));
         assert!(steady.ramp >= Span::from_millis(4850) && steady.ramp <= Span::from_millis(5150), "{}", steady.ramp);
     }
 
@@ -190,11 +199,11 @@ mod tests {
         let snapshots = |count: u64| -> Vec<Sample> {
             (1..=count).map(|second| sample(Span::from_secs(second), ByteCount::new(second * 1_000_000))).collect()
         };
-        let split = |samples: &[Sample], rtt| steady(samples, Some(rtt), Span::MAX).is_some();
-        assert!(split(&snapshots(5), Span::from_millis(1)) && !split(&snapshots(4), Span::from_millis(1)));
+        let has_one = |samples: &[Sample], rtt| steady(samples, Some(rtt), Span::MAX).is_some();
+        assert!(has_one(&snapshots(5), Span::from_millis(1)) && !has_one(&snapshots(4), Span::from_millis(1)));
         // Ten round trips of half a second are ramp, and five must follow.
         let long = Span::from_millis(500);
-        assert!(split(&course(7.6, |_| 50.0), long) && !split(&course(7.4, |_| 50.0), long));
+        assert!(has_one(&course(7.6, |_| 50.0), long) && !has_one(&course(7.4, |_| 50.0), long));
     }
 
     #[test]
@@ -205,7 +214,26 @@ mod tests {
             sample.tcp.bytes_acked = None;
             sample
         }));
-        assert_rate(&split(&samples), 42.0, 0.001);
+        assert_rate(&steady_of(&samples), 42.0, 0.001);
+    }
+
+    #[test]
+    fn a_receiver_that_sent_only_its_cookie_is_not_at_rest() {
+        let received = |sample: Sample| {
+            let tcp = TcpInfo {
+                bytes_acked: Some(ByteCount::new(38)),
+                bytes_received: sample.tcp.bytes_acked,
+                ..TcpInfo::default()
+            };
+            Sample { tcp, ..sample }
+        };
+        let samples: Vec<Sample> = course(5.0, |t| slow_start(t).min(50.0)).into_iter().map(received).collect();
+        let end = samples.last().unwrap().at;
+        assert_rate(&steady_of_receiver(&samples, Some(RTT), end).unwrap(), 50.0, 0.001);
+        // Where the kernel does not count what arrives, what the program read is left.
+        let unknown: Vec<Sample> =
+            samples.into_iter().map(|sample| Sample { tcp: TcpInfo::default(), ..sample }).collect();
+        assert_rate(&steady_of_receiver(&unknown, Some(RTT), end).unwrap(), 50.0, 0.001);
     }
 
     #[test]
@@ -234,7 +262,7 @@ mod tests {
             level in 5.0_f64..900.0,
         ) {
             let samples = course(10.0, |t| slow_start(t).min(level * noise[(t * 10.0) as usize % 100]));
-            let steady = split(&samples);
+            let steady = steady_of(&samples);
             let mean = level * noise.iter().sum::<f64>() / 100.0;
             prop_assert!((steady.rate.as_mbps() / mean - 1.0).abs() < 0.05, "{} against {mean}", steady.rate);
         }
