@@ -1,4 +1,4 @@
-//! What passes both ends of a path, in files that every tool for captures reads.
+//! Captures of the packets that pass both ends of a path, in files that every tool for captures reads.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -23,8 +23,8 @@ const KEPT: usize = 128;
 /// Packets on their way to the files; those above it are left out.
 const WAITING: usize = 65_536;
 
-/// How long packets are held to be sorted: those of the two directions come from two threads, and the stamps of those that
-/// arrive lie behind the clock by their lateness.
+/// Time for which packets are held to be sorted: those of the two directions come from two threads, and the stamps of
+/// those that arrive lie behind the clock by their lateness.
 const SORTED_OVER: Span = Span::from_secs(1);
 
 /// Packets that are held at the most.
@@ -38,7 +38,7 @@ pub struct Capture {
     taps: [Tap; 2],
 }
 
-/// Where a direction of the link tells what passes its ends.
+/// The sink for what passes the ends of one direction of the link.
 #[derive(Debug, Clone)]
 pub(crate) struct Tap {
     /// The end that sends.
@@ -57,8 +57,8 @@ struct Record {
 }
 
 impl Capture {
-    /// Begins the files `NAME-sender.pcap` and `NAME-receiver.pcap` in `folder`, each of at most `most` bytes. `epoch` is when
-    /// the link's time began.
+    /// Begins the files `NAME-sender.pcap` and `NAME-receiver.pcap` in `folder`, each of at most `most` bytes.
+    /// `epoch` is when the link's time began.
     pub(crate) fn start(folder: &Path, name: &str, most: ByteCount, epoch: SystemTime) -> Result<Self, LabError> {
         let missed = Arc::new(AtomicU64::new(0));
         let file = |host: Host| {
@@ -74,13 +74,13 @@ impl Capture {
         Ok(Self { taps, writer: Some(writer.map_err(LabError::io("start the capture"))?), missed })
     }
 
-    /// What the direction that leads away from `host` is to be given.
+    /// Returns the tap for the direction that leads away from `host`.
     pub(crate) fn tap(&self, host: Host) -> Tap {
         self.taps[host.index()].clone()
     }
 
-    /// Ends it, once both directions of the link have let go of their taps; how many packets could not be written in time,
-    /// or were above the size of a file.
+    /// Ends the capture, once both directions of the link have dropped their taps. Returns how many packets could not
+    /// be written in time, or were above the size of a file.
     ///
     /// # Errors
     /// If a file could not be written.
@@ -159,7 +159,7 @@ impl PcapFile {
     fn write(&mut self, record: &Record) -> io::Result<()> {
         let size = 16 + record.kept.len() as u64;
         let Some(left) = self.left.checked_sub(size) else {
-            // A smaller one behind it would make a gap that nothing tells.
+            // A smaller one behind it would make a gap that nothing shows.
             self.left = 0;
             self.missed.fetch_add(1, Ordering::Relaxed);
             return Ok(());
@@ -184,7 +184,8 @@ mod tests {
         Record { at: Time::ZERO + Span::from_millis(millis), end, length: 1_500, kept: vec![0x45; kept] }
     }
 
-    /// The stamps, in milliseconds, of what each file holds once `records` were written to it, and how many were missed.
+    /// The stamps, in milliseconds, of what each file holds once `records` were written to it, and how many were
+    /// missed.
     fn stamps(most: u64, records: Vec<Record>) -> ([Vec<u64>; 2], u64) {
         let folder = tempfile::tempdir().unwrap();
         let missed = Arc::new(AtomicU64::new(0));

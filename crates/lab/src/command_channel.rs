@@ -9,24 +9,24 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::capture::Tap;
 use crate::packet::Packet;
 
-/// What a direction of the link is told from outside of its device.
+/// A command to one direction of the link from outside of its device.
 pub(crate) enum LinkCommand {
     /// A router's answer to a packet of the other direction.
     Reply(Packet),
     /// The path is different from now on.
     Change(PathChange),
-    /// What passes is to be captured from now on, or no longer.
+    /// Starts a capture of what passes, or ends it.
     Capture(Option<Tap>),
 }
 
-/// Where to send it.
+/// The sending end.
 #[derive(Clone)]
 pub(crate) struct CommandChannel {
     mails: Sender<LinkCommand>,
     eventfd: Arc<OwnedFd>,
 }
 
-/// Where it arrives.
+/// The receiving end.
 pub(crate) struct Inbox {
     mails: Receiver<LinkCommand>,
     eventfd: Arc<OwnedFd>,

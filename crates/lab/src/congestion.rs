@@ -3,8 +3,8 @@ use rustix::net::{AddressFamily, SocketType, socket, sockopt};
 
 use crate::error::LabError;
 
-/// Finds out, before anything is made, whether the hosts of a lab have the congestion control `name`: their kernel is this
-/// one. Where the user may load modules, the kernel loads it.
+/// Finds out, before anything is made, whether the hosts of a lab have the congestion control `name`: their kernel is
+/// this one. Where the user may load modules, the kernel loads it.
 ///
 /// # Errors
 /// [`LabError::Lacking`] if there is none of that name, with those that there are.

@@ -52,13 +52,13 @@ pub(crate) struct Driver {
     _awake: Awake,
 }
 
-/// What one direction has done since it was last asked.
+/// Counts of one direction since they were last taken.
 #[derive(Debug, Clone)]
 struct DirectionReport {
     timing: Timing,
-    /// What the link had done then.
+    /// The link's counters then.
     since: Counters,
-    /// What it has done by now.
+    /// The link's counters now.
     counters: Counters,
 }
 
@@ -115,7 +115,7 @@ impl Driver {
         }
     }
 
-    /// What each direction, forward first, did since the last call.
+    /// Returns the counts of each direction, forward first, since the last call.
     pub(crate) fn take(&self) -> [Carried; 2] {
         self.directions.each_ref().map(|direction| {
             let mut shared = direction.shared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -160,7 +160,7 @@ impl DirectionReport {
     }
 }
 
-/// What waits or is being sent.
+/// Returns the bytes that wait or are being sent.
 fn backlog(counters: Counters) -> ByteCount {
     let Counters { offered, lost, expired, too_big, policed, overflowed, aqm_dropped, sent, .. } = counters;
     let dropped = [lost, expired, too_big, policed, overflowed, aqm_dropped];
@@ -175,22 +175,22 @@ impl RunningDirection {
     }
 }
 
-/// Where packets come from and where they go.
+/// The devices from which packets come and to which they go.
 struct Wire {
     from: File,
     to: File,
     layout: Layout,
     origin: Instant,
-    /// What is being read.
+    /// The frame that is being read.
     frame: Vec<u8>,
     /// Headers of what is being written.
     front: Vec<u8>,
 }
 
-/// What there was to read.
+/// The result of a read.
 enum Read {
     Packet(Packet),
-    /// What is no packet; it is gone.
+    /// Bytes that are no packet; they are dropped.
     Malformed,
     /// Nothing waits, or the host is gone.
     Nothing,
@@ -231,7 +231,7 @@ struct Line {
     sleeper: SpinSleeper,
     tap: Option<Tap>,
     inbox: Inbox,
-    /// Where routers' answers go.
+    /// The direction that gets routers' answers.
     other: CommandChannel,
     report: Arc<Mutex<DirectionReport>>,
 }
@@ -258,21 +258,21 @@ impl Line {
         // A link that waits for its hosts to let go of a processor delays their packets. Only root may ask for it.
         let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), HASTE);
         let report = Arc::clone(&self.report);
-        let mut last_look = self.wire.now();
+        let mut last_poll = self.wire.now();
         while !stop.load(Ordering::Relaxed) {
-            let gap = self.wire.now().since(last_look);
+            let gap = self.wire.now().since(last_poll);
             let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
             report.timing.longest_gap = report.timing.longest_gap.max(gap);
             let exhausted = self.read_batch(&mut report);
             if exhausted {
-                last_look = self.wire.now();
+                last_poll = self.wire.now();
             }
             let delivered = self.deliver_batch(&mut report);
             report.counters = self.link.counters(self.wire.now());
             drop(report);
             if exhausted && delivered {
                 // Sleep is no neglect, as a packet ends it; only what goes beyond it is.
-                last_look = last_look.max(self.wait());
+                last_poll = last_poll.max(self.wait());
             }
         }
     }
@@ -286,8 +286,8 @@ impl Line {
                     if let Some(tap) = &self.tap {
                         tap.entered(now, &packet);
                     }
-                    for piece in packet.carried_whole(self.longest) {
-                        self.offer(now, piece);
+                    for train in packet.carried_whole(self.longest) {
+                        self.offer(now, train);
                     }
                 }
                 Read::Malformed => report.timing.refused += 1,
@@ -297,8 +297,8 @@ impl Line {
         false
     }
 
-    fn offer(&mut self, now: Time, piece: Packet) {
-        if let Some(reply) = self.link.offer(now, piece).reply {
+    fn offer(&mut self, now: Time, train: Packet) {
+        if let Some(reply) = self.link.offer(now, train).reply {
             self.other.post(LinkCommand::Reply(reply));
         }
     }

@@ -11,29 +11,29 @@ pub enum LabError {
     /// The kernel's own path does not do this.
     #[error("a path of `--backend kernel` has no {what}: leave one of the two out")]
     Unsupported {
-        /// What was asked for.
+        /// The property that was asked for.
         what: &'static str,
     },
     /// The keeper could not do something.
     #[error("the lab cannot {action}: {reason}")]
     Refused {
-        /// What was asked.
+        /// The request.
         action: String,
-        /// What the keeper or the kernel said.
+        /// The message of the keeper or the kernel.
         reason: String,
     },
     /// The keeper is gone.
     #[error("the lab ended before it could {action}")]
     Gone {
-        /// What was asked.
+        /// The request.
         action: String,
     },
     /// A system call of the parent failed.
     #[error("cannot {action}: {cause}")]
     Io {
-        /// What was tried.
+        /// The operation.
         action: String,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         cause: io::Error,
     },

@@ -1,8 +1,8 @@
 //! The way into a lab that stands: a name on this machine, behind which its namespaces are handed out.
 //!
-//! The name is that of an abstract Unix socket, so that the kernel forgets it with the lab, however that ends. Whoever
-//! connects and is the same user gets descriptors of the lab's namespaces and enters them himself: his program is then his
-//! own child, at his own terminal, and ends with the lab.
+//! The name is that of an abstract Unix socket, so that the kernel forgets it with the lab, however that ends.
+//! Whoever connects and is the same user gets descriptors of the lab's namespaces and enters them himself: his
+//! program is then his own child, at his own terminal, and ends with the lab.
 
 use std::ffi::OsStr;
 use std::io;
@@ -26,13 +26,13 @@ use rustix::process::geteuid;
 use crate::error::LabError;
 use crate::protocol::Host;
 
-/// What a lab says to whoever may enter; the descriptors beside it say the rest.
+/// Greeting to a program that may join, sent with the descriptors of the namespaces.
 const WELCOME: &[u8] = b"fullpipe-lab 1";
 
 /// The longest that a lab that stands may take to answer.
 const TIMEOUT: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 
-/// What it takes to enter a lab.
+/// The descriptors with which a program joins a lab.
 #[derive(Debug)]
 pub(crate) struct Inside {
     /// The keeper, whose namespaces are those of every program in the lab.
@@ -51,7 +51,7 @@ impl Inside {
 /// A name under which a lab can be entered, for as long as this lives.
 #[derive(Debug)]
 pub struct JoinSocket {
-    door: Arc<OwnedFd>,
+    listener: Arc<OwnedFd>,
     accept_thread: Option<JoinHandle<()>>,
 }
 
@@ -67,20 +67,20 @@ impl JoinSocket {
     pub(crate) fn open(name: &str, inside: &Inside) -> Result<Self, LabError> {
         let action = format!("be entered as \"{name}\"");
         let refused = |reason: String| LabError::Refused { action: action.clone(), reason };
-        let door = open_door(name).map_err(|errno| match errno {
+        let listener = listen_at(name).map_err(|errno| match errno {
             Errno::ADDRINUSE => refused("there is a lab of that name already; choose another with --name".to_owned()),
             errno => refused(io::Error::from(errno).to_string()),
         })?;
         let inside = inside.try_clone().map_err(LabError::io(&action))?;
-        let door = Arc::new(door);
-        let watched = Arc::clone(&door);
-        Ok(Self { door, accept_thread: Some(thread::spawn(move || admit(&watched, &inside))) })
+        let listener = Arc::new(listener);
+        let watched = Arc::clone(&listener);
+        Ok(Self { listener, accept_thread: Some(thread::spawn(move || admit(&watched, &inside))) })
     }
 }
 
 impl Drop for JoinSocket {
     fn drop(&mut self) {
-        let _ = shutdown(&self.door, Shutdown::Both);
+        let _ = shutdown(&self.listener, Shutdown::Both);
         if let Some(accept_thread) = self.accept_thread.take() {
             let _ = accept_thread.join();
         }
@@ -98,17 +98,17 @@ impl JoinedLab {
             action: action.clone(),
             reason: format!("this user has no lab of that name; `fullpipe lab up {name}` makes one"),
         };
-        let (door, address) = new_door(name).map_err(|_| none())?;
-        connect(&door, &address).map_err(|_| none())?;
+        let (listener, address) = socket_for(name).map_err(|_| none())?;
+        connect(&listener, &address).map_err(|_| none())?;
         // Anybody may have taken the name.
-        if sockopt::socket_peercred(&door).map_err(|_| none())?.uid != geteuid() {
+        if sockopt::socket_peercred(&listener).map_err(|_| none())?.uid != geteuid() {
             return Err(none());
         }
-        receive_inside(&door).map(Self).map_err(LabError::io(&action))
+        receive_inside(&listener).map(Self).map_err(LabError::io(&action))
     }
 
-    /// Runs a program in a host of the lab, with this program's input, output and errors, to its end; its exit code, or 128
-    /// and the signal that ended it. This process, which must have one thread, is in the lab from then on.
+    /// Runs a program in a host of the lab, with this program's input, output and errors, to its end; its exit code,
+    /// or 128 and the signal that ended it. This process, which must have one thread, is in the lab from then on.
     ///
     /// # Errors
     /// If the namespaces cannot be entered, or there is no such program.
@@ -134,11 +134,11 @@ impl JoinedLab {
     }
 }
 
-/// Waits at the door, and lets in whoever is this user.
-fn admit(door: &OwnedFd, inside: &Inside) {
+/// Accepts connections, and gives the descriptors to programs of this user.
+fn admit(listener: &OwnedFd, inside: &Inside) {
     let [sender, receiver] = inside.networks.each_ref().map(AsFd::as_fd);
     loop {
-        match accept_with(door, SocketFlags::CLOEXEC) {
+        match accept_with(listener, SocketFlags::CLOEXEC) {
             Ok(visitor) => {
                 let is_ours = sockopt::socket_peercred(&visitor).is_ok_and(|peer| peer.uid == geteuid());
                 if is_ours {
@@ -152,12 +152,12 @@ fn admit(door: &OwnedFd, inside: &Inside) {
     }
 }
 
-fn receive_inside(door: &OwnedFd) -> io::Result<Inside> {
-    if poll(&mut [PollFd::new(door, PollFlags::IN)], Some(&TIMEOUT))? == 0 {
+fn receive_inside(listener: &OwnedFd) -> io::Result<Inside> {
+    if poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&TIMEOUT))? == 0 {
         return Err(io::ErrorKind::TimedOut.into());
     }
     let mut words = [0; 64];
-    let (length, descriptors) = receive_with_descriptors(door, &mut words)?;
+    let (length, descriptors) = receive_with_descriptors(listener, &mut words)?;
     let unexpected = || io::Error::new(io::ErrorKind::InvalidData, "it is of another version of this program");
     let [keeper, sender, receiver] = <[OwnedFd; 3]>::try_from(descriptors).map_err(|_| unexpected())?;
     if words.get(..length) != Some(WELCOME) {
@@ -166,16 +166,16 @@ fn receive_inside(door: &OwnedFd) -> io::Result<Inside> {
     Ok(Inside { keeper, networks: [sender, receiver] })
 }
 
-fn open_door(name: &str) -> Result<OwnedFd, Errno> {
-    let (door, address) = new_door(name)?;
-    bind(&door, &address)?;
-    listen(&door, 8)?;
-    Ok(door)
+fn listen_at(name: &str) -> Result<OwnedFd, Errno> {
+    let (listener, address) = socket_for(name)?;
+    bind(&listener, &address)?;
+    listen(&listener, 8)?;
+    Ok(listener)
 }
 
 /// A socket, and the address of this user's lab of that name.
-fn new_door(name: &str) -> Result<(OwnedFd, SocketAddrUnix), Errno> {
+fn socket_for(name: &str) -> Result<(OwnedFd, SocketAddrUnix), Errno> {
     let address = SocketAddrUnix::new_abstract_name(format!("fullpipe-lab/{}/{name}", geteuid().as_raw()).as_bytes())?;
-    let door = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    Ok((door, address))
+    let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    Ok((listener, address))
 }

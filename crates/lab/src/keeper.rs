@@ -31,7 +31,7 @@ pub const ARGUMENT: &str = "lab-keeper";
 /// The device behind TUN.
 const TUN: &str = "/dev/net/tun";
 
-/// How often orphans are reaped when nothing else happens.
+/// Interval at which orphans are reaped when nothing else happens.
 const REAP_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// Runs the keeper with the control socket as standard input, until the parent is gone. Never called by people.
@@ -67,7 +67,7 @@ fn keep(control: &OwnedFd) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(refusal) => {
-            // If the parent is gone too, there is nobody left to tell.
+            // If the parent is gone too, nobody is left to read it.
             let _ = send(control, &refusal.into_reply(), &[]);
             ExitCode::FAILURE
         }
@@ -96,7 +96,7 @@ fn layout(backend: Backend) -> Option<Layout> {
 /// One host as the keeper holds it.
 struct HostState {
     network: NetNamespace,
-    /// What its packets find first where there is no link.
+    /// The router next to it, if there is no link.
     router: Option<Router>,
     /// The link's end of the device if it is a packet socket, which alone knows what it dropped.
     socket: Option<OwnedFd>,
@@ -159,15 +159,17 @@ fn open_device(layout: Layout, network: &NetNamespace, blueprint: &Blueprint) ->
     match layout {
         Layout::Tun => {
             let offload = if exact { Offload::Checksums } else { Offload::Trains };
-            open_tun(TO_HOST, offload).map(OwnedFd::from).map_err(Refusal::lacking(Lack::Tun, "opening /dev/net/tun"))
+            open_tun(TO_HOST, offload)
+                .map(OwnedFd::from)
+                .map_err(Refusal::lacking(Lack::Tun, "open(/dev/net/tun)"))
         }
         Layout::Packet => open_packet_device(network, blueprint.mtu)
             .map_err(Refusal::lacking(Lack::PacketSockets, "making a pair of devices and a packet socket")),
     }
 }
 
-/// Makes the device of host `network`, which the calling thread is in, and a packet socket at its other end. That is in a
-/// network namespace of its own, which the socket alone keeps alive.
+/// Makes the device of host `network`, which the calling thread is in, and a packet socket at its other end. That is
+/// in a network namespace of its own, which the socket alone keeps alive.
 fn open_packet_device(network: &NetNamespace, mtu: [ByteCount; 2]) -> io::Result<OwnedFd> {
     const MAX_MTU: ByteCount = ByteCount::new(65_535);
     // An Ethernet device takes in no packet that is longer than what it may send (`is_skb_forwardable`).
@@ -311,7 +313,7 @@ impl Keeper<'_> {
         result
     }
 
-    /// What the routers carried in each direction.
+    /// Returns the routers' counts of each direction.
     fn counts(&self) -> io::Result<[Counts; 2]> {
         match self.hosts.each_ref().map(|host| host.router.as_ref()) {
             [Some(sender), Some(receiver)] => {
@@ -345,9 +347,10 @@ mod tests {
 
     #[test]
     fn drops_of_both_directions_are_added() {
-        let table = "Inter-|   Receive  |  Transmit\n face |bytes packets errs drop fifo frame compressed multicast|bytes\n    \
-                     lo:       0       0    0    9    0     0          0         0        0       0    0    0    0     0       0          0\n\
-                     path0:    1       2    3    4    5     6          7         8        9      10   11   12   13    14      15         16\n";
+        let table = "Inter-|   Receive  |  Transmit\n \
+                     face |bytes packets errs drop fifo frame compressed multicast|bytes\n    \
+                     lo: 0 0 0 9 0 0 0 0 0 0 0 0 0 0 0 0\n\
+                     path0: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n";
         assert_eq!(parse_device_drops(table, "path0"), Some(16));
         assert_eq!(parse_device_drops(table, "path1"), None);
     }

@@ -1,12 +1,13 @@
-//! The path as the kernel's own queueing disciplines make it: `tbf` queues and sends at a rate, `netem` loses and delays.
+//! The path as the kernel's own queueing disciplines make it: `tbf` queues and sends at a rate, `netem` loses and
+//! delays.
 //!
-//! Between the hosts are two routers, each in a network namespace of its own. A packet is lost or queued, and sent at the
-//! path's rate, where the router of its host sends to the other one; it is delayed where that one sends to the far host.
-//! So it passes the stages in the order of `fullpipe_link`: loss, queue, rate, delay. No discipline is on a host's own
-//! device, where it would hold TCP back (TCP small queues) as no path does.
+//! Between the hosts are two routers, each in a network namespace of its own. A packet is lost or queued, and sent at
+//! the path's rate, where the router of its host sends to the other one; it is delayed where that one sends to the
+//! far host. So it passes the stages in the order of `fullpipe_link`: loss, queue, rate, delay. No discipline is on a
+//! host's own device, where it would hold TCP back (TCP small queues) as no path does.
 //!
-//! What is set of `tbf` was run. What is set of `netem` follows tc-netem(8) and the kernel's `sch_netem.c`, and was not run
-//! against a kernel that has it.
+//! The settings of `tbf` have been tested. Those of `netem` follow tc-netem(8) and the kernel's `sch_netem.c`, and
+//! have not been tested against a kernel that has it.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -23,15 +24,15 @@ pub(crate) const TO_HOST: &str = "path0";
 /// The device of each router that leads to the other one.
 pub(crate) const TO_ROUTER: &str = "path1";
 
-/// What the kernel counts of each packet above IP: the header of Ethernet.
+/// Bytes of each packet above IP that the kernel counts: the header of Ethernet.
 const HEADER: u64 = 14;
 
-/// What `tbf` sends at once when it has waited: a packet, and what the rate sends in this time. Its timer wakes up late by
-/// tens of microseconds, and what it may not make up for then is lost to the rate.
+/// Time that a burst of `tbf` lasts after it has waited, in addition to a packet. Its timer wakes up late by tens of
+/// microseconds, and the rate loses what the discipline may not make up for then.
 const BURST_LASTS: Span = Span::from_micros(500);
 
-/// Packets that `netem` may hold: more than any path does, because what it delays or loses has been through a queue or will
-/// be. It sets no memory aside for them.
+/// Packets that `netem` may hold: more than any path does, because what it delays or loses has been through a queue
+/// or will be. It sets no memory aside for them.
 const MANY_PACKETS: u32 = 10_000_000;
 
 /// A queueing discipline of a router.
@@ -43,14 +44,14 @@ pub(crate) struct Discipline {
     pub(crate) arguments: String,
 }
 
-/// What the kernel has counted of one direction since the path was made. The counts of drops wrap around.
+/// The kernel's counts of one direction since the path was made. The counts of drops wrap around.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Counts {
-    /// What left the queue.
+    /// Packets that left the queue.
     pub(crate) sent: Passed,
-    /// What left for the host.
+    /// Packets that left for the host.
     pub(crate) delivered: Passed,
-    /// What waits in the queue, as the path's framing counts.
+    /// Bytes in the queue, as the path's framing counts.
     pub(crate) backlog: ByteCount,
     /// Packets that found the queue full.
     pub(crate) overflowed: u32,
@@ -58,7 +59,7 @@ pub(crate) struct Counts {
     pub(crate) lost: u32,
 }
 
-/// What a device has sent.
+/// Packets that a device has sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Passed {
     pub(crate) packets: u64,
@@ -69,8 +70,8 @@ pub(crate) struct Passed {
 /// The fields of [`fullpipe_record::Effects`] that the kernel's disciplines make; all others are refused.
 const MADE_BY_THE_KERNEL: [&str; 1] = ["queue_packets"];
 
-/// Returns, in the plural, the first property of `path` that the kernel's disciplines do not make, or not as the emulated
-/// link does.
+/// Returns, in the plural, the first property of `path` that the kernel's disciplines do not make, or not as the
+/// emulated link does.
 pub(crate) fn unsupported(path: &Path) -> Option<&'static str> {
     let other_mtu = (path.forward.mtu != path.reverse.mtu).then_some("another MTU for each direction");
     let impairment = |direction: &PathDirection| {
@@ -100,7 +101,7 @@ fn line(direction: &PathDirection) -> Vec<Discipline> {
     }
     let mut sizes = String::new();
     if let Some(rate) = direction.rate {
-        // The size of a packet is told once for all stages, so that the queue counts as the rate does.
+        // The size of a packet is set once for all stages, so that the queue counts as the rate does.
         sizes = format!("stab overhead {} ", overhead(direction));
         stages.push((
             "tbf",
@@ -133,7 +134,7 @@ fn stacked(device: &str, sizes: &str, stages: &[(&str, String)]) -> Vec<Discipli
     stages.iter().enumerate().map(stage).collect()
 }
 
-/// What the path counts of each packet beyond what the kernel counts.
+/// Returns the bytes of each packet that the path counts and the kernel does not.
 fn overhead(direction: &PathDirection) -> i64 {
     direction.framing.overhead().get().cast_signed() - HEADER.cast_signed()
 }
@@ -160,7 +161,7 @@ impl KernelPath {
         Self { last: Mutex::default(), _awake: Awake::ask() }
     }
 
-    /// What each direction of `path`, forward first, did since the last call, of what the kernel has counted by now.
+    /// Returns the counts of each direction of `path`, forward first, since the last call.
     pub(crate) fn take(&self, path: &Path, counts: [Counts; 2]) -> [Carried; 2] {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let [forward, reverse] = std::mem::replace(&mut *last, counts);

@@ -19,7 +19,7 @@ use crate::validity::{Ticks, judge};
 /// Packets that a device holds for the link before it drops: at least, and as many as the kernel allocates a ring for.
 const TRANSMIT_QUEUE: std::ops::RangeInclusive<u64> = 20_000..=60_000;
 
-/// What to build.
+/// The path, the hosts and the backend to build.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// The path between the hosts.
@@ -30,9 +30,9 @@ pub struct Plan {
     pub sender: Vec<Change>,
     /// Settings of the receiver where they differ from this machine's.
     pub receiver: Vec<Change>,
-    /// What leads the hosts' packets to the link, or is in its place.
+    /// The devices between the hosts and the link, or the disciplines in the place of the link.
     pub backend: Backend,
-    /// Whether programs read from this program's terminal, as a shell does.
+    /// True if programs read from this program's terminal, as a shell does.
     pub interactive: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct Lab {
     path: Path,
 }
 
-/// What carries the packets between the hosts.
+/// The carrier of the packets between the hosts.
 enum Carrier {
     /// The emulated link.
     Link(Driver),
@@ -160,9 +160,9 @@ impl Lab {
         Ok(())
     }
 
-    /// Writes what passes both ends of the path, by the link's own time, to `NAME-sender.pcap` and `NAME-receiver.pcap` in
-    /// `folder`, until [`Lab::finish_capture`]: the first 128 B of each packet, at most `most` bytes a file. A train that the
-    /// path carries whole is one packet.
+    /// Writes what passes both ends of the path, by the link's own time, to `NAME-sender.pcap` and
+    /// `NAME-receiver.pcap` in `folder`, until [`Lab::finish_capture`]: the first 128 B of each packet, at most
+    /// `most` bytes a file. A train that the path carries whole is one packet.
     ///
     /// # Errors
     /// If the files cannot be made; [`LabError::Unsupported`] where the kernel is the path.
@@ -173,7 +173,8 @@ impl Lab {
         }
     }
 
-    /// Ends a capture; how many packets are missing in it, because they did not fit or came faster than they were written.
+    /// Ends a capture; how many packets are missing in it, because they did not fit or came faster than they were
+    /// written.
     ///
     /// # Errors
     /// If a file could not be written.
@@ -209,7 +210,7 @@ impl Lab {
         Meter::start(self)
     }
 
-    /// What each direction, forward first, did since the last call.
+    /// Returns the counts of each direction, forward first, since the last call.
     pub(crate) fn take_carried(&self) -> Result<[Carried; 2], LabError> {
         let kernel = match &self.carrier {
             Carrier::Link(driver) => return Ok(driver.take()),
@@ -235,7 +236,7 @@ impl Lab {
     }
 }
 
-/// A look at the lab itself from one moment to another.
+/// A check of the lab itself from one moment to another.
 pub struct Watch<'l> {
     lab: &'l Lab,
     drops: u64,
@@ -243,7 +244,7 @@ pub struct Watch<'l> {
 }
 
 impl Watch<'_> {
-    /// Whether what was measured since the watch began may be judged.
+    /// Judges whether the measurements since the watch began are valid.
     ///
     /// # Errors
     /// If the lab is gone.

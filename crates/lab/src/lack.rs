@@ -18,14 +18,15 @@ pub(crate) enum Lack {
     Setting,
 }
 
-/// Returns the error of a user who may not make namespaces, with what permits them. Reads the switches of distributions.
+/// Returns the error of a user who may not make namespaces, with what permits them. Reads the switches of
+/// distributions.
 pub(crate) fn lacking_namespaces(cause: &io::Error, is_root: bool) -> LabError {
     let set = |name: &str, value: &str| {
         std::fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/"))).is_ok_and(|text| text.trim() == value)
     };
     let why = if is_root {
-        "root may not make namespaces here, as in a container without CAP_SYS_ADMIN: start it with --cap-add SYS_ADMIN, \
-         or use a machine of your own"
+        "root may not make namespaces here, as in a container without CAP_SYS_ADMIN: start it with \
+         --cap-add SYS_ADMIN, or use a machine of your own"
     } else if set("kernel.apparmor_restrict_unprivileged_userns", "1") {
         "Ubuntu's AppArmor forbids user namespaces to this program: run it with sudo, or allow them with \
          `sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`"

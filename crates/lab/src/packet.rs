@@ -17,7 +17,7 @@ impl Packet {
         fullpipe_wire::Packet::parse(frame, layout.ethernet().len()).map(Self)
     }
 
-    /// What the device is to be given: headers, which replace what is in `front`, and payload.
+    /// Returns the bytes for the device: headers, which replace what is in `front`, and payload.
     pub(crate) fn emit<'p>(&'p self, layout: Layout, front: &mut Vec<u8>) -> &'p [u8] {
         self.0.emit(layout.ethernet(), front)
     }
@@ -31,10 +31,11 @@ impl Packet {
         (kept, (headers.len() + payload.len()) as u32)
     }
 
-    /// In the pieces that the link carries whole, in order: trains of at most `longest`, and pairs as single packets.
+    /// Returns the trains that the link carries whole, in order: of at most `longest` segments, and pairs as single
+    /// packets.
     ///
     /// A connection begins with pairs, and a receiver takes the share of its buffer that it advertises from the first
-    /// packet that it gets (`tcp_measure_rcv_mss`). Network cards give it that one by itself; a pair in one piece of
+    /// packet that it gets (`tcp_measure_rcv_mss`). Network cards give it that one by itself; a pair in one block of
     /// memory would raise the share from 160 to 170 of 256.
     pub(crate) fn carried_whole(self, longest: SegCount) -> impl Iterator<Item = Self> {
         let mut rest = Some(self);

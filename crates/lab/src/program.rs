@@ -13,7 +13,7 @@ use crate::error::LabError;
 use crate::protocol::{Host, Reply, Request};
 use crate::remote::{Ended, Remote};
 
-/// Where a program in a host reads and writes.
+/// Input and output of a program in a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stdio {
     /// Reads nothing; what it writes is collected.
@@ -22,7 +22,7 @@ pub enum Stdio {
     Inherited,
 }
 
-/// What a program wrote, and how it ended.
+/// The output of a program, and its exit code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
     /// Exit code, or 128 and the signal that ended it.
@@ -42,7 +42,7 @@ pub struct Program<'l> {
     stderr: Option<JoinHandle<String>>,
 }
 
-/// What [`Program::next_line`] found.
+/// The result of [`Program::next_line`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
     /// A line of standard output, without its end.
@@ -71,7 +71,7 @@ impl<'l> Program<'l> {
         Ok(Self { remote, ended: remote.ended(), pid, lines: pipes.from_output.map(read_lines), stderr })
     }
 
-    /// The next line that it writes to standard output, if it comes within `patience`.
+    /// Returns the next line that it writes to standard output, if it comes within `timeout`.
     pub fn next_line(&self, timeout: Duration) -> Line {
         let Some(lines) = &self.lines else { return Line::End };
         match lines.recv_timeout(timeout) {
@@ -89,7 +89,7 @@ impl<'l> Program<'l> {
         self.signal(Signal::INT)
     }
 
-    /// Waits for its end, for at most `patience`, after which it is killed.
+    /// Waits for its end, for at most `timeout`, after which it is killed.
     ///
     /// # Errors
     /// If the keeper is gone.
@@ -102,7 +102,7 @@ impl<'l> Program<'l> {
         Ok(self.output(code))
     }
 
-    /// Its exit code, if it ends within `patience`.
+    /// Returns its exit code, if it ends within `timeout`.
     pub fn wait_for(&mut self, timeout: Duration) -> Option<i32> {
         self.ended.wait_until(self.pid, Instant::now() + timeout)
     }

@@ -1,4 +1,5 @@
-//! What the parent and the keeper say to each other: one JSON message per packet of a socket pair, descriptors beside it.
+//! Messages between the parent and the keeper: one JSON message per packet of a socket pair, with descriptors
+//! attached.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -25,9 +26,9 @@ pub(crate) const ETHERNET_ADDRESS: [u8; 6] = [2, 0, 0, 0, 0, 1];
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Host {
-    /// Where the data comes from.
+    /// The host that sends the data.
     Sender,
-    /// Where it goes.
+    /// The host that receives it.
     Receiver,
 }
 
@@ -70,7 +71,7 @@ impl Host {
     }
 }
 
-/// What a read of a host's device returns, and a write takes, behind the `struct virtio_net_hdr` that begins both.
+/// Layout of what a host's device reads and writes, after the `struct virtio_net_hdr` that begins both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Layout {
@@ -98,13 +99,13 @@ impl Layout {
 /// The first message to the keeper: what to build.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Blueprint {
-    /// What leads to the link.
+    /// The backend.
     pub(crate) backend: Backend,
     /// MTU of each host's device, in the order of [`Host::ALL`].
     pub(crate) mtu: [ByteCount; 2],
     /// Packets that each device holds for the link.
     pub(crate) transmit_queue: u64,
-    /// In what pieces the hosts build their data.
+    /// Segmentation of the hosts' data.
     pub(crate) segmentation: Segmentation,
     /// Settings of each host from the beginning, in the same order.
     pub(crate) changes: [Vec<Change>; 2],
@@ -131,13 +132,13 @@ pub(crate) enum Request {
     Counts,
 }
 
-/// What the keeper says.
+/// A message of the keeper.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
-    /// The hosts stand; as descriptors come the keeper and the hosts' networks and, where there is a link, their devices,
-    /// which have that layout.
+    /// The hosts stand; as descriptors come the keeper and the hosts' networks and, where there is a link, their
+    /// devices, which have that layout.
     Ready { layout: Option<Layout> },
-    /// Done, with nothing to tell.
+    /// Done, without a result.
     Done,
     /// A program runs.
     Started { pid: i32 },

@@ -1,4 +1,4 @@
-//! The parent's side of the keeper: starts it, asks it, hears when programs end.
+//! The parent's side of the keeper: starts it, asks it, learns when programs end.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -24,7 +24,7 @@ use crate::protocol::{Blueprint, Layout, Reply, Request, receive, send};
 /// The longest that the keeper may take over anything. Everything that it does is a handful of system calls.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What leads to each host, in the order of the path, and what it reads and writes.
+/// The devices of the hosts, in the order of the path, and their layout.
 pub(crate) struct Devices {
     pub(crate) layout: Layout,
     pub(crate) files: [File; 2],
@@ -61,12 +61,12 @@ impl EndedState {
 }
 
 impl Remote {
-    /// Starts the keeper and lets it build what `blueprint` says; with it come the hosts' devices, where a link is to read
-    /// them. `interactive` leaves it in the terminal's foreground, for programs that read from there.
+    /// Starts the keeper and lets it build what `blueprint` says; with it come the hosts' devices, where a link is to
+    /// read them. `interactive` leaves it in the terminal's foreground, for programs that read from there.
     pub(crate) fn start(blueprint: &Blueprint, interactive: bool) -> Result<(Self, Option<Devices>), LabError> {
         let (ours, theirs) = seqpacket_pair().map_err(LabError::io("make a socket pair"))?;
         let mut process = spawn_keeper(&theirs, interactive)?;
-        // The keeper alone has its end, so that its end is heard.
+        // The keeper alone has its end, so that its end is noticed.
         drop(theirs);
         match first_words(&ours, blueprint) {
             Ok((devices, inside)) => {
@@ -116,7 +116,7 @@ impl Remote {
         &self.inside
     }
 
-    /// Who hears of programs that end.
+    /// Returns the programs that have ended.
     pub(crate) fn ended(&self) -> Arc<Ended> {
         Arc::clone(&self.ended)
     }
@@ -202,22 +202,22 @@ fn first_words(control: &OwnedFd, blueprint: &Blueprint) -> Result<(Option<Devic
     }
 }
 
-/// Hears everything that the keeper says, on a thread of its own that ends with the keeper.
+/// Receives everything that the keeper sends, on a thread of its own that ends with the keeper.
 fn listen(control: Arc<OwnedFd>) -> (Receiver<Reply>, Arc<Ended>) {
     let (answers, replies) = mpsc::channel();
     let ended = Arc::new(Ended::default());
-    let heard = Arc::clone(&ended);
+    let state = Arc::clone(&ended);
     thread::spawn(move || {
         while let Ok(Some((reply, _))) = receive::<Reply>(control.as_fd()) {
             if let Reply::Exited { pid, code } = reply {
-                lock(&heard.state).codes.insert(pid, code);
-                heard.changed.notify_all();
+                lock(&state.state).codes.insert(pid, code);
+                state.changed.notify_all();
             } else if answers.send(reply).is_err() {
                 break;
             }
         }
-        lock(&heard.state).keeper_gone = true;
-        heard.changed.notify_all();
+        lock(&state.state).keeper_gone = true;
+        state.changed.notify_all();
     });
     (replies, ended)
 }

@@ -24,8 +24,8 @@ pub(crate) struct Router {
 }
 
 impl Router {
-    /// Makes the router of `host` and the pair of devices between both. The calling thread is in `network`, the host's, and
-    /// stays there.
+    /// Makes the router of `host` and the pair of devices between both. The calling thread is in `network`, the
+    /// host's, and stays there.
     pub(crate) fn build(host: Host, network: &NetNamespace, blueprint: &Blueprint) -> Result<Self, Refusal> {
         let making = "making a network namespace";
         let router =
@@ -75,14 +75,14 @@ impl Router {
         }
     }
 
-    /// Packets from the other router that were dropped before this one looked at them. The calling thread is in this router
-    /// afterwards.
+    /// Returns the packets from the other router that were dropped before this one read them. The calling thread is
+    /// in this router afterwards.
     pub(crate) fn drops(&self) -> io::Result<u64> {
         self.network.enter()?;
         Ok(device_state(TO_ROUTER)?.dropped_in)
     }
 
-    /// What was carried from `near`, the router of the host that sends, to `far`. The calling thread is in that one
+    /// Returns the counts from `near`, the router of the host that sends, to `far`. The calling thread is in that one
     /// afterwards.
     pub(crate) fn counts(near: &Self, far: &Self) -> io::Result<Counts> {
         near.network.enter()?;
@@ -128,7 +128,7 @@ fn set(discipline: &Discipline) -> Result<(), Refusal> {
     Err(Refusal::failed(making)(io::Error::other(format!("`tc {arguments}` says \"{said}\""))))
 }
 
-/// Where programs are, and behind it where those of root are, which ordinary users do not always look.
+/// Returns the directories of programs, followed by those of root, which the search path of ordinary users may lack.
 fn search_path() -> OsString {
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     path.push(":/usr/sbin:/sbin");

@@ -2,14 +2,14 @@
 
 use fullpipe_units::{Span, Time};
 
-/// How a thread of the link meets its moments: it sleeps until shortly before each, and looks at the clock for the rest.
+/// The timer of a link's thread: it sleeps until shortly before each moment, and polls the clock for the rest.
 ///
-/// A thread that sleeps until a moment wakes tens of microseconds after it, which each packet would be late by. How long
-/// before it is to wake is learnt from how late it was. What that takes of a processor is bounded: where packets come so
-/// densely that it would take more, some of them are slept for.
+/// A thread that sleeps until a moment wakes tens of microseconds after it, which each packet would be late by. How
+/// long before it is to wake is learnt from how late it was. What that takes of a processor is bounded: where packets
+/// come so densely that it would take more, some of them are slept for.
 #[derive(Debug)]
 pub(crate) struct SpinSleeper {
-    /// How long before its moment the thread is to wake.
+    /// Time before its moment at which the thread is to wake.
     lead: Span,
     /// Processor time that it may still spend.
     credit: Span,
@@ -19,7 +19,7 @@ pub(crate) struct SpinSleeper {
     held: Option<(Time, Span)>,
 }
 
-/// What a thread is to do until its moment.
+/// The way in which a thread waits for its moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rest {
     /// Look again at once.
@@ -31,7 +31,8 @@ pub(crate) enum Rest {
 /// Bounds of the lead.
 const LEADS: [Span; 2] = [Span::from_micros(20), Span::from_micros(150)];
 
-/// What the lead grows by where it was too short, and shrinks by where it was not: it settles where one in nine is late.
+/// Step by which the lead grows if it was too short, and by a share of which it shrinks if it was not: it settles
+/// where one in nine is late.
 const LONGER: Span = Span::from_micros(8);
 const SHORTER: Span = Span::from_micros(1);
 
@@ -46,7 +47,7 @@ impl SpinSleeper {
         Self { lead: Span::from_micros(100), credit: MAX_CREDIT, credited: Time::ZERO, held: None }
     }
 
-    /// What to do at `now` until `due`.
+    /// Returns the way to wait at `now` until `due`.
     pub(crate) fn rest(&mut self, now: Time, due: Time) -> Rest {
         if self.held.is_some_and(|(moment, _)| now < moment) {
             return Rest::None;

@@ -7,7 +7,7 @@ use crate::carried::Carried;
 use crate::error::LabError;
 use crate::lab::Lab;
 
-/// A look at what a lab's path does, interval by interval.
+/// A meter of a lab's path, interval by interval.
 pub struct Meter<'l> {
     lab: &'l Lab,
     since: Instant,
@@ -20,7 +20,7 @@ impl<'l> Meter<'l> {
         Ok(Self { lab, since: Instant::now(), device_drops: lab.device_drops()? })
     }
 
-    /// What it did since the last call.
+    /// Returns the status since the last call.
     ///
     /// # Errors
     /// If the lab is gone.

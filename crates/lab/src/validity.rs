@@ -11,15 +11,16 @@ const MAX_LATENESS: f64 = 0.01;
 /// Lateness that is forgiven however short the path: about what a sleeping thread takes to wake.
 const FORGIVEN_LATENESS: Span = Span::from_micros(200);
 
-/// Lateness that one packet in a hundred may exceed, as a share of the path's round-trip time and within bounds: the rise
-/// in delay at which CUBIC takes the queue for full and ends slow start (`HYSTART_DELAY_THRESH` in `tcp_cubic.c`).
+/// Lateness that one packet in a hundred may exceed, as a share of the path's round-trip time and within bounds: the
+/// rise in delay at which CUBIC takes the queue for full and ends slow start (`HYSTART_DELAY_THRESH` in
+/// `tcp_cubic.c`).
 const MAX_RARE_LATENESS: f64 = 1.0 / 8.0;
 const RARE_LATENESS_BOUNDS: [Span; 2] = [Span::from_millis(4), Span::from_millis(16)];
 
 /// Processor time that a hypervisor may take away, as a share of all cores.
 const MAX_STOLEN: f64 = 0.10;
 
-/// What the run's own checks say.
+/// Returns the reasons why the run is not valid.
 pub(crate) fn judge(path: &Path, carried: &[Carried; 2], device_drops: u64, stolen: Option<Ratio>) -> Validity {
     let timing = both_ways(carried);
     let overflowed: u64 = carried.iter().map(|one_way| one_way.overflowed).sum();
@@ -47,7 +48,7 @@ pub(crate) fn judge(path: &Path, carried: &[Carried; 2], device_drops: u64, stol
     }
 }
 
-/// What the link's own times say against the run.
+/// Returns the reasons for which the link's own times make the run invalid.
 fn untimely(path: &Path, timing: &Timing, overflowed: u64) -> Vec<String> {
     let mut broken = Vec::new();
     let (mean, rare, longest_gap) = (mean(timing), rare(timing), timing.longest_gap);
@@ -61,8 +62,8 @@ fn untimely(path: &Path, timing: &Timing, overflowed: u64) -> Vec<String> {
         broken
             .push(format!("one packet in a hundred was more than {rare} late, and TCP may take {allowed} for a queue"));
     }
-    // Packets that piled up before the link looked again reach its queue at once. Where none was dropped, the standstill
-    // only delayed them, which the lateness tells.
+    // Packets that piled up before the link polled again reach its queue at once. Where none was dropped, the
+    // standstill only delayed them, which the lateness shows.
     if let Some(drain) = drain_time(path)
         && longest_gap > drain
         && overflowed > 0
@@ -86,7 +87,7 @@ fn mean(timing: &Timing) -> Span {
     Span::from_nanos(timing.lateness.mean() as u64)
 }
 
-/// What one packet in a hundred is late by, or more.
+/// Returns the lateness that one packet in a hundred reaches.
 fn rare(timing: &Timing) -> Span {
     Span::from_nanos(timing.lateness.value_at_quantile(0.99))
 }

@@ -13,7 +13,7 @@ pub(crate) struct Bottleneck<T> {
     queue: Queue<T>,
     /// `None` where packets are sent at once.
     server: Option<Server>,
-    /// What is being sent.
+    /// The packets that are being sent.
     sending: Option<Load>,
     /// When it will have been sent; `None` where nothing is, or never will be.
     finish: Option<Time>,
@@ -39,7 +39,7 @@ impl<T: Train> Bottleneck<T> {
         }
     }
 
-    /// Whether packets are sent at once, and none ever waits.
+    /// Returns whether packets are sent at once, so that none ever waits.
     pub(crate) fn is_unlimited(&self) -> bool {
         self.server.is_none()
     }
@@ -48,7 +48,8 @@ impl<T: Train> Bottleneck<T> {
         self.sending.is_none()
     }
 
-    /// Takes in what finds room of a train that comes at `at`, and sends it if the link is idle; how many packets that is.
+    /// Queues as much of `train`, which comes at `at`, as there is room for, and sends it if the link is idle.
+    /// Returns the number of packets accepted.
     /// At most `most` packets leave as one.
     pub(crate) fn accept(&mut self, at: Time, train: T, most: SegCount, counters: &mut Counters) -> SegCount {
         let segments = train.segments();
@@ -63,8 +64,8 @@ impl<T: Train> Bottleneck<T> {
         self.finish
     }
 
-    /// What has been sent at `at`, which is [`Bottleneck::finish`], makes way for the next; [`Bottleneck::go_on`] begins
-    /// that. A train is given out when the next packet is not of it, or may not leave with it.
+    /// Removes what has been sent at `at`, which is [`Bottleneck::finish`]; [`Bottleneck::go_on`] begins the next.
+    /// Returns a train once the next packet is not part of it, or may not leave with it.
     pub(crate) fn make_way(&mut self, at: Time, counters: &mut Counters) -> Option<T> {
         counters.sent += self.sending.take()?.total;
         self.finish = None;
@@ -99,7 +100,7 @@ impl<T: Train> Bottleneck<T> {
         load.behind(load.packets_in(load.total.saturating_sub(server.left(now)))).tally()
     }
 
-    /// What `counters` tell, with what has been sent and the busy time up to `now`.
+    /// Returns `counters` with the bytes sent and the busy time up to `now`.
     pub(crate) fn counted(&self, now: Time, counters: Counters) -> Counters {
         let complete = self.sending.map_or(Tally::default(), |load| load.tally().less(self.being_sent(now)));
         let busy = self.sending.map_or(Span::ZERO, |_| now.since(self.began));

@@ -2,7 +2,7 @@ use fullpipe_units::{Ratio, SegCount};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
-/// What befalls each packet with probability p, independently of every other.
+/// An event that each packet suffers with probability p, independently of every other.
 ///
 /// The number of packets that pass before one is hit is geometric, P(k) = p (1 − p)ᵏ, so one random number per hit
 /// is enough (inversion: k = ⌊ln u ÷ ln(1 − p)⌋ for u uniform in (0, 1]; Devroye, Non-Uniform Random Variate
@@ -30,13 +30,13 @@ impl Chance {
         self.gap = gap(&mut self.random, self.log_pass);
     }
 
-    /// How many packets pass before the next one is hit.
+    /// Returns the number of packets that pass before the next one is hit.
     pub(crate) fn gap(&self) -> u64 {
         self.gap
     }
 
-    /// How many of the next `segments` pass before one is hit. Where that is not all of them, the one behind them is
-    /// hit, and the next call is about those after it.
+    /// Returns how many of the next `segments` pass before one is hit. If that is not all of them, the one after them
+    /// is hit, and the next call is about those after it.
     pub(crate) fn passing(&mut self, segments: SegCount) -> SegCount {
         if self.gap >= segments.get() {
             // A gap without end stays one.
@@ -61,7 +61,8 @@ pub(crate) fn log_pass(probability: Ratio) -> f64 {
     libm::log1p(-probability.get().min(1.0))
 }
 
-/// How many packets pass before one is hit, each with the probability behind `log_pass`; [`u64::MAX`] where none ever is.
+/// Draws the number of packets that pass before one is hit, each with the probability of `log_pass`; [`u64::MAX`] if
+/// none ever is.
 pub(crate) fn gap(random: &mut Pcg64Mcg, log_pass: f64) -> u64 {
     if log_pass == 0.0 {
         return u64::MAX;

@@ -4,8 +4,8 @@ use fullpipe_units::{ByteCount, SegCount, Span, Time};
 use crate::fifo::{Fifo, Next};
 use crate::{Counters, Train};
 
-/// CoDel's control of one queue, word for word the pseudocode of RFC 8289, section 5: it looks at a packet when its turn
-/// has come to be sent. Marking instead of dropping ends a turn, as in Linux (`include/net/codel_impl.h`).
+/// CoDel's control of one queue, word for word the pseudocode of RFC 8289, section 5: it looks at a packet when its
+/// turn has come to be sent. Marking instead of dropping ends a turn, as in Linux (`include/net/codel_impl.h`).
 #[derive(Debug)]
 pub(crate) struct Codel {
     parameters: Parameters,
@@ -66,7 +66,7 @@ impl Codel {
         self.drop_next = self.control_law(now);
     }
 
-    /// Whether packets have waited too long for an interval (`ok_to_drop`).
+    /// Returns whether packets have waited too long for an interval (`ok_to_drop`).
     fn stands<T: Train>(&mut self, now: Time, fifo: &Fifo<T>) -> bool {
         let above = fifo.next().is_some_and(|next| {
             let behind = fifo.held().bytes.saturating_sub(next.bytes);
@@ -80,7 +80,7 @@ impl Codel {
         now >= *self.first_above.get_or_insert(now + self.parameters.interval)
     }
 
-    /// Whether the next packet was marked; else it was dropped.
+    /// Marks or drops the next packet; returns whether it was marked.
     fn mark_or_drop<T: Train>(&self, fifo: &mut Fifo<T>, counters: &mut Counters) -> bool {
         if self.parameters.ecn && fifo.mark_next() {
             counters.marked += SegCount::new(1);

@@ -34,10 +34,10 @@ impl Tally {
     }
 }
 
-/// What one direction of the path has done up to a moment, stage by stage.
+/// Counts of one direction of the path up to a moment, stage by stage.
 ///
-/// What was offered or duplicated was lost, expired, too big, policed, overflowed, dropped by the queue's management, was
-/// delivered or is still on its way.
+/// Everything offered or duplicated is in one of these: lost, expired, too big, policed, overflowed, dropped by the
+/// queue's management, delivered, or still on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Came in.

@@ -9,11 +9,11 @@ use crate::jitter::Jitter;
 use crate::train::cut;
 use crate::{Counters, Delivery, Tally, Train};
 
-/// What is behind the link: wrong bits, copies, the delay, and what disturbs the order.
+/// The part behind the link: wrong bits, copies, the delay, and changes of the order.
 #[derive(Debug)]
 pub(crate) struct DelayLine<T> {
     framing: Framing,
-    /// Whether the delay is all there is.
+    /// True if the path does nothing here but delay.
     calm: bool,
     corruption: Chance,
     duplication: Chance,
@@ -79,7 +79,7 @@ impl<T: Train> DelayLine<T> {
         self.delay = delay;
     }
 
-    /// How many of the next packets fare alike, and may take off as one.
+    /// Returns how many of the next packets are treated alike, and may propagate as one train.
     pub(crate) fn alike(&self) -> SegCount {
         if self.calm {
             return SegCount::new(u64::MAX);
@@ -99,14 +99,14 @@ impl<T: Train> DelayLine<T> {
         }
         let mut rest = Some(train);
         while let Some(train) = rest {
-            let (piece, behind) = cut(train, self.alike());
-            if let Some(mut piece) = piece {
-                if hit(&mut self.corruption, &piece) {
-                    piece.corrupt(self.corruption.random());
-                    counters.corrupted += piece.segments();
+            let (train, behind) = cut(train, self.alike());
+            if let Some(mut train) = train {
+                if hit(&mut self.corruption, &train) {
+                    train.corrupt(self.corruption.random());
+                    counters.corrupted += train.segments();
                 }
-                let copy = hit(&mut self.duplication, &piece).then(|| piece.clone());
-                self.delay_one(departed, piece);
+                let copy = hit(&mut self.duplication, &train).then(|| train.clone());
+                self.delay_one(departed, train);
                 if let Some(copy) = copy {
                     counters.duplicated.add(Tally::of(&copy, self.framing));
                     self.delay_one(departed, copy);
@@ -116,7 +116,7 @@ impl<T: Train> DelayLine<T> {
         }
     }
 
-    /// Whether nothing passes anything.
+    /// Returns whether no packet passes another.
     pub(crate) fn keeps_order(&self) -> bool {
         self.calm || self.held_back.gap() == u64::MAX && self.jitter.as_ref().is_none_or(|jitter| !jitter.reorders)
     }
@@ -146,7 +146,7 @@ impl<T: Train> DelayLine<T> {
         Some(Delivery { due: next.due, train: next.train })
     }
 
-    /// Whether the next to arrive is one that others may pass; `None` where nothing flies.
+    /// Returns whether the next packet to arrive is one that others may pass; `None` if nothing is propagating.
     fn next_is_free(&self) -> Option<bool> {
         match (self.ordered.front(), self.free.peek()) {
             (None, None) => None,
@@ -183,7 +183,7 @@ impl<T: Train> DelayLine<T> {
     }
 }
 
-/// Whether `chance` hits `train`, which is one packet or as many as it spares.
+/// Returns whether `chance` hits `train`, which is one packet or no more than it spares.
 fn hit<T: Train>(chance: &mut Chance, train: &T) -> bool {
     chance.passing(train.segments()) < train.segments()
 }

@@ -10,7 +10,7 @@ use crate::loss::Loss;
 use crate::policer::Policer;
 use crate::train::{Sieved, Train, cut, sieve};
 
-/// One direction of the path; [the room](crate) tells its stages and their order.
+/// One direction of the path; [the crate](crate) describes its stages and their order.
 ///
 /// Calls must not go back in time: each takes a time equal to or later than the call before it. In debug builds a call
 /// that does go back panics.
@@ -34,11 +34,11 @@ pub struct Direction<T> {
 pub struct Delivery<T> {
     /// When its last bit arrives; a driver in real time is late by what has passed since.
     pub due: Time,
-    /// What arrives.
+    /// The packets that arrive.
     pub train: T,
 }
 
-/// What became of the packets of one train on their way into the queue; together they are all that was offered.
+/// The fate of the packets of one train on their way into the queue; together they are all that was offered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome<T> {
     /// Will be sent, if the queue's management does not drop them yet.
@@ -53,8 +53,8 @@ pub struct Outcome<T> {
     pub policed: SegCount,
     /// Found the queue full. FQ-CoDel accepts all, and drops others in their place.
     pub overflowed: SegCount,
-    /// What a router answers, to be offered to the other direction: once a train, as routers limit their answers
-    /// (RFC 1812, 4.3.2.8).
+    /// A router's answer, to be offered to the other direction: one for a train, as routers limit their answers (RFC
+    /// 1812, 4.3.2.8).
     pub reply: Option<T>,
 }
 
@@ -74,8 +74,8 @@ impl<T> Default for Outcome<T> {
 
 impl<T: Train> Direction<T> {
     /// An empty path, which begins at [`Time::ZERO`]. Where `path` does not say a rate, packets are sent at once;
-    /// without a queue, none overflows; without a loss, none is lost. The path's MTU is the hosts' affair: only a narrow
-    /// link finds packets too big.
+    /// without a queue, none overflows; without a loss, none is lost. The path's MTU is the hosts' affair: only a
+    /// narrow link finds packets too big.
     ///
     /// `seed` decides what falls to chance. The two directions of a path need different seeds, or they lose packets
     /// with the same numbers.
@@ -98,8 +98,7 @@ impl<T: Train> Direction<T> {
 
     /// Takes in `train`, which reached the path at `at`.
     ///
-    /// Lost packets cut the train into pieces. Of each piece a stage accepts the packets that it would accept one by
-    /// one.
+    /// Lost packets cut the train into several. Of each, a stage accepts the packets that it would accept one by one.
     pub fn offer(&mut self, at: Time, train: T) -> Outcome<T> {
         self.advance(at);
         self.counters.offered.add(Tally::of(&train, self.framing));
@@ -107,9 +106,9 @@ impl<T: Train> Direction<T> {
         let mut rest = Some(train);
         while let Some(train) = rest {
             let passing = self.loss.passing(train.segments());
-            let (piece, behind) = cut(train, passing);
-            if let Some(piece) = piece {
-                self.enter(at, piece, &mut outcome);
+            let (train, behind) = cut(train, passing);
+            if let Some(train) = train {
+                self.enter(at, train, &mut outcome);
             }
             rest = behind.and_then(|behind| self.lose_first(behind, &mut outcome));
         }
@@ -132,14 +131,14 @@ impl<T: Train> Direction<T> {
         [due, self.next_departure()].into_iter().flatten().min()
     }
 
-    /// Changes the path at `at`. A packet whose sending has begun is finished at the new rate. What has left the link keeps
-    /// the delay that it had; a train of which packets are still being sent has the new one.
+    /// Changes the path at `at`. A packet whose sending has begun is finished at the new rate. What has left the link
+    /// keeps the delay that it had; a train of which packets are still being sent has the new one.
     pub fn change(&mut self, at: Time, change: &PathChange) {
         self.advance(at);
         self.apply(at, change);
     }
 
-    /// What the path has done up to `now`.
+    /// Returns the counts up to `now`.
     pub fn counters(&mut self, now: Time) -> Counters {
         self.advance(now);
         self.bottleneck.counted(now, self.counters)
@@ -174,7 +173,7 @@ impl<T: Train> Direction<T> {
         }
     }
 
-    /// What has been sent at `at` takes off, and the next begins to be sent.
+    /// Moves what has been sent at `at` to the delay line, and begins to send the next.
     fn depart(&mut self, at: Time) {
         if let Some(train) = self.bottleneck.make_way(at, &mut self.counters) {
             self.delay_line.enqueue(at, train, &mut self.counters);
@@ -192,24 +191,24 @@ impl<T: Train> Direction<T> {
         [finish, step].into_iter().flatten().min()
     }
 
-    /// Sends `piece`, which was not lost, through the stages up to the queue.
-    fn enter(&mut self, at: Time, mut piece: T, outcome: &mut Outcome<T>) {
-        if let Some(edit) = self.edits.iter().find(|edit| !piece.apply(edit)) {
-            outcome.expired += piece.segments();
-            self.counters.expired.add(Tally::of(&piece, self.framing));
+    /// Sends `train`, which was not lost, through the stages up to the queue.
+    fn enter(&mut self, at: Time, mut train: T, outcome: &mut Outcome<T>) {
+        if let Some(edit) = self.edits.iter().find(|edit| !train.apply(edit)) {
+            outcome.expired += train.segments();
+            self.counters.expired.add(Tally::of(&train, self.framing));
             if let Edit::Router(address) = edit
                 && outcome.reply.is_none()
             {
-                outcome.reply = piece.time_exceeded(*address);
+                outcome.reply = train.time_exceeded(*address);
             }
             return;
         }
         if self.narrow.is_none() && self.policer.is_none() {
-            return self.queue(at, piece, outcome);
+            return self.queue(at, train, outcome);
         }
-        for piece in self.narrowed(piece, outcome).into_iter().flatten() {
-            for piece in self.policed(at, piece, outcome).into_iter().flatten() {
-                self.queue(at, piece, outcome);
+        for narrow in self.narrowed(train, outcome).into_iter().flatten() {
+            for train in self.policed(at, narrow, outcome).into_iter().flatten() {
+                self.queue(at, train, outcome);
             }
         }
     }

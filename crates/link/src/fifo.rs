@@ -6,8 +6,8 @@ use fullpipe_units::{ByteCount, SegCount, Time};
 use crate::load::Load;
 use crate::{Tally, Train};
 
-/// Trains in the order in which they came. Packets of the first are sent while it stays here whole, so that only a train
-/// of which a packet fares differently is cut.
+/// Trains in the order in which they came. Packets of the first are sent while it stays here whole, so that only a
+/// train of which a packet fares differently is cut.
 #[derive(Debug)]
 pub(crate) struct Fifo<T> {
     framing: Framing,
@@ -61,7 +61,7 @@ impl<T: Train> Fifo<T> {
         Some(Next { came: second.came, bytes: Load::of(&second.train, self.framing).packet() })
     }
 
-    /// Whether the next packet belongs to the train of which others have begun.
+    /// Returns whether the next packet belongs to the train of which others have begun.
     pub(crate) fn goes_on(&self) -> bool {
         self.trains.front().is_some_and(|first| self.begun < first.train.segments())
     }
@@ -100,7 +100,7 @@ impl<T: Train> Fifo<T> {
         self.isolate_next().is_some_and(|index| self.trains[index].train.mark_ce())
     }
 
-    /// Makes the next packet a train of its own, and tells its place.
+    /// Makes the next packet a train of its own, and returns its place.
     fn isolate_next(&mut self) -> Option<usize> {
         self.split_begun();
         let index = usize::from(self.begun > SegCount::ZERO);

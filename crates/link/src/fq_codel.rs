@@ -28,7 +28,7 @@ struct Flow<T> {
     codel: Codel,
     /// Bytes that it may still send in this turn.
     deficit: i64,
-    /// Whether it is in `new` or `old`.
+    /// True if it is in `new` or `old`.
     listed: bool,
 }
 

@@ -63,7 +63,7 @@ mod tests {
         Span::from_millis(millis)
     }
 
-    /// The largest distance between the distribution of the draws and `below`, which tells how probable a smaller value
+    /// The largest distance between the distribution of the draws and `below`, which shows how probable a smaller value
     /// is. By chance it exceeds 2.2 ÷ √n once in eight thousand times (Kolmogorov).
     fn follows(distribution: &Distribution, below: impl Fn(f64) -> f64) {
         let mut draws = draws(distribution);

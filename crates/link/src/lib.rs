@@ -6,20 +6,22 @@
 //! [`Effects`](fullpipe_record::Effects) do not name do nothing:
 //!
 //! 1. **Loss.** Independent, by the chain of Gilbert and Elliott, or of listed packets.
-//! 2. **Edits.** What a middlebox changes in the headers; a router drops what has no hops left, and tells the sender.
-//! 3. **MTU.** A packet too big for a narrow link is dropped; the sender may be told.
+//! 2. **Edits.** Changes that a middlebox makes in the headers; a router drops what has no hops left, and answers the
+//!    sender.
+//! 3. **MTU.** A packet too big for a narrow link is dropped; the sender may get an answer.
 //! 4. **Policer.** A token bucket drops what is above its rate.
-//! 5. **Queue.** What was accepted and has not been sent to its last bit counts against the limit, in bytes as the path's
-//!    framing counts them, or in packets; a packet that finds the link idle is always accepted. Drop-tail, the same with
-//!    ECN marks above a threshold, CoDel, or FQ-CoDel. A threshold marks when a packet comes, CoDel when its turn has come.
+//! 5. **Queue.** What was accepted and has not been sent to its last bit counts against the limit, in bytes as the
+//!    path's framing counts them, or in packets; a packet that finds the link idle is always accepted. Drop-tail, the
+//!    same with ECN marks above a threshold, CoDel, or FQ-CoDel. A threshold marks when a packet comes, CoDel when
+//!    its turn has come.
 //! 6. **Rate.** Packets are sent one after the other at the rate of the bottleneck, or at the moments of a trace.
 //! 7. **Wrong bits**, 8. **copies.** Of packets that have been sent: both took their time on the link, a copy does not.
 //! 9. **Delay.** Each packet arrives the path's delay and its own jitter after its last bit was sent. Unless jitter may
 //!    reorder, none arrives before one that was sent before it; packets that are held back leave this order.
 //!
 //! A lost packet therefore takes no room in the queue and no time on the link, as on a path whose losses lie before
-//! its bottleneck. What a train does in a stage is what its packets would do one by one; only where they fare differently
-//! is it cut. With jitter every packet does.
+//! its bottleneck. What a train does in a stage is what its packets would do one by one; only where they fare
+//! differently is it cut. With jitter every packet does.
 //!
 //! Everything happens at its own logical time: the link chooses the next packet when the last one has been sent, and
 //! the path changes when its steps say so. When, and how often, a driver calls [`Direction::pop`] changes nothing.

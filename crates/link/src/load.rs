@@ -27,7 +27,7 @@ impl Load {
         Tally { segments: self.segments, bytes: self.total }
     }
 
-    /// How many whole packets `bytes` cover, counted from the first.
+    /// Returns how many whole packets `bytes` cover, counted from the first.
     pub(crate) fn packets_in(self, bytes: ByteCount) -> SegCount {
         if bytes >= self.total {
             return self.segments;
@@ -44,7 +44,7 @@ impl Load {
         Self { segments: packets, segment: self.segment, total: packets.of_size(self.segment) }
     }
 
-    /// What is behind the first `packets`.
+    /// Returns the packets after the first `packets`.
     pub(crate) fn behind(self, packets: SegCount) -> Self {
         let first = self.first(packets);
         Self { segments: self.segments - first.segments, segment: self.segment, total: self.total - first.total }

@@ -36,8 +36,8 @@ impl Loss {
         self.independent.set(probability);
     }
 
-    /// How many of the next `segments` pass before one is lost. Where that is not all of them, the one behind them is
-    /// lost, and the next call is about those after it.
+    /// Returns how many of the next `segments` pass before one is lost. If that is not all of them, the one after
+    /// them is lost, and the next call is about those after it.
     pub(crate) fn passing(&mut self, segments: SegCount) -> SegCount {
         match &mut self.pattern {
             None => self.independent.passing(segments),
@@ -47,11 +47,12 @@ impl Loss {
     }
 }
 
-/// A chain of two states (Gilbert, Bell System Technical Journal 39, 1960; Elliott, ibid. 42, 1963). A packet is lost with
-/// the probability of the state that it finds, and then the state may change.
+/// A chain of two states (Gilbert, Bell System Technical Journal 39, 1960; Elliott, ibid. 42, 1963). A packet is lost
+/// with the probability of the state that it finds, and then the state may change.
 ///
-/// How long a state lasts is geometric, and so is the way to the next loss in it: one random number for each loss and
-/// for each change of state. As the geometric distribution has no memory, the way is drawn afresh in each state.
+/// The duration of a state is geometric, and so is the distance to the next loss in it: one random number for each
+/// loss and for each change of state. As the geometric distribution has no memory, the distance is drawn afresh in
+/// each state.
 #[derive(Debug)]
 struct GilbertElliott {
     random: Pcg64Mcg,
@@ -157,7 +158,7 @@ mod tests {
         GilbertElliott::new([p, r].map(Ratio::new), [good, bad].map(Ratio::new), seed)
     }
 
-    /// Whether each of the first `packets` is lost.
+    /// Returns, for each of the first `packets`, whether it is lost.
     fn fates(chain: &mut GilbertElliott, packets: u64) -> Vec<bool> {
         (0..packets).map(|_| chain.passing(1) == 0).collect()
     }

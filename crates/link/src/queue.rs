@@ -76,7 +76,7 @@ impl<T: Train> Queue<T> {
         sieved.stopped
     }
 
-    /// Whether a full queue takes in a packet all the same, and drops others.
+    /// Returns whether a full queue accepts a packet all the same, and drops others.
     pub(crate) fn drops_from_fattest(&self) -> bool {
         matches!(self.discipline, Discipline::FqCodel(_))
     }
@@ -136,7 +136,8 @@ impl<T: Train> Queue<T> {
         }
     }
 
-    /// How many packets of `load`, counted from its first, find room behind `backlog`. On an idle link one always does.
+    /// Returns how many packets of `load`, counted from its first, find room behind `backlog`. On an idle link one
+    /// always does.
     fn room(&self, backlog: Tally, load: Load) -> SegCount {
         let by_bytes = self.bytes.map(|limit| load.packets_in(limit.saturating_sub(backlog.bytes)));
         let by_packets = self.packets.map(|limit| limit.saturating_sub(backlog.segments).min(load.segments));

@@ -4,7 +4,7 @@ use fullpipe_units::{BitRate, ByteCount, Span, Time};
 /// Billionths of a bit in a byte: what a rate in bits per second does in a nanosecond is a whole number of them.
 pub(crate) const WORK_PER_BYTE: u128 = 8_000_000_000;
 
-/// What a link can send.
+/// The rate or the moments at which a link can send.
 #[derive(Debug, Clone)]
 pub(crate) enum Capacity {
     /// Steadily.
@@ -88,7 +88,7 @@ pub(crate) struct Opportunities {
     millis: Vec<u32>,
 }
 
-/// What leaves at one moment: Mahimahi's packet of 1500 bytes and what its tunnel adds.
+/// Work done at one moment: Mahimahi's packet of 1500 bytes and what its tunnel adds.
 const OPPORTUNITY: u128 = 1504 * WORK_PER_BYTE;
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
@@ -112,7 +112,7 @@ impl Opportunities {
         u128::from(self.until(to).saturating_sub(self.until(from))) * OPPORTUNITY
     }
 
-    /// How many moments there are up to `to`.
+    /// Returns the number of moments up to `to`.
     fn until(&self, to: Time) -> u64 {
         let millis = to.as_nanos() / NANOS_PER_MILLI;
         let (rounds, rest) = (millis / self.period(), millis % self.period());

@@ -11,7 +11,7 @@ use crate::load::Load;
 /// Sizes are those of IP packets: headers included, link layer not. Nothing that the path does to a train changes them.
 /// A clone is a second copy on the wire.
 pub trait Train: Clone {
-    /// How many packets this is on the wire; at least one.
+    /// Returns the number of packets on the wire; at least one.
     fn segments(&self) -> SegCount;
 
     /// Size of the first packet, and of every other but perhaps the last, which may be smaller.
@@ -24,26 +24,27 @@ pub trait Train: Clone {
     #[must_use]
     fn split_off(&mut self, at: SegCount) -> Self;
 
-    /// A number that all packets of one connection in one direction share, and few others: a hash of addresses, protocol
-    /// and ports.
+    /// A number that all packets of one connection in one direction share, and few others: a hash of addresses,
+    /// protocol and ports.
     fn flow(&self) -> u64;
 
     /// Marks every packet "congestion experienced" (RFC 3168); `false`, and nothing, where they cannot carry the mark.
     fn mark_ce(&mut self) -> bool;
 
-    /// Spoils a bit, which `random` chooses, of a train of one packet, so that its receiver notices: checksums stay as they
-    /// were on the wire.
+    /// Spoils a bit, which `random` chooses, of a train of one packet, so that its receiver notices: checksums stay
+    /// as they were on the wire.
     fn corrupt(&mut self, random: u64);
 
-    /// Does to the headers of every packet what a middlebox does that makes this edit; nothing where there is nothing to edit.
-    /// `false` if the packets go no further, as a router finds no hops left.
+    /// Does to the headers of every packet what a middlebox that makes this edit does; nothing if there is nothing to
+    /// edit. Returns `false` if the packets go no further, as a router finds no hops left.
     #[must_use]
     fn apply(&mut self, edit: &Edit) -> bool;
 
-    /// What the router `by` sends back about the first packet, whose hops are used up; `None` where it may not answer.
+    /// Returns the answer of the router `by` about the first packet, whose hops are used up; `None` if it may not
+    /// answer.
     fn time_exceeded(&self, by: IpAddr) -> Option<Self>;
 
-    /// What a router sends back about the first packet, which is larger than `mtu`; `None` where it may not answer.
+    /// Returns a router's answer about the first packet, which is larger than `mtu`; `None` if it may not answer.
     fn too_big(&self, mtu: ByteCount) -> Option<Self>;
 
     /// All packets together, as a path with this framing counts them.
@@ -66,14 +67,14 @@ pub(crate) fn cut<T: Train>(mut train: T, at: SegCount) -> (Option<T>, Option<T>
 
 /// A train behind a stage that stops packets by their size.
 pub(crate) struct Sieved<T> {
-    /// What passed, in order: packets from the first, and the last where it is smaller than one that was stopped.
+    /// The packets that passed, in order: from the first, and the last if it is smaller than one that was stopped.
     pub(crate) passed: [Option<T>; 2],
-    /// What did not.
+    /// The packets that did not pass.
     pub(crate) stopped: Option<T>,
 }
 
-/// Sends the packets of `train` through a stage one by one. `pass` takes packets of equal size of which only the last may
-/// be smaller, and tells how many of them pass, counted from the first, before one is stopped.
+/// Sends the packets of `train` through a stage one by one. `pass` takes packets of equal size of which only the last
+/// may be smaller, and returns how many of them pass, counted from the first, before one is stopped.
 pub(crate) fn sieve<T: Train>(train: T, framing: Framing, mut pass: impl FnMut(Load) -> SegCount) -> Sieved<T> {
     let passing = pass(Load::of(&train, framing));
     let (first, rest) = cut(train, passing);

@@ -7,7 +7,7 @@ use serde::de::value::StrDeserializer;
 
 use crate::key::{Key, quantity, require};
 
-/// What measured ÷ predicted must be.
+/// A bound on measured ÷ predicted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Bound {
     /// One, give or take this much.
@@ -18,7 +18,7 @@ pub enum Bound {
     AtMost(Ratio),
 }
 
-/// What a step must reach; `None` where nothing is asked.
+/// The bounds of a step; `None` where nothing is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct StepBounds {
     /// Of the kernel_model prediction.
@@ -27,26 +27,26 @@ pub struct StepBounds {
     pub textbook: Option<Bound>,
     /// Of the payload that the link carries.
     pub capacity: Option<Bound>,
-    /// How far the share of lost datagrams may be from what the rate really offered and the link's busy time predict.
+    /// Distance of the share of lost datagrams from what the rate really offered and the link's busy time predict.
     pub loss: Option<Ratio>,
     /// Of the packets that the link let others pass: how many datagrams were seen out of order.
     pub reordered: Option<Bound>,
-    /// Of the link, together with what runs beside it.
+    /// Bound on the share of the link that this load and the cross traffic fill.
     pub fills: Option<Bound>,
-    /// What the verdict must name.
+    /// The verdict that is expected.
     pub verdict: Option<ExpectedVerdict>,
 }
 
 /// A verdict that a step must come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExpectedVerdict {
-    /// What limits it.
+    /// The limit.
     pub kind: Limit,
     /// Why, where that matters.
     pub cause: Option<Cause>,
 }
 
-/// What the rate of one step ÷ the rate of another must be.
+/// A bound on the rate of one step ÷ the rate of another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RatioBound {
     /// The step above the line: an index into [`Scenario::steps`](crate::Scenario::steps).
@@ -55,7 +55,7 @@ pub struct RatioBound {
     pub denominator: usize,
     /// The ratio to expect.
     pub expect: Expected,
-    /// What the measured ratio ÷ the expected one must be.
+    /// The bound on the measured ratio ÷ the expected one.
     pub bound: Bound,
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn positive(text: &str) -> Result<Ratio, String> {
 }
 
 impl Bound {
-    /// Whether measured ÷ predicted is as it must be.
+    /// Returns whether measured ÷ predicted is within the bound.
     pub fn holds(self, accuracy: Ratio) -> bool {
         match self {
             Self::Within(tolerance) => (accuracy.get() - 1.0).abs() <= tolerance.get(),
@@ -127,8 +127,8 @@ fn named<V: DeserializeOwned>(name: &str) -> Option<V> {
 }
 
 impl RatioBound {
-    /// Whether the measured rates of the two steps are as they must be, where those of `expected` are to be expected; never
-    /// where the second is zero.
+    /// Returns whether the measured rates of the two steps are within the bound, if those of `expected` are to be
+    /// expected; never if the second is zero.
     pub fn holds(&self, [numerator, denominator]: [BitRate; 2], expected: Ratio) -> bool {
         denominator > BitRate::ZERO && self.bound.holds(Ratio::new(numerator.relative_to(denominator) / expected.get()))
     }

@@ -4,7 +4,7 @@ use fullpipe_units::{BitRate, Span};
 use crate::key::{Key, quantity, require};
 use crate::step::{LoadKeys, offered_rate};
 
-/// A load that runs beside that of a step, in the same direction, and ends with it.
+/// A load that runs during that of a step, in the same direction, and ends with it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CrossTraffic {
     /// The load; its rate is the highest, its duration without meaning.
@@ -13,13 +13,13 @@ pub struct CrossTraffic {
     pub lowest: Option<BitRate>,
     /// When it begins.
     pub starts: Starts,
-    /// How long it is on, and then off, in turn; without end where nothing is said.
+    /// Time for which it is on, and then off, in turn; without end if absent.
     pub on_off: Option<(Span, Span)>,
-    /// What the source measured of it, where it did.
+    /// The source's measurement of it.
     pub published: Option<Published>,
 }
 
-/// When a load beside a step's begins.
+/// The start of a load, relative to that of the step's load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Starts {
     /// So long before the step's own.
@@ -43,7 +43,7 @@ pub(crate) const CROSS_TRAFFIC_KEYS: &[Key<CrossTraffic>] = &[
     Key { name: "off", set: |cross_traffic, text| cross_traffic.set_phase(text, |(_, off), time| *off = time) },
 ];
 
-/// How long before the step's load one begins of which nothing is said.
+/// The start of a load of which nothing is said.
 const AT_ONCE: Starts = Starts::Before(Span::ZERO);
 
 impl CrossTraffic {
@@ -84,7 +84,7 @@ impl CrossTraffic {
         Ok(())
     }
 
-    /// The key that is missing beside another, if one is.
+    /// Returns the key that is missing next to another, if one is.
     pub(crate) fn missing(&self) -> Option<&'static str> {
         match self.on_off {
             Some((Span::ZERO, _)) => Some("on"),

@@ -17,9 +17,9 @@ pub struct Place {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{place}: {message}")]
 pub struct ScenarioError {
-    /// Where.
+    /// The place in the file.
     pub place: Place,
-    /// What is wrong, and with which key.
+    /// The key and what is wrong with it.
     pub message: String,
 }
 

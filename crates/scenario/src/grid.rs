@@ -8,7 +8,7 @@ use crate::section::{Section, Source};
 use crate::step::{congestion_control, duration, streams};
 use crate::{Control, Scenario, ScenarioError, Step};
 
-/// A checked grid: many paths, each with one measurement, that together tell how good the predictions are.
+/// A checked grid: many paths, each with one measurement, that together show how good the predictions are.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Grid {
     /// Its name, for the command line.
@@ -17,13 +17,13 @@ pub struct Grid {
     pub title: String,
     /// The longest that a cell may last.
     pub longest: Span,
-    /// What the cells must reach together.
+    /// The bounds on all cells together.
     pub bounds: GridBounds,
     /// The cells, in order: scenarios of one step each, whose duration is still to be chosen.
     pub cells: Vec<Scenario>,
 }
 
-/// What the cells of a grid must reach together; `None` where nothing is asked.
+/// Bounds on all cells of a grid together; `None` where nothing is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct GridBounds {
     /// At most this median of |measured ÷ predicted − 1|, over cells that a rule limits.
@@ -72,7 +72,7 @@ fn read_bounds(root: &Section<'_>) -> Result<GridBounds, ScenarioError> {
     })
 }
 
-/// What bounds the window of a cell.
+/// The bound on the window of a cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Bounded {
     /// Nothing: both hosts' buffers are ample.
@@ -199,7 +199,7 @@ impl Cell<'_> {
                 )
             })
         };
-        let ample = bdp.scaled(AMPLE).clamp(AMPLE_AT_LEAST, AMPLE_AT_MOST);
+        let ample = bdp.scaled(AMPLE).clamp(MIN_AMPLE, MAX_AMPLE);
         let (mut rmem, mut wmem, mut buffer) = (ample, ample, Buffer::Automatic);
         match self.bounded {
             Bounded::No => {}
@@ -244,7 +244,7 @@ impl Cell<'_> {
         path
     }
 
-    /// What bounds the transfer, in few words.
+    /// Returns the bound on the transfer, in few words.
     fn bound(&self) -> String {
         match self.bounded {
             Bounded::Window(times) => format!("window {} BDP", times.get()),
@@ -259,8 +259,8 @@ impl Cell<'_> {
 /// Buffers that never bound a window, in BDPs: two for the path and its queue, twice that to resend, and what of a
 /// receive buffer is not window.
 const AMPLE: f64 = 8.0;
-const AMPLE_AT_LEAST: ByteCount = ByteCount::from_mib(16);
-const AMPLE_AT_MOST: ByteCount = ByteCount::from_mib(1024);
+const MIN_AMPLE: ByteCount = ByteCount::from_mib(16);
+const MAX_AMPLE: ByteCount = ByteCount::from_mib(1024);
 /// A page; and what a C `int` can say.
 const MIN_BUFFER: ByteCount = ByteCount::from_kib(4);
 const MAX_BUFFER: ByteCount = ByteCount::from_mib(2048);

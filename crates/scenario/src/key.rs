@@ -26,7 +26,8 @@ pub(crate) fn find<'k, S>(
     })
 }
 
-/// Reads a size that the kernel takes for a socket's buffer: a positive `int` (`setsockopt(2)`, `proc_dointvec_minmax`).
+/// Reads a size that the kernel takes for a socket's buffer: a positive `int` (`setsockopt(2)`,
+/// `proc_dointvec_minmax`).
 pub(crate) fn buffer_size(text: &str) -> Result<ByteCount, String> {
     let size: ByteCount = quantity(text)?;
     let valid = (1..=i32::MAX as u64).contains(&size.get());

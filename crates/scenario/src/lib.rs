@@ -45,7 +45,7 @@
 //! omit = "0s"                     # at the start, not counted
 //! direction = "upload"            # "download": the receiver asks for the data; it flows forward all the same
 //! published = "2.77Mbit/s"        # what the source measured; or { rate = …, loss = …, jitter = …, reordered = … }
-//! path = { rtt = "4ms" }          # its own, where it differs from [path]; sender = { … } and receiver = { … } likewise
+//! path = { rtt = "4ms" }          # where it differs from [path]; sender = { … } and receiver = { … } likewise
 //! kernel_model = { within = "5%" }     # measured ÷ predicted: within, at_least or at_most
 //! textbook = { at_least = "85%" }
 //! capacity = { at_least = "90%" } # measured ÷ payload that the link carries
@@ -58,9 +58,9 @@
 //! length = 1470                   # payload of each; what the path takes if not set
 //! loss = { within = "0.5%" }      # points around what the rate really offered and the link's busy time predict
 //! reordered = { within = "5%" }   # datagrams out of order ÷ packets that the link let others pass
-//! fills = { within = "2%" }       # of the link, together with what runs beside it
+//! fills = { within = "2%" }       # of the link, together with the cross traffic
 //!
-//! [[step.cross_traffic]]                 # runs beside that step, and ends with it; streams, window … as a step has them
+//! [[step.cross_traffic]]          # runs during that step, and ends with it; streams, window … as a step has them
 //! transport = "udp"
 //! rate = "100Mbit/s..250Mbit/s"   # a range: each phase draws from it
 //! on = "1s"                       # in turn with off; on all the time if neither is set

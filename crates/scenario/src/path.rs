@@ -22,7 +22,7 @@ pub struct PathSpec {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct DirectionSpec {
     rate: Option<BitRate>,
-    /// `None` until the file or the flag has told the RTT or the delay.
+    /// `None` until the file or the flag gives the RTT or the delay.
     pub(crate) delay: Option<Span>,
     /// `None` for the default: one BDP, or one packet where that is more.
     queue: Option<Queue>,
@@ -42,7 +42,7 @@ enum Trace {
     Rates(String),
 }
 
-/// How the files that a path names are read: the name as it stands there → the text, or why there is none.
+/// Reads a file that a path names: the name as it stands there → the text, or the reason why there is none.
 pub type ReadFile<'f> = &'f dyn Fn(&str) -> Result<String, String>;
 
 /// The size of a queue, in the units in which people think of it.
@@ -51,7 +51,7 @@ enum Queue {
     Bytes(ByteCount),
     /// Full ones.
     Packets(SegCount),
-    /// What the link sends in this time.
+    /// The bytes that the link sends in this time.
     Time(Span),
     /// Multiples of rate × RTT.
     Bdp(Ratio),
@@ -141,7 +141,7 @@ impl PathSpec {
         }
     }
 
-    /// As [`PathSpec::path_with`]; the error tells the direction.
+    /// As [`PathSpec::path_with`]; the error names the direction.
     pub(crate) fn resolve(&self, files: ReadFile<'_>) -> Result<Path, BadDirection> {
         let rtt = self.forward.delay.unwrap_or_default() + self.reverse.delay.unwrap_or_default();
         let resolve = |direction: &DirectionSpec, reverse| {
@@ -321,7 +321,7 @@ impl Trace {
     }
 }
 
-/// Where no files are at hand.
+/// Fails: no files can be read here.
 pub(crate) fn no_files(_: &str) -> Result<String, String> {
     Err("files cannot be read here".to_owned())
 }

@@ -19,30 +19,30 @@ pub struct Scenario {
     pub name: String,
     /// One line on what it shows.
     pub title: String,
-    /// Where its figures come from.
+    /// The source of its figures.
     pub source: Option<String>,
     /// The path, every queue in bytes; a queue of `None` has no limit.
     pub path: Path,
     /// Decides which packets the path loses.
     pub seed: u64,
-    /// What differs from the machine's settings at the host that sends.
+    /// Settings of the host that sends that differ from the machine's.
     pub sender: Vec<Change>,
-    /// What differs from the machine's settings at the host that receives.
+    /// Settings of the host that receives that differ from the machine's.
     pub receiver: Vec<Change>,
     /// The measurements, in order; at least one.
     pub steps: Vec<Step>,
     /// Bounds between steps.
     pub bounds: Vec<RatioBound>,
-    /// What the kernel must have for it.
+    /// Congestion controls that the kernel must have.
     pub controls: Vec<Control>,
 }
 
-/// A congestion control that a load runs with: whether a kernel has it, a file does not tell.
+/// A congestion control that a load runs with; the file does not show whether a kernel has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Control {
     /// Its name.
     pub name: String,
-    /// Where the file asks for it: at the load, where it leaves the choice.
+    /// The place in the file: the load, if it leaves the choice.
     pub place: Place,
 }
 
@@ -52,7 +52,8 @@ impl Scenario {
         step.path.as_ref().unwrap_or(&self.path)
     }
 
-    /// What differs from the machine's settings in a step: at the host that sends, and at the one that receives.
+    /// Returns the settings of a step that differ from the machine's: at the host that sends, and at the one that
+    /// receives.
     pub fn hosts_of(&self, step: &Step) -> [Vec<Change>; 2] {
         [[&self.sender[..], &step.sender].concat(), [&self.receiver[..], &step.receiver].concat()]
     }
@@ -164,7 +165,7 @@ fn read_steps(root: &Section<'_>, path: &PathSpec, files: ReadFile<'_>) -> Resul
     Ok(steps)
 }
 
-/// The congestion controls of `steps` and of what runs beside them.
+/// Returns the congestion controls of `steps` and of their cross traffic.
 fn read_controls(root: &Section<'_>, steps: &[Step]) -> Result<Vec<Control>, ScenarioError> {
     let mut controls = Vec::new();
     for (section, step) in root.sections("step")?.iter().zip(steps) {
@@ -178,7 +179,7 @@ fn read_controls(root: &Section<'_>, steps: &[Step]) -> Result<Vec<Control>, Sce
     Ok(controls)
 }
 
-/// What `[[step]]` has beside [`STEP_KEYS`].
+/// Keys of `[[step]]` in addition to [`STEP_KEYS`].
 const STEP_SECTIONS: &[&str] = &[
     "name",
     "published",
@@ -230,11 +231,11 @@ fn unfit(step: &Step, path: &PathSpec) -> Option<(&'static str, &'static str)> {
             "only datagrams are offered at a rate whatever the path does; write transport = \"udp\"",
             step.ramp.is_some() && !is_udp,
         ),
-        ("loss", "only datagrams tell how many were lost; write transport = \"udp\"", bounds.loss.is_some() && !is_udp),
+        ("loss", "only datagrams show how many were lost; write transport = \"udp\"", bounds.loss.is_some() && !is_udp),
         ("loss", "only a link with a rate predicts it", bounds.loss.is_some() && rate.is_none()),
         (
             "reordered",
-            "only datagrams tell how many came out of order; write transport = \"udp\"",
+            "only datagrams show how many came out of order; write transport = \"udp\"",
             bounds.reordered.is_some() && !is_udp,
         ),
         ("capacity", "the path has no rate", bounds.capacity.is_some() && rate.is_none()),

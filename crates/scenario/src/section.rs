@@ -6,7 +6,7 @@ use toml::de::{DeArray, DeTable, DeValue};
 use crate::key::{Key, NamedSetter, find};
 use crate::{Place, ScenarioError};
 
-/// The file: what errors need to tell a place.
+/// The file, with which errors state a place.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
     pub(crate) file: &'a str,
@@ -17,7 +17,7 @@ pub(crate) struct Source<'a> {
 pub(crate) struct Section<'a> {
     source: Source<'a>,
     table: &'a DeTable<'a>,
-    /// Where it begins, in bytes.
+    /// Its beginning, in bytes.
     at: usize,
 }
 
@@ -120,7 +120,7 @@ impl<'a> Section<'a> {
         ScenarioError::new(self.place_of(key), &format!("{key}: {}", why.as_ref()))
     }
 
-    /// Where the value of `key` is; where this section is if the key is not there.
+    /// Returns the place of the value of `key`; of this section if the key is not there.
     pub(crate) fn place_of(&self, key: &str) -> Place {
         self.source.place(self.table.get(key).map_or(self.at, |value| value.span().start))
     }

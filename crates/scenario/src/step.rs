@@ -13,17 +13,17 @@ pub struct Step {
     pub request: Request,
     /// Loads that grow, in place of the one that the request says.
     pub ramp: Option<StepRamp>,
-    /// What runs beside it.
+    /// The cross traffic.
     pub cross_traffic: Vec<CrossTraffic>,
     /// Its own path, where it is not that of the scenario.
     pub path: Option<Path>,
-    /// What differs from the scenario's settings at the host that sends.
+    /// Settings of the host that sends that differ from the scenario's.
     pub sender: Vec<Change>,
-    /// What differs from the scenario's settings at the host that receives.
+    /// Settings of the host that receives that differ from the scenario's.
     pub receiver: Vec<Change>,
-    /// What the source measured, where it did.
+    /// The source's measurement, if there is one.
     pub published: Option<Published>,
-    /// What must come out.
+    /// The bounds.
     pub bounds: StepBounds,
 }
 
@@ -34,7 +34,7 @@ pub struct StepRamp {
     pub from: Ratio,
     /// The last.
     pub to: Ratio,
-    /// How many.
+    /// Number of loads.
     pub loads: u16,
 }
 
@@ -120,7 +120,7 @@ impl StepRamp {
         Self { from: Ratio::ZERO, to: Ratio::ZERO, loads: 0 }
     }
 
-    /// Whether it grows.
+    /// Returns whether it grows.
     pub(crate) fn grows(&self) -> bool {
         self.from > Ratio::ZERO && self.from < self.to && self.loads > 0
     }
@@ -132,7 +132,7 @@ impl StepRamp {
     }
 }
 
-/// Keys that a step and a load beside it share.
+/// Keys that a step and its cross traffic share.
 pub(crate) trait LoadKeys {
     fn set_transport(&mut self, text: &str) -> Result<(), String>;
     fn set_window(&mut self, text: &str) -> Result<(), String>;
@@ -190,8 +190,8 @@ fn set_buffer_once(request: &mut Request, buffer: Buffer) -> Result<(), String> 
     Ok(())
 }
 
-/// What does not fit the transport of a load: the key, and why. Datagrams have neither window nor congestion control, and
-/// TCP no length. Otherwise the load gets what the file need not say.
+/// Completes the load with what the file need not say. Fails with the key, and why, of what does not fit its
+/// transport: datagrams have neither window nor congestion control, and TCP no length.
 pub(crate) fn complete(request: &mut Request) -> Result<(), (&'static str, &'static str)> {
     match request.transport {
         Transport::Udp => {

@@ -1,4 +1,4 @@
-//! Files that tell when a link could send: Mahimahi's moments, and rates with time stamps.
+//! Files of the moments at which a link could send: Mahimahi's moments, and rates with time stamps.
 
 use fullpipe_record::{Opportunities, PathChange, PathStep};
 use fullpipe_units::{BitRate, Span};
@@ -107,7 +107,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_trace_panics(text in "\\PC*|([0-9]{1,11}[\\n\\r ]{0,2}){0,30}|([0-9.]{1,4}m?s [0-9]{1,3}[kMG]?\\n){0,20}") {
+        fn no_trace_panics(
+            text in "\\PC*|([0-9]{1,11}[\\n\\r ]{0,2}){0,30}|([0-9.]{1,4}m?s [0-9]{1,3}[kMG]?\\n){0,20}",
+        ) {
             if let Ok(trace) = mahimahi(&text) {
                 prop_assert!(trace.millis.is_sorted() && trace.millis.last() > Some(&0));
             }

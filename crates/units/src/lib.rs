@@ -2,9 +2,9 @@
 //! on the other.
 //!
 //! Rates are whole bits per second and print decimal; byte counts are whole bytes and print binary (KiB, MiB); times
-//! are whole nanoseconds; distances are whole metres and print in kilometres. In text, a bare `k`, `M` or `G` is decimal
-//! for rates and binary for byte counts, as in iperf3. In JSON a rate is bits per second, a size is bytes, a time is
-//! seconds, a distance is metres and a ratio is a fraction.
+//! are whole nanoseconds; distances are whole metres and print in kilometres. In text, a bare `k`, `M` or `G` is
+//! decimal for rates and binary for byte counts, as in iperf3. In JSON a rate is bits per second, a size is bytes, a
+//! time is seconds, a distance is metres and a ratio is a fraction.
 
 mod bytes;
 mod checked;

@@ -12,7 +12,7 @@ pub struct ParseError {
     example: &'static str,
 }
 
-/// What a quantity calls itself in an error, and what its reader is shown instead.
+/// A quantity's name in errors, and the example that errors show.
 pub(crate) struct Grammar {
     pub(crate) quantity: &'static str,
     pub(crate) example: &'static str,

@@ -60,7 +60,7 @@ impl BitRate {
         Self(u64::try_from(rate).unwrap_or(u64::MAX))
     }
 
-    /// How long `bytes` take at this rate, rounded up; the longest span for a rate of zero.
+    /// Returns the time that `bytes` take at this rate, rounded up; the longest span for a rate of zero.
     pub fn time_for(self, bytes: ByteCount) -> Span {
         if self.0 == 0 {
             return Span::MAX;
@@ -69,7 +69,7 @@ impl BitRate {
         Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// How many whole bytes pass at this rate in `span`.
+    /// Returns the number of whole bytes that pass at this rate in `span`.
     pub fn bytes_in(self, span: Span) -> ByteCount {
         let bytes = u128::from(self.0) * u128::from(span.as_nanos()) / 8_000_000_000;
         ByteCount::new(u64::try_from(bytes).unwrap_or(u64::MAX))

@@ -14,7 +14,7 @@ use crate::parse::{Grammar, ParseError, significant};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Span(u64);
 
-/// A moment: nanoseconds since an origin that the caller chose. Rooms without a clock are told the time with it.
+/// A moment: nanoseconds since an origin that the caller chose. Crates without a clock receive the time as this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 
@@ -98,7 +98,7 @@ impl Time {
         self.0
     }
 
-    /// How long after `earlier` this is; nothing where it is not after it.
+    /// Returns the time since `earlier`; zero if this is not after it.
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_even_length_sum_to_the_whole() {
+    fn parts_of_even_length_sum_to_the_whole() {
         let bytes: Vec<u8> = (0..=250).collect();
         for cut in (0..bytes.len()).step_by(2) {
             let sum = Sum::default().add(&bytes[..cut]).add(&bytes[cut..]);

@@ -1,4 +1,4 @@
-//! Where the headers of a packet begin and end.
+//! Offsets of the headers of a packet.
 
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
@@ -14,9 +14,9 @@ pub(crate) enum IpVersion {
 pub(crate) struct Headers {
     pub(crate) version: IpVersion,
     pub(crate) protocol: u8,
-    /// Where the transport's header begins.
+    /// Offset of the transport's header.
     pub(crate) transport: usize,
-    /// Where the payload begins.
+    /// Offset of the payload.
     pub(crate) payload: usize,
 }
 
@@ -36,13 +36,14 @@ impl Headers {
         (payload <= packet.len()).then_some(Self { version, protocol, transport, payload })
     }
 
-    /// Where the transport's checksum stands, from the beginning of its header.
+    /// Returns the offset of the transport's checksum from the beginning of its header.
     pub(crate) fn checksum_offset(&self) -> usize {
         if self.protocol == TCP { 16 } else { 6 }
     }
 }
 
-/// Version, protocol and length of the IP header at the front of `packet`; `None` for fragments, and where there is none.
+/// Version, protocol and length of the IP header at the front of `packet`; `None` for fragments, and where there is
+/// none.
 pub(crate) fn ip_header(packet: &[u8]) -> Option<(IpVersion, u8, usize)> {
     match packet.first()? >> 4 {
         4 => {

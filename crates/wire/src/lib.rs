@@ -3,11 +3,11 @@
 //! A device that speaks virtio's header does not give packets one by one: TCP and UDP hand it *trains*, up to 64 KiB of
 //! payload behind one header, which a network card would cut into segments (virtio 1.2, 5.1.6; `IFF_VNET_HDR` of TUN,
 //! `PACKET_VNET_HDR` of packet sockets). A [`Packet`] is such a train, or a single packet. It can be cut between its
-//! segments, and every piece is again what a device would take: lengths, sequence numbers, identifications, flags and
+//! segments, and every part is again valid input for a device: lengths, sequence numbers, identifications, flags and
 //! checksums are those that the segments would have had on a wire.
 //!
 //! Checksums of the transport are usually not there yet: the device is asked to finish them, and the field holds only
-//! the sum over the pseudo header. Pieces keep it so; [`Packet::complete`] does the device's work where the bytes
+//! the sum over the pseudo header. Parts keep it so; [`Packet::complete`] does the device's work where the bytes
 //! themselves are wanted.
 
 mod checksum;

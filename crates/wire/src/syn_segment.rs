@@ -8,7 +8,7 @@ use crate::options::{MSS, NO_OPERATION, SYN, WINDOW_SCALE, each};
 /// Padding in a row that no sender writes: it aligns an option to four bytes with three at most.
 const BLANKED: usize = 4;
 
-/// What a SYN, or the SYN-ACK that answers it, says of whoever sent it, and of the path.
+/// The figures of a SYN or SYN-ACK that describe its sender and the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SynSegment {
     /// The sender's port, and the port that it was sent to.
@@ -19,8 +19,8 @@ pub struct SynSegment {
     pub mss: Option<ByteCount>,
     /// By how much its sender shifts windows (RFC 7323, 2.2), where it offers or agrees to shift them.
     pub window_scale: Option<u8>,
-    /// Whether an option was overwritten with padding on the way, as devices do that let none pass: it has four bytes of
-    /// padding in a row. An option that was cut out whole leaves no trace.
+    /// True if an option was overwritten with padding on the way, as devices do that let none pass: the header has
+    /// four bytes of padding in a row. An option that was cut out whole leaves no trace.
     pub options_overwritten: bool,
 }
 
@@ -47,7 +47,7 @@ impl SynSegment {
     }
 }
 
-/// What the first option of this kind says, if it has this length.
+/// Returns the value of the first option of this kind, if it has this length.
 fn value<const LENGTH: usize>(options: &[u8], kind: u8) -> Option<[u8; LENGTH]> {
     each(options).find(|option| option[0] == kind)?[2..].try_into().ok()
 }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn an_opening_is_found_in_a_packet_of_either_family() {
+    fn a_syn_is_found_in_a_packet_of_either_family() {
         let segment = header(SYN, &[&MAX_SEGMENT, &SCALE]);
         let v4 = |protocol: u8| {
             let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, protocol, 0, 0, 198, 18, 0, 1, 198, 18, 0, 2];
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn only_whole_headers_of_openings_are_read() {
+    fn only_whole_headers_of_syn_segments_are_read() {
         let answer = header(SYN | ACK, &[&MAX_SEGMENT]);
         let read = SynSegment::parse(&answer).unwrap();
         assert_eq!((read.ports, read.window), ([5201, 40_000], ByteCount::new(0xfe88)));

@@ -25,7 +25,7 @@ pub(crate) const GSO_NONE: u8 = 0;
 pub(crate) const GSO_TCP_V4: u8 = 1;
 pub(crate) const GSO_TCP_V6: u8 = 4;
 pub(crate) const GSO_UDP: u8 = 5;
-/// Beside the type: the first segment says CWR.
+/// Added to the type: the first segment says CWR.
 pub(crate) const GSO_ECN: u8 = 0x80;
 
 impl VirtioHeader {

@@ -1,5 +1,5 @@
-//! What a sender that halves its window at a loss gets out of a path, in virtual time: any change of behaviour shows in the
-//! table, and where a formula knows better it is asked.
+//! Throughput of a sender that halves its window at a loss, in virtual time: any change of behaviour shows in the
+//! table, and formulas check it where there are any.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -13,8 +13,8 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span, Time};
 const RTT: Span = Span::from_millis(20);
 const LASTS: Span = Span::from_secs(60);
 
-/// A sender of full packets that knows of each arrival an RTT's half later. It doubles its window each RTT until the first
-/// loss, then adds a packet each RTT, and halves it at most once a window. What is lost is not sent again.
+/// A sender of full packets that knows of each arrival an RTT's half later. It doubles its window each RTT until the
+/// first loss, then adds a packet each RTT, and halves it at most once a window. What is lost is not sent again.
 struct Sender {
     link: Direction<Burst>,
     /// When each acknowledgement comes, and of which packet.
@@ -31,7 +31,7 @@ struct Sender {
 }
 
 impl Sender {
-    /// What arrives in the end.
+    /// Runs the sender over `path` and returns what arrived.
     fn run(path: &PathDirection) -> Row {
         let mut sender = Self {
             link: Direction::new(path, 1),
@@ -129,8 +129,8 @@ fn rates_over_loss_and_queue() {
     insta::assert_snapshot!(table);
 }
 
-/// Mathis, Semke, Mahdavi and Ott (Computer Communication Review 27, 1997), eq. 3 with every packet acknowledged: a window
-/// of √(3 ÷ 2p) packets on average.
+/// Mathis, Semke, Mahdavi and Ott (Computer Communication Review 27, 1997), eq. 3 with every packet acknowledged: a
+/// window of √(3 ÷ 2p) packets on average.
 #[test]
 fn random_loss_leaves_what_mathis_says() {
     for loss in ["1e-3", "3e-3", "1e-2"] {
@@ -142,8 +142,8 @@ fn random_loss_leaves_what_mathis_says() {
     }
 }
 
-/// A queue of a BDP keeps the link busy while the window is halved; a tenth of one does not: the window then saws between
-/// half of 1.1 BDP and all of it, 0.75 × 1.1 at most on average.
+/// A queue of a BDP keeps the link busy while the window is halved; a tenth of one does not: the window then saws
+/// between half of 1.1 BDP and all of it, 0.75 × 1.1 at most on average.
 #[test]
 fn a_queue_of_a_bdp_fills_the_link() {
     let most = 100e6 * 1500.0 / 1538.0;

@@ -16,19 +16,19 @@ pub(crate) struct Burst {
     /// The connection.
     pub(crate) flow: u64,
     pub(crate) ecn: Ecn,
-    /// Whether a bit is wrong.
+    /// True if a bit is wrong.
     pub(crate) corrupt: bool,
-    /// What middleboxes did.
+    /// The edits that middleboxes made.
     pub(crate) edits: Vec<Edit>,
     /// Hops that are left.
     pub(crate) hops: u8,
-    /// Of a router's answer: the MTU that it tells.
+    /// Of a router's answer: the MTU that it states.
     pub(crate) answers: Option<u64>,
     /// The router where the packet had no hops left, of which this is the answer.
     pub(crate) expired_at: Option<IpAddr>,
 }
 
-/// What the ECN field says.
+/// The value of the ECN field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ecn {
     Not,

@@ -1,4 +1,4 @@
-//! What a queue and a link must do, from formulas, in virtual time.
+//! Queue and link against closed formulas, in virtual time.
 
 use crate::burst::{Burst, at, drain, fast_ethernet};
 use fullpipe_link::{Direction, Outcome};
@@ -96,7 +96,7 @@ fn twice_the_rate_loses_half() {
     assert_eq!(drain(&mut link).len() as u64, accepted);
 }
 
-/// What a full queue adds is its length ÷ rate.
+/// A full queue adds its length ÷ rate.
 #[test]
 fn the_queueing_delay_is_queue_over_rate() {
     const QUEUE: u64 = 200;
@@ -169,7 +169,7 @@ fn of_a_train_only_the_lost_packets_are_missing() {
 }
 
 #[test]
-fn counters_tell_the_rate_and_the_idle_time() {
+fn counters_give_the_rate_and_the_idle_time() {
     let mut link = Direction::new(&fast_ethernet(), 1);
     for burst in 0..10 {
         for number in 0..100 {

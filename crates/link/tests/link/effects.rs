@@ -1,4 +1,4 @@
-//! What each effect does to packets, from its definition, in virtual time.
+//! Each effect against its definition, in virtual time.
 
 use std::net::IpAddr;
 
@@ -167,7 +167,7 @@ fn a_queue_of_packets_counts_packets() {
     assert_eq!(link.offer(at(FRAME_NANOS), Burst::packet(6, 40)).accepted.get(), 0);
 }
 
-/// What DCTCP asks of a switch (RFC 8257, 3.1): a packet is marked if, when it comes, more than K bytes wait.
+/// DCTCP's rule for a switch (RFC 8257, 3.1): a packet is marked if, when it comes, more than K bytes wait.
 #[test]
 fn a_threshold_marks_what_finds_more_than_it_waiting() {
     let queueing = Queueing::Threshold(ByteCount::new(3 * 1538));

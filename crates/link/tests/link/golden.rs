@@ -1,4 +1,4 @@
-//! What passes over loss × queue, in virtual time: any change of behaviour shows in the table.
+//! Deliveries over loss × queue, in virtual time: any change of behaviour shows in the table.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use fullpipe_units::{ByteCount, Ratio, Span, Time};
 /// 1000 bursts of 100 full packets, one every 12 ms: 102.5 % of 100 Mbit/s Ethernet.
 const BURSTS: u64 = 1000;
 
-/// What became of them, the most that ever waited, and when the last packet came.
+/// Returns the fate of the packets, the largest backlog, and when the last packet came.
 fn row(loss: &str, queue: u64) -> String {
     let path = PathDirection {
         delay: Span::from_millis(50),

@@ -146,7 +146,7 @@ fn codel_drops_by_its_control_law() {
     assert!((30..=40).contains(&by_the_end), "{by_the_end} drops");
 }
 
-/// Where the sender speaks ECN nothing is dropped, and what would have been is marked.
+/// If the sender speaks ECN, what would have been dropped is marked.
 #[test]
 fn codel_marks_where_it_may() {
     for (ecn, flow) in [(true, true), (true, false), (false, true)] {

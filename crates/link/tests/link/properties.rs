@@ -1,4 +1,4 @@
-//! What holds for every path and every load.
+//! Properties of every path under every load.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -182,8 +182,8 @@ fn numbers(deliveries: &[Delivery<Burst>]) -> Vec<u64> {
     deliveries.iter().flat_map(|delivery| delivery.train.numbers()).collect()
 }
 
-/// What a queue and a link do to single packets, told by its definition: each packet departs its length after it came
-/// or after the one before it; those that have not departed are in the queue. In units of 1/rate nanoseconds, exactly.
+/// Queue and link for single packets, by definition: each packet departs its length after it came or after the one
+/// before it; those that have not departed are in the queue. In units of 1/rate nanoseconds, exactly.
 fn by_definition(path: &PathDirection, rate: u64, arrivals: &[Arrival]) -> Vec<(Time, u64)> {
     let rate = u128::from(rate);
     let mut accepted: Vec<(u128, u64)> = Vec::new();
@@ -242,9 +242,9 @@ proptest! {
         prop_assert_eq!(link.next_deadline(), None);
     }
 
-    /// What the counters say of marks, wrong bits, copies and order is what the packets show.
+    /// Counters of marks, wrong bits, copies and order agree with the packets.
     #[test]
-    fn counters_tell_what_the_packets_show(path in path(), seed: u64, arrivals in arrivals()) {
+    fn counters_agree_with_the_packets(path in path(), seed: u64, arrivals in arrivals()) {
         let (deliveries, counters) = run(&path, seed, &arrivals);
         let count = |holds: fn(&Burst) -> bool| -> u64 {
             deliveries.iter().filter(|delivery| holds(&delivery.train)).map(|delivery| delivery.train.packets).sum()

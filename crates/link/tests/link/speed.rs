@@ -1,4 +1,4 @@
-//! What a packet costs on the machine that runs it: printed, not judged.
+//! Cost of a packet on the machine that runs it: printed, not judged.
 //!
 //!     cargo test --release -p fullpipe-link --test link speed -- --ignored --nocapture
 

@@ -24,13 +24,13 @@ expect = 2
 within = "5%"
 "#;
 
-/// What is said when `old`, of which there is one, is replaced by `new`.
 /// Returns `sentence` with the keys of all impairments in the place of `EFFECTS`.
 fn with_effects(sentence: &str) -> String {
     let keys: Vec<_> = IMPAIRMENTS.iter().flat_map(|impairment| impairment.keys).map(|key| key.name).collect();
     sentence.replace("EFFECTS", &keys.join(", "))
 }
 
+/// Returns the error when `old`, of which there is one, is replaced by `new`.
 fn stated(old: &str, new: &str) -> String {
     assert_eq!(GOOD.matches(old).count(), 1, "{old}");
     Scenario::parse("x.toml", &GOOD.replace(old, new)).unwrap_err().to_string()
@@ -170,27 +170,33 @@ fn unknown_keys_are_reported_with_those_there_are() {
         (
             "title = \"t\"",
             "colour = 1",
-            "x.toml:2:1: \"colour\" is not a key here; the keys are name, title, source, path, sender, receiver, step, bound",
+            "x.toml:2:1: \"colour\" is not a key here; the keys are name, title, source, path, sender, receiver, \
+             step, bound",
         ),
         (
             "rtt = \"10ms\"",
             "delay = '5ms'",
-            "x.toml:5:1: \"delay\" is not a key here; the keys are rtt, rate, queue, loss, mtu, framing, trace, EFFECTS, segmentation, seed, forward, reverse",
+            "x.toml:5:1: \"delay\" is not a key here; the keys are rtt, rate, queue, loss, mtu, framing, trace, \
+             EFFECTS, segmentation, seed, forward, reverse",
         ),
         (
             "mtu = 1500",
             "rtt = '1ms'",
-            "x.toml:8:1: \"rtt\" is not a key here; the keys are delay, rate, queue, loss, mtu, framing, trace, EFFECTS",
+            "x.toml:8:1: \"rtt\" is not a key here; the keys are delay, rate, queue, loss, mtu, framing, trace, \
+             EFFECTS",
         ),
         (
             "tcp_wmem",
             "rmem_max",
-            "x.toml:10:1: \"rmem_max\" is not a key here; the keys are tcp_rmem, tcp_wmem, tcp_window_scaling, tcp_moderate_rcvbuf",
+            "x.toml:10:1: \"rmem_max\" is not a key here; the keys are tcp_rmem, tcp_wmem, tcp_window_scaling, \
+             tcp_moderate_rcvbuf",
         ),
         (
             "window = \"64K\"",
             "  bytes = 1",
-            "x.toml:13:3: \"bytes\" is not a key here; the keys are transport, window, buffer, streams, rate, length, congestion, duration, omit, direction, name, published, ramp, cross_traffic, path, sender, receiver, kernel_model, textbook, capacity, loss, reordered, fills, verdict",
+            "x.toml:13:3: \"bytes\" is not a key here; the keys are transport, window, buffer, streams, rate, \
+             length, congestion, duration, omit, direction, name, published, ramp, cross_traffic, path, sender, \
+             receiver, kernel_model, textbook, capacity, loss, reordered, fills, verdict",
         ),
         (
             "{ within = \"5%\" }",
@@ -228,7 +234,7 @@ fn whole_files_that_are_none_are_reported_so() {
     }
 }
 
-/// What is said of a step with these keys, the first in line 5.
+/// Returns the error of a step with these keys, the first in line 5.
 fn reported_of_step(keys: &str) -> String {
     let text = format!("name = 'n'\ntitle = 't'\npath = {{ rate = '1G', rtt = '1ms' }}\n[[step]]\n{keys}\nname = 's'");
     Scenario::parse("x.toml", &text).unwrap_err().to_string()
@@ -242,7 +248,7 @@ fn a_step_that_cannot_be_run_is_reported_with_its_place() {
         ("rate = 0", "x.toml:5:8: rate: \"0\" is not the rate of a load: nothing would be sent"),
         (
             "reordered = { within = '5%' }",
-            "x.toml:5:13: reordered: only datagrams tell how many came out of order; write transport = \"udp\"",
+            "x.toml:5:13: reordered: only datagrams show how many came out of order; write transport = \"udp\"",
         ),
         ("length = 1470", "x.toml:5:10: length: it is that of datagrams; write transport = \"udp\""),
         ("length = 16", "x.toml:5:10: length: \"16\" is not the length of a datagram: it must be from 32 to 65507 B"),
@@ -272,7 +278,7 @@ fn a_step_that_cannot_be_run_is_reported_with_its_place() {
             "rate = 1\nramp = {from = 1, to = 2, loads = 3}\ntransport = 'udp'",
             "x.toml:5:8: rate: a ramp says the rates; write one of the two",
         ),
-        ("loss = {within = 1}", "x.toml:5:8: loss: only datagrams tell how many were lost; write transport = \"udp\""),
+        ("loss = {within = 1}", "x.toml:5:8: loss: only datagrams show how many were lost; write transport = \"udp\""),
         ("loss = {at_most = 1}", "x.toml:5:8: loss: write within: points around the loss that is predicted"),
         (
             "verdict = 'luck'",
@@ -285,7 +291,8 @@ fn a_step_that_cannot_be_run_is_reported_with_its_place() {
         ("path = {queue = 1}", "x.toml:5:17: queue: it would hold 1 B, and one packet is 1538 B; make it longer"),
         (
             "path = {seed = 1}",
-            "x.toml:5:9: \"seed\" is not a key here; the keys are rtt, rate, queue, loss, mtu, framing, trace, EFFECTS, segmentation, forward, reverse",
+            "x.toml:5:9: \"seed\" is not a key here; the keys are rtt, rate, queue, loss, mtu, framing, trace, \
+             EFFECTS, segmentation, forward, reverse",
         ),
         (
             "cross_traffic = [{transport = 'udp'}]",
@@ -303,7 +310,8 @@ fn a_step_that_cannot_be_run_is_reported_with_its_place() {
         ),
         (
             "cross_traffic = [{duration = '1s'}]",
-            "x.toml:5:19: \"duration\" is not a key here; the keys are transport, window, buffer, streams, rate, length, congestion, before, after, on, off, published",
+            "x.toml:5:19: \"duration\" is not a key here; the keys are transport, window, buffer, streams, rate, \
+             length, congestion, before, after, on, off, published",
         ),
     ] {
         assert_eq!(reported_of_step(keys), with_effects(sentence));
@@ -332,7 +340,8 @@ proptest! {
         let chars: Vec<_> = text.chars().collect();
         let from = (from * chars.len() as f64) as usize;
         let until = (from + length).min(chars.len());
-        let spoilt: String = chars[..from].iter().copied().chain(new.chars()).chain(chars[until..].iter().copied()).collect();
+        let (before, after) = (chars[..from].iter().copied(), chars[until..].iter().copied());
+        let spoilt: String = before.chain(new.chars()).chain(after).collect();
         if let Err(error) = Scenario::parse("x.toml", &spoilt) {
             prop_assert!(error.place.line >= 1 && error.place.column >= 1 && !error.message.contains('\n'));
         }
@@ -340,8 +349,8 @@ proptest! {
 
     #[test]
     fn any_value_is_taken_or_reported(
-        key in "rate|rtt|queue|loss|mtu|framing|seed|tcp_moderate_rcvbuf|buffer|window|published|expect|within|streams|length|omit|\
-                duration|path|ramp|after|before|on|off|verdict|at_most|at_least",
+        key in "rate|rtt|queue|loss|mtu|framing|seed|tcp_moderate_rcvbuf|buffer|window|published|expect|within|streams|length|\
+                omit|duration|path|ramp|after|before|on|off|verdict|at_most|at_least",
         value in "[0-9]{0,20}[.]?[0-9]{0,3}(e[0-9]{1,3})?(bdp|packets|ms|s|h|K|G|T|%|Mbit/s)?",
     ) {
         let line = format!("\n{key} = ");
@@ -352,7 +361,7 @@ proptest! {
     }
 }
 
-/// What is said of a path in `[path.reverse]`, with a trace file of this text.
+/// Returns the error of a path in `[path.reverse]`, with a trace file of this text.
 fn reported_of(key: &str, trace: &str) -> String {
     let text = GOOD.replace("mtu = 1500", key);
     let files = |name: &str| if name == "lte.up" { Ok(trace.to_owned()) } else { Err("no such file".to_owned()) };
@@ -364,7 +373,8 @@ fn impossible_effects_are_reported_with_their_place_and_what_would_be_valid() {
     for (key, sentence) in [
         (
             "loss = 'gilbert 1% 2%'",
-            "x.toml:8:8: loss: \"gilbert 1% 2%\" is not a loss: write for example 0.01%, gilbert-elliott 0.1% 20% or packets 3 17",
+            "x.toml:8:8: loss: \"gilbert 1% 2%\" is not a loss: write for example 0.01%, gilbert-elliott 0.1% 20% or \
+             packets 3 17",
         ),
         (
             "loss = 'gilbert-elliott 1% 120%'",
@@ -379,7 +389,8 @@ fn impossible_effects_are_reported_with_their_place_and_what_would_be_valid() {
         ("reorder = '1%'", "x.toml:8:11: reorder: \"1%\" is not a reordering: write for example 0.1% 5ms"),
         (
             "jitter = '5ms'",
-            "x.toml:8:10: jitter: \"5ms\" is not a jitter: write for example uniform 2ms, normal 2ms 1ms, exponential 1ms, pareto 1ms 3 or listed 0ms 5ms",
+            "x.toml:8:10: jitter: \"5ms\" is not a jitter: write for example uniform 2ms, normal 2ms 1ms, \
+             exponential 1ms, pareto 1ms 3 or listed 0ms 5ms",
         ),
         ("jitter = 'uniform 11s'", "x.toml:8:10: jitter: \"11s\" is not a jitter: it must not be above 10 s"),
         ("jitter = 'pareto 1ms 1'", "x.toml:8:10: jitter: \"1\" is not a shape: above 1 it has a mean"),
@@ -397,7 +408,8 @@ fn impossible_effects_are_reported_with_their_place_and_what_would_be_valid() {
         ),
         (
             "edits = 'strip-all'",
-            "x.toml:8:9: edits: \"strip-all\" is not an edit: write strip-window-scale, window-scale=2, strip-sack, strip-timestamps, clamp-mss=1200, clamp-window=32KiB or router=198.18.1.1",
+            "x.toml:8:9: edits: \"strip-all\" is not an edit: write strip-window-scale, window-scale=2, strip-sack, \
+             strip-timestamps, clamp-mss=1200, clamp-window=32KiB or router=198.18.1.1",
         ),
         ("edits = 'window-scale=15'", "x.toml:8:9: edits: \"15\" is not a window scale: it must be from 0 to 14"),
         (
@@ -406,11 +418,13 @@ fn impossible_effects_are_reported_with_their_place_and_what_would_be_valid() {
         ),
         (
             "aqm = 'pie'",
-            "x.toml:8:7: aqm: \"pie\" is not the management of a queue: write drop-tail, threshold 30KiB, codel, codel 5ms 100ms ecn, or fq-codel likewise",
+            "x.toml:8:7: aqm: \"pie\" is not the management of a queue: write drop-tail, threshold 30KiB, codel, \
+             codel 5ms 100ms ecn, or fq-codel likewise",
         ),
         (
             "aqm = 'codel 5ms 5ms'",
-            "x.toml:8:7: aqm: \"codel 5ms 5ms\" is not a managed queue: its target must be above 0 and below its interval",
+            "x.toml:8:7: aqm: \"codel 5ms 5ms\" is not a managed queue: its target must be above 0 and below its \
+             interval",
         ),
         ("changes = '1s'", "x.toml:8:11: changes: \"1s\" is not a change: write for example 10s rate=50M delay=20ms"),
         (

@@ -1,4 +1,5 @@
-//! The bounds of the files, beside those that were published or decided for each experiment: neither changes alone.
+//! The bounds of the files, compared with those that were published or decided for each experiment: neither changes
+//! alone.
 
 use std::collections::BTreeSet;
 

@@ -145,8 +145,8 @@ fn a_step_says_all_it_can() {
 fn every_effect_is_read() {
     let flag = "rtt=20ms,loss=gilbert-elliott 1% 25%,queue=100packets,aqm=fq-codel 2ms 40ms ecn,policer=20M 64K,\
         narrow=1400 swallowed,edits=strip-window-scale window-scale=3 strip-sack strip-timestamps clamp-mss=1200 \
-        clamp-window=32K router=fd00::1,duplicate=0.1%,corrupt=1e-5,reorder=0.2% 5ms,jitter=normal 2ms 1ms,jitter_order=free,\
-        changes=10s rate=50M delay=20ms; 20s loss=1%";
+        clamp-window=32K router=fd00::1,duplicate=0.1%,corrupt=1e-5,reorder=0.2% 5ms,jitter=normal 2ms 1ms,\
+        jitter_order=free,changes=10s rate=50M delay=20ms; 20s loss=1%";
     let path = parse_path_flag(flag, &PathSpec::demo()).unwrap();
     let steps =
         [(10, Some(BitRate::from_mbps(50)), Some(Span::from_millis(20)), None), (20, None, None, Some(share("1%")))];
@@ -262,8 +262,9 @@ fn a_load_with_begins_before_or_after_and_may_pause() {
 
 #[test]
 fn each_congestion_control_is_known_by_the_place_that_asks_for_it() {
-    let text = "name = 'n'\ntitle = 't'\n[path]\nrtt = '1ms'\n[[step]]\nname = 'a'\n[[step]]\nname = 'b'\ncongestion = 'bbr'\n\
-                [[step.cross_traffic]]\ncongestion = 'reno'\n[[step.cross_traffic]]\ntransport = 'udp'\nrate = '1M'\n";
+    let text = "name = 'n'\ntitle = 't'\n[path]\nrtt = '1ms'\n[[step]]\nname = 'a'\n[[step]]\nname = 'b'\n\
+         congestion = 'bbr'\n\
+         [[step.cross_traffic]]\ncongestion = 'reno'\n[[step.cross_traffic]]\ntransport = 'udp'\nrate = '1M'\n";
     let asked: Vec<_> = parse(text).controls.iter().map(|asked| format!("{} {}", asked.place, asked.name)).collect();
     assert_eq!(asked, ["test.toml:5:1 cubic", "test.toml:9:14 bbr", "test.toml:11:14 reno"]);
     let text =
@@ -275,7 +276,8 @@ fn each_congestion_control_is_known_by_the_place_that_asks_for_it() {
 #[test]
 fn a_step_has_its_own_path_and_hosts() {
     let scenario = parse(
-        "name = 'n'\ntitle = 't'\nsender = { tcp_wmem = '1M' }\n[path]\nrate = '1G'\nrtt = '98ms'\nmtu = 9000\nloss = '1%'\n\
+        "name = 'n'\ntitle = 't'\nsender = { tcp_wmem = '1M' }\n[path]\nrate = '1G'\nrtt = '98ms'\n\
+         mtu = 9000\nloss = '1%'\n\
          [[step]]\nname = 'a'\n[[step]]\nname = 'b'\npath = { mtu = 1500, reverse.mtu = 576 }\n\
          sender = { tcp_wmem = '2M' }\nreceiver = { tcp_rmem = '3M' }\n[[step]]\nname = 'c'\npath = { rtt = '4ms' }\n",
     );

@@ -20,7 +20,7 @@ loss = ["1e-3"]
 streams = [4]
 "#;
 
-/// What is said when `old`, of which there is one, is replaced by `new`.
+/// Returns the error when `old`, of which there is one, is replaced by `new`.
 fn stated(old: &str, new: &str) -> String {
     assert_eq!(GOOD.matches(old).count(), 1, "{old}");
     Grid::parse("x.toml", &GOOD.replace(old, new)).unwrap_err().to_string()
@@ -72,7 +72,8 @@ fn bad_grids_are_reported_with_their_place() {
         (
             "streams = [4]",
             "stream = [4]",
-            "x.toml:15:1: \"stream\" is not a key here; the keys are rate, rtt, window, tcp_rmem, tcp_wmem, loss, congestion, streams",
+            "x.toml:15:1: \"stream\" is not a key here; the keys are rate, rtt, window, tcp_rmem, tcp_wmem, loss, \
+             congestion, streams",
         ),
     ] {
         assert_eq!(stated(old, new), sentence);

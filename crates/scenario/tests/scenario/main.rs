@@ -1,4 +1,4 @@
-//! Scenario files from outside: what good ones mean, and what bad ones are told.
+//! Scenario files from outside: the meaning of good ones, and the errors of bad ones.
 
 mod bad;
 mod bounds;

@@ -1,4 +1,4 @@
-//! What a path does to the headers of packets that pass.
+//! Changes that a path makes to the headers of passing packets.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::options::{MSS, NO_OPERATION, SACK, SACK_PERMITTED, SYN, TIMESTAMPS, W
 const CE: u8 = 0b11;
 
 /// Length of a header of IP without options or extensions.
-const SHORTEST_V4: usize = 20;
-const SHORTEST_V6: usize = 40;
+const MIN_HEADER_V4: usize = 20;
+const MIN_HEADER_V6: usize = 40;
 
 impl Packet {
-    /// A number that all packets between two sockets have in common, in this direction: a hash of addresses, protocol and
-    /// ports (FNV-1a). Packets that are neither TCP nor UDP share one.
+    /// A number that all packets between two sockets have in common, in this direction: a hash of addresses, protocol
+    /// and ports (FNV-1a). Packets that are neither TCP nor UDP share one.
     pub fn flow(&self) -> u64 {
         let Some(headers) = self.headers else { return 0 };
         let addresses = match headers.version {
@@ -48,8 +48,8 @@ impl Packet {
         true
     }
 
-    /// Spoils a bit of the transport's header or of the payload, which `random` chooses. The checksum is finished before, so
-    /// that the receiver notices. A train must be cut first.
+    /// Spoils a bit of the transport's header or of the payload, which `random` chooses. The checksum is finished
+    /// before, so that the receiver notices. A train must be cut first.
     pub fn corrupt(&mut self, random: u64) {
         self.complete();
         let front = self.headers.map_or(0, |headers| headers.transport);
@@ -68,13 +68,13 @@ impl Packet {
         }
     }
 
-    /// Counts one hop of every segment down (RFC 791, 3.2; RFC 8200, 3); `false`, and nothing, where that would use up the last:
-    /// such a packet goes no further.
+    /// Counts one hop of every segment down (RFC 791, 3.2; RFC 8200, 3). Returns `false`, and changes nothing, if that
+    /// would use up the last: such a packet goes no further.
     pub fn count_hop(&mut self) -> bool {
         let front = if self.headers.is_some() { &mut self.head } else { Arc::make_mut(&mut self.payload) };
         match front.first().map(|byte| byte >> 4) {
-            Some(4) if front.len() >= SHORTEST_V4 => count_down_v4(front),
-            Some(6) if front.len() >= SHORTEST_V6 => count_down(&mut front[7]),
+            Some(4) if front.len() >= MIN_HEADER_V4 => count_down_v4(front),
+            Some(6) if front.len() >= MIN_HEADER_V6 => count_down(&mut front[7]),
             _ => true,
         }
     }
@@ -113,7 +113,7 @@ impl Packet {
         }
     }
 
-    /// Where the header of TCP begins.
+    /// Returns the offset of TCP's header.
     fn tcp(&self) -> Option<usize> {
         self.headers.filter(|headers| headers.protocol == TCP).map(|headers| headers.transport)
     }

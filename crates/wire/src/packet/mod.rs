@@ -12,7 +12,7 @@ use crate::virtio::{GSO_ECN, GSO_NONE, GSO_TCP_V4, GSO_TCP_V6, GSO_UDP, NEEDS_CH
 
 /// One IP packet, or a train of TCP segments or UDP datagrams behind one header.
 ///
-/// Pieces of a train share its payload; cutting copies headers alone.
+/// The parts of a train share its payload; cutting copies headers alone.
 #[derive(Debug, Clone)]
 pub struct Packet {
     /// From the IP header to the payload; of a packet whose headers are not understood, nothing.
@@ -20,9 +20,9 @@ pub struct Packet {
     headers: Option<Headers>,
     payload: Arc<[u8]>,
     range: Range<usize>,
-    /// Whether the device finishes the transport's checksum.
+    /// True if the device is to finish the transport's checksum.
     unfinished: bool,
-    /// What becomes of this in segments; `None` for a single packet.
+    /// The cutting of this packet into segments; `None` for a single packet.
     train: Option<Train>,
     /// Of a packet whose headers are not understood: what the device said of its checksum, from its first byte.
     opaque_checksum: Option<(u16, u16)>,
@@ -35,7 +35,7 @@ struct Train {
     size: usize,
 }
 
-/// What a device gave is no packet, or a train that cannot be cut.
+/// The error of a device's bytes that are no packet, or a train that cannot be cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -44,7 +44,8 @@ const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
 impl Packet {
-    /// Reads what a device gave: virtio's header, a link-layer header of `link` bytes, which is dropped, and the packet.
+    /// Reads what a device gave: virtio's header, a link-layer header of `link` bytes, which is dropped, and the
+    /// packet.
     ///
     /// # Errors
     /// [`Malformed`] where the bytes end too early, or are a train of something other than TCP and UDP.
@@ -85,8 +86,8 @@ impl Packet {
         }
     }
 
-    /// What the device is to be given, in two parts: virtio's header, the link layer's header `link` and the packet's
-    /// headers, which replace what is in `front`; and the payload.
+    /// Returns the bytes for the device, in two parts: virtio's header, the link layer's header `link` and the
+    /// packet's headers, which replace what is in `front`; and the payload.
     pub fn emit<'p>(&'p self, link: &[u8], front: &mut Vec<u8>) -> &'p [u8] {
         front.clear();
         self.virtio(link.len()).emit(front);
@@ -95,7 +96,7 @@ impl Packet {
         self.payload()
     }
 
-    /// How many packets this is on a wire.
+    /// Returns the number of packets on a wire.
     pub fn segments(&self) -> SegCount {
         SegCount::new(self.train.map_or(1, |train| self.range.len().div_ceil(train.size).max(1)) as u64)
     }
@@ -127,9 +128,9 @@ impl Packet {
         rest.advance(at.get(), cut - self.range.start);
         self.clear_tcp_flags(FIN | PSH);
         rest.clear_tcp_flags(CWR);
-        for piece in [&mut *self, &mut rest] {
-            piece.settle_train();
-            piece.settle_lengths();
+        for part in [&mut *self, &mut rest] {
+            part.settle_train();
+            part.settle_lengths();
         }
         rest
     }
@@ -193,7 +194,7 @@ impl Packet {
         }
     }
 
-    /// One segment is no train; of the pieces of one, only that with CWR needs the care that ECN asks for.
+    /// One segment is no train; of the parts of one, only that with CWR needs the care that ECN asks for.
     fn settle_train(&mut self) {
         if self.segments() <= SegCount::new(1) {
             self.train = None;
@@ -268,7 +269,7 @@ fn read_train(virtio: VirtioHeader, headers: Option<&Headers>) -> Result<Option<
     Ok(Some(Train { gso_type: virtio.gso_type, size }))
 }
 
-/// What the IP header says of the packet's length, if the packet is at least so long.
+/// Returns the packet's length by its IP header, if the packet is at least so long.
 fn ip_length(packet: &[u8]) -> Option<usize> {
     let word = |at: usize| Some(usize::from(u16::from_be_bytes([*packet.get(at)?, *packet.get(at + 1)?])));
     let length = match packet.first()? >> 4 {

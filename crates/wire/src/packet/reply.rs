@@ -1,4 +1,4 @@
-//! What a router sends back about a packet that it does not forward.
+//! Answers of a router about packets that it does not forward.
 
 use std::net::IpAddr;
 
@@ -27,9 +27,9 @@ const QUOTED_V4: usize = 576 - 28;
 const QUOTED_V6: usize = 1280 - 48;
 
 impl Packet {
-    /// "Fragmentation needed" (RFC 1191) or "packet too big" (RFC 4443, 3.2) about the first segment, with `mtu` as that of
-    /// the next link. It comes from the address that the packet was going to. `None` where the sender allows fragments, or
-    /// the packet is none of TCP, UDP and echoes.
+    /// "Fragmentation needed" (RFC 1191) or "packet too big" (RFC 4443, 3.2) about the first segment, with `mtu` as
+    /// that of the next link. It comes from the address that the packet was going to. `None` where the sender allows
+    /// fragments, or the packet is none of TCP, UDP and echoes.
     pub fn too_big(&self, mtu: ByteCount) -> Option<Self> {
         let (version, packet) = self.answerable()?;
         let reply = match version {
@@ -43,8 +43,8 @@ impl Packet {
         Some(Self::whole(&reply))
     }
 
-    /// "Time exceeded" about the first segment, from the router `by`, where [`Packet::count_hop`] found none left. `None`
-    /// where the router speaks another version of IP, or the packet is none of TCP, UDP and echoes.
+    /// "Time exceeded" about the first segment, from the router `by`, where [`Packet::count_hop`] found none left.
+    /// `None` where the router speaks another version of IP, or the packet is none of TCP, UDP and echoes.
     pub fn time_exceeded(&self, by: IpAddr) -> Option<Self> {
         let (version, packet) = self.answerable()?;
         let reply = match (version, by) {
@@ -80,7 +80,8 @@ fn echo(packet: &[u8]) -> Option<IpVersion> {
     (protocol == icmp && echoes.contains(packet.get(header)?)).then_some(version)
 }
 
-/// A packet of ICMP from the address `by` to the sender of `packet`, with the four bytes behind the checksum as `field`.
+/// A packet of ICMP from the address `by` to the sender of `packet`, with the four bytes behind the checksum as
+/// `field`.
 fn icmp(kind: [u8; 2], field: u32, by: &[u8], packet: &[u8]) -> Vec<u8> {
     let mut icmp = message(kind, field, &packet[..packet.len().min(QUOTED_V4)]);
     let checksum = Sum::default().add(&icmp).checksum();

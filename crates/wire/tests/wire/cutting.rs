@@ -214,12 +214,12 @@ proptest! {
         let count = train.payload.len().div_ceil(train.size);
         prop_assert_eq!(whole.segments(), SegCount::new(count as u64));
         prop_assert_eq!(whole.ip_bytes(), ByteCount::new((count * train.head() + train.payload.len()) as u64));
-        let pieces: Vec<Vec<u8>> = segments(whole, halve).into_iter().map(on_the_wire).collect();
-        prop_assert_eq!(pieces.len(), count);
+        let parts: Vec<Vec<u8>> = segments(whole, halve).into_iter().map(on_the_wire).collect();
+        prop_assert_eq!(parts.len(), count);
         let mut joined = Vec::new();
-        for (number, piece) in pieces.iter().enumerate() {
-            checksums_hold(piece);
-            let headers = PacketHeaders::from_ip_slice(piece).unwrap();
+        for (number, part) in parts.iter().enumerate() {
+            checksums_hold(part);
+            let headers = PacketHeaders::from_ip_slice(part).unwrap();
             let last = number + 1 == count;
             prop_assert!(headers.payload.slice().len() == train.size || last);
             if let Some(NetHeaders::Ipv4(ip, _)) = &headers.net {
@@ -236,7 +236,7 @@ proptest! {
         prop_assert_eq!(joined, train.payload);
     }
 
-    /// What a device is given says the same as what a device gave.
+    /// A packet given to a device says the same as the packet read from one.
     #[test]
     fn what_is_not_cut_is_not_changed(train in trains()) {
         let mut front = Vec::new();
@@ -246,22 +246,22 @@ proptest! {
         prop_assert_eq!(front, train.bytes());
     }
 
-    /// The pieces are trains that a device takes: read again, they are what they were.
+    /// The parts are trains that a device takes: read again, they are the same.
     #[test]
-    fn pieces_are_trains_again(train in trains(), at in 1_u64..100) {
+    fn parts_are_trains_again(train in trains(), at in 1_u64..100) {
         let mut first = train.packet();
         let count = first.segments().get();
         prop_assume!(count > 1);
         let rest = first.split_off(SegCount::new(1 + at % (count - 1)));
-        for piece in [first, rest] {
+        for part in [first, rest] {
             let mut bytes = Vec::new();
-            let payload = piece.emit(&[], &mut bytes).to_vec();
+            let payload = part.emit(&[], &mut bytes).to_vec();
             bytes.extend(payload);
             let again = Packet::parse(&bytes, 0).unwrap();
-            prop_assert_eq!(again.segments(), piece.segments());
-            prop_assert_eq!(again.ip_bytes(), piece.ip_bytes());
+            prop_assert_eq!(again.segments(), part.segments());
+            prop_assert_eq!(again.ip_bytes(), part.ip_bytes());
             prop_assert_eq!(segments(again, true).into_iter().map(on_the_wire).collect::<Vec<_>>(),
-                segments(piece, false).into_iter().map(on_the_wire).collect::<Vec<_>>());
+                segments(part, false).into_iter().map(on_the_wire).collect::<Vec<_>>());
         }
     }
 }

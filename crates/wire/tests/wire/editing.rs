@@ -156,7 +156,7 @@ proptest! {
         }
     }
 
-    /// What a router answers quotes the packet and says the MTU, and its checksum holds.
+    /// A router's answer quotes the packet and states the MTU, and its checksum holds.
     #[test]
     fn a_packet_too_big_is_answered(train in trains()) {
         let reply = on_the_wire(train.packet().too_big(ByteCount::new(1400)).unwrap());

@@ -4,7 +4,7 @@ use fullpipe_units::{ByteCount, SegCount};
 use fullpipe_wire::{Malformed, Packet};
 use proptest::prelude::*;
 
-/// What an IP header holds of hops, if it is whole.
+/// Returns the hops of an IP header, if it is whole.
 fn hops(packet: &Packet) -> Option<u8> {
     let mut front = Vec::new();
     let payload = packet.emit(&[], &mut front);
@@ -17,7 +17,7 @@ fn hops(packet: &Packet) -> Option<u8> {
 }
 
 proptest! {
-    /// Whatever comes is a packet, whose pieces are packets, or is refused.
+    /// Any bytes are a packet, whose parts are packets, or are refused.
     #[test]
     fn any_bytes_are_a_packet_or_refused(
         mut bytes in prop::collection::vec(any::<u8>(), 0..300),
