@@ -10,7 +10,7 @@ use fullpipe_lab::Backend;
 use fullpipe_units::Span;
 use zeroize::Zeroizing;
 
-use crate::commands::{calc, demo, diagnose, host, iperf3, lab, measure, schema, serve};
+use crate::commands::{calc, demo, diagnose, explain, host, iperf3, lab, measure, schema, serve};
 use crate::terminal::Format;
 
 /// How JSON is asked for; needed where the command line itself is wrong.
@@ -54,6 +54,8 @@ pub(crate) enum Command {
     Measure(measure::Arguments),
     /// What limits a transfer, what would lift the limit, and the proof
     Diagnose(Box<diagnose::Arguments>),
+    /// The page about a verdict: what it means, what shows it, what to do
+    Explain(explain::Arguments),
     /// In place of iperf3: its flags, its text, its JSON
     #[command(disable_help_flag = true)]
     Iperf3(iperf3::Raw),
@@ -76,7 +78,7 @@ impl Cli {
             Command::Serve(arguments) if arguments.json_lines() => return Format::JsonLines,
             Command::Calc(arguments) => arguments.json,
             Command::Host(arguments) => arguments.wants_json(),
-            Command::Serve(_) | Command::Iperf3(_) | Command::Schema(_) => false,
+            Command::Serve(_) | Command::Explain(_) | Command::Iperf3(_) | Command::Schema(_) => false,
         };
         if json { Format::Json } else { Format::Text }
     }

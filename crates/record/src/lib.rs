@@ -18,6 +18,7 @@ mod host;
 mod impairment;
 mod lab;
 mod latency;
+mod legal;
 mod machine;
 mod measurement;
 mod path;
@@ -53,6 +54,11 @@ pub use host::{
 pub use impairment::{IMPAIRMENTS, Impairment, ImpairmentKey};
 pub use lab::{LabCrossTraffic, LabDatagrams, LabReport, LabStep, Published};
 pub use latency::{Echo, EchoPhase, EchoReport, Inflation, LoadTime, Responsiveness};
+pub use legal::{
+    ApplicationWindowVerdict, CapacityVerdict, CongestionWindowVerdict, CpuVerdict, LegalVerdict, LossVerdict,
+    MtuVerdict, PacingVerdict, ReceiveWindowVerdict, ReceiverApplicationVerdict, SendBufferVerdict,
+    SenderApplicationVerdict, UnknownVerdict,
+};
 pub use machine::{CoreTime, CpuSample, DeviceReport, Machine, QdiscReport};
 pub use measurement::{
     Cpu, Datagrams, Direction, EndReport, Handshake, Interval, Measurement, Peer, RttMethod, RttReport, RttStats,

@@ -4,10 +4,10 @@ use fullpipe_units::{BitRate, Ratio};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Change, Limit};
+use crate::{Change, LegalVerdict, Limit};
 
 /// Where the limit sits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum At {
     /// The end that sends.
@@ -160,6 +160,18 @@ pub struct Verdict {
     /// What the view of the other end would add, where it is not there and would.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_end_would_show: Option<String>,
+}
+
+impl Verdict {
+    /// Returns the row of the table of legal verdicts; `None` where kind, cause and end do not belong together.
+    pub fn legal(&self) -> Option<LegalVerdict> {
+        LegalVerdict::of(self.kind, self.cause, self.at)
+    }
+
+    /// Returns kind and cause as `loss/policer`; the kind alone where they do not belong together.
+    pub fn name(&self) -> &'static str {
+        self.legal().map_or(self.kind.name(), LegalVerdict::name)
+    }
 }
 
 /// How far a remedy reaches.

@@ -7,7 +7,6 @@ use fullpipe_diagnose::diagnose;
 use fullpipe_record::{Cause, Evidence, Limit, Machine, Verdict, Writer};
 use fullpipe_units::BitRate;
 
-use super::cases::cause_name;
 use super::recorded::Recorded;
 
 /// Whose view the judgement has.
@@ -88,7 +87,7 @@ pub(crate) struct Score {
     /// The kind is.
     pub(crate) right_kind: usize,
     /// Label → what was said of it → how often.
-    confusion: BTreeMap<String, BTreeMap<String, usize>>,
+    confusion: BTreeMap<&'static str, BTreeMap<&'static str, usize>>,
     misses: Vec<String>,
 }
 
@@ -111,10 +110,10 @@ impl Score {
 
     fn judge(&mut self, record: &Recorded) {
         let verdict = self.column.verdict(record);
-        let (label, said) = (record.label, format!("{}/{}", verdict.kind.name(), cause_name(verdict.cause)));
-        *self.confusion.entry(label.to_string()).or_default().entry(said.clone()).or_default() += 1;
-        self.right_kind += usize::from(verdict.kind == label.kind);
-        if (verdict.kind, verdict.cause) == (label.kind, label.cause) {
+        let (label, said) = (record.label, verdict.name());
+        *self.confusion.entry(label.name()).or_default().entry(said).or_default() += 1;
+        self.right_kind += usize::from(verdict.kind == label.kind());
+        if (verdict.kind, verdict.cause) == (label.kind(), label.cause()) {
             self.right += 1;
         } else {
             self.misses.push(format!("{}: {said}: {}", record.name, verdict.sentence));
@@ -207,7 +206,7 @@ impl Accuracy {
 
     fn hold_prediction(&mut self, record: &Recorded) {
         let prediction = &record.prediction;
-        let knows = MODELLED.contains(&record.label.cause) && prediction.limit == record.label.kind;
+        let knows = MODELLED.contains(&record.label.cause()) && prediction.limit == record.label.kind();
         let Some(steady) = record.seen.steady().filter(|_| knows) else { return };
         let name = &record.name;
         // When a sleeping writer is woken is up to the scheduler, and to how acknowledgements arrive.
@@ -280,9 +279,8 @@ impl Accuracy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnosis::cases::Label;
     use crate::diagnosis::recorded::Proven;
-    use fullpipe_record::{At, Forecast};
+    use fullpipe_record::{Forecast, LossVerdict, ReceiveWindowVerdict};
 
     /// A window that a program fixed, on 100 Mbit/s × 40 ms.
     fn record() -> Recorded {
@@ -292,11 +290,8 @@ mod tests {
     #[test]
     fn a_verdict_counts_by_kind_and_cause() {
         let right = record();
-        let wrong_cause = Recorded {
-            label: Label { kind: Limit::ReceiveWindow, cause: Cause::WindowClamped, at: At::Middlebox },
-            ..record()
-        };
-        let wrong = Recorded { label: Label { kind: Limit::Loss, cause: Cause::Random, at: At::Path }, ..record() };
+        let wrong_cause = Recorded { label: ReceiveWindowVerdict::WindowClamped.into(), ..record() };
+        let wrong = Recorded { label: LossVerdict::Random.into(), ..record() };
         let score = Score::of(COLUMNS[0], &[&right, &wrong_cause, &wrong]);
         assert_eq!((score.all, score.right, score.right_kind), (3, 1, 2));
         assert!(!score.is_enough());
@@ -325,7 +320,7 @@ mod tests {
         let steady = record.seen.steady().unwrap().rate;
         let off = (steady.relative_to(record.prediction.kernel_model) - 1.0).abs();
         assert_eq!(accuracy.deterministic, [off]);
-        let stripped = Label { cause: Cause::WindowScaleStripped, ..record.label };
+        let stripped = ReceiveWindowVerdict::WindowScaleStripped.into();
         assert!(Accuracy::of(&[&Recorded { label: stripped, ..record }]).deterministic.is_empty());
     }
 

@@ -5,13 +5,11 @@ use std::io;
 use std::path::Path;
 
 use fullpipe_record::{
-    Evidence, Forecast, Framing, Measurement, Prediction, Request, Sample, Steady, Transfer, Validity,
+    Evidence, Forecast, Framing, LegalVerdict, Measurement, Prediction, Request, Sample, Steady, Transfer, Validity,
 };
 use fullpipe_units::{BitRate, Span};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-use super::cases::Label;
 
 /// A case that was run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -19,7 +17,7 @@ pub(crate) struct Recorded {
     /// Name of the case.
     pub(crate) name: String,
     /// What was planted.
-    pub(crate) label: Label,
+    pub(crate) label: LegalVerdict,
     /// What the path carries, as `framing` counts it: what a user may tell.
     pub(crate) bandwidth: Option<BitRate>,
     /// Layer at which the bandwidth counts bytes.

@@ -4,6 +4,7 @@ pub(crate) mod calc;
 mod daemon;
 pub(crate) mod demo;
 pub(crate) mod diagnose;
+pub(crate) mod explain;
 pub(crate) mod host;
 pub(crate) mod iperf3;
 pub(crate) mod lab;
@@ -31,6 +32,7 @@ pub(crate) fn run(cli: Cli, terminal: &Terminal) -> Result<(), Failure> {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Measure(arguments) => measure::run(&arguments, terminal),
         Command::Diagnose(arguments) => diagnose::run(&arguments, terminal),
+        Command::Explain(arguments) => explain::run(&arguments, terminal),
         Command::Iperf3(arguments) => iperf3::run(&arguments.all),
         Command::Host(arguments) => host::run(&arguments, terminal),
         Command::Lab(arguments) => lab::run(&arguments, terminal),

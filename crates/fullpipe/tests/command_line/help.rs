@@ -24,7 +24,7 @@ fn of_the_program() {
 
 #[test]
 fn of_every_command() {
-    for command in ["demo", "calc", "serve", "measure", "diagnose", "iperf3", "host", "lab", "schema"] {
+    for command in ["demo", "calc", "serve", "measure", "diagnose", "explain", "iperf3", "host", "lab", "schema"] {
         check(&[command]);
     }
 }
@@ -50,5 +50,8 @@ fn knows_every_command_that_there_is() {
     // What a command is for may go on in a line below, further in.
     let names = commands.filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')));
     let names: Vec<&str> = names.filter_map(|line| line.split_whitespace().next()).collect();
-    assert_eq!(names, ["demo", "calc", "serve", "measure", "diagnose", "iperf3", "host", "lab", "schema", "help"]);
+    assert_eq!(
+        names,
+        ["demo", "calc", "serve", "measure", "diagnose", "explain", "iperf3", "host", "lab", "schema", "help"]
+    );
 }
