@@ -1,28 +1,31 @@
-use fullpipe_record::{At, Cause, Limit};
+use fullpipe_record::{LegalVerdict, Limit, UnknownVerdict};
 use fullpipe_units::Ratio;
 
-/// A limit that was found, before it is put into words.
+/// A limit that a rule found.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Finding {
-    pub(crate) kind: Limit,
-    pub(crate) cause: Cause,
-    pub(crate) at: At,
+    pub(crate) verdict: LegalVerdict,
     /// Share of the judged time in which it held.
     pub(crate) share: Ratio,
-    /// What would have to be known, where nothing was found.
+    /// Names of the figures that a verdict would need, where nothing was found.
     pub(crate) missing: Vec<&'static str>,
 }
 
 impl Finding {
-    pub(crate) fn new(kind: Limit, cause: Cause, at: At, share: Ratio) -> Self {
-        Self { kind, cause, at, share, missing: Vec::new() }
-    }
-
-    pub(crate) fn capacity(share: Ratio) -> Self {
-        Self::new(Limit::Capacity, Cause::Link, At::Path, share)
+    pub(crate) fn new(verdict: impl Into<LegalVerdict>, share: Ratio) -> Self {
+        Self { verdict: verdict.into(), share, missing: Vec::new() }
     }
 
     pub(crate) fn unknown(missing: Vec<&'static str>) -> Self {
-        Self { missing, ..Self::new(Limit::Unknown, Cause::EvidenceMissing, At::None, Ratio::ZERO) }
+        Self { missing, ..Self::new(UnknownVerdict::EvidenceMissing, Ratio::ZERO) }
+    }
+
+    pub(crate) const fn kind(&self) -> Limit {
+        self.verdict.kind()
+    }
+
+    /// Returns another verdict that held for the same share.
+    pub(crate) fn as_verdict(&self, verdict: impl Into<LegalVerdict>) -> Self {
+        Self::new(verdict, self.share)
     }
 }

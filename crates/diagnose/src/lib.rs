@@ -4,30 +4,25 @@
 //! lift it and what that should bring. All are pure functions of records, so that a verdict can be recomputed from an
 //! archived one.
 
-mod application;
+mod advice;
 mod ceilings;
-mod ends;
-mod explain;
 mod figures;
 mod finding;
 mod flow;
+mod limits;
 mod losses;
 mod machine;
-mod manual;
-mod middlebox;
 mod outlook;
-mod pacing;
 mod path;
 mod policer_rate;
 mod receiving;
 mod remedies;
-mod remedies_of_hosts;
-mod remedies_of_pace;
 mod rules;
 mod runner_up;
 mod seconds;
 mod snapshot;
 mod syn_quotes;
+mod text;
 mod thresholds;
 mod verdict;
 

@@ -2,8 +2,8 @@ use fullpipe_model::kernel::{tcp_rmem_max_for, tcp_wmem_max_for};
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::predict;
 use fullpipe_record::{
-    Buffer, BufferTriple, Cause, Change, Encapsulation, Evidence, Forecast, HostSettings, IpVersion, Limit, Path,
-    PathDirection, Prediction, Request, Verdict,
+    Buffer, BufferTriple, Change, Encapsulation, Evidence, Forecast, HostSettings, IpVersion, LegalVerdict, Limit,
+    LossVerdict, MtuVerdict, Path, PathDirection, Prediction, Request,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
@@ -29,20 +29,21 @@ pub(crate) struct Outlook<'a> {
 
 impl<'a> Outlook<'a> {
     /// `None` where no round-trip time is known: nothing can be predicted then.
-    pub(crate) fn new(evidence: &'a Evidence, verdict: &Verdict) -> Option<Self> {
-        let figures = Figures::of(evidence);
+    pub(crate) fn new(figures: &Figures<'a>, verdict: LegalVerdict) -> Option<Self> {
+        let evidence = figures.evidence;
         let unbounded = unbounded_host();
         let known = evidence.sender.is_some() && evidence.receiver.is_some() && evidence.bandwidth.is_some();
-        let guessed = matches!(verdict.cause, Cause::ShallowQueue | Cause::Policer | Cause::BlackHole);
+        let drops_the_excess = matches!(verdict, LegalVerdict::Loss(LossVerdict::ShallowQueue | LossVerdict::Policer));
+        let guessed = drops_the_excess || verdict == MtuVerdict::BlackHole.into();
         Some(Self {
             evidence,
-            path: path(&figures, verdict)?,
+            path: path(figures, verdict)?,
             sender: evidence.sender.clone().unwrap_or_else(|| unbounded.clone()),
             receiver: evidence.receiver.clone().unwrap_or(unbounded),
-            request: request(&figures),
+            request: request(figures),
             present: figures.rate,
             certain: known && !guessed,
-            drops_the_excess: matches!(verdict.cause, Cause::ShallowQueue | Cause::Policer),
+            drops_the_excess,
         })
     }
 
@@ -168,12 +169,12 @@ impl<'a> Outlook<'a> {
 
 /// The path as the evidence shows it: half of the idle round-trip time each way, the bandwidth if it was told, no more than a
 /// policer lets pass, and the loss if that is the limit (elsewhere the queue of a full link makes it).
-fn path(figures: &Figures, verdict: &Verdict) -> Option<Path> {
+fn path(figures: &Figures, verdict: LegalVerdict) -> Option<Path> {
     const ETHERNET: ByteCount = ByteCount::new(1500);
     let mtu = figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.path_mtu).max();
-    let lost = figures.lost().filter(|_| verdict.kind == Limit::Loss);
+    let lost = figures.lost().filter(|_| verdict.kind() == Limit::Loss);
     let stated = figures.evidence.bandwidth;
-    let policed = policed_bandwidth(figures).filter(|_| verdict.cause == Cause::Policer);
+    let policed = policed_bandwidth(figures).filter(|_| verdict == LossVerdict::Policer.into());
     let direction = PathDirection {
         rate: stated.map_or(policed, |stated| Some(policed.map_or(stated, |policed| stated.min(policed)))),
         delay: Span::ZERO,

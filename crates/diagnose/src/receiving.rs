@@ -4,17 +4,20 @@ use std::collections::BTreeMap;
 
 use fullpipe_model::kernel;
 use fullpipe_model::window;
-use fullpipe_record::{At, Basis, Buffer, Cause, Evidence, Limit, Sample, Verdict};
+use fullpipe_record::{
+    Basis, Buffer, CapacityVerdict, Evidence, LegalVerdict, Limit, LossVerdict, ReceiveWindowVerdict,
+    ReceiverApplicationVerdict, Sample, SenderApplicationVerdict, Verdict,
+};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
-use crate::application;
-use crate::explain;
 use crate::figures::{median, share};
 use crate::finding::Finding;
+use crate::limits::{Facts, application_window, receive_window};
 use crate::path;
 use crate::runner_up::{once_lifted, runner_up};
 use crate::snapshot::own_window;
 use crate::syn_quotes;
+use crate::text;
 use crate::thresholds::{
     AUTOTUNED_TO_THE_END, BROUGHT, FULL, IDLE, INFLATED, MAJORITY, NOT_DRAINED, ONE_TRAIN, RECURS, SILENCE, TICKS,
 };
@@ -22,16 +25,16 @@ use crate::thresholds::{
 /// What limits a transfer of which the receiving end alone was seen.
 pub(crate) fn judge(evidence: &Evidence) -> Verdict {
     let arrivals = Arrivals::of(evidence);
-    let finding = application::above_tcp(evidence, arrivals.rate, arrivals.rtt, find(&arrivals));
+    let finding = application_window::above_tcp(evidence, arrivals.rate, arrivals.rtt, find(&arrivals));
     let mut shown = arrivals.shown();
     shown.extend((!finding.missing.is_empty()).then(|| ("missing".to_owned(), finding.missing.join(", "))));
     let ceilings = arrivals.ceilings();
-    let once_lifted = once_lifted(finding.kind, [arrivals.rtt, evidence.idle_rtt], &ceilings);
+    let once_lifted = once_lifted(finding.kind(), [arrivals.rtt, evidence.idle_rtt], &ceilings);
     Verdict {
-        runner_up: runner_up((finding.kind, arrivals.rate), &once_lifted, &[], Ratio::ZERO),
-        kind: finding.kind,
-        cause: finding.cause,
-        at: finding.at,
+        runner_up: runner_up((finding.kind(), arrivals.rate), &once_lifted, &[], Ratio::ZERO),
+        kind: finding.kind(),
+        cause: finding.verdict.cause(),
+        at: finding.verdict.at(),
         share: Ratio::new(finding.share.get().min(1.0)),
         sentence: arrivals.sentence(&finding),
         ceilings,
@@ -49,7 +52,7 @@ fn find(arrivals: &Arrivals) -> Finding {
 
 /// A pipe that is as full as the user said it could be.
 fn full_as_stated(arrivals: &Arrivals) -> Option<Finding> {
-    (arrivals.rate >= arrivals.stated_capacity()?.scaled(FULL)).then(|| Finding::capacity(Ratio::ONE))
+    (arrivals.rate >= arrivals.stated_capacity()?.scaled(FULL)).then(|| Finding::new(CapacityVerdict::Link, Ratio::ONE))
 }
 
 /// A receive buffer that stays full of data in order: the program does not read it. Behind a hole data must wait, which is not
@@ -61,7 +64,7 @@ fn slow_reader(arrivals: &Arrivals) -> Option<Finding> {
         Some(memory.rmem_alloc >= memory.rcvbuf.scaled(NOT_DRAINED) && !waits_for_a_hole)
     };
     let held = share(arrivals.pairs().map(|(before, now)| full(before, now)))?;
-    (held.get() >= MAJORITY).then(|| Finding::new(Limit::ReceiverApplication, Cause::SlowReader, At::Receiver, held))
+    (held.get() >= MAJORITY).then(|| Finding::new(ReceiverApplicationVerdict::SlowReader, held))
 }
 
 /// This end's window, where each round trip brings as much as it allows. A window that is larger than the pipe fills a queue
@@ -74,12 +77,10 @@ fn own_window_in_use(arrivals: &Arrivals) -> Option<Finding> {
     }
     let in_the_pipe = arrivals.rate.bytes_in(arrivals.evidence.idle_rtt.unwrap_or(rtt));
     if arrivals.is_inflated() && window.saturating_sub(in_the_pipe) > ONE_TRAIN {
-        return Some(Finding::capacity(Ratio::ONE));
+        return Some(Finding::new(CapacityVerdict::Link, Ratio::ONE));
     }
     let held = Ratio::new(Ratio::of(brought.as_f64(), window.as_f64()).get().min(1.0));
-    let cause = arrivals.cause_of_window(window);
-    let at = if cause == Cause::WindowScaleStripped { At::Middlebox } else { At::Receiver };
-    Some(Finding::new(Limit::ReceiveWindow, cause, at, held))
+    Some(Finding::new(arrivals.cause_of_window(window), held))
 }
 
 /// Data that arrives out of order again and again: packets before it were lost, or overtaken. With a queue that fills as well,
@@ -91,17 +92,17 @@ fn out_of_order(arrivals: &Arrivals) -> Option<Finding> {
         return None;
     }
     if arrivals.is_inflated() {
-        return Some(Finding::capacity(Ratio::ONE));
+        return Some(Finding::new(CapacityVerdict::Link, Ratio::ONE));
     }
     let held = share(arrivals.pairs().map(|(before, now)| grew(before, now))).unwrap_or_default();
-    Some(Finding::new(Limit::Loss, Cause::Random, At::Path, held))
+    Some(Finding::new(LossVerdict::Random, held))
 }
 
 /// Nothing comes for longer than any window would explain.
 fn silent_sender(arrivals: &Arrivals) -> Option<Finding> {
     let timeout = arrivals.rtt?.scaled(SILENCE) + TICKS;
     let silent = share(arrivals.snapshots().map(|now| Some(now.tcp.since_data_received? > timeout)))?;
-    (silent.get() > IDLE).then(|| Finding::new(Limit::SenderApplication, Cause::Idle, At::Sender, silent))
+    (silent.get() > IDLE).then(|| Finding::new(SenderApplicationVerdict::Idle, silent))
 }
 
 /// What the samples of the receiving end come to, over the part that is judged.
@@ -161,26 +162,34 @@ impl<'a> Arrivals<'a> {
         path::stated_payload(self.evidence, mss, timestamps)
     }
 
-    fn cause_of_window(&self, window: ByteCount) -> Cause {
+    fn cause_of_window(&self, window: ByteCount) -> ReceiveWindowVerdict {
         let unscaled = self.snapshots().any(|snapshot| snapshot.tcp.window_scaling == Some(false));
         if unscaled && window <= kernel::largest_window(None) * self.flows.len() as u64 {
             let stripped = syn_quotes::lose_their_scale(self.evidence);
-            return if stripped { Cause::WindowScaleStripped } else { Cause::NoWindowScaling };
+            return if stripped {
+                ReceiveWindowVerdict::WindowScaleStripped
+            } else {
+                ReceiveWindowVerdict::NoWindowScaling
+            };
         }
         if self.evidence.request.buffer != Buffer::Automatic {
-            return Cause::SoRcvbuf;
+            return ReceiveWindowVerdict::SoRcvbuf;
         }
-        let Some(settings) = &self.evidence.receiver else { return Cause::TcpRmemMax };
+        let Some(settings) = &self.evidence.receiver else { return ReceiveWindowVerdict::TcpRmemMax };
         let largest = self.snapshots().filter_map(|snapshot| snapshot.memory).map(|memory| memory.rcvbuf).max();
         let to_the_end = largest.is_none_or(|size| size >= settings.tcp_rmem.max.scaled(AUTOTUNED_TO_THE_END));
-        if to_the_end || !settings.moderate_rcvbuf { Cause::TcpRmemMax } else { Cause::SoRcvbuf }
+        if to_the_end || !settings.moderate_rcvbuf {
+            ReceiveWindowVerdict::TcpRmemMax
+        } else {
+            ReceiveWindowVerdict::SoRcvbuf
+        }
     }
 
     fn ceilings(&self) -> BTreeMap<Limit, BitRate> {
         let of_window = self.window().zip(self.rtt).map(|(size, rtt)| window::rate(size, rtt));
         let all = [
             (Limit::ReceiveWindow, of_window),
-            (Limit::ApplicationWindow, application::ceiling(self.evidence, self.rtt)),
+            (Limit::ApplicationWindow, application_window::ceiling(self.evidence, self.rtt)),
             (Limit::Capacity, self.stated_capacity()),
         ];
         all.into_iter().filter_map(|(kind, rate)| Some((kind, rate?))).collect()
@@ -189,34 +198,41 @@ impl<'a> Arrivals<'a> {
     fn sentence(&self, finding: &Finding) -> String {
         let (rate, rtt) = (self.rate, self.rtt.unwrap_or_default());
         let window = self.window().unwrap_or_default();
-        match finding.kind {
-            Limit::ReceiverApplication => format!(
+        match finding.verdict {
+            LegalVerdict::ReceiverApplication(_) => format!(
                 "The program here reads too slowly: data waits in its receive buffer for {} of the time, and only {rate} \
                  arrives.",
                 finding.share
             ),
-            Limit::ReceiveWindow => {
-                let reason = explain::reason_of_window(finding.cause, &syn_quotes::place(self.evidence));
+            LegalVerdict::ReceiveWindow(verdict) => {
+                let reason = receive_window::reason(verdict, &syn_quotes::place(self.evidence));
                 format!(
-                    "This end, which receives, allows at most {window} on the way ({reason}), and each round trip of {rtt} \
+                    "This end, which receives, allows at most {window} in flight ({reason}), and each round trip of {rtt} \
                      brings as much: {rate}."
                 )
             }
-            Limit::ApplicationWindow => application::sentence(self.evidence, rate, self.rtt),
-            Limit::Capacity => {
+            LegalVerdict::ApplicationWindow(verdict) => {
+                application_window::Channel::seen(verdict, self.evidence, rate, self.rtt).sentence()
+            }
+            LegalVerdict::Capacity(_) => {
                 format!("The pipe is full: {rate} of data arrives, and more would only lengthen the queue.")
             }
-            Limit::Loss => format!(
+            LegalVerdict::Loss(_) => format!(
                 "Data arrives out of order again and again, so packets are lost or overtaken on the way; {rate} comes of it. \
-                 How many were lost only the sender can tell."
+                 How many were lost only the sender knows."
             ),
-            Limit::SenderApplication => format!(
+            LegalVerdict::SenderApplication(_) => format!(
                 "The sender is silent for {} of the time, longer than any window explains: its program has nothing to send.",
                 finding.share
             ),
-            _ => format!(
-                "{rate} arrives, this end could take more, and nothing is lost: what holds the sender back only the sender \
-                 can tell."
+            // The receiving end alone shows no limit of these kinds.
+            LegalVerdict::Unknown(_)
+            | LegalVerdict::SendBuffer(_)
+            | LegalVerdict::CongestionWindow(_)
+            | LegalVerdict::Pacing(_)
+            | LegalVerdict::Cpu(_)
+            | LegalVerdict::Mtu(_) => format!(
+                "{rate} arrives, this end could take more, and nothing is lost: only the sender knows what holds it back."
             ),
         }
     }
@@ -240,7 +256,7 @@ impl<'a> Arrivals<'a> {
             ("a round trip brings", self.rtt.map(|rtt| self.rate.bytes_in(rtt).to_string())),
             ("receive buffer", unread.zip(buffer).map(|(unread, buffer)| format!("{unread} of {buffer}"))),
             ("out of order", out_of_order.map(|(late, all)| format!("{late} of {all} segments"))),
-            ("samples", Some(explain::of_streams(snapshots, self.flows.len()))),
+            ("samples", Some(text::of_streams(snapshots, self.flows.len()))),
         ]
         .into_iter()
         .filter_map(|(name, text)| Some((name.to_owned(), text?)))

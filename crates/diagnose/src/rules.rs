@@ -1,75 +1,117 @@
-//! The order in which the limits are looked for.
+//! The order in which the rules of the limits are asked.
 
 use fullpipe_record::Limit;
-use fullpipe_units::BitRate;
+use fullpipe_units::{BitRate, Ratio};
 
-use crate::ends;
-use crate::figures::Figures;
+use crate::figures::{Figures, share};
 use crate::finding::Finding;
-use crate::machine;
-use crate::middlebox;
-use crate::pacing;
-use crate::path;
-use crate::thresholds::IDLE;
+use crate::limits::{
+    capacity, congestion_window, cpu, loss, mtu, pacing, receive_window, receiver_application, send_buffer,
+    sender_application,
+};
+use crate::path::UNSEEN;
+use crate::thresholds::{IDLE, MAJORITY};
 
-/// The limit of the part of a transfer that `figures` are of.
+/// Returns the limit of the part of a transfer that `figures` are of.
 pub(crate) fn find(figures: &Figures) -> Finding {
     if figures.flows.is_empty() {
         return Finding::unknown(vec!["samples of the sending end"]);
     }
-    let found = middlebox::black_hole(figures).unwrap_or_else(|| limit(figures));
+    let found = mtu::black_hole(figures).unwrap_or_else(|| limit(figures));
     traced(figures, found)
 }
 
-/// The limit by what TCP shows alone.
+/// Returns the limit that TCP alone shows.
 fn limit(figures: &Figures) -> Finding {
     if figures.snapshots().next().is_none() {
         return Finding::unknown(vec!["samples of the sending end"]);
     }
-    if let Some(full) = path::full_as_stated(figures) {
+    if let Some(full) = capacity::full_as_stated(figures) {
         return full;
     }
     let idle = figures.idle().filter(|idle| idle.get() > IDLE);
     match (limit_while_busy(figures), idle) {
-        (Some(found), Some(idle)) if found.share < idle || found.kind == Limit::Unknown => ends::idle(figures, idle),
+        (Some(found), Some(idle)) if found.share < idle || found.kind() == Limit::Unknown => {
+            sender_application::idle(figures, idle)
+        }
         (Some(found), _) => found,
-        (None, Some(idle)) => ends::idle(figures, idle),
+        (None, Some(idle)) => sender_application::idle(figures, idle),
         (None, None) => Finding::unknown(lacking(figures)),
     }
 }
 
 fn limit_while_busy(figures: &Figures) -> Option<Finding> {
-    of_hosts(figures).or_else(|| path::path(figures))
+    of_hosts(figures).or_else(|| of_path(figures))
 }
 
-/// A limit that one of the hosts or its program sets; or the full pipe, where a window holds more than fits it.
+/// Returns a limit that one of the hosts or its program sets; or the full pipe, where a window holds more than fits it.
 fn of_hosts(figures: &Figures) -> Option<Finding> {
-    let found = ends::receiver(figures)
+    let found = receive_window::find(figures)
         .or_else(|| pacing::by_program(figures))
-        .or_else(|| ends::send_buffer(figures))
-        .or_else(|| ends::sender_application(figures))?;
-    let is_window = matches!(found.kind, Limit::ReceiveWindow | Limit::SendBuffer);
-    let queue = is_window.then(|| path::queue_behind_window(figures)).flatten();
+        .or_else(|| send_buffer::find(figures))
+        .or_else(|| sender_application::find(figures))?;
+    let is_window = matches!(found.kind(), Limit::ReceiveWindow | Limit::SendBuffer);
+    let queue = is_window.then(|| capacity::queue_behind_window(figures)).flatten();
     Some(queue.unwrap_or(found))
 }
 
-/// The same, and what lies behind it: all that can be told of a part too short to tell what the path does.
+/// Returns the limit that held the congestion window or the pace, if one of them held data back for most of the time.
+fn of_path(figures: &Figures) -> Option<Finding> {
+    let clocks = receive_window::clocks_say_window(figures);
+    let held = share(figures.snapshots().map(|snapshot| snapshot.held_by_path(clocks)))
+        .filter(|share| share.get() >= MAJORITY)?;
+    let found = loss::policed(figures, held)
+        .or_else(|| loss::policed_under_bbr(figures, held))
+        .or_else(|| capacity::full_bottleneck(figures, held))
+        .or_else(|| congestion_window::reordered(figures, held))
+        .or_else(|| loss::find(figures, held))
+        .or_else(|| pacing::by_congestion_control(figures, held))
+        .or_else(|| congestion_window::growth(figures, held));
+    Some(found.unwrap_or_else(|| unexplained(figures, held)))
+}
+
+fn unexplained(figures: &Figures, held: Ratio) -> Finding {
+    let missing = if figures.evidence.bandwidth.is_none() { "the bandwidth of the path" } else { UNSEEN };
+    Finding { share: held, ..Finding::unknown(vec![missing]) }
+}
+
+/// Returns the limit of the hosts, with the cause behind it: a part may be too short to show the limit of the path.
 pub(crate) fn of_hosts_traced(figures: &Figures) -> Option<Finding> {
     of_hosts(figures).map(|found| traced(figures, found))
 }
 
-/// What lies behind a limit that TCP shows, where the rest of the evidence tells: a device that changes packets, a
+/// Returns the cause behind a limit that TCP shows, where the rest of the evidence shows it: a device that changes packets, a
 /// processor, a file, the host's own queue.
 fn traced(figures: &Figures, found: Finding) -> Finding {
-    let behind = machine::behind(figures, &found)
-        .or_else(|| middlebox::mss_clamped(figures, &found))
-        .or_else(|| (found.kind == Limit::ReceiveWindow).then(|| middlebox::window(figures, &found))?)
-        .or_else(|| machine::own_queue(figures, &found))
-        .or_else(|| path::shared(figures, &found));
+    let behind = slow_machine(figures, &found)
+        .or_else(|| mtu::mss_clamped(figures, &found))
+        .or_else(|| (found.kind() == Limit::ReceiveWindow).then(|| receive_window::by_a_device(figures, &found))?)
+        .or_else(|| capacity::own_queue(figures, &found))
+        .or_else(|| pacing::by_own_discipline(figures, &found))
+        .or_else(|| capacity::shared(figures, &found));
     behind.unwrap_or(found)
 }
 
-/// What would have been needed to say more.
+/// Returns the file or the processor that makes a program as slow as `found` says.
+fn slow_machine(figures: &Figures, found: &Finding) -> Option<Finding> {
+    match found.kind() {
+        Limit::SenderApplication => sender_application::slow_file(figures).or_else(|| cpu::of_sender(figures)),
+        Limit::ReceiverApplication | Limit::ReceiveWindow => {
+            receiver_application::slow_file(figures).or_else(|| cpu::of_receiver(figures))
+        }
+        Limit::SendBuffer
+        | Limit::ApplicationWindow
+        | Limit::CongestionWindow
+        | Limit::Capacity
+        | Limit::Loss
+        | Limit::Pacing
+        | Limit::Cpu
+        | Limit::Mtu
+        | Limit::Unknown => None,
+    }
+}
+
+/// Returns the names of the figures that more would take.
 fn lacking(figures: &Figures) -> Vec<&'static str> {
     let unstated = |stated: bool, name| (!stated).then_some(name);
     let stated = |one: fn(&crate::snapshot::Snapshot) -> bool| figures.snapshots().any(one);

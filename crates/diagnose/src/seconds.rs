@@ -1,6 +1,6 @@
 //! What limited each second of a transfer, so that one which changes its limit half-way shows both.
 
-use fullpipe_record::{At, Cause, Evidence, Limit, OtherLimit, Progress, Steady};
+use fullpipe_record::{CongestionWindowVerdict, Evidence, Limit, OtherLimit, Progress, Steady};
 use fullpipe_units::{BitRate, Ratio, Span};
 
 use crate::figures::Figures;
@@ -14,15 +14,16 @@ pub(crate) fn others(evidence: &Evidence, whole: &Finding) -> (Vec<OtherLimit>, 
     let seconds = each(evidence, whole);
     let mut others: Vec<OtherLimit> = Vec::new();
     for found in &seconds {
-        let same = |other: &&mut OtherLimit| (other.kind, other.cause, other.at) == (found.kind, found.cause, found.at);
+        let (kind, cause, at) = (found.kind(), found.verdict.cause(), found.verdict.at());
+        let same = |other: &&mut OtherLimit| (other.kind, other.cause, other.at) == (kind, cause, at);
         let share = Ratio::of(1.0, seconds.len() as f64);
         match others.iter_mut().find(same) {
             Some(other) => other.share = Ratio::new(other.share.get() + share.get()),
-            None => others.push(OtherLimit { kind: found.kind, cause: found.cause, at: found.at, share }),
+            None => others.push(OtherLimit { kind, cause, at, share }),
         }
     }
-    let of_whole = others.iter().filter(|other| other.kind == whole.kind).map(|other| other.share.get()).sum();
-    others.retain(|other| other.kind != whole.kind && other.kind != Limit::Unknown && other.share.get() >= ALSO);
+    let of_whole = others.iter().filter(|other| other.kind == whole.kind()).map(|other| other.share.get()).sum();
+    others.retain(|other| other.kind != whole.kind() && other.kind != Limit::Unknown && other.share.get() >= ALSO);
     others.sort_by(|a, b| b.share.get().total_cmp(&a.share.get()));
     (others, Ratio::new(of_whole))
 }
@@ -52,12 +53,12 @@ fn each(evidence: &Evidence, whole: &Finding) -> Vec<Finding> {
 /// A second is too short to tell what the path does: there the whole transfer's limit stands, or the ramp.
 fn in_second(figures: &Figures, whole: &Finding, is_steady: bool) -> Finding {
     let of_path = matches!(
-        whole.kind,
+        whole.kind(),
         Limit::Capacity | Limit::Loss | Limit::CongestionWindow | Limit::Pacing | Limit::Mtu | Limit::Cpu
     );
     match of_hosts_traced(figures) {
         Some(found) => found,
-        None if !is_steady => Finding::new(Limit::CongestionWindow, Cause::RampUp, At::Path, Ratio::ONE),
+        None if !is_steady => Finding::new(CongestionWindowVerdict::RampUp, Ratio::ONE),
         None if of_path => whole.clone(),
         None => Finding::unknown(Vec::new()),
     }

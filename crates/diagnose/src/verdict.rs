@@ -1,19 +1,23 @@
+use std::collections::BTreeMap;
+
 use fullpipe_record::{Basis, Evidence, Limit, Verdict};
 use fullpipe_units::Ratio;
 
-use crate::application;
 use crate::ceilings::ceilings;
-use crate::explain;
 use crate::figures::Figures;
+use crate::finding::Finding;
+use crate::limits::{self, Facts, application_window};
 use crate::receiving;
 use crate::rules::find;
 use crate::runner_up::{once_lifted, runner_up};
 use crate::seconds;
+use crate::syn_quotes;
+use crate::text::{self, Row};
 
-/// What limits a transfer.
+/// Returns the limit of a transfer.
 ///
 /// Judges the samples of the sending end in the steady part, or all of them where there is none, and reads nothing but
-/// `evidence`: the capacity of the path only where the user told a bandwidth; otherwise a full pipe is known by its
+/// `evidence`: the capacity of the path only where the user stated a bandwidth; otherwise a full pipe is known by its
 /// queue, by a window that grows for nothing, or by BBR's probes. The rules go by what was in flight against each
 /// window and by the memory of the socket; the kernel's own clocks only support them.
 ///
@@ -23,26 +27,48 @@ pub fn diagnose(evidence: &Evidence) -> Verdict {
         return receiving::judge(evidence);
     }
     let figures = Figures::of(evidence);
-    let finding = application::above_tcp(evidence, figures.rate, figures.rtt, find(&figures));
+    let finding = application_window::above_tcp(evidence, figures.rate, figures.rtt, find(&figures));
+    let facts = limits::facts(&finding, &figures);
     let mut ceilings = ceilings(&figures, &finding);
-    ceilings.extend(application::ceiling(evidence, figures.rtt).map(|rate| (Limit::ApplicationWindow, rate)));
+    ceilings.extend(application_window::ceiling(evidence, figures.rtt).map(|rate| (Limit::ApplicationWindow, rate)));
     let (others, of_the_time) = seconds::others(evidence, &finding);
-    let once_lifted = once_lifted(finding.kind, [figures.rtt, figures.idle_rtt], &ceilings);
+    let once_lifted = once_lifted(finding.kind(), [figures.rtt, figures.idle_rtt], &ceilings);
     Verdict {
-        kind: finding.kind,
-        cause: finding.cause,
-        at: finding.at,
+        kind: finding.kind(),
+        cause: finding.verdict.cause(),
+        at: finding.verdict.at(),
         share: Ratio::new(finding.share.get().min(1.0)),
-        sentence: explain::sentence(&figures, &finding, &ceilings),
-        runner_up: runner_up((finding.kind, figures.rate), &once_lifted, &others, of_the_time),
-        evidence: explain::shown(&figures, &finding),
+        sentence: facts.sentence(),
+        runner_up: runner_up((finding.kind(), figures.rate), &once_lifted, &others, of_the_time),
+        evidence: shown(&figures, &finding, facts.as_ref()),
         ceilings,
         others,
         basis: basis(evidence),
-        other_end_would_show: explain::other_end_would_show(evidence, &finding),
+        other_end_would_show: other_end_would_show(evidence, facts.as_ref()),
     }
 }
 
 fn basis(evidence: &Evidence) -> Basis {
     if evidence.receiver_samples.is_empty() { Basis::Sender } else { Basis::BothEnds }
+}
+
+/// Returns what the view of the other end would add to a verdict that rests on one.
+fn other_end_would_show(evidence: &Evidence, facts: &dyn Facts) -> Option<String> {
+    let sender_alone = !evidence.sender_samples.is_empty() && evidence.receiver_samples.is_empty();
+    facts.other_end_would_show().filter(|_| sender_alone).map(str::to_owned)
+}
+
+/// Returns the figures that decided, by the names that they have on the screen.
+fn shown(figures: &Figures, finding: &Finding, facts: &dyn Facts) -> BTreeMap<String, String> {
+    let lost = figures.retransmitted();
+    let always: [Row; 7] = [
+        ("rate", Some(figures.rate.to_string())),
+        ("round trip", figures.rtt.map(|rtt| format!("{rtt}, idle {}", text::time(figures.idle_rtt)))),
+        ("congestion control", figures.congestion().map(str::to_owned)),
+        ("samples", Some(text::of_streams(figures.snapshots().count(), figures.flows.len()))),
+        ("retransmitted", lost.map(|lost| format!("{} of {} segments", lost.again, lost.sent))),
+        ("SYN as quoted by routers", syn_quotes::stated(figures.evidence)),
+        ("missing", (!finding.missing.is_empty()).then(|| finding.missing.join(", "))),
+    ];
+    always.into_iter().chain(facts.shown()).filter_map(|(name, text)| Some((name.to_owned(), text?))).collect()
 }

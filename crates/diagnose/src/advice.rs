@@ -1,0 +1,211 @@
+//! The remedies that several limits share, and the prediction of each.
+
+use fullpipe_model::kernel;
+use fullpipe_record::{
+    At, Buffer, Change, Commands, DeviceReport, Evidence, Forecast, HostSettings, LegalVerdict, Limit,
+    RESTORABLE_QDISCS, Remedy, RunnerUp, Scope, Verdict,
+};
+use fullpipe_units::{BitRate, ByteCount};
+
+use crate::figures::Figures;
+use crate::limits::ManualRemedy;
+use crate::outlook::Outlook;
+use crate::thresholds::{GAIN, MAX_STREAMS, NEXT_SIZE};
+
+/// The evidence and the verdict for which remedies are sought.
+pub(crate) struct Advice<'a> {
+    pub(crate) evidence: &'a Evidence,
+    pub(crate) figures: &'a Figures<'a>,
+    pub(crate) outlook: Option<Outlook<'a>>,
+    verdict: LegalVerdict,
+    runner_up: Option<RunnerUp>,
+}
+
+impl<'a> Advice<'a> {
+    pub(crate) fn new(figures: &'a Figures<'a>, legal: LegalVerdict, verdict: &Verdict) -> Self {
+        let outlook = Outlook::new(figures, legal);
+        Self { evidence: figures.evidence, figures, outlook, verdict: legal, runner_up: verdict.runner_up }
+    }
+
+    /// Returns remedies of a buffer of fixed size: left to the kernel, larger, or both with larger limits of the kernel.
+    pub(crate) fn for_a_fixed_buffer(&self) -> Vec<Option<Remedy>> {
+        let tune = vec![Change::SocketBuffer(Buffer::Automatic)];
+        vec![Some(self.let_the_kernel_tune(tune.clone(), Scope::Socket)), self.larger_request(), self.raise(tune)]
+    }
+
+    /// The first buffer to raise: as large as the path needs where its bandwidth was told, else several times what is.
+    pub(crate) fn first_size(&self, change: fn(ByteCount) -> Change) -> Vec<Change> {
+        let receiving = matches!(change(ByteCount::ZERO), Change::TcpRmemMax(_));
+        let for_the_path = self
+            .outlook
+            .as_ref()
+            .and_then(|outlook| if receiving { outlook.rmem_for_the_path() } else { outlook.wmem_for_the_path() });
+        let larger = || Some(whole_mebibytes(self.present_size(receiving)? * NEXT_SIZE));
+        for_the_path.or_else(larger).map(change).into_iter().collect()
+    }
+
+    /// The buffer as the settings have it, or as it must be for the windows that were seen.
+    fn present_size(&self, receiving: bool) -> Option<ByteCount> {
+        let seen = || self.evidence.sender_samples.iter();
+        if receiving {
+            let window = || seen().filter_map(|sample| sample.tcp.snd_wnd).max();
+            self.receiver().map(|host| host.tcp_rmem.max).or_else(window)
+        } else {
+            let buffer = || seen().filter_map(|sample| Some(sample.memory?.sndbuf)).max();
+            self.evidence.sender.as_ref().map(|host| host.tcp_wmem.max).or_else(buffer)
+        }
+    }
+
+    /// `first`, and whatever buffer would then stop the transfer short of the path's capacity; `None` where that is
+    /// no change of a buffer's largest size.
+    pub(crate) fn raise(&self, first: Vec<Change>) -> Option<Remedy> {
+        let changes = match &self.outlook {
+            Some(outlook) => outlook.with_buffers_for_the_path(first),
+            None => first,
+        };
+        let (size, id, setting, at) = changes.iter().find_map(|change| match change {
+            Change::TcpWmemMax(size) => Some((size, "raise-tcp-wmem", "tcp_wmem", At::Sender)),
+            Change::TcpRmemMax(size) => Some((size, "raise-tcp-rmem", "tcp_rmem", At::Receiver)),
+            _ => None,
+        })?;
+        let why = match self.outlook.as_ref().and_then(Outlook::bdp_of_a_stream) {
+            Some(bdp) => format!(
+                "The path keeps {bdp} of each stream in flight; a {setting} of {size} holds that, with room to resend \
+                 what is lost."
+            ),
+            None => format!(
+                "A {setting} of {size} allows several times as much in flight; how much of that helps depends on the \
+                 bandwidth of the path, which is not known."
+            ),
+        };
+        Some(self.remedy(id, Scope::Namespace, at, changes, why))
+    }
+
+    pub(crate) fn let_the_kernel_tune(&self, changes: Vec<Change>, scope: Scope) -> Remedy {
+        let why = "A buffer of fixed size fits one path only; left alone, the kernel lets it grow as the path needs.";
+        self.remedy("let-the-kernel-tune", scope, self.verdict.at(), changes, why.to_owned())
+    }
+
+    /// The request under which both ends hold what the path takes, no larger than the hosts are known to grant.
+    fn larger_request(&self) -> Option<Remedy> {
+        let Buffer::Request(present) = self.evidence.request.buffer else { return None };
+        let wanted = whole_mebibytes(self.request_for_the_path().unwrap_or(present * NEXT_SIZE));
+        let granted = [self.receiver().map(kernel::rmem_max), self.evidence.sender.as_ref().map(kernel::wmem_max)];
+        let size = granted.into_iter().flatten().fold(wanted, ByteCount::min);
+        let bound = if size < wanted { ", and is the most that rmem_max and wmem_max grant" } else { "" };
+        let why = format!("A request of {size} instead of {present} allows more in flight{bound}.");
+        let changes = vec![Change::SocketBuffer(Buffer::Request(size))];
+        (size > present).then(|| self.remedy("larger-socket-buffer", Scope::Socket, self.verdict.at(), changes, why))
+    }
+
+    fn request_for_the_path(&self) -> Option<ByteCount> {
+        let window = self.outlook.as_ref()?.bdp_of_a_stream()?;
+        let receiving = self.receiver().map(|host| kernel::request_for_window(host, window, ByteCount::ZERO));
+        Some(receiving.unwrap_or_default().max(window))
+    }
+
+    /// As many connections as reach the path's capacity together, or several times as many where that is not known.
+    pub(crate) fn parallel_streams(&self) -> Option<Remedy> {
+        let present = self.outlook.as_ref().map_or(self.evidence.request.streams.max(1), Outlook::streams);
+        let streams = self.streams_for_the_path(present).unwrap_or(present.saturating_mul(4)).min(MAX_STREAMS);
+        let why = format!(
+            "Each connection has its own windows and buffers, and recovers on its own: {streams} of them carry more."
+        );
+        let changes = vec![Change::Streams(streams)];
+        (streams > present).then(|| self.remedy("parallel-streams", Scope::Application, At::Sender, changes, why))
+    }
+
+    fn streams_for_the_path(&self, present: u16) -> Option<u16> {
+        let now = self.outlook.as_ref()?.predict(&[]);
+        let capacity = now.ceiling(Limit::Capacity)?.kernel_model;
+        let of_one =
+            now.ceiling(self.verdict.kind()).map_or(self.outlook.as_ref()?.present, |ceiling| ceiling.kernel_model);
+        let streams = (f64::from(present) * capacity.relative_to(of_one)).ceil();
+        Some(streams.clamp(1.0, f64::from(MAX_STREAMS)) as u16)
+    }
+
+    /// `None` where the sender has no BBR, or uses it already.
+    pub(crate) fn bbr(&self) -> Option<Remedy> {
+        const BBR: &str = "bbr";
+        let sender = self.evidence.sender.as_ref()?;
+        let available = sender.available_congestion_controls.iter().any(|name| name == BBR);
+        let used = self.figures.is_bbr();
+        let why = "BBR sends at the rate that it measures, and does not slow down for each loss.".to_owned();
+        let changes = vec![Change::CongestionControl(BBR.to_owned())];
+        (available && !used).then(|| self.remedy("congestion-control-bbr", Scope::Socket, At::Sender, changes, why))
+    }
+
+    /// The kernel's own queueing discipline in place of one that somebody chose; `None` where that has others within it, or
+    /// could not be put back.
+    pub(crate) fn default_discipline(&self) -> Option<Remedy> {
+        let device = self.own_device()?;
+        let [chosen] = device.qdiscs.as_slice() else { return None };
+        let (name, kind) = (&device.name, &chosen.kind);
+        let rate = chosen.rate.map_or_else(String::new, |rate| format!(" with a rate of {rate}"));
+        let why = format!(
+            "Somebody gave {name} the queueing discipline {kind}{rate}; without it the kernel's own takes its place. The risk: it \
+             may be there to leave others their part, or to keep a queue from growing elsewhere."
+        );
+        let change = Change::Qdisc { device: name.clone(), kind: Change::DEFAULT_QDISC.to_owned() };
+        let at = At::Sender;
+        RESTORABLE_QDISCS
+            .contains(&kind.as_str())
+            .then(|| self.remedy("default-queueing-discipline", Scope::Host, at, vec![change], why))
+    }
+
+    pub(crate) fn own_device(&self) -> Option<&DeviceReport> {
+        self.evidence.sender_machine.device.as_ref()
+    }
+
+    /// Returns a remedy that only a person can carry out, whose gain nobody can predict.
+    pub(crate) fn by_a_person(&self, manual: &ManualRemedy) -> Remedy {
+        let at = manual.at.unwrap_or(self.verdict.at());
+        let remedy = self.remedy(manual.id, manual.scope, at, Vec::new(), manual.why.to_owned());
+        Remedy { predicted: None, ..remedy }
+    }
+
+    pub(crate) fn remedy(&self, id: &str, scope: Scope, at: At, changes: Vec<Change>, why: String) -> Remedy {
+        let predicted = self.outlook.as_ref().and_then(|outlook| outlook.forecast(&changes));
+        let predicted = predicted.map(|forecast| self.bounded(forecast, &changes));
+        Remedy { id: id.to_owned(), scope, at, changes, commands: Commands::default(), predicted, why }
+    }
+
+    /// `forecast`, no higher than the limit that would be next: the settings that the prediction rests on may not tell of it.
+    fn bounded(&self, forecast: Forecast, changes: &[Change]) -> Forecast {
+        let next = self.runner_up.and_then(|next| Some((next.kind, next.bits_per_second?)));
+        let Some((_, ceiling)) = next.filter(|(kind, _)| !changes.iter().any(|change| lifts(change, *kind))) else {
+            return forecast;
+        };
+        let bound = |rate: BitRate| rate.min(ceiling);
+        let Forecast { bits_per_second, low, high } = forecast;
+        Forecast { bits_per_second: bound(bits_per_second), low: bound(low), high: bound(high) }
+    }
+
+    /// Whether a change that can be predicted is worth making; what only a person can do always stays.
+    pub(crate) fn gains(&self, remedy: &Remedy) -> bool {
+        let present = self.outlook.as_ref().map_or(BitRate::ZERO, |outlook| outlook.present);
+        let enough = |rate: BitRate| rate > present.scaled(GAIN);
+        remedy.changes.is_empty() || remedy.predicted.is_none_or(|forecast| enough(forecast.bits_per_second))
+    }
+
+    pub(crate) fn receiver(&self) -> Option<&HostSettings> {
+        self.evidence.receiver.as_ref()
+    }
+}
+
+/// Whether a change has to do with the ceiling `kind`, so that what was seen of that says nothing of the time after it.
+fn lifts(change: &Change, kind: Limit) -> bool {
+    match change {
+        Change::Streams(_) => kind != Limit::Capacity,
+        Change::SocketBuffer(_) => matches!(kind, Limit::SendBuffer | Limit::ReceiveWindow),
+        Change::TcpWmemMax(_) => kind == Limit::SendBuffer,
+        Change::TcpRmemMax(_) | Change::ModerateRcvbuf(_) | Change::WindowScaling(_) => kind == Limit::ReceiveWindow,
+        Change::CongestionControl(_) => kind == Limit::Loss,
+        _ => false,
+    }
+}
+
+fn whole_mebibytes(size: ByteCount) -> ByteCount {
+    const MIB: ByteCount = ByteCount::from_mib(1);
+    MIB * size.get().div_ceil(MIB.get())
+}

@@ -1,0 +1,115 @@
+//! Windows that programs keep above TCP, of which TCP shows nothing but a program that sends no more.
+
+use fullpipe_model::application::{Application, named};
+use fullpipe_record::{ApplicationWindowVerdict, At, Evidence, Limit, Remedy, Scope};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+
+use crate::advice::Advice;
+use crate::figures::Figures;
+use crate::finding::Finding;
+use crate::limits::{Facts, ManualRemedy};
+use crate::text::{self, Row};
+use crate::thresholds::{HELD_FROM, HELD_TO};
+
+/// What is called so keeps OpenSSH's window; by version, a server's part has a name of its own.
+const SSH: [&str; 7] = ["ssh", "sshd", "sshd-session", "sshd-auth", "scp", "sftp", "sftp-server"];
+
+/// `found`, or the window of an SSH channel: where the program is SSH, TCP had nothing to hold it back, and the rate is what
+/// one window a round trip gives.
+pub(crate) fn above_tcp(evidence: &Evidence, rate: BitRate, rtt: Option<Span>, found: Finding) -> Finding {
+    let free = matches!(found.kind(), Limit::SenderApplication | Limit::ReceiverApplication | Limit::Unknown);
+    let ceiling = ceiling(evidence, rtt).filter(|ceiling| *ceiling > BitRate::ZERO);
+    let held = ceiling.is_some_and(|ceiling| (HELD_FROM..=HELD_TO).contains(&rate.relative_to(ceiling)));
+    if !(free && held) {
+        return found;
+    }
+    // The receiving end grants the window. Of nothing found there is no share, but the program did not do this by half.
+    let share = if found.kind() == Limit::Unknown { Ratio::ONE } else { found.share };
+    Finding::new(ApplicationWindowVerdict::SshChannelOfReceiver, share)
+}
+
+/// What the window of each channel lets through, all connections together; `None` where the program is not known to have one.
+pub(crate) fn ceiling(evidence: &Evidence, rtt: Option<Span>) -> Option<BitRate> {
+    let of_one = program(evidence)?.ceiling(rtt.filter(|rtt| *rtt > Span::ZERO)?)?;
+    Some(of_one.scaled(f64::from(evidence.request.streams.max(1))))
+}
+
+fn program(evidence: &Evidence) -> Option<&'static Application> {
+    let program = evidence.program.as_deref()?;
+    if SSH.contains(&program) { named("ssh") } else { None }
+}
+
+/// The figures of a window above TCP.
+pub(crate) struct Channel {
+    verdict: ApplicationWindowVerdict,
+    window: ByteCount,
+    rate: BitRate,
+    rtt: Option<Span>,
+    /// Rate that the window allows.
+    allowed: Option<BitRate>,
+    shown: Vec<Row>,
+}
+
+impl Channel {
+    pub(crate) fn of(verdict: ApplicationWindowVerdict, figures: &Figures) -> Self {
+        let seen = Self::seen(verdict, figures.evidence, figures.rate, figures.rtt);
+        Self { shown: text::course(figures), ..seen }
+    }
+
+    /// Returns the figures as either end sees them.
+    pub(crate) fn seen(
+        verdict: ApplicationWindowVerdict,
+        evidence: &Evidence,
+        rate: BitRate,
+        rtt: Option<Span>,
+    ) -> Self {
+        let window = program(evidence).and_then(|application| application.window).unwrap_or_default();
+        Self { verdict, window, rate, rtt, allowed: ceiling(evidence, rtt), shown: Vec::new() }
+    }
+}
+
+impl Facts for Channel {
+    fn sentence(&self) -> String {
+        let Self { window, rate, .. } = self;
+        match self.verdict {
+            ApplicationWindowVerdict::SshChannelOfSender | ApplicationWindowVerdict::SshChannelOfReceiver => format!(
+                "SSH allows only {window} of a channel in flight, whatever TCP would allow; over {} that is {}, and {rate} \
+                 was reached. No setting of the hosts changes it.",
+                self.rtt.unwrap_or_default(),
+                self.allowed.unwrap_or(*rate),
+            ),
+        }
+    }
+
+    fn shown(&self) -> Vec<Row> {
+        self.shown.clone()
+    }
+
+    fn other_end_would_show(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn settings(&self, _: &Advice) -> Vec<Remedy> {
+        Vec::new()
+    }
+
+    fn manual(&self) -> &'static [ManualRemedy] {
+        match self.verdict {
+            ApplicationWindowVerdict::SshChannelOfSender | ApplicationWindowVerdict::SshChannelOfReceiver => &[
+                ManualRemedy {
+                    id: "program-without-a-window",
+                    scope: Scope::Application,
+                    at: Some(At::Receiver),
+                    why: "HPN-SSH at both ends, or a program that leaves the flow of data to TCP (an rsync daemon, HTTPS): \
+                          the window is the program's, and no setting of TCP helps.",
+                },
+                ManualRemedy {
+                    id: "sessions-side-by-side",
+                    scope: Scope::Application,
+                    at: Some(At::Sender),
+                    why: "Several sessions at once, each with a part of the files: each connection has a window of its own.",
+                },
+            ],
+        }
+    }
+}

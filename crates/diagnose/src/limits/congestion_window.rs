@@ -1,0 +1,136 @@
+//! A congestion window that is small, though no loss holds it down now.
+
+use fullpipe_record::{At, CongestionWindowVerdict, Remedy, Scope, TcpInfo};
+use fullpipe_units::{ByteCount, Ratio, SegCount};
+
+use crate::advice::Advice;
+use crate::figures::Figures;
+use crate::finding::Finding;
+use crate::limits::{Facts, ManualRemedy};
+use crate::path::trend;
+use crate::text::{self, Basics, Row, size, time};
+use crate::thresholds::{MIN_OVERTAKEN, NEEDLESS, OVERTAKEN, REGROWS};
+
+/// Packets that are late and not lost: much of what was sent again had arrived already (RFC 2883), or the kernel saw some
+/// overtake others.
+pub(crate) fn reordered(figures: &Figures, held: Ratio) -> Option<Finding> {
+    let total = |count: fn(&TcpInfo) -> Option<SegCount>| -> u64 {
+        let of_flows = figures.flows.iter().filter_map(|flow| count(&flow.whole.last()?.tcp));
+        of_flows.fold(0, |sum, more| sum.saturating_add(more.get()))
+    };
+    let again = total(|tcp| tcp.total_retrans) as f64;
+    let (needless, seen) = (total(|tcp| tcp.dsack_dups), total(|tcp| tcp.reorder_events));
+    let is_share = |count: u64, share: f64| count >= MIN_OVERTAKEN && count as f64 >= again * share;
+    (is_share(needless, NEEDLESS) || is_share(seen, OVERTAKEN))
+        .then(|| Finding::new(CongestionWindowVerdict::Reordering, held))
+}
+
+/// A congestion window that neither loss nor a queue holds down now.
+pub(crate) fn growth(figures: &Figures, held: Ratio) -> Option<Finding> {
+    let grows = trend(figures, |snapshot| snapshot.cwnd).is_some_and(|trend| trend >= REGROWS);
+    let cause = if in_slow_start(figures) || (figures.part.is_none() && !figures.ever_lost()) {
+        grows.then_some(CongestionWindowVerdict::RampUp)
+    } else if figures.ever_lost() {
+        // A window that losses set and that stands still does so near its last peak, where CUBIC waits before it probes for
+        // more. BBR's is not set by them.
+        (grows || !figures.is_bbr()).then_some(CongestionWindowVerdict::Recovering)
+    } else {
+        grows.then_some(CongestionWindowVerdict::EarlyExit)
+    };
+    Some(Finding::new(cause?, held))
+}
+
+fn in_slow_start(figures: &Figures) -> bool {
+    let last = figures.flows.iter().filter_map(|flow| flow.snapshots.last());
+    let mut cwnds = last.filter_map(|snapshot| Some((snapshot.sample.tcp.cwnd?, snapshot.sample.tcp.ssthresh)));
+    cwnds.any(|(cwnd, ssthresh)| ssthresh.is_none_or(|ssthresh| cwnd < ssthresh))
+}
+
+/// The figures of a congestion window.
+pub(crate) struct Growth {
+    verdict: CongestionWindowVerdict,
+    basics: Basics,
+    window: Option<ByteCount>,
+    shown: Vec<Row>,
+}
+
+impl Growth {
+    pub(crate) fn of(verdict: CongestionWindowVerdict, figures: &Figures) -> Self {
+        Self {
+            verdict,
+            basics: Basics::of(figures),
+            window: figures.mean(|snapshot| snapshot.cwnd),
+            shown: vec![
+                text::in_pipe(figures),
+                text::unsent(figures),
+                text::recoveries(figures),
+                text::capacity(figures),
+            ],
+        }
+    }
+}
+
+impl Facts for Growth {
+    fn sentence(&self) -> String {
+        let (window, rtt) = (size(self.window), time(self.basics.rtt));
+        match self.verdict {
+            CongestionWindowVerdict::RampUp => format!(
+                "The transfer was still speeding up when it ended: a sender starts slowly and doubles each round trip \
+                 ({rtt})."
+            ),
+            CongestionWindowVerdict::Reordering => format!(
+                "Packets overtake each other, and the sender takes the late ones for lost: it keeps {window} in flight."
+            ),
+            CongestionWindowVerdict::Recovering => format!(
+                "The sender still recovers from an earlier loss: it allows {window} in flight and adds to it each {rtt}."
+            ),
+            CongestionWindowVerdict::EarlyExit => format!(
+                "The sender left slow start early, though nothing was lost: it allows {window} in flight and adds slowly."
+            ),
+        }
+    }
+
+    fn shown(&self) -> Vec<Row> {
+        self.shown.clone()
+    }
+
+    fn other_end_would_show(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn settings(&self, advice: &Advice) -> Vec<Remedy> {
+        let bbr = match self.verdict {
+            CongestionWindowVerdict::RampUp => None,
+            CongestionWindowVerdict::EarlyExit
+            | CongestionWindowVerdict::Recovering
+            | CongestionWindowVerdict::Reordering => advice.bbr(),
+        };
+        [Some(longer_transfer(advice)), bbr].into_iter().flatten().collect()
+    }
+
+    fn manual(&self) -> &'static [ManualRemedy] {
+        match self.verdict {
+            CongestionWindowVerdict::Reordering => &[ManualRemedy {
+                id: "keep-the-order",
+                scope: Scope::Path,
+                at: None,
+                why: "Packets of one connection should take one way: check for links that are balanced packet by packet.",
+            }],
+            CongestionWindowVerdict::RampUp
+            | CongestionWindowVerdict::EarlyExit
+            | CongestionWindowVerdict::Recovering => &[],
+        }
+    }
+}
+
+fn longer_transfer(advice: &Advice) -> Remedy {
+    let ramp = advice.outlook.as_ref().map(|outlook| outlook.predict(&[]).ramp);
+    let why = match ramp.filter(|ramp| ramp.rounds > 0) {
+        Some(ramp) => format!(
+            "At best {} round trips, {}, pass before this path is full; a longer transfer spends less of its time on that.",
+            ramp.rounds, ramp.duration
+        ),
+        None => "The longer a transfer, the less of its time is spent on speeding up.".to_owned(),
+    };
+    advice.remedy("longer-transfer", Scope::Application, At::Sender, Vec::new(), why)
+}

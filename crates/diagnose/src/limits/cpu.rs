@@ -1,0 +1,194 @@
+//! Processors that have no more time to give.
+
+use fullpipe_record::{CoreTime, CpuSample, CpuVerdict, Machine, Remedy, Scope};
+use fullpipe_units::{Ratio, Span};
+
+use crate::advice::Advice;
+use crate::figures::Figures;
+use crate::finding::Finding;
+use crate::limits::{Facts, ManualRemedy};
+use crate::text::{self, Row};
+use crate::thresholds::{BUSY_CORE, STOLEN, THROTTLED};
+
+/// The sender's processors, if they had no more time to give for most of the judged part.
+pub(crate) fn of_sender(figures: &Figures) -> Option<Finding> {
+    let (use_of_time, share) = limit(figures, &figures.evidence.sender_machine)?;
+    let verdict = match use_of_time {
+        UseOfTime::User => CpuVerdict::UserOfSender,
+        UseOfTime::System => CpuVerdict::SystemOfSender,
+        UseOfTime::Stolen => CpuVerdict::StolenOfSender,
+    };
+    Some(Finding::new(verdict, share))
+}
+
+/// The receiver's processors, likewise.
+pub(crate) fn of_receiver(figures: &Figures) -> Option<Finding> {
+    let (use_of_time, share) = limit(figures, &figures.evidence.receiver_machine)?;
+    let verdict = match use_of_time {
+        UseOfTime::User => CpuVerdict::UserOfReceiver,
+        UseOfTime::System => CpuVerdict::SystemOfReceiver,
+        UseOfTime::Stolen => CpuVerdict::StolenOfReceiver,
+    };
+    Some(Finding::new(verdict, share))
+}
+
+fn limit(figures: &Figures, machine: &Machine) -> Option<(UseOfTime, Ratio)> {
+    let (from, to) = figures.judged();
+    Spent::between(&machine.processors, from, to)?.limit()
+}
+
+/// The use of most of a processor's time.
+#[derive(Debug, Clone, Copy)]
+enum UseOfTime {
+    /// The program's own work.
+    User,
+    /// The kernel's work for it.
+    System,
+    /// None: a quota or the hypervisor withheld it.
+    Stolen,
+}
+
+/// Use of the processors over some time, as shares of it.
+struct Spent {
+    /// The program, of one processor.
+    user: f64,
+    /// The kernel on its behalf, of one processor.
+    system: f64,
+    throttled: f64,
+    waited: f64,
+    /// Of the processor that was busiest.
+    core_busy: f64,
+    core_user: f64,
+    /// The greatest share that the hypervisor took of a processor.
+    stolen: f64,
+}
+
+impl Spent {
+    fn between(snapshots: &[CpuSample], from: Span, to: Span) -> Option<Self> {
+        let first = snapshots.iter().rev().find(|snapshot| snapshot.at <= from).or(snapshots.first())?;
+        let last = snapshots.iter().find(|snapshot| snapshot.at >= to).or(snapshots.last())?;
+        let elapsed = last.at.saturating_sub(first.at).as_secs_f64();
+        if elapsed <= 0.0 {
+            return None;
+        }
+        let share = |of: fn(&CpuSample) -> Span| of(last).saturating_sub(of(first)).as_secs_f64() / elapsed;
+        let cores = last.cores.iter().zip(&first.cores);
+        let cores: Vec<Core> = cores.map(|(last, first)| Core::between(first, last)).collect();
+        let busiest = cores.iter().max_by(|a, b| a.busy.total_cmp(&b.busy));
+        Some(Self {
+            user: share(|snapshot| snapshot.user),
+            system: share(|snapshot| snapshot.system),
+            throttled: share(|snapshot| snapshot.throttled.unwrap_or_default()),
+            waited: share(|snapshot| snapshot.waited.unwrap_or_default()),
+            core_busy: busiest.map_or(0.0, |core| core.busy),
+            core_user: busiest.map_or(0.0, |core| core.user),
+            stolen: cores.iter().map(|core| core.stolen).fold(0.0, f64::max),
+        })
+    }
+
+    /// Withheld time first, since it shows as little of it being used; then a program that fills a processor; then a
+    /// processor that is full while the program waits for it; then a program that never rests, and runs for most of the
+    /// time, whichever processors it is moved between.
+    fn limit(&self) -> Option<(UseOfTime, Ratio)> {
+        let own = self.user + self.system;
+        let by_kind = |user: f64, system: f64| if user > system { UseOfTime::User } else { UseOfTime::System };
+        let found = if self.throttled >= THROTTLED {
+            (UseOfTime::Stolen, self.throttled)
+        } else if self.stolen >= STOLEN {
+            (UseOfTime::Stolen, self.stolen)
+        } else if own >= BUSY_CORE {
+            (by_kind(self.user, self.system), own)
+        } else if self.core_busy >= BUSY_CORE && own + self.waited >= BUSY_CORE {
+            (by_kind(self.core_user, self.core_busy - self.core_user), self.core_busy)
+        } else if own >= self.waited && own + self.waited >= BUSY_CORE {
+            (by_kind(self.user, self.system), own + self.waited)
+        } else {
+            return None;
+        };
+        Some((found.0, Ratio::new(found.1.min(1.0))))
+    }
+}
+
+/// Use of one processor over some time, as shares of it.
+struct Core {
+    busy: f64,
+    user: f64,
+    stolen: f64,
+}
+
+impl Core {
+    fn between(first: &CoreTime, last: &CoreTime) -> Self {
+        let spent = |of: fn(&CoreTime) -> Span| of(last).saturating_sub(of(first)).as_secs_f64();
+        let (user, system, interrupts) =
+            (spent(|core| core.user), spent(|core| core.system), spent(|core| core.interrupts));
+        let (stolen, idle) = (spent(|core| core.stolen), spent(|core| core.idle));
+        let all = user + system + interrupts + stolen + idle;
+        let share = |part: f64| if all > 0.0 { part / all } else { 0.0 };
+        Self { busy: share(user + system + interrupts), user: share(user), stolen: share(stolen) }
+    }
+}
+
+/// The figures of a full processor.
+pub(crate) struct Processor {
+    verdict: CpuVerdict,
+    share: Ratio,
+    shown: Vec<Row>,
+}
+
+impl Processor {
+    pub(crate) fn of(verdict: CpuVerdict, share: Ratio, figures: &Figures) -> Self {
+        Self { verdict, share, shown: text::course(figures) }
+    }
+}
+
+impl Facts for Processor {
+    fn sentence(&self) -> String {
+        let share = self.share;
+        let full = |end, by| format!("The {end}'s processor is full ({share} of one), most of it {by}.");
+        let withheld = |end| {
+            format!("The {end} lacks processor time: for {share} of the time a quota or the hypervisor withheld it.")
+        };
+        match self.verdict {
+            CpuVerdict::UserOfSender => full("sender", "in programs"),
+            CpuVerdict::UserOfReceiver => full("receiver", "in programs"),
+            CpuVerdict::SystemOfSender => full("sender", "in the kernel"),
+            CpuVerdict::SystemOfReceiver => full("receiver", "in the kernel"),
+            CpuVerdict::StolenOfSender => withheld("sender"),
+            CpuVerdict::StolenOfReceiver => withheld("receiver"),
+        }
+    }
+
+    fn shown(&self) -> Vec<Row> {
+        self.shown.clone()
+    }
+
+    fn other_end_would_show(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn settings(&self, _: &Advice) -> Vec<Remedy> {
+        Vec::new()
+    }
+
+    fn manual(&self) -> &'static [ManualRemedy] {
+        match self.verdict {
+            CpuVerdict::StolenOfSender | CpuVerdict::StolenOfReceiver => &[ManualRemedy {
+                id: "more-processor-time",
+                scope: Scope::Host,
+                at: None,
+                why: "A quota of the control group (cpu.max) or the hypervisor withholds processor time: raise the quota, or \
+                      move the machine.",
+            }],
+            CpuVerdict::UserOfSender
+            | CpuVerdict::UserOfReceiver
+            | CpuVerdict::SystemOfSender
+            | CpuVerdict::SystemOfReceiver => &[ManualRemedy {
+                id: "less-work-for-the-processor",
+                scope: Scope::Host,
+                at: None,
+                why: "One processor does all of this connection's work: larger packets, offloads, larger writes, zero-copy, \
+                      or several connections on several processors.",
+            }],
+        }
+    }
+}

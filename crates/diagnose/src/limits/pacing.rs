@@ -1,0 +1,210 @@
+//! Senders that keep to a pace below what their windows allow.
+
+use fullpipe_model::framing;
+use fullpipe_model::window;
+use fullpipe_record::{At, Change, IpVersion, PacingVerdict, QdiscReport, Remedy, Scope, TcpInfo};
+use fullpipe_units::{BitRate, ByteCount, Ratio};
+
+use crate::advice::Advice;
+use crate::figures::{Figures, median, share};
+use crate::finding::Finding;
+use crate::limits::{Facts, ManualRemedy};
+use crate::machine;
+use crate::text::{self, Basics, Row, rate, size};
+use crate::thresholds::{CLEARLY_BELOW, MAJORITY, NEAR_A_RATE, PACE_AFTER_SLOW_START, PACE_OF_SLOW_START};
+
+/// A pace that the program set on its sockets (`SO_MAX_PACING_RATE`), if they reach it.
+pub(crate) fn by_program(figures: &Figures) -> Option<Finding> {
+    let set = greatest_pace(figures)?;
+    (figures.rate >= set.scaled(NEAR_A_RATE)).then(|| Finding::new(PacingVerdict::MaxPacingRate, Ratio::ONE))
+}
+
+/// The pace that the program set, all streams together; `None` where a stream has none.
+fn greatest_pace(figures: &Figures) -> Option<BitRate> {
+    figures.flows.iter().map(|flow| flow.snapshots.last()?.sample.tcp.max_pacing_rate).sum()
+}
+
+/// The pace that the congestion control itself chose, if it left the congestion window clearly unused while data waited.
+///
+/// Not BBR's: it paces at the rate that it measured, so that its pace is the path's.
+pub(crate) fn by_congestion_control(figures: &Figures, held: Ratio) -> Option<Finding> {
+    let unused =
+        figures.snapshots().map(|snapshot| Some(snapshot.sample.pipe()? < snapshot.cwnd?.scaled(CLEARLY_BELOW)));
+    let unused = share(unused).filter(|share| share.get() >= MAJORITY)?;
+    let pace = pace(figures)?;
+    (!figures.is_bbr() && figures.rate >= pace.scaled(NEAR_A_RATE)).then(|| {
+        let share = if unused < held { unused } else { held };
+        Finding::new(PacingVerdict::CongestionControl, share)
+    })
+}
+
+/// Percent of window ÷ round trip at which the kernel paced, in slow start and after it, as its median; `None` of a part that
+/// no sample shows. A pace that was cut to the program's greatest one says nothing.
+///
+/// By `tcp_update_pacing_rate`, which takes a stream to be in slow start while its window is less than half of `ssthresh`.
+fn percents(figures: &Figures) -> [Option<u32>; 2] {
+    let samples = || figures.flows.iter().flat_map(|flow| &flow.whole).map(|sample| &sample.tcp);
+    let in_slow_start =
+        |tcp: &TcpInfo| tcp.ssthresh.is_none_or(|ssthresh| tcp.cwnd.is_some_and(|cwnd| cwnd * 2 < ssthresh));
+    [true, false].map(|part| median(samples().filter(|tcp| in_slow_start(tcp) == part).filter_map(percent).collect()))
+}
+
+fn percent(tcp: &TcpInfo) -> Option<u32> {
+    let pace = tcp.pacing_rate.filter(|pace| tcp.max_pacing_rate.is_none_or(|most| *pace < most))?;
+    let unpaced = window::rate(tcp.congestion_window()?, tcp.rtt?);
+    (unpaced > BitRate::ZERO).then(|| (pace.relative_to(unpaced) * 100.0).round() as u32)
+}
+
+/// The mean pace of all streams together, as the kernel last computed it.
+fn pace(figures: &Figures) -> Option<BitRate> {
+    figures
+        .flows
+        .iter()
+        .map(|flow| {
+            let rates: Vec<f64> =
+                flow.snapshots.iter().filter_map(|snapshot| Some(snapshot.sample.tcp.pacing_rate?.as_f64())).collect();
+            (!rates.is_empty()).then(|| BitRate::from_bps_f64(rates.iter().sum::<f64>() / rates.len() as f64))
+        })
+        .sum()
+}
+
+/// A path that seems full and is the sending host's own queueing discipline, which holds packets to a rate.
+pub(crate) fn by_own_discipline(figures: &Figures, found: &Finding) -> Option<Finding> {
+    let device = machine::suspected_device(figures, found)?;
+    let holds = device.qdiscs.iter().any(|qdisc| qdisc_holds(figures, qdisc));
+    holds.then(|| found.as_verdict(PacingVerdict::Qdisc))
+}
+
+/// Whether a queueing discipline that made packets wait passes as much as its rate allows.
+fn qdisc_holds(figures: &Figures, qdisc: &QdiscReport) -> bool {
+    let waited = qdisc.overlimits > 0 || qdisc.kind == "fq";
+    let headers = framing::tcp_headers(IpVersion::V4, figures.timestamps());
+    // What a discipline counts: packets as IP has them.
+    let efficiency = figures.mss.map_or(Ratio::ONE, |mss| framing::efficiency(mss, headers, ByteCount::ZERO));
+    let passes = figures.rate.scaled(1.0 / efficiency.get());
+    waited && qdisc.rate.is_some_and(|rate| passes >= rate.scaled(NEAR_A_RATE))
+}
+
+/// The figures of a pace.
+pub(crate) struct Pace {
+    verdict: PacingVerdict,
+    basics: Basics,
+    /// Maximum that the program set, all streams together.
+    set: Option<BitRate>,
+    /// Mean that the kernel computed, all streams together.
+    computed: Option<BitRate>,
+    window: Option<ByteCount>,
+    shown: Vec<Row>,
+}
+
+impl Pace {
+    pub(crate) fn of(verdict: PacingVerdict, figures: &Figures) -> Self {
+        Self {
+            verdict,
+            basics: Basics::of(figures),
+            set: greatest_pace(figures),
+            computed: pace(figures),
+            window: figures.mean(|snapshot| snapshot.cwnd),
+            shown: text::course(figures),
+        }
+    }
+}
+
+impl Facts for Pace {
+    fn sentence(&self) -> String {
+        let could_carry = self.basics.could_carry();
+        match self.verdict {
+            PacingVerdict::MaxPacingRate => format!(
+                "The sending program set a maximum pace of {} on its sockets, and the transfer reaches it{could_carry}.",
+                rate(self.set),
+            ),
+            PacingVerdict::Qdisc => format!(
+                "A queueing discipline of the sender's network device holds packets to a rate: {} of data is \
+                 sent{could_carry}.",
+                self.basics.rate,
+            ),
+            PacingVerdict::CongestionControl => format!(
+                "The sender's congestion control paces at {}, below what its window of {} would allow{could_carry}.",
+                rate(self.computed),
+                size(self.window),
+            ),
+        }
+    }
+
+    fn shown(&self) -> Vec<Row> {
+        self.shown.clone()
+    }
+
+    fn other_end_would_show(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn settings(&self, advice: &Advice) -> Vec<Remedy> {
+        let remedies = match self.verdict {
+            PacingVerdict::MaxPacingRate => [higher_pace(advice), None],
+            PacingVerdict::CongestionControl => [advice.bbr(), default_pacing_ratios(advice)],
+            PacingVerdict::Qdisc => [advice.default_discipline(), None],
+        };
+        remedies.into_iter().flatten().collect()
+    }
+
+    fn manual(&self) -> &'static [ManualRemedy] {
+        match self.verdict {
+            PacingVerdict::MaxPacingRate => &[ManualRemedy {
+                id: "higher-pace",
+                scope: Scope::Application,
+                at: None,
+                why: "The program set a maximum pace on its sockets: set a higher one, or none.",
+            }],
+            PacingVerdict::Qdisc => &[ManualRemedy {
+                id: "higher-rate-of-the-discipline",
+                scope: Scope::Host,
+                at: None,
+                why: "The queueing discipline of the device has a rate (see tc qdisc): raise it, or replace the discipline.",
+            }],
+            PacingVerdict::CongestionControl => &[ManualRemedy {
+                id: "default-pacing-ratios",
+                scope: Scope::Namespace,
+                at: None,
+                why: "The kernel paces at tcp_pacing_ca_ratio percent of window ÷ round trip: below 100 the window is never \
+                      used up. Its default is 120.",
+            }],
+        }
+    }
+}
+
+/// `None` where the load is another program's, which was asked for its pace by somebody else.
+fn higher_pace(advice: &Advice) -> Option<Remedy> {
+    let pace = advice.evidence.request.pacing?;
+    let why = format!(
+        "The load was asked for a greatest pace of {pace} on each connection; without that the congestion control sets the \
+         pace."
+    );
+    Some(advice.remedy("higher-pace", Scope::Application, At::Sender, vec![Change::MaxPacingRate(None)], why))
+}
+
+/// The kernel's own share of window ÷ round trip, in the part of a transfer in which it was seen to be lower; `None` where
+/// that was not seen.
+fn default_pacing_ratios(advice: &Advice) -> Option<Remedy> {
+    let [in_slow_start, after_it] = percents(&advice.figures);
+    let lowered = [
+        ("net.ipv4.tcp_pacing_ss_ratio", in_slow_start, PACE_OF_SLOW_START),
+        ("net.ipv4.tcp_pacing_ca_ratio", after_it, PACE_AFTER_SLOW_START),
+    ]
+    .map(|(name, seen, usual)| Some((name, seen.filter(|seen| is_clearly_below(*seen, usual))?, usual)));
+    let seen: Vec<String> = lowered.iter().flatten().map(|(name, seen, _)| format!("{seen} % ({name})")).collect();
+    let sysctl =
+        |(name, _, usual): &(&str, u32, u32)| Change::Sysctl { name: (*name).to_owned(), value: usual.to_string() };
+    let changes: Vec<Change> = lowered.iter().flatten().map(sysctl).collect();
+    let why = format!(
+        "The kernel paces at {} of window ÷ round trip: below 100 the window is never used up. By default it is 200 in slow \
+         start and 120 after it.",
+        seen.join(" and ")
+    );
+    let at = At::Sender;
+    (!changes.is_empty()).then(|| advice.remedy("default-pacing-ratios", Scope::Namespace, at, changes, why))
+}
+
+fn is_clearly_below(seen: u32, usual: u32) -> bool {
+    f64::from(seen) < f64::from(usual) * CLEARLY_BELOW
+}

@@ -1,0 +1,334 @@
+//! A receiver that allows too little in flight.
+
+use fullpipe_model::kernel::{self, ReceiveBuffer};
+use fullpipe_model::window;
+use fullpipe_record::{
+    At, Buffer, Change, CongestionWindowVerdict, Handshake, HostSettings, ReceiveWindowVerdict,
+    ReceiverApplicationVerdict, Remedy, Scope,
+};
+use fullpipe_units::{ByteCount, Ratio};
+
+use crate::advice::Advice;
+use crate::figures::{Figures, share};
+use crate::finding::Finding;
+use crate::flow::Flow;
+use crate::limits::receiver_application::{self, usual_and_most};
+use crate::limits::{Facts, ManualRemedy};
+use crate::snapshot::own_window;
+use crate::syn_quotes;
+use crate::text::{self, Basics, Row, rate, size, time};
+use crate::thresholds::{
+    AUTOTUNED_TO_THE_END, CLAMPED, CLOCK, CLOCK_UNDER_BBR, FAR_BELOW_UNSCALED, MAJORITY, WINDOW_FELL, WINDOW_IN_USE,
+};
+
+/// Whether the kernel's clock for the advertised window ran for most of the busy time. Under BBR it stands still
+/// whenever the pace holds a segment back first, and shows about half of a limit that is always there.
+pub(crate) fn clocks_say_window(figures: &Figures) -> bool {
+    let needed = if figures.is_bbr() { CLOCK_UNDER_BBR } else { CLOCK };
+    figures.share_of_busy(|tcp| tcp.rwnd_limited).is_some_and(|share| share.get() >= needed)
+}
+
+/// The receiver's window or program, if one of them held for most of the time.
+pub(crate) fn find(figures: &Figures) -> Option<Finding> {
+    let clocks = clocks_say_window(figures);
+    let busy_votes =
+        figures.snapshots().filter(|snapshot| snapshot.busy()).map(|snapshot| snapshot.fills_window(clocks));
+    let by_samples = share(busy_votes).is_some_and(|share| share.get() >= MAJORITY);
+    if !(by_samples || clocks && clock_is_borne_out(figures)) {
+        return None;
+    }
+    let held =
+        share(figures.snapshots().map(|snapshot| snapshot.fills_window(clocks).map(|full| full && snapshot.busy())));
+    let clock = figures.share_of_busy(|tcp| tcp.rwnd_limited).filter(|_| clocks);
+    let held = held.unwrap_or_default().get().max(clock.unwrap_or_default().get());
+    Some(name_receiver(figures, Ratio::new(held)))
+}
+
+/// The clock alone decides nothing: data must have waited, and where the window is known, much of it been in use. A window of
+/// less than a segment is not: nothing is sent into it until a timer fires (RFC 1122, 4.2.3.4).
+fn clock_is_borne_out(figures: &Figures) -> bool {
+    let waited = figures.mean(|snapshot| snapshot.not_sent).is_some_and(|not_sent| not_sent > ByteCount::ZERO);
+    let in_use = match (figures.mean(|snapshot| snapshot.outstanding), figures.mean(|snapshot| snapshot.window)) {
+        (Some(outstanding), Some(window)) => {
+            outstanding >= window.scaled(WINDOW_IN_USE) || figures.mss.is_some_and(|mss| window < mss)
+        }
+        _ => true,
+    };
+    waited && in_use
+}
+
+fn name_receiver(figures: &Figures, held: Ratio) -> Finding {
+    if figures.part.is_none() && figures.flows.iter().all(window_still_grows) {
+        return Finding::new(CongestionWindowVerdict::RampUp, held);
+    }
+    if receiver_application::reads_slowly(figures) {
+        return Finding::new(ReceiverApplicationVerdict::SlowReader, held);
+    }
+    let cause = if scaling_is_off(figures) {
+        ReceiveWindowVerdict::NoWindowScaling
+    } else if receive_buffer_is_fixed(figures) {
+        ReceiveWindowVerdict::SoRcvbuf
+    } else {
+        ReceiveWindowVerdict::TcpRmemMax
+    };
+    Finding::new(cause, held)
+}
+
+/// Whether a stream's window was well below what it came to be in the end: the receiver tunes it while the sender speeds up,
+/// and may lag behind.
+fn window_still_grows(flow: &Flow) -> bool {
+    let last = flow.snapshots.iter().rev().find_map(|snapshot| snapshot.window);
+    usual_and_most(flow).zip(last).is_some_and(|((usual, most), last)| usual < most.scaled(WINDOW_FELL) && last == most)
+}
+
+fn scaling_is_off(figures: &Figures) -> bool {
+    let evidence = figures.evidence;
+    let ends = [&evidence.sender, &evidence.receiver];
+    let refused = ends.into_iter().flatten().any(|settings| !settings.window_scaling);
+    let agreed = figures.snapshots().find_map(|snapshot| snapshot.sample.tcp.window_scaling);
+    let small =
+        figures.snapshots().filter_map(|snapshot| snapshot.window).all(|window| window <= kernel::largest_window(None));
+    small && agreed.map_or(refused, |agreed| !agreed)
+}
+
+/// The program fixed it by request; or the window stands well below what the kernel would tune it to.
+fn receive_buffer_is_fixed(figures: &Figures) -> bool {
+    let evidence = figures.evidence;
+    if evidence.request.buffer != Buffer::Automatic {
+        return true;
+    }
+    let Some(settings) = &evidence.receiver else { return false };
+    let tuned = ReceiveBuffer::automatic(settings).advertised();
+    let seen = figures.snapshots().filter_map(|snapshot| snapshot.window).max();
+    seen.is_some_and(|seen| seen < tuned.scaled(AUTOTUNED_TO_THE_END))
+}
+
+/// The receive window as `found`, if a device between the ends made it what it is.
+///
+/// Both ends must be seen to know it for certain. From the sending end alone it shows where the other's part of the handshake
+/// was heard: an option that a device overwrites leaves padding, and a window that it lowers is as low there; and where a
+/// router quotes an opening of this end that has lost its option. Where there is neither, scaling that was not agreed, with a
+/// peer that agreed to other options of the same age, counts as taken away.
+pub(crate) fn by_a_device(figures: &Figures, found: &Finding) -> Option<Finding> {
+    let cause = scale_stripped(figures).or_else(|| scale_rewritten(figures)).or_else(|| clamped(figures))?;
+    Some(found.as_verdict(cause))
+}
+
+fn scale_stripped(figures: &Figures) -> Option<ReceiveWindowVerdict> {
+    let evidence = figures.evidence;
+    let offers = |host: Option<&HostSettings>| host.is_none_or(|host| host.window_scaling);
+    let here = figures.snapshots().find_map(|snapshot| snapshot.sample.tcp.window_scaling)?;
+    let there = evidence.receiver_samples.iter().find_map(|sample| sample.tcp.window_scaling);
+    let both_offer = offers(evidence.sender.as_ref()) && offers(evidence.receiver.as_ref());
+    // Where the two disagree, the option was lost on the way to one of them.
+    let disagree = there.is_some_and(|there| there != here);
+    let modern = figures.snapshots().any(|snapshot| {
+        let tcp = &snapshot.sample.tcp;
+        tcp.timestamps == Some(true) || tcp.sack == Some(true)
+    });
+    let offer_is_lost = !here && syn_quotes::lose_their_scale(evidence);
+    // Of a host that is not seen, its part of the handshake tells whether it offered.
+    let offered =
+        evidence.receiver.is_some() || answer(figures).and_then(|answer| answer.options_overwritten) != Some(false);
+    (disagree || offer_is_lost || (!here && both_offer && modern && offered))
+        .then_some(ReceiveWindowVerdict::WindowScaleStripped)
+}
+
+/// What the receiver said as the connection was opened, where the sender heard it.
+fn answer(figures: &Figures) -> Option<Handshake> {
+    figures.evidence.sender_sockets.iter().find_map(|socket| socket.handshake)
+}
+
+fn scale_rewritten(figures: &Figures) -> Option<ReceiveWindowVerdict> {
+    let read_here = shift_read(figures)?;
+    let differs = match shift_sent(figures) {
+        Some(sent_there) => read_here != sent_there,
+        None => read_here > 0 && never_needed_a_scale(figures),
+    };
+    differs.then_some(ReceiveWindowVerdict::WindowScaleRewritten)
+}
+
+/// How many times smaller than the receiver means them the sender takes its windows; `None` where both shift alike, or one
+/// of them is not seen.
+fn misread(figures: &Figures) -> Option<u64> {
+    let scales_here = figures.snapshots().find_map(|snapshot| snapshot.sample.tcp.window_scaling)?;
+    let read = if scales_here { shift_read(figures)? } else { 0 };
+    1_u64.checked_shl(shift_sent(figures)?.checked_sub(read)?.into()).filter(|factor| *factor > 1)
+}
+
+/// By how much the sender shifts the windows that arrive, where it agreed to that.
+fn shift_read(figures: &Figures) -> Option<u8> {
+    let mut agreed =
+        figures.snapshots().map(|snapshot| &snapshot.sample.tcp).filter(|tcp| tcp.window_scaling == Some(true));
+    agreed.find_map(|tcp| tcp.snd_wscale)
+}
+
+/// By how much the receiver shifts those that it sends, where it agreed to that.
+fn shift_sent(figures: &Figures) -> Option<u8> {
+    let samples = figures.evidence.receiver_samples.iter().map(|sample| &sample.tcp);
+    samples.filter(|tcp| tcp.window_scaling == Some(true)).find_map(|tcp| tcp.rcv_wscale)
+}
+
+/// Whether no window was ever so large that it takes a scale to say it, nor near that: a receiver that asked for one meant
+/// more.
+fn never_needed_a_scale(figures: &Figures) -> bool {
+    let windows = || figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.snd_wnd);
+    windows().max().is_some_and(|most| most <= FAR_BELOW_UNSCALED)
+}
+
+/// The window that arrives against the one that the receiver says it sends, each at its largest: they are not looked at
+/// in the same moment. What it sent last has not arrived yet.
+fn clamped(figures: &Figures) -> Option<ReceiveWindowVerdict> {
+    let arrives = figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.snd_wnd).max()?;
+    let heard_until = figures.judged().1.saturating_sub(figures.rtt.unwrap_or_default());
+    let heard = figures.evidence.receiver_samples.iter().filter(|sample| sample.at <= heard_until);
+    let sent = heard.filter_map(|sample| own_window(&sample.tcp)).max();
+    let lowered =
+        sent.map_or_else(|| is_clamped_from_the_first(figures, arrives), |sent| arrives < sent.scaled(CLAMPED));
+    lowered.then_some(ReceiveWindowVerdict::WindowClamped)
+}
+
+/// Whether the field of the window holds the same number in the handshake, where it counts bytes, and at its largest,
+/// `arrives`, where it counts scaled ones: that is the work of a device which knows no scale.
+fn is_clamped_from_the_first(figures: &Figures, arrives: ByteCount) -> bool {
+    let scale = figures.snapshots().find_map(|snapshot| snapshot.sample.tcp.snd_wscale).filter(|scale| *scale > 0);
+    let first = answer(figures).and_then(|answer| answer.window);
+    let both = first.zip(scale);
+    both.is_some_and(|(first, scale)| Some(arrives.get()) == first.get().checked_shl(scale.into()))
+}
+
+/// The figures of a receive window.
+pub(crate) struct Window {
+    verdict: ReceiveWindowVerdict,
+    basics: Basics,
+    /// Advertised at most, all streams together.
+    largest: Option<ByteCount>,
+    reason: String,
+    shown: Vec<Row>,
+}
+
+impl Window {
+    pub(crate) fn of(verdict: ReceiveWindowVerdict, figures: &Figures) -> Self {
+        Self {
+            verdict,
+            basics: Basics::of(figures),
+            largest: figures.most(|snapshot| snapshot.window),
+            reason: reason_at_sender(verdict, figures),
+            shown: shown(figures),
+        }
+    }
+}
+
+/// Returns the figures that show what a receiver allowed, and how much of it was used.
+pub(crate) fn shown(figures: &Figures) -> Vec<Row> {
+    vec![
+        text::in_flight(figures),
+        text::unsent(figures),
+        ("window most", receiver_application::largest_window(figures).map(|size| size.to_string())),
+        text::clock("rwnd_limited", figures.share_of_busy(|tcp| tcp.rwnd_limited)),
+    ]
+}
+
+fn reason_at_sender(verdict: ReceiveWindowVerdict, figures: &Figures) -> String {
+    let is_clamped = verdict == ReceiveWindowVerdict::WindowClamped;
+    let misread = misread(figures).filter(|_| !is_clamped);
+    let misread =
+        misread.map_or_else(String::new, |factor| format!(", so that the sender takes it for 1/{factor} of itself"));
+    // An offer may also have been lost on the way to a host that is not seen.
+    if verdict == ReceiveWindowVerdict::NoWindowScaling && figures.evidence.receiver.is_none() {
+        return format!("the other end agreed to no window scaling{misread}");
+    }
+    format!("{}{misread}", reason(verdict, &syn_quotes::place(figures.evidence)))
+}
+
+/// Returns the reason why a window is as small as it is; a device that makes it so is at `place`.
+pub(crate) fn reason(verdict: ReceiveWindowVerdict, place: &str) -> String {
+    let device = |does| format!("a device {place} {does}");
+    match verdict {
+        ReceiveWindowVerdict::NoWindowScaling => "window scaling is off".to_owned(),
+        ReceiveWindowVerdict::SoRcvbuf => "its program fixed the buffer, SO_RCVBUF".to_owned(),
+        ReceiveWindowVerdict::TcpRmemMax => "tcp_rmem".to_owned(),
+        ReceiveWindowVerdict::WindowScaleStripped => device("removes the option that scales windows"),
+        ReceiveWindowVerdict::WindowScaleRewritten => device("changes the scale of the window"),
+        ReceiveWindowVerdict::WindowClamped => device("lowers the window"),
+    }
+}
+
+impl Facts for Window {
+    fn sentence(&self) -> String {
+        let basics = &self.basics;
+        format!(
+            "The receiver allows at most {} in flight{} ({}), which is {} over {}{}.",
+            size(self.largest),
+            basics.in_streams(),
+            self.reason,
+            rate(self.largest.zip(basics.rtt).map(|(size, rtt)| window::rate(size, rtt))),
+            time(basics.rtt),
+            basics.could_carry(),
+        )
+    }
+
+    fn shown(&self) -> Vec<Row> {
+        self.shown.clone()
+    }
+
+    fn other_end_would_show(&self) -> Option<&'static str> {
+        Some(
+            "whether its program, its tcp_rmem, its processor or a device between the ends makes the window what it is",
+        )
+    }
+
+    fn settings(&self, advice: &Advice) -> Vec<Remedy> {
+        let own = match self.verdict {
+            // No setting of a host changes what a device between them does to the window.
+            ReceiveWindowVerdict::WindowScaleStripped
+            | ReceiveWindowVerdict::WindowScaleRewritten
+            | ReceiveWindowVerdict::WindowClamped => Vec::new(),
+            ReceiveWindowVerdict::SoRcvbuf => advice.for_a_fixed_buffer(),
+            ReceiveWindowVerdict::NoWindowScaling => {
+                let scale = vec![Change::WindowScaling(true)];
+                vec![enable_window_scaling(advice, scale.clone()), advice.raise(scale)]
+            }
+            ReceiveWindowVerdict::TcpRmemMax if advice.receiver().is_some_and(|host| !host.moderate_rcvbuf) => {
+                let tune = vec![Change::ModerateRcvbuf(true)];
+                vec![Some(advice.let_the_kernel_tune(tune.clone(), Scope::Namespace)), advice.raise(tune)]
+            }
+            ReceiveWindowVerdict::TcpRmemMax => vec![advice.raise(advice.first_size(Change::TcpRmemMax))],
+        };
+        own.into_iter().chain([advice.parallel_streams()]).flatten().collect()
+    }
+
+    fn manual(&self) -> &'static [ManualRemedy] {
+        match self.verdict {
+            ReceiveWindowVerdict::WindowScaleStripped | ReceiveWindowVerdict::WindowScaleRewritten => &[ManualRemedy {
+                id: "let-window-scale-pass",
+                scope: Scope::Path,
+                at: None,
+                why: "A firewall or router between the ends edits the window scale option of the handshake: its setting for \
+                      TCP options must let it pass unchanged.",
+            }],
+            ReceiveWindowVerdict::WindowClamped => &[ManualRemedy {
+                id: "let-windows-pass",
+                scope: Scope::Path,
+                at: None,
+                why: "A traffic shaper or proxy between the ends lowers the window of each packet: exempt this traffic from it.",
+            }],
+            ReceiveWindowVerdict::SoRcvbuf
+            | ReceiveWindowVerdict::TcpRmemMax
+            | ReceiveWindowVerdict::NoWindowScaling => &[],
+        }
+    }
+}
+
+/// `None` where both ends are known to offer scaling already: something between them removes it.
+fn enable_window_scaling(advice: &Advice, changes: Vec<Change>) -> Option<Remedy> {
+    let offers = |host: Option<&HostSettings>| host.map(|host| host.window_scaling);
+    let at = match (offers(advice.evidence.sender.as_ref()), offers(advice.receiver())) {
+        (_, Some(false)) => At::Receiver,
+        (Some(false), _) => At::Sender,
+        (Some(true), Some(true)) => return None,
+        (Some(true) | None, _) => At::Receiver,
+    };
+    let why = "Without window scaling at both ends no more than 64 KiB may be in flight.".to_owned();
+    Some(advice.remedy("enable-window-scaling", Scope::Namespace, at, changes, why))
+}

@@ -1,0 +1,126 @@
+//! A receiving program that is slow, by itself or for the file that it writes.
+
+use fullpipe_record::{At, ReceiverApplicationVerdict, Remedy, Scope};
+use fullpipe_units::{ByteCount, Ratio};
+
+use crate::advice::Advice;
+use crate::figures::{Figures, median, share};
+use crate::finding::Finding;
+use crate::flow::Flow;
+use crate::limits::{Facts, ManualRemedy, receive_window, sender_application};
+use crate::machine;
+use crate::text::{Row, size};
+use crate::thresholds::{UNREAD, WINDOW_FALLS, WINDOW_FALLS_BY, WINDOW_FELL, WINDOW_SWINGS_BELOW};
+
+/// Returns whether a window that limits is the work of a program that reads slowly.
+pub(crate) fn reads_slowly(figures: &Figures) -> bool {
+    figures.flows.iter().any(|flow| window_fell(flow) || window_swings(flow)) || unread_data_waits(figures)
+}
+
+/// A file that the receiving program writes for most of the time.
+pub(crate) fn slow_file(figures: &Figures) -> Option<Finding> {
+    let busy = machine::busy_with_file(figures, &figures.evidence.receiver_machine)?;
+    Some(Finding::new(ReceiverApplicationVerdict::Storage, busy))
+}
+
+/// Whether a stream's window was, for most of the time, well below what it once was: the reader lets data pile up.
+fn window_fell(flow: &Flow) -> bool {
+    let mss = flow.snapshots.iter().filter_map(|snapshot| snapshot.sample.tcp.snd_mss).max().unwrap_or_default();
+    usual_and_most(flow).is_some_and(|(usual, most)| usual < most.scaled(WINDOW_FELL) && usual + mss * 2 < most)
+}
+
+/// Whether a stream's window falls again and again, and seldom comes up to what it once was: its reader takes data in its own
+/// time, and never all of it. A window that its buffer limits stands still, or grows.
+fn window_swings(flow: &Flow) -> bool {
+    let windows: Vec<ByteCount> = flow.snapshots.iter().filter_map(|snapshot| snapshot.window).collect();
+    let falls = share(windows.windows(2).map(|pair| Some(pair[1] < pair[0].scaled(1.0 - WINDOW_FALLS_BY))));
+    let below = usual_and_most(flow).is_some_and(|(usual, most)| usual < most.scaled(WINDOW_SWINGS_BELOW));
+    below && falls.is_some_and(|falls| falls.get() >= WINDOW_FALLS)
+}
+
+/// The window of a stream in the median of its judged part, and the largest of its life.
+pub(crate) fn usual_and_most(flow: &Flow) -> Option<(ByteCount, ByteCount)> {
+    let ever = flow.whole.iter().filter_map(|sample| sample.tcp.snd_wnd).max();
+    let most = ever.into_iter().chain(flow.snapshots.iter().filter_map(|snapshot| snapshot.window)).max();
+    median(flow.snapshots.iter().filter_map(|snapshot| snapshot.window).collect()).zip(most)
+}
+
+/// Whether the receiver's buffer holds much that its program has not read.
+fn unread_data_waits(figures: &Figures) -> bool {
+    let (from, to) = figures.judged();
+    let judged = figures.evidence.receiver_samples.iter().filter(|sample| (from..=to).contains(&sample.at));
+    let (mut unread, mut room) = (0.0, 0.0);
+    for memory in judged.filter_map(|sample| sample.memory) {
+        unread += memory.rmem_alloc.as_f64();
+        room += memory.rcvbuf.as_f64();
+    }
+    room > 0.0 && unread >= room * UNREAD
+}
+
+/// Returns the largest window that the receiver ever advertised, of all streams.
+pub(crate) fn largest_window(figures: &Figures) -> Option<ByteCount> {
+    let ever = figures.flows.iter().filter_map(|flow| flow.whole.iter().filter_map(|sample| sample.tcp.snd_wnd).max());
+    figures.most(|snapshot| snapshot.window).map(|judged| judged.max(ever.sum()))
+}
+
+/// The figures of a slow receiving program.
+pub(crate) struct Reader {
+    verdict: ReceiverApplicationVerdict,
+    share: Ratio,
+    /// Room that it leaves, in the mean.
+    room: Option<ByteCount>,
+    /// Room that it once left.
+    most_room: Option<ByteCount>,
+    shown: Vec<Row>,
+}
+
+impl Reader {
+    pub(crate) fn of(verdict: ReceiverApplicationVerdict, share: Ratio, figures: &Figures) -> Self {
+        Self {
+            verdict,
+            share,
+            room: figures.mean(|snapshot| snapshot.window),
+            most_room: largest_window(figures),
+            shown: receive_window::shown(figures),
+        }
+    }
+}
+
+impl Facts for Reader {
+    fn sentence(&self) -> String {
+        match self.verdict {
+            ReceiverApplicationVerdict::Storage => {
+                format!("Writing the file holds the transfer back: it took {} of the receiver's time.", self.share)
+            }
+            ReceiverApplicationVerdict::SlowReader => format!(
+                "The receiving program reads too slowly: it leaves room for {} at a time, where there was once room for {}.",
+                size(self.room),
+                size(self.most_room),
+            ),
+        }
+    }
+
+    fn shown(&self) -> Vec<Row> {
+        self.shown.clone()
+    }
+
+    fn other_end_would_show(&self) -> Option<&'static str> {
+        Some("whether its program, its disk or its processor is slow")
+    }
+
+    fn settings(&self, _: &Advice) -> Vec<Remedy> {
+        Vec::new()
+    }
+
+    fn manual(&self) -> &'static [ManualRemedy] {
+        match self.verdict {
+            ReceiverApplicationVerdict::Storage => sender_application::FASTER_STORAGE,
+            ReceiverApplicationVerdict::SlowReader => &[ManualRemedy {
+                id: "faster-reader",
+                scope: Scope::Application,
+                at: Some(At::Receiver),
+                why: "The receiving program must take the data faster; no setting of TCP helps.",
+            }],
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! A send buffer that holds too little.
+
+use fullpipe_model::window;
+use fullpipe_record::{Buffer, Change, Remedy, SendBufferVerdict};
+use fullpipe_units::{BitRate, ByteCount, Ratio};
+
+use crate::advice::Advice;
+use crate::figures::{Figures, share};
+use crate::finding::Finding;
+use crate::flow::Flow;
+use crate::limits::{Facts, ManualRemedy};
+use crate::text::{self, Basics, Row, rate, size, time};
+use crate::thresholds::{
+    AUTOTUNED_TO_THE_END, BLOCKED, BUFFER_MEAN, BUFFER_PEAK, MAJORITY, SNAPSHOTS_OF_A_SLEEPER, WOKEN,
+};
+
+/// The send buffer, if it held for most of the time.
+///
+/// It must have been full at times and much in use on the whole (a sleeping writer is woken when a third is free),
+/// with next to nothing left to send. The kernel's own marks do not show it: a small buffer snapshots like an idle
+/// program (`app_limited`), with hardly any `sndbuf_limited` time.
+pub(crate) fn find(figures: &Figures) -> Option<Finding> {
+    let of_flow = |flow: &Flow| {
+        let full = buffer_is_full(figures, flow);
+        flow.snapshots
+            .iter()
+            .map(|snapshot| Some(full? && snapshot.busy() && snapshot.starved_by_buffer()?))
+            .collect::<Vec<_>>()
+    };
+    let held = share(figures.flows.iter().flat_map(of_flow)).filter(|share| share.get() >= MAJORITY)?;
+    let fixed = send_buffer_is_fixed(figures);
+    Some(Finding::new(if fixed { SendBufferVerdict::SoSndbuf } else { SendBufferVerdict::TcpWmemMax }, held))
+}
+
+/// Whether a stream's buffer was full at times and much used on the whole, and its writer waited for room: the kernel says
+/// so, or the buffer was at times as empty as where a sleeping writer is woken, and never emptier. What a program leaves
+/// there by itself is sometimes less.
+pub(crate) fn buffer_is_full(figures: &Figures, flow: &Flow) -> Option<bool> {
+    let used = flow
+        .snapshots
+        .iter()
+        .filter_map(|snapshot| Some(Ratio::of(snapshot.queued?.as_f64(), snapshot.sndbuf?.as_f64()).get()));
+    let used: Vec<f64> = used.collect();
+    let peak = used.iter().copied().fold(0.0, f64::max);
+    let least = used.iter().copied().fold(f64::INFINITY, f64::min);
+    let mean = used.iter().sum::<f64>() / used.len() as f64;
+    let stated = figures.share_of_busy(|tcp| tcp.sndbuf_limited).is_none_or(|waited| waited.get() >= BLOCKED);
+    let waited = stated || (used.len() >= SNAPSHOTS_OF_A_SLEEPER && WOKEN.contains(&least));
+    (!used.is_empty()).then_some(waited && peak >= BUFFER_PEAK && mean >= BUFFER_MEAN)
+}
+
+/// The program fixed it by request; or it never changed, and is not what the kernel tunes it to.
+fn send_buffer_is_fixed(figures: &Figures) -> bool {
+    let evidence = figures.evidence;
+    if evidence.request.buffer != Buffer::Automatic {
+        return true;
+    }
+    let sizes = || figures.flows.iter().flat_map(|flow| &flow.whole).filter_map(|sample| Some(sample.memory?.sndbuf));
+    let (Some(least), Some(most)) = (sizes().min(), sizes().max()) else { return false };
+    let tuned_to_the_end =
+        evidence.sender.as_ref().is_some_and(|settings| most >= settings.tcp_wmem.max.scaled(AUTOTUNED_TO_THE_END));
+    least == most && !tuned_to_the_end
+}
+
+/// Returns the mean share of the send buffer that was in use, at most all of it.
+fn fill(figures: &Figures) -> Option<Ratio> {
+    let (queued, size) = (figures.mean(|snapshot| snapshot.queued)?, figures.mean(|snapshot| snapshot.sndbuf)?);
+    Some(Ratio::new(Ratio::of(queued.as_f64(), size.as_f64()).get().min(1.0)))
+}
+
+/// Returns the rate that buffers which are full leave, all streams together.
+pub(crate) fn ceiling(figures: &Figures) -> Option<BitRate> {
+    let size = figures.most(|snapshot| snapshot.sndbuf)?;
+    Some(window::rate(size.scaled(fill(figures)?.get()), figures.rtt?))
+}
+
+/// The figures of a send buffer.
+pub(crate) struct SendBuffer {
+    verdict: SendBufferVerdict,
+    basics: Basics,
+    /// Size of all streams' buffers together.
+    size: Option<ByteCount>,
+    ceiling: Option<BitRate>,
+    shown: Vec<Row>,
+}
+
+impl SendBuffer {
+    pub(crate) fn of(verdict: SendBufferVerdict, figures: &Figures) -> Self {
+        Self {
+            verdict,
+            basics: Basics::of(figures),
+            size: figures.most(|snapshot| snapshot.sndbuf),
+            ceiling: ceiling(figures),
+            shown: vec![
+                text::queued(figures),
+                text::in_flight(figures),
+                text::unsent(figures),
+                text::clock("sndbuf_limited", figures.share_of_busy(|tcp| tcp.sndbuf_limited)),
+            ],
+        }
+    }
+}
+
+impl Facts for SendBuffer {
+    fn sentence(&self) -> String {
+        let reason = match self.verdict {
+            SendBufferVerdict::SoSndbuf => "fixed by its program, SO_SNDBUF",
+            SendBufferVerdict::TcpWmemMax => "tcp_wmem",
+        };
+        format!(
+            "The sender's send buffer is full: it holds {}{} ({reason}), which is {} over {}{}.",
+            size(self.size),
+            self.basics.in_streams(),
+            rate(self.ceiling),
+            time(self.basics.rtt),
+            self.basics.could_carry(),
+        )
+    }
+
+    fn shown(&self) -> Vec<Row> {
+        self.shown.clone()
+    }
+
+    fn other_end_would_show(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn settings(&self, advice: &Advice) -> Vec<Remedy> {
+        let own = match self.verdict {
+            SendBufferVerdict::SoSndbuf => advice.for_a_fixed_buffer(),
+            SendBufferVerdict::TcpWmemMax => vec![advice.raise(advice.first_size(Change::TcpWmemMax))],
+        };
+        own.into_iter().chain([advice.parallel_streams()]).flatten().collect()
+    }
+
+    fn manual(&self) -> &'static [ManualRemedy] {
+        &[]
+    }
+}

@@ -1,0 +1,129 @@
+//! A sending program that is slow, by itself, by request or for the file that it reads.
+
+use fullpipe_record::{At, Change, Remedy, Scope, SenderApplicationVerdict};
+use fullpipe_units::{BitRate, Ratio};
+
+use crate::advice::Advice;
+use crate::figures::{Figures, share};
+use crate::finding::Finding;
+use crate::flow::Flow;
+use crate::limits::send_buffer::buffer_is_full;
+use crate::limits::{Facts, ManualRemedy};
+use crate::machine;
+use crate::text::{self, Row, rate};
+use crate::thresholds::MAJORITY;
+
+/// The sending program, if it left its socket largely empty for most of the time.
+pub(crate) fn find(figures: &Figures) -> Option<Finding> {
+    let of_flow = |flow: &Flow| {
+        let full = buffer_is_full(figures, flow).unwrap_or(false);
+        flow.snapshots.iter().map(|snapshot| snapshot.writer_behind(full)).collect::<Vec<_>>()
+    };
+    let held = share(figures.flows.iter().flat_map(of_flow)).filter(|share| share.get() >= MAJORITY)?;
+    Some(idle(figures, held))
+}
+
+/// The sending program had nothing to send: by its own choice, where it was asked for a rate and keeps to it.
+pub(crate) fn idle(figures: &Figures, share: Ratio) -> Finding {
+    let limited = keeps_to_a_rate(figures);
+    Finding::new(if limited { SenderApplicationVerdict::RateLimited } else { SenderApplicationVerdict::Idle }, share)
+}
+
+fn keeps_to_a_rate(figures: &Figures) -> bool {
+    const NEARLY: f64 = 0.9;
+    let reached = |asked: BitRate| figures.part.is_none_or(|part| part.rate >= asked.scaled(NEARLY));
+    figures.offered().is_some_and(reached)
+}
+
+/// A file that the sending program reads for most of the time.
+pub(crate) fn slow_file(figures: &Figures) -> Option<Finding> {
+    let busy = machine::busy_with_file(figures, &figures.evidence.sender_machine)?;
+    Some(Finding::new(SenderApplicationVerdict::Storage, busy))
+}
+
+/// The figures of a slow sending program.
+pub(crate) struct Writer {
+    verdict: SenderApplicationVerdict,
+    share: Ratio,
+    /// Rate that it was asked for, all streams together.
+    offered: Option<BitRate>,
+    shown: Vec<Row>,
+}
+
+impl Writer {
+    pub(crate) fn of(verdict: SenderApplicationVerdict, share: Ratio, figures: &Figures) -> Self {
+        let shown = vec![text::queued(figures), text::unsent(figures), text::idle(figures)];
+        Self { verdict, share, offered: figures.offered(), shown }
+    }
+}
+
+impl Facts for Writer {
+    fn sentence(&self) -> String {
+        let share = self.share;
+        match self.verdict {
+            SenderApplicationVerdict::RateLimited => format!(
+                "The sending program was asked for {} and offered no more; neither network nor buffers held it back.",
+                rate(self.offered)
+            ),
+            SenderApplicationVerdict::Storage => {
+                format!("Reading the file holds the transfer back: it took {share} of the sender's time.")
+            }
+            SenderApplicationVerdict::Idle => format!(
+                "The sending program is slow: for {share} of the time it left the connection without enough to send; \
+                 neither network nor buffers held it back."
+            ),
+        }
+    }
+
+    fn shown(&self) -> Vec<Row> {
+        self.shown.clone()
+    }
+
+    fn other_end_would_show(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn settings(&self, advice: &Advice) -> Vec<Remedy> {
+        match self.verdict {
+            SenderApplicationVerdict::RateLimited => higher_rate(advice).into_iter().collect(),
+            SenderApplicationVerdict::Idle | SenderApplicationVerdict::Storage => Vec::new(),
+        }
+    }
+
+    fn manual(&self) -> &'static [ManualRemedy] {
+        match self.verdict {
+            SenderApplicationVerdict::Storage => FASTER_STORAGE,
+            SenderApplicationVerdict::RateLimited => &[ManualRemedy {
+                id: "higher-rate",
+                scope: Scope::Application,
+                at: None,
+                why: "The sender keeps to the rate that it was asked for: ask for a higher one, or for none.",
+            }],
+            SenderApplicationVerdict::Idle => &[ManualRemedy {
+                id: "faster-writer",
+                scope: Scope::Application,
+                at: None,
+                why: "The sending program must supply the data faster; no setting of TCP helps.",
+            }],
+        }
+    }
+}
+
+/// The remedy of a slow file at either end.
+pub(crate) const FASTER_STORAGE: &[ManualRemedy] = &[ManualRemedy {
+    id: "faster-storage",
+    scope: Scope::Application,
+    at: None,
+    why: "The file is slower than the network: a faster disk, larger or parallel reads and writes, or none at all (test \
+          without the file) would show what the network gives.",
+}];
+
+/// `None` where the load is another program's, which was asked for its rate by somebody else.
+fn higher_rate(advice: &Advice) -> Option<Remedy> {
+    let rate = advice.evidence.request.rate?;
+    let why = format!(
+        "The load was asked to offer {rate} on each connection and keeps to it; without that it offers all that the \
+         connection takes."
+    );
+    Some(advice.remedy("higher-rate", Scope::Application, At::Sender, vec![Change::Rate(None)], why))
+}

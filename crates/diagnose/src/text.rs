@@ -1,0 +1,120 @@
+//! Figures as text, for sentences and tables.
+
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+
+use crate::figures::Figures;
+use crate::path;
+
+/// A row of the figures that decided: its name, and its text where the evidence has it.
+pub(crate) type Row = (&'static str, Option<String>);
+
+/// Figures that the sentences of most limits have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Basics {
+    /// Mean rate of all streams.
+    pub(crate) rate: BitRate,
+    /// Median round-trip time of the judged part.
+    pub(crate) rtt: Option<Span>,
+    /// Round-trip time of the idle path.
+    pub(crate) idle_rtt: Option<Span>,
+    streams: u16,
+    /// Payload that the stated bandwidth can carry.
+    capacity: Option<BitRate>,
+}
+
+impl Basics {
+    pub(crate) fn of(figures: &Figures) -> Self {
+        Self {
+            rate: figures.rate,
+            rtt: figures.rtt,
+            idle_rtt: figures.idle_rtt,
+            streams: figures.streams(),
+            capacity: path::stated_capacity(figures),
+        }
+    }
+
+    /// Returns the end of a sentence about the stated capacity; nothing where none was stated.
+    pub(crate) fn could_carry(&self) -> String {
+        self.capacity.map_or_else(String::new, |rate| format!("; the path could carry {rate}"))
+    }
+
+    /// Returns ` in 3 streams together`; nothing of one stream.
+    pub(crate) fn in_streams(&self) -> String {
+        match self.streams {
+            1 => String::new(),
+            streams => format!(" in {streams} streams together"),
+        }
+    }
+}
+
+/// Returns the mean of the bytes in flight, of the advertised window.
+pub(crate) fn in_flight(figures: &Figures) -> Row {
+    let sizes = (figures.mean(|snapshot| snapshot.outstanding), figures.mean(|snapshot| snapshot.window));
+    ("in flight mean", part_of(sizes))
+}
+
+/// Returns the mean of the bytes that were written and not sent.
+pub(crate) fn unsent(figures: &Figures) -> Row {
+    ("unsent mean", figures.mean(|snapshot| snapshot.not_sent).map(|size| size.to_string()))
+}
+
+/// Returns the mean of the bytes in the pipe, of the congestion window.
+pub(crate) fn in_pipe(figures: &Figures) -> Row {
+    let sizes = (figures.mean(|snapshot| snapshot.sample.pipe()), figures.mean(|snapshot| snapshot.cwnd));
+    ("pipe mean", part_of(sizes))
+}
+
+/// Returns the mean of the bytes in the send buffer, of its largest size.
+pub(crate) fn queued(figures: &Figures) -> Row {
+    let sizes = (figures.mean(|snapshot| snapshot.queued), figures.most(|snapshot| snapshot.sndbuf));
+    ("wmem_queued mean", part_of(sizes))
+}
+
+/// Returns the share of the time in which the sender had nothing to send.
+pub(crate) fn idle(figures: &Figures) -> Row {
+    ("idle", figures.idle().map(|idle| idle.to_string()))
+}
+
+/// Returns how often the streams went into recovery.
+pub(crate) fn recoveries(figures: &Figures) -> Row {
+    ("recoveries seen", figures.retransmitted().map(|lost| lost.episodes.to_string()))
+}
+
+/// Returns the payload that the stated bandwidth can carry.
+pub(crate) fn capacity(figures: &Figures) -> Row {
+    ("stated capacity", path::stated_capacity(figures).map(|rate| rate.to_string()))
+}
+
+/// Returns the figures that show the course of the windows and of the buffer.
+pub(crate) fn course(figures: &Figures) -> Vec<Row> {
+    vec![in_flight(figures), in_pipe(figures), queued(figures), unsent(figures), idle(figures)]
+}
+
+/// Returns a clock of the kernel as a share of the time in which there was something to send.
+pub(crate) fn clock(name: &'static str, share: Option<Ratio>) -> Row {
+    (name, share.map(|share| format!("{share} of busy time")))
+}
+
+fn part_of((part, whole): (Option<ByteCount>, Option<ByteCount>)) -> Option<String> {
+    Some(format!("{} of {}", part?, whole?))
+}
+
+/// `100 of 3 streams`.
+pub(crate) fn of_streams(snapshots: usize, streams: usize) -> String {
+    if streams == 1 { format!("{snapshots} of 1 stream") } else { format!("{snapshots} of {streams} streams") }
+}
+
+pub(crate) fn size(size: Option<ByteCount>) -> String {
+    size.map_or_else(|| UNKNOWN_FIGURE.to_owned(), |size| size.to_string())
+}
+
+pub(crate) fn time(span: Option<Span>) -> String {
+    span.map_or_else(|| UNKNOWN_FIGURE.to_owned(), |span| span.to_string())
+}
+
+pub(crate) fn rate(rate: Option<BitRate>) -> String {
+    rate.map_or_else(|| UNKNOWN_FIGURE.to_owned(), |rate| rate.to_string())
+}
+
+/// In place of a figure that the evidence does not have.
+const UNKNOWN_FIGURE: &str = "an unknown amount";
