@@ -5,7 +5,7 @@ use fullpipe_record::LegalVerdict;
 use crate::failure::{Failure, USAGE};
 use crate::terminal::Terminal;
 
-/// Prints the page about a verdict: what it means, what shows it, and what to do about it.
+/// The page about a verdict: what it means, what shows it, what to do
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Kind and cause of the verdict, or one of them: loss/policer, loss, policer. Without it, all verdicts are listed
