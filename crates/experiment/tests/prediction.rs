@@ -138,6 +138,7 @@ fn measurement(request: &Request, samples: Vec<Sample>) -> Measurement {
     let bytes = samples.last().and_then(|sample| sample.tcp.bytes_acked).unwrap_or_default();
     Measurement {
         started: "2026-01-01T00:00:00.000Z".to_owned(),
+        setup: None,
         peer: Peer { host: "far".to_owned(), address: "198.18.0.2:5201".to_owned(), speaks_fullpipe: true },
         request: request.clone(),
         summary: Summary {

@@ -14,11 +14,16 @@ use crate::{
 pub enum ClientAction {
     /// Write these bytes to the control connection.
     Send(Vec<u8>),
-    /// Open so many data connections to the same port, one after the other, those on which this end sends first (see
-    /// [`crate::direction_of`]); then call [`Client::streams_opened`] or [`Client::open_failed`]. With TCP the cookie is
-    /// written first on each; with UDP a [`crate::udp::HELLO`] is sent and its reply awaited (iperf3 servers take a
-    /// second one for data).
-    OpenStreams(u16),
+    /// Open data connections to the same port, those on which this end sends first (see [`crate::direction_of`]); then
+    /// call [`Client::streams_opened`] or [`Client::open_failed`]. The server numbers them as they arrive. With TCP the
+    /// cookie is written first on each; with UDP a [`crate::udp::HELLO`] is sent and its reply awaited.
+    OpenStreams {
+        /// Number of data connections.
+        count: u16,
+        /// Whether the server answers hellos that arrive together, or twice. An iperf3 server takes any datagram for the
+        /// data of the stream that it opened last.
+        together: bool,
+    },
     /// Let data flow. Call [`Client::transfer_finished`] when the duration, with the omitted time, or the bytes have
     /// passed. In a download keep reading until [`ClientAction::CollectResults`] comes: a server whose write blocks
     /// cannot answer.
@@ -292,8 +297,9 @@ impl Client {
                 self.enter(Step::Parameters, now);
             }
             (Step::Greeting, _) => self.fail(Error::NotIperf3 { first: got }),
-            (Step::Parameters, Some(State::CreateStreams)) => {
-                self.actions.push_back(ClientAction::OpenStreams(self.connections));
+            (Step::Parameters, Some(state @ (State::CreateStreams | State::CreateStreamsTogether))) => {
+                let together = state == State::CreateStreamsTogether;
+                self.actions.push_back(ClientAction::OpenStreams { count: self.connections, together });
                 self.enter(Step::Streams, now);
             }
             (Step::Start, Some(State::TestStart)) => self.enter(Step::Preparation, now),

@@ -37,7 +37,8 @@
 //! * `settings`: the client's `HostSettings`, where there is room for them: iperf3 servers take no more than 8 KiB in all.
 //! * `key`: its [`Proof`], where it has a [`Key`].
 //!
-//! To a client that said so the server tells of itself while data flows, so that it is known of an end that dies, or of a
+//! To a client that said so the server sends 0x63 in place of 10: it answers the hellos of UDP streams that arrive
+//! together, which an iperf3 server would confuse. And it tells of itself while data flows, so that it is known of an end that dies, or of a
 //! test that is interrupted, what it had seen. Between 2 and 13 it may send, any number of times (about once a second),
 //!
 //! ```text

@@ -163,8 +163,9 @@ impl ServerSession {
     /// else, where it is the answer to [`ServerAction::ExpectStreams`].
     pub fn refuse(&mut self, refusal: Refusal, os_error: Option<i32>) {
         if self.phase.is_some() {
-            let consent = ServerAction::Send(vec![State::CreateStreams.byte()]);
-            self.actions.retain(|action| *action != consent);
+            let consents = [State::CreateStreams, State::CreateStreamsTogether]
+                .map(|state| ServerAction::Send(vec![state.byte()]));
+            self.actions.retain(|action| !consents.contains(action));
             self.break_off(refusal.number, os_error, Error::Refused(refusal));
         }
     }
@@ -241,9 +242,11 @@ impl ServerSession {
                 self.streams_deadline = now + self.timeouts.results + Span::from_secs(self.connections.into());
                 self.sends = request.direction != Direction::Upload;
                 self.transfer_limit = request.duration + request.omit;
+                let knows_us = parameters.speaks_fullpipe();
+                let consent = if knows_us { State::CreateStreamsTogether } else { State::CreateStreams };
                 self.parameters = Some(parameters);
                 self.actions.push_back(ServerAction::ExpectStreams(request));
-                self.send(vec![State::CreateStreams.byte()]);
+                self.send(vec![consent.byte()]);
                 self.enter(Step::Streams, now);
             }
             Err(refusal) => self.refuse(refusal, None),

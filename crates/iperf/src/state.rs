@@ -22,6 +22,9 @@ pub enum State {
     DisplayResults = 14,
     /// 16, from the client: it has finished and closes.
     Done = 16,
+    /// 0x63 (`c`), from a fullpipe server to a fullpipe client in place of 10: open the data connections, several at a
+    /// time also with UDP. iperf3 has no such state.
+    CreateStreamsTogether = b'c',
     /// 0x66 (`f`), from a fullpipe server to a fullpipe client while data flows: a report of what it has seen so far
     /// follows. iperf3 has no such state.
     Report = b'f',
@@ -50,6 +53,7 @@ impl State {
             13 => Self::ExchangeResults,
             14 => Self::DisplayResults,
             16 => Self::Done,
+            b'c' => Self::CreateStreamsTogether,
             b'f' => Self::Report,
             0xFF => Self::AccessDenied,
             0xFE => Self::ServerError,
@@ -65,7 +69,7 @@ mod tests {
     #[test]
     fn every_state_has_its_byte_and_no_other_byte_is_a_state() {
         for byte in 0..=255 {
-            let known = [1, 2, 4, 9, 10, 11, 12, 13, 14, 16, 0x66, 0xFE, 0xFF].contains(&byte);
+            let known = [1, 2, 4, 9, 10, 11, 12, 13, 14, 16, 0x63, 0x66, 0xFE, 0xFF].contains(&byte);
             assert_eq!(State::from_byte(byte).map(State::byte), known.then_some(byte));
         }
     }

@@ -150,9 +150,10 @@ impl World {
     fn drive_client(&mut self, action: ClientAction) {
         match action {
             ClientAction::Send(bytes) => self.to_server.put(self.now, &bytes),
-            ClientAction::OpenStreams(streams) => {
-                assert_eq!(streams, data_connections(&self.request));
-                self.connecting.extend((0..streams).map(|_| self.now + DELAY));
+            ClientAction::OpenStreams { count, together } => {
+                assert_eq!(count, data_connections(&self.request));
+                assert!(together, "both ends are fullpipe");
+                self.connecting.extend((0..count).map(|_| self.now + DELAY));
             }
             ClientAction::StartTransfer => {
                 self.seen.client_flow = Some(self.now);

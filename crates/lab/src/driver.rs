@@ -118,9 +118,13 @@ impl Driver {
     /// Returns the counts of each direction, forward first, since the last call.
     pub(crate) fn take(&self) -> [Carried; 2] {
         self.directions.each_ref().map(|direction| {
+            // The link's thread waits for the lock: what takes memory is made before it, and given back behind it.
+            let fresh = DirectionReport::new(Counters::default());
             let mut shared = direction.shared.lock().unwrap_or_else(PoisonError::into_inner);
-            let fresh = DirectionReport::new(shared.counters);
-            std::mem::replace(&mut *shared, fresh).carried()
+            let counters = shared.counters;
+            let passed = std::mem::replace(&mut *shared, DirectionReport { since: counters, counters, ..fresh });
+            drop(shared);
+            passed.carried()
         })
     }
 }

@@ -105,19 +105,23 @@ pub fn prepare_udp(peer: SocketAddr, request: &Request, local: &Local) -> Result
 pub fn apply_options(socket: &SockRef<'_>, request: &Request) -> Result<(), PrepareError> {
     match request.buffer {
         Buffer::Request(size) => {
-            let bytes = size.get() as usize;
+            let bytes = accepted(size, "the buffers")?;
             socket.set_recv_buffer_size(bytes).map_err(PrepareError::of("the receive buffer"))?;
             socket.set_send_buffer_size(bytes).map_err(PrepareError::of("the send buffer"))?;
         }
+        Buffer::Window(_) => {
+            let why = "a window is none of a socket's options: ask for the buffers that yield it";
+            return Err(PrepareError::of("the window")(io::Error::new(io::ErrorKind::InvalidInput, why)));
+        }
         // The kernel tunes none for datagrams; the usual holds what comes in a fraction of a millisecond.
-        _ if !is_stream(socket) => {
+        Buffer::Automatic if !is_stream(socket) => {
             let room = (DATAGRAM_ROOM / usize::from(request.streams.max(1))).max(MIN_ROOM);
             // Only who administers the network gets more than `net.core.rmem_max`.
             if set_socket_recv_buffer_size_force(&**socket, room).is_err() {
                 socket.set_recv_buffer_size(room).map_err(PrepareError::of("the receive buffer"))?;
             }
         }
-        _ => {}
+        Buffer::Automatic => {}
     }
     if let Some(rate) = request.pacing {
         set_pacing_rate(&**socket, rate).map_err(PrepareError::of("the pacing rate"))?;
@@ -138,12 +142,22 @@ fn apply_tcp_options(socket: &SockRef<'_>, request: &Request) -> Result<(), Prep
             .map_err(PrepareError::of(format!("the congestion control {name}")))?;
     }
     if let Some(mss) = request.mss {
-        socket.set_tcp_mss(mss.get() as u32).map_err(PrepareError::of("the segment size"))?;
+        socket.set_tcp_mss(accepted(mss, "the segment size")?).map_err(PrepareError::of("the segment size"))?;
     }
     if request.no_delay {
         socket.set_tcp_nodelay(true).map_err(PrepareError::of("the rule not to delay small writes"))?;
     }
     Ok(())
+}
+
+/// Returns `size` as the number that `option` takes: a signed one of 32 bits, of which the kernel would keep only the low
+/// bits of more.
+fn accepted<N: TryFrom<i32>>(size: ByteCount, option: &str) -> Result<N, PrepareError> {
+    let number = i32::try_from(size.get()).ok().and_then(|number| N::try_from(number).ok());
+    number.ok_or_else(|| {
+        let why = format!("{size} is more than the kernel takes");
+        PrepareError::of(option)(io::Error::new(io::ErrorKind::InvalidInput, why))
+    })
 }
 
 /// What a data socket has, whatever was asked.
@@ -236,6 +250,22 @@ mod tests {
         let socket = prepare(PEER.into(), &request, &Local::default()).unwrap();
         let found = read_back(&SockRef::from(&socket), 0).unwrap();
         assert_eq!((found.sndbuf.get(), found.rcvbuf.get()), (100_000, 100_000));
+    }
+
+    #[test]
+    fn sizes_of_more_than_31_bits_are_refused_and_not_cut_off() {
+        let refusal = |request: &Request| prepare(PEER.into(), request, &Local::default()).unwrap_err().to_string();
+        let buffer = Request { buffer: Buffer::Request(ByteCount::from_mib(8 << 10)), ..Request::default() };
+        assert_eq!(refusal(&buffer), "cannot set the buffers on a socket: 8 GiB is more than the kernel takes");
+        let mss = Request { mss: Some(ByteCount::new(4_294_968_760)), ..Request::default() };
+        assert!(refusal(&mss).starts_with("cannot set the segment size on a socket: "), "{}", refusal(&mss));
+    }
+
+    #[test]
+    fn a_window_that_nobody_turned_into_buffers_is_refused() {
+        let request = Request { buffer: Buffer::Window(ByteCount::from_kib(64)), ..Request::default() };
+        let error = prepare(PEER.into(), &request, &Local::default()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The client: drives the protocol's state machine over real connections.
 
-use std::net::{SocketAddr, TcpStream as StdTcpStream, UdpSocket as StdUdpSocket};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -9,22 +9,18 @@ use fullpipe_control::{Control, Login, TlsTrust, wall_clock};
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_iperf::{
     Client, ClientAction, Cookie, Error, ErrorNumber, Key, Parameters, Refusal, Results, Step, Timeouts, direction_of,
-    udp,
 };
-use fullpipe_load::{
-    Channel, Lane, Local, PrepareError, Storage, Transfer, TransferPlan, open_file, prepare, prepare_udp, read_back,
-};
+use fullpipe_load::{Channel, Lane, Local, Storage, Transfer, TransferPlan, open_file, read_back};
 use fullpipe_model::framing;
 use fullpipe_model::kernel::request_for_window;
 use fullpipe_record::{
-    Buffer, Direction, EndReport, Handshake, HostSettings, Interval, IpVersion, Measurement, Placement, Request,
-    SocketReadback, Transport,
+    Buffer, Direction, EndReport, HostSettings, Interval, IpVersion, Measurement, Placement, Request, SocketReadback,
+    Transport,
 };
-use fullpipe_route::{Prober, SynAckSniffer, syn_quotes, was_changed};
+use fullpipe_route::{Prober, syn_quotes, was_changed};
 use fullpipe_units::{ByteCount, Span, Time};
 use socket2::SockRef;
-use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpSocket, TcpStream, UdpSocket};
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 use crate::error::ProbeError;
@@ -33,6 +29,7 @@ use crate::peer_report;
 use crate::placement::go_near;
 use crate::progress::{Finished, Progress, all_broke, role};
 use crate::results::results_of;
+use crate::streams::{OpenStream, StreamOpener};
 use crate::summary::Test;
 
 /// How long a name may take to resolve, and a connection to be made.
@@ -64,9 +61,6 @@ const BURST: Span = Span::from_millis(1);
 
 /// Payload of the largest datagram that IPv4 carries.
 const MAX_DATAGRAM: ByteCount = ByteCount::new(65_507);
-
-/// How long a server may take to answer the hello of a UDP stream.
-const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where to measure to, and from where.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -215,6 +209,7 @@ async fn run(
         request,
         storage,
         handshake,
+        setup: None,
         prober,
         placement: None,
         sockets: Vec::new(),
@@ -247,6 +242,7 @@ async fn run(
         stated: session.stated,
         taken: session.prober.and_then(Prober::finish),
         handshake,
+        setup: session.setup,
         placement: session.placement,
         intervals: session.intervals,
         interrupted: session.interrupted,
@@ -435,6 +431,8 @@ struct Session<'d> {
     request: Request,
     storage: Option<Storage>,
     handshake: Option<Span>,
+    /// Time that it took to open the data connections.
+    setup: Option<Span>,
     prober: Option<Prober>,
     placement: Option<Placement>,
     sockets: Vec<SocketReadback>,
@@ -498,7 +496,7 @@ impl Session<'_> {
                 // A connection that breaks here is noticed by the next read.
                 let _ = timeout(TIMEOUT, self.control.send(&bytes)).await;
             }
-            ClientAction::OpenStreams(count) => match self.open_streams(count).await {
+            ClientAction::OpenStreams { count, together } => match self.open_streams(count, together).await {
                 Ok(()) => self.client.streams_opened(self.now()),
                 Err(Broken::Here(error)) => {
                     self.client.open_failed(error.to_string());
@@ -537,26 +535,32 @@ impl Session<'_> {
         }
     }
 
-    async fn open_streams(&mut self, count: u16) -> Result<(), Broken> {
+    async fn open_streams(&mut self, count: u16, together: bool) -> Result<(), Broken> {
         // Until its streams stand, an iperf3 server would take any datagram for one of them.
         if self.request.transport == Transport::Tcp {
             self.offer_server();
         }
-        for index in 0..count {
-            let (channel, answer) = match self.request.transport {
-                Transport::Tcp => {
-                    self.open_connection(index).await.map(|(stream, answer)| (Channel::Tcp(stream), answer))?
-                }
-                Transport::Udp => (Channel::Udp(self.open_flow(index).await?), None),
-            };
+        let opener = StreamOpener {
+            address: self.address,
+            request: &self.request,
+            local: &self.destination.local,
+            cookie: self.cookie,
+            timeout: self.destination.timeout(),
+            rtt: self.handshake,
+            together,
+        };
+        let begun = Instant::now();
+        let open = opener.open(count).await?;
+        self.setup = Some(begun.elapsed().into());
+        for (OpenStream { channel, handshake }, index) in open.into_iter().zip(0..) {
             let found =
                 read_back(&SockRef::from(&channel), index).map_err(ProbeError::io("read a socket's options"))?;
-            let found = SocketReadback { handshake: answer, ..found };
             if index == 0 {
                 let tcp = fullpipe_sys::tcp_info(&channel).ok();
-                self.opening_was_changed = tcp.is_some_and(|tcp| was_changed(&found, &tcp));
+                self.opening_was_changed =
+                    tcp.is_some_and(|tcp| was_changed(&SocketReadback { handshake, ..found.clone() }, &tcp));
             }
-            self.sockets.push(found);
+            self.sockets.push(SocketReadback { handshake, ..found });
             self.channels.push(channel);
         }
         if self.request.transport == Transport::Udp {
@@ -577,47 +581,6 @@ impl Session<'_> {
         while prober.least().is_none() && Span::from(begun.elapsed()) < timeout {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-    }
-
-    /// A connection, and what was answered to the attempt to open it.
-    async fn open_connection(&self, index: u16) -> Result<(StdTcpStream, Option<Handshake>), Broken> {
-        let failed = || ProbeError::io("open a data connection");
-        let socket = prepare(self.address, &self.request, &self.destination.local.of_stream(index))
-            .map_err(|error: PrepareError| Broken::Here(error.into()))?;
-        socket.set_nonblocking(true).map_err(failed())?;
-        let sniffer = SynAckSniffer::open(self.address);
-        let connecting = TcpSocket::from_std_stream(socket.into()).connect(self.address);
-        let silent = || std::io::Error::from(std::io::ErrorKind::TimedOut);
-        let timeout = self.destination.timeout();
-        let mut stream =
-            tokio::time::timeout(timeout, connecting).await.unwrap_or_else(|_| Err(silent())).map_err(failed())?;
-        let answer = stream.local_addr().ok().map(|local| sniffer.heard(&stream, local));
-        let greeting = stream.write_all(self.cookie.as_bytes());
-        tokio::time::timeout(timeout, greeting).await.unwrap_or_else(|_| Err(silent())).map_err(failed())?;
-        let stream = stream.into_std().map_err(failed())?;
-        stream.set_nonblocking(false).map_err(failed())?;
-        Ok((stream, answer))
-    }
-
-    /// A UDP stream: a hello from its port, and the server's answer to it. Once, because an iperf3 server would take a
-    /// second hello for data.
-    async fn open_flow(&self, index: u16) -> Result<StdUdpSocket, Broken> {
-        let failed = || ProbeError::io("open a UDP stream");
-        let socket = prepare_udp(self.address, &self.request, &self.destination.local.of_stream(index))
-            .map_err(|error: PrepareError| Broken::Here(error.into()))?;
-        socket.set_nonblocking(true).map_err(failed())?;
-        let socket = UdpSocket::from_std(socket.into()).map_err(failed())?;
-        socket.connect(self.address).await.map_err(failed())?;
-        socket.send(&udp::HELLO).await.map_err(failed())?;
-        let answered = timeout(HELLO_TIMEOUT, until_answered(&socket)).await;
-        let silent = std::io::Error::new(
-            std::io::ErrorKind::TimedOut,
-            "the server does not answer over UDP; does a firewall let only TCP through?",
-        );
-        answered.unwrap_or(Err(silent)).map_err(failed())?;
-        let socket = socket.into_std().map_err(failed())?;
-        socket.set_nonblocking(false).map_err(failed())?;
-        Ok(socket)
     }
 
     /// What there is time for when nothing else is left to do.
@@ -711,16 +674,5 @@ impl Session<'_> {
     fn local_results(&self) -> Results {
         let Some(finished) = &self.finished else { return Results::default() };
         results_of(finished, &self.sockets)
-    }
-}
-
-/// Waits for the answer to a hello. Whatever else arrives on the port is not for us.
-async fn until_answered(socket: &UdpSocket) -> std::io::Result<()> {
-    let mut buffer = [0; 64];
-    loop {
-        let length = socket.recv(&mut buffer).await?;
-        if udp::is_reply(&buffer[..length]) {
-            return Ok(());
-        }
     }
 }

@@ -16,8 +16,8 @@ use fullpipe_iperf::iperf2::{Datagram, HEADER_LENGTH, Header, Report};
 use fullpipe_iperf::{ErrorNumber, Refusal};
 use fullpipe_load::{Channel, Lane, Role, Transfer, TransferPlan, prepare, prepare_udp, read_back};
 use fullpipe_record::{
-    Cpu, Direction, EndReport, Interval, Measurement, Peer, Request, RttReport, Sample, SocketReadback, StreamInterval,
-    StreamSummary, Summary, Transport, Validity, steady,
+    Buffer, Cpu, Direction, EndReport, Interval, Measurement, Peer, Request, RttReport, Sample, SocketReadback,
+    StreamInterval, StreamSummary, Summary, Transport, Validity, steady,
 };
 use fullpipe_route::{Prober, Taken};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
@@ -85,6 +85,7 @@ pub fn measure_iperf2(
     let summary = upload.summary();
     Ok(Measurement {
         started: format!("{started:.3}"),
+        setup: None,
         peer: Peer { host: destination.host.clone(), address: upload.address.to_string(), speaks_fullpipe: false },
         request,
         local: EndReport {
@@ -124,6 +125,9 @@ fn sendable(request: &Request) -> Result<Request, Refusal> {
     }
     if request.omit != Span::ZERO {
         return refuse(ErrorNumber::OMIT, "iperf2 servers cannot leave out the start of a test");
+    }
+    if matches!(request.buffer, Buffer::Window(_)) {
+        return refuse(ErrorNumber::UNIMPLEMENTED, "the window is the server's with iperf2: start `iperf -s -w` there");
     }
     if request.transport == Transport::Udp && !datagrams.contains(&block.get()) {
         return refuse(ErrorNumber::UDP_BLOCK_SIZE, "iperf2's datagrams have 20 to 65507 bytes");

@@ -12,6 +12,7 @@ mod placement;
 mod progress;
 mod results;
 mod server;
+mod streams;
 mod summary;
 mod trace;
 

@@ -36,6 +36,8 @@ pub(crate) struct Test<'d> {
     pub(crate) taken: Option<Taken>,
     /// Round-trip time of the control connection's handshake.
     pub(crate) handshake: Option<Span>,
+    /// Time that it took to open the data connections.
+    pub(crate) setup: Option<Span>,
     /// Where this end's data threads were put, if that was asked for.
     pub(crate) placement: Option<Placement>,
     pub(crate) intervals: Vec<Interval>,
@@ -78,6 +80,7 @@ impl Test<'_> {
         };
         Measurement {
             started,
+            setup: self.setup,
             peer,
             request: self.request,
             local,

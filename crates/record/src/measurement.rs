@@ -446,6 +446,10 @@ impl Validity {
 pub struct Measurement {
     /// When the data began to flow, RFC 3339 in UTC.
     pub started: String,
+    /// Time that it took to open the data connections of a test, from the first packet of the first one until all could
+    /// carry data; `None` where one is watched that others opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setup: Option<Span>,
     /// The other end.
     pub peer: Peer,
     /// The load that was asked for.

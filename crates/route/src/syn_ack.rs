@@ -1,55 +1,62 @@
 //! What the other end says as a connection is opened: its answer, or how it asks for one.
 
+use std::collections::HashMap;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use fullpipe_record::Handshake;
 use fullpipe_sys::tcp_info;
+use fullpipe_units::ByteCount;
 use fullpipe_wire::SynSegment;
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
 /// Longest headers of IPv4 and of TCP.
 const MAX_PACKET: usize = 60 + 60;
 
-/// Answers that are looked through: more than one there is only for connections that others open at the same moment.
-const MAX_ANSWERS: usize = 16;
+/// SYN-ACKs that are read at once, at most: others open connections to the same port, too.
+const MAX_SYN_ACKS: usize = 1024;
 
-/// Hears the answer to a connection that is about to be asked for.
+/// Receives the SYN-ACKs of connections that are about to be opened to one peer.
 pub struct SynAckSniffer {
     peer: SocketAddr,
     /// Absent where this user may use no raw sockets (`CAP_NET_RAW`).
     raw: Option<Socket>,
+    /// What has been received, by the port of this end.
+    received: HashMap<u16, SynSegment>,
 }
 
 impl SynAckSniffer {
-    /// Listens, from now on, for what `peer` answers.
+    /// Receives from now on the SYN-ACKs that `peer` sends.
     pub fn open(peer: SocketAddr) -> Self {
-        Self { peer, raw: listen(peer).ok() }
+        Self { peer, raw: listen(peer).ok(), received: HashMap::new() }
     }
 
-    /// What was answered to `connection`, on which nothing has arrived since; it begins at `local`.
-    pub fn heard(mut self, connection: impl AsFd, local: SocketAddr) -> Handshake {
-        // Of all windows only that of the handshake's packets is never scaled, and the kernel holds it until the next.
-        let window = tcp_info(connection).ok().and_then(|tcp| tcp.snd_wnd);
-        Handshake { window, options_overwritten: self.syn_ack(local).map(|answer| answer.options_overwritten) }
+    /// Returns whether an option was overwritten in the SYN-ACK of the connection that begins at `local`; `None` if it was
+    /// not received.
+    pub fn options_overwritten(&mut self, local: SocketAddr) -> Option<bool> {
+        self.receive();
+        self.received.get(&local.port()).map(|answer| answer.options_overwritten)
     }
 
-    fn syn_ack(&mut self, local: SocketAddr) -> Option<SynSegment> {
-        let raw = self.raw.as_mut()?;
+    fn receive(&mut self) {
+        let Some(raw) = &mut self.raw else { return };
         let mut packet = [0; MAX_PACKET];
-        for _ in 0..MAX_ANSWERS {
-            let length = raw.read(&mut packet).ok()?;
+        for _ in 0..MAX_SYN_ACKS {
+            let Ok(length) = raw.read(&mut packet) else { return };
             // A raw socket gives a whole packet of IPv4, and of IPv6 what follows its header.
             let read = if self.peer.is_ipv4() { SynSegment::of_packet } else { SynSegment::parse };
-            let answer = read(&packet[..length]);
-            let ours = answer.filter(|answer| answer.ports == [self.peer.port(), local.port()]);
-            if ours.is_some() {
-                return ours;
+            if let Some(answer) = read(&packet[..length]).filter(|answer| answer.ports[0] == self.peer.port()) {
+                self.received.insert(answer.ports[1], answer);
             }
         }
-        None
     }
+}
+
+/// Returns the window of the SYN-ACK of `connection`, on which nothing else has arrived: of all windows only that of the
+/// handshake's packets is never scaled, and the kernel holds it until the next.
+pub fn first_window(connection: impl AsFd) -> Option<ByteCount> {
+    tcp_info(connection).ok().and_then(|tcp| tcp.snd_wnd)
 }
 
 /// What the peer of `connection`, which it opened itself, asked for it with; `None` where the kernel did not keep it.
@@ -100,10 +107,12 @@ mod tests {
     /// What a listener at `address` answers; `None` where this machine has no such address.
     fn answer_at(address: &str) -> Option<Handshake> {
         let listener = TcpListener::bind(address).ok()?;
-        let sniffer = SynAckSniffer::open(listener.local_addr().unwrap());
+        let mut sniffer = SynAckSniffer::open(listener.local_addr().unwrap());
         let connection = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let local = connection.local_addr().unwrap();
-        Some(sniffer.heard(&connection, local))
+        let _other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let window = first_window(&connection);
+        Some(Handshake { window, options_overwritten: sniffer.options_overwritten(local) })
     }
 
     #[test]

@@ -512,6 +512,7 @@ impl Test {
         let settings = self.session.parameters().and_then(Parameters::settings).cloned();
         Measurement {
             started: started(finished),
+            setup: None,
             peer: Peer {
                 host: self.client.ip().to_string(),
                 address: self.client.to_string(),

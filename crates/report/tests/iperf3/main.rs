@@ -280,6 +280,7 @@ fn seen(request: &Request, role: Role) -> Measurement {
     let host = if role == Role::Client { "192.0.2.1" } else { "192.0.2.2" };
     Measurement {
         started: String::new(),
+        setup: None,
         peer: Peer { host: host.to_owned(), address: format!("{host}:5201"), speaks_fullpipe: false },
         request: request.clone(),
         local: end(0.004, 0.25),

@@ -265,6 +265,7 @@ pub(crate) fn invalid() -> Measurement {
 fn measured(rate: BitRate, limit: Verdict) -> Measurement {
     Measurement {
         started: "2025-01-02T03:04:05Z".to_owned(),
+        setup: None,
         peer: Peer { host: "10.0.0.2".to_owned(), address: "10.0.0.2:5201".to_owned(), speaks_fullpipe: true },
         request: request(),
         local: EndReport::default(),
