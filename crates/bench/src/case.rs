@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use clap::ValueEnum;
+use fullpipe_lab::Awake;
 use fullpipe_record::Segmentation;
 
 use crate::comparison::Outcome;
@@ -22,6 +23,9 @@ pub(crate) enum Case {
     Ends,
     /// One TCP stream against an iperf3 whose receiver does not copy
     SkipRxCopy,
+    /// `fullpipe iperf3` at both ends against iperf3 at both ends, over loopback: one TCP stream, and datagrams of 1448
+    /// bytes as fast as they go; then both again without keeping the processors awake
+    DropIn,
     /// UDP as fast as it goes over loopback, 1448 bytes a datagram
     Udp,
     /// The same datagrams over a pair of devices without UDP segmentation
@@ -49,6 +53,8 @@ pub(crate) enum Case {
 pub(crate) struct Effort {
     pub(crate) seconds: f64,
     pub(crate) rounds: usize,
+    /// Whether the processors are kept awake.
+    pub(crate) keeps_awake: bool,
 }
 
 impl Case {
@@ -61,6 +67,11 @@ impl Case {
     pub(crate) fn title(self) -> String {
         let help = self.to_possible_value().and_then(|value| value.get_help().map(ToString::to_string));
         help.unwrap_or_default()
+    }
+
+    /// Whether it decides by itself when the processors are kept awake.
+    pub(crate) fn decides_on_sleep(self) -> bool {
+        self == Self::DropIn
     }
 
     /// Runs it.
@@ -83,6 +94,7 @@ impl Case {
                 Outcome::skipped(&format!("the iperf3 that is installed has no {SKIP_RX_COPY}"))
             }
             Self::SkipRxCopy => compare(discarding(), Joint::Loopback, Traffic::Tcp, 1),
+            Self::DropIn => drop_in(effort.keeps_awake, compare),
             Self::Udp => compare(everybody(), Joint::Loopback, Traffic::Flood, 1),
             Self::UdpVeth => compare(everybody(), Joint::VethSingle, Traffic::Flood, 1),
             Self::Streams => compare(everybody(), Joint::Loopback, Traffic::Tcp, 4),
@@ -128,6 +140,26 @@ fn mixed() -> Vec<Contestant> {
         between("iperf3 to fullpipe", Program::Iperf3, Program::Fullpipe),
         iperf3(),
     ]
+}
+
+fn drop_in(keeps_awake: bool, compare: impl Fn(Vec<Contestant>, Joint, Traffic, u16) -> Outcome) -> Outcome {
+    let in_turn = |outcome: Outcome, kind: &str| {
+        [Traffic::Tcp, Traffic::Flood].into_iter().fold(outcome, |outcome, traffic| {
+            if outcome.interrupted {
+                return outcome;
+            }
+            let contestants = [("fullpipe iperf3", Program::DropIn), ("iperf3", Program::Iperf3)];
+            let contestants =
+                contestants.map(|(name, program)| Contestant::alone(&format!("{name}{kind}"), program, &[]));
+            outcome.followed_by(compare(contestants.into(), Joint::Loopback, traffic, 1))
+        })
+    };
+    let mut outcome = Outcome::default();
+    if keeps_awake {
+        let _awake = Awake::ask();
+        outcome = in_turn(outcome, "");
+    }
+    in_turn(outcome, ", ordinary")
 }
 
 fn discarding() -> Vec<Contestant> {

@@ -44,7 +44,7 @@ pub(crate) struct Table {
 }
 
 /// What came out of a case.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub(crate) struct Outcome {
     pub(crate) tables: Vec<Table>,
     /// What the reader must know: runs that failed, programs that are absent.
@@ -60,6 +60,15 @@ impl Outcome {
     /// A case that cannot be run here.
     pub(crate) fn skipped(why: &impl ToString) -> Self {
         Self { tables: Vec::new(), notes: vec![format!("not run: {}", why.to_string())], interrupted: false }
+    }
+
+    /// Both, one after the other.
+    #[must_use]
+    pub(crate) fn followed_by(mut self, other: Self) -> Self {
+        self.tables.extend(other.tables);
+        self.notes.extend(other.notes);
+        self.interrupted |= other.interrupted;
+        self
     }
 
     /// With more that the reader must know.

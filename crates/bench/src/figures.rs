@@ -51,7 +51,7 @@ pub(crate) fn read(program: Program, client: &Ended, server: &str) -> Result<Fig
     }
     let figures = match program {
         Program::Fullpipe => of_fullpipe(&document),
-        Program::Iperf3 => of_iperf3(&document),
+        Program::Iperf3 | Program::DropIn => of_iperf3(&document),
         Program::Iperf2 => of_iperf2(server),
     };
     figures.filter(|figures| figures.bytes > 0).ok_or_else(|| "it does not say what arrived".to_owned())

@@ -124,13 +124,14 @@ fn run(cli: &Cli, stop: &AtomicBool) -> ExitCode {
         say(true, &format!("fullpipe-bench: {why}; {hint}\n"));
         return ExitCode::from(LACKING);
     }
-    let effort = Effort { seconds: cli.time, rounds: cli.rounds.into() };
-    let awake = (!cli.let_sleep).then(Awake::ask);
-    let heading = Heading::new(Machine::look(), awake.as_ref().is_some_and(Awake::is_held), effort, &tools);
+    let keeps_awake = !cli.let_sleep && Awake::ask().is_held();
+    let effort = Effort { seconds: cli.time, rounds: cli.rounds.into(), keeps_awake };
+    let heading = Heading::new(Machine::look(), effort, &tools);
     say(cli.json, &heading.text());
     let mut report = Report::new(heading);
     let interrupted = cases(cli).into_iter().any(|case| {
         say(cli.json, &format!("\n{}", case_head(case)));
+        let _awake = (keeps_awake && !case.decides_on_sleep()).then(Awake::ask);
         let outcome = case.run(effort, &tools, stop);
         say(cli.json, &outcome_text(&outcome));
         let interrupted = outcome.interrupted;

@@ -12,6 +12,8 @@ use crate::process::{Port, Process, last_words};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Program {
     Fullpipe,
+    /// `fullpipe iperf3`, which takes iperf3's arguments and prints its document.
+    DropIn,
     Iperf3,
     Iperf2,
 }
@@ -93,7 +95,7 @@ impl Tools {
 
     pub(crate) fn of(&self, program: Program) -> &Tool {
         match program {
-            Program::Fullpipe => &self.fullpipe,
+            Program::Fullpipe | Program::DropIn => &self.fullpipe,
             Program::Iperf3 => &self.iperf3,
             Program::Iperf2 => &self.iperf2,
         }
@@ -106,6 +108,7 @@ impl Program {
         let mut command = Command::new(&tools.of(self).path);
         match self {
             Self::Fullpipe => command.arg("serve"),
+            Self::DropIn => command.args(["iperf3", "-s"]),
             Self::Iperf3 => command.arg("-s"),
             Self::Iperf2 if traffic == Traffic::Tcp => command.args(["-s", "-y", "C"]),
             Self::Iperf2 => command.args(["-s", "-u", "-y", "C"]),
@@ -124,6 +127,7 @@ impl Program {
         let mut command = Command::new(&tools.of(self).path);
         match self {
             Self::Fullpipe => command.args(["measure", &address.to_string(), "--json"]),
+            Self::DropIn => command.args(["iperf3", "-c", &address.to_string(), "-J"]),
             Self::Iperf3 => command.args(["-c", &address.to_string(), "-J"]),
             Self::Iperf2 => command.args(["-c", &address.to_string(), "-y", "C"]),
         };
@@ -134,7 +138,8 @@ impl Program {
 
     /// iperf3 takes whole seconds only, and 0 for ever.
     fn duration(self, load: &Load) -> String {
-        if self == Self::Iperf3 { load.seconds.ceil().max(1.0).to_string() } else { load.seconds.to_string() }
+        let is_whole = matches!(self, Self::Iperf3 | Self::DropIn);
+        if is_whole { load.seconds.ceil().max(1.0).to_string() } else { load.seconds.to_string() }
     }
 
     fn traffic(self, traffic: Traffic) -> Vec<String> {
@@ -171,6 +176,8 @@ mod tests {
         let expected = "fullpipe measure 127.0.0.1 --json -p 9 -P 2 -t 0.5 -u -l 1448 -b 0 --yes --x";
         assert_eq!(client(Program::Fullpipe), expected);
         assert_eq!(client(Program::Iperf3), "iperf3 -c 127.0.0.1 -J -p 9 -P 2 -t 1 -u -l 1448 -b 0 --x");
+        let drop_in = client(Program::DropIn);
+        assert_eq!(drop_in, client(Program::Iperf3).replacen("iperf3", "fullpipe iperf3", 1));
         assert_eq!(client(Program::Iperf2), "iperf -c 127.0.0.1 -y C -p 9 -P 2 -t 0.5 -u -l 1448 -b 100g --x");
         let server = Program::Iperf2.server(&tools(), Ipv4Addr::LOCALHOST, 9, Traffic::Flood);
         assert_eq!(words(&server), "iperf -s -u -y C -B 127.0.0.1 -p 9");

@@ -54,11 +54,11 @@ struct CaseReport {
 }
 
 impl Heading {
-    pub(crate) fn new(machine: Machine, kept_awake: bool, effort: Effort, tools: &Tools) -> Self {
+    pub(crate) fn new(machine: Machine, effort: Effort, tools: &Tools) -> Self {
         let programs = [&tools.fullpipe, &tools.iperf3, &tools.iperf2].map(ProgramReport::new).into();
         Self {
             machine,
-            kept_awake,
+            kept_awake: effort.keeps_awake,
             rounds: effort.rounds,
             seconds: effort.seconds,
             programs,

@@ -87,7 +87,7 @@ const MAX_HELD: usize = 3 + NUMBERS_LENGTH;
 const STARTED: [u8; 3] = [State::TestStart.byte(), State::TestRunning.byte(), State::Report.byte()];
 
 /// The longest report.
-const MAX_REPORT: usize = PREFIX + Message::Report.limit().get() as usize;
+const MAX_REPORT: u64 = PREFIX as u64 + Message::Report.limit().get();
 
 /// Reports that are heard however short a test is. A server sends one a second.
 const MIN_REPORTS: u64 = 100;
@@ -256,7 +256,7 @@ impl Client {
     /// Whether what came too early is no more than a server may say before it waits for us.
     fn may_wait(&self) -> bool {
         let report = if self.inbox.starts_with(&STARTED) { MAX_REPORT } else { 0 };
-        self.inbox.len() <= MAX_HELD + report
+        self.inbox.len() as u64 <= MAX_HELD as u64 + report
     }
 
     /// Only a server that knows that it talks with fullpipe tells anything, and only from when data flows until it has heard

@@ -13,7 +13,7 @@ use std::fmt;
 use fullpipe_record::{Datagrams, Direction, Request};
 use fullpipe_units::{ByteCount, Span};
 
-use crate::udp::{put, word};
+use crate::udp::{low_half, put, word};
 
 /// The port on which iperf2 servers listen, TCP and UDP.
 pub const DEFAULT_PORT: u16 = 5001;
@@ -124,10 +124,10 @@ impl Header {
             Direction::Download => REVERSE,
             Direction::Both => FULL_DUPLEX,
         };
-        let length = (HEADER_LENGTH as u32) << 1;
+        let length = u32::try_from(HEADER_LENGTH << 1).unwrap_or(u32::MAX);
         put(&mut header, 0, EXTENDED | VERSION_2 | LENGTH_IS_GIVEN | length);
         put(&mut header, 4, request.streams.into());
-        put(&mut header, 12, low(request.block.get()));
+        put(&mut header, 12, saturated(request.block.get()));
         put(&mut header, 20, amount(request));
         put(&mut header, EXTENSION_FLAGS, upper);
         put(&mut header, 44, request.tos.into());
@@ -173,8 +173,8 @@ impl Datagram {
     pub fn write(self, payload: &mut [u8; Self::LENGTH]) {
         let number = self.number.cast_unsigned();
         let micros = self.sent.as_micros();
-        put(payload, 0, number as u32);
-        put(payload, 4, (micros / 1_000_000) as u32);
+        put(payload, 0, low_half(number));
+        put(payload, 4, low_half(micros / 1_000_000));
         put(payload, 8, (micros % 1_000_000) as u32);
         put(payload, 12, (number >> 32) as u32);
         put(payload, 16, WIDE_NUMBERS);
@@ -231,13 +231,13 @@ impl Report {
         let mut answer = vec![0; length];
         answer[..IN_DATAGRAM].copy_from_slice(last.get(..length)?.get(..IN_DATAGRAM)?);
         let bytes = self.bytes.get();
-        let short = |count: u64| if is_long { count as u32 } else { low(count) };
-        let seconds = |span: Span| low(span.as_micros() / 1_000_000);
+        let short = |count: u64| if is_long { low_half(count) } else { saturated(count) };
+        let seconds = |span: Span| saturated(span.as_micros() / 1_000_000);
         let micros = |span: Span| (span.as_micros() % 1_000_000) as u32;
         let words = [
             if is_long { VERSION_1 | WIDE_NUMBERS } else { VERSION_1 },
             (bytes >> 32) as u32,
-            bytes as u32,
+            low_half(bytes),
             seconds(self.duration),
             micros(self.duration),
             short(self.lost),
@@ -304,7 +304,7 @@ fn time(bytes: &[u8], at: usize) -> Option<Span> {
     Some(Span::from_secs(word(bytes, at)?.into()) + Span::from_micros(word(bytes, at + 4)?.into()))
 }
 
-fn low(value: u64) -> u32 {
+fn saturated(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 

@@ -86,6 +86,7 @@ impl From<Scalar> for Whole {
             Scalar::Whole(number) => Some(number),
             // 2^64−1 written or rounded as a float.
             Scalar::Fraction(number) if number >= TWO_TO_63 => Some(-1),
+            #[expect(clippy::cast_possible_truncation, reason = "the fraction goes, and the limits hold")]
             Scalar::Fraction(number) => Some(number as i64),
             _ => None,
         })
@@ -95,6 +96,7 @@ impl From<Scalar> for Whole {
 impl From<Scalar> for Number {
     fn from(value: Scalar) -> Self {
         Self(match value {
+            #[expect(clippy::cast_precision_loss, reason = "a float holds any time and share that is meant")]
             Scalar::Whole(number) => Some(number as f64),
             Scalar::Fraction(number) => Some(number),
             _ => None,

@@ -121,8 +121,8 @@ pub(crate) fn from_hex(text: &str) -> Option<[u8; MAC_LENGTH]> {
     let digits: &[u8; 2 * MAC_LENGTH] = text.as_bytes().try_into().ok()?;
     let mut bytes = [0; MAC_LENGTH];
     for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
-        let digit = |digit: u8| char::from(digit).to_digit(16);
-        *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
+        let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
     }
     Some(bytes)
 }

@@ -40,6 +40,10 @@ pub struct Parameters {
     zero_copy: bool,
     discard: bool,
     offload: bool,
+    /// Only a server that is fullpipe is asked for it.
+    rx_copy: bool,
+    /// Likewise.
+    no_gso: bool,
     /// Of the server.
     processor: Option<i64>,
     auth_token: Option<String>,
@@ -157,6 +161,8 @@ impl Parameters {
             zero_copy: request.zero_copy,
             discard: request.discard,
             offload: request.offload,
+            rx_copy: request.rx_copy,
+            no_gso: request.no_gso,
             processor: request.far_processor.map(i64::from),
             auth_token: None,
             speaks_fullpipe: true,
@@ -214,24 +220,26 @@ impl Parameters {
                 Heading::Down => Direction::Download,
                 Heading::Both => Direction::Both,
             },
-            streams: within(self.streams, 1..=128, ErrorNumber::STREAMS, "parallel streams")? as u16,
+            streams: within(self.streams, 1..=128, ErrorNumber::STREAMS, "parallel streams")?,
             duration: self.checked_duration()?,
             omit: Span::from_secs(within(self.omit_seconds, 0..=600, ErrorNumber::OMIT, "seconds to omit")?),
             bytes: self.checked_bytes()?,
             block: self.checked_block()?,
             rate: checked_rate(self.rate, "bit/s")?,
-            burst: if_any(within(self.burst, 0..=1000, ErrorNumber::BURST, "blocks in a burst")? as u16),
+            burst: if_any(within(self.burst, 0..=1000, ErrorNumber::BURST, "blocks in a burst")?),
             pacing: checked_rate(self.pacing, "bit/s of pacing")?,
             buffer: self.checked_buffer()?,
             congestion: self.checked_congestion()?,
             mss: if_any(within(self.mss, 0..=32_767, ErrorNumber::MSS, "bytes of segment")?).map(ByteCount::new),
             no_delay: self.no_delay,
-            tos: within(self.tos, 0..=255, ErrorNumber::TOS, "as type of service")? as u8,
+            tos: within(self.tos, 0..=255, ErrorNumber::TOS, "as type of service")?,
             multipath: self.multipath,
             sendfile: self.sendfile,
             zero_copy: self.zero_copy,
             discard: self.discard,
             offload: self.offload,
+            rx_copy: self.rx_copy,
+            no_gso: self.no_gso,
             wide_counters: self.wide_counters,
             dont_fragment: self.dont_fragment,
             // What is no processor is a wish like that for one that is not there.
@@ -406,14 +414,29 @@ struct Announced<'p> {
     version: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'p Proof>,
+    #[serde(skip_serializing_if = "is_off")]
+    rx_copy: bool,
+    #[serde(skip_serializing_if = "is_off")]
+    no_gso: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     settings: Option<&'p HostSettings>,
 }
 
 impl<'p> Announced<'p> {
     fn by(asked: &'p Parameters) -> Self {
-        Self { version: EXTENSION_VERSION, key: asked.proof.as_ref(), settings: asked.settings.as_ref() }
+        Self {
+            version: EXTENSION_VERSION,
+            key: asked.proof.as_ref(),
+            rx_copy: asked.rx_copy,
+            no_gso: asked.no_gso,
+            settings: asked.settings.as_ref(),
+        }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_off(flag: &bool) -> bool {
+    !*flag
 }
 
 impl Carrier {
@@ -502,6 +525,10 @@ struct Heard {
     #[serde(default)]
     key: Option<Proof>,
     #[serde(default)]
+    rx_copy: Flag,
+    #[serde(default)]
+    no_gso: Flag,
+    #[serde(default)]
     settings: Extension,
 }
 
@@ -549,6 +576,8 @@ impl From<Received> for Parameters {
             zero_copy: given(received.zerocopy) == ZERO_COPY,
             discard: is_on(received.skip_rx_copy),
             offload: is_on(received.gso) || is_on(received.gro),
+            rx_copy: extension.as_ref().is_some_and(|extension| extension.rx_copy.0),
+            no_gso: extension.as_ref().is_some_and(|extension| extension.no_gso.0),
             auth_token: received.authtoken.0,
             // Later versions will add to this one.
             speaks_fullpipe: extension.as_ref().is_some_and(|extension| extension.version >= EXTENSION_VERSION),
@@ -576,15 +605,18 @@ fn refusal(number: ErrorNumber, why: &str) -> Refusal {
     Refusal { number, why: why.to_owned() }
 }
 
-fn within(value: i64, range: std::ops::RangeInclusive<i64>, number: ErrorNumber, what: &str) -> Result<u64, Refusal> {
-    if range.contains(&value) {
-        Ok(value.unsigned_abs())
-    } else {
-        Err(Refusal {
-            number,
-            why: format!("{value} {what} asked for; {} to {} are possible", range.start(), range.end()),
-        })
-    }
+/// Returns `value` if it is in `range`, which `N` must hold.
+fn within<N: TryFrom<i64>>(
+    value: i64,
+    range: std::ops::RangeInclusive<i64>,
+    number: ErrorNumber,
+    what: &str,
+) -> Result<N, Refusal> {
+    let fitting = Some(value).filter(|value| range.contains(value)).and_then(|value| N::try_from(value).ok());
+    fitting.ok_or_else(|| Refusal {
+        number,
+        why: format!("{value} {what} asked for; {} to {} are possible", range.start(), range.end()),
+    })
 }
 
 fn whole_seconds(span: Span) -> i64 {

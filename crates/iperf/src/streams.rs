@@ -2,7 +2,7 @@ use fullpipe_record::{Direction, Request};
 
 /// How many data connections a test has: one a stream and direction.
 pub fn data_connections(request: &Request) -> u16 {
-    request.streams.saturating_mul(request.directions().len() as u16)
+    if request.direction == Direction::Both { request.streams.saturating_mul(2) } else { request.streams }
 }
 
 /// Which way data goes, seen from the client, on data connection `stream`, from 0 in the order in which they were

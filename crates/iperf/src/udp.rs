@@ -50,12 +50,12 @@ impl Header {
     /// `wide`; of more than 32 bits of seconds, always.
     pub fn write(self, wide: bool, payload: &mut [u8; MIN_PAYLOAD]) {
         let micros = self.sent.as_micros();
-        put(payload, 0, (micros / 1_000_000) as u32);
+        put(payload, 0, low_half(micros / 1_000_000));
         put(payload, 4, (micros % 1_000_000) as u32);
         if wide {
             payload[8..].copy_from_slice(&self.sequence.to_be_bytes());
         } else {
-            put(payload, 8, self.sequence as u32);
+            put(payload, 8, low_half(self.sequence));
         }
     }
 
@@ -66,6 +66,11 @@ impl Header {
         let sequence = if wide { third << 32 | u64::from(word(payload, 12)?) } else { third };
         Some(Self { sent, sequence })
     }
+}
+
+/// Returns the low 32 bits of `number`, which is all that some fields hold.
+pub(crate) const fn low_half(number: u64) -> u32 {
+    (number & 0xFFFF_FFFF) as u32
 }
 
 /// The big-endian word at `at`.

@@ -8,7 +8,7 @@ use fullpipe_units::Span;
 pub(crate) struct Jitter {
     /// Nanoseconds from the last stamp to its arrival, by two clocks.
     transit: Option<i128>,
-    /// In nanoseconds.
+    /// In seconds.
     mean: f64,
 }
 
@@ -17,13 +17,14 @@ impl Jitter {
     pub(crate) fn arrived(&mut self, sent: Span, at: Span) {
         let transit = i128::from(at.as_nanos()) - i128::from(sent.as_nanos());
         let change = transit - self.transit.unwrap_or(transit);
-        self.mean += (change.unsigned_abs() as f64 - self.mean) / 16.0;
+        let change = Span::from_nanos(u64::try_from(change.unsigned_abs()).unwrap_or(u64::MAX));
+        self.mean += (change.as_secs_f64() - self.mean) / 16.0;
         self.transit = Some(transit);
     }
 
     /// The jitter so far.
     pub(crate) fn get(self) -> Span {
-        Span::from_secs_f64(self.mean / 1e9)
+        Span::from_secs_f64(self.mean)
     }
 }
 

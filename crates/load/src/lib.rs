@@ -6,6 +6,8 @@
 //!
 //! [`Writer::Blocking`]: fullpipe_record::Writer::Blocking
 
+#![warn(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss)]
+
 mod files;
 mod jitter;
 mod lane;

@@ -47,17 +47,17 @@ pub fn thin_out(samples: &mut Vec<Sample>) {
 /// One sample of each stream of TCP. A stream whose connection is gone has nothing to tell.
 pub(crate) fn look(streams: &[Stream], origin: Instant) -> Vec<Sample> {
     let at = Span::from(origin.elapsed());
-    let sample = |(index, stream): (usize, &Stream)| {
+    let sample = |(stream, index): (&Stream, u16)| {
         let Channel::Tcp(socket) = &stream.channel else { return None };
         Some(Sample {
             at,
-            stream: index as u16,
+            stream: index,
             bytes: stream.count().bytes,
             tcp: tcp_info(socket).ok()?,
             memory: socket_memory(socket).ok(),
         })
     };
-    streams.iter().enumerate().filter_map(sample).collect()
+    streams.iter().zip(0..).filter_map(sample).collect()
 }
 
 #[cfg(test)]

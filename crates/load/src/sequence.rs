@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use fullpipe_record::Datagrams;
 
+use crate::shared::length;
+
 /// Numbers below the highest of which it is known whether they have arrived.
 const WINDOW: u64 = 65_536;
 
@@ -43,14 +45,14 @@ struct Run {
 impl Sequence {
     /// Nothing has arrived.
     pub(crate) fn new(wide: bool) -> Self {
-        let seen = vec![0; (WINDOW / WORD) as usize].into();
+        let seen = vec![0; length(WINDOW / WORD)].into();
         Self { wide, highest: 0, seen, runs: VecDeque::new(), counts: Datagrams::default() }
     }
 
     /// A datagram with this number on it has arrived.
     pub(crate) fn arrived(&mut self, number: u64) {
         // What would be below zero is as late as can be.
-        let number = if self.wide { number } else { widen(number as u32, self.highest).unwrap_or(0) };
+        let number = if self.wide { number } else { widen(low_half(number), self.highest).unwrap_or(0) };
         if number > self.highest { self.in_front(number) } else { self.behind(number) }
     }
 
@@ -132,14 +134,18 @@ impl Sequence {
 }
 
 /// The word and the bit of a number.
-const fn place(number: u64) -> (usize, u64) {
-    ((number % WINDOW / WORD) as usize, number % WORD)
+fn place(number: u64) -> (usize, u64) {
+    (length(number % WINDOW / WORD), number % WORD)
 }
 
 /// The number nearest to `highest` that has these last 32 bits; none where that would be below zero.
 fn widen(low: u32, highest: u64) -> Option<u64> {
-    let ahead = low.wrapping_sub(highest as u32).cast_signed();
+    let ahead = low.wrapping_sub(low_half(highest)).cast_signed();
     highest.checked_add_signed(ahead.into())
+}
+
+const fn low_half(number: u64) -> u32 {
+    (number & 0xFFFF_FFFF) as u32
 }
 
 #[cfg(test)]

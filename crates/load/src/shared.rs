@@ -96,6 +96,11 @@ impl Shared {
     }
 }
 
+/// Returns a number of bytes as a length in memory, where nothing is longer than its greatest.
+pub(crate) fn length(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
 /// Waits until a socket can do `what`, for as long as `timeout` at most.
 pub(crate) fn wait(socket: impl AsFd, what: PollFlags, timeout: Duration) {
     let timeout = Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() };

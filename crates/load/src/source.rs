@@ -1,4 +1,4 @@
-//! Where what a TCP stream sends comes from, and how the kernel gets it.
+//! The source of what a TCP stream sends, and the method of handing it to the kernel.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -13,30 +13,30 @@ use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 use rustix::io::Errno;
 
 use crate::lane::Role;
-use crate::shared::{Shared, fill, wait};
+use crate::shared::{Shared, fill, length, wait};
 use crate::storage::Storage;
 use crate::transfer::TransferPlan;
 
-/// How long the last notices of completed sends are waited for.
-const LAST_NOTICES: Duration = Duration::from_millis(100);
+/// Time for which the last notices of completed sends are waited for.
+const COMPLETION_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// What a stream sends.
+/// The bytes that a stream sends.
 #[derive(Debug)]
 pub(crate) struct Source {
     data: Pages,
-    way: Way,
+    method: SendMethod,
 }
 
-/// How it gets into the kernel.
+/// A method of handing the kernel what is sent.
 #[derive(Debug)]
-enum Way {
+enum SendMethod {
     /// Copied.
     Copy,
     /// As pages of a file that holds the same.
     File(File),
     /// As the pages that it lies in.
     ZeroCopy(Sends),
-    /// Copied, after it was read from storage; the part of the last piece that has not been sent.
+    /// Copied, after it was read from storage; the part of the last chunk that has not been sent.
     Storage(Arc<Storage>, Range<usize>),
 }
 
@@ -48,38 +48,38 @@ struct Sends {
 }
 
 impl Source {
-    /// What `plan` says, or a copy of the same bytes with a note why.
+    /// Returns a source as `plan` asks for it, or one that copies the same bytes, with a note why.
     pub(crate) fn new(socket: &TcpStream, plan: &TransferPlan, shared: &Shared) -> io::Result<Self> {
-        let mut data = Pages::new(plan.block.get() as usize)?;
+        let mut data = Pages::new(length(plan.block.get()))?;
         fill(&mut data);
-        let way = match shared.storage() {
-            Some(storage) if storage.is_read() => Way::Storage(Arc::clone(storage), 0..0),
+        let method = match shared.storage() {
+            Some(storage) if storage.is_read() => SendMethod::Storage(Arc::clone(storage), 0..0),
             _ if plan.sendfile => file_in_memory(&data).map_or_else(
                 |error| {
                     shared.note(format!("data was copied instead of sent from a file, which cannot be made: {error}"));
-                    Way::Copy
+                    SendMethod::Copy
                 },
-                Way::File,
+                SendMethod::File,
             ),
             _ if plan.zero_copy => allow_zero_copy(socket).map_or_else(
                 |error| {
                     shared.note(format!("data was copied, as this socket sends nothing without: {error}"));
-                    Way::Copy
+                    SendMethod::Copy
                 },
-                |()| Way::ZeroCopy(Sends::default()),
+                |()| SendMethod::ZeroCopy(Sends::default()),
             ),
-            _ => Way::Copy,
+            _ => SendMethod::Copy,
         };
-        Ok(Self { data, way })
+        Ok(Self { data, method })
     }
 
     /// Writes up to `length` bytes, no more than a block; how many the kernel took, none at the end of what there is.
     pub(crate) fn write(&mut self, mut socket: &TcpStream, length: usize) -> io::Result<usize> {
-        match &mut self.way {
-            Way::Copy => socket.write(&self.data[..length]),
-            Way::File(file) => Ok(sendfile(socket, file, Some(&mut 0), length)?),
-            Way::ZeroCopy(sends) => sends.send(socket, &self.data, length),
-            Way::Storage(storage, rest) => {
+        match &mut self.method {
+            SendMethod::Copy => socket.write(&self.data[..length]),
+            SendMethod::File(file) => Ok(sendfile(socket, file, Some(&mut 0), length)?),
+            SendMethod::ZeroCopy(sends) => sends.send(socket, &self.data, length),
+            SendMethod::Storage(storage, rest) => {
                 if rest.start == rest.end {
                     *rest = 0..storage.next(&mut self.data)?;
                 }
@@ -93,29 +93,30 @@ impl Source {
         }
     }
 
-    /// Whether `error` says that this socket does not take data this way, and it will be copied from now on.
+    /// Returns whether `error` says that this socket does not take data by this method, in which case it is copied from now
+    /// on.
     pub(crate) fn falls_back(&mut self, error: &io::Error, shared: &Shared) -> bool {
         let is = |errnos: &[Errno]| errnos.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()));
-        let why = match &self.way {
-            Way::File(_) if is(&[Errno::INVAL, Errno::NOSYS, Errno::OPNOTSUPP]) => {
+        let why = match &self.method {
+            SendMethod::File(_) if is(&[Errno::INVAL, Errno::NOSYS, Errno::OPNOTSUPP]) => {
                 "data was copied instead of sent from a file, which the socket refused"
             }
             // With nothing under way whose end would make room, there will never be any.
-            Way::ZeroCopy(sends) if is(&[Errno::NOBUFS]) && sends.under_way() == 0 => {
+            SendMethod::ZeroCopy(sends) if is(&[Errno::NOBUFS]) && sends.under_way() == 0 => {
                 "data was copied, as the kernel has no room for sends without (net.core.optmem_max, RLIMIT_MEMLOCK)"
             }
             _ => return false,
         };
         shared.note(format!("{why}: {error}"));
-        self.way = Way::Copy;
+        self.method = SendMethod::Copy;
         true
     }
 
-    /// Says what became of sends without a copy, as far as it is known soon after the last: what is under way may be long
-    /// on a long path.
+    /// Notes how many sends without a copy the kernel copied, as far as that is known soon after the last: on a long path
+    /// data is under way for long.
     pub(crate) fn finish(mut self, socket: &TcpStream, shared: &Shared) {
-        let Way::ZeroCopy(sends) = &mut self.way else { return };
-        let deadline = Instant::now() + LAST_NOTICES;
+        let SendMethod::ZeroCopy(sends) = &mut self.method else { return };
+        let deadline = Instant::now() + COMPLETION_TIMEOUT;
         while sends.under_way() > 0 && Instant::now() < deadline && !shared.stopped(Role::Receiver) {
             wait(socket, PollFlags::ERR, Duration::from_millis(1));
             sends.collect(socket);
@@ -185,9 +186,9 @@ mod tests {
     #[test]
     fn a_socket_that_takes_no_file_gets_copies_and_the_user_is_reported() {
         let (mut source, _, shared) = source(&Request { sendfile: true, ..Request::default() });
-        assert!(matches!(source.way, Way::File(_)));
+        assert!(matches!(source.method, SendMethod::File(_)));
         assert!(!source.falls_back(&Errno::CONNRESET.into(), &shared));
-        assert!(source.falls_back(&Errno::INVAL.into(), &shared) && matches!(source.way, Way::Copy));
+        assert!(source.falls_back(&Errno::INVAL.into(), &shared) && matches!(source.method, SendMethod::Copy));
         // A copy that is refused is an error like any other.
         assert!(!source.falls_back(&Errno::INVAL.into(), &shared));
         assert_eq!(shared.take_notes().len(), 1);
@@ -198,10 +199,10 @@ mod tests {
         let (mut source, sockets, shared) = source(&Request { zero_copy: true, ..Request::default() });
         assert!(source.write(&sockets[0], 1_000).unwrap() > 0);
         assert!(!source.falls_back(&Errno::NOBUFS.into(), &shared), "its end will make room");
-        if let Way::ZeroCopy(sends) = &mut source.way {
+        if let SendMethod::ZeroCopy(sends) = &mut source.method {
             sends.heard_of.done = 1;
         }
-        assert!(source.falls_back(&Errno::NOBUFS.into(), &shared) && matches!(source.way, Way::Copy));
+        assert!(source.falls_back(&Errno::NOBUFS.into(), &shared) && matches!(source.method, SendMethod::Copy));
         assert_eq!(shared.take_notes().len(), 1);
     }
 }

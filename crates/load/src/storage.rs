@@ -14,12 +14,12 @@ use fullpipe_units::{ByteCount, Span};
 /// How long storage may take in the end to lay down what it was given: a disk that hangs must not hold the test.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A file that all streams of a transfer share: each takes the next piece.
+/// A file that all streams of a transfer share: each takes the next chunk.
 #[derive(Debug)]
 pub struct Storage {
     file: Arc<File>,
     purpose: Purpose,
-    /// Where the next piece begins.
+    /// Where the next chunk begins.
     offset: AtomicU64,
     bytes: AtomicU64,
     /// Nanoseconds in reads or writes, of all streams together.
@@ -48,7 +48,7 @@ impl Storage {
         Self::new(file, Purpose::Repeat)
     }
 
-    /// What arrives is written to `file`, in the order in which pieces arrive: of one stream, as they were sent.
+    /// What arrives is written to `file`, in the order in which chunks arrive: of one stream, as they were sent.
     pub fn write(file: File) -> Self {
         Self::new(file, Purpose::Write)
     }
@@ -62,29 +62,29 @@ impl Storage {
         self.purpose != Purpose::Write
     }
 
-    /// Fills `piece` with the next bytes of the file; how many they are, none at its end.
-    pub(crate) fn next(&self, piece: &mut [u8]) -> io::Result<usize> {
-        let offset = self.offset.fetch_add(piece.len() as u64, Ordering::Relaxed);
-        let length = self.read_at(piece, offset)?;
+    /// Fills `chunk` with the next bytes of the file; how many they are, none at its end.
+    pub(crate) fn next(&self, chunk: &mut [u8]) -> io::Result<usize> {
+        let offset = self.offset.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+        let length = self.read_at(chunk, offset)?;
         match self.purpose {
-            Purpose::Once(whole) if (length as u64) < whole.saturating_sub(offset).min(piece.len() as u64) => {
+            Purpose::Once(whole) if (length as u64) < whole.saturating_sub(offset).min(chunk.len() as u64) => {
                 let end = offset + length as u64;
                 let why = format!("the file ended after {end} of its {whole} bytes: it was cut while it was sent");
                 Err(io::Error::new(io::ErrorKind::UnexpectedEof, why))
             }
             Purpose::Repeat if length == 0 && offset > 0 => {
-                self.offset.store(piece.len() as u64, Ordering::Relaxed);
-                self.read_at(piece, 0)
+                self.offset.store(chunk.len() as u64, Ordering::Relaxed);
+                self.read_at(chunk, 0)
             }
             _ => Ok(length),
         }
     }
 
-    /// Appends `piece`.
-    pub(crate) fn append(&self, piece: &[u8]) -> io::Result<()> {
-        let offset = self.offset.fetch_add(piece.len() as u64, Ordering::Relaxed);
-        self.timed(|| self.file.write_all_at(piece, offset)).map_err(|error| named("write to the file", &error))?;
-        self.bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
+    /// Appends `chunk`.
+    pub(crate) fn append(&self, chunk: &[u8]) -> io::Result<()> {
+        let offset = self.offset.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+        self.timed(|| self.file.write_all_at(chunk, offset)).map_err(|error| named("write to the file", &error))?;
+        self.bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 
@@ -96,11 +96,11 @@ impl Storage {
         (StorageUse { bytes, busy, sync, writes: !self.is_read() }, note)
     }
 
-    /// Reads until `piece` is full or the file ends.
-    fn read_at(&self, piece: &mut [u8], offset: u64) -> io::Result<usize> {
+    /// Reads until `chunk` is full or the file ends.
+    fn read_at(&self, chunk: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut filled = 0;
-        while filled < piece.len() {
-            let read = self.timed(|| self.file.read_at(&mut piece[filled..], offset + filled as u64));
+        while filled < chunk.len() {
+            let read = self.timed(|| self.file.read_at(&mut chunk[filled..], offset + filled as u64));
             match read {
                 Ok(0) => break,
                 Ok(length) => filled += length,
@@ -115,7 +115,7 @@ impl Storage {
     fn timed<T>(&self, work: impl FnOnce() -> T) -> T {
         let begun = Instant::now();
         let result = work();
-        self.busy.fetch_add(begun.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        self.busy.fetch_add(Span::from(begun.elapsed()).as_nanos(), Ordering::Relaxed);
         result
     }
 
@@ -155,19 +155,19 @@ mod tests {
         file
     }
 
-    fn pieces(storage: &Storage, length: usize, count: usize) -> Vec<Vec<u8>> {
-        let piece = |_| {
-            let mut piece = vec![0; length];
-            let read = storage.next(&mut piece).unwrap();
-            piece[..read].to_vec()
+    fn chunks(storage: &Storage, length: usize, count: usize) -> Vec<Vec<u8>> {
+        let chunk = |_| {
+            let mut chunk = vec![0; length];
+            let read = storage.next(&mut chunk).unwrap();
+            chunk[..read].to_vec()
         };
-        (0..count).map(piece).collect()
+        (0..count).map(chunk).collect()
     }
 
     #[test]
-    fn a_file_is_read_once_piece_by_piece() {
+    fn a_file_is_read_once_chunk_by_chunk() {
         let storage = Storage::read(file(b"abcdefg"), ByteCount::new(7));
-        assert_eq!(pieces(&storage, 3, 4), [&b"abc"[..], b"def", b"g", b""]);
+        assert_eq!(chunks(&storage, 3, 4), [&b"abc"[..], b"def", b"g", b""]);
         let (used, note) = storage.finish();
         assert_eq!((used.bytes.get(), used.writes, used.sync, note), (7, false, Span::ZERO, None));
         assert!(used.busy > Span::ZERO);
@@ -176,15 +176,15 @@ mod tests {
     #[test]
     fn a_file_that_repeats_begins_anew() {
         let storage = Storage::repeat(file(b"abcd"));
-        assert_eq!(pieces(&storage, 3, 4), [&b"abc"[..], b"d", b"abc", b"d"]);
+        assert_eq!(chunks(&storage, 3, 4), [&b"abc"[..], b"d", b"abc", b"d"]);
         // One that is empty has nothing to begin anew with.
-        assert_eq!(pieces(&Storage::repeat(file(b"")), 3, 2), [b"", b""]);
+        assert_eq!(chunks(&Storage::repeat(file(b"")), 3, 2), [b"", b""]);
     }
 
     #[test]
     fn a_file_that_is_cut_meanwhile_is_an_error() {
         let storage = Storage::read(file(b"abcd"), ByteCount::new(7));
-        assert_eq!(pieces(&storage, 2, 2), [b"ab", b"cd"]);
+        assert_eq!(chunks(&storage, 2, 2), [b"ab", b"cd"]);
         let error = storage.next(&mut [0; 2]).unwrap_err();
         assert_eq!(error.to_string(), "the file ended after 4 of its 7 bytes: it was cut while it was sent");
     }

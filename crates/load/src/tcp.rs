@@ -15,7 +15,7 @@ use socket2::SockRef;
 use crate::lane::{Role, Stream};
 use crate::pace::Allowance;
 use crate::pause::Pause;
-use crate::shared::{Shared, wait};
+use crate::shared::{Shared, length, wait};
 use crate::source::Source;
 use crate::storage::Storage;
 use crate::transfer::TransferPlan;
@@ -57,7 +57,7 @@ fn send_from(
         if wanted == 0 {
             return Ok(());
         }
-        let result = source.write(socket, wanted as usize);
+        let result = source.write(socket, length(wanted));
         let done = *result.as_ref().unwrap_or(&0) as u64;
         stream.count().bytes += ByteCount::new(done);
         shared.give_back(wanted - done);
@@ -91,7 +91,7 @@ enum Room {
 }
 
 /// What is written at least, but for what is no whole segment: less than the kernel itself goes beyond the limit.
-const PIECE: u64 = 16_384;
+const MIN_CHUNK: u64 = 16_384;
 
 impl Room {
     const fn of(writer: Writer, segment: u32) -> Self {
@@ -113,7 +113,7 @@ impl Room {
             0 => 0,
             room if room >= block => block,
             // A few bytes would make a packet of their own, and cost as much memory as a whole one.
-            room => block.min(in_whole(room.max(PIECE), *segment)),
+            room => block.min(in_whole(room.max(MIN_CHUNK), *segment)),
         }
     }
 
@@ -171,13 +171,13 @@ impl Sink {
     fn new(plan: &TransferPlan, shared: &Shared) -> io::Result<Self> {
         let storage = shared.storage().filter(|storage| !storage.is_read()).map(Arc::clone);
         let discard = plan.discard && storage.is_none();
-        let length = match (discard, &storage) {
+        let bytes = match (discard, &storage) {
             // Pages that nobody writes take no memory.
             (true, _) => DISCARDED,
             (false, None) => plan.block.get().min(COPIED),
             (false, Some(_)) => plan.block.get(),
         };
-        Ok(Self { data: Pages::new(length as usize)?, discard, storage })
+        Ok(Self { data: Pages::new(length(bytes))?, discard, storage })
     }
 
     /// Takes what has arrived from the socket; how many bytes, none at the end.
@@ -202,13 +202,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_have_no_segment_that_is_not_full() {
+    fn chunks_have_no_segment_that_is_not_full() {
         let socket = TcpStream::connect(std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
         let socket = socket.unwrap();
         let fitting = |room, block| Room::AtLeast(room, 1_448).fitting(&socket, block);
         assert_eq!([fitting(20_000, 18_000), fitting(40_000, 40_000)], [18_000, 40_000], "a block that fits is whole");
-        assert_eq!([in_whole(PIECE, 1_448), in_whole(14_480, 1_448)], [11 * 1_448, 10 * 1_448]);
-        assert_eq!([in_whole(PIECE, 8_948), in_whole(PIECE, 0), in_whole(PIECE, 65_483)], [8_948, PIECE, PIECE]);
+        assert_eq!([in_whole(MIN_CHUNK, 1_448), in_whole(14_480, 1_448)], [11 * 1_448, 10 * 1_448]);
+        assert_eq!(
+            [in_whole(MIN_CHUNK, 8_948), in_whole(MIN_CHUNK, 0), in_whole(MIN_CHUNK, 65_483)],
+            [8_948, MIN_CHUNK, MIN_CHUNK]
+        );
         let left_to_the_kernel = Room::Unasked.fitting(&socket, 18_000);
         assert_eq!(left_to_the_kernel, 18_000);
     }

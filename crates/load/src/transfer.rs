@@ -37,10 +37,12 @@ pub struct TransferPlan {
     pub sendfile: bool,
     /// Whether a TCP sender hands the kernel the pages that data lies in.
     pub zero_copy: bool,
-    /// Whether a TCP receiver discards in the kernel what arrives.
+    /// Whether a TCP receiver discards in the kernel what arrives, if it does not store it.
     pub discard: bool,
     /// Whether UDP hands the kernel many datagrams as one message, and takes many.
     pub offload: bool,
+    /// Whether the user is informed where that is not possible.
+    pub notes_lack_of_offload: bool,
     /// Whether datagrams are numbered in 64 bits rather than 32.
     pub wide_counters: bool,
     /// Processor that the data threads run on; the kernel's choice if not set.
@@ -63,8 +65,10 @@ impl TransferPlan {
             writer: request.writer,
             sendfile: request.sendfile,
             zero_copy: request.zero_copy,
-            discard: request.discard,
-            offload: request.offload,
+            // Only a receiver that must copy looks at the data.
+            discard: !request.rx_copy,
+            offload: !request.no_gso,
+            notes_lack_of_offload: request.offload,
             wide_counters: request.wide_counters,
             processor: request.processor,
             base_rtt,
@@ -219,7 +223,7 @@ impl Transfer {
             .workers
             .into_iter()
             .map(|worker| worker.join().unwrap_or_else(|_| Err(io::Error::other("its thread panicked"))));
-        let failures = outcomes.enumerate().filter_map(|(index, end)| Some((index as u16, end.err()?))).collect();
+        let failures = outcomes.zip(0..).filter_map(|(end, index)| Some((index, end.err()?))).collect();
         // A sender counts what it wrote a moment after the other end may have it.
         let streams = self.streams.iter().zip(totals.streams);
         let written = |(stream, count): (&Stream, _)| if stream.role == Role::Sender { stream.total() } else { count };

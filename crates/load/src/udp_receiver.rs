@@ -29,6 +29,7 @@ pub(crate) fn receive(socket: &UdpSocket, stream: &Stream, shared: &Shared, plan
     let _ = stamp_arrivals(socket);
     if plan.offload
         && let Err(error) = join_datagrams(socket)
+        && plan.notes_lack_of_offload
     {
         shared.note(format!("datagrams were received one by one, as the kernel joins none: {error}"));
     }

@@ -14,7 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::lane::{Role, Stream};
 use crate::pace::Allowance;
-use crate::shared::{POLL_INTERVAL, Shared, pattern, wait};
+use crate::shared::{POLL_INTERVAL, Shared, length, pattern, wait};
 use crate::transfer::TransferPlan;
 
 /// Datagrams in a row to make up for a delay: a queue on the path that is meant for this rate holds so many, and at a high
@@ -81,23 +81,32 @@ struct Train {
     /// Datagrams in one message, which the kernel cuts apart.
     segments: usize,
     wide: bool,
+    notes_lack_of_offload: bool,
     /// Number of the next datagram.
     next: u64,
 }
 
 impl Train {
     fn new(socket: &UdpSocket, shared: &Shared, plan: &TransferPlan) -> Self {
-        let size = plan.block.get() as usize;
+        let size = length(plan.block.get());
         let fitting = (MAX_PAYLOAD / size).clamp(1, MAX_SEGMENTS);
         let mut segments = 1;
         if plan.offload && fitting > 1 {
             match cut_datagrams(socket, Some(plan.block)) {
                 Ok(()) => segments = fitting,
-                Err(error) => shared.note(one_by_one(&error)),
+                Err(error) if plan.notes_lack_of_offload => shared.note(one_by_one(&error)),
+                Err(_) => {}
             }
         }
         let messages = (MAX_AT_ONCE / (size * segments)).clamp(1, MAX_MESSAGES);
-        Self { data: pattern(size * segments * messages), size, segments, wide: plan.wide_counters, next: 1 }
+        Self {
+            data: pattern(size * segments * messages),
+            size,
+            segments,
+            wide: plan.wide_counters,
+            notes_lack_of_offload: plan.notes_lack_of_offload,
+            next: 1,
+        }
     }
 
     /// Datagrams that it holds.
@@ -107,7 +116,7 @@ impl Train {
 
     /// Sends up to `count` datagrams, no more than it holds; how many it sent. What was not sent keeps its number.
     fn send(&mut self, socket: &UdpSocket, count: u64) -> io::Result<u64> {
-        let data = &mut self.data[..count as usize * self.size];
+        let data = &mut self.data[..length(count) * self.size];
         let sent = now();
         for (datagram, sequence) in data.chunks_mut(self.size).zip(self.next..) {
             if let Some(payload) = datagram.first_chunk_mut() {
@@ -125,7 +134,9 @@ impl Train {
         let refused = [Errno::INVAL, Errno::IO, Errno::MSGSIZE].map(Errno::raw_os_error);
         let falls_back = self.segments > 1 && error.raw_os_error().is_some_and(|number| refused.contains(&number));
         if falls_back {
-            shared.note(one_by_one(error));
+            if self.notes_lack_of_offload {
+                shared.note(one_by_one(error));
+            }
             // What could be set can be unset.
             let _ = cut_datagrams(socket, None);
             self.segments = 1;
@@ -142,7 +153,8 @@ fn one_by_one(error: &io::Error) -> String {
 /// The sender's clock, which is never set.
 fn now() -> Span {
     let time = clock_gettime(ClockId::Monotonic);
-    Span::from_secs(time.tv_sec as u64) + Span::from_nanos(time.tv_nsec as u64)
+    // Neither is negative.
+    Span::from_secs(time.tv_sec.unsigned_abs()) + Span::from_nanos(time.tv_nsec.unsigned_abs())
 }
 
 /// How long the network has been saying that nobody is there.

@@ -265,3 +265,129 @@ fn connection_failed(error: io::Error) -> ProbeError {
 fn flow_failed(error: io::Error) -> ProbeError {
     ProbeError::io("open a UDP stream")(error)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::thread::{self, JoinHandle};
+
+    use fullpipe_record::Direction;
+    use socket2::{Domain, Socket, Type};
+
+    const TIMEOUT: Duration = Duration::from_secs(5);
+
+    fn opened(
+        address: SocketAddr,
+        request: &Request,
+        together: bool,
+        count: u16,
+    ) -> Result<Vec<OpenStream>, ProbeError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (local, cookie) = (Local::default(), Cookie::from_bytes([b'c'; Cookie::LENGTH]));
+        let opener = StreamOpener { address, request, local: &local, cookie, timeout: TIMEOUT, rtt: None, together };
+        runtime.block_on(opener.open(count))
+    }
+
+    fn groups(request: &Request, together: bool, count: u16) -> Vec<Range<u16>> {
+        let (local, cookie) = (Local::default(), Cookie::from_bytes([b'c'; Cookie::LENGTH]));
+        let address = (Ipv4Addr::LOCALHOST, 1).into();
+        let opener = StreamOpener { address, request, local: &local, cookie, timeout: TIMEOUT, rtt: None, together };
+        opener.groups(count)
+    }
+
+    fn udp() -> Request {
+        Request { transport: Transport::Udp, ..Request::default() }
+    }
+
+    #[test]
+    fn one_direction_is_open_before_the_other_begins() {
+        let both = Request { direction: Direction::Both, streams: 90, ..Request::default() };
+        assert_eq!(groups(&both, false, 180), [0..90, 90..180]);
+        let many = Request { streams: 128, ..Request::default() };
+        assert_eq!(groups(&many, false, 128), [0..96, 96..128]);
+    }
+
+    #[test]
+    fn an_iperf3_server_gets_one_hello_at_a_time() {
+        assert_eq!(groups(&udp(), false, 3), [0..1, 1..2, 2..3]);
+        assert_eq!(groups(&udp(), true, 3), [0..3; 1]);
+    }
+
+    /// The ports from which connections came, in the order in which they were accepted.
+    fn accepting(listener: TcpListener, count: u16) -> JoinHandle<Vec<u16>> {
+        let accept = move |_| {
+            let (mut stream, peer) = listener.accept().unwrap();
+            stream.read_exact(&mut [0; Cookie::LENGTH]).unwrap();
+            peer.port()
+        };
+        thread::spawn(move || (0..count).map(accept).collect())
+    }
+
+    #[test]
+    fn connections_are_numbered_as_the_server_accepts_them() {
+        let request = Request { direction: Direction::Both, streams: 20, ..Request::default() };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let accepted = accepting(listener, 40);
+        let streams = opened(address, &request, false, 40).unwrap();
+        let port = |stream: &OpenStream| match &stream.channel {
+            Channel::Tcp(socket) => socket.local_addr().unwrap().port(),
+            Channel::Udp(_) => 0,
+        };
+        assert_eq!(streams.iter().map(port).collect::<Vec<_>>(), accepted.join().unwrap());
+        assert!(streams.iter().all(|stream| stream.handshake.is_some_and(|answer| answer.window.is_some())));
+    }
+
+    #[test]
+    fn a_closed_port_is_an_error_of_the_first_connection() {
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let error = opened(address, &Request::default(), false, 3).err().unwrap();
+        assert!(error.to_string().contains("refused"), "{error}");
+    }
+
+    /// A socket that shares its port with those that are connected already.
+    fn bound(address: SocketAddr) -> StdUdpSocket {
+        let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
+        socket.set_reuse_address(true).unwrap();
+        socket.bind(&address.into()).unwrap();
+        socket.into()
+    }
+
+    /// Answers so many hellos as servers do that make a socket for each stream and have none in between.
+    fn answering_with_gaps(count: usize) -> (SocketAddr, JoinHandle<()>) {
+        let first = bound((Ipv4Addr::LOCALHOST, 0).into());
+        let address = first.local_addr().unwrap();
+        let serve = move || {
+            let mut listener = Some(first);
+            let mut streams = Vec::new();
+            while streams.len() < count {
+                let socket = listener.take().unwrap_or_else(|| bound(address));
+                let (_, client) = socket.recv_from(&mut [0; 16]).unwrap();
+                socket.connect(client).unwrap();
+                socket.send(&udp::REPLY).unwrap();
+                streams.push(socket);
+                thread::sleep(Duration::from_millis(20));
+            }
+        };
+        (address, thread::spawn(serve))
+    }
+
+    #[test]
+    fn a_udp_port_that_is_closed_between_two_streams_gets_another_hello() {
+        let (address, server) = answering_with_gaps(4);
+        let request = Request { streams: 4, ..udp() };
+        assert_eq!(opened(address, &request, false, 4).unwrap().len(), 4);
+        server.join().unwrap();
+    }
+
+    #[test]
+    fn a_udp_port_that_stays_closed_is_refused_long_before_the_deadline() {
+        let address = StdUdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let begun = Instant::now();
+        let error = opened(address, &udp(), false, 1).err().unwrap();
+        assert!(error.to_string().contains("refused"), "{error}");
+        assert!(begun.elapsed() >= REFUSED_TIMEOUT && begun.elapsed() < HELLO_TIMEOUT, "{:?}", begun.elapsed());
+    }
+}

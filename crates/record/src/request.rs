@@ -83,8 +83,14 @@ pub struct Request {
     pub zero_copy: bool,
     /// Whether a TCP receiver discards in the kernel what arrives (`MSG_TRUNC`), in place of copying it.
     pub discard: bool,
+    /// Whether a TCP receiver must copy what arrives, as programs do that use it. Without this and without `discard`, it
+    /// is free to do either.
+    pub rx_copy: bool,
     /// Whether UDP hands the kernel many datagrams at once, and takes many (`UDP_SEGMENT`, `UDP_GRO`).
     pub offload: bool,
+    /// Whether UDP must hand the kernel each datagram by itself, and take it so. Without this and without `offload`, it is
+    /// free to do either: the packets on the path are the same.
+    pub no_gso: bool,
     /// Whether datagrams are numbered in 64 bits rather than 32.
     pub wide_counters: bool,
     /// Whether IPv4 datagrams must not be fragmented on their way.
@@ -127,7 +133,9 @@ impl Default for Request {
             sendfile: false,
             zero_copy: false,
             discard: false,
+            rx_copy: false,
             offload: false,
+            no_gso: false,
             wide_counters: false,
             dont_fragment: false,
             processor: None,

@@ -6,3 +6,4 @@ mod diagnose;
 mod lab;
 mod lab_up;
 mod latency;
+mod streams;
