@@ -20,5 +20,5 @@ pub use client::{Connected, Destination, TestEvent, measure, watch};
 pub use error::{ProbeError, ServeError};
 pub use fullpipe_load::{Local, StorageConfig};
 pub use iperf2::measure_iperf2;
-pub use server::{Limits, Network, NetworkError, Quota, ServeOptions, ServerEvent, serve};
+pub use server::{Limits, Network, NetworkError, Printer, Quota, ServeOptions, ServerEvent, TestText, serve};
 pub use trace::trace;

@@ -36,6 +36,15 @@ fn a_pure_room_reaches_neither_sockets_nor_the_kernel() {
 }
 
 #[test]
+fn what_measures_neither_judges_nor_prints() {
+    for package in packages().iter().filter(|package| MEASURES.contains(&package.room.as_str())) {
+        for used in package.rooms() {
+            assert!(!["diagnose", "report"].contains(&used), "{} measures and may not use {used}", package.room);
+        }
+    }
+}
+
+#[test]
 fn only_sys_has_lints_of_its_own() {
     for package in packages().iter().filter(|package| package.room != MAY_BE_UNSAFE) {
         let manifest = read(&package.manifest);
@@ -156,6 +165,9 @@ const ATTIC: u8 = u8::MAX;
 
 /// The one room that may have `unsafe`.
 const MAY_BE_UNSAFE: &str = "sys";
+
+/// The rooms that produce records: a verdict must follow from a record alone, and a report too.
+const MEASURES: [&str; 5] = ["load", "control", "route", "observe", "probe"];
 
 /// What a pure room may not use.
 const IMPURE: [&str; 4] = ["rustix", "libc", "socket2", "tokio"];

@@ -94,7 +94,7 @@ const ALLOWED: &[(&str, Count)] = &[
     ("load", Count(89, 69, 18)),
     ("model", Count(47, 64, 103)),
     ("observe", Count(25, 16, 5)),
-    ("probe", Count(224, 145, 35)),
+    ("probe", Count(220, 144, 35)),
     ("record", Count(37, 220, 31)),
     ("report", Count(126, 61, 7)),
     ("route", Count(111, 46, 21)),

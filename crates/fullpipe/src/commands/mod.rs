@@ -14,6 +14,7 @@ pub(crate) mod measure;
 pub(crate) mod ramp;
 pub(crate) mod schema;
 pub(crate) mod serve;
+mod server_text;
 mod up;
 
 use std::io;

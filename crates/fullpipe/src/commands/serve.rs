@@ -14,8 +14,8 @@ use fullpipe_record::event::{Client, ClientFailure, ClientTest, ClientTotals, Li
 use fullpipe_record::{Direction, Event};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use super::daemon;
 use super::load::padding;
+use super::{daemon, server_text};
 use crate::cli::{duration, key, rsa_private_key, tls_identity, users};
 use crate::failure::{FAILED, Failure, LACKING, USAGE};
 use crate::terminal::{Terminal, event_line};
@@ -203,7 +203,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let flag = super::interrupt_flag()?;
     let log = LogThread::start(Log::open(&arguments.log)?);
     let mut pid_file = PidFile { path: arguments.log.pidfile.as_deref(), written: Ok(false) };
-    let served = serve(&arguments.options(), &flag, &mut |event| {
+    let served = serve(&arguments.options(), server_text::printer, &flag, &mut |event| {
         // Only who can be reached says that it runs.
         if matches!(event, ServerEvent::Listening(_)) && !pid_file.write() {
             flag.store(true, Ordering::Relaxed);

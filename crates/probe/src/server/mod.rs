@@ -41,6 +41,7 @@ use watch::Bounds;
 
 pub use admission::{Limits, Network, NetworkError, Quota};
 pub use events::ServerEvent;
+pub use printed::{Printer, TestText};
 
 /// How often a transfer is looked at, and an interrupt looked for.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -112,20 +113,22 @@ impl Default for ServeOptions {
 /// If the address cannot be listened on.
 pub fn serve(
     options: &ServeOptions,
+    printer: Printer,
     interrupt: &AtomicBool,
     report: &mut dyn FnMut(ServerEvent),
 ) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServeError::Start)?;
-    LocalSet::new().block_on(&runtime, run(options, interrupt, report))
+    LocalSet::new().block_on(&runtime, run(options, printer, interrupt, report))
 }
 
 async fn run(
     options: &ServeOptions,
+    printer: Printer,
     interrupt: &AtomicBool,
     report: &mut dyn FnMut(ServerEvent),
 ) -> Result<(), ServeError> {
     let (events, mut happened) = mpsc::unbounded_channel();
-    let server = Server::open(options, events)?;
+    let server = Server::open(options, printer, events)?;
     let mut stated = Instant::now();
     let mut busy = Instant::now();
     loop {
@@ -200,11 +203,16 @@ struct Server {
     iperf2: bool,
     interval: Span,
     one_off: bool,
+    printer: Printer,
 }
 
 impl Server {
     /// Listens, and lets callers in from now on.
-    fn open(options: &ServeOptions, events: mpsc::UnboundedSender<ServerEvent>) -> Result<Rc<Self>, ServeError> {
+    fn open(
+        options: &ServeOptions,
+        printer: Printer,
+        events: mpsc::UnboundedSender<ServerEvent>,
+    ) -> Result<Rc<Self>, ServeError> {
         options.storage_config.check().map_err(ServeError::File)?;
         let listener = Rc::new(listen(options.bind, options.port)?);
         let mut limits = options.limits.clone();
@@ -228,6 +236,7 @@ impl Server {
             tls: options.tls.clone(),
             storage_config: options.storage_config.clone(),
             one_off: options.one_off,
+            printer,
         });
         server.tell(ServerEvent::Listening(listener.local_addr().map_err(ServeError::Start)?));
         server.takes_datagrams.set(server.open_udp(&listener));

@@ -1,46 +1,49 @@
-//! What a server prints of a test, as iperf3 does, for a client that asks for it.
+//! The text that a server prints of a test, kept for a client that asks for it.
 
 use std::net::SocketAddr;
 
-use fullpipe_record::{Interval, Measurement, Request};
-use fullpipe_report::iperf3::{Connections, Role, Snapshot, TestHeader, Text, Unit};
+use fullpipe_record::{Interval, Measurement};
 
 use crate::client::Connected;
 
 /// Bytes after which intervals are left out: a client may ask for a day of them.
-const ENOUGH: usize = 256 * 1024;
+const MAX_TEXT: usize = 256 * 1024;
 
-/// The lines so far.
+/// Renders one test as text. The server knows no form of report; the program that runs it passes a [`Printer`].
+pub trait TestText {
+    /// Returns the lines of an interval that is over.
+    fn interval(&mut self, interval: &Interval) -> String;
+
+    /// Returns the lines of the totals.
+    fn results(&self, seen: &Measurement) -> String;
+}
+
+/// Begins the text of a test: takes the client's address and the test, returns the first lines, and the renderer of the
+/// rest.
+pub type Printer = fn(SocketAddr, &Connected) -> (String, Box<dyn TestText>);
+
+/// The lines of one test so far.
 pub(super) struct Printed {
-    text: Text,
+    text: Box<dyn TestText>,
     lines: String,
 }
 
 impl Printed {
     /// Begins with the connections.
-    pub(super) fn new(client: SocketAddr, connected: &Connected) -> Self {
-        let look = Snapshot { role: Role::Server, unit: Unit::Bits, verbose: false };
-        let opening = TestHeader { host: client.ip().to_string(), port: client.port(), ..TestHeader::default() };
-        let connections = Connections {
-            request: connected.request.clone(),
-            cookie: connected.cookie.clone(),
-            mss: connected.mss,
-            sockets: connected.sockets.clone(),
-        };
-        let mut text = Text::new(look, Request::default());
-        let lines = text.connected(&opening, &connections);
+    pub(super) fn new(printer: Printer, client: SocketAddr, connected: &Connected) -> Self {
+        let (lines, text) = printer(client, connected);
         Self { text, lines }
     }
 
-    /// An interval has passed.
+    /// Adds an interval that is over.
     pub(super) fn interval(&mut self, interval: &Interval) {
         let lines = self.text.interval(interval);
-        if self.lines.len() < ENOUGH {
+        if self.lines.len() < MAX_TEXT {
             self.lines += &lines;
         }
     }
 
-    /// All lines, the totals with them.
+    /// Returns all lines, with the totals.
     pub(super) fn whole(&self, seen: &Measurement) -> String {
         self.lines.clone() + &self.text.results(seen)
     }
@@ -49,19 +52,32 @@ impl Printed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_record::Direction;
+    use fullpipe_record::{Direction, Request};
     use fullpipe_units::{BitRate, ByteCount, Span};
+
+    struct OneLine;
+
+    impl TestText for OneLine {
+        fn interval(&mut self, interval: &Interval) -> String {
+            format!("{} {}\n", interval.to, interval.rate)
+        }
+
+        fn results(&self, _: &Measurement) -> String {
+            String::new()
+        }
+    }
 
     #[test]
     fn a_long_test_is_not_printed_without_end() {
-        let request = Request { direction: Direction::Upload, streams: 2, ..Request::default() };
-        let connected = Connected { request, cookie: String::new(), mss: None, sockets: Vec::new() };
-        let mut printed = Printed::new(([192, 0, 2, 1], 40_000).into(), &connected);
-        assert_eq!(printed.lines, "Accepted connection from 192.0.2.1, port 40000\n");
-        for second in 0..10_000 {
+        let printer: Printer = |client, _| (format!("{client}\n"), Box::new(OneLine));
+        let connected =
+            Connected { request: Request::default(), cookie: String::new(), mss: None, sockets: Vec::new() };
+        let mut printed = Printed::new(printer, ([192, 0, 2, 1], 40_000).into(), &connected);
+        assert_eq!(printed.lines, "192.0.2.1:40000\n");
+        for second in 0..50_000 {
             printed.interval(&interval(second));
         }
-        assert!((ENOUGH..ENOUGH + 1000).contains(&printed.lines.len()), "{}", printed.lines.len());
+        assert!((MAX_TEXT..MAX_TEXT + 1000).contains(&printed.lines.len()), "{}", printed.lines.len());
     }
 
     fn interval(second: u64) -> Interval {

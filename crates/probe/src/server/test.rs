@@ -358,7 +358,8 @@ impl Test {
                 self.introduce();
                 let asked = Request { interval: self.interval(), ..self.request.clone() };
                 let connected = Connected::of(&asked, &self.cookie, self.control.tcp(), &self.sockets);
-                self.printed = self.is_output_wanted().then(|| Printed::new(self.client, &connected));
+                self.printed =
+                    self.is_output_wanted().then(|| Printed::new(self.server.printer, self.client, &connected));
                 self.server.tell(ServerEvent::Connected { client: self.client, connected: Box::new(connected) });
             }
             Err(error) => {

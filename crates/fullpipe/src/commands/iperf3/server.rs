@@ -13,7 +13,7 @@ use super::arguments::{Form, ServerPlan, Shape};
 use super::output::Output;
 use super::process;
 use super::renderer::{Renderer, TestFailure, UNAUTHORIZED, opening};
-use crate::commands::{daemon, interrupt_flag};
+use crate::commands::{daemon, interrupt_flag, server_text};
 use crate::failure::{FAILED, Failure};
 
 pub(super) fn run(plan: &ServerPlan, output: &mut Output) -> Result<(), Failure> {
@@ -24,7 +24,7 @@ pub(super) fn run(plan: &ServerPlan, output: &mut Output) -> Result<(), Failure>
     let _pidfile = process::prepare(&plan.shape).map_err(|why| failed(&format!("error - {why}"), output))?;
     let mut desk = Desk::new(plan, output);
     desk.greet();
-    serve(&plan.options, &flag, &mut |event| desk.tell(event))
+    serve(&plan.options, server_text::printer, &flag, &mut |event| desk.tell(event))
         .map_err(|error| failed(&in_iperf3s_words(&error), desk.output))?;
     if flag.load(std::sync::atomic::Ordering::Relaxed) {
         return Err(failed("interrupt - the server has terminated", desk.output));
