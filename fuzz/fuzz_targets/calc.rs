@@ -4,7 +4,7 @@
 
 use std::num::NonZeroUsize;
 
-use fullpipe_calc::{Axes, Batch, Hosts, READABLE, Supposition, read_values};
+use fullpipe_calc::{Axes, Batch, Hosts, READABLE, WhatIfQuestion, read_values};
 use fullpipe_record::{Given, HostSettings};
 use libfuzzer_sys::fuzz_target;
 
@@ -24,5 +24,5 @@ fuzz_target!(|data: &[u8]| {
             let _ = Axes::new(Given::default(), [values]);
         }
     }
-    let _ = Supposition::read(text);
+    let _ = WhatIfQuestion::read(text);
 });

@@ -1,5 +1,5 @@
-//! A client whose server sends the input, in pieces, while the driver does its part. The first byte says what kind of
-//! test it is; then the first of each piece says how long that is and what the driver does after it.
+//! A client whose server sends the input, in chunks, while the driver does its part. The first byte says what kind of
+//! test it is; then the first of each chunk says how long that is and what the driver does after it.
 #![no_main]
 
 use fullpipe_iperf::{Client, Cookie, Results, Timeouts};
@@ -19,8 +19,8 @@ fuzz_target!(|data: &[u8]| {
     let mut client = Client::new(&request, cookie, Time::ZERO, Timeouts::default()).expect("the request can be sent");
     let (mut now, mut rest) = (Time::ZERO, data);
     while let Some((head, tail)) = rest.split_first() {
-        let (piece, after) = tail.split_at(tail.len().min(usize::from(head >> 3)));
-        client.receive(now, piece);
+        let (chunk, after) = tail.split_at(tail.len().min(usize::from(head >> 3)));
+        client.receive(now, chunk);
         match head & 7 {
             0 => client.streams_opened(now),
             1 => client.transfer_finished(now),

@@ -1,5 +1,5 @@
-//! A server session whose client sends the input, in pieces, while the driver does its part. The first byte of each
-//! piece says how long it is and what the driver does after it.
+//! A server session whose client sends the input, in chunks, while the driver does its part. The first byte of each
+//! chunk says how long it is and what the driver does after it.
 #![no_main]
 
 use fullpipe_iperf::{Results, ServerOutput, ServerSession, Timeouts, classify_first_bytes};
@@ -12,8 +12,8 @@ fuzz_target!(|data: &[u8]| {
     let mut server = ServerSession::new(Time::ZERO, Timeouts::default());
     let (mut now, mut rest) = (Time::ZERO, data);
     while let Some((head, tail)) = rest.split_first() {
-        let (piece, after) = tail.split_at(tail.len().min(usize::from(head >> 3)));
-        server.receive(now, piece);
+        let (chunk, after) = tail.split_at(tail.len().min(usize::from(head >> 3)));
+        server.receive(now, chunk);
         match head & 7 {
             0 => {
                 let _ = server.stream_connected(now);

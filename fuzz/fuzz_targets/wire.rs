@@ -1,4 +1,4 @@
-//! What a device gives: whatever the bytes are, they are refused, or are packets that can be cut, edited and written.
+//! Frames of a device: whatever the bytes are, they are refused, or are packets that can be cut, edited and written.
 #![no_main]
 
 use fullpipe_units::{ByteCount, SegCount};
@@ -9,27 +9,28 @@ fuzz_target!(|data: &[u8]| {
     for link in [0, 14] {
         let Ok(packet) = Packet::parse(data, link) else { continue };
         let (segments, bytes) = (packet.segments(), packet.ip_bytes());
-        let mut pieces = vec![packet];
+        let mut parts = vec![packet];
         if segments > SegCount::new(1) {
-            let rest = pieces[0].split_off(SegCount::new(1));
-            pieces.push(rest);
+            let rest = parts[0].split_off(SegCount::new(1));
+            parts.push(rest);
         }
-        assert_eq!(pieces.iter().map(Packet::segments).fold(SegCount::ZERO, |sum, piece| sum + piece), segments);
-        assert_eq!(pieces.iter().map(Packet::ip_bytes).fold(ByteCount::ZERO, |sum, piece| sum + piece), bytes);
-        for mut piece in pieces {
-            let _ = (piece.flow(), piece.mark_ce(), piece.too_big(ByteCount::new(1280)));
-            let _ = (piece.count_hop(), piece.time_exceeded([198, 18, 1, 1].into()), piece.time_exceeded([0xFD; 16].into()));
-            piece.strip_window_scale();
-            piece.rewrite_window_scale(14);
-            piece.strip_sack();
-            piece.strip_timestamps();
-            piece.clamp_mss(ByteCount::new(536));
-            piece.clamp_window(ByteCount::new(1000));
+        assert_eq!(parts.iter().map(Packet::segments).fold(SegCount::ZERO, |sum, part| sum + part), segments);
+        assert_eq!(parts.iter().map(Packet::ip_bytes).fold(ByteCount::ZERO, |sum, part| sum + part), bytes);
+        for mut part in parts {
+            let _ = (part.flow(), part.mark_ce(), part.too_big(ByteCount::new(1280)));
+            let _ = part.count_hop();
+        let _ = (part.time_exceeded([198, 18, 1, 1].into()), part.time_exceeded([0xFD; 16].into()));
+            part.strip_window_scale();
+            part.rewrite_window_scale(14);
+            part.strip_sack();
+            part.strip_timestamps();
+            part.clamp_mss(ByteCount::new(536));
+            part.clamp_window(ByteCount::new(1000));
             let mut front = Vec::new();
-            let payload = piece.emit(&[0; 14], &mut front).len();
+            let payload = part.emit(&[0; 14], &mut front).len();
             assert!(front.len() + payload <= data.len() + 14);
-            if piece.segments() == SegCount::new(1) {
-                piece.corrupt(data.len() as u64);
+            if part.segments() == SegCount::new(1) {
+                part.corrupt(data.len() as u64);
             }
         }
     }

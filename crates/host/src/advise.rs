@@ -10,8 +10,9 @@ use crate::show::value;
 /// The share of memory that the kernel itself gives to one buffer, at most, when it chooses defaults (`tcp_init`).
 const SHARE_OF_MEMORY: u64 = 128;
 
-/// What of `lifting`, the changes that would fill `path`, this host should make, within its memory; what else is set to
-/// the harm of such transfers; and what two hosts like it make of the path before and after.
+/// Returns the changes that this host should make: those of `lifting`, the changes that would fill `path`, that fit
+/// into its memory; the other settings that harm such transfers; and the predictions for two hosts like it before and
+/// after.
 pub fn advise(
     report: &HostReport,
     settings: &HostSettings,
@@ -41,7 +42,7 @@ pub fn advise(
     }
 }
 
-/// What is off to the harm of every transfer, though no prediction counts it.
+/// Returns changes of settings that harm every transfer, though no prediction counts them.
 fn repairs(report: &HostReport) -> Vec<Change> {
     let switches = ["net.ipv4.tcp_sack", "net.ipv4.tcp_timestamps"];
     let off = switches.into_iter().filter(|name| value(&report.sysctls, name) == Some("0"));
@@ -66,8 +67,8 @@ fn within_memory(
     }
     let name = if matches!(change, Change::TcpRmemMax(_)) { "tcp_rmem" } else { "tcp_wmem" };
     notes.push(format!(
-        "The path would take a {name} of {wanted}. This machine's memory bounds it at {most}, a {SHARE_OF_MEMORY}th, which is \
-         the kernel's own rule for one buffer; more streams share the path instead."
+        "The path would take a {name} of {wanted}. This machine's memory bounds it at {most}, a {SHARE_OF_MEMORY}th, \
+         which is the kernel's own rule for one buffer; more streams share the path instead."
     ));
     (most > now).then(|| make(most))
 }
@@ -110,8 +111,8 @@ fn believed(report: &HostReport) -> Option<String> {
     let asked = largest("net.core.rmem_max", 0)?;
     (asked < largest("net.ipv4.tcp_rmem", 2)?).then(|| {
         format!(
-            "net.core.rmem_max ({}) is below tcp_rmem's third value and does not cap it, as is often believed: it is for \
-             programs that ask for a buffer of their own, and they are better off not to.",
+            "net.core.rmem_max ({}) is below tcp_rmem's third value and does not cap it, as is often believed: it is \
+             for programs that ask for a buffer of their own, and they are better off not to.",
             ByteCount::new(asked)
         )
     })

@@ -4,8 +4,8 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-/// What each buffer setting of a host allows over a path to another with the same settings, as the one predictor has
-/// it.
+/// Returns the rate that each buffer setting of a host allows over a path to another with the same settings, as the
+/// one predictor computes it.
 pub fn allowances(settings: &HostSettings, path: &Path, streams: u16) -> Vec<Allowance> {
     const TUNED: &str = "programs that leave their buffers to the kernel";
     const ASKING: &str = "programs that ask for as much as they may";

@@ -17,9 +17,9 @@ pub enum ApplyError {
     NotKept {
         /// Dotted name.
         name: String,
-        /// What was written.
+        /// The text that was written.
         wanted: String,
-        /// What was read.
+        /// The text that was read back.
         found: String,
     },
     /// Somebody else changed it after us; it was left alone.
@@ -27,9 +27,9 @@ pub enum ApplyError {
     ChangedMeanwhile {
         /// Dotted name.
         name: String,
-        /// What we had written.
+        /// The value that we had written.
         ours: String,
-        /// What it is now.
+        /// The present value.
         found: String,
     },
 }
@@ -62,7 +62,7 @@ pub fn apply(tree: &SysctlTree, changes: &[Change]) -> Result<Applied, ApplyErro
         match made {
             Ok(entry) => applied.entries.extend(entry),
             Err(error) => {
-                // The first failure is the one to tell, whether or not the way back is whole.
+                // The first failure is the one to report, whether or not the way back is whole.
                 let _ = applied.undo(tree);
                 return Err(error);
             }

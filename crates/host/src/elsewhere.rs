@@ -3,8 +3,9 @@
 use fullpipe_record::{Buffer, Change, Elsewhere, System};
 use fullpipe_units::ByteCount;
 
-/// How `changes` are made by hand at an end that runs Windows, macOS or FreeBSD; a system is left out where none of the
-/// changes has a setting there. What was set before is not known from here: each way back begins with reading it.
+/// Returns the commands that make `changes` at an end that runs Windows, macOS or FreeBSD; a system is left out if
+/// none of the changes has a setting there. The values before are not known from here: each way back begins with
+/// reading them.
 pub fn elsewhere(changes: &[Change]) -> Vec<Elsewhere> {
     [System::Windows, System::MacOs, System::FreeBsd]
         .into_iter()
@@ -52,13 +53,13 @@ fn windows(change: &Change) -> Option<Line> {
     }
 }
 
-/// What two systems of one descent call the same settings.
+/// Names of the same settings in two systems of one descent.
 struct Names {
     receive: &'static str,
     send: &'static str,
-    /// Whether the congestion control is a sysctl.
+    /// True if the congestion control is a sysctl.
     chooses_control: bool,
-    /// What has it look for a size that passes, where it does not by itself.
+    /// The setting that searches for a size that passes, if the system does not do so by itself.
     black_holes: Option<&'static str>,
 }
 
@@ -75,7 +76,8 @@ const FREE_BSD: Names = Names {
     black_holes: Some("net.inet.tcp.pmtud_blackhole_detection"),
 };
 
-/// No buffer grows beyond `kern.ipc.maxsockbuf`, which counts more than payload (tuning(7), tcp(4); Apple's `sysctl -a`).
+/// No buffer grows beyond `kern.ipc.maxsockbuf`, which counts more than payload (tuning(7), tcp(4); Apple's `sysctl
+/// -a`).
 fn bsd(change: &Change, names: &Names) -> Vec<Line> {
     let sized = |name: &str, size: ByteCount| {
         vec![sysctl("kern.ipc.maxsockbuf", &(size * 2).get().to_string()), sysctl(name, &size.get().to_string())]
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn black_holes_are_looked_for_where_that_is_not_done_anyway() {
+    fn black_holes_are_searched_if_the_system_does_not_do_so_anyway() {
         let probing = || Change::Sysctl { name: "net.ipv4.tcp_mtu_probing".to_owned(), value: "1".to_owned() };
         assert_eq!(of(System::FreeBsd, probing()), ["sysctl net.inet.tcp.pmtud_blackhole_detection=1"]);
         assert!(of(System::MacOs, probing()).is_empty() && of(System::Windows, probing()).is_empty());

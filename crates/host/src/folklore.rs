@@ -4,7 +4,7 @@ use fullpipe_model::window;
 use fullpipe_record::{Folklore, HostReport, KernelVersion};
 use fullpipe_units::{ByteCount, Span};
 
-/// What of it this host follows, in the running kernel or in a file that is read at boot.
+/// Returns the folklore that this host follows, in the running kernel or in a file that is read at boot.
 pub(crate) fn folklore(report: &HostReport, rtt: Span) -> Vec<Folklore> {
     let judge = Judge { kernel: report.kernel, memory: report.memory, rtt };
     let running = report.sysctls.iter().map(|(name, value)| (None, name, value));
@@ -45,12 +45,13 @@ impl Judge {
                 format!("without window scaling no window is larger than 64 KiB: {most} over {}, on any link", self.rtt)
             }
             "tcp_sack" if is_off => {
-                "without SACK each packet lost of a window costs a round trip of its own; it saves nothing on a healthy path"
+                "without SACK each packet lost of a window costs a round trip of its own; it saves nothing on a \
+                 healthy path"
                     .to_owned()
             }
             "tcp_timestamps" if is_off => {
-                "without timestamps old packets may be taken for new ones once 4 GiB are in flight within their lifetime \
-                 (RFC 7323), and round trips are measured less often; it saves 12 bytes a packet"
+                "without timestamps old packets may be taken for new ones once 4 GiB are in flight within their \
+                 lifetime (RFC 7323), and round trips are measured less often; it saves 12 bytes a packet"
                     .to_owned()
             }
             "tcp_moderate_rcvbuf" if is_off => {
@@ -66,8 +67,8 @@ impl Judge {
             }
             "tcp_rmem" | "tcp_wmem" if bytes(1)? >= LARGE_DEFAULT => {
                 format!(
-                    "its second value is what each new connection begins with, idle ones too: {}; the third is the one that \
-                     long paths need",
+                    "its second value is what each new connection begins with, idle ones too: {}; the third is the one \
+                     that long paths need",
                     bytes(1)?
                 )
             }

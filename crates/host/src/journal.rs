@@ -1,4 +1,4 @@
-//! What was changed, on disk before it is changed: a file of JSON lines for each network namespace and boot.
+//! Changes, on disk before they are made: a file of JSON lines for each network namespace and boot.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -11,7 +11,7 @@ use crate::apply::Entry;
 use crate::journal_error::JournalError;
 use crate::setting::{Setting, replace};
 
-/// How many lines, in bytes, are believed: more than any use writes.
+/// Size of the largest file that is believed, in bytes: more than any use writes.
 const MAX_FILE: u64 = 16 << 20;
 
 /// Of the names of journals.
@@ -29,7 +29,7 @@ pub(crate) struct Origin {
     namespace: u64,
     /// Its cookie: inodes are used again, cookies are not. Zero before Linux 5.14.
     cookie: u64,
-    /// Whether it is the namespace of the machine's, or the container's, first process: there again after a boot.
+    /// True if it is the namespace of the machine's, or the container's, first process: there again after a boot.
     initial: bool,
 }
 
@@ -47,7 +47,7 @@ impl Origin {
         })
     }
 
-    /// How a journal of this origin relates to who reads it here.
+    /// Returns the relation of a journal of this origin to the process that reads it here.
     pub(crate) fn seen_from(&self, here: &Self) -> Relation {
         if self == here {
             Relation::Ours
@@ -71,7 +71,7 @@ impl Origin {
     }
 }
 
-/// What a journal is to who reads it.
+/// The relation of a journal to the process that reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Relation {
     /// Of this namespace, since it was made.
@@ -89,7 +89,7 @@ pub(crate) enum Relation {
 pub(crate) enum Line {
     /// The first.
     Opened { version: u32, origin: Origin },
-    /// What follows belongs together, and lasts `temporary` seconds unless it is confirmed.
+    /// Begins a group of changes, which lasts `temporary` seconds unless it is confirmed.
     Apply { id: String, temporary: Option<u64> },
     /// About to be written.
     Change { setting: Setting, before: Option<String>, wanted: Option<String> },
@@ -115,8 +115,8 @@ impl Journal {
         Ok(found.unwrap_or_else(|| Self { path, origin: origin.clone(), lines: Vec::new(), length: 0 }))
     }
 
-    /// All journals in `folder`, the latest first. One in which nothing whole was written is removed: whoever made it died
-    /// before the first change. The caller holds the lock.
+    /// All journals in `folder`, the latest first. One in which nothing whole was written is removed: whoever made it
+    /// died before the first change. The caller holds the lock.
     pub(crate) fn all(folder: &Path) -> Result<Vec<Self>, JournalError> {
         let failed = |cause| JournalError::Io { doing: "read", path: folder.to_owned(), cause };
         let mut files = Vec::new();

@@ -18,7 +18,8 @@ use crate::journal_error::JournalError;
 use crate::render::writes;
 use crate::setting::{Setting, System};
 
-/// A moment in the course of [`JournalDir::apply`]. Whoever dies at any of them leaves a journal by which all is put back.
+/// A moment in the course of [`JournalDir::apply`]. Whoever dies at any of them leaves a journal by which all is put
+/// back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// The journal says that changes begin.
@@ -29,7 +30,7 @@ pub enum Step {
     Made(usize),
 }
 
-/// How changes are made.
+/// Options of [`JournalDir::apply`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ApplyOptions {
     /// Also for the next boot, in one file of our own in `sysctl.d`: the sysctls among them.
@@ -175,7 +176,7 @@ impl JournalDir {
         self.take_back(&mut journal, Some(id))
     }
 
-    /// Whether apply `id` still waits to be confirmed.
+    /// Returns whether apply `id` still waits to be confirmed.
     ///
     /// # Errors
     /// If the journal cannot be read.
@@ -193,8 +194,8 @@ impl JournalDir {
         journal.append(Line::Confirmed { id })
     }
 
-    /// What of a journal may still be in force. A boot makes every setting the kernel's again, but for those that our
-    /// file has set at it.
+    /// Returns the entries of a journal that may still be in force. A boot makes every setting the kernel's again,
+    /// except for those that our file has set at it.
     fn live(&self, journal: &Journal, since: Option<&str>) -> Vec<Entry> {
         let mut entries = journal.entries(since);
         match journal.origin().seen_from(&self.origin) {
@@ -277,10 +278,10 @@ fn refuse_foreign(folder: &Path) -> Result<(), JournalError> {
     Err(JournalError::Unfit(sentence))
 }
 
-/// How long another may hold the lock.
+/// Longest time for which another process may hold the lock.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What `changes` would write here, in order, without what is so already.
+/// Returns what `changes` would write here, in order, without what is so already.
 ///
 /// # Errors
 /// If a setting cannot be read.

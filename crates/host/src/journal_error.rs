@@ -16,7 +16,7 @@ pub enum JournalError {
         doing: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         cause: io::Error,
     },
@@ -27,18 +27,22 @@ pub enum JournalError {
         path: PathBuf,
         /// From one.
         line: usize,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
     /// Somebody else holds the lock.
-    #[error("another fullpipe is changing settings ({path} is locked); try again when it is done", path = path.display())]
+    #[error(
+        "another fullpipe is changing settings ({path} is locked); try again when it is done",
+        path = path.display()
+    )]
     Busy {
         /// The lock.
         path: PathBuf,
     },
     /// An apply waits to be confirmed.
     #[error(
-        "settings that were applied for a time wait: `fullpipe host confirm` keeps them, `fullpipe host undo` takes them back"
+        "settings that were applied for a time wait: `fullpipe host confirm` keeps them, `fullpipe host undo` takes \
+         them back"
     )]
     Pending,
     /// Nothing waits to be confirmed.
@@ -46,7 +50,7 @@ pub enum JournalError {
         "no settings wait to be confirmed: either they were confirmed, or their time was over and they were taken back"
     )]
     NothingPending,
-    /// What is asked is nothing that can be carried out here.
+    /// The request cannot be carried out here.
     #[error("{0}")]
     Unfit(String),
     /// A setting could not be changed; those before it were put back.
@@ -63,13 +67,13 @@ pub enum JournalError {
     /// Something of the kernel could not be read.
     #[error("cannot find out {what}: {cause}")]
     Kernel {
-        /// What.
+        /// The file or setting.
         what: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         cause: io::Error,
     },
-    /// What shall take the changes back in time could not be started; nothing was changed.
+    /// The process that takes the changes back in time could not be started; nothing was changed.
     #[error("cannot start what would take the settings back in time: {0}; nothing was changed")]
     Watchdog(io::Error),
 }

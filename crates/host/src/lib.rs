@@ -1,8 +1,8 @@
 //! The settings of this host that bear on bulk transfers: shown, advised, changed, read back, undone.
 //!
 //! [`inspect()`] reads what the predictor takes, [`show()`] everything; [`advise()`] says what should change for a
-//! path. [`apply()`] changes with the way back in memory, as a lab does whose hosts end with it; a [`JournalDir`] with the
-//! way back on the disk, where it outlives whoever made the change.
+//! path. [`apply()`] changes with the way back in memory, as a lab does whose hosts end with it; a [`JournalDir`]
+//! with the way back on the disk, where it outlives whoever made the change.
 //!
 //! All of it acts on the network namespace of the calling thread, through `/proc/sys/net` and netlink; what concerns
 //! the machine is read from `/sys`. This room alone knows how a typed [`Change`](fullpipe_record::Change) is written,

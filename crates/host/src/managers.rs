@@ -10,7 +10,7 @@ use fullpipe_record::HostManager;
 use crate::journal_dir::persisted;
 use crate::setting::OUR_FILE;
 
-/// Where files of sysctls are, the folder that masks the others' files of the same name first (sysctl.d(5)).
+/// Folders of sysctl files, the one that masks the others' files of the same name first (sysctl.d(5)).
 const FOLDERS: [&str; 5] =
     ["etc/sysctl.d", "run/sysctl.d", "usr/local/lib/sysctl.d", "usr/lib/sysctl.d", "lib/sysctl.d"];
 
@@ -21,7 +21,7 @@ const MAX_FILE: u64 = 1 << 20;
 const PROGRAMS: [(&str, &str); 3] = [
     (
         "tuned",
-        "applies a profile when it starts or is told to; `tuned-adm active` names it, and its settings win again then",
+        "applies a profile when it starts or on request; `tuned-adm active` names it, and its settings win again then",
     ),
     ("bpftune", "raises and lowers buffers and picks congestion controls as it goes, whatever was set before"),
     ("irqbalance", "moves interrupts between processors as it goes"),

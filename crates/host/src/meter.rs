@@ -1,4 +1,4 @@
-//! What the processors of this machine have done, and this program on them.
+//! Processor time of this machine, and of this program on it.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -9,8 +9,8 @@ use std::str;
 use fullpipe_record::{CoreTime, CpuSample};
 use fullpipe_units::Span;
 
-/// Counts the time of this process, all its threads together, and of the machine's processors, from when it was made on.
-/// Its files stay open, and are read again at each look.
+/// Counts the time of this process, all its threads together, and of the machine's processors, from when it was made
+/// on. Its files stay open, and are read again at each sample.
 ///
 /// A program that runs several tests at once has one time for all of them.
 #[derive(Debug)]
@@ -40,12 +40,12 @@ impl ProcessorMeter {
         Self { stat, cores, threads, quota, throttled, buffer }
     }
 
-    /// What has been done since it was made; `at`, `user` and `system` are left for whoever knows them.
-    pub fn look(&mut self) -> CpuSample {
+    /// Returns the figures since the meter was made; the caller sets `at`, `user` and `system`.
+    pub fn sample(&mut self) -> CpuSample {
         let buffer = &mut self.buffer;
         let now = self.stat.as_ref().map(|stat| cores(read(stat, buffer))).unwrap_or_default();
         let is_same = now.iter().map(|core| core.0).eq(self.cores.iter().map(|core| core.0));
-        // A processor that came or went in between has no time that could be told.
+        // A processor that came or went in between has no time that could be stated.
         let since = now.iter().zip(&self.cores).filter(|_| is_same).map(|(now, before)| since(now.1, before.1));
         CpuSample {
             waited: self.threads.as_mut().and_then(|threads| threads.waited(buffer)),
@@ -56,8 +56,8 @@ impl ProcessorMeter {
     }
 }
 
-/// How long the threads of this process have waited for a processor. A thread that ends takes its count with it, so what
-/// each has waited more is added up look by look.
+/// Time that the threads of this process have waited for a processor. A thread that ends takes its count with it, so
+/// the difference of each thread is added at each sample.
 #[derive(Debug)]
 struct Threads {
     folder: PathBuf,
@@ -104,8 +104,8 @@ struct Quota {
 }
 
 impl Quota {
-    /// From `/proc/self/cgroup`, and from where control groups are mounted: version 2 at `groups` itself, and the processors of
-    /// version 1 below it. None where no group can be read.
+    /// From `/proc/self/cgroup`, and from where control groups are mounted: version 2 at `groups` itself, and the
+    /// processors of version 1 below it. None where no group can be read.
     fn of(text: &str, groups: &Path) -> Option<Self> {
         text.lines().filter_map(|line| Self::of_line(line, groups)).max_by_key(|quota| quota.stats.len())
     }
@@ -122,8 +122,8 @@ impl Quota {
         mounts.iter().find_map(|mount| Self::around(mount, path))
     }
 
-    /// Of the group at `path` and of those around it. Seen from a container, the path may be one that is mounted elsewhere; what
-    /// is mounted is then the container's own group.
+    /// Of the group at `path` and of those around it. Seen from a container, the path may be one that is mounted
+    /// elsewhere; what is mounted is then the container's own group.
     fn around(mount: &Path, path: &str) -> Option<Self> {
         let inside: PathBuf =
             Path::new(path).components().filter(|part| matches!(part, std::path::Component::Normal(_))).collect();
@@ -138,7 +138,7 @@ impl Quota {
     }
 }
 
-/// Groups around a process that are looked at.
+/// Number of groups around a process that are read.
 const DEEPEST: usize = 32;
 
 /// `cpu.max` of version 2 (`50000 100000`, or `max 100000`), `cpu.cfs_quota_us` of version 1 (−1 without).
@@ -277,13 +277,13 @@ btime 1700000000
         let tree = tree(&[("proc/stat", STAT)]);
         let mut meter = meter(&tree);
         write(&tree, "proc/stat", &STAT.replace("cpu1 1700 0 600 4500", "cpu1 1710 5 620 4499"));
-        let look = meter.look();
-        assert_eq!(look.cores.len(), 2);
+        let sample = meter.sample();
+        assert_eq!(sample.cores.len(), 2);
         let busy = CoreTime { user: Span::from_millis(150), system: Span::from_millis(200), ..CoreTime::default() };
-        assert_eq!((look.cores[0], look.cores[1]), (CoreTime::default(), busy));
-        assert_eq!((look.waited, look.throttled), (None, None), "what cannot be read is not known");
+        assert_eq!((sample.cores[0], sample.cores[1]), (CoreTime::default(), busy));
+        assert_eq!((sample.waited, sample.throttled), (None, None), "what cannot be read is not known");
         write(&tree, "proc/stat", &STAT.replace("cpu1", "cpu2"));
-        assert_eq!(meter.look().cores, [], "another processor");
+        assert_eq!(meter.sample().cores, [], "another processor");
     }
 
     #[test]
@@ -291,13 +291,13 @@ btime 1700000000
         let tree = tree(&[("proc/self/task/7/schedstat", "900 500 3\n"), ("proc/self/task/8/schedstat", "9 2000 3\n")]);
         let mut meter = meter(&tree);
         write(&tree, "proc/self/task/8/schedstat", "9 2600 4\n");
-        assert_eq!(meter.look().waited, Some(Span::from_nanos(600)));
+        assert_eq!(meter.sample().waited, Some(Span::from_nanos(600)));
         fs::remove_dir_all(tree.path().join("proc/self/task/8")).unwrap();
         write(&tree, "proc/self/task/7/schedstat", "950 501 4\n");
-        assert_eq!(meter.look().waited, Some(Span::from_nanos(601)));
+        assert_eq!(meter.sample().waited, Some(Span::from_nanos(601)));
         fs::create_dir(tree.path().join("proc/self/task/9")).unwrap();
         write(&tree, "proc/self/task/9/schedstat", "1 40 1\n");
-        assert_eq!(meter.look().waited, Some(Span::from_nanos(641)), "one that began since counts whole");
+        assert_eq!(meter.sample().waited, Some(Span::from_nanos(641)), "one that began since counts whole");
     }
 
     #[test]
@@ -330,11 +330,11 @@ btime 1700000000
         for (files, stat) in cases {
             let tree = tree(&files);
             let mut meter = meter(&tree);
-            assert_eq!(meter.look().throttled, Some(Span::ZERO));
+            assert_eq!(meter.sample().throttled, Some(Span::ZERO));
             write(&tree, stat, "throttled_usec 1740\n");
-            let more = meter.look().throttled.unwrap();
+            let more = meter.sample().throttled.unwrap();
             write(&tree, stat, "throttled_time 2740000\n");
-            let much = meter.look().throttled.unwrap();
+            let much = meter.sample().throttled.unwrap();
             let expected = [Span::from_micros(240), Span::from_micros(1_240)];
             assert!(
                 if stat.contains("outer") { [more, much] == expected } else { much == expected[0] },
@@ -350,9 +350,9 @@ btime 1700000000
             ("groups/cpu/cpu.cfs_quota_us", "-1\n"),
             ("groups/cpu/cpu.stat", "throttled_time 9\n"),
         ]);
-        assert_eq!(meter(&free).look().throttled, Some(Span::ZERO));
+        assert_eq!(meter(&free).sample().throttled, Some(Span::ZERO));
         for text in ["", "0::/\n", "nonsense", "0::", "3:cpu:/../../../etc\n"] {
-            assert_eq!(meter(&tree(&[("proc/self/cgroup", text)])).look().throttled, None, "{text}");
+            assert_eq!(meter(&tree(&[("proc/self/cgroup", text)])).sample().throttled, None, "{text}");
         }
     }
 
@@ -363,8 +363,9 @@ btime 1700000000
         while begun.elapsed() < Duration::from_millis(50) {
             thread::yield_now();
         }
-        let (first, second) = (meter.look(), meter.look());
-        let busy = |look: &CpuSample| look.cores.iter().map(|core| core.user + core.system + core.idle).sum::<Span>();
+        let (first, second) = (meter.sample(), meter.sample());
+        let busy =
+            |sample: &CpuSample| sample.cores.iter().map(|core| core.user + core.system + core.idle).sum::<Span>();
         assert!(!first.cores.is_empty() && busy(&first) > Span::ZERO, "{first:?}");
         assert!(second.waited >= first.waited, "{first:?} {second:?}");
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fullpipe_record::Placement;
 
-/// What the kernel says of the machine: `/sys`, or a copy of it in a test.
+/// The kernel's figures of the machine: `/sys`, or a copy of it in a test.
 #[derive(Debug, Clone)]
 pub struct MachineTree {
     root: PathBuf,

@@ -3,8 +3,8 @@ use fullpipe_units::ByteCount;
 
 use crate::setting::Setting;
 
-/// What `change` writes on a host with `settings`, and where; `None` where it is a program's to make and not the
-/// host's.
+/// Returns the settings that `change` writes on a host with `settings`, and their texts; `None` if a program makes
+/// the change and not the host.
 pub(crate) fn writes(change: &Change, settings: &HostSettings) -> Option<(Setting, Option<String>)> {
     if let Some((name, text)) = sysctl(change, settings) {
         return Some((Setting::Sysctl(name), Some(text)));
@@ -66,7 +66,7 @@ pub fn commands(changes: &[Change], settings: &HostSettings) -> Commands {
 
 const UNDO: &str = "fullpipe host undo";
 
-/// The sysctl behind `change`, where the settings tell the text that it has now, and that text.
+/// Returns the sysctl of `change` and the text that it has now, if the settings have it.
 fn present(change: &Change, settings: &HostSettings) -> Option<(String, String)> {
     let unchanged = match change {
         Change::TcpRmemMax(_) => Change::TcpRmemMax(settings.tcp_rmem.max),

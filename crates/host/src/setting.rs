@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::sysctl::{SysctlError, SysctlTree, is_network_sysctl};
 
-/// Where the settings of a host are: its sysctls, the folder of those that outlive a reboot, and its network devices
+/// The places of a host's settings: its sysctls, the folder of those that outlive a reboot, and its network devices
 /// and routes, which are those of the calling thread's namespace.
 #[derive(Debug, Clone)]
 pub struct System {
@@ -44,9 +44,9 @@ pub(crate) enum Setting {
     Sysctl(String),
     /// A number of a route; absent where it has none.
     RouteMetric { destination: String, metric: String },
-    /// What is at the root of a device: a kind, behind the word "default" where the kernel put it there by itself, or
-    /// that word alone where it does not tell the kind. Behind a kind that can be put back as it was stand its number and its
-    /// parameters.
+    /// The queueing discipline at the root of a device: a kind, after the word "default" if the kernel put it there
+    /// by itself, or that word alone if the kernel does not report the kind. After a kind that can be put back as it
+    /// was stand its number and its parameters.
     Qdisc(String),
     /// "on" or "off".
     Offload { device: String, feature: String },
@@ -61,7 +61,7 @@ pub(crate) enum Setting {
 /// The one file in `sysctl.d` that is ours.
 pub(crate) const OUR_FILE: &str = "90-fullpipe.conf";
 
-/// How the kernel's own queueing discipline is told.
+/// The word that stands for the kernel's own queueing discipline.
 const DEFAULT: &str = Change::DEFAULT_QDISC;
 
 impl fmt::Display for Setting {
@@ -79,7 +79,7 @@ impl fmt::Display for Setting {
 }
 
 impl Setting {
-    /// Whether it names nothing outside the network's settings, as a journal that somebody edited might.
+    /// Returns whether it names nothing outside the network's settings, as a journal that somebody edited might.
     pub(crate) fn is_sane(&self) -> bool {
         match self {
             Self::Sysctl(name) => is_network_sysctl(name),
@@ -149,11 +149,11 @@ impl Setting {
     /// Why it could not be put back exactly if it were changed now, where it could not.
     pub(crate) fn why_not_exact(&self, before: Option<&str>) -> Option<String> {
         let Self::Qdisc(device) = self else { return None };
-        // What can be put back is told with its parameters.
+        // A discipline that can be put back is given with its parameters.
         let kind = before.filter(|text| !text.starts_with(DEFAULT) && !text.contains(' '))?;
         Some(format!(
-            "{device} has a queueing discipline of somebody's choice, {kind}, whose parameters could not be put back; take \
-             it away first, with `tc qdisc del dev {device} root`"
+            "{device} has a queueing discipline of somebody's choice, {kind}, whose parameters could not be put back; \
+             take it away first, with `tc qdisc del dev {device} root`"
         ))
     }
 
@@ -165,7 +165,7 @@ impl Setting {
         }
     }
 
-    /// Whether two texts mean the same: the kernel prints tabs where people write spaces.
+    /// Returns whether two texts mean the same: the kernel prints tabs where people write spaces.
     pub(crate) fn is_same(&self, left: Option<&str>, right: Option<&str>) -> bool {
         match (self, left, right) {
             (Self::Persisted, ..) => left == right,
@@ -221,7 +221,7 @@ fn device(name: &str) -> io::Result<sys::Device> {
     found.ok_or_else(|| not_found("there is no such device".to_owned()))
 }
 
-/// The kernel tells none of a device that is down and has its own.
+/// The kernel reports none for a device that is down and has its own.
 fn qdisc(root: Option<sys::RootQdisc>) -> String {
     match root {
         Some(root) if root.is_default => format!("{DEFAULT} {}", root.kind),

@@ -110,7 +110,7 @@ fn device(found: sys::Device) -> HostDevice {
     }
 }
 
-/// What a device may do that bears on bulk transfers.
+/// Offloads of a device that matter for bulk transfers.
 const OFFLOADS: [&str; 10] = [
     "tx-scatter-gather",
     "tx-checksum-ipv4",
@@ -150,7 +150,7 @@ fn remembered() -> Vec<HostMemory> {
         .collect()
 }
 
-/// What a report says of its sysctls, by name.
+/// Returns the value of a sysctl in a report, by its name.
 pub(crate) fn value<'a>(sysctls: &'a BTreeMap<String, String>, name: &str) -> Option<&'a str> {
     sysctls.get(name).map(String::as_str)
 }

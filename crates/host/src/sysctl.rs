@@ -14,7 +14,7 @@ pub enum SysctlError {
         verb: &'static str,
         /// Dotted name of a sysctl, or what another setting is called.
         name: String,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         cause: io::Error,
     },
@@ -23,30 +23,30 @@ pub enum SysctlError {
     Malformed {
         /// Dotted name.
         name: String,
-        /// What was read.
+        /// The text that was read.
         text: String,
-        /// What it should have been.
+        /// The form that was expected.
         expected: &'static str,
     },
 }
 
 impl SysctlError {
-    /// Whether the setting does not exist, as some do not in a child namespace or on an older kernel, or went with its
-    /// device.
+    /// Returns whether the setting does not exist, as some do not in a child namespace or on an older kernel, or went
+    /// with its device.
     pub fn is_missing(&self) -> bool {
         let no_device = Some(rustix::io::Errno::NODEV.raw_os_error());
         let is_gone = |cause: &io::Error| cause.kind() == io::ErrorKind::NotFound || cause.raw_os_error() == no_device;
         matches!(self, Self::Io { cause, .. } if is_gone(cause))
     }
 
-    /// Whether the kernel does not let this user write it.
+    /// Returns whether the kernel does not let this user write it.
     pub fn is_refused(&self) -> bool {
         let refusals = [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];
         matches!(self, Self::Io { cause, .. } if refusals.contains(&cause.kind()))
     }
 }
 
-/// Where sysctls are: `/proc/sys`, or a copy of it in a test.
+/// The folder of sysctls: `/proc/sys`, or a copy of it in a test.
 #[derive(Debug, Clone)]
 pub struct SysctlTree {
     root: PathBuf,
@@ -122,7 +122,7 @@ impl SysctlTree {
     }
 }
 
-/// Whether `name` is that of a sysctl of the network, and leads nowhere else.
+/// Returns whether `name` is that of a sysctl of the network, and leads nowhere else.
 pub fn is_network_sysctl(name: &str) -> bool {
     let known = |letter: char| letter.is_ascii_alphanumeric() || "._-/@:".contains(letter);
     let mut parts = name.split('.');

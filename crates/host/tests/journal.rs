@@ -19,8 +19,9 @@ use tempfile::TempDir;
 /// The device of the namespaces here.
 const DEVICE: &str = "pair0";
 
-/// Where the helper finds the journal, and at which step it dies.
+/// Variable with the folder of the helper's journal.
 const FOLDER: &str = "TEST_JOURNAL";
+/// Variable with the step at which the helper dies.
 const STEP: &str = "TEST_STEP";
 
 /// The calling thread in a network namespace of its own with a device and a route, and a folder for journals.
@@ -274,7 +275,7 @@ fn qdisc(kind: &str) -> Change {
     Change::Qdisc { device: DEVICE.to_owned(), kind: kind.to_owned() }
 }
 
-/// What `tc qdisc add dev DEVICE root tbf rate 200mbit burst 64kb limit 200kb` has the kernel tell of it.
+/// The kernel's parameters after `tc qdisc add dev DEVICE root tbf rate 200mbit burst 64kb limit 200kb`.
 const SHAPER: [u8; 40] = [
     0x28, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0x40, 0x78, 0x7d, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x00, 0x20, 0x03,
     0, 0x00, 0xa0, 0, 0, 0, 0, 0, 0,

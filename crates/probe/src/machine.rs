@@ -162,7 +162,7 @@ impl Processors {
         let (at, cpu) = (origin.elapsed().into(), process_cpu_time().unwrap_or(self.cpu));
         let since = |now: Span, before: Span| now.saturating_sub(before);
         let (user, system) = (since(cpu.user, self.cpu.user), since(cpu.system, self.cpu.system));
-        CpuSample { at, user, system, ..self.meter.look() }
+        CpuSample { at, user, system, ..self.meter.sample() }
     }
 }
 

@@ -2,13 +2,13 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
 
-/// What an iperf3 client sends first.
+/// Length of an iperf3 client's first message.
 const COOKIE_LENGTH: usize = 37;
 
 /// The state with which a client announces the end of the test.
 const TEST_END: u8 = 4;
 
-/// How a server plays its part that is none, or that fails in the middle of a test.
+/// The behaviour of a server that is none, or that fails in the middle of a test.
 #[derive(Debug, Clone, Copy)]
 pub enum Part {
     /// It closes at once.
@@ -17,8 +17,8 @@ pub enum Part {
     Says(&'static [u8]),
     /// It reads the cookie, answers so, and closes.
     Answers(&'static [u8]),
-    /// It goes through these states of an iperf3 server for a test of one stream, and then holds its connections without
-    /// a word.
+    /// It goes through these states of an iperf3 server for a test of one stream, and then holds its connections
+    /// without a word.
     FallsSilentAfter(&'static [u8]),
 }
 

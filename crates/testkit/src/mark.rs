@@ -10,7 +10,7 @@ use crate::deadline::within;
 /// The environment variable that carries a mark.
 const VARIABLE: &str = "FULLPIPE_TEST_MARK";
 
-/// How long what was left behind may take to go.
+/// Longest time for which left-over processes may take to end.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A mark that a program and everything that it starts carries, in whatever namespace: in its environment, and where a

@@ -52,7 +52,7 @@ impl Need {
     }
 }
 
-/// Whether a test at `place` must be skipped because something of `needs` is missing here; says so where it is.
+/// Returns whether a test at `place` must be skipped because something of `needs` is missing here; prints so.
 ///
 /// # Panics
 /// If something is missing and `FULLPIPE_REQUIRE=all`.

@@ -10,8 +10,8 @@ use crate::deadline::within;
 /// `st` of a socket that listens, in `/proc/net/tcp`.
 const LISTENING: &str = "0A";
 
-/// A TCP port of the loopback addresses that nobody has at the moment, and that no other test of this program was given:
-/// one that is free again for a moment would be given twice.
+/// A TCP port of the loopback addresses that nobody has at the moment, and that no other test of this program was
+/// given: one that is free again for a moment would be given twice.
 ///
 /// # Panics
 /// If there is none.
@@ -47,7 +47,7 @@ pub fn network_sysctls() -> BTreeMap<String, String> {
 
 fn collect(folder: &Path, all: &mut BTreeMap<String, String>) {
     for entry in fs::read_dir(folder).expect("/proc is there").map(|entry| entry.expect("/proc lists its files")) {
-        if entry.file_type().expect("/proc tells what it lists").is_dir() {
+        if entry.file_type().expect("/proc has the type of each entry").is_dir() {
             collect(&entry.path(), all);
         } else if let Ok(text) = fs::read_to_string(entry.path()) {
             all.insert(entry.path().display().to_string(), text);

@@ -12,8 +12,8 @@ pub struct PathLock {
     _slots: Vec<OwnedFd>,
 }
 
-/// Waits until no other test on this machine uses an emulated path or loads the machine, in this process or another: two
-/// paths on two processors would spoil each other's figures.
+/// Waits until no other test on this machine uses an emulated path or loads the machine, in this process or another:
+/// two paths on two processors would spoil each other's figures.
 ///
 /// # Panics
 /// If the lock's files cannot be made or locked.
@@ -50,7 +50,7 @@ fn slot_file(slot: u32) -> OwnedFd {
     File::create(file).expect("the lock's file can be made").into()
 }
 
-/// How many tests may load the machine at the same time while none uses an emulated path.
+/// Number of tests that may load the machine at the same time while none uses an emulated path.
 const LOAD_SLOTS: u32 = 3;
 
 /// Between two attempts to get a slot.

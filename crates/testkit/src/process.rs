@@ -18,7 +18,7 @@ pub fn fullpipe() -> Command {
     Command::new(PROGRAM.get_or_init(build))
 }
 
-/// Asks cargo for the program, because only tests of its own package are told where it is.
+/// Asks cargo for the program, because cargo passes its path to tests of its own package only.
 fn build() -> PathBuf {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let arguments = ["build", "--quiet", "--package", "fullpipe", "--message-format", "json"];
@@ -68,7 +68,7 @@ impl Running {
         let _ = pid.map(|pid| kill_process(pid, Signal::INT));
     }
 
-    /// Whether an interrupt would meet a handler of its own; one that has ended minds nothing any more.
+    /// Returns whether an interrupt would meet a handler of its own; one that has ended needs none.
     fn minds_interrupts(&self) -> bool {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
         let line = |name| status.lines().find_map(|line: &str| line.strip_prefix(name)).map(str::trim);
@@ -85,7 +85,7 @@ impl Running {
         }
     }
 
-    /// Waits for its end, at most `patience`.
+    /// Waits for its end, at most `timeout`.
     ///
     /// # Panics
     /// If it has not ended by then; it is killed first.

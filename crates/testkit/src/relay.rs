@@ -1,4 +1,4 @@
-//! A path over loopback that loses, delays and reorders exactly the datagrams that it is told to.
+//! A path over loopback that loses, delays and reorders exactly the datagrams that a test names.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -18,7 +18,7 @@ pub enum Heading {
     ToClient,
 }
 
-/// What becomes of a datagram.
+/// The fate of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It goes on at once.
@@ -31,7 +31,8 @@ pub enum Fate {
     Follows(u64),
 }
 
-/// What becomes of each: by the way, and the number of the datagram among those of its flow that carry data, from one.
+/// Returns the fate of each: by the way, and the number of the datagram among those of its flow that carry data, from
+/// one.
 type Fates = dyn Fn(Heading, u64) -> Fate + Send + Sync;
 
 /// Data is at least this long; what opens a flow is shorter.
@@ -78,7 +79,7 @@ impl Relay {
         Duration::from_nanos(self.late.load(Ordering::Relaxed))
     }
 
-    /// Where clients find it.
+    /// Returns the port to which clients connect.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -104,7 +105,7 @@ fn join(client: TcpStream, server: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// What is done to datagrams.
+/// The rule by which datagrams are handled.
 #[derive(Clone)]
 struct Rule {
     fates: Arc<Fates>,

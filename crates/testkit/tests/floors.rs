@@ -1,4 +1,4 @@
-//! Holds the workspace against the plan of the house: which room stands on which floor, and what it may use.
+//! Holds the workspace against the plan: which room stands on which floor, and what it may use.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ fn only_sys_has_lints_of_its_own() {
 }
 
 #[test]
-fn the_list_of_rooms_tells_their_floors() {
+fn the_list_of_rooms_states_their_floors() {
     let list = read(&crates().join("README.md"));
     for room in PLAN {
         let floor = if room.floor == ATTIC { "–".to_owned() } else { room.floor.to_string() };
@@ -134,7 +134,7 @@ impl Room {
     }
 }
 
-/// The rooms that exist; `crates/README.md` tells what each is for.
+/// The rooms that exist; `crates/README.md` describes each.
 const PLAN: &[Room] = &[
     Room::pure(0, "units"),
     Room::pure(1, "record"),
@@ -169,5 +169,5 @@ const MAY_BE_UNSAFE: &str = "sys";
 /// The rooms that produce records: a verdict must follow from a record alone, and a report too.
 const MEASURES: [&str; 5] = ["load", "control", "route", "observe", "probe"];
 
-/// What a pure room may not use.
+/// Libraries that a pure room may not use.
 const IMPURE: [&str; 4] = ["rustix", "libc", "socket2", "tokio"];
