@@ -1,4 +1,5 @@
-//! Combinations per second on one core, parsing and printing included: `cargo bench -p fullpipe-calc`. It gates nothing.
+//! Combinations per second on one core, parsing and printing included: `cargo bench -p fullpipe-calc`. It gates
+//! nothing.
 
 use std::io::{self, Write};
 use std::num::NonZeroUsize;

@@ -9,7 +9,7 @@ use crate::calculate::WINDOW_AND_BUFFER;
 use crate::case::{Hosts, estimate, round_trip};
 use crate::{GivenError, Setting};
 
-/// What every combination has, and the lists of which each has one of each. The last list varies fastest.
+/// The values that every combination has, and the lists of which it has one value each. The last list varies fastest.
 #[derive(Debug, Clone, Default)]
 pub struct Axes {
     fixed: Given,
@@ -20,7 +20,7 @@ impl Axes {
     /// `values` is what [`crate::read_values`] gave for each quantity; what has one value goes to `fixed`.
     ///
     /// # Errors
-    /// A window beside a buffer.
+    /// A window and a buffer together.
     pub fn new(mut fixed: Given, values: impl IntoIterator<Item = Vec<Setting>>) -> Result<Self, GivenError> {
         let values: Vec<Vec<Setting>> = values.into_iter().collect();
         let listed = |quantity| values.iter().flatten().any(|setting| setting.quantity() == quantity);
@@ -38,12 +38,12 @@ impl Axes {
         Ok(Self { fixed, lists })
     }
 
-    /// What every combination has.
+    /// The values that every combination has.
     pub fn fixed(&self) -> &Given {
         &self.fixed
     }
 
-    /// Whether there is a list at all.
+    /// Returns whether there is any list.
     pub fn is_table(&self) -> bool {
         !self.lists.is_empty()
     }
@@ -70,7 +70,8 @@ impl Axes {
         Combination { estimate: estimate(&given, hosts), bdp, given }
     }
 
-    /// Refuses lists of which no combination can be calculated; `in_file` says what a file gives beside them.
+    /// Refuses lists of which no combination can be calculated; `in_file` has the quantities that a file gives in
+    /// addition.
     pub(crate) fn check(&self, in_file: impl Fn(Quantity) -> bool) -> Result<(), GivenError> {
         let has = |quantity| self.has(quantity) || in_file(quantity);
         if !has(Quantity::Rtt) && !has(Quantity::Distance) {
@@ -85,12 +86,13 @@ impl Axes {
         Ok(())
     }
 
-    /// Whether every combination has a value of `quantity`.
+    /// Returns whether every combination has a value of `quantity`.
     pub(crate) fn has(&self, quantity: Quantity) -> bool {
         Setting::of(quantity, &self.fixed).is_some() || self.quantities().any(|listed| listed == quantity)
     }
 
-    /// How many combinations there are; `u64::MAX` if there are more than can be counted, which [`Axes::check`] refuses.
+    /// Returns the number of combinations; `u64::MAX` if there are more than can be counted, which [`Axes::check`]
+    /// refuses.
     pub(crate) fn len(&self) -> u64 {
         self.counted().unwrap_or(u64::MAX)
     }

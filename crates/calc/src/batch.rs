@@ -15,7 +15,7 @@ use crate::{Axes, GivenError, READABLE, Setting};
 /// Why a batch ends early.
 #[derive(Debug, Error)]
 pub enum BatchError {
-    /// The header, or a flag beside it.
+    /// The header, or a flag given with it.
     #[error(transparent)]
     Given(#[from] GivenError),
     /// A row; the rows before it were written.
@@ -33,13 +33,13 @@ pub enum BatchError {
 
 /// Rows of quantities, each to be combined with every combination of lists.
 ///
-/// The first line of a file names its columns, from [`READABLE`]. A cell has a unit as a flag has, or is a bare number in
-/// bit/s, seconds, bytes, as a fraction or count; an empty one is not said. The output has the file's columns as they are,
-/// then one for each list, then `textbook_bps`, `kernel_model_bps`, `low_bps`, `high_bps` and `limit`, and `seconds` where there
-/// is a size.
+/// The first line of a file names its columns, from [`READABLE`]. A cell has a unit as a flag has, or is a bare number
+/// in bit/s, seconds, bytes, as a fraction or count; an empty one is not said. The output has the file's columns as
+/// they are, then one for each list, then `textbook_bps`, `kernel_model_bps`, `low_bps`, `high_bps` and `limit`, and
+/// `seconds` where there is a size.
 pub struct Batch<'a> {
     columns: Vec<Quantity>,
-    /// What follows the header, and none where there is no file: one row without columns.
+    /// The rows after the header; without a file, one row without columns.
     rows: Option<&'a [u8]>,
     first_line: u64,
     axes: &'a Axes,
@@ -51,7 +51,8 @@ impl<'a> Batch<'a> {
     /// A batch of the rows of `file`.
     ///
     /// # Errors
-    /// A header with an unknown column, one that comes twice or is given beside the file too; no round-trip time in either.
+    /// A header with an unknown column, one that comes twice or is given as a flag too; no round-trip time in
+    /// either.
     pub fn of_file(file: &'a [u8], axes: &'a Axes, hosts: &'a Hosts) -> Result<Self, GivenError> {
         let mut reader = ReaderBuilder::new().from_reader(file);
         let header = reader.byte_headers().cloned().unwrap_or_default();
@@ -107,7 +108,7 @@ impl<'a> Batch<'a> {
         self.columns.contains(&Quantity::Size) || self.axes.has(Quantity::Size)
     }
 
-    /// Pieces of about as many combinations each.
+    /// Parts of about as many combinations each.
     fn jobs(&self) -> impl Iterator<Item = Job<'a>> {
         let combinations = self.axes.len();
         let rows = JOB / combinations.max(1);
@@ -238,7 +239,7 @@ fn read_cell(column: Quantity, cell: &[u8]) -> Result<Setting, GivenError> {
     Setting::read_cell(column, plain_text(cell)?)
 }
 
-/// A quoted cell may hold anything, and what is told of it is one line.
+/// A quoted cell may hold anything, and an error message about it is one line.
 fn plain_text(cell: &[u8]) -> Result<&str, GivenError> {
     let text = std::str::from_utf8(cell).ok().filter(|text| !text.contains(char::is_control));
     text.ok_or_else(|| GivenError::new("a cell is plain text in one line"))
@@ -268,7 +269,7 @@ fn unknown_column(name: &str) -> String {
     format!("line 1: \"{name}\" is not a column here; the columns are {}", names.join(", "))
 }
 
-/// What follows the first line that is not empty, and the number of the line after it.
+/// Returns the text after the first line that is not empty, and the number of the line after it.
 fn after_header(file: &[u8]) -> (&[u8], u64) {
     let mut lines = Chunks { rest: file, line: 1, bytes: 1 };
     lines.find(|(line, _)| !line.trim_ascii().is_empty());
@@ -360,22 +361,26 @@ mod tests {
             ("window\n1M\n", "a table needs --rtt or --distance, as in --rtt 10ms..200ms"),
             (
                 "rtt,delay\n",
-                "line 1: \"delay\" is not a column here; the columns are bandwidth, rtt, distance, window, buffer, loss, mtu, streams, congestion, size",
+                "line 1: \"delay\" is not a column here; the columns are bandwidth, rtt, distance, window, buffer, \
+                 loss, mtu, streams, congestion, size",
             ),
             ("rtt,window,buffer\n", crate::calculate::WINDOW_AND_BUFFER),
             ("rtt,rtt\n", "line 1: column rtt comes twice"),
             ("rtt,mtu\n", "--mtu and the file's column mtu exclude each other; give one of them"),
             (
                 "rtt\n1ms\n1parsec\n",
-                "line 3: column rtt: \"1parsec\" is not a time: its unit cannot be \"parsec\"; write for example 173ms, 50us or 10s",
+                "line 3: column rtt: \"1parsec\" is not a time: its unit cannot be \"parsec\"; write for example \
+                 173ms, 50us or 10s",
             ),
             (
                 "rtt\n1ms\n-1\n",
-                "line 3: column rtt: \"-1\" is not a time: it must not be negative; write for example 173ms, 50us or 10s",
+                "line 3: column rtt: \"-1\" is not a time: it must not be negative; write for example 173ms, 50us or \
+                 10s",
             ),
             (
                 "rtt\n1ms\nnan\n",
-                "line 3: column rtt: \"nan\" is not a time: a number must come first; write for example 173ms, 50us or 10s",
+                "line 3: column rtt: \"nan\" is not a time: a number must come first; write for example 173ms, 50us or \
+                 10s",
             ),
             (
                 "rtt,loss\n1ms,0\n1ms,2\n",

@@ -12,9 +12,9 @@ use crate::{GivenError, WhatIfQuestion};
 
 /// The whole answer to what is `given` of a transfer between `hosts`, with one more for each of `what_ifs`.
 ///
-/// The equation rate = window ÷ round trip is solved for the one that is left out. The rate is the bandwidth, or else the
-/// one that is wanted; the window is given, or what a buffer request yields, or what loss leaves. The prediction, the
-/// needs and the what-ifs then hold for the round trip that was given or followed.
+/// The equation rate = window ÷ round trip is solved for the one that is left out. The rate is the bandwidth, or else
+/// the one that is wanted; the window is given, or what a buffer request yields, or what loss leaves. The prediction,
+/// the needs and the what-ifs then hold for the round trip that was given or followed.
 ///
 /// # Errors
 /// Too little to calculate from, or what contradicts itself.
@@ -51,7 +51,7 @@ pub fn calculate(given: &Given, hosts: &Hosts, what_ifs: &[WhatIfQuestion]) -> R
     })
 }
 
-/// Where the round trip came from, or that no fibre allows it.
+/// Returns a note about the source of the round trip, or that no fibre allows it.
 fn distance_note(said: &Given, rtt: Span) -> Option<String> {
     let far = said.distance?;
     let floor = distance::fibre_floor(far);

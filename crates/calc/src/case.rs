@@ -56,8 +56,8 @@ impl Case {
         Estimate { textbook, kernel_model, low, high, limit, time }
     }
 
-    /// How long `size` takes over all streams together at a `steady` rate of theirs, slow start included, the handshake
-    /// not.
+    /// Returns the time that `size` takes over all streams together at a `steady` rate of theirs, slow start included,
+    /// the handshake not.
     pub(crate) fn time(&self, size: ByteCount, steady: BitRate, hosts: &Hosts) -> Span {
         let streams = u64::from(self.request.streams.max(1));
         let (each, rate) = (ByteCount::new(size.get().div_ceil(streams)), BitRate::from_bps(steady.bps() / streams));
@@ -86,7 +86,7 @@ fn timestamps(hosts: &Hosts) -> bool {
     hosts.sender.timestamps && hosts.receiver.timestamps
 }
 
-/// What `given` comes to between `hosts`.
+/// Returns the estimate for `given` between `hosts`.
 pub(crate) fn estimate(given: &Given, hosts: &Hosts) -> Estimate {
     Case::of(given).estimate(hosts)
 }
@@ -99,7 +99,8 @@ fn buffer(given: &Given) -> Buffer {
     }
 }
 
-/// What is calculated is the steady rate, over a time in which the chance of random losses evens out.
+/// Duration of the calculated load: the result is the steady rate, over a time in which the chance of random losses
+/// evens out.
 const STEADY: Span = Span::from_secs(3600);
 /// Ethernet's.
 pub(crate) const COMMON_MTU: ByteCount = ByteCount::new(1500);

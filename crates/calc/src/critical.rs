@@ -1,6 +1,7 @@
-//! Where an answer turns from yes to no.
+//! The value at which an answer turns from yes to no.
 
-/// The value at which a question turns, found by halving: each holds a question that is answered the other way just beyond.
+/// The value at which a question turns, found by halving: each holds a question that is answered the other way just
+/// beyond.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Critical<T> {
     /// No value of the range will do.

@@ -1,6 +1,6 @@
 use thiserror::Error;
 
-/// What was given has no answer: one sentence that names the argument and what would be valid.
+/// The given values have no answer: one sentence that names the argument and what would be valid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct GivenError(String);

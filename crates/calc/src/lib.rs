@@ -1,5 +1,5 @@
-//! The reference calculator: from what is [`Given`](fullpipe_record::Given) of a transfer and the settings of two hosts to
-//! the whole answer.
+//! The reference calculator: from what is [`Given`](fullpipe_record::Given) of a transfer and the settings of two hosts
+//! to the whole answer.
 //!
 //! * [`calculate`] answers one question: what follows from what was given, what the target takes of each quantity, what
 //!   lifts the lowest ceiling, and what-ifs;
@@ -7,8 +7,8 @@
 //! * [`Batch`] answers as many as a file has rows, fast: CSV in, CSV out.
 //!
 //! Each of them asks the one predictor of room `model`, by way of one function that makes a path and a request of what
-//! is given. Text is read here ([`read_values`], [`WhatIfQuestion`]), so that a flag, a what-if and a cell of a file take the
-//! same values and refuse the same nonsense.
+//! is given. Text is read here ([`read_values`], [`WhatIfQuestion`]), so that a flag, a what-if and a cell of a file
+//! take the same values and refuse the same nonsense.
 
 mod axes;
 mod batch;

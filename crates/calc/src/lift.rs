@@ -1,6 +1,7 @@
-//! What lifts the lowest ceiling, and the next, until the target is met or nothing known helps.
+//! The changes that lift the lowest ceiling, and the next, until the target is met or no known change helps.
 
 use fullpipe_model::kernel;
+use fullpipe_model::lifting::{WindowFault, tolerate_loss};
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_record::{Buffer, Change, Estimate, Given, HostSettings, Lift, Limit};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
@@ -50,26 +51,17 @@ impl State {
     }
 
     fn candidates(&self, limit: Limit, target: Target, rate: BitRate) -> Vec<Change> {
-        let window = || self.window(rate);
-        let for_window = match limit {
-            Limit::SendBuffer | Limit::ReceiveWindow if self.is_fixed() => {
-                let larger = window().map(|window| self.larger(window)).map(Change::SocketBuffer);
-                let tuned = Change::SocketBuffer(Buffer::Automatic);
-                larger.filter(|change| self.meets_with(target, change)).into_iter().chain([tuned]).collect()
-            }
-            Limit::SendBuffer => window()
-                .map(|window| Change::TcpWmemMax(kernel::tcp_wmem_max_for(self.control(), window)))
-                .into_iter()
-                .collect(),
-            Limit::ReceiveWindow if !self.scales() => vec![Change::WindowScaling(true)],
-            Limit::ReceiveWindow if !self.hosts.receiver.moderate_rcvbuf => vec![Change::ModerateRcvbuf(true)],
-            Limit::ReceiveWindow => window()
-                .map(|window| Change::TcpRmemMax(kernel::tcp_rmem_max_for(&self.hosts.receiver, window)))
-                .into_iter()
-                .collect(),
-            _ => Vec::new(),
-        };
-        for_window.into_iter().chain(self.against_loss(target)).collect()
+        let Hosts { sender, receiver, .. } = &self.hosts;
+        let fault = WindowFault::behind(limit, self.is_fixed(), sender, receiver);
+        let for_window = fault.and_then(|fault| {
+            let window = self.window(rate);
+            fault.change(window.and_then(|window| fault.maximum_for(window, self.control(), receiver)))
+        });
+        let larger = fault.filter(|fault| *fault == WindowFault::FixedBuffer).and_then(|_| {
+            let larger = Change::SocketBuffer(self.larger(self.window(rate)?));
+            self.meets_with(target, &larger).then_some(larger)
+        });
+        larger.into_iter().chain(for_window).chain(self.against_loss(target)).collect()
     }
 
     /// Loss cuts the peaks of what another ceiling leaves too.
@@ -77,12 +69,11 @@ impl State {
         if self.given.loss.is_none_or(|loss| loss == Ratio::ZERO) {
             return Vec::new();
         }
-        let bbr = Change::CongestionControl("bbr".to_owned());
-        [bbr].into_iter().chain(self.streams(target).map(Change::Streams)).collect()
+        [tolerate_loss()].into_iter().chain(self.streams(target).map(Change::Streams)).collect()
     }
 
-    /// The window that each stream needs for `rate`, and no less than its part of the BDP, headers included, as the headline
-    /// has it.
+    /// The window that each stream needs for `rate`, and no less than its part of the BDP, headers included, as the
+    /// headline has it.
     fn window(&self, rate: BitRate) -> Option<ByteCount> {
         let prediction = Case::of(&self.given).prediction(&self.hosts);
         let streams = u64::from(self.given.streams.unwrap_or(1));
@@ -153,10 +144,6 @@ impl State {
         Case::of(&self.given).mss(&self.hosts)
     }
 
-    fn scales(&self) -> bool {
-        self.hosts.sender.window_scaling && self.hosts.receiver.window_scaling
-    }
-
     fn control(&self) -> CongestionControl {
         control(&self.given, &self.hosts.sender)
     }
@@ -168,7 +155,7 @@ pub(crate) fn control(given: &Given, sender: &HostSettings) -> CongestionControl
     CongestionControl::named(name).unwrap_or(CongestionControl::Reno)
 }
 
-/// Whether `later` sets what `earlier` set.
+/// Returns whether `later` sets the same setting as `earlier`.
 fn replaces(later: &Change, earlier: &Change) -> bool {
     std::mem::discriminant(later) == std::mem::discriminant(earlier)
 }

@@ -1,4 +1,4 @@
-//! What a target takes of each quantity.
+//! The value of each quantity that a target needs.
 
 use fullpipe_model::distance;
 use fullpipe_record::{Given, Limit, Need, Prediction, Quantity, Side, Value};
@@ -9,7 +9,7 @@ use crate::critical::{Critical, least, most};
 use crate::setting::MAX_STREAMS;
 use crate::target::{FASTEST, Target};
 
-/// What must hold, all of it: each critical value is for the rest being ample.
+/// Values that must all hold: each critical value assumes that the other quantities are ample.
 pub(crate) fn needs(target: Target, rate: BitRate, given: &Given, hosts: &Hosts) -> Vec<Need> {
     let mut ample = Ample { target, given: ample_load(given), hosts: ample_hosts(hosts) };
     let bandwidth = ample.bandwidth(given);
@@ -29,7 +29,7 @@ fn with_enough_bandwidth(given: Given, need: Option<&Need>) -> Given {
     Given { bandwidth: given.bandwidth.map(|rate| rate.max(*needed)), ..given }
 }
 
-/// What would do alone, with the rest as it is.
+/// Values of which each is enough alone, with the other quantities as they are.
 pub(crate) fn alone(target: Target, given: &Given, hosts: &Hosts) -> Vec<Need> {
     let as_is = AsIs { target, given, hosts };
     let rtt = as_is.rtt();
@@ -49,8 +49,8 @@ fn spanned(rtt: &Need) -> Option<Need> {
     })
 }
 
-/// The window that each stream needs in flight for `rate` of all together: in proportion to the one that fills the link,
-/// or, where the bandwidth is not known, to the one that there is.
+/// The window that each stream needs in flight for `rate` of all together: in proportion to the one that fills the
+/// link, or, where the bandwidth is not known, to the one that there is.
 pub(crate) fn window_for(rate: BitRate, prediction: &Prediction) -> Option<ByteCount> {
     let full = || Some((prediction.window_needed?, prediction.ceiling(Limit::Capacity)?.kernel_model));
     let present = || lower_window(prediction).and_then(|ceiling| Some((ceiling.window?, ceiling.kernel_model)));
@@ -253,12 +253,12 @@ pub(crate) fn ample_hosts(hosts: &Hosts) -> Hosts {
 
 /// A buffer that holds the largest window of TCP, 1 GiB, whatever share of it is advertised.
 const AMPLE: ByteCount = ByteCount::from_mib(1 << 20);
-/// Where searches for a round trip end: an hour, beyond Mars.
+/// Longest round trip of a search: an hour, beyond Mars.
 pub(crate) const MAX_DURATION: Span = Span::from_secs(3600);
-/// What every IPv4 host accepts (RFC 791 §3.1).
+/// Packet size that every IPv4 host accepts (RFC 791 §3.1).
 const MIN_MTU: ByteCount = ByteCount::new(576);
 const JUMBO: ByteCount = ByteCount::new(9000);
-/// Where searches for a size end: 4 EiB.
+/// Largest size of a search: 4 EiB.
 const MAX_SIZE: u64 = 1 << 62;
 /// Those that have a formula.
 const CONTROLS: [&str; 4] = ["cubic", "reno", "highspeed", "bbr"];
@@ -391,7 +391,10 @@ mod tests {
             let needed = needed.into_iter().map(|need| (need, &ample));
             let alone = alone(target, &given, &hosts).into_iter().map(|need| (need, &as_is));
             for (need, (given, hosts)) in needed.chain(alone) {
-                let skipped = matches!(need.quantity, Quantity::Window | Quantity::Distance | Quantity::Congestion | Quantity::Size);
+                let skipped = {
+                    use Quantity::{Congestion, Distance, Size, Window};
+                    matches!(need.quantity, Window | Distance | Congestion | Size)
+                };
                 let Some(value) = need.value.as_ref().filter(|_| !skipped) else { continue };
                 let (there, on) = with(given, hosts, need.quantity, value);
                 prop_assert!(target.is_met(&there, &on), "{need:?}");
@@ -424,7 +427,8 @@ mod tests {
             let window = window + prediction.mss * 2;
             prop_assume!(window > prediction.mss * 4 && window < ByteCount::from_mib(512));
             let with = Given { window: Some(window), buffer: None, ..given };
-            let carried = Case::of(&with).prediction(&ample_hosts(&hosts)).ceiling(Limit::ReceiveWindow).unwrap().kernel_model;
+            let prediction = Case::of(&with).prediction(&ample_hosts(&hosts));
+            let carried = prediction.ceiling(Limit::ReceiveWindow).unwrap().kernel_model;
             prop_assert!(carried.scaled(1.000_1) >= rate, "{carried}, not {rate}");
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::GivenError;
 
-/// What every Parquet file begins with.
+/// The first bytes of every Parquet file.
 const MAGIC: &[u8] = b"PAR1";
 
 /// A file of rows as CSV: a Parquet file with the same columns and rows, or any other file as it is.

@@ -6,8 +6,8 @@ use crate::{GivenError, Setting};
 
 /// Reads the values of one quantity: one value, or several between commas, or ranges.
 ///
-/// `LOW..HIGH` goes from LOW to HIGH, both included: sizes and streams by doublings of LOW, everything else by the steps
-/// 1, 2, 5, 10 … that lie between. `LOW..HIGH+STEP` goes from LOW in equal steps and not beyond HIGH.
+/// `LOW..HIGH` goes from LOW to HIGH, both included: sizes and streams by doublings of LOW, everything else by the
+/// steps 1, 2, 5, 10 … that lie between. `LOW..HIGH+STEP` goes from LOW in equal steps and not beyond HIGH.
 ///
 /// # Errors
 /// A value that [`Setting::read`] refuses, a range that runs backwards or has no end, or more than 100 000 values.

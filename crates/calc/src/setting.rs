@@ -31,7 +31,7 @@ pub enum Setting {
     Bandwidth(BitRate),
     /// Round-trip time of the empty path.
     Rtt(Span),
-    /// How far the hosts are apart.
+    /// Distance between the hosts.
     Distance(Distance),
     /// Window of each stream.
     Window(ByteCount),
@@ -75,7 +75,8 @@ impl Setting {
         .and_then(Self::checked)
     }
 
-    /// Reads a cell of a file: as [`Setting::read`], but a bare number counts bit/s, seconds, metres, bytes, or is a fraction.
+    /// Reads a cell of a file: as [`Setting::read`], but a bare number counts bit/s, seconds, metres, bytes, or is a
+    /// fraction.
     ///
     /// # Errors
     /// As for [`Setting::read`].
@@ -121,8 +122,8 @@ impl Setting {
         }
     }
 
-    /// Gives the quantity this value. A window takes the place of a buffer and a buffer that of a window: a program asks
-    /// for one of them.
+    /// Gives the quantity this value. A window takes the place of a buffer and a buffer that of a window: a program
+    /// asks for one of them.
     pub fn apply(&self, given: &mut Given) {
         match self {
             Self::Bandwidth(rate) => given.bandwidth = Some(*rate),

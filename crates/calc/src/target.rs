@@ -1,4 +1,4 @@
-//! What is wanted of a transfer.
+//! The target of a transfer.
 
 use fullpipe_record::{Given, Limit};
 use fullpipe_units::{BitRate, ByteCount, Span};
@@ -6,10 +6,10 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 use crate::case::{Case, Hosts};
 use crate::critical::{Critical, least};
 
-/// What is wanted.
+/// A target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// That nothing but the bandwidth limits, and losses that come beside it cost next to nothing.
+    /// That nothing but the bandwidth limits, and that losses cost next to nothing.
     Fill,
     /// A steady rate of payload.
     Rate(BitRate),
@@ -27,7 +27,7 @@ impl Target {
         }
     }
 
-    /// Whether the prediction for `given` meets it.
+    /// Returns whether the prediction for `given` meets it.
     pub(crate) fn is_met(self, given: &Given, hosts: &Hosts) -> bool {
         let case = Case::of(given);
         let got = case.estimate(hosts);
@@ -41,8 +41,8 @@ impl Target {
         }
     }
 
-    /// The steady rate of payload that meets it on the path of `given`; none where no rate does, as slow start alone takes
-    /// too long.
+    /// The steady rate of payload that meets it on the path of `given`; none where no rate does, as slow start alone
+    /// takes too long.
     pub(crate) fn rate(self, given: &Given, hosts: &Hosts) -> Option<BitRate> {
         let case = Case::of(given);
         match self {

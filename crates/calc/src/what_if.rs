@@ -1,4 +1,4 @@
-//! What-ifs: one change of the question, and what it makes of the answer.
+//! Answers after one change of the question.
 
 use fullpipe_record::{Estimate, Given, Leg, WhatIf};
 use fullpipe_units::{ParseError, Ratio, Span};
@@ -18,7 +18,7 @@ pub struct WhatIfQuestion {
 enum Change {
     /// Another value of a quantity.
     Set(Setting),
-    /// A pair of split-TCP relays, one beside each host at this round trip.
+    /// A pair of split-TCP relays, one at this round trip from each host.
     Relay(Span),
 }
 
@@ -42,7 +42,7 @@ impl WhatIfQuestion {
         Ok(Self { text: text.to_owned(), change })
     }
 
-    /// What becomes of `given` with this change; `before` is what it is without.
+    /// Returns the estimate for `given` with this change; `before` is the estimate without it.
     ///
     /// # Errors
     /// Relays that stand further apart than the path is long.
@@ -77,8 +77,8 @@ fn keys() -> String {
     format!("the keys are {} and relay", names.join(", "))
 }
 
-/// Three connections in series, of which the slowest decides: the outer ones have the hosts' windows over the short round
-/// trip and lose nothing, the middle one has what is left of the path, its loss, and ample windows.
+/// Three connections in series, of which the slowest decides: the outer ones have the hosts' windows over the short
+/// round trip and lose nothing, the middle one has what is left of the path, its loss, and ample windows.
 fn relayed(given: &Given, hosts: &Hosts, relay_rtt: Span) -> Result<(Estimate, Leg), GivenError> {
     let rtt = given.rtt.unwrap_or_default();
     let between = rtt.saturating_sub(relay_rtt * 2);
@@ -97,7 +97,7 @@ fn relayed(given: &Given, hosts: &Hosts, relay_rtt: Span) -> Result<(Estimate, L
     Ok((Estimate { time, ..slowest.0 }, slowest.1))
 }
 
-/// How far a relay stands from its host where nobody says: in the same building.
+/// Distance of a relay from its host by default: the same building.
 const RELAY_RTT: Span = Span::from_millis(1);
 
 #[cfg(test)]

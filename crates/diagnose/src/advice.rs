@@ -1,6 +1,7 @@
 //! The remedies that several limits share, and the prediction of each.
 
 use fullpipe_model::kernel;
+use fullpipe_model::lifting::{WindowFault, can_tolerate_loss, tolerate_loss};
 use fullpipe_record::{
     At, Buffer, Change, Commands, DeviceReport, Evidence, Forecast, HostSettings, LegalVerdict, Limit,
     RESTORABLE_QDISCS, Remedy, RunnerUp, Scope, Verdict,
@@ -10,7 +11,7 @@ use fullpipe_units::{BitRate, ByteCount};
 use crate::figures::Figures;
 use crate::limits::ManualRemedy;
 use crate::outlook::Outlook;
-use crate::thresholds::{GAIN, MAX_STREAMS, NEXT_SIZE};
+use crate::thresholds::{MAX_STREAMS, MIN_GAIN, NEXT_SIZE_FACTOR};
 
 /// The evidence and the verdict for which remedies are sought.
 pub(crate) struct Advice<'a> {
@@ -27,24 +28,37 @@ impl<'a> Advice<'a> {
         Self { evidence: figures.evidence, figures, outlook, verdict: legal, runner_up: verdict.runner_up }
     }
 
-    /// Returns remedies of a buffer of fixed size: left to the kernel, larger, or both with larger limits of the kernel.
-    pub(crate) fn for_a_fixed_buffer(&self) -> Vec<Option<Remedy>> {
-        let tune = vec![Change::SocketBuffer(Buffer::Automatic)];
-        vec![Some(self.let_the_kernel_tune(tune.clone(), Scope::Socket)), self.larger_request(), self.raise(tune)]
+    /// Returns remedies of a window or a buffer of the hosts: the change that ends its fault, alone and with the larger
+    /// buffers that the path then takes; and more connections.
+    pub(crate) fn for_window(&self, fault: WindowFault) -> Vec<Remedy> {
+        let switch: Vec<Change> = fault.change(None).into_iter().collect();
+        let own = match fault {
+            WindowFault::FixedBuffer => {
+                vec![
+                    Some(self.let_the_kernel_tune(switch.clone(), Scope::Socket)),
+                    self.larger_request(),
+                    self.raise(switch),
+                ]
+            }
+            WindowFault::NoScaling => vec![self.enable_window_scaling(switch.clone()), self.raise(switch)],
+            WindowFault::NoAutotuning => {
+                vec![Some(self.let_the_kernel_tune(switch.clone(), Scope::Namespace)), self.raise(switch)]
+            }
+            WindowFault::ReceiveMaximum | WindowFault::SendMaximum => vec![self.raise(self.first_size(fault))],
+        };
+        own.into_iter().chain([self.parallel_streams()]).flatten().collect()
     }
 
-    /// The first buffer to raise: as large as the path needs where its bandwidth was told, else several times what is.
-    pub(crate) fn first_size(&self, change: fn(ByteCount) -> Change) -> Vec<Change> {
-        let receiving = matches!(change(ByteCount::ZERO), Change::TcpRmemMax(_));
-        let for_the_path = self
-            .outlook
-            .as_ref()
-            .and_then(|outlook| if receiving { outlook.rmem_for_the_path() } else { outlook.wmem_for_the_path() });
-        let larger = || Some(whole_mebibytes(self.present_size(receiving)? * NEXT_SIZE));
-        for_the_path.or_else(larger).map(change).into_iter().collect()
+    /// Returns the first buffer to raise: as large as the path needs where its bandwidth was stated, else several times
+    /// its present size.
+    fn first_size(&self, fault: WindowFault) -> Vec<Change> {
+        let for_the_path = self.outlook.as_ref().and_then(|outlook| outlook.maximum_for_the_path(fault));
+        let larger =
+            || Some(whole_mebibytes(self.present_size(fault == WindowFault::ReceiveMaximum)? * NEXT_SIZE_FACTOR));
+        fault.change(for_the_path.or_else(larger)).into_iter().collect()
     }
 
-    /// The buffer as the settings have it, or as it must be for the windows that were seen.
+    /// Returns the buffer of the settings, or the buffer that the samples show.
     fn present_size(&self, receiving: bool) -> Option<ByteCount> {
         let seen = || self.evidence.sender_samples.iter();
         if receiving {
@@ -56,9 +70,9 @@ impl<'a> Advice<'a> {
         }
     }
 
-    /// `first`, and whatever buffer would then stop the transfer short of the path's capacity; `None` where that is
-    /// no change of a buffer's largest size.
-    pub(crate) fn raise(&self, first: Vec<Change>) -> Option<Remedy> {
+    /// Returns a remedy of `first`, and whatever buffer would then stop the transfer short of the path's capacity;
+    /// `None` where that is no change of a buffer's largest size.
+    fn raise(&self, first: Vec<Change>) -> Option<Remedy> {
         let changes = match &self.outlook {
             Some(outlook) => outlook.with_buffers_for_the_path(first),
             None => first,
@@ -81,15 +95,15 @@ impl<'a> Advice<'a> {
         Some(self.remedy(id, Scope::Namespace, at, changes, why))
     }
 
-    pub(crate) fn let_the_kernel_tune(&self, changes: Vec<Change>, scope: Scope) -> Remedy {
+    fn let_the_kernel_tune(&self, changes: Vec<Change>, scope: Scope) -> Remedy {
         let why = "A buffer of fixed size fits one path only; left alone, the kernel lets it grow as the path needs.";
         self.remedy("let-the-kernel-tune", scope, self.verdict.at(), changes, why.to_owned())
     }
 
-    /// The request under which both ends hold what the path takes, no larger than the hosts are known to grant.
+    /// Returns the request under which both ends hold what the path takes, no larger than the hosts are known to grant.
     fn larger_request(&self) -> Option<Remedy> {
         let Buffer::Request(present) = self.evidence.request.buffer else { return None };
-        let wanted = whole_mebibytes(self.request_for_the_path().unwrap_or(present * NEXT_SIZE));
+        let wanted = whole_mebibytes(self.request_for_the_path().unwrap_or(present * NEXT_SIZE_FACTOR));
         let granted = [self.receiver().map(kernel::rmem_max), self.evidence.sender.as_ref().map(kernel::wmem_max)];
         let size = granted.into_iter().flatten().fold(wanted, ByteCount::min);
         let bound = if size < wanted { ", and is the most that rmem_max and wmem_max grant" } else { "" };
@@ -104,7 +118,21 @@ impl<'a> Advice<'a> {
         Some(receiving.unwrap_or_default().max(window))
     }
 
-    /// As many connections as reach the path's capacity together, or several times as many where that is not known.
+    /// `None` where both ends are known to offer scaling already: something between them removes it.
+    fn enable_window_scaling(&self, changes: Vec<Change>) -> Option<Remedy> {
+        let offers = |host: Option<&HostSettings>| host.map(|host| host.window_scaling);
+        let at = match (offers(self.evidence.sender.as_ref()), offers(self.receiver())) {
+            (_, Some(false)) => At::Receiver,
+            (Some(false), _) => At::Sender,
+            (Some(true), Some(true)) => return None,
+            (Some(true) | None, _) => At::Receiver,
+        };
+        let why = "Without window scaling at both ends no more than 64 KiB may be in flight.".to_owned();
+        Some(self.remedy("enable-window-scaling", Scope::Namespace, at, changes, why))
+    }
+
+    /// Returns as many connections as reach the path's capacity together, or several times as many where that is not
+    /// known.
     pub(crate) fn parallel_streams(&self) -> Option<Remedy> {
         let present = self.outlook.as_ref().map_or(self.evidence.request.streams.max(1), Outlook::streams);
         let streams = self.streams_for_the_path(present).unwrap_or(present.saturating_mul(4)).min(MAX_STREAMS);
@@ -126,25 +154,21 @@ impl<'a> Advice<'a> {
 
     /// `None` where the sender has no BBR, or uses it already.
     pub(crate) fn bbr(&self) -> Option<Remedy> {
-        const BBR: &str = "bbr";
-        let sender = self.evidence.sender.as_ref()?;
-        let available = sender.available_congestion_controls.iter().any(|name| name == BBR);
-        let used = self.figures.is_bbr();
+        let can = can_tolerate_loss(self.evidence.sender.as_ref()?) && !self.figures.is_bbr();
         let why = "BBR sends at the rate that it measures, and does not slow down for each loss.".to_owned();
-        let changes = vec![Change::CongestionControl(BBR.to_owned())];
-        (available && !used).then(|| self.remedy("congestion-control-bbr", Scope::Socket, At::Sender, changes, why))
+        can.then(|| self.remedy("congestion-control-bbr", Scope::Socket, At::Sender, vec![tolerate_loss()], why))
     }
 
-    /// The kernel's own queueing discipline in place of one that somebody chose; `None` where that has others within it, or
-    /// could not be put back.
+    /// Returns the kernel's own queueing discipline in place of one that somebody chose; `None` where that has others
+    /// within it, or could not be put back.
     pub(crate) fn default_discipline(&self) -> Option<Remedy> {
         let device = self.own_device()?;
         let [chosen] = device.qdiscs.as_slice() else { return None };
         let (name, kind) = (&device.name, &chosen.kind);
         let rate = chosen.rate.map_or_else(String::new, |rate| format!(" with a rate of {rate}"));
         let why = format!(
-            "Somebody gave {name} the queueing discipline {kind}{rate}; without it the kernel's own takes its place. The risk: it \
-             may be there to leave others their part, or to keep a queue from growing elsewhere."
+            "Somebody gave {name} the queueing discipline {kind}{rate}; without it the kernel's own takes its place. \
+             The risk: it may be there to leave others their part, or to keep a queue from growing elsewhere."
         );
         let change = Change::Qdisc { device: name.clone(), kind: Change::DEFAULT_QDISC.to_owned() };
         let at = At::Sender;
@@ -170,7 +194,8 @@ impl<'a> Advice<'a> {
         Remedy { id: id.to_owned(), scope, at, changes, commands: Commands::default(), predicted, why }
     }
 
-    /// `forecast`, no higher than the limit that would be next: the settings that the prediction rests on may not tell of it.
+    /// Returns `forecast`, no higher than the limit that would be next: the settings behind the prediction may not
+    /// include it.
     fn bounded(&self, forecast: Forecast, changes: &[Change]) -> Forecast {
         let next = self.runner_up.and_then(|next| Some((next.kind, next.bits_per_second?)));
         let Some((_, ceiling)) = next.filter(|(kind, _)| !changes.iter().any(|change| lifts(change, *kind))) else {
@@ -181,10 +206,11 @@ impl<'a> Advice<'a> {
         Forecast { bits_per_second: bound(bits_per_second), low: bound(low), high: bound(high) }
     }
 
-    /// Whether a change that can be predicted is worth making; what only a person can do always stays.
+    /// Returns whether a change that can be predicted is worth making; a remedy that only a person can carry out always
+    /// is.
     pub(crate) fn gains(&self, remedy: &Remedy) -> bool {
         let present = self.outlook.as_ref().map_or(BitRate::ZERO, |outlook| outlook.present);
-        let enough = |rate: BitRate| rate > present.scaled(GAIN);
+        let enough = |rate: BitRate| rate > present.scaled(MIN_GAIN);
         remedy.changes.is_empty() || remedy.predicted.is_none_or(|forecast| enough(forecast.bits_per_second))
     }
 
@@ -193,7 +219,7 @@ impl<'a> Advice<'a> {
     }
 }
 
-/// Whether a change has to do with the ceiling `kind`, so that what was seen of that says nothing of the time after it.
+/// Returns whether a change moves the ceiling `kind`, so that its measured figure says nothing about the time after.
 fn lifts(change: &Change, kind: Limit) -> bool {
     match change {
         Change::Streams(_) => kind != Limit::Capacity,

@@ -23,8 +23,8 @@ pub(crate) fn ceilings(figures: &Figures, finding: &Finding) -> BTreeMap<Limit, 
     all.into_iter().filter_map(|(kind, rate)| Some((kind, rate?))).collect()
 }
 
-/// Returns the rate that the send buffers of all streams leave: as measured where they are the limit; elsewhere what the kernel
-/// tunes them to if it does, less what such a writer lets run down.
+/// Returns the rate that the send buffers of all streams leave: as measured where they are the limit; elsewhere what
+/// the kernel tunes them to if it does, less what such a writer lets run down.
 fn send_buffer_ceiling(figures: &Figures, finding: &Finding) -> Option<BitRate> {
     if finding.kind() == Limit::SendBuffer {
         return send_buffer::ceiling(figures);

@@ -4,7 +4,7 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use crate::flow::Flow;
 use crate::snapshot::Snapshot;
 
-/// What the samples of the sending end come to, over the part of the transfer that is judged.
+/// The figures of the sending end's samples, over the part of the transfer that is judged.
 pub(crate) struct Figures<'a> {
     pub(crate) evidence: &'a Evidence,
     /// The part that is judged; everything where there is none.
@@ -27,7 +27,7 @@ pub(crate) struct Retransmitted {
     pub(crate) again: u64,
     /// Sent in all.
     pub(crate) sent: u64,
-    /// How often a stream went into recovery, as far as the samples show it.
+    /// Number of times that a stream went into recovery, as far as the samples show it.
     pub(crate) episodes: u64,
 }
 
@@ -91,7 +91,7 @@ impl<'a> Figures<'a> {
         read_back.or_else(asked).or_else(default)
     }
 
-    /// Whether the sender paces by its own estimate of the path, and so leaves its window half empty.
+    /// Returns whether the sender paces by its own estimate of the path, and so leaves its window half empty.
     pub(crate) fn is_bbr(&self) -> bool {
         self.congestion().is_some_and(|name| name.starts_with("bbr"))
     }
@@ -116,7 +116,8 @@ impl<'a> Figures<'a> {
         Some(Ratio::of(limited.min(busy) as f64, busy as f64))
     }
 
-    /// What was sent again. Before Linux 4.6 the kernel does not count data segments; acknowledged bytes stand in.
+    /// Returns the retransmitted segments. Before Linux 4.6 the kernel does not count data segments; acknowledged bytes
+    /// stand in.
     pub(crate) fn retransmitted(&self) -> Option<Retransmitted> {
         let again = self.total(|tcp| tcp.total_retrans.map(SegCount::get))?;
         let needless = self.total(|tcp| tcp.dsack_dups.map(SegCount::get)).unwrap_or(0);
@@ -129,8 +130,8 @@ impl<'a> Figures<'a> {
         Some(Retransmitted { again: again.saturating_sub(needless), sent: counted.or_else(estimated)?, episodes })
     }
 
-    /// What was sent again in the judged part, or in the whole transfer where nothing was in the judged part: a few seconds
-    /// may pass between losses that hold a window down all the same.
+    /// Returns the retransmitted segments of the judged part, or of the whole transfer where the judged part has none:
+    /// a few seconds may pass between losses that hold a window down all the same.
     pub(crate) fn lost(&self) -> Option<Retransmitted> {
         let judged = self.retransmitted()?;
         if judged.again > 0 {
@@ -149,17 +150,17 @@ impl<'a> Figures<'a> {
         self.flows.iter().filter_map(of_flow).fold(None, |sum, more| Some(sum.unwrap_or(0_u64).saturating_add(more)))
     }
 
-    /// Whether segments carry timestamps, as they do where nothing says otherwise.
+    /// Returns whether segments carry timestamps, as they do where nothing says otherwise.
     pub(crate) fn timestamps(&self) -> bool {
         self.snapshots().find_map(|snapshot| snapshot.sample.tcp.timestamps).unwrap_or(true)
     }
 
-    /// Whether anything was ever sent again, the ramp included.
+    /// Returns whether anything was ever retransmitted, the ramp included.
     pub(crate) fn ever_lost(&self) -> bool {
         self.sent_again_in_all().is_some_and(|again| again > 0)
     }
 
-    /// From when to when the transfer is judged.
+    /// Returns the begin and the end of the judged part.
     pub(crate) fn judged(&self) -> (Span, Span) {
         let times = || self.snapshots().map(|snapshot| snapshot.sample.at);
         match self.part {
@@ -168,18 +169,18 @@ impl<'a> Figures<'a> {
         }
     }
 
-    /// Mean over the judged part, summed over the streams; `None` where no sample tells it.
+    /// Returns the mean over the judged part, summed over the streams; `None` where no sample reports it.
     pub(crate) fn mean(&self, size: impl Fn(&Snapshot) -> Option<ByteCount>) -> Option<ByteCount> {
         let of_flow = |flow: &Flow| mean(flow.snapshots.iter().filter_map(&size));
         sum(self.flows.iter().map(of_flow))
     }
 
-    /// Most in the judged part, summed over the streams; `None` where no sample tells it.
+    /// Returns the maximum of the judged part, summed over the streams; `None` where no sample reports it.
     pub(crate) fn most(&self, size: impl Fn(&Snapshot) -> Option<ByteCount>) -> Option<ByteCount> {
         sum(self.flows.iter().map(|flow| flow.snapshots.iter().filter_map(&size).max()))
     }
 
-    /// Growth of a counter in the judged part, summed over the streams that tell it.
+    /// Returns the growth of a counter in the judged part, summed over the streams that report it.
     fn total(&self, counter: impl Fn(&TcpInfo) -> Option<u64> + Copy) -> Option<u64> {
         self.flows
             .iter()

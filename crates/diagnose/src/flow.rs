@@ -11,7 +11,7 @@ pub(crate) struct Flow<'a> {
     pub(crate) whole: Vec<&'a Sample>,
     /// The last sample before the judged part; `None` where that begins with the data.
     before: Option<&'a Sample>,
-    /// The samples that are judged, with what each means.
+    /// The samples that are judged, with the figures of each.
     pub(crate) snapshots: Vec<Snapshot<'a>>,
 }
 
@@ -41,13 +41,13 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// How long the judged part of this stream is.
+    /// Returns the length of the judged part of this stream.
     pub(crate) fn elapsed(&self) -> Span {
         let start = self.before.map_or(Span::ZERO, |sample| sample.at);
         self.snapshots.last().map_or(Span::ZERO, |snapshot| snapshot.sample.at.saturating_sub(start))
     }
 
-    /// How much a counter of the kernel grew in the judged part.
+    /// Returns the growth of a counter of the kernel in the judged part.
     pub(crate) fn growth(&self, counter: impl Fn(&TcpInfo) -> Option<u64>) -> Option<u64> {
         let last = counter(&self.snapshots.last()?.sample.tcp)?;
         let first = self.before.map_or(Some(0), |sample| counter(&sample.tcp))?;

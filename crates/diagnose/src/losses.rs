@@ -5,28 +5,29 @@ use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 
 use crate::flow::Flow;
 use crate::thresholds::{
-    BURST, MANY_EPISODES, MANY_SPREAD, MANY_SPREAD_UNDER_RENO, SAME_WINDOW_EPISODES, SAME_WINDOW_SPREAD, SEVERAL,
+    MANY_EPISODES, MANY_EPISODES_SPREAD, MANY_EPISODES_SPREAD_UNDER_RENO, MIN_BURST_SEGMENTS,
+    MIN_EPISODES_OF_ONE_WINDOW, MIN_LOSSES_OF_ROUND_TRIP, ONE_WINDOW_SPREAD,
 };
 
-/// How often a stream went into recovery in its judged part, as far as the samples show it.
+/// Returns the number of recoveries of a stream in its judged part, as far as the samples show them.
 pub(crate) fn episodes(flow: &Flow) -> u64 {
     windows_before_loss(flow).len() as u64
 }
 
-/// How often a stream went into recovery in its whole life, the ramp included.
+/// Returns the number of recoveries of a stream in its whole life, the ramp included.
 pub(crate) fn episodes_in_all(flow: &Flow) -> u64 {
     recoveries(&flow.whole).len() as u64
 }
 
-/// Whether the losses of every stream came at one and the same size of its congestion window: a queue was full.
-/// Independent losses come at any size, under Reno more so than under CUBIC, which dwells below its last peak. Needs some
-/// losses to tell.
+/// Returns whether the losses of every stream came at one and the same size of its congestion window: a queue was full.
+/// Independent losses come at any size, under Reno more so than under CUBIC, which dwells below its last peak. Needs
+/// some losses to decide.
 pub(crate) fn come_at_one_window(flows: &[Flow], is_reno: bool) -> bool {
     let windows: Vec<Vec<ByteCount>> = flows.iter().map(windows_before_loss).filter(|w| !w.is_empty()).collect();
     let episodes: usize = windows.iter().map(Vec::len).sum();
-    let of_many = if is_reno { MANY_SPREAD_UNDER_RENO } else { MANY_SPREAD };
-    let most = |count: usize| if count >= MANY_EPISODES { of_many } else { SAME_WINDOW_SPREAD };
-    episodes >= SAME_WINDOW_EPISODES * windows.len().max(1)
+    let of_many = if is_reno { MANY_EPISODES_SPREAD_UNDER_RENO } else { MANY_EPISODES_SPREAD };
+    let most = |count: usize| if count >= MANY_EPISODES { of_many } else { ONE_WINDOW_SPREAD };
+    episodes >= MIN_EPISODES_OF_ONE_WINDOW * windows.len().max(1)
         && windows.iter().all(|windows| spread(windows) <= most(windows.len()))
 }
 
@@ -37,14 +38,14 @@ pub(crate) struct Burst {
     pub(crate) rtt: Span,
 }
 
-/// The worst round trip of all streams; `None` where none lost many segments.
+/// Returns the worst round trip of all streams; `None` where none lost many segments.
 pub(crate) fn worst_burst(flows: &[Flow], round_trip: Span) -> Option<Burst> {
     let bursts =
         flows.iter().flat_map(|flow| (0..flow.whole.len()).filter_map(|first| burst(&flow.whole, first, round_trip)));
     bursts.max_by(|a, b| a.share.get().total_cmp(&b.share.get()))
 }
 
-/// In how many round trips of the stream that had most of them more than one or two segments were lost.
+/// Returns the number of round trips with several lost segments, of the stream that had most of them.
 pub(crate) fn lossy_round_trips(flows: &[Flow], round_trip: Span) -> usize {
     let of_flow = |flow: &Flow| {
         let mut lost: BTreeMap<u64, u64> = BTreeMap::new();
@@ -54,12 +55,12 @@ pub(crate) fn lossy_round_trips(flows: &[Flow], round_trip: Span) -> usize {
             let sum = lost.entry(number).or_default();
             *sum = sum.saturating_add(again(pair[1]).saturating_sub(again(pair[0])));
         }
-        lost.into_values().filter(|lost| *lost >= SEVERAL).count()
+        lost.into_values().filter(|lost| *lost >= MIN_LOSSES_OF_ROUND_TRIP).count()
     };
     flows.iter().map(of_flow).max().unwrap_or(0)
 }
 
-/// What was lost in the round trip that begins with sample `first`, if it was much.
+/// Returns the loss of the round trip that begins with sample `first`, if it was a burst.
 fn burst(samples: &[&Sample], first: usize, round_trip: Span) -> Option<Burst> {
     let from = samples[first].at;
     let index_at = |at: Span| samples.partition_point(|sample| sample.at < at);
@@ -70,17 +71,17 @@ fn burst(samples: &[&Sample], first: usize, round_trip: Span) -> Option<Burst> {
     };
     let (lost, sent) = (grown(|tcp| tcp.total_retrans)?, grown(|tcp| tcp.data_segs_out)?);
     let rtt = samples[before..=last].iter().filter_map(|sample| sample.tcp.rtt).max()?;
-    (lost >= BURST).then(|| Burst { share: Ratio::of(lost as f64, sent.max(lost) as f64), rtt })
+    (lost >= MIN_BURST_SEGMENTS).then(|| Burst { share: Ratio::of(lost as f64, sent.max(lost) as f64), rtt })
 }
 
-/// The congestion window at the last snapshot before each recovery.
+/// Returns the congestion window at the last snapshot before each recovery.
 fn windows_before_loss(flow: &Flow) -> Vec<ByteCount> {
     let samples: Vec<&Sample> = flow.snapshots.iter().map(|snapshot| snapshot.sample).collect();
     recoveries(&samples).into_iter().filter_map(|before| flow.snapshots[before].cwnd).collect()
 }
 
-/// The last sample before each recovery, by its index. A recovery shorter than the time between samples is known by what
-/// was sent again.
+/// Returns the last sample before each recovery, by its index. A recovery shorter than the time between samples is
+/// known by what was sent again.
 fn recoveries(samples: &[&Sample]) -> Vec<usize> {
     let mut found = Vec::new();
     let mut in_trouble = samples.first().is_some_and(|sample| recovering(sample));
@@ -98,7 +99,7 @@ fn recovering(sample: &Sample) -> bool {
     matches!(sample.tcp.congestion_state, Some(CongestionState::Recovery | CongestionState::Loss))
 }
 
-/// Standard deviation ÷ mean; zero of nothing.
+/// Returns standard deviation ÷ mean; zero of no values.
 fn spread(windows: &[ByteCount]) -> f64 {
     let count = windows.len() as f64;
     let mean = windows.iter().map(|window| window.as_f64()).sum::<f64>() / count;

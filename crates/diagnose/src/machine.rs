@@ -5,14 +5,14 @@ use fullpipe_units::Ratio;
 
 use crate::figures::Figures;
 use crate::finding::Finding;
-use crate::thresholds::FILE_BUSY;
+use crate::thresholds::MIN_FILE_SHARE;
 
 /// Returns the share of the transfer's time that an end spent on its file, if that was most of it.
 pub(crate) fn busy_with_file(figures: &Figures, machine: &Machine) -> Option<Ratio> {
     let file = machine.storage?;
     let last = figures.evidence.sender_samples.iter().map(|sample| sample.at).max()?;
     let busy = Ratio::of(file.busy.as_secs_f64(), last.as_secs_f64() * f64::from(figures.streams()));
-    (busy.get() >= FILE_BUSY).then_some(busy)
+    (busy.get() >= MIN_FILE_SHARE).then_some(busy)
 }
 
 /// Returns the sender's device, if `found` may be its doing.

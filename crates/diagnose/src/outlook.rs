@@ -1,4 +1,6 @@
-use fullpipe_model::kernel::{tcp_rmem_max_for, tcp_wmem_max_for};
+use std::mem::discriminant;
+
+use fullpipe_model::lifting::WindowFault;
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::predict;
 use fullpipe_record::{
@@ -10,7 +12,7 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use crate::figures::Figures;
 use crate::path;
 use crate::policer_rate;
-use crate::thresholds::PROBING_BEGINS_WITH;
+use crate::thresholds::PROBING_MSS;
 
 /// The path, the hosts and the load as the evidence has them, to predict what changes would bring.
 pub(crate) struct Outlook<'a> {
@@ -21,9 +23,9 @@ pub(crate) struct Outlook<'a> {
     request: Request,
     /// Rate that was measured.
     pub(crate) present: BitRate,
-    /// Whether nothing that a prediction needs was assumed.
+    /// True if nothing that a prediction needs was assumed.
     certain: bool,
-    /// Whether packets are lost for being sent too fast: a pace below what passes loses none.
+    /// True if packets are lost because they are sent too fast: a lower pace loses none.
     drops_the_excess: bool,
 }
 
@@ -47,7 +49,7 @@ impl<'a> Outlook<'a> {
         })
     }
 
-    /// The rate to expect after `changes`: an interval that begins at the present rate where the path's bandwidth or an
+    /// Returns the rate after `changes`: an interval that begins at the present rate where the path's bandwidth or an
     /// end's settings are not known. `None` where the lowest ceiling would be one of an end that nobody knows.
     pub(crate) fn forecast(&self, changes: &[Change]) -> Option<Forecast> {
         let prediction = self.predict(changes);
@@ -60,18 +62,18 @@ impl<'a> Outlook<'a> {
         Some(Forecast { bits_per_second: prediction.kernel_model, low, high: prediction.high.max(as_stated) })
     }
 
-    /// The rate to expect of a sender that probes for a size of packets that passes: it begins with one that nearly always
-    /// does, and ends at one that nobody knows. Until it has found the first, nothing passes.
+    /// Returns the rate of a sender that probes for a size of packets that passes: it begins with one that nearly
+    /// always does, and ends at one that nobody knows. Until it has found the first, nothing passes.
     pub(crate) fn forecast_of_probing(&self, changes: &[Change]) -> Option<Forecast> {
         let whole = self.forecast(changes)?;
-        let mss = Some(self.request.mss.map_or(PROBING_BEGINS_WITH, |mss| mss.min(PROBING_BEGINS_WITH)));
+        let mss = Some(self.request.mss.map_or(PROBING_MSS, |mss| mss.min(PROBING_MSS)));
         let small = predict(&self.path, &self.sender, &self.receiver, &Request { mss, ..self.request.clone() });
         let bits_per_second = small.kernel_model.min(whole.high);
         Some(Forecast { bits_per_second, low: whole.low.min(bits_per_second), ..whole })
     }
 
-    /// The prediction after `changes`. Both ends get each of them: a sender's `tcp_rmem` and a receiver's `tcp_wmem` are
-    /// of no consequence.
+    /// Returns the prediction after `changes`. Both ends get each of them: a sender's `tcp_rmem` and a receiver's
+    /// `tcp_wmem` are of no consequence.
     pub(crate) fn predict(&self, changes: &[Change]) -> Prediction {
         self.predict_over(self.path.forward.rate, changes)
     }
@@ -89,13 +91,13 @@ impl<'a> Outlook<'a> {
         predict(&path, &host(&self.sender), &host(&self.receiver), &request)
     }
 
-    /// Payload of all streams together that the path carries, where its bandwidth was told.
+    /// Returns the payload of all streams together that the path carries, where its bandwidth was stated.
     pub(crate) fn stated_capacity(&self) -> Option<BitRate> {
         self.evidence.bandwidth?;
         Some(self.predict(&[]).ceiling(Limit::Capacity)?.kernel_model)
     }
 
-    /// `changes`, and every larger buffer that it then takes to fill a path whose bandwidth was told.
+    /// Returns `changes`, and every larger buffer that it then takes to fill a path whose bandwidth was stated.
     pub(crate) fn with_buffers_for_the_path(&self, mut changes: Vec<Change>) -> Vec<Change> {
         // Each round raises one of the two buffers.
         for _ in 0..2 {
@@ -109,32 +111,28 @@ impl<'a> Outlook<'a> {
 
     fn next_buffer(&self, changes: &[Change]) -> Option<Change> {
         self.evidence.bandwidth?;
-        let untouched = |one: fn(&Change) -> bool| !changes.iter().any(one);
-        match self.predict(changes).limit {
-            Limit::SendBuffer if untouched(|change| matches!(change, Change::TcpWmemMax(_))) => {
-                Some(Change::TcpWmemMax(self.wmem_for_the_path()?))
-            }
-            Limit::ReceiveWindow if untouched(|change| matches!(change, Change::TcpRmemMax(_))) => {
-                Some(Change::TcpRmemMax(self.rmem_for_the_path()?))
-            }
-            _ => None,
-        }
+        let fault = match self.predict(changes).limit {
+            Limit::SendBuffer => WindowFault::SendMaximum,
+            Limit::ReceiveWindow => WindowFault::ReceiveMaximum,
+            _ => return None,
+        };
+        let change = fault.change(self.maximum_for_the_path(fault))?;
+        let is_same = |earlier: &Change| discriminant(earlier) == discriminant(&change);
+        (!changes.iter().any(is_same)).then_some(change)
     }
 
-    /// A third value of `tcp_wmem` that holds what the path takes, with room to repair losses; `None` where the
-    /// bandwidth was not told, or where there is that much already.
-    pub(crate) fn wmem_for_the_path(&self) -> Option<ByteCount> {
-        let needed = tcp_wmem_max_for(self.control(), self.bdp_of_a_stream()?);
-        Some(needed).filter(|needed| self.evidence.sender.as_ref().is_none_or(|host| *needed > host.tcp_wmem.max))
+    /// Returns the maximum of `tcp_wmem` or `tcp_rmem` that holds what the path takes, with room to repair losses;
+    /// `None` where the bandwidth was not stated, or where the maximum is as large already.
+    pub(crate) fn maximum_for_the_path(&self, fault: WindowFault) -> Option<ByteCount> {
+        let needed = fault.maximum_for(self.bdp_of_a_stream()?, self.control(), &self.receiver)?;
+        let present = match fault {
+            WindowFault::SendMaximum => self.evidence.sender.as_ref().map(|host| host.tcp_wmem.max),
+            _ => self.evidence.receiver.as_ref().map(|host| host.tcp_rmem.max),
+        };
+        Some(needed).filter(|needed| present.is_none_or(|present| *needed > present))
     }
 
-    /// The same for `tcp_rmem`.
-    pub(crate) fn rmem_for_the_path(&self) -> Option<ByteCount> {
-        let needed = tcp_rmem_max_for(&self.receiver, self.bdp_of_a_stream()?);
-        Some(needed).filter(|needed| self.evidence.receiver.as_ref().is_none_or(|host| *needed > host.tcp_rmem.max))
-    }
-
-    /// Bandwidth × round-trip time, for each stream; `None` where the bandwidth was not told.
+    /// Returns bandwidth × round-trip time, for each stream; `None` where the bandwidth was not stated.
     pub(crate) fn bdp_of_a_stream(&self) -> Option<ByteCount> {
         let together = self.predict(&[]).bdp?.get();
         Some(ByteCount::new(together.div_ceil(u64::from(self.request.streams))))
@@ -167,8 +165,9 @@ impl<'a> Outlook<'a> {
     }
 }
 
-/// The path as the evidence shows it: half of the idle round-trip time each way, the bandwidth if it was told, no more than a
-/// policer lets pass, and the loss if that is the limit (elsewhere the queue of a full link makes it).
+/// Returns the path as the evidence shows it: half of the idle round-trip time each way, the bandwidth if it was
+/// stated, no more than a policer lets pass, and the loss if that is the limit (elsewhere the queue of a full link
+/// makes it).
 fn path(figures: &Figures, verdict: LegalVerdict) -> Option<Path> {
     const ETHERNET: ByteCount = ByteCount::new(1500);
     let mtu = figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.path_mtu).max();

@@ -1,23 +1,24 @@
-//! What passes a device that drops what exceeds a rate, whatever its burst or its queue.
+//! The rate of a device that drops what exceeds it, whatever its burst or its queue.
 
 use fullpipe_record::SNAPSHOT_SPREAD;
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
 use crate::figures::Figures;
 use crate::flow::Flow;
-use crate::thresholds::{PASSED_OVER, PASSED_OVER_ROUND_TRIPS};
+use crate::thresholds::{MIN_POLICED_ROUND_TRIPS, MIN_POLICED_TIME};
 
-/// The most payload that arrived, all streams together, over some time that began with a loss. What the device had saved up was
-/// spent then, so that its rate is no lower. `None` where nothing was lost, or Linux (before 4.18) does not count what arrives.
+/// Returns the highest rate of payload that arrived, all streams together, over some time that began with a loss. The
+/// device had spent its saved burst then, so that its rate is no lower. `None` where nothing was lost, or Linux (before
+/// 4.18) does not count what arrives.
 pub(crate) fn lower(figures: &Figures) -> Option<BitRate> {
     let end = figures.flows.iter().filter_map(|flow| flow.whole.last()).map(|sample| sample.at).min()?;
-    let long = PASSED_OVER.max(figures.rtt? * PASSED_OVER_ROUND_TRIPS);
+    let long = MIN_POLICED_TIME.max(figures.rtt? * MIN_POLICED_ROUND_TRIPS);
     let losses = figures.flows.iter().flat_map(losses).filter(|at| *at + long <= end);
     losses.flat_map(|at| [rate(figures, at, at + long), rate(figures, at, end)]).flatten().max()
 }
 
-/// The most payload that arrived in one round trip that began with a loss: a little of what the device had saved up may be in
-/// it, so that its rate is hardly higher.
+/// Returns the highest rate of payload that arrived in one round trip that began with a loss: a little of the saved
+/// burst may be in it, so that the device's rate is hardly higher.
 pub(crate) fn upper(figures: &Figures) -> Option<BitRate> {
     let round_trip = figures.rtt?;
     let in_one = |flow: &Flow| {
@@ -27,22 +28,22 @@ pub(crate) fn upper(figures: &Figures) -> Option<BitRate> {
     figures.flows.iter().filter_map(in_one).max().max(lower(figures))
 }
 
-/// When a stream was seen to have sent something again, each time that it had.
+/// Returns each time at which a sample shows that a stream had retransmitted.
 fn losses<'f>(flow: &'f Flow) -> impl Iterator<Item = Span> + 'f {
     let pairs = flow.whole.windows(2);
     pairs.filter(|pair| pair[1].tcp.total_retrans > pair[0].tcp.total_retrans).map(|pair| pair[1].at)
 }
 
-/// What arrived between two times, of all streams; `None` where one does not tell.
+/// Returns the rate of arrivals between two times, of all streams; `None` where one does not report it.
 fn rate(figures: &Figures, from: Span, until: Span) -> Option<BitRate> {
-    // Streams are looked at one after the other.
+    // Streams are sampled one after the other.
     let arrived = |flow: &Flow| Some(delivered(flow, until)?.saturating_sub(delivered(flow, from + SNAPSHOT_SPREAD)?));
     let segments: SegCount = figures.flows.iter().map(arrived).sum::<Option<_>>()?;
     let bytes: ByteCount = segments.of_size(figures.mss?);
     (until > from).then(|| BitRate::of(bytes, until - from))
 }
 
-/// What had arrived at the last snapshot until then: also what lies behind a hole.
+/// Returns the segments that had arrived at the last snapshot until then, those behind a hole too.
 fn delivered(flow: &Flow, until: Span) -> Option<SegCount> {
     let seen = flow.whole.partition_point(|sample| sample.at <= until);
     seen.checked_sub(1).map_or(Some(SegCount::ZERO), |last| flow.whole[last].tcp.delivered)
@@ -55,7 +56,7 @@ mod tests {
 
     const MSS: ByteCount = ByteCount::new(1250);
 
-    /// Looks every 100 ms at streams of which each has, by then, so many segments delivered and sent again.
+    /// Samples streams every 100 ms; each has, by then, so many segments delivered and retransmitted.
     fn evidence(streams: u16, course: impl Fn(u64) -> (u64, u64)) -> Evidence {
         let snapshot = |tenth: u64, stream: u16| {
             let (delivered, again) = course(tenth);

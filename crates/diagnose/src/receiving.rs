@@ -1,4 +1,4 @@
-//! What the receiving end alone can tell of a transfer: its own window and buffer, its reader, and how the data comes.
+//! The verdict from the receiving end alone: its own window and buffer, its reader, and the course of the arrivals.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,11 @@ use crate::snapshot::own_window;
 use crate::syn_quotes;
 use crate::text;
 use crate::thresholds::{
-    AUTOTUNED_TO_THE_END, BROUGHT, FULL, IDLE, INFLATED, MAJORITY, NOT_DRAINED, ONE_TRAIN, RECURS, SILENCE, TICKS,
+    FULL_PIPE_SHARE, FULLY_TUNED_SHARE, INFLATED_RTT_FACTOR, MIN_IDLE_SHARE, MIN_LIMIT_SHARE, MIN_RECOVERIES,
+    MIN_WINDOW_FILL, SEGMENT_TRAIN, SILENCE_ROUND_TRIPS, TICK_TOLERANCE, UNREAD_BUFFER_SHARE,
 };
 
-/// What limits a transfer of which the receiving end alone was seen.
+/// Returns the limit of a transfer of which the receiving end alone was seen.
 pub(crate) fn judge(evidence: &Evidence) -> Verdict {
     let arrivals = Arrivals::of(evidence);
     let finding = application_window::above_tcp(evidence, arrivals.rate, arrivals.rtt, find(&arrivals));
@@ -50,45 +51,46 @@ fn find(arrivals: &Arrivals) -> Finding {
     sought.into_iter().find_map(|rule| rule(arrivals)).unwrap_or_else(|| Finding::unknown(vec![OTHER_END]))
 }
 
-/// A pipe that is as full as the user said it could be.
+/// Finds a pipe that is as full as its stated bandwidth allows.
 fn full_as_stated(arrivals: &Arrivals) -> Option<Finding> {
-    (arrivals.rate >= arrivals.stated_capacity()?.scaled(FULL)).then(|| Finding::new(CapacityVerdict::Link, Ratio::ONE))
+    (arrivals.rate >= arrivals.stated_capacity()?.scaled(FULL_PIPE_SHARE))
+        .then(|| Finding::new(CapacityVerdict::Link, Ratio::ONE))
 }
 
-/// A receive buffer that stays full of data in order: the program does not read it. Behind a hole data must wait, which is not
-/// the program's doing.
+/// Finds a receive buffer that stays full of data in order: the program does not read it. Behind a hole data must wait,
+/// which is not the program's doing.
 fn slow_reader(arrivals: &Arrivals) -> Option<Finding> {
     let full = |before: &Sample, now: &Sample| {
         let memory = now.memory?;
         let waits_for_a_hole = now.tcp.out_of_order_in > before.tcp.out_of_order_in;
-        Some(memory.rmem_alloc >= memory.rcvbuf.scaled(NOT_DRAINED) && !waits_for_a_hole)
+        Some(memory.rmem_alloc >= memory.rcvbuf.scaled(UNREAD_BUFFER_SHARE) && !waits_for_a_hole)
     };
     let held = share(arrivals.pairs().map(|(before, now)| full(before, now)))?;
-    (held.get() >= MAJORITY).then(|| Finding::new(ReceiverApplicationVerdict::SlowReader, held))
+    (held.get() >= MIN_LIMIT_SHARE).then(|| Finding::new(ReceiverApplicationVerdict::SlowReader, held))
 }
 
-/// This end's window, where each round trip brings as much as it allows. A window that is larger than the pipe fills a queue
-/// with the rest.
+/// Finds this end's window as the limit, where each round trip brings as much as it allows. A window that is larger
+/// than the pipe fills a queue with the rest.
 fn own_window_in_use(arrivals: &Arrivals) -> Option<Finding> {
     let (window, rtt) = (arrivals.window()?, arrivals.rtt?);
     let brought = arrivals.rate.bytes_in(rtt);
-    if brought < window.scaled(BROUGHT) {
+    if brought < window.scaled(MIN_WINDOW_FILL) {
         return None;
     }
     let in_the_pipe = arrivals.rate.bytes_in(arrivals.evidence.idle_rtt.unwrap_or(rtt));
-    if arrivals.is_inflated() && window.saturating_sub(in_the_pipe) > ONE_TRAIN {
+    if arrivals.is_inflated() && window.saturating_sub(in_the_pipe) > SEGMENT_TRAIN {
         return Some(Finding::new(CapacityVerdict::Link, Ratio::ONE));
     }
     let held = Ratio::new(Ratio::of(brought.as_f64(), window.as_f64()).get().min(1.0));
     Some(Finding::new(arrivals.cause_of_window(window), held))
 }
 
-/// Data that arrives out of order again and again: packets before it were lost, or overtaken. With a queue that fills as well,
-/// it is the pipe that is full.
+/// Finds data that arrives out of order again and again: packets before it were lost, or overtaken. With a queue that
+/// fills as well, it is the pipe that is full.
 fn out_of_order(arrivals: &Arrivals) -> Option<Finding> {
     let grew = |before: &Sample, now: &Sample| Some(now.tcp.out_of_order_in? > before.tcp.out_of_order_in?);
     let times = arrivals.pairs().filter_map(|(before, now)| grew(before, now)).filter(|grew| *grew).count();
-    if (times as u64) < RECURS {
+    if (times as u64) < MIN_RECOVERIES {
         return None;
     }
     if arrivals.is_inflated() {
@@ -98,14 +100,14 @@ fn out_of_order(arrivals: &Arrivals) -> Option<Finding> {
     Some(Finding::new(LossVerdict::Random, held))
 }
 
-/// Nothing comes for longer than any window would explain.
+/// Finds a sender that is silent for longer than any window would explain.
 fn silent_sender(arrivals: &Arrivals) -> Option<Finding> {
-    let timeout = arrivals.rtt?.scaled(SILENCE) + TICKS;
+    let timeout = arrivals.rtt?.scaled(SILENCE_ROUND_TRIPS) + TICK_TOLERANCE;
     let silent = share(arrivals.snapshots().map(|now| Some(now.tcp.since_data_received? > timeout)))?;
-    (silent.get() > IDLE).then(|| Finding::new(SenderApplicationVerdict::Idle, silent))
+    (silent.get() > MIN_IDLE_SHARE).then(|| Finding::new(SenderApplicationVerdict::Idle, silent))
 }
 
-/// What the samples of the receiving end come to, over the part that is judged.
+/// The figures of the receiving end's samples, over the part that is judged.
 struct Arrivals<'a> {
     evidence: &'a Evidence,
     /// The judged samples of each connection, by time.
@@ -151,10 +153,12 @@ impl<'a> Arrivals<'a> {
     }
 
     fn is_inflated(&self) -> bool {
-        self.rtt.zip(self.evidence.idle_rtt).is_some_and(|(rtt, idle)| rtt > idle.scaled(INFLATED) + TICKS)
+        self.rtt
+            .zip(self.evidence.idle_rtt)
+            .is_some_and(|(rtt, idle)| rtt > idle.scaled(INFLATED_RTT_FACTOR) + TICK_TOLERANCE)
     }
 
-    /// Payload that the told bandwidth can carry.
+    /// Returns the payload that the stated bandwidth can carry.
     fn stated_capacity(&self) -> Option<BitRate> {
         let mss =
             self.snapshots().filter_map(|snapshot| snapshot.tcp.rcv_mss).max().filter(|mss| *mss > ByteCount::ZERO)?;
@@ -177,7 +181,7 @@ impl<'a> Arrivals<'a> {
         }
         let Some(settings) = &self.evidence.receiver else { return ReceiveWindowVerdict::TcpRmemMax };
         let largest = self.snapshots().filter_map(|snapshot| snapshot.memory).map(|memory| memory.rcvbuf).max();
-        let to_the_end = largest.is_none_or(|size| size >= settings.tcp_rmem.max.scaled(AUTOTUNED_TO_THE_END));
+        let to_the_end = largest.is_none_or(|size| size >= settings.tcp_rmem.max.scaled(FULLY_TUNED_SHARE));
         if to_the_end || !settings.moderate_rcvbuf {
             ReceiveWindowVerdict::TcpRmemMax
         } else {
@@ -200,15 +204,15 @@ impl<'a> Arrivals<'a> {
         let window = self.window().unwrap_or_default();
         match finding.verdict {
             LegalVerdict::ReceiverApplication(_) => format!(
-                "The program here reads too slowly: data waits in its receive buffer for {} of the time, and only {rate} \
-                 arrives.",
+                "The program here reads too slowly: data waits in its receive buffer for {} of the time, and only \
+                 {rate} arrives.",
                 finding.share
             ),
             LegalVerdict::ReceiveWindow(verdict) => {
                 let reason = receive_window::reason(verdict, &syn_quotes::place(self.evidence));
                 format!(
-                    "This end, which receives, allows at most {window} in flight ({reason}), and each round trip of {rtt} \
-                     brings as much: {rate}."
+                    "This end, which receives, allows at most {window} in flight ({reason}), and each round trip of \
+                     {rtt} brings as much: {rate}."
                 )
             }
             LegalVerdict::ApplicationWindow(verdict) => {
@@ -218,11 +222,12 @@ impl<'a> Arrivals<'a> {
                 format!("The pipe is full: {rate} of data arrives, and more would only lengthen the queue.")
             }
             LegalVerdict::Loss(_) => format!(
-                "Data arrives out of order again and again, so packets are lost or overtaken on the way; {rate} comes of it. \
-                 How many were lost only the sender knows."
+                "Data arrives out of order again and again: packets are lost or overtake each other on the path, and {rate} \
+                 arrives. Only the sender knows how many were lost."
             ),
             LegalVerdict::SenderApplication(_) => format!(
-                "The sender is silent for {} of the time, longer than any window explains: its program has nothing to send.",
+                "The sender is silent for {} of the time, longer than any window explains: its program has nothing to \
+                 send.",
                 finding.share
             ),
             // The receiving end alone shows no limit of these kinds.
@@ -232,7 +237,8 @@ impl<'a> Arrivals<'a> {
             | LegalVerdict::Pacing(_)
             | LegalVerdict::Cpu(_)
             | LegalVerdict::Mtu(_) => format!(
-                "{rate} arrives, this end could take more, and nothing is lost: only the sender knows what holds it back."
+                "{rate} arrives, this end could take more, and nothing is lost: only the sender knows what holds it \
+                 back."
             ),
         }
     }
@@ -277,5 +283,5 @@ fn rate(evidence: &Evidence, flows: &[Vec<&Sample>]) -> BitRate {
     flows.iter().filter_map(of_flow).sum()
 }
 
-/// What only the other end can add.
+/// Figures that only the other end has.
 const OTHER_END: &str = "the sender's congestion window, its send buffer and what it sent again";

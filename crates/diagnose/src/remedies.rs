@@ -7,7 +7,8 @@ use crate::figures::Figures;
 use crate::finding::Finding;
 use crate::limits;
 
-/// Returns the remedies for the limit that `verdict` names, best first: by the predicted rate, then by the smallest scope.
+/// Returns the remedies for the limit that `verdict` names, best first: by the predicted rate, then by the smallest
+/// scope.
 ///
 /// Each prediction is [`fullpipe_model::predict()`] over the settings and the load as changed. It is an interval from
 /// the present rate upwards where the bandwidth was not stated or an end's settings are not known, and `None` where

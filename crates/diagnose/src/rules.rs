@@ -10,7 +10,7 @@ use crate::limits::{
     sender_application,
 };
 use crate::path::UNSEEN;
-use crate::thresholds::{IDLE, MAJORITY};
+use crate::thresholds::{MIN_IDLE_SHARE, MIN_LIMIT_SHARE};
 
 /// Returns the limit of the part of a transfer that `figures` are of.
 pub(crate) fn find(figures: &Figures) -> Finding {
@@ -29,7 +29,7 @@ fn limit(figures: &Figures) -> Finding {
     if let Some(full) = capacity::full_as_stated(figures) {
         return full;
     }
-    let idle = figures.idle().filter(|idle| idle.get() > IDLE);
+    let idle = figures.idle().filter(|idle| idle.get() > MIN_IDLE_SHARE);
     match (limit_while_busy(figures), idle) {
         (Some(found), Some(idle)) if found.share < idle || found.kind() == Limit::Unknown => {
             sender_application::idle(figures, idle)
@@ -59,7 +59,7 @@ fn of_hosts(figures: &Figures) -> Option<Finding> {
 fn of_path(figures: &Figures) -> Option<Finding> {
     let clocks = receive_window::clocks_say_window(figures);
     let held = share(figures.snapshots().map(|snapshot| snapshot.held_by_path(clocks)))
-        .filter(|share| share.get() >= MAJORITY)?;
+        .filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
     let found = loss::policed(figures, held)
         .or_else(|| loss::policed_under_bbr(figures, held))
         .or_else(|| capacity::full_bottleneck(figures, held))
@@ -80,8 +80,8 @@ pub(crate) fn of_hosts_traced(figures: &Figures) -> Option<Finding> {
     of_hosts(figures).map(|found| traced(figures, found))
 }
 
-/// Returns the cause behind a limit that TCP shows, where the rest of the evidence shows it: a device that changes packets, a
-/// processor, a file, the host's own queue.
+/// Returns the cause behind a limit that TCP shows, where the rest of the evidence shows it: a device that changes
+/// packets, a processor, a file, the host's own queue.
 fn traced(figures: &Figures, found: Finding) -> Finding {
     let behind = slow_machine(figures, &found)
         .or_else(|| mtu::mss_clamped(figures, &found))

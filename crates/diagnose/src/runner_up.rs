@@ -1,14 +1,14 @@
-//! The limit that is as good as the deciding one: who lifts that one alone meets this one at once.
+//! The limit that is as good as the deciding one: without the deciding one, this one holds at once.
 
 use std::collections::BTreeMap;
 
 use fullpipe_record::{Cause, Limit, OtherLimit, RunnerUp};
 use fullpipe_units::{BitRate, Ratio, Span};
 
-use crate::thresholds::CLOSE;
+use crate::thresholds::CLOSE_LIMIT_SHARE;
 
-/// The limit closest to `kind`, which leaves the rate `rate`: by `ceilings`, or else by the time in which it held, of which
-/// `kind` had the share `of_the_time`.
+/// Returns the limit closest to `kind`, which leaves the rate `rate`: by `ceilings`, or else by the time in which it
+/// held, of which `kind` had the share `of_the_time`.
 pub(crate) fn runner_up(
     (kind, rate): (Limit, BitRate),
     ceilings: &BTreeMap<Limit, BitRate>,
@@ -18,8 +18,8 @@ pub(crate) fn runner_up(
     by_ceiling(kind, rate, ceilings).or_else(|| by_time(others, of_the_time))
 }
 
-/// The ceilings as they would be without limit `kind`: without a full pipe, its queue does not lengthen the round trips over
-/// which windows open. Takes the round-trip time under load and that of the idle path.
+/// Returns the ceilings as they would be without limit `kind`: without a full pipe, its queue does not lengthen the
+/// round trips over which windows open. Takes the round-trip time under load and that of the idle path.
 pub(crate) fn once_lifted(
     kind: Limit,
     [loaded, idle]: [Option<Span>; 2],
@@ -33,19 +33,20 @@ pub(crate) fn once_lifted(
 
 fn by_ceiling(kind: Limit, rate: BitRate, ceilings: &BTreeMap<Limit, BitRate>) -> Option<RunnerUp> {
     let deciding = ceilings.get(&kind).copied().filter(|_| is_of_a_rule(kind)).unwrap_or(rate);
-    let close = deciding.scaled(1.0 - CLOSE)..=deciding.scaled(1.0 + CLOSE);
+    let close = deciding.scaled(1.0 - CLOSE_LIMIT_SHARE)..=deciding.scaled(1.0 + CLOSE_LIMIT_SHARE);
     let others = ceilings.iter().filter(|(other, ceiling)| is_comparable(kind, **other) && close.contains(ceiling));
     let (next, ceiling) = others.min_by_key(|(_, ceiling)| **ceiling).filter(|_| deciding > BitRate::ZERO)?;
     Some(RunnerUp { kind: *next, bits_per_second: Some(*ceiling), share: None })
 }
 
-/// Whether a ceiling follows from sizes, and not from what the transfer made of the path.
+/// Returns whether a ceiling follows from sizes, and not from the course of the transfer on the path.
 const fn is_of_a_rule(kind: Limit) -> bool {
     matches!(kind, Limit::ReceiveWindow | Limit::SendBuffer | Limit::ApplicationWindow)
 }
 
-/// Whether ceiling `other` would stand if the limit `kind` were lifted. A congestion window follows whatever else holds the
-/// transfer; loss is what a full pipe or a growing window makes; and what small segments leave of the path, larger ones do not.
+/// Returns whether ceiling `other` would stand if the limit `kind` were lifted. A congestion window follows whatever
+/// else holds the transfer; a full pipe or a growing window makes loss; and larger segments leave another share of the
+/// path than small ones.
 fn is_comparable(kind: Limit, other: Limit) -> bool {
     match other {
         _ if other == kind => false,
@@ -59,7 +60,7 @@ fn is_comparable(kind: Limit, other: Limit) -> bool {
 fn by_time(others: &[OtherLimit], of_the_time: Ratio) -> Option<RunnerUp> {
     // Every transfer speeds up at first; that is over when the limit is lifted.
     let longest = others.iter().find(|other| other.cause != Cause::RampUp)?;
-    let is_close = of_the_time > Ratio::ZERO && longest.share.get() >= of_the_time.get() * (1.0 - CLOSE);
+    let is_close = of_the_time > Ratio::ZERO && longest.share.get() >= of_the_time.get() * (1.0 - CLOSE_LIMIT_SHARE);
     is_close.then_some(RunnerUp { kind: longest.kind, bits_per_second: None, share: Some(longest.share) })
 }
 

@@ -1,4 +1,4 @@
-//! What limited each second of a transfer, so that one which changes its limit half-way shows both.
+//! The limit of each second of a transfer, so that a transfer which changes its limit half-way shows both.
 
 use fullpipe_record::{CongestionWindowVerdict, Evidence, Limit, OtherLimit, Progress, Steady};
 use fullpipe_units::{BitRate, Ratio, Span};
@@ -6,10 +6,10 @@ use fullpipe_units::{BitRate, Ratio, Span};
 use crate::figures::Figures;
 use crate::finding::Finding;
 use crate::rules::of_hosts_traced;
-use crate::thresholds::{ALSO, SECOND, SECOND_ROUND_TRIPS, SECONDS_AT_MOST};
+use crate::thresholds::{MAX_PARTS, MIN_OTHER_SHARE, PART_ROUND_TRIPS, PART_TIME};
 
-/// Limits other than `whole` that held in some seconds of the transfer, each with its share of the transfer's time, the
-/// largest first; and the share of `whole`. Shares that are too small to matter are left out.
+/// Returns the limits other than `whole` that held in some seconds of the transfer, each with its share of the
+/// transfer's time, the largest first; and the share of `whole`. Shares that are too small to matter are left out.
 pub(crate) fn others(evidence: &Evidence, whole: &Finding) -> (Vec<OtherLimit>, Ratio) {
     let seconds = each(evidence, whole);
     let mut others: Vec<OtherLimit> = Vec::new();
@@ -23,18 +23,20 @@ pub(crate) fn others(evidence: &Evidence, whole: &Finding) -> (Vec<OtherLimit>, 
         }
     }
     let of_whole = others.iter().filter(|other| other.kind == whole.kind()).map(|other| other.share.get()).sum();
-    others.retain(|other| other.kind != whole.kind() && other.kind != Limit::Unknown && other.share.get() >= ALSO);
+    others.retain(|other| {
+        other.kind != whole.kind() && other.kind != Limit::Unknown && other.share.get() >= MIN_OTHER_SHARE
+    });
     others.sort_by(|a, b| b.share.get().total_cmp(&a.share.get()));
     (others, Ratio::new(of_whole))
 }
 
-/// The limit of each second, or of two round trips where that is longer; of so much time in a very long transfer that there
-/// are not too many.
+/// Returns the limit of each second, or of two round trips where that is longer; of so much time in a very long
+/// transfer that there are not too many.
 fn each(evidence: &Evidence, whole: &Finding) -> Vec<Finding> {
     let progress = Progress::of(&evidence.sender_samples, Span::MAX);
     let Some(end) = progress.snapshots().last().copied() else { return Vec::new() };
     let rtt = evidence.loaded_rtt.or(evidence.idle_rtt).unwrap_or_default();
-    let length = SECOND.max(rtt * SECOND_ROUND_TRIPS).max(end / SECONDS_AT_MOST);
+    let length = PART_TIME.max(rtt * PART_ROUND_TRIPS).max(end / MAX_PARTS);
     let ramp_ends = evidence.steady.map_or(Span::ZERO, |steady| steady.ramp);
     (0..end.as_nanos() / length.as_nanos())
         .map(|index| length * index)
@@ -50,7 +52,8 @@ fn each(evidence: &Evidence, whole: &Finding) -> Vec<Finding> {
         .collect()
 }
 
-/// A second is too short to tell what the path does: there the whole transfer's limit stands, or the ramp.
+/// Returns the limit of one second. It is too short to show the limit of the path: there the whole transfer's limit
+/// stands, or the ramp.
 fn in_second(figures: &Figures, whole: &Finding, is_steady: bool) -> Finding {
     let of_path = matches!(
         whole.kind(),

@@ -3,11 +3,11 @@ use fullpipe_record::{Buffer, Evidence, Sample, TcpInfo};
 use fullpipe_units::{ByteCount, Span};
 
 use crate::thresholds::{
-    BEHIND, CLEARLY_BELOW, FULL_PIPE, ONE_TRAIN, UNSENT_OF_BUFFER, WINDOW_MARGIN_AT_MOST, WINDOW_MARGIN_SEGMENTS,
-    WINDOW_MARGIN_SHARE,
+    CLEARLY_LOWER_SHARE, FULL_CONGESTION_WINDOW_SHARE, LOW_BUFFER_SHARE, MAX_UNSENT_SHARE, MAX_WINDOW_MARGIN_SHARE,
+    SEGMENT_TRAIN, WINDOW_MARGIN_SEGMENTS, WINDOW_MARGIN_SHARE,
 };
 
-/// One judged sample with what it means; `None` where the kernel did not tell it and nothing stands in.
+/// One judged sample with its figures; `None` where the kernel did not report a figure and nothing stands in.
 pub(crate) struct Snapshot<'a> {
     pub(crate) sample: &'a Sample,
     /// In flight in sequence space.
@@ -24,7 +24,7 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) sndbuf: Option<ByteCount>,
 }
 
-/// What stands in for fields that the sending kernel does not tell.
+/// Figures that stand in for fields that the sending kernel does not report.
 pub(crate) struct Fallback {
     sndbuf: Option<ByteCount>,
     /// Windows that the receiver's own kernel reports, by time.
@@ -61,14 +61,14 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    /// Whether anything was on its way or waiting.
+    /// Returns whether anything was in flight or waiting.
     pub(crate) fn busy(&self) -> bool {
         let nothing = |size: Option<ByteCount>| size == Some(ByteCount::ZERO);
         !(nothing(self.outstanding) && nothing(self.not_sent))
     }
 
-    /// Whether the advertised window was used up. Where the congestion window is as good as the same size, the
-    /// caller says what the kernel's own clocks found.
+    /// Returns whether the advertised window was used up. Where the congestion window has nearly the same size, the
+    /// caller passes what the kernel's own clocks found.
     pub(crate) fn fills_window(&self, clocks_say_window: bool) -> Option<bool> {
         let (outstanding, window) = (self.outstanding?, self.window?);
         let margin = self.window_margin(window);
@@ -78,20 +78,20 @@ impl<'a> Snapshot<'a> {
         Some(self.cwnd.is_none_or(|cwnd| cwnd >= window || (clocks_say_window && cwnd + margin >= window)))
     }
 
-    /// Whether a full send buffer left nothing to send though the windows had room. That it is full at all is for the
-    /// course of the whole stream to show: a sleeping writer lets it run down by a third.
+    /// Returns whether a full send buffer left nothing to send though the windows had room. Only the course of the
+    /// whole stream shows that it is full: a sleeping writer lets it run down by a third.
     pub(crate) fn starved_by_buffer(&self) -> Option<bool> {
         let (not_sent, sndbuf) = (self.not_sent?, self.sndbuf?);
-        let little = sndbuf.scaled(UNSENT_OF_BUFFER);
-        Some(not_sent <= little.min(ONE_TRAIN) || (not_sent <= little && self.has_room()?))
+        let little = sndbuf.scaled(MAX_UNSENT_SHARE);
+        Some(not_sent <= little.min(SEGMENT_TRAIN) || (not_sent <= little && self.has_room()?))
     }
 
-    /// Whether the writer left the send buffer largely empty; or, where that is never full (`buffer_is_full`), both windows,
-    /// with little to send at the moment.
+    /// Returns whether the writer left the send buffer largely empty; or, where that is never full (`buffer_is_full`),
+    /// both windows, with little to send at the moment.
     pub(crate) fn writer_behind(&self, buffer_is_full: bool) -> Option<bool> {
         let nothing_to_send = self.sample.tcp.app_limited.or_else(|| self.has_nothing_to_send())?;
-        let left_empty = nothing_to_send && self.queued? < self.sndbuf?.scaled(BEHIND);
-        let little_to_send = self.not_sent.is_some_and(|not_sent| not_sent * 2 <= ONE_TRAIN);
+        let left_empty = nothing_to_send && self.queued? < self.sndbuf?.scaled(LOW_BUFFER_SHARE);
+        let little_to_send = self.not_sent.is_some_and(|not_sent| not_sent * 2 <= SEGMENT_TRAIN);
         Some(left_empty || (!buffer_is_full && little_to_send && self.has_room() == Some(true)))
     }
 
@@ -100,9 +100,10 @@ impl<'a> Snapshot<'a> {
         Some(self.not_sent? <= self.sample.tcp.snd_mss.unwrap_or_default() && self.has_room()?)
     }
 
-    /// Whether the congestion window or the pace held data back, and not the receiver.
+    /// Returns whether the congestion window or the pace held data back, and not the receiver.
     pub(crate) fn held_by_path(&self, clocks_say_window: bool) -> Option<bool> {
-        let full_pipe = self.sample.pipe().zip(self.cwnd).map(|(pipe, cwnd)| pipe >= cwnd.scaled(FULL_PIPE));
+        let full_pipe =
+            self.sample.pipe().zip(self.cwnd).map(|(pipe, cwnd)| pipe >= cwnd.scaled(FULL_CONGESTION_WINDOW_SHARE));
         let waiting = self.not_sent.map(|not_sent| not_sent > self.unsent_by_chance());
         let held = match (full_pipe, waiting) {
             (None, None) => return None,
@@ -111,32 +112,33 @@ impl<'a> Snapshot<'a> {
         Some(held && self.busy() && !self.fills_window(clocks_say_window).unwrap_or(false))
     }
 
-    /// What may lie unsent for a moment though nothing holds it back.
+    /// Returns the bytes that may be unsent for a moment though nothing holds them back.
     fn unsent_by_chance(&self) -> ByteCount {
-        self.sndbuf.map_or(ONE_TRAIN, |sndbuf| sndbuf.scaled(UNSENT_OF_BUFFER).min(ONE_TRAIN))
+        self.sndbuf.map_or(SEGMENT_TRAIN, |sndbuf| sndbuf.scaled(MAX_UNSENT_SHARE).min(SEGMENT_TRAIN))
     }
 
-    /// Whether both windows would have let more out.
+    /// Returns whether both windows would have allowed more in flight.
     fn has_room(&self) -> Option<bool> {
         let window = match (self.cwnd, self.window) {
             (Some(cwnd), Some(window)) => cwnd.min(window),
             (one, other) => one.or(other)?,
         };
-        Some(self.outstanding? < window.scaled(CLEARLY_BELOW))
+        Some(self.outstanding? < window.scaled(CLEARLY_LOWER_SHARE))
     }
 
-    /// By how much a window that limits may appear unused: the kernel waits to send whole trains of segments.
+    /// Returns the bytes by which a window that limits may appear unused: the kernel waits to send whole trains of
+    /// segments.
     fn window_margin(&self, window: ByteCount) -> ByteCount {
         let segments = self.sample.tcp.snd_mss.unwrap_or_default() * WINDOW_MARGIN_SEGMENTS;
-        let margin = segments.max(ONE_TRAIN).max(window.scaled(WINDOW_MARGIN_SHARE));
-        margin.min(window.scaled(WINDOW_MARGIN_AT_MOST))
+        let margin = segments.max(SEGMENT_TRAIN).max(window.scaled(WINDOW_MARGIN_SHARE));
+        margin.min(window.scaled(MAX_WINDOW_MARGIN_SHARE))
     }
 }
 
 /// The window that a host advertises itself: its kernel does not clamp `tcpi_rcv_wnd` to what the header can carry
 /// (seen: 1 795 520 where the peer read 65 535).
 pub(crate) fn own_window(tcp: &TcpInfo) -> Option<ByteCount> {
-    // A shift that is not told is the largest.
+    // A shift that is not reported is the largest.
     let scale = (tcp.window_scaling != Some(false)).then(|| tcp.rcv_wscale.unwrap_or(u8::MAX));
     Some(tcp.rcv_wnd?.min(kernel::largest_window(scale)))
 }

@@ -1,35 +1,35 @@
-//! Where on the way a device changes how connections are opened, as routers tell.
+//! The place of a device that changes SYN segments, by the SYN probes that routers quote.
 
 use fullpipe_record::{Evidence, HostSettings, SynQuote};
 
-/// Whether the offer to scale windows does not get to the other end.
+/// Returns whether the offer to scale windows does not reach the other end.
 pub(crate) fn lose_their_scale(evidence: &Evidence) -> bool {
     SynQuotes::of(evidence).is_some_and(|syn_quotes| syn_quotes.lose_their_scale())
 }
 
-/// Where a device is that changes what passes it, as far as routers tell.
+/// Returns the place of a device that changes SYN segments, as far as routers show it.
 pub(crate) fn place(evidence: &Evidence) -> String {
     let place = SynQuotes::of(evidence).and_then(|syn_quotes| syn_quotes.place());
     place.unwrap_or_else(|| "between the ends".to_owned())
 }
 
-/// What syn_quotes said at each router, where a device shows.
+/// Returns the options of the SYN segments that each router quoted, where a device shows.
 pub(crate) fn stated(evidence: &Evidence) -> Option<String> {
     let syn_quotes = SynQuotes::of(evidence)?;
     syn_quotes.place().map(|_| syn_quotes.stated())
 }
 
-/// How syn_quotes of one end fared on the way to the other.
+/// SYN probes of one end as routers on the way to the other quoted them.
 struct SynQuotes<'e> {
     end: &'static str,
-    /// Whether that end offers to scale windows.
+    /// True if that end offers to scale windows.
     offers: bool,
-    /// At each router that told, the nearest first; there is one at least.
+    /// Quote of each router, the nearest first; there is at least one.
     syn_quotes: &'e [SynQuote],
 }
 
 impl<'e> SynQuotes<'e> {
-    /// Those of the end that sent some; `None` where no router quoted any.
+    /// Returns the probes of the end that sent some; `None` where no router quoted any.
     fn of(evidence: &'e Evidence) -> Option<Self> {
         let sender = ("the sender", &evidence.sender, &evidence.sender_sockets);
         let receiver = ("the receiver", &evidence.receiver, &evidence.receiver_sockets);
@@ -44,7 +44,7 @@ impl<'e> SynQuotes<'e> {
         self.offers && self.syn_quotes.iter().any(|quoted| quoted.window_scale.is_none())
     }
 
-    /// Between which two the device is, where one shows.
+    /// Returns the two hops between which the quoted SYN first differs.
     fn place(&self) -> Option<String> {
         let first = self.syn_quotes.first()?;
         if self.offers && first.window_scale.is_none() {

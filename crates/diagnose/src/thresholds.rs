@@ -1,221 +1,243 @@
-//! Every threshold of the judgement, in one place, with where it comes from.
+//! Every threshold of the judgement, in one place, with its unit and its source.
 
 use fullpipe_units::{ByteCount, Span};
 
 // Single samples.
 
-/// A train of segments as the kernel builds it (GSO, 64 KiB): a window may appear unused, or data unsent, by so much.
-pub(crate) const ONE_TRAIN: ByteCount = ByteCount::from_kib(64);
-/// A window that limits may appear unused by so many segments, …
+/// Bytes of a train of segments as the kernel builds it (GSO): a window may appear unused, or data unsent, by this
+/// much.
+pub(crate) const SEGMENT_TRAIN: ByteCount = ByteCount::from_kib(64);
+/// Segments by which a window that limits may appear unused.
 pub(crate) const WINDOW_MARGIN_SEGMENTS: u64 = 3;
-/// … or by this share of it, …
+/// Share of a window that limits by which it may appear unused.
 pub(crate) const WINDOW_MARGIN_SHARE: f64 = 1.0 / 16.0;
-/// … but never by more than this share: of a small window a train is the whole.
-pub(crate) const WINDOW_MARGIN_AT_MOST: f64 = 1.0 / 4.0;
-/// With less unsent than this share of the send buffer, the buffer held back what could have been sent. A buffer that
-/// the kernel sizes by the congestion window is 3 to 5 windows large, so that more than half of it is then unsent.
-pub(crate) const UNSENT_OF_BUFFER: f64 = 1.0 / 4.0;
-/// Less in flight than this share of the smaller window: that window does not limit.
-pub(crate) const CLEARLY_BELOW: f64 = 0.9;
-/// At least this share of the congestion window in the pipe: it limits.
-pub(crate) const FULL_PIPE: f64 = 0.9;
-/// Less in the send buffer than this share: the writer is behind.
-pub(crate) const BEHIND: f64 = 0.5;
+/// Largest share of a window by which it may appear unused: a train of segments is the whole of a small window.
+pub(crate) const MAX_WINDOW_MARGIN_SHARE: f64 = 1.0 / 4.0;
+/// Unsent share of the send buffer below which the buffer held back what could have been sent.
+///
+/// A buffer that the kernel sizes by the congestion window is 3 to 5 windows large, so that more than half of it is
+/// unsent.
+pub(crate) const MAX_UNSENT_SHARE: f64 = 1.0 / 4.0;
+/// Share below which a figure is clearly lower: bytes in flight and the window, a pace and its default.
+pub(crate) const CLEARLY_LOWER_SHARE: f64 = 0.9;
+/// Share of the congestion window in the pipe from which the congestion window limits.
+pub(crate) const FULL_CONGESTION_WINDOW_SHARE: f64 = 0.9;
+/// Share of the send buffer below which its writer is behind.
+pub(crate) const LOW_BUFFER_SHARE: f64 = 0.5;
 
 // Losses.
 
-/// So many recoveries of a stream in all are loss that recurs, and not an accident that it grows back from.
-pub(crate) const RECURS: u64 = 2;
-/// The same where none of them was in the judged part: slow start that overshoots may need a second one, not a third.
-pub(crate) const RECURRED: u64 = 3;
-/// So many losses of a stream tell whether they come at one window.
-pub(crate) const SAME_WINDOW_EPISODES: usize = 8;
-/// Windows before loss that deviate by at most this share are one window. Independent losses snapshot so by chance in at
-/// most 1.5 % of series of eight (simulated round by round, CUBIC over 100 ms at p of 10⁻³ to 10⁻⁵, 1000 series each);
-/// with four losses it would be 17 %, and with a tenth instead of a twentieth 10 %.
-pub(crate) const SAME_WINDOW_SPREAD: f64 = 0.05;
-/// So many losses are known for one window's by a wider spread: small windows cannot be the same but by whole segments, and
-/// packets that crowd fill a short queue a little sooner or later. Series of 20 independent losses are as narrow in at most
-/// one percent (simulated likewise, at p of 0.026 to 10⁻⁴)…
+/// Recoveries of a stream that are recurring loss; a window grows back from a single one.
+pub(crate) const MIN_RECOVERIES: u64 = 2;
+/// Recoveries that are recurring loss where none is in the judged part.
+///
+/// Slow start that overshoots may need a second recovery, but not a third.
+pub(crate) const MIN_RECOVERIES_BEFORE: u64 = 3;
+/// Losses of a stream that are enough to see if they come at one window.
+pub(crate) const MIN_EPISODES_OF_ONE_WINDOW: usize = 8;
+/// Largest deviation ÷ mean of windows before loss that are one window.
+///
+/// By chance, at most 1.5 % of series of eight independent losses are as narrow (simulated round by round, CUBIC over
+/// 100 ms at p of 10⁻³ to 10⁻⁵, 1000 series each). With four losses it would be 17 %, and with a spread of 0.1 it would
+/// be 10 %.
+pub(crate) const ONE_WINDOW_SPREAD: f64 = 0.05;
+/// Losses of a stream from which a wider spread counts as one window.
+///
+/// Small windows can only be the same by whole segments, and packets in a burst fill a short queue a little sooner or
+/// later.
 pub(crate) const MANY_EPISODES: usize = 20;
-pub(crate) const MANY_SPREAD: f64 = 0.145;
-/// …and under Reno far more seldom than that at this spread (the hundredth narrowest is 0.245).
-pub(crate) const MANY_SPREAD_UNDER_RENO: f64 = 0.2;
-
-/// So many segments lost in a round trip are a burst.
-pub(crate) const BURST: u64 = 15;
-/// A burst that takes this share of what was sent…
-pub(crate) const BURST_TAKES: f64 = 0.1;
-/// …while the round-trip time is at most so many times the idle one met no queue: a policer took it…
-pub(crate) const NO_QUEUE: f64 = 1.35;
-/// …if so many segments…
-pub(crate) const SEVERAL: u64 = 3;
-/// …were lost in so many round trips, as a policer goes on taking while the sender repairs…
-pub(crate) const LOSSY_ROUND_TRIPS: usize = 3;
-/// …and the loss that goes on after that is at most this part of it: what is lost at random is lost at one rate.
-pub(crate) const GOES_ON: f64 = 0.2;
+/// Largest deviation ÷ mean of many windows before loss that are one window.
+///
+/// At most one percent of series of 20 independent losses are as narrow (simulated round by round, CUBIC over 100 ms at
+/// p of 0.026 to 10⁻⁴).
+pub(crate) const MANY_EPISODES_SPREAD: f64 = 0.145;
+/// Largest deviation ÷ mean of many windows before loss that are one window under Reno, where a hundredth of the series
+/// of independent losses is narrower than 0.245 (simulated).
+pub(crate) const MANY_EPISODES_SPREAD_UNDER_RENO: f64 = 0.2;
+/// Segments lost in one round trip that are a burst.
+pub(crate) const MIN_BURST_SEGMENTS: u64 = 15;
+/// Share of the segments of a round trip that a policer takes of a burst.
+pub(crate) const MIN_BURST_SHARE: f64 = 0.1;
+/// Multiple of the idle round-trip time up to which a burst met no queue.
+pub(crate) const MAX_RTT_WITHOUT_QUEUE: f64 = 1.35;
+/// Segments lost in a round trip that count it as one with losses.
+pub(crate) const MIN_LOSSES_OF_ROUND_TRIP: u64 = 3;
+/// Round trips with losses that a policer causes: it goes on discarding while the sender repairs.
+pub(crate) const MIN_LOSSY_ROUND_TRIPS: usize = 3;
+/// Largest loss after a policer's burst, as a share of the loss in that burst; independent losses come at one rate.
+pub(crate) const MAX_LATER_LOSS_SHARE: f64 = 0.2;
 
 // Shares of the judged part.
 
-/// A limit that holds for this share of the samples is the limit.
-pub(crate) const MAJORITY: f64 = 0.5;
-/// The clock for the advertised window must run for this share of the busy time…
-pub(crate) const CLOCK: f64 = 0.5;
-/// …or for this under BBR (measured: 54 % where it was the only limit).
-pub(crate) const CLOCK_UNDER_BBR: f64 = 0.25;
-/// Where the clock says window, at least this share of the window must be in use.
-pub(crate) const WINDOW_IN_USE: f64 = 0.5;
-/// A window whose median is below this share of what it once was has fallen.
-pub(crate) const WINDOW_FELL: f64 = 0.75;
-/// A window that falls by this share of itself…
-pub(crate) const WINDOW_FALLS_BY: f64 = 0.05;
-/// …from one snapshot to the next as often as this swings (measured: 29 to 51 % of the snapshots where a fast path meets a slow reader,
-/// none where the buffer limits)…
-pub(crate) const WINDOW_FALLS: f64 = 0.2;
-/// …if its median stays below this share of what it once was, and is not a full one that trains dent.
-pub(crate) const WINDOW_SWINGS_BELOW: f64 = 0.9;
-/// A buffer or window of at least this share of what the kernel tunes it to is tuned to the end.
-pub(crate) const AUTOTUNED_TO_THE_END: f64 = 0.8;
-/// A writer that the send buffer stops is known to the kernel as such for at least this share of the busy time (measured:
-/// 1.5 % of a small buffer whose writer sleeps, nothing of one that had no more to write).
-pub(crate) const BLOCKED: f64 = 0.002;
-/// A sleeping writer is woken when a third of the buffer is free (`sk_stream_write_space`), and a little more is by then…
-pub(crate) const WOKEN: std::ops::RangeInclusive<f64> = 0.64..=0.8;
-/// …which so many snapshots tell.
-pub(crate) const SNAPSHOTS_OF_A_SLEEPER: usize = 20;
-/// Unread data that fills this share of the receive buffer in the mean waits for a slow reader (measured: at most 3 %
-/// where the reader keeps up, 43 % where it does not).
-pub(crate) const UNREAD: f64 = 0.25;
-/// A full send buffer is this full at times…
-pub(crate) const BUFFER_PEAK: f64 = 0.9;
-/// …and this full in the mean (measured: 0.70 to 0.87 for a sleeping writer, 0.97 for one that retries).
-pub(crate) const BUFFER_MEAN: f64 = 0.6;
-/// Idle for this share of the time, a sender is idle; idle for more than any other limit held, that is the limit.
-pub(crate) const IDLE: f64 = 0.1;
+/// Share of the samples in which a limit must hold to be the verdict.
+pub(crate) const MIN_LIMIT_SHARE: f64 = 0.5;
+/// Share of the busy time in which the kernel must count the advertised window as the limit (`rwnd_limited`).
+pub(crate) const MIN_WINDOW_CLOCK_SHARE: f64 = 0.5;
+/// Share of the busy time in which the kernel must count the advertised window as the limit under BBR (measured: 54 %
+/// where it was the only limit).
+pub(crate) const MIN_WINDOW_CLOCK_SHARE_UNDER_BBR: f64 = 0.25;
+/// Share of the advertised window that must be in use where only the kernel's clock shows it as the limit.
+pub(crate) const MIN_WINDOW_USE: f64 = 0.5;
+/// Share of its largest size below which the median of a window shows that it has fallen.
+pub(crate) const FALLEN_WINDOW_SHARE: f64 = 0.75;
+/// Share of itself by which a window falls from one snapshot to the next in a swing.
+pub(crate) const WINDOW_FALL_SHARE: f64 = 0.05;
+/// Share of the snapshots in which a swinging window falls (measured: 29 to 51 % where a fast path meets a slow reader,
+/// none where the buffer limits).
+pub(crate) const MIN_WINDOW_FALLS_SHARE: f64 = 0.2;
+/// Share of its largest size below which the median of a swinging window stays; a full one that trains dent stays
+/// above.
+pub(crate) const SWINGING_WINDOW_SHARE: f64 = 0.9;
+/// Share of the kernel's largest size from which a buffer or window counts as tuned to the end.
+pub(crate) const FULLY_TUNED_SHARE: f64 = 0.8;
+/// Share of the busy time in which the kernel must count the send buffer as the limit (`sndbuf_limited`).
+///
+/// Measured: 1.5 % of a small buffer whose writer sleeps, nothing of a writer that had no more data.
+pub(crate) const MIN_BLOCKED_SHARE: f64 = 0.002;
+/// Shares of the send buffer in use when a sleeping writer is woken: a third of it is free (`sk_stream_write_space`).
+pub(crate) const WOKEN_BUFFER_SHARES: std::ops::RangeInclusive<f64> = 0.64..=0.8;
+/// Snapshots that are enough to see a writer sleep and wake.
+pub(crate) const MIN_SNAPSHOTS_OF_SLEEPING_WRITER: usize = 20;
+/// Mean share of the receive buffer that unread data fills where the reader is slow (measured: at most 3 % where it
+/// keeps up, 43 % where it does not).
+pub(crate) const MIN_UNREAD_SHARE: f64 = 0.25;
+/// Largest share in use of a send buffer that limits.
+pub(crate) const MIN_BUFFER_PEAK: f64 = 0.9;
+/// Mean share in use of a send buffer that limits (measured: 0.70 to 0.87 for a sleeping writer, 0.97 for one that
+/// retries).
+pub(crate) const MIN_BUFFER_MEAN: f64 = 0.6;
+/// Share of the time without data from which a sender counts as idle; it is the verdict where no other limit held for
+/// longer.
+pub(crate) const MIN_IDLE_SHARE: f64 = 0.1;
 
 // The path.
 
-/// This share of the bandwidth that was told, less framing, is all of it.
-pub(crate) const FULL: f64 = 0.9;
-/// The same where BBR found no more: it gives some of it to its probes.
-pub(crate) const FULL_UNDER_BBR: f64 = 0.8;
-/// A round-trip time so many times the idle one shows a standing queue.
-pub(crate) const INFLATED: f64 = 1.25;
-/// From the first third to the last, a window of so many times the size grew.
-pub(crate) const GROWS: f64 = 1.1;
-/// A rate of at most so many times what it was is flat.
-pub(crate) const FLAT: f64 = 1.03;
-/// A window that grows back is slow about it near its last peak.
-pub(crate) const REGROWS: f64 = 1.05;
-/// A rate within this factor of what loss allows is explained by loss.
-pub(crate) const WITHIN: f64 = 2.0;
-
-/// Less than this share of the bandwidth that was told, at a full bottleneck: others have the rest.
-pub(crate) const SHARED: f64 = 0.75;
-/// A tenth of the round trips so many times the least of the idle path…
-pub(crate) const WANDERS: f64 = 1.1;
-/// …and half of them by so much above it: a queue was there before the load…
-pub(crate) const WANDERS_BY: Span = Span::from_millis(2);
-/// …if so many echo requests tell it.
+/// Share of the stated capacity from which the goodput is a full pipe.
+pub(crate) const FULL_PIPE_SHARE: f64 = 0.9;
+/// Share of the stated capacity from which the goodput is a full pipe where BBR found no more: its probes take some.
+pub(crate) const FULL_PIPE_SHARE_UNDER_BBR: f64 = 0.8;
+/// Multiple of the idle round-trip time above which a queue stands on the path.
+pub(crate) const INFLATED_RTT_FACTOR: f64 = 1.25;
+/// Multiple of its size in the first third from which a window has grown in the last third.
+pub(crate) const GROWN_WINDOW_FACTOR: f64 = 1.1;
+/// Multiple of the rate in the first third up to which the rate of the last third is flat.
+pub(crate) const FLAT_RATE_FACTOR: f64 = 1.03;
+/// Multiple of its size in the first third from which a window grows back from a loss; near its last peak it grows
+/// slowly.
+pub(crate) const REGROWN_WINDOW_FACTOR: f64 = 1.05;
+/// Largest factor between the rate that loss allows and the measured one at which the loss explains the rate.
+pub(crate) const EXPLAINED_BY_LOSS_FACTOR: f64 = 2.0;
+/// Share of the stated capacity below which a full bottleneck carries cross traffic too.
+pub(crate) const SHARED_PIPE_SHARE: f64 = 0.75;
+/// Multiple of the least idle round-trip time that a tenth of them must exceed for a queue before the load.
+pub(crate) const WANDERING_RTT_FACTOR: f64 = 1.1;
+/// Time above the least idle round-trip time that half of them must exceed for a queue before the load.
+pub(crate) const WANDERING_RTT_MEDIAN: Span = Span::from_millis(2);
+/// Echo requests that are enough to see a queue before the load.
 pub(crate) const MIN_ECHOES: u64 = 10;
-/// Under BBR so much is lost again and again…
+/// Share of the segments that a policer discards under BBR.
 ///
-/// It probes with a quarter more for one round trip in eight: a thirty-third of what it sends.
-pub(crate) const LOST_TO_PROBES: f64 = 0.02;
-/// …of which nothing waits in a queue, if nine tenths of the round trips are at most so many times the idle one (measured:
-/// 1.01 to 1.07 behind a policer, 1.16 and more at a full link): what exceeds a rate is discarded.
-pub(crate) const NO_QUEUE_FOR_PROBES: f64 = 1.1;
-/// So many times a packet was seen to overtake another…
-pub(crate) const MIN_OVERTAKEN: u64 = 3;
-/// …and for this share of what was sent again: packets are late, and not lost…
-pub(crate) const OVERTAKEN: f64 = 0.1;
-/// …or this share of it had arrived already.
-pub(crate) const NEEDLESS: f64 = 0.5;
+/// BBR probes with a quarter more for one round trip in eight, which is a thirty-third of its segments.
+pub(crate) const MIN_LOSS_OF_PROBES: f64 = 0.02;
+/// Multiple of the idle round-trip time that nine tenths of the round trips under BBR must keep to where a policer
+/// discards (measured: 1.01 to 1.07 behind a policer, 1.16 and more at a full link).
+pub(crate) const MAX_RTT_WITHOUT_QUEUE_UNDER_BBR: f64 = 1.1;
+/// Packets seen to overtake others from which reordering counts.
+pub(crate) const MIN_REORDERED: u64 = 3;
+/// Reordered packets ÷ retransmissions from which packets are late, and not lost.
+pub(crate) const MIN_REORDERED_SHARE: f64 = 0.1;
+/// Share of the retransmissions that had arrived already from which packets are late, and not lost (RFC 2883).
+pub(crate) const MIN_NEEDLESS_SHARE: f64 = 0.5;
 
 // Remedies.
 
-/// Where the path's bandwidth is not known, a size is raised by so many times.
-pub(crate) const NEXT_SIZE: u64 = 4;
-/// As many connections as iperf3 allows in one test.
+/// Multiple by which a size is raised where the path's bandwidth is not known.
+pub(crate) const NEXT_SIZE_FACTOR: u64 = 4;
+/// Largest number of connections in one test, as in iperf3.
 pub(crate) const MAX_STREAMS: u16 = 128;
-/// A change that promises less than so many times the present rate is not worth making.
-pub(crate) const GAIN: f64 = 1.02;
-/// A pace of this share of the rate above which packets are dropped leaves room for its own unevenness (a choice, not measured).
-pub(crate) const PACE_BELOW: f64 = 0.95;
-/// What passes a device that drops is taken over at least this long, …
-pub(crate) const PASSED_OVER: Span = Span::from_secs(1);
-/// … and so many round trips: of what was sent in one, it is told in the next.
-pub(crate) const PASSED_OVER_ROUND_TRIPS: u64 = 10;
-/// Percent of window ÷ round trip at which the kernel paces in slow start (`tcp_pacing_ss_ratio`) by default…
-pub(crate) const PACE_OF_SLOW_START: u32 = 200;
-/// …and after it (`tcp_pacing_ca_ratio`).
-pub(crate) const PACE_AFTER_SLOW_START: u32 = 120;
-/// Payload of the segments with which the kernel begins to probe for a size that passes (`tcp_base_mss`, its default).
-pub(crate) const PROBING_BEGINS_WITH: ByteCount = ByteCount::new(1024);
+/// Multiple of the present rate that a change must promise to be worth making.
+pub(crate) const MIN_GAIN: f64 = 1.02;
+/// Share of the rate above which packets are dropped that a pace keeps to; the rest is room for uneven pacing (a
+/// choice, not measured).
+pub(crate) const PACE_SHARE: f64 = 0.95;
+/// Shortest time over which the rate of a device that drops is taken.
+pub(crate) const MIN_POLICED_TIME: Span = Span::from_secs(1);
+/// Round trips over which the rate of a device that drops is taken: the losses of one show in the next.
+pub(crate) const MIN_POLICED_ROUND_TRIPS: u64 = 10;
+/// Percent of window ÷ round trip at which the kernel paces in slow start by default (`tcp_pacing_ss_ratio`).
+pub(crate) const SLOW_START_PACE_PERCENT: u32 = 200;
+/// Percent of window ÷ round trip at which the kernel paces after slow start by default (`tcp_pacing_ca_ratio`).
+pub(crate) const PACE_PERCENT: u32 = 120;
+/// Payload of the segments with which the kernel begins to probe for the path MTU (`tcp_base_mss`, its default).
+pub(crate) const PROBING_MSS: ByteCount = ByteCount::new(1024);
 /// Packets that may wait for an Ethernet device by default (`txqueuelen`).
-pub(crate) const USUAL_QUEUE: u64 = 1000;
+pub(crate) const DEFAULT_QUEUE_PACKETS: u64 = 1000;
 
 // The receiving end alone.
 
-/// So much of its window a round trip must bring for the window to be the limit. A buffer that is tuned offers twice of what a
-/// round trip brings, until it cannot grow.
-pub(crate) const BROUGHT: f64 = 0.75;
-/// A receive buffer that is this full holds what the program has not read.
-pub(crate) const NOT_DRAINED: f64 = 0.5;
-/// No data for so many round trips: the sender had none to send, or could not.
-pub(crate) const SILENCE: f64 = 1.5;
-/// The kernel counts that time in ticks, of which so much may be missing.
-pub(crate) const TICKS: Span = Span::from_millis(10);
+/// Share of the advertised window that a round trip must bring where the window limits.
+///
+/// A buffer that the kernel tunes offers twice of what a round trip brings, until it cannot grow.
+pub(crate) const MIN_WINDOW_FILL: f64 = 0.75;
+/// Share of the receive buffer in use from which its program reads too slowly.
+pub(crate) const UNREAD_BUFFER_SHARE: f64 = 0.5;
+/// Round trips without data from which the sender had none to send, or could not.
+pub(crate) const SILENCE_ROUND_TRIPS: f64 = 1.5;
+/// Time by which the kernel's count of the time since the last data may be off: it counts in ticks.
+pub(crate) const TICK_TOLERANCE: Span = Span::from_millis(10);
 
 // Devices between the ends.
 
-/// A window of less than this share of the one that was sent has been lowered on its way.
-pub(crate) const CLAMPED: f64 = 0.75;
-/// Windows up to this never needed a scale, of which 65 535 bytes is the end.
-pub(crate) const FAR_BELOW_UNSCALED: ByteCount = ByteCount::from_kib(32);
-/// Segments that leave less than this share of the efficiency of full ones are the limit.
-pub(crate) const MSS_COSTS: f64 = 0.9;
-/// So many timeouts in a row…
-pub(crate) const TIMEOUTS: u64 = 2;
-/// …and so long without progress: full segments do not arrive.
-pub(crate) const SILENT_FOR: Span = Span::from_secs(1);
+/// Share of the advertised window below which the window that arrives was lowered between the ends.
+pub(crate) const CLAMPED_WINDOW_SHARE: f64 = 0.75;
+/// Largest window that never needed a scale; 65 535 bytes are the most without one.
+pub(crate) const MAX_NEVER_SCALED_WINDOW: ByteCount = ByteCount::from_kib(32);
+/// Share of the efficiency of full segments below which small segments are the limit.
+pub(crate) const MSS_EFFICIENCY_SHARE: f64 = 0.9;
+/// Timeouts in a row that a black hole causes.
+pub(crate) const MIN_TIMEOUTS: u64 = 2;
+/// Shortest time without progress that a black hole causes.
+pub(crate) const MIN_TIME_WITHOUT_PROGRESS: Span = Span::from_secs(1);
 
 // The machines.
 
-/// Kept from running for this share of the time by its quota, a program is short of processor time.
-pub(crate) const THROTTLED: f64 = 0.2;
-/// The same of a processor that the hypervisor took away.
-pub(crate) const STOLEN: f64 = 0.25;
-/// A processor that is busy for this share of the time has no more to give.
-pub(crate) const BUSY_CORE: f64 = 0.9;
-/// Reading or writing a file for this share of the time is what a program does.
-pub(crate) const FILE_BUSY: f64 = 0.5;
-/// This share of a rate that something holds packets to is all of it; headers and waiting take the rest.
-pub(crate) const NEAR_A_RATE: f64 = 0.9;
-/// So many packets that a host dropped itself matter…
-pub(crate) const OWN_DROPS_AT_LEAST: u64 = 10;
-/// …if they are this share of what was sent again.
-pub(crate) const OWN_DROPS: f64 = 0.5;
+/// Share of the time that a quota withholds from which a program lacks processor time.
+pub(crate) const MIN_THROTTLED_SHARE: f64 = 0.2;
+/// Share of a processor that the hypervisor takes from which a program lacks processor time.
+pub(crate) const MIN_STOLEN_SHARE: f64 = 0.25;
+/// Share of the time from which a busy processor has no more to give.
+pub(crate) const FULL_CORE_SHARE: f64 = 0.9;
+/// Share of the time spent on reading or writing a file from which the file is the limit.
+pub(crate) const MIN_FILE_SHARE: f64 = 0.5;
+/// Share of a maximum rate from which it is reached; headers and waiting take the rest.
+pub(crate) const REACHED_RATE_SHARE: f64 = 0.9;
+/// Packets that a host drops itself from which they count.
+pub(crate) const MIN_OWN_DROPS: u64 = 10;
+/// Packets that a host drops itself ÷ retransmissions from which its own queue is the limit.
+pub(crate) const MIN_OWN_DROPS_SHARE: f64 = 0.5;
 
 // Windows above TCP.
 
-/// Of what the window lets through, a transfer held by it reaches from so much…
+/// Smallest share of the rate which the window of a program allows that a transfer held by it reaches.
 ///
 /// Published: of 171 Mbit/s, scp had 119 on average and rsync over ssh 161.
-pub(crate) const HELD_FROM: f64 = 0.65;
-/// …to so much: the round-trip time under load varies.
-pub(crate) const HELD_TO: f64 = 1.1;
+pub(crate) const MIN_CHANNEL_FILL: f64 = 0.65;
+/// Largest share of the rate which the window of a program allows that a transfer held by it reaches: the round-trip
+/// time under load varies.
+pub(crate) const MAX_CHANNEL_FILL: f64 = 1.1;
 
 // Shares of the whole transfer.
 
-/// A transfer is looked at second by second…
-pub(crate) const SECOND: Span = Span::from_secs(1);
-/// …or by so many round trips, where that is longer.
-pub(crate) const SECOND_ROUND_TRIPS: u64 = 2;
-/// …in at most so many pieces.
-pub(crate) const SECONDS_AT_MOST: u64 = 600;
-/// Another limit that held for this share of the time is worth telling.
-pub(crate) const ALSO: f64 = 0.15;
-/// A ceiling that differs from the deciding one by at most this share of it, or a limit that held for as much of the time less
-/// this share, is as good as it. A choice, not measured: predictions are held to three percent, and round trips vary by more.
-pub(crate) const CLOSE: f64 = 0.1;
+/// Length of the parts in which a transfer is judged one after the other.
+pub(crate) const PART_TIME: Span = Span::from_secs(1);
+/// Round trips of such a part, where that is longer.
+pub(crate) const PART_ROUND_TRIPS: u64 = 2;
+/// Largest number of such parts.
+pub(crate) const MAX_PARTS: u64 = 600;
+/// Share of the time from which another limit is worth reporting.
+pub(crate) const MIN_OTHER_SHARE: f64 = 0.15;
+/// Largest difference from the deciding limit, as a share of it, at which another limit is as good as it.
+///
+/// The share applies to ceilings and to the times in which limits held. A choice, not measured: predictions are held to
+/// three percent, and round trips vary by more.
+pub(crate) const CLOSE_LIMIT_SHARE: f64 = 0.1;

@@ -10,7 +10,7 @@ use crate::window;
 /// A program or a library, and the window that its receiving end grants a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Application {
-    /// What it is called.
+    /// Name of the program.
     pub name: &'static str,
     /// Other names of what has the same window.
     pub aliases: &'static [&'static str],
@@ -18,14 +18,14 @@ pub struct Application {
     pub window: Option<ByteCount>,
     /// One sentence on how it comes about.
     pub why: &'static str,
-    /// Where that is written.
+    /// Source of the figure.
     pub source: &'static str,
 }
 
 impl Application {
-    /// What the window lets through at this round-trip time, as a rate of the program's data; `None` where it sets no
-    /// limit. Published transfers stay a little below: of 171 Mbit/s at an RTT of 98 ms, rsync over ssh had 161, and scp
-    /// 150 at best and 119 on average.
+    /// Returns the rate that the window allows at this round-trip time, as a rate of the program's data; `None` where
+    /// it sets no limit. Published transfers stay a little below: of 171 Mbit/s at an RTT of 98 ms, rsync over ssh had
+    /// 161, and scp 150 at best and 119 on average.
     pub fn ceiling(&self, rtt: Span) -> Option<BitRate> {
         Some(window::rate(self.window?, rtt))
     }
@@ -53,7 +53,8 @@ pub const APPLICATIONS: &[Application] = &[
         name: "OpenSSH sftp",
         aliases: &["sftp"],
         window: Some(SSH_CHANNEL),
-        why: "It has 64 requests of 32 KiB under way; where a server takes larger ones, the channel's window still binds.",
+        why: "It has 64 requests of 32 KiB under way; where a server takes larger ones, the channel's window still \
+              binds.",
         source: "OpenSSH, sftp-client.c: DEFAULT_NUM_REQUESTS, DEFAULT_COPY_BUFLEN",
     },
     Application {
@@ -89,8 +90,8 @@ pub const APPLICATIONS: &[Application] = &[
         name: "pkg/sftp",
         aliases: &["rclone sftp"],
         window: Some(SSH_CHANNEL),
-        why: "It runs over a channel of Go's x/crypto/ssh. Measured before requests ran side by side: 9 MB/s at a delay of \
-              100 ms on a loopback, so an RTT of 200 ms, which is 86 % of it.",
+        why: "It runs over a channel of Go's x/crypto/ssh. Measured before requests ran side by side: 9 MB/s at a \
+              delay of 100 ms on a loopback, so an RTT of 200 ms, which is 86 % of it.",
         source: "github.com/pkg/sftp, issue 158",
     },
     Application {

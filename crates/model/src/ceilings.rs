@@ -25,7 +25,7 @@ pub(crate) struct Ceilings {
     pub(crate) receive_window: Figures,
     pub(crate) send_buffer: Figures,
     pub(crate) capacity: Option<Figures>,
-    /// What the sending program was asked for.
+    /// Rate that the sending program was asked for.
     pub(crate) offered: Option<Figures>,
     /// The greatest pace of its sockets.
     pub(crate) pacing: Option<Figures>,
@@ -62,7 +62,8 @@ impl Ceilings {
         )
     }
 
-    /// What all of them together leave, by one of their figures: the least, and less where loss cuts at the same height.
+    /// Returns the rate that all of them together leave, by one of their figures: the least, and less where loss cuts
+    /// at the same height.
     pub(crate) fn together(&self, rate: impl Fn(&Figures) -> BitRate) -> BitRate {
         let by_rule = self.without_chance().map(&rate).min().unwrap_or(window::UNBOUNDED);
         match self.loss.as_ref().map(rate) {
@@ -126,8 +127,8 @@ fn arriving(connection: &Connection) -> f64 {
     1.0 - connection.path.forward.loss.unwrap_or(Ratio::ZERO).get().min(1.0)
 }
 
-/// What the congestion control makes of the link if the queue is known to be too short for its back-off and the
-/// windows are large enough to overflow it.
+/// Returns the rate of the congestion control on the link if the queue is known to be too short for its back-off and
+/// the windows are large enough to overflow it.
 ///
 /// It lowers only `low`: CUBIC does better than the sawtooth of the formula, several streams seldom back off together,
 /// and a link that the window cannot overfill loses nothing.
@@ -142,7 +143,7 @@ fn drop_tail_utilisation(connection: &Connection) -> Ratio {
     }
 }
 
-/// What the buffers of all streams allow in flight.
+/// Returns the bytes that the buffers of all streams allow in flight.
 fn in_flight_at_most(connection: &Connection) -> ByteCount {
     connection.receive.in_flight(connection.mss).min(connection.send) * u64::from(connection.request.streams)
 }
@@ -196,8 +197,8 @@ struct Windows {
     kernel_model: ByteCount,
 }
 
-/// A ceiling of one window per round trip and stream, of which the share `used` of the time. The textbook's round trip is
-/// propagation alone; that of the kernel model has the serialisation too.
+/// A ceiling of one window per round trip and stream, of which the share `used` of the time. The textbook's round trip
+/// is propagation alone; that of the kernel model has the serialisation too.
 fn per_stream(connection: &Connection, kind: Limit, windows: &Windows, used: f64, likely: Likely) -> Figures {
     let streams = u64::from(connection.request.streams);
     let whole = window::rate(windows.kernel_model * streams, connection.rtt).scaled(used);

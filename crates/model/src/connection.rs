@@ -6,7 +6,7 @@ use crate::kernel::{self, ReceiveBuffer};
 use crate::loss::{self, CongestionControl};
 use crate::{Likely, window};
 
-/// What the two ends of a connection agree on, from the path, their settings and the load.
+/// The values that the two ends of a connection agree on, from the path, their settings and the load.
 pub(crate) struct Connection<'a> {
     pub(crate) path: &'a Path,
     pub(crate) sender: &'a HostSettings,
@@ -17,9 +17,9 @@ pub(crate) struct Connection<'a> {
     pub(crate) mss: ByteCount,
     /// IP and TCP before each payload.
     pub(crate) headers: ByteCount,
-    /// Propagation, and the time that two full segments and their acknowledgement take to be put on the line: a receiver
-    /// acknowledges every second segment (RFC 5681 §4.2), so a window opens by two. Measured on Linux 6.18 at 100 Mbit/s
-    /// over 10 ms: 10.29 ms, of which this explains 10.26.
+    /// Propagation, and the time that two full segments and their acknowledgement take to be put on the line: a
+    /// receiver acknowledges every second segment (RFC 5681 §4.2), so a window opens by two. Measured on Linux 6.18 at
+    /// 100 Mbit/s over 10 ms: 10.29 ms, of which this explains 10.26.
     pub(crate) rtt: Span,
     /// The request for both socket buffers at both ends, where there is one.
     pub(crate) fixed: Option<ByteCount>,
@@ -67,8 +67,9 @@ impl<'a> Connection<'a> {
         self.control.window_at_random(loss, self.rtt, self.mss)
     }
 
-    /// The share of the time that the congestion control uses: all of it but BBR's probes for the round-trip time. The first
-    /// comes 10 s after the least round-trip time was last seen, so in a transfer of 12 s sometimes (both were measured).
+    /// The share of the time that the congestion control uses: all of it but BBR's probes for the round-trip time. The
+    /// first comes 10 s after the least round-trip time was last seen, so in a transfer of 12 s sometimes (both were
+    /// measured).
     pub(crate) fn uses(&self) -> Ratio {
         let lasts = self.request.bytes.map_or(self.request.omit + self.request.duration, |_| Span::MAX);
         let probed = Ratio::of(lasts.saturating_sub(loss::PROBE_RTT_EVERY).as_secs_f64(), lasts.as_secs_f64());
@@ -86,12 +87,12 @@ impl<'a> Connection<'a> {
         kernel::fill(self.request.writer, self.path.segmentation, self.mss, self.send, self.rtt)
     }
 
-    /// What waiting for a whole train leaves of the rate that `window` gives each stream, from 0 to 1.
+    /// Returns the share, after waiting for a whole train, of the rate that `window` gives each stream, from 0 to 1.
     ///
-    /// TCP sends in trains of what its pacing rate gives in a millisecond, and waits for acknowledgements until it may send
-    /// one (`tcp_tso_should_defer`). While it waits, the link does: three quarters of the train's time on the line. Measured
-    /// on Linux 6.18 with CUBIC and Reno at 100 Mbit/s: 0.25 to 0.45 ms over 5 ms, 0.43 to 0.84 ms over 20 ms, for windows
-    /// of 0.5 and 0.7 BDPs.
+    /// TCP sends in trains of what its pacing rate gives in a millisecond, and waits for acknowledgements until it may
+    /// send one (`tcp_tso_should_defer`). While it waits, the link does: three quarters of the train's time on the
+    /// line. Measured on Linux 6.18 with CUBIC and Reno at 100 Mbit/s: 0.25 to 0.45 ms over 5 ms, 0.43 to 0.84 ms over
+    /// 20 ms, for windows of 0.5 and 0.7 BDPs.
     pub(crate) fn kept_by_trains(&self, window: ByteCount) -> f64 {
         let Some(capacity) = self.payload_capacity() else { return 1.0 };
         let longest = Ratio::of(self.waits_for_trains().as_secs_f64(), self.rtt.as_secs_f64()).get();
@@ -101,7 +102,8 @@ impl<'a> Connection<'a> {
         kept.max(1.0 / (1.0 + longest))
     }
 
-    /// At a full link. TCP gives up waiting when a part of the round trip is over: taken as a sixth, which is not measured.
+    /// At a full link. TCP gives up waiting when a part of the round trip is over: taken as a sixth, which is not
+    /// measured.
     fn waits_for_trains(&self) -> Span {
         match self.path.segmentation {
             Segmentation::Trains => Span::from_micros(768).min(self.rtt / 6),

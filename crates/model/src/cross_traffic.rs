@@ -1,4 +1,4 @@
-//! One load beside others on the same path.
+//! One load with cross traffic on the same path.
 
 use fullpipe_record::{HostSettings, Path, PathDirection, Prediction, Request, Transport};
 use fullpipe_units::BitRate;
@@ -6,11 +6,12 @@ use fullpipe_units::BitRate;
 use crate::predict::predict;
 use crate::{datagrams, queue};
 
-/// What `request` should give over `path` while the loads `beside` run there too, all from `sender` to `receiver`.
+/// Returns the prediction for `request` over `path` while the loads `cross_traffic` run there too, all from `sender` to
+/// `receiver`.
 ///
 /// Datagrams do not give way: together they take what they offer, each a share as it offers, up to the whole link, and
-/// leave TCP the rest ([`queue::unresponsive`]). Streams of TCP share that as max-min fairness has it: each what it would
-/// take alone, or an equal share where that is less.
+/// leave TCP the rest ([`queue::unresponsive`]). Streams of TCP share that as max-min fairness has it: each what it
+/// would take alone, or an equal share where that is less.
 pub fn predict_with_cross_traffic(
     path: &Path,
     sender: &HostSettings,
@@ -28,7 +29,7 @@ pub fn predict_with_cross_traffic(
     predict(&rest, sender, receiver, request)
 }
 
-/// What the datagrams among the loads `beside` leave of `path`.
+/// Returns the part of `path` that the datagrams among the loads `cross_traffic` leave.
 pub fn left_by_cross_traffic(path: &Path, cross_traffic: &[Request]) -> Path {
     let datagrams = cross_traffic.iter().filter(|other| other.transport == Transport::Udp);
     let offered = BitRate::from_bps_f64(datagrams.map(|other| offers(&path.forward, other)).sum::<f64>());
@@ -37,7 +38,7 @@ pub fn left_by_cross_traffic(path: &Path, cross_traffic: &[Request]) -> Path {
     left
 }
 
-/// What `load` puts on the wire of `direction` where it is of datagrams.
+/// Returns the rate of `load` on the wire of `direction` where it is of datagrams.
 fn offers(direction: &PathDirection, load: &Request) -> f64 {
     datagrams::offered(load).as_f64() / datagrams::efficiency(direction, load).get()
 }
@@ -50,7 +51,7 @@ struct Shared<'a> {
 }
 
 impl Shared<'_> {
-    /// What `beside` leaves of `link` to `request`.
+    /// Returns the rate of `link` that `cross_traffic` leaves to `request`.
     fn share(&self, link: BitRate, request: &Request, cross_traffic: &[Request]) -> Option<BitRate> {
         let of_kind = |transport| cross_traffic.iter().filter(move |other| other.transport == transport);
         Some(match request.transport {
@@ -69,7 +70,7 @@ impl Shared<'_> {
         })
     }
 
-    /// What `load` of TCP would put on the wire if it had the link to itself.
+    /// Returns the rate of a `load` of TCP on the wire if it had the link to itself.
     fn alone(&self, load: &Request) -> f64 {
         let alone = predict(self.path, self.sender, self.receiver, load);
         alone.kernel_model.as_f64() / alone.efficiency.get()

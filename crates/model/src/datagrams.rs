@@ -12,8 +12,8 @@ pub fn payload(direction: &PathDirection, request: &Request) -> ByteCount {
     if request.block == ByteCount::ZERO { fits } else { request.block }
 }
 
-/// Payload ÷ bytes on the wire, from 0 to 1. A datagram that fits no packet travels as fragments, each with an IP header
-/// of its own and, but for the last, a multiple of 8 bytes (RFC 791, section 2.3).
+/// Payload ÷ bytes on the wire, from 0 to 1. A datagram that fits no packet travels as fragments, each with an IP
+/// header of its own and, but for the last, a multiple of 8 bytes (RFC 791, section 2.3).
 pub fn efficiency(direction: &PathDirection, request: &Request) -> Ratio {
     const FRAGMENT_UNIT: u64 = 8;
     let payload = payload(direction, request);
@@ -33,7 +33,7 @@ pub fn offered(request: &Request) -> BitRate {
     request.rate.map_or(UNBOUNDED, |rate| rate.scaled(f64::from(request.streams)))
 }
 
-/// What should arrive of the datagrams of `request`: what is offered, up to what the link carries, less what is lost at
+/// Returns the arrivals to expect of the datagrams of `request`: the offered rate, up to the link's, less those lost at
 /// random. `textbook` counts a link by its own rate; `kernel_model` has the headers of these datagrams.
 pub(crate) fn predict(path: &Path, request: &Request) -> Prediction {
     let forward = &path.forward;

@@ -17,16 +17,16 @@ pub fn longest(rtt: Span) -> Distance {
     Distance::from_metres(whole(rtt.as_nanos(), METRES_PER_STEP, NANOS_PER_STEP))
 }
 
-/// Whether no fibre between two places `distance` apart has a round-trip time as short as `rtt`. Then something nearer
-/// answers: a proxy, or not the end that was meant.
+/// Returns whether no fibre between two places `distance` apart has a round-trip time as short as `rtt`. Then something
+/// nearer answers: a proxy, or not the end that was meant.
 pub fn below_floor(rtt: Span, distance: Distance) -> bool {
     rtt < fibre_floor(distance)
 }
 
 /// Round-trip times that real routes between places `distance` apart have: 1.3 to 2 times [`fibre_floor`].
 ///
-/// Bozkurt et al., "Dissecting Latency in the Internet's Fiber Infrastructure" (2018), for the United States: 1.3 in the
-/// median where the shortest conduits are taken, 2.1 in the rule of thumb from measurements. Places with no direct
+/// Bozkurt et al., "Dissecting Latency in the Internet's Fiber Infrastructure" (2018), for the United States: 1.3 in
+/// the median where the shortest conduits are taken, 2.1 in the rule of thumb from measurements. Places with no direct
 /// route are above it, access links (mobile, satellite) far above.
 pub fn of_routes(distance: Distance) -> RangeInclusive<Span> {
     let floor = fibre_floor(distance);

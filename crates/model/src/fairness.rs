@@ -1,13 +1,13 @@
-//! How two flows of one congestion control share a bottleneck when their round-trip times differ.
+//! The shares of two flows of one congestion control at a bottleneck when their round-trip times differ.
 //!
-//! Only what a queue makes of the difference is left out: a long queue adds the same to both and so evens them out. Take
-//! round-trip times with it ([`crate::queue::loaded_rtt`]).
+//! Only what a queue makes of the difference is left out: a long queue adds the same to both and so evens them out.
+//! Take round-trip times with it ([`crate::queue::loaded_rtt`]).
 
 use fullpipe_units::{Ratio, Span};
 
 use crate::loss::CongestionControl;
 
-/// How losses meet the two flows.
+/// Distribution of the losses over the two flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Losses {
     /// Each packet with the same probability: random loss, or a bottleneck with many flows.
@@ -23,9 +23,9 @@ pub enum Losses {
 /// | Reno | inverse of the round-trip times (Mathis 1997) | its square: the windows gain one segment per own round trip (Lakshman, Madhow 1997 place the power between 1 and 2) |
 /// | CUBIC | its fourth root (RFC 8312 eq. 5) | inverse: the windows grow by the clock, alike (RFC 8312 §5.6) |
 ///
-/// For CUBIC where its own window is larger than Reno's ([`crate::loss::Cubic::leaves_reno_below`]); elsewhere it shares as
-/// Reno. `None` for BBR: version 1 favours the *longer* way, as its window of two BDPs puts more in the queue there, but
-/// there is no formula for by how much.
+/// For CUBIC where its own window is larger than Reno's ([`crate::loss::Cubic::leaves_reno_below`]); elsewhere it
+/// shares as Reno. `None` for BBR: version 1 favours the *longer* way, as its window of two BDPs puts more in the queue
+/// there, but there is no formula for by how much.
 pub fn rate_ratio(control: CongestionControl, losses: Losses, first: Span, second: Span) -> Option<Ratio> {
     let power = match (control, losses) {
         (CongestionControl::Reno | CongestionControl::HighSpeed, Losses::Independent)

@@ -1,4 +1,4 @@
-//! Hosts and paths for tests: Linux defaults, and a line that is told by rate and round-trip time.
+//! Hosts and paths for tests: Linux defaults, and a path of a given rate and round-trip time.
 
 use fullpipe_record::{Encapsulation, Framing, HostSettings, IpVersion, Path, PathDirection};
 use fullpipe_units::{BitRate, ByteCount, Span};

@@ -1,4 +1,4 @@
-//! How each ceiling came about, for a reader.
+//! The formula of each ceiling, for a reader.
 
 use fullpipe_record::{Ceiling, Limit};
 use fullpipe_units::{BitRate, Ratio};
@@ -50,7 +50,7 @@ fn per_round_trip(source: &str, connection: &Connection) -> String {
     format!("{source} ÷ {}{}", connection.rtt, times(connection))
 }
 
-/// Where the advertised window comes from: the buffer, or the scale if that says less.
+/// Returns the source of the advertised window: the buffer, or the scale if that says less.
 fn receive_window(connection: &Connection) -> String {
     let buffer = connection.receive;
     let in_flight = buffer.in_flight(connection.mss);

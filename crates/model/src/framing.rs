@@ -1,7 +1,8 @@
-//! Payload, packets and bytes on the wire: RFC 791 and 8200 without options and extension headers, RFC 9293, IEEE 802.3.
+//! Payload, packets and bytes on the wire: RFC 791 and 8200 without options and extension headers, RFC 9293, IEEE
+//! 802.3.
 //!
-//! What tags and tunnels add to each packet is an [`overhead`](fullpipe_record::PathDirection::overhead), and what a
-//! tunnel leaves of the MTU an [inner MTU](fullpipe_record::PathDirection::inner_mtu).
+//! The bytes that tags and tunnels add to each packet are an [`overhead`](fullpipe_record::PathDirection::overhead), and
+//! what a tunnel leaves of the MTU an [inner MTU](fullpipe_record::PathDirection::inner_mtu).
 
 use fullpipe_record::IpVersion;
 use fullpipe_units::{ByteCount, Ratio};
@@ -26,7 +27,8 @@ pub fn udp_headers(ip: IpVersion) -> ByteCount {
 /// Payload of a full segment in a packet of at most `mtu` bytes; nothing where the headers alone fill it.
 ///
 /// `mtu` is that of the hosts' packets, so without a tunnel's headers. `wanted` is what a program asks with
-/// `TCP_MAXSEG`. As in Linux (`tcp_mtu_to_mss`) it counts the timestamps: a request of 1460 gives 1448 where they are on.
+/// `TCP_MAXSEG`. As in Linux (`tcp_mtu_to_mss`) it counts the timestamps: a request of 1460 gives 1448 where they are
+/// on.
 pub fn mss(mtu: ByteCount, ip: IpVersion, timestamps: bool, wanted: Option<ByteCount>) -> ByteCount {
     let room = mtu.saturating_sub(tcp_headers(ip, false));
     let asked = wanted.map_or(room, |wanted| wanted.min(room));

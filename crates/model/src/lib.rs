@@ -1,4 +1,4 @@
-//! What a path, two hosts and a load should give.
+//! Predictions for a path, two hosts and a load.
 //!
 //! Each formula and each kernel rule stands in a small module with its source and its range:
 //!
@@ -7,6 +7,7 @@
 //! * [`datagrams`]: datagrams at a given rate;
 //! * [`distance`]: round-trip times that fibre and routes allow;
 //! * [`framing`]: payload, packets, bytes on the wire;
+//! * [`lifting`]: the change that lifts a ceiling;
 //! * [`kernel`]: what Linux makes of a socket buffer, by version;
 //! * [`loss`]: the congestion window that a loss rate leaves;
 //! * [`queue`]: what a queue adds and needs, and what an unresponsive flow or a policer leaves;
@@ -18,7 +19,7 @@
 //! * [`systems`]: operating systems that do not scale windows as they come.
 //!
 //! [`predict()`] puts them together and is the one predictor: a command line, a scenario and a remedy all ask it;
-//! [`predict_beside()`] asks it about what other loads leave of the path.
+//! [`predict_with_cross_traffic()`] asks it about the part of the path that other loads leave.
 //! Nothing here fails: an input at the edge of its range gives a figure at the edge of its own.
 
 pub mod application;
@@ -27,6 +28,7 @@ pub mod distance;
 pub mod fairness;
 pub mod framing;
 pub mod kernel;
+pub mod lifting;
 pub mod loss;
 pub mod queue;
 pub mod ramp;

@@ -12,7 +12,7 @@ pub struct Likely {
 }
 
 impl Likely {
-    /// What a rule of the kernel or of arithmetic leaves open: three percent either way, for timers, trains of
+    /// The interval of a rule of the kernel or of arithmetic: three percent either way, for timers, trains of
     /// segments and acknowledgements that the rule does not count.
     pub(crate) fn by_rule() -> Self {
         Self::new(0.97, 1.0, 1.03)

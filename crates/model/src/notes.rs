@@ -1,4 +1,4 @@
-//! What a prediction assumed, and where it left a formula for another: one sentence each.
+//! The assumptions of a prediction, and the formulas that it left for another: one sentence each.
 
 use fullpipe_record::{Buffer, Ramp};
 use fullpipe_units::{ByteCount, Ratio, Span};
@@ -152,8 +152,8 @@ fn losses_few(connection: &Connection) -> Option<String> {
     };
     let count = if losses < 1.0 { "less than one loss is".to_owned() } else { format!("about {losses:.0} losses are") };
     Some(format!(
-        "{count} expected in {length}: chance decides much, and the window that slow start leaves takes several to come \
-         down, so that a transfer this short may be several times as fast"
+        "{count} expected in {length}: chance decides much, and the window that slow start leaves takes several to \
+         come down, so that a transfer this short may be several times as fast"
     ))
 }
 

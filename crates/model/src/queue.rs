@@ -1,4 +1,4 @@
-//! What a queue before the bottleneck adds, needs and drops: drop-tail, an unresponsive rival, a policer.
+//! The delay, the size and the drops of a queue before the bottleneck: drop-tail, an unresponsive rival, a policer.
 //!
 //! All rates and bytes of one call count at the same layer, on the wire where a queue counts that.
 
@@ -10,19 +10,19 @@ use crate::window;
 /// The round-trip time while `queued` bytes wait before a link of `rate`: rtt + queued ÷ rate; [`Span::MAX`] where the
 /// link passes nothing.
 ///
-/// With the queue's whole size it is the round-trip time when drop-tail drops: window ceilings take this one, the BDP takes
-/// `rtt`.
+/// With the queue's whole size it is the round-trip time when drop-tail drops: window ceilings take this one, the BDP
+/// takes `rtt`.
 pub fn loaded_rtt(rtt: Span, queued: ByteCount, rate: BitRate) -> Span {
     rtt + delay(queued, rate)
 }
 
-/// How long `queued` bytes wait before a link of `rate`.
+/// Returns the time that `queued` bytes wait before a link of `rate`.
 pub fn delay(queued: ByteCount, rate: BitRate) -> Span {
     rate.time_for(queued)
 }
 
-/// The drop-tail queue with which `streams` keep a link full: (1 − β) ÷ β of the `bdp` for one (all of it for Reno, 0.43
-/// for CUBIC, none for BBR), and less by √streams for more (Appenzeller et al. 2004).
+/// The drop-tail queue with which `streams` keep a link full: (1 − β) ÷ β of the `bdp` for one (all of it for Reno,
+/// 0.43 for CUBIC, none for BBR), and less by √streams for more (Appenzeller et al. 2004).
 ///
 /// The root holds where the streams back off independently of each other, which takes hundreds of them; fewer
 /// tend to back off together and need up to as much as one. No stream is taken as one.
@@ -32,13 +32,13 @@ pub fn needed(control: CongestionControl, bdp: ByteCount, streams: u16) -> ByteC
 
 /// The share of a link that one stream fills with a drop-tail queue of `queue` bytes, in steady state.
 ///
-/// With q = queue ÷ bdp and w = β(1 + q), the window after a back-off in BDPs: one for w ≥ 1, else
-/// ((1 + q)² − w²) ÷ (2(1 − w) + (1 + q)² − 1). It is the area of a sawtooth with one segment more per round trip: below the BDP
-/// that sends the window per base round-trip time, above it the link is full and round trips grow with the queue. Without a
+/// With q = queue ÷ bdp and w = β(1 + q), the window after a back-off in BDPs: one for w ≥ 1, else ((1 + q)² − w²) ÷
+/// (2(1 − w) + (1 + q)² − 1). It is the area of a sawtooth with one segment more per round trip: below the BDP that
+/// sends the window per base round-trip time, above it the link is full and round trips grow with the queue. Without a
 /// queue it gives (1 + β) ÷ 2: 0.75 for Reno, 0.85 for β = 0.7.
 ///
-/// Exact for Reno; for CUBIC a lower bound, as its window stays near the peak: without a queue it fills (3 + β) ÷ 4 = 0.925
-/// where the way is long enough for its own curve. BBR does not fall back.
+/// Exact for Reno; for CUBIC a lower bound, as its window stays near the peak: without a queue it fills (3 + β) ÷ 4 =
+/// 0.925 where the way is long enough for its own curve. BBR does not fall back.
 pub fn utilisation(control: CongestionControl, queue: ByteCount, bdp: ByteCount) -> Ratio {
     let backoff = control.backoff();
     let peak = 1.0 + queue.as_f64() / bdp.as_f64();
@@ -49,21 +49,22 @@ pub fn utilisation(control: CongestionControl, queue: ByteCount, bdp: ByteCount)
     Ratio::of(peak * peak - trough * trough, 2.0 * (1.0 - trough) + peak * peak - 1.0)
 }
 
-/// What a drop-tail bottleneck leaves of a flow that does not back off, and beside it.
+/// The shares of a flow that does not back off and of TCP at a drop-tail bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Unresponsive {
-    /// What arrives of it.
+    /// Rate of that flow that arrives.
     pub delivered: BitRate,
     /// The share of it that is dropped.
     pub lost: Ratio,
-    /// What is left for TCP.
+    /// Rate that is left for TCP.
     pub left: BitRate,
 }
 
-/// UDP offered at a steady rate to a link of `capacity`: it passes up to the capacity, loses (offered − capacity) ÷ offered
-/// beyond, and leaves TCP the rest, which is nothing once it offers the capacity (one segment per timeout at most).
+/// UDP offered at a steady rate to a link of `capacity`: it passes up to the capacity, loses (offered − capacity) ÷
+/// offered beyond, and leaves TCP the rest, which is nothing once it offers the capacity (one segment per timeout at
+/// most).
 ///
-/// Beside a TCP stream that fills the queue it loses somewhat more, as both are dropped alike.
+/// With a TCP stream that fills the queue it loses somewhat more, as both are dropped alike.
 pub fn unresponsive(offered: BitRate, capacity: BitRate) -> Unresponsive {
     let delivered = offered.min(capacity);
     let dropped = offered.as_f64() - delivered.as_f64();
@@ -71,13 +72,14 @@ pub fn unresponsive(offered: BitRate, capacity: BitRate) -> Unresponsive {
     Unresponsive { delivered, lost: Ratio::of(dropped, offered.as_f64()), left }
 }
 
-/// The rate of one stream through a token bucket that fills with `rate` up to `bucket` bytes and drops what finds no token:
-/// rate · min(1, (1 + β)/2 · (1 + √(2b) ÷ B)), with b and B the bucket and the BDP in segments.
+/// The rate of one stream through a token bucket that fills with `rate` up to `bucket` bytes and drops what finds no
+/// token: rate · min(1, (1 + β)/2 · (1 + √(2b) ÷ B)), with b and B the bucket and the BDP in segments.
 ///
-/// A policer does not queue, so round trips do not grow: the window climbs by one segment per round trip until what it sends
-/// above the rate, ½(W − B)² segments, has emptied the bucket. With no bucket that is the drop-tail without a queue; with
-/// b = (B(1 − β) ÷ (1 + β))² ÷ 2 or more the tokens saved below the rate make up for those spent above. An upper estimate:
-/// a window that overshoots in slow start loses a whole flight, and BBR makes its own estimate of a policer.
+/// A policer does not queue, so round trips do not grow: the window climbs by one segment per round trip until what it
+/// sends above the rate, ½(W − B)² segments, has emptied the bucket. With no bucket that is the drop-tail without a
+/// queue; with b = (B(1 − β) ÷ (1 + β))² ÷ 2 or more the tokens saved below the rate make up for those spent above. An
+/// upper estimate: a window that overshoots in slow start loses a whole flight, and BBR makes its own estimate of a
+/// policer.
 pub fn policed(control: CongestionControl, rate: BitRate, bucket: ByteCount, rtt: Span, mss: ByteCount) -> BitRate {
     let per_segment = |bytes: ByteCount| bytes.as_f64() / mss.as_f64();
     let bdp = per_segment(window::bdp(rate, rtt));

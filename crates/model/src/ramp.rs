@@ -8,7 +8,7 @@ use crate::loss::Cubic;
 /// The first window (RFC 6928), in segments.
 pub const INITIAL_WINDOW: SegCount = SegCount::new(10);
 
-/// How slow start reaches `window`: ⌈log₂(window ÷ (10 · `mss`))⌉ rounds of one `rtt` each.
+/// Returns the course of slow start to `window`: ⌈log₂(window ÷ (10 · `mss`))⌉ rounds of one `rtt` each.
 ///
 /// Holds where slow start is not left early, by loss or by `HyStart`, and where neither end's buffer lags behind.
 pub fn ramp(window: ByteCount, mss: ByteCount, rtt: Span) -> Ramp {
@@ -19,7 +19,8 @@ pub fn ramp(window: ByteCount, mss: ByteCount, rtt: Span) -> Ramp {
     Ramp { rounds, duration: rtt * u64::from(rounds), bytes: ByteCount::new(u64::try_from(sent).unwrap_or(u64::MAX)) }
 }
 
-/// How long the window takes to fill a path under CUBIC, whose `HyStart` may leave slow start before there is loss.
+/// Returns the time that the window takes to fill a path under CUBIC, whose `HyStart` may leave slow start before there
+/// is loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RampRange {
     /// Slow start goes on to the whole window: `HyStart` finds nothing, or not too early.
@@ -35,12 +36,12 @@ pub struct RampRange {
 /// the socket is paced), or when the least of the round's first eight samples exceeds the least round-trip time by an
 /// eighth of that, at least 4 ms and at most 16 ms. A train is that long only if half the window was in flight when it
 /// began: there `latest` leaves slow start. It is a cautious end of the range: where acknowledgements come at the
-/// bottleneck's pace the window has grown to one BDP by the time that the train is too long, and the exit costs nothing.
-/// Delay that other traffic makes can end slow start anywhere from 16 segments on, which no range covers.
+/// bottleneck's pace the window has grown to one BDP by the time that the train is too long, and the exit costs
+/// nothing. Delay that other traffic makes can end slow start anywhere from 16 segments on, which no range covers.
 ///
-/// From there CUBIC follows its curve with K = 0 (RFC 9438 §4.10): ∛(window ÷ 2C). But as long as there was no loss, Linux
-/// also grows by at least a twentieth of the window per round trip, and never by more than a half: 14.2 round trips at
-/// most, 1.7 at least.
+/// From there CUBIC follows its curve with K = 0 (RFC 9438 §4.10): ∛(window ÷ 2C). But as long as there was no loss,
+/// Linux also grows by at least a twentieth of the window per round trip, and never by more than a half: 14.2 round
+/// trips at most, 1.7 at least.
 pub fn ramp_range(window: ByteCount, mss: ByteCount, rtt: Span) -> RampRange {
     let soonest = ramp(window, mss, rtt).duration;
     let half = window.scaled(0.5);
@@ -110,7 +111,8 @@ mod tests {
         let rtt = Span::from_millis(100);
         let got = ramp_range(window::bdp(BitRate::from_mbps(1000), rtt), MSS, rtt);
         assert_eq!(got.soonest, Span::from_secs(1));
-        // Nine rounds to half of 8633 segments, then ln 2 ÷ ln 1.05 = 14.2 rounds; CUBIC's curve alone would take 22.1 s.
+        // Nine rounds to half of 8633 segments, then ln 2 ÷ ln 1.05 = 14.2 rounds; CUBIC's curve alone would take 22.1
+        // s.
         assert_eq!(got.latest.to_string(), "2.321 s");
         let curve = Cubic::default().growth_time(8633.0 / 2.0);
         assert_eq!(curve.to_string(), "22.1 s");
@@ -132,8 +134,8 @@ mod tests {
         assert_eq!(ramp_range(ByteCount::ZERO, ByteCount::ZERO, Span::MAX).latest, Span::ZERO);
     }
 
-    /// Acknowledgements arrive one a unit of time, a round trip is as many units as the BDP has segments, and each adds a
-    /// segment to the window.
+    /// Acknowledgements arrive one a unit of time, a round trip is as many units as the BDP has segments, and each adds
+    /// a segment to the window.
     #[test]
     fn a_train_of_half_the_round_trip_needs_half_the_window_in_flight_and_leaves_it_whole() {
         for bdp in [100_u32, 733, 1000, 8633] {

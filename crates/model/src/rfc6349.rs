@@ -36,7 +36,7 @@ pub fn efficiency(transmitted: ByteCount, retransmitted: ByteCount) -> Ratio {
     Ratio::of(transmitted.saturating_sub(retransmitted).as_f64(), transmitted.as_f64())
 }
 
-/// How much longer the round-trip time was under load than on the idle path, as a share of the latter (RFC 6349 §4.3).
+/// Returns the increase of the round-trip time under load, as a share of that of the idle path (RFC 6349 §4.3).
 /// Zero where it was not longer, or where the idle one is unknown, which is zero.
 pub fn buffer_delay(loaded: Span, idle: Span) -> Ratio {
     Ratio::of(loaded.saturating_sub(idle).as_secs_f64(), idle.as_secs_f64())

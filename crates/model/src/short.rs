@@ -6,14 +6,14 @@ use crate::loss::{Epoch, Flow, some_of, timeout_seconds, timeout_share};
 use crate::ramp::INITIAL_WINDOW;
 use crate::window;
 
-/// From the first data packet until the last of `bytes` is acknowledged: slow start from ten segments of `mss`, doubling
-/// each `rtt`, until one window fills an `rtt` at the `steady` rate, and that rate for the rest. The handshake, one `rtt`
-/// more, is not in it.
+/// From the first data packet until the last of `bytes` is acknowledged: slow start from ten segments of `mss`,
+/// doubling each `rtt`, until one window fills an `rtt` at the `steady` rate, and that rate for the rest. The
+/// handshake, one `rtt` more, is not in it.
 ///
-/// `steady` is payload and already knows of every ceiling, loss too. `loss` adds what its first repair costs: one `rtt`, by
-/// the chance that any packet is lost. Holds where slow start is not left early ([`crate::ramp::ramp_range`]) and a loss is
-/// repaired without a timeout. Within one `rtt` of a stream sent packet by packet; where the steady rate is that of a small
-/// window over a fast link, up to one `rtt` too long.
+/// `steady` is payload and already knows of every ceiling, loss too. `loss` adds what its first repair costs: one
+/// `rtt`, by the chance that any packet is lost. Holds where slow start is not left early ([`crate::ramp::ramp_range`])
+/// and a loss is repaired without a timeout. Within one `rtt` of a stream sent packet by packet; where the steady rate
+/// is that of a small window over a fast link, up to one `rtt` too long.
 pub fn transfer_time(bytes: ByteCount, mss: ByteCount, rtt: Span, steady: BitRate, loss: Option<Ratio>) -> Span {
     if bytes == ByteCount::ZERO {
         return Span::ZERO;
@@ -43,7 +43,7 @@ pub struct Latency {
     pub handshake: Span,
     /// Slow start, up to the first loss or the end.
     pub slow_start: Span,
-    /// What the first loss costs: a timeout or a fast retransmit.
+    /// Cost of the first loss: a timeout or a fast retransmit.
     pub recovery: Span,
     /// The rest, at the rate that loss leaves.
     pub congestion_avoidance: Span,
@@ -67,7 +67,8 @@ impl Latency {
 /// grows by γ = 1 + 1/b per round trip: 1.5 with delayed acknowledgements, 2 where each segment counts, as on Linux.
 ///
 /// Checked against an independent implementation of the paper, whose equation numbers are given below. For Reno with
-/// timeouts of `flow.rto` at first; modern stacks repair the end of a transfer sooner. The longest span where all is lost.
+/// timeouts of `flow.rto` at first; modern stacks repair the end of a transfer sooner. The longest span where all is
+/// lost.
 pub fn latency(flow: &Flow, initial_window: SegCount, bytes: ByteCount, loss: Ratio) -> Latency {
     let p = loss.get().min(1.0 - f64::EPSILON);
     let data = segments(bytes, flow.mss.max(ByteCount::new(1)));
@@ -312,7 +313,8 @@ mod tests {
             bytes: u64, mss: u64, rtt: u64, rto: u64, bps: u64, b: u16, first: u64, max: Option<u64>,
             loss in proptest::num::f64::ANY,
         ) {
-            let (bytes, mss, rtt, loss) = (ByteCount::new(bytes), ByteCount::new(mss), Span::from_nanos(rtt), Ratio::new(loss));
+            let (bytes, mss) = (ByteCount::new(bytes), ByteCount::new(mss));
+            let (rtt, loss) = (Span::from_nanos(rtt), Ratio::new(loss));
             let flow = Flow {
                 mss, rtt, rto: Span::from_nanos(rto), acknowledged_together: b, max_window: max.map(ByteCount::new),
             };

@@ -1,4 +1,4 @@
-//! What several streams make of one path together.
+//! The rate of several streams over one path.
 
 use fullpipe_units::{BitRate, Ratio};
 
@@ -6,14 +6,14 @@ use crate::loss::CongestionControl;
 
 /// The rate of `streams` of which `each` alone would have that rate: their sum, up to the `capacity`.
 ///
-/// With `each` as window ÷ RTT it is the rule of parallel windows; with `each` by Mathis's formula it is that of Hacker,
-/// Athey and Noble 2002, which holds as long as the streams' own load adds no loss: not once the link is full.
+/// With `each` as window ÷ RTT it is the rule of parallel windows; with `each` by Mathis's formula it is that of
+/// Hacker, Athey and Noble 2002, which holds as long as the streams' own load adds no loss: not once the link is full.
 pub fn together(streams: u16, each: BitRate, capacity: BitRate) -> BitRate {
     BitRate::from_bps(each.bps().saturating_mul(streams.into())).min(capacity)
 }
 
-/// The fewest streams of that rate `each` that fill `capacity`: more add loss and queue, not rate. `None` where no number
-/// that fits does.
+/// The fewest streams of that rate `each` that fill `capacity`: more add loss and queue, not rate. `None` where no
+/// number that fits does.
 pub fn to_fill(each: BitRate, capacity: BitRate) -> Option<u16> {
     if capacity == BitRate::ZERO {
         return Some(0);
@@ -21,8 +21,8 @@ pub fn to_fill(each: BitRate, capacity: BitRate) -> Option<u16> {
     capacity.bps().checked_next_multiple_of(each.bps())?.checked_div(each.bps())?.try_into().ok()
 }
 
-/// The fewest streams that use `utilisation` of a link without any queue: Altman et al. 2006 (MSR-TR-2005-130), solved for
-/// the streams: u ÷ (1 − u) · (1 − β) ÷ (1 + β). `None` where no number does, as for all of the link.
+/// The fewest streams that use `utilisation` of a link without any queue: Altman et al. 2006 (MSR-TR-2005-130), solved
+/// for the streams: u ÷ (1 − u) · (1 − β) ÷ (1 + β). `None` where no number does, as for all of the link.
 ///
 /// Holds where one stream backs off at a time; streams that back off together stay at what one of them uses.
 pub fn to_use(utilisation: Ratio, control: CongestionControl) -> Option<u16> {

@@ -1,6 +1,6 @@
-//! Whether operating systems scale windows (RFC 1323, now RFC 7323) as they come.
+//! Window scaling (RFC 1323, now RFC 7323) of operating systems as they come.
 //!
-//! Where one end does not, no window exceeds 65 535 bytes, whatever the buffers: 5.2 Mbit/s over 100 ms. Appliances
+//! If one end does not scale, no window exceeds 65 535 bytes, whatever the buffers: 5.2 Mbit/s over 100 ms. Appliances
 //! are often built on an older system than their age suggests.
 
 /// An operating system, and what it does by default.
@@ -8,11 +8,11 @@
 pub struct System {
     /// Name, with the range of versions.
     pub name: &'static str,
-    /// Whether connections that it opens have scaled windows, if nobody changed a setting.
+    /// True if connections that it opens have scaled windows, if nobody changed a setting.
     pub scales_windows: bool,
     /// One sentence on what is particular.
     pub note: &'static str,
-    /// Where that is written.
+    /// Source of the figure.
     pub source: &'static str,
 }
 
@@ -37,7 +37,8 @@ pub const SYSTEMS: &[System] = &[
     System {
         name: "Linux 2.6.8 and later",
         scales_windows: true,
-        note: "The scale follows tcp_rmem; to 2.6.16 that was small, and the scale about 2; since 2.6.17 it is 7 or more.",
+        note: "The scale follows tcp_rmem; to 2.6.16 that was small, and the scale about 2; since 2.6.17 it is 7 or \
+               more.",
         source: "LWN on 2.6.8 (2004); Linux 2.6.17, tcp_select_initial_window",
     },
     System { name: "FreeBSD", scales_windows: true, note: RFC1323_SYSCTL, source: GUIDE },
@@ -47,8 +48,8 @@ pub const SYSTEMS: &[System] = &[
     System {
         name: "Solaris 9 and earlier",
         scales_windows: false,
-        note: "The default buffer of 48 KiB needs no scale; tcp_wscale_always, or a program that asks for more than 64 KiB, \
-               switches the option on.",
+        note: "The default buffer of 48 KiB needs no scale; tcp_wscale_always, or a program that asks for more than 64 \
+               KiB, switches the option on.",
         source: "Solaris Tunable Parameters Reference Manual, TCP; tcp(7P)",
     },
 ];

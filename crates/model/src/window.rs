@@ -2,7 +2,7 @@
 
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-/// What [`rate`] gives where nothing bounds it.
+/// Result of [`rate`] where nothing bounds it.
 pub const UNBOUNDED: BitRate = BitRate::from_bps(u64::MAX);
 
 /// The bandwidth-delay product: the window that `rate` needs over `rtt`, rounded down to a byte.

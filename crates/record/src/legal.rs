@@ -152,8 +152,8 @@ impl LegalVerdict {
         Self::ALL.iter().copied().find(|verdict| (verdict.kind(), verdict.cause(), verdict.at()) == (kind, cause, at))
     }
 
-    /// Returns the first verdict of the table with this name, such as `loss/policer`; one cause has one page, whichever end
-    /// it is at.
+    /// Returns the first verdict of the table with this name, such as `loss/policer`; one cause has one page, whichever
+    /// end it is at.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|verdict| verdict.name() == name)
     }

@@ -2,7 +2,7 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What can limit a transfer: the closed list of verdict kinds.
+/// The limits of a transfer: the closed list of verdict kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
@@ -55,7 +55,7 @@ impl Limit {
 /// One ceiling on the rate of all streams together, as payload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ceiling {
-    /// What sets it.
+    /// The limit that sets it.
     pub kind: Limit,
     /// By the textbook's formula.
     pub textbook: BitRate,
@@ -67,11 +67,11 @@ pub struct Ceiling {
     pub high: BitRate,
     /// The window behind it, where there is one, of each stream.
     pub window: Option<ByteCount>,
-    /// How it came about, for a reader: `tcp_wmem 4 MiB × 95.75 % ÷ 100.2 ms`.
+    /// Its formula, for a reader: `tcp_wmem 4 MiB × 95.75 % ÷ 100.2 ms`.
     pub formula: String,
 }
 
-/// How the rate grows before it is steady.
+/// The growth of the rate before it is steady.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ramp {
     /// Round trips of slow start.
@@ -82,7 +82,7 @@ pub struct Ramp {
     pub bytes: ByteCount,
 }
 
-/// What a path, two hosts and a load should give; fixed before the first data packet.
+/// The prediction for a path, two hosts and a load; fixed before the first data packet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Prediction {
     /// Bandwidth × round-trip time, where the bandwidth is known.
@@ -107,7 +107,7 @@ pub struct Prediction {
     pub high: BitRate,
     /// Before the rate is steady.
     pub ramp: Ramp,
-    /// Where a formula was left for another, or an input was assumed, and why.
+    /// Formulas that were left for another, and inputs that were assumed, with the reason.
     pub notes: Vec<String>,
 }
 

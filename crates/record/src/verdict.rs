@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Change, LegalVerdict, Limit};
 
-/// Where the limit sits.
+/// The end, or the part of the path, that has the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum At {
@@ -108,11 +108,11 @@ pub enum Basis {
 /// A limit that held for another part of the time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OtherLimit {
-    /// What.
+    /// The limit.
     pub kind: Limit,
-    /// Why.
+    /// Its cause.
     pub cause: Cause,
-    /// Where.
+    /// The end, or the part of the path, that has it.
     pub at: At,
     /// Share of the time in which it held.
     pub share: Ratio,
@@ -121,7 +121,7 @@ pub struct OtherLimit {
 /// A limit so close behind the deciding one that lifting that one alone brings little.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunnerUp {
-    /// What.
+    /// The limit.
     pub kind: Limit,
     /// The rate that it would allow, where it is close by its ceiling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -131,14 +131,14 @@ pub struct RunnerUp {
     pub share: Option<Ratio>,
 }
 
-/// What limits a transfer, and what shows it.
+/// The limit of a transfer, and its evidence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
-    /// What.
+    /// The limit.
     pub kind: Limit,
-    /// Why.
+    /// Its cause.
     pub cause: Cause,
-    /// Where.
+    /// The end, or the part of the path, that has it.
     pub at: At,
     /// Share of the judged time in which it held.
     pub share: Ratio,
@@ -151,13 +151,13 @@ pub struct Verdict {
     pub runner_up: Option<RunnerUp>,
     /// The figures that decided, by name.
     pub evidence: BTreeMap<String, String>,
-    /// What else limited it: in other seconds, or as good as this. The largest share first.
+    /// Other limits, the largest share first: in other seconds, or as good as this.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<OtherLimit>,
     /// Whose view it rests on.
     #[serde(default)]
     pub basis: Basis,
-    /// What the view of the other end would add, where it is not there and would.
+    /// Figures that the view of the other end would add, where it is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_end_would_show: Option<String>,
 }
@@ -174,7 +174,7 @@ impl Verdict {
     }
 }
 
-/// How far a remedy reaches.
+/// The scope of a remedy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
@@ -203,7 +203,7 @@ pub struct Forecast {
     pub high: BitRate,
 }
 
-/// A system that a host may run beside Linux.
+/// A system other than Linux that a host may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum System {
@@ -228,10 +228,10 @@ impl System {
     }
 }
 
-/// How a remedy is carried out at an end that runs another system, as text.
+/// A remedy as text for an end that runs another system.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Elsewhere {
-    /// Which.
+    /// The system.
     pub system: System,
     /// To apply it.
     pub apply: Vec<String>,
@@ -256,7 +256,7 @@ pub struct Commands {
 pub struct Remedy {
     /// A name for `--apply`: `raise-tcp-wmem`.
     pub id: String,
-    /// How far it reaches.
+    /// Its scope.
     pub scope: Scope,
     /// Which end it changes.
     pub at: At,
@@ -264,7 +264,7 @@ pub struct Remedy {
     pub changes: Vec<Change>,
     /// The same as commands, filled in by the room that knows how settings are written.
     pub commands: Commands,
-    /// What it should give, where that can be told.
+    /// The predicted rate, where there is a prediction.
     pub predicted: Option<Forecast>,
     /// Why it should help.
     pub why: String,

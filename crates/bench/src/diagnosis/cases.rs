@@ -21,21 +21,21 @@ use super::plant::Plant;
 pub(crate) struct Case {
     /// Its label and what it differs in: `receive-window/so-rcvbuf 20M×150ms cubic`.
     pub(crate) name: String,
-    /// What limits it.
+    /// The planted limit.
     pub(crate) label: LegalVerdict,
     /// The path between the hosts.
     pub(crate) path: Path,
-    /// What differs from this machine's settings at the host that sends.
+    /// Changes of this machine's settings at the host that sends.
     pub(crate) sender: Vec<Change>,
-    /// What differs at the host that receives.
+    /// Changes at the host that receives.
     pub(crate) receiver: Vec<Change>,
     /// The load.
     pub(crate) request: Request,
-    /// What else is done, where path, settings and load do not plant the limit.
+    /// The plant, where path, settings and load do not plant the limit.
     pub(crate) plant: Plant,
 }
 
-/// What a short bench runs: one of each kind, and a middlebox.
+/// Cases of a short bench: one of each kind, and a middlebox.
 const SHORT: [&str; 12] = [
     "receive-window/tcp-rmem-max 100M×40ms cubic",
     "receive-window/window-scale-stripped 100M×40ms cubic",
@@ -52,7 +52,7 @@ const SHORT: [&str; 12] = [
 ];
 
 impl Case {
-    /// Whether a short bench runs it.
+    /// Returns whether a short bench runs it.
     pub(crate) fn is_short(&self) -> bool {
         SHORT.contains(&self.name.as_str())
     }
@@ -70,22 +70,23 @@ const WAYS: [Way; 3] = [Way { mbps: 20, rtt: 150 }, Way { mbps: 100, rtt: 40 }, 
 /// Long ways of many segments, on which a window takes longer than a test to grow.
 const LONG_WAYS: [Way; 3] = [Way { mbps: 30, rtt: 300 }, Way { mbps: 100, rtt: 150 }, Way { mbps: 400, rtt: 90 }];
 
-/// Ways that 64 KiB fill, which is what a receive buffer grows to where each packet wastes most of its memory, and of which
-/// small packets are not too many for this machine.
+/// Ways that 64 KiB fill, which is what a receive buffer grows to where each packet wastes most of its memory, and of
+/// which small packets are not too many for this machine.
 const SMALL_WAYS: [Way; 3] = [Way { mbps: 4, rtt: 80 }, Way { mbps: 12, rtt: 25 }, Way { mbps: 40, rtt: 8 }];
 
 /// Ways that little processor time fills.
 const SLOW_WAYS: [Way; 3] = [Way { mbps: 6, rtt: 150 }, Way { mbps: 20, rtt: 40 }, Way { mbps: 60, rtt: 10 }];
 
-/// Ways of 33 packets with a queue of [`SHALLOW`], which is full whenever a few packets crowd, and grows full again soon after
-/// that. A packet takes so long on them that the queue lasts longer than a busy machine's link stands still.
+/// Ways of 33 packets with a queue of [`SHALLOW`], which is full whenever a few packets crowd, and grows full again
+/// soon after that. A packet takes so long on them that the queue lasts longer than a busy machine's link stands still.
 const SHALLOW_WAYS: [Way; 3] = [Way { mbps: 2, rtt: 200 }, Way { mbps: 4, rtt: 100 }, Way { mbps: 6, rtt: 66 }];
 const SHALLOW: u64 = 3;
 
 /// Ways that a core cannot fill with small writes.
 const FAST_WAYS: [Way; 3] = [Way { mbps: 150, rtt: 30 }, Way { mbps: 300, rtt: 10 }, Way { mbps: 500, rtt: 5 }];
 
-/// Ways of which the window of an SSH channel fills little more than half, slow enough for the ciphers of a small machine.
+/// Ways of which the window of an SSH channel fills little more than half, slow enough for the ciphers of a small
+/// machine.
 const SSH_WAYS: [Way; 3] = [Way { mbps: 100, rtt: 300 }, Way { mbps: 200, rtt: 150 }, Way { mbps: 400, rtt: 75 }];
 
 const CONTROLS: [&str; 2] = ["cubic", "bbr"];
@@ -182,7 +183,7 @@ impl Spot {
     }
 }
 
-/// How a verdict is planted.
+/// The plan for a verdict.
 enum Planting {
     /// By these cases.
     Planted(Grid),
@@ -194,7 +195,7 @@ enum Planting {
 struct Grid {
     ways: [Way; 3],
     controls: &'static [&'static str],
-    /// Whether four streams of the far end under Reno have the limit as well as one.
+    /// True if four streams of the far end under Reno have the limit as well as one.
     many: bool,
     cases: fn(Spot) -> Result<Vec<Case>, FlagError>,
 }
@@ -360,7 +361,8 @@ fn fixed_send_buffer(spot: Spot) -> Result<Vec<Case>, FlagError> {
 /// A small send buffer of either end, and under a writer that sleeps.
 fn tuned_send_buffers(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let grown = small_send_buffer(spot)?;
-    // Where packets are trains a sleeping writer overruns a small buffer (`kernel::fill`), and is then held by something else.
+    // Where packets are trains a sleeping writer overruns a small buffer (`kernel::fill`), and is then held by
+    // something else.
     let mut sleeping = spot.over("segmentation=exact")?;
     sleeping.sender.clone_from(&grown.sender);
     sleeping.request.writer = Writer::Blocking;
@@ -378,8 +380,8 @@ fn small_send_buffer(spot: Spot) -> Result<Case, FlagError> {
     Ok(grown)
 }
 
-/// A device edits what either end says as a connection is opened: the sender asks for half of these, the receiver for the
-/// others.
+/// A device edits what either end says as a connection is opened: the sender asks for half of these, the receiver for
+/// the others.
 fn asked_by_either_end(spot: Spot) -> Spot {
     let direction = if spot.control == CONTROLS[0] { Direction::Upload } else { Direction::Download };
     Spot { direction, ..spot }
@@ -410,9 +412,9 @@ fn is_router(edit: &Edit) -> bool {
     matches!(edit, Edit::Router(_))
 }
 
-/// A device that takes the scale out of what passes it: in both directions, on the way out from the end that asks for the
-/// connection, or on the way back to it. Then an end that asked to send reads smaller windows than are meant; one that asked to
-/// receive would have larger ones read, which limits nothing.
+/// A device that takes the scale out of what passes it: in both directions, on the way out from the end that asks for
+/// the connection, or on the way back to it. Then an end that asked to send reads smaller windows than are meant; one
+/// that asked to receive would have larger ones read, which limits nothing.
 fn stripped(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let spot = asked_by_either_end(spot);
     let both = spot.over(&behind_routers("strip-window-scale"))?;
@@ -493,7 +495,8 @@ fn policed(spot: Spot) -> Result<Vec<Case>, FlagError> {
 
 fn own_queue(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let mut own_queue = spot.bare()?;
-    // A stream leaves no more than a millisecond of packets in its host's queue (`tcp_small_queue_check`); many fill it.
+    // A stream leaves no more than a millisecond of packets in its host's queue (`tcp_small_queue_check`); many fill
+    // it.
     own_queue.request.streams = 16;
     own_queue.plant = shaped(spot, "burst 16kb limit 24kb");
     Ok(vec![own_queue])
@@ -554,7 +557,8 @@ fn small_writes(spot: Spot) -> Result<Vec<Case>, FlagError> {
 }
 
 fn reordered(spot: Spot) -> Result<Vec<Case>, FlagError> {
-    // RACK waits for a late packet as long as a round trip of now at most (RFC 8985, 6.2), of which a full queue makes two.
+    // RACK waits for a late packet as long as a round trip of now at most (RFC 8985, 6.2), of which a full queue makes
+    // two.
     Ok(vec![spot.over(&format!("reorder=1% {}ms", spot.way.rtt * 5 / 2))?])
 }
 
@@ -605,8 +609,8 @@ fn recovering(spot: Spot) -> Result<Vec<Case>, FlagError> {
     Ok(vec![lasting(recovering, 8)])
 }
 
-/// A delay that is 25 ms longer for one and a half round trips, and then as it was, in turn, while slow start lasts: `HyStart`
-/// ends it where all round trips of a round are longer by an eighth, 16 ms at most.
+/// A delay that is 25 ms longer for one and a half round trips, and then as it was, in turn, while slow start lasts:
+/// `HyStart` ends it where all round trips of a round are longer by an eighth, 16 ms at most.
 fn wavering(way: Way) -> String {
     const LONGER: u64 = 25;
     const UNTIL: u64 = 6000;
@@ -751,7 +755,8 @@ mod tests {
             let end = |changes: &[Change]| changes.iter().fold(host.clone(), |host, change| change.applied_to(&host));
             let got = predict(&case.path, &end(&case.sender), &end(&case.receiver), &case.request);
             let Some(planted) = got.ceiling(case.label.kind()) else { continue };
-            // What is asked of both buffers binds both; a plant that the model does not know leaves other ceilings alone.
+            // What is asked of both buffers binds both; a plant that the model does not know leaves other ceilings
+            // alone.
             if matches!(case.plant, Plant::Iperf2 | Plant::CrossTraffic(_) | Plant::Prepared { .. }) {
                 continue;
             }

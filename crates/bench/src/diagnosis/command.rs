@@ -13,7 +13,7 @@ use super::recorded::Recorded;
 use super::run::{RunError, Runner};
 use crate::{INTERRUPTED, LACKING, say};
 
-/// What to run, and what to do with it.
+/// The cases to run, and the use of their records.
 #[derive(Debug, Args)]
 pub(crate) struct Judging {
     /// From which the drawn cases are drawn

@@ -1,4 +1,4 @@
-//! How often the diagnosis is right, and what it takes for what.
+//! The share of right verdicts, and the verdicts that were given in place of others.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ use super::recorded::Recorded;
 pub(crate) enum View {
     /// Both ends.
     BothEnds,
-    /// The sending end alone, as against a far end that tells nothing.
+    /// The sending end alone, as with a far end that reports nothing.
     Sender,
 }
 
@@ -23,7 +23,7 @@ pub(crate) enum View {
 pub(crate) struct Column {
     /// With whose view.
     pub(crate) view: View,
-    /// Whether the bandwidth of the path is told.
+    /// True if the bandwidth of the path is stated.
     pub(crate) stated: bool,
 }
 
@@ -35,17 +35,17 @@ pub(crate) const COLUMNS: [Column; 4] = [
     Column { view: View::Sender, stated: false },
 ];
 
-/// What must be right of all: kind and cause, from two ends and from the sender's.
+/// Share that must be right in kind and cause: from both ends, and from the sender alone.
 const REQUIRED: [f64; 2] = [0.95, 0.90];
 
 impl Column {
-    /// Its name: `both ends, bandwidth told`.
+    /// Its name: `both ends, bandwidth stated`.
     pub(crate) fn name(self) -> String {
         let view = match self.view {
             View::BothEnds => "both ends",
             View::Sender => "sender alone",
         };
-        format!("{view}, bandwidth {}", if self.stated { "told" } else { "not told" })
+        format!("{view}, bandwidth {}", if self.stated { "stated" } else { "not stated" })
     }
 
     /// The share that must be right.
@@ -53,7 +53,7 @@ impl Column {
         REQUIRED[usize::from(self.view == View::Sender)]
     }
 
-    /// What the diagnosis says of `record`, seen so.
+    /// Returns the verdict of `record` in this view.
     pub(crate) fn verdict(self, record: &Recorded) -> Verdict {
         let bandwidth = record.bandwidth.filter(|_| self.stated);
         let evidence = record.evidence(bandwidth);
@@ -64,7 +64,7 @@ impl Column {
     }
 }
 
-/// What the sending end alone has seen.
+/// Returns the evidence of the sending end alone.
 fn of_sender(evidence: Evidence) -> Evidence {
     Evidence {
         receiver: None,
@@ -75,12 +75,12 @@ fn of_sender(evidence: Evidence) -> Evidence {
     }
 }
 
-/// How the records were judged in one column.
+/// The verdicts of the records in one column.
 #[derive(Debug)]
 pub(crate) struct Score {
     /// Which.
     pub(crate) column: Column,
-    /// How many were judged.
+    /// Number of records that were judged.
     pub(crate) all: usize,
     /// Kind and cause are those that were planted.
     pub(crate) right: usize,
@@ -125,7 +125,7 @@ impl Score {
         self.right as f64 / (self.all as f64).max(1.0)
     }
 
-    /// Whether enough are right.
+    /// Returns whether enough are right.
     pub(crate) fn is_enough(&self) -> bool {
         self.share() >= self.column.required()
     }
@@ -158,7 +158,7 @@ impl Score {
     }
 }
 
-/// How the model's figures compare with what was measured.
+/// The model's figures compared with measured ones.
 #[derive(Debug, Default)]
 pub(crate) struct Accuracy {
     /// |measured ÷ predicted − 1| of ceilings that a rule gives, ascending.
@@ -174,8 +174,8 @@ pub(crate) struct Accuracy {
     misses: Vec<String>,
 }
 
-/// Causes that the model knows, of path, settings and buffers; a device that edits packets, a program's own pace or another
-/// flow is beyond it.
+/// Causes that the model knows, of path, settings and buffers; a device that edits packets, a program's own pace or
+/// another flow is beyond it.
 const MODELLED: [Cause; 7] = [
     Cause::SoRcvbuf,
     Cause::TcpRmemMax,
@@ -189,7 +189,7 @@ const MODELLED: [Cause; 7] = [
 /// A deterministic ceiling may be missed by this, in the median and at the 95th percentile.
 const MEDIAN: f64 = 0.03;
 const PERCENTILE_95: f64 = 0.08;
-/// What a remedy gives ÷ what it promised.
+/// Measured rate after a remedy ÷ predicted rate.
 const PROMISE: std::ops::RangeInclusive<f64> = 0.90..=1.15;
 
 impl Accuracy {
@@ -256,9 +256,9 @@ impl Accuracy {
     /// The figures and what misses them, as text.
     pub(crate) fn text(&self) -> String {
         let mut text = format!(
-            "\npredictions: {} of deterministic ceilings, off by {:.1} % in the median ({:.0} % allowed) and {:.1} % at the \
-             95th percentile ({:.0} % allowed)\n{} of {} with chance in them are inside their interval; {} of {} remedies \
-             gave what they promised\n",
+            "\npredictions: {} of deterministic ceilings, off by {:.1} % in the median ({:.0} % allowed) and {:.1} % \
+             at the 95th percentile ({:.0} % allowed)\n{} of {} with chance in them are inside their interval; {} of \
+             {} remedies gave what they promised\n",
             self.deterministic.len(),
             self.quantile(0.5) * 100.0,
             MEDIAN * 100.0,

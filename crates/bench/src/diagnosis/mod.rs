@@ -1,7 +1,7 @@
 //! The labelled bench of the diagnosis: transfers with one planted limit each, measured over a lab, and judged.
 //!
-//! [`cases`] is the plan, [`run`] runs a case of it, [`recorded`] is what is kept: judged again without a network, rules can
-//! be developed against it. [`matrix`] counts, and holds the model against the same measurements.
+//! [`cases`] is the plan, [`run`] runs a case of it, [`recorded`] is what is kept: judged again without a network,
+//! rules can be developed against it. [`matrix`] counts, and holds the model against the same measurements.
 
 mod cases;
 mod command;

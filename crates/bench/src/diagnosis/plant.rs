@@ -1,4 +1,4 @@
-//! How a limit is planted that neither path nor settings nor load can plant.
+//! Plants of limits that neither path nor settings nor load can plant.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use fullpipe_lab::Host;
 use fullpipe_record::Request;
 use fullpipe_units::{Ratio, Span};
 
-/// What is done to the hosts or their programs.
+/// A change of the hosts or their programs.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Plant {
     /// Nothing: path, settings and load plant the limit.
@@ -22,23 +22,24 @@ pub(crate) enum Plant {
         host: Host,
         /// The system call.
         call: &'static str,
-        /// How much longer.
+        /// Time added to each call.
         by: Span,
     },
-    /// Each call of this function of the C library by the program of that end begins with so much work for its processor.
+    /// Each call of this function of the C library by the program of that end begins with so much work for its
+    /// processor.
     BusyCall {
         /// Whose program.
         host: Host,
         /// The function: `send` or `recv`.
         call: &'static str,
-        /// How long it works.
+        /// Time of that work.
         by: Span,
     },
-    /// That end reads its data from a file, or writes it to one, and each piece takes so much longer.
+    /// That end reads its data from a file, or writes it to one, and each chunk takes so much longer.
     SlowFile {
         /// Whose file.
         host: Host,
-        /// How much longer.
+        /// Time added to each call.
         by: Span,
     },
     /// A control group gives the program of that end no more than this share of a processor.
@@ -50,24 +51,24 @@ pub(crate) enum Plant {
     },
     /// A command of the shell is run in a host before the load.
     Prepared {
-        /// Where.
+        /// The host.
         host: Host,
-        /// What.
+        /// The command.
         command: String,
     },
     /// Other connections between the same hosts begin before the load and end after it.
     CrossTraffic(Request),
-    /// The load is asked for by iperf2's protocol, which tells the far end nothing of buffers.
+    /// The load is asked for by iperf2's protocol, which does not pass buffers on to the far end.
     Iperf2,
     /// The load is OpenSSH's, through a channel, and is watched at the end that sends.
     SshChannel,
 }
 
-/// Where the processor's control groups of this machine are.
+/// Folders of the processor's control groups.
 const GROUPS_V1: &str = "/sys/fs/cgroup/cpu";
 const GROUPS_V2: &str = "/sys/fs/cgroup";
 
-/// How often a quota is refilled, where it is long enough for the kernel then.
+/// Time after which a quota is refilled, where the quota is then long enough for the kernel.
 const PERIOD: Span = Span::from_millis(20);
 
 /// The least quota that the kernel takes.

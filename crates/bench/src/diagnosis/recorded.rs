@@ -16,23 +16,23 @@ use serde_json::Value;
 pub(crate) struct Recorded {
     /// Name of the case.
     pub(crate) name: String,
-    /// What was planted.
+    /// The planted limit.
     pub(crate) label: LegalVerdict,
-    /// What the path carries, as `framing` counts it: what a user may tell.
+    /// Bandwidth of the path, as `framing` counts it: the figure that a user may state.
     pub(crate) bandwidth: Option<BitRate>,
     /// Layer at which the bandwidth counts bytes.
     pub(crate) framing: Framing,
-    /// What the model expects of path, settings and load; it knows nothing of what else was planted.
+    /// Prediction from path, settings and load; the model does not know the other plants.
     pub(crate) prediction: Prediction,
-    /// What was seen of the load: in the file `measurement` or `watched`.
+    /// Measured load: in the file `measurement` or `watched`.
     #[serde(flatten)]
     pub(crate) seen: Seen,
-    /// What came of the best remedy that can be applied, where there is one and it was tried.
+    /// Result of the best remedy that can be applied, where there is one and it was tried.
     #[serde(default)]
     pub(crate) proof: Option<Proven>,
 }
 
-/// What was seen of a load; invalid where no run was valid.
+/// A measured load; invalid where no run was valid.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Seen {
     /// A measurement of fullpipe's.
@@ -48,14 +48,14 @@ pub(crate) enum Seen {
 pub(crate) struct Watched {
     /// Whose, and how much.
     pub(crate) transfer: Transfer,
-    /// What shows its limit.
+    /// Evidence of its limit.
     pub(crate) evidence: Evidence,
-    /// Whether it may be judged.
+    /// Validity of the run.
     pub(crate) validity: Validity,
 }
 
 impl Seen {
-    /// Whether it may be judged.
+    /// Validity of the run.
     pub(crate) fn validity(&self) -> &Validity {
         match self {
             Self::Measured(measurement) => &measurement.validity,
@@ -106,9 +106,9 @@ impl Seen {
 pub(crate) struct Proven {
     /// Its name.
     pub(crate) remedy: String,
-    /// What it promised.
+    /// The prediction.
     pub(crate) predicted: Forecast,
-    /// What it gave: the steady rate.
+    /// The steady rate that was measured.
     pub(crate) measured: BitRate,
 }
 
@@ -120,7 +120,7 @@ impl Recorded {
     /// Reads all records of a folder, in the order of their names.
     ///
     /// # Errors
-    /// What the file system reports; a file that is no record, with its name.
+    /// Errors of the file system; a file that is no record, with its name.
     pub(crate) fn read_all(folder: &Path) -> io::Result<Vec<Self>> {
         let mut files: Vec<_> = fs::read_dir(folder)?
             .filter_map(|entry| Some(entry.ok()?.path()))
@@ -135,7 +135,7 @@ impl Recorded {
         files.iter().map(read).collect()
     }
 
-    /// What its verdict may rest on, where the user tells this `bandwidth`.
+    /// Returns the evidence, where the user states this `bandwidth`.
     pub(crate) fn evidence(&self, bandwidth: Option<BitRate>) -> Evidence {
         match &self.seen {
             Seen::Measured(measurement) => Evidence::of(measurement, bandwidth, self.framing),
@@ -146,7 +146,7 @@ impl Recorded {
     /// Writes it into `folder`, under its name.
     ///
     /// # Errors
-    /// What the file system reports.
+    /// Errors of the file system.
     pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {
         let mut value = serde_json::to_value(self)?;
         without_nulls(&mut value);
@@ -172,7 +172,7 @@ fn thinned(samples: &[Sample], apart: Span) -> Vec<Sample> {
     kept
 }
 
-/// What is not known needs no word, and most fields of a sample are not.
+/// Leaves out unknown fields, as most fields of a sample are.
 fn without_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {

@@ -21,23 +21,23 @@ use super::ssh::{self, Ssh};
 /// Runs of a case that may be invalid before it is given up.
 const RUNS: usize = 3;
 
-/// What `fullpipe serve` prints once it can be reached, and sshd too.
+/// Text that `fullpipe serve` prints once it can be reached, and sshd too.
 const LISTENING: &str = "listening";
 
-/// How long a program may take to come up, and to end after its work; its protocol has deadlines of its own.
+/// Longest time that a program takes to come up, and to end after its work; its protocol has deadlines of its own.
 const TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Longest that an interrupt goes unheard.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long the loads beside it run before a load, and how much longer than it.
+/// Time for which cross traffic runs before a load, and after it.
 const LEAD: Span = Span::from_secs(3);
 
 /// The port of the server.
 const PORT: &str = "5201";
 
 /// The port of the server of the loads beside.
-const BESIDE_PORT: &str = "5202";
+const CROSS_TRAFFIC_PORT: &str = "5202";
 
 /// Bytes of a file that is sent: it has holes only, and no test comes to its end.
 const FILE_SIZE: u64 = 1 << 36;
@@ -64,11 +64,11 @@ pub(crate) enum RunError {
 pub(crate) struct Runner<'r> {
     /// The program under test.
     pub(crate) program: &'r Path,
-    /// Where files may be put for the time of a run.
+    /// Folder for files of a run.
     pub(crate) scratch: &'r Path,
-    /// Whether the best remedy is applied and proven.
+    /// True if the best remedy is applied and proven.
     pub(crate) prove: bool,
-    /// Whether the user asked to stop.
+    /// Set when the user asks to stop.
     pub(crate) interrupt: &'r AtomicBool,
 }
 
@@ -172,8 +172,8 @@ impl Scene<'_> {
         if output.code == 0 { Ok(()) } else { Err(RunError::NotPlanted(output.stderr.trim().to_owned())) }
     }
 
-    /// Gives connections to the receiver the congestion control of the case, for a program that asks for none: in a namespace
-    /// the kernel takes one that it does not allow to everybody from a route, but not as the default.
+    /// Gives connections to the receiver the congestion control of the case, for a program that asks for none: in a
+    /// namespace the kernel takes one that it does not allow to everybody from a route, but not as the default.
     fn route(&self) -> String {
         let control = self.case.request.congestion.as_deref().unwrap_or_default();
         format!("ip route replace {} dev path0 congctl {control}", self.lab.address(Host::Receiver))
@@ -234,7 +234,8 @@ impl Scene<'_> {
         Ok(Watched { transfer, evidence, validity })
     }
 
-    /// What the window of a channel lets through in this time: as the watch does not end the program, its data must.
+    /// Returns the bytes that the window of a channel allows in this time: as the watch does not end the program, its
+    /// data must.
     fn let_through(&self, time: Span) -> ByteCount {
         let ceiling = application::named("ssh").and_then(|ssh| ssh.ceiling(self.case.path.rtt()));
         ceiling.unwrap_or_default().bytes_in(time)
@@ -250,7 +251,7 @@ impl Scene<'_> {
         arguments
     }
 
-    /// What the client found, `part` of its document: also what there is where it broke off.
+    /// Returns `part` of the client's document, also where the test broke off.
     fn finish<T>(
         &self,
         client: Program<'_>,
@@ -323,13 +324,13 @@ impl Scene<'_> {
         Ok(["--file".to_owned(), name.to_string_lossy().into_owned()])
     }
 
-    /// The loads beside it and their server; they end when they are killed.
+    /// Starts cross traffic and its server; they end when they are killed.
     fn start_cross_traffic(&self, main: &Request) -> Result<Vec<Program<'_>>, RunError> {
         let Plant::CrossTraffic(load) = &self.case.plant else { return Ok(Vec::new()) };
-        let server = self.serve(Host::Receiver, &["--port", BESIDE_PORT, "--no-iperf2"])?;
+        let server = self.serve(Host::Receiver, &["--port", CROSS_TRAFFIC_PORT, "--no-iperf2"])?;
         let load = Request { duration: main.duration + LEAD * 8, ..load.clone() };
         let mut arguments = measure_arguments(&self.lab.address(Host::Receiver).to_string(), &load);
-        arguments.extend(["--port", BESIDE_PORT, "--json"].map(str::to_owned));
+        arguments.extend(["--port", CROSS_TRAFFIC_PORT, "--json"].map(str::to_owned));
         let client = self.start(Host::Sender, &arguments)?;
         std::thread::sleep(LEAD.into());
         Ok(vec![client, server])

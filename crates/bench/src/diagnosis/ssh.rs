@@ -13,12 +13,12 @@ const SERVER: &str = "/usr/sbin/sshd";
 
 const KEYGEN: &str = "ssh-keygen";
 
-/// Where the server separates its privileges; distributions make it when they start the service.
+/// Folder in which the server separates its privileges; distributions make it when they start the service.
 const SEPARATION: &str = "/run/sshd";
 
 const PORT: u16 = 2222;
 
-/// Whether this machine has the programs; if not, which it lacks.
+/// Checks that this machine has the programs.
 ///
 /// # Errors
 /// If one cannot be started.

@@ -9,17 +9,18 @@ use crate::figures::Figures;
 use crate::finding::Finding;
 use crate::limits::{Facts, ManualRemedy};
 use crate::text::{self, Row};
-use crate::thresholds::{HELD_FROM, HELD_TO};
+use crate::thresholds::{MAX_CHANNEL_FILL, MIN_CHANNEL_FILL};
 
-/// What is called so keeps OpenSSH's window; by version, a server's part has a name of its own.
+/// Programs that have OpenSSH's window; by version, a server's part has a name of its own.
 const SSH: [&str; 7] = ["ssh", "sshd", "sshd-session", "sshd-auth", "scp", "sftp", "sftp-server"];
 
-/// `found`, or the window of an SSH channel: where the program is SSH, TCP had nothing to hold it back, and the rate is what
-/// one window a round trip gives.
+/// Returns `found`, or the window of an SSH channel: where the program is SSH, TCP did not hold it back, and the rate
+/// is one window a round trip.
 pub(crate) fn above_tcp(evidence: &Evidence, rate: BitRate, rtt: Option<Span>, found: Finding) -> Finding {
     let free = matches!(found.kind(), Limit::SenderApplication | Limit::ReceiverApplication | Limit::Unknown);
     let ceiling = ceiling(evidence, rtt).filter(|ceiling| *ceiling > BitRate::ZERO);
-    let held = ceiling.is_some_and(|ceiling| (HELD_FROM..=HELD_TO).contains(&rate.relative_to(ceiling)));
+    let held =
+        ceiling.is_some_and(|ceiling| (MIN_CHANNEL_FILL..=MAX_CHANNEL_FILL).contains(&rate.relative_to(ceiling)));
     if !(free && held) {
         return found;
     }
@@ -28,7 +29,7 @@ pub(crate) fn above_tcp(evidence: &Evidence, rate: BitRate, rtt: Option<Span>, f
     Finding::new(ApplicationWindowVerdict::SshChannelOfReceiver, share)
 }
 
-/// What the window of each channel lets through, all connections together; `None` where the program is not known to have one.
+/// Returns the rate that the windows of all channels allow together; `None` where the program is not known to have one.
 pub(crate) fn ceiling(evidence: &Evidence, rtt: Option<Span>) -> Option<BitRate> {
     let of_one = program(evidence)?.ceiling(rtt.filter(|rtt| *rtt > Span::ZERO)?)?;
     Some(of_one.scaled(f64::from(evidence.request.streams.max(1))))
@@ -73,8 +74,8 @@ impl Facts for Channel {
         let Self { window, rate, .. } = self;
         match self.verdict {
             ApplicationWindowVerdict::SshChannelOfSender | ApplicationWindowVerdict::SshChannelOfReceiver => format!(
-                "SSH allows only {window} of a channel in flight, whatever TCP would allow; over {} that is {}, and {rate} \
-                 was reached. No setting of the hosts changes it.",
+                "SSH allows only {window} of a channel in flight, whatever TCP would allow; over {} that is {}, and \
+                 {rate} was reached. No setting of the hosts changes it.",
                 self.rtt.unwrap_or_default(),
                 self.allowed.unwrap_or(*rate),
             ),
@@ -100,14 +101,15 @@ impl Facts for Channel {
                     id: "program-without-a-window",
                     scope: Scope::Application,
                     at: Some(At::Receiver),
-                    why: "HPN-SSH at both ends, or a program that leaves the flow of data to TCP (an rsync daemon, HTTPS): \
-                          the window is the program's, and no setting of TCP helps.",
+                    why: "HPN-SSH at both ends, or a program that leaves the flow of data to TCP (an rsync daemon, \
+                          HTTPS): the window is the program's, and no setting of TCP helps.",
                 },
                 ManualRemedy {
                     id: "sessions-side-by-side",
                     scope: Scope::Application,
                     at: Some(At::Sender),
-                    why: "Several sessions at once, each with a part of the files: each connection has a window of its own.",
+                    why: "Several sessions at once, each with a part of the files: each connection has a window of its \
+                          own.",
                 },
             ],
         }

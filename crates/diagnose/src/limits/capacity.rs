@@ -13,45 +13,48 @@ use crate::path::{judged_part, rate_trend, stated_capacity, time_on_the_line, tr
 use crate::snapshot::Snapshot;
 use crate::text::{self, Basics, Row, time};
 use crate::thresholds::{
-    FLAT, FULL, FULL_UNDER_BBR, GROWS, INFLATED, MAJORITY, MIN_ECHOES, NEXT_SIZE, ONE_TRAIN, OWN_DROPS,
-    OWN_DROPS_AT_LEAST, SHARED, USUAL_QUEUE, WANDERS, WANDERS_BY,
+    DEFAULT_QUEUE_PACKETS, FLAT_RATE_FACTOR, FULL_PIPE_SHARE, FULL_PIPE_SHARE_UNDER_BBR, GROWN_WINDOW_FACTOR,
+    INFLATED_RTT_FACTOR, MIN_ECHOES, MIN_LIMIT_SHARE, MIN_OWN_DROPS, MIN_OWN_DROPS_SHARE, NEXT_SIZE_FACTOR,
+    SEGMENT_TRAIN, SHARED_PIPE_SHARE, WANDERING_RTT_FACTOR, WANDERING_RTT_MEDIAN,
 };
 
-/// A pipe that is as full as the user said it could be.
+/// Finds a pipe that is as full as its stated bandwidth allows.
 pub(crate) fn full_as_stated(figures: &Figures) -> Option<Finding> {
-    let enough = stated_capacity(figures)?.scaled(FULL);
+    let enough = stated_capacity(figures)?.scaled(FULL_PIPE_SHARE);
     (figures.rate >= enough).then(|| Finding::new(CapacityVerdict::Link, time_at(figures, enough)))
 }
 
-/// A window or buffer that holds more than fits the pipe: what is beyond stands in a queue, and the bottleneck is full.
-/// A single train of segments waits for itself on a slow link; that is no queue. Nor is what waits for a slow reader, who
-/// takes it in large pieces: echo requests beside the load do not wait with it.
+/// Finds a window or buffer that holds more than fits the pipe: the excess stands in a queue, and the bottleneck is
+/// full. A single train of segments waits for itself on a slow link; that is no queue. Nor is data that waits for a
+/// slow reader, which takes it in large chunks: echo requests during the load do not wait with it.
 pub(crate) fn queue_behind_window(figures: &Figures) -> Option<Finding> {
     let in_the_pipe = figures.rate.bytes_in(figures.idle_rtt?);
     let waiting = figures.mean(|snapshot| snapshot.outstanding)?.saturating_sub(in_the_pipe);
     let others_wait_too = figures.evidence.loaded_rtt.zip(inflated_rtt(figures)).is_none_or(|(rtt, most)| rtt > most);
-    (waiting > ONE_TRAIN && rtt_is_inflated(figures) && others_wait_too)
+    (waiting > SEGMENT_TRAIN && rtt_is_inflated(figures) && others_wait_too)
         .then(|| Finding::new(CapacityVerdict::Link, time_inflated(figures)))
 }
 
-/// A bottleneck that is full, and not with this transfer alone: it carries clearly less than was told; or its queue was
-/// there before the transfer began, and the transfer fills it or loses packets to it.
+/// Finds a bottleneck that is full, and not with this transfer alone: it carries clearly less of it than its stated
+/// bandwidth; or its queue was there before the transfer began, and the transfer fills it or loses packets to it.
 pub(crate) fn shared(figures: &Figures, found: &Finding) -> Option<Finding> {
     let is_regrowth = found.verdict == CongestionWindowVerdict::Recovering.into();
     let shared = match (found.kind(), stated_capacity(figures)) {
-        (Limit::Capacity, Some(stated)) => figures.rate < stated.scaled(SHARED),
+        (Limit::Capacity, Some(stated)) => figures.rate < stated.scaled(SHARED_PIPE_SHARE),
         (Limit::Capacity | Limit::Loss, _) => queue_before_the_load(figures),
         _ => is_regrowth && queue_before_the_load(figures),
     };
     shared.then(|| found.as_verdict(CapacityVerdict::Shared))
 }
 
-/// Whether the round-trip time of the idle path wandered as it does where a queue fills and empties; or was longer than the
-/// least under load, as it is while others keep that queue full.
+/// Returns whether the round-trip time of the idle path wandered as it does where a queue fills and empties; or was
+/// longer than the least under load, as it is while others keep that queue full.
 fn queue_before_the_load(figures: &Figures) -> bool {
     figures.evidence.idle_spread.is_some_and(|idle| {
         let least = figures.idle_rtt.map_or(idle.min, |seen| seen.min(idle.min));
-        idle.count >= MIN_ECHOES && idle.p90 > least.scaled(WANDERS) && idle.median > least + WANDERS_BY
+        idle.count >= MIN_ECHOES
+            && idle.p90 > least.scaled(WANDERING_RTT_FACTOR)
+            && idle.median > least + WANDERING_RTT_MEDIAN
     })
 }
 
@@ -63,7 +66,7 @@ pub(crate) fn full_bottleneck(figures: &Figures, held: Ratio) -> Option<Finding>
         .then(|| Finding::new(CapacityVerdict::Link, held))
 }
 
-/// Whether the round-trip time under load shows a standing queue.
+/// Returns whether the round-trip time under load shows a standing queue.
 ///
 /// The idle time may stem from the handshake or from echo requests, packets that are small and so are sooner on the
 /// line than data: two full segments (an acknowledgement waits for the second) are allowed for.
@@ -74,30 +77,34 @@ fn rtt_is_inflated(figures: &Figures) -> bool {
 fn inflated_rtt(figures: &Figures) -> Option<Span> {
     // A path whose time varies by itself shows no queue by doing so.
     let usual = figures.evidence.idle_spread.map_or(Span::ZERO, |idle| idle.p90);
-    Some(figures.idle_rtt?.scaled(INFLATED).max(usual) + time_on_the_line(figures)?)
+    Some(figures.idle_rtt?.scaled(INFLATED_RTT_FACTOR).max(usual) + time_on_the_line(figures)?)
 }
 
 fn time_inflated(figures: &Figures) -> Ratio {
     let inflated = inflated_rtt(figures);
     let votes = figures.snapshots().map(|snapshot| Some(snapshot.sample.tcp.rtt? > inflated?));
-    // Where only echo requests tell it, their median does: half of the time.
+    // Where only echo requests show it, their median does: half of the time.
     share(votes).unwrap_or(Ratio::new(0.5))
 }
 
-/// Whether the window grew and the rate did not: what was added waits in a queue.
+/// Returns whether the window grew and the rate did not: the added data waits in a queue.
 fn more_window_gives_no_more(figures: &Figures) -> bool {
-    let grew = |size: fn(&Snapshot) -> Option<ByteCount>| trend(figures, size).is_some_and(|trend| trend >= GROWS);
+    let grew = |size: fn(&Snapshot) -> Option<ByteCount>| {
+        trend(figures, size).is_some_and(|trend| trend >= GROWN_WINDOW_FACTOR)
+    };
     let pipe = |snapshot: &Snapshot| snapshot.sample.pipe();
-    grew(|snapshot| snapshot.cwnd) && grew(pipe) && rate_trend(figures).is_some_and(|trend| trend <= FLAT)
+    grew(|snapshot| snapshot.cwnd) && grew(pipe) && rate_trend(figures).is_some_and(|trend| trend <= FLAT_RATE_FACTOR)
 }
 
-/// BBR probes for more a quarter above its pace every eight round trips. A pace that stays the same after its start-up
-/// is what the path gives, unless the sender lacked data to probe with or the user told of clearly more.
+/// Returns whether BBR found no more. It probes for more a quarter above its pace every eight round trips: a pace that
+/// stays the same after its start-up is the path's, unless the sender lacked data to probe with or the stated bandwidth
+/// is clearly higher.
 fn bbr_found_no_more(figures: &Figures) -> bool {
-    let as_stated = stated_capacity(figures).is_none_or(|stated| figures.rate >= stated.scaled(FULL_UNDER_BBR));
+    let as_stated =
+        stated_capacity(figures).is_none_or(|stated| figures.rate >= stated.scaled(FULL_PIPE_SHARE_UNDER_BBR));
     let had_data = share(figures.snapshots().map(|snapshot| snapshot.sample.tcp.app_limited))
-        .is_none_or(|short| short.get() < MAJORITY);
-    let flat = rate_trend(figures).is_some_and(|trend| trend <= GROWS);
+        .is_none_or(|short| short.get() < MIN_LIMIT_SHARE);
+    let flat = rate_trend(figures).is_some_and(|trend| trend <= GROWN_WINDOW_FACTOR);
     let steady = figures.part.is_some();
     figures.is_bbr() && steady && had_data && flat && as_stated && !too_much_for_bbr(figures)
 }
@@ -106,7 +113,7 @@ pub(crate) fn too_much_for_bbr(figures: &Figures) -> bool {
     figures.retransmitted().is_some_and(|lost| loss_window(figures, lost.ratio()).is_some())
 }
 
-/// Share of the judged part in which the rate reached `enough`.
+/// Returns the share of the judged part in which the rate reached `enough`.
 fn time_at(figures: &Figures, enough: BitRate) -> Ratio {
     let progress = Progress::of(&figures.evidence.sender_samples, Span::MAX);
     let rtt = figures.rtt.unwrap_or_default();
@@ -118,13 +125,13 @@ fn time_at(figures: &Figures, enough: BitRate) -> Ratio {
     share(votes).unwrap_or(Ratio::ONE)
 }
 
-/// Capacity or loss that is the sending host's own queue: it dropped what was sent again.
+/// Finds capacity or loss that is the sending host's own queue: it dropped the packets that TCP sent again.
 pub(crate) fn own_queue(figures: &Figures, found: &Finding) -> Option<Finding> {
     let device = machine::suspected_device(figures, found)?;
-    // A discipline counts what those within it drop too.
+    // A discipline counts the drops of those within it too.
     let dropped = device.qdiscs.iter().map(|qdisc| qdisc.dropped).max().unwrap_or(0).max(device.dropped_out);
     let again = figures.sent_again_in_all().unwrap_or(0);
-    (dropped >= OWN_DROPS_AT_LEAST && dropped as f64 >= again as f64 * OWN_DROPS)
+    (dropped >= MIN_OWN_DROPS && dropped as f64 >= again as f64 * MIN_OWN_DROPS_SHARE)
         .then(|| found.as_verdict(CapacityVerdict::HostQueue))
 }
 
@@ -158,7 +165,8 @@ impl FullPipe {
         let rate = self.basics.rate;
         match self.capacity.zip(self.bandwidth) {
             Some((capacity, bandwidth)) => format!(
-                "The pipe is full: {rate} of data arrives, {:.0} % of the {capacity} that a path of {bandwidth} can carry.",
+                "The pipe is full: {rate} of data arrives, {:.0} % of the {capacity} that a path of {bandwidth} can \
+                 carry.",
                 rate.relative_to(capacity) * 100.0,
             ),
             None => format!(
@@ -176,10 +184,12 @@ impl Facts for FullPipe {
         match self.verdict {
             CapacityVerdict::Link => self.full_link(),
             CapacityVerdict::HostQueue => format!(
-                "The sender's own queue or network device drops packets at {rate}: they are lost before they leave the host."
+                "The sender's own queue or network device drops packets at {rate}: they are lost before they leave the \
+                 host."
             ),
             CapacityVerdict::Shared => format!(
-                "The pipe is full, but not with this transfer alone: its part is {rate}{} (round trip {} idle, {} now).",
+                "The pipe is full, but not with this transfer alone: its part is {rate}{} (round trip {} idle, {} \
+                 now).",
                 self.basics.could_carry(),
                 time(self.basics.idle_rtt),
                 time(self.basics.rtt),
@@ -210,15 +220,15 @@ impl Facts for FullPipe {
                 id: "longer-queue",
                 scope: Scope::Host,
                 at: None,
-                why: "A longer queue at the device (txqueuelen, the limit of its discipline, larger rings), or fq, which \
-                      lets each connection wait instead of dropping.",
+                why: "A longer queue at the device (txqueuelen, the limit of its discipline, larger rings), or fq, \
+                      which lets each connection wait instead of dropping.",
             }],
             CapacityVerdict::Shared => &[ManualRemedy {
                 id: "share",
                 scope: Scope::Path,
                 at: None,
-                why: "Others load the path: more bandwidth, another hour, or an agreed share of it; more connections only \
-                      take from the others.",
+                why: "Others load the path: more bandwidth, another hour, or an agreed share of it; more connections \
+                      only take from the others.",
             }],
             CapacityVerdict::Link => &[ManualRemedy {
                 id: "none",
@@ -230,17 +240,17 @@ impl Facts for FullPipe {
     }
 }
 
-/// Room for more packets, where the device's own length is what counts.
+/// Makes room for more packets, where the length of the device's own queue counts.
 fn longer_queue(advice: &Advice) -> Option<Remedy> {
-    /// Those that have no limit but the device's.
+    /// Disciplines without a limit but the device's.
     const WITHOUT_A_LIMIT: [&str; 2] = ["mq", "pfifo_fast"];
     let device = advice.own_device()?;
     let has_no_limit = |kind: &str| WITHOUT_A_LIMIT.contains(&kind);
     let counts = !device.qdiscs.is_empty() && device.qdiscs.iter().all(|qdisc| has_no_limit(&qdisc.kind));
     let (name, length) = (&device.name, device.queue_length.filter(|_| counts)?);
-    let packets = SegCount::new((length * NEXT_SIZE).get().max(USUAL_QUEUE));
+    let packets = SegCount::new((length * NEXT_SIZE_FACTOR).get().max(DEFAULT_QUEUE_PACKETS));
     let why = format!(
-        "{name} has room for {} packets and drops what comes on top (txqueuelen): with room for {} more of a burst waits, \
+        "{name} has room for {} packets and drops the others (txqueuelen): with room for {} more of a burst waits, \
          and longer.",
         length.get(),
         packets.get()

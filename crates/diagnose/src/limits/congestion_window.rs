@@ -9,10 +9,10 @@ use crate::finding::Finding;
 use crate::limits::{Facts, ManualRemedy};
 use crate::path::trend;
 use crate::text::{self, Basics, Row, size, time};
-use crate::thresholds::{MIN_OVERTAKEN, NEEDLESS, OVERTAKEN, REGROWS};
+use crate::thresholds::{MIN_NEEDLESS_SHARE, MIN_REORDERED, MIN_REORDERED_SHARE, REGROWN_WINDOW_FACTOR};
 
-/// Packets that are late and not lost: much of what was sent again had arrived already (RFC 2883), or the kernel saw some
-/// overtake others.
+/// Finds packets that are late and not lost: many of the retransmitted ones had arrived already (RFC 2883), or the
+/// kernel saw some overtake others.
 pub(crate) fn reordered(figures: &Figures, held: Ratio) -> Option<Finding> {
     let total = |count: fn(&TcpInfo) -> Option<SegCount>| -> u64 {
         let of_flows = figures.flows.iter().filter_map(|flow| count(&flow.whole.last()?.tcp));
@@ -20,19 +20,19 @@ pub(crate) fn reordered(figures: &Figures, held: Ratio) -> Option<Finding> {
     };
     let again = total(|tcp| tcp.total_retrans) as f64;
     let (needless, seen) = (total(|tcp| tcp.dsack_dups), total(|tcp| tcp.reorder_events));
-    let is_share = |count: u64, share: f64| count >= MIN_OVERTAKEN && count as f64 >= again * share;
-    (is_share(needless, NEEDLESS) || is_share(seen, OVERTAKEN))
+    let is_share = |count: u64, share: f64| count >= MIN_REORDERED && count as f64 >= again * share;
+    (is_share(needless, MIN_NEEDLESS_SHARE) || is_share(seen, MIN_REORDERED_SHARE))
         .then(|| Finding::new(CongestionWindowVerdict::Reordering, held))
 }
 
-/// A congestion window that neither loss nor a queue holds down now.
+/// Finds a congestion window that neither loss nor a queue holds down now.
 pub(crate) fn growth(figures: &Figures, held: Ratio) -> Option<Finding> {
-    let grows = trend(figures, |snapshot| snapshot.cwnd).is_some_and(|trend| trend >= REGROWS);
+    let grows = trend(figures, |snapshot| snapshot.cwnd).is_some_and(|trend| trend >= REGROWN_WINDOW_FACTOR);
     let cause = if in_slow_start(figures) || (figures.part.is_none() && !figures.ever_lost()) {
         grows.then_some(CongestionWindowVerdict::RampUp)
     } else if figures.ever_lost() {
-        // A window that losses set and that stands still does so near its last peak, where CUBIC waits before it probes for
-        // more. BBR's is not set by them.
+        // A window that losses set and that stands still does so near its last peak, where CUBIC waits before it probes
+        // for more. BBR's is not set by them.
         (grows || !figures.is_bbr()).then_some(CongestionWindowVerdict::Recovering)
     } else {
         grows.then_some(CongestionWindowVerdict::EarlyExit)
@@ -82,10 +82,12 @@ impl Facts for Growth {
                 "Packets overtake each other, and the sender takes the late ones for lost: it keeps {window} in flight."
             ),
             CongestionWindowVerdict::Recovering => format!(
-                "The sender still recovers from an earlier loss: it allows {window} in flight and adds to it each {rtt}."
+                "The sender still recovers from an earlier loss: it allows {window} in flight and adds to it each \
+                 {rtt}."
             ),
             CongestionWindowVerdict::EarlyExit => format!(
-                "The sender left slow start early, though nothing was lost: it allows {window} in flight and adds slowly."
+                "The sender left slow start early, though nothing was lost: it allows {window} in flight and adds \
+                 slowly."
             ),
         }
     }
@@ -114,7 +116,8 @@ impl Facts for Growth {
                 id: "keep-the-order",
                 scope: Scope::Path,
                 at: None,
-                why: "Packets of one connection should take one way: check for links that are balanced packet by packet.",
+                why: "Packets of one connection should take one way: check for links that are balanced packet by \
+                      packet.",
             }],
             CongestionWindowVerdict::RampUp
             | CongestionWindowVerdict::EarlyExit
@@ -127,7 +130,8 @@ fn longer_transfer(advice: &Advice) -> Remedy {
     let ramp = advice.outlook.as_ref().map(|outlook| outlook.predict(&[]).ramp);
     let why = match ramp.filter(|ramp| ramp.rounds > 0) {
         Some(ramp) => format!(
-            "At best {} round trips, {}, pass before this path is full; a longer transfer spends less of its time on that.",
+            "At best {} round trips, {}, pass before this path is full; a longer transfer spends less of its time on \
+             that.",
             ramp.rounds, ramp.duration
         ),
         None => "The longer a transfer, the less of its time is spent on speeding up.".to_owned(),

@@ -8,7 +8,7 @@ use crate::figures::Figures;
 use crate::finding::Finding;
 use crate::limits::{Facts, ManualRemedy};
 use crate::text::{self, Row};
-use crate::thresholds::{BUSY_CORE, STOLEN, THROTTLED};
+use crate::thresholds::{FULL_CORE_SHARE, MIN_STOLEN_SHARE, MIN_THROTTLED_SHARE};
 
 /// The sender's processors, if they had no more time to give for most of the judged part.
 pub(crate) fn of_sender(figures: &Figures) -> Option<Finding> {
@@ -92,15 +92,15 @@ impl Spent {
     fn limit(&self) -> Option<(UseOfTime, Ratio)> {
         let own = self.user + self.system;
         let by_kind = |user: f64, system: f64| if user > system { UseOfTime::User } else { UseOfTime::System };
-        let found = if self.throttled >= THROTTLED {
+        let found = if self.throttled >= MIN_THROTTLED_SHARE {
             (UseOfTime::Stolen, self.throttled)
-        } else if self.stolen >= STOLEN {
+        } else if self.stolen >= MIN_STOLEN_SHARE {
             (UseOfTime::Stolen, self.stolen)
-        } else if own >= BUSY_CORE {
+        } else if own >= FULL_CORE_SHARE {
             (by_kind(self.user, self.system), own)
-        } else if self.core_busy >= BUSY_CORE && own + self.waited >= BUSY_CORE {
+        } else if self.core_busy >= FULL_CORE_SHARE && own + self.waited >= FULL_CORE_SHARE {
             (by_kind(self.core_user, self.core_busy - self.core_user), self.core_busy)
-        } else if own >= self.waited && own + self.waited >= BUSY_CORE {
+        } else if own >= self.waited && own + self.waited >= FULL_CORE_SHARE {
             (by_kind(self.user, self.system), own + self.waited)
         } else {
             return None;
@@ -176,8 +176,8 @@ impl Facts for Processor {
                 id: "more-processor-time",
                 scope: Scope::Host,
                 at: None,
-                why: "A quota of the control group (cpu.max) or the hypervisor withholds processor time: raise the quota, or \
-                      move the machine.",
+                why: "A quota of the control group (cpu.max) or the hypervisor withholds processor time: raise the \
+                      quota, or move the machine.",
             }],
             CpuVerdict::UserOfSender
             | CpuVerdict::UserOfReceiver
@@ -186,8 +186,8 @@ impl Facts for Processor {
                 id: "less-work-for-the-processor",
                 scope: Scope::Host,
                 at: None,
-                why: "One processor does all of this connection's work: larger packets, offloads, larger writes, zero-copy, \
-                      or several connections on several processors.",
+                why: "One processor does all of this connection's work: larger packets, offloads, larger writes, \
+                      zero-copy, or several connections on several processors.",
             }],
         }
     }

@@ -16,48 +16,52 @@ use crate::path::{stated_capacity, time_on_the_line};
 use crate::policer_rate;
 use crate::text::{self, Basics, Row, time};
 use crate::thresholds::{
-    BURST_TAKES, FULL_UNDER_BBR, GOES_ON, LOSSY_ROUND_TRIPS, LOST_TO_PROBES, NO_QUEUE, NO_QUEUE_FOR_PROBES, PACE_BELOW,
-    RECURRED, RECURS, WITHIN,
+    EXPLAINED_BY_LOSS_FACTOR, FULL_PIPE_SHARE_UNDER_BBR, MAX_LATER_LOSS_SHARE, MAX_RTT_WITHOUT_QUEUE,
+    MAX_RTT_WITHOUT_QUEUE_UNDER_BBR, MIN_BURST_SHARE, MIN_LOSS_OF_PROBES, MIN_LOSSY_ROUND_TRIPS, MIN_RECOVERIES,
+    MIN_RECOVERIES_BEFORE, PACE_SHARE,
 };
 
-/// Loss that comes again and again, where the rate is not far below what the congestion control makes of so much loss.
+/// Finds loss that comes again and again, where the rate is not far below what the congestion control makes of so much
+/// loss.
 ///
-/// It may be far above: slow start leaves a window that takes a dozen losses to come down, and each of them is the limit's
-/// doing. A single loss is none, as the window grows back from it.
+/// It may be far above: slow start leaves a window that takes a dozen losses to come down, and each of them is the
+/// limit's doing. A single loss is none, as the window grows back from it.
 pub(crate) fn find(figures: &Figures, held: Ratio) -> Option<Finding> {
     let lost = figures.lost().filter(|lost| lost.again > 0)?;
     let (low, _) = rates_under_loss(figures, lost)?;
     let lately = figures.retransmitted().is_some_and(|lost| lost.again > 0);
-    let enough = if lately { RECURS } else { RECURRED };
+    let enough = if lately { MIN_RECOVERIES } else { MIN_RECOVERIES_BEFORE };
     let recurs = figures.flows.iter().map(losses::episodes_in_all).max()? >= enough;
-    let explained = figures.is_bbr() || (recurs && low.scaled(1.0 / WITHIN) <= figures.rate);
+    let explained = figures.is_bbr() || (recurs && low.scaled(1.0 / EXPLAINED_BY_LOSS_FACTOR) <= figures.rate);
     explained.then(|| Finding::new(cause_of_loss(figures), held))
 }
 
-/// A device that discards what exceeds a rate: it takes a large part of a burst, and the packets before it met no queue. A
-/// sender that has learnt the rate loses little more; one that meets a short queue loses at one and the same window.
+/// Finds a device that discards what exceeds a rate: it takes a large part of a burst, and the packets before it met no
+/// queue. A sender that has learnt the rate loses little more; one that meets a short queue loses at one and the same
+/// window.
 pub(crate) fn policed(figures: &Figures, held: Ratio) -> Option<Finding> {
     let (idle, rtt) = (figures.idle_rtt?, figures.rtt?);
     let burst = losses::worst_burst(&figures.flows, rtt)?;
-    let met_no_queue = burst.rtt <= idle.scaled(NO_QUEUE) + time_on_the_line(figures)?;
+    let met_no_queue = burst.rtt <= idle.scaled(MAX_RTT_WITHOUT_QUEUE) + time_on_the_line(figures)?;
     let goes_on = figures.retransmitted()?.ratio().get();
     let found = met_no_queue
-        && burst.share.get() >= BURST_TAKES
-        && goes_on <= burst.share.get() * GOES_ON
-        && losses::lossy_round_trips(&figures.flows, rtt) >= LOSSY_ROUND_TRIPS
+        && burst.share.get() >= MIN_BURST_SHARE
+        && goes_on <= burst.share.get() * MAX_LATER_LOSS_SHARE
+        && losses::lossy_round_trips(&figures.flows, rtt) >= MIN_LOSSY_ROUND_TRIPS
         && !lost_at_one_window(figures);
     found.then(|| Finding::new(LossVerdict::Policer, held))
 }
 
-/// The same under BBR, which does not learn the rate but tries again and again to exceed it: a link would queue what it
-/// sends to probe, a policer discards it.
+/// Finds the same under BBR, which does not learn the rate but tries again and again to exceed it: a link would queue
+/// its probes, a policer discards them.
 pub(crate) fn policed_under_bbr(figures: &Figures, held: Ratio) -> Option<Finding> {
     let mut round_trips: Vec<Span> = figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.rtt).collect();
     round_trips.sort_unstable();
     let long = *round_trips.get(round_trips.len() * 9 / 10)?;
-    let met_no_queue = long <= figures.idle_rtt?.scaled(NO_QUEUE_FOR_PROBES) + time_on_the_line(figures)?;
-    let goes_on = figures.retransmitted()?.ratio().get() >= LOST_TO_PROBES;
-    let less_than_stated = stated_capacity(figures).is_none_or(|stated| figures.rate < stated.scaled(FULL_UNDER_BBR));
+    let met_no_queue = long <= figures.idle_rtt?.scaled(MAX_RTT_WITHOUT_QUEUE_UNDER_BBR) + time_on_the_line(figures)?;
+    let goes_on = figures.retransmitted()?.ratio().get() >= MIN_LOSS_OF_PROBES;
+    let less_than_stated =
+        stated_capacity(figures).is_none_or(|stated| figures.rate < stated.scaled(FULL_PIPE_SHARE_UNDER_BBR));
     let found = figures.is_bbr()
         && figures.part.is_some()
         && met_no_queue
@@ -67,18 +71,18 @@ pub(crate) fn policed_under_bbr(figures: &Figures, held: Ratio) -> Option<Findin
     found.then(|| Finding::new(LossVerdict::Policer, held))
 }
 
-/// A queue that is too short loses at one and the same window; loss at random does not.
+/// Returns the cause of loss: a queue that is too short loses at one and the same window, loss at random does not.
 fn cause_of_loss(figures: &Figures) -> LossVerdict {
     if lost_at_one_window(figures) { LossVerdict::ShallowQueue } else { LossVerdict::Random }
 }
 
-/// Under BBR that says nothing: its window stays the same by itself.
+/// Returns whether losses came at one window. Under BBR that says nothing: its window stays the same by itself.
 fn lost_at_one_window(figures: &Figures) -> bool {
     !figures.is_bbr() && losses::come_at_one_window(&figures.flows, figures.congestion() == Some("reno"))
 }
 
-/// Rates of all streams that the congestion control reaches if each lost packet counts, and if all that are lost in one
-/// recovery count once; `None` where loss does not bound it.
+/// Returns the rates of all streams that the congestion control reaches if each lost packet counts, and if all that are
+/// lost in one recovery count once; `None` where loss does not bound it.
 pub(crate) fn rates_under_loss(figures: &Figures, lost: Retransmitted) -> Option<(BitRate, BitRate)> {
     let rate =
         |loss: Ratio| Some(window::rate(loss_window(figures, loss)?, figures.rtt?).scaled(figures.streams().into()));
@@ -120,7 +124,7 @@ impl Losses {
 impl Facts for Losses {
     fn sentence(&self) -> String {
         let share = self.lost.map_or_else(|| "some".to_owned(), |lost| lost.to_string());
-        let manner = match self.verdict {
+        let pattern = match self.verdict {
             LossVerdict::ShallowQueue => "always at the same amount in flight: a queue on the path is too short",
             LossVerdict::Policer => {
                 "many at once and without a queue that fills: a device discards what exceeds a rate"
@@ -128,7 +132,7 @@ impl Facts for Losses {
             LossVerdict::Random => "without a queue that fills",
         };
         format!(
-            "Packet loss holds the sender back: {share} of the packets were lost, {manner}; that leaves {} over {}{}.",
+            "Packet loss holds the sender back: {share} of the packets were lost, {pattern}; that leaves {} over {}{}.",
             self.basics.rate,
             time(self.basics.rtt),
             self.basics.could_carry(),
@@ -158,14 +162,15 @@ impl Facts for Losses {
                 id: "pace-below-the-policer",
                 scope: Scope::Socket,
                 at: Some(At::Sender),
-                why: "The policer discards what exceeds its rate: a maximum pace a little below that rate loses nothing.",
+                why: "The policer discards what exceeds its rate: a maximum pace a little below that rate loses \
+                      nothing.",
             }],
             LossVerdict::ShallowQueue => &[ManualRemedy {
                 id: "longer-queue-on-the-path",
                 scope: Scope::Path,
                 at: None,
-                why: "The queue of the bottleneck is shorter than the bursts: a longer queue there, or a sender that paces \
-                      (fq, or a maximum pace), loses less.",
+                why: "The queue of the bottleneck is shorter than the bursts: a longer queue there, or a sender that \
+                      paces (fq, or a maximum pace), loses less.",
             }],
             LossVerdict::Random => &[ManualRemedy {
                 id: "mend-the-path",
@@ -179,29 +184,30 @@ impl Facts for Losses {
 
 /// `None` where the policer's rate does not show.
 fn pace_below_the_policer(advice: &Advice) -> Option<Remedy> {
-    let passes = policer_rate::lower(&advice.figures)?;
+    let known = policer_rate::lower(&advice.figures)?;
     let why = format!(
-        "What exceeds the policer's rate is thrown away, and {passes} of data is known to pass it: a greatest pace a little \
+        "The policer discards what exceeds its rate, and is known to let {known} of data pass: a maximum pace a little \
          below that loses nothing. The policer may let more pass than a sender that it holds down has shown."
     );
-    pace_below(advice, passes, "pace-below-the-policer", why)
+    pace_below(advice, known, "pace-below-the-policer", why)
 }
 
-/// `None` where the bottleneck's rate was not told and does not show.
+/// `None` where the bottleneck's rate was not stated and does not show.
 fn pace_below_the_bottleneck(advice: &Advice) -> Option<Remedy> {
     let stated = advice.outlook.as_ref().and_then(Outlook::stated_capacity);
-    let passes = stated.or_else(|| policer_rate::lower(&advice.figures))?;
+    let known = stated.or_else(|| policer_rate::lower(&advice.figures))?;
     let why = format!(
-        "The queue of the bottleneck is shorter than the bursts, and {passes} of data passes it: a greatest pace a little \
-         below that sends no longer bursts than the packets of a millisecond, which may still be more than the queue holds."
+        "The queue of the bottleneck is shorter than the bursts, and {known} of data passes it: with a maximum pace a \
+         little below that no burst is longer than the packets of a millisecond, which may still be more than the \
+         queue holds."
     );
-    pace_below(advice, passes, "pace-below-the-bottleneck", why)
+    pace_below(advice, known, "pace-below-the-bottleneck", why)
 }
 
 /// `None` where the load is another program's.
-fn pace_below(advice: &Advice, passes: BitRate, id: &str, why: String) -> Option<Remedy> {
+fn pace_below(advice: &Advice, known: BitRate, id: &str, why: String) -> Option<Remedy> {
     let streams = advice.evidence.request.streams.max(1);
-    let pace = passes.scaled(PACE_BELOW / f64::from(streams));
+    let pace = known.scaled(PACE_SHARE / f64::from(streams));
     let changes = vec![Change::MaxPacingRate(Some(pace))];
     let ours = advice.evidence.program.is_none() && pace > BitRate::ZERO;
     ours.then(|| advice.remedy(id, Scope::Socket, At::Sender, changes, why))

@@ -11,10 +11,10 @@ use crate::limits::{Facts, ManualRemedy};
 use crate::path;
 use crate::syn_quotes;
 use crate::text::{self, Row, size};
-use crate::thresholds::{MSS_COSTS, SILENT_FOR, TIMEOUTS};
+use crate::thresholds::{MIN_TIME_WITHOUT_PROGRESS, MIN_TIMEOUTS, MSS_EFFICIENCY_SHARE};
 
-/// Segments so small that their headers take the difference to what the path could carry, though both devices would let
-/// larger ones pass and the program did not ask for it.
+/// Finds segments so small that their headers take the difference to what the path could carry, though both devices
+/// would let larger ones pass and the program did not ask for it.
 pub(crate) fn mss_clamped(figures: &Figures, found: &Finding) -> Option<Finding> {
     let request = &figures.evidence.request;
     // A receiver that tunes its window by what packets cost it makes a small one of many small packets.
@@ -24,10 +24,10 @@ pub(crate) fn mss_clamped(figures: &Figures, found: &Finding) -> Option<Finding>
     }
     let (got, possible) = (figures.mss?, possible_mss(figures)?);
     let efficiency = |mss: ByteCount| path::efficiency(figures.evidence, mss, figures.timestamps()).get();
-    (efficiency(got) < efficiency(possible) * MSS_COSTS).then(|| found.as_verdict(MtuVerdict::MssClamped))
+    (efficiency(got) < efficiency(possible) * MSS_EFFICIENCY_SHARE).then(|| found.as_verdict(MtuVerdict::MssClamped))
 }
 
-/// Payload of the largest segment that both devices, as far as they are known, would let pass.
+/// Returns the payload of the largest segment that both devices, as far as they are known, would let pass.
 fn possible_mss(figures: &Figures) -> Option<ByteCount> {
     let evidence = figures.evidence;
     let devices = [&evidence.sender_machine.device, &evidence.receiver_machine.device];
@@ -37,22 +37,23 @@ fn possible_mss(figures: &Figures) -> Option<ByteCount> {
     Some(mtu.saturating_sub(framing::tcp_headers(IpVersion::V4, figures.timestamps())))
 }
 
-/// Full segments that vanish: the sender times out again and again and nothing more is acknowledged, though small packets
-/// come and go.
+/// Finds full segments that vanish: the sender times out again and again and nothing more is acknowledged, though small
+/// packets come and go.
 pub(crate) fn black_hole(figures: &Figures) -> Option<Finding> {
     let last: Vec<&Sample> = figures.flows.iter().filter_map(|flow| flow.whole.last().copied()).collect();
     let small_ones_pass = figures.evidence.loaded_rtt.is_some();
-    let all_silent = !last.is_empty() && figures.flows.iter().all(|flow| silent_for(&flow.whole) >= SILENT_FOR);
-    let all_time_out = last.iter().all(|sample| timeouts(sample) >= TIMEOUTS);
+    let all_silent =
+        !last.is_empty() && figures.flows.iter().all(|flow| silent_for(&flow.whole) >= MIN_TIME_WITHOUT_PROGRESS);
+    let all_time_out = last.iter().all(|sample| timeouts(sample) >= MIN_TIMEOUTS);
     (small_ones_pass && all_silent && all_time_out).then(|| Finding::new(MtuVerdict::BlackHole, Ratio::ONE))
 }
 
-/// Timeouts without progress.
+/// Returns the timeouts since the last progress.
 fn timeouts(sample: &Sample) -> u64 {
     sample.tcp.timeouts_in_a_row.map_or(0, SegCount::get)
 }
 
-/// How long before the last snapshot the last byte was acknowledged.
+/// Returns the time from the last acknowledged byte to the last snapshot.
 fn silent_for(samples: &[&Sample]) -> Span {
     let Some(last) = samples.last() else { return Span::ZERO };
     let progress = samples.iter().find(|sample| sample.tcp.bytes_acked == last.tcp.bytes_acked);
@@ -89,11 +90,12 @@ impl Facts for PacketSize {
         let mss = size(self.mss);
         match self.verdict {
             MtuVerdict::BlackHole => format!(
-                "Packets with {mss} of data vanish on the path without an ICMP error: small packets pass, full ones do not."
+                "Packets with {mss} of data vanish on the path without an ICMP error: small packets pass, full ones do \
+                 not."
             ),
             MtuVerdict::MssClamped => format!(
-                "A device {} lowers the size of segments: they carry only {mss} of data where {} would fit; headers take the \
-                 rest of the path, and {} of data arrives.",
+                "A device {} lowers the size of segments: they carry only {mss} of data where {} would fit; headers \
+                 take the rest of the path, and {} of data arrives.",
                 self.place,
                 size(self.possible),
                 self.rate,
@@ -123,33 +125,33 @@ impl Facts for PacketSize {
                     id: "let-too-big-pass",
                     scope: Scope::Path,
                     at: None,
-                    why: "A narrow link drops full packets and its ICMP error is filtered: let ICMP \"too big\" pass, and the \
-                          sender learns the size at once.",
+                    why: "A narrow link drops full packets and its ICMP error is filtered: let ICMP \"too big\" pass, \
+                          and the sender learns the size at once.",
                 },
                 ManualRemedy {
                     id: "lower-the-mtu",
                     scope: Scope::Host,
                     at: Some(At::Sender),
-                    why: "An MTU of the device, or of the route, that the narrow link lets pass: with it no packet is too \
-                          large.",
+                    why: "An MTU of the device, or of the route, that the narrow link lets pass: with it no packet is \
+                          too large.",
                 },
             ],
             MtuVerdict::MssClamped => &[ManualRemedy {
                 id: "larger-segments",
                 scope: Scope::Path,
                 at: None,
-                why: "A device between the ends lowers the largest segment in the handshake: its clamp should be the MTU of \
-                      its tunnel less the headers, no lower.",
+                why: "A device between the ends lowers the largest segment in the handshake: its clamp should be the \
+                      MTU of its tunnel less the headers, no lower.",
             }],
         }
     }
 }
 
-/// The sender finds a size that passes by itadvice.
+/// Lets the sender find a size of packets that arrives.
 fn probe_the_mtu(advice: &Advice) -> Remedy {
     let changes = vec![Change::Sysctl { name: "net.ipv4.tcp_mtu_probing".to_owned(), value: "1".to_owned() }];
-    let why = "A narrow link swallows full packets and its answer does not arrive: with probing the sender tries smaller \
-               ones after some timeouts, and keeps to a size that passes.";
+    let why = "A narrow link drops full packets and its ICMP error does not arrive: with probing the sender tries \
+               smaller ones after some timeouts, and keeps to a size that arrives.";
     let predicted = advice.outlook.as_ref().and_then(|outlook| outlook.forecast_of_probing(&changes));
     let remedy = advice.remedy("probe-the-mtu", Scope::Namespace, At::Sender, changes, why.to_owned());
     Remedy { predicted, ..remedy }

@@ -11,37 +11,41 @@ use crate::finding::Finding;
 use crate::limits::{Facts, ManualRemedy};
 use crate::machine;
 use crate::text::{self, Basics, Row, rate, size};
-use crate::thresholds::{CLEARLY_BELOW, MAJORITY, NEAR_A_RATE, PACE_AFTER_SLOW_START, PACE_OF_SLOW_START};
+use crate::thresholds::{
+    CLEARLY_LOWER_SHARE, MIN_LIMIT_SHARE, PACE_PERCENT, REACHED_RATE_SHARE, SLOW_START_PACE_PERCENT,
+};
 
-/// A pace that the program set on its sockets (`SO_MAX_PACING_RATE`), if they reach it.
+/// Returns the maximum pace of the sockets (`SO_MAX_PACING_RATE`) as the limit, if they reach it.
 pub(crate) fn by_program(figures: &Figures) -> Option<Finding> {
-    let set = greatest_pace(figures)?;
-    (figures.rate >= set.scaled(NEAR_A_RATE)).then(|| Finding::new(PacingVerdict::MaxPacingRate, Ratio::ONE))
+    let set = max_pace(figures)?;
+    (figures.rate >= set.scaled(REACHED_RATE_SHARE)).then(|| Finding::new(PacingVerdict::MaxPacingRate, Ratio::ONE))
 }
 
-/// The pace that the program set, all streams together; `None` where a stream has none.
-fn greatest_pace(figures: &Figures) -> Option<BitRate> {
+/// Returns the maximum pace that the program set, all streams together; `None` where a stream has none.
+fn max_pace(figures: &Figures) -> Option<BitRate> {
     figures.flows.iter().map(|flow| flow.snapshots.last()?.sample.tcp.max_pacing_rate).sum()
 }
 
-/// The pace that the congestion control itself chose, if it left the congestion window clearly unused while data waited.
+/// Returns the pace of the congestion control as the limit, if it left the congestion window clearly unused while data
+/// waited.
 ///
 /// Not BBR's: it paces at the rate that it measured, so that its pace is the path's.
 pub(crate) fn by_congestion_control(figures: &Figures, held: Ratio) -> Option<Finding> {
     let unused =
-        figures.snapshots().map(|snapshot| Some(snapshot.sample.pipe()? < snapshot.cwnd?.scaled(CLEARLY_BELOW)));
-    let unused = share(unused).filter(|share| share.get() >= MAJORITY)?;
+        figures.snapshots().map(|snapshot| Some(snapshot.sample.pipe()? < snapshot.cwnd?.scaled(CLEARLY_LOWER_SHARE)));
+    let unused = share(unused).filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
     let pace = pace(figures)?;
-    (!figures.is_bbr() && figures.rate >= pace.scaled(NEAR_A_RATE)).then(|| {
+    (!figures.is_bbr() && figures.rate >= pace.scaled(REACHED_RATE_SHARE)).then(|| {
         let share = if unused < held { unused } else { held };
         Finding::new(PacingVerdict::CongestionControl, share)
     })
 }
 
-/// Percent of window ÷ round trip at which the kernel paced, in slow start and after it, as its median; `None` of a part that
-/// no sample shows. A pace that was cut to the program's greatest one says nothing.
+/// Returns the percent of window ÷ round trip at which the kernel paced, in slow start and after it, as its median;
+/// `None` of a part that no sample shows. A pace that was cut to the program's maximum says nothing.
 ///
-/// By `tcp_update_pacing_rate`, which takes a stream to be in slow start while its window is less than half of `ssthresh`.
+/// By `tcp_update_pacing_rate`, which takes a stream to be in slow start while its window is less than half of
+/// `ssthresh`.
 fn percents(figures: &Figures) -> [Option<u32>; 2] {
     let samples = || figures.flows.iter().flat_map(|flow| &flow.whole).map(|sample| &sample.tcp);
     let in_slow_start =
@@ -55,7 +59,7 @@ fn percent(tcp: &TcpInfo) -> Option<u32> {
     (unpaced > BitRate::ZERO).then(|| (pace.relative_to(unpaced) * 100.0).round() as u32)
 }
 
-/// The mean pace of all streams together, as the kernel last computed it.
+/// Returns the mean pace of all streams together, as the kernel last computed it.
 fn pace(figures: &Figures) -> Option<BitRate> {
     figures
         .flows
@@ -75,14 +79,14 @@ pub(crate) fn by_own_discipline(figures: &Figures, found: &Finding) -> Option<Fi
     holds.then(|| found.as_verdict(PacingVerdict::Qdisc))
 }
 
-/// Whether a queueing discipline that made packets wait passes as much as its rate allows.
+/// Returns whether a queueing discipline that made packets wait sends as much as its rate allows.
 fn qdisc_holds(figures: &Figures, qdisc: &QdiscReport) -> bool {
     let waited = qdisc.overlimits > 0 || qdisc.kind == "fq";
     let headers = framing::tcp_headers(IpVersion::V4, figures.timestamps());
-    // What a discipline counts: packets as IP has them.
+    // A discipline counts packets as IP has them.
     let efficiency = figures.mss.map_or(Ratio::ONE, |mss| framing::efficiency(mss, headers, ByteCount::ZERO));
-    let passes = figures.rate.scaled(1.0 / efficiency.get());
-    waited && qdisc.rate.is_some_and(|rate| passes >= rate.scaled(NEAR_A_RATE))
+    let sent = figures.rate.scaled(1.0 / efficiency.get());
+    waited && qdisc.rate.is_some_and(|rate| sent >= rate.scaled(REACHED_RATE_SHARE))
 }
 
 /// The figures of a pace.
@@ -102,7 +106,7 @@ impl Pace {
         Self {
             verdict,
             basics: Basics::of(figures),
-            set: greatest_pace(figures),
+            set: max_pace(figures),
             computed: pace(figures),
             window: figures.mean(|snapshot| snapshot.cwnd),
             shown: text::course(figures),
@@ -115,7 +119,8 @@ impl Facts for Pace {
         let could_carry = self.basics.could_carry();
         match self.verdict {
             PacingVerdict::MaxPacingRate => format!(
-                "The sending program set a maximum pace of {} on its sockets, and the transfer reaches it{could_carry}.",
+                "The sending program set a maximum pace of {} on its sockets, and the transfer reaches \
+                 it{could_carry}.",
                 rate(self.set),
             ),
             PacingVerdict::Qdisc => format!(
@@ -160,14 +165,15 @@ impl Facts for Pace {
                 id: "higher-rate-of-the-discipline",
                 scope: Scope::Host,
                 at: None,
-                why: "The queueing discipline of the device has a rate (see tc qdisc): raise it, or replace the discipline.",
+                why: "The queueing discipline of the device has a rate (see tc qdisc): raise it, or replace the \
+                      discipline.",
             }],
             PacingVerdict::CongestionControl => &[ManualRemedy {
                 id: "default-pacing-ratios",
                 scope: Scope::Namespace,
                 at: None,
-                why: "The kernel paces at tcp_pacing_ca_ratio percent of window ÷ round trip: below 100 the window is never \
-                      used up. Its default is 120.",
+                why: "The kernel paces at tcp_pacing_ca_ratio percent of window ÷ round trip: below 100 the window is \
+                      never used up. Its default is 120.",
             }],
         }
     }
@@ -177,19 +183,19 @@ impl Facts for Pace {
 fn higher_pace(advice: &Advice) -> Option<Remedy> {
     let pace = advice.evidence.request.pacing?;
     let why = format!(
-        "The load was asked for a greatest pace of {pace} on each connection; without that the congestion control sets the \
-         pace."
+        "The load was asked for a maximum pace of {pace} on each connection; without that the congestion control sets \
+         the pace."
     );
     Some(advice.remedy("higher-pace", Scope::Application, At::Sender, vec![Change::MaxPacingRate(None)], why))
 }
 
-/// The kernel's own share of window ÷ round trip, in the part of a transfer in which it was seen to be lower; `None` where
-/// that was not seen.
+/// Returns a change back to the kernel's default share of window ÷ round trip, in the part of a transfer that showed a
+/// lower one; `None` where none did.
 fn default_pacing_ratios(advice: &Advice) -> Option<Remedy> {
     let [in_slow_start, after_it] = percents(&advice.figures);
     let lowered = [
-        ("net.ipv4.tcp_pacing_ss_ratio", in_slow_start, PACE_OF_SLOW_START),
-        ("net.ipv4.tcp_pacing_ca_ratio", after_it, PACE_AFTER_SLOW_START),
+        ("net.ipv4.tcp_pacing_ss_ratio", in_slow_start, SLOW_START_PACE_PERCENT),
+        ("net.ipv4.tcp_pacing_ca_ratio", after_it, PACE_PERCENT),
     ]
     .map(|(name, seen, usual)| Some((name, seen.filter(|seen| is_clearly_below(*seen, usual))?, usual)));
     let seen: Vec<String> = lowered.iter().flatten().map(|(name, seen, _)| format!("{seen} % ({name})")).collect();
@@ -197,8 +203,8 @@ fn default_pacing_ratios(advice: &Advice) -> Option<Remedy> {
         |(name, _, usual): &(&str, u32, u32)| Change::Sysctl { name: (*name).to_owned(), value: usual.to_string() };
     let changes: Vec<Change> = lowered.iter().flatten().map(sysctl).collect();
     let why = format!(
-        "The kernel paces at {} of window ÷ round trip: below 100 the window is never used up. By default it is 200 in slow \
-         start and 120 after it.",
+        "The kernel paces at {} of window ÷ round trip: below 100 the window is never used up. By default it is 200 in \
+         slow start and 120 after it.",
         seen.join(" and ")
     );
     let at = At::Sender;
@@ -206,5 +212,5 @@ fn default_pacing_ratios(advice: &Advice) -> Option<Remedy> {
 }
 
 fn is_clearly_below(seen: u32, usual: u32) -> bool {
-    f64::from(seen) < f64::from(usual) * CLEARLY_BELOW
+    f64::from(seen) < f64::from(usual) * CLEARLY_LOWER_SHARE
 }

@@ -1,10 +1,11 @@
 //! A receiver that allows too little in flight.
 
 use fullpipe_model::kernel::{self, ReceiveBuffer};
+use fullpipe_model::lifting::WindowFault;
 use fullpipe_model::window;
 use fullpipe_record::{
-    At, Buffer, Change, CongestionWindowVerdict, Handshake, HostSettings, ReceiveWindowVerdict,
-    ReceiverApplicationVerdict, Remedy, Scope,
+    Buffer, CongestionWindowVerdict, Handshake, HostSettings, ReceiveWindowVerdict, ReceiverApplicationVerdict, Remedy,
+    Scope,
 };
 use fullpipe_units::{ByteCount, Ratio};
 
@@ -18,22 +19,24 @@ use crate::snapshot::own_window;
 use crate::syn_quotes;
 use crate::text::{self, Basics, Row, rate, size, time};
 use crate::thresholds::{
-    AUTOTUNED_TO_THE_END, CLAMPED, CLOCK, CLOCK_UNDER_BBR, FAR_BELOW_UNSCALED, MAJORITY, WINDOW_FELL, WINDOW_IN_USE,
+    CLAMPED_WINDOW_SHARE, FALLEN_WINDOW_SHARE, FULLY_TUNED_SHARE, MAX_NEVER_SCALED_WINDOW, MIN_LIMIT_SHARE,
+    MIN_WINDOW_CLOCK_SHARE, MIN_WINDOW_CLOCK_SHARE_UNDER_BBR, MIN_WINDOW_USE,
 };
 
-/// Whether the kernel's clock for the advertised window ran for most of the busy time. Under BBR it stands still
-/// whenever the pace holds a segment back first, and shows about half of a limit that is always there.
+/// Returns whether the kernel counted the advertised window as the limit for most of the busy time. Under BBR that
+/// clock stands still whenever the pace holds a segment back first, and shows about half of a limit that is always
+/// there.
 pub(crate) fn clocks_say_window(figures: &Figures) -> bool {
-    let needed = if figures.is_bbr() { CLOCK_UNDER_BBR } else { CLOCK };
+    let needed = if figures.is_bbr() { MIN_WINDOW_CLOCK_SHARE_UNDER_BBR } else { MIN_WINDOW_CLOCK_SHARE };
     figures.share_of_busy(|tcp| tcp.rwnd_limited).is_some_and(|share| share.get() >= needed)
 }
 
-/// The receiver's window or program, if one of them held for most of the time.
+/// Returns the receiver's window or program, if one of them was the limit for most of the time.
 pub(crate) fn find(figures: &Figures) -> Option<Finding> {
     let clocks = clocks_say_window(figures);
     let busy_votes =
         figures.snapshots().filter(|snapshot| snapshot.busy()).map(|snapshot| snapshot.fills_window(clocks));
-    let by_samples = share(busy_votes).is_some_and(|share| share.get() >= MAJORITY);
+    let by_samples = share(busy_votes).is_some_and(|share| share.get() >= MIN_LIMIT_SHARE);
     if !(by_samples || clocks && clock_is_borne_out(figures)) {
         return None;
     }
@@ -44,13 +47,13 @@ pub(crate) fn find(figures: &Figures) -> Option<Finding> {
     Some(name_receiver(figures, Ratio::new(held)))
 }
 
-/// The clock alone decides nothing: data must have waited, and where the window is known, much of it been in use. A window of
-/// less than a segment is not: nothing is sent into it until a timer fires (RFC 1122, 4.2.3.4).
+/// Returns whether samples support the clock: data must have waited, and much of a known window must have been in use.
+/// A window of less than a segment is not: nothing is sent into it until a timer fires (RFC 1122, 4.2.3.4).
 fn clock_is_borne_out(figures: &Figures) -> bool {
     let waited = figures.mean(|snapshot| snapshot.not_sent).is_some_and(|not_sent| not_sent > ByteCount::ZERO);
     let in_use = match (figures.mean(|snapshot| snapshot.outstanding), figures.mean(|snapshot| snapshot.window)) {
         (Some(outstanding), Some(window)) => {
-            outstanding >= window.scaled(WINDOW_IN_USE) || figures.mss.is_some_and(|mss| window < mss)
+            outstanding >= window.scaled(MIN_WINDOW_USE) || figures.mss.is_some_and(|mss| window < mss)
         }
         _ => true,
     };
@@ -74,11 +77,13 @@ fn name_receiver(figures: &Figures, held: Ratio) -> Finding {
     Finding::new(cause, held)
 }
 
-/// Whether a stream's window was well below what it came to be in the end: the receiver tunes it while the sender speeds up,
+/// Returns whether a stream's window was well below its last size: the receiver tunes it while the sender speeds up,
 /// and may lag behind.
 fn window_still_grows(flow: &Flow) -> bool {
     let last = flow.snapshots.iter().rev().find_map(|snapshot| snapshot.window);
-    usual_and_most(flow).zip(last).is_some_and(|((usual, most), last)| usual < most.scaled(WINDOW_FELL) && last == most)
+    usual_and_most(flow)
+        .zip(last)
+        .is_some_and(|((usual, most), last)| usual < most.scaled(FALLEN_WINDOW_SHARE) && last == most)
 }
 
 fn scaling_is_off(figures: &Figures) -> bool {
@@ -91,7 +96,8 @@ fn scaling_is_off(figures: &Figures) -> bool {
     small && agreed.map_or(refused, |agreed| !agreed)
 }
 
-/// The program fixed it by request; or the window stands well below what the kernel would tune it to.
+/// Returns whether the program fixed the buffer by request, or the window stands well below the size to which the
+/// kernel would tune it.
 fn receive_buffer_is_fixed(figures: &Figures) -> bool {
     let evidence = figures.evidence;
     if evidence.request.buffer != Buffer::Automatic {
@@ -100,15 +106,15 @@ fn receive_buffer_is_fixed(figures: &Figures) -> bool {
     let Some(settings) = &evidence.receiver else { return false };
     let tuned = ReceiveBuffer::automatic(settings).advertised();
     let seen = figures.snapshots().filter_map(|snapshot| snapshot.window).max();
-    seen.is_some_and(|seen| seen < tuned.scaled(AUTOTUNED_TO_THE_END))
+    seen.is_some_and(|seen| seen < tuned.scaled(FULLY_TUNED_SHARE))
 }
 
-/// The receive window as `found`, if a device between the ends made it what it is.
+/// Returns the receive window of `found` with the device between the ends that made it small, if there is one.
 ///
-/// Both ends must be seen to know it for certain. From the sending end alone it shows where the other's part of the handshake
-/// was heard: an option that a device overwrites leaves padding, and a window that it lowers is as low there; and where a
-/// router quotes an opening of this end that has lost its option. Where there is neither, scaling that was not agreed, with a
-/// peer that agreed to other options of the same age, counts as taken away.
+/// Both ends must be seen to know it for certain. From the sending end alone it shows where the other's part of the
+/// handshake was received: an option that a device overwrites leaves padding, and a window that it lowers is as low
+/// there; and where a router quotes a SYN of this end that has lost its option. Where there is neither, scaling that
+/// was not agreed, with a peer that agreed to other options of the same age, counts as taken away.
 pub(crate) fn by_a_device(figures: &Figures, found: &Finding) -> Option<Finding> {
     let cause = scale_stripped(figures).or_else(|| scale_rewritten(figures)).or_else(|| clamped(figures))?;
     Some(found.as_verdict(cause))
@@ -127,14 +133,14 @@ fn scale_stripped(figures: &Figures) -> Option<ReceiveWindowVerdict> {
         tcp.timestamps == Some(true) || tcp.sack == Some(true)
     });
     let offer_is_lost = !here && syn_quotes::lose_their_scale(evidence);
-    // Of a host that is not seen, its part of the handshake tells whether it offered.
+    // Of a host that is not seen, its part of the handshake shows whether it offered.
     let offered =
         evidence.receiver.is_some() || answer(figures).and_then(|answer| answer.options_overwritten) != Some(false);
     (disagree || offer_is_lost || (!here && both_offer && modern && offered))
         .then_some(ReceiveWindowVerdict::WindowScaleStripped)
 }
 
-/// What the receiver said as the connection was opened, where the sender heard it.
+/// Returns the receiver's part of the handshake, where the sender has it.
 fn answer(figures: &Figures) -> Option<Handshake> {
     figures.evidence.sender_sockets.iter().find_map(|socket| socket.handshake)
 }
@@ -148,48 +154,50 @@ fn scale_rewritten(figures: &Figures) -> Option<ReceiveWindowVerdict> {
     differs.then_some(ReceiveWindowVerdict::WindowScaleRewritten)
 }
 
-/// How many times smaller than the receiver means them the sender takes its windows; `None` where both shift alike, or one
-/// of them is not seen.
+/// Returns the factor by which the sender takes the receiver's windows for too small; `None` where both shift alike, or
+/// one of them is not seen.
 fn misread(figures: &Figures) -> Option<u64> {
     let scales_here = figures.snapshots().find_map(|snapshot| snapshot.sample.tcp.window_scaling)?;
     let read = if scales_here { shift_read(figures)? } else { 0 };
     1_u64.checked_shl(shift_sent(figures)?.checked_sub(read)?.into()).filter(|factor| *factor > 1)
 }
 
-/// By how much the sender shifts the windows that arrive, where it agreed to that.
+/// Returns the shift that the sender applies to the windows that arrive, where it agreed to one.
 fn shift_read(figures: &Figures) -> Option<u8> {
     let mut agreed =
         figures.snapshots().map(|snapshot| &snapshot.sample.tcp).filter(|tcp| tcp.window_scaling == Some(true));
     agreed.find_map(|tcp| tcp.snd_wscale)
 }
 
-/// By how much the receiver shifts those that it sends, where it agreed to that.
+/// Returns the shift that the receiver applies to the windows that it sends, where it agreed to one.
 fn shift_sent(figures: &Figures) -> Option<u8> {
     let samples = figures.evidence.receiver_samples.iter().map(|sample| &sample.tcp);
     samples.filter(|tcp| tcp.window_scaling == Some(true)).find_map(|tcp| tcp.rcv_wscale)
 }
 
-/// Whether no window was ever so large that it takes a scale to say it, nor near that: a receiver that asked for one meant
+/// Returns whether every window was far below the largest one without a scale: a receiver that asked for a scale meant
 /// more.
 fn never_needed_a_scale(figures: &Figures) -> bool {
     let windows = || figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.snd_wnd);
-    windows().max().is_some_and(|most| most <= FAR_BELOW_UNSCALED)
+    windows().max().is_some_and(|most| most <= MAX_NEVER_SCALED_WINDOW)
 }
 
-/// The window that arrives against the one that the receiver says it sends, each at its largest: they are not looked at
-/// in the same moment. What it sent last has not arrived yet.
+/// Compares the window that arrives with the one that the receiver says it sends, each at its largest: they are not
+/// sampled in the same moment. The last one sent has not arrived yet.
 fn clamped(figures: &Figures) -> Option<ReceiveWindowVerdict> {
     let arrives = figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.snd_wnd).max()?;
-    let heard_until = figures.judged().1.saturating_sub(figures.rtt.unwrap_or_default());
-    let heard = figures.evidence.receiver_samples.iter().filter(|sample| sample.at <= heard_until);
-    let sent = heard.filter_map(|sample| own_window(&sample.tcp)).max();
-    let lowered =
-        sent.map_or_else(|| is_clamped_from_the_first(figures, arrives), |sent| arrives < sent.scaled(CLAMPED));
+    let arrived_until = figures.judged().1.saturating_sub(figures.rtt.unwrap_or_default());
+    let sent_before = figures.evidence.receiver_samples.iter().filter(|sample| sample.at <= arrived_until);
+    let sent = sent_before.filter_map(|sample| own_window(&sample.tcp)).max();
+    let lowered = sent.map_or_else(
+        || is_clamped_from_the_first(figures, arrives),
+        |sent| arrives < sent.scaled(CLAMPED_WINDOW_SHARE),
+    );
     lowered.then_some(ReceiveWindowVerdict::WindowClamped)
 }
 
-/// Whether the field of the window holds the same number in the handshake, where it counts bytes, and at its largest,
-/// `arrives`, where it counts scaled ones: that is the work of a device which knows no scale.
+/// Returns whether the field of the window holds the same number in the handshake, where it counts bytes, and at its
+/// largest, `arrives`, where it counts scaled ones: that is the work of a device which knows no scale.
 fn is_clamped_from_the_first(figures: &Figures, arrives: ByteCount) -> bool {
     let scale = figures.snapshots().find_map(|snapshot| snapshot.sample.tcp.snd_wscale).filter(|scale| *scale > 0);
     let first = answer(figures).and_then(|answer| answer.window);
@@ -279,23 +287,18 @@ impl Facts for Window {
     }
 
     fn settings(&self, advice: &Advice) -> Vec<Remedy> {
-        let own = match self.verdict {
+        let is_untuned = advice.receiver().is_some_and(|host| !host.moderate_rcvbuf);
+        let fault = match self.verdict {
             // No setting of a host changes what a device between them does to the window.
             ReceiveWindowVerdict::WindowScaleStripped
             | ReceiveWindowVerdict::WindowScaleRewritten
-            | ReceiveWindowVerdict::WindowClamped => Vec::new(),
-            ReceiveWindowVerdict::SoRcvbuf => advice.for_a_fixed_buffer(),
-            ReceiveWindowVerdict::NoWindowScaling => {
-                let scale = vec![Change::WindowScaling(true)];
-                vec![enable_window_scaling(advice, scale.clone()), advice.raise(scale)]
-            }
-            ReceiveWindowVerdict::TcpRmemMax if advice.receiver().is_some_and(|host| !host.moderate_rcvbuf) => {
-                let tune = vec![Change::ModerateRcvbuf(true)];
-                vec![Some(advice.let_the_kernel_tune(tune.clone(), Scope::Namespace)), advice.raise(tune)]
-            }
-            ReceiveWindowVerdict::TcpRmemMax => vec![advice.raise(advice.first_size(Change::TcpRmemMax))],
+            | ReceiveWindowVerdict::WindowClamped => return advice.parallel_streams().into_iter().collect(),
+            ReceiveWindowVerdict::SoRcvbuf => WindowFault::FixedBuffer,
+            ReceiveWindowVerdict::NoWindowScaling => WindowFault::NoScaling,
+            ReceiveWindowVerdict::TcpRmemMax if is_untuned => WindowFault::NoAutotuning,
+            ReceiveWindowVerdict::TcpRmemMax => WindowFault::ReceiveMaximum,
         };
-        own.into_iter().chain([advice.parallel_streams()]).flatten().collect()
+        advice.for_window(fault)
     }
 
     fn manual(&self) -> &'static [ManualRemedy] {
@@ -304,31 +307,19 @@ impl Facts for Window {
                 id: "let-window-scale-pass",
                 scope: Scope::Path,
                 at: None,
-                why: "A firewall or router between the ends edits the window scale option of the handshake: its setting for \
-                      TCP options must let it pass unchanged.",
+                why: "A firewall or router between the ends edits the window scale option of the handshake: its \
+                      setting for TCP options must let it pass unchanged.",
             }],
             ReceiveWindowVerdict::WindowClamped => &[ManualRemedy {
                 id: "let-windows-pass",
                 scope: Scope::Path,
                 at: None,
-                why: "A traffic shaper or proxy between the ends lowers the window of each packet: exempt this traffic from it.",
+                why: "A traffic shaper or proxy between the ends lowers the window of each packet: exempt this traffic \
+                      from it.",
             }],
             ReceiveWindowVerdict::SoRcvbuf
             | ReceiveWindowVerdict::TcpRmemMax
             | ReceiveWindowVerdict::NoWindowScaling => &[],
         }
     }
-}
-
-/// `None` where both ends are known to offer scaling already: something between them removes it.
-fn enable_window_scaling(advice: &Advice, changes: Vec<Change>) -> Option<Remedy> {
-    let offers = |host: Option<&HostSettings>| host.map(|host| host.window_scaling);
-    let at = match (offers(advice.evidence.sender.as_ref()), offers(advice.receiver())) {
-        (_, Some(false)) => At::Receiver,
-        (Some(false), _) => At::Sender,
-        (Some(true), Some(true)) => return None,
-        (Some(true) | None, _) => At::Receiver,
-    };
-    let why = "Without window scaling at both ends no more than 64 KiB may be in flight.".to_owned();
-    Some(advice.remedy("enable-window-scaling", Scope::Namespace, at, changes, why))
 }

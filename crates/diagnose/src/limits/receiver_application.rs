@@ -10,7 +10,9 @@ use crate::flow::Flow;
 use crate::limits::{Facts, ManualRemedy, receive_window, sender_application};
 use crate::machine;
 use crate::text::{Row, size};
-use crate::thresholds::{UNREAD, WINDOW_FALLS, WINDOW_FALLS_BY, WINDOW_FELL, WINDOW_SWINGS_BELOW};
+use crate::thresholds::{
+    FALLEN_WINDOW_SHARE, MIN_UNREAD_SHARE, MIN_WINDOW_FALLS_SHARE, SWINGING_WINDOW_SHARE, WINDOW_FALL_SHARE,
+};
 
 /// Returns whether a window that limits is the work of a program that reads slowly.
 pub(crate) fn reads_slowly(figures: &Figures) -> bool {
@@ -23,29 +25,30 @@ pub(crate) fn slow_file(figures: &Figures) -> Option<Finding> {
     Some(Finding::new(ReceiverApplicationVerdict::Storage, busy))
 }
 
-/// Whether a stream's window was, for most of the time, well below what it once was: the reader lets data pile up.
+/// Returns whether a stream's window was, for most of the time, well below its largest size: the reader lets data pile
+/// up.
 fn window_fell(flow: &Flow) -> bool {
     let mss = flow.snapshots.iter().filter_map(|snapshot| snapshot.sample.tcp.snd_mss).max().unwrap_or_default();
-    usual_and_most(flow).is_some_and(|(usual, most)| usual < most.scaled(WINDOW_FELL) && usual + mss * 2 < most)
+    usual_and_most(flow).is_some_and(|(usual, most)| usual < most.scaled(FALLEN_WINDOW_SHARE) && usual + mss * 2 < most)
 }
 
-/// Whether a stream's window falls again and again, and seldom comes up to what it once was: its reader takes data in its own
-/// time, and never all of it. A window that its buffer limits stands still, or grows.
+/// Returns whether a stream's window falls again and again, and seldom reaches its largest size: its reader takes data
+/// in its own time, and never all of it. A window that its buffer limits stands still, or grows.
 fn window_swings(flow: &Flow) -> bool {
     let windows: Vec<ByteCount> = flow.snapshots.iter().filter_map(|snapshot| snapshot.window).collect();
-    let falls = share(windows.windows(2).map(|pair| Some(pair[1] < pair[0].scaled(1.0 - WINDOW_FALLS_BY))));
-    let below = usual_and_most(flow).is_some_and(|(usual, most)| usual < most.scaled(WINDOW_SWINGS_BELOW));
-    below && falls.is_some_and(|falls| falls.get() >= WINDOW_FALLS)
+    let falls = share(windows.windows(2).map(|pair| Some(pair[1] < pair[0].scaled(1.0 - WINDOW_FALL_SHARE))));
+    let below = usual_and_most(flow).is_some_and(|(usual, most)| usual < most.scaled(SWINGING_WINDOW_SHARE));
+    below && falls.is_some_and(|falls| falls.get() >= MIN_WINDOW_FALLS_SHARE)
 }
 
-/// The window of a stream in the median of its judged part, and the largest of its life.
+/// Returns the window of a stream in the median of its judged part, and the largest of its life.
 pub(crate) fn usual_and_most(flow: &Flow) -> Option<(ByteCount, ByteCount)> {
     let ever = flow.whole.iter().filter_map(|sample| sample.tcp.snd_wnd).max();
     let most = ever.into_iter().chain(flow.snapshots.iter().filter_map(|snapshot| snapshot.window)).max();
     median(flow.snapshots.iter().filter_map(|snapshot| snapshot.window).collect()).zip(most)
 }
 
-/// Whether the receiver's buffer holds much that its program has not read.
+/// Returns whether the receiver's buffer holds much data that its program has not read.
 fn unread_data_waits(figures: &Figures) -> bool {
     let (from, to) = figures.judged();
     let judged = figures.evidence.receiver_samples.iter().filter(|sample| (from..=to).contains(&sample.at));
@@ -54,7 +57,7 @@ fn unread_data_waits(figures: &Figures) -> bool {
         unread += memory.rmem_alloc.as_f64();
         room += memory.rcvbuf.as_f64();
     }
-    room > 0.0 && unread >= room * UNREAD
+    room > 0.0 && unread >= room * MIN_UNREAD_SHARE
 }
 
 /// Returns the largest window that the receiver ever advertised, of all streams.
@@ -93,7 +96,8 @@ impl Facts for Reader {
                 format!("Writing the file holds the transfer back: it took {} of the receiver's time.", self.share)
             }
             ReceiverApplicationVerdict::SlowReader => format!(
-                "The receiving program reads too slowly: it leaves room for {} at a time, where there was once room for {}.",
+                "The receiving program reads too slowly: it leaves room for {} at a time, where there was once room \
+                 for {}.",
                 size(self.room),
                 size(self.most_room),
             ),

@@ -1,7 +1,8 @@
 //! A send buffer that holds too little.
 
+use fullpipe_model::lifting::WindowFault;
 use fullpipe_model::window;
-use fullpipe_record::{Buffer, Change, Remedy, SendBufferVerdict};
+use fullpipe_record::{Buffer, Remedy, SendBufferVerdict};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
 use crate::advice::Advice;
@@ -11,13 +12,14 @@ use crate::flow::Flow;
 use crate::limits::{Facts, ManualRemedy};
 use crate::text::{self, Basics, Row, rate, size, time};
 use crate::thresholds::{
-    AUTOTUNED_TO_THE_END, BLOCKED, BUFFER_MEAN, BUFFER_PEAK, MAJORITY, SNAPSHOTS_OF_A_SLEEPER, WOKEN,
+    FULLY_TUNED_SHARE, MIN_BLOCKED_SHARE, MIN_BUFFER_MEAN, MIN_BUFFER_PEAK, MIN_LIMIT_SHARE,
+    MIN_SNAPSHOTS_OF_SLEEPING_WRITER, WOKEN_BUFFER_SHARES,
 };
 
-/// The send buffer, if it held for most of the time.
+/// Returns the send buffer, if it was the limit for most of the time.
 ///
 /// It must have been full at times and much in use on the whole (a sleeping writer is woken when a third is free),
-/// with next to nothing left to send. The kernel's own marks do not show it: a small buffer snapshots like an idle
+/// with next to nothing left to send. The kernel's own marks do not show it: a small buffer looks like an idle
 /// program (`app_limited`), with hardly any `sndbuf_limited` time.
 pub(crate) fn find(figures: &Figures) -> Option<Finding> {
     let of_flow = |flow: &Flow| {
@@ -27,14 +29,14 @@ pub(crate) fn find(figures: &Figures) -> Option<Finding> {
             .map(|snapshot| Some(full? && snapshot.busy() && snapshot.starved_by_buffer()?))
             .collect::<Vec<_>>()
     };
-    let held = share(figures.flows.iter().flat_map(of_flow)).filter(|share| share.get() >= MAJORITY)?;
+    let held = share(figures.flows.iter().flat_map(of_flow)).filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
     let fixed = send_buffer_is_fixed(figures);
     Some(Finding::new(if fixed { SendBufferVerdict::SoSndbuf } else { SendBufferVerdict::TcpWmemMax }, held))
 }
 
-/// Whether a stream's buffer was full at times and much used on the whole, and its writer waited for room: the kernel says
-/// so, or the buffer was at times as empty as where a sleeping writer is woken, and never emptier. What a program leaves
-/// there by itself is sometimes less.
+/// Returns whether a stream's buffer was full at times and much used on the whole, and its writer waited for room: the
+/// kernel says so, or the buffer was at times as empty as where a sleeping writer is woken, and never emptier. A
+/// program that is slow by itself sometimes leaves less there.
 pub(crate) fn buffer_is_full(figures: &Figures, flow: &Flow) -> Option<bool> {
     let used = flow
         .snapshots
@@ -44,12 +46,12 @@ pub(crate) fn buffer_is_full(figures: &Figures, flow: &Flow) -> Option<bool> {
     let peak = used.iter().copied().fold(0.0, f64::max);
     let least = used.iter().copied().fold(f64::INFINITY, f64::min);
     let mean = used.iter().sum::<f64>() / used.len() as f64;
-    let stated = figures.share_of_busy(|tcp| tcp.sndbuf_limited).is_none_or(|waited| waited.get() >= BLOCKED);
-    let waited = stated || (used.len() >= SNAPSHOTS_OF_A_SLEEPER && WOKEN.contains(&least));
-    (!used.is_empty()).then_some(waited && peak >= BUFFER_PEAK && mean >= BUFFER_MEAN)
+    let stated = figures.share_of_busy(|tcp| tcp.sndbuf_limited).is_none_or(|waited| waited.get() >= MIN_BLOCKED_SHARE);
+    let waited = stated || (used.len() >= MIN_SNAPSHOTS_OF_SLEEPING_WRITER && WOKEN_BUFFER_SHARES.contains(&least));
+    (!used.is_empty()).then_some(waited && peak >= MIN_BUFFER_PEAK && mean >= MIN_BUFFER_MEAN)
 }
 
-/// The program fixed it by request; or it never changed, and is not what the kernel tunes it to.
+/// Returns whether the program fixed the buffer by request, or it never changed and is not the kernel's largest size.
 fn send_buffer_is_fixed(figures: &Figures) -> bool {
     let evidence = figures.evidence;
     if evidence.request.buffer != Buffer::Automatic {
@@ -58,7 +60,7 @@ fn send_buffer_is_fixed(figures: &Figures) -> bool {
     let sizes = || figures.flows.iter().flat_map(|flow| &flow.whole).filter_map(|sample| Some(sample.memory?.sndbuf));
     let (Some(least), Some(most)) = (sizes().min(), sizes().max()) else { return false };
     let tuned_to_the_end =
-        evidence.sender.as_ref().is_some_and(|settings| most >= settings.tcp_wmem.max.scaled(AUTOTUNED_TO_THE_END));
+        evidence.sender.as_ref().is_some_and(|settings| most >= settings.tcp_wmem.max.scaled(FULLY_TUNED_SHARE));
     least == most && !tuned_to_the_end
 }
 
@@ -126,11 +128,10 @@ impl Facts for SendBuffer {
     }
 
     fn settings(&self, advice: &Advice) -> Vec<Remedy> {
-        let own = match self.verdict {
-            SendBufferVerdict::SoSndbuf => advice.for_a_fixed_buffer(),
-            SendBufferVerdict::TcpWmemMax => vec![advice.raise(advice.first_size(Change::TcpWmemMax))],
-        };
-        own.into_iter().chain([advice.parallel_streams()]).flatten().collect()
+        advice.for_window(match self.verdict {
+            SendBufferVerdict::SoSndbuf => WindowFault::FixedBuffer,
+            SendBufferVerdict::TcpWmemMax => WindowFault::SendMaximum,
+        })
     }
 
     fn manual(&self) -> &'static [ManualRemedy] {

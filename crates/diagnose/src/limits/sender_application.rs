@@ -11,19 +11,19 @@ use crate::limits::send_buffer::buffer_is_full;
 use crate::limits::{Facts, ManualRemedy};
 use crate::machine;
 use crate::text::{self, Row, rate};
-use crate::thresholds::MAJORITY;
+use crate::thresholds::MIN_LIMIT_SHARE;
 
-/// The sending program, if it left its socket largely empty for most of the time.
+/// Returns the sending program, if it left its socket largely empty for most of the time.
 pub(crate) fn find(figures: &Figures) -> Option<Finding> {
     let of_flow = |flow: &Flow| {
         let full = buffer_is_full(figures, flow).unwrap_or(false);
         flow.snapshots.iter().map(|snapshot| snapshot.writer_behind(full)).collect::<Vec<_>>()
     };
-    let held = share(figures.flows.iter().flat_map(of_flow)).filter(|share| share.get() >= MAJORITY)?;
+    let held = share(figures.flows.iter().flat_map(of_flow)).filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
     Some(idle(figures, held))
 }
 
-/// The sending program had nothing to send: by its own choice, where it was asked for a rate and keeps to it.
+/// Returns the sending program as the limit: it had nothing to send, or was asked for a rate and keeps to it.
 pub(crate) fn idle(figures: &Figures, share: Ratio) -> Finding {
     let limited = keeps_to_a_rate(figures);
     Finding::new(if limited { SenderApplicationVerdict::RateLimited } else { SenderApplicationVerdict::Idle }, share)
@@ -114,8 +114,8 @@ pub(crate) const FASTER_STORAGE: &[ManualRemedy] = &[ManualRemedy {
     id: "faster-storage",
     scope: Scope::Application,
     at: None,
-    why: "The file is slower than the network: a faster disk, larger or parallel reads and writes, or none at all (test \
-          without the file) would show what the network gives.",
+    why: "The file is slower than the network: a faster disk, larger or parallel reads and writes, or none at all \
+          (test without the file) would show what the network gives.",
 }];
 
 /// `None` where the load is another program's, which was asked for its rate by somebody else.

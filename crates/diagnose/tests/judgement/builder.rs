@@ -10,7 +10,7 @@ pub(crate) const MSS: u64 = 1448;
 pub(crate) const MIB: f64 = 1024.0 * 1024.0;
 const SAMPLE_MILLIS: u64 = 50;
 
-/// What one stream is like at a moment; sizes in bytes, rates in Mbit/s, shares of the time since the last moment.
+/// One stream at a moment; sizes in bytes, rates in Mbit/s, shares of the time since the last moment.
 #[derive(Clone)]
 pub(crate) struct Moment {
     pub(crate) mbps: f64,
@@ -51,7 +51,7 @@ pub(crate) fn moment(mbps: f64, rtt_ms: f64) -> Moment {
     }
 }
 
-/// A transfer of so many seconds; `at` tells what each stream is like at a time in seconds.
+/// A transfer of so many seconds; `at` gives each stream at a time in seconds.
 pub(crate) fn samples(seconds: f64, streams: u16, at: impl Fn(f64) -> Moment) -> Vec<Sample> {
     (0..streams).flat_map(|stream| stream_samples(seconds, stream, &at)).collect()
 }
@@ -136,7 +136,7 @@ fn sample(at: Span, stream: u16, moment: &Moment, sums: &Sums) -> Sample {
     Sample { at, stream, bytes: bytes(sums.acked + moment.in_flight + moment.unsent), tcp, memory: Some(memory) }
 }
 
-/// What those samples are evidence of, between two hosts with the defaults of Linux 6.18.
+/// The evidence of those samples, between two hosts with the defaults of Linux 6.18.
 pub(crate) fn evidence(congestion: &str, idle_ms: u64, samples: Vec<Sample>) -> Evidence {
     let ended_at = samples.iter().map(|sample| sample.at).max().unwrap_or_default();
     let idle_rtt = Some(Span::from_millis(idle_ms));
@@ -179,7 +179,7 @@ pub(crate) fn host() -> HostSettings {
     HostSettings::of_linux_6_18()
 }
 
-/// Those of the samples' fields that `forget` clears were not told by the kernel.
+/// Those of the samples' fields that `forget` clears were not reported by the kernel.
 pub(crate) fn without(mut evidence: Evidence, forget: impl Fn(&mut Sample)) -> Evidence {
     evidence.sender_samples.iter_mut().for_each(forget);
     evidence
@@ -190,7 +190,7 @@ pub(crate) fn stated(mut evidence: Evidence, mbps: u64) -> Evidence {
     evidence
 }
 
-/// Slow start from ten segments towards what `then` tells, which it reaches after about ten round trips.
+/// Slow start from ten segments towards the stream that `then` gives, which it reaches after about ten round trips.
 fn after_slow_start(t: f64, then: Moment) -> Moment {
     let rounds = t * 1e3 / then.rtt_ms;
     let reached = 10.0 * MSS as f64 * 2.0_f64.powf(rounds);
@@ -227,7 +227,7 @@ pub(crate) fn receive_window(congestion: &str, window: f64, streams: u16) -> Evi
     evidence(congestion, 100, full)
 }
 
-/// How the program writes.
+/// The pattern of the program's writes.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Writes {
     Sleeping,

@@ -1,4 +1,4 @@
-//! What is advised against each limit, and what it should bring.
+//! Remedies for each limit, and their predicted gain.
 
 use fullpipe_diagnose::{diagnose, remedies};
 use fullpipe_record::{At, Buffer, Change, Evidence, Forecast, Remedy, Scope};

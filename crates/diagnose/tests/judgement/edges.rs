@@ -192,7 +192,7 @@ fn a_program_is_behind_unless_the_send_buffer_is_full() {
 
 #[test]
 fn a_pipe_of_nine_tenths_of_the_congestion_window_is_full() {
-    // All else untold; the window grows, after a loss.
+    // All else is missing; the window grows, after a loss.
     let piped = |share: f64| {
         let full = of("cubic", move |t| {
             let grows = moment(40.0 + t, 100.0);
@@ -243,7 +243,7 @@ fn a_window_that_grows_for_nothing_meets_a_full_pipe() {
     // From 100 to 120 ms, with the same rate or with one that grows too.
     let gaining = |gain: f64| of("cubic", move |t| moment(40.0 + gain * t, 100.0 + 2.0 * t));
     assert_edge(Limit::Capacity, &gaining(0.0), &gaining(1.0));
-    // Too little growth to tell.
+    // Too little growth to decide.
     assert_ne!(kind(&of("cubic", |t| moment(40.0, 100.0 + t))), Limit::Capacity);
 }
 
@@ -286,7 +286,7 @@ fn late() -> Steady {
 }
 
 #[test]
-fn one_window_before_loss_takes_eight_losses_within_a_twentieth_to_tell() {
+fn one_window_before_loss_takes_eight_losses_within_a_twentieth() {
     let cause = |losses: &[f64]| diagnose(&stated(sawtooth("cubic", 60.0, losses, 1.7, 0.7, 24.0), 1000)).cause;
     let regular = [5.0, 11.0, 17.0, 23.0, 29.0, 35.0, 41.0, 47.0];
     assert_eq!(cause(&regular), Cause::ShallowQueue);

@@ -10,7 +10,7 @@ use serde::Deserialize;
 #[derive(Deserialize)]
 pub(crate) struct Golden {
     pub(crate) measurement: Measurement,
-    /// As a user tells it.
+    /// Bandwidth that a user states.
     pub(crate) bandwidth: Option<BitRate>,
     pub(crate) framing: Framing,
     kind: Limit,

@@ -44,7 +44,7 @@ fn each_limit_is_named_under_each_congestion_control() {
             ),
             ("full link", capacity(cc, 20.0, 1), (Limit::Capacity, Cause::Link, At::Path)),
             (
-                "full link of which was told",
+                "full link with its bandwidth stated",
                 stated(capacity(cc, 20.0, 1), 100),
                 (Limit::Capacity, Cause::Link, At::Path),
             ),
@@ -205,8 +205,8 @@ fn a_window_that_swings_is_a_slow_readers_though_it_never_fell_far() {
     }
 }
 
-/// 94.15 Mbit/s under BBR of which one segment in `one_in` is sent again, over a path whose round trips of 40 ms are a fifth
-/// longer for `probes` of the time.
+/// 94.15 Mbit/s under BBR of which one segment in `one_in` is sent again, over a path whose round trips of 40 ms are a
+/// fifth longer for `probes` of the time.
 fn bbr_that_loses(one_in: f64, probes: f64) -> Evidence {
     let full = samples(20.0, 1, |t| {
         let rtt = if (t / 0.4).fract() < probes { 48.0 } else { 40.4 };
@@ -222,9 +222,9 @@ fn what_bbr_loses_to_its_probes_without_a_queue_a_policer_took() {
     let policer = (Limit::Loss, Cause::Policer, At::Path);
     let link = (Limit::Capacity, Cause::Link, At::Path);
     for (name, evidence, (kind, cause, at)) in [
-        ("nothing told", bbr_that_loses(20.0, 0.0), policer),
-        ("ten times as much told", stated(bbr_that_loses(20.0, 0.0), 1000), policer),
-        ("as much told", stated(bbr_that_loses(20.0, 0.0), 100), link),
+        ("no bandwidth stated", bbr_that_loses(20.0, 0.0), policer),
+        ("ten times the bandwidth stated", stated(bbr_that_loses(20.0, 0.0), 1000), policer),
+        ("the bandwidth stated", stated(bbr_that_loses(20.0, 0.0), 100), link),
         ("its probes make a queue", bbr_that_loses(20.0, 0.13), link),
         ("too little for probes", bbr_that_loses(200.0, 0.0), link),
         ("too much for BBR", bbr_that_loses(4.0, 0.0), (Limit::Loss, Cause::Random, At::Path)),

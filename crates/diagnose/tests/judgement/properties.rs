@@ -31,7 +31,8 @@ prop_compose! {
         state in prop::sample::select(vec![
             None, Some(CongestionState::Open), Some(CongestionState::Recovery), Some(CongestionState::Loss),
         ]),
-        (window_scaling, rcv_wscale, app_limited) in (any::<Option<bool>>(), any::<Option<u8>>(), any::<Option<bool>>()),
+        (window_scaling, rcv_wscale) in (any::<Option<bool>>(), any::<Option<u8>>()),
+        app_limited in any::<Option<bool>>(),
         (unacked, sacked, lost, retrans) in (segments(), segments(), segments(), segments()),
         (cwnd, ssthresh, total_retrans, data_segs_out) in (segments(), segments(), segments(), segments()),
         dsack_dups in segments(),

@@ -8,7 +8,7 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 use crate::builder::{self, stated};
 
-/// What the receiver sees, 20 times a second for ten seconds; sizes in bytes.
+/// The receiver's samples, 20 times a second for ten seconds; sizes in bytes.
 #[derive(Clone, Copy)]
 struct Seen {
     mbps: f64,

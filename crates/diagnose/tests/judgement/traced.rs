@@ -1,4 +1,4 @@
-//! What lies behind a limit that TCP shows: devices between the ends, processors, files, queues of the host.
+//! Causes behind a limit that TCP shows: devices between the ends, processors, files, queues of the host.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use crate::builder::{
     MIB, Moment, capacity, evidence, moment, receive_window, samples, slow_reader, stated, trickle, without,
 };
 
-/// What the receiver's kernel says: its shift, and the window that it sends.
+/// The receiver's side by its kernel: its shift, and the window that it sends.
 fn receiver_says(mut evidence: Evidence, shift: u8, window: f64) -> Evidence {
     let tcp = TcpInfo {
         window_scaling: Some(true),
@@ -30,8 +30,8 @@ fn unscaled(evidence: Evidence) -> Evidence {
     without(evidence, |sample| sample.tcp.window_scaling = Some(false))
 }
 
-/// Looks of so many seconds at a program that takes these shares of a processor and is kept from it for `throttled`; the
-/// machine's processors do the rest of `core`.
+/// Looks of so many seconds at a program that takes these shares of a processor and is kept from it for `throttled`;
+/// the machine's processors do the rest of `core`.
 fn processors(user: f64, system: f64, throttled: f64, core: [f64; 3]) -> Machine {
     let snapshot = |second: u64| {
         let of = |share: f64| Span::from_secs_f64(share * second as f64);
@@ -223,7 +223,7 @@ fn answered(mut evidence: Evidence, window: u64, options_overwritten: Option<boo
 }
 
 #[test]
-fn the_handshake_tells_a_sender_what_a_device_did_to_windows() {
+fn the_handshake_shows_a_sender_the_work_of_a_device_on_windows() {
     let unscaled = || unscaled(receive_window("cubic", 65_535.0, 1));
     let scaled = |shift| {
         without(receive_window("cubic", 2e6, 1), move |sample| {
@@ -235,7 +235,7 @@ fn the_handshake_tells_a_sender_what_a_device_did_to_windows() {
     for (name, evidence, expected) in [
         ("option overwritten", answered(unscaled(), 65_160, Some(true)), (Cause::WindowScaleStripped, At::Middlebox)),
         ("option never there", answered(unscaled(), 65_160, Some(false)), (Cause::NoWindowScaling, At::Receiver)),
-        ("handshake not heard", answered(unscaled(), 65_160, None), (Cause::WindowScaleStripped, At::Middlebox)),
+        ("handshake not captured", answered(unscaled(), 65_160, None), (Cause::WindowScaleStripped, At::Middlebox)),
         ("the same field ever since", answered(scaled(10), 1_600, None), (Cause::WindowClamped, At::Middlebox)),
         ("a window that grew", answered(scaled(10), 65_160, None), (Cause::TcpRmemMax, At::Receiver)),
         ("a window without a scale", answered(scaled(0), 1_600 << 10, None), (Cause::TcpRmemMax, At::Receiver)),
@@ -248,7 +248,7 @@ fn the_handshake_tells_a_sender_what_a_device_did_to_windows() {
 }
 
 #[test]
-fn routers_tell_a_sender_where_its_offer_is_lost() {
+fn routers_show_a_sender_where_its_offer_is_lost() {
     let quoted = |hop: u8, window_scale| SynQuote {
         hop,
         by: IpAddr::from([192, 0, 2, hop]),

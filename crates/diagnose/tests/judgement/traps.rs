@@ -1,4 +1,4 @@
-//! What the kernel's fields seem to say and do not, each seen on Linux 6.18 (T1 to T5 of the reference).
+//! Fields of the kernel that mislead, each seen on Linux 6.18 (T1 to T5 of the reference).
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_record::{Cause, Limit, Sample, TcpInfo};
@@ -24,7 +24,7 @@ fn t1_the_clock_alone_does_not_make_it_the_window() {
 }
 
 #[test]
-fn t2_a_small_send_buffer_looks_like_an_idle_program() {
+fn t2_a_small_send_buffer_resembles_an_idle_program() {
     // SO_SNDBUF of 16 kB: app_limited, with 1.5 % of sndbuf_limited.
     for congestion in ["cubic", "bbr"] {
         let evidence = asked(send_buffer(congestion, 32_768.0, Writes::Sleeping), 16_384);
@@ -46,7 +46,7 @@ fn t2_a_half_empty_send_buffer_is_the_programs_doing() {
 
 #[test]
 fn t3_a_receiver_without_scaling_advertises_no_more_than_the_header_holds() {
-    // The sending kernel does not tell the window; the receiving one claims 1 795 520 bytes of it.
+    // The sending kernel does not report the window; the receiving one claims 1 795 520 bytes.
     let mut evidence = without(receive_window("cubic", 65_535.0, 1), |sample| {
         sample.tcp.snd_wnd = None;
         sample.tcp.window_scaling = Some(false);

@@ -15,7 +15,7 @@ fn advice(evidence: &Evidence) -> Vec<Remedy> {
     remedies(evidence, &diagnose(evidence))
 }
 
-/// What a remedy is but for its words: name, reach, changes, and the predicted rate in Mbit/s.
+/// Returns a remedy without its text: name, reach, changes, and the predicted rate in Mbit/s.
 fn brief(remedy: &Remedy) -> (&str, Scope, &[Change], Option<f64>) {
     let mbps = remedy.predicted.map(|forecast| (forecast.bits_per_second.as_mbps() * 10.0).round() / 10.0);
     (remedy.id.as_str(), remedy.scope, &remedy.changes, mbps)

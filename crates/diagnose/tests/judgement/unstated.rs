@@ -1,4 +1,4 @@
-//! Kernels and peers that tell less.
+//! Kernels and peers that report less.
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_record::{At, Cause, Evidence, Limit, Sample, TcpInfo};
@@ -6,7 +6,7 @@ use fullpipe_units::ByteCount;
 
 use crate::builder::{self, MIB, Writes, asked, capacity, idle, receive_window, send_buffer, trickle, without};
 
-/// What Linux before 4.19, 4.10, 4.9, 4.6 and 4.1 does not know, each on top of the one before.
+/// Fields that Linux before 4.19, 4.10, 4.9, 4.6 and 4.1 does not report, each on top of the one before.
 fn as_before(evidence: &Evidence, (major, minor): (u16, u16)) -> Evidence {
     without(evidence.clone(), |sample| {
         let tcp = &mut sample.tcp;
@@ -89,7 +89,7 @@ fn without_samples_the_verdict_says_so() {
 }
 
 #[test]
-fn samples_that_tell_nothing_name_what_is_missing() {
+fn samples_that_show_nothing_name_the_missing_figures() {
     let blank = |sample: &mut Sample| {
         sample.tcp = TcpInfo::default();
         sample.memory = None;

@@ -1,14 +1,14 @@
 use fullpipe_record::{BufferTriple, HostSettings, KernelVersion};
 use fullpipe_units::ByteCount;
 
-/// What an untouched host of this kernel starts with, where memory is ample (a tuned buffer never exceeds 1/128 of the
-/// free memory) and no distribution chose otherwise.
+/// Returns the settings with which an untouched host of this kernel starts, where memory is ample (a tuned buffer never
+/// exceeds 1/128 of the free memory) and no distribution chose otherwise.
 ///
 /// Of the buffers (`tcp_init`, `net/core/sock.c`): `tcp_rmem[2]` is 4 MiB before 3.4, then 6 MiB, and 32 MiB since 6.16
 /// (572be9bf9d0d); `tcp_rmem[1]` 87 380 bytes before 4.20, then 128 KiB (a337531b942b); `tcp_wmem[2]` always 4 MiB;
-/// `rmem_max` and `wmem_max` 212 992 bytes (early kernels had from 124 928 to 229 376, by the size of their structures),
-/// and 4 MiB since 6.18 (a6d4f25888b8). `tcp_adv_win_scale` is 2 before 3.4 and 1 since
-/// (b49960a05e32). The rest is as in 6.18, although before 2.6.19 another congestion control was the default.
+/// `rmem_max` and `wmem_max` 212 992 bytes (early kernels had from 124 928 to 229 376, by the size of their
+/// structures), and 4 MiB since 6.18 (a6d4f25888b8). `tcp_adv_win_scale` is 2 before 3.4 and 1 since (b49960a05e32).
+/// The rest is as in 6.18, although before 2.6.19 another congestion control was the default.
 pub fn defaults(kernel: KernelVersion) -> HostSettings {
     let triple = |default, max| BufferTriple { min: ByteCount::new(4096), default: ByteCount::new(default), max };
     HostSettings {

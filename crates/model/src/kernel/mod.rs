@@ -1,9 +1,9 @@
-//! What Linux makes of socket buffers, by version: how much of a receive buffer it advertises, which window scale it
-//! picks, what a request stores, what a sender keeps in flight.
+//! Linux's rules for socket buffers, by version: the share of a receive buffer that it advertises, which window scale
+//! it picks, what a request stores, what a sender keeps in flight.
 //!
 //! Sources: `net/ipv4/tcp_input.c`, `tcp_output.c` and `net/core/sock.c` at the commits named, and measurements on
-//! Linux 6.18 at MTU 1500. Point releases follow a later rule where they are known to carry it as a back-port. Kernels of
-//! distributions may carry more than their number says, and follow the older rule here.
+//! Linux 6.18 at MTU 1500. Point releases follow a later rule where they are known to carry it as a back-port. Kernels
+//! of distributions may carry more than their number says, and follow the older rule here.
 
 mod defaults;
 mod receive;

@@ -96,8 +96,8 @@ pub fn largest_window(scale: Option<u8>) -> ByteCount {
 /// bytes, which is assumed of kernels before 3.11 too, although they offer less.
 ///
 /// `mss` is the segment without timestamps in a SYN, which cannot know whether they will be agreed on, and with them in
-/// the answer. Measured on Linux 6.18 at MTU 1500 and 9000: 64 240 and 62 720 bytes in the SYN, 65 160 and 62 636 in the
-/// answer.
+/// the answer. Measured on Linux 6.18 at MTU 1500 and 9000: 64 240 and 62 720 bytes in the SYN, 65 160 and 62 636 in
+/// the answer.
 pub fn first_window(settings: &HostSettings, mss: ByteCount) -> ByteCount {
     let space = whole_segments(Share::at_first(settings).window(settings.tcp_rmem.default), mss);
     let window = space.min(largest_window(None));
@@ -107,8 +107,8 @@ pub fn first_window(settings: &HostSettings, mss: ByteCount) -> ByteCount {
 /// The `SO_RCVBUF` request that makes the kernel advertise `window`, and so carry ⌊window ÷ mss⌋ segments.
 ///
 /// The scale follows from the share at first and the window from the share once learnt. So since Linux 6.10.4 windows
-/// from 65 536 · 2ⁿ to 1.25 times that (to 1.37 times at MTU 9000) cannot be had; the answer is then the least request that carries more. Where it
-/// exceeds [`super::rmem_max`] the kernel cuts it.
+/// from 65 536 · 2ⁿ to 1.25 times that (to 1.37 times at MTU 9000) cannot be had; the answer is then the least request
+/// that carries more. Where it exceeds [`super::rmem_max`] the kernel cuts it.
 pub fn request_for_window(settings: &HostSettings, window: ByteCount, mss: ByteCount) -> ByteCount {
     let carrying = Share::settled_fixed(settings).of_packets(settings, mss).space(window + mss);
     let scaling = match least_scale(whole_segments(window, mss)) {

@@ -10,12 +10,14 @@ const MIN_SNDBUF: ByteCount = ByteCount::new(4608);
 /// `INT_MAX / 2`: what is stored must fit a C `int`.
 const MAX_REQUEST: ByteCount = ByteCount::new((1 << 30) - 1);
 
-/// What the kernel stores when a program asks for `SO_RCVBUF`: the request, at most `net.core.rmem_max`, twice.
+/// Returns the buffer that the kernel stores when a program asks for `SO_RCVBUF`: the request, at most
+/// `net.core.rmem_max`, twice.
 pub fn stored_rcvbuf(settings: &HostSettings, request: ByteCount) -> ByteCount {
     stored(request, rmem_max(settings), MIN_RCVBUF)
 }
 
-/// What the kernel stores when a program asks for `SO_SNDBUF`: the request, at most `net.core.wmem_max`, twice.
+/// Returns the buffer that the kernel stores when a program asks for `SO_SNDBUF`: the request, at most
+/// `net.core.wmem_max`, twice.
 pub fn stored_sndbuf(settings: &HostSettings, request: ByteCount) -> ByteCount {
     stored(request, wmem_max(settings), MIN_SNDBUF)
 }

@@ -8,7 +8,7 @@ use crate::{Likely, window};
 /// The send buffer of a socket when it has grown: bytes written and not yet acknowledged.
 ///
 /// Without a request (`tcp_sndbuf_expand`) it follows the congestion window up to `tcp_wmem[2]`; a `SO_SNDBUF` request
-/// fixes it. How much of it is payload, [`fill`] tells.
+/// fixes it. [`fill`] gives the share that is payload.
 pub fn send_buffer(settings: &HostSettings, request: Option<ByteCount>) -> ByteCount {
     request.map_or(settings.tcp_wmem.max, |request| stored_sndbuf(settings, request))
 }
@@ -41,9 +41,10 @@ pub fn send_buffer_full_at(settings: &HostSettings, control: CongestionControl, 
 /// Memory that a send buffer reckons for each segment of `mss`: a buffer of a power of two that holds the payload and
 /// 576 bytes of headers and `skb_shared_info`, and 256 of `sk_buff`: 2304 for 1448 bytes.
 ///
-/// Measured so on Linux 6.18: 30 segments at first, under BBR, are 69 120 bytes at MTU 1500 and 499 200 at 9000. Kernels
-/// of distributions that keep more room for headers (`MAX_TCP_HEADER` of 320 bytes, not 256) cross the next power of two
-/// at MTU 1500: 4352, seen as `tb87040` where this gives 46 080. There the buffer is full at half the window.
+/// Measured so on Linux 6.18: 30 segments at first, under BBR, are 69 120 bytes at MTU 1500 and 499 200 at 9000.
+/// Kernels of distributions that keep more room for headers (`MAX_TCP_HEADER` of 320 bytes, not 256) cross the next
+/// power of two at MTU 1500: 4352, seen as `tb87040` where this gives 46 080. There the buffer is full at half the
+/// window.
 pub fn memory_per_segment(mss: ByteCount) -> ByteCount {
     const MAX_TCP_HEADER: ByteCount = ByteCount::new(256);
     const SHARED_INFO: ByteCount = ByteCount::new(320);
@@ -54,32 +55,33 @@ pub fn memory_per_segment(mss: ByteCount) -> ByteCount {
 
 /// The payload in a send buffer ÷ the buffer, on average over `rtt`, as a writer keeps it.
 ///
-/// Each packet costs 832 bytes beside its payload (measured: 1448 of every 2280 bytes where segments are held one by
-/// one). A writer that looks at its buffer every 64th of the round trip, or every millisecond, leaves what is acknowledged
-/// in between, and its thread wakes late: together as if the round trip were a twelfth longer, at most 1.5 ms. Where any
-/// room is left it puts in a whole piece, so that on average half a piece is more than the buffer, whose limit the kernel
-/// looks at only where another packet begins. Measured on Linux 6.18 with CUBIC, Reno and BBR from 2 to 680 Mbit/s, over 10
-/// to 200 ms and buffers from 50 KB to 8.7 MB: 0.79 to 0.99, this within four percent, and five where pieces are cut, which
-/// are given either way. Where they are cut, a flow of CUBIC or Reno whose window has grown in spite of the buffer sometimes
-/// sends them whole: up to 1.08 then, which the upper end allows for.
+/// Each packet costs 832 bytes in addition to its payload (measured: 1448 of every 2280 bytes where segments are held
+/// one by one). A writer that checks its buffer every 64th of the round trip, or every millisecond, leaves what is
+/// acknowledged in between, and its thread wakes late: together as if the round trip were a twelfth longer, at most 1.5
+/// ms. Where any room is left it puts in a whole chunk, so that on average half a chunk is more than the buffer, whose
+/// limit the kernel looks at only where another packet begins. Measured on Linux 6.18 with CUBIC, Reno and BBR from 2
+/// to 680 Mbit/s, over 10 to 200 ms and buffers from 50 KB to 8.7 MB: 0.79 to 0.99, this within four percent, and five
+/// where chunks are cut, which are given either way. Where they are cut, a flow of CUBIC or Reno whose window has grown
+/// in spite of the buffer sometimes sends them whole: up to 1.08 then, which the upper end allows for.
 ///
-/// A sleeping writer is woken only when a third of the buffer is free (`sk_stream_write_space`), and how much is depends on
-/// how what was acknowledged comes in: 0.70 to 0.87 at 1 Gbit/s, 50 to 200 ms and 1 to 8 MiB; 0.66 to 0.74 of what segments
-/// held one by one leave of small buffers. The middle is an estimate. With buffers so small that the train is not of 64 KiB, a write
-/// of more than one train overruns the buffer up to the congestion window: the kernel looks at the limit only where it
-/// begins another packet, and cuts the last one before it is full. Then a sleeping writer does better than this.
+/// A sleeping writer is woken only when a third of the buffer is free (`sk_stream_write_space`), and how much is
+/// depends on how what was acknowledged comes in: 0.70 to 0.87 at 1 Gbit/s, 50 to 200 ms and 1 to 8 MiB; 0.66 to 0.74
+/// of what segments held one by one leave of small buffers. The middle is an estimate. With buffers so small that the
+/// train is not of 64 KiB, a write of more than one train overruns the buffer up to the congestion window: the kernel
+/// looks at the limit only where it begins another packet, and cuts the last one before it is full. Then a sleeping
+/// writer does better than this.
 pub fn fill(writer: Writer, segmentation: Segmentation, mss: ByteCount, buffer: ByteCount, rtt: Span) -> Likely {
     let rate = window::rate(buffer, rtt);
     // What is sent in a millisecond (`tcp_tso_autosize`), at least what a writer puts in at once, and at most 64 KiB.
     let train = |shortest: ByteCount| rate.bytes_in(TRAIN_LASTS).max(shortest).min(LONG_TRAIN).max(mss);
     let (packet, whole, put_in) = match segmentation {
-        Segmentation::Trains => (train(cut_piece(mss, rate)), train(piece(mss)), piece(mss)),
+        Segmentation::Trains => (train(cut_chunk(mss, rate)), train(chunk(mss)), chunk(mss)),
         Segmentation::Exact => (mss, mss, mss),
     };
     let of_memory = |packet: ByteCount| PACKET_COSTS.as_f64() / packet.as_f64().max(1.0);
     match writer {
         Writer::Retrying => {
-            let late = Ratio::of(LOOKS_LATE.min(rtt / 12).as_secs_f64(), rtt.as_secs_f64()).get();
+            let late = Ratio::of(CHECK_DELAY.min(rtt / 12).as_secs_f64(), rtt.as_secs_f64()).get();
             let overrun = 1.0 + 0.5 * Ratio::of(put_in.as_f64(), buffer.max(put_in).as_f64()).get();
             let of = |packet| overrun / (1.0 + of_memory(packet) + late);
             let off = if packet < whole { 0.05 } else { 0.04 };
@@ -94,19 +96,20 @@ pub fn fill(writer: Writer, segmentation: Segmentation, mss: ByteCount, buffer: 
 }
 
 /// The sixteen kilobytes that a writer puts in at once, in whole segments.
-fn piece(mss: ByteCount) -> ByteCount {
-    SegCount::new(segments_in(PIECE, mss).max(1)).of_size(mss)
+fn chunk(mss: ByteCount) -> ByteCount {
+    SegCount::new(segments_in(CHUNK, mss).max(1)).of_size(mss)
 }
 
-/// The part of a piece that a packet in the buffer stands for, on average, in a flow of `rate`.
+/// The part of a chunk that a packet in the buffer stands for, on average, in a flow of `rate`.
 ///
-/// A slow flow cuts pieces when it sends them, into trains of what its pace gives in a millisecond, two segments at least.
-/// Each costs as much memory as a whole one, which the buffer does not know before; so the more is cut, the less the next
-/// round holds. Measured: as if a tenth were never cut. Its pace is about 2.4 times what the whole buffer would give.
-fn cut_piece(mss: ByteCount, rate: BitRate) -> ByteCount {
+/// A slow flow cuts chunks when it sends them, into trains of what its pace gives in a millisecond, two segments at
+/// least. Each costs as much memory as a whole one, which the buffer does not know before; so the more is cut, the less
+/// the next round holds. Measured: as if a tenth were never cut. Its pace is about 2.4 times what the whole buffer
+/// would give.
+fn cut_chunk(mss: ByteCount, rate: BitRate) -> ByteCount {
     let train = segments_in(rate.scaled(PACE_OF_RATE).bytes_in(TRAIN_LASTS), mss).max(2);
-    let cuts = segments_in(PIECE, mss).max(1).div_ceil(train);
-    piece(mss).scaled(1.0 / (NEVER_CUT + (1.0 - NEVER_CUT) * cuts as f64))
+    let cuts = segments_in(CHUNK, mss).max(1).div_ceil(train);
+    chunk(mss).scaled(1.0 / (NEVER_CUT + (1.0 - NEVER_CUT) * cuts as f64))
 }
 
 fn segments_in(bytes: ByteCount, mss: ByteCount) -> u64 {
@@ -117,11 +120,11 @@ fn segments_in(bytes: ByteCount, mss: ByteCount) -> u64 {
 const TRAIN_LASTS: Span = Span::from_micros(1024);
 const PACE_OF_RATE: f64 = 2.4;
 const NEVER_CUT: f64 = 0.1;
-const PIECE: ByteCount = ByteCount::from_kib(16);
+const CHUNK: ByteCount = ByteCount::from_kib(16);
 const LONG_TRAIN: ByteCount = ByteCount::from_kib(64);
 /// Headers and what the kernel keeps of a packet (`skb_shared_info`, `sk_buff`).
 const PACKET_COSTS: ByteCount = ByteCount::new(832);
-const LOOKS_LATE: Span = Span::from_micros(1500);
+const CHECK_DELAY: Span = Span::from_micros(1500);
 
 #[cfg(test)]
 mod tests {
@@ -179,9 +182,9 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_looks_fills_its_buffer_as_was_measured() {
+    fn a_writer_that_checks_fills_its_buffer_as_was_measured() {
         for (bytes, millis, measured) in [
-            // Rate × round trip of the idle path ÷ buffer: two segments a train, then ten, then whole pieces and more.
+            // Rate × round trip of the idle path ÷ buffer: two segments a train, then ten, then whole chunks and more.
             (168_750, 150, 0.808),
             (234_000, 200, 0.793),
             (225_000, 40, 0.902),
@@ -206,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_overruns_a_small_buffer_as_was_measured() {
+    fn a_chunk_overruns_a_small_buffer_as_was_measured() {
         for (bytes, millis, measured) in [
             (50_000, 20, 0.923),
             (75_000, 20, 0.982),
@@ -224,7 +227,7 @@ mod tests {
             let fill = of(Segmentation::Trains, Writer::Retrying, ByteCount::new(bytes), millis).mid.get();
             assert!((fill / measured - 1.0).abs() < 0.05, "{bytes} B over {millis} ms: {fill:.3}, not {measured}");
         }
-        // CUBIC and Reno, whose window had grown: pieces were not cut.
+        // CUBIC and Reno, whose window had grown: chunks were not cut.
         for (bytes, millis, measured) in [(75_000, 50, 1.019), (112_500, 50, 0.952), (56_250, 40, 1.083)] {
             let fill = of(Segmentation::Trains, Writer::Retrying, ByteCount::new(bytes), millis);
             assert!(fill.low.get() < measured && measured < fill.high.get(), "{bytes} B over {millis} ms: {fill:?}");

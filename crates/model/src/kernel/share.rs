@@ -12,8 +12,8 @@ const FIXED_LEARNS: [KernelVersion; 3] = [point(6, 6, 45), point(6, 10, 4), poin
 const PAGE: ByteCount = ByteCount::new(4096);
 /// Room before a packet (`NET_SKB_PAD`), and the headers of IPv4 and of TCP with timestamps.
 const BEFORE_PAYLOAD: ByteCount = ByteCount::new(64 + 52);
-/// What a packet in pages costs beside them: 512 bytes for the headers and `skb_shared_info`, 256 of `sk_buff`.
-const BESIDE_PAGES: u64 = 512 + 256;
+/// Bytes that a packet in pages costs in addition: 512 bytes for the headers and `skb_shared_info`, 256 of `sk_buff`.
+const PACKET_OVERHEAD: u64 = 512 + 256;
 
 /// The part of a receive buffer that is advertised as window; the rest is for the kernel's own structures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// What a new socket advertises, and what its window scale is chosen by.
+    /// Returns the share that a new socket advertises, and by which its window scale is chosen.
     ///
     /// Before 6.6 `tcp_adv_win_scale` decides; to 6.9 it is 1200 bytes of every `SKB_TRUESIZE(4096)` (4672 bytes on
     /// 64 bit); then one half, as in 6.6.33, 6.8.12 and 6.9.3.
@@ -35,28 +35,28 @@ impl Share {
         }
     }
 
-    /// What a socket with a tuned buffer advertises once data has flowed.
+    /// Returns the share that a socket with a tuned buffer advertises once data has flowed.
     ///
     /// From 6.6 on it is payload ÷ memory of a packet as received (`tcp_measure_rcv_mss`), in 256ths and rounded down:
-    /// 1448 of 2304 bytes, so 160/256, where packets of 1500 bytes come one by one. Measured so with ten fixed buffers from
-    /// 17 520 to 131 072 bytes on Linux 6.18; 162/256 was measured where the interface joins some of them.
+    /// 1448 of 2304 bytes, so 160/256, where packets of 1500 bytes come one by one. Measured so with ten fixed buffers
+    /// from 17 520 to 131 072 bytes on Linux 6.18; 162/256 was measured where the interface joins some of them.
     pub fn settled(settings: &HostSettings) -> Self {
         if settings.kernel < LEARNS { Self::at_first(settings) } else { Self::of_256(160) }
     }
 
-    /// The same of a socket that learns it from packets that carry `mss`. Those that do not fit into a page lie in as many
-    /// as their payload needs, behind a head of their own (`tun_alloc_skb`): 175/256 at MTU 9000. Network cards place long
-    /// packets in ways of their own.
+    /// The same of a socket that learns it from packets that carry `mss`. Those that do not fit into a page lie in as
+    /// many as their payload needs, behind a head of their own (`tun_alloc_skb`): 175/256 at MTU 9000. Network cards
+    /// place long packets in ways of their own.
     ///
-    /// Measured on Linux 6.18 through a TUN device that takes trains: 2 841 984 bytes advertised of 4 MiB, one percent less
-    /// than this.
+    /// Measured on Linux 6.18 through a TUN device that takes trains: 2 841 984 bytes advertised of 4 MiB, one percent
+    /// less than this.
     #[must_use]
     pub fn of_packets(self, settings: &HostSettings, mss: ByteCount) -> Self {
         let learnt = Self::is_learnt(settings) && self == Self::settled(settings);
         if !learnt || mss + BEFORE_PAYLOAD < PAGE {
             return self;
         }
-        let memory = u128::from(BESIDE_PAGES) + u128::from(mss.get().div_ceil(PAGE.get())) * u128::from(PAGE.get());
+        let memory = u128::from(PACKET_OVERHEAD) + u128::from(mss.get().div_ceil(PAGE.get())) * u128::from(PAGE.get());
         Self::of_256(u64::try_from(u128::from(mss.get()) * 256 / memory).unwrap_or(256))
     }
 
@@ -65,13 +65,14 @@ impl Share {
         if has(settings.kernel, &FIXED_LEARNS) { Self::settled(settings) } else { Self::at_first(settings) }
     }
 
-    /// Whether this kernel learns the share from its packets, so that it depends on their size and on the interface.
+    /// Returns whether this kernel learns the share from its packets, so that it depends on their size and on the
+    /// interface.
     pub(crate) fn is_learnt(settings: &HostSettings) -> bool {
         settings.kernel >= LEARNS
     }
 
-    /// Whether fixed buffers differ between the point releases of this kernel, of which later ones, and distributions
-    /// under its number, have 697a6c8cec03 and 05f76b2d634e as back-ports and so advertise more.
+    /// Returns whether fixed buffers differ between the point releases of this kernel, of which later ones, and
+    /// distributions under its number, have 697a6c8cec03 and 05f76b2d634e as back-ports and so advertise more.
     pub(crate) fn depends_on_point_release(settings: &HostSettings) -> bool {
         Self::is_learnt(settings) && !has(settings.kernel, &FIXED_LEARNS)
     }
@@ -105,7 +106,7 @@ impl Share {
     }
 }
 
-/// Whether `kernel` follows a rule that came with the last of `releases` and was carried back to the others.
+/// Returns whether `kernel` follows a rule that came with the last of `releases` and was carried back to the others.
 fn has(kernel: KernelVersion, releases: &[KernelVersion]) -> bool {
     let same_series = |release: &&KernelVersion| (release.major, release.minor) == (kernel.major, kernel.minor);
     let since = releases.iter().find(same_series).or(releases.last());

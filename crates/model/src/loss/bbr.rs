@@ -1,8 +1,8 @@
-//! What BBR makes of a path: it paces at the rate that it measured, and does not ask about loss until that spoils the
-//! measurement.
+//! The rate of BBR over a path: it paces at the rate that it measured, and does not ask about loss until that spoils
+//! the measurement.
 //!
-//! Version 1 is Linux's (`tcp_bbr.c`), from which the constants are. There is no formula for BBR beside other flows, nor
-//! beyond the loss that it stands.
+//! Version 1 is Linux's (`tcp_bbr.c`), from which the constants are. There is no formula for BBR with other flows,
+//! nor beyond the loss that it stands.
 
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
@@ -12,20 +12,20 @@ pub(crate) const ABSORBS: f64 = 0.10;
 /// The loss above which version 1 cannot hold its rate: it probes with 1.25 times its estimate, of which 1 − loss must
 /// arrive for the estimate to last, so 1 − 1 ÷ 1.25 = 20 %.
 ///
-/// Checked against Cardwell's account of it on the developers' list, which adds that between 10 and 20 % the rate already
-/// lies below the model.
+/// Checked against Cardwell's account of it on the developers' list, which adds that between 10 and 20 % the rate
+/// already lies below the model.
 pub fn collapses_above() -> Ratio {
     Ratio::new(1.0 - 1.0 / PROBE_GAIN)
 }
 
-/// The loss in one round above which version 3 takes its window back (draft-ietf-ccwg-bbr, `BBR.LossThresh`): 2 %. It does
-/// not absorb random loss beyond.
+/// The loss in one round above which version 3 takes its window back (draft-ietf-ccwg-bbr, `BBR.LossThresh`): 2 %. It
+/// does not absorb random loss beyond.
 pub fn version_3_backs_off_above() -> Ratio {
     Ratio::new(0.02)
 }
 
-/// The share of the time that is left beside looking for the round-trip time: every 10 s four segments are in flight for
-/// 200 ms or one `rtt`, whichever is longer, and the window takes one more to fall and one to rise.
+/// The share of the time outside the probes for the round-trip time: every 10 s four segments are in flight
+/// for 200 ms or one `rtt`, whichever is longer, and the window takes one more to fall and one to rise.
 ///
 /// Measured on Linux 6.18: a flow of 12 s over 200 ms lost 4.6 %, flows of less than 10 s nothing.
 pub fn fills(rtt: Span) -> Ratio {
@@ -33,8 +33,8 @@ pub fn fills(rtt: Span) -> Ratio {
     Ratio::new(1.0 - spent.as_secs_f64() / PROBE_RTT_EVERY.as_secs_f64())
 }
 
-/// What arrives of one flow alone on a link of `capacity` under random `loss`: capacity · [`fills`] · (1 − loss). `None`
-/// from [`collapses_above`] on.
+/// Returns the goodput of one flow alone on a link of `capacity` under random `loss`: capacity · [`fills`] · (1 −
+/// loss). `None` from [`collapses_above`] on.
 ///
 /// `capacity` and the result count bytes at the same layer. The window must have room: [`window_needed`].
 pub fn delivers(capacity: BitRate, loss: Ratio, rtt: Span) -> Option<BitRate> {
@@ -42,8 +42,8 @@ pub fn delivers(capacity: BitRate, loss: Ratio, rtt: Span) -> Option<BitRate> {
 }
 
 /// The window, in flight and in both buffers, with which nothing but BBR itself bounds it: two BDPs, its gain on the
-/// congestion window. One is the path's; the other covers acknowledgements that are late or together, and is as much as it
-/// ever leaves in a queue.
+/// congestion window. One is the path's; the other covers acknowledgements that are late or together, and is as much as
+/// it ever leaves in a queue.
 pub fn window_needed(bdp: ByteCount) -> ByteCount {
     bdp * 2
 }

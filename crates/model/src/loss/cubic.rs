@@ -111,8 +111,8 @@ mod tests {
         Cubic { growth: Ratio::new(growth), ..Cubic::default() }
     }
 
-    /// The RFC rounds the gain of C = 0.4 to 1.054, 5 in 100 000 too much, and prints its decades from that: 187 400 for our
-    /// 187 398. No other column is rounded before it is printed.
+    /// The RFC rounds the gain of C = 0.4 to 1.054, 5 in 100 000 too much, and prints its decades from that: 187 400
+    /// for our 187 398. No other column is rounded before it is printed.
     fn assert_printed(got: f64, printed: u32, rounded_gain: bool) {
         let slack = if rounded_gain { f64::from(printed) * 1e-4 } else { 0.0 };
         assert!((got - f64::from(printed)).abs() <= 0.5 + slack, "{got}, printed {printed}");

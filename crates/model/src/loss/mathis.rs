@@ -10,8 +10,8 @@ use crate::window;
 
 /// C, the window at a loss of one: what it is depends on how the losses fall and how the receiver acknowledges.
 ///
-/// The first four are of the paper's table, to its two digits. The tests derive them: the periodic ones from the area of
-/// a sawtooth, the random ones from the stationary window under independent losses (Ott, Kemperman, Mathis 1996).
+/// The first four are of the paper's table, to its two digits. The tests derive them: the periodic ones from the area
+/// of a sawtooth, the random ones from the stationary window under independent losses (Ott, Kemperman, Mathis 1996).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MathisConstant {
     /// 1.22 = √(3/2): losses evenly spaced, each packet acknowledged.
@@ -128,8 +128,8 @@ mod tests {
         }
     }
 
-    /// A window that falls to a half and gains one segment every `b` round trips sends 3/8 · b · W² packets in b · W/2 of
-    /// them, one of which is lost.
+    /// A window that falls to a half and gains one segment every `b` round trips sends 3/8 · b · W² packets in b · W/2
+    /// of them, one of which is lost.
     #[test]
     fn the_periodic_constants_are_the_area_of_a_sawtooth() {
         for (b, constant) in [(1.0, MathisConstant::Periodic), (2.0, MathisConstant::PeriodicDelayed)] {
@@ -142,9 +142,9 @@ mod tests {
         assert_eq!(format!("{:.2}", MathisConstant::PeriodicDelayed.get().get()), "0.87");
     }
 
-    /// Let X = p · W² ÷ 2b before a loss. A loss leaves X/4, and until the next one X gains an exponential of mean one, so X
-    /// is Σ Eₖ ÷ 4ᵏ, of which the mean root is Γ(3/2) · Π (1 − 4^−(k+½)) ÷ (1 − 4^−k). An epoch takes b · W/2 round trips and
-    /// carries 1/p packets: C = √(2/b) ÷ mean root.
+    /// Let X = p · W² ÷ 2b before a loss. A loss leaves X/4, and until the next one X gains an exponential of mean one,
+    /// so X is Σ Eₖ ÷ 4ᵏ, of which the mean root is Γ(3/2) · Π (1 − 4^−(k+½)) ÷ (1 − 4^−k). An epoch takes b · W/2
+    /// round trips and carries 1/p packets: C = √(2/b) ÷ mean root.
     #[test]
     fn the_random_constants_are_those_of_a_stationary_window() {
         let product: f64 = (1..40)
@@ -186,7 +186,8 @@ mod tests {
                 let again = window::rate(constant.window(loss, mss), rtt);
                 // A window is whole bytes.
                 let byte = 8.0 / rtt.as_secs_f64();
-                prop_assert!((again.as_f64() - rate.as_f64()).abs() <= byte + rate.as_f64() * 1e-9, "{again}, not {rate}");
+                prop_assert!((again.as_f64() - rate.as_f64()).abs() <= byte + rate.as_f64() * 1e-9, "{again}, not \
+                                                                                                     {rate}");
             }
         }
 

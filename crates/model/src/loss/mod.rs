@@ -74,7 +74,8 @@ impl CongestionControl {
         }
     }
 
-    /// β: what is left of the window after a loss; for `HighSpeed` TCP the least, which it has as Reno up to 38 segments.
+    /// β: what is left of the window after a loss; for `HighSpeed` TCP the least, which it has as Reno up to 38
+    /// segments.
     pub(crate) fn backoff(self) -> f64 {
         match self {
             Self::Reno | Self::HighSpeed => 0.5,

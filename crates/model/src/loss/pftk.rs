@@ -1,8 +1,8 @@
 //! Reno with timeouts (Padhye, Firoiu, Towsley, Kurose 1998): the rate that is *sent*, retransmissions included.
 //!
 //! It knows loss that comes in bursts to the end of a round, the timeouts that follow, and the largest window. Checked
-//! against the full form in the GÉANT performance guide and the approximation in RFC 3819 §8.5. It holds for Reno over a
-//! round-trip time that does not depend on the window, so not where the flow itself fills a long queue.
+//! against the full form in the GÉANT performance guide and the approximation in RFC 3819 §8.5. It holds for Reno over
+//! a round-trip time that does not depend on the window, so not where the flow itself fills a long queue.
 
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
@@ -47,8 +47,8 @@ impl Flow {
 /// The full model (eq. 31): what `flow` sends under `loss`, the share of packets that begin a loss event.
 ///
 /// Without loss it is the largest window per round trip; where all is lost it is nothing. More loss never gives more as
-/// long as a timeout is longer than a round trip, but for a step where the largest window begins to bind: the paper's two
-/// branches differ there by (2 − b) ÷ 4 of a round trip in some b · W/2, at most 1.4 percent at 35 segments.
+/// long as a timeout is longer than a round trip, but for a step where the largest window begins to bind: the paper's
+/// two branches differ there by (2 − b) ÷ 4 of a round trip in some b · W/2, at most 1.4 percent at 35 segments.
 pub fn pftk(flow: &Flow, loss: Ratio) -> BitRate {
     outside(flow, loss).unwrap_or_else(|p| {
         let epoch = Epoch::of(flow, p);
@@ -67,8 +67,8 @@ pub fn pftk_approximation(flow: &Flow, loss: Ratio) -> BitRate {
     })
 }
 
-/// TFRC's rate (RFC 5348 §3.1): the approximation with b = 1 and a timeout of four round trips, which RFC 5348 recommends,
-/// and without the bound of one on the share of timeouts.
+/// TFRC's rate (RFC 5348 §3.1): the approximation with b = 1 and a timeout of four round trips, which RFC 5348
+/// recommends, and without the bound of one on the share of timeouts.
 pub fn tfrc(loss: Ratio, mss: ByteCount, rtt: Span) -> BitRate {
     let flow = Flow { mss, rtt, rto: rtt * 4, acknowledged_together: 1, max_window: None };
     outside(&flow, loss).unwrap_or_else(|p| {
@@ -130,13 +130,14 @@ pub(crate) fn timeout_share(p: f64, w: f64) -> f64 {
     (first_three * (1.0 + (1.0 - first_three) * some_of(w - 3.0, p)) / some_of(w, p)).min(1.0)
 }
 
-/// Mean length of a run of timeouts, each twice as long as the one before up to the sixth (eq. 28): T₀ · f(p) ÷ (1 − p).
+/// Mean length of a run of timeouts, each twice as long as the one before up to the sixth (eq. 28): T₀ · f(p) ÷ (1 −
+/// p).
 pub(crate) fn timeout_seconds(flow: &Flow, p: f64) -> f64 {
     let backed_off = 1.0 + p * (1.0 + p * (2.0 + p * (4.0 + p * (8.0 + p * (16.0 + p * 32.0)))));
     flow.rto.as_secs_f64() * backed_off / (1.0 - p)
 }
 
-/// How probable it is that of `n` packets at least one is lost: 1 − (1 − p)ⁿ, exact for the smallest p too.
+/// Returns the probability that of `n` packets at least one is lost: 1 − (1 − p)ⁿ, exact for the smallest p too.
 pub(crate) fn some_of(n: f64, p: f64) -> f64 {
     -libm::expm1(n * libm::log1p(-p))
 }
@@ -193,8 +194,8 @@ mod tests {
         assert_eq!(format!("{:.2}", pftk(&flow, Ratio::new(0.05)).relative_to(textbook)), "0.34");
     }
 
-    /// A round of w packets, each lost with p and all after it lost too, then as many as arrived, lost likewise: a timeout
-    /// follows unless three of those arrive.
+    /// A round of w packets, each lost with p and all after it lost too, then as many as arrived, lost likewise: a
+    /// timeout follows unless three of those arrive.
     #[test]
     fn the_share_of_timeouts_is_the_sum_over_how_a_round_ends() {
         let power = |base: f64, n: u32| libm::pow(base, f64::from(n));

@@ -16,9 +16,9 @@ const CUBIC_AT_RANDOM: f64 = 1.15;
 const CUBIC_AS_RENO: f64 = 1.30;
 /// … and by how many segments it lags, as it follows an estimate that grows in whole ones.
 const CUBIC_LAGS: f64 = 3.0;
-/// What Linux's retransmission timeout adds to the round-trip time, at least (`TCP_RTO_MIN`).
+/// Shortest time that Linux's retransmission timeout adds to the round-trip time (`TCP_RTO_MIN`).
 const MIN_RTO: Span = Span::from_millis(200);
-/// What the formula itself may be off: recoveries that last, segments sent in trains, acknowledgements that wait.
+/// Error of the formula itself: recoveries that last, segments sent in trains, acknowledgements that wait.
 const FORMULA: f64 = 0.15;
 /// Beyond one percent, the same for [`pftk()`], which knows neither SACK nor tail loss probes.
 const FORMULA_WITH_TIMEOUTS: f64 = 0.6;
@@ -64,7 +64,7 @@ fn either(a: f64, b: f64) -> f64 {
     if cubed.is_finite() { most * libm::cbrt((1.0 + cubed * cubed).sqrt()) } else { most }
 }
 
-/// What [`pftk()`] has in flight where each segment is acknowledged.
+/// Returns the bytes that [`pftk()`] has in flight where each segment is acknowledged.
 fn with_timeouts(loss: Ratio, rtt: Span, mss: ByteCount) -> ByteCount {
     let flow = Flow { mss, rtt, rto: rtt + MIN_RTO, acknowledged_together: 1, max_window: None };
     window::bdp(pftk(&flow, loss), rtt)
@@ -85,10 +85,11 @@ impl Sight {
         (libm::log(peak / mean) / -libm::log(control.backoff())).max(0.0)
     }
 
-    /// How far the rate of a transfer that sees these losses may be from that of [`CongestionControl::window_at_random`].
+    /// Returns the interval of the rate of a transfer that sees these losses, as shares of that of
+    /// [`CongestionControl::window_at_random`].
     ///
-    /// Packets sent are losses seen ÷ p, whatever the congestion control: so chance leaves ± twice the scatter ÷ √losses,
-    /// and the descent, which takes next to no time, adds its losses to those of the steady state.
+    /// Packets sent are losses seen ÷ p, whatever the congestion control: so chance leaves ± twice the scatter ÷
+    /// √losses, and the descent, which takes next to no time, adds its losses to those of the steady state.
     pub(crate) fn likely(self, control: CongestionControl, loss: Ratio) -> Likely {
         let formula = if loss.get() > FORMULAS_HOLD_TO { FORMULA_WITH_TIMEOUTS } else { FORMULA };
         let chance = COVERED * control.scatter() / self.steady.sqrt();
@@ -100,8 +101,8 @@ impl Sight {
 /// Two ceilings of which one comes by chance, `a` and `b` ≥ 0: (a⁻³ + b⁻³)^(−⅓).
 ///
 /// A window that loss keeps swinging is cut at its peaks by whatever else bounds it, so the mean is below either. The
-/// exponent fits the simulation to four percent where a ≤ 0.5 b or a ≥ 2 b and to eight between, for Reno and CUBIC, for a
-/// window's bound and for a link with a queue; where the two are equal it gives 0.79.
+/// exponent fits the simulation to four percent where a ≤ 0.5 b or a ≥ 2 b and to eight between, for Reno and CUBIC,
+/// for a window's bound and for a link with a queue; where the two are equal it gives 0.79.
 pub(crate) fn together(a: f64, b: f64) -> f64 {
     let (least, most) = if a < b { (a, b) } else { (b, a) };
     if most == 0.0 {
@@ -158,28 +159,28 @@ mod tests {
         curve: Curve,
     }
 
-    /// What CUBIC knows.
+    /// State of CUBIC.
     struct Curve {
         /// Window before the last loss.
         last_peak: u64,
-        /// Where the curve is flat, and when.
+        /// The window at which the curve is flat, and its time.
         plateau: (f64, f64),
         since: Option<f64>,
-        /// What Reno would have, and what was acknowledged towards its next segment.
+        /// The window that Reno would have, and the part of its next segment that was acknowledged.
         as_reno: u64,
         towards: u64,
-        /// The window and the time when it last looked at the clock.
-        looked: (u64, f64),
+        /// The window and the time when it last read the clock.
+        read_time: (u64, f64),
     }
 
     impl Window {
         fn new(control: CongestionControl, size: u64) -> Self {
             let plateau = (size as f64, 0.0);
-            let curve = Curve { last_peak: size, plateau, since: None, as_reno: size, towards: 0, looked: (0, 0.0) };
+            let curve = Curve { last_peak: size, plateau, since: None, as_reno: size, towards: 0, read_time: (0, 0.0) };
             Self { control, size, credit: 0, price: size, curve }
         }
 
-        /// What a loss leaves.
+        /// Cuts the window after a loss.
         fn cut(&mut self) -> u64 {
             let keeps = self.control.backoff();
             let converges = if self.size < self.curve.last_peak { f64::midpoint(1.0, keeps) } else { 1.0 };
@@ -206,19 +207,19 @@ mod tests {
     }
 
     impl Curve {
-        /// How many must be acknowledged for a growth by one, if it was `before`. The clock ticks every 4 ms and is looked
-        /// at no sooner than 28 ms after the last time, unless the window has grown.
+        /// Returns the segments to acknowledge for a growth by one, if it was `before`. The clock ticks every 4 ms and
+        /// is read at no sooner than 28 ms after the last time, unless the window has grown.
         fn price(&mut self, size: u64, before: u64, now: f64, rtt: f64) -> u64 {
             const TICKS: f64 = 250.0;
             self.towards += 1;
             let now = (now * TICKS).floor() / TICKS;
-            let (looked_at, looked) = self.looked;
-            if looked_at == size && now - looked < 7.5 / TICKS {
+            let (read_size, read_time) = self.read_time;
+            if read_size == size && now - read_time < 7.5 / TICKS {
                 return before;
             }
             let mut price = before;
-            if self.since.is_none() || now > looked {
-                self.looked = (size, now);
+            if self.since.is_none() || now > read_time {
+                self.read_time = (size, now);
                 let target = self.target(size, now, rtt);
                 price = if target > size { size / (target - size) } else { 100 * size };
             }
@@ -245,8 +246,9 @@ mod tests {
         }
     }
 
-    /// The mean packets per round trip that arrive, block after block of so many seconds, until so many packets are lost;
-    /// in steady state, with windows of at most `bound`, lost packets sent again and rate halved in proportion (RFC 6937).
+    /// The mean packets per round trip that arrive, block after block of so many seconds, until so many packets are
+    /// lost; in steady state, with windows of at most `bound`, lost packets sent again and rate halved in proportion
+    /// (RFC 6937).
     fn blocks(control: CongestionControl, p: f64, rtt: f64, bound: u64, losses: u64, seconds: f64) -> Vec<f64> {
         let mut window = Window::new(control, ((1.2 / p.sqrt()) as u64).min(bound));
         let mut chance = Losses::new(p);
