@@ -185,7 +185,10 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_values_or_an_error(text in "\\PC*|([0-9]{1,5}(ms|M|%|e\\+2)?(\\.\\.|,|\\+){0,2}){0,5}", which in 0..crate::READABLE.len()) {
+        fn any_text_is_values_or_an_error(
+            text in "\\PC*|([0-9]{1,5}(ms|M|%|e\\+2)?(\\.\\.|,|\\+){0,2}){0,5}",
+            which in 0..crate::READABLE.len(),
+        ) {
             if let Ok(values) = read_values(crate::READABLE[which], &text) {
                 prop_assert!(!values.is_empty());
             }

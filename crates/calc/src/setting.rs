@@ -292,7 +292,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_a_setting_or_an_error(text in "\\PC*|[0-9.eE+-]{0,6}[a-zA-Z/%]{0,6}", which in 0..READABLE.len()) {
+        fn any_text_is_a_setting_or_an_error(
+            text in "\\PC*|[0-9.eE+-]{0,6}[a-zA-Z/%]{0,6}",
+            which in 0..READABLE.len(),
+        ) {
             let _ = Setting::read(READABLE[which], &text);
             if let Ok(setting) = Setting::read_cell(READABLE[which], &text) {
                 // The smallest units have fewer digits than a time in seconds has, at most.

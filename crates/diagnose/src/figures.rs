@@ -1,5 +1,5 @@
 use fullpipe_record::{Evidence, Progress, Steady, TcpInfo, least_rtt};
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 
 use crate::flow::Flow;
 use crate::snapshot::Snapshot;
@@ -207,12 +207,6 @@ pub(crate) fn mean(sizes: impl Iterator<Item = ByteCount>) -> Option<ByteCount> 
         count += 1;
     }
     (count > 0).then(|| ByteCount::from_f64(total / f64::from(count)))
-}
-
-/// Median of some values, the upper of two.
-pub(crate) fn median<T: Ord + Copy>(mut values: Vec<T>) -> Option<T> {
-    values.sort_unstable();
-    values.get(values.len() / 2).copied()
 }
 
 fn sum(sizes: impl Iterator<Item = Option<ByteCount>>) -> Option<ByteCount> {

@@ -8,9 +8,9 @@ use fullpipe_record::{
     Basis, Buffer, CapacityVerdict, Evidence, LegalVerdict, Limit, LossVerdict, ReceiveWindowVerdict,
     ReceiverApplicationVerdict, Sample, SenderApplicationVerdict, Verdict,
 };
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 
-use crate::figures::{median, share};
+use crate::figures::share;
 use crate::finding::Finding;
 use crate::limits::{Facts, application_window, receive_window};
 use crate::path;
@@ -222,8 +222,8 @@ impl<'a> Arrivals<'a> {
                 format!("The pipe is full: {rate} of data arrives, and more would only lengthen the queue.")
             }
             LegalVerdict::Loss(_) => format!(
-                "Data arrives out of order again and again: packets are lost or overtake each other on the path, and {rate} \
-                 arrives. Only the sender knows how many were lost."
+                "Data arrives out of order again and again: packets are lost or overtake each other on the path, and \
+                 {rate} arrives. Only the sender knows how many were lost."
             ),
             LegalVerdict::SenderApplication(_) => format!(
                 "The sender is silent for {} of the time, longer than any window explains: its program has nothing to \

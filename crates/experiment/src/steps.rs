@@ -8,7 +8,7 @@ use fullpipe_model::{left_by_cross_traffic, predict, predict_with_cross_traffic}
 use fullpipe_record::event::{ScenarioBegan, StepBegan};
 use fullpipe_record::{Event, Interval, LabReport, LabStep, Measurement, Request};
 use fullpipe_scenario::{Expected, RatioBound, Scenario, Step, StepBounds, StepRamp};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
 
 use crate::cross_traffic::run_with_cross_traffic;
 use crate::error::ExperimentError;
@@ -332,11 +332,6 @@ fn missed_ratio(bound: &RatioBound, steps: &[LabStep]) -> Option<String> {
         )),
         _ => Some(format!("{names} could not be told")),
     }
-}
-
-fn median(mut rates: Vec<BitRate>) -> Option<BitRate> {
-    rates.sort_unstable();
-    rates.get(rates.len().saturating_sub(1) / 2).copied()
 }
 
 /// The receive buffer that the kernel stored, where the program fixed one.

@@ -1,8 +1,8 @@
 //! Payload, packets and bytes on the wire: RFC 791 and 8200 without options and extension headers, RFC 9293, IEEE
 //! 802.3.
 //!
-//! The bytes that tags and tunnels add to each packet are an [`overhead`](fullpipe_record::PathDirection::overhead), and
-//! what a tunnel leaves of the MTU an [inner MTU](fullpipe_record::PathDirection::inner_mtu).
+//! The bytes that tags and tunnels add to each packet are an [`overhead`](fullpipe_record::PathDirection::overhead),
+//! and what a tunnel leaves of the MTU an [inner MTU](fullpipe_record::PathDirection::inner_mtu).
 
 use fullpipe_record::IpVersion;
 use fullpipe_units::{ByteCount, Ratio};

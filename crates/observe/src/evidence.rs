@@ -7,7 +7,7 @@ use fullpipe_record::{
     Buffer, Direction, Evidence, Framing, Machine, Request, Sample, SocketReadback, Steady, Transfer, Writer, steady,
     steady_of_receiver,
 };
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Span, median};
 
 use crate::watch::{Seen, Watched};
 
@@ -191,9 +191,4 @@ fn fixed_buffer(group: &[Course], sockets: &[SocketReadback]) -> Option<Buffer> 
     let is_fixed = group.iter().all(|course| course.seen.has_fixed_rcvbuf);
     let size = sockets.first().map(|socket| ByteCount::new(socket.rcvbuf.get() / 2));
     size.filter(|_| is_fixed).map(Buffer::Request)
-}
-
-fn median(mut values: Vec<Span>) -> Option<Span> {
-    values.sort_unstable();
-    values.get(values.len() / 2).copied()
 }

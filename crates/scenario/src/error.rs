@@ -1,5 +1,6 @@
 use std::fmt;
 
+use fullpipe_units::printable;
 use thiserror::Error;
 
 /// A place in a scenario file; it reads as `file:line:column`.
@@ -44,14 +45,8 @@ impl fmt::Display for Place {
 
 impl ScenarioError {
     pub(crate) fn new(place: Place, message: &str) -> Self {
-        Self { place, message: one_line(message) }
+        Self { place, message: printable(message) }
     }
-}
-
-/// The sentence with what it quotes of the input in one line too.
-fn one_line(message: &str) -> String {
-    let shown = |c: char| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() };
-    message.chars().map(shown).collect()
 }
 
 /// A flag with `key=value` pairs that cannot be used: one sentence that names the key.
@@ -63,6 +58,6 @@ pub struct FlagError {
 
 impl FlagError {
     pub(crate) fn new(message: impl AsRef<str>) -> Self {
-        Self { message: one_line(message.as_ref()) }
+        Self { message: printable(message.as_ref()) }
     }
 }

@@ -77,8 +77,9 @@ const SMALL_WAYS: [Way; 3] = [Way { mbps: 4, rtt: 80 }, Way { mbps: 12, rtt: 25 
 /// Ways that little processor time fills.
 const SLOW_WAYS: [Way; 3] = [Way { mbps: 6, rtt: 150 }, Way { mbps: 20, rtt: 40 }, Way { mbps: 60, rtt: 10 }];
 
-/// Ways of 33 packets with a queue of [`SHALLOW`], which is full whenever a few packets crowd, and grows full again
-/// soon after that. A packet takes so long on them that the queue lasts longer than a busy machine's link stands still.
+/// Ways of 33 packets with a queue of [`SHALLOW`], which is full whenever a few packets come at once, and grows full
+/// again soon after that. A packet takes so long on them that the queue lasts longer than a busy machine's link stands
+/// still.
 const SHALLOW_WAYS: [Way; 3] = [Way { mbps: 2, rtt: 200 }, Way { mbps: 4, rtt: 100 }, Way { mbps: 6, rtt: 66 }];
 const SHALLOW: u64 = 3;
 

@@ -37,13 +37,13 @@ pub(crate) struct Judging {
     /// Print the names of the cases and run none
     #[arg(long)]
     list: bool,
-    /// The program [default: beside this one]
+    /// The program [default: in the folder of this one]
     #[arg(long, value_name = "PATH")]
     pub(crate) fullpipe: Option<PathBuf>,
 }
 
 impl Judging {
-    /// Does it; the exit code tells whether enough is right.
+    /// Runs the bench; the exit code is that of a failure where too few verdicts are right.
     pub(crate) fn run(&self, program: &Path, stop: &AtomicBool) -> ExitCode {
         match self.records(program, stop) {
             Ok(Some(records)) => judge(&records),

@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn each_stream_keeps_samples_apart_and_its_last() {
-        let all: Vec<Sample> = (0..=11).flat_map(|look| [sample(look * 10, 0), sample(look * 10, 1)]).collect();
+        let all: Vec<Sample> = (0..=11).flat_map(|tenth| [sample(tenth * 10, 0), sample(tenth * 10, 1)]).collect();
         let kept: Vec<(u64, u16)> =
             thinned(&all, KEEP_EVERY).iter().map(|sample| (sample.at.as_micros() / 1000, sample.stream)).collect();
         assert_eq!(kept, [(0, 0), (0, 1), (50, 0), (50, 1), (100, 0), (100, 1), (110, 0), (110, 1)]);

@@ -36,7 +36,7 @@ const LEAD: Span = Span::from_secs(3);
 /// The port of the server.
 const PORT: &str = "5201";
 
-/// The port of the server of the loads beside.
+/// The port of the server for cross traffic.
 const CROSS_TRAFFIC_PORT: &str = "5202";
 
 /// Bytes of a file that is sent: it has holes only, and no test comes to its end.
@@ -78,7 +78,7 @@ impl Runner<'_> {
     /// # Errors
     /// If it could not be planted, or nothing was measured.
     pub(crate) fn run(&self, case: &Case) -> Result<Recorded, RunError> {
-        look_for_tools(&case.plant)?;
+        check_tools(&case.plant)?;
         // Dropped last: a control group goes only when the lab's programs have left it.
         let quota = quota(&case.plant)?;
         let wrap = self.wrap(&case.plant, quota.as_ref())?;
@@ -130,13 +130,13 @@ fn plan(case: &Case) -> Plan {
     }
 }
 
-fn look_for_tools(plant: &Plant) -> Result<(), RunError> {
+fn check_tools(plant: &Plant) -> Result<(), RunError> {
     match plant {
         Plant::SlowCall { .. } | Plant::SlowFile { .. } => {
             let asked = Command::new("strace").arg("-V").output();
             asked.map(drop).map_err(|error| RunError::NotPlanted(format!("strace: {error}")))
         }
-        Plant::SshChannel => ssh::look_for_it().map_err(|error| not_planted(&error)),
+        Plant::SshChannel => ssh::check_programs().map_err(|error| not_planted(&error)),
         _ => Ok(()),
     }
 }

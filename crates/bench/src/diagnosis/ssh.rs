@@ -22,7 +22,7 @@ const PORT: u16 = 2222;
 ///
 /// # Errors
 /// If one cannot be started.
-pub(crate) fn look_for_it() -> io::Result<()> {
+pub(crate) fn check_programs() -> io::Result<()> {
     for program in [SERVER, "ssh"] {
         let asked = Command::new(program).arg("-V").output();
         asked.map_err(|error| named(program, &error))?;

@@ -3,10 +3,10 @@
 use fullpipe_model::framing;
 use fullpipe_model::window;
 use fullpipe_record::{At, Change, IpVersion, PacingVerdict, QdiscReport, Remedy, Scope, TcpInfo};
-use fullpipe_units::{BitRate, ByteCount, Ratio};
+use fullpipe_units::{BitRate, ByteCount, Ratio, median};
 
 use crate::advice::Advice;
-use crate::figures::{Figures, median, share};
+use crate::figures::{Figures, share};
 use crate::finding::Finding;
 use crate::limits::{Facts, ManualRemedy};
 use crate::machine;

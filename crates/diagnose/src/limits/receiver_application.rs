@@ -1,10 +1,10 @@
 //! A receiving program that is slow, by itself or for the file that it writes.
 
 use fullpipe_record::{At, ReceiverApplicationVerdict, Remedy, Scope};
-use fullpipe_units::{ByteCount, Ratio};
+use fullpipe_units::{ByteCount, Ratio, median};
 
 use crate::advice::Advice;
-use crate::figures::{Figures, median, share};
+use crate::figures::{Figures, share};
 use crate::finding::Finding;
 use crate::flow::Flow;
 use crate::limits::{Facts, ManualRemedy, receive_window, sender_application};

@@ -178,7 +178,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_loss_that_a_rate_tolerates_gives_that_rate(bps in 100_000_u64..1_000_000_000_000, millis in 1_u64..1000) {
+        fn the_loss_that_a_rate_tolerates_gives_that_rate(
+            bps in 100_000_u64..1_000_000_000_000,
+            millis in 1_u64..1000,
+        ) {
             let (rate, rtt, mss) = (BitRate::from_bps(bps), Span::from_millis(millis), ByteCount::new(1448));
             for constant in ALL {
                 let loss = constant.tolerates(rate, rtt, mss);

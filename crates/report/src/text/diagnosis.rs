@@ -3,7 +3,7 @@
 use fullpipe_record::{
     At, Basis, CommandEnd, Diagnosis, Direction, Forecast, Limit, Remedy, RunnerUp, Transfer, Trial, Verdict,
 };
-use fullpipe_units::BitRate;
+use fullpipe_units::{BitRate, printable};
 use serde::Serialize;
 
 use super::measurement::rounded;
@@ -37,11 +37,6 @@ fn transfer(seen: &Transfer, style: Style) -> String {
     let closed = if seen.closed { "; closed since" } else { "" };
     let moved = format!("{} in {}: {}{closed}", seen.bytes, rounded(seen.watched), seen.rate);
     heading(style, &format!("{program} {way}")) + &wrapped(&format!("{connections}: {moved}"), 2, str::to_owned)
-}
-
-/// A process chooses its name, and a terminal obeys what it is sent.
-fn printable(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 fn limit(verdict: &Verdict, style: Style) -> String {
@@ -254,6 +249,6 @@ mod tests {
 
     #[test]
     fn a_name_cannot_steer_the_terminal() {
-        assert_eq!(printable("\u{1b}[2Jssh"), "?[2Jssh");
+        assert_eq!(printable("\u{1b}[2Jssh"), "\\u{1b}[2Jssh");
     }
 }

@@ -2,7 +2,7 @@ use fullpipe_record::{
     Datagrams, Direction, EndReport, Interval, Measurement, Placement, Request, RttReport, RttStats, Steady,
     StorageUse, Summary, Transport,
 };
-use fullpipe_units::{Ratio, Span};
+use fullpipe_units::{Ratio, Span, printable};
 
 use super::diagnosis::sentences;
 use super::style::{Style, heading, wrapped};
@@ -74,19 +74,14 @@ pub fn measurement(measured: &Measurement, style: Style) -> String {
     }
     if let Some(output) = &measured.remote.output {
         text += &heading(style, "The server's own words");
-        text += &printable(output);
+        text += &quoted(output);
     }
     text + "\n" + &wrapped(&status(measured), 0, str::to_owned)
 }
 
 /// What another program printed, indented; what could steer a terminal is shown, not obeyed.
-fn printable(output: &str) -> String {
-    output.lines().flat_map(|text| ["  ".to_owned(), shown(text), "\n".to_owned()]).collect()
-}
-
-fn shown(line: &str) -> String {
-    let shown = |c: char| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() };
-    line.chars().map(shown).collect()
+fn quoted(output: &str) -> String {
+    output.lines().flat_map(|text| ["  ".to_owned(), printable(text), "\n".to_owned()]).collect()
 }
 
 /// Rates and times of a measurement, and what is wrong with it.
@@ -224,11 +219,11 @@ fn under_load(loaded: RttStats) -> String {
 fn held_back(whose: &str, end: &EndReport) -> Option<String> {
     let mut causes = Vec::new();
     if let Some(device) = &end.device {
-        let name = shown(&device.name);
+        let name = printable(&device.name);
         // What one drops, those around it may count too.
         if let Some(queue) = device.qdiscs.iter().max_by_key(|queue| queue.dropped).filter(|queue| queue.dropped > 0) {
             let rate = queue.rate.map_or_else(String::new, |rate| format!(", at {rate},"));
-            causes.push(format!("{} of {name}{rate} dropped {}", shown(&queue.kind), packets(queue.dropped)));
+            causes.push(format!("{} of {name}{rate} dropped {}", printable(&queue.kind), packets(queue.dropped)));
         }
         for (dropped, way) in [(device.dropped_out, "out"), (device.dropped_in, "in")] {
             if dropped > 0 {
