@@ -137,10 +137,14 @@ fn measurement(request: &Request, samples: Vec<Sample>) -> Measurement {
     let end = samples.last().map_or(Span::ZERO, |sample| sample.at);
     let bytes = samples.last().and_then(|sample| sample.tcp.bytes_acked).unwrap_or_default();
     Measurement {
+        id: String::new(),
         started: "2026-01-01T00:00:00.000Z".to_owned(),
         setup: None,
         peer: Peer { host: "far".to_owned(), address: "198.18.0.2:5201".to_owned(), speaks_fullpipe: true },
         request: request.clone(),
+        resolved: None,
+        run: None,
+        web100: None,
         summary: Summary {
             duration: end,
             sent: bytes,

@@ -1,4 +1,4 @@
-use fullpipe_record::{Buffer, Direction, HostSettings, Request, Transport, Writer};
+use fullpipe_record::{Buffer, Direction, HostSettings, Request, Transport};
 use fullpipe_units::{BitRate, ByteCount, Span};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
@@ -50,6 +50,8 @@ pub struct Parameters {
     speaks_fullpipe: bool,
     proof: Option<Proof>,
     settings: Option<HostSettings>,
+    /// The client's request, for what iperf3 has no key for.
+    request: Option<Box<Request>>,
 }
 
 /// What carries the data.
@@ -168,6 +170,7 @@ impl Parameters {
             speaks_fullpipe: true,
             proof: None,
             settings: None,
+            request: None,
         };
         parameters.to_request()?;
         parameters.if_it_fits()
@@ -201,6 +204,15 @@ impl Parameters {
     pub fn with_settings(self, settings: HostSettings) -> Self {
         let stated = Self { settings: Some(settings), ..self.clone() };
         if stated.length() <= MAX_PARAMETERS { stated } else { self }
+    }
+
+    /// Adds the whole request for a server that is fullpipe, which takes from it what iperf3 has no key for: a new field of
+    /// [`Request`] needs no key here. It is left out where it makes the message longer than servers accept.
+    #[must_use]
+    pub fn with_request(self, request: &Request) -> Self {
+        let request = Request { title: None, extra_data: None, ..request.clone() };
+        let whole = Self { request: Some(Box::new(request)), ..self.clone() };
+        if whole.length() <= MAX_PARAMETERS { whole } else { self }
     }
 
     /// The load that the client asks for, within the limits of newer iperf3 servers.
@@ -244,13 +256,22 @@ impl Parameters {
             dont_fragment: self.dont_fragment,
             // What is no processor is a wish like that for one that is not there.
             processor: self.processor.and_then(|number| u16::try_from(number).ok()),
-            far_processor: None,
-            near_device: false,
-            writer: Writer::default(),
-            interval: Request::default().interval,
             title: self.title.as_deref().map(printable),
             extra_data: self.extra_data.clone(),
+            ..self.beyond_iperf3()
         })
+    }
+
+    /// Returns the client's request for the fields that iperf3 has no key for, without those of the client's own end.
+    fn beyond_iperf3(&self) -> Request {
+        let usual = Request::default();
+        Request {
+            far_processor: None,
+            near_device: false,
+            writer: usual.writer,
+            interval: usual.interval,
+            ..self.request.as_deref().cloned().unwrap_or(usual)
+        }
     }
 
     /// Whether the end that sent these understands our extension.
@@ -420,6 +441,8 @@ struct Announced<'p> {
     no_gso: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     settings: Option<&'p HostSettings>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request: Option<&'p Request>,
 }
 
 impl<'p> Announced<'p> {
@@ -430,6 +453,7 @@ impl<'p> Announced<'p> {
             rx_copy: asked.rx_copy,
             no_gso: asked.no_gso,
             settings: asked.settings.as_ref(),
+            request: asked.request.as_deref(),
         }
     }
 }
@@ -530,6 +554,8 @@ struct Heard {
     no_gso: Flag,
     #[serde(default)]
     settings: Extension,
+    #[serde(default)]
+    request: Extension,
 }
 
 impl From<Received> for Parameters {
@@ -582,6 +608,7 @@ impl From<Received> for Parameters {
             // Later versions will add to this one.
             speaks_fullpipe: extension.as_ref().is_some_and(|extension| extension.version >= EXTENSION_VERSION),
             settings: extension.as_ref().and_then(|extension| extension.settings.read()),
+            request: extension.as_ref().and_then(|extension| extension.request.read()).map(Box::new),
             proof: extension.and_then(|extension| extension.key),
         }
     }
@@ -1036,5 +1063,15 @@ mod tests {
             let parameters = Parameters::decode(format!("{{{}}}", members.join(",")).as_bytes()).unwrap();
             let _ = parameters.to_request();
         }
+    }
+
+    #[test]
+    fn the_whole_request_travels_for_fullpipe_servers_and_says_nothing_that_iperf3s_keys_say() {
+        let request = Request { streams: 4, title: Some("night".to_owned()), near_device: true, ..Request::default() };
+        let sent = Parameters::from_request(&request).unwrap().with_request(&Request { streams: 9, ..request.clone() });
+        let received = Parameters::decode(&sent.encode()[PREFIX..]).unwrap();
+        assert_eq!(received.request.as_ref().map(|request| (request.streams, request.title.clone())), Some((9, None)));
+        let judged = received.to_request().unwrap();
+        assert_eq!((judged.streams, judged.near_device, judged.title), (4, false, request.title));
     }
 }

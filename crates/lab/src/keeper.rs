@@ -159,9 +159,7 @@ fn open_device(layout: Layout, network: &NetNamespace, blueprint: &Blueprint) ->
     match layout {
         Layout::Tun => {
             let offload = if exact { Offload::Checksums } else { Offload::Trains };
-            open_tun(TO_HOST, offload)
-                .map(OwnedFd::from)
-                .map_err(Refusal::lacking(Lack::Tun, "open(/dev/net/tun)"))
+            open_tun(TO_HOST, offload).map(OwnedFd::from).map_err(Refusal::lacking(Lack::Tun, "open(/dev/net/tun)"))
         }
         Layout::Packet => open_packet_device(network, blueprint.mtu)
             .map_err(Refusal::lacking(Lack::PacketSockets, "making a pair of devices and a packet socket")),

@@ -184,7 +184,9 @@ async fn run(
     interrupt: &AtomicBool,
     report: &mut dyn FnMut(TestEvent<'_>),
 ) -> Result<Measurement, ProbeError> {
+    let begun = Instant::now();
     let settings = inspect(&SysctlTree::of_this_host())?;
+    let asked = request.clone();
     let (storage, request) = with_file(request, destination.file.as_deref())?;
     let request = with_buffer(&request, &settings);
     let (control, prober) = connect(destination).await?;
@@ -234,7 +236,9 @@ async fn run(
     let test = Test {
         destination,
         address,
+        asked,
         request: session.request,
+        begun,
         settings,
         sockets: session.sockets,
         finished: session.finished.ok_or(ProbeError::Interrupted)?,
@@ -289,7 +293,7 @@ fn parameters(
     if let Some(login) = &destination.login {
         parameters = parameters.with_auth_token(login.token(wall_clock())?)?;
     }
-    Ok(parameters.with_settings(settings.clone()))
+    Ok(parameters.with_request(request).with_settings(settings.clone()))
 }
 
 /// What "the usual" is for the length of a block: much over TCP, little at a rate, and sent at once, as otherwise it would

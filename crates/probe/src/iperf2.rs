@@ -16,8 +16,8 @@ use fullpipe_iperf::iperf2::{Datagram, HEADER_LENGTH, Header, Report};
 use fullpipe_iperf::{ErrorNumber, Refusal};
 use fullpipe_load::{Channel, Lane, Role, Transfer, TransferPlan, prepare, prepare_udp, read_back};
 use fullpipe_record::{
-    Buffer, Cpu, Direction, EndReport, Interval, Measurement, Peer, Request, RttReport, Sample, SocketReadback,
-    StreamInterval, StreamSummary, Summary, Transport, Validity, steady,
+    Buffer, Cpu, Direction, EndReport, Interval, Measurement, Peer, Request, ResolvedRequest, RttReport, RunTotals,
+    Sample, SocketReadback, StreamInterval, StreamSummary, Summary, Transport, Validity, steady,
 };
 use fullpipe_route::{Prober, Taken};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
@@ -27,7 +27,7 @@ use crate::client::Destination;
 use crate::error::ProbeError;
 use crate::placement::go_near;
 use crate::progress::all_broke;
-use crate::summary::round_trips;
+use crate::summary::{new_id, round_trips, this_host};
 
 /// How long a name may take to resolve, and a connection to be made.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -72,6 +72,8 @@ pub fn measure_iperf2(
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(&Interval),
 ) -> Result<Measurement, ProbeError> {
+    let begun = Instant::now();
+    let asked = request.clone();
     let request = sendable(request).map_err(ProbeError::Request)?;
     let settings = inspect(&SysctlTree::of_this_host())?;
     let addresses = resolve(destination)?;
@@ -83,12 +85,18 @@ pub fn measure_iperf2(
         Transport::Udp => over_udp(destination, &addresses, &request, interrupt, progress)?,
     };
     let summary = upload.summary();
-    Ok(Measurement {
+    let run = RunTotals { wall: begun.elapsed().into(), written: summary.sent, read: ByteCount::ZERO };
+    let measurement = Measurement {
+        id: new_id(),
         started: format!("{started:.3}"),
         setup: None,
         peer: Peer { host: destination.host.clone(), address: upload.address.to_string(), speaks_fullpipe: false },
-        request,
+        request: asked,
+        resolved: Some(ResolvedRequest::new(request)),
+        run: Some(run),
+        web100: None,
         local: EndReport {
+            host: Some(this_host()),
             settings: Some(settings),
             cpu: upload.cpu,
             sockets: upload.sockets,
@@ -108,7 +116,8 @@ pub fn measure_iperf2(
         broken_off: upload.broken_off,
         warnings: Vec::new(),
         validity: Validity::default(),
-    })
+    };
+    Ok(measurement.bounded())
 }
 
 /// The request with its usual block filled in, if this client can run it.

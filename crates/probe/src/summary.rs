@@ -6,8 +6,9 @@ use std::time::{Instant, SystemTime};
 use fullpipe_iperf::Results;
 use fullpipe_load::Role;
 use fullpipe_record::{
-    Buffer, Direction, EndReport, HostSettings, Interval, LoadTime, Measurement, Peer, Placement, Request, RttReport,
-    RttStats, Sample, SocketReadback, Steady, StreamSummary, Summary, Validity, steady, steady_of_receiver,
+    Buffer, Direction, EndReport, HostIdentity, HostSettings, Interval, LoadTime, Measurement, Peer, Placement,
+    Request, ResolvedRequest, RttReport, RttStats, RunTotals, Sample, SocketReadback, Steady, StreamSummary, Summary,
+    Validity, steady, steady_of_receiver,
 };
 use fullpipe_route::Taken;
 use fullpipe_units::{ByteCount, Span};
@@ -23,7 +24,12 @@ const MAX_NOTES: usize = 8;
 pub(crate) struct Test<'d> {
     pub(crate) destination: &'d Destination,
     pub(crate) address: SocketAddr,
+    /// The load that was asked for.
+    pub(crate) asked: Request,
+    /// The load that was carried out.
     pub(crate) request: Request,
+    /// Time of the first connection attempt.
+    pub(crate) begun: Instant,
     pub(crate) settings: HostSettings,
     pub(crate) sockets: Vec<SocketReadback>,
     /// What this end counted.
@@ -61,7 +67,9 @@ impl Test<'_> {
             address: self.address.to_string(),
             speaks_fullpipe: self.far_report().is_some(),
         };
+        let run = run_totals(self.begun, &self.finished);
         let local = EndReport {
+            host: Some(this_host()),
             settings: Some(self.settings),
             cpu: self.finished.rest.cpu,
             sockets: self.sockets,
@@ -78,11 +86,15 @@ impl Test<'_> {
             Some(report) => EndReport { output: plain.output, ..report },
             None => plain,
         };
-        Measurement {
+        let measurement = Measurement {
+            id: new_id(),
             started,
             setup: self.setup,
             peer,
-            request: self.request,
+            request: self.asked,
+            resolved: Some(ResolvedRequest::new(self.request)),
+            run: Some(run),
+            web100: None,
             local,
             remote,
             streams,
@@ -96,7 +108,8 @@ impl Test<'_> {
             broken_off: self.broken_off,
             warnings,
             validity: Validity::default(),
-        }
+        };
+        measurement.bounded()
     }
 
     fn summary(&self, way: Direction, streams: &[StreamSummary], idle: Option<RttStats>) -> Summary {
@@ -204,6 +217,29 @@ pub(crate) fn started(finished: &Finished) -> String {
     let moment = SystemTime::now().checked_sub(finished.origin.elapsed());
     let stamp = moment.and_then(|moment| jiff::Timestamp::try_from(moment).ok());
     stamp.map_or_else(String::new, |stamp| format!("{stamp:.3}"))
+}
+
+/// Returns the identifier of a measurement that is over now.
+pub(crate) fn new_id() -> String {
+    uuid::Uuid::now_v7().to_string()
+}
+
+/// Returns the identity of this host.
+pub(crate) fn this_host() -> HostIdentity {
+    let names = rustix::system::uname();
+    let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
+    HostIdentity {
+        name: names.nodename().to_string_lossy().into_owned(),
+        kernel: names.release().to_string_lossy().into_owned(),
+        boot_id: boot_id.map(|id| id.trim().to_owned()),
+    }
+}
+
+/// Returns the payload that the data connections of `finished` moved at this end, and the time since `begun`.
+pub(crate) fn run_totals(begun: Instant, finished: &Finished) -> RunTotals {
+    let streams = finished.ways.iter().zip(&finished.rest.totals.streams);
+    let moved = |way: Direction| streams.clone().filter(|(its, _)| **its == way).map(|(_, count)| count.bytes).sum();
+    RunTotals { wall: begun.elapsed().into(), written: moved(Direction::Upload), read: moved(Direction::Download) }
 }
 
 #[cfg(test)]

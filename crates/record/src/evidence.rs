@@ -10,7 +10,7 @@ use crate::{
 /// What a verdict may rest on, and nothing else. Of the path it knows only what the user told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Evidence {
-    /// The load that was asked for.
+    /// The load that was carried out.
     pub request: Request,
     /// Settings of the sending host, where known.
     pub sender: Option<HostSettings>,
@@ -55,7 +55,7 @@ impl Evidence {
         let (sender, receiver) = (measurement.sender(), measurement.receiver());
         let judged = |sample: &&Sample| sample.stream < measurement.request.streams;
         Self {
-            request: measurement.request.clone(),
+            request: measurement.carried_out().clone(),
             sender: sender.settings.clone(),
             receiver: receiver.settings.clone(),
             sender_sockets: sender.sockets.clone(),

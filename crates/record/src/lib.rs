@@ -32,7 +32,9 @@ mod route;
 mod sample;
 mod settings;
 mod steady;
+mod thinning;
 mod verdict;
+mod web100;
 
 pub use calculation::{
     BufferAdvice, Calculation, Combination, Estimate, Given, Leg, Lift, Need, Quantity, Side, Solved, Value, WhatIf,
@@ -61,8 +63,9 @@ pub use legal::{
 };
 pub use machine::{CoreTime, CpuSample, DeviceReport, Machine, QdiscReport};
 pub use measurement::{
-    Cpu, Datagrams, Direction, EndReport, Handshake, Interval, Measurement, Peer, RttMethod, RttReport, RttStats,
-    SocketReadback, Steady, StorageUse, StreamInterval, StreamSummary, Summary, SynQuote, Validity,
+    Cpu, Datagrams, Direction, EndReport, Handshake, HostIdentity, Interval, Measurement, Peer, RttMethod, RttReport,
+    RttStats, RunTotals, SocketReadback, Steady, StorageUse, StreamInterval, StreamSummary, Summary, SynQuote,
+    Validity,
 };
 pub use path::{Encapsulation, Framing, IpVersion, Path, PathDirection, Segmentation, Tunnel};
 pub use path_status::{DirectionStatus, PathStatus};
@@ -70,14 +73,16 @@ pub use placement::Placement;
 pub use prediction::{Ceiling, Limit, Prediction, Ramp};
 pub use progress::{Progress, SNAPSHOT_SPREAD};
 pub use ramp::{RampReport, RampStep};
-pub use request::{Buffer, Request, Transport, Writer};
+pub use request::{Buffer, Request, ResolvedRequest, Transport, Writer};
 pub use route::{Hop, Refusal, RouteMethod, RouteMtu, RouteReport};
 pub use sample::{CongestionState, Sample, SocketMemory, TcpInfo};
 pub use settings::{BufferTriple, Change, HostSettings, KernelVersion, RESTORABLE_QDISCS};
 pub use steady::{least_rtt, steady, steady_of_receiver};
+pub use thinning::{MAX_SAMPLES, Thinning};
 pub use verdict::{
     At, Basis, Cause, Commands, Elsewhere, Forecast, OtherLimit, Remedy, RunnerUp, Scope, System, Verdict,
 };
+pub use web100::{Web100, Web100Report};
 
 /// The version that every JSON document carries. It changes when a field is renamed or removed.
 pub const SCHEMA_VERSION: u32 = 2;

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CpuSample, DeviceReport, EchoReport, HostSettings, Inflation, Placement, Request, Responsiveness, RouteReport,
-    Sample, TcpInfo, Verdict,
+    CpuSample, DeviceReport, EchoReport, HostSettings, Inflation, MAX_SAMPLES, Placement, Request, ResolvedRequest,
+    Responsiveness, RouteReport, Sample, TcpInfo, Thinning, Transport, Verdict, Web100, Web100Report,
 };
 
 /// Which way the data goes, seen from the end that asked for the test.
@@ -32,6 +32,29 @@ pub struct Peer {
     pub address: String,
     /// Whether it speaks our extension of the protocol, and so told its settings and samples.
     pub speaks_fullpipe: bool,
+}
+
+/// Identity of a host.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct HostIdentity {
+    /// Name of the host (`uname -n`).
+    pub name: String,
+    /// Release of the kernel (`uname -r`).
+    pub kernel: String,
+    /// Random number of this boot (`/proc/sys/kernel/random/boot_id`); `None` if it cannot be read.
+    pub boot_id: Option<String>,
+}
+
+/// Payload and time of a whole measurement at this end, set-up, omitted time and drain included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RunTotals {
+    /// Time from the first connection attempt to the last result.
+    pub wall: Span,
+    /// Payload bytes that this end wrote to data connections.
+    pub written: ByteCount,
+    /// Payload bytes that this end read from data connections.
+    pub read: ByteCount,
 }
 
 /// Processor time of one end during the test, as shares of one core.
@@ -101,6 +124,9 @@ pub struct Handshake {
 /// One end of a test.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct EndReport {
+    /// Identity of its host, where it is stated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostIdentity>,
     /// Settings, where they are known.
     pub settings: Option<HostSettings>,
     /// Processor time, where it is known.
@@ -109,6 +135,9 @@ pub struct EndReport {
     pub sockets: Vec<SocketReadback>,
     /// What this end saw while data flowed; empty where it did not say.
     pub samples: Vec<Sample>,
+    /// The rule by which `samples` were thinned; `None` in records of schema 1, and of an end without samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinning: Option<Thinning>,
     /// Congestion control of its data sockets, as an end says that does not tell of the sockets themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
@@ -137,6 +166,18 @@ pub struct EndReport {
     /// data flowed, a look at its streams now and then, is then all that there is. Not set where it told of the whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Span>,
+}
+
+impl EndReport {
+    /// Thins the samples to about `max`.
+    pub fn thin(&mut self, ramp: Option<Span>, max: usize) {
+        if self.samples.is_empty() || self.thinning.is_some() {
+            return;
+        }
+        let rule = Thinning::of(&self.samples, ramp, max);
+        self.samples = rule.apply(std::mem::take(&mut self.samples));
+        self.thinning = Some(rule);
+    }
 }
 
 /// The part that a file had in a test.
@@ -444,6 +485,9 @@ impl Validity {
 /// One measurement, whole.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measurement {
+    /// Unique identifier (UUID version 7, RFC 9562); empty in records of schema 1.
+    #[serde(default)]
+    pub id: String,
     /// When the data began to flow, RFC 3339 in UTC.
     pub started: String,
     /// Time that it took to open the data connections of a test, from the first packet of the first one until all could
@@ -454,12 +498,21 @@ pub struct Measurement {
     pub peer: Peer,
     /// The load that was asked for.
     pub request: Request,
+    /// The load that was carried out; `None` in records of schema 1, whose `request` is that.
+    #[serde(default)]
+    pub resolved: Option<ResolvedRequest>,
+    /// Payload and time with set-up and drain; `None` in records of schema 1.
+    #[serde(default)]
+    pub run: Option<RunTotals>,
     /// The end that ran the test.
     pub local: EndReport,
     /// The other end.
     pub remote: EndReport,
     /// Streams.
     pub streams: Vec<StreamSummary>,
+    /// Variables of Web100 of the streams; `None` with UDP, and in records of schema 1.
+    #[serde(default)]
+    pub web100: Option<Web100Report>,
     /// Intervals.
     pub intervals: Vec<Interval>,
     /// Round-trip times.
@@ -485,7 +538,43 @@ pub struct Measurement {
     pub validity: Validity,
 }
 
+/// Intervals of streams that keep the kernel's view, in all.
+const MAX_STREAM_INTERVALS: usize = 500;
+
 impl Measurement {
+    /// Returns the load that was carried out.
+    pub fn carried_out(&self) -> &Request {
+        self.resolved.as_deref().unwrap_or(&self.request)
+    }
+
+    /// Returns the same record with the variables of Web100 filled in and its samples thinned, so that it has a bounded
+    /// size: at most about `MAX_SAMPLES` samples of each end, by the rule that stands in `thinning`, and the kernel's view
+    /// in the intervals of streams only if there are at most 500 of those.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        self.web100 = self.web100();
+        let ramp = self.summary.steady.map(|steady| steady.ramp);
+        for end in [&mut self.local, &mut self.remote] {
+            end.thin(ramp, MAX_SAMPLES);
+        }
+        if self.intervals.iter().map(|interval| interval.streams.len()).sum::<usize>() > MAX_STREAM_INTERVALS {
+            self.intervals.iter_mut().flat_map(|interval| &mut interval.streams).for_each(|stream| stream.tcp = None);
+        }
+        self
+    }
+
+    fn web100(&self) -> Option<Web100Report> {
+        if self.request.transport == Transport::Udp {
+            return None;
+        }
+        let no_delay = self.carried_out().no_delay;
+        let of_stream = |stream: &StreamSummary| {
+            let sender = if stream.direction == Direction::Download { &self.remote } else { &self.local };
+            Web100::of(sender.samples.iter().filter(|sample| sample.stream == stream.stream), no_delay)
+        };
+        Some(Web100Report::of(self.streams.iter().map(of_stream).collect()))
+    }
+
     /// The end that sent the data; where data went both ways, this one.
     pub fn sender(&self) -> &EndReport {
         match self.request.direction {

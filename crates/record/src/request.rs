@@ -1,4 +1,6 @@
 use fullpipe_units::{BitRate, ByteCount, Span};
+use std::ops::Deref;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -146,6 +148,27 @@ impl Default for Request {
             title: None,
             extra_data: None,
         }
+    }
+}
+
+/// The load as it was carried out: a window has become the buffer request that yields it, a block has its size, and a file
+/// its length.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct ResolvedRequest(Request);
+
+impl ResolvedRequest {
+    /// Returns `request`, in which the program has filled in everything that it chose.
+    pub const fn new(request: Request) -> Self {
+        Self(request)
+    }
+}
+
+impl Deref for ResolvedRequest {
+    type Target = Request;
+
+    fn deref(&self) -> &Request {
+        &self.0
     }
 }
 

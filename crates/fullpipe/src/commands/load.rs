@@ -120,6 +120,9 @@ pub(crate) struct Load {
     /// A text to keep with the result
     #[arg(long, value_name = "TEXT")]
     extra_data: Option<String>,
+    /// The whole load as JSON of `record::Request`, in place of the flags above; for a lab, which hands it over so
+    #[arg(long, hide = true, value_parser = whole_request, value_name = "JSON")]
+    request: Option<Box<Request>>,
 }
 
 /// The far end, and the way to it.
@@ -221,6 +224,9 @@ impl Load {
     /// # Errors
     /// Where the flags together make no test.
     pub(crate) fn request(&self, usual: Span) -> Result<Request, Failure> {
+        if let Some(request) = &self.request {
+            return Ok(Request::clone(request));
+        }
         let buffer = match (self.buffer, self.window) {
             (Some(size), _) => Buffer::Request(size),
             (None, Some(size)) => Buffer::Window(size),
@@ -420,6 +426,10 @@ impl FromStr for Affinity {
 fn milliseconds(text: &str) -> Result<Span, String> {
     let with_unit = if text.parse::<f64>().is_ok() { format!("{text}ms") } else { text.to_owned() };
     with_unit.parse().map_err(|error: fullpipe_units::ParseError| error.to_string())
+}
+
+fn whole_request(json: &str) -> Result<Box<Request>, String> {
+    serde_json::from_str(json).map_err(|error| error.to_string())
 }
 
 fn type_of_service(text: &str) -> Result<u8, String> {

@@ -135,7 +135,7 @@ mod tests {
     use crate::cli::{Cli, Command};
     use clap::Parser;
     use fullpipe_experiment::measure_arguments;
-    use fullpipe_record::{Buffer, Direction, Writer};
+    use fullpipe_record::{Buffer, Direction};
     use fullpipe_units::{ByteCount, Span};
 
     fn read_back(request: &Request) -> Request {
@@ -148,49 +148,17 @@ mod tests {
 
     #[test]
     fn a_lab_asks_for_exactly_what_was_asked_of_it() {
-        let plain = Request::default();
-        let full = Request {
+        let window = Request {
             direction: Direction::Download,
-            streams: 4,
             duration: Span::from_millis(2_500),
-            omit: Span::from_secs(1),
-            bytes: None,
-            block: ByteCount::new(1460),
+            bytes: Some(ByteCount::new(5)),
             buffer: Buffer::Window(ByteCount::from_kib(64)),
             congestion: Some("reno".to_owned()),
-            mss: Some(ByteCount::new(1000)),
-            writer: Writer::Retrying,
-            interval: Span::from_millis(100),
-            rate: Some(BitRate::from_mbps(20)),
-            burst: Some(4),
-            pacing: Some(BitRate::from_mbps(50)),
-            no_delay: true,
-            tos: 0xb8,
-            sendfile: true,
-            discard: true,
-            multipath: true,
-            processor: Some(1),
-            far_processor: Some(0),
-            title: Some("a title".to_owned()),
-            extra_data: Some("a text".to_owned()),
+            title: Some("a \"title\"".to_owned()),
             ..Request::default()
         };
-        let datagrams = Request {
-            transport: Transport::Udp,
-            direction: Direction::Both,
-            rate: Some(BitRate::from_mbps(20)),
-            block: ByteCount::new(1200),
-            offload: true,
-            wide_counters: true,
-            dont_fragment: true,
-            ..Request::default()
-        };
-        let flood = Request { transport: Transport::Udp, block: ByteCount::ZERO, ..Request::default() };
-        let some_bytes =
-            Request { bytes: Some(ByteCount::from_mib(10)), writer: Writer::Blocking, ..Request::default() };
-        let buffer = Request { buffer: Buffer::Request(ByteCount::new(50_000)), ..Request::default() };
-        let near = Request { near_device: true, far_processor: Some(2), ..Request::default() };
-        for request in [plain, full, some_bytes, buffer, datagrams, flood, near] {
+        let flood = Request { transport: Transport::Udp, block: ByteCount::ZERO, offload: true, ..Request::default() };
+        for request in [Request::default(), window, flood] {
             assert_eq!(read_back(&request), request);
         }
     }

@@ -18,6 +18,7 @@ mod machine;
 mod matrix;
 mod placement;
 mod ramp;
+mod records;
 mod route;
 mod serve;
 mod storage;

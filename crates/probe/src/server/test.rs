@@ -13,8 +13,8 @@ use fullpipe_iperf::{
 };
 use fullpipe_load::{Channel, Lane, StreamCount, Transfer, TransferPlan, apply_options, read_back};
 use fullpipe_record::{
-    Direction, EndReport, HostSettings, Interval, Measurement, Peer, Request, RttReport, Sample, SocketReadback,
-    TcpInfo, Transport, Validity,
+    Direction, EndReport, HostSettings, Interval, Measurement, Peer, Request, ResolvedRequest, RttReport,
+    SocketReadback, TcpInfo, Transport, Validity,
 };
 use fullpipe_route::caller_handshake;
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
@@ -33,12 +33,12 @@ use crate::client::Connected;
 use crate::machine::{self, Before};
 use crate::progress::{Finished, Progress, role};
 use crate::results::{as_stated, results_of, stream_summaries, total};
-use crate::summary::started;
+use crate::summary::{new_id, run_totals, started, this_host};
 
 /// Samples that are kept of a test, less than two megabytes: there may be a thousand tests, and they may last a day.
 const KEPT_SAMPLES: usize = 2_000;
 
-/// Samples that a report carries, about 400 KB; a longer test is thinned out evenly.
+/// Maximum number of samples in a report, about 400 KB; those of a longer test are thinned.
 const MAX_SAMPLES: usize = 240;
 
 /// How often a fullpipe client is told what this end has seen so far, and of how many streams at that pace: what it is told
@@ -479,18 +479,21 @@ impl Test {
     }
 
     fn end_report(&self, finished: &Finished) -> EndReport {
-        EndReport {
+        let mut report = EndReport {
+            host: Some(this_host()),
             settings: self.settings.clone(),
             cpu: finished.rest.cpu,
             sockets: self.sockets.clone(),
-            samples: thinned(&finished.rest.samples, data_connections(&self.request)),
+            samples: finished.rest.samples.clone(),
             datagrams: finished.datagrams(self.request.transport),
             storage: finished.rest.storage,
             processors: machine::stated(&finished.machine.processors),
             device: finished.machine.device.clone(),
             notes: finished.rest.notes.clone(),
             ..EndReport::default()
-        }
+        };
+        report.thin(None, MAX_SAMPLES);
+        report
     }
 
     fn carried(&self, theirs: &Results) -> Carried {
@@ -511,7 +514,12 @@ impl Test {
         let reverse = totals.next();
         drop(totals);
         let settings = self.session.parameters().and_then(Parameters::settings).cloned();
+        let resolved = Some(ResolvedRequest::new(self.request.clone()));
         Measurement {
+            id: new_id(),
+            resolved,
+            run: Some(run_totals(finished.origin, finished)),
+            web100: None,
             started: started(finished),
             setup: None,
             peer: Peer {
@@ -557,33 +565,5 @@ pub(super) fn deny(channel: &Channel) {
     if let Channel::Tcp(stream) = channel {
         let mut stream = stream;
         let _ = stream.set_nonblocking(true).and_then(|()| stream.write(&[State::AccessDenied.byte()]));
-    }
-}
-
-/// Every n-th look at all streams, so that a long test's report stays small.
-fn thinned(samples: &[Sample], streams: u16) -> Vec<Sample> {
-    let step = samples.len().div_ceil(MAX_SAMPLES).max(1);
-    let looks = samples.chunks(usize::from(streams).max(1));
-    looks.step_by(step).flatten().cloned().collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn thinning_keeps_whole_looks() {
-        let sample = |index: usize| Sample {
-            at: Span::from_millis(index as u64 / 4 * 50),
-            stream: (index % 4) as u16,
-            bytes: ByteCount::ZERO,
-            tcp: fullpipe_record::TcpInfo::default(),
-            memory: None,
-        };
-        let samples: Vec<Sample> = (0..40_000).map(sample).collect();
-        let kept = thinned(&samples, 4);
-        assert_eq!(kept.len(), MAX_SAMPLES);
-        assert!(kept.chunks(4).all(|look| look.iter().all(|sample| sample.at == look[0].at)));
-        assert_eq!(thinned(&samples[..100], 4).len(), 100);
     }
 }

@@ -279,10 +279,14 @@ fn seen(request: &Request, role: Role) -> Measurement {
     };
     let host = if role == Role::Client { "192.0.2.1" } else { "192.0.2.2" };
     Measurement {
+        id: String::new(),
         started: String::new(),
         setup: None,
         peer: Peer { host: host.to_owned(), address: format!("{host}:5201"), speaks_fullpipe: false },
         request: request.clone(),
+        resolved: None,
+        run: None,
+        web100: None,
         local: end(0.004, 0.25),
         remote: end(0.01, 0.5),
         streams: (0..all_streams(request)).map(stream).collect(),

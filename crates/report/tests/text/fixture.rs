@@ -264,10 +264,14 @@ pub(crate) fn invalid() -> Measurement {
 
 fn measured(rate: BitRate, limit: Verdict) -> Measurement {
     Measurement {
+        id: String::new(),
         started: "2025-01-02T03:04:05Z".to_owned(),
         setup: None,
         peer: Peer { host: "10.0.0.2".to_owned(), address: "10.0.0.2:5201".to_owned(), speaks_fullpipe: true },
         request: request(),
+        resolved: None,
+        run: None,
+        web100: None,
         local: EndReport::default(),
         remote: EndReport::default(),
         streams: Vec::new(),
