@@ -74,11 +74,14 @@ fn assert_close(what: &str, left: &Value, right: &Value) {
     assert!((left - right).abs() <= TOLERANCE * left.max(right), "{what}: {left} and {right} bytes");
 }
 
+/// Far above what any test needs, and low enough that both ends stop counting within the tolerance on a busy machine.
+const RATE: &[&str] = &["-b", "300M"];
+
 /// Two seconds with iperf3 as the client of `fullpipe serve`.
 fn iperf3_as_client(streams: usize, more: &[&str]) {
     let _slot = load_slot();
     let server = Server::fullpipe();
-    let end = iperf3_measured(&server, &[&["-t", "2", "-P", &streams.to_string()], more].concat());
+    let end = iperf3_measured(&server, &[RATE, &["-t", "2", "-P", &streams.to_string()], more].concat());
     assert_close("all streams", &end["sum_sent"]["bytes"], &end["sum_received"]["bytes"]);
     let ends = end["streams"].as_array().unwrap();
     assert_eq!(ends.len(), streams);
@@ -97,7 +100,7 @@ fn iperf3_as_client(streams: usize, more: &[&str]) {
 fn iperf3_as_server(streams: usize, more: &[&str]) {
     let _slot = load_slot();
     let server = Server::iperf3();
-    let measurement = measured(&server, &[&["-t", "2", "-P", &streams.to_string()], more].concat());
+    let measurement = measured(&server, &[RATE, &["-t", "2", "-P", &streams.to_string()], more].concat());
     let summary = &measurement["summary"];
     assert_close("all streams", &summary["sent"], &summary["received"]);
     let ends = measurement["streams"].as_array().unwrap();
@@ -112,11 +115,11 @@ fn iperf3_as_server(streams: usize, more: &[&str]) {
     server.finish();
 }
 
-/// Five intervals of one second, each where it belongs, that hold all that was counted here.
+/// Two intervals of one second, each where it belongs, that hold all that was counted here.
 fn assert_intervals_are_whole(measurement: &Value) {
     const LATE: f64 = 0.3;
     let intervals = measurement["intervals"].as_array().unwrap();
-    assert_eq!(intervals.len(), 5, "{intervals:#?}");
+    assert_eq!(intervals.len(), 2, "{intervals:#?}");
     for (interval, second) in intervals.iter().zip(1..) {
         let to = interval["to"].as_f64().unwrap();
         assert!((to - f64::from(second)).abs() < LATE, "interval {second} ends at {to} s");

@@ -169,18 +169,18 @@ fn a_firewall_that_removes_scaling_is_found_between_two_routers_without_privileg
         for flags in ["-t 0.3 --json", "-t 0.3 --json -R"] {
             let (output, took) = measured(FIREWALL, AS_NOBODY, &format!("{target} {flags}"));
             let measurement = document(&output)["measurement"].clone();
-            let quoted = measurement["local"]["sockets"][0]["quoted"].as_array().cloned().unwrap_or_default();
+            let quoted = measurement["local"]["sockets"][0]["syn_quotes"].as_array().cloned().unwrap_or_default();
             let by: Vec<&str> = quoted.iter().filter_map(|quoted| quoted["by"].as_str()).collect();
             assert_eq!(by, routers, "{measurement}");
             let scaled: Vec<bool> = quoted.iter().map(|quoted| quoted["window_scale"].is_u64()).collect();
             assert_eq!(scaled, [true, true, false], "{quoted:?}");
-            let stated = measurement["limit"]["evidence"]["openings on the way"].as_str().unwrap_or_default();
+            let stated = measurement["limit"]["evidence"]["SYN as quoted by routers"].as_str().unwrap_or_default();
             assert!(stated.contains(&format!("at {}; no scale, MSS", routers[1])), "{}", measurement["limit"]);
             assert!(took < Duration::from_secs(20), "{took:?}");
         }
     }
     let (output, _) = measured("", AS_NOBODY, "10.0.4.2 -t 0.2 --json");
-    let quoted = &document(&output)["measurement"]["local"]["sockets"][0]["quoted"];
+    let quoted = &document(&output)["measurement"]["local"]["sockets"][0]["syn_quotes"];
     assert!(quoted.is_null(), "nothing was changed, and nobody asked: {quoted}");
 }
 
