@@ -2,8 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +14,7 @@ use fullpipe_units::{ByteCount, Span, Time};
 
 use crate::error::LabError;
 use crate::packet::Packet;
+use crate::pcap::PcapFile;
 use crate::protocol::Host;
 
 /// Bytes kept of each packet: more than the longest headers of IPv4 and TCP.
@@ -63,7 +63,7 @@ impl Capture {
         let missed = Arc::new(AtomicU64::new(0));
         let file = |host: Host| {
             let path = folder.join(format!("{name}-{}.pcap", host.name()));
-            PcapFile::create(&path, most, epoch, &missed).map_err(LabError::io(&format!("write {}", path.display())))
+            CaptureFile::create(&path, most, epoch, &missed).map_err(LabError::io(&format!("write {}", path.display())))
         };
         std::fs::create_dir_all(folder).map_err(LabError::io(&format!("make {}", folder.display())))?;
         let mut files = [file(Host::Sender)?, file(Host::Receiver)?];
@@ -115,7 +115,7 @@ impl Tap {
 }
 
 /// Sorts what comes and writes it, until nobody can send any more.
-fn write_all(waiting: &Receiver<Record>, files: &mut [PcapFile; 2]) -> io::Result<()> {
+fn write_all(waiting: &Receiver<Record>, files: &mut [CaptureFile; 2]) -> io::Result<()> {
     let mut held = BinaryHeap::new();
     let mut newest = Time::ZERO;
     while let Ok(record) = waiting.recv() {
@@ -130,50 +130,31 @@ fn write_all(waiting: &Receiver<Record>, files: &mut [PcapFile; 2]) -> io::Resul
     while let Some(Reverse(first)) = held.pop() {
         files[first.end.index()].write(&first)?;
     }
-    files.iter_mut().try_for_each(|file| file.file.flush())
+    files.iter_mut().try_for_each(|file| file.pcap.flush())
 }
 
-/// A file in the format of `pcap-savefile(5)`, with stamps in nanoseconds and IP packets without a link layer.
+/// The packets that pass one host.
 #[derive(Debug)]
-struct PcapFile {
-    file: BufWriter<File>,
-    /// Bytes that may still be written.
-    left: u64,
-    /// When the link's time began, since 1970.
+struct CaptureFile {
+    pcap: PcapFile,
+    /// The beginning of the link's time, since 1970.
     epoch: Duration,
     missed: Arc<AtomicU64>,
 }
 
-impl PcapFile {
-    const MAGIC: u32 = 0xa1b2_3c4d;
-    const VERSION: u32 = 2 | 4 << 16;
-    const LINKTYPE_RAW: u32 = 101;
-
-    fn create(path: &Path, most: ByteCount, epoch: SystemTime, missed: &Arc<AtomicU64>) -> io::Result<Self> {
+impl CaptureFile {
+    fn create(path: &Path, max: ByteCount, epoch: SystemTime, missed: &Arc<AtomicU64>) -> io::Result<Self> {
         let epoch = epoch.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut file = BufWriter::new(File::create(path)?);
-        file.write_all(&words([Self::MAGIC, Self::VERSION, 0, 0, KEPT as u32, Self::LINKTYPE_RAW]))?;
-        Ok(Self { file, left: most.get().saturating_sub(24), epoch, missed: Arc::clone(missed) })
+        Ok(Self { pcap: PcapFile::create(path, KEPT, max)?, epoch, missed: Arc::clone(missed) })
     }
 
     fn write(&mut self, record: &Record) -> io::Result<()> {
-        let size = 16 + record.kept.len() as u64;
-        let Some(left) = self.left.checked_sub(size) else {
-            // A smaller one behind it would make a gap that nothing shows.
-            self.left = 0;
-            self.missed.fetch_add(1, Ordering::Relaxed);
-            return Ok(());
-        };
-        self.left = left;
         let at = self.epoch + record.at.since(Time::ZERO).into();
-        let head = [at.as_secs() as u32, at.subsec_nanos(), record.kept.len() as u32, record.length];
-        self.file.write_all(&words(head))?;
-        self.file.write_all(&record.kept)
+        if !self.pcap.write(at, &record.kept, record.length)? {
+            self.missed.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
     }
-}
-
-fn words<const N: usize>(words: [u32; N]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
 #[cfg(test)]
@@ -190,7 +171,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let missed = Arc::new(AtomicU64::new(0));
         let path = |host: Host| folder.path().join(host.name());
-        let file = |host| PcapFile::create(&path(host), ByteCount::new(most), UNIX_EPOCH, &missed).unwrap();
+        let file = |host| CaptureFile::create(&path(host), ByteCount::new(most), UNIX_EPOCH, &missed).unwrap();
         let mut files = Host::ALL.map(file);
         let (sender, waiting) = sync_channel(records.len());
         for record in records {

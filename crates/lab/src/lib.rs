@@ -20,6 +20,7 @@ mod kernel;
 mod lab;
 mod lack;
 mod packet;
+mod pcap;
 mod program;
 mod protocol;
 mod refusal;
