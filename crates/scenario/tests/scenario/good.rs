@@ -170,7 +170,6 @@ fn every_effect_is_read() {
         policer: Some(Policer { rate: BitRate::from_mbps(20), burst: ByteCount::from_kib(64) }),
         queue_packets: Some(SegCount::new(100)),
         queueing: Queueing::FqCodel(Codel { target: Span::from_millis(2), interval: Span::from_millis(40), ecn: true }),
-        opportunities: None,
         corrupted: share("1e-5"),
         duplicated: share("0.1%"),
         jitter: Some(Jitter {
@@ -184,6 +183,7 @@ fn every_effect_is_read() {
                 change: PathChange { rate, delay, loss },
             })
             .to_vec(),
+        ..Effects::default()
     };
     for direction in [&path.forward, &path.reverse] {
         assert_eq!(direction.effects, effects);
