@@ -7,6 +7,8 @@ mod commands;
 mod failure;
 mod sibling;
 mod terminal;
+mod values;
+mod verbosity;
 
 use std::process::ExitCode;
 
@@ -14,7 +16,7 @@ use clap::Parser;
 use fullpipe_lab::keeper;
 
 use cli::Cli;
-use commands::iperf3;
+use commands::{Run, iperf3};
 use failure::{Failure, USAGE};
 use terminal::{Format, Terminal};
 
@@ -23,15 +25,15 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|argument| argument == keeper::ARGUMENT) {
         return keeper::main();
     }
-    let mut words = std::env::args_os();
-    if words.next().is_some_and(|program| iperf3::is_meant_by(&program)) {
+    if let Some(arguments) = iperf3::arguments_of(std::env::args_os()) {
         let terminal = Terminal::new(Format::Text, false);
-        return finish(&terminal, iperf3::run(&words.collect::<Vec<_>>()));
+        return finish(&terminal, iperf3::run(&arguments));
     }
     match Cli::try_parse() {
         Ok(cli) => {
-            let terminal = Terminal::new(cli.format(), cli.quiet);
-            finish(&terminal, commands::run(cli, &terminal))
+            verbosity::report_events(cli.verbose);
+            let terminal = Terminal::new(cli.command.format(), cli.quiet);
+            finish(&terminal, cli.command.run(&terminal))
         }
         Err(error) => explain(&error),
     }
@@ -47,7 +49,7 @@ fn finish(terminal: &Terminal, result: Result<(), Failure>) -> ExitCode {
     }
 }
 
-/// Help and versions are no failures; everything else that clap says is about the command line.
+/// Prints help or a version, which are no failures, or the error in the command line.
 fn explain(error: &clap::Error) -> ExitCode {
     let format = cli::format_of(std::env::args());
     if error.use_stderr() && format != Format::Text {
@@ -56,7 +58,7 @@ fn explain(error: &clap::Error) -> ExitCode {
         Terminal::new(format, false).failure(&Failure::new(USAGE, sentence));
         return ExitCode::from(USAGE);
     }
-    // Nobody is left to tell if the terminal is gone.
+    // A terminal that is gone reads nothing.
     let _ = error.print();
     if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS }
 }

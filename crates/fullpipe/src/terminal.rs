@@ -26,6 +26,17 @@ pub(crate) enum Format {
     JsonLines,
 }
 
+impl Format {
+    /// Returns the form that the flags `--json` and `--json-lines` ask for.
+    pub(crate) fn of(json: bool, json_lines: bool) -> Self {
+        match (json, json_lines) {
+            (_, true) => Self::JsonLines,
+            (true, false) => Self::Json,
+            (false, false) => Self::Text,
+        }
+    }
+}
+
 /// Where results and progress go, and how they look.
 #[derive(Debug)]
 pub(crate) struct Terminal {

@@ -14,90 +14,92 @@ use fullpipe_report as report;
 use fullpipe_scenario::parse_host_flag;
 use fullpipe_units::{BitRate, Span};
 
-use crate::cli::duration;
+use crate::commands::Run;
 use crate::failure::{FAILED, Failure, USAGE};
-use crate::terminal::Terminal;
+use crate::terminal::{Format, Terminal};
+use crate::values::duration;
 
-/// Give what is known of a transfer, at least two of rate, round-trip time and window: what is left out follows, and what
-/// two hosts make of the path.
+/// Solve the path equations: any of bandwidth, RTT, window, loss, streams …
+///
+/// Takes at least two of bandwidth, round-trip time and window. Computes the rest, and what two hosts reach on the path.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// Rate of the path: 100Mbit/s, 1G
-    #[arg(long, short, value_name = "RATE", value_parser = values(Quantity::Bandwidth))]
+    /// Capacity of the path: 100Mbit/s, 1G
+    #[arg(long, help_heading = "Path", value_name = "RATE", value_parser = values(Quantity::Bandwidth))]
     bandwidth: Option<Values>,
-    /// Round-trip time: 173ms
-    #[arg(long, short, value_name = "TIME", value_parser = values(Quantity::Rtt))]
+    /// Round-trip time of the path: 173ms
+    #[arg(long, short, help_heading = "Path", value_name = "TIME", value_parser = values(Quantity::Rtt))]
     rtt: Option<Values>,
-    /// How far the hosts are apart: 8000km, for a guess at the round-trip time
-    #[arg(long, value_name = "DISTANCE", value_parser = values(Quantity::Distance))]
+    /// Distance of the hosts, for a guess at the RTT: 8000km
+    #[arg(long, help_heading = "Path", value_name = "DISTANCE", value_parser = values(Quantity::Distance))]
     distance: Option<Values>,
-    /// Window of each stream: 64KiB
-    #[arg(long, short, value_name = "BYTES", value_parser = values(Quantity::Window))]
+    /// Window that the receiver advertises to each stream: 64KiB
+    #[arg(long, help_heading = "Load", value_name = "BYTES", value_parser = values(Quantity::Window))]
     window: Option<Values>,
-    /// Request for the socket buffers, as -w of iperf3
-    #[arg(long, value_name = "BYTES", value_parser = values(Quantity::Buffer))]
+    /// Socket buffers to request at both ends
+    #[arg(long, short = 'w', help_heading = "Load", value_name = "BYTES", value_parser = values(Quantity::Buffer))]
     buffer: Option<Values>,
     /// Share of packets lost: 0.01%
-    #[arg(long, value_name = "RATIO", value_parser = values(Quantity::Loss))]
+    #[arg(long, help_heading = "Path", value_name = "RATIO", value_parser = values(Quantity::Loss))]
     loss: Option<Values>,
-    /// Largest IP packet [default: 1500]
-    #[arg(long, value_name = "BYTES", value_parser = values(Quantity::Mtu))]
+    /// Maximum size of an IP packet [default: 1500]
+    #[arg(long, help_heading = "Path", value_name = "BYTES", value_parser = values(Quantity::Mtu))]
     mtu: Option<Values>,
-    /// Parallel connections [default: 1]
-    #[arg(long, short = 'P', value_name = "N", value_parser = values(Quantity::Streams))]
+    /// Parallel streams [default: 1]
+    #[arg(long, short = 'P', visible_alias = "parallel", help_heading = "Load", value_name = "N", value_parser = values(Quantity::Streams))]
     streams: Option<Values>,
     /// Congestion control [default: the sender's]
-    #[arg(long, short = 'C', value_name = "NAME", value_parser = values(Quantity::Congestion))]
+    #[arg(long, short = 'C', help_heading = "Load", value_name = "NAME", value_parser = values(Quantity::Congestion))]
     congestion: Option<Values>,
-    /// Bytes to carry: 10GiB
-    #[arg(long, short = 'n', value_name = "BYTES", value_parser = values(Quantity::Size))]
+    /// Size of the transfer: 10GiB
+    #[arg(long, help_heading = "Load", value_name = "BYTES", value_parser = values(Quantity::Size))]
     size: Option<Values>,
-    /// Rate of payload that is wanted
-    #[arg(long, value_name = "RATE", value_parser = some_rate)]
+    /// Wanted rate of payload
+    #[arg(long, help_heading = "Target", value_name = "RATE", value_parser = some_rate)]
     rate: Option<BitRate>,
-    /// Time that the size may take, in seconds or with a unit
-    #[arg(long, short, value_name = "TIME", value_parser = some_time)]
+    /// Wanted duration of a transfer of --size
+    #[arg(long, short, help_heading = "Target", value_name = "SECONDS", value_parser = some_time)]
     time: Option<Span>,
-    /// What a change would make of it: rtt=4ms, window=4MiB, relay; repeatable
-    #[arg(long, value_name = "KEY=VALUE", value_parser = |text: &str| WhatIfQuestion::read(text))]
+    /// Effect of a change: rtt=4ms, window=4MiB, relay; repeatable
+    #[arg(long, help_heading = "Target", value_name = "KEY=VALUE", value_parser = |text: &str| WhatIfQuestion::read(text))]
     what_if: Vec<WhatIfQuestion>,
-    /// Whether the bandwidth counts Ethernet frames or IP packets
-    #[arg(long, default_value = "ethernet", value_parser = parse_framing, value_name = "ethernet|ip")]
+    /// Layer that --bandwidth counts
+    #[arg(long, help_heading = "Path", default_value = "ethernet", value_parser = parse_framing, value_name = "ethernet|ip")]
     framing: Framing,
-    /// IP version 6
-    #[arg(long, short = '6')]
+    /// IPv6
+    #[arg(long, short = '6', help_heading = "Path")]
     ipv6: bool,
     /// VLAN tags on each frame
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
+    #[arg(long, help_heading = "Path", value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
     vlan: u8,
-    /// Tunnel on the path: gre, vxlan, wireguard, ipsec, pppoe
-    #[arg(long, value_name = "NAME", value_parser = parse_tunnel)]
+    /// Tunnel: gre, vxlan, wireguard, ipsec, pppoe
+    #[arg(long, help_heading = "Path", value_name = "NAME", value_parser = parse_tunnel)]
     tunnel: Option<Tunnel>,
-    /// Take untouched hosts with this Linux, as 5.15, in place of this host's settings
-    #[arg(long, value_name = "VERSION", value_parser = parse_kernel)]
+    /// Default settings of this Linux, as 5.15, in place of this host's
+    #[arg(long, help_heading = "Hosts", value_name = "VERSION", value_parser = parse_kernel)]
     kernel: Option<KernelVersion>,
-    /// Settings of the sender that differ from that: `tcp_wmem=64MiB`
-    #[arg(long, value_name = "KEY=VALUE,…", value_parser = |text: &str| parse_host_flag(text).map(Changes))]
+    /// Settings of the sender, as tcp_wmem=64MiB
+    #[arg(long, help_heading = "Hosts", value_name = "KEY=VALUE,…", value_parser = |text: &str| parse_host_flag(text).map(Changes))]
     sender: Option<Changes>,
-    /// Settings of the receiver that differ from that: `tcp_rmem=64MiB`
-    #[arg(long, value_name = "KEY=VALUE,…", value_parser = |text: &str| parse_host_flag(text).map(Changes))]
+    /// Settings of the receiver, as tcp_rmem=64MiB
+    #[arg(long, help_heading = "Hosts", value_name = "KEY=VALUE,…", value_parser = |text: &str| parse_host_flag(text).map(Changes))]
     receiver: Option<Changes>,
-    /// A CSV (or Parquet) file with a row for each question, `-` for standard input
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["csv", "json"])]
+    /// CSV (or Parquet) file with a row for each question; - is standard input
+    #[arg(long, help_heading = "Target", value_name = "FILE", conflicts_with_all = ["csv", "json"])]
     batch: Option<String>,
     /// Print one line of CSV for each combination
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, help_heading = "Output", conflicts_with = "json")]
     csv: bool,
     /// Print one JSON document
-    #[arg(long, short = 'J')]
-    pub(crate) json: bool,
+    #[arg(long, short = 'J', help_heading = "Output")]
+    json: bool,
 }
 
 const AFTER_HELP: &str = "\
-Quantities from --bandwidth to --size may be lists, 64KiB,1MiB, or ranges,
-10ms..200ms (by 1, 2, 5, sizes by doublings) or 10ms..200ms+10ms. Then each
-combination is a row of a table.
+Quantities of path and load may be lists, 64KiB,1MiB, or ranges, 10ms..200ms
+(by 1, 2, 5, sizes by doublings) or 10ms..200ms+10ms. Then each combination is a
+row of a table.
 
 The columns of --batch have the names of these flags; cells are written as the
 flags are, or as bare bit/s, seconds, metres, bytes and fractions. What the file
@@ -151,7 +153,17 @@ fn parse_tunnel(name: &str) -> Result<Tunnel, String> {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
+impl Run for Arguments {
+    fn format(&self) -> Format {
+        Format::of(self.json, false)
+    }
+
+    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+        run(self, terminal)
+    }
+}
+
+fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     let hosts = hosts(arguments)?;
     let axes = Axes::new(said(arguments), lists(arguments))?;
     let many = arguments.batch.is_some() || arguments.csv || axes.is_table();

@@ -7,42 +7,60 @@ use fullpipe_report as report;
 use fullpipe_scenario::{PathSpec, parse_host_flag, parse_path_flag_with};
 use fullpipe_units::Span;
 
-use crate::cli::{OutputArguments, backend, duration};
+use crate::commands::Run;
+use crate::commands::output::OutputArguments;
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::sibling::read_sibling;
-use crate::terminal::Terminal;
+use crate::terminal::{Format, Terminal};
+use crate::values::{backend, duration};
 
-/// Two hosts, an emulated long path between them, and one TCP stream: says what the path should carry, predicts, measures,
-/// names the limit, applies the best remedy, measures again, and undoes it.
+/// The whole loop on an emulated path: predict, measure, explain, fix, prove.
+///
+/// Joins two hosts by an emulated long path, predicts and measures one TCP stream, names its limit, applies the best remedy,
+/// measures again, and undoes the remedy.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The path; what is not named stays as in `rate=1G,rtt=100ms,loss=0%,queue=1bdp` with `mtu=1500,framing=ethernet`
-    #[arg(long, value_name = "KEY=VALUE,…")]
+    /// Path, as rate=300M,loss=1e-4
+    ///
+    /// The default is rate=1G,rtt=100ms,loss=0%,queue=1bdp,mtu=1500,framing=ethernet.
+    #[arg(long, help_heading = "Lab", value_name = "KEY=VALUE,…")]
     path: Option<String>,
-    /// Settings of the sending host, as in a scenario: `tcp_wmem=64MiB,…`
-    #[arg(long, value_name = "KEY=VALUE,…")]
+    /// Settings of the sender, as tcp_wmem=64MiB
+    #[arg(long, help_heading = "Lab", value_name = "KEY=VALUE,…")]
     sender: Option<String>,
-    /// Settings of the receiving host
-    #[arg(long, value_name = "KEY=VALUE,…")]
+    /// Settings of the receiver, as tcp_rmem=64MiB
+    #[arg(long, help_heading = "Lab", value_name = "KEY=VALUE,…")]
     receiver: Option<String>,
-    /// Congestion control of the stream
-    #[arg(long, short = 'C', default_value = "cubic", value_name = "NAME")]
+    /// Congestion control: cubic, reno, bbr, …
+    #[arg(long, help_heading = "Load", short = 'C', default_value = "cubic", value_name = "NAME")]
     congestion: String,
-    /// How long each measurement lasts
-    #[arg(long, short = 't', default_value = "12", value_parser = duration, value_name = "SECONDS")]
+    /// Duration of each measurement
+    #[arg(long, short = 't', help_heading = "Load", default_value = "12", value_parser = duration, value_name = "SECONDS")]
     time: Span,
-    /// From which losses are drawn
-    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+    /// Seed of the random losses
+    #[arg(long, help_heading = "Lab", default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
-    /// How packets reach the emulated link: `tun`, `packet` (packet sockets), or `auto`, the first that this machine permits;
-    /// or `kernel`, in place of the link: the kernel's own tbf and netem, for rate, queue, loss and delay alone
-    #[arg(long, default_value = "auto", value_parser = backend, value_name = "KIND")]
+    /// Connection to the emulated link: auto, tun, packet or kernel
+    ///
+    /// `packet` uses packet sockets; `auto` takes the first kind that this machine permits. `kernel` replaces the link by the
+    /// kernel's tbf and netem, for rate, queue, loss and delay only.
+    #[arg(long, help_heading = "Lab", default_value = "auto", value_parser = backend, value_name = "KIND")]
     backend: Backend,
     #[command(flatten)]
-    pub(crate) output: OutputArguments,
+    output: OutputArguments,
 }
 
-pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
+impl Run for Arguments {
+    fn format(&self) -> Format {
+        self.output.format()
+    }
+
+    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+        run(self, terminal)
+    }
+}
+
+fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     let path = match &arguments.path {
         Some(flag) => parse_path_flag_with(flag, &PathSpec::demo(), &|file| read_sibling(Path::new(""), file))
             .map_err(|error| in_flag("--path", &error))?,

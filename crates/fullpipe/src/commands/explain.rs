@@ -2,17 +2,26 @@
 
 use fullpipe_record::LegalVerdict;
 
+use crate::commands::Run;
 use crate::failure::{Failure, USAGE};
 use crate::terminal::Terminal;
 
-/// The page about a verdict: what it means, what shows it, what to do
+/// The page about a verdict: what it means, what shows it, what to do.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Kind and cause of the verdict, or one of them: loss/policer, loss, policer. Without it, all verdicts are listed
+    /// Kind, cause or both: loss, policer, loss/policer
+    ///
+    /// Without it, all verdicts are listed.
     verdict: Option<String>,
 }
 
-pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
+impl Run for Arguments {
+    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+        run(self, terminal)
+    }
+}
+
+fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     let found = arguments.verdict.as_deref().map_or_else(all, matching);
     match found.as_slice() {
         [] => {

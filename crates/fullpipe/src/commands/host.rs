@@ -20,9 +20,10 @@ use fullpipe_scenario::parse_host_flag;
 use fullpipe_sys::ignore_terminal_signals;
 use fullpipe_units::{BitRate, SegCount, Span};
 
-use crate::cli::duration;
+use crate::commands::Run;
 use crate::failure::{FAILED, Failure, USAGE};
-use crate::terminal::Terminal;
+use crate::terminal::{Format, Terminal};
+use crate::values::duration;
 
 const APPLY_HELP: &str = "\
 Settings are written as they are called:
@@ -34,7 +35,7 @@ Settings are written as they are called:
   offload:eth0:rx-gro=on                    what a device does for the kernel
   mtu:eth0=9000                             its largest IP packet";
 
-/// This host's settings: as they are, as they should be, changed with a way back.
+/// This host's settings: show, advise, apply with a way back, undo.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -43,69 +44,71 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Show everything that bears on bulk transfers, and what it allows on a path
+    /// Show the settings that matter for bulk transfers
     Show {
         #[command(flatten)]
         path: MaybePath,
         /// Print one JSON document
-        #[arg(long, short = 'J')]
+        #[arg(long, short = 'J', help_heading = "Output")]
         json: bool,
     },
-    /// Say what to change for a path: from what to what, why, at what risk
+    /// List changes for a path, with the reason and the risk of each
     Advise {
-        /// Round-trip time: 173ms
-        #[arg(long, short, value_name = "TIME", value_parser = rtt)]
+        /// Round-trip time of the path: 173ms
+        #[arg(long, short, help_heading = "Path", value_name = "TIME", value_parser = rtt)]
         rtt: Span,
-        /// Rate of the path: 100Mbit/s, 1G
-        #[arg(long, short, value_name = "RATE", value_parser = bandwidth)]
+        /// Capacity of the path: 100Mbit/s, 1G
+        #[arg(long, help_heading = "Path", value_name = "RATE", value_parser = bandwidth)]
         bandwidth: BitRate,
-        /// Parallel connections
-        #[arg(long, short = 'P', value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128))]
+        /// Parallel streams over the path
+        #[arg(long, short = 'P', visible_alias = "parallel", help_heading = "Path", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128))]
         streams: u16,
         /// Print one JSON document
-        #[arg(long, short = 'J')]
+        #[arg(long, short = 'J', help_heading = "Output")]
         json: bool,
     },
-    /// Change settings, as told or as advised; each is in a journal before it is made
+    /// Change settings, with a journal for the way back
     #[command(after_help = APPLY_HELP)]
     Apply {
-        /// What to change; what `host advise` says if nothing is told
+        /// Changes; with --rtt and --bandwidth, those of `host advise`
         #[arg(value_name = "SETTING=VALUE", value_parser = setting, required_unless_present = "rtt", conflicts_with = "rtt")]
         settings: Vec<Vec<Change>>,
         #[command(flatten)]
         path: MaybePath,
-        /// Say what would be changed, as a diff, and change nothing
+        /// Print the changes as a diff, and change nothing
         #[arg(long)]
         dry_run: bool,
-        /// Take everything back after so long, unless Enter or `host confirm` keeps it
+        /// Undo everything after so long, unless Enter or `host confirm` keeps it
         #[arg(long, value_name = "TIME", value_parser = temporary, conflicts_with_all = ["dry_run", "persist"])]
         temporary: Option<Span>,
-        /// Set the sysctls at each boot too, by a file of our own in /etc/sysctl.d
+        /// Set the sysctls at each boot too, by a file in /etc/sysctl.d
         #[arg(long)]
         persist: bool,
         #[command(flatten)]
         journal: JournalFolder,
         /// Print one JSON document
-        #[arg(long, short = 'J')]
+        #[arg(long, short = 'J', help_heading = "Output")]
         json: bool,
     },
-    /// Keep what was applied for a time
+    /// Keep the changes of `host apply --temporary`
     Confirm {
         #[command(flatten)]
         journal: JournalFolder,
     },
-    /// Put back what `host apply` changed, but for what somebody else changed since
+    /// Undo the changes of `host apply`
+    ///
+    /// A setting that somebody else has changed since stays as it is.
     Undo {
-        /// Drop from the journal what is left alone
+        /// Remove settings that cannot be undone from the journal
         #[arg(long)]
         forget: bool,
         #[command(flatten)]
         journal: JournalFolder,
         /// Print one JSON document
-        #[arg(long, short = 'J')]
+        #[arg(long, short = 'J', help_heading = "Output")]
         json: bool,
     },
-    /// Wait, and take back what was applied for a time; `host apply --temporary` starts it
+    /// Wait, and undo temporary changes; `host apply --temporary` starts it
     #[command(hide = true)]
     Watch {
         #[arg(long)]
@@ -119,14 +122,14 @@ enum Action {
 
 #[derive(Debug, clap::Args)]
 struct MaybePath {
-    /// Round-trip time of a path: 173ms
-    #[arg(long, short, value_name = "TIME", value_parser = rtt, requires = "bandwidth")]
+    /// Round-trip time of the path: 173ms
+    #[arg(long, short, help_heading = "Path", value_name = "TIME", value_parser = rtt, requires = "bandwidth")]
     rtt: Option<Span>,
-    /// Rate of that path: 100Mbit/s, 1G
-    #[arg(long, short, value_name = "RATE", value_parser = bandwidth, requires = "rtt")]
+    /// Capacity of the path: 100Mbit/s, 1G
+    #[arg(long, help_heading = "Path", value_name = "RATE", value_parser = bandwidth, requires = "rtt")]
     bandwidth: Option<BitRate>,
-    /// Parallel connections over it
-    #[arg(long, short = 'P', value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128))]
+    /// Parallel streams over the path
+    #[arg(long, short = 'P', visible_alias = "parallel", help_heading = "Path", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128))]
     streams: u16,
 }
 
@@ -139,8 +142,10 @@ impl MaybePath {
 /// The folder of the journals.
 #[derive(Debug, clap::Args)]
 pub(crate) struct JournalFolder {
-    /// Where the journals are [default: /var/lib/fullpipe, or ~/.local/state/fullpipe of a user]
-    #[arg(long, value_name = "FOLDER")]
+    /// Folder of the journals
+    ///
+    /// The default is /var/lib/fullpipe for root and ~/.local/state/fullpipe for other users.
+    #[arg(long, hide_short_help = true, help_heading = "Journal", value_name = "FOLDER")]
     journal: Option<PathBuf>,
 }
 
@@ -166,7 +171,7 @@ impl JournalFolder {
 }
 
 impl Arguments {
-    pub(crate) fn wants_json(&self) -> bool {
+    fn wants_json(&self) -> bool {
         match self.action {
             Action::Show { json, .. }
             | Action::Advise { json, .. }
@@ -177,7 +182,17 @@ impl Arguments {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
+impl Run for Arguments {
+    fn format(&self) -> Format {
+        Format::of(self.wants_json(), false)
+    }
+
+    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+        run(self, terminal)
+    }
+}
+
+fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     match &arguments.action {
         Action::Show { path, .. } => show_settings(path, terminal),
         Action::Advise { rtt, bandwidth, streams, .. } => {

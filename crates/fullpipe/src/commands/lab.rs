@@ -11,17 +11,23 @@ use fullpipe_scenario::{Control, Grid, Scenario, builtin, builtin_grid};
 use fullpipe_units::{ByteCount, Ratio, Span};
 
 use super::up::{Standing, up};
-use crate::cli::{OutputArguments, backend, duration};
+use crate::commands::Run;
+use crate::commands::output::OutputArguments;
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::sibling::read_sibling;
 use crate::terminal::{Format, Terminal};
+use crate::values::{backend, duration};
 
-/// Two hosts of this machine's own kernel, joined by an emulated path.
+/// Emulated paths: run scenarios, or any program in their hosts.
+///
+/// A lab is two hosts of this machine's own kernel, joined by an emulated path.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// How packets reach the emulated link: `tun`, `packet` (packet sockets), or `auto`, the first that this machine permits;
-    /// or `kernel`, in place of the link: the kernel's own tbf and netem, for rate, queue, loss and delay alone
-    #[arg(long, global = true, default_value = "auto", value_parser = backend, value_name = "KIND")]
+    /// Connection to the emulated link: auto, tun, packet or kernel
+    ///
+    /// `packet` uses packet sockets; `auto` takes the first kind that this machine permits. `kernel` replaces the link by the
+    /// kernel's tbf and netem, for rate, queue, loss and delay only.
+    #[arg(long, help_heading = "Lab", global = true, default_value = "auto", value_parser = backend, value_name = "KIND")]
     backend: Backend,
     #[command(subcommand)]
     action: Action,
@@ -39,19 +45,23 @@ enum Action {
         /// Run every scenario that comes with the program (about 15 minutes)
         #[arg(long, conflicts_with = "scenarios")]
         all: bool,
-        /// Let every load last so many times as long as the file says; never less than its ramp and twenty round trips
+        /// Factor on the duration of every load
+        ///
+        /// No load lasts less than its ramp and twenty round trips.
         #[arg(long, value_parser = time_scale, default_value = "1", value_name = "FACTOR")]
         time_scale: Ratio,
-        /// Write what passes both ends of the path to files there, two a run: headers, with the path's own time stamps
+        /// Write captures of both ends of the path to this folder
+        ///
+        /// Two files a run hold the headers, with the path's own time stamps.
         #[arg(long, value_name = "FOLDER")]
         capture: Option<PathBuf>,
-        /// Size that none of these files goes beyond
+        /// Maximum size of a capture file
         #[arg(long, requires = "capture", default_value = "256MiB", value_name = "BYTES")]
         capture_size: ByteCount,
         #[command(flatten)]
         output: OutputArguments,
     },
-    /// Measure a grid of paths and say how good the predictions are (about 25 minutes)
+    /// Measure a grid of paths and compare with the predictions (about 25 minutes)
     Grid {
         /// A file, instead of the grid that comes with the program
         #[arg(value_name = "FILE")]
@@ -59,22 +69,24 @@ enum Action {
         #[command(flatten)]
         output: OutputArguments,
     },
-    /// Keep the path of a scenario standing, for any program to run in its hosts
+    /// Keep a scenario's path up, for any program to run in its hosts
     Up {
         /// A file, or a name from `lab list`
         #[arg(default_value = "demo", value_name = "SCENARIO")]
         scenario: String,
-        /// What `--join` calls it, if not by the scenario's name
+        /// Name for `--join` [default: the scenario's]
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
-        /// How often to say what the path does
-        #[arg(long, short, default_value = "1", value_parser = interval, value_name = "SECONDS")]
+        /// Interval of the path's status lines
+        #[arg(long, short, help_heading = "Output", default_value = "1", value_parser = interval, value_name = "SECONDS")]
         interval: Span,
-        /// Leave out the loads that compete for the path: those beside the first step of the scenario that has any
+        /// Run no cross traffic
+        ///
+        /// By default, the cross traffic of the scenario's first step that has any is running.
         #[arg(long)]
         no_cross_traffic: bool,
-        /// Print one JSON object a line
-        #[arg(long)]
+        /// Print one JSON object a line for each event
+        #[arg(long, help_heading = "Output")]
         json_lines: bool,
     },
     /// Open a shell in a host of a scenario
@@ -82,10 +94,10 @@ enum Action {
         /// A file, or a name from `lab list`
         #[arg(default_value = "demo", value_name = "SCENARIO")]
         scenario: String,
-        /// Enter the lab of that name that is up, instead of building one
+        /// Enter the running lab of that name instead of building one
         #[arg(long)]
         join: bool,
-        /// `sender` or `receiver`
+        /// Host: sender or receiver
         #[arg(default_value = "sender", value_parser = host)]
         host: Host,
     },
@@ -94,23 +106,23 @@ enum Action {
         /// A file, or a name from `lab list`
         #[arg(value_name = "SCENARIO")]
         scenario: String,
-        /// Enter the lab of that name that is up, instead of building one
+        /// Enter the running lab of that name instead of building one
         #[arg(long)]
         join: bool,
-        /// `sender` or `receiver`
+        /// Host: sender or receiver
         #[arg(value_parser = host)]
         host: Host,
-        /// The program and its arguments
+        /// Program and its arguments
         #[arg(required = true, last = true, value_name = "COMMAND")]
         command: Vec<String>,
     },
 }
 
-impl Arguments {
-    pub(crate) fn format(&self) -> Format {
-        match self.action {
-            Action::Run { output, .. } | Action::Grid { output, .. } => output.format(),
-            Action::Up { json_lines: true, .. } => Format::JsonLines,
+impl Action {
+    fn format(&self) -> Format {
+        match *self {
+            Self::Run { output, .. } | Self::Grid { output, .. } => output.format(),
+            Self::Up { json_lines: true, .. } => Format::JsonLines,
             _ => Format::Text,
         }
     }
@@ -136,7 +148,17 @@ fn host(name: &str) -> Result<Host, String> {
     Host::named(name).ok_or_else(|| "a lab's hosts are `sender` and `receiver`".to_owned())
 }
 
-pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
+impl Run for Arguments {
+    fn format(&self) -> Format {
+        self.action.format()
+    }
+
+    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+        run(self, terminal)
+    }
+}
+
+fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     let backend = arguments.backend;
     match &arguments.action {
         Action::List => list(terminal),

@@ -11,131 +11,194 @@ use fullpipe_record::{Buffer, Direction, IpVersion, Request, Transport, Writer};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::login::login;
-use crate::cli::{duration, key, rsa_public_key, tls_trust};
 use crate::failure::{Failure, USAGE};
+use crate::values::{dscp, duration, key, milliseconds, rsa_public_key, tls_trust, type_of_service};
 
 /// What a UDP sender offers if nothing else is asked for, as iperf3.
 const DEFAULT_UDP_RATE: BitRate = BitRate::from_mbps(1);
 
-/// The load.
+/// The load of a measurement.
 #[derive(Debug, clap::Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Load {
-    /// How long to send [default: 10; 2 with --ramp]
+    #[command(flatten)]
+    amount: AmountArguments,
+    #[command(flatten)]
+    tcp: TcpArguments,
+    #[command(flatten)]
+    udp: UdpArguments,
+    #[command(flatten)]
+    packet: PacketArguments,
+    #[command(flatten)]
+    note: NoteArguments,
+    /// The whole load as JSON of `record::Request`, in place of the flags above, for a lab
+    #[arg(long, hide = true, value_parser = whole_request, value_name = "JSON")]
+    request: Option<Box<Request>>,
+}
+
+/// How much is sent, and in which direction.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Load")]
+struct AmountArguments {
+    /// Duration of the transfer [default: 10; 2 with --ramp]
     #[arg(long, short, value_parser = duration, value_name = "SECONDS")]
     time: Option<Span>,
-    /// Send so many bytes instead
+    /// End after this many bytes instead
     #[arg(long, short = 'n', value_name = "BYTES", conflicts_with = "time")]
     bytes: Option<ByteCount>,
-    /// Send so many blocks of --length instead
-    #[arg(long, short = 'k', value_name = "N", conflicts_with_all = ["time", "bytes"])]
+    /// End after this many blocks of --length instead
+    #[arg(long, short = 'k', value_name = "N", conflicts_with_all = ["time", "bytes"], hide_short_help = true)]
     blocks: Option<u64>,
-    /// Leave out the beginning
-    #[arg(long, short = 'O', default_value = "0", value_parser = duration, value_name = "SECONDS")]
+    /// Leave the first seconds out of the result
+    #[arg(long, short = 'O', default_value = "0", value_parser = duration, value_name = "SECONDS", hide_short_help = true)]
     omit: Span,
-    /// Length of the reported intervals; 0 reports the whole only
-    #[arg(long, short, default_value = "1", value_parser = duration, value_name = "SECONDS")]
-    interval: Span,
     /// Parallel streams, in each direction
-    #[arg(long, short = 'P', default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128), value_name = "N")]
-    parallel: u16,
+    #[arg(long, short = 'P', visible_alias = "parallel", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128), value_name = "N")]
+    streams: u16,
     /// The server sends, this end receives
     #[arg(long, short = 'R')]
     reverse: bool,
     /// Both ends send at the same time
     #[arg(long, conflicts_with = "reverse")]
     bidir: bool,
-    /// Numbered datagrams in place of TCP: 1 Mbit/s a stream unless --bitrate says otherwise
+    /// Numbered datagrams in place of TCP
+    ///
+    /// Each stream sends 1 Mbit/s unless --bitrate gives another rate.
     #[arg(long, short)]
     udp: bool,
-    /// Rate that each stream is offered at; 0 is as fast as it goes. /N sends N blocks in a row
+    /// Rate offered by each stream; 0 is unlimited
+    ///
+    /// With /N, a stream sends N blocks in a row, then waits.
     #[arg(long, short, value_name = "RATE[/N]")]
     bitrate: Option<Offer>,
-    /// Rate at which the kernel paces each stream
-    #[arg(long, value_name = "RATE")]
-    fq_rate: Option<BitRate>,
-    /// Socket buffers to request at both ends; the kernel doubles them and advertises a share
-    #[arg(long = "buffer", short = 'w', value_name = "BYTES")]
-    buffer: Option<ByteCount>,
-    /// Window that the receiver should advertise; the buffers are chosen to yield it
-    #[arg(long, value_name = "BYTES", conflicts_with_all = ["buffer", "udp"])]
-    window: Option<ByteCount>,
-    /// Bytes of one write, or of one datagram [default: 1M or, at a rate, what it sends in a millisecond, without delay;
-    /// with --udp what a packet holds]
+    /// Bytes of one write, or of one datagram
+    ///
+    /// The default is 1M; with --bitrate, what the rate sends in a millisecond, without delay; with --udp, what one packet
+    /// holds.
     #[arg(long, short, value_name = "BYTES")]
     length: Option<ByteCount>,
+}
+
+/// Settings of TCP sockets.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "TCP")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+struct TcpArguments {
+    /// Socket buffers to request at both ends
+    ///
+    /// The kernel doubles the request, and advertises a share of the receive buffer as window.
+    #[arg(long = "buffer", short = 'w', value_name = "BYTES")]
+    buffer: Option<ByteCount>,
+    /// Window that the receiver should advertise
+    ///
+    /// The socket buffers are chosen to yield it.
+    #[arg(long, value_name = "BYTES", conflicts_with_all = ["buffer", "udp"])]
+    window: Option<ByteCount>,
     /// Congestion control: cubic, reno, bbr, …
     #[arg(long, short = 'C', value_name = "NAME")]
     congestion: Option<String>,
-    /// Largest segment
-    #[arg(long, short = 'M', value_name = "BYTES")]
+    /// Maximum segment size
+    #[arg(long, short = 'M', value_name = "BYTES", hide_short_help = true)]
     mss: Option<ByteCount>,
     /// Send small writes at once (`TCP_NODELAY`)
-    #[arg(long, short = 'N')]
+    #[arg(long, short = 'N', hide_short_help = true)]
     no_delay: bool,
-    /// Type of service: a number, decimal or 0x…
-    #[arg(long, short = 'S', value_parser = type_of_service, value_name = "N")]
-    tos: Option<u8>,
-    /// The same by its DSCP name or number: ef, af41, cs1, 46, …
-    #[arg(long, value_parser = dscp, value_name = "NAME", conflicts_with = "tos")]
-    dscp: Option<u8>,
     /// Multipath TCP
-    #[arg(long, short = 'm', conflicts_with = "udp")]
+    #[arg(long, short = 'm', conflicts_with = "udp", hide_short_help = true)]
     mptcp: bool,
-    /// Send pages of a file, without copying (`sendfile`)
-    #[arg(long, short = 'Z', conflicts_with = "udp")]
+    /// Send pages of a file without copying (`sendfile`)
+    #[arg(long, short = 'Z', conflicts_with = "udp", hide_short_help = true)]
     zerocopy: bool,
-    /// Send data from where it lies, without copying (`MSG_ZEROCOPY`): for fast network cards
-    #[arg(long, conflicts_with_all = ["udp", "zerocopy"])]
+    /// Send from user memory without copying (`MSG_ZEROCOPY`)
+    ///
+    /// It pays with fast network cards only.
+    #[arg(long, conflicts_with_all = ["udp", "zerocopy"], hide_short_help = true)]
     msg_zerocopy: bool,
-    /// The receiver copies what arrives, as programs that use it must; by default it discards in the kernel (`MSG_TRUNC`)
-    #[arg(long, conflicts_with = "udp")]
+    /// The receiver copies the data, as ordinary programs do
+    ///
+    /// By default it discards the data in the kernel (`MSG_TRUNC`).
+    #[arg(long, conflicts_with = "udp", hide_short_help = true)]
     rx_copy: bool,
-    /// The receiver discards in the kernel: the default, and iperf3's name for it
+    /// The receiver discards the data in the kernel: the default, and iperf3's name for it
     #[arg(long, conflicts_with_all = ["udp", "rx_copy"], hide = true)]
     skip_rx_copy: bool,
-    /// Hand the kernel datagrams one by one, and take them so: by default it cuts and joins them (`UDP_SEGMENT`,
-    /// `UDP_GRO`)
-    #[arg(long, requires = "udp")]
-    no_gso: bool,
-    /// Have the kernel cut and join datagrams: the default, and iperf3's name for it
-    #[arg(long, requires = "udp", conflicts_with = "no_gso", hide = true)]
-    gsro: bool,
-    /// Number datagrams in 64 bits, for more than 4 billion of them
-    #[arg(long, requires = "udp")]
-    udp_counters_64bit: bool,
-    /// Forbid routers to fragment datagrams
-    #[arg(long, requires = "udp")]
-    dont_fragment: bool,
-    /// Processors to run the data threads on: at this end, and at the other. At this end `nic` is those of the NUMA node of
-    /// the network card, if the machine has more
-    #[arg(long, short = 'A', value_name = "N|nic[,M]")]
-    affinity: Option<Affinity>,
-    /// Sleep in a blocked write, as ordinary programs do, instead of keeping the send buffer full
-    #[arg(long, conflicts_with_all = ["reverse", "bidir", "udp"])]
+    /// Write as ordinary programs do, and sleep while the send buffer is full
+    ///
+    /// By default the sender keeps the send buffer full.
+    #[arg(long, conflicts_with_all = ["reverse", "bidir", "udp"], hide_short_help = true)]
     blocking: bool,
-    /// A word before each line
-    #[arg(long, short = 'T', value_name = "TEXT")]
-    title: Option<String>,
-    /// A text to keep with the result
-    #[arg(long, value_name = "TEXT")]
-    extra_data: Option<String>,
-    /// The whole load as JSON of `record::Request`, in place of the flags above; for a lab, which hands it over so
-    #[arg(long, hide = true, value_parser = whole_request, value_name = "JSON")]
-    request: Option<Box<Request>>,
 }
 
-/// The far end, and the way to it.
+/// Settings of UDP sockets.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "UDP")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+struct UdpArguments {
+    /// Send and receive each datagram by itself
+    ///
+    /// By default the kernel cuts and joins datagrams (`UDP_SEGMENT`, `UDP_GRO`).
+    #[arg(long, requires = "udp", hide_short_help = true)]
+    no_gso: bool,
+    /// The kernel cuts and joins datagrams: the default, and iperf3's name for it
+    #[arg(long, requires = "udp", conflicts_with = "no_gso", hide = true)]
+    gsro: bool,
+    /// Number datagrams in 64 bits, for more than 4 billion datagrams
+    #[arg(long, requires = "udp", hide_short_help = true)]
+    udp_counters_64bit: bool,
+    /// Forbid routers to fragment datagrams
+    #[arg(long, requires = "udp", hide_short_help = true)]
+    dont_fragment: bool,
+}
+
+/// Settings of packets and of the threads that send them.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Packets and processors")]
+struct PacketArguments {
+    /// Rate at which the kernel paces each stream
+    #[arg(long, value_name = "RATE", hide_short_help = true)]
+    fq_rate: Option<BitRate>,
+    /// Type of service: 184, 0270 and 0xb8 are the same
+    #[arg(long, short = 'S', value_parser = type_of_service, value_name = "N", hide_short_help = true)]
+    tos: Option<u8>,
+    /// DSCP by name or number: ef, af41, cs1, 46, …
+    #[arg(long, value_parser = dscp, value_name = "NAME", conflicts_with = "tos", hide_short_help = true)]
+    dscp: Option<u8>,
+    /// Processors of the data threads, at this end and at the other
+    ///
+    /// At this end, `nic` stands for the processors of the network card's NUMA node, if the machine has several nodes.
+    #[arg(long, short = 'A', value_name = "N|nic[,M]", hide_short_help = true)]
+    affinity: Option<Affinity>,
+}
+
+/// Intervals and texts of the result.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Output")]
+struct NoteArguments {
+    /// Length of reported intervals; 0 reports the whole only
+    #[arg(long, short, default_value = "1", value_parser = duration, value_name = "SECONDS", hide_short_help = true)]
+    interval: Span,
+    /// Text printed before each line
+    #[arg(long, short = 'T', value_name = "TEXT", hide_short_help = true)]
+    title: Option<String>,
+    /// Text kept in the result
+    #[arg(long, value_name = "TEXT", hide_short_help = true)]
+    extra_data: Option<String>,
+}
+
+/// The server and the way to it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Reach {
-    /// Host that runs `fullpipe serve` or `iperf3 -s`, or HOST:PORT; then an IPv6 address is in brackets
+    /// Server: HOST or HOST:PORT
+    ///
+    /// The host runs `fullpipe serve`, `iperf3 -s` or, with --iperf2, `iperf -s`. Write an IPv6 address with a port in
+    /// brackets: [2001:db8::1]:5201.
     host: Server,
     #[command(flatten)]
     way: Way,
 }
 
-/// The way to the far end, whichever that is.
+/// The way to the server.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Server")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Way {
     /// Port of the server [default: 5201, or 5001 with --iperf2]
@@ -151,48 +214,68 @@ pub(crate) struct Way {
     #[arg(short = '6', long)]
     ipv6: bool,
     /// Address of this end
-    #[arg(long, short = 'B', value_name = "ADDRESS")]
+    #[arg(long, short = 'B', value_name = "ADDRESS", hide_short_help = true)]
     bind: Option<IpAddr>,
     /// Network device of this end
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, value_name = "DEVICE", hide_short_help = true)]
     bind_dev: Option<String>,
-    /// Port of this end's data connections: the first; further streams count up
-    #[arg(long, value_name = "PORT")]
+    /// First port of this end's data connections; further streams count up
+    #[arg(long, value_name = "PORT", hide_short_help = true)]
     cport: Option<u16>,
-    /// How long a connection may take to be made [default: 5]
-    #[arg(long, value_parser = milliseconds, value_name = "MILLISECONDS")]
+    /// Time limit for making a connection [default: 5s]
+    ///
+    /// A number without a unit is in milliseconds, as in iperf3.
+    #[arg(long, value_parser = milliseconds, value_name = "MILLISECONDS", hide_short_help = true)]
     connect_timeout: Option<Span>,
-    /// Give up when no data arrives for so long, where the server sends [default: 120000]
-    #[arg(long, value_parser = milliseconds, value_name = "MILLISECONDS")]
+    /// Give up after so long without data, where the server sends [default: 120s]
+    ///
+    /// A number without a unit is in milliseconds, as in iperf3.
+    #[arg(long, value_parser = milliseconds, value_name = "MILLISECONDS", hide_short_help = true)]
     rcv_timeout: Option<Span>,
-    /// Send this file, once and whole, instead of made-up data; with --reverse, write what arrives to it, which must be new
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["bidir", "udp", "iperf2", "bytes", "blocks"])]
+    /// Send this file instead of made-up data
+    ///
+    /// The file is sent once and whole. With --reverse, the received data is written to it; the file must be new.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["bidir", "udp", "iperf2", "bytes", "blocks"], hide_short_help = true, help_heading = "Load")]
     file: Option<PathBuf>,
-    /// Print what the server printed, too
-    #[arg(long)]
+    /// Print the server's own output too
+    #[arg(long, hide_short_help = true)]
     get_server_output: bool,
-    /// The key that `serve --key-file` asks for; nothing is encrypted
-    #[arg(long, value_parser = key, value_name = "FILE")]
-    key_file: Option<Key>,
-    /// Encrypt the control connection; FILE holds the certificate of the server, or of who vouches for it, in PEM. The
-    /// data is not encrypted
-    #[arg(long, value_parser = tls_trust, value_name = "FILE")]
-    tls: Option<TlsTrust>,
+    #[command(flatten)]
+    security: SecurityArguments,
     #[command(flatten)]
     login: LoginArguments,
 }
 
-/// Who the user is, for an iperf3 server that asks.
+/// The protection of the control connection.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Security")]
+struct SecurityArguments {
+    /// Shared key that `serve --key-file` asks for
+    ///
+    /// The key proves who this client is. It encrypts nothing.
+    #[arg(long, value_parser = key, value_name = "FILE", hide_short_help = true)]
+    key_file: Option<Key>,
+    /// Encrypt the control connection
+    ///
+    /// FILE holds the certificate of the server, or of the authority that signed it, in PEM. The data is not encrypted.
+    #[arg(long, value_parser = tls_trust, value_name = "FILE", hide_short_help = true)]
+    tls: Option<TlsTrust>,
+}
+
+/// The login at an iperf3 server that asks for one.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Security")]
 struct LoginArguments {
-    /// Name of the user, where the server asks for one; the password is in `IPERF3_PASSWORD`, or is asked for
-    #[arg(long, value_name = "NAME", requires = "rsa_public_key_path", help_heading = "Users")]
+    /// User name, where the server asks for one
+    ///
+    /// The password is read from the environment variable `IPERF3_PASSWORD`, or asked for.
+    #[arg(long, value_name = "NAME", requires = "rsa_public_key_path", hide_short_help = true)]
     username: Option<String>,
-    /// The server's public RSA key in PEM; name and password are encrypted with it
-    #[arg(long, value_parser = rsa_public_key, value_name = "FILE", requires = "username", help_heading = "Users")]
+    /// The server's public RSA key in PEM, which encrypts name and password
+    #[arg(long, value_parser = rsa_public_key, value_name = "FILE", requires = "username", hide_short_help = true)]
     rsa_public_key_path: Option<RsaPublicKey>,
-    /// Encrypt as iperf3 before 3.17 does (PKCS#1 v1.5), not as later ones (OAEP)
-    #[arg(long, requires = "username", help_heading = "Users")]
+    /// Encrypt as iperf3 before 3.17 does (PKCS#1 v1.5), not as later versions do (OAEP)
+    #[arg(long, requires = "username", hide_short_help = true)]
     use_pkcs1_padding: bool,
 }
 
@@ -211,12 +294,12 @@ pub(crate) fn padding(use_pkcs1: bool) -> Padding {
 impl Load {
     /// How long, if somebody said so.
     pub(crate) fn time(&self) -> Option<Span> {
-        self.time
+        self.amount.time
     }
 
     /// How many bytes, if somebody said so.
     pub(crate) fn bytes(&self) -> Option<ByteCount> {
-        self.bytes
+        self.amount.bytes
     }
 
     /// The request, `usual` long if nobody said how long.
@@ -227,58 +310,58 @@ impl Load {
         if let Some(request) = &self.request {
             return Ok(Request::clone(request));
         }
-        let buffer = match (self.buffer, self.window) {
+        let buffer = match (self.tcp.buffer, self.tcp.window) {
             (Some(size), _) => Buffer::Request(size),
             (None, Some(size)) => Buffer::Window(size),
             (None, None) => Buffer::Automatic,
         };
-        let direction = match (self.reverse, self.bidir) {
+        let direction = match (self.amount.reverse, self.amount.bidir) {
             (_, true) => Direction::Both,
             (true, _) => Direction::Download,
             _ => Direction::Upload,
         };
-        let gentle = self.udp.then_some(DEFAULT_UDP_RATE);
-        let rate = self.bitrate.map_or(gentle, |offer| Some(offer.rate)).filter(|&rate| rate > BitRate::ZERO);
+        let gentle = self.amount.udp.then_some(DEFAULT_UDP_RATE);
+        let rate = self.amount.bitrate.map_or(gentle, |offer| Some(offer.rate)).filter(|&rate| rate > BitRate::ZERO);
         // Whoever counts blocks means iperf3's.
-        let counted = self.blocks.filter(|_| !self.udp).map(|_| Request::default().block);
-        let block = self.length.or(counted).unwrap_or(ByteCount::ZERO);
+        let counted = self.amount.blocks.filter(|_| !self.amount.udp).map(|_| Request::default().block);
+        let block = self.amount.length.or(counted).unwrap_or(ByteCount::ZERO);
         Ok(Request {
-            transport: if self.udp { Transport::Udp } else { Transport::Tcp },
+            transport: if self.amount.udp { Transport::Udp } else { Transport::Tcp },
             direction,
-            streams: self.parallel,
-            duration: self.time.unwrap_or(usual),
-            omit: self.omit,
+            streams: self.amount.streams,
+            duration: self.amount.time.unwrap_or(usual),
+            omit: self.amount.omit,
             bytes: self.bytes_of(block)?,
             block,
             rate,
-            burst: self.bitrate.and_then(|offer| offer.burst),
-            pacing: self.fq_rate,
+            burst: self.amount.bitrate.and_then(|offer| offer.burst),
+            pacing: self.packet.fq_rate,
             buffer,
-            congestion: self.congestion.clone(),
-            mss: self.mss,
-            no_delay: self.no_delay,
-            tos: self.tos.or(self.dscp).unwrap_or(0),
-            multipath: self.mptcp,
-            sendfile: self.zerocopy,
-            zero_copy: self.msg_zerocopy,
-            discard: !self.udp && !self.rx_copy,
-            rx_copy: self.rx_copy,
-            offload: self.udp && !self.no_gso,
-            no_gso: self.no_gso,
-            wide_counters: self.udp_counters_64bit,
-            dont_fragment: self.dont_fragment,
-            processor: self.affinity.and_then(|affinity| affinity.here),
-            far_processor: self.affinity.and_then(|affinity| affinity.there),
-            near_device: self.affinity.is_some_and(|affinity| affinity.here.is_none()),
-            writer: if self.blocking { Writer::Blocking } else { Writer::Retrying },
-            interval: self.interval,
-            title: self.title.clone(),
-            extra_data: self.extra_data.clone(),
+            congestion: self.tcp.congestion.clone(),
+            mss: self.tcp.mss,
+            no_delay: self.tcp.no_delay,
+            tos: self.packet.tos.or(self.packet.dscp).unwrap_or(0),
+            multipath: self.tcp.mptcp,
+            sendfile: self.tcp.zerocopy,
+            zero_copy: self.tcp.msg_zerocopy,
+            discard: !self.amount.udp && !self.tcp.rx_copy,
+            rx_copy: self.tcp.rx_copy,
+            offload: self.amount.udp && !self.udp.no_gso,
+            no_gso: self.udp.no_gso,
+            wide_counters: self.udp.udp_counters_64bit,
+            dont_fragment: self.udp.dont_fragment,
+            processor: self.packet.affinity.and_then(|affinity| affinity.here),
+            far_processor: self.packet.affinity.and_then(|affinity| affinity.there),
+            near_device: self.packet.affinity.is_some_and(|affinity| affinity.here.is_none()),
+            writer: if self.tcp.blocking { Writer::Blocking } else { Writer::Retrying },
+            interval: self.note.interval,
+            title: self.note.title.clone(),
+            extra_data: self.note.extra_data.clone(),
         })
     }
 
     fn bytes_of(&self, block: ByteCount) -> Result<Option<ByteCount>, Failure> {
-        let Some(blocks) = self.blocks else { return Ok(self.bytes) };
+        let Some(blocks) = self.amount.blocks else { return Ok(self.amount.bytes) };
         if block == ByteCount::ZERO {
             return Err(Failure::new(USAGE, "--blocks of datagrams needs --length: how long is one?"));
         }
@@ -336,9 +419,9 @@ impl Way {
             server_output: self.get_server_output,
             without_echoes: false,
             file: self.file.clone(),
-            key: self.key_file.clone(),
+            key: self.security.key_file.clone(),
             login: self.login.login()?,
-            tls: self.tls.clone(),
+            tls: self.security.tls.clone(),
         })
     }
 }
@@ -422,70 +505,13 @@ impl FromStr for Affinity {
     }
 }
 
-/// As iperf3 takes it: milliseconds without a unit, or with any unit.
-fn milliseconds(text: &str) -> Result<Span, String> {
-    let with_unit = if text.parse::<f64>().is_ok() { format!("{text}ms") } else { text.to_owned() };
-    with_unit.parse().map_err(|error: fullpipe_units::ParseError| error.to_string())
-}
-
 fn whole_request(json: &str) -> Result<Box<Request>, String> {
     serde_json::from_str(json).map_err(|error| error.to_string())
-}
-
-fn type_of_service(text: &str) -> Result<u8, String> {
-    let number = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
-        Some(digits) => u8::from_str_radix(digits, 16),
-        None => text.parse(),
-    };
-    number.map_err(|_| format!("{text} is no type of service: 0 to 255, or 0x00 to 0xff"))
-}
-
-/// The whole byte that a DSCP makes, its ECN bits zero. Names: RFC 2474 (CS), 2597 (AF), 3246 (EF), 5865 (VA), 8622 (LE).
-fn dscp(text: &str) -> Result<u8, String> {
-    let name = text.to_ascii_lowercase();
-    let code = match (name.as_str(), name.strip_prefix("cs"), name.strip_prefix("af")) {
-        ("ef", ..) => Some(46),
-        ("va", ..) => Some(44),
-        ("le", ..) => Some(1),
-        (_, Some(class), _) => class.parse::<u8>().ok().filter(|class| *class < 8).map(|class| class * 8),
-        (_, _, Some(class)) => class.parse::<u8>().ok().and_then(assured_forwarding),
-        _ => number_of(&name).filter(|code| *code < 64),
-    };
-    code.map(|code| code << 2).ok_or_else(|| format!("{text} is no DSCP: 0 to 63, or ef, va, le, cs0–cs7, af11–af43"))
-}
-
-fn number_of(text: &str) -> Option<u8> {
-    match text.strip_prefix("0x") {
-        Some(digits) => u8::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    }
-}
-
-/// `afXY`: class X of 1 to 4, drop precedence Y of 1 to 3.
-fn assured_forwarding(digits: u8) -> Option<u8> {
-    let (class, precedence) = (digits / 10, digits % 10);
-    ((1..=4).contains(&class) && (1..=3).contains(&precedence)).then_some(class * 8 + precedence * 2)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_dscp_goes_into_the_upper_six_bits() {
-        for (text, tos) in [("ef", 0xb8), ("AF41", 0x88), ("cs1", 0x20), ("46", 0xb8), ("0x2e", 0xb8), ("le", 0x04)] {
-            assert_eq!(dscp(text), Ok(tos), "{text}");
-        }
-        for text in ["af44", "af51", "cs8", "64", "gold", ""] {
-            assert!(dscp(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_type_of_service_is_a_byte() {
-        assert_eq!((type_of_service("0x10"), type_of_service("184")), (Ok(16), Ok(184)));
-        assert!(type_of_service("256").is_err() && type_of_service("0x").is_err());
-    }
 
     #[test]
     fn a_rate_may_say_how_many_go_at_once() {
@@ -524,10 +550,5 @@ mod tests {
         for text in ["", ",1", "1,", "-1", "70000", "0,nic"] {
             assert!(text.parse::<Affinity>().is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn timeouts_are_in_milliseconds_as_iperf3_has_them() {
-        assert_eq!((milliseconds("250"), milliseconds("2s")), (Ok(Span::from_millis(250)), Ok(Span::from_secs(2))));
     }
 }

@@ -7,11 +7,12 @@ use fullpipe_record::{Content, Document, ErrorReport, Event, Evidence, Framing, 
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, Span};
 
-use crate::cli::OutputArguments;
+use crate::commands::Run;
 use crate::commands::load::{Load, Reach};
+use crate::commands::output::OutputArguments;
 use crate::commands::ramp::{self, RampArgument};
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
-use crate::terminal::Terminal;
+use crate::terminal::{Format, Terminal};
 
 /// What may be asked of a path without asking its users: above it, UDP load needs consent.
 const UDP_CONSENT_RATE: BitRate = BitRate::from_mbps(10);
@@ -19,33 +20,51 @@ const UDP_CONSENT_RATE: BitRate = BitRate::from_mbps(10);
 /// How long a measurement lasts, as iperf3's.
 const USUAL_TIME: Span = Span::from_secs(10);
 
-/// Measures once, over TCP or UDP, and says what limited it. Flags shared with iperf3 have its letters and its meaning.
+/// One measurement over TCP or UDP, and what limited it.
+///
+/// The server runs `fullpipe serve`, `iperf3 -s` or, with --iperf2, `iperf -s`. Flags shared with iperf3 have its letters
+/// and its meaning.
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     reach: Reach,
-    #[command(flatten)]
-    load: Load,
-    /// Send UDP faster than 10 Mbit/s without asking: it does not give way to other traffic
-    #[arg(long)]
-    yes: bool,
-    /// What the path can carry, if you know it: the verdict then need not guess
-    #[arg(long, value_name = "RATE")]
+    /// Capacity of the path, if known; it makes the verdict surer
+    #[arg(long, value_name = "RATE", help_heading = "Path")]
     bandwidth: Option<BitRate>,
-    /// Offer a load that grows in steps, and show round-trip time and loss by load: shares of what the path carries
-    /// (--bandwidth, or what TCP moves), or rates. --time is that of each step
-    #[arg(long, value_name = "FROM..TO[/N]", conflicts_with_all = ["bitrate", "bytes", "blocks", "file", "iperf2", "bidir"])]
+    /// Increase the load in steps: 10%..120% or 5M..60M/12
+    ///
+    /// Shows round-trip time and loss by load. FROM and TO are rates, or shares of the capacity: that of --bandwidth, or else
+    /// what TCP moves. --time is the duration of each step.
+    #[arg(long, help_heading = "Path", value_name = "FROM..TO[/N]", conflicts_with_all = ["bitrate", "bytes", "blocks", "file", "iperf2", "bidir"])]
     ramp: Option<RampArgument>,
-    /// First find the route to the server: its routers, their round trips and losses, and what packets pass. Takes up to
-    /// five seconds
-    #[arg(long, conflicts_with = "ramp")]
+    /// Trace the route first (up to 5 s)
+    ///
+    /// Finds the routers, their round-trip times and losses, the path MTU, and changes of TCP options on the way.
+    #[arg(long, conflicts_with = "ramp", help_heading = "Path")]
     route: bool,
     #[command(flatten)]
-    pub(crate) output: OutputArguments,
+    load: Load,
+    /// Send UDP faster than 10 Mbit/s without asking
+    ///
+    /// UDP does not give way to other traffic.
+    #[arg(long, help_heading = "UDP")]
+    yes: bool,
+    #[command(flatten)]
+    output: OutputArguments,
 }
 
-pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
+impl Run for Arguments {
+    fn format(&self) -> Format {
+        self.output.format()
+    }
+
+    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+        run(self, terminal)
+    }
+}
+
+fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     let flag = super::interrupt_flag()?;
     let usual = if arguments.ramp.is_some() { RAMP_STEP } else { USUAL_TIME };
     let (destination, request) = (arguments.reach.destination()?, arguments.load.request(usual)?);
@@ -132,7 +151,8 @@ fn finish(measurement: Measurement, terminal: &Terminal) -> Result<(), Failure> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{Cli, Command};
+    use crate::cli::Cli;
+    use crate::commands::Command;
     use clap::Parser;
     use fullpipe_experiment::measure_arguments;
     use fullpipe_record::{Buffer, Direction};

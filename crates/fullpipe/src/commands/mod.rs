@@ -1,19 +1,22 @@
 //! One module a command: parse → call one room → print.
 
-pub(crate) mod calc;
+mod calc;
+mod completions;
 mod daemon;
-pub(crate) mod demo;
-pub(crate) mod diagnose;
-pub(crate) mod explain;
-pub(crate) mod host;
+mod demo;
+mod diagnose;
+mod explain;
+mod host;
 pub(crate) mod iperf3;
-pub(crate) mod lab;
-pub(crate) mod load;
+mod lab;
+mod load;
 mod login;
-pub(crate) mod measure;
-pub(crate) mod ramp;
-pub(crate) mod schema;
-pub(crate) mod serve;
+mod man;
+mod measure;
+mod output;
+mod ramp;
+mod schema;
+mod serve;
 mod server_text;
 mod up;
 
@@ -21,26 +24,67 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::cli::{Cli, Command};
-use crate::failure::{FAILED, Failure, INTERRUPTED};
-use crate::terminal::Terminal;
+use clap::Subcommand;
 
-/// Carries out what the command line asks for.
-pub(crate) fn run(cli: Cli, terminal: &Terminal) -> Result<(), Failure> {
-    match cli.command {
-        Command::Demo(arguments) => demo::run(&arguments, terminal),
-        Command::Calc(arguments) => calc::run(&arguments, terminal),
-        Command::Serve(arguments) => serve::run(&arguments),
-        Command::Measure(arguments) => measure::run(&arguments, terminal),
-        Command::Diagnose(arguments) => diagnose::run(&arguments, terminal),
-        Command::Explain(arguments) => explain::run(&arguments, terminal),
-        Command::Iperf3(arguments) => iperf3::run(&arguments.all),
-        Command::Host(arguments) => host::run(&arguments, terminal),
-        Command::Lab(arguments) => lab::run(&arguments, terminal),
-        Command::Schema(arguments) => {
-            schema::run(&arguments, terminal);
-            Ok(())
+use crate::failure::{FAILED, Failure, INTERRUPTED};
+use crate::terminal::{Format, Terminal};
+
+/// A command: its arguments, which carry it out.
+pub(crate) trait Run {
+    /// Returns the form of standard output that the arguments ask for.
+    fn format(&self) -> Format {
+        Format::Text
+    }
+
+    /// Carries out the command.
+    ///
+    /// # Errors
+    /// The sentence for the user and the exit code.
+    fn run(&self, terminal: &Terminal) -> Result<(), Failure>;
+}
+
+/// Makes the enum of all commands, in the order of the help.
+macro_rules! commands {
+    ($($(#[$attribute:meta])* $name:ident($arguments:ty)),+ $(,)?) => {
+        /// A command with its arguments.
+        #[derive(Debug, Subcommand)]
+        pub(crate) enum Command {
+            $($(#[$attribute])* $name(Box<$arguments>)),+
         }
+
+        impl Command {
+            fn arguments(&self) -> &dyn Run {
+                match self {
+                    $(Self::$name(arguments) => &**arguments),+
+                }
+            }
+        }
+    };
+}
+
+commands! {
+    Demo(demo::Arguments),
+    Calc(calc::Arguments),
+    Serve(serve::Arguments),
+    Measure(measure::Arguments),
+    Diagnose(diagnose::Arguments),
+    Explain(explain::Arguments),
+    #[command(disable_help_flag = true)]
+    Iperf3(iperf3::Raw),
+    Host(host::Arguments),
+    Lab(lab::Arguments),
+    Schema(schema::Arguments),
+    Completions(completions::Arguments),
+    Man(man::Arguments),
+}
+
+impl Run for Command {
+    fn format(&self) -> Format {
+        self.arguments().format()
+    }
+
+    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+        self.arguments().run(terminal)
     }
 }
 

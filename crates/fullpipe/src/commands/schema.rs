@@ -1,15 +1,20 @@
 use fullpipe_report as report;
 
+use super::Run;
+use crate::failure::Failure;
 use crate::terminal::Terminal;
 
-/// Prints the JSON schema of the document that --json prints, or of the lines that --json-lines prints.
+/// Print the JSON schema of what --json and --json-lines print.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The schema of one line of --json-lines
+    /// Print the schema of one line of --json-lines instead
     #[arg(long)]
     events: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) {
-    terminal.result(&if arguments.events { report::event_schema() } else { report::schema() });
+impl Run for Arguments {
+    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+        terminal.result(&if self.events { report::event_schema() } else { report::schema() });
+        Ok(())
+    }
 }

@@ -16,50 +16,59 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::load::padding;
 use super::{daemon, server_text};
-use crate::cli::{duration, key, rsa_private_key, tls_identity, users};
+use crate::commands::Run;
 use crate::failure::{FAILED, Failure, LACKING, USAGE};
-use crate::terminal::{Terminal, event_line};
+use crate::terminal::{Format, Terminal, event_line};
+use crate::values::{duration, key, rsa_private_key, tls_identity, users};
 
 /// Where iperf2 clients call.
 const IPERF2_PORT: u16 = 5001;
 
-/// Answers fullpipe and iperf3 clients, and iperf2 clients that send (TCP), any number at once, until interrupted.
+/// The far end, for fullpipe and iperf3 clients.
+///
+/// Answers fullpipe and iperf3 clients, and iperf2 clients that send, any number at once, until interrupted.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Port to listen on [default: 5201, and 5001 for iperf2 clients]
-    #[arg(long, short)]
+    /// Port to listen on [default: 5201, and 5001 for iperf2]
+    #[arg(long, short, help_heading = "Server")]
     port: Option<u16>,
-    /// Another port to listen on, if it is free; all clients are served on both
-    #[arg(long, value_name = "PORT")]
+    /// Second port to listen on, if it is free; both serve all clients
+    #[arg(long, value_name = "PORT", hide_short_help = true, help_heading = "Server")]
     iperf2_port: Option<u16>,
-    /// Turn iperf2 clients away, and leave their port to others
-    #[arg(long, conflicts_with = "iperf2_port")]
+    /// Refuse iperf2 clients, and leave their port free
+    #[arg(long, hide_short_help = true, help_heading = "Server", conflicts_with = "iperf2_port")]
     no_iperf2: bool,
-    /// Address to listen on; every address if not given
-    #[arg(long, short = 'B', value_name = "ADDRESS")]
+    /// Address to listen on [default: all]
+    #[arg(long, short = 'B', value_name = "ADDRESS", help_heading = "Server")]
     bind: Option<IpAddr>,
     /// End after one test
-    #[arg(long, short = '1')]
+    #[arg(long, short = '1', help_heading = "Server")]
     one_off: bool,
     /// End after so long without a test
-    #[arg(long, value_parser = duration, value_name = "SECONDS")]
+    #[arg(long, value_parser = duration, value_name = "SECONDS", help_heading = "Server")]
     idle_timeout: Option<Span>,
-    /// How long a client may take for an answer; for its results it has three times as long, and data may stand still for
-    /// twelve times as long
-    #[arg(long, default_value = "10", value_parser = duration, value_name = "SECONDS")]
-    timeout: Span,
-    /// Serve only fullpipe clients that know the key in FILE; nothing is encrypted
-    #[arg(long, value_parser = key, value_name = "FILE")]
+    /// Time limit for a client's answer
+    ///
+    /// Results may take three times as long, and data may pause for twelve times as long.
+    #[arg(long, default_value = "10", value_parser = duration, value_name = "SECONDS", hide_short_help = true, help_heading = "Limits")]
+    client_timeout: Span,
+    /// Serve only fullpipe clients that know the key in FILE
+    ///
+    /// The key proves who the client is. It encrypts nothing.
+    #[arg(long, value_parser = key, value_name = "FILE", help_heading = "Security")]
     key_file: Option<Key>,
-    /// Encrypt the control connections of fullpipe clients that ask for it; FILE holds a certificate and its private key
-    /// in PEM. The data is not encrypted
-    #[arg(long, value_parser = tls_identity, value_name = "FILE")]
+    /// Encrypt the control connections of clients that ask for it
+    ///
+    /// FILE holds a certificate and its private key in PEM. The data is not encrypted.
+    #[arg(long, value_parser = tls_identity, value_name = "FILE", help_heading = "Security")]
     tls: Option<TlsIdentity>,
-    /// Send FILE in downloads, over and over, instead of made-up data
-    #[arg(long, value_name = "FILE")]
+    /// Send FILE in downloads, again and again, instead of made-up data
+    #[arg(long, value_name = "FILE", hide_short_help = true, help_heading = "Data")]
     file: Option<PathBuf>,
-    /// Write uploads to files in FOLDER that have no name: nothing remains of them
-    #[arg(long, value_name = "FOLDER")]
+    /// Write uploads to temporary files in FOLDER
+    ///
+    /// The files have no name, so nothing remains of them.
+    #[arg(long, value_name = "FOLDER", hide_short_help = true, help_heading = "Data")]
     store: Option<PathBuf>,
     #[command(flatten)]
     users: UserArguments,
@@ -69,81 +78,87 @@ pub(crate) struct Arguments {
     limits: LimitArguments,
 }
 
-/// By what users are known, as iperf3 has them.
+/// The users of iperf3's login.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Security")]
 struct UserArguments {
-    /// Serve only users who encrypt their names and passwords with the public part of this RSA key; FILE is PEM
-    #[arg(long, value_parser = rsa_private_key, value_name = "FILE", requires = "authorized_users_path", help_heading = "Users")]
+    /// RSA key in PEM, to decrypt users' names and passwords
+    ///
+    /// Only users who are listed are served.
+    #[arg(long, value_parser = rsa_private_key, value_name = "FILE", requires = "authorized_users_path", hide_short_help = true)]
     rsa_private_key_path: Option<RsaPrivateKey>,
-    /// The users, read once: a line `NAME,DIGEST` each, with SHA-256 of `{NAME}PASSWORD` in hexadecimal
-    #[arg(long, value_parser = users, value_name = "FILE", requires = "rsa_private_key_path", help_heading = "Users")]
+    /// Users, a line NAME,DIGEST each
+    ///
+    /// DIGEST is SHA-256 of `{NAME}PASSWORD` in hexadecimal. The file is read once.
+    #[arg(long, value_parser = users, value_name = "FILE", requires = "rsa_private_key_path", hide_short_help = true)]
     authorized_users_path: Option<Users>,
-    /// By how much a user's clock may differ from ours
-    #[arg(long, default_value = "10", value_parser = duration, value_name = "SECONDS", requires = "rsa_private_key_path", help_heading = "Users")]
+    /// Maximum difference between a user's clock and this host's
+    #[arg(long, default_value = "10", value_parser = duration, value_name = "SECONDS", requires = "rsa_private_key_path", hide_short_help = true)]
     time_skew_threshold: Span,
-    /// Take what iperf3 before 3.17 encrypts (PKCS#1 v1.5), not what later ones do (OAEP)
-    #[arg(long, requires = "rsa_private_key_path", help_heading = "Users")]
+    /// Decrypt as iperf3 before 3.17 does (PKCS#1 v1.5), not as later versions do (OAEP)
+    #[arg(long, requires = "rsa_private_key_path", hide_short_help = true)]
     use_pkcs1_padding: bool,
 }
 
-/// Where it runs, and what it leaves there.
+/// The background process and its files.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Process and log")]
 struct LogArguments {
-    /// Run in the background, once it can be reached
+    /// Run in the background
+    ///
+    /// The command returns once the server can be reached.
     #[arg(long, short = 'D')]
     daemon: bool,
-    /// Write the process number into FILE while it runs
+    /// Write the process ID to FILE while the server runs
     #[arg(long, short = 'I', value_name = "FILE")]
     pidfile: Option<PathBuf>,
-    /// Append what happens to FILE instead of printing it
+    /// Append the log to FILE instead of printing it
     #[arg(long, value_name = "FILE")]
     logfile: Option<PathBuf>,
-    /// Print one JSON object a line, as things happen
-    #[arg(long)]
+    /// Print one JSON object a line for each event
+    #[arg(long, help_heading = "Output")]
     json_lines: bool,
 }
 
-/// Who may do what.
+/// The limits of clients and tests.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Limits")]
 struct LimitArguments {
-    /// Serve only this address or network, as 192.0.2.0/24; may be given again
+    /// Serve only this network, as 192.0.2.0/24; repeatable
     #[arg(long, value_name = "NETWORK")]
     allow: Vec<Network>,
-    /// Do not serve this address or network, whatever is allowed; may be given again
+    /// Never serve this network, even if it is allowed; repeatable
     #[arg(long, value_name = "NETWORK")]
     deny: Vec<Network>,
-    /// Rate of all tests together; tests that would exceed it are refused, those that do are ended
+    /// Maximum rate of all tests together
+    ///
+    /// Tests that would exceed it are refused; tests that do are ended.
     #[arg(long, value_name = "RATE")]
     server_bitrate_limit: Option<BitRate>,
-    /// The same for all tests of one address
-    #[arg(long, value_name = "RATE")]
+    /// Maximum rate of all tests of one address
+    #[arg(long, hide_short_help = true, value_name = "RATE")]
     address_bitrate_limit: Option<BitRate>,
-    /// Longest test
+    /// Maximum duration of a test
     #[arg(long, value_parser = duration, value_name = "SECONDS")]
     server_max_duration: Option<Span>,
-    /// Most bytes of one test
-    #[arg(long, value_name = "BYTES")]
+    /// Maximum bytes of a test
+    #[arg(long, hide_short_help = true, value_name = "BYTES")]
     max_bytes: Option<ByteCount>,
-    /// Most tests at once
-    #[arg(long, value_name = "N", default_value_t = Limits::default().total.tests)]
+    /// Maximum number of tests at once
+    #[arg(long, hide_short_help = true, value_name = "N", default_value_t = Limits::default().total.tests)]
     max_tests: u32,
-    /// Most tests of one address at once (of IPv6, one /64 network)
-    #[arg(long, value_name = "N", default_value_t = Limits::default().address.tests)]
+    /// Maximum number of tests of one address (IPv6: one /64 network)
+    #[arg(long, hide_short_help = true, value_name = "N", default_value_t = Limits::default().address.tests)]
     max_tests_per_address: u32,
-    /// Most streams of all tests
-    #[arg(long, value_name = "N", default_value_t = Limits::default().total.streams)]
+    /// Maximum number of streams of all tests
+    #[arg(long, hide_short_help = true, value_name = "N", default_value_t = Limits::default().total.streams)]
     max_streams: u32,
-    /// Most streams of all tests of one address
-    #[arg(long, value_name = "N", default_value_t = Limits::default().address.streams)]
+    /// Maximum number of streams of one address
+    #[arg(long, hide_short_help = true, value_name = "N", default_value_t = Limits::default().address.streams)]
     max_streams_per_address: u32,
 }
 
 impl Arguments {
-    pub(crate) fn json_lines(&self) -> bool {
-        self.log.json_lines
-    }
-
     fn options(&self) -> ServeOptions {
         // Whoever chose a port, or wants one test, did not ask for another port.
         let usual = (self.port.is_none() && !self.one_off).then_some(IPERF2_PORT);
@@ -155,7 +170,7 @@ impl Arguments {
             one_off: self.one_off,
             interval: Span::ZERO,
             idle_timeout: self.idle_timeout,
-            timeout: self.timeout,
+            timeout: self.client_timeout,
             key: self.key_file.clone(),
             authenticator: self.users.authenticator(),
             tls: self.tls.clone(),
@@ -196,7 +211,17 @@ impl LimitArguments {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+impl Run for Arguments {
+    fn format(&self) -> Format {
+        Format::of(false, self.log.json_lines)
+    }
+
+    fn run(&self, _: &Terminal) -> Result<(), Failure> {
+        run(self)
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.log.daemon && !daemon::is_detached() {
         return daemon::detach();
     }

@@ -74,7 +74,7 @@ fn units_that_are_nonsense() {
     assert_says(&refused(&["calc", "--bandwidth", "fast", "--rtt", "1ms"]), &["fast", "--bandwidth", "100Mbit/s"]);
     assert_says(&refused(&["calc", "--bandwidth=-1", "--rtt", "1ms"]), &["-1", "negative"]);
     assert_says(&refused(&["measure", "h", "-t", "soon"]), &["soon", "--time"]);
-    assert_says(&refused(&["measure", "h", "-P", "0"]), &["--parallel", "1..=128"]);
+    assert_says(&refused(&["measure", "h", "-P", "0"]), &["--streams", "1..=128"]);
 }
 
 #[test]

@@ -2,56 +2,68 @@
 
 use crate::common::{fullpipe, run};
 
-fn help(command: &[&str]) -> String {
-    let output = run(fullpipe(command).arg("--help"), 15);
-    assert!(output.status.success());
-    assert!(output.stderr.is_empty());
+/// Lines of the short help of a command: two screens.
+const MAX_SHORT_LINES: usize = 60;
+
+fn help(command: &[&str], flag: &str) -> String {
+    let output = run(fullpipe(command).arg(flag), 15);
+    assert!(output.status.success(), "{command:?}");
+    assert!(output.stderr.is_empty(), "{command:?}");
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn check(command: &[&str]) {
-    let text = help(command);
-    let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
-    assert!(wide.is_empty(), "wider than 80 columns: {wide:#?}");
-    let name = std::iter::once("fullpipe").chain(command.iter().copied()).collect::<Vec<_>>().join("-");
-    insta::assert_snapshot!(name, text);
-}
-
-#[test]
-fn of_the_program() {
-    check(&[]);
-}
-
-#[test]
-fn of_every_command() {
-    for command in ["demo", "calc", "serve", "measure", "diagnose", "explain", "iperf3", "host", "lab", "schema"] {
-        check(&[command]);
-    }
-}
-
-#[test]
-fn of_every_command_of_the_lab() {
-    for command in ["list", "run", "up", "shell", "exec"] {
-        check(&["lab", command]);
-    }
-}
-
-#[test]
-fn of_every_command_about_this_host() {
-    for command in ["show", "advise", "apply", "confirm", "undo"] {
-        check(&["host", command]);
-    }
-}
-
-#[test]
-fn knows_every_command_that_there_is() {
-    let text = help(&[]);
-    let commands = text.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    // What a command is for may go on in a line below, further in.
+/// The commands that the help of `command` lists.
+fn listed(help: &str) -> Vec<String> {
+    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    // The description of a command may continue in a line below, further in.
     let names = commands.filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')));
-    let names: Vec<&str> = names.filter_map(|line| line.split_whitespace().next()).collect();
-    assert_eq!(
-        names,
-        ["demo", "calc", "serve", "measure", "diagnose", "explain", "iperf3", "host", "lab", "schema", "help"]
-    );
+    names.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+}
+
+/// Every command that some help lists, the program itself first.
+fn all_commands() -> Vec<Vec<String>> {
+    let mut found = vec![Vec::new()];
+    let mut next = 0;
+    while let Some(command) = found.get(next).cloned() {
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        for name in listed(&help(&words, "-h")).into_iter().filter(|name| name != "help") {
+            found.push(command.iter().cloned().chain([name]).collect());
+        }
+        next += 1;
+    }
+    found
+}
+
+#[test]
+fn of_every_command_fits_a_terminal() {
+    let commands = all_commands();
+    assert!(commands.contains(&vec!["lab".to_owned(), "grid".to_owned()]), "{commands:?}");
+    for command in commands {
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        let name = [&["fullpipe"], &words[..]].concat().join("-");
+        // The drop-in has one help, with iperf3's flags all in one list as there.
+        let is_drop_in = command == ["iperf3"];
+        for flag in ["-h", "--help"].into_iter().skip(usize::from(is_drop_in)) {
+            let text = help(&words, flag);
+            let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
+            assert!(wide.is_empty(), "{name} {flag} is wider than 80 columns: {wide:#?}");
+            let lines = text.lines().count();
+            assert!(flag == "--help" || lines <= MAX_SHORT_LINES, "{name} {flag} has {lines} lines");
+            insta::assert_snapshot!(format!("{name}{}", if flag == "-h" { "-short" } else { "" }), text);
+        }
+    }
+}
+
+#[test]
+fn a_default_in_the_help_has_the_unit_that_it_is_read_with() {
+    // It was `--connect-timeout <MILLISECONDS> [default: 5]`, and meant 5 s.
+    let text = help(&["measure"], "--help").split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("[default: 5s]") && text.contains("[default: 120s]"), "{text}");
+    assert!(!text.contains("[default: 120000]"), "{text}");
+}
+
+#[test]
+fn the_drop_in_takes_every_flag_itself() {
+    // `-v` and `-q` of the other commands are not the drop-in's: `-v` is its version.
+    assert!(help(&["iperf3"], "-v").starts_with("iperf 3."));
 }

@@ -9,11 +9,12 @@ use std::str::FromStr;
 use fullpipe_observe::Subject;
 use fullpipe_units::BitRate;
 
-use crate::cli::OutputArguments;
+use crate::commands::Run;
 use crate::commands::host::JournalFolder;
 use crate::commands::load::{Load, Server, Way};
+use crate::commands::output::OutputArguments;
 use crate::failure::{Failure, USAGE};
-use crate::terminal::Terminal;
+use crate::terminal::{Format, Terminal};
 
 /// The group in one line is too wide for a terminal.
 const USAGES: &str = "\
@@ -22,48 +23,67 @@ fullpipe diagnose [OPTIONS] <HOST|URL>
        fullpipe diagnose [OPTIONS] --connection <HERE:PORT> <THERE:PORT>
        fullpipe diagnose [OPTIONS] -- <COMMAND>...";
 
-/// Measures, says what limited the transfer and what shows it, and what would lift that limit: by how much, by which
-/// commands, and how to undo them. Flags shared with iperf3 have its letters and its meaning.
+/// What limits a transfer, what would lift the limit, and the proof.
 ///
-/// Without a server at the far end, watches the connections of other programs and explains them, without sending a byte.
+/// Measures, names the limit with its evidence, and lists remedies with the predicted gain, the commands and their undo. Flags
+/// shared with iperf3 have its letters and its meaning.
+///
+/// Without a server at the far end, watches the connections of other programs, without sending a byte.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("subject").required(true)), override_usage = USAGES)]
 pub(crate) struct Arguments {
-    /// Host that runs `fullpipe serve` or `iperf3 -s`, or HOST:PORT; then an IPv6 address is in brackets. Or an address that
-    /// begins with http:// or https://, which is downloaded with `curl` and thrown away: up to 10 s (--time) and 16 GiB
-    /// (--bytes)
+    /// Server (HOST or HOST:PORT), or http(s) URL to download
+    ///
+    /// The server runs `fullpipe serve` or `iperf3 -s`. Write an IPv6 address with a port in brackets. A URL is downloaded with
+    /// `curl` and discarded: up to 10 s (--time) and 16 GiB (--bytes).
     #[arg(group = "subject", value_name = "HOST|URL")]
     target: Option<Target>,
-    /// Watch the connections of this process and of those that it started, for 5 s or --time
-    #[arg(long, group = "subject", value_name = "PID")]
+    /// Watch the connections of this process and its children
+    ///
+    /// Watches for 5 s, or --time.
+    #[arg(long, help_heading = "Watch", group = "subject", value_name = "PID")]
     pid: Option<u32>,
-    /// Watch one connection, this end's address and port first
-    #[arg(long, group = "subject", num_args = 2, value_names = ["HERE:PORT", "THERE:PORT"])]
+    /// Watch one connection, this end's address first
+    #[arg(long, help_heading = "Watch", group = "subject", num_args = 2, value_names = ["HERE:PORT", "THERE:PORT"])]
     connection: Option<Vec<SocketAddr>>,
-    /// A program and its arguments, to be run and watched until it ends or --time is over
+    /// Program to run and watch, with its arguments
+    ///
+    /// It is watched until it ends, or for --time; then it is asked to end (SIGTERM).
     #[arg(last = true, group = "subject", value_name = "COMMAND")]
     command: Option<Vec<String>>,
     #[command(flatten)]
     way: Way,
+    /// Capacity of the path, if known; it makes the verdict surer
+    #[arg(long, value_name = "RATE", help_heading = "Path")]
+    bandwidth: Option<BitRate>,
+    /// Try this remedy of the list, by number or name
+    ///
+    /// Changes this host or the load, measures again, compares with the prediction, and undoes the change. Changes for the
+    /// other end are printed.
+    #[arg(long, help_heading = "Remedy", value_name = "N|NAME")]
+    apply: Option<String>,
+    /// Keep the changes of --apply; `fullpipe host undo` undoes them
+    #[arg(long, requires = "apply", help_heading = "Remedy")]
+    keep: bool,
     #[command(flatten)]
     load: Load,
-    /// What the path can carry, if you know it: the verdict then need not guess
-    #[arg(long, value_name = "RATE")]
-    bandwidth: Option<BitRate>,
-    /// Carry out this remedy of the list, by its number or its name: change this host or the load, measure again, compare
-    /// with the prediction, and undo it. What the other end must change is printed
-    #[arg(long, value_name = "N|NAME")]
-    apply: Option<String>,
-    /// Leave in place what --apply changed; `fullpipe host undo` takes it back
-    #[arg(long, requires = "apply")]
-    keep: bool,
     #[command(flatten)]
     journal: JournalFolder,
     #[command(flatten)]
-    pub(crate) output: OutputArguments,
+    output: OutputArguments,
 }
 
-pub(crate) fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
+impl Run for Arguments {
+    fn format(&self) -> Format {
+        self.output.format()
+    }
+
+    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+        run(self, terminal)
+    }
+}
+
+fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     match (&arguments.target, arguments.pid, arguments.connection.as_deref(), arguments.command.as_deref()) {
         (Some(Target::Host(host)), ..) => measured::run(arguments, host, terminal),
         _ if arguments.apply.is_some() => {

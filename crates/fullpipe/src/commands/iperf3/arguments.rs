@@ -11,9 +11,9 @@ use fullpipe_report::iperf3::Unit;
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::number;
-use crate::cli::{rsa_private_key, rsa_public_key, users};
 use crate::commands::load::padding;
 use crate::commands::login::login;
+use crate::values::{rsa_private_key, rsa_public_key, users};
 
 /// What a UDP sender offers if nothing else is asked for: a binary million, though `-b 1M` is a decimal one.
 const DEFAULT_UDP_RATE: BitRate = BitRate::from_bps(1_048_576);
@@ -87,12 +87,12 @@ pub(super) struct Arguments {
     /// Give up when nothing arrives for so many milliseconds
     #[arg(long, value_name = "N", value_parser = number::milliseconds)]
     rcv_timeout: Option<Span>,
-    /// Nothing more than usual: there is nothing to debug
+    /// Report each step on standard error, in detail
     #[arg(short)]
     debug: bool,
-    /// Nothing more than usual: there is nothing to debug
-    #[arg(long = "debug", value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "4")]
-    debug_level: Option<String>,
+    /// Likewise, up to this level: 1 or 2 for steps, 3 for details, 4 for everything
+    #[arg(long = "debug", value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "4", value_parser = number::whole)]
+    debug_level: Option<i64>,
     /// Print the version
     #[arg(long, short)]
     version: bool,
@@ -305,6 +305,16 @@ pub(super) enum Form {
 impl Arguments {
     pub(super) fn wants_version(&self) -> bool {
         self.version
+    }
+
+    /// Returns the detail of the reported steps: 0 for none, 1 for steps, 2 for details, 3 for everything.
+    pub(super) fn verbosity(&self) -> u8 {
+        match self.debug_level {
+            Some(1 | 2) => 1,
+            Some(3) => 2,
+            Some(4..) => 3,
+            _ => u8::from(self.debug) * 3,
+        }
     }
 
     pub(super) fn logfile(&self) -> Option<&Path> {

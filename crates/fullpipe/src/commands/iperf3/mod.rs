@@ -14,11 +14,13 @@ mod server;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser};
 
+use super::Run;
 use crate::failure::{FAILED, Failure};
 use crate::terminal::Terminal;
+use crate::verbosity::report_events;
 use arguments::{Arguments, Task};
 use output::Output;
 
@@ -28,7 +30,7 @@ const NAME: &str = "iperf3";
 /// What iperf3 says after it has been asked wrongly.
 const USAGE: &str = "\nUsage: iperf3 [-s|-c host] [options]\nTry `iperf3 --help' for more information.\n";
 
-/// What follows the name, as it is.
+/// In place of iperf3: its flags, its text, its JSON.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Raw {
     /// Flags of iperf3; --help lists them
@@ -36,9 +38,22 @@ pub(crate) struct Raw {
     pub(crate) all: Vec<OsString>,
 }
 
-/// Whether the program was called by iperf3's name.
-pub(crate) fn is_meant_by(program: &OsStr) -> bool {
-    Path::new(program).file_name() == Some(OsStr::new(NAME))
+impl Run for Raw {
+    fn run(&self, _: &Terminal) -> Result<(), Failure> {
+        run(&self.all)
+    }
+}
+
+/// Returns the arguments for iperf3, if the program was called by iperf3's name or its first argument is that name.
+pub(crate) fn arguments_of(mut words: impl Iterator<Item = OsString>) -> Option<Vec<OsString>> {
+    let program = words.next()?;
+    let named = Path::new(&program).file_name() == Some(OsStr::new(NAME));
+    (named || words.next()? == NAME).then(|| words.collect())
+}
+
+/// Returns the definition of iperf3's command line.
+pub(super) fn command() -> clap::Command {
+    Arguments::command()
 }
 
 /// Does what iperf3 would do with `arguments`, its name not among them.
@@ -55,6 +70,7 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<(), Failure> {
         Terminal::line(&format!("{}\n{}", renderer::version(), renderer::system()));
         return Ok(());
     }
+    report_events(parsed.verbosity());
     let task = parsed.task().map_err(|why| wrong(&why))?;
     let mut output = Output::open(parsed.logfile(), parsed.timestamps()).map_err(|why| wrong(&why))?;
     match task {

@@ -2,6 +2,8 @@
 
 use fullpipe_units::{BitRate, ByteCount, Span};
 
+use crate::values::{byte, traffic_class};
+
 /// A whole number; what follows its digits is not looked at, as `atoi` does.
 pub(super) fn whole(text: &str) -> Result<i64, String> {
     let text = text.trim_start();
@@ -64,35 +66,13 @@ pub(super) fn offer(text: &str) -> Result<(BitRate, Option<u16>), String> {
 
 /// A type of service: decimal, octal after `0`, hexadecimal after `0x`.
 pub(super) fn type_of_service(text: &str) -> Result<u8, String> {
-    integer(text).ok_or_else(|| "bad TOS value (must be between 0 and 255 inclusive)".to_owned())
+    byte(text).ok_or_else(|| "bad TOS value (must be between 0 and 255 inclusive)".to_owned())
 }
 
-/// The type of service that a DSCP makes, its ECN bits zero. Names: RFC 2474 (CS), 2597 (AF), 3246 (EF).
+/// Reads a DSCP by number or name and returns the whole byte, its ECN bits zero.
 pub(super) fn dscp(text: &str) -> Result<u8, String> {
-    let name = text.to_ascii_lowercase();
-    let code = match (name.as_str(), name.strip_prefix("cs"), name.strip_prefix("af")) {
-        ("ef", ..) => Some(46),
-        (_, Some(class), _) => class.parse::<u8>().ok().filter(|class| *class < 8).map(|class| class * 8),
-        (_, _, Some(digits)) => digits.parse::<u8>().ok().and_then(assured_forwarding),
-        _ => integer(&name).filter(|code| *code < 64),
-    };
-    code.map(|code| code << 2)
+    traffic_class(text)
         .ok_or_else(|| "bad DSCP value (must be between 0 and 63 inclusive, or a name such as ef or af41)".to_owned())
-}
-
-/// `afXY`: class X of 1 to 4, drop precedence Y of 1 to 3.
-fn assured_forwarding(digits: u8) -> Option<u8> {
-    let (class, precedence) = (digits / 10, digits % 10);
-    ((1..=4).contains(&class) && (1..=3).contains(&precedence)).then_some(class * 8 + precedence * 2)
-}
-
-fn integer(text: &str) -> Option<u8> {
-    let lower = text.to_ascii_lowercase();
-    match (lower.strip_prefix("0x"), lower.strip_prefix('0')) {
-        (Some(digits), _) => u8::from_str_radix(digits, 16).ok(),
-        (_, Some(digits)) if !digits.is_empty() => u8::from_str_radix(digits, 8).ok(),
-        _ => lower.parse().ok(),
-    }
 }
 
 /// A number, and one letter that says of what; what follows is not looked at.

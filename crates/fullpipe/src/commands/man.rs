@@ -1,0 +1,63 @@
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::CommandFactory;
+use clap_mangen::Man;
+
+use super::{Run, iperf3};
+use crate::cli::Cli;
+use crate::failure::{FAILED, Failure, USAGE};
+use crate::terminal::Terminal;
+
+/// Print a manual page, or write all pages to a folder.
+///
+/// To read one: fullpipe man measure | man -l -
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Command of the page, as `measure` or `lab up`; none for fullpipe itself
+    #[arg(value_name = "COMMAND")]
+    command: Vec<String>,
+    /// Write the pages of all commands to this folder
+    #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
+    dir: Option<PathBuf>,
+}
+
+impl Run for Arguments {
+    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+        let all = documented();
+        if let Some(folder) = &self.dir {
+            return write_pages(&all, folder)
+                .map_err(|error| Failure::new(FAILED, format!("cannot write pages to {}: {error}", folder.display())));
+        }
+        let found = self.command.iter().try_fold(&all, |command, name| {
+            let unknown = || Failure::new(USAGE, format!("{name} is no command; `fullpipe help` lists them"));
+            command.find_subcommand(name).ok_or_else(unknown)
+        })?;
+        let page = page(found).map_err(|error| Failure::new(FAILED, format!("cannot make the page: {error}")))?;
+        terminal.result(&String::from_utf8_lossy(&page));
+        Ok(())
+    }
+}
+
+/// Returns the program's definition with the name of each page in it.
+fn documented() -> clap::Command {
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    command
+}
+
+/// Returns the page of `command`; that of the drop-in lists iperf3's flags.
+fn page(command: &clap::Command) -> io::Result<Vec<u8>> {
+    let is_drop_in = command.get_display_name() == Some("fullpipe-iperf3");
+    let drop_in = || iperf3::command().display_name("fullpipe-iperf3");
+    let mut page = Vec::new();
+    Man::new(if is_drop_in { drop_in() } else { command.clone() }).render(&mut page)?;
+    Ok(page)
+}
+
+fn write_pages(command: &clap::Command, folder: &Path) -> io::Result<()> {
+    let name = command.get_display_name().unwrap_or(command.get_name());
+    fs::write(folder.join(format!("{name}.1")), page(command)?)?;
+    command.get_subcommands().filter(|inner| !inner.is_hide_set()).try_for_each(|inner| write_pages(inner, folder))
+}

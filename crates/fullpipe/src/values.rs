@@ -1,0 +1,136 @@
+//! The values of flags, as more than one command reads them.
+
+use std::fmt::Display;
+
+use fullpipe_control::{RsaPrivateKey, RsaPublicKey, TlsIdentity, TlsTrust};
+use fullpipe_iperf::{Key, Users};
+use fullpipe_lab::Backend;
+use fullpipe_units::{ParseError, Span};
+use zeroize::Zeroizing;
+
+/// Reads a duration: seconds where no unit is given, as in iperf3.
+pub(crate) fn duration(text: &str) -> Result<Span, String> {
+    span(text, "s")
+}
+
+/// Reads a timeout: milliseconds where no unit is given, as in iperf3.
+pub(crate) fn milliseconds(text: &str) -> Result<Span, String> {
+    span(text, "ms")
+}
+
+fn span(text: &str, unit: &str) -> Result<Span, String> {
+    let with_unit = if text.parse::<f64>().is_ok() { format!("{text}{unit}") } else { text.to_owned() };
+    with_unit.parse().map_err(|error: ParseError| error.to_string())
+}
+
+/// Reads a type of service: decimal, octal after `0`, hexadecimal after `0x`.
+pub(crate) fn type_of_service(text: &str) -> Result<u8, String> {
+    byte(text).ok_or_else(|| format!("{text} is no type of service: 0 to 255, or 0x00 to 0xff"))
+}
+
+/// Reads a DSCP and returns the whole byte, its ECN bits zero.
+pub(crate) fn dscp(text: &str) -> Result<u8, String> {
+    traffic_class(text).ok_or_else(|| format!("{text} is no DSCP: 0 to 63, or ef, va, le, cs0–cs7, af11–af43"))
+}
+
+/// Returns the byte of a DSCP, its ECN bits zero.
+/// Names: RFC 2474 (CS), 2597 (AF), 3246 (EF), 5865 (VA), 8622 (LE).
+pub(crate) fn traffic_class(text: &str) -> Option<u8> {
+    let name = text.to_ascii_lowercase();
+    let code = match (name.as_str(), name.strip_prefix("cs"), name.strip_prefix("af")) {
+        ("ef", ..) => Some(46),
+        ("va", ..) => Some(44),
+        ("le", ..) => Some(1),
+        (_, Some(class), _) => class.parse::<u8>().ok().filter(|class| *class < 8).map(|class| class * 8),
+        (_, _, Some(class)) => class.parse::<u8>().ok().and_then(assured_forwarding),
+        _ => byte(&name).filter(|code| *code < 64),
+    };
+    code.map(|code| code << 2)
+}
+
+/// `afXY`: class X of 1 to 4, drop precedence Y of 1 to 3.
+fn assured_forwarding(digits: u8) -> Option<u8> {
+    let (class, precedence) = (digits / 10, digits % 10);
+    ((1..=4).contains(&class) && (1..=3).contains(&precedence)).then_some(class * 8 + precedence * 2)
+}
+
+/// Reads a byte as C's `strtol` does: decimal, octal after `0`, hexadecimal after `0x`.
+pub(crate) fn byte(text: &str) -> Option<u8> {
+    let lower = text.to_ascii_lowercase();
+    match (lower.strip_prefix("0x"), lower.strip_prefix('0')) {
+        (Some(digits), _) => u8::from_str_radix(digits, 16).ok(),
+        (_, Some(digits)) if !digits.is_empty() => u8::from_str_radix(digits, 8).ok(),
+        _ => lower.parse().ok(),
+    }
+}
+
+/// Reads the name of a lab's backend.
+pub(crate) fn backend(name: &str) -> Result<Backend, String> {
+    Backend::named(name).ok_or_else(|| "the backends are auto, tun, packet and kernel".to_owned())
+}
+
+/// Reads the file of a key that both ends share.
+pub(crate) fn key(path: &str) -> Result<Key, String> {
+    read(path, Key::from_file_content)
+}
+
+/// Reads the file of a server's certificate and its private key.
+pub(crate) fn tls_identity(path: &str) -> Result<TlsIdentity, String> {
+    read(path, TlsIdentity::from_pem)
+}
+
+/// Reads the file of the certificates that a client trusts.
+pub(crate) fn tls_trust(path: &str) -> Result<TlsTrust, String> {
+    read(path, TlsTrust::from_pem)
+}
+
+/// Reads the file of the public part of a server's RSA key.
+pub(crate) fn rsa_public_key(path: &str) -> Result<RsaPublicKey, String> {
+    read(path, RsaPublicKey::from_pem)
+}
+
+/// Reads the file of a server's RSA key.
+pub(crate) fn rsa_private_key(path: &str) -> Result<RsaPrivateKey, String> {
+    read(path, RsaPrivateKey::from_pem)
+}
+
+/// Reads the file of a server's users.
+pub(crate) fn users(path: &str) -> Result<Users, String> {
+    read(path, Users::from_file_content)
+}
+
+/// Reads a file with `from`. Most of them are secret, so no copy of the content is left in memory.
+fn read<T, E: Display>(path: &str, from: impl FnOnce(&[u8]) -> Result<T, E>) -> Result<T, String> {
+    let content = std::fs::read(path).map(Zeroizing::new).map_err(|error| error.to_string())?;
+    from(&content).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_in_seconds_and_timeouts_in_milliseconds_as_iperf3_has_them() {
+        assert_eq!(duration("10"), Ok(Span::from_secs(10)));
+        assert_eq!(duration("0.5"), Ok(Span::from_millis(500)));
+        assert_eq!((duration("250ms"), milliseconds("250")), (Ok(Span::from_millis(250)), Ok(Span::from_millis(250))));
+        assert_eq!(milliseconds("2s"), Ok(Span::from_millis(2000)));
+        assert!(duration("-1").is_err());
+    }
+
+    #[test]
+    fn a_dscp_goes_into_the_upper_six_bits() {
+        for (text, tos) in [("ef", 0xb8), ("AF41", 0x88), ("cs1", 0x20), ("46", 0xb8), ("0x2e", 0xb8), ("le", 0x04)] {
+            assert_eq!(dscp(text), Ok(tos), "{text}");
+        }
+        for text in ["af44", "af51", "cs8", "64", "gold", ""] {
+            assert!(dscp(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_type_of_service_is_a_byte_in_any_of_cs_prefixes() {
+        assert_eq!(["52", "064", "0x34", "0"].map(type_of_service), [Ok(52), Ok(52), Ok(52), Ok(0)]);
+        assert!(["256", "-1", "0x", ""].iter().all(|text| type_of_service(text).is_err()));
+    }
+}
