@@ -127,7 +127,8 @@ impl<'a> Outlook<'a> {
         let needed = fault.maximum_for(self.bdp_of_a_stream()?, self.control(), &self.receiver)?;
         let present = match fault {
             WindowFault::SendMaximum => self.evidence.sender.as_ref().map(|host| host.tcp_wmem.max),
-            _ => self.evidence.receiver.as_ref().map(|host| host.tcp_rmem.max),
+            WindowFault::ReceiveMaximum => self.evidence.receiver.as_ref().map(|host| host.tcp_rmem.max),
+            WindowFault::FixedBuffer | WindowFault::NoScaling | WindowFault::NoAutotuning => None,
         };
         Some(needed).filter(|needed| present.is_none_or(|present| *needed > present))
     }

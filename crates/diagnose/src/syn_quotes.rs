@@ -4,19 +4,19 @@ use fullpipe_record::{Evidence, HostSettings, SynQuote};
 
 /// Returns whether the offer to scale windows does not reach the other end.
 pub(crate) fn lose_their_scale(evidence: &Evidence) -> bool {
-    SynQuotes::of(evidence).is_some_and(|syn_quotes| syn_quotes.lose_their_scale())
+    SynQuotes::of(evidence).is_some_and(|quotes| quotes.lose_their_scale())
 }
 
 /// Returns the place of a device that changes SYN segments, as far as routers show it.
 pub(crate) fn place(evidence: &Evidence) -> String {
-    let place = SynQuotes::of(evidence).and_then(|syn_quotes| syn_quotes.place());
+    let place = SynQuotes::of(evidence).and_then(|quotes| quotes.place());
     place.unwrap_or_else(|| "between the ends".to_owned())
 }
 
 /// Returns the options of the SYN segments that each router quoted, where a device shows.
 pub(crate) fn stated(evidence: &Evidence) -> Option<String> {
-    let syn_quotes = SynQuotes::of(evidence)?;
-    syn_quotes.place().map(|_| syn_quotes.stated())
+    let quotes = SynQuotes::of(evidence)?;
+    quotes.place().map(|_| quotes.stated())
 }
 
 /// SYN probes of one end as routers on the way to the other quoted them.
@@ -25,7 +25,7 @@ struct SynQuotes<'e> {
     /// True if that end offers to scale windows.
     offers: bool,
     /// Quote of each router, the nearest first; there is at least one.
-    syn_quotes: &'e [SynQuote],
+    quotes: &'e [SynQuote],
 }
 
 impl<'e> SynQuotes<'e> {
@@ -34,24 +34,24 @@ impl<'e> SynQuotes<'e> {
         let sender = ("the sender", &evidence.sender, &evidence.sender_sockets);
         let receiver = ("the receiver", &evidence.receiver, &evidence.receiver_sockets);
         [sender, receiver].into_iter().find_map(|(end, settings, sockets)| {
-            let syn_quotes = &sockets.first()?.syn_quotes;
+            let quotes = &sockets.first()?.syn_quotes;
             let offers = settings.as_ref().is_some_and(|host: &HostSettings| host.window_scaling);
-            (!syn_quotes.is_empty()).then_some(Self { end, offers, syn_quotes })
+            (!quotes.is_empty()).then_some(Self { end, offers, quotes })
         })
     }
 
     fn lose_their_scale(&self) -> bool {
-        self.offers && self.syn_quotes.iter().any(|quoted| quoted.window_scale.is_none())
+        self.offers && self.quotes.iter().any(|quoted| quoted.window_scale.is_none())
     }
 
     /// Returns the two hops between which the quoted SYN first differs.
     fn place(&self) -> Option<String> {
-        let first = self.syn_quotes.first()?;
+        let first = self.quotes.first()?;
         if self.offers && first.window_scale.is_none() {
             return Some(format!("between {} and {}", self.end, first.by));
         }
         let says = |quoted: &SynQuote| (quoted.window_scale, quoted.mss);
-        let changed = self.syn_quotes.windows(2).find(|pair| says(&pair[0]) != says(&pair[1]))?;
+        let changed = self.quotes.windows(2).find(|pair| says(&pair[0]) != says(&pair[1]))?;
         Some(format!("between {} and {}", changed[0].by, changed[1].by))
     }
 
@@ -61,6 +61,6 @@ impl<'e> SynQuotes<'e> {
             let mss = quoted.mss.map_or_else(|| "no MSS".to_owned(), |mss| format!("MSS {}", mss.get()));
             format!("{scale}, {mss} at {}", quoted.by)
         };
-        self.syn_quotes.iter().map(text).collect::<Vec<_>>().join("; ")
+        self.quotes.iter().map(text).collect::<Vec<_>>().join("; ")
     }
 }

@@ -59,7 +59,7 @@ pub(crate) fn unsent(figures: &Figures) -> Row {
 }
 
 /// Returns the mean of the bytes in the pipe, of the congestion window.
-pub(crate) fn in_pipe(figures: &Figures) -> Row {
+fn in_pipe(figures: &Figures) -> Row {
     let sizes = (figures.mean(|snapshot| snapshot.sample.pipe()), figures.mean(|snapshot| snapshot.cwnd));
     ("pipe mean", part_of(sizes))
 }
@@ -76,18 +76,23 @@ pub(crate) fn idle(figures: &Figures) -> Row {
 }
 
 /// Returns how often the streams went into recovery.
-pub(crate) fn recoveries(figures: &Figures) -> Row {
+fn recoveries(figures: &Figures) -> Row {
     ("recoveries seen", figures.retransmitted().map(|lost| lost.episodes.to_string()))
 }
 
 /// Returns the payload that the stated bandwidth can carry.
-pub(crate) fn capacity(figures: &Figures) -> Row {
+fn capacity(figures: &Figures) -> Row {
     ("stated capacity", path::stated_capacity(figures).map(|rate| rate.to_string()))
 }
 
 /// Returns the figures that show the course of the windows and of the buffer.
 pub(crate) fn course(figures: &Figures) -> Vec<Row> {
     vec![in_flight(figures), in_pipe(figures), queued(figures), unsent(figures), idle(figures)]
+}
+
+/// Returns the figures that show the load of the path.
+pub(crate) fn of_path(figures: &Figures) -> Vec<Row> {
+    vec![in_pipe(figures), unsent(figures), recoveries(figures), capacity(figures)]
 }
 
 /// Returns a clock of the kernel as a share of the time in which there was something to send.

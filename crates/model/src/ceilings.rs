@@ -27,7 +27,7 @@ pub(crate) struct Ceilings {
     pub(crate) capacity: Option<Figures>,
     /// Rate that the sending program was asked for.
     pub(crate) offered: Option<Figures>,
-    /// The greatest pace of its sockets.
+    /// The maximum pace of its sockets.
     pub(crate) pacing: Option<Figures>,
     pub(crate) loss: Option<Figures>,
 }

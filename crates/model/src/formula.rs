@@ -30,7 +30,7 @@ fn formula(figures: &Figures, connection: &Connection) -> String {
         Limit::SendBuffer => per_round_trip(&send_buffer(connection), connection),
         Limit::Loss => per_round_trip(&loss(figures, connection), connection),
         Limit::SenderApplication => asked("asked of the program", connection.request.rate, connection),
-        Limit::Pacing => asked("greatest pace", connection.request.pacing, connection),
+        Limit::Pacing => asked("maximum pace", connection.request.pacing, connection),
         _ => capacity(figures, connection),
     }
 }

@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(offered.ceilings[0].formula, "40 Mbit/s asked of the program × 3 streams");
         let paced = by_default(&path, &asked(Some(BitRate::from_mbps(40)), Some(BitRate::from_mbps(20))));
         assert_eq!((paced.limit, paced.kernel_model), (Limit::Pacing, BitRate::from_mbps(60)));
-        assert_eq!(paced.ceilings[0].formula, "20 Mbit/s greatest pace × 3 streams");
+        assert_eq!(paced.ceilings[0].formula, "20 Mbit/s maximum pace × 3 streams");
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub enum Cause {
     Policer,
     /// Loss because a queue is shorter than the bursts.
     ShallowQueue,
-    /// The program set a greatest pace.
+    /// The program set a maximum pace.
     MaxPacingRate,
     /// A queueing discipline of the host holds packets back.
     Qdisc,

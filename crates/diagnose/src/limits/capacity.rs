@@ -152,12 +152,7 @@ impl FullPipe {
             basics: Basics::of(figures),
             bandwidth: figures.evidence.bandwidth,
             capacity: stated_capacity(figures),
-            shown: vec![
-                text::in_pipe(figures),
-                text::unsent(figures),
-                text::recoveries(figures),
-                text::capacity(figures),
-            ],
+            shown: text::of_path(figures),
         }
     }
 

@@ -60,12 +60,7 @@ impl Growth {
             verdict,
             basics: Basics::of(figures),
             window: figures.mean(|snapshot| snapshot.cwnd),
-            shown: vec![
-                text::in_pipe(figures),
-                text::unsent(figures),
-                text::recoveries(figures),
-                text::capacity(figures),
-            ],
+            shown: text::of_path(figures),
         }
     }
 }

@@ -111,12 +111,7 @@ impl Losses {
             verdict,
             basics: Basics::of(figures),
             lost: figures.lost().map(Retransmitted::ratio),
-            shown: vec![
-                text::in_pipe(figures),
-                text::unsent(figures),
-                text::recoveries(figures),
-                text::capacity(figures),
-            ],
+            shown: text::of_path(figures),
         }
     }
 }
@@ -184,7 +179,7 @@ impl Facts for Losses {
 
 /// `None` where the policer's rate does not show.
 fn pace_below_the_policer(advice: &Advice) -> Option<Remedy> {
-    let known = policer_rate::lower(&advice.figures)?;
+    let known = policer_rate::lower(advice.figures)?;
     let why = format!(
         "The policer discards what exceeds its rate, and is known to let {known} of data pass: a maximum pace a little \
          below that loses nothing. The policer may let more pass than a sender that it holds down has shown."
@@ -195,7 +190,7 @@ fn pace_below_the_policer(advice: &Advice) -> Option<Remedy> {
 /// `None` where the bottleneck's rate was not stated and does not show.
 fn pace_below_the_bottleneck(advice: &Advice) -> Option<Remedy> {
     let stated = advice.outlook.as_ref().and_then(Outlook::stated_capacity);
-    let known = stated.or_else(|| policer_rate::lower(&advice.figures))?;
+    let known = stated.or_else(|| policer_rate::lower(advice.figures))?;
     let why = format!(
         "The queue of the bottleneck is shorter than the bursts, and {known} of data passes it: with a maximum pace a \
          little below that no burst is longer than the packets of a millisecond, which may still be more than the \

@@ -192,7 +192,7 @@ fn higher_pace(advice: &Advice) -> Option<Remedy> {
 /// Returns a change back to the kernel's default share of window ÷ round trip, in the part of a transfer that showed a
 /// lower one; `None` where none did.
 fn default_pacing_ratios(advice: &Advice) -> Option<Remedy> {
-    let [in_slow_start, after_it] = percents(&advice.figures);
+    let [in_slow_start, after_it] = percents(advice.figures);
     let lowered = [
         ("net.ipv4.tcp_pacing_ss_ratio", in_slow_start, SLOW_START_PACE_PERCENT),
         ("net.ipv4.tcp_pacing_ca_ratio", after_it, PACE_PERCENT),

@@ -11,13 +11,14 @@ use crate::text::{self, Row};
 /// The figures that are missing, and those that there are.
 pub(crate) struct Missing {
     verdict: UnknownVerdict,
-    missing: String,
+    /// Names of the missing figures.
+    names: String,
     shown: Vec<Row>,
 }
 
 impl Missing {
     pub(crate) fn of(verdict: UnknownVerdict, finding: &Finding, figures: &Figures) -> Self {
-        Self { verdict, missing: finding.missing.join(", "), shown: text::course(figures) }
+        Self { verdict, names: finding.missing.join(", "), shown: text::course(figures) }
     }
 }
 
@@ -25,7 +26,7 @@ impl Facts for Missing {
     fn sentence(&self) -> String {
         match self.verdict {
             UnknownVerdict::EvidenceMissing => {
-                format!("The evidence does not show what limits this transfer; missing: {}.", self.missing)
+                format!("The evidence does not show what limits this transfer; missing: {}.", self.names)
             }
         }
     }

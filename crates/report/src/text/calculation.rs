@@ -238,8 +238,8 @@ fn change(change: &Change) -> String {
         Change::Streams(streams) => format!("{streams} streams"),
         Change::Rate(Some(rate)) => format!("{rate} asked of each stream"),
         Change::Rate(None) => "no rate asked of the program".to_owned(),
-        Change::MaxPacingRate(Some(pace)) => format!("a greatest pace of {pace} for each stream"),
-        Change::MaxPacingRate(None) => "no greatest pace".to_owned(),
+        Change::MaxPacingRate(Some(pace)) => format!("a maximum pace of {pace} for each stream"),
+        Change::MaxPacingRate(None) => "no maximum pace".to_owned(),
         Change::Sysctl { name, value } => format!("{name} = {value}"),
         Change::RouteMetric { destination, metric, value } => {
             let value = value.map_or("no value".to_owned(), |value| value.to_string());

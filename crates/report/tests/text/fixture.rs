@@ -371,7 +371,7 @@ fn full() -> Verdict {
             .to_owned(),
         ceilings: BTreeMap::new(),
         runner_up: None,
-        evidence: evidence(&[("capacity told", "941.5 Mbit/s")]),
+        evidence: evidence(&[("stated capacity", "941.5 Mbit/s")]),
         others: Vec::new(),
         basis: fullpipe_record::Basis::BothEnds,
         other_end_would_show: None,
