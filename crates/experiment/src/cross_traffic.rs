@@ -25,7 +25,7 @@ const MIN_PHASE: Span = Span::from_millis(500);
 /// Phases of a load without end: each gathers samples until it is over, and the file has none that is longer.
 const MAX_PHASE: Span = Span::from_secs(600);
 
-/// How long a load that failed waits before it is tried again.
+/// Time that a load which failed waits before it is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs `work`, which sends as `main` has it, while the loads `beside` run in `target`, and tells what came of them. Those

@@ -17,7 +17,7 @@ const LISTENING: &str = "listening";
 /// How long the far end may take to come up, and either program to end after its work.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How often an interrupt is looked for.
+/// Interval at which an interrupt is looked for.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Both hosts of a lab, with the data going from sender to receiver.
@@ -136,7 +136,7 @@ impl Target for LabTarget<'_> {
     }
 }
 
-/// How a measuring program's output ended.
+/// The end of a measuring program's output.
 enum Followed {
     Measured(Box<Measurement>),
     Failed(String),

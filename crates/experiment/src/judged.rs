@@ -14,7 +14,7 @@ use crate::target::Ends;
 /// for says nothing about the path.
 const REALLY_OFFERED: f64 = 0.97;
 
-/// What is known of a step before it runs.
+/// The facts about a step before it runs.
 pub(crate) struct Expectation<'s> {
     pub(crate) path: &'s Path,
     pub(crate) bounds: &'s StepBounds,

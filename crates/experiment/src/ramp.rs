@@ -6,7 +6,7 @@ use fullpipe_units::{BitRate, Ratio, Span};
 pub struct Ramp {
     /// The first and the last load.
     pub loads: RampLoads,
-    /// How many loads; at least two.
+    /// Number of loads; at least two.
     pub steps: u16,
 }
 
@@ -38,7 +38,7 @@ impl Ramp {
 /// off may not come back, and what there is would be lost.
 ///
 /// # Errors
-/// What `measure` reports.
+/// The error of `measure`.
 pub fn run_ramp<E>(
     loads: &[BitRate],
     full: Option<BitRate>,
@@ -67,7 +67,7 @@ pub fn run_ramp<E>(
     Ok(RampReport::new(full, idle, steps, interrupted))
 }
 
-/// How long each step lasts where nobody says: long enough for a queue to fill at a tenth more than the path carries.
+/// Usual duration of each step: long enough for a queue to fill at a tenth more than the path carries.
 pub const RAMP_STEP: Span = Span::from_secs(2);
 
 #[cfg(test)]

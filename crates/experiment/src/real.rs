@@ -15,9 +15,9 @@ pub struct OwnPart {
     changes: Vec<Change>,
     /// The load as changed.
     request: Request,
-    /// Whether the other end must be changed too, by whoever rules there.
+    /// True if the other end must be changed too, by whoever rules there.
     pub needs_other_end: bool,
-    /// Whether anything can be done here at all.
+    /// True if anything can be done here at all.
     pub does_something: bool,
 }
 

@@ -261,7 +261,7 @@ fn scaled(request: &Request, rtt: Span, needed: Span, time_scale: Ratio) -> Requ
     Request { duration: Span::from_secs_f64(seconds), ..request.clone() }
 }
 
-/// Whether the runs so far settle the step, or too many were invalid.
+/// True if the runs so far settle the step, or too many were invalid.
 fn is_decided(bounds: &StepBounds, runs: &[Run]) -> bool {
     let judged = runs.iter().filter(|run| run.rate.is_some());
     let (held, missed): (Vec<_>, Vec<_>) = judged.partition(|run| run.missed.is_empty());

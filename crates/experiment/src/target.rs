@@ -13,18 +13,18 @@ pub struct Ends {
     pub receiver: HostSettings,
 }
 
-/// Whether the user asked to stop. A measurement under way is ended cleanly and kept.
+/// True if the user asked to stop. A measurement under way is ended cleanly and kept.
 #[derive(Debug, Clone, Copy)]
 pub struct Interrupt<'f>(pub &'f AtomicBool);
 
 impl Interrupt<'_> {
-    /// Whether it was asked.
+    /// True if it was asked.
     pub fn requested(self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What the loop works on: a lab, or later a real host.
+/// The hosts and the path that the loop works on.
 pub trait Target {
     /// The path in the direction of the data.
     fn path(&self) -> &Path;

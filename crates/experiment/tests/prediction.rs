@@ -16,7 +16,7 @@ struct Pretended {
     path: Path,
     ends: RefCell<Ends>,
     samples: Vec<Sample>,
-    /// What happened, in order.
+    /// Events, in order.
     journal: RefCell<Vec<String>>,
     refuses_to_measure_again: bool,
 }

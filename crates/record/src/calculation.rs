@@ -39,7 +39,7 @@ pub struct Given {
     /// Round-trip time of the empty path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt: Option<Span>,
-    /// How far the hosts are apart: a guess at the round-trip time where none is given.
+    /// Distance between the hosts: a guess at the round-trip time where none is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distance: Option<Distance>,
     /// Window of each stream, as the receiver advertises it.
@@ -110,7 +110,7 @@ pub enum Quantity {
     Bandwidth,
     /// Round-trip time of the empty path.
     Rtt,
-    /// How far the hosts are apart.
+    /// Distance between the hosts.
     Distance,
     /// Window of each stream, as the receiver advertises it.
     Window,
@@ -152,7 +152,7 @@ impl Quantity {
     }
 }
 
-/// What a quantity is.
+/// The kind of a quantity.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Value {
@@ -195,16 +195,16 @@ pub struct Need {
     pub value: Option<Value>,
     /// What it is now, where it was given or the host says.
     pub now: Option<Value>,
-    /// Whether what it is now will do.
+    /// True if the present value is enough.
     pub met: bool,
 }
 
-/// What lifts the lowest ceiling.
+/// The change that lifts the lowest ceiling.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Lift {
-    /// What is to be changed, all of it.
+    /// All the changes.
     pub changes: Vec<Change>,
-    /// What it then comes to.
+    /// The result after the change.
     pub after: Estimate,
 }
 
@@ -223,7 +223,7 @@ pub enum Leg {
 pub struct WhatIf {
     /// The change, as it was asked for: `rtt=4ms`.
     pub what: String,
-    /// What it then comes to.
+    /// The result after the change.
     #[serde(flatten)]
     pub estimate: Estimate,
     /// The kernel model's rate, as a multiple of what it is without the change.
@@ -236,12 +236,12 @@ pub struct WhatIf {
 /// One combination of a table, and what it comes to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Combination {
-    /// What was given.
+    /// The given quantities.
     pub given: Given,
     /// Bandwidth × round-trip time, where the bandwidth is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bdp: Option<ByteCount>,
-    /// What it comes to.
+    /// The result.
     #[serde(flatten)]
     pub estimate: Estimate,
 }
@@ -267,7 +267,7 @@ pub struct Calculation {
     pub buffers: BufferAdvice,
     /// What hosts with this host's settings at both ends would make of the path.
     pub prediction: Prediction,
-    /// What was given.
+    /// The given quantities.
     #[serde(default)]
     pub given: Given,
     /// How long the size that was given takes, slow start included.
@@ -285,7 +285,7 @@ pub struct Calculation {
     /// best.
     #[serde(default)]
     pub alone: Vec<Need>,
-    /// What lifts the lowest ceiling; None where nothing known does.
+    /// The change that lifts the lowest ceiling; None where nothing known does.
     #[serde(default)]
     pub lift: Option<Lift>,
     /// The answers to what-ifs, in their order.

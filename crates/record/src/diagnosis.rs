@@ -21,23 +21,23 @@ pub struct Transfer {
     pub direction: Direction,
     /// Bytes that arrived at their end that way while they were watched.
     pub bytes: ByteCount,
-    /// How long they were watched.
+    /// Time for which they were watched.
     pub watched: Span,
     /// Mean rate in that time.
     pub rate: BitRate,
-    /// Whether the connections closed before the watching ended.
+    /// True if the connections closed before the watching ended.
     pub closed: bool,
 }
 
-/// What limits a transfer, and what would lift the limit.
+/// The limit of a transfer, and the remedies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Diagnosis {
-    /// What was watched; `None` where fullpipe measured itself.
+    /// The transfer that was watched; `None` where fullpipe measured itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transfer: Option<Transfer>,
-    /// What limits it.
+    /// The limit.
     pub verdict: Verdict,
-    /// What would help, best first.
+    /// Remedies, best first.
     pub remedies: Vec<Remedy>,
     /// What the verdict rests on, of a transfer that was watched: it can be judged again from this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,7 +49,7 @@ pub struct Diagnosis {
 pub struct Trial {
     /// Its name.
     pub remedy: String,
-    /// What it should give, fixed before.
+    /// The predicted effect, fixed before.
     pub predicted: Option<Forecast>,
     /// The rate before it.
     pub before: BitRate,
@@ -57,14 +57,14 @@ pub struct Trial {
     pub measured: BitRate,
     /// The measurement with it, judged.
     pub measurement: Measurement,
-    /// Whether it was left in place.
+    /// True if it was left in place.
     pub kept: bool,
     /// Why the settings could not be put back, where they could not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_undone: Option<String>,
 }
 
-/// How a command ended whose connections were watched.
+/// The end of a command whose connections were watched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CommandEnd {
     /// The program and its arguments.
@@ -73,16 +73,16 @@ pub struct CommandEnd {
     pub code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// How long it ran.
+    /// Time for which it ran.
     pub ran: Span,
 }
 
-/// What `fullpipe diagnose` found.
+/// The result of `fullpipe diagnose`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DiagnosisReport {
     /// Of each transfer, the one that moved most first.
     pub transfers: Vec<Diagnosis>,
-    /// How the command ended, where one was run.
+    /// The end of the command, where one was run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandEnd>,
     /// The remedy that was carried out.

@@ -14,11 +14,11 @@ pub struct Effects {
     pub edits: Vec<Edit>,
     /// A link behind the hosts whose packets must be smaller than they know.
     pub narrow: Option<NarrowLink>,
-    /// What drops packets above a rate before they reach the queue.
+    /// The policer, which drops packets above a rate before they reach the queue.
     pub policer: Option<Policer>,
     /// Most packets in the queue, besides its limit in bytes.
     pub queue_packets: Option<SegCount>,
-    /// How the queue is managed.
+    /// The management of the queue.
     pub queueing: Queueing,
     /// When the bottleneck may send; instead of its rate.
     pub opportunities: Option<Opportunities>,
@@ -35,7 +35,7 @@ pub struct Effects {
 }
 
 impl Effects {
-    /// Whether the path does nothing of this.
+    /// True if the path does nothing of this.
     pub fn are_none(&self) -> bool {
         *self == Self::default()
     }
@@ -75,7 +75,7 @@ impl LossPattern {
     }
 }
 
-/// What a middlebox does to the headers of packets.
+/// A middlebox's change to the headers of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Edit {
@@ -100,11 +100,11 @@ pub enum Edit {
 pub struct NarrowLink {
     /// Largest IP packet that it carries.
     pub mtu: ByteCount,
-    /// What becomes of larger ones.
+    /// The response to larger ones.
     pub too_big: TooBig,
 }
 
-/// What a router does with a packet larger than the next link's MTU.
+/// A router's response to a packet larger than the next link's MTU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TooBig {
@@ -123,11 +123,11 @@ pub struct Policer {
     pub burst: ByteCount,
 }
 
-/// How a queue is managed.
+/// The management of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Queueing {
-    /// What finds the queue full is dropped.
+    /// Drops packets that find the queue full.
     #[default]
     DropTail,
     /// The same; and a packet that finds more than so many bytes waiting gets an ECN mark, as DCTCP asks (RFC 8257, 3.1).
@@ -145,7 +145,7 @@ pub struct Codel {
     pub target: Span,
     /// How long it may be longer (4.3).
     pub interval: Span,
-    /// Whether a packet that can carry an ECN mark is marked instead of dropped.
+    /// True if a packet that can carry an ECN mark is marked instead of dropped.
     pub ecn: bool,
 }
 
@@ -168,7 +168,7 @@ pub struct Opportunities {
 pub struct Jitter {
     /// How much each packet is delayed, independently of every other.
     pub distribution: Distribution,
-    /// Whether a packet may pass one that was sent before it.
+    /// True if a packet may pass one that was sent before it.
     pub reorders: bool,
 }
 
@@ -203,7 +203,7 @@ pub enum Distribution {
 pub struct Reordering {
     /// Probability that a packet is, independently of every other.
     pub share: Ratio,
-    /// How long.
+    /// The duration.
     pub by: Span,
 }
 
@@ -222,8 +222,8 @@ pub struct PathChange {
 /// A change at a known time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PathStep {
-    /// How long after the path began.
+    /// Time since the path began.
     pub after: Span,
-    /// What changes.
+    /// The change.
     pub change: PathChange,
 }

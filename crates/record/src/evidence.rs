@@ -29,9 +29,9 @@ pub struct Evidence {
     /// The program whose connections these are, where it is another than fullpipe: `ssh`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
-    /// What the sending end saw.
+    /// Samples of the sending end.
     pub sender_samples: Vec<Sample>,
-    /// What the receiving end saw.
+    /// Samples of the receiving end.
     pub receiver_samples: Vec<Sample>,
     /// Least round-trip time of the idle path.
     pub idle_rtt: Option<Span>,

@@ -13,7 +13,7 @@ pub struct Proof {
     pub prediction: Prediction,
     /// The second measurement.
     pub measurement: Measurement,
-    /// What limits it now.
+    /// The limit now.
     pub verdict: Verdict,
     /// Steady rate measured ÷ predicted; `None` without a steady part.
     pub accuracy: Option<Ratio>,
@@ -26,7 +26,7 @@ pub struct Undone {
     pub sender: HostSettings,
     /// Receiver's settings, read after the undo.
     pub receiver: HostSettings,
-    /// Whether both equal what they were at first.
+    /// True if both equal what they were at first.
     pub restored: bool,
 }
 
@@ -45,16 +45,16 @@ pub struct Experiment {
     pub prediction: Prediction,
     /// The first measurement.
     pub measurement: Measurement,
-    /// What limits it.
+    /// The limit.
     pub verdict: Verdict,
     /// Steady rate measured ÷ predicted; `None` without a steady part.
     pub accuracy: Option<Ratio>,
-    /// What would help, best first.
+    /// Remedies, best first.
     pub remedies: Vec<Remedy>,
     /// The best of them carried out; `None` where none can be.
     pub proof: Option<Proof>,
     /// The way back; `None` where nothing was changed.
     pub undone: Option<Undone>,
-    /// Whether it was cut short by the user; what there is was kept.
+    /// True if the user cut it short; what there is was kept.
     pub interrupted: bool,
 }

@@ -19,7 +19,7 @@ pub struct GridCell {
     pub measured: Option<BitRate>,
     /// `measured` ÷ the kernel model's prediction.
     pub accuracy: Option<Ratio>,
-    /// Whether `measured` lies in the prediction's interval.
+    /// True if `measured` lies in the prediction's interval.
     pub inside: Option<bool>,
     /// Packets that the path lost at random in that run.
     pub losses: Option<u64>,
@@ -55,10 +55,10 @@ pub struct GridReport {
     pub by_loss: Option<GridAccuracy>,
     /// Bounds that were missed.
     pub missed: Vec<String>,
-    /// How long all of it took.
+    /// Duration of the whole grid.
     pub took: Span,
-    /// Whether it was cut short by the user; the cells that were done were kept.
+    /// True if the user cut it short; the cells that were done were kept.
     pub interrupted: bool,
-    /// Whether every cell was measured and every bound met.
+    /// True if every cell was measured and every bound met.
     pub passed: bool,
 }

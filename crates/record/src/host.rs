@@ -39,11 +39,11 @@ pub struct HostDevice {
     pub name: String,
     /// What made it, where it is no card: `veth`, `tun`…
     pub kind: Option<String>,
-    /// Whether it is up.
+    /// True if it is up.
     pub is_up: bool,
     /// Largest IP packet.
     pub mtu: ByteCount,
-    /// What it says its speed is.
+    /// Its stated speed.
     pub speed: Option<BitRate>,
     /// Queueing discipline at its root.
     pub qdisc: String,
@@ -112,7 +112,7 @@ pub struct Allowance {
 /// What should be set on a host for a path, from `fullpipe host advise`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostAdvice {
-    /// What to change; empty where nothing need be.
+    /// The changes; empty if nothing needs to change.
     pub changes: Vec<AdvisedChange>,
     /// What is set to the harm of transfers, and what is often believed of it.
     pub folklore: Vec<Folklore>,
@@ -137,7 +137,7 @@ pub struct AdvisedChange {
     pub to: String,
     /// Why.
     pub why: String,
-    /// What may come of it.
+    /// The risk.
     pub risk: String,
 }
 
@@ -150,7 +150,7 @@ pub struct Folklore {
     pub value: String,
     /// The file that says so, where it is not the running kernel.
     pub file: Option<String>,
-    /// What is wrong with it.
+    /// The fault.
     pub why: String,
 }
 
@@ -159,9 +159,9 @@ pub struct Folklore {
 pub struct HostChange {
     /// By name.
     pub setting: String,
-    /// What it was; none where it was not there.
+    /// The value before; none if it was not there.
     pub from: Option<String>,
-    /// What it became.
+    /// The value after.
     pub to: Option<String>,
 }
 
@@ -170,7 +170,7 @@ pub struct HostChange {
 pub struct HostApplied {
     /// In the order in which they were made. What was so already is left out.
     pub changes: Vec<HostChange>,
-    /// Whether it was only told.
+    /// True if nothing was changed, and the changes were only printed.
     pub dry_run: bool,
     /// How long they last unless somebody confirms them.
     pub temporary: Option<Span>,

@@ -21,7 +21,7 @@ pub struct Published {
 /// The datagrams of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LabDatagrams {
-    /// What the sender really offered, all streams together.
+    /// Rate that the sender really offered, all streams together.
     pub offered: BitRate,
     /// Share to be lost by what was asked for and the link's rate.
     pub loss_textbook: Ratio,
@@ -44,9 +44,9 @@ pub struct LabDatagrams {
 pub struct LabCrossTraffic {
     /// What was asked for; its duration is that of one phase.
     pub request: Request,
-    /// How often it was on.
+    /// Number of phases.
     pub phases: u32,
-    /// What the source printed.
+    /// Figures that the source printed.
     pub published: Option<Published>,
     /// What arrived while it was on, of the run that is shown.
     pub measured: Option<BitRate>,
@@ -66,7 +66,7 @@ pub struct LabStep {
     /// Its own path, where it is not that of the scenario.
     #[serde(default)]
     pub path: Option<Path>,
-    /// What the source printed.
+    /// Figures that the source printed.
     pub published: Option<Published>,
     /// Fixed before the step ran.
     pub prediction: Prediction,
@@ -108,7 +108,7 @@ pub struct LabReport {
     pub scenario: String,
     /// One line on what it shows.
     pub title: String,
-    /// Where its figures come from.
+    /// The source of its figures.
     pub source: Option<String>,
     /// The path.
     pub path: Path,
@@ -118,9 +118,9 @@ pub struct LabReport {
     pub steps: Vec<LabStep>,
     /// Bounds between steps that were missed.
     pub missed: Vec<String>,
-    /// Whether it was cut short by the user; the steps that were done were kept.
+    /// True if the user cut it short; the steps that were done were kept.
     pub interrupted: bool,
-    /// Whether every step and every bound passed.
+    /// True if every step and every bound passed.
     pub passed: bool,
 }
 

@@ -61,7 +61,7 @@ pub struct DeviceReport {
     pub name: String,
     /// Its MTU.
     pub mtu: ByteCount,
-    /// What it says its speed is, where it says so.
+    /// Its stated speed, where it states one.
     pub speed: Option<BitRate>,
     /// Packets that may wait for it, where its queueing discipline has no limit of its own (`txqueuelen`).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,9 +84,9 @@ pub struct QdiscReport {
     pub rate: Option<BitRate>,
     /// Packets that it dropped.
     pub dropped: u64,
-    /// How often a packet had to wait for its turn or its rate.
+    /// Number of times that a packet had to wait for its turn or its rate.
     pub overlimits: u64,
-    /// How often the device took no more (`requeues`).
+    /// Number of times that the device took no more (`requeues`).
     pub requeues: u64,
     /// The most that was seen to wait in it.
     pub backlog: ByteCount,

@@ -30,7 +30,7 @@ pub struct Peer {
     pub host: String,
     /// Address and port that were reached.
     pub address: String,
-    /// Whether it speaks our extension of the protocol, and so told its settings and samples.
+    /// True if it speaks our extension of the protocol, and so states its settings and samples.
     pub speaks_fullpipe: bool,
 }
 
@@ -73,7 +73,7 @@ impl Cpu {
     }
 }
 
-/// What was read back from a data socket.
+/// Options read back from a data socket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SocketReadback {
     /// Which stream, from 0.
@@ -117,7 +117,7 @@ pub struct SynQuote {
 pub struct Handshake {
     /// Its window field, which is never scaled (RFC 7323, 2.2).
     pub window: Option<ByteCount>,
-    /// Whether an option had been overwritten with padding on the way; not known to who may not use raw sockets.
+    /// True if an option had been overwritten with padding on the way; `None` without permission for raw sockets.
     pub options_overwritten: Option<bool>,
 }
 
@@ -133,7 +133,7 @@ pub struct EndReport {
     pub cpu: Option<Cpu>,
     /// Data sockets when the data began to flow.
     pub sockets: Vec<SocketReadback>,
-    /// What this end saw while data flowed; empty where it did not say.
+    /// Samples of this end while data flowed; empty where it did not say.
     pub samples: Vec<Sample>,
     /// The rule by which `samples` were thinned; `None` in records of schema 1, and of an end without samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -147,13 +147,13 @@ pub struct EndReport {
     /// What this end read from a file to send it, or wrote of what arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<StorageUse>,
-    /// What its processors did, by time; empty where it did not say.
+    /// Counters of its processors, by time; empty where it did not say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processors: Vec<CpuSample>,
     /// The device through which its data packets went, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceReport>,
-    /// Whether its data threads run near its network device, where that was asked for.
+    /// Placement of its data threads near its network device, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
     /// What was asked of this end and could not be done as asked, a sentence each.
@@ -183,7 +183,7 @@ impl EndReport {
 /// The part that a file had in a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct StorageUse {
-    /// Whether the file was written; it was read if not.
+    /// True if the file was written; it was read if not.
     pub writes: bool,
     /// Bytes read or written.
     pub bytes: ByteCount,
@@ -286,7 +286,7 @@ pub struct StreamSummary {
     /// Datagrams that were sent, with UDP, where the sender said.
     #[serde(default)]
     pub datagrams_sent: Option<u64>,
-    /// What the receiver saw of them. Of a receiver that does not speak our extension, only iperf3's own counts.
+    /// Counts of the receiver. Of a receiver that does not speak our extension, only iperf3's own counts.
     #[serde(default)]
     pub datagrams: Option<Datagrams>,
 }
@@ -300,7 +300,7 @@ pub struct StreamInterval {
     pub bytes: ByteCount,
     /// Datagrams sent, where this end is the sender of UDP.
     pub datagrams_sent: Option<u64>,
-    /// What arrived of them in this interval, where this end is the receiver of UDP.
+    /// Counts of arrivals in this interval, where this end is the receiver of UDP.
     pub datagrams: Option<Datagrams>,
     /// Segments sent again, where this end is the sender of TCP.
     pub retransmits: Option<SegCount>,
@@ -331,12 +331,12 @@ pub struct Interval {
     pub echo_rtt: Option<Span>,
     /// Congestion window of all streams at its end, where this end is the sender.
     pub cwnd: Option<ByteCount>,
-    /// Whether `omit` covers it.
+    /// True if `omit` covers it.
     pub omitted: bool,
     /// Datagrams sent in it, where this end is the sender of UDP.
     #[serde(default)]
     pub datagrams_sent: Option<u64>,
-    /// What arrived of them in it, where this end is the receiver of UDP.
+    /// Counts of arrivals in it, where this end is the receiver of UDP.
     #[serde(default)]
     pub datagrams: Option<Datagrams>,
     /// Each stream.
@@ -344,7 +344,7 @@ pub struct Interval {
     pub streams: Vec<StreamInterval>,
 }
 
-/// How round-trip times were taken.
+/// The method by which round-trip times were taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RttMethod {
@@ -359,7 +359,7 @@ pub enum RttMethod {
 /// Round-trip times of one phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RttStats {
-    /// How many were taken.
+    /// Number of round trips.
     pub count: u64,
     /// Least.
     pub min: Span,
@@ -387,13 +387,13 @@ impl RttStats {
 /// Round-trip times without and under the load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RttReport {
-    /// How they were taken.
+    /// The method.
     pub method: RttMethod,
     /// Before the load and, where it was seen, when its queues had emptied.
     pub idle: Option<RttStats>,
     /// During the load, after `omit`.
     pub loaded: Option<RttStats>,
-    /// What the load made of the idle time.
+    /// Growth of the round-trip time under load.
     #[serde(default)]
     pub inflation: Option<Inflation>,
     /// Round trips a minute under load.
@@ -421,7 +421,7 @@ pub struct Steady {
     pub ramp_rate: BitRate,
     /// Mean rate after it.
     pub rate: BitRate,
-    /// How long the steady part was.
+    /// Duration of the steady part.
     pub duration: Span,
 }
 
@@ -443,12 +443,12 @@ pub struct Summary {
     /// Datagrams that were sent, with UDP, where the sender said.
     #[serde(default)]
     pub datagrams_sent: Option<u64>,
-    /// What the receiver saw of them.
+    /// Counts of the receiver.
     #[serde(default)]
     pub datagrams: Option<Datagrams>,
 }
 
-/// Whether a result may be judged, and what the run's own checks saw.
+/// The run's own checks, and the reasons for which its result may not be judged.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Validity {
     /// Why not; empty if it may.
@@ -476,7 +476,7 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// Whether the result may be judged.
+    /// True if the result may be judged.
     pub fn is_valid(&self) -> bool {
         self.broken.is_empty()
     }
@@ -525,16 +525,16 @@ pub struct Measurement {
     /// Totals of the download, where data goes both ways.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverse: Option<Summary>,
-    /// What limited it.
+    /// The limit.
     pub limit: Option<Verdict>,
-    /// Whether it was cut short by the user; what there is was kept.
+    /// True if the user cut it short; what there is was kept.
     pub interrupted: bool,
     /// Why it broke off, if it did. Received then is what the sender knows to have arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken_off: Option<String>,
-    /// What the user should know.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
-    /// Whether it may be judged.
+    /// Checks of the run itself.
     pub validity: Validity,
 }
 

@@ -1,7 +1,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Whether the data threads of an end run near the network device that they use, where that was asked for.
+/// Placement of an end's data threads near the network device that they use, where that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Placement {
     /// The device; `None` where the kernel does not say which it is.

@@ -7,9 +7,9 @@ use crate::{Measurement, RttStats, Transport};
 /// What a path does when it is offered so much.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RampStep {
-    /// What the senders offered, all streams together.
+    /// Rate that the senders offered, all streams together.
     pub offered: BitRate,
-    /// What arrived.
+    /// Rate that arrived.
     pub carried: BitRate,
     /// Round-trip times meanwhile.
     pub rtt: Option<RttStats>,
@@ -64,7 +64,7 @@ pub struct RampReport {
     pub slower_from: Option<BitRate>,
     /// The least load of which more than a thousandth was lost.
     pub loses_from: Option<BitRate>,
-    /// Whether it was cut short by the user; the steps that were done are kept.
+    /// True if the user cut it short; the steps that were done are kept.
     pub interrupted: bool,
 }
 

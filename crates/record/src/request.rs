@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Direction;
 
-/// What is asked of a socket's buffers.
+/// A request for a socket's buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Buffer {
@@ -19,7 +19,7 @@ pub enum Buffer {
     Window(ByteCount),
 }
 
-/// How a sending program fills its socket.
+/// The way in which a sending program fills its socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Writer {
@@ -30,7 +30,7 @@ pub enum Writer {
     Blocking,
 }
 
-/// What carries the data.
+/// The transport protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
@@ -46,13 +46,13 @@ pub enum Transport {
 #[serde(default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct Request {
-    /// What carries the data.
+    /// The transport protocol.
     pub transport: Transport,
     /// Which end sends.
     pub direction: Direction,
     /// Parallel streams, in each direction.
     pub streams: u16,
-    /// How long data is sent, after `omit`.
+    /// Time for which data is sent, after `omit`.
     pub duration: Span,
     /// Time at the start that the totals leave out.
     pub omit: Span,
@@ -73,37 +73,37 @@ pub struct Request {
     pub congestion: Option<String>,
     /// Largest segment, if not what the path's MTU gives.
     pub mss: Option<ByteCount>,
-    /// Whether small writes are sent at once (`TCP_NODELAY`).
+    /// True if small writes are sent at once (`TCP_NODELAY`).
     pub no_delay: bool,
     /// Type of service: six bits of DSCP, two of ECN (RFC 2474).
     pub tos: u8,
-    /// Whether data connections are of Multipath TCP (RFC 8684).
+    /// True if data connections are of Multipath TCP (RFC 8684).
     pub multipath: bool,
-    /// Whether a TCP sender hands the kernel pages of a file (`sendfile`) in place of copying.
+    /// True if a TCP sender hands the kernel pages of a file (`sendfile`) in place of copying.
     pub sendfile: bool,
-    /// Whether a TCP sender hands the kernel the pages that data lies in (`MSG_ZEROCOPY`) in place of copying.
+    /// True if a TCP sender hands the kernel the pages that data lies in (`MSG_ZEROCOPY`) in place of copying.
     pub zero_copy: bool,
-    /// Whether a TCP receiver discards in the kernel what arrives (`MSG_TRUNC`), in place of copying it.
+    /// True if a TCP receiver discards in the kernel what arrives (`MSG_TRUNC`), in place of copying it.
     pub discard: bool,
-    /// Whether a TCP receiver must copy what arrives, as programs do that use it. Without this and without `discard`, it
+    /// True if a TCP receiver must copy what arrives, as programs do that use it. Without this and without `discard`, it
     /// is free to do either.
     pub rx_copy: bool,
-    /// Whether UDP hands the kernel many datagrams at once, and takes many (`UDP_SEGMENT`, `UDP_GRO`).
+    /// True if UDP hands the kernel many datagrams at once, and takes many (`UDP_SEGMENT`, `UDP_GRO`).
     pub offload: bool,
-    /// Whether UDP must hand the kernel each datagram by itself, and take it so. Without this and without `offload`, it is
+    /// True if UDP must hand the kernel each datagram by itself, and take it so. Without this and without `offload`, it is
     /// free to do either: the packets on the path are the same.
     pub no_gso: bool,
-    /// Whether datagrams are numbered in 64 bits rather than 32.
+    /// True if datagrams are numbered in 64 bits rather than 32.
     pub wide_counters: bool,
-    /// Whether IPv4 datagrams must not be fragmented on their way.
+    /// True if IPv4 datagrams must not be fragmented on their way.
     pub dont_fragment: bool,
     /// Processor that this end's data threads run on, all of them; the kernel's choice if not set.
     pub processor: Option<u16>,
     /// The same of the other end, where it takes such wishes.
     pub far_processor: Option<u16>,
-    /// Whether this end's data threads run near the network device that they use, where that makes a difference.
+    /// True if this end's data threads run near the network device that they use, where that makes a difference.
     pub near_device: bool,
-    /// How the sender fills its socket.
+    /// The way in which the sender fills its socket.
     pub writer: Writer,
     /// Length of the intervals that are reported.
     pub interval: Span,

@@ -2,7 +2,7 @@ use fullpipe_units::{ByteCount, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the probes of a route are.
+/// The kind of the probes of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RouteMethod {
@@ -28,7 +28,7 @@ pub enum Refusal {
 /// The routers at one distance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Hop {
-    /// How far: 1 is the first that forwards.
+    /// Distance in hops: 1 is the first that forwards.
     pub number: u8,
     /// Who answered: more than one where packets take turns between ways, nobody where it is silent.
     pub addresses: Vec<String>,
@@ -49,12 +49,12 @@ impl Hop {
     }
 }
 
-/// How large a packet is that passes the whole way.
+/// Size of the largest packet that passes the whole route.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RouteMtu {
     /// The largest of which nobody said that it is too large, with its IP header.
     pub size: ByteCount,
-    /// Whether the target answered a packet of that size; if it did answer small ones, something on the way drops large
+    /// True if the target answered a packet of that size; if it did answer small ones, something on the way drops large
     /// ones and does not say so.
     pub answered: bool,
     /// The router that said that no more passes; `None` where it is this host's own device.
@@ -67,11 +67,11 @@ pub struct RouteMtu {
 pub struct RouteReport {
     /// The target's address.
     pub target: String,
-    /// What was sent.
+    /// The method of the probes.
     pub method: RouteMethod,
     /// In order, up to the target, or to the last that said anything.
     pub hops: Vec<Hop>,
-    /// Whether the target itself answered, as the last hop.
+    /// True if the target itself answered, as the last hop.
     pub reached: bool,
     /// What passes the whole way; `None` where nobody said anything of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

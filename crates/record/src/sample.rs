@@ -190,7 +190,7 @@ pub struct SocketMemory {
     pub drops: u64,
 }
 
-/// One look at one stream.
+/// A snapshot of one stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sample {
     /// Since the data began to flow.

@@ -118,11 +118,11 @@ pub enum Change {
     WindowScaling(bool),
     /// `net.ipv4.tcp_moderate_rcvbuf`.
     ModerateRcvbuf(bool),
-    /// What the program asks of its sockets' buffers.
+    /// Request for the buffers of the program's sockets.
     SocketBuffer(Buffer),
-    /// What the program asks as congestion control.
+    /// Congestion control that the program requests.
     CongestionControl(String),
-    /// How many connections the program opens.
+    /// Number of connections that the program opens.
     Streams(u16),
     /// The rate at which the program offers each stream; none lets it offer all that it can.
     Rate(Option<BitRate>),
@@ -144,14 +144,14 @@ pub enum Change {
         /// None takes it away.
         value: Option<u32>,
     },
-    /// What queues the packets of a device, with the kernel's parameters.
+    /// The queueing discipline of a device, with the kernel's parameters.
     Qdisc {
         /// The device.
         device: String,
         /// `fq`, `fq_codel`, `pfifo`…; `default` for the one that the kernel puts there by itself.
         kind: String,
     },
-    /// How many packets may wait for a device (`txqueuelen`), where its queueing discipline has no limit of its own.
+    /// Number of packets that may wait for a device (`txqueuelen`), where its queueing discipline has no limit of its own.
     QueueLength {
         /// The device.
         device: String,
@@ -164,7 +164,7 @@ pub enum Change {
         device: String,
         /// By the kernel's name: `tx-tcp-segmentation`, `rx-gro`…
         feature: String,
-        /// Whether it does.
+        /// True if it does.
         on: bool,
     },
     /// The largest IP packet of a device.

@@ -346,7 +346,7 @@ impl Amount {
     }
 }
 
-/// What a receiver saw of datagrams.
+/// Counts of datagrams at a receiver.
 #[derive(Debug, Serialize)]
 struct Loss {
     jitter_ms: Number,

@@ -37,7 +37,7 @@ pub(crate) enum Count {
     Arrived(Arrived),
 }
 
-/// What became of datagrams.
+/// Counts of datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Arrived {
     /// Milliseconds.

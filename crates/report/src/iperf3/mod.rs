@@ -29,7 +29,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Whether this end sends what goes in `direction`, which is as the client sees it.
+    /// True if this end sends what goes in `direction`, which is as the client sees it.
     fn sends(self, direction: Direction) -> bool {
         match direction {
             Direction::Upload => self == Self::Client,
@@ -39,21 +39,21 @@ impl Role {
     }
 }
 
-/// How the output looks.
+/// The form of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Snapshot {
     /// Which part this end plays.
     pub role: Role,
     /// Unit of the rates, in text.
     pub unit: Unit,
-    /// Whether to say more, in text.
+    /// True if more is to be printed, in text.
     pub verbose: bool,
 }
 
 /// What is known of a test before it begins.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TestHeader {
-    /// What the program calls itself.
+    /// Name of the program.
     pub version: String,
     /// The system that it runs on, as `uname -a` has it.
     pub system: String,

@@ -20,12 +20,12 @@ pub fn greeting(opening: &TestHeader, title: Option<&str>) -> String {
     titled(title, format!("{}\n{}\n", opening.version, opening.system))
 }
 
-/// What iperf3 prints of one test.
+/// iperf3's text of one test.
 #[derive(Debug)]
 pub struct Text {
     look: Snapshot,
     request: Request,
-    /// Whether there has been an interval.
+    /// True if there has been an interval.
     began: bool,
     course: Course,
 }
@@ -137,7 +137,7 @@ impl Text {
         self.finished(format!("\nServer output:\n{harmless}\n"))
     }
 
-    /// What a client says last.
+    /// Returns a client's last line.
     pub fn done(&self) -> String {
         self.finished("\niperf Done.\n".to_owned())
     }

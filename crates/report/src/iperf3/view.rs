@@ -12,7 +12,7 @@ pub(crate) fn times(interval: &Interval, request: &Request) -> (f64, f64) {
     (interval.from.saturating_sub(zero).as_secs_f64(), interval.to.saturating_sub(zero).as_secs_f64())
 }
 
-/// Whether an interval is a rest in which nothing moved, at the end of a test: iperf3 leaves it out.
+/// True if an interval is a rest in which nothing moved, at the end of a test: iperf3 leaves it out.
 pub(crate) fn is_empty_rest(interval: &Interval, request: &Request) -> bool {
     interval.bytes == ByteCount::ZERO && interval.to.saturating_sub(interval.from) < request.interval.scaled(0.1)
 }
@@ -137,12 +137,12 @@ impl Extremes {
 /// The totals of one direction.
 pub(crate) struct Totals<'m> {
     pub(crate) direction: Direction,
-    /// Whether this end sends.
+    /// True if this end sends.
     pub(crate) sends: bool,
     pub(crate) streams: Vec<&'m StreamSummary>,
-    /// How long the sender counted, in seconds.
+    /// Time that the sender counted, in seconds.
     pub(crate) sending: f64,
-    /// How long the receiver counted, in seconds.
+    /// Time that the receiver counted, in seconds.
     pub(crate) receiving: f64,
 }
 

@@ -70,7 +70,7 @@ fn between_hosts(solved: &Calculation, style: Style) -> String {
     text + &notes(&solved.prediction, style)
 }
 
-/// What lifts the lowest ceiling, in a sentence.
+/// Returns the sentence about the change that lifts the lowest ceiling.
 fn lifts(solved: &Calculation) -> Option<String> {
     let limit = solved.prediction.limit;
     if let Some(Lift { changes, after }) = &solved.lift {

@@ -53,7 +53,7 @@ pub fn judged(verdict: &Verdict, style: Style) -> String {
     text + &table.render(4, str::to_owned)
 }
 
-/// What would help, best first.
+/// Remedies, best first.
 pub fn remedies(remedies: &[Remedy], present: Option<Steady>, style: Style) -> String {
     let mut text = heading(style, "4. What would help");
     for (index, remedy) in remedies.iter().enumerate() {
@@ -90,7 +90,7 @@ pub fn result(experiment: &Experiment, style: Style) -> String {
         ("", Align::Left),
         ("predicted", Align::Right),
         ("measured", Align::Right),
-        ("of it", Align::Right),
+        ("÷ predicted", Align::Right),
         ("limit", Align::Left),
     ]);
     let before = Run {

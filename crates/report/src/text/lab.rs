@@ -11,6 +11,7 @@ use super::table::{Align, Table, or_dash};
 /// One scenario: what each step fixes, then what was predicted, published and measured.
 pub fn lab_report(report: &LabReport, style: Style) -> String {
     let mut text = heading(style, &report.scenario);
+    text += &summary(report, style);
     text += &wrapped(&report.title, 2, str::to_owned);
     if let Some(source) = &report.source {
         text += &wrapped(source, 2, |line| style.dim(line));
@@ -53,6 +54,22 @@ pub fn lab_summary(reports: &[LabReport], style: Style) -> String {
     text + &wrapped(&format!("{invalid} of {runs} runs did not count ({:.0} %).", share.percent()), 0, |line| {
         style.dim(line)
     })
+}
+
+/// Returns the result of a scenario in one line; the details follow it.
+fn summary(report: &LabReport, style: Style) -> String {
+    let missed = report.steps.iter().filter(|step| step.passed == Some(false)).count();
+    let (runs, invalid) = report.runs();
+    let plural = |count: usize, name: &str| if count == 1 { format!("1 {name}") } else { format!("{count} {name}s") };
+    let mut line = format!("{}, {}", plural(report.steps.len(), "step"), plural(runs, "run"));
+    if missed > 0 {
+        line += &format!(", {} missed a bound", plural(missed, "step"));
+    }
+    if invalid > 0 {
+        line += &format!(", {} did not count", plural(invalid, "run"));
+    }
+    let outcome = if report.passed { style.good("passed") } else { style.bad("failed") };
+    format!("  {outcome}: {line}\n")
 }
 
 /// What each step fixes, in the columns of seed 001's table.
@@ -211,9 +228,12 @@ fn order(step: &LabStep) -> Option<String> {
     Some(format!("{} datagrams came out of order; the link let {planted} be passed{published}", seen.reordered))
 }
 
-/// Of the last run that counts.
+/// Returns the verdict on the last run that counts; `None` if the step passed and the verdict names the limit that was
+/// predicted, as the table says that already.
 fn verdict(step: &LabStep) -> Option<&Verdict> {
-    step.runs.iter().rev().find(|run| run.validity.is_valid())?.limit.as_ref()
+    let verdict = step.runs.iter().rev().find(|run| run.validity.is_valid())?.limit.as_ref()?;
+    let repeats = step.passed == Some(true) && verdict.kind == step.prediction.limit;
+    (!repeats).then_some(verdict)
 }
 
 /// What the predictions assumed, each said once.

@@ -24,7 +24,7 @@ pub fn interval_head(request: &Request, style: Style) -> String {
 /// One interval as it happens. Its round-trip time is that of echo requests beside the load; where nobody answers them, that
 /// of the first connection.
 pub fn interval_line(request: &Request, interval: &Interval, style: Style) -> String {
-    let rtt = or_dash(interval.echo_rtt.or(interval.rtt).map(|rtt| rtt.to_string()));
+    let rtt = or_dash(interval.echo_rtt.or(interval.rtt).map(round_trip));
     let columns = match request.transport {
         Transport::Tcp => vec![
             rtt,
@@ -110,7 +110,7 @@ pub fn figures(measured: &Measurement, style: Style) -> String {
 
 /// The status line of a measurement: `323 Mbit/s, RTT 100 ms idle and 101 ms loaded, limited by send-buffer`.
 fn status(measured: &Measurement) -> String {
-    let median = |stats: Option<RttStats>| stats.map_or_else(|| "unknown".to_owned(), |stats| stats.median.to_string());
+    let median = |stats: Option<RttStats>| stats.map_or_else(|| "unknown".to_owned(), |stats| round_trip(stats.median));
     let rates = match &measured.reverse {
         Some(download) => format!("{} up and {} down", measured.summary.rate, download.rate),
         None => measured.summary.rate.to_string(),
@@ -182,6 +182,21 @@ fn steady_line(steady: Steady) -> String {
     )
 }
 
+/// Returns a round-trip time with two significant digits below 100 µs and three above: more are noise.
+pub(crate) fn round_trip(rtt: Span) -> String {
+    let nanos = rtt.as_nanos();
+    let digits = if nanos < 100_000 { 2 } else { 3 };
+    let step = 10_u64.pow((nanos.max(1).ilog10() + 1).saturating_sub(digits));
+    Span::from_nanos(nanos.saturating_add(step / 2) / step * step).to_string()
+}
+
+/// Returns a count with its thousands separated: `3,277,550`.
+fn thousands(count: u64) -> String {
+    let digits = count.to_string();
+    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|group| str::from_utf8(group).ok()).collect();
+    groups.join(",")
+}
+
 /// To a hundredth of a second: finer figures would pretend.
 pub(crate) fn rounded(span: Span) -> String {
     format!("{:.2} s", span.as_secs_f64())
@@ -191,28 +206,28 @@ pub(crate) fn rounded(span: Span) -> String {
 fn round_trips(rtt: &RttReport) -> String {
     let mut text = match (rtt.idle, rtt.loaded) {
         (None, None) => return String::new(),
-        (Some(idle), None) => format!("RTT idle {}", idle.median),
+        (Some(idle), None) => format!("RTT idle {}", round_trip(idle.median)),
         (None, Some(loaded)) => format!("RTT {}", under_load(loaded)),
-        (Some(idle), Some(loaded)) => format!("RTT idle {}, {}", idle.median, under_load(loaded)),
+        (Some(idle), Some(loaded)) => format!("RTT idle {}, {}", round_trip(idle.median), under_load(loaded)),
     };
     if let Some(inflation) = rtt.inflation.filter(|inflation| inflation.added > Span::ZERO) {
-        text += &format!(": +{}, {:.1} ×", inflation.added, inflation.ratio.get());
+        text += &format!(": +{}, {:.1} ×", round_trip(inflation.added), inflation.ratio.get());
     }
     if let Some(responsiveness) = rtt.responsiveness {
-        text += &format!("; {} round trips a minute", responsiveness.per_minute);
+        text += &format!("; {} RPM", thousands(responsiveness.per_minute));
     }
     let during = rtt.echoes.as_ref().map(|echoes| echoes.during).unwrap_or_default();
     if during.lost > 0 {
         text += &format!("; {} of {} echo requests lost", during.lost, during.sent);
     }
     if let Some(host) = during.host.filter(|host| host.median >= WORTH_TELLING) {
-        text += &format!("; this host would have added {}", host.median);
+        text += &format!("; this host would have added {}", round_trip(host.median));
     }
     wrapped(&text, 2, str::to_owned)
 }
 
 fn under_load(loaded: RttStats) -> String {
-    format!("under load {} (p99 {})", loaded.median, loaded.p99)
+    format!("under load {} (p99 {})", round_trip(loaded.median), round_trip(loaded.p99))
 }
 
 /// What an end's own machine did to the data: `At this end, tbf of eth0, at 40 Mbit/s, dropped 12 packets`.
@@ -315,5 +330,17 @@ mod tests {
         let expected = "At this end, tbf of eth\\u{1b}0, at 40 Mbit/s, dropped 12 packets; eth\\u{1b}0 dropped 1 packet on \
                         the way in; the quota of a control group kept the program from running for 1.50 s";
         assert_eq!(held_back("this", &end).unwrap(), expected);
+    }
+
+    #[test]
+    fn round_trips_have_no_digits_of_noise() {
+        let shown = [9_684, 400, 43_296, 123_456, 50_123_456, 999_960].map(|nanos| round_trip(Span::from_nanos(nanos)));
+        assert_eq!(shown, ["9.7 µs", "400 ns", "43 µs", "123 µs", "50.1 ms", "1 ms"]);
+        assert_eq!(round_trip(Span::ZERO), "0 s");
+    }
+
+    #[test]
+    fn thousands_are_separated() {
+        assert_eq!([0, 999, 1_000, 3_277_550].map(thousands), ["0", "999", "1,000", "3,277,550"]);
     }
 }

@@ -27,7 +27,7 @@ pub(crate) fn chart(prediction: &Prediction, style: Style) -> String {
     ceilings(prediction) + &rate
 }
 
-/// What the prediction assumed.
+/// Returns the assumptions of the prediction.
 pub(crate) fn notes(prediction: &Prediction, style: Style) -> String {
     prediction.notes.iter().map(|note| wrapped(&format!("Note: {note}"), 2, |line| style.dim(line))).collect()
 }

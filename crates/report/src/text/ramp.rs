@@ -1,6 +1,7 @@
 use fullpipe_record::{RampReport, RampStep, RttStats};
 use fullpipe_units::{BitRate, Ratio};
 
+use super::measurement::round_trip;
 use super::style::{Style, heading, wrapped};
 use super::table::{Align, Table, or_dash};
 
@@ -9,7 +10,7 @@ const MAX_BAR: f64 = 10.0;
 
 /// One step as it is done.
 pub fn ramp_step(step: &RampStep) -> String {
-    let median = or_dash(step.rtt.map(|rtt| rtt.median.to_string()));
+    let median = or_dash(step.rtt.map(|rtt| round_trip(rtt.median)));
     let broken = if step.broken_off.is_some() { ", broken off" } else { "" };
     format!("{} offered: {} arrive, RTT {median}, lost {}{broken}", step.offered, step.carried, loss(step.loss))
 }
@@ -59,8 +60,8 @@ fn table(report: &RampReport, style: Style) -> String {
             share(step.offered, report.full),
             step.carried.to_string(),
             loss(step.loss),
-            or_dash(step.rtt.map(|rtt| rtt.median.to_string())),
-            or_dash(step.rtt.map(|rtt| rtt.p99.to_string())),
+            or_dash(step.rtt.map(|rtt| round_trip(rtt.median))),
+            or_dash(step.rtt.map(|rtt| round_trip(rtt.p99))),
             step.rtt.map_or_else(String::new, |rtt| bar(rtt, longest)),
         ]);
     }
@@ -82,7 +83,7 @@ fn bar(rtt: RttStats, longest: f64) -> String {
 }
 
 fn sentences(report: &RampReport) -> Vec<String> {
-    let idle = report.idle.map_or_else(String::new, |idle| format!(" ({} without load)", idle.median));
+    let idle = report.idle.map_or_else(String::new, |idle| format!(" ({} without load)", round_trip(idle.median)));
     let slower = match report.slower_from {
         Some(rate) => format!("Round trips grow longer from {rate} on{idle}."),
         None => format!("No load here made round trips longer{idle}."),

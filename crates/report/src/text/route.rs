@@ -1,5 +1,6 @@
 use fullpipe_record::{Hop, Refusal, RouteMethod, RouteMtu, RouteReport, RttStats};
 
+use super::measurement::round_trip;
 use super::style::{Style, heading, wrapped};
 use super::table::{Align, Table, or_dash};
 
@@ -28,15 +29,15 @@ fn table(report: &RouteReport, style: Style) -> String {
         table.row([
             hop.number.to_string(),
             format!("{} of {}", hop.lost(), hop.sent),
-            or_dash(rtt.map(|rtt| rtt.min.to_string())),
-            or_dash(rtt.map(|rtt| rtt.median.to_string())),
+            or_dash(rtt.map(|rtt| round_trip(rtt.min))),
+            or_dash(rtt.map(|rtt| round_trip(rtt.median))),
             if hop.addresses.is_empty() { "no answer".to_owned() } else { hop.addresses.join(" ") },
         ]);
     }
     table.render(2, |head| style.dim(head))
 }
 
-/// How far it goes.
+/// Returns the sentence about the route's end.
 fn end(report: &RouteReport) -> String {
     let (target, hops) = (&report.target, report.hops.len());
     let refusal = report.hops.last().and_then(|hop| Some((hop.addresses.first()?, hop.refusal?)));

@@ -1,7 +1,7 @@
 /// Columns that all text keeps to.
 pub(crate) const WIDTH: usize = 80;
 
-/// How text may be marked.
+/// Marks of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
     color: bool,
@@ -13,7 +13,7 @@ impl Style {
     /// Bare, for a file, a pipe, or `NO_COLOR`.
     pub const PLAIN: Self = Self { color: false };
 
-    /// What matters most: the limit.
+    /// Marks the limit, which matters most.
     pub fn bold(self, text: &str) -> String {
         self.mark("1", text)
     }
@@ -23,12 +23,12 @@ impl Style {
         self.mark("2", text)
     }
 
-    /// What went well.
+    /// Marks success.
     pub fn good(self, text: &str) -> String {
         self.mark("32", text)
     }
 
-    /// What did not.
+    /// Marks failure.
     pub fn bad(self, text: &str) -> String {
         self.mark("31", text)
     }

@@ -2,7 +2,7 @@
 
 use super::style::{WIDTH, broken, indented};
 
-/// Where a column's text stands.
+/// Alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
@@ -79,7 +79,7 @@ impl Table {
     }
 }
 
-/// What a cell shows where nothing is known.
+/// Text of a cell whose value is unknown.
 pub(crate) fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| UNKNOWN.to_owned())
 }
