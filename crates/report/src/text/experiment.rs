@@ -90,7 +90,7 @@ pub fn result(experiment: &Experiment, style: Style) -> String {
         ("", Align::Left),
         ("predicted", Align::Right),
         ("measured", Align::Right),
-        ("÷ predicted", Align::Right),
+        ("accuracy", Align::Right),
         ("limit", Align::Left),
     ]);
     let before = Run {

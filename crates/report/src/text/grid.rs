@@ -47,7 +47,7 @@ fn cells(cells: &[GridCell], style: Style) -> String {
         ("control", Align::Left),
         ("predicted", Align::Right),
         ("measured", Align::Right),
-        ("÷ predicted", Align::Right),
+        ("accuracy", Align::Right),
         ("", Align::Left),
     ]);
     for cell in cells {
