@@ -1,16 +1,16 @@
 //! The client: drives the protocol's state machine over real connections.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{Control, Login, TlsTrust, wall_clock};
+use fullpipe_control::{Control, wall_clock};
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_iperf::{
-    Client, ClientAction, Cookie, Error, ErrorNumber, Key, Parameters, Refusal, Results, Step, Timeouts, direction_of,
+    Client, ClientAction, Cookie, Error, ErrorNumber, Parameters, Refusal, Results, Step, Timeouts, direction_of,
 };
-use fullpipe_load::{Channel, Lane, Local, Storage, Transfer, TransferPlan, open_file, read_back};
+use fullpipe_load::{Channel, Lane, Storage, Transfer, TransferPlan, open_file, read_back};
 use fullpipe_model::framing;
 use fullpipe_model::kernel::request_for_window;
 use fullpipe_record::{
@@ -23,6 +23,7 @@ use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
+use crate::destination::Destination;
 use crate::error::ProbeError;
 use crate::machine::Before;
 use crate::peer_report;
@@ -32,8 +33,8 @@ use crate::results::results_of;
 use crate::streams::{OpenStream, StreamOpener};
 use crate::summary::Test;
 
-/// How long a name may take to resolve, and a connection to be made.
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest time that a message to the server may take to be handed to the kernel.
+const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Addresses of a name that are tried, one after the other.
 const MAX_ADDRESSES: usize = 2;
@@ -61,53 +62,6 @@ const BURST: Span = Span::from_millis(1);
 
 /// Payload of the largest datagram that IPv4 carries.
 const MAX_DATAGRAM: ByteCount = ByteCount::new(65_507);
-
-/// Where to measure to, and from where.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Destination {
-    /// A name or an address.
-    pub host: String,
-    /// The server's port.
-    pub port: u16,
-    /// Which family of addresses, if not any.
-    pub family: Option<IpVersion>,
-    /// Where connections begin at this end. The port is that of the first stream, and never of the control connection.
-    pub local: Local,
-    /// How long a connection may take to be made; five seconds if not set.
-    pub connect_timeout: Option<Span>,
-    /// How long no data may come before a test in which the server sends is given up; two minutes if not set.
-    pub receive_timeout: Option<Span>,
-    /// Whether the server's own output is wanted.
-    pub server_output: bool,
-    /// Whether to send no echo requests: round-trip times are then the kernel's.
-    pub without_echoes: bool,
-    /// The file that is sent, or that what arrives is written to.
-    pub file: Option<PathBuf>,
-    /// What a server may ask its clients to know.
-    pub key: Option<Key>,
-    /// Who we are, for a server that asks for iperf3's user name and password.
-    pub login: Option<Login>,
-    /// If set, the control connection is encrypted, to a server that is known so; the data is not.
-    pub tls: Option<TlsTrust>,
-}
-
-impl Destination {
-    pub(crate) fn timeout(&self) -> Duration {
-        self.connect_timeout.map_or(TIMEOUT, Into::into)
-    }
-
-    /// Echo requests to `address`, if they are wanted.
-    pub(crate) fn prober(&self, address: SocketAddr) -> Option<Prober> {
-        if self.without_echoes { None } else { Prober::start(address, &self.local).ok() }
-    }
-
-    /// Whether `address` is of the family that was asked for, and that this end's own address has.
-    pub(crate) fn takes(&self, address: &SocketAddr) -> bool {
-        let family = |is_ipv4: bool| if is_ipv4 { IpVersion::V4 } else { IpVersion::V6 };
-        let wanted = self.family.or(self.local.address.map(|local| family(local.is_ipv4())));
-        wanted.is_none_or(|wanted| wanted == family(address.is_ipv4()))
-    }
-}
 
 /// What happens in a test, as it happens.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -318,16 +272,8 @@ fn with_block(request: Request, control: &TcpStream) -> Request {
 
 async fn connect(destination: &Destination) -> Result<(TcpStream, Option<Prober>), ProbeError> {
     let host = &destination.host;
-    let unknown = |cause: String| ProbeError::UnknownHost { host: host.clone(), cause };
-    let lookup = timeout(TIMEOUT, tokio::net::lookup_host((host.as_str(), destination.port))).await;
-    let found = lookup.map_err(|_| unknown("no name server answers".to_owned()))?;
-    let found = found.map_err(|cause| unknown(cause.to_string()))?;
-    let mut error = unknown(match destination.family {
-        None => "it has no address".to_owned(),
-        Some(IpVersion::V4) => "it has no IPv4 address".to_owned(),
-        Some(IpVersion::V6) => "it has no IPv6 address".to_owned(),
-    });
-    for address in found.filter(|address| destination.takes(address)).take(MAX_ADDRESSES) {
+    let mut error = ProbeError::Interrupted;
+    for address in destination.resolve()?.into_iter().take(MAX_ADDRESSES) {
         let prober = destination.prober(address);
         match timeout(destination.timeout(), connect_to(address, destination)).await {
             Ok(Ok(control)) => return Ok((control, prober)),
@@ -498,7 +444,7 @@ impl Session<'_> {
         match action {
             ClientAction::Send(bytes) => {
                 // A connection that breaks here is noticed by the next read.
-                let _ = timeout(TIMEOUT, self.control.send(&bytes)).await;
+                let _ = timeout(SEND_TIMEOUT, self.control.send(&bytes)).await;
             }
             ClientAction::OpenStreams { count, together } => match self.open_streams(count, together).await {
                 Ok(()) => self.client.streams_opened(self.now()),
@@ -534,7 +480,7 @@ impl Session<'_> {
     async fn say_goodbye(&mut self) {
         while let Some(action) = self.client.next_action() {
             if let ClientAction::Send(bytes) = action {
-                let _ = timeout(TIMEOUT, self.control.send(&bytes)).await;
+                let _ = timeout(SEND_TIMEOUT, self.control.send(&bytes)).await;
             }
         }
     }

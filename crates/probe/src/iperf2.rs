@@ -4,10 +4,9 @@
 //! acknowledged. Over UDP it reports when it is told that there is no more.
 
 use std::io::{self, ErrorKind, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -23,14 +22,11 @@ use fullpipe_route::{Prober, Taken};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 use socket2::SockRef;
 
-use crate::client::Destination;
+use crate::destination::Destination;
 use crate::error::ProbeError;
 use crate::placement::go_near;
 use crate::progress::all_broke;
 use crate::summary::{new_id, round_trips, this_host};
-
-/// How long a name may take to resolve, and a connection to be made.
-const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long the last bytes of a TCP upload may take to be acknowledged.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -76,7 +72,7 @@ pub fn measure_iperf2(
     let asked = request.clone();
     let request = sendable(request).map_err(ProbeError::Request)?;
     let settings = inspect(&SysctlTree::of_this_host())?;
-    let addresses = resolve(destination)?;
+    let addresses = destination.resolve()?;
     let placement = addresses.first().filter(|_| request.near_device);
     let placement = placement.map(|address| go_near(address.ip(), &destination.local));
     let started = jiff::Timestamp::now();
@@ -142,20 +138,6 @@ fn sendable(request: &Request) -> Result<Request, Refusal> {
         return refuse(ErrorNumber::UDP_BLOCK_SIZE, "iperf2's datagrams have 20 to 65507 bytes");
     }
     Ok(Request { block, ..request.clone() })
-}
-
-/// The addresses of `destination` that it takes, of which there is at least one.
-pub(crate) fn resolve(destination: &Destination) -> Result<Vec<SocketAddr>, ProbeError> {
-    let host = destination.host.clone();
-    let unknown = |cause: &str| ProbeError::UnknownHost { host: host.clone(), cause: cause.to_owned() };
-    let (answer, answered) = mpsc::channel();
-    let asked = (destination.host.clone(), destination.port);
-    // A name server that does not answer holds this thread, and nobody waits for it.
-    thread::spawn(move || answer.send(asked.to_socket_addrs().map(Iterator::collect::<Vec<_>>)));
-    let found = answered.recv_timeout(TIMEOUT).map_err(|_| unknown("no name server answers"))?;
-    let addresses = found.map_err(|cause| unknown(&cause.to_string()))?;
-    let addresses: Vec<SocketAddr> = addresses.into_iter().filter(|address| destination.takes(address)).collect();
-    if addresses.is_empty() { Err(unknown("it has no address of that family")) } else { Ok(addresses) }
 }
 
 /// An upload that is over.

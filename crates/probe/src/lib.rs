@@ -4,6 +4,7 @@
 //! Control runs on a single-threaded runtime that this room makes for itself; the data runs on threads of `load`.
 
 mod client;
+mod destination;
 mod error;
 mod iperf2;
 mod machine;
@@ -16,7 +17,8 @@ mod streams;
 mod summary;
 mod trace;
 
-pub use client::{Connected, Destination, TestEvent, measure, watch};
+pub use client::{Connected, TestEvent, measure, watch};
+pub use destination::Destination;
 pub use error::{ProbeError, ServeError};
 pub use fullpipe_load::{Local, StorageConfig};
 pub use iperf2::measure_iperf2;

@@ -13,7 +13,7 @@ use fullpipe_record::{
 use fullpipe_route::Taken;
 use fullpipe_units::{ByteCount, Span};
 
-use crate::client::Destination;
+use crate::destination::Destination;
 use crate::progress::Finished;
 use crate::results::{as_stated, stream_summaries, total};
 

@@ -2,9 +2,8 @@ use std::sync::atomic::AtomicBool;
 
 use fullpipe_record::RouteReport;
 
-use crate::client::Destination;
+use crate::destination::Destination;
 use crate::error::ProbeError;
-use crate::iperf2::resolve;
 
 /// Finds the routers on the way to the first address of `destination`, and the path MTU, within five seconds. An interrupt
 /// ends it with what there is.
@@ -12,7 +11,7 @@ use crate::iperf2::resolve;
 /// # Errors
 /// If the name has no address, or this host sends nothing there.
 pub fn trace(destination: &Destination, interrupt: &AtomicBool) -> Result<RouteReport, ProbeError> {
-    let addresses = resolve(destination)?;
+    let addresses = destination.resolve()?;
     let target = addresses.first().ok_or(ProbeError::Interrupted)?.ip();
     Ok(fullpipe_route::trace(target, &destination.local, interrupt)?)
 }

@@ -1,0 +1,89 @@
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use fullpipe_control::{Login, TlsTrust};
+use fullpipe_iperf::Key;
+use fullpipe_load::Local;
+use fullpipe_record::IpVersion;
+use fullpipe_route::Prober;
+use fullpipe_units::Span;
+
+use crate::error::ProbeError;
+
+/// Timeout of a name's resolution, and of a connection attempt if no other is set.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The server to measure against, and the client's side of its connections.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Destination {
+    /// A name or an address.
+    pub host: String,
+    /// The server's port.
+    pub port: u16,
+    /// The family of the server's address; any if not set.
+    pub family: Option<IpVersion>,
+    /// This end's address, device and port. The port is that of the first stream, never of the control connection.
+    pub local: Local,
+    /// Timeout of a connection attempt; five seconds if not set.
+    pub connect_timeout: Option<Span>,
+    /// Timeout of a test in which the server sends and no data comes; two minutes if not set.
+    pub receive_timeout: Option<Span>,
+    /// Asks for the text that the server prints of the test.
+    pub server_output: bool,
+    /// Sends no echo requests; round-trip times are then the kernel's.
+    pub without_echoes: bool,
+    /// The file that is sent, or that what arrives is written to.
+    pub file: Option<PathBuf>,
+    /// The shared key, for a server that asks for one.
+    pub key: Option<Key>,
+    /// User name and password, for a server with iperf3's authentication.
+    pub login: Option<Login>,
+    /// If set, the control connection uses TLS, to a server whose certificate is trusted so; the data is never encrypted.
+    pub tls: Option<TlsTrust>,
+}
+
+impl Destination {
+    /// Returns the timeout of a connection attempt.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.connect_timeout.map_or(TIMEOUT, Into::into)
+    }
+
+    /// Starts echo requests to `address`; `None` where they are not wanted, or there can be no thread.
+    pub(crate) fn prober(&self, address: SocketAddr) -> Option<Prober> {
+        if self.without_echoes { None } else { Prober::start(address, &self.local).ok() }
+    }
+
+    /// Returns the addresses of the host that have the family asked for, or that of this end's address; at least one.
+    ///
+    /// # Errors
+    /// [`ProbeError::UnknownHost`] if there is none, or no name server answers within five seconds.
+    pub(crate) fn resolve(&self) -> Result<Vec<SocketAddr>, ProbeError> {
+        let unknown = |cause: String| ProbeError::UnknownHost { host: self.host.clone(), cause };
+        let (answer, answered) = mpsc::channel();
+        let asked = (self.host.clone(), self.port);
+        // A name server that does not answer blocks this thread, and nobody waits for it.
+        thread::spawn(move || answer.send(asked.to_socket_addrs().map(Iterator::collect::<Vec<_>>)));
+        let found = answered.recv_timeout(TIMEOUT).map_err(|_| unknown("no name server answers".to_owned()))?;
+        let found = found.map_err(|cause| unknown(cause.to_string()))?;
+        let addresses: Vec<SocketAddr> = found.into_iter().filter(|address| self.takes(address)).collect();
+        if addresses.is_empty() { Err(unknown(self.without_address())) } else { Ok(addresses) }
+    }
+
+    fn without_address(&self) -> String {
+        match self.family {
+            None => "it has no address".to_owned(),
+            Some(IpVersion::V4) => "it has no IPv4 address".to_owned(),
+            Some(IpVersion::V6) => "it has no IPv6 address".to_owned(),
+        }
+    }
+
+    /// Returns true if `address` is of the family asked for, or of that of this end's address.
+    fn takes(&self, address: &SocketAddr) -> bool {
+        let family = |is_ipv4: bool| if is_ipv4 { IpVersion::V4 } else { IpVersion::V6 };
+        let wanted = self.family.or(self.local.address.map(|local| family(local.is_ipv4())));
+        wanted.is_none_or(|wanted| wanted == family(address.is_ipv4()))
+    }
+}
