@@ -9,7 +9,7 @@ use fullpipe_record::{
 use fullpipe_units::{BitRate, ByteCount};
 
 use crate::figures::Figures;
-use crate::limits::ManualRemedy;
+use crate::manual_remedy::ManualRemedy;
 use crate::outlook::Outlook;
 use crate::thresholds::{MAX_STREAMS, MIN_GAIN, NEXT_SIZE_FACTOR};
 

@@ -12,6 +12,7 @@ mod flow;
 mod limits;
 mod losses;
 mod machine;
+mod manual_remedy;
 mod outlook;
 mod path;
 mod policer_rate;

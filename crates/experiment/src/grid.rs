@@ -4,25 +4,15 @@ use std::time::Instant;
 
 use fullpipe_lab::Backend;
 use fullpipe_model::predict;
-use fullpipe_model::ramp::ramp_range;
-use fullpipe_model::window;
 use fullpipe_record::event::CellBegan;
-use fullpipe_record::{
-    Change, Event, GridAccuracy, GridCell, GridReport, HostSettings, LabStep, Limit, Path, Prediction,
-};
+use fullpipe_record::{Change, Event, GridAccuracy, GridCell, GridReport, HostSettings, LabStep, Limit, Prediction};
 use fullpipe_scenario::{Grid, GridBounds, Scenario, Step};
-use fullpipe_units::{ByteCount, Ratio, Span};
+use fullpipe_units::{Ratio, Span};
 
+use crate::duration::needed;
 use crate::error::ExperimentError;
 use crate::steps::run_scenario;
 use crate::target::Interrupt;
-
-/// Losses over which the rate of a cell is averaged, if its longest duration allows.
-const LOSSES: f64 = 200.0;
-
-/// Steady time of every cell: the more of so many round trips and so much time.
-const STEADY_ROUND_TRIPS: u64 = 20;
-const STEADY_AT_LEAST: Span = Span::from_secs(4);
 
 /// Measures every cell of `grid`, each in a lab of its own over `backend`, between hosts with `settings` but for what the
 /// cell changes, for as long as its prediction needs to be judged. A cell runs until a run is valid, three times at most.
@@ -92,21 +82,6 @@ fn predicted(cell: &Scenario, step: &Step, settings: &HostSettings) -> Predictio
     let changed =
         |changes: &[Change]| changes.iter().fold(settings.clone(), |settings, change| change.applied_to(&settings));
     predict(&cell.path, &changed(&cell.sender), &changed(&cell.receiver), &step.request)
-}
-
-/// What the prediction needs to be judged: the ramp, and then so many round trips, so much time, or so many losses,
-/// whichever takes longest.
-pub(crate) fn needed(prediction: &Prediction, path: &Path, streams: u16) -> Span {
-    let rtt = path.rtt();
-    let each = ByteCount::new(window::bdp(prediction.kernel_model, rtt).get() / u64::from(streams.max(1)));
-    let ramp = ramp_range(each, prediction.mss, rtt).latest;
-    let per_second = prediction.kernel_model.as_f64() / 8.0 / prediction.mss.as_f64();
-    let losses = path.forward.loss.map_or(0.0, |loss| loss.get() * per_second);
-    let for_losses = match prediction.limit {
-        Limit::Loss => Span::from_secs_f64(LOSSES / losses),
-        _ => Span::ZERO,
-    };
-    ramp * 2 + for_losses.max(rtt * STEADY_ROUND_TRIPS).max(STEADY_AT_LEAST)
 }
 
 fn judged(cell: &Scenario, step: LabStep) -> GridCell {

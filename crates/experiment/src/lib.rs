@@ -4,6 +4,7 @@
 mod advice;
 mod arguments;
 mod cross_traffic;
+mod duration;
 mod error;
 mod grid;
 mod in_lab;

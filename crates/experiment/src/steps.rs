@@ -11,8 +11,8 @@ use fullpipe_scenario::{Expected, RatioBound, Scenario, Step, StepBounds, StepRa
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
 
 use crate::cross_traffic::run_with_cross_traffic;
+use crate::duration::needed;
 use crate::error::ExperimentError;
-use crate::grid::needed;
 use crate::in_lab::LabTarget;
 use crate::judged::{Expectation, Run};
 use crate::ramp::{Ramp, RampLoads, run_ramp};

@@ -13,7 +13,6 @@ use crate::kernel::{KernelPath, disciplines, made_exact};
 use crate::program::{Program, Stdio};
 use crate::protocol::{Blueprint, Host, Reply, Request};
 use crate::remote::Remote;
-use crate::status::Meter;
 use crate::validity::{Ticks, judge};
 
 /// Packets that a device holds for the link before it drops: at least, and as many as the kernel allocates a ring for.
@@ -200,14 +199,6 @@ impl Lab {
     /// If this user has a lab of that name already, or it cannot be one.
     pub fn open_entrance(&self, name: &str) -> Result<JoinSocket, LabError> {
         JoinSocket::open(name, self.remote.inside())
-    }
-
-    /// Begins to look at what the path does. It and [`Lab::watch`] take from the same counters: only one at a time.
-    ///
-    /// # Errors
-    /// If the lab is gone.
-    pub fn meter(&self) -> Result<Meter<'_>, LabError> {
-        Meter::start(self)
     }
 
     /// Returns the counts of each direction, forward first, since the last call.

@@ -15,7 +15,11 @@ pub struct Meter<'l> {
 }
 
 impl<'l> Meter<'l> {
-    pub(crate) fn start(lab: &'l Lab) -> Result<Self, LabError> {
+    /// Begins to measure the path of `lab`. It and [`Lab::watch`] take from the same counters: only one at a time.
+    ///
+    /// # Errors
+    /// If the lab is gone.
+    pub fn start(lab: &'l Lab) -> Result<Self, LabError> {
         lab.take_carried()?;
         Ok(Self { lab, since: Instant::now(), device_drops: lab.device_drops()? })
     }

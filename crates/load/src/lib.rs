@@ -13,6 +13,7 @@ mod jitter;
 mod lane;
 mod pace;
 mod pause;
+mod plan;
 mod prepare;
 mod sampler;
 mod sequence;
@@ -26,7 +27,8 @@ mod udp_sender;
 
 pub use files::{StorageConfig, open_file};
 pub use lane::{Channel, Lane, Role, StreamCount};
+pub use plan::TransferPlan;
 pub use prepare::{Local, PrepareError, apply_options, prepare, prepare_udp, read_back};
 pub use sampler::thin_out;
 pub use storage::Storage;
-pub use transfer::{StreamTotals, Totals, Transfer, TransferPlan};
+pub use transfer::{StreamTotals, Totals, Transfer};

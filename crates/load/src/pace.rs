@@ -7,8 +7,8 @@ use std::time::Instant;
 use fullpipe_units::{BitRate, ByteCount, Span};
 use rustix::thread::set_current_timer_slack;
 
+use crate::plan::TransferPlan;
 use crate::shared::POLL_INTERVAL;
-use crate::transfer::TransferPlan;
 
 /// What a thread that sleeps may oversleep without harm on a machine that has better to do: if bursts must not be later
 /// than that, it does not sleep.

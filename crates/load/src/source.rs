@@ -13,9 +13,9 @@ use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 use rustix::io::Errno;
 
 use crate::lane::Role;
+use crate::plan::TransferPlan;
 use crate::shared::{Shared, fill, length, wait};
 use crate::storage::Storage;
-use crate::transfer::TransferPlan;
 
 /// Time for which the last notices of completed sends are waited for.
 const COMPLETION_TIMEOUT: Duration = Duration::from_millis(100);

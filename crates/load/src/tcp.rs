@@ -15,10 +15,10 @@ use socket2::SockRef;
 use crate::lane::{Role, Stream};
 use crate::pace::Allowance;
 use crate::pause::Pause;
+use crate::plan::TransferPlan;
 use crate::shared::{Shared, length, wait};
 use crate::source::Source;
 use crate::storage::Storage;
-use crate::transfer::TransferPlan;
 
 /// Longest that a sending thread waits before it tries a full socket again.
 const MAX_RETRY: Span = Span::from_millis(1);

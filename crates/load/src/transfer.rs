@@ -5,77 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use fullpipe_record::{Cpu, Request, Sample, StorageUse, Writer};
+use fullpipe_record::{Cpu, Sample, StorageUse};
 use fullpipe_sys::{CpuTime, process_cpu_time, tcp_info};
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
+use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::lane::{Channel, Lane, Role, Stream, StreamCount};
+use crate::plan::TransferPlan;
 use crate::shared::Shared;
 use crate::storage::Storage;
 use crate::{sampler, tcp, udp_receiver, udp_sender};
-
-/// Samples that are usually kept of a transfer, about 16 MB.
-const MAX_SAMPLES: usize = 20_000;
-
-/// How a transfer is to go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an option of iperf3 by itself")]
-pub struct TransferPlan {
-    /// Bytes of one write or read; of a datagram's payload with UDP, where less than 16 are taken for that many.
-    pub block: ByteCount,
-    /// Bytes after which the senders of this end stop by themselves, all streams together. Datagrams are not cut: the
-    /// last may exceed it.
-    pub budget: Option<ByteCount>,
-    /// Rate at which each sender offers data, by its own clock; as fast as it can if not set, or zero.
-    pub rate: Option<BitRate>,
-    /// Writes in a row when `rate` permits one; one if not set.
-    pub burst: Option<u16>,
-    /// How a TCP sender fills its socket.
-    pub writer: Writer,
-    /// Whether a TCP sender hands the kernel pages of a file.
-    pub sendfile: bool,
-    /// Whether a TCP sender hands the kernel the pages that data lies in.
-    pub zero_copy: bool,
-    /// Whether a TCP receiver discards in the kernel what arrives, if it does not store it.
-    pub discard: bool,
-    /// Whether UDP hands the kernel many datagrams as one message, and takes many.
-    pub offload: bool,
-    /// Whether the user is informed where that is not possible.
-    pub notes_lack_of_offload: bool,
-    /// Whether datagrams are numbered in 64 bits rather than 32.
-    pub wide_counters: bool,
-    /// Processor that the data threads run on; the kernel's choice if not set.
-    pub processor: Option<u16>,
-    /// Round-trip time of the idle path, if known: a TCP sender retries at least every 64th part of it.
-    pub base_rtt: Option<Span>,
-    /// Samples that are kept, of all streams together: when there are more, every second look goes and looks come half as
-    /// often.
-    pub samples: usize,
-}
-
-impl TransferPlan {
-    /// What `request` asks of the streams of one end. Its block must not be zero.
-    pub fn of(request: &Request, base_rtt: Option<Span>) -> Self {
-        Self {
-            block: request.block,
-            budget: request.bytes,
-            rate: request.rate,
-            burst: request.burst,
-            writer: request.writer,
-            sendfile: request.sendfile,
-            zero_copy: request.zero_copy,
-            // Only a receiver that must copy looks at the data.
-            discard: !request.rx_copy,
-            offload: !request.no_gso,
-            notes_lack_of_offload: request.offload,
-            wide_counters: request.wide_counters,
-            processor: request.processor,
-            base_rtt,
-            samples: MAX_SAMPLES,
-        }
-    }
-}
 
 /// Streams with data on them.
 pub struct Transfer {
@@ -327,7 +266,9 @@ fn start_sampler(
 mod tests {
     use super::*;
     use crate::prepare::{Local, prepare};
+    use fullpipe_record::{Request, Writer};
     use fullpipe_testkit::within;
+    use fullpipe_units::BitRate;
     use rustix::fs::{MemfdFlags, memfd_create};
     use socket2::{Domain, Protocol, Socket, Type};
     use std::fs::File;

@@ -12,9 +12,9 @@ use fullpipe_units::{ByteCount, Span};
 use crate::jitter::Jitter;
 use crate::lane::{Role, Stream, StreamCount};
 use crate::pause::Pause;
+use crate::plan::TransferPlan;
 use crate::sequence::Sequence;
 use crate::shared::Shared;
-use crate::transfer::TransferPlan;
 
 /// Messages that are taken from the kernel at once.
 const MESSAGES: usize = 32;

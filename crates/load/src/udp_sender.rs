@@ -14,8 +14,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::lane::{Role, Stream};
 use crate::pace::Allowance;
+use crate::plan::TransferPlan;
 use crate::shared::{POLL_INTERVAL, Shared, length, pattern, wait};
-use crate::transfer::TransferPlan;
 
 /// Datagrams in a row to make up for a delay: a queue on the path that is meant for this rate holds so many, and at a high
 /// rate what comes in so much time. iperf3 looks whether something is due once in that time.

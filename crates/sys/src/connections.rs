@@ -238,7 +238,7 @@ const STATES: u32 = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::route::HEADER_LENGTH;
+    use crate::dump::HEADER_LENGTH;
     use proptest::prelude::*;
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};

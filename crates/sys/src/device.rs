@@ -4,8 +4,8 @@ use std::io;
 
 use fullpipe_units::{BitRate, ByteCount, SegCount};
 
-use crate::dump::{dump, number};
-use crate::route::{HEADER_LENGTH, acknowledged, attribute, exchange, get_link_request};
+use crate::dump::{HEADER_LENGTH, acknowledged, dump, number};
+use crate::route::{attribute, exchange, get_link_request};
 
 /// A device as it is now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

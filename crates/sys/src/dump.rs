@@ -1,4 +1,4 @@
-//! Lists that the kernel gives by netlink.
+//! Answers that the kernel gives by netlink, and lists of them.
 
 use std::io;
 use std::time::Duration;
@@ -6,7 +6,8 @@ use std::time::Duration;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 
-use crate::route::{HEADER_LENGTH, acknowledged};
+/// `struct nlmsghdr`, and behind it an error number or a `struct ifinfomsg`.
+pub(crate) const HEADER_LENGTH: usize = 16;
 
 /// The kernel answers at once, or not at all.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -78,6 +79,16 @@ pub(crate) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> 
         // The upper bits say how the value is made, not what it is (`NLA_TYPE_MASK`).
         Some((u16::from_ne_bytes(*kind) & 0x3fff, value))
     })
+}
+
+/// An acknowledgement is an error with the number zero; any other is negative.
+pub(crate) fn acknowledged(answer: &[u8]) -> io::Result<()> {
+    let number = answer.get(HEADER_LENGTH..HEADER_LENGTH + 4).and_then(|bytes| bytes.try_into().ok());
+    match number.map(i32::from_ne_bytes) {
+        Some(0) => Ok(()),
+        Some(errno) => Err(io::Error::from_raw_os_error(-errno)),
+        None => Err(io::Error::new(io::ErrorKind::InvalidData, "an answer without an error number")),
+    }
 }
 
 /// A number of 32 bits.

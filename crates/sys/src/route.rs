@@ -7,11 +7,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use rustix::net::netdevice::index_to_name;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 
-use crate::dump::attributes;
+use crate::dump::{HEADER_LENGTH, acknowledged, attributes};
 use crate::namespace::NetNamespace;
-
-/// `struct nlmsghdr`, and behind it an error number or a `struct ifinfomsg`.
-pub(crate) const HEADER_LENGTH: usize = 16;
 
 /// `struct ifinfomsg`; all zeros names no device by its number.
 const NO_DEVICE: [u8; 16] = [0; 16];
@@ -155,16 +152,6 @@ pub(crate) fn push_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
     message.extend(kind.to_ne_bytes());
     message.extend(value);
     message.resize(message.len().next_multiple_of(4), 0);
-}
-
-/// An acknowledgement is an error with the number zero; any other is negative.
-pub(crate) fn acknowledged(answer: &[u8]) -> io::Result<()> {
-    let number = answer.get(HEADER_LENGTH..HEADER_LENGTH + 4).and_then(|bytes| bytes.try_into().ok());
-    match number.map(i32::from_ne_bytes) {
-        Some(0) => Ok(()),
-        Some(errno) => Err(io::Error::from_raw_os_error(-errno)),
-        None => Err(io::Error::new(io::ErrorKind::InvalidData, "an answer without an error number")),
-    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Cycles that stay, as the modules of each, with the reason.
-const ALLOWED: &[(&str, &[&str], &str)] = &[];
+const ALLOWED: &[(&str, &[&str], &str)] =
+    &[("fullpipe", &["cli", "commands"], "`man` and `completions` describe the command line that they are part of")];
 
 #[test]
 fn modules_of_a_crate_do_not_use_each_other_in_a_circle() {

@@ -12,11 +12,13 @@
 
 mod checksum;
 mod headers;
+mod malformed;
 mod options;
 mod packet;
 mod syn_segment;
 mod virtio;
 
-pub use packet::{Malformed, Packet};
+pub use malformed::Malformed;
+pub use packet::Packet;
 pub use syn_segment::SynSegment;
 pub use virtio::VIRTIO_HEADER;

@@ -1,4 +1,4 @@
-use crate::packet::Malformed;
+use crate::malformed::Malformed;
 
 /// Bytes of the header before every packet.
 pub const VIRTIO_HEADER: usize = 10;

@@ -7,7 +7,8 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use crate::advice::Advice;
 use crate::figures::Figures;
 use crate::finding::Finding;
-use crate::limits::{Facts, ManualRemedy};
+use crate::limits::Facts;
+use crate::manual_remedy::ManualRemedy;
 use crate::text::{self, Row};
 use crate::thresholds::{MAX_CHANNEL_FILL, MIN_CHANNEL_FILL};
 

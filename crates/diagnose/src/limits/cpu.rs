@@ -6,7 +6,8 @@ use fullpipe_units::{Ratio, Span};
 use crate::advice::Advice;
 use crate::figures::Figures;
 use crate::finding::Finding;
-use crate::limits::{Facts, ManualRemedy};
+use crate::limits::Facts;
+use crate::manual_remedy::ManualRemedy;
 use crate::text::{self, Row};
 use crate::thresholds::{FULL_CORE_SHARE, MIN_STOLEN_SHARE, MIN_THROTTLED_SHARE};
 

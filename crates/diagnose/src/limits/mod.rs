@@ -13,11 +13,12 @@ pub(crate) mod send_buffer;
 pub(crate) mod sender_application;
 pub(crate) mod unknown;
 
-use fullpipe_record::{At, LegalVerdict, Remedy, Scope};
+use fullpipe_record::{LegalVerdict, Remedy};
 
 use crate::advice::Advice;
 use crate::figures::Figures;
 use crate::finding::Finding;
+use crate::manual_remedy::ManualRemedy;
 use crate::text::Row;
 
 /// The figures of a verdict, taken once from the evidence.
@@ -36,15 +37,6 @@ pub(crate) trait Facts {
 
     /// Returns the remedies that only a person can carry out, the best first.
     fn manual(&self) -> &'static [ManualRemedy];
-}
-
-/// A remedy that no setting of the two hosts carries out.
-pub(crate) struct ManualRemedy {
-    pub(crate) id: &'static str,
-    pub(crate) scope: Scope,
-    /// The end that it changes, if that is not the end that has the limit.
-    pub(crate) at: Option<At>,
-    pub(crate) why: &'static str,
 }
 
 /// Returns the figures of what was found.

@@ -8,8 +8,9 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, median};
 use crate::advice::Advice;
 use crate::figures::{Figures, share};
 use crate::finding::Finding;
-use crate::limits::{Facts, ManualRemedy};
+use crate::limits::Facts;
 use crate::machine;
+use crate::manual_remedy::ManualRemedy;
 use crate::text::{self, Basics, Row, rate, size};
 use crate::thresholds::{
     CLEARLY_LOWER_SHARE, MIN_LIMIT_SHARE, PACE_PERCENT, REACHED_RATE_SHARE, SLOW_START_PACE_PERCENT,

@@ -7,8 +7,9 @@ use crate::advice::Advice;
 use crate::figures::{Figures, share};
 use crate::finding::Finding;
 use crate::flow::Flow;
-use crate::limits::{Facts, ManualRemedy, receive_window, sender_application};
+use crate::limits::{Facts, receive_window, sender_application};
 use crate::machine;
+use crate::manual_remedy::ManualRemedy;
 use crate::text::{Row, size};
 use crate::thresholds::{
     FALLEN_WINDOW_SHARE, MIN_UNREAD_SHARE, MIN_WINDOW_FALLS_SHARE, SWINGING_WINDOW_SHARE, WINDOW_FALL_SHARE,

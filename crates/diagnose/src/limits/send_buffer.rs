@@ -9,7 +9,8 @@ use crate::advice::Advice;
 use crate::figures::{Figures, share};
 use crate::finding::Finding;
 use crate::flow::Flow;
-use crate::limits::{Facts, ManualRemedy};
+use crate::limits::Facts;
+use crate::manual_remedy::ManualRemedy;
 use crate::text::{self, Basics, Row, rate, size, time};
 use crate::thresholds::{
     FULLY_TUNED_SHARE, MIN_BLOCKED_SHARE, MIN_BUFFER_MEAN, MIN_BUFFER_PEAK, MIN_LIMIT_SHARE,

@@ -7,9 +7,10 @@ use crate::advice::Advice;
 use crate::figures::{Figures, share};
 use crate::finding::Finding;
 use crate::flow::Flow;
+use crate::limits::Facts;
 use crate::limits::send_buffer::buffer_is_full;
-use crate::limits::{Facts, ManualRemedy};
 use crate::machine;
+use crate::manual_remedy::ManualRemedy;
 use crate::text::{self, Row, rate};
 use crate::thresholds::MIN_LIMIT_SHARE;
 

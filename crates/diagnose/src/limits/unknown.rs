@@ -5,7 +5,8 @@ use fullpipe_record::{Remedy, UnknownVerdict};
 use crate::advice::Advice;
 use crate::figures::Figures;
 use crate::finding::Finding;
-use crate::limits::{Facts, ManualRemedy};
+use crate::limits::Facts;
+use crate::manual_remedy::ManualRemedy;
 use crate::text::{self, Row};
 
 /// The figures that are missing, and those that there are.

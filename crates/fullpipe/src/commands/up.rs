@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fullpipe_experiment::{LabTarget, keep_cross_traffic};
-use fullpipe_lab::{Backend, Host, Lab, LabError};
+use fullpipe_lab::{Backend, Host, Lab, LabError, Meter};
 use fullpipe_record::event::{CrossTrafficLoad, LabUp};
 use fullpipe_record::{DirectionStatus, Event, Path, PathChange, PathDirection, PathStatus, Request, Transport};
 use fullpipe_scenario::{CrossTraffic, Scenario, Starts};
@@ -54,7 +54,7 @@ fn cross_traffic(scenario: &Scenario) -> &[CrossTraffic] {
 fn watch(lab: &Lab, interval: Span, flag: &AtomicBool, terminal: &Terminal) -> Result<(), Failure> {
     let mut keys = Keys::listen();
     let mut knobs = Knobs::of(lab.path());
-    let mut meter = lab.meter()?;
+    let mut meter = Meter::start(&lab)?;
     let mut next = Instant::now() + interval.into();
     while !flag.load(Ordering::Relaxed) {
         match keys.next(next.saturating_duration_since(Instant::now()).min(POLL_INTERVAL)) {

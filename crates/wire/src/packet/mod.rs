@@ -8,6 +8,7 @@ use fullpipe_units::{ByteCount, SegCount};
 
 use crate::checksum::{Sum, pseudo_header};
 use crate::headers::{Headers, IpVersion, TCP, UDP};
+use crate::malformed::Malformed;
 use crate::virtio::{GSO_ECN, GSO_NONE, GSO_TCP_V4, GSO_TCP_V6, GSO_UDP, NEEDS_CHECKSUM, VirtioHeader};
 
 /// One IP packet, or a train of TCP segments or UDP datagrams behind one header.
@@ -34,10 +35,6 @@ struct Train {
     /// Payload of each segment but perhaps the last; never zero.
     size: usize,
 }
-
-/// The error of a device's bytes that are no packet, or a train that cannot be cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Malformed;
 
 const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
