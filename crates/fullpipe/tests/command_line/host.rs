@@ -192,10 +192,10 @@ fn for_a_time_means_that_it_comes_back_by_itself() {
     drop(running);
     assert!(changes && within(Duration::from_secs(30), || everything() == before), "it did not come back");
     // Confirmed, it stays.
-    bench.succeeds("apply", &[&SETTINGS[..], &["--temporary", "8s"]].concat());
+    bench.succeeds("apply", &[&SETTINGS[..], &["--temporary", "4s"]].concat());
     assert!(sentence(&bench.host("apply", &["tcp_wmem=8MiB"]), 1).contains("host confirm"));
     bench.succeeds("confirm", &[]);
-    std::thread::sleep(Duration::from_secs(9));
+    std::thread::sleep(Duration::from_secs(5));
     assert_ne!(everything(), before);
     bench.succeeds("undo", &[]);
     assert_eq!(everything(), before);

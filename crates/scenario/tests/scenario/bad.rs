@@ -349,8 +349,8 @@ proptest! {
 
     #[test]
     fn any_value_is_taken_or_reported(
-        key in "rate|rtt|queue|loss|mtu|framing|seed|tcp_moderate_rcvbuf|buffer|window|published|expect|within|streams|length|\
-                omit|duration|path|ramp|after|before|on|off|verdict|at_most|at_least",
+        key in "rate|rtt|queue|loss|mtu|framing|seed|tcp_moderate_rcvbuf|buffer|window|published|expect|within|streams|\
+                length|omit|duration|path|ramp|after|before|on|off|verdict|at_most|at_least",
         value in "[0-9]{0,20}[.]?[0-9]{0,3}(e[0-9]{1,3})?(bdp|packets|ms|s|h|K|G|T|%|Mbit/s)?",
     ) {
         let line = format!("\n{key} = ");

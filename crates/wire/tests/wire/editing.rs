@@ -184,7 +184,8 @@ proptest! {
         }
         // The quoted headers are those of the first segment, by which the sender finds its socket.
         let quoted = &headers.payload.slice()[..if train.v6 { 48 } else { 28 }];
-        prop_assert_eq!(&quoted[quoted.len() - 8..quoted.len() - 4], &train.bytes()[10 + train.link + quoted.len() - 8..][..4]);
+        let at = 10 + train.link + quoted.len() - 8;
+        prop_assert_eq!(&quoted[quoted.len() - 8..quoted.len() - 4], &train.bytes()[at..][..4]);
     }
 
     /// A router counts down; where none is left it quotes the packet as it came, from its own address.
