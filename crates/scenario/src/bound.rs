@@ -21,7 +21,7 @@ pub enum Bound {
 /// The bounds of a step; `None` where nothing is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct StepBounds {
-    /// Of the kernel_model prediction.
+    /// Bound on measured ÷ predicted by the kernel model.
     pub kernel_model: Option<Bound>,
     /// Bound on measured ÷ predicted by the textbook formulas.
     pub textbook: Option<Bound>,
@@ -64,7 +64,7 @@ pub struct RatioBound {
 pub enum Expected {
     /// This.
     Ratio(Ratio),
-    /// That of the kernel_model predictions.
+    /// The ratio of the predictions by the kernel model.
     KernelModel,
 }
 
@@ -103,7 +103,7 @@ impl fmt::Display for Bound {
 }
 
 impl Expected {
-    /// "kernel_model", or a number above zero.
+    /// "`kernel_model`", or a number above zero.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         if text == "kernel_model" { Ok(Self::KernelModel) } else { positive(text).map(Self::Ratio) }
     }
