@@ -14,26 +14,26 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName}
 use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
-/// What a TLS client sends first: the type of a handshake record (RFC 8446, section 5.1). No cookie begins so.
+/// The first byte of a TLS client: the type of a handshake record (RFC 8446, section 5.1). No cookie begins so.
 pub const HANDSHAKE: u8 = 0x16;
 
-/// What a server shows to clients that ask for TLS 1.3: its certificate.
+/// The certificate and the key with which a server answers clients that ask for TLS 1.3.
 #[derive(Clone)]
 pub struct TlsIdentity(Arc<ServerConfig>);
 
-/// By whose word a client knows the server that it asks for TLS 1.3.
+/// The certificates that a client trusts when it asks a server for TLS 1.3.
 #[derive(Clone)]
 pub struct TlsTrust(Arc<ClientConfig>);
 
-/// What is not fit for TLS.
+/// The error of a certificate or key that cannot be used for TLS.
 #[derive(Debug, Error)]
 pub enum TlsError {
     /// It is no PEM, or holds nothing of the kind.
     #[error("it holds no {wanted} in PEM: {cause}")]
     Pem {
-        /// What was looked for.
+        /// The kind of object that the file should hold.
         wanted: &'static str,
-        /// What is wrong.
+        /// The error of the PEM reader.
         cause: PemError,
     },
     /// Certificate and key cannot be used.
@@ -42,7 +42,7 @@ pub enum TlsError {
 }
 
 impl TlsIdentity {
-    /// The identity of a server: its certificates, its own first, and the private key of that, in PEM.
+    /// Reads the certificates of a server, its own first, and its private key, in PEM.
     ///
     /// # Errors
     /// If they cannot be read, or do not belong together.
@@ -55,10 +55,10 @@ impl TlsIdentity {
         Ok(Self(Arc::new(config)))
     }
 
-    /// Answers a client that asks for TLS.
+    /// Completes the handshake with a client that asks for TLS.
     ///
     /// # Errors
-    /// If the client does not speak it, or breaks off.
+    /// If the client does not speak it, or closes the connection.
     pub async fn accept(&self, stream: TcpStream) -> io::Result<Control> {
         let stream = TlsAcceptor::from(Arc::clone(&self.0)).accept(stream).await?;
         Ok(Control::Encrypted(Box::new(stream.into())))
@@ -66,7 +66,7 @@ impl TlsIdentity {
 }
 
 impl TlsTrust {
-    /// Trust in the servers for which one of these certificates vouches, in PEM. A server's own certificate vouches for it.
+    /// Reads the trusted certificates, in PEM: of authorities, or the server's own.
     ///
     /// # Errors
     /// If they cannot be read.
@@ -85,7 +85,7 @@ impl TlsTrust {
     /// Asks `host`, at the other end of `stream`, for TLS.
     ///
     /// # Errors
-    /// If it does not speak it, or shows no certificate for its name that is vouched for.
+    /// If it does not speak it, or has no trusted certificate for its name.
     pub async fn connect(&self, host: &str, stream: TcpStream) -> io::Result<Control> {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let stream = TlsConnector::from(Arc::clone(&self.0)).connect(name, stream).await?;
@@ -93,7 +93,7 @@ impl TlsTrust {
     }
 }
 
-/// Bytes that are read at once.
+/// The most bytes that one read takes.
 const READ: usize = 16 * 1024;
 
 /// Both ends are fullpipe, so nothing older is needed.
@@ -152,8 +152,8 @@ impl Control {
         }
     }
 
-    /// What has come, as soon as something has; nothing at the end. Holds no buffer while it waits, and loses nothing if it
-    /// is given up.
+    /// Waits for bytes and returns them; none at the end. Holds no buffer while it waits, and loses nothing if it is
+    /// cancelled.
     ///
     /// # Errors
     /// If the connection broke.
@@ -161,8 +161,8 @@ impl Control {
         self.receive_and_send(&mut Vec::new()).await
     }
 
-    /// [`Control::receive`], and meanwhile sends as much of `waiting` as the connection takes. That is gone from it also if
-    /// this is given up.
+    /// Does the same as [`Control::receive`], and meanwhile sends as much of `waiting` as the connection takes, which
+    /// is then removed from it, also if this is cancelled.
     ///
     /// # Errors
     /// If the connection broke, and nothing that came before is left.
@@ -190,7 +190,7 @@ impl Control {
         Pin::new(self).poll_flush(context)
     }
 
-    /// Sends all of `bytes` on their way.
+    /// Sends all of `bytes`.
     ///
     /// # Errors
     /// If the connection broke.

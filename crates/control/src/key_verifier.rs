@@ -1,15 +1,16 @@
-//! Lets in only who knows the key, if there is one.
+//! Accepts only clients that know the shared key, if there is one.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 
 use fullpipe_iperf::{Cookie, ErrorNumber, Key, Proof, Refusal};
 
-/// The lock of a server, and the proofs that have opened it.
+/// The shared key of a server, and the proofs that it has accepted.
 #[derive(Debug, Default)]
 pub struct KeyVerifier {
     key: Option<Key>,
-    /// Until when, in seconds since 1970, a cookie could be shown again. Only who knows the key adds to it.
+    /// The cookies of accepted proofs, each with the time, in seconds since 1970, until which it could be replayed.
+    /// Only clients that know the key add to it.
     used: RefCell<HashMap<Cookie, u64>>,
 }
 
@@ -19,11 +20,11 @@ impl KeyVerifier {
         Self { key, used: RefCell::default() }
     }
 
-    /// Whether the client of the test with this `cookie` may come in, `now` seconds after the beginning of 1970. A proof
-    /// opens once: what somebody recorded does not.
+    /// Checks the proof of the client of the test with this `cookie`, `now` seconds after 1970-01-01 UTC. Each proof is
+    /// accepted once, so that a recorded one is of no use.
     ///
     /// # Errors
-    /// Why not, with iperf3's number for a client that is not known.
+    /// The reason of a refusal, with iperf3's number for a client that is not known.
     pub fn open(&self, cookie: &Cookie, proof: Option<&Proof>, now: u64) -> Result<(), Refusal> {
         let Some(key) = &self.key else { return Ok(()) };
         let refusal = |why: String| Refusal { number: ErrorNumber::AUTHENTICATION, why };
@@ -38,7 +39,7 @@ impl KeyVerifier {
     }
 }
 
-/// Seconds by which clocks may differ.
+/// The most seconds by which clocks may differ.
 const TOLERANCE: u64 = Key::TOLERANCE.as_nanos() / 1_000_000_000;
 
 #[cfg(test)]

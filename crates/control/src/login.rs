@@ -19,13 +19,13 @@ use zeroize::Zeroizing;
 
 use crate::connection::by_reference;
 
-/// How a text is filled up before RSA encrypts it (RFC 8017, section 7). Both ends must choose the same.
+/// The padding of a text that RSA encrypts (RFC 8017, section 7). Both ends must choose the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Padding {
     /// OAEP with SHA-1, which is OpenSSL's default: iperf3's since 3.17.
     Oaep,
-    /// PKCS#1 v1.5: the only one of iperf3 before 3.17. Who can tell a server's answers to badly padded texts from its
-    /// other refusals can decrypt what he has recorded, so ours are alike.
+    /// PKCS#1 v1.5: the only one of iperf3 before 3.17. A client that can distinguish a server's answers to badly
+    /// padded texts from its other refusals can decrypt recorded texts, so ours are alike.
     Pkcs1,
 }
 
@@ -37,15 +37,15 @@ pub struct RsaPublicKey(PublicEncryptingKey);
 #[derive(Debug, Clone)]
 pub struct RsaPrivateKey(PrivateDecryptingKey);
 
-/// What is no RSA key.
+/// The error of a file that holds no RSA key of use.
 #[derive(Debug, Error)]
 pub enum RsaError {
     /// It is no PEM, or holds nothing of the kind.
     #[error("it holds no {wanted} in PEM: {cause}")]
     Pem {
-        /// What was looked for.
+        /// The kind of key that the file should hold.
         wanted: &'static str,
-        /// What is wrong.
+        /// The error of the PEM reader.
         cause: PemError,
     },
     /// It is a key of another kind, or of another size.
@@ -53,7 +53,7 @@ pub enum RsaError {
     Unfit,
 }
 
-/// Who a client says that it is.
+/// The user name and password of a client, with the server's public key.
 #[derive(Clone)]
 pub struct Login(Arc<Sealer>);
 
@@ -63,7 +63,7 @@ struct Sealer {
     padding: Padding,
 }
 
-/// By what a server knows its users.
+/// The users of a server, with its private key.
 #[derive(Clone)]
 pub struct Authenticator(Arc<Opener>);
 
@@ -78,7 +78,7 @@ by_reference!(Login);
 by_reference!(Authenticator);
 
 impl RsaPublicKey {
-    /// The key in a file of this content: PEM with `BEGIN PUBLIC KEY`, as `openssl rsa -pubout` writes it.
+    /// Reads the key from PEM with `BEGIN PUBLIC KEY`, as `openssl rsa -pubout` writes it.
     ///
     /// # Errors
     /// If it holds none.
@@ -90,7 +90,7 @@ impl RsaPublicKey {
 }
 
 impl RsaPrivateKey {
-    /// The key in a file of this content: PEM with `BEGIN PRIVATE KEY` or `BEGIN RSA PRIVATE KEY`, without a passphrase.
+    /// Reads the key from PEM with `BEGIN PRIVATE KEY` or `BEGIN RSA PRIVATE KEY`, without a passphrase.
     ///
     /// # Errors
     /// If it holds none.
@@ -112,12 +112,12 @@ fn from_pkcs1(der: &[u8]) -> Option<PrivateDecryptingKey> {
 }
 
 impl Login {
-    /// The login of who has these `credentials`, for the server with this `key`.
+    /// Returns the login with these `credentials` at the server with this `key`.
     pub fn new(credentials: Credentials, key: RsaPublicKey, padding: Padding) -> Self {
         Self(Arc::new(Sealer { credentials, key, padding }))
     }
 
-    /// What shows the server who we are, `now` seconds after the beginning of 1970: another each time.
+    /// Returns a token that proves the login, made `now` seconds after 1970-01-01 UTC. Each token is another.
     ///
     /// # Errors
     /// If name and password are too long for the server's key.
@@ -148,19 +148,19 @@ fn encrypt(key: &RsaPublicKey, padding: Padding, text: &[u8]) -> Result<Vec<u8>,
 }
 
 impl Authenticator {
-    /// Lets `users` in who encrypt with this `key` and `padding`, and whose clocks differ from ours by `skew` at most.
+    /// Accepts `users` who encrypt with this `key` and `padding`, and whose clocks differ from ours by `skew` at most.
     pub fn new(users: Users, key: RsaPrivateKey, padding: Padding, skew: Span) -> Self {
         Self(Arc::new(Opener { key, padding, users, skew }))
     }
 
-    /// Whether who sent `token` may come in, `now` seconds after the beginning of 1970. Takes milliseconds.
+    /// Checks a client's `token`, `now` seconds after 1970-01-01 UTC. Takes milliseconds.
     ///
     /// # Errors
-    /// Why not, for our log alone.
+    /// The reason of a refusal, for our log alone.
     pub fn check(&self, token: Option<&str>, now: u64) -> Result<(), UserError> {
         let Opener { key, padding, users, skew } = &*self.0;
         let sealed = BASE64_STANDARD.decode(token.ok_or(UserError::Missing)?).unwrap_or_default();
-        // What cannot be decrypted goes the same way as a wrong password: nobody must tell them apart.
+        // What cannot be decrypted goes the same way as a wrong password: nobody must be able to distinguish them.
         let text = decrypt(key, *padding, &sealed).unwrap_or_default();
         users.check(&text, now, *skew)
     }
