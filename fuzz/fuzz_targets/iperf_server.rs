@@ -26,7 +26,7 @@ fuzz_target!(|data: &[u8]| {
                 now = now + Span::from_secs(5);
                 server.tick(now);
             }
-            3 => server.tell(&EndReport::default()),
+            3 => server.report(&EndReport::default()),
             _ => {}
         }
         while server.next_action().is_some() {}

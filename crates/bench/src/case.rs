@@ -1,4 +1,4 @@
-//! What is compared.
+//! The comparisons.
 
 use std::sync::atomic::AtomicBool;
 
@@ -36,7 +36,7 @@ pub(crate) enum Case {
     StreamsVeth,
     /// UDP at 95 Mbit/s through 100 Mbit/s and a queue of 16 packets
     ShallowQueue,
-    /// One TCP stream over the lab's path, in trains, beside a bare loop between two devices
+    /// One TCP stream over the lab's path, in trains, against a bare loop between two devices
     LabTrains,
     /// The same, segment by segment
     LabExact,
@@ -48,12 +48,12 @@ pub(crate) enum Case {
     Start,
 }
 
-/// How long and how often.
+/// The length of a run and the number of rounds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Effort {
     pub(crate) seconds: f64,
     pub(crate) rounds: usize,
-    /// Whether the processors are kept awake.
+    /// True if the processors are kept awake.
     pub(crate) keeps_awake: bool,
 }
 
@@ -63,13 +63,13 @@ impl Case {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// What `--help` says of it.
+    /// Returns what `--help` says of it.
     pub(crate) fn title(self) -> String {
         let help = self.to_possible_value().and_then(|value| value.get_help().map(ToString::to_string));
         help.unwrap_or_default()
     }
 
-    /// Whether it decides by itself when the processors are kept awake.
+    /// Returns whether it decides by itself when the processors are kept awake.
     pub(crate) fn decides_on_sleep(self) -> bool {
         self == Self::DropIn
     }
@@ -103,7 +103,7 @@ impl Case {
             Self::LabTrains => emulated::compare(Segmentation::Trains, effort.seconds, effort.rounds, tools, stop),
             Self::LabExact => emulated::compare(Segmentation::Exact, effort.seconds, effort.rounds, tools, stop),
             Self::LabSegmentation => emulated::segmentations(effort.seconds, effort.rounds, tools, stop),
-            Self::LabFigures => lab_figures::look(tools, stop),
+            Self::LabFigures => lab_figures::measure(tools, stop),
             Self::Start => start::compare(tools, stop),
         }
     }

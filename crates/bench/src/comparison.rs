@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::process::RunError;
 use crate::statistics::{Ratio, median, quantile, ratio};
 
-/// What is measured of a run.
+/// A quantity that is measured in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Quantity {
@@ -23,7 +23,7 @@ pub(crate) enum Quantity {
     MillisecondsToData,
 }
 
-/// What was measured of one contestant.
+/// The values of one contestant.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Row {
     pub(crate) contestant: String,
@@ -43,13 +43,13 @@ pub(crate) struct Table {
     pub(crate) rows: Vec<Row>,
 }
 
-/// What came out of a case.
+/// The outcome of a case.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub(crate) struct Outcome {
     pub(crate) tables: Vec<Table>,
-    /// What the reader must know: runs that failed, programs that are absent.
+    /// Notes for the reader: runs that failed, programs that are absent.
     pub(crate) notes: Vec<String>,
-    /// Whether the user ended it before its time.
+    /// True if the user ended it before its time.
     pub(crate) interrupted: bool,
 }
 

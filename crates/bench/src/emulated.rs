@@ -1,5 +1,5 @@
-//! One TCP stream over the lab's path: without a rate, beside the least that such a path costs; and at 1 Gbit/s, in trains and
-//! segment by segment.
+//! One TCP stream over the lab's path: without a rate, against the least that such a path costs; and at 1 Gbit/s, in
+//! trains and segment by segment.
 
 use std::sync::atomic::AtomicBool;
 

@@ -1,4 +1,4 @@
-//! What each program says of a run, from what it prints.
+//! The results of a run, read from the output of each program.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::process::{Ended, last_words};
 use crate::program::Program;
 
-/// What arrived.
+/// The data that arrived.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Figures {
     pub(crate) bytes: u64,
@@ -18,13 +18,13 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// What arrived, over the time in which it did.
+    /// Returns what arrived, over the time in which it did.
     pub(crate) fn bits_per_second(self) -> f64 {
         self.bytes as f64 * 8.0 / self.time.as_secs_f64()
     }
 }
 
-/// What became of datagrams.
+/// The fate of datagrams.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Datagrams {
     pub(crate) arrived: u64,
@@ -38,8 +38,8 @@ impl Datagrams {
     }
 }
 
-/// What `program`, as a client, says of a run that has ended; for iperf2, whose client does not know what arrived, what
-/// its server wrote. An error is in the program's words.
+/// Returns what `program`, as a client, says of a run that has ended; for iperf2, whose client does not know what
+/// arrived, what its server wrote. An error is in the program's words.
 pub(crate) fn read(program: Program, client: &Ended, server: &str) -> Result<Figures, String> {
     // iperf3 may say what went wrong in its document, and end with success.
     let document = serde_json::from_str::<Value>(&client.stdout).unwrap_or_default();
@@ -94,8 +94,9 @@ fn of_iperf2(server: &str) -> Option<Figures> {
     })
 }
 
-/// Time stamp, addresses and ports of both ends, number, interval, bytes, bits a second; of UDP also jitter in ms, lost,
-/// all, lost percent, out of order. The interval has one digit after the point only: bytes and rate say it better.
+/// Time stamp, addresses and ports of both ends, number, interval, bytes, bits a second; of UDP also jitter in ms,
+/// lost, all, lost percent, out of order. The interval has one digit after the point only: bytes and rate say it
+/// better.
 fn of_iperf2_stream(line: &str) -> Option<Figures> {
     let columns: Vec<&str> = line.split(',').collect();
     let number = |column: usize| columns.get(column)?.parse::<u64>().ok();

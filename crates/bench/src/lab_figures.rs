@@ -1,5 +1,5 @@
-//! How close the lab comes to the path that it is to be: what it adds to round trips, how late it is, at which rate it sends
-//! while packets wait, and what memory it takes for those that are on their way.
+//! The deviation of the lab from the path that it is to be: what it adds to round trips, how late it is, at which rate
+//! it sends while packets wait, and what memory it takes for those that are on their way.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -19,20 +19,20 @@ use crate::shallow::watched;
 /// Round-trip times of the paths, in milliseconds.
 const DELAYS: [u64; 4] = [1, 10, 100, 300];
 
-/// Rates of the paths, what is offered, both in Mbit/s, and for how many seconds: the slowest sends a packet in 12 ms, and
-/// must be looked at for long.
+/// Rates of the paths, what is offered, both in Mbit/s, and for how many seconds: the slowest sends a packet in 12 ms,
+/// and must be measured for long.
 const RATES: [(u64, u16, f64); 4] = [(1, 2, 12.0), (10, 12, 4.0), (100, 120, 4.0), (1000, 1200, 4.0)];
 
-/// How long an idle path is looked at. Its load is the least that a program offers.
+/// Time for which an idle path is measured. Its load is the least that a program offers.
 const IDLE: Load = Load { traffic: Traffic::Paced(1), streams: 1, seconds: 4.0 };
 
-/// What is sent over the long path, in Mbit/s of payload: little less than it carries, so that its queue stays empty.
+/// Rate over the long path, in Mbit/s of payload: little less than it carries, so that its queue stays empty.
 const NEARLY_FULL: u16 = 930;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// All figures, a line each.
-pub(crate) fn look(tools: &Tools, stop: &AtomicBool) -> Outcome {
+pub(crate) fn measure(tools: &Tools, stop: &AtomicBool) -> Outcome {
     let mut lines = Vec::new();
     let ended = figures(tools, stop, &mut lines);
     let interrupted = matches!(ended, Err(RunError::Interrupted));
@@ -71,7 +71,7 @@ fn idle(delay: u64, [veth_median, veth_p90]: [Span; 2], tools: &Tools, stop: &At
     ))
 }
 
-/// Counts what is delivered between the first and the last look that found packets waiting.
+/// Counts what is delivered between the first and the last snapshot that found packets waiting.
 fn backlogged(rate: u64, load: Load, tools: &Tools, stop: &AtomicBool) -> Result<String, RunError> {
     let lab = started(&format!("rate={rate}Mbit/s,rtt=10ms,queue=200ms"))?;
     let mut seen = Vec::new();
@@ -129,7 +129,7 @@ fn resident() -> Result<ByteCount, RunError> {
     Ok(ByteCount::new(pages * rustix::param::page_size() as u64))
 }
 
-/// What `fullpipe measure` writes of an idle pair of devices.
+/// Returns what `fullpipe measure` writes of an idle pair of devices.
 fn over_veth(tools: &Tools, stop: &AtomicBool) -> Result<String, RunError> {
     let network = Network::make(Joint::Veth)?;
     let (address, port) = (network.server_address(), free_port()?);
@@ -143,7 +143,7 @@ fn over_veth(tools: &Tools, stop: &AtomicBool) -> Result<String, RunError> {
     Ok(client.stdout)
 }
 
-/// Median and 90th percentile of the round trips beside the load, which is next to none.
+/// Median and 90th percentile of the round trips during the load, which is next to none.
 fn round_trips(document: &str) -> Result<[Span; 2], RunError> {
     let document = serde_json::from_str::<Value>(document).unwrap_or_default();
     let times = &document["measurement"]["rtt"]["loaded"];

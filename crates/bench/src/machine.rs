@@ -1,4 +1,4 @@
-//! What the machine and its processes have used of the processors, from `/proc`.
+//! Processor time of the machine and of its processes, from `/proc`.
 
 use std::fs;
 use std::thread;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::param::clock_ticks_per_second;
 use serde::Serialize;
 
-/// How long the machine is watched before anything is run.
+/// Time for which the machine is watched before anything is run.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The machine, and how busy it is with other things.
@@ -21,7 +21,7 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// Looks at it for half a second.
-    pub(crate) fn look() -> Self {
+    pub(crate) fn read() -> Self {
         let processors = thread::available_parallelism().map_or(1, usize::from);
         let (began, before) = (Instant::now(), busy_time());
         thread::sleep(MIN_POLL_INTERVAL);
@@ -36,14 +36,15 @@ impl Machine {
     }
 }
 
-/// Time for which processors of the machine were busy, all together, since it started: everything but idling, waiting for
-/// storage, and what a hypervisor took. Softirqs are in it, which no process is charged for.
+/// Time for which processors of the machine were busy, all together, since it started: everything but idling, waiting
+/// for storage, and what a hypervisor took. Softirqs are in it, which no process is charged for.
 pub(crate) fn busy_time() -> Duration {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     ticks(busy_ticks(&text).unwrap_or(0))
 }
 
-/// Processor time of a process and all its threads, user and system together; of one that has ended, until it is reaped.
+/// Processor time of a process and all its threads, user and system together; of one that has ended, until it is
+/// reaped.
 pub(crate) fn cpu_time(pid: u32) -> Duration {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     ticks(process_ticks(&text).unwrap_or(0))

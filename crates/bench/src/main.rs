@@ -1,6 +1,6 @@
 //! Load engines that are installed here, side by side: alternating in one run, medians, and ratios with their 95 %
-//! interval. That prints, and gates nothing. `diagnosis` holds the verdicts against planted limits, and its exit code says
-//! whether enough are right.
+//! interval. That prints, and gates nothing. `diagnosis` holds the verdicts against planted limits, and its exit code
+//! says whether enough are right.
 
 mod case;
 mod comparison;
@@ -40,7 +40,7 @@ const AFTER_HELP: &str = "\
 Each program runs in turn, in reverse order every other round. A ratio is the
 median of the rounds' ratios, with its 95 % interval (bootstrap). CPU time is
 user and system time of client and server; what the kernel does in interrupts
-is charged to nobody, so the busy time of the whole machine stands beside it,
+is charged to nobody, so the busy time of the whole machine stands next to it,
 and holds whatever else runs here.
 
 iperf3 runs for whole seconds only. riperf3 and xfr are not driven: how they are
@@ -62,16 +62,16 @@ const INTERRUPTED: u8 = 130;
 struct Cli {
     #[command(subcommand)]
     other: Option<Other>,
-    /// What to compare; everything if not given
+    /// The cases to compare; everything if not given
     #[arg(value_enum, value_name = "CASE")]
     cases: Vec<Case>,
-    /// How often each program runs; `start` has 20 rounds
+    /// Number of runs of each program; `start` has 20 rounds
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..=1000), value_name = "N")]
     rounds: u16,
-    /// How long each run sends
+    /// Length of each run
     #[arg(long, default_value = "2", value_parser = seconds, value_name = "SECONDS")]
     time: f64,
-    /// The program [default: beside this one]
+    /// The program [default: next to this one]
     #[arg(long, value_name = "PATH")]
     fullpipe: Option<PathBuf>,
     /// The iperf3 to compare with
@@ -88,7 +88,7 @@ struct Cli {
     json: bool,
 }
 
-/// What is no comparison.
+/// Commands that are no comparison.
 #[derive(Debug, Subcommand)]
 enum Other {
     /// Hold the diagnosis against transfers with one planted limit each
@@ -115,7 +115,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli, stop: &AtomicBool) -> ExitCode {
-    let tools = Tools::look(fullpipe(cli.fullpipe.as_ref()), cli.iperf3.clone(), cli.iperf.clone(), stop);
+    let tools = Tools::find(fullpipe(cli.fullpipe.as_ref()), cli.iperf3.clone(), cli.iperf.clone(), stop);
     if stop.load(Ordering::Relaxed) {
         return ExitCode::from(INTERRUPTED);
     }
@@ -126,7 +126,7 @@ fn run(cli: &Cli, stop: &AtomicBool) -> ExitCode {
     }
     let keeps_awake = !cli.let_sleep && Awake::ask().is_held();
     let effort = Effort { seconds: cli.time, rounds: cli.rounds.into(), keeps_awake };
-    let heading = Heading::new(Machine::look(), effort, &tools);
+    let heading = Heading::new(Machine::read(), effort, &tools);
     say(cli.json, &heading.text());
     let mut report = Report::new(heading);
     let interrupted = cases(cli).into_iter().any(|case| {
@@ -148,14 +148,14 @@ fn cases(cli: &Cli) -> Vec<Case> {
     if cli.cases.is_empty() { Case::value_variants().to_vec() } else { cli.cases.clone() }
 }
 
-/// Where cargo puts both programs.
+/// Returns where cargo puts both programs.
 fn fullpipe(named: Option<&PathBuf>) -> PathBuf {
     let sibling = || std::env::current_exe().unwrap_or_default().with_file_name("fullpipe");
     named.cloned().unwrap_or_else(sibling)
 }
 
-/// A flag that Ctrl-C sets, so that what there is gets printed; the second Ctrl-C ends the program at once, and the kernel
-/// what it has started.
+/// A flag that Ctrl-C sets, so that what there is gets printed; the second Ctrl-C ends the program at once, and the
+/// kernel what it has started.
 fn interrupt_flag() -> io::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {

@@ -1,4 +1,4 @@
-//! Where client and server run: both on loopback, or in two network namespaces joined by a pair of devices.
+//! The network between client and server: both on loopback, or in two network namespaces joined by a pair of devices.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
@@ -14,14 +14,14 @@ use fullpipe_units::{ByteCount, SegCount};
 use crate::process::RunError;
 use crate::relay::Relay;
 
-/// What both devices of the pair are called.
+/// Name of both devices of the pair.
 const DEVICE: &str = "bench0";
 
 /// Of the block that RFC 2544 reserves for benchmarks.
 const CLIENT: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 1);
 const SERVER: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 2);
 
-/// How client and server are joined.
+/// The connection between client and server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Joint {
     Loopback,
@@ -62,7 +62,7 @@ impl Network {
         })
     }
 
-    /// Where the client finds the server.
+    /// Returns where the client finds the server.
     pub(crate) fn server_address(&self) -> Ipv4Addr {
         match self {
             Self::Loopback => Ipv4Addr::LOCALHOST,

@@ -21,7 +21,7 @@ pub(crate) enum RunError {
     /// The user stopped the bench.
     #[error("interrupted")]
     Interrupted,
-    /// What went wrong, in the program's words where it had some.
+    /// The reason of the failure, in the program's words if it had some.
     #[error("{0}")]
     Failed(String),
 }
@@ -33,9 +33,9 @@ impl RunError {
 }
 
 /// Longest that Ctrl-C goes unheard.
-const HEAR_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+const INTERRUPT_POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// How often it is asked whether a server is ready.
+/// Interval at which a server is asked whether it is ready.
 const ASK_EVERY: Duration = Duration::from_millis(5);
 
 /// More output than any of the programs has for a short run.
@@ -82,15 +82,15 @@ impl Process {
         cpu_time(self.child.id())
     }
 
-    /// What it has written to standard output so far.
+    /// Returns what it has written to standard output so far.
     pub(crate) fn stdout(&self) -> String {
         self.stdout.text()
     }
 
-    /// Waits for its end; kills it after `patience`, and at once when `stop` is set.
+    /// Waits for its end; kills it after `timeout`, and at once when `stop` is set.
     pub(crate) fn finish(mut self, timeout: Duration, stop: &AtomicBool) -> Result<Ended, RunError> {
         self.wait(timeout, stop)?;
-        // Only until it is reaped does the kernel tell what it used.
+        // Only until it is reaped does the kernel report what it used.
         let cpu = self.cpu();
         let status = self.child.wait().map_err(RunError::failed)?;
         let (stdout, stderr) = (self.stdout.read_out(), self.stderr.read_out());
@@ -101,22 +101,22 @@ impl Process {
         let deadline = Instant::now() + timeout;
         let pid = Pid::from_child(&self.child);
         let ended = pidfd_open(pid, PidfdFlags::empty()).map_err(RunError::failed)?;
-        while poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&HEAR_EVERY)) != Ok(1) {
-            heard(stop)?;
+        while poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&INTERRUPT_POLL_INTERVAL)) != Ok(1) {
+            check_interrupt(stop)?;
             if Instant::now() >= deadline {
                 return Err(RunError::Failed(format!("did not end within {timeout:?}; killed")));
             }
         }
-        heard(stop)
+        check_interrupt(stop)
     }
 
-    /// Waits until it has the socket `port`, at most `patience`.
+    /// Waits until it has the socket `port`, at most `timeout`.
     pub(crate) fn wait_for_port(&mut self, port: Port, timeout: Duration, stop: &AtomicBool) -> Result<(), RunError> {
         let pid = self.child.id();
         self.wait_until("answer", timeout, stop, |_| has_port(pid, port))
     }
 
-    /// Waits until `done`, at most `patience`; an end before it is a failure, told in its own words.
+    /// Waits until `done`, at most `timeout`; an end before it is a failure, described in its own words.
     pub(crate) fn wait_until(
         &mut self,
         what: &str,
@@ -126,7 +126,7 @@ impl Process {
     ) -> Result<(), RunError> {
         let deadline = Instant::now() + timeout;
         while !done(self) {
-            heard(stop)?;
+            check_interrupt(stop)?;
             if self.child.try_wait().map_err(RunError::failed)?.is_some() {
                 return Err(RunError::Failed(last_words(&self.stderr.read_out(), "ended by itself")));
             }
@@ -147,7 +147,7 @@ impl Drop for Process {
     }
 }
 
-fn heard(stop: &AtomicBool) -> Result<(), RunError> {
+fn check_interrupt(stop: &AtomicBool) -> Result<(), RunError> {
     if stop.load(Ordering::Relaxed) { Err(RunError::Interrupted) } else { Ok(()) }
 }
 
@@ -158,7 +158,7 @@ pub(crate) fn last_words(text: &str, otherwise: &str) -> String {
     line.chars().filter(|character| !character.is_control()).take(MAX_QUOTED).collect()
 }
 
-/// Whether a process's network namespace has a server at `port`.
+/// Returns whether a process's network namespace has a server at `port`.
 fn has_port(pid: u32, port: Port) -> bool {
     const LISTENING: &str = "0A";
     // Of UDP: bound, and connected to nobody.
@@ -178,7 +178,7 @@ fn is_socket(line: &str, port: u16, state: &str) -> bool {
     found == state && local.ends_with(&format!(":{port:04X}"))
 }
 
-/// What a program writes, read as it comes so that it never waits for us.
+/// The output of a program, read as it arrives so that it never waits for us.
 #[derive(Debug)]
 struct Output {
     bytes: Arc<Mutex<Vec<u8>>>,

@@ -1,4 +1,4 @@
-//! The programs that are compared, and how each is told to do the same.
+//! The programs that are compared, and how each is asked to do the same.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -18,11 +18,11 @@ pub(crate) enum Program {
     Iperf2,
 }
 
-/// What is sent.
+/// A load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Load {
     pub(crate) traffic: Traffic,
-    /// How many at once.
+    /// Number of streams.
     pub(crate) streams: u16,
     /// For how long.
     pub(crate) seconds: f64,
@@ -49,9 +49,9 @@ const BEYOND_REACH: &str = "100g";
 #[derive(Debug)]
 pub(crate) struct Tool {
     pub(crate) path: PathBuf,
-    /// What it calls itself; or why it cannot be run.
+    /// Its name and version, or why it cannot be run.
     pub(crate) version: Result<String, String>,
-    /// What it says of its flags.
+    /// Its help.
     help: String,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Tools {
 }
 
 impl Tool {
-    fn look(path: PathBuf, help: &[&str], stop: &AtomicBool) -> Self {
+    fn find(path: PathBuf, help: &[&str], stop: &AtomicBool) -> Self {
         const TIMEOUT: Duration = Duration::from_secs(5);
         let ask = |arguments: &[&str]| {
             let ended = Process::start(Command::new(&path).args(arguments))?.finish(TIMEOUT, stop)?;
@@ -77,7 +77,7 @@ impl Tool {
         Self { path, version, help }
     }
 
-    /// Whether it knows a flag.
+    /// Returns whether it knows a flag.
     pub(crate) fn knows(&self, flag: &str) -> bool {
         self.help.split(|c: char| c.is_whitespace() || [',', '=', '[', ']'].contains(&c)).any(|word| word == flag)
     }
@@ -85,11 +85,11 @@ impl Tool {
 
 impl Tools {
     /// Asks each program what it is and can do.
-    pub(crate) fn look(fullpipe: PathBuf, iperf3: PathBuf, iperf2: PathBuf, stop: &AtomicBool) -> Self {
+    pub(crate) fn find(fullpipe: PathBuf, iperf3: PathBuf, iperf2: PathBuf, stop: &AtomicBool) -> Self {
         Self {
-            fullpipe: Tool::look(fullpipe, &["measure", "--help"], stop),
-            iperf3: Tool::look(iperf3, &["--help"], stop),
-            iperf2: Tool::look(iperf2, &["--help"], stop),
+            fullpipe: Tool::find(fullpipe, &["measure", "--help"], stop),
+            iperf3: Tool::find(iperf3, &["--help"], stop),
+            iperf2: Tool::find(iperf2, &["--help"], stop),
         }
     }
 
@@ -117,7 +117,7 @@ impl Program {
         command
     }
 
-    /// Where its server can be seen to be ready.
+    /// Returns where its server can be seen to be ready.
     pub(crate) fn port(self, port: u16, traffic: Traffic) -> Port {
         if self == Self::Iperf2 && traffic != Traffic::Tcp { Port::Udp(port) } else { Port::Tcp(port) }
     }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn each_program_is_reported_to_do_the_same() {
+    fn each_program_is_asked_to_do_the_same() {
         let load = Load { traffic: Traffic::Flood, streams: 2, seconds: 0.5 };
         let client = |program: Program| words(&program.client(&tools(), Ipv4Addr::LOCALHOST, 9, &load, &["--x"]));
         let expected = "fullpipe measure 127.0.0.1 --json -p 9 -P 2 -t 0.5 -u -l 1448 -b 0 --yes --x";

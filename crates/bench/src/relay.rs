@@ -1,4 +1,4 @@
-//! What an emulated path costs at least: a loop that reads one TUN device and writes the other, and does nothing else.
+//! The least cost of an emulated path: a loop that reads one TUN device and writes the other, and does nothing else.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! What is printed: text of 80 columns, and the same as one JSON document.
+//! The output: text of 80 columns, and the same as one JSON document.
 
 use std::fmt::Write;
 
@@ -28,7 +28,7 @@ pub(crate) struct Report {
 #[derive(Debug, Serialize)]
 pub(crate) struct Heading {
     machine: Machine,
-    /// Whether the processors were kept from sleeping.
+    /// True if the processors were kept from sleeping.
     kept_awake: bool,
     rounds: usize,
     seconds: f64,
@@ -123,12 +123,12 @@ impl Report {
     }
 }
 
-/// What a case is.
+/// Returns what a case is.
 pub(crate) fn case_head(case: Case) -> String {
     wrapped(&format!("{}: {}", case.name(), case.title()))
 }
 
-/// What came out of it.
+/// Returns what came out of it.
 pub(crate) fn outcome_text(outcome: &Outcome) -> String {
     let tables = outcome.tables.iter().map(table_text).collect::<String>();
     let notes = outcome.notes.iter().map(|note| indented(note)).collect::<String>();
@@ -165,7 +165,8 @@ fn ratio_text(ratio: &Ratio) -> String {
     }
 }
 
-/// What a table is of, beside the baseline, which comes last; the first column of figures is the median of the rounds.
+/// Returns what a table is of, in addition to the baseline, which comes last; the first column of figures is the median
+/// of the rounds.
 fn describe(quantity: Quantity) -> &'static str {
     match quantity {
         Quantity::BitsPerSecond => "arrived",

@@ -20,19 +20,20 @@ const MEGABITS: u16 = 95;
 const CONTESTANTS: [(&str, Program); 2] = [("fullpipe", Program::Fullpipe), ("iperf3", Program::Iperf3)];
 const PORT: u16 = 5201;
 
-/// Length of the intervals, each of which is judged by itself: on a machine that is busy now and then a run of seconds rarely
-/// counts.
+/// Length of the intervals, each of which is judged by itself: on a machine that is busy now and then a run of seconds
+/// rarely counts.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long the link may stand still in an interval that counts: half as long as its queue lasts (16 packets, 1.97 ms). What
-/// came meanwhile reaches the queue at once, behind what the sender, which may be eight datagrams late, sends at once.
+/// Time for which the link may stand still in an interval that counts: half as long as its queue lasts (16 packets,
+/// 1.97 ms). What came meanwhile reaches the queue at once, behind what the sender, which may be eight datagrams late,
+/// sends at once.
 const MAX_STANDSTILL: Span = Span::from_micros(980);
 
-/// How long a program may take beyond the time of its load.
+/// Time that a program may take beyond that of its load.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest that Ctrl-C goes unheard.
-const HEAR_EVERY: Duration = Duration::from_millis(100);
+const INTERRUPT_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Compares how much each program loses.
 pub(crate) fn compare(seconds: f64, rounds: usize, tools: &Tools, stop: &AtomicBool) -> Outcome {
@@ -52,7 +53,7 @@ pub(crate) fn compare(seconds: f64, rounds: usize, tools: &Tools, stop: &AtomicB
     outcome.with_notes(names.iter().zip(&seen).map(|(name, seen)| note(name, seen)).collect())
 }
 
-/// What each run lost: a median hides the one in ten that lost some.
+/// The losses of each run: a median hides the one in ten that lost some.
 fn note(name: &str, seen: &[Judged]) -> String {
     let (valid, all) = seen.iter().fold((0, 0), |(valid, all), run| (valid + run.valid, all + run.all));
     let losses: Vec<String> = seen.iter().map(|run| run.dropped.to_string()).collect();
@@ -105,7 +106,7 @@ impl Judged {
     }
 }
 
-/// What the lab says of itself in an interval.
+/// The figures of the lab in an interval.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Interval {
     stood_still: Span,
@@ -124,13 +125,14 @@ impl Interval {
         }
     }
 
-    /// Whether what was dropped in it is the sender's doing. It is judged by the standstill alone, whatever was dropped.
+    /// Returns whether what was dropped in it is the sender's doing. It is judged by the standstill alone, whatever was
+    /// dropped.
     fn is_valid(&self) -> bool {
         self.stood_still <= MAX_STANDSTILL && self.dropped_elsewhere == 0
     }
 }
 
-/// Runs a program once over `lab`, with a look at it every tenth of a second.
+/// Runs a program once over `lab`, with a snapshot of it every tenth of a second.
 pub(crate) fn run(
     lab: &Lab,
     program: Program,
@@ -139,20 +141,20 @@ pub(crate) fn run(
     stop: &AtomicBool,
 ) -> Result<(Figures, Vec<Interval>), RunError> {
     let mut intervals = Vec::new();
-    let mut look = Snapshot { lab, watch: Some(lab.watch().map_err(RunError::failed)?), intervals: &mut intervals };
-    let ended = watched(lab, program, load, tools, stop, &mut || look.now())?;
+    let mut snapshot = Snapshot { lab, watch: Some(lab.watch().map_err(RunError::failed)?), intervals: &mut intervals };
+    let ended = watched(lab, program, load, tools, stop, &mut || snapshot.now())?;
     let figures = figures::read(program, &ended, "").map_err(RunError::Failed)?;
     Ok((figures, intervals))
 }
 
-/// Runs a program once over `lab`, with a `look` at whatever every tenth of a second; what the program wrote.
+/// Runs a program once over `lab`, with a `snapshot` of whatever every tenth of a second; what the program wrote.
 pub(crate) fn watched(
     lab: &Lab,
     program: Program,
     load: &Load,
     tools: &Tools,
     stop: &AtomicBool,
-    look: &mut dyn FnMut() -> Result<(), RunError>,
+    snapshot: &mut dyn FnMut() -> Result<(), RunError>,
 ) -> Result<Ended, RunError> {
     let address = lab.address(Host::Receiver);
     let mut server = program.server(tools, address, PORT, load.traffic);
@@ -164,7 +166,7 @@ pub(crate) fn watched(
     let server = start(lab, Host::Receiver, &server)?;
     wait_for_listener(&server, stop)?;
     let client = start(lab, Host::Sender, &program.client(tools, address, PORT, load, &[]))?;
-    let ended = finish(client, Duration::from_secs_f64(load.seconds.ceil()) + TIMEOUT, stop, look);
+    let ended = finish(client, Duration::from_secs_f64(load.seconds.ceil()) + TIMEOUT, stop, snapshot);
     // It has served its one client; whatever became of that, it does not stay.
     server.finish(if ended.is_ok() { TIMEOUT } else { Duration::ZERO }).map_err(RunError::failed)?;
     ended
@@ -196,7 +198,7 @@ fn start<'l>(lab: &'l Lab, host: Host, command: &std::process::Command) -> Resul
 fn wait_for_listener(server: &LabProgram<'_>, stop: &AtomicBool) -> Result<(), RunError> {
     let deadline = Instant::now() + TIMEOUT;
     while Instant::now() < deadline {
-        match server.next_line(HEAR_EVERY) {
+        match server.next_line(INTERRUPT_POLL_INTERVAL) {
             Line::Text(line) if line.to_lowercase().contains("listening") => return Ok(()),
             Line::Text(_) | Line::NotYet if stop.load(Ordering::Relaxed) => return Err(RunError::Interrupted),
             Line::Text(_) | Line::NotYet => {}
@@ -206,26 +208,26 @@ fn wait_for_listener(server: &LabProgram<'_>, stop: &AtomicBool) -> Result<(), R
     Err(RunError::Failed(format!("its server did not answer within {TIMEOUT:?}")))
 }
 
-/// What the client wrote until it ended, with a `look` every tenth of a second; kills it after `patience`, and when `stop` is
-/// set.
+/// Returns what the client wrote until it ended, with a `snapshot` every tenth of a second; kills it after `timeout`,
+/// and when `stop` is set.
 fn finish(
     client: LabProgram<'_>,
     timeout: Duration,
     stop: &AtomicBool,
-    look: &mut dyn FnMut() -> Result<(), RunError>,
+    snapshot: &mut dyn FnMut() -> Result<(), RunError>,
 ) -> Result<Ended, RunError> {
     let deadline = Instant::now() + timeout;
-    let mut looked = Instant::now();
+    let mut sampled = Instant::now();
     let mut stdout = String::new();
     let given_up = loop {
-        match client.next_line(HEAR_EVERY) {
+        match client.next_line(INTERRUPT_POLL_INTERVAL) {
             Line::Text(line) => stdout += &(line + "\n"),
             Line::NotYet => {}
             Line::End => break None,
         }
-        if looked.elapsed() >= INTERVAL {
-            looked = Instant::now();
-            if let Err(error) = look() {
+        if sampled.elapsed() >= INTERVAL {
+            sampled = Instant::now();
+            if let Err(error) = snapshot() {
                 break Some(error);
             }
         }
@@ -236,8 +238,8 @@ fn finish(
             break Some(RunError::Failed(format!("did not end within {timeout:?}; killed")));
         }
     };
-    let last_patience = if given_up.is_some() { Duration::ZERO } else { TIMEOUT };
-    let output = client.finish(last_patience).map_err(RunError::failed)?;
+    let last_timeout = if given_up.is_some() { Duration::ZERO } else { TIMEOUT };
+    let output = client.finish(last_timeout).map_err(RunError::failed)?;
     let ended = Ended { succeeded: output.code == 0, stdout, stderr: output.stderr, cpu: Duration::ZERO };
     given_up.map_or(Ok(ended), Err)
 }

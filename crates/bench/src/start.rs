@@ -15,19 +15,19 @@ use crate::network::free_port;
 use crate::process::{Process, RunError};
 use crate::program::{Load, Program, Tools, Traffic};
 
-/// How often each program is started.
+/// Number of starts of each program.
 const STARTS: usize = 20;
 
 const CONTESTANTS: [(&str, Program); 2] = [("fullpipe", Program::Fullpipe), ("iperf3", Program::Iperf3)];
 
-/// What each connection begins with: 36 letters and a zero (iperf3's protocol).
+/// The first bytes of each connection: 36 letters and a zero (iperf3's protocol).
 const COOKIE: usize = 37;
 
-/// How long a server may take to answer, and a client to send data.
+/// Time that a server may take to answer, and a client to send data.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest that Ctrl-C goes unheard.
-const HEAR_EVERY: Duration = Duration::from_millis(100);
+const INTERRUPT_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Compares how soon each program sends data.
 pub(crate) fn compare(tools: &Tools, stop: &AtomicBool) -> Outcome {
@@ -55,9 +55,9 @@ fn time_to_data(program: Program, tools: &Tools, stop: &AtomicBool) -> Result<Du
     }
 }
 
-/// What a client says that has ended without data.
+/// Returns what a client says that has ended without data.
 fn own_words(program: Program, client: Process, stop: &AtomicBool) -> Option<RunError> {
-    let ended = client.finish(HEAR_EVERY, stop).ok()?;
+    let ended = client.finish(INTERRUPT_POLL_INTERVAL, stop).ok()?;
     figures::read(program, &ended, "").err().map(RunError::Failed)
 }
 
@@ -79,7 +79,7 @@ impl Relay {
     fn first_data(&self, stop: &AtomicBool) -> Result<Instant, RunError> {
         let deadline = Instant::now() + TIMEOUT;
         loop {
-            match self.stamp.recv_timeout(HEAR_EVERY) {
+            match self.stamp.recv_timeout(INTERRUPT_POLL_INTERVAL) {
                 Ok(stamp) => return Ok(stamp),
                 Err(RecvTimeoutError::Disconnected) => return Err(RunError::failed("it ended without sending data")),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -116,8 +116,8 @@ fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
     Ok(listener.accept()?.0)
 }
 
-/// Joins `client` to `server` both ways, on threads that end with either; `seen` hears how much each read from the client
-/// brought.
+/// Joins `client` to `server` both ways, on threads that end with either; `seen` learns how much each read from the
+/// client brought.
 fn forward(client: TcpStream, server: SocketAddr, seen: impl FnMut(usize) + Send + 'static) -> io::Result<()> {
     let server = TcpStream::connect_timeout(&server, TIMEOUT)?;
     for stream in [&client, &server] {

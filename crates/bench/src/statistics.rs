@@ -36,8 +36,8 @@ pub(crate) fn quantile(values: &[f64], share: f64) -> Option<f64> {
 }
 
 /// The median of the rounds' ratios. Its interval is where the middle 95 % of the medians lie when rounds are drawn
-/// again, with replacement, from those that were run (percentile bootstrap; Efron and Tibshirani, An Introduction to the
-/// Bootstrap, §13.3). `None` without rounds.
+/// again, with replacement, from those that were run (percentile bootstrap; Efron and Tibshirani, An Introduction to
+/// the Bootstrap, §13.3). `None` without rounds.
 pub(crate) fn ratio(of_rounds: &[f64]) -> Option<Ratio> {
     let interval = || {
         let mut random = Pcg64Mcg::seed_from_u64(SEED);

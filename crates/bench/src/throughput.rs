@@ -1,4 +1,4 @@
-//! How much arrives, and what it costs.
+//! The data that arrives, and its cost in processor time.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub(crate) struct Contestant {
     pub(crate) name: String,
     pub(crate) client: Program,
     pub(crate) server: Program,
-    /// Flags of the client, beside those that all have.
+    /// Flags of the client, in addition to those that all have.
     pub(crate) flags: Vec<&'static str>,
 }
 
@@ -27,10 +27,10 @@ impl Contestant {
     }
 }
 
-/// How long a server may take to answer, and a client beyond the time of its load.
+/// Time that a server may take to answer, and a client beyond the time of its load.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What is measured of TCP, and of UDP.
+/// Quantities that are measured with TCP and with UDP.
 const OF_TCP: &[Quantity] =
     &[Quantity::BitsPerSecond, Quantity::CpuSecondsPerGigabyte, Quantity::BusySecondsPerGigabyte];
 const OF_UDP: &[Quantity] = &[

@@ -63,7 +63,7 @@ fn without_fullpipe_it_says_how_to_get_it() {
     assert!(said.contains("/nowhere/fullpipe") && said.contains("cargo build --release"), "{said}");
 }
 
-/// What comes out of one round of half a second, and what is said meanwhile.
+/// Returns what comes out of one round of half a second, and what is said meanwhile.
 fn short_case(name: &str) -> (Value, String) {
     let _path = path();
     let running = Running::start(&mut bench(&[name, "--rounds", "1", "--time", "0.5", "--json"]));
@@ -82,7 +82,7 @@ fn assert_every_figure(case: &Value) {
     }
 }
 
-/// What it has started, once both ends of a comparison run.
+/// Returns what it has started, once both ends of a comparison run.
 fn client_and_server(bench: &Running) -> Vec<u32> {
     let mut found = Vec::new();
     let both = within(TIMEOUT, || {

@@ -14,7 +14,7 @@ pub enum Caller {
     Unknown,
 }
 
-/// Tells the callers of one port apart by the first bytes of their connection, as early as that can be told. An iperf3
+/// Distinguishes the callers of one port by the first bytes of their connection, as early as possible. An iperf3
 /// client waits for an answer after its cookie, so 37 bytes always decide; what was decided holds however many bytes
 /// follow.
 pub fn classify_first_bytes(bytes: &[u8]) -> Caller {
@@ -30,8 +30,8 @@ pub fn classify_first_bytes(bytes: &[u8]) -> Caller {
     }
 }
 
-/// Who sent the first datagram of an address to the server's UDP port. Nothing proves who that is: what is answered must
-/// not be longer than what came.
+/// Who sent the first datagram of an address to the server's UDP port. Nothing proves who that is: what is answered
+/// must not be longer than what came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DatagramCaller {
     /// An iperf3 client that opens a stream, of a test that it has agreed on over TCP.
@@ -42,8 +42,8 @@ pub enum DatagramCaller {
     Unknown,
 }
 
-/// Tells the callers of one UDP port apart by the first datagram of an address. iperf2 stamps by the wall clock behind its
-/// number; what iperf3 sends late has a time there that is less than a second.
+/// Distinguishes the callers of one UDP port by the first datagram of an address. iperf2 stamps by the wall clock
+/// behind its number; what iperf3 sends late has a time there that is less than a second.
 pub fn classify_first_datagram(datagram: &[u8]) -> DatagramCaller {
     const MICROS_OF_A_SECOND: u32 = 1_000_000;
     let (second, third) = (udp::word(datagram, 4), udp::word(datagram, 8));
@@ -60,7 +60,7 @@ pub fn classify_first_datagram(datagram: &[u8]) -> DatagramCaller {
     }
 }
 
-/// How an iperf2 client without a header fills its blocks.
+/// The pattern with which an iperf2 client without a header fills its blocks.
 const PLAIN_PAYLOAD: &[u8] = b"0123";
 
 /// Bytes of the flags with which an iperf2 header starts.
@@ -71,8 +71,8 @@ fn is_text(byte: u8) -> bool {
     byte == b' ' || byte.is_ascii_graphic()
 }
 
-/// Whether an iperf2 flags word may start so: it is zero, or has one of the two top bits (header with version 1,
-/// header with extension) and none of those that iperf2 does not know.
+/// Returns whether an iperf2 flags word may start so: it is zero, or has one of the two top bits (header with version
+/// 1, header with extension) and none of those that iperf2 does not know.
 fn may_start_flags(first: u8) -> bool {
     first == 0 || (first & 0b1100_0000 != 0 && first & 0b0010_0001 == 0)
 }

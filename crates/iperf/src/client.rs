@@ -9,7 +9,7 @@ use crate::{
     Cookie, Error, ErrorNumber, Message, Parameters, Refusal, Results, State, Step, Timeouts, data_connections, report,
 };
 
-/// What the driver of a [`Client`] does next.
+/// The next step for the driver of a [`Client`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum ClientAction {
     /// Write these bytes to the control connection.
@@ -20,17 +20,17 @@ pub enum ClientAction {
     OpenStreams {
         /// Number of data connections.
         count: u16,
-        /// Whether the server answers hellos that arrive together, or twice. An iperf3 server takes any datagram for the
-        /// data of the stream that it opened last.
+        /// True if the server answers hellos that arrive together, or twice. An iperf3 server takes any datagram for
+        /// the data of the stream that it opened last.
         together: bool,
     },
     /// Let data flow. Call [`Client::transfer_finished`] when the duration, with the omitted time, or the bytes have
     /// passed. In a download keep reading until [`ClientAction::CollectResults`] comes: a server whose write blocks
     /// cannot answer.
     StartTransfer,
-    /// The server told of itself while data flows, as one that is fullpipe does now and then: its settings and sockets, or
-    /// what it has seen up to [`EndReport::until`]. What it tells with its results replaces it.
-    Told(Box<EndReport>),
+    /// The server reported on itself while data flows, as one that is fullpipe does now and then: its settings and
+    /// sockets, or what it has seen up to [`EndReport::until`]. Its report with its results replaces it.
+    Reported(Box<EndReport>),
     /// Stop what still flows and give [`Client::local_results`].
     CollectResults,
     /// The test is complete, with what the server counted. Write what was to be sent, then close.
@@ -71,25 +71,25 @@ enum Phase {
     Over,
 }
 
-/// How much later than agreed the driver may end the transfer.
+/// Time by which the driver may end the transfer later than agreed.
 const TRANSFER_GRACE: Span = Span::from_secs(10);
 
-/// How long the numbers behind an error may take. They are one write in most releases; in some the second never comes.
+/// Time that the numbers behind an error may take. They are one write in most releases; in some the second never comes.
 const NUMBERS_WAIT: Span = Span::from_secs(1);
 
 /// Two numbers of 32 bits.
 const NUMBERS_LENGTH: usize = 8;
 
-/// What a server may say while data connections are being opened: 1, 2, and an error with its numbers.
+/// Bytes that a server may send while data connections are being opened: 1, 2, and an error with its numbers.
 const MAX_HELD: usize = 3 + NUMBERS_LENGTH;
 
-/// What a server that is fullpipe says when the data connections are open.
+/// The first bytes that a fullpipe server sends when the data connections are open.
 const STARTED: [u8; 3] = [State::TestStart.byte(), State::TestRunning.byte(), State::Report.byte()];
 
 /// The longest report.
 const MAX_REPORT: u64 = PREFIX as u64 + Message::Report.limit().get();
 
-/// Reports that are heard however short a test is. A server sends one a second.
+/// Reports that are accepted however short a test is. A server sends one a second.
 const MIN_REPORTS: u64 = 100;
 
 impl Client {
@@ -163,7 +163,8 @@ impl Client {
         }
     }
 
-    /// The data connections cannot be opened, because of `why`. The server is told, so that it is free again at once.
+    /// The data connections cannot be opened, because of `why`. The server is informed, so that it is free again at
+    /// once.
     pub fn open_failed(&mut self, why: impl Into<String>) {
         if self.phase == Phase::At(Step::Streams) {
             self.terminate(Error::Streams { why: why.into() });
@@ -178,7 +179,7 @@ impl Client {
         }
     }
 
-    /// What this end counted. A report in it is not sent, nor is output.
+    /// Passes on the counts of this end. A report in them is not sent, nor is output.
     pub fn local_results(&mut self, now: Time, results: Results) {
         if self.phase == Phase::At(Step::LocalResults) {
             self.send(Results { report: None, server_output: None, ..results }.encode(self.sends));
@@ -243,7 +244,7 @@ impl Client {
                 _ if step == Step::Results => self.read_results(now),
                 // The server may be faster than our own driver.
                 _ if matches!(step, Step::Streams | Step::LocalResults) && self.may_wait() => false,
-                Some(State::Report) if self.hears_reports(step) => self.read_report(),
+                Some(State::Report) if self.takes_reports(step) => self.read_report(),
                 state => {
                     self.inbox.take(1);
                     self.read_state(state, first, step, now);
@@ -253,15 +254,15 @@ impl Client {
         }
     }
 
-    /// Whether what came too early is no more than a server may say before it waits for us.
+    /// Returns whether what came too early is no more than a server may say before it waits for us.
     fn may_wait(&self) -> bool {
         let report = if self.inbox.starts_with(&STARTED) { MAX_REPORT } else { 0 };
         self.inbox.len() as u64 <= MAX_HELD as u64 + report
     }
 
-    /// Only a server that knows that it talks with fullpipe tells anything, and only from when data flows until it has heard
-    /// that the test is over.
-    fn hears_reports(&self, step: Step) -> bool {
+    /// Only a server that knows that it talks with fullpipe reports anything, and only from when data flows until it
+    /// has received the end of the test.
+    fn takes_reports(&self, step: Step) -> bool {
         matches!(step, Step::Transfer | Step::End) && self.reports_left > 0
     }
 
@@ -271,7 +272,7 @@ impl Client {
             Ok(None) => return false,
             Ok(Some(report)) => {
                 self.reports_left -= 1;
-                self.actions.push_back(ClientAction::Told(Box::new(report)));
+                self.actions.push_back(ClientAction::Reported(Box::new(report)));
             }
             Err(error) => self.fail(error),
         }
@@ -423,12 +424,12 @@ mod tests {
     proptest! {
         #[test]
         fn outside_a_message_next_to_nothing_is_held(
-            pieces in prop::collection::vec(prop::collection::vec(0_u8..17, 0..6), 0..40),
+            chunks in prop::collection::vec(prop::collection::vec(0_u8..17, 0..6), 0..40),
             step in prop::sample::select(vec![Step::Greeting, Step::Streams, Step::Transfer, Step::LocalResults]),
         ) {
             let mut client = client_in(step);
-            for piece in pieces {
-                client.receive(Time::ZERO, &piece);
+            for chunk in chunks {
+                client.receive(Time::ZERO, &chunk);
                 prop_assert!(client.inbox.len() <= MAX_HELD);
             }
         }

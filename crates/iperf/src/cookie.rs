@@ -1,7 +1,7 @@
 use std::fmt;
 
-/// What joins the connections of one test: the client sends it first on the control connection and on every data
-/// connection. 36 characters and a zero byte.
+/// The identifier that all connections of one test share: the client sends it first on the control connection and on
+/// every data connection. 36 characters and a zero byte.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cookie([u8; Cookie::LENGTH]);
 
@@ -25,7 +25,7 @@ impl Cookie {
         Self(bytes)
     }
 
-    /// What goes over the wire.
+    /// The bytes on the wire.
     pub const fn as_bytes(&self) -> &[u8; Self::LENGTH] {
         &self.0
     }

@@ -9,9 +9,12 @@ use crate::{ErrorNumber, Message};
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
     /// The first byte is none with which an iperf3 server answers a cookie.
-    #[error("something answered, but not as an iperf3 server does: it began with the byte {first:#04x}{}", origin_hint(*first))]
+    #[error(
+        "something answered, but not as an iperf3 server does: it began with the byte {first:#04x}{}",
+        origin_hint(*first)
+    )]
     NotIperf3 {
-        /// What it sent first.
+        /// The first byte that it sent.
         first: u8,
     },
     /// The server runs another test.
@@ -20,35 +23,35 @@ pub enum Error {
     /// The server refused the test or broke it off.
     #[error("the server ended the test while {step}: {reason}")]
     Server {
-        /// Where the test stood.
+        /// The step at which the test was.
         step: Step,
-        /// What it said.
+        /// The state byte and the numbers that it sent.
         reason: ServerError,
     },
     /// The server was stopped by its operator.
     #[error("the server was stopped while {step}")]
     ServerTerminated {
-        /// Where the test stood.
+        /// The step at which the test was.
         step: Step,
     },
     /// The client was interrupted by its user.
     #[error("the client was interrupted while {step}")]
     ClientTerminated {
-        /// Where the test stood.
+        /// The step at which the test was.
         step: Step,
     },
     /// The control connection was closed.
     #[error("the other end closed the control connection while {step}{}", closing_hint(*step))]
     Closed {
-        /// Where the test stood.
+        /// The step at which the test was.
         step: Step,
     },
     /// A deadline passed.
     #[error("gave up after {after} while {step}{}", silence_hint(*step))]
     Timeout {
-        /// Where the test stood.
+        /// The step at which the test was.
         step: Step,
-        /// How long that was waited for.
+        /// Time that was waited.
         after: Span,
     },
     /// A byte that does not belong where it came.
@@ -56,7 +59,7 @@ pub enum Error {
     OutOfOrder {
         /// The byte.
         got: u8,
-        /// Where the test stood.
+        /// The step at which the test was.
         step: Step,
     },
     /// A message announces more than its kind may have.
@@ -74,7 +77,7 @@ pub enum Error {
     Malformed {
         /// Which message.
         message: Message,
-        /// What is wrong with it.
+        /// The reason why it is invalid.
         why: String,
     },
     /// The data connections could not be opened.
@@ -88,17 +91,17 @@ pub enum Error {
     Refused(#[from] Refusal),
 }
 
-/// Why a server does not run a test, and the number that tells an iperf3 client so.
+/// Why a server does not run a test, and the number by which an iperf3 client knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{why}")]
 pub struct Refusal {
     /// The number that iperf3 uses for it.
     pub number: ErrorNumber,
-    /// What was asked, and what is possible.
+    /// The value that was asked for, and those that are possible.
     pub why: String,
 }
 
-/// What a server said after the state byte that announces an error.
+/// The numbers that a server sent after the state byte that announces an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerError {
     /// Its reason; `None` where the connection ended before the number came.
@@ -121,8 +124,8 @@ impl fmt::Display for ServerError {
     }
 }
 
-/// Where a test stands, in the order in which the steps follow each other. Each side knows only those in which it
-/// waits for something.
+/// The step at which a test is, in the order in which the steps follow each other. Each side knows only those in which
+/// it waits for something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Client: the cookie was sent, the server has not asked for the parameters.

@@ -17,8 +17,8 @@ pub enum Message {
 }
 
 impl Message {
-    /// The longest that is accepted: 64 KiB of parameters (iperf3 sends less than 8 KiB), 1 MiB of a report (a look at 256
-    /// streams has half of that), 16 MiB of results (they may hold the other end's whole output, or our samples).
+    /// The longest that is accepted: 64 KiB of parameters (iperf3 sends less than 8 KiB), 1 MiB of a report (a look at
+    /// 256 streams has half of that), 16 MiB of results (they may hold the other end's whole output, or our samples).
     pub const fn limit(self) -> ByteCount {
         match self {
             Self::Parameters => ByteCount::from_kib(64),
@@ -80,8 +80,8 @@ impl Inbox {
         self.held = Vec::new();
     }
 
-    /// The JSON text of `message`, which comes next, once it is complete. Its length is judged before any of it is waited for,
-    /// so no more than the limit and one call's bytes are ever held.
+    /// The JSON text of `message`, which comes next, once it is complete. Its length is judged before any of it is
+    /// waited for, so no more than the limit and one call's bytes are ever held.
     pub(crate) fn take_message(&mut self, message: Message) -> Result<Option<Vec<u8>>, Error> {
         self.take_behind(0, message)
     }

@@ -5,8 +5,8 @@
 //! [`Datagram`] and, behind it, the same header; the client ends the test with a datagram whose number is negative,
 //! repeats it until it is answered, and the answer is the server's [`Report`].
 //!
-//! All of this is what iperf 2.0.10 to 2.2 speak, where numbers of datagrams have 64 bits. Datagrams of older ones, with
-//! 32, are read too; their clients do not understand our report.
+//! All of this is what iperf 2.0.10 to 2.2 speak, where numbers of datagrams have 64 bits. Datagrams of older ones,
+//! with 32, are read too; their clients do not understand our report.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ use crate::udp::{low_half, put, word};
 /// The port on which iperf2 servers listen, TCP and UDP.
 pub const DEFAULT_PORT: u16 = 5001;
 
-/// What a client asks of a server.
+/// The kind of test that a client asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// To receive; the usual.
@@ -52,17 +52,18 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What the header at the start of a client's data says.
+/// The header at the start of a client's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// What the client asks for.
+    /// The kind of test that the client asks for.
     pub kind: Kind,
-    /// Whether the client waits with its data, for a moment, until it gets an [`ANSWER`] (TCP only: its options `-X` and
-    /// `--trip-times`). Any other must not get one: it would close its connection with bytes unread, and so reset it.
+    /// True if the client waits with its data, for a moment, until it gets an [`ANSWER`] (TCP only: its options `-X`
+    /// and `--trip-times`). Any other must not get one: it would close its connection with bytes unread, and so reset
+    /// it.
     pub waits_for_answer: bool,
 }
 
-/// What a server answers to a client that waits for it: message 2, of 28 bytes, from no version of iperf.
+/// The answer of a server to a client that waits for it: message 2, of 28 bytes, from no version of iperf.
 pub const ANSWER: [u8; 28] = {
     let mut answer = [0; 28];
     (answer[3], answer[7]) = (2, 28);
@@ -72,10 +73,10 @@ pub const ANSWER: [u8; 28] = {
 /// Bytes of the header that [`Header::tcp`] makes: as 2.1 has it, 24 of the oldest and 36 of an extension.
 pub const HEADER_LENGTH: usize = 60;
 
-/// Where a header begins in a datagram.
+/// Offset of a header in a datagram.
 const IN_DATAGRAM: usize = 16;
 
-/// Where the extension holds its flags, from the start of the header.
+/// Offset of the extension's flags, from the start of the header.
 const EXTENSION_FLAGS: usize = 32;
 
 const VERSION_1: u32 = 0x8000_0000;
@@ -114,7 +115,7 @@ impl Header {
         Self { kind: kind(flags, extension), waits_for_answer: false }
     }
 
-    /// What a client that wants `request` sends first on each of its TCP connections, as a part of its data.
+    /// Returns what a client that wants `request` sends first on each of its TCP connections, as a part of its data.
     ///
     /// For an upload it is zero: a server that sees an extension sends an answer, which nobody would read.
     pub fn tcp(request: &Request) -> [u8; HEADER_LENGTH] {
@@ -155,7 +156,7 @@ fn amount(request: &Request) -> u32 {
     request.bytes.map_or(time, |bytes| i32::try_from(bytes.get()).unwrap_or(i32::MAX)).cast_unsigned()
 }
 
-/// What each datagram begins with.
+/// The header of each datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Datagram {
     /// Its number in its stream, from 1. One that is negative says that there are no more; it is itself the next of the
@@ -190,13 +191,13 @@ impl Datagram {
         Some(Self { number, sent: time(payload, 4)? })
     }
 
-    /// Whether it says that there are no more.
+    /// Returns whether it says that there are no more.
     pub const fn is_last(&self) -> bool {
         self.number < 0
     }
 }
 
-/// What a server answers to the last datagram of a stream.
+/// The report that a server sends in answer to the last datagram of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Report {
     /// Bytes of payload that it received.
@@ -220,8 +221,8 @@ impl Report {
     /// Bytes of it that every version reads.
     const SHORT: usize = 56;
 
-    /// What a server sends that received `last`, the datagram that ends a stream: never longer than that, so that nobody
-    /// can make it send more than he sent himself. `None` where that leaves no room.
+    /// Returns what a server sends that received `last`, the datagram that ends a stream: never longer than that, so
+    /// that nobody can make it send more than he sent himself. `None` where that leaves no room.
     ///
     /// A last datagram shorter than 128 bytes gets the short form, which has 32 bits for each count: more is given as
     /// 2³²−1.
@@ -282,7 +283,7 @@ impl Report {
         })
     }
 
-    /// The same in the record's words. iperf2 does not tell duplicates from what is out of order.
+    /// The same in the record's words. iperf2 does not distinguish duplicates from what is out of order.
     pub fn as_seen(&self) -> Datagrams {
         Datagrams {
             received: self.datagrams.saturating_sub(self.lost),
@@ -296,7 +297,7 @@ impl Report {
     }
 }
 
-/// Where a report has the high halves of its three counts.
+/// Offset in a report of the high halves of its three counts.
 const HIGH_HALVES: usize = 116;
 
 /// Seconds and microseconds, in two words.
@@ -450,8 +451,8 @@ mod tests {
         assert_eq!((narrow.datagrams, narrow.lost), (u64::from(u32::MAX), u64::from(u32::MAX)));
     }
 
-    /// What iperf 2.1.8 answered to a test of 100 datagrams, the last one included, of which 5, 6 and 50 were left out: it
-    /// takes the last one, number -100 after 100, for one out of order, and that for one that was lost.
+    /// The answer of iperf 2.1.8 to a test of 100 datagrams, the last one included, of which 5, 6 and 50 were left out:
+    /// it takes the last one, number -100 after 100, for one out of order, and that for one that was lost.
     #[test]
     fn a_recorded_report_of_2_1_8_is_understood() {
         let mut answer = vec![0; 128];

@@ -51,7 +51,7 @@ impl Extension {
     }
 }
 
-/// How many objects a JSON text has, at most.
+/// Returns how many objects a JSON text has, at most.
 pub(crate) fn objects(json: &[u8]) -> usize {
     json.iter().copied().filter(|byte| *byte == b'{').count()
 }

@@ -12,8 +12,9 @@ use crate::Cookie;
 
 /// A key shared by clients and a server.
 ///
-/// It authenticates the client and nothing else: nothing is encrypted, what is said later is not protected, and the server
-/// does not show that it knows the key. Whoever can change what goes over the wire can take over a test that was let in.
+/// It authenticates the client and nothing else: nothing is encrypted, what is said later is not protected, and the
+/// server does not show that it knows the key. Whoever can change what goes over the wire can take over a test that was
+/// let in.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(Vec<u8>);
 
@@ -29,8 +30,8 @@ pub struct KeyError {
     length: usize,
 }
 
-/// What shows that the sender knows the key: HMAC-SHA-256 (RFC 2104, FIPS 180-4) over a fixed text, the cookie of its test
-/// and the time.
+/// The proof that the sender knows the key: HMAC-SHA-256 (RFC 2104, FIPS 180-4) over a fixed text, the cookie of its
+/// test and the time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proof {
     /// Seconds since 1970 on the client's clock.
@@ -50,7 +51,7 @@ pub enum ProofError {
     Stale,
 }
 
-/// What else is made with the same key cannot be taken for a proof.
+/// The label that keeps other uses of the same key apart from a proof.
 const PURPOSE: &[u8] = b"fullpipe may run this test";
 
 /// Bytes of an HMAC-SHA-256, and of a SHA-256.
@@ -83,8 +84,8 @@ impl Key {
         Proof { time: now, mac: to_hex(&mac) }
     }
 
-    /// Whether `proof` shows that the client of the test with this `cookie` knows the key, `now` seconds after the
-    /// beginning of 1970. Takes the same time whatever is wrong with it.
+    /// Returns whether `proof` shows that the client of the test with this `cookie` knows the key, `now` seconds after
+    /// the beginning of 1970. Takes the same time whatever is wrong with it.
     ///
     /// # Errors
     /// If it does not, or not any more. Whether the same proof came before is for the caller to know.

@@ -1,7 +1,7 @@
 //! The protocols of iperf3 and iperf2, without sockets and without a clock.
 //!
 //! A driver owns the connections. It feeds a [`Client`] or a [`ServerSession`] with the bytes of the control
-//! connection and with what happened, tells the time with every call, and carries out the actions that come out:
+//! connection and with what happened, passes the time with every call, and carries out the actions that come out:
 //!
 //! ```text
 //! client                                server
@@ -24,9 +24,9 @@
 //! In every state there is a deadline: call `tick` when it is reached, and a stalled peer becomes an [`Error`].
 //! Nothing that a peer sends makes either machine panic or hold more than the message limits in [`Message`].
 //!
-//! A test has one data connection for each stream and direction, in an order that [`direction_of`] tells. What is on them
-//! is in [`udp`] for datagrams, and nothing but payload with TCP. [`iperf2`] has no control connection: the module holds
-//! what its clients and servers say inside the data. A server that listens for both tells them apart with
+//! A test has one data connection for each stream and direction, in an order that [`direction_of`] defines. What is on
+//! them is in [`udp`] for datagrams, and nothing but payload with TCP. [`iperf2`] has no control connection: the module
+//! holds what its clients and servers say inside the data. A server that listens for both distinguishes them with
 //! [`classify_first_bytes`] and [`classify_first_datagram`].
 //!
 //! # Between two ends that are both fullpipe
@@ -40,20 +40,21 @@
 //! * `key`: its [`Proof`], where it has a [`Key`].
 //!
 //! To a client that said so the server sends 0x63 in place of 10: it answers the hellos of UDP streams that arrive
-//! together, which an iperf3 server would confuse. And it tells of itself while data flows, so that it is known of an end that dies, or of a
-//! test that is interrupted, what it had seen. Between 2 and 13 it may send, any number of times (about once a second),
+//! together, which an iperf3 server would confuse. And it reports on itself while data flows, so that it is known of an
+//! end that dies, or of a test that is interrupted, what it had seen. Between 2 and 13 it may send, any number of times
+//! (about once a second),
 //!
 //! ```text
 //!                                   ←   0x66, a report (JSON)
 //! ```
 //!
-//! a state byte that iperf3 does not have, the length in four bytes as before any message, and an `EndReport` of at most
-//! 1 MiB. The first holds its settings and its data sockets; those that follow what it has seen up to `until`: one look at
-//! each of its TCP streams (TCP_INFO, and the memory of the socket), its processor time, and what it counted of the datagrams
-//! that came in. A server sends one only when the client has taken the one before; one that tells too much, too often, or at
-//! another time breaks the protocol.
+//! a state byte that iperf3 does not have, the length in four bytes as before any message, and an `EndReport` of at
+//! most 1 MiB. The first holds its settings and its data sockets; those that follow what it has seen up to `until`: one
+//! sample of each of its TCP streams (TCP_INFO, and the memory of the socket), its processor time, and what it counted
+//! of the datagrams that came in. A server sends one only when the client has taken the one before; one that reports
+//! too much, too often, or at another time breaks the protocol.
 //!
-//! The server's results carry under `x_fullpipe` its whole `EndReport`, which replaces all that it told before.
+//! The server's results carry under `x_fullpipe` its whole `EndReport`, which replaces all that it reported before.
 
 #![warn(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss)]
 
@@ -98,7 +99,7 @@ pub const DEFAULT_PORT: u16 = 5201;
 /// nothing) is ended after it.
 pub const MAX_TEST: Span = Span::from_secs(86_400);
 
-/// How long each side waits for the other outside the transfer itself.
+/// The times that each side waits for the other outside the transfer itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
     /// For an answer on the control connection, for one data connection, for the driver's own results, or for more of a

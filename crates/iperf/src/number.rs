@@ -61,7 +61,7 @@ impl ErrorNumber {
         self.0
     }
 
-    /// What the server means by it, as the end of a sentence; `None` for a number without a known meaning.
+    /// Returns what the server means by it, as the end of a sentence; `None` for a number without a known meaning.
     pub const fn meaning(self) -> Option<&'static str> {
         Some(match self.0 {
             5 => "the test would last longer than it permits",

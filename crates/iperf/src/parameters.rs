@@ -7,7 +7,7 @@ use crate::inbox::{PREFIX, framed};
 use crate::json::{self, Extension, Flag, Text, Whole};
 use crate::{Error, ErrorNumber, MAX_TEST, Message, Proof, Refusal, udp};
 
-/// What the client asks for, as it goes over the wire.
+/// The parameters that a client asks for, as they go over the wire.
 ///
 /// Only what this program acts on is read; iperf3's other keys (flow label, …) are ignored. The
 /// numbers are the peer's until [`Parameters::to_request`] has judged them.
@@ -54,7 +54,7 @@ pub struct Parameters {
     request: Option<Box<Request>>,
 }
 
-/// What carries the data.
+/// The transport protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Carrier {
     Tcp,
@@ -88,25 +88,27 @@ const MAX_BYTES: i64 = 1 << 60;
 /// Linux has room for 15 characters and a zero byte (`TCP_CA_NAME_MAX`).
 const MAX_CONGESTION_NAME: usize = 15;
 
-/// What iperf3 servers take as parameters since 3.18.
+/// The longest parameters that iperf3 servers accept since 3.18.
 const MAX_PARAMETERS: usize = 8 * 1024;
 
-/// Value of `zerocopy` that asks a fullpipe server for `MSG_ZEROCOPY`. To iperf3 every value but zero means `sendfile`, the
-/// nearest that it has.
+/// Value of `zerocopy` that asks a fullpipe server for `MSG_ZEROCOPY`. To iperf3 every value but zero means `sendfile`,
+/// the nearest that it has.
 const ZERO_COPY: i64 = 2;
 
-/// How often iperf3 looks whether a rate permits the next block, in microseconds; its default, and so ours for it.
+/// Interval at which iperf3 checks whether a rate permits the next block, in microseconds; its default, and so ours for
+/// it.
 const PACING_TIMER: i64 = 1000;
 
 impl Parameters {
-    /// What to send for `request`. Durations are rounded up to whole seconds, which is all that the protocol has: the
-    /// client ends the test, the server's clock is only a backstop. The peer is told that we understand our extension.
+    /// Returns what to send for `request`. Durations are rounded up to whole seconds, which is all that the protocol
+    /// has: the client ends the test, the server's clock is only a backstop. The peer learns that we understand our
+    /// extension.
     ///
     /// # Errors
     ///
     /// Refuses what newer servers would refuse, what the protocol cannot say (a test of no time or no bytes), a
-    /// [`Buffer::Window`] and a UDP test with block zero: which buffer yields a window, and what the path's packets hold,
-    /// is for the caller to find out. Texts that make the message longer than servers accept are refused too.
+    /// [`Buffer::Window`] and a UDP test with block zero: which buffer yields a window, and what the path's packets
+    /// hold, is for the caller to find out. Texts that make the message longer than servers accept are refused too.
     pub fn from_request(request: &Request) -> Result<Self, Refusal> {
         let (bytes, seconds) = match request.bytes {
             Some(ByteCount::ZERO) => {
@@ -182,8 +184,8 @@ impl Parameters {
         Self { server_output: true, ..self }
     }
 
-    /// The same, with the token by which the server knows the user: base64 of what iperf3 encrypts with the server's RSA
-    /// key.
+    /// The same, with the token by which the server knows the user: base64 of what iperf3 encrypts with the server's
+    /// RSA key.
     ///
     /// # Errors
     ///
@@ -198,16 +200,16 @@ impl Parameters {
         Self { proof: Some(proof), ..self }
     }
 
-    /// The same, telling a server that is fullpipe the settings of the client's host. They are left out where they make the
-    /// message longer than servers accept.
+    /// The same, sending a fullpipe server the settings of the client's host. They are left out where they make
+    /// the message longer than servers accept.
     #[must_use]
     pub fn with_settings(self, settings: HostSettings) -> Self {
         let stated = Self { settings: Some(settings), ..self.clone() };
         if stated.length() <= MAX_PARAMETERS { stated } else { self }
     }
 
-    /// Adds the whole request for a server that is fullpipe, which takes from it what iperf3 has no key for: a new field of
-    /// [`Request`] needs no key here. It is left out where it makes the message longer than servers accept.
+    /// Adds the whole request for a server that is fullpipe, which takes from it what iperf3 has no key for: a new
+    /// field of [`Request`] needs no key here. It is left out where it makes the message longer than servers accept.
     #[must_use]
     pub fn with_request(self, request: &Request) -> Self {
         let request = Request { title: None, extra_data: None, ..request.clone() };
@@ -274,12 +276,12 @@ impl Parameters {
         }
     }
 
-    /// Whether the end that sent these understands our extension.
+    /// Returns whether the end that sent these understands our extension.
     pub fn speaks_fullpipe(&self) -> bool {
         self.speaks_fullpipe
     }
 
-    /// Whether the client wants the server's output with the results.
+    /// Returns whether the client wants the server's output with the results.
     pub fn wants_server_output(&self) -> bool {
         self.server_output
     }
@@ -289,18 +291,18 @@ impl Parameters {
         self.auth_token.as_deref()
     }
 
-    /// What shows that the client knows a key; judged by [`crate::Key::check`].
+    /// Returns what shows that the client knows a key; judged by [`crate::Key::check`].
     pub fn proof(&self) -> Option<&Proof> {
         self.proof.as_ref()
     }
 
-    /// The settings of the client's host, where it told them.
+    /// The settings of the client's host, where it sent them.
     pub fn settings(&self) -> Option<&HostSettings> {
         self.settings.as_ref()
     }
 
-    /// What a client sends: four bytes of length and JSON, never longer than the 8 KiB that iperf3 servers accept since
-    /// 3.18. Whatever is off or zero is left out, but for the keys that iperf3 always sends.
+    /// Returns what a client sends: four bytes of length and JSON, never longer than the 8 KiB that iperf3 servers
+    /// accept since 3.18. Whatever is off or zero is left out, but for the keys that iperf3 always sends.
     pub(crate) fn encode(&self) -> Vec<u8> {
         framed(&Sent(self))
     }
@@ -429,7 +431,7 @@ impl Serialize for Sent<'_> {
     }
 }
 
-/// What a client says of itself to a server that is fullpipe.
+/// The extension that a client sends to a fullpipe server.
 #[derive(Serialize)]
 struct Announced<'p> {
     version: u32,
@@ -481,7 +483,7 @@ impl<M: SerializeMap> Keys<M> {
         self.0.serialize_entry(key, &value)
     }
 
-    /// What is on is `true`; what is off is left out, as `false` would be on for iperf3 up to 3.17.
+    /// Writes `true` if it is on; otherwise nothing, as `false` would be on for iperf3 up to 3.17.
     fn flag(&mut self, key: &str, on: bool) -> Result<(), M::Error> {
         if on { self.put(key, true) } else { Ok(()) }
     }
@@ -544,7 +546,7 @@ struct Received {
 
 /// The same as it was received.
 #[derive(Deserialize)]
-struct Heard {
+struct Announcement {
     version: u32,
     #[serde(default)]
     key: Option<Proof>,
@@ -560,7 +562,7 @@ struct Heard {
 
 impl From<Received> for Parameters {
     fn from(received: Received) -> Self {
-        let extension = received.x_fullpipe.read::<Heard>();
+        let extension = received.x_fullpipe.read::<Announcement>();
         let carrier = match (received.udp.0, received.sctp.0) {
             (true, _) => Carrier::Udp,
             (_, true) => Carrier::Sctp,
@@ -650,7 +652,7 @@ fn whole_seconds(span: Span) -> i64 {
     number(span.as_nanos().div_ceil(1_000_000_000))
 }
 
-/// What does not fit is refused by the range check that follows.
+/// Returns `value`, or the greatest number, which the range check that follows refuses.
 fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
@@ -704,6 +706,14 @@ mod tests {
             r#""window":65536,"len":131072,"congestion":"reno","client_version""#
         );
         assert!(json_of(&parameters).starts_with(keys), "{}", json_of(&parameters));
+    }
+
+    #[test]
+    fn a_wish_for_copies_and_single_datagrams_reaches_a_fullpipe_server() {
+        let asked = Request { rx_copy: true, no_gso: true, ..Request::default() };
+        let json = json_of(&Parameters::from_request(&asked).unwrap());
+        assert!(json.ends_with(r#""x_fullpipe":{"version":1,"rx_copy":true,"no_gso":true}}"#), "{json}");
+        assert_eq!(accepted(&json), asked);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What a fullpipe server tells a fullpipe client while data flows: the state byte and an [`EndReport`] of what there is so
-//! far, behind its length.
+//! The report that a fullpipe server sends a fullpipe client while data flows: the state byte and an [`EndReport`] of
+//! what there is so far, behind its length.
 
 use fullpipe_record::EndReport;
 
@@ -18,7 +18,7 @@ pub(crate) fn encode(report: &EndReport) -> Option<Vec<u8>> {
 ///
 /// # Errors
 ///
-/// [`Error::Malformed`] for what is no report, and for one that tells more than one look at each connection.
+/// [`Error::Malformed`] for what is no report, and for one with more than one sample of each connection.
 pub(crate) fn decode(json: &[u8], connections: u16) -> Result<EndReport, Error> {
     let malformed = |why: &str| Error::Malformed { message: Message::Report, why: why.to_owned() };
     if objects(json) > MAX_OBJECTS {
@@ -27,16 +27,16 @@ pub(crate) fn decode(json: &[u8], connections: u16) -> Result<EndReport, Error> 
     let report: EndReport = json::object(json).map_err(|why| malformed(&why))?;
     let most = usize::from(connections);
     if report.samples.len() > most || report.sockets.len() > most || report.datagrams.len() > most {
-        return Err(malformed("it tells of more streams than the test has"));
+        return Err(malformed("it describes more streams than the test has"));
     }
     if report.samples.iter().any(|sample| sample.stream >= connections) {
-        return Err(malformed("it tells of a stream that the test does not have"));
+        return Err(malformed("it describes a stream that the test does not have"));
     }
     if report.processors.len() > 1 {
-        return Err(malformed("it tells of more than one look at its processors"));
+        return Err(malformed("it has more than one sample of its processors"));
     }
     if report.samples.iter().any(|sample| sample.at != report.samples[0].at) {
-        return Err(malformed("it tells of more than one look at its streams"));
+        return Err(malformed("it has more than one sample of its streams"));
     }
     Ok(report)
 }
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_at_every_stream_arrives_as_it_was_sent() {
+    fn a_sample_of_every_stream_arrives_as_it_was_sent() {
         let report = EndReport {
             samples: (0..256).map(sample).collect(),
             until: Some(Span::from_secs(1)),
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_tells_of_the_streams_of_its_test() {
+    fn a_report_describes_the_streams_of_its_test() {
         let of = |samples| {
             let message = encode(&EndReport { samples, ..EndReport::default() }).unwrap();
             decode(&message[5..], 2).map(|report| report.samples.len())
@@ -97,11 +97,11 @@ mod tests {
         assert_eq!(of(vec![sample(0), sample(1)]), Ok(2));
         assert!(of(vec![sample(2)]).unwrap_err().to_string().ends_with("a stream that the test does not have"));
         let later = Sample { at: Span::from_secs(2), ..sample(1) };
-        assert!(of(vec![sample(0), later]).unwrap_err().to_string().ends_with("more than one look at its streams"));
+        assert!(of(vec![sample(0), later]).unwrap_err().to_string().ends_with("more than one sample of its streams"));
         assert!(of(vec![sample(0); 3]).unwrap_err().to_string().ends_with("more streams than the test has"));
         assert!(refused(r#"{"sockets":[],"samples":[],"datagrams":[{},{},{}]}"#).contains("more streams"));
         assert!(
-            refused(r#"{"sockets":[],"samples":[],"processors":[{},{}]}"#).contains("more than one look at its pro")
+            refused(r#"{"sockets":[],"samples":[],"processors":[{},{}]}"#).contains("more than one sample of its pro")
         );
     }
 }

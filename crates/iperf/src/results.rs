@@ -11,7 +11,7 @@ use crate::inbox::{PREFIX, framed};
 use crate::json::{self, Extension, Number, Text, Whole};
 use crate::{Error, Message};
 
-/// What one end counted, as the other end is told.
+/// The results of one end, as it sends them to the other.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Results {
     /// Processor time of that end during the test.
@@ -20,13 +20,13 @@ pub struct Results {
     pub congestion: Option<String>,
     /// Its streams.
     pub streams: Vec<StreamResult>,
-    /// What it printed about the test, where it is a server that was asked.
+    /// The output of a server about the test, if it was asked for.
     pub server_output: Option<ServerOutput>,
-    /// What it saw, where both ends are fullpipe. Only servers send it: a client cannot know who will read it.
+    /// The report of that end, if both are fullpipe. Only servers send it: a client cannot know who will read it.
     pub report: Option<Box<EndReport>>,
 }
 
-/// What a server printed. It is the peer's: escape control characters before it reaches a terminal.
+/// The output of a server. It comes from the peer: escape control characters before it reaches a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerOutput {
     /// Lines of text.
@@ -35,14 +35,14 @@ pub enum ServerOutput {
     Json(String),
 }
 
-/// What one end counted on one stream.
+/// The counts of one end for one stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StreamResult {
     /// Which stream, from 0, in the order in which the connections were opened.
     pub stream: u16,
     /// Bytes sent or received, without the omitted time.
     pub bytes: ByteCount,
-    /// Segments sent again; `None` from a receiver, or where the sender's system does not tell.
+    /// Segments sent again; `None` from a receiver, or where the sender's system does not report.
     pub retransmits: Option<SegCount>,
     /// When this end began to count, since the data began to flow; zero up to iperf3 3.1, which does not say.
     pub from: Span,
@@ -52,12 +52,12 @@ pub struct StreamResult {
     pub datagrams: DatagramCounts,
 }
 
-/// What one end counted of a stream of datagrams, as iperf3 counts.
+/// The counts of one end for a stream of datagrams, as iperf3 counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DatagramCounts {
     /// Since the first datagram.
     pub total: DatagramCount,
-    /// What of that falls into the omitted time; `None` up to iperf3 3.13, which does not say.
+    /// The part of it that falls into the omitted time; `None` up to iperf3 3.13, which does not say.
     pub omitted: Option<DatagramCount>,
     /// Interarrival jitter (RFC 3550, section 6.4.1) at the end; zero from a sender.
     pub jitter: Span,
@@ -68,8 +68,8 @@ pub struct DatagramCounts {
 pub struct DatagramCount {
     /// From a sender, how many it sent; from a receiver, the highest number that it saw.
     pub packets: u64,
-    /// From a receiver, how many are missing: each gap adds to them, each datagram out of order takes one away, also one
-    /// that is there twice.
+    /// From a receiver, how many are missing: each gap adds to them, each datagram out of order takes one away, also
+    /// one that is there twice.
     pub lost: u64,
 }
 
@@ -81,13 +81,13 @@ impl Default for DatagramCounts {
 }
 
 impl DatagramCounts {
-    /// What a sender tells that sent `total` datagrams in all, `omitted` of them in the omitted time.
+    /// Returns the counts of a sender that sent `total` datagrams in all, `omitted` of them in the omitted time.
     pub fn sent(total: u64, omitted: u64) -> Self {
         let count = |packets| DatagramCount { packets, lost: 0 };
         Self { total: count(total), omitted: Some(count(omitted)), jitter: Span::ZERO }
     }
 
-    /// What a receiver tells that saw `total` in all, `omitted` of it in the omitted time.
+    /// Returns the counts of a receiver that saw `total` in all, `omitted` of it in the omitted time.
     pub fn received(total: &Datagrams, omitted: &Datagrams) -> Self {
         let count = |seen: &Datagrams| DatagramCount {
             packets: seen.received.saturating_add(seen.lost),
@@ -96,7 +96,7 @@ impl DatagramCounts {
         Self { total: count(total), omitted: Some(count(omitted)), jitter: total.jitter }
     }
 
-    /// What was counted, without the omitted time where that is known.
+    /// Returns the counts without the omitted time, if that is known.
     pub fn counted(&self) -> DatagramCount {
         let omitted = self.omitted.unwrap_or_default();
         DatagramCount {
@@ -105,8 +105,8 @@ impl DatagramCounts {
         }
     }
 
-    /// The same from a receiver, as far as its counts go: iperf3 does not tell which datagrams were duplicated or out of
-    /// order.
+    /// The same from a receiver, as far as its counts go: iperf3 does not report which datagrams were duplicated or out
+    /// of order.
     pub fn as_seen(&self) -> Datagrams {
         let DatagramCount { packets, lost } = self.counted();
         Datagrams {
@@ -135,8 +135,9 @@ impl Results {
         if fits(&shorter) { shorter } else { framed(&Sent::of(self, sends, None, shortened.as_ref())) }
     }
 
-    /// Reads the JSON of either end, without its length, for a test of `streams` streams, both directions together. What
-    /// iperf3 did not always send may be missing, unknown keys are ignored, and so is an extension that cannot be read.
+    /// Reads the JSON of either end, without its length, for a test of `streams` streams, both directions together.
+    /// What iperf3 did not always send may be missing, unknown keys are ignored, and so is an extension that cannot be
+    /// read.
     ///
     /// # Errors
     ///

@@ -8,19 +8,19 @@ use crate::{
     Error, ErrorNumber, Message, Parameters, Refusal, Results, State, Step, Timeouts, data_connections, report,
 };
 
-/// What the driver of a [`ServerSession`] does next.
+/// The next step for the driver of a [`ServerSession`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServerAction {
     /// Write these bytes to the control connection.
     Send(Vec<u8>),
-    /// Write these bytes too, whole and in their turn, but when the control connection takes them: nothing waits for them,
-    /// but what is sent later.
-    Tell(Vec<u8>),
+    /// Write these bytes too, whole and in their turn, but when the control connection takes them: nothing waits for
+    /// them, but what is sent later.
+    Report(Vec<u8>),
     /// Prepare for this load, or call [`ServerSession::refuse`]: what else the client wants is in
-    /// [`ServerSession::parameters`]. As many connections as [`crate::data_connections`] says will come, in the order of
-    /// the streams, with the test's cookie or, with UDP, each with a [`crate::udp::HELLO`]. Report each with
-    /// [`ServerSession::stream_connected`]. The direction is the client's: in an upload, and on the first half of what a
-    /// test of both directions opens, this end receives.
+    /// [`ServerSession::parameters`]. As many connections as [`crate::data_connections`] says will come, in the order
+    /// of the streams, with the test's cookie or, with UDP, each with a [`crate::udp::HELLO`]. Report each with
+    /// [`ServerSession::stream_connected`]. The direction is the client's: in an upload, and on the first half of what
+    /// a test of both directions opens, this end receives.
     ExpectStreams(Request),
     /// Let data flow.
     StartTransfer,
@@ -28,7 +28,7 @@ pub enum ServerAction {
     StopTransfer,
     /// Give [`ServerSession::local_results`].
     CollectResults {
-        /// Whether the client is fullpipe and wants this end's report in them; it is not sent to another.
+        /// True if the client is fullpipe and wants this end's report in them; it is not sent to another.
         report: bool,
     },
     /// The test is complete, with what the client counted. Close.
@@ -39,11 +39,11 @@ pub enum ServerAction {
 
 /// The server's side of one test, from the moment its cookie was read.
 ///
-/// Every step has its deadline: one reply time, also for each next data connection, and for all of them together a results
-/// time and a second each, so that nobody keeps others of its address from opening theirs; a results time for the client's
-/// results; for the transfer what the client asked for, omitted time included, and 40 s, as iperf3 has it. A test that
-/// bytes limit, or nothing, may take 24 hours ([`crate::MAX_TEST`]), the longest that a client may ask for. After
-/// the test ended, in either way, calls do nothing.
+/// Every step has its deadline: one reply time, also for each next data connection, and for all of them together a
+/// results time and a second each, so that nobody keeps others of its address from opening theirs; a results time for
+/// the client's results; for the transfer what the client asked for, omitted time included, and 40 s, as iperf3 has it.
+/// A test that bytes limit, or nothing, may take 24 hours ([`crate::MAX_TEST`]), the longest that a client may ask for.
+/// After the test ended, in either way, calls do nothing.
 ///
 /// A server that does not want the caller at all has no session: it answers the cookie with
 /// [`State::AccessDenied`] and closes.
@@ -65,7 +65,7 @@ pub struct ServerSession {
     client_results: Results,
 }
 
-/// How much longer than agreed a client may take over a transfer: iperf3's grace since 3.7.
+/// Time by which a client may take longer over a transfer than agreed: iperf3's grace since 3.7.
 const TRANSFER_GRACE: Span = Span::from_secs(40);
 
 impl ServerSession {
@@ -93,7 +93,7 @@ impl ServerSession {
         self.actions.pop_front()
     }
 
-    /// What the client asked for, once it has.
+    /// Returns what the client asked for, once it has.
     pub fn parameters(&self) -> Option<&Parameters> {
         self.parameters.as_ref()
     }
@@ -130,22 +130,23 @@ impl ServerSession {
         true
     }
 
-    /// Whether the client is told anything now: it is fullpipe, and data flows.
-    pub fn is_heard(&self) -> bool {
+    /// Returns whether the client gets reports now: it is fullpipe, and data flows.
+    pub fn takes_reports(&self) -> bool {
         self.phase == Some(Step::Transfer) && self.wants_report()
     }
 
-    /// Tells the client of this end while data flows, if it is heard: settings and sockets, or what has been seen so far, with
-    /// one look at each stream at most. A client hears one such report a second, and some more.
-    pub fn tell(&mut self, report: &EndReport) {
-        if self.is_heard()
+    /// Sends the client a report of this end while data flows, if it takes reports: settings and sockets, or what has
+    /// been seen so far, with one sample of each stream at most. A client takes one such report a second, and some
+    /// more.
+    pub fn report(&mut self, report: &EndReport) {
+        if self.takes_reports()
             && let Some(message) = report::encode(report)
         {
-            self.actions.push_back(ServerAction::Tell(message));
+            self.actions.push_back(ServerAction::Report(message));
         }
     }
 
-    /// What this end counted. Its report and output are sent to a client that wants them.
+    /// Passes on the counts of this end. Its report and output are sent to a client that wants them.
     pub fn local_results(&mut self, now: Time, results: Results) {
         if self.phase != Some(Step::LocalResults) {
             return;
@@ -159,8 +160,8 @@ impl ServerSession {
     }
 
     /// The driver cannot run the test or go on with it, for `refusal` and the operating system's `os_error`, if there
-    /// was one (a congestion control that cannot be set, a limit of the operator's). The client is told; before anything
-    /// else, where it is the answer to [`ServerAction::ExpectStreams`].
+    /// was one (a congestion control that cannot be set, a limit of the operator's). The client is informed; before
+    /// anything else, where it is the answer to [`ServerAction::ExpectStreams`].
     pub fn refuse(&mut self, refusal: Refusal, os_error: Option<i32>) {
         if self.phase.is_some() {
             let consents = [State::CreateStreams, State::CreateStreamsTogether]
@@ -170,7 +171,7 @@ impl ServerSession {
         }
     }
 
-    /// The server is being stopped. The client is told.
+    /// The server is being stopped. The client is informed.
     pub fn shutdown(&mut self) {
         if let Some(step) = self.phase {
             self.send(vec![State::ServerTerminate.byte()]);
@@ -188,7 +189,7 @@ impl ServerSession {
         }
     }
 
-    /// It is `now`: whatever is overdue is given up, and the client told why.
+    /// It is `now`: whatever is overdue is given up, and the client informed why.
     pub fn tick(&mut self, now: Time) {
         if now < self.deadline {
             return;

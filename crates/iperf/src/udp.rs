@@ -1,36 +1,36 @@
 //! iperf3's datagrams. Nothing here allocates: it is used on the data path.
 //!
 //! A stream is opened so: the client connects a socket to the server's port and sends a [`HELLO`]; the server connects
-//! the socket that received it to the client, and answers a [`REPLY`]. No payload flows before the test is running, since
-//! clients take no more than two datagrams for the reply. There is no last datagram: the client's word on the control
-//! connection ends the test.
+//! the socket that received it to the client, and answers a [`REPLY`]. No payload flows before the test is running,
+//! since clients take no more than two datagrams for the reply. There is no last datagram: the client's word on the
+//! control connection ends the test.
 
 use fullpipe_units::Span;
 
-/// What a client sends to open a stream.
+/// The datagram with which a client opens a stream.
 pub const HELLO: [u8; 4] = *b"9876";
 
-/// What a server answers. Clients since iperf3 3.12 look for it, older ones take any datagram.
+/// The answer of a server. Clients since iperf3 3.12 look for it, older ones take any datagram.
 pub const REPLY: [u8; 4] = *b"6789";
 
-/// What servers up to iperf3 3.11 answer, on the usual machines with the least byte first.
+/// The answer of servers up to iperf3 3.11, on the usual machines with the least byte first.
 const OLD_REPLY: [u8; 4] = [0xB1, 0x68, 0xDE, 0x3A];
 
 /// The least payload of a test's datagrams, in bytes: room for the longer of the two headers.
 pub const MIN_PAYLOAD: usize = 16;
 
-/// Whether `datagram` may open a stream. No iperf3 server looks at its bytes, which changed with 3.12.
+/// Returns whether `datagram` may open a stream. No iperf3 server looks at its bytes, which changed with 3.12.
 pub const fn is_hello(datagram: &[u8]) -> bool {
     datagram.len() == HELLO.len()
 }
 
-/// Whether `datagram` is the answer of an iperf3 server, of whatever age, to a [`HELLO`].
+/// Returns whether `datagram` is the answer of an iperf3 server, of whatever age, to a [`HELLO`].
 pub fn is_reply(datagram: &[u8]) -> bool {
     // Up to 3.17 a machine with the greatest byte first sends them the other way round.
     [REPLY, OLD_REPLY].iter().any(|reply| datagram.iter().eq(reply) || datagram.iter().rev().eq(reply))
 }
 
-/// What each datagram of a stream begins with; the rest is filler.
+/// The header of each datagram of a stream; the rest is filler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// When it was sent, in whole microseconds on the sender's own clock: since an unknown moment from iperf3 3.7 on,
@@ -46,8 +46,8 @@ impl Header {
         if wide { 16 } else { 12 }
     }
 
-    /// Writes it to the start of a payload. Of more than 32 bits of number only the low ones are written where it is not
-    /// `wide`; of more than 32 bits of seconds, always.
+    /// Writes it to the start of a payload. Of more than 32 bits of number only the low ones are written where it is
+    /// not `wide`; of more than 32 bits of seconds, always.
     pub fn write(self, wide: bool, payload: &mut [u8; MIN_PAYLOAD]) {
         let micros = self.sent.as_micros();
         put(payload, 0, low_half(micros / 1_000_000));

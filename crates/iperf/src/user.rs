@@ -21,7 +21,7 @@ pub struct Credentials {
 #[error("{0} is empty or has a line break, which iperf3 cannot carry")]
 pub struct CredentialsError(&'static str);
 
-/// The users that a server serves, and what tells their passwords: SHA-256 (FIPS 180-4) of `{user}password`.
+/// The users that a server serves, and the digests of their passwords: SHA-256 (FIPS 180-4) of `{user}password`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Users(Vec<(String, Digested)>);
 
@@ -45,13 +45,13 @@ pub enum UsersError {
     Empty,
 }
 
-/// Why a user is not served. It is for the server's log alone: a client is told the same whatever it was.
+/// Why a user is not served. It is for the server's log alone: a client gets the same answer in any case.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum UserError {
     /// The client named none.
     #[error("the client names no user")]
     Missing,
-    /// What it sent cannot be decrypted, or is not what iperf3 encrypts.
+    /// The token cannot be decrypted, or is not what iperf3 encrypts.
     #[error("the client's token cannot be read: it was made with another key or another padding")]
     Unreadable,
     /// The file has no such user.
@@ -90,7 +90,7 @@ impl Credentials {
         Ok(Self { user, password })
     }
 
-    /// What iperf3 encrypts for the server, `now` seconds after the beginning of 1970.
+    /// Returns what iperf3 encrypts for the server, `now` seconds after the beginning of 1970.
     pub fn to_text(&self, now: u64) -> Zeroizing<String> {
         Zeroizing::new(format!("{USER}{}\n{PASSWORD}{}\n{TIME}{now}", self.user, *self.password))
     }
@@ -127,8 +127,8 @@ impl fmt::Debug for Credentials {
 }
 
 impl Users {
-    /// The users in a file of this content: a line `user,digest` each, the digest in hexadecimal digits. As with iperf3,
-    /// lines without a comma and those that begin with `#` say nothing, nor does what follows a second comma.
+    /// The users in a file of this content: a line `user,digest` each, the digest in hexadecimal digits. As with
+    /// iperf3, lines without a comma and those that begin with `#` say nothing, nor does what follows a second comma.
     ///
     /// # Errors
     /// If a digest is none, or there is no user.
@@ -144,8 +144,8 @@ impl Users {
         if users.is_empty() { Err(UsersError::Empty) } else { Ok(Self(users)) }
     }
 
-    /// Whether the user who sent `text`, decrypted, may come in `now` seconds after the beginning of 1970, on clocks that
-    /// may differ by `skew`. Whatever is wrong, every user's digest is compared with one, to the end.
+    /// Returns whether the user who sent `text`, decrypted, may come in `now` seconds after the beginning of 1970, on
+    /// clocks that may differ by `skew`. Whatever is wrong, every user's digest is compared with one, to the end.
     ///
     /// # Errors
     /// Why not.
@@ -181,7 +181,7 @@ fn is_same(one: &Digested, other: &Digested) -> bool {
     one.iter().zip(other).fold(0, |differ, (one, other)| differ | (one ^ other)) == 0
 }
 
-/// What stands before each value; iperf3 fills up to one width.
+/// The label before each value; iperf3 fills up to one width.
 const USER: &str = "user: ";
 const PASSWORD: &str = "pwd:  ";
 const TIME: &str = "ts:   ";
@@ -211,7 +211,7 @@ mod tests {
         users(FILE).unwrap().check(text.as_bytes(), now, SKEW)
     }
 
-    /// What iperf3 3.12 encrypts, decrypted with openssl.
+    /// Returns what iperf3 3.12 encrypts, decrypted with openssl.
     #[test]
     fn the_text_is_iperf3s() {
         let text = "user: mario\npwd:  ros si\nts:   1795291439";

@@ -20,14 +20,14 @@ struct World {
     to_client: Pipe,
     connecting: VecDeque<Time>,
     transfer_ends: Option<Time>,
-    /// When the server tells of itself, and how often it has.
-    tells: Option<Time>,
+    /// When the server sends a report, and how often it has.
+    reports: Option<Time>,
     stated: u64,
     request: Request,
     seen: Seen,
 }
 
-/// What the two drivers were told, in order of their telling.
+/// The events that the two drivers saw, in order.
 #[derive(Default)]
 struct Seen {
     client_flow: Option<Time>,
@@ -58,12 +58,12 @@ impl Pipe {
         self.bytes.extend(bytes.iter().map(|byte| (now + DELAY, *byte)));
     }
 
-    /// The next piece of what has arrived by `now`, as long as the next cut says.
+    /// The next chunk of what has arrived by `now`, as long as the next cut says.
     fn take(&mut self, now: Time) -> Vec<u8> {
         let arrived = self.bytes.iter().take_while(|(at, _)| *at <= now).count();
-        let piece = self.cuts[self.taken % self.cuts.len()].min(arrived);
-        self.taken += usize::from(piece > 0);
-        self.bytes.drain(..piece).map(|(_, byte)| byte).collect()
+        let chunk = self.cuts[self.taken % self.cuts.len()].min(arrived);
+        self.taken += usize::from(chunk > 0);
+        self.bytes.drain(..chunk).map(|(_, byte)| byte).collect()
     }
 }
 
@@ -81,7 +81,7 @@ impl World {
             to_client: Pipe::new(cuts),
             connecting: VecDeque::new(),
             transfer_ends: None,
-            tells: None,
+            reports: None,
             stated: 0,
             request,
             seen: Seen::default(),
@@ -96,7 +96,7 @@ impl World {
                 self.to_client.bytes.front().map(|(at, _)| *at),
                 self.connecting.front().copied(),
                 self.transfer_ends,
-                self.tells,
+                self.reports,
                 self.client.deadline(),
                 self.server.deadline(),
             ];
@@ -132,12 +132,12 @@ impl World {
                 busy = true;
                 self.client.transfer_finished(self.now);
             }
-            if self.tells.is_some_and(|at| at <= self.now) {
+            if self.reports.is_some_and(|at| at <= self.now) {
                 busy = true;
-                // Heard or not: it goes on when the client has ended the test.
-                self.server.tell(&stated(self.stated));
+                // Received or not: it goes on when the client has ended the test.
+                self.server.report(&stated(self.stated));
                 self.stated += 1;
-                self.tells = (self.stated < 20).then(|| self.now + Span::from_secs(1));
+                self.reports = (self.stated < 20).then(|| self.now + Span::from_secs(1));
             }
             if !busy {
                 self.client.tick(self.now);
@@ -159,7 +159,7 @@ impl World {
                 self.seen.client_flow = Some(self.now);
                 self.transfer_ends = Some(self.now + self.request.omit + self.request.duration);
             }
-            ClientAction::Told(report) => self.seen.stated.push((self.now, *report)),
+            ClientAction::Reported(report) => self.seen.stated.push((self.now, *report)),
             ClientAction::CollectResults => {
                 self.seen.client_collect = Some(self.now);
                 self.client.local_results(self.now, results_of(Side::Client, &self.request));
@@ -170,11 +170,11 @@ impl World {
 
     fn drive_server(&mut self, action: ServerAction) {
         match action {
-            ServerAction::Send(bytes) | ServerAction::Tell(bytes) => self.to_client.put(self.now, &bytes),
+            ServerAction::Send(bytes) | ServerAction::Report(bytes) => self.to_client.put(self.now, &bytes),
             ServerAction::ExpectStreams(request) => self.seen.server_request = Some(request),
             ServerAction::StartTransfer => {
                 self.seen.server_flow = Some(self.now);
-                self.tells = Some(self.now);
+                self.reports = Some(self.now);
             }
             ServerAction::StopTransfer => self.seen.server_stop = Some(self.now),
             ServerAction::CollectResults { report } => {
@@ -219,7 +219,7 @@ fn results_of(side: Side, request: &Request) -> Results {
     }
 }
 
-/// What a server tells so many seconds after the data began to flow.
+/// Returns what a server reports so many seconds after the data began to flow.
 fn stated(second: u64) -> EndReport {
     EndReport { until: Some(Span::from_secs(second)), ..EndReport::default() }
 }
@@ -259,7 +259,7 @@ proptest! {
         // The client keeps draining for a round trip, until the server has stopped.
         prop_assert_eq!(seen.client_collect.unwrap().since(flow), agreed + DELAY * 2);
         prop_assert_eq!(flow.since(seen.server_flow.unwrap()), DELAY);
-        // All that the server says until it hears that the test is over, each in its time.
+        // All that the server says until it learns that the test is over, each in its time.
         let expected: Vec<_> = (0..=agreed.as_nanos() / 1_000_000_000)
             .map(|second| (flow + Span::from_secs(second), stated(second)))
             .collect();
@@ -267,7 +267,7 @@ proptest! {
     }
 }
 
-/// What takes a machine from one step to the next.
+/// Returns what takes a machine from one step to the next.
 type ClientMove = fn(&mut Client, Time);
 type ServerMove<'a> = &'a dyn Fn(&mut ServerSession, Time);
 
@@ -492,7 +492,7 @@ fn a_report_before_the_own_driver_is_ready_is_waited_for() {
     }
     client.streams_opened(now);
     assert_eq!(client.next_action(), Some(ClientAction::StartTransfer));
-    assert_eq!(client.next_action(), Some(ClientAction::Told(Box::new(report))));
+    assert_eq!(client.next_action(), Some(ClientAction::Reported(Box::new(report))));
     // But not forever.
     let (mut client, now) = client_at(Step::Streams, &four_streams());
     client.receive(now, &[&[1, 2, 0x66][..], &vec![0; 2 << 20]].concat());
@@ -531,20 +531,20 @@ fn half_a_report_does_not_move_a_deadline() {
 }
 
 #[test]
-fn a_server_that_tells_without_end_is_not_heard_without_end() {
+fn a_server_that_reports_without_end_is_not_read_without_end() {
     // Twelve seconds, two reports each, and a hundred.
     let (mut client, now) = client_at(Step::Transfer, &four_streams());
     let report = reported(EMPTY_REPORT);
     for _ in 0..124 {
         client.receive(now, &report);
-        assert!(matches!(client.next_action(), Some(ClientAction::Told(_))));
+        assert!(matches!(client.next_action(), Some(ClientAction::Reported(_))));
     }
     client.receive(now, &report);
     assert_eq!(failure(&mut client), Error::OutOfOrder { got: 0x66, step: Step::Transfer });
 }
 
 #[test]
-fn a_client_that_did_not_say_that_it_is_fullpipe_hears_no_report() {
+fn a_client_that_did_not_say_that_it_is_fullpipe_gets_no_report() {
     let parameters = Parameters::decode(br#"{"tcp":true,"time":10}"#).unwrap();
     let cookie = Cookie::from_random([0; 36]);
     let mut client = Client::with_parameters(parameters, cookie, Time::ZERO, Timeouts::default()).unwrap();
@@ -559,14 +559,14 @@ fn a_client_that_did_not_say_that_it_is_fullpipe_hears_no_report() {
 const FULLPIPE: &str = r#"{"tcp":true,"time":1,"parallel":2,"x_fullpipe":{"version":1}}"#;
 
 #[test]
-fn a_server_tells_fullpipe_clients_alone_and_only_while_data_flows() {
+fn a_server_reports_to_fullpipe_clients_alone_and_only_while_data_flows() {
     for (parameters, stated) in [(FULLPIPE, &[Step::Transfer][..]), (RECORDED_3_12, &[])] {
         for step in SERVER_STEPS {
             let (mut server, _) = server_at(step, parameters);
-            assert_eq!(server.is_heard(), stated.contains(&step), "{step:?}");
-            server.tell(&EndReport::default());
+            assert_eq!(server.takes_reports(), stated.contains(&step), "{step:?}");
+            server.report(&EndReport::default());
             let message = reported(r#"{"settings":null,"cpu":null,"sockets":[],"samples":[]}"#);
-            let expected = if stated.contains(&step) { vec![ServerAction::Tell(message)] } else { Vec::new() };
+            let expected = if stated.contains(&step) { vec![ServerAction::Report(message)] } else { Vec::new() };
             assert_eq!(actions(&mut server), expected, "{step:?}");
         }
     }
@@ -577,8 +577,8 @@ fn a_report_that_waits_does_not_hold_up_a_servers_deadlines() {
     let (mut server, since) = server_at(Step::Transfer, FULLPIPE);
     for second in 0..41 {
         server.tick(since + Span::from_secs(second));
-        server.tell(&stated(second));
-        assert!(matches!(actions(&mut server)[..], [ServerAction::Tell(_)]));
+        server.report(&stated(second));
+        assert!(matches!(actions(&mut server)[..], [ServerAction::Report(_)]));
     }
     let after = Span::from_secs(41);
     server.tick(since + after);
@@ -600,7 +600,7 @@ fn hostile_results_end_the_test() {
 }
 
 #[test]
-fn a_client_that_cannot_open_or_is_interrupted_tells_the_server() {
+fn a_client_that_cannot_open_or_is_interrupted_informs_the_server() {
     let (mut client, _) = client_at(Step::Streams, &four_streams());
     client.open_failed("connection refused");
     assert_eq!(client.next_action(), Some(ClientAction::Send(vec![12])));
@@ -652,7 +652,7 @@ fn actions(server: &mut ServerSession) -> Vec<ServerAction> {
     std::iter::from_fn(|| server.next_action()).collect()
 }
 
-/// What the client is told, and why the session failed.
+/// Returns the refusal that the client gets, and why the session failed.
 fn breakdown(server: &mut ServerSession) -> (Vec<u8>, Error) {
     match &actions(server)[..] {
         [ServerAction::Send(bytes), ServerAction::Failed(error)] => (bytes.clone(), error.clone()),

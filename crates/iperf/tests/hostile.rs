@@ -10,7 +10,7 @@ enum Event {
     Receive(Vec<u8>),
     Proceed,
     Results,
-    Tell,
+    Report,
     Wait(u64),
     Close,
     Interrupt,
@@ -41,7 +41,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         2 => prop::sample::select(jsons).prop_map(|json| Event::Receive(message(json))),
         2 => prop::sample::select(reports)
             .prop_map(|json| Event::Receive([&[0x66][..], &message(json)].concat())),
-        1 => Just(Event::Tell),
+        1 => Just(Event::Report),
         1 => prop::collection::vec(any::<u8>(), 0..40).prop_map(Event::Receive),
         4 => Just(Event::Proceed),
         2 => Just(Event::Results),
@@ -68,7 +68,7 @@ proptest! {
                     client.transfer_finished(now);
                 }
                 Event::Results => client.local_results(now, Results::default()),
-                Event::Tell => {}
+                Event::Report => {}
                 Event::Wait(seconds) => {
                     now = now + Span::from_secs(seconds);
                     client.tick(now);
@@ -96,7 +96,7 @@ proptest! {
                     let _ = server.stream_connected(now);
                 }
                 Event::Results => server.local_results(now, Results::default()),
-                Event::Tell => server.tell(&EndReport::default()),
+                Event::Report => server.report(&EndReport::default()),
                 Event::Wait(seconds) => {
                     now = now + Span::from_secs(seconds);
                     server.tick(now);

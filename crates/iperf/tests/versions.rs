@@ -1,8 +1,8 @@
-//! What changed between the releases of iperf3, each break with the bytes of the releases before or after it, in virtual
+//! The changes between the releases of iperf3, each break with the bytes of the releases before or after it, in virtual
 //! time.
 //!
-//! Bytes that are called recorded came from a real program. The others are written from what the sources of that release
-//! send, as there is no such program here.
+//! Bytes that are called recorded came from a real program. The others are written from what the sources of that
+//! release send, as there is no such program here.
 
 use fullpipe_iperf::{
     Client, ClientAction, Cookie, DatagramCount, Error, ErrorNumber, MAX_TEST, Parameters, Results, ServerAction,
@@ -46,7 +46,7 @@ fn asking(request: &Request) -> Client {
     client
 }
 
-/// What a client gets out of a whole test in which the server tells `results`.
+/// Returns what a client gets out of a whole test in which the server sends `results`.
 fn stated(request: &Request, results: &str) -> Results {
     let mut client = asking(request);
     client.receive(Time::ZERO, &[10]);
@@ -79,7 +79,8 @@ fn datagrams() -> Request {
     }
 }
 
-/// What iperf3 3.12, asked for its output, told at the end of a UDP test in which 7 and 50 of 86 datagrams were left out.
+/// Results of iperf3 3.12, asked for its output, at the end of a UDP test in which 7 and 50 of 86 datagrams were left
+/// out.
 const RECEIVER_3_12: &str = concat!(
     r#"{"cpu_util_total":0.39543444539624478,"cpu_util_user":0.036464241891047161,"#,
     r#""cpu_util_system":0.35885444400713079,"sender_has_retransmits":18446744073709551615,"#,
@@ -103,7 +104,8 @@ fn from_3_0_to_3_2_a_test_of_bytes_has_no_time() {
     assert!(flows_for(&mut server, 1, Span::from_secs(3600)));
 }
 
-/// Up to 3.6 servers end a test 5 s after the time that they were told, so that must not be less than what is meant.
+/// Up to 3.6 servers end a test 5 s after the time that they were asked for, so that must not be less than what is
+/// meant.
 #[test]
 fn servers_up_to_3_6_are_reported_no_less_time_than_is_meant() {
     let request = Request { duration: Span::from_millis(1500), omit: Span::from_millis(100), ..Request::default() };
@@ -140,7 +142,7 @@ fn up_to_3_11_hello_and_reply_are_others() {
     assert!(flows_for(&mut server, 2, Span::from_secs(10)));
 }
 
-/// What 3.12 asks for with every option that datagrams have. Recorded from 3.12.
+/// Returns what 3.12 asks for with every option that datagrams have. Recorded from 3.12.
 #[test]
 fn every_option_of_3_12_for_datagrams_is_understood() {
     let (server, request) = session(concat!(
@@ -223,7 +225,7 @@ fn up_to_3_13_minus_one_is_2_to_64_less_1_and_nothing_is_omitted() {
     assert_eq!(results.server_output, Some(output));
 }
 
-/// From 3.14 on both counts of omitted datagrams are told.
+/// From 3.14 on both counts of omitted datagrams are sent.
 #[test]
 fn from_3_14_on_what_was_omitted_is_reported() {
     let results = stated(
@@ -312,7 +314,7 @@ fn a_switch_that_is_a_number_is_off_as_from_3_18_on() {
     assert_eq!((request.direction, request.no_delay), (Direction::Upload, false));
 }
 
-/// 3.2 to 3.18 tell one number when they refuse a user, 3.19 and 3.20 two, and 3.21 none at all.
+/// 3.2 to 3.18 send one number when they refuse a user, 3.19 and 3.20 two, and 3.21 none at all.
 #[test]
 fn a_refused_user_is_reported_so_by_every_release() {
     for numbers in [&[0xFE, 0, 0, 0, 142][..], &[0xFE, 0, 0, 0, 142, 0, 0, 0, 0]] {
@@ -354,7 +356,7 @@ fn from_3_21_on_offload_is_always_reported() {
     assert!(request.offload);
 }
 
-/// What 3.21 and later would refuse is refused before it is sent.
+/// A request that 3.21 and later would refuse is refused before it is sent.
 #[test]
 fn what_3_21_refuses_is_not_asked_for() {
     for (request, number) in [

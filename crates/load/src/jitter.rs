@@ -2,8 +2,8 @@
 
 use fullpipe_units::Span;
 
-/// The jitter of RFC 3550, section 6.4.1: a sixteenth of each change in the time that datagrams take, as far as two clocks
-/// tell it, which need not agree.
+/// The jitter of RFC 3550, section 6.4.1: a sixteenth of each change in the time that datagrams take, as far as two
+/// clocks show it, which need not agree.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Jitter {
     /// Nanoseconds from the last stamp to its arrival, by two clocks.

@@ -19,7 +19,7 @@ pub enum Role {
     Receiver,
 }
 
-/// What carries a stream.
+/// A connection or a socket that carries a stream.
 #[derive(Debug)]
 pub enum Channel {
     /// A connection.
@@ -40,26 +40,26 @@ impl AsFd for Channel {
 /// A stream that is to carry data one way.
 #[derive(Debug)]
 pub struct Lane {
-    /// What carries it.
+    /// The connection or socket that carries it.
     pub channel: Channel,
-    /// What this end does.
+    /// The part of this end.
     pub role: Role,
 }
 
-/// What this end counted of a stream.
+/// The counts of this end for one stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StreamCount {
     /// Bytes written or read; with UDP, those of datagrams with a number.
     pub bytes: ByteCount,
     /// Datagrams sent.
     pub datagrams_sent: u64,
-    /// What arrived of datagrams. Those dropped here are counted since the socket was made, which may be earlier; how many
-    /// they are is not known where the kernel joined them.
+    /// The datagrams that arrived. Those dropped here are counted since the socket was made, which may be earlier; how
+    /// many they are is not known where the kernel joined them.
     pub datagrams: Datagrams,
 }
 
 impl StreamCount {
-    /// What was counted since `earlier`, as [`Datagrams::since`] has it.
+    /// Returns what was counted since `earlier`, as [`Datagrams::since`] has it.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl StreamCount {
 pub(crate) struct Stream {
     pub(crate) channel: Channel,
     pub(crate) role: Role,
-    /// Whether the kernel has joined datagrams that arrived: then it may have dropped joined ones, too.
+    /// True if the kernel has joined datagrams that arrived: then it may have dropped joined ones, too.
     joins: AtomicBool,
     count: Mutex<StreamCount>,
 }
@@ -95,7 +95,7 @@ impl Stream {
         self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was counted so far, with what the kernel tells.
+    /// Returns what was counted so far, with what the kernel reports.
     pub(crate) fn total(&self) -> StreamCount {
         let mut total = *self.count();
         if self.role == Role::Receiver {
@@ -112,9 +112,9 @@ impl Stream {
         let _ = SockRef::from(&self.channel).shutdown(how);
     }
 
-    /// Messages that the kernel has dropped for want of room in this socket since it was made; nothing where it does not
-    /// tell, and of TCP. It is the counter that `SO_RXQ_OVFL` reports, with those that were dropped behind the last that
-    /// was read.
+    /// Messages that the kernel has dropped for want of room in this socket since it was made; nothing where it does
+    /// not report, and of TCP. It is the counter that `SO_RXQ_OVFL` reports, with those that were dropped behind the
+    /// last that was read.
     pub(crate) fn drops(&self) -> Option<u64> {
         match &self.channel {
             Channel::Tcp(_) => None,

@@ -1,7 +1,7 @@
 //! The load itself: a thread for each stream, and one that samples those of TCP.
 //!
-//! No async runtime and no channel is on the data path. A sending thread never waits longer than a millisecond before it
-//! tries again, so that the send buffer is really full when it is the limit; with [`Writer::Blocking`] it sleeps as
+//! No async runtime and no channel is on the data path. A sending thread never waits longer than a millisecond before
+//! it tries again, so that the send buffer is really full when it is the limit; with [`Writer::Blocking`] it sleeps as
 //! ordinary programs do.
 //!
 //! [`Writer::Blocking`]: fullpipe_record::Writer::Blocking

@@ -1,4 +1,4 @@
-//! How much a sender may write, and when.
+//! The amount that a sender may write, and the time at which it may.
 
 use std::num::NonZeroU64;
 use std::thread;
@@ -10,11 +10,11 @@ use rustix::thread::set_current_timer_slack;
 use crate::plan::TransferPlan;
 use crate::shared::POLL_INTERVAL;
 
-/// What a thread that sleeps may oversleep without harm on a machine that has better to do: if bursts must not be later
+/// The time that a thread may oversleep without harm on a machine that has better to do: if bursts must not be later
 /// than that, it does not sleep.
 const OVERSLEEP: Span = Span::from_micros(200);
 
-/// What a sender may write: what its rate grants, or anything.
+/// The bytes that a sender may write: those that its rate grants, or any number.
 #[derive(Debug)]
 pub(crate) struct Allowance {
     pace: Option<Pace>,
@@ -51,8 +51,8 @@ impl Allowance {
 struct Pace {
     rate: BitRate,
     burst: ByteCount,
-    /// How many bursts may go at once after a delay; what is further behind is never sent. [`u64::MAX`] to make up for
-    /// any delay.
+    /// Number of bursts that may go at once after a delay; what is further behind is never sent. [`u64::MAX`] to make
+    /// up for any delay.
     most: u64,
     start: Instant,
     granted: ByteCount,
@@ -98,7 +98,7 @@ impl Pace {
         grant
     }
 
-    /// Whether the time that may be made up for is long enough to be slept through.
+    /// Returns whether the time that may be made up for is long enough to be slept through.
     fn sleeps(&self) -> bool {
         self.rate.time_for(self.burst * self.most) >= OVERSLEEP
     }

@@ -1,4 +1,4 @@
-//! How a receiver waits for more.
+//! The wait of a receiver for more data.
 
 use std::num::NonZeroU64;
 use std::os::fd::AsFd;
@@ -11,7 +11,7 @@ use rustix::thread::set_current_timer_slack;
 
 use crate::shared::{POLL_INTERVAL, wait};
 
-/// How a receiver waits for more.
+/// The wait of a receiver for more data.
 ///
 /// One that waits in `poll` is woken for every packet, at the sender's expense where both share a machine. While much
 /// arrives, it looks again after a moment instead, as network cards do that moderate their interrupts. The kernel
@@ -26,11 +26,11 @@ impl Pause {
     /// The moment.
     const MOMENT: Duration = Duration::from_micros(50);
 
-    /// What must have arrived since the last wait to make it worth while: so much in each moment is 5 Gbit/s.
+    /// Bytes that must have arrived since the last wait to make it worth while: so much in each moment is 5 Gbit/s.
     const WORTH: u64 = 32 * 1024;
 
-    /// The part of the receive buffer that may have been filled since the last wait; with more, the moment would hold the
-    /// sender up.
+    /// The part of the receive buffer that may have been filled since the last wait; with more, the moment would hold
+    /// the sender up.
     const PART: u64 = 8;
 
     pub(crate) fn new() -> Self {

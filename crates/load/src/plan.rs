@@ -4,7 +4,7 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 /// Samples that are usually kept of a transfer, about 16 MB.
 const MAX_SAMPLES: usize = 20_000;
 
-/// How a transfer is to go.
+/// The options of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of iperf3 by itself")]
 pub struct TransferPlan {
@@ -17,31 +17,31 @@ pub struct TransferPlan {
     pub rate: Option<BitRate>,
     /// Writes in a row when `rate` permits one; one if not set.
     pub burst: Option<u16>,
-    /// How a TCP sender fills its socket.
+    /// The method by which a TCP sender fills its socket.
     pub writer: Writer,
-    /// Whether a TCP sender hands the kernel pages of a file.
+    /// True if a TCP sender hands the kernel pages of a file.
     pub sendfile: bool,
-    /// Whether a TCP sender hands the kernel the pages that data lies in.
+    /// True if a TCP sender hands the kernel the pages that data lies in.
     pub zero_copy: bool,
-    /// Whether a TCP receiver discards in the kernel what arrives, if it does not store it.
+    /// True if a TCP receiver discards in the kernel what arrives, if it does not store it.
     pub discard: bool,
-    /// Whether UDP hands the kernel many datagrams as one message, and takes many.
+    /// True if UDP hands the kernel many datagrams as one message, and takes many.
     pub offload: bool,
-    /// Whether the user is informed where that is not possible.
+    /// True if the user is informed where that is not possible.
     pub notes_lack_of_offload: bool,
-    /// Whether datagrams are numbered in 64 bits rather than 32.
+    /// True if datagrams are numbered in 64 bits rather than 32.
     pub wide_counters: bool,
     /// Processor that the data threads run on; the kernel's choice if not set.
     pub processor: Option<u16>,
     /// Round-trip time of the idle path, if known: a TCP sender retries at least every 64th part of it.
     pub base_rtt: Option<Span>,
-    /// Samples that are kept, of all streams together: when there are more, every second look goes and looks come half as
-    /// often.
+    /// Samples that are kept, of all streams together: when there are more, every second look goes and looks come half
+    /// as often.
     pub samples: usize,
 }
 
 impl TransferPlan {
-    /// What `request` asks of the streams of one end. Its block must not be zero.
+    /// Returns the plan for what `request` asks of the streams of one end. Its block must not be zero.
     pub fn of(request: &Request, base_rtt: Option<Span>) -> Self {
         Self {
             block: request.block,

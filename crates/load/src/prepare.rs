@@ -28,7 +28,7 @@ impl PrepareError {
         move |cause| Self { option, cause }
     }
 
-    /// What kind of refusal it was.
+    /// Returns the kind of refusal.
     pub fn kind(&self) -> io::ErrorKind {
         self.cause.kind()
     }
@@ -46,7 +46,7 @@ const DATAGRAM_ROOM: usize = 16 << 20;
 /// The same of one of many streams.
 const MIN_ROOM: usize = 1 << 20;
 
-/// Where a connection begins at this end, as far as that is not left to the kernel.
+/// The near end of a connection, as far as that is not left to the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Local {
     /// An address of this host.
@@ -150,8 +150,8 @@ fn apply_tcp_options(socket: &SockRef<'_>, request: &Request) -> Result<(), Prep
     Ok(())
 }
 
-/// Returns `size` as the number that `option` takes: a signed one of 32 bits, of which the kernel would keep only the low
-/// bits of more.
+/// Returns `size` as the number that `option` takes: a signed one of 32 bits, of which the kernel would keep only the
+/// low bits of more.
 fn accepted<N: TryFrom<i32>>(size: ByteCount, option: &str) -> Result<N, PrepareError> {
     let number = i32::try_from(size.get()).ok().and_then(|number| N::try_from(number).ok());
     number.ok_or_else(|| {
@@ -160,10 +160,10 @@ fn accepted<N: TryFrom<i32>>(size: ByteCount, option: &str) -> Result<N, Prepare
     })
 }
 
-/// What a data socket has, whatever was asked.
+/// Returns the options that a data socket has, whatever was asked.
 ///
 /// # Errors
-/// If the kernel does not tell.
+/// If the kernel does not report them.
 pub fn read_back(socket: &SockRef<'_>, stream: u16) -> io::Result<SocketReadback> {
     Ok(SocketReadback {
         stream,

@@ -1,4 +1,4 @@
-//! The thread that looks at all TCP streams of a transfer.
+//! The thread that samples all TCP streams of a transfer.
 
 use std::time::{Duration, Instant};
 
@@ -8,11 +8,11 @@ use fullpipe_units::Span;
 
 use crate::lane::{Channel, Stream};
 
-/// Time between two looks at first.
+/// Time between two snapshots at first.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Looks at every stream every [`PERIOD`], from `origin` on, until `stopped`; hands over each look. Where `keep` says that
-/// there are too many, they come half as often from then on.
+/// Takes a snapshot of every stream every [`PERIOD`], from `origin` on, until `stopped`; hands over each snapshot.
+/// Where `keep` says that there are too many, they come half as often from then on.
 pub(crate) fn run(
     streams: &[Stream],
     origin: Instant,
@@ -22,17 +22,17 @@ pub(crate) fn run(
     let mut next = origin;
     let mut period = PERIOD;
     while !stopped() {
-        if keep(look(streams, origin)) {
+        if keep(snapshot(streams, origin)) {
             period *= 2;
         }
         // From the plan and not from now, so that lateness does not add up.
         next += period;
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
     }
-    keep(look(streams, origin));
+    keep(snapshot(streams, origin));
 }
 
-/// Leaves every second look; the samples of one look have the same time.
+/// Leaves every second snapshot; the samples of one snapshot have the same time.
 pub fn thin_out(samples: &mut Vec<Sample>) {
     let (mut latest, mut keeps) = (None, false);
     samples.retain(|sample| {
@@ -44,8 +44,8 @@ pub fn thin_out(samples: &mut Vec<Sample>) {
     });
 }
 
-/// One sample of each stream of TCP. A stream whose connection is gone has nothing to tell.
-pub(crate) fn look(streams: &[Stream], origin: Instant) -> Vec<Sample> {
+/// One sample of each stream of TCP. A stream whose connection is gone has nothing to report.
+pub(crate) fn snapshot(streams: &[Stream], origin: Instant) -> Vec<Sample> {
     let at = Span::from(origin.elapsed());
     let sample = |(stream, index): (&Stream, u16)| {
         let Channel::Tcp(socket) = &stream.channel else { return None };
@@ -67,14 +67,15 @@ mod tests {
 
     #[test]
     fn whole_looks_go_and_whole_looks_stay() {
-        let sample = |look: u64, stream| Sample {
-            at: Span::from_millis(look * 50),
+        let sample = |number: u64, stream| Sample {
+            at: Span::from_millis(number * 50),
             stream,
             bytes: ByteCount::ZERO,
             tcp: fullpipe_record::TcpInfo::default(),
             memory: None,
         };
-        let mut samples: Vec<Sample> = (0..5).flat_map(|look| (0..3).map(move |stream| sample(look, stream))).collect();
+        let mut samples: Vec<Sample> =
+            (0..5).flat_map(|number| (0..3).map(move |stream| sample(number, stream))).collect();
         thin_out(&mut samples);
         let left: Vec<Span> = samples.iter().map(|sample| sample.at).collect();
         assert_eq!(left, [0, 0, 0, 100, 100, 100, 200, 200, 200].map(Span::from_millis));

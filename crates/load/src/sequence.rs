@@ -12,8 +12,8 @@ const WINDOW: u64 = 65_536;
 /// Bits of a word of the map.
 const WORD: u64 = 64;
 
-/// Runs that are kept; each is broken by a loss or a datagram out of order. With more of them within the window, an extent
-/// is counted from the oldest that is left, and told too small.
+/// Runs that are kept; each is broken by a loss or a datagram out of order. With more of them within the window, an
+/// extent is counted from the oldest that is left, and reported too small.
 const MAX_RUNS: usize = 4096;
 
 /// Counts the numbered datagrams of a stream as they arrive. They are numbered from 1, in steps of one.
@@ -21,7 +21,7 @@ const MAX_RUNS: usize = 4096;
 /// Takes the same memory whatever numbers come, at most 120 KB, and as good as the same time.
 #[derive(Debug, Clone)]
 pub(crate) struct Sequence {
-    /// Whether numbers have 64 bits; those of 32 begin anew at 2³².
+    /// True if numbers have 64 bits; those of 32 begin anew at 2³².
     wide: bool,
     highest: u64,
     /// A bit for each number within the window, at its place modulo the window.
@@ -38,7 +38,7 @@ struct Run {
     first: u64,
     /// Number of the last.
     last: u64,
-    /// How many different ones had arrived before the first.
+    /// Number of different ones that had arrived before the first.
     position: u64,
 }
 
@@ -56,7 +56,7 @@ impl Sequence {
         if number > self.highest { self.in_front(number) } else { self.behind(number) }
     }
 
-    /// What has arrived so far, but for what needs a clock or the kernel.
+    /// Returns what has arrived so far, but for what needs a clock or the kernel.
     pub(crate) fn counts(&self) -> Datagrams {
         Datagrams { lost: self.highest.saturating_sub(self.counts.received), ..self.counts }
     }
@@ -86,8 +86,8 @@ impl Sequence {
         }
     }
 
-    /// How many different datagrams ago the first came that has a higher number than this, which has not come yet. That one
-    /// was the highest so far, and so begins a run.
+    /// Returns how many different datagrams ago the first came that has a higher number than this, which has not come
+    /// yet. That one was the highest so far, and so begins a run.
     fn extent(&self, number: u64) -> u64 {
         let later = self.runs.partition_point(|run| run.first < number);
         self.runs.get(later).map_or(0, |run| self.counts.received - run.position)
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn numbers_of_32_bits_go_on_beyond_their_end() {
         let end = 1 << 32;
-        // Up to shortly before the end in steps that 32 bits can tell from steps back.
+        // Up to shortly before the end in steps that 32 bits can distinguish from steps back.
         let ascent = [1, 1 << 30, 1 << 31, 3 << 30, end - 70_000];
         let around = (end - 69_999..end + 70_000).filter(|number| *number != end && *number != end + 5);
         let found = counts(false, ascent.into_iter().chain(around).chain([end + 5]).map(|number| number % end));

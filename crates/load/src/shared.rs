@@ -1,4 +1,4 @@
-//! What all streams of a transfer share.
+//! The state that all streams of a transfer share.
 
 use std::net::Shutdown;
 use std::os::fd::AsFd;
@@ -12,10 +12,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::lane::{Role, Stream};
 use crate::storage::Storage;
 
-/// How often a thread that waits for its socket looks whether it should end.
+/// Longest time for which a thread waits for its socket before it checks whether it should end.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What all threads of a transfer heed.
+/// The state that all threads of a transfer heed.
 #[derive(Debug)]
 pub(crate) struct Shared {
     /// Set once no more data is to be sent.
@@ -24,7 +24,7 @@ pub(crate) struct Shared {
     over: AtomicBool,
     /// Bytes that may still be sent, by all streams together; [`u64::MAX`] without a limit.
     budget: AtomicU64,
-    /// What data comes from, or goes to, where it is not made up and thrown away.
+    /// The file that data comes from or goes to, where it is not made up and thrown away.
     storage: Option<Arc<Storage>>,
     notes: Mutex<Vec<String>>,
 }
@@ -58,7 +58,7 @@ impl Shared {
         }
     }
 
-    /// Whether a thread of this role is to end.
+    /// Returns whether a thread of this role is to end.
     pub(crate) fn stopped(&self, role: Role) -> bool {
         match role {
             Role::Sender => self.enough.load(Ordering::Relaxed),
@@ -90,7 +90,7 @@ impl Shared {
         }
     }
 
-    /// What was noted.
+    /// Returns what was noted.
     pub(crate) fn take_notes(&self) -> Vec<String> {
         std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner))
     }

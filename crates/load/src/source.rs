@@ -44,7 +44,7 @@ enum SendMethod {
 #[derive(Debug, Default)]
 struct Sends {
     asked: u64,
-    heard_of: Completions,
+    completed: Completions,
 }
 
 impl Source {
@@ -93,8 +93,8 @@ impl Source {
         }
     }
 
-    /// Returns whether `error` says that this socket does not take data by this method, in which case it is copied from now
-    /// on.
+    /// Returns whether `error` says that this socket does not take data by this method, in which case it is copied from
+    /// now on.
     pub(crate) fn falls_back(&mut self, error: &io::Error, shared: &Shared) -> bool {
         let is = |errnos: &[Errno]| errnos.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()));
         let why = match &self.method {
@@ -112,8 +112,8 @@ impl Source {
         true
     }
 
-    /// Notes how many sends without a copy the kernel copied, as far as that is known soon after the last: on a long path
-    /// data is under way for long.
+    /// Notes how many sends without a copy the kernel copied, as far as that is known soon after the last: on a long
+    /// path data is under way for long.
     pub(crate) fn finish(mut self, socket: &TcpStream, shared: &Shared) {
         let SendMethod::ZeroCopy(sends) = &mut self.method else { return };
         let deadline = Instant::now() + COMPLETION_TIMEOUT;
@@ -121,12 +121,12 @@ impl Source {
             wait(socket, PollFlags::ERR, Duration::from_millis(1));
             sends.collect(socket);
         }
-        let Completions { done, copied } = sends.heard_of;
+        let Completions { done, copied } = sends.completed;
         if copied > 0 {
             let share = if copied == done { "all" } else { "some" };
             shared.note(format!(
-                "the kernel copied {share} of what it was to send without a copy: over loopback it always does, and where \
-                 the device cannot gather"
+                "the kernel copied {share} of what it was to send without a copy: over loopback it always does, \
+                 and where the device cannot gather"
             ));
         }
     }
@@ -154,12 +154,12 @@ impl Sends {
         }
         // Where notices cannot be read, the next send says why.
         let Ok(found) = completions(socket) else { return };
-        self.heard_of.done += found.done;
-        self.heard_of.copied += found.copied;
+        self.completed.done += found.done;
+        self.completed.copied += found.copied;
     }
 
     fn under_way(&self) -> u64 {
-        self.asked.saturating_sub(self.heard_of.done)
+        self.asked.saturating_sub(self.completed.done)
     }
 }
 
@@ -200,7 +200,7 @@ mod tests {
         assert!(source.write(&sockets[0], 1_000).unwrap() > 0);
         assert!(!source.falls_back(&Errno::NOBUFS.into(), &shared), "its end will make room");
         if let SendMethod::ZeroCopy(sends) = &mut source.method {
-            sends.heard_of.done = 1;
+            sends.completed.done = 1;
         }
         assert!(source.falls_back(&Errno::NOBUFS.into(), &shared) && matches!(source.method, SendMethod::Copy));
         assert_eq!(shared.take_notes().len(), 1);

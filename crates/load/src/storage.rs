@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use fullpipe_record::StorageUse;
 use fullpipe_units::{ByteCount, Span};
 
-/// How long storage may take in the end to lay down what it was given: a disk that hangs must not hold the test.
+/// Longest time that storage may take in the end to write what it was given to the disk: a disk that hangs must not
+/// hold the test.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A file that all streams of a transfer share: each takes the next chunk.
@@ -19,14 +20,14 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub struct Storage {
     file: Arc<File>,
     purpose: Purpose,
-    /// Where the next chunk begins.
+    /// Offset of the next chunk.
     offset: AtomicU64,
     bytes: AtomicU64,
     /// Nanoseconds in reads or writes, of all streams together.
     busy: AtomicU64,
 }
 
-/// What a file is for.
+/// The purpose of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     /// To be sent once: it has so many bytes.
@@ -38,7 +39,7 @@ enum Purpose {
 }
 
 impl Storage {
-    /// What is sent is read from `file`, once: its `length` bytes.
+    /// Returns storage that is sent once: the `length` bytes of `file`.
     pub fn read(file: File, length: ByteCount) -> Self {
         Self::new(file, Purpose::Once(length.get()))
     }
@@ -48,7 +49,8 @@ impl Storage {
         Self::new(file, Purpose::Repeat)
     }
 
-    /// What arrives is written to `file`, in the order in which chunks arrive: of one stream, as they were sent.
+    /// Returns storage that writes what arrives to `file`, in the order in which chunks arrive: of one stream, as they
+    /// were sent.
     pub fn write(file: File) -> Self {
         Self::new(file, Purpose::Write)
     }
@@ -88,7 +90,7 @@ impl Storage {
         Ok(())
     }
 
-    /// What storage did, after what was written has been laid down, or could not be within half a minute.
+    /// Returns what storage did, after what was written has been laid down, or could not be within half a minute.
     pub(crate) fn finish(&self) -> (StorageUse, Option<String>) {
         let (sync, note) = if self.is_read() { (Span::ZERO, None) } else { self.lay_down() };
         let busy = Span::from_nanos(self.busy.load(Ordering::Relaxed));

@@ -26,7 +26,7 @@ const MAX_RETRY: Span = Span::from_millis(1);
 /// Shortest, so that a short path does not make it spin.
 const MIN_RETRY: Span = Span::from_micros(50);
 
-/// Writes until told to stop, or the budget is spent, or the other end is gone.
+/// Writes until it is stopped, or the budget is spent, or the other end is gone.
 pub(crate) fn send(socket: &TcpStream, stream: &Stream, shared: &Shared, plan: &TransferPlan) -> io::Result<()> {
     socket.set_nonblocking(plan.writer == Writer::Retrying)?;
     let mut source = Source::new(socket, plan, shared)?;
@@ -78,19 +78,20 @@ fn send_from(
     Ok(())
 }
 
-/// What still fits in a send buffer.
+/// The room that is left in a send buffer.
 ///
 /// The kernel looks at its limit only where a write begins another packet. While the last one waits for the congestion
-/// window and is sent bit by bit, a write adds to it without a look (seen on Linux 6.18: 3.5 MB in a buffer of 312 500
+/// window and is sent bit by bit, a write adds to it without a check (seen on Linux 6.18: 3.5 MB in a buffer of 312 500
 /// bytes). A writer that is to fill its buffer, and no more, must look itself.
 enum Room {
     /// As ordinary programs: the kernel decides.
     Unasked,
-    /// At least so many bytes, when last looked, on a connection with segments of that payload.
+    /// At least so many bytes, when last asked, on a connection with segments of that payload.
     AtLeast(u64, u64),
 }
 
-/// What is written at least, but for what is no whole segment: less than the kernel itself goes beyond the limit.
+/// Bytes that are written at least, without a last segment that is not full: less than the kernel itself goes beyond
+/// the limit.
 const MIN_CHUNK: u64 = 16_384;
 
 impl Room {
@@ -101,7 +102,7 @@ impl Room {
         }
     }
 
-    /// How much of `block` fits; looks only where it has to.
+    /// Returns how much of `block` fits; looks only where it has to.
     fn fitting(&mut self, socket: &TcpStream, block: u64) -> u64 {
         let Self::AtLeast(room, segment) = self else { return block };
         if *room < block {
@@ -126,13 +127,13 @@ impl Room {
 
 /// So many bytes, without what would be less than a segment at their end.
 ///
-/// Where the buffer holds little more than the window, such an end is sent alone, and the window then has room for less
+/// If the buffer holds little more than the window, such an end is sent alone, and the window then has room for less
 /// than a segment as long as it is on its way: a window of 12 segments carried 11.3 of them (Linux 6.18).
 const fn in_whole(bytes: u64, segment: u64) -> u64 {
     if segment == 0 || bytes < segment { bytes } else { bytes - bytes % segment }
 }
 
-/// Reads until told to stop or the other end has finished.
+/// Reads until it is stopped or the other end has finished.
 pub(crate) fn receive(socket: &TcpStream, stream: &Stream, shared: &Shared, plan: &TransferPlan) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     let stopped = || shared.stopped(Role::Receiver);
@@ -159,10 +160,10 @@ const DISCARDED: u64 = 4 << 20;
 /// Bytes that are copied at once, at most: more would not stay in the processor's cache.
 const COPIED: u64 = 128 << 10;
 
-/// Where what arrives goes.
+/// The place to which a receiver puts what arrives.
 struct Sink {
     data: Pages,
-    /// Whether the kernel is to throw away what arrives, and leave `data` as it is.
+    /// True if the kernel is to throw away what arrives, and leave `data` as it is.
     discard: bool,
     storage: Option<Arc<Storage>>,
 }

@@ -28,7 +28,7 @@ pub struct Transfer {
     cpu: CpuTime,
 }
 
-/// What a transfer moved up to a moment.
+/// The bytes and datagrams that a transfer moved up to a moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Totals {
     /// The moment, since the data began to flow.
@@ -40,17 +40,17 @@ pub struct Totals {
 /// A transfer that is over.
 #[derive(Debug)]
 pub struct StreamTotals {
-    /// What it moved.
+    /// Its totals.
     pub totals: Totals,
-    /// Every look at every stream of TCP.
+    /// Every snapshot of every stream of TCP.
     pub samples: Vec<Sample>,
     /// Processor time of this process while it ran.
     pub cpu: Option<Cpu>,
-    /// What was read from a file or written to one.
+    /// The use of the file that was read or written, if any.
     pub storage: Option<StorageUse>,
     /// Streams that ended with an error, and which.
     pub failures: Vec<(u16, io::Error)>,
-    /// What was asked and could not be done, a sentence each.
+    /// Requests that could not be carried out, a sentence each.
     pub notes: Vec<String>,
 }
 
@@ -86,22 +86,22 @@ impl Transfer {
         self.origin
     }
 
-    /// What has been moved so far.
+    /// Returns what has been moved so far.
     pub fn totals(&self) -> Totals {
         Totals { at: self.origin.elapsed().into(), streams: self.streams.iter().map(Stream::total).collect() }
     }
 
-    /// The latest sample of each stream of TCP; none before the first look.
+    /// The latest sample of each stream of TCP; none before the first snapshot.
     pub fn latest(&self) -> Vec<Sample> {
         let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         let at = samples.last().map(|sample| sample.at);
-        let look = samples.iter().rev().take_while(|sample| Some(sample.at) == at).count();
-        samples[samples.len() - look..].to_vec()
+        let latest = samples.iter().rev().take_while(|sample| Some(sample.at) == at).count();
+        samples[samples.len() - latest..].to_vec()
     }
 
-    /// A look at each stream of TCP now, beside those that are kept.
-    pub fn look(&self) -> Vec<Sample> {
-        sampler::look(&self.streams, self.origin)
+    /// A sample of each stream of TCP now, in addition to those that are kept.
+    pub fn snapshot(&self) -> Vec<Sample> {
+        sampler::snapshot(&self.streams, self.origin)
     }
 
     /// Processor time of this process since the data began to flow.
@@ -110,20 +110,20 @@ impl Transfer {
         process_cpu_time().ok().map(|now| self.cpu_since_start(now, elapsed))
     }
 
-    /// Whether every stream has ended by itself: the budget is spent, or the other end is gone. A receiver of datagrams
-    /// cannot know and never does.
+    /// Returns whether every stream has ended by itself: the budget is spent, or the other end is gone. A receiver of
+    /// datagrams cannot know and never does.
     pub fn is_over(&self) -> bool {
         self.workers.iter().all(JoinHandle::is_finished)
     }
 
-    /// Whether every sender of this end has ended by itself.
+    /// Returns whether every sender of this end has ended by itself.
     pub fn has_sent_all(&self) -> bool {
         let mut workers = self.streams.iter().zip(&self.workers);
         workers.all(|(stream, worker)| stream.role == Role::Receiver || worker.is_finished())
     }
 
-    /// Whether everything that was written has been sent and acknowledged. Datagrams are not acknowledged, and not waited
-    /// for.
+    /// Returns whether everything that was written has been sent and acknowledged. Datagrams are not acknowledged, and
+    /// not waited for.
     pub fn is_drained(&self) -> bool {
         let is_empty = |stream: &Stream| match (&stream.channel, stream.role) {
             (Channel::Tcp(socket), Role::Sender) => tcp_info(socket).is_ok_and(|info| {
@@ -142,14 +142,14 @@ impl Transfer {
         self.sampling.store(false, Ordering::Relaxed);
     }
 
-    /// After [`Transfer::stop_sending`], lets the other ends of TCP streams see that no more will come, once they have read
-    /// what is under way.
+    /// After [`Transfer::stop_sending`], lets the other ends of TCP streams see that no more will come, once they have
+    /// read what is under way.
     pub fn close_sending(&self) {
         let is_sender = |stream: &&Stream| matches!((&stream.channel, stream.role), (Channel::Tcp(_), Role::Sender));
         self.streams.iter().filter(is_sender).for_each(|stream| stream.shutdown(Shutdown::Write));
     }
 
-    /// Ends everything, whatever state it is in, and tells what was seen.
+    /// Ends everything, whatever state it is in, and returns what was seen.
     pub fn finish(self) -> StreamTotals {
         let totals = self.totals();
         self.note_unknown_drops(&totals);
@@ -183,7 +183,7 @@ impl Transfer {
         for (stream, count) in self.streams.iter().zip(&totals.streams) {
             if count.datagrams.dropped_here.is_none() && stream.drops().is_some() && stream.role == Role::Receiver {
                 let why =
-                    "this host dropped datagrams that the kernel had joined, and it does not tell how many they were";
+                    "this host dropped datagrams that the kernel had joined, and it does not report how many they were";
                 self.shared.note(why.to_owned());
             }
         }
@@ -250,9 +250,9 @@ fn start_sampler(
     let (streams, sampling, samples) = (Arc::clone(streams), Arc::clone(sampling), Arc::clone(samples));
     thread::Builder::new().name("sampler".to_owned()).spawn(move || {
         let stopped = || !sampling.load(Ordering::Relaxed);
-        sampler::run(&streams, origin, stopped, |look| {
+        sampler::run(&streams, origin, stopped, |snapshot| {
             let mut samples = samples.lock().unwrap_or_else(PoisonError::into_inner);
-            samples.extend(look);
+            samples.extend(snapshot);
             let full = samples.len() > most;
             if full {
                 sampler::thin_out(&mut samples);
@@ -324,6 +324,16 @@ mod tests {
     }
 
     #[test]
+    fn only_a_receiver_that_must_copy_copies_and_only_who_asked_is_informed_of_a_lack() {
+        let plan = |request: Request| TransferPlan::of(&request, None);
+        let free = plan(Request::default());
+        assert!(free.discard && free.offload && !free.notes_lack_of_offload);
+        assert!(!plan(Request { rx_copy: true, ..Request::default() }).discard);
+        assert!(!plan(Request { no_gso: true, ..Request::default() }).offload);
+        assert!(plan(Request { offload: true, ..Request::default() }).notes_lack_of_offload);
+    }
+
+    #[test]
     fn a_budget_arrives_to_the_byte() {
         send_budget(plan());
     }
@@ -365,7 +375,7 @@ mod tests {
             let sender = sender(left, TransferPlan { budget, sendfile, zero_copy, ..plan() });
             let mut read = vec![0; 300_000];
             std::io::Read::read_exact(&mut right[0], &mut read).unwrap();
-            // Pieces begin anew wherever a write ended: what is sent is part of the pattern in any case.
+            // Chunks begin anew wherever a write ended: what is sent is part of the pattern in any case.
             let pattern = crate::shared::pattern(131_072);
             assert!(read.starts_with(&pattern[..16_384]), "sendfile {sendfile}, zero copy {zero_copy}");
             let notes = sender.finish().notes;
@@ -549,7 +559,7 @@ mod tests {
         assert_eq!(reader.join().unwrap(), end.totals.streams[0].bytes.get());
     }
 
-    /// A look from before the first write once passed for the state after the last.
+    /// A snapshot from before the first write once passed for the state after the last.
     #[test]
     fn what_nobody_reads_is_not_drained() {
         let (left, right) = connected(1);

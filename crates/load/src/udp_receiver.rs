@@ -19,10 +19,11 @@ use crate::shared::Shared;
 /// Messages that are taken from the kernel at once.
 const MESSAGES: usize = 32;
 
-/// Room for each: the longest there is, and so much more that their headers do not compete for the same lines of the cache.
+/// Room for each: the longest there is, and so much more that their headers do not compete for the same lines of the
+/// cache.
 const SLOT: usize = 65_536 + 1_536;
 
-/// Counts numbered datagrams until told to stop.
+/// Counts numbered datagrams until it is stopped.
 pub(crate) fn receive(socket: &UdpSocket, stream: &Stream, shared: &Shared, plan: &TransferPlan) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     // Where the kernel stamps nothing, this end does, a little later.
@@ -61,7 +62,7 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionRefused)
 }
 
-/// What has arrived of a stream.
+/// The datagrams of a stream that have arrived.
 struct Tally {
     wide: bool,
     bytes: ByteCount,
@@ -93,8 +94,8 @@ impl Tally {
     }
 }
 
-/// The clock by which the kernel stamps. Where it is set during a test, that is one change too many in the jitter, which
-/// fades like any other.
+/// The clock by which the kernel stamps. Where it is set during a test, that is one change too many in the jitter,
+/// which fades like any other.
 fn now() -> Span {
     SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().into()
 }

@@ -17,8 +17,8 @@ use crate::pace::Allowance;
 use crate::plan::TransferPlan;
 use crate::shared::{POLL_INTERVAL, Shared, length, pattern, wait};
 
-/// Datagrams in a row to make up for a delay: a queue on the path that is meant for this rate holds so many, and at a high
-/// rate what comes in so much time. iperf3 looks whether something is due once in that time.
+/// Datagrams in a row to make up for a delay: a queue on the path that is meant for this rate holds so many, and at a
+/// high rate what comes in so much time. iperf3 looks whether something is due once in that time.
 const MAX_LATE: u64 = 8;
 const MAX_DELAY: Span = Span::from_millis(1);
 
@@ -28,10 +28,10 @@ const MAX_AT_ONCE: usize = 256 * 1024;
 /// Longest payload of a UDP datagram over IPv4.
 const MAX_PAYLOAD: usize = 65_507;
 
-/// How long to wait where the kernel has no room for a datagram, and does not say when it will.
+/// Time to wait if the kernel has no room for a datagram, and does not say when it will.
 const NO_ROOM: Duration = Duration::from_micros(100);
 
-/// Sends numbered datagrams until told to stop, or the budget is spent, or nobody is there.
+/// Sends numbered datagrams until it is stopped, or the budget is spent, or nobody is there.
 pub(crate) fn send(socket: &UdpSocket, stream: &Stream, shared: &Shared, plan: &TransferPlan) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     let stopped = || shared.stopped(Role::Sender);
@@ -128,8 +128,8 @@ impl Train {
         Ok(sent)
     }
 
-    /// Whether `error` may mean that this path takes no datagrams that are yet to be cut, and each will be sent by itself
-    /// from now on.
+    /// Returns whether `error` may mean that this path takes no datagrams that are yet to be cut, and each will be sent
+    /// by itself from now on.
     fn falls_back(&mut self, socket: &UdpSocket, error: &io::Error, shared: &Shared) -> bool {
         let refused = [Errno::INVAL, Errno::IO, Errno::MSGSIZE].map(Errno::raw_os_error);
         let falls_back = self.segments > 1 && error.raw_os_error().is_some_and(|number| refused.contains(&number));
@@ -157,7 +157,7 @@ fn now() -> Span {
     Span::from_secs(time.tv_sec.unsigned_abs()) + Span::from_nanos(time.tv_nsec.unsigned_abs())
 }
 
-/// How long the network has been saying that nobody is there.
+/// The time since which the network has reported that nobody receives.
 #[derive(Debug, Default)]
 struct Absence {
     /// When it first said so, and last.
@@ -165,13 +165,13 @@ struct Absence {
 }
 
 impl Absence {
-    /// How long it must have said so to be believed: the other end may be about to come.
+    /// Time for which it must have reported so to be believed: the other end may be about to come.
     const MAX_LATENESS: Duration = Duration::from_secs(1);
 
     /// After how long a word has nothing to do with the one before. Hosts may say it only once a second.
     const FORGOTTEN: Duration = Duration::from_secs(3);
 
-    /// Whether `error` says that nobody is there, and that is not certain yet.
+    /// Returns whether `error` says that nobody is there, and that is not certain yet.
     fn may_pass(&mut self, error: &io::Error) -> bool {
         let absent = [ErrorKind::ConnectionRefused, ErrorKind::HostUnreachable, ErrorKind::NetworkUnreachable];
         absent.contains(&error.kind()) && self.may_pass_at(Instant::now())

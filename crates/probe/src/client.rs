@@ -459,7 +459,7 @@ impl Session<'_> {
                 self.start_transfer()?;
                 report(TestEvent::Connected(&self.connected()));
             }
-            ClientAction::Told(report) => peer_report::add(self.stated.get_or_insert_default(), *report),
+            ClientAction::Reported(report) => peer_report::add(self.stated.get_or_insert_default(), *report),
             ClientAction::CollectResults => {
                 self.finished = self.progress.take().map(Progress::finish);
                 let results = self.local_results();

@@ -94,7 +94,7 @@ impl Progress {
     /// What this end has seen up to now, with one look at each stream of TCP and one at the processors; of datagrams what has come since the omitted time
     /// was over, once it is.
     pub(crate) fn so_far(&self) -> EndReport {
-        let samples = self.transfer.look();
+        let samples = self.transfer.snapshot();
         let totals = self.totals();
         let from = self.omitted.as_ref().unwrap_or(&self.started);
         let counts = counts(&from.totals, &totals);

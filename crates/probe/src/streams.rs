@@ -2,7 +2,8 @@
 //!
 //! A server numbers the connections as they arrive, and nothing but that order joins the two ends of a stream. This end
 //! numbers them as they are established, which is the same order unless a packet is lost or overtaken. Where data goes
-//! both ways the number decides who sends, so the second direction is opened only when the server has the whole first one.
+//! both ways the number decides who sends, so the second direction is opened only when the server has the whole first
+//! one.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpStream as StdTcpStream, UdpSocket as StdUdpSocket};
@@ -22,8 +23,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::error::ProbeError;
 
-/// Connections that are opened at the same time: fewer than a fullpipe server takes from one address before they say what
-/// they are.
+/// Connections that are opened at the same time: fewer than a fullpipe server takes from one address before they say
+/// what they are.
 const MAX_TOGETHER: u16 = 96;
 
 /// Longest time between the first packets of two connections. Sent in one burst they would overflow a short queue.

@@ -32,8 +32,8 @@ impl SynAckSniffer {
         Self { peer, raw: listen(peer).ok(), received: HashMap::new() }
     }
 
-    /// Returns whether an option was overwritten in the SYN-ACK of the connection that begins at `local`; `None` if it was
-    /// not received.
+    /// Returns whether an option was overwritten in the SYN-ACK of the connection that begins at `local`; `None` if it
+    /// was not received.
     pub fn options_overwritten(&mut self, local: SocketAddr) -> Option<bool> {
         self.receive();
         self.received.get(&local.port()).map(|answer| answer.options_overwritten)
@@ -53,8 +53,8 @@ impl SynAckSniffer {
     }
 }
 
-/// Returns the window of the SYN-ACK of `connection`, on which nothing else has arrived: of all windows only that of the
-/// handshake's packets is never scaled, and the kernel holds it until the next.
+/// Returns the window of the SYN-ACK of `connection`, on which nothing else has arrived: of all windows only that of
+/// the handshake's packets is never scaled, and the kernel holds it until the next.
 pub fn first_window(connection: impl AsFd) -> Option<ByteCount> {
     tcp_info(connection).ok().and_then(|tcp| tcp.snd_wnd)
 }
@@ -73,8 +73,8 @@ fn listen(peer: SocketAddr) -> std::io::Result<Socket> {
     Ok(socket)
 }
 
-/// A program of the classic packet filter (`linux/filter.h`), which is given IPv4 packets from their first byte, and of IPv6
-/// what follows its header.
+/// A program of the classic packet filter (`linux/filter.h`), which is given IPv4 packets from their first byte, and of
+/// IPv6 what follows its header.
 fn syn_acks_from(peer: SocketAddr) -> [SockFilter; 8] {
     const SYN_AND_ACK: u32 = 0x12;
     let code = |parts: &[u32]| parts.iter().sum::<u32>() as u16;
@@ -133,7 +133,7 @@ mod tests {
                 listener.accept().unwrap().0
             };
             assert_eq!(caller_handshake(accepted()), None, "it was not kept");
-            fullpipe_sys::keep_openings(&listener).unwrap();
+            fullpipe_sys::save_syn(&listener).unwrap();
             let connection = accepted();
             let asked = caller_handshake(&connection).unwrap();
             assert!(asked.window.is_some_and(|window| window.get() > 0), "{asked:?}");

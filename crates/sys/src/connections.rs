@@ -16,10 +16,10 @@ use crate::dump::{self, Progress};
 use crate::socket::memory_of;
 use crate::tcp_info::decode;
 
-/// One TCP connection, as the kernel tells of it to anybody.
+/// One TCP connection, as the kernel describes it to anybody.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Connection {
-    /// What tells this socket from every other that this kernel ever had.
+    /// The kernel's cookie of this socket, which no other socket has or had.
     pub cookie: u64,
     /// This end.
     pub local: SocketAddr,
@@ -31,7 +31,7 @@ pub struct Connection {
     pub unread: u32,
     /// `TCP_INFO`.
     pub tcp: TcpInfo,
-    /// Memory of the socket, where the kernel tells.
+    /// Memory of the socket, where the kernel reports it.
     pub memory: Option<SocketMemory>,
     /// Congestion control.
     pub congestion: String,
@@ -55,11 +55,12 @@ impl Connections {
         Ok(Self { netlink, buffer: vec![0; ANSWER] })
     }
 
-    /// Every connection that carries data or may: established, or closed by one end only. At most 65,536 of each family.
+    /// Every connection that carries data or may: established, or closed by one end only. At most 65,536 of each
+    /// family.
     ///
     /// # Errors
-    /// What the kernel says, `NotFound` where it was built without the answer to this; `WouldBlock` or `TimedOut` where it
-    /// does not answer within two seconds.
+    /// What the kernel says, `NotFound` where it was built without the answer to this; `WouldBlock` or `TimedOut` where
+    /// it does not answer within two seconds.
     pub fn all(&mut self) -> io::Result<Vec<Connection>> {
         let mut found = Vec::new();
         for family in [libc::AF_INET, libc::AF_INET6] {
@@ -68,8 +69,8 @@ impl Connections {
         Ok(found)
     }
 
-    /// Those of `ends` (this end and the other) that there still are. The kernel picks them, so that thousands of others cost
-    /// next to nothing.
+    /// Those of `ends` (this end and the other) that there still are. The kernel picks them, so that thousands of
+    /// others cost next to nothing.
     ///
     /// # Errors
     /// As [`Connections::all`].
@@ -118,8 +119,8 @@ fn request(family: i32, filter: &[u8]) -> Vec<u8> {
     dump::message(SOCK_DIAG_BY_FAMILY, libc::NLM_F_DUMP, &payload)
 }
 
-/// The kernel's little program (`struct inet_diag_bc_op`) that lets these connections through: an alternative after the other,
-/// each two conditions and a jump to the end; one that fails goes on with the next alternative.
+/// The kernel's little program (`struct inet_diag_bc_op`) that lets these connections through: an alternative after the
+/// other, each two conditions and a jump to the end; one that fails goes on with the next alternative.
 fn filter(ends: &[(SocketAddr, SocketAddr)]) -> Vec<u8> {
     let lengths: Vec<usize> = ends.iter().map(|(local, remote)| condition(*local) + condition(*remote) + OP).collect();
     let mut left: usize = lengths.iter().sum();
@@ -207,16 +208,16 @@ fn number(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u32::from_ne_bytes(*word))
 }
 
-/// More connections than this of one family are not told.
+/// More connections than this of one family are not reported.
 const MAX_CONNECTIONS: usize = 65_536;
 
-/// How many connections a filter names at most: its jumps have 16 bits.
+/// Most connections that a filter names: its jumps have 16 bits.
 const MAX_WANTED: usize = 512;
 
 /// The most that the kernel puts into one datagram of a dump.
 const ANSWER: usize = 64 << 10;
 
-/// How long the kernel may take.
+/// Time that the kernel may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// `struct inet_diag_bc_op`.

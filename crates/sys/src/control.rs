@@ -1,4 +1,4 @@
-//! What the kernel tells beside a message (`struct cmsghdr`).
+//! Control messages that the kernel passes with a message (`struct cmsghdr`).
 
 /// Room for control messages, aligned as their headers are.
 #[derive(Clone, Copy)]
@@ -17,8 +17,8 @@ pub(crate) struct ControlMessage<'t> {
     pub(crate) data: &'t [u8],
 }
 
-/// The control messages in `told`, each a `struct cmsghdr` and its data, aligned to the machine's word. Behind the last
-/// are zeros, which is no length that a message can have.
+/// The control messages in `stated`, each a `struct cmsghdr` and its data, aligned to the machine's word. Behind the
+/// last are zeros, which is no length that a message can have.
 pub(crate) fn control_messages(mut stated: &[u8]) -> impl Iterator<Item = ControlMessage<'_>> {
     const WORD: usize = size_of::<usize>();
     const HEADER: usize = WORD + 8;
@@ -30,7 +30,7 @@ pub(crate) fn control_messages(mut stated: &[u8]) -> impl Iterator<Item = Contro
     })
 }
 
-/// Length, level and kind of the control message that `told` begins with.
+/// Length, level and kind of the control message at the start of `stated`.
 fn header(stated: &[u8]) -> Option<(usize, i32, i32)> {
     let (length, rest) = stated.split_first_chunk()?;
     let (level, rest) = rest.split_first_chunk()?;
@@ -65,7 +65,10 @@ mod tests {
         }
 
         #[test]
-        fn any_length_in_a_header_is_read(length in 0_usize..200, rest in proptest::collection::vec(any::<u8>(), 0..90)) {
+        fn any_length_in_a_header_is_read(
+            length in 0_usize..200,
+            rest in proptest::collection::vec(any::<u8>(), 0..90),
+        ) {
             let stated = [&length.to_ne_bytes()[..], &rest].concat();
             assert!(control_messages(&stated).count() <= stated.len());
         }

@@ -18,7 +18,7 @@ pub const MAX_SEGMENTS: usize = 64;
 const UDP_SEGMENT: i32 = 103;
 const UDP_GRO: i32 = 104;
 
-/// Room for what the kernel tells beside a message: a time and a length, each with its header.
+/// Room for the control messages that the kernel passes with a message: a time and a length, each with its header.
 const CONTROL_LENGTH: usize = 64;
 
 /// A message that was received.
@@ -26,14 +26,15 @@ const CONTROL_LENGTH: usize = 64;
 pub struct Arrival {
     /// Bytes of it that are in the buffer.
     pub length: usize,
-    /// Bytes of each datagram in it but the last, which may be shorter, where the kernel has joined several (`UDP_GRO`).
+    /// Bytes of each datagram in it but the last, which may be shorter, where the kernel has joined several
+    /// (`UDP_GRO`).
     pub segment: Option<usize>,
     /// When the kernel received it, since 1970, where [`stamp_arrivals`] asked for it.
     pub at: Option<Span>,
 }
 
 impl Arrival {
-    /// Whether it is more than one datagram.
+    /// Returns whether it is more than one datagram.
     pub fn is_joined(&self) -> bool {
         self.segment.is_some_and(|segment| segment < self.length)
     }
@@ -55,8 +56,8 @@ pub fn send_messages(socket: impl AsFd, data: &[u8], size: usize) -> io::Result<
         header.msg_hdr.msg_iovlen = 1;
         count += 1;
     }
-    // SAFETY: the descriptor is open for the borrow; the first `count` headers point to parts that live on this stack, and
-    // these to pieces of `data`, which the kernel only reads. Of the headers it writes `msg_len` alone.
+    // SAFETY: the descriptor is open for the borrow; the first `count` headers point to parts that live on this stack,
+    // and these to parts of `data`, which the kernel only reads. Of the headers it writes `msg_len` alone.
     let sent = unsafe { libc::sendmmsg(socket.as_fd().as_raw_fd(), headers.as_mut_ptr(), count, libc::MSG_NOSIGNAL) };
     if sent < 0 {
         return Err(io::Error::last_os_error());
@@ -64,8 +65,8 @@ pub fn send_messages(socket: impl AsFd, data: &[u8], size: usize) -> io::Result<
     Ok(headers[..sent as usize].iter().map(|header| header.msg_len as usize).sum())
 }
 
-/// Receives messages into `data`, one each `slot` bytes, and tells of each in `arrivals`; how many they are. It waits for
-/// the first as any read from the socket does, and for no other. What is longer than a slot is cut off.
+/// Receives messages into `data`, one each `slot` bytes, and describes each in `arrivals`; how many they are. It waits
+/// for the first as any read from the socket does, and for no other. What is longer than a slot is cut off.
 ///
 /// # Errors
 /// What `recvmmsg` reports.
@@ -90,8 +91,9 @@ pub fn receive_messages(
         count += 1;
     }
     let flags = libc::MSG_WAITFORONE;
-    // SAFETY: the descriptor is open for the borrow; the first `count` headers point to parts and control buffers on this
-    // stack, with their lengths, and the parts to pieces of `data`, which is borrowed mutably. No time limit is given.
+    // SAFETY: the descriptor is open for the borrow; the first `count` headers point to parts and control buffers on
+    // this stack, with their lengths, and the parts to parts of `data`, which is borrowed mutably. No time limit is
+    // given.
     let received =
         unsafe { libc::recvmmsg(socket.as_fd().as_raw_fd(), headers.as_mut_ptr(), count, flags, std::ptr::null_mut()) };
     if received < 0 {
@@ -122,7 +124,7 @@ pub fn join_datagrams(socket: impl AsFd) -> io::Result<()> {
     set_option(socket, libc::SOL_UDP, UDP_GRO, &1_i32.to_ne_bytes())
 }
 
-/// Has the kernel tell when each message arrived (`SO_TIMESTAMPNS`).
+/// Has the kernel report when each message arrived (`SO_TIMESTAMPNS`).
 ///
 /// # Errors
 /// What `setsockopt` reports.
@@ -137,7 +139,7 @@ const EMPTY_MESSAGE: libc::mmsghdr = {
     unsafe { std::mem::zeroed() }
 };
 
-/// What the control messages of a message tell.
+/// Returns the contents of a message's control messages.
 fn read_control(stated: &[u8]) -> Arrival {
     let mut arrival = Arrival::default();
     for message in control_messages(stated) {

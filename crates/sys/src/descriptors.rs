@@ -12,7 +12,7 @@ use rustix::net::{
 /// Descriptors that one message may carry.
 const MAX_DESCRIPTORS: usize = 5;
 
-/// Two connected ends that keep message borders and tell when the other end is gone.
+/// Two connected ends that keep message borders and show when the other end is gone.
 ///
 /// # Errors
 /// What `socketpair` reports.

@@ -1,4 +1,5 @@
-//! What a network device and its queueing disciplines have done, by netlink: `/sys` may be of another network namespace.
+//! The counters of a network device and its queueing disciplines, by netlink: `/sys` may be of another network
+//! namespace.
 
 use std::io;
 
@@ -39,13 +40,13 @@ pub struct QueueState {
     pub rate: Option<BitRate>,
     /// Packets that it has dropped.
     pub dropped: u32,
-    /// How often a packet has had to wait for its turn or its rate.
+    /// Number of times that a packet has had to wait for its turn or its rate.
     pub overlimits: u32,
-    /// How often the device has taken no more.
+    /// Number of times that the device has taken no more.
     pub requeues: u32,
     /// Bytes that wait in it.
     pub backlog: ByteCount,
-    /// Its parameters as the kernel tells them (`TCA_OPTIONS`), which are what it takes to make another like it.
+    /// Its parameters as the kernel reports them (`TCA_OPTIONS`), which are what it takes to make another like it.
     pub options: Vec<u8>,
 }
 
@@ -83,7 +84,7 @@ const LINK_LENGTH: usize = 16;
 /// `struct tcmsg`: family, the device's number, handle, parent.
 const QUEUE_LENGTH: usize = 20;
 
-/// Where both have the device's number.
+/// Offset of the device's number in both.
 const INDEX_AT: usize = 4;
 
 /// Of `struct rtnl_link_stats64`: the counts are 64 bits each.
@@ -177,7 +178,8 @@ fn outermost_first(mut found: Vec<QueueState>) -> Vec<QueueState> {
     found
 }
 
-/// How many stand around the one that serves class `parent`: a class has its discipline's number in its upper half.
+/// Returns how many stand around the one that serves class `parent`: a class has its discipline's number in its upper
+/// half.
 fn depth(mut parent: u32, parents: &[(u32, u32)]) -> usize {
     // The kernel takes no more either (`check_loop`).
     const DEEPEST: usize = 8;
@@ -202,7 +204,7 @@ mod tests {
     use super::*;
     use crate::dump::{self, Progress};
 
-    /// What Linux 6.18 answered of a pair of devices, the second with `tbf rate 200mbit burst 64kb limit 200kb`.
+    /// The answer of Linux 6.18 about a pair of devices, the second with `tbf rate 200mbit burst 64kb limit 200kb`.
     const NOQUEUE: &str = "9400000024000200000000001a3f0000000000000200000000000000ffffffff020000000c0001006e6f717565756500\
         05000c000000000030000700140001000000000000000000000000000000000018000300000000000000000000000000000000000000\
         00002c00030000000000000000000000000000000000000000000000000000000000000000000000000000000000";

@@ -13,9 +13,9 @@ pub struct Device {
     pub index: u32,
     /// Its name.
     pub name: String,
-    /// Whether it is up.
+    /// True if it is up.
     pub is_up: bool,
-    /// What made it, where it is no card: `veth`, `tun`, `bridge`…
+    /// The kind of device if it is no card: `veth`, `tun`, `bridge`…
     pub kind: Option<String>,
     /// Largest IP packet.
     pub mtu: ByteCount,

@@ -12,7 +12,7 @@ pub(crate) const HEADER_LENGTH: usize = 16;
 /// The kernel answers at once, or not at all.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the kernel sends at once, at most (`NLMSG_GOODSIZE` and what drivers ask for).
+/// Most bytes that the kernel sends at once (`NLMSG_GOODSIZE` and what drivers ask for).
 const BUFFER: usize = 64 * 1024;
 
 /// A netlink message: header and payload.
@@ -44,7 +44,7 @@ pub(crate) fn dump(
     }
 }
 
-/// Whether more is to come.
+/// True if more is to come.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     GoesOn,

@@ -1,4 +1,4 @@
-//! What a network device can do and does, by the `ioctl` of ethtool (`linux/ethtool.h`).
+//! The features of a network device, available and enabled, by the `ioctl` of ethtool (`linux/ethtool.h`).
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -13,12 +13,12 @@ use crate::interface::{control_socket, interface_request};
 pub struct Feature {
     /// The kernel's name of it.
     pub name: String,
-    /// Whether it is done.
+    /// True if it is done.
     pub is_on: bool,
-    /// Whether it can be changed.
+    /// True if it can be changed.
     pub can_change: bool,
     bit: usize,
-    /// Of 32 bits each: all that the kernel has, which it wants to be told of.
+    /// Of 32 bits each: all that the kernel has, whose number it wants to know.
     blocks: usize,
 }
 
@@ -87,7 +87,7 @@ pub fn rings(name: &str) -> io::Result<Rings> {
     Ok(Rings { receive, transmit, most_receive, most_transmit })
 }
 
-/// What device `name` says its speed is; none where it does not know.
+/// Returns what device `name` says its speed is; none where it does not know.
 ///
 /// # Errors
 /// What the kernel says: `EOPNOTSUPP` where it has none.
@@ -124,7 +124,7 @@ fn feature_names(name: &str) -> io::Result<Vec<String>> {
     ethtool(name, &mut count)?;
     let there = number(&count[16..]).unwrap_or_default() as usize;
     if there > MAX_FEATURES {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the kernel tells of too many features"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the kernel reports of too many features"));
     }
     let mut strings = [GET_STRINGS, FEATURES, there as u32].map(u32::to_ne_bytes).concat();
     strings.resize(12 + MAX_FEATURES * NAME_LENGTH, 0);

@@ -1,5 +1,6 @@
-//! What the network says of messages that it did not deliver (`IP_RECVERR`, `IPV6_RECVERR`; `ip(7)`): the packets of ICMP
-//! that answer them, which the kernel gives to the socket that sent them and to nobody else. No privilege is needed.
+//! ICMP errors about messages that the network did not deliver (`IP_RECVERR`, `IPV6_RECVERR`; `ip(7)`): the packets of
+//! ICMP that answer them, which the kernel gives to the socket that sent them and to nobody else. No privilege is
+//! needed.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -20,12 +21,12 @@ const ORIGIN_LOCAL: u8 = 1;
 const ORIGIN_ICMP: u8 = 2;
 const ORIGIN_ICMP6: u8 = 3;
 
-/// What somebody says of a message that this socket sent.
+/// An ICMP error about a message that this socket sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IcmpError {
     /// Bytes of the message, from its first, that are in the buffer: as many as the packet of ICMP quotes.
     pub quoted: usize,
-    /// Where the message was to go.
+    /// Destination of the message.
     pub target: Option<SocketAddr>,
     /// Who says so; `None` if it is this host itself, of a message that it did not send.
     pub by: Option<IpAddr>,
@@ -37,7 +38,7 @@ pub struct IcmpError {
     pub mtu: u32,
 }
 
-/// Has the kernel keep what the network says of the messages of a `socket` of IPv4 or IPv6, for [`complaint`].
+/// Has the kernel keep what the network says of the messages of a `socket` of IPv4 or IPv6, for [`icmp_error`].
 ///
 /// # Errors
 /// What `setsockopt` reports.
@@ -51,7 +52,7 @@ pub fn enable_recverr(socket: impl AsFd, is_ipv6: bool) -> io::Result<()> {
 ///
 /// # Errors
 /// What `recvmsg` reports, as `WouldBlock` where there is none.
-pub fn complaint(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<IcmpError>> {
+pub fn icmp_error(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<IcmpError>> {
     let message = message::receive(socket, buffer, libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE)?;
     Ok(read(&message.stated.0).map(|stated| IcmpError { quoted: message.length, target: message.name(), ..stated }))
 }
@@ -76,11 +77,11 @@ mod tests {
     use std::net::UdpSocket;
     use std::time::{Duration, Instant};
 
-    /// What comes within five seconds.
+    /// Returns what arrives within five seconds.
     fn eventually(socket: &UdpSocket, buffer: &mut [u8]) -> IcmpError {
         let deadline = Instant::now() + Duration::from_secs(5);
         loop {
-            match complaint(socket, buffer) {
+            match icmp_error(socket, buffer) {
                 Ok(found) => return found.unwrap(),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_millis(1));
@@ -109,16 +110,17 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_complains_nobody_waits() {
+    fn without_an_error_nobody_waits() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         enable_recverr(&socket, false).unwrap();
-        assert_eq!(complaint(&socket, &mut []).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(icmp_error(&socket, &mut []).unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 
     proptest! {
         #[test]
         fn any_control_data_is_read(stated in proptest::collection::vec(any::<u8>(), 0..100)) {
-            let error = [&(16 + stated.len()).to_ne_bytes()[..], &[0; 4], &libc::IP_RECVERR.to_ne_bytes(), &stated].concat();
+            let header = [&(16 + stated.len()).to_ne_bytes()[..], &[0; 4], &libc::IP_RECVERR.to_ne_bytes()].concat();
+            let error = [&header[..], &stated].concat();
             let _ = (read(&stated), read(&error));
         }
     }

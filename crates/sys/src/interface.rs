@@ -61,8 +61,8 @@ pub fn ethernet_up(name: &str, mtu: ByteCount) -> io::Result<()> {
     bring_up(&control, name, libc::IFF_NOARP)
 }
 
-/// Makes device `name`, which is up, ask nobody for hardware addresses. The kernel then puts the device's own address into
-/// both places of a frame (`arp_constructor`), so that two devices with one address understand each other.
+/// Makes device `name`, which is up, ask nobody for hardware addresses. The kernel then puts the device's own address
+/// into both places of a frame (`arp_constructor`), so that two devices with one address understand each other.
 ///
 /// # Errors
 /// What the kernel says.
@@ -70,8 +70,8 @@ pub fn without_arp(name: &str) -> io::Result<()> {
     bring_up(&control_socket()?, name, libc::IFF_NOARP)
 }
 
-/// Makes device `name`, which [`configure_ipv4`] has set up, lead to its peer and nowhere else. Before, it is a way to the
-/// whole network of its peer's address, which an Ethernet device takes to be as large as the address's class.
+/// Makes device `name`, which [`configure_ipv4`] has set up, lead to its peer and nowhere else. Before, it is a way to
+/// the whole network of its peer's address, which an Ethernet device takes to be as large as the address's class.
 ///
 /// # Errors
 /// What the kernel says.
@@ -83,9 +83,9 @@ pub fn lead_to_peer_alone(name: &str) -> io::Result<()> {
 
 /// Makes TCP build single segments for device `name` (`gso_max_segs` 1), by one `RTM_SETLINK`.
 ///
-/// Switching the device's own segmentation off is not enough: since Linux 4.17 TCP builds trains for every device, lets the
-/// kernel cut them at the last moment, and meanwhile defers to make them longer (`tcp_tso_should_defer`), so that it
-/// sends in bursts and leaves a part of its window unused.
+/// Switching the device's own segmentation off is not enough: since Linux 4.17 TCP builds trains for every device, lets
+/// the kernel cut them at the last moment, and meanwhile defers to make them longer (`tcp_tso_should_defer`), so that
+/// it sends in bursts and leaves a part of its window unused.
 ///
 /// # Errors
 /// What the kernel says.
@@ -101,8 +101,8 @@ pub fn set_device_mtu(name: &str, mtu: ByteCount) -> io::Result<()> {
     set_mtu(&control_socket()?, name, mtu)
 }
 
-/// Lets so many packets wait for device `name`, trains of segments counted as one, where its queueing discipline has no limit
-/// of its own (`txqueuelen`). Disciplines that size a ring by it, as `pfifo_fast`, size it anew.
+/// Lets so many packets wait for device `name`, trains of segments counted as one, where its queueing discipline has no
+/// limit of its own (`txqueuelen`). Disciplines that size a ring by it, as `pfifo_fast`, size it anew.
 ///
 /// # Errors
 /// What the kernel says: `ERANGE` where it is not an `int` of the kernel's.

@@ -35,7 +35,7 @@ pub use descriptors::{receive_with_descriptors, send_with_descriptors, seqpacket
 pub use device::{DeviceState, QueueState, device_state, queue_states};
 pub use devices::{Device, devices};
 pub use ethtool::{Feature, Rings, device_speed, features, rings, set_feature};
-pub use icmp_errors::{IcmpError, complaint, enable_recverr};
+pub use icmp_errors::{IcmpError, enable_recverr, icmp_error};
 pub use interface::{
     Ipv4Link, configure_ipv4, ethernet_up, lead_to_peer_alone, loopback_up, set_device_mtu, set_device_queue_length,
     set_ethernet_address, single_segments, without_arp,
@@ -48,7 +48,7 @@ pub use packet::{open_packet_socket, packet_drops};
 pub use qdisc::{RootQdisc, delete_root_qdisc, restore_root_qdisc, root_qdisc, set_root_qdisc};
 pub use route::{create_veth, output_device};
 pub use routes::{NUMERIC_METRICS, Route, routes, set_route_metric};
-pub use socket::{fixed_buffers, keep_openings, opening, set_pacing_rate, socket_memory, tcp_info};
+pub use socket::{fixed_buffers, opening, save_syn, set_pacing_rate, socket_memory, tcp_info};
 pub use stamps::{Stamped, arrival, departure, stamp_passages};
 pub use tcp_info::decode as decode_tcp_info;
 pub use tcp_metrics::{TcpMetrics, tcp_metrics};

@@ -1,4 +1,5 @@
-//! A message with the address that it came from, or was to go to, and what the kernel tells beside it.
+//! A message with the address that it came from, or was to go to, and the control messages that the kernel passes with
+//! it.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -6,7 +7,8 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use crate::control::Control;
 
-/// Room for what the kernel tells beside a message: three times and an error with an address, each with its header.
+/// Room for the control messages that the kernel passes with a message: three times and an error with an address, each
+/// with its header.
 const CONTROL_LENGTH: usize = 256;
 
 /// `struct sockaddr_in6`, the longest that is read here.
@@ -16,7 +18,7 @@ const NAME_LENGTH: usize = size_of::<libc::sockaddr_in6>();
 pub(crate) struct Message {
     /// Bytes of it that are in the buffer.
     pub(crate) length: usize,
-    /// What the kernel tells beside it.
+    /// The control messages that the kernel passed with it.
     pub(crate) stated: Control<CONTROL_LENGTH>,
     name: Name,
 }
@@ -25,7 +27,7 @@ pub(crate) struct Message {
 struct Name([u8; NAME_LENGTH]);
 
 impl Message {
-    /// Where it came from or, of one from the queue of errors, was to go; `None` if that is no IP address.
+    /// Returns its source or, of one from the error queue, its destination; `None` if that is no IP address.
     pub(crate) fn name(&self) -> Option<SocketAddr> {
         address(&self.name.0)
     }
@@ -49,8 +51,8 @@ pub(crate) fn receive(socket: impl AsFd, buffer: &mut [u8], flags: i32) -> io::R
     header.msg_iovlen = 1;
     header.msg_control = message.stated.0.as_mut_ptr().cast();
     header.msg_controllen = CONTROL_LENGTH as _;
-    // SAFETY: the descriptor is open for the borrow; name, part and control buffer live on this stack with their lengths,
-    // and the part is `buffer`, which is borrowed mutably.
+    // SAFETY: the descriptor is open for the borrow; name, part and control buffer live on this stack with their
+    // lengths, and the part is `buffer`, which is borrowed mutably.
     let received = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, flags) };
     message.length = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
     Ok(message)

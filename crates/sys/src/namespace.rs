@@ -43,14 +43,15 @@ impl AsFd for NetNamespace {
 }
 
 impl From<OwnedFd> for NetNamespace {
-    /// Takes a descriptor of a network namespace, as another process handed it over. That it is one shows when it is entered.
+    /// Takes a descriptor of a network namespace, as another process handed it over. That it is one shows when it is
+    /// entered.
     fn from(descriptor: OwnedFd) -> Self {
         Self(File::from(descriptor))
     }
 }
 
-/// The number that the kernel gives to the network namespace of the calling thread and, until it boots again, to no other
-/// (`SO_NETNS_COOKIE`).
+/// The number that the kernel gives to the network namespace of the calling thread and, until it boots again, to no
+/// other (`SO_NETNS_COOKIE`).
 ///
 /// # Errors
 /// `Other` (`ENOPROTOOPT`) before Linux 5.14.
@@ -58,7 +59,8 @@ pub fn network_cookie() -> io::Result<u64> {
     let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     let mut cookie = 0_u64;
     let mut length = size_of::<u64>() as libc::socklen_t;
-    // SAFETY: the descriptor is open; `cookie` and `length` live on this stack, and the kernel writes at most `length` bytes.
+    // SAFETY: the descriptor is open; `cookie` and `length` live on this stack, and the kernel writes at most `length`
+    // bytes.
     let got = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -75,11 +77,12 @@ pub fn network_cookie() -> io::Result<u64> {
 const SO_NETNS_COOKIE: libc::c_int = 71;
 
 /// Moves this process, which has one thread, into the mount and IPC namespaces of the process behind `pidfd`, and the
-/// programs that it starts into its PID namespace; into its user namespace too if that process is of [`Unsharing::AsUser`].
+/// programs that it starts into its PID namespace; into its user namespace too if that process is of
+/// [`Unsharing::AsUser`].
 ///
 /// # Errors
-/// What `setns` reports: `InvalidInput` from a process with more threads, or before Linux 5.8; `NotFound` (`ESRCH`) if the
-/// process is gone.
+/// What `setns` reports: `InvalidInput` from a process with more threads, or before Linux 5.8; `NotFound` (`ESRCH`) if
+/// the process is gone.
 pub fn enter_process(pidfd: BorrowedFd<'_>, unsharing: Unsharing) -> io::Result<()> {
     let others =
         ThreadNameSpaceType::MOUNT | ThreadNameSpaceType::PROCESS_ID | ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION;
@@ -90,7 +93,7 @@ pub fn enter_process(pidfd: BorrowedFd<'_>, unsharing: Unsharing) -> io::Result<
     Ok(move_into_thread_name_spaces(pidfd, others | user)?)
 }
 
-/// Whether the namespaces of a program are made with the caller's own rights or below a new user namespace.
+/// True if the namespaces of a program are made with the caller's own rights or below a new user namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unsharing {
     /// The caller is root: no user namespace.
@@ -135,7 +138,8 @@ pub fn enter_before_exec(command: &mut Command, network: &NetNamespace, host_nam
     let network = network.as_fd().try_clone_to_owned()?;
     let host_name = host_name.to_owned();
     let before_exec = move || {
-        // SAFETY: the closure owns the descriptor, which the fork inherits; setns and unshare share no memory; sethostname reads exactly the bytes of `host_name`.
+        // SAFETY: the closure owns the descriptor, which the fork inherits; setns and unshare share no memory;
+        // sethostname reads exactly the bytes of `host_name`.
         let done = unsafe {
             libc::setns(network.as_raw_fd(), libc::CLONE_NEWNET) == 0
                 && libc::unshare(libc::CLONE_NEWUTS) == 0

@@ -10,17 +10,18 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
 use crate::socket::{option, set_option};
 
-/// What a socket holds for its reader, where root asks. The kernel counts its own administration too, half again a small
+/// Receive buffer of a socket where root asks for it. The kernel counts its own administration too, half again a small
 /// packet, and allows twice what is asked for: a tenth of a second of 1 Gbit/s in small packets.
 const RECEIVE_BUFFER: ByteCount = ByteCount::from_mib(16);
 
-/// Opens a socket on device `name` in the network namespace of the calling thread, which the socket keeps alive. Each read
-/// returns one frame that carries IPv4 and arrived at the device, and each write sends one: `struct virtio_net_hdr`
-/// (10 bytes, `linux/virtio_net.h`), the Ethernet header (14 bytes), the IP packet. It may be a train of segments that the
-/// kernel has not cut, with checksums that it has not summed, as the first header says. The descriptor is non-blocking.
+/// Opens a socket on device `name` in the network namespace of the calling thread, which the socket keeps alive. Each
+/// read returns one frame that carries IPv4 and arrived at the device, and each write sends one: `struct
+/// virtio_net_hdr` (10 bytes, `linux/virtio_net.h`), the Ethernet header (14 bytes), the IP packet. It may be a train
+/// of segments that the kernel has not cut, with checksums that it has not summed, as the first header says. The
+/// descriptor is non-blocking.
 ///
-/// Writes go past the device's queueing discipline; one that it cannot take fails with `ENOBUFS`. Arrivals that find the
-/// socket's buffer full are dropped: [`packet_drops`] counts them.
+/// Writes go past the device's queueing discipline; one that it cannot take fails with `ENOBUFS`. Arrivals that find
+/// the socket's buffer full are dropped: [`packet_drops`] counts them.
 ///
 /// # Errors
 /// `PermissionDenied` without `CAP_NET_RAW` over the namespace, `ENODEV` if there is no such device.
@@ -51,8 +52,8 @@ pub fn packet_drops(socket: impl AsFd) -> io::Result<u64> {
     Ok(u64::from(drops.map_or(0, u32::from_ne_bytes)))
 }
 
-/// Binds to IPv4 of one device. Of one protocol the kernel hands over arrivals only, not what others send, and without a
-/// copy.
+/// Binds to IPv4 of one device. Of one protocol the kernel hands over arrivals only, not what others send, and without
+/// a copy.
 fn bind(socket: &OwnedFd, index: u32) -> io::Result<()> {
     // SAFETY: `sockaddr_ll` is a plain C structure of integers and byte arrays, for which all zeros is a value.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };

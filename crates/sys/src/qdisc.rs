@@ -9,22 +9,22 @@ use crate::device::queue_states;
 use crate::dump::message;
 use crate::route::{push_attribute, request, terminated};
 
-/// What queues the packets of a device.
+/// The queueing discipline of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RootQdisc {
     /// `fq`, `pfifo_fast`, `mq`, `noqueue`…
     pub kind: String,
-    /// Whether the kernel put it there by itself, as it does where nobody asks for another.
+    /// True if the kernel put it there by itself, as it does where nobody asks for another.
     pub is_default: bool,
     /// Its number, by which others refer to it.
     pub handle: u32,
-    /// Its parameters, as the kernel tells them.
+    /// Its parameters, as the kernel reports them.
     pub options: Vec<u8>,
-    /// Whether others serve classes of it, which go where it goes.
+    /// True if others serve classes of it, which go where it goes.
     pub has_inner: bool,
 }
 
-/// What queues the packets of device `name`; none where the kernel tells of nothing.
+/// Returns the queueing disciplines of device `name`; none where the kernel reports none.
 ///
 /// # Errors
 /// What the kernel says: `ENODEV` where there is no such device.
@@ -49,11 +49,11 @@ pub fn set_root_qdisc(name: &str, kind: &str) -> io::Result<()> {
     put(&traffic_control(index(name)?, 0), kind, &[])
 }
 
-/// Puts the discipline at the root of device `name` that [`root_qdisc()`] told of, with its number and its parameters. What it
-/// counted begins anew, and what served classes of it is not there.
+/// Puts the discipline at the root of device `name` that [`root_qdisc()`] returned, with its number and its parameters.
+/// What it counted begins anew, and what served classes of it is not there.
 ///
 /// # Errors
-/// What the kernel says: `EINVAL` of a kind that does not take its parameters as it tells them.
+/// What the kernel says: `EINVAL` of a kind that does not take its parameters as it reports them.
 pub fn restore_root_qdisc(name: &str, kind: &str, handle: u32, options: &[u8]) -> io::Result<()> {
     put(&traffic_control(index(name)?, handle), kind, options)
 }

@@ -39,7 +39,7 @@ fn create_veth_request(name: &str, [first, second]: [i32; 2]) -> Vec<u8> {
     link_request(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &attributes)
 }
 
-/// What a new device is called, and in which network namespace it is.
+/// Name and network namespace of a new device.
 fn push_place(attributes: &mut Vec<u8>, name: &str, network: i32) {
     push_attribute(attributes, libc::IFLA_IFNAME, &terminated(name));
     push_attribute(attributes, libc::IFLA_NET_NS_FD, &network.to_ne_bytes());

@@ -118,9 +118,9 @@ fn metrics(nested: &[u8]) -> BTreeMap<String, String> {
     named.collect()
 }
 
-/// The route as the kernel told it, fit to be told to the kernel, with this metric.
+/// The route as the kernel reported it, fit to be passed back, with this metric.
 fn with_metric(raw: &[u8], metric: u16, value: Option<u32>) -> Vec<u8> {
-    // What the kernel finds out by itself, and refuses to be told.
+    // What the kernel finds out by itself, and refuses from others.
     const FLAGS_TO_KEEP: u32 = 2 | 4; // RTNH_F_PERVASIVE, RTNH_F_ONLINK
     let (header, rest) = raw.split_at_checked(HEADER).unwrap_or((raw, &[]));
     let mut payload = header.to_vec();

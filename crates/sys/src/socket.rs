@@ -1,4 +1,4 @@
-//! What the kernel tells of a socket, and is told.
+//! Socket options that the standard library lacks, read and set.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -34,16 +34,17 @@ pub fn socket_memory(socket: impl AsFd) -> io::Result<SocketMemory> {
     Ok(memory_of(option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, &mut bytes)?))
 }
 
-/// Lets the kernel keep the packet that opens a connection for each that `listener` takes in (`TCP_SAVE_SYN`, Linux 4.2).
+/// Lets the kernel keep the packet that opens a connection for each that `listener` takes in (`TCP_SAVE_SYN`, Linux
+/// 4.2).
 ///
 /// # Errors
 /// What `setsockopt` reports, as where the kernel lacks it.
-pub fn keep_openings(listener: impl AsFd) -> io::Result<()> {
+pub fn save_syn(listener: impl AsFd) -> io::Result<()> {
     set_option(listener, libc::IPPROTO_TCP, libc::TCP_SAVE_SYN, &1_i32.to_ne_bytes())
 }
 
-/// The headers of IP and TCP of the packet that opened `connection`, which the peer sent (`TCP_SAVED_SYN`); empty where the
-/// kernel was not told to keep it, and when it is asked for again.
+/// The headers of IP and TCP of the packet that opened `connection`, which the peer sent (`TCP_SAVED_SYN`); empty where
+/// the kernel was not asked to keep it, and when it is asked for again.
 ///
 /// # Errors
 /// What `getsockopt` reports, as for headers that are longer than 120 bytes.
@@ -52,12 +53,13 @@ pub fn opening(connection: impl AsFd) -> io::Result<Vec<u8>> {
     Ok(option(connection.as_fd(), libc::IPPROTO_TCP, libc::TCP_SAVED_SYN, &mut bytes)?.to_vec())
 }
 
-/// Whether a program fixed the buffers of a socket itself, the send buffer and the receive buffer (`SO_BUF_LOCK`, Linux 5.14);
-/// the kernel then leaves them as they are. `descriptor` is of process `pid`, which may be another.
+/// Returns whether a program fixed the buffers of a socket itself, the send buffer and the receive buffer
+/// (`SO_BUF_LOCK`, Linux 5.14); the kernel then leaves them as they are. `descriptor` is of process `pid`, which may be
+/// another.
 ///
 /// # Errors
-/// What the kernel says: `PermissionDenied` where that process is not ours to trace, `NotFound` (`ESRCH`) where it is gone, or
-/// what `getsockopt` reports, as for a descriptor that is no socket, or before Linux 5.14.
+/// What the kernel says: `PermissionDenied` where that process is not ours to trace, `NotFound` (`ESRCH`) where it is
+/// gone, or what `getsockopt` reports, as for a descriptor that is no socket, or before Linux 5.14.
 pub fn fixed_buffers(pid: u32, descriptor: i32) -> io::Result<[bool; 2]> {
     const SO_BUF_LOCK: i32 = 72;
     let pid = Pid::from_raw(pid.cast_signed()).ok_or(io::ErrorKind::NotFound)?;
@@ -69,7 +71,7 @@ pub fn fixed_buffers(pid: u32, descriptor: i32) -> io::Result<[bool; 2]> {
     Ok([locks & 1 != 0, locks & 2 != 0])
 }
 
-/// What the kernel said, of whatever length.
+/// The kernel's answer, of whatever length.
 pub(crate) fn memory_of(answer: &[u8]) -> SocketMemory {
     let word = |index: usize| {
         let bytes = answer.get(index * 4..index * 4 + 4).and_then(|bytes| bytes.try_into().ok());
@@ -128,7 +130,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn a_connection_over_loopback_tells_its_state() {
+    fn a_connection_over_loopback_reports_its_state() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let info = tcp_info(&client).unwrap();

@@ -16,13 +16,13 @@ use crate::socket::set_option;
 pub struct Stamped {
     /// Bytes of it that are in the buffer.
     pub length: usize,
-    /// Where it came from, of one that came from an IP address.
+    /// Its source, if that is an IP address.
     pub from: Option<SocketAddr>,
     /// When it came in from its device or went out to it, by the wall clock, since 1970.
     pub at: Option<Span>,
 }
 
-/// Has the kernel tell when each message arrived and, if they are asked for, when each left (`SO_TIMESTAMPING`, by
+/// Has the kernel report when each message arrived and, if they are asked for, when each left (`SO_TIMESTAMPING`, by
 /// software). The second come with the messages themselves to [`departure`].
 ///
 /// # Errors
@@ -72,11 +72,11 @@ mod tests {
         SystemTime::UNIX_EPOCH.elapsed().unwrap().into()
     }
 
-    /// What comes within five seconds.
-    fn eventually(mut look: impl FnMut() -> io::Result<Stamped>) -> Stamped {
+    /// Returns what arrives within five seconds.
+    fn eventually(mut read: impl FnMut() -> io::Result<Stamped>) -> Stamped {
         let deadline = Instant::now() + Duration::from_secs(5);
         loop {
-            match look() {
+            match read() {
                 Ok(found) => return found,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_millis(1));

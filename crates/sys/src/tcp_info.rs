@@ -39,7 +39,8 @@ pub fn decode(bytes: &[u8]) -> TcpInfo {
         ecn: option(OPTION_ECN),
         ecn_seen: option(OPTION_ECN_SEEN),
         syn_data: option(OPTION_SYN_DATA),
-        // Kernels before 6.7 leave these two bits zero, which is no answer; the second came in 6.16, at the same length.
+        // Kernels before 6.7 leave these two bits zero, which is no answer; the second came in 6.16, at the same
+        // length.
         usec_timestamps: field.u16(240).and(option(OPTION_USEC_TS)),
         fast_open_child: field.u16(240).and(option(OPTION_TFO_CHILD)),
         snd_wscale: field.u8(6).map(|scales| scales & 0x0f),

@@ -1,4 +1,4 @@
-//! What the kernel remembers of the paths to other hosts.
+//! The metrics that the kernel keeps of paths to other hosts.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,7 +9,7 @@ use rustix::net::netlink;
 use crate::dump::{attributes, dump, number};
 use crate::route::push_attribute;
 
-/// What the kernel remembers of one host, for the next connection to it.
+/// The metrics that the kernel keeps of one host, for the next connection to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TcpMetrics {
     /// The host.
@@ -22,7 +22,7 @@ pub struct TcpMetrics {
     pub cwnd: Option<SegCount>,
 }
 
-/// What is remembered in the calling thread's network namespace.
+/// Reads the metrics that are kept in the calling thread's network namespace.
 ///
 /// # Errors
 /// What the kernel says, as `NotFound` where it has no such memory.

@@ -12,7 +12,7 @@ const CHECKSUMS: libc::c_uint = 0x01;
 const TRAINS_OF_TCP: libc::c_uint = 0x02 | 0x04 | 0x08;
 const TRAINS_OF_UDP: libc::c_uint = 0x20 | 0x40;
 
-/// What a TUN device leaves undone of the packets that it gives to its reader, and takes from its writer.
+/// The work that a TUN device leaves undone on the packets that it gives to its reader, and takes from its writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offload {
     /// Checksums: each packet is a single one.
@@ -21,12 +21,13 @@ pub enum Offload {
     Trains,
 }
 
-/// Makes the TUN device `name` in the network namespace of the calling thread. Each read returns `struct virtio_net_hdr`
-/// (10 bytes, in the machine's byte order) and one IP packet or one train, and each write takes the same; the descriptor
-/// is non-blocking. The device lives as long as the descriptor.
+/// Makes the TUN device `name` in the network namespace of the calling thread. Each read returns `struct
+/// virtio_net_hdr` (10 bytes, in the machine's byte order) and one IP packet or one train, and each write takes the
+/// same; the descriptor is non-blocking. The device lives as long as the descriptor.
 ///
 /// # Errors
-/// `PermissionDenied` or `NotFound` where `/dev/net/tun` is closed or missing, and what the kernel says to the requests.
+/// `PermissionDenied` or `NotFound` where `/dev/net/tun` is closed or missing, and what the kernel says to the
+/// requests.
 pub fn open_tun(name: &str, offload: Offload) -> io::Result<File> {
     let tun = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun")?;
     let mut request = interface_request(name)?;

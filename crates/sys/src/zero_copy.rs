@@ -11,7 +11,7 @@ use crate::socket::set_option;
 const ORIGIN_ZERO_COPY: u8 = 5;
 const CODE_COPIED: u8 = 1;
 
-/// Where the fields that matter begin in a `struct sock_extended_err`.
+/// Offsets of the fields that are used in a `struct sock_extended_err`.
 const ORIGIN: usize = 4;
 const CODE: usize = 6;
 const FIRST: usize = 8;
@@ -20,7 +20,7 @@ const LAST: usize = 12;
 /// Room for one notice: a `sock_extended_err`, an address, and their header.
 const CONTROL_LENGTH: usize = 128;
 
-/// What became of sends without a copy.
+/// The outcome of sends without a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Completions {
     /// Sends of which the kernel needs the data no longer.
@@ -31,8 +31,8 @@ pub struct Completions {
 
 /// Bytes in pages of their own, page by page from the kernel.
 ///
-/// The kernel may go on sending them after they are dropped here: it holds the pages, and nobody else gets them before it
-/// lets go.
+/// The kernel may go on sending them after they are dropped here: it holds the pages, and nobody else gets them before
+/// it lets go.
 #[derive(Debug)]
 pub struct Pages {
     start: std::ptr::NonNull<u8>,
@@ -91,15 +91,15 @@ pub fn allow_zero_copy(socket: impl AsFd) -> io::Result<()> {
 }
 
 /// Sends the first `length` bytes of `pages`, or all of them where there are fewer, without a copy on a socket that was
-/// allowed to; how many the kernel took. Each call that takes any is one send of which [`completions`] tells later.
+/// allowed to; how many the kernel took. Each call that takes any is one send whose end [`completions`] reports later.
 ///
 /// # Errors
 /// What `send` reports: `ENOBUFS` where notices of completed sends fill the room for them, or pages may not be locked.
 pub fn send_zero_copy(socket: impl AsFd, pages: &Pages, length: usize) -> io::Result<usize> {
     let data = &pages[..length.min(pages.len())];
     let flags = libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL;
-    // SAFETY: the descriptor is open for the borrow; the kernel reads `data` now, and later through pages that it holds,
-    // which `Pages` never hands to anybody else.
+    // SAFETY: the descriptor is open for the borrow; the kernel reads `data` now, and later through pages that it
+    // holds, which `Pages` never hands to anybody else.
     let sent = unsafe { libc::send(socket.as_fd().as_raw_fd(), data.as_ptr().cast(), data.len(), flags) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
@@ -130,7 +130,7 @@ pub fn completions(socket: impl AsFd) -> io::Result<Completions> {
     }
 }
 
-/// A `struct sock_extended_err` that tells of sends from a first to a last, whose numbers wrap at 2³².
+/// A `struct sock_extended_err` about sends from a first to a last, whose numbers wrap at 2³².
 fn notice(stated: &[u8]) -> Option<Completions> {
     let word = |at: usize| stated.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
     let (first, last) = (word(FIRST)?, word(LAST)?);

@@ -45,7 +45,7 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     // What a caller asked with tells of devices on the way. A kernel that keeps it not is no reason to stop.
-    let _ = fullpipe_sys::keep_openings(&socket);
+    let _ = fullpipe_sys::save_syn(&socket);
     socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())
 }

@@ -197,7 +197,7 @@ impl Test {
     async fn carry_out(&mut self, action: ServerAction) -> Option<Result<Carried, Error>> {
         match action {
             ServerAction::Send(bytes) => self.send(&bytes).await,
-            ServerAction::Tell(bytes) => self.waiting.extend(bytes),
+            ServerAction::Report(bytes) => self.waiting.extend(bytes),
             ServerAction::ExpectStreams(request) => self.expect(request).await,
             ServerAction::StartTransfer => self.start_transfer(),
             ServerAction::StopTransfer => self.stop_transfer(),
@@ -234,8 +234,8 @@ impl Test {
     fn report(&mut self) {
         let Some(progress) = &self.progress else { return };
         let elapsed: Span = progress.origin().elapsed().into();
-        if self.session.is_heard() && elapsed >= self.report_due && self.is_all_taken() {
-            self.session.tell(&progress.so_far());
+        if self.session.takes_reports() && elapsed >= self.report_due && self.is_all_taken() {
+            self.session.report(&progress.so_far());
             let streams = u64::from(data_connections(&self.request));
             self.report_due = elapsed + REPORT_EVERY * streams.div_ceil(STREAMS_A_REPORT);
         }
@@ -350,7 +350,7 @@ impl Test {
         self.sockets = found.collect();
         self.watch = Watch::new(self.server.bounds(self.indivisible()));
         // Only a fullpipe client can be told of it, and there may be a thousand others.
-        let before = self.session.is_heard().then(|| Before::now(self.client.ip(), None));
+        let before = self.session.takes_reports().then(|| Before::now(self.client.ip(), None));
         match self.begin(lanes, self.plan(base_rtt)) {
             Ok(transfer) => {
                 let machine = before.and_then(|before| before.watch(transfer.origin()));
@@ -376,11 +376,11 @@ impl Test {
 
     /// Tells a fullpipe client of this host and its sockets.
     fn introduce(&mut self) {
-        if self.session.is_heard() {
+        if self.session.takes_reports() {
             // A setting that cannot be read is one that is not told.
             self.settings = inspect(&SysctlTree::of_this_host()).ok();
             let (settings, sockets) = (self.settings.clone(), self.sockets.clone());
-            self.session.tell(&EndReport { settings, sockets, until: Some(Span::ZERO), ..EndReport::default() });
+            self.session.report(&EndReport { settings, sockets, until: Some(Span::ZERO), ..EndReport::default() });
         }
     }
 

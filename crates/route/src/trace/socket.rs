@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fullpipe_load::Local;
 use fullpipe_record::{Refusal, RouteMethod};
-use fullpipe_sys::{IcmpError, arrival, complaint, enable_recverr};
+use fullpipe_sys::{IcmpError, arrival, enable_recverr, icmp_error};
 use fullpipe_units::ByteCount;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover};
@@ -141,18 +141,18 @@ impl ProbeSocket {
 
     /// What has been said since the last look.
     pub(super) fn heard(&self) -> Vec<Heard> {
-        let complaints = (0..MAX_AT_ONCE).map_while(|_| self.complaint().ok());
+        let complaints = (0..MAX_AT_ONCE).map_while(|_| self.icmp_error().ok());
         let answers = (0..MAX_AT_ONCE).map_while(|_| self.answer().ok());
         complaints.chain(answers).flatten().collect()
     }
 
-    /// The next complaint, if it is about one of ours.
+    /// The next ICMP error, if it is about one of ours.
     ///
     /// # Errors
     /// If there is none.
-    fn complaint(&self) -> io::Result<Option<Heard>> {
+    fn icmp_error(&self) -> io::Result<Option<Heard>> {
         let mut packet = [0; MAX_PACKET];
-        let found = complaint(&self.socket, &mut packet)?;
+        let found = icmp_error(&self.socket, &mut packet)?;
         Ok(found.and_then(|found| {
             let number = self.number(&found, &packet[..found.quoted]);
             let is_ours = number.is_some() || found.by.is_none();

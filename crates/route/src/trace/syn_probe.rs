@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use fullpipe_load::Local;
 use fullpipe_model::framing;
 use fullpipe_record::{IpVersion, SocketReadback, SynQuote, TcpInfo};
-use fullpipe_sys::{complaint, enable_recverr};
+use fullpipe_sys::{enable_recverr, icmp_error};
 use fullpipe_units::{ByteCount, Span};
 use fullpipe_wire::SynSegment;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -96,7 +96,7 @@ fn attempt(address: SocketAddr, local: &Local, hop: u8, timeout: Duration) -> io
     let limit = Timespec::try_from(timeout).ok();
     let moved = poll(&mut [PollFd::new(&socket, PollFlags::OUT)], limit.as_ref())? > 0;
     let mut header = [0; MAX_HEADER];
-    let Ok(Some(found)) = complaint(&socket, &mut header) else {
+    let Ok(Some(found)) = icmp_error(&socket, &mut header) else {
         return Ok(if moved { Fate::Ended } else { Fate::Silence });
     };
     let (Some(by), Some(ProbeReply::Expired)) = (found.by, word(address.is_ipv4(), &found)) else {
