@@ -4,11 +4,11 @@ use fullpipe_diagnose::remedies;
 use fullpipe_host::{commands, elsewhere};
 use fullpipe_record::{At, Commands, Evidence, HostSettings, Remedy, Verdict};
 
-/// What would lift the limit that `verdict` names, best first, each with its commands, those of one end beside those of the
-/// other.
+/// Returns the remedies for the limit that `verdict` names, best first, each with its commands, those of one end with
+/// those of the other.
 ///
-/// Of an end whose settings the evidence does not have, the commands are those for a host with Linux's defaults, and how to
-/// undo them is not known; they stand beside those for other systems.
+/// Of an end whose settings the evidence does not have, the commands are those for a host with Linux's defaults, and
+/// how to undo them is not known; they stand beside those for other systems.
 pub fn advice(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
     let with_commands = |remedy: Remedy| Remedy { commands: commands_at(&remedy, evidence), ..remedy };
     remedies(evidence, verdict).into_iter().map(with_commands).collect()

@@ -28,11 +28,11 @@ const MAX_PHASE: Span = Span::from_secs(600);
 /// Time that a load which failed waits before it is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Runs `work`, which sends as `main` has it, while the loads `beside` run in `target`, and tells what came of them. Those
-/// with a range of rates draw from `seed`.
+/// Runs `work`, which sends as `main` has it, while the loads `beside` run in `target`, and tells what came of them.
+/// Those with a range of rates draw from `seed`.
 ///
 /// # Errors
-/// What `work` reports; and if no phase of one of the loads could be measured.
+/// The error of `work`; and if no phase of one of the loads could be measured.
 pub(crate) fn run_with_cross_traffic<W>(
     target: &LabTarget<'_>,
     (cross_traffic, seed): (&[CrossTraffic], u64),
@@ -66,8 +66,8 @@ pub(crate) fn run_with_cross_traffic<W>(
     done
 }
 
-/// Runs the loads `beside` in `target` for as long as `work` takes, from the first on, and tells `observe` of them. Those
-/// with a range of rates draw from `seed`. Afterwards no program is left in the lab.
+/// Runs the loads `beside` in `target` for as long as `work` takes, from the first on, and tells `observe` of them.
+/// Those with a range of rates draw from `seed`. Afterwards no program is left in the lab.
 ///
 /// # Errors
 /// If the far end of the loads does not come up; then `work` is not begun.
@@ -105,8 +105,8 @@ pub fn keep_cross_traffic<W>(
     }))
 }
 
-/// Runs a phase that begins now, and what is left of it again where that failed: datagrams that fill the path may keep others from
-/// beginning.
+/// Runs a phase that begins now, and what is left of it again where that failed: datagrams that fill the path may keep
+/// others from beginning.
 fn keep_phase(
     target: &LabTarget<'_>,
     (place, phase): (usize, Phase),
@@ -145,7 +145,7 @@ struct Phase {
     request: Request,
 }
 
-/// How long before the step's load `load` begins.
+/// Returns the time by which `load` begins before the step's load.
 fn lead(load: &CrossTraffic) -> Span {
     match load.starts {
         Starts::Before(time) => time,
@@ -204,8 +204,8 @@ fn sleep_until(moment: Instant, over: &AtomicBool) {
 
 type Running<'s> = ScopedJoinHandle<'s, Option<Result<Measurement, ExperimentError>>>;
 
-/// What came of a load. A phase that failed is left out as long as another did not: the control connection of one may
-/// starve beside what it is to starve.
+/// Returns the result of a load. A phase that failed is left out as long as another did not: the control connection of
+/// one may starve beside what it is to starve.
 fn outcome(
     load: &CrossTraffic,
     path: &PathDirection,
@@ -236,14 +236,15 @@ fn summary(load: &CrossTraffic, path: &PathDirection, phases: &[Measurement]) ->
     }
 }
 
-/// How long the datagrams of a phase took to arrive: as long as they were sent, and as long as the queue holds of them
-/// then takes to run empty, at the least, as what others have in it is not counted. What TCP sent has arrived by then.
+/// Returns the time in which the datagrams of a phase arrived: as long as they were sent, and as long as the queue
+/// holds of them then takes to run empty, at the least, as what others have in it is not counted. What TCP sent has
+/// arrived by then.
 fn arriving(path: &PathDirection, phase: &Measurement) -> Span {
     let sending = phase.sending_time();
     sending + phase.summary.datagrams.map_or(Span::ZERO, |_| emptying(path, phase.summary.sent, sending))
 }
 
-/// How long a queue into which `sent` came while `sending` lasts takes to run empty.
+/// Returns the time in which a queue runs empty that received `sent` during `sending`.
 fn emptying(path: &PathDirection, sent: ByteCount, sending: Span) -> Span {
     let Some(rate) = path.rate else { return Span::ZERO };
     let waiting = sent.saturating_sub(rate.bytes_in(sending));

@@ -62,7 +62,7 @@ fn began(index: usize, grid: &Grid, cell: &Scenario) -> CellBegan {
     }
 }
 
-/// How long a grid should take at least, with the settings of the hosts.
+/// Returns the minimum duration of a grid, with the settings of the hosts.
 pub fn grid_duration(grid: &Grid, settings: &HostSettings) -> Span {
     let durations = grid.cells.iter().map(|cell| timed(cell, settings, grid.longest).steps[0].request.duration);
     durations.fold(Span::ZERO, |sum, duration| sum + duration)
@@ -118,7 +118,7 @@ fn report(grid: &Grid, cells: Vec<GridCell>, took: Span, interrupted: bool) -> G
     }
 }
 
-/// How good the predictions were where the limit is as `of` says.
+/// Returns the accuracy of the predictions whose limit `of` accepts.
 fn accuracy(cells: &[GridCell], of: impl Fn(Limit) -> bool) -> Option<GridAccuracy> {
     let cells = cells.iter().filter(|cell| of(cell.prediction.limit));
     ranked(cells.filter_map(|cell| Some((cell.accuracy?, cell.inside?))).collect())

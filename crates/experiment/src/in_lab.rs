@@ -11,10 +11,10 @@ use crate::arguments::measure_arguments;
 use crate::error::ExperimentError;
 use crate::target::{Ends, Interrupt, Target};
 
-/// What `fullpipe serve` prints once it can be reached.
+/// Word that `fullpipe serve` prints once it can be reached.
 const LISTENING: &str = "listening";
 
-/// How long the far end may take to come up, and either program to end after its work.
+/// Maximum time for the far end to come up, and for either program to end after its work.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Interval at which an interrupt is looked for.
@@ -190,7 +190,7 @@ fn follow(
     }
 }
 
-/// What a program that failed said of it.
+/// Returns the error message of a program that failed.
 fn sentence(output: &Output) -> String {
     let said = output.stderr.trim();
     if said.is_empty() { format!("it ended with code {} and said nothing", output.code) } else { said.to_owned() }

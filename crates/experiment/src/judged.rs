@@ -10,8 +10,8 @@ use fullpipe_units::{BitRate, Ratio};
 
 use crate::target::Ends;
 
-/// The part of the rate asked for that a sender of datagrams must reach for a run to count: what a processor had no time
-/// for says nothing about the path.
+/// The part of the rate asked for that a sender of datagrams must reach for a run to count: what a processor had no
+/// time for says nothing about the path.
 const REALLY_OFFERED: f64 = 0.97;
 
 /// The facts about a step before it runs.

@@ -34,8 +34,8 @@ impl Ramp {
 }
 
 /// Offers each of `loads` as `request` has it, and tells of each step as it is done. The first error ends it; an
-/// interrupted measurement is its last, and not among the steps; one that breaks off is the last step, because whoever broke
-/// off may not come back, and what there is would be lost.
+/// interrupted measurement is its last, and not among the steps; one that breaks off is the last step, because whoever
+/// broke off may not come back, and what there is would be lost.
 ///
 /// # Errors
 /// The error of `measure`.

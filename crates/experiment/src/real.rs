@@ -22,7 +22,7 @@ pub struct OwnPart {
 }
 
 impl OwnPart {
-    /// What of `remedy` falls to the end `here`, which asked for the load `request`.
+    /// Returns the part of `remedy` for the end `here`, which asked for the load `request`.
     pub fn of(remedy: &Remedy, here: At, request: &Request) -> Self {
         let is_of_a_host = |change: &&Change| !change.ends().is_empty();
         let at_end = |change: &&Change| change.ends().contains(&here);
@@ -38,11 +38,11 @@ impl OwnPart {
         }
     }
 
-    /// Makes the changes, has the load as changed measured by `measure`, and unless `keep` is set puts back what was there,
-    /// whatever came of the measurement. Beside it, why something could not be put back.
+    /// Makes the changes, has the load as changed measured by `measure`, and unless `keep` is set puts back what was
+    /// there, whatever came of the measurement. Beside it, why something could not be put back.
     ///
-    /// The changes stand in the journal of folder `journal` before they are made, as ones that wait to be confirmed: whoever
-    /// dies in between leaves a way back.
+    /// The changes stand in the journal of folder `journal` before they are made, as ones that wait to be confirmed:
+    /// whoever dies in between leaves a way back.
     ///
     /// # Errors
     /// If a change is refused; then none is made. If the measurement fails; then none is left.
@@ -79,7 +79,7 @@ impl OwnPart {
     }
 }
 
-/// What the journal says of how long the changes wait; nothing runs that would take them back by itself.
+/// Time that the journal states for the changes to wait; nothing runs that would take them back by itself.
 const WAITS: Span = Span::from_secs(3600);
 
 /// Lets what was applied stay or takes it back; what could not be done, and why.

@@ -24,11 +24,11 @@ const VALID_RUNS: usize = 3;
 /// Runs of a step, or of one load of a ramp, that may be invalid before it is given up.
 const INVALID_RUNS: usize = 3;
 
-/// A step of which less is run than the file says still lasts so many round trips: ten of ramp at least, as a steady part
-/// begins no earlier, and twenty behind it.
+/// A step of which less is run than the file says still lasts so many round trips: ten of ramp at least, as a steady
+/// part begins no earlier, and twenty behind it.
 const MIN_ROUND_TRIPS: u64 = 30;
 
-/// Where the packets of each run go: to `FOLDER/SCENARIO-STEP-NUMBER-HOST.pcap`, from 1.
+/// The folder of captures: each run writes to `FOLDER/SCENARIO-STEP-NUMBER-HOST.pcap`, from 1.
 #[derive(Debug, Clone, Copy)]
 pub struct CaptureTo<'f> {
     /// The folder, which is made if there is none.
@@ -40,8 +40,8 @@ pub struct CaptureTo<'f> {
 /// Runs every step of `scenario`, in one lab over `backend` as long as path and hosts stay the same. A step with bounds
 /// runs until two of at most three valid runs agree; one without runs once.
 ///
-/// The load of each step lasts `time_scale` times as long as the file says, but never less than its ramp and twenty round
-/// trips need.
+/// The load of each step lasts `time_scale` times as long as the file says, but never less than its ramp and twenty
+/// round trips need.
 ///
 /// Each run is captured where `capture` says.
 ///
@@ -252,8 +252,8 @@ fn file_name(name: &str) -> String {
     name.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect()
 }
 
-/// The load for `time_scale` times as long, in whole seconds, and no less than `needed`; as it is where it is shorter than
-/// that anyway.
+/// The load for `time_scale` times as long, in whole seconds, and no less than `needed`; as it is where it is shorter
+/// than that anyway.
 fn scaled(request: &Request, rtt: Span, needed: Span, time_scale: Ratio) -> Request {
     let wanted = request.duration.scaled(time_scale.get());
     let least = needed.max(rtt * MIN_ROUND_TRIPS).min(request.duration);

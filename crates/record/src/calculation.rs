@@ -29,7 +29,7 @@ pub struct BufferAdvice {
     pub rmem_max: ByteCount,
 }
 
-/// What is said of a transfer. What is left out is unknown, or what a host does unasked.
+/// Given quantities of a transfer. A missing one is unknown, or the default of a host.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Given {
@@ -84,7 +84,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// What a path, two hosts and a load come to: a prediction without its reasons.
+/// Estimate for a path, two hosts and a load: a prediction without its reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Estimate {
     /// Steady rate of payload by the textbook's formulas.
@@ -97,7 +97,7 @@ pub struct Estimate {
     pub high: BitRate,
     /// The lowest ceiling.
     pub limit: Limit,
-    /// How long the size that was given takes, slow start included.
+    /// Time for the given size, slow start included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<Span>,
 }
@@ -184,7 +184,7 @@ pub enum Side {
     OneOf,
 }
 
-/// What the target takes of one quantity.
+/// Need of the target for one quantity.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Need {
     /// Of which.
@@ -193,7 +193,7 @@ pub struct Need {
     pub side: Side,
     /// The critical value: there the target is met, and just beyond it is not. None where no value will do.
     pub value: Option<Value>,
-    /// What it is now, where it was given or the host says.
+    /// Present value, where it was given or the host states it.
     pub now: Option<Value>,
     /// True if the present value is enough.
     pub met: bool,
@@ -218,7 +218,7 @@ pub enum Leg {
     Middle,
 }
 
-/// What a change of the question would make of the answer.
+/// Answer after a change of the question.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WhatIf {
     /// The change, as it was asked for: `rtt=4ms`.
@@ -263,26 +263,26 @@ pub struct Calculation {
     pub mss: ByteCount,
     /// Payload ÷ bytes on the wire.
     pub efficiency: Ratio,
-    /// What yields the window on the running kernel.
+    /// Buffer that yields the window on the running kernel.
     pub buffers: BufferAdvice,
-    /// What hosts with this host's settings at both ends would make of the path.
+    /// Prediction with this host's settings at both ends.
     pub prediction: Prediction,
     /// The given quantities.
     #[serde(default)]
     pub given: Given,
-    /// How long the size that was given takes, slow start included.
+    /// Time for the given size, slow start included.
     #[serde(default)]
     pub time: Option<Span>,
     /// The steady rate of payload that is wanted: as given, or what carries the size within its time, or what fills the
     /// bandwidth. None where nothing says what is wanted, or no rate is high enough.
     #[serde(default)]
     pub target: Option<BitRate>,
-    /// What the target takes; all of it must hold. Each value is for the rest being ample: where losses are at random and a
-    /// window is only just large enough, the two together may miss what each would meet.
+    /// Needs of the target, which must all hold. Each value is for the rest being ample: where losses are at random and
+    /// a window is only just large enough, the two together may miss what each would meet.
     #[serde(default)]
     pub needs: Vec<Need>,
-    /// What would meet the target alone, with the rest as it is. The distance is what fibre spans in that round trip at
-    /// best.
+    /// Single changes that would meet the target, with the rest as it is. The distance is what fibre spans in that
+    /// round trip at best.
     #[serde(default)]
     pub alone: Vec<Need>,
     /// The change that lifts the lowest ceiling; None where nothing known does.

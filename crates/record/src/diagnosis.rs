@@ -39,7 +39,7 @@ pub struct Diagnosis {
     pub verdict: Verdict,
     /// Remedies, best first.
     pub remedies: Vec<Remedy>,
-    /// What the verdict rests on, of a transfer that was watched: it can be judged again from this.
+    /// Evidence of the verdict on a transfer that was watched: it can be judged again from this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Evidence>,
 }

@@ -4,13 +4,13 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What an emulated path does to packets besides its loss, queue, rate and delay. The default is nothing.
+/// Effects of an emulated path besides its loss, queue, rate and delay. The default is none.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Effects {
     /// Which packets are lost. Where this says so, the path's `loss` is only its mean.
     pub losses: Option<LossPattern>,
-    /// What a middlebox changes in passing packets, in this order.
+    /// Edits of a middlebox, in this order.
     pub edits: Vec<Edit>,
     /// A link behind the hosts whose packets must be smaller than they know.
     pub narrow: Option<NarrowLink>,
@@ -30,7 +30,7 @@ pub struct Effects {
     pub jitter: Option<Jitter>,
     /// Packets that are held back while others pass them.
     pub reordering: Option<Reordering>,
-    /// What changes while the path is in use, in order of time.
+    /// Changes while the path is in use, in order of time.
     pub steps: Vec<PathStep>,
 }
 
@@ -45,7 +45,8 @@ impl Effects {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LossPattern {
-    /// Two states, between which each packet may lead (Gilbert 1960, Elliott 1963). The first packet finds the good one.
+    /// Two states, between which each packet may lead (Gilbert 1960, Elliott 1963). The first packet finds the good
+    /// one.
     GilbertElliott {
         /// Probability that the good state ends with a packet: p.
         to_bad: Ratio,
@@ -91,7 +92,8 @@ pub enum Edit {
     ClampMss(ByteCount),
     /// Makes a larger value of the window field this one, which a window scale multiplies.
     ClampWindow(ByteCount),
-    /// Counts hops down, as a router of this address; it drops what has none left, and tells the sender (RFC 1812, 5.3.1).
+    /// Counts hops down, as a router of this address; it drops what has none left, and tells the sender (RFC 1812,
+    /// 5.3.1).
     Router(IpAddr),
 }
 
@@ -130,7 +132,8 @@ pub enum Queueing {
     /// Drops packets that find the queue full.
     #[default]
     DropTail,
-    /// The same; and a packet that finds more than so many bytes waiting gets an ECN mark, as DCTCP asks (RFC 8257, 3.1).
+    /// The same; and a packet that finds more than so many bytes waiting gets an ECN mark, as DCTCP asks (RFC 8257,
+    /// 3.1).
     Threshold(ByteCount),
     /// RFC 8289: one queue.
     Codel(Codel),
@@ -143,7 +146,7 @@ pub enum Queueing {
 pub struct Codel {
     /// Waiting time that may stand (4.4).
     pub target: Span,
-    /// How long it may be longer (4.3).
+    /// Time for which it may be longer (4.3).
     pub interval: Span,
     /// True if a packet that can carry an ECN mark is marked instead of dropped.
     pub ecn: bool,
@@ -166,7 +169,7 @@ pub struct Opportunities {
 /// Delay that differs from packet to packet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Jitter {
-    /// How much each packet is delayed, independently of every other.
+    /// Delay of each packet, independent of every other.
     pub distribution: Distribution,
     /// True if a packet may pass one that was sent before it.
     pub reorders: bool,
@@ -207,7 +210,7 @@ pub struct Reordering {
     pub by: Span,
 }
 
-/// What a path is from a moment on; what is `None` stays as it was.
+/// New values of a path from a moment on; `None` leaves a value as it was.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PathChange {

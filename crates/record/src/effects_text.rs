@@ -1,5 +1,5 @@
-//! The text forms of what a path does besides rate, delay, queue and loss, as scenarios and `--path` have them. A value of
-//! several parts has them in a fixed order with spaces between.
+//! The text forms of what a path does besides rate, delay, queue and loss, as scenarios and `--path` have them. A value
+//! of several parts has them in a fixed order with spaces between.
 
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
@@ -14,7 +14,8 @@ use crate::{
 impl FromStr for LossPattern {
     type Err = String;
 
-    /// Reads `gilbert-elliott 0.1% 20%`, followed by the loss in each state where that is not 0 and 100 %; or `packets 3 17`.
+    /// Reads `gilbert-elliott 0.1% 20%`, followed by the loss in each state where that is not 0 and 100 %; or `packets
+    /// 3 17`.
     fn from_str(text: &str) -> Result<Self, String> {
         let parts: Vec<_> = text.split_whitespace().collect();
         match parts.as_slice() {
@@ -138,7 +139,8 @@ impl FromStr for NarrowLink {
 impl FromStr for Queueing {
     type Err = String;
 
-    /// Reads `drop-tail`, `threshold 30KiB`, `codel` or `fq-codel`, the last two with target and interval, or `ecn`, or both.
+    /// Reads `drop-tail`, `threshold 30KiB`, `codel` or `fq-codel`, the last two with target and interval, or `ecn`, or
+    /// both.
     fn from_str(text: &str) -> Result<Self, String> {
         let parts: Vec<_> = text.split_whitespace().collect();
         match parts.as_slice() {

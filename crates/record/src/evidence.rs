@@ -7,7 +7,7 @@ use crate::{
     Steady,
 };
 
-/// What a verdict may rest on, and nothing else. Of the path it knows only what the user told.
+/// All that a verdict may rest on. Of the path it knows only the user's statements.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Evidence {
     /// The load that was carried out.
@@ -35,7 +35,7 @@ pub struct Evidence {
     pub receiver_samples: Vec<Sample>,
     /// Least round-trip time of the idle path.
     pub idle_rtt: Option<Span>,
-    /// How the round-trip times of the idle path were spread, where they were taken on their own.
+    /// Distribution of the round-trip times of the idle path, where they were taken on their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_spread: Option<RttStats>,
     /// Median round-trip time under load.
@@ -49,8 +49,8 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// What `measurement` shows, with the bandwidth that the user told, if any; of the upload where data goes both ways,
-    /// whose streams are numbered first.
+    /// Returns the evidence of `measurement`, with the bandwidth that the user stated, if any; of the upload where data
+    /// goes both ways, whose streams are numbered first.
     pub fn of(measurement: &Measurement, bandwidth: Option<BitRate>, framing: Framing) -> Self {
         let (sender, receiver) = (measurement.sender(), measurement.receiver());
         let judged = |sample: &&Sample| sample.stream < measurement.request.streams;

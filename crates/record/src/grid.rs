@@ -7,7 +7,7 @@ use crate::{Path, Prediction, Request};
 /// One path of a grid, measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GridCell {
-    /// What bounds it, in few words: `window 0.5 BDP`.
+    /// The limit that it was made for, in few words: `window 0.5 BDP`.
     pub bound: String,
     /// The path.
     pub path: Path,
@@ -27,7 +27,7 @@ pub struct GridCell {
     pub broken: Vec<String>,
 }
 
-/// How good the predictions of some cells were.
+/// Accuracy of the predictions of some cells.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GridAccuracy {
     /// Cells that were measured.

@@ -1,4 +1,4 @@
-//! What the commands about a host's settings print.
+//! Records of the commands about a host's settings.
 
 use std::collections::BTreeMap;
 
@@ -17,17 +17,17 @@ pub struct HostReport {
     pub memory: Option<ByteCount>,
     /// Sysctls by name, with their text; those that this namespace or kernel lacks are left out.
     pub sysctls: BTreeMap<String, String>,
-    /// What the processors' clocks follow (`scaling_governor`), each once; empty where nobody governs them.
+    /// Governors of the processors' clocks (`scaling_governor`), each once; empty if there are none.
     pub governors: Vec<String>,
     /// The devices of this namespace.
     pub devices: Vec<HostDevice>,
     /// Routes that have metrics.
     pub routes: Vec<HostRoute>,
-    /// What the kernel remembers of other hosts, for the next connection to each.
+    /// The kernel's cached metrics of other hosts, for the next connection to each.
     pub remembered: Vec<HostMemory>,
     /// Who else sets these settings.
     pub managers: Vec<HostManager>,
-    /// What each buffer setting allows on the path that was told; empty where none was.
+    /// Rate that each buffer setting allows on the given path; empty if none is given.
     pub allows: Vec<Allowance>,
 }
 
@@ -37,7 +37,7 @@ pub struct HostReport {
 pub struct HostDevice {
     /// Its name.
     pub name: String,
-    /// What made it, where it is no card: `veth`, `tun`…
+    /// Its kind if it is virtual: `veth`, `tun`…
     pub kind: Option<String>,
     /// True if it is up.
     pub is_up: bool,
@@ -53,7 +53,7 @@ pub struct HostDevice {
     pub queues: [u32; 2],
     /// Packets that it has room for, going out and coming in, and the most that it could have.
     pub rings: Option<[SegCount; 4]>,
-    /// What it does for the kernel and can leave, and does not but could, by the kernel's names.
+    /// Offloads that can be switched, on or off, by the kernel's names.
     pub offloads: BTreeMap<String, bool>,
     /// Which processors its interrupts go to, as the kernel lists them, one entry for each interrupt.
     pub interrupts: Vec<String>,
@@ -70,7 +70,7 @@ pub struct HostRoute {
     pub metrics: BTreeMap<String, String>,
 }
 
-/// What the kernel remembers of another host (`ip tcp_metrics`).
+/// The kernel's cached metrics of another host (`ip tcp_metrics`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HostMemory {
     /// The host.
@@ -88,13 +88,13 @@ pub struct HostMemory {
 pub struct HostManager {
     /// `tuned`, `bpftune`, or the file.
     pub name: String,
-    /// What it sets, by name; empty of a program.
+    /// Settings that it makes, by name; empty for a program.
     pub sets: BTreeMap<String, String>,
-    /// What that means for a change made here.
+    /// The consequence for a change made here.
     pub note: String,
 }
 
-/// What one setting allows on a path.
+/// Rate that one setting allows on a path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Allowance {
     /// By name.
@@ -105,22 +105,22 @@ pub struct Allowance {
     pub window: Option<ByteCount>,
     /// The rate of all streams.
     pub rate: BitRate,
-    /// How it came about.
+    /// The rule behind the figure.
     pub formula: String,
 }
 
-/// What should be set on a host for a path, from `fullpipe host advise`.
+/// Advised settings of a host for a path, from `fullpipe host advise`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostAdvice {
     /// The changes; empty if nothing needs to change.
     pub changes: Vec<AdvisedChange>,
-    /// What is set to the harm of transfers, and what is often believed of it.
+    /// Settings that harm transfers, and common beliefs about them.
     pub folklore: Vec<Folklore>,
-    /// What two hosts like this one make of the path as they are.
+    /// Prediction for two hosts like this one as they are.
     pub before: Prediction,
     /// And with the changes.
     pub after: Prediction,
-    /// What bounds the advice, and other remarks.
+    /// Bounds of the advice, and other remarks.
     pub notes: Vec<String>,
 }
 
@@ -165,25 +165,25 @@ pub struct HostChange {
     pub to: Option<String>,
 }
 
-/// What `fullpipe host apply` did, or would do.
+/// Changes of `fullpipe host apply`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HostApplied {
     /// In the order in which they were made. What was so already is left out.
     pub changes: Vec<HostChange>,
     /// True if nothing was changed, and the changes were only printed.
     pub dry_run: bool,
-    /// How long they last unless somebody confirms them.
+    /// Time for which they last unless they are confirmed.
     pub temporary: Option<Span>,
-    /// What else may set the same settings to something else.
+    /// Other programs that may change the same settings.
     pub notes: Vec<String>,
 }
 
-/// What `fullpipe host undo` put back.
+/// Settings that `fullpipe host undo` restored.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct HostUndone {
     /// In the order in which they were put back.
     pub restored: Vec<HostChange>,
-    /// What was left alone, and why.
+    /// Settings that were not restored, and why.
     pub left: Vec<HostLeft>,
     /// Journals of other namespaces, which were not touched.
     pub elsewhere: usize,

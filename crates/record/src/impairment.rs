@@ -1,4 +1,4 @@
-//! What a path can do to packets, one entry each: keys, text, and the name in messages.
+//! Impairments of a path, one entry each: keys, text, and the name in messages.
 
 use fullpipe_units::{Ratio, Span};
 

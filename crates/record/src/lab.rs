@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Measurement, Path, Prediction, RampReport, Request};
 
-/// What a paper printed for a step of a scenario.
+/// Published figures of a step of a scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Published {
@@ -25,8 +25,8 @@ pub struct LabDatagrams {
     pub offered: BitRate,
     /// Share to be lost by what was asked for and the link's rate.
     pub loss_textbook: Ratio,
-    /// Share to be lost by what was really offered and the time in which the link was sending; `None` where the link has no
-    /// rate.
+    /// Share to be lost by what was really offered and the time in which the link was sending; `None` where the link
+    /// has no rate.
     pub loss_kernel_model: Option<Ratio>,
     /// Share that was lost.
     pub loss: Ratio,
@@ -42,13 +42,13 @@ pub struct LabDatagrams {
 /// A load that ran beside that of a step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LabCrossTraffic {
-    /// What was asked for; its duration is that of one phase.
+    /// The load that was asked for; its duration is that of one phase.
     pub request: Request,
     /// Number of phases.
     pub phases: u32,
     /// Figures that the source printed.
     pub published: Option<Published>,
-    /// What arrived while it was on, of the run that is shown.
+    /// Rate that arrived while it was on, in the run that is shown.
     pub measured: Option<BitRate>,
     /// Datagrams that were lost, as a share of those sent.
     pub loss: Option<Ratio>,
@@ -76,8 +76,8 @@ pub struct LabStep {
     pub buffer: Option<ByteCount>,
     /// Largest window that the sender saw advertised.
     pub window_seen: Option<ByteCount>,
-    /// Median rate of the valid runs: the steady one, or that of all that was counted where the load is of datagrams or has
-    /// others beside it. Of a ramp, the least load at which round trips are longer.
+    /// Median rate of the valid runs: the steady one, or that of all that was counted where the load is of datagrams or
+    /// has others beside it. Of a ramp, the least load at which round trips are longer.
     pub measured: Option<BitRate>,
     /// `measured` ÷ the kernel model's prediction.
     pub accuracy: Option<Ratio>,
@@ -86,7 +86,7 @@ pub struct LabStep {
     /// Datagrams of the last valid run, where it sent any.
     #[serde(default)]
     pub datagrams: Option<LabDatagrams>,
-    /// What ran beside it, in the last valid run.
+    /// Cross traffic of the last valid run.
     #[serde(default)]
     pub cross_traffic: Vec<LabCrossTraffic>,
     /// Share of the link that the step and what ran beside it filled together, in the last valid run.
@@ -95,7 +95,7 @@ pub struct LabStep {
     /// Round-trip time and loss by load, where the load grew.
     #[serde(default)]
     pub ramp: Option<RampReport>,
-    /// What the bounds of the file say: `None` where the step has none or no run was valid.
+    /// True if the bounds of the file hold: `None` if the step has none or no run was valid.
     pub passed: Option<bool>,
     /// Which bound was missed, and by how much.
     pub missed: Vec<String>,

@@ -11,8 +11,8 @@ pub struct Echo {
     pub at: Span,
     /// Its round-trip time; `None` if no answer came.
     pub rtt: Option<Span>,
-    /// What this host added to that, and is not in it: the time from the program to the wire and back, where the kernel
-    /// stamped both passages.
+    /// Delay that this host added to that, and which is not in it: the time from the program to the wire and back,
+    /// where the kernel stamped both passages.
     pub host: Option<Span>,
 }
 
@@ -41,7 +41,7 @@ pub struct EchoPhase {
     /// Mean difference between the round-trip times of one answered request and the next (the magnitude of RFC 3393's
     /// variation, of round trips).
     pub jitter: Option<Span>,
-    /// What this host added, and is not in the round-trip times.
+    /// Delay that this host added, which is not in the round-trip times.
     pub host: Option<RttStats>,
 }
 
@@ -78,7 +78,7 @@ impl EchoReport {
     /// Samples that are kept.
     pub const MAX_SAMPLES: usize = 500;
 
-    /// What `echoes`, in the order in which they were sent, say of a `load`.
+    /// Returns the report of `echoes`, in the order in which they were sent, about a `load`.
     fn of(echoes: &[Echo], load: LoadTime) -> Self {
         let [before, during, after] = phases(echoes, load);
         let step = echoes.len().div_ceil(Self::MAX_SAMPLES).max(1);
@@ -92,7 +92,7 @@ impl EchoReport {
     }
 }
 
-/// What was sent before, during and after a `load`.
+/// Echo requests before, during and after a `load`.
 fn phases(echoes: &[Echo], load: LoadTime) -> [Vec<Echo>; 3] {
     let chosen = |wanted: &dyn Fn(&Echo) -> bool| echoes.iter().filter(|echo| wanted(echo)).copied().collect();
     let before: Vec<Echo> = chosen(&|echo| echo.at + echo.rtt.unwrap_or_default() < load.began);
@@ -107,8 +107,8 @@ fn rtts(echoes: &[Echo]) -> Vec<Span> {
 }
 
 impl RttReport {
-    /// From `echoes` beside a `load`, in the order in which they were sent. `handshake` is the idle round-trip time where
-    /// they have not seen the path idle, `within` the round-trip times of the connections that carry the load.
+    /// From `echoes` beside a `load`, in the order in which they were sent. `handshake` is the idle round-trip time
+    /// where they have not seen the path idle, `within` the round-trip times of the connections that carry the load.
     pub fn of_echoes(
         method: RttMethod,
         echoes: &[Echo],
@@ -157,9 +157,10 @@ impl Inflation {
 /// After draft-ietf-ippm-responsiveness-09, section 5.3.1.1: the mean of two rates, each a minute by the mean of the
 /// fastest 95 % of the round trips of its kind. The draft takes the first from connections of their own (TCP and TLS
 /// handshake and a small download, in equal parts) and the second from requests on the connections that carry the load.
-/// Here the first is taken from echo requests, and the second from the smoothed round-trip time that the kernel has of the
-/// connections that carry the load: no server's time is in it, nor that of a data stream's queue in the sending program.
-/// It is therefore greater than what programs give that follow the draft to the letter, and not to be compared with it.
+/// Here the first is taken from echo requests, and the second from the smoothed round-trip time that the kernel has of
+/// the connections that carry the load: no server's time is in it, nor that of a data stream's queue in the sending
+/// program. It is therefore greater than what programs give that follow the draft to the letter, and not to be compared
+/// with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Responsiveness {
     /// The mean of those that are known.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::StorageUse;
 
-/// What is known of an end beside its settings and its sockets.
+/// Processors, device and file of an end.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Machine {
@@ -16,7 +16,7 @@ pub struct Machine {
     pub storage: Option<StorageUse>,
 }
 
-/// What the processors of an end had done up to a moment, since the data began to flow. Times of the program are of its whole
+/// Processor times of an end up to a moment, since the data began to flow. Times of the program are of its whole
 /// process: a server that runs several tests at once has one for all of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -27,17 +27,17 @@ pub struct CpuSample {
     pub user: Span,
     /// In the kernel on its behalf (`ru_stime`).
     pub system: Span,
-    /// How long its threads were ready to run and no processor was free for them (`/proc/PID/schedstat`, second field), all
+    /// Time for which its threads waited for a processor (`/proc/PID/schedstat`, second field), all
     /// threads together.
     pub waited: Option<Span>,
-    /// How long the quotas of its control groups kept it from running (`cpu.stat`, `throttled_usec`), all processors
-    /// together; zero where none has a quota.
+    /// Time for which the quotas of its control groups kept it from running (`cpu.stat`, `throttled_usec`), all
+    /// processors together; zero where none has a quota.
     pub throttled: Option<Span>,
     /// Each processor of the machine (`/proc/stat`).
     pub cores: Vec<CoreTime>,
 }
 
-/// What one processor had done up to a moment, since the data began to flow.
+/// Times of one processor up to a moment, since the data began to flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CoreTime {

@@ -90,16 +90,16 @@ pub struct SocketReadback {
     /// The other end's.
     #[serde(default)]
     pub remote: String,
-    /// What the other end said as the connection was opened, where that is known.
+    /// The other end's handshake segment, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handshake: Option<Handshake>,
-    /// How far other openings of this end got, which were let go only so many hops, nearest first; they are sent where the
+    /// SYN probes with a limited TTL, as routers quoted them, nearest first; they are sent where the
     /// connection shows that something on the way changed its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub syn_quotes: Vec<SynQuote>,
 }
 
-/// What a router quotes of an opening (SYN) that ended there.
+/// A SYN as quoted by the router where its TTL expired.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SynQuote {
     /// Hops from this end; the nearest router is the first.
@@ -112,7 +112,7 @@ pub struct SynQuote {
     pub mss: Option<ByteCount>,
 }
 
-/// What the other end said as the connection was opened, as it arrived: its answer (SYN-ACK), or its SYN if it asked.
+/// The other end's handshake segment as it arrived: its SYN-ACK, or its SYN if it opened the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Handshake {
     /// Its window field, which is never scaled (RFC 7323, 2.2).
@@ -141,10 +141,10 @@ pub struct EndReport {
     /// Congestion control of its data sockets, as an end says that does not tell of the sockets themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
-    /// What this end printed of the test, where it was asked for: text, or one JSON object.
+    /// Output of this end about the test, where it was requested: text, or one JSON object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// What this end read from a file to send it, or wrote of what arrived.
+    /// The file that this end read to send it, or wrote from arriving data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<StorageUse>,
     /// Counters of its processors, by time; empty where it did not say.
@@ -156,14 +156,15 @@ pub struct EndReport {
     /// Placement of its data threads near its network device, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
-    /// What was asked of this end and could not be done as asked, a sentence each.
+    /// Requests to this end that could not be carried out as asked, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// What this end received of each stream that it received as datagrams, in the order of the streams.
+    /// Counts of each stream that this end received as datagrams, in the order of the streams.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub datagrams: Vec<Datagrams>,
-    /// Up to when this was told, since the data began to flow, of an end that did not tell of the whole: what it said while
-    /// data flowed, a look at its streams now and then, is then all that there is. Not set where it told of the whole.
+    /// Up to when this was told, since the data began to flow, of an end that did not tell of the whole: what it said
+    /// while data flowed, a look at its streams now and then, is then all that there is. Not set where it told of the
+    /// whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Span>,
 }
@@ -193,7 +194,7 @@ pub struct StorageUse {
     pub sync: Span,
 }
 
-/// What a receiver saw of a stream of numbered datagrams, or of many.
+/// A receiver's counts of one stream of numbered datagrams, or of many.
 ///
 /// Every datagram that was sent is received or lost; what is said beside that is of those that arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -213,9 +214,9 @@ pub struct Datagrams {
     /// Arrivals so late that it is no longer known whether they are the first of their kind: neither received nor
     /// duplicated, and what they carry was counted as lost.
     pub late: u64,
-    /// Datagrams that this end's own kernel dropped, for want of room in the socket (`SO_RXQ_OVFL`). But for those behind
-    /// the last that arrived they are among the lost, though the network delivered them. Unknown where the kernel had
-    /// joined them (`UDP_GRO`): it drops many as one.
+    /// Datagrams that this end's own kernel dropped, for want of room in the socket (`SO_RXQ_OVFL`). But for those
+    /// behind the last that arrived they are among the lost, though the network delivered them. Unknown where the
+    /// kernel had joined them (`UDP_GRO`): it drops many as one.
     pub dropped_here: Option<u64>,
     /// Interarrival jitter (RFC 3550, section 6.4.1).
     pub jitter: Span,
@@ -226,9 +227,9 @@ pub struct Datagrams {
 }
 
 impl Datagrams {
-    /// What was seen since `earlier`, of the same stream. Counts are differences, and nothing where one has gone down: a
-    /// datagram that was lost then and has come since is lost no more. Jitter and extent, of which there is no difference,
-    /// are those of now.
+    /// Returns the counts since `earlier`, of the same stream. They are differences, and zero if one has gone down: a
+    /// datagram that was lost then and has come since is lost no more. Jitter and extent, of which there is no
+    /// difference, are those of now.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -548,8 +549,8 @@ impl Measurement {
     }
 
     /// Returns the same record with the variables of Web100 filled in and its samples thinned, so that it has a bounded
-    /// size: at most about `MAX_SAMPLES` samples of each end, by the rule that stands in `thinning`, and the kernel's view
-    /// in the intervals of streams only if there are at most 500 of those.
+    /// size: at most about `MAX_SAMPLES` samples of each end, by the rule that stands in `thinning`, and the kernel's
+    /// view in the intervals of streams only if there are at most 500 of those.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         self.web100 = self.web100();
@@ -583,15 +584,15 @@ impl Measurement {
         }
     }
 
-    /// How long the sender sent what was counted, as this end saw it.
+    /// Returns the time for which the sender sent the counted data, as this end saw it.
     pub fn sending_time(&self) -> Span {
         let counted = self.intervals.iter().filter(|interval| !interval.omitted);
         let upload = counted.filter(|interval| interval.direction != Direction::Download || self.reverse.is_none());
         upload.map(|interval| interval.to.saturating_sub(interval.from)).sum()
     }
 
-    /// The rate at which datagrams arrive, of those that were counted. The receiver's own time is no measure of it: it ends
-    /// when the control connection says so, a round trip and a full queue after the last one was sent.
+    /// The rate at which datagrams arrive, of those that were counted. The receiver's own time is no measure of it: it
+    /// ends when the control connection says so, a round trip and a full queue after the last one was sent.
     pub fn arriving(&self) -> BitRate {
         BitRate::of(self.summary.received, self.sending_time())
     }

@@ -46,12 +46,12 @@ impl IpVersion {
     }
 }
 
-/// What a link wraps around the packets of the hosts.
+/// Headers that a link adds to the packets of the hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Encapsulation {
     /// Tags of IEEE 802.1Q, 4 bytes each: one on a VLAN, two with VLANs inside VLANs. They come on top of the MTU.
     pub vlan_tags: u8,
-    /// What carries the packets inside others. Its headers are taken from the MTU.
+    /// The tunnel that carries the packets inside others. Its headers are taken from the MTU.
     pub tunnel: Option<Tunnel>,
 }
 
@@ -63,8 +63,8 @@ pub enum Tunnel {
     Gre,
     /// RFC 7348: IP, UDP, 8 bytes, and the untagged Ethernet header of the packet inside.
     Vxlan,
-    /// IP, UDP, a data message's header of 16 bytes and its authentication tag of 16. Padding to a multiple of 16 is not
-    /// counted: the largest packet has none.
+    /// IP, UDP, a data message's header of 16 bytes and its authentication tag of 16. Padding to a multiple of 16 is
+    /// not counted: the largest packet has none.
     WireGuard,
     /// ESP in tunnel mode (RFC 4303) with AES-GCM (RFC 4106): IP, 8 bytes of header, 8 of initialisation vector, 2 of
     /// trailer and 16 of check value. Up to 3 bytes of padding are not counted, of which the largest packet has none
@@ -100,7 +100,7 @@ pub enum Segmentation {
     Exact,
 }
 
-/// What is known of one direction of a path. `None` means that nobody said, not that there is no limit.
+/// One direction of a path. `None` means unknown, not unlimited.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PathDirection {
     /// Rate of the bottleneck, counted as `framing` says.
@@ -118,10 +118,10 @@ pub struct PathDirection {
     /// Version of IP.
     #[serde(default)]
     pub ip: IpVersion,
-    /// What the link wraps around the packets of the hosts.
+    /// Headers that the link adds to the packets of the hosts.
     #[serde(default)]
     pub encapsulation: Encapsulation,
-    /// What else an emulated path does to packets.
+    /// Other effects of an emulated path on packets.
     #[serde(default, skip_serializing_if = "Effects::are_none")]
     pub effects: Effects,
 }

@@ -23,8 +23,8 @@ impl Progress {
         Self::counting(|sample| sample.tcp.bytes_acked, samples, until)
     }
 
-    /// Returns the progress that the samples of the receiving end show, without those after `until`. A stream counts what
-    /// its connection received, or what the program read where the kernel did not state that in every sample.
+    /// Returns the progress that the samples of the receiving end show, without those after `until`. A stream counts
+    /// what its connection received, or what the program read where the kernel did not state that in every sample.
     pub fn of_receiver<'a>(samples: impl IntoIterator<Item = &'a Sample>, until: Span) -> Self {
         Self::counting(|sample| sample.tcp.bytes_received, samples, until)
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Measurement, RttStats, Transport};
 
-/// What a path does when it is offered so much.
+/// Response of a path to one load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RampStep {
     /// Rate that the senders offered, all streams together.
@@ -13,8 +13,8 @@ pub struct RampStep {
     pub carried: BitRate,
     /// Round-trip times meanwhile.
     pub rtt: Option<RttStats>,
-    /// Datagrams that were lost, or bytes that TCP sent again, as a share of all that were sent; unknown where the sender
-    /// does not tell.
+    /// Datagrams that were lost, or bytes that TCP sent again, as a share of all that were sent; unknown where the
+    /// sender does not tell.
     pub loss: Option<Ratio>,
     /// Why its test broke off, if it did: the rest is then of the time before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -22,7 +22,7 @@ pub struct RampStep {
 }
 
 impl RampStep {
-    /// What `measured` says of a load of `offered`.
+    /// Returns the step that `measured` shows for a load of `offered`.
     pub fn of(offered: BitRate, measured: &Measurement) -> Self {
         let carried = match measured.request.transport {
             Transport::Udp => measured.arriving(),
@@ -54,7 +54,7 @@ fn loss(measured: &Measurement) -> Option<Ratio> {
 /// Round-trip time and loss of a path as its load grows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RampReport {
-    /// What the steps are shares of, where they are: what the path carries.
+    /// Rate that the path carries, if the steps are shares of it.
     pub full: Option<BitRate>,
     /// Round-trip times without load, of the first step.
     pub idle: Option<RttStats>,
@@ -69,7 +69,7 @@ pub struct RampReport {
 }
 
 impl RampReport {
-    /// What `steps` show.
+    /// Returns the report of `steps`.
     pub fn new(full: Option<BitRate>, idle: Option<RttStats>, steps: Vec<RampStep>, interrupted: bool) -> Self {
         const MAX_LOSS: f64 = 0.001;
         let least = |shows: &dyn Fn(&RampStep) -> bool| steps.iter().find(|step| shows(step)).map(|step| step.offered);

@@ -59,7 +59,8 @@ pub struct Request {
     /// If set, the test ends after so many bytes in all, in each direction, instead of after `duration`.
     pub bytes: Option<ByteCount>,
     /// Bytes of one write: of one datagram's payload with UDP. Zero asks for the usual: 1 MiB with TCP or, at a
-    /// rate, what it sends in a millisecond; what one packet of the path holds with UDP. What was measured never says zero.
+    /// rate, what it sends in a millisecond; what one packet of the path holds with UDP. What was measured never says
+    /// zero.
     pub block: ByteCount,
     /// Rate at which the sending program offers each stream; as fast as it can if not set.
     pub rate: Option<BitRate>,
@@ -85,13 +86,13 @@ pub struct Request {
     pub zero_copy: bool,
     /// True if a TCP receiver discards in the kernel what arrives (`MSG_TRUNC`), in place of copying it.
     pub discard: bool,
-    /// True if a TCP receiver must copy what arrives, as programs do that use it. Without this and without `discard`, it
-    /// is free to do either.
+    /// True if a TCP receiver must copy what arrives, as programs do that use it. Without this and without `discard`,
+    /// it is free to do either.
     pub rx_copy: bool,
     /// True if UDP hands the kernel many datagrams at once, and takes many (`UDP_SEGMENT`, `UDP_GRO`).
     pub offload: bool,
-    /// True if UDP must hand the kernel each datagram by itself, and take it so. Without this and without `offload`, it is
-    /// free to do either: the packets on the path are the same.
+    /// True if UDP must hand the kernel each datagram by itself, and take it so. Without this and without `offload`, it
+    /// is free to do either: the packets on the path are the same.
     pub no_gso: bool,
     /// True if datagrams are numbered in 64 bits rather than 32.
     pub wide_counters: bool,
@@ -151,8 +152,8 @@ impl Default for Request {
     }
 }
 
-/// The load as it was carried out: a window has become the buffer request that yields it, a block has its size, and a file
-/// its length.
+/// The load as it was carried out: a window has become the buffer request that yields it, a block has its size, and a
+/// file its length.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct ResolvedRequest(Request);

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 pub enum RouteMethod {
     /// Echo requests of ICMP.
     IcmpEcho,
-    /// Datagrams to ports where nobody listens, where echo requests are not permitted. Hosts answer only a few of them a
-    /// second.
+    /// Datagrams to ports where nobody listens, where echo requests are not permitted. Hosts answer only a few of them
+    /// a second.
     Udp,
 }
 
@@ -34,8 +34,8 @@ pub struct Hop {
     pub addresses: Vec<String>,
     /// Probes that were to end here.
     pub sent: u16,
-    /// Round-trip times of those that were answered; the others are lost, or not answered. Routers answer when they have
-    /// time for it, and many only so often.
+    /// Round-trip times of those that were answered; the others are lost, or not answered. Routers answer when they
+    /// have time for it, and many only so often.
     pub rtts: Vec<Span>,
     /// Why it forwards nothing to the target, if it says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,7 +73,7 @@ pub struct RouteReport {
     pub hops: Vec<Hop>,
     /// True if the target itself answered, as the last hop.
     pub reached: bool,
-    /// What passes the whole way; `None` where nobody said anything of it.
+    /// MTU of the whole route; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<RouteMtu>,
 }

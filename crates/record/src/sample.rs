@@ -19,9 +19,9 @@ pub enum CongestionState {
 }
 
 /// The kernel's `struct tcp_info` in our units. A field that the running kernel does not return is `None`; each names
-/// the kernel's field in its comment and the release since which it exists. Layout: `include/uapi/linux/tcp.h`. Left out
-/// are the two that are always zero (`tcpi_fackets` since 4.15, `tcpi_last_ack_sent`) and the last word, which 6.18 and
-/// 7.0 cut differently at the same length.
+/// the kernel's field in its comment and the release since which it exists. Layout: `include/uapi/linux/tcp.h`. Left
+/// out are the two that are always zero (`tcpi_fackets` since 4.15, `tcpi_last_ack_sent`) and the last word, which 6.18
+/// and 7.0 cut differently at the same length.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TcpInfo {

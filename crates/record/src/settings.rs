@@ -126,7 +126,8 @@ pub enum Change {
     Streams(u16),
     /// The rate at which the program offers each stream; none lets it offer all that it can.
     Rate(Option<BitRate>),
-    /// The greatest pace that the program sets on each of its sockets (`SO_MAX_PACING_RATE`); none leaves it to the kernel.
+    /// The greatest pace that the program sets on each of its sockets (`SO_MAX_PACING_RATE`); none leaves it to the
+    /// kernel.
     MaxPacingRate(Option<BitRate>),
     /// Any sysctl, whole.
     Sysctl {
@@ -151,14 +152,15 @@ pub enum Change {
         /// `fq`, `fq_codel`, `pfifo`…; `default` for the one that the kernel puts there by itself.
         kind: String,
     },
-    /// Number of packets that may wait for a device (`txqueuelen`), where its queueing discipline has no limit of its own.
+    /// Number of packets that may wait for a device (`txqueuelen`), where its queueing discipline has no limit of its
+    /// own.
     QueueLength {
         /// The device.
         device: String,
         /// Trains of segments count as one.
         packets: SegCount,
     },
-    /// What a device does for the kernel.
+    /// An offload of a device.
     Offload {
         /// The device.
         device: String,
@@ -176,8 +178,8 @@ pub enum Change {
     },
 }
 
-/// Queueing disciplines that can be taken away from a device and put back as they were, with every parameter. Of any other
-/// than these and the kernel's own, only whoever set it up knows how.
+/// Queueing disciplines that can be taken away from a device and put back as they were, with every parameter. Of any
+/// other than these and the kernel's own, only whoever set it up knows how.
 pub const RESTORABLE_QDISCS: [&str; 3] = ["tbf", "pfifo", "bfifo"];
 
 impl Change {
@@ -254,7 +256,7 @@ impl Change {
     }
 }
 
-/// What writing `text` into a sysctl makes of the settings; nothing where the kernel would refuse it, or it is not
+/// Returns the settings after `text` is written into a sysctl; nothing where the kernel would refuse it, or it is not
 /// among them.
 fn set_by_name(settings: &mut HostSettings, name: &str, text: &str) {
     let size = || text.trim().parse().map(ByteCount::new).ok();

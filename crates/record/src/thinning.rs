@@ -14,9 +14,9 @@ const MIN_SNAPSHOTS: usize = 10;
 
 /// The rule by which the samples of an end were thinned.
 ///
-/// A snapshot is one sample of each stream at the same time. The first and the last snapshot are kept. Of the others, each
-/// `ramp_kept_every`th is kept until `ramp_until`, and each `kept_every`th after it. Both are 1 where nothing was left out,
-/// and chosen so that about [`MAX_SAMPLES`] samples remain, up to half of them from the ramp.
+/// A snapshot is one sample of each stream at the same time. The first and the last snapshot are kept. Of the others,
+/// each `ramp_kept_every`th is kept until `ramp_until`, and each `kept_every`th after it. Both are 1 where nothing was
+/// left out, and chosen so that about [`MAX_SAMPLES`] samples remain, up to half of them from the ramp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Thinning {
     /// Number of snapshots before thinning.

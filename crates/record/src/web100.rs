@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{CongestionState, Sample, TcpInfo};
 
-/// Variables of Web100 by their names, of a connection at the end that sends. Times are in seconds. A variable is `None`
-/// where the kernel does not return what it follows from; the release since which it does is named.
+/// Variables of Web100 by their names, of a connection at the end that sends. Times are in seconds. A variable is
+/// `None` where the kernel does not return what it follows from; the release since which it does is named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "PascalCase")]
 pub struct Web100 {
@@ -17,8 +17,8 @@ pub struct Web100 {
     pub data_bytes_out: Option<ByteCount>,
     /// Segments retransmitted, needless ones included (2.6.11). Sum: all streams.
     pub pkts_retrans: Option<SegCount>,
-    /// Reductions of the congestion window, as far as samples show them: an entry into recovery, loss or CWR, or a lower
-    /// slow-start threshold; two within one sampling period count once. Sum: all streams.
+    /// Reductions of the congestion window, as far as samples show them: an entry into recovery, loss or CWR, or a
+    /// lower slow-start threshold; two within one sampling period count once. Sum: all streams.
     pub congestion_signals: Option<u64>,
     /// Smoothed round-trip time at the end. Sum: the mean of the streams.
     #[serde(rename = "SmoothedRTT")]
@@ -26,7 +26,8 @@ pub struct Web100 {
     /// Minimum round-trip time of the last 300 s (4.6). Sum: the minimum.
     #[serde(rename = "MinRTT")]
     pub min_rtt: Option<Span>,
-    /// Maximum of the sampled smoothed round-trip time, which is below the maximum of single round trips. Sum: the maximum.
+    /// Maximum of the sampled smoothed round-trip time, which is below the maximum of single round trips. Sum: the
+    /// maximum.
     #[serde(rename = "MaxRTT")]
     pub max_rtt: Option<Span>,
     /// Retransmission timeout at the end. Sum: the maximum.
@@ -35,8 +36,8 @@ pub struct Web100 {
     /// True if selective acknowledgements were agreed. Sum: true if on all streams.
     #[serde(rename = "SACKEnabled")]
     pub sack_enabled: Option<bool>,
-    /// True if small segments wait for acknowledgements; from the request, as `TCP_INFO` has no such field. Sum: true if on
-    /// all streams.
+    /// True if small segments wait for acknowledgements; from the request, as `TCP_INFO` has no such field. Sum: true
+    /// if on all streams.
     pub nagle_enabled: Option<bool>,
     /// Window that the sending end advertised at the end (6.2), clamped to what the header carries. Sum: all streams.
     pub current_rwin_sent: Option<ByteCount>,

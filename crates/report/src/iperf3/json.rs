@@ -47,8 +47,8 @@ impl Json {
         event("start", &self.document.start)
     }
 
-    /// Notes an interval; the event, as a line. Where data goes both ways that takes two, the upload first. The document
-    /// grows by it.
+    /// Notes an interval; the event, as a line. Where data goes both ways that takes two, the upload first. The
+    /// document grows by it.
     pub fn interval(&mut self, interval: &Interval) -> Option<String> {
         let part = self.part(interval)?;
         let line = event("interval", &part);
@@ -187,7 +187,7 @@ struct Start {
     connection: Option<Connection>,
 }
 
-/// What is known once there is a connection.
+/// Facts about a connection.
 #[derive(Debug, Serialize)]
 struct Connection {
     timestamp: Timestamp,

@@ -7,7 +7,7 @@ use super::amount::{self, Unit, two_digits};
 
 pub(crate) const SEPARATOR: &str = "- - - - - - - - - - - - - - - - - - - - - - - - -\n";
 
-/// What a line says of a time: of a stream, or of all that go one way.
+/// Figures of a line: of one stream, or of all in one direction.
 pub(crate) struct Line<'t> {
     /// `  5`, or `SUM`.
     pub(crate) name: &'t str,
@@ -23,7 +23,7 @@ pub(crate) struct Line<'t> {
     pub(crate) word: &'t str,
 }
 
-/// What a line counts beside bytes.
+/// Counts of a line other than bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Count {
     Nothing,

@@ -1,7 +1,7 @@
-//! What iperf3 3.12 prints, text and JSON, made of our records: for people and programs that read iperf3's output.
+//! iperf3 3.12's output, text and JSON, made of our records: for people and programs that read it.
 //!
-//! The shapes are iperf3's to the space. Where it shows numbers of its sockets, which say nothing, ours are those that it
-//! usually has.
+//! The shapes are iperf3's to the space. Where it shows numbers of its sockets, which say nothing, ours are those that
+//! it usually has.
 
 mod amount;
 mod json;
@@ -50,7 +50,7 @@ pub struct Snapshot {
     pub verbose: bool,
 }
 
-/// What is known of a test before it begins.
+/// Facts about a test before it begins.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TestHeader {
     /// Name of the program.
@@ -65,7 +65,7 @@ pub struct TestHeader {
     pub port: u16,
 }
 
-/// What is known when the data connections stand.
+/// Facts about a test once its data connections are open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connections {
     /// The test as it is carried out: nothing in it is left to be chosen.

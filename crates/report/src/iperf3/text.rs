@@ -9,13 +9,13 @@ use super::line::{Arrived, Columns, Count, Line, SEPARATOR};
 use super::view::{Course, Totals, arrived, count, count_together, is_empty_rest, times};
 use super::{Connections, Role, Snapshot, TestHeader, json, socket};
 
-/// What a server says when it waits for its `number`th test, from 1.
+/// Returns a server's line before its `number`th test, from 1.
 pub fn listening(port: u16, number: u64) -> String {
     const RULE: &str = "-----------------------------------------------------------\n";
     format!("{RULE}Server listening on {port} (test #{number})\n{RULE}")
 }
 
-/// What comes first of all, where more is to be said than usual; a client has a title before each line.
+/// Returns the first lines of verbose output; a client has a title before each line.
 pub fn greeting(opening: &TestHeader, title: Option<&str>) -> String {
     titled(title, format!("{}\n{}\n", opening.version, opening.system))
 }
@@ -36,7 +36,7 @@ impl Text {
         Self { look, request, began: false, course: Course::default() }
     }
 
-    /// What is said when the data connections stand.
+    /// Returns the lines at the start of the data connections.
     pub fn connected(&mut self, opening: &TestHeader, connections: &Connections) -> String {
         let asked = std::mem::replace(&mut self.request, connections.request.clone());
         let verbose = self.look.verbose;
@@ -130,7 +130,7 @@ impl Text {
         self.finished(text)
     }
 
-    /// What the server printed, where it was asked for. Unlike iperf3, without what would command the terminal.
+    /// Returns the server's output, where it was requested. Unlike iperf3, it escapes control characters.
     pub fn server_output(&self, output: &str) -> String {
         let commands = |c: char| c.is_control() && c != '\n' && c != '\t';
         let harmless = output.replace(commands, "\u{fffd}");

@@ -17,7 +17,7 @@ pub(crate) fn is_empty_rest(interval: &Interval, request: &Request) -> bool {
     interval.bytes == ByteCount::ZERO && interval.to.saturating_sub(interval.from) < request.interval.scaled(0.1)
 }
 
-/// What iperf3 counts as lost, and how many it takes to have been sent.
+/// Returns the datagrams that iperf3 counts as lost and as sent.
 pub(crate) fn arrived(datagrams: Option<Datagrams>) -> Arrived {
     let seen = datagrams.unwrap_or_default();
     Arrived {
@@ -44,7 +44,7 @@ pub(crate) fn window(stream: &StreamInterval) -> ByteCount {
     window.unwrap_or_default()
 }
 
-/// What the line of a stream counts in an interval.
+/// Returns the counts of a stream in an interval.
 pub(crate) fn count(stream: &StreamInterval, transport: Transport, sends: bool) -> Count {
     match (transport, sends) {
         (Transport::Tcp, true) => Count::Window(stream.retransmits.unwrap_or_default().get(), window(stream)),
@@ -54,7 +54,7 @@ pub(crate) fn count(stream: &StreamInterval, transport: Transport, sends: bool) 
     }
 }
 
-/// What the line of all streams of a direction counts in an interval.
+/// Returns the counts of all streams of a direction in an interval.
 pub(crate) fn count_together(interval: &Interval, transport: Transport, sends: bool) -> Count {
     let streams = &interval.streams;
     match (transport, sends) {
@@ -71,7 +71,7 @@ pub(crate) fn count_together(interval: &Interval, transport: Transport, sends: b
     }
 }
 
-/// What the intervals so far leave for the totals.
+/// Sums of the intervals so far, for the totals.
 #[derive(Debug, Default)]
 pub(crate) struct Course {
     /// Until when this end has counted, in seconds.

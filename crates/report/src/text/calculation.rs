@@ -25,7 +25,7 @@ pub fn calculation(solved: &Calculation, style: Style) -> String {
 
 /// Combinations as rows: what differs between them, the rates by textbook and by kernel, and the limit.
 ///
-/// Where the columns are wider than a terminal, first the BDP is left out, then the textbook's rate, then the limit; JSON
+/// If the columns are wider than a terminal, first the BDP is left out, then the textbook's rate, then the limit; JSON
 /// and CSV have them all.
 pub fn table(rows: &[Combination], style: Style) -> String {
     let mut columns = columns(rows);
@@ -91,7 +91,7 @@ fn lifts(solved: &Calculation) -> Option<String> {
     })
 }
 
-/// What lifts a limit where nobody said what is wanted.
+/// Returns the change that lifts a limit when no target is given.
 fn larger(limit: Limit) -> Option<String> {
     let what = match limit {
         Limit::ReceiveWindow => "A larger window lifts it",
@@ -124,7 +124,7 @@ fn duration(solved: &Calculation) -> Option<String> {
     Some(format!("{size} take {time}, slow start included{wanted}."))
 }
 
-/// What the target takes: what must hold, and what would do alone.
+/// Returns the needs of the target: those that must all hold, and those of which one is enough.
 fn takes(solved: &Calculation, style: Style) -> String {
     if solved.needs.is_empty() {
         return String::new();

@@ -16,7 +16,7 @@ const BAR: usize = 10;
 /// Forecasts whose bounds are further apart than this factor are told as an interval.
 const WIDE: f64 = 1.05;
 
-/// What limits a transfer that has the rate `present`, what shows it, and what would help.
+/// Returns the limit of a transfer that has the rate `present`, the evidence and the remedies.
 pub fn diagnosis(diagnosis: &Diagnosis, present: BitRate, style: Style) -> String {
     let watched = diagnosis.transfer.as_ref().map_or_else(String::new, |seen| transfer(seen, style));
     watched + &limit(&diagnosis.verdict, style) + &what_would_help(&diagnosis.remedies, present, style)
@@ -155,7 +155,7 @@ fn gain(forecast: Forecast, present: BitRate) -> String {
     format!(": {rate} predicted{interval}{times}")
 }
 
-/// What is to be done at the other end, which this one does not rule.
+/// Returns the changes for the other end, which this one cannot make.
 pub fn elsewhere(remedy: &Remedy, here: At, style: Style) -> String {
     let end = if here == At::Sender { "receiver" } else { "sender" };
     let mark = format!("# {end}");

@@ -9,10 +9,10 @@ use super::prediction::under_heading;
 use super::style::{Style, heading, wrapped};
 use super::table::{Align, Table, or_dash};
 
-/// What the loop does beside its two measurements: hosts that start, round trips before the load, the undo.
+/// Time of the loop outside of its two measurements: start of the hosts, round trips before the load, undo.
 const AROUND: Span = Span::from_secs(3);
 
-/// What is about to happen: at most two measurements, each of which lasts `each`.
+/// Returns the announcement of at most two measurements, each of which lasts `each`.
 pub fn begins(each: Span, style: Style) -> String {
     let whole = each * 2 + AROUND;
     let seconds = (whole.as_secs_f64() / 5.0).ceil() * 5.0;
@@ -42,7 +42,7 @@ pub fn path(path: &Path, expected: &Prediction, style: Style) -> String {
     text + &under_heading("2. Prediction, fixed before the first packet", expected, style)
 }
 
-/// What limits the transfer, and what shows it.
+/// Returns the limit of the transfer and the evidence.
 pub fn judged(verdict: &Verdict, style: Style) -> String {
     let mut text = heading(style, "3. The limit");
     text += &sentences(verdict, style);

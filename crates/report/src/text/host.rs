@@ -88,7 +88,7 @@ pub fn host_settings(host: &HostReport, path: Option<(Span, BitRate)>, style: St
     text + &routes(host, style) + &remembered(host, style) + &managers(host, style)
 }
 
-/// What should change on a host, with why and at what risk, and what it comes to.
+/// Returns the advised changes of a host, with reasons and risks, and the predicted effect.
 pub fn host_advice(advice: &HostAdvice, style: Style) -> String {
     let mut text = style.bold("As two hosts like this one are") + "\n" + &chart(&advice.before, style);
     text += &heading(style, "Advice");
@@ -116,7 +116,7 @@ pub fn host_advice(advice: &HostAdvice, style: Style) -> String {
     text + &notes(&advice.notes, style)
 }
 
-/// What was changed, or would be, as a diff.
+/// Returns the changes as a diff.
 pub fn host_applied(applied: &HostApplied, style: Style) -> String {
     if applied.changes.is_empty() {
         return "Everything is so already; nothing was changed.\n".to_owned();
@@ -134,7 +134,7 @@ pub fn host_applied(applied: &HostApplied, style: Style) -> String {
     text + &notes(&applied.notes, style)
 }
 
-/// What was put back, and what was left alone.
+/// Returns the settings that were restored, and those that were not.
 pub fn host_undone(undone: &HostUndone, style: Style) -> String {
     let mut text: String = undone.restored.iter().map(|change| diff(change, style)).collect();
     for left in &undone.left {

@@ -72,7 +72,7 @@ fn summary(report: &LabReport, style: Style) -> String {
     format!("  {outcome}: {line}\n")
 }
 
-/// What each step fixes, in the columns of seed 001's table.
+/// Returns the table of the path, buffers and windows of each step.
 fn windows(report: &LabReport, style: Style) -> String {
     let mut table = Table::new(&[
         ("step", Align::Left),
@@ -182,7 +182,7 @@ fn datagrams(report: &LabReport, style: Style) -> String {
     table.without_unknown().render(2, |head| style.dim(head))
 }
 
-/// What a load beside a step is called: `+ 10 × UDP`.
+/// Returns the name of a load of cross traffic: `+ 10 × UDP`.
 fn cross_traffic(load: &LabCrossTraffic) -> String {
     let transport = match load.request.transport {
         Transport::Tcp => "TCP",
@@ -219,7 +219,7 @@ fn remarks(step: &LabStep, style: Style) -> String {
     text
 }
 
-/// How many datagrams came out of order, where the link let any be passed: measured, planted, published.
+/// Returns the number of reordered datagrams if the link reordered any: measured, injected, published.
 fn order(step: &LabStep) -> Option<String> {
     let seen = step.datagrams?;
     let planted = seen.reordered_by_link.filter(|planted| *planted > 0)?;
@@ -236,7 +236,7 @@ fn verdict(step: &LabStep) -> Option<&Verdict> {
     (!repeats).then_some(verdict)
 }
 
-/// What the predictions assumed, each said once.
+/// Returns the assumptions of the predictions, each once.
 fn notes(report: &LabReport) -> BTreeSet<&String> {
     report.steps.iter().flat_map(|step| &step.prediction.notes).collect()
 }

@@ -8,7 +8,7 @@ use super::diagnosis::sentences;
 use super::style::{Style, heading, wrapped};
 use super::table::or_dash;
 
-/// What this host must add to echo requests to be told of: less is any host's.
+/// Delay of this host's echo requests from which it is reported: every host has less.
 const WORTH_TELLING: Span = Span::from_millis(1);
 
 /// The head above [`interval_line`]s.
@@ -21,8 +21,8 @@ pub fn interval_head(request: &Request, style: Style) -> String {
     style.dim(&line(request, None, "time", "rate", &columns))
 }
 
-/// One interval as it happens. Its round-trip time is that of echo requests beside the load; where nobody answers them, that
-/// of the first connection.
+/// One interval as it happens. Its round-trip time is that of echo requests beside the load; where nobody answers them,
+/// that of the first connection.
 pub fn interval_line(request: &Request, interval: &Interval, style: Style) -> String {
     let rtt = or_dash(interval.echo_rtt.or(interval.rtt).map(round_trip));
     let columns = match request.transport {
@@ -79,7 +79,7 @@ pub fn measurement(measured: &Measurement, style: Style) -> String {
     text + "\n" + &wrapped(&status(measured), 0, str::to_owned)
 }
 
-/// What another program printed, indented; what could steer a terminal is shown, not obeyed.
+/// Returns another program's output, indented, with control characters escaped.
 fn quoted(output: &str) -> String {
     output.lines().flat_map(|text| ["  ".to_owned(), printable(text), "\n".to_owned()]).collect()
 }
@@ -151,7 +151,7 @@ fn totals_of(way: Direction, summary: &Summary) -> String {
     text
 }
 
-/// What became of the datagrams; what did not happen is left out, but for losses.
+/// Returns the counts of datagrams; zeros are left out, except for losses.
 fn datagrams(seen: &Datagrams) -> String {
     let share = Ratio::of(seen.lost as f64, (seen.received + seen.lost).max(1) as f64);
     let mut text = format!("{} datagrams arrived, {} lost ({:.3} %)", seen.received, seen.lost, share.percent());
@@ -202,7 +202,7 @@ pub(crate) fn rounded(span: Span) -> String {
     format!("{:.2} s", span.as_secs_f64())
 }
 
-/// What the load does to round trips: `RTT idle 50.1 ms, under load 93.4 ms (p99 99 ms): +43.3 ms, 1.9 ×; …`.
+/// Returns the line about round trips: `RTT idle 50.1 ms, under load 93.4 ms (p99 99 ms): +43.3 ms, 1.9 ×; …`.
 fn round_trips(rtt: &RttReport) -> String {
     let mut text = match (rtt.idle, rtt.loaded) {
         (None, None) => return String::new(),
@@ -230,7 +230,7 @@ fn under_load(loaded: RttStats) -> String {
     format!("under load {} (p99 {})", round_trip(loaded.median), round_trip(loaded.p99))
 }
 
-/// What an end's own machine did to the data: `At this end, tbf of eth0, at 40 Mbit/s, dropped 12 packets`.
+/// Returns how an end's own machine limited the data: `At this end, tbf of eth0, at 40 Mbit/s, dropped 12 packets`.
 fn held_back(whose: &str, end: &EndReport) -> Option<String> {
     let mut causes = Vec::new();
     if let Some(device) = &end.device {
@@ -257,7 +257,7 @@ fn packets(count: u64) -> String {
     if count == 1 { "1 packet".to_owned() } else { format!("{count} packets") }
 }
 
-/// What became of the data at the ends, where that may differ from what programs do that use it.
+/// Returns how the ends handled the data, where programs that use it do more.
 fn handling(measured: &Measurement) -> Vec<String> {
     let here = measured.local.storage.map(|used| format!("This end {}", storage(used)));
     let there = measured.remote.storage.map(|used| format!("The other end {}", storage(used)));

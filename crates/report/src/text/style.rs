@@ -18,7 +18,7 @@ impl Style {
         self.mark("1", text)
     }
 
-    /// What stands beside the point.
+    /// Marks details.
     pub fn dim(self, text: &str) -> String {
         self.mark("2", text)
     }

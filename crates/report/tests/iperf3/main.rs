@@ -1,4 +1,4 @@
-//! What iperf3 would have printed of tests that are made up here, kept as snapshots.
+//! iperf3's output of invented tests, kept as snapshots.
 
 use fullpipe_record::{
     Cpu, Datagrams, Direction, EndReport, Interval, Measurement, Peer, Request, RttReport, SocketReadback,

@@ -100,7 +100,8 @@ fn estimate(rate: f64, limit: Limit) -> Estimate {
     }
 }
 
-/// Two round trips by two windows, under two names of congestion control, two losses and two sizes: as wide as it comes.
+/// Two round trips by two windows, under two names of congestion control, two losses and two sizes: as wide as it
+/// comes.
 pub(crate) fn wide_table() -> Vec<Combination> {
     let row = |rtt: f64, window: u64| Combination {
         given: Given {
@@ -127,7 +128,7 @@ pub(crate) fn table() -> Vec<Combination> {
     wide_table().into_iter().map(same).collect()
 }
 
-/// What the sender's 4 MiB make of the path.
+/// The rate of the path with the sender's 4 MiB.
 fn before() -> Prediction {
     let capacity = ceiling(Limit::Capacity, mbps(941.5), "1 Gbit/s × 94.15 %");
     let receive = "20.25 MiB in flight (tcp_rmem 32 MiB × 63.28 %) ÷ 100 ms";
