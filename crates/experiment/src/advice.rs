@@ -8,7 +8,7 @@ use fullpipe_record::{At, Commands, Evidence, HostSettings, Remedy, Verdict};
 /// those of the other.
 ///
 /// Of an end whose settings the evidence does not have, the commands are those for a host with Linux's defaults, and
-/// how to undo them is not known; they stand beside those for other systems.
+/// how to undo them is not known; they stand with those for other systems.
 pub fn advice(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
     let with_commands = |remedy: Remedy| Remedy { commands: commands_at(&remedy, evidence), ..remedy };
     remedies(evidence, verdict).into_iter().map(with_commands).collect()

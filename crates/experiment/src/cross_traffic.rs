@@ -1,4 +1,4 @@
-//! Loads beside that of a step: each phase of each is a measurement of its own, between the same hosts.
+//! Cross traffic of a step: each phase of each is a measurement of its own, between the same hosts.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
@@ -28,7 +28,7 @@ const MAX_PHASE: Span = Span::from_secs(600);
 /// Time that a load which failed waits before it is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Runs `work`, which sends as `main` has it, while the loads `beside` run in `target`, and tells what came of them.
+/// Runs `work`, which sends as `main` has it, while `cross_traffic` runs in `target`, and returns the result of each load.
 /// Those with a range of rates draw from `seed`.
 ///
 /// # Errors
@@ -66,7 +66,7 @@ pub(crate) fn run_with_cross_traffic<W>(
     done
 }
 
-/// Runs the loads `beside` in `target` for as long as `work` takes, from the first on, and tells `observe` of them.
+/// Runs `cross_traffic` in `target` for as long as `work` takes, from the first on, and passes their events to `observe`.
 /// Those with a range of rates draw from `seed`. Afterwards no program is left in the lab.
 ///
 /// # Errors
@@ -92,14 +92,14 @@ pub fn keep_cross_traffic<W>(
                     phases(&endless, lead, Span::MAX, &mut random).take_while(|_| !over.load(Ordering::Relaxed))
                 {
                     sleep_until(origin + phase.starts.into(), over);
-                    // The next one need not wait until this one has told its far end that it is over.
+                    // The next one need not wait until this one has reported its end to its far end.
                     scope.spawn(move || keep_phase(target, (place, phase), origin, over, observe));
                 }
             });
         }
         let done = work();
         over.store(true, Ordering::Relaxed);
-        // A load that was asked to end would first tell its far end, over a path that may be full or have become slow.
+        // A load that was asked to end would first notify its far end, over a path that may be full or have become slow.
         target.end_programs();
         done
     }))
@@ -205,7 +205,7 @@ fn sleep_until(moment: Instant, over: &AtomicBool) {
 type Running<'s> = ScopedJoinHandle<'s, Option<Result<Measurement, ExperimentError>>>;
 
 /// Returns the result of a load. A phase that failed is left out as long as another did not: the control connection of
-/// one may starve beside what it is to starve.
+/// one may starve with the data that it competes with.
 fn outcome(
     load: &CrossTraffic,
     path: &PathDirection,

@@ -18,11 +18,11 @@ const REALLY_OFFERED: f64 = 0.97;
 pub(crate) struct Expectation<'s> {
     pub(crate) path: &'s Path,
     pub(crate) bounds: &'s StepBounds,
-    /// With what runs beside it.
+    /// With its cross traffic.
     pub(crate) prediction: Prediction,
     /// Payload that the link carries of such packets, if it has a rate.
     pub(crate) capacity: Option<BitRate>,
-    /// Payload ÷ bytes on the wire of what runs beside it.
+    /// Payload ÷ bytes on the wire of its cross traffic.
     pub(crate) efficiencies: Vec<Ratio>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Run {
     pub(crate) measurement: Measurement,
     pub(crate) cross_traffic: Vec<LabCrossTraffic>,
     /// The rate to judge: the steady one, or that of all that was counted where the load is of datagrams or has others
-    /// beside it. `None` where it was too short to have one, or the run does not count.
+    /// with cross traffic. `None` where it was too short to have one, or the run does not count.
     pub(crate) rate: Option<BitRate>,
     pub(crate) datagrams: Option<LabDatagrams>,
     /// Share of the link that all loads filled together.
@@ -54,9 +54,9 @@ impl<'s> Expectation<'s> {
         Self { path, bounds, prediction, capacity, efficiencies }
     }
 
-    /// The run that `measurement` and `beside` make, judged.
+    /// Returns the run that `measurement` and `cross_traffic` make, judged.
     pub(crate) fn run(&self, mut measurement: Measurement, cross_traffic: Vec<LabCrossTraffic>) -> Run {
-        // What others do beside it is no evidence of its own.
+        // What cross traffic does is no evidence of its own.
         if measurement.request.transport == Transport::Tcp && cross_traffic.is_empty() {
             measurement.limit = Some(self.verdict(&measurement));
         }

@@ -33,7 +33,7 @@ impl Ramp {
     }
 }
 
-/// Offers each of `loads` as `request` has it, and tells of each step as it is done. The first error ends it; an
+/// Offers each of `loads` as `request` has it, and reports each step as it is done. The first error ends it; an
 /// interrupted measurement is its last, and not among the steps; one that breaks off is the last step, because whoever
 /// broke off may not come back, and what there is would be lost.
 ///

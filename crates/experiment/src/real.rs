@@ -39,7 +39,7 @@ impl OwnPart {
     }
 
     /// Makes the changes, has the load as changed measured by `measure`, and unless `keep` is set puts back what was
-    /// there, whatever came of the measurement. Beside it, why something could not be put back.
+    /// there, whatever came of the measurement. Also returns why something could not be put back.
     ///
     /// The changes stand in the journal of folder `journal` before they are made, as ones that wait to be confirmed:
     /// whoever dies in between leaves a way back.

@@ -128,7 +128,7 @@ impl Running<'_> {
         let (path, ends, step) = (self.target.path(), self.target.settings()?, self.step);
         let cross_traffic: Vec<Request> = step.cross_traffic.iter().map(|load| load.request.clone()).collect();
         let prediction = match step.ramp {
-            // Round trips grow from where the loads beside leave no more.
+            // Round trips grow from where the cross traffic leaves no more.
             Some(_) => {
                 let left = left_by_cross_traffic(path, &cross_traffic);
                 predict(&left, &ends.sender, &ends.receiver, &step.request)
@@ -330,7 +330,7 @@ fn missed_ratio(bound: &RatioBound, steps: &[LabStep]) -> Option<String> {
             bound.bound,
             expected.get()
         )),
-        _ => Some(format!("{names} could not be told")),
+        _ => Some(format!("{names} is unknown")),
     }
 }
 

@@ -11,7 +11,7 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
-/// Two hosts of Linux 6.18 with its defaults, 1 Gbit/s and 100 ms apart, whose sender saw what it is told to have seen.
+/// Two hosts of Linux 6.18 with its defaults, 1 Gbit/s and 100 ms apart, whose sender saw what the test sets.
 struct Pretended {
     path: Path,
     ends: RefCell<Ends>,
@@ -65,7 +65,7 @@ impl Target for Pretended {
     ) -> Result<Measurement, ExperimentError> {
         let again = self.journal.borrow().iter().any(|entry| entry == "measured");
         if again && self.refuses_to_measure_again {
-            return Err(ExperimentError::Measurement("it was told to fail".to_owned()));
+            return Err(ExperimentError::Measurement("it was set to fail".to_owned()));
         }
         self.note("measured");
         Ok(measurement(request, self.samples.clone()))

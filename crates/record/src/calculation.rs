@@ -212,7 +212,7 @@ pub struct Lift {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Leg {
-    /// Between a host and the relay beside it, at either end.
+    /// Between a host and the relay next to it, at either end.
     Outer,
     /// From relay to relay.
     Middle,

@@ -92,7 +92,7 @@ pub enum Edit {
     ClampMss(ByteCount),
     /// Makes a larger value of the window field this one, which a window scale multiplies.
     ClampWindow(ByteCount),
-    /// Counts hops down, as a router of this address; it drops what has none left, and tells the sender (RFC 1812,
+    /// Counts hops down, as a router of this address; it drops what has none left, and notifies the sender (RFC 1812,
     /// 5.3.1).
     Router(IpAddr),
 }
@@ -110,7 +110,7 @@ pub struct NarrowLink {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TooBig {
-    /// It drops it and tells the sender (RFC 1191, RFC 8201).
+    /// It drops it and notifies the sender (RFC 1191, RFC 8201).
     Answered,
     /// It drops it and says nothing: a black hole (RFC 2923, 2.1).
     Swallowed,

@@ -42,7 +42,7 @@ pub struct Evidence {
     pub loaded_rtt: Option<Span>,
     /// Steady part of the transfer, where it had one.
     pub steady: Option<Steady>,
-    /// Bandwidth of the path, if the user told it.
+    /// Bandwidth of the path, if the user stated it.
     pub bandwidth: Option<BitRate>,
     /// Layer at which that bandwidth counts bytes.
     pub framing: Framing,

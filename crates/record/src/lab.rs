@@ -39,7 +39,7 @@ pub struct LabDatagrams {
     pub reordered_by_link: Option<u64>,
 }
 
-/// A load that ran beside that of a step.
+/// A load of cross traffic during a step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LabCrossTraffic {
     /// The load that was asked for; its duration is that of one phase.
@@ -77,7 +77,7 @@ pub struct LabStep {
     /// Largest window that the sender saw advertised.
     pub window_seen: Option<ByteCount>,
     /// Median rate of the valid runs: the steady one, or that of all that was counted where the load is of datagrams or
-    /// has others beside it. Of a ramp, the least load at which round trips are longer.
+    /// has cross traffic. Of a ramp, the least load at which round trips are longer.
     pub measured: Option<BitRate>,
     /// `measured` ÷ the kernel model's prediction.
     pub accuracy: Option<Ratio>,
@@ -89,7 +89,7 @@ pub struct LabStep {
     /// Cross traffic of the last valid run.
     #[serde(default)]
     pub cross_traffic: Vec<LabCrossTraffic>,
-    /// Share of the link that the step and what ran beside it filled together, in the last valid run.
+    /// Share of the link that the step and its cross traffic filled together, in the last valid run.
     #[serde(default)]
     pub filled: Option<Ratio>,
     /// Round-trip time and loss by load, where the load grew.

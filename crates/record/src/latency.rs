@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{RttMethod, RttReport, RttStats};
 
-/// One echo request beside a load.
+/// One echo request during a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Echo {
     /// When it was sent, since the first.
@@ -16,7 +16,7 @@ pub struct Echo {
     pub host: Option<Span>,
 }
 
-/// When there was load beside echo requests, on their clock.
+/// When there was load during echo requests, on their clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LoadTime {
     /// When data began to flow.
@@ -107,7 +107,7 @@ fn rtts(echoes: &[Echo]) -> Vec<Span> {
 }
 
 impl RttReport {
-    /// From `echoes` beside a `load`, in the order in which they were sent. `handshake` is the idle round-trip time
+    /// From `echoes` during a `load`, in the order in which they were sent. `handshake` is the idle round-trip time
     /// where they have not seen the path idle, `within` the round-trip times of the connections that carry the load.
     pub fn of_echoes(
         method: RttMethod,
@@ -165,14 +165,14 @@ impl Inflation {
 pub struct Responsiveness {
     /// The mean of those that are known.
     pub per_minute: u64,
-    /// By echo requests beside the load.
+    /// By echo requests during the load.
     pub by_echo: Option<u64>,
     /// By the connections that carry the load.
     pub by_load: Option<u64>,
 }
 
 impl Responsiveness {
-    /// From round-trip times `beside` and `within` the load, each in any order; `None` where there are none.
+    /// From round-trip times of echo requests, `by_echo`, and of the load itself, `by_load`, each in any order; `None` where there are none.
     pub fn of(by_echo: Vec<Span>, by_load: Vec<Span>) -> Option<Self> {
         let [by_echo, by_load] = [by_echo, by_load].map(|rtts| trimmed_mean(rtts).map(per_minute));
         let known: Vec<f64> = [by_echo, by_load].into_iter().flatten().collect();
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn responsiveness_is_the_mean_of_two_rates_without_the_slowest_round_trips() {
-        // 19 of 20 count: 100 ms beside, which is 600 a minute; 200 ms within, which is 300.
+        // 19 of 20 count: 100 ms by echo, which is 600 a minute; 200 ms within, which is 300.
         let with_outlier = |rtt| [vec![millis(rtt); 19], vec![millis(5_000)]].concat();
         assert_eq!(
             Responsiveness::of(with_outlier(100), with_outlier(200)),

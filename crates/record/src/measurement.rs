@@ -138,7 +138,7 @@ pub struct EndReport {
     /// The rule by which `samples` were thinned; `None` in records of schema 1, and of an end without samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinning: Option<Thinning>,
-    /// Congestion control of its data sockets, as an end says that does not tell of the sockets themselves.
+    /// Congestion control of its data sockets, of an end that does not report the sockets themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
     /// Output of this end about the test, where it was requested: text, or one JSON object.
@@ -162,8 +162,8 @@ pub struct EndReport {
     /// Counts of each stream that this end received as datagrams, in the order of the streams.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub datagrams: Vec<Datagrams>,
-    /// Up to when this was told, since the data began to flow, of an end that did not tell of the whole: what it said
-    /// while data flowed, a look at its streams now and then, is then all that there is. Not set where it told of the
+    /// Up to when this was reported, since the data began to flow, of an end that did not report the whole: what it said
+    /// while data flowed, a snapshot of its streams now and then, is then all that there is. Not set where it reported the
     /// whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Span>,
@@ -196,7 +196,7 @@ pub struct StorageUse {
 
 /// A receiver's counts of one stream of numbered datagrams, or of many.
 ///
-/// Every datagram that was sent is received or lost; what is said beside that is of those that arrived.
+/// Every datagram that was sent is received or lost; the other counts are of those that arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Datagrams {
@@ -327,7 +327,7 @@ pub struct Interval {
     pub retransmits: Option<SegCount>,
     /// Smoothed round-trip time of the first stream at its end.
     pub rtt: Option<Span>,
-    /// Median round-trip time of the echo requests beside the load that were answered in it, where there are any.
+    /// Median round-trip time of the echo requests during the load that were answered in it, where there are any.
     #[serde(default)]
     pub echo_rtt: Option<Span>,
     /// Congestion window of all streams at its end, where this end is the sender.

@@ -201,7 +201,7 @@ pub struct Sample {
     pub bytes: ByteCount,
     /// The kernel's view.
     pub tcp: TcpInfo,
-    /// The socket's memory, where the kernel tells.
+    /// The socket's memory, where the kernel returns it.
     pub memory: Option<SocketMemory>,
 }
 
