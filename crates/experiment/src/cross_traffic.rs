@@ -28,8 +28,8 @@ const MAX_PHASE: Span = Span::from_secs(600);
 /// Time that a load which failed waits before it is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Runs `work`, which sends as `main` has it, while `cross_traffic` runs in `target`, and returns the result of each load.
-/// Those with a range of rates draw from `seed`.
+/// Runs `work`, which sends as `main` has it, while `cross_traffic` runs in `target`, and returns the result of each
+/// load. Those with a range of rates draw from `seed`.
 ///
 /// # Errors
 /// The error of `work`; and if no phase of one of the loads could be measured.
@@ -66,8 +66,8 @@ pub(crate) fn run_with_cross_traffic<W>(
     done
 }
 
-/// Runs `cross_traffic` in `target` for as long as `work` takes, from the first on, and passes their events to `observe`.
-/// Those with a range of rates draw from `seed`. Afterwards no program is left in the lab.
+/// Runs `cross_traffic` in `target` for as long as `work` takes, from the first on, and passes their events to
+/// `observe`. Those with a range of rates draw from `seed`. Afterwards no program is left in the lab.
 ///
 /// # Errors
 /// If the far end of the loads does not come up; then `work` is not begun.

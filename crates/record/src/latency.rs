@@ -172,7 +172,8 @@ pub struct Responsiveness {
 }
 
 impl Responsiveness {
-    /// From round-trip times of echo requests, `by_echo`, and of the load itself, `by_load`, each in any order; `None` where there are none.
+    /// From round-trip times of echo requests, `by_echo`, and of the load itself, `by_load`, each in any order; `None`
+    /// where there are none.
     pub fn of(by_echo: Vec<Span>, by_load: Vec<Span>) -> Option<Self> {
         let [by_echo, by_load] = [by_echo, by_load].map(|rtts| trimmed_mean(rtts).map(per_minute));
         let known: Vec<f64> = [by_echo, by_load].into_iter().flatten().collect();

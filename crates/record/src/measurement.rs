@@ -162,9 +162,9 @@ pub struct EndReport {
     /// Counts of each stream that this end received as datagrams, in the order of the streams.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub datagrams: Vec<Datagrams>,
-    /// Up to when this was reported, since the data began to flow, of an end that did not report the whole: what it said
-    /// while data flowed, a snapshot of its streams now and then, is then all that there is. Not set where it reported the
-    /// whole.
+    /// Up to when this was reported, since the data began to flow, of an end that did not report the whole: what it
+    /// said while data flowed, a snapshot of its streams now and then, is then all that there is. Not set where it
+    /// reported the whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Span>,
 }
