@@ -1,10 +1,10 @@
 //! Finds cycles between the modules of each crate: two modules that use each other can be read, tested and moved only
 //! together.
 //!
-//! The scanner reads the text of the sources. It takes each file directly under `src/` and each folder there for one module,
-//! and each `crate::name` in code as a use of the module `name`, where `super::` at the top level of a file stands for
-//! `crate::`. It leaves out comments, strings and modules of tests. It does not follow names that `lib.rs` or a macro
-//! exports again, so a use by `crate::Name` does not count.
+//! The scanner reads the text of the sources. It takes each file directly under `src/` and each folder there for one
+//! module, and each `crate::name` in code as a use of the module `name`, where `super::` at the top level of a file
+//! stands for `crate::`. It leaves out comments, strings and modules of tests. It does not follow names that `lib.rs`
+//! or a macro exports again, so a use by `crate::Name` does not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

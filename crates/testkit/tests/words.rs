@@ -78,9 +78,8 @@ const MAX_WIDTH: usize = 120;
 /// What is left in each crate or folder: banned words, doc comments that begin with a question word, lines that are too
 /// long. No line is all zero, and no line is missing for what has none.
 const ALLOWED: &[(&str, Count)] = &[
-    (".", Count(0, 0, 5)),
     ("bench", Count(55, 62, 15)),
-    ("experiment", Count(26, 14, 14)),
+    ("experiment", Count(26, 13, 15)),
     ("fullpipe", Count(179, 111, 61)),
     ("fuzz", Count(1, 0, 0)),
     ("iperf", Count(107, 95, 50)),
