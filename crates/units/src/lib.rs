@@ -5,6 +5,18 @@
 //! are whole nanoseconds; distances are whole metres and print in kilometres. In text, a bare `k`, `M` or `G` is
 //! decimal for rates and binary for byte counts, as in iperf3. In JSON a rate is bits per second, a size is bytes, a
 //! time is seconds, a distance is metres and a ratio is a fraction.
+//!
+//! ```
+//! use fullpipe_units::{BitRate, ByteCount, Span};
+//!
+//! # fn main() -> Result<(), fullpipe_units::ParseError> {
+//! let rate: BitRate = "100Mbit/s".parse()?;
+//! let rtt: Span = "173ms".parse()?;
+//! assert_eq!(rate.bytes_in(rtt), ByteCount::new(2_162_500));
+//! assert_eq!("64KiB".parse(), Ok(ByteCount::from_kib(64)));
+//! # Ok(())
+//! # }
+//! ```
 
 mod bytes;
 mod checked;
