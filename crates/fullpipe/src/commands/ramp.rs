@@ -128,13 +128,36 @@ fn carried(
         dont_fragment: false,
         ..request.clone()
     };
-    let measured = once(&tcp)?;
-    if measured.interrupted {
-        return Err(Failure::new(INTERRUPTED, "interrupted before the first step"));
+    for _ in 0..MAX_PROBES {
+        let measured = once(&tcp)?;
+        if measured.interrupted {
+            return Err(Failure::new(INTERRUPTED, "interrupted before the first step"));
+        }
+        if let Some(why) = measured.broken_off {
+            return Err(Failure::new(FAILED, format!("the probe before the first step broke off: {why}")));
+        }
+        let steady = measured.summary.steady.map(|steady| steady.rate);
+        if let Some(rate) = plausible(steady, measured.summary.rate, measured.summary.received) {
+            terminal.progress(&format!("TCP moves {rate}: that is 100 %\n"));
+            return Ok(rate);
+        }
     }
-    let rate = measured.summary.steady.map_or(measured.summary.rate, |steady| steady.rate);
-    terminal.progress(&format!("TCP moves {rate}: that is 100 %\n"));
-    Ok(rate)
+    let sentence = "TCP moved too little to show what the path carries; give the capacity with --bandwidth, or the ramp in \
+                    rates, as 5M..60M";
+    Err(Failure::new(FAILED, sentence))
+}
+
+/// Probes before the first step, of which all but the last may have moved too little.
+const MAX_PROBES: usize = 2;
+
+/// A probe that moved less than this shows nothing of the path: it is about the first window of a connection.
+const MIN_PROBED: ByteCount = ByteCount::from_kib(16);
+
+/// Returns the capacity that a probe shows: its steady rate, or the mean of the whole where the steady part is none of it.
+/// Returns `None` where it moved too little.
+fn plausible(steady: Option<BitRate>, whole: BitRate, moved: ByteCount) -> Option<BitRate> {
+    let steady = steady.filter(|steady| steady.scaled(10.0) >= whole);
+    (moved >= MIN_PROBED).then(|| steady.unwrap_or(whole)).filter(|&rate| rate > BitRate::ZERO)
 }
 
 #[cfg(test)]
@@ -147,6 +170,16 @@ mod tests {
         assert_eq!("10%..120%".parse(), Ok(RampArgument(Ramp { loads: shares, steps: 12 })));
         let rates = RampLoads::Rates(BitRate::from_mbps(5), BitRate::from_mbps(60));
         assert_eq!("5M..60Mbit/s/4".parse(), Ok(RampArgument(Ramp { loads: rates, steps: 4 })));
+    }
+
+    #[test]
+    fn a_tiny_probe_is_no_capacity() {
+        // A first probe of a few bytes once gave a ramp from 10 to 120 bit/s.
+        let (bits, rate) = (BitRate::from_bps(100), BitRate::from_mbps(50));
+        assert_eq!(plausible(Some(bits), bits, ByteCount::new(38)), None);
+        assert_eq!(plausible(Some(bits), rate, ByteCount::from_mib(12)), Some(rate));
+        assert_eq!(plausible(Some(rate), rate, ByteCount::from_mib(12)), Some(rate));
+        assert_eq!(plausible(None, BitRate::ZERO, ByteCount::from_mib(1)), None);
     }
 
     #[test]
