@@ -154,6 +154,18 @@ fn a_command_is_explained_and_its_output_passes_through() {
 }
 
 #[test]
+fn a_command_that_does_not_end_is_ended_after_its_time() {
+    // `diagnose -t 10 -- COMMAND` took as long as the command.
+    let server = Server::start();
+    let command = [SELF, "measure", "127.0.0.1", "-p", &server.port, "-t", "60", "-b", "40M"];
+    let output = run(&mut fullpipe(&[&["diagnose", "--json", "-t", "1", "--"], &command[..]].concat()), TIMEOUT);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is asked to end"), "{output:?}");
+    let ran = document(&output)["diagnosis"]["command"]["ran"].as_f64().unwrap();
+    assert!((1.0..10.0).contains(&ran), "{ran}");
+}
+
+#[test]
 fn a_measurement_is_explained_at_length_and_a_remedy_for_people_is_not_tried() {
     let server = Server::start();
     // As much as is told to be there: only a wider pipe would help.

@@ -62,7 +62,13 @@ pub(super) fn run_command(arguments: &Arguments, words: &[String], terminal: &Te
     let mut program = Program::start(&mut command, words)?;
     let time = arguments.load.time().unwrap_or(Span::MAX);
     let watched = program.watch(&mut |now| now.elapsed >= time || flag.load(Ordering::Relaxed));
-    let end = program.finish(&flag)?;
+    if !program.has_ended() {
+        if !flag.load(Ordering::Relaxed) {
+            terminal.notice(&format!("`{name}` is asked to end: {time} (--time) have passed"));
+        }
+        program.ask_to_end();
+    }
+    let end = program.finish()?;
     let nothing = format!("{name} ended {} and moved too little over TCP to say anything", stated(&end));
     let explained = explain(watched?.as_ref(), arguments.bandwidth, Some(end), &nothing, terminal);
     unless_interrupted(explained, &flag)
@@ -81,7 +87,7 @@ pub(super) fn run_download(arguments: &Arguments, url: &str, terminal: &Terminal
     let mut program = Program::start(&mut command, &words)?;
     let watched = program.watch(&mut |now| now.moved >= most || flag.load(Ordering::Relaxed));
     program.ask_to_end();
-    let end = program.finish(&flag)?;
+    let end = program.finish()?;
     let said = program.complaint();
     let why = if said.is_empty() { "too little came to say anything".to_owned() } else { said };
     let nothing = format!("cannot diagnose {url}: {why}");
@@ -133,16 +139,19 @@ impl<'w> Program<'w> {
         }
     }
 
-    /// Waits for its end: for as long as it takes, or where it was asked to end, for a moment.
-    fn finish(&mut self, flag: &AtomicBool) -> Result<CommandEnd, Failure> {
-        let mut deadline = None;
+    fn has_ended(&mut self) -> bool {
+        if self.status.is_none() {
+            self.status = self.child.try_wait().ok().flatten();
+        }
+        self.status.is_some()
+    }
+
+    /// Waits for its end, which it has been asked for unless it has ended; ends it if it takes longer than [`TIMEOUT`].
+    fn finish(&mut self) -> Result<CommandEnd, Failure> {
+        let deadline = Instant::now() + TIMEOUT;
         while self.status.is_none() {
             self.status = self.child.try_wait().map_err(|error| Failure::new(FAILED, error.to_string()))?;
-            if flag.load(Ordering::Relaxed) && deadline.is_none() {
-                self.ask_to_end();
-                deadline = Some(Instant::now() + TIMEOUT);
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            if Instant::now() >= deadline {
                 // It may have ended just now.
                 let _ = self.child.kill();
             }
