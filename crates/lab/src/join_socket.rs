@@ -8,12 +8,15 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
+use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use fullpipe_sys::{
-    NetNamespace, Unsharing, enter_before_exec, enter_process, receive_with_descriptors, send_with_descriptors,
+    NetNamespace, Unsharing, end_with_this_thread, enter_before_exec, enter_process, receive_with_descriptors,
+    send_with_descriptors,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -21,7 +24,7 @@ use rustix::net::{
     AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, shutdown,
     socket_with, sockopt,
 };
-use rustix::process::geteuid;
+use rustix::process::{Pid, PidfdFlags, Signal, geteuid, kill_process, pidfd_open};
 
 use crate::error::LabError;
 use crate::protocol::Host;
@@ -31,6 +34,12 @@ const WELCOME: &[u8] = b"fullpipe-lab 1";
 
 /// The longest that a lab that stands may take to answer.
 const TIMEOUT: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
+
+/// The longest that a program may take to end after it was asked to.
+const END_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The longest that a request to stop waits to be seen.
+const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// The descriptors with which a program joins a lab.
 #[derive(Debug)]
@@ -107,12 +116,13 @@ impl JoinedLab {
         receive_inside(&listener).map(Self).map_err(LabError::io(&action))
     }
 
-    /// Runs a program in a host of the lab, with this program's input, output and errors, to its end; its exit code,
-    /// or 128 and the signal that ended it. This process, which must have one thread, is in the lab from then on.
+    /// Runs a program in a host of the lab, with this program's input, output and errors, to its end, and returns its exit
+    /// code, or 128 and the signal that ended it. Once `stop` is set, the program is asked to end. It is killed with this
+    /// process, which must have one thread and is in the lab from then on.
     ///
     /// # Errors
     /// If the namespaces cannot be entered, or there is no such program.
-    pub fn run(self, host: Host, program: &str, arguments: &[String]) -> Result<i32, LabError> {
+    pub fn run(self, host: Host, program: &str, arguments: &[String], stop: &AtomicBool) -> Result<i32, LabError> {
         let action = format!("start `{program}` in the {}", host.name());
         let Inside { keeper, networks } = self.0;
         let [sender, receiver] = networks.map(NetNamespace::from);
@@ -129,8 +139,33 @@ impl JoinedLab {
             command.current_dir(folder);
         }
         enter_before_exec(&mut command, &network, host.name()).map_err(LabError::io(&action))?;
-        let status = command.status().map_err(LabError::io(&action))?;
+        end_with_this_thread(&mut command);
+        let mut child = command.spawn().map_err(LabError::io(&action))?;
+        let status = wait_or_end(&mut child, stop).map_err(LabError::io(&format!("wait for `{program}`")))?;
         Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()))
+    }
+}
+
+/// Waits for the end of `child`. Once `stop` is set, asks it to end, and kills it [`END_TIMEOUT`] later.
+fn wait_or_end(child: &mut Child, stop: &AtomicBool) -> io::Result<ExitStatus> {
+    let process = Pid::from_child(child);
+    let end = pidfd_open(process, PidfdFlags::empty())?;
+    let mut deadline = None;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        match deadline {
+            None if stop.load(Ordering::Relaxed) => {
+                // It is our child and not waited for, so that the number is still its own.
+                let _ = kill_process(process, Signal::TERM);
+                deadline = Some(Instant::now() + END_TIMEOUT);
+            }
+            Some(deadline) if Instant::now() >= deadline => child.kill()?,
+            _ => {}
+        }
+        // A signal cuts the wait short.
+        let _ = poll(&mut [PollFd::new(&end, PollFlags::IN)], Some(&POLL_INTERVAL));
     }
 }
 

@@ -349,7 +349,7 @@ fn enter(lab: &str, join: bool, backend: Backend, host: Host, command: &[String]
     };
     super::leave_interrupts_to_others()?;
     let code = if join {
-        JoinedLab::to(lab)?.run(host, program, arguments)?
+        JoinedLab::to(lab)?.run(host, program, arguments, &*super::end_flag()?)?
     } else {
         execute(&load(lab)?, backend, host, program, arguments)?
     };

@@ -94,6 +94,16 @@ fn leave_interrupts_to_others() -> Result<(), Failure> {
     ignored.map(drop).map_err(|error| Failure::new(FAILED, format!("cannot ignore Ctrl-C: {error}")))
 }
 
+/// A flag that a request to end sets (SIGTERM, SIGHUP), so that a program that was started can be ended first.
+fn end_flag() -> Result<Arc<AtomicBool>, Failure> {
+    use signal_hook::consts::{SIGHUP, SIGTERM};
+    let flag = Arc::new(AtomicBool::new(false));
+    let register = |signal| signal_hook::flag::register(signal, Arc::clone(&flag)).map(drop);
+    let registered = register(SIGTERM).and_then(|()| register(SIGHUP));
+    registered.map_err(|error| Failure::new(FAILED, format!("cannot listen for a request to end: {error}")))?;
+    Ok(flag)
+}
+
 /// A flag that Ctrl-C sets, so that work can end cleanly; the second Ctrl-C ends the program at once.
 fn interrupt_flag() -> Result<Arc<AtomicBool>, Failure> {
     use signal_hook::consts::{SIGINT, SIGTERM};

@@ -246,6 +246,23 @@ fn the_kernels_own_path_stands_too() {
 }
 
 #[test]
+fn a_program_in_a_lab_ends_with_the_command_that_joined() {
+    // Ended by SIGTERM, the command left its program running until the lab ended.
+    require!(Lab);
+    let _path = path();
+    let mark = Mark::new();
+    let up = Up::start(&mark, &[]);
+    assert!(up.line().starts_with(&up.name));
+    let joined = Running::start(&mut up.join("sender", &["sleep", mark.as_str()]));
+    let sleeps = || mark.processes().iter().any(|(_, command)| *command == format!("sleep {}", mark.as_str()));
+    assert!(within(TIMEOUT, sleeps), "{:?}", mark.processes());
+    let pid = rustix::process::Pid::from_raw(joined.pid().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(joined.finish(TIMEOUT).status.code(), Some(128 + 15));
+    assert!(!sleeps(), "{:?}", mark.processes());
+}
+
+#[test]
 fn what_joined_a_lab_that_was_killed_ends_with_it() {
     require!(Lab);
     let _path = path();
