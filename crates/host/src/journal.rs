@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use tracing::debug;
 
 use crate::apply::Entry;
 use crate::journal_error::JournalError;
@@ -193,6 +194,7 @@ impl Journal {
     fn write(&mut self, line: Line) -> Result<(), JournalError> {
         let path = self.path.clone();
         let failed = |cause| JournalError::Io { doing: "write", path: path.clone(), cause };
+        debug!(journal = %path.display(), ?line, "writing to the journal");
         let text = text(&line).map_err(failed)?;
         let is_new = self.lines.is_empty();
         self.write_bytes(text.as_bytes())

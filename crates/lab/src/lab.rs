@@ -2,6 +2,7 @@ use std::net::Ipv4Addr;
 
 use fullpipe_record::{Change, HostSettings, Path, PathChange, Validity};
 use fullpipe_units::{BitRate, ByteCount};
+use tracing::{debug, info};
 
 use crate::backend::Backend;
 use crate::capture::Capture;
@@ -70,7 +71,9 @@ impl Lab {
             changes: [plan.sender.clone(), plan.receiver.clone()],
             disciplines,
         };
+        info!(backend = ?plan.backend, "starting two hosts in namespaces");
         let (remote, devices) = Remote::start(&blueprint, plan.interactive)?;
+        debug!(?path, "joining the hosts by the path");
         let starting = LabError::io("start the emulated link");
         let carrier = match devices {
             Some(devices) => Carrier::Link(Driver::start(&path, plan.seed, devices).map_err(starting)?),
@@ -100,6 +103,7 @@ impl Lab {
         arguments: &[String],
         stdio: Stdio,
     ) -> Result<Program<'_>, LabError> {
+        info!(host = host.name(), program, "starting a program in a host");
         Program::start(&self.remote, host, program, arguments, stdio)
     }
 

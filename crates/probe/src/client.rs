@@ -22,6 +22,7 @@ use fullpipe_units::{ByteCount, Span, Time};
 use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
+use tracing::{debug, info};
 
 use crate::destination::Destination;
 use crate::error::ProbeError;
@@ -273,7 +274,10 @@ fn with_block(request: Request, control: &TcpStream) -> Request {
 async fn connect(destination: &Destination) -> Result<(TcpStream, Option<Prober>), ProbeError> {
     let host = &destination.host;
     let mut error = ProbeError::Interrupted;
-    for address in destination.resolve()?.into_iter().take(MAX_ADDRESSES) {
+    let found = destination.resolve()?;
+    info!(%host, addresses = ?found, "resolved the name of the server");
+    for address in found.into_iter().take(MAX_ADDRESSES) {
+        info!(%address, "connecting");
         let prober = destination.prober(address);
         match timeout(destination.timeout(), connect_to(address, destination)).await {
             Ok(Ok(control)) => return Ok((control, prober)),
@@ -364,6 +368,19 @@ fn login_hint(cause: &Error, destination: &Destination) -> Option<&'static str> 
     })
 }
 
+/// Returns the name of an action, without what it sends: that may be a login.
+const fn step(action: &ClientAction) -> &'static str {
+    match action {
+        ClientAction::Send(_) => "send a message",
+        ClientAction::OpenStreams { .. } => "open data connections",
+        ClientAction::StartTransfer => "start the transfer",
+        ClientAction::Told(_) => "take a report of the server",
+        ClientAction::CollectResults => "collect results",
+        ClientAction::Finished(_) => "finish",
+        ClientAction::Failed(_) => "give up",
+    }
+}
+
 impl From<ProbeError> for Broken {
     fn from(error: ProbeError) -> Self {
         Self::Here(error)
@@ -406,6 +423,7 @@ impl Session<'_> {
     ) -> Result<Results, Broken> {
         loop {
             while let Some(action) = self.client.next_action() {
+                debug!(action = step(&action), "next step of the control connection");
                 if let Some(results) = self.carry_out(action, report).await? {
                     return Ok(results);
                 }
@@ -502,6 +520,7 @@ impl Session<'_> {
         let begun = Instant::now();
         let open = opener.open(count).await?;
         self.setup = Some(begun.elapsed().into());
+        info!(streams = count, took = ?begun.elapsed(), "opened the data connections");
         for (OpenStream { channel, handshake }, index) in open.into_iter().zip(0..) {
             let found =
                 read_back(&SockRef::from(&channel), index).map_err(ProbeError::io("read a socket's options"))?;
@@ -510,6 +529,7 @@ impl Session<'_> {
                 self.opening_was_changed =
                     tcp.is_some_and(|tcp| was_changed(&SocketReadback { handshake, ..found.clone() }, &tcp));
             }
+            debug!(stream = index, socket = ?found, "read back the settings of a socket");
             self.sockets.push(SocketReadback { handshake, ..found });
             self.channels.push(channel);
         }
@@ -551,6 +571,7 @@ impl Session<'_> {
     }
 
     fn start_transfer(&mut self) -> Result<(), ProbeError> {
+        info!(request = ?self.request, "starting the transfer");
         let channels = std::mem::take(&mut self.channels);
         let ways: Vec<Direction> = (0..channels.len()).map(|index| direction_of(&self.request, index as u16)).collect();
         let lanes = channels.into_iter().zip(&ways).map(|(channel, way)| Lane { channel, role: role(*way) }).collect();

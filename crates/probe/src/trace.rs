@@ -1,6 +1,7 @@
 use std::sync::atomic::AtomicBool;
 
 use fullpipe_record::RouteReport;
+use tracing::{debug, info};
 
 use crate::destination::Destination;
 use crate::error::ProbeError;
@@ -13,5 +14,8 @@ use crate::error::ProbeError;
 pub fn trace(destination: &Destination, interrupt: &AtomicBool) -> Result<RouteReport, ProbeError> {
     let addresses = destination.resolve()?;
     let target = addresses.first().ok_or(ProbeError::Interrupted)?.ip();
-    Ok(fullpipe_route::trace(target, &destination.local, interrupt)?)
+    info!(%target, "tracing the route");
+    let route = fullpipe_route::trace(target, &destination.local, interrupt)?;
+    debug!(?route, "traced the route");
+    Ok(route)
 }

@@ -170,4 +170,4 @@ const MAY_BE_UNSAFE: &str = "sys";
 const MEASURES: [&str; 5] = ["load", "control", "route", "observe", "probe"];
 
 /// Libraries that a pure room may not use.
-const IMPURE: [&str; 4] = ["rustix", "libc", "socket2", "tokio"];
+const IMPURE: [&str; 5] = ["rustix", "libc", "socket2", "tokio", "tracing"];

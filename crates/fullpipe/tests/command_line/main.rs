@@ -5,6 +5,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod documentation;
 mod drop_in;
 mod errors;
 mod events;
