@@ -34,8 +34,6 @@
 //! They know each other by the key `x_fullpipe`, which iperf3 ignores. In the client's parameters it is an object:
 //!
 //! * `version`: 1. A server that reads a greater one takes it for this one with more to it.
-//! * `rx_copy`, `no_gso`: whether the server must copy what arrives, and take and give datagrams one by one, as programs
-//!   do that use the data. It is free to do otherwise for any other client.
 //! * `settings`: the client's `HostSettings`, where there is room for them: iperf3 servers take no more than 8 KiB in all.
 //! * `key`: its [`Proof`], where it has a [`Key`].
 //!

@@ -40,10 +40,6 @@ pub struct Parameters {
     zero_copy: bool,
     discard: bool,
     offload: bool,
-    /// Only a server that is fullpipe is asked for it.
-    rx_copy: bool,
-    /// Likewise.
-    no_gso: bool,
     /// Of the server.
     processor: Option<i64>,
     auth_token: Option<String>,
@@ -165,8 +161,6 @@ impl Parameters {
             zero_copy: request.zero_copy,
             discard: request.discard,
             offload: request.offload,
-            rx_copy: request.rx_copy,
-            no_gso: request.no_gso,
             processor: request.far_processor.map(i64::from),
             auth_token: None,
             speaks_fullpipe: true,
@@ -252,8 +246,6 @@ impl Parameters {
             zero_copy: self.zero_copy,
             discard: self.discard,
             offload: self.offload,
-            rx_copy: self.rx_copy,
-            no_gso: self.no_gso,
             wide_counters: self.wide_counters,
             dont_fragment: self.dont_fragment,
             // What is no processor is a wish like that for one that is not there.
@@ -437,10 +429,6 @@ struct Announced<'p> {
     version: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'p Proof>,
-    #[serde(skip_serializing_if = "is_off")]
-    rx_copy: bool,
-    #[serde(skip_serializing_if = "is_off")]
-    no_gso: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     settings: Option<&'p HostSettings>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -452,17 +440,10 @@ impl<'p> Announced<'p> {
         Self {
             version: EXTENSION_VERSION,
             key: asked.proof.as_ref(),
-            rx_copy: asked.rx_copy,
-            no_gso: asked.no_gso,
             settings: asked.settings.as_ref(),
             request: asked.request.as_deref(),
         }
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_off(flag: &bool) -> bool {
-    !*flag
 }
 
 impl Carrier {
@@ -551,10 +532,6 @@ struct Announcement {
     #[serde(default)]
     key: Option<Proof>,
     #[serde(default)]
-    rx_copy: Flag,
-    #[serde(default)]
-    no_gso: Flag,
-    #[serde(default)]
     settings: Extension,
     #[serde(default)]
     request: Extension,
@@ -604,8 +581,6 @@ impl From<Received> for Parameters {
             zero_copy: given(received.zerocopy) == ZERO_COPY,
             discard: is_on(received.skip_rx_copy),
             offload: is_on(received.gso) || is_on(received.gro),
-            rx_copy: extension.as_ref().is_some_and(|extension| extension.rx_copy.0),
-            no_gso: extension.as_ref().is_some_and(|extension| extension.no_gso.0),
             auth_token: received.authtoken.0,
             // Later versions will add to this one.
             speaks_fullpipe: extension.as_ref().is_some_and(|extension| extension.version >= EXTENSION_VERSION),
@@ -711,8 +686,7 @@ mod tests {
     #[test]
     fn a_wish_for_copies_and_single_datagrams_reaches_a_fullpipe_server() {
         let asked = Request { rx_copy: true, no_gso: true, ..Request::default() };
-        let json = json_of(&Parameters::from_request(&asked).unwrap());
-        assert!(json.ends_with(r#""x_fullpipe":{"version":1,"rx_copy":true,"no_gso":true}}"#), "{json}");
+        let json = json_of(&Parameters::from_request(&asked).unwrap().with_request(&asked));
         assert_eq!(accepted(&json), asked);
     }
 

@@ -35,7 +35,7 @@ pub struct TransferPlan {
     pub processor: Option<u16>,
     /// Round-trip time of the idle path, if known: a TCP sender retries at least every 64th part of it.
     pub base_rtt: Option<Span>,
-    /// Samples that are kept, of all streams together: when there are more, every second look goes and looks come half
+    /// Samples that are kept, of all streams together: when there are more, every second snapshot goes and snapshots come half
     /// as often.
     pub samples: usize,
 }
