@@ -374,7 +374,7 @@ const fn step(action: &ClientAction) -> &'static str {
         ClientAction::Send(_) => "send a message",
         ClientAction::OpenStreams { .. } => "open data connections",
         ClientAction::StartTransfer => "start the transfer",
-        ClientAction::Told(_) => "take a report of the server",
+        ClientAction::Reported(_) => "take a report of the server",
         ClientAction::CollectResults => "collect results",
         ClientAction::Finished(_) => "finish",
         ClientAction::Failed(_) => "give up",
