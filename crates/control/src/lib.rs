@@ -1,19 +1,16 @@
 //! The control connection between a client and a server, and proof of who is at its other end.
 //!
-//! * In: a connected TCP stream. Out: a [`Control`] that sends and receives messages of any framing, in the clear or
-//!   inside TLS 1.3 ([`TlsIdentity`] at the server, [`TlsTrust`] at the client).
-//! * In: a shared key. Out: a [`KeyVerifier`] that accepts each client's proof of knowing it once.
-//! * In: a user name, a password and an RSA key. Out: the token of iperf3's login ([`Login`]), which the server checks
-//!   with an [`Authenticator`].
+//! * In: a connected TCP stream. Out: a [`Control`] that sends and receives messages of any framing, in the clear or inside
+//!   TLS 1.3 ([`TlsIdentity`] at the server, [`TlsTrust`] at the client).
+//! * In: a user name, a password and an RSA key. Out: the token of iperf3's login ([`Login`]), which the server checks with
+//!   an [`Authenticator`].
 //!
 //! This room knows nothing of what is measured, so that measuring, serving, relaying and copying can share it.
 
 mod connection;
-mod key_verifier;
 mod login;
 mod wall_clock;
 
 pub use connection::{Control, HANDSHAKE, TlsError, TlsIdentity, TlsTrust};
-pub use key_verifier::KeyVerifier;
 pub use login::{Authenticator, Login, Padding, RsaError, RsaPrivateKey, RsaPublicKey};
 pub use wall_clock::wall_clock;

@@ -6,7 +6,8 @@ use fullpipe_units::{Span, Time};
 use crate::error::ServerError;
 use crate::inbox::{Inbox, PREFIX};
 use crate::{
-    Cookie, Error, ErrorNumber, Message, Parameters, Refusal, Results, State, Step, Timeouts, data_connections, report,
+    Cookie, Error, ErrorNumber, Key, Message, Nonce, Parameters, Refusal, Results, State, Step, Timeouts,
+    data_connections, report,
 };
 
 /// The next step for the driver of a [`Client`].
@@ -47,6 +48,8 @@ pub enum ClientAction {
 #[derive(Debug)]
 pub struct Client {
     parameters: Parameters,
+    cookie: Cookie,
+    key: Option<Key>,
     connections: u16,
     sends: bool,
     transfer_limit: Span,
@@ -122,6 +125,8 @@ impl Client {
             transfer_limit,
             reports_left: if parameters.speaks_fullpipe() { reports } else { 0 },
             parameters,
+            cookie,
+            key: None,
             timeouts,
             phase: Phase::At(Step::Greeting),
             wait: timeouts.reply,
@@ -131,6 +136,12 @@ impl Client {
             actions: VecDeque::from([ClientAction::Send(cookie.as_bytes().to_vec())]),
             server_results: Results::default(),
         })
+    }
+
+    /// Proves that this end has `key` to a server that asks for it.
+    #[must_use]
+    pub fn with_key(self, key: Key) -> Self {
+        Self { key: Some(key), ..self }
     }
 
     /// The next thing to do, oldest first. Ask until there is none, after every other call.
@@ -244,6 +255,7 @@ impl Client {
                 _ if step == Step::Results => self.read_results(now),
                 // The server may be faster than our own driver.
                 _ if matches!(step, Step::Streams | Step::LocalResults) && self.may_wait() => false,
+                Some(State::Key) if step == Step::Parameters => self.read_nonce(now),
                 Some(State::Report) if self.takes_reports(step) => self.read_report(),
                 state => {
                     self.inbox.take(1);
@@ -264,6 +276,24 @@ impl Client {
     /// has received the end of the test.
     fn takes_reports(&self, step: Step) -> bool {
         matches!(step, Step::Transfer | Step::End) && self.reports_left > 0
+    }
+
+    /// Reads a server's nonce and answers with the proof; returns whether there may be more to read.
+    fn read_nonce(&mut self, now: Time) -> bool {
+        if self.inbox.len() < 1 + Nonce::LENGTH {
+            return false;
+        }
+        let random = self.inbox.take(1 + Nonce::LENGTH);
+        let Some(random) = random[1..].first_chunk() else { return false };
+        match &self.key {
+            Some(key) => {
+                let proof = key.prove(&self.cookie, &Nonce::new(*random), &self.parameters.encode()[PREFIX..]);
+                self.send([&[State::Key.byte()], &proof[..]].concat());
+                self.enter(Step::Key, now);
+            }
+            None => self.terminate(Error::KeyMissing),
+        }
+        true
     }
 
     fn read_report(&mut self) -> bool {
@@ -298,7 +328,7 @@ impl Client {
                 self.enter(Step::Parameters, now);
             }
             (Step::Greeting, _) => self.fail(Error::NotIperf3 { first: got }),
-            (Step::Parameters, Some(state @ (State::CreateStreams | State::CreateStreamsTogether))) => {
+            (Step::Parameters | Step::Key, Some(state @ (State::CreateStreams | State::CreateStreamsTogether))) => {
                 let together = state == State::CreateStreamsTogether;
                 self.actions.push_back(ClientAction::OpenStreams { count: self.connections, together });
                 self.enter(Step::Streams, now);

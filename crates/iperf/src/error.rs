@@ -9,10 +9,7 @@ use crate::{ErrorNumber, Message};
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
     /// The first byte is none with which an iperf3 server answers a cookie.
-    #[error(
-        "something answered, but not as an iperf3 server does: it began with the byte {first:#04x}{}",
-        origin_hint(*first)
-    )]
+    #[error("something answered, but not as an iperf3 server does first: it began with the byte {first:#04x}{}", origin_hint(*first))]
     NotIperf3 {
         /// The first byte that it sent.
         first: u8,
@@ -20,6 +17,9 @@ pub enum Error {
     /// The server runs another test.
     #[error("the server is busy with another test; try again later")]
     Busy,
+    /// The server wants a proof of its key, and this end has none.
+    #[error("the server asks for a key")]
+    KeyMissing,
     /// The server refused the test or broke it off.
     #[error("the server ended the test while {step}: {reason}")]
     Server {
@@ -46,6 +46,12 @@ pub enum Error {
         /// The step at which the test was.
         step: Step,
     },
+    /// The client closed the control connection of this server.
+    #[error("the client closed the control connection while {step}")]
+    ClientClosed {
+        /// Where the test stood.
+        step: Step,
+    },
     /// A deadline passed.
     #[error("gave up after {after} while {step}{}", silence_hint(*step))]
     Timeout {
@@ -55,7 +61,7 @@ pub enum Error {
         after: Span,
     },
     /// A byte that does not belong where it came.
-    #[error("the other end sent the byte {got:#04x} while {step}, where iperf3 would not")]
+    #[error("the other end sent the byte {got:#04x} while {step}, where it does not belong")]
     OutOfOrder {
         /// The byte.
         got: u8,
@@ -132,6 +138,8 @@ pub enum Step {
     Greeting,
     /// The parameters are on their way, or are being judged.
     Parameters,
+    /// The client proves that it has the server's key.
+    Key,
     /// Data connections are being opened.
     Streams,
     /// Client: all are open, the server has not said so.
@@ -156,6 +164,7 @@ impl fmt::Display for Step {
         f.write_str(match self {
             Self::Greeting => "waiting for the server's first answer",
             Self::Parameters => "agreeing on the parameters",
+            Self::Key => "checking the key",
             Self::Streams => "opening the data connections",
             Self::Start => "waiting for the server to start the test",
             Self::Preparation => "waiting for the server to let data flow",

@@ -17,15 +17,22 @@ pub enum Message {
 }
 
 impl Message {
-    /// The longest that is accepted: 64 KiB of parameters (iperf3 sends less than 8 KiB), 1 MiB of a report (a look at
-    /// 256 streams has half of that), 16 MiB of results (they may hold the other end's whole output, or our samples).
+    /// The longest that is accepted: 16 KiB of parameters (iperf3 sends less than 8 KiB), 1 MiB of a report (a snapshot of
+    /// 256 streams has half of that), and 16 MiB of a server's results (they may hold its whole output, or our samples).
     pub const fn limit(self) -> ByteCount {
         match self {
-            Self::Parameters => ByteCount::from_kib(64),
+            Self::Parameters => ByteCount::from_kib(16),
             Self::Report => ByteCount::from_mib(1),
             Self::Results => ByteCount::from_mib(16),
         }
     }
+}
+
+/// Returns the longest results that a server accepts from a client with so many data connections: 8 KiB, and twice what
+/// iperf3 writes for each. A server holds them of clients that it does not know.
+pub(crate) fn client_results_limit(connections: u16) -> ByteCount {
+    const STREAM: u64 = 512;
+    ByteCount::from_kib(8) + ByteCount::new(STREAM * u64::from(connections))
 }
 
 impl fmt::Display for Message {
@@ -83,20 +90,25 @@ impl Inbox {
     /// The JSON text of `message`, which comes next, once it is complete. Its length is judged before any of it is
     /// waited for, so no more than the limit and one call's bytes are ever held.
     pub(crate) fn take_message(&mut self, message: Message) -> Result<Option<Vec<u8>>, Error> {
-        self.take_behind(0, message)
+        self.take_behind(0, message, message.limit())
+    }
+
+    /// [`Inbox::take_message`] of at most `limit` bytes.
+    pub(crate) fn take_within(&mut self, message: Message, limit: ByteCount) -> Result<Option<Vec<u8>>, Error> {
+        self.take_behind(0, message, limit)
     }
 
     /// The same of a `message` behind the state byte that announces it.
     pub(crate) fn take_behind_state(&mut self, message: Message) -> Result<Option<Vec<u8>>, Error> {
-        self.take_behind(1, message)
+        self.take_behind(1, message, message.limit())
     }
 
-    fn take_behind(&mut self, states: usize, message: Message) -> Result<Option<Vec<u8>>, Error> {
+    fn take_behind(&mut self, states: usize, message: Message, limit: ByteCount) -> Result<Option<Vec<u8>>, Error> {
         let Some(prefix) = self.held.get(states..).and_then(<[u8]>::first_chunk::<PREFIX>) else { return Ok(None) };
         let length = u32::from_be_bytes(*prefix);
         let announced = ByteCount::new(u64::from(length));
-        if announced > message.limit() {
-            return Err(Error::Oversized { message, length: announced, limit: message.limit() });
+        if announced > limit {
+            return Err(Error::Oversized { message, length: announced, limit });
         }
         if self.held.len() < states + PREFIX + length as usize {
             return Ok(None);
@@ -131,7 +143,7 @@ mod tests {
     #[test]
     fn an_oversized_message_is_refused_by_its_length_alone() {
         for (message, longest) in
-            [(Message::Parameters, 65_536_u32), (Message::Report, 1_048_576), (Message::Results, 16_777_216)]
+            [(Message::Parameters, 16_384_u32), (Message::Report, 1_048_576), (Message::Results, 16_777_216)]
         {
             let mut inbox = Inbox::default();
             inbox.push(&longest.to_be_bytes());

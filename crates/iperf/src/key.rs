@@ -1,10 +1,8 @@
-//! A key that both ends know: the client shows that it does without sending it.
+//! A key that both ends have: the client proves it without sending it.
 
 use std::fmt;
 
-use fullpipe_units::Span;
 use hmac::{Hmac, KeyInit, Mac};
-use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use thiserror::Error;
 
@@ -12,9 +10,9 @@ use crate::Cookie;
 
 /// A key shared by clients and a server.
 ///
-/// It authenticates the client and nothing else: nothing is encrypted, what is said later is not protected, and the
-/// server does not show that it knows the key. Whoever can change what goes over the wire can take over a test that was
-/// let in.
+/// It authenticates the client and what it asks for, and nothing else: nothing is encrypted, later messages are not
+/// protected, and the server does not prove that it has the key. An attacker who can change packets on the path can take
+/// over a test that was admitted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(Vec<u8>);
 
@@ -30,40 +28,40 @@ pub struct KeyError {
     length: usize,
 }
 
-/// The proof that the sender knows the key: HMAC-SHA-256 (RFC 2104, FIPS 180-4) over a fixed text, the cookie of its
-/// test and the time.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Proof {
-    /// Seconds since 1970 on the client's clock.
-    time: u64,
-    /// 64 hexadecimal digits.
-    mac: String,
-}
+/// Random bytes that a server sends to one client, so that no recorded proof is valid again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Nonce([u8; Nonce::LENGTH]);
 
-/// Why a proof is none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum ProofError {
-    /// It was made with another key, or for another test.
-    #[error("the client does not know the key")]
-    Wrong,
-    /// The clocks differ too much, or the proof is an old one that somebody recorded.
-    #[error("the client's clock differs from ours by more than {}", Key::TOLERANCE)]
-    Stale,
-}
+/// A proof of having a key: HMAC-SHA-256 (RFC 2104, FIPS 180-4) over a fixed text, the cookie of the test, the server's
+/// nonce and the parameters of the test.
+pub type Proof = [u8; MAC_LENGTH];
 
-/// The label that keeps other uses of the same key apart from a proof.
-const PURPOSE: &[u8] = b"fullpipe may run this test";
+/// Prefix of the authenticated text, so that no other use of the same key yields a proof.
+const PURPOSE: &[u8] = b"fullpipe test parameters 2";
 
 /// Bytes of an HMAC-SHA-256, and of a SHA-256.
-const MAC_LENGTH: usize = 32;
+pub(crate) const MAC_LENGTH: usize = 32;
+
+impl Nonce {
+    /// Bytes on the wire.
+    pub const LENGTH: usize = 32;
+
+    /// Returns the nonce of these bytes, which must be random.
+    pub const fn new(random: [u8; Self::LENGTH]) -> Self {
+        Self(random)
+    }
+
+    /// Returns the bytes on the wire.
+    pub const fn as_bytes(&self) -> &[u8; Self::LENGTH] {
+        &self.0
+    }
+}
 
 impl Key {
     /// Fewest bytes; a key of so many random ones cannot be guessed.
     pub const MIN_LEN: usize = 16;
     /// Most bytes.
     pub const MAX_LEN: usize = 1024;
-    /// By how much the clocks of both ends may differ.
-    pub const TOLERANCE: Span = Span::from_secs(30);
 
     /// The key in a file of this content; white space around it does not belong to it.
     ///
@@ -78,29 +76,23 @@ impl Key {
         }
     }
 
-    /// Shows that we know the key, for the test with this `cookie`, `now` seconds after the beginning of 1970.
-    pub fn prove(&self, cookie: &Cookie, now: u64) -> Proof {
-        let mac = self.mac(cookie, now).finalize().into_bytes();
-        Proof { time: now, mac: to_hex(&mac) }
+    /// Returns the proof for the test with this `cookie` and these `parameters`, as JSON on the wire, at the server that
+    /// sent `nonce`.
+    pub fn prove(&self, cookie: &Cookie, nonce: &Nonce, parameters: &[u8]) -> Proof {
+        self.mac(cookie, nonce, parameters).finalize().into_bytes().into()
     }
 
-    /// Returns whether `proof` shows that the client of the test with this `cookie` knows the key, `now` seconds after
-    /// the beginning of 1970. Takes the same time whatever is wrong with it.
-    ///
-    /// # Errors
-    /// If it does not, or not any more. Whether the same proof came before is for the caller to know.
-    pub fn check(&self, cookie: &Cookie, proof: &Proof, now: u64) -> Result<(), ProofError> {
-        let claimed = from_hex(&proof.mac).unwrap_or_default();
-        self.mac(cookie, proof.time).verify_slice(&claimed).map_err(|_| ProofError::Wrong)?;
-        let apart = Span::from_secs(proof.time.abs_diff(now));
-        if apart <= Self::TOLERANCE { Ok(()) } else { Err(ProofError::Stale) }
+    /// Returns whether `proof` is that of [`Key::prove`], in constant time.
+    pub fn accepts(&self, proof: &[u8], cookie: &Cookie, nonce: &Nonce, parameters: &[u8]) -> bool {
+        self.mac(cookie, nonce, parameters).verify_slice(proof).is_ok()
     }
 
-    fn mac(&self, cookie: &Cookie, time: u64) -> Hmac<Sha256> {
+    fn mac(&self, cookie: &Cookie, nonce: &Nonce, parameters: &[u8]) -> Hmac<Sha256> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
-        mac.update(PURPOSE);
-        mac.update(cookie.as_bytes());
-        mac.update(&time.to_be_bytes());
+        // All but the last part have a fixed length, so no two inputs are the same text.
+        for part in [PURPOSE, cookie.as_bytes(), nonce.as_bytes(), parameters] {
+            mac.update(part);
+        }
         mac
     }
 }
@@ -110,11 +102,6 @@ impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(…)")
     }
-}
-
-fn to_hex(bytes: &[u8]) -> String {
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xF]);
-    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }
 
 /// 32 bytes in as many pairs of hexadecimal digits.
@@ -133,7 +120,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const NOW: u64 = 1_700_000_000;
+    const PARAMETERS: &[u8] = br#"{"tcp":true,"time":1}"#;
 
     fn key(text: &str) -> Key {
         Key::from_file_content(text.as_bytes()).unwrap()
@@ -143,34 +130,28 @@ mod tests {
         Cookie::from_random([letter; 36])
     }
 
-    #[test]
-    fn who_knows_the_key_is_known() {
-        let key = key("correct horse battery");
-        let proof = key.prove(&cookie(1), NOW);
-        assert_eq!(key.check(&cookie(1), &proof, NOW), Ok(()));
-        assert_eq!(key.check(&cookie(1), &proof, NOW + 30), Ok(()));
-        assert_eq!(key.check(&cookie(1), &proof, NOW - 30), Ok(()));
+    fn nonce(byte: u8) -> Nonce {
+        Nonce::new([byte; Nonce::LENGTH])
     }
 
     #[test]
-    fn a_proof_is_of_one_key_one_test_and_one_time() {
+    fn a_proof_is_of_one_key_one_test_one_nonce_and_what_is_asked_for() {
         let right = key("correct horse battery");
-        let proof = right.prove(&cookie(1), NOW);
-        assert_eq!(key("correct horse batterz").check(&cookie(1), &proof, NOW), Err(ProofError::Wrong));
-        assert_eq!(right.check(&cookie(2), &proof, NOW), Err(ProofError::Wrong));
-        let later = Proof { time: NOW + 1, ..proof.clone() };
-        assert_eq!(right.check(&cookie(1), &later, NOW), Err(ProofError::Wrong));
-        assert_eq!(right.check(&cookie(1), &proof, NOW + 31), Err(ProofError::Stale));
-        assert_eq!(right.check(&cookie(1), &proof, NOW - 31), Err(ProofError::Stale));
-        assert_eq!(right.check(&cookie(1), &proof, u64::MAX), Err(ProofError::Stale));
+        let proof = right.prove(&cookie(1), &nonce(1), PARAMETERS);
+        assert!(right.accepts(&proof, &cookie(1), &nonce(1), PARAMETERS));
+        assert!(!key("correct horse batterz").accepts(&proof, &cookie(1), &nonce(1), PARAMETERS));
+        assert!(!right.accepts(&proof, &cookie(2), &nonce(1), PARAMETERS));
+        assert!(!right.accepts(&proof, &cookie(1), &nonce(2), PARAMETERS), "a recorded proof is not valid again");
+        assert!(!right.accepts(&proof, &cookie(1), &nonce(1), br#"{"tcp":true,"time":9}"#));
+        assert!(!right.accepts(&proof[..31], &cookie(1), &nonce(1), PARAMETERS));
     }
 
-    /// Against Python: `hmac.new(b"correct horse battery", b"fullpipe may run this test" + b"b" * 36 + b"\0" +
-    /// (1700000000).to_bytes(8, "big"), "sha256").hexdigest()`.
+    /// Against Python: `hmac.new(b"correct horse battery", b"fullpipe test parameters 2" + b"b" * 36 + b"\0" +
+    /// b"\1" * 32 + b'{"tcp":true,"time":1}', "sha256").hexdigest()`.
     #[test]
     fn the_proof_is_what_anybody_else_would_calculate() {
-        let proof = key("correct horse battery").prove(&cookie(1), NOW);
-        assert_eq!(proof.mac, "a744b8e1ac572bbbfb1ae0e130cd55dd1a13cb1ee8718f00b4dc9b3fbe01971e");
+        let proof = key("correct horse battery").prove(&cookie(1), &nonce(1), PARAMETERS);
+        assert_eq!(Some(proof), from_hex("39397a6eb455698cf7afd485868e5b3aa9a09759785a5d825dc96f8904240f65"));
     }
 
     #[test]
@@ -183,9 +164,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_is_a_proof(time in any::<u64>(), mac in ".{0,80}|[0-9a-f]{64}") {
+        fn no_text_is_a_proof(text in prop::collection::vec(any::<u8>(), 0..80)) {
             let key = key("correct horse battery");
-            prop_assert_eq!(key.check(&cookie(1), &Proof { time, mac }, NOW), Err(ProofError::Wrong));
+            prop_assert!(!key.accepts(&text, &cookie(1), &nonce(1), PARAMETERS));
         }
     }
 }

@@ -33,9 +33,18 @@
 //!
 //! They know each other by the key `x_fullpipe`, which iperf3 ignores. In the client's parameters it is an object:
 //!
-//! * `version`: 1. A server that reads a greater one takes it for this one with more to it.
+//! * `version`: 2. A server that reads a greater one takes it for this one with additions. Clients of version 1 proved keys
+//!   in a way that could be replayed; a server with a key refuses them.
 //! * `settings`: the client's `HostSettings`, where there is room for them: iperf3 servers take no more than 8 KiB in all.
-//! * `key`: its [`Proof`], where it has a [`Key`].
+//!
+//! A server with a [`Key`] answers the parameters with
+//!
+//! ```text
+//!                                   ←   0x6B, 32 random bytes
+//! 0x6B, 32 bytes of proof           →
+//! ```
+//!
+//! and asks for the data connections only if the proof is that of [`Key::prove`].
 //!
 //! To a client that said so the server sends 0x63 in place of 10: it answers the hellos of UDP streams that arrive
 //! together, which an iperf3 server would confuse. And it reports on itself while data flows, so that it is known of an
@@ -79,11 +88,11 @@ pub use client::{Client, ClientAction};
 pub use cookie::Cookie;
 pub use error::{Error, Refusal, ServerError, Step};
 pub use inbox::Message;
-pub use key::{Key, KeyError, Proof, ProofError};
+pub use key::{Key, KeyError, Nonce, Proof};
 pub use number::ErrorNumber;
 pub use parameters::Parameters;
 pub use results::{DatagramCount, DatagramCounts, Results, ServerOutput, StreamResult};
-pub use server::{ServerAction, ServerSession};
+pub use server::{KeyCheck, ServerAction, ServerSession};
 pub use state::State;
 pub use streams::{data_connections, direction_of};
 pub use user::{Credentials, CredentialsError, UserError, Users, UsersError};

@@ -40,6 +40,8 @@ impl ErrorNumber {
     pub const SEND_PARAMETERS: Self = Self(113);
     /// The server could not read the parameters.
     pub const PARAMETERS: Self = Self(114);
+    /// The server is busy. It answers [`crate::State::AccessDenied`] instead of the number.
+    pub const BUSY: Self = Self(121);
     /// The server could not read the client's results.
     pub const RESULTS: Self = Self(117);
     /// The server cannot set this congestion control.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::inbox::{PREFIX, framed};
 use crate::json::{self, Extension, Flag, Text, Whole};
-use crate::{Error, ErrorNumber, MAX_TEST, Message, Proof, Refusal, udp};
+use crate::{Error, ErrorNumber, MAX_TEST, Message, Refusal, udp};
 
 /// The parameters that a client asks for, as they go over the wire.
 ///
@@ -44,7 +44,7 @@ pub struct Parameters {
     processor: Option<i64>,
     auth_token: Option<String>,
     speaks_fullpipe: bool,
-    proof: Option<Proof>,
+    proves_keys: bool,
     settings: Option<HostSettings>,
     /// The client's request, for what iperf3 has no key for.
     request: Option<Box<Request>>,
@@ -67,7 +67,10 @@ enum Heading {
 }
 
 /// Version of our extension.
-const EXTENSION_VERSION: u32 = 1;
+const EXTENSION_VERSION: u32 = 2;
+
+/// The first version of our extension, without proofs that are bound to a nonce.
+const FIRST_VERSION: u32 = 1;
 
 /// Block size of a TCP test where the client names none.
 const USUAL_BLOCK: i64 = 128 * 1024;
@@ -164,7 +167,7 @@ impl Parameters {
             processor: request.far_processor.map(i64::from),
             auth_token: None,
             speaks_fullpipe: true,
-            proof: None,
+            proves_keys: true,
             settings: None,
             request: None,
         };
@@ -188,14 +191,8 @@ impl Parameters {
         Self { auth_token: Some(token), ..self }.if_it_fits()
     }
 
-    /// The same, showing a server with a key that we know it. Our extension carries it, so iperf3 servers ignore it.
-    #[must_use]
-    pub fn with_proof(self, proof: Proof) -> Self {
-        Self { proof: Some(proof), ..self }
-    }
-
-    /// The same, sending a fullpipe server the settings of the client's host. They are left out where they make
-    /// the message longer than servers accept.
+    /// The same, telling a server that is fullpipe the settings of the client's host. They are left out where they make the
+    /// message longer than servers accept.
     #[must_use]
     pub fn with_settings(self, settings: HostSettings) -> Self {
         let stated = Self { settings: Some(settings), ..self.clone() };
@@ -283,9 +280,9 @@ impl Parameters {
         self.auth_token.as_deref()
     }
 
-    /// Returns what shows that the client knows a key; judged by [`crate::Key::check`].
-    pub fn proof(&self) -> Option<&Proof> {
-        self.proof.as_ref()
+    /// Returns whether the client can prove that it has a key: it is fullpipe, of version 2 or later.
+    pub fn proves_keys(&self) -> bool {
+        self.proves_keys
     }
 
     /// The settings of the client's host, where it sent them.
@@ -369,12 +366,15 @@ impl Parameters {
     fn checked_congestion(&self) -> Result<Option<String>, Refusal> {
         match self.congestion.as_deref() {
             None | Some("") => Ok(None),
-            Some(name) if name.len() <= MAX_CONGESTION_NAME && name.bytes().all(|b| b.is_ascii_graphic()) => {
-                Ok(Some(name.to_owned()))
-            }
+            Some(name) if is_congestion_name(name) => Ok(Some(name.to_owned())),
             Some(_) => Err(refusal(ErrorNumber::CONGESTION, "the name of the congestion control is not one")),
         }
     }
+}
+
+/// Returns whether `name` can be a congestion control's. Names are printed, so they must not hold escape codes.
+pub(crate) fn is_congestion_name(name: &str) -> bool {
+    name.len() <= MAX_CONGESTION_NAME && name.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// Parameters as a client sends them, keys in iperf3's order and of the types that it wants since 3.18.
@@ -428,8 +428,6 @@ impl Serialize for Sent<'_> {
 struct Announced<'p> {
     version: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<&'p Proof>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     settings: Option<&'p HostSettings>,
     #[serde(skip_serializing_if = "Option::is_none")]
     request: Option<&'p Request>,
@@ -439,7 +437,6 @@ impl<'p> Announced<'p> {
     fn by(asked: &'p Parameters) -> Self {
         Self {
             version: EXTENSION_VERSION,
-            key: asked.proof.as_ref(),
             settings: asked.settings.as_ref(),
             request: asked.request.as_deref(),
         }
@@ -530,8 +527,6 @@ struct Received {
 struct Announcement {
     version: u32,
     #[serde(default)]
-    key: Option<Proof>,
-    #[serde(default)]
     settings: Extension,
     #[serde(default)]
     request: Extension,
@@ -582,11 +577,11 @@ impl From<Received> for Parameters {
             discard: is_on(received.skip_rx_copy),
             offload: is_on(received.gso) || is_on(received.gro),
             auth_token: received.authtoken.0,
-            // Later versions will add to this one.
-            speaks_fullpipe: extension.as_ref().is_some_and(|extension| extension.version >= EXTENSION_VERSION),
-            settings: extension.as_ref().and_then(|extension| extension.settings.read()),
+            // Later versions add to this one.
+            speaks_fullpipe: extension.as_ref().is_some_and(|extension| extension.version >= FIRST_VERSION),
+            proves_keys: extension.as_ref().is_some_and(|extension| extension.version >= EXTENSION_VERSION),
             request: extension.as_ref().and_then(|extension| extension.request.read()).map(Box::new),
-            proof: extension.and_then(|extension| extension.key),
+            settings: extension.and_then(|extension| extension.settings.read()),
         }
     }
 }
@@ -658,7 +653,7 @@ mod tests {
                 r#"{"tcp":true,"omit":0,"time":10,"num":0,"blockcount":0,"parallel":1,"len":131072,"#,
                 r#""client_version":"fullpipe "#,
                 env!("CARGO_PKG_VERSION"),
-                r#"","x_fullpipe":{"version":1}}"#
+                r#"","x_fullpipe":{"version":2}}"#
             )
         );
     }
@@ -822,16 +817,12 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_goes_with_our_extension() {
-        let key = crate::Key::from_file_content(b"correct horse battery").unwrap();
-        let cookie = crate::Cookie::from_random([7; 36]);
-        let proof = key.prove(&cookie, 1_700_000_000);
-        let sent = Parameters::from_request(&Request::default()).unwrap().with_proof(proof.clone());
-        assert!(json_of(&sent).contains(r#""x_fullpipe":{"version":1,"key":{"time":1700000000,"mac":""#));
-        let received = Parameters::decode(&sent.encode()[4..]).unwrap();
-        assert_eq!((received.proof(), received.speaks_fullpipe()), (Some(&proof), true));
-        for json in ["{}", r#"{"x_fullpipe":{"version":1}}"#, r#"{"x_fullpipe":{"version":1,"key":7}}"#] {
-            assert_eq!(Parameters::decode(json.as_bytes()).unwrap().proof(), None, "{json}");
+    fn only_fullpipe_since_version_2_proves_keys() {
+        let sent = Parameters::from_request(&Request::default()).unwrap();
+        assert!(Parameters::decode(&sent.encode()[4..]).unwrap().proves_keys());
+        for (json, speaks_fullpipe) in [("{}", false), (r#"{"x_fullpipe":{"version":1,"key":{"time":1}}}"#, true)] {
+            let received = Parameters::decode(json.as_bytes()).unwrap();
+            assert_eq!((received.proves_keys(), received.speaks_fullpipe()), (false, speaks_fullpipe), "{json}");
         }
     }
 

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::inbox::{PREFIX, framed};
 use crate::json::{self, Extension, Number, Text, Whole};
+use crate::parameters::is_congestion_name;
 use crate::{Error, Message};
 
 /// The results of one end, as it sends them to the other.
@@ -161,7 +162,7 @@ impl Results {
         let share = |percent: Number| Ratio::new(percent.0.unwrap_or(0.0) / 100.0);
         Ok(Self {
             cpu: Cpu { user: share(received.cpu_util_user), system: share(received.cpu_util_system) },
-            congestion: received.congestion_used.0,
+            congestion: received.congestion_used.0.filter(|name| is_congestion_name(name)),
             streams: results,
             server_output,
             report: received.x_fullpipe.read(),
@@ -416,6 +417,16 @@ mod tests {
         ))
         .unwrap();
         assert_eq!(results.streams[0].retransmits, Some(SegCount::new(25)));
+    }
+
+    #[test]
+    fn escape_codes_are_no_congestion_control() {
+        let congestion = |name: &str| {
+            let json = format!(r#"{{"congestion_used":"{name}","streams":[]}}"#);
+            Results::decode(json.as_bytes(), 1).unwrap().congestion
+        };
+        assert_eq!(congestion(r"\u001b[2Jcubic"), None);
+        assert_eq!(congestion("cubic").as_deref(), Some("cubic"));
     }
 
     #[test]

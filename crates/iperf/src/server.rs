@@ -3,9 +3,11 @@ use std::collections::VecDeque;
 use fullpipe_record::{Direction, EndReport, Request};
 use fullpipe_units::{Span, Time};
 
-use crate::inbox::Inbox;
+use crate::inbox::{Inbox, client_results_limit};
+use crate::key::MAC_LENGTH;
 use crate::{
-    Error, ErrorNumber, Message, Parameters, Refusal, Results, State, Step, Timeouts, data_connections, report,
+    Cookie, Error, ErrorNumber, Key, Message, Nonce, Parameters, Refusal, Results, State, Step, Timeouts,
+    data_connections, report,
 };
 
 /// The next step for the driver of a [`ServerSession`].
@@ -62,10 +64,28 @@ pub struct ServerSession {
     sends: bool,
     transfer_limit: Span,
     parameters: Option<Parameters>,
+    key_check: Option<KeyCheck>,
     client_results: Results,
 }
 
-/// Time by which a client may take longer over a transfer than agreed: iperf3's grace since 3.7.
+/// A key that a client must have, and the nonce of its one proof.
+#[derive(Debug)]
+pub struct KeyCheck {
+    key: Key,
+    cookie: Cookie,
+    nonce: Nonce,
+    /// The parameters as they came.
+    parameters: Vec<u8>,
+}
+
+impl KeyCheck {
+    /// Returns the check that the client of the test with this `cookie` has `key`. No `nonce` may be used twice.
+    pub fn new(key: Key, cookie: Cookie, nonce: Nonce) -> Self {
+        Self { key, cookie, nonce, parameters: Vec::new() }
+    }
+}
+
+/// How much longer than agreed a client may take over a transfer: iperf3's grace since 3.7.
 const TRANSFER_GRACE: Span = Span::from_secs(40);
 
 impl ServerSession {
@@ -84,8 +104,15 @@ impl ServerSession {
             sends: false,
             transfer_limit: Span::ZERO,
             parameters: None,
+            key_check: None,
             client_results: Results::default(),
         }
+    }
+
+    /// Admits the client only if it passes `check`.
+    #[must_use]
+    pub fn with_key(self, check: KeyCheck) -> Self {
+        Self { key_check: Some(check), ..self }
     }
 
     /// The next thing to do, oldest first. Ask until there is none, after every other call.
@@ -184,7 +211,7 @@ impl ServerSession {
         match self.phase {
             // Both have both results; older clients close without a word.
             Some(Step::Finish) => self.finish(),
-            Some(step) => self.fail(Error::Closed { step }),
+            Some(step) => self.fail(Error::ClientClosed { step }),
             None => {}
         }
     }
@@ -211,6 +238,7 @@ impl ServerSession {
             // No message within its limit begins with this byte, so it means the same everywhere.
             (_, Some(State::ClientTerminate)) => self.fail(Error::ClientTerminated { step }),
             (Step::Parameters, _) => return self.read_parameters(now),
+            (Step::Key, Some(State::Key)) => return self.read_proof(now),
             (Step::Results, _) => return self.read_results(now),
             (Step::Transfer, Some(State::TestEnd)) => {
                 self.inbox.take(1);
@@ -228,12 +256,48 @@ impl ServerSession {
         match self.inbox.take_message(Message::Parameters) {
             Ok(None) => return false,
             Ok(Some(json)) => match Parameters::decode(&json) {
-                Ok(parameters) => self.judge(parameters, now),
+                Ok(parameters) => self.identify(parameters, json, now),
                 Err(error) => self.break_off(ErrorNumber::PARAMETERS, None, error),
             },
             Err(error) => self.break_off(ErrorNumber::PARAMETERS, None, error),
         }
         true
+    }
+
+    /// Asks the client to prove that it has the key, if there is one.
+    fn identify(&mut self, parameters: Parameters, json: Vec<u8>, now: Time) {
+        let Some(check) = &mut self.key_check else { return self.judge(parameters, now) };
+        if !parameters.proves_keys() {
+            let older = parameters.speaks_fullpipe();
+            let client =
+                if older { "an older fullpipe, whose proof could be replayed: update it" } else { "not fullpipe" };
+            return self.refuse_unknown(format!("the client does not prove that it has the key: it is {client}"));
+        }
+        check.parameters = json;
+        let nonce = *check.nonce.as_bytes();
+        self.parameters = Some(parameters);
+        self.send([&[State::Key.byte()], &nonce[..]].concat());
+        self.enter(Step::Key, now);
+    }
+
+    /// Reads the client's proof; returns whether there may be more to read.
+    fn read_proof(&mut self, now: Time) -> bool {
+        if self.inbox.len() < 1 + MAC_LENGTH {
+            return false;
+        }
+        let proof = self.inbox.take(1 + MAC_LENGTH);
+        let Some((check, parameters)) = self.key_check.take().zip(self.parameters.take()) else { return false };
+        let KeyCheck { key, cookie, nonce, parameters: json } = check;
+        if key.accepts(&proof[1..], &cookie, &nonce, &json) {
+            self.judge(parameters, now);
+        } else {
+            self.refuse_unknown("the client does not have the key".to_owned());
+        }
+        true
+    }
+
+    fn refuse_unknown(&mut self, why: String) {
+        self.refuse(Refusal { number: ErrorNumber::AUTHENTICATION, why }, None);
     }
 
     fn judge(&mut self, parameters: Parameters, now: Time) {
@@ -255,7 +319,7 @@ impl ServerSession {
     }
 
     fn read_results(&mut self, now: Time) -> bool {
-        let message = self.inbox.take_message(Message::Results);
+        let message = self.inbox.take_within(Message::Results, client_results_limit(self.connections));
         match message.and_then(|json| json.map(|json| Results::decode(&json, self.connections)).transpose()) {
             Ok(None) => return false,
             Ok(Some(results)) => {
@@ -290,6 +354,10 @@ impl ServerSession {
 
     /// Always sends both numbers: iperf3 clients wait for the second.
     fn break_off(&mut self, number: ErrorNumber, os_error: Option<i32>, error: Error) {
+        if number == ErrorNumber::BUSY {
+            self.send(vec![State::AccessDenied.byte()]);
+            return self.fail(error);
+        }
         let mut bytes = vec![State::ServerError.byte()];
         bytes.extend(number.get().to_be_bytes());
         bytes.extend(os_error.unwrap_or(0).to_be_bytes());
@@ -316,6 +384,8 @@ impl ServerSession {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Client, ClientAction};
+    use fullpipe_units::ByteCount;
 
     #[test]
     fn streams_that_trickle_in_are_not_waited_for_longer_than_all_may_take() {
@@ -335,10 +405,102 @@ mod tests {
         assert_eq!(server.phase, None);
     }
 
+    fn key(text: &str) -> Key {
+        Key::from_file_content(text.as_bytes()).unwrap()
+    }
+
+    /// Returns a server that asks for a key with the nonce `random`, after the client's cookie.
+    fn server_with_key(random: u8) -> ServerSession {
+        let check = KeyCheck::new(key("correct horse battery"), Cookie::from_random([7; 36]), Nonce::new([random; 32]));
+        ServerSession::new(Time::ZERO, Timeouts::default()).with_key(check)
+    }
+
+    /// Returns what a client with this key sends until nobody has more to send, and the server's last action.
+    fn talk(client_key: Option<&str>, server: &mut ServerSession) -> (Vec<u8>, Option<ServerAction>) {
+        let cookie = Cookie::from_random([7; 36]);
+        let mut client = Client::new(&Request::default(), cookie, Time::ZERO, Timeouts::default()).unwrap();
+        client = client_key.map(key).into_iter().fold(client, Client::with_key);
+        let (mut sent, mut last) = (Vec::new(), None);
+        client.next_action();
+        loop {
+            let mut is_quiet = true;
+            while let Some(action) = server.next_action() {
+                if let ServerAction::Send(bytes) = &action {
+                    is_quiet = false;
+                    client.receive(Time::ZERO, bytes);
+                }
+                last = Some(action);
+            }
+            while let Some(action) = client.next_action() {
+                if let ClientAction::Send(bytes) = action {
+                    server.receive(Time::ZERO, &bytes);
+                    sent.extend(bytes);
+                }
+            }
+            if is_quiet {
+                return (sent, last);
+            }
+        }
+    }
+
+    fn is_unauthorized(action: Option<&ServerAction>) -> bool {
+        matches!(action, Some(ServerAction::Failed(Error::Refused(refusal)))
+            if refusal.number == ErrorNumber::AUTHENTICATION)
+    }
+
+    #[test]
+    fn a_recorded_proof_of_a_key_is_not_accepted_again_nor_for_another_test() {
+        let mut server = server_with_key(1);
+        let (recorded, _) = talk(Some("correct horse battery"), &mut server);
+        assert_eq!(server.phase, Some(Step::Streams));
+        let mut again = server_with_key(2);
+        again.receive(Time::ZERO, &recorded);
+        assert!(is_unauthorized(again.actions.back()), "{:?}", again.actions);
+        let mut changed = recorded.clone();
+        let at = recorded.windows(9).position(|bytes| bytes == b"\"time\":10").unwrap();
+        changed[at + 7] = b'9';
+        let mut server = server_with_key(1);
+        server.receive(Time::ZERO, &changed);
+        assert!(is_unauthorized(server.actions.back()), "{:?}", server.actions);
+    }
+
+    #[test]
+    fn who_does_not_prove_the_key_is_refused_and_the_log_has_the_reason() {
+        let (_, last) = talk(Some("incorrect horse battery"), &mut server_with_key(1));
+        assert!(is_unauthorized(last.as_ref()), "{last:?}");
+        let (_, last) = talk(None, &mut server_with_key(1));
+        assert_eq!(last, Some(ServerAction::Failed(Error::ClientTerminated { step: Step::Key })));
+        for (json, why) in [(r#"{"tcp":true}"#, "not fullpipe"), (r#"{"x_fullpipe":{"version":1}}"#, "update it")] {
+            let mut server = server_with_key(1);
+            server.receive(Time::ZERO, &(json.len() as u32).to_be_bytes());
+            server.receive(Time::ZERO, json.as_bytes());
+            let Some(ServerAction::Failed(error)) = server.actions.back() else { panic!("{:?}", server.actions) };
+            assert!(error.to_string().contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_busy_server_denies_access_in_the_words_of_iperf3() {
+        let mut server = ServerSession::new(Time::ZERO, Timeouts::default());
+        server.refuse(Refusal { number: ErrorNumber::BUSY, why: "all streams are taken".to_owned() }, None);
+        assert!(server.actions.contains(&ServerAction::Send(vec![State::AccessDenied.byte()])));
+    }
+
+    #[test]
+    fn a_clients_results_hold_no_more_memory_than_its_streams_need() {
+        assert_eq!(client_results_limit(1).get(), 8_704);
+        assert!(client_results_limit(256) < ByteCount::from_kib(140));
+        let mut server = ServerSession::new(Time::ZERO, Timeouts::default());
+        server.enter(Step::Results, Time::ZERO);
+        server.receive(Time::ZERO, &(16_u32 << 20).to_be_bytes());
+        assert!(matches!(server.actions.back(), Some(ServerAction::Failed(Error::Oversized { .. }))));
+    }
+
     #[test]
     fn no_more_than_one_message_is_held() {
-        for (step, message) in [(Step::Parameters, Message::Parameters), (Step::Results, Message::Results)] {
-            let limit = message.limit().get() as usize;
+        for (step, limit) in [(Step::Parameters, Message::Parameters.limit()), (Step::Results, client_results_limit(0))]
+        {
+            let limit = limit.get() as usize;
             let mut server = ServerSession::new(Time::ZERO, Timeouts::default());
             server.enter(step, Time::ZERO);
             server.receive(Time::ZERO, &(limit as u32).to_be_bytes());

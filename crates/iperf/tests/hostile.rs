@@ -38,6 +38,7 @@ fn any_event() -> impl Strategy<Value = Event> {
     ];
     prop_oneof![
         6 => prop::sample::select(vec![1_u8, 2, 4, 9, 10, 13, 14, 16]).prop_map(|state| Event::Receive(vec![state])),
+        1 => any::<u8>().prop_map(|byte| Event::Receive([&[b'k'][..], &[byte; 32]].concat())),
         2 => prop::sample::select(jsons).prop_map(|json| Event::Receive(message(json))),
         2 => prop::sample::select(reports)
             .prop_map(|json| Event::Receive([&[0x66][..], &message(json)].concat())),

@@ -13,6 +13,9 @@ pub struct TransferPlan {
     /// Bytes after which the senders of this end stop by themselves, all streams together. Datagrams are not cut: the
     /// last may exceed it.
     pub budget: Option<ByteCount>,
+    /// Set if TCP senders complete the block that reaches the budget, as iperf3 does. Its receivers since 3.16 count whole
+    /// blocks only, and would wait for the rest of the last. Bytes from a file are never exceeded.
+    pub whole_blocks: bool,
     /// Rate at which each sender offers data, by its own clock; as fast as it can if not set, or zero.
     pub rate: Option<BitRate>,
     /// Writes in a row when `rate` permits one; one if not set.
@@ -46,6 +49,7 @@ impl TransferPlan {
         Self {
             block: request.block,
             budget: request.bytes,
+            whole_blocks: true,
             rate: request.rate,
             burst: request.burst,
             writer: request.writer,

@@ -47,20 +47,21 @@ fn send_from(
     let mut room = Room::of(plan.writer, SockRef::from(socket).tcp_mss().unwrap_or_default());
     // A byte stream has no shape of its own that making up for a delay could spoil.
     let mut allowance = Allowance::new(plan, u64::MAX);
+    let mut grant = Grant::of(plan, shared);
     while !stopped() {
         let fitting = room.fitting(socket, plan.block.get().min(allowance.wait(stopped)));
         if fitting == 0 {
             wait(socket, PollFlags::OUT, retry);
             continue;
         }
-        let wanted = shared.take(fitting);
+        let wanted = grant.take(fitting, shared);
         if wanted == 0 {
             return Ok(());
         }
         let result = source.write(socket, length(wanted));
         let done = *result.as_ref().unwrap_or(&0) as u64;
         stream.count().bytes += ByteCount::new(done);
-        shared.give_back(wanted - done);
+        grant.written(wanted, done, shared);
         room.taken(done);
         allowance.taken(done);
         match result {
@@ -78,7 +79,47 @@ fn send_from(
     Ok(())
 }
 
-/// The room that is left in a send buffer.
+/// What a stream takes from the budget that it shares with others.
+enum Grant {
+    /// As many bytes as it can write now; the rest goes back.
+    Bytes,
+    /// One block at a time: the size of a block, and what is left to write of the one that was taken.
+    Blocks { block: u64, left: u64 },
+}
+
+impl Grant {
+    fn of(plan: &TransferPlan, shared: &Shared) -> Self {
+        let is_file = shared.storage().is_some_and(|storage| storage.is_read());
+        if plan.whole_blocks && plan.budget.is_some() && !is_file {
+            Self::Blocks { block: plan.block.get(), left: 0 }
+        } else {
+            Self::Bytes
+        }
+    }
+
+    /// Takes up to `wanted` bytes; none once the budget is spent.
+    fn take(&mut self, wanted: u64, shared: &Shared) -> u64 {
+        match self {
+            Self::Bytes => shared.take(wanted),
+            Self::Blocks { block, left } => {
+                if *left == 0 && shared.take(*block) > 0 {
+                    *left = *block;
+                }
+                wanted.min(*left)
+            }
+        }
+    }
+
+    /// Notes that `done` of the `taken` bytes were written.
+    fn written(&mut self, taken: u64, done: u64, shared: &Shared) {
+        match self {
+            Self::Bytes => shared.give_back(taken - done),
+            Self::Blocks { left, .. } => *left -= done,
+        }
+    }
+}
+
+/// What still fits in a send buffer.
 ///
 /// The kernel looks at its limit only where a write begins another packet. While the last one waits for the congestion
 /// window and is sent bit by bit, a write adds to it without a check (seen on Linux 6.18: 3.5 MB in a buffer of 312 500

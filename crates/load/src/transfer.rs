@@ -279,7 +279,7 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_secs(10);
 
     fn plan() -> TransferPlan {
-        TransferPlan::of(&Request::default(), None)
+        TransferPlan { whole_blocks: false, ..TransferPlan::of(&Request::default(), None) }
     }
 
     fn connected(streams: usize) -> (Vec<TcpStream>, Vec<TcpStream>) {
@@ -339,6 +339,18 @@ mod tests {
     }
 
     #[test]
+    fn a_receiver_of_whole_blocks_gets_the_rest_of_the_last() {
+        let (left, right) = connected(3);
+        let plan = TransferPlan { whole_blocks: true, budget: Some(ByteCount::new(10_000_001)), ..plan() };
+        let (receiver, sender) = (receiver(right, plan), sender(left, plan));
+        assert!(within(TIMEOUT, || sender.is_over() && sender.is_drained()));
+        let whole = plan.block * 10_000_001_u64.div_ceil(plan.block.get());
+        assert!(within(TIMEOUT, || moved(&receiver) == whole), "{:?}", receiver.totals());
+        let sent = sender.finish().totals.streams;
+        assert!(sent.iter().all(|stream| stream.bytes.get() % plan.block.get() == 0), "{sent:?}");
+    }
+
+    #[test]
     fn pages_of_a_file_arrive_and_what_arrives_may_be_discarded() {
         let (sent, received) = send_budget(TransferPlan { sendfile: true, discard: true, ..plan() });
         assert!(sent.notes.is_empty() && received.notes.is_empty(), "{:?}", sent.notes);
@@ -357,7 +369,7 @@ mod tests {
         left.connect(&address.into()).unwrap();
         let right = listener.accept().unwrap().0;
         let budget = ByteCount::new(10_000_001);
-        let plan = TransferPlan { budget: Some(budget), ..TransferPlan::of(&request, None) };
+        let plan = TransferPlan { budget: Some(budget), whole_blocks: false, ..TransferPlan::of(&request, None) };
         let receiver = receiver(vec![right.into()], plan);
         let sender = sender(vec![left.into()], plan);
         assert!(within(TIMEOUT, || moved(&receiver) == budget), "{:?}", receiver.totals());

@@ -153,9 +153,10 @@ async fn run(
         return Err(ProbeError::Interrupted);
     }
     let cookie = random_cookie()?;
-    let parameters = parameters(&request, destination, &settings, &cookie).map_err(ProbeError::Request)?;
+    let parameters = parameters(&request, destination, &settings).map_err(ProbeError::Request)?;
     let client = Client::with_parameters(parameters, cookie, Time::ZERO, Timeouts::default());
     let client = client.map_err(ProbeError::Request)?;
+    let client = destination.key.iter().cloned().fold(client, Client::with_key);
     let mut session = Session {
         destination,
         control,
@@ -232,18 +233,10 @@ fn with_buffer(request: &Request, settings: &HostSettings) -> Request {
 }
 
 /// What the server is asked for.
-fn parameters(
-    request: &Request,
-    destination: &Destination,
-    settings: &HostSettings,
-    cookie: &Cookie,
-) -> Result<Parameters, Refusal> {
+fn parameters(request: &Request, destination: &Destination, settings: &HostSettings) -> Result<Parameters, Refusal> {
     let mut parameters = Parameters::from_request(request)?;
     if destination.server_output {
         parameters = parameters.with_server_output();
-    }
-    if let Some(key) = &destination.key {
-        parameters = parameters.with_proof(key.prove(cookie, wall_clock()));
     }
     if let Some(login) = &destination.login {
         parameters = parameters.with_auth_token(login.token(wall_clock())?)?;
@@ -259,7 +252,7 @@ fn with_block(request: Request, control: &TcpStream) -> Request {
         return request;
     }
     match (request.transport, request.rate) {
-        (Transport::Tcp, None) => Request { block: MAX_BLOCK, ..request },
+        (Transport::Tcp, None) => Request { block: request.bytes.map_or(MAX_BLOCK, even_block), ..request },
         (Transport::Tcp, Some(rate)) => {
             let block = rate.bytes_in(BURST).clamp(MIN_BLOCK, MAX_BLOCK);
             Request { block, no_delay: true, ..request }
@@ -269,6 +262,12 @@ fn with_block(request: Request, control: &TcpStream) -> Request {
             Request { block: mss.map_or(COMMON_DATAGRAM, |mss| mss.min(MAX_DATAGRAM)), ..request }
         }
     }
+}
+
+/// Returns the length of a block with which whole blocks exceed `bytes` by less than a byte each.
+fn even_block(bytes: ByteCount) -> ByteCount {
+    let blocks = bytes.get().div_ceil(MAX_BLOCK.get()).max(1);
+    ByteCount::new(bytes.get().div_ceil(blocks).max(1))
 }
 
 async fn connect(destination: &Destination) -> Result<(TcpStream, Option<Prober>), ProbeError> {
@@ -347,23 +346,31 @@ impl Broken {
     }
 }
 
-/// What a user can do whom the server does not let in; nothing where that is not why the test ended.
+/// Returns what a user can do who was not admitted; none where that is not why the test ended.
 fn login_hint(cause: &Error, destination: &Destination) -> Option<&'static str> {
     let is_named = destination.login.is_some();
-    let is_refused = match cause {
-        Error::Server { reason, .. } => reason.number == Some(ErrorNumber::AUTHENTICATION),
+    match cause {
+        Error::KeyMissing => return Some("--key-file gives it"),
+        Error::Server { step: Step::Key, reason }
+            if reason.number == Some(ErrorNumber::AUTHENTICATION) && !is_named =>
+        {
+            return Some("is the key the server's own?");
+        }
+        Error::Server { reason, .. } if reason.number == Some(ErrorNumber::AUTHENTICATION) => {}
         // Since 3.21 a refusal is silent; who gave no name may have met something else.
-        Error::Closed { step: Step::Parameters } => is_named,
-        _ => false,
-    };
-    is_refused.then_some(match (is_named, destination.key.is_some()) {
-        (true, _) => {
+        Error::Closed { step: Step::Parameters } if is_named => {}
+        _ => return None,
+    }
+    Some(match (is_named, destination.key.is_some()) {
+        (true, false) => "are name, password and clock right? iperf3 before 3.17 needs --use-pkcs1-padding",
+        (true, true) => {
             "are name, password and clock right, and the key the server's own? iperf3 before 3.17 needs \
              --use-pkcs1-padding"
         }
-        (false, true) => "is the key the server's own, and the clock right?",
+        (false, true) => "does this version of fullpipe run there? Older ones check keys in another way",
         (false, false) => {
-            "it asks who you are: --username and --rsa-public-key-path tell an iperf3 server, --key-file one of fullpipe"
+            "it asks for a user: --username and --rsa-public-key-path give a name and a password to it, --key-file a key \
+             to an older fullpipe"
         }
     })
 }

@@ -120,6 +120,14 @@ impl ProbeError {
 /// Why a server cannot serve.
 #[derive(Debug, Error)]
 pub enum ServeError {
+    /// The limit of open files is too low.
+    #[error("{permitted} open files are permitted, {needed} are needed; raise the limit, as with `ulimit -n 1024`")]
+    Descriptors {
+        /// The limit.
+        permitted: u64,
+        /// The least that a server needs.
+        needed: u64,
+    },
     /// The address is taken or not ours.
     #[error("cannot listen on {address}: {cause}")]
     Listen {

@@ -273,7 +273,7 @@ fn over_tcp(
     let sockets = streams.iter().zip(0..).map(|(stream, index)| read_back(&SockRef::from(stream), index));
     let sockets = sockets.collect::<Result<_, _>>().map_err(ProbeError::io("read a socket's options"))?;
     let budget = request.bytes.map(|bytes| bytes.saturating_sub(header * u64::from(request.streams)));
-    let plan = TransferPlan { budget, ..TransferPlan::of(request, handshake) };
+    let plan = TransferPlan { budget, whole_blocks: false, ..TransferPlan::of(request, handshake) };
     let lanes = streams.into_iter().map(|stream| Lane { channel: Channel::Tcp(stream), role: Role::Sender });
     let transfer = Transfer::start(lanes.collect(), plan).map_err(ProbeError::io("start the data threads"))?;
     let sent = || {

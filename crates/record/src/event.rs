@@ -88,6 +88,8 @@ pub enum Event {
     Failed(ClientFailure),
     /// Connections were closed at once.
     TurnedAway(TurnedAway),
+    /// Flows of iperf2 datagrams began that are not reported one by one.
+    UnreportedFlows(UnreportedFlows),
     /// A server ends because no test came for as long as it was to wait.
     Idle,
 
@@ -190,6 +192,13 @@ pub struct CrossTrafficFailure {
     pub load: usize,
     /// The reason.
     pub message: String,
+}
+
+/// Flows of iperf2 datagrams that are not reported one by one, as anybody can begin them in anybody's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UnreportedFlows {
+    /// Flows since the last report.
+    pub flows: u64,
 }
 
 /// A server's listening address.

@@ -14,6 +14,7 @@ mod login;
 mod man;
 mod measure;
 mod output;
+mod pidfile;
 mod ramp;
 mod schema;
 mod serve;

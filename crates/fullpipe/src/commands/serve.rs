@@ -1,7 +1,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -10,11 +10,14 @@ use std::time::{Duration, Instant};
 use fullpipe_control::{Authenticator, RsaPrivateKey, TlsIdentity};
 use fullpipe_iperf::{DEFAULT_PORT, Key, Users};
 use fullpipe_probe::{Limits, Network, Quota, ServeError, ServeOptions, ServerEvent, StorageConfig, serve};
-use fullpipe_record::event::{Client, ClientFailure, ClientTest, ClientTotals, Listening, NotListening, TurnedAway};
+use fullpipe_record::event::{
+    Client, ClientFailure, ClientTest, ClientTotals, Listening, NotListening, TurnedAway, UnreportedFlows,
+};
 use fullpipe_record::{Direction, Event};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::load::padding;
+use super::pidfile::PidFile;
 use super::{daemon, server_text};
 use crate::commands::Run;
 use crate::failure::{FAILED, Failure, LACKING, USAGE};
@@ -227,16 +230,20 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let flag = super::interrupt_flag()?;
     let log = LogThread::start(Log::open(&arguments.log)?);
-    let mut pid_file = PidFile { path: arguments.log.pidfile.as_deref(), written: Ok(false) };
+    let mut pid_file = None;
     let served = serve(&arguments.options(), server_text::printer, &flag, &mut |event| {
-        // Only who can be reached says that it runs.
-        if matches!(event, ServerEvent::Listening(_)) && !pid_file.write() {
-            flag.store(true, Ordering::Relaxed);
+        // Only a server that can be reached writes that it runs.
+        if let (ServerEvent::Listening(_), Some(path), None) = (&event, &arguments.log.pidfile, &pid_file) {
+            let written = PidFile::write(path, &format!("{}\n", std::process::id())).map_err(|error| {
+                Failure::new(FAILED, format!("cannot write the process number into {}: {error}", path.display()))
+            });
+            flag.fetch_or(written.is_err(), Ordering::Relaxed);
+            pid_file = Some(written);
         }
         log.note(event);
     });
     log.finish();
-    pid_file.remove()?;
+    pid_file.transpose()?;
     served.map_err(|error| explain(&error))
 }
 
@@ -310,33 +317,6 @@ impl Log {
     }
 }
 
-/// A file with our process number, for as long as we run.
-struct PidFile<'p> {
-    path: Option<&'p Path>,
-    written: Result<bool, Failure>,
-}
-
-impl PidFile<'_> {
-    /// Writes it, once; whether that is possible.
-    fn write(&mut self) -> bool {
-        if let (Some(path), Ok(false)) = (self.path, &self.written) {
-            let written = std::fs::write(path, format!("{}\n", std::process::id())).map(|()| true);
-            self.written = written.map_err(|error| {
-                Failure::new(FAILED, format!("cannot write the process number into {}: {error}", path.display()))
-            });
-        }
-        self.written.is_ok()
-    }
-
-    fn remove(self) -> Result<(), Failure> {
-        if let (Some(path), true) = (self.path, self.written?) {
-            // Whoever took it away has done it for us.
-            let _ = std::fs::remove_file(path);
-        }
-        Ok(())
-    }
-}
-
 /// One line; none of what goes on within a test.
 fn describe(event: &ServerEvent) -> Option<String> {
     Some(match event {
@@ -360,6 +340,7 @@ fn describe(event: &ServerEvent) -> Option<String> {
         ServerEvent::TurnedAway { client, why, connections } => {
             format!("{connections} connections turned away; the last, of {client}, because {why}")
         }
+        ServerEvent::UnreportedFlows { flows } => format!("{flows} more flows of iperf2 datagrams began"),
         ServerEvent::Idle => "nobody came: ending".to_owned(),
     })
 }
@@ -377,6 +358,7 @@ fn as_event(event: &ServerEvent) -> Option<Event> {
         ServerEvent::TurnedAway { client, why, connections } => {
             Event::TurnedAway(TurnedAway { client, why: why.to_owned(), connections })
         }
+        ServerEvent::UnreportedFlows { flows } => Event::UnreportedFlows(UnreportedFlows { flows }),
         ServerEvent::Idle => Event::Idle,
     })
 }
@@ -391,6 +373,7 @@ fn explain(error: &ServeError) -> Failure {
             Failure::new(FAILED, format!("{error}; another server has it: stop that, or choose another with --port"))
         }
         ServeError::File(_) => Failure::new(USAGE, error.to_string()),
+        ServeError::Descriptors { .. } => Failure::new(LACKING, error.to_string()),
         _ => Failure::new(FAILED, error.to_string()),
     }
 }

@@ -278,6 +278,38 @@ fn an_interrupt_prints_what_there_is() {
 }
 
 #[test]
+fn a_server_prints_a_document_for_a_test_that_it_refuses() {
+    require!(Iperf3);
+    let refused = |server| {
+        let (_, output) = test(Program::Iperf3, &["-b", "5M"], server, &["-J", "--server-bitrate-limit", "1M"]);
+        let document: Value = serde_json::from_str(&text(&output)).unwrap_or_default();
+        document["error"].clone()
+    };
+    assert_eq!(refused(Program::Fullpipe), refused(Program::Iperf3));
+}
+
+#[test]
+fn a_server_that_is_stopped_in_mid_test_prints_what_there_is() {
+    require!(Iperf3);
+    let stopped = |program: Program| {
+        let port = free_port();
+        let server = Running::start(program.command().args(["-s", "-p", &port.to_string()]));
+        wait_for_listener(port);
+        let arguments = ["-c", "127.0.0.1", "-b", "10M", "-p", &port.to_string()];
+        let _client = Running::start(Program::Iperf3.command().args(arguments));
+        std::thread::sleep(Duration::from_millis(1_500));
+        server.interrupt();
+        server.finish(Duration::from_secs(GRACE))
+    };
+    let (real, ours) = (stopped(Program::Iperf3), stopped(Program::Fullpipe));
+    assert_eq!(complaint(&real), complaint(&ours));
+    assert_eq!((real.status.code(), ours.status.code()), (Some(1), Some(1)));
+    for output in [&real, &ours] {
+        assert!(text(output).contains("receiver"), "{}", text(output));
+    }
+}
+
+#[test]
 fn a_stream_of_events_says_what_the_document_says() {
     require!(Iperf3);
     let _slot = load_slot();

@@ -218,7 +218,9 @@ const RESULTS: &str = r#"{"cpu_util_total":1.0,"cpu_util_user":0.5,"cpu_util_sys
 fn upload(server: SocketAddr, from: Ipv4Addr, streams: usize, bytes: usize) -> Result<u64, String> {
     let stated = |error: io::Error| error.to_string();
     let mut peer = Peer::call(server, from).map_err(stated)?;
-    let parameters = format!(r#"{{"tcp":true,"num":{bytes},"time":0,"parallel":{streams},"len":131072}}"#);
+    // One block, so that the server waits for no rest of it.
+    let block = bytes.min(1 << 20);
+    let parameters = format!(r#"{{"tcp":true,"num":{bytes},"time":0,"parallel":{streams},"len":{block}}}"#);
     let data = peer.begin(&parameters, streams).map_err(stated)?;
     for (mut stream, index) in data.iter().zip(0..) {
         let share = bytes / streams + usize::from(index < bytes % streams);
@@ -227,6 +229,33 @@ fn upload(server: SocketAddr, from: Ipv4Addr, streams: usize, bytes: usize) -> R
     let counted = peer.finish(RESULTS).map_err(stated)?;
     let streams = counted["streams"].as_array().ok_or("no streams")?;
     Ok(streams.iter().filter_map(|stream| stream["bytes"].as_u64()).sum())
+}
+
+/// As iperf3's receivers do since 3.16, which waited for the rest of the last block until a timeout.
+#[test]
+fn a_receiver_that_counts_whole_blocks_gets_the_rest_of_the_last() {
+    const BLOCK: usize = 131_072;
+    let server = Server::start(&[]);
+    let mut peer = Peer::call(server.address, HONEST).unwrap();
+    let parameters = format!(r#"{{"tcp":true,"num":1000000,"time":0,"parallel":2,"reverse":true,"len":{BLOCK}}}"#);
+    let data = peer.begin(&parameters, 2).unwrap();
+    let received = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for mut stream in data {
+            let received = &received;
+            scope.spawn(move || {
+                let mut block = vec![0; BLOCK];
+                stream.set_read_timeout(Some(PROMPT)).unwrap();
+                while received.load(Ordering::Relaxed) < 1_000_000 && stream.read_exact(&mut block).is_ok() {
+                    received.fetch_add(BLOCK as u32, Ordering::Relaxed);
+                }
+                // The other stream may have brought the last block.
+                stream.shutdown(Shutdown::Both).unwrap();
+            });
+        }
+        assert!(within(PROMPT, || received.load(Ordering::Relaxed) >= 1_000_000), "{received:?} bytes");
+        peer.control.write_all(&[12]).unwrap();
+    });
 }
 
 /// Serves honest clients, one after the other, until `over`; how many.
@@ -550,11 +579,104 @@ fn a_server_with_few_descriptors_keeps_some_for_others() {
     // `prlimit` comes with it.
     require!(Unshare);
     let server = Server::start_with(&["prlimit", "--nofile=128:128"], &[]);
-    let crowd: Vec<TcpStream> = (0..300).map_while(|_| connect(server.address, HOSTILE).ok()).collect();
-    assert_eq!(crowd.len(), 300);
+    let many: Vec<TcpStream> = (0..300).map_while(|_| connect(server.address, HOSTILE).ok()).collect();
+    assert_eq!(many.len(), 300);
     for _ in 0..20 {
         server.assert_serves();
     }
+}
+
+#[test]
+fn a_server_with_hardly_any_descriptors_serves_or_says_why_not() {
+    require!(Unshare);
+    Server::start_with(&["prlimit", "--nofile=64:64"], &[]).assert_serves();
+    let mut command = Command::new("prlimit");
+    command.args(["--nofile=40:40", env!("CARGO_BIN_EXE_fullpipe"), "serve", "-p", &free_port().to_string()]);
+    let output = Running::start(&mut command).finish(PROMPT);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("40 open files are permitted, 64 are needed"), "{said}");
+}
+
+/// The first datagram of an iperf2 client; with `DUAL`, of one that asks to be sent datagrams.
+fn iperf2_datagram(number: i32, flags: u32) -> Vec<u8> {
+    let mut datagram = vec![0; 100];
+    datagram[..4].copy_from_slice(&number.to_be_bytes());
+    datagram[4..8].copy_from_slice(&1_700_000_000_u32.to_be_bytes());
+    datagram[16..20].copy_from_slice(&flags.to_be_bytes());
+    datagram
+}
+
+/// iperf2's flags for a test in both directions at once.
+const DUAL: u32 = 0x8000_0001;
+
+#[test]
+fn datagrams_in_anybodys_name_do_not_end_a_server_for_one_test() {
+    let server = Server::start(&["-1"]);
+    let socket = UdpSocket::bind((HOSTILE, 0)).unwrap();
+    socket.send_to(&iperf2_datagram(1, DUAL), server.address).unwrap();
+    server.assert_says("asked to be sent datagrams");
+    for number in [1, -2] {
+        socket.send_to(&iperf2_datagram(number, 0), server.address).unwrap();
+    }
+    server.assert_says("done at");
+    server.assert_serves();
+}
+
+#[test]
+fn datagrams_in_anybodys_name_do_not_fill_the_log() {
+    const FLOWS: usize = 400;
+    let server = Server::start(&[]);
+    for flags in [0, DUAL] {
+        for _ in 0..FLOWS {
+            let socket = UdpSocket::bind((HOSTILE, 0)).unwrap();
+            socket.send_to(&iperf2_datagram(1, flags), server.address).unwrap();
+        }
+    }
+    server.assert_says("more flows of iperf2 datagrams began");
+    server.assert_says("asked to be sent datagrams");
+    let lines = server.log().lines().count();
+    assert!(lines < 100, "{lines} lines of {} datagrams", 2 * FLOWS);
+    server.assert_serves();
+}
+
+#[test]
+fn an_iperf2_client_that_waits_for_data_is_reset() {
+    let server = Server::start(&[]);
+    let mut stream = connect(server.address, HONEST).unwrap();
+    stream.set_read_timeout(Some(PROMPT)).unwrap();
+    // iperf2's flag for --bounceback.
+    stream.write_all(&[&0x0080_0000_u32.to_be_bytes()[..], &[0; 60]].concat()).unwrap();
+    let end = stream.read(&mut [0; 1]).unwrap_err();
+    assert_eq!(end.kind(), io::ErrorKind::ConnectionReset, "{end}");
+    server.assert_says("a bounce-back test (--bounceback), which is not offered");
+}
+
+#[test]
+fn results_of_many_clients_hold_little_memory() {
+    const TESTS: usize = 128;
+    let server = Server::start(&[]);
+    let addresses = [HOSTILE, Ipv4Addr::new(127, 0, 0, 3)];
+    let mut peers: Vec<_> = (0..TESTS)
+        .map(|index| {
+            let mut peer = Peer::call(server.address, addresses[index % 2]).unwrap();
+            drop(peer.begin(r#"{"tcp":true,"time":1}"#, 1).unwrap());
+            peer.control.write_all(&[state::TEST_END]).unwrap();
+            peer.expect(state::RESULTS).unwrap();
+            peer
+        })
+        .collect();
+    let before = server.resident_kib();
+    for peer in &mut peers[1..] {
+        // Nearly the most that is accepted of one stream.
+        peer.control.write_all(&[&8_704_u32.to_be_bytes()[..], &[b' '; 8_000]].concat()).unwrap();
+    }
+    peers[0].control.write_all(&(16_u32 << 20).to_be_bytes()).unwrap();
+    assert_eq!(refusal(&peers[0].ending(PROMPT).0), Some(117), "16 MiB are refused before they come");
+    server.assert_serves();
+    let grown = server.resident_kib().saturating_sub(before);
+    println!("{TESTS} tests hold {grown} KiB of results");
+    assert!(grown < 6 << 10, "{grown} KiB");
 }
 
 fn duration_of(work: impl FnOnce()) -> Duration {
@@ -576,7 +698,8 @@ fn a_thousand_idle_tests_take_little_memory() {
     const MAX_KIB: u64 = 32 * 1024;
     let _slot = load_slot();
     raise_descriptors();
-    let server = Server::start(&["--client-timeout", "60"]);
+    // An eighth is left to addresses that have no test.
+    let server = Server::start(&["--client-timeout", "60", "--max-tests", "1200"]);
     let before = server.resident_kib();
     let idle: Vec<Peer> = (0..IDLE)
         .map(|n| {
@@ -655,11 +778,12 @@ fn a_client_that_has_no_key_is_refused() {
         Running::start(&mut fullpipe(&arguments)).finish(3 * PROMPT)
     };
     assert!(measured(&["--key-file", &right]).status.success(), "{}", server.log());
-    for more in [&["--key-file", &*wrong][..], &[]] {
+    for (more, why) in [(&["--key-file", &*wrong][..], "is the key the server's own?"), (&[], "--key-file gives it")] {
         let said = String::from_utf8(measured(more).stderr).unwrap();
-        assert!(said.contains("iperf3 error 142"), "{said}");
+        assert!(said.contains(why), "{said}");
     }
-    server.assert_says("does not know the key");
+    server.assert_says("the client does not have the key");
+    server.assert_says("it is not fullpipe");
     let _ = (std::fs::remove_file(right), std::fs::remove_file(wrong));
 }
 

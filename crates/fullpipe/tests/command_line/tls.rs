@@ -21,7 +21,18 @@ struct Certificate {
 impl Certificate {
     fn make(name: &str) -> Self {
         let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned(), "localhost".to_owned()]).unwrap();
-        let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        Self::of(name, made.cert.pem(), made.signing_key.serialize_pem())
+    }
+
+    /// One that may sign others, as `openssl req -x509` makes it.
+    fn make_authority(name: &str) -> Self {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut parameters = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+        parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        Self::of(name, parameters.self_signed(&key).unwrap().pem(), key.serialize_pem())
+    }
+
+    fn of(name: &str, certificate: String, key: String) -> Self {
         let file = |kind: &str, content: &str| {
             let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
                 .join(format!("tls-{}-{name}-{kind}.pem", std::process::id()));
@@ -93,6 +104,15 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream, heard: Option<&Mutex<Vec<u8>>
         }
     }
     let _ = to.shutdown(std::net::Shutdown::Write);
+}
+
+#[test]
+fn the_usual_self_signed_certificate_is_trusted_if_it_is_exactly_that() {
+    let (certificate, other) = (Certificate::make_authority("usual"), Certificate::make_authority("other"));
+    let (_server, port) = serve(&["--tls", certificate.identity()]);
+    assert!(arrived(&measured(port, &["--tls", certificate.trust()])));
+    let refused = measured(port, &["--tls", other.trust()]);
+    assert!(sentence(&refused, 1).contains("cannot agree on TLS"), "{refused:?}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::{fullpipe, run};
@@ -81,7 +82,7 @@ fn a_real_iperf3_server_knows_our_user() {
     let padded = sentence(&as_mario(measure(), port, "rossi", &["--quiet"]), 1);
     assert!(padded.contains("iperf3 before 3.17 needs --use-pkcs1-padding"), "{padded}");
     let nameless = run(measure().args(["-p", &port.to_string()]), TIMEOUT);
-    assert!(sentence(&nameless, 1).contains("it asks who you are: --username and --rsa-public-key-path"));
+    assert!(sentence(&nameless, 1).contains("it asks for a user: --username and --rsa-public-key-path"));
     let refused = as_mario(fullpipe(&["iperf3", "-c", "127.0.0.1"]), port, "Rossi", &["--use-pkcs1-padding"]);
     assert_eq!((refused.status.code(), &*said(&refused)), (Some(1), "iperf3: error - test authorization failed\n"));
     assert_succeeded(&as_mario(measure(), port, "rossi", &["--use-pkcs1-padding", "-R"]));
@@ -156,6 +157,20 @@ fn every_refusal_looks_alike() {
     assert_succeeded(&as_mario(measure(), port, "rossi", &[]));
     let log = log(server);
     assert!(log.contains("the clock of user \"mario\" differs from ours by"), "{log}");
+}
+
+#[test]
+fn guessing_passwords_becomes_slow() {
+    let (server, port) = serving(fullpipe(&["serve"]), &[]);
+    thread::scope(|scope| {
+        for letter in b'a'..=b'l' {
+            scope.spawn(move || ask(port, letter, "AAAA").read_to_end(&mut Vec::new()).unwrap());
+        }
+    });
+    let refused = sentence(&as_mario(measure(), port, "rossi", &[]), 1);
+    assert!(refused.contains("iperf3 error 142"), "the right password too must wait: {refused}");
+    let log = log(server);
+    assert!(log.contains("too many wrong passwords came from its address"), "{log}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Who may do what: networks that may call, and quotas of each address and of all together. Neither sockets nor a clock.
+//! Admission: networks that may connect, and quotas of each address and of all together. Neither sockets nor a clock.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ pub struct Network {
 pub struct NetworkError(String);
 
 impl Network {
-    /// Whether `address` belongs to it. An IPv4 address is the same however it is written (`::ffff:192.0.2.1`).
+    /// Returns whether `address` belongs to it. An IPv4 address is the same however it is written (`::ffff:192.0.2.1`).
     pub fn contains(&self, address: IpAddr) -> bool {
         masked(number(address), self.bits) == self.first
     }
@@ -60,10 +60,10 @@ fn masked(address: u128, bits: u32) -> u128 {
     address & u128::MAX.checked_shl(128 - bits).unwrap_or(0)
 }
 
-/// How much may be under way at once.
+/// Limits of what is under way at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
-    /// Connections that have not said yet who they are.
+    /// Connections that have not yet sent what they are.
     pub pending: u32,
     /// Tests.
     pub tests: u32,
@@ -73,16 +73,16 @@ pub struct Quota {
     pub rate: Option<BitRate>,
 }
 
-/// What a server permits. The defaults hinder no user and no office behind one address.
+/// The limits of a server. The defaults hinder no user and no office behind one address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Networks that may call; all if empty.
     pub allow: Vec<Network>,
     /// Networks that may not call, whatever `allow` says.
     pub deny: Vec<Network>,
-    /// What one address may have under way: one IPv4 address, or one /64 network of IPv6, which is one client_prefix.
+    /// Limits of one address: one IPv4 address, or one /64 network of IPv6, which is one client_prefix.
     pub address: Quota,
-    /// What all may have under way.
+    /// Limits of all together.
     pub total: Quota,
     /// Longest test; as long as the protocol permits if not set.
     pub duration: Option<Span>,
@@ -105,7 +105,7 @@ impl Default for Limits {
     }
 }
 
-/// Why a connection is closed without a word.
+/// The reason for which a connection is closed without an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Closed {
     /// Its address may not call.
@@ -114,6 +114,8 @@ pub(super) enum Closed {
     Full,
     /// It is an iperf2 client, which are not served.
     Iperf2,
+    /// It is an iperf2 client that asks to be sent datagrams.
+    Iperf2Reverse,
     /// It did not say who it is, or is no client of ours.
     Unknown,
 }
@@ -125,12 +127,13 @@ impl Closed {
             Self::Forbidden => "its address may not call",
             Self::Full => "there are as many of its kind as may be",
             Self::Iperf2 => "it is an iperf2 client, and those are not served here: use iperf3 or fullpipe there",
+            Self::Iperf2Reverse => "an iperf2 client asked to be sent datagrams, which is not offered",
             Self::Unknown => "it is neither fullpipe nor iperf3 nor iperf2",
         }
     }
 }
 
-/// The gate of a server. Who comes in gets a [`Permit`], and gives its place back by dropping it.
+/// The admission of a server. Each [`Permit`] is a place, which dropping it gives back.
 #[derive(Debug)]
 pub(super) struct Admission {
     limits: Limits,
@@ -148,16 +151,37 @@ pub(super) struct Permit {
     taken: Taken,
 }
 
-/// Who has taken what.
+/// The places that are taken.
 #[derive(Debug, Default)]
 struct Usage {
     all: Taken,
-    households: HashMap<u128, Taken>,
-    /// Passes that were ever given.
-    passes: u64,
-    /// What is carried, by the numbers of the passes that are measured.
-    measured: HashMap<u64, (u128, BitRate)>,
+    client_prefixes: HashMap<u128, Taken>,
+    /// Permits that were ever given.
+    permits: u64,
+    /// Loads under way, by the numbers of their permits.
+    loads: HashMap<u64, Load>,
 }
+
+/// A load under way, as it was last measured.
+#[derive(Debug, Clone, Copy)]
+struct Load {
+    client_prefix: u128,
+    streams: u32,
+    pace: Pace,
+    /// Set if it must end because others need its place.
+    evicted: bool,
+}
+
+/// The pace of a load in its last seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Pace {
+    pub(super) rate: BitRate,
+    /// The time since it was last faster than [`super::watch::IDLE_RATE`] a stream.
+    pub(super) idle: Span,
+}
+
+/// The time after which a load that carries nearly nothing gives its place to another one.
+const MAX_IDLE: Span = Span::from_secs(30);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Taken {
@@ -168,7 +192,7 @@ struct Taken {
 }
 
 impl Admission {
-    /// A gate to a server that has room for so many `connections`, of whatever kind.
+    /// Returns the admission of a server that has room for so many `connections`, of any kind.
     pub(super) fn new(limits: Limits, connections: u32) -> Self {
         Self { limits, connections, usage: Rc::default() }
     }
@@ -177,15 +201,15 @@ impl Admission {
         &self.limits
     }
 
-    /// Whether `address` may call at all.
+    /// Returns whether `address` may connect at all.
     pub(super) fn permits(&self, address: IpAddr) -> bool {
         let is_in = |networks: &[Network]| networks.iter().any(|network| network.contains(address));
         !is_in(&self.limits.deny) && (self.limits.allow.is_empty() || is_in(&self.limits.allow))
     }
 
-    /// Lets a new connection in, of which nothing is known but its address. No more than a quarter of all connections
-    /// may be such, so that there is room for tests; and no more than a quarter of these of one address, however few there
-    /// are.
+    /// Admits a new connection, of which nothing is known but its address. No more than a quarter of all connections may be
+    /// pending, so that there is room for tests; and no more than a quarter of these from one address, however few there
+    /// are. Those that an address may open as streams of its tests do not count.
     pub(super) fn pending(&self, address: IpAddr) -> Result<Permit, Closed> {
         if !self.permits(address) {
             return Err(Closed::Forbidden);
@@ -193,18 +217,21 @@ impl Admission {
         let (all, own) = self.after(address, Taken { pending: 1, ..Taken::default() });
         let most = self.limits.total.pending.min((self.connections / 4).max(1));
         let each = self.limits.address.pending.min((most / 4).max(1));
-        if all.pending > most || own.pending > each || all.sockets() > self.connections {
+        let is_beyond = |taken: Taken, limit: u32| taken.pending > limit.saturating_add(taken.streams);
+        if is_beyond(all, most) || is_beyond(own, each) || all.sockets() > self.connections {
             return Err(Closed::Full);
         }
         Ok(self.permit(address, Taken { pending: 1, ..Taken::default() }))
     }
 
-    /// Lets a test in that has said nothing but its cookie.
+    /// Admits a test that has sent nothing but its cookie. An eighth of all places is left to addresses that have none.
     pub(super) fn test(&self, address: IpAddr) -> Result<Permit, Closed> {
         let taken = Taken { tests: 1, ..Taken::default() };
         let (all, own) = self.after(address, taken);
         let (total, each) = (&self.limits.total, &self.limits.address);
-        if all.tests > total.tests || own.tests > each.tests || all.sockets() > self.connections {
+        let is_newcomer = own.tests == 1;
+        let is_full = all.tests > without_reserve(total.tests, is_newcomer);
+        if is_full || own.tests > each.tests || all.sockets() > self.connections {
             return Err(Closed::Full);
         }
         Ok(self.permit(address, taken))
@@ -222,37 +249,64 @@ impl Admission {
         let (all, own) = self.after(address, taken);
         self.check_streams(streams, all, own)?;
         self.check_rate(all.rate, own.rate)?;
-        Ok(self.permit(address, taken))
+        let permit = self.permit(address, taken);
+        let load = Load { client_prefix: permit.client_prefix, streams, pace: Pace::default(), evicted: false };
+        self.usage.borrow_mut().loads.insert(permit.number, load);
+        Ok(permit)
     }
 
-    /// Notes that the test with this `pass` now carries `rate`, and asks whether it may go on. Where all together carry
-    /// too much, the one that carries most must end.
+    /// Notes the `pace` of the load with this `permit`. Where all together carry too much, the one that carries most must
+    /// end; where others need the place of one that carries nearly nothing, that one.
     ///
     /// # Errors
-    /// That it must end.
-    pub(super) fn measured(&self, permit: &Permit, rate: BitRate) -> Result<(), Refusal> {
-        let (each, total) = (self.limits.address.rate, self.limits.total.rate);
-        if each.is_none() && total.is_none() {
-            return Ok(());
-        }
+    /// If it must end.
+    pub(super) fn measured(&self, permit: &Permit, pace: Pace) -> Result<(), Refusal> {
         let mut usage = self.usage.borrow_mut();
-        usage.measured.insert(permit.number, (permit.client_prefix, rate));
-        let (all, own) =
-            (usage.carried(|_| true), usage.carried(|client_prefix| client_prefix == permit.client_prefix));
-        excess(each, &own, rate, "its address carries")?;
-        excess(total, &all, rate, "all tests carry")
+        let Some(load) = usage.loads.get_mut(&permit.number) else { return Ok(()) };
+        load.pace = pace;
+        if load.evicted {
+            let why = format!("it carried nearly nothing for {}, and others need its place", pace.idle);
+            return Err(Refusal { number: ErrorNumber::BUSY, why });
+        }
+        let (each, total) = (self.limits.address.rate, self.limits.total.rate);
+        let (all, own) = (usage.rates(|_| true), usage.rates(|client_prefix| client_prefix == permit.client_prefix));
+        excess(each, &own, pace.rate, "its address carries")?;
+        excess(total, &all, pace.rate, "all tests carry")
     }
 
-    /// Whether nobody is in but pending.
+    /// Ends loads that carried nearly nothing for [`MAX_IDLE`], until there is room for so many `streams` more, the idlest
+    /// first. Returns whether any is ending, so that asking again is worth it.
+    pub(super) fn make_room(&self, streams: u32) -> bool {
+        let mut usage = self.usage.borrow_mut();
+        let mut freed: u32 = usage.loads.values().filter(|load| load.evicted).map(|load| load.streams).sum();
+        let mut idle: Vec<&mut Load> =
+            usage.loads.values_mut().filter(|load| !load.evicted && load.pace.idle >= MAX_IDLE).collect();
+        idle.sort_unstable_by_key(|load| std::cmp::Reverse(load.pace.idle));
+        for load in idle {
+            if freed >= streams {
+                break;
+            }
+            load.evicted = true;
+            freed += load.streams;
+        }
+        freed > 0
+    }
+
+    /// Returns how many tests there are.
+    pub(super) fn tests(&self) -> u32 {
+        self.usage.borrow().all.tests
+    }
+
+    /// Returns whether there is no test and no load.
     pub(super) fn is_idle(&self) -> bool {
         let all = self.usage.borrow().all;
         all.tests == 0 && all.streams == 0
     }
 
-    /// What all, and `address`, would have if `more` came in.
+    /// Returns the usage of all, and of `address`, with `more`.
     fn after(&self, address: IpAddr, more: Taken) -> (Taken, Taken) {
         let usage = self.usage.borrow();
-        let own = usage.households.get(&client_prefix(address)).copied().unwrap_or_default();
+        let own = usage.client_prefixes.get(&client_prefix(address)).copied().unwrap_or_default();
         (usage.all.plus(more), own.plus(more))
     }
 
@@ -260,10 +314,10 @@ impl Admission {
         let client_prefix = client_prefix(address);
         let mut usage = self.usage.borrow_mut();
         usage.all = usage.all.plus(taken);
-        let own = usage.households.entry(client_prefix).or_default();
+        let own = usage.client_prefixes.entry(client_prefix).or_default();
         *own = own.plus(taken);
-        usage.passes += 1;
-        Permit { usage: Rc::clone(&self.usage), client_prefix, number: usage.passes, taken }
+        usage.permits += 1;
+        Permit { usage: Rc::clone(&self.usage), client_prefix, number: usage.permits, taken }
     }
 
     /// A test that bytes limit has no duration that could be judged before.
@@ -283,13 +337,27 @@ impl Admission {
         }
     }
 
+    /// Where the request is beyond its address's limit, no other time is better; else the server is busy.
     fn check_streams(&self, streams: u32, all: Taken, own: Taken) -> Result<(), Refusal> {
         let (each, total) = (self.limits.address.streams, self.limits.total.streams);
-        if own.streams <= each && all.streams <= total && all.sockets() <= self.connections {
-            return Ok(());
+        let refuse = |number, why| Err(Refusal { number, why });
+        let is_newcomer = own.streams == streams;
+        if streams > each.min(total) {
+            let why =
+                format!("{streams} streams asked for; one address may have {each} at a time, all together {total}");
+            return refuse(ErrorNumber::STREAMS, why);
         }
-        let why = format!("{streams} streams asked for; one address may have {each} at a time, all together {total}");
-        Err(Refusal { number: ErrorNumber::STREAMS, why })
+        if own.streams > each {
+            let taken = own.streams - streams;
+            let why = format!("{streams} streams asked for; its address has {taken} of the {each} that it may have");
+            return refuse(ErrorNumber::BUSY, why);
+        }
+        if all.streams > without_reserve(total, is_newcomer) || all.sockets() > self.connections {
+            let taken = all.streams - streams;
+            let why = format!("{streams} streams asked for; {taken} of the {total} of all tests are taken");
+            return refuse(ErrorNumber::BUSY, why);
+        }
+        Ok(())
     }
 
     fn check_rate(&self, all: BitRate, own: BitRate) -> Result<(), Refusal> {
@@ -307,7 +375,7 @@ impl Admission {
 }
 
 impl Permit {
-    /// Its number, in the order in which passes are given.
+    /// Its number, in the order in which permits are given.
     pub(super) const fn number(&self) -> u64 {
         self.number
     }
@@ -316,22 +384,27 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         let mut usage = self.usage.borrow_mut();
-        usage.measured.remove(&self.number);
+        usage.loads.remove(&self.number);
         usage.all = usage.all.minus(self.taken);
-        if let Some(own) = usage.households.get_mut(&self.client_prefix) {
+        if let Some(own) = usage.client_prefixes.get_mut(&self.client_prefix) {
             *own = own.minus(self.taken);
             if *own == Taken::default() {
-                usage.households.remove(&self.client_prefix);
+                usage.client_prefixes.remove(&self.client_prefix);
             }
         }
     }
 }
 
 impl Usage {
-    /// The rates of the households that are `wanted`.
-    fn carried(&self, wanted: impl Fn(u128) -> bool) -> Vec<BitRate> {
-        self.measured.values().filter(|(client_prefix, _)| wanted(*client_prefix)).map(|(_, rate)| *rate).collect()
+    /// Returns the rates of the loads of client prefixes that are `wanted`.
+    fn rates(&self, wanted: impl Fn(u128) -> bool) -> Vec<BitRate> {
+        self.loads.values().filter(|load| wanted(load.client_prefix)).map(|load| load.pace.rate).collect()
     }
+}
+
+/// Returns how many places of `total` an address may fill up to: all if it has none yet, else seven eighths.
+const fn without_reserve(total: u32, is_newcomer: bool) -> u32 {
+    if is_newcomer { total } else { total - total / 8 }
 }
 
 impl Taken {
@@ -359,8 +432,8 @@ impl Taken {
     }
 }
 
-/// Whose quota `address` uses.
-fn client_prefix(address: IpAddr) -> u128 {
+/// Returns whose quota `address` uses: its own, or that of its /64 network of IPv6.
+pub(super) fn client_prefix(address: IpAddr) -> u128 {
     const NETWORK: u128 = (u64::MAX as u128) << 64;
     match address.to_canonical() {
         IpAddr::V4(address) => number(IpAddr::V4(address)),
@@ -393,6 +466,15 @@ mod tests {
 
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()
+    }
+
+    fn at(mbps: u64) -> Pace {
+        Pace { rate: BitRate::from_mbps(mbps), idle: Span::ZERO }
+    }
+
+    /// A load with so many streams.
+    fn streams(streams: u16) -> Request {
+        Request { streams, ..Request::default() }
     }
 
     fn network(text: &str) -> Network {
@@ -452,7 +534,7 @@ mod tests {
         assert!(gate.pending(ip(THERE)).is_ok());
         drop(rejected);
         assert!(gate.pending(ip(HERE)).is_ok());
-        assert!(gate.usage.borrow().households.is_empty(), "whoever has gone is forgotten");
+        assert!(gate.usage.borrow().client_prefixes.is_empty(), "whoever has gone is forgotten");
     }
 
     #[test]
@@ -472,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn a_household_of_ipv6_is_one_address() {
+    fn a_network_of_ipv6_is_one_address() {
         let gate = gate(|limits| limits.address.tests = 1);
         let _first = gate.test(ip("2001:db8:0:1::1")).unwrap();
         assert_eq!(gate.test(ip("2001:db8:0:1:ffff::2")).unwrap_err(), Closed::Full);
@@ -500,14 +582,57 @@ mod tests {
     }
 
     #[test]
-    fn streams_beyond_the_quota_are_refused_as_iperf3_does() {
+    fn streams_beyond_the_quota_are_refused_and_those_of_others_make_the_server_busy() {
         let gate = gate(|limits| limits.address.streams = 10);
-        let request = |streams| Request { streams, ..Request::default() };
-        let _first = gate.load(ip(HERE), &request(8)).unwrap();
-        let refusal = gate.load(ip(HERE), &request(3)).unwrap_err();
-        assert_eq!(refusal.number.get(), 6);
-        assert!(refusal.why.contains("may have 10 at a time"), "{}", refusal.why);
-        assert!(gate.load(ip(HERE), &request(2)).is_ok() && gate.load(ip(THERE), &request(3)).is_ok());
+        let refusal = gate.load(ip(HERE), &streams(11)).unwrap_err();
+        assert_eq!(refusal.number, ErrorNumber::STREAMS);
+        let _first = gate.load(ip(HERE), &streams(8)).unwrap();
+        let refusal = gate.load(ip(HERE), &streams(3)).unwrap_err();
+        assert_eq!(refusal.number, ErrorNumber::BUSY);
+        assert!(refusal.why.contains("has 8 of the 10 that it may have"), "{}", refusal.why);
+        assert!(gate.load(ip(HERE), &streams(2)).is_ok() && gate.load(ip(THERE), &streams(3)).is_ok());
+    }
+
+    #[test]
+    fn four_addresses_do_not_take_all_streams() {
+        let gate = gate(|_| {});
+        let mut loads = Vec::new();
+        for last in 1..=4_u8 {
+            let address = IpAddr::from([192, 0, 2, last]);
+            loads.extend(std::iter::from_fn(|| gate.load(address, &streams(128)).ok()));
+        }
+        assert!(loads.len() >= 13, "{}", loads.len());
+        let newcomer = gate.load(ip(THERE), &streams(128));
+        assert!(newcomer.is_ok(), "{newcomer:?}");
+    }
+
+    #[test]
+    fn loads_that_carry_nearly_nothing_give_their_places_to_newcomers() {
+        let gate = gate(|limits| (limits.address.streams, limits.total.streams) = (100, 100));
+        let slow = Pace { rate: BitRate::from_bps(1), idle: MAX_IDLE };
+        let [idle, idler, busy] =
+            [HERE, "192.0.2.2", "192.0.2.3"].map(|text| gate.load(ip(text), &streams(30)).unwrap());
+        gate.measured(&idle, slow).unwrap();
+        gate.measured(&idler, Pace { idle: MAX_IDLE * 2, ..slow }).unwrap();
+        gate.measured(&busy, at(10)).unwrap();
+        let refusal = gate.load(ip(THERE), &streams(40)).unwrap_err();
+        assert_eq!(refusal.number, ErrorNumber::BUSY);
+        assert!(gate.make_room(30));
+        assert!(gate.measured(&idler, slow).is_err_and(|refusal| refusal.why.contains("nearly nothing")));
+        assert!(gate.measured(&idle, slow).is_ok() && gate.measured(&busy, at(10)).is_ok());
+        drop(idler);
+        assert!(gate.load(ip(THERE), &streams(40)).is_ok());
+        assert!(gate.make_room(60) && gate.measured(&idle, slow).is_err());
+        drop(idle);
+        assert!(!gate.make_room(60) && gate.measured(&busy, at(10)).is_ok(), "who carries something stays");
+    }
+
+    #[test]
+    fn streams_that_are_opened_together_are_not_too_many_pending() {
+        let gate = Admission::new(Limits::default(), 1000);
+        let _load = gate.load(ip(HERE), &streams(128)).unwrap();
+        let pending: Vec<_> = (0..128).map(|_| gate.pending(ip(HERE))).collect();
+        assert!(pending.iter().all(Result::is_ok));
     }
 
     #[test]
@@ -527,11 +652,11 @@ mod tests {
         let gate = gate(|limits| limits.total.rate = Some(BitRate::from_mbps(100)));
         let (one, other) = (gate.load(ip(HERE), &Request::default()), gate.load(ip(THERE), &Request::default()));
         let (one, other) = (one.unwrap(), other.unwrap());
-        assert!(gate.measured(&one, BitRate::from_mbps(70)).is_ok());
-        assert!(gate.measured(&other, BitRate::from_mbps(40)).is_ok());
-        assert_eq!(gate.measured(&one, BitRate::from_mbps(70)).unwrap_err().number.get(), 27);
+        assert!(gate.measured(&one, at(70)).is_ok());
+        assert!(gate.measured(&other, at(40)).is_ok());
+        assert_eq!(gate.measured(&one, at(70)).unwrap_err().number.get(), 27);
         drop(one);
-        assert!(gate.measured(&other, BitRate::from_mbps(90)).is_ok());
+        assert!(gate.measured(&other, at(90)).is_ok());
     }
 
     #[test]
@@ -539,8 +664,8 @@ mod tests {
         let gate = gate(|limits| limits.address.rate = Some(BitRate::from_mbps(50)));
         let (one, other) = (gate.load(ip(HERE), &Request::default()), gate.load(ip(THERE), &Request::default()));
         let (one, other) = (one.unwrap(), other.unwrap());
-        assert!(gate.measured(&one, BitRate::from_mbps(60)).is_err());
-        assert!(gate.measured(&other, BitRate::from_mbps(45)).is_ok());
+        assert!(gate.measured(&one, at(60)).is_err());
+        assert!(gate.measured(&other, at(45)).is_ok());
     }
 
     #[test]

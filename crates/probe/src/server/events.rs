@@ -1,6 +1,6 @@
 use std::net::{IpAddr, SocketAddr};
 
-use fullpipe_iperf::ErrorNumber;
+use fullpipe_iperf::Error;
 use fullpipe_record::{Interval, Measurement, Request};
 use fullpipe_units::{BitRate, ByteCount};
 
@@ -61,16 +61,23 @@ pub enum ServerEvent {
         client: SocketAddr,
         /// Why.
         why: String,
-        /// iperf3's number for it, if the client was refused.
-        refused: Option<ErrorNumber>,
+        /// The reason as the protocol has it; not of an iperf2 client.
+        cause: Option<Error>,
+        /// The test so far as it looks from here, if data had flowed; not of an iperf2 client.
+        seen: Option<Box<Measurement>>,
+    },
+    /// Flows of iperf2 datagrams began that are not reported one by one, as anybody can begin them in anybody's name.
+    UnreportedFlows {
+        /// Flows since the last report.
+        flows: u64,
     },
     /// Connections were closed at once.
     TurnedAway {
         /// Who opened the last of them.
         client: IpAddr,
-        /// Why that one was closed.
+        /// The reason for which that one was closed.
         why: &'static str,
-        /// How many there were since this was last told.
+        /// Connections since the last report.
         connections: u64,
     },
     /// No test has come for as long as the server was to wait.

@@ -5,17 +5,19 @@ use std::io;
 use std::net::{SocketAddr, TcpStream as StdTcpStream};
 use std::time::Duration;
 
+use fullpipe_iperf::MAX_TEST;
 use fullpipe_iperf::iperf2::{ANSWER, Header, Kind};
 use fullpipe_load::{Channel, Lane, Role, Transfer, TransferPlan};
 use fullpipe_record::Request;
 use fullpipe_units::{BitRate, ByteCount, Span};
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
 use super::test::{Carried, bytes_of};
-use super::watch::Watch;
+use super::watch::{Bounds, Watch};
 use super::{POLL_INTERVAL, Server, ServerEvent, blocking};
 
 /// Reads and counts what `client` sends on a connection on which `begun` has been read already.
@@ -30,14 +32,15 @@ pub(super) async fn count(
 ) -> Result<Carried, String> {
     // How long it will last, and how fast it will be, is not said.
     let unknown = Request { duration: Span::ZERO, ..Request::default() };
-    let permit = server.admission.load(client.ip(), &unknown).map_err(|refusal| refusal.to_string())?;
+    let permit = server.admit_load(client.ip(), &unknown).await.map_err(|refusal| refusal.to_string())?;
     let header = timeout(server.client_timeout.greeting(), header(&mut stream, &mut begun)).await;
     answer(&mut stream, header.unwrap_or_default(), server.client_timeout.greeting()).await?;
     let begun = ByteCount::new(begun.len() as u64);
-    server.tell(ServerEvent::BeganIperf2 { client });
+    server.report(ServerEvent::BeganIperf2 { client });
     let stream = blocking(stream).ok_or("cannot take over its connection")?;
     let transfer = start(stream, &unknown).map_err(|error| format!("cannot start its data thread: {error}"))?;
-    let mut watch = Watch::new(server.bounds(unknown.block));
+    let bounds = server.bounds(unknown.block, 1);
+    let mut watch = Watch::new(Bounds { duration: bounds.duration.or(Some(MAX_TEST)), ..bounds });
     let mut judged = Ok(());
     while judged.is_ok() && !transfer.is_over() && !*server.closing.borrow() {
         sleep(POLL_INTERVAL).await;
@@ -75,6 +78,8 @@ async fn header(stream: &mut TcpStream, begun: &mut Vec<u8>) -> Option<Header> {
 async fn answer(stream: &mut TcpStream, header: Option<Header>, timeout: Duration) -> Result<(), String> {
     match header {
         Some(Header { kind, .. }) if kind != Kind::Upload => {
+            // By a reset: clients that wait for data, as with --bounceback, take an orderly end for silence.
+            let _ = SockRef::from(&*stream).set_linger(Some(Duration::ZERO));
             Err(format!("an iperf2 client asked for {kind}, which is not offered: let it send, or use iperf3"))
         }
         Some(Header { waits_for_answer: true, .. }) => {

@@ -18,6 +18,9 @@ const DATAGRAM_BUFFER: usize = 4 << 20;
 /// Descriptors that are never given to connections: listeners, settings that are read, the log, the runtime's own.
 const RESERVE: u64 = 64;
 
+/// The fewest descriptors with which a server can serve a test.
+const MIN_DESCRIPTORS: u64 = 64;
+
 /// A socket that listens on `address`; without one, on every address of both families where the host has IPv6.
 ///
 /// # Errors
@@ -78,13 +81,22 @@ pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// How many connections this process may hold, after asking for all descriptors that it may have.
-pub(super) fn room() -> u32 {
+/// Returns how many connections this process may hold, after asking for all descriptors that it may have.
+///
+/// # Errors
+/// If there are too few descriptors for any test.
+pub(super) fn room() -> Result<u32, ServeError> {
     let limit = getrlimit(Resource::Nofile);
     let wanted = Rlimit { current: limit.maximum, maximum: limit.maximum };
     let current = if setrlimit(Resource::Nofile, wanted).is_ok() { limit.maximum } else { limit.current };
-    let descriptors = current.unwrap_or(u64::MAX).saturating_sub(RESERVE);
-    u32::try_from(descriptors).unwrap_or(u32::MAX)
+    room_within(current.unwrap_or(u64::MAX))
+}
+
+fn room_within(descriptors: u64) -> Result<u32, ServeError> {
+    if descriptors < MIN_DESCRIPTORS {
+        return Err(ServeError::Descriptors { permitted: descriptors, needed: MIN_DESCRIPTORS });
+    }
+    Ok(u32::try_from(descriptors - RESERVE.min(descriptors / 2)).unwrap_or(u32::MAX))
 }
 
 #[cfg(test)]
@@ -96,5 +108,13 @@ mod tests {
         let seen = |text: &str| canonical(text.parse().unwrap()).to_string();
         assert_eq!(seen("[::ffff:192.0.2.1]:5201"), "192.0.2.1:5201");
         assert_eq!(seen("[2001:db8::1]:5201"), "[2001:db8::1]:5201");
+    }
+
+    #[test]
+    fn a_server_with_few_descriptors_serves_or_says_why_not() {
+        assert_eq!(room_within(64).ok(), Some(32));
+        assert_eq!(room_within(1024).ok(), Some(960));
+        let error = room_within(63).unwrap_err().to_string();
+        assert!(error.contains("63 open files") && error.contains("ulimit -n"), "{error}");
     }
 }

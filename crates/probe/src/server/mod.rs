@@ -1,10 +1,11 @@
 //! The server: any number of tests at once, told apart by their cookies.
 //!
-//! A connection is accepted if the [`gate`] has a place for it, says who it is in the [`greeting`], and is a data
-//! connection of a test that the [`registry`] knows, or begins a [`test`] or a load of [`iperf2`]. Whoever comes in holds a
-//! pass of the gate as long as it stays, and nobody stays without a deadline.
+//! A connection is accepted if [`admission`] has a place for it, is classified by its first bytes in [`greeting`], and is a
+//! data connection of a test that the [`registry`] knows, or begins a [`test`] or a load of [`iperf2`]. It holds a permit
+//! as long as it is open, and every wait has a deadline.
 
 mod admission;
+mod backoff;
 mod events;
 mod greeting;
 mod iperf2;
@@ -16,14 +17,18 @@ mod udp;
 mod watch;
 
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{Authenticator, Control, HANDSHAKE, KeyVerifier, TlsIdentity};
-use fullpipe_iperf::{Caller, Cookie, DEFAULT_PORT, Error, ErrorNumber, Key, State, Timeouts};
+use fullpipe_control::{Authenticator, Control, HANDSHAKE, TlsIdentity};
+use fullpipe_iperf::{
+    Caller, Cookie, DEFAULT_PORT, Error, ErrorNumber, Key, Nonce, Refusal, State, Timeouts, data_connections,
+};
 use fullpipe_load::{Channel, StorageConfig};
+use fullpipe_record::{Measurement, Request};
 use fullpipe_units::{ByteCount, Span};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
@@ -33,6 +38,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::error::ServeError;
 use admission::{Admission, Closed, Permit};
+use backoff::Backoff;
 use greeting::{Greeting, greet};
 use listen::{canonical, listen, listen_for_datagrams};
 use registry::{Arrival, Known, Registry, StreamSender};
@@ -46,11 +52,22 @@ pub use printed::{Printer, TestText};
 /// How often a transfer is looked at, and an interrupt looked for.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How often is told who was turned away: a rejected must not fill a log.
-const TELL: Duration = Duration::from_secs(1);
+/// The interval at which rejected clients are reported: they must not fill a log.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long tests may take to say goodbye when the server is stopped.
+/// The longest time that tests may take to end when the server is stopped.
 const FAREWELL: Duration = Duration::from_secs(2);
+
+/// The longest time that a new test waits for the places of those that carry nearly nothing.
+const EVICTION_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Something happened.
+struct Happened {
+    event: ServerEvent,
+    /// Set if it was a test, after which a server for one test ends. Datagrams without a control connection are none:
+    /// anybody can send them in anybody's name.
+    was_test: bool,
+}
 
 /// How to serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,16 +150,15 @@ async fn run(
     let mut busy = Instant::now();
     loop {
         tokio::select! {
-            event = happened.recv() => if let Some(event) = event {
-                let over = matches!(event, ServerEvent::Ended { .. } | ServerEvent::Failed { .. });
+            happened = happened.recv() => if let Some(Happened { event, was_test }) = happened {
                 report(event);
-                if over && options.one_off {
+                if was_test && options.one_off {
                     return Ok(());
                 }
             },
             () = sleep(POLL_INTERVAL) => {}
         }
-        if stated.elapsed() >= TELL {
+        if stated.elapsed() >= REPORT_INTERVAL {
             stated = Instant::now();
             if let Some(rejected) = server.turned_away.take() {
                 report(rejected);
@@ -150,6 +166,9 @@ async fn run(
         }
         if interrupt.load(Ordering::Relaxed) {
             server.close().await;
+            while let Ok(Happened { event, .. }) = happened.try_recv() {
+                report(event);
+            }
             return Ok(());
         }
         if !server.admission.is_idle() {
@@ -190,12 +209,13 @@ struct Server {
     admission: Admission,
     registry: RefCell<Registry>,
     turned_away: Rejected,
-    events: mpsc::UnboundedSender<ServerEvent>,
+    events: mpsc::UnboundedSender<Happened>,
     closing: signal::Sender<bool>,
     listener: Rc<TcpListener>,
     /// Whether UDP streams can be opened.
     takes_datagrams: Cell<bool>,
-    lock: KeyVerifier,
+    key: Option<Key>,
+    backoff: RefCell<Backoff>,
     authenticator: Option<Authenticator>,
     tls: Option<TlsIdentity>,
     storage_config: StorageConfig,
@@ -211,7 +231,7 @@ impl Server {
     fn open(
         options: &ServeOptions,
         printer: Printer,
-        events: mpsc::UnboundedSender<ServerEvent>,
+        events: mpsc::UnboundedSender<Happened>,
     ) -> Result<Rc<Self>, ServeError> {
         options.storage_config.check().map_err(ServeError::File)?;
         let listener = Rc::new(listen(options.bind, options.port)?);
@@ -220,7 +240,7 @@ impl Server {
             limits.total.tests = 1;
         }
         let server = Rc::new(Self {
-            admission: Admission::new(limits, listen::room()),
+            admission: Admission::new(limits, listen::room()?),
             registry: RefCell::default(),
             turned_away: Rejected::default(),
             events,
@@ -231,14 +251,15 @@ impl Server {
             interval: options.interval,
             // Such clients can neither show a key nor say who they are.
             iperf2: options.iperf2 && options.key.is_none() && options.authenticator.is_none(),
-            lock: KeyVerifier::new(options.key.clone()),
+            key: options.key.clone(),
+            backoff: RefCell::default(),
             authenticator: options.authenticator.clone(),
             tls: options.tls.clone(),
             storage_config: options.storage_config.clone(),
             one_off: options.one_off,
             printer,
         });
-        server.tell(ServerEvent::Listening(listener.local_addr().map_err(ServeError::Start)?));
+        server.report(ServerEvent::Listening(listener.local_addr().map_err(ServeError::Start)?));
         server.takes_datagrams.set(server.open_udp(&listener));
         spawn_local(Rc::clone(&server).accept(listener));
         if let Some(port) = options.iperf2_port.filter(|port| server.iperf2 && *port != options.port) {
@@ -251,7 +272,7 @@ impl Server {
     fn listen_too(self: &Rc<Self>, bind: Option<IpAddr>, port: u16) {
         let listening =
             listen(bind, port).and_then(|listener| Ok((listener.local_addr().map_err(ServeError::Start)?, listener)));
-        self.tell(match listening {
+        self.report(match listening {
             Ok((address, listener)) => {
                 self.open_udp(&listener);
                 spawn_local(Rc::clone(self).accept(Rc::new(listener)));
@@ -269,7 +290,7 @@ impl Server {
                 true
             }
             Err(error) => {
-                self.tell(ServerEvent::NotListening { why: format!("cannot take datagrams: {error}") });
+                self.report(ServerEvent::NotListening { why: format!("cannot take datagrams: {error}") });
                 false
             }
         }
@@ -320,7 +341,7 @@ impl Server {
 
     /// Deals with a connection that brings `cookie`.
     async fn dispatch(self: Rc<Self>, control: Control, client: SocketAddr, cookie: Cookie, permit: Permit) {
-        let known = self.registry.borrow().find(&cookie);
+        let known = self.registry.borrow().find(&cookie, client.ip());
         match (known, control) {
             (Known::New, control) => self.run_test(control, client, cookie, permit).await,
             // Data is never encrypted.
@@ -331,7 +352,7 @@ impl Server {
 
     /// Runs the test that begins with `cookie` on the connection `control`.
     async fn run_test(self: Rc<Self>, control: Control, client: SocketAddr, cookie: Cookie, pending: Permit) {
-        let _pass = match self.admission.test(client.ip()) {
+        let _permit = match self.admit_test(client.ip()).await {
             Ok(permit) => permit,
             Err(why) => {
                 self.turned_away.add(client.ip(), why);
@@ -343,14 +364,45 @@ impl Server {
         let arrivals = self.registry.borrow_mut().open(cookie, client.ip());
         let ended = Test::new(Rc::clone(&self), client, cookie, control, arrivals).run().await;
         self.registry.borrow_mut().close(cookie);
-        self.tell_end(client, ended.map_err(Failed::from));
+        self.report_end(client, ended);
+    }
+
+    /// Admits a test; where all places are taken, after those that carry nearly nothing have ended.
+    async fn admit_test(&self, client: IpAddr) -> Result<Permit, Closed> {
+        let deadline = Instant::now() + EVICTION_TIMEOUT;
+        loop {
+            match self.admission.test(client) {
+                Err(Closed::Full) if Instant::now() < deadline && self.admission.make_room(1) => {
+                    sleep(POLL_INTERVAL).await;
+                }
+                admitted => return admitted,
+            }
+        }
+    }
+
+    /// Admits the load of a test, as [`Server::admit_test`] does a test.
+    async fn admit_load(&self, client: IpAddr, request: &Request) -> Result<Permit, Refusal> {
+        let deadline = Instant::now() + EVICTION_TIMEOUT;
+        let streams = u32::from(data_connections(request));
+        loop {
+            match self.admission.load(client, request) {
+                Err(refusal)
+                    if refusal.number == ErrorNumber::BUSY
+                        && Instant::now() < deadline
+                        && self.admission.make_room(streams) =>
+                {
+                    sleep(POLL_INTERVAL).await;
+                }
+                admitted => return admitted,
+            }
+        }
     }
 
     /// Counts what an iperf2 client sends.
     async fn count(self: Rc<Self>, stream: TcpStream, client: SocketAddr, begun: Vec<u8>, pending: Permit) {
         drop(pending);
         let ended = iperf2::count(&self, client, stream, begun).await;
-        self.tell_end(client, ended.map_err(Failed::from));
+        self.report_end(client, ended.map_err(Failed::from));
     }
 
     /// Answers a connection that is not wanted as iperf3 does.
@@ -359,8 +411,8 @@ impl Server {
         let _ = timeout(self.client_timeout.greeting(), control.send(&[State::AccessDenied.byte()])).await;
     }
 
-    /// What a transfer may do here.
-    fn bounds(&self, allowance: ByteCount) -> Bounds {
+    /// Returns the bounds of a transfer over so many `streams`.
+    fn bounds(&self, allowance: ByteCount, streams: u16) -> Bounds {
         let limits = self.admission.limits();
         Bounds {
             // Ends are told and take a round trip: who keeps to what is permitted is not cut off.
@@ -368,6 +420,7 @@ impl Server {
             bytes: limits.bytes,
             standstill: self.client_timeout.standstill(),
             allowance,
+            idle_rate: watch::IDLE_RATE.scaled(streams.into()),
         }
     }
 
@@ -380,35 +433,51 @@ impl Server {
         }
     }
 
-    fn tell_end(&self, client: SocketAddr, ended: Result<Carried, Failed>) {
-        self.tell(match ended {
-            Ok(Carried { bytes, rate, seen }) => ServerEvent::Ended { client, bytes, rate, seen },
-            Err(Failed { why, refused }) => ServerEvent::Failed { client, why, refused },
-        });
+    /// Reports the end of a test.
+    fn report_end(&self, client: SocketAddr, ended: Result<Carried, Failed>) {
+        // The receiver is gone when the server is ending.
+        let _ = self.events.send(Happened { event: end_event(client, ended), was_test: true });
     }
 
-    fn tell(&self, event: ServerEvent) {
-        // Nobody listens any more when the server is ending.
-        let _ = self.events.send(event);
+    /// Reports anything but the end of a test.
+    fn report(&self, event: ServerEvent) {
+        let _ = self.events.send(Happened { event, was_test: false });
     }
 }
 
-/// Why a test failed, and iperf3's number for it if its client was refused.
+fn end_event(client: SocketAddr, ended: Result<Carried, Failed>) -> ServerEvent {
+    match ended {
+        Ok(Carried { bytes, rate, seen }) => ServerEvent::Ended { client, bytes, rate, seen },
+        Err(Failed { why, cause, seen }) => ServerEvent::Failed { client, why, cause, seen },
+    }
+}
+
+/// Returns a nonce that was never used.
+fn random_nonce() -> io::Result<Nonce> {
+    let mut random = [0; Nonce::LENGTH];
+    // The kernel gives up to 256 bytes at once.
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+    Ok(Nonce::new(random))
+}
+
+/// The reason for which a test failed.
 struct Failed {
     why: String,
-    refused: Option<ErrorNumber>,
+    /// The same as the protocol has it; not of an iperf2 client.
+    cause: Option<Error>,
+    /// The test so far, if data had flowed.
+    seen: Option<Box<Measurement>>,
 }
 
 impl From<String> for Failed {
     fn from(why: String) -> Self {
-        Self { why, refused: None }
+        Self { why, cause: None, seen: None }
     }
 }
 
 impl From<Error> for Failed {
     fn from(error: Error) -> Self {
-        let refused = if let Error::Refused(refusal) = &error { Some(refusal.number) } else { None };
-        Self { why: error.to_string(), refused }
+        Self { why: error.to_string(), cause: Some(error), seen: None }
     }
 }
 

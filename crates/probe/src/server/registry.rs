@@ -8,7 +8,7 @@ use fullpipe_iperf::Cookie;
 use fullpipe_load::Channel;
 use tokio::sync::mpsc;
 
-use super::admission::Permit;
+use super::admission::{Permit, client_prefix};
 
 /// Tests that are remembered after their end.
 const PAST: usize = 1024;
@@ -32,7 +32,7 @@ pub(super) type StreamSender = mpsc::UnboundedSender<Arrival>;
 pub(super) enum Known {
     /// A test under way.
     Test(StreamSender),
-    /// A test that has ended: what still comes is late.
+    /// A test that has ended, so that what comes is late, or a test of another client.
     Past,
     /// Nothing yet: a new test.
     New,
@@ -64,9 +64,12 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    pub(super) fn find(&self, cookie: &Cookie) -> Known {
+    /// Returns what a `cookie` stands for that came from `client`. Cookies can be seen on the path, so a test takes streams
+    /// only from the client prefix that began it.
+    pub(super) fn find(&self, cookie: &Cookie, client: IpAddr) -> Known {
         match self.open.get(cookie) {
-            Some((_, test)) => Known::Test(test.clone()),
+            Some((its, test)) if client_prefix(*its) == client_prefix(client) => Known::Test(test.clone()),
+            Some(_) => Known::Past,
             None if self.past.iter().any(|past| past.cookie == *cookie) => Known::Past,
             None => Known::New,
         }
@@ -141,11 +144,19 @@ mod tests {
     #[test]
     fn a_late_data_connection_begins_no_test() {
         let mut registry = Registry::default();
-        assert!(matches!(registry.find(&cookie(1)), Known::New));
+        assert!(matches!(registry.find(&cookie(1), HERE), Known::New));
         let _arrivals = registry.open(cookie(1), HERE);
-        assert!(matches!(registry.find(&cookie(1)), Known::Test(_)));
+        assert!(matches!(registry.find(&cookie(1), HERE), Known::Test(_)));
         registry.close(cookie(1));
-        assert!(matches!(registry.find(&cookie(1)), Known::Past));
+        assert!(matches!(registry.find(&cookie(1), HERE), Known::Past));
+    }
+
+    #[test]
+    fn a_seen_cookie_does_not_let_another_address_take_a_stream() {
+        let mut registry = Registry::default();
+        let _arrivals = registry.open(cookie(1), HERE);
+        assert!(matches!(registry.find(&cookie(1), THERE), Known::Past));
+        assert!(matches!(registry.find(&cookie(1), HERE), Known::Test(_)));
     }
 
     #[test]
@@ -167,8 +178,8 @@ mod tests {
             registry.close(cookie(number));
         }
         assert_eq!(registry.past.len(), PAST);
-        assert!(matches!(registry.find(&cookie(0)), Known::New));
-        assert!(matches!(registry.find(&cookie(4999)), Known::Past));
+        assert!(matches!(registry.find(&cookie(0), HERE), Known::New));
+        assert!(matches!(registry.find(&cookie(4999), HERE), Known::Past));
     }
 
     #[test]

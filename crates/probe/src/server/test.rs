@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use fullpipe_control::{Control, wall_clock};
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_iperf::{
-    Cookie, Error, ErrorNumber, Parameters, Refusal, Results, ServerAction, ServerOutput, ServerSession, State,
+    Cookie, ErrorNumber, KeyCheck, Parameters, Refusal, Results, ServerAction, ServerOutput, ServerSession, State,
     data_connections, direction_of,
 };
 use fullpipe_load::{Channel, Lane, StreamCount, Transfer, TransferPlan, apply_options, read_back};
@@ -23,20 +23,23 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use super::admission::Permit;
+use super::admission::{Permit, client_prefix};
 use super::listen::canonical;
 use super::printed::Printed;
 use super::registry::Arrival;
 use super::watch::Watch;
-use super::{POLL_INTERVAL, Server, ServerEvent};
+use super::{Failed, POLL_INTERVAL, Server, ServerEvent, random_nonce};
 use crate::client::Connected;
 use crate::machine::{self, Before};
 use crate::progress::{Finished, Progress, role};
 use crate::results::{as_stated, results_of, stream_summaries, total};
 use crate::summary::{new_id, run_totals, started, this_host};
 
-/// Samples that are kept of a test, less than two megabytes: there may be a thousand tests, and they may last a day.
-const KEPT_SAMPLES: usize = 2_000;
+/// Samples that are kept of all tests together, about 25 MB: there may be a thousand tests, and they may last a day.
+const ALL_SAMPLES: usize = 32_000;
+
+/// Samples that are kept of one test, at most.
+const MAX_KEPT_SAMPLES: usize = 2_000;
 
 /// Maximum number of samples in a report, about 400 KB; those of a longer test are thinned.
 const MAX_SAMPLES: usize = 240;
@@ -49,8 +52,8 @@ const STREAMS_A_REPORT: u64 = 8;
 /// How long nothing may come before what is still missing is given up.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// The same for datagrams, which nobody sends again.
-const UDP_SILENCE: Duration = Duration::from_millis(200);
+/// The same for datagrams, which nobody sends again, and for the rest of a block, which not every client sends.
+const SHORT_SILENCE: Duration = Duration::from_millis(200);
 
 /// How often is looked whether it has come.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(2);
@@ -107,7 +110,7 @@ impl Test {
             client,
             cookie,
             control,
-            session: ServerSession::new(Time::ZERO, server.client_timeout.timeouts()),
+            session: session(&server, cookie),
             origin: Instant::now(),
             closing: server.closing.subscribe(),
             arrivals,
@@ -117,7 +120,7 @@ impl Test {
             sockets: Vec::new(),
             progress: None,
             printed: None,
-            watch: Watch::new(server.bounds(ByteCount::ZERO)),
+            watch: Watch::new(server.bounds(ByteCount::ZERO, 0)),
             finished: None,
             settings: None,
             report_due: REPORT_EVERY,
@@ -127,7 +130,7 @@ impl Test {
     }
 
     /// Runs the test to its end.
-    pub(super) async fn run(mut self) -> Result<Carried, Error> {
+    pub(super) async fn run(mut self) -> Result<Carried, Failed> {
         loop {
             while let Some(action) = self.session.next_action() {
                 if let Some(end) = self.carry_out(action).await {
@@ -194,7 +197,7 @@ impl Test {
     }
 
     /// Does what the protocol wants done; how the test ended, once it has.
-    async fn carry_out(&mut self, action: ServerAction) -> Option<Result<Carried, Error>> {
+    async fn carry_out(&mut self, action: ServerAction) -> Option<Result<Carried, Failed>> {
         match action {
             ServerAction::Send(bytes) => self.send(&bytes).await,
             ServerAction::Report(bytes) => self.waiting.extend(bytes),
@@ -210,7 +213,8 @@ impl Test {
             ServerAction::Finished(theirs) => return Some(Ok(self.carried(&theirs))),
             ServerAction::Failed(error) => {
                 self.finish_transfer().await;
-                return Some(Err(error));
+                let seen = self.carried(&Results::default()).seen;
+                return Some(Err(Failed { seen, ..error.into() }));
             }
         }
         None
@@ -251,12 +255,11 @@ impl Test {
 
     /// Lets the load in, if there is room for it.
     async fn expect(&mut self, request: Request) {
-        let proof = self.session.parameters().and_then(Parameters::proof);
-        let known = match self.server.lock.open(&self.cookie, proof, wall_clock()) {
-            Ok(()) => self.know_user().await,
-            refused => refused,
+        let admitted = match self.know_user().await {
+            Ok(()) => self.server.admit_load(self.client.ip(), &request).await,
+            Err(refusal) => Err(refusal),
         };
-        let admitted = match known.and_then(|()| self.server.admission.load(self.client.ip(), &request)) {
+        let admitted = match admitted {
             Ok(permit) => self.expect_hellos(&request).await.map(|()| permit),
             Err(refusal) => Err(refusal),
         };
@@ -266,23 +269,35 @@ impl Test {
                 if self.server.one_off {
                     self.prepare_listener(&request);
                 }
-                self.server.tell(ServerEvent::Began { client: self.client, request: request.clone() });
+                self.server.report(ServerEvent::Began { client: self.client, request: request.clone() });
                 self.request = request;
             }
             Err(refusal) => self.session.refuse(refusal, None),
         }
     }
 
-    /// Whether the user may come in, where only users do. A refusal always takes the same time: how long each of its
-    /// reasons takes to find would tell them apart.
+    /// Checks the user, where only users are served. A refusal always takes the same time, whatever its reason: else the
+    /// time would show the reason.
     async fn know_user(&self) -> Result<(), Refusal> {
         let Some(authenticator) = self.server.authenticator.clone() else { return Ok(()) };
-        let token = self.session.parameters().and_then(Parameters::auth_token).map(str::to_owned);
-        let (refusal, now) = (sleep(REFUSAL), wall_clock());
-        let why = match spawn_blocking(move || authenticator.check(token.as_deref(), now)).await {
-            Ok(Ok(())) => return Ok(()),
-            Ok(Err(error)) => error.to_string(),
-            Err(error) => error.to_string(),
+        let (refusal, prefix) = (sleep(REFUSAL), client_prefix(self.client.ip()));
+        let wait = self.server.backoff.borrow().wait(prefix, Instant::now());
+        let why = if wait.is_zero() {
+            let token = self.session.parameters().and_then(Parameters::auth_token).map(str::to_owned);
+            let now = wall_clock();
+            let why = match spawn_blocking(move || authenticator.check(token.as_deref(), now)).await {
+                Ok(Ok(())) => {
+                    self.server.backoff.borrow_mut().succeeded(prefix);
+                    return Ok(());
+                }
+                Ok(Err(error)) => error.to_string(),
+                Err(error) => error.to_string(),
+            };
+            self.server.backoff.borrow_mut().failed(prefix, Instant::now());
+            why
+        } else {
+            let wait = Span::from_secs(wait.as_secs() + 1);
+            format!("too many wrong passwords came from its address; the next is checked in {wait}")
         };
         refusal.await;
         Err(Refusal { number: ErrorNumber::AUTHENTICATION, why })
@@ -348,7 +363,7 @@ impl Test {
             Some(SocketReadback { handshake: caller_handshake(&lane.channel), ..socket })
         });
         self.sockets = found.collect();
-        self.watch = Watch::new(self.server.bounds(self.indivisible()));
+        self.watch = Watch::new(self.server.bounds(self.indivisible(), data_connections(&self.request)));
         // Only a fullpipe client can be told of it, and there may be a thousand others.
         let before = self.session.takes_reports().then(|| Before::now(self.client.ip(), None));
         match self.begin(lanes, self.plan(base_rtt)) {
@@ -360,7 +375,7 @@ impl Test {
                 let connected = Connected::of(&asked, &self.cookie, self.control.tcp(), &self.sockets);
                 self.printed =
                     self.is_output_wanted().then(|| Printed::new(self.server.printer, self.client, &connected));
-                self.server.tell(ServerEvent::Connected { client: self.client, connected: Box::new(connected) });
+                self.server.report(ServerEvent::Connected { client: self.client, connected: Box::new(connected) });
             }
             Err(error) => {
                 let refusal = Refusal { number: ErrorNumber::STREAMS, why: format!("cannot start the test: {error}") };
@@ -385,7 +400,16 @@ impl Test {
     }
 
     fn plan(&self, base_rtt: Option<Span>) -> TransferPlan {
-        TransferPlan { samples: KEPT_SAMPLES, ..TransferPlan::of(&self.request, base_rtt) }
+        // A client that is fullpipe counts bytes, not blocks.
+        let whole_blocks = !self.session.parameters().is_some_and(Parameters::speaks_fullpipe);
+        TransferPlan { samples: self.kept_samples(), whole_blocks, ..TransferPlan::of(&self.request, base_rtt) }
+    }
+
+    /// Returns how many samples are kept, the fewer the more tests there are: enough for the report, and for intervals.
+    fn kept_samples(&self) -> usize {
+        let tests = usize::try_from(self.server.admission.tests()).unwrap_or(usize::MAX).max(1);
+        let snapshots = 4 * usize::from(data_connections(&self.request));
+        (ALL_SAMPLES / tests).clamp(MAX_SAMPLES, MAX_KEPT_SAMPLES).max(snapshots)
     }
 
     /// Which way stream `index` goes, seen from this end.
@@ -423,7 +447,7 @@ impl Test {
             if let Some(printed) = &mut self.printed {
                 printed.interval(&interval);
             }
-            self.server.tell(ServerEvent::Interval { client: self.client, interval });
+            self.server.report(ServerEvent::Interval { client: self.client, interval });
         }
     }
 
@@ -437,20 +461,28 @@ impl Test {
         }
     }
 
-    /// How many bytes this end will have received if nothing is lost; unknown where time limits the test.
+    /// Returns how many bytes this end must receive; none where time limits the test.
     fn awaited(&self) -> Option<ByteCount> {
         self.request.bytes.filter(|_| self.request.direction != Direction::Download)
+    }
+
+    /// Returns `bytes` with the rest of their last block, which most clients send too.
+    fn in_whole_blocks(&self, bytes: ByteCount) -> ByteCount {
+        let block = self.request.block.get().max(1);
+        ByteCount::new(bytes.get().div_ceil(block).saturating_mul(block))
     }
 
     /// Waits for what is under way: a client ends a test of so many bytes when it has written them.
     async fn settle(&mut self) {
         let (Some(awaited), Some(progress)) = (self.awaited(), &self.progress) else { return };
-        let silence = if self.request.transport == Transport::Udp { UDP_SILENCE } else { SILENCE };
+        let whole = self.in_whole_blocks(awaited);
+        let is_udp = self.request.transport == Transport::Udp;
         let begun = Instant::now();
         let mut moved = (ByteCount::ZERO, begun);
-        while begun.elapsed() < self.server.client_timeout.greeting() / 2 && moved.1.elapsed() < silence {
+        while begun.elapsed() < self.server.client_timeout.greeting() / 2 {
             let bytes = progress.arrived();
-            if bytes >= awaited {
+            let silence = if is_udp || bytes >= awaited { SHORT_SILENCE } else { SILENCE };
+            if bytes >= whole || moved.1.elapsed() >= silence {
                 return;
             }
             if bytes > moved.0 {
@@ -541,6 +573,21 @@ impl Test {
             broken_off: None,
             warnings: finished.rest.notes.clone(),
             validity: Validity::default(),
+        }
+    }
+}
+
+/// Returns the session of a new test. Where a key is asked for, no random bytes mean no test.
+fn session(server: &Server, cookie: Cookie) -> ServerSession {
+    let session = ServerSession::new(Time::ZERO, server.client_timeout.timeouts());
+    let Some(key) = server.key.clone() else { return session };
+    match random_nonce() {
+        Ok(nonce) => session.with_key(KeyCheck::new(key, cookie, nonce)),
+        Err(error) => {
+            let why = format!("cannot draw random bytes: {error}");
+            let mut session = session;
+            session.refuse(Refusal { number: ErrorNumber::AUTHENTICATION, why }, error.raw_os_error());
+            session
         }
     }
 }

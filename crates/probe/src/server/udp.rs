@@ -22,17 +22,21 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::time::{sleep, timeout};
 
+use super::admission::Closed;
 use super::listen::canonical;
 use super::registry::Arrival;
 use super::test::Carried;
-use super::{POLL_INTERVAL, Server, ServerEvent};
+use super::{POLL_INTERVAL, Server, ServerEvent, end_event};
 
 /// The largest datagram that there is.
 const MAX_DATAGRAM: usize = 65_535;
 
-/// Flows of iperf2 that are counted at once. Addresses can be forged, so a new one takes the place of the one that has
-/// been silent longest.
+/// Flows of iperf2 that are counted at once. Addresses can be forged, so a new one takes the place of the one with the
+/// fewest datagrams, and of those of the one that has been silent longest.
 const FLOWS: usize = 256;
+
+/// Flows that are reported in one [`SWEEP`]; of more, only the number is reported.
+const REPORTED_FLOWS: u32 = 10;
 
 /// How long the end of a flow is remembered, because its client may not have got the report.
 const LINGER: Duration = Duration::from_secs(5);
@@ -45,16 +49,16 @@ const STRAYS: usize = 64;
 
 /// Deals with what comes to `socket`, as long as the server runs.
 pub(super) async fn serve_udp(server: Rc<Server>, socket: UdpSocket) {
-    let mut door = UdpListener { server, socket, flows: HashMap::new() };
+    let mut listener = UdpListener { server, socket, flows: HashMap::new(), reported: 0, unreported: 0 };
     let mut buffer = vec![0; MAX_DATAGRAM];
     let mut swept = Instant::now();
     // Without, the time that an echo request waits here counts as the path's.
-    let _ = stamp_passages(&door.socket, false);
+    let _ = stamp_passages(&listener.socket, false);
     loop {
-        let next = door.socket.async_io(Interest::READABLE, || arrival(&door.socket, &mut buffer));
+        let next = listener.socket.async_io(Interest::READABLE, || arrival(&listener.socket, &mut buffer));
         match timeout(SWEEP, next).await {
-            Ok(Ok(Stamped { length, from: Some(from), at })) if !door.echo(&buffer[..length], from, at) => {
-                door.take(&buffer[..length], from);
+            Ok(Ok(Stamped { length, from: Some(from), at })) if !listener.echo(&buffer[..length], from, at) => {
+                listener.take(&buffer[..length], from);
             }
             // What an earlier answer of ours ran into.
             Ok(Err(_)) => sleep(POLL_INTERVAL).await,
@@ -62,7 +66,7 @@ pub(super) async fn serve_udp(server: Rc<Server>, socket: UdpSocket) {
         }
         if swept.elapsed() >= SWEEP {
             swept = Instant::now();
-            door.sweep();
+            listener.sweep();
         }
     }
 }
@@ -70,8 +74,12 @@ pub(super) async fn serve_udp(server: Rc<Server>, socket: UdpSocket) {
 struct UdpListener {
     server: Rc<Server>,
     socket: UdpSocket,
-    /// What iperf2 clients send, by where it comes from.
+    /// Flows of iperf2 clients, by their addresses.
     flows: HashMap<SocketAddr, Flow>,
+    /// Flows that were reported since the last sweep.
+    reported: u32,
+    /// Flows that began since the last sweep and were not.
+    unreported: u64,
 }
 
 impl UdpListener {
@@ -123,17 +131,22 @@ impl UdpListener {
     fn begin(&mut self, datagram: &[u8], from: SocketAddr) {
         let kind = Header::read_datagram(datagram).kind;
         if kind != Kind::Upload {
-            let why = format!("an iperf2 client asked for {kind} over UDP, which is not offered");
-            return self.server.tell(ServerEvent::Failed { client: canonical(from), why, refused: None });
+            return self.server.turned_away.add(canonical(from).ip(), Closed::Iperf2Reverse);
         }
         if self.flows.len() >= FLOWS {
-            let stalest = self.flows.iter().min_by_key(|(_, flow)| flow.latest).map(|(from, _)| *from);
-            stalest.map(|from| self.flows.remove(&from));
+            let least = self.flows.iter().min_by_key(|(_, flow)| flow.rank()).map(|(from, _)| *from);
+            least.map(|from| self.flows.remove(&from));
         }
         let mut flow = Flow::new();
         flow.count(datagram);
+        flow.is_reported = self.reported < REPORTED_FLOWS;
+        if flow.is_reported {
+            self.reported += 1;
+            self.server.report(ServerEvent::BeganIperf2 { client: canonical(from) });
+        } else {
+            self.unreported += 1;
+        }
         self.flows.insert(from, flow);
-        self.server.tell(ServerEvent::BeganIperf2 { client: canonical(from) });
     }
 
     /// Answers the last datagram of a flow, each time that it comes.
@@ -145,9 +158,9 @@ impl UdpListener {
             // One that does not fit now is asked for again.
             let _ = self.socket.try_send_to(&answer, from);
         }
-        if newly {
+        if newly && flow.is_reported {
             let rate = BitRate::of(report.bytes, report.duration.max(Span::from_nanos(1)));
-            self.server.tell_end(canonical(from), Ok(Carried { bytes: report.bytes, rate, seen: None }));
+            self.server.report(end_event(canonical(from), Ok(Carried { bytes: report.bytes, rate, seen: None })));
         }
     }
 
@@ -155,11 +168,16 @@ impl UdpListener {
     fn sweep(&mut self) {
         let standstill: Duration = self.server.client_timeout.standstill().into();
         let server = &self.server;
+        self.reported = 0;
+        let flows = std::mem::take(&mut self.unreported);
+        if flows > 0 {
+            server.report(ServerEvent::UnreportedFlows { flows });
+        }
         self.flows.retain(|from, flow| {
             let silent = flow.latest.elapsed() >= standstill;
-            if silent && flow.ended.is_none() {
+            if silent && flow.ended.is_none() && flow.is_reported {
                 let why = format!("no datagram came for {}", server.client_timeout.standstill());
-                server.tell_end(canonical(*from), Err(why.into()));
+                server.report(end_event(canonical(*from), Err(why.into())));
             }
             !silent && flow.ended.is_none_or(|ended| ended.elapsed() < LINGER)
         });
@@ -182,6 +200,8 @@ struct Flow {
     jitter: f64,
     ended: Option<Instant>,
     stated: bool,
+    /// Set if its begin was reported, so that its end is too.
+    is_reported: bool,
 }
 
 impl Flow {
@@ -198,7 +218,13 @@ impl Flow {
             jitter: 0.0,
             ended: None,
             stated: false,
+            is_reported: true,
         }
+    }
+
+    /// Returns the order in which flows make room for others: those without a history first.
+    fn rank(&self) -> (u32, Instant) {
+        (self.datagrams.max(1).ilog2(), self.latest)
     }
 
     fn count(&mut self, payload: &[u8]) {
@@ -291,6 +317,17 @@ mod tests {
         assert_eq!((report.datagrams, report.lost, report.out_of_order), (8, 1, 2));
         assert_eq!(report.bytes, ByteCount::new(7 * 1470));
         assert!(flow.ended.is_some());
+    }
+
+    #[test]
+    fn datagrams_from_new_ports_do_not_displace_a_flow_with_a_history() {
+        let (mut old, mut new) = (Flow::new(), Flow::new());
+        for number in 1..100 {
+            old.count(&datagram(number, 0));
+        }
+        new.count(&datagram(1, 0));
+        assert!(new.latest >= old.latest && new.rank() < old.rank());
+        assert!(Flow { latest: old.latest, ..Flow::new() }.rank() < new.rank(), "of two alike, the silent one");
     }
 
     #[test]

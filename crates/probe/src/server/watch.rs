@@ -1,28 +1,36 @@
-//! Holds a transfer against what it may do. Time and counts are arguments.
+//! Compares a transfer with its bounds. Time and counts are arguments.
 
 use std::collections::VecDeque;
 
 use fullpipe_iperf::{ErrorNumber, Refusal};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-/// Over how long a rate is taken, at most and at least: as long as iperf3 takes for its own limit, and a second.
+use super::admission::Pace;
+
+/// The longest time over which a rate is taken, as in iperf3's own limit.
 const WINDOW: Span = Span::from_secs(5);
+/// The shortest time over which a rate is taken.
 const MIN_WINDOW: Span = Span::from_secs(1);
 
-/// How often a count is kept.
+/// The rate of a stream below which it carries nearly nothing.
+pub(super) const IDLE_RATE: BitRate = BitRate::from_bps(64_000);
+
+/// The interval at which counts are kept.
 const STEP: Span = Span::from_millis(250);
 
-/// What a transfer may do.
+/// Bounds of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bounds {
-    /// How long it may last.
+    /// Its longest duration.
     pub(super) duration: Option<Span>,
-    /// How many bytes it may carry.
+    /// The most bytes that it may carry.
     pub(super) bytes: Option<ByteCount>,
-    /// How long it may stand still.
+    /// The longest time without a byte.
     pub(super) standstill: Span,
     /// Bytes beyond a rate that are no excess: what is written at once cannot be divided.
     pub(super) allowance: ByteCount,
+    /// The rate below which it carries nearly nothing.
+    pub(super) idle_rate: BitRate,
 }
 
 /// A transfer under way, as it is watched.
@@ -33,6 +41,8 @@ pub(super) struct Watch {
     counts: VecDeque<(Span, ByteCount)>,
     moved: Span,
     latest: ByteCount,
+    /// When it was last faster than the idle rate.
+    busy: Span,
 }
 
 impl Watch {
@@ -42,20 +52,21 @@ impl Watch {
             counts: VecDeque::from([(Span::ZERO, ByteCount::ZERO)]),
             moved: Span::ZERO,
             latest: ByteCount::ZERO,
+            busy: Span::ZERO,
         }
     }
 
-    /// At `at`, since the data began to flow, `bytes` have been carried. The rate of the last seconds, once it can be
-    /// told; what the transfer need not carry beyond a given rate is left out.
+    /// Takes the `bytes` carried until `at`, counted from the start of the data. Returns the pace of the last seconds, after
+    /// the first; its rate leaves the allowance out.
     ///
     /// # Errors
-    /// Why the transfer must end.
-    pub(super) fn look(&mut self, at: Span, bytes: ByteCount) -> Result<Option<BitRate>, Refusal> {
+    /// If the transfer must end.
+    pub(super) fn look(&mut self, at: Span, bytes: ByteCount) -> Result<Option<Pace>, Refusal> {
         if bytes > self.latest {
             (self.latest, self.moved) = (bytes, at);
         }
         self.judge(at, bytes)?;
-        Ok(self.rate(at, bytes))
+        Ok(self.pace(at, bytes))
     }
 
     fn judge(&self, at: Span, bytes: ByteCount) -> Result<(), Refusal> {
@@ -75,7 +86,7 @@ impl Watch {
         }
     }
 
-    fn rate(&mut self, at: Span, bytes: ByteCount) -> Option<BitRate> {
+    fn pace(&mut self, at: Span, bytes: ByteCount) -> Option<Pace> {
         let &(last, _) = self.counts.back()?;
         if at.saturating_sub(last) >= STEP {
             self.counts.push_back((at, bytes));
@@ -85,8 +96,15 @@ impl Watch {
         }
         let &(since, before) = self.counts.front()?;
         let window = at.saturating_sub(since);
-        let carried = bytes.saturating_sub(before).saturating_sub(self.bounds.allowance);
-        (window >= MIN_WINDOW).then(|| BitRate::of(carried, window))
+        if window < MIN_WINDOW {
+            return None;
+        }
+        let carried = bytes.saturating_sub(before);
+        if BitRate::of(carried, window) >= self.bounds.idle_rate {
+            self.busy = at;
+        }
+        let rate = BitRate::of(carried.saturating_sub(self.bounds.allowance), window);
+        Some(Pace { rate, idle: at.saturating_sub(self.busy) })
     }
 }
 
@@ -99,12 +117,14 @@ mod tests {
         bytes: Some(ByteCount::from_mib(100)),
         standstill: Span::from_secs(20),
         allowance: ByteCount::from_kib(128),
+        idle_rate: IDLE_RATE,
     };
 
-    /// The rate that is seen after each of many looks at a flow of `mbps`.
+    /// Returns the rate after each of many samples of a flow of `mbps`.
     fn rates(watch: &mut Watch, mbps: u64, millis: std::ops::Range<u64>) -> Vec<Option<BitRate>> {
         let bytes = |at: u64| ByteCount::new(at * mbps * 125);
-        millis.step_by(20).map(|at| watch.look(Span::from_millis(at), bytes(at)).unwrap()).collect()
+        let rate = |pace: Option<Pace>| pace.map(|pace| pace.rate);
+        millis.step_by(20).map(|at| rate(watch.look(Span::from_millis(at), bytes(at)).unwrap())).collect()
     }
 
     #[test]
@@ -125,7 +145,7 @@ mod tests {
             let at = Span::from_millis(look * 20);
             let due = BitRate::from_mbps(10).bytes_in(at).get() / block.get() + 1;
             let rate = watch.look(at, ByteCount::new(due * block.get())).unwrap();
-            assert!(rate.is_none_or(|rate| rate <= BitRate::from_mbps(10)), "{rate:?} at {at}");
+            assert!(rate.is_none_or(|pace| pace.rate <= BitRate::from_mbps(10)), "{rate:?} at {at}");
         }
     }
 
@@ -137,7 +157,21 @@ mod tests {
             watch.look(Span::from_millis(1000 + look * 20), ByteCount::from_mib(1000)).unwrap();
         }
         let rate = watch.look(Span::from_secs(14), ByteCount::from_mib(1000)).unwrap();
-        assert_eq!(rate, Some(BitRate::ZERO));
+        assert_eq!(rate.map(|pace| pace.rate), Some(BitRate::ZERO));
+    }
+
+    #[test]
+    fn a_byte_now_and_then_is_nearly_nothing() {
+        let mut watch = Watch::new(Bounds { duration: None, ..BOUNDS });
+        let idle = |watch: &mut Watch, second: u64, bytes: u64| {
+            watch.look(Span::from_secs(second), ByteCount::new(bytes)).unwrap().unwrap().idle
+        };
+        assert_eq!(idle(&mut watch, 1, 100_000), Span::ZERO);
+        for second in 2..100 {
+            idle(&mut watch, second, 100_000 + second / 10);
+        }
+        assert!(idle(&mut watch, 100, 100_010) > Span::from_secs(90));
+        assert_eq!(idle(&mut watch, 101, 200_000), Span::ZERO);
     }
 
     #[test]

@@ -36,11 +36,23 @@ impl Text {
         Self { look, request, began: false, course: Course::default() }
     }
 
-    /// Returns the lines at the start of the data connections.
+    /// Returns the line that names the other end, for a test that failed before its data connections were open.
+    pub fn peer(&self, header: &TestHeader) -> String {
+        titled(self.request.title.as_deref(), self.peer_line(header))
+    }
+
+    fn peer_line(&self, TestHeader { host, port, .. }: &TestHeader) -> String {
+        match self.look.role {
+            Role::Client => format!("Connecting to host {host}, port {port}\n"),
+            Role::Server => format!("Accepted connection from {host}, port {port}\n"),
+        }
+    }
+
+    /// What is said when the data connections stand.
     pub fn connected(&mut self, opening: &TestHeader, connections: &Connections) -> String {
         let asked = std::mem::replace(&mut self.request, connections.request.clone());
         let verbose = self.look.verbose;
-        let TestHeader { host, port, .. } = opening;
+        let TestHeader { host, .. } = opening;
         let mut text = String::new();
         if verbose && self.look.role == Role::Client {
             text += &format!("Control connection MSS {}\n", shown(connections.mss.map(ByteCount::get)));
@@ -51,10 +63,7 @@ impl Text {
         if verbose {
             text += &format!("Time: {}\n", json::date(opening.at));
         }
-        match self.look.role {
-            Role::Client => text += &format!("Connecting to host {host}, port {port}\n"),
-            Role::Server => text += &format!("Accepted connection from {host}, port {port}\n"),
-        }
+        text += &self.peer_line(opening);
         if self.look.role == Role::Client && self.request.direction == Direction::Download {
             text += &format!("Reverse mode, remote host {host} is sending\n");
         }

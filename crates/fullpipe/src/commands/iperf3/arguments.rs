@@ -57,8 +57,8 @@ pub(super) struct Arguments {
     /// Write the process's number here
     #[arg(long, short = 'I', value_name = "FILE")]
     pidfile: Option<PathBuf>,
-    /// Run on this processor only
-    #[arg(long, short = 'A', value_name = "N")]
+    /// Run on this processor only; of a client, and the server on the second
+    #[arg(long, short = 'A', value_name = "N[,M]")]
     affinity: Option<String>,
     /// Address of this end, with the name of a device if you like
     #[arg(long, short = 'B', value_name = "HOST[%DEV]")]
@@ -75,6 +75,9 @@ pub(super) struct Arguments {
     /// One JSON object a line, as things happen
     #[arg(long)]
     json_stream: bool,
+    /// With --json-stream, the whole document at the end too
+    #[arg(long)]
+    json_stream_full_output: bool,
     /// Append the output to a file
     #[arg(long, value_name = "FILE")]
     logfile: Option<PathBuf>,
@@ -226,6 +229,9 @@ pub(super) struct Arguments {
     /// Forbid routers to fragment datagrams
     #[arg(long, help_heading = "Client")]
     dont_fragment: bool,
+    /// Send this file, or write to it what arrives
+    #[arg(long, short = 'F', value_name = "FILE", help_heading = "Client")]
+    file: Option<PathBuf>,
     /// Client: the user; the password is in `IPERF3_PASSWORD`, or is asked for
     #[arg(long, value_name = "NAME", help_heading = "Users")]
     username: Option<String>,
@@ -238,6 +244,8 @@ pub(super) struct Arguments {
 
     #[command(flatten)]
     refused: Refused,
+    #[command(flatten)]
+    ignored: Ignored,
 }
 
 /// Flags of iperf3 that are known and not carried out.
@@ -249,16 +257,22 @@ struct Refused {
     xbind: Option<String>,
     #[arg(long, hide = true)]
     nstreams: Option<String>,
-    #[arg(long, short = 'F', hide = true)]
-    file: Option<String>,
+}
+
+/// Flags of iperf3 that change nothing here.
+#[derive(Debug, clap::Args)]
+struct Ignored {
     #[arg(long, short = 'L', hide = true)]
     flowlabel: Option<String>,
     #[arg(long, hide = true)]
     snd_timeout: Option<String>,
     #[arg(long, hide = true)]
     repeating_payload: bool,
-    #[arg(long, hide = true)]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "", hide = true)]
     cntl_ka: Option<String>,
+    /// What is no flag, which iperf3 ignores too.
+    #[arg(hide = true)]
+    stray: Vec<String>,
 }
 
 /// What the command line asks for.
@@ -300,6 +314,7 @@ pub(super) enum Form {
     Text,
     Json,
     JsonStream,
+    JsonStreamAndDocument,
 }
 
 impl Arguments {
@@ -315,6 +330,11 @@ impl Arguments {
             Some(4..) => 3,
             _ => u8::from(self.debug) * 3,
         }
+    }
+
+    /// Returns a warning for each flag that changes nothing.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        self.ignored.warnings()
     }
 
     pub(super) fn logfile(&self) -> Option<&Path> {
@@ -426,6 +446,7 @@ impl Arguments {
             self.extra_data.is_some(),
             self.username.is_some(),
             self.rsa_public_key_path.is_some(),
+            self.file.is_some(),
         ];
         flags.into_iter().chain(values).any(|given| given)
     }
@@ -451,7 +472,7 @@ impl Arguments {
             server_output: self.get_server_output,
             // iperf3 sends none; where a firewall drops them, each test would begin later.
             without_echoes: true,
-            file: None,
+            file: self.file.clone(),
             key: None,
             login: self.login()?,
             tls: None,
@@ -532,7 +553,7 @@ impl Arguments {
             zero_copy: false,
             // The whole process runs where it is renderer.
             processor: None,
-            far_processor: None,
+            far_processor: self.processors()?.1.and_then(|number| u16::try_from(number).ok()),
             near_device: false,
             discard: self.skip_rx_copy,
             offload: self.gsro,
@@ -616,14 +637,25 @@ impl Arguments {
         }
     }
 
+    /// Returns the processors of this end and of the server.
+    fn processors(&self) -> Result<(Option<usize>, Option<usize>), String> {
+        let Some(text) = &self.affinity else { return Ok((None, None)) };
+        let (here, there) = text.split_once(',').map_or((text.as_str(), None), |(here, there)| (here, Some(there)));
+        Ok((Some(processor(here)?), there.map(processor).transpose()?))
+    }
+
     fn shape(&self) -> Result<Shape, String> {
-        let form = match (self.json, self.json_stream) {
-            (_, true) => Form::JsonStream,
-            (true, _) => Form::Json,
+        let form = match (self.json, self.json_stream, self.json_stream_full_output) {
+            (_, true, true) => Form::JsonStreamAndDocument,
+            (_, true, false) => Form::JsonStream,
+            (true, ..) => Form::Json,
             _ => Form::Text,
         };
         let unit = self.format.as_deref().map(str::parse::<Unit>).transpose()?.unwrap_or_default();
-        let processor = self.affinity.as_deref().map(processor).transpose()?;
+        let (processor, of_server) = self.processors()?;
+        if self.server && of_server.is_some() {
+            return Err("some option you are trying to set is client only".to_owned());
+        }
         Ok(Shape { form, unit, verbose: self.verbose, pidfile: self.pidfile.clone(), processor })
     }
 }
@@ -636,14 +668,22 @@ impl Refused {
             (self.sctp, "--sctp", "no SCTP support available"),
             (self.xbind.is_some(), "-X, --xbind", SCTP),
             (self.nstreams.is_some(), "--nstreams", SCTP),
-            (self.file.is_some(), "-F, --file", "files are not sent"),
-            (self.flowlabel.is_some(), "-L, --flowlabel", "IPv6 flow labels are not set"),
-            (self.snd_timeout.is_some(), "--snd-timeout", "the system's own time applies"),
-            (self.repeating_payload, "--repeating-payload", "what is sent cannot be chosen"),
-            (self.cntl_ka.is_some(), "--cntl-ka", "the control connection sends no keep-alives"),
         ];
         let first = given.into_iter().find(|(is_given, ..)| *is_given);
         first.map_or(Ok(()), |(_, name, why)| Err(format!("{name} is not supported by fullpipe: {why}")))
+    }
+}
+
+impl Ignored {
+    /// Returns a warning for each of them that is given.
+    fn warnings(&self) -> Vec<String> {
+        let given = [
+            (self.flowlabel.is_some(), "-L, --flowlabel: the kernel chooses IPv6 flow labels"),
+            (self.snd_timeout.is_some(), "--snd-timeout: the kernel's own time applies"),
+            (self.repeating_payload, "--repeating-payload: each block has the same random bytes"),
+            (self.cntl_ka.is_some(), "--cntl-ka: each answer on the control connection has a deadline"),
+        ];
+        given.iter().filter(|(is_given, _)| *is_given).map(|(_, why)| format!("{why}; ignored by fullpipe")).collect()
     }
 }
 
@@ -653,9 +693,6 @@ fn port(number: i64) -> Result<u16, String> {
 }
 
 fn processor(text: &str) -> Result<usize, String> {
-    if text.contains(',') {
-        return Err("-A, --affinity of the other end is not supported by fullpipe".to_owned());
-    }
     text.parse().map_err(|_| format!("-A, --affinity: \"{text}\" is not a processor's number"))
 }
 
@@ -766,15 +803,30 @@ mod tests {
     fn what_cannot_be_done_is_refused_by_name() {
         for (line, name) in [
             ("-c host --sctp", "--sctp"),
-            ("-c host -F /etc/passwd", "--file"),
-            ("-c host -L 1", "--flowlabel"),
-            ("-c host -A 1,2", "--affinity"),
+            ("-c host --nstreams 3", "--nstreams"),
             ("-s --server-bitrate-limit 1G/5", "--server-bitrate-limit"),
             ("-s --rcv-timeout 100", "--rcv-timeout"),
         ] {
             let refusal = task(line).unwrap_err();
             assert!(refusal.contains(name) && refusal.contains("not supported"), "{line}: {refusal}");
         }
+    }
+
+    #[test]
+    fn flags_that_scripts_pass_do_not_stop_them() {
+        let line = "-c host -L 7 --snd-timeout 5000 --repeating-payload --cntl-ka stray --cntl-ka=10/5/3 -t 3 words";
+        let words = std::iter::once("iperf3").chain(line.split_whitespace());
+        let arguments = Arguments::try_parse_from(words).unwrap();
+        assert_eq!(arguments.warnings().len(), 4);
+        let Ok(Task::Client(plan)) = arguments.task() else { panic!("{arguments:?}") };
+        assert_eq!(plan.request.duration, Span::from_secs(3));
+        let Ok(Task::Client(plan)) = task("-c host -A 1,2 -F data.bin --json-stream --json-stream-full-output") else {
+            panic!()
+        };
+        assert_eq!((plan.shape.processor, plan.request.far_processor), (Some(1), Some(2)));
+        assert_eq!(plan.destination.file.as_deref(), Some(Path::new("data.bin")));
+        assert_eq!(plan.shape.form, Form::JsonStreamAndDocument);
+        assert!(task("-s -A 1,2").is_err());
     }
 
     #[test]

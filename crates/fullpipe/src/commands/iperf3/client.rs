@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::sync::atomic::AtomicBool;
 
-use fullpipe_iperf::Error;
+use fullpipe_iperf::{Error, Step};
 use fullpipe_probe::{Connected, ProbeError, TestEvent, watch};
 use fullpipe_record::{Measurement, Request, Transport};
 use fullpipe_report::iperf3::{Role, greeting};
@@ -12,7 +12,8 @@ use fullpipe_units::BitRate;
 use super::arguments::{ClientPlan, Form};
 use super::output::Output;
 use super::process;
-use super::renderer::{Renderer, TestFailure, UNAUTHORIZED, opening};
+use super::renderer::{Renderer, TestFailure, opening};
+use super::sentences::{CLIENT_TERMINATED, sentence};
 use crate::commands::interrupt_flag;
 use crate::failure::{FAILED, Failure};
 
@@ -23,7 +24,7 @@ pub(super) fn run(plan: &ClientPlan, output: &mut Output) -> Result<(), Failure>
     let flag = interrupt_flag()?;
     let opening = opening(&plan.destination.host, plan.destination.port);
     if let Some(warning) = warning(&plan.request) {
-        Output::lament(&format!("iperf3: warning: {warning}\n"));
+        Output::print_warning(&format!("iperf3: warning: {warning}\n"));
     }
     if plan.shape.verbose && plan.shape.form == Form::Text {
         output.say(&greeting(&opening, plan.request.title.as_deref()));
@@ -32,7 +33,11 @@ pub(super) fn run(plan: &ClientPlan, output: &mut Output) -> Result<(), Failure>
     let failure = match measured(plan, &flag, &mut renderer, output) {
         Ok(seen) => {
             renderer.results(&seen, output);
-            if seen.interrupted { Some(TestFailure::Interrupted) } else { seen.broken_off.map(TestFailure::Error) }
+            if seen.interrupted {
+                Some(TestFailure::Interrupted(CLIENT_TERMINATED))
+            } else {
+                seen.broken_off.map(TestFailure::Error)
+            }
         }
         Err(failure) => Some(failure),
     };
@@ -54,16 +59,33 @@ fn measured(
     let measured = watch(&plan.destination, &plan.request, flag, &mut |event| match event {
         TestEvent::Connected(connected) => {
             if let Some(warning) = fragments(connected) {
-                Output::lament(&format!("warning: {warning}\n"));
+                Output::print_warning(&format!("warning: {warning}\n"));
             }
             renderer.connected(connected, output);
         }
         TestEvent::Interval(interval) => renderer.interval(interval, output),
     });
-    measured.map_err(|error| match error {
-        ProbeError::Interrupted => TestFailure::Interrupted,
-        other => TestFailure::Error(in_iperf3s_words(&other)),
+    measured.map_err(|error| {
+        if has_agreed(&error) {
+            renderer.peer(output);
+        }
+        match error {
+            ProbeError::Interrupted => TestFailure::Interrupted(CLIENT_TERMINATED),
+            other => TestFailure::Error(in_iperf3s_words(&other)),
+        }
     })
+}
+
+/// Returns whether the server had asked for the parameters before the test failed.
+fn has_agreed(error: &ProbeError) -> bool {
+    let (ProbeError::Protocol { cause, .. } | ProbeError::Unauthorized { cause, .. }) = error else { return false };
+    !matches!(
+        cause,
+        Error::Busy
+            | Error::NotIperf3 { .. }
+            | Error::Timeout { step: Step::Greeting, .. }
+            | Error::Closed { step: Step::Greeting }
+    )
 }
 
 /// What the user should know before much UDP is sent; iperf3 sends it, so we ask nothing.
@@ -95,10 +117,9 @@ fn in_iperf3s_words(error: &ProbeError) -> String {
         ProbeError::UnknownHost { .. } => format!("{UNREACHABLE}: Name or service not known"),
         ProbeError::Connect { cause, .. } => format!("{UNREACHABLE}: {}", reason(cause)),
         ProbeError::Silent { .. } => format!("{UNREACHABLE}: Connection timed out"),
-        ProbeError::Protocol { cause: Error::Busy, .. } => {
-            "the server is busy running a test. try again later".to_owned()
+        ProbeError::Protocol { cause, .. } | ProbeError::Unauthorized { cause, .. } => {
+            sentence(cause).map_or_else(|| error.to_string(), str::to_owned)
         }
-        ProbeError::Unauthorized { cause: Error::Server { .. }, .. } => UNAUTHORIZED.to_owned(),
         ProbeError::Prepare(refused) if refused.kind() == ErrorKind::NotFound => {
             "unable to set TCP_CONGESTION: Supplied congestion control algorithm not supported on this host".to_owned()
         }

@@ -9,6 +9,7 @@ mod number;
 mod output;
 mod process;
 mod renderer;
+mod sentences;
 mod server;
 
 use std::ffi::{OsStr, OsString};
@@ -72,6 +73,9 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<(), Failure> {
     }
     report_events(parsed.verbosity());
     let task = parsed.task().map_err(|why| wrong(&why))?;
+    for warning in parsed.warnings() {
+        Output::print_warning(&format!("iperf3: warning: {warning}\n"));
+    }
     let mut output = Output::open(parsed.logfile(), parsed.timestamps()).map_err(|why| wrong(&why))?;
     match task {
         Task::Client(plan) => client::run(&plan, &mut output),
@@ -81,7 +85,7 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<(), Failure> {
 
 /// A command line that iperf3 would not take either.
 fn wrong(why: &str) -> Failure {
-    Output::lament(&format!("iperf3: parameter error - {why}\n{USAGE}"));
+    Output::print_warning(&format!("iperf3: parameter error - {why}\n{USAGE}"));
     Failure::already_printed(FAILED)
 }
 
@@ -92,7 +96,7 @@ fn explain(error: &clap::Error) -> Result<(), Failure> {
         let _ = error.print();
         return Ok(());
     }
-    Output::lament(&format!("iperf3: {}\n{USAGE}", in_getopts_words(error)));
+    Output::print_warning(&format!("iperf3: {}\n{USAGE}", in_getopts_words(error)));
     Err(Failure::already_printed(FAILED))
 }
 

@@ -35,7 +35,7 @@ impl Output {
     }
 
     /// What went wrong: in the file, or on standard error.
-    pub(super) fn complain(&mut self, sentence: &str) {
+    pub(super) fn print_error(&mut self, sentence: &str) {
         let line = format!("iperf3: {sentence}\n");
         match &mut self.file {
             Some(file) => put(file, &line),
@@ -44,7 +44,7 @@ impl Output {
     }
 
     /// On standard error, whatever was asked for.
-    pub(super) fn lament(text: &str) {
+    pub(super) fn print_warning(text: &str) {
         put(&mut io::stderr(), text);
     }
 

@@ -5,14 +5,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::process::Stdio;
 
-use fullpipe_iperf::ErrorNumber;
+use fullpipe_iperf::Error;
 use fullpipe_probe::{ServeError, ServerEvent, serve};
+use fullpipe_record::{Measurement, Request};
 use fullpipe_report::iperf3::{Role, greeting, listening};
 
 use super::arguments::{Form, ServerPlan, Shape};
 use super::output::Output;
 use super::process;
-use super::renderer::{Renderer, TestFailure, UNAUTHORIZED, opening};
+use super::renderer::{Renderer, TestFailure, opening};
+use super::sentences::{TERMINATED, sentence};
 use crate::commands::{daemon, interrupt_flag, server_text};
 use crate::failure::{FAILED, Failure};
 
@@ -22,12 +24,15 @@ pub(super) fn run(plan: &ServerPlan, output: &mut Output) -> Result<(), Failure>
     }
     let flag = interrupt_flag()?;
     let _pidfile = process::prepare(&plan.shape).map_err(|why| failed(&format!("error - {why}"), output))?;
-    let mut desk = Desk::new(plan, output);
-    desk.greet();
-    serve(&plan.options, server_text::printer, &flag, &mut |event| desk.tell(event))
-        .map_err(|error| failed(&in_iperf3s_words(&error), desk.output))?;
+    let mut printer = Printer::new(plan, output);
+    printer.greet();
+    serve(&plan.options, server_text::printer, &flag, &mut |event| printer.print(event))
+        .map_err(|error| failed(&in_iperf3s_words(&error), printer.output))?;
     if flag.load(std::sync::atomic::Ordering::Relaxed) {
-        return Err(failed("interrupt - the server has terminated", desk.output));
+        if printer.is_interrupted {
+            return Err(Failure::already_printed(FAILED));
+        }
+        return Err(failed(&format!("interrupt - {TERMINATED}"), printer.output));
     }
     Ok(())
 }
@@ -38,20 +43,30 @@ fn detach() -> io::Result<()> {
 }
 
 /// Where the tests of a server are told of. There is one at a time, but the next may begin before the last is told of.
-struct Desk<'p> {
+struct Printer<'p> {
     shape: &'p Shape,
     port: u16,
     one_off: bool,
     output: &'p mut Output,
     tests: HashMap<SocketAddr, Renderer>,
+    /// Set once a test has said that the server was stopped.
+    is_interrupted: bool,
     /// How often it has been waited for a test.
     waits: u64,
 }
 
-impl<'p> Desk<'p> {
+impl<'p> Printer<'p> {
     fn new(plan: &'p ServerPlan, output: &'p mut Output) -> Self {
         let ServerPlan { options, shape, .. } = plan;
-        Self { shape, port: options.port, one_off: options.one_off, output, tests: HashMap::new(), waits: 0 }
+        Self {
+            shape,
+            port: options.port,
+            one_off: options.one_off,
+            output,
+            tests: HashMap::new(),
+            is_interrupted: false,
+            waits: 0,
+        }
     }
 
     fn greet(&mut self) {
@@ -60,7 +75,7 @@ impl<'p> Desk<'p> {
         }
     }
 
-    fn tell(&mut self, event: ServerEvent) {
+    fn print(&mut self, event: ServerEvent) {
         match event {
             ServerEvent::Listening(_) => self.wait(),
             ServerEvent::Began { client, request } => {
@@ -84,24 +99,37 @@ impl<'p> Desk<'p> {
                     self.wait();
                 }
             }
-            ServerEvent::Failed { refused: Some(ErrorNumber::AUTHENTICATION), .. } => {
-                self.output.complain(&format!("error - {UNAUTHORIZED}"));
-                self.wait();
-            }
-            ServerEvent::Failed { client, why, .. } => match self.tests.remove(&client) {
-                Some(mut renderer) => {
-                    renderer.failed(&TestFailure::Error(why), self.output);
-                    renderer.end(self.output);
-                    self.wait();
-                }
-                None => self.output.complain(&format!("error - {why}")),
-            },
+            ServerEvent::Failed { client, why, cause, seen } => self.fail(client, why, cause.as_ref(), seen.as_deref()),
             ServerEvent::TurnedAway { client, why, connections } => {
-                self.output.complain(&format!("error - turned {connections} connections of {client} away: {why}"));
+                self.output.print_error(&format!("error - turned {connections} connections of {client} away: {why}"));
             }
-            ServerEvent::NotListening { why } => self.output.complain(&format!("warning: {why}")),
+            ServerEvent::NotListening { why } => self.output.print_error(&format!("warning: {why}")),
             // iperf3 ends without a word; iperf2 clients are not served here, as they are not by iperf3.
-            ServerEvent::Idle | ServerEvent::BeganIperf2 { .. } => {}
+            ServerEvent::Idle | ServerEvent::BeganIperf2 { .. } | ServerEvent::UnreportedFlows { .. } => {}
+        }
+    }
+
+    /// Prints what there is of a test that failed, and why it did.
+    fn fail(&mut self, client: SocketAddr, why: String, cause: Option<&Error>, seen: Option<&Measurement>) {
+        let failure = match cause {
+            Some(Error::ServerTerminated { .. }) => TestFailure::Interrupted(TERMINATED),
+            Some(cause) => TestFailure::Error(sentence(cause).map_or(why, str::to_owned)),
+            None => TestFailure::Error(why),
+        };
+        self.is_interrupted |= failure == TestFailure::Interrupted(TERMINATED);
+        let new = || {
+            let header = opening(&client.ip().to_string(), client.port());
+            Renderer::new(Role::Server, self.shape, Request::default(), header)
+        };
+        let mut renderer = self.tests.remove(&client).unwrap_or_else(new);
+        renderer.peer(self.output);
+        if let Some(seen) = seen {
+            renderer.results(seen, self.output);
+        }
+        renderer.failed(&failure, self.output);
+        renderer.end(self.output);
+        if !self.is_interrupted {
+            self.wait();
         }
     }
 
@@ -116,7 +144,7 @@ impl<'p> Desk<'p> {
 }
 
 fn failed(why: &str, output: &mut Output) -> Failure {
-    output.complain(why);
+    output.print_error(why);
     Failure::already_printed(FAILED)
 }
 
@@ -128,5 +156,6 @@ fn in_iperf3s_words(error: &ServeError) -> String {
             format!("error - unable to start listener for connections: {reason}\niperf3: exiting")
         }
         ServeError::Start(cause) | ServeError::File(cause) => format!("error - {cause}"),
+        ServeError::Descriptors { .. } => format!("error - {error}"),
     }
 }
