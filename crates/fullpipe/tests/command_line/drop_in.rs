@@ -1,5 +1,5 @@
-//! `fullpipe iperf3` in place of the real one: over loopback, what the one prints the other prints too, key by key of the
-//! JSON and line by line of the text.
+//! `fullpipe iperf3` in place of the real one: over loopback both print the same keys of the JSON and the same lines of
+//! the text.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Output};
@@ -9,10 +9,10 @@ use crate::common::{fullpipe, run};
 use fullpipe_testkit::{Running, free_port, load_slot, require, wait_for_listener, within};
 use serde_json::Value;
 
-/// How much longer than its load a program may take.
+/// Longest time that a program may take in addition to its load, in seconds.
 const GRACE: u64 = 15;
 
-/// Which program plays a part.
+/// The program at one end of a test.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Program {
     Iperf3,
@@ -28,7 +28,7 @@ impl Program {
     }
 }
 
-/// What a client and a server print of one test, with the arguments of each.
+/// Runs one test and returns the outputs of the client and of the server, each started with its own arguments.
 fn test(client: Program, of_client: &[&str], server: Program, of_server: &[&str]) -> (Output, Output) {
     let port = free_port();
     let mut command = server.command();
@@ -49,7 +49,7 @@ fn json(output: &Output) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// Every key of `real` that `ours` lacks or has as another type.
+/// Collects every key of `real` that `ours` lacks or has as another type.
 fn lacking(real: &Value, ours: &Value, at: &str, found: &mut Vec<String>) {
     match (real, ours) {
         (Value::Object(real), Value::Object(ours)) => {
@@ -124,7 +124,7 @@ fn shape(line: &str) -> String {
         shape += word;
         shape.push(' ');
     }
-    // A stream's number stands beside its bracket where it has two digits.
+    // A stream's number of two digits follows its bracket without a space.
     shape.replace("[ # ", "[#] ")
 }
 
@@ -137,7 +137,7 @@ fn assert_same_shapes(real: &Output, ours: &Output) {
     assert_eq!(real_shapes, our_shapes, "iperf3:\n{}\nfullpipe:\n{}", text(real), text(ours));
 }
 
-/// Client and server print the lines that the real ones print, each with a real one at the other end.
+/// Asserts that client and server print the lines that the real ones print, each with a real one at the other end.
 fn prints_the_same_lines(of_client: &[&str], of_server: &[&str]) {
     let _slot = load_slot();
     let of_client = [&["-t", "2"], of_client].concat();
@@ -148,14 +148,14 @@ fn prints_the_same_lines(of_client: &[&str], of_server: &[&str]) {
     assert_same_shapes(&real_server, &our_server);
 }
 
-/// Both programs with the same arguments, where they come to no test.
+/// Runs both programs with the same arguments, with which no test begins.
 fn both(arguments: &[&str]) -> (Output, Output) {
     let run = |program: Program| run(program.command().args(arguments), GRACE);
     (run(Program::Iperf3), run(Program::Fullpipe))
 }
 
-/// The first line on standard error.
-fn complaint(output: &Output) -> String {
+/// Returns the first line on standard error.
+fn first_error_line(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or_default().to_owned()
 }
 
@@ -255,7 +255,7 @@ fn a_server_for_one_test_that_never_comes_ends_as_iperf3_does() {
     let (real, ours) = both(&["-s", "-1", "--idle-timeout", "1", "-p", &port]);
     assert_eq!(real.status.code(), ours.status.code());
     assert_eq!(shapes(&real), shapes(&ours));
-    assert_eq!(complaint(&real), complaint(&ours));
+    assert_eq!(first_error_line(&real), first_error_line(&ours));
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn an_interrupt_prints_what_there_is() {
         client.finish(Duration::from_secs(GRACE))
     };
     let (real, ours) = (stopped(Program::Iperf3), stopped(Program::Fullpipe));
-    assert_eq!(complaint(&real), complaint(&ours));
+    assert_eq!(first_error_line(&real), first_error_line(&ours));
     assert_eq!((real.status.code(), ours.status.code()), (Some(1), Some(1)));
     assert_same_shapes(&real, &ours);
 }
@@ -318,7 +318,7 @@ fn a_stream_of_events_says_what_the_document_says() {
     let document = json(&document);
     let events: Vec<Value> = text(&events).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let names: Vec<&str> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
-    // A look that came late leaves a short interval at the end.
+    // A late sample leaves a short interval at the end.
     let (first, last) = (names[0], names[names.len() - 1]);
     assert_eq!((first, last), ("start", "end"));
     assert!(names.len() >= 4 && names[1..names.len() - 1].iter().all(|name| *name == "interval"), "{names:?}");
@@ -345,7 +345,7 @@ fn what_goes_wrong_is_said_as_iperf3_says_it() {
     ] {
         let (real, ours) = both(arguments);
         assert_eq!((real.status.code(), ours.status.code()), (Some(1), Some(1)), "{arguments:?}");
-        assert_eq!(complaint(&real), complaint(&ours), "{arguments:?}");
+        assert_eq!(first_error_line(&real), first_error_line(&ours), "{arguments:?}");
         assert!(ours.stdout.is_empty(), "{arguments:?}");
     }
 }
@@ -372,12 +372,12 @@ fn a_server_that_is_busy_and_a_congestion_control_that_is_not_there_are_said_as_
     wait_for_listener(port.parse().unwrap());
     let asked = ["-c", "127.0.0.1", "-p", &port];
     let (real, ours) = both(&[&asked[..], &["-C", "no-such-control"]].concat());
-    assert_eq!(complaint(&real), complaint(&ours));
+    assert_eq!(first_error_line(&real), first_error_line(&ours));
     let _first = Running::start(Program::Iperf3.command().args(asked).args(["-b", "1M", "-t", "20"]));
     std::thread::sleep(Duration::from_millis(500));
     let (real, ours) = both(&asked);
-    assert_eq!(complaint(&real), complaint(&ours));
-    assert!(complaint(&ours).contains("busy"), "{}", complaint(&ours));
+    assert_eq!(first_error_line(&real), first_error_line(&ours));
+    assert!(first_error_line(&ours).contains("busy"), "{}", first_error_line(&ours));
 }
 
 #[test]
@@ -390,12 +390,12 @@ fn a_server_has_one_test_at_a_time_and_many_one_after_the_other() {
     let asked = ["-c", "127.0.0.1", "-p", &port];
     for _ in 0..5 {
         let short = run(Program::Iperf3.command().args(asked).args(["-n", "1K"]), GRACE);
-        assert!(short.status.success(), "{}", complaint(&short));
+        assert!(short.status.success(), "{}", first_error_line(&short));
     }
     let _first = Running::start(Program::Iperf3.command().args(asked).args(["-b", "1M", "-t", "20"]));
     std::thread::sleep(Duration::from_millis(500));
     let second = run(Program::Iperf3.command().args(asked), GRACE);
-    assert_eq!(complaint(&second), "iperf3: error - the server is busy running a test. try again later");
+    assert_eq!(first_error_line(&second), "iperf3: error - the server is busy running a test. try again later");
 }
 
 #[test]
@@ -405,7 +405,7 @@ fn a_port_that_is_taken_is_said_as_iperf3_says_it() {
     let _server = Running::start(Program::Iperf3.command().args(["-s", "-p", &port.to_string()]));
     wait_for_listener(port);
     let (real, ours) = both(&["-s", "-p", &port.to_string()]);
-    assert_eq!(complaint(&real), complaint(&ours));
+    assert_eq!(first_error_line(&real), first_error_line(&ours));
     assert_eq!(ours.status.code(), Some(1));
 }
 
@@ -415,13 +415,13 @@ fn much_udp_is_sent_with_a_warning_and_without_a_question() {
     let _slot = load_slot();
     let (ours, _) = test(Program::Fullpipe, &["-u", "-b", "20M", "-t", "1"], Program::Iperf3, &[]);
     assert!(ours.status.success());
-    assert!(complaint(&ours).contains("warning: 20 Mbit/s of UDP"), "{}", complaint(&ours));
+    assert!(first_error_line(&ours).contains("warning: 20 Mbit/s of UDP"), "{}", first_error_line(&ours));
     assert!(text(&ours).contains("iperf Done."));
 
     let large = ["-u", "-l", "40000", "-t", "1"];
     let (real, _) = test(Program::Iperf3, &large, Program::Iperf3, &[]);
     let (ours, _) = test(Program::Fullpipe, &large, Program::Iperf3, &[]);
-    assert_eq!(complaint(&real), complaint(&ours));
+    assert_eq!(first_error_line(&real), first_error_line(&ours));
 }
 
 #[test]
@@ -434,7 +434,7 @@ fn under_the_name_of_iperf3_it_is_iperf3() {
     assert!(text(&output).starts_with("iperf 3.12 (fullpipe "), "{}", text(&output));
     let output = run(Command::new(&name).arg("--sctp"), GRACE);
     assert_eq!(output.status.code(), Some(1));
-    assert!(complaint(&output).starts_with("iperf3: parameter error - --sctp is not supported"));
+    assert!(first_error_line(&output).starts_with("iperf3: parameter error - --sctp is not supported"));
 }
 
 #[test]

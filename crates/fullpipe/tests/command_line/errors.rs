@@ -12,13 +12,13 @@ use crate::common::{fullpipe, run};
 use fullpipe_testkit::{FalseServer, Mark, Part, assert_says, document, free_port, sentence};
 use serde_json::Value;
 
-/// Within which every failure is told.
+/// Longest time until a failure is reported, in seconds.
 const TIMEOUT: u64 = 15;
 
 const FAILED: i32 = 1;
 const USAGE: i32 = 2;
 
-/// Runs the program, and holds that nothing of it is left.
+/// Runs the program and asserts that it leaves no process behind.
 fn fail(command: &mut Command) -> Output {
     let mark = Mark::new();
     let output = run(mark.put_on(command), TIMEOUT);
@@ -26,14 +26,14 @@ fn fail(command: &mut Command) -> Output {
     output
 }
 
-/// The sentence of a program that was called with `arguments` and must exit with `code`.
+/// Returns the sentence of a program that was called with `arguments` and must exit with `code`.
 fn stated(arguments: &[&str], code: i32) -> String {
     let output = fail(&mut fullpipe(arguments));
     assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
     sentence(&output, code)
 }
 
-/// What clap says of a wrong command line.
+/// Returns the error of clap for a wrong command line.
 fn refused(arguments: &[&str]) -> String {
     let output = fail(&mut fullpipe(arguments));
     assert_eq!(output.status.code(), Some(USAGE));
@@ -49,7 +49,7 @@ fn scenario(name: &str, text: &str) -> String {
     file.to_str().unwrap().to_owned()
 }
 
-/// What a measurement against a false server says.
+/// Returns the sentence of a measurement against a false server.
 fn against(part: Part, more: &[&str]) -> String {
     let server = FalseServer::start(part);
     let port = server.port().to_string();

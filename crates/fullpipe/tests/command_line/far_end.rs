@@ -1,4 +1,5 @@
-//! What a far end that is fullpipe tells of itself while data flows is there when it dies, or when the test is interrupted.
+//! A far end that is fullpipe reports on itself while data flows. These reports are kept if it dies and if the test is
+//! interrupted.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -9,11 +10,10 @@ use fullpipe_testkit::{Running, free_port, wait_for_listener, within};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// Within which everything here happens, on however busy a machine.
+/// Longest time for one step of a test, also on a busy machine.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How long data flows before anything befalls a test, by its own clock: the far end should have told something at least
-/// twice by then.
+/// Seconds of data, by the clock of the test, before a test is disturbed: the far end reports at least twice in them.
 const SECONDS: usize = 3;
 
 /// A measurement under way, at a rate that disturbs nobody, whose events go to a file.
@@ -32,7 +32,7 @@ impl Test {
         let mut server = Command::new(env!("CARGO_BIN_EXE_fullpipe"));
         let server = Running::start(server.args(["serve", "-p", &port.to_string()]).args(of_server));
         wait_for_listener(port);
-        // A pipe could not be looked into before its end.
+        // A file can be read before the client ends, a pipe only afterwards.
         let mut client = Command::new("sh");
         client.args(["-c", "exec \"$@\" > \"$0\""]).arg(&events).arg(env!("CARGO_BIN_EXE_fullpipe"));
         client.args(["measure", "127.0.0.1", "--json-lines", "-t", "60", "-b", "8M", "-p", &port.to_string()]);
@@ -52,7 +52,7 @@ impl Test {
         self.client.as_ref().unwrap().interrupt();
     }
 
-    /// The client's end, and the measurement that it told.
+    /// Waits for the client and returns its output and the measurement that it reported.
     fn finish(mut self) -> (Output, Value) {
         let output = self.client.take().unwrap().finish(TIMEOUT);
         let events = self.events();
@@ -70,7 +70,7 @@ impl Drop for Test {
     }
 }
 
-/// What was told of the far end while data flowed: the settings of this same host, and each stream of so many.
+/// Asserts that the far end, which is this same host, reported its settings and its `streams` while data flowed.
 fn assert_stated_early(measurement: &Value, streams: usize) {
     let (here, there) = (&measurement["local"], &measurement["remote"]);
     assert_eq!(measurement["peer"]["speaks_fullpipe"], true);
@@ -78,7 +78,7 @@ fn assert_stated_early(measurement: &Value, streams: usize) {
     assert_eq!(there["sockets"].as_array().unwrap().len(), streams);
     assert!(there["cpu"]["user"].as_f64().unwrap() + there["cpu"]["system"].as_f64().unwrap() > 0.0, "{there:#}");
     let until = there["until"].as_f64().unwrap();
-    assert!(until >= 1.0, "told until {until} s");
+    assert!(until >= 1.0, "reported until {until} s");
     if measurement["request"]["transport"] == "udp" {
         let datagrams = there["datagrams"].as_array().unwrap();
         assert_eq!(datagrams.len(), streams);

@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 use tempfile::TempDir;
 
-/// Within which every command but `--temporary` ends.
+/// Longest time for every command but `--temporary`, in seconds.
 const TIMEOUT: u64 = 20;
 
 const WMEM: &str = "/proc/sys/net/ipv4/tcp_wmem";
@@ -185,7 +185,7 @@ fn for_a_time_means_that_it_comes_back_by_itself() {
     assert!(within(Duration::from_secs(30), || everything() == before), "it did not come back");
     assert!(within(Duration::from_secs(10), || !bench.has_journal()));
     assert!(sentence(&bench.host("confirm", &[]), 1).contains("no settings wait"));
-    // Whoever is killed on the way has started what takes it back.
+    // A program that is killed has already started the process that takes its settings back.
     let mut running = Running::start(&mut bench.command("apply", &[&SETTINGS[..], &["--temporary", "4s"]].concat()));
     let changes = within(Duration::from_secs(10), || everything() != before);
     running.kill();

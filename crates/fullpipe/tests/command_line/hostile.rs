@@ -1,5 +1,5 @@
-//! Peers that stall, lie, crowd in or disappear: every place is free again within its deadline, and others are served
-//! meanwhile.
+//! Peers that stall, lie, open many connections or disappear: every place is free again within its deadline, and others
+//! are served meanwhile.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
@@ -28,16 +28,16 @@ mod state {
     pub(super) const DENIED: u8 = 0xFF;
 }
 
-/// Longest that an honest client may have to wait for any answer, whatever others do.
+/// Longest time that an honest client may wait for an answer, whatever others do.
 const PROMPT: Duration = Duration::from_secs(5);
 
-/// How much later than its deadline a connection may be closed on a busy machine.
+/// Longest time after its deadline at which a connection may be closed on a busy machine.
 const SLACK: Duration = Duration::from_secs(3);
 
-/// Where honest clients come from.
+/// Address of honest clients.
 const HONEST: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
-/// Where the others come from.
+/// Address of the other clients.
 const HOSTILE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// The program under test.
@@ -182,7 +182,7 @@ impl Peer {
         Ok(serde_json::from_slice(&json)?)
     }
 
-    /// The rest of a test whose data has been sent: what the server counted.
+    /// Ends a test whose data has been sent and returns the counts of the server.
     fn finish(&mut self, results: &str) -> io::Result<Value> {
         self.control.write_all(&[state::TEST_END])?;
         self.expect(state::RESULTS)?;
@@ -193,7 +193,8 @@ impl Peer {
         Ok(counted)
     }
 
-    /// What the server still says until it closes, and how long that takes; `None` if it does not within `patience`.
+    /// Returns the bytes that the server sends until it closes, and the time until then; `None` if it does not close
+    /// within `timeout`.
     fn ending(&mut self, timeout: Duration) -> (Vec<u8>, Option<Duration>) {
         let begun = Instant::now();
         let mut said = Vec::new();
@@ -214,7 +215,7 @@ impl Peer {
 const RESULTS: &str = r#"{"cpu_util_total":1.0,"cpu_util_user":0.5,"cpu_util_system":0.5,"sender_has_retransmits":0,
     "streams":[{"id":1,"bytes":1,"retransmits":0,"jitter":0,"errors":0,"packets":0}]}"#;
 
-/// An honest client that sends so many bytes over so many streams: what the server counted.
+/// Sends `bytes` over `streams` as an honest client and returns the bytes that the server counted.
 fn upload(server: SocketAddr, from: Ipv4Addr, streams: usize, bytes: usize) -> Result<u64, String> {
     let stated = |error: io::Error| error.to_string();
     let mut peer = Peer::call(server, from).map_err(stated)?;
@@ -231,7 +232,7 @@ fn upload(server: SocketAddr, from: Ipv4Addr, streams: usize, bytes: usize) -> R
     Ok(streams.iter().filter_map(|stream| stream["bytes"].as_u64()).sum())
 }
 
-/// As iperf3's receivers do since 3.16, which waited for the rest of the last block until a timeout.
+/// Receivers of iperf3 count whole blocks since 3.16: they waited for the rest of the last block until a timeout.
 #[test]
 fn a_receiver_that_counts_whole_blocks_gets_the_rest_of_the_last() {
     const BLOCK: usize = 131_072;
@@ -258,7 +259,7 @@ fn a_receiver_that_counts_whole_blocks_gets_the_rest_of_the_last() {
     });
 }
 
-/// Serves honest clients, one after the other, until `over`; how many.
+/// Runs honest clients, one after the other, until `over`, and returns their number.
 fn honest_clients(server: &Server, over: &AtomicBool) -> u32 {
     let mut served = 0;
     while !over.load(Ordering::Relaxed) {
@@ -269,14 +270,15 @@ fn honest_clients(server: &Server, over: &AtomicBool) -> u32 {
     served
 }
 
-/// The number of the refusal that a server's last words hold.
+/// Returns the number of the refusal in the last bytes that a server sent.
 fn refusal(said: &[u8]) -> Option<i32> {
     let at = said.iter().position(|byte| *byte == state::SERVER_ERROR)?;
     let number = said.get(at + 1..at + 5)?;
     Some(i32::from_be_bytes(number.try_into().unwrap()))
 }
 
-/// Who stalls, how, and the seconds after which it is sent away by a server with a patience of one second.
+/// Name of a stalling client, its connection, and the seconds until a server with a client timeout of one second closes
+/// it.
 type Stall = (&'static str, fn(SocketAddr) -> io::Result<Peer>, u64);
 
 const TWO_STREAMS: &str = r#"{"tcp":true,"time":600,"parallel":2}"#;
@@ -402,8 +404,8 @@ fn whoever_stalls_is_sent_away_in_time() {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         let honest = scope.spawn(|| honest_clients(&server, &over));
-        let patient = &server;
-        let stalls: Vec<_> = STALLS.into_iter().map(|stall| scope.spawn(move || stalls(patient, stall))).collect();
+        let target = &server;
+        let stalls: Vec<_> = STALLS.into_iter().map(|stall| scope.spawn(move || stalls(target, stall))).collect();
         let slow = scope.spawn(|| greets_slowly(&server));
         for stall in stalls {
             stall.join().unwrap();
@@ -419,9 +421,9 @@ fn stalls(server: &Server, (what, begin, seconds): Stall) {
     let mut peer = begin(server.address).unwrap_or_else(|error| panic!("{what}: {error}"));
     let deadline = Duration::from_secs(seconds);
     let (said, closed) = peer.ending(deadline + SLACK);
-    let closed = closed.unwrap_or_else(|| panic!("{what}: still there after {deadline:?}; it was told {said:?}"));
+    let closed = closed.unwrap_or_else(|| panic!("{what}: still there after {deadline:?}; it received {said:?}"));
     assert!(closed + Duration::from_millis(200) >= deadline, "{what}: sent away after {closed:?}, which is too soon");
-    // Who can be told is told: it said nothing for too long.
+    // A client that has sent its cookie receives the reason: it sent nothing for too long.
     let stated = !matches!(what, "before its cookie" | "within its cookie" | "before it is done");
     assert_eq!(refusal(&said), stated.then_some(144), "{what}: {said:?}");
 }
@@ -552,25 +554,29 @@ fn callers_that_speak_something_else_are_reported_of() {
 }
 
 #[test]
-fn a_crowd_from_one_address_does_not_keep_others_out() {
-    const CROWD: usize = 10_000;
+fn many_connections_from_one_address_do_not_keep_others_out() {
+    const CONNECTIONS: usize = 10_000;
     let _slot = load_slot();
     raise_descriptors();
     let server = Server::start(&[]);
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         let honest = scope.spawn(|| honest_clients(&server, &over));
-        let crowd: Vec<TcpStream> = (0..CROWD).map_while(|_| connect(server.address, HOSTILE).ok()).collect();
+        let connections: Vec<TcpStream> =
+            (0..CONNECTIONS).map_while(|_| connect(server.address, HOSTILE).ok()).collect();
         // As many as this process may have open: machines differ.
-        assert!(crowd.len() > 900, "{} connections", crowd.len());
+        assert!(connections.len() > 900, "{} connections", connections.len());
         let longest = (0..20).map(|_| duration_of(|| server.assert_serves())).max().unwrap();
         over.store(true, Ordering::Relaxed);
         let served = honest.join().unwrap();
-        println!("{} connections from one address; {served} tests meanwhile, the longest {longest:?}", crowd.len());
+        println!(
+            "{} connections from one address; {served} tests meanwhile, the longest {longest:?}",
+            connections.len()
+        );
         assert!(longest < PROMPT);
     });
     server.assert_says("connections turned away");
-    // The crowd itself is served too once it has gone.
+    // The address itself is served too once its connections are closed.
     assert!(within(PROMPT, || upload(server.address, HOSTILE, 1, 1000) == Ok(1000)));
 }
 
@@ -579,8 +585,8 @@ fn a_server_with_few_descriptors_keeps_some_for_others() {
     // `prlimit` comes with it.
     require!(Unshare);
     let server = Server::start_with(&["prlimit", "--nofile=128:128"], &[]);
-    let many: Vec<TcpStream> = (0..300).map_while(|_| connect(server.address, HOSTILE).ok()).collect();
-    assert_eq!(many.len(), 300);
+    let connections: Vec<TcpStream> = (0..300).map_while(|_| connect(server.address, HOSTILE).ok()).collect();
+    assert_eq!(connections.len(), 300);
     for _ in 0..20 {
         server.assert_serves();
     }
@@ -685,7 +691,7 @@ fn duration_of(work: impl FnOnce()) -> Duration {
     begun.elapsed()
 }
 
-/// As many descriptors for this process as it may have.
+/// Raises the limit of descriptors of this process to its maximum.
 fn raise_descriptors() {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
@@ -694,7 +700,7 @@ fn raise_descriptors() {
 #[test]
 fn a_thousand_idle_tests_take_little_memory() {
     const IDLE: usize = 1000;
-    /// What the whole server may have; issue 4 permits 64 MiB.
+    /// Largest resident memory of the whole server, in KiB; 64 MiB would still be acceptable.
     const MAX_KIB: u64 = 32 * 1024;
     let _slot = load_slot();
     raise_descriptors();

@@ -9,10 +9,10 @@ use fullpipe_testkit::{
 };
 use serde_json::Value;
 
-/// How much the counts of the two ends may differ.
+/// Largest relative difference between the counts of the two ends.
 const TOLERANCE: f64 = 0.01;
 
-/// How much longer than its load a program may take, and a server to end.
+/// Longest time that a program may take in addition to its load, and a server to end, in seconds.
 const GRACE: u64 = 15;
 
 /// A server on a port of its own that ends after one test.
@@ -37,7 +37,7 @@ impl Server {
         Self::start(Command::new("iperf3").arg("-s"))
     }
 
-    /// Its end, which must be a success, and what it printed.
+    /// Waits for its end, which must be a success, and returns its output.
     fn finish(self) -> String {
         let output = self.running.finish(Duration::from_secs(GRACE));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -51,21 +51,21 @@ fn succeeded(output: &Output) -> Value {
     document(output)
 }
 
-/// What `fullpipe measure` says of a test with `arguments` against `server`.
+/// Returns the measurement of `fullpipe measure` with `arguments` against `server`.
 fn measured(server: &Server, arguments: &[&str]) -> Value {
     let mut command = fullpipe(&["measure", "127.0.0.1", "--json", "-p", &server.port]);
     succeeded(&run(command.args(arguments), 5 + GRACE))["measurement"].clone()
 }
 
-/// What `iperf3 -c` says of a test with `arguments` against `server`.
+/// Returns the section `end` of `iperf3 -c` with `arguments` against `server`.
 fn iperf3_measured(server: &Server, arguments: &[&str]) -> Value {
     let mut command = Command::new("iperf3");
     command.args(["-c", "127.0.0.1", "-J", "-p", &server.port]).args(arguments);
     succeeded(&run(&mut command, 5 + GRACE))["end"].clone()
 }
 
-/// What a stream has in flight at its end was sent and never received: buffers that grow by themselves hold more than
-/// [`TOLERANCE`] of what one stream among four carries over loopback.
+/// Data in flight at the end of a stream is counted as sent and not as received. Autotuned buffers hold more of it than
+/// [`TOLERANCE`] of the bytes that one of four streams carries over loopback.
 const SMALL_BUFFERS: &[&str] = &["-w", "1M"];
 
 fn assert_close(what: &str, left: &Value, right: &Value) {

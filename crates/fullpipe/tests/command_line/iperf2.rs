@@ -8,13 +8,13 @@ use crate::common::{fullpipe, run};
 use fullpipe_testkit::{Heading, Relay, Running, free_port, load_slot, require, wait_for_listener, within};
 use serde_json::Value;
 
-/// Longest that one test may take.
+/// Longest time for one test, in seconds.
 const TIMEOUT: u64 = 30;
 
-/// How soon a server says what happened.
+/// Longest time until a server logs an event.
 const PROMPT: Duration = Duration::from_secs(10);
 
-/// What a server writes into its log, an event a line.
+/// A server that writes one event a line into its log.
 struct Server {
     _running: Running,
     port: u16,

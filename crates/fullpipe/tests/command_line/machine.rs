@@ -1,4 +1,4 @@
-//! What both ends tell of their processors and their devices.
+//! Reports of both ends on their processors and their devices.
 
 use crate::common::{fullpipe, run};
 use fullpipe_testkit::{Running, document, free_port, require, wait_for_listener};
@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::process::Command;
 
 #[test]
-fn both_ends_tell_what_their_processors_did() {
+fn both_ends_report_their_processor_time() {
     let port = free_port().to_string();
     let _server = Running::start(&mut fullpipe(&["serve", "-p", &port]));
     wait_for_listener(port.parse().unwrap());
@@ -21,22 +21,23 @@ fn both_ends_tell_what_their_processors_did() {
     }
 }
 
-/// Several looks, each further than the one before, and in all what the end says otherwise too.
+/// Asserts that there are several samples, that no figure falls, and that the last one agrees with the processor time
+/// that the end reports for the whole test.
 fn judge_processors(end: &Value) {
-    let looks = end["processors"].as_array().unwrap();
-    assert!((3..=20).contains(&looks.len()), "{} looks in a second and a half", looks.len());
+    let samples = end["processors"].as_array().unwrap();
+    assert!((3..=20).contains(&samples.len()), "{} samples in a second and a half", samples.len());
     for name in ["at", "user", "system", "waited"] {
-        let series: Vec<f64> = looks.iter().map(|look| seconds(&look[name])).collect();
+        let series: Vec<f64> = samples.iter().map(|sample| seconds(&sample[name])).collect();
         assert!(series.windows(2).all(|pair| pair[1] >= pair[0]), "{name}: {series:?}");
     }
-    let last = &looks[looks.len() - 1];
+    let last = &samples[samples.len() - 1];
     let at = seconds(&last["at"]);
     let busy = (seconds(&last["user"]) + seconds(&last["system"])) / at;
     let said = end["cpu"]["user"].as_f64().unwrap() + end["cpu"]["system"].as_f64().unwrap();
-    assert!((busy - said).abs() < 0.1 + said / 5.0, "{busy} processors in the last look, {said} in all");
+    assert!((busy - said).abs() < 0.1 + said / 5.0, "{busy} processors in the last sample, {said} in all");
     let cores = last["cores"].as_array().unwrap();
     let counted = |core: &Value| ["user", "system", "interrupts", "stolen", "idle"].map(|name| seconds(&core[name]));
-    // What a processor did fills the time, to a few ticks; one without ticks tells late.
+    // What a processor did fills the time, to a few ticks; one without ticks is counted late.
     for core in cores {
         let sum: f64 = counted(core).iter().sum();
         assert!(sum > at * 0.5 && sum < at * 1.3 + 0.1, "{sum} s of {at} s: {core}");
@@ -56,7 +57,7 @@ fn nothing_is_known_of_the_machine_of_an_iperf3_server() {
     wait_for_listener(port.parse().unwrap());
     let command = ["measure", "127.0.0.1", "-p", &port, "-t", "0.5", "-b", "10M", "--json"];
     let measurement = document(&run(&mut fullpipe(&command), 60))["measurement"].clone();
-    assert!(measurement["local"]["processors"].as_array().is_some_and(|looks| looks.len() >= 2));
+    assert!(measurement["local"]["processors"].as_array().is_some_and(|samples| samples.len() >= 2));
     assert_eq!((&measurement["remote"]["processors"], &measurement["remote"]["device"]), (&Value::Null, &Value::Null));
 }
 

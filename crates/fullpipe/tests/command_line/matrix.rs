@@ -8,17 +8,18 @@ use crate::common::{fullpipe, run};
 use fullpipe_testkit::{Heading, Relay, Running, document, free_port, lateness, load_slot, require, wait_for_listener};
 use serde_json::Value;
 
-/// How much the counts of the two ends may differ.
+/// Largest relative difference between the counts of the two ends.
 const TOLERANCE: f64 = 0.01;
 
-/// How late a machine may be that lets both ends of a test of a second count the same: a third of the tolerance.
+/// Largest lateness of a machine on which both ends of a test of one second must agree: a third of the tolerance.
 const PUNCTUAL: Duration = Duration::from_millis(3);
 
-/// Longest that one test may take.
+/// Longest time for one test, in seconds.
 const TIMEOUT: u64 = 30;
 
-/// TCP at 40 Mbit/s a stream, UDP at 8.
+/// TCP at 40 Mbit/s a stream.
 const TCP: &[&str] = &["-b", "40M"];
+/// UDP at 8 Mbit/s a stream.
 const UDP: &[&str] = &["-u", "-b", "8M", "-l", "1000"];
 
 const DIRECTIONS: [&[&str]; 3] = [&[], &["-R"], &["--bidir"]];
@@ -56,23 +57,23 @@ fn succeeded(output: &Output, what: &[&str]) -> Value {
     document(output)
 }
 
-/// What `fullpipe measure` says of a test against the server at `port`.
+/// Returns the measurement of `fullpipe measure` against the server at `port`.
 fn measured(port: u16, arguments: &[&str]) -> Value {
     let mut command = fullpipe(&["measure", "127.0.0.1", "--json", "-p", &port.to_string()]);
     succeeded(&run(command.args(arguments), TIMEOUT), arguments)["measurement"].clone()
 }
 
-/// What `iperf3 -c` says of one.
+/// Returns the document of `iperf3 -c` against the server at `port`.
 fn iperf3_measured(port: u16, arguments: &[&str]) -> Value {
     let mut command = Command::new("iperf3");
     command.args(["-c", "127.0.0.1", "-J", "-p", &port.to_string()]).args(arguments);
     succeeded(&run(&mut command, TIMEOUT), arguments)
 }
 
-/// Counts of the two ends of something, which must agree.
+/// Pairs of counts, one of each end, that must agree.
 type Counts = Vec<(Value, Value)>;
 
-/// The first counts that do not agree.
+/// Returns the first pair of counts that do not agree.
 fn disagreement(counts: &Counts) -> Option<&(Value, Value)> {
     counts.iter().find(|(left, right)| {
         let (a, b) = (left.as_f64().unwrap(), right.as_f64().unwrap());
@@ -80,8 +81,8 @@ fn disagreement(counts: &Counts) -> Option<&(Value, Value)> {
     })
 }
 
-/// Measures until the counts agree; again only where the machine was so late that the ends stopped counting at different
-/// times, three times at most.
+/// Measures until the counts agree, at most three times. Repeats only if the machine was so late that the ends stopped
+/// counting at different times.
 fn agreed(arguments: &[&str], measure: impl Fn() -> (Value, Counts)) -> Value {
     let _slot = load_slot();
     for attempt in 1.. {
@@ -193,7 +194,7 @@ fn they_call_over_udp_with_three_streams() {
     every_direction(they_call, UDP, "3");
 }
 
-/// Options that both programs have under the same letter, beside the load that they act on.
+/// Options that both programs have under the same letter, each with the load that it acts on.
 const OPTIONS: [&[&str]; 18] = [
     &["-n", "3M"],
     &["-k", "40", "-l", "64K"],

@@ -43,7 +43,7 @@ fn shares_are_of_the_bandwidth_that_was_given() {
 
 #[test]
 fn a_harmful_ramp_needs_consent() {
-    // Nobody is asked anything: the host does not exist, and is not looked for.
+    // The sentence comes before any name is resolved: the host does not exist.
     let arguments = ["measure", "no-such-host.invalid", "-u", "--ramp", "5M..50M"];
     assert!(sentence(&run(&mut fullpipe(&arguments), 10), 2).contains("--yes"));
 }

@@ -10,9 +10,9 @@ use serde_json::Value;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_fullpipe");
 const TIMEOUT: u64 = 60;
 
-/// Builds client – r1 – r2 – r3 – server by pairs of devices, the client in the namespace that the script begins in. Link n
-/// is `10.0.n.0/24` and `fd00:n::/64`; whoever is nearer to the client is 1 on it. Nobody waits whether another has its
-/// address, so that neighbours are found at once.
+/// Builds client – r1 – r2 – r3 – server with pairs of devices; the client is in the namespace in which the script
+/// begins. Link n is `10.0.n.0/24` and `fd00:n::/64`; the node nearer to the client is 1 on it. Duplicate address
+/// detection is off, so that neighbours are found at once.
 const CHAIN: &str = "
 set -e
 mount -t tmpfs tmpfs /run
@@ -41,7 +41,8 @@ there '' 1; there '-n r1' 2; there '-n r2' 3
 back server 4; back r3 3; back r2 2
 ";
 
-/// What `fullpipe measure` with these `arguments` prints in the chain, after the commands `change` it.
+/// Changes the chain with the commands `change`, runs `fullpipe measure` with `arguments` in it, and returns its output
+/// and the time that it took.
 fn measured(change: &str, starter: &str, arguments: &str) -> (Output, Duration) {
     // The port in hexadecimal and the state of a socket that listens, as in /proc/net/tcp6.
     let script = format!(
@@ -62,7 +63,7 @@ fn route(change: &str, starter: &str, target: &str) -> Value {
     document(&measured(change, starter, &load).0)["measurement"]["route"].clone()
 }
 
-/// Who answered at each hop.
+/// Returns the addresses that answered at each hop.
 fn addresses(route: &Value) -> Vec<String> {
     let hops = route["hops"].as_array().unwrap_or_else(|| panic!("{route}"));
     let names = |hop: &Value| {
@@ -128,7 +129,8 @@ fn a_router_that_says_nothing_keeps_its_place_and_is_distinguished_from_one_that
 
     // Echo requests end in the second router; the test itself goes to another address of the server.
     let drops = format!(
-        "{OPEN_PING_SOCKETS}; ip -n r2 rule add ipproto icmp to 10.0.4.2 table 9; ip -n r2 route add blackhole default table 9"
+        "{OPEN_PING_SOCKETS}; ip -n r2 rule add ipproto icmp to 10.0.4.2 table 9; \
+         ip -n r2 route add blackhole default table 9"
     );
     let seen = route(&drops, "", "10.0.4.2");
     assert_eq!(addresses(&seen), ["10.0.1.2"], "{seen}");

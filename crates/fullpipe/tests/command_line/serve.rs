@@ -41,7 +41,7 @@ fn connect(port: u16) -> TcpStream {
     stream
 }
 
-/// What a server that ends by itself printed.
+/// Returns the output of a server that ends by itself.
 fn printed(server: Running) -> String {
     let output = server.finish(PROMPT);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -179,12 +179,12 @@ fn an_iperf2_client_gets_a_report_of_its_datagrams_that_is_not_longer_than_they_
             assert_eq!((bytes as usize, lost, highest), (6 * length, 4, 10));
         }
     }
-    // The end of what never began is no test.
-    let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    stranger.connect((Ipv4Addr::LOCALHOST, port)).unwrap();
-    stranger.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-    stranger.send(&datagram(-10, 1470)).unwrap();
-    assert!(stranger.recv(&mut [0; 2000]).is_err());
+    // The last datagram of a test that never began starts no test.
+    let unknown = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    unknown.connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    unknown.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    unknown.send(&datagram(-10, 1470)).unwrap();
+    assert!(unknown.recv(&mut [0; 2000]).is_err());
     server.interrupt();
     assert_eq!(printed(server).matches(": done at ").count(), 3);
 }

@@ -40,7 +40,7 @@ impl Drop for Folder {
     }
 }
 
-/// What `measure` says against a server with `serves`.
+/// Runs `measure` with the arguments `measures` against a server with the arguments `serves`.
 fn measured(serves: &[&str], measures: &[&str]) -> Output {
     let port = free_port();
     let server = Running::start(fullpipe(&["serve", "-1", "-p", &port.to_string()]).args(serves));

@@ -69,35 +69,35 @@ fn measured(port: u16, more: &[&str]) -> Output {
     run(fullpipe(&["measure", "127.0.0.1", "-n", "1M", "--json", "-p", &port]).args(more), TIMEOUT)
 }
 
-/// Whether a test of one mebibyte arrived whole.
+/// Returns true if a test of one mebibyte arrived whole.
 fn arrived(output: &Output) -> bool {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     document(output)["measurement"]["summary"]["received"] == 1 << 20
 }
 
-/// Passes connections on to `server`; what clients say on the first one is kept.
-fn overhear(server: u16) -> (u16, Arc<Mutex<Vec<u8>>>) {
+/// Relays connections to `server` and keeps the bytes that the client sends on the first one.
+fn relay(server: u16) -> (u16, Arc<Mutex<Vec<u8>>>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let first = Arc::clone(&heard);
+    let relayed = Arc::new(Mutex::new(Vec::new()));
+    let first = Arc::clone(&relayed);
     thread::spawn(move || {
         for (client, index) in listener.incoming().map_while(Result::ok).zip(0..) {
             let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, server)) else { return };
-            let heard = (index == 0).then(|| Arc::clone(&first));
+            let relayed = (index == 0).then(|| Arc::clone(&first));
             let (back, forth) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-            thread::spawn(move || pass_on(client, server, heard.as_deref()));
+            thread::spawn(move || pass_on(client, server, relayed.as_deref()));
             thread::spawn(move || pass_on(back, forth, None));
         }
     });
-    (port, heard)
+    (port, relayed)
 }
 
-fn pass_on(mut from: TcpStream, mut to: TcpStream, heard: Option<&Mutex<Vec<u8>>>) {
+fn pass_on(mut from: TcpStream, mut to: TcpStream, relayed: Option<&Mutex<Vec<u8>>>) {
     let mut buffer = vec![0; 65_536];
     while let Ok(length @ 1..) = from.read(&mut buffer) {
-        if let Some(heard) = heard {
-            heard.lock().unwrap().extend_from_slice(&buffer[..length]);
+        if let Some(relayed) = relayed {
+            relayed.lock().unwrap().extend_from_slice(&buffer[..length]);
         }
         if to.write_all(&buffer[..length]).is_err() {
             break;
@@ -117,16 +117,16 @@ fn the_usual_self_signed_certificate_is_trusted_if_it_is_exactly_that() {
 
 #[test]
 fn nobody_on_the_way_reads_an_encrypted_control_connection() {
-    let certificate = Certificate::make("overheard");
+    let certificate = Certificate::make("relayed");
     let (_server, port) = serve(&["--tls", certificate.identity()]);
-    let says = |heard: &Mutex<Vec<u8>>, word: &str| String::from_utf8_lossy(&heard.lock().unwrap()).contains(word);
-    let (clear, heard) = overhear(port);
-    assert!(arrived(&measured(clear, &[])), "who does not ask for it is served in the clear");
-    assert!(says(&heard, "parallel") && says(&heard, "cpu_util_total"));
-    let (encrypted, heard) = overhear(port);
+    let says = |relayed: &Mutex<Vec<u8>>, word: &str| String::from_utf8_lossy(&relayed.lock().unwrap()).contains(word);
+    let (clear, relayed) = relay(port);
+    assert!(arrived(&measured(clear, &[])), "a client that does not ask for TLS is served in the clear");
+    assert!(says(&relayed, "parallel") && says(&relayed, "cpu_util_total"));
+    let (encrypted, relayed) = relay(port);
     assert!(arrived(&measured(encrypted, &["--tls", certificate.trust()])));
-    assert!(!heard.lock().unwrap().is_empty());
-    assert!(!says(&heard, "parallel") && !says(&heard, "cpu_util_total"));
+    assert!(!relayed.lock().unwrap().is_empty());
+    assert!(!says(&relayed, "parallel") && !says(&relayed, "cpu_util_total"));
 }
 
 #[test]

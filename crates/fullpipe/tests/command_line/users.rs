@@ -52,7 +52,7 @@ fn measure() -> Command {
 fn assert_succeeded(output: &Output) {
     let said = [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy).concat();
     assert!(output.status.success(), "{said}");
-    assert!(!said.contains("rossi"), "nobody tells the password: {said}");
+    assert!(!said.contains("rossi"), "nothing prints the password: {said}");
 }
 
 fn said(output: &Output) -> String {
@@ -124,7 +124,7 @@ fn between_ours_the_newer_padding_is_used_and_the_next_client_is_served() {
     for why in ["the password of user \"mario\" is wrong", "another key or another padding"] {
         assert!(log.contains(why), "{why:?} is not in {log}");
     }
-    assert!(!log.contains("Rossi") && !log.contains("rossi"), "nobody tells the password: {log}");
+    assert!(!log.contains("Rossi") && !log.contains("rossi"), "nothing prints the password: {log}");
 }
 
 /// Asks a server for a test whose cookie is this `letter`, with this `token`.
@@ -142,7 +142,7 @@ fn ask(port: u16, letter: u8, token: &str) -> TcpStream {
 
 /// The recorded token is right but for its time, the clock; the others cannot be decrypted, or are not base64.
 #[test]
-fn every_refusal_looks_alike() {
+fn all_refusals_are_alike() {
     let (server, port) = serving(fullpipe(&["serve"]), &[]);
     let recorded = std::fs::read_to_string(file("oaep.token")).unwrap();
     let other = std::fs::read_to_string(file("pkcs1.token")).unwrap();

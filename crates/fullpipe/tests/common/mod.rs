@@ -1,4 +1,4 @@
-//! What the tests of the whole program share.
+//! Functions that all tests of the program use.
 
 use std::process::{Command, Output};
 use std::time::Duration;

@@ -14,7 +14,7 @@ use fullpipe_testkit::{
 };
 use serde_json::Value;
 
-/// Within which everything here is told.
+/// Longest time until a program has printed its report, in seconds.
 const TIMEOUT: u64 = 40;
 
 const FAILED: i32 = 1;
@@ -22,7 +22,7 @@ const USAGE: i32 = 2;
 const LACKING: i32 = 3;
 const INTERRUPTED: i32 = 130;
 
-/// The sentence of `fullpipe diagnose` with `arguments`, which must exit with `code` and leave nothing behind.
+/// Returns the sentence of `fullpipe diagnose` with `arguments`, which must exit with `code` and leave nothing behind.
 fn stated(arguments: &[&str], code: i32) -> String {
     let mark = Mark::new();
     let output = run(mark.put_on(&mut fullpipe(&[&["diagnose"], arguments].concat())), TIMEOUT);
@@ -31,7 +31,7 @@ fn stated(arguments: &[&str], code: i32) -> String {
     sentence(&output, code)
 }
 
-/// What clap says of a wrong command line.
+/// Returns the error of clap for a wrong command line.
 fn refused(arguments: &[&str]) -> String {
     let output = run(&mut fullpipe(&[&["diagnose"], arguments].concat()), TIMEOUT);
     assert_eq!(output.status.code(), Some(USAGE));
@@ -168,7 +168,7 @@ fn a_command_that_does_not_end_is_ended_after_its_time() {
 #[test]
 fn a_measurement_is_explained_at_length_and_a_remedy_for_people_is_not_tried() {
     let server = Server::start();
-    // As much as is told to be there: only a wider pipe would help.
+    // The goodput is the stated capacity: only a wider pipe would help.
     let load = ["127.0.0.1", "-p", &server.port, "-t", "1.5", "-b", "40M", "--bandwidth", "40M"];
     let output = run(&mut fullpipe(&[&["diagnose"], &load[..]].concat()), TIMEOUT);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -299,8 +299,8 @@ impl Drop for Lab {
     }
 }
 
-/// The one document that a program in the sending host prints, of a run in which the machine itself lost or delayed nothing:
-/// the path is far from full, so that nothing is sent again and nothing comes late but by its doing.
+/// Returns the document that a program in the sending host prints, of a run in which the machine itself neither lost
+/// nor delayed anything: the path is far from full, so that only the machine can cause retransmissions and delays.
 fn undisturbed(lab: &Lab, idle_rtt: f64, command: &[&str]) -> Value {
     valid_within(4, || {
         let report = document(&lab.sender(command));
@@ -362,13 +362,14 @@ fn a_remedy_is_applied_proven_and_undone_and_others_are_watched() {
     assert_eq!(lab.tcp_wmem(), before, "what was kept can still be undone");
 }
 
-/// What the sending host has set that a remedy may change.
+/// Returns the settings of the sending host that a remedy may change.
 fn queue_and_paces(lab: &Lab) -> String {
     let stated = "tc qdisc show dev path0; sysctl net.ipv4.tcp_pacing_ca_ratio net.ipv4.tcp_mtu_probing";
     String::from_utf8(lab.sender(&["sh", "-ec", stated]).stdout).unwrap()
 }
 
-/// What comes of trying out remedy `id` on a load with these `flags`; every setting is as before then, and no journal is left.
+/// Returns the report of a trial of remedy `id` on a load with these `flags`. Asserts that every setting is as before
+/// then and that no journal is left.
 fn tried(lab: &Lab, id: &str, flags: &[&str]) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let before = queue_and_paces(lab);

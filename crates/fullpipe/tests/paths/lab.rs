@@ -14,7 +14,7 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
-/// The longest that anything here may take.
+/// Longest time for one command, in seconds.
 const TIMEOUT: u64 = 60;
 
 const INTERRUPTED: i32 = 130;
@@ -23,7 +23,8 @@ const INTERRUPTED: i32 = 130;
 fn tiny() -> String {
     scenario(
         "tiny",
-        "[path]\nrate = \"50Mbit/s\"\nrtt = \"10ms\"\nqueue = \"1bdp\"\n\n[[step]]\nname = \"as it is\"\nduration = \"2s\"\n",
+        "[path]\nrate = \"50Mbit/s\"\nrtt = \"10ms\"\nqueue = \"1bdp\"\n\n\
+         [[step]]\nname = \"as it is\"\nduration = \"2s\"\n",
     )
 }
 
@@ -115,7 +116,7 @@ fn a_scenario_is_run_and_measured() {
     assert!((measured / predicted - 1.0).abs() < 0.05, "{measured} measured of {predicted}");
 }
 
-/// What a capture says of a packet: when it passed, and its headers from IP on.
+/// A packet of a capture: its time, its length, and its headers from IP on.
 struct Captured {
     nanos: u64,
     length: u64,
@@ -186,12 +187,13 @@ fn datagrams_beyond_the_link_are_lost_as_predicted_and_starve_tcp() {
     require!(Lab);
     let _path = path();
     let file = scenario(
-        "crowd",
+        "starved",
         "[path]\nrate = \"20Mbit/s\"\nrtt = \"20ms\"\nqueue = \"200ms\"\n\n\
          [[step]]\nname = \"datagrams\"\ntransport = \"udp\"\nrate = \"25M\"\nduration = \"3s\"\n\
          capacity = { within = \"10%\" }\nloss = { within = \"2%\" }\n\n\
          [[step]]\nname = \"alone\"\nwindow = \"16KiB\"\nduration = \"3s\"\n\n\
-         [[step]]\nname = \"cross traffic\"\nwindow = \"16KiB\"\nomit = \"2s\"\nduration = \"3s\"\nfills = { within = \"15%\" }\n\
+         [[step]]\nname = \"cross traffic\"\nwindow = \"16KiB\"\nomit = \"2s\"\nduration = \"3s\"\n\
+         fills = { within = \"15%\" }\n\
          [[step.cross_traffic]]\ntransport = \"udp\"\nstreams = 2\nrate = \"25M\"\nafter = \"500ms\"\n\n\
          [[bound]]\nratio = [\"cross traffic\", \"alone\"]\nat_most = \"50%\"\n",
     );
@@ -221,7 +223,8 @@ fn a_step_may_have_its_own_path_and_loads_that_grow() {
         "[path]\nrate = \"20Mbit/s\"\nrtt = \"40ms\"\nqueue = \"200ms\"\n\n\
          [[step]]\nname = \"far\"\nwindow = \"16KiB\"\nduration = \"3s\"\n\n\
          [[step]]\nname = \"near\"\nwindow = \"16KiB\"\nduration = \"3s\"\npath = { rtt = \"20ms\" }\n\n\
-         [[step]]\nname = \"climb\"\ntransport = \"udp\"\nramp = { from = \"50%\", to = \"120%\", loads = 2 }\nduration = \"2s\"\n\n\
+         [[step]]\nname = \"climb\"\ntransport = \"udp\"\n\
+         ramp = { from = \"50%\", to = \"120%\", loads = 2 }\nduration = \"2s\"\n\n\
          [[bound]]\nratio = [\"near\", \"far\"]\nexpect = \"kernel_model\"\nwithin = \"15%\"\n",
     );
     let report = measured(&file, 2 * TIMEOUT);
@@ -419,7 +422,7 @@ fn the_kernels_own_path_carries_its_rate_for_root_and_for_ordinary_users() {
             let broken = measurement["validity"]["broken"].as_array().unwrap();
             let mut broken: Vec<String> = broken.iter().map(Value::to_string).collect();
             let share = rate / GOODPUT;
-            // This path has no link of ours that would tell that the machine stood still for longer than its queue lasts.
+            // No link of ours is in this path to report that the machine stood still for longer than the queue lasts.
             let stood_still = share < 0.97 && late > QUEUE_LASTS;
             broken.extend(stood_still.then(|| format!("{share} of what the path carries, the machine {late:?} late")));
             (share, broken)
@@ -449,7 +452,7 @@ fn where_tc_is_missing_the_kernels_own_path_is_refused() {
     let _path = path();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
-    // The folders of root are looked at too.
+    // The folders that only the PATH of root has are searched too.
     let hidden = "for folder in /usr/sbin /sbin; do mount -t tmpfs tmpfs $folder; done; exec \"$@\"";
     let mut command = Command::new("unshare");
     let program = env!("CARGO_BIN_EXE_fullpipe");
@@ -501,11 +504,12 @@ fn root_without_the_capability_has_a_lab_in_a_user_namespace() {
 }
 
 #[test]
-fn where_user_namespaces_are_switched_off_an_ordinary_user_is_reported_which_switch_it_is() {
+fn where_user_namespaces_are_switched_off_an_ordinary_user_reads_which_switch_it_is() {
     require!(Lab, Root, Unshare, UserNamespaces);
     // Below a user namespace of its own, whose limit is not the machine's. Its root becomes one with the map.
     let below = "unshare --user sh -ec 'until grep -q . /proc/self/uid_map; do sleep 0.01; done; \
-                     exec sh -ec \"echo 0 >/proc/sys/user/max_user_namespaces; exec \\\"\\$@\\\"\" sh \"$@\"' sh \"$@\" & \
+                     exec sh -ec \"echo 0 >/proc/sys/user/max_user_namespaces; exec \\\"\\$@\\\"\" \
+                     sh \"$@\"' sh \"$@\" & \
                  until echo 0 0 65536 >/proc/$!/gid_map; do sleep 0.01; done 2>/dev/null; \
                  until echo 0 0 65536 >/proc/$!/uid_map; do sleep 0.01; done 2>/dev/null; wait $!";
     let below = ["timeout", "10", "sh", "-ec", below, "sh"];

@@ -172,7 +172,7 @@ fn programs_that_join_meet_over_its_path() {
 /// 20 Mbit/s of payload without end: 21 with what the path's framing counts.
 const DATAGRAMS: &str = "[[step.cross_traffic]]\ntransport = \"udp\"\nrate = \"20Mbit/s\"\n";
 
-/// What the path does once it carries what [`DATAGRAMS`] offers.
+/// Returns the state of the path once it carries the load of [`DATAGRAMS`].
 fn with_datagrams(up: &Up) -> Value {
     let deadline = Instant::now() + TIMEOUT;
     loop {
@@ -303,10 +303,10 @@ fn nobody_else_may_enter() {
     let mark = Mark::new();
     let up = Up::start(&mark, &[]);
     assert!(up.line().starts_with(&up.name));
-    // Connects as another user to where the lab waits: it gets no descriptor and no word.
+    // Another user who connects to the socket of the lab receives no descriptor and no text.
     let address = format!("fullpipe-lab/0/{}", up.name);
     let listener = rustix::net::SocketAddrUnix::new_abstract_name(address.as_bytes()).unwrap();
-    let stranger = thread::spawn(move || {
+    let other_user = thread::spawn(move || {
         use rustix::net::{AddressFamily, RecvFlags, SocketType, connect, recv, socket};
         // The call changes the user of this thread alone, where libc would change all.
         rustix::thread::set_thread_res_uid(
@@ -315,13 +315,13 @@ fn nobody_else_may_enter() {
             rustix::process::Uid::from_raw(65534),
         )
         .unwrap();
-        let door = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
-        connect(&door, &listener).unwrap();
+        let connection = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        connect(&connection, &listener).unwrap();
         let mut words = [0; 64];
-        recv(&door, &mut words, RecvFlags::empty()).map(|(length, _)| length)
+        recv(&connection, &mut words, RecvFlags::empty()).map(|(length, _)| length)
     });
     let begun = Instant::now();
-    assert!(matches!(stranger.join().unwrap(), Ok(0) | Err(rustix::io::Errno::CONNRESET)));
+    assert!(matches!(other_user.join().unwrap(), Ok(0) | Err(rustix::io::Errno::CONNRESET)));
     assert!(begun.elapsed() < TIMEOUT);
 }
 

@@ -1,4 +1,4 @@
-//! Round trips beside a load: taken on a flow of their own, and true.
+//! Round trips during a load: they are measured on a flow of their own, and they are right.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
@@ -12,7 +12,7 @@ use fullpipe_testkit::{
 };
 use serde_json::Value;
 
-/// The longest that one measurement may take.
+/// Longest time for one measurement, in seconds.
 const TIMEOUT: u64 = 60;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_fullpipe");
@@ -29,14 +29,15 @@ fn serve() -> (Running, u16) {
     (server, port)
 }
 
-/// What a measurement over loopback says of round trips.
+/// Returns the round trips of a measurement over loopback.
 fn over_loopback(port: u16, more: &[&str]) -> Value {
     let arguments = ["measure", "127.0.0.1", "--json", "-C", "cubic", "-p", &port.to_string()];
     let output = run(fullpipe(&arguments).args(more), TIMEOUT);
     document(&output)["measurement"]["rtt"].clone()
 }
 
-/// Why the requests of `rtt` say nothing of the program: its thread did not run for longer than the machine may let it wait.
+/// Returns a reason to discard the samples of `rtt`: the machine did not run the thread of the program for too long a
+/// time.
 fn starved(rtt: &Value) -> Vec<String> {
     const MAX_SECONDS: f64 = 0.2;
     let sent: Vec<f64> = rtt["echoes"]["samples"].as_array().unwrap().iter().map(|echo| figure(&echo["at"])).collect();
@@ -57,7 +58,7 @@ fn an_engine_that_takes_all_it_can_does_not_delay_the_samples_with_it() {
     let (idle, loaded) = (figure(&rtt["idle"]["median"]), figure(&rtt["loaded"]["median"]));
     let during = &rtt["echoes"]["during"];
     assert!(figure(&during["sent"]) > 50.0 && figure(&during["lost"]) == 0.0, "{during}");
-    // What the program waited for its processor is beside the round trips, not in them.
+    // The time that the program waited for its processor is reported next to the round trips, not as a part of them.
     assert!(figure(&during["host"]["median"]) > 0.0, "{during}");
     assert!(loaded - idle < 100e-6, "{idle} s idle, {loaded} s loaded");
 }
@@ -131,7 +132,7 @@ fn where_nobody_answers_the_kernels_estimate_is_said_to_be_one() {
     }
 }
 
-/// What the queue of [`full_queue`] holds, in seconds.
+/// Time in which the queue of [`full_queue`] drains, in seconds.
 const QUEUE: f64 = 151_400.0 * 8.0 / 20e6;
 
 /// A scenario of one TCP stream over 20 Mbit/s × 20 ms with a queue of 100 packets, which it fills.
@@ -145,7 +146,7 @@ fn full_queue() -> String {
     file.to_str().unwrap().to_owned()
 }
 
-/// What its last run says of round trips, and why it may not be judged.
+/// Returns the round trips of the last run of [`full_queue`], and the reasons for which it may not be judged.
 fn tcp_over_a_full_queue() -> (Value, Vec<String>) {
     let output = run(&mut fullpipe(&["lab", "run", &full_queue(), "--json"]), 2 * TIMEOUT);
     let runs = document(&output)["lab"][0]["steps"][0]["runs"].clone();
@@ -155,7 +156,8 @@ fn tcp_over_a_full_queue() -> (Value, Vec<String>) {
     (last["rtt"].clone(), reasons)
 }
 
-/// What datagrams at 1.2 times the rate of the same path make of its round trips.
+/// Returns the round trips of the same path under datagrams at 1.2 times its rate, and the reasons against judging
+/// them.
 fn datagrams_over_a_full_queue() -> (Value, Vec<String>) {
     // The keeper of the lab, which has number 1 here, holds the networks of both hosts open.
     let script = format!(
@@ -207,7 +209,7 @@ fn echo_request(cookie: &[u8; 37], number: u64) -> Vec<u8> {
     [&b"FPEC\x01\0\0\0"[..], cookie, &[0; 3], &[0; 8], &number.to_be_bytes()].concat()
 }
 
-/// What comes back to `socket` if it sends `request` to the server at `port`.
+/// Sends `request` from `socket` to the server at `port` and returns the reply, if one comes within `timeout`.
 fn echoed(socket: &UdpSocket, port: u16, request: &[u8], timeout: Duration) -> Option<Vec<u8>> {
     socket.set_read_timeout(Some(timeout)).unwrap();
     socket.send_to(request, (Ipv4Addr::LOCALHOST, port)).unwrap();
@@ -244,7 +246,8 @@ fn only_the_address_of_a_test_gets_echoes_and_none_is_longer_than_its_request() 
     assert!(within(LONG, || echoed(&own, port, &request, SHORT).is_none()), "but not for ever");
 }
 
-/// What a server sees of 60 datagrams, one each 25 ms, that come as `fates` has it.
+/// Returns the figures of a server that receives 60 datagrams, one each 25 ms, as `fates` lets them pass, and the
+/// lateness of the relay.
 fn seen_through(fates: impl Fn(u64) -> Fate + Send + Sync + 'static) -> (Value, Duration) {
     let (_server, port) = serve();
     let relay = Relay::with_fates(port, move |heading, number| match heading {
