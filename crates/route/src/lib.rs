@@ -1,13 +1,14 @@
-//! The path to a target, measured from this end by its own small packets.
+//! The path to a target, measured from this end with small packets of its own.
 //!
-//! * [`Prober`]: an address in; out, round-trip times of echo requests before, during and after a load ([`Taken`]).
-//!   [`echo_test`] and [`echo_reply`] are the other end's part, where its kernel does not answer echo requests.
-//! * [`trace`]: an address in; out, the routers on the way and the path MTU.
-//! * [`SynAckSniffer`], [`first_window`] and [`caller_handshake`]: a connection in; out, what the peer offered in its SYN or SYN-ACK.
-//!   [`was_changed`] judges from that whether a device on the way changed it, and [`syn_quotes`] finds out between which two
-//!   routers that device is.
+//! * [`Prober`]: takes an address and returns the round-trip times of echo requests before, during and after a load
+//!   ([`Taken`]). [`echo_test`] and [`echo_reply`] are the server's part, for hosts whose kernel does not answer echo
+//!   requests.
+//! * [`trace`]: takes an address and returns the routers on the way and the path MTU.
+//! * [`SynAckSniffer`], [`first_window`] and [`caller_handshake`]: take a connection and return the options of the
+//!   peer's SYN or SYN-ACK. [`was_changed`] decides from them if a device on the way changed the SYN, and
+//!   [`syn_quotes`] finds the two routers between which that device is.
 //!
-//! All of it uses sockets and threads, nothing needs a runtime, and everything has a deadline.
+//! Everything runs on sockets and threads without an async runtime, and ends by a deadline.
 
 mod latency;
 mod syn_ack;

@@ -1,4 +1,4 @@
-//! What the other end says as a connection is opened: its answer, or how it asks for one.
+//! The SYN or SYN-ACK with which the peer opened a connection.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -11,29 +11,29 @@ use fullpipe_units::ByteCount;
 use fullpipe_wire::SynSegment;
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
-/// Longest headers of IPv4 and of TCP.
+/// Bytes of the longest IPv4 header and the longest TCP header.
 const MAX_PACKET: usize = 60 + 60;
 
-/// SYN-ACKs that are read at once, at most: others open connections to the same port, too.
+/// Maximum number of SYN-ACKs read in one go: other connections to the same port send theirs to this socket too.
 const MAX_SYN_ACKS: usize = 1024;
 
 /// Receives the SYN-ACKs of connections that are about to be opened to one peer.
 pub struct SynAckSniffer {
     peer: SocketAddr,
-    /// Absent where this user may use no raw sockets (`CAP_NET_RAW`).
+    /// `None` if this user may not open raw sockets (`CAP_NET_RAW`).
     raw: Option<Socket>,
-    /// What has been received, by the port of this end.
+    /// SYN-ACKs that have been received, by local port.
     received: HashMap<u16, SynSegment>,
 }
 
 impl SynAckSniffer {
-    /// Receives from now on the SYN-ACKs that `peer` sends.
+    /// Starts to receive the SYN-ACKs that `peer` sends.
     pub fn open(peer: SocketAddr) -> Self {
         Self { peer, raw: listen(peer).ok(), received: HashMap::new() }
     }
 
-    /// Returns whether an option was overwritten in the SYN-ACK of the connection that begins at `local`; `None` if it
-    /// was not received.
+    /// Returns true if an option was overwritten in the SYN-ACK of the connection that begins at `local`; `None` if
+    /// that SYN-ACK was not received.
     pub fn options_overwritten(&mut self, local: SocketAddr) -> Option<bool> {
         self.receive();
         self.received.get(&local.port()).map(|answer| answer.options_overwritten)
@@ -44,7 +44,7 @@ impl SynAckSniffer {
         let mut packet = [0; MAX_PACKET];
         for _ in 0..MAX_SYN_ACKS {
             let Ok(length) = raw.read(&mut packet) else { return };
-            // A raw socket gives a whole packet of IPv4, and of IPv6 what follows its header.
+            // A raw socket returns an IPv4 packet whole, and an IPv6 packet without its IP header.
             let read = if self.peer.is_ipv4() { SynSegment::of_packet } else { SynSegment::parse };
             if let Some(answer) = read(&packet[..length]).filter(|answer| answer.ports[0] == self.peer.port()) {
                 self.received.insert(answer.ports[1], answer);
@@ -53,19 +53,20 @@ impl SynAckSniffer {
     }
 }
 
-/// Returns the window of the SYN-ACK of `connection`, on which nothing else has arrived: of all windows only that of
-/// the handshake's packets is never scaled, and the kernel holds it until the next.
+/// Returns the window of the SYN-ACK of `connection`, on which no other packet may have arrived yet: only the window of
+/// a SYN or SYN-ACK is never scaled, and the kernel keeps it until the next packet.
 pub fn first_window(connection: impl AsFd) -> Option<ByteCount> {
     tcp_info(connection).ok().and_then(|tcp| tcp.snd_wnd)
 }
 
-/// What the peer of `connection`, which it opened itself, asked for it with; `None` where the kernel did not keep it.
+/// Returns the window and the options of the SYN with which the peer opened `connection`; `None` if the kernel did not
+/// keep the SYN.
 pub fn caller_handshake(connection: impl AsFd) -> Option<Handshake> {
-    let opening = SynSegment::of_packet(&fullpipe_sys::opening(connection).ok()?)?;
-    Some(Handshake { window: Some(opening.window), options_overwritten: Some(opening.options_overwritten) })
+    let syn = SynSegment::of_packet(&fullpipe_sys::saved_syn(connection).ok()?)?;
+    Some(Handshake { window: Some(syn.window), options_overwritten: Some(syn.options_overwritten) })
 }
 
-/// A socket that is given a copy of every SYN-ACK that comes from the port of `peer`.
+/// Opens a socket that receives a copy of every SYN-ACK from the port of `peer`.
 fn listen(peer: SocketAddr) -> std::io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(peer), Type::RAW, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
@@ -73,8 +74,8 @@ fn listen(peer: SocketAddr) -> std::io::Result<Socket> {
     Ok(socket)
 }
 
-/// A program of the classic packet filter (`linux/filter.h`), which is given IPv4 packets from their first byte, and of
-/// IPv6 what follows its header.
+/// Returns a classic packet filter (`linux/filter.h`) that accepts SYN-ACKs from the port of `peer`. Its input is a
+/// whole IPv4 packet, or an IPv6 packet without its IP header.
 fn syn_acks_from(peer: SocketAddr) -> [SockFilter; 8] {
     const SYN_AND_ACK: u32 = 0x12;
     let code = |parts: &[u32]| parts.iter().sum::<u32>() as u16;
@@ -91,7 +92,7 @@ fn syn_acks_from(peer: SocketAddr) -> [SockFilter; 8] {
         statement(code(&[libc::BPF_LD, libc::BPF_H, libc::BPF_IND]), 0),
         unless(peer.port().into(), 4),
         statement(code(&[libc::BPF_LD, libc::BPF_B, libc::BPF_IND]), 13),
-        // The others agree on ECN (RFC 3168, 6.1.1).
+        // The other flag bits negotiate ECN (RFC 3168, 6.1.1).
         statement(code(&[libc::BPF_ALU, libc::BPF_AND, libc::BPF_K]), SYN_AND_ACK),
         unless(SYN_AND_ACK, 1),
         statement(accept, MAX_PACKET as u32),
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream};
 
-    /// What a listener at `address` answers; `None` where this machine has no such address.
+    /// Returns the handshake with a listener at `address`; `None` if this machine has no such address.
     fn answer_at(address: &str) -> Option<Handshake> {
         let listener = TcpListener::bind(address).ok()?;
         let mut sniffer = SynAckSniffer::open(listener.local_addr().unwrap());
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_heard_where_raw_sockets_are_permitted() {
+    fn a_syn_ack_is_received_where_raw_sockets_are_permitted() {
         let permitted = rustix::process::geteuid().is_root();
         for answer in ["127.0.0.1:0", "[::1]:0"].into_iter().filter_map(answer_at) {
             assert!(answer.window.is_some_and(|window| window.get() > 0 && window.get() < 65_536), "{answer:?}");
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn how_a_caller_opened_is_known_once_where_it_was_kept() {
+    fn the_syn_of_a_caller_is_returned_once_if_the_kernel_kept_it() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let Ok(listener) = TcpListener::bind(address) else { continue };
             let accepted = || {
@@ -138,7 +139,7 @@ mod tests {
             let asked = caller_handshake(&connection).unwrap();
             assert!(asked.window.is_some_and(|window| window.get() > 0), "{asked:?}");
             assert_eq!(asked.options_overwritten, Some(false));
-            assert_eq!(caller_handshake(&connection), None, "it is told once");
+            assert_eq!(caller_handshake(&connection), None, "it is returned once");
         }
     }
 }

@@ -11,7 +11,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 use crate::tcp_info::{MAX_TCP_INFO, decode};
 
 /// Longest that is asked for of a packet that opened a connection: its headers without what IPv6 may put between them.
-const MAX_OPENING: usize = 120;
+const MAX_SAVED_SYN: usize = 120;
 
 /// Words of `SO_MEMINFO` (`enum sk_meminfo_vars`).
 const MEMINFO_WORDS: usize = 9;
@@ -43,13 +43,13 @@ pub fn save_syn(listener: impl AsFd) -> io::Result<()> {
     set_option(listener, libc::IPPROTO_TCP, libc::TCP_SAVE_SYN, &1_i32.to_ne_bytes())
 }
 
-/// The headers of IP and TCP of the packet that opened `connection`, which the peer sent (`TCP_SAVED_SYN`); empty where
-/// the kernel was not asked to keep it, and when it is asked for again.
+/// Returns the IP and TCP headers of the SYN with which the peer opened `connection` (`TCP_SAVED_SYN`); empty if the
+/// kernel was not asked to keep them, or they have been read before.
 ///
 /// # Errors
 /// What `getsockopt` reports, as for headers that are longer than 120 bytes.
-pub fn opening(connection: impl AsFd) -> io::Result<Vec<u8>> {
-    let mut bytes = [MaybeUninit::<u8>::uninit(); MAX_OPENING];
+pub fn saved_syn(connection: impl AsFd) -> io::Result<Vec<u8>> {
+    let mut bytes = [MaybeUninit::<u8>::uninit(); MAX_SAVED_SYN];
     Ok(option(connection.as_fd(), libc::IPPROTO_TCP, libc::TCP_SAVED_SYN, &mut bytes)?.to_vec())
 }
 

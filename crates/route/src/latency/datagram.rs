@@ -1,5 +1,5 @@
-//! Echo requests as datagrams between two fullpipes. Both messages have the same length, so that nobody can have a server
-//! send more than was sent to it:
+//! Echo requests as datagrams between two instances of fullpipe. Both messages have the same length, so that a server
+//! never sends more bytes than it received:
 //!
 //! | bytes | request | answer |
 //! |---|---|---|
@@ -9,24 +9,24 @@
 //! | 8 | 0 | nanoseconds between its arrival at the server and the answer, big-endian |
 //! | 8 | its number, big-endian | the same |
 //!
-//! Read as a datagram of iperf2, its time would be before 1970-01-13: no such client is taken for this, nor this for one.
+//! As a datagram of iperf2, a message would have a time before 1970-01-13, so that neither is taken for the other.
 
 use fullpipe_iperf::Cookie;
 use fullpipe_units::Span;
 
-/// Bytes of either message.
+/// Bytes of a request or an answer.
 pub(crate) const LENGTH: usize = 64;
 
 const REQUEST: [u8; 8] = *b"FPEC\x01\0\0\0";
 const ANSWER: [u8; 8] = *b"FPEC\x02\0\0\0";
 
-/// Where the cookie begins and ends.
+/// Position of the cookie in a message.
 const COOKIE: std::ops::Range<usize> = 8..8 + Cookie::LENGTH;
 
 const RESIDENCE: usize = 48;
 const NUMBER: usize = 56;
 
-/// Request `number` of the test with this `cookie`.
+/// Returns request `number` of the test with this `cookie`.
 pub(crate) fn request(cookie: &Cookie, number: u64) -> [u8; LENGTH] {
     let mut message = [0; LENGTH];
     message[..8].copy_from_slice(&REQUEST);
@@ -35,13 +35,14 @@ pub(crate) fn request(cookie: &Cookie, number: u64) -> [u8; LENGTH] {
     message
 }
 
-/// The test that `datagram` belongs to, if it is a request.
+/// Returns the cookie of the test that `datagram` belongs to; `None` if it is no request.
 pub fn echo_test(datagram: &[u8]) -> Option<Cookie> {
     let message: &[u8; LENGTH] = datagram.try_into().ok()?;
     cookie_behind(REQUEST, message)
 }
 
-/// The answer to the request `datagram`, which was here for so long; `None` if it is none.
+/// Returns the answer to the request `datagram`, which stayed at the server for `residence`; `None` if it has another
+/// length than a request.
 pub fn echo_reply(datagram: &[u8], residence: Span) -> Option<[u8; LENGTH]> {
     let mut message: [u8; LENGTH] = datagram.try_into().ok()?;
     message[..8].copy_from_slice(&ANSWER);
@@ -49,8 +50,8 @@ pub fn echo_reply(datagram: &[u8], residence: Span) -> Option<[u8; LENGTH]> {
     Some(message)
 }
 
-/// The number of the request that `datagram` answers, and for how long it was at the server, if it is one of the test with
-/// this `cookie`.
+/// Returns the number of the request that `datagram` answers and the time that it stayed at the server; `None` if it is
+/// no answer of the test with this `cookie`.
 pub(crate) fn answered(datagram: &[u8], cookie: &Cookie) -> Option<(u64, Span)> {
     let message: &[u8; LENGTH] = datagram.try_into().ok()?;
     let word = |at: usize| message[at..].first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_has_another_length_is_neither() {
+    fn a_datagram_of_another_length_is_neither() {
         let asked = request(&cookie(b'a'), 1);
         for other in [&asked[..63], &[&asked[..], &[0]].concat(), &[]] {
             assert_eq!((echo_test(other), echo_reply(other, Span::ZERO)), (None, None));
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn no_other_client_is_meant() {
+    fn a_message_is_not_taken_for_one_of_another_client() {
         for message in [request(&cookie(b'a'), 1), echo_reply(&request(&cookie(b'z'), 9), Span::ZERO).unwrap()] {
             assert_eq!(classify_first_datagram(&message), DatagramCaller::Unknown);
         }

@@ -15,73 +15,73 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::datagram;
 use super::icmp::{self, Echoes};
 
-/// The longest packet that comes back, with room for what an IP header may have.
+/// Bytes of the longest packet that is received, including an IP header with options.
 const MAX_PACKET: usize = 256;
 
-/// An answer to a request.
+/// An answer to an echo request.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Handshake {
+pub(super) struct EchoAnswer {
     pub(super) number: u64,
-    /// When it came in, by the wall clock.
+    /// Time at which it arrived, by the wall clock.
     pub(super) came: Option<Span>,
-    /// For how long the other end had the request.
+    /// Time for which the other end had the request.
     pub(super) residence: Span,
 }
 
-/// A socket, and what it speaks.
+/// A socket for echo requests, and the protocol on it.
 #[derive(Debug)]
 pub(super) struct Flow {
     socket: Socket,
-    speaks: Speaks,
+    protocol: EchoProtocol,
 }
 
 #[derive(Debug)]
-enum Speaks {
+enum EchoProtocol {
     Icmp(Echoes),
     Datagrams(Box<Cookie>),
 }
 
 impl Flow {
-    /// Echo requests to the kernel at `target`, with a `token` that nobody else has.
+    /// Opens a flow of echo requests to the kernel at `target`, with a `token` that no other flow has.
     ///
     /// # Errors
-    /// Where this user may not: ping sockets are closed (`net.ipv4.ping_group_range`) and so are raw ones.
+    /// Fails if this user may open neither ping sockets (`net.ipv4.ping_group_range`) nor raw ones (`CAP_NET_RAW`).
     pub(super) fn of_icmp(target: SocketAddr, local: &Local, token: u64) -> io::Result<Self> {
-        let protocol = if target.is_ipv4() { Protocol::ICMPV4 } else { Protocol::ICMPV6 };
+        let ip_protocol = if target.is_ipv4() { Protocol::ICMPV4 } else { Protocol::ICMPV6 };
         let domain = Domain::for_address(target);
-        let (socket, is_raw) = match Socket::new(domain, Type::DGRAM, Some(protocol)) {
+        let (socket, is_raw) = match Socket::new(domain, Type::DGRAM, Some(ip_protocol)) {
             Ok(socket) => (socket, false),
-            Err(_) => (Socket::new(domain, Type::RAW, Some(protocol))?, true),
+            Err(_) => (Socket::new(domain, Type::RAW, Some(ip_protocol))?, true),
         };
         let mut target = target;
         target.set_port(0);
         prepare(&socket, target, local)?;
-        Ok(Self { socket, speaks: Speaks::Icmp(Echoes { is_ipv6: target.is_ipv6(), is_raw, token }) })
+        Ok(Self { socket, protocol: EchoProtocol::Icmp(Echoes { is_ipv6: target.is_ipv6(), is_raw, token }) })
     }
 
-    /// Datagrams to the server at `target`, in the test with this `cookie`.
+    /// Opens a flow of datagrams to the server at `target`, in the test with this `cookie`.
     ///
     /// # Errors
-    /// What the socket's calls report.
+    /// Fails if a system call does.
     pub(super) fn of_datagrams(target: SocketAddr, local: &Local, cookie: Cookie) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(target), Type::DGRAM, Some(Protocol::UDP))?;
         prepare(&socket, target, local)?;
-        Ok(Self { socket, speaks: Speaks::Datagrams(Box::new(cookie)) })
+        Ok(Self { socket, protocol: EchoProtocol::Datagrams(Box::new(cookie)) })
     }
 
     pub(super) fn method(&self) -> RttMethod {
-        match self.speaks {
-            Speaks::Icmp(_) => RttMethod::Icmp,
-            Speaks::Datagrams(_) => RttMethod::UdpEcho,
+        match self.protocol {
+            EchoProtocol::Icmp(_) => RttMethod::Icmp,
+            EchoProtocol::Datagrams(_) => RttMethod::UdpEcho,
         }
     }
 
-    /// What a request is on a link, about: with the header of IPv4 or IPv6, and those of UDP and Ethernet.
+    /// Returns about the bytes of a request on a link: with the header of IPv4 or IPv6, and those of UDP and Ethernet.
     pub(super) fn wire_bytes(&self) -> ByteCount {
         const HEADERS: usize = 40 + 8 + 18;
-        let payload = match self.speaks {
-            Speaks::Icmp(_) => icmp::LENGTH,
-            Speaks::Datagrams(_) => datagram::LENGTH,
+        let payload = match self.protocol {
+            EchoProtocol::Icmp(_) => icmp::LENGTH,
+            EchoProtocol::Datagrams(_) => datagram::LENGTH,
         };
         ByteCount::new((payload + HEADERS) as u64)
     }
@@ -89,48 +89,49 @@ impl Flow {
     /// Sends request `number`.
     ///
     /// # Errors
-    /// What the kernel says, of this request or of what came of an earlier one.
+    /// Fails if the kernel does not send it, or reports an ICMP error about an earlier one.
     pub(super) fn request(&self, number: u64) -> io::Result<()> {
-        match &self.speaks {
-            Speaks::Icmp(echoes) => self.socket.send(&echoes.request(number)),
-            Speaks::Datagrams(cookie) => self.socket.send(&datagram::request(cookie, number)),
+        match &self.protocol {
+            EchoProtocol::Icmp(echoes) => self.socket.send(&echoes.request(number)),
+            EchoProtocol::Datagrams(cookie) => self.socket.send(&datagram::request(cookie, number)),
         }
         .map(drop)
     }
 
-    /// Waits until something has come, at most for `longest`.
+    /// Waits until a packet can be received, at most for `longest`.
     pub(super) fn wait(&self, longest: Duration) {
         let limit = Timespec::try_from(longest).ok();
-        // Whatever goes wrong here shows at the next read.
+        // An error of `poll` shows at the next read.
         let _ = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], limit.as_ref());
     }
 
-    /// A request that has left the host, and when, by the wall clock; `None` if none has since the last was told.
+    /// Returns the next request that has left the host, and the time, by the wall clock; `None` if no other has left
+    /// since the last call.
     pub(super) fn departed(&self) -> Option<(u64, Option<Span>)> {
         let mut packet = [0; MAX_PACKET];
         let gone = departure(&self.socket, &mut packet).ok()?;
-        // Either kind ends with its number.
+        // Messages of both protocols end with the number.
         let number = packet[..gone.length].last_chunk().map(|bytes| u64::from_be_bytes(*bytes));
         Some((number.unwrap_or(u64::MAX), gone.at))
     }
 
-    /// The next packet that has come; `None` if it is no answer.
+    /// Returns the answer in the next packet; `None` if the packet is no answer.
     ///
     /// # Errors
-    /// `WouldBlock` if there is none, or what came of an earlier request, as that nobody listens there.
-    pub(super) fn arrived(&self) -> io::Result<Option<Handshake>> {
+    /// `WouldBlock` if there is no packet, or the ICMP error about an earlier request, as for a closed port.
+    pub(super) fn arrived(&self) -> io::Result<Option<EchoAnswer>> {
         let mut packet = [0; MAX_PACKET];
         let come = arrival(&self.socket, &mut packet)?;
         let packet = &packet[..come.length];
-        let answered = match &self.speaks {
-            Speaks::Icmp(echoes) => echoes.answered(packet).map(|number| (number, Span::ZERO)),
-            Speaks::Datagrams(cookie) => datagram::answered(packet, cookie),
+        let answered = match &self.protocol {
+            EchoProtocol::Icmp(echoes) => echoes.answered(packet).map(|number| (number, Span::ZERO)),
+            EchoProtocol::Datagrams(cookie) => datagram::answered(packet, cookie),
         };
-        Ok(answered.map(|(number, residence)| Handshake { number, came: come.at, residence }))
+        Ok(answered.map(|(number, residence)| EchoAnswer { number, came: come.at, residence }))
     }
 }
 
-/// Binds and connects `socket`, and has the kernel stamp what passes; without stamps the program's own clock will do.
+/// Binds and connects `socket`, and asks the kernel for time stamps; without them the program's own clock is used.
 fn prepare(socket: &Socket, target: SocketAddr, local: &Local) -> io::Result<()> {
     bind(socket, local)?;
     socket.connect(&target.into())?;
@@ -139,7 +140,7 @@ fn prepare(socket: &Socket, target: SocketAddr, local: &Local) -> io::Result<()>
     Ok(())
 }
 
-/// Has what `socket` sends begin where `local` says; its port is the kernel's choice.
+/// Binds `socket` to the device and the address of `local`; the kernel chooses its port.
 pub(crate) fn bind(socket: &Socket, local: &Local) -> io::Result<()> {
     if let Some(device) = &local.device {
         socket.bind_device(Some(device.as_bytes()))?;

@@ -1,35 +1,35 @@
 //! Echo messages (RFC 792, RFC 4443).
 
-/// Header of a message.
+/// Bytes of the header of a message.
 const HEADER: usize = 8;
 
-/// A request with its header, what tells this flow from others, and its number.
+/// Bytes of a request: its header, the token of the flow, and its number.
 pub(crate) const LENGTH: usize = HEADER + 16;
 
-/// How a flow's messages are made and known.
+/// The form of the echo messages of a flow.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Echoes {
     pub(crate) is_ipv6: bool,
-    /// A raw IPv4 socket gives each message behind its IP header, and those of others too.
+    /// Set for a raw socket, which receives the messages of other flows too, and over IPv4 each with its IP header.
     pub(crate) is_raw: bool,
-    /// What only answers to this flow can contain.
+    /// A random number that only the messages of this flow contain.
     pub(crate) token: u64,
 }
 
 impl Echoes {
-    /// Request `number` with so many bytes behind its header, at least those of any request.
+    /// Returns request `number` with a payload of `payload` bytes, or of the shortest request if that is longer.
     pub(crate) fn request_of(self, number: u64, payload: usize) -> Vec<u8> {
         let mut message = self.request(number).to_vec();
-        // Zeros, which the checksum does not see.
+        // Zeros do not change the checksum.
         message.resize((HEADER + payload).max(LENGTH), 0);
         message
     }
 
-    /// Request `number`.
+    /// Returns request `number`.
     pub(crate) fn request(self, number: u64) -> [u8; LENGTH] {
         let mut message = [0; LENGTH];
         message[0] = self.request_kind();
-        // A ping socket's identifier is the kernel's choice.
+        // The kernel replaces the identifier on a ping socket.
         message[4..6].copy_from_slice(&(self.token as u16).to_be_bytes());
         message[6..HEADER].copy_from_slice(&(number as u16).to_be_bytes());
         message[HEADER..HEADER + 8].copy_from_slice(&self.token.to_be_bytes());
@@ -47,8 +47,9 @@ impl Echoes {
         if self.is_ipv6 { ECHO_REQUEST_V6 } else { ECHO_REQUEST }
     }
 
-    /// The last 16 bits of the number of the request that `packet` begins with, as a router quotes what it does not
-    /// forward: by some it is only the header. A raw socket gets it without the header of IP, other than answers.
+    /// Returns the last 16 bits of the number of the request that `packet` begins with; `None` if it is not one of this
+    /// flow. `packet` is what a router quotes of a packet that it dropped, without the IP header; some routers quote
+    /// the ICMP header alone.
     pub(crate) fn quoted(self, packet: &[u8]) -> Option<u16> {
         let (header, rest) = packet.split_first_chunk::<HEADER>()?;
         let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
@@ -58,13 +59,13 @@ impl Echoes {
         is_ours.then(|| word(6))
     }
 
-    /// The number of the request that `packet` answers, if it is one of ours; what it may have been filled up with may be
-    /// cut off.
+    /// Returns the number of the request that `packet` answers; `None` if it is not one of this flow. Padding behind
+    /// the message may be missing.
     pub(crate) fn answered(self, packet: &[u8]) -> Option<u64> {
         const ECHO_REPLY: u8 = 0;
         const ECHO_REPLY_V6: u8 = 129;
         let behind_ip = self.is_raw && !self.is_ipv6;
-        // The IP header's length is its own low nibble, in words.
+        // The low nibble of the IP header's first byte is its length in words of four bytes.
         let skip = if behind_ip { usize::from(packet.first()? & 0x0f) * 4 } else { 0 };
         let message: &[u8; LENGTH] = packet.get(skip..)?.first_chunk()?;
         let wanted = if self.is_ipv6 { ECHO_REPLY_V6 } else { ECHO_REPLY };
@@ -74,7 +75,7 @@ impl Echoes {
     }
 }
 
-/// The Internet checksum of `message`, whose own checksum field is zero (RFC 1071).
+/// Returns the Internet checksum of `message`, whose own checksum field is zero (RFC 1071).
 fn checksum(message: &[u8]) -> u16 {
     let words = message.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
     let sum: u32 = words.sum();
@@ -88,7 +89,7 @@ mod tests {
 
     const OURS: Echoes = Echoes { is_ipv6: false, is_raw: false, token: 0x0123_4567_89ab_cdef };
 
-    /// What another host makes of a request.
+    /// Returns the reply of another host to a request.
     fn reply(echoes: Echoes, number: u64) -> [u8; LENGTH] {
         let mut message = echoes.request(number);
         message[0] = if echoes.is_ipv6 { 129 } else { 0 };
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_known_by_its_kind_and_its_token() {
+    fn an_answer_is_recognized_by_its_type_and_its_token() {
         for is_ipv6 in [false, true] {
             let ours = Echoes { is_ipv6, ..OURS };
             assert_eq!(ours.answered(&reply(ours, 70_000)), Some(70_000));
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_router_quotes_is_known_by_its_header_and_what_there_is_of_its_token() {
+    fn a_quoted_request_is_recognized_by_its_header_and_the_quoted_part_of_its_token() {
         for (is_ipv6, is_raw) in [(false, false), (true, false), (false, true), (true, true)] {
             let ours = Echoes { is_ipv6, is_raw, ..OURS };
             let quote = |message: &[u8]| ours.quoted(message);

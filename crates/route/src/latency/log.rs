@@ -1,4 +1,4 @@
-//! What became of echo requests: those that wait for an answer, and those that have one or never will.
+//! The echo requests of a flow: those that wait for an answer, and those that were answered or lost.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -6,41 +6,41 @@ use std::time::{Duration, Instant};
 use fullpipe_record::{Echo, RttMethod};
 use fullpipe_units::Span;
 
-/// Requests that may wait for their answers: those of ten seconds at the usual pace.
+/// Maximum number of requests that wait for an answer: those of ten seconds at the usual pace.
 const MAX_WAITING: usize = 1_000;
 
-/// Requests that are kept, a megabyte and a half; of a longer test every second, fourth and so on.
+/// Maximum number of requests that are kept, 1.5 MB; when there are as many, every second one is dropped.
 const MAX_KEPT: usize = 1 << 15;
 
-/// What was taken of a flow of echo requests.
+/// The result of a flow of echo requests.
 #[derive(Debug, Clone)]
 pub struct Taken {
-    /// How.
+    /// The method that took the round-trip times.
     pub method: RttMethod,
-    /// The moment from which the others are counted.
+    /// The moment from which the times below are counted.
     pub origin: Instant,
-    /// In the order in which they were sent.
+    /// The echo requests, in the order in which they were sent.
     pub echoes: Vec<Echo>,
-    /// When the queues had emptied.
+    /// Time at which the queues had emptied after the load; `None` if they were not seen to.
     pub settled: Option<Span>,
 }
 
-/// A request that waits.
+/// A request that waits for its answer.
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
     number: u64,
     sent: Instant,
-    /// When it left the host, by the wall clock.
+    /// Time at which it left the host, by the wall clock.
     left: Option<Span>,
 }
 
-/// Requests of a flow.
+/// The requests of a flow.
 #[derive(Debug)]
 pub(super) struct Log {
     origin: Instant,
     waiting: VecDeque<Waiting>,
     kept: Vec<Echo>,
-    /// Of so many, one is kept.
+    /// Number of requests of which one is kept.
     step: u64,
     seen: u64,
     least: Option<Span>,
@@ -52,17 +52,17 @@ impl Log {
         Self { origin, waiting: VecDeque::new(), kept: Vec::new(), step: 1, seen: 0, least: None, most: Span::ZERO }
     }
 
-    /// The least round-trip time so far.
+    /// Returns the minimum round-trip time so far.
     pub(super) fn least(&self) -> Option<Span> {
         self.least
     }
 
-    /// The greatest.
+    /// Returns the maximum round-trip time so far.
     pub(super) fn most(&self) -> Span {
         self.most
     }
 
-    /// Request `number` is about to be sent.
+    /// Records that request `number` is about to be sent.
     pub(super) fn sent(&mut self, number: u64, sent: Instant) {
         if self.waiting.len() == MAX_WAITING
             && let Some(Waiting { sent, .. }) = self.waiting.pop_front()
@@ -72,21 +72,21 @@ impl Log {
         self.waiting.push_back(Waiting { number, sent, left: None });
     }
 
-    /// It left the host at `left`, by the wall clock.
+    /// Records that request `number` left the host at `left`, by the wall clock.
     pub(super) fn left(&mut self, number: u64, left: Option<Span>) {
         if let Some(waiting) = self.waiting.iter_mut().find(|waiting| waiting.number == number) {
             waiting.left = left;
         }
     }
 
-    /// Whether it is known when the request left the host.
+    /// Returns true if the time at which the request left the host is known.
     pub(super) fn has_left(&self, number: u64) -> bool {
         self.waiting.iter().any(|waiting| waiting.number == number && waiting.left.is_some())
     }
 
-    /// The answer to a request came to the host at `came`, by the wall clock, and to this program `now`; at the other end
-    /// it took `residence`. When the request was sent, and its round-trip time; `None` if there is no such request, or the
-    /// other end says what cannot be.
+    /// Records the answer to request `number`, which arrived at the host at `came`, by the wall clock, and at this
+    /// program `now`, and which the other end had for `residence`. Returns the time at which the request was sent and
+    /// its round-trip time; `None` if no such request waits, or if `residence` is longer than the round trip.
     pub(super) fn answered(
         &mut self,
         number: u64,
@@ -97,7 +97,7 @@ impl Log {
         let index = self.waiting.iter().position(|waiting| waiting.number == number)?;
         let Waiting { sent, left, .. } = self.waiting.remove(index)?;
         let whole = Span::from(now.duration_since(sent));
-        // The wall clock may have been set meanwhile; then the program's own will do.
+        // If the wall clock was set in between, the program's own clock is used.
         let between = left.zip(came).filter(|(left, came)| left <= came).map(|(left, came)| came - left);
         let between = between.filter(|between| *between <= whole);
         let outside = between.unwrap_or(whole);
@@ -125,7 +125,7 @@ impl Log {
         }
     }
 
-    /// The end: whoever had time enough to be answered never will be; of the rest nothing is known.
+    /// Ends the log. A request that has waited longer than the timeout counts as lost; the newer ones are left out.
     pub(super) fn close(mut self, method: RttMethod, now: Instant, settled: Option<Instant>) -> Taken {
         let timeout = Duration::from(self.most * 2) + Duration::from_millis(100);
         let lost = std::mem::take(&mut self.waiting).into_iter().filter(|waiting| waiting.sent + timeout <= now);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_is_between_the_kernels_stamps_and_what_is_with_is_the_hosts() {
+    fn a_round_trip_is_between_the_stamps_of_the_kernel_and_the_rest_is_time_of_the_host() {
         let origin = Instant::now();
         let mut log = Log::new(origin);
         for (number, sent) in [(0, 0), (1, 10), (2, 20), (3, 30), (4, 40)] {
@@ -167,7 +167,7 @@ mod tests {
             (log.answered(0, Some(wall(22)), after(origin, 25), Span::ZERO), Some(millis(20))),
             (log.answered(1, Some(wall(32)), after(origin, 33), millis(5)), Some(millis(15))),
             (log.answered(1, Some(wall(42)), after(origin, 43), Span::ZERO), None), // a duplicate
-            (log.answered(2, Some(wall(9_000)), after(origin, 50), Span::ZERO), Some(millis(30))), // a clock that was set
+            (log.answered(2, Some(wall(9_000)), after(origin, 50), Span::ZERO), Some(millis(30))), // the clock was set
             (log.answered(3, Some(wall(0)), after(origin, 60), Span::ZERO), Some(millis(30))),
             (log.answered(4, Some(wall(60)), after(origin, 60), millis(19)), None), // more than it can have been there
             (log.answered(5, Some(wall(60)), after(origin, 70), Span::ZERO), Some(millis(20))), // without a stamp
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_answered_in_time_is_lost_and_what_had_no_time_is_unknown() {
+    fn requests_without_an_answer_in_time_are_lost_and_the_newest_are_left_out() {
         let origin = Instant::now();
         let mut log = Log::new(origin);
         for number in 0..4 {
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_nobody_answers_is_bounded() {
+    fn a_flow_without_answers_is_bounded() {
         let origin = Instant::now();
         let mut log = Log::new(origin);
         let many = 5 * MAX_KEPT as u64;

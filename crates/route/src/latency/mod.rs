@@ -1,9 +1,10 @@
-//! Round-trip times beside a load, on a flow of their own: echo requests from a thread and a socket of their own, stamped by
-//! the kernel on their way out and in, so that no round trip contains what this host's programs wait for each other.
+//! Round-trip times before, during and after a load, from echo requests that a thread sends on a socket of its own. The
+//! kernel stamps them as they leave and arrive, so that no round-trip time contains the time that this host's programs
+//! wait for a processor.
 //!
-//! They begin as soon as the target's address is known, and run beside the connection set-up, the load, and the exchange of
-//! results. Echo requests of ICMP come first, because the other end's kernel answers them; where they are not permitted or
-//! not answered, datagrams that a fullpipe server sends back.
+//! The echo requests begin as soon as the address of the target is known, and continue during the connection set-up,
+//! the load and the exchange of results. ICMP echo requests come first, because the kernel of the other end answers
+//! them; if they are not permitted or not answered, datagrams follow, which a fullpipe server returns.
 
 mod datagram;
 mod flow;

@@ -1,4 +1,4 @@
-//! The thread that sends echo requests and takes the answers.
+//! The thread that sends echo requests and receives their answers.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,72 +12,71 @@ use fullpipe_load::Local;
 use fullpipe_record::{Request, RttMethod, RttStats};
 use fullpipe_units::{BitRate, Span};
 
-use super::flow::{Flow, Handshake};
+use super::flow::{EchoAnswer, Flow};
 use super::log::{Log, Taken};
 
 /// Time between two requests under load.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// The least time between two requests without load, where one follows the answer to the one before: a connection over a
-/// short path is made in a moment, and there must be something to compare with.
+/// Minimum time between two requests without load, when each follows the answer to the one before: a connection over a
+/// short path is set up in a moment, and the load needs round-trip times to compare with.
 const MIN_PERIOD: Duration = Duration::from_millis(1);
 
-/// The most time between two, on the slowest paths.
+/// Maximum time between two requests, on the slowest paths.
 const MAX_PERIOD: Duration = Duration::from_secs(1);
 
-/// The part of what a path carries that echo requests may take.
+/// Part of the rate of a path that echo requests may use: one in this many.
 const SHARE: u64 = 100;
 
-/// How long a load may take to show what the path carries.
+/// Time after which the rate of a load counts as that of the path.
 const RAMP: Span = Span::from_secs(1);
 
-/// What a path is taken to carry at least whose load limits itself, or has only begun, and so says little of it: a request
-/// each 20 ms.
+/// Minimum rate that is assumed for a path whose load limits itself or has only begun: it allows a request every 20 ms.
 const MODEST: BitRate = BitRate::from_mbps(4);
 
-/// How long the other end's kernel has to answer the first request, however soon its server has answered: on a busy machine
-/// this thread may only just have begun.
+/// Time for the kernel of the other end to answer the first ICMP echo request before datagrams replace them: on a busy
+/// machine this thread may have only just begun.
 const FAIR: Duration = Duration::from_millis(200);
 
-/// For how long nothing is answered before a flow is given up.
+/// Time without any answer after which a flow is given up.
 const UNANSWERED: Duration = Duration::from_secs(3);
 
-/// How often is looked whether the path has settled.
+/// Time between two checks if the path has settled.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Packets that are looked at before it is seen whether a request is due.
+/// Maximum number of packets received before the next request is sent if it is due.
 const MAX_AT_ONCE: usize = 64;
 
-/// Round-trip times that are kept for whoever asks how they were lately: those of a minute and a half.
+/// Maximum number of round-trip times kept for [`Prober::lately`]: those of a minute and a half under load.
 const MAX_LATELY: usize = 1 << 13;
 
-/// Answers that are wanted when the queues have emptied.
+/// Number of answers that are wanted once the queues have emptied.
 const WANTED_AFTER: u32 = 10;
 
-/// For how long they are waited for, beside two round trips.
+/// Maximum time to wait for these answers, in addition to two round trips.
 const MAX_AFTER: Duration = Duration::from_secs(1);
 
-/// Sends echo requests until it is told to stop, or dropped.
+/// Sends echo requests from a thread until [`Prober::finish`] is called or this is dropped.
 #[derive(Debug)]
 pub struct Prober {
     shared: Arc<Mutex<Shared>>,
     thread: Option<JoinHandle<Option<Taken>>>,
 }
 
-/// What the thread is told, and tells.
+/// State shared between the thread and its owner.
 #[derive(Debug, Default)]
 struct Shared {
     stop: bool,
     phase: Phase,
-    /// Where a server answers datagrams, and of which test.
+    /// Address of a server that answers datagrams, and the cookie of the test.
     server: Option<(SocketAddr, Cookie)>,
-    /// What the path carries, as far as is known.
+    /// Rate of the path, as far as it is known.
     rate: BitRate,
     least: Option<Span>,
     most: Span,
-    /// Round-trip times since they were last asked for.
+    /// Round-trip times since the last call of [`Prober::lately`].
     lately: Vec<Span>,
-    /// Whether enough has been answered after the load.
+    /// Set once enough requests have been answered after the load.
     is_settled: bool,
 }
 
@@ -90,11 +89,11 @@ enum Phase {
 }
 
 impl Prober {
-    /// Starts sending to `target`, from where `local` says. Where echo requests are not permitted it waits for a
+    /// Starts to send echo requests to `target` from `local`. If they are not permitted, it waits for
     /// [`Prober::use_server`].
     ///
     /// # Errors
-    /// If there can be no thread.
+    /// Fails if no thread can be started.
     pub fn start(target: SocketAddr, local: &Local) -> io::Result<Self> {
         let shared = Arc::new(Mutex::new(Shared::default()));
         let (theirs, local) = (Arc::clone(&shared), local.clone());
@@ -106,27 +105,28 @@ impl Prober {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// There is a server at `address` that answers datagrams of the test with this `cookie`, if it is fullpipe. They are
-    /// sent where echo requests are not permitted, or not answered in a fair time.
+    /// Names a server at `address` that answers datagrams of the test with this `cookie`, if it is fullpipe. They are
+    /// sent if ICMP echo requests are not permitted, or not answered in time.
     pub fn use_server(&self, address: SocketAddr, cookie: Cookie) {
         locked(&self.shared).server = Some((address, cookie));
     }
 
-    /// Data begins to flow.
+    /// Reports that data begins to flow.
     pub fn load_begins(&self) {
         let mut shared = locked(&self.shared);
         shared.phase = Phase::During;
         shared.lately.clear();
     }
 
-    /// The median of the round-trip times since the last call, or since the data began to flow.
+    /// Returns the median of the round-trip times since the last call, or since data began to flow; `None` if there are
+    /// none.
     pub fn lately(&self) -> Option<Span> {
         let lately = std::mem::take(&mut locked(&self.shared).lately);
         RttStats::of(lately).map(|stats| stats.median)
     }
 
-    /// The load that was asked for has carried so much since it began, so long ago. Echo requests take no more than a
-    /// hundredth of what the path does.
+    /// Reports the mean `rate` of the load of `request`, `elapsed` after its start. Echo requests use at most a
+    /// hundredth of the rate of the path.
     pub fn load_carries(&self, request: &Request, rate: BitRate, elapsed: Span) {
         let limits_itself = request.rate.is_some_and(|asked| asked > BitRate::ZERO) || request.pacing.is_some();
         let says_little = limits_itself || elapsed < RAMP;
@@ -137,13 +137,13 @@ impl Prober {
         locked(&self.shared).phase = Phase::After(Instant::now());
     }
 
-    /// The least round-trip time so far.
+    /// Returns the minimum round-trip time so far.
     pub fn least(&self) -> Option<Span> {
         locked(&self.shared).least
     }
 
-    /// When nothing is sent any more, neither data nor what was counted of it, waits until it is known what the path is
-    /// like without, or the user will not.
+    /// Waits until the round-trip time of the path without load is known, or the user interrupts; called when neither
+    /// data nor results are sent any more.
     pub fn settle(&self, interrupt: &AtomicBool) {
         self.load_ends();
         while !self.is_settled() && !interrupt.load(Ordering::Relaxed) {
@@ -151,7 +151,8 @@ impl Prober {
         }
     }
 
-    /// Whether there is nothing more to wait for: enough was answered after the load, or it takes too long.
+    /// Returns true if there is nothing more to wait for: enough requests were answered after the load, or it takes too
+    /// long.
     fn is_settled(&self) -> bool {
         let shared = locked(&self.shared);
         let Phase::After(ended) = shared.phase else { return true };
@@ -163,7 +164,7 @@ impl Prober {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Stops, and gives what was taken; `None` if nothing was answered.
+    /// Stops and returns the echo requests; `None` if none was answered.
     pub fn finish(mut self) -> Option<Taken> {
         locked(&self.shared).stop = true;
         self.thread.take()?.join().ok().flatten()
@@ -183,7 +184,10 @@ fn locked(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What nobody can guess.
+/// Returns a random number that nobody can guess.
+///
+/// # Errors
+/// Fails if `getrandom` does.
 pub(crate) fn random() -> io::Result<u64> {
     let mut bytes = [0; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
@@ -197,12 +201,14 @@ struct Worker {
     log: Log,
     method: RttMethod,
     number: u64,
-    /// When this flow began, and when its next request is due.
+    /// Time at which this flow began.
     begun: Instant,
+    /// Time at which its next request is due.
     next: Instant,
-    /// When a request was first answered that was sent after the load: all that the load had put before it has gone.
+    /// Time at which a request that was sent after the load was first answered: the queue then holds no data of the
+    /// load.
     emptied: Option<Instant>,
-    /// When the first request was sent that found the path as it was before.
+    /// Time at which the first request was sent that found the path as it was before the load.
     settled: Option<Instant>,
     answered_since: u32,
 }
@@ -232,14 +238,14 @@ impl Worker {
                 self.request(now);
                 self.next = now + self.period(phase);
             }
-            // Orders are to be seen soon.
+            // Commands of the owner must not wait longer than this.
             let longest = self.next.saturating_duration_since(Instant::now()).min(PERIOD);
             match &self.flow {
                 Some(flow) => flow.wait(longest),
                 None => thread::sleep(longest),
             }
             self.take(phase);
-            self.tell();
+            self.publish();
             if self.log.least().is_none() && self.begun.elapsed() >= UNANSWERED {
                 self.flow = None;
             }
@@ -248,7 +254,7 @@ impl Worker {
         Some(self.log.close(self.method, Instant::now(), self.settled))
     }
 
-    /// Does what it was told; `None` if that is to stop.
+    /// Applies the commands of the owner and returns the phase; `None` if the thread is to stop.
     fn apply_command(&mut self) -> Option<Phase> {
         let (stop, phase, server) = {
             let mut shared = locked(&self.shared);
@@ -270,18 +276,18 @@ impl Worker {
         self.log.sent(self.number, now);
         let sent = flow.request(self.number);
         self.number += 1;
-        // Any other that cannot be sent is one that is not answered.
+        // Any other request that cannot be sent counts as not answered.
         if sent.is_err_and(|error| self.is_no_server(&error)) {
             self.flow = None;
         }
     }
 
-    /// Whether nobody answers datagrams there, and nobody has.
+    /// Returns true if the port is closed and no request has been answered.
     fn is_no_server(&self, error: &io::Error) -> bool {
         error.kind() == io::ErrorKind::ConnectionRefused && self.log.least().is_none()
     }
 
-    /// How long after one request the next is sent.
+    /// Returns the time from one request to the next.
     fn period(&self, phase: Phase) -> Duration {
         let rate = locked(&self.shared).rate;
         let bytes = self.flow.as_ref().map(Flow::wire_bytes).unwrap_or_default();
@@ -293,17 +299,17 @@ impl Worker {
         Duration::from(polite).clamp(usual, MAX_PERIOD)
     }
 
-    /// Takes what has left and what has come.
+    /// Takes the stamps of requests that have left, and the answers that have arrived.
     fn take(&mut self, phase: Phase) {
         self.note_departures();
-        // A raw socket hears what others are told too: their noise must not keep this from its own work.
+        // A raw socket also receives the answers to other programs, which must not delay the next request.
         for _ in 0..MAX_AT_ONCE {
             let Some(flow) = &self.flow else { return };
             match flow.arrived() {
                 Ok(Some(answer)) => self.note(answer, phase),
                 Ok(None) => {}
                 Err(error) if self.is_no_server(&error) => self.flow = None,
-                // There is no more; or what came of one request, which says nothing of the next.
+                // No packet is left, or an ICMP error about one request was read, which says nothing about the next.
                 Err(_) => return,
             }
         }
@@ -315,9 +321,9 @@ impl Worker {
         }
     }
 
-    fn note(&mut self, answer: Handshake, phase: Phase) {
+    fn note(&mut self, answer: EchoAnswer, phase: Phase) {
         let now = Instant::now();
-        // It may have left since that was last asked.
+        // It may have left since the stamps were last read.
         if !self.log.has_left(answer.number) {
             self.note_departures();
         }
@@ -327,7 +333,7 @@ impl Worker {
             shared.lately.push(rtt);
         }
         drop(shared);
-        // What is known now may be that the path is short.
+        // The path may now be known to be short.
         self.next = self.next.min(now + self.period(phase));
         let Phase::After(ended) = phase else { return };
         if self.emptied.is_some_and(|emptied| sent >= emptied) && (self.settled.is_some() || self.is_as_before(rtt)) {
@@ -339,14 +345,14 @@ impl Worker {
         }
     }
 
-    /// Whether `rtt` is that of a path whose queues are as empty as they ever were.
+    /// Returns true if `rtt` shows a path whose queues are as empty as they have ever been.
     fn is_as_before(&self, rtt: Span) -> bool {
         const MORE: f64 = 1.1;
         const FORGIVEN: Span = Span::from_millis(1);
         self.log.least().is_some_and(|least| rtt <= least.scaled(MORE) + FORGIVEN)
     }
 
-    fn tell(&self) {
+    fn publish(&self) {
         let mut shared = locked(&self.shared);
         shared.least = self.log.least();
         shared.most = self.log.most();
@@ -376,7 +382,7 @@ mod tests {
         Cookie::from_bytes([b'c'; Cookie::LENGTH])
     }
 
-    /// A prober with datagrams alone.
+    /// Returns a prober that sends datagrams alone.
     fn with_datagrams(server: SocketAddr) -> Prober {
         let shared = Arc::new(Mutex::new(Shared::default()));
         let theirs = Arc::clone(&shared);
@@ -386,7 +392,7 @@ mod tests {
         prober
     }
 
-    /// Answers so many requests, each with a `residence` that it claims, and then no more.
+    /// Starts a server that answers `answers` requests, each with `residence` as its stated time at the server.
     fn server(answers: usize, residence: Span) -> SocketAddr {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = socket.local_addr().unwrap();
@@ -407,7 +413,7 @@ mod tests {
         let once = || {
             let prober = Prober::start((Ipv4Addr::LOCALHOST, 0).into(), &Local::default()).unwrap();
             if !until(|| prober.least().is_some()) {
-                // Neither ping sockets nor raw ones are open to this user: what a measurement then does is tested there.
+                // This user may open neither ping sockets nor raw ones; another test covers a measurement without them.
                 return (None, vec![]);
             }
             prober.load_begins();
@@ -441,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_path_is_asked_seldom_but_not_one_whose_load_is_modest() {
+    fn a_slow_path_gets_few_requests_unless_its_load_limits_itself() {
         let sent_under_load = |request: &Request| {
             let prober = with_datagrams(server(usize::MAX, Span::ZERO));
             assert!(until(|| prober.least().is_some()));
@@ -451,14 +457,15 @@ mod tests {
             let echoes = prober.finish().unwrap().echoes;
             echoes.iter().filter(|echo| echo.at > Span::from_millis(100)).count()
         };
-        // A hundredth of 100 kbit/s is a request a second; at most 50 a second go beside a load that limits itself.
+        // A hundredth of 100 kbit/s is one request a second; with a load that limits itself there are at most 50 a
+        // second.
         assert!(sent_under_load(&Request::default()) <= 3);
         let modest = sent_under_load(&Request { rate: Some(BitRate::from_bps(100_000)), ..Request::default() });
         assert!((5..=40).contains(&modest), "{modest}");
     }
 
     #[test]
-    fn a_server_that_lies_about_its_time_is_not_believed() {
+    fn an_answer_with_a_residence_longer_than_its_round_trip_is_ignored() {
         let prober = with_datagrams(server(usize::MAX, Span::from_secs(1)));
         thread::sleep(Duration::from_millis(100));
         assert!(prober.least().is_none() && prober.is_settled());
@@ -466,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_where_nobody_listens_is_left_alone() {
+    fn a_closed_port_ends_the_flow() {
         let closed = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
         let prober = with_datagrams(closed);
         thread::sleep(Duration::from_millis(50));

@@ -1,8 +1,8 @@
-//! The way to a target, and what passes it: probes that may go one hop, two hops and so on, all on their way at once, and
-//! what routers say of them.
+//! The routers on the way to a target and the path MTU, from probes with a TTL of one hop, two hops and so on, all sent
+//! without waiting, and from the ICMP errors that answer them.
 //!
-//! trippy-core was weighed for this: on Linux it always needs raw sockets, it finds no MTU, and brings some forty crates. The
-//! kernel gives each socket what the network says of its own packets (`IP_RECVERR`), and asks for no privilege.
+//! trippy-core does not fit: on Linux it always needs raw sockets, it finds no MTU, and it brings some forty crates.
+//! The kernel passes each socket the ICMP errors about its own packets (`IP_RECVERR`), which needs no privilege.
 
 mod route_state;
 mod socket;
@@ -23,73 +23,74 @@ use thiserror::Error;
 use route_state::RouteState;
 use socket::{ProbeReply, ProbeSocket};
 
-/// Routers beyond this are not asked.
+/// Maximum TTL of a probe.
 const MAX_HOPS: u8 = 30;
 
-/// Probes to each hop. Linux answers no more than six in a row to anybody.
+/// Probes to each hop: a Linux router sends one address no more than six ICMP errors in a row.
 const PROBES: u16 = 5;
 
-/// Time from one probe to the next: by then, one that goes too far has often been answered on a short path.
+/// Time between two probes, in which a probe on a short path has often been answered.
 const PACE: Duration = Duration::from_millis(3);
 
-/// The same of datagrams: the target's kernel answers only few of those that go too far.
+/// Time between two probes over UDP: the target's kernel limits the rate of its "port unreachable" errors.
 const DATAGRAM_PACE: Duration = Duration::from_millis(20);
 
-/// Time from the first probe to a hop to the next.
+/// Time from one probe of a hop to the next.
 const WAVE: Duration = Duration::from_millis(100);
 
-/// How long an answer is waited for as long as there is none to tell how long answers take.
+/// Timeout of a probe while no probe has been answered.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The least that an answer is waited for.
+/// Minimum timeout of a probe.
 const MIN_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// When all must be over.
+/// Maximum duration of a trace.
 const MAX_DURATION: Duration = Duration::from_secs(5);
 
-/// The largest packet that there can be.
+/// Bytes of the largest IP packet.
 const MAX_PACKET: ByteCount = ByteCount::new(65_535);
 
-/// Sizes that are tried.
+/// Maximum number of packet sizes that are tried.
 const MAX_SIZES: usize = 10;
 
-/// How often a packet of a size is sent before it counts as not answered.
+/// Attempts with one packet size before it counts as not answered.
 const TRIES: usize = 2;
 
-/// Longest that an interrupt goes unheard.
+/// Maximum time between two checks for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Why a route was not traced.
+/// The error with which a route cannot be traced.
 #[derive(Debug, Error)]
 pub enum TraceError {
-    /// There is no socket for probes, or none at the address or the device asked for.
+    /// A socket for probes cannot be opened, or not at the address or device asked for.
     #[error("cannot open a socket for the route: {0}")]
     Open(#[source] io::Error),
-    /// This host sends nothing there.
+    /// This host cannot send to the target.
     #[error("cannot send along the route: {0}")]
     Send(#[source] io::Error),
 }
 
-/// Finds the way to `target`, within five seconds. An interrupt ends it with what there is.
+/// Returns the routers on the way to `target` and the path MTU, within five seconds. An interrupt ends the trace; the
+/// report then holds what was found so far.
 ///
 /// # Errors
-/// If this host sends nothing there.
+/// Fails if a socket cannot be opened or the first probe cannot be sent.
 pub fn trace(target: IpAddr, local: &Local, interrupt: &AtomicBool) -> Result<RouteReport, TraceError> {
     let socket = ProbeSocket::open(target, local).map_err(TraceError::Open)?;
-    let mut tracer = Tracer { begun: Instant::now(), trail: RouteState::new(target), socket, interrupt };
+    let mut tracer = Tracer { begun: Instant::now(), route: RouteState::new(target), socket, interrupt };
     tracer.find_hops().map_err(TraceError::Send)?;
     let mtu = tracer.find_mtu();
-    Ok(tracer.trail.report(tracer.socket.method(), mtu))
+    Ok(tracer.route.report(tracer.socket.method(), mtu))
 }
 
 struct Tracer<'t> {
     begun: Instant,
-    trail: RouteState,
+    route: RouteState,
     socket: ProbeSocket,
     interrupt: &'t AtomicBool,
 }
 
-/// What became of a packet of some size.
+/// The outcome of a packet of one size.
 enum Passage {
     Answered,
     TooLarge { fits: ByteCount, reported_by: Option<String> },
@@ -97,16 +98,16 @@ enum Passage {
 }
 
 impl Tracer<'_> {
-    /// Sends to each hop, from the first to the target or the last that there may be, again and again.
+    /// Sends [`PROBES`] probes to each hop, from the first to the nearest one that ends the route.
     fn find_hops(&mut self) -> io::Result<()> {
         for wave in 0..PROBES {
             let begun = Instant::now();
             for hop in 1..=MAX_HOPS {
-                if hop > self.trail.end().unwrap_or(MAX_HOPS) || self.is_over() {
+                if hop > self.route.end().unwrap_or(MAX_HOPS) || self.is_over() {
                     break;
                 }
                 let sent = self.send(Some(hop), self.socket.smallest());
-                // One that could be sent before may fail for what came of another.
+                // A later send may fail with an ICMP error that an earlier probe caused.
                 if wave == 0 && hop == 1 {
                     sent?;
                 }
@@ -115,13 +116,13 @@ impl Tracer<'_> {
             self.listen(begun + WAVE, |_| false);
         }
         let last = Instant::now();
-        while !self.trail.is_complete() && last.elapsed() < self.timeout() && !self.is_over() {
+        while !self.route.is_complete() && last.elapsed() < self.timeout() && !self.is_over() {
             self.listen(last + self.timeout(), RouteState::is_complete);
         }
         Ok(())
     }
 
-    /// Sends the largest packet that there can be, and then ever what somebody says that passes.
+    /// Returns the path MTU: sends the largest packet there is, then each size that an ICMP error reports as fitting.
     fn find_mtu(&mut self) -> Option<RouteMtu> {
         let (mut size, mut reported_by) = (MAX_PACKET, None);
         for _ in 0..MAX_SIZES {
@@ -132,8 +133,8 @@ impl Tracer<'_> {
                     size = fits.max(self.socket.least_mtu());
                     reported_by = by;
                 }
-                // A target that answers nothing says nothing of large packets either.
-                _ if self.is_over() || !(self.trail.is_reached() || reported_by.is_some()) => return None,
+                // A target that does not answer small packets does not answer large ones either.
+                _ if self.is_over() || !(self.route.is_reached() || reported_by.is_some()) => return None,
                 _ => return Some(found(false)),
             }
         }
@@ -142,12 +143,12 @@ impl Tracer<'_> {
 
     fn pass(&mut self, size: ByteCount) -> Passage {
         for _ in 0..TRIES {
-            let number = self.trail.next();
-            // A packet that this host's own device does not take is told of as if a router had said so.
+            let number = self.route.next();
+            // A packet that is too large for this host's own device is reported in the error queue, as if by a router.
             let _ = self.send(None, size);
             let (sent, timeout) = (Instant::now(), self.timeout());
-            self.listen(sent + timeout, |trail| trail.word(number).is_some());
-            match self.trail.word(number) {
+            self.listen(sent + timeout, |route| route.word(number).is_some());
+            match self.route.word(number) {
                 Some((ProbeReply::TooLarge(fits), by)) => {
                     return Passage::TooLarge { fits, reported_by: by.map(|by| by.to_string()) };
                 }
@@ -159,22 +160,22 @@ impl Tracer<'_> {
         Passage::Silence
     }
 
-    /// Sends a probe of so many bytes, which may go as far as `hop`, or the whole way.
+    /// Sends a probe of `size` bytes with a TTL of `hop`, or with one for the whole way.
     fn send(&mut self, hop: Option<u8>, size: ByteCount) -> io::Result<()> {
-        let number = self.trail.next();
-        self.trail.sent(hop, Instant::now());
+        let number = self.route.next();
+        self.route.sent(hop, Instant::now());
         let sent = self.socket.send(number, hop, size);
         self.take();
         if sent.is_err() {
-            self.trail.unsent(number);
+            self.route.unsent(number);
         }
         sent
     }
 
-    /// Takes what is said until `deadline`, or it is `enough`.
+    /// Receives replies until `deadline` or until `enough` returns true.
     fn listen(&mut self, deadline: Instant, enough: impl Fn(&RouteState) -> bool) {
         let deadline = deadline.min(self.begun + MAX_DURATION);
-        while !enough(&self.trail) && !self.is_over() {
+        while !enough(&self.route) && !self.is_over() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
@@ -185,10 +186,10 @@ impl Tracer<'_> {
     }
 
     fn take(&mut self) {
-        let latest = self.trail.next().wrapping_sub(1);
-        for heard in self.socket.heard() {
-            // Only this host itself does not say which: it is the last that it did not take.
-            self.trail.heard(heard.number.unwrap_or(latest), heard.by, heard.word, Instant::now());
+        let latest = self.route.next().wrapping_sub(1);
+        for received in self.socket.receive() {
+            // Only errors of this host itself have no number: they are about the latest probe, which it did not send.
+            self.route.received(received.number.unwrap_or(latest), received.by, received.word, Instant::now());
         }
     }
 
@@ -197,7 +198,7 @@ impl Tracer<'_> {
     }
 
     fn timeout(&self) -> Duration {
-        self.trail.slowest().map_or(TIMEOUT, |slowest| (slowest * 2).clamp(MIN_TIMEOUT, TIMEOUT))
+        self.route.slowest().map_or(TIMEOUT, |slowest| (slowest * 2).clamp(MIN_TIMEOUT, TIMEOUT))
     }
 
     fn pace(&self) -> Duration {

@@ -1,4 +1,4 @@
-//! Probes that were sent, and what was said of them.
+//! The probes that were sent, and their replies.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -7,19 +7,19 @@ use fullpipe_record::{Hop, Refusal, RouteMethod, RouteMtu, RouteReport};
 
 use super::socket::ProbeReply;
 
-/// What is known of a way.
+/// The state of a route that is being traced.
 #[derive(Debug)]
 pub(super) struct RouteState {
     target: IpAddr,
-    /// In the order of their numbers.
+    /// The probes, in the order of their numbers.
     probes: Vec<Probe>,
 }
 
 #[derive(Debug)]
 struct Probe {
-    /// How far it may go; `None` if that is the whole way.
+    /// TTL of the probe; `None` if it may go the whole way.
     hop: Option<u8>,
-    /// `None` if this host did not send it.
+    /// Time at which it was sent; `None` if this host did not send it.
     sent: Option<Instant>,
     said: Option<Reply>,
 }
@@ -36,57 +36,57 @@ impl RouteState {
         Self { target, probes: Vec::new() }
     }
 
-    /// The number of the next probe.
+    /// Returns the number of the next probe.
     pub(super) fn next(&self) -> u16 {
         self.probes.len() as u16
     }
 
-    /// The next probe is about to be sent.
+    /// Records that the next probe is about to be sent.
     pub(super) fn sent(&mut self, hop: Option<u8>, now: Instant) {
         self.probes.push(Probe { hop, sent: Some(now), said: None });
     }
 
-    /// It was not.
+    /// Records that probe `number` could not be sent.
     pub(super) fn unsent(&mut self, number: u16) {
         if let Some(probe) = self.probes.get_mut(usize::from(number)) {
             probe.sent = None;
         }
     }
 
-    /// The first that is said of a probe counts.
-    pub(super) fn heard(&mut self, number: u16, by: Option<IpAddr>, word: ProbeReply, now: Instant) {
+    /// Records a reply to probe `number`, of which only the first counts.
+    pub(super) fn received(&mut self, number: u16, by: Option<IpAddr>, word: ProbeReply, now: Instant) {
         let Some(probe) = self.probes.get_mut(usize::from(number)) else { return };
-        // What the target does not accept has reached it.
+        // A "port unreachable" from the target itself shows that the probe reached it.
         let word = if by == Some(self.target) && word == ProbeReply::Closed { ProbeReply::Reached } else { word };
         if let (Some(sent), None) = (probe.sent, probe.said) {
             probe.said = Some(Reply { word, by, after: now.duration_since(sent) });
         }
     }
 
-    /// What was said of a probe.
+    /// Returns the reply to probe `number` and its sender; `None` if there is none yet.
     pub(super) fn word(&self, number: u16) -> Option<(ProbeReply, Option<IpAddr>)> {
         self.probes.get(usize::from(number))?.said.map(|said| (said.word, said.by))
     }
 
-    /// Whether every probe was answered.
+    /// Returns true if every probe was answered, up to the hop at which the route ends.
     pub(super) fn is_complete(&self) -> bool {
         let end = self.end();
         let counts = |probe: &&Probe| end.is_none() || probe.hop <= end;
         self.probes.iter().filter(counts).all(|probe| probe.said.is_some() || probe.sent.is_none())
     }
 
-    /// The slowest answer so far.
+    /// Returns the longest time that a reply has taken so far.
     pub(super) fn slowest(&self) -> Option<Duration> {
         self.probes.iter().filter_map(|probe| probe.said.map(|said| said.after)).max()
     }
 
-    /// The nearest hop from which nothing goes on: that of the target, or of a router that refuses.
+    /// Returns the nearest hop that ends the route: that of the target, or of a router that refuses.
     pub(super) fn end(&self) -> Option<u8> {
         let ends = |probe: &&Probe| probe.said.is_some_and(|said| said.word.ends());
         self.probes.iter().filter(ends).filter_map(|probe| probe.hop).min()
     }
 
-    /// Whether the target answered.
+    /// Returns true if the target answered.
     pub(super) fn is_reached(&self) -> bool {
         self.probes.iter().filter_map(|probe| probe.said).any(|said| self.is_from_target(said))
     }
@@ -95,10 +95,10 @@ impl RouteState {
         said.word == ProbeReply::Reached || (said.by == Some(self.target) && said.word.ends())
     }
 
-    /// All of it.
+    /// Returns the report of the route.
     pub(super) fn report(&self, method: RouteMethod, mtu: Option<RouteMtu>) -> RouteReport {
-        let last_heard = self.probes.iter().filter(|probe| probe.said.is_some()).filter_map(|probe| probe.hop).max();
-        let last = self.end().or(last_heard).unwrap_or(0);
+        let last_answered = self.probes.iter().filter(|probe| probe.said.is_some()).filter_map(|probe| probe.hop).max();
+        let last = self.end().or(last_answered).unwrap_or(0);
         RouteReport {
             target: self.target.to_string(),
             method,
@@ -129,7 +129,7 @@ impl RouteState {
 }
 
 impl ProbeReply {
-    /// Whether nothing goes on from there.
+    /// Returns true if probes go no further than the sender of this reply.
     fn ends(self) -> bool {
         matches!(self, Self::Reached | Self::Closed | Self::Refused(_))
     }
@@ -137,7 +137,7 @@ impl ProbeReply {
     fn refusal(self) -> Option<Refusal> {
         match self {
             Self::Refused(refusal) => Some(refusal),
-            // A router that speaks for a host whose port it closes.
+            // A router that rejects the packet on behalf of the host behind it.
             Self::Closed => Some(Refusal::Prohibited),
             _ => None,
         }
@@ -153,23 +153,23 @@ mod tests {
         [192, 0, 2, last].into()
     }
 
-    /// A trail to 192.0.2.9 on which each hop was sent to twice, in order, and this was said of the probes, each a
-    /// millisecond after it was sent.
-    fn trail(hops: u8, said: &[(u16, u8, ProbeReply)]) -> RouteState {
-        let (mut trail, now) = (RouteState::new(ip(9)), Instant::now());
+    /// Returns a route to 192.0.2.9 with two probes to each of `hops` hops, in turn, and the replies `said` (probe,
+    /// last byte of the sender, reply), each one millisecond after its probe.
+    fn route(hops: u8, said: &[(u16, u8, ProbeReply)]) -> RouteState {
+        let (mut route, now) = (RouteState::new(ip(9)), Instant::now());
         for probe in 0..hops * 2 {
-            trail.sent(Some(probe % hops + 1), now);
+            route.sent(Some(probe % hops + 1), now);
         }
         for &(number, by, word) in said {
-            trail.heard(number, Some(ip(by)), word, now + Duration::from_millis(1));
+            route.received(number, Some(ip(by)), word, now + Duration::from_millis(1));
         }
-        trail
+        route
     }
 
     #[test]
-    fn a_way_ends_where_the_target_answers_first() {
+    fn a_route_ends_where_the_target_answers_first() {
         let expired = ProbeReply::Expired;
-        let trail = trail(
+        let route = route(
             4,
             &[
                 (0, 1, expired),
@@ -179,8 +179,8 @@ mod tests {
                 (3, 9, ProbeReply::Reached),
             ],
         );
-        assert_eq!((trail.end(), trail.is_complete()), (Some(3), false));
-        let report = trail.report(RouteMethod::IcmpEcho, None);
+        assert_eq!((route.end(), route.is_complete()), (Some(3), false));
+        let report = route.report(RouteMethod::IcmpEcho, None);
         let hops: Vec<_> = report.hops.iter().map(|hop| (hop.addresses.join(" "), hop.sent, hop.lost())).collect();
         let expected = [("192.0.2.1", 2, 0), ("192.0.2.2", 2, 1), ("192.0.2.9", 2, 1)];
         assert_eq!(hops, expected.map(|(address, sent, lost)| (address.to_owned(), sent, lost)));
@@ -188,41 +188,41 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_hop_stays_in_its_place_and_silence_behind_the_last_is_left_out() {
+    fn a_silent_hop_keeps_its_number_and_silent_hops_after_the_last_reply_are_left_out() {
         let report =
-            trail(4, &[(0, 1, ProbeReply::Expired), (2, 3, ProbeReply::Expired)]).report(RouteMethod::IcmpEcho, None);
+            route(4, &[(0, 1, ProbeReply::Expired), (2, 3, ProbeReply::Expired)]).report(RouteMethod::IcmpEcho, None);
         let hops: Vec<_> = report.hops.iter().map(|hop| hop.addresses.len()).collect();
         assert_eq!((hops, report.reached), (vec![1, 0, 1], false));
-        assert!(trail(4, &[]).report(RouteMethod::Udp, None).hops.is_empty());
+        assert!(route(4, &[]).report(RouteMethod::Udp, None).hops.is_empty());
     }
 
     #[test]
     fn a_router_that_refuses_is_the_end_but_not_the_target() {
         let refused = ProbeReply::Refused(Refusal::NoRoute);
         let report =
-            trail(4, &[(0, 1, ProbeReply::Expired), (1, 2, refused), (2, 2, refused)]).report(RouteMethod::Udp, None);
+            route(4, &[(0, 1, ProbeReply::Expired), (1, 2, refused), (2, 2, refused)]).report(RouteMethod::Udp, None);
         assert_eq!((report.hops.len(), report.hops[1].refusal, report.reached), (2, Some(Refusal::NoRoute), false));
-        let closed = trail(2, &[(1, 2, ProbeReply::Closed)]).report(RouteMethod::Udp, None);
+        let closed = route(2, &[(1, 2, ProbeReply::Closed)]).report(RouteMethod::Udp, None);
         assert_eq!((closed.hops[1].refusal, closed.reached), (Some(Refusal::Prohibited), false));
-        let reached = trail(2, &[(1, 9, ProbeReply::Closed)]).report(RouteMethod::Udp, None);
+        let reached = route(2, &[(1, 9, ProbeReply::Closed)]).report(RouteMethod::Udp, None);
         assert_eq!((reached.hops[1].refusal, reached.reached), (None, true));
     }
 
     #[test]
-    fn ways_that_take_turns_are_both_reported() {
+    fn routers_that_take_turns_are_both_reported() {
         let report =
-            trail(1, &[(0, 1, ProbeReply::Expired), (1, 2, ProbeReply::Expired)]).report(RouteMethod::IcmpEcho, None);
+            route(1, &[(0, 1, ProbeReply::Expired), (1, 2, ProbeReply::Expired)]).report(RouteMethod::IcmpEcho, None);
         assert_eq!(report.hops[0].addresses, ["192.0.2.1", "192.0.2.2"]);
     }
 
     #[test]
-    fn nobody_is_heard_twice_nor_of_what_was_not_sent() {
-        let mut trail =
-            trail(1, &[(0, 1, ProbeReply::Expired), (0, 2, ProbeReply::Expired), (7, 3, ProbeReply::Expired)]);
-        trail.unsent(1);
-        trail.heard(1, Some(ip(4)), ProbeReply::Expired, Instant::now());
-        let report = trail.report(RouteMethod::IcmpEcho, None);
+    fn a_second_reply_and_a_reply_to_no_probe_are_ignored() {
+        let mut route =
+            route(1, &[(0, 1, ProbeReply::Expired), (0, 2, ProbeReply::Expired), (7, 3, ProbeReply::Expired)]);
+        route.unsent(1);
+        route.received(1, Some(ip(4)), ProbeReply::Expired, Instant::now());
+        let report = route.report(RouteMethod::IcmpEcho, None);
         assert_eq!((report.hops[0].addresses.len(), report.hops[0].sent), (1, 1));
-        assert!(trail.is_complete());
+        assert!(route.is_complete());
     }
 }

@@ -1,4 +1,4 @@
-//! The socket that probes go out by, and what is heard on it.
+//! The socket that sends probes and receives their replies.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,43 +14,43 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::latency::{Echoes, bind, random};
 
-/// The port of the first datagram, as of traceroute: nobody listens there.
+/// Port of the first datagram, as in traceroute, where no program is expected to listen.
 const FIRST_PORT: u16 = 33_434;
 
-/// Header of ICMP, or of UDP.
+/// Bytes of the ICMP or UDP header.
 const HEADER: usize = 8;
 
-/// Payload of the smallest datagrams.
+/// Payload bytes of the smallest datagram.
 const MIN_PAYLOAD: usize = 16;
 
-/// The longest part of a packet that is looked at: an echo request behind a header of IP, which has up to 60 bytes.
+/// Bytes of a received packet that are read: an echo request behind an IP header of up to 60 bytes.
 const MAX_PACKET: usize = 256;
 
-/// Words that are taken at once: whoever floods this host must not keep it from its own work.
+/// Maximum number of replies received in one go, so that a flood does not stop the probes.
 const MAX_AT_ONCE: usize = 256;
 
-/// What may go the whole way, as Linux and RFC 1700 have it.
+/// TTL of a packet for the whole way: the default of Linux and of RFC 1700.
 const WHOLE_WAY: u8 = 64;
 
-/// What came of a probe.
+/// The kind of reply to a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProbeReply {
-    /// The target answers.
+    /// The target answered.
     Reached,
-    /// It went as far as it may.
+    /// The TTL expired.
     Expired,
-    /// Nobody listens on that port, says whoever it was.
+    /// The port is closed, as the target or a router reports.
     Closed,
-    /// It is larger than what passes.
+    /// The packet is too large for a link; with the MTU of that link.
     TooLarge(ByteCount),
-    /// It is not forwarded.
+    /// A router does not forward it.
     Refused(Refusal),
 }
 
-/// What somebody says.
+/// A reply to a probe.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Heard {
-    /// Of which probe; `None` where it is this host itself, of one that it did not send.
+pub(super) struct Received {
+    /// Number of the probe; `None` if this host itself did not send it.
     pub(super) number: Option<u16>,
     pub(super) by: Option<IpAddr>,
     pub(super) word: ProbeReply,
@@ -61,15 +61,15 @@ pub(super) struct Heard {
 pub(super) struct ProbeSocket {
     socket: Socket,
     target: IpAddr,
-    /// Echo requests; datagrams if not set.
+    /// `None` if the probes are datagrams.
     echoes: Option<Echoes>,
 }
 
 impl ProbeSocket {
-    /// Echo requests where they are permitted, by either kind of socket, and otherwise datagrams.
+    /// Opens a socket for echo requests, of type ping or raw, or else one for datagrams.
     ///
     /// # Errors
-    /// What the socket's calls report, as for an address that is not this host's.
+    /// Fails if a system call does, as for an address that is not this host's.
     pub(super) fn open(target: IpAddr, local: &Local) -> io::Result<Self> {
         let (domain, protocol) = match target {
             IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
@@ -84,12 +84,12 @@ impl ProbeSocket {
         let echoes = socket.is_some().then_some(Echoes { is_ipv6: target.is_ipv6(), is_raw, token });
         let socket = socket.map_or_else(|| Socket::new(domain, Type::DGRAM, Some(Protocol::UDP)), Ok)?;
         bind(&socket, local)?;
-        // What comes from others is not ours. A socket for datagrams takes each to a port of its own.
+        // Connected, it receives from the target alone. A socket for datagrams sends each to another port.
         if echoes.is_some() {
             socket.connect(&SocketAddr::new(target, 0).into())?;
         }
         enable_recverr(&socket, target.is_ipv6())?;
-        // What this host has learned of the path earlier must not cut or stop what is to find it out.
+        // The path MTU that this host knows already must not limit or fragment the packets that measure it.
         match target {
             IpAddr::V4(_) => set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::PROBE)?,
             IpAddr::V6(_) => set_ipv6_mtu_discover(&socket, Ipv6PathMtuDiscovery::PROBE)?,
@@ -106,22 +106,22 @@ impl ProbeSocket {
         if self.target.is_ipv4() { 20 } else { 40 }
     }
 
-    /// The smallest packet, with its IP header.
+    /// Returns the bytes of the smallest probe, with its IP header.
     pub(super) fn smallest(&self) -> ByteCount {
         ByteCount::new((self.ip_header() + HEADER + MIN_PAYLOAD) as u64)
     }
 
-    /// What must pass everywhere (RFC 791, RFC 8200).
+    /// Returns the MTU that every link has at least (RFC 791, RFC 8200).
     pub(super) fn least_mtu(&self) -> ByteCount {
         ByteCount::new(if self.target.is_ipv4() { 68 } else { 1280 })
     }
 
-    /// Sends probe `number` of so many bytes, which may pass so many hops, or all.
+    /// Sends probe `number` of `size` bytes with a TTL of `hops`, or with one for the whole way.
     ///
     /// # Errors
-    /// What the kernel says, of this probe or of what came of an earlier one.
+    /// Fails if the kernel does not send it, or reports an ICMP error about an earlier one.
     pub(super) fn send(&self, number: u16, hops: Option<u8>, size: ByteCount) -> io::Result<()> {
-        send_syn_with_ttl(&self.socket, self.target, hops.unwrap_or(WHOLE_WAY))?;
+        set_ttl(&self.socket, self.target, hops.unwrap_or(WHOLE_WAY))?;
         let payload = (size.get() as usize).saturating_sub(self.ip_header() + HEADER);
         let sent = if let Some(echoes) = self.echoes {
             self.socket.send(&echoes.request_of(number.into(), payload))
@@ -132,32 +132,32 @@ impl ProbeSocket {
         sent.map(drop)
     }
 
-    /// Waits until something is said, at most for `longest`.
+    /// Waits until a reply can be received, at most for `longest`.
     pub(super) fn wait(&self, longest: Duration) {
         let limit = Timespec::try_from(longest).ok();
-        // Whatever goes wrong here shows at the next look.
+        // An error of `poll` shows at the next read.
         let _ = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], limit.as_ref());
     }
 
-    /// What has been said since the last look.
-    pub(super) fn heard(&self) -> Vec<Heard> {
-        let complaints = (0..MAX_AT_ONCE).map_while(|_| self.icmp_error().ok());
+    /// Returns the replies since the last call.
+    pub(super) fn receive(&self) -> Vec<Received> {
+        let errors = (0..MAX_AT_ONCE).map_while(|_| self.icmp_error().ok());
         let answers = (0..MAX_AT_ONCE).map_while(|_| self.answer().ok());
-        complaints.chain(answers).flatten().collect()
+        errors.chain(answers).flatten().collect()
     }
 
-    /// The next ICMP error, if it is about one of ours.
+    /// Returns the next ICMP error; `None` if it is not about a probe of this socket.
     ///
     /// # Errors
-    /// If there is none.
-    fn icmp_error(&self) -> io::Result<Option<Heard>> {
+    /// Fails if there is none.
+    fn icmp_error(&self) -> io::Result<Option<Received>> {
         let mut packet = [0; MAX_PACKET];
         let found = icmp_error(&self.socket, &mut packet)?;
         Ok(found.and_then(|found| {
             let number = self.number(&found, &packet[..found.quoted]);
             let is_ours = number.is_some() || found.by.is_none();
             let word = word(self.target.is_ipv4(), &found).filter(|_| is_ours)?;
-            Some(Heard { number: number.filter(|_| found.by.is_some()), by: found.by, word })
+            Some(Received { number: number.filter(|_| found.by.is_some()), by: found.by, word })
         }))
     }
 
@@ -168,41 +168,42 @@ impl ProbeSocket {
         }
     }
 
-    /// The next answer, if it is one to us. What is behind its first bytes is cut off.
+    /// Returns the next reply of the target; `None` if it does not answer a probe of this socket. Bytes after the first
+    /// [`MAX_PACKET`] are cut off.
     ///
     /// # Errors
-    /// If there is none.
-    fn answer(&self) -> io::Result<Option<Heard>> {
+    /// Fails if there is none.
+    fn answer(&self) -> io::Result<Option<Received>> {
         let mut packet = [0; MAX_PACKET];
         let come = match arrival(&self.socket, &mut packet) {
             Ok(come) => come,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
-            // What came of a probe, which is told with the complaints.
+            // An ICMP error about a probe, which `icmp_error` returns.
             Err(_) => return Ok(None),
         };
         let number = match self.echoes {
             Some(echoes) => echoes.answered(&packet[..come.length]).map(|number| number as u16),
-            // Somebody listens there after all.
+            // The port is open after all.
             None => {
                 come.from.filter(|from| from.ip() == self.target).and_then(|from| from.port().checked_sub(FIRST_PORT))
             }
         };
-        Ok(number.map(|_| Heard { number, by: Some(self.target), word: ProbeReply::Reached }))
+        Ok(number.map(|_| Received { number, by: Some(self.target), word: ProbeReply::Reached }))
     }
 }
 
-/// Lets what `socket` sends from now on to `target` go so many hops.
+/// Sets the TTL of what `socket` sends to `target` from now on.
 ///
 /// # Errors
-/// What `setsockopt` reports.
-pub(super) fn send_syn_with_ttl(socket: &Socket, target: IpAddr, hops: u8) -> io::Result<()> {
+/// Fails if `setsockopt` does.
+pub(super) fn set_ttl(socket: &Socket, target: IpAddr, hops: u8) -> io::Result<()> {
     match target {
         IpAddr::V4(_) => socket.set_ttl_v4(hops.into()),
         IpAddr::V6(_) => socket.set_unicast_hops_v6(hops.into()),
     }
 }
 
-/// What a packet of ICMP says (RFC 792, RFC 1812, RFC 4443); `None` if that is nothing of interest here.
+/// Returns the kind of reply that an ICMP packet is (RFC 792, RFC 1812, RFC 4443); `None` for other ICMP packets.
 pub(super) fn word(is_ipv4: bool, found: &IcmpError) -> Option<ProbeReply> {
     let too_large = || ProbeReply::TooLarge(ByteCount::new(found.mtu.into()));
     if found.by.is_none() {

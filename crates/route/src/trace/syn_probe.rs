@@ -1,8 +1,8 @@
-//! How an opening of TCP fares on the way: attempts that may go one hop, two hops and so on, and what the routers where they
-//! end quote of them. What has changed from one to the next, a device between these two did (Detal et al., "Revealing
-//! Middlebox Interference with Tracebox", IMC 2013).
+//! SYN probes: connection attempts with a TTL of one hop, two hops and so on, and the headers that the ICMP errors of
+//! the routers quote. A field that differs from one quote to the next was changed by a device between these two routers
+//! (Detal et al., "Revealing Middlebox Interference with Tracebox", IMC 2013).
 //!
-//! That takes no raw sockets: the kernel gives the quoted header to the socket that tries to connect (`tcp_v4_err`).
+//! No raw sockets are needed: the kernel passes the quoted header to the socket that tries to connect (`tcp_v4_err`).
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,47 +19,49 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::MAX_HOPS;
-use super::socket::{ProbeReply, send_syn_with_ttl, word};
+use super::socket::{ProbeReply, set_ttl, word};
 use crate::latency::bind;
 
-/// When all must be over.
+/// Maximum duration of all SYN probes.
 const MAX_DURATION: Duration = Duration::from_secs(4);
 
-/// How long a router's answer is waited for, at least and at most: after a second the kernel would ask again.
+/// Minimum timeout of a SYN probe.
 const MIN_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// Maximum timeout of a SYN probe: after a second the kernel would send the SYN again.
 const MAX_TIMEOUT: Duration = Duration::from_millis(900);
 
-/// Options of TCP, of which segments have some.
+/// Maximum bytes of TCP options in a segment.
 const MAX_OPTIONS: ByteCount = ByteCount::new(40);
 
-/// The longest header of TCP.
+/// Bytes of the longest TCP header.
 const MAX_HEADER: usize = 60;
 
-/// What came of an attempt.
+/// The outcome of a SYN probe.
 enum Fate {
-    /// A router quotes it.
+    /// A router quoted the SYN.
     SynQuote(SynQuote),
-    /// Nobody says anything of use.
+    /// No usable reply came.
     Silence,
-    /// It arrived, or can go no further.
+    /// The SYN arrived, or cannot go further.
     Ended,
 }
 
-/// Whether a connection shows that something on the way changed how it was opened: a peer that agreed to no scaling of
-/// windows, an option that was overwritten in its answer, or segments smaller than this end's device sends.
+/// Returns true if a connection shows that a device on the way changed its SYN or SYN-ACK: the peer agreed to no window
+/// scaling, an option was overwritten in its SYN-ACK, or segments are smaller than the MTU of this end's device.
 pub fn was_changed(socket: &SocketReadback, tcp: &TcpInfo) -> bool {
     let options_overwritten = socket.handshake.is_some_and(|answer| answer.options_overwritten == Some(true));
-    // The kernel counts what it sends without the options of each segment, and what it takes with them.
+    // `snd_mss` leaves out the options of each segment, `advmss` includes them.
     let headers = |timestamps| framing::tcp_headers(IpVersion::V4, timestamps);
     let (sent, taken) = (headers(tcp.timestamps == Some(true)), headers(false));
     let smaller = tcp.snd_mss.zip(tcp.advmss).is_some_and(|(snd_mss, advmss)| snd_mss + sent < advmss + taken);
-    // As over loopback, where no segment is larger than half of the first window (`tcp_bound_to_half_wnd`).
+    // The first window limits segments to half of it, as over loopback (`tcp_bound_to_half_wnd`).
     let by_window = tcp.snd_mss.zip(tcp.snd_wnd).is_some_and(|(snd_mss, window)| snd_mss * 2 + MAX_OPTIONS >= window);
     tcp.window_scaling == Some(false) || options_overwritten || smaller && !by_window
 }
 
-/// What the routers on the way to `address` quote of an opening, nearest first, within four seconds. One attempt may arrive,
-/// and is given up at once.
+/// Returns the SYN as the routers on the way to `address` quote it, nearest first, within four seconds. One SYN probe
+/// may reach the target; its connection is reset at once.
 pub fn syn_quotes(address: SocketAddr, local: &Local, rtt: Option<Span>, interrupt: &AtomicBool) -> Vec<SynQuote> {
     let begun = Instant::now();
     let timeout = Duration::from(rtt.unwrap_or_default() * 2).clamp(MIN_TIMEOUT, MAX_TIMEOUT);
@@ -77,16 +79,16 @@ pub fn syn_quotes(address: SocketAddr, local: &Local, rtt: Option<Span>, interru
     found
 }
 
-/// Tries to connect to `address` with a SYN that may go as far as `hop`.
+/// Tries to connect to `address` with a SYN whose TTL is `hop`.
 ///
 /// # Errors
-/// What the socket's calls report, as for an address that is not this host's.
+/// Fails if a system call does, as for an address that is not this host's.
 fn attempt(address: SocketAddr, local: &Local, hop: u8, timeout: Duration) -> io::Result<Fate> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     bind(&socket, local)?;
     enable_recverr(&socket, address.is_ipv6())?;
-    send_syn_with_ttl(&socket, address.ip(), hop)?;
-    // Whoever accepts it after all is to hear of its end at once.
+    set_ttl(&socket, address.ip(), hop)?;
+    // A connection that is accepted after all is reset at once.
     socket.set_linger(Some(Duration::ZERO))?;
     socket.set_nonblocking(true)?;
     match socket.connect(&address.into()) {
@@ -102,10 +104,10 @@ fn attempt(address: SocketAddr, local: &Local, hop: u8, timeout: Duration) -> io
     let (Some(by), Some(ProbeReply::Expired)) = (found.by, word(address.is_ipv4(), &found)) else {
         return Ok(Fate::Ended);
     };
-    // Routers need to quote no more than the ports and the sequence number (RFC 792).
-    let opening = SynSegment::parse(&header[..found.quoted]);
-    Ok(opening.map_or(Fate::Silence, |opening| {
-        Fate::SynQuote(SynQuote { hop, by, window_scale: opening.window_scale, mss: opening.mss })
+    // A router needs to quote no more than the ports and the sequence number (RFC 792).
+    let syn = SynSegment::parse(&header[..found.quoted]);
+    Ok(syn.map_or(Fate::Silence, |syn| {
+        Fate::SynQuote(SynQuote { hop, by, window_scale: syn.window_scale, mss: syn.mss })
     }))
 }
 
@@ -126,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_reached_quotes_nothing() {
+    fn a_target_that_is_reached_quotes_nothing() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let reached = syn_quotes(listener.local_addr().unwrap(), &Local::default(), None, &AtomicBool::new(false));
         assert_eq!(reached, []);
