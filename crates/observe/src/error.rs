@@ -3,23 +3,23 @@ use std::net::SocketAddr;
 
 use thiserror::Error;
 
-/// Why nothing could be watched.
+/// The error with which nothing can be watched.
 #[derive(Debug, Error)]
 pub enum WatchError {
     /// There is no such process.
     #[error("there is no process {0}")]
     NoProcess(u32),
     /// The process belongs to another user.
-    #[error("cannot look at the sockets of process {pid}: {cause}; it is another user's: try with `sudo`")]
+    #[error("cannot read the sockets of process {pid}: {cause}; it is another user's: try with `sudo`")]
     Forbidden {
-        /// The process.
+        /// Number of the process.
         pid: u32,
-        /// What the kernel said.
+        /// The error of the system call.
         cause: io::Error,
     },
-    /// There is no such connection.
+    /// There is no such connection on this host.
     #[error(
-        "there is no TCP connection from {local} to {remote} on this host; `ss -tn` lists those that there are, this end's \
+        "there is no TCP connection from {local} to {remote} on this host; `ss -tn` lists the connections, this end's \
          address first"
     )]
     NoConnection {
@@ -28,10 +28,10 @@ pub enum WatchError {
         /// The other end.
         remote: SocketAddr,
     },
-    /// The kernel does not tell of connections.
+    /// The kernel does not list its TCP connections.
     #[error("cannot ask the kernel for its TCP connections (sock_diag): {0}")]
     Table(#[source] io::Error),
-    /// A setting of this host.
+    /// A setting of this host cannot be read.
     #[error(transparent)]
     Settings(#[from] fullpipe_host::SysctlError),
 }

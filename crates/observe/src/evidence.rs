@@ -1,4 +1,4 @@
-//! What was watched, as evidence of each transfer.
+//! The evidence of each transfer that was watched.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,23 +11,23 @@ use fullpipe_units::{BitRate, ByteCount, Span, median};
 
 use crate::watch::{Seen, Watched};
 
-/// A transfer that moved less than this share of what the largest moved is not worth a word, and a connection that did in its
-/// transfer only gave orders.
-const WORTH_A_WORD: f64 = 0.1;
+/// Minimum share of the bytes of the largest: a smaller transfer is left out, and so is a connection of a transfer,
+/// which only carries commands.
+const MIN_SHARE: f64 = 0.1;
 
-/// The most transfers that are explained.
+/// Maximum number of transfers that are returned.
 const MAX_TRANSFERS: usize = 8;
 
-/// Fewer looks than this show no course.
-const MIN_LOOKS: usize = 5;
+/// Minimum number of snapshots of a transfer that can be judged.
+const MIN_SNAPSHOTS: usize = 5;
 
-/// The first look is the mark that counters are taken from, and not itself part of what is judged.
-const AFTER_THE_MARK: Span = Span::from_nanos(1);
+/// Ramp of a transfer that is judged whole: it leaves out only the first snapshot, from which the counters are counted.
+const FIRST_SNAPSHOT: Span = Span::from_nanos(1);
 
-/// The transfers that were watched, the one that moved most first: connections of one program with one other host are one
-/// transfer with as many streams. Those too short to show anything are left out.
+/// Returns the transfers that were watched, the one that moved most bytes first: connections of one program with one
+/// other host are one transfer with as many streams. Transfers with too few snapshots are left out.
 ///
-/// Evidence is of this end alone: of the sending one where most of the data was sent, else of the receiving one.
+/// The evidence is of this end alone: as the sender where most of the data was sent, else as the receiver.
 pub fn transfers(watched: &Watched, bandwidth: Option<BitRate>) -> Vec<(Transfer, Evidence)> {
     let mut groups: BTreeMap<(Option<String>, IpAddr, bool), Vec<Course>> = BTreeMap::new();
     for (stream, seen) in watched.connections.iter().enumerate() {
@@ -39,26 +39,26 @@ pub fn transfers(watched: &Watched, bandwidth: Option<BitRate>) -> Vec<(Transfer
     }
     let mut groups: Vec<Vec<Course>> = groups.into_values().collect();
     groups.iter_mut().for_each(keep_those_with_data);
-    groups.retain(|group| looks(group) >= MIN_LOOKS);
+    groups.retain(|group| snapshots(group) >= MIN_SNAPSHOTS);
     let moved = |group: &[Course]| group.iter().map(|course| course.moved).sum::<ByteCount>();
     groups.sort_by_key(|group| std::cmp::Reverse(moved(group)));
     let most = groups.first().map_or(ByteCount::ZERO, |group| moved(group));
-    groups.retain(|group| moved(group) >= most.scaled(WORTH_A_WORD));
+    groups.retain(|group| moved(group) >= most.scaled(MIN_SHARE));
     groups.truncate(MAX_TRANSFERS);
     groups.iter().map(|group| transfer(group, watched, bandwidth)).collect()
 }
 
 fn keep_those_with_data(group: &mut Vec<Course>) {
     let most = group.iter().map(|course| course.moved).max().unwrap_or_default();
-    group.retain(|course| course.moved >= most.scaled(WORTH_A_WORD));
+    group.retain(|course| course.moved >= most.scaled(MIN_SHARE));
 }
 
-/// One connection as it was seen.
+/// One connection over the time for which it was watched.
 struct Course<'w> {
     seen: &'w Seen,
-    /// Whether more arrived here than at the other end.
+    /// Set if more bytes arrived at this end than at the other.
     receives: bool,
-    /// What went that way.
+    /// Bytes in the direction in which more were moved.
     moved: ByteCount,
     samples: Vec<&'w Sample>,
 }
@@ -84,7 +84,7 @@ fn arrived(sample: &Sample) -> ByteCount {
     sample.tcp.bytes_received.unwrap_or_default()
 }
 
-fn looks(group: &[Course]) -> usize {
+fn snapshots(group: &[Course]) -> usize {
     group.iter().map(|course| course.samples.len()).max().unwrap_or(0)
 }
 
@@ -161,13 +161,13 @@ fn renumbered(course: &Course, stream: u16, begin: Span) -> Vec<Sample> {
     course.samples.iter().map(one).collect()
 }
 
-/// The part to be judged. A transfer that was under way when the watching began is judged whole, from the first look on, as
-/// nobody saw its ramp; one that began meanwhile as any other.
+/// Returns the part of a transfer that is judged. If it was under way when the watching began, that is the whole, as
+/// its ramp was not seen.
 fn course_of_all(group: &[Course], samples: &[Sample], receives: bool, rate: BitRate) -> Option<Steady> {
     let took = samples.iter().map(|sample| sample.at).max()?;
     if group.iter().any(|course| course.seen.is_old) {
-        let duration = took.saturating_sub(AFTER_THE_MARK);
-        return Some(Steady { ramp: AFTER_THE_MARK, ramp_rate: rate, rate, duration });
+        let duration = took.saturating_sub(FIRST_SNAPSHOT);
+        return Some(Steady { ramp: FIRST_SNAPSHOT, ramp_rate: rate, rate, duration });
     }
     if receives { steady_of_receiver(samples, None, took) } else { steady(samples, None, took) }
 }
@@ -186,7 +186,8 @@ fn socket(course: &Course, stream: u16) -> SocketReadback {
     }
 }
 
-/// The receive buffer as it was asked for, where each connection's program asked: the kernel doubles it.
+/// Returns the receive buffer that the program asked for, half of what the kernel reports; `None` unless the programs
+/// of all connections asked for one.
 fn fixed_buffer(group: &[Course], sockets: &[SocketReadback]) -> Option<Buffer> {
     let is_fixed = group.iter().all(|course| course.seen.has_fixed_rcvbuf);
     let size = sockets.first().map(|socket| ByteCount::new(socket.rcvbuf.get() / 2));

@@ -1,17 +1,17 @@
-//! Processes and their sockets, as `/proc` tells them (`proc(5)`).
+//! Processes and their sockets, from `/proc` (`proc(5)`).
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-/// More processes below one are not watched.
+/// Maximum number of processes in a tree.
 const MAX_PROCESSES: usize = 1024;
 
-/// More descriptors of one process are not looked at.
+/// Maximum number of descriptors that are read of one process.
 const MAX_DESCRIPTORS: usize = 65_536;
 
-/// The process and all that it started, those too that they started, as far as their parents still live.
+/// Returns the process and all its descendants whose parents still live.
 pub(crate) fn tree(root: u32) -> BTreeSet<u32> {
     let (mut found, mut new) = (BTreeSet::from([root]), vec![root]);
     while let Some(pid) = new.pop() {
@@ -24,20 +24,20 @@ pub(crate) fn tree(root: u32) -> BTreeSet<u32> {
     found
 }
 
-/// A process's children, each of which is listed with the thread that started it.
+/// Returns the children of a process; each is listed with the thread that started it.
 fn children(pid: u32) -> Vec<u32> {
     let Ok(threads) = fs::read_dir(of(pid, "task")) else { return Vec::new() };
     let lists = threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
     lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
 }
 
-/// The sockets that a process has: their numbers, and its descriptors.
+/// Returns the sockets of a process: their inode numbers and descriptors.
 ///
 /// # Errors
-/// `NotFound` if there is no such process, `PermissionDenied` if it is not ours to look at.
+/// `NotFound` if there is no such process, `PermissionDenied` if it belongs to another user.
 pub(crate) fn sockets(pid: u32) -> io::Result<Vec<(u64, i32)>> {
     let descriptors = fs::read_dir(of(pid, "fd"))?.take(MAX_DESCRIPTORS).flatten();
-    // One that was closed meanwhile leads nowhere.
+    // The link of a descriptor that was closed meanwhile cannot be read.
     let socket = |entry: fs::DirEntry| {
         let number = socket_number(fs::read_link(entry.path()).ok()?.to_str()?)?;
         Some((number, entry.file_name().to_str()?.parse().ok()?))
@@ -45,8 +45,8 @@ pub(crate) fn sockets(pid: u32) -> io::Result<Vec<(u64, i32)>> {
     Ok(descriptors.filter_map(socket).collect())
 }
 
-/// The process that has this socket, the youngest where several have it, and its descriptor; `None` too where it is another
-/// user's.
+/// Returns the process that has this socket and the descriptor, the youngest process if several have it; `None` if
+/// there is none, or it belongs to another user.
 pub(crate) fn owner(socket: u64) -> Option<(u32, i32)> {
     let processes = fs::read_dir("/proc").ok()?.flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -58,23 +58,23 @@ fn socket_number(target: &str) -> Option<u64> {
     target.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// What a process is called.
+/// Returns the name of a process; `None` if there is no such process, or it has no name.
 pub(crate) fn name(pid: u32) -> Option<String> {
     let name = fs::read_to_string(of(pid, "comm")).ok()?;
     Some(name.trim_end().to_owned()).filter(|name| !name.is_empty())
 }
 
-/// Whether there is such a process. One that has ended and that nobody asked about yet does not count.
+/// Returns true if there is such a process. A zombie does not count.
 pub(crate) fn is_alive(pid: u32) -> bool {
     let stat = fs::read_to_string(of(pid, "stat")).unwrap_or_default();
-    // The name before may hold anything but ends with the last bracket.
+    // The name before it may contain any character, but ends with the last bracket.
     stat.rsplit_once(')').is_some_and(|(_, rest)| !matches!(rest.trim_start().chars().next(), Some('Z' | 'X')))
 }
 
-/// The network namespace that a process lives in, if it is another than this thread's.
+/// Returns the network namespace of a process; `None` if it is that of this thread.
 ///
 /// # Errors
-/// As [`sockets`].
+/// Fails as [`sockets`] does.
 pub(crate) fn foreign_network(pid: u32) -> io::Result<Option<fs::File>> {
     let theirs = of(pid, "ns/net");
     let ours = fs::read_link("/proc/thread-self/ns/net")?;
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_socket_has_no_number() {
+    fn a_link_that_names_no_socket_has_no_number() {
         for target in ["pipe:[7]", "socket:[", "socket:[x]", "/dev/null", ""] {
             assert_eq!(socket_number(target), None, "{target}");
         }

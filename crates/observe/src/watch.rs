@@ -12,46 +12,46 @@ use fullpipe_units::{ByteCount, Span};
 use crate::error::WatchError;
 use crate::process;
 
-/// Time between two looks at first.
+/// Time between two snapshots at first.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// A process's descriptors are read at every so manieth look.
-const LOOKS_BETWEEN_SEARCHES: u32 = 4;
+/// Snapshots from one search for new sockets of a process to the next.
+const SNAPSHOTS_PER_SEARCH: u32 = 4;
 
-/// A socket that was not found among the connections so often is none, or not of TCP.
+/// Searches after which a socket that is not among the TCP connections is ignored.
 const SEARCHES: u8 = 20;
 
-/// More connections are not watched.
+/// Maximum number of connections that are watched.
 const MAX_CONNECTIONS: usize = 1024;
 
-/// With more samples than this, every second look is dropped, and they come half as often from then on.
+/// Maximum number of samples; with more, every second snapshot is dropped and the period is doubled.
 const MAX_SAMPLES: usize = 40_000;
 
-/// What to watch.
+/// The connections to watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
     /// The connections of a process and of all that it started.
     Process(u32),
-    /// The same of a process that was started to be watched: no connection of it is older than the watching.
+    /// The connections of a process that was started to be watched, so that none of them is older than the watching.
     Started(u32),
-    /// One connection: this end, and the other.
+    /// One connection: the address of this end, and that of the other.
     Connection(SocketAddr, SocketAddr),
 }
 
-/// What was seen.
+/// The connections that were watched, with their samples.
 #[derive(Debug)]
 pub struct Watched {
-    /// Settings of the host, in the network of what was watched.
+    /// Settings of the host, in the network namespace of the connections.
     pub settings: HostSettings,
-    /// How long it was watched.
+    /// Time for which they were watched.
     pub took: Span,
-    /// The connections, by their number as a stream.
+    /// The connections; the index is the number of the stream.
     pub(crate) connections: Vec<Seen>,
-    /// The looks at them, in the order of time.
+    /// The samples of the connections, in the order of time.
     pub(crate) samples: Vec<Sample>,
 }
 
-/// A connection that was seen.
+/// A connection that is watched.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     cookie: u64,
@@ -59,15 +59,15 @@ pub(crate) struct Seen {
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
     pub(crate) congestion: String,
-    /// Whether its program fixed the receive buffer, as far as that is known.
+    /// Set if its program is known to have fixed the receive buffer.
     pub(crate) has_fixed_rcvbuf: bool,
-    /// Whether it was there when the watching began.
+    /// Set if it was open when the watching began.
     pub(crate) is_old: bool,
-    /// Whether it was there at the last look.
+    /// Set if it was open in the last snapshot.
     pub(crate) is_open: bool,
 }
 
-/// Whose connection it is, as far as that is known.
+/// The process that has a connection, as far as it is known.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Owner {
     pub(crate) pid: Option<u32>,
@@ -80,26 +80,26 @@ impl Owner {
         Self { pid: Some(pid), program: process::name(pid), descriptor: Some(descriptor) }
     }
 
-    /// Whether it fixed the receive buffer of its socket; not where that cannot be known.
+    /// Returns true if it fixed the receive buffer of its socket; false also if that cannot be read.
     fn fixed_the_receive_buffer(&self) -> bool {
         let stated = self.pid.zip(self.descriptor).and_then(|(pid, descriptor)| fixed_buffers(pid, descriptor).ok());
         stated.is_some_and(|[_, receive]| receive)
     }
 }
 
-/// How things stand while it is watched.
+/// The progress while connections are watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
-    /// Since the watching began.
+    /// Time since the watching began.
     pub elapsed: Span,
-    /// Bytes that moved over all connections, either way, since each was first seen or began.
+    /// Bytes that moved over the open connections, in both directions, since each was opened.
     pub moved: ByteCount,
 }
 
-/// Watches until `stop` says so, or until nothing is left that could be watched.
+/// Watches until `stop` returns true, or nothing is left to watch.
 ///
 /// # Errors
-/// If there is no such process or connection, or it is not ours to look at.
+/// Fails if there is no such process or connection, or it belongs to another user.
 pub fn watch_others(subject: Subject, stop: &mut dyn FnMut(Standing) -> bool) -> Result<Watched, WatchError> {
     let (connections, settings) = in_its_network(subject)?;
     let mut watch = Watch {
@@ -109,15 +109,15 @@ pub fn watch_others(subject: Subject, stop: &mut dyn FnMut(Standing) -> bool) ->
         seen: Vec::new(),
         samples: Vec::new(),
         owners: BTreeMap::new(),
-        fruitless: BTreeMap::new(),
+        misses: BTreeMap::new(),
     };
-    let (mut next, mut period, mut looks) = (watch.origin, PERIOD, 0_u32);
+    let (mut next, mut period, mut snapshots) = (watch.origin, PERIOD, 0_u32);
     loop {
-        if looks.is_multiple_of(LOOKS_BETWEEN_SEARCHES) {
-            watch.search(looks == 0)?;
+        if snapshots.is_multiple_of(SNAPSHOTS_PER_SEARCH) {
+            watch.search(snapshots == 0)?;
         }
-        watch.look()?;
-        looks = looks.wrapping_add(1);
+        watch.take_snapshot()?;
+        snapshots = snapshots.wrapping_add(1);
         if watch.samples.len() > MAX_SAMPLES {
             thin_out(&mut watch.samples);
             period *= 2;
@@ -131,7 +131,7 @@ pub fn watch_others(subject: Subject, stop: &mut dyn FnMut(Standing) -> bool) ->
     Ok(Watched { settings, took: watch.origin.elapsed().into(), connections: watch.seen, samples: watch.samples })
 }
 
-/// The kernel's table of connections and the settings, of the network that the subject lives in.
+/// Returns the connections and the settings of the network namespace that the subject is in.
 fn in_its_network(subject: Subject) -> Result<(Connections, HostSettings), WatchError> {
     let here = || -> Result<_, WatchError> {
         let connections = Connections::open().map_err(WatchError::Table)?;
@@ -142,7 +142,7 @@ fn in_its_network(subject: Subject) -> Result<(Connections, HostSettings), Watch
         return here();
     };
     let network = NetNamespace::from(std::os::fd::OwnedFd::from(network));
-    // Only a thread that ends afterwards may move.
+    // A thread that enters a namespace must not be used for anything else.
     let there = thread::scope(|scope| {
         let moved = scope.spawn(|| {
             network.enter().map_err(|cause| WatchError::of_process(pid, cause))?;
@@ -159,14 +159,14 @@ struct Watch {
     origin: Instant,
     seen: Vec<Seen>,
     samples: Vec<Sample>,
-    /// Whose sockets are known to be whose, by their numbers.
+    /// Owners of sockets, by inode number.
     owners: BTreeMap<u64, Owner>,
-    /// How often a socket was looked for in vain.
-    fruitless: BTreeMap<u64, u8>,
+    /// Searches in which a socket was not among the connections, by inode number.
+    misses: BTreeMap<u64, u8>,
 }
 
 impl Watch {
-    /// Finds connections that are not yet known.
+    /// Adds connections that are not yet known.
     fn search(&mut self, is_first: bool) -> Result<(), WatchError> {
         match self.subject {
             Subject::Process(pid) | Subject::Started(pid) => self.search_process(pid, is_first),
@@ -193,17 +193,17 @@ impl Watch {
             let sockets = match process::sockets(pid) {
                 Ok(sockets) => sockets,
                 Err(cause) if pid == root && is_first => return Err(WatchError::of_process(pid, cause)),
-                // It has ended, or is now somebody else's.
+                // It has ended, or belongs to another user now.
                 Err(_) => continue,
             };
             for (socket, descriptor) in sockets {
                 present.insert(socket);
-                // Where processes share one, the youngest is the one that uses it.
+                // If processes share a socket, the youngest is the one that uses it.
                 let owner = self.owners.entry(socket).or_default();
                 if owner.pid < Some(pid) {
                     *owner = Owner::new(pid, descriptor);
                 }
-                let tries = self.fruitless.entry(socket).or_default();
+                let tries = self.misses.entry(socket).or_default();
                 if *tries < SEARCHES {
                     *tries += 1;
                     new.insert(socket);
@@ -211,13 +211,13 @@ impl Watch {
             }
         }
         self.owners.retain(|socket, _| present.contains(socket));
-        self.fruitless.retain(|socket, _| present.contains(socket));
+        self.misses.retain(|socket, _| present.contains(socket));
         if new.is_empty() {
             return Ok(());
         }
         let all = self.connections.all().map_err(WatchError::Table)?;
         for found in all.into_iter().filter(|one| new.contains(&one.inode)) {
-            self.fruitless.insert(found.inode, SEARCHES);
+            self.misses.insert(found.inode, SEARCHES);
             let owner = self.owners.get(&found.inode).cloned().unwrap_or_default();
             self.add(&found, owner, is_first && self.subject != Subject::Started(root));
         }
@@ -239,8 +239,8 @@ impl Watch {
         }
     }
 
-    /// One sample of each connection that is open.
-    fn look(&mut self) -> Result<(), WatchError> {
+    /// Takes one sample of each open connection.
+    fn take_snapshot(&mut self) -> Result<(), WatchError> {
         let open = self.seen.iter().filter(|seen| seen.is_open);
         let ends: Vec<_> = open.map(|seen| (seen.local, seen.remote)).collect();
         let found = self.connections.between(&ends).map_err(WatchError::Table)?;
@@ -270,7 +270,7 @@ impl Watch {
         Standing { elapsed: self.origin.elapsed().into(), moved: now.map(both).sum() }
     }
 
-    /// Whether nothing can come any more.
+    /// Returns true if no more samples can come.
     fn is_over(&self) -> bool {
         match self.subject {
             Subject::Process(pid) | Subject::Started(pid) => {

@@ -12,7 +12,7 @@ use fullpipe_record::Direction;
 use fullpipe_units::Span;
 use rustix::time::{ClockId, clock_gettime};
 
-/// A stream of data over loopback, until it is told to end.
+/// A stream of data over loopback, until it is stopped.
 struct Flow {
     /// As the sending end names it.
     ends: (SocketAddr, SocketAddr),
@@ -71,7 +71,7 @@ fn a_connection_under_way_is_seen_from_the_end_that_is_named_first() {
         assert!(transfer.pid.is_some() && evidence.program.is_some(), "{transfer:?}");
         let (sent, received) = (&evidence.sender_samples, &evidence.receiver_samples);
         let (with, without) = if direction == Direction::Upload { (sent, received) } else { (received, sent) };
-        assert!(with.len() >= 5 && without.is_empty(), "{} looks", with.len());
+        assert!(with.len() >= 5 && without.is_empty(), "{} snapshots", with.len());
         assert_eq!(with[0].at, Span::ZERO);
         // Only what moved while it was watched counts, not what came before.
         let moved = with[with.len() - 1].bytes.saturating_sub(with[0].bytes);
