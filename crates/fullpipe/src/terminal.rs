@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use crate::failure::Failure;
 
-/// What standard output is for.
+/// Format of standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     /// Text for people.
@@ -37,7 +37,7 @@ impl Format {
     }
 }
 
-/// Where results and progress go, and how they look.
+/// Prints results and progress in the format and style that the user asked for.
 #[derive(Debug)]
 pub(crate) struct Terminal {
     format: Format,
@@ -62,21 +62,21 @@ impl Terminal {
         self.style
     }
 
-    /// Part of the result as text; nothing where the result is JSON.
+    /// Prints a part of the result as text; prints nothing if the result is JSON.
     pub(crate) fn result(&self, text: &str) {
         if self.format == Format::Text {
             print(&mut io::stdout(), text);
         }
     }
 
-    /// What happens meanwhile; nothing where the result is JSON or little was asked for.
+    /// Prints progress; prints nothing if the result is JSON or with `quiet`.
     pub(crate) fn progress(&self, text: &str) {
         if self.format == Format::Text && !self.quiet {
             print(&mut io::stdout(), text);
         }
     }
 
-    /// The result as JSON; nothing where it is text or events.
+    /// Prints the result as JSON; prints nothing if it is text or events.
     pub(crate) fn document(&self, result: &Document) {
         if self.format == Format::Json {
             print(&mut io::stdout(), &document(result));
@@ -90,32 +90,33 @@ impl Terminal {
         }
     }
 
-    /// How things stand: in place of the last such line on a terminal, below it elsewhere; nothing where the result is JSON
-    /// or little was asked for.
+    /// Prints a status line: in place of the last one on a terminal, below it elsewhere. Prints nothing if the result
+    /// is JSON or with `quiet`.
     pub(crate) fn live(&self, text: &str) {
         let Ok(size) = tcgetwinsize(stdout()) else { return self.progress(&format!("{text}\n")) };
-        // A terminal without a width is one that nobody has told it. A line over the edge could not be replaced.
+        // The width of a terminal is 0 if nobody has set it. A line over the edge could not be replaced.
         let width = if size.ws_col == 0 { 80 } else { usize::from(size.ws_col) };
         let shown: String = text.chars().take(width - 1).collect();
         self.progress(&format!("\r{shown}\x1b[K"));
     }
 
-    /// One line that another program reads, whatever else was asked for.
+    /// Prints one line that another program reads, in every format and also with `quiet`.
     pub(crate) fn line(text: &str) {
         print(&mut io::stdout(), &format!("{text}\n"));
     }
 
-    /// Where rows go that are too many to be held; whoever writes there minds a reader that went away.
+    /// Returns standard output, for rows that are too many to hold in memory. The caller handles a reader that went
+    /// away.
     pub(crate) fn stream() -> impl Write {
         io::stdout().lock()
     }
 
-    /// Whether somebody is there to press a key, and to read why.
+    /// Returns true if a user can read a question and press a key.
     pub(crate) fn can_ask() -> bool {
         io::stdin().is_terminal() && io::stdout().is_terminal()
     }
 
-    /// Whether a line comes from the terminal before `until`.
+    /// Returns true if a line comes from the terminal before `until`.
     pub(crate) fn enter_before(until: Instant) -> bool {
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -131,7 +132,7 @@ impl Terminal {
         }
     }
 
-    /// What the user answers; `None` where nobody is there to ask.
+    /// Returns the user's answer; `None` if nobody can be asked.
     pub(crate) fn ask(question: &str) -> Option<String> {
         if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
             return None;
@@ -142,7 +143,7 @@ impl Terminal {
         Some(answer)
     }
 
-    /// What the user answers without its being shown; `None` where nobody is there to ask, or who is interrupts.
+    /// Returns the user's answer without showing it; `None` if nobody can be asked, or on an interrupt.
     pub(crate) fn ask_secretly(question: &str, interrupt: &AtomicBool) -> Option<Zeroizing<String>> {
         let _unseen = Unseen::begin()?;
         print(&mut io::stderr(), question);
@@ -151,25 +152,25 @@ impl Terminal {
         line
     }
 
-    /// What the user should know although it is no result.
+    /// Prints a notice, which is no part of the result, on standard error.
     pub(crate) fn notice(&self, text: &str) {
         if !self.quiet {
             print(&mut io::stderr(), &format!("fullpipe: {text}\n"));
         }
     }
 
-    /// One sentence on standard error, whatever else was asked for.
-    pub(crate) fn complain(sentence: &str) {
+    /// Prints an error on standard error, in every format and also with `quiet`.
+    pub(crate) fn print_error(sentence: &str) {
         print(&mut io::stderr(), &format!("fullpipe: {sentence}\n"));
     }
 
-    /// Why the program ends without success: a sentence on standard error, and a document or an event where JSON was
-    /// asked for.
+    /// Prints the reason for which the program fails: a sentence on standard error, and a document or an event if the
+    /// result is JSON.
     pub(crate) fn failure(&self, failure: &Failure) {
         if failure.message.is_empty() {
             return;
         }
-        Self::complain(&failure.message);
+        Self::print_error(&failure.message);
         let error = ErrorReport { message: failure.message.clone(), exit_code: failure.code };
         self.event(&Event::Error(error.clone()));
         self.document(&Document::failed(error));
@@ -187,16 +188,16 @@ pub(crate) fn event_line(event: &Event, time: &str) -> String {
     serde_json::to_string(&line).unwrap_or_default()
 }
 
-/// Keys that are typed at the terminal, as they are typed; or what stands first in each line of an input that is none.
+/// Keys as they are typed at the terminal, or the first character of each line of an input that is no terminal.
 pub(crate) struct Keys {
-    /// How the terminal was.
+    /// Settings of the terminal before.
     before: Option<Termios>,
     is_open: bool,
     at_line_start: bool,
 }
 
 impl Keys {
-    /// Begins to listen; not to a terminal that another program has in its foreground.
+    /// Begins to read keys, but not from a terminal that has another program in its foreground.
     pub(crate) fn listen() -> Self {
         let ours = tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp());
         let before = tcgetattr(stdin()).ok();
@@ -209,7 +210,7 @@ impl Keys {
         Self { before, is_open, at_line_start: true }
     }
 
-    /// The next one, if it comes within `patience`. A signal cuts that short.
+    /// Returns the next key, if one comes within `timeout`. A signal ends the wait.
     pub(crate) fn next(&mut self, timeout: Duration) -> Option<char> {
         let timeout = Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() };
         let input = stdin();
@@ -261,9 +262,9 @@ impl Drop for Unseen {
     }
 }
 
-/// The next line of standard input, not kept anywhere else.
+/// Reads the next line of standard input and keeps no other copy of it.
 fn secret_line(interrupt: &AtomicBool) -> Option<Zeroizing<String>> {
-    /// What a terminal's line holds at most.
+    /// Largest line of a terminal, in bytes.
     const LINE: usize = 4096;
     const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
     let mut line = Zeroizing::new([0; LINE]);

@@ -8,8 +8,8 @@ use tracing_subscriber::fmt::time::uptime;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Reports the program's own events from now on: steps with 1, details with 2, everything with more. Reports nothing with
-/// 0.
+/// Reports the program's own events from now on: steps with 1, details with 2, everything with more. Reports nothing
+/// with 0.
 pub(crate) fn report_events(verbosity: u8) {
     let level = match verbosity {
         0 => return,

@@ -435,11 +435,7 @@ struct Announced<'p> {
 
 impl<'p> Announced<'p> {
     fn by(asked: &'p Parameters) -> Self {
-        Self {
-            version: EXTENSION_VERSION,
-            settings: asked.settings.as_ref(),
-            request: asked.request.as_deref(),
-        }
+        Self { version: EXTENSION_VERSION, settings: asked.settings.as_ref(), request: asked.request.as_deref() }
     }
 }
 

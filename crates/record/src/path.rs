@@ -89,7 +89,7 @@ impl Tunnel {
     }
 }
 
-/// In what pieces the hosts' TCP builds its data.
+/// Form in which the hosts' TCP builds its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Segmentation {
@@ -154,7 +154,7 @@ pub struct Path {
     pub forward: PathDirection,
     /// The way of the acknowledgements.
     pub reverse: PathDirection,
-    /// In what pieces the hosts hand their data to it.
+    /// Form in which the hosts hand their data to it.
     #[serde(default)]
     pub segmentation: Segmentation,
 }

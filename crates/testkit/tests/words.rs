@@ -80,12 +80,10 @@ const MAX_WIDTH: usize = 120;
 const ALLOWED: &[(&str, Count)] = &[
     ("bench", Count(1, 0, 1)),
     ("experiment", Count(5, 0, 4)),
-    ("fullpipe", Count(58, 71, 48)),
     ("iperf", Count(1, 0, 4)),
     ("load", Count(3, 0, 0)),
     ("probe", Count(168, 114, 42)),
-    ("record", Count(3, 0, 1)),
-    ("report", Count(85, 1, 2)),
+    ("record", Count(1, 0, 1)),
     ("sys", Count(0, 0, 2)),
 ];
 

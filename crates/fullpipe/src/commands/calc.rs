@@ -21,7 +21,8 @@ use crate::values::duration;
 
 /// Solve the path equations: any of bandwidth, RTT, window, loss, streams …
 ///
-/// Takes at least two of bandwidth, round-trip time and window. Computes the rest, and what two hosts reach on the path.
+/// Takes at least two of bandwidth, round-trip time and window. Computes the rest, and what two hosts reach on the
+/// path.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
@@ -47,7 +48,14 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = "Path", value_name = "BYTES", value_parser = values(Quantity::Mtu))]
     mtu: Option<Values>,
     /// Parallel streams [default: 1]
-    #[arg(long, short = 'P', visible_alias = "parallel", help_heading = "Load", value_name = "N", value_parser = values(Quantity::Streams))]
+    #[arg(
+        long,
+        short = 'P',
+        visible_alias = "parallel",
+        help_heading = "Load",
+        value_name = "N",
+        value_parser = values(Quantity::Streams)
+    )]
     streams: Option<Values>,
     /// Congestion control [default: the sender's]
     #[arg(long, short = 'C', help_heading = "Load", value_name = "NAME", value_parser = values(Quantity::Congestion))]
@@ -62,16 +70,33 @@ pub(crate) struct Arguments {
     #[arg(long, short, help_heading = "Target", value_name = "SECONDS", value_parser = some_time)]
     time: Option<Span>,
     /// Effect of a change: rtt=4ms, window=4MiB, relay; repeatable
-    #[arg(long, help_heading = "Target", value_name = "KEY=VALUE", value_parser = |text: &str| WhatIfQuestion::read(text))]
+    #[arg(
+        long,
+        help_heading = "Target",
+        value_name = "KEY=VALUE",
+        value_parser = |text: &str| WhatIfQuestion::read(text)
+    )]
     what_if: Vec<WhatIfQuestion>,
     /// Layer that --bandwidth counts
-    #[arg(long, help_heading = "Path", default_value = "ethernet", value_parser = parse_framing, value_name = "ethernet|ip")]
+    #[arg(
+        long,
+        help_heading = "Path",
+        default_value = "ethernet",
+        value_parser = parse_framing,
+        value_name = "ethernet|ip"
+    )]
     framing: Framing,
     /// IPv6
     #[arg(long, short = '6', help_heading = "Path")]
     ipv6: bool,
     /// VLAN tags on each frame
-    #[arg(long, help_heading = "Path", value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
+    #[arg(
+        long,
+        help_heading = "Path",
+        value_name = "N",
+        default_value_t = 0,
+        value_parser = clap::value_parser!(u8).range(0..=2)
+    )]
     vlan: u8,
     /// Tunnel: gre, vxlan, wireguard, ipsec, pppoe
     #[arg(long, help_heading = "Path", value_name = "NAME", value_parser = parse_tunnel)]
@@ -80,10 +105,20 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = "Hosts", value_name = "VERSION", value_parser = parse_kernel)]
     kernel: Option<KernelVersion>,
     /// Settings of the sender, as tcp_wmem=64MiB
-    #[arg(long, help_heading = "Hosts", value_name = "KEY=VALUE,…", value_parser = |text: &str| parse_host_flag(text).map(Changes))]
+    #[arg(
+        long,
+        help_heading = "Hosts",
+        value_name = "KEY=VALUE,…",
+        value_parser = |text: &str| parse_host_flag(text).map(Changes)
+    )]
     sender: Option<Changes>,
     /// Settings of the receiver, as tcp_rmem=64MiB
-    #[arg(long, help_heading = "Hosts", value_name = "KEY=VALUE,…", value_parser = |text: &str| parse_host_flag(text).map(Changes))]
+    #[arg(
+        long,
+        help_heading = "Hosts",
+        value_name = "KEY=VALUE,…",
+        value_parser = |text: &str| parse_host_flag(text).map(Changes)
+    )]
     receiver: Option<Changes>,
     /// CSV (or Parquet) file with a row for each question; - is standard input
     #[arg(long, help_heading = "Target", value_name = "FILE", conflicts_with_all = ["csv", "json"])]
@@ -168,8 +203,8 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     let axes = Axes::new(said(arguments), lists(arguments))?;
     let many = arguments.batch.is_some() || arguments.csv || axes.is_table();
     if many && (arguments.rate.is_some() || arguments.time.is_some() || !arguments.what_if.is_empty()) {
-        let sentence = "--rate, --time and --what-if ask about one combination; leave them out of a table, or give each \
-                        quantity one value";
+        let sentence = "--rate, --time and --what-if ask about one combination; leave them out of a table, or give \
+                        each quantity one value";
         return Err(Failure::new(USAGE, sentence));
     }
     match &arguments.batch {
@@ -192,7 +227,7 @@ fn hosts(arguments: &Arguments) -> Result<Hosts, Failure> {
     Ok(Hosts { sender: changed(&arguments.sender), receiver: changed(&arguments.receiver) })
 }
 
-/// What has one value for all combinations, whatever is asked.
+/// Returns the quantities that have one value for all combinations.
 fn said(arguments: &Arguments) -> Given {
     Given {
         framing: arguments.framing,

@@ -10,7 +10,7 @@ use crate::terminal::Terminal;
 /// Set for the process in the background.
 const DETACHED: &str = "FULLPIPE_DETACHED";
 
-/// Whether this process is the one in the background; it then leaves the terminal and its session.
+/// Returns true if this process is the one in the background, which then leaves the terminal and its session.
 pub(crate) fn is_detached() -> bool {
     let detached = std::env::var_os(DETACHED).is_some();
     if detached {
@@ -20,8 +20,8 @@ pub(crate) fn is_detached() -> bool {
     detached
 }
 
-/// Starts this program again, in the background and with the same arguments, and waits for its first line: it says that the
-/// server can be reached. One that ends before has failed.
+/// Starts this program again, in the background and with the same arguments, and waits for its first line: it says that
+/// the server can be reached. One that ends before has failed.
 ///
 /// Forking this process instead would take `unsafe`, and the folder stays the same so that relative paths keep their
 /// meaning.

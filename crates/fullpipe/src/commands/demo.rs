@@ -16,8 +16,8 @@ use crate::values::{backend, duration};
 
 /// The whole loop on an emulated path: predict, measure, explain, fix, prove.
 ///
-/// Joins two hosts by an emulated long path, predicts and measures one TCP stream, names its limit, applies the best remedy,
-/// measures again, and undoes the remedy.
+/// Joins two hosts by an emulated long path, predicts and measures one TCP stream, names its limit, applies the best
+/// remedy, measures again, and undoes the remedy.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Path, as rate=300M,loss=1e-4
@@ -35,15 +35,22 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = "Load", short = 'C', default_value = "cubic", value_name = "NAME")]
     congestion: String,
     /// Duration of each measurement
-    #[arg(long, short = 't', help_heading = "Load", default_value = "12", value_parser = duration, value_name = "SECONDS")]
+    #[arg(
+        long,
+        short = 't',
+        help_heading = "Load",
+        default_value = "12",
+        value_parser = duration,
+        value_name = "SECONDS"
+    )]
     time: Span,
     /// Seed of the random losses
     #[arg(long, help_heading = "Lab", default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
     /// Connection to the emulated link: auto, tun, packet or kernel
     ///
-    /// `packet` uses packet sockets; `auto` takes the first kind that this machine permits. `kernel` replaces the link by the
-    /// kernel's tbf and netem, for rate, queue, loss and delay only.
+    /// `packet` uses packet sockets; `auto` takes the first kind that this machine permits. `kernel` replaces the link
+    /// by the kernel's tbf and netem, for rate, queue, loss and delay only.
     #[arg(long, help_heading = "Lab", default_value = "auto", value_parser = backend, value_name = "KIND")]
     backend: Backend,
     #[command(flatten)]

@@ -61,7 +61,15 @@ enum Action {
         #[arg(long, help_heading = "Path", value_name = "RATE", value_parser = bandwidth)]
         bandwidth: BitRate,
         /// Parallel streams over the path
-        #[arg(long, short = 'P', visible_alias = "parallel", help_heading = "Path", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128))]
+        #[arg(
+            long,
+            short = 'P',
+            visible_alias = "parallel",
+            help_heading = "Path",
+            value_name = "N",
+            default_value_t = 1,
+            value_parser = clap::value_parser!(u16).range(1..=128)
+        )]
         streams: u16,
         /// Print one JSON document
         #[arg(long, short = 'J', help_heading = "Output")]
@@ -71,7 +79,12 @@ enum Action {
     #[command(after_help = APPLY_HELP)]
     Apply {
         /// Changes; with --rtt and --bandwidth, those of `host advise`
-        #[arg(value_name = "SETTING=VALUE", value_parser = setting, required_unless_present = "rtt", conflicts_with = "rtt")]
+        #[arg(
+            value_name = "SETTING=VALUE",
+            value_parser = setting,
+            required_unless_present = "rtt",
+            conflicts_with = "rtt"
+        )]
         settings: Vec<Vec<Change>>,
         #[command(flatten)]
         path: MaybePath,
@@ -129,7 +142,15 @@ struct MaybePath {
     #[arg(long, help_heading = "Path", value_name = "RATE", value_parser = bandwidth, requires = "rtt")]
     bandwidth: Option<BitRate>,
     /// Parallel streams over the path
-    #[arg(long, short = 'P', visible_alias = "parallel", help_heading = "Path", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128))]
+    #[arg(
+        long,
+        short = 'P',
+        visible_alias = "parallel",
+        help_heading = "Path",
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u16).range(1..=128)
+    )]
     streams: u16,
 }
 
@@ -231,7 +252,7 @@ fn show_settings(path: &MaybePath, terminal: &Terminal) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the calculator says would fill the path, as far as this host can bear it.
+/// Returns the settings with which this host fills the path, as far as it has the memory for them.
 fn advice(rtt: Span, bandwidth: BitRate, streams: u16) -> Result<HostAdvice, Failure> {
     let shown = show(&System::of_this_host())?;
     let settings = inspect(&SysctlTree::of_this_host())?;
@@ -241,7 +262,7 @@ fn advice(rtt: Span, bandwidth: BitRate, streams: u16) -> Result<HostAdvice, Fai
     Ok(advise(&shown, &settings, &usual_path(rtt, bandwidth), streams, &lifting))
 }
 
-/// The changes that were told, or else those that are advised for the path, with what is to be said of them.
+/// Returns the changes that the user states, or else those that are advised for the path, with notes on them.
 fn wanted(settings: &[Vec<Change>], path: &MaybePath) -> Result<(Vec<Change>, Vec<String>), Failure> {
     if let Some((rtt, bandwidth)) = path.stated() {
         let advice = advice(rtt, bandwidth, path.streams)?;
@@ -293,7 +314,7 @@ fn stated_applied(applied: HostApplied, terminal: &Terminal) {
     terminal.document(&Document::new(Content::HostApplied { host_applied: Box::new(applied) }));
 }
 
-/// What was left alone is a failure: not all is as it was.
+/// Fails if a setting was left as it is: then not all is as it was before.
 fn stated(undone: HostUndone, terminal: &Terminal) -> Result<(), Failure> {
     terminal.result(&report::host_undone(&undone, terminal.style()));
     let whole = undone.left.is_empty();

@@ -25,9 +25,16 @@ use crate::values::{backend, duration};
 pub(crate) struct Arguments {
     /// Connection to the emulated link: auto, tun, packet or kernel
     ///
-    /// `packet` uses packet sockets; `auto` takes the first kind that this machine permits. `kernel` replaces the link by the
-    /// kernel's tbf and netem, for rate, queue, loss and delay only.
-    #[arg(long, help_heading = "Lab", global = true, default_value = "auto", value_parser = backend, value_name = "KIND")]
+    /// `packet` uses packet sockets; `auto` takes the first kind that this machine permits. `kernel` replaces the link
+    /// by the kernel's tbf and netem, for rate, queue, loss and delay only.
+    #[arg(
+        long,
+        help_heading = "Lab",
+        global = true,
+        default_value = "auto",
+        value_parser = backend,
+        value_name = "KIND"
+    )]
     backend: Backend,
     #[command(subcommand)]
     action: Action,
@@ -78,7 +85,14 @@ enum Action {
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
         /// Interval of the path's status lines
-        #[arg(long, short, help_heading = "Output", default_value = "1", value_parser = interval, value_name = "SECONDS")]
+        #[arg(
+            long,
+            short,
+            help_heading = "Output",
+            default_value = "1",
+            value_parser = interval,
+            value_name = "SECONDS"
+        )]
         interval: Span,
         /// Run no cross traffic
         ///
@@ -141,7 +155,7 @@ fn time_scale(text: &str) -> Result<Ratio, String> {
     valid.then_some(scale).ok_or_else(|| format!("it must be above 0 and at most {MAX_SCALE}"))
 }
 
-/// What makes an hour of ten seconds.
+/// Largest scale: it makes an hour of ten seconds.
 const MAX_SCALE: f64 = 360.0;
 
 fn host(name: &str) -> Result<Host, String> {
@@ -207,7 +221,7 @@ fn run_all(
     backend: Backend,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    // Every file is read, and what the machine must have is looked for, before anything is built.
+    // Every file is read, and the machine is checked for what it must have, before anything is built.
     let scenarios: Vec<Scenario> = names.iter().map(|name| load(name)).collect::<Result<_, _>>()?;
     find_congestion_controls(scenarios.iter().flat_map(|scenario| &scenario.controls))?;
     find_unsupported(&scenarios, backend)?;
@@ -295,7 +309,7 @@ fn show(event: &Event, terminal: &Terminal) {
     }
 }
 
-/// Looks for the congestion controls of loads; the first that is missing is told with its place.
+/// Fails if a congestion control of a load is missing, with the place of the first one.
 pub(super) fn find_congestion_controls<'c>(mut controls: impl Iterator<Item = &'c Control>) -> Result<(), Failure> {
     controls.try_for_each(|control| {
         find_congestion_control(&control.name).map_err(|error| {
@@ -305,7 +319,7 @@ pub(super) fn find_congestion_controls<'c>(mut controls: impl Iterator<Item = &'
     })
 }
 
-/// Looks for what `backend` cannot make of the path of any step; the first is told with the scenario.
+/// Fails if `backend` does not support the path of a step, with the name of the first scenario that has one.
 fn find_unsupported(scenarios: &[Scenario], backend: Backend) -> Result<(), Failure> {
     let of = |scenario: &Scenario| {
         scenario.steps.iter().try_for_each(|step| backend.find_unsupported(scenario.path_of(step)))

@@ -14,7 +14,7 @@ use super::login::login;
 use crate::failure::{Failure, USAGE};
 use crate::values::{dscp, duration, key, milliseconds, rsa_public_key, tls_trust, type_of_service};
 
-/// What a UDP sender offers if nothing else is asked for, as iperf3.
+/// Default rate of a UDP sender, as iperf3 has it.
 const DEFAULT_UDP_RATE: BitRate = BitRate::from_mbps(1);
 
 /// The load of a measurement.
@@ -35,7 +35,7 @@ pub(crate) struct Load {
     request: Option<Box<Request>>,
 }
 
-/// How much is sent, and in which direction.
+/// Amount and direction of the data.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Load")]
 struct AmountArguments {
@@ -49,10 +49,24 @@ struct AmountArguments {
     #[arg(long, short = 'k', value_name = "N", conflicts_with_all = ["time", "bytes"], hide_short_help = true)]
     blocks: Option<u64>,
     /// Leave the first seconds out of the result
-    #[arg(long, short = 'O', default_value = "0", value_parser = duration, value_name = "SECONDS", hide_short_help = true)]
+    #[arg(
+        long,
+        short = 'O',
+        default_value = "0",
+        value_parser = duration,
+        value_name = "SECONDS",
+        hide_short_help = true
+    )]
     omit: Span,
     /// Parallel streams, in each direction
-    #[arg(long, short = 'P', visible_alias = "parallel", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128), value_name = "N")]
+    #[arg(
+        long,
+        short = 'P',
+        visible_alias = "parallel",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u16).range(1..=128),
+        value_name = "N"
+    )]
     streams: u16,
     /// The server sends, this end receives
     #[arg(long, short = 'R')]
@@ -72,8 +86,8 @@ struct AmountArguments {
     bitrate: Option<Offer>,
     /// Bytes of one write, or of one datagram
     ///
-    /// The default is 1M; with --bitrate, what the rate sends in a millisecond, without delay; with --udp, what one packet
-    /// holds.
+    /// The default is 1M; with --bitrate, what the rate sends in a millisecond, without delay; with --udp, what one
+    /// packet holds.
     #[arg(long, short, value_name = "BYTES")]
     length: Option<ByteCount>,
 }
@@ -235,7 +249,13 @@ pub(crate) struct Way {
     /// Send this file instead of made-up data
     ///
     /// The file is sent once and whole. With --reverse, the received data is written to it; the file must be new.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["bidir", "udp", "iperf2", "bytes", "blocks"], hide_short_help = true, help_heading = "Load")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["bidir", "udp", "iperf2", "bytes", "blocks"],
+        hide_short_help = true,
+        help_heading = "Load"
+    )]
     file: Option<PathBuf>,
     /// Print the server's own output too
     #[arg(long, hide_short_help = true)]
@@ -292,17 +312,17 @@ pub(crate) fn padding(use_pkcs1: bool) -> Padding {
 }
 
 impl Load {
-    /// How long, if somebody said so.
+    /// Returns the duration, if one is given.
     pub(crate) fn time(&self) -> Option<Span> {
         self.amount.time
     }
 
-    /// How many bytes, if somebody said so.
+    /// Returns the number of bytes, if one is given.
     pub(crate) fn bytes(&self) -> Option<ByteCount> {
         self.amount.bytes
     }
 
-    /// The request, `usual` long if nobody said how long.
+    /// Returns the request; its duration is `usual` if no other is given.
     ///
     /// # Errors
     /// Where the flags together make no test.
@@ -370,22 +390,22 @@ impl Load {
 }
 
 impl Reach {
-    /// Whether the far end is known to speak iperf2's protocol.
+    /// Returns true if the user says that the far end speaks iperf2's protocol.
     pub(crate) fn is_iperf2(&self) -> bool {
         self.way.iperf2
     }
 
-    /// Where to measure to, and from where.
+    /// Returns the address of the far end and the local address.
     ///
     /// # Errors
-    /// If a user is named who gives no password, or two ports are.
+    /// Fails if there is no password for a named user, or if two ports are given.
     pub(crate) fn destination(&self) -> Result<Destination, Failure> {
         self.way.destination(&self.host)
     }
 }
 
 impl Way {
-    /// Whether the far end is known to speak iperf2's protocol.
+    /// Returns true if the user says that the far end speaks iperf2's protocol.
     pub(crate) fn is_iperf2(&self) -> bool {
         self.iperf2
     }
@@ -399,10 +419,10 @@ impl Way {
         }
     }
 
-    /// Where to measure to, and from where.
+    /// Returns the address of the far end and the local address.
     ///
     /// # Errors
-    /// If a user is named who gives no password, or two ports are.
+    /// Fails if there is no password for a named user, or if two ports are given.
     pub(crate) fn destination(&self, host: &Server) -> Result<Destination, Failure> {
         let usual = if self.iperf2 { iperf2::DEFAULT_PORT } else { DEFAULT_PORT };
         Ok(Destination {

@@ -1,4 +1,4 @@
-//! What a user shows an iperf3 server that asks who calls.
+//! Login of a user at an iperf3 server that requires one.
 
 use std::sync::atomic::Ordering;
 
@@ -10,11 +10,11 @@ use super::interrupt_flag;
 use crate::failure::{Failure, INTERRUPTED, USAGE};
 use crate::terminal::Terminal;
 
-/// The login of `user` at the server with this `key`. The password is where iperf3 has it: in the environment, or the user
-/// is asked.
+/// Returns the login of `user` at the server with this `key`. The password comes from the variable of the environment
+/// that iperf3 reads, or the user is asked.
 ///
 /// # Errors
-/// If there is no password, nobody to ask, or iperf3 cannot carry it.
+/// Fails if there is no password and nobody can be asked, or if iperf3 cannot carry the password.
 pub(crate) fn login(user: &str, key: &RsaPublicKey, padding: Padding) -> Result<Login, Failure> {
     let credentials = Credentials::new(user.to_owned(), password(user)?);
     let credentials = credentials.map_err(|error| Failure::new(USAGE, error.to_string()))?;

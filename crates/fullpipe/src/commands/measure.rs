@@ -14,16 +14,16 @@ use crate::commands::ramp::{self, RampArgument};
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::{Format, Terminal};
 
-/// What may be asked of a path without asking its users: above it, UDP load needs consent.
+/// Largest rate of UDP load that needs no consent of the users of the path.
 const UDP_CONSENT_RATE: BitRate = BitRate::from_mbps(10);
 
-/// How long a measurement lasts, as iperf3's.
+/// Default duration of a measurement, as iperf3 has it.
 const USUAL_TIME: Span = Span::from_secs(10);
 
 /// One measurement over TCP or UDP, and what limited it.
 ///
-/// The server runs `fullpipe serve`, `iperf3 -s` or, with --iperf2, `iperf -s`. Flags shared with iperf3 have its letters
-/// and its meaning.
+/// The server runs `fullpipe serve`, `iperf3 -s` or, with --iperf2, `iperf -s`. Flags shared with iperf3 have its
+/// letters and its meaning.
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Arguments {
@@ -34,9 +34,14 @@ pub(crate) struct Arguments {
     bandwidth: Option<BitRate>,
     /// Increase the load in steps: 10%..120% or 5M..60M/12
     ///
-    /// Shows round-trip time and loss by load. FROM and TO are rates, or shares of the capacity: that of --bandwidth, or else
-    /// what TCP moves. --time is the duration of each step.
-    #[arg(long, help_heading = "Path", value_name = "FROM..TO[/N]", conflicts_with_all = ["bitrate", "bytes", "blocks", "file", "iperf2", "bidir"])]
+    /// Shows round-trip time and loss by load. FROM and TO are rates, or shares of the capacity: that of --bandwidth,
+    /// or else what TCP moves. --time is the duration of each step.
+    #[arg(
+        long,
+        help_heading = "Path",
+        value_name = "FROM..TO[/N]",
+        conflicts_with_all = ["bitrate", "bytes", "blocks", "file", "iperf2", "bidir"]
+    )]
     ramp: Option<RampArgument>,
     /// Trace the route first (up to 5 s)
     ///
@@ -91,7 +96,7 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     finish(judged(Measurement { route, ..measured? }, arguments.bandwidth), terminal)
 }
 
-/// Asks before UDP load that crowds out other traffic leaves this host.
+/// Asks for consent before UDP load that displaces other traffic leaves this host.
 fn consent(destination: &Destination, request: &Request) -> Result<(), Failure> {
     let offered = request.rate.map(|rate| rate.scaled(f64::from(request.streams)));
     let harmless = request.transport == Transport::Tcp
@@ -134,7 +139,7 @@ fn finish(measurement: Measurement, terminal: &Terminal) -> Result<(), Failure> 
     terminal.result(&report::measurement(&measurement, terminal.style()));
     terminal.event(&Event::Measurement(Box::new(measurement.clone())));
     if let Some(error) = &error {
-        Terminal::complain(&error.message);
+        Terminal::print_error(&error.message);
     }
     let content = Content::Measurement { measurement: Box::new(measurement) };
     if let Some(error) = &error {

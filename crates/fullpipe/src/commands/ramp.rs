@@ -57,7 +57,7 @@ where
 }
 
 impl RampArgument {
-    /// Whether what the path carries must be known.
+    /// Returns true if the ramp needs the capacity of the path.
     fn needs_full(self) -> bool {
         matches!(self.0.loads, RampLoads::Shares(..))
     }
@@ -95,7 +95,7 @@ pub(crate) fn run(
     let broken = done.steps.iter().find_map(|step| step.broken_off.clone());
     let error = broken.map(|message| ErrorReport { message, exit_code: FAILED });
     if let Some(error) = &error {
-        Terminal::complain(&error.message);
+        Terminal::print_error(&error.message);
     }
     let content = Content::Ramp { ramp: Box::new(done) };
     if let Some(error) = &error {
@@ -109,7 +109,7 @@ pub(crate) fn run(
     }
 }
 
-/// What TCP moves over the path.
+/// Returns the rate that TCP reaches on the path.
 fn carried(
     once: &dyn Fn(&Request) -> Result<Measurement, ProbeError>,
     request: &Request,
@@ -142,8 +142,8 @@ fn carried(
             return Ok(rate);
         }
     }
-    let sentence = "TCP moved too little to show what the path carries; give the capacity with --bandwidth, or the ramp in \
-                    rates, as 5M..60M";
+    let sentence = "TCP moved too little to show what the path carries; give the capacity with --bandwidth, or the \
+                    ramp in rates, as 5M..60M";
     Err(Failure::new(FAILED, sentence))
 }
 
@@ -153,8 +153,8 @@ const MAX_PROBES: usize = 2;
 /// A probe that moved less than this shows nothing of the path: it is about the first window of a connection.
 const MIN_PROBED: ByteCount = ByteCount::from_kib(16);
 
-/// Returns the capacity that a probe shows: its steady rate, or the mean of the whole where the steady part is none of it.
-/// Returns `None` where it moved too little.
+/// Returns the capacity that a probe shows: its steady rate, or the mean of the whole where the steady part is none of
+/// it. Returns `None` where it moved too little.
 fn plausible(steady: Option<BitRate>, whole: BitRate, moved: ByteCount) -> Option<BitRate> {
     let steady = steady.filter(|steady| steady.scaled(10.0) >= whole);
     (moved >= MIN_PROBED).then(|| steady.unwrap_or(whole)).filter(|&rate| rate > BitRate::ZERO)

@@ -24,7 +24,7 @@ use crate::failure::{FAILED, Failure, LACKING, USAGE};
 use crate::terminal::{Format, Terminal, event_line};
 use crate::values::{duration, key, rsa_private_key, tls_identity, users};
 
-/// Where iperf2 clients call.
+/// Default port for iperf2 clients.
 const IPERF2_PORT: u16 = 5001;
 
 /// The far end, for fullpipe and iperf3 clients.
@@ -53,7 +53,14 @@ pub(crate) struct Arguments {
     /// Time limit for a client's answer
     ///
     /// Results may take three times as long, and data may pause for twelve times as long.
-    #[arg(long, default_value = "10", value_parser = duration, value_name = "SECONDS", hide_short_help = true, help_heading = "Limits")]
+    #[arg(
+        long,
+        default_value = "10",
+        value_parser = duration,
+        value_name = "SECONDS",
+        hide_short_help = true,
+        help_heading = "Limits"
+    )]
     client_timeout: Span,
     /// Serve only fullpipe clients that know the key in FILE
     ///
@@ -88,7 +95,13 @@ struct UserArguments {
     /// RSA key in PEM, to decrypt users' names and passwords
     ///
     /// Only users who are listed are served.
-    #[arg(long, value_parser = rsa_private_key, value_name = "FILE", requires = "authorized_users_path", hide_short_help = true)]
+    #[arg(
+        long,
+        value_parser = rsa_private_key,
+        value_name = "FILE",
+        requires = "authorized_users_path",
+        hide_short_help = true
+    )]
     rsa_private_key_path: Option<RsaPrivateKey>,
     /// Users, a line NAME,DIGEST each
     ///
@@ -96,7 +109,14 @@ struct UserArguments {
     #[arg(long, value_parser = users, value_name = "FILE", requires = "rsa_private_key_path", hide_short_help = true)]
     authorized_users_path: Option<Users>,
     /// Maximum difference between a user's clock and this host's
-    #[arg(long, default_value = "10", value_parser = duration, value_name = "SECONDS", requires = "rsa_private_key_path", hide_short_help = true)]
+    #[arg(
+        long,
+        default_value = "10",
+        value_parser = duration,
+        value_name = "SECONDS",
+        requires = "rsa_private_key_path",
+        hide_short_help = true
+    )]
     time_skew_threshold: Span,
     /// Decrypt as iperf3 before 3.17 does (PKCS#1 v1.5), not as later versions do (OAEP)
     #[arg(long, requires = "rsa_private_key_path", hide_short_help = true)]
@@ -256,7 +276,7 @@ struct LogThread {
 /// Events that may wait to be written; more are lost.
 const WAITING: usize = 1024;
 
-/// How long the last events may take to be written.
+/// Longest time to write the last events.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 impl LogThread {
@@ -278,7 +298,7 @@ impl LogThread {
     }
 }
 
-/// Where events go.
+/// Log of events.
 struct Log {
     file: Option<File>,
     json: bool,

@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 
 use fullpipe_probe::{Connected, TestText};
 use fullpipe_record::{Interval, Measurement, Request};
-use fullpipe_report::iperf3::{Connections, Role, Snapshot, TestHeader, Text, Unit};
+use fullpipe_report::iperf3::{Connections, Role, TestHeader, Text, TextOptions, Unit};
 
 struct Iperf3Text(Text);
 
 /// Begins the text of a test, which is a [`fullpipe_probe::Printer`].
 pub(super) fn printer(client: SocketAddr, connected: &Connected) -> (String, Box<dyn TestText>) {
-    let look = Snapshot { role: Role::Server, unit: Unit::Bits, verbose: false };
+    let options = TextOptions { role: Role::Server, unit: Unit::Bits, verbose: false };
     let header = TestHeader { host: client.ip().to_string(), port: client.port(), ..TestHeader::default() };
     let connections = Connections {
         request: connected.request.clone(),
@@ -18,7 +18,7 @@ pub(super) fn printer(client: SocketAddr, connected: &Connected) -> (String, Box
         mss: connected.mss,
         sockets: connected.sockets.clone(),
     };
-    let mut text = Text::new(look, Request::default());
+    let mut text = Text::new(options, Request::default());
     let lines = text.connected(&header, &connections);
     (lines, Box::new(Iperf3Text(text)))
 }

@@ -15,22 +15,22 @@ use super::lab::{find_congestion_controls, plan};
 use crate::failure::{Failure, INTERRUPTED};
 use crate::terminal::{Keys, Terminal};
 
-/// The longest that an interrupt waits.
+/// Longest time until an interrupt is seen.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How a lab stands, besides its path.
+/// Settings of a running lab, without its path.
 pub(super) struct Standing<'s> {
-    /// Under which other programs of this user are let in.
+    /// Name with which other programs of this user join it.
     pub(super) name: &'s str,
     pub(super) backend: Backend,
-    /// How often to tell what the path does.
+    /// Interval of the status lines of the path.
     pub(super) interval: Span,
-    /// Without the loads that the scenario runs beside a step.
+    /// True to leave out the cross traffic of the scenario.
     pub(super) no_cross_traffic: bool,
 }
 
-/// Builds the lab of `scenario`, runs the loads in it that the first step with any has beside it, and tells what the path
-/// does, until `q` is typed. Other keys change the path.
+/// Builds the lab of `scenario`, runs the cross traffic of the first step that has any, and prints the state of the
+/// path until `q` is typed. Other keys change the path.
 pub(super) fn up(scenario: &Scenario, standing: &Standing<'_>, terminal: &Terminal) -> Result<(), Failure> {
     let cross_traffic: &[CrossTraffic] = if standing.no_cross_traffic { &[] } else { cross_traffic(scenario) };
     let asked = |name: &String| cross_traffic.iter().any(|load| load.request.congestion.as_ref() == Some(name));
@@ -45,12 +45,12 @@ pub(super) fn up(scenario: &Scenario, standing: &Standing<'_>, terminal: &Termin
     })?
 }
 
-/// The loads of the first step that has any beside it.
+/// Returns the cross traffic of the first step that has any.
 fn cross_traffic(scenario: &Scenario) -> &[CrossTraffic] {
     scenario.steps.iter().map(|step| &step.cross_traffic[..]).find(|loads| !loads.is_empty()).unwrap_or_default()
 }
 
-/// Tells each `interval` what the path does, and turns what keys stand for, until `q` is typed.
+/// Prints the state of the path each `interval` and makes the changes that keys stand for, until `q` is typed.
 fn watch(lab: &Lab, interval: Span, flag: &AtomicBool, terminal: &Terminal) -> Result<(), Failure> {
     let mut keys = Keys::listen();
     let mut knobs = Knobs::of(lab.path());
@@ -97,7 +97,7 @@ fn introduce(scenario: &Scenario, standing: &Standing<'_>, cross_traffic: &[Cros
     terminal.result(&format!("{changes}leave with q\n"));
 }
 
-/// Prints when each load of cross traffic is on, and that one failed.
+/// Prints when a load of cross traffic begins, pauses or fails.
 fn show_cross_traffic(event: &Event, cross_traffic: &[CrossTraffic], terminal: &Terminal) {
     terminal.event(event);
     if let Event::CrossTrafficFailed(failure) = event {
@@ -111,7 +111,7 @@ fn load(load: &CrossTraffic) -> CrossTrafficLoad {
     CrossTrafficLoad { request: load.request.clone(), lowest: load.lowest, on, off }
 }
 
-/// A load as people read it: `10 × UDP at 29.1 Mbit/s, on 1 s, off 1 s`.
+/// Returns the text for a load: `10 × UDP at 29.1 Mbit/s, on 1 s, off 1 s`.
 fn words(load: &CrossTraffic) -> String {
     let or_nothing = Option::unwrap_or_default;
     let lowest = or_nothing(load.lowest.map(|lowest| format!("{lowest} to ")));
@@ -142,7 +142,7 @@ impl Knobs {
         Self { directions: [path.forward.clone(), path.reverse.clone()] }
     }
 
-    /// Turns what `key` stands for, in both directions; whether it stands for anything.
+    /// Changes the quantity that `key` stands for, in both directions. Returns false if it stands for none.
     fn turn(&mut self, key: char) -> bool {
         let turn: fn(&mut PathDirection, bool) = match key.to_ascii_lowercase() {
             'r' => turn_rate,
@@ -154,7 +154,8 @@ impl Knobs {
         true
     }
 
-    /// Tells the running path what `key` turned, and nothing else: a pattern of losses stays until losses are turned.
+    /// Applies the change that `key` made to the running path, and nothing else: a pattern of losses stays until `key`
+    /// changes the loss.
     fn apply(&self, key: char, lab: &Lab) -> Result<(), LabError> {
         for (host, direction) in Host::ALL.into_iter().zip(&self.directions) {
             let nothing = PathChange::default();
@@ -178,14 +179,14 @@ impl fmt::Display for Knobs {
     }
 }
 
-/// A quarter more, or a fifth less. A path without a rate has none to change.
+/// Raises the rate by a quarter, or lowers it by a fifth. A path without a rate has none to change.
 fn turn_rate(direction: &mut PathDirection, more: bool) {
     const MIN: BitRate = BitRate::from_bps(1000);
     let factor = if more { 1.25 } else { 0.8 };
     direction.rate = direction.rate.map(|rate| rate.scaled(factor).max(MIN));
 }
 
-/// A quarter of it, and at least half a millisecond.
+/// Changes the delay by a quarter, and by at least half a millisecond.
 fn turn_delay(direction: &mut PathDirection, more: bool) {
     const MIN: Span = Span::from_micros(500);
     const MAX: Span = Span::from_secs(10);
@@ -194,7 +195,7 @@ fn turn_delay(direction: &mut PathDirection, more: bool) {
     direction.delay = delay.min(MAX);
 }
 
-/// Twice as much from 10⁻⁵ on, or half as much down to none.
+/// Doubles the loss, from 10⁻⁵ on, or halves it, down to none.
 fn turn_loss(direction: &mut PathDirection, more: bool) {
     const MIN: f64 = 1e-5;
     const MAX: f64 = 0.5;
@@ -210,7 +211,7 @@ fn show(status: &PathStatus, terminal: &Terminal) {
     terminal.live(&format!("→ {} | ← {}{device_drops}", one_way(&status.forward), one_way(&status.reverse)));
 }
 
-/// What a direction did, without what it did not.
+/// Returns the text for a direction; counts that are zero are left out.
 fn one_way(status: &DirectionStatus) -> String {
     let mut words = vec![status.rate.to_string(), format!("queue {}", status.queue)];
     for (count, what) in [(status.queue_drops, "dropped"), (status.injected_losses, "lost")] {
@@ -246,8 +247,10 @@ mod tests {
     #[test]
     fn loads_are_those_of_the_first_step_that_has_any() {
         let text = "name = 'n'\ntitle = 't'\n[path]\nrtt = '10ms'\n[[step]]\nname = 'alone'\n[[step]]\nname = 'first'\n\
-                    [[step.cross_traffic]]\ntransport = 'udp'\nstreams = 10\nrate = '100M..250M'\non = '2s'\noff = '1s'\n\
-                    [[step.cross_traffic]]\nafter = '3s'\n[[step]]\nname = 'second'\n[[step.cross_traffic]]\nstreams = 2\n";
+                    [[step.cross_traffic]]\ntransport = 'udp'\nstreams = 10\nrate = '100M..250M'\n\
+                    on = '2s'\noff = '1s'\n\
+                    [[step.cross_traffic]]\nafter = '3s'\n[[step]]\nname = 'second'\n\
+                    [[step.cross_traffic]]\nstreams = 2\n";
         let scenario = Scenario::parse("n.toml", text).unwrap();
         let said: Vec<String> = cross_traffic(&scenario).iter().map(words).collect();
         assert_eq!(said, ["10 × UDP at 100 Mbit/s to 250 Mbit/s, on 2 s, off 1 s", "1 × TCP after 3 s"]);

@@ -58,7 +58,7 @@ pub(crate) fn bytes_per_second(count: ByteCount, seconds: f64) -> f64 {
 
 /// Three digits and a unit, such as `1.10 GByte`, of `bytes`, whole or in a second.
 fn amount(bytes: f64, unit: Unit) -> String {
-    const HIGHEST: u8 = 4;
+    const MAX_POWER: u8 = 4;
     const BITS: [&str; 5] = ["bit", "Kbit", "Mbit", "Gbit", "Tbit"];
     const BYTES: [&str; 5] = ["Byte", "KByte", "MByte", "GByte", "TByte"];
     let (value, base, names) = match unit {
@@ -66,9 +66,9 @@ fn amount(bytes: f64, unit: Unit) -> String {
         Unit::Bytes | Unit::BytesTo(_) => (bytes, 1024.0, BYTES),
     };
     let power = match unit {
-        Unit::BitsTo(power) | Unit::BytesTo(power) => power.min(HIGHEST),
+        Unit::BitsTo(power) | Unit::BytesTo(power) => power.min(MAX_POWER),
         Unit::Bits | Unit::Bytes => {
-            (0..HIGHEST).find(|power| value < base.powi(i32::from(power + 1))).unwrap_or(HIGHEST)
+            (0..MAX_POWER).find(|power| value < base.powi(i32::from(power + 1))).unwrap_or(MAX_POWER)
         }
     };
     let scaled = value / base.powi(i32::from(power));

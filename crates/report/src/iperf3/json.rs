@@ -26,9 +26,9 @@ pub struct Json {
 }
 
 impl Json {
-    /// Of a test that `request` asks for, of which no more than `opening` is known.
-    pub fn new(role: Role, request: Request, opening: &TestHeader) -> Self {
-        let start = Start { version: opening.version.clone(), system_info: opening.system.clone(), ..Start::default() };
+    /// Of a test that `request` asks for, of which no more than `header` is known.
+    pub fn new(role: Role, request: Request, header: &TestHeader) -> Self {
+        let start = Start { version: header.version.clone(), system_info: header.system.clone(), ..Start::default() };
         let document = Document {
             title: request.title.clone(),
             extra_data: request.extra_data.clone(),
@@ -39,11 +39,11 @@ impl Json {
     }
 
     /// Notes that the data connections stand; the event, as a line.
-    pub fn connected(&mut self, opening: &TestHeader, connections: &Connections) -> String {
+    pub fn connected(&mut self, header: &TestHeader, connections: &Connections) -> String {
         self.request = connections.request.clone();
         self.document.title = self.request.title.clone();
         self.document.extra_data = self.request.extra_data.clone();
-        self.document.start.connect(self.role, opening, connections);
+        self.document.start.connect(self.role, header, connections);
         event("start", &self.document.start)
     }
 
@@ -250,17 +250,17 @@ struct TestStart {
 }
 
 impl Start {
-    fn connect(&mut self, role: Role, opening: &TestHeader, connections: &Connections) {
+    fn connect(&mut self, role: Role, header: &TestHeader, connections: &Connections) {
         let request = &connections.request;
-        let endpoint = || Some(Endpoint { host: opening.host.clone(), port: opening.port });
+        let endpoint = || Some(Endpoint { host: header.host.clone(), port: header.port });
         let first = connections.sockets.first();
         let is_tcp = request.transport == Transport::Tcp;
         self.connected = connections.sockets.iter().map(Connected::of).collect();
         self.connection = Some(Connection {
             timestamp: Timestamp {
-                time: date(opening.at),
-                timesecs: opening.at.as_nanos() / 1_000_000_000,
-                timemillisecs: opening.at.as_nanos() / 1_000_000,
+                time: date(header.at),
+                timesecs: header.at.as_nanos() / 1_000_000_000,
+                timemillisecs: header.at.as_nanos() / 1_000_000,
             },
             connecting_to: endpoint().filter(|_| role == Role::Client),
             accepted_from: endpoint().filter(|_| role == Role::Server),

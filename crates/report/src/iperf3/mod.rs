@@ -39,9 +39,9 @@ impl Role {
     }
 }
 
-/// The form of the output.
+/// Options of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct TextOptions {
     /// Which part this end plays.
     pub role: Role,
     /// Unit of the rates, in text.

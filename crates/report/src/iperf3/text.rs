@@ -7,7 +7,7 @@ use fullpipe_units::ByteCount;
 
 use super::line::{Arrived, Columns, Count, Line, SEPARATOR};
 use super::view::{Course, Totals, arrived, count, count_together, is_empty_rest, times};
-use super::{Connections, Role, Snapshot, TestHeader, json, socket};
+use super::{Connections, Role, TestHeader, TextOptions, json, socket};
 
 /// Returns a server's line before its `number`th test, from 1.
 pub fn listening(port: u16, number: u64) -> String {
@@ -16,14 +16,14 @@ pub fn listening(port: u16, number: u64) -> String {
 }
 
 /// Returns the first lines of verbose output; a client has a title before each line.
-pub fn greeting(opening: &TestHeader, title: Option<&str>) -> String {
-    titled(title, format!("{}\n{}\n", opening.version, opening.system))
+pub fn greeting(header: &TestHeader, title: Option<&str>) -> String {
+    titled(title, format!("{}\n{}\n", header.version, header.system))
 }
 
 /// iperf3's text of one test.
 #[derive(Debug)]
 pub struct Text {
-    look: Snapshot,
+    options: TextOptions,
     request: Request,
     /// True if there has been an interval.
     began: bool,
@@ -32,8 +32,8 @@ pub struct Text {
 
 impl Text {
     /// Of a test that is asked for by `request`.
-    pub fn new(look: Snapshot, request: Request) -> Self {
-        Self { look, request, began: false, course: Course::default() }
+    pub fn new(options: TextOptions, request: Request) -> Self {
+        Self { options, request, began: false, course: Course::default() }
     }
 
     /// Returns the line that names the other end, for a test that failed before its data connections were open.
@@ -42,29 +42,29 @@ impl Text {
     }
 
     fn peer_line(&self, TestHeader { host, port, .. }: &TestHeader) -> String {
-        match self.look.role {
+        match self.options.role {
             Role::Client => format!("Connecting to host {host}, port {port}\n"),
             Role::Server => format!("Accepted connection from {host}, port {port}\n"),
         }
     }
 
-    /// What is said when the data connections stand.
-    pub fn connected(&mut self, opening: &TestHeader, connections: &Connections) -> String {
+    /// Returns the lines that follow the set-up of the data connections.
+    pub fn connected(&mut self, header: &TestHeader, connections: &Connections) -> String {
         let asked = std::mem::replace(&mut self.request, connections.request.clone());
-        let verbose = self.look.verbose;
-        let TestHeader { host, .. } = opening;
+        let verbose = self.options.verbose;
+        let TestHeader { host, .. } = header;
         let mut text = String::new();
-        if verbose && self.look.role == Role::Client {
+        if verbose && self.options.role == Role::Client {
             text += &format!("Control connection MSS {}\n", shown(connections.mss.map(ByteCount::get)));
             if asked.block == ByteCount::ZERO {
                 text += &format!("Setting UDP block size to {}\n", self.request.block.get());
             }
         }
         if verbose {
-            text += &format!("Time: {}\n", json::date(opening.at));
+            text += &format!("Time: {}\n", json::date(header.at));
         }
-        text += &self.peer_line(opening);
-        if self.look.role == Role::Client && self.request.direction == Direction::Download {
+        text += &self.peer_line(header);
+        if self.options.role == Role::Client && self.request.direction == Direction::Download {
             text += &format!("Reverse mode, remote host {host} is sending\n");
         }
         if verbose {
@@ -89,9 +89,9 @@ impl Text {
         if is_empty_rest(interval, &self.request) {
             return String::new();
         }
-        self.course.note(interval, &self.request, self.look.role);
-        let (request, look) = (&self.request, self.look);
-        let sends = look.role.sends(interval.direction);
+        self.course.note(interval, &self.request, self.options.role);
+        let (request, options) = (&self.request, self.options);
+        let sends = options.role.sends(interval.direction);
         let leads = request.directions().first() == Some(&interval.direction);
         let mut text = String::new();
         if leads && !self.began {
@@ -106,11 +106,11 @@ impl Text {
         for stream in &interval.streams {
             let name = format!("{:3}", socket(stream.stream));
             let count = count(stream, self.request.transport, sends);
-            text += &Line { name: &name, tag, from, to, bytes: stream.bytes, count, word }.text(look.unit);
+            text += &Line { name: &name, tag, from, to, bytes: stream.bytes, count, word }.text(options.unit);
         }
         if self.request.streams > 1 {
             let count = count_together(interval, self.request.transport, sends);
-            text += &Line { name: "SUM", tag, from, to, bytes: interval.bytes, count, word }.text(look.unit);
+            text += &Line { name: "SUM", tag, from, to, bytes: interval.bytes, count, word }.text(options.unit);
         }
         self.finished(text)
     }
@@ -118,12 +118,12 @@ impl Text {
     /// The totals, and with them the end.
     pub fn results(&self, seen: &Measurement) -> String {
         let mut text = SEPARATOR.to_owned();
-        if self.look.verbose {
+        if self.options.verbose {
             text += "Test Complete. Summary Results:\n";
         }
-        let ways = Totals::of(seen, &self.course, self.look.role);
-        // A server has printed before a client that sends tells of its retransmissions.
-        let knows = self.look.role == Role::Client || ways.iter().any(|way| way.sends);
+        let ways = Totals::of(seen, &self.course, self.options.role);
+        // A server has printed before a client that sends reports its retransmissions.
+        let knows = self.options.role == Role::Client || ways.iter().any(|way| way.sends);
         let columns = match self.request.transport {
             Transport::Tcp if knows => Columns::Retransmits,
             Transport::Tcp => Columns::Plain,
@@ -132,7 +132,7 @@ impl Text {
         text += &columns.head(self.goes_both_ways());
         for way in ways {
             text += &self.totals(&way);
-            if self.look.verbose {
+            if self.options.verbose {
                 text += &self.ends(seen, way.sends);
             }
         }
@@ -153,7 +153,7 @@ impl Text {
 
     /// A client puts the title before every line.
     fn finished(&self, text: String) -> String {
-        titled(self.request.title.as_deref().filter(|_| self.look.role == Role::Client), text)
+        titled(self.request.title.as_deref().filter(|_| self.options.role == Role::Client), text)
     }
 
     fn goes_both_ways(&self) -> bool {
@@ -161,14 +161,14 @@ impl Text {
     }
 
     fn head(&self) -> String {
-        let roles = self.request.directions().iter().map(|&direction| self.look.role.sends(direction));
+        let roles = self.request.directions().iter().map(|&direction| self.options.role.sends(direction));
         let (sends, receives) = roles.fold((false, false), |(s, r), sends| (s || sends, r || !sends));
         Columns::of_intervals(self.request.transport, sends, receives).head(self.goes_both_ways())
     }
 
     /// Which way a line is about, where data goes both ways.
     fn tag(&self, direction: Direction) -> &'static str {
-        match (self.goes_both_ways(), self.look.role, direction) {
+        match (self.goes_both_ways(), self.options.role, direction) {
             (false, ..) => "",
             (true, Role::Client, Direction::Download) => "[RX-C]",
             (true, Role::Client, _) => "[TX-C]",
@@ -238,26 +238,26 @@ impl Text {
         text
     }
 
-    /// A server has printed before the client tells what it sent.
+    /// Returns the line of the sending end. A server has printed before the client reports its figures.
     fn sender(&self, totals: &Totals, name: &str, bytes: ByteCount, count: Count) -> String {
-        if self.look.role == Role::Server && !totals.sends {
+        if self.options.role == Role::Server && !totals.sends {
             return self.unavailable(name, "sender");
         }
         let tag = self.tag(totals.direction);
-        Line { name, tag, from: 0.0, to: totals.sending, bytes, count, word: "sender" }.text(self.look.unit)
+        Line { name, tag, from: 0.0, to: totals.sending, bytes, count, word: "sender" }.text(self.options.unit)
     }
 
     fn receiver(&self, totals: &Totals, name: &str, bytes: ByteCount, count: Count) -> String {
-        if self.look.role == Role::Server && totals.sends {
+        if self.options.role == Role::Server && totals.sends {
             return self.unavailable(name, "receiver");
         }
         let tag = self.tag(totals.direction);
-        Line { name, tag, from: 0.0, to: totals.receiving, bytes, count, word: "receiver" }.text(self.look.unit)
+        Line { name, tag, from: 0.0, to: totals.receiving, bytes, count, word: "receiver" }.text(self.options.unit)
     }
 
     fn unavailable(&self, name: &str, end: &str) -> String {
         let is_said = self.request.transport == Transport::Tcp || name != "SUM";
-        if self.look.verbose && is_said {
+        if self.options.verbose && is_said {
             format!("[{name}] ({end} statistics not available)\n")
         } else {
             String::new()
@@ -277,7 +277,7 @@ impl Text {
         if sends && self.goes_both_ways() {
             text += &roles("receiver", "sender");
         }
-        let there = Some(&seen.remote).filter(|_| self.look.role == Role::Client);
+        let there = Some(&seen.remote).filter(|_| self.options.role == Role::Client);
         let (sender, receiver) = if sends { (Some(&seen.local), there) } else { (there, Some(&seen.local)) };
         for (name, end) in [("snd", sender), ("rcv", receiver)] {
             if let Some(congestion) = end.and_then(congestion) {

@@ -211,7 +211,7 @@ fn what_ifs(answers: &[WhatIf], style: Style) -> String {
     for WhatIf { what, estimate, gain, leg } in answers {
         let leg = match leg {
             None => "",
-            Some(Leg::Outer) => " beside a host",
+            Some(Leg::Outer) => " next to a host",
             Some(Leg::Middle) => " between the relays",
         };
         let time = estimate.time.map(|time| format!(", in {time}")).unwrap_or_default();

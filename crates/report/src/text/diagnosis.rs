@@ -13,7 +13,7 @@ use super::table::{Align, Table, bar};
 /// Characters of the longest bar.
 const BAR: usize = 10;
 
-/// Forecasts whose bounds are further apart than this factor are told as an interval.
+/// Smallest ratio of the bounds of a forecast that is printed as an interval.
 const WIDE: f64 = 1.05;
 
 /// Returns the limit of a transfer that has the rate `present`, the evidence and the remedies.
@@ -112,7 +112,7 @@ fn basis(verdict: &Verdict) -> String {
         Limit::Unknown => format!("{seen}."),
         _ => format!("{seen}; it held for {} of the time.", verdict.share),
     };
-    let more = verdict.other_end_would_show.as_ref().map(|more| format!(" The other end would tell: {more}."));
+    let more = verdict.other_end_would_show.as_ref().map(|more| format!(" The other end would show: {more}."));
     held + &more.unwrap_or_default()
 }
 

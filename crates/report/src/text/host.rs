@@ -33,7 +33,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 4] = [
         &[
             ("net.ipv4.tcp_window_scaling", "1: windows beyond 64 KiB"),
             ("net.ipv4.tcp_shrink_window", "1: a window may be taken back"),
-            ("net.ipv4.tcp_sack", "1: losses are told one by one"),
+            ("net.ipv4.tcp_sack", "1: each loss is reported"),
             ("net.ipv4.tcp_timestamps", "1: round trips measured by each packet"),
             ("net.ipv4.tcp_ecn", "1: asks for marks, 2: takes them"),
             ("net.ipv4.tcp_congestion_control", "of sockets that do not ask"),
@@ -70,7 +70,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 4] = [
     ),
 ];
 
-/// A host's settings, each with what it says, and what its buffers allow on the path that was told.
+/// Returns a host's settings with their meaning, and what its buffers allow on the `path`, if one is given.
 pub fn host_settings(host: &HostReport, path: Option<(Span, BitRate)>, style: Style) -> String {
     let memory = host.memory.map_or(String::new(), |memory| format!(", {memory} of memory"));
     let mut text = style.bold(&format!("Linux {}{memory}", host.kernel)) + "\n";

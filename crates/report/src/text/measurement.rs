@@ -8,8 +8,8 @@ use super::diagnosis::sentences;
 use super::style::{Style, heading, wrapped};
 use super::table::or_dash;
 
-/// Delay of this host's echo requests from which it is reported: every host has less.
-const WORTH_TELLING: Span = Span::from_millis(1);
+/// Smallest delay of this host's echo requests that is reported: every host has some.
+const MIN_REPORTED_DELAY: Span = Span::from_millis(1);
 
 /// The head above [`interval_line`]s.
 pub fn interval_head(request: &Request, style: Style) -> String {
@@ -21,8 +21,8 @@ pub fn interval_head(request: &Request, style: Style) -> String {
     style.dim(&line(request, None, "time", "rate", &columns))
 }
 
-/// One interval as it happens. Its round-trip time is that of echo requests beside the load; where nobody answers them,
-/// that of the first connection.
+/// Returns the line of an interval. Its round-trip time is that of the echo requests during the load, or that of the
+/// first connection if nobody answers them.
 pub fn interval_line(request: &Request, interval: &Interval, style: Style) -> String {
     let rtt = or_dash(interval.echo_rtt.or(interval.rtt).map(round_trip));
     let columns = match request.transport {
@@ -167,7 +167,7 @@ fn datagrams(seen: &Datagrams) -> String {
         text += &format!(", {} reordered by up to {}", seen.reordered, seen.reordering_extent);
     }
     if seen.late > 0 {
-        text += &format!(", {} too late to be told apart", seen.late);
+        text += &format!(", {} too late to be distinguished", seen.late);
     }
     text + &format!(", jitter {}", seen.jitter)
 }
@@ -220,7 +220,7 @@ fn round_trips(rtt: &RttReport) -> String {
     if during.lost > 0 {
         text += &format!("; {} of {} echo requests lost", during.lost, during.sent);
     }
-    if let Some(host) = during.host.filter(|host| host.median >= WORTH_TELLING) {
+    if let Some(host) = during.host.filter(|host| host.median >= MIN_REPORTED_DELAY) {
         text += &format!("; this host would have added {}", round_trip(host.median));
     }
     wrapped(&text, 2, str::to_owned)
@@ -246,7 +246,8 @@ fn held_back(whose: &str, end: &EndReport) -> Option<String> {
             }
         }
     }
-    let throttled = end.processors.last().and_then(|look| look.throttled).filter(|throttled| *throttled > Span::ZERO);
+    let throttled =
+        end.processors.last().and_then(|sample| sample.throttled).filter(|throttled| *throttled > Span::ZERO);
     if let Some(throttled) = throttled {
         causes.push(format!("the quota of a control group kept the program from running for {}", rounded(throttled)));
     }
@@ -324,11 +325,11 @@ mod tests {
             qdiscs: vec![queue("tbf", Some(BitRate::from_mbps(40)), 12), queue("bfifo", None, 7)],
             ..DeviceReport::default()
         };
-        let looks =
+        let samples =
             [100, 1_500].map(|millis| CpuSample { throttled: Some(Span::from_millis(millis)), ..CpuSample::default() });
-        let end = EndReport { device: Some(device), processors: looks.to_vec(), ..EndReport::default() };
-        let expected = "At this end, tbf of eth\\u{1b}0, at 40 Mbit/s, dropped 12 packets; eth\\u{1b}0 dropped 1 packet on \
-                        the way in; the quota of a control group kept the program from running for 1.50 s";
+        let end = EndReport { device: Some(device), processors: samples.to_vec(), ..EndReport::default() };
+        let expected = "At this end, tbf of eth\\u{1b}0, at 40 Mbit/s, dropped 12 packets; eth\\u{1b}0 dropped 1 \
+                        packet on the way in; the quota of a control group kept the program from running for 1.50 s";
         assert_eq!(held_back("this", &end).unwrap(), expected);
     }
 

@@ -67,8 +67,8 @@ fn passes(mtu: &RouteMtu, report: &RouteReport) -> String {
     match (mtu.answered, report.reached) {
         (true, _) => format!("Packets of up to {size} bytes pass: {why}."),
         (false, true) => format!(
-            "Packets of {size} bytes get no answer, though small ones do, and nobody says what passes: something on the \
-             way may drop large packets ({why})."
+            "Packets of {size} bytes get no answer, though small ones do, and nobody says what passes: something on \
+             the way may drop large packets ({why})."
         ),
         (false, false) => format!("Packets of {size} bytes may pass: {why}."),
     }

@@ -4,7 +4,7 @@ use fullpipe_record::{
     Cpu, Datagrams, Direction, EndReport, Interval, Measurement, Peer, Request, RttReport, SocketReadback,
     StreamInterval, StreamSummary, Summary, TcpInfo, Transport, Validity,
 };
-use fullpipe_report::iperf3::{Connections, Json, Role, Snapshot, TestHeader, Text, Unit, greeting, listening};
+use fullpipe_report::iperf3::{Connections, Json, Role, TestHeader, Text, TextOptions, Unit, greeting, listening};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 #[test]
@@ -35,8 +35,8 @@ fn udp_with_losses() {
 fn events_are_one_line_each_and_say_what_the_document_says() {
     let request = Request { direction: Direction::Both, ..request() };
     let (mut events, mut document) = (fresh(Role::Client, &request), fresh(Role::Client, &request));
-    let mut lines = vec![events.connected(&opening(), &connections(&request))];
-    document.connected(&opening(), &connections(&request));
+    let mut lines = vec![events.connected(&test_header(), &connections(&request))];
+    document.connected(&test_header(), &connections(&request));
     for interval in intervals(&request) {
         lines.extend(events.interval_event(&interval));
         document.interval(&interval);
@@ -79,8 +79,8 @@ fn a_rest_in_which_nothing_moved_is_left_out() {
         ..interval(&request, 2, Direction::Upload)
     };
     for (bytes, millis, is_said) in [(0, 99, false), (0, 100, true), (1, 1, true)] {
-        let look = Snapshot { role: Role::Server, unit: Unit::Bits, verbose: false };
-        let mut text = Text::new(look, request.clone());
+        let options = TextOptions { role: Role::Server, unit: Unit::Bits, verbose: false };
+        let mut text = Text::new(options, request.clone());
         assert_eq!(!text.interval(&rest(bytes, millis)).is_empty(), is_said, "{bytes} bytes in {millis} ms");
         let mut json = fresh(Role::Server, &request);
         assert_eq!(json.interval(&rest(bytes, millis)).is_some(), is_said, "{bytes} bytes in {millis} ms");
@@ -105,26 +105,28 @@ fn numbers_of_a_hostile_peer_are_printed_and_no_more() {
         stream.datagrams_sent = Some(u64::MAX);
         stream.datagrams = Some(worst);
     }
-    let look = Snapshot { role: Role::Client, unit: Unit::Bits, verbose: true };
+    let options = TextOptions { role: Role::Client, unit: Unit::Bits, verbose: true };
     assert!(
-        Text::new(look, request.clone()).results(&seen).contains("18446744073709551615/18446744073709551615 (1e+02%)")
+        Text::new(options, request.clone())
+            .results(&seen)
+            .contains("18446744073709551615/18446744073709551615 (1e+02%)")
     );
     fresh(Role::Client, &request).results(&seen);
-    let printed = Text::new(look, request).server_output("\u{1b}[2J\ta line\n");
+    let printed = Text::new(options, request).server_output("\u{1b}[2J\ta line\n");
     assert_eq!(printed, "\nServer output:\n\u{fffd}[2J\ta line\n\n");
 }
 
 fn text(role: Role, verbose: bool, request: &Request) -> String {
-    let mut text = Text::new(Snapshot { role, unit: Unit::Bits, verbose }, request.clone());
+    let mut text = Text::new(TextOptions { role, unit: Unit::Bits, verbose }, request.clone());
     let mut all = if verbose {
-        greeting(&opening(), request.title.as_deref().filter(|_| role == Role::Client))
+        greeting(&test_header(), request.title.as_deref().filter(|_| role == Role::Client))
     } else {
         String::new()
     };
     if role == Role::Server {
         all += &listening(5201, 1);
     }
-    all += &text.connected(&opening(), &connections(request));
+    all += &text.connected(&test_header(), &connections(request));
     for interval in intervals(request) {
         all += &text.interval(&interval);
     }
@@ -139,7 +141,7 @@ fn text(role: Role, verbose: bool, request: &Request) -> String {
 
 fn json(role: Role, request: &Request) -> String {
     let mut json = fresh(role, request);
-    json.connected(&opening(), &connections(request));
+    json.connected(&test_header(), &connections(request));
     for interval in intervals(request) {
         json.interval(&interval);
     }
@@ -148,14 +150,14 @@ fn json(role: Role, request: &Request) -> String {
 }
 
 fn fresh(role: Role, request: &Request) -> Json {
-    Json::new(role, request.clone(), &opening())
+    Json::new(role, request.clone(), &test_header())
 }
 
 fn request() -> Request {
     Request { duration: Span::from_secs(2), ..Request::default() }
 }
 
-fn opening() -> TestHeader {
+fn test_header() -> TestHeader {
     TestHeader {
         version: "iperf 3.12 (fullpipe 1.2.3)".to_owned(),
         system: "Linux host 6.18.0 x86_64".to_owned(),

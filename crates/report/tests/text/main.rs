@@ -1,4 +1,4 @@
-//! The text that users read, kept as snapshots: a change of it is to be looked at.
+//! The text that users read, kept as snapshots: review every change of them.
 
 mod diagnosed;
 mod fixture;
@@ -181,8 +181,8 @@ fn the_longest_names_and_figures_still_keep_to_the_width() {
     textbook(&wide);
 }
 
-/// The text as it goes to a file, after a look at what must hold of any text: it is the same in colour, but for the
-/// colour, and no line of it is longer than a terminal is wide.
+/// Returns the text without colour. Asserts what must hold of any text: it is the same in colour, but for the colour,
+/// and no line is longer than a terminal is wide.
 fn textbook(text: &dyn Fn(Style) -> String) -> String {
     let textbook = text(Style::PLAIN);
     assert!(!textbook.contains('\u{1b}'), "{textbook:?}");

@@ -17,7 +17,7 @@ use crate::commands::load::Server;
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::Terminal;
 
-/// How long a measurement lasts, as iperf3's.
+/// Default duration of a measurement, as iperf3 has it.
 const USUAL_TIME: Span = Span::from_secs(10);
 
 pub(super) fn run(arguments: &Arguments, host: &Server, terminal: &Terminal) -> Result<(), Failure> {
@@ -53,7 +53,7 @@ pub(super) fn run(arguments: &Arguments, host: &Server, terminal: &Terminal) -> 
     finish(measurement, diagnosis, trial, terminal)
 }
 
-/// What a measurement needs beside the load.
+/// Settings of a measurement, without its load.
 struct Bench<'b> {
     destination: Destination,
     is_iperf2: bool,
@@ -166,7 +166,7 @@ fn finish(
     let interrupted = last.interrupted;
     let error = message.map(|message| ErrorReport { message, exit_code });
     if let Some(error) = &error {
-        Terminal::complain(&error.message);
+        Terminal::print_error(&error.message);
     }
     print(measurement, diagnosis, trial, error.clone(), terminal);
     match (error, interrupted) {
@@ -183,7 +183,7 @@ fn with_what_there_is(
     failure: Failure,
     terminal: &Terminal,
 ) -> Failure {
-    Terminal::complain(&failure.message);
+    Terminal::print_error(&failure.message);
     let error = ErrorReport { message: failure.message, exit_code: failure.code };
     print(measurement, diagnosis, None, Some(error), terminal);
     Failure::already_printed(failure.code)

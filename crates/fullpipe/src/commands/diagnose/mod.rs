@@ -1,4 +1,4 @@
-//! What limits a transfer, and what would lift the limit.
+//! `fullpipe diagnose`: the limit of a transfer, and what would lift it.
 
 mod measured;
 mod watched;
@@ -23,10 +23,10 @@ fullpipe diagnose [OPTIONS] <HOST|URL>
        fullpipe diagnose [OPTIONS] --connection <HERE:PORT> <THERE:PORT>
        fullpipe diagnose [OPTIONS] -- <COMMAND>...";
 
-/// What limits a transfer, what would lift the limit, and the proof.
+/// The limit of a transfer, what would lift it, and the proof.
 ///
-/// Measures, names the limit with its evidence, and lists remedies with the predicted gain, the commands and their undo. Flags
-/// shared with iperf3 have its letters and its meaning.
+/// Measures, names the limit with its evidence, and lists remedies with the predicted gain, the commands and their
+/// undo. Flags shared with iperf3 have its letters and its meaning.
 ///
 /// Without a server at the far end, watches the connections of other programs, without sending a byte.
 #[derive(Debug, clap::Args)]
@@ -34,8 +34,8 @@ fullpipe diagnose [OPTIONS] <HOST|URL>
 pub(crate) struct Arguments {
     /// Server (HOST or HOST:PORT), or http(s) URL to download
     ///
-    /// The server runs `fullpipe serve` or `iperf3 -s`. Write an IPv6 address with a port in brackets. A URL is downloaded with
-    /// `curl` and discarded: up to 10 s (--time) and 16 GiB (--bytes).
+    /// The server runs `fullpipe serve` or `iperf3 -s`. Write an IPv6 address with a port in brackets. A URL is
+    /// downloaded with `curl` and discarded: up to 10 s (--time) and 16 GiB (--bytes).
     #[arg(group = "subject", value_name = "HOST|URL")]
     target: Option<Target>,
     /// Watch the connections of this process and its children
@@ -58,8 +58,8 @@ pub(crate) struct Arguments {
     bandwidth: Option<BitRate>,
     /// Try this remedy of the list, by number or name
     ///
-    /// Changes this host or the load, measures again, compares with the prediction, and undoes the change. Changes for the
-    /// other end are printed.
+    /// Changes this host or the load, measures again, compares with the prediction, and undoes the change. Changes for
+    /// the other end are printed.
     #[arg(long, help_heading = "Remedy", value_name = "N|NAME")]
     apply: Option<String>,
     /// Keep the changes of --apply; `fullpipe host undo` undoes them
@@ -98,7 +98,7 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     }
 }
 
-/// What is diagnosed by name.
+/// Subject that has a name.
 #[derive(Debug, Clone)]
 enum Target {
     Host(Server),

@@ -18,19 +18,19 @@ use super::Arguments;
 use crate::failure::{FAILED, Failure, INTERRUPTED};
 use crate::terminal::{Format, Terminal};
 
-/// How long what is already there is watched.
+/// Default duration of watching a process or a connection.
 const USUAL_TIME: Span = Span::from_secs(5);
 
-/// How long a download lasts at most.
+/// Longest download.
 const MAX_TIME: Span = Span::from_secs(10);
 
-/// How much of it is taken at most.
+/// Largest download.
 const MAX_BYTES: ByteCount = ByteCount::from_mib(16 << 10);
 
-/// How long a program that was asked to end may take.
+/// Longest time for a program to end after it was asked to.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How often it is asked whether it has ended.
+/// Interval of the checks whether it has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Watches a process or a connection that is already there.
@@ -74,7 +74,8 @@ pub(super) fn run_command(arguments: &Arguments, words: &[String], terminal: &Te
     unless_interrupted(explained, &flag)
 }
 
-/// Downloads with the system's curl, which knows proxies, redirects and every version of TLS, and throws away what comes.
+/// Downloads with the system's curl, which knows proxies, redirects and every version of TLS, and throws away what
+/// comes.
 pub(super) fn run_download(arguments: &Arguments, url: &str, terminal: &Terminal) -> Result<(), Failure> {
     let time = arguments.load.time().unwrap_or(MAX_TIME);
     let most = arguments.load.bytes().unwrap_or(MAX_BYTES);
@@ -88,7 +89,7 @@ pub(super) fn run_download(arguments: &Arguments, url: &str, terminal: &Terminal
     let watched = program.watch(&mut |now| now.moved >= most || flag.load(Ordering::Relaxed));
     program.ask_to_end();
     let end = program.finish()?;
-    let said = program.complaint();
+    let said = program.last_error_line();
     let why = if said.is_empty() { "too little came to say anything".to_owned() } else { said };
     let nothing = format!("cannot diagnose {url}: {why}");
     let explained = explain(watched?.as_ref(), arguments.bandwidth, None, &nothing, terminal);
@@ -122,7 +123,7 @@ impl<'w> Program<'w> {
         Ok(Self { words, child, started: Instant::now(), status: None })
     }
 
-    /// `None` where it had ended before anybody could look.
+    /// Watches the program until `stop`. Returns `None` if it had ended before the first check.
     fn watch(&mut self, stop: &mut dyn FnMut(Standing) -> bool) -> Result<Option<Watched>, Failure> {
         let (child, status) = (&mut self.child, &mut self.status);
         let subject = Subject::Started(child.id());
@@ -177,12 +178,12 @@ impl<'w> Program<'w> {
         }
     }
 
-    /// The last line that it said, where somebody listens.
-    fn complaint(&mut self) -> String {
+    /// Returns the last line of its standard error, if that is a pipe.
+    fn last_error_line(&mut self) -> String {
         const MAX_COMMAND: u64 = 4096;
         let mut text = String::new();
         if let Some(stderr) = self.child.stderr.take() {
-            // What cannot be read is not said.
+            // A line that cannot be read is left out.
             let _ = stderr.take(MAX_COMMAND).read_to_string(&mut text);
         }
         text.lines().last().unwrap_or_default().to_owned()
@@ -241,7 +242,7 @@ fn stated(end: &CommandEnd) -> String {
     }
 }
 
-/// What the user stopped is no success, and no failure of another kind.
+/// Returns an interrupt in place of any other result if the user interrupted the program.
 fn unless_interrupted(explained: Result<(), Failure>, flag: &AtomicBool) -> Result<(), Failure> {
     match explained {
         explained if !flag.load(Ordering::Relaxed) => explained,

@@ -15,7 +15,7 @@ use crate::commands::load::padding;
 use crate::commands::login::login;
 use crate::values::{rsa_private_key, rsa_public_key, users};
 
-/// What a UDP sender offers if nothing else is asked for: a binary million, though `-b 1M` is a decimal one.
+/// Default rate of a UDP sender: a binary million, though `-b 1M` is a decimal one.
 const DEFAULT_UDP_RATE: BitRate = BitRate::from_bps(1_048_576);
 
 /// Payload of a datagram where blocks are counted before the path has been seen.
@@ -46,13 +46,27 @@ const CTIME: &str = "%a %b %e %H:%M:%S %Y ";
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(super) struct Arguments {
     /// Server port to listen on or connect to
-    #[arg(long, short, value_name = "N", default_value_t = i64::from(DEFAULT_PORT), value_parser = number::whole, allow_hyphen_values = true)]
+    #[arg(
+        long,
+        short,
+        value_name = "N",
+        default_value_t = i64::from(DEFAULT_PORT),
+        value_parser = number::whole,
+        allow_hyphen_values = true
+    )]
     port: i64,
     /// Unit of rates: bits, or bytes where capital
     #[arg(long, short, value_name = "kmgtKMGT")]
     format: Option<String>,
     /// Seconds between reports; 0 for none
-    #[arg(long, short, value_name = "N", default_value = "1", value_parser = number::seconds, allow_hyphen_values = true)]
+    #[arg(
+        long,
+        short,
+        value_name = "N",
+        default_value = "1",
+        value_parser = number::seconds,
+        allow_hyphen_values = true
+    )]
     interval: f64,
     /// Write the process's number here
     #[arg(long, short = 'I', value_name = "FILE")]
@@ -94,7 +108,14 @@ pub(super) struct Arguments {
     #[arg(short)]
     debug: bool,
     /// Likewise, up to this level: 1 or 2 for steps, 3 for details, 4 for everything
-    #[arg(long = "debug", value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "4", value_parser = number::whole)]
+    #[arg(
+        long = "debug",
+        value_name = "LEVEL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "4",
+        value_parser = number::whole
+    )]
     debug_level: Option<i64>,
     /// Print the version
     #[arg(long, short)]
@@ -139,11 +160,18 @@ pub(super) struct Arguments {
     /// Multipath TCP rather than TCP
     #[arg(long, short = 'm', help_heading = "Client")]
     mptcp: bool,
-    /// How many milliseconds a connection may take to be made
+    /// Longest time to connect, in milliseconds
     #[arg(long, value_name = "N", value_parser = number::milliseconds, help_heading = "Client")]
     connect_timeout: Option<Span>,
     /// Rate of each stream, 0 for as fast as it goes; blocks in a row [default: 1M with UDP, else 0]
-    #[arg(long, short, alias = "bandwidth", value_name = "N[KMG][/N]", value_parser = number::offer, help_heading = "Client")]
+    #[arg(
+        long,
+        short,
+        alias = "bandwidth",
+        value_name = "N[KMG][/N]",
+        value_parser = number::offer,
+        help_heading = "Client"
+    )]
     bitrate: Option<(BitRate, Option<u16>)>,
     /// Not needed: no timer is used for pacing
     #[arg(long, value_name = "N[KMG]", value_parser = number::count, help_heading = "Client")]
@@ -154,8 +182,15 @@ pub(super) struct Arguments {
     /// The same as --fq-rate=0
     #[arg(long, hide = true)]
     no_fq_socket_pacing: bool,
-    /// How many seconds to send; 0 for a day [default: 10]
-    #[arg(long, short, value_name = "N", value_parser = number::whole, allow_hyphen_values = true, help_heading = "Client")]
+    /// Seconds to send; 0 for a day [default: 10]
+    #[arg(
+        long,
+        short,
+        value_name = "N",
+        value_parser = number::whole,
+        allow_hyphen_values = true,
+        help_heading = "Client"
+    )]
     time: Option<i64>,
     /// Send so many bytes instead
     #[arg(long, short = 'n', value_name = "N[KMG]", value_parser = number::bytes, help_heading = "Client")]
@@ -170,7 +205,15 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "N", value_parser = number::whole, help_heading = "Client")]
     cport: Option<i64>,
     /// Parallel streams
-    #[arg(long, short = 'P', value_name = "N", default_value_t = 1, value_parser = number::whole, allow_hyphen_values = true, help_heading = "Client")]
+    #[arg(
+        long,
+        short = 'P',
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = number::whole,
+        allow_hyphen_values = true,
+        help_heading = "Client"
+    )]
     parallel: i64,
     /// The server sends
     #[arg(long, short = 'R', help_heading = "Client")]
@@ -197,7 +240,14 @@ pub(super) struct Arguments {
     #[arg(long, short = '6')]
     version6: bool,
     /// Type of service: 52, 064 and 0x34 are the same
-    #[arg(long, short = 'S', value_name = "N", value_parser = number::type_of_service, allow_hyphen_values = true, help_heading = "Client")]
+    #[arg(
+        long,
+        short = 'S',
+        value_name = "N",
+        value_parser = number::type_of_service,
+        allow_hyphen_values = true,
+        help_heading = "Client"
+    )]
     tos: Option<u8>,
     /// The same by its DSCP, a number or a name
     #[arg(long, value_name = "N", value_parser = number::dscp, help_heading = "Client")]
@@ -212,7 +262,15 @@ pub(super) struct Arguments {
     #[arg(long, help_heading = "Client")]
     gsro: bool,
     /// Leave out so many seconds at the beginning
-    #[arg(long, short = 'O', value_name = "N", default_value_t = 0, value_parser = number::whole, allow_hyphen_values = true, help_heading = "Client")]
+    #[arg(
+        long,
+        short = 'O',
+        value_name = "N",
+        default_value_t = 0,
+        value_parser = number::whole,
+        allow_hyphen_values = true,
+        help_heading = "Client"
+    )]
     omit: i64,
     /// Put this before each line
     #[arg(long, short = 'T', value_name = "TEXT", help_heading = "Client")]
@@ -270,12 +328,12 @@ struct Ignored {
     repeating_payload: bool,
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "", hide = true)]
     cntl_ka: Option<String>,
-    /// What is no flag, which iperf3 ignores too.
+    /// Arguments that are no flags, which iperf3 ignores too.
     #[arg(hide = true)]
     stray: Vec<String>,
 }
 
-/// What the command line asks for.
+/// The task that the command line asks for.
 #[derive(Debug, PartialEq)]
 pub(super) enum Task {
     Client(Box<ClientPlan>),
@@ -298,7 +356,7 @@ pub(super) struct ServerPlan {
     pub(super) shape: Shape,
 }
 
-/// How the program and its output look.
+/// Settings of the program and of its output.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Shape {
     pub(super) form: Form,
@@ -308,7 +366,7 @@ pub(super) struct Shape {
     pub(super) processor: Option<usize>,
 }
 
-/// What the output is.
+/// Format of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Text,
@@ -381,7 +439,7 @@ impl Arguments {
 
     fn serve_options(&self, bind: Option<IpAddr>) -> Result<ServeOptions, String> {
         let limits = Limits { duration: self.server_max_duration, ..Limits::default() };
-        // iperf3 tells a second client that it is busy; its output has no room for two tests at once either.
+        // iperf3 answers a second client that it is busy; its output has no room for two tests at once either.
         let total = Quota { rate: self.server_bitrate_limit, tests: 1, ..limits.total };
         Ok(ServeOptions {
             bind,
@@ -398,7 +456,7 @@ impl Arguments {
         })
     }
 
-    /// Whether a flag is given that only a server has.
+    /// Returns true if a flag is given that only a server has.
     fn asks_for_a_server(&self) -> bool {
         let values = [
             self.server_bitrate_limit.is_some(),
@@ -411,7 +469,7 @@ impl Arguments {
         self.daemon || self.one_off || values.contains(&true)
     }
 
-    /// Whether a flag is given that only a client has.
+    /// Returns true if a flag is given that only a client has.
     fn asks_for_a_test(&self) -> bool {
         let flags = [
             self.udp,

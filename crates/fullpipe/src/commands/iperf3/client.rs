@@ -12,24 +12,24 @@ use fullpipe_units::BitRate;
 use super::arguments::{ClientPlan, Form};
 use super::output::Output;
 use super::process;
-use super::renderer::{Renderer, TestFailure, opening};
+use super::renderer::{Renderer, TestFailure, test_header};
 use super::sentences::{CLIENT_TERMINATED, sentence};
 use crate::commands::interrupt_flag;
 use crate::failure::{FAILED, Failure};
 
-/// UDP above this rate is worth a warning.
+/// Largest rate of UDP without a warning.
 const UDP_CONSENT_RATE: BitRate = BitRate::from_mbps(10);
 
 pub(super) fn run(plan: &ClientPlan, output: &mut Output) -> Result<(), Failure> {
     let flag = interrupt_flag()?;
-    let opening = opening(&plan.destination.host, plan.destination.port);
+    let header = test_header(&plan.destination.host, plan.destination.port);
     if let Some(warning) = warning(&plan.request) {
         Output::print_warning(&format!("iperf3: warning: {warning}\n"));
     }
     if plan.shape.verbose && plan.shape.form == Form::Text {
-        output.say(&greeting(&opening, plan.request.title.as_deref()));
+        output.say(&greeting(&header, plan.request.title.as_deref()));
     }
-    let mut renderer = Renderer::new(Role::Client, &plan.shape, plan.request.clone(), opening);
+    let mut renderer = Renderer::new(Role::Client, &plan.shape, plan.request.clone(), header);
     let failure = match measured(plan, &flag, &mut renderer, output) {
         Ok(seen) => {
             renderer.results(&seen, output);
@@ -88,7 +88,7 @@ fn has_agreed(error: &ProbeError) -> bool {
     )
 }
 
-/// What the user should know before much UDP is sent; iperf3 sends it, so we ask nothing.
+/// Returns a warning before much UDP is sent. iperf3 sends it without consent, so we do not ask for it.
 fn warning(request: &Request) -> Option<String> {
     if request.transport == Transport::Tcp {
         return None;
@@ -99,10 +99,10 @@ fn warning(request: &Request) -> Option<String> {
         Some(rate) => format!("{rate} of UDP"),
         None => "UDP as fast as it goes".to_owned(),
     };
-    Some(format!("{what} takes no notice of congestion: on a path that others use it crowds out their traffic"))
+    Some(format!("{what} takes no notice of congestion: on a path that others use it displaces their traffic"))
 }
 
-/// What iperf3 says of datagrams that no packet holds.
+/// Returns iperf3's warning about datagrams that are larger than a packet.
 fn fragments(connected: &Connected) -> Option<String> {
     let (block, mss) = (connected.request.block, connected.mss?);
     let is_too_large = connected.request.transport == Transport::Udp && block > mss;
@@ -110,7 +110,7 @@ fn fragments(connected: &Connected) -> Option<String> {
     is_too_large.then(|| format!("UDP block size {block} exceeds TCP MSS {mss}, may result in fragmentation / drops"))
 }
 
-/// What iperf3 says where it has words of its own for what went wrong.
+/// Returns iperf3's message for an error, or our own if it has none.
 fn in_iperf3s_words(error: &ProbeError) -> String {
     const UNREACHABLE: &str = "unable to connect to server";
     match error {
@@ -127,7 +127,7 @@ fn in_iperf3s_words(error: &ProbeError) -> String {
     }
 }
 
-/// The system's word for an error, without its number.
+/// Returns the system's message for an error, without its number.
 fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()

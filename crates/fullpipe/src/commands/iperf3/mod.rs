@@ -1,7 +1,7 @@
 //! `fullpipe iperf3 …`: iperf3's flags, text and JSON, carried out by our own rooms, so that scripts and programs that
 //! drive iperf3 keep working.
 //!
-//! What it says when something is wrong, and its exit code, which is 1 then, are iperf3's too.
+//! Its messages for errors, and its exit code for them, which is 1, are iperf3's too.
 
 mod arguments;
 mod client;
@@ -28,7 +28,7 @@ use output::Output;
 /// The name under which the program is iperf3 from its first argument on.
 const NAME: &str = "iperf3";
 
-/// What iperf3 says after it has been asked wrongly.
+/// iperf3's message after a wrong command line.
 const USAGE: &str = "\nUsage: iperf3 [-s|-c host] [options]\nTry `iperf3 --help' for more information.\n";
 
 /// In place of iperf3: its flags, its text, its JSON.
@@ -92,7 +92,7 @@ fn wrong(why: &str) -> Failure {
 /// Help is no failure; everything else that clap says is about the command line.
 fn explain(error: &clap::Error) -> Result<(), Failure> {
     if error.kind() == ErrorKind::DisplayHelp {
-        // Nobody is left to tell if the terminal is gone.
+        // An error here means that the terminal is gone: nobody can read a message.
         let _ = error.print();
         return Ok(());
     }
@@ -100,7 +100,7 @@ fn explain(error: &clap::Error) -> Result<(), Failure> {
     Err(Failure::already_printed(FAILED))
 }
 
-/// What C's `getopt_long` says where it is the one to refuse; else what clap says.
+/// Returns the message of C's `getopt_long` for the errors that it reports, else that of clap.
 fn in_getopts_words(error: &clap::Error) -> String {
     let option = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
     let name = option.split([' ', '=']).next().unwrap_or_default();

@@ -4,7 +4,7 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 
 use crate::values::{byte, traffic_class};
 
-/// A whole number; what follows its digits is not looked at, as `atoi` does.
+/// Reads a whole number and ignores the text after its digits, as `atoi` does.
 pub(super) fn whole(text: &str) -> Result<i64, String> {
     let text = text.trim_start();
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
@@ -54,13 +54,13 @@ pub(super) fn milliseconds(text: &str) -> Result<Span, String> {
     u64::try_from(number).map(Span::from_millis).map_err(|_| format!("{number} is not a number of milliseconds"))
 }
 
-/// A rate, and after a slash how many blocks go in a row.
+/// Reads a rate and, after a slash, the number of blocks in a burst.
 pub(super) fn offer(text: &str) -> Result<(BitRate, Option<u16>), String> {
-    const MAX_LOSS: u16 = 1000;
+    const MAX_BURST: u16 = 1000;
     let Some((offered, burst)) = text.split_once('/') else { return Ok((rate(text)?, None)) };
     let burst = whole(burst)?;
-    let burst = u16::try_from(burst).ok().filter(|burst| (1..=MAX_LOSS).contains(burst));
-    let burst = burst.ok_or_else(|| format!("invalid burst count (maximum = {MAX_LOSS})"))?;
+    let burst = u16::try_from(burst).ok().filter(|burst| (1..=MAX_BURST).contains(burst));
+    let burst = burst.ok_or_else(|| format!("invalid burst count (maximum = {MAX_BURST})"))?;
     Ok((rate(offered)?, Some(burst)))
 }
 
@@ -75,7 +75,7 @@ pub(super) fn dscp(text: &str) -> Result<u8, String> {
         .ok_or_else(|| "bad DSCP value (must be between 0 and 63 inclusive, or a name such as ef or af41)".to_owned())
 }
 
-/// A number, and one letter that says of what; what follows is not looked at.
+/// Reads a number and one letter for its unit, and ignores the text after them.
 fn scaled(text: &str, base: f64) -> Result<f64, String> {
     let wrong = || format!("\"{text}\" is not a number, with K, M, G or T after it if you like");
     let trimmed = text.trim();

@@ -1,4 +1,4 @@
-//! Where the output goes: standard output, or a file.
+//! Output to standard output or to a file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -7,7 +7,7 @@ use std::path::Path;
 use jiff::Zoned;
 use jiff::fmt::strtime;
 
-/// Where results go, each line with the time before it if so asked.
+/// Writes results; puts the time before each line if the user asks for it.
 #[derive(Debug)]
 pub(super) struct Output {
     file: Option<File>,
@@ -25,7 +25,7 @@ impl Output {
         Ok(Self { file, stamp: stamp.map(str::to_owned) })
     }
 
-    /// Part of the result, in whole lines.
+    /// Writes a part of the result, in whole lines.
     pub(super) fn say(&mut self, text: &str) {
         let text = self.stamped(text);
         match &mut self.file {
@@ -34,7 +34,7 @@ impl Output {
         }
     }
 
-    /// What went wrong: in the file, or on standard error.
+    /// Writes an error into the file, or to standard error.
     pub(super) fn print_error(&mut self, sentence: &str) {
         let line = format!("iperf3: {sentence}\n");
         match &mut self.file {
@@ -43,7 +43,7 @@ impl Output {
         }
     }
 
-    /// On standard error, whatever was asked for.
+    /// Writes a warning to standard error, also if there is a file.
     pub(super) fn print_warning(text: &str) {
         put(&mut io::stderr(), text);
     }

@@ -1,45 +1,45 @@
-//! What is told of one test, as text, as a document or as a stream of events.
+//! The report of one test, as text, as a document or as a stream of events.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fullpipe_probe::Connected;
 use fullpipe_record::{Interval, Measurement, Request};
-use fullpipe_report::iperf3::{Connections, IPERF3_VERSION, Json, Role, Snapshot, TestHeader, Text};
+use fullpipe_report::iperf3::{Connections, IPERF3_VERSION, Json, Role, TestHeader, Text, TextOptions};
 use fullpipe_units::Span;
 
 use super::arguments::{Form, Shape};
 use super::output::Output;
 
-/// What the program calls itself: the iperf3 whose place it takes, and who it is.
+/// Returns the version that the program reports: that of the iperf3 in whose place it runs, and its own.
 pub(super) fn version() -> String {
     format!("iperf {IPERF3_VERSION} (fullpipe {})", env!("CARGO_PKG_VERSION"))
 }
 
-/// As `uname -a` has it.
+/// Returns the system as `uname -a` prints it.
 pub(super) fn system() -> String {
     let system = rustix::system::uname();
     let parts = [system.sysname(), system.nodename(), system.release(), system.version(), system.machine()];
     parts.map(|part| part.to_string_lossy().into_owned()).join(" ")
 }
 
-/// What is known before a test with `host` begins.
-pub(super) fn opening(host: &str, port: u16) -> TestHeader {
+/// Returns the header of a test with `host`, which begins now.
+pub(super) fn test_header(host: &str, port: u16) -> TestHeader {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     TestHeader { version: version(), system: system(), at: Span::from(now), host: host.to_owned(), port }
 }
 
-/// Why a test did not come to its end.
+/// Reason for which a test did not come to its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TestFailure {
     /// Something went wrong.
     Error(String),
-    /// The user of this end stopped it; iperf3's words for that.
+    /// The user of this end stopped it; iperf3's message for that.
     Interrupted(&'static str),
 }
 
-/// One test, told as it goes on.
+/// Prints the report of one test while it runs.
 pub(super) struct Renderer {
-    opening: TestHeader,
+    header: TestHeader,
     role: Role,
     format: Format,
     is_connected: bool,
@@ -49,24 +49,24 @@ enum Format {
     Text(Box<Text>),
     Document(Box<Json>),
     Stream(Box<Json>),
-    /// Events, and the document at the end.
+    /// A stream of events, and the document at the end.
     StreamAndDocument(Box<Json>),
 }
 
 impl Renderer {
-    /// A test that is asked for by `request`, of which no more than `opening` is known.
-    pub(super) fn new(role: Role, shape: &Shape, request: Request, opening: TestHeader) -> Self {
-        let look = Snapshot { role, unit: shape.unit, verbose: shape.verbose };
+    /// Begins the report of a test with this `request` and this `header`.
+    pub(super) fn new(role: Role, shape: &Shape, request: Request, header: TestHeader) -> Self {
+        let options = TextOptions { role, unit: shape.unit, verbose: shape.verbose };
         let format = match shape.form {
-            Form::Text => Format::Text(Box::new(Text::new(look, request))),
-            Form::Json => Format::Document(Box::new(Json::new(role, request, &opening))),
-            Form::JsonStream => Format::Stream(Box::new(Json::new(role, request, &opening))),
-            Form::JsonStreamAndDocument => Format::StreamAndDocument(Box::new(Json::new(role, request, &opening))),
+            Form::Text => Format::Text(Box::new(Text::new(options, request))),
+            Form::Json => Format::Document(Box::new(Json::new(role, request, &header))),
+            Form::JsonStream => Format::Stream(Box::new(Json::new(role, request, &header))),
+            Form::JsonStreamAndDocument => Format::StreamAndDocument(Box::new(Json::new(role, request, &header))),
         };
-        Self { opening, role, format, is_connected: false }
+        Self { header, role, format, is_connected: false }
     }
 
-    /// The data connections stand.
+    /// Reports that the data connections are open.
     pub(super) fn connected(&mut self, connected: &Connected, output: &mut Output) {
         self.is_connected = true;
         let connections = Connections {
@@ -76,10 +76,10 @@ impl Renderer {
             sockets: connected.sockets.clone(),
         };
         match &mut self.format {
-            Format::Text(text) => output.say(&text.connected(&self.opening, &connections)),
-            Format::Document(json) => drop(json.connected(&self.opening, &connections)),
+            Format::Text(text) => output.say(&text.connected(&self.header, &connections)),
+            Format::Document(json) => drop(json.connected(&self.header, &connections)),
             Format::Stream(json) | Format::StreamAndDocument(json) => {
-                output.say(&json.connected(&self.opening, &connections))
+                output.say(&json.connected(&self.header, &connections))
             }
         }
     }
@@ -89,11 +89,11 @@ impl Renderer {
         if let Format::Text(text) = &self.format
             && !self.is_connected
         {
-            output.say(&text.peer(&self.opening));
+            output.say(&text.peer(&self.header));
         }
     }
 
-    /// An interval has passed.
+    /// Reports an interval.
     pub(super) fn interval(&mut self, interval: &Interval, output: &mut Output) {
         match &mut self.format {
             Format::Text(text) => output.say(&text.interval(interval)),
@@ -104,7 +104,7 @@ impl Renderer {
         }
     }
 
-    /// The test is over.
+    /// Reports the results of the test.
     pub(super) fn results(&mut self, seen: &Measurement, output: &mut Output) {
         let printed_there = seen.remote.output.as_deref();
         match &mut self.format {
@@ -123,7 +123,7 @@ impl Renderer {
         }
     }
 
-    /// The test is over before its time.
+    /// Reports that the test failed.
     pub(super) fn failed(&mut self, failure: &TestFailure, output: &mut Output) {
         let (plain, labelled) = match failure {
             // A server of iperf3 has the label in its documents too.
@@ -141,14 +141,14 @@ impl Renderer {
         }
     }
 
-    /// Nothing more is to come.
+    /// Ends the report: prints the document, if there is one.
     pub(super) fn end(self, output: &mut Output) {
         if let Format::Document(json) | Format::StreamAndDocument(json) = self.format {
             output.say(&json.document());
         }
     }
 
-    /// What a client says of a test that came to its end.
+    /// Prints the last line of a client whose test came to its end.
     pub(super) fn done(&self, output: &mut Output) {
         if let Format::Text(text) = &self.format {
             output.say(&text.done());

@@ -13,7 +13,7 @@ use fullpipe_report::iperf3::{Role, greeting, listening};
 use super::arguments::{Form, ServerPlan, Shape};
 use super::output::Output;
 use super::process;
-use super::renderer::{Renderer, TestFailure, opening};
+use super::renderer::{Renderer, TestFailure, test_header};
 use super::sentences::{TERMINATED, sentence};
 use crate::commands::{daemon, interrupt_flag, server_text};
 use crate::failure::{FAILED, Failure};
@@ -37,21 +37,22 @@ pub(super) fn run(plan: &ServerPlan, output: &mut Output) -> Result<(), Failure>
     Ok(())
 }
 
-/// Leaves another process behind and ends; unlike our own server it says nothing, as iperf3.
+/// Starts the process in the background. Like iperf3, and unlike our own server, it prints nothing.
 fn detach() -> io::Result<()> {
     daemon::detached_self()?.stdout(Stdio::null()).stderr(Stdio::null()).spawn().map(drop)
 }
 
-/// Where the tests of a server are told of. There is one at a time, but the next may begin before the last is told of.
+/// Prints the tests of a server. They run one after the other, but the next one may begin before the last one is
+/// printed.
 struct Printer<'p> {
     shape: &'p Shape,
     port: u16,
     one_off: bool,
     output: &'p mut Output,
     tests: HashMap<SocketAddr, Renderer>,
-    /// Set once a test has said that the server was stopped.
+    /// True after a test has reported that the server was stopped.
     is_interrupted: bool,
-    /// How often it has been waited for a test.
+    /// Number of times that the server has waited for a test.
     waits: u64,
 }
 
@@ -71,7 +72,7 @@ impl<'p> Printer<'p> {
 
     fn greet(&mut self) {
         if self.shape.verbose && self.shape.form == Form::Text {
-            self.output.say(&greeting(&opening("", 0), None));
+            self.output.say(&greeting(&test_header("", 0), None));
         }
     }
 
@@ -79,8 +80,8 @@ impl<'p> Printer<'p> {
         match event {
             ServerEvent::Listening(_) => self.wait(),
             ServerEvent::Began { client, request } => {
-                let opening = opening(&client.ip().to_string(), client.port());
-                self.tests.insert(client, Renderer::new(Role::Server, self.shape, request, opening));
+                let header = test_header(&client.ip().to_string(), client.port());
+                self.tests.insert(client, Renderer::new(Role::Server, self.shape, request, header));
             }
             ServerEvent::Connected { client, connected } => {
                 if let Some(renderer) = self.tests.get_mut(&client) {
@@ -109,7 +110,7 @@ impl<'p> Printer<'p> {
         }
     }
 
-    /// Prints what there is of a test that failed, and why it did.
+    /// Prints the figures of a test that failed, and the reason.
     fn fail(&mut self, client: SocketAddr, why: String, cause: Option<&Error>, seen: Option<&Measurement>) {
         let failure = match cause {
             Some(Error::ServerTerminated { .. }) => TestFailure::Interrupted(TERMINATED),
@@ -118,7 +119,7 @@ impl<'p> Printer<'p> {
         };
         self.is_interrupted |= failure == TestFailure::Interrupted(TERMINATED);
         let new = || {
-            let header = opening(&client.ip().to_string(), client.port());
+            let header = test_header(&client.ip().to_string(), client.port());
             Renderer::new(Role::Server, self.shape, Request::default(), header)
         };
         let mut renderer = self.tests.remove(&client).unwrap_or_else(new);
@@ -133,7 +134,7 @@ impl<'p> Printer<'p> {
         }
     }
 
-    /// Says that the next test may come.
+    /// Prints that the server waits for the next test.
     fn wait(&mut self) {
         let goes_on = self.waits == 0 || !self.one_off;
         if goes_on && self.shape.form == Form::Text {
