@@ -1,4 +1,4 @@
-//! The client: drives the protocol's state machine over real connections.
+//! The client of an iperf3 server: runs the protocol's state machine over real connections.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -34,53 +34,53 @@ use crate::results::results_of;
 use crate::streams::{OpenStream, StreamOpener};
 use crate::summary::Test;
 
-/// The longest time that a message to the server may take to be handed to the kernel.
+/// Timeout for a message to the server to be handed to the kernel.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Addresses of a name that are tried, one after the other.
+/// Maximum number of addresses of a name that are tried, one after the other.
 const MAX_ADDRESSES: usize = 2;
 
-/// How long no data may come from a server that sends, as iperf3 has it.
+/// Maximum time without data from a server that sends, as in iperf3.
 const MAX_SILENCE: Span = Span::from_secs(120);
 
-/// How often a transfer is looked at, and an interrupt looked for.
+/// Time between two checks of a transfer, and for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// MTU assumed where a window must be turned into a buffer before there is a connection.
+/// MTU that is assumed when a window is turned into a buffer before there is a connection.
 const COMMON_MTU: ByteCount = ByteCount::new(1500);
 
-/// Payload of a datagram where the path does not say what a packet holds (iperf3's `DEFAULT_UDP_BLKSIZE`).
+/// Payload bytes of a datagram if the path MTU is not known (iperf3's `DEFAULT_UDP_BLKSIZE`).
 const COMMON_DATAGRAM: ByteCount = ByteCount::new(1460);
 
-/// Bytes of one write where nothing holds the sender back: the most that iperf3 servers take.
+/// Bytes of one write without a rate: the most that iperf3 servers accept.
 const MAX_BLOCK: ByteCount = ByteCount::from_mib(1);
 
-/// Bytes of one write at the lowest rates.
+/// Minimum bytes of one write at a rate.
 const MIN_BLOCK: ByteCount = ByteCount::from_kib(1);
 
-/// What a rate sends at once, as a time.
+/// Time for which one write at a rate lasts.
 const BURST: Span = Span::from_millis(1);
 
-/// Payload of the largest datagram that IPv4 carries.
+/// Payload bytes of the largest datagram over IPv4.
 const MAX_DATAGRAM: ByteCount = ByteCount::new(65_507);
 
-/// What happens in a test, as it happens.
+/// An event of a test, reported as it happens.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TestEvent<'e> {
-    /// The data connections stand, and data begins to flow.
+    /// The data connections are open, and data begins to flow.
     Connected(&'e Connected),
-    /// An interval has passed; where data goes both ways, of the upload and then of the download.
+    /// An interval has passed; if data goes both ways, that of the upload comes before that of the download.
     Interval(&'e Interval),
 }
 
-/// What is known of a test when its data connections stand.
+/// A test whose data connections are open.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Connected {
-    /// The test as it is carried out: nothing in it is left to be chosen.
+    /// The test as it is carried out, with every default filled in.
     pub request: Request,
-    /// What tells it from other tests.
+    /// Cookie that identifies the test at both ends.
     pub cookie: String,
-    /// Largest segment of the control connection, where the kernel says.
+    /// Maximum segment size of the control connection, if the kernel reports it.
     pub mss: Option<ByteCount>,
     /// The data connections, in the order of the streams.
     pub sockets: Vec<SocketReadback>,
@@ -97,11 +97,12 @@ impl Connected {
     }
 }
 
-/// Measures against an iperf3 server, ours or any other. An interrupt ends the test cleanly at both ends and keeps what
-/// there is.
+/// Measures against an iperf3 server, fullpipe's or any other. An interrupt ends the test cleanly at both ends; the
+/// measurement then holds what was counted so far.
 ///
 /// # Errors
-/// If the server cannot be reached or does not play its part, or this host lacks what was asked for.
+/// Fails if the server cannot be reached, breaks the protocol or ends the test before data flows, or if this host
+/// lacks what was asked for.
 pub fn measure(
     destination: &Destination,
     request: &Request,
@@ -115,10 +116,10 @@ pub fn measure(
     })
 }
 
-/// [`measure`], telling of all that happens.
+/// Measures as [`measure`] does, and reports all events.
 ///
 /// # Errors
-/// The same.
+/// Fails as [`measure`] does.
 pub fn watch(
     destination: &Destination,
     request: &Request,
@@ -128,7 +129,7 @@ pub fn watch(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(ProbeError::io("start the client"))?;
     let result = runtime.block_on(run(destination, request, interrupt, report));
-    // A name server that does not answer holds a thread for longer than anybody wants to wait.
+    // A name server that does not answer blocks a thread of the runtime, which is not waited for.
     runtime.shutdown_background();
     result
 }
@@ -171,7 +172,7 @@ async fn run(
         prober,
         placement: None,
         sockets: Vec::new(),
-        opening_was_changed: false,
+        syn_was_changed: false,
         channels: Vec::new(),
         progress: None,
         finished: None,
@@ -181,11 +182,11 @@ async fn run(
     };
     let ended = session.drive(interrupt, report).await.map_err(|broken| broken.against(destination));
     if ended.is_ok() && !session.interrupted {
-        session.look_around(interrupt);
+        session.measure_after_load(interrupt);
     }
     let (results, broken_off) = match (ended, &session.finished) {
         (Ok(results), finished) => (results, finished.as_ref().and_then(|finished| all_broke(&finished.rest))),
-        // Data has flowed: what was seen of it is not thrown away.
+        // Data has flowed: what was counted is kept.
         (Err(error), Some(_)) => (Results::default(), Some(error.to_string())),
         (Err(error), None) => return Err(error),
     };
@@ -211,7 +212,7 @@ async fn run(
     Ok(test.measurement())
 }
 
-/// Opens the file; where it is sent, the test lasts until it has been.
+/// Opens the file that is sent or written to. If it is sent, its length sets the bytes of the test.
 fn with_file(request: &Request, path: Option<&Path>) -> Result<(Option<Storage>, Request), ProbeError> {
     let Some(path) = path else { return Ok((None, request.clone())) };
     let opened = open_file(path, request.direction);
@@ -219,8 +220,8 @@ fn with_file(request: &Request, path: Option<&Path>) -> Result<(Option<Storage>,
     Ok((Some(storage), Request { bytes: length.or(request.bytes), ..request.clone() }))
 }
 
-/// A window becomes the buffer request that yields it. The receiver may be another kernel than this one, so the window
-/// that was really seen is in the samples.
+/// Replaces a window by the buffer request that yields it. The receiver may have another kernel than this host, so the
+/// window that was really used is in the samples.
 fn with_buffer(request: &Request, settings: &HostSettings) -> Request {
     let buffer = match request.buffer {
         Buffer::Window(window) => {
@@ -232,7 +233,7 @@ fn with_buffer(request: &Request, settings: &HostSettings) -> Request {
     Request { buffer, ..request.clone() }
 }
 
-/// What the server is asked for.
+/// Returns the parameters that are sent to the server.
 fn parameters(request: &Request, destination: &Destination, settings: &HostSettings) -> Result<Parameters, Refusal> {
     let mut parameters = Parameters::from_request(request)?;
     if destination.server_output {
@@ -244,9 +245,9 @@ fn parameters(request: &Request, destination: &Destination, settings: &HostSetti
     Ok(parameters.with_request(request).with_settings(settings.clone()))
 }
 
-/// What "the usual" is for the length of a block: much over TCP, little at a rate, and sent at once, as otherwise it would
-/// wait for the acknowledgement of what went before; over UDP what one packet of the path holds, as the control connection
-/// found it, and as iperf3 does it.
+/// Fills in the length of a block if none was asked for: over TCP a long one without a rate, and a short one at a rate,
+/// sent without delay, as otherwise it would wait for the acknowledgement of the one before; over UDP the payload of a
+/// packet of the path, from the segment size of the control connection, as iperf3 does.
 fn with_block(request: Request, control: &TcpStream) -> Request {
     if request.block > ByteCount::ZERO {
         return request;
@@ -294,7 +295,7 @@ async fn connect(destination: &Destination) -> Result<(TcpStream, Option<Prober>
     Err(error)
 }
 
-/// The control connection, in the clear where nothing else is asked for.
+/// Returns the control connection, over TLS if that was asked for.
 async fn encrypted(destination: &Destination, stream: TcpStream) -> Result<Control, ProbeError> {
     let Some(trust) = &destination.tls else { return Ok(Control::Plain(stream)) };
     let agreed = timeout(destination.timeout(), trust.connect(&destination.host, stream)).await;
@@ -303,7 +304,7 @@ async fn encrypted(destination: &Destination, stream: TcpStream) -> Result<Contr
     control.map_err(|cause| ProbeError::Tls { host: destination.host.clone(), cause })
 }
 
-/// The control connection, from the address and the device that were asked for; its port is the kernel's choice.
+/// Opens the control connection from the address and the device that were asked for; the kernel chooses its port.
 async fn connect_to(address: SocketAddr, destination: &Destination) -> std::io::Result<TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     if let Some(device) = &destination.local.device {
@@ -321,12 +322,12 @@ fn random_cookie() -> Result<Cookie, ProbeError> {
     let mut random = [0; 36];
     let length = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
         .map_err(|errno| ProbeError::io("draw a random cookie")(errno.into()))?;
-    // The kernel gives up to 256 bytes in one piece.
+    // The kernel returns up to 256 bytes in one call.
     debug_assert_eq!(length, random.len());
     Ok(Cookie::from_random(random))
 }
 
-/// What ends a session early; the host's name is added where it is known.
+/// An error that ends a session early; the name of the host is added where it is known.
 enum Broken {
     Protocol(Error),
     Here(ProbeError),
@@ -357,7 +358,7 @@ fn login_hint(cause: &Error, destination: &Destination) -> Option<&'static str> 
             return Some("is the key the server's own?");
         }
         Error::Server { reason, .. } if reason.number == Some(ErrorNumber::AUTHENTICATION) => {}
-        // Since 3.21 a refusal is silent; who gave no name may have met something else.
+        // Since 3.21 a refusal is silent; without a user name there may be another reason.
         Error::Closed { step: Step::Parameters } if is_named => {}
         _ => return None,
     }
@@ -369,8 +370,8 @@ fn login_hint(cause: &Error, destination: &Destination) -> Option<&'static str> 
         }
         (false, true) => "does this version of fullpipe run there? Older ones check keys in another way",
         (false, false) => {
-            "it asks for a user: --username and --rsa-public-key-path give a name and a password to it, --key-file a key \
-             to an older fullpipe"
+            "it asks for a user: --username and --rsa-public-key-path give a name and a password to it, --key-file a \
+             key to an older fullpipe"
         }
     })
 }
@@ -410,19 +411,19 @@ struct Session<'d> {
     prober: Option<Prober>,
     placement: Option<Placement>,
     sockets: Vec<SocketReadback>,
-    /// Whether the first connection shows that something on the way changed how it was opened.
-    opening_was_changed: bool,
+    /// Set if the first connection shows that a device on the way changed its SYN or SYN-ACK.
+    syn_was_changed: bool,
     channels: Vec<Channel>,
     progress: Option<Progress>,
     finished: Option<Finished>,
     intervals: Vec<Interval>,
-    /// What the server has told of itself while data flows.
+    /// Report of the server while data flows.
     stated: Option<EndReport>,
     interrupted: bool,
 }
 
 impl Session<'_> {
-    /// Runs the test to its end; what the server counted.
+    /// Runs the test to its end and returns the results of the server.
     async fn drive(
         &mut self,
         interrupt: &AtomicBool,
@@ -445,8 +446,8 @@ impl Session<'_> {
             if interrupt.load(Ordering::Relaxed) && !self.interrupted {
                 self.interrupt(report);
             }
-            self.look(report);
-            if let Some(after) = self.too_long_a_silence() {
+            self.check_transfer(report);
+            if let Some(after) = self.exceeded_silence() {
                 self.finished = self.progress.take().map(Progress::finish);
                 self.client.interrupt();
                 self.say_goodbye().await;
@@ -460,7 +461,7 @@ impl Session<'_> {
         Time::ZERO + self.origin.elapsed().into()
     }
 
-    /// Does what the protocol wants done; the server's results when the test is complete.
+    /// Carries out an action of the protocol; returns the results of the server when the test is complete.
     async fn carry_out(
         &mut self,
         action: ClientAction,
@@ -468,7 +469,7 @@ impl Session<'_> {
     ) -> Result<Option<Results>, Broken> {
         match action {
             ClientAction::Send(bytes) => {
-                // A connection that breaks here is noticed by the next read.
+                // If the connection breaks here, the next read reports it.
                 let _ = timeout(SEND_TIMEOUT, self.control.send(&bytes)).await;
             }
             ClientAction::OpenStreams { count, together } => match self.open_streams(count, together).await {
@@ -501,7 +502,7 @@ impl Session<'_> {
         Ok(None)
     }
 
-    /// Tells the server that the test is off, so that it is free at once.
+    /// Reports to the server that the test has ended, so that it accepts the next at once.
     async fn say_goodbye(&mut self) {
         while let Some(action) = self.client.next_action() {
             if let ClientAction::Send(bytes) = action {
@@ -511,7 +512,7 @@ impl Session<'_> {
     }
 
     async fn open_streams(&mut self, count: u16, together: bool) -> Result<(), Broken> {
-        // Until its streams stand, an iperf3 server would take any datagram for one of them.
+        // Until its streams are open, an iperf3 server would take any datagram for one of them.
         if self.request.transport == Transport::Tcp {
             self.offer_server();
         }
@@ -533,7 +534,7 @@ impl Session<'_> {
                 read_back(&SockRef::from(&channel), index).map_err(ProbeError::io("read a socket's options"))?;
             if index == 0 {
                 let tcp = fullpipe_sys::tcp_info(&channel).ok();
-                self.opening_was_changed =
+                self.syn_was_changed =
                     tcp.is_some_and(|tcp| was_changed(&SocketReadback { handshake, ..found.clone() }, &tcp));
             }
             debug!(stream = index, socket = ?found, "read back the settings of a socket");
@@ -547,8 +548,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Waits for an answer to an echo request, where there is none yet, for about as long as one may take: with datagrams
-    /// the load follows at once, and there would be nothing to compare with.
+    /// Waits for the answer to an echo request if there is none yet, for at most about two round trips: over UDP the
+    /// load follows at once, and there would be no round-trip time without load.
     async fn await_echo(&self) {
         const MIN: Span = Span::from_millis(200);
         const MAX: Span = Span::from_millis(500);
@@ -560,17 +561,18 @@ impl Session<'_> {
         }
     }
 
-    /// What there is time for when nothing else is left to do.
-    fn look_around(&mut self, interrupt: &AtomicBool) {
+    /// Measures after the load: waits until the round-trip time has settled, and sends SYN probes if the SYN was
+    /// changed.
+    fn measure_after_load(&mut self, interrupt: &AtomicBool) {
         if let Some(prober) = &self.prober {
             prober.settle(interrupt);
         }
-        if let (true, Some(first)) = (self.opening_was_changed, self.sockets.first_mut()) {
+        if let (true, Some(first)) = (self.syn_was_changed, self.sockets.first_mut()) {
             first.syn_quotes = syn_quotes(self.address, &self.destination.local, self.handshake, interrupt);
         }
     }
 
-    /// Lets echo requests go to the server where its kernel does not answer them.
+    /// Names the server to the prober, for echo requests that the kernel there does not answer.
     fn offer_server(&self) {
         if let Some(prober) = &self.prober {
             prober.use_server(self.address, self.cookie);
@@ -601,10 +603,10 @@ impl Session<'_> {
         Connected::of(&self.request, &self.cookie, self.control.tcp(), &self.sockets)
     }
 
-    /// Reports the interval that has passed, and ends the transfer when its time has come.
-    fn look(&mut self, report: &mut dyn FnMut(TestEvent<'_>)) {
+    /// Reports the intervals that have passed, and ends the transfer when it is due.
+    fn check_transfer(&mut self, report: &mut dyn FnMut(TestEvent<'_>)) {
         let Some(progress) = &mut self.progress else { return };
-        let passed = progress.look();
+        let passed = progress.update();
         let due = progress.is_due();
         if let Some(prober) = &self.prober {
             prober.load_carries(&self.request, progress.rate(), progress.origin().elapsed().into());
@@ -615,13 +617,13 @@ impl Session<'_> {
         }
     }
 
-    /// For how long no data has come, where that is longer than was permitted.
-    fn too_long_a_silence(&self) -> Option<Span> {
+    /// Returns the time for which no data has come; `None` if it is not longer than the receive timeout.
+    fn exceeded_silence(&self) -> Option<Span> {
         let longest = self.destination.receive_timeout.unwrap_or(MAX_SILENCE);
         self.progress.as_ref().map(Progress::silence).filter(|&silence| silence > longest)
     }
 
-    /// Ends the transfer early; where there is none, or it has ended and the other end keeps us waiting, gives up.
+    /// Ends the transfer early; ends the whole test if there is no transfer, or it has ended already.
     fn interrupt(&mut self, report: &mut dyn FnMut(TestEvent<'_>)) {
         self.interrupted = true;
         if self.progress.as_ref().is_some_and(|progress| !progress.has_ended()) {

@@ -35,13 +35,13 @@ pub struct Destination {
     pub server_output: bool,
     /// Sends no echo requests; round-trip times are then the kernel's.
     pub without_echoes: bool,
-    /// The file that is sent, or that what arrives is written to.
+    /// The file that is sent, or to which received data is written.
     pub file: Option<PathBuf>,
     /// The shared key, for a server that asks for one.
     pub key: Option<Key>,
     /// User name and password, for a server with iperf3's authentication.
     pub login: Option<Login>,
-    /// If set, the control connection uses TLS, to a server whose certificate is trusted so; the data is never encrypted.
+    /// Certificates that are trusted; if set, the control connection uses TLS. Data connections are never encrypted.
     pub tls: Option<TlsTrust>,
 }
 
@@ -51,7 +51,7 @@ impl Destination {
         self.connect_timeout.map_or(TIMEOUT, Into::into)
     }
 
-    /// Starts echo requests to `address`; `None` where they are not wanted, or there can be no thread.
+    /// Starts echo requests to `address`; `None` if they are not wanted, or no thread can be started.
     pub(crate) fn prober(&self, address: SocketAddr) -> Option<Prober> {
         if self.without_echoes { None } else { Prober::start(address, &self.local).ok() }
     }
@@ -64,7 +64,7 @@ impl Destination {
         let unknown = |cause: String| ProbeError::UnknownHost { host: self.host.clone(), cause };
         let (answer, answered) = mpsc::channel();
         let asked = (self.host.clone(), self.port);
-        // A name server that does not answer blocks this thread, and nobody waits for it.
+        // A name server that does not answer blocks this thread, which is not waited for.
         thread::spawn(move || answer.send(asked.to_socket_addrs().map(Iterator::collect::<Vec<_>>)));
         let found = answered.recv_timeout(TIMEOUT).map_err(|_| unknown("no name server answers".to_owned()))?;
         let found = found.map_err(|cause| unknown(cause.to_string()))?;

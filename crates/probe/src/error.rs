@@ -6,7 +6,7 @@ use fullpipe_load::PrepareError;
 use fullpipe_units::Span;
 use thiserror::Error;
 
-/// Why there is no measurement.
+/// The error with which there is no measurement.
 #[derive(Debug, Error)]
 pub enum ProbeError {
     /// The name has no address.
@@ -14,7 +14,7 @@ pub enum ProbeError {
     UnknownHost {
         /// The name as it was given.
         host: String,
-        /// What the resolver said.
+        /// The error of the resolver.
         cause: String,
     },
     /// No connection to the server.
@@ -24,9 +24,9 @@ pub enum ProbeError {
         host: String,
         /// The last address that was tried.
         address: SocketAddr,
-        /// What the kernel said.
+        /// The error of the system call.
         cause: io::Error,
-        /// What the user can do.
+        /// Advice for the user; may be empty.
         hint: &'static str,
     },
     /// The server does not answer at all.
@@ -36,74 +36,75 @@ pub enum ProbeError {
         host: String,
         /// The last address that was tried.
         address: SocketAddr,
-        /// How long it was waited for.
+        /// Time for which an answer was awaited.
         after: Span,
     },
-    /// The test did not come to its end.
+    /// The test failed before its end.
     #[error("the test with {host} failed: {cause}")]
     Protocol {
         /// The name as it was given.
         host: String,
-        /// What went wrong.
+        /// The error.
         cause: fullpipe_iperf::Error,
     },
-    /// The server does not serve this user, or serves none without a name.
+    /// The server refuses this user, or any client without a user name.
     #[error("the test with {host} failed: {cause}; {hint}")]
     Unauthorized {
         /// The name as it was given.
         host: String,
-        /// What the server said.
+        /// The error that the server reported.
         cause: fullpipe_iperf::Error,
-        /// What the user can do.
+        /// Advice for the user; may be empty.
         hint: &'static str,
     },
     /// The control connection cannot be encrypted.
     #[error(
-        "cannot agree on TLS with {host}: {cause}; does `fullpipe serve --tls` run there, and is its certificate for this name?"
+        "cannot agree on TLS with {host}: {cause}; does `fullpipe serve --tls` run there, and is its certificate for \
+         this name?"
     )]
     Tls {
         /// The name as it was given.
         host: String,
-        /// What went wrong.
+        /// The error.
         #[source]
         cause: io::Error,
     },
-    /// What was asked for cannot be asked of a server.
+    /// The request cannot be stated in the protocol of the server.
     #[error("cannot ask for this test: {0}")]
     Request(fullpipe_iperf::Refusal),
     /// This host lacks what was asked for.
     #[error(transparent)]
     Prepare(#[from] PrepareError),
-    /// The route to the target.
+    /// The route to the target cannot be traced.
     #[error(transparent)]
     Trace(#[from] fullpipe_route::TraceError),
-    /// A setting of this host.
+    /// A setting of this host cannot be read.
     #[error(transparent)]
     Settings(#[from] fullpipe_host::SysctlError),
     /// A system call of this host failed.
     #[error("cannot {action}: {cause}")]
     Io {
-        /// What was tried.
+        /// The action that failed, as in "cannot …".
         action: &'static str,
-        /// What the kernel said.
+        /// The error of the system call.
         #[source]
         cause: io::Error,
     },
-    /// The file to be sent, or written to.
+    /// The file to be sent, or written to, cannot be opened.
     #[error("cannot open {path}: {cause}", path = path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What the file system said.
+        /// The error of the system call.
         #[source]
         cause: io::Error,
     },
-    /// Data should have come, and did not.
+    /// No data came from a server that sends.
     #[error("no data came from {host} for {after}")]
     NoData {
         /// The name as it was given.
         host: String,
-        /// For how long.
+        /// Time without data.
         after: Span,
     },
     /// The user stopped it before data flowed.
@@ -117,7 +118,7 @@ impl ProbeError {
     }
 }
 
-/// Why a server cannot serve.
+/// The error with which a server cannot start.
 #[derive(Debug, Error)]
 pub enum ServeError {
     /// The limit of open files is too low.
@@ -128,16 +129,16 @@ pub enum ServeError {
         /// The least that a server needs.
         needed: u64,
     },
-    /// The address is taken or not ours.
+    /// The address is in use, or not one of this host.
     #[error("cannot listen on {address}: {cause}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the kernel said.
+        /// The error of the system call.
         #[source]
         cause: io::Error,
     },
-    /// What it was to send, or write to.
+    /// The file or directory that the server sends, or writes to, cannot be used.
     #[error("cannot use {0}")]
     File(#[source] io::Error),
     /// A system call failed.

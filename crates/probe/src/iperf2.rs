@@ -1,7 +1,7 @@
 //! A client for servers of iperf2: it sends, over TCP or UDP.
 //!
-//! iperf2 has no control connection. What a server received over TCP it tells nobody: that is what its kernel
-//! acknowledged. Over UDP it reports when it is told that there is no more.
+//! iperf2 has no control connection. Over TCP the server does not report the bytes that it received, so the bytes
+//! acknowledged by its kernel are counted. Over UDP it answers the last datagram with a report.
 
 use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -28,40 +28,43 @@ use crate::placement::go_near;
 use crate::progress::all_broke;
 use crate::summary::{new_id, round_trips, this_host};
 
-/// How long the last bytes of a TCP upload may take to be acknowledged.
+/// Timeout for the last bytes of a TCP upload to be acknowledged.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// The same where the user wants to stop.
+/// Timeout for the last bytes of a TCP upload that the user interrupts.
 const HASTY_DRAIN: Duration = Duration::from_secs(1);
 
-/// How often a transfer is looked at, and an interrupt looked for.
+/// Time between two checks of a transfer, and for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How often a last datagram is repeated until it is answered, and for how long, as iperf 2.1 does.
+/// Time after which a last datagram that was not answered is repeated, as in iperf 2.1.
 const REPEAT: Duration = Duration::from_millis(10);
+
+/// Maximum time to wait for the report of a stream, as in iperf 2.1.
 const MAX_REPORT: Duration = Duration::from_secs(2);
 
-/// iperf2's usual payload of a datagram.
+/// Default payload bytes of a datagram, as in iperf2.
 const USUAL_DATAGRAM: ByteCount = ByteCount::new(1470);
 
-/// The largest UDP payload over IPv4.
+/// Payload bytes of the largest datagram over IPv4.
 const MAX_DATAGRAM: u64 = 65_507;
 
-/// How long nobody may seem to have the server's UDP port, or a device to have room for a datagram.
+/// Maximum time for which the server's UDP port may seem closed, or a device may have no room for a datagram.
 const MAX_REFUSAL: Duration = Duration::from_secs(1);
 
-/// How much later each stream of datagrams begins than the one before. A server makes a socket for each, and loses what
-/// other streams send meanwhile.
+/// Time from the start of one stream of datagrams to the next: the server makes a socket for each, and loses datagrams
+/// of other streams meanwhile.
 const STAGGER: Duration = Duration::from_millis(2);
 
-/// How far a sender of datagrams may fall behind its schedule and still catch up; beyond, the shortfall stays one.
+/// Datagrams by which a sender may fall behind its schedule and still catch up.
 const MAX_LATE: u64 = 8;
 
-/// Measures an upload to an iperf2 server. An interrupt ends it cleanly and keeps what there is.
+/// Measures an upload to an iperf2 server. An interrupt ends it cleanly; the measurement then holds what was counted so
+/// far.
 ///
 /// # Errors
-/// If the request is for more than an upload without omitted time, the server cannot be reached, or this host lacks what
-/// was asked for.
+/// Fails if the request is for more than an upload without omitted time, the server cannot be reached, or this host
+/// lacks what was asked for.
 pub fn measure_iperf2(
     destination: &Destination,
     request: &Request,
@@ -116,7 +119,10 @@ pub fn measure_iperf2(
     Ok(measurement.bounded())
 }
 
-/// The request with its usual block filled in, if this client can run it.
+/// Returns the request with its block filled in.
+///
+/// # Errors
+/// Fails if an iperf2 server cannot run the test.
 fn sendable(request: &Request) -> Result<Request, Refusal> {
     let refuse = |number, why: &str| Err(Refusal { number, why: why.to_owned() });
     let usual = match request.transport {
@@ -145,7 +151,7 @@ struct Upload {
     address: SocketAddr,
     sockets: Vec<SocketReadback>,
     streams: Vec<StreamSummary>,
-    /// How long it took until everything that counts had arrived.
+    /// Time until everything that counts had arrived.
     duration: Span,
     cpu: Option<Cpu>,
     samples: Vec<Sample>,
@@ -171,14 +177,14 @@ impl Upload {
     }
 }
 
-/// What one stream has sent so far.
+/// Bytes and datagrams that one stream has sent so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Sent {
     bytes: ByteCount,
     datagrams: Option<u64>,
 }
 
-/// A transfer as it was seen until its end was due.
+/// The course of a transfer until its end was due.
 struct Watched {
     origin: Instant,
     intervals: Vec<Interval>,
@@ -318,7 +324,7 @@ fn over_tcp(
     })
 }
 
-/// What was taken beside a load that is over, once the path is as it was before.
+/// Returns the echo requests of a load that is over, once the path has settled.
 fn settled(prober: Option<Prober>, watched: &Watched, interrupt: &AtomicBool) -> Option<Taken> {
     let prober = prober?;
     if !watched.interrupted {
@@ -327,7 +333,7 @@ fn settled(prober: Option<Prober>, watched: &Watched, interrupt: &AtomicBool) ->
     prober.finish()
 }
 
-/// Opens every stream to the first address that answers, and sends its header; and echo requests beside them.
+/// Opens every stream to the first address that answers and sends its header; starts echo requests to that address.
 fn connect(
     destination: &Destination,
     addresses: &[SocketAddr],
@@ -371,7 +377,7 @@ fn open(
     }
 }
 
-/// What all senders of datagrams share.
+/// State shared by all senders of datagrams.
 struct Shared {
     stop: AtomicBool,
     /// Bytes that may still be sent; [`u64::MAX`] without a limit.
@@ -380,7 +386,7 @@ struct Shared {
     rate: Option<BitRate>,
 }
 
-/// One stream of datagrams, and what its thread comes to: the server's report, if there was one.
+/// One stream of datagrams; its thread returns the report of the server, if there was one.
 struct Sender {
     counted: Arc<(AtomicU64, AtomicU64)>,
     thread: JoinHandle<io::Result<Option<Report>>>,
@@ -439,7 +445,7 @@ fn over_udp(
             stream,
             direction: Direction::Upload,
             sent,
-            // A server counts a last datagram again that had to be repeated.
+            // A server counts a repeated last datagram twice.
             received: report.map_or(ByteCount::ZERO, |report| report.bytes.min(sent)),
             retransmits: None,
             datagrams_sent: Some(counted.1.load(Ordering::Relaxed)),
@@ -479,7 +485,7 @@ impl Shared {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Bytes of the next datagram; `None` where there is to be none.
+    /// Returns the bytes of the next datagram; `None` if there is no next one.
     fn next(&self) -> Option<usize> {
         if self.stop.load(Ordering::Relaxed) {
             return None;
@@ -491,7 +497,7 @@ impl Shared {
         let left =
             self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(wanted)));
         let length = left.map_or(0, |left| left.min(wanted)) as usize;
-        // What is left may be too little for a number and a time.
+        // The bytes that are left may be too few for a number and a time.
         (length > 0).then_some(length.max(Datagram::LENGTH))
     }
 }
@@ -514,12 +520,12 @@ struct DatagramStream {
     payload: Vec<u8>,
     number: i64,
     counted: Arc<(AtomicU64, AtomicU64)>,
-    /// Since when the server's host says that nobody has the port, and when it last did.
+    /// Time since which the port of the server has been reported closed, and time of the latest such report.
     refused: Option<(Instant, Instant)>,
 }
 
 impl DatagramStream {
-    /// Sends by a schedule until there is to be no more.
+    /// Sends datagrams on schedule until the budget is used up or the transfer is stopped.
     fn send_all(&mut self, shared: &Shared) -> io::Result<()> {
         let gap = shared.rate.map_or(Span::ZERO, |rate| rate.time_for(ByteCount::new(shared.block as u64)));
         let origin = Instant::now();
@@ -542,7 +548,7 @@ impl DatagramStream {
         }
     }
 
-    /// Tells the server that there is no more, until it has answered with its report or seems to be gone.
+    /// Repeats the last datagram until the server answers with its report; `None` if it does not in [`MAX_REPORT`].
     fn end(mut self) -> io::Result<Option<Report>> {
         let deadline = Instant::now() + MAX_REPORT;
         let length = self.payload.len();
@@ -559,14 +565,18 @@ impl DatagramStream {
                     }
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-                Err(error) => self.bear(error)?,
+                Err(error) => self.tolerate(error)?,
             }
         }
         Ok(None)
     }
 
-    /// A server makes its sockets one after the other, and in between nobody has the port. It may stay so for a moment.
-    fn bear(&mut self, error: io::Error) -> io::Result<()> {
+    /// Ignores an error if the port of the server is closed for a short time: the server opens its sockets one after
+    /// the other.
+    ///
+    /// # Errors
+    /// Returns `error` if it is another one, or the port stays closed for [`MAX_REFUSAL`].
+    fn tolerate(&mut self, error: io::Error) -> io::Result<()> {
         let now = Instant::now();
         let since = self.refused.filter(|(_, last)| now - *last < MAX_REFUSAL).map_or(now, |(since, _)| since);
         self.refused = Some((since, now));
@@ -585,11 +595,11 @@ impl DatagramStream {
             match self.socket.send(&self.payload[..length]) {
                 Ok(_) => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // The device is full at this moment.
+                // The queue of the device is full at this moment.
                 Err(error) if error.raw_os_error() == no_room && Instant::now() < deadline => {
                     thread::sleep(Duration::from_millis(1));
                 }
-                Err(error) => self.bear(error)?,
+                Err(error) => self.tolerate(error)?,
             }
         }
     }

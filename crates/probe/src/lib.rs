@@ -1,7 +1,7 @@
-//! A target becomes a [`Measurement`](fullpipe_record::Measurement), over the protocols of iperf3 and iperf2; and the server
-//! at the far end.
+//! Measurements ([`Measurement`](fullpipe_record::Measurement)) of the path to a target, over the protocols of iperf3
+//! and iperf2, and the server at the other end.
 //!
-//! Control runs on a single-threaded runtime that this room makes for itself; the data runs on threads of `load`.
+//! The control connections run on a single-threaded runtime that this crate starts; the data runs on threads of `load`.
 
 mod client;
 mod destination;

@@ -1,4 +1,4 @@
-//! What the processors and the network device of this end do while data flows.
+//! Samples of the processors and the network device of this end while data flows.
 
 use std::io;
 use std::net::IpAddr;
@@ -14,29 +14,30 @@ use fullpipe_sys::{
 };
 use fullpipe_units::Span;
 
-/// Time between two looks at first.
+/// Time between two samples at first.
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// What is kept of the looks at the processors: so many, with times of so many processors, less than a megabyte.
-const KEPT: Most = Most { looks: 600, cores: 20_000 };
+/// Bounds of the samples of processors that are kept, less than 1 MB.
+const KEPT: Bounds = Bounds { samples: 600, cores: 20_000 };
 
-/// What the other end is told of them with the results, about 400 KB.
-const TOLD: Most = Most { looks: 240, cores: 4_000 };
+/// Bounds of the samples of processors that are sent to the other end with the results, about 400 KB.
+const STATED: Bounds = Bounds { samples: 240, cores: 4_000 };
 
-/// Processors whose times the other end is told while data flows.
+/// Maximum number of processors whose times are sent to the other end while data flows.
 const MAX_CORES: usize = 512;
 
-/// Queueing disciplines that are told of: a card may have one a queue.
+/// Maximum number of queueing disciplines that are reported: a device may have one for each of its queues.
 const MAX_QDISCS: usize = 64;
 
-/// What there was before the data began to flow.
+/// The state of the processors and the device before data begins to flow.
 pub(crate) struct Before {
     processors: Processors,
     device: Option<Device>,
 }
 
 impl Before {
-    /// Of this machine, and of `device`, or else of that by which packets to `peer` leave.
+    /// Returns the state now of the processors of this machine and of `device`, or else of the device by which packets
+    /// to `peer` leave.
     pub(crate) fn now(peer: IpAddr, device: Option<&str>) -> Self {
         let name = device.map_or_else(|| output_device(peer.to_canonical()), |name| Ok(name.to_owned()));
         let meter = ProcessorMeter::of_this_process();
@@ -46,7 +47,7 @@ impl Before {
         }
     }
 
-    /// Looks now and then, from `origin` on. Without a thread nothing is seen.
+    /// Starts a thread that takes samples at times counted from `origin`; `None` if it cannot be started.
     pub(crate) fn watch(self, origin: Instant) -> Option<Watch> {
         let seen = Arc::new(Mutex::new(Machine::default()));
         let (stop, stopped) = channel();
@@ -61,11 +62,11 @@ impl Before {
         loop {
             let pause = next.saturating_duration_since(Instant::now());
             let is_last = stopped.recv_timeout(pause) == Err(RecvTimeoutError::Disconnected);
-            let look = self.processors.look(origin);
-            let device = self.device.as_mut().and_then(Device::look);
+            let sample = self.processors.sample(origin);
+            let device = self.device.as_mut().and_then(Device::sample);
             let mut seen = lock(seen);
-            seen.processors.push(look);
-            // A device that went away has done what it had done.
+            seen.processors.push(sample);
+            // A device that has gone keeps its last counts.
             seen.device = device.or(seen.device.take());
             if KEPT.is_exceeded_by(&seen.processors) {
                 thin_out(&mut seen.processors);
@@ -80,32 +81,32 @@ impl Before {
     }
 }
 
-/// A machine that is looked at, until it is dropped.
+/// A machine that is sampled by a thread until this is dropped.
 pub(crate) struct Watch {
     seen: Arc<Mutex<Machine>>,
-    /// It is never sent anything: when it goes, the thread looks for the last time.
+    /// Nothing is ever sent; when it is dropped, the thread takes the last sample.
     stop: Option<Sender<()>>,
     thread: JoinHandle<()>,
 }
 
 impl Watch {
-    /// The latest look at its processors, and the device as it was then.
+    /// Returns the latest sample of the processors, and the device at that time.
     pub(crate) fn latest(&self) -> Machine {
         let seen = lock(&self.seen);
         let latest = seen
             .processors
             .last()
             .cloned()
-            .map(|look| CpuSample { cores: look.cores.into_iter().take(MAX_CORES).collect(), ..look });
+            .map(|sample| CpuSample { cores: sample.cores.into_iter().take(MAX_CORES).collect(), ..sample });
         Machine { processors: latest.into_iter().collect(), device: seen.device.clone(), storage: None }
     }
 
-    /// Looks for the last time.
+    /// Takes the last sample.
     pub(crate) fn stop(&mut self) {
         self.stop = None;
     }
 
-    /// All that was seen.
+    /// Returns all samples.
     pub(crate) fn finish(mut self) -> Machine {
         self.stop();
         let _ = self.thread.join();
@@ -113,40 +114,40 @@ impl Watch {
     }
 }
 
-/// As much of `looks` as the other end is told.
-pub(crate) fn stated(looks: &[CpuSample]) -> Vec<CpuSample> {
-    TOLD.of(looks.to_vec())
+/// Returns as many of `samples` as are sent to the other end.
+pub(crate) fn stated(samples: &[CpuSample]) -> Vec<CpuSample> {
+    STATED.of(samples.to_vec())
 }
 
-/// As much of `looks` as is kept, whoever made them.
-pub(crate) fn kept(looks: Vec<CpuSample>) -> Vec<CpuSample> {
-    KEPT.of(looks)
+/// Returns as many of `samples`, of either end, as are kept.
+pub(crate) fn kept(samples: Vec<CpuSample>) -> Vec<CpuSample> {
+    KEPT.of(samples)
 }
 
-/// How much may be said of processors.
-struct Most {
-    looks: usize,
+/// Maximum number of samples, and of times of a processor in all of them.
+struct Bounds {
+    samples: usize,
     cores: usize,
 }
 
-impl Most {
-    fn is_exceeded_by(&self, looks: &[CpuSample]) -> bool {
-        let cores: usize = looks.iter().map(|look| look.cores.len()).sum();
-        looks.len() > 1 && (looks.len() > self.looks || cores > self.cores)
+impl Bounds {
+    fn is_exceeded_by(&self, samples: &[CpuSample]) -> bool {
+        let cores: usize = samples.iter().map(|sample| sample.cores.len()).sum();
+        samples.len() > 1 && (samples.len() > self.samples || cores > self.cores)
     }
 
-    fn of(&self, mut looks: Vec<CpuSample>) -> Vec<CpuSample> {
-        while self.is_exceeded_by(&looks) {
-            thin_out(&mut looks);
+    fn of(&self, mut samples: Vec<CpuSample>) -> Vec<CpuSample> {
+        while self.is_exceeded_by(&samples) {
+            thin_out(&mut samples);
         }
-        looks
+        samples
     }
 }
 
-/// Leaves every second look, the last among them, which has the sums.
-fn thin_out(looks: &mut Vec<CpuSample>) {
-    let mut keeps = looks.len().is_multiple_of(2);
-    looks.retain(|_| {
+/// Drops every second sample, but never the last, which has the sums.
+fn thin_out(samples: &mut Vec<CpuSample>) {
+    let mut keeps = samples.len().is_multiple_of(2);
+    samples.retain(|_| {
         keeps = !keeps;
         keeps
     });
@@ -158,7 +159,7 @@ struct Processors {
 }
 
 impl Processors {
-    fn look(&mut self, origin: Instant) -> CpuSample {
+    fn sample(&mut self, origin: Instant) -> CpuSample {
         let (at, cpu) = (origin.elapsed().into(), process_cpu_time().unwrap_or(self.cpu));
         let since = |now: Span, before: Span| now.saturating_sub(before);
         let (user, system) = (since(cpu.user, self.cpu.user), since(cpu.system, self.cpu.system));
@@ -166,7 +167,7 @@ impl Processors {
     }
 }
 
-/// A device, and what it was before.
+/// A device with its state before data began to flow.
 struct Device {
     before: DeviceState,
     queues: Vec<QueueState>,
@@ -187,8 +188,8 @@ impl Device {
         Ok(Self { before, queues, report })
     }
 
-    /// What it has done since; none where it has gone.
-    fn look(&mut self) -> Option<DeviceReport> {
+    /// Returns the counts since data began to flow; `None` if the device has gone.
+    fn sample(&mut self) -> Option<DeviceReport> {
         let now = device_state(&self.report.name).ok().filter(|now| now.index == self.before.index)?;
         let queues = queue_states(now.index).ok()?;
         let before = std::mem::take(&mut self.report.qdiscs);
@@ -205,7 +206,7 @@ impl Device {
     }
 }
 
-/// What `queue` has done since `before`, where it may not have been yet.
+/// Returns the counts of `queue` since `before`, or since it was added.
 fn since(queue: &QueueState, before: &[QueueState]) -> QdiscReport {
     let identity = |queue: &QueueState| (queue.handle, queue.parent, queue.kind.clone());
     let before = before.iter().find(|before| identity(before) == identity(queue));
@@ -220,7 +221,8 @@ fn since(queue: &QueueState, before: &[QueueState]) -> QdiscReport {
     }
 }
 
-/// How far a count went, which may have wrapped around; one that went back is of another that took its place.
+/// Returns the growth of a count of 32 bits that may have wrapped around; one that went back is that of a new queue and
+/// taken whole.
 fn more(now: u32, before: u32) -> u64 {
     let more = now.wrapping_sub(before);
     u64::from(if more > u32::MAX / 2 { now } else { more })
@@ -238,19 +240,19 @@ mod tests {
     use fullpipe_units::ByteCount;
     use std::net::Ipv4Addr;
 
-    fn looks(count: u64, cores: usize) -> Vec<CpuSample> {
-        let look = |at| CpuSample {
+    fn samples(count: u64, cores: usize) -> Vec<CpuSample> {
+        let sample = |at| CpuSample {
             at: Span::from_millis(at),
             cores: vec![CoreTime::default(); cores],
             ..CpuSample::default()
         };
-        (1..=count).map(look).collect()
+        (1..=count).map(sample).collect()
     }
 
     #[test]
-    fn thinning_keeps_the_last_look_and_even_distances() {
+    fn thinning_keeps_the_last_sample_and_even_distances() {
         for count in 1..50 {
-            let mut all = looks(count, 1);
+            let mut all = samples(count, 1);
             thin_out(&mut all);
             assert_eq!(all.last().unwrap().at, Span::from_millis(count));
             assert!(all.windows(2).all(|pair| pair[1].at == pair[0].at + Span::from_millis(2)));
@@ -259,9 +261,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reported_and_kept_has_its_bounds_with_any_number_of_processors() {
+    fn samples_that_are_sent_or_kept_are_bounded_with_any_number_of_processors() {
         for (count, cores) in [(0, 0), (600, 2), (10_000, 1), (600, 128), (3, 8_192)] {
-            let (stated, kept) = (stated(&looks(count, cores)), kept(looks(count, cores)));
+            let (stated, kept) = (stated(&samples(count, cores)), kept(samples(count, cores)));
             assert!(stated.len() <= 240 && kept.len() <= 600);
             assert!(stated.len() <= 1 || stated.len() * cores <= 4_000, "{} × {cores}", stated.len());
             assert_eq!(stated.is_empty(), count == 0);
@@ -269,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_wrap_are_followed_and_those_that_begin_anew_are_taken_whole() {
+    fn a_count_that_wraps_goes_on_and_one_of_a_new_queue_is_taken_whole() {
         assert_eq!([more(7, 5), more(3, u32::MAX), more(5, 7)], [2, 4, 5]);
         let queue = |handle, dropped| QueueState { handle, dropped, kind: "fq".to_owned(), ..QueueState::default() };
         let before = [queue(1, 100), queue(2, 50)];
@@ -278,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_looked_at_until_its_watch_ends_and_cheaply() {
+    fn a_machine_is_sampled_until_its_watch_ends() {
         let origin = Instant::now();
         let watch = Before::now(Ipv4Addr::LOCALHOST.into(), None).watch(origin).unwrap();
         assert!(within(Duration::from_secs(30), || lock(&watch.seen).processors.len() >= 2));

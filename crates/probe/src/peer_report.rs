@@ -1,16 +1,17 @@
-//! What the other end tells of itself while data flows.
+//! Reports of the other end while data flows.
 
 use fullpipe_load::thin_out;
 use fullpipe_record::EndReport;
 
 use crate::machine;
 
-/// Samples that are kept, about four megabytes: a test may last a day. When there are more, every second look goes.
+/// Maximum number of samples that are kept, about 4 MB: a test may last a day. With more, every second snapshot is
+/// dropped.
 const MAX_SAMPLES: usize = 4_000;
 
-/// Adds what the other end says now to what it has said before.
+/// Adds a report of the other end to the earlier ones.
 pub(crate) fn add(report: &mut EndReport, now: EndReport) {
-    // An end that said nothing of the time has not told of the whole either.
+    // A report without a time does not cover the whole test either.
     report.until = Some(now.until.max(report.until).unwrap_or_default());
     report.settings = now.settings.or(report.settings.take());
     report.cpu = now.cpu.or(report.cpu);
@@ -21,13 +22,13 @@ pub(crate) fn add(report: &mut EndReport, now: EndReport) {
         report.datagrams = now.datagrams;
     }
     report.device = now.device.or(report.device.take());
-    let latest = report.processors.last().map(|look| look.at);
-    if now.processors.first().is_some_and(|look| latest.is_none_or(|latest| look.at > latest)) {
+    let latest = report.processors.last().map(|sample| sample.at);
+    if now.processors.first().is_some_and(|sample| latest.is_none_or(|latest| sample.at > latest)) {
         report.processors.extend(now.processors);
         report.processors = machine::kept(std::mem::take(&mut report.processors));
     }
     let latest = report.samples.last().map(|sample| sample.at);
-    // Looks are told apart by their times.
+    // Snapshots differ in their times.
     if now.samples.first().is_some_and(|sample| latest.is_none_or(|latest| sample.at > latest)) {
         report.samples.extend(now.samples);
     }
@@ -42,7 +43,7 @@ mod tests {
     use fullpipe_record::{Cpu, Datagrams, HostSettings, Sample, SocketReadback, TcpInfo};
     use fullpipe_units::{ByteCount, Ratio, Span};
 
-    fn look(second: u64, streams: u16) -> Vec<Sample> {
+    fn snapshot(second: u64, streams: u16) -> Vec<Sample> {
         let sample = |stream| Sample {
             at: Span::from_secs(second),
             stream,
@@ -54,11 +55,11 @@ mod tests {
     }
 
     fn at(second: u64) -> EndReport {
-        EndReport { samples: look(second, 2), until: Some(Span::from_secs(second)), ..EndReport::default() }
+        EndReport { samples: snapshot(second, 2), until: Some(Span::from_secs(second)), ..EndReport::default() }
     }
 
     #[test]
-    fn what_was_said_once_stays_and_what_is_counted_is_of_the_latest() {
+    fn fields_reported_once_stay_and_counts_are_the_latest() {
         let mut report = EndReport::default();
         let socket = SocketReadback {
             stream: 0,
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_test_is_not_kept_without_end_whatever_its_looks_say() {
+    fn the_samples_of_a_long_test_are_bounded_even_if_their_times_repeat() {
         let mut report = EndReport::default();
         for second in 0..20_000 {
             add(&mut report, at(second));

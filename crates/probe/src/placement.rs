@@ -8,8 +8,8 @@ use fullpipe_record::Placement;
 use fullpipe_sys::output_device;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// Puts this thread, and those that it starts from now on, on the processors near the device by which packets to `target`
-/// leave; the record says which, or why on none.
+/// Moves this thread, and the threads that it starts from now on, to the processors near the device by which packets to
+/// `target` leave. Returns these processors, or the reason if there are none.
 pub(crate) fn go_near(target: IpAddr, local: &Local) -> Placement {
     let device = local.device.clone().map_or_else(|| output_device(target), Ok);
     let placement = match device {

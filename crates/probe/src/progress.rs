@@ -1,4 +1,4 @@
-//! A transfer under way, seen from one end: what the omitted time left out, intervals, and its end.
+//! A transfer under way as one end sees it: its omitted time, its intervals and its end.
 
 use std::time::Instant;
 
@@ -10,58 +10,60 @@ use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
 use crate::machine::Watch;
 
-/// What was counted up to a moment.
+/// Counts up to a moment.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Mark {
     pub(crate) totals: Totals,
-    /// By stream; empty where the kernel does not count them.
+    /// Retransmissions by stream; empty if the kernel does not count them.
     pub(crate) retransmits: Vec<SegCount>,
 }
 
 /// A transfer and the marks taken of it.
 pub(crate) struct Progress {
     transfer: Transfer,
-    /// This end's processors and device, where somebody wants to know.
+    /// Samples of this end's processors and device, if they are wanted.
     machine: Option<Watch>,
     request: Request,
-    /// Which way each stream goes, seen from this end.
+    /// Direction of each stream, seen from this end.
     ways: Vec<Direction>,
     started: Mark,
     omitted: Option<Mark>,
     interval: Mark,
     boundaries: Boundaries,
-    /// What had come in by the latest look, and when that had last changed.
+    /// Bytes received at the latest update, and the time at which they last grew.
     arrivals: (ByteCount, Span),
     ended: Option<Mark>,
 }
 
-/// When intervals end: at whole multiples of their length, so that looks that come late do not add up.
+/// Ends of the intervals, at whole multiples of their length, so that late updates do not add up.
 struct Boundaries {
     length: Span,
     next: Span,
 }
 
-/// A transfer that is over, between its marks.
+/// A transfer that is over, with the marks between which it was counted.
 pub(crate) struct Finished {
-    /// When its data began to flow.
+    /// Time at which its data began to flow.
     pub(crate) origin: Instant,
-    /// Which way each stream went, seen from this end.
+    /// Direction of each stream, seen from this end.
     pub(crate) ways: Vec<Direction>,
-    /// Where counting began.
+    /// Mark at which counting began.
     pub(crate) from: Mark,
-    /// Where it ended.
+    /// Mark at which counting ended.
     pub(crate) to: Mark,
-    /// What the streams did in all.
+    /// Totals of the streams, including the omitted time.
     pub(crate) rest: StreamTotals,
-    /// What the processors and the device of this end did.
+    /// Samples of the processors and the device of this end.
     pub(crate) machine: Machine,
 }
 
-/// How long nothing may arrive before a download of a given number of bytes, of which some were lost, is taken for whole.
+/// Time without data after which a download of a given number of bytes over UDP, of which some were lost, counts as
+/// complete.
 const SILENCE: Span = Span::from_secs(2);
 
 impl Progress {
-    /// `ways` says of each stream of `transfer` which way it goes, seen from this end: [`Direction::Upload`] sends.
+    /// Returns the progress of `transfer`. `ways` has the direction of each stream, seen from this end:
+    /// [`Direction::Upload`] sends.
     pub(crate) fn new(transfer: Transfer, machine: Option<Watch>, request: Request, ways: Vec<Direction>) -> Self {
         let started = Mark {
             totals: Totals { at: Span::ZERO, streams: vec![StreamCount::default(); ways.len()] },
@@ -86,13 +88,13 @@ impl Progress {
         self.transfer.origin()
     }
 
-    /// What it has moved so far.
+    /// Returns the totals so far.
     pub(crate) fn totals(&self) -> Totals {
         self.transfer.totals()
     }
 
-    /// What this end has seen up to now, with one look at each stream of TCP and one at the processors; of datagrams what has come since the omitted time
-    /// was over, once it is.
+    /// Returns the report of this end up to now, with one snapshot of each TCP stream and one sample of the processors.
+    /// Datagrams are counted from the end of the omitted time, once it is over.
     pub(crate) fn so_far(&self) -> EndReport {
         let samples = self.transfer.snapshot();
         let totals = self.totals();
@@ -110,15 +112,14 @@ impl Progress {
         }
     }
 
-    /// Its rate so far, all streams together.
+    /// Returns the mean rate so far, of all streams together.
     pub(crate) fn rate(&self) -> BitRate {
         let totals = self.transfer.totals();
         BitRate::of(totals.streams.iter().map(|count| count.bytes).sum(), totals.at)
     }
 
-    /// Looks at the transfer: marks the end of the omitted time, and gives the intervals that have passed, one for each
-    /// way.
-    pub(crate) fn look(&mut self) -> Vec<Interval> {
+    /// Marks the end of the omitted time, and returns the intervals that have passed, one for each direction.
+    pub(crate) fn update(&mut self) -> Vec<Interval> {
         let elapsed: Span = self.origin().elapsed().into();
         if self.omitted.is_none() && elapsed >= self.request.omit {
             let at_once = self.request.omit == Span::ZERO;
@@ -137,8 +138,8 @@ impl Progress {
         }
     }
 
-    /// Whether this end, the client, should end the transfer: the time has passed, the bytes have arrived, or all
-    /// connections are gone.
+    /// Returns true if this end, the client, should end the transfer: the time has passed, the bytes have arrived, or
+    /// all connections have ended.
     pub(crate) fn is_due(&self) -> bool {
         if self.ended.is_some() {
             return false;
@@ -153,14 +154,15 @@ impl Progress {
         }
     }
 
-    /// For how long nothing has come in, where something should.
+    /// Returns the time for which nothing has arrived; zero if this end does not receive.
     pub(crate) fn silence(&self) -> Span {
         let elapsed: Span = self.origin().elapsed().into();
         let awaits = self.ended.is_none() && self.ways.contains(&Direction::Download);
         if awaits { elapsed.saturating_sub(self.arrivals.1) } else { Span::ZERO }
     }
 
-    /// Whether everything of `wanted` bytes has come in. What UDP lost never will, so that silence ends a download too.
+    /// Returns true if `wanted` bytes have arrived. Bytes that UDP lost never arrive, so a download also ends after
+    /// [`SILENCE`].
     fn has_received(&self, wanted: ByteCount, elapsed: Span) -> bool {
         let (arrived, at) = self.arrivals;
         let is_udp = self.request.transport == Transport::Udp;
@@ -168,7 +170,7 @@ impl Progress {
         self.arrived() >= wanted || silent || self.transfer.is_over()
     }
 
-    /// What has come in.
+    /// Returns the bytes that have arrived.
     pub(crate) fn arrived(&self) -> ByteCount {
         let streams = self.transfer.totals().streams;
         streams
@@ -179,19 +181,20 @@ impl Progress {
             .sum()
     }
 
-    /// Whether the end is marked already.
+    /// Returns true if the end has been marked.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.is_some()
     }
 
-    /// Marks the end and sends no more; the last intervals, unless they are a mere rest. The first end counts.
+    /// Marks the end and stops sending. Returns the last intervals, unless they are too short; nothing if the end was
+    /// marked before.
     pub(crate) fn end(&mut self) -> Vec<Interval> {
         if self.has_ended() {
             return Vec::new();
         }
         let mark = self.mark();
         let rest = mark.totals.at.saturating_sub(self.interval.totals.at);
-        let last = if self.is_worth_telling(rest) { self.close_intervals(mark.totals.at) } else { Vec::new() };
+        let last = if self.is_long_enough(rest) { self.close_intervals(mark.totals.at) } else { Vec::new() };
         self.transfer.stop_sending();
         if let Some(machine) = &mut self.machine {
             machine.stop();
@@ -200,31 +203,33 @@ impl Progress {
         last
     }
 
-    /// A whole test always is; what is left between the last boundary and a late look is not.
-    fn is_worth_telling(&self, rest: Span) -> bool {
+    /// Returns true if an interval of length `rest` is reported: always if it is the whole test, but not if it is only
+    /// the time between the last boundary and a late update.
+    fn is_long_enough(&self, rest: Span) -> bool {
         const MIN_INTERVAL: Span = Span::from_millis(1);
         let is_whole = self.interval.totals.at == Span::ZERO;
         rest >= MIN_INTERVAL && (is_whole || rest >= self.request.interval / 20)
     }
 
-    /// After the end, lets the other end see that no more will come. A server does so: an iperf3 client that drains its
-    /// download reads whole blocks, and would wait for the rest of the last.
+    /// Shuts down sending after the end. A server does so because an iperf3 client that drains its download reads whole
+    /// blocks, and would wait for the rest of the last one.
     pub(crate) fn close_sending(&self) {
         self.transfer.close_sending();
     }
 
-    /// Ends everything.
+    /// Ends the transfer and returns its counts.
     pub(crate) fn finish(mut self) -> Finished {
         if self.ended.is_none() {
             self.end();
         }
         let mut to = self.ended.unwrap_or_else(|| self.started.clone());
-        // A transfer that ended within its omitted time has nothing that counts.
+        // In a transfer that ended within its omitted time, nothing counts.
         let from = self.omitted.unwrap_or_else(|| to.clone());
         let (origin, rest) = (self.transfer.origin(), self.transfer.finish());
         let machine = self.machine.map(Watch::finish).unwrap_or_default();
         if self.request.bytes.is_some() {
-            // Bytes end such a test, and not the clock: the other end may have the last before they are counted here.
+            // Such a test ends by bytes and not by the clock: the other end may receive the last ones before they are
+            // counted here.
             let ends = to.totals.streams.iter_mut().zip(&rest.totals.streams).zip(&self.ways);
             ends.filter(|(_, way)| role(**way) == Role::Sender).for_each(|((end, written), _)| *end = *written);
         }
@@ -237,7 +242,7 @@ impl Progress {
         Mark { totals: self.transfer.totals(), retransmits: retransmits.unwrap_or_default() }
     }
 
-    /// The intervals that were to end at `boundary`; they end now, which is a little later.
+    /// Returns the intervals that end at `boundary`; they end now, which is a little later.
     fn close_intervals(&mut self, boundary: Span) -> Vec<Interval> {
         let now = self.mark();
         let before = std::mem::replace(&mut self.interval, now.clone());
@@ -269,7 +274,7 @@ impl Progress {
     }
 }
 
-/// The part of this end in a stream that goes `way`, seen from here.
+/// Returns the role of this end in a stream of direction `way`, seen from here.
 pub(crate) fn role(way: Direction) -> Role {
     match way {
         Direction::Upload | Direction::Both => Role::Sender,
@@ -277,13 +282,13 @@ pub(crate) fn role(way: Direction) -> Role {
     }
 }
 
-/// Why a test is over although it was not its time: every data connection broke.
+/// Returns the reason of an early end if every data connection broke.
 pub(crate) fn all_broke(rest: &StreamTotals) -> Option<String> {
     let (_, error) = rest.failures.first()?;
     (rest.failures.len() == rest.totals.streams.len()).then(|| format!("every data connection broke: {error}"))
 }
 
-/// All streams of one way together.
+/// Returns the interval of all streams of one direction together.
 fn combined(way: Direction, before: &Mark, now: &Mark, streams: Vec<StreamInterval>, omitted: bool) -> Interval {
     let bytes = streams.iter().map(|stream| stream.bytes).sum();
     let span = now.totals.at.saturating_sub(before.totals.at);
@@ -306,7 +311,8 @@ fn combined(way: Direction, before: &Mark, now: &Mark, streams: Vec<StreamInterv
 }
 
 impl Boundaries {
-    /// The latest boundary up to `elapsed`, once. An interval of no length has none: only the whole is reported then.
+    /// Returns the latest boundary up to `elapsed`, once. Intervals without a length have none: only the whole test is
+    /// reported.
     fn passed(&mut self, elapsed: Span) -> Option<Span> {
         if self.length == Span::ZERO || elapsed < self.next {
             return None;
@@ -318,33 +324,33 @@ impl Boundaries {
 }
 
 impl Finished {
-    /// How long was counted.
+    /// Returns the time over which was counted.
     pub(crate) fn duration(&self) -> Span {
         self.to.totals.at.saturating_sub(self.from.totals.at)
     }
 
-    /// What each stream moved.
+    /// Returns the counts of each stream.
     pub(crate) fn counts(&self) -> Vec<StreamCount> {
         counts(&self.from.totals, &self.to.totals)
     }
 
-    /// Retransmissions of each stream; empty where unknown.
+    /// Returns the retransmissions of each stream; empty if unknown.
     pub(crate) fn retransmits(&self) -> Vec<SegCount> {
         differences(&self.from.retransmits, &self.to.retransmits, SegCount::saturating_sub)
     }
 
-    /// What was received of each stream that came in as datagrams.
+    /// Returns the counts of each stream that was received as datagrams.
     pub(crate) fn datagrams(&self, transport: Transport) -> Vec<Datagrams> {
         datagrams(&self.counts(), &self.ways, transport)
     }
 }
 
-/// What each stream moved between two moments.
+/// Returns the counts of each stream between two moments.
 fn counts(from: &Totals, to: &Totals) -> Vec<StreamCount> {
     differences(&from.streams, &to.streams, |to, from| to.since(&from))
 }
 
-/// What was received of each stream that comes in as datagrams.
+/// Returns the counts of each stream that is received as datagrams.
 fn datagrams(counts: &[StreamCount], ways: &[Direction], transport: Transport) -> Vec<Datagrams> {
     let received = counts.iter().zip(ways).filter(|(_, way)| **way == Direction::Download);
     match transport {
@@ -362,14 +368,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn late_looks_do_not_move_the_boundaries() {
+    fn late_updates_do_not_move_the_boundaries() {
         let mut boundaries = Boundaries { length: Span::from_secs(1), next: Span::from_secs(1) };
-        let passed: Vec<Span> = (0..1_000).filter_map(|look| boundaries.passed(Span::from_millis(look * 13))).collect();
+        let passed: Vec<Span> =
+            (0..1_000).filter_map(|update| boundaries.passed(Span::from_millis(update * 13))).collect();
         assert_eq!(passed, (1..=12).map(Span::from_secs).collect::<Vec<_>>());
     }
 
     #[test]
-    fn boundaries_that_were_slept_through_count_once() {
+    fn boundaries_between_two_updates_count_once() {
         let mut boundaries = Boundaries { length: Span::from_secs(1), next: Span::from_secs(1) };
         assert_eq!(boundaries.passed(Span::from_millis(3_400)), Some(Span::from_secs(3)));
         assert_eq!(boundaries.passed(Span::from_millis(3_900)), None);

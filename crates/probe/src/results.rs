@@ -1,4 +1,4 @@
-//! What both ends counted: this end's, as the other is told, and both together.
+//! The results of this end in the form that is sent to the other end, and the summaries of both.
 
 use fullpipe_iperf::{DatagramCounts, Results, ServerOutput, StreamResult};
 use fullpipe_load::StreamCount;
@@ -7,7 +7,7 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 
 use crate::progress::Finished;
 
-/// The results of a transfer that is over, without what only fullpipe understands.
+/// Returns the results of a transfer that is over, without the fields that only fullpipe reads.
 pub(crate) fn results_of(finished: &Finished, sockets: &[SocketReadback]) -> Results {
     Results {
         cpu: finished.rest.cpu.unwrap_or_default(),
@@ -34,23 +34,23 @@ fn stream_result(finished: &Finished, index: usize) -> StreamResult {
     }
 }
 
-/// What an end told of itself that does not tell all.
+/// Returns the report of an end from results without fullpipe's own fields.
 pub(crate) fn as_stated(results: &Results) -> EndReport {
     let output = results.server_output.clone().map(|output| match output {
         ServerOutput::Text(text) | ServerOutput::Json(text) => text,
     });
-    // Whoever tells counts its streams, at least.
+    // Results that were received have at least one stream; the default ones have none.
     let cpu = (!results.streams.is_empty()).then_some(results.cpu);
     EndReport { cpu, congestion: results.congestion.clone(), output, ..EndReport::default() }
 }
 
-/// What this end counted beside what the other did, stream by stream. Directions are as this end sees them.
+/// Returns the counts of both ends, stream by stream. Directions are as this end sees them.
 pub(crate) fn stream_summaries(finished: &Finished, theirs: &Results, transport: Transport) -> Vec<StreamSummary> {
     let both = Both { finished, theirs, transport };
     (0..finished.ways.len()).map(|index| both.stream(index)).collect()
 }
 
-/// All streams of one way together, over `duration`.
+/// Returns the sum of all streams of one direction, over `duration`.
 pub(crate) fn total(way: Direction, streams: &[StreamSummary], duration: Span) -> Summary {
     let of_way = || streams.iter().filter(|stream| stream.direction == way);
     let received: ByteCount = of_way().map(|stream| stream.received).sum();
@@ -98,7 +98,7 @@ impl Both<'_> {
         }
     }
 
-    /// What the receiver saw: exact where it is fullpipe, in iperf3's way of counting where it is iperf3.
+    /// Returns the counts of the receiver: exact if it is fullpipe, in the way of iperf3 if it is iperf3.
     fn datagrams(
         &self,
         index: usize,
@@ -109,13 +109,13 @@ impl Both<'_> {
         if !sends {
             return Some(here.datagrams);
         }
-        // They tell of what they received, and so of what this end sends, in the order of the streams.
+        // Their report has the streams that they receive, which this end sends, in the order of the streams.
         let before = self.finished.ways[..index].iter().filter(|way| **way == Direction::Upload).count();
         let exact = self.theirs.report.as_ref().and_then(|report| report.datagrams.get(before));
         exact.copied().or_else(|| Some(there?.datagrams.as_seen()))
     }
 
-    /// Bytes of a stream that this end, the sender, knows to have arrived while it counted; none where it receives.
+    /// Returns the bytes of a stream that were acknowledged while this end counted; zero if this end receives.
     fn acknowledged(&self, stream: usize) -> ByteCount {
         let up_to = |moment: Span| {
             let mut samples = self.finished.rest.samples.iter().rev();

@@ -23,8 +23,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::error::ProbeError;
 
-/// Connections that are opened at the same time: fewer than a fullpipe server takes from one address before they say
-/// what they are.
+/// Maximum number of connections that are opened at the same time: fewer than a fullpipe server accepts from one
+/// address before they send their cookies.
 const MAX_TOGETHER: u16 = 96;
 
 /// Longest time between the first packets of two connections. Sent in one burst they would overflow a short queue.
@@ -42,13 +42,13 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(5);
 /// Time after which a hello is sent again to a server that takes it twice.
 const REPEAT_HELLO: Duration = Duration::from_secs(1);
 
-/// How often the kernel is asked whether the server has acknowledged what was sent.
+/// Time between two checks if the server has acknowledged what was sent.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A data connection that is open.
 pub(crate) struct OpenStream {
     pub(crate) channel: Channel,
-    /// What the server's SYN-ACK said; `None` with UDP.
+    /// Window and options of the server's SYN-ACK; `None` with UDP.
     pub(crate) handshake: Option<Handshake>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct StreamOpener<'t> {
     pub(crate) timeout: Duration,
     /// Round-trip time of the control connection, if known.
     pub(crate) rtt: Option<Span>,
-    /// Whether the server answers hellos of UDP streams that arrive together.
+    /// Set if the server answers hellos of UDP streams that arrive together.
     pub(crate) together: bool,
 }
 
@@ -70,7 +70,7 @@ impl StreamOpener<'_> {
     /// Opens `count` data connections, in the order in which the server numbers them.
     ///
     /// # Errors
-    /// If one cannot be established in its time, or this host refuses an option.
+    /// Fails if one cannot be established in its time, or this host refuses an option.
     pub(crate) async fn open(&self, count: u16) -> Result<Vec<OpenStream>, ProbeError> {
         let mut open = Vec::with_capacity(count.into());
         for group in self.groups(count) {
@@ -146,7 +146,7 @@ impl StreamOpener<'_> {
     }
 
     async fn flows(&self, group: Range<u16>) -> Result<Vec<OpenStream>, ProbeError> {
-        let mut opening = JoinSet::new();
+        let mut answers = JoinSet::new();
         let begun = Instant::now();
         for (place, index) in (0..).zip(group.clone()) {
             self.until_due(begun, place, &group).await;
@@ -155,9 +155,9 @@ impl StreamOpener<'_> {
             socket.connect(&self.address.into()).map_err(flow_failed)?;
             socket.send(&udp::HELLO).map_err(flow_failed)?;
             let socket = UdpSocket::from_std(socket.into()).map_err(flow_failed)?;
-            opening.spawn(until_answered(socket, self.together.then_some(REPEAT_HELLO)));
+            answers.spawn(until_answered(socket, self.together.then_some(REPEAT_HELLO)));
         }
-        let answered = joined(&mut opening).await.map_err(flow_failed)?;
+        let answered = joined(&mut answers).await.map_err(flow_failed)?;
         let stream = |socket| OpenStream { channel: Channel::Udp(socket), handshake: None };
         Ok(answered.into_iter().map(stream).collect())
     }
@@ -167,14 +167,14 @@ impl StreamOpener<'_> {
         let spacing = (self.rtt.unwrap_or_default() / group.len() as u64).min(MAX_SPACING);
         let due = Duration::from(spacing) * place;
         let left = due.saturating_sub(begun.elapsed());
-        // A timer is no finer.
+        // Timers have no finer resolution.
         if left >= POLL_INTERVAL {
             sleep(left).await;
         }
     }
 }
 
-/// Returns what the tasks of `set` came to, in the order in which they ended; the first error ends the others.
+/// Returns the results of the tasks of `set`, in the order in which they ended; the first error ends the others.
 async fn joined<T: 'static>(set: &mut JoinSet<io::Result<T>>) -> io::Result<Vec<T>> {
     let mut results = Vec::with_capacity(set.len());
     while let Some(ended) = set.join_next().await {
@@ -183,7 +183,8 @@ async fn joined<T: 'static>(set: &mut JoinSet<io::Result<T>>) -> io::Result<Vec<
     Ok(results)
 }
 
-/// Waits until `stream` is established and writes the cookie; with it, the window of the server's SYN-ACK.
+/// Waits until `stream` is established and writes the cookie; returns the window of the server's SYN-ACK with the
+/// stream.
 async fn greet(
     mut stream: TcpStream,
     cookie: Cookie,
@@ -208,8 +209,8 @@ fn is_acknowledged(info: &TcpInfo) -> bool {
     info.not_sent.unwrap_or_default() == ByteCount::ZERO && info.unacked.unwrap_or_default() == SegCount::ZERO
 }
 
-/// Waits for the answer to the hello that was sent on `socket`. Sends another where the port was closed, as that of a
-/// server is that makes a socket for each stream, and every `repeat`, if it is set.
+/// Waits for the answer to the hello that was sent on `socket`. Sends another one if the port was closed, as it is for
+/// a moment at a server that makes a socket for each stream, and every `repeat`, if it is set.
 async fn until_answered(socket: UdpSocket, repeat: Option<Duration>) -> io::Result<StdUdpSocket> {
     let begun = Instant::now();
     while !is_answered(&socket, repeat.unwrap_or(HELLO_TIMEOUT), begun).await? {
@@ -229,14 +230,14 @@ async fn until_answered(socket: UdpSocket, repeat: Option<Duration>) -> io::Resu
 async fn send_again(socket: &UdpSocket) -> io::Result<()> {
     loop {
         match socket.send(&udp::HELLO).await {
-            // The answer to the hello before this one, in place of which nothing was sent.
+            // The error answers the hello before; this hello was not sent, so it is sent again.
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
             sent => return sent.map(drop),
         }
     }
 }
 
-/// Waits for an answer for `limit`; `false` if the hello is to be sent again.
+/// Waits for an answer for `limit`; returns false if the hello is to be sent again.
 async fn is_answered(socket: &UdpSocket, limit: Duration, begun: Instant) -> io::Result<bool> {
     match timeout(limit, reply(socket)).await {
         Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused && begun.elapsed() < REFUSED_TIMEOUT => {
@@ -316,7 +317,7 @@ mod tests {
         assert_eq!(groups(&udp(), true, 3), [0..3; 1]);
     }
 
-    /// The ports from which connections came, in the order in which they were accepted.
+    /// Returns the ports from which connections came, in the order in which they were accepted.
     fn accepting(listener: TcpListener, count: u16) -> JoinHandle<Vec<u16>> {
         let accept = move |_| {
             let (mut stream, peer) = listener.accept().unwrap();
@@ -348,7 +349,7 @@ mod tests {
         assert!(error.to_string().contains("refused"), "{error}");
     }
 
-    /// A socket that shares its port with those that are connected already.
+    /// Returns a socket that shares its port with sockets that are already connected.
     fn bound(address: SocketAddr) -> StdUdpSocket {
         let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
         socket.set_reuse_address(true).unwrap();
@@ -356,7 +357,7 @@ mod tests {
         socket.into()
     }
 
-    /// Answers so many hellos as servers do that make a socket for each stream and have none in between.
+    /// Answers `count` hellos as a server does that makes a socket for each stream and has none in between.
     fn answering_with_gaps(count: usize) -> (SocketAddr, JoinHandle<()>) {
         let first = bound((Ipv4Addr::LOCALHOST, 0).into());
         let address = first.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! What both ends counted, as one measurement.
+//! The counts of both ends as one measurement.
 
 use std::net::SocketAddr;
 use std::time::{Instant, SystemTime};
@@ -17,10 +17,10 @@ use crate::destination::Destination;
 use crate::progress::Finished;
 use crate::results::{as_stated, stream_summaries, total};
 
-/// Sentences of the other end that are shown.
+/// Maximum number of notes of the other end that are shown.
 const MAX_NOTES: usize = 8;
 
-/// Everything that is known of a test when it is over.
+/// A test that is over.
 pub(crate) struct Test<'d> {
     pub(crate) destination: &'d Destination,
     pub(crate) address: SocketAddr,
@@ -32,19 +32,19 @@ pub(crate) struct Test<'d> {
     pub(crate) begun: Instant,
     pub(crate) settings: HostSettings,
     pub(crate) sockets: Vec<SocketReadback>,
-    /// What this end counted.
+    /// Counts of this end.
     pub(crate) finished: Finished,
-    /// What the other end counted.
+    /// Counts of the other end.
     pub(crate) results: Results,
-    /// What the other end told of itself while data flowed.
+    /// Report of the other end while data flowed.
     pub(crate) stated: Option<EndReport>,
-    /// Round trips on a flow of their own, if any.
+    /// Round-trip times of echo requests, if any were answered.
     pub(crate) taken: Option<Taken>,
     /// Round-trip time of the control connection's handshake.
     pub(crate) handshake: Option<Span>,
     /// Time that it took to open the data connections.
     pub(crate) setup: Option<Span>,
-    /// Where this end's data threads were put, if that was asked for.
+    /// Processors of this end's data threads, if they were to be near the device.
     pub(crate) placement: Option<Placement>,
     pub(crate) intervals: Vec<Interval>,
     pub(crate) interrupted: bool,
@@ -52,7 +52,7 @@ pub(crate) struct Test<'d> {
 }
 
 impl Test<'_> {
-    /// The measurement that it makes.
+    /// Returns the measurement of the test.
     pub(crate) fn measurement(self) -> Measurement {
         let streams = stream_summaries(&self.finished, &self.results, self.request.transport);
         let rtt = self.round_trips();
@@ -120,12 +120,12 @@ impl Test<'_> {
         Summary { steady, ..total(way, streams, self.receiving_time(way)) }
     }
 
-    /// What the other end told of itself: the whole, or up to where the test broke off.
+    /// Returns the report of the other end; if the test broke off, that up to then.
     fn far_report(&self) -> Option<&EndReport> {
         self.results.report.as_deref().or(self.stated.as_ref())
     }
 
-    /// How long the receiver counted, by its own clock where it said so.
+    /// Returns the time over which the receiver counted, by its own clock if it reported that.
     fn receiving_time(&self, way: Direction) -> Span {
         let theirs = self.results.streams.iter().map(|result| result.to.saturating_sub(result.from)).max();
         match theirs {
@@ -167,7 +167,8 @@ impl Test<'_> {
             let dropped = seen.iter().filter_map(|seen| seen.dropped_here).fold(0, u64::saturating_add);
             if dropped > 0 {
                 warnings.push(format!(
-                    "{whose} host itself dropped {dropped} datagrams for want of socket buffer; ask for more with --buffer"
+                    "{whose} host itself dropped {dropped} datagrams for want of socket buffer; ask for more \
+                     with --buffer"
                 ));
             }
         }
@@ -198,8 +199,9 @@ fn steady_part((samples, end): (&[Sample], Role), idle_rtt: Option<Span>, ended_
     }
 }
 
-/// Round trips `taken` on a flow of their own beside a load that began at `origin` and counted `from` then `to` then; without
-/// any, the kernel's own estimates: of the `handshake`, and `within` the load.
+/// Returns the round-trip times of the echo requests in `taken`, during a load that began at `origin` and was counted
+/// between `from` and `to`; without `taken`, the estimates of the kernel: that of the `handshake`, and those `within`
+/// the load.
 pub(crate) fn round_trips(
     taken: Option<&Taken>,
     (origin, from, to): (Instant, Span, Span),
@@ -212,7 +214,7 @@ pub(crate) fn round_trips(
     RttReport::of_echoes(taken.method, &taken.echoes, load, handshake, within)
 }
 
-/// When the data began to flow, by the wall clock.
+/// Returns the time at which data began to flow, by the wall clock; empty if that cannot be written as a date.
 pub(crate) fn started(finished: &Finished) -> String {
     let moment = SystemTime::now().checked_sub(finished.origin.elapsed());
     let stamp = moment.and_then(|moment| jiff::Timestamp::try_from(moment).ok());

@@ -6,11 +6,11 @@ use tracing::{debug, info};
 use crate::destination::Destination;
 use crate::error::ProbeError;
 
-/// Finds the routers on the way to the first address of `destination`, and the path MTU, within five seconds. An interrupt
-/// ends it with what there is.
+/// Returns the routers on the way to the first address of `destination` and the path MTU, within five seconds. An
+/// interrupt ends the trace; the report then holds what was found so far.
 ///
 /// # Errors
-/// If the name has no address, or this host sends nothing there.
+/// Fails if the name has no address, or this host cannot send to it.
 pub fn trace(destination: &Destination, interrupt: &AtomicBool) -> Result<RouteReport, ProbeError> {
     let addresses = destination.resolve()?;
     let target = addresses.first().ok_or(ProbeError::Interrupted)?.ip();

@@ -25,7 +25,7 @@ fn iperf(port: u16, options: &[&str]) -> Running {
     Running::start(Command::new("iperf").args(["-s", "-y", "C", "-p", &port.to_string()]).args(options))
 }
 
-/// What the server printed of each stream that came from one client's port, by column.
+/// Returns one column of the lines that the server printed, one line for each stream.
 fn columns(server: Running, column: usize) -> Vec<u64> {
     // It prints when the connections are closed.
     thread::sleep(Duration::from_millis(500));
@@ -83,8 +83,8 @@ fn the_real_server_reports_every_datagram() {
     let port = free_port();
     let server = iperf(port, &["-u"]);
     wait_for_datagram_socket(port);
-    // Of two that begin at once it may lose the first of one: what has come to its socket before that is connected to the
-    // other.
+    // Of two streams that begin at once it may lose the first datagrams of one: those that arrive at its socket before
+    // that socket is connected to the other stream.
     let measurement = measure(port, &datagrams()).unwrap();
     assert_eq!(measurement.broken_off, None);
     let [stream] = &measurement.streams[..] else { panic!("{:?}", measurement.streams) };
@@ -115,7 +115,7 @@ fn several_streams_have_a_report_each() {
     assert_eq!(columns(server, 7).len(), 3);
 }
 
-/// A server that answers the last datagram with a report of what it was told to have lost.
+/// Starts a server that answers the last datagram with a report in which every `every`th datagram is lost.
 fn losing(every: i64) -> (u16, thread::JoinHandle<()>) {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = socket.local_addr().unwrap().port();

@@ -82,7 +82,7 @@ const ALLOWED: &[(&str, Count)] = &[
     ("experiment", Count(5, 0, 4)),
     ("iperf", Count(1, 0, 4)),
     ("load", Count(3, 0, 0)),
-    ("probe", Count(168, 114, 42)),
+    ("probe", Count(62, 36, 27)),
     ("record", Count(1, 0, 1)),
     ("sys", Count(0, 0, 2)),
 ];

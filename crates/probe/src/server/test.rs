@@ -180,7 +180,7 @@ impl Test {
 
     /// Holds what flows against what may flow.
     fn look(&mut self) {
-        let passed = self.progress.as_mut().map(Progress::look).unwrap_or_default();
+        let passed = self.progress.as_mut().map(Progress::update).unwrap_or_default();
         self.tell_of(passed);
         let (Some(progress), Some(load)) = (&mut self.progress, &self.load) else { return };
         if progress.has_ended() {
