@@ -193,7 +193,7 @@ impl Watch {
             let sockets = match process::sockets(pid) {
                 Ok(sockets) => sockets,
                 Err(cause) if pid == root && is_first => return Err(WatchError::of_process(pid, cause)),
-                // It has ended, or belongs to another user now.
+                // The process has ended, or belongs to another user now.
                 Err(_) => continue,
             };
             for (socket, descriptor) in sockets {

@@ -14,7 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// A stream of data over loopback, until it is stopped.
 struct Flow {
-    /// As the sending end names it.
+    /// The addresses of the sending end: its own, and that of the other.
     ends: (SocketAddr, SocketAddr),
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,

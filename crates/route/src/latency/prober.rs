@@ -347,9 +347,9 @@ impl Worker {
 
     /// Returns true if `rtt` shows a path whose queues are as empty as they have ever been.
     fn is_as_before(&self, rtt: Span) -> bool {
-        const MORE: f64 = 1.1;
-        const FORGIVEN: Span = Span::from_millis(1);
-        self.log.least().is_some_and(|least| rtt <= least.scaled(MORE) + FORGIVEN)
+        const FACTOR: f64 = 1.1;
+        const TOLERANCE: Span = Span::from_millis(1);
+        self.log.least().is_some_and(|least| rtt <= least.scaled(FACTOR) + TOLERANCE)
     }
 
     fn publish(&self) {

@@ -77,14 +77,14 @@ pub enum TraceError {
 /// Fails if a socket cannot be opened or the first probe cannot be sent.
 pub fn trace(target: IpAddr, local: &Local, interrupt: &AtomicBool) -> Result<RouteReport, TraceError> {
     let socket = ProbeSocket::open(target, local).map_err(TraceError::Open)?;
-    let mut tracer = Tracer { begun: Instant::now(), route: RouteState::new(target), socket, interrupt };
+    let mut tracer = Tracer { started: Instant::now(), route: RouteState::new(target), socket, interrupt };
     tracer.find_hops().map_err(TraceError::Send)?;
     let mtu = tracer.find_mtu();
     Ok(tracer.route.report(tracer.socket.method(), mtu))
 }
 
 struct Tracer<'t> {
-    begun: Instant,
+    started: Instant,
     route: RouteState,
     socket: ProbeSocket,
     interrupt: &'t AtomicBool,
@@ -101,19 +101,19 @@ impl Tracer<'_> {
     /// Sends [`PROBES`] probes to each hop, from the first to the nearest one that ends the route.
     fn find_hops(&mut self) -> io::Result<()> {
         for wave in 0..PROBES {
-            let begun = Instant::now();
+            let started = Instant::now();
             for hop in 1..=MAX_HOPS {
                 if hop > self.route.end().unwrap_or(MAX_HOPS) || self.is_over() {
                     break;
                 }
-                let sent = self.send(Some(hop), self.socket.smallest());
+                let sent = self.send(Some(hop), self.socket.min_probe());
                 // A later send may fail with an ICMP error that an earlier probe caused.
                 if wave == 0 && hop == 1 {
                     sent?;
                 }
                 self.listen(Instant::now() + self.pace(), |_| false);
             }
-            self.listen(begun + WAVE, |_| false);
+            self.listen(started + WAVE, |_| false);
         }
         let last = Instant::now();
         while !self.route.is_complete() && last.elapsed() < self.timeout() && !self.is_over() {
@@ -130,7 +130,7 @@ impl Tracer<'_> {
             match self.pass(size) {
                 Passage::Answered => return Some(found(true)),
                 Passage::TooLarge { fits, reported_by: by } if fits < size => {
-                    size = fits.max(self.socket.least_mtu());
+                    size = fits.max(self.socket.min_mtu());
                     reported_by = by;
                 }
                 // A target that does not answer small packets does not answer large ones either.
@@ -147,8 +147,8 @@ impl Tracer<'_> {
             // A packet that is too large for this host's own device is reported in the error queue, as if by a router.
             let _ = self.send(None, size);
             let (sent, timeout) = (Instant::now(), self.timeout());
-            self.listen(sent + timeout, |route| route.word(number).is_some());
-            match self.route.word(number) {
+            self.listen(sent + timeout, |route| route.reply(number).is_some());
+            match self.route.reply(number) {
                 Some((ProbeReply::TooLarge(fits), by)) => {
                     return Passage::TooLarge { fits, reported_by: by.map(|by| by.to_string()) };
                 }
@@ -174,7 +174,7 @@ impl Tracer<'_> {
 
     /// Receives replies until `deadline` or until `enough` returns true.
     fn listen(&mut self, deadline: Instant, enough: impl Fn(&RouteState) -> bool) {
-        let deadline = deadline.min(self.begun + MAX_DURATION);
+        let deadline = deadline.min(self.started + MAX_DURATION);
         while !enough(&self.route) && !self.is_over() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -189,12 +189,12 @@ impl Tracer<'_> {
         let latest = self.route.next().wrapping_sub(1);
         for received in self.socket.receive() {
             // Only errors of this host itself have no number: they are about the latest probe, which it did not send.
-            self.route.received(received.number.unwrap_or(latest), received.by, received.word, Instant::now());
+            self.route.received(received.number.unwrap_or(latest), received.by, received.reply, Instant::now());
         }
     }
 
     fn is_over(&self) -> bool {
-        self.begun.elapsed() >= MAX_DURATION || self.interrupt.load(Ordering::Relaxed)
+        self.started.elapsed() >= MAX_DURATION || self.interrupt.load(Ordering::Relaxed)
     }
 
     fn timeout(&self) -> Duration {

@@ -21,12 +21,12 @@ struct Probe {
     hop: Option<u8>,
     /// Time at which it was sent; `None` if this host did not send it.
     sent: Option<Instant>,
-    said: Option<Reply>,
+    reply: Option<Reply>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Reply {
-    word: ProbeReply,
+    kind: ProbeReply,
     by: Option<IpAddr>,
     after: Duration,
 }
@@ -43,7 +43,7 @@ impl RouteState {
 
     /// Records that the next probe is about to be sent.
     pub(super) fn sent(&mut self, hop: Option<u8>, now: Instant) {
-        self.probes.push(Probe { hop, sent: Some(now), said: None });
+        self.probes.push(Probe { hop, sent: Some(now), reply: None });
     }
 
     /// Records that probe `number` could not be sent.
@@ -54,50 +54,51 @@ impl RouteState {
     }
 
     /// Records a reply to probe `number`, of which only the first counts.
-    pub(super) fn received(&mut self, number: u16, by: Option<IpAddr>, word: ProbeReply, now: Instant) {
+    pub(super) fn received(&mut self, number: u16, by: Option<IpAddr>, kind: ProbeReply, now: Instant) {
         let Some(probe) = self.probes.get_mut(usize::from(number)) else { return };
         // A "port unreachable" from the target itself shows that the probe reached it.
-        let word = if by == Some(self.target) && word == ProbeReply::Closed { ProbeReply::Reached } else { word };
-        if let (Some(sent), None) = (probe.sent, probe.said) {
-            probe.said = Some(Reply { word, by, after: now.duration_since(sent) });
+        let kind = if by == Some(self.target) && kind == ProbeReply::Closed { ProbeReply::Reached } else { kind };
+        if let (Some(sent), None) = (probe.sent, probe.reply) {
+            probe.reply = Some(Reply { kind, by, after: now.duration_since(sent) });
         }
     }
 
     /// Returns the reply to probe `number` and its sender; `None` if there is none yet.
-    pub(super) fn word(&self, number: u16) -> Option<(ProbeReply, Option<IpAddr>)> {
-        self.probes.get(usize::from(number))?.said.map(|said| (said.word, said.by))
+    pub(super) fn reply(&self, number: u16) -> Option<(ProbeReply, Option<IpAddr>)> {
+        self.probes.get(usize::from(number))?.reply.map(|reply| (reply.kind, reply.by))
     }
 
     /// Returns true if every probe was answered, up to the hop at which the route ends.
     pub(super) fn is_complete(&self) -> bool {
         let end = self.end();
         let counts = |probe: &&Probe| end.is_none() || probe.hop <= end;
-        self.probes.iter().filter(counts).all(|probe| probe.said.is_some() || probe.sent.is_none())
+        self.probes.iter().filter(counts).all(|probe| probe.reply.is_some() || probe.sent.is_none())
     }
 
     /// Returns the longest time that a reply has taken so far.
     pub(super) fn slowest(&self) -> Option<Duration> {
-        self.probes.iter().filter_map(|probe| probe.said.map(|said| said.after)).max()
+        self.probes.iter().filter_map(|probe| probe.reply.map(|reply| reply.after)).max()
     }
 
     /// Returns the nearest hop that ends the route: that of the target, or of a router that refuses.
     pub(super) fn end(&self) -> Option<u8> {
-        let ends = |probe: &&Probe| probe.said.is_some_and(|said| said.word.ends());
+        let ends = |probe: &&Probe| probe.reply.is_some_and(|reply| reply.kind.ends());
         self.probes.iter().filter(ends).filter_map(|probe| probe.hop).min()
     }
 
     /// Returns true if the target answered.
     pub(super) fn is_reached(&self) -> bool {
-        self.probes.iter().filter_map(|probe| probe.said).any(|said| self.is_from_target(said))
+        self.probes.iter().filter_map(|probe| probe.reply).any(|reply| self.is_from_target(reply))
     }
 
-    fn is_from_target(&self, said: Reply) -> bool {
-        said.word == ProbeReply::Reached || (said.by == Some(self.target) && said.word.ends())
+    fn is_from_target(&self, reply: Reply) -> bool {
+        reply.kind == ProbeReply::Reached || (reply.by == Some(self.target) && reply.kind.ends())
     }
 
     /// Returns the report of the route.
     pub(super) fn report(&self, method: RouteMethod, mtu: Option<RouteMtu>) -> RouteReport {
-        let last_answered = self.probes.iter().filter(|probe| probe.said.is_some()).filter_map(|probe| probe.hop).max();
+        let last_answered =
+            self.probes.iter().filter(|probe| probe.reply.is_some()).filter_map(|probe| probe.hop).max();
         let last = self.end().or(last_answered).unwrap_or(0);
         RouteReport {
             target: self.target.to_string(),
@@ -111,9 +112,9 @@ impl RouteState {
     fn hop(&self, number: u8) -> Hop {
         let sent: Vec<&Probe> =
             self.probes.iter().filter(|probe| probe.hop == Some(number) && probe.sent.is_some()).collect();
-        let said: Vec<Reply> = sent.iter().filter_map(|probe| probe.said).collect();
+        let replies: Vec<Reply> = sent.iter().filter_map(|probe| probe.reply).collect();
         let mut addresses = Vec::new();
-        for address in said.iter().filter_map(|said| said.by).map(|by| by.to_string()) {
+        for address in replies.iter().filter_map(|reply| reply.by).map(|by| by.to_string()) {
             if !addresses.contains(&address) {
                 addresses.push(address);
             }
@@ -122,8 +123,8 @@ impl RouteState {
             number,
             addresses,
             sent: sent.len() as u16,
-            rtts: said.iter().map(|said| said.after.into()).collect(),
-            refusal: said.iter().find_map(|said| said.word.refusal()),
+            rtts: replies.iter().map(|reply| reply.after.into()).collect(),
+            refusal: replies.iter().find_map(|reply| reply.kind.refusal()),
         }
     }
 }
@@ -153,15 +154,15 @@ mod tests {
         [192, 0, 2, last].into()
     }
 
-    /// Returns a route to 192.0.2.9 with two probes to each of `hops` hops, in turn, and the replies `said` (probe,
+    /// Returns a route to 192.0.2.9 with two probes to each of `hops` hops, in turn, and `replies` (probe,
     /// last byte of the sender, reply), each one millisecond after its probe.
-    fn route(hops: u8, said: &[(u16, u8, ProbeReply)]) -> RouteState {
+    fn route(hops: u8, replies: &[(u16, u8, ProbeReply)]) -> RouteState {
         let (mut route, now) = (RouteState::new(ip(9)), Instant::now());
         for probe in 0..hops * 2 {
             route.sent(Some(probe % hops + 1), now);
         }
-        for &(number, by, word) in said {
-            route.received(number, Some(ip(by)), word, now + Duration::from_millis(1));
+        for &(number, by, kind) in replies {
+            route.received(number, Some(ip(by)), kind, now + Duration::from_millis(1));
         }
         route
     }

@@ -53,7 +53,7 @@ pub(super) struct Received {
     /// Number of the probe; `None` if this host itself did not send it.
     pub(super) number: Option<u16>,
     pub(super) by: Option<IpAddr>,
-    pub(super) word: ProbeReply,
+    pub(super) reply: ProbeReply,
 }
 
 /// A socket for probes to one target.
@@ -107,12 +107,12 @@ impl ProbeSocket {
     }
 
     /// Returns the bytes of the smallest probe, with its IP header.
-    pub(super) fn smallest(&self) -> ByteCount {
+    pub(super) fn min_probe(&self) -> ByteCount {
         ByteCount::new((self.ip_header() + HEADER + MIN_PAYLOAD) as u64)
     }
 
     /// Returns the MTU that every link has at least (RFC 791, RFC 8200).
-    pub(super) fn least_mtu(&self) -> ByteCount {
+    pub(super) fn min_mtu(&self) -> ByteCount {
         ByteCount::new(if self.target.is_ipv4() { 68 } else { 1280 })
     }
 
@@ -156,8 +156,8 @@ impl ProbeSocket {
         Ok(found.and_then(|found| {
             let number = self.number(&found, &packet[..found.quoted]);
             let is_ours = number.is_some() || found.by.is_none();
-            let word = word(self.target.is_ipv4(), &found).filter(|_| is_ours)?;
-            Some(Received { number: number.filter(|_| found.by.is_some()), by: found.by, word })
+            let reply = reply_kind(self.target.is_ipv4(), &found).filter(|_| is_ours)?;
+            Some(Received { number: number.filter(|_| found.by.is_some()), by: found.by, reply })
         }))
     }
 
@@ -175,20 +175,21 @@ impl ProbeSocket {
     /// Fails if there is none.
     fn answer(&self) -> io::Result<Option<Received>> {
         let mut packet = [0; MAX_PACKET];
-        let come = match arrival(&self.socket, &mut packet) {
-            Ok(come) => come,
+        let arrived = match arrival(&self.socket, &mut packet) {
+            Ok(arrived) => arrived,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
             // An ICMP error about a probe, which `icmp_error` returns.
             Err(_) => return Ok(None),
         };
         let number = match self.echoes {
-            Some(echoes) => echoes.answered(&packet[..come.length]).map(|number| number as u16),
+            Some(echoes) => echoes.answered(&packet[..arrived.length]).map(|number| number as u16),
             // The port is open after all.
-            None => {
-                come.from.filter(|from| from.ip() == self.target).and_then(|from| from.port().checked_sub(FIRST_PORT))
-            }
+            None => arrived
+                .from
+                .filter(|from| from.ip() == self.target)
+                .and_then(|from| from.port().checked_sub(FIRST_PORT)),
         };
-        Ok(number.map(|_| Received { number, by: Some(self.target), word: ProbeReply::Reached }))
+        Ok(number.map(|_| Received { number, by: Some(self.target), reply: ProbeReply::Reached }))
     }
 }
 
@@ -204,7 +205,7 @@ pub(super) fn set_ttl(socket: &Socket, target: IpAddr, hops: u8) -> io::Result<(
 }
 
 /// Returns the kind of reply that an ICMP packet is (RFC 792, RFC 1812, RFC 4443); `None` for other ICMP packets.
-pub(super) fn word(is_ipv4: bool, found: &IcmpError) -> Option<ProbeReply> {
+pub(super) fn reply_kind(is_ipv4: bool, found: &IcmpError) -> Option<ProbeReply> {
     let too_large = || ProbeReply::TooLarge(ByteCount::new(found.mtu.into()));
     if found.by.is_none() {
         return (found.mtu > 0).then(too_large);

@@ -19,7 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::MAX_HOPS;
-use super::socket::{ProbeReply, set_ttl, word};
+use super::socket::{ProbeReply, reply_kind, set_ttl};
 use crate::latency::bind;
 
 /// Maximum duration of all SYN probes.
@@ -38,7 +38,7 @@ const MAX_OPTIONS: ByteCount = ByteCount::new(40);
 const MAX_HEADER: usize = 60;
 
 /// The outcome of a SYN probe.
-enum Fate {
+enum Outcome {
     /// A router quoted the SYN.
     SynQuote(SynQuote),
     /// No usable reply came.
@@ -71,9 +71,9 @@ pub fn syn_quotes(address: SocketAddr, local: &Local, rtt: Option<Span>, interru
             break;
         }
         match attempt(address, local, hop, timeout) {
-            Ok(Fate::SynQuote(quoted)) => found.push(quoted),
-            Ok(Fate::Silence) => {}
-            Ok(Fate::Ended) | Err(_) => break,
+            Ok(Outcome::SynQuote(quoted)) => found.push(quoted),
+            Ok(Outcome::Silence) => {}
+            Ok(Outcome::Ended) | Err(_) => break,
         }
     }
     found
@@ -83,7 +83,7 @@ pub fn syn_quotes(address: SocketAddr, local: &Local, rtt: Option<Span>, interru
 ///
 /// # Errors
 /// Fails if a system call does, as for an address that is not this host's.
-fn attempt(address: SocketAddr, local: &Local, hop: u8, timeout: Duration) -> io::Result<Fate> {
+fn attempt(address: SocketAddr, local: &Local, hop: u8, timeout: Duration) -> io::Result<Outcome> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     bind(&socket, local)?;
     enable_recverr(&socket, address.is_ipv6())?;
@@ -93,21 +93,21 @@ fn attempt(address: SocketAddr, local: &Local, hop: u8, timeout: Duration) -> io
     socket.set_nonblocking(true)?;
     match socket.connect(&address.into()) {
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
-        _ => return Ok(Fate::Ended),
+        _ => return Ok(Outcome::Ended),
     }
     let limit = Timespec::try_from(timeout).ok();
     let moved = poll(&mut [PollFd::new(&socket, PollFlags::OUT)], limit.as_ref())? > 0;
     let mut header = [0; MAX_HEADER];
     let Ok(Some(found)) = icmp_error(&socket, &mut header) else {
-        return Ok(if moved { Fate::Ended } else { Fate::Silence });
+        return Ok(if moved { Outcome::Ended } else { Outcome::Silence });
     };
-    let (Some(by), Some(ProbeReply::Expired)) = (found.by, word(address.is_ipv4(), &found)) else {
-        return Ok(Fate::Ended);
+    let (Some(by), Some(ProbeReply::Expired)) = (found.by, reply_kind(address.is_ipv4(), &found)) else {
+        return Ok(Outcome::Ended);
     };
     // A router needs to quote no more than the ports and the sequence number (RFC 792).
     let syn = SynSegment::parse(&header[..found.quoted]);
-    Ok(syn.map_or(Fate::Silence, |syn| {
-        Fate::SynQuote(SynQuote { hop, by, window_scale: syn.window_scale, mss: syn.mss })
+    Ok(syn.map_or(Outcome::Silence, |syn| {
+        Outcome::SynQuote(SynQuote { hop, by, window_scale: syn.window_scale, mss: syn.mss })
     }))
 }
 
