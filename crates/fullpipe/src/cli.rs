@@ -60,7 +60,7 @@ mod tests {
     /// Flags whose meaning differs between commands, with the reason.
     const EXCEPTIONS: &[(&str, &str)] = &[];
 
-    /// Every command but the drop-in, which has a parser of its own, with its path.
+    /// Collects every command with its path, but not the drop-in, which has a parser of its own.
     fn walk(command: &clap::Command, path: &str, found: &mut Vec<(String, clap::Command)>) {
         found.push((path.to_owned(), command.clone()));
         for inner in command.get_subcommands().filter(|inner| !["help", "iperf3"].contains(&inner.get_name())) {

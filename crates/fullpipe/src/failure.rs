@@ -9,20 +9,20 @@ use fullpipe_observe::WatchError;
 use fullpipe_probe::ProbeError;
 use fullpipe_scenario::{FlagError, ScenarioError};
 
-/// It ran and failed, or the result is invalid.
+/// Exit code of a program that failed, or whose result is invalid.
 pub(crate) const FAILED: u8 = 1;
-/// The command line or a file is wrong.
+/// Exit code for a wrong command line or file.
 pub(crate) const USAGE: u8 = 2;
-/// The machine lacks a permission or a feature.
+/// Exit code for a permission or a feature that the machine lacks.
 pub(crate) const LACKING: u8 = 3;
-/// The user stopped it.
+/// Exit code of a program that its user stopped.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// Why the program ends without success: one sentence for the user, and the exit code.
+/// Reason for which the program fails: one sentence for the user, and the exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
-    /// Empty where everything that is to be said has been printed.
+    /// Empty if the reason has been printed already.
     pub(crate) message: String,
 }
 
@@ -31,7 +31,7 @@ impl Failure {
         Self { code, message: message.into() }
     }
 
-    /// The code alone: the result that was printed says the rest.
+    /// Returns a failure without a message: the result that was printed holds the reason.
     pub(crate) fn already_printed(code: u8) -> Self {
         Self::new(code, "")
     }

@@ -46,7 +46,7 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// With `quiet`, only results are printed.
+    /// Returns a terminal for this format; with `quiet` it prints results only.
     pub(crate) fn new(format: Format, quiet: bool) -> Self {
         let plain = format != Format::Text
             || !io::stdout().is_terminal()

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use crate::failure::{FAILED, Failure};
 use crate::terminal::Terminal;
 
-/// Set for the process in the background.
+/// Variable of the environment that is set for the process in the background.
 const DETACHED: &str = "FULLPIPE_DETACHED";
 
 /// Returns true if this process is the one in the background, which then leaves the terminal and its session.
@@ -45,7 +45,8 @@ pub(crate) fn detach() -> Result<(), Failure> {
     Err(Failure::new(code, said.trim().trim_start_matches("fullpipe: ")))
 }
 
-/// This program again, with the same name and arguments, as the one that runs in the background.
+/// Returns the command that starts this program again, with the same name and arguments, as the one that runs in the
+/// background.
 pub(crate) fn detached_self() -> io::Result<Command> {
     let mut arguments = std::env::args_os();
     let mut command = Command::new(std::env::current_exe()?);

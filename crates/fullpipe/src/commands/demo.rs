@@ -143,7 +143,7 @@ impl Progress<'_> {
     }
 }
 
-/// An experiment that was cut short, is invalid, or could not be undone is no success.
+/// Fails if an experiment was cut short, is invalid, or could not be undone.
 fn outcome(experiment: &Experiment) -> Result<(), Failure> {
     let measurements = [Some(&experiment.measurement), experiment.proof.as_ref().map(|proof| &proof.measurement)];
     let mut measurements = measurements.into_iter().flatten();

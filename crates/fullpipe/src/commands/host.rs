@@ -322,11 +322,11 @@ fn stated(undone: HostUndone, terminal: &Terminal) -> Result<(), Failure> {
     if whole { Ok(()) } else { Err(Failure::already_printed(FAILED)) }
 }
 
-/// Waits for Enter; without it, takes everything back when the time is over, as the watchdog would.
+/// Waits for Enter. Undoes everything if the time ends without it, as the watchdog would.
 fn confirm_or_take_back(id: &str, until: Instant, journal: &JournalFolder, terminal: &Terminal) -> Result<(), Failure> {
     terminal.progress("Enter keeps it. ");
     if Terminal::enter_before(until) {
-        // Somebody else may have confirmed it, or taken it back, meanwhile.
+        // Another process may have confirmed or undone it meanwhile.
         journal.open()?.confirm()?;
         terminal.result("It stays; `fullpipe host undo` puts back what was.\n");
         return Ok(());
@@ -336,11 +336,11 @@ fn confirm_or_take_back(id: &str, until: Instant, journal: &JournalFolder, termi
     stated(undone, terminal)
 }
 
-/// Starts the process that takes apply `id` back in time, and waits until it is there.
+/// Starts the process that undoes apply `id` when its time ends, and waits until it runs.
 fn start_watchdog(id: &str, time: Span, journal: &JournalFolder) -> io::Result<()> {
     const TIMEOUT: Duration = Duration::from_secs(10);
     let folder = journal.path().map_err(|failure| io::Error::other(failure.message))?;
-    // Who waits at a terminal takes it back, and says so; this does if that was killed.
+    // The process at a terminal undoes it and reports that. This process does so if that one was killed.
     let time = if Terminal::can_ask() { time + Span::from_secs(5) } else { time };
     let mut command = Command::new("/proc/self/exe");
     // Of a name that a reader of `ps` knows.
@@ -370,7 +370,7 @@ fn gave_up(child: &mut Child) -> io::Error {
 
 const READY: &str = "ready\n";
 
-/// Outlives the terminal and who started it, and takes the apply back unless it was confirmed.
+/// Undoes the apply after its time unless it was confirmed. Outlives the terminal and the process that started it.
 fn watch(id: &str, after: Span, journal: &JournalFolder) -> Result<(), Failure> {
     let until = Instant::now() + Duration::from(after);
     ignore_terminal_signals();
@@ -378,7 +378,7 @@ fn watch(id: &str, after: Span, journal: &JournalFolder) -> Result<(), Failure> 
     let _ = rustix::process::setsid();
     Terminal::line(READY.trim_end());
     thread::sleep(until.saturating_duration_since(Instant::now()));
-    // Whoever holds the lock longer than usual may still let go of it.
+    // A process that holds the lock longer than usual may still release it.
     for _ in 0..LOCK_ATTEMPTS {
         match JournalDir::open(&journal.path()?, System::of_this_host()) {
             Err(JournalError::Busy { .. }) => {}
@@ -391,7 +391,7 @@ fn watch(id: &str, after: Span, journal: &JournalFolder) -> Result<(), Failure> 
     Err(Failure::new(FAILED, "the journal stayed locked"))
 }
 
-/// Of ten seconds each.
+/// Attempts to lock the journal, of ten seconds each.
 const LOCK_ATTEMPTS: u32 = 60;
 
 fn rtt(text: &str) -> Result<Span, String> {
@@ -412,7 +412,7 @@ fn temporary(text: &str) -> Result<Span, String> {
     possible.then_some(time).ok_or_else(|| "it must be from one second to a day".to_owned())
 }
 
-/// `SETTING=VALUE`, of which one may be several changes.
+/// Reads `SETTING=VALUE`, which may stand for several changes.
 fn setting(text: &str) -> Result<Vec<Change>, String> {
     let (name, value) = text.split_once('=').ok_or("it is SETTING=VALUE, as tcp_wmem=64MiB")?;
     if value.chars().any(|letter| letter.is_control() && letter != '\t') || value.trim().is_empty() {
@@ -452,7 +452,7 @@ fn route_metric(rest: &str, value: &str) -> Result<Change, String> {
     Ok(Change::RouteMetric { destination: named(destination)?, metric: metric.to_owned(), value })
 }
 
-/// By the kernel's names, or the short ones of ethtool.
+/// Reads an offload by the kernel's name or the short name of ethtool.
 fn offload(rest: &str, value: &str) -> Result<Vec<Change>, String> {
     let (device, feature) = rest.rsplit_once(':').ok_or("it is offload:DEVICE:FEATURE=on")?;
     let on = match value {

@@ -122,7 +122,7 @@ fn stays_here(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// With what limited it. Datagrams at a given rate have no window, and no limit but that rate.
+/// Returns the measurement with its limit. Datagrams at a given rate have no window, and no limit but that rate.
 fn judged(measurement: Measurement, bandwidth: Option<BitRate>) -> Measurement {
     if measurement.request.transport == Transport::Udp {
         return measurement;

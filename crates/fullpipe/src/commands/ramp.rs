@@ -15,7 +15,7 @@ use crate::terminal::Terminal;
 /// Steps where nobody says how many: a tenth of what the path carries each, from one to twelve.
 const USUAL_STEPS: u16 = 12;
 
-/// Most steps.
+/// Largest number of steps.
 const MAX_STEPS: u16 = 100;
 
 /// `FROM..TO` as shares or rates, and `/N` steps.

@@ -302,7 +302,7 @@ impl LogThread {
 struct Log {
     file: Option<File>,
     json: bool,
-    /// Who started a daemon waits for the line that says that it can be reached, and is gone after it.
+    /// True for a daemon: the process that starts it waits for the line that it can be reached, and ends after that.
     silent_after_listening: bool,
     silent: bool,
 }

@@ -25,7 +25,7 @@ fn events(output: &Output) -> Vec<String> {
     names.collect()
 }
 
-/// Without the intervals, of which a busy machine may see one more.
+/// Returns the names of the events without the intervals, of which a busy machine may have one more.
 fn without_intervals(output: &Output) -> Vec<String> {
     events(output).into_iter().filter(|name| name != "interval" && name != "path").collect()
 }

@@ -20,7 +20,7 @@ fn listed(help: &str) -> Vec<String> {
     names.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }
 
-/// Every command that some help lists, the program itself first.
+/// Returns every command that a help lists, the program itself first.
 fn all_commands() -> Vec<Vec<String>> {
     let mut found = vec![Vec::new()];
     let mut next = 0;

@@ -64,7 +64,7 @@ impl Bench {
     }
 }
 
-/// Every sysctl of the network that can be read, to the byte, and the devices.
+/// Returns every readable sysctl of the network, to the byte, and the devices.
 fn everything() -> BTreeMap<String, String> {
     let mut all = network_sysctls();
     for device in fullpipe_sys::devices().unwrap() {

@@ -164,7 +164,7 @@ impl Peer {
         Ok(stream)
     }
 
-    /// Up to where data may flow: its data connections.
+    /// Begins a test until data may flow and returns its data connections.
     fn begin(&mut self, parameters: &str, streams: usize) -> io::Result<Vec<TcpStream>> {
         self.ask(parameters)?;
         self.expect(state::CREATE_STREAMS)?;

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::common::{fullpipe, run};
 
-/// Longest that one program may take.
+/// Longest time for one program, in seconds.
 const TIMEOUT: u64 = 40;
 
 /// The path's round trip, in seconds.

@@ -21,7 +21,7 @@ pub enum Unit {
 impl FromStr for Unit {
     type Err = &'static str;
 
-    /// Reads what `-f` takes.
+    /// Reads the argument of `-f`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let power = |letter: char| match letter {
             'k' => Some(1),
@@ -41,12 +41,12 @@ impl FromStr for Unit {
     }
 }
 
-/// `1.10 GBytes`.
+/// Returns an amount of data: `1.10 GBytes`.
 pub(crate) fn bytes(count: ByteCount) -> String {
     format!("{}s", amount(count.as_f64(), Unit::Bytes))
 }
 
-/// `9.42 Gbits/sec`, of `count` bytes in `seconds`.
+/// Returns the rate of `count` bytes in `seconds`: `9.42 Gbits/sec`.
 pub(crate) fn rate(count: ByteCount, seconds: f64, unit: Unit) -> String {
     format!("{}s/sec", amount(bytes_per_second(count, seconds), unit))
 }
@@ -56,7 +56,7 @@ pub(crate) fn bytes_per_second(count: ByteCount, seconds: f64) -> f64 {
     if seconds > 0.0 { count.as_f64() / seconds } else { 0.0 }
 }
 
-/// Three digits and a unit, such as `1.10 GByte`, of `bytes`, whole or in a second.
+/// Returns `bytes` with three digits and a unit: `1.10 GByte`.
 fn amount(bytes: f64, unit: Unit) -> String {
     const MAX_POWER: u8 = 4;
     const BITS: [&str; 5] = ["bit", "Kbit", "Mbit", "Gbit", "Tbit"];
@@ -82,7 +82,7 @@ fn amount(bytes: f64, unit: Unit) -> String {
     }
 }
 
-/// Two significant digits, as C's `%.2g` writes them: `0`, `0.012`, `5`, `13`, `1e+02`.
+/// Returns two significant digits, as C's `%.2g` writes them: `0`, `0.012`, `5`, `13`, `1e+02`.
 pub(crate) fn two_digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return "0".to_owned();

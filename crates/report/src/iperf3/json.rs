@@ -1,4 +1,4 @@
-//! The JSON of `-J`, and of `--json-stream` as things happen. Keys, units and order are iperf3's: microseconds for
+//! The JSON of `-J` and the events of `--json-stream`. Keys, units and order are iperf3's: microseconds for
 //! round-trip times, bytes for windows, bits per second as a number that need not be whole.
 
 use fullpipe_record::{
@@ -19,14 +19,14 @@ use super::{Connections, Role, TestHeader, amount, socket};
 pub struct Json {
     role: Role,
     request: Request,
-    /// The upload of an interval whose download is still to come.
+    /// The upload of an interval whose download is not reported yet.
     half: Option<Interval>,
     course: Course,
     document: Document,
 }
 
 impl Json {
-    /// Of a test that `request` asks for, of which no more than `header` is known.
+    /// Begins the document of a test with this `request` and this `header`.
     pub fn new(role: Role, request: Request, header: &TestHeader) -> Self {
         let start = Start { version: header.version.clone(), system_info: header.system.clone(), ..Start::default() };
         let document = Document {
@@ -38,7 +38,7 @@ impl Json {
         Self { role, request, half: None, course: Course::default(), document }
     }
 
-    /// Notes that the data connections stand; the event, as a line.
+    /// Notes that the data connections are open. Returns the event as a line.
     pub fn connected(&mut self, header: &TestHeader, connections: &Connections) -> String {
         self.request = connections.request.clone();
         self.document.title = self.request.title.clone();
@@ -47,8 +47,8 @@ impl Json {
         event("start", &self.document.start)
     }
 
-    /// Notes an interval; the event, as a line. Where data goes both ways that takes two, the upload first. The
-    /// document grows by it.
+    /// Adds an interval to the document. Returns the event as a line. If data goes both ways, an event needs two
+    /// intervals, the upload first.
     pub fn interval(&mut self, interval: &Interval) -> Option<String> {
         let part = self.part(interval)?;
         let line = event("interval", &part);
@@ -56,7 +56,7 @@ impl Json {
         Some(line)
     }
 
-    /// The same for a stream of events: the document does not grow.
+    /// Returns the event of an interval as [`Self::interval`] does, but adds nothing to the document.
     pub fn interval_event(&mut self, interval: &Interval) -> Option<String> {
         Some(event("interval", &self.part(interval)?))
     }
@@ -75,13 +75,13 @@ impl Json {
         says_anything.then(|| IntervalPart::of(&both, &self.request, self.role))
     }
 
-    /// Notes the totals; the event, as a line.
+    /// Adds the totals to the document. Returns the event as a line.
     pub fn results(&mut self, seen: &Measurement) -> String {
         self.document.end = End::of(seen, &self.course, self.role);
         event("end", &self.document.end)
     }
 
-    /// Notes what the server printed, text or JSON; the event, as a line.
+    /// Adds the server's output, text or JSON, to the document. Returns the event as a line.
     pub fn server_output(&mut self, output: &str) -> String {
         // JSON has breaks of lines between its tokens only, and an event is one line.
         match serde_json::from_str::<Box<RawValue>>(&output.replace(['\n', '\r'], " ")) {
@@ -97,13 +97,13 @@ impl Json {
         }
     }
 
-    /// Notes why the test failed; the event, as a line.
+    /// Adds the reason for which the test failed to the document. Returns the event as a line.
     pub fn failed(&mut self, why: &str) -> String {
         self.document.error = Some(why.to_owned());
         event("error", &why)
     }
 
-    /// The whole, with a newline at its end.
+    /// Returns the document, with a newline at its end.
     ///
     /// # Panics
     /// Never: it holds strings, numbers and lists, all of which can be written.
@@ -116,7 +116,7 @@ impl Json {
     }
 }
 
-/// One object of `--json-stream`, with its newline.
+/// Returns one object of `--json-stream`, with its newline.
 fn event(name: &'static str, data: &impl Serialize) -> String {
     #[derive(Serialize)]
     struct Event<'d, T> {
@@ -127,7 +127,7 @@ fn event(name: &'static str, data: &impl Serialize) -> String {
     format!("{}\n", text.expect("numbers and strings can always be written"))
 }
 
-/// `Sat, 21 Nov 2026 17:00:00 GMT`.
+/// Returns a time as `Sat, 21 Nov 2026 17:00:00 GMT`.
 pub(crate) fn date(at: Span) -> String {
     let stamp = jiff::Timestamp::from_second(at.as_secs_f64() as i64);
     stamp.map_or_else(|_| String::new(), |stamp| stamp.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string())
@@ -140,13 +140,13 @@ pub(crate) const fn protocol(transport: Transport) -> &'static str {
     }
 }
 
-/// Host and port of an address; port 0 where there is none.
+/// Returns host and port of an address; the port is 0 if there is none.
 pub(crate) fn split(address: &str) -> (&str, u16) {
     let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
     (host.trim_start_matches('[').trim_end_matches(']'), port.parse().unwrap_or(0))
 }
 
-/// A number that is written without a fraction where it has none, as iperf3 does.
+/// A number that is written without a fraction if it is whole, as iperf3 does.
 #[derive(Debug, Clone, Copy, Default)]
 struct Number(f64);
 
@@ -323,7 +323,7 @@ impl TestStart {
     }
 }
 
-/// A time and the bytes in it; what it begins with in iperf3's order.
+/// A time and the bytes in it: the first keys of a part, in iperf3's order.
 #[derive(Debug, Serialize)]
 struct Amount {
     start: Number,
@@ -365,7 +365,7 @@ impl Loss {
         }
     }
 
-    /// Of the datagrams that were sent, where the sender said how many.
+    /// Returns the loss among the datagrams that were sent, if the sender reports their number.
     fn of_sent(arrived: Arrived, sent: u64) -> Self {
         let datagrams = if sent > 0 { sent } else { arrived.datagrams };
         Self::of(Arrived { datagrams, ..arrived })
@@ -420,7 +420,7 @@ enum SumCounts {
 }
 
 impl IntervalPart {
-    /// Of what happened in one time, in one direction or in both.
+    /// Returns the part of the document for one interval of time, in one direction or in both.
     fn of(intervals: &[Interval], request: &Request, role: Role) -> Self {
         let parts = intervals.iter().flat_map(|interval| {
             interval.streams.iter().map(move |stream| StreamPart::of(stream, interval, request, role))

@@ -9,17 +9,17 @@ pub(crate) const SEPARATOR: &str = "- - - - - - - - - - - - - - - - - - - - - - 
 
 /// Figures of a line: of one stream, or of all in one direction.
 pub(crate) struct Line<'t> {
-    /// `  5`, or `SUM`.
+    /// Number of the stream, as `  5`, or `SUM`.
     pub(crate) name: &'t str,
-    /// `[TX-C]` and the like where data goes both ways, else empty.
+    /// Direction, as `[TX-C]`, if data goes both ways, else empty.
     pub(crate) tag: &'t str,
-    /// Seconds.
+    /// Start of the time, in seconds.
     pub(crate) from: f64,
-    /// Seconds.
+    /// End of the time, in seconds.
     pub(crate) to: f64,
     pub(crate) bytes: ByteCount,
     pub(crate) count: Count,
-    /// `sender`, `receiver`, `(omitted)`, or nothing.
+    /// Last word: `sender`, `receiver`, `(omitted)`, or nothing.
     pub(crate) word: &'t str,
 }
 
@@ -33,14 +33,14 @@ pub(crate) enum Count {
     Window(u64, ByteCount),
     /// Datagrams sent.
     Sent(u64),
-    /// Datagrams that arrived or did not.
+    /// Datagrams that arrived and that were lost.
     Arrived(Arrived),
 }
 
 /// Counts of datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Arrived {
-    /// Milliseconds.
+    /// Jitter, in milliseconds.
     pub(crate) jitter: f64,
     pub(crate) lost: u64,
     /// Lost and received.
@@ -48,19 +48,19 @@ pub(crate) struct Arrived {
 }
 
 impl Arrived {
-    /// Lost ones in a hundred; none of none.
+    /// Returns the share of lost datagrams, in percent; 0 if there are none.
     pub(crate) fn percent(self) -> f64 {
         percent(self.lost, self.datagrams)
     }
 }
 
-/// `part` in a hundred of `whole`; none of none.
+/// Returns the share of `part` in `whole`, in percent; 0 if `whole` is 0.
 pub(crate) fn percent(part: u64, whole: u64) -> f64 {
     if whole > 0 { 100.0 * part as f64 / whole as f64 } else { 0.0 }
 }
 
 impl Line<'_> {
-    /// The line with its end.
+    /// Returns the line with its newline.
     pub(crate) fn text(&self, unit: Unit) -> String {
         let Self { name, tag, from, to, word, .. } = self;
         let transfer = amount::bytes(self.bytes);
@@ -84,7 +84,7 @@ impl Line<'_> {
     }
 }
 
-/// Which columns a head names.
+/// Columns of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Columns {
     Plain,
@@ -95,7 +95,7 @@ pub(crate) enum Columns {
 }
 
 impl Columns {
-    /// Of the intervals of a test, which this end sends or not, or both.
+    /// Returns the columns for the intervals of a test that this end sends, receives, or both.
     pub(crate) fn of_intervals(transport: Transport, sends: bool, receives: bool) -> Self {
         match transport {
             Transport::Tcp if sends => Self::Window,
@@ -105,7 +105,7 @@ impl Columns {
         }
     }
 
-    /// The line with its end.
+    /// Returns the line with its newline.
     pub(crate) fn head(self, both_ways: bool) -> String {
         let role = if both_ways { "[Role]" } else { "" };
         let more = match self {

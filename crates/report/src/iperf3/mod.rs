@@ -1,7 +1,7 @@
 //! iperf3 3.12's output, text and JSON, made of our records: for people and programs that read it.
 //!
-//! The shapes are iperf3's to the space. Where it shows numbers of its sockets, which say nothing, ours are those that
-//! it usually has.
+//! The layout is iperf3's to the space. It shows the numbers of its sockets, which mean nothing; ours are those that it
+//! usually has.
 
 mod amount;
 mod json;
@@ -19,17 +19,17 @@ pub use text::{Text, greeting, listening};
 /// The version of iperf3 whose output this is.
 pub const IPERF3_VERSION: &str = "3.12";
 
-/// Which part this end plays.
+/// Role of this end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It asked for the test.
+    /// The end that requests the test.
     Client,
-    /// It was asked.
+    /// The end that accepts it.
     Server,
 }
 
 impl Role {
-    /// True if this end sends what goes in `direction`, which is as the client sees it.
+    /// Returns true if this end sends in `direction`, which is as the client sees it.
     fn sends(self, direction: Direction) -> bool {
         match direction {
             Direction::Upload => self == Self::Client,
@@ -42,11 +42,11 @@ impl Role {
 /// Options of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextOptions {
-    /// Which part this end plays.
+    /// Role of this end.
     pub role: Role,
-    /// Unit of the rates, in text.
+    /// Unit of the rates.
     pub unit: Unit,
-    /// True if more is to be printed, in text.
+    /// True to print more, as with `-V`.
     pub verbose: bool,
 }
 
@@ -57,28 +57,28 @@ pub struct TestHeader {
     pub version: String,
     /// The system that it runs on, as `uname -a` has it.
     pub system: String,
-    /// When it began, since 1970 in UTC.
+    /// Time at which the test began, since 1970 in UTC.
     pub at: Span,
-    /// The server as it was named, for a client; the client's address, for a server.
+    /// For a client, the server as the user names it; for a server, the client's address.
     pub host: String,
-    /// Its port.
+    /// Port of the server, or of the client.
     pub port: u16,
 }
 
 /// Facts about a test once its data connections are open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connections {
-    /// The test as it is carried out: nothing in it is left to be chosen.
+    /// The test as it is carried out, with every value chosen.
     pub request: Request,
     /// The test's cookie.
     pub cookie: String,
-    /// Largest segment of the control connection, where the kernel says.
+    /// Largest segment of the control connection, if the kernel reports it.
     pub mss: Option<ByteCount>,
     /// The data connections, in the order of the streams.
     pub sockets: Vec<SocketReadback>,
 }
 
-/// The number that iperf3 would show for the socket of a stream: it opens a file for each stream.
+/// Returns the number that iperf3 would show for the socket of a stream: it opens a file for each stream.
 fn socket(stream: u16) -> u32 {
     5 + 2 * u32::from(stream)
 }

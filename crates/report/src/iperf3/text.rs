@@ -1,4 +1,4 @@
-//! The text, as things happen.
+//! The text of a test while it runs.
 
 use std::fmt::Display;
 
@@ -31,7 +31,7 @@ pub struct Text {
 }
 
 impl Text {
-    /// Of a test that is asked for by `request`.
+    /// Begins the text of a test with this `request`.
     pub fn new(options: TextOptions, request: Request) -> Self {
         Self { options, request, began: false, course: Course::default() }
     }
@@ -84,7 +84,7 @@ impl Text {
         self.finished(text)
     }
 
-    /// One interval. Where data goes both ways, every time has two, upload first.
+    /// Returns the lines of an interval. If data goes both ways, each time has two intervals, the upload first.
     pub fn interval(&mut self, interval: &Interval) -> String {
         if is_empty_rest(interval, &self.request) {
             return String::new();
@@ -115,7 +115,7 @@ impl Text {
         self.finished(text)
     }
 
-    /// The totals, and with them the end.
+    /// Returns the totals, which end the text.
     pub fn results(&self, seen: &Measurement) -> String {
         let mut text = SEPARATOR.to_owned();
         if self.options.verbose {
@@ -151,7 +151,7 @@ impl Text {
         self.finished("\niperf Done.\n".to_owned())
     }
 
-    /// A client puts the title before every line.
+    /// Puts the title before every line of a client.
     fn finished(&self, text: String) -> String {
         titled(self.request.title.as_deref().filter(|_| self.options.role == Role::Client), text)
     }
@@ -166,7 +166,7 @@ impl Text {
         Columns::of_intervals(self.request.transport, sends, receives).head(self.goes_both_ways())
     }
 
-    /// Which way a line is about, where data goes both ways.
+    /// Returns the direction of a line if data goes both ways.
     fn tag(&self, direction: Direction) -> &'static str {
         match (self.goes_both_ways(), self.options.role, direction) {
             (false, ..) => "",
@@ -177,7 +177,7 @@ impl Text {
         }
     }
 
-    /// Cookie, segment size and rate.
+    /// Returns the lines with cookie, segment size and rate.
     fn terms(&self, connections: &Connections) -> String {
         let mut text = format!("      Cookie: {}\n", connections.cookie);
         if self.request.transport == Transport::Tcp {
@@ -264,7 +264,8 @@ impl Text {
         }
     }
 
-    /// Processor time, of an end that sends, and congestion control; of the other end only a client knows it by now.
+    /// Returns the processor time of an end that sends, and the congestion control. Only a client knows those of the
+    /// other end at this time.
     fn ends(&self, seen: &Measurement, sends: bool) -> String {
         let mut text = String::new();
         let roles = |here, there| {
@@ -295,19 +296,19 @@ fn titled(title: Option<&str>, text: String) -> String {
     }
 }
 
-/// The congestion control of an end's data connections, where it is known.
+/// Returns the congestion control of an end's data connections, if it is known.
 pub(crate) fn congestion(end: &EndReport) -> Option<&str> {
     let named = end.sockets.first().map(|socket| socket.congestion.as_str());
     named.or(end.congestion.as_deref()).filter(|name| !name.is_empty())
 }
 
-/// `12.3% (0.4%u/11.9%s)`.
+/// Returns processor time as `12.3% (0.4%u/11.9%s)`.
 fn processor(cpu: Option<Cpu>) -> String {
     let cpu = cpu.unwrap_or_default();
     format!("{:.1}% ({:.1}%u/{:.1}%s)", cpu.total().percent(), cpu.user.percent(), cpu.system.percent())
 }
 
-/// The sender's line shows no loss, whatever became of them.
+/// Returns the counts of the sender's line, which shows no loss.
 fn sent(datagrams: u64) -> Count {
     Count::Arrived(Arrived { datagrams, ..Arrived::default() })
 }

@@ -1,4 +1,4 @@
-//! Records as iperf3 looks at them.
+//! Figures of records as iperf3 counts them.
 
 use fullpipe_record::{Datagrams, Direction, Interval, Measurement, Request, StreamInterval, StreamSummary, Transport};
 use fullpipe_units::{ByteCount, Span};
@@ -6,13 +6,13 @@ use fullpipe_units::{ByteCount, Span};
 use super::Role;
 use super::line::{Arrived, Count};
 
-/// A time of the report, in seconds: since the start, and since the end of the omitted time once that is over.
+/// Returns begin and end of an interval in seconds, since the start or, after the omitted time, since the end of that.
 pub(crate) fn times(interval: &Interval, request: &Request) -> (f64, f64) {
     let zero = if interval.omitted { Span::ZERO } else { request.omit };
     (interval.from.saturating_sub(zero).as_secs_f64(), interval.to.saturating_sub(zero).as_secs_f64())
 }
 
-/// True if an interval is a rest in which nothing moved, at the end of a test: iperf3 leaves it out.
+/// Returns true if an interval is a short rest without data at the end of a test, which iperf3 leaves out.
 pub(crate) fn is_empty_rest(interval: &Interval, request: &Request) -> bool {
     interval.bytes == ByteCount::ZERO && interval.to.saturating_sub(interval.from) < request.interval.scaled(0.1)
 }
@@ -27,7 +27,7 @@ pub(crate) fn arrived(datagrams: Option<Datagrams>) -> Arrived {
     }
 }
 
-/// Of all streams together: counts add up, jitter is the mean.
+/// Returns the figures of all streams together: counts add up, jitter is the mean.
 pub(crate) fn together(streams: &[Arrived]) -> Arrived {
     let jitter: f64 = streams.iter().map(|stream| stream.jitter).sum();
     Arrived {
@@ -37,7 +37,7 @@ pub(crate) fn together(streams: &[Arrived]) -> Arrived {
     }
 }
 
-/// The congestion window of a stream in bytes; zero where the kernel does not say.
+/// Returns the congestion window of a stream in bytes; zero if the kernel does not report it.
 pub(crate) fn window(stream: &StreamInterval) -> ByteCount {
     let tcp = stream.tcp.as_ref();
     let window = tcp.and_then(|tcp| Some(tcp.cwnd?.of_size(tcp.snd_mss?)));
@@ -74,9 +74,9 @@ pub(crate) fn count_together(interval: &Interval, transport: Transport, sends: b
 /// Sums of the intervals so far, for the totals.
 #[derive(Debug, Default)]
 pub(crate) struct Course {
-    /// Until when this end has counted, in seconds.
+    /// End of the last interval that this end has counted, in seconds.
     until: Option<f64>,
-    /// By stream.
+    /// Extremes of each stream.
     extremes: Vec<Extremes>,
 }
 
@@ -97,21 +97,22 @@ impl Course {
         }
     }
 
-    /// Of a stream that this end sends; zeros of any other.
+    /// Returns the extremes of a stream that this end sends; zeros for any other.
     pub(crate) fn extremes(&self, stream: u16) -> Extremes {
         self.extremes.get(usize::from(stream)).copied().unwrap_or_default()
     }
 }
 
-/// The extremes of what the kernel said of a stream at the ends of intervals; zero where it said nothing.
+/// Extremes of the figures that the kernel reports at the ends of intervals; zero for those that it does not report.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Extremes {
     /// Largest congestion window, in bytes.
     pub(crate) window: u64,
     /// Largest window that the peer advertised, in bytes.
     pub(crate) peer_window: u64,
-    /// Microseconds, as all that follow.
+    /// Largest round-trip time, in microseconds.
     pub(crate) rtt_max: u64,
+    /// Smallest round-trip time, in microseconds.
     pub(crate) rtt_min: u64,
     rtt_sum: u64,
     rtt_count: u64,
@@ -147,7 +148,7 @@ pub(crate) struct Totals<'m> {
 }
 
 impl<'m> Totals<'m> {
-    /// Of each direction, upload first.
+    /// Returns the totals of each direction, upload first.
     pub(crate) fn of(seen: &'m Measurement, course: &Course, role: Role) -> Vec<Self> {
         let directions = seen.request.directions().iter();
         directions.map(|&direction| Self::one(seen, course, role, direction)).collect()

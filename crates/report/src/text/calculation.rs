@@ -254,7 +254,7 @@ fn change(change: &Change) -> String {
     }
 }
 
-/// Of one change.
+/// Returns the verb for one change.
 fn verb(change: &Change) -> &'static str {
     match change {
         Change::Streams(_) | Change::SocketBuffer(Buffer::Automatic) => "lift",

@@ -22,7 +22,7 @@ pub fn diagnosis(diagnosis: &Diagnosis, present: BitRate, style: Style) -> Strin
     watched + &limit(&diagnosis.verdict, style) + &what_would_help(&diagnosis.remedies, present, style)
 }
 
-/// Whose connections they were, and what they moved.
+/// Returns the text on the watched connections: their program and their data.
 fn transfer(seen: &Transfer, style: Style) -> String {
     let program = match (&seen.program, seen.pid) {
         (Some(name), Some(pid)) => format!("{} (process {pid})", printable(name)),
@@ -59,7 +59,7 @@ fn limit(verdict: &Verdict, style: Style) -> String {
     text + &wrapped(&basis(verdict), 2, |line| style.dim(line))
 }
 
-/// The limit in one sentence, and in another what would be next where that is close.
+/// Returns the limit in one sentence and, if the next limit is close, that one in another.
 pub(crate) fn sentences(verdict: &Verdict, style: Style) -> String {
     let next =
         verdict.runner_up.as_ref().and_then(next).map_or_else(String::new, |next| wrapped(&next, 2, str::to_owned));
@@ -88,7 +88,7 @@ fn next(next: &RunnerUp) -> Option<String> {
     }
 }
 
-/// Every ceiling side by side, the lowest first, the limit marked.
+/// Returns a bar for every ceiling, the lowest first, the limit marked.
 fn ceilings(verdict: &Verdict) -> String {
     let mut ceilings: Vec<(Limit, BitRate)> = verdict.ceilings.iter().map(|(kind, rate)| (*kind, *rate)).collect();
     ceilings.sort_by_key(|(_, rate)| *rate);
@@ -101,7 +101,7 @@ fn ceilings(verdict: &Verdict) -> String {
     table.render(4, str::to_owned)
 }
 
-/// Whose view it is, and what the other would add.
+/// Returns the end from which the limit was seen, and the facts that the other end would add.
 fn basis(verdict: &Verdict) -> String {
     let seen = match verdict.basis {
         Basis::Sender => "Seen from the sending end alone",
@@ -142,7 +142,7 @@ fn what_would_help(remedies: &[Remedy], present: BitRate, style: Style) -> Strin
     text
 }
 
-/// `: 941.5 Mbit/s predicted (332 Mbit/s to 941.5 Mbit/s), 2.9× as much`.
+/// Returns a forecast as `: 941.5 Mbit/s predicted (332 Mbit/s to 941.5 Mbit/s), 2.9× as much`.
 fn gain(forecast: Forecast, present: BitRate) -> String {
     let rate = forecast.bits_per_second;
     let interval = if forecast.high.as_f64() > WIDE * forecast.low.as_f64() {
@@ -195,7 +195,7 @@ fn of_predicted(trial: &Trial) -> String {
     trial.predicted.map_or_else(String::new, |forecast| format!("{:.1} % of the prediction", share(forecast)))
 }
 
-/// `The command ended with code 0 after 3.21 s`.
+/// Returns the end of a command as `The command ended with code 0 after 3.21 s`.
 pub fn command_end(end: &CommandEnd) -> String {
     let how = match (end.code, end.signal) {
         (Some(code), _) => format!("with code {code}"),
@@ -215,7 +215,7 @@ const fn place(at: At) -> &'static str {
     }
 }
 
-/// The name that JSON has for it.
+/// Returns the name of a value in JSON.
 fn name(of: impl Serialize) -> String {
     serde_json::to_value(of).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }

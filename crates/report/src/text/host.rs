@@ -219,7 +219,7 @@ fn routes(host: &HostReport, style: Style) -> String {
     heading(style, "Routes with metrics") + &lines.collect::<String>()
 }
 
-/// Of many hosts, only how many.
+/// Returns the hosts that the kernel remembers; of many hosts, only their number.
 fn remembered(host: &HostReport, style: Style) -> String {
     const FEW: usize = 8;
     if host.remembered.is_empty() {
@@ -275,7 +275,7 @@ fn diff(change: &HostChange, style: Style) -> String {
     text
 }
 
-/// The kernel prints tabs.
+/// Replaces the tabs that the kernel prints.
 fn spaced(text: &str) -> String {
     text.replace('\t', " ")
 }

@@ -197,7 +197,7 @@ fn thousands(count: u64) -> String {
     groups.join(",")
 }
 
-/// To a hundredth of a second: finer figures would pretend.
+/// Returns a time to a hundredth of a second, because smaller figures are not certain.
 pub(crate) fn rounded(span: Span) -> String {
     format!("{:.2} s", span.as_secs_f64())
 }

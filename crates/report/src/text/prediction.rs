@@ -20,7 +20,7 @@ pub fn prediction(prediction: &Prediction, style: Style) -> String {
     text + &chart(prediction, style) + &notes(prediction, style)
 }
 
-/// Every ceiling as a bar, and the rate that they leave.
+/// Returns every ceiling as a bar, and the rate that they leave.
 pub(crate) fn chart(prediction: &Prediction, style: Style) -> String {
     // The arrow takes the place of the first line's indent, so that the text hangs behind it.
     let rate = wrapped(&expected(prediction), 4, |line| style.bold(line)).replacen("    ", "  → ", 1);
@@ -46,7 +46,7 @@ fn expected(prediction: &Prediction) -> String {
     format!("{} of payload, limited by {}{ramp}", range(prediction), prediction.limit.name())
 }
 
-/// The kernel model's rate, with its interval where chance makes it wide.
+/// The kernel model's rate, with its interval if chance makes that wide.
 fn range(prediction: &Prediction) -> String {
     const WIDE: f64 = 1.2;
     if prediction.high.as_f64() > WIDE * prediction.low.as_f64() {

@@ -8,7 +8,7 @@ use super::table::{Align, Table, or_dash};
 /// Columns of the longest bar.
 const MAX_BAR: f64 = 10.0;
 
-/// One step as it is done.
+/// Returns the line of a step.
 pub fn ramp_step(step: &RampStep) -> String {
     let median = or_dash(step.rtt.map(|rtt| round_trip(rtt.median)));
     let broken = if step.broken_off.is_some() { ", broken off" } else { "" };

@@ -8,9 +8,9 @@ pub struct Style {
 }
 
 impl Style {
-    /// With colour and bold, for a terminal.
+    /// Colour and bold, for a terminal.
     pub const COLOR: Self = Self { color: true };
-    /// Bare, for a file, a pipe, or `NO_COLOR`.
+    /// No marks, for a file, a pipe, or `NO_COLOR`.
     pub const PLAIN: Self = Self { color: false };
 
     /// Marks the limit, which matters most.

@@ -38,7 +38,7 @@ impl Table {
         self.rows.push(cells.into());
     }
 
-    /// Without the columns of which every cell below the head says that nothing is known.
+    /// Removes the columns in which every cell below the head is unknown.
     pub(crate) fn without_unknown(self) -> Self {
         let known = |column: usize| {
             let mut cells = self.rows.iter().skip(1).filter_map(|row| row.get(column));

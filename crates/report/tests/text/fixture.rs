@@ -317,7 +317,7 @@ fn interval(second: u64, rate: BitRate) -> Interval {
     }
 }
 
-/// With a few requests lost.
+/// Returns round-trip times with a few requests lost.
 fn rtt() -> RttReport {
     let (idle, loaded) = (round_trips(100.1, 100.3), round_trips(101.2, 111.8));
     let during = EchoPhase { sent: 123, lost: 3, rtt: Some(loaded), ..EchoPhase::default() };

@@ -76,7 +76,7 @@ impl Bench<'_> {
         Ok(measured?)
     }
 
-    /// `None` where nothing of the remedy can be done here.
+    /// Tries a remedy. Returns `None` if no part of it can be done here.
     fn tried(
         &self,
         remedy: &Remedy,
@@ -127,7 +127,7 @@ fn chosen<'r>(remedies: &'r [Remedy], wanted: &str) -> Result<&'r Remedy, Failur
     })
 }
 
-/// The end at which this program runs; where data goes both ways, the upload is judged.
+/// Returns the end at which this program runs. If data goes both ways, the upload is judged.
 const fn this_end(request: &Request) -> At {
     match request.direction {
         Direction::Upload | Direction::Both => At::Sender,
@@ -143,7 +143,7 @@ fn judged(measurement: Measurement, bandwidth: Option<BitRate>) -> (Measurement,
     (measurement, Diagnosis { transfer: None, verdict, remedies, evidence: None })
 }
 
-/// The rate that the verdict is about.
+/// Returns the rate that the verdict explains.
 fn rate(measurement: &Measurement) -> BitRate {
     measurement.summary.steady.map_or(measurement.summary.rate, |steady| steady.rate)
 }
@@ -176,7 +176,7 @@ fn finish(
     }
 }
 
-/// The diagnosis stands although the remedy could not be tried.
+/// Prints the diagnosis, which is valid although the remedy could not be tried.
 fn with_what_there_is(
     measurement: Measurement,
     diagnosis: Diagnosis,

@@ -25,10 +25,10 @@ const COMMON_DATAGRAM: ByteCount = ByteCount::new(1460);
 const MAX_SECONDS: i64 = 86_400;
 const MAX_OMIT: i64 = 600;
 
-/// Most streams.
+/// Largest number of streams.
 const MAX_STREAMS: i64 = 128;
 
-/// By how much a user's clock may differ.
+/// Default for the largest difference of a user's clock.
 const USUAL_SKEW: Span = Span::from_secs(10);
 
 /// iperf3's format of time stamps: as `ctime` has them.
