@@ -64,8 +64,8 @@ fn note(name: &str, seen: &[Judged]) -> String {
         sent: seen.iter().map(|run| run.sent).sum(),
     };
     format!(
-        "{name}: {valid} of {all} intervals count; in these the queue dropped {} packets in all, {:.1e} of those sent; run by \
-         run {}",
+        "{name}: {valid} of {all} intervals count; in these the queue dropped {} packets in all, {:.1e} of those sent; \
+         run by run {}",
         whole.dropped,
         whole.share_lost(),
         losses.join(" ")

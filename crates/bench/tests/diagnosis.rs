@@ -29,7 +29,7 @@ fn one_limit_of_each_kind_is_distinguished_from_both_ends() {
     // Every line of the run names a case; those that were invalid three times are recorded, and not judged.
     assert!(run.contains("12 records"), "{run}");
     let judged = text(&diagnosis(&["--from", folder]));
-    let (_, score) = judged.split_once("both ends, bandwidth told: ").unwrap();
+    let (_, score) = judged.split_once("both ends, bandwidth stated: ").unwrap();
     let figures: Vec<usize> = score.split_whitespace().filter_map(|word| word.parse().ok()).take(2).collect();
     let [right, all] = figures[..] else { panic!("{judged}") };
     assert!(all >= 9, "no valid run of {} cases: {run}", 12 - all);

@@ -96,8 +96,8 @@ impl TlsTrust {
 
 /// Verifies a server's certificate: one that an authority has signed, or exactly one that the user trusts.
 ///
-/// The usual self-signed certificate may sign others (`openssl req -x509` sets `CA:TRUE`). As an authority it is none of a
-/// server, and as a server's it has no authority; yet it is the very one that the user chose.
+/// The usual self-signed certificate may sign others (`openssl req -x509` sets `CA:TRUE`). As an authority it is none
+/// of a server, and as a server's it has no authority; yet it is the very one that the user chose.
 #[derive(Debug)]
 struct Verifier {
     trusted: Vec<CertificateDer<'static>>,

@@ -1,9 +1,9 @@
 //! The control connection between a client and a server, and proof of who is at its other end.
 //!
-//! * In: a connected TCP stream. Out: a [`Control`] that sends and receives messages of any framing, in the clear or inside
-//!   TLS 1.3 ([`TlsIdentity`] at the server, [`TlsTrust`] at the client).
-//! * In: a user name, a password and an RSA key. Out: the token of iperf3's login ([`Login`]), which the server checks with
-//!   an [`Authenticator`].
+//! * In: a connected TCP stream. Out: a [`Control`] that sends and receives messages of any framing, in the clear or
+//!   inside TLS 1.3 ([`TlsIdentity`] at the server, [`TlsTrust`] at the client).
+//! * In: a user name, a password and an RSA key. Out: the token of iperf3's login ([`Login`]), which the server checks
+//!   with an [`Authenticator`].
 //!
 //! This room knows nothing of what is measured, so that measuring, serving, relaying and copying can share it.
 

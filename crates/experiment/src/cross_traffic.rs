@@ -99,7 +99,8 @@ pub fn keep_cross_traffic<W>(
         }
         let done = work();
         over.store(true, Ordering::Relaxed);
-        // A load that was asked to end would first notify its far end, over a path that may be full or have become slow.
+        // A load that was asked to end would first notify its far end, over a path that may be full or have become
+        // slow.
         target.end_programs();
         done
     }))
@@ -292,7 +293,7 @@ mod tests {
             .collect()
     }
 
-    /// Of phases without end so many are looked at.
+    /// Number of phases that are checked, of those without end.
     const MAX_STREAMS: usize = 100;
 
     #[test]

@@ -8,12 +8,13 @@ use fullpipe_units::{ByteCount, Span};
 /// Losses over which the rate of a cell is averaged, if its longest duration allows.
 const LOSSES: f64 = 200.0;
 
-/// Steady time of every cell: the more of so many round trips and so much time.
-const STEADY_ROUND_TRIPS: u64 = 20;
-const STEADY_AT_LEAST: Span = Span::from_secs(4);
+/// Smallest steady time of a cell, in round trips.
+const MIN_STEADY_ROUND_TRIPS: u64 = 20;
+/// Smallest steady time of a cell.
+const MIN_STEADY: Span = Span::from_secs(4);
 
-/// Returns the duration that a measurement needs to judge `prediction`: the ramp, and then 20 round trips, 4 s, or the time
-/// of 200 losses, whichever is longest.
+/// Returns the duration that a measurement needs to judge `prediction`: the ramp, and then 20 round trips, 4 s, or the
+/// time of 200 losses, whichever is longest.
 pub(crate) fn needed(prediction: &Prediction, path: &Path, streams: u16) -> Span {
     let rtt = path.rtt();
     let each = ByteCount::new(window::bdp(prediction.kernel_model, rtt).get() / u64::from(streams.max(1)));
@@ -24,5 +25,5 @@ pub(crate) fn needed(prediction: &Prediction, path: &Path, streams: u16) -> Span
         Limit::Loss => Span::from_secs_f64(LOSSES / losses),
         _ => Span::ZERO,
     };
-    ramp * 2 + for_losses.max(rtt * STEADY_ROUND_TRIPS).max(STEADY_AT_LEAST)
+    ramp * 2 + for_losses.max(rtt * MIN_STEADY_ROUND_TRIPS).max(MIN_STEADY)
 }

@@ -14,8 +14,9 @@ use crate::error::ExperimentError;
 use crate::steps::run_scenario;
 use crate::target::Interrupt;
 
-/// Measures every cell of `grid`, each in a lab of its own over `backend`, between hosts with `settings` but for what the
-/// cell changes, for as long as its prediction needs to be judged. A cell runs until a run is valid, three times at most.
+/// Measures every cell of `grid`, each in a lab of its own over `backend`, between hosts with `settings` but for what
+/// the cell changes, for as long as its prediction needs to be judged. A cell runs until a run is valid, three times at
+/// most.
 ///
 /// An interrupt ends it after the cells that are done, which are kept.
 ///

@@ -17,7 +17,7 @@ const LISTENING: &str = "listening";
 /// Maximum time for the far end to come up, and for either program to end after its work.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Interval at which an interrupt is looked for.
+/// Interval of the checks for an interrupt.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Both hosts of a lab, with the data going from sender to receiver.
@@ -173,7 +173,7 @@ fn follow(
                 return Ok(Followed::Failed(format!("it said nothing for {} s", timeout.as_secs())));
             }
             Line::NotYet => continue,
-            // An interrupt from a terminal reaches the program too, and it may answer before the flag is looked at.
+            // An interrupt from a terminal reaches the program too, and it may answer before the flag is checked.
             Line::End if interrupt.requested() => return Err(ExperimentError::Interrupted),
             Line::End => return Ok(Followed::Ended),
         };

@@ -9,7 +9,10 @@ use crate::{ErrorNumber, Message};
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
     /// The first byte is none with which an iperf3 server answers a cookie.
-    #[error("something answered, but not as an iperf3 server does first: it began with the byte {first:#04x}{}", origin_hint(*first))]
+    #[error(
+        "something answered, but not as an iperf3 server does first: it began with the byte {first:#04x}{}",
+        origin_hint(*first)
+    )]
     NotIperf3 {
         /// The first byte that it sent.
         first: u8,
@@ -49,7 +52,7 @@ pub enum Error {
     /// The client closed the control connection of this server.
     #[error("the client closed the control connection while {step}")]
     ClientClosed {
-        /// Where the test stood.
+        /// Step of the test at that time.
         step: Step,
     },
     /// A deadline passed.

@@ -17,8 +17,9 @@ pub enum Message {
 }
 
 impl Message {
-    /// The longest that is accepted: 16 KiB of parameters (iperf3 sends less than 8 KiB), 1 MiB of a report (a snapshot of
-    /// 256 streams has half of that), and 16 MiB of a server's results (they may hold its whole output, or our samples).
+    /// The longest that is accepted: 16 KiB of parameters (iperf3 sends less than 8 KiB), 1 MiB of a report (a snapshot
+    /// of 256 streams has half of that), and 16 MiB of a server's results (they may hold its whole output, or our
+    /// samples).
     pub const fn limit(self) -> ByteCount {
         match self {
             Self::Parameters => ByteCount::from_kib(16),

@@ -11,8 +11,8 @@ use crate::Cookie;
 /// A key shared by clients and a server.
 ///
 /// It authenticates the client and what it asks for, and nothing else: nothing is encrypted, later messages are not
-/// protected, and the server does not prove that it has the key. An attacker who can change packets on the path can take
-/// over a test that was admitted.
+/// protected, and the server does not prove that it has the key. An attacker who can change packets on the path can
+/// take over a test that was admitted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(Vec<u8>);
 
@@ -76,8 +76,8 @@ impl Key {
         }
     }
 
-    /// Returns the proof for the test with this `cookie` and these `parameters`, as JSON on the wire, at the server that
-    /// sent `nonce`.
+    /// Returns the proof for the test with this `cookie` and these `parameters`, as JSON on the wire, at the server
+    /// that sent `nonce`.
     pub fn prove(&self, cookie: &Cookie, nonce: &Nonce, parameters: &[u8]) -> Proof {
         self.mac(cookie, nonce, parameters).finalize().into_bytes().into()
     }

@@ -33,9 +33,9 @@
 //!
 //! They know each other by the key `x_fullpipe`, which iperf3 ignores. In the client's parameters it is an object:
 //!
-//! * `version`: 2. A server that reads a greater one takes it for this one with additions. Clients of version 1 proved keys
-//!   in a way that could be replayed; a server with a key refuses them.
-//! * `settings`: the client's `HostSettings`, where there is room for them: iperf3 servers take no more than 8 KiB in all.
+//! * `version`: 2. A server that reads a greater one takes it for this one with additions. Clients of version 1 proved
+//!   keys in a way that could be replayed; a server with a key refuses them.
+//! * `settings`: the client's `HostSettings`, if there is room for them: iperf3 servers take no more than 8 KiB in all.
 //!
 //! A server with a [`Key`] answers the parameters with
 //!

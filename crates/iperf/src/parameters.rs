@@ -191,7 +191,7 @@ impl Parameters {
         Self { auth_token: Some(token), ..self }.if_it_fits()
     }
 
-    /// The same, telling a server that is fullpipe the settings of the client's host. They are left out where they make the
+    /// Adds the settings of the client's host, for a server that is fullpipe. They are left out if they make the
     /// message longer than servers accept.
     #[must_use]
     pub fn with_settings(self, settings: HostSettings) -> Self {
@@ -733,7 +733,8 @@ mod tests {
     fn new_keys_and_wrong_types_are_ignored() {
         let request = accepted(concat!(
             r#"{"tcp":1,"udp":1,"reverse":1,"time":"5","parallel":null,"len":[1],"window":{"a":2},"congestion":7,"#,
-            r#""mptcp":1,"skip_rx_copy":true,"gso":"1","TOS":true,"repeating_payload":1,"x_other":{"deep":[[]]},"time2":9}"#
+            r#""mptcp":1,"skip_rx_copy":true,"gso":"1","TOS":true,"repeating_payload":1,"#,
+            r#""x_other":{"deep":[[]]},"time2":9}"#
         ));
         assert_eq!(request, Request { duration: MAX_TEST, ..Request::default() });
     }

@@ -85,7 +85,7 @@ impl KeyCheck {
     }
 }
 
-/// How much longer than agreed a client may take over a transfer: iperf3's grace since 3.7.
+/// Time that a client may take for a transfer in addition to what was agreed: iperf3's grace since 3.7.
 const TRANSFER_GRACE: Span = Span::from_secs(40);
 
 impl ServerSession {

@@ -28,8 +28,8 @@ pub enum State {
     /// 0x66 (`f`), from a fullpipe server to a fullpipe client while data flows: a report of what it has seen so far
     /// follows. iperf3 has no such state.
     Report = b'f',
-    /// 0x6B (`k`), between two ends that are fullpipe. From the server: prove that you have the key; a nonce follows. From
-    /// the client: the proof follows. iperf3 has no such state.
+    /// 0x6B (`k`), between two ends that are fullpipe. From the server: prove that you have the key; a nonce follows.
+    /// From the client: the proof follows. iperf3 has no such state.
     Key = b'k',
     /// 0xFF (−1), from the server: it is busy, or a data connection brought a cookie that it does not know.
     AccessDenied = 0xFF,

@@ -345,8 +345,8 @@ fn a_client_that_is_stalled_gives_up_at_its_deadline_in_every_step() {
 fn a_server_that_says_nothing_may_be_iperf2() {
     let (mut client, _) = client_at(Step::Greeting, &four_streams());
     client.tick(client.deadline().unwrap());
-    let sentence = "gave up after 10 s while waiting for the server's first answer (iperf2 servers mostly say nothing to an \
-                    iperf3 client)";
+    let sentence = "gave up after 10 s while waiting for the server's first answer (iperf2 servers mostly say nothing \
+                    to an iperf3 client)";
     assert_eq!(failure(&mut client).to_string(), sentence);
     // What iperf 2.1.8 says if the cookie begins with 2, recorded.
     let (mut client, now) = client_at(Step::Greeting, &four_streams());

@@ -116,9 +116,9 @@ impl JoinedLab {
         receive_inside(&listener).map(Self).map_err(LabError::io(&action))
     }
 
-    /// Runs a program in a host of the lab, with this program's input, output and errors, to its end, and returns its exit
-    /// code, or 128 and the signal that ended it. Once `stop` is set, the program is asked to end. It is killed with this
-    /// process, which must have one thread and is in the lab from then on.
+    /// Runs a program in a host of the lab, with this program's input, output and errors, to its end, and returns its
+    /// exit code, or 128 and the signal that ended it. Once `stop` is set, the program is asked to end. It is killed
+    /// with this process, which must have one thread and is in the lab from then on.
     ///
     /// # Errors
     /// If the namespaces cannot be entered, or there is no such program.

@@ -13,8 +13,8 @@ pub struct TransferPlan {
     /// Bytes after which the senders of this end stop by themselves, all streams together. Datagrams are not cut: the
     /// last may exceed it.
     pub budget: Option<ByteCount>,
-    /// Set if TCP senders complete the block that reaches the budget, as iperf3 does. Its receivers since 3.16 count whole
-    /// blocks only, and would wait for the rest of the last. Bytes from a file are never exceeded.
+    /// Set if TCP senders complete the block that reaches the budget, as iperf3 does. Its receivers since 3.16 count
+    /// whole blocks only, and would wait for the rest of the last. Bytes from a file are never exceeded.
     pub whole_blocks: bool,
     /// Rate at which each sender offers data, by its own clock; as fast as it can if not set, or zero.
     pub rate: Option<BitRate>,
@@ -38,8 +38,8 @@ pub struct TransferPlan {
     pub processor: Option<u16>,
     /// Round-trip time of the idle path, if known: a TCP sender retries at least every 64th part of it.
     pub base_rtt: Option<Span>,
-    /// Samples that are kept, of all streams together: when there are more, every second snapshot goes and snapshots come half
-    /// as often.
+    /// Samples that are kept, of all streams together: when there are more, every second snapshot goes and snapshots
+    /// come half as often.
     pub samples: usize,
 }
 

@@ -66,7 +66,7 @@ mod tests {
     use fullpipe_units::ByteCount;
 
     #[test]
-    fn whole_looks_go_and_whole_looks_stay() {
+    fn whole_snapshots_go_and_whole_snapshots_stay() {
         let sample = |number: u64, stream| Sample {
             at: Span::from_millis(number * 50),
             stream,

@@ -79,7 +79,7 @@ fn send_from(
     Ok(())
 }
 
-/// What a stream takes from the budget that it shares with others.
+/// Share that a stream takes from the budget of all streams.
 enum Grant {
     /// As many bytes as it can write now; the rest goes back.
     Bytes,
@@ -119,11 +119,11 @@ impl Grant {
     }
 }
 
-/// What still fits in a send buffer.
+/// Room that is left in a send buffer.
 ///
-/// The kernel looks at its limit only where a write begins another packet. While the last one waits for the congestion
+/// The kernel checks its limit only where a write begins another packet. While the last one waits for the congestion
 /// window and is sent bit by bit, a write adds to it without a check (seen on Linux 6.18: 3.5 MB in a buffer of 312 500
-/// bytes). A writer that is to fill its buffer, and no more, must look itself.
+/// bytes). A writer that is to fill its buffer, and no more, must check it itself.
 enum Room {
     /// As ordinary programs: the kernel decides.
     Unasked,

@@ -201,8 +201,8 @@ impl FromStr for Edit {
             }
             _ => {
                 return Err(format!(
-                    "\"{text}\" is not an edit: write strip-window-scale, window-scale=2, strip-sack, strip-timestamps, \
-                 clamp-mss=1200, clamp-window=32KiB or router=198.18.1.1"
+                    "\"{text}\" is not an edit: write strip-window-scale, window-scale=2, strip-sack, \
+                 strip-timestamps, clamp-mss=1200, clamp-window=32KiB or router=198.18.1.1"
                 ));
             }
         })

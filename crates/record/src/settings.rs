@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_sender_looks_at_is_for_the_sender() {
+    fn settings_that_only_the_sender_reads_are_for_the_sender() {
         let sysctl = |name: &str| Change::Sysctl { name: name.to_owned(), value: "1".to_owned() };
         let queue = Change::QueueLength { device: "eth0".to_owned(), packets: SegCount::new(1000) };
         let names = ["net.ipv4.tcp_mtu_probing", "net.ipv4.tcp_pacing_ca_ratio", "net.ipv4.tcp_pacing_ss_ratio"];
