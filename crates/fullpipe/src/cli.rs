@@ -71,7 +71,8 @@ mod tests {
     /// The names and the value of a flag: what a user reads of its meaning.
     fn meaning(flag: &clap::Arg) -> String {
         let short = flag.get_short().map_or_else(String::new, |letter| format!("-{letter} "));
-        let values: Vec<&str> = flag.get_value_names().unwrap_or_default().iter().map(|name| name.as_str()).collect();
+        let values: Vec<&str> =
+            flag.get_value_names().unwrap_or_default().iter().map(clap::builder::Str::as_str).collect();
         let values = if flag.get_action().takes_values() { values.join(" ") } else { String::new() };
         format!("{short}--{} ({}) {values}", flag.get_long().unwrap_or_default(), flag.get_id())
     }

@@ -438,10 +438,10 @@ mod tests {
 
     #[test]
     fn no_more_than_one_message_is_held() {
-        let limit = Message::Results.limit().get() as usize;
+        let limit = usize::try_from(Message::Results.limit().get()).unwrap();
         let chunk = vec![b'x'; 60_000];
         let mut client = client_in(Step::Results);
-        client.receive(Time::ZERO, &(limit as u32).to_be_bytes());
+        client.receive(Time::ZERO, &u32::try_from(limit).unwrap().to_be_bytes());
         let mut most = 0;
         for _ in 0..400 {
             client.receive(Time::ZERO, &chunk);

@@ -392,7 +392,7 @@ mod tests {
         let second = |second| Time::ZERO + Span::from_secs(second);
         let mut server = ServerSession::new(Time::ZERO, Timeouts::default());
         let parameters = br#"{"udp":true,"time":1,"parallel":20}"#;
-        server.receive(Time::ZERO, &(parameters.len() as u32).to_be_bytes());
+        server.receive(Time::ZERO, &u32::try_from(parameters.len()).unwrap().to_be_bytes());
         server.receive(Time::ZERO, parameters);
         // Each within its ten seconds, the whole within fifty.
         for at in [9, 18, 27, 36, 45] {
@@ -472,7 +472,7 @@ mod tests {
         assert_eq!(last, Some(ServerAction::Failed(Error::ClientTerminated { step: Step::Key })));
         for (json, why) in [(r#"{"tcp":true}"#, "not fullpipe"), (r#"{"x_fullpipe":{"version":1}}"#, "update it")] {
             let mut server = server_with_key(1);
-            server.receive(Time::ZERO, &(json.len() as u32).to_be_bytes());
+            server.receive(Time::ZERO, &u32::try_from(json.len()).unwrap().to_be_bytes());
             server.receive(Time::ZERO, json.as_bytes());
             let Some(ServerAction::Failed(error)) = server.actions.back() else { panic!("{:?}", server.actions) };
             assert!(error.to_string().contains(why), "{error}");
@@ -500,10 +500,10 @@ mod tests {
     fn no_more_than_one_message_is_held() {
         for (step, limit) in [(Step::Parameters, Message::Parameters.limit()), (Step::Results, client_results_limit(0))]
         {
-            let limit = limit.get() as usize;
+            let limit = usize::try_from(limit.get()).unwrap();
             let mut server = ServerSession::new(Time::ZERO, Timeouts::default());
             server.enter(step, Time::ZERO);
-            server.receive(Time::ZERO, &(limit as u32).to_be_bytes());
+            server.receive(Time::ZERO, &u32::try_from(limit).unwrap().to_be_bytes());
             let mut most = 0;
             for _ in 0..(limit / 1000 + 10) {
                 server.receive(Time::ZERO, &[b'x'; 1000]);

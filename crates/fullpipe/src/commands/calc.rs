@@ -104,7 +104,7 @@ pub(crate) struct Arguments {
     /// Default settings of this Linux, as 5.15, in place of this host's
     #[arg(long, help_heading = "Hosts", value_name = "VERSION", value_parser = parse_kernel)]
     kernel: Option<KernelVersion>,
-    /// Settings of the sender, as tcp_wmem=64MiB
+    /// Settings of the sender, as `tcp_wmem=64MiB`
     #[arg(
         long,
         help_heading = "Hosts",
@@ -112,7 +112,7 @@ pub(crate) struct Arguments {
         value_parser = |text: &str| parse_host_flag(text).map(Changes)
     )]
     sender: Option<Changes>,
-    /// Settings of the receiver, as tcp_rmem=64MiB
+    /// Settings of the receiver, as `tcp_rmem=64MiB`
     #[arg(
         long,
         help_heading = "Hosts",

@@ -25,10 +25,10 @@ pub(crate) struct Arguments {
     /// The default is rate=1G,rtt=100ms,loss=0%,queue=1bdp,mtu=1500,framing=ethernet.
     #[arg(long, help_heading = "Lab", value_name = "KEY=VALUE,…")]
     path: Option<String>,
-    /// Settings of the sender, as tcp_wmem=64MiB
+    /// Settings of the sender, as `tcp_wmem=64MiB`
     #[arg(long, help_heading = "Lab", value_name = "KEY=VALUE,…")]
     sender: Option<String>,
-    /// Settings of the receiver, as tcp_rmem=64MiB
+    /// Settings of the receiver, as `tcp_rmem=64MiB`
     #[arg(long, help_heading = "Lab", value_name = "KEY=VALUE,…")]
     receiver: Option<String>,
     /// Congestion control: cubic, reno, bbr, …

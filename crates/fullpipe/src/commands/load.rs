@@ -204,7 +204,7 @@ pub(crate) struct Reach {
     /// Server: HOST or HOST:PORT
     ///
     /// The host runs `fullpipe serve`, `iperf3 -s` or, with --iperf2, `iperf -s`. Write an IPv6 address with a port in
-    /// brackets: [2001:db8::1]:5201.
+    /// brackets: `[2001:db8::1]:5201`.
     host: Server,
     #[command(flatten)]
     way: Way,

@@ -25,7 +25,6 @@ const USUAL_TIME: Span = Span::from_secs(10);
 /// The server runs `fullpipe serve`, `iperf3 -s` or, with --iperf2, `iperf -s`. Flags shared with iperf3 have its
 /// letters and its meaning.
 #[derive(Debug, clap::Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     reach: Reach,

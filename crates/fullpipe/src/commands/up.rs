@@ -54,7 +54,7 @@ fn cross_traffic(scenario: &Scenario) -> &[CrossTraffic] {
 fn watch(lab: &Lab, interval: Span, flag: &AtomicBool, terminal: &Terminal) -> Result<(), Failure> {
     let mut keys = Keys::listen();
     let mut knobs = Knobs::of(lab.path());
-    let mut meter = Meter::start(&lab)?;
+    let mut meter = Meter::start(lab)?;
     let mut next = Instant::now() + interval.into();
     while !flag.load(Ordering::Relaxed) {
         match keys.next(next.saturating_duration_since(Instant::now()).min(POLL_INTERVAL)) {

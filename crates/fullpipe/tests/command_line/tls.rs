@@ -21,7 +21,7 @@ struct Certificate {
 impl Certificate {
     fn make(name: &str) -> Self {
         let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned(), "localhost".to_owned()]).unwrap();
-        Self::of(name, made.cert.pem(), made.signing_key.serialize_pem())
+        Self::of(name, &made.cert.pem(), &made.signing_key.serialize_pem())
     }
 
     /// One that may sign others, as `openssl req -x509` makes it.
@@ -29,17 +29,17 @@ impl Certificate {
         let key = rcgen::KeyPair::generate().unwrap();
         let mut parameters = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
         parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        Self::of(name, parameters.self_signed(&key).unwrap().pem(), key.serialize_pem())
+        Self::of(name, &parameters.self_signed(&key).unwrap().pem(), &key.serialize_pem())
     }
 
-    fn of(name: &str, certificate: String, key: String) -> Self {
+    fn of(name: &str, certificate: &str, key: &str) -> Self {
         let file = |kind: &str, content: &str| {
             let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
                 .join(format!("tls-{}-{name}-{kind}.pem", std::process::id()));
             std::fs::write(&path, content).unwrap();
             path
         };
-        Self { identity: file("identity", &(certificate.clone() + &key)), trust: file("trust", &certificate) }
+        Self { identity: file("identity", &format!("{certificate}{key}")), trust: file("trust", certificate) }
     }
 
     fn identity(&self) -> &str {

@@ -80,7 +80,7 @@ pub struct Limits {
     pub allow: Vec<Network>,
     /// Networks that may not call, whatever `allow` says.
     pub deny: Vec<Network>,
-    /// Limits of one address: one IPv4 address, or one /64 network of IPv6, which is one client_prefix.
+    /// Limits of one address: one IPv4 address, or one /64 network of IPv6, which is one client prefix.
     pub address: Quota,
     /// Limits of all together.
     pub total: Quota,

@@ -10,7 +10,7 @@ const FREE_FAILURES: u32 = 10;
 const MIN_DELAY: Duration = Duration::from_secs(1);
 
 /// The longest delay.
-const MAX_DELAY: Duration = Duration::from_secs(60);
+const MAX_DELAY: Duration = Duration::from_mins(1);
 
 /// The time after which wrong passwords are forgotten.
 const MEMORY: Duration = Duration::from_mins(10);

@@ -79,7 +79,7 @@ impl Renderer {
             Format::Text(text) => output.say(&text.connected(&self.header, &connections)),
             Format::Document(json) => drop(json.connected(&self.header, &connections)),
             Format::Stream(json) | Format::StreamAndDocument(json) => {
-                output.say(&json.connected(&self.header, &connections))
+                output.say(&json.connected(&self.header, &connections));
             }
         }
     }
@@ -99,7 +99,7 @@ impl Renderer {
             Format::Text(text) => output.say(&text.interval(interval)),
             Format::Document(json) => drop(json.interval(interval)),
             Format::Stream(json) | Format::StreamAndDocument(json) => {
-                output.say(&json.interval_event(interval).unwrap_or_default())
+                output.say(&json.interval_event(interval).unwrap_or_default());
             }
         }
     }
