@@ -72,7 +72,7 @@ fn there_are_samples_before_during_and_after_a_load_of_either_kind() {
         assert!(sent("before") + sent("after") > 0.0 && sent("during") > 0.0, "{load:?}: {rtt}");
         assert!(figure(&rtt["inflation"]["ratio"]) > 0.0 && figure(&rtt["responsiveness"]["per_minute"]) > 0.0);
         let is_udp = load.contains(&"-u");
-        assert_eq!(rtt["responsiveness"]["within"].is_null(), is_udp, "datagrams carry no round trips: {rtt}");
+        assert_eq!(rtt["responsiveness"]["by_load"].is_null(), is_udp, "datagrams carry no round trips: {rtt}");
     }
 }
 
