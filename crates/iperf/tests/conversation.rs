@@ -723,7 +723,7 @@ fn a_client_may_leave_in_every_step() {
         server.closed();
         match step {
             Step::Finish => assert_eq!(actions(&mut server), [ServerAction::Finished(Results::default())]),
-            _ => assert_eq!(breakdown(&mut server), (Vec::new(), Error::Closed { step })),
+            _ => assert_eq!(breakdown(&mut server), (Vec::new(), Error::ClientClosed { step })),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -51,8 +52,15 @@ fn after(millis: u64) -> impl FnMut(Standing) -> bool {
     move |now| now.elapsed >= Span::from_millis(millis)
 }
 
+/// Waits for the other tests: connections of one process to one address are one transfer, and this process has them all.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn a_connection_under_way_is_seen_from_the_end_that_is_named_first() {
+    let _alone = alone();
     let flow = Flow::start(20_000, Duration::from_millis(5));
     thread::sleep(Duration::from_millis(300));
     let (local, remote) = flow.ends;
@@ -85,6 +93,7 @@ fn a_connection_under_way_is_seen_from_the_end_that_is_named_first() {
 
 #[test]
 fn a_process_is_seen_with_the_connections_that_it_opens_meanwhile() {
+    let _alone = alone();
     let late = thread::spawn(|| {
         thread::sleep(Duration::from_millis(300));
         let flow = Flow::start(100_000, Duration::from_millis(1));
@@ -105,6 +114,7 @@ fn a_process_is_seen_with_the_connections_that_it_opens_meanwhile() {
 
 #[test]
 fn what_was_started_to_be_watched_is_distinguished_from_its_beginning() {
+    let _alone = alone();
     let flow = Flow::start(100_000, Duration::from_millis(1));
     thread::sleep(Duration::from_millis(600));
     let bytes = |subject| {
@@ -121,6 +131,7 @@ fn what_was_started_to_be_watched_is_distinguished_from_its_beginning() {
 
 #[test]
 fn a_connection_that_closes_ends_the_watching() {
+    let _alone = alone();
     let flow = Flow::start(50_000, Duration::from_millis(1));
     let (local, remote) = flow.ends;
     let ending = thread::spawn(move || {
@@ -157,6 +168,7 @@ fn a_connection_that_moves_nothing_gives_no_transfer() {
 #[test]
 #[expect(clippy::print_stdout, reason = "the figure is for whoever asks for it with --nocapture")]
 fn a_hundred_connections_are_watched_for_a_twentieth_of_a_core() {
+    let _alone = alone();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let pairs: Vec<(TcpStream, TcpStream)> =
