@@ -440,7 +440,7 @@ fn in_blocks(spot: Spot) -> Result<(Case, Span), FlagError> {
     let mut case = spot.bare()?;
     case.request.block = SMALL_BLOCK;
     // What is discarded in the kernel is taken in chunks of any size.
-    case.request.discard = false;
+    case.request.rx_copy = true;
     Ok((case, spot.way.rate().scaled(spot.left()).time_for(SMALL_BLOCK)))
 }
 
@@ -539,7 +539,7 @@ fn withheld(spot: Spot, host: Host, of_a_core: f64) -> Result<Vec<Case>, FlagErr
     let mut case = spot.bare()?;
     case.request.block = small;
     // What is discarded in the kernel costs the receiver nothing a byte.
-    case.request.discard = host == Host::Sender;
+    case.request.rx_copy = host == Host::Receiver;
     case.name = format!("{} {}", case.name, host.name());
     Ok(vec![Case { plant: Plant::Quota { host, share: quota }, ..case }])
 }
