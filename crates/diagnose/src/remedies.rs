@@ -15,7 +15,7 @@ use crate::limits;
 /// nothing can be predicted. Remedies without a gain are left out. A change of `tcp_wmem` is for the sending host
 /// and one of `tcp_rmem` for the receiving one, whichever end the remedy is listed at.
 ///
-/// `commands` are left empty. Nothing follows from a verdict of [`Limit::Unknown`].
+/// `commands` are left empty. Nothing follows from a verdict of [`fullpipe_record::Limit::Unknown`].
 pub fn remedies(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
     let Some(legal) = verdict.legal() else { return Vec::new() };
     let figures = Figures::of(evidence);
