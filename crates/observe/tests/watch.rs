@@ -52,7 +52,7 @@ fn after(millis: u64) -> impl FnMut(Standing) -> bool {
     move |now| now.elapsed >= Span::from_millis(millis)
 }
 
-/// Waits for the other tests: connections of one process to one address are one transfer, and this process has them all.
+/// Waits for the other tests: connections of one process to one address are one transfer, and all are of this process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
