@@ -285,8 +285,8 @@ fn processor(verdict: CpuVerdict) -> Planting {
         CpuVerdict::SystemOfReceiver => {
             Planting::Unplanted("both ends run on one machine, where the kernel's work for the sender is the greater")
         }
-        CpuVerdict::StolenOfSender => over(SLOW_WAYS, &CONTROLS, |spot| withheld(spot, Host::Sender, 110.0)),
-        CpuVerdict::StolenOfReceiver => over(SLOW_WAYS, &CONTROLS, |spot| withheld(spot, Host::Receiver, 250.0)),
+        CpuVerdict::StolenOfSender => over(SLOW_WAYS, &CONTROLS, |spot| withheld(spot, Host::Sender, "send")),
+        CpuVerdict::StolenOfReceiver => over(SLOW_WAYS, &CONTROLS, |spot| withheld(spot, Host::Receiver, "recv")),
     }
 }
 
@@ -531,17 +531,20 @@ fn slow_pace(spot: Spot) -> Result<Vec<Case>, FlagError> {
     Ok(vec![slow_pace])
 }
 
-/// A processor that is too slow, as a quota withholds it: so many Mbit/s a core come of small reads and writes.
-fn withheld(spot: Spot, host: Host, of_a_core: f64) -> Result<Vec<Case>, FlagError> {
-    // A share of the quota that samples take.
-    let (small, of_samples) = (ByteCount::new(16), 0.01);
-    let quota = Ratio::new(spot.way.mbps as f64 * LEFT / of_a_core + of_samples);
-    let mut case = spot.bare()?;
-    case.request.block = small;
-    // What is discarded in the kernel costs the receiver nothing a byte.
-    case.request.rx_copy = host == Host::Receiver;
+/// Rate of a program that works on each of its blocks with the whole of a processor.
+const WHOLE_PROCESSOR: BitRate = BitRate::from_mbps(40);
+
+/// A processor that is too slow, as a quota withholds it: with all of one, the program would carry [`WHOLE_PROCESSOR`].
+///
+/// The program works on each of its blocks, so that the rate is the same on a slow machine and on a fast one.
+fn withheld(spot: Spot, host: Host, call: &'static str) -> Result<Vec<Case>, FlagError> {
+    // A share of the quota that samples and the calls themselves take.
+    let overhead = 0.01;
+    let share = Ratio::new(spot.way.rate().scaled(LEFT).relative_to(WHOLE_PROCESSOR) + overhead);
+    let (mut case, _) = in_blocks(spot)?;
     case.name = format!("{} {}", case.name, host.name());
-    Ok(vec![Case { plant: Plant::Quota { host, share: quota }, ..case }])
+    let by = WHOLE_PROCESSOR.time_for(SMALL_BLOCK);
+    Ok(vec![Case { plant: Plant::Quota { host, share, call, by }, ..case }])
 }
 
 /// A path that is faster than a core is with writes of so few bytes.

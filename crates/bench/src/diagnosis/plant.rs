@@ -42,12 +42,17 @@ pub(crate) enum Plant {
         /// Time added to each call.
         by: Span,
     },
-    /// A control group gives the program of that end no more than this share of a processor.
+    /// A control group gives the program of that end no more than this share of a processor, and each of its calls
+    /// begins with work, as in [`Plant::BusyCall`].
     Quota {
         /// Whose program.
         host: Host,
         /// Of one processor.
         share: Ratio,
+        /// The function: `send` or `recv`.
+        call: &'static str,
+        /// Time of that work, with the whole processor.
+        by: Span,
     },
     /// A command of the shell is run in a host before the load.
     Prepared {
@@ -126,7 +131,8 @@ impl Drop for Quota {
     }
 }
 
-/// A function of the C library that works before it does what it is there for.
+/// A function of the C library that works before it does what it is there for. The work is counted in time of the
+/// processor, which stands still while a quota withholds it.
 const BUSY: &str = r"
 #define _GNU_SOURCE
 #include <sys/syscall.h>
@@ -135,7 +141,7 @@ const BUSY: &str = r"
 
 static long now(void) {
   struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return time.tv_sec * 1000000000L + time.tv_nsec;
 }
 

@@ -109,13 +109,18 @@ impl Runner<'_> {
         Ok(match plant {
             Plant::SlowCall { host, call, by } => Some((*host, slowed(call, *by))),
             Plant::SlowFile { host, by } => Some((*host, slowed(file_call(*host), *by))),
-            Plant::BusyCall { host, call, by } => {
-                let words = busy(call, *by, self.scratch);
-                Some((*host, words.map_err(|error| RunError::NotPlanted(format!("cc: {error}")))?))
-            }
-            Plant::Quota { host, .. } => quota.map(|quota| (*host, quota.wrap())),
+            Plant::BusyCall { host, call, by } => Some((*host, self.busy(call, *by)?)),
+            Plant::Quota { host, call, by, .. } => match quota {
+                Some(quota) => Some((*host, [quota.wrap(), self.busy(call, *by)?].concat())),
+                None => None,
+            },
             Plant::InPlan | Plant::Prepared { .. } | Plant::CrossTraffic(_) | Plant::Iperf2 | Plant::SshChannel => None,
         })
+    }
+
+    /// Returns the words before a command that make each call of `call` begin with work.
+    fn busy(&self, call: &str, by: Span) -> Result<Vec<String>, RunError> {
+        busy(call, by, self.scratch).map_err(|error| RunError::NotPlanted(format!("cc: {error}")))
     }
 }
 
