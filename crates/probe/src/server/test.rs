@@ -281,7 +281,7 @@ impl Test {
     async fn know_user(&self) -> Result<(), Refusal> {
         let Some(authenticator) = self.server.authenticator.clone() else { return Ok(()) };
         let (refusal, prefix) = (sleep(REFUSAL), client_prefix(self.client.ip()));
-        let wait = self.server.backoff.borrow().wait(prefix, Instant::now());
+        let wait = self.server.backoff.borrow().remaining(prefix, Instant::now());
         let why = if wait.is_zero() {
             let token = self.session.parameters().and_then(Parameters::auth_token).map(str::to_owned);
             let now = wall_clock();
