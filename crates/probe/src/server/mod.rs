@@ -40,7 +40,7 @@ use crate::error::ServeError;
 use admission::{Admission, Closed, Permit};
 use backoff::Backoff;
 use greeting::{Greeting, greet};
-use listen::{canonical, listen, listen_for_datagrams};
+use listen::{canonical, listen_tcp, listen_udp};
 use registry::{Arrival, Known, Registry, StreamSender};
 use test::{Carried, Test};
 use watch::Bounds;
@@ -234,13 +234,13 @@ impl Server {
         events: mpsc::UnboundedSender<Happened>,
     ) -> Result<Rc<Self>, ServeError> {
         options.storage_config.check().map_err(ServeError::File)?;
-        let listener = Rc::new(listen(options.bind, options.port)?);
+        let listener = Rc::new(listen_tcp(options.bind, options.port)?);
         let mut limits = options.limits.clone();
         if options.one_off {
             limits.total.tests = 1;
         }
         let server = Rc::new(Self {
-            admission: Admission::new(limits, listen::room()?),
+            admission: Admission::new(limits, listen::max_connections()?),
             registry: RefCell::default(),
             turned_away: Rejected::default(),
             events,
@@ -270,8 +270,8 @@ impl Server {
 
     /// Listens on a port that may be missing.
     fn listen_too(self: &Rc<Self>, bind: Option<IpAddr>, port: u16) {
-        let listening =
-            listen(bind, port).and_then(|listener| Ok((listener.local_addr().map_err(ServeError::Start)?, listener)));
+        let listening = listen_tcp(bind, port)
+            .and_then(|listener| Ok((listener.local_addr().map_err(ServeError::Start)?, listener)));
         self.report(match listening {
             Ok((address, listener)) => {
                 self.open_udp(&listener);
@@ -284,7 +284,7 @@ impl Server {
 
     /// Takes datagrams at the address of `listener`; whether that is possible. Without, there are TCP tests still.
     fn open_udp(self: &Rc<Self>, listener: &TcpListener) -> bool {
-        match listen_for_datagrams(listener) {
+        match listen_udp(listener) {
             Ok(socket) => {
                 spawn_local(udp::serve_udp(Rc::clone(self), socket));
                 true
