@@ -1,13 +1,13 @@
 //! The server: any number of tests at once, told apart by their cookies.
 //!
-//! A connection is accepted if [`admission`] has a place for it, is classified by its first bytes in [`greeting`], and is a
+//! A connection is accepted if [`admission`] has a place for it, is classified by its first bytes in [`first_bytes`], and is a
 //! data connection of a test that the [`registry`] knows, or begins a [`test`] or a load of [`iperf2`]. It holds a permit
 //! as long as it is open, and every wait has a deadline.
 
 mod admission;
 mod backoff;
 mod events;
-mod greeting;
+mod first_bytes;
 mod iperf2;
 mod listen;
 mod printed;
@@ -39,7 +39,7 @@ use tokio::time::{sleep, timeout};
 use crate::error::ServeError;
 use admission::{Admission, Closed, Permit};
 use backoff::Backoff;
-use greeting::{Greeting, greet};
+use first_bytes::{FirstBytes, read_first_bytes};
 use listen::{canonical, listen_tcp, listen_udp};
 use registry::{Arrival, Known, Registry, StreamSender};
 use test::{Carried, Test};
@@ -319,7 +319,7 @@ impl Server {
         let Some(mut control) = self.secured(stream).await else {
             return self.turned_away.add(client.ip(), Closed::Unknown);
         };
-        let Greeting { caller, bytes } = greet(&mut control, self.client_timeout.greeting()).await;
+        let FirstBytes { caller, bytes } = read_first_bytes(&mut control, self.client_timeout.greeting()).await;
         match (caller, control) {
             (Caller::Iperf3(cookie), control) => self.dispatch(control, client, cookie, permit).await,
             (Caller::Iperf2, Control::Plain(stream)) if self.iperf2 => self.count(stream, client, bytes, permit).await,
