@@ -10,7 +10,7 @@ mod events;
 mod first_bytes;
 mod iperf2;
 mod listen;
-mod printed;
+mod output;
 mod registry;
 mod test;
 mod udp;
@@ -47,7 +47,7 @@ use watch::Bounds;
 
 pub use admission::{Limits, Network, NetworkError, Quota};
 pub use events::ServerEvent;
-pub use printed::{Printer, TestText};
+pub use output::{Printer, TestText};
 
 /// How often a transfer is looked at, and an interrupt looked for.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);

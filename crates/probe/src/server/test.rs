@@ -25,7 +25,7 @@ use tokio::time::sleep;
 
 use super::admission::{Permit, client_prefix};
 use super::listen::canonical;
-use super::printed::Printed;
+use super::output::OutputBuffer;
 use super::registry::Arrival;
 use super::watch::Watch;
 use super::{Failed, POLL_INTERVAL, Server, ServerEvent, random_nonce};
@@ -87,7 +87,7 @@ pub(super) struct Test {
     sockets: Vec<SocketReadback>,
     progress: Option<Progress>,
     /// What the client is told of the output of this end, if it asked for it.
-    printed: Option<Printed>,
+    output: Option<OutputBuffer>,
     watch: Watch,
     finished: Option<Finished>,
     /// This host's, where the client wants to know.
@@ -119,7 +119,7 @@ impl Test {
             streams: Vec::new(),
             sockets: Vec::new(),
             progress: None,
-            printed: None,
+            output: None,
             watch: Watch::new(server.bounds(ByteCount::ZERO, 0)),
             finished: None,
             settings: None,
@@ -373,8 +373,8 @@ impl Test {
                 self.introduce();
                 let asked = Request { interval: self.interval(), ..self.request.clone() };
                 let connected = Connected::of(&asked, &self.cookie, self.control.tcp(), &self.sockets);
-                self.printed =
-                    self.is_output_wanted().then(|| Printed::new(self.server.printer, self.client, &connected));
+                self.output =
+                    self.is_output_wanted().then(|| OutputBuffer::new(self.server.printer, self.client, &connected));
                 self.server.report(ServerEvent::Connected { client: self.client, connected: Box::new(connected) });
             }
             Err(error) => {
@@ -444,8 +444,8 @@ impl Test {
         for interval in passed.into_iter().rev() {
             let direction = seen_from_the_other_end(interval.direction);
             let interval = Box::new(Interval { direction, ..interval });
-            if let Some(printed) = &mut self.printed {
-                printed.interval(&interval);
+            if let Some(output) = &mut self.output {
+                output.interval(&interval);
             }
             self.server.report(ServerEvent::Interval { client: self.client, interval });
         }
@@ -506,7 +506,7 @@ impl Test {
         let report = report.then(|| Box::new(self.end_report(finished)));
         // What the client counted is not known yet, and iperf3 does not print it either.
         let seen = || self.seen(finished, &Results::default());
-        let server_output = self.printed.as_ref().map(|printed| ServerOutput::Text(printed.whole(&seen())));
+        let server_output = self.output.as_ref().map(|output| ServerOutput::Text(output.with_results(&seen())));
         Results { report, server_output, ..results_of(finished, &self.sockets) }
     }
 
