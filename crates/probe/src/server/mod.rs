@@ -447,8 +447,8 @@ impl Server {
 
 fn end_event(client: SocketAddr, ended: Result<Carried, Failed>) -> ServerEvent {
     match ended {
-        Ok(Carried { bytes, rate, seen }) => ServerEvent::Ended { client, bytes, rate, seen },
-        Err(Failed { why, cause, seen }) => ServerEvent::Failed { client, why, cause, seen },
+        Ok(Carried { bytes, rate, seen }) => ServerEvent::Ended { client, bytes, rate, measurement: seen },
+        Err(Failed { why, cause, seen }) => ServerEvent::Failed { client, why, cause, measurement: seen },
     }
 }
 
@@ -494,7 +494,7 @@ impl Rejected {
 
     fn take(&self) -> Option<ServerEvent> {
         let (client, why, connections) = self.0.take()?;
-        Some(ServerEvent::TurnedAway { client, why: why.reason(), connections })
+        Some(ServerEvent::Rejected { client, why: why.reason(), connections })
     }
 }
 
