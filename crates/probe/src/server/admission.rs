@@ -167,16 +167,16 @@ struct Usage {
 struct Load {
     client_prefix: u128,
     streams: u32,
-    pace: Pace,
+    activity: Activity,
     /// Set if it must end because others need its place.
     evicted: bool,
 }
 
-/// The pace of a load in its last seconds.
+/// The activity of a load in its last seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Pace {
+pub(super) struct Activity {
     pub(super) rate: BitRate,
-    /// The time since it was last faster than [`super::watch::IDLE_RATE`] a stream.
+    /// The time since it was last faster than [`super::monitor::IDLE_RATE`] a stream.
     pub(super) idle: Span,
 }
 
@@ -250,28 +250,28 @@ impl Admission {
         self.check_streams(streams, all, own)?;
         self.check_rate(all.rate, own.rate)?;
         let permit = self.permit(address, taken);
-        let load = Load { client_prefix: permit.client_prefix, streams, pace: Pace::default(), evicted: false };
+        let load = Load { client_prefix: permit.client_prefix, streams, activity: Activity::default(), evicted: false };
         self.usage.borrow_mut().loads.insert(permit.number, load);
         Ok(permit)
     }
 
-    /// Notes the `pace` of the load with this `permit`. Where all together carry too much, the one that carries most must
+    /// Notes the `activity` of the load with this `permit`. Where all together carry too much, the one that carries most must
     /// end; where others need the place of one that carries nearly nothing, that one.
     ///
     /// # Errors
     /// If it must end.
-    pub(super) fn measured(&self, permit: &Permit, pace: Pace) -> Result<(), Refusal> {
+    pub(super) fn measured(&self, permit: &Permit, activity: Activity) -> Result<(), Refusal> {
         let mut usage = self.usage.borrow_mut();
         let Some(load) = usage.loads.get_mut(&permit.number) else { return Ok(()) };
-        load.pace = pace;
+        load.activity = activity;
         if load.evicted {
-            let why = format!("it carried nearly nothing for {}, and others need its place", pace.idle);
+            let why = format!("it carried nearly nothing for {}, and others need its place", activity.idle);
             return Err(Refusal { number: ErrorNumber::BUSY, why });
         }
         let (each, total) = (self.limits.address.rate, self.limits.total.rate);
         let (all, own) = (usage.rates(|_| true), usage.rates(|client_prefix| client_prefix == permit.client_prefix));
-        excess(each, &own, pace.rate, "its address carries")?;
-        excess(total, &all, pace.rate, "all tests carry")
+        excess(each, &own, activity.rate, "its address carries")?;
+        excess(total, &all, activity.rate, "all tests carry")
     }
 
     /// Ends loads that carried nearly nothing for [`MAX_IDLE`], until there is room for so many `streams` more, the idlest
@@ -280,8 +280,8 @@ impl Admission {
         let mut usage = self.usage.borrow_mut();
         let mut freed: u32 = usage.loads.values().filter(|load| load.evicted).map(|load| load.streams).sum();
         let mut idle: Vec<&mut Load> =
-            usage.loads.values_mut().filter(|load| !load.evicted && load.pace.idle >= MAX_IDLE).collect();
-        idle.sort_unstable_by_key(|load| std::cmp::Reverse(load.pace.idle));
+            usage.loads.values_mut().filter(|load| !load.evicted && load.activity.idle >= MAX_IDLE).collect();
+        idle.sort_unstable_by_key(|load| std::cmp::Reverse(load.activity.idle));
         for load in idle {
             if freed >= streams {
                 break;
@@ -398,7 +398,7 @@ impl Drop for Permit {
 impl Usage {
     /// Returns the rates of the loads of client prefixes that are `wanted`.
     fn rates(&self, wanted: impl Fn(u128) -> bool) -> Vec<BitRate> {
-        self.loads.values().filter(|load| wanted(load.client_prefix)).map(|load| load.pace.rate).collect()
+        self.loads.values().filter(|load| wanted(load.client_prefix)).map(|load| load.activity.rate).collect()
     }
 }
 
@@ -468,8 +468,8 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn at(mbps: u64) -> Pace {
-        Pace { rate: BitRate::from_mbps(mbps), idle: Span::ZERO }
+    fn at(mbps: u64) -> Activity {
+        Activity { rate: BitRate::from_mbps(mbps), idle: Span::ZERO }
     }
 
     /// A load with so many streams.
@@ -609,11 +609,11 @@ mod tests {
     #[test]
     fn loads_that_carry_nearly_nothing_give_their_places_to_newcomers() {
         let gate = gate(|limits| (limits.address.streams, limits.total.streams) = (100, 100));
-        let slow = Pace { rate: BitRate::from_bps(1), idle: MAX_IDLE };
+        let slow = Activity { rate: BitRate::from_bps(1), idle: MAX_IDLE };
         let [idle, idler, busy] =
             [HERE, "192.0.2.2", "192.0.2.3"].map(|text| gate.load(ip(text), &streams(30)).unwrap());
         gate.measured(&idle, slow).unwrap();
-        gate.measured(&idler, Pace { idle: MAX_IDLE * 2, ..slow }).unwrap();
+        gate.measured(&idler, Activity { idle: MAX_IDLE * 2, ..slow }).unwrap();
         gate.measured(&busy, at(10)).unwrap();
         let refusal = gate.load(ip(THERE), &streams(40)).unwrap_err();
         assert_eq!(refusal.number, ErrorNumber::BUSY);

@@ -16,8 +16,8 @@ use tokio::net::TcpStream;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
+use super::monitor::{Bounds, Monitor};
 use super::test::{Carried, bytes_of};
-use super::watch::{Bounds, Watch};
 use super::{POLL_INTERVAL, Server, ServerEvent, blocking};
 
 /// Reads and counts what `client` sends on a connection on which `begun` has been read already.
@@ -40,12 +40,12 @@ pub(super) async fn count(
     let stream = blocking(stream).ok_or("cannot take over its connection")?;
     let transfer = start(stream, &unknown).map_err(|error| format!("cannot start its data thread: {error}"))?;
     let bounds = server.bounds(unknown.block, 1);
-    let mut watch = Watch::new(Bounds { duration: bounds.duration.or(Some(MAX_TEST)), ..bounds });
+    let mut monitor = Monitor::new(Bounds { max_duration: bounds.max_duration.or(Some(MAX_TEST)), ..bounds });
     let mut judged = Ok(());
     while judged.is_ok() && !transfer.is_over() && !*server.closing.borrow() {
         sleep(POLL_INTERVAL).await;
         let totals = transfer.totals();
-        judged = watch.look(totals.at, bytes_of(&totals.streams)).and_then(|rate| match rate {
+        judged = monitor.check(totals.at, bytes_of(&totals.streams)).and_then(|rate| match rate {
             Some(rate) => server.admission.measured(&permit, rate),
             None => Ok(()),
         });

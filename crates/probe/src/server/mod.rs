@@ -10,11 +10,11 @@ mod events;
 mod first_bytes;
 mod iperf2;
 mod listen;
+mod monitor;
 mod output;
 mod registry;
 mod test;
 mod udp;
-mod watch;
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -32,7 +32,7 @@ use fullpipe_record::{Measurement, Request};
 use fullpipe_units::{ByteCount, Span};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, watch as signal};
+use tokio::sync::{mpsc, watch};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{sleep, timeout};
 
@@ -41,9 +41,9 @@ use admission::{Admission, Closed, Permit};
 use backoff::Backoff;
 use first_bytes::{FirstBytes, read_first_bytes};
 use listen::{canonical, listen_tcp, listen_udp};
+use monitor::Bounds;
 use registry::{Arrival, Known, Registry, StreamSender};
 use test::{Carried, Test};
-use watch::Bounds;
 
 pub use admission::{Limits, Network, NetworkError, Quota};
 pub use events::ServerEvent;
@@ -210,7 +210,7 @@ struct Server {
     registry: RefCell<Registry>,
     turned_away: Rejected,
     events: mpsc::UnboundedSender<Happened>,
-    closing: signal::Sender<bool>,
+    closing: watch::Sender<bool>,
     listener: Rc<TcpListener>,
     /// Whether UDP streams can be opened.
     takes_datagrams: Cell<bool>,
@@ -244,7 +244,7 @@ impl Server {
             registry: RefCell::default(),
             turned_away: Rejected::default(),
             events,
-            closing: signal::Sender::new(false),
+            closing: watch::Sender::new(false),
             listener: Rc::clone(&listener),
             takes_datagrams: Cell::new(false),
             client_timeout: ClientTimeout(options.timeout),
@@ -412,15 +412,15 @@ impl Server {
     }
 
     /// Returns the bounds of a transfer over so many `streams`.
-    fn bounds(&self, allowance: ByteCount, streams: u16) -> Bounds {
+    fn bounds(&self, burst: ByteCount, streams: u16) -> Bounds {
         let limits = self.admission.limits();
         Bounds {
             // Ends are told and take a round trip: who keeps to what is permitted is not cut off.
-            duration: limits.duration.map(|longest| longest + self.client_timeout.0),
-            bytes: limits.bytes,
-            standstill: self.client_timeout.standstill(),
-            allowance,
-            idle_rate: watch::IDLE_RATE.scaled(streams.into()),
+            max_duration: limits.duration.map(|longest| longest + self.client_timeout.0),
+            max_bytes: limits.bytes,
+            stall_timeout: self.client_timeout.standstill(),
+            burst,
+            idle_rate: monitor::IDLE_RATE.scaled(streams.into()),
         }
     }
 

@@ -25,9 +25,9 @@ use tokio::time::sleep;
 
 use super::admission::{Permit, client_prefix};
 use super::listen::canonical;
+use super::monitor::Monitor;
 use super::output::OutputBuffer;
 use super::registry::Arrival;
-use super::watch::Watch;
 use super::{Failed, POLL_INTERVAL, Server, ServerEvent, random_nonce};
 use crate::client::Connected;
 use crate::machine::{self, Before};
@@ -88,7 +88,7 @@ pub(super) struct Test {
     progress: Option<Progress>,
     /// What the client is told of the output of this end, if it asked for it.
     output: Option<OutputBuffer>,
-    watch: Watch,
+    monitor: Monitor,
     finished: Option<Finished>,
     /// This host's, where the client wants to know.
     settings: Option<HostSettings>,
@@ -120,7 +120,7 @@ impl Test {
             sockets: Vec::new(),
             progress: None,
             output: None,
-            watch: Watch::new(server.bounds(ByteCount::ZERO, 0)),
+            monitor: Monitor::new(server.bounds(ByteCount::ZERO, 0)),
             finished: None,
             settings: None,
             report_due: REPORT_EVERY,
@@ -187,7 +187,7 @@ impl Test {
             return;
         }
         let totals = progress.totals();
-        let judged = self.watch.look(totals.at, bytes_of(&totals.streams)).and_then(|rate| match rate {
+        let judged = self.monitor.check(totals.at, bytes_of(&totals.streams)).and_then(|rate| match rate {
             Some(rate) => self.server.admission.measured(load, rate),
             None => Ok(()),
         });
@@ -363,7 +363,7 @@ impl Test {
             Some(SocketReadback { handshake: caller_handshake(&lane.channel), ..socket })
         });
         self.sockets = found.collect();
-        self.watch = Watch::new(self.server.bounds(self.indivisible(), data_connections(&self.request)));
+        self.monitor = Monitor::new(self.server.bounds(self.indivisible(), data_connections(&self.request)));
         // Only a fullpipe client can be told of it, and there may be a thousand others.
         let before = self.session.takes_reports().then(|| Before::now(self.client.ip(), None));
         match self.begin(lanes, self.plan(base_rtt)) {
