@@ -42,7 +42,7 @@ use backoff::Backoff;
 use first_bytes::{FirstBytes, read_first_bytes};
 use listen::{canonical, listen_tcp, listen_udp};
 use monitor::Bounds;
-use registry::{Arrival, Known, Registry, StreamSender};
+use registry::{AcceptedStream, CookieState, Registry, StreamSender};
 use test::{Carried, Test};
 
 pub use admission::{Limits, Network, NetworkError, Quota};
@@ -341,12 +341,12 @@ impl Server {
 
     /// Deals with a connection that brings `cookie`.
     async fn dispatch(self: Rc<Self>, control: Control, client: SocketAddr, cookie: Cookie, permit: Permit) {
-        let known = self.registry.borrow().find(&cookie, client.ip());
+        let known = self.registry.borrow().lookup(&cookie, client.ip());
         match (known, control) {
-            (Known::New, control) => self.run_test(control, client, cookie, permit).await,
+            (CookieState::New, control) => self.run_test(control, client, cookie, permit).await,
             // Data is never encrypted.
-            (Known::Test(test), Control::Plain(stream)) => hand_over(stream, permit, &test),
-            (Known::Test(_) | Known::Past, control) => self.refuse(control).await,
+            (CookieState::Open(test), Control::Plain(stream)) => hand_over(stream, permit, &test),
+            (CookieState::Open(_) | CookieState::Closed, control) => self.refuse(control).await,
         }
     }
 
@@ -510,7 +510,7 @@ fn prepare_control(stream: &TcpStream, timeout: ClientTimeout) {
 fn hand_over(stream: TcpStream, permit: Permit, test: &StreamSender) {
     if let Some(stream) = blocking(stream) {
         // A test that has just ended drops the connection, which is its answer.
-        let _ = test.send(Arrival { channel: Channel::Tcp(stream), permit });
+        let _ = test.send(AcceptedStream { channel: Channel::Tcp(stream), permit });
     }
 }
 

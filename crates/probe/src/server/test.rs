@@ -27,7 +27,7 @@ use super::admission::{Permit, client_prefix};
 use super::listen::canonical;
 use super::monitor::Monitor;
 use super::output::OutputBuffer;
-use super::registry::Arrival;
+use super::registry::AcceptedStream;
 use super::{Failed, POLL_INTERVAL, Server, ServerEvent, random_nonce};
 use crate::client::Connected;
 use crate::machine::{self, Before};
@@ -79,7 +79,7 @@ pub(super) struct Test {
     session: ServerSession,
     origin: Instant,
     closing: watch::Receiver<bool>,
-    arrivals: mpsc::UnboundedReceiver<Arrival>,
+    arrivals: mpsc::UnboundedReceiver<AcceptedStream>,
     request: Request,
     load: Option<Permit>,
     /// In the order in which they came, by their numbers.
@@ -104,7 +104,7 @@ impl Test {
         client: SocketAddr,
         cookie: Cookie,
         control: Control,
-        arrivals: mpsc::UnboundedReceiver<Arrival>,
+        arrivals: mpsc::UnboundedReceiver<AcceptedStream>,
     ) -> Self {
         Self {
             client,
@@ -316,7 +316,8 @@ impl Test {
             return refuse(ErrorNumber::STREAMS, "the control connection is gone");
         };
         let deadline = Instant::now() + self.server.client_timeout.greeting() / 2;
-        let begin = || self.server.registry.borrow_mut().expect_hellos(self.cookie, self.client.ip(), canonical(local));
+        let begin =
+            || self.server.registry.borrow_mut().expect_udp_streams(self.cookie, self.client.ip(), canonical(local));
         while !begin() {
             if Instant::now() >= deadline || *self.closing.borrow() {
                 return refuse(ErrorNumber::STREAMS, "another test of its address is still opening its UDP streams");
@@ -334,8 +335,8 @@ impl Test {
     }
 
     /// Takes in a stream that came with the test's cookie, or to its UDP port.
-    fn accept_stream(&mut self, arrival: Arrival) {
-        let Arrival { channel, permit } = arrival;
+    fn accept_stream(&mut self, arrival: AcceptedStream) {
+        let AcceptedStream { channel, permit } = arrival;
         if let Err(error) = apply_options(&SockRef::from(&channel), &self.request) {
             let refusal = Refusal { number: ErrorNumber::CONGESTION, why: error.to_string() };
             self.session.refuse(refusal, error.os_error());
@@ -351,7 +352,7 @@ impl Test {
     }
 
     fn start_transfer(&mut self) {
-        self.server.registry.borrow_mut().streams_are_open(&self.cookie);
+        self.server.registry.borrow_mut().stop_expecting(&self.cookie);
         let base_rtt = fullpipe_sys::tcp_info(self.control.tcp()).ok().and_then(|info| info.min_rtt);
         let mut streams = std::mem::take(&mut self.streams);
         streams.sort_by_key(|(number, _)| *number);

@@ -24,7 +24,7 @@ use tokio::time::{sleep, timeout};
 
 use super::admission::Closed;
 use super::listen::canonical;
-use super::registry::Arrival;
+use super::registry::AcceptedStream;
 use super::test::Carried;
 use super::{POLL_INTERVAL, Server, ServerEvent, end_event};
 
@@ -86,7 +86,7 @@ impl UdpListener {
     /// Sends an echo request back, of a test that is known, with the time since it came `at` the host; whether it is one.
     fn echo(&self, datagram: &[u8], from: SocketAddr, at: Option<Span>) -> bool {
         let Some(cookie) = echo_test(datagram) else { return false };
-        if self.server.registry.borrow().knows(&cookie, canonical(from).ip()) {
+        if self.server.registry.borrow().is_client(&cookie, canonical(from).ip()) {
             let now = SystemTime::UNIX_EPOCH.elapsed().map_or(Span::ZERO, Span::from);
             let answer = echo_reply(datagram, at.map_or(Span::ZERO, |at| now.saturating_sub(at)));
             // One that does not fit now is lost, as on any path.
@@ -113,14 +113,14 @@ impl UdpListener {
     /// Opens a stream of the test that waits for it.
     fn open(&mut self, hello: &[u8], from: SocketAddr) {
         let client = canonical(from);
-        let Some((mut local, test)) = self.server.registry.borrow().expecting(client.ip()) else { return };
+        let Some((mut local, test)) = self.server.registry.borrow().expecting_test(client.ip()) else { return };
         let Ok(permit) = self.server.admission.pending(client.ip()) else { return };
         local.set_port(self.socket.local_addr().map_or(0, |address| address.port()));
         let Ok((stream, strays)) = branch(local, client) else { return };
         debug_assert!(hello.len() >= udp::REPLY.len());
         if stream.send(&udp::REPLY).is_ok() {
             // A test that has just ended drops the stream.
-            let _ = test.send(Arrival { channel: Channel::Udp(stream), permit });
+            let _ = test.send(AcceptedStream { channel: Channel::Udp(stream), permit });
         }
         for (datagram, from) in strays {
             self.take(&datagram, from);
