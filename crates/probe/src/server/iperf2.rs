@@ -46,7 +46,7 @@ pub(super) async fn count(
         sleep(POLL_INTERVAL).await;
         let totals = transfer.totals();
         judged = monitor.check(totals.at, bytes_of(&totals.streams)).and_then(|rate| match rate {
-            Some(rate) => server.admission.measured(&permit, rate),
+            Some(rate) => server.admission.record_activity(&permit, rate),
             None => Ok(()),
         });
     }

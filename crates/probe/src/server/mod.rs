@@ -37,7 +37,7 @@ use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{sleep, timeout};
 
 use crate::error::ServeError;
-use admission::{Admission, Closed, Permit};
+use admission::{Admission, Permit, Rejection};
 use backoff::Backoff;
 use first_bytes::{FirstBytes, read_first_bytes};
 use listen::{canonical, listen_tcp, listen_udp};
@@ -308,7 +308,7 @@ impl Server {
 
     /// Lets a connection in, or closes it.
     fn admit(self: &Rc<Self>, stream: TcpStream, client: SocketAddr) {
-        match self.admission.pending(client.ip()) {
+        match self.admission.admit_pending(client.ip()) {
             Ok(permit) => drop(spawn_local(Rc::clone(self).receive(stream, client, permit))),
             Err(why) => self.turned_away.add(client.ip(), why),
         }
@@ -317,14 +317,14 @@ impl Server {
     /// Finds out what a new connection is, and deals with it.
     async fn receive(self: Rc<Self>, stream: TcpStream, client: SocketAddr, permit: Permit) {
         let Some(mut control) = self.secured(stream).await else {
-            return self.turned_away.add(client.ip(), Closed::Unknown);
+            return self.turned_away.add(client.ip(), Rejection::Unknown);
         };
         let FirstBytes { caller, bytes } = read_first_bytes(&mut control, self.client_timeout.greeting()).await;
         match (caller, control) {
             (Caller::Iperf3(cookie), control) => self.dispatch(control, client, cookie, permit).await,
             (Caller::Iperf2, Control::Plain(stream)) if self.iperf2 => self.count(stream, client, bytes, permit).await,
-            (Caller::Iperf2, _) => self.turned_away.add(client.ip(), Closed::Iperf2),
-            (Caller::Unknown | Caller::Undecided, _) => self.turned_away.add(client.ip(), Closed::Unknown),
+            (Caller::Iperf2, _) => self.turned_away.add(client.ip(), Rejection::Iperf2),
+            (Caller::Unknown | Caller::Undecided, _) => self.turned_away.add(client.ip(), Rejection::Unknown),
         }
     }
 
@@ -368,11 +368,11 @@ impl Server {
     }
 
     /// Admits a test; where all places are taken, after those that carry nearly nothing have ended.
-    async fn admit_test(&self, client: IpAddr) -> Result<Permit, Closed> {
+    async fn admit_test(&self, client: IpAddr) -> Result<Permit, Rejection> {
         let deadline = Instant::now() + EVICTION_TIMEOUT;
         loop {
-            match self.admission.test(client) {
-                Err(Closed::Full) if Instant::now() < deadline && self.admission.make_room(1) => {
+            match self.admission.admit_test(client) {
+                Err(Rejection::QuotaExceeded) if Instant::now() < deadline && self.admission.evict_idle(1) => {
                     sleep(POLL_INTERVAL).await;
                 }
                 admitted => return admitted,
@@ -385,11 +385,11 @@ impl Server {
         let deadline = Instant::now() + EVICTION_TIMEOUT;
         let streams = u32::from(data_connections(request));
         loop {
-            match self.admission.load(client, request) {
+            match self.admission.admit_load(client, request) {
                 Err(refusal)
                     if refusal.number == ErrorNumber::BUSY
                         && Instant::now() < deadline
-                        && self.admission.make_room(streams) =>
+                        && self.admission.evict_idle(streams) =>
                 {
                     sleep(POLL_INTERVAL).await;
                 }
@@ -483,10 +483,10 @@ impl From<Error> for Failed {
 
 /// Connections that were closed at once, until that is told.
 #[derive(Default)]
-struct Rejected(RefCell<Option<(IpAddr, Closed, u64)>>);
+struct Rejected(RefCell<Option<(IpAddr, Rejection, u64)>>);
 
 impl Rejected {
-    fn add(&self, client: IpAddr, why: Closed) {
+    fn add(&self, client: IpAddr, why: Rejection) {
         let mut rejected = self.0.borrow_mut();
         let before = rejected.map_or(0, |(_, _, connections)| connections);
         *rejected = Some((client, why, before + 1));

@@ -188,7 +188,7 @@ impl Test {
         }
         let totals = progress.totals();
         let judged = self.monitor.check(totals.at, bytes_of(&totals.streams)).and_then(|rate| match rate {
-            Some(rate) => self.server.admission.measured(load, rate),
+            Some(rate) => self.server.admission.record_activity(load, rate),
             None => Ok(()),
         });
         if let Err(refusal) = judged {

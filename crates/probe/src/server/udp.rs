@@ -22,7 +22,7 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::time::{sleep, timeout};
 
-use super::admission::Closed;
+use super::admission::Rejection;
 use super::listen::canonical;
 use super::registry::AcceptedStream;
 use super::test::Carried;
@@ -96,7 +96,7 @@ impl UdpListener {
     }
 
     fn take(&mut self, datagram: &[u8], from: SocketAddr) {
-        if !self.server.admission.permits(from.ip()) {
+        if !self.server.admission.is_allowed(from.ip()) {
             return;
         }
         if let Some(flow) = self.flows.get_mut(&from) {
@@ -114,7 +114,7 @@ impl UdpListener {
     fn open(&mut self, hello: &[u8], from: SocketAddr) {
         let client = canonical(from);
         let Some((mut local, test)) = self.server.registry.borrow().expecting_test(client.ip()) else { return };
-        let Ok(permit) = self.server.admission.pending(client.ip()) else { return };
+        let Ok(permit) = self.server.admission.admit_pending(client.ip()) else { return };
         local.set_port(self.socket.local_addr().map_or(0, |address| address.port()));
         let Ok((stream, strays)) = branch(local, client) else { return };
         debug_assert!(hello.len() >= udp::REPLY.len());
@@ -131,7 +131,7 @@ impl UdpListener {
     fn begin(&mut self, datagram: &[u8], from: SocketAddr) {
         let kind = Header::read_datagram(datagram).kind;
         if kind != Kind::Upload {
-            return self.server.turned_away.add(canonical(from).ip(), Closed::Iperf2Reverse);
+            return self.server.turned_away.add(canonical(from).ip(), Rejection::Iperf2Reverse);
         }
         if self.flows.len() >= FLOWS {
             let least = self.flows.iter().min_by_key(|(_, flow)| flow.rank()).map(|(from, _)| *from);
