@@ -77,7 +77,7 @@ const MAX_WIDTH: usize = 120;
 
 /// What is left in each crate or folder: banned words, doc comments that begin with a question word, lines that are too
 /// long. No line is all zero, and no line is missing for what has none.
-const ALLOWED: &[(&str, Count)] = &[("probe", Count(33, 25, 16))];
+const ALLOWED: &[(&str, Count)] = &[("probe", Count(0, 0, 0))];
 
 #[test]
 fn names_and_sentences_use_the_words_of_the_field() {
