@@ -1,13 +1,11 @@
 //! Holds names, documentation and messages against the field's own words, doc comments against the form that readers
 //! expect, and lines against the width that `rustfmt` cannot enforce in comments and strings.
 //!
-//! [`ALLOWED`] counts what is left to mend in each crate or folder. Its figures are exact, so that it only ever
-//! shrinks; **the aim is an empty table**. To see every place in a crate, strike its line and run
+//! [`ALLOWED`] is empty and shall stay so: whatever the test finds is to be mended. Run
 //!
 //!     cargo test -p fullpipe-testkit --test words
 //!
-//! Each place is printed with file, line and what to write instead; the message ends with the line that belongs in the
-//! table. After mending, lower the figures or strike the line.
+//! Each place is printed with file, line and what to write instead.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -76,8 +74,8 @@ const PROPER_NAMES: &[&str] = &["Bell System Technical Journal"];
 const MAX_WIDTH: usize = 120;
 
 /// What is left in each crate or folder: banned words, doc comments that begin with a question word, lines that are too
-/// long. No line is all zero, and no line is missing for what has none.
-const ALLOWED: &[(&str, Count)] = &[("probe", Count(62, 36, 27))];
+/// long. A crate or folder without a row has none.
+const ALLOWED: &[(&str, Count)] = &[];
 
 #[test]
 fn names_and_sentences_use_the_words_of_the_field() {

@@ -356,8 +356,8 @@ fn describe(event: &ServerEvent) -> Option<String> {
         ServerEvent::BeganIperf2 { client } => format!("{client}: receiving, 1 stream of iperf2"),
         ServerEvent::Ended { client, bytes, rate, .. } => format!("{client}: done at {rate}, {bytes}"),
         ServerEvent::Failed { client, why, .. } => format!("{client}: {why}"),
-        ServerEvent::TurnedAway { client, why, connections: 1 } => format!("{client}: turned away, because {why}"),
-        ServerEvent::TurnedAway { client, why, connections } => {
+        ServerEvent::Rejected { client, why, connections: 1 } => format!("{client}: turned away, because {why}"),
+        ServerEvent::Rejected { client, why, connections } => {
             format!("{connections} connections turned away; the last, of {client}, because {why}")
         }
         ServerEvent::UnreportedFlows { flows } => format!("{flows} more flows of iperf2 datagrams began"),
@@ -375,7 +375,7 @@ fn as_event(event: &ServerEvent) -> Option<Event> {
         ServerEvent::BeganIperf2 { client } => Event::BeganIperf2(Client { client }),
         ServerEvent::Ended { client, bytes, rate, .. } => Event::Ended(ClientTotals { client, bytes, rate }),
         ServerEvent::Failed { client, why, .. } => Event::Failed(ClientFailure { client, why }),
-        ServerEvent::TurnedAway { client, why, connections } => {
+        ServerEvent::Rejected { client, why, connections } => {
             Event::TurnedAway(TurnedAway { client, why: why.to_owned(), connections })
         }
         ServerEvent::UnreportedFlows { flows } => Event::UnreportedFlows(UnreportedFlows { flows }),

@@ -28,7 +28,7 @@ impl TestText for Iperf3Text {
         self.0.interval(interval)
     }
 
-    fn results(&self, seen: &Measurement) -> String {
-        self.0.results(seen)
+    fn results(&self, measurement: &Measurement) -> String {
+        self.0.results(measurement)
     }
 }

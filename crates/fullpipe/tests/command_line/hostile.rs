@@ -621,7 +621,7 @@ fn datagrams_in_anybodys_name_do_not_end_a_server_for_one_test() {
     let server = Server::start(&["-1"]);
     let socket = UdpSocket::bind((HOSTILE, 0)).unwrap();
     socket.send_to(&iperf2_datagram(1, DUAL), server.address).unwrap();
-    server.assert_says("asked to be sent datagrams");
+    server.assert_says("asked the server to send datagrams");
     for number in [1, -2] {
         socket.send_to(&iperf2_datagram(number, 0), server.address).unwrap();
     }
@@ -640,7 +640,7 @@ fn datagrams_in_anybodys_name_do_not_fill_the_log() {
         }
     }
     server.assert_says("more flows of iperf2 datagrams began");
-    server.assert_says("asked to be sent datagrams");
+    server.assert_says("asked the server to send datagrams");
     let lines = server.log().lines().count();
     assert!(lines < 100, "{lines} lines of {} datagrams", 2 * FLOWS);
     server.assert_serves();
@@ -830,7 +830,7 @@ fn what_an_operator_does_not_permit_is_refused_with_the_numbers_of_iperf3() {
     let mut denied = Peer { control: denied, cookie: [0; 37], server: server.address, from: HOSTILE };
     let (said, closed) = denied.ending(PROMPT);
     assert!(said.is_empty() && closed.is_some(), "{said:?}");
-    server.assert_says("its address may not call");
+    server.assert_says("its address is not allowed to connect");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Admission: networks that may connect, and quotas of each address and of all together. Neither sockets nor a clock.
+//! Admission of clients: the networks that may connect, and quotas for each address and in total. There are no sockets
+//! and no clock here.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,22 +12,23 @@ use fullpipe_record::Request;
 use fullpipe_units::{BitRate, ByteCount, Span};
 use thiserror::Error;
 
-/// All addresses that begin with the same bits, as `192.0.2.0/24` or `2001:db8::/32`; a lone address is a network of one.
+/// A network of addresses with a common prefix, as `192.0.2.0/24` or `2001:db8::/32`; a single address is one as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
-    first: u128,
-    bits: u32,
+    prefix: u128,
+    /// Length of the prefix in bits. IPv4 addresses count as IPv6 addresses, so their prefixes have at least 96.
+    length: u32,
 }
 
-/// A text that is no network.
+/// The error for a text that is not a network.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{0}` is no network: write an address, or a network as 192.0.2.0/24 or 2001:db8::/32")]
+#[error("`{0}` is not a network: write an address, or a network as 192.0.2.0/24 or 2001:db8::/32")]
 pub struct NetworkError(String);
 
 impl Network {
-    /// Returns whether `address` belongs to it. An IPv4 address is the same however it is written (`::ffff:192.0.2.1`).
+    /// Returns true if `address` belongs to the network. An IPv4 address may also be written as `::ffff:192.0.2.1`.
     pub fn contains(&self, address: IpAddr) -> bool {
-        masked(number(address), self.bits) == self.first
+        prefix_of(to_bits(address), self.length) == self.prefix
     }
 }
 
@@ -42,57 +44,57 @@ impl FromStr for Network {
         if length > family {
             return Err(error());
         }
-        let bits = length + 128 - family;
-        Ok(Self { first: masked(number(address), bits), bits })
+        let length = length + 128 - family;
+        Ok(Self { prefix: prefix_of(to_bits(address), length), length })
     }
 }
 
-/// IPv4 addresses in their place among those of IPv6.
-fn number(address: IpAddr) -> u128 {
+/// Returns an address as the bits of an IPv6 address, with IPv4 mapped.
+fn to_bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
         IpAddr::V6(address) => address.to_bits(),
     }
 }
 
-/// The first `bits` of `address`.
-fn masked(address: u128, bits: u32) -> u128 {
-    address & u128::MAX.checked_shl(128 - bits).unwrap_or(0)
+/// Returns the first `length` bits of `address`, followed by zeros.
+fn prefix_of(address: u128, length: u32) -> u128 {
+    address & u128::MAX.checked_shl(128 - length).unwrap_or(0)
 }
 
-/// Limits of what is under way at once.
+/// Limits of what may be under way at once, for one address or in total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
-    /// Connections that have not yet sent what they are.
+    /// Pending connections: those that have not been classified yet.
     pub pending: u32,
-    /// Tests.
+    /// Tests under way.
     pub tests: u32,
     /// Streams of all tests.
     pub streams: u32,
-    /// Rate of all tests together, both as asked for and as measured; any if not set.
+    /// Rate of all tests together, both as requested and as measured; `None` for no limit.
     pub rate: Option<BitRate>,
 }
 
-/// The limits of a server. The defaults hinder no user and no office behind one address.
+/// The limits of a server. The defaults are ample even for many users behind one address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Networks that may call; all if empty.
+    /// Networks that may connect; all if empty.
     pub allow: Vec<Network>,
-    /// Networks that may not call, whatever `allow` says.
+    /// Networks that may not connect, even if `allow` contains them.
     pub deny: Vec<Network>,
-    /// Limits of one address: one IPv4 address, or one /64 network of IPv6, which is one client prefix.
+    /// Limits of one client prefix: one IPv4 address, or one /64 network of IPv6.
     pub address: Quota,
-    /// Limits of all together.
+    /// Limits of all clients together.
     pub total: Quota,
-    /// Longest test; as long as the protocol permits if not set.
+    /// Maximum duration of a test; `None` for that of the protocol.
     pub duration: Option<Span>,
-    /// Most bytes of a test, in both directions together; any number if not set.
+    /// Maximum bytes of a test, in both directions together; `None` for no limit.
     pub bytes: Option<ByteCount>,
 }
 
 impl Default for Limits {
-    /// 64 tests, 512 streams and 128 unknown connections an address; 1024 tests, 2048 streams and 4096 unknown
-    /// connections in all.
+    /// Returns 64 tests, 512 streams and 128 pending connections for each address, and 1024 tests, 2048 streams and
+    /// 4096 pending connections in total.
     fn default() -> Self {
         Self {
             allow: Vec::new(),
@@ -105,60 +107,60 @@ impl Default for Limits {
     }
 }
 
-/// The reason for which a connection is closed without an answer.
+/// The reason for which a client is rejected before it can ask for anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Closed {
-    /// Its address may not call.
-    Forbidden,
-    /// Its address, or all together, have enough of its kind open.
-    Full,
-    /// It is an iperf2 client, which are not served.
+pub(super) enum Rejection {
+    /// Its address is not allowed to connect.
+    Denied,
+    /// Its address, or all together, have reached the quota of pending connections or of tests.
+    QuotaExceeded,
+    /// It is an iperf2 client, which this server does not serve.
     Iperf2,
-    /// It is an iperf2 client that asks to be sent datagrams.
+    /// It is an iperf2 client that asks the server to send datagrams.
     Iperf2Reverse,
-    /// It did not say who it is, or is no client of ours.
+    /// It is not a known kind of client, or did not send enough bytes in time to be classified.
     Unknown,
 }
 
-impl Closed {
-    /// Fits behind "because".
+impl Rejection {
+    /// Returns the reason as a clause that fits after "because".
     pub(super) const fn reason(self) -> &'static str {
         match self {
-            Self::Forbidden => "its address may not call",
-            Self::Full => "there are as many of its kind as may be",
-            Self::Iperf2 => "it is an iperf2 client, and those are not served here: use iperf3 or fullpipe there",
-            Self::Iperf2Reverse => "an iperf2 client asked to be sent datagrams, which is not offered",
+            Self::Denied => "its address is not allowed to connect",
+            Self::QuotaExceeded => "the limit of pending connections or tests is reached",
+            Self::Iperf2 => "it is an iperf2 client, which this server does not serve: use iperf3 or fullpipe there",
+            Self::Iperf2Reverse => "an iperf2 client asked the server to send datagrams, which is not offered",
             Self::Unknown => "it is neither fullpipe nor iperf3 nor iperf2",
         }
     }
 }
 
-/// The admission of a server. Each [`Permit`] is a place, which dropping it gives back.
+/// The admission control of a server. Whatever is admitted holds a [`Permit`].
 #[derive(Debug)]
 pub(super) struct Admission {
     limits: Limits,
-    /// Connections for which there are descriptors, of whatever kind.
-    connections: u32,
-    usage: Rc<RefCell<Usage>>,
+    /// Number of connections, of any kind, for which there are descriptors.
+    max_connections: u32,
+    state: Rc<RefCell<State>>,
 }
 
-/// A place that is taken.
+/// A share of the quotas that is in use; dropping it releases the share.
 #[derive(Debug)]
 pub(super) struct Permit {
-    usage: Rc<RefCell<Usage>>,
+    state: Rc<RefCell<State>>,
     client_prefix: u128,
     number: u64,
-    taken: Taken,
+    usage: Usage,
 }
 
-/// The places that are taken.
+/// The permits that are in use.
 #[derive(Debug, Default)]
-struct Usage {
-    all: Taken,
-    client_prefixes: HashMap<u128, Taken>,
-    /// Permits that were ever given.
+struct State {
+    total: Usage,
+    prefixes: HashMap<u128, Usage>,
+    /// Number of permits granted so far.
     permits: u64,
-    /// Loads under way, by the numbers of their permits.
+    /// The loads under way, by the numbers of their permits.
     loads: HashMap<u64, Load>,
 }
 
@@ -167,24 +169,25 @@ struct Usage {
 struct Load {
     client_prefix: u128,
     streams: u32,
-    pace: Pace,
-    /// Set if it must end because others need its place.
+    activity: Activity,
+    /// True if it must end to make room for others.
     evicted: bool,
 }
 
-/// The pace of a load in its last seconds.
+/// The recent activity of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Pace {
+pub(super) struct Activity {
     pub(super) rate: BitRate,
-    /// The time since it was last faster than [`super::watch::IDLE_RATE`] a stream.
+    /// Time since the rate was last at least [`super::monitor::IDLE_RATE`] for each stream.
     pub(super) idle: Span,
 }
 
-/// The time after which a load that carries nearly nothing gives its place to another one.
+/// Idle time after which a load may be evicted.
 const MAX_IDLE: Span = Span::from_secs(30);
 
+/// A usage of the quotas: of one permit, of a client prefix, or in total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Taken {
+struct Usage {
     pending: u32,
     tests: u32,
     streams: u32,
@@ -192,96 +195,104 @@ struct Taken {
 }
 
 impl Admission {
-    /// Returns the admission of a server that has room for so many `connections`, of any kind.
-    pub(super) fn new(limits: Limits, connections: u32) -> Self {
-        Self { limits, connections, usage: Rc::default() }
+    /// Returns the admission control of a server that may hold `max_connections`, of any kind.
+    pub(super) fn new(limits: Limits, max_connections: u32) -> Self {
+        Self { limits, max_connections, state: Rc::default() }
     }
 
     pub(super) fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Returns whether `address` may connect at all.
-    pub(super) fn permits(&self, address: IpAddr) -> bool {
+    /// Returns true if `address` may connect.
+    pub(super) fn is_allowed(&self, address: IpAddr) -> bool {
         let is_in = |networks: &[Network]| networks.iter().any(|network| network.contains(address));
         !is_in(&self.limits.deny) && (self.limits.allow.is_empty() || is_in(&self.limits.allow))
     }
 
-    /// Admits a new connection, of which nothing is known but its address. No more than a quarter of all connections may be
-    /// pending, so that there is room for tests; and no more than a quarter of these from one address, however few there
-    /// are. Those that an address may open as streams of its tests do not count.
-    pub(super) fn pending(&self, address: IpAddr) -> Result<Permit, Closed> {
-        if !self.permits(address) {
-            return Err(Closed::Forbidden);
-        }
-        let (all, own) = self.after(address, Taken { pending: 1, ..Taken::default() });
-        let most = self.limits.total.pending.min((self.connections / 4).max(1));
-        let each = self.limits.address.pending.min((most / 4).max(1));
-        let is_beyond = |taken: Taken, limit: u32| taken.pending > limit.saturating_add(taken.streams);
-        if is_beyond(all, most) || is_beyond(own, each) || all.sockets() > self.connections {
-            return Err(Closed::Full);
-        }
-        Ok(self.permit(address, Taken { pending: 1, ..Taken::default() }))
-    }
-
-    /// Admits a test that has sent nothing but its cookie. An eighth of all places is left to addresses that have none.
-    pub(super) fn test(&self, address: IpAddr) -> Result<Permit, Closed> {
-        let taken = Taken { tests: 1, ..Taken::default() };
-        let (all, own) = self.after(address, taken);
-        let (total, each) = (&self.limits.total, &self.limits.address);
-        let is_newcomer = own.tests == 1;
-        let is_full = all.tests > without_reserve(total.tests, is_newcomer);
-        if is_full || own.tests > each.tests || all.sockets() > self.connections {
-            return Err(Closed::Full);
-        }
-        Ok(self.permit(address, taken))
-    }
-
-    /// Permits the load of a test.
+    /// Admits a connection that is not classified yet. At most a quarter of all connections may be pending, which
+    /// leaves room for tests, and at most a quarter of those may come from one address. Connections that may be streams
+    /// of admitted tests do not count.
     ///
     /// # Errors
-    /// Says which limit it would exceed, with iperf3's number for it.
-    pub(super) fn load(&self, address: IpAddr, request: &Request) -> Result<Permit, Refusal> {
-        self.check_length(request)?;
+    /// Fails if the address may not connect, or a quota is used up.
+    pub(super) fn admit_pending(&self, address: IpAddr) -> Result<Permit, Rejection> {
+        if !self.is_allowed(address) {
+            return Err(Rejection::Denied);
+        }
+        let usage = Usage { pending: 1, ..Usage::default() };
+        let (all, own) = self.usage_with(address, usage);
+        let total = self.limits.total.pending.min((self.max_connections / 4).max(1));
+        let each = self.limits.address.pending.min((total / 4).max(1));
+        let exceeds = |usage: Usage, limit: u32| usage.pending > limit.saturating_add(usage.streams);
+        if exceeds(all, total) || exceeds(own, each) || all.sockets() > self.max_connections {
+            return Err(Rejection::QuotaExceeded);
+        }
+        Ok(self.grant(address, usage))
+    }
+
+    /// Admits a test of which only the cookie has been received. An eighth of the quota is reserved for addresses that
+    /// have no test.
+    ///
+    /// # Errors
+    /// Fails if a quota is used up.
+    pub(super) fn admit_test(&self, address: IpAddr) -> Result<Permit, Rejection> {
+        let usage = Usage { tests: 1, ..Usage::default() };
+        let (all, own) = self.usage_with(address, usage);
+        let (total, each) = (&self.limits.total, &self.limits.address);
+        let is_newcomer = own.tests == 1;
+        let is_full = all.tests > available(total.tests, is_newcomer);
+        if is_full || own.tests > each.tests || all.sockets() > self.max_connections {
+            return Err(Rejection::QuotaExceeded);
+        }
+        Ok(self.grant(address, usage))
+    }
+
+    /// Admits the load of a test.
+    ///
+    /// # Errors
+    /// Fails if the load would exceed a limit; the error has iperf3's number for it.
+    pub(super) fn admit_load(&self, address: IpAddr, request: &Request) -> Result<Permit, Refusal> {
+        self.check_size(request)?;
         let streams = u32::from(request.streams) * request.directions().len() as u32;
         let each = request.rate.map_or(0, BitRate::bps);
-        let taken = Taken { streams, rate: BitRate::from_bps(each.saturating_mul(streams.into())), ..Taken::default() };
-        let (all, own) = self.after(address, taken);
+        let usage = Usage { streams, rate: BitRate::from_bps(each.saturating_mul(streams.into())), ..Usage::default() };
+        let (all, own) = self.usage_with(address, usage);
         self.check_streams(streams, all, own)?;
         self.check_rate(all.rate, own.rate)?;
-        let permit = self.permit(address, taken);
-        let load = Load { client_prefix: permit.client_prefix, streams, pace: Pace::default(), evicted: false };
-        self.usage.borrow_mut().loads.insert(permit.number, load);
+        let permit = self.grant(address, usage);
+        let load = Load { client_prefix: permit.client_prefix, streams, activity: Activity::default(), evicted: false };
+        self.state.borrow_mut().loads.insert(permit.number, load);
         Ok(permit)
     }
 
-    /// Notes the `pace` of the load with this `permit`. Where all together carry too much, the one that carries most must
-    /// end; where others need the place of one that carries nearly nothing, that one.
+    /// Records the recent activity of the load with this `permit`.
     ///
     /// # Errors
-    /// If it must end.
-    pub(super) fn measured(&self, permit: &Permit, pace: Pace) -> Result<(), Refusal> {
-        let mut usage = self.usage.borrow_mut();
-        let Some(load) = usage.loads.get_mut(&permit.number) else { return Ok(()) };
-        load.pace = pace;
+    /// Fails if the load must end: because it was evicted, or because a limit of the rate is exceeded and no other load
+    /// within that limit is faster.
+    pub(super) fn record_activity(&self, permit: &Permit, activity: Activity) -> Result<(), Refusal> {
+        let mut state = self.state.borrow_mut();
+        let Some(load) = state.loads.get_mut(&permit.number) else { return Ok(()) };
+        load.activity = activity;
         if load.evicted {
-            let why = format!("it carried nearly nothing for {}, and others need its place", pace.idle);
+            let why = format!("it was idle for {} and is ended to make room for others", activity.idle);
             return Err(Refusal { number: ErrorNumber::BUSY, why });
         }
         let (each, total) = (self.limits.address.rate, self.limits.total.rate);
-        let (all, own) = (usage.rates(|_| true), usage.rates(|client_prefix| client_prefix == permit.client_prefix));
-        excess(each, &own, pace.rate, "its address carries")?;
-        excess(total, &all, pace.rate, "all tests carry")
+        let (all, own) = (state.rates(|_| true), state.rates(|prefix| prefix == permit.client_prefix));
+        check_sum(each, &own, activity.rate, "its address carries")?;
+        check_sum(total, &all, activity.rate, "all tests carry")
     }
 
-    /// Ends loads that carried nearly nothing for [`MAX_IDLE`], until there is room for so many `streams` more, the idlest
-    /// first. Returns whether any is ending, so that asking again is worth it.
-    pub(super) fn make_room(&self, streams: u32) -> bool {
-        let mut usage = self.usage.borrow_mut();
-        let mut freed: u32 = usage.loads.values().filter(|load| load.evicted).map(|load| load.streams).sum();
+    /// Evicts loads that were idle for [`MAX_IDLE`], the idlest first, until they free the given number of `streams`.
+    /// Returns true if any load is ending, so that it is worth trying again.
+    pub(super) fn evict_idle(&self, streams: u32) -> bool {
+        let mut state = self.state.borrow_mut();
+        let mut freed: u32 = state.loads.values().filter(|load| load.evicted).map(|load| load.streams).sum();
         let mut idle: Vec<&mut Load> =
-            usage.loads.values_mut().filter(|load| !load.evicted && load.pace.idle >= MAX_IDLE).collect();
-        idle.sort_unstable_by_key(|load| std::cmp::Reverse(load.pace.idle));
+            state.loads.values_mut().filter(|load| !load.evicted && load.activity.idle >= MAX_IDLE).collect();
+        idle.sort_unstable_by_key(|load| std::cmp::Reverse(load.activity.idle));
         for load in idle {
             if freed >= streams {
                 break;
@@ -292,81 +303,82 @@ impl Admission {
         freed > 0
     }
 
-    /// Returns how many tests there are.
+    /// Returns the number of tests under way.
     pub(super) fn tests(&self) -> u32 {
-        self.usage.borrow().all.tests
+        self.state.borrow().total.tests
     }
 
-    /// Returns whether there is no test and no load.
+    /// Returns true if there is no test and no load.
     pub(super) fn is_idle(&self) -> bool {
-        let all = self.usage.borrow().all;
+        let all = self.state.borrow().total;
         all.tests == 0 && all.streams == 0
     }
 
-    /// Returns the usage of all, and of `address`, with `more`.
-    fn after(&self, address: IpAddr, more: Taken) -> (Taken, Taken) {
-        let usage = self.usage.borrow();
-        let own = usage.client_prefixes.get(&client_prefix(address)).copied().unwrap_or_default();
-        (usage.all.plus(more), own.plus(more))
+    /// Returns the total usage and the usage of the client prefix of `address`, each with `more` added.
+    fn usage_with(&self, address: IpAddr, more: Usage) -> (Usage, Usage) {
+        let state = self.state.borrow();
+        let own = state.prefixes.get(&client_prefix(address)).copied().unwrap_or_default();
+        (state.total.plus(more), own.plus(more))
     }
 
-    fn permit(&self, address: IpAddr, taken: Taken) -> Permit {
+    fn grant(&self, address: IpAddr, usage: Usage) -> Permit {
         let client_prefix = client_prefix(address);
-        let mut usage = self.usage.borrow_mut();
-        usage.all = usage.all.plus(taken);
-        let own = usage.client_prefixes.entry(client_prefix).or_default();
-        *own = own.plus(taken);
-        usage.permits += 1;
-        Permit { usage: Rc::clone(&self.usage), client_prefix, number: usage.permits, taken }
+        let mut state = self.state.borrow_mut();
+        state.total = state.total.plus(usage);
+        let own = state.prefixes.entry(client_prefix).or_default();
+        *own = own.plus(usage);
+        state.permits += 1;
+        Permit { state: Rc::clone(&self.state), client_prefix, number: state.permits, usage }
     }
 
-    /// A test that bytes limit has no duration that could be judged before.
-    fn check_length(&self, request: &Request) -> Result<(), Refusal> {
+    /// Fails if the test would be too long or too large. A test of a number of bytes has no duration that is known in
+    /// advance.
+    fn check_size(&self, request: &Request) -> Result<(), Refusal> {
         let duration = request.omit + request.duration;
         match (self.limits.duration, self.limits.bytes, request.bytes) {
-            (Some(longest), _, None) if duration > longest => {
-                let why = format!("{duration} of test asked for; {longest} are permitted");
+            (Some(max), _, None) if duration > max => {
+                let why = format!("a test of {duration} asked for; at most {max} is permitted");
                 Err(Refusal { number: ErrorNumber::MAX_DURATION, why })
             }
-            (_, Some(most), Some(bytes)) if bytes > most => {
-                // iperf3 has no number for this; the one of the other limit of a test's size says it best.
-                let why = format!("{bytes} of test asked for; {most} are permitted");
+            (_, Some(max), Some(bytes)) if bytes > max => {
+                // iperf3 has no number for too many bytes; the one for a test that is too long comes closest.
+                let why = format!("a test of {bytes} asked for; at most {max} is permitted");
                 Err(Refusal { number: ErrorNumber::MAX_DURATION, why })
             }
             _ => Ok(()),
         }
     }
 
-    /// Where the request is beyond its address's limit, no other time is better; else the server is busy.
-    fn check_streams(&self, streams: u32, all: Taken, own: Taken) -> Result<(), Refusal> {
+    /// Fails if there would be too many streams. A request that exceeds a quota by itself is invalid at any time;
+    /// otherwise the server is busy.
+    fn check_streams(&self, streams: u32, all: Usage, own: Usage) -> Result<(), Refusal> {
         let (each, total) = (self.limits.address.streams, self.limits.total.streams);
         let refuse = |number, why| Err(Refusal { number, why });
         let is_newcomer = own.streams == streams;
         if streams > each.min(total) {
-            let why =
-                format!("{streams} streams asked for; one address may have {each} at a time, all together {total}");
+            let why = format!("{streams} streams asked for; the limits are {each} for an address and {total} in total");
             return refuse(ErrorNumber::STREAMS, why);
         }
         if own.streams > each {
-            let taken = own.streams - streams;
-            let why = format!("{streams} streams asked for; its address has {taken} of the {each} that it may have");
+            let used = own.streams - streams;
+            let why = format!("{streams} streams asked for; its address uses {used} of the {each} that it may use");
             return refuse(ErrorNumber::BUSY, why);
         }
-        if all.streams > without_reserve(total, is_newcomer) || all.sockets() > self.connections {
-            let taken = all.streams - streams;
-            let why = format!("{streams} streams asked for; {taken} of the {total} of all tests are taken");
+        if all.streams > available(total, is_newcomer) || all.sockets() > self.max_connections {
+            let used = all.streams - streams;
+            let why = format!("{streams} streams asked for; all tests together use {used} of {total}");
             return refuse(ErrorNumber::BUSY, why);
         }
         Ok(())
     }
 
     fn check_rate(&self, all: BitRate, own: BitRate) -> Result<(), Refusal> {
-        for (limit, asked, whose) in [
+        for (limit, rate, subject) in [
             (self.limits.address.rate, own, "with this test its address would carry"),
-            (self.limits.total.rate, all, "with this test all would carry"),
+            (self.limits.total.rate, all, "with this test all tests would carry"),
         ] {
-            if let Some(limit) = limit.filter(|limit| asked > *limit) {
-                let why = format!("{whose} {asked}; {limit} is permitted");
+            if let Some(limit) = limit.filter(|limit| rate > *limit) {
+                let why = format!("{subject} {rate}; {limit} is permitted");
                 return Err(Refusal { number: ErrorNumber::TOTAL_RATE, why });
             }
         }
@@ -375,7 +387,7 @@ impl Admission {
 }
 
 impl Permit {
-    /// Its number, in the order in which permits are given.
+    /// Returns the number of the permit: permits are numbered in the order in which they are granted.
     pub(super) const fn number(&self) -> u64 {
         self.number
     }
@@ -383,32 +395,32 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut usage = self.usage.borrow_mut();
-        usage.loads.remove(&self.number);
-        usage.all = usage.all.minus(self.taken);
-        if let Some(own) = usage.client_prefixes.get_mut(&self.client_prefix) {
-            *own = own.minus(self.taken);
-            if *own == Taken::default() {
-                usage.client_prefixes.remove(&self.client_prefix);
+        let mut state = self.state.borrow_mut();
+        state.loads.remove(&self.number);
+        state.total = state.total.minus(self.usage);
+        if let Some(own) = state.prefixes.get_mut(&self.client_prefix) {
+            *own = own.minus(self.usage);
+            if *own == Usage::default() {
+                state.prefixes.remove(&self.client_prefix);
             }
         }
     }
 }
 
-impl Usage {
-    /// Returns the rates of the loads of client prefixes that are `wanted`.
+impl State {
+    /// Returns the recent rates of the loads whose client prefix is `wanted`.
     fn rates(&self, wanted: impl Fn(u128) -> bool) -> Vec<BitRate> {
-        self.loads.values().filter(|load| wanted(load.client_prefix)).map(|load| load.pace.rate).collect()
+        self.loads.values().filter(|load| wanted(load.client_prefix)).map(|load| load.activity.rate).collect()
     }
 }
 
-/// Returns how many places of `total` an address may fill up to: all if it has none yet, else seven eighths.
-const fn without_reserve(total: u32, is_newcomer: bool) -> u32 {
+/// Returns the part of the quota `total` that is available to an address: all if it uses none yet, else seven eighths.
+const fn available(total: u32, is_newcomer: bool) -> u32 {
     if is_newcomer { total } else { total - total / 8 }
 }
 
-impl Taken {
-    /// Sockets that it needs.
+impl Usage {
+    /// Returns the number of its sockets.
     const fn sockets(self) -> u32 {
         self.pending.saturating_add(self.tests).saturating_add(self.streams)
     }
@@ -432,21 +444,22 @@ impl Taken {
     }
 }
 
-/// Returns whose quota `address` uses: its own, or that of its /64 network of IPv6.
+/// Returns the prefix whose quota `address` uses: an IPv4 address itself, or the /64 network of an IPv6 address.
 pub(super) fn client_prefix(address: IpAddr) -> u128 {
     const NETWORK: u128 = (u64::MAX as u128) << 64;
     match address.to_canonical() {
-        IpAddr::V4(address) => number(IpAddr::V4(address)),
+        IpAddr::V4(address) => to_bits(IpAddr::V4(address)),
         IpAddr::V6(address) => address.to_bits() & NETWORK,
     }
 }
 
-/// Refuses the test that carries `rate` if all `rates` together are beyond `limit` and none is greater than its own.
-fn excess(limit: Option<BitRate>, rates: &[BitRate], rate: BitRate, whose: &str) -> Result<(), Refusal> {
+/// Fails for a load of `rate` if the sum of `rates` exceeds `limit` and none of them is higher. The reason begins with
+/// `subject`.
+fn check_sum(limit: Option<BitRate>, rates: &[BitRate], rate: BitRate, subject: &str) -> Result<(), Refusal> {
     let sum = sum(rates);
     match limit {
         Some(limit) if sum > limit && rates.iter().all(|other| *other <= rate) => {
-            let why = format!("{whose} {sum}; {limit} is permitted, and no other test carries more");
+            let why = format!("{subject} {sum}; {limit} is permitted, and no other test carries more");
             Err(Refusal { number: ErrorNumber::TOTAL_RATE, why })
         }
         _ => Ok(()),
@@ -468,11 +481,11 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn at(mbps: u64) -> Pace {
-        Pace { rate: BitRate::from_mbps(mbps), idle: Span::ZERO }
+    fn at(mbps: u64) -> Activity {
+        Activity { rate: BitRate::from_mbps(mbps), idle: Span::ZERO }
     }
 
-    /// A load with so many streams.
+    /// Returns a load of so many streams.
     fn streams(streams: u16) -> Request {
         Request { streams, ..Request::default() }
     }
@@ -481,14 +494,14 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn gate(change: impl FnOnce(&mut Limits)) -> Admission {
+    fn admission(change: impl FnOnce(&mut Limits)) -> Admission {
         let mut limits = Limits::default();
         change(&mut limits);
         Admission::new(limits, 10_000)
     }
 
     #[test]
-    fn a_network_holds_what_begins_with_its_bits() {
+    fn a_network_contains_the_addresses_with_its_prefix() {
         for (network_text, inside, outside) in [
             ("192.0.2.0/24", "192.0.2.255", "192.0.3.0"),
             ("192.0.2.77/24", "192.0.2.1", "192.0.1.255"),
@@ -506,181 +519,192 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_named() {
+    fn the_error_names_the_text_that_is_not_a_network() {
         for text in ["", "192.0.2.0/33", "192.0.2.0/-1", "192.0.2/24", "2001:db8::/129", "host", "192.0.2.0/", "/24"] {
             assert!(text.parse::<Network>().unwrap_err().to_string().contains(text), "{text}");
         }
     }
 
     #[test]
-    fn who_is_denied_stays_out_and_who_is_not_allowed_too() {
-        let denies = gate(|limits| limits.deny = vec![network("192.0.2.0/24")]);
-        assert_eq!(denies.pending(ip(HERE)).unwrap_err(), Closed::Forbidden);
-        assert!(denies.pending(ip(THERE)).is_ok());
-        let allows = gate(|limits| {
+    fn addresses_that_are_denied_or_not_allowed_are_rejected() {
+        let denies = admission(|limits| limits.deny = vec![network("192.0.2.0/24")]);
+        assert_eq!(denies.admit_pending(ip(HERE)).unwrap_err(), Rejection::Denied);
+        assert!(denies.admit_pending(ip(THERE)).is_ok());
+        let allows = admission(|limits| {
             limits.allow = vec![network("192.0.2.0/24"), network("198.51.100.7")];
             limits.deny = vec![network("192.0.2.128/25")];
         });
-        assert!(allows.pending(ip(HERE)).is_ok() && allows.pending(ip(THERE)).is_ok());
-        assert_eq!(allows.pending(ip("192.0.2.200")).unwrap_err(), Closed::Forbidden);
-        assert_eq!(allows.pending(ip("203.0.113.1")).unwrap_err(), Closed::Forbidden);
+        assert!(allows.admit_pending(ip(HERE)).is_ok() && allows.admit_pending(ip(THERE)).is_ok());
+        assert_eq!(allows.admit_pending(ip("192.0.2.200")).unwrap_err(), Rejection::Denied);
+        assert_eq!(allows.admit_pending(ip("203.0.113.1")).unwrap_err(), Rejection::Denied);
     }
 
     #[test]
-    fn a_crowd_from_one_address_leaves_room_for_others() {
-        let gate = gate(|_| {});
-        let rejected: Vec<_> = (0..10_000).filter_map(|_| gate.pending(ip(HERE)).ok()).collect();
-        assert_eq!(rejected.len(), 128);
-        assert!(gate.pending(ip(THERE)).is_ok());
-        drop(rejected);
-        assert!(gate.pending(ip(HERE)).is_ok());
-        assert!(gate.usage.borrow().client_prefixes.is_empty(), "whoever has gone is forgotten");
+    fn many_connections_from_one_address_leave_room_for_others() {
+        let admission = admission(|_| {});
+        let permits: Vec<_> = (0..10_000).filter_map(|_| admission.admit_pending(ip(HERE)).ok()).collect();
+        assert_eq!(permits.len(), 128);
+        assert!(admission.admit_pending(ip(THERE)).is_ok());
+        drop(permits);
+        assert!(admission.admit_pending(ip(HERE)).is_ok());
+        assert!(admission.state.borrow().prefixes.is_empty(), "prefixes without usage are removed");
     }
 
     #[test]
-    fn a_crowd_from_one_address_leaves_room_where_there_is_little() {
-        let gate = Admission::new(Limits::default(), 64);
-        let rejected: Vec<_> = (0..100).filter_map(|_| gate.pending(ip(HERE)).ok()).collect();
-        assert_eq!(rejected.len(), 4);
-        assert!(gate.pending(ip(THERE)).is_ok() && gate.test(ip(THERE)).is_ok());
+    fn many_connections_from_one_address_leave_room_even_with_few_descriptors() {
+        let admission = Admission::new(Limits::default(), 64);
+        let permits: Vec<_> = (0..100).filter_map(|_| admission.admit_pending(ip(HERE)).ok()).collect();
+        assert_eq!(permits.len(), 4);
+        assert!(admission.admit_pending(ip(THERE)).is_ok() && admission.admit_test(ip(THERE)).is_ok());
     }
 
     #[test]
-    fn a_crowd_from_everywhere_leaves_room_for_tests() {
-        let gate = Admission::new(Limits::default(), 1000);
-        let rejected: Vec<_> = (0..10_000_u32).filter_map(|n| gate.pending(IpAddr::V4(n.into())).ok()).collect();
-        assert_eq!(rejected.len(), 250);
-        assert!(gate.test(ip(HERE)).is_ok());
+    fn many_connections_from_everywhere_leave_room_for_tests() {
+        let admission = Admission::new(Limits::default(), 1000);
+        let permits: Vec<_> =
+            (0..10_000_u32).filter_map(|n| admission.admit_pending(IpAddr::V4(n.into())).ok()).collect();
+        assert_eq!(permits.len(), 250);
+        assert!(admission.admit_test(ip(HERE)).is_ok());
     }
 
     #[test]
-    fn a_network_of_ipv6_is_one_address() {
-        let gate = gate(|limits| limits.address.tests = 1);
-        let _first = gate.test(ip("2001:db8:0:1::1")).unwrap();
-        assert_eq!(gate.test(ip("2001:db8:0:1:ffff::2")).unwrap_err(), Closed::Full);
-        assert!(gate.test(ip("2001:db8:0:2::1")).is_ok());
-        let _other = gate.test(ip("::ffff:192.0.2.1")).unwrap();
-        assert_eq!(gate.test(ip(HERE)).unwrap_err(), Closed::Full);
+    fn a_64_bit_network_of_ipv6_counts_as_one_address() {
+        let admission = admission(|limits| limits.address.tests = 1);
+        let _first = admission.admit_test(ip("2001:db8:0:1::1")).unwrap();
+        assert_eq!(admission.admit_test(ip("2001:db8:0:1:ffff::2")).unwrap_err(), Rejection::QuotaExceeded);
+        assert!(admission.admit_test(ip("2001:db8:0:2::1")).is_ok());
+        let _other = admission.admit_test(ip("::ffff:192.0.2.1")).unwrap();
+        assert_eq!(admission.admit_test(ip(HERE)).unwrap_err(), Rejection::QuotaExceeded);
     }
 
     #[test]
-    fn tests_are_counted_for_each_and_for_all() {
-        let gate = gate(|limits| (limits.address.tests, limits.total.tests) = (2, 3));
-        let _mine = [gate.test(ip(HERE)).unwrap(), gate.test(ip(HERE)).unwrap()];
-        assert!(gate.test(ip(HERE)).is_err());
-        let theirs = gate.test(ip(THERE)).unwrap();
-        assert!(gate.test(ip("203.0.113.1")).is_err());
+    fn tests_are_counted_for_each_address_and_in_total() {
+        let admission = admission(|limits| (limits.address.tests, limits.total.tests) = (2, 3));
+        let _mine = [admission.admit_test(ip(HERE)).unwrap(), admission.admit_test(ip(HERE)).unwrap()];
+        assert!(admission.admit_test(ip(HERE)).is_err());
+        let theirs = admission.admit_test(ip(THERE)).unwrap();
+        assert!(admission.admit_test(ip("203.0.113.1")).is_err());
         drop(theirs);
-        assert!(gate.test(ip("203.0.113.1")).is_ok());
+        assert!(admission.admit_test(ip("203.0.113.1")).is_ok());
     }
 
     #[test]
     fn the_usual_test_of_128_streams_is_permitted() {
-        let gate = gate(|_| {});
+        let admission = admission(|_| {});
         let request = Request { streams: 128, direction: fullpipe_record::Direction::Both, ..Request::default() };
-        assert!(gate.load(ip(HERE), &request).is_ok());
+        assert!(admission.admit_load(ip(HERE), &request).is_ok());
     }
 
     #[test]
     fn streams_beyond_the_quota_are_refused_and_those_of_others_make_the_server_busy() {
-        let gate = gate(|limits| limits.address.streams = 10);
-        let refusal = gate.load(ip(HERE), &streams(11)).unwrap_err();
+        let admission = admission(|limits| limits.address.streams = 10);
+        let refusal = admission.admit_load(ip(HERE), &streams(11)).unwrap_err();
         assert_eq!(refusal.number, ErrorNumber::STREAMS);
-        let _first = gate.load(ip(HERE), &streams(8)).unwrap();
-        let refusal = gate.load(ip(HERE), &streams(3)).unwrap_err();
+        let _first = admission.admit_load(ip(HERE), &streams(8)).unwrap();
+        let refusal = admission.admit_load(ip(HERE), &streams(3)).unwrap_err();
         assert_eq!(refusal.number, ErrorNumber::BUSY);
-        assert!(refusal.why.contains("has 8 of the 10 that it may have"), "{}", refusal.why);
-        assert!(gate.load(ip(HERE), &streams(2)).is_ok() && gate.load(ip(THERE), &streams(3)).is_ok());
+        assert!(refusal.why.contains("uses 8 of the 10 that it may use"), "{}", refusal.why);
+        assert!(
+            admission.admit_load(ip(HERE), &streams(2)).is_ok() && admission.admit_load(ip(THERE), &streams(3)).is_ok()
+        );
     }
 
     #[test]
     fn four_addresses_do_not_take_all_streams() {
-        let gate = gate(|_| {});
+        let admission = admission(|_| {});
         let mut loads = Vec::new();
         for last in 1..=4_u8 {
             let address = IpAddr::from([192, 0, 2, last]);
-            loads.extend(std::iter::from_fn(|| gate.load(address, &streams(128)).ok()));
+            loads.extend(std::iter::from_fn(|| admission.admit_load(address, &streams(128)).ok()));
         }
         assert!(loads.len() >= 13, "{}", loads.len());
-        let newcomer = gate.load(ip(THERE), &streams(128));
+        let newcomer = admission.admit_load(ip(THERE), &streams(128));
         assert!(newcomer.is_ok(), "{newcomer:?}");
     }
 
     #[test]
-    fn loads_that_carry_nearly_nothing_give_their_places_to_newcomers() {
-        let gate = gate(|limits| (limits.address.streams, limits.total.streams) = (100, 100));
-        let slow = Pace { rate: BitRate::from_bps(1), idle: MAX_IDLE };
+    fn idle_loads_are_evicted_for_newcomers() {
+        let admission = admission(|limits| (limits.address.streams, limits.total.streams) = (100, 100));
+        let slow = Activity { rate: BitRate::from_bps(1), idle: MAX_IDLE };
         let [idle, idler, busy] =
-            [HERE, "192.0.2.2", "192.0.2.3"].map(|text| gate.load(ip(text), &streams(30)).unwrap());
-        gate.measured(&idle, slow).unwrap();
-        gate.measured(&idler, Pace { idle: MAX_IDLE * 2, ..slow }).unwrap();
-        gate.measured(&busy, at(10)).unwrap();
-        let refusal = gate.load(ip(THERE), &streams(40)).unwrap_err();
+            [HERE, "192.0.2.2", "192.0.2.3"].map(|text| admission.admit_load(ip(text), &streams(30)).unwrap());
+        admission.record_activity(&idle, slow).unwrap();
+        admission.record_activity(&idler, Activity { idle: MAX_IDLE * 2, ..slow }).unwrap();
+        admission.record_activity(&busy, at(10)).unwrap();
+        let refusal = admission.admit_load(ip(THERE), &streams(40)).unwrap_err();
         assert_eq!(refusal.number, ErrorNumber::BUSY);
-        assert!(gate.make_room(30));
-        assert!(gate.measured(&idler, slow).is_err_and(|refusal| refusal.why.contains("nearly nothing")));
-        assert!(gate.measured(&idle, slow).is_ok() && gate.measured(&busy, at(10)).is_ok());
+        assert!(admission.evict_idle(30));
+        assert!(admission.record_activity(&idler, slow).is_err_and(|refusal| refusal.why.contains("to make room")));
+        assert!(admission.record_activity(&idle, slow).is_ok() && admission.record_activity(&busy, at(10)).is_ok());
         drop(idler);
-        assert!(gate.load(ip(THERE), &streams(40)).is_ok());
-        assert!(gate.make_room(60) && gate.measured(&idle, slow).is_err());
+        assert!(admission.admit_load(ip(THERE), &streams(40)).is_ok());
+        assert!(admission.evict_idle(60) && admission.record_activity(&idle, slow).is_err());
         drop(idle);
-        assert!(!gate.make_room(60) && gate.measured(&busy, at(10)).is_ok(), "who carries something stays");
+        assert!(
+            !admission.evict_idle(60) && admission.record_activity(&busy, at(10)).is_ok(),
+            "a busy load is not evicted"
+        );
     }
 
     #[test]
-    fn streams_that_are_opened_together_are_not_too_many_pending() {
-        let gate = Admission::new(Limits::default(), 1000);
-        let _load = gate.load(ip(HERE), &streams(128)).unwrap();
-        let pending: Vec<_> = (0..128).map(|_| gate.pending(ip(HERE))).collect();
+    fn streams_of_an_admitted_load_are_not_too_many_pending_connections() {
+        let admission = Admission::new(Limits::default(), 1000);
+        let _load = admission.admit_load(ip(HERE), &streams(128)).unwrap();
+        let pending: Vec<_> = (0..128).map(|_| admission.admit_pending(ip(HERE))).collect();
         assert!(pending.iter().all(Result::is_ok));
     }
 
     #[test]
-    fn rates_that_are_asked_for_add_up() {
-        let gate = gate(|limits| limits.total.rate = Some(BitRate::from_mbps(100)));
+    fn requested_rates_add_up() {
+        let admission = admission(|limits| limits.total.rate = Some(BitRate::from_mbps(100)));
         let request = |mbps, streams| Request { rate: Some(BitRate::from_mbps(mbps)), streams, ..Request::default() };
-        let _first = gate.load(ip(HERE), &request(20, 4)).unwrap();
-        assert_eq!(gate.load(ip(THERE), &request(21, 1)).unwrap_err().number.get(), 27);
-        assert!(gate.load(ip(THERE), &request(20, 1)).is_ok());
-        assert!(gate.load(ip(THERE), &Request::default()).is_ok(), "what has no rate is measured");
+        let _first = admission.admit_load(ip(HERE), &request(20, 4)).unwrap();
+        assert_eq!(admission.admit_load(ip(THERE), &request(21, 1)).unwrap_err().number.get(), 27);
+        assert!(admission.admit_load(ip(THERE), &request(20, 1)).is_ok());
+        assert!(
+            admission.admit_load(ip(THERE), &Request::default()).is_ok(),
+            "a load without a rate is checked while it runs"
+        );
         let endless = Request { rate: Some(BitRate::from_bps(u64::MAX)), streams: 128, ..Request::default() };
-        assert_eq!(gate.load(ip(THERE), &endless).unwrap_err().number.get(), 27);
+        assert_eq!(admission.admit_load(ip(THERE), &endless).unwrap_err().number.get(), 27);
     }
 
     #[test]
-    fn of_those_that_carry_too_much_the_greatest_ends() {
-        let gate = gate(|limits| limits.total.rate = Some(BitRate::from_mbps(100)));
-        let (one, other) = (gate.load(ip(HERE), &Request::default()), gate.load(ip(THERE), &Request::default()));
+    fn the_fastest_load_ends_if_the_total_rate_is_exceeded() {
+        let admission = admission(|limits| limits.total.rate = Some(BitRate::from_mbps(100)));
+        let (one, other) =
+            (admission.admit_load(ip(HERE), &Request::default()), admission.admit_load(ip(THERE), &Request::default()));
         let (one, other) = (one.unwrap(), other.unwrap());
-        assert!(gate.measured(&one, at(70)).is_ok());
-        assert!(gate.measured(&other, at(40)).is_ok());
-        assert_eq!(gate.measured(&one, at(70)).unwrap_err().number.get(), 27);
+        assert!(admission.record_activity(&one, at(70)).is_ok());
+        assert!(admission.record_activity(&other, at(40)).is_ok());
+        assert_eq!(admission.record_activity(&one, at(70)).unwrap_err().number.get(), 27);
         drop(one);
-        assert!(gate.measured(&other, at(90)).is_ok());
+        assert!(admission.record_activity(&other, at(90)).is_ok());
     }
 
     #[test]
-    fn an_address_that_carries_too_much_does_not_end_the_tests_of_others() {
-        let gate = gate(|limits| limits.address.rate = Some(BitRate::from_mbps(50)));
-        let (one, other) = (gate.load(ip(HERE), &Request::default()), gate.load(ip(THERE), &Request::default()));
+    fn an_address_that_exceeds_its_rate_does_not_end_the_tests_of_others() {
+        let admission = admission(|limits| limits.address.rate = Some(BitRate::from_mbps(50)));
+        let (one, other) =
+            (admission.admit_load(ip(HERE), &Request::default()), admission.admit_load(ip(THERE), &Request::default()));
         let (one, other) = (one.unwrap(), other.unwrap());
-        assert!(gate.measured(&one, at(60)).is_err());
-        assert!(gate.measured(&other, at(45)).is_ok());
+        assert!(admission.record_activity(&one, at(60)).is_err());
+        assert!(admission.record_activity(&other, at(45)).is_ok());
     }
 
     #[test]
     fn a_test_that_is_too_long_is_refused_as_iperf3_does() {
-        let gate = gate(|limits| {
+        let admission = admission(|limits| {
             limits.duration = Some(Span::from_secs(60));
             limits.bytes = Some(ByteCount::from_mib(1));
         });
         let lasts = |seconds| Request { duration: Span::from_secs(seconds), ..Request::default() };
-        assert!(gate.load(ip(HERE), &lasts(60)).is_ok());
-        assert_eq!(gate.load(ip(HERE), &lasts(61)).unwrap_err().number.get(), 37);
+        assert!(admission.admit_load(ip(HERE), &lasts(60)).is_ok());
+        assert_eq!(admission.admit_load(ip(HERE), &lasts(61)).unwrap_err().number.get(), 37);
         let omits = Request { omit: Span::from_secs(1), ..lasts(60) };
-        assert_eq!(gate.load(ip(HERE), &omits).unwrap_err().number.get(), 37);
+        assert_eq!(admission.admit_load(ip(HERE), &omits).unwrap_err().number.get(), 37);
         let sends = |bytes| Request { bytes: Some(ByteCount::new(bytes)), ..lasts(86_400) };
-        assert!(gate.load(ip(HERE), &sends(1 << 20)).is_ok());
-        assert_eq!(gate.load(ip(HERE), &sends((1 << 20) + 1)).unwrap_err().number.get(), 37);
+        assert!(admission.admit_load(ip(HERE), &sends(1 << 20)).is_ok());
+        assert_eq!(admission.admit_load(ip(HERE), &sends((1 << 20) + 1)).unwrap_err().number.get(), 37);
     }
 }

@@ -6,80 +6,79 @@ use fullpipe_units::{BitRate, ByteCount};
 
 use crate::client::Connected;
 
-/// What a server does, as it does it.
+/// An event of a server, reported as it happens.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServerEvent {
-    /// It can be reached here.
+    /// The server listens on this address.
     Listening(SocketAddr),
-    /// It cannot be reached at a port that is not the one that was asked for, and goes on without.
+    /// The server cannot listen on its second port, or cannot receive datagrams, and goes on without.
     NotListening {
-        /// Why, with the address.
+        /// The reason, with the address.
         why: String,
     },
     /// A test began.
     Began {
-        /// Who asked for it.
+        /// Address of the client.
         client: SocketAddr,
-        /// For what.
+        /// The test that the client asked for.
         request: Request,
     },
-    /// The data connections of a test stand, and data begins to flow.
+    /// The data connections of a test are open, and data begins to flow.
     Connected {
-        /// Who asked for it.
+        /// Address of the client.
         client: SocketAddr,
-        /// What is known of it.
+        /// The test, with its sockets.
         connected: Box<Connected>,
     },
-    /// An interval of a test has passed.
+    /// An interval of a test has passed; if data goes both ways, that of the upload comes before that of the download.
     Interval {
-        /// Who asked for the test.
+        /// Address of the client.
         client: SocketAddr,
-        /// What this end saw; its direction is as the client sees it. Where data goes both ways, of the upload and then of
-        /// the download.
+        /// The counts of the server. The direction is the client's.
         interval: Box<Interval>,
     },
-    /// An iperf2 client began to send on a connection; it does not say for how long.
+    /// An iperf2 client began to send on a connection, or datagrams. It does not state for how long.
     BeganIperf2 {
-        /// Who sends.
+        /// Address of the client.
         client: SocketAddr,
     },
     /// A test is complete.
     Ended {
-        /// Who asked for it.
+        /// Address of the client.
         client: SocketAddr,
-        /// What this end saw, in both directions together.
+        /// Bytes that the server counted, in both directions together.
         bytes: ByteCount,
-        /// The rate that this end saw.
+        /// Mean rate that the server measured.
         rate: BitRate,
-        /// The whole test as it looks from here, without samples and intervals; not of an iperf2 client. Its directions
-        /// are as the client sees them, and what is local is the server's.
-        seen: Option<Box<Measurement>>,
+        /// The test as the server measured it, without samples and intervals; `None` for an iperf2 client. Directions
+        /// are the client's, and the local end is the server.
+        measurement: Option<Box<Measurement>>,
     },
     /// A test ended early.
     Failed {
-        /// Who asked for it.
+        /// Address of the client.
         client: SocketAddr,
-        /// Why.
+        /// The reason.
         why: String,
-        /// The reason as the protocol has it; not of an iperf2 client.
+        /// The reason as an error of the protocol; `None` for an iperf2 client.
         cause: Option<Error>,
-        /// The test so far as it looks from here, if data had flowed; not of an iperf2 client.
-        seen: Option<Box<Measurement>>,
+        /// The test up to its end; `None` for an iperf2 client, or if no data had flowed.
+        measurement: Option<Box<Measurement>>,
     },
-    /// Flows of iperf2 datagrams began that are not reported one by one, as anybody can begin them in anybody's name.
+    /// Flows of iperf2 datagrams began that are only counted, because their source addresses can be forged.
     UnreportedFlows {
-        /// Flows since the last report.
+        /// Number of flows since the last such event.
         flows: u64,
     },
     /// Connections were closed at once.
-    TurnedAway {
-        /// Who opened the last of them.
+    Rejected {
+        /// Address of the last of them.
         client: IpAddr,
-        /// The reason for which that one was closed.
+        /// The reason for the last of them.
         why: &'static str,
-        /// Connections since the last report.
+        /// Number of connections since the last such event.
         connections: u64,
     },
-    /// No test has come for as long as the server was to wait.
+    /// The server ends because no test came within its idle timeout.
     Idle,
 }

@@ -1,5 +1,5 @@
-//! iperf2 clients that send over TCP: there is no agreement before, and no answer after. What comes is counted until it
-//! ends.
+//! Uploads of iperf2 clients over TCP. Nothing is agreed on before, and nothing is reported to the client after: the
+//! data is counted until the connection ends.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream as StdTcpStream};
@@ -16,76 +16,79 @@ use tokio::net::TcpStream;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
-use super::test::{Carried, bytes_of};
-use super::watch::{Bounds, Watch};
-use super::{POLL_INTERVAL, Server, ServerEvent, blocking};
+use super::monitor::{Bounds, Monitor};
+use super::test::{TestTotals, bytes_of};
+use super::{POLL_INTERVAL, Server, ServerEvent, into_blocking};
 
-/// Reads and counts what `client` sends on a connection on which `begun` has been read already.
+/// Receives and counts the data that `client` sends on a connection from which `first_bytes` have been read already.
 ///
 /// # Errors
-/// Why it is not served, or ended before the client had finished.
-pub(super) async fn count(
+/// Fails, with the reason as a sentence, if the client is not served, or the test ends before the client has finished.
+pub(super) async fn receive(
     server: &Server,
     client: SocketAddr,
     mut stream: TcpStream,
-    mut begun: Vec<u8>,
-) -> Result<Carried, String> {
-    // How long it will last, and how fast it will be, is not said.
+    mut first_bytes: Vec<u8>,
+) -> Result<TestTotals, String> {
+    // The client states neither duration nor rate.
     let unknown = Request { duration: Span::ZERO, ..Request::default() };
     let permit = server.admit_load(client.ip(), &unknown).await.map_err(|refusal| refusal.to_string())?;
-    let header = timeout(server.client_timeout.greeting(), header(&mut stream, &mut begun)).await;
-    answer(&mut stream, header.unwrap_or_default(), server.client_timeout.greeting()).await?;
-    let begun = ByteCount::new(begun.len() as u64);
+    let header = timeout(server.client_timeout.reply(), header(&mut stream, &mut first_bytes)).await;
+    answer(&mut stream, header.unwrap_or_default(), server.client_timeout.reply()).await?;
+    let first_bytes = ByteCount::new(first_bytes.len() as u64);
     server.report(ServerEvent::BeganIperf2 { client });
-    let stream = blocking(stream).ok_or("cannot take over its connection")?;
+    let stream = into_blocking(stream).ok_or("cannot pass its connection to a data thread")?;
     let transfer = start(stream, &unknown).map_err(|error| format!("cannot start its data thread: {error}"))?;
     let bounds = server.bounds(unknown.block, 1);
-    let mut watch = Watch::new(Bounds { duration: bounds.duration.or(Some(MAX_TEST)), ..bounds });
-    let mut judged = Ok(());
-    while judged.is_ok() && !transfer.is_over() && !*server.closing.borrow() {
+    let mut monitor = Monitor::new(Bounds { max_duration: bounds.max_duration.or(Some(MAX_TEST)), ..bounds });
+    let mut checked = Ok(());
+    while checked.is_ok() && !transfer.is_over() && !*server.shutdown.borrow() {
         sleep(POLL_INTERVAL).await;
         let totals = transfer.totals();
-        judged = watch.look(totals.at, bytes_of(&totals.streams)).and_then(|rate| match rate {
-            Some(rate) => server.admission.measured(&permit, rate),
+        checked = monitor.check(totals.at, bytes_of(&totals.streams)).and_then(|activity| match activity {
+            Some(activity) => server.admission.record_activity(&permit, activity),
             None => Ok(()),
         });
     }
     let ended = spawn_blocking(move || transfer.finish()).await.map_err(|error| error.to_string())?;
-    judged.map_err(|refusal| refusal.to_string())?;
+    checked.map_err(|refusal| refusal.to_string())?;
     if let Some((_, error)) = ended.failures.first() {
         return Err(format!("the connection broke: {error}"));
     }
-    let bytes = bytes_of(&ended.totals.streams) + begun;
-    Ok(Carried { bytes, rate: BitRate::of(bytes, ended.totals.at.max(Span::from_nanos(1))), seen: None })
+    let bytes = bytes_of(&ended.totals.streams) + first_bytes;
+    Ok(TestTotals { bytes, rate: BitRate::of(bytes, ended.totals.at.max(Span::from_nanos(1))), measurement: None })
 }
 
-/// What the client asks for; nothing where its data ends before it can be told.
-async fn header(stream: &mut TcpStream, begun: &mut Vec<u8>) -> Option<Header> {
+/// Returns the header of the client; `None` if its data ends first.
+async fn header(stream: &mut TcpStream, first_bytes: &mut Vec<u8>) -> Option<Header> {
     let mut byte = [0];
     loop {
-        if let Some(header) = Header::read(begun) {
+        if let Some(header) = Header::read(first_bytes) {
             return Some(header);
         }
-        // One at a time: what follows belongs to the load.
+        // Byte by byte: the bytes after the header belong to the load.
         match stream.read(&mut byte).await {
-            Ok(1) => begun.push(byte[0]),
+            Ok(1) => first_bytes.push(byte[0]),
             _ => return None,
         }
     }
 }
 
-/// Tells a client that waits for it that it may send.
+/// Answers a client that waits for an answer before it sends.
+///
+/// # Errors
+/// Fails if the client asks for a test that is not offered, or does not accept the answer within `timeout`.
 async fn answer(stream: &mut TcpStream, header: Option<Header>, timeout: Duration) -> Result<(), String> {
     match header {
         Some(Header { kind, .. }) if kind != Kind::Upload => {
-            // By a reset: clients that wait for data, as with --bounceback, take an orderly end for silence.
+            // Close with a reset: clients that wait for data, as with --bounceback, would go on waiting after a FIN.
             let _ = SockRef::from(&*stream).set_linger(Some(Duration::ZERO));
             Err(format!("an iperf2 client asked for {kind}, which is not offered: let it send, or use iperf3"))
         }
         Some(Header { waits_for_answer: true, .. }) => {
             match tokio::time::timeout(timeout, stream.write_all(&ANSWER)).await {
                 Ok(Ok(())) => Ok(()),
-                _ => Err("an iperf2 client did not take the answer that it waits for".to_owned()),
+                _ => Err("an iperf2 client did not accept the answer that it waits for".to_owned()),
             }
         }
         _ => Ok(()),

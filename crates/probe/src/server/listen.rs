@@ -1,4 +1,4 @@
-//! Sockets that listen, and how many connections there is room for.
+//! Listening sockets, and the number of connections that the process may hold.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -9,23 +9,23 @@ use tokio::net::{TcpListener, UdpSocket};
 
 use crate::error::ServeError;
 
-/// Connections that may wait to be accepted: a rejected must not make a single caller wait for its second attempt.
+/// Maximum number of connections that wait to be accepted: in a burst, no client should have to send its SYN again.
 const BACKLOG: i32 = 4096;
 
-/// Bytes of datagrams that may wait to be read.
-const DATAGRAM_BUFFER: usize = 4 << 20;
+/// Receive buffer of a UDP socket, in bytes.
+const UDP_RECEIVE_BUFFER: usize = 4 << 20;
 
-/// Descriptors that are never given to connections: listeners, settings that are read, the log, the runtime's own.
-const RESERVE: u64 = 64;
+/// Descriptors that are kept for other uses than connections: listeners, files of settings, the log, the runtime.
+const RESERVED_DESCRIPTORS: u64 = 64;
 
-/// The fewest descriptors with which a server can serve a test.
+/// Minimum number of descriptors with which a server can serve a test.
 const MIN_DESCRIPTORS: u64 = 64;
 
-/// A socket that listens on `address`; without one, on every address of both families where the host has IPv6.
+/// Returns a socket that listens on `address`; by default on every address, of both families if the host has IPv6.
 ///
 /// # Errors
-/// If the address is taken or not ours.
-pub(super) fn listen(address: Option<IpAddr>, port: u16) -> Result<TcpListener, ServeError> {
+/// Fails if the address is in use, or not one of this host.
+pub(super) fn listen_tcp(address: Option<IpAddr>, port: u16) -> Result<TcpListener, ServeError> {
     let bind = |address: IpAddr| {
         let address = SocketAddr::new(address, port);
         bind(address).map_err(|cause| ServeError::Listen { address, cause })
@@ -47,31 +47,32 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    // What a caller asked with tells of devices on the way. A kernel that keeps it not is no reason to stop.
+    // The SYN of a client shows what devices on the path changed. A kernel that cannot save it is no reason to stop.
     let _ = fullpipe_sys::save_syn(&socket);
     socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())
 }
 
-/// A UDP socket at the same address as `listener`. Others may be at it too: those of streams, each connected to its peer.
+/// Returns a UDP socket at the address of `listener`. The sockets of streams share the address, each connected to its
+/// client.
 ///
 /// # Errors
-/// What the kernel says.
-pub(super) fn listen_for_datagrams(listener: &TcpListener) -> io::Result<UdpSocket> {
+/// Fails if the address is in use by another program, or another system call fails.
+pub(super) fn listen_udp(listener: &TcpListener) -> io::Result<UdpSocket> {
     let address = listener.local_addr()?;
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     if address.is_ipv6() {
         socket.set_only_v6(SockRef::from(listener).only_v6()?)?;
     }
     socket.set_reuse_address(true)?;
-    // As much as the kernel permits: iperf2 clients do not wait until they are waited for.
-    let _ = socket.set_recv_buffer_size(DATAGRAM_BUFFER);
+    // As much as the kernel permits: iperf2 clients send without waiting for the server.
+    let _ = socket.set_recv_buffer_size(UDP_RECEIVE_BUFFER);
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     UdpSocket::from_std(socket.into())
 }
 
-/// An address as people write it: a socket for both families gives IPv4 callers as `::ffff:192.0.2.1`.
+/// Returns an IPv4-mapped address as an IPv4 address: sockets for both families have clients as `::ffff:192.0.2.1`.
 pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V6(mapped) => {
@@ -81,22 +82,22 @@ pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Returns how many connections this process may hold, after asking for all descriptors that it may have.
+/// Raises the limit of open files to its maximum, and returns the number of connections that it allows.
 ///
 /// # Errors
-/// If there are too few descriptors for any test.
-pub(super) fn room() -> Result<u32, ServeError> {
+/// Fails if there are too few descriptors for a test.
+pub(super) fn max_connections() -> Result<u32, ServeError> {
     let limit = getrlimit(Resource::Nofile);
     let wanted = Rlimit { current: limit.maximum, maximum: limit.maximum };
     let current = if setrlimit(Resource::Nofile, wanted).is_ok() { limit.maximum } else { limit.current };
-    room_within(current.unwrap_or(u64::MAX))
+    connections_within(current.unwrap_or(u64::MAX))
 }
 
-fn room_within(descriptors: u64) -> Result<u32, ServeError> {
+fn connections_within(descriptors: u64) -> Result<u32, ServeError> {
     if descriptors < MIN_DESCRIPTORS {
         return Err(ServeError::Descriptors { permitted: descriptors, needed: MIN_DESCRIPTORS });
     }
-    Ok(u32::try_from(descriptors - RESERVE.min(descriptors / 2)).unwrap_or(u32::MAX))
+    Ok(u32::try_from(descriptors - RESERVED_DESCRIPTORS.min(descriptors / 2)).unwrap_or(u32::MAX))
 }
 
 #[cfg(test)]
@@ -104,17 +105,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ipv4_callers_keep_their_ipv4_address() {
+    fn ipv4_clients_keep_their_ipv4_address() {
         let seen = |text: &str| canonical(text.parse().unwrap()).to_string();
         assert_eq!(seen("[::ffff:192.0.2.1]:5201"), "192.0.2.1:5201");
         assert_eq!(seen("[2001:db8::1]:5201"), "[2001:db8::1]:5201");
     }
 
     #[test]
-    fn a_server_with_few_descriptors_serves_or_says_why_not() {
-        assert_eq!(room_within(64).ok(), Some(32));
-        assert_eq!(room_within(1024).ok(), Some(960));
-        let error = room_within(63).unwrap_err().to_string();
+    fn too_few_descriptors_are_an_error_with_a_remedy() {
+        assert_eq!(connections_within(64).ok(), Some(32));
+        assert_eq!(connections_within(1024).ok(), Some(960));
+        let error = connections_within(63).unwrap_err().to_string();
         assert!(error.contains("63 open files") && error.contains("ulimit -n"), "{error}");
     }
 }

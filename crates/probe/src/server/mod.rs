@@ -1,20 +1,20 @@
-//! The server: any number of tests at once, told apart by their cookies.
+//! The server: any number of tests at once, distinguished by their cookies.
 //!
-//! A connection is accepted if [`admission`] has a place for it, is classified by its first bytes in [`greeting`], and is a
-//! data connection of a test that the [`registry`] knows, or begins a [`test`] or a load of [`iperf2`]. It holds a permit
-//! as long as it is open, and every wait has a deadline.
+//! A new connection needs a permit of [`admission`]. It is then classified by its [`first_bytes`]: as a data connection
+//! of a test in the [`registry`], the control connection of a new [`test`], or the upload of an [`iperf2`] client. It
+//! holds a permit as long as it is open, and every wait has a timeout.
 
 mod admission;
 mod backoff;
 mod events;
-mod greeting;
+mod first_bytes;
 mod iperf2;
 mod listen;
-mod printed;
+mod monitor;
+mod output;
 mod registry;
 mod test;
 mod udp;
-mod watch;
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -32,78 +32,77 @@ use fullpipe_record::{Measurement, Request};
 use fullpipe_units::{ByteCount, Span};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, watch as signal};
+use tokio::sync::{mpsc, watch};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{sleep, timeout};
 
 use crate::error::ServeError;
-use admission::{Admission, Closed, Permit};
+use admission::{Admission, Permit, Rejection};
 use backoff::Backoff;
-use greeting::{Greeting, greet};
-use listen::{canonical, listen, listen_for_datagrams};
-use registry::{Arrival, Known, Registry, StreamSender};
-use test::{Carried, Test};
-use watch::Bounds;
+use first_bytes::{FirstBytes, read_first_bytes};
+use listen::{canonical, listen_tcp, listen_udp};
+use monitor::Bounds;
+use registry::{AcceptedStream, CookieState, Registry, StreamSender};
+use test::{Test, TestTotals};
 
 pub use admission::{Limits, Network, NetworkError, Quota};
 pub use events::ServerEvent;
-pub use printed::{Printer, TestText};
+pub use output::{Printer, TestText};
 
-/// How often a transfer is looked at, and an interrupt looked for.
+/// Time between two checks of a transfer, and for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The interval at which rejected clients are reported: they must not fill a log.
+/// Time between two reports of rejected connections, so that they do not fill the log.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The longest time that tests may take to end when the server is stopped.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// Maximum time that tests may take to end when the server shuts down.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The longest time that a new test waits for the places of those that carry nearly nothing.
+/// Maximum time that a new test waits for evicted loads to end.
 const EVICTION_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Something happened.
-struct Happened {
+/// An event on its way to the caller of [`serve`].
+struct QueuedEvent {
     event: ServerEvent,
-    /// Set if it was a test, after which a server for one test ends. Datagrams without a control connection are none:
-    /// anybody can send them in anybody's name.
-    was_test: bool,
+    /// True at the end of a test, after which a server for one test ends. Flows of iperf2 datagrams are no tests here,
+    /// because their source addresses can be forged.
+    ends_test: bool,
 }
 
-/// How to serve.
+/// Options of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServeOptions {
     /// Address to listen on; every address of both families if not set.
     pub bind: Option<IpAddr>,
-    /// Port.
+    /// Port to listen on, over TCP and UDP.
     pub port: u16,
-    /// Another port, where iperf2 clients call; one that is taken does not stop the server. Either kind of client is
-    /// served on either port.
+    /// Second port, for iperf2 clients. If it is in use, the server runs without it. Both ports serve all clients.
     pub iperf2_port: Option<u16>,
-    /// Whether iperf2 clients are served at all.
+    /// True if iperf2 clients are served.
     pub iperf2: bool,
-    /// Length of the intervals that are told of; zero for none.
+    /// Length of the intervals that are reported; zero for none.
     pub interval: Span,
-    /// Whether to end after one test; others are told meanwhile that the server is busy.
+    /// True if the server ends after one test. During the test, other clients are refused because the server is busy.
     pub one_off: bool,
-    /// If set, the server ends after so long without a test.
+    /// Time without a test after which the server ends; `None` if it does not.
     pub idle_timeout: Option<Span>,
-    /// How long a client may take to say who it is, and for each answer. For its results, and to take in what it is sent,
-    /// it has three times as long; data may stand still for twelve times as long.
+    /// Maximum time that a client may take for its first bytes and for each reply. Its results, and messages that it
+    /// receives, may take three times as long; data may stall for twelve times as long.
     pub timeout: Span,
-    /// If set, only fullpipe clients that know it are served; nothing is encrypted by it.
+    /// Key that clients must have: only fullpipe clients are then served. It encrypts nothing.
     pub key: Option<Key>,
-    /// If set, only users whom it knows are served: iperf3's authentication.
+    /// iperf3's authentication: if set, only its users are served.
     pub authenticator: Option<Authenticator>,
-    /// If set, clients may ask for TLS on their control connections; others are served too.
+    /// Certificate for clients that ask for TLS on their control connections; others are served without.
     pub tls: Option<TlsIdentity>,
-    /// Where data comes from and goes to, if it is not made up and thrown away.
+    /// Source and destination of the data, if it is not generated and discarded.
     pub storage_config: StorageConfig,
-    /// Who may do what.
+    /// Limits of clients and tests.
     pub limits: Limits,
 }
 
 impl Default for ServeOptions {
-    /// iperf3's port, its times (10 s, 30 s and 120 s), and the usual limits.
+    /// Returns iperf3's port, its timeouts (10 s, 30 s and 120 s), and the default limits.
     fn default() -> Self {
         Self {
             bind: None,
@@ -123,11 +122,11 @@ impl Default for ServeOptions {
     }
 }
 
-/// Serves iperf3 clients, ours and any other, and iperf2 clients that send over TCP, until interrupted, idle for too long,
-/// or, with `one_off`, until one test is over.
+/// Serves fullpipe and iperf3 clients, and iperf2 clients that send. Returns when it is interrupted, when its idle
+/// timeout has passed, or, with `one_off`, after one test.
 ///
 /// # Errors
-/// If the address cannot be listened on.
+/// Fails if it cannot listen on the address, if there are too few descriptors, or if its storage cannot be used.
 pub fn serve(
     options: &ServeOptions,
     printer: Printer,
@@ -144,49 +143,49 @@ async fn run(
     interrupt: &AtomicBool,
     report: &mut dyn FnMut(ServerEvent),
 ) -> Result<(), ServeError> {
-    let (events, mut happened) = mpsc::unbounded_channel();
+    let (events, mut queue) = mpsc::unbounded_channel();
     let server = Server::open(options, printer, events)?;
-    let mut stated = Instant::now();
-    let mut busy = Instant::now();
+    let mut last_report = Instant::now();
+    let mut last_busy = Instant::now();
     loop {
         tokio::select! {
-            happened = happened.recv() => if let Some(Happened { event, was_test }) = happened {
+            queued = queue.recv() => if let Some(QueuedEvent { event, ends_test }) = queued {
                 report(event);
-                if was_test && options.one_off {
+                if ends_test && options.one_off {
                     return Ok(());
                 }
             },
             () = sleep(POLL_INTERVAL) => {}
         }
-        if stated.elapsed() >= REPORT_INTERVAL {
-            stated = Instant::now();
-            if let Some(rejected) = server.turned_away.take() {
+        if last_report.elapsed() >= REPORT_INTERVAL {
+            last_report = Instant::now();
+            if let Some(rejected) = server.rejected.take() {
                 report(rejected);
             }
         }
         if interrupt.load(Ordering::Relaxed) {
-            server.close().await;
-            while let Ok(Happened { event, .. }) = happened.try_recv() {
+            server.shut_down().await;
+            while let Ok(QueuedEvent { event, .. }) = queue.try_recv() {
                 report(event);
             }
             return Ok(());
         }
         if !server.admission.is_idle() {
-            busy = Instant::now();
+            last_busy = Instant::now();
         }
-        if options.idle_timeout.is_some_and(|timeout| busy.elapsed() >= timeout.into()) {
+        if options.idle_timeout.is_some_and(|timeout| last_busy.elapsed() >= timeout.into()) {
             report(ServerEvent::Idle);
             return Ok(());
         }
     }
 }
 
-/// How long is waited for others.
+/// The maximum time that a client may take for a reply, and the other timeouts that follow from it.
 #[derive(Debug, Clone, Copy)]
 struct ClientTimeout(Span);
 
 impl ClientTimeout {
-    fn greeting(self) -> Duration {
+    fn reply(self) -> Duration {
         self.0.into()
     }
 
@@ -194,26 +193,27 @@ impl ClientTimeout {
         Timeouts { reply: self.0, results: self.0 * 3 }
     }
 
-    /// For a report over a slow path.
-    fn write(self) -> Duration {
+    /// Returns the timeout to send a message, which may be a long report over a slow path.
+    fn send(self) -> Duration {
         (self.0 * 3).into()
     }
 
-    fn standstill(self) -> Span {
+    /// Returns the maximum time without data.
+    fn stall(self) -> Span {
         self.0 * 12
     }
 }
 
-/// What the connections of a server share.
+/// The state that all connections of a server share.
 struct Server {
     admission: Admission,
     registry: RefCell<Registry>,
-    turned_away: Rejected,
-    events: mpsc::UnboundedSender<Happened>,
-    closing: signal::Sender<bool>,
+    rejected: RejectedConnections,
+    events: mpsc::UnboundedSender<QueuedEvent>,
+    shutdown: watch::Sender<bool>,
     listener: Rc<TcpListener>,
-    /// Whether UDP streams can be opened.
-    takes_datagrams: Cell<bool>,
+    /// True if UDP streams can be opened.
+    has_udp: Cell<bool>,
     key: Option<Key>,
     backoff: RefCell<Backoff>,
     authenticator: Option<Authenticator>,
@@ -227,29 +227,29 @@ struct Server {
 }
 
 impl Server {
-    /// Listens, and lets callers in from now on.
+    /// Listens, and starts to accept connections.
     fn open(
         options: &ServeOptions,
         printer: Printer,
-        events: mpsc::UnboundedSender<Happened>,
+        events: mpsc::UnboundedSender<QueuedEvent>,
     ) -> Result<Rc<Self>, ServeError> {
         options.storage_config.check().map_err(ServeError::File)?;
-        let listener = Rc::new(listen(options.bind, options.port)?);
+        let listener = Rc::new(listen_tcp(options.bind, options.port)?);
         let mut limits = options.limits.clone();
         if options.one_off {
             limits.total.tests = 1;
         }
         let server = Rc::new(Self {
-            admission: Admission::new(limits, listen::room()?),
+            admission: Admission::new(limits, listen::max_connections()?),
             registry: RefCell::default(),
-            turned_away: Rejected::default(),
+            rejected: RejectedConnections::default(),
             events,
-            closing: signal::Sender::new(false),
+            shutdown: watch::Sender::new(false),
             listener: Rc::clone(&listener),
-            takes_datagrams: Cell::new(false),
+            has_udp: Cell::new(false),
             client_timeout: ClientTimeout(options.timeout),
             interval: options.interval,
-            // Such clients can neither show a key nor say who they are.
+            // iperf2 clients can prove neither a key nor a user.
             iperf2: options.iperf2 && options.key.is_none() && options.authenticator.is_none(),
             key: options.key.clone(),
             backoff: RefCell::default(),
@@ -260,18 +260,18 @@ impl Server {
             printer,
         });
         server.report(ServerEvent::Listening(listener.local_addr().map_err(ServeError::Start)?));
-        server.takes_datagrams.set(server.open_udp(&listener));
+        server.has_udp.set(server.open_udp(&listener));
         spawn_local(Rc::clone(&server).accept(listener));
         if let Some(port) = options.iperf2_port.filter(|port| server.iperf2 && *port != options.port) {
-            server.listen_too(options.bind, port);
+            server.listen_on_second_port(options.bind, port);
         }
         Ok(server)
     }
 
-    /// Listens on a port that may be missing.
-    fn listen_too(self: &Rc<Self>, bind: Option<IpAddr>, port: u16) {
-        let listening =
-            listen(bind, port).and_then(|listener| Ok((listener.local_addr().map_err(ServeError::Start)?, listener)));
+    /// Listens on a second port, without which the server can run.
+    fn listen_on_second_port(self: &Rc<Self>, bind: Option<IpAddr>, port: u16) {
+        let listening = listen_tcp(bind, port)
+            .and_then(|listener| Ok((listener.local_addr().map_err(ServeError::Start)?, listener)));
         self.report(match listening {
             Ok((address, listener)) => {
                 self.open_udp(&listener);
@@ -282,15 +282,16 @@ impl Server {
         });
     }
 
-    /// Takes datagrams at the address of `listener`; whether that is possible. Without, there are TCP tests still.
+    /// Starts to receive datagrams at the address of `listener`. Returns true if that is possible; if not, TCP tests
+    /// are still served.
     fn open_udp(self: &Rc<Self>, listener: &TcpListener) -> bool {
-        match listen_for_datagrams(listener) {
+        match listen_udp(listener) {
             Ok(socket) => {
                 spawn_local(udp::serve_udp(Rc::clone(self), socket));
                 true
             }
             Err(error) => {
-                self.report(ServerEvent::NotListening { why: format!("cannot take datagrams: {error}") });
+                self.report(ServerEvent::NotListening { why: format!("cannot receive datagrams: {error}") });
                 false
             }
         }
@@ -299,80 +300,86 @@ impl Server {
     async fn accept(self: Rc<Self>, listener: Rc<TcpListener>) {
         loop {
             match listener.accept().await {
-                Ok((stream, client)) => self.admit(stream, canonical(client)),
-                // Out of memory, say: a moment later there may be some again.
+                Ok((stream, client)) => self.admit_connection(stream, canonical(client)),
+                // A resource such as memory is used up; it may be free again a moment later.
                 Err(_) => sleep(POLL_INTERVAL).await,
             }
         }
     }
 
-    /// Lets a connection in, or closes it.
-    fn admit(self: &Rc<Self>, stream: TcpStream, client: SocketAddr) {
-        match self.admission.pending(client.ip()) {
-            Ok(permit) => drop(spawn_local(Rc::clone(self).receive(stream, client, permit))),
-            Err(why) => self.turned_away.add(client.ip(), why),
+    /// Handles a new connection if it is admitted, and closes it if not.
+    fn admit_connection(self: &Rc<Self>, stream: TcpStream, client: SocketAddr) {
+        match self.admission.admit_pending(client.ip()) {
+            Ok(permit) => drop(spawn_local(Rc::clone(self).handle_connection(stream, client, permit))),
+            Err(why) => self.rejected.add(client.ip(), why),
         }
     }
 
-    /// Finds out what a new connection is, and deals with it.
-    async fn receive(self: Rc<Self>, stream: TcpStream, client: SocketAddr, permit: Permit) {
-        let Some(mut control) = self.secured(stream).await else {
-            return self.turned_away.add(client.ip(), Closed::Unknown);
+    /// Classifies a new connection, and serves it.
+    async fn handle_connection(self: Rc<Self>, stream: TcpStream, client: SocketAddr, permit: Permit) {
+        let Some(mut control) = self.accept_tls(stream).await else {
+            return self.rejected.add(client.ip(), Rejection::Unknown);
         };
-        let Greeting { caller, bytes } = greet(&mut control, self.client_timeout.greeting()).await;
+        let FirstBytes { caller, bytes } = read_first_bytes(&mut control, self.client_timeout.reply()).await;
         match (caller, control) {
             (Caller::Iperf3(cookie), control) => self.dispatch(control, client, cookie, permit).await,
-            (Caller::Iperf2, Control::Plain(stream)) if self.iperf2 => self.count(stream, client, bytes, permit).await,
-            (Caller::Iperf2, _) => self.turned_away.add(client.ip(), Closed::Iperf2),
-            (Caller::Unknown | Caller::Undecided, _) => self.turned_away.add(client.ip(), Closed::Unknown),
+            (Caller::Iperf2, Control::Plain(stream)) if self.iperf2 => {
+                self.run_iperf2(stream, client, bytes, permit).await;
+            }
+            (Caller::Iperf2, _) => self.rejected.add(client.ip(), Rejection::Iperf2),
+            (Caller::Unknown | Caller::Undecided, _) => self.rejected.add(client.ip(), Rejection::Unknown),
         }
     }
 
-    /// Encrypts a connection whose client asks for it, if there is a certificate.
-    async fn secured(&self, stream: TcpStream) -> Option<Control> {
+    /// Accepts TLS if the client asks for it and the server has a certificate. Returns `None` if the handshake fails or
+    /// takes too long.
+    async fn accept_tls(&self, stream: TcpStream) -> Option<Control> {
         let Some(identity) = &self.tls else { return Some(Control::Plain(stream)) };
-        let agreed = async move {
-            let mut first = [0];
-            stream.peek(&mut first).await?;
-            if first == [HANDSHAKE] { identity.accept(stream).await } else { Ok(Control::Plain(stream)) }
+        let accepted = async move {
+            let mut first_byte = [0];
+            stream.peek(&mut first_byte).await?;
+            if first_byte == [HANDSHAKE] { identity.accept(stream).await } else { Ok(Control::Plain(stream)) }
         };
-        timeout(self.client_timeout.greeting(), agreed).await.ok()?.ok()
+        timeout(self.client_timeout.reply(), accepted).await.ok()?.ok()
     }
 
-    /// Deals with a connection that brings `cookie`.
+    /// Dispatches a connection by its `cookie`: to a new test, or to a test under way as a data connection.
     async fn dispatch(self: Rc<Self>, control: Control, client: SocketAddr, cookie: Cookie, permit: Permit) {
-        let known = self.registry.borrow().find(&cookie, client.ip());
-        match (known, control) {
-            (Known::New, control) => self.run_test(control, client, cookie, permit).await,
-            // Data is never encrypted.
-            (Known::Test(test), Control::Plain(stream)) => hand_over(stream, permit, &test),
-            (Known::Test(_) | Known::Past, control) => self.refuse(control).await,
+        let state = self.registry.borrow().lookup(&cookie, client.ip());
+        match (state, control) {
+            (CookieState::New, control) => self.run_test(control, client, cookie, permit).await,
+            // Data connections are never encrypted.
+            (CookieState::Open(test), Control::Plain(stream)) => dispatch_stream(stream, permit, &test),
+            (CookieState::Open(_) | CookieState::Closed, control) => self.refuse(control).await,
         }
     }
 
-    /// Runs the test that begins with `cookie` on the connection `control`.
+    /// Runs the test with `cookie` on its control connection.
     async fn run_test(self: Rc<Self>, control: Control, client: SocketAddr, cookie: Cookie, pending: Permit) {
         let _permit = match self.admit_test(client.ip()).await {
             Ok(permit) => permit,
             Err(why) => {
-                self.turned_away.add(client.ip(), why);
+                self.rejected.add(client.ip(), why);
                 return self.refuse(control).await;
             }
         };
         drop(pending);
         prepare_control(control.tcp(), self.client_timeout);
-        let arrivals = self.registry.borrow_mut().open(cookie, client.ip());
-        let ended = Test::new(Rc::clone(&self), client, cookie, control, arrivals).run().await;
+        let streams = self.registry.borrow_mut().open(cookie, client.ip());
+        let ended = Test::new(Rc::clone(&self), client, cookie, control, streams).run().await;
         self.registry.borrow_mut().close(cookie);
         self.report_end(client, ended);
     }
 
-    /// Admits a test; where all places are taken, after those that carry nearly nothing have ended.
-    async fn admit_test(&self, client: IpAddr) -> Result<Permit, Closed> {
+    /// Admits a test. If a quota is used up, idle loads are evicted first.
+    ///
+    /// # Errors
+    /// Fails as [`Admission::admit_test`] does, if evictions do not help.
+    async fn admit_test(&self, client: IpAddr) -> Result<Permit, Rejection> {
         let deadline = Instant::now() + EVICTION_TIMEOUT;
         loop {
-            match self.admission.test(client) {
-                Err(Closed::Full) if Instant::now() < deadline && self.admission.make_room(1) => {
+            match self.admission.admit_test(client) {
+                Err(Rejection::QuotaExceeded) if Instant::now() < deadline && self.admission.evict_idle(1) => {
                     sleep(POLL_INTERVAL).await;
                 }
                 admitted => return admitted,
@@ -380,16 +387,19 @@ impl Server {
         }
     }
 
-    /// Admits the load of a test, as [`Server::admit_test`] does a test.
+    /// Admits the load of a test. If a quota is used up, idle loads are evicted first.
+    ///
+    /// # Errors
+    /// Fails as [`Admission::admit_load`] does, if evictions do not help.
     async fn admit_load(&self, client: IpAddr, request: &Request) -> Result<Permit, Refusal> {
         let deadline = Instant::now() + EVICTION_TIMEOUT;
         let streams = u32::from(data_connections(request));
         loop {
-            match self.admission.load(client, request) {
+            match self.admission.admit_load(client, request) {
                 Err(refusal)
                     if refusal.number == ErrorNumber::BUSY
                         && Instant::now() < deadline
-                        && self.admission.make_room(streams) =>
+                        && self.admission.evict_idle(streams) =>
                 {
                     sleep(POLL_INTERVAL).await;
                 }
@@ -398,95 +408,95 @@ impl Server {
         }
     }
 
-    /// Counts what an iperf2 client sends.
-    async fn count(self: Rc<Self>, stream: TcpStream, client: SocketAddr, begun: Vec<u8>, pending: Permit) {
+    /// Receives the upload of an iperf2 client.
+    async fn run_iperf2(self: Rc<Self>, stream: TcpStream, client: SocketAddr, first_bytes: Vec<u8>, pending: Permit) {
         drop(pending);
-        let ended = iperf2::count(&self, client, stream, begun).await;
-        self.report_end(client, ended.map_err(Failed::from));
+        let ended = iperf2::receive(&self, client, stream, first_bytes).await;
+        self.report_end(client, ended.map_err(TestFailure::from));
     }
 
-    /// Answers a connection that is not wanted as iperf3 does.
+    /// Refuses a connection with the same answer as iperf3.
     async fn refuse(&self, mut control: Control) {
-        // If it does not fit, the closing says the same.
-        let _ = timeout(self.client_timeout.greeting(), control.send(&[State::AccessDenied.byte()])).await;
+        // Without the answer, the client still sees that the connection is closed.
+        let _ = timeout(self.client_timeout.reply(), control.send(&[State::AccessDenied.byte()])).await;
     }
 
-    /// Returns the bounds of a transfer over so many `streams`.
-    fn bounds(&self, allowance: ByteCount, streams: u16) -> Bounds {
+    /// Returns the bounds of a transfer over so many `streams`, which together write `burst` bytes at once.
+    fn bounds(&self, burst: ByteCount, streams: u16) -> Bounds {
         let limits = self.admission.limits();
         Bounds {
-            // Ends are told and take a round trip: who keeps to what is permitted is not cut off.
-            duration: limits.duration.map(|longest| longest + self.client_timeout.0),
-            bytes: limits.bytes,
-            standstill: self.client_timeout.standstill(),
-            allowance,
-            idle_rate: watch::IDLE_RATE.scaled(streams.into()),
+            // The client ends the test, and its message takes time: a test of the permitted duration is not cut off.
+            max_duration: limits.duration.map(|max| max + self.client_timeout.0),
+            max_bytes: limits.bytes,
+            stall_timeout: self.client_timeout.stall(),
+            burst,
+            idle_rate: monitor::IDLE_RATE.scaled(streams.into()),
         }
     }
 
-    /// Ends every test, telling its client.
-    async fn close(&self) {
-        self.closing.send_replace(true);
-        let deadline = Instant::now() + FAREWELL;
+    /// Ends all tests and informs their clients, within [`SHUTDOWN_TIMEOUT`].
+    async fn shut_down(&self) {
+        self.shutdown.send_replace(true);
+        let deadline = Instant::now() + SHUTDOWN_TIMEOUT;
         while !self.admission.is_idle() && Instant::now() < deadline {
             sleep(POLL_INTERVAL).await;
         }
     }
 
     /// Reports the end of a test.
-    fn report_end(&self, client: SocketAddr, ended: Result<Carried, Failed>) {
-        // The receiver is gone when the server is ending.
-        let _ = self.events.send(Happened { event: end_event(client, ended), was_test: true });
+    fn report_end(&self, client: SocketAddr, ended: Result<TestTotals, TestFailure>) {
+        // There is no receiver any more if the server is ending.
+        let _ = self.events.send(QueuedEvent { event: end_event(client, ended), ends_test: true });
     }
 
-    /// Reports anything but the end of a test.
+    /// Reports an event that does not end a test.
     fn report(&self, event: ServerEvent) {
-        let _ = self.events.send(Happened { event, was_test: false });
+        let _ = self.events.send(QueuedEvent { event, ends_test: false });
     }
 }
 
-fn end_event(client: SocketAddr, ended: Result<Carried, Failed>) -> ServerEvent {
+fn end_event(client: SocketAddr, ended: Result<TestTotals, TestFailure>) -> ServerEvent {
     match ended {
-        Ok(Carried { bytes, rate, seen }) => ServerEvent::Ended { client, bytes, rate, seen },
-        Err(Failed { why, cause, seen }) => ServerEvent::Failed { client, why, cause, seen },
+        Ok(TestTotals { bytes, rate, measurement }) => ServerEvent::Ended { client, bytes, rate, measurement },
+        Err(TestFailure { why, cause, measurement }) => ServerEvent::Failed { client, why, cause, measurement },
     }
 }
 
-/// Returns a nonce that was never used.
+/// Returns a new random nonce.
 fn random_nonce() -> io::Result<Nonce> {
     let mut random = [0; Nonce::LENGTH];
-    // The kernel gives up to 256 bytes at once.
+    // The kernel returns up to 256 bytes in one call.
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
     Ok(Nonce::new(random))
 }
 
-/// The reason for which a test failed.
-struct Failed {
+/// A test that ended early.
+struct TestFailure {
     why: String,
-    /// The same as the protocol has it; not of an iperf2 client.
+    /// The reason as an error of the protocol; `None` for an iperf2 client.
     cause: Option<Error>,
-    /// The test so far, if data had flowed.
-    seen: Option<Box<Measurement>>,
+    /// The test up to its end, if data had flowed.
+    measurement: Option<Box<Measurement>>,
 }
 
-impl From<String> for Failed {
+impl From<String> for TestFailure {
     fn from(why: String) -> Self {
-        Self { why, cause: None, seen: None }
+        Self { why, cause: None, measurement: None }
     }
 }
 
-impl From<Error> for Failed {
+impl From<Error> for TestFailure {
     fn from(error: Error) -> Self {
-        Self { why: error.to_string(), cause: Some(error), seen: None }
+        Self { why: error.to_string(), cause: Some(error), measurement: None }
     }
 }
 
-/// Connections that were closed at once, until that is told.
+/// Rejected connections that are not reported yet: the latest of them, its reason, and their number.
 #[derive(Default)]
-struct Rejected(RefCell<Option<(IpAddr, Closed, u64)>>);
+struct RejectedConnections(RefCell<Option<(IpAddr, Rejection, u64)>>);
 
-impl Rejected {
-    fn add(&self, client: IpAddr, why: Closed) {
+impl RejectedConnections {
+    fn add(&self, client: IpAddr, why: Rejection) {
         let mut rejected = self.0.borrow_mut();
         let before = rejected.map_or(0, |(_, _, connections)| connections);
         *rejected = Some((client, why, before + 1));
@@ -494,27 +504,28 @@ impl Rejected {
 
     fn take(&self) -> Option<ServerEvent> {
         let (client, why, connections) = self.0.take()?;
-        Some(ServerEvent::TurnedAway { client, why: why.reason(), connections })
+        Some(ServerEvent::Rejected { client, why: why.reason(), connections })
     }
 }
 
-/// Sends small messages at once, since the other end waits for them, and asks now and then whether it is still there.
+/// Sets the options of a control connection: no delay for small messages, which the client waits for, and keepalives.
 fn prepare_control(stream: &TcpStream, timeout: ClientTimeout) {
-    // The kernel counts in whole seconds, from one.
-    let every = timeout.greeting().max(Duration::from_secs(1));
-    let keepalive = TcpKeepalive::new().with_time(3 * every).with_interval(every).with_retries(3);
+    // The kernel takes whole seconds, at least one.
+    let interval = timeout.reply().max(Duration::from_secs(1));
+    let keepalive = TcpKeepalive::new().with_time(3 * interval).with_interval(interval).with_retries(3);
     let _ = stream.set_nodelay(true);
     let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
 }
 
-fn hand_over(stream: TcpStream, permit: Permit, test: &StreamSender) {
-    if let Some(stream) = blocking(stream) {
-        // A test that has just ended drops the connection, which is its answer.
-        let _ = test.send(Arrival { channel: Channel::Tcp(stream), permit });
+/// Passes a data connection to its test.
+fn dispatch_stream(stream: TcpStream, permit: Permit, test: &StreamSender) {
+    if let Some(stream) = into_blocking(stream) {
+        // If the test has just ended, the connection is closed.
+        let _ = test.send(AcceptedStream { channel: Channel::Tcp(stream), permit });
     }
 }
 
-fn blocking(stream: TcpStream) -> Option<std::net::TcpStream> {
+fn into_blocking(stream: TcpStream) -> Option<std::net::TcpStream> {
     let stream = stream.into_std().ok()?;
     stream.set_nonblocking(false).ok()?;
     Some(stream)

@@ -1,4 +1,4 @@
-//! Tests under way, by their cookies, and those that open UDP streams, by their addresses.
+//! The tests under way by their cookies, and those that wait for UDP streams by the addresses of their clients.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -10,31 +10,31 @@ use tokio::sync::mpsc;
 
 use super::admission::{Permit, client_prefix};
 
-/// Tests that are remembered after their end.
-const PAST: usize = 1024;
+/// Maximum number of tests whose cookies are kept after their end.
+const MAX_CLOSED: usize = 1024;
 
-/// How long echo requests of a test are answered after its end.
-const AFTERMATH: Duration = Duration::from_secs(3);
+/// Time after the end of a test for which its echo requests are answered.
+const ECHO_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A stream on its way to its test.
+/// A stream that was accepted for a test.
 #[derive(Debug)]
-pub(super) struct Arrival {
+pub(super) struct AcceptedStream {
     pub(super) channel: Channel,
-    /// Its place, until the test takes it in. Streams are numbered in the order of these, which is that in which they
-    /// came: greetings may overtake each other.
+    /// Permit of the pending connection. Its number orders the streams, because the first bytes of a later connection
+    /// may be read earlier.
     pub(super) permit: Permit,
 }
 
-/// Where the streams of a test go.
-pub(super) type StreamSender = mpsc::UnboundedSender<Arrival>;
+/// The sending half of the channel by which a test receives its streams.
+pub(super) type StreamSender = mpsc::UnboundedSender<AcceptedStream>;
 
-/// What a cookie stands for.
-pub(super) enum Known {
-    /// A test under way.
-    Test(StreamSender),
-    /// A test that has ended, so that what comes is late, or a test of another client.
-    Past,
-    /// Nothing yet: a new test.
+/// The state of the test that a cookie identifies.
+pub(super) enum CookieState {
+    /// The test is under way.
+    Open(StreamSender),
+    /// The test has ended, or belongs to another client: the connection is refused.
+    Closed,
+    /// There is no such test yet: the connection starts it.
     New,
 }
 
@@ -42,87 +42,90 @@ pub(super) enum Known {
 #[derive(Debug)]
 struct PendingStreams {
     cookie: Cookie,
-    /// This end of its control connection.
+    /// Local address of its control connection.
     local: SocketAddr,
 }
 
 /// A test that has ended.
 #[derive(Debug)]
-struct Past {
+struct ClosedTest {
     cookie: Cookie,
     client: Option<IpAddr>,
     ended: Instant,
 }
 
-/// Tests by their cookies, those under way and the last that have ended.
+/// The tests under way, and the last ones that have ended.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     open: HashMap<Cookie, (IpAddr, StreamSender)>,
-    past: VecDeque<Past>,
-    /// A hello over UDP says nothing but where it comes from, so one test of each address opens its streams at a time.
-    opening: HashMap<IpAddr, PendingStreams>,
+    closed: VecDeque<ClosedTest>,
+    /// The test that waits for UDP streams, by client. The first datagram of a stream shows only its source address, so
+    /// only one test of each address opens streams at a time.
+    pending_streams: HashMap<IpAddr, PendingStreams>,
 }
 
 impl Registry {
-    /// Returns what a `cookie` stands for that came from `client`. Cookies can be seen on the path, so a test takes streams
-    /// only from the client prefix that began it.
-    pub(super) fn find(&self, cookie: &Cookie, client: IpAddr) -> Known {
+    /// Returns the state of the test for a `cookie` that `client` sent. Others can read cookies on the path, so a test
+    /// accepts streams only from the client prefix that started it.
+    pub(super) fn lookup(&self, cookie: &Cookie, client: IpAddr) -> CookieState {
         match self.open.get(cookie) {
-            Some((its, test)) if client_prefix(*its) == client_prefix(client) => Known::Test(test.clone()),
-            Some(_) => Known::Past,
-            None if self.past.iter().any(|past| past.cookie == *cookie) => Known::Past,
-            None => Known::New,
+            Some((owner, test)) if client_prefix(*owner) == client_prefix(client) => CookieState::Open(test.clone()),
+            Some(_) => CookieState::Closed,
+            None if self.closed.iter().any(|test| test.cookie == *cookie) => CookieState::Closed,
+            None => CookieState::New,
         }
     }
 
-    /// Begins a test of `client`; its streams come out of what is given back.
-    pub(super) fn open(&mut self, cookie: Cookie, client: IpAddr) -> mpsc::UnboundedReceiver<Arrival> {
+    /// Opens a test of `client`, and returns the receiver of its streams.
+    pub(super) fn open(&mut self, cookie: Cookie, client: IpAddr) -> mpsc::UnboundedReceiver<AcceptedStream> {
         let (sender, receiver) = mpsc::unbounded_channel();
         self.open.insert(cookie, (client, sender));
         receiver
     }
 
-    /// Whether `client` has a test with this `cookie`, or had one a moment ago: how the path is after a load is measured
-    /// too.
-    pub(super) fn knows(&self, cookie: &Cookie, client: IpAddr) -> bool {
+    /// Returns true if `client` has a test with this `cookie`, or had one until [`ECHO_TIMEOUT`] ago: clients also
+    /// measure the path after the load.
+    pub(super) fn is_client(&self, cookie: &Cookie, client: IpAddr) -> bool {
         match self.open.get(cookie) {
-            Some((its, _)) => *its == client,
+            Some((owner, _)) => *owner == client,
             None => self
-                .past
+                .closed
                 .iter()
                 .rev()
-                .take_while(|past| past.ended.elapsed() < AFTERMATH)
-                .any(|past| past.cookie == *cookie && past.client == Some(client)),
+                .take_while(|test| test.ended.elapsed() < ECHO_TIMEOUT)
+                .any(|test| test.cookie == *cookie && test.client == Some(client)),
         }
     }
 
+    /// Closes a test, and keeps its cookie for a while.
     pub(super) fn close(&mut self, cookie: Cookie) {
-        self.streams_are_open(&cookie);
+        self.stop_expecting(&cookie);
         let client = self.open.remove(&cookie).map(|(client, _)| client);
-        if self.past.len() == PAST {
-            self.past.pop_front();
+        if self.closed.len() == MAX_CLOSED {
+            self.closed.pop_front();
         }
-        self.past.push_back(Past { cookie, client, ended: Instant::now() });
+        self.closed.push_back(ClosedTest { cookie, client, ended: Instant::now() });
     }
 
-    /// Lets hellos from `client` open streams of the test with this `cookie`, which has an end of its control connection at
-    /// `local`; `false` as long as another test of the same address opens its own.
-    pub(super) fn expect_hellos(&mut self, cookie: Cookie, client: IpAddr, local: SocketAddr) -> bool {
-        if self.opening.contains_key(&client) {
+    /// Accepts UDP streams from `client` for the test with this `cookie`, whose control connection has the local
+    /// address `local`. Returns false while another test of the same client address is opening its streams.
+    pub(super) fn expect_udp_streams(&mut self, cookie: Cookie, client: IpAddr, local: SocketAddr) -> bool {
+        if self.pending_streams.contains_key(&client) {
             return false;
         }
-        self.opening.insert(client, PendingStreams { cookie, local });
+        self.pending_streams.insert(client, PendingStreams { cookie, local });
         true
     }
 
-    /// The test with this `cookie` takes no more hellos.
-    pub(super) fn streams_are_open(&mut self, cookie: &Cookie) {
-        self.opening.retain(|_, opening| opening.cookie != *cookie);
+    /// Accepts no more UDP streams for the test with this `cookie`.
+    pub(super) fn stop_expecting(&mut self, cookie: &Cookie) {
+        self.pending_streams.retain(|_, pending| pending.cookie != *cookie);
     }
 
-    /// The test that a hello from `client` belongs to, and this end of its control connection.
-    pub(super) fn expecting(&self, client: IpAddr) -> Option<(SocketAddr, StreamSender)> {
-        let PendingStreams { cookie, local } = self.opening.get(&client)?;
+    /// Returns the local address of the control connection, and the channel, of the test that waits for UDP streams
+    /// from `client`.
+    pub(super) fn expecting_test(&self, client: IpAddr) -> Option<(SocketAddr, StreamSender)> {
+        let PendingStreams { cookie, local } = self.pending_streams.get(&client)?;
         Some((*local, self.open.get(cookie)?.1.clone()))
     }
 }
@@ -142,62 +145,62 @@ mod tests {
     }
 
     #[test]
-    fn a_late_data_connection_begins_no_test() {
+    fn a_late_data_connection_starts_no_test() {
         let mut registry = Registry::default();
-        assert!(matches!(registry.find(&cookie(1), HERE), Known::New));
-        let _arrivals = registry.open(cookie(1), HERE);
-        assert!(matches!(registry.find(&cookie(1), HERE), Known::Test(_)));
+        assert!(matches!(registry.lookup(&cookie(1), HERE), CookieState::New));
+        let _streams = registry.open(cookie(1), HERE);
+        assert!(matches!(registry.lookup(&cookie(1), HERE), CookieState::Open(_)));
         registry.close(cookie(1));
-        assert!(matches!(registry.find(&cookie(1), HERE), Known::Past));
+        assert!(matches!(registry.lookup(&cookie(1), HERE), CookieState::Closed));
     }
 
     #[test]
-    fn a_seen_cookie_does_not_let_another_address_take_a_stream() {
+    fn a_cookie_is_not_enough_to_add_a_stream_from_another_address() {
         let mut registry = Registry::default();
-        let _arrivals = registry.open(cookie(1), HERE);
-        assert!(matches!(registry.find(&cookie(1), THERE), Known::Past));
-        assert!(matches!(registry.find(&cookie(1), HERE), Known::Test(_)));
+        let _streams = registry.open(cookie(1), HERE);
+        assert!(matches!(registry.lookup(&cookie(1), THERE), CookieState::Closed));
+        assert!(matches!(registry.lookup(&cookie(1), HERE), CookieState::Open(_)));
     }
 
     #[test]
-    fn a_client_is_known_by_its_cookie_and_its_address() {
+    fn a_client_is_recognised_by_cookie_and_address() {
         let mut registry = Registry::default();
-        let _arrivals = registry.open(cookie(1), HERE);
-        assert!(registry.knows(&cookie(1), HERE));
-        assert!(!registry.knows(&cookie(1), THERE) && !registry.knows(&cookie(2), HERE));
+        let _streams = registry.open(cookie(1), HERE);
+        assert!(registry.is_client(&cookie(1), HERE));
+        assert!(!registry.is_client(&cookie(1), THERE) && !registry.is_client(&cookie(2), HERE));
         registry.close(cookie(1));
-        assert!(registry.knows(&cookie(1), HERE), "for a moment still");
-        assert!(!registry.knows(&cookie(1), THERE));
+        assert!(registry.is_client(&cookie(1), HERE), "echo requests are still answered");
+        assert!(!registry.is_client(&cookie(1), THERE));
     }
 
     #[test]
-    fn the_past_is_forgotten() {
+    fn the_number_of_closed_tests_is_bounded() {
         let mut registry = Registry::default();
         for number in 0..5000 {
             registry.open(cookie(number), HERE);
             registry.close(cookie(number));
         }
-        assert_eq!(registry.past.len(), PAST);
-        assert!(matches!(registry.find(&cookie(0), HERE), Known::New));
-        assert!(matches!(registry.find(&cookie(4999), HERE), Known::Past));
+        assert_eq!(registry.closed.len(), MAX_CLOSED);
+        assert!(matches!(registry.lookup(&cookie(0), HERE), CookieState::New));
+        assert!(matches!(registry.lookup(&cookie(4999), HERE), CookieState::Closed));
     }
 
     #[test]
-    fn a_hello_belongs_to_the_one_test_of_its_address_that_waits_for_it() {
+    fn a_udp_stream_belongs_to_the_one_test_of_its_address_that_waits_for_streams() {
         let mut registry = Registry::default();
         let address = |last| IpAddr::from([192, 0, 2, last]);
         let local = SocketAddr::from(([198, 51, 100, 1], 5201));
-        let _arrivals = [1, 2, 3].map(|number| registry.open(cookie(number), HERE));
-        assert!(registry.expecting(address(1)).is_none());
-        assert!(registry.expect_hellos(cookie(1), address(1), local));
-        assert!(registry.expecting(address(1)).is_some_and(|(there, _)| there == local));
-        assert!(registry.expecting(address(2)).is_none());
-        assert!(!registry.expect_hellos(cookie(2), address(1), local), "one at a time");
-        assert!(registry.expect_hellos(cookie(3), address(2), local));
-        registry.streams_are_open(&cookie(1));
-        assert!(registry.expecting(address(1)).is_none());
-        assert!(registry.expect_hellos(cookie(2), address(1), local));
+        let _streams = [1, 2, 3].map(|number| registry.open(cookie(number), HERE));
+        assert!(registry.expecting_test(address(1)).is_none());
+        assert!(registry.expect_udp_streams(cookie(1), address(1), local));
+        assert!(registry.expecting_test(address(1)).is_some_and(|(address, _)| address == local));
+        assert!(registry.expecting_test(address(2)).is_none());
+        assert!(!registry.expect_udp_streams(cookie(2), address(1), local), "one at a time");
+        assert!(registry.expect_udp_streams(cookie(3), address(2), local));
+        registry.stop_expecting(&cookie(1));
+        assert!(registry.expecting_test(address(1)).is_none());
+        assert!(registry.expect_udp_streams(cookie(2), address(1), local));
         registry.close(cookie(2));
-        assert!(registry.expecting(address(1)).is_none(), "a test that has ended waits for nothing");
+        assert!(registry.expecting_test(address(1)).is_none(), "a test that has ended accepts no streams");
     }
 }

@@ -25,52 +25,53 @@ use tokio::time::sleep;
 
 use super::admission::{Permit, client_prefix};
 use super::listen::canonical;
-use super::printed::Printed;
-use super::registry::Arrival;
-use super::watch::Watch;
-use super::{Failed, POLL_INTERVAL, Server, ServerEvent, random_nonce};
+use super::monitor::Monitor;
+use super::output::OutputBuffer;
+use super::registry::AcceptedStream;
+use super::{POLL_INTERVAL, Server, ServerEvent, TestFailure, random_nonce};
 use crate::client::Connected;
 use crate::machine::{self, Before};
 use crate::progress::{Finished, Progress, role};
 use crate::results::{as_stated, results_of, stream_summaries, total};
 use crate::summary::{new_id, run_totals, started, this_host};
 
-/// Samples that are kept of all tests together, about 25 MB: there may be a thousand tests, and they may last a day.
-const ALL_SAMPLES: usize = 32_000;
+/// Number of samples that all tests share, about 25 MB; each test keeps at least [`MAX_REPORT_SAMPLES`].
+const SHARED_SAMPLES: usize = 32_000;
 
-/// Samples that are kept of one test, at most.
+/// Maximum number of samples that are kept of one test.
 const MAX_KEPT_SAMPLES: usize = 2_000;
 
-/// Maximum number of samples in a report, about 400 KB; those of a longer test are thinned.
-const MAX_SAMPLES: usize = 240;
+/// Maximum number of samples in a report, about 400 KB; those of a longer test are thinned out.
+const MAX_REPORT_SAMPLES: usize = 240;
 
-/// How often a fullpipe client is told what this end has seen so far, and of how many streams at that pace: what it is told
-/// takes the path of the data, about two kilobytes a stream.
-const REPORT_EVERY: Span = Span::from_secs(1);
-const STREAMS_A_REPORT: u64 = 8;
+/// Time between two reports to a fullpipe client that has at most [`STREAMS_PER_REPORT_INTERVAL`] streams.
+const PEER_REPORT_INTERVAL: Span = Span::from_secs(1);
 
-/// How long nothing may come before what is still missing is given up.
-const SILENCE: Duration = Duration::from_secs(1);
+/// Number of streams for each [`PEER_REPORT_INTERVAL`]: reports take 2 KB for each stream, on the path of the data.
+const STREAMS_PER_REPORT_INTERVAL: u64 = 8;
 
-/// The same for datagrams, which nobody sends again, and for the rest of a block, which not every client sends.
-const SHORT_SILENCE: Duration = Duration::from_millis(200);
+/// Maximum time without data while the end of an upload is still missing.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How often is looked whether it has come.
-const MIN_POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// Maximum time without data while the missing bytes may never come: lost datagrams, or the rest of the last block.
+const SHORT_DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// How long it takes to refuse a user: longer than it takes to decrypt with the largest of keys.
-const REFUSAL: Duration = Duration::from_millis(250);
+/// Time between two checks for the end of an upload.
+const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// What a test carried, as this end saw it.
+/// Time that each refusal of a user takes: longer than decryption with the largest key.
+const REFUSAL_TIME: Duration = Duration::from_millis(250);
+
+/// Totals of a test, as this end counted them.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Carried {
+pub(super) struct TestTotals {
     pub(super) bytes: ByteCount,
     pub(super) rate: BitRate,
-    /// The whole, of a test that both ends told of.
-    pub(super) seen: Option<Box<Measurement>>,
+    /// The whole test; `None` for an iperf2 client, or if no data had flowed.
+    pub(super) measurement: Option<Box<Measurement>>,
 }
 
-/// One test under way. While its client says nothing it holds no buffer: there may be a thousand of them.
+/// One test under way. It holds no buffer while its client sends nothing, because there may be a thousand tests.
 pub(super) struct Test {
     server: Rc<Server>,
     client: SocketAddr,
@@ -78,24 +79,25 @@ pub(super) struct Test {
     control: Control,
     session: ServerSession,
     origin: Instant,
-    closing: watch::Receiver<bool>,
-    arrivals: mpsc::UnboundedReceiver<Arrival>,
+    shutdown: watch::Receiver<bool>,
+    accepted: mpsc::UnboundedReceiver<AcceptedStream>,
     request: Request,
+    /// Permit of the load, once it is admitted.
     load: Option<Permit>,
-    /// In the order in which they came, by their numbers.
+    /// The streams, each with the number of its permit, which orders them.
     streams: Vec<(u64, Channel)>,
     sockets: Vec<SocketReadback>,
     progress: Option<Progress>,
-    /// What the client is told of the output of this end, if it asked for it.
-    printed: Option<Printed>,
-    watch: Watch,
+    /// The text output of the server, if the client asked for it.
+    output: Option<OutputBuffer>,
+    monitor: Monitor,
     finished: Option<Finished>,
-    /// This host's, where the client wants to know.
+    /// Settings of this host, if the client is fullpipe.
     settings: Option<HostSettings>,
-    /// When the client is told next what has been seen, since the data began to flow.
+    /// Time of the next report to the client, counted from the start of the data.
     report_due: Span,
-    /// What the client is still to be sent of what it is told.
-    waiting: Vec<u8>,
+    /// Bytes of reports that are not sent yet.
+    unsent: Vec<u8>,
 }
 
 impl Test {
@@ -104,7 +106,7 @@ impl Test {
         client: SocketAddr,
         cookie: Cookie,
         control: Control,
-        arrivals: mpsc::UnboundedReceiver<Arrival>,
+        accepted: mpsc::UnboundedReceiver<AcceptedStream>,
     ) -> Self {
         Self {
             client,
@@ -112,25 +114,25 @@ impl Test {
             control,
             session: session(&server, cookie),
             origin: Instant::now(),
-            closing: server.closing.subscribe(),
-            arrivals,
+            shutdown: server.shutdown.subscribe(),
+            accepted,
             request: Request::default(),
             load: None,
             streams: Vec::new(),
             sockets: Vec::new(),
             progress: None,
-            printed: None,
-            watch: Watch::new(server.bounds(ByteCount::ZERO, 0)),
+            output: None,
+            monitor: Monitor::new(server.bounds(ByteCount::ZERO, 0)),
             finished: None,
             settings: None,
-            report_due: REPORT_EVERY,
-            waiting: Vec::new(),
+            report_due: PEER_REPORT_INTERVAL,
+            unsent: Vec::new(),
             server,
         }
     }
 
     /// Runs the test to its end.
-    pub(super) async fn run(mut self) -> Result<Carried, Failed> {
+    pub(super) async fn run(mut self) -> Result<TestTotals, TestFailure> {
         loop {
             while let Some(action) = self.session.next_action() {
                 if let Some(end) = self.carry_out(action).await {
@@ -138,10 +140,10 @@ impl Test {
                 }
             }
             self.wait().await;
-            if *self.closing.borrow() {
+            if *self.shutdown.borrow() {
                 self.session.shutdown();
             }
-            self.look();
+            self.check_limits();
             self.report();
             self.session.tick(self.now());
         }
@@ -151,20 +153,20 @@ impl Test {
         Time::ZERO + self.origin.elapsed().into()
     }
 
-    /// Until something happens, or is due.
+    /// Waits for bytes, a stream, the shutdown, or the next deadline.
     async fn wait(&mut self) {
-        let pause = self.pause();
+        let sleep_time = self.sleep_time();
         tokio::select! {
-            read = self.control.receive_and_send(&mut self.waiting) => self.read(read),
-            Some(arrival) = self.arrivals.recv() => self.accept_stream(arrival),
-            _ = self.closing.changed() => {}
-            () = sleep(pause) => {}
+            read = self.control.receive_and_send(&mut self.unsent) => self.read(read),
+            Some(stream) = self.accepted.recv() => self.accept_stream(stream),
+            _ = self.shutdown.changed() => {}
+            () = sleep(sleep_time) => {}
         }
     }
 
-    /// A test that carries nothing sleeps until its deadline. The end of the omitted time is not slept through: it decides
-    /// what counts.
-    fn pause(&self) -> Duration {
+    /// Returns the maximum time to sleep: until the deadline if no data flows. It never exceeds the rest of the omitted
+    /// time, at whose end counting begins.
+    fn sleep_time(&self) -> Duration {
         let due = self.session.deadline().map_or(POLL_INTERVAL, |deadline| deadline.since(self.now()).into());
         let Some(progress) = &self.progress else { return due };
         let omitted = Duration::from(self.request.omit).saturating_sub(progress.origin().elapsed());
@@ -178,89 +180,89 @@ impl Test {
         }
     }
 
-    /// Holds what flows against what may flow.
-    fn look(&mut self) {
+    /// Reports the intervals that have passed, and refuses the test if it exceeds a limit.
+    fn check_limits(&mut self) {
         let passed = self.progress.as_mut().map(Progress::update).unwrap_or_default();
-        self.tell_of(passed);
+        self.report_intervals(passed);
         let (Some(progress), Some(load)) = (&mut self.progress, &self.load) else { return };
         if progress.has_ended() {
             return;
         }
         let totals = progress.totals();
-        let judged = self.watch.look(totals.at, bytes_of(&totals.streams)).and_then(|rate| match rate {
-            Some(rate) => self.server.admission.measured(load, rate),
+        let checked = self.monitor.check(totals.at, bytes_of(&totals.streams)).and_then(|activity| match activity {
+            Some(activity) => self.server.admission.record_activity(load, activity),
             None => Ok(()),
         });
-        if let Err(refusal) = judged {
+        if let Err(refusal) = checked {
             self.session.refuse(refusal, None);
         }
     }
 
-    /// Does what the protocol wants done; how the test ended, once it has.
-    async fn carry_out(&mut self, action: ServerAction) -> Option<Result<Carried, Failed>> {
+    /// Carries out an action of the protocol. Returns the outcome of the test once it has ended.
+    async fn carry_out(&mut self, action: ServerAction) -> Option<Result<TestTotals, TestFailure>> {
         match action {
             ServerAction::Send(bytes) => self.send(&bytes).await,
-            ServerAction::Report(bytes) => self.waiting.extend(bytes),
-            ServerAction::ExpectStreams(request) => self.expect(request).await,
+            ServerAction::Report(bytes) => self.unsent.extend(bytes),
+            ServerAction::ExpectStreams(request) => self.prepare(request).await,
             ServerAction::StartTransfer => self.start_transfer(),
             ServerAction::StopTransfer => self.stop_transfer(),
             ServerAction::CollectResults { report } => {
-                self.settle().await;
+                self.drain().await;
                 self.finish_transfer().await;
                 let results = self.results(report);
                 self.session.local_results(self.now(), results);
             }
-            ServerAction::Finished(theirs) => return Some(Ok(self.carried(&theirs))),
+            ServerAction::Finished(client_results) => return Some(Ok(self.totals(&client_results))),
             ServerAction::Failed(error) => {
                 self.finish_transfer().await;
-                let seen = self.carried(&Results::default()).seen;
-                return Some(Err(Failed { seen, ..error.into() }));
+                let measurement = self.totals(&Results::default()).measurement;
+                return Some(Err(TestFailure { measurement, ..error.into() }));
             }
         }
         None
     }
 
-    /// Sends `bytes`, behind what waits.
+    /// Sends `bytes`, after the reports that are not sent yet.
     async fn send(&mut self, bytes: &[u8]) {
-        // A client that took no reports may not keep its place by not taking the farewell.
-        let is_over = self.session.deadline().is_none() && !self.waiting.is_empty();
-        let timeout = if is_over { POLL_INTERVAL } else { self.server.client_timeout.write() };
-        let mut all = std::mem::take(&mut self.waiting);
+        // A client that did not read its reports must not hold its permit by not reading the last message either.
+        let is_over = self.session.deadline().is_none() && !self.unsent.is_empty();
+        let timeout = if is_over { POLL_INTERVAL } else { self.server.client_timeout.send() };
+        let mut all = std::mem::take(&mut self.unsent);
         all.extend_from_slice(bytes);
-        // Half a message must not be followed by another.
+        // If only a part of a message was sent, no other message may follow it.
         if !matches!(tokio::time::timeout(timeout, self.control.send(&all)).await, Ok(Ok(()))) {
             self.session.closed();
         }
     }
 
-    /// Tells a fullpipe client now and then what has been seen so far. A client that is slow to take it, or whose path is,
-    /// gets less of it.
+    /// Sends a report of this end to a fullpipe client when one is due and the previous ones have been acknowledged, so
+    /// that a slow client or a slow path gets fewer.
     fn report(&mut self) {
         let Some(progress) = &self.progress else { return };
         let elapsed: Span = progress.origin().elapsed().into();
-        if self.session.takes_reports() && elapsed >= self.report_due && self.is_all_taken() {
+        if self.session.takes_reports() && elapsed >= self.report_due && self.is_all_acknowledged() {
             self.session.report(&progress.so_far());
             let streams = u64::from(data_connections(&self.request));
-            self.report_due = elapsed + REPORT_EVERY * streams.div_ceil(STREAMS_A_REPORT);
+            self.report_due = elapsed + PEER_REPORT_INTERVAL * streams.div_ceil(STREAMS_PER_REPORT_INTERVAL);
         }
     }
 
-    /// Whether the client's kernel, at least, has all that was sent.
-    fn is_all_taken(&self) -> bool {
+    /// Returns true if the client's kernel has acknowledged everything that was sent.
+    fn is_all_acknowledged(&self) -> bool {
         let is_acknowledged = |info: TcpInfo| {
             info.not_sent.unwrap_or_default() == ByteCount::ZERO && info.unacked.unwrap_or_default() == SegCount::ZERO
         };
-        self.waiting.is_empty() && fullpipe_sys::tcp_info(self.control.tcp()).is_ok_and(is_acknowledged)
+        self.unsent.is_empty() && fullpipe_sys::tcp_info(self.control.tcp()).is_ok_and(is_acknowledged)
     }
 
-    /// Lets the load in, if there is room for it.
-    async fn expect(&mut self, request: Request) {
-        let admitted = match self.know_user().await {
+    /// Prepares for the load of a request: checks the user and the limits, and expects the streams.
+    async fn prepare(&mut self, request: Request) {
+        let admitted = match self.authenticate().await {
             Ok(()) => self.server.admit_load(self.client.ip(), &request).await,
             Err(refusal) => Err(refusal),
         };
         let admitted = match admitted {
-            Ok(permit) => self.expect_hellos(&request).await.map(|()| permit),
+            Ok(permit) => self.expect_udp_streams(&request).await.map(|()| permit),
             Err(refusal) => Err(refusal),
         };
         match admitted {
@@ -276,13 +278,15 @@ impl Test {
         }
     }
 
-    /// Checks the user, where only users are served. A refusal always takes the same time, whatever its reason: else the
-    /// time would show the reason.
-    async fn know_user(&self) -> Result<(), Refusal> {
+    /// Checks the user, if only users are served.
+    ///
+    /// # Errors
+    /// Fails if the user is refused. Every refusal takes [`REFUSAL_TIME`], so that its time does not show the reason.
+    async fn authenticate(&self) -> Result<(), Refusal> {
         let Some(authenticator) = self.server.authenticator.clone() else { return Ok(()) };
-        let (refusal, prefix) = (sleep(REFUSAL), client_prefix(self.client.ip()));
-        let wait = self.server.backoff.borrow().wait(prefix, Instant::now());
-        let why = if wait.is_zero() {
+        let (refusal, prefix) = (sleep(REFUSAL_TIME), client_prefix(self.client.ip()));
+        let delay = self.server.backoff.borrow().remaining(prefix, Instant::now());
+        let why = if delay.is_zero() {
             let token = self.session.parameters().and_then(Parameters::auth_token).map(str::to_owned);
             let now = wall_clock();
             let why = match spawn_blocking(move || authenticator.check(token.as_deref(), now)).await {
@@ -296,29 +300,34 @@ impl Test {
             self.server.backoff.borrow_mut().failed(prefix, Instant::now());
             why
         } else {
-            let wait = Span::from_secs(wait.as_secs() + 1);
-            format!("too many wrong passwords came from its address; the next is checked in {wait}")
+            let delay = Span::from_secs(delay.as_secs() + 1);
+            format!("too many wrong passwords came from its address; the next is checked in {delay}")
         };
         refusal.await;
         Err(Refusal { number: ErrorNumber::AUTHENTICATION, why })
     }
 
-    /// Before a client is told to open UDP streams, waits until no other test of its address does.
-    async fn expect_hellos(&self, request: &Request) -> Result<(), Refusal> {
+    /// Accepts UDP streams from now on, if the request has any. First waits until no other test of the same address is
+    /// opening its own.
+    ///
+    /// # Errors
+    /// Fails if there is no UDP socket, or the other test takes too long.
+    async fn expect_udp_streams(&self, request: &Request) -> Result<(), Refusal> {
         if request.transport != Transport::Udp {
             return Ok(());
         }
         let refuse = |number, why: &str| Err(Refusal { number, why: why.to_owned() });
-        if !self.server.takes_datagrams.get() {
-            return refuse(ErrorNumber::UNIMPLEMENTED, "the UDP port is taken by another program");
+        if !self.server.has_udp.get() {
+            return refuse(ErrorNumber::UNIMPLEMENTED, "another program uses the UDP port");
         }
         let Ok(local) = self.control.tcp().local_addr() else {
             return refuse(ErrorNumber::STREAMS, "the control connection is gone");
         };
-        let deadline = Instant::now() + self.server.client_timeout.greeting() / 2;
-        let begin = || self.server.registry.borrow_mut().expect_hellos(self.cookie, self.client.ip(), canonical(local));
-        while !begin() {
-            if Instant::now() >= deadline || *self.closing.borrow() {
+        let deadline = Instant::now() + self.server.client_timeout.reply() / 2;
+        let (client, local) = (self.client.ip(), canonical(local));
+        let expect = || self.server.registry.borrow_mut().expect_udp_streams(self.cookie, client, local);
+        while !expect() {
+            if Instant::now() >= deadline || *self.shutdown.borrow() {
                 return refuse(ErrorNumber::STREAMS, "another test of its address is still opening its UDP streams");
             }
             sleep(POLL_INTERVAL).await;
@@ -326,16 +335,17 @@ impl Test {
         Ok(())
     }
 
-    /// Gives the connections that are still to come their buffers from their first packet on, as iperf3 does by listening
-    /// anew: the window scale is agreed then, and the finest that fits wastes least of a small window. A server for many
-    /// cannot, as it listens for all of them; it sets what it has accepted. What is refused here is refused there too.
+    /// Sets the options of the listening socket, so that data connections have their buffer sizes from the SYN on, as
+    /// with iperf3: the window scale is agreed on in the handshake, and a small scale wastes less of a small window. A
+    /// server of several tests sets the options of accepted sockets only, because its tests share the listening socket.
+    /// Errors are ignored here: setting the accepted sockets fails in the same way.
     fn prepare_listener(&self, request: &Request) {
         let _ = apply_options(&SockRef::from(&*self.server.listener), request);
     }
 
-    /// Takes in a stream that came with the test's cookie, or to its UDP port.
-    fn accept_stream(&mut self, arrival: Arrival) {
-        let Arrival { channel, permit } = arrival;
+    /// Accepts a stream: a connection with the test's cookie, or a UDP socket.
+    fn accept_stream(&mut self, stream: AcceptedStream) {
+        let AcceptedStream { channel, permit } = stream;
         if let Err(error) = apply_options(&SockRef::from(&channel), &self.request) {
             let refusal = Refusal { number: ErrorNumber::CONGESTION, why: error.to_string() };
             self.session.refuse(refusal, error.os_error());
@@ -346,16 +356,17 @@ impl Test {
         if fits && self.session.stream_connected(self.now()) {
             self.streams.push((permit.number(), channel));
         } else {
-            deny(&channel);
+            refuse_stream(&channel);
         }
     }
 
     fn start_transfer(&mut self) {
-        self.server.registry.borrow_mut().streams_are_open(&self.cookie);
+        self.server.registry.borrow_mut().stop_expecting(&self.cookie);
         let base_rtt = fullpipe_sys::tcp_info(self.control.tcp()).ok().and_then(|info| info.min_rtt);
         let mut streams = std::mem::take(&mut self.streams);
         streams.sort_by_key(|(number, _)| *number);
-        let ways: Vec<Direction> = (0..data_connections(&self.request)).map(|index| self.way(index)).collect();
+        let ways: Vec<Direction> =
+            (0..data_connections(&self.request)).map(|index| self.stream_direction(index)).collect();
         let lanes = streams.into_iter().zip(&ways);
         let lanes: Vec<Lane> = lanes.map(|((_, channel), way)| Lane { channel, role: role(*way) }).collect();
         let found = lanes.iter().zip(0..).filter_map(|(lane, index)| {
@@ -363,18 +374,18 @@ impl Test {
             Some(SocketReadback { handshake: caller_handshake(&lane.channel), ..socket })
         });
         self.sockets = found.collect();
-        self.watch = Watch::new(self.server.bounds(self.indivisible(), data_connections(&self.request)));
-        // Only a fullpipe client can be told of it, and there may be a thousand others.
+        self.monitor = Monitor::new(self.server.bounds(self.bytes_per_write(), data_connections(&self.request)));
+        // Only fullpipe clients get samples of the processors and the device, so others do not cost a thread.
         let before = self.session.takes_reports().then(|| Before::now(self.client.ip(), None));
         match self.begin(lanes, self.plan(base_rtt)) {
             Ok(transfer) => {
                 let machine = before.and_then(|before| before.watch(transfer.origin()));
-                self.progress = Some(Progress::new(transfer, machine, self.as_seen_here(), ways));
-                self.introduce();
+                self.progress = Some(Progress::new(transfer, machine, self.local_request(), ways));
+                self.report_host();
                 let asked = Request { interval: self.interval(), ..self.request.clone() };
                 let connected = Connected::of(&asked, &self.cookie, self.control.tcp(), &self.sockets);
-                self.printed =
-                    self.is_output_wanted().then(|| Printed::new(self.server.printer, self.client, &connected));
+                self.output =
+                    self.is_output_wanted().then(|| OutputBuffer::new(self.server.printer, self.client, &connected));
                 self.server.report(ServerEvent::Connected { client: self.client, connected: Box::new(connected) });
             }
             Err(error) => {
@@ -385,14 +396,14 @@ impl Test {
     }
 
     fn begin(&self, lanes: Vec<Lane>, plan: TransferPlan) -> io::Result<Transfer> {
-        let storage = self.server.storage_config.open(seen_from_the_other_end(self.request.direction))?;
+        let storage = self.server.storage_config.open(opposite(self.request.direction))?;
         Transfer::start_with(lanes, plan, storage)
     }
 
-    /// Tells a fullpipe client of this host and its sockets.
-    fn introduce(&mut self) {
+    /// Reports the settings and sockets of this host to a fullpipe client.
+    fn report_host(&mut self) {
         if self.session.takes_reports() {
-            // A setting that cannot be read is one that is not told.
+            // If the settings cannot be read, they are left out.
             self.settings = inspect(&SysctlTree::of_this_host()).ok();
             let (settings, sockets) = (self.settings.clone(), self.sockets.clone());
             self.session.report(&EndReport { settings, sockets, until: Some(Span::ZERO), ..EndReport::default() });
@@ -400,102 +411,103 @@ impl Test {
     }
 
     fn plan(&self, base_rtt: Option<Span>) -> TransferPlan {
-        // A client that is fullpipe counts bytes, not blocks.
+        // fullpipe clients count bytes, all others whole blocks.
         let whole_blocks = !self.session.parameters().is_some_and(Parameters::speaks_fullpipe);
         TransferPlan { samples: self.kept_samples(), whole_blocks, ..TransferPlan::of(&self.request, base_rtt) }
     }
 
-    /// Returns how many samples are kept, the fewer the more tests there are: enough for the report, and for intervals.
+    /// Returns the number of samples to keep: a share of [`SHARED_SAMPLES`], but enough for the report and the
+    /// intervals.
     fn kept_samples(&self) -> usize {
         let tests = usize::try_from(self.server.admission.tests()).unwrap_or(usize::MAX).max(1);
         let snapshots = 4 * usize::from(data_connections(&self.request));
-        (ALL_SAMPLES / tests).clamp(MAX_SAMPLES, MAX_KEPT_SAMPLES).max(snapshots)
+        (SHARED_SAMPLES / tests).clamp(MAX_REPORT_SAMPLES, MAX_KEPT_SAMPLES).max(snapshots)
     }
 
-    /// Which way stream `index` goes, seen from this end.
-    fn way(&self, index: u16) -> Direction {
-        seen_from_the_other_end(direction_of(&self.request, index))
+    /// Returns the direction of stream `index`, seen from this end.
+    fn stream_direction(&self, index: u16) -> Direction {
+        opposite(direction_of(&self.request, index))
     }
 
-    /// What all streams together write at once.
-    fn indivisible(&self) -> ByteCount {
+    /// Returns the bytes that all streams together write at once.
+    fn bytes_per_write(&self) -> ByteCount {
         let writes = u64::from(data_connections(&self.request)) * u64::from(self.request.burst.unwrap_or(1));
         ByteCount::new(self.request.block.get().saturating_mul(writes))
     }
 
-    /// The request with the direction and the intervals of this end.
-    fn as_seen_here(&self) -> Request {
-        let direction = seen_from_the_other_end(self.request.direction);
+    /// Returns the request with the direction and the intervals of this end.
+    fn local_request(&self) -> Request {
+        let direction = opposite(self.request.direction);
         Request { direction, interval: self.interval(), ..self.request.clone() }
     }
 
-    /// How often is told what has passed; where only the client wants to know it, as often as iperf3 tells it.
+    /// Returns the length of the intervals: that of the server's options, or iperf3's if only the client wants them.
     fn interval(&self) -> Span {
-        let asked = self.server.interval;
-        if asked == Span::ZERO && self.is_output_wanted() { Request::default().interval } else { asked }
+        let interval = self.server.interval;
+        if interval == Span::ZERO && self.is_output_wanted() { Request::default().interval } else { interval }
     }
 
     fn is_output_wanted(&self) -> bool {
         self.session.parameters().is_some_and(Parameters::wants_server_output)
     }
 
-    /// Tells of intervals that have passed, of the upload's first: what this end calls a download.
-    fn tell_of(&mut self, passed: Vec<Interval>) {
+    /// Reports intervals that have passed. The client's upload, which is this end's download, comes first.
+    fn report_intervals(&mut self, passed: Vec<Interval>) {
         for interval in passed.into_iter().rev() {
-            let direction = seen_from_the_other_end(interval.direction);
+            let direction = opposite(interval.direction);
             let interval = Box::new(Interval { direction, ..interval });
-            if let Some(printed) = &mut self.printed {
-                printed.interval(&interval);
+            if let Some(output) = &mut self.output {
+                output.interval(&interval);
             }
             self.server.report(ServerEvent::Interval { client: self.client, interval });
         }
     }
 
-    /// Ends what this end sends. What it counts is complete too, but for bytes that are sure to come.
+    /// Stops sending, and ends the counting unless bytes of an upload are still expected.
     fn stop_transfer(&mut self) {
-        let awaited = self.awaited();
+        let expected = self.expected();
         if let Some(progress) = &mut self.progress {
-            let last = if awaited.is_none() { progress.end() } else { Vec::new() };
+            let last = if expected.is_none() { progress.end() } else { Vec::new() };
             progress.close_sending();
-            self.tell_of(last);
+            self.report_intervals(last);
         }
     }
 
-    /// Returns how many bytes this end must receive; none where time limits the test.
-    fn awaited(&self) -> Option<ByteCount> {
+    /// Returns the number of bytes that this end must receive; `None` if time limits the test.
+    fn expected(&self) -> Option<ByteCount> {
         self.request.bytes.filter(|_| self.request.direction != Direction::Download)
     }
 
-    /// Returns `bytes` with the rest of their last block, which most clients send too.
-    fn in_whole_blocks(&self, bytes: ByteCount) -> ByteCount {
+    /// Returns `bytes` rounded up to whole blocks, which is what most clients send.
+    fn round_up_to_blocks(&self, bytes: ByteCount) -> ByteCount {
         let block = self.request.block.get().max(1);
         ByteCount::new(bytes.get().div_ceil(block).saturating_mul(block))
     }
 
-    /// Waits for what is under way: a client ends a test of so many bytes when it has written them.
-    async fn settle(&mut self) {
-        let (Some(awaited), Some(progress)) = (self.awaited(), &self.progress) else { return };
-        let whole = self.in_whole_blocks(awaited);
+    /// Waits for the data in flight: a client ends a test of a number of bytes when it has written them.
+    async fn drain(&mut self) {
+        let (Some(expected), Some(progress)) = (self.expected(), &self.progress) else { return };
+        let max = self.round_up_to_blocks(expected);
         let is_udp = self.request.transport == Transport::Udp;
         let begun = Instant::now();
-        let mut moved = (ByteCount::ZERO, begun);
-        while begun.elapsed() < self.server.client_timeout.greeting() / 2 {
+        let (mut received, mut last_growth) = (ByteCount::ZERO, begun);
+        while begun.elapsed() < self.server.client_timeout.reply() / 2 {
             let bytes = progress.arrived();
-            let silence = if is_udp || bytes >= awaited { SHORT_SILENCE } else { SILENCE };
-            if bytes >= whole || moved.1.elapsed() >= silence {
+            let timeout = if is_udp || bytes >= expected { SHORT_DRAIN_TIMEOUT } else { DRAIN_TIMEOUT };
+            if bytes >= max || last_growth.elapsed() >= timeout {
                 return;
             }
-            if bytes > moved.0 {
-                moved = (bytes, Instant::now());
+            if bytes > received {
+                (received, last_growth) = (bytes, Instant::now());
             }
-            sleep(MIN_POLL_INTERVAL).await;
+            sleep(DRAIN_POLL_INTERVAL).await;
         }
     }
 
-    /// Ends the transfer. Its threads need a moment to end, in which others must not wait.
+    /// Ends the transfer. Its threads take a moment to end, which must not block the other tests.
     async fn finish_transfer(&mut self) {
         if let Some(mut progress) = self.progress.take() {
-            self.tell_of(progress.end());
+            self.report_intervals(progress.end());
             self.finished = spawn_blocking(move || progress.finish()).await.ok();
             self.load = None;
         }
@@ -504,9 +516,9 @@ impl Test {
     fn results(&self, report: bool) -> Results {
         let Some(finished) = &self.finished else { return Results::default() };
         let report = report.then(|| Box::new(self.end_report(finished)));
-        // What the client counted is not known yet, and iperf3 does not print it either.
-        let seen = || self.seen(finished, &Results::default());
-        let server_output = self.printed.as_ref().map(|printed| ServerOutput::Text(printed.whole(&seen())));
+        // The counts of the client are not known yet, and iperf3 does not print them here either.
+        let measurement = || self.measurement(finished, &Results::default());
+        let server_output = self.output.as_ref().map(|output| ServerOutput::Text(output.with_results(&measurement())));
         Results { report, server_output, ..results_of(finished, &self.sockets) }
     }
 
@@ -524,22 +536,22 @@ impl Test {
             notes: finished.rest.notes.clone(),
             ..EndReport::default()
         };
-        report.thin(None, MAX_SAMPLES);
+        report.thin(None, MAX_REPORT_SAMPLES);
         report
     }
 
-    fn carried(&self, theirs: &Results) -> Carried {
-        let Some(finished) = &self.finished else { return Carried::default() };
+    fn totals(&self, client_results: &Results) -> TestTotals {
+        let Some(finished) = &self.finished else { return TestTotals::default() };
         let bytes = bytes_of(&finished.counts());
         let rate = BitRate::of(bytes, finished.duration().max(Span::from_nanos(1)));
-        Carried { bytes, rate, seen: Some(Box::new(self.seen(finished, theirs))) }
+        TestTotals { bytes, rate, measurement: Some(Box::new(self.measurement(finished, client_results))) }
     }
 
-    /// The test as it looks from here, with what the client counted.
-    fn seen(&self, finished: &Finished, theirs: &Results) -> Measurement {
-        let mut streams = stream_summaries(finished, theirs, self.request.transport);
+    /// Returns the measurement of this end, completed by the client's results.
+    fn measurement(&self, finished: &Finished, client_results: &Results) -> Measurement {
+        let mut streams = stream_summaries(finished, client_results, self.request.transport);
         for stream in &mut streams {
-            stream.direction = seen_from_the_other_end(stream.direction);
+            stream.direction = opposite(stream.direction);
         }
         let mut totals = self.request.directions().iter().map(|&way| total(way, &streams, finished.duration()));
         let summary = totals.next().unwrap_or_else(|| total(Direction::Upload, &[], finished.duration()));
@@ -561,7 +573,7 @@ impl Test {
             },
             request: self.request.clone(),
             local: EndReport { cpu: finished.rest.cpu, sockets: self.sockets.clone(), ..EndReport::default() },
-            remote: EndReport { settings, ..as_stated(theirs) },
+            remote: EndReport { settings, ..as_stated(client_results) },
             summary,
             reverse,
             streams,
@@ -577,14 +589,14 @@ impl Test {
     }
 }
 
-/// Returns the session of a new test. Where a key is asked for, no random bytes mean no test.
+/// Returns the session of a new test. If a key is required and there are no random bytes for the nonce, it refuses.
 fn session(server: &Server, cookie: Cookie) -> ServerSession {
     let session = ServerSession::new(Time::ZERO, server.client_timeout.timeouts());
     let Some(key) = server.key.clone() else { return session };
     match random_nonce() {
         Ok(nonce) => session.with_key(KeyCheck::new(key, cookie, nonce)),
         Err(error) => {
-            let why = format!("cannot draw random bytes: {error}");
+            let why = format!("cannot get random bytes: {error}");
             let mut session = session;
             session.refuse(Refusal { number: ErrorNumber::AUTHENTICATION, why }, error.raw_os_error());
             session
@@ -592,8 +604,8 @@ fn session(server: &Server, cookie: Cookie) -> ServerSession {
     }
 }
 
-/// What one end calls an upload is a download at the other.
-fn seen_from_the_other_end(direction: Direction) -> Direction {
+/// Returns a direction as seen from the other end: an upload of one end is a download of the other.
+fn opposite(direction: Direction) -> Direction {
     match direction {
         Direction::Upload => Direction::Download,
         Direction::Download => Direction::Upload,
@@ -601,14 +613,14 @@ fn seen_from_the_other_end(direction: Direction) -> Direction {
     }
 }
 
-/// All streams together.
+/// Returns the bytes of all streams together.
 pub(super) fn bytes_of(streams: &[StreamCount]) -> ByteCount {
     streams.iter().map(|stream| stream.bytes).sum()
 }
 
-/// Answers a connection that is not wanted as iperf3 does: one byte into an empty buffer. If it does not fit, the closing
-/// says the same. A datagram gets no answer.
-pub(super) fn deny(channel: &Channel) {
+/// Refuses a data connection with the same answer as iperf3: one byte, which fits into the empty send buffer. Without
+/// it, the client still sees that the connection is closed. UDP streams get no answer.
+pub(super) fn refuse_stream(channel: &Channel) {
     if let Channel::Tcp(stream) = channel {
         let mut stream = stream;
         let _ = stream.set_nonblocking(true).and_then(|()| stream.write(&[State::AccessDenied.byte()]));

@@ -1,9 +1,10 @@
-//! The UDP side of a port: it opens streams of iperf3 tests, and counts what iperf2 clients send.
+//! The UDP side of a port: it opens the UDP streams of iperf3 tests, counts the datagrams of iperf2 clients, and
+//! answers echo requests.
 //!
-//! Nothing proves where a datagram comes from. A hello is answered only to an address from which a control connection was
-//! made whose test waits for it, with as many bytes as it has; an iperf2 client gets one report for its last datagram, never
-//! longer than that. Echo requests are answered with as many bytes, to the address of a test whose cookie they bring.
-//! Whatever else comes is ignored.
+//! Source addresses can be forged, so no answer is longer than the datagram that it answers. The first datagram of a
+//! stream is answered only if a test with a control connection from the same address waits for it. An iperf2 client
+//! gets a report for its last datagram. An echo request is answered if it has the cookie of a test of the same address.
+//! All other datagrams are ignored.
 
 use std::collections::HashMap;
 use std::io;
@@ -22,49 +23,49 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::time::{sleep, timeout};
 
-use super::admission::Closed;
+use super::admission::Rejection;
 use super::listen::canonical;
-use super::registry::Arrival;
-use super::test::Carried;
+use super::registry::AcceptedStream;
+use super::test::TestTotals;
 use super::{POLL_INTERVAL, Server, ServerEvent, end_event};
 
-/// The largest datagram that there is.
+/// Bytes of the largest datagram.
 const MAX_DATAGRAM: usize = 65_535;
 
-/// Flows of iperf2 that are counted at once. Addresses can be forged, so a new one takes the place of the one with the
-/// fewest datagrams, and of those of the one that has been silent longest.
-const FLOWS: usize = 256;
+/// Maximum number of iperf2 flows that are counted at once; source addresses can be forged, so a further flow replaces
+/// the first one by [`Flow::eviction_order`].
+const MAX_FLOWS: usize = 256;
 
-/// Flows that are reported in one [`SWEEP`]; of more, only the number is reported.
-const REPORTED_FLOWS: u32 = 10;
+/// Maximum number of flows that are reported one by one in a [`SWEEP_INTERVAL`]; the others are only counted.
+const MAX_REPORTED_FLOWS: u32 = 10;
 
-/// How long the end of a flow is remembered, because its client may not have got the report.
-const LINGER: Duration = Duration::from_secs(5);
+/// Time for which a flow is kept after its end, because its client repeats the last datagram until the report arrives.
+const ENDED_FLOW_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often flows are looked at that say nothing.
-const SWEEP: Duration = Duration::from_secs(1);
+/// Time between two removals of flows that have ended or are silent.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Datagrams that are looked at where a stream's socket was open to all for a moment.
-const STRAYS: usize = 64;
+/// Maximum number of datagrams that are read from a new socket before it serves its stream.
+const MAX_STRAYS: usize = 64;
 
-/// Deals with what comes to `socket`, as long as the server runs.
+/// Serves the datagrams that arrive at `socket`, as long as the server runs.
 pub(super) async fn serve_udp(server: Rc<Server>, socket: UdpSocket) {
     let mut listener = UdpListener { server, socket, flows: HashMap::new(), reported: 0, unreported: 0 };
     let mut buffer = vec![0; MAX_DATAGRAM];
     let mut swept = Instant::now();
-    // Without, the time that an echo request waits here counts as the path's.
+    // Without timestamps of the kernel, the time that an echo request waits in this host would count as the path's.
     let _ = stamp_passages(&listener.socket, false);
     loop {
         let next = listener.socket.async_io(Interest::READABLE, || arrival(&listener.socket, &mut buffer));
-        match timeout(SWEEP, next).await {
+        match timeout(SWEEP_INTERVAL, next).await {
             Ok(Ok(Stamped { length, from: Some(from), at })) if !listener.echo(&buffer[..length], from, at) => {
-                listener.take(&buffer[..length], from);
+                listener.receive(&buffer[..length], from);
             }
-            // What an earlier answer of ours ran into.
+            // An ICMP error for an earlier answer.
             Ok(Err(_)) => sleep(POLL_INTERVAL).await,
             Ok(Ok(_)) | Err(_) => {}
         }
-        if swept.elapsed() >= SWEEP {
+        if swept.elapsed() >= SWEEP_INTERVAL {
             swept = Instant::now();
             listener.sweep();
         }
@@ -74,29 +75,31 @@ pub(super) async fn serve_udp(server: Rc<Server>, socket: UdpSocket) {
 struct UdpListener {
     server: Rc<Server>,
     socket: UdpSocket,
-    /// Flows of iperf2 clients, by their addresses.
+    /// The flows of iperf2 clients, by their addresses.
     flows: HashMap<SocketAddr, Flow>,
-    /// Flows that were reported since the last sweep.
+    /// Number of flows that began and were reported since the last sweep.
     reported: u32,
-    /// Flows that began since the last sweep and were not.
+    /// Number of flows that began and were not reported since the last sweep.
     unreported: u64,
 }
 
 impl UdpListener {
-    /// Sends an echo request back, of a test that is known, with the time since it came `at` the host; whether it is one.
+    /// Answers an echo request of a test, with the time since it arrived `at` this host. Returns false if the datagram
+    /// is not an echo request.
     fn echo(&self, datagram: &[u8], from: SocketAddr, at: Option<Span>) -> bool {
         let Some(cookie) = echo_test(datagram) else { return false };
-        if self.server.registry.borrow().knows(&cookie, canonical(from).ip()) {
+        if self.server.registry.borrow().is_client(&cookie, canonical(from).ip()) {
             let now = SystemTime::UNIX_EPOCH.elapsed().map_or(Span::ZERO, Span::from);
             let answer = echo_reply(datagram, at.map_or(Span::ZERO, |at| now.saturating_sub(at)));
-            // One that does not fit now is lost, as on any path.
+            // If the send buffer is full, the answer is lost, as it might be on the path.
             let _ = answer.map(|answer| self.socket.try_send_to(&answer, from));
         }
         true
     }
 
-    fn take(&mut self, datagram: &[u8], from: SocketAddr) {
-        if !self.server.admission.permits(from.ip()) {
+    /// Passes a datagram to its flow; the first one of an address opens a stream or begins a flow.
+    fn receive(&mut self, datagram: &[u8], from: SocketAddr) {
+        if !self.server.admission.is_allowed(from.ip()) {
             return;
         }
         if let Some(flow) = self.flows.get_mut(&from) {
@@ -104,42 +107,42 @@ impl UdpListener {
             return self.answer(datagram, from);
         }
         match classify_first_datagram(datagram) {
-            DatagramCaller::Iperf3 => self.open(datagram, from),
-            DatagramCaller::Iperf2 if self.server.iperf2 => self.begin(datagram, from),
+            DatagramCaller::Iperf3 => self.accept_stream(datagram, from),
+            DatagramCaller::Iperf2 if self.server.iperf2 => self.begin_flow(datagram, from),
             DatagramCaller::Iperf2 | DatagramCaller::Unknown => {}
         }
     }
 
-    /// Opens a stream of the test that waits for it.
-    fn open(&mut self, hello: &[u8], from: SocketAddr) {
+    /// Opens a stream for the test that waits for one from this address.
+    fn accept_stream(&mut self, hello: &[u8], from: SocketAddr) {
         let client = canonical(from);
-        let Some((mut local, test)) = self.server.registry.borrow().expecting(client.ip()) else { return };
-        let Ok(permit) = self.server.admission.pending(client.ip()) else { return };
+        let Some((mut local, test)) = self.server.registry.borrow().expecting_test(client.ip()) else { return };
+        let Ok(permit) = self.server.admission.admit_pending(client.ip()) else { return };
         local.set_port(self.socket.local_addr().map_or(0, |address| address.port()));
-        let Ok((stream, strays)) = branch(local, client) else { return };
+        let Ok((stream, strays)) = connected_socket(local, client) else { return };
         debug_assert!(hello.len() >= udp::REPLY.len());
         if stream.send(&udp::REPLY).is_ok() {
-            // A test that has just ended drops the stream.
-            let _ = test.send(Arrival { channel: Channel::Udp(stream), permit });
+            // If the test has just ended, the stream is closed.
+            let _ = test.send(AcceptedStream { channel: Channel::Udp(stream), permit });
         }
         for (datagram, from) in strays {
-            self.take(&datagram, from);
+            self.receive(&datagram, from);
         }
     }
 
-    /// Begins to count a flow.
-    fn begin(&mut self, datagram: &[u8], from: SocketAddr) {
+    /// Begins to count the flow of an iperf2 client.
+    fn begin_flow(&mut self, datagram: &[u8], from: SocketAddr) {
         let kind = Header::read_datagram(datagram).kind;
         if kind != Kind::Upload {
-            return self.server.turned_away.add(canonical(from).ip(), Closed::Iperf2Reverse);
+            return self.server.rejected.add(canonical(from).ip(), Rejection::Iperf2Reverse);
         }
-        if self.flows.len() >= FLOWS {
-            let least = self.flows.iter().min_by_key(|(_, flow)| flow.rank()).map(|(from, _)| *from);
-            least.map(|from| self.flows.remove(&from));
+        if self.flows.len() >= MAX_FLOWS {
+            let evicted = self.flows.iter().min_by_key(|(_, flow)| flow.eviction_order()).map(|(from, _)| *from);
+            evicted.map(|from| self.flows.remove(&from));
         }
         let mut flow = Flow::new();
         flow.count(datagram);
-        flow.is_reported = self.reported < REPORTED_FLOWS;
+        flow.is_reported = self.reported < MAX_REPORTED_FLOWS;
         if flow.is_reported {
             self.reported += 1;
             self.server.report(ServerEvent::BeganIperf2 { client: canonical(from) });
@@ -149,24 +152,25 @@ impl UdpListener {
         self.flows.insert(from, flow);
     }
 
-    /// Answers the last datagram of a flow, each time that it comes.
+    /// Answers the last datagram of a flow, each time that it arrives, and reports the end of the flow once.
     fn answer(&mut self, datagram: &[u8], from: SocketAddr) {
         let Some(flow) = self.flows.get_mut(&from).filter(|flow| flow.ended.is_some()) else { return };
-        let newly = !std::mem::replace(&mut flow.stated, true);
+        let is_first = !std::mem::replace(&mut flow.is_answered, true);
         let report = flow.report();
         if let Some(answer) = report.answer(datagram) {
-            // One that does not fit now is asked for again.
+            // If the send buffer is full, the client asks again.
             let _ = self.socket.try_send_to(&answer, from);
         }
-        if newly && flow.is_reported {
+        if is_first && flow.is_reported {
             let rate = BitRate::of(report.bytes, report.duration.max(Span::from_nanos(1)));
-            self.server.report(end_event(canonical(from), Ok(Carried { bytes: report.bytes, rate, seen: None })));
+            let totals = TestTotals { bytes: report.bytes, rate, measurement: None };
+            self.server.report(end_event(canonical(from), Ok(totals)));
         }
     }
 
-    /// Forgets flows that are over or say nothing any more.
+    /// Removes flows that have ended or are silent, and reports the number of flows that were not reported one by one.
     fn sweep(&mut self) {
-        let standstill: Duration = self.server.client_timeout.standstill().into();
+        let timeout: Duration = self.server.client_timeout.stall().into();
         let server = &self.server;
         self.reported = 0;
         let flows = std::mem::take(&mut self.unreported);
@@ -174,33 +178,32 @@ impl UdpListener {
             server.report(ServerEvent::UnreportedFlows { flows });
         }
         self.flows.retain(|from, flow| {
-            let silent = flow.latest.elapsed() >= standstill;
+            let silent = flow.latest.elapsed() >= timeout;
             if silent && flow.ended.is_none() && flow.is_reported {
-                let why = format!("no datagram came for {}", server.client_timeout.standstill());
+                let why = format!("no datagram arrived for {}", server.client_timeout.stall());
                 server.report(end_event(canonical(*from), Err(why.into())));
             }
-            !silent && flow.ended.is_none_or(|ended| ended.elapsed() < LINGER)
+            !silent && flow.ended.is_none_or(|ended| ended.elapsed() < ENDED_FLOW_TIMEOUT)
         });
     }
 }
 
-/// What an iperf2 client sends.
+/// The counts of an iperf2 client's datagrams.
 struct Flow {
-    begun: Instant,
+    started: Instant,
     latest: Instant,
-    /// Between which two datagrams the jitter is taken: when the last one came, and its stamp.
-    before: Option<(Instant, Span)>,
+    /// The previous datagram, to which the jitter refers: its arrival here, and its timestamp.
+    previous: Option<(Instant, Span)>,
     bytes: u64,
     datagrams: u64,
-    /// The highest number. That of the last datagram may be one more than that of the one before: then it counts as one,
-    /// as iperf2 counts it.
+    /// Highest sequence number. The last datagram counts as a datagram if its number is new, as in iperf2.
     highest: u64,
     out_of_order: u64,
-    /// Seconds.
+    /// Jitter in seconds.
     jitter: f64,
     ended: Option<Instant>,
-    stated: bool,
-    /// Set if its begin was reported, so that its end is too.
+    is_answered: bool,
+    /// True if the start of the flow was reported; its end is then reported as well.
     is_reported: bool,
 }
 
@@ -208,22 +211,23 @@ impl Flow {
     fn new() -> Self {
         let now = Instant::now();
         Self {
-            begun: now,
+            started: now,
             latest: now,
-            before: None,
+            previous: None,
             bytes: 0,
             datagrams: 0,
             highest: 0,
             out_of_order: 0,
             jitter: 0.0,
             ended: None,
-            stated: false,
+            is_answered: false,
             is_reported: true,
         }
     }
 
-    /// Returns the order in which flows make room for others: those without a history first.
-    fn rank(&self) -> (u32, Instant) {
+    /// Returns a key by which flows are evicted, lowest first: those with few datagrams, and among these the longest
+    /// silent.
+    fn eviction_order(&self) -> (u32, Instant) {
         (self.datagrams.max(1).ilog2(), self.latest)
     }
 
@@ -243,22 +247,23 @@ impl Flow {
         if datagram.is_last() {
             self.ended = Some(now);
         } else {
-            self.smooth(now, datagram.sent);
+            self.update_jitter(now, datagram.sent);
         }
     }
 
-    /// RFC 3550, section 6.4.1.
-    fn smooth(&mut self, now: Instant, sent: Span) {
-        if let Some((came, stamp)) = self.before.replace((now, sent)) {
-            let change = now.duration_since(came).as_secs_f64() - (sent.as_secs_f64() - stamp.as_secs_f64());
-            self.jitter += (change.abs() - self.jitter) / 16.0;
+    /// Updates the jitter as in RFC 3550, section 6.4.1.
+    fn update_jitter(&mut self, now: Instant, sent: Span) {
+        if let Some((arrived_before, sent_before)) = self.previous.replace((now, sent)) {
+            let transit_change =
+                now.duration_since(arrived_before).as_secs_f64() - (sent.as_secs_f64() - sent_before.as_secs_f64());
+            self.jitter += (transit_change.abs() - self.jitter) / 16.0;
         }
     }
 
     fn report(&self) -> Report {
         Report {
             bytes: ByteCount::new(self.bytes),
-            duration: self.latest.duration_since(self.begun).into(),
+            duration: self.latest.duration_since(self.started).into(),
             lost: self.highest.saturating_sub(self.datagrams),
             out_of_order: self.out_of_order,
             datagrams: self.highest,
@@ -267,12 +272,12 @@ impl Flow {
     }
 }
 
-/// What came to a socket, and from where.
+/// A datagram from another address that arrived at the new socket of a stream, with that address.
 type Stray = (Vec<u8>, SocketAddr);
 
-/// A socket at `local` for what `peer` sends, and what else came to it: between the two calls that make it, it takes what
-/// is meant for all.
-fn branch(local: SocketAddr, peer: SocketAddr) -> io::Result<(StdUdpSocket, Vec<Stray>)> {
+/// Returns a socket bound to `local` and connected to `peer`, with the datagrams of others that it received between the
+/// two calls.
+fn connected_socket(local: SocketAddr, peer: SocketAddr) -> io::Result<(StdUdpSocket, Vec<Stray>)> {
     let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
@@ -281,7 +286,7 @@ fn branch(local: SocketAddr, peer: SocketAddr) -> io::Result<(StdUdpSocket, Vec<
     let socket = StdUdpSocket::from(socket);
     let mut strays = Vec::new();
     let mut buffer = vec![0; MAX_DATAGRAM];
-    for _ in 0..STRAYS {
+    for _ in 0..MAX_STRAYS {
         match socket.recv_from(&mut buffer) {
             Ok((length, from)) if from != peer => strays.push((buffer[..length].to_vec(), from)),
             Ok(_) => {}
@@ -304,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_is_counted_by_its_numbers() {
+    fn a_flow_is_counted_by_its_sequence_numbers() {
         let mut flow = Flow::new();
         for number in [1, 2, 5, 4, 7, 7] {
             flow.count(&datagram(number, 0));
@@ -326,20 +331,23 @@ mod tests {
             old.count(&datagram(number, 0));
         }
         new.count(&datagram(1, 0));
-        assert!(new.latest >= old.latest && new.rank() < old.rank());
-        assert!(Flow { latest: old.latest, ..Flow::new() }.rank() < new.rank(), "of two alike, the silent one");
+        assert!(new.latest >= old.latest && new.eviction_order() < old.eviction_order());
+        assert!(
+            Flow { latest: old.latest, ..Flow::new() }.eviction_order() < new.eviction_order(),
+            "of two flows with as many datagrams, the silent one"
+        );
     }
 
     #[test]
     fn jitter_is_smoothed_over_sixteen_datagrams() {
         let mut flow = Flow::new();
-        let at = |millis| flow.begun + Duration::from_millis(millis);
+        let at = |millis| flow.started + Duration::from_millis(millis);
         // The third comes 16 ms late, the fourth on time again.
         let arrivals = [(at(0), 0), (at(10), 10), (at(36), 20), (at(40), 40)];
         let seen: Vec<f64> = arrivals
             .into_iter()
-            .map(|(came, sent)| {
-                flow.smooth(came, Span::from_millis(sent));
+            .map(|(arrived, sent)| {
+                flow.update_jitter(arrived, Span::from_millis(sent));
                 flow.jitter * 1e3
             })
             .collect();
@@ -349,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_lie_are_no_danger() {
+    fn impossible_sequence_numbers_do_no_harm() {
         let mut flow = Flow::new();
         for number in [i64::MAX, 1, i64::MAX, i64::MIN] {
             flow.count(&datagram(number, u64::from(u32::MAX)));
@@ -360,24 +368,24 @@ mod tests {
     }
 
     #[test]
-    fn a_branch_takes_what_its_peer_sends_and_nothing_else() {
+    fn a_connected_socket_receives_only_from_its_peer() {
         let any = "127.0.0.1:0".parse::<SocketAddr>().unwrap();
-        let trunk = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
-        trunk.set_reuse_address(true).unwrap();
-        trunk.bind(&any.into()).unwrap();
-        let trunk = StdUdpSocket::from(trunk);
-        let local = trunk.local_addr().unwrap();
-        let [one, other] = [any, any].map(|any| StdUdpSocket::bind(any).unwrap());
-        let (branch, strays) = branch(local, one.local_addr().unwrap()).unwrap();
+        let listener = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
+        listener.set_reuse_address(true).unwrap();
+        listener.bind(&any.into()).unwrap();
+        let listener = StdUdpSocket::from(listener);
+        let local = listener.local_addr().unwrap();
+        let [peer, other] = [any, any].map(|any| StdUdpSocket::bind(any).unwrap());
+        let (connected, strays) = connected_socket(local, peer.local_addr().unwrap()).unwrap();
         assert!(strays.is_empty());
-        for (socket, words) in [(&one, b"to the branch"), (&other, b"to the trunk ")] {
-            socket.send_to(words, local).unwrap();
+        for (socket, payload) in [(&peer, b"to connected"), (&other, b"to listener ")] {
+            socket.send_to(payload, local).unwrap();
         }
-        for (socket, words) in [(&branch, b"to the branch"), (&trunk, b"to the trunk ")] {
+        for (socket, payload) in [(&connected, b"to connected"), (&listener, b"to listener ")] {
             socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-            let mut buffer = [0; 13];
+            let mut buffer = [0; 12];
             socket.recv(&mut buffer).unwrap();
-            assert_eq!(&buffer, words);
+            assert_eq!(&buffer, payload);
         }
     }
 }

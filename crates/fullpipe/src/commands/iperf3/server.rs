@@ -93,15 +93,17 @@ impl<'p> Printer<'p> {
                     renderer.interval(&interval, self.output);
                 }
             }
-            ServerEvent::Ended { client, seen, .. } => {
-                if let (Some(mut renderer), Some(seen)) = (self.tests.remove(&client), seen) {
-                    renderer.results(&seen, self.output);
+            ServerEvent::Ended { client, measurement, .. } => {
+                if let (Some(mut renderer), Some(measurement)) = (self.tests.remove(&client), measurement) {
+                    renderer.results(&measurement, self.output);
                     renderer.end(self.output);
                     self.wait();
                 }
             }
-            ServerEvent::Failed { client, why, cause, seen } => self.fail(client, why, cause.as_ref(), seen.as_deref()),
-            ServerEvent::TurnedAway { client, why, connections } => {
+            ServerEvent::Failed { client, why, cause, measurement } => {
+                self.fail(client, why, cause.as_ref(), measurement.as_deref());
+            }
+            ServerEvent::Rejected { client, why, connections } => {
                 self.output.print_error(&format!("error - turned {connections} connections of {client} away: {why}"));
             }
             ServerEvent::NotListening { why } => self.output.print_error(&format!("warning: {why}")),
@@ -111,7 +113,7 @@ impl<'p> Printer<'p> {
     }
 
     /// Prints the figures of a test that failed, and the reason.
-    fn fail(&mut self, client: SocketAddr, why: String, cause: Option<&Error>, seen: Option<&Measurement>) {
+    fn fail(&mut self, client: SocketAddr, why: String, cause: Option<&Error>, measurement: Option<&Measurement>) {
         let failure = match cause {
             Some(Error::ServerTerminated { .. }) => TestFailure::Interrupted(TERMINATED),
             Some(cause) => TestFailure::Error(sentence(cause).map_or(why, str::to_owned)),
@@ -124,8 +126,8 @@ impl<'p> Printer<'p> {
         };
         let mut renderer = self.tests.remove(&client).unwrap_or_else(new);
         renderer.peer(self.output);
-        if let Some(seen) = seen {
-            renderer.results(seen, self.output);
+        if let Some(measurement) = measurement {
+            renderer.results(measurement, self.output);
         }
         renderer.failed(&failure, self.output);
         renderer.end(self.output);

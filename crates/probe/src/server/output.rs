@@ -1,4 +1,4 @@
-//! The text that a server prints of a test, kept for a client that asks for it.
+//! The server's output of a test as text, kept for a client that asks for it.
 
 use std::net::SocketAddr;
 
@@ -6,36 +6,36 @@ use fullpipe_record::{Interval, Measurement};
 
 use crate::client::Connected;
 
-/// Bytes after which intervals are left out: a client may ask for a day of them.
+/// Bytes of text after which further intervals are left out: a test may last a day.
 const MAX_TEXT: usize = 256 * 1024;
 
-/// Renders one test as text. The server knows no form of report; the program that runs it passes a [`Printer`].
+/// A renderer of one test as text. The program that runs the server chooses the format by its [`Printer`].
 pub trait TestText {
-    /// Returns the lines of an interval that is over.
+    /// Returns the lines of an interval.
     fn interval(&mut self, interval: &Interval) -> String;
 
     /// Returns the lines of the totals.
-    fn results(&self, seen: &Measurement) -> String;
+    fn results(&self, measurement: &Measurement) -> String;
 }
 
-/// Begins the text of a test: takes the client's address and the test, returns the first lines, and the renderer of the
-/// rest.
+/// A function that begins the text of a test. It takes the client's address and the test, and returns the first lines
+/// and the renderer of the rest.
 pub type Printer = fn(SocketAddr, &Connected) -> (String, Box<dyn TestText>);
 
-/// The lines of one test so far.
-pub(super) struct Printed {
+/// The text of one test so far.
+pub(super) struct OutputBuffer {
     text: Box<dyn TestText>,
     lines: String,
 }
 
-impl Printed {
-    /// Begins with the connections.
+impl OutputBuffer {
+    /// Returns the output of a test whose data connections are open.
     pub(super) fn new(printer: Printer, client: SocketAddr, connected: &Connected) -> Self {
         let (lines, text) = printer(client, connected);
         Self { text, lines }
     }
 
-    /// Adds an interval that is over.
+    /// Adds an interval.
     pub(super) fn interval(&mut self, interval: &Interval) {
         let lines = self.text.interval(interval);
         if self.lines.len() < MAX_TEXT {
@@ -43,9 +43,9 @@ impl Printed {
         }
     }
 
-    /// Returns all lines, with the totals.
-    pub(super) fn whole(&self, seen: &Measurement) -> String {
-        self.lines.clone() + &self.text.results(seen)
+    /// Returns all lines, followed by those of the totals.
+    pub(super) fn with_results(&self, measurement: &Measurement) -> String {
+        self.lines.clone() + &self.text.results(measurement)
     }
 }
 
@@ -68,16 +68,16 @@ mod tests {
     }
 
     #[test]
-    fn a_long_test_is_not_printed_without_end() {
+    fn the_text_of_a_long_test_is_bounded() {
         let printer: Printer = |client, _| (format!("{client}\n"), Box::new(OneLine));
         let connected =
             Connected { request: Request::default(), cookie: String::new(), mss: None, sockets: Vec::new() };
-        let mut printed = Printed::new(printer, ([192, 0, 2, 1], 40_000).into(), &connected);
-        assert_eq!(printed.lines, "192.0.2.1:40000\n");
+        let mut output = OutputBuffer::new(printer, ([192, 0, 2, 1], 40_000).into(), &connected);
+        assert_eq!(output.lines, "192.0.2.1:40000\n");
         for second in 0..50_000 {
-            printed.interval(&interval(second));
+            output.interval(&interval(second));
         }
-        assert!((MAX_TEXT..MAX_TEXT + 1000).contains(&printed.lines.len()), "{}", printed.lines.len());
+        assert!((MAX_TEXT..MAX_TEXT + 1000).contains(&output.lines.len()), "{}", output.lines.len());
     }
 
     fn interval(second: u64) -> Interval {
