@@ -16,30 +16,32 @@ const TIMEOUT: u64 = 20;
 struct Certificate {
     identity: PathBuf,
     trust: PathBuf,
+    _folder: tempfile::TempDir,
 }
 
 impl Certificate {
-    fn make(name: &str) -> Self {
+    fn make() -> Self {
         let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned(), "localhost".to_owned()]).unwrap();
-        Self::of(name, &made.cert.pem(), &made.signing_key.serialize_pem())
+        Self::of(&made.cert.pem(), &made.signing_key.serialize_pem())
     }
 
     /// One that may sign others, as `openssl req -x509` makes it.
-    fn make_authority(name: &str) -> Self {
+    fn make_authority() -> Self {
         let key = rcgen::KeyPair::generate().unwrap();
         let mut parameters = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
         parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        Self::of(name, &parameters.self_signed(&key).unwrap().pem(), &key.serialize_pem())
+        Self::of(&parameters.self_signed(&key).unwrap().pem(), &key.serialize_pem())
     }
 
-    fn of(name: &str, certificate: &str, key: &str) -> Self {
-        let file = |kind: &str, content: &str| {
-            let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
-                .join(format!("tls-{}-{name}-{kind}.pem", std::process::id()));
+    fn of(certificate: &str, key: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, content: &str| {
+            let path = folder.path().join(name);
             std::fs::write(&path, content).unwrap();
             path
         };
-        Self { identity: file("identity", &format!("{certificate}{key}")), trust: file("trust", certificate) }
+        let identity = file("identity.pem", &format!("{certificate}{key}"));
+        Self { identity, trust: file("trust.pem", certificate), _folder: folder }
     }
 
     fn identity(&self) -> &str {
@@ -48,12 +50,6 @@ impl Certificate {
 
     fn trust(&self) -> &str {
         self.trust.to_str().unwrap()
-    }
-}
-
-impl Drop for Certificate {
-    fn drop(&mut self) {
-        let _ = (std::fs::remove_file(&self.identity), std::fs::remove_file(&self.trust));
     }
 }
 
@@ -108,7 +104,7 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream, relayed: Option<&Mutex<Vec<u8
 
 #[test]
 fn the_usual_self_signed_certificate_is_trusted_if_it_is_exactly_that() {
-    let (certificate, other) = (Certificate::make_authority("usual"), Certificate::make_authority("other"));
+    let (certificate, other) = (Certificate::make_authority(), Certificate::make_authority());
     let (_server, port) = serve(&["--tls", certificate.identity()]);
     assert!(arrived(&measured(port, &["--tls", certificate.trust()])));
     let refused = measured(port, &["--tls", other.trust()]);
@@ -117,7 +113,7 @@ fn the_usual_self_signed_certificate_is_trusted_if_it_is_exactly_that() {
 
 #[test]
 fn nobody_on_the_way_reads_an_encrypted_control_connection() {
-    let certificate = Certificate::make("relayed");
+    let certificate = Certificate::make();
     let (_server, port) = serve(&["--tls", certificate.identity()]);
     let says = |relayed: &Mutex<Vec<u8>>, word: &str| String::from_utf8_lossy(&relayed.lock().unwrap()).contains(word);
     let (clear, relayed) = relay(port);
@@ -131,7 +127,7 @@ fn nobody_on_the_way_reads_an_encrypted_control_connection() {
 
 #[test]
 fn both_directions_and_udp_go_with_an_encrypted_control_connection() {
-    let certificate = Certificate::make("directions");
+    let certificate = Certificate::make();
     let (_server, port) = serve(&["--tls", certificate.identity()]);
     for more in [&["-R"][..], &["-P", "4"], &["-u", "-b", "8M"]] {
         let output = measured(port, &[more, &["--tls", certificate.trust()]].concat());
@@ -141,7 +137,7 @@ fn both_directions_and_udp_go_with_an_encrypted_control_connection() {
 
 #[test]
 fn a_server_that_shows_another_certificate_is_not_trusted() {
-    let (one, other) = (Certificate::make("one"), Certificate::make("other"));
+    let (one, other) = (Certificate::make(), Certificate::make());
     let (_server, port) = serve(&["--tls", one.identity()]);
     let said = sentence(&measured(port, &["--tls", other.trust()]), 1);
     assert!(said.contains("cannot agree on TLS with 127.0.0.1"), "{said}");
@@ -150,7 +146,7 @@ fn a_server_that_shows_another_certificate_is_not_trusted() {
 
 #[test]
 fn a_server_without_a_certificate_is_named() {
-    let certificate = Certificate::make("alone");
+    let certificate = Certificate::make();
     let (_server, port) = serve(&[]);
     let said = sentence(&measured(port, &["--tls", certificate.trust()]), 1);
     assert!(said.contains("cannot agree on TLS with 127.0.0.1") && said.contains("serve --tls"), "{said}");
@@ -158,7 +154,7 @@ fn a_server_without_a_certificate_is_named() {
 
 #[test]
 fn a_file_that_is_no_certificate_is_refused() {
-    let certificate = Certificate::make("wrong");
+    let certificate = Certificate::make();
     for arguments in [
         &["serve", "--tls", "/nosuch.pem"][..],
         &["serve", "--tls", certificate.trust()],
@@ -175,7 +171,7 @@ fn a_file_that_is_no_certificate_is_refused() {
 
 #[test]
 fn a_handshake_that_stalls_has_a_deadline() {
-    let certificate = Certificate::make("stalled");
+    let certificate = Certificate::make();
     let (_server, port) = serve(&["--tls", certificate.identity(), "--client-timeout", "1"]);
     for words in [&[][..], &[0x16], &[0x16, 3, 1, 0, 200, 1, 0]] {
         let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();

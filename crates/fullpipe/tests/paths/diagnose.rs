@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::{fullpipe, run};
 use fullpipe_testkit::{
-    Mark, Running, assert_says, document, free_port, path, require, sentence, valid_within, wait_for_listener, within,
+    Mark, Running, assert_says, document, free_port, load_slot, path, require, sentence, valid_within,
+    wait_for_listener, within,
 };
 use serde_json::Value;
 
@@ -386,7 +387,7 @@ fn tried(lab: &Lab, id: &str, flags: &[&str]) -> Value {
 #[test]
 fn what_the_sending_host_holds_back_itself_is_lifted_proven_and_put_back() {
     require!(Lab, Tc);
-    let _path = path();
+    let _slot = load_slot();
     let mark = Mark::new();
     let lab = Lab::start(&mark, "rate = \"20Mbit/s\"\nrtt = \"40ms\"\nqueue = \"2bdp\"", "tcp_wmem = \"4MiB\"");
     let _server = lab.serve(&[SELF, "serve"], 5201);
@@ -404,7 +405,7 @@ fn what_the_sending_host_holds_back_itself_is_lifted_proven_and_put_back() {
         ),
     ] {
         assert!(lab.sender(&["sh", "-ec", plant]).status.success(), "{plant}");
-        let report = tried(&lab, id, &[&["-t", "5"], &flag[..]].concat());
+        let report = tried(&lab, id, &[&["-t", "3"], &flag[..]].concat());
         assert_eq!(verdict(&report), limit, "{report:#}");
         let trial = &report["diagnosis"]["trial"];
         let rate = |of: &Value| of.as_f64().unwrap();
@@ -418,7 +419,7 @@ fn what_the_sending_host_holds_back_itself_is_lifted_proven_and_put_back() {
 #[test]
 fn a_black_hole_is_probed_and_the_probing_undone() {
     require!(Lab);
-    let _path = path();
+    let _slot = load_slot();
     let mark = Mark::new();
     let hole = "rate = \"20Mbit/s\"\nrtt = \"40ms\"\nqueue = \"1bdp\"\n[path.forward]\nnarrow = \"1400 swallowed\"";
     let lab = Lab::start(&mark, hole, "tcp_wmem = \"4MiB\"");
@@ -478,8 +479,8 @@ fn the_window_of_a_real_ssh_is_named_from_either_end() {
         Lab::RECEIVER
     );
     for script in [
-        format!("head -c 45M /dev/zero | {ssh} 'cat > /dev/null'"),
-        format!("{ssh} 'head -c 45M /dev/zero' > /dev/null"),
+        format!("head -c 30M /dev/zero | {ssh} 'cat > /dev/null'"),
+        format!("{ssh} 'head -c 30M /dev/zero' > /dev/null"),
     ] {
         let report = undisturbed(&lab, 0.250, &[SELF, "diagnose", "--json", "--", "sh", "-c", &script]);
         assert_eq!(verdict(&report), ("application-window", "ssh-channel"), "{script}: {report:#}");

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::common::{fullpipe, run};
-use fullpipe_testkit::{Mark, Running, document, lateness, path, require, sentence, valid_within, within};
+use fullpipe_testkit::{Mark, Running, document, lateness, load_slot, path, require, sentence, valid_within, within};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -28,10 +29,11 @@ fn tiny() -> String {
     )
 }
 
-/// A scenario of this name with these sections.
+/// Returns the file of a scenario of this name with these sections; each call writes one of its own.
 fn scenario(name: &str, sections: &str) -> String {
-    // One file a process: tests of one binary write the same.
-    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}.toml", std::process::id()));
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}-{number}.toml", std::process::id()));
     std::fs::write(&file, format!("name = \"{name}\"\ntitle = \"A path of a test\"\n\n{sections}")).unwrap();
     file.to_str().unwrap().to_owned()
 }
@@ -80,7 +82,7 @@ fn namespaces_of_lab(mark: &Mark) -> BTreeSet<PathBuf> {
 #[test]
 fn a_program_runs_in_each_host_and_its_exit_code_is_passed_on() {
     require!(Lab);
-    let _path = path();
+    let _slot = load_slot();
     for (host, code) in [("sender", 0), ("receiver", 7)] {
         let output = run(&mut exec(host, &["sh", "-c", &format!("uname -n; exit {code}")]), TIMEOUT);
         assert_eq!(output.status.code(), Some(code), "{output:?}");
@@ -94,7 +96,7 @@ fn a_program_runs_in_each_host_and_its_exit_code_is_passed_on() {
 #[test]
 fn a_program_that_does_not_exist_is_one_sentence() {
     require!(Lab);
-    let _path = path();
+    let _slot = load_slot();
     let output = run(&mut exec("sender", &["nosuchprogram"]), TIMEOUT);
     assert!(sentence(&output, 1).contains("start `nosuchprogram` in the sender"));
 }
@@ -172,7 +174,7 @@ fn a_capture_bears_the_paths_own_times_and_tcpdump_reads_it() {
 #[test]
 fn a_capture_ends_at_its_size_and_the_run_says_so() {
     require!(Lab);
-    let _path = path();
+    let _slot = load_slot();
     let folder = tempfile::tempdir().unwrap();
     let flags = ["--capture", folder.path().to_str().unwrap(), "--capture-size", "4KiB"];
     let output = run(&mut fullpipe(&[&["lab", "run", &tiny(), "--json"], &flags[..]].concat()), TIMEOUT);
@@ -185,7 +187,7 @@ fn a_capture_ends_at_its_size_and_the_run_says_so() {
 #[test]
 fn datagrams_beyond_the_link_are_lost_as_predicted_and_starve_tcp() {
     require!(Lab);
-    let _path = path();
+    let _slot = load_slot();
     let file = scenario(
         "starved",
         "[path]\nrate = \"20Mbit/s\"\nrtt = \"20ms\"\nqueue = \"200ms\"\n\n\
@@ -217,7 +219,7 @@ fn datagrams_beyond_the_link_are_lost_as_predicted_and_starve_tcp() {
 #[test]
 fn a_step_may_have_its_own_path_and_loads_that_grow() {
     require!(Lab);
-    let _path = path();
+    let _slot = load_slot();
     let file = scenario(
         "ways",
         "[path]\nrate = \"20Mbit/s\"\nrtt = \"40ms\"\nqueue = \"200ms\"\n\n\
@@ -264,7 +266,7 @@ fn a_grid_is_run_and_held_against_its_predictions() {
 #[test]
 fn nothing_remains_of_a_lab_that_ended_well_or_badly() {
     require!(Lab);
-    let _path = path();
+    let _slot = load_slot();
     for code in [0, 7] {
         let mark = Mark::new();
         let running = Running::start(&mut with_daemon(&mark, &format!("sleep 1; exit {code}")));
@@ -277,7 +279,7 @@ fn nothing_remains_of_a_lab_that_ended_well_or_badly() {
 #[test]
 fn nothing_remains_of_a_lab_whose_program_was_interrupted() {
     require!(Lab);
-    let _path = path();
+    let _slot = load_slot();
     let mark = Mark::new();
     let mut command = with_daemon(&mark, &format!("sleep {}", mark.as_str()));
     // As a terminal does: everything in the foreground is interrupted, but not the daemon.
@@ -292,7 +294,7 @@ fn nothing_remains_of_a_lab_whose_program_was_interrupted() {
 #[test]
 fn nothing_remains_of_a_run_that_was_interrupted() {
     require!(Lab);
-    let _path = path();
+    let _slot = load_slot();
     for wait in [100, 400, 800, 1_500] {
         let mark = Mark::new();
         let running = Running::start(mark.put_on(&mut fullpipe(&["lab", "run", &tiny()])));
@@ -308,7 +310,7 @@ fn nothing_remains_of_a_run_that_was_interrupted() {
 #[test]
 fn a_slow_path_gets_its_results_through() {
     require!(Lab);
-    let _path = path();
+    let _slot = load_slot();
     let arguments = ["demo", "--path", "rate=256k,rtt=100ms", "-t", "8", "--json"];
     let output = run(&mut fullpipe(&arguments), 90);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -318,14 +320,14 @@ fn a_slow_path_gets_its_results_through() {
 #[test]
 fn nothing_remains_of_a_lab_that_was_killed_at_any_moment() {
     require!(Lab);
-    let _path = path();
+    let _slot = load_slot();
     kill_at_any_moment(8, Duration::from_millis(1_500), |mark| with_daemon(mark, &format!("sleep {}", mark.as_str())));
 }
 
 #[test]
 fn nothing_remains_of_a_lab_that_was_killed_under_load() {
     require!(Lab);
-    let _path = path();
+    let _slot = load_slot();
     for backend in ["tun", "packet"] {
         kill_at_any_moment(3, Duration::from_secs(4), |mark| {
             let mut demo = fullpipe(&["demo", "--path", "rate=200M,rtt=10ms", "-t", "5", "--backend", backend]);
@@ -388,7 +390,7 @@ fn a_demo_works(tun: Option<&str>, by: &[&str]) {
 #[test]
 fn an_ordinary_user_has_a_lab_where_the_device_is_open() {
     require!(Lab, Root, Unshare, UserNamespaces);
-    let _path = path();
+    let _slot = load_slot();
     let exec = ["lab", "exec", "--backend", "tun", "demo"];
     let output = with_device(Some("0666"), &NOBODY, &[&exec[..], &["sender", "--", "true"]].concat());
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
@@ -401,7 +403,7 @@ fn an_ordinary_user_has_a_lab_where_the_device_is_open() {
 #[test]
 fn an_ordinary_user_has_a_lab_where_the_device_is_closed() {
     require!(Lab, Root, Unshare, UserNamespaces);
-    let _path = path();
+    let _slot = load_slot();
     a_demo_works(Some("0600"), &NOBODY);
 }
 
@@ -434,7 +436,7 @@ fn the_kernels_own_path_carries_its_rate_for_root_and_for_ordinary_users() {
 #[test]
 fn delay_over_the_kernels_own_path_needs_netem() {
     require!(Lab, Tc);
-    let _path = path();
+    let _slot = load_slot();
     let output = run(&mut fullpipe(&["lab", "exec", "--backend", "kernel", "demo", "sender", "--", "true"]), TIMEOUT);
     if output.status.success() {
         // Straight to the descriptor, because the test runner swallows what a test prints that passes.
@@ -449,7 +451,7 @@ fn delay_over_the_kernels_own_path_needs_netem() {
 #[test]
 fn where_tc_is_missing_the_kernels_own_path_is_refused() {
     require!(Lab, Root, Unshare);
-    let _path = path();
+    let _slot = load_slot();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     // The folders that only the PATH of root has are searched too.
@@ -482,7 +484,7 @@ fn what_the_kernels_own_path_does_not_do_is_refused_before_anything_is_made() {
 #[test]
 fn an_ordinary_user_joins_a_lab_that_stands() {
     require!(Lab, Root, Unshare, UserNamespaces);
-    let _path = path();
+    let _slot = load_slot();
     let script = "\"$0\" lab up demo --name nobodys >/dev/null & turns=0; \
                   until \"$0\" lab exec --join nobodys sender -- true 2>/dev/null; do \
                       turns=$((turns + 1)); [ $turns -lt 100 ] || exit 9; sleep 0.1; \
@@ -496,7 +498,7 @@ fn an_ordinary_user_joins_a_lab_that_stands() {
 #[test]
 fn root_without_the_capability_has_a_lab_in_a_user_namespace() {
     require!(Lab, Root, Unshare, UserNamespaces);
-    let _path = path();
+    let _slot = load_slot();
     let lacking = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"];
     let arguments = ["lab", "exec", "demo", "receiver", "--", "sh", "-c", "uname -n; exit 7"];
     let output = with_device(None, &lacking, &arguments);
@@ -523,14 +525,14 @@ fn where_user_namespaces_are_switched_off_an_ordinary_user_reads_which_switch_it
 #[test]
 fn a_container_without_the_device_has_a_lab() {
     require!(Lab, Root, Unshare);
-    let _path = path();
+    let _slot = load_slot();
     a_demo_works(None, &[]);
 }
 
 #[test]
 fn packet_sockets_carry_what_tun_carries() {
     require!(Lab, Root, Unshare);
-    let _path = path();
+    let _slot = load_slot();
     let share = valid_within(3, || demo(Some("0600"), &[], "packet"));
     assert!((0.97..1.03).contains(&share), "{share} of the path");
 }
@@ -538,7 +540,7 @@ fn packet_sockets_carry_what_tun_carries() {
 #[test]
 fn who_insists_on_tun_is_reported_how_to_open_the_device() {
     require!(Lab, Root, Unshare, UserNamespaces);
-    let _path = path();
+    let _slot = load_slot();
     for command in [
         &["lab", "exec", "--backend", "tun", "demo", "sender", "--", "true"][..],
         &["demo", "--json", "--backend", "tun"],
@@ -558,7 +560,7 @@ fn who_insists_on_tun_is_reported_how_to_open_the_device() {
 #[test]
 fn packets_of_two_sizes_are_too_much_for_packet_sockets() {
     require!(Lab);
-    let _path = path();
+    let _slot = load_slot();
     let text = "name = \"two\"\ntitle = \"Two MTUs\"\n[path]\nrtt = \"1ms\"\nmtu = 9000\n[path.reverse]\nmtu = 1500\n\
                 [[step]]\nname = \"never\"\n";
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("two-{}.toml", std::process::id()));

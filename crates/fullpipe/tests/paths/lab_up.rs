@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::{fullpipe, run};
-use fullpipe_testkit::{Mark, Running, document, path, require, sentence, within};
+use fullpipe_testkit::{Mark, Running, document, load_slot, require, sentence, within};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
@@ -94,7 +94,7 @@ fn foreign_namespaces(mark: &Mark) -> BTreeSet<PathBuf> {
 #[test]
 fn keys_change_the_path_while_it_stands() {
     require!(Lab);
-    let _path = path();
+    let _slot = load_slot();
     let mark = Mark::new();
     let mut up = Up::start(&mark, &["--json-lines"]);
     let receiver = up.event()["data"]["receiver"].as_str().unwrap().to_owned();
@@ -129,7 +129,7 @@ fn keys_change_the_path_while_it_stands() {
 #[test]
 fn programs_that_join_meet_over_its_path() {
     require!(Lab);
-    let _path = path();
+    let _slot = load_slot();
     let mark = Mark::new();
     let mut up = Up::start(&mark, &["--json-lines"]);
     let event = up.event();
@@ -187,7 +187,7 @@ fn with_datagrams(up: &Up) -> Value {
 #[test]
 fn loads_with_a_step_compete_for_a_path_that_stands() {
     require!(Lab);
-    let _path = path();
+    let _slot = load_slot();
     for ends_by_key in [true, false] {
         let mark = Mark::new();
         let mut up = Up::of(&scenario_with(&mark, "rtt = \"20ms\"", DATAGRAMS), &mark, &["--json-lines"]);
@@ -210,7 +210,7 @@ fn loads_with_a_step_compete_for_a_path_that_stands() {
 #[test]
 fn loads_with_are_left_out_and_end_with_a_lab_that_is_killed() {
     require!(Lab);
-    let _path = path();
+    let _slot = load_slot();
     let mark = Mark::new();
     let alone =
         Up::of(&scenario_with(&mark, "rtt = \"20ms\"", DATAGRAMS), &mark, &["--json-lines", "--no-cross-traffic"]);
@@ -230,7 +230,7 @@ fn loads_with_are_left_out_and_end_with_a_lab_that_is_killed() {
 #[test]
 fn the_kernels_own_path_stands_too() {
     require!(Lab, Tc);
-    let _path = path();
+    let _slot = load_slot();
     let mark = Mark::new();
     let file = scenario_with(&mark, "rtt = \"0ms\"\nqueue = \"100packets\"", DATAGRAMS);
     let mut up = Up::of(&file, &mark, &["--json-lines", "--backend", "kernel"]);
@@ -249,7 +249,7 @@ fn the_kernels_own_path_stands_too() {
 fn a_program_in_a_lab_ends_with_the_command_that_joined() {
     // Ended by SIGTERM, the command left its program running until the lab ended.
     require!(Lab);
-    let _path = path();
+    let _slot = load_slot();
     let mark = Mark::new();
     let up = Up::start(&mark, &[]);
     assert!(up.line().starts_with(&up.name));
@@ -265,7 +265,7 @@ fn a_program_in_a_lab_ends_with_the_command_that_joined() {
 #[test]
 fn what_joined_a_lab_that_was_killed_ends_with_it() {
     require!(Lab);
-    let _path = path();
+    let _slot = load_slot();
     let mark = Mark::new();
     let mut up = Up::start(&mark, &[]);
     assert!(up.line().starts_with(&up.name));
@@ -283,7 +283,7 @@ fn what_joined_a_lab_that_was_killed_ends_with_it() {
 #[test]
 fn a_name_is_given_once_and_forgotten_with_its_lab() {
     require!(Lab);
-    let _path = path();
+    let _slot = load_slot();
     let mark = Mark::new();
     let absent = run(&mut fullpipe(&["lab", "exec", "--join", "nobodys", "sender", "--", "true"]), 30);
     assert!(sentence(&absent, 1).contains("no lab of that name"));
@@ -299,7 +299,7 @@ fn a_name_is_given_once_and_forgotten_with_its_lab() {
 #[test]
 fn nobody_else_may_enter() {
     require!(Lab, Root, Unshare);
-    let _path = path();
+    let _slot = load_slot();
     let mark = Mark::new();
     let up = Up::start(&mark, &[]);
     assert!(up.line().starts_with(&up.name));
@@ -329,7 +329,7 @@ fn nobody_else_may_enter() {
 fn a_terminal_shows_one_line_and_takes_keys() {
     // Unshare comes from util-linux, as setsid does.
     require!(Lab, Unshare);
-    let _path = path();
+    let _slot = load_slot();
     let mark = Mark::new();
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     unlockpt(&ours).unwrap();
