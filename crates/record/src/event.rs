@@ -87,7 +87,7 @@ pub enum Event {
     /// A client's test ended early.
     Failed(ClientFailure),
     /// Connections were closed at once.
-    TurnedAway(TurnedAway),
+    Rejected(Rejected),
     /// Flows of iperf2 datagrams began that are not reported one by one.
     UnreportedFlows(UnreportedFlows),
     /// A server ends because no test came for as long as it was to wait.
@@ -253,7 +253,7 @@ pub struct ClientFailure {
 
 /// Connections that a server closed at once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct TurnedAway {
+pub struct Rejected {
     /// Address of the last of them.
     pub client: IpAddr,
     /// The reason for the last of them.

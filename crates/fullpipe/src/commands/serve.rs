@@ -11,7 +11,7 @@ use fullpipe_control::{Authenticator, RsaPrivateKey, TlsIdentity};
 use fullpipe_iperf::{DEFAULT_PORT, Key, Users};
 use fullpipe_probe::{Limits, Network, Quota, ServeError, ServeOptions, ServerEvent, StorageConfig, serve};
 use fullpipe_record::event::{
-    Client, ClientFailure, ClientTest, ClientTotals, Listening, NotListening, TurnedAway, UnreportedFlows,
+    Client, ClientFailure, ClientTest, ClientTotals, Listening, NotListening, Rejected, UnreportedFlows,
 };
 use fullpipe_record::{Direction, Event};
 use fullpipe_units::{BitRate, ByteCount, Span};
@@ -356,9 +356,9 @@ fn describe(event: &ServerEvent) -> Option<String> {
         ServerEvent::BeganIperf2 { client } => format!("{client}: receiving, 1 stream of iperf2"),
         ServerEvent::Ended { client, bytes, rate, .. } => format!("{client}: done at {rate}, {bytes}"),
         ServerEvent::Failed { client, why, .. } => format!("{client}: {why}"),
-        ServerEvent::Rejected { client, why, connections: 1 } => format!("{client}: turned away, because {why}"),
+        ServerEvent::Rejected { client, why, connections: 1 } => format!("{client}: rejected, because {why}"),
         ServerEvent::Rejected { client, why, connections } => {
-            format!("{connections} connections turned away; the last, of {client}, because {why}")
+            format!("{connections} connections rejected; the last, of {client}, because {why}")
         }
         ServerEvent::UnreportedFlows { flows } => format!("{flows} more flows of iperf2 datagrams began"),
         ServerEvent::Idle => "nobody came: ending".to_owned(),
@@ -376,7 +376,7 @@ fn as_event(event: &ServerEvent) -> Option<Event> {
         ServerEvent::Ended { client, bytes, rate, .. } => Event::Ended(ClientTotals { client, bytes, rate }),
         ServerEvent::Failed { client, why, .. } => Event::Failed(ClientFailure { client, why }),
         ServerEvent::Rejected { client, why, connections } => {
-            Event::TurnedAway(TurnedAway { client, why: why.to_owned(), connections })
+            Event::Rejected(Rejected { client, why: why.to_owned(), connections })
         }
         ServerEvent::UnreportedFlows { flows } => Event::UnreportedFlows(UnreportedFlows { flows }),
         ServerEvent::Idle => Event::Idle,

@@ -575,7 +575,7 @@ fn many_connections_from_one_address_do_not_keep_others_out() {
         );
         assert!(longest < PROMPT);
     });
-    server.assert_says("connections turned away");
+    server.assert_says("connections rejected");
     // The address itself is served too once its connections are closed.
     assert!(within(PROMPT, || upload(server.address, HOSTILE, 1, 1000) == Ok(1000)));
 }

@@ -221,7 +221,7 @@ fn a_port_of_iperf2_that_is_taken_does_not_stop_the_server() {
 }
 
 #[test]
-fn iperf2_clients_are_turned_away_where_they_are_not_wanted() {
+fn iperf2_clients_are_rejected_where_they_are_not_wanted() {
     let port = free_port();
     let server = Running::start(&mut fullpipe(&["serve", "-p", &port.to_string(), "--no-iperf2"]));
     wait_for_listener(port);
