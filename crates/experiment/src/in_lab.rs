@@ -4,8 +4,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use fullpipe_lab::{Capture, Host, Lab, Line, Output, Program};
-use fullpipe_record::{At, Change, Direction, Event, Interval, Measurement, Request};
+use fullpipe_record::{At, Change, Direction, ErrorReport, Interval, Measurement, Request};
 use fullpipe_units::ByteCount;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::arguments::measure_arguments;
 use crate::error::ExperimentError;
@@ -177,21 +179,71 @@ fn follow(
             Line::End if interrupt.requested() => return Err(ExperimentError::Interrupted),
             Line::End => return Ok(Followed::Ended),
         };
-        match serde_json::from_str(&line) {
-            Ok(Event::Interval(interval)) => progress(&interval),
-            Ok(Event::Measurement(measurement)) => return Ok(Followed::Measured(measurement)),
+        match client_event(&line) {
+            Ok(ClientEvent::Interval(interval)) => progress(&interval),
+            Ok(ClientEvent::Measurement(measurement)) => return Ok(Followed::Measured(measurement)),
             // Interrupted before data flowed, it has nothing to show.
-            Ok(Event::Error(_)) if interrupt.requested() => return Err(ExperimentError::Interrupted),
-            Ok(Event::Error(report)) => return Ok(Followed::Failed(report.message)),
-            // Nothing else was asked for.
-            Ok(_) => {}
+            Ok(ClientEvent::Error(_)) if interrupt.requested() => return Err(ExperimentError::Interrupted),
+            Ok(ClientEvent::Error(report)) => return Ok(Followed::Failed(report.message)),
+            Ok(ClientEvent::Other) => {}
             Err(error) => return Ok(Followed::Failed(format!("it printed what is no event ({error}): {line}"))),
         }
     }
+}
+
+/// An event of a client, as far as it matters here.
+enum ClientEvent {
+    Interval(Interval),
+    Measurement(Box<Measurement>),
+    Error(ErrorReport),
+    Other,
+}
+
+/// Reads a line of `--json-lines`. Only the data of the events that matter is read: code to read all of them would make
+/// up most of this crate.
+fn client_event(line: &str) -> Result<ClientEvent, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Line<'l> {
+        event: &'l str,
+        #[serde(borrow)]
+        data: Option<&'l RawValue>,
+    }
+    let Line { event, data } = serde_json::from_str(line)?;
+    let data = data.map_or("null", RawValue::get);
+    Ok(match event {
+        "interval" => ClientEvent::Interval(serde_json::from_str(data)?),
+        "measurement" => ClientEvent::Measurement(serde_json::from_str(data)?),
+        "error" => ClientEvent::Error(serde_json::from_str(data)?),
+        _ => ClientEvent::Other,
+    })
 }
 
 /// Returns the error message of a program that failed.
 fn sentence(output: &Output) -> String {
     let said = output.stderr.trim();
     if said.is_empty() { format!("it ended with code {} and said nothing", output.code) } else { said.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use fullpipe_record::{Event, EventLine};
+
+    use super::*;
+
+    #[test]
+    fn events_are_read_by_the_names_that_they_are_written_with() {
+        let read = |event: Event| {
+            let line = EventLine { time: "2026-11-01T12:00:00Z".to_owned(), event: Cow::Owned(event) };
+            client_event(&serde_json::to_string(&line).unwrap()).unwrap()
+        };
+        assert!(matches!(read(Event::Idle), ClientEvent::Other));
+        let failed = ErrorReport { message: "refused".to_owned(), exit_code: 1 };
+        assert!(matches!(read(Event::Error(failed)), ClientEvent::Error(_)));
+        for (name, data) in [("interval", "struct Interval"), ("measurement", "struct Measurement")] {
+            let error = client_event(&format!(r#"{{"time":"","event":"{name}","data":1}}"#)).err().unwrap();
+            assert!(error.to_string().contains(data), "{error}");
+        }
+    }
 }

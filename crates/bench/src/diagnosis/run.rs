@@ -1,5 +1,6 @@
 //! A case over a lab.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 use std::process::Command;
@@ -10,8 +11,10 @@ use fullpipe_diagnose::{diagnose, remedies};
 use fullpipe_experiment::measure_arguments;
 use fullpipe_lab::{Backend, Host, Lab, LabError, Line, Plan, Program, Stdio};
 use fullpipe_model::{application, predict};
-use fullpipe_record::{At, Content, Direction, Document, Evidence, Measurement, Prediction, Remedy, Request, Transfer};
+use fullpipe_record::{At, DiagnosisReport, Direction, Measurement, Prediction, Remedy, Request};
 use fullpipe_units::{ByteCount, Span};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 
 use super::cases::Case;
 use super::plant::{Plant, Quota, busy, slowed};
@@ -212,7 +215,7 @@ impl Scene<'_> {
         let server = self.serve(near.peer(), &["--one-off"])?;
         let watch = self.lab.watch()?;
         let client = self.start(near, &self.client_arguments(near, request))?;
-        let measurement = self.finish(client, request, measurement_of)?;
+        let measurement = self.finish(client, request, "measurement")?;
         let validity = watch.finish()?;
         server.finish(Duration::from_secs(1))?;
         Ok(Measurement { validity, ..measurement })
@@ -229,7 +232,12 @@ impl Scene<'_> {
         let arguments = ["diagnose", "--json", "--time", &time, "--", "sh", "-c", &script].map(str::to_owned);
         let watch = self.lab.watch()?;
         let client = self.start(Host::Sender, &arguments)?;
-        let (transfer, evidence) = self.finish(client, request, largest_transfer)?;
+        let diagnosis: DiagnosisReport = self.finish(client, request, "diagnosis")?;
+        // The first is the transfer that moved most.
+        let largest = diagnosis.transfers.into_iter().next();
+        let (transfer, evidence) = largest
+            .and_then(|largest| largest.transfer.zip(largest.evidence))
+            .ok_or_else(|| RunError::Failed("no transfer was diagnosed".to_owned()))?;
         let validity = watch.finish()?;
         server.finish(Duration::ZERO)?;
         let mut controls = evidence.sender_sockets.iter().map(|socket| Some(&socket.congestion));
@@ -256,13 +264,8 @@ impl Scene<'_> {
         arguments
     }
 
-    /// Returns `part` of the client's document, also where the test broke off.
-    fn finish<T>(
-        &self,
-        client: Program<'_>,
-        request: &Request,
-        part: impl FnOnce(Document) -> Option<T>,
-    ) -> Result<T, RunError> {
+    /// Returns the value at `key` of the client's document, also where the test broke off.
+    fn finish<T: DeserializeOwned>(&self, client: Program<'_>, request: &Request, key: &str) -> Result<T, RunError> {
         let deadline = Instant::now() + Duration::from(request.omit + request.duration) + TIMEOUT;
         let mut printed = String::new();
         while Instant::now() < deadline {
@@ -276,9 +279,10 @@ impl Scene<'_> {
             }
         }
         let output = client.finish(Duration::from_secs(1))?;
-        let document: Document = serde_json::from_str(&printed)
-            .map_err(|error| RunError::Failed(format!("{error}: {}", output.stderr.trim())))?;
-        part(document).ok_or_else(|| RunError::Failed(output.stderr.trim().to_owned()))
+        let failed = |error| RunError::Failed(format!("{error}: {}", output.stderr.trim()));
+        let mut document: BTreeMap<String, &RawValue> = serde_json::from_str(&printed).map_err(failed)?;
+        let part = document.remove(key).ok_or_else(|| RunError::Failed(output.stderr.trim().to_owned()))?;
+        serde_json::from_str(part.get()).map_err(failed)
     }
 
     /// Starts the program under test with whatever holds it back there.
@@ -362,20 +366,6 @@ impl Scene<'_> {
         let (_, seen) = measured?;
         let steady = seen.steady().filter(|_| seen.validity().is_valid());
         Ok(steady.map(|steady| Proven { remedy: best.id.clone(), predicted, measured: steady.rate }))
-    }
-}
-
-/// The transfer that moved most of those that were watched.
-fn largest_transfer(document: Document) -> Option<(Transfer, Evidence)> {
-    let Content::Diagnosis { diagnosis, .. } = document.content else { return None };
-    let largest = diagnosis.transfers.into_iter().next()?;
-    largest.transfer.zip(largest.evidence)
-}
-
-fn measurement_of(document: Document) -> Option<Measurement> {
-    match document.content {
-        Content::Measurement { measurement } => Some(*measurement),
-        _ => None,
     }
 }
 
