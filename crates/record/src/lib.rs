@@ -37,7 +37,8 @@ mod verdict;
 mod web100;
 
 pub use calculation::{
-    BufferAdvice, Calculation, Combination, Estimate, Given, Leg, Lift, Need, Quantity, Side, Solved, Value, WhatIf,
+    BufferAdvice, Calculation, Combination, Estimate, Improvement, Inputs, Leg, Need, Quantity, Side, Solved, Value,
+    WhatIf,
 };
 pub use diagnosis::{CommandEnd, Diagnosis, DiagnosisReport, Transfer, Trial};
 pub use document::{Content, Document, ErrorReport};
