@@ -62,7 +62,7 @@ pub use legal::{
     MtuVerdict, PacingVerdict, ReceiveWindowVerdict, ReceiverApplicationVerdict, SendBufferVerdict,
     SenderApplicationVerdict, UnknownVerdict,
 };
-pub use machine::{CoreTime, CpuSample, DeviceReport, Machine, QdiscReport};
+pub use machine::{CpuSample, CpuTime, DeviceReport, Machine, QdiscReport};
 pub use measurement::{
     Cpu, Datagrams, Direction, EndReport, Handshake, HostIdentity, Interval, Measurement, Peer, RttMethod, RttReport,
     RttStats, RunTotals, SocketReadback, Steady, StorageUse, StreamInterval, StreamSummary, Summary, SynQuote,
