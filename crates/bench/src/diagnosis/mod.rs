@@ -1,8 +1,8 @@
 //! The labelled bench of the diagnosis: transfers with one planted limit each, measured over a lab, and judged.
 //!
 //! [`cases`] is the plan and [`run`] runs one case. [`case_record`] stores the result in a file, from which the verdict
-//! can be computed again without a network while a rule is developed. [`matrix`] counts the right verdicts, and compares
-//! the model with the same measurements.
+//! can be computed again without a network while a rule is developed. [`matrix`] counts the right verdicts, and
+//! compares the model with the same measurements.
 
 mod case_record;
 mod cases;
