@@ -28,8 +28,8 @@ impl<'a> Advice<'a> {
         Self { evidence: figures.evidence, figures, outlook, verdict: legal, runner_up: verdict.runner_up }
     }
 
-    /// Returns remedies of a window or a buffer of the hosts: the change that removes the constraint, alone and with the larger
-    /// buffers that the path then takes; and more connections.
+    /// Returns the remedies for a window or a buffer of the hosts: the change that removes the constraint, alone and
+    /// with the larger buffers that the path then needs; and more connections.
     pub(crate) fn for_window(&self, constraint: WindowConstraint) -> Vec<Remedy> {
         let switch: Vec<Change> = constraint.change(None).into_iter().collect();
         let own = match constraint {

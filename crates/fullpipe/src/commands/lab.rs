@@ -233,9 +233,9 @@ fn list(terminal: &Terminal) -> Result<(), Failure> {
 /// Runs the scenarios with these `names` and prints the report of each, a summary, and the JSON document.
 ///
 /// # Errors
-/// Fails before a lab is built if a scenario cannot be read, if this machine lacks a congestion control, or if `backend`
-/// does not support the path of a step or the captures. Fails after the reports if a bound was missed, if a step with
-/// bounds had no valid run, or if the user interrupted the program.
+/// Fails before a lab is built if a scenario cannot be read, if this machine lacks a congestion control, or if
+/// `backend` does not support the path of a step or the captures. Fails after the reports if a bound was missed, if a
+/// step with bounds had no valid run, or if the user interrupted the program.
 fn run_all(
     names: &[String],
     time_scale: Ratio,
