@@ -48,13 +48,13 @@ enum Action {
     List,
     /// Run scenarios and compare measured with predicted and published rates
     Run {
-        /// Scenario files or names of built-in scenarios
+        /// Scenario files or names from `lab list`
         #[arg(required_unless_present = "all", value_name = "SCENARIO")]
         scenarios: Vec<String>,
         /// Run every built-in scenario (about 15 minutes)
         #[arg(long, conflicts_with = "scenarios")]
         all: bool,
-        /// Factor by which the duration of every load is multiplied
+        /// Multiply the duration of every load by this factor
         ///
         /// A factor below 1 shortens no load below the time of its ramp and, after the ramp, 20 round trips or 4 s. A
         /// load that is shorter than this time keeps its duration.
@@ -66,7 +66,7 @@ enum Action {
         /// time stamps of the emulated link. Not available with `--backend kernel`.
         #[arg(long, value_name = "FOLDER")]
         capture: Option<PathBuf>,
-        /// Maximum size of each capture file
+        /// Maximum size of a capture file
         #[arg(long, requires = "capture", default_value = "256MiB", value_name = "BYTES")]
         capture_size: ByteCount,
         #[command(flatten)]
@@ -82,7 +82,7 @@ enum Action {
     },
     /// Keep the lab of a scenario running, so that other programs can use it
     Up {
-        /// Scenario file or name of a built-in scenario
+        /// Scenario file or name from `lab list`
         #[arg(default_value = "demo", value_name = "SCENARIO")]
         scenario: String,
         /// Name of the lab for `--join` [default: name of the scenario]
@@ -109,7 +109,7 @@ enum Action {
     },
     /// Open a shell on a host of a lab
     Shell {
-        /// Scenario file or name of a built-in scenario; with --join, name of a running lab
+        /// Scenario file or name from `lab list`; with --join, name of a running lab
         #[arg(default_value = "demo", value_name = "SCENARIO")]
         scenario: String,
         /// Use the running lab named SCENARIO instead of building a lab
@@ -121,7 +121,7 @@ enum Action {
     },
     /// Run a program on a host of a lab
     Exec {
-        /// Scenario file or name of a built-in scenario; with --join, name of a running lab
+        /// Scenario file or name from `lab list`; with --join, name of a running lab
         #[arg(value_name = "SCENARIO")]
         scenario: String,
         /// Use the running lab named SCENARIO instead of building a lab
