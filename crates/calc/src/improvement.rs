@@ -16,10 +16,10 @@ use crate::target::Target;
 /// changes.
 ///
 /// Each change is chosen for the limit that is left after the earlier ones: of the changes known against this limit,
-/// the first that raises the rate, even if another would raise the rate more. The search ends when `target` is met or no known change
-/// raises the rate any more. A maximum of `tcp_wmem` or `tcp_rmem` is raised to the value with which Linux allows the
-/// window that the payload `rate` needs. The changes against loss are BBR, whose rate the model does not limit for a
-/// loss of up to 10 %, and more streams.
+/// the first that raises the rate, even if another would raise the rate more. The search ends when `target` is met or
+/// no known change raises the rate any more. A maximum of `tcp_wmem` or `tcp_rmem` is raised to the value with which
+/// Linux allows the window that the payload `rate` needs. The changes against loss are BBR, whose rate the model does
+/// not limit for a loss of up to 10 %, and more streams.
 ///
 /// Returns `None` if the target is met without a change, or if no known change raises the rate.
 pub(crate) fn find_improvement(target: Target, rate: BitRate, inputs: &Inputs, hosts: &Hosts) -> Option<Improvement> {
