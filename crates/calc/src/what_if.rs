@@ -1,4 +1,4 @@
-//! What-if questions: the estimate after one change of the inputs.
+//! The estimate after one change of the inputs, which answers a what-if question.
 
 use fullpipe_record::{Estimate, Inputs, Leg, WhatIf};
 use fullpipe_units::{ParseError, Ratio, Span};
