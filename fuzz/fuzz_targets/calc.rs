@@ -4,8 +4,8 @@
 
 use std::num::NonZeroUsize;
 
-use fullpipe_calc::{Axes, Batch, Hosts, READABLE, WhatIfQuestion, read_values};
-use fullpipe_record::{Given, HostSettings};
+use fullpipe_calc::{Axes, Batch, Hosts, READABLE, WhatIfChange, read_values};
+use fullpipe_record::{HostSettings, Inputs};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -21,8 +21,8 @@ fuzz_target!(|data: &[u8]| {
     for quantity in READABLE {
         if let Ok(values) = read_values(quantity, text) {
             assert!(!values.is_empty());
-            let _ = Axes::new(Given::default(), [values]);
+            let _ = Axes::new(Inputs::default(), [values]);
         }
     }
-    let _ = WhatIfQuestion::read(text);
+    let _ = WhatIfChange::read(text);
 });

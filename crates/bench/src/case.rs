@@ -102,7 +102,7 @@ impl Case {
             Self::ShallowQueue => shallow::compare(effort.seconds, effort.rounds, tools, stop),
             Self::LabTrains => emulated::compare(Segmentation::Trains, effort.seconds, effort.rounds, tools, stop),
             Self::LabExact => emulated::compare(Segmentation::Exact, effort.seconds, effort.rounds, tools, stop),
-            Self::LabSegmentation => emulated::segmentations(effort.seconds, effort.rounds, tools, stop),
+            Self::LabSegmentation => emulated::compare_segmentation(effort.seconds, effort.rounds, tools, stop),
             Self::LabFigures => lab_figures::measure(tools, stop),
             Self::Start => start::compare(tools, stop),
         }

@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::time::Instant;
 
 use fullpipe_calc::{Axes, Batch, Hosts, read_values};
-use fullpipe_record::{Given, HostSettings, Quantity};
+use fullpipe_record::{HostSettings, Inputs, Quantity};
 
 fn main() -> io::Result<()> {
     let hosts = Hosts { sender: HostSettings::of_linux_6_18(), receiver: HostSettings::of_linux_6_18() };
@@ -26,7 +26,7 @@ fn file(rows: u64, row: impl Fn(u64) -> String) -> String {
 
 fn report(name: &str, file: &str, lists: &[(Quantity, &str)], hosts: &Hosts) -> io::Result<()> {
     let lists = lists.iter().map(|(quantity, text)| read_values(*quantity, text).expect("the lists are sound"));
-    let axes = Axes::new(Given::default(), lists).expect("the lists are sound");
+    let axes = Axes::new(Inputs::default(), lists).expect("the lists are sound");
     let mut out = Vec::new();
     let seconds = (0..3).map(|_| seconds(file, &axes, hosts, &mut out)).fold(f64::INFINITY, f64::min);
     let combinations = String::from_utf8_lossy(&out).lines().count() - 1;

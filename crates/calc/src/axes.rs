@@ -3,16 +3,16 @@
 use std::num::NonZeroUsize;
 
 use fullpipe_model::window;
-use fullpipe_record::{Combination, Given, Quantity};
+use fullpipe_record::{Combination, Inputs, Quantity};
 
 use crate::calculate::WINDOW_AND_BUFFER;
 use crate::case::{Hosts, estimate, round_trip};
-use crate::{GivenError, Setting};
+use crate::{InputError, Setting};
 
 /// The values that every combination has, and the lists of which it has one value each. The last list varies fastest.
 #[derive(Debug, Clone, Default)]
 pub struct Axes {
-    fixed: Given,
+    fixed: Inputs,
     lists: Vec<Vec<Setting>>,
 }
 
@@ -21,11 +21,11 @@ impl Axes {
     ///
     /// # Errors
     /// A window and a buffer together.
-    pub fn new(mut fixed: Given, values: impl IntoIterator<Item = Vec<Setting>>) -> Result<Self, GivenError> {
+    pub fn new(mut fixed: Inputs, values: impl IntoIterator<Item = Vec<Setting>>) -> Result<Self, InputError> {
         let values: Vec<Vec<Setting>> = values.into_iter().collect();
         let listed = |quantity| values.iter().flatten().any(|setting| setting.quantity() == quantity);
         if listed(Quantity::Window) && listed(Quantity::Buffer) {
-            return Err(GivenError::new(WINDOW_AND_BUFFER));
+            return Err(InputError::new(WINDOW_AND_BUFFER));
         }
         let mut lists = Vec::new();
         for list in values {
@@ -39,7 +39,7 @@ impl Axes {
     }
 
     /// The values that every combination has.
-    pub fn fixed(&self) -> &Given {
+    pub fn fixed(&self) -> &Inputs {
         &self.fixed
     }
 
@@ -52,11 +52,11 @@ impl Axes {
     ///
     /// # Errors
     /// More combinations than `most`, or no round-trip time.
-    pub fn table(&self, hosts: &Hosts, most: NonZeroUsize) -> Result<Vec<Combination>, GivenError> {
+    pub fn table(&self, hosts: &Hosts, most: NonZeroUsize) -> Result<Vec<Combination>, InputError> {
         self.check(|_| false)?;
         let count = self.len();
         if count > most.get() as u64 {
-            return Err(GivenError::new(format!(
+            return Err(InputError::new(format!(
                 "that is {count} combinations, more than {most} to print so; take shorter lists, or --csv"
             )));
         }
@@ -64,24 +64,24 @@ impl Axes {
     }
 
     fn combination(&self, index: u64, hosts: &Hosts) -> Combination {
-        let mut given = self.fixed.clone();
-        self.settings(index).for_each(|setting| setting.apply(&mut given));
-        let bdp = given.bandwidth.zip(round_trip(&given)).map(|(rate, rtt)| window::bdp(rate, rtt));
-        Combination { estimate: estimate(&given, hosts), bdp, given }
+        let mut inputs = self.fixed.clone();
+        self.settings(index).for_each(|setting| setting.apply(&mut inputs));
+        let bdp = inputs.bandwidth.zip(round_trip(&inputs)).map(|(rate, rtt)| window::bdp(rate, rtt));
+        Combination { estimate: estimate(&inputs, hosts), bdp, inputs }
     }
 
     /// Refuses lists of which no combination can be calculated; `in_file` has the quantities that a file gives in
     /// addition.
-    pub(crate) fn check(&self, in_file: impl Fn(Quantity) -> bool) -> Result<(), GivenError> {
+    pub(crate) fn check(&self, in_file: impl Fn(Quantity) -> bool) -> Result<(), InputError> {
         let has = |quantity| self.has(quantity) || in_file(quantity);
         if !has(Quantity::Rtt) && !has(Quantity::Distance) {
-            return Err(GivenError::new("a table needs --rtt or --distance, as in --rtt 10ms..200ms"));
+            return Err(InputError::new("a table needs --rtt or --distance, as in --rtt 10ms..200ms"));
         }
         if self.counted().is_none() {
-            return Err(GivenError::new("the lists have more combinations than can be counted; take shorter ones"));
+            return Err(InputError::new("the lists have more combinations than can be counted; take shorter ones"));
         }
         if has(Quantity::Window) && has(Quantity::Buffer) {
-            return Err(GivenError::new(WINDOW_AND_BUFFER));
+            return Err(InputError::new(WINDOW_AND_BUFFER));
         }
         Ok(())
     }
@@ -135,7 +135,7 @@ mod tests {
     use crate::{fixture, read_values};
 
     fn axes(values: &[(Quantity, &str)]) -> Axes {
-        Axes::new(Given::default(), values.iter().map(|(quantity, text)| read_values(*quantity, text).unwrap()))
+        Axes::new(Inputs::default(), values.iter().map(|(quantity, text)| read_values(*quantity, text).unwrap()))
             .unwrap()
     }
 
@@ -146,16 +146,16 @@ mod tests {
         let axes = axes(&[(Quantity::Rtt, "10ms,20ms"), (Quantity::Loss, "0"), (Quantity::Window, "1M,2M,3M")]);
         let table = axes.table(&fixture::hosts(), MANY).unwrap();
         let rows: Vec<String> =
-            table.iter().map(|row| format!("{} {}", row.given.rtt.unwrap(), row.given.window.unwrap())).collect();
+            table.iter().map(|row| format!("{} {}", row.inputs.rtt.unwrap(), row.inputs.window.unwrap())).collect();
         assert_eq!(rows, ["10 ms 1 MiB", "10 ms 2 MiB", "10 ms 3 MiB", "20 ms 1 MiB", "20 ms 2 MiB", "20 ms 3 MiB"]);
-        assert!(table.iter().all(|row| row.given.loss.is_some()));
+        assert!(table.iter().all(|row| row.inputs.loss.is_some()));
     }
 
     #[test]
     fn a_row_is_what_the_same_question_alone_gives() {
         let axes = axes(&[(Quantity::Bandwidth, "1G"), (Quantity::Rtt, "1ms..1s"), (Quantity::Streams, "1..8")]);
         for row in axes.table(&fixture::hosts(), MANY).unwrap() {
-            let alone = crate::calculate(&row.given, &fixture::hosts(), &[]).unwrap();
+            let alone = crate::calculate(&row.inputs, &fixture::hosts(), &[]).unwrap();
             assert_eq!(
                 (alone.prediction.kernel_model, alone.prediction.limit),
                 (row.estimate.kernel_model, row.estimate.limit)
@@ -168,7 +168,7 @@ mod tests {
     fn a_window_with_a_buffer_is_refused() {
         let values = [(Quantity::Window, "1M"), (Quantity::Buffer, "1M,2M")];
         let values = values.map(|(quantity, text)| read_values(quantity, text).unwrap());
-        assert!(Axes::new(Given::default(), values).unwrap_err().to_string().starts_with("--window and --buffer"));
+        assert!(Axes::new(Inputs::default(), values).unwrap_err().to_string().starts_with("--window and --buffer"));
     }
 
     #[test]

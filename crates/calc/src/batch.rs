@@ -6,18 +6,18 @@ use std::ops::Range;
 use std::thread;
 
 use csv::{ByteRecord, ReaderBuilder};
-use fullpipe_record::{Estimate, Given, Quantity};
+use fullpipe_record::{Estimate, Inputs, Quantity};
 use thiserror::Error;
 
 use crate::case::{Hosts, estimate, round_trip};
-use crate::{Axes, GivenError, READABLE, Setting};
+use crate::{Axes, InputError, READABLE, Setting};
 
 /// Why a batch ends early.
 #[derive(Debug, Error)]
 pub enum BatchError {
     /// The header, or a flag given with it.
     #[error(transparent)]
-    Given(#[from] GivenError),
+    Inputs(#[from] InputError),
     /// A row; the rows before it were written.
     #[error("line {line}: {why}")]
     Row {
@@ -53,7 +53,7 @@ impl<'a> Batch<'a> {
     /// # Errors
     /// A header with an unknown column, one that comes twice or is given as a flag too; no round-trip time in
     /// either.
-    pub fn of_file(file: &'a [u8], axes: &'a Axes, hosts: &'a Hosts) -> Result<Self, GivenError> {
+    pub fn of_file(file: &'a [u8], axes: &'a Axes, hosts: &'a Hosts) -> Result<Self, InputError> {
         let mut reader = ReaderBuilder::new().from_reader(file);
         let header = reader.byte_headers().cloned().unwrap_or_default();
         let columns = columns(&header, axes)?;
@@ -66,7 +66,7 @@ impl<'a> Batch<'a> {
     ///
     /// # Errors
     /// No round-trip time.
-    pub fn of_lists(axes: &'a Axes, hosts: &'a Hosts) -> Result<Self, GivenError> {
+    pub fn of_lists(axes: &'a Axes, hosts: &'a Hosts) -> Result<Self, InputError> {
         axes.check(|_| false)?;
         Ok(Self { columns: Vec::new(), rows: None, first_line: 1, axes, cells: axes.cells(), hosts })
     }
@@ -98,9 +98,9 @@ impl<'a> Batch<'a> {
     }
 
     fn header(&self) -> String {
-        let given = self.columns.iter().copied().chain(self.axes.quantities()).map(Quantity::name);
+        let inputs = self.columns.iter().copied().chain(self.axes.quantities()).map(Quantity::name);
         let found = ["textbook_bps", "kernel_model_bps", "low_bps", "high_bps", "limit"].into_iter();
-        let names: Vec<&str> = given.chain(found).chain(self.has_size().then_some("seconds")).collect();
+        let names: Vec<&str> = inputs.chain(found).chain(self.has_size().then_some("seconds")).collect();
         names.join(",") + "\n"
     }
 
@@ -139,43 +139,44 @@ impl<'a> Batch<'a> {
                 Ok(true) => {}
                 Err(error) => return Err(BatchError::Row { line: job.line, why: error.to_string() }),
             }
-            let mut given = self.row(&record).map_err(|why| BatchError::Row { line: job.line_of(&record), why })?;
+            let mut inputs = self.row(&record).map_err(|why| BatchError::Row { line: job.line_of(&record), why })?;
             before.clear();
             for cell in &record {
                 before.extend_from_slice(cell.trim_ascii());
                 before.push(b',');
             }
-            self.combine(&mut given, &before, job, out);
+            self.combine(&mut inputs, &before, job, out);
         }
     }
 
-    fn row(&self, record: &ByteRecord) -> Result<Given, String> {
+    fn row(&self, record: &ByteRecord) -> Result<Inputs, String> {
         if record.len() != self.columns.len() {
             return Err(format!("{} cells, but the header has {} columns", record.len(), self.columns.len()));
         }
-        let mut given = self.axes.fixed().clone();
+        let mut inputs = self.axes.fixed().clone();
         for (column, cell) in self.columns.iter().zip(record).filter(|(_, cell)| !cell.trim_ascii().is_empty()) {
             let setting = read_cell(*column, cell.trim_ascii());
-            setting.map_err(|error| format!("column {}: {error}", column.name()))?.apply(&mut given);
+            setting.map_err(|error| format!("column {}: {error}", column.name()))?.apply(&mut inputs);
         }
-        if round_trip(&given).is_none() && !self.axes.has(Quantity::Rtt) && !self.axes.has(Quantity::Distance) {
+        if round_trip(&inputs).is_none() && !self.axes.has(Quantity::Rtt) && !self.axes.has(Quantity::Distance) {
             return Err("it has no rtt and no distance; write for example 173ms in column rtt".to_owned());
         }
-        Ok(given)
+        Ok(inputs)
     }
 
-    /// One line for each combination of the job with what is `given` in its row, behind the cells of the file.
-    fn combine(&self, given: &mut Given, before: &[u8], job: &Job, out: &mut Vec<u8>) {
+    /// Appends to `out` one line for each combination of the job: the cells of the row, then the results for `inputs`
+    /// with the settings of the combination.
+    fn combine(&self, inputs: &mut Inputs, before: &[u8], job: &Job, out: &mut Vec<u8>) {
         for index in job.combinations.clone() {
             out.extend_from_slice(before);
             for (setting, (cells, position)) in
                 self.axes.settings(index).zip(self.cells.iter().zip(self.axes.positions(index)))
             {
-                setting.apply(given);
+                setting.apply(inputs);
                 out.extend_from_slice(cells[position].as_bytes());
                 out.push(b',');
             }
-            self.line(&estimate(given, self.hosts), out);
+            self.line(&estimate(inputs, self.hosts), out);
         }
     }
 
@@ -235,27 +236,27 @@ impl<'a> Iterator for Chunks<'a> {
     }
 }
 
-fn read_cell(column: Quantity, cell: &[u8]) -> Result<Setting, GivenError> {
+fn read_cell(column: Quantity, cell: &[u8]) -> Result<Setting, InputError> {
     Setting::read_cell(column, plain_text(cell)?)
 }
 
 /// A quoted cell may hold anything, and an error message about it is one line.
-fn plain_text(cell: &[u8]) -> Result<&str, GivenError> {
+fn plain_text(cell: &[u8]) -> Result<&str, InputError> {
     let text = std::str::from_utf8(cell).ok().filter(|text| !text.contains(char::is_control));
-    text.ok_or_else(|| GivenError::new("a cell is plain text in one line"))
+    text.ok_or_else(|| InputError::new("a cell is plain text in one line"))
 }
 
-fn columns(header: &ByteRecord, axes: &Axes) -> Result<Vec<Quantity>, GivenError> {
+fn columns(header: &ByteRecord, axes: &Axes) -> Result<Vec<Quantity>, InputError> {
     let mut columns = Vec::new();
     for name in header {
         let name = plain_text(name.trim_ascii())?;
         let column = READABLE.into_iter().find(|quantity| quantity.name() == name);
-        let column = column.ok_or_else(|| GivenError::new(unknown_column(name)))?;
+        let column = column.ok_or_else(|| InputError::new(unknown_column(name)))?;
         if columns.contains(&column) {
-            return Err(GivenError::new(format!("line 1: column {name} comes twice")));
+            return Err(InputError::new(format!("line 1: column {name} comes twice")));
         }
         if axes.has(column) {
-            return Err(GivenError::new(format!(
+            return Err(InputError::new(format!(
                 "--{name} and the file's column {name} exclude each other; give one of them"
             )));
         }
@@ -299,7 +300,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn axes(values: &[(Quantity, &str)]) -> Axes {
-        Axes::new(Given::default(), values.iter().map(|(quantity, text)| read_values(*quantity, text).unwrap()))
+        Axes::new(Inputs::default(), values.iter().map(|(quantity, text)| read_values(*quantity, text).unwrap()))
             .unwrap()
     }
 

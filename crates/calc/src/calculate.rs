@@ -1,16 +1,16 @@
 use fullpipe_model::kernel::{self, ReceiveBuffer};
 use fullpipe_model::{distance, window};
-use fullpipe_record::{BufferAdvice, Calculation, Given, Limit, Solved};
+use fullpipe_record::{BufferAdvice, Calculation, Inputs, Limit, Solved};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::case::{Case, Hosts, estimate, round_trip};
 use crate::critical::{Critical, most};
-use crate::lift::{control, lift};
+use crate::improvement::{control, find_improvement};
 use crate::needs::{MAX_DURATION, alone, needs};
 use crate::target::Target;
-use crate::{GivenError, WhatIfQuestion};
+use crate::{InputError, WhatIfChange};
 
-/// The whole answer to what is `given` of a transfer between `hosts`, with one more for each of `what_ifs`.
+/// Returns the whole answer for the `inputs` of a transfer between `hosts`, and one estimate for each of `what_ifs`.
 ///
 /// The equation rate = window ÷ round trip is solved for the one that is left out. The rate is the bandwidth, or else
 /// the one that is wanted; the window is given, or what a buffer request yields, or what loss leaves. The prediction,
@@ -18,41 +18,41 @@ use crate::{GivenError, WhatIfQuestion};
 ///
 /// # Errors
 /// Too little to calculate from, or what contradicts itself.
-pub fn calculate(given: &Given, hosts: &Hosts, what_ifs: &[WhatIfQuestion]) -> Result<Calculation, GivenError> {
-    check(given)?;
-    let Solution { solved, rtt, window } = solve(given, hosts)?;
-    let said = given;
-    let given = Given { rtt: Some(rtt), ..said.clone() };
-    let case = Case::of(&given);
+pub fn calculate(inputs: &Inputs, hosts: &Hosts, what_ifs: &[WhatIfChange]) -> Result<Calculation, InputError> {
+    check(inputs)?;
+    let Solution { solved, rtt, window } = solve(inputs, hosts)?;
+    let said = inputs;
+    let inputs = Inputs { rtt: Some(rtt), ..said.clone() };
+    let case = Case::of(&inputs);
     let mut prediction = case.prediction(hosts);
     prediction.notes.splice(0..0, distance_note(said, rtt));
-    let as_is = estimate(&given, hosts);
-    let target = Target::of(&given);
-    let rate = target.and_then(|target| target.rate(&given, hosts));
+    let as_is = estimate(&inputs, hosts);
+    let target = Target::of(&inputs);
+    let rate = target.and_then(|target| target.rate(&inputs, hosts));
     let wanted = target.zip(rate);
     let by_window = window::rate(window, rtt);
     Ok(Calculation {
         solved,
-        bandwidth: given.bandwidth,
+        bandwidth: inputs.bandwidth,
         rtt,
         window,
-        rate: given.bandwidth.map_or(by_window, |bandwidth| by_window.min(bandwidth)),
+        rate: inputs.bandwidth.map_or(by_window, |bandwidth| by_window.min(bandwidth)),
         mss: prediction.mss,
         efficiency: prediction.efficiency,
-        buffers: buffers(&given, hosts, window, prediction.mss),
+        buffers: buffers(&inputs, hosts, window, prediction.mss),
         time: as_is.time,
         target: rate,
-        needs: wanted.map(|(target, rate)| needs(target, rate, &given, hosts)).unwrap_or_default(),
-        alone: wanted.map(|(target, _)| alone(target, &given, hosts)).unwrap_or_default(),
-        lift: wanted.and_then(|(target, rate)| lift(target, rate, &given, hosts)),
-        what_ifs: what_ifs.iter().map(|one| one.answer(&given, hosts, &as_is)).collect::<Result<_, _>>()?,
+        needs: wanted.map(|(target, rate)| needs(target, rate, &inputs, hosts)).unwrap_or_default(),
+        alone: wanted.map(|(target, _)| alone(target, &inputs, hosts)).unwrap_or_default(),
+        improvement: wanted.and_then(|(target, rate)| find_improvement(target, rate, &inputs, hosts)),
+        what_ifs: what_ifs.iter().map(|one| one.answer(&inputs, hosts, &as_is)).collect::<Result<_, _>>()?,
         prediction,
-        given,
+        inputs,
     })
 }
 
 /// Returns a note about the source of the round trip, or that no fibre allows it.
-fn distance_note(said: &Given, rtt: Span) -> Option<String> {
+fn distance_note(said: &Inputs, rtt: Span) -> Option<String> {
     let far = said.distance?;
     let floor = distance::fibre_floor(far);
     if said.rtt.is_none() {
@@ -64,12 +64,12 @@ fn distance_note(said: &Given, rtt: Span) -> Option<String> {
 }
 
 /// Refuses what contradicts itself.
-fn check(given: &Given) -> Result<(), GivenError> {
-    let refuse = |sentence: &str| Err(GivenError::new(sentence));
-    if given.window.is_some() && given.buffer.is_some() {
+fn check(inputs: &Inputs) -> Result<(), InputError> {
+    let refuse = |sentence: &str| Err(InputError::new(sentence));
+    if inputs.window.is_some() && inputs.buffer.is_some() {
         return refuse(WINDOW_AND_BUFFER);
     }
-    match (given.rate, given.size, given.time) {
+    match (inputs.rate, inputs.size, inputs.time) {
         (_, None, Some(_)) => refuse("--time is how long a --size may take; add for example --size 10GiB"),
         (Some(_), _, Some(_)) => refuse("--rate and --time both say how fast it should be; give one of them"),
         _ => Ok(()),
@@ -82,59 +82,59 @@ struct Solution {
     window: ByteCount,
 }
 
-fn solve(given: &Given, hosts: &Hosts) -> Result<Solution, GivenError> {
+fn solve(inputs: &Inputs, hosts: &Hosts) -> Result<Solution, InputError> {
     let solution = |solved, rtt, window| Ok(Solution { solved, rtt, window });
-    match (wanted_rate(given), round_trip(given), window(given, hosts)) {
+    match (wanted_rate(inputs), round_trip(inputs), window(inputs, hosts)) {
         (Some(rate), Some(rtt), None) => solution(Solved::Window, rtt, window::bdp(rate, rtt)),
         (Some(rate), None, Some(size)) => solution(Solved::Rtt, window::rtt(size, rate), size),
-        (Some(_), None, None) if given.loss.is_some_and(|loss| loss > Ratio::ZERO) => {
-            let rtt = longest_rtt(given, hosts)?;
-            let kept = kept_under_loss(&Given { rtt: Some(rtt), ..given.clone() }, hosts);
+        (Some(_), None, None) if inputs.loss.is_some_and(|loss| loss > Ratio::ZERO) => {
+            let rtt = longest_rtt(inputs, hosts)?;
+            let kept = kept_under_loss(&Inputs { rtt: Some(rtt), ..inputs.clone() }, hosts);
             solution(Solved::Rtt, rtt, kept.unwrap_or_default())
         }
         (_, Some(rtt), Some(size)) => solution(Solved::Rate, rtt, size),
-        (None, Some(rtt), None) if given.loss.is_some() => match kept_under_loss(given, hosts) {
+        (None, Some(rtt), None) if inputs.loss.is_some() => match kept_under_loss(inputs, hosts) {
             Some(size) => solution(Solved::Rate, rtt, size),
-            None => Err(GivenError::new(TOO_LITTLE)),
+            None => Err(InputError::new(TOO_LITTLE)),
         },
-        _ => Err(GivenError::new(TOO_LITTLE)),
+        _ => Err(InputError::new(TOO_LITTLE)),
     }
 }
 
 /// The rate of the equation: the path's, or else the one that is wanted.
-fn wanted_rate(given: &Given) -> Option<BitRate> {
-    let by_time = || Some(BitRate::of(given.size?, given.time?));
-    given.bandwidth.or(given.rate).or_else(by_time)
+fn wanted_rate(inputs: &Inputs) -> Option<BitRate> {
+    let by_time = || Some(BitRate::of(inputs.size?, inputs.time?));
+    inputs.bandwidth.or(inputs.rate).or_else(by_time)
 }
 
 /// The window of the equation: given, or what the kernel makes of the buffer request.
-fn window(given: &Given, hosts: &Hosts) -> Option<ByteCount> {
+fn window(inputs: &Inputs, hosts: &Hosts) -> Option<ByteCount> {
     let of_buffer = |request| ReceiveBuffer::fixed(&hosts.receiver, request).advertised();
-    given.window.or_else(|| given.buffer.map(of_buffer))
+    inputs.window.or_else(|| inputs.buffer.map(of_buffer))
 }
 
-/// The window that loss leaves over the round trip of `given`; none where loss does not bound it.
-fn kept_under_loss(given: &Given, hosts: &Hosts) -> Option<ByteCount> {
-    Case::of(given).prediction(hosts).ceiling(Limit::Loss)?.window
+/// The window that loss leaves over the round trip of `inputs`; none where loss does not bound it.
+fn kept_under_loss(inputs: &Inputs, hosts: &Hosts) -> Option<ByteCount> {
+    Case::of(inputs).prediction(hosts).ceiling(Limit::Loss)?.window
 }
 
 /// The longest round trip over which the target is met.
-fn longest_rtt(given: &Given, hosts: &Hosts) -> Result<Span, GivenError> {
-    let target = Target::of(given).unwrap_or(Target::Fill);
-    let met = |nanos| target.is_met(&Given { rtt: Some(Span::from_nanos(nanos)), ..given.clone() }, hosts);
+fn longest_rtt(inputs: &Inputs, hosts: &Hosts) -> Result<Span, InputError> {
+    let target = Target::of(inputs).unwrap_or(Target::Fill);
+    let met = |nanos| target.is_met(&Inputs { rtt: Some(Span::from_nanos(nanos)), ..inputs.clone() }, hosts);
     match most(1, MAX_DURATION.as_nanos(), met) {
         Critical::At(nanos) => Ok(Span::from_nanos(nanos)),
         Critical::Always => Ok(MAX_DURATION),
-        Critical::Never => Err(GivenError::new(
+        Critical::Never => Err(InputError::new(
             "no round trip is short enough for that rate; say one with --rtt to see what limits it",
         )),
     }
 }
 
-fn buffers(given: &Given, hosts: &Hosts, size: ByteCount, mss: ByteCount) -> BufferAdvice {
+fn buffers(inputs: &Inputs, hosts: &Hosts, size: ByteCount, mss: ByteCount) -> BufferAdvice {
     BufferAdvice {
         tcp_rmem_max: kernel::tcp_rmem_max_for(&hosts.receiver, size),
-        tcp_wmem_max: kernel::tcp_wmem_max_for(control(given, &hosts.sender), size),
+        tcp_wmem_max: kernel::tcp_wmem_max_for(control(inputs, &hosts.sender), size),
         so_rcvbuf: kernel::request_for_window(&hosts.receiver, size, mss),
         rmem_max: kernel::rmem_max(&hosts.receiver),
     }
@@ -151,24 +151,24 @@ mod tests {
     use crate::fixture;
     use proptest::prelude::*;
 
-    fn given(words: &str) -> Given {
-        let mut given = Given::default();
+    fn inputs(words: &str) -> Inputs {
+        let mut inputs = Inputs::default();
         for word in words.split(' ') {
             let (key, value) = word.split_once('=').unwrap();
             match key {
-                "rate" => given.rate = Some(value.parse().unwrap()),
-                "time" => given.time = Some(value.parse().unwrap()),
+                "rate" => inputs.rate = Some(value.parse().unwrap()),
+                "time" => inputs.time = Some(value.parse().unwrap()),
                 _ => {
                     let quantity = crate::READABLE.into_iter().find(|quantity| quantity.name() == key).unwrap();
-                    crate::Setting::read(quantity, value).unwrap().apply(&mut given);
+                    crate::Setting::read(quantity, value).unwrap().apply(&mut inputs);
                 }
             }
         }
-        given
+        inputs
     }
 
     fn solved(words: &str) -> Calculation {
-        calculate(&given(words), &fixture::hosts(), &[]).unwrap()
+        calculate(&inputs(words), &fixture::hosts(), &[]).unwrap()
     }
 
     #[test]
@@ -221,7 +221,7 @@ mod tests {
             ("bandwidth=1G rtt=1ms time=5s size=1G rate=1G", "--rate and --time"),
             ("bandwidth=1T loss=50%", "no round trip is short enough"),
         ] {
-            let stated = calculate(&given(words), &fixture::hosts(), &[]).unwrap_err().to_string();
+            let stated = calculate(&inputs(words), &fixture::hosts(), &[]).unwrap_err().to_string();
             assert!(stated.contains(part), "{words}: {stated}");
         }
     }
@@ -237,7 +237,7 @@ mod tests {
             (loss, size) in (prop::option::of(0_f64..1.0), prop::option::of(1_u64..u64::MAX)),
             (mtu, streams) in (68_u64..65_536, 1_u16..=128),
         ) {
-            let given = Given {
+            let inputs = Inputs {
                 bandwidth: bandwidth.map(BitRate::from_bps),
                 rate: rate.map(BitRate::from_bps),
                 rtt: rtt.map(Span::from_nanos),
@@ -248,9 +248,9 @@ mod tests {
                 size: size.map(ByteCount::new),
                 mtu: Some(ByteCount::new(mtu)),
                 streams: Some(streams),
-                ..Given::default()
+                ..Inputs::default()
             };
-            if let Err(error) = calculate(&given, &fixture::hosts(), &[]) {
+            if let Err(error) = calculate(&inputs, &fixture::hosts(), &[]) {
                 prop_assert_eq!(error.to_string().lines().count(), 1);
             }
         }

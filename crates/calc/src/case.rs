@@ -1,7 +1,7 @@
 //! From what is given to what the predictor takes: the one place where that is done.
 
 use fullpipe_model::{Outlook, distance, evaluate, framing, predict, short};
-use fullpipe_record::{Buffer, Estimate, Given, HostSettings, Path, PathDirection, Prediction, Request};
+use fullpipe_record::{Buffer, Estimate, HostSettings, Inputs, Path, PathDirection, Prediction, Request};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 /// The settings of both ends.
@@ -21,24 +21,24 @@ pub(crate) struct Case {
 
 impl Case {
     /// The path is the same both ways, with a queue of one BDP; its round trip is zero where none is given.
-    pub(crate) fn of(given: &Given) -> Self {
-        let rtt = round_trip(given).unwrap_or(Span::ZERO);
+    pub(crate) fn of(inputs: &Inputs) -> Self {
+        let rtt = round_trip(inputs).unwrap_or(Span::ZERO);
         let direction = PathDirection {
-            rate: given.bandwidth,
+            rate: inputs.bandwidth,
             delay: Span::ZERO,
-            queue: given.bandwidth.map(|rate| rate.bytes_in(rtt)),
-            loss: given.loss,
-            mtu: given.mtu.unwrap_or(COMMON_MTU),
-            framing: given.framing,
-            ip: given.ip,
-            encapsulation: given.encapsulation,
+            queue: inputs.bandwidth.map(|rate| rate.bytes_in(rtt)),
+            loss: inputs.loss,
+            mtu: inputs.mtu.unwrap_or(COMMON_MTU),
+            framing: inputs.framing,
+            ip: inputs.ip,
+            encapsulation: inputs.encapsulation,
             effects: fullpipe_record::Effects::default(),
         };
         let request = Request {
-            streams: given.streams.unwrap_or(1),
-            congestion: given.congestion.clone(),
-            buffer: buffer(given),
-            bytes: given.size,
+            streams: inputs.streams.unwrap_or(1),
+            congestion: inputs.congestion.clone(),
+            buffer: buffer(inputs),
+            bytes: inputs.size,
             duration: STEADY,
             ..Request::default()
         };
@@ -78,21 +78,21 @@ impl Case {
 }
 
 /// The round-trip time that was given, or else what is usual over the distance.
-pub(crate) fn round_trip(given: &Given) -> Option<Span> {
-    given.rtt.or_else(|| given.distance.map(distance::guess))
+pub(crate) fn round_trip(inputs: &Inputs) -> Option<Span> {
+    inputs.rtt.or_else(|| inputs.distance.map(distance::guess))
 }
 
 fn timestamps(hosts: &Hosts) -> bool {
     hosts.sender.timestamps && hosts.receiver.timestamps
 }
 
-/// Returns the estimate for `given` between `hosts`.
-pub(crate) fn estimate(given: &Given, hosts: &Hosts) -> Estimate {
-    Case::of(given).estimate(hosts)
+/// Returns the estimate for `inputs` between `hosts`.
+pub(crate) fn estimate(inputs: &Inputs, hosts: &Hosts) -> Estimate {
+    Case::of(inputs).estimate(hosts)
 }
 
-fn buffer(given: &Given) -> Buffer {
-    match (given.window, given.buffer) {
+fn buffer(inputs: &Inputs) -> Buffer {
+    match (inputs.window, inputs.buffer) {
         (Some(window), _) => Buffer::Window(window),
         (None, Some(request)) => Buffer::Request(request),
         (None, None) => Buffer::Automatic,

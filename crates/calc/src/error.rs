@@ -1,11 +1,12 @@
 use thiserror::Error;
 
-/// The given values have no answer: one sentence that names the argument and what would be valid.
+/// Error in the inputs of a calculation: in one value, in the combination of several, or in a file of them. The message
+/// is one sentence that states the fault and, where possible, a valid alternative.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0}")]
-pub struct GivenError(String);
+pub struct InputError(String);
 
-impl GivenError {
+impl InputError {
     pub(crate) fn new(sentence: impl Into<String>) -> Self {
         Self(sentence.into())
     }

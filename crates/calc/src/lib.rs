@@ -1,13 +1,13 @@
-//! The reference calculator: from what is [`Given`](fullpipe_record::Given) of a transfer and the settings of two hosts
-//! to the whole answer.
+//! The reference calculator: computes the whole answer from the [`Inputs`](fullpipe_record::Inputs) of a transfer and
+//! the settings of two hosts.
 //!
-//! * [`calculate`] answers one question: what follows from what was given, what the target takes of each quantity, what
-//!   lifts the lowest ceiling, and what-ifs;
+//! * [`calculate`] answers one question: what follows from the inputs, the value of each quantity that the target
+//!   needs, the changes that raise the predicted rate, and what-ifs;
 //! * [`Axes`] answers many, one for each combination of ranges and lists;
 //! * [`Batch`] answers as many as a file has rows, fast: CSV in, CSV out.
 //!
-//! Each of them asks the one predictor of room `model`, by way of one function that makes a path and a request of what
-//! is given. Text is read here ([`read_values`], [`WhatIfQuestion`]), so that a flag, a what-if and a cell of a file
+//! Each of them asks the one predictor of room `model`, by way of one function that makes a path and a request of the
+//! inputs. Text is read here ([`read_values`], [`WhatIfChange`]), so that a flag, a what-if and a cell of a file
 //! take the same values and refuse the same nonsense.
 
 mod axes;
@@ -16,7 +16,7 @@ mod calculate;
 mod case;
 mod critical;
 mod error;
-mod lift;
+mod improvement;
 mod needs;
 mod parquet;
 mod range;
@@ -31,8 +31,8 @@ pub use axes::Axes;
 pub use batch::{Batch, BatchError};
 pub use calculate::calculate;
 pub use case::Hosts;
-pub use error::GivenError;
+pub use error::InputError;
 pub use parquet::as_csv;
 pub use range::read_values;
 pub use setting::{READABLE, Setting};
-pub use what_if::WhatIfQuestion;
+pub use what_if::WhatIfChange;

@@ -1,7 +1,7 @@
 //! The value of each quantity that a target needs.
 
 use fullpipe_model::distance;
-use fullpipe_record::{Given, Limit, Need, Prediction, Quantity, Side, Value};
+use fullpipe_record::{Inputs, Limit, Need, Prediction, Quantity, Side, Value};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::case::{COMMON_MTU, Case, Hosts};
@@ -10,28 +10,28 @@ use crate::setting::MAX_STREAMS;
 use crate::target::{FASTEST, Target};
 
 /// Values that must all hold: each critical value assumes that the other quantities are ample.
-pub(crate) fn needs(target: Target, rate: BitRate, given: &Given, hosts: &Hosts) -> Vec<Need> {
-    let mut ample = Ample { target, given: ample_load(given), hosts: ample_hosts(hosts) };
-    let bandwidth = ample.bandwidth(given);
-    ample.given = with_enough_bandwidth(ample.given, bandwidth.as_ref());
-    let window = window(rate, &Case::of(given).prediction(hosts));
-    let buffers = match (given.window, given.buffer) {
+pub(crate) fn needs(target: Target, rate: BitRate, inputs: &Inputs, hosts: &Hosts) -> Vec<Need> {
+    let mut ample = Ample { target, inputs: ample_load(inputs), hosts: ample_hosts(hosts) };
+    let bandwidth = ample.bandwidth(inputs);
+    ample.inputs = with_enough_bandwidth(ample.inputs, bandwidth.as_ref());
+    let window = window(rate, &Case::of(inputs).prediction(hosts));
+    let buffers = match (inputs.window, inputs.buffer) {
         (_, Some(request)) => vec![ample.buffer(request)],
         (Some(_), None) => Vec::new(),
         (None, None) => vec![ample.tcp_wmem(hosts), ample.tcp_rmem(hosts)],
     };
-    [bandwidth, window].into_iter().chain(buffers).chain([ample.loss(given)]).flatten().collect()
+    [bandwidth, window].into_iter().chain(buffers).chain([ample.loss(inputs)]).flatten().collect()
 }
 
 /// No less bandwidth than is needed.
-fn with_enough_bandwidth(given: Given, need: Option<&Need>) -> Given {
-    let Some(Value::Rate(needed)) = need.and_then(|need| need.value.as_ref()) else { return given };
-    Given { bandwidth: given.bandwidth.map(|rate| rate.max(*needed)), ..given }
+fn with_enough_bandwidth(inputs: Inputs, need: Option<&Need>) -> Inputs {
+    let Some(Value::Rate(needed)) = need.and_then(|need| need.value.as_ref()) else { return inputs };
+    Inputs { bandwidth: inputs.bandwidth.map(|rate| rate.max(*needed)), ..inputs }
 }
 
 /// Values of which each is enough alone, with the other quantities as they are.
-pub(crate) fn alone(target: Target, given: &Given, hosts: &Hosts) -> Vec<Need> {
-    let as_is = AsIs { target, given, hosts };
+pub(crate) fn alone(target: Target, inputs: &Inputs, hosts: &Hosts) -> Vec<Need> {
+    let as_is = AsIs { target, inputs, hosts };
     let rtt = as_is.rtt();
     let distance = rtt.as_ref().and_then(spanned);
     let rest = [as_is.streams(), as_is.mtu(), as_is.congestion(), as_is.size()];
@@ -79,7 +79,7 @@ fn lower_window(prediction: &Prediction) -> Option<&fullpipe_record::Ceiling> {
 /// A load and hosts that limit nothing but by the path's rate, each quantity in turn put in.
 struct Ample {
     target: Target,
-    given: Given,
+    inputs: Inputs,
     hosts: Hosts,
 }
 
@@ -88,7 +88,7 @@ impl Ample {
         let with = |max| {
             let mut hosts = self.hosts.clone();
             hosts.sender.tcp_wmem.max = ByteCount::new(max);
-            self.target.is_met(&self.given, &hosts)
+            self.target.is_met(&self.inputs, &hosts)
         };
         let now = hosts.sender.tcp_wmem.max;
         at_least(Quantity::TcpWmem, least(1, AMPLE.get(), with), Some(now), with(now.get()))
@@ -98,52 +98,52 @@ impl Ample {
         let with = |max| {
             let mut hosts = self.hosts.clone();
             hosts.receiver.tcp_rmem.max = ByteCount::new(max);
-            self.target.is_met(&self.given, &hosts)
+            self.target.is_met(&self.inputs, &hosts)
         };
         let as_it_is = Hosts { receiver: hosts.receiver.clone(), ..self.hosts.clone() };
-        let met = self.target.is_met(&self.given, &as_it_is);
+        let met = self.target.is_met(&self.inputs, &as_it_is);
         at_least(Quantity::TcpRmem, least(1, AMPLE.get(), with), Some(hosts.receiver.tcp_rmem.max), met)
     }
 
     fn buffer(&self, now: ByteCount) -> Option<Need> {
         let with = |request| {
-            let given = Given { buffer: Some(ByteCount::new(request)), ..self.given.clone() };
-            self.target.is_met(&given, &self.hosts)
+            let inputs = Inputs { buffer: Some(ByteCount::new(request)), ..self.inputs.clone() };
+            self.target.is_met(&inputs, &self.hosts)
         };
         at_least(Quantity::Buffer, least(1, AMPLE.get(), with), Some(now), with(now.get()))
     }
 
     /// Floating-point numbers that are not negative are in order as their bits are.
-    fn loss(&self, given: &Given) -> Option<Need> {
+    fn loss(&self, inputs: &Inputs) -> Option<Need> {
         let with = |bits| {
-            let given = Given { loss: Some(Ratio::new(f64::from_bits(bits))), ..self.given.clone() };
-            self.target.is_met(&given, &self.hosts)
+            let inputs = Inputs { loss: Some(Ratio::new(f64::from_bits(bits))), ..self.inputs.clone() };
+            self.target.is_met(&inputs, &self.hosts)
         };
         let value = match most(0, 1_f64.to_bits(), with) {
             Critical::Always => return None,
             Critical::Never => None,
             Critical::At(bits) => Some(Value::Share(Ratio::new(f64::from_bits(bits)))),
         };
-        let met = with(given.loss.map_or(0, |loss| loss.get().to_bits()));
-        Some(Need { quantity: Quantity::Loss, side: Side::AtMost, value, now: given.loss.map(Value::Share), met })
+        let met = with(inputs.loss.map_or(0, |loss| loss.get().to_bits()));
+        Some(Need { quantity: Quantity::Loss, side: Side::AtMost, value, now: inputs.loss.map(Value::Share), met })
     }
 
     /// Only where the target is more than to fill it.
-    fn bandwidth(&self, given: &Given) -> Option<Need> {
+    fn bandwidth(&self, inputs: &Inputs) -> Option<Need> {
         if self.target == Target::Fill {
             return None;
         }
         let with = |bps| {
-            let given = Given { bandwidth: Some(BitRate::from_bps(bps)), ..self.given.clone() };
-            self.target.is_met(&given, &self.hosts)
+            let inputs = Inputs { bandwidth: Some(BitRate::from_bps(bps)), ..self.inputs.clone() };
+            self.target.is_met(&inputs, &self.hosts)
         };
         let value = match least(1, FASTEST.bps(), with) {
             Critical::Always => return None,
             Critical::Never => None,
             Critical::At(bps) => Some(Value::Rate(BitRate::from_bps(bps))),
         };
-        let met = given.bandwidth.is_none_or(|rate| with(rate.bps()));
-        let now = given.bandwidth.map(Value::Rate);
+        let met = inputs.bandwidth.is_none_or(|rate| with(rate.bps()));
+        let now = inputs.bandwidth.map(Value::Rate);
         Some(Need { quantity: Quantity::Bandwidth, side: Side::AtLeast, value, now, met })
     }
 }
@@ -151,39 +151,40 @@ impl Ample {
 /// The load and the hosts as they are, one quantity in turn made another.
 struct AsIs<'a> {
     target: Target,
-    given: &'a Given,
+    inputs: &'a Inputs,
     hosts: &'a Hosts,
 }
 
 impl AsIs<'_> {
-    fn met_with(&self, change: impl FnOnce(&mut Given)) -> bool {
-        let mut given = self.given.clone();
-        change(&mut given);
-        self.target.is_met(&given, self.hosts)
+    fn met_with(&self, change: impl FnOnce(&mut Inputs)) -> bool {
+        let mut inputs = self.inputs.clone();
+        change(&mut inputs);
+        self.target.is_met(&inputs, self.hosts)
     }
 
     fn met(&self) -> bool {
-        self.target.is_met(self.given, self.hosts)
+        self.target.is_met(self.inputs, self.hosts)
     }
 
     fn rtt(&self) -> Option<Need> {
-        let value =
-            most(1, MAX_DURATION.as_nanos(), |nanos| self.met_with(|given| given.rtt = Some(Span::from_nanos(nanos))));
-        let now = self.given.rtt.map(Value::Time);
+        let value = most(1, MAX_DURATION.as_nanos(), |nanos| {
+            self.met_with(|inputs| inputs.rtt = Some(Span::from_nanos(nanos)))
+        });
+        let now = self.inputs.rtt.map(Value::Time);
         row(Quantity::Rtt, Side::AtMost, value.map(|nanos| Value::Time(Span::from_nanos(nanos))), now, self.met())
     }
 
     fn streams(&self) -> Option<Need> {
-        let with = |streams| self.met_with(|given| given.streams = Some(streams as u16));
+        let with = |streams| self.met_with(|inputs| inputs.streams = Some(streams as u16));
         let value = least(1, MAX_STREAMS.into(), with).map(|streams| Value::Count(streams as u16));
-        let now = Some(Value::Count(self.given.streams.unwrap_or(1)));
+        let now = Some(Value::Count(self.inputs.streams.unwrap_or(1)));
         row(Quantity::Streams, Side::AtLeast, value, now, self.met())
     }
 
     /// Up to jumbo frames, as no network carries more.
     fn mtu(&self) -> Option<Need> {
-        let now = self.given.mtu.unwrap_or(COMMON_MTU);
-        let with = |bytes| self.met_with(|given| given.mtu = Some(ByteCount::new(bytes)));
+        let now = self.inputs.mtu.unwrap_or(COMMON_MTU);
+        let with = |bytes| self.met_with(|inputs| inputs.mtu = Some(ByteCount::new(bytes)));
         let value = least(MIN_MTU.get(), JUMBO.max(now).get(), with);
         row(
             Quantity::Mtu,
@@ -195,9 +196,9 @@ impl AsIs<'_> {
     }
 
     fn congestion(&self) -> Option<Need> {
-        let with = |name: &str| self.met_with(|given| given.congestion = Some(name.to_owned()));
+        let with = |name: &str| self.met_with(|inputs| inputs.congestion = Some(name.to_owned()));
         let names: Vec<String> = CONTROLS.into_iter().filter(|name| with(name)).map(str::to_owned).collect();
-        let now = self.given.congestion.clone().unwrap_or_else(|| self.hosts.sender.congestion_control.clone());
+        let now = self.inputs.congestion.clone().unwrap_or_else(|| self.hosts.sender.congestion_control.clone());
         let value = match names.len() {
             0 => Critical::Never,
             all if all == CONTROLS.len() => Critical::Always,
@@ -209,7 +210,7 @@ impl AsIs<'_> {
     /// Only where there is a time that it may take.
     fn size(&self) -> Option<Need> {
         let Target::Within(size, within) = self.target else { return None };
-        let case = Case::of(self.given);
+        let case = Case::of(self.inputs);
         let steady = case.estimate(self.hosts).kernel_model;
         let fits = |bytes| case.time(ByteCount::new(bytes), steady, self.hosts) <= within;
         let value = most(1, MAX_SIZE, fits).map(|bytes| Value::Bytes(ByteCount::new(bytes)));
@@ -233,8 +234,8 @@ fn row(quantity: Quantity, side: Side, value: Critical<Value>, now: Option<Value
 }
 
 /// The load without what limits it: loss, and a window or buffer of its own.
-pub(crate) fn ample_load(given: &Given) -> Given {
-    Given { loss: None, window: None, buffer: None, ..given.clone() }
+pub(crate) fn ample_load(inputs: &Inputs) -> Inputs {
+    Inputs { loss: None, window: None, buffer: None, ..inputs.clone() }
 }
 
 /// Hosts like these whose buffers never limit, but for what a window of TCP can say.
@@ -269,8 +270,8 @@ mod tests {
     use crate::fixture;
     use proptest::prelude::*;
 
-    fn gigabit() -> Given {
-        Given { bandwidth: Some(BitRate::from_mbps(1000)), rtt: Some(Span::from_millis(100)), ..Given::default() }
+    fn gigabit() -> Inputs {
+        Inputs { bandwidth: Some(BitRate::from_mbps(1000)), rtt: Some(Span::from_millis(100)), ..Inputs::default() }
     }
 
     fn shown(needs: &[Need]) -> Vec<String> {
@@ -294,14 +295,14 @@ mod tests {
 
     #[test]
     fn a_gigabit_over_a_tenth_of_a_second_takes_a_larger_send_buffer_alone() {
-        let (given, hosts) = (gigabit(), fixture::hosts());
-        let rate = Target::Fill.rate(&given, &hosts).unwrap();
+        let (inputs, hosts) = (gigabit(), fixture::hosts());
+        let rate = Target::Fill.rate(&inputs, &hosts).unwrap();
         assert_eq!(
-            shown(&needs(Target::Fill, rate, &given, &hosts)[..3]),
+            shown(&needs(Target::Fill, rate, &inputs, &hosts)[..3]),
             ["window 11.31 MiB (missed)", "tcp-wmem 11.53 MiB (missed)", "tcp-rmem 18.1 MiB"]
         );
         assert_eq!(
-            shown(&alone(Target::Fill, &given, &hosts)),
+            shown(&alone(Target::Fill, &inputs, &hosts)),
             [
                 "rtt 33.75 ms (missed)",
                 "distance 3447 km (missed)",
@@ -314,33 +315,34 @@ mod tests {
 
     #[test]
     fn a_rate_beyond_the_bandwidth_takes_more_of_it() {
-        let given = Given { rate: Some(BitRate::from_mbps(2000)), ..gigabit() };
-        let missed = needs(Target::Rate(BitRate::from_mbps(2000)), BitRate::from_mbps(2000), &given, &fixture::hosts());
+        let inputs = Inputs { rate: Some(BitRate::from_mbps(2000)), ..gigabit() };
+        let missed =
+            needs(Target::Rate(BitRate::from_mbps(2000)), BitRate::from_mbps(2000), &inputs, &fixture::hosts());
         // 2 Gbit/s ÷ 1448 × 1538.
         assert_eq!(shown(&missed)[0], "bandwidth 2.124 Gbit/s (missed)");
     }
 
     #[test]
     fn a_size_that_slow_start_cannot_carry_in_time_has_no_rate() {
-        let given = Given { size: Some(ByteCount::from_mib(100)), time: Some(Span::from_millis(500)), ..gigabit() };
-        assert_eq!(Target::of(&given).unwrap().rate(&given, &fixture::hosts()), None);
+        let inputs = Inputs { size: Some(ByteCount::from_mib(100)), time: Some(Span::from_millis(500)), ..gigabit() };
+        assert_eq!(Target::of(&inputs).unwrap().rate(&inputs, &fixture::hosts()), None);
     }
 
-    /// `given` or `hosts` with the quantity of `need` at this value.
-    fn with(given: &Given, hosts: &Hosts, quantity: Quantity, value: &Value) -> (Given, Hosts) {
-        let (mut given, mut hosts) = (given.clone(), hosts.clone());
+    /// `inputs` or `hosts` with the quantity of `need` at this value.
+    fn with(inputs: &Inputs, hosts: &Hosts, quantity: Quantity, value: &Value) -> (Inputs, Hosts) {
+        let (mut inputs, mut hosts) = (inputs.clone(), hosts.clone());
         match (quantity, value.clone()) {
             (Quantity::TcpWmem, Value::Bytes(max)) => hosts.sender.tcp_wmem.max = max,
             (Quantity::TcpRmem, Value::Bytes(max)) => hosts.receiver.tcp_rmem.max = max,
-            (Quantity::Buffer, Value::Bytes(request)) => given.buffer = Some(request),
-            (Quantity::Loss, Value::Share(loss)) => given.loss = Some(loss),
-            (Quantity::Bandwidth, Value::Rate(rate)) => given.bandwidth = Some(rate),
-            (Quantity::Rtt, Value::Time(rtt)) => given.rtt = Some(rtt),
-            (Quantity::Mtu, Value::Bytes(mtu)) => given.mtu = Some(mtu),
-            (Quantity::Streams, Value::Count(streams)) => given.streams = Some(streams),
+            (Quantity::Buffer, Value::Bytes(request)) => inputs.buffer = Some(request),
+            (Quantity::Loss, Value::Share(loss)) => inputs.loss = Some(loss),
+            (Quantity::Bandwidth, Value::Rate(rate)) => inputs.bandwidth = Some(rate),
+            (Quantity::Rtt, Value::Time(rtt)) => inputs.rtt = Some(rtt),
+            (Quantity::Mtu, Value::Bytes(mtu)) => inputs.mtu = Some(mtu),
+            (Quantity::Streams, Value::Count(streams)) => inputs.streams = Some(streams),
             (quantity, value) => panic!("{quantity:?} is no {value:?}"),
         }
-        (given, hosts)
+        (inputs, hosts)
     }
 
     /// The nearest value on the side where the target is missed.
@@ -356,12 +358,12 @@ mod tests {
         }
     }
 
-    fn any_given() -> impl Strategy<Value = Given> {
+    fn any_given() -> impl Strategy<Value = Inputs> {
         let path = (1_000_000_u64..100_000_000_000, 10_000_u64..1_000_000_000, prop::option::of(1e-9_f64..0.05));
         let load = (prop::option::of(1_000_u64..100_000_000), 1_u16..20, 0..CONTROLS.len(), 576_u64..9000);
         let wanted =
             (prop::option::of(100_000_u64..50_000_000_000), prop::option::of((1_u64..1 << 40, 1_u64..1 << 40)));
-        (path, load, wanted).prop_map(|((rate, rtt, loss), (buffer, streams, control, mtu), (wanted, within))| Given {
+        (path, load, wanted).prop_map(|((rate, rtt, loss), (buffer, streams, control, mtu), (wanted, within))| Inputs {
             bandwidth: Some(BitRate::from_bps(rate)),
             rtt: Some(Span::from_nanos(rtt)),
             buffer: buffer.map(ByteCount::new),
@@ -372,7 +374,7 @@ mod tests {
             rate: wanted.map(BitRate::from_bps),
             size: within.map(|(size, _)| ByteCount::new(size)),
             time: within.map(|(_, time)| Span::from_nanos(time)),
-            ..Given::default()
+            ..Inputs::default()
         })
     }
 
@@ -380,53 +382,53 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn at_a_critical_value_the_prediction_meets_the_target_and_just_beyond_it_does_not(given in any_given()) {
+        fn at_a_critical_value_the_prediction_meets_the_target_and_just_beyond_it_does_not(inputs in any_given()) {
             let hosts = fixture::hosts();
-            let target = Target::of(&given).unwrap();
-            let Some(rate) = target.rate(&given, &hosts) else { return Ok(()) };
-            let needed = needs(target, rate, &given, &hosts);
+            let target = Target::of(&inputs).unwrap();
+            let Some(rate) = target.rate(&inputs, &hosts) else { return Ok(()) };
+            let needed = needs(target, rate, &inputs, &hosts);
             let bandwidth = needed.iter().find(|need| need.quantity == Quantity::Bandwidth);
-            let ample = (with_enough_bandwidth(ample_load(&given), bandwidth), ample_hosts(&hosts));
-            let as_is = (given.clone(), hosts.clone());
+            let ample = (with_enough_bandwidth(ample_load(&inputs), bandwidth), ample_hosts(&hosts));
+            let as_is = (inputs.clone(), hosts.clone());
             let needed = needed.into_iter().map(|need| (need, &ample));
-            let alone = alone(target, &given, &hosts).into_iter().map(|need| (need, &as_is));
-            for (need, (given, hosts)) in needed.chain(alone) {
+            let alone = alone(target, &inputs, &hosts).into_iter().map(|need| (need, &as_is));
+            for (need, (inputs, hosts)) in needed.chain(alone) {
                 let skipped = {
                     use Quantity::{Congestion, Distance, Size, Window};
                     matches!(need.quantity, Window | Distance | Congestion | Size)
                 };
                 let Some(value) = need.value.as_ref().filter(|_| !skipped) else { continue };
-                let (there, on) = with(given, hosts, need.quantity, value);
+                let (there, on) = with(inputs, hosts, need.quantity, value);
                 prop_assert!(target.is_met(&there, &on), "{need:?}");
-                let (past, on) = with(given, hosts, need.quantity, &beyond(&need));
+                let (past, on) = with(inputs, hosts, need.quantity, &beyond(&need));
                 prop_assert!(!target.is_met(&past, &on), "{need:?}");
             }
         }
 
         #[test]
-        fn the_target_is_met_where_all_needs_are(given in any_given()) {
+        fn the_target_is_met_where_all_needs_are(inputs in any_given()) {
             let hosts = fixture::hosts();
-            let target = Target::of(&given).unwrap();
-            let Some(rate) = target.rate(&given, &hosts) else { return Ok(()) };
-            let needs = needs(target, rate, &given, &hosts);
-            let (all, met) = (needs.iter().all(|need| need.met), target.is_met(&given, &hosts));
+            let target = Target::of(&inputs).unwrap();
+            let Some(rate) = target.rate(&inputs, &hosts) else { return Ok(()) };
+            let needs = needs(target, rate, &inputs, &hosts);
+            let (all, met) = (needs.iter().all(|need| need.met), target.is_met(&inputs, &hosts));
             // Where it is met each need is; the other way round losses may cut the peaks of a window that just fits.
             prop_assert!(all || !met, "{needs:?}");
-            prop_assert!(met || !all || given.loss.is_some(), "{needs:?}");
+            prop_assert!(met || !all || inputs.loss.is_some(), "{needs:?}");
         }
 
         #[test]
-        fn a_window_of_the_size_needed_carries_the_rate(given in any_given()) {
+        fn a_window_of_the_size_needed_carries_the_rate(inputs in any_given()) {
             let hosts = fixture::hosts();
-            let Some(rate) = Target::of(&given).unwrap().rate(&given, &hosts) else { return Ok(()) };
+            let Some(rate) = Target::of(&inputs).unwrap().rate(&inputs, &hosts) else { return Ok(()) };
             // More than the bandwidth is carried by no window.
-            prop_assume!(given.bandwidth.is_none_or(|bandwidth| rate <= bandwidth));
-            let prediction = Case::of(&given).prediction(&hosts);
+            prop_assume!(inputs.bandwidth.is_none_or(|bandwidth| rate <= bandwidth));
+            let prediction = Case::of(&inputs).prediction(&hosts);
             let Some(window) = window_for(rate, &prediction) else { return Ok(()) };
             // What is in flight is whole segments, and one of a receiver's is still in its buffer.
             let window = window + prediction.mss * 2;
             prop_assume!(window > prediction.mss * 4 && window < ByteCount::from_mib(512));
-            let with = Given { window: Some(window), buffer: None, ..given };
+            let with = Inputs { window: Some(window), buffer: None, ..inputs };
             let prediction = Case::of(&with).prediction(&ample_hosts(&hosts));
             let carried = prediction.ceiling(Limit::ReceiveWindow).unwrap().kernel_model;
             prop_assert!(carried.scaled(1.000_1) >= rate, "{carried}, not {rate}");

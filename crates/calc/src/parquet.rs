@@ -1,6 +1,6 @@
 //! Batches in Parquet.
 
-use crate::GivenError;
+use crate::InputError;
 
 /// The first bytes of every Parquet file.
 const MAGIC: &[u8] = b"PAR1";
@@ -11,22 +11,22 @@ const MAGIC: &[u8] = b"PAR1";
 ///
 /// # Errors
 /// A Parquet file that is broken, or has columns of another kind; any, where the feature `parquet` is off.
-pub fn as_csv(file: Vec<u8>) -> Result<Vec<u8>, GivenError> {
+pub fn as_csv(file: Vec<u8>) -> Result<Vec<u8>, InputError> {
     if file.starts_with(MAGIC) { converted(file) } else { Ok(file) }
 }
 
 #[cfg(not(feature = "parquet"))]
-fn converted(_: Vec<u8>) -> Result<Vec<u8>, GivenError> {
-    Err(GivenError::new(
+fn converted(_: Vec<u8>) -> Result<Vec<u8>, InputError> {
+    Err(InputError::new(
         "it is a Parquet file, which this build does not read; build fullpipe with `--features parquet`, or give CSV",
     ))
 }
 
 #[cfg(feature = "parquet")]
-fn converted(file: Vec<u8>) -> Result<Vec<u8>, GivenError> {
+fn converted(file: Vec<u8>) -> Result<Vec<u8>, InputError> {
     use ::parquet::file::reader::{FileReader, SerializedFileReader};
 
-    let broken = |error: &dyn std::error::Error| GivenError::new(format!("the Parquet file cannot be read: {error}"));
+    let broken = |error: &dyn std::error::Error| InputError::new(format!("the Parquet file cannot be read: {error}"));
     let reader = SerializedFileReader::new(bytes::Bytes::from(file)).map_err(|error| broken(&error))?;
     let columns = reader.metadata().file_metadata().schema().get_fields().to_vec();
     let mut csv = csv::Writer::from_writer(Vec::new());
@@ -41,7 +41,7 @@ fn converted(file: Vec<u8>) -> Result<Vec<u8>, GivenError> {
 }
 
 #[cfg(feature = "parquet")]
-fn cell(name: &str, field: &::parquet::record::Field) -> Result<String, GivenError> {
+fn cell(name: &str, field: &::parquet::record::Field) -> Result<String, InputError> {
     use ::parquet::record::Field;
 
     Ok(match field {
@@ -59,7 +59,7 @@ fn cell(name: &str, field: &::parquet::record::Field) -> Result<String, GivenErr
         // pandas writes a number that is not there as NaN.
         Field::Double(number) if number.is_nan() => String::new(),
         Field::Double(number) => number.to_string(),
-        _ => return Err(GivenError::new(format!("column {name}: it has neither numbers nor text"))),
+        _ => return Err(InputError::new(format!("column {name}: it has neither numbers nor text"))),
     })
 }
 

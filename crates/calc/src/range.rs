@@ -2,7 +2,7 @@
 
 use fullpipe_record::Quantity;
 
-use crate::{GivenError, Setting};
+use crate::{InputError, Setting};
 
 /// Reads the values of one quantity: one value, or several between commas, or ranges.
 ///
@@ -11,7 +11,7 @@ use crate::{GivenError, Setting};
 ///
 /// # Errors
 /// A value that [`Setting::read`] refuses, a range that runs backwards or has no end, or more than 100 000 values.
-pub fn read_values(quantity: Quantity, text: &str) -> Result<Vec<Setting>, GivenError> {
+pub fn read_values(quantity: Quantity, text: &str) -> Result<Vec<Setting>, InputError> {
     let mut values = Vec::new();
     for item in text.split(',') {
         match item.split_once("..") {
@@ -32,7 +32,7 @@ struct Range {
 }
 
 impl Range {
-    fn read(quantity: Quantity, low: &str, rest: &str) -> Result<Self, GivenError> {
+    fn read(quantity: Quantity, low: &str, rest: &str) -> Result<Self, InputError> {
         let (high, step) = split_step(rest);
         let step = step.map(|step| Setting::read(quantity, step)).transpose()?;
         let range = Self {
@@ -42,14 +42,14 @@ impl Range {
         };
         match (range.low.number(), range.high.number()) {
             (Some(from), Some(to)) if from > to => {
-                Err(GivenError::new(format!("the range {low}..{high} runs backwards; write {high}..{low}")))
+                Err(InputError::new(format!("the range {low}..{high} runs backwards; write {high}..{low}")))
             }
             (Some(_), Some(_)) => Ok(range),
-            _ => Err(GivenError::new("names have no range; write for example cubic,bbr")),
+            _ => Err(InputError::new("names have no range; write for example cubic,bbr")),
         }
     }
 
-    fn values(&self) -> Result<Vec<Setting>, GivenError> {
+    fn values(&self) -> Result<Vec<Setting>, InputError> {
         let quantity = self.low.quantity();
         let (low, high) = (self.low.number().unwrap_or(0.0), self.high.number().unwrap_or(0.0));
         let setting = |number| Setting::of_number(quantity, number);
@@ -57,7 +57,7 @@ impl Range {
             return Ok(equal_steps(low, high, step)?.filter_map(setting).collect());
         }
         if low == 0.0 {
-            return Err(GivenError::new(
+            return Err(InputError::new(
                 "a range from 0 has no steps of its own; write for example 0..1%+0.1% or 0.001%..1%",
             ));
         }
@@ -80,9 +80,9 @@ fn split_step(text: &str) -> (&str, Option<&str>) {
     plus.map_or((text, None), |(at, _)| (&text[..at], Some(&text[at + 1..])))
 }
 
-fn equal_steps(low: f64, high: f64, step: f64) -> Result<impl Iterator<Item = f64>, GivenError> {
+fn equal_steps(low: f64, high: f64, step: f64) -> Result<impl Iterator<Item = f64>, InputError> {
     if step == 0.0 {
-        return Err(GivenError::new("a range whose step is 0 has no end; write a step above 0"));
+        return Err(InputError::new("a range whose step is 0 has no end; write a step above 0"));
     }
     // A billionth of a step more, so that the last one is not lost to rounding.
     let steps = ((high - low) / step + 1e-9).floor();
@@ -104,8 +104,8 @@ fn doublings(low: f64, high: f64) -> Vec<f64> {
     std::iter::successors(Some(low * 2.0), |number| Some(number * 2.0)).take_while(|number| *number < high).collect()
 }
 
-fn too_many(count: usize) -> GivenError {
-    GivenError::new(format!("that is {count} values, more than {MAX_VALUES}; write a larger step"))
+fn too_many(count: usize) -> InputError {
+    InputError::new(format!("that is {count} values, more than {MAX_VALUES}; write a larger step"))
 }
 
 /// Values of one quantity; more are a mistake in the step.

@@ -2,10 +2,10 @@
 
 use std::str::FromStr;
 
-use fullpipe_record::{Given, Quantity};
+use fullpipe_record::{Inputs, Quantity};
 use fullpipe_units::{BitRate, ByteCount, Distance, ParseError, Ratio, Span};
 
-use crate::GivenError;
+use crate::InputError;
 
 /// The quantities that flags, what-ifs and files may give, in the order of a table's columns.
 pub const READABLE: [Quantity; 10] = [
@@ -55,7 +55,7 @@ impl Setting {
     /// # Errors
     /// A text that is no such value, or a value with which nothing can be calculated; for a quantity that is not
     /// [`READABLE`], every text.
-    pub fn read(quantity: Quantity, text: &str) -> Result<Self, GivenError> {
+    pub fn read(quantity: Quantity, text: &str) -> Result<Self, InputError> {
         let text = text.trim();
         match quantity {
             Quantity::Bandwidth => parsed(text).map(Self::Bandwidth),
@@ -67,10 +67,10 @@ impl Setting {
             Quantity::Mtu => parsed(text).map(Self::Mtu),
             Quantity::Size => parsed(text).map(Self::Size),
             Quantity::Streams => {
-                text.parse().map(Self::Streams).map_err(|_| GivenError::new(format!("\"{text}\" is not {STREAMS}")))
+                text.parse().map(Self::Streams).map_err(|_| InputError::new(format!("\"{text}\" is not {STREAMS}")))
             }
             Quantity::Congestion => Ok(Self::Congestion(text.to_owned())),
-            Quantity::TcpWmem | Quantity::TcpRmem => Err(GivenError::new("it is a host's setting and not given here")),
+            Quantity::TcpWmem | Quantity::TcpRmem => Err(InputError::new("it is a host's setting and not given here")),
         }
         .and_then(Self::checked)
     }
@@ -80,7 +80,7 @@ impl Setting {
     ///
     /// # Errors
     /// As for [`Setting::read`].
-    pub fn read_cell(quantity: Quantity, cell: &str) -> Result<Self, GivenError> {
+    pub fn read_cell(quantity: Quantity, cell: &str) -> Result<Self, InputError> {
         match cell.parse::<f64>() {
             Ok(number) if (0.0..MAX_VALUE).contains(&number) => {
                 Self::of_number(quantity, number).map_or_else(|| Self::read(quantity, cell), Self::checked)
@@ -105,37 +105,37 @@ impl Setting {
         }
     }
 
-    /// The value that `given` has of `quantity`.
-    pub(crate) fn of(quantity: Quantity, given: &Given) -> Option<Self> {
+    /// The value that `inputs` has of `quantity`.
+    pub(crate) fn of(quantity: Quantity, inputs: &Inputs) -> Option<Self> {
         match quantity {
-            Quantity::Bandwidth => given.bandwidth.map(Self::Bandwidth),
-            Quantity::Rtt => given.rtt.map(Self::Rtt),
-            Quantity::Distance => given.distance.map(Self::Distance),
-            Quantity::Window => given.window.map(Self::Window),
-            Quantity::Buffer => given.buffer.map(Self::Buffer),
-            Quantity::Loss => given.loss.map(Self::Loss),
-            Quantity::Mtu => given.mtu.map(Self::Mtu),
-            Quantity::Streams => given.streams.map(Self::Streams),
-            Quantity::Congestion => given.congestion.clone().map(Self::Congestion),
-            Quantity::Size => given.size.map(Self::Size),
+            Quantity::Bandwidth => inputs.bandwidth.map(Self::Bandwidth),
+            Quantity::Rtt => inputs.rtt.map(Self::Rtt),
+            Quantity::Distance => inputs.distance.map(Self::Distance),
+            Quantity::Window => inputs.window.map(Self::Window),
+            Quantity::Buffer => inputs.buffer.map(Self::Buffer),
+            Quantity::Loss => inputs.loss.map(Self::Loss),
+            Quantity::Mtu => inputs.mtu.map(Self::Mtu),
+            Quantity::Streams => inputs.streams.map(Self::Streams),
+            Quantity::Congestion => inputs.congestion.clone().map(Self::Congestion),
+            Quantity::Size => inputs.size.map(Self::Size),
             Quantity::TcpWmem | Quantity::TcpRmem => None,
         }
     }
 
     /// Gives the quantity this value. A window takes the place of a buffer and a buffer that of a window: a program
     /// asks for one of them.
-    pub fn apply(&self, given: &mut Given) {
+    pub fn apply(&self, inputs: &mut Inputs) {
         match self {
-            Self::Bandwidth(rate) => given.bandwidth = Some(*rate),
-            Self::Rtt(rtt) => given.rtt = Some(*rtt),
-            Self::Distance(distance) => given.distance = Some(*distance),
-            Self::Window(window) => (given.window, given.buffer) = (Some(*window), None),
-            Self::Buffer(request) => (given.window, given.buffer) = (None, Some(*request)),
-            Self::Loss(loss) => given.loss = Some(*loss),
-            Self::Mtu(mtu) => given.mtu = Some(*mtu),
-            Self::Streams(streams) => given.streams = Some(*streams),
-            Self::Congestion(name) => given.congestion = Some(name.clone()),
-            Self::Size(size) => given.size = Some(*size),
+            Self::Bandwidth(rate) => inputs.bandwidth = Some(*rate),
+            Self::Rtt(rtt) => inputs.rtt = Some(*rtt),
+            Self::Distance(distance) => inputs.distance = Some(*distance),
+            Self::Window(window) => (inputs.window, inputs.buffer) = (Some(*window), None),
+            Self::Buffer(request) => (inputs.window, inputs.buffer) = (None, Some(*request)),
+            Self::Loss(loss) => inputs.loss = Some(*loss),
+            Self::Mtu(mtu) => inputs.mtu = Some(*mtu),
+            Self::Streams(streams) => inputs.streams = Some(*streams),
+            Self::Congestion(name) => inputs.congestion = Some(name.clone()),
+            Self::Size(size) => inputs.size = Some(*size),
         }
     }
 
@@ -178,7 +178,7 @@ impl Setting {
     }
 
     /// Refuses what no formula has an answer for.
-    fn checked(self) -> Result<Self, GivenError> {
+    fn checked(self) -> Result<Self, InputError> {
         let nonsense = match &self {
             Self::Bandwidth(rate) if *rate == BitRate::ZERO => {
                 "a path of 0 bit/s carries nothing; write for example 100Mbit/s"
@@ -201,21 +201,21 @@ impl Setting {
                 "an IPv4 packet has between 68 and 65535 bytes; write for example 1500"
             }
             Self::Streams(streams) if !(1..=MAX_STREAMS).contains(streams) => {
-                return Err(GivenError::new(format!("{streams} is not {STREAMS}")));
+                return Err(InputError::new(format!("{streams} is not {STREAMS}")));
             }
             Self::Congestion(name) if !is_name(name) => {
-                return Err(GivenError::new(format!(
+                return Err(InputError::new(format!(
                     "\"{name}\" is not the name of a congestion control; write for example cubic or bbr"
                 )));
             }
             _ => return Ok(self),
         };
-        Err(GivenError::new(nonsense))
+        Err(InputError::new(nonsense))
     }
 }
 
-fn parsed<T: FromStr<Err = ParseError>>(text: &str) -> Result<T, GivenError> {
-    text.parse().map_err(|error: ParseError| GivenError::new(error.to_string()))
+fn parsed<T: FromStr<Err = ParseError>>(text: &str) -> Result<T, InputError> {
+    text.parse().map_err(|error: ParseError| InputError::new(error.to_string()))
 }
 
 /// As the kernel's are, so that one can stand in a cell without quotes.

@@ -1,6 +1,6 @@
 //! The target of a transfer.
 
-use fullpipe_record::{Given, Limit};
+use fullpipe_record::{Inputs, Limit};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 use crate::case::{Case, Hosts};
@@ -19,17 +19,17 @@ pub(crate) enum Target {
 
 impl Target {
     /// As it was given, or else that the bandwidth be filled, where it is known.
-    pub(crate) fn of(given: &Given) -> Option<Self> {
-        match (given.rate, given.size, given.time) {
+    pub(crate) fn of(inputs: &Inputs) -> Option<Self> {
+        match (inputs.rate, inputs.size, inputs.time) {
             (Some(rate), ..) => Some(Self::Rate(rate)),
             (None, Some(size), Some(time)) => Some(Self::Within(size, time)),
-            _ => given.bandwidth.map(|_| Self::Fill),
+            _ => inputs.bandwidth.map(|_| Self::Fill),
         }
     }
 
-    /// Returns whether the prediction for `given` meets it.
-    pub(crate) fn is_met(self, given: &Given, hosts: &Hosts) -> bool {
-        let case = Case::of(given);
+    /// Returns whether the prediction for `inputs` meets it.
+    pub(crate) fn is_met(self, inputs: &Inputs, hosts: &Hosts) -> bool {
+        let case = Case::of(inputs);
         let got = case.estimate(hosts);
         match self {
             Self::Fill => {
@@ -41,10 +41,10 @@ impl Target {
         }
     }
 
-    /// The steady rate of payload that meets it on the path of `given`; none where no rate does, as slow start alone
+    /// The steady rate of payload that meets it on the path of `inputs`; none where no rate does, as slow start alone
     /// takes too long.
-    pub(crate) fn rate(self, given: &Given, hosts: &Hosts) -> Option<BitRate> {
-        let case = Case::of(given);
+    pub(crate) fn rate(self, inputs: &Inputs, hosts: &Hosts) -> Option<BitRate> {
+        let case = Case::of(inputs);
         match self {
             Self::Fill => case.prediction(hosts).ceiling(Limit::Capacity).map(|ceiling| ceiling.kernel_model),
             Self::Rate(rate) => Some(rate),

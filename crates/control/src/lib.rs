@@ -9,8 +9,8 @@
 
 mod connection;
 mod login;
-mod wall_clock;
+mod unix_seconds;
 
 pub use connection::{Control, HANDSHAKE, TlsError, TlsIdentity, TlsTrust};
 pub use login::{Authenticator, Login, Padding, RsaError, RsaPrivateKey, RsaPublicKey};
-pub use wall_clock::wall_clock;
+pub use unix_seconds::unix_seconds;

@@ -1,7 +1,7 @@
 //! The remedies that several limits share, and the prediction of each.
 
+use fullpipe_model::improvement::{WindowConstraint, can_tolerate_loss, tolerate_loss};
 use fullpipe_model::kernel;
-use fullpipe_model::lifting::{WindowFault, can_tolerate_loss, tolerate_loss};
 use fullpipe_record::{
     At, Buffer, Change, Commands, DeviceReport, Evidence, Forecast, HostSettings, LegalVerdict, Limit,
     RESTORABLE_QDISCS, Remedy, RunnerUp, Scope, Verdict,
@@ -28,34 +28,37 @@ impl<'a> Advice<'a> {
         Self { evidence: figures.evidence, figures, outlook, verdict: legal, runner_up: verdict.runner_up }
     }
 
-    /// Returns remedies of a window or a buffer of the hosts: the change that ends its fault, alone and with the larger
-    /// buffers that the path then takes; and more connections.
-    pub(crate) fn for_window(&self, fault: WindowFault) -> Vec<Remedy> {
-        let switch: Vec<Change> = fault.change(None).into_iter().collect();
-        let own = match fault {
-            WindowFault::FixedBuffer => {
+    /// Returns the remedies for a window or a buffer of the hosts: the change that removes the constraint, alone and
+    /// with the larger buffers that the path then needs; and more connections.
+    pub(crate) fn for_window(&self, constraint: WindowConstraint) -> Vec<Remedy> {
+        let switch: Vec<Change> = constraint.change(None).into_iter().collect();
+        let own = match constraint {
+            WindowConstraint::FixedBuffer => {
                 vec![
                     Some(self.let_the_kernel_tune(switch.clone(), Scope::Socket)),
                     self.larger_request(),
                     self.raise(switch),
                 ]
             }
-            WindowFault::NoScaling => vec![self.enable_window_scaling(switch.clone()), self.raise(switch)],
-            WindowFault::NoAutotuning => {
+            WindowConstraint::NoScaling => vec![self.enable_window_scaling(switch.clone()), self.raise(switch)],
+            WindowConstraint::NoAutotuning => {
                 vec![Some(self.let_the_kernel_tune(switch.clone(), Scope::Namespace)), self.raise(switch)]
             }
-            WindowFault::ReceiveMaximum | WindowFault::SendMaximum => vec![self.raise(self.first_size(fault))],
+            WindowConstraint::ReceiveMaximum | WindowConstraint::SendMaximum => {
+                vec![self.raise(self.first_size(constraint))]
+            }
         };
         own.into_iter().chain([self.parallel_streams()]).flatten().collect()
     }
 
     /// Returns the first buffer to raise: as large as the path needs where its bandwidth was stated, else several times
     /// its present size.
-    fn first_size(&self, fault: WindowFault) -> Vec<Change> {
-        let for_the_path = self.outlook.as_ref().and_then(|outlook| outlook.maximum_for_the_path(fault));
-        let larger =
-            || Some(whole_mebibytes(self.present_size(fault == WindowFault::ReceiveMaximum)? * NEXT_SIZE_FACTOR));
-        fault.change(for_the_path.or_else(larger)).into_iter().collect()
+    fn first_size(&self, constraint: WindowConstraint) -> Vec<Change> {
+        let for_the_path = self.outlook.as_ref().and_then(|outlook| outlook.maximum_for_the_path(constraint));
+        let larger = || {
+            Some(whole_mebibytes(self.present_size(constraint == WindowConstraint::ReceiveMaximum)? * NEXT_SIZE_FACTOR))
+        };
+        constraint.change(for_the_path.or_else(larger)).into_iter().collect()
     }
 
     /// Returns the buffer of the settings, or the buffer that the samples show.

@@ -1,6 +1,6 @@
 use std::mem::discriminant;
 
-use fullpipe_model::lifting::WindowFault;
+use fullpipe_model::improvement::WindowConstraint;
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::predict;
 use fullpipe_record::{
@@ -111,24 +111,24 @@ impl<'a> Outlook<'a> {
 
     fn next_buffer(&self, changes: &[Change]) -> Option<Change> {
         self.evidence.bandwidth?;
-        let fault = match self.predict(changes).limit {
-            Limit::SendBuffer => WindowFault::SendMaximum,
-            Limit::ReceiveWindow => WindowFault::ReceiveMaximum,
+        let constraint = match self.predict(changes).limit {
+            Limit::SendBuffer => WindowConstraint::SendMaximum,
+            Limit::ReceiveWindow => WindowConstraint::ReceiveMaximum,
             _ => return None,
         };
-        let change = fault.change(self.maximum_for_the_path(fault))?;
+        let change = constraint.change(self.maximum_for_the_path(constraint))?;
         let is_same = |earlier: &Change| discriminant(earlier) == discriminant(&change);
         (!changes.iter().any(is_same)).then_some(change)
     }
 
     /// Returns the maximum of `tcp_wmem` or `tcp_rmem` that holds what the path takes, with room to repair losses;
     /// `None` where the bandwidth was not stated, or where the maximum is as large already.
-    pub(crate) fn maximum_for_the_path(&self, fault: WindowFault) -> Option<ByteCount> {
-        let needed = fault.maximum_for(self.bdp_of_a_stream()?, self.control(), &self.receiver)?;
-        let present = match fault {
-            WindowFault::SendMaximum => self.evidence.sender.as_ref().map(|host| host.tcp_wmem.max),
-            WindowFault::ReceiveMaximum => self.evidence.receiver.as_ref().map(|host| host.tcp_rmem.max),
-            WindowFault::FixedBuffer | WindowFault::NoScaling | WindowFault::NoAutotuning => None,
+    pub(crate) fn maximum_for_the_path(&self, constraint: WindowConstraint) -> Option<ByteCount> {
+        let needed = constraint.maximum_for(self.bdp_of_a_stream()?, self.control(), &self.receiver)?;
+        let present = match constraint {
+            WindowConstraint::SendMaximum => self.evidence.sender.as_ref().map(|host| host.tcp_wmem.max),
+            WindowConstraint::ReceiveMaximum => self.evidence.receiver.as_ref().map(|host| host.tcp_rmem.max),
+            WindowConstraint::FixedBuffer | WindowConstraint::NoScaling | WindowConstraint::NoAutotuning => None,
         };
         Some(needed).filter(|needed| present.is_none_or(|present| *needed > present))
     }

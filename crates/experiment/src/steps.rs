@@ -33,8 +33,8 @@ const MIN_ROUND_TRIPS: u64 = 30;
 pub struct CaptureTo<'f> {
     /// The folder, which is made if there is none.
     pub folder: &'f Path,
-    /// Size that no file goes beyond.
-    pub most: ByteCount,
+    /// Maximum size of each file.
+    pub max_size: ByteCount,
 }
 
 /// Runs every step of `scenario`, in one lab over `backend` as long as path and hosts stay the same. A step with bounds
@@ -217,7 +217,7 @@ impl Running<'_> {
     fn begin_capture(&self) -> Result<Option<Capture>, ExperimentError> {
         self.runs.set(self.runs.get() + 1);
         let Some((to, name)) = &self.capture else { return Ok(None) };
-        self.target.capture(to.folder, &format!("{name}-{}", self.runs.get()), to.most).map(Some)
+        self.target.capture(to.folder, &format!("{name}-{}", self.runs.get()), to.max_size).map(Some)
     }
 
     fn once(

@@ -1,7 +1,7 @@
 use std::error::Error;
 use std::io::ErrorKind;
 
-use fullpipe_calc::GivenError;
+use fullpipe_calc::InputError;
 use fullpipe_experiment::ExperimentError;
 use fullpipe_host::{ApplyError, JournalError, SysctlError};
 use fullpipe_lab::LabError;
@@ -123,8 +123,8 @@ impl From<ScenarioError> for Failure {
     }
 }
 
-impl From<GivenError> for Failure {
-    fn from(error: GivenError) -> Self {
+impl From<InputError> for Failure {
+    fn from(error: InputError) -> Self {
         Self::of(USAGE, &error)
     }
 }

@@ -10,7 +10,7 @@ use crate::show::value;
 /// The share of memory that the kernel itself gives to one buffer, at most, when it chooses defaults (`tcp_init`).
 const SHARE_OF_MEMORY: u64 = 128;
 
-/// Returns the changes that this host should make: those of `lifting`, the changes that would fill `path`, that fit
+/// Returns the changes that this host should make: those of `improvement`, which would fill `path`, that fit
 /// into its memory; the other settings that harm such transfers; and the predictions for two hosts like it before and
 /// after.
 pub fn advise(
@@ -18,14 +18,14 @@ pub fn advise(
     settings: &HostSettings,
     path: &Path,
     streams: u16,
-    lifting: &[Change],
+    improvement: &[Change],
 ) -> HostAdvice {
     let request = Request { streams, ..steady() };
     let before = predict(path, settings, settings, &request);
     let mut notes = Vec::new();
     let mut changes = Vec::new();
     let mut after = settings.clone();
-    for change in lifting.iter().chain(&repairs(report)) {
+    for change in improvement.iter().chain(&repairs(report)) {
         let Some(change) = within_memory(change, settings, report.memory, &mut notes) else { continue };
         changes.extend(advised(&change, &after, streams, path.rtt()));
         after = change.applied_to(&after);

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::str;
 
-use fullpipe_record::{CoreTime, CpuSample};
+use fullpipe_record::{CpuSample, CpuTime};
 use fullpipe_units::Span;
 
 /// Counts the time of this process, all its threads together, and of the machine's processors, from when it was made
@@ -17,7 +17,7 @@ use fullpipe_units::Span;
 pub struct ProcessorMeter {
     /// `/proc/stat`.
     stat: Option<File>,
-    cores: Vec<(u32, CoreTime)>,
+    cores: Vec<(u32, CpuTime)>,
     threads: Option<Threads>,
     quota: Option<Quota>,
     throttled: Span,
@@ -163,12 +163,12 @@ fn waited(text: &str) -> Option<Span> {
 }
 
 /// The lines `cpu0`, `cpu1`… of `/proc/stat`, each with its number.
-fn cores(text: &str) -> Vec<(u32, CoreTime)> {
+fn cores(text: &str) -> Vec<(u32, CpuTime)> {
     text.lines().take_while(|line| line.starts_with("cpu")).filter_map(core).collect()
 }
 
 /// `cpu0 user nice system idle iowait irq softirq steal guest guest_nice`; a guest's time is in the user's too.
-fn core(line: &str) -> Option<(u32, CoreTime)> {
+fn core(line: &str) -> Option<(u32, CpuTime)> {
     let mut fields = line.strip_prefix("cpu")?.split_whitespace();
     let number = fields.next()?.parse().ok().filter(|_| line.as_bytes().get(3).is_some_and(u8::is_ascii_digit))?;
     let ticks: Vec<u64> = fields.map_while(|field| field.parse().ok()).collect();
@@ -177,7 +177,7 @@ fn core(line: &str) -> Option<(u32, CoreTime)> {
             places.iter().filter_map(|place| ticks.get(*place)).fold(0, |sum: u64, ticks| sum.saturating_add(*ticks));
         Span::from_nanos(sum.saturating_mul(TICK))
     };
-    let time = CoreTime {
+    let time = CpuTime {
         user: sum(&[0, 1]),
         system: sum(&[2]),
         interrupts: sum(&[5, 6]),
@@ -190,8 +190,8 @@ fn core(line: &str) -> Option<(u32, CoreTime)> {
 /// Nanoseconds of a tick of `/proc/stat`: `USER_HZ` is 100 on all that Rust knows.
 const TICK: u64 = 10_000_000;
 
-fn since(now: CoreTime, before: CoreTime) -> CoreTime {
-    CoreTime {
+fn since(now: CpuTime, before: CpuTime) -> CpuTime {
+    CpuTime {
         user: now.user.saturating_sub(before.user),
         system: now.system.saturating_sub(before.system),
         interrupts: now.interrupts.saturating_sub(before.interrupts),
@@ -256,7 +256,7 @@ btime 1700000000
     #[test]
     fn each_processor_has_its_time_and_the_sum_is_none() {
         let span = Span::from_millis;
-        let second = CoreTime {
+        let second = CpuTime {
             user: span(17_000),
             system: span(6_000),
             interrupts: span(320),
@@ -268,7 +268,7 @@ btime 1700000000
         assert_eq!(found[0].1.user, span(16_100), "niced programs are programs");
         assert_eq!(
             cores("cpu 1 2 3\ncpuX 1\ncpu2 7\nintr 1\ncpu3 1 1 1 1"),
-            [(2, CoreTime { user: span(70), ..CoreTime::default() })]
+            [(2, CpuTime { user: span(70), ..CpuTime::default() })]
         );
     }
 
@@ -279,8 +279,8 @@ btime 1700000000
         write(&tree, "proc/stat", &STAT.replace("cpu1 1700 0 600 4500", "cpu1 1710 5 620 4499"));
         let sample = meter.sample();
         assert_eq!(sample.cores.len(), 2);
-        let busy = CoreTime { user: Span::from_millis(150), system: Span::from_millis(200), ..CoreTime::default() };
-        assert_eq!((sample.cores[0], sample.cores[1]), (CoreTime::default(), busy));
+        let busy = CpuTime { user: Span::from_millis(150), system: Span::from_millis(200), ..CpuTime::default() };
+        assert_eq!((sample.cores[0], sample.cores[1]), (CpuTime::default(), busy));
         assert_eq!((sample.waited, sample.throttled), (None, None), "what cannot be read is not known");
         write(&tree, "proc/stat", &STAT.replace("cpu1", "cpu2"));
         assert_eq!(meter.sample().cores, [], "another processor");

@@ -4,23 +4,23 @@ use serde::{Deserialize, Serialize};
 use crate::error::LabError;
 use crate::kernel::unsupported;
 
-/// The devices between the hosts and the link, or the disciplines in the place of the link.
+/// Kind of the connection between the hosts and the emulated link, or the replacement of the link by the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Backend {
-    /// TUN where `/dev/net/tun` can be opened, else packet sockets.
+    /// [`Backend::Tun`] if `/dev/net/tun` can be opened, or else [`Backend::Packet`]; never [`Backend::Kernel`].
     #[default]
     Automatic,
-    /// TUN devices.
+    /// One TUN interface in each host.
     Tun,
-    /// Pairs of Ethernet devices, with packet sockets at the ends of the link.
+    /// One pair of virtual Ethernet interfaces for each host, with packet sockets at the endpoints of the link.
     Packet,
-    /// No link: the kernel's own `tbf` and `netem`, in two routers between the hosts.
+    /// No emulated link: two routers between the hosts, with the `tbf` and `netem` of the kernel.
     Kernel,
 }
 
 impl Backend {
-    /// Returns the backend of this name, as flags have it.
+    /// Returns the backend with this name on the command line; `None` if there is none.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "auto" => Some(Self::Automatic),
@@ -31,20 +31,21 @@ impl Backend {
         }
     }
 
-    /// Checks, before anything is made, that `path` can be made in this way.
+    /// Checks that this backend can emulate `path`, before a lab is built.
     ///
     /// # Errors
-    /// [`LabError::Unsupported`] for what the kernel's own disciplines do not do, or not as the emulated link does it.
-    pub fn find_unsupported(self, path: &Path) -> Result<(), LabError> {
+    /// Fails with [`LabError::Unsupported`] if this is [`Backend::Kernel`] and `path` has a property that `tbf` and
+    /// `netem` do not emulate, or do not emulate as the link does.
+    pub fn check_path_support(self, path: &Path) -> Result<(), LabError> {
         let what = if self == Self::Kernel { unsupported(path) } else { None };
         what.map_or(Ok(()), |what| Err(LabError::Unsupported { what }))
     }
 
-    /// Checks that packets can be captured in this way.
+    /// Checks that this backend can capture packets.
     ///
     /// # Errors
-    /// [`LabError::Unsupported`] where there is no link, which alone knows its times.
-    pub fn find_captures(self) -> Result<(), LabError> {
+    /// Fails with [`LabError::Unsupported`] if this is [`Backend::Kernel`]: only the emulated link stamps packets.
+    pub fn check_capture_support(self) -> Result<(), LabError> {
         if self == Self::Kernel { Err(LabError::Unsupported { what: "captures" }) } else { Ok(()) }
     }
 }

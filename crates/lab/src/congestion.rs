@@ -3,12 +3,13 @@ use rustix::net::{AddressFamily, SocketType, socket, sockopt};
 
 use crate::error::LabError;
 
-/// Finds out, before anything is made, whether the hosts of a lab have the congestion control `name`: their kernel is
-/// this one. Where the user may load modules, the kernel loads it.
+/// Checks that the running kernel, which the hosts of a lab use too, has the congestion control `name`, before a lab is
+/// built. The kernel loads the module of the congestion control if the user may load modules.
 ///
 /// # Errors
-/// [`LabError::Lacking`] if there is none of that name, with those that there are.
-pub fn find_congestion_control(name: &str) -> Result<(), LabError> {
+/// Fails with [`LabError::Lacking`] if the kernel has no congestion control of that name; the message lists the
+/// available ones. Fails with [`LabError::Io`] if no TCP socket can be opened.
+pub fn check_congestion_control(name: &str) -> Result<(), LabError> {
     let probe = socket(AddressFamily::INET, SocketType::STREAM, None)
         .map_err(|errno| LabError::io("open a TCP socket")(errno.into()))?;
     // That this user may not choose it here does not matter: root of a user namespace may.
@@ -28,13 +29,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_every_kernel_has_is_found() {
-        find_congestion_control("reno").unwrap();
+    fn a_congestion_control_of_every_kernel_passes() {
+        check_congestion_control("reno").unwrap();
     }
 
     #[test]
-    fn what_none_has_is_refused_with_what_there_is() {
-        let said = find_congestion_control("nosuch").unwrap_err().to_string();
-        assert!(said.contains("`nosuch`") && said.contains("reno"), "{said}");
+    fn an_unknown_congestion_control_fails_with_the_available_ones() {
+        let message = check_congestion_control("nosuch").unwrap_err().to_string();
+        assert!(message.contains("`nosuch`") && message.contains("reno"), "{message}");
     }
 }

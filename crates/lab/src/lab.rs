@@ -59,7 +59,7 @@ impl Lab {
     /// [`LabError::Unsupported`] where the path cannot be made in the way that was asked for, before anything is made;
     /// [`LabError::Lacking`] where this machine does not permit it, with what would; otherwise what failed.
     pub fn start(plan: &Plan) -> Result<Self, LabError> {
-        plan.backend.find_unsupported(&plan.path)?;
+        plan.backend.check_path_support(&plan.path)?;
         let is_kernel = plan.backend == Backend::Kernel;
         let path = if is_kernel { made_exact(&plan.path) } else { plan.path.clone() };
         let disciplines = if is_kernel { disciplines(&path) } else { [vec![], vec![]] };

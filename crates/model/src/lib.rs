@@ -7,7 +7,7 @@
 //! * [`datagrams`]: datagrams at a given rate;
 //! * [`distance`]: round-trip times that fibre and routes allow;
 //! * [`framing`]: payload, packets, bytes on the wire;
-//! * [`lifting`]: the change that lifts a ceiling;
+//! * [`improvement`]: the change that removes a limit on the rate;
 //! * [`kernel`]: what Linux makes of a socket buffer, by version;
 //! * [`loss`]: the congestion window that a loss rate leaves;
 //! * [`queue`]: what a queue adds and needs, and what an unresponsive flow or a policer leaves;
@@ -27,8 +27,8 @@ pub mod datagrams;
 pub mod distance;
 pub mod fairness;
 pub mod framing;
+pub mod improvement;
 pub mod kernel;
-pub mod lifting;
 pub mod loss;
 pub mod queue;
 pub mod ramp;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{Control, wall_clock};
+use fullpipe_control::{Control, unix_seconds};
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_iperf::{
     Client, ClientAction, Cookie, Error, ErrorNumber, Parameters, Refusal, Results, Step, Timeouts, direction_of,
@@ -240,7 +240,7 @@ fn parameters(request: &Request, destination: &Destination, settings: &HostSetti
         parameters = parameters.with_server_output();
     }
     if let Some(login) = &destination.login {
-        parameters = parameters.with_auth_token(login.token(wall_clock())?)?;
+        parameters = parameters.with_auth_token(login.token(unix_seconds())?)?;
     }
     Ok(parameters.with_request(request).with_settings(settings.clone()))
 }

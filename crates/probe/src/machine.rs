@@ -235,7 +235,7 @@ fn lock(seen: &Mutex<Machine>) -> MutexGuard<'_, Machine> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_record::CoreTime;
+    use fullpipe_record::CpuTime;
     use fullpipe_testkit::within;
     use fullpipe_units::ByteCount;
     use std::net::Ipv4Addr;
@@ -243,7 +243,7 @@ mod tests {
     fn samples(count: u64, cores: usize) -> Vec<CpuSample> {
         let sample = |at| CpuSample {
             at: Span::from_millis(at),
-            cores: vec![CoreTime::default(); cores],
+            cores: vec![CpuTime::default(); cores],
             ..CpuSample::default()
         };
         (1..=count).map(sample).collect()

@@ -29,10 +29,11 @@ pub struct BufferAdvice {
     pub rmem_max: ByteCount,
 }
 
-/// Given quantities of a transfer. A missing one is unknown, or the default of a host.
+/// Quantities of a transfer from which a calculation starts. `None` means that the quantity is unknown, or that the
+/// default of the host applies.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Given {
+pub struct Inputs {
     /// Rate of the path, counted as `framing` says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<BitRate>,
@@ -199,12 +200,12 @@ pub struct Need {
     pub met: bool,
 }
 
-/// The change that lifts the lowest ceiling.
+/// Changes that raise the predicted rate, and the estimate with them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Lift {
-    /// All the changes.
+pub struct Improvement {
+    /// Changes to make together, in the order in which they were found.
     pub changes: Vec<Change>,
-    /// The result after the change.
+    /// Estimate with all of these changes.
     pub after: Estimate,
 }
 
@@ -236,8 +237,9 @@ pub struct WhatIf {
 /// One combination of a table, and what it comes to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Combination {
-    /// The given quantities.
-    pub given: Given,
+    /// Quantities of this row that the user gave.
+    #[serde(rename = "given")]
+    pub inputs: Inputs,
     /// Bandwidth × round-trip time, where the bandwidth is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bdp: Option<ByteCount>,
@@ -267,9 +269,9 @@ pub struct Calculation {
     pub buffers: BufferAdvice,
     /// Prediction with this host's settings at both ends.
     pub prediction: Prediction,
-    /// The given quantities.
-    #[serde(default)]
-    pub given: Given,
+    /// Quantities that the user gave; the round-trip time is the one of the calculation if the user gave none.
+    #[serde(default, rename = "given")]
+    pub inputs: Inputs,
     /// Time for the given size, slow start included.
     #[serde(default)]
     pub time: Option<Span>,
@@ -285,9 +287,10 @@ pub struct Calculation {
     /// round trip at best.
     #[serde(default)]
     pub alone: Vec<Need>,
-    /// The change that lifts the lowest ceiling; None where nothing known does.
-    #[serde(default)]
-    pub lift: Option<Lift>,
+    /// Changes that raise the rate until the target is met, or as far as known changes do. `None` if there is no
+    /// target, if the target is met without a change, or if no known change raises the rate.
+    #[serde(default, rename = "lift")]
+    pub improvement: Option<Improvement>,
     /// The answers to what-ifs, in their order.
     #[serde(default)]
     pub what_ifs: Vec<WhatIf>,

@@ -6,115 +6,117 @@ use crate::{
     LabReport, Measurement, RampReport, SCHEMA_VERSION,
 };
 
-/// Why a command failed.
+/// Error of a command that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorReport {
-    /// The sentence on standard error.
+    /// Error message: the sentence that the command prints on standard error.
     pub message: String,
-    /// The exit code of the program.
+    /// Exit code of the program.
     pub exit_code: u8,
 }
 
-/// The one JSON document that a command prints with `--json`: the version of the schema, the result tagged with its
-/// `kind`, and the error if the command failed.
+/// JSON document that a command prints with `--json`: the version of the schema, the result with its `kind`, and the
+/// error if there is one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Document {
-    /// Version of the schema.
+    /// Version of the JSON schema.
     pub schema: u32,
-    /// The result; partial where the command failed after it had begun.
+    /// Result of the command; partial if the command failed or was interrupted after the work had begun.
     #[serde(flatten)]
     pub content: Content,
-    /// Why the command failed; absent if it did not.
+    /// Error with which the command failed. Absent if the command succeeded, and also if only the result itself shows
+    /// why the exit code is not 0: `lab run` or `lab grid` missed a bound, a run was invalid, not every setting was
+    /// restored, or the user interrupted the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorReport>,
 }
 
 impl Document {
-    /// Returns the document of a command that did not fail.
+    /// Returns a document with `content` and without an error.
     pub const fn new(content: Content) -> Self {
         Self { schema: SCHEMA_VERSION, content, error: None }
     }
 
-    /// Returns the document of a command that failed before it had a result.
+    /// Returns the document of a command that failed with `error` before there was a result.
     pub const fn failed(error: ErrorReport) -> Self {
         Self { schema: SCHEMA_VERSION, content: Content::Error, error: Some(error) }
     }
 
-    /// Returns the same document with `error`, if there is one.
+    /// Returns this document with `error` in place of its error; `None` removes the error.
     #[must_use]
     pub fn with_error(self, error: Option<ErrorReport>) -> Self {
         Self { error, ..self }
     }
 }
 
-/// The result of a command, tagged with its kind.
+/// Result of a command; the JSON key `kind` names the variant in kebab case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Content {
-    /// From `fullpipe demo`.
+    /// Result of `fullpipe demo`.
     Experiment {
-        /// The whole loop.
+        /// Prediction, measurement, verdict, remedy with its measurement, and the restored settings.
         experiment: Box<Experiment>,
     },
-    /// From `fullpipe measure`.
+    /// Result of `fullpipe measure`.
     Measurement {
-        /// The measurement.
+        /// Measurement of one test.
         measurement: Box<Measurement>,
     },
-    /// From `fullpipe measure --ramp`.
+    /// Result of `fullpipe measure --ramp`.
     Ramp {
-        /// Round-trip time and loss by load.
+        /// Round-trip time and loss at each load.
         ramp: Box<RampReport>,
     },
-    /// From `fullpipe diagnose`.
+    /// Result of `fullpipe diagnose`.
     Diagnosis {
-        /// The measurement that was judged, where fullpipe measured itself.
+        /// Measurement that was judged; absent if the transfers of another program were watched.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         measurement: Option<Box<Measurement>>,
-        /// Limits and remedies.
+        /// Limit and remedies of each transfer.
         diagnosis: Box<DiagnosisReport>,
     },
-    /// From `fullpipe calc`.
+    /// Result of `fullpipe calc` for one value of each quantity.
     Calculation {
-        /// The solved equations.
+        /// Solved equation, prediction, needs of the target, and what-ifs.
         calculation: Box<Calculation>,
     },
-    /// From `fullpipe calc`, where a quantity was given as a range or a list.
+    /// Result of `fullpipe calc` for a range or a list of values of at least one quantity.
     Table {
-        /// One row for each combination.
+        /// One row for each combination of the values.
         table: Vec<Combination>,
     },
-    /// From `fullpipe lab run`.
+    /// Result of `fullpipe lab run`.
     Lab {
-        /// One report for each scenario.
+        /// One report for each scenario that was run.
         lab: Vec<LabReport>,
     },
-    /// From `fullpipe lab grid`.
+    /// Result of `fullpipe lab grid`.
     Grid {
-        /// The grid.
+        /// Report of all measured cells of the grid.
         grid: Box<GridReport>,
     },
-    /// From `fullpipe host show`.
+    /// Result of `fullpipe host show`.
     HostSettings {
-        /// The settings.
+        /// Settings of this host.
         host_settings: Box<HostReport>,
     },
-    /// From `fullpipe host advise`.
+    /// Result of `fullpipe host advise`.
     HostAdvice {
-        /// The advised changes.
+        /// Advised changes of the settings of this host.
         host_advice: Box<HostAdvice>,
     },
-    /// From `fullpipe host apply`.
+    /// Result of `fullpipe host apply`.
     HostApplied {
-        /// The changes that were made.
+        /// Changes that were made, or that would be made without `--dry-run`.
         host_applied: Box<HostApplied>,
     },
-    /// From `fullpipe host undo`.
+    /// Result of `fullpipe host undo`.
     HostUndone {
-        /// The changes that were taken back.
+        /// Settings that were restored, and settings that could not be restored.
         host_undone: Box<HostUndone>,
     },
-    /// From any command that failed before it had a result.
+    /// No result: the command failed before there was one.
     Error,
 }
 
@@ -123,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_is_exactly_one_document() {
+    fn a_failed_command_prints_the_kind_error_and_the_error() {
         let error = ErrorReport { message: "no route to host".to_owned(), exit_code: 1 };
         let document = Document::failed(error);
         let json = serde_json::to_string(&document).unwrap();
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_stands_next_to_its_kind() {
+    fn a_result_is_printed_next_to_its_kind() {
         let document = Document::new(Content::Table { table: Vec::new() });
         let json = serde_json::to_string(&document).unwrap();
         assert_eq!(json, r#"{"schema":2,"kind":"table","table":[]}"#);

@@ -4,57 +4,58 @@ use serde::{Deserialize, Serialize};
 
 use crate::{HostSettings, Measurement, Path, Prediction, Remedy, Request, Verdict};
 
-/// A remedy carried out, and what came of it.
+/// Remedy that was applied, with the second measurement that shows its effect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Proof {
-    /// Which remedy.
+    /// Remedy that was applied.
     pub remedy: Remedy,
-    /// The prediction for the changed settings, fixed before the second measurement.
+    /// Prediction for the changed settings, computed before the second measurement.
     pub prediction: Prediction,
-    /// The second measurement.
+    /// Second measurement, with the remedy applied.
     pub measurement: Measurement,
-    /// The limit now.
+    /// Limit of the second measurement.
     pub verdict: Verdict,
-    /// Steady rate measured ÷ predicted; `None` without a steady part.
+    /// Measured steady rate ÷ rate of the kernel model; `None` if the measurement has no steady part.
     pub accuracy: Option<Ratio>,
 }
 
-/// The way back.
+/// Restoration of the settings after the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Undone {
-    /// Sender's settings, read after the undo.
+    /// Settings of the sender, read after they were restored.
     pub sender: HostSettings,
-    /// Receiver's settings, read after the undo.
+    /// Settings of the receiver, read after they were restored.
     pub receiver: HostSettings,
-    /// True if both equal what they were at first.
+    /// True if the settings of both hosts equal those before the first measurement.
     pub restored: bool,
 }
 
-/// The whole loop: predicted, measured, judged, applied, proven, undone.
+/// Result of `fullpipe demo`: a measurement with its prediction and verdict, and a second measurement with the best
+/// remedy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Experiment {
-    /// The path.
+    /// Path between the hosts.
     pub path: Path,
-    /// The load.
+    /// Load of the first measurement; the remedy may change the load of the second one.
     pub request: Request,
-    /// Sender's settings at first.
+    /// Settings of the sender before the first measurement.
     pub sender: HostSettings,
-    /// Receiver's settings at first.
+    /// Settings of the receiver before the first measurement.
     pub receiver: HostSettings,
-    /// Fixed before the first measurement.
+    /// Prediction, computed before the first measurement.
     pub prediction: Prediction,
-    /// The first measurement.
+    /// First measurement.
     pub measurement: Measurement,
-    /// The limit.
+    /// Limit of the first measurement.
     pub verdict: Verdict,
-    /// Steady rate measured ÷ predicted; `None` without a steady part.
+    /// Measured steady rate ÷ rate of the kernel model; `None` if the measurement has no steady part.
     pub accuracy: Option<Ratio>,
-    /// Remedies, best first.
+    /// Remedies for the limit, the best one first.
     pub remedies: Vec<Remedy>,
-    /// The best of them carried out; `None` where none can be.
+    /// Best remedy and its measurement; `None` if no remedy can be applied or the user interrupted the experiment.
     pub proof: Option<Proof>,
-    /// The way back; `None` where nothing was changed.
+    /// Restoration of the settings; `None` if no remedy was applied.
     pub undone: Option<Undone>,
-    /// True if the user cut it short; what there is was kept.
+    /// True if the user interrupted the experiment; the fields then hold the results up to that time.
     pub interrupted: bool,
 }

@@ -37,7 +37,8 @@ mod verdict;
 mod web100;
 
 pub use calculation::{
-    BufferAdvice, Calculation, Combination, Estimate, Given, Leg, Lift, Need, Quantity, Side, Solved, Value, WhatIf,
+    BufferAdvice, Calculation, Combination, Estimate, Improvement, Inputs, Leg, Need, Quantity, Side, Solved, Value,
+    WhatIf,
 };
 pub use diagnosis::{CommandEnd, Diagnosis, DiagnosisReport, Transfer, Trial};
 pub use document::{Content, Document, ErrorReport};
@@ -61,7 +62,7 @@ pub use legal::{
     MtuVerdict, PacingVerdict, ReceiveWindowVerdict, ReceiverApplicationVerdict, SendBufferVerdict,
     SenderApplicationVerdict, UnknownVerdict,
 };
-pub use machine::{CoreTime, CpuSample, DeviceReport, Machine, QdiscReport};
+pub use machine::{CpuSample, CpuTime, DeviceReport, Machine, QdiscReport};
 pub use measurement::{
     Cpu, Datagrams, Direction, EndReport, Handshake, HostIdentity, Interval, Measurement, Peer, RttMethod, RttReport,
     RttStats, RunTotals, SocketReadback, Steady, StorageUse, StreamInterval, StreamSummary, Summary, SynQuote,

@@ -4,90 +4,99 @@ use serde::{Deserialize, Serialize};
 
 use crate::StorageUse;
 
-/// Processors, device and file of an end.
+/// Load on the CPUs, the network interface and the file of one endpoint during a test.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Machine {
-    /// Its processors, by time; empty where it did not say.
+    /// Samples of CPU times, ordered by time; empty if the endpoint reported none.
     pub processors: Vec<CpuSample>,
-    /// The device of its data packets.
+    /// Network interface of the test's data packets; `None` if the interface is unknown or the endpoint reported none.
     pub device: Option<DeviceReport>,
-    /// The file that it read or wrote.
+    /// File whose content the endpoint sent, or to which the endpoint wrote the received data; `None` if there was no
+    /// such file.
     pub storage: Option<StorageUse>,
 }
 
-/// Processor times of an end up to a moment, since the data began to flow. Times of the program are of its whole
-/// process: a server that runs several tests at once has one for all of them.
+/// CPU times of one endpoint, counted from the moment at which data began to flow. The times of the fullpipe process
+/// cover the whole process: a server that runs several tests at once reports the sum of them in each test.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CpuSample {
-    /// Since the data began to flow.
+    /// Time of this sample since data began to flow.
     pub at: Span,
-    /// Time of the program's threads together in the program (`getrusage`, `ru_utime`).
+    /// CPU time of all threads of the process in user mode (`ru_utime` of `getrusage`).
     pub user: Span,
-    /// In the kernel on its behalf (`ru_stime`).
+    /// CPU time of all threads of the process in kernel mode (`ru_stime` of `getrusage`).
     pub system: Span,
-    /// Time for which its threads waited for a processor (`/proc/PID/schedstat`, second field), all
-    /// threads together.
+    /// Time for which threads of the process were ready to run and waited for a CPU, summed over all threads (second
+    /// field of `/proc/PID/task/TID/schedstat`). `None` if the kernel does not count this time, or if the process has
+    /// more than 512 threads.
     pub waited: Option<Span>,
-    /// Time for which the quotas of its control groups kept it from running (`cpu.stat`, `throttled_usec`), all
-    /// processors together; zero where none has a quota.
+    /// Time for which CPU quotas kept the process from running, summed over all CPUs and over the control groups around
+    /// the process that have a quota (`throttled_usec` in `cpu.stat`, or `throttled_time` in version 1). Zero if no
+    /// group has a quota; `None` if `cpu.stat` of no group can be read.
     pub throttled: Option<Span>,
-    /// Each processor of the machine (`/proc/stat`).
-    pub cores: Vec<CoreTime>,
+    /// Times of each CPU of the machine, ordered by CPU number. Empty if `/proc/stat` cannot be read, or if the set of
+    /// online CPUs has changed since data began to flow.
+    pub cores: Vec<CpuTime>,
 }
 
-/// Times of one processor up to a moment, since the data began to flow.
+/// Times that one CPU has spent in each state since data began to flow, from the line `cpuN` of `/proc/stat` with a
+/// resolution of 10 ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct CoreTime {
-    /// In programs, niced ones included.
+pub struct CpuTime {
+    /// Time in user mode, including niced programs and virtual machines (fields `user` and `nice`).
     pub user: Span,
-    /// In the kernel on behalf of programs.
+    /// Time in kernel mode, without interrupts (field `system`).
     pub system: Span,
-    /// In interrupts and what they leave to be done soon (`softirq`).
+    /// Time in interrupts and soft interrupts (fields `irq` and `softirq`).
     pub interrupts: Span,
-    /// Ready to run, and the hypervisor ran others.
+    /// Steal time: the hypervisor ran something else while this CPU was ready to run (field `steal`).
     pub stolen: Span,
-    /// With nothing to do, or waiting for a disk.
+    /// Idle time, including the time with input or output to a disk under way (fields `idle` and `iowait`).
     pub idle: Span,
 }
 
-/// The device through which an end's data packets go.
+/// Network interface through which an endpoint sends or receives the data packets of a test. Counts cover the time
+/// since data began to flow.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DeviceReport {
-    /// Its name: `eth0`.
+    /// Name of the interface, such as `eth0`.
     pub name: String,
-    /// Its MTU.
+    /// Maximum size of an IP packet on the interface, in bytes.
     pub mtu: ByteCount,
-    /// Its stated speed, where it states one.
+    /// Link speed that the driver reports; `None` if the driver reports none.
     pub speed: Option<BitRate>,
-    /// Packets that may wait for it, where its queueing discipline has no limit of its own (`txqueuelen`).
+    /// Maximum number of packets that wait in a queueing discipline that has no limit of its own (`txqueuelen`); `None`
+    /// if the endpoint did not report the number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_length: Option<SegCount>,
-    /// Packets that it dropped on their way out during the test.
+    /// Outgoing packets that the interface dropped (`tx_dropped`).
     pub dropped_out: u64,
-    /// Packets that it dropped on their way in.
+    /// Incoming packets that the interface dropped or had no buffer for (`rx_dropped` and `rx_missed_errors`).
     pub dropped_in: u64,
-    /// Its queueing disciplines, outermost first.
+    /// Queueing disciplines for outgoing packets, the root first; at most 64.
     pub qdiscs: Vec<QdiscReport>,
 }
 
-/// A queueing discipline of a device, and what it did during the test.
+/// Queueing discipline for outgoing packets of a network interface. Counts cover the time since data began to flow, or
+/// since the queueing discipline was added if that was later.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct QdiscReport {
-    /// `tbf`, `fq`, `pfifo_fast`…
+    /// Kind of the queueing discipline, such as `tbf`, `fq` or `pfifo_fast`.
     pub kind: String,
-    /// The rate that it holds packets to, where it has one: of all (`tbf`), or of each flow (`fq maxrate`).
+    /// Configured rate limit: of all packets together (`tbf`, `cake`), or of each flow (`maxrate` of `fq`). `None` if
+    /// no rate is configured or the queueing discipline is of another kind.
     pub rate: Option<BitRate>,
-    /// Packets that it dropped.
+    /// Number of packets that the queueing discipline dropped.
     pub dropped: u64,
-    /// Number of times that a packet had to wait for its turn or its rate.
+    /// Number of times that a packet was delayed because of a limit on the rate (`overlimits`).
     pub overlimits: u64,
-    /// Number of times that the device took no more (`requeues`).
+    /// Number of times that the interface did not accept a packet and the packet was queued again (`requeues`).
     pub requeues: u64,
-    /// The most that was seen to wait in it.
+    /// Largest number of bytes in the queue among the samples taken during the test.
     pub backlog: ByteCount,
 }

@@ -1,7 +1,7 @@
 //! No document is unboundedly large.
 
 use fullpipe_record::{
-    Content, CoreTime, CpuSample, Document, EndReport, HostSettings, Interval, Measurement, Peer, Request, RttReport,
+    Content, CpuSample, CpuTime, Document, EndReport, HostSettings, Interval, Measurement, Peer, Request, RttReport,
     Sample, SocketMemory, SocketReadback, StreamInterval, StreamSummary, Summary, TcpInfo, Validity,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
@@ -44,7 +44,7 @@ fn end(tcp: &TcpInfo) -> EndReport {
         handshake: None,
         syn_quotes: Vec::new(),
     };
-    let core = CoreTime { user: Span::from_nanos(1_234_567_891), ..CoreTime::default() };
+    let core = CpuTime { user: Span::from_nanos(1_234_567_891), ..CpuTime::default() };
     EndReport {
         settings: Some(HostSettings::of_linux_6_18()),
         sockets: (0..STREAMS).map(socket).collect(),

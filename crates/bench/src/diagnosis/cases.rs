@@ -19,10 +19,10 @@ use super::plant::Plant;
 /// A transfer with one planted limit.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Case {
-    /// Its label and what it differs in: `receive-window/so-rcvbuf 20M×150ms cubic`.
+    /// Name of the expected verdict and the parameters of this variant: `receive-window/so-rcvbuf 20M×150ms cubic`.
     pub(crate) name: String,
-    /// The planted limit.
-    pub(crate) label: LegalVerdict,
+    /// Verdict that the diagnosis must reach, because the case causes this limit on purpose.
+    pub(crate) expected_verdict: LegalVerdict,
     /// The path between the hosts.
     pub(crate) path: Path,
     /// Changes of this machine's settings at the host that sends.
@@ -160,7 +160,7 @@ impl Spot {
         let many = if streams > 1 { format!(" {streams} streams") } else { String::new() };
         Ok(Case {
             name: format!("{} {way} {control}{download}{many}", verdict.name()),
-            label: verdict,
+            expected_verdict: verdict,
             path: way.path(path)?,
             sender: vec![Change::TcpWmemMax(ByteCount::from_mib(32))],
             receiver: vec![Change::TcpRmemMax(ByteCount::from_mib(32))],
@@ -705,7 +705,7 @@ mod tests {
     fn of_label(cases: &[Case]) -> BTreeMap<String, Vec<&Case>> {
         let mut by_label: BTreeMap<String, Vec<&Case>> = BTreeMap::new();
         for case in cases {
-            by_label.entry(case.label.name().to_owned()).or_default().push(case);
+            by_label.entry(case.expected_verdict.name().to_owned()).or_default().push(case);
         }
         by_label
     }
@@ -729,7 +729,7 @@ mod tests {
     fn a_verdict_without_a_case_says_why() {
         let planned = cases(1).unwrap();
         for verdict in LegalVerdict::ALL {
-            let has_cases = planned.iter().any(|case| case.label == *verdict);
+            let has_cases = planned.iter().any(|case| case.expected_verdict == *verdict);
             match planting(*verdict) {
                 Planting::Planted(_) => assert!(has_cases, "{}", verdict.name()),
                 Planting::Unplanted(reason) => assert!(!has_cases && reason.contains(' '), "{}", verdict.name()),
@@ -758,13 +758,13 @@ mod tests {
             let host = HostSettings::of_linux_6_18();
             let end = |changes: &[Change]| changes.iter().fold(host.clone(), |host, change| change.applied_to(&host));
             let got = predict(&case.path, &end(&case.sender), &end(&case.receiver), &case.request);
-            let Some(planted) = got.ceiling(case.label.kind()) else { continue };
+            let Some(planted) = got.ceiling(case.expected_verdict.kind()) else { continue };
             // What is asked of both buffers binds both; a plant that the model does not know leaves other ceilings
             // alone.
             if matches!(case.plant, Plant::Iperf2 | Plant::CrossTraffic(_) | Plant::Prepared { .. }) {
                 continue;
             }
-            if case.label.at() == At::Middlebox {
+            if case.expected_verdict.at() == At::Middlebox {
                 continue;
             }
             known += 1;
@@ -786,7 +786,7 @@ mod tests {
     fn a_short_bench_has_one_of_each_kind() {
         let cases = cases(1).unwrap();
         let kinds = |short: bool| -> BTreeSet<Limit> {
-            cases.iter().filter(|case| case.is_short() || !short).map(|case| case.label.kind()).collect()
+            cases.iter().filter(|case| case.is_short() || !short).map(|case| case.expected_verdict.kind()).collect()
         };
         assert_eq!(kinds(true), kinds(false));
         assert_eq!(cases.iter().filter(|case| case.is_short()).count(), SHORT.len());

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use fullpipe_lab::Awake;
 
+use super::case_record::CaseRecord;
 use super::cases::{Case, cases};
 use super::matrix::{Accuracy, COLUMNS, Score};
-use super::recorded::Recorded;
 use super::run::{RunError, Runner};
 use crate::{INTERRUPTED, LACKING, say};
 
@@ -55,10 +55,14 @@ impl Judging {
         }
     }
 
-    fn records(&self, program: &Path, stop: &AtomicBool) -> Result<Option<Vec<Recorded>>, Box<dyn std::error::Error>> {
+    fn records(
+        &self,
+        program: &Path,
+        stop: &AtomicBool,
+    ) -> Result<Option<Vec<CaseRecord>>, Box<dyn std::error::Error>> {
         let wanted = |name: &str| self.only.is_empty() || self.only.iter().any(|part| name.contains(part));
         if let Some(folder) = &self.from {
-            let records = Recorded::read_all(folder)?;
+            let records = CaseRecord::read_all(folder)?;
             return Ok(Some(records.into_iter().filter(|record| wanted(&record.name)).collect()));
         }
         let mut cases = cases(self.seed)?;
@@ -79,7 +83,7 @@ impl Judging {
         records.map(Some)
     }
 
-    fn run_all(&self, cases: &[Case], runner: &Runner<'_>) -> Result<Vec<Recorded>, Box<dyn std::error::Error>> {
+    fn run_all(&self, cases: &[Case], runner: &Runner<'_>) -> Result<Vec<CaseRecord>, Box<dyn std::error::Error>> {
         let mut records = Vec::new();
         for case in cases {
             match runner.run(case) {
@@ -99,17 +103,17 @@ impl Judging {
 }
 
 /// A record in a line: what was measured of what is predicted, and the verdict that knows most.
-fn line(record: &Recorded) -> String {
-    let rate = record.seen.rate();
-    let broken = record.seen.validity().broken.join("; ");
+fn line(record: &CaseRecord) -> String {
+    let rate = record.observation.rate();
+    let broken = record.observation.validity().broken.join("; ");
     let verdict = COLUMNS[0].verdict(record);
     let note = if broken.is_empty() { String::new() } else { format!(" (invalid: {broken})") };
     format!("{}: {rate} of {}{note}: {}", record.name, record.prediction.kernel_model, verdict.sentence)
 }
 
 /// Records that may be judged decide.
-fn judge(records: &[Recorded]) -> ExitCode {
-    let valid: Vec<&Recorded> = records.iter().filter(|record| record.seen.validity().is_valid()).collect();
+fn judge(records: &[CaseRecord]) -> ExitCode {
+    let valid: Vec<&CaseRecord> = records.iter().filter(|record| record.observation.validity().is_valid()).collect();
     say(false, &format!("\n{} records, {} of them valid\n", records.len(), valid.len()));
     let scores = COLUMNS.map(|column| Score::of(column, &valid));
     for score in &scores {

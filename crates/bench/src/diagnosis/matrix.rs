@@ -7,7 +7,7 @@ use fullpipe_diagnose::diagnose;
 use fullpipe_record::{Cause, Evidence, Limit, Machine, Verdict, Writer};
 use fullpipe_units::BitRate;
 
-use super::recorded::Recorded;
+use super::case_record::CaseRecord;
 
 /// Whose view the judgement has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Column {
     }
 
     /// Returns the verdict of `record` in this view.
-    pub(crate) fn verdict(self, record: &Recorded) -> Verdict {
+    pub(crate) fn verdict(self, record: &CaseRecord) -> Verdict {
         let bandwidth = record.bandwidth.filter(|_| self.stated);
         let evidence = record.evidence(bandwidth);
         diagnose(&match self.view {
@@ -93,7 +93,7 @@ pub(crate) struct Score {
 
 impl Score {
     /// Judges `records` as `column` has it.
-    pub(crate) fn of(column: Column, records: &[&Recorded]) -> Self {
+    pub(crate) fn of(column: Column, records: &[&CaseRecord]) -> Self {
         let mut score = Self {
             column,
             all: records.len(),
@@ -108,9 +108,9 @@ impl Score {
         score
     }
 
-    fn judge(&mut self, record: &Recorded) {
+    fn judge(&mut self, record: &CaseRecord) {
         let verdict = self.column.verdict(record);
-        let (label, said) = (record.label, verdict.name());
+        let (label, said) = (record.expected_verdict, verdict.name());
         *self.confusion.entry(label.name()).or_default().entry(said).or_default() += 1;
         self.right_kind += usize::from(verdict.kind == label.kind());
         if (verdict.kind, verdict.cause) == (label.kind(), label.cause()) {
@@ -194,7 +194,7 @@ const PROMISE: std::ops::RangeInclusive<f64> = 0.90..=1.15;
 
 impl Accuracy {
     /// Of all records whose limit the model can know.
-    pub(crate) fn of(records: &[&Recorded]) -> Self {
+    pub(crate) fn of(records: &[&CaseRecord]) -> Self {
         let mut accuracy = Self::default();
         for record in records {
             accuracy.hold_prediction(record);
@@ -204,13 +204,14 @@ impl Accuracy {
         accuracy
     }
 
-    fn hold_prediction(&mut self, record: &Recorded) {
+    fn hold_prediction(&mut self, record: &CaseRecord) {
         let prediction = &record.prediction;
-        let knows = MODELLED.contains(&record.label.cause()) && prediction.limit == record.label.kind();
-        let Some(steady) = record.seen.steady().filter(|_| knows) else { return };
+        let knows =
+            MODELLED.contains(&record.expected_verdict.cause()) && prediction.limit == record.expected_verdict.kind();
+        let Some(steady) = record.observation.steady().filter(|_| knows) else { return };
         let name = &record.name;
         // When a sleeping writer is woken is up to the scheduler, and to how acknowledgements arrive.
-        let by_chance = prediction.limit == Limit::Loss || record.seen.request().writer == Writer::Blocking;
+        let by_chance = prediction.limit == Limit::Loss || record.observation.request().writer == Writer::Blocking;
         if by_chance {
             self.random += 1;
             if (prediction.low..=prediction.high).contains(&steady.rate) {
@@ -233,18 +234,18 @@ impl Accuracy {
         }
     }
 
-    fn hold_promise(&mut self, record: &Recorded) {
-        let Some(proof) = &record.proof else { return };
-        let promised = proof.predicted;
-        let share = proof.measured.relative_to(promised.bits_per_second);
-        let inside = (promised.low..=promised.high).contains(&proof.measured);
+    fn hold_promise(&mut self, record: &CaseRecord) {
+        let Some(result) = &record.remedy_result else { return };
+        let promised = result.predicted;
+        let share = result.measured.relative_to(promised.bits_per_second);
+        let inside = (promised.low..=promised.high).contains(&result.measured);
         self.proofs += 1;
         if inside || PROMISE.contains(&share) {
             self.proven += 1;
         } else {
             let promised: BitRate = promised.bits_per_second;
             self.misses
-                .push(format!("{}: {} gave {}, {share:.2} of {promised}", record.name, proof.remedy, proof.measured));
+                .push(format!("{}: {} gave {}, {share:.2} of {promised}", record.name, result.remedy, result.measured));
         }
     }
 
@@ -279,19 +280,19 @@ impl Accuracy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnosis::recorded::Proven;
+    use crate::diagnosis::case_record::RemedyResult;
     use fullpipe_record::{Forecast, LossVerdict, ReceiveWindowVerdict};
 
     /// A window that a program fixed, on 100 Mbit/s × 40 ms.
-    fn record() -> Recorded {
+    fn record() -> CaseRecord {
         serde_json::from_str(include_str!("../recorded/diagnosis.json")).unwrap()
     }
 
     #[test]
     fn a_verdict_counts_by_kind_and_cause() {
         let right = record();
-        let wrong_cause = Recorded { label: ReceiveWindowVerdict::WindowClamped.into(), ..record() };
-        let wrong = Recorded { label: LossVerdict::Random.into(), ..record() };
+        let wrong_cause = CaseRecord { expected_verdict: ReceiveWindowVerdict::WindowClamped.into(), ..record() };
+        let wrong = CaseRecord { expected_verdict: LossVerdict::Random.into(), ..record() };
         let score = Score::of(COLUMNS[0], &[&right, &wrong_cause, &wrong]);
         assert_eq!((score.all, score.right, score.right_kind), (3, 1, 2));
         assert!(!score.is_enough());
@@ -317,11 +318,11 @@ mod tests {
     fn the_model_is_held_against_what_it_knows() {
         let record = record();
         let accuracy = Accuracy::of(&[&record]);
-        let steady = record.seen.steady().unwrap().rate;
+        let steady = record.observation.steady().unwrap().rate;
         let off = (steady.relative_to(record.prediction.kernel_model) - 1.0).abs();
         assert_eq!(accuracy.deterministic, [off]);
         let stripped = ReceiveWindowVerdict::WindowScaleStripped.into();
-        assert!(Accuracy::of(&[&Recorded { label: stripped, ..record }]).deterministic.is_empty());
+        assert!(Accuracy::of(&[&CaseRecord { expected_verdict: stripped, ..record }]).deterministic.is_empty());
     }
 
     #[test]
@@ -329,8 +330,8 @@ mod tests {
         let mbps = BitRate::from_mbps;
         let proven = |figure, low, high, measured| {
             let predicted = Forecast { bits_per_second: mbps(figure), low: mbps(low), high: mbps(high) };
-            let proof = Proven { remedy: "raise-so-rcvbuf".to_owned(), predicted, measured: mbps(measured) };
-            Accuracy::of(&[&Recorded { proof: Some(proof), ..record() }]).proven
+            let result = RemedyResult { remedy: "raise-so-rcvbuf".to_owned(), predicted, measured: mbps(measured) };
+            Accuracy::of(&[&CaseRecord { remedy_result: Some(result), ..record() }]).proven
         };
         assert_eq!(proven(90, 88, 94, 81), 1, "0.90 of it");
         assert_eq!(proven(90, 50, 94, 60), 1, "in its interval");

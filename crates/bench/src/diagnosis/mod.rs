@@ -1,13 +1,14 @@
 //! The labelled bench of the diagnosis: transfers with one planted limit each, measured over a lab, and judged.
 //!
-//! [`cases`] is the plan, [`run`] runs a case of it, [`recorded`] is what is kept: judged again without a network,
-//! rules can be developed against it. [`matrix`] counts, and holds the model against the same measurements.
+//! [`cases`] is the plan and [`run`] runs one case. [`case_record`] stores the result in a file, from which the verdict
+//! can be computed again without a network while a rule is developed. [`matrix`] counts the right verdicts, and
+//! compares the model with the same measurements.
 
+mod case_record;
 mod cases;
 mod command;
 mod matrix;
 mod plant;
-mod recorded;
 mod run;
 mod ssh;
 

@@ -16,9 +16,9 @@ use fullpipe_units::{ByteCount, Span};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+use super::case_record::{CaseRecord, Observation, RemedyResult, Watched};
 use super::cases::Case;
 use super::plant::{Plant, Quota, busy, slowed};
-use super::recorded::{Proven, Recorded, Seen, Watched};
 use super::ssh::{self, Ssh};
 
 /// Runs of a case that may be invalid before it is given up.
@@ -80,7 +80,7 @@ impl Runner<'_> {
     ///
     /// # Errors
     /// If it could not be planted, or nothing was measured.
-    pub(crate) fn run(&self, case: &Case) -> Result<Recorded, RunError> {
+    pub(crate) fn run(&self, case: &Case) -> Result<CaseRecord, RunError> {
         check_tools(&case.plant)?;
         // Dropped last: a control group goes only when the lab's programs have left it.
         let quota = quota(&case.plant)?;
@@ -88,23 +88,23 @@ impl Runner<'_> {
         let lab = Lab::start(&plan(case))?;
         let scene = Scene { runner: self, case, lab: &lab, wrap };
         scene.prepare()?;
-        let (prediction, seen) = scene.seen(&case.request)?;
+        let (prediction, observation) = scene.observe(&case.request)?;
         let forward = &case.path.forward;
-        let mut recorded = Recorded {
+        let mut record = CaseRecord {
             name: case.name.clone(),
-            label: case.label,
+            expected_verdict: case.expected_verdict,
             bandwidth: forward.rate,
             framing: forward.framing,
             prediction,
-            seen,
-            proof: None,
+            observation,
+            remedy_result: None,
         };
         // No change of a host or of our own load is a remedy for another program's window.
         if self.prove && case.plant != Plant::SshChannel {
-            recorded.proof = scene.prove(&recorded)?;
+            record.remedy_result = scene.prove(&record)?;
         }
-        recorded.seen.thin();
-        Ok(recorded)
+        record.observation.thin();
+        Ok(record)
     }
 
     /// The words before the program of an end that is held back, and which end that is.
@@ -187,27 +187,27 @@ impl Scene<'_> {
         format!("ip route replace {} dev path0 congctl {control}", self.lab.address(Host::Receiver))
     }
 
-    /// A valid run; or, after so many, one that is not.
-    fn seen(&self, request: &Request) -> Result<(Prediction, Seen), RunError> {
+    /// Returns the prediction for the load and the first valid run of the load, or the last of [`RUNS`] invalid runs.
+    fn observe(&self, request: &Request) -> Result<(Prediction, Observation), RunError> {
         let (sender, receiver) = (self.lab.inspect(Host::Sender)?, self.lab.inspect(Host::Receiver)?);
         let prediction = predict(&self.case.path, &sender, &receiver, request);
         let mut runs = 0;
         loop {
             let cross_traffic = self.start_cross_traffic(request)?;
-            let seen = self.once(request)?;
+            let observation = self.once(request)?;
             cross_traffic.into_iter().try_for_each(|program| program.finish(Duration::ZERO).map(drop))?;
             runs += 1;
-            if seen.validity().is_valid() || runs == RUNS {
-                return Ok((prediction, seen));
+            if observation.validity().is_valid() || runs == RUNS {
+                return Ok((prediction, observation));
             }
         }
     }
 
-    fn once(&self, request: &Request) -> Result<Seen, RunError> {
+    fn once(&self, request: &Request) -> Result<Observation, RunError> {
         if self.case.plant == Plant::SshChannel {
-            return Ok(Seen::Watched(Box::new(self.watched(request)?)));
+            return Ok(Observation::Watched(Box::new(self.watched(request)?)));
         }
-        Ok(Seen::Measured(Box::new(self.measured(request)?)))
+        Ok(Observation::Measured(Box::new(self.measured(request)?)))
     }
 
     fn measured(&self, request: &Request) -> Result<Measurement, RunError> {
@@ -346,8 +346,8 @@ impl Scene<'_> {
     }
 
     /// Applies the best remedy that a program can, measures again, and takes it back.
-    fn prove(&self, recorded: &Recorded) -> Result<Option<Proven>, RunError> {
-        let evidence = recorded.evidence(recorded.bandwidth);
+    fn prove(&self, record: &CaseRecord) -> Result<Option<RemedyResult>, RunError> {
+        let evidence = record.evidence(record.bandwidth);
         let advice = remedies(&evidence, &diagnose(&evidence));
         let Some((best, predicted)) = best_of(&advice) else { return Ok(None) };
         for (at, changes) in best.by_end() {
@@ -359,13 +359,13 @@ impl Scene<'_> {
         }
         let request =
             best.changes.iter().fold(self.case.request.clone(), |request, change| change.applied_to_request(&request));
-        let measured = self.seen(&request);
+        let measured = self.observe(&request);
         for host in Host::ALL {
             self.lab.undo(host)?;
         }
-        let (_, seen) = measured?;
-        let steady = seen.steady().filter(|_| seen.validity().is_valid());
-        Ok(steady.map(|steady| Proven { remedy: best.id.clone(), predicted, measured: steady.rate }))
+        let (_, observation) = measured?;
+        let steady = observation.steady().filter(|_| observation.validity().is_valid());
+        Ok(steady.map(|steady| RemedyResult { remedy: best.id.clone(), predicted, measured: steady.rate }))
     }
 }
 

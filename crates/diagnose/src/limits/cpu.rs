@@ -1,6 +1,6 @@
 //! Processors that have no more time to give.
 
-use fullpipe_record::{CoreTime, CpuSample, CpuVerdict, Machine, Remedy, Scope};
+use fullpipe_record::{CpuSample, CpuTime, CpuVerdict, Machine, Remedy, Scope};
 use fullpipe_units::{Ratio, Span};
 
 use crate::advice::Advice;
@@ -118,8 +118,8 @@ struct Core {
 }
 
 impl Core {
-    fn between(first: &CoreTime, last: &CoreTime) -> Self {
-        let spent = |of: fn(&CoreTime) -> Span| of(last).saturating_sub(of(first)).as_secs_f64();
+    fn between(first: &CpuTime, last: &CpuTime) -> Self {
+        let spent = |of: fn(&CpuTime) -> Span| of(last).saturating_sub(of(first)).as_secs_f64();
         let (user, system, interrupts) =
             (spent(|core| core.user), spent(|core| core.system), spent(|core| core.interrupts));
         let (stolen, idle) = (spent(|core| core.stolen), spent(|core| core.idle));

@@ -1,7 +1,7 @@
 //! A receiver that allows too little in flight.
 
+use fullpipe_model::improvement::WindowConstraint;
 use fullpipe_model::kernel::{self, ReceiveBuffer};
-use fullpipe_model::lifting::WindowFault;
 use fullpipe_model::window;
 use fullpipe_record::{
     Buffer, CongestionWindowVerdict, Handshake, HostSettings, ReceiveWindowVerdict, ReceiverApplicationVerdict, Remedy,
@@ -289,17 +289,17 @@ impl Facts for Window {
 
     fn settings(&self, advice: &Advice) -> Vec<Remedy> {
         let is_untuned = advice.receiver().is_some_and(|host| !host.moderate_rcvbuf);
-        let fault = match self.verdict {
+        let constraint = match self.verdict {
             // No setting of a host changes what a device between them does to the window.
             ReceiveWindowVerdict::WindowScaleStripped
             | ReceiveWindowVerdict::WindowScaleRewritten
             | ReceiveWindowVerdict::WindowClamped => return advice.parallel_streams().into_iter().collect(),
-            ReceiveWindowVerdict::SoRcvbuf => WindowFault::FixedBuffer,
-            ReceiveWindowVerdict::NoWindowScaling => WindowFault::NoScaling,
-            ReceiveWindowVerdict::TcpRmemMax if is_untuned => WindowFault::NoAutotuning,
-            ReceiveWindowVerdict::TcpRmemMax => WindowFault::ReceiveMaximum,
+            ReceiveWindowVerdict::SoRcvbuf => WindowConstraint::FixedBuffer,
+            ReceiveWindowVerdict::NoWindowScaling => WindowConstraint::NoScaling,
+            ReceiveWindowVerdict::TcpRmemMax if is_untuned => WindowConstraint::NoAutotuning,
+            ReceiveWindowVerdict::TcpRmemMax => WindowConstraint::ReceiveMaximum,
         };
-        advice.for_window(fault)
+        advice.for_window(constraint)
     }
 
     fn manual(&self) -> &'static [ManualRemedy] {

@@ -1,6 +1,6 @@
 //! A send buffer that holds too little.
 
-use fullpipe_model::lifting::WindowFault;
+use fullpipe_model::improvement::WindowConstraint;
 use fullpipe_model::window;
 use fullpipe_record::{Buffer, Remedy, SendBufferVerdict};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
@@ -130,8 +130,8 @@ impl Facts for SendBuffer {
 
     fn settings(&self, advice: &Advice) -> Vec<Remedy> {
         advice.for_window(match self.verdict {
-            SendBufferVerdict::SoSndbuf => WindowFault::FixedBuffer,
-            SendBufferVerdict::TcpWmemMax => WindowFault::SendMaximum,
+            SendBufferVerdict::SoSndbuf => WindowConstraint::FixedBuffer,
+            SendBufferVerdict::TcpWmemMax => WindowConstraint::SendMaximum,
         })
     }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_record::{
-    At, Cause, CoreTime, CpuSample, DeviceReport, Evidence, Handshake, Limit, Machine, QdiscReport, Sample, StorageUse,
+    At, Cause, CpuSample, CpuTime, DeviceReport, Evidence, Handshake, Limit, Machine, QdiscReport, Sample, StorageUse,
     SynQuote, TcpInfo,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
@@ -37,12 +37,12 @@ fn processors(user: f64, system: f64, throttled: f64, core: [f64; 3]) -> Machine
         let of = |share: f64| Span::from_secs_f64(share * second as f64);
         let [user_of_core, stolen, idle] = core;
         let rest = 1.0 - user_of_core - stolen - idle;
-        let core = CoreTime {
+        let core = CpuTime {
             user: of(user_of_core),
             system: of(rest),
             stolen: of(stolen),
             idle: of(idle),
-            ..CoreTime::default()
+            ..CpuTime::default()
         };
         let at = Span::from_secs(second);
         let throttled = Some(of(throttled));

@@ -3,12 +3,12 @@ use std::num::NonZeroUsize;
 use std::thread;
 
 use fullpipe_calc::{
-    Axes, Batch, BatchError, GivenError, Hosts, Setting, WhatIfQuestion, as_csv, calculate, read_values,
+    Axes, Batch, BatchError, Hosts, InputError, Setting, WhatIfChange, as_csv, calculate, read_values,
 };
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_model::kernel::defaults;
 use fullpipe_record::{
-    Change, Content, Document, Encapsulation, Framing, Given, HostSettings, IpVersion, KernelVersion, Quantity, Tunnel,
+    Change, Content, Document, Encapsulation, Framing, HostSettings, Inputs, IpVersion, KernelVersion, Quantity, Tunnel,
 };
 use fullpipe_report as report;
 use fullpipe_scenario::parse_host_flag;
@@ -74,9 +74,9 @@ pub(crate) struct Arguments {
         long,
         help_heading = "Target",
         value_name = "KEY=VALUE",
-        value_parser = |text: &str| WhatIfQuestion::read(text)
+        value_parser = |text: &str| WhatIfChange::read(text)
     )]
-    what_if: Vec<WhatIfQuestion>,
+    what_if: Vec<WhatIfChange>,
     /// Layer that --bandwidth counts
     #[arg(
         long,
@@ -147,7 +147,7 @@ struct Values(Vec<Setting>);
 #[derive(Debug, Clone)]
 struct Changes(Vec<Change>);
 
-fn values(quantity: Quantity) -> impl Fn(&str) -> Result<Values, GivenError> + Clone {
+fn values(quantity: Quantity) -> impl Fn(&str) -> Result<Values, InputError> + Clone {
     move |text| read_values(quantity, text).map(Values)
 }
 
@@ -228,14 +228,14 @@ fn hosts(arguments: &Arguments) -> Result<Hosts, Failure> {
 }
 
 /// Returns the quantities that have one value for all combinations.
-fn said(arguments: &Arguments) -> Given {
-    Given {
+fn said(arguments: &Arguments) -> Inputs {
+    Inputs {
         framing: arguments.framing,
         ip: if arguments.ipv6 { IpVersion::V6 } else { IpVersion::V4 },
         encapsulation: Encapsulation { vlan_tags: arguments.vlan, tunnel: arguments.tunnel },
         rate: arguments.rate,
         time: arguments.time,
-        ..Given::default()
+        ..Inputs::default()
     }
 }
 
@@ -245,8 +245,8 @@ fn lists(arguments: &Arguments) -> impl Iterator<Item = Vec<Setting>> {
     all.into_iter().flatten().map(|Values(values)| values.clone())
 }
 
-fn one(arguments: &Arguments, given: &Given, hosts: &Hosts, terminal: &Terminal) -> Result<(), Failure> {
-    let calculation = calculate(given, hosts, &arguments.what_if)?;
+fn one(arguments: &Arguments, inputs: &Inputs, hosts: &Hosts, terminal: &Terminal) -> Result<(), Failure> {
+    let calculation = calculate(inputs, hosts, &arguments.what_if)?;
     terminal.result(&report::calculation(&calculation, terminal.style()));
     terminal.document(&Document::new(Content::Calculation { calculation: Box::new(calculation) }));
     Ok(())
@@ -262,7 +262,7 @@ fn table(axes: &Axes, hosts: &Hosts, terminal: &Terminal) -> Result<(), Failure>
 fn batch(file: &str, axes: &Axes, hosts: &Hosts) -> Result<(), Failure> {
     let name = if file == "-" { "standard input" } else { file };
     let bytes = read(file).map_err(|error| Failure::new(USAGE, format!("cannot read {name}: {error}")))?;
-    let in_file = |error: GivenError| Failure::new(USAGE, format!("{name}: {error}"));
+    let in_file = |error: InputError| Failure::new(USAGE, format!("{name}: {error}"));
     let rows = as_csv(bytes).map_err(in_file)?;
     let batch = Batch::of_file(&rows, axes, hosts).map_err(in_file)?;
     written(&batch, name)

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use fullpipe_experiment::{Interrupt, LabTarget, run as run_loop};
-use fullpipe_lab::{Backend, Lab, Plan, find_congestion_control};
+use fullpipe_lab::{Backend, Lab, Plan, check_congestion_control};
 use fullpipe_record::{Change, Content, Document, Event, Experiment, Request, Steady};
 use fullpipe_report as report;
 use fullpipe_scenario::{PathSpec, parse_host_flag, parse_path_flag_with};
@@ -47,10 +47,11 @@ pub(crate) struct Arguments {
     /// Seed of the random losses
     #[arg(long, help_heading = "Lab", default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
-    /// Connection to the emulated link: auto, tun, packet or kernel
+    /// Backend of the path: auto, tun, packet or kernel
     ///
-    /// `packet` uses packet sockets; `auto` takes the first kind that this machine permits. `kernel` replaces the link
-    /// by the kernel's tbf and netem, for rate, queue, loss and delay only.
+    /// `tun` connects the hosts to the emulated link by TUN interfaces, `packet` by packet sockets. `auto` uses `tun`
+    /// if /dev/net/tun can be opened, or else `packet`. `kernel` replaces the emulated link by the tbf and netem of the
+    /// kernel, which support only rate, queue, loss and delay.
     #[arg(long, help_heading = "Lab", default_value = "auto", value_parser = backend, value_name = "KIND")]
     backend: Backend,
     #[command(flatten)]
@@ -75,7 +76,7 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     };
     let sender = changes("--sender", arguments.sender.as_deref())?;
     let receiver = changes("--receiver", arguments.receiver.as_deref())?;
-    find_congestion_control(&arguments.congestion)?;
+    check_congestion_control(&arguments.congestion)?;
     let flag = super::interrupt_flag()?;
 
     terminal.progress(&report::begins(arguments.time, terminal.style()));

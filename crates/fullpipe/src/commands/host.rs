@@ -14,7 +14,7 @@ use fullpipe_host::{
     ApplyOptions, JournalDir, JournalError, SysctlTree, System, advise, allowances, check, inspect, is_network_sysctl,
     managers, planned, show, usual_path, who_else,
 };
-use fullpipe_record::{Change, Content, Document, Given, HostAdvice, HostApplied, HostUndone};
+use fullpipe_record::{Change, Content, Document, HostAdvice, HostApplied, HostUndone, Inputs};
 use fullpipe_report as report;
 use fullpipe_scenario::parse_host_flag;
 use fullpipe_sys::ignore_terminal_signals;
@@ -256,10 +256,11 @@ fn show_settings(path: &MaybePath, terminal: &Terminal) -> Result<(), Failure> {
 fn advice(rtt: Span, bandwidth: BitRate, streams: u16) -> Result<HostAdvice, Failure> {
     let shown = show(&System::of_this_host())?;
     let settings = inspect(&SysctlTree::of_this_host())?;
-    let given = Given { bandwidth: Some(bandwidth), rtt: Some(rtt), streams: Some(streams), ..Given::default() };
+    let inputs = Inputs { bandwidth: Some(bandwidth), rtt: Some(rtt), streams: Some(streams), ..Inputs::default() };
     let hosts = Hosts { sender: settings.clone(), receiver: settings.clone() };
-    let lifting = calculate(&given, &hosts, &[])?.lift.map_or_else(Vec::new, |lift| lift.changes);
-    Ok(advise(&shown, &settings, &usual_path(rtt, bandwidth), streams, &lifting))
+    let improvement = calculate(&inputs, &hosts, &[])?.improvement;
+    let changes = improvement.map_or_else(Vec::new, |improvement| improvement.changes);
+    Ok(advise(&shown, &settings, &usual_path(rtt, bandwidth), streams, &changes))
 }
 
 /// Returns the changes that the user states, or else those that are advised for the path, with notes on them.

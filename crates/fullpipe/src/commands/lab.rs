@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use clap::Subcommand;
 use fullpipe_experiment::{CaptureTo, ExperimentError, Interrupt, grid_duration, run_grid, run_scenario};
 use fullpipe_host::{SysctlTree, inspect};
-use fullpipe_lab::{Backend, Host, JoinedLab, Lab, Plan, Stdio, find_congestion_control};
+use fullpipe_lab::{Backend, Host, JoinedLab, Lab, Plan, Stdio, check_congestion_control};
 use fullpipe_record::{Content, Document, Event};
 use fullpipe_report as report;
 use fullpipe_scenario::{Control, Grid, Scenario, builtin, builtin_grid};
@@ -18,15 +18,17 @@ use crate::sibling::read_sibling;
 use crate::terminal::{Format, Terminal};
 use crate::values::{backend, duration};
 
-/// Emulated paths: run scenarios, or any program in their hosts.
+/// Run scenarios, or any program, over emulated paths.
 ///
-/// A lab is two hosts of this machine's own kernel, joined by an emulated path.
+/// A lab consists of two hosts, the sender and the receiver, and an emulated path between them. Both hosts are network
+/// namespaces of this machine and use its kernel.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Connection to the emulated link: auto, tun, packet or kernel
+    /// Backend of the path: auto, tun, packet or kernel
     ///
-    /// `packet` uses packet sockets; `auto` takes the first kind that this machine permits. `kernel` replaces the link
-    /// by the kernel's tbf and netem, for rate, queue, loss and delay only.
+    /// `tun` connects the hosts to the emulated link by TUN interfaces, `packet` by packet sockets. `auto` uses `tun`
+    /// if /dev/net/tun can be opened, or else `packet`. `kernel` replaces the emulated link by the tbf and netem of the
+    /// kernel, which support only rate, queue, loss and delay.
     #[arg(
         long,
         help_heading = "Lab",
@@ -42,24 +44,26 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List the scenarios that come with the program
+    /// List the built-in scenarios
     List,
-    /// Run scenarios: predicted, published and measured side by side
+    /// Run scenarios and compare measured with predicted and published rates
     Run {
-        /// Files, or names from `lab list`
+        /// Scenario files or names from `lab list`
         #[arg(required_unless_present = "all", value_name = "SCENARIO")]
         scenarios: Vec<String>,
-        /// Run every scenario that comes with the program (about 15 minutes)
+        /// Run every built-in scenario (about 15 minutes)
         #[arg(long, conflicts_with = "scenarios")]
         all: bool,
-        /// Factor on the duration of every load
+        /// Multiply the duration of every load by this factor
         ///
-        /// No load lasts less than its ramp and twenty round trips.
+        /// A factor below 1 shortens no load below the time of its ramp and, after the ramp, 20 round trips or 4 s. A
+        /// load that is shorter than this time keeps its duration.
         #[arg(long, value_parser = time_scale, default_value = "1", value_name = "FACTOR")]
         time_scale: Ratio,
-        /// Write captures of both ends of the path to this folder
+        /// Write packet captures from both endpoints of the path to this folder
         ///
-        /// Two files a run hold the headers, with the path's own time stamps.
+        /// Each run writes one pcap file for each endpoint. A file holds the first 128 bytes of each packet, with the
+        /// time stamps of the emulated link. Not available with `--backend kernel`.
         #[arg(long, value_name = "FOLDER")]
         capture: Option<PathBuf>,
         /// Maximum size of a capture file
@@ -68,23 +72,23 @@ enum Action {
         #[command(flatten)]
         output: OutputArguments,
     },
-    /// Measure a grid of paths and compare with the predictions (about 25 minutes)
+    /// Measure the paths of a grid and compare with predictions (about 25 minutes)
     Grid {
-        /// A file, instead of the grid that comes with the program
+        /// Grid file [default: the built-in grid]
         #[arg(value_name = "FILE")]
         grid: Option<String>,
         #[command(flatten)]
         output: OutputArguments,
     },
-    /// Keep a scenario's path up, for any program to run in its hosts
+    /// Keep the lab of a scenario running, so that other programs can use it
     Up {
-        /// A file, or a name from `lab list`
+        /// Scenario file or name from `lab list`
         #[arg(default_value = "demo", value_name = "SCENARIO")]
         scenario: String,
-        /// Name for `--join` [default: the scenario's]
+        /// Name of the lab for `--join` [default: name of the scenario]
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
-        /// Interval of the path's status lines
+        /// Interval between status lines of the path
         #[arg(
             long,
             short,
@@ -96,31 +100,31 @@ enum Action {
         interval: Span,
         /// Run no cross traffic
         ///
-        /// By default, the cross traffic of the scenario's first step that has any is running.
+        /// By default, the cross traffic of the first step that defines cross traffic is running.
         #[arg(long)]
         no_cross_traffic: bool,
         /// Print one JSON object a line for each event
         #[arg(long, help_heading = "Output")]
         json_lines: bool,
     },
-    /// Open a shell in a host of a scenario
+    /// Open a shell on a host of a lab
     Shell {
-        /// A file, or a name from `lab list`
+        /// Scenario file or name from `lab list`; with --join, name of a running lab
         #[arg(default_value = "demo", value_name = "SCENARIO")]
         scenario: String,
-        /// Enter the running lab of that name instead of building one
+        /// Use the running lab named SCENARIO instead of building a lab
         #[arg(long)]
         join: bool,
         /// Host: sender or receiver
         #[arg(default_value = "sender", value_parser = host)]
         host: Host,
     },
-    /// Run a program in a host of a scenario
+    /// Run a program on a host of a lab
     Exec {
-        /// A file, or a name from `lab list`
+        /// Scenario file or name from `lab list`; with --join, name of a running lab
         #[arg(value_name = "SCENARIO")]
         scenario: String,
-        /// Enter the running lab of that name instead of building one
+        /// Use the running lab named SCENARIO instead of building a lab
         #[arg(long)]
         join: bool,
         /// Host: sender or receiver
@@ -142,24 +146,35 @@ impl Action {
     }
 }
 
-/// Too short an interval would be all that the program does.
+/// Reads the interval of status lines.
+///
+/// # Errors
+/// Fails if `text` is not a duration, or if the duration is shorter than 0.1 s or longer than an hour.
 fn interval(text: &str) -> Result<Span, String> {
     let interval = duration(text)?;
     let valid = (Span::from_millis(100)..=Span::from_secs(3600)).contains(&interval);
-    if valid { Ok(interval) } else { Err("it must be from 0.1 to 3600 s".to_owned()) }
+    if valid { Ok(interval) } else { Err("the interval must be from 0.1 s to 3600 s".to_owned()) }
 }
 
+/// Reads the factor on the duration of loads.
+///
+/// # Errors
+/// Fails if `text` is not a number or percentage, or if the factor is 0 or above [`MAX_TIME_SCALE`].
 fn time_scale(text: &str) -> Result<Ratio, String> {
     let scale: Ratio = text.parse().map_err(|error: fullpipe_units::ParseError| error.to_string())?;
-    let valid = scale > Ratio::ZERO && scale.get() <= MAX_SCALE;
-    valid.then_some(scale).ok_or_else(|| format!("it must be above 0 and at most {MAX_SCALE}"))
+    let valid = scale > Ratio::ZERO && scale.get() <= MAX_TIME_SCALE;
+    valid.then_some(scale).ok_or_else(|| format!("the factor must be above 0 and at most {MAX_TIME_SCALE}"))
 }
 
-/// Largest scale: it makes an hour of ten seconds.
-const MAX_SCALE: f64 = 360.0;
+/// Largest factor on the duration of loads, with which a load of 10 s lasts an hour.
+const MAX_TIME_SCALE: f64 = 360.0;
 
+/// Reads the name of a host.
+///
+/// # Errors
+/// Fails if `name` is neither `sender` nor `receiver`.
 fn host(name: &str) -> Result<Host, String> {
-    Host::named(name).ok_or_else(|| "a lab's hosts are `sender` and `receiver`".to_owned())
+    Host::named(name).ok_or_else(|| "the host must be `sender` or `receiver`".to_owned())
 }
 
 impl Run for Arguments {
@@ -177,9 +192,9 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     match &arguments.action {
         Action::List => list(terminal),
         Action::Run { scenarios, all, time_scale, capture, capture_size, .. } => {
-            let every = || builtin().iter().map(|(name, _)| (*name).to_owned()).collect();
-            let names = if *all { every() } else { scenarios.clone() };
-            let capture = capture.as_deref().map(|folder| CaptureTo { folder, most: *capture_size });
+            let all_names = || builtin().iter().map(|(name, _)| (*name).to_owned()).collect();
+            let names = if *all { all_names() } else { scenarios.clone() };
+            let capture = capture.as_deref().map(|folder| CaptureTo { folder, max_size: *capture_size });
             run_all(&names, *time_scale, capture, backend, terminal)
         }
         Action::Grid { grid, .. } => measure_grid(grid.as_deref(), backend, terminal),
@@ -195,7 +210,7 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
         Action::Shell { scenario, join, host } => {
             let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
             terminal.notice(&format!(
-                "a shell in the {}; the {} answers at {}; leave with `exit`",
+                "shell on the {}; the {} has the address {}; `exit` leaves the shell",
                 host.name(),
                 host.peer().name(),
                 host.peer().address()
@@ -206,6 +221,7 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     }
 }
 
+/// Prints name and title of each built-in scenario.
 fn list(terminal: &Terminal) -> Result<(), Failure> {
     for (name, text) in builtin() {
         let scenario = Scenario::parse(name, text)?;
@@ -214,6 +230,12 @@ fn list(terminal: &Terminal) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Runs the scenarios with these `names` and prints the report of each, a summary, and the JSON document.
+///
+/// # Errors
+/// Fails before a lab is built if a scenario cannot be read, if this machine lacks a congestion control, or if
+/// `backend` does not support the path of a step or the captures. Fails after the reports if a bound was missed, if a
+/// step with bounds had no valid run, or if the user interrupted the program.
 fn run_all(
     names: &[String],
     time_scale: Ratio,
@@ -221,27 +243,27 @@ fn run_all(
     backend: Backend,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    // Every file is read, and the machine is checked for what it must have, before anything is built.
+    // All files are read and all requirements checked before the first lab is built.
     let scenarios: Vec<Scenario> = names.iter().map(|name| load(name)).collect::<Result<_, _>>()?;
-    find_congestion_controls(scenarios.iter().flat_map(|scenario| &scenario.controls))?;
-    find_unsupported(&scenarios, backend)?;
+    check_congestion_controls(scenarios.iter().flat_map(|scenario| &scenario.controls))?;
+    check_path_support(&scenarios, backend)?;
     if capture.is_some() {
-        backend.find_captures()?;
+        backend.check_capture_support()?;
     }
     let flag = super::interrupt_flag()?;
     let style = terminal.style();
     let mut reports = Vec::new();
     for scenario in scenarios {
         let observe = &mut |event: &Event| show(event, terminal);
-        let run = run_scenario(&scenario, backend, time_scale, capture, Interrupt(&flag), observe);
-        let done = match run {
+        let result = run_scenario(&scenario, backend, time_scale, capture, Interrupt(&flag), observe);
+        let report = match result {
             Err(ExperimentError::Interrupted) if !reports.is_empty() => break,
-            done => done?,
+            result => result?,
         };
-        terminal.result(&report::lab_report(&done, style));
-        terminal.event(&Event::Scenario(Box::new(done.clone())));
-        let interrupted = done.interrupted;
-        reports.push(done);
+        terminal.result(&report::lab_report(&report, style));
+        terminal.event(&Event::Scenario(Box::new(report.clone())));
+        let interrupted = report.interrupted;
+        reports.push(report);
         if interrupted {
             break;
         }
@@ -250,10 +272,12 @@ fn run_all(
     let interrupted = flag.load(Ordering::Relaxed);
     let passed = !interrupted && reports.iter().all(|report| report.passed);
     terminal.document(&Document::new(Content::Lab { lab: reports }));
-    ended(passed, interrupted)
+    command_result(passed, interrupted)
 }
 
-fn ended(passed: bool, interrupted: bool) -> Result<(), Failure> {
+/// Returns the result of a command whose report has been printed: a failure without a message if the user interrupted
+/// the command or a bound was missed.
+fn command_result(passed: bool, interrupted: bool) -> Result<(), Failure> {
     match (passed, interrupted) {
         (true, _) => Ok(()),
         (false, true) => Err(Failure::already_printed(INTERRUPTED)),
@@ -261,10 +285,16 @@ fn ended(passed: bool, interrupted: bool) -> Result<(), Failure> {
     }
 }
 
+/// Measures every cell of the grid in `file`, or of the built-in grid, and prints the report and the JSON document.
+///
+/// # Errors
+/// Fails before the first measurement if the grid or the settings of this host cannot be read, if this machine lacks a
+/// congestion control, or if `backend` does not support the path of a cell. Fails after the report if a bound was
+/// missed, if a cell was not measured, or if the user interrupted the program.
 fn measure_grid(file: Option<&str>, backend: Backend, terminal: &Terminal) -> Result<(), Failure> {
     let grid = load_grid(file)?;
-    find_congestion_controls(grid.cells.iter().flat_map(|scenario| &scenario.controls))?;
-    find_unsupported(&grid.cells, backend)?;
+    check_congestion_controls(grid.cells.iter().flat_map(|scenario| &scenario.controls))?;
+    check_path_support(&grid.cells, backend)?;
     let settings = inspect(&SysctlTree::of_this_host()).map_err(|error| Failure::new(FAILED, error.to_string()))?;
     let flag = super::interrupt_flag()?;
     let (count, time) = (grid.cells.len(), grid_duration(&grid, &settings));
@@ -274,10 +304,11 @@ fn measure_grid(file: Option<&str>, backend: Backend, terminal: &Terminal) -> Re
     let (passed, interrupted) = (report.passed, report.interrupted);
     terminal.event(&Event::Grid(Box::new(report.clone())));
     terminal.document(&Document::new(Content::Grid { grid: Box::new(report) }));
-    ended(passed, interrupted)
+    command_result(passed, interrupted)
 }
 
-/// Prints what happens in a grid. Each cell is a scenario of one step, of which the name says enough.
+/// Prints an event of a grid. The event that a scenario begins is not printed, because each cell is a scenario with one
+/// step.
 fn show_cell(event: &Event, terminal: &Terminal) {
     match event {
         Event::CellBegan(cell) => {
@@ -289,7 +320,7 @@ fn show_cell(event: &Event, terminal: &Terminal) {
     }
 }
 
-/// Prints what happens in a scenario.
+/// Prints an event of a scenario: as JSON if the user asked for JSON lines, and as progress if the event has a text.
 fn show(event: &Event, terminal: &Terminal) {
     terminal.event(event);
     match event {
@@ -302,37 +333,46 @@ fn show(event: &Event, terminal: &Terminal) {
         Event::Interval(_) => terminal.progress("."),
         Event::Measurement(measurement) => {
             let rate = measurement.summary.steady.map_or(measurement.summary.rate, |steady| steady.rate);
-            let valid = if measurement.validity.is_valid() { "" } else { " (does not count)" };
+            let valid = if measurement.validity.is_valid() { "" } else { " (invalid)" };
             terminal.progress(&format!(" {rate}{valid}\n"));
         }
         _ => {}
     }
 }
 
-/// Fails if a congestion control of a load is missing, with the place of the first one.
-pub(super) fn find_congestion_controls<'c>(mut controls: impl Iterator<Item = &'c Control>) -> Result<(), Failure> {
+/// Checks that this kernel has every congestion control of `controls`.
+///
+/// # Errors
+/// Fails with the place in the scenario file of the first congestion control that is missing.
+pub(super) fn check_congestion_controls<'c>(mut controls: impl Iterator<Item = &'c Control>) -> Result<(), Failure> {
     controls.try_for_each(|control| {
-        find_congestion_control(&control.name).map_err(|error| {
+        check_congestion_control(&control.name).map_err(|error| {
             let Failure { code, message } = error.into();
             Failure::new(code, format!("{}: congestion: {message}", control.place))
         })
     })
 }
 
-/// Fails if `backend` does not support the path of a step, with the name of the first scenario that has one.
-fn find_unsupported(scenarios: &[Scenario], backend: Backend) -> Result<(), Failure> {
-    let of = |scenario: &Scenario| {
-        scenario.steps.iter().try_for_each(|step| backend.find_unsupported(scenario.path_of(step)))
+/// Checks that `backend` supports the path of every step of the scenarios.
+///
+/// # Errors
+/// Fails with the name of the first scenario that has an unsupported path.
+fn check_path_support(scenarios: &[Scenario], backend: Backend) -> Result<(), Failure> {
+    let check_steps = |scenario: &Scenario| {
+        scenario.steps.iter().try_for_each(|step| backend.check_path_support(scenario.path_of(step)))
     };
     scenarios.iter().try_for_each(|scenario| {
-        of(scenario).map_err(|error| {
+        check_steps(scenario).map_err(|error| {
             let Failure { code, message } = error.into();
             Failure::new(code, format!("{}: {message}", scenario.name))
         })
     })
 }
 
-/// The grid that comes with the program, or that of a file.
+/// Returns the grid in `file`, or the built-in grid if there is no file.
+///
+/// # Errors
+/// Fails if the file cannot be read or is not a valid grid.
 fn load_grid(file: Option<&str>) -> Result<Grid, Failure> {
     let (builtin_name, builtin_text) = builtin_grid();
     let Some(file) = file else { return Ok(Grid::parse(builtin_name, builtin_text)?) };
@@ -340,32 +380,41 @@ fn load_grid(file: Option<&str>) -> Result<Grid, Failure> {
     Ok(Grid::parse(file, &text)?)
 }
 
-/// A scenario by the name of one that comes with the program, or from a file.
+/// Returns the built-in scenario `name`, or the scenario in the file `name` if there is no such built-in scenario.
+///
+/// # Errors
+/// Fails if the file, or a file to which the scenario refers, cannot be read, or if the scenario is not valid.
 fn load(name: &str) -> Result<Scenario, Failure> {
     if let Some((name, text)) = builtin().iter().find(|(known, _)| *known == name) {
         return Ok(Scenario::parse(name, text)?);
     }
     let text = std::fs::read_to_string(name).map_err(|cause| {
         let known: Vec<&str> = builtin().iter().map(|(name, _)| *name).collect();
-        cannot_read("scenario", name, &format!("{cause}; the built-in ones are {}", known.join(", ")))
+        cannot_read("scenario", name, &format!("{cause}; the built-in scenarios are {}", known.join(", ")))
     })?;
     Ok(Scenario::parse_with(name, &text, &|file| read_sibling(Path::new(name), file))?)
 }
 
-fn cannot_read(what: &str, name: &str, cause: &str) -> Failure {
-    Failure::new(USAGE, format!("cannot read the {what} {name}: {cause}"))
+/// Returns the failure to read a file; `kind` is `grid` or `scenario`.
+fn cannot_read(kind: &str, name: &str, cause: &str) -> Failure {
+    Failure::new(USAGE, format!("cannot read the {kind} {name}: {cause}"))
 }
 
-/// Runs a program in a host of a lab that is up and called `lab`, or of one built for it alone.
-fn enter(lab: &str, join: bool, backend: Backend, host: Host, command: &[String]) -> Result<(), Failure> {
+/// Runs `command` on `host`. If `join` is true, the host belongs to the running lab `name`; or else it belongs to a lab
+/// that is built from the scenario `name` and ends with the command.
+///
+/// # Errors
+/// Fails if there is no such lab or scenario, or if the lab or the program cannot be started. Fails with the exit code
+/// of the program if the code is not 0.
+fn enter(name: &str, join: bool, backend: Backend, host: Host, command: &[String]) -> Result<(), Failure> {
     let [program, arguments @ ..] = command else {
-        return Err(Failure::new(USAGE, "there is no program to run"));
+        return Err(Failure::new(USAGE, "the program to run is missing"));
     };
     super::leave_interrupts_to_others()?;
     let code = if join {
-        JoinedLab::to(lab)?.run(host, program, arguments, &*super::end_flag()?)?
+        JoinedLab::to(name)?.run(host, program, arguments, &*super::end_flag()?)?
     } else {
-        execute(&load(lab)?, backend, host, program, arguments)?
+        execute(&load(name)?, backend, host, program, arguments)?
     };
     match u8::try_from(code) {
         Ok(0) => Ok(()),
@@ -373,6 +422,7 @@ fn enter(lab: &str, join: bool, backend: Backend, host: Host, command: &[String]
     }
 }
 
+/// Runs `program` on `host` of a new lab of `scenario` and returns the exit code.
 fn execute(
     scenario: &Scenario,
     backend: Backend,
@@ -384,7 +434,7 @@ fn execute(
     Ok(lab.start_program(host, program, arguments, Stdio::Inherited)?.wait().code)
 }
 
-/// The lab of `scenario`, of which programs do not read from the terminal.
+/// Returns the plan for a lab of `scenario` whose programs do not read from the terminal.
 pub(super) fn plan(scenario: &Scenario, backend: Backend) -> Plan {
     Plan {
         path: scenario.path.clone(),

@@ -11,7 +11,7 @@ use fullpipe_record::{DirectionStatus, Event, Path, PathChange, PathDirection, P
 use fullpipe_scenario::{CrossTraffic, Scenario, Starts};
 use fullpipe_units::{BitRate, Ratio, Span};
 
-use super::lab::{find_congestion_controls, plan};
+use super::lab::{check_congestion_controls, plan};
 use crate::failure::{Failure, INTERRUPTED};
 use crate::terminal::{Keys, Terminal};
 
@@ -34,7 +34,7 @@ pub(super) struct Standing<'s> {
 pub(super) fn up(scenario: &Scenario, standing: &Standing<'_>, terminal: &Terminal) -> Result<(), Failure> {
     let cross_traffic: &[CrossTraffic] = if standing.no_cross_traffic { &[] } else { cross_traffic(scenario) };
     let asked = |name: &String| cross_traffic.iter().any(|load| load.request.congestion.as_ref() == Some(name));
-    find_congestion_controls(scenario.controls.iter().filter(|control| asked(&control.name)))?;
+    check_congestion_controls(scenario.controls.iter().filter(|control| asked(&control.name)))?;
     let flag = super::interrupt_flag()?;
     let lab = Lab::start(&plan(scenario, standing.backend))?;
     let _entrance = lab.open_entrance(standing.name)?;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{Control, wall_clock};
+use fullpipe_control::{Control, unix_seconds};
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_iperf::{
     Cookie, ErrorNumber, KeyCheck, Parameters, Refusal, Results, ServerAction, ServerOutput, ServerSession, State,
@@ -288,7 +288,7 @@ impl Test {
         let delay = self.server.backoff.borrow().remaining(prefix, Instant::now());
         let why = if delay.is_zero() {
             let token = self.session.parameters().and_then(Parameters::auth_token).map(str::to_owned);
-            let now = wall_clock();
+            let now = unix_seconds();
             let why = match spawn_blocking(move || authenticator.check(token.as_deref(), now)).await {
                 Ok(Ok(())) => {
                     self.server.backoff.borrow_mut().succeeded(prefix);

@@ -1,8 +1,8 @@
 //! Answers of the calculator: one in full, or many as a table.
 
 use fullpipe_record::{
-    Buffer, Calculation, Change, Combination, Estimate, Given, Leg, Lift, Limit, Need, Quantity, Side, Solved, Value,
-    WhatIf,
+    Buffer, Calculation, Change, Combination, Estimate, Improvement, Inputs, Leg, Limit, Need, Quantity, Side, Solved,
+    Value, WhatIf,
 };
 use fullpipe_units::ByteCount;
 
@@ -43,8 +43,8 @@ pub fn table(rows: &[Combination], style: Style) -> String {
 }
 
 fn answer(solved: &Calculation) -> String {
-    let Calculation { rtt, window, rate, given, .. } = solved;
-    let how = match (given.buffer, given.window, given.loss) {
+    let Calculation { rtt, window, rate, inputs, .. } = solved;
+    let how = match (inputs.buffer, inputs.window, inputs.loss) {
         (Some(buffer), ..) => format!("A buffer request of {buffer}, which is a window of {window},"),
         (None, None, Some(loss)) => format!("A window of {window}, which {loss} loss leaves,"),
         _ => format!("A window of {window}"),
@@ -64,26 +64,27 @@ fn answer(solved: &Calculation) -> String {
 
 fn between_hosts(solved: &Calculation, style: Style) -> String {
     let mut text = heading(style, "What the hosts make of that path") + &chart(&solved.prediction, style);
-    for line in [lifts(solved), duration(solved)].into_iter().flatten() {
+    for line in [improvement(solved), duration(solved)].into_iter().flatten() {
         text += &wrapped(&line, 4, str::to_owned);
     }
     text + &notes(&solved.prediction, style)
 }
 
-/// Returns the sentence about the change that lifts the lowest ceiling.
-fn lifts(solved: &Calculation) -> Option<String> {
+/// Returns the sentence about the changes that raise the rate, or about why there are none; `None` if there is nothing
+/// to say.
+fn improvement(solved: &Calculation) -> Option<String> {
     let limit = solved.prediction.limit;
-    if let Some(Lift { changes, after }) = &solved.lift {
+    if let Some(Improvement { changes, after }) = &solved.improvement {
         let verb = if let [change] = changes.as_slice() { verb(change) } else { "lift" };
         let list = capitalised(&listed(&changes.iter().map(change).collect::<Vec<_>>(), "and"));
-        let short = wants_rate(&solved.given) && solved.target.is_some_and(|target| after.kernel_model < target);
+        let short = wants_rate(&solved.inputs) && solved.target.is_some_and(|target| after.kernel_model < target);
         let rest = if short { "; the rest takes more bandwidth" } else { "" };
         return Some(format!("{list} {verb} it to {} ({}){rest}.", after.kernel_model, after.limit.name()));
     }
     if solved.target.is_none() {
-        return larger(limit).filter(|_| solved.given.time.is_none());
+        return larger(limit).filter(|_| solved.inputs.time.is_none());
     }
-    Some(match (limit, wants_rate(&solved.given)) {
+    Some(match (limit, wants_rate(&solved.inputs)) {
         (_, true) if is_met(solved) => "That is enough.".to_owned(),
         (Limit::Capacity, true) => "Only more bandwidth lifts it.".to_owned(),
         (Limit::Capacity, false) => "The pipe is full: only more bandwidth lifts it.".to_owned(),
@@ -102,12 +103,12 @@ fn larger(limit: Limit) -> Option<String> {
     Some(format!("{what}; with --bandwidth or --rate calc says how far."))
 }
 
-fn wants_rate(given: &Given) -> bool {
-    given.rate.is_some() || given.time.is_some()
+fn wants_rate(inputs: &Inputs) -> bool {
+    inputs.rate.is_some() || inputs.time.is_some()
 }
 
 fn is_met(solved: &Calculation) -> bool {
-    match (solved.given.rate, solved.given.time) {
+    match (solved.inputs.rate, solved.inputs.time) {
         (Some(rate), _) => solved.prediction.kernel_model >= rate,
         (None, Some(within)) => solved.time.is_some_and(|time| time <= within),
         (None, None) => solved.prediction.limit == Limit::Capacity,
@@ -115,8 +116,8 @@ fn is_met(solved: &Calculation) -> bool {
 }
 
 fn duration(solved: &Calculation) -> Option<String> {
-    let (size, time) = (solved.given.size?, solved.time?);
-    let wanted = match (solved.given.time, solved.target) {
+    let (size, time) = (solved.inputs.size?, solved.time?);
+    let wanted = match (solved.inputs.time, solved.target) {
         (Some(within), Some(rate)) => format!("; within {within} it takes {rate}"),
         (Some(within), None) => format!("; slow start alone takes longer than {within}"),
         (None, _) => String::new(),
@@ -145,7 +146,7 @@ fn takes(solved: &Calculation, style: Style) -> String {
 }
 
 fn wanted(solved: &Calculation) -> String {
-    let Given { rate, size, time, bandwidth, .. } = &solved.given;
+    let Inputs { rate, size, time, bandwidth, .. } = &solved.inputs;
     match (rate, size.zip(*time), bandwidth) {
         (Some(rate), ..) => format!("What {rate} of payload takes"),
         (None, Some((size, time)), _) => format!("What {size} in {time} take"),
@@ -308,8 +309,8 @@ fn columns(rows: &[Combination]) -> Vec<Column> {
         align,
         cells: rows.iter().map(cell).collect(),
     };
-    let given = GIVEN.into_iter().map(|(head, cell)| column(head, Align::Right, &|row| or_dash(cell(&row.given))));
-    let given = given.filter(|column| column.cells.iter().any(|cell| *cell != column.cells[0]));
+    let inputs = INPUTS.into_iter().map(|(head, cell)| column(head, Align::Right, &|row| or_dash(cell(&row.inputs))));
+    let inputs = inputs.filter(|column| column.cells.iter().any(|cell| *cell != column.cells[0]));
     let rate = |of: fn(&Estimate) -> fullpipe_units::BitRate| move |row: &Combination| of(&row.estimate).to_string();
     let bdp = rows
         .iter()
@@ -324,21 +325,21 @@ fn columns(rows: &[Combination]) -> Vec<Column> {
         column("kernel model", Align::Right, &rate(|found| found.kernel_model)),
     ];
     let limit = column("limit", Align::Left, &|row| row.estimate.limit.name().to_owned());
-    given.chain(bdp).chain(found).chain(time).chain([limit]).collect()
+    inputs.chain(bdp).chain(found).chain(time).chain([limit]).collect()
 }
 
-type Cell = fn(&Given) -> Option<String>;
+type Cell = fn(&Inputs) -> Option<String>;
 
 /// The quantities that may differ, with the heads of their columns.
-const GIVEN: [(&str, Cell); 10] = [
-    ("bandwidth", |given| given.bandwidth.map(|rate| rate.to_string())),
-    ("rtt", |given| given.rtt.map(|rtt| rtt.to_string())),
-    ("distance", |given| given.distance.map(|distance| distance.to_string())),
-    ("window", |given| given.window.map(|window| window.to_string())),
-    ("buffer", |given| given.buffer.map(|buffer| buffer.to_string())),
-    ("loss", |given| given.loss.map(|loss| loss.to_string())),
-    ("mtu", |given| given.mtu.map(|mtu| mtu.get().to_string())),
-    ("streams", |given| given.streams.map(|streams| streams.to_string())),
-    ("congestion", |given| given.congestion.clone()),
-    ("size", |given| given.size.map(|size| size.to_string())),
+const INPUTS: [(&str, Cell); 10] = [
+    ("bandwidth", |inputs| inputs.bandwidth.map(|rate| rate.to_string())),
+    ("rtt", |inputs| inputs.rtt.map(|rtt| rtt.to_string())),
+    ("distance", |inputs| inputs.distance.map(|distance| distance.to_string())),
+    ("window", |inputs| inputs.window.map(|window| window.to_string())),
+    ("buffer", |inputs| inputs.buffer.map(|buffer| buffer.to_string())),
+    ("loss", |inputs| inputs.loss.map(|loss| loss.to_string())),
+    ("mtu", |inputs| inputs.mtu.map(|mtu| mtu.get().to_string())),
+    ("streams", |inputs| inputs.streams.map(|streams| streams.to_string())),
+    ("congestion", |inputs| inputs.congestion.clone()),
+    ("size", |inputs| inputs.size.map(|size| size.to_string())),
 ];

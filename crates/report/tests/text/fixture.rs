@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use fullpipe_record::{
     At, Buffer, BufferAdvice, Calculation, Cause, Ceiling, Change, Combination, Commands, Datagrams, Direction,
-    EchoPhase, EchoReport, Encapsulation, EndReport, Estimate, Experiment, Forecast, Framing, Given, GridAccuracy,
-    GridCell, GridReport, Hop, HostSettings, Inflation, Interval, IpVersion, KernelVersion, LabReport, LabStep, Leg,
-    Lift, Limit, Measurement, Need, Path, PathDirection, Peer, Prediction, Proof, Published, Quantity, Ramp,
+    EchoPhase, EchoReport, Encapsulation, EndReport, Estimate, Experiment, Forecast, Framing, GridAccuracy, GridCell,
+    GridReport, Hop, HostSettings, Improvement, Inflation, Inputs, Interval, IpVersion, KernelVersion, LabReport,
+    LabStep, Leg, Limit, Measurement, Need, Path, PathDirection, Peer, Prediction, Proof, Published, Quantity, Ramp,
     RampReport, RampStep, Refusal, Remedy, Request, Responsiveness, RouteMethod, RouteMtu, RouteReport, RttMethod,
     RttReport, RttStats, Scope, Segmentation, Side, Solved, Steady, Summary, Transport, Undone, Validity, Value,
     Verdict, WhatIf,
@@ -29,17 +29,17 @@ pub(crate) fn calculation() -> Calculation {
             rmem_max: ByteCount::from_mib(4),
         },
         prediction: before(),
-        given: Given {
+        inputs: Inputs {
             bandwidth: Some(BitRate::from_mbps(1000)),
             rtt: Some(millis(100.0)),
             size: Some(ByteCount::from_mib(10_240)),
-            ..Given::default()
+            ..Inputs::default()
         },
         time: Some(Span::from_secs(263)),
         target: Some(mbps(941.5)),
         needs: needs(),
         alone: alone(),
-        lift: Some(Lift {
+        improvement: Some(Improvement {
             changes: vec![
                 Change::TcpWmemMax(ByteCount::from_mib(24)),
                 Change::CongestionControl("bbr".to_owned()),
@@ -104,13 +104,13 @@ fn estimate(rate: f64, limit: Limit) -> Estimate {
 /// comes.
 pub(crate) fn wide_table() -> Vec<Combination> {
     let row = |rtt: f64, window: u64| Combination {
-        given: Given {
+        inputs: Inputs {
             bandwidth: Some(mbps(rtt * 10.0)),
             rtt: Some(millis(rtt)),
             window: Some(ByteCount::from_kib(window)),
             loss: Some(Ratio::new(rtt * 1e-6)),
             streams: Some(window as u16),
-            ..Given::default()
+            ..Inputs::default()
         },
         bdp: Some(ByteCount::new(1_250_000)),
         estimate: Estimate { time: Some(millis(rtt)), ..estimate(rtt * 3.0, Limit::ReceiveWindow) },
@@ -122,8 +122,8 @@ pub(crate) fn wide_table() -> Vec<Combination> {
 pub(crate) fn table() -> Vec<Combination> {
     let same = |row: Combination| {
         let estimate = Estimate { time: None, ..row.estimate };
-        let given = Given { rtt: row.given.rtt, window: row.given.window, ..Given::default() };
-        Combination { given, estimate, ..row }
+        let inputs = Inputs { rtt: row.inputs.rtt, window: row.inputs.window, ..Inputs::default() };
+        Combination { inputs, estimate, ..row }
     };
     wide_table().into_iter().map(same).collect()
 }

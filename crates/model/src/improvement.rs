@@ -1,4 +1,4 @@
-//! The choice of the change that lifts a ceiling: one for calculations, verdicts and hosts.
+//! The change that removes a limit on the rate, as calculations, verdicts and the advice for a host all choose it.
 
 use fullpipe_record::{Buffer, Change, HostSettings, Limit};
 use fullpipe_units::ByteCount;
@@ -6,26 +6,26 @@ use fullpipe_units::ByteCount;
 use crate::kernel;
 use crate::loss::CongestionControl;
 
-/// The congestion control that does not slow down for each loss.
+/// Name of the congestion control that does not reduce its rate at each loss.
 const LOSS_TOLERANT: &str = "bbr";
 
-/// The setting that keeps a window or a buffer of the hosts small.
+/// The setting that limits the size of a window or of a socket buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WindowFault {
-    /// The program fixed its buffer or its window.
+pub enum WindowConstraint {
+    /// The program sets a fixed socket buffer or window.
     FixedBuffer,
-    /// Window scaling is off at an end.
+    /// Window scaling is off at one of the hosts.
     NoScaling,
-    /// The receiver does not tune its buffer.
+    /// The receiver does not tune its receive buffer (`tcp_moderate_rcvbuf` is 0).
     NoAutotuning,
-    /// The maximum of `tcp_rmem` is too small.
+    /// The third value of `tcp_rmem` at the receiver is too small.
     ReceiveMaximum,
-    /// The maximum of `tcp_wmem` is too small.
+    /// The third value of `tcp_wmem` at the sender is too small.
     SendMaximum,
 }
 
-impl WindowFault {
-    /// Returns the setting behind a ceiling; `None` where the ceiling is no window and no buffer of the hosts.
+impl WindowConstraint {
+    /// Returns the setting that causes `limit`; `None` if `limit` is neither the receive window nor the send buffer.
     pub fn behind(limit: Limit, buffer_is_fixed: bool, sender: &HostSettings, receiver: &HostSettings) -> Option<Self> {
         match limit {
             Limit::SendBuffer | Limit::ReceiveWindow if buffer_is_fixed => Some(Self::FixedBuffer),
@@ -46,8 +46,8 @@ impl WindowFault {
         }
     }
 
-    /// Returns the maximum of the buffer that holds `window` in flight, with room to repair losses; `None` where no
-    /// maximum is at fault.
+    /// Returns the third value of `tcp_rmem` or `tcp_wmem` that allows `window` in flight, with room to repair losses;
+    /// `None` if this constraint is neither of these values.
     pub fn maximum_for(
         self,
         window: ByteCount,
@@ -61,7 +61,7 @@ impl WindowFault {
         }
     }
 
-    /// Returns the change that ends the fault; `None` where that takes a `maximum` and there is none.
+    /// Returns the change that removes this constraint; `None` if the change needs a `maximum` and `maximum` is `None`.
     pub fn change(self, maximum: Option<ByteCount>) -> Option<Change> {
         match self {
             Self::FixedBuffer => Some(Change::SocketBuffer(Buffer::Automatic)),
@@ -92,19 +92,19 @@ mod tests {
         let host = HostSettings::of_linux_6_18();
         let fixed = HostSettings { moderate_rcvbuf: false, ..host.clone() };
         let unscaled = HostSettings { window_scaling: false, ..fixed.clone() };
-        let of = |fixed, receiver| WindowFault::behind(Limit::ReceiveWindow, fixed, &host, receiver);
-        assert_eq!(of(true, &unscaled), Some(WindowFault::FixedBuffer));
-        assert_eq!(of(false, &unscaled), Some(WindowFault::NoScaling));
-        assert_eq!(of(false, &fixed), Some(WindowFault::NoAutotuning));
-        assert_eq!(of(false, &host), Some(WindowFault::ReceiveMaximum));
-        assert_eq!(WindowFault::behind(Limit::Capacity, true, &host, &host), None);
+        let of = |fixed, receiver| WindowConstraint::behind(Limit::ReceiveWindow, fixed, &host, receiver);
+        assert_eq!(of(true, &unscaled), Some(WindowConstraint::FixedBuffer));
+        assert_eq!(of(false, &unscaled), Some(WindowConstraint::NoScaling));
+        assert_eq!(of(false, &fixed), Some(WindowConstraint::NoAutotuning));
+        assert_eq!(of(false, &host), Some(WindowConstraint::ReceiveMaximum));
+        assert_eq!(WindowConstraint::behind(Limit::Capacity, true, &host, &host), None);
     }
 
     #[test]
     fn a_maximum_takes_a_size_and_a_switch_takes_none() {
         let size = Some(ByteCount::from_mib(24));
-        assert_eq!(WindowFault::SendMaximum.change(size), Some(Change::TcpWmemMax(ByteCount::from_mib(24))));
-        assert_eq!(WindowFault::ReceiveMaximum.change(None), None);
-        assert_eq!(WindowFault::NoScaling.change(None), Some(Change::WindowScaling(true)));
+        assert_eq!(WindowConstraint::SendMaximum.change(size), Some(Change::TcpWmemMax(ByteCount::from_mib(24))));
+        assert_eq!(WindowConstraint::ReceiveMaximum.change(None), None);
+        assert_eq!(WindowConstraint::NoScaling.change(None), Some(Change::WindowScaling(true)));
     }
 }

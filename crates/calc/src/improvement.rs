@@ -1,0 +1,244 @@
+//! The search for changes that raise the predicted rate of a transfer until a target is met.
+
+use fullpipe_model::improvement::{WindowConstraint, tolerate_loss};
+use fullpipe_model::kernel;
+use fullpipe_model::loss::CongestionControl;
+use fullpipe_record::{Buffer, Change, Estimate, HostSettings, Improvement, Inputs, Limit};
+use fullpipe_units::{BitRate, ByteCount, Ratio};
+
+use crate::case::{Case, Hosts, estimate};
+use crate::critical::{Critical, least};
+use crate::needs::window_for;
+use crate::setting::MAX_STREAMS;
+use crate::target::Target;
+
+/// Returns changes of the inputs and the hosts that together raise the predicted rate, and the estimate with all these
+/// changes.
+///
+/// Each change is chosen for the limit that is left after the earlier ones: of the changes known against this limit,
+/// the first that raises the rate, even if another would raise the rate more. The search ends when `target` is met or
+/// no known change raises the rate any more. A maximum of `tcp_wmem` or `tcp_rmem` is raised to the value with which
+/// Linux allows the window that the payload `rate` needs. The changes against loss are BBR, whose rate the model does
+/// not limit for a loss of up to 10 %, and more streams.
+///
+/// Returns `None` if the target is met without a change, or if no known change raises the rate.
+pub(crate) fn find_improvement(target: Target, rate: BitRate, inputs: &Inputs, hosts: &Hosts) -> Option<Improvement> {
+    let mut state = State { inputs: inputs.clone(), hosts: hosts.clone() };
+    // A buffer for a higher rate than the link's would gain nothing.
+    let rate = Case::of(inputs).payload_capacity(hosts).map_or(rate, |capacity| rate.min(capacity));
+    let mut changes = Vec::new();
+    let mut current = estimate(inputs, hosts);
+    while !target.is_met(&state.inputs, &state.hosts) {
+        let Some((change, improved)) = state.first_improvement(target, rate, current) else { break };
+        state.apply(&change);
+        changes.retain(|earlier| !replaces(&change, earlier));
+        changes.push(change);
+        current = improved;
+    }
+    (!changes.is_empty()).then_some(Improvement { changes, after: current })
+}
+
+/// The inputs and the hosts with the changes so far.
+struct State {
+    inputs: Inputs,
+    hosts: Hosts,
+}
+
+impl State {
+    /// Returns the first candidate that raises the kernel model's rate above that of `current`, the estimate for this
+    /// state, and the estimate with the candidate; `None` if there is no such candidate.
+    fn first_improvement(&self, target: Target, rate: BitRate, current: Estimate) -> Option<(Change, Estimate)> {
+        self.candidates(current.limit, target, rate).into_iter().find_map(|change| {
+            let changed = self.with(&change);
+            let improved = estimate(&changed.inputs, &changed.hosts);
+            (improved.kernel_model > current.kernel_model).then_some((change, improved))
+        })
+    }
+
+    /// Returns the changes to try, in this order: a larger fixed buffer, if the target is met with it; the change that
+    /// removes the constraint behind `limit`; the changes against loss.
+    fn candidates(&self, limit: Limit, target: Target, rate: BitRate) -> Vec<Change> {
+        let Hosts { sender, receiver, .. } = &self.hosts;
+        let constraint = WindowConstraint::behind(limit, self.is_fixed(), sender, receiver);
+        let removing = constraint.and_then(|constraint| {
+            let window = self.window(rate);
+            constraint.change(window.and_then(|window| constraint.maximum_for(window, self.control(), receiver)))
+        });
+        let larger = constraint.filter(|constraint| *constraint == WindowConstraint::FixedBuffer).and_then(|_| {
+            let larger = Change::SocketBuffer(self.larger_buffer(self.window(rate)?));
+            self.is_met_with(target, &larger).then_some(larger)
+        });
+        larger.into_iter().chain(removing).chain(self.changes_against_loss(target)).collect()
+    }
+
+    /// Returns BBR, and the number of streams that meets the target if there is one; nothing if the loss is unknown or
+    /// zero. These changes are candidates for every limit, because losses lower the rate below another limit too.
+    fn changes_against_loss(&self, target: Target) -> Vec<Change> {
+        if self.inputs.loss.is_none_or(|loss| loss == Ratio::ZERO) {
+            return Vec::new();
+        }
+        [tolerate_loss()].into_iter().chain(self.streams(target).map(Change::Streams)).collect()
+    }
+
+    /// Returns the window that each stream needs for the payload `rate` of all streams, but at least the stream's share
+    /// of the BDP that the report shows, which counts headers too; `None` if the prediction does not yield a window.
+    fn window(&self, rate: BitRate) -> Option<ByteCount> {
+        let prediction = Case::of(&self.inputs).prediction(&self.hosts);
+        let streams = u64::from(self.inputs.streams.unwrap_or(1));
+        let bdp_of_stream = prediction.bdp.map(|bdp| ByteCount::new(bdp.get().div_ceil(streams)));
+        window_for(rate, &prediction).map(|needed| bdp_of_stream.map_or(needed, |bdp| needed.max(bdp)))
+    }
+
+    /// Returns the smallest number of streams that meets the target; `None` if one stream meets the target, or if
+    /// [`MAX_STREAMS`] streams miss the target.
+    fn streams(&self, target: Target) -> Option<u16> {
+        let is_met = |streams| self.is_met_with(target, &Change::Streams(streams as u16));
+        match least(1, MAX_STREAMS.into(), is_met) {
+            Critical::At(streams) => Some(streams as u16),
+            Critical::Never | Critical::Always => None,
+        }
+    }
+
+    /// Returns true if the target is met in this state with `change`.
+    fn is_met_with(&self, target: Target, change: &Change) -> bool {
+        let changed = self.with(change);
+        target.is_met(&changed.inputs, &changed.hosts)
+    }
+
+    /// Returns a copy of this state with `change`.
+    fn with(&self, change: &Change) -> Self {
+        let mut changed = Self { inputs: self.inputs.clone(), hosts: self.hosts.clone() };
+        changed.apply(change);
+        changed
+    }
+
+    /// Makes `change`; a change that is never a candidate has no effect.
+    fn apply(&mut self, change: &Change) {
+        match change {
+            Change::SocketBuffer(Buffer::Automatic) => (self.inputs.window, self.inputs.buffer) = (None, None),
+            Change::SocketBuffer(Buffer::Window(window)) => self.inputs.window = Some(*window),
+            Change::SocketBuffer(Buffer::Request(request)) => self.inputs.buffer = Some(*request),
+            Change::CongestionControl(name) => self.inputs.congestion = Some(name.clone()),
+            Change::Streams(streams) => self.inputs.streams = Some(*streams),
+            Change::TcpWmemMax(_) => self.hosts.sender = change.applied_to(&self.hosts.sender),
+            Change::TcpRmemMax(_) | Change::ModerateRcvbuf(_) => {
+                self.hosts.receiver = change.applied_to(&self.hosts.receiver);
+            }
+            Change::WindowScaling(_) => {
+                self.hosts.sender = change.applied_to(&self.hosts.sender);
+                self.hosts.receiver = change.applied_to(&self.hosts.receiver);
+            }
+            // These changes are never candidates.
+            Change::Sysctl { .. }
+            | Change::Rate(_)
+            | Change::MaxPacingRate(_)
+            | Change::RouteMetric { .. }
+            | Change::Qdisc { .. }
+            | Change::QueueLength { .. }
+            | Change::Offload { .. }
+            | Change::Mtu { .. } => {}
+        }
+    }
+
+    /// Returns true if the inputs fix the window or the socket buffer.
+    fn is_fixed(&self) -> bool {
+        self.inputs.window.is_some() || self.inputs.buffer.is_some()
+    }
+
+    /// Returns a window if the inputs have a window, or else a `SO_RCVBUF` request, that is large enough for `window`.
+    fn larger_buffer(&self, window: ByteCount) -> Buffer {
+        if self.inputs.window.is_some() {
+            // The model rounds a window down to whole segments, so that one segment more is needed.
+            return Buffer::Window(window + self.mss());
+        }
+        Buffer::Request(kernel::request_for_window(&self.hosts.receiver, window, self.mss()))
+    }
+
+    /// Returns the payload of a full segment.
+    fn mss(&self) -> ByteCount {
+        Case::of(&self.inputs).mss(&self.hosts)
+    }
+
+    fn control(&self) -> CongestionControl {
+        control(&self.inputs, &self.hosts.sender)
+    }
+}
+
+/// Returns the congestion control whose formulas apply: that of the inputs, or else that of the sender; Reno, as in the
+/// predictor, if the model has no formulas for it.
+pub(crate) fn control(inputs: &Inputs, sender: &HostSettings) -> CongestionControl {
+    let name = inputs.congestion.as_deref().unwrap_or(&sender.congestion_control);
+    CongestionControl::named(name).unwrap_or(CongestionControl::Reno)
+}
+
+/// Returns true if `later` sets the same setting as `earlier`, whatever the values: if both are the same variant.
+fn replaces(later: &Change, earlier: &Change) -> bool {
+    std::mem::discriminant(later) == std::mem::discriminant(earlier)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use fullpipe_units::Span;
+
+    fn improved(inputs: &Inputs, hosts: &Hosts) -> Option<Improvement> {
+        let target = Target::of(inputs).unwrap();
+        find_improvement(target, target.rate(inputs, hosts).unwrap(), inputs, hosts)
+    }
+
+    fn path(mbps: u64, millis: u64) -> Inputs {
+        let (bandwidth, rtt) = (BitRate::from_mbps(mbps), Span::from_millis(millis));
+        Inputs { bandwidth: Some(bandwidth), rtt: Some(rtt), ..Inputs::default() }
+    }
+
+    #[test]
+    fn a_larger_send_buffer_fills_a_gigabit() {
+        let got = improved(&path(1000, 100), &fixture::hosts()).unwrap();
+        assert_eq!(got.changes, [Change::TcpWmemMax(ByteCount::from_mib(24))]);
+        assert_eq!((got.after.limit, got.after.kernel_model.to_string().as_str()), (Limit::Capacity, "941.5 Mbit/s"));
+    }
+
+    #[test]
+    fn ten_gigabits_need_both_buffers() {
+        let got = improved(&path(10_000, 100), &fixture::hosts()).unwrap();
+        let kinds: Vec<_> = got.changes.iter().map(std::mem::discriminant).collect();
+        let both = [Change::TcpWmemMax(ByteCount::ZERO), Change::TcpRmemMax(ByteCount::ZERO)];
+        assert_eq!(kinds, both.each_ref().map(std::mem::discriminant));
+        assert_eq!(got.after.limit, Limit::Capacity);
+    }
+
+    #[test]
+    fn a_full_link_needs_no_change() {
+        assert_eq!(improved(&path(100, 10), &fixture::hosts()), None);
+    }
+
+    #[test]
+    fn a_fixed_window_is_enlarged_and_a_fixed_buffer_becomes_automatic() {
+        let small = Inputs { window: Some(ByteCount::from_kib(64)), ..path(100, 173) };
+        let got = improved(&small, &fixture::hosts()).unwrap();
+        assert!(matches!(got.changes.as_slice(), [Change::SocketBuffer(Buffer::Window(_))]), "{got:?}");
+        assert_eq!(got.after.limit, Limit::Capacity);
+        // The kernel cuts requests to 4 MiB (`rmem_max`), which is too little for this path.
+        let huge = Inputs { buffer: Some(ByteCount::from_kib(64)), ..path(1000, 173) };
+        let got = improved(&huge, &fixture::hosts()).unwrap();
+        assert_eq!(got.changes[0], Change::SocketBuffer(Buffer::Automatic));
+        assert_eq!(got.after.limit, Limit::Capacity);
+    }
+
+    #[test]
+    fn bbr_is_the_change_against_loss() {
+        let lossy = Inputs { loss: Some(Ratio::new(1e-3)), ..path(100, 20) };
+        let got = improved(&lossy, &fixture::hosts()).unwrap();
+        assert_eq!(got.changes, [Change::CongestionControl("bbr".to_owned())]);
+    }
+
+    #[test]
+    fn window_scaling_is_enabled_before_autotuning() {
+        let mut hosts = fixture::hosts();
+        hosts.receiver.window_scaling = false;
+        hosts.receiver.moderate_rcvbuf = false;
+        let got = improved(&path(100, 100), &hosts).unwrap();
+        assert_eq!(got.changes, [Change::WindowScaling(true), Change::ModerateRcvbuf(true)]);
+    }
+}
