@@ -3,6 +3,7 @@
 use fullpipe_record::Limit;
 use fullpipe_units::{BitRate, Ratio};
 
+use crate::ceilings::ceilings;
 use crate::figures::{Figures, share};
 use crate::finding::Finding;
 use crate::limits::{
@@ -10,7 +11,7 @@ use crate::limits::{
     sender_application,
 };
 use crate::path::UNSEEN;
-use crate::thresholds::{MIN_IDLE_SHARE, MIN_LIMIT_SHARE};
+use crate::thresholds::{MAX_CEILING_FACTOR, MIN_IDLE_SHARE, MIN_LIMIT_SHARE};
 
 /// Returns the limit of the part of a transfer that `figures` are of.
 pub(crate) fn find(figures: &Figures) -> Finding {
@@ -50,9 +51,20 @@ fn of_hosts(figures: &Figures) -> Option<Finding> {
         .or_else(|| pacing::by_program(figures))
         .or_else(|| send_buffer::find(figures))
         .or_else(|| sender_application::find(figures))?;
-    let is_window = matches!(found.kind(), Limit::ReceiveWindow | Limit::SendBuffer);
-    let queue = is_window.then(|| capacity::queue_behind_window(figures)).flatten();
-    Some(queue.unwrap_or(found))
+    if !matches!(found.kind(), Limit::ReceiveWindow | Limit::SendBuffer) {
+        return Some(found);
+    }
+    match capacity::queue_behind_window(figures) {
+        Some(queue) => Some(queue),
+        None => (!allows_far_more(figures, &found)).then_some(found),
+    }
+}
+
+/// Returns whether a window that seems full would allow so much more than was carried that something else held the
+/// transfer: data that comes in bursts fills a window for a moment.
+fn allows_far_more(figures: &Figures, found: &Finding) -> bool {
+    let ceiling = ceilings(figures, found).get(&found.kind()).copied();
+    ceiling.is_some_and(|ceiling| ceiling > figures.rate.scaled(MAX_CEILING_FACTOR))
 }
 
 /// Returns the limit that held the congestion window or the pace, if one of them held data back for most of the time.

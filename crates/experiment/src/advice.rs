@@ -1,14 +1,14 @@
 //! Remedies with the commands that carry them out.
 
 use fullpipe_diagnose::remedies;
-use fullpipe_host::{commands, elsewhere};
-use fullpipe_record::{At, Commands, Evidence, HostSettings, Remedy, Verdict};
+use fullpipe_host::{commands, commands_for_unread_host, elsewhere};
+use fullpipe_record::{At, Commands, Evidence, Remedy, Verdict};
 
 /// Returns the remedies for the limit that `verdict` names, best first, each with its commands, those of one end with
 /// those of the other.
 ///
-/// Of an end whose settings the evidence does not have, the commands are those for a host with Linux's defaults, and
-/// how to undo them is not known; they stand with those for other systems.
+/// For an end whose settings the evidence does not have, the commands only raise what is too small, how to undo them is
+/// not known, and those for other systems stand with them.
 pub fn advice(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
     let with_commands = |remedy: Remedy| Remedy { commands: commands_at(&remedy, evidence), ..remedy };
     remedies(evidence, verdict).into_iter().map(with_commands).collect()
@@ -24,11 +24,7 @@ fn commands_at(remedy: &Remedy, evidence: &Evidence) -> Commands {
         let there = |command: String| format!("{command}  # {end}");
         let Commands { apply, undo, elsewhere } = match settings {
             Some(settings) => commands(&changes, settings),
-            None => Commands {
-                undo: Vec::new(),
-                elsewhere: elsewhere(&changes),
-                ..commands(&changes, &HostSettings::of_linux_6_18())
-            },
+            None => Commands { elsewhere: elsewhere(&changes), ..commands_for_unread_host(&changes) },
         };
         all.elsewhere.extend(elsewhere);
         all.apply.extend(apply.into_iter().map(there));

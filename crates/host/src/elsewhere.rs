@@ -44,7 +44,10 @@ fn windows(change: &Change) -> Option<Line> {
     let level = |name: &str| netsh(&format!("global autotuninglevel={name}"), "global autotuninglevel=normal");
     match change {
         Change::TcpRmemMax(size) if *size > NORMAL_ENDS_AT => Some(level("experimental")),
-        Change::TcpRmemMax(_) | Change::ModerateRcvbuf(true) | Change::WindowScaling(true) => Some(level("normal")),
+        Change::TcpRmemMax(_) | Change::ModerateRcvbuf(true) | Change::WindowScaling(true) => {
+            let Line { apply, undo } = level("normal");
+            Some(Line { apply: format!("{apply}    (unless it is experimental now)"), undo })
+        }
         Change::CongestionControl(name) => Some(netsh(
             &format!("supplemental template=internet congestionprovider={}", if name == "bbr" { "bbr2" } else { name }),
             "supplemental template=internet congestionprovider=cubic",
@@ -79,15 +82,13 @@ const FREE_BSD: Names = Names {
 /// No buffer grows beyond `kern.ipc.maxsockbuf`, which counts more than payload (tuning(7), tcp(4); Apple's `sysctl
 /// -a`).
 fn bsd(change: &Change, names: &Names) -> Vec<Line> {
-    let sized = |name: &str, size: ByteCount| {
-        vec![sysctl("kern.ipc.maxsockbuf", &(size * 2).get().to_string()), sysctl(name, &size.get().to_string())]
-    };
+    let sized = |name: &str, size: ByteCount| vec![raised("kern.ipc.maxsockbuf", size * 2), raised(name, size)];
     match change {
         Change::TcpRmemMax(size) => sized(names.receive, *size),
         Change::TcpWmemMax(size) => sized(names.send, *size),
         Change::WindowScaling(on) => vec![sysctl("net.inet.tcp.rfc1323", &u8::from(*on).to_string())],
         Change::SocketBuffer(Buffer::Request(size)) => {
-            vec![sysctl("kern.ipc.maxsockbuf", &(*size * 2).get().to_string())]
+            vec![raised("kern.ipc.maxsockbuf", *size * 2)]
         }
         Change::CongestionControl(name) if names.chooses_control => vec![sysctl("net.inet.tcp.cc.algorithm", name)],
         Change::Sysctl { name, value } if name == "net.ipv4.tcp_mtu_probing" => {
@@ -95,6 +96,12 @@ fn bsd(change: &Change, names: &Names) -> Vec<Line> {
         }
         _ => Vec::new(),
     }
+}
+
+/// The setting of a size, for a host that may have a larger one already.
+fn raised(name: &str, size: ByteCount) -> Line {
+    let Line { apply, undo } = sysctl(name, &size.get().to_string());
+    Line { apply: format!("{apply}    (only if it is less now)"), undo }
 }
 
 fn sysctl(name: &str, value: &str) -> Line {
@@ -117,11 +124,13 @@ mod tests {
     fn a_receive_window_has_a_setting_everywhere() {
         let change = || Change::TcpRmemMax(ByteCount::from_mib(32));
         assert_eq!(of(System::Windows, change()), ["netsh int tcp set global autotuninglevel=experimental"]);
-        let bsd = |name| ["sysctl kern.ipc.maxsockbuf=67108864".to_owned(), format!("sysctl {name}=33554432")];
+        let larger = |setting| format!("sysctl {setting}    (only if it is less now)");
+        let bsd = |name| [larger("kern.ipc.maxsockbuf=67108864".to_owned()), larger(format!("{name}=33554432"))];
         assert_eq!(of(System::MacOs, change()), bsd("net.inet.tcp.autorcvbufmax"));
         assert_eq!(of(System::FreeBsd, change()), bsd("net.inet.tcp.recvbuf_max"));
         let small = Change::TcpRmemMax(ByteCount::from_mib(16));
-        assert_eq!(of(System::Windows, small), ["netsh int tcp set global autotuninglevel=normal"]);
+        let level = "netsh int tcp set global autotuninglevel=normal    (unless it is experimental now)";
+        assert_eq!(of(System::Windows, small), [level]);
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub use journal_error::JournalError;
 pub use managers::managers;
 pub use meter::ProcessorMeter;
 pub use nearby::MachineTree;
-pub use render::commands;
+pub use render::{commands, commands_for_unread_host};
 pub use setting::System;
 pub use show::{SYSCTLS, show};
 pub use sysctl::{SysctlError, SysctlTree, is_network_sysctl};

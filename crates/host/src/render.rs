@@ -64,6 +64,27 @@ pub fn commands(changes: &[Change], settings: &HostSettings) -> Commands {
     commands
 }
 
+/// Returns the commands that make `changes` on a Linux host whose settings were not read. They only ever raise the
+/// largest size of a buffer: a fixed value would lower that of a host which has more already. No way back is known.
+pub fn commands_for_unread_host(changes: &[Change]) -> Commands {
+    let apply = changes.iter().flat_map(|change| match raised(change) {
+        Some(command) => vec![command],
+        None => commands(std::slice::from_ref(change), &HostSettings::of_linux_6_18()).apply,
+    });
+    Commands { apply: apply.collect(), ..Commands::default() }
+}
+
+/// Returns the command that raises the largest size of a buffer and keeps one that is larger already.
+fn raised(change: &Change) -> Option<String> {
+    let (name, max) = match change {
+        Change::TcpRmemMax(max) => ("net.ipv4.tcp_rmem", max.get()),
+        Change::TcpWmemMax(max) => ("net.ipv4.tcp_wmem", max.get()),
+        _ => return None,
+    };
+    let larger = format!("awk '{{ print $1, $2, ($3 > {max} ? $3 : {max}) }}'");
+    Some(format!("sysctl -w {name}=\"$(sysctl -n {name} | {larger})\""))
+}
+
 const UNDO: &str = "fullpipe host undo";
 
 /// Returns the sysctl of `change` and the text that it has now, if the settings have it.
@@ -118,6 +139,8 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
     use fullpipe_units::{BitRate, SegCount};
 
@@ -143,6 +166,19 @@ mod tests {
             let commands = commands(std::slice::from_ref(&change), &HostSettings::of_linux_6_18());
             assert_eq!(commands.apply, [apply], "{change:?}");
             assert_eq!(!commands.undo.is_empty(), has_way_back, "{change:?}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_was_not_read_keeps_a_larger_buffer() {
+        let changes = [Change::TcpRmemMax(ByteCount::from_mib(8)), Change::WindowScaling(true)];
+        let Commands { apply, undo, .. } = commands_for_unread_host(&changes);
+        assert_eq!((&*apply[1], undo.len()), ("sysctl -w net.ipv4.tcp_window_scaling=1", 0));
+        for (present, then) in [("4096\t131072\t6291456", "4096 131072 8388608"), ("1 2 33554432", "1 2 33554432")] {
+            // The shell carries it out as printed, with a stand-in for `sysctl`.
+            let sysctl = format!("sysctl() {{ case $1 in -n) printf '%s\\n' '{present}';; *) echo \"$2\";; esac; }}; ");
+            let output = Command::new("sh").args(["-c", &(sysctl + &apply[0])]).output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&output.stdout), format!("net.ipv4.tcp_rmem={then}\n"), "{output:?}");
         }
     }
 }

@@ -1,8 +1,9 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use crate::deadline::within;
@@ -10,22 +11,32 @@ use crate::deadline::within;
 /// `st` of a socket that listens, in `/proc/net/tcp`.
 const LISTENING: &str = "0A";
 
-/// A TCP port of the loopback addresses that nobody has at the moment, and that no other test of this program was
-/// given: one that is free again for a moment would be given twice.
+/// Returns a port that nobody listens on, over TCP or UDP, and that no other test of this process was given. It is none
+/// of those that the kernel gives to clients: one of these could be in use again before a server listens there.
 ///
 /// # Panics
 /// If there is none.
 pub fn free_port() -> u16 {
-    static HANDED_OUT: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
-    let mut handed_out = HANDED_OUT.lock().unwrap_or_else(PoisonError::into_inner);
-    loop {
-        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a port is free");
-        let port = listener.local_addr().expect("a bound socket has an address").port();
-        if handed_out.insert(port) {
+    static NEXT: OnceLock<AtomicU16> = OnceLock::new();
+    // Processes that run at the same time begin far apart.
+    let first = || AtomicU16::new((std::process::id() % u32::from(PORTS / 64)) as u16 * 64);
+    let next = NEXT.get_or_init(first);
+    for _ in 0..PORTS {
+        let port = FIRST_PORT + next.fetch_add(1, Ordering::Relaxed) % PORTS;
+        let address = (Ipv4Addr::UNSPECIFIED, port);
+        if TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok() {
             return port;
         }
     }
+    panic!("no port is free");
 }
+
+/// First of the ports that tests are given. The kernel gives clients those from 32 768 on by default
+/// (`ip_local_port_range`).
+const FIRST_PORT: u16 = 12_000;
+
+/// Number of those ports; a divisor of 65 536, so that the count may overflow.
+const PORTS: u16 = 16_384;
 
 /// Waits until somebody listens on TCP port `port`, without a connection that a server would take for a client.
 ///

@@ -64,6 +64,15 @@ fn a_window_that_is_full_for_half_of_the_time_limits() {
     assert_edge(Limit::ReceiveWindow, &full_for(0.6), &full_for(0.4));
 }
 
+/// On loopback, a burst of 80 KB at 616 kbit/s was called a receive window of 27.59 Gbit/s.
+#[test]
+fn a_window_that_allows_far_more_than_is_carried_is_not_the_limit() {
+    let carrying = |mbps: f64| {
+        of("cubic", move |_| Moment { mbps, in_flight: 2.0 * MIB, cwnd: 3.0 * MIB, rwnd_limited: 0.99, ..unhindered() })
+    };
+    assert_edge(Limit::ReceiveWindow, &carrying(25.0), &carrying(15.0));
+}
+
 #[test]
 fn of_a_small_window_a_quarter_may_seem_unused_and_of_a_large_one_a_sixteenth() {
     let used = |window: f64, share: f64| {

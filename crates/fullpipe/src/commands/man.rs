@@ -18,7 +18,7 @@ pub(crate) struct Arguments {
     /// Command of the page, as `measure` or `lab up`; none for fullpipe itself
     #[arg(value_name = "COMMAND")]
     command: Vec<String>,
-    /// Write the pages of all commands to this folder
+    /// Write the pages of all commands to this folder, which is made if it does not exist
     #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
     dir: Option<PathBuf>,
 }
@@ -27,7 +27,8 @@ impl Run for Arguments {
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
         let all = documented();
         if let Some(folder) = &self.dir {
-            return write_pages(&all, folder)
+            return fs::create_dir_all(folder)
+                .and_then(|()| write_pages(&all, folder))
                 .map_err(|error| Failure::new(FAILED, format!("cannot write pages to {}: {error}", folder.display())));
         }
         let found = self.command.iter().try_fold(&all, |command, name| {

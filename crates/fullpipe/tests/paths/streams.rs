@@ -55,10 +55,10 @@ impl Lab {
         server
     }
 
-    /// A test of one second with these flags.
+    /// Returns the measurement of a short test with these flags.
     fn measured(&self, flags: &[&str]) -> Value {
         let streams = STREAMS.to_string();
-        let measure = [env!("CARGO_BIN_EXE_fullpipe"), "measure", RECEIVER, "--json", "-t", "1", "-P", &streams];
+        let measure = [env!("CARGO_BIN_EXE_fullpipe"), "measure", RECEIVER, "--json", "-t", "0.3", "-P", &streams];
         let output = run(&mut self.host("sender", &[&measure, flags].concat()), TIMEOUT);
         document(&output)["measurement"].clone()
     }
