@@ -80,7 +80,7 @@ pub(crate) const MIN_WINDOW_CLOCK_SHARE_UNDER_BBR: f64 = 0.25;
 pub(crate) const MIN_WINDOW_USE: f64 = 0.5;
 /// Multiple of the rate above which the ceiling of a window shows that something else held the transfer (a choice, not
 /// measured).
-pub(crate) const MAX_CEILING_FACTOR: f64 = 8.0;
+pub(crate) const MAX_CEILING_FACTOR: f64 = 100.0;
 /// Share of its largest size below which the median of a window shows that it has fallen.
 pub(crate) const FALLEN_WINDOW_SHARE: f64 = 0.75;
 /// Share of itself by which a window falls from one snapshot to the next in a swing.

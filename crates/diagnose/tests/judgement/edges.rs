@@ -70,7 +70,7 @@ fn a_window_that_allows_far_more_than_is_carried_is_not_the_limit() {
     let carrying = |mbps: f64| {
         of("cubic", move |_| Moment { mbps, in_flight: 2.0 * MIB, cwnd: 3.0 * MIB, rwnd_limited: 0.99, ..unhindered() })
     };
-    assert_edge(Limit::ReceiveWindow, &carrying(25.0), &carrying(15.0));
+    assert_edge(Limit::ReceiveWindow, &carrying(2.0), &carrying(1.5));
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub(crate) struct Arguments {
     /// Command of the page, as `measure` or `lab up`; none for fullpipe itself
     #[arg(value_name = "COMMAND")]
     command: Vec<String>,
-    /// Write the pages of all commands to this folder, which is made if it does not exist
+    /// Write the pages of all commands to this folder
     #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
     dir: Option<PathBuf>,
 }

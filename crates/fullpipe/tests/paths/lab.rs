@@ -390,7 +390,7 @@ fn a_demo_works(tun: Option<&str>, by: &[&str]) {
 #[test]
 fn an_ordinary_user_has_a_lab_where_the_device_is_open() {
     require!(Lab, Root, Unshare, UserNamespaces);
-    let _slot = load_slot();
+    let _path = path();
     let exec = ["lab", "exec", "--backend", "tun", "demo"];
     let output = with_device(Some("0666"), &NOBODY, &[&exec[..], &["sender", "--", "true"]].concat());
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
@@ -403,11 +403,12 @@ fn an_ordinary_user_has_a_lab_where_the_device_is_open() {
 #[test]
 fn an_ordinary_user_has_a_lab_where_the_device_is_closed() {
     require!(Lab, Root, Unshare, UserNamespaces);
-    let _slot = load_slot();
+    let _path = path();
     a_demo_works(Some("0600"), &NOBODY);
 }
 
 #[test]
+#[ignore = "judges the machine too: a path of full rate needs processors that nobody takes away"]
 fn the_kernels_own_path_carries_its_rate_for_root_and_for_ordinary_users() {
     const GOODPUT: f64 = 100e6 * 1448.0 / 1538.0;
     const QUEUE_LASTS: Duration = Duration::from_millis(8);
@@ -498,7 +499,7 @@ fn an_ordinary_user_joins_a_lab_that_stands() {
 #[test]
 fn root_without_the_capability_has_a_lab_in_a_user_namespace() {
     require!(Lab, Root, Unshare, UserNamespaces);
-    let _slot = load_slot();
+    let _path = path();
     let lacking = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"];
     let arguments = ["lab", "exec", "demo", "receiver", "--", "sh", "-c", "uname -n; exit 7"];
     let output = with_device(None, &lacking, &arguments);
@@ -525,14 +526,15 @@ fn where_user_namespaces_are_switched_off_an_ordinary_user_reads_which_switch_it
 #[test]
 fn a_container_without_the_device_has_a_lab() {
     require!(Lab, Root, Unshare);
-    let _slot = load_slot();
+    let _path = path();
     a_demo_works(None, &[]);
 }
 
 #[test]
+#[ignore = "judges the machine too: a path of full rate needs processors that nobody takes away"]
 fn packet_sockets_carry_what_tun_carries() {
     require!(Lab, Root, Unshare);
-    let _slot = load_slot();
+    let _path = path();
     let share = valid_within(3, || demo(Some("0600"), &[], "packet"));
     assert!((0.97..1.03).contains(&share), "{share} of the path");
 }
