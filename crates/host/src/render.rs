@@ -76,11 +76,8 @@ pub fn commands_for_unread_host(changes: &[Change]) -> Commands {
 
 /// Returns the command that raises the largest size of a buffer and keeps one that is larger already.
 fn raised(change: &Change) -> Option<String> {
-    let (name, max) = match change {
-        Change::TcpRmemMax(max) => ("net.ipv4.tcp_rmem", max.get()),
-        Change::TcpWmemMax(max) => ("net.ipv4.tcp_wmem", max.get()),
-        _ => return None,
-    };
+    let (Change::TcpRmemMax(max) | Change::TcpWmemMax(max)) = change else { return None };
+    let (max, (name, _)) = (max.get(), sysctl(change, &HostSettings::of_linux_6_18())?);
     let larger = format!("awk '{{ print $1, $2, ($3 > {max} ? $3 : {max}) }}'");
     Some(format!("sysctl -w {name}=\"$(sysctl -n {name} | {larger})\""))
 }

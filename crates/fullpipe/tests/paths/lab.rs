@@ -531,7 +531,6 @@ fn a_container_without_the_device_has_a_lab() {
 }
 
 #[test]
-#[ignore = "judges the machine too: a path of full rate needs processors that nobody takes away"]
 fn packet_sockets_carry_what_tun_carries() {
     require!(Lab, Root, Unshare);
     let _path = path();
