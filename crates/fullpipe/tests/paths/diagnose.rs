@@ -328,12 +328,12 @@ fn verdict(report: &Value) -> (&str, &str) {
 #[test]
 fn a_remedy_is_applied_proven_and_undone_and_others_are_watched() {
     require!(Lab);
-    let _path = path();
+    let _slot = load_slot();
     let mark = Mark::new();
-    let lab = Lab::start(&mark, "rate = \"300Mbit/s\"\nrtt = \"40ms\"\nqueue = \"1bdp\"", "tcp_wmem = \"128KiB\"");
+    let lab = Lab::start(&mark, "rate = \"40Mbit/s\"\nrtt = \"40ms\"\nqueue = \"1bdp\"", "tcp_wmem = \"64KiB\"");
     let _server = lab.serve(&[SELF, "serve"], 5201);
     let before = lab.tcp_wmem();
-    let own = [SELF, "diagnose", Lab::RECEIVER, "-t", "3", "-C", "cubic", "--bandwidth", "300M", "--json"];
+    let own = [SELF, "diagnose", Lab::RECEIVER, "-t", "3", "-C", "cubic", "--bandwidth", "40M", "--json"];
     let folder = tempfile::tempdir().unwrap();
     let journal = ["--journal", folder.path().to_str().unwrap()];
 
@@ -435,15 +435,15 @@ fn a_black_hole_is_probed_and_the_probing_undone() {
 #[test]
 fn what_the_other_end_must_change_is_printed() {
     require!(Lab);
-    let _path = path();
+    let _slot = load_slot();
     let mark = Mark::new();
-    let lab = Lab::start(&mark, "rate = \"300Mbit/s\"\nrtt = \"40ms\"\nqueue = \"1bdp\"", "tcp_wmem = \"128KiB\"");
+    let lab = Lab::start(&mark, "rate = \"40Mbit/s\"\nrtt = \"40ms\"\nqueue = \"1bdp\"", "tcp_wmem = \"64KiB\"");
     let _server = lab.serve(&[SELF, "serve"], 5201);
     // The receiving host asks, and cannot change the sending one.
     let _far = Running::start(&mut lab.host("sender", &[SELF, "serve", "-p", "5301"]));
     std::thread::sleep(Duration::from_secs(1));
     let download =
-        [SELF, "diagnose", "198.18.0.1:5301", "-R", "-t", "3", "-C", "cubic", "--bandwidth", "300M", "--apply", "1"];
+        [SELF, "diagnose", "198.18.0.1:5301", "-R", "-t", "3", "-C", "cubic", "--bandwidth", "40M", "--apply", "1"];
     let output = run(&mut lab.host("receiver", &download), TIMEOUT);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{output:?}");
@@ -479,8 +479,8 @@ fn the_window_of_a_real_ssh_is_named_from_either_end() {
         Lab::RECEIVER
     );
     for script in [
-        format!("head -c 30M /dev/zero | {ssh} 'cat > /dev/null'"),
-        format!("{ssh} 'head -c 30M /dev/zero' > /dev/null"),
+        format!("head -c 20M /dev/zero | {ssh} 'cat > /dev/null'"),
+        format!("{ssh} 'head -c 20M /dev/zero' > /dev/null"),
     ] {
         let report = undisturbed(&lab, 0.250, &[SELF, "diagnose", "--json", "--", "sh", "-c", &script]);
         assert_eq!(verdict(&report), ("application-window", "ssh-channel"), "{script}: {report:#}");

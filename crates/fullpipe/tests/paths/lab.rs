@@ -390,7 +390,7 @@ fn a_demo_works(tun: Option<&str>, by: &[&str]) {
 #[test]
 fn an_ordinary_user_has_a_lab_where_the_device_is_open() {
     require!(Lab, Root, Unshare, UserNamespaces);
-    let _path = path();
+    let _slot = load_slot();
     let exec = ["lab", "exec", "--backend", "tun", "demo"];
     let output = with_device(Some("0666"), &NOBODY, &[&exec[..], &["sender", "--", "true"]].concat());
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
@@ -403,7 +403,7 @@ fn an_ordinary_user_has_a_lab_where_the_device_is_open() {
 #[test]
 fn an_ordinary_user_has_a_lab_where_the_device_is_closed() {
     require!(Lab, Root, Unshare, UserNamespaces);
-    let _path = path();
+    let _slot = load_slot();
     a_demo_works(Some("0600"), &NOBODY);
 }
 
@@ -499,7 +499,7 @@ fn an_ordinary_user_joins_a_lab_that_stands() {
 #[test]
 fn root_without_the_capability_has_a_lab_in_a_user_namespace() {
     require!(Lab, Root, Unshare, UserNamespaces);
-    let _path = path();
+    let _slot = load_slot();
     let lacking = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"];
     let arguments = ["lab", "exec", "demo", "receiver", "--", "sh", "-c", "uname -n; exit 7"];
     let output = with_device(None, &lacking, &arguments);
@@ -526,7 +526,7 @@ fn where_user_namespaces_are_switched_off_an_ordinary_user_reads_which_switch_it
 #[test]
 fn a_container_without_the_device_has_a_lab() {
     require!(Lab, Root, Unshare);
-    let _path = path();
+    let _slot = load_slot();
     a_demo_works(None, &[]);
 }
 
