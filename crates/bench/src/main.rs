@@ -7,6 +7,7 @@ mod comparison;
 mod diagnosis;
 mod emulated;
 mod figures;
+mod independent;
 mod lab;
 mod lab_figures;
 mod machine;
@@ -32,6 +33,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::case::{Case, Effort};
 use crate::diagnosis::Judging;
+use crate::independent::{Drawing, Peer};
 use crate::machine::Machine;
 use crate::program::Tools;
 use crate::report::{Heading, Report, case_head, outcome_text};
@@ -93,6 +95,11 @@ struct Cli {
 enum Other {
     /// Hold the diagnosis against transfers with one planted limit each
     Diagnosis(Judging),
+    /// Hold the program against limits drawn from a seed, over paths made by the kernel, with other programs
+    Independent(Drawing),
+    /// Send or receive as a program does that nobody tuned
+    #[command(hide = true)]
+    Peer(Peer),
 }
 
 fn main() -> ExitCode {
@@ -103,6 +110,8 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let work = |stop: &AtomicBool| match &cli.other {
         Some(Other::Diagnosis(judging)) => judging.run(&fullpipe(judging.fullpipe.as_ref()), stop),
+        Some(Other::Independent(drawing)) => drawing.run(&fullpipe(drawing.fullpipe.as_ref()), stop),
+        Some(Other::Peer(peer)) => peer.run(),
         None => run(&cli, stop),
     };
     match interrupt_flag().map(|stop| work(&stop)) {

@@ -158,9 +158,16 @@ pub(crate) fn last_words(text: &str, otherwise: &str) -> String {
     line.chars().filter(|character| !character.is_control()).take(MAX_QUOTED).collect()
 }
 
+/// State of a socket that listens, in `/proc/net/tcp`.
+const LISTENING: &str = "0A";
+
+/// Returns whether a line of `/proc/net/tcp` is of a socket that listens on `port`.
+pub(crate) fn is_listener(line: &str, port: u16) -> bool {
+    is_socket(line, port, LISTENING)
+}
+
 /// Returns whether a process's network namespace has a server at `port`.
 fn has_port(pid: u32, port: Port) -> bool {
-    const LISTENING: &str = "0A";
     // Of UDP: bound, and connected to nobody.
     const UNCONNECTED: &str = "07";
     let (table, number, state) = match port {

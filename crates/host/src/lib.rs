@@ -11,6 +11,7 @@
 mod advise;
 mod allow;
 mod apply;
+mod device_meter;
 mod elsewhere;
 mod folklore;
 mod inspect;
@@ -28,6 +29,7 @@ mod sysctl;
 pub use advise::{advise, who_else};
 pub use allow::{allowances, usual_path};
 pub use apply::{Applied, ApplyError, apply};
+pub use device_meter::DeviceMeter;
 pub use elsewhere::elsewhere;
 pub use inspect::inspect;
 pub use journal_dir::{ApplyOptions, JournalDir, Step, check, planned};

@@ -1,4 +1,4 @@
-//! Processor time of this machine, and of this program on it.
+//! Processor time of this machine, and of a program on it.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -7,14 +7,18 @@ use std::path::{Path, PathBuf};
 use std::str;
 
 use fullpipe_record::{CpuSample, CpuTime};
+use fullpipe_sys::{CpuTime as ProcessTime, process_cpu_time};
 use fullpipe_units::Span;
 
-/// Counts the time of this process, all its threads together, and of the machine's processors, from when it was made
-/// on. Its files stay open, and are read again at each sample.
+/// Counts the time of a process, all its threads together, and of the machine's processors, from when it was made on.
+/// Its files stay open, and are read again at each sample.
 ///
 /// A program that runs several tests at once has one time for all of them.
 #[derive(Debug)]
 pub struct ProcessorMeter {
+    /// `/proc/PID/stat` of another process; `None` for this one, of which the kernel reports more exact times.
+    process: Option<File>,
+    used: ProcessTime,
     /// `/proc/stat`.
     stat: Option<File>,
     cores: Vec<(u32, CpuTime)>,
@@ -25,34 +29,53 @@ pub struct ProcessorMeter {
 }
 
 impl ProcessorMeter {
-    /// Starts to count.
+    /// Starts to count the time of this process.
     pub fn of_this_process() -> Self {
-        Self::at(Path::new("/proc"), Path::new("/sys/fs/cgroup"))
+        Self::at(Path::new("/proc"), None, Path::new("/sys/fs/cgroup"))
     }
 
-    fn at(proc: &Path, groups: &Path) -> Self {
+    /// Starts to count the time of process `pid`; of one that has ended, or that may not be read, there is none.
+    pub fn of_process(pid: u32) -> Self {
+        Self::at(Path::new("/proc"), Some(pid), Path::new("/sys/fs/cgroup"))
+    }
+
+    fn at(proc: &Path, pid: Option<u32>, groups: &Path) -> Self {
         let mut buffer = Vec::new();
+        let own = proc.join(pid.map_or_else(|| "self".to_owned(), |pid| pid.to_string()));
+        let process = pid.and_then(|_| File::open(own.join("stat")).ok());
+        let used = used(process.as_ref(), &mut buffer).unwrap_or_default();
         let stat = File::open(proc.join("stat")).ok();
         let cores = stat.as_ref().map(|stat| cores(read(stat, &mut buffer))).unwrap_or_default();
-        let threads = Threads::of(proc.join("self/task"), &mut buffer);
-        let quota = Quota::of(&fs::read_to_string(proc.join("self/cgroup")).unwrap_or_default(), groups);
+        let threads = Threads::of(own.join("task"), &mut buffer);
+        let quota = Quota::of(&fs::read_to_string(own.join("cgroup")).unwrap_or_default(), groups);
         let throttled = quota.as_ref().map(|quota| quota.throttled(&mut buffer)).unwrap_or_default();
-        Self { stat, cores, threads, quota, throttled, buffer }
+        Self { process, used, stat, cores, threads, quota, throttled, buffer }
     }
 
-    /// Returns the figures since the meter was made; the caller sets `at`, `user` and `system`.
-    pub fn sample(&mut self) -> CpuSample {
+    /// Returns the figures since the meter was made, as a sample at time `at`.
+    pub fn sample(&mut self, at: Span) -> CpuSample {
         let buffer = &mut self.buffer;
+        let used = used(self.process.as_ref(), buffer).unwrap_or(self.used);
         let now = self.stat.as_ref().map(|stat| cores(read(stat, buffer))).unwrap_or_default();
         let is_same = now.iter().map(|core| core.0).eq(self.cores.iter().map(|core| core.0));
         // A processor that came or went in between has no time that could be stated.
         let since = now.iter().zip(&self.cores).filter(|_| is_same).map(|(now, before)| since(now.1, before.1));
         CpuSample {
+            at,
+            user: used.user.saturating_sub(self.used.user),
+            system: used.system.saturating_sub(self.used.system),
             waited: self.threads.as_mut().and_then(|threads| threads.waited(buffer)),
             throttled: self.quota.as_ref().map(|quota| quota.throttled(buffer).saturating_sub(self.throttled)),
             cores: since.collect(),
-            ..CpuSample::default()
         }
+    }
+}
+
+/// Returns the time that the process of this `stat` has used, or else this process; `None` if that process has ended.
+fn used(stat: Option<&File>, buffer: &mut Vec<u8>) -> Option<ProcessTime> {
+    match stat {
+        Some(stat) => process_time(read(stat, buffer)),
+        None => process_cpu_time().ok(),
     }
 }
 
@@ -157,6 +180,15 @@ fn throttled(text: &str) -> Option<Span> {
     micros().or_else(|| value("throttled_time ").map(Span::from_nanos))
 }
 
+/// From `/proc/PID/stat`: fields 14 and 15, in ticks. The name of the program, in brackets, may hold anything.
+fn process_time(text: &str) -> Option<ProcessTime> {
+    const AFTER_THE_NAME: usize = 11;
+    let (_, fields) = text.rsplit_once(')')?;
+    let mut ticks = fields.split_whitespace().skip(AFTER_THE_NAME).map(str::parse::<u64>);
+    let mut next = || Some(Span::from_nanos(ticks.next()?.ok()?.saturating_mul(TICK)));
+    Some(ProcessTime { user: next()?, system: next()? })
+}
+
 /// The second field of `schedstat`: nanoseconds ready to run without a processor.
 fn waited(text: &str) -> Option<Span> {
     text.split_whitespace().nth(1)?.parse().ok().map(Span::from_nanos)
@@ -245,7 +277,7 @@ btime 1700000000
     }
 
     fn meter(tree: &tempfile::TempDir) -> ProcessorMeter {
-        ProcessorMeter::at(&tree.path().join("proc"), &tree.path().join("groups"))
+        ProcessorMeter::at(&tree.path().join("proc"), None, &tree.path().join("groups"))
     }
 
     fn write(tree: &tempfile::TempDir, name: &str, text: &str) {
@@ -277,13 +309,13 @@ btime 1700000000
         let tree = tree(&[("proc/stat", STAT)]);
         let mut meter = meter(&tree);
         write(&tree, "proc/stat", &STAT.replace("cpu1 1700 0 600 4500", "cpu1 1710 5 620 4499"));
-        let sample = meter.sample();
+        let sample = meter.sample(Span::ZERO);
         assert_eq!(sample.cores.len(), 2);
         let busy = CpuTime { user: Span::from_millis(150), system: Span::from_millis(200), ..CpuTime::default() };
         assert_eq!((sample.cores[0], sample.cores[1]), (CpuTime::default(), busy));
         assert_eq!((sample.waited, sample.throttled), (None, None), "what cannot be read is not known");
         write(&tree, "proc/stat", &STAT.replace("cpu1", "cpu2"));
-        assert_eq!(meter.sample().cores, [], "another processor");
+        assert_eq!(meter.sample(Span::ZERO).cores, [], "another processor");
     }
 
     #[test]
@@ -291,13 +323,13 @@ btime 1700000000
         let tree = tree(&[("proc/self/task/7/schedstat", "900 500 3\n"), ("proc/self/task/8/schedstat", "9 2000 3\n")]);
         let mut meter = meter(&tree);
         write(&tree, "proc/self/task/8/schedstat", "9 2600 4\n");
-        assert_eq!(meter.sample().waited, Some(Span::from_nanos(600)));
+        assert_eq!(meter.sample(Span::ZERO).waited, Some(Span::from_nanos(600)));
         fs::remove_dir_all(tree.path().join("proc/self/task/8")).unwrap();
         write(&tree, "proc/self/task/7/schedstat", "950 501 4\n");
-        assert_eq!(meter.sample().waited, Some(Span::from_nanos(601)));
+        assert_eq!(meter.sample(Span::ZERO).waited, Some(Span::from_nanos(601)));
         fs::create_dir(tree.path().join("proc/self/task/9")).unwrap();
         write(&tree, "proc/self/task/9/schedstat", "1 40 1\n");
-        assert_eq!(meter.sample().waited, Some(Span::from_nanos(641)), "one that began since counts whole");
+        assert_eq!(meter.sample(Span::ZERO).waited, Some(Span::from_nanos(641)), "one that began since counts whole");
     }
 
     #[test]
@@ -330,11 +362,11 @@ btime 1700000000
         for (files, stat) in cases {
             let tree = tree(&files);
             let mut meter = meter(&tree);
-            assert_eq!(meter.sample().throttled, Some(Span::ZERO));
+            assert_eq!(meter.sample(Span::ZERO).throttled, Some(Span::ZERO));
             write(&tree, stat, "throttled_usec 1740\n");
-            let more = meter.sample().throttled.unwrap();
+            let more = meter.sample(Span::ZERO).throttled.unwrap();
             write(&tree, stat, "throttled_time 2740000\n");
-            let much = meter.sample().throttled.unwrap();
+            let much = meter.sample(Span::ZERO).throttled.unwrap();
             let expected = [Span::from_micros(240), Span::from_micros(1_240)];
             assert!(
                 if stat.contains("outer") { [more, much] == expected } else { much == expected[0] },
@@ -350,9 +382,9 @@ btime 1700000000
             ("groups/cpu/cpu.cfs_quota_us", "-1\n"),
             ("groups/cpu/cpu.stat", "throttled_time 9\n"),
         ]);
-        assert_eq!(meter(&free).sample().throttled, Some(Span::ZERO));
+        assert_eq!(meter(&free).sample(Span::ZERO).throttled, Some(Span::ZERO));
         for text in ["", "0::/\n", "nonsense", "0::", "3:cpu:/../../../etc\n"] {
-            assert_eq!(meter(&tree(&[("proc/self/cgroup", text)])).sample().throttled, None, "{text}");
+            assert_eq!(meter(&tree(&[("proc/self/cgroup", text)])).sample(Span::ZERO).throttled, None, "{text}");
         }
     }
 
@@ -363,7 +395,7 @@ btime 1700000000
         while begun.elapsed() < Duration::from_millis(50) {
             thread::yield_now();
         }
-        let (first, second) = (meter.sample(), meter.sample());
+        let (first, second) = (meter.sample(Span::ZERO), meter.sample(Span::ZERO));
         let busy =
             |sample: &CpuSample| sample.cores.iter().map(|core| core.user + core.system + core.idle).sum::<Span>();
         assert!(!first.cores.is_empty() && busy(&first) > Span::ZERO, "{first:?}");

@@ -1,18 +1,13 @@
 //! Samples of the processors and the network device of this end while data flows.
 
-use std::io;
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use fullpipe_host::ProcessorMeter;
-use fullpipe_record::{CpuSample, DeviceReport, Machine, QdiscReport};
-use fullpipe_sys::{
-    CpuTime, DeviceState, QueueState, device_speed, device_state, output_device, process_cpu_time, queue_states,
-};
-use fullpipe_units::Span;
+use fullpipe_host::{DeviceMeter, ProcessorMeter};
+use fullpipe_record::{CpuSample, Machine};
 
 /// Time between two samples at first.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -26,25 +21,18 @@ const STATED: Bounds = Bounds { samples: 240, cores: 4_000 };
 /// Maximum number of processors whose times are sent to the other end while data flows.
 const MAX_CORES: usize = 512;
 
-/// Maximum number of queueing disciplines that are reported: a device may have one for each of its queues.
-const MAX_QDISCS: usize = 64;
-
 /// The state of the processors and the device before data begins to flow.
 pub(crate) struct Before {
-    processors: Processors,
-    device: Option<Device>,
+    processors: ProcessorMeter,
+    device: Option<DeviceMeter>,
 }
 
 impl Before {
     /// Returns the state now of the processors of this machine and of `device`, or else of the device by which packets
     /// to `peer` leave.
     pub(crate) fn now(peer: IpAddr, device: Option<&str>) -> Self {
-        let name = device.map_or_else(|| output_device(peer.to_canonical()), |name| Ok(name.to_owned()));
-        let meter = ProcessorMeter::of_this_process();
-        Self {
-            device: name.and_then(Device::new).ok(),
-            processors: Processors { meter, cpu: process_cpu_time().unwrap_or_default() },
-        }
+        let device = device.map_or_else(|| DeviceMeter::toward(peer), |name| DeviceMeter::of(name.to_owned()));
+        Self { device: device.ok(), processors: ProcessorMeter::of_this_process() }
     }
 
     /// Starts a thread that takes samples at times counted from `origin`; `None` if it cannot be started.
@@ -62,8 +50,8 @@ impl Before {
         loop {
             let pause = next.saturating_duration_since(Instant::now());
             let is_last = stopped.recv_timeout(pause) == Err(RecvTimeoutError::Disconnected);
-            let sample = self.processors.sample(origin);
-            let device = self.device.as_mut().and_then(Device::sample);
+            let sample = self.processors.sample(origin.elapsed().into());
+            let device = self.device.as_mut().and_then(DeviceMeter::sample);
             let mut seen = lock(seen);
             seen.processors.push(sample);
             // A device that has gone keeps its last counts.
@@ -153,81 +141,6 @@ fn thin_out(samples: &mut Vec<CpuSample>) {
     });
 }
 
-struct Processors {
-    meter: ProcessorMeter,
-    cpu: CpuTime,
-}
-
-impl Processors {
-    fn sample(&mut self, origin: Instant) -> CpuSample {
-        let (at, cpu) = (origin.elapsed().into(), process_cpu_time().unwrap_or(self.cpu));
-        let since = |now: Span, before: Span| now.saturating_sub(before);
-        let (user, system) = (since(cpu.user, self.cpu.user), since(cpu.system, self.cpu.system));
-        CpuSample { at, user, system, ..self.meter.sample() }
-    }
-}
-
-/// A device with its state before data began to flow.
-struct Device {
-    before: DeviceState,
-    queues: Vec<QueueState>,
-    report: DeviceReport,
-}
-
-impl Device {
-    fn new(name: String) -> io::Result<Self> {
-        let before = device_state(&name)?;
-        let queues = queue_states(before.index)?;
-        let report = DeviceReport {
-            speed: device_speed(&name).ok().flatten(),
-            name,
-            mtu: before.mtu,
-            queue_length: Some(before.queue_length),
-            ..DeviceReport::default()
-        };
-        Ok(Self { before, queues, report })
-    }
-
-    /// Returns the counts since data began to flow; `None` if the device has gone.
-    fn sample(&mut self) -> Option<DeviceReport> {
-        let now = device_state(&self.report.name).ok().filter(|now| now.index == self.before.index)?;
-        let queues = queue_states(now.index).ok()?;
-        let before = std::mem::take(&mut self.report.qdiscs);
-        let backlog = |index: usize| before.get(index).map(|report| report.backlog).unwrap_or_default();
-        let stated = queues.iter().take(MAX_QDISCS).enumerate();
-        let qdiscs = stated.map(|(index, queue)| {
-            let report = since(queue, &self.queues);
-            QdiscReport { backlog: report.backlog.max(backlog(index)), ..report }
-        });
-        self.report.qdiscs = qdiscs.collect();
-        self.report.dropped_out = now.dropped_out.saturating_sub(self.before.dropped_out);
-        self.report.dropped_in = now.dropped_in.saturating_sub(self.before.dropped_in);
-        Some(self.report.clone())
-    }
-}
-
-/// Returns the counts of `queue` since `before`, or since it was added.
-fn since(queue: &QueueState, before: &[QueueState]) -> QdiscReport {
-    let identity = |queue: &QueueState| (queue.handle, queue.parent, queue.kind.clone());
-    let before = before.iter().find(|before| identity(before) == identity(queue));
-    let more = |count: fn(&QueueState) -> u32| more(count(queue), before.map_or(0, count));
-    QdiscReport {
-        kind: queue.kind.clone(),
-        rate: queue.rate,
-        dropped: more(|queue| queue.dropped),
-        overlimits: more(|queue| queue.overlimits),
-        requeues: more(|queue| queue.requeues),
-        backlog: queue.backlog,
-    }
-}
-
-/// Returns the growth of a count of 32 bits that may have wrapped around; one that went back is that of a new queue and
-/// taken whole.
-fn more(now: u32, before: u32) -> u64 {
-    let more = now.wrapping_sub(before);
-    u64::from(if more > u32::MAX / 2 { now } else { more })
-}
-
 fn lock(seen: &Mutex<Machine>) -> MutexGuard<'_, Machine> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -237,7 +150,7 @@ mod tests {
     use super::*;
     use fullpipe_record::CpuTime;
     use fullpipe_testkit::within;
-    use fullpipe_units::ByteCount;
+    use fullpipe_units::{ByteCount, Span};
     use std::net::Ipv4Addr;
 
     fn samples(count: u64, cores: usize) -> Vec<CpuSample> {
@@ -268,15 +181,6 @@ mod tests {
             assert!(stated.len() <= 1 || stated.len() * cores <= 4_000, "{} × {cores}", stated.len());
             assert_eq!(stated.is_empty(), count == 0);
         }
-    }
-
-    #[test]
-    fn a_count_that_wraps_goes_on_and_one_of_a_new_queue_is_taken_whole() {
-        assert_eq!([more(7, 5), more(3, u32::MAX), more(5, 7)], [2, 4, 5]);
-        let queue = |handle, dropped| QueueState { handle, dropped, kind: "fq".to_owned(), ..QueueState::default() };
-        let before = [queue(1, 100), queue(2, 50)];
-        assert_eq!(since(&queue(2, 53), &before).dropped, 3);
-        assert_eq!(since(&queue(3, 53), &before).dropped, 53, "one that was not there");
     }
 
     #[test]

@@ -13,3 +13,4 @@ mod run;
 mod ssh;
 
 pub(crate) use command::Judging;
+pub(crate) use plant::{Quota, slowed};

@@ -1,0 +1,123 @@
+//! `bench independent`: draws cases from a seed, runs them or reads records of them, and prints the score.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+
+use super::draw::{Case, View, cases};
+use super::record::Record;
+use super::run::Programs;
+use super::score;
+use crate::process::RunError;
+use crate::{INTERRUPTED, LACKING, say};
+
+/// Runs of a case that may be invalid before it is left out.
+const RUNS: usize = 3;
+
+/// The cases to run, and the use of their records.
+#[derive(Debug, Args)]
+pub(crate) struct Drawing {
+    /// From which the cases are drawn [default: the time]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Views to judge; all if not given
+    #[arg(long, value_enum, value_name = "VIEW")]
+    view: Vec<View>,
+    /// Cases of each view
+    #[arg(long, default_value_t = 50, value_name = "N")]
+    count: usize,
+    /// Only cases whose name contains this; may be given again
+    #[arg(long, value_name = "PATTERN")]
+    only: Vec<String>,
+    /// Write each record into a file here
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
+    /// Judge what was recorded here, and run nothing
+    #[arg(long, value_name = "DIR", conflicts_with = "record")]
+    from: Option<PathBuf>,
+    /// Print the cases and run none
+    #[arg(long)]
+    list: bool,
+    /// The program [default: in the folder of this one]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) fullpipe: Option<PathBuf>,
+}
+
+impl Drawing {
+    /// Runs the bench. The exit code does not depend on the verdicts.
+    pub(crate) fn run(&self, program: &Path, stop: &AtomicBool) -> ExitCode {
+        match self.records(program, stop) {
+            Ok(records) => {
+                say(false, &score::text(&records));
+                ExitCode::SUCCESS
+            }
+            Err(why) => {
+                say(true, &format!("fullpipe-bench: {why}\n"));
+                ExitCode::from(if stop.load(Ordering::Relaxed) { INTERRUPTED } else { LACKING })
+            }
+        }
+    }
+
+    fn records(&self, program: &Path, stop: &AtomicBool) -> Result<Vec<Record>, Box<dyn std::error::Error>> {
+        let wanted = |name: &str| self.only.is_empty() || self.only.iter().any(|part| name.contains(part));
+        if let Some(folder) = &self.from {
+            let mut records = Record::read_all(folder)?;
+            records.retain(|record| wanted(&record.name) && (self.view.is_empty() || self.view.contains(&record.view)));
+            for record in &mut records {
+                record.judge_again();
+                say(false, &line(record));
+            }
+            return Ok(records);
+        }
+        let seed = self.seed.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs());
+        say(false, &format!("seed {seed}\n"));
+        let views = if self.view.is_empty() { &clap::ValueEnum::value_variants()[..] } else { &self.view };
+        let bench = std::env::current_exe()?;
+        let programs = Programs { fullpipe: program, bench: &bench };
+        let mut records = Vec::new();
+        for case in views.iter().flat_map(|view| cases(*view, seed, self.count)).filter(|case| wanted(&case.name)) {
+            if self.list {
+                say(false, &format!("{:?} {}\n", case.view, case.name));
+                continue;
+            }
+            match run_until_valid(&programs, &case, seed, stop) {
+                Ok(record) => {
+                    say(false, &line(&record));
+                    if let Some(folder) = &self.record {
+                        record.write(folder)?;
+                    }
+                    records.push(record);
+                }
+                Err(RunError::Interrupted) => break,
+                Err(why) => say(false, &format!("{}: {why}\n", case.name)),
+            }
+        }
+        Ok(records)
+    }
+}
+
+fn run_until_valid(programs: &Programs<'_>, case: &Case, seed: u64, stop: &AtomicBool) -> Result<Record, RunError> {
+    let mut record = programs.run(case, seed, stop)?;
+    for _ in 1..RUNS {
+        if record.broken.is_none() {
+            break;
+        }
+        record = programs.run(case, seed, stop)?;
+    }
+    Ok(record)
+}
+
+/// A record in a line.
+fn line(record: &Record) -> String {
+    let mark = match &record.broken {
+        Some(_) => "left out",
+        None if record.said() == record.expected => "right",
+        None => "WRONG",
+    };
+    let sentence = record.verdict.as_ref().map(|verdict| verdict.sentence.as_str()).unwrap_or_default();
+    let note = record.broken.iter().chain(&record.failed).map(|why| format!(" ({why})")).collect::<String>();
+    format!("{mark} {:?} {}: {}{note}: {sentence}\n", record.view, record.name, record.said())
+}

@@ -1,0 +1,17 @@
+//! The second half of the labelled bench, which shares nothing with the first but the judge: paths of the kernel's own
+//! token bucket and of a delay box that is no part of the lab, hosts with real routers between them, programs of
+//! others, and parameters drawn from a seed.
+//!
+//! [`draw`] plans the cases, [`run`] runs one, and [`record`] keeps what was seen, so that it can be judged again.
+
+mod command;
+mod delay_box;
+mod draw;
+mod network;
+mod peer;
+mod record;
+mod run;
+mod score;
+
+pub(crate) use command::Drawing;
+pub(crate) use peer::Peer;

@@ -1,0 +1,182 @@
+//! Two hosts, two routers and a delay box between them, made of the kernel's own devices and disciplines.
+//!
+//! ```text
+//! near ── router ── delay box ── router ── far
+//! ```
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use fullpipe_sys::NetNamespace;
+use fullpipe_units::{BitRate, ByteCount, Span};
+
+use super::delay_box::{DelayBox, Passage, Treatment};
+use crate::process::{RunError, is_listener, last_words};
+
+/// Address of the far host.
+pub(crate) const FAR: &str = "198.18.12.1";
+/// Address of the far router, where cross traffic ends.
+pub(crate) const FAR_ROUTER: &str = "198.18.11.2";
+
+/// A host or router.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Host {
+    /// The host in which `fullpipe` runs.
+    Near,
+    /// The router next to it.
+    NearRouter,
+    /// The router next to the far host.
+    FarRouter,
+    /// The host with the server.
+    Far,
+}
+
+impl Host {
+    const ALL: [Self; 4] = [Self::Near, Self::NearRouter, Self::FarRouter, Self::Far];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Near => "near",
+            Self::NearRouter => "nearrouter",
+            Self::FarRouter => "farrouter",
+            Self::Far => "far",
+        }
+    }
+}
+
+/// What the path does.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PathPlan {
+    /// Rate of both directions, counted as the kernel's `tbf` counts: with Ethernet's header.
+    pub(crate) rate: BitRate,
+    /// Round-trip time of the idle path.
+    pub(crate) rtt: Span,
+    /// Longest queue in front of the bottleneck, at its rate.
+    pub(crate) queue: ByteCount,
+    /// Probability with which a packet is lost on the way to the far host, and on the way back.
+    pub(crate) loss: [f64; 2],
+    /// Whether the hosts' devices join segments that arrive (GRO), as real network cards do.
+    pub(crate) joins_segments: bool,
+}
+
+/// The network, which goes with the value.
+#[derive(Debug)]
+pub(crate) struct Network {
+    /// Begin of the name of each namespace.
+    prefix: String,
+    delay_box: Option<DelayBox>,
+}
+
+/// Makes the devices and addresses. `$p` is the prefix of the namespaces; the rest is of the plan.
+const SCRIPT: &str = r"
+for name in near nearrouter box farrouter far; do ip netns add $p$name; ip -n $p$name link set lo up; done
+join() { ip link add $1 netns $p$2 type veth peer name $3 netns $p$4; }
+join host0 near host0 nearrouter; join path0 nearrouter near0 box
+join host0 far host0 farrouter; join path0 farrouter far0 box
+for device in near:host0 nearrouter:host0 nearrouter:path0 box:near0 box:far0 farrouter:path0 farrouter:host0 far:host0; do
+    ip -n $p${device%:*} link set ${device#*:} up txqueuelen 10000
+done
+address() { ip -n $p$1 address add $2/24 dev $3; }
+address near 198.18.10.1 host0; address nearrouter 198.18.10.2 host0
+address far 198.18.12.1 host0; address farrouter 198.18.12.2 host0
+address nearrouter 198.18.11.1 path0; address farrouter 198.18.11.2 path0
+ip -n ${p}near route add default via 198.18.10.2; ip -n ${p}far route add default via 198.18.12.2
+ip -n ${p}nearrouter route add 198.18.12.0/24 via 198.18.11.2
+ip -n ${p}farrouter route add 198.18.10.0/24 via 198.18.11.1
+ethernet() { ip netns exec $p$1 cat /sys/class/net/path0/address; }
+ip -n ${p}nearrouter neigh add 198.18.11.2 lladdr $(ethernet farrouter) dev path0
+ip -n ${p}farrouter neigh add 198.18.11.1 lladdr $(ethernet nearrouter) dev path0
+for router in nearrouter farrouter; do
+    ip netns exec $p$router sysctl -qw net.ipv4.ip_forward=1
+    ip netns exec $p$router tc qdisc add dev path0 root tbf rate ${rate}bit burst $burst limit $limit
+done
+for host in near far; do
+    ip netns exec $p$host ethtool -K host0 tso off gso off gro $gro
+    ip netns exec $p$host sysctl -qw net.ipv4.tcp_rmem='4096 131072 67108864' net.ipv4.tcp_wmem='4096 65536 67108864' \
+        net.ipv4.tcp_no_metrics_save=1
+done
+";
+
+/// Time in which a full bucket of the bottleneck's `tbf` is sent.
+const BURST: Span = Span::from_micros(500);
+
+/// The least bucket that lets packets of 1514 bytes pass.
+const MIN_BURST: ByteCount = ByteCount::new(3 * 1514);
+
+impl Network {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// In the words of the program that failed: `ip`, `tc` or `ethtool`, which all need root.
+    pub(crate) fn make(plan: &PathPlan, seed: u64) -> Result<Self, RunError> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let mut network = Self { prefix: format!("fpb{}-{number}-", std::process::id()), delay_box: None };
+        let bucket = plan.rate.bytes_in(BURST).max(MIN_BURST);
+        let variables = format!(
+            "p={}; rate={}; burst={}; limit={}; gro={}\n",
+            network.prefix,
+            plan.rate.bps(),
+            bucket.get(),
+            plan.queue.max(bucket).get(),
+            if plan.joins_segments { "on" } else { "off" },
+        );
+        shell(&mut Command::new("sh"), &(variables + SCRIPT))?;
+        network.delay_box = Some(network.start_box(plan, seed)?);
+        Ok(network)
+    }
+
+    fn start_box(&self, plan: &PathPlan, seed: u64) -> Result<DelayBox, RunError> {
+        let opened = File::open(format!("/run/netns/{}box", self.prefix)).map_err(RunError::failed)?;
+        let delay = Duration::from(plan.rtt) / 2;
+        let treatments = plan.loss.map(|loss| Treatment { delay, loss });
+        DelayBox::start(NetNamespace::from(OwnedFd::from(opened)), ["near0", "far0"], treatments, seed)
+            .map_err(RunError::failed)
+    }
+
+    /// Returns a command that runs `words` in `host`.
+    pub(crate) fn command(&self, host: Host, words: &[String]) -> Command {
+        // `ip netns exec` would hide the control groups.
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/run/netns/{}{}", self.prefix, host.name())).arg("--").args(words);
+        command
+    }
+
+    /// Runs a script of the shell in `host`.
+    ///
+    /// # Errors
+    /// In the script's last words.
+    pub(crate) fn shell(&self, host: Host, script: &str) -> Result<(), RunError> {
+        shell(&mut self.command(host, &["sh".to_owned()]), script)
+    }
+
+    /// Returns whether somebody listens on `port` in `host`.
+    pub(crate) fn listens(&self, host: Host, port: u16) -> bool {
+        let words = ["cat", "/proc/net/tcp", "/proc/net/tcp6"].map(str::to_owned);
+        let tables = self.command(host, &words).output().map(|output| output.stdout).unwrap_or_default();
+        String::from_utf8_lossy(&tables).lines().any(|line| is_listener(line, port))
+    }
+
+    /// Ends the delay box, and returns what became of the packets.
+    pub(crate) fn finish(mut self) -> Passage {
+        self.delay_box.take().map(DelayBox::finish).unwrap_or_default()
+    }
+}
+
+fn shell(command: &mut Command, script: &str) -> Result<(), RunError> {
+    let output = command.args(["-ec", script]).output().map_err(RunError::failed)?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() { Ok(()) } else { Err(RunError::Failed(last_words(&said, "the shell failed"))) }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for name in Host::ALL.map(Host::name).into_iter().chain(["box"]) {
+            // One that was never made is not there.
+            let _ = Command::new("ip").args(["netns", "del", &format!("{}{name}", self.prefix)]).output();
+        }
+    }
+}

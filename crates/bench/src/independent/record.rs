@@ -1,0 +1,72 @@
+//! Records of cases as JSON files, from which the verdict can be computed again without a network.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use fullpipe_diagnose::diagnose;
+use fullpipe_record::{Evidence, Remedy, Verdict};
+use fullpipe_units::BitRate;
+use serde::{Deserialize, Serialize};
+
+use super::draw::View;
+
+/// A case, what the program printed of it, and the evidence that it printed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) name: String,
+    pub(crate) view: View,
+    /// Kind and cause that were planted.
+    pub(crate) expected: String,
+    /// Rate of the path.
+    pub(crate) bandwidth: BitRate,
+    /// Whether the program was told that rate.
+    pub(crate) is_told: bool,
+    /// Why the run does not count.
+    pub(crate) broken: Option<String>,
+    /// Why there is no verdict.
+    pub(crate) failed: Option<String>,
+    pub(crate) verdict: Option<Verdict>,
+    pub(crate) remedies: Vec<Remedy>,
+    pub(crate) evidence: Option<Evidence>,
+}
+
+impl Record {
+    /// Reads every file of `folder`, sorted by name.
+    ///
+    /// # Errors
+    /// If one cannot be read, or is no record.
+    pub(crate) fn read_all(folder: &Path) -> io::Result<Vec<Self>> {
+        let mut paths: Vec<_> = fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
+        paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+        paths.sort();
+        let read = |path: &std::path::PathBuf| {
+            let record = serde_json::from_slice(&fs::read(path)?);
+            record.map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
+        };
+        paths.iter().map(read).collect()
+    }
+
+    /// Writes it into `folder`.
+    ///
+    /// # Errors
+    /// If the folder or the file cannot be written.
+    pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {
+        fs::create_dir_all(folder)?;
+        let kept = |character: char| if character.is_ascii_alphanumeric() { character } else { '-' };
+        let name: String = self.name.chars().map(kept).collect();
+        fs::write(folder.join(format!("{:?}-{name}.json", self.view)), serde_json::to_vec(self)?)
+    }
+
+    /// Replaces the verdict by one that the rules of today give.
+    pub(crate) fn judge_again(&mut self) {
+        if let Some(evidence) = &self.evidence {
+            self.verdict = Some(diagnose(evidence));
+        }
+    }
+
+    /// Kind and cause of the verdict.
+    pub(crate) fn said(&self) -> &str {
+        self.verdict.as_ref().map_or("none", Verdict::name)
+    }
+}

@@ -1,0 +1,152 @@
+//! A case over a network of its own.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+
+use fullpipe_record::{Evidence, Framing, Measurement, Remedy, Verdict};
+use serde::Deserialize;
+
+use super::draw::{CROSS_TRAFFIC_PORT, Case, PORT, View};
+use super::network::{Host, Network};
+use super::record::Record;
+use crate::diagnosis::{Quota, slowed};
+use crate::process::{Process, RunError, last_words};
+
+/// Longest time until a server can be reached.
+const STARTING: Duration = Duration::from_secs(10);
+
+/// Longest time for a diagnosis.
+const TIMEOUT: Duration = Duration::from_secs(75);
+
+/// Time for which cross traffic runs before a load.
+const LEAD: Duration = Duration::from_secs(3);
+
+/// The programs that take part.
+#[derive(Debug)]
+pub(crate) struct Programs<'p> {
+    /// The program under test.
+    pub(crate) fullpipe: &'p Path,
+    /// This one, whose `peer` is a small foreign program.
+    pub(crate) bench: &'p Path,
+}
+
+/// What `fullpipe diagnose --json` prints.
+#[derive(Deserialize)]
+struct Document {
+    diagnosis: Option<Diagnosis>,
+    /// Of the program's own load, which holds the evidence then.
+    measurement: Option<Measurement>,
+}
+
+#[derive(Deserialize)]
+struct Diagnosis {
+    transfers: Vec<Found>,
+}
+
+#[derive(Deserialize)]
+struct Found {
+    verdict: Verdict,
+    evidence: Option<Evidence>,
+    #[serde(default)]
+    remedies: Vec<Remedy>,
+}
+
+impl Programs<'_> {
+    /// Runs `case`, and returns its record, with the reason why it does not count, if there is one.
+    ///
+    /// # Errors
+    /// If it could not be planted, or the user stopped it.
+    pub(crate) fn run(&self, case: &Case, seed: u64, stop: &AtomicBool) -> Result<Record, RunError> {
+        let network = Network::make(&case.path, seed)?;
+        for (host, script) in &case.scripts {
+            network.shell(*host, script)?;
+        }
+        let quota = case.quota.map(|(_, share)| Quota::make(share)).transpose().map_err(RunError::failed)?;
+        let wrap = |host: Host| match (&quota, case.quota) {
+            (Some(quota), Some((held, _))) if held == host => quota.wrap(),
+            _ => Vec::new(),
+        };
+        let slow = case.slow_call.map(|(call, by)| slowed(call, by)).unwrap_or_default();
+        let server = [wrap(Host::Far), slow, self.words(&case.server)].concat();
+        let _server = start(&network, Host::Far, &server, PORT, stop)?;
+        let _cross_traffic = cross_traffic(&network, case, stop)?;
+        let client = Process::start(&mut network.command(Host::Near, &self.client(case, &wrap(Host::Near))))?;
+        let ended = client.finish(TIMEOUT, stop)?;
+        let passage = network.finish();
+        let document: Option<Document> = serde_json::from_str(&ended.stdout).ok();
+        let (diagnosis, measurement) =
+            document.map_or((None, None), |document| (document.diagnosis, document.measurement));
+        let found = diagnosis.and_then(|diagnosis| diagnosis.transfers.into_iter().next());
+        let own = || {
+            let stated = case.is_told.then(|| case.stated_rate());
+            Some(Evidence::of(measurement.as_ref()?, stated, Framing::Ethernet))
+        };
+        let evidence = found.as_ref().and_then(|found| found.evidence.clone()).or_else(own);
+        Ok(Record {
+            name: case.name.clone(),
+            view: case.view,
+            expected: case.expected.to_owned(),
+            bandwidth: case.stated_rate(),
+            is_told: case.is_told,
+            broken: passage.broken().or_else(|| not_planted(case, evidence.as_ref())),
+            failed: found.is_none().then(|| last_words(&ended.stderr, "no words")),
+            verdict: found.as_ref().map(|found| found.verdict.clone()),
+            remedies: found.as_ref().map(|found| found.remedies.clone()).unwrap_or_default(),
+            evidence,
+        })
+    }
+
+    /// The program under test, with whatever holds its own load back, or the one that it watches.
+    fn client(&self, case: &Case, wrap: &[String]) -> Vec<String> {
+        let own = ["FULLPIPE", "diagnose", "--json"].map(str::to_owned).to_vec();
+        let (before, after) = match case.client.iter().position(|word| word == "--") {
+            Some(at) if case.view == View::Watched => case.client.split_at(at + 1),
+            _ => return [wrap.to_vec(), self.words(&[own, case.client.clone()].concat())].concat(),
+        };
+        [self.words(&own), before.to_vec(), wrap.to_vec(), self.words(after)].concat()
+    }
+
+    fn words(&self, words: &[String]) -> Vec<String> {
+        let real = |word: &String| match word.as_str() {
+            "FULLPIPE" => self.fullpipe.display().to_string(),
+            "BENCH" => self.bench.display().to_string(),
+            _ => word.clone(),
+        };
+        words.iter().map(real).collect()
+    }
+}
+
+/// Returns why the planted limit cannot have been the limit: a full path has none but its rate.
+fn not_planted(case: &Case, evidence: Option<&Evidence>) -> Option<String> {
+    const FULL: f64 = 0.85;
+    let share = evidence?.steady?.rate.relative_to(case.path.rate);
+    let is_of_the_path = case.expected.starts_with("capacity/link");
+    let fits = if is_of_the_path { share > 0.7 } else { share < FULL };
+    (!fits).then(|| format!("it carried {:.0} % of the path", share * 100.0))
+}
+
+fn start(
+    network: &Network,
+    host: Host,
+    words: &[String],
+    port: u16,
+    stop: &AtomicBool,
+) -> Result<Process, RunError> {
+    let mut command: Command = network.command(host, words);
+    let mut server = Process::start(&mut command)?;
+    // A program that another one runs has its sockets, not that one.
+    let listens = || network.listens(host, port);
+    server.wait_until("listen", STARTING, stop, |_| listens())?;
+    Ok(server)
+}
+
+fn cross_traffic(network: &Network, case: &Case, stop: &AtomicBool) -> Result<Vec<Process>, RunError> {
+    let Some([client, server]) = &case.cross_traffic else { return Ok(Vec::new()) };
+    let server = start(network, Host::FarRouter, server, CROSS_TRAFFIC_PORT, stop)?;
+    let client = Process::start(&mut network.command(Host::NearRouter, client))?;
+    thread::sleep(LEAD);
+    Ok(vec![client, server])
+}

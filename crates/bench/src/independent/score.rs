@@ -1,0 +1,69 @@
+//! How often the program was right, by view, with the lower end of the interval.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::draw::View;
+use super::record::Record;
+
+/// Quantile of the normal distribution that 95 % of it lie below.
+const ONE_SIDED_95: f64 = 1.645;
+
+/// The score of the records that count, as text.
+pub(crate) fn text(records: &[Record]) -> String {
+    let mut text = String::new();
+    for view in [View::BothEnds, View::Sender, View::Receiver, View::Watched] {
+        let counted: Vec<&Record> =
+            records.iter().filter(|record| record.view == view && record.broken.is_none()).collect();
+        if !counted.is_empty() {
+            text += &of_view(view, &counted);
+        }
+    }
+    text
+}
+
+fn of_view(view: View, records: &[&Record]) -> String {
+    let is_right = |record: &&&Record| record.said() == record.expected;
+    let kind = |name: &str| name.split('/').next().unwrap_or_default().to_owned();
+    let right = records.iter().filter(is_right).count();
+    let kinds = records.iter().filter(|record| kind(record.said()) == kind(&record.expected)).count();
+    let all = records.len();
+    let mut text = format!(
+        "\n{view:?}: {right} of {all} right in kind and cause ({:.0} %, at least {:.0} %), {kinds} in kind\n\n",
+        right as f64 / all as f64 * 100.0,
+        lower_bound(right, all) * 100.0,
+    );
+    let mut confusion: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
+    for record in records {
+        *confusion.entry(&record.expected).or_default().entry(record.said()).or_default() += 1;
+    }
+    for (expected, said) in &confusion {
+        let total: usize = said.values().sum();
+        let right = said.get(expected).copied().unwrap_or(0);
+        let others = said.iter().filter(|(name, _)| *name != expected);
+        let others: Vec<String> = others.map(|(name, count)| format!("{count} {name}")).collect();
+        let _ = writeln!(text, "  {expected:<40} {right:>3} of {total:<3} {}", others.join(", "));
+    }
+    text
+}
+
+/// Returns the lower end of the interval that holds the true share in 95 % of all cases (Wilson, 1927).
+pub(crate) fn lower_bound(right: usize, all: usize) -> f64 {
+    let (count, share) = (all as f64, right as f64 / all as f64);
+    let square = ONE_SIDED_95 * ONE_SIDED_95;
+    let middle = share + square / (2.0 * count);
+    let width = ONE_SIDED_95 * (share * (1.0 - share) / count + square / (4.0 * count * count)).sqrt();
+    (middle - width) / (1.0 + square / count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lower_bound_is_wilsons() {
+        // By hand: 95 of 100, z = 1.645.
+        assert!((lower_bound(95, 100) - 0.8999).abs() < 5e-4, "{}", lower_bound(95, 100));
+        assert!(lower_bound(150, 150) > 0.98 && lower_bound(0, 10) == 0.0);
+    }
+}

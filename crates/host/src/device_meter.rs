@@ -1,0 +1,98 @@
+//! What a network device and its queueing disciplines do.
+
+use std::io;
+use std::net::IpAddr;
+
+use fullpipe_record::{DeviceReport, QdiscReport};
+use fullpipe_sys::{DeviceState, QueueState, device_speed, device_state, output_device, queue_states};
+
+/// Maximum number of queueing disciplines that are reported: a device may have one for each of its queues.
+const MAX_QDISCS: usize = 64;
+
+/// Counts what a network device and its queueing disciplines do, from when it was made on.
+#[derive(Debug)]
+pub struct DeviceMeter {
+    before: DeviceState,
+    queues: Vec<QueueState>,
+    report: DeviceReport,
+}
+
+impl DeviceMeter {
+    /// Starts to count what the device does by which packets to `peer` leave.
+    ///
+    /// # Errors
+    /// Fails if there is no way to `peer`, or the kernel does not report the device.
+    pub fn toward(peer: IpAddr) -> io::Result<Self> {
+        Self::of(output_device(peer.to_canonical())?)
+    }
+
+    /// Starts to count what the device `name` does.
+    ///
+    /// # Errors
+    /// Fails if there is no such device.
+    pub fn of(name: String) -> io::Result<Self> {
+        let before = device_state(&name)?;
+        let queues = queue_states(before.index)?;
+        let report = DeviceReport {
+            speed: device_speed(&name).ok().flatten(),
+            name,
+            mtu: before.mtu,
+            queue_length: Some(before.queue_length),
+            ..DeviceReport::default()
+        };
+        Ok(Self { before, queues, report })
+    }
+
+    /// Returns the counts since the meter was made; `None` if the device has gone.
+    pub fn sample(&mut self) -> Option<DeviceReport> {
+        let now = device_state(&self.report.name).ok().filter(|now| now.index == self.before.index)?;
+        let queues = queue_states(now.index).ok()?;
+        let before = std::mem::take(&mut self.report.qdiscs);
+        let backlog = |index: usize| before.get(index).map(|report| report.backlog).unwrap_or_default();
+        let stated = queues.iter().take(MAX_QDISCS).enumerate();
+        let qdiscs = stated.map(|(index, queue)| {
+            let report = since(queue, &self.queues);
+            QdiscReport { backlog: report.backlog.max(backlog(index)), ..report }
+        });
+        self.report.qdiscs = qdiscs.collect();
+        self.report.dropped_out = now.dropped_out.saturating_sub(self.before.dropped_out);
+        self.report.dropped_in = now.dropped_in.saturating_sub(self.before.dropped_in);
+        Some(self.report.clone())
+    }
+}
+
+/// Returns the counts of `queue` since `before`, or since it was added.
+fn since(queue: &QueueState, before: &[QueueState]) -> QdiscReport {
+    let identity = |queue: &QueueState| (queue.handle, queue.parent, queue.kind.clone());
+    let before = before.iter().find(|before| identity(before) == identity(queue));
+    let more = |count: fn(&QueueState) -> u32| more(count(queue), before.map_or(0, count));
+    QdiscReport {
+        kind: queue.kind.clone(),
+        rate: queue.rate,
+        dropped: more(|queue| queue.dropped),
+        overlimits: more(|queue| queue.overlimits),
+        requeues: more(|queue| queue.requeues),
+        backlog: queue.backlog,
+    }
+}
+
+/// Returns the growth of a count of 32 bits that may have wrapped around; one that went back is that of a new queue and
+/// taken whole.
+fn more(now: u32, before: u32) -> u64 {
+    let more = now.wrapping_sub(before);
+    u64::from(if more > u32::MAX / 2 { now } else { more })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_that_wraps_goes_on_and_one_of_a_new_queue_is_taken_whole() {
+        assert_eq!([more(7, 5), more(3, u32::MAX), more(5, 7)], [2, 4, 5]);
+        let queue = |handle, dropped| QueueState { handle, dropped, kind: "fq".to_owned(), ..QueueState::default() };
+        let before = [queue(1, 100), queue(2, 50)];
+        assert_eq!(since(&queue(2, 53), &before).dropped, 3);
+        assert_eq!(since(&queue(3, 53), &before).dropped, 53, "one that was not there");
+    }
+}
