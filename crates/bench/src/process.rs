@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fullpipe_sys::end_with_this_thread;
+use fullpipe_units::without_control_characters;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -155,7 +156,7 @@ fn check_interrupt(stop: &AtomicBool) -> Result<(), RunError> {
 pub(crate) fn last_words(text: &str, otherwise: &str) -> String {
     const MAX_QUOTED: usize = 300;
     let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or(otherwise).trim();
-    line.chars().filter(|character| !character.is_control()).take(MAX_QUOTED).collect()
+    without_control_characters(line).chars().take(MAX_QUOTED).collect()
 }
 
 /// State of a socket that listens, in `/proc/net/tcp`.

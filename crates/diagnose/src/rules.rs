@@ -1,4 +1,5 @@
-//! The order in which the rules of the limits are asked.
+//! The order in which the limits are asked. A limit has one function for each place in this order, in its own module,
+//! which knows its causes.
 
 use fullpipe_record::Limit;
 use fullpipe_units::{BitRate, Ratio};
@@ -18,7 +19,7 @@ pub(crate) fn find(figures: &Figures) -> Finding {
     if figures.flows.is_empty() {
         return Finding::unknown(vec!["samples of the sending end"]);
     }
-    let found = mtu::black_hole(figures).unwrap_or_else(|| limit(figures));
+    let found = mtu::without_progress(figures).unwrap_or_else(|| limit(figures));
     traced(figures, found)
 }
 
@@ -47,10 +48,8 @@ fn limit_while_busy(figures: &Figures) -> Option<Finding> {
 
 /// Returns a limit that one of the hosts or its program sets; or the full pipe, where a window holds more than fits it.
 fn of_hosts(figures: &Figures) -> Option<Finding> {
-    let found = receive_window::find(figures)
-        .or_else(|| pacing::by_program(figures))
-        .or_else(|| send_buffer::find(figures))
-        .or_else(|| sender_application::find(figures))?;
+    let order = [receive_window::find, pacing::by_program, send_buffer::find, sender_application::find];
+    let found = order.into_iter().find_map(|rule| rule(figures))?;
     if !matches!(found.kind(), Limit::ReceiveWindow | Limit::SendBuffer) {
         return Some(found);
     }
@@ -72,13 +71,15 @@ fn of_path(figures: &Figures) -> Option<Finding> {
     let clocks = receive_window::clocks_say_window(figures);
     let held = share(figures.snapshots().map(|snapshot| snapshot.held_by_path(clocks)))
         .filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
-    let found = loss::policed(figures, held)
-        .or_else(|| loss::policed_under_bbr(figures, held))
-        .or_else(|| capacity::full_bottleneck(figures, held))
-        .or_else(|| congestion_window::reordered(figures, held))
-        .or_else(|| loss::find(figures, held))
-        .or_else(|| pacing::by_congestion_control(figures, held))
-        .or_else(|| congestion_window::growth(figures, held));
+    let order = [
+        loss::without_queue,
+        capacity::full_bottleneck,
+        congestion_window::held_without_loss,
+        loss::find,
+        pacing::below_window,
+        congestion_window::growth,
+    ];
+    let found = order.into_iter().find_map(|rule| rule(figures, held));
     Some(found.unwrap_or_else(|| unexplained(figures, held)))
 }
 
@@ -95,32 +96,17 @@ pub(crate) fn of_hosts_traced(figures: &Figures) -> Option<Finding> {
 /// Returns the cause behind a limit that TCP shows, where the rest of the evidence shows it: a device that changes
 /// packets, a processor, a file, the host's own queue.
 fn traced(figures: &Figures, found: Finding) -> Finding {
-    let behind = slow_machine(figures, &found)
-        .or_else(|| mtu::mss_clamped(figures, &found))
-        .or_else(|| (found.kind() == Limit::ReceiveWindow).then(|| receive_window::by_a_device(figures, &found))?)
-        .or_else(|| capacity::own_queue(figures, &found))
-        .or_else(|| pacing::by_own_discipline(figures, &found))
-        .or_else(|| capacity::shared(figures, &found));
-    behind.unwrap_or(found)
-}
-
-/// Returns the file or the processor that makes a program as slow as `found` says.
-fn slow_machine(figures: &Figures, found: &Finding) -> Option<Finding> {
-    match found.kind() {
-        Limit::SenderApplication => sender_application::slow_file(figures).or_else(|| cpu::of_sender(figures)),
-        Limit::ReceiverApplication | Limit::ReceiveWindow => {
-            receiver_application::slow_file(figures).or_else(|| cpu::of_receiver(figures))
-        }
-        Limit::SendBuffer
-        | Limit::ApplicationWindow
-        | Limit::CongestionWindow
-        | Limit::Capacity
-        | Limit::Loss
-        | Limit::Pacing
-        | Limit::Cpu
-        | Limit::Mtu
-        | Limit::Unknown => None,
-    }
+    let order = [
+        sender_application::behind,
+        receiver_application::behind,
+        cpu::behind,
+        mtu::behind,
+        receive_window::behind,
+        capacity::behind_at_sender,
+        pacing::behind,
+        capacity::behind_on_path,
+    ];
+    order.into_iter().find_map(|rule| rule(figures, &found)).unwrap_or(found)
 }
 
 /// Returns the names of the figures that more would take.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fullpipe_record::{Change, HostChange, HostLeft, HostUndone};
-use fullpipe_units::Span;
+use fullpipe_units::{Span, is_one_line};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::apply::{Entry, shown};
@@ -316,9 +316,7 @@ fn plan(system: &System, changes: &[Change], persist: bool) -> Result<Vec<Entry>
         let Some((setting, wanted)) = writes(change, &settings) else {
             return Err(JournalError::Unfit("a program makes this change for itself, not the host".to_owned()));
         };
-        if !setting.is_sane()
-            || wanted.as_deref().is_some_and(|text| text.contains(|letter: char| letter.is_control() && letter != '\t'))
-        {
+        if !setting.is_sane() || wanted.as_deref().is_some_and(|text| !is_one_line(text)) {
             return Err(JournalError::Unfit(format!(
                 "{setting} is no setting of the network, or its value is no text in one line"
             )));

@@ -1,5 +1,5 @@
 use fullpipe_record::{Buffer, Direction, HostSettings, Request, Transport};
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Span, without_control_characters};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -247,7 +247,7 @@ impl Parameters {
             dont_fragment: self.dont_fragment,
             // What is no processor is a wish like that for one that is not there.
             processor: self.processor.and_then(|number| u16::try_from(number).ok()),
-            title: self.title.as_deref().map(printable),
+            title: self.title.as_deref().map(without_control_characters),
             extra_data: self.extra_data.clone(),
             ..self.beyond_iperf3()
         })
@@ -590,10 +590,6 @@ fn checked_rate(bits_per_second: i64, what: &str) -> Result<Option<BitRate>, Ref
 /// Zero on the wire is what was not asked for.
 fn if_any<T: Default + PartialEq>(value: T) -> Option<T> {
     (value != T::default()).then_some(value)
-}
-
-fn printable(text: &str) -> String {
-    text.chars().filter(|character| !character.is_control()).collect()
 }
 
 fn refusal(number: ErrorNumber, why: &str) -> Refusal {

@@ -177,7 +177,7 @@ fn a_hundred_connections_are_watched_for_a_twentieth_of_a_core() {
     let before = of_this_thread();
     let watched = watch_others(Subject::Process(std::process::id()), &mut after(3000)).unwrap();
     let share = of_this_thread().saturating_sub(before).as_secs_f64() / watched.took.as_secs_f64();
-    println!("100 connections, 20 looks a second: {:.2} % of a core", share * 100.0);
+    println!("100 connections, 20 snapshots a second: {:.2} % of a core", share * 100.0);
     assert!(share < 0.05, "{:.2} % of a core", share * 100.0);
     // Still there, and nothing was sent.
     for (client, _) in &pairs {

@@ -1,8 +1,79 @@
 //! The table of legal verdicts: every limit with its causes and where each sits.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{At, Cause, Limit};
+use crate::{At, Limit};
+
+/// Why the limit is what it is: the closed list of causes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// The program fixed its receive buffer.
+    SoRcvbuf,
+    /// Autotuning of the receive buffer ends at `tcp_rmem`.
+    TcpRmemMax,
+    /// Window scaling is off at an end.
+    NoWindowScaling,
+    /// A device between the ends removed the option that scales windows.
+    WindowScaleStripped,
+    /// A device between the ends changed the shift that scales windows.
+    WindowScaleRewritten,
+    /// A device between the ends lowers the windows that pass.
+    WindowClamped,
+    /// The reader takes data slowly.
+    SlowReader,
+    /// A file is written or read slowly.
+    Storage,
+    /// The program fixed its send buffer.
+    SoSndbuf,
+    /// Autotuning of the send buffer ends at `tcp_wmem`.
+    TcpWmemMax,
+    /// The writer has nothing to send.
+    Idle,
+    /// The writer was asked for a rate, and offers no more.
+    RateLimited,
+    /// SSH grants each channel a window of its own.
+    SshChannel,
+    /// The transfer ended before the window had grown.
+    RampUp,
+    /// Slow start was left early.
+    EarlyExit,
+    /// The window grows back after a loss.
+    Recovering,
+    /// Packets that overtake others are taken for lost.
+    Reordering,
+    /// The link.
+    Link,
+    /// The link, which others load too.
+    Shared,
+    /// The sending host's own queue or network device.
+    HostQueue,
+    /// Independent loss.
+    Random,
+    /// A device that discards what exceeds a rate.
+    Policer,
+    /// Loss because a queue is shorter than the bursts.
+    ShallowQueue,
+    /// The program set a maximum pace.
+    MaxPacingRate,
+    /// A queueing discipline of the host holds packets back.
+    Qdisc,
+    /// The congestion control paces below what its window would allow.
+    CongestionControl,
+    /// The program's own work.
+    User,
+    /// The kernel's work on its behalf, interrupts included.
+    System,
+    /// The hypervisor gives the time to others, or a quota withholds it.
+    Stolen,
+    /// Packets that are too large vanish, and nothing says so.
+    BlackHole,
+    /// Segments are smaller than both ends could take.
+    MssClamped,
+    /// The evidence needed is not there.
+    EvidenceMissing,
+}
 
 /// Makes an enum of the verdicts of each limit, and [`LegalVerdict`] of them all, from one row a verdict.
 ///

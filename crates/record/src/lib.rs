@@ -58,7 +58,7 @@ pub use impairment::{IMPAIRMENTS, Impairment, ImpairmentKey};
 pub use lab::{LabCrossTraffic, LabDatagrams, LabReport, LabStep, Published};
 pub use latency::{Echo, EchoPhase, EchoReport, Inflation, LoadTime, Responsiveness};
 pub use legal::{
-    ApplicationWindowVerdict, CapacityVerdict, CongestionWindowVerdict, CpuVerdict, LegalVerdict, LossVerdict,
+    ApplicationWindowVerdict, CapacityVerdict, Cause, CongestionWindowVerdict, CpuVerdict, LegalVerdict, LossVerdict,
     MtuVerdict, PacingVerdict, ReceiveWindowVerdict, ReceiverApplicationVerdict, SendBufferVerdict,
     SenderApplicationVerdict, UnknownVerdict,
 };
@@ -80,9 +80,7 @@ pub use sample::{CongestionState, Sample, SocketMemory, TcpInfo};
 pub use settings::{BufferTriple, Change, HostSettings, KernelVersion, RESTORABLE_QDISCS};
 pub use steady::{least_rtt, steady, steady_of_receiver};
 pub use thinning::{MAX_SAMPLES, Thinning};
-pub use verdict::{
-    At, Basis, Cause, Commands, Elsewhere, Forecast, OtherLimit, Remedy, RunnerUp, Scope, System, Verdict,
-};
+pub use verdict::{At, Basis, Commands, Elsewhere, Forecast, OtherLimit, Remedy, RunnerUp, Scope, System, Verdict};
 pub use web100::{Web100, Web100Report};
 
 /// The version that every JSON document carries. It changes when a field is renamed or removed.

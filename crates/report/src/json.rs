@@ -27,16 +27,3 @@ pub fn event_schema() -> String {
     let schema: Schema = schemars::schema_for!(EventLine<'_>);
     format!("{}\n", serde_json::to_string_pretty(&schema).expect("a schema can always be written as JSON"))
 }
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_schema_changes_only_on_purpose() {
-        insta::assert_snapshot!(super::schema());
-    }
-
-    #[test]
-    fn the_schema_of_events_changes_only_on_purpose() {
-        insta::assert_snapshot!(super::event_schema());
-    }
-}

@@ -33,7 +33,7 @@ pub use checked::{quantity, require};
 pub use distance::Distance;
 pub use median::median;
 pub use parse::ParseError;
-pub use printable::printable;
+pub use printable::{is_one_line, printable, without_control_characters};
 pub use rate::BitRate;
 pub use ratio::Ratio;
 pub use span::{Span, Time};

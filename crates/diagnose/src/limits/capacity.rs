@@ -38,7 +38,7 @@ pub(crate) fn queue_behind_window(figures: &Figures) -> Option<Finding> {
 
 /// Finds a bottleneck that is full, and not with this transfer alone: it carries clearly less of it than its stated
 /// bandwidth; or its queue was there before the transfer began, and the transfer fills it or loses packets to it.
-pub(crate) fn shared(figures: &Figures, found: &Finding) -> Option<Finding> {
+pub(crate) fn behind_on_path(figures: &Figures, found: &Finding) -> Option<Finding> {
     let is_regrowth = found.verdict == CongestionWindowVerdict::Recovering.into();
     let shared = match (found.kind(), stated_capacity(figures)) {
         (Limit::Capacity, Some(stated)) => figures.rate < stated.scaled(SHARED_PIPE_SHARE),
@@ -127,7 +127,7 @@ fn time_at(figures: &Figures, enough: BitRate) -> Ratio {
 }
 
 /// Finds capacity or loss that is the sending host's own queue: it dropped the packets that TCP sent again.
-pub(crate) fn own_queue(figures: &Figures, found: &Finding) -> Option<Finding> {
+pub(crate) fn behind_at_sender(figures: &Figures, found: &Finding) -> Option<Finding> {
     let device = machine::suspected_device(figures, found)?;
     // A discipline counts the drops of those within it too.
     let dropped = device.qdiscs.iter().map(|qdisc| qdisc.dropped).max().unwrap_or(0).max(device.dropped_out);

@@ -12,9 +12,14 @@ use crate::path::trend;
 use crate::text::{self, Basics, Row, size, time};
 use crate::thresholds::{MIN_NEEDLESS_SHARE, MIN_REORDERED, MIN_REORDERED_SHARE, REGROWN_WINDOW_FACTOR};
 
-/// Finds packets that are late and not lost: many of the retransmitted ones had arrived already (RFC 2883), or the
+/// Finds a congestion window that the sender holds down though little was lost.
+pub(crate) fn held_without_loss(figures: &Figures, held: Ratio) -> Option<Finding> {
+    is_reordered(figures).then(|| Finding::new(CongestionWindowVerdict::Reordering, held))
+}
+
+/// Returns whether packets are late and not lost: many of the retransmitted ones had arrived already (RFC 2883), or the
 /// kernel saw some overtake others.
-pub(crate) fn reordered(figures: &Figures, held: Ratio) -> Option<Finding> {
+fn is_reordered(figures: &Figures) -> bool {
     let total = |count: fn(&TcpInfo) -> Option<SegCount>| -> u64 {
         let of_flows = figures.flows.iter().filter_map(|flow| count(&flow.whole.last()?.tcp));
         of_flows.fold(0, |sum, more| sum.saturating_add(more.get()))
@@ -22,8 +27,7 @@ pub(crate) fn reordered(figures: &Figures, held: Ratio) -> Option<Finding> {
     let again = total(|tcp| tcp.total_retrans) as f64;
     let (needless, seen) = (total(|tcp| tcp.dsack_dups), total(|tcp| tcp.reorder_events));
     let is_share = |count: u64, share: f64| count >= MIN_REORDERED && count as f64 >= again * share;
-    (is_share(needless, MIN_NEEDLESS_SHARE) || is_share(seen, MIN_REORDERED_SHARE))
-        .then(|| Finding::new(CongestionWindowVerdict::Reordering, held))
+    is_share(needless, MIN_NEEDLESS_SHARE) || is_share(seen, MIN_REORDERED_SHARE)
 }
 
 /// Finds a congestion window that neither loss nor a queue holds down now.

@@ -1,6 +1,6 @@
 //! Processors that have no more time to give.
 
-use fullpipe_record::{CpuSample, CpuTime, CpuVerdict, Machine, Remedy, Scope};
+use fullpipe_record::{CpuSample, CpuTime, CpuVerdict, Limit, Machine, Remedy, Scope};
 use fullpipe_units::{Ratio, Span};
 
 use crate::advice::Advice;
@@ -11,8 +11,17 @@ use crate::manual_remedy::ManualRemedy;
 use crate::text::{self, Row};
 use crate::thresholds::{FULL_CORE_SHARE, MIN_STOLEN_SHARE, MIN_THROTTLED_SHARE};
 
-/// The sender's processors, if they had no more time to give for most of the judged part.
-pub(crate) fn of_sender(figures: &Figures) -> Option<Finding> {
+/// Returns the processors of the end whose program or window `found` is, if they had no more time to give for most of
+/// the judged part.
+pub(crate) fn behind(figures: &Figures, found: &Finding) -> Option<Finding> {
+    match found.kind() {
+        Limit::SenderApplication => of_sender(figures),
+        Limit::ReceiverApplication | Limit::ReceiveWindow => of_receiver(figures),
+        _ => None,
+    }
+}
+
+fn of_sender(figures: &Figures) -> Option<Finding> {
     let (use_of_time, share) = limit(figures, &figures.evidence.sender_machine)?;
     let verdict = match use_of_time {
         UseOfTime::User => CpuVerdict::UserOfSender,
@@ -22,8 +31,7 @@ pub(crate) fn of_sender(figures: &Figures) -> Option<Finding> {
     Some(Finding::new(verdict, share))
 }
 
-/// The receiver's processors, likewise.
-pub(crate) fn of_receiver(figures: &Figures) -> Option<Finding> {
+fn of_receiver(figures: &Figures) -> Option<Finding> {
     let (use_of_time, share) = limit(figures, &figures.evidence.receiver_machine)?;
     let verdict = match use_of_time {
         UseOfTime::User => CpuVerdict::UserOfReceiver,

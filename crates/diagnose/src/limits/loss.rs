@@ -37,10 +37,16 @@ pub(crate) fn find(figures: &Figures, held: Ratio) -> Option<Finding> {
     explained.then(|| Finding::new(cause_of_loss(figures), held))
 }
 
+/// Finds loss that comes without a queue. It is asked before the bottleneck: under such loss the rate may stand still
+/// as it does where the bottleneck is full.
+pub(crate) fn without_queue(figures: &Figures, held: Ratio) -> Option<Finding> {
+    policed(figures, held).or_else(|| policed_under_bbr(figures, held))
+}
+
 /// Finds a device that discards what exceeds a rate: it takes a large part of a burst, and the packets before it met no
 /// queue. A sender that has learnt the rate loses little more; one that meets a short queue loses at one and the same
 /// window.
-pub(crate) fn policed(figures: &Figures, held: Ratio) -> Option<Finding> {
+fn policed(figures: &Figures, held: Ratio) -> Option<Finding> {
     let (idle, rtt) = (figures.idle_rtt?, figures.rtt?);
     let burst = losses::worst_burst(&figures.flows, rtt)?;
     let met_no_queue = burst.rtt <= idle.scaled(MAX_RTT_WITHOUT_QUEUE) + time_on_the_line(figures)?;
@@ -55,7 +61,7 @@ pub(crate) fn policed(figures: &Figures, held: Ratio) -> Option<Finding> {
 
 /// Finds the same under BBR, which does not learn the rate but tries again and again to exceed it: a link would queue
 /// its probes, a policer discards them.
-pub(crate) fn policed_under_bbr(figures: &Figures, held: Ratio) -> Option<Finding> {
+fn policed_under_bbr(figures: &Figures, held: Ratio) -> Option<Finding> {
     let mut round_trips: Vec<Span> = figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.rtt).collect();
     round_trips.sort_unstable();
     let long = *round_trips.get(round_trips.len() * 9 / 10)?;

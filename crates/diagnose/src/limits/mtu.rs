@@ -16,7 +16,7 @@ use crate::thresholds::{MIN_TIME_WITHOUT_PROGRESS, MIN_TIMEOUTS, MSS_EFFICIENCY_
 
 /// Finds segments so small that their headers take the difference to what the path could carry, though both devices
 /// would let larger ones pass and the program did not ask for it.
-pub(crate) fn mss_clamped(figures: &Figures, found: &Finding) -> Option<Finding> {
+pub(crate) fn behind(figures: &Figures, found: &Finding) -> Option<Finding> {
     let request = &figures.evidence.request;
     // A receiver that tunes its window by what packets cost it makes a small one of many small packets.
     let by_small_packets = found.kind() == Limit::ReceiveWindow && request.buffer == Buffer::Automatic;
@@ -40,7 +40,7 @@ fn possible_mss(figures: &Figures) -> Option<ByteCount> {
 
 /// Finds full segments that vanish: the sender times out again and again and nothing more is acknowledged, though small
 /// packets come and go.
-pub(crate) fn black_hole(figures: &Figures) -> Option<Finding> {
+pub(crate) fn without_progress(figures: &Figures) -> Option<Finding> {
     let last: Vec<&Sample> = figures.flows.iter().filter_map(|flow| flow.whole.last().copied()).collect();
     let small_ones_pass = figures.evidence.loaded_rtt.is_some();
     let all_silent =

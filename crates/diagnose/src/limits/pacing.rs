@@ -31,7 +31,7 @@ fn max_pace(figures: &Figures) -> Option<BitRate> {
 /// waited.
 ///
 /// Not BBR's: it paces at the rate that it measured, so that its pace is the path's.
-pub(crate) fn by_congestion_control(figures: &Figures, held: Ratio) -> Option<Finding> {
+pub(crate) fn below_window(figures: &Figures, held: Ratio) -> Option<Finding> {
     let unused =
         figures.snapshots().map(|snapshot| Some(snapshot.sample.pipe()? < snapshot.cwnd?.scaled(CLEARLY_LOWER_SHARE)));
     let unused = share(unused).filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
@@ -73,8 +73,8 @@ fn pace(figures: &Figures) -> Option<BitRate> {
         .sum()
 }
 
-/// A path that seems full and is the sending host's own queueing discipline, which holds packets to a rate.
-pub(crate) fn by_own_discipline(figures: &Figures, found: &Finding) -> Option<Finding> {
+/// Returns the sending host's own queueing discipline, if it holds packets to a rate, so that a path only seems full.
+pub(crate) fn behind(figures: &Figures, found: &Finding) -> Option<Finding> {
     let device = machine::suspected_device(figures, found)?;
     let holds = device.qdiscs.iter().any(|qdisc| qdisc_holds(figures, qdisc));
     holds.then(|| found.as_verdict(PacingVerdict::Qdisc))

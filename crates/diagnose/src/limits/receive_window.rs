@@ -4,8 +4,7 @@ use fullpipe_model::improvement::WindowConstraint;
 use fullpipe_model::kernel::{self, ReceiveBuffer};
 use fullpipe_model::window;
 use fullpipe_record::{
-    Buffer, CongestionWindowVerdict, Handshake, HostSettings, ReceiveWindowVerdict, ReceiverApplicationVerdict, Remedy,
-    Scope,
+    Buffer, CongestionWindowVerdict, Handshake, HostSettings, Limit, ReceiveWindowVerdict, Remedy, Scope,
 };
 use fullpipe_units::{ByteCount, Ratio};
 
@@ -65,17 +64,17 @@ fn name_receiver(figures: &Figures, held: Ratio) -> Finding {
     if figures.part.is_none() && figures.flows.iter().all(window_still_grows) {
         return Finding::new(CongestionWindowVerdict::RampUp, held);
     }
-    if receiver_application::reads_slowly(figures) {
-        return Finding::new(ReceiverApplicationVerdict::SlowReader, held);
-    }
-    let cause = if scaling_is_off(figures) {
+    receiver_application::behind_window(figures, held).unwrap_or_else(|| Finding::new(cause_at_receiver(figures), held))
+}
+
+fn cause_at_receiver(figures: &Figures) -> ReceiveWindowVerdict {
+    if scaling_is_off(figures) {
         ReceiveWindowVerdict::NoWindowScaling
     } else if receive_buffer_is_fixed(figures) {
         ReceiveWindowVerdict::SoRcvbuf
     } else {
         ReceiveWindowVerdict::TcpRmemMax
-    };
-    Finding::new(cause, held)
+    }
 }
 
 /// Returns whether a stream's window was well below its last size: the receiver tunes it while the sender speeds up,
@@ -116,7 +115,10 @@ fn receive_buffer_is_fixed(figures: &Figures) -> bool {
 /// handshake was received: an option that a device overwrites leaves padding, and a window that it lowers is as low
 /// there; and where a router quotes a SYN of this end that has lost its option. Where there is neither, scaling that
 /// was not agreed, with a peer that agreed to other options of the same age, counts as taken away.
-pub(crate) fn by_a_device(figures: &Figures, found: &Finding) -> Option<Finding> {
+pub(crate) fn behind(figures: &Figures, found: &Finding) -> Option<Finding> {
+    if found.kind() != Limit::ReceiveWindow {
+        return None;
+    }
     let cause = scale_stripped(figures).or_else(|| scale_rewritten(figures)).or_else(|| clamped(figures))?;
     Some(found.as_verdict(cause))
 }

@@ -1,6 +1,6 @@
 //! A receiving program that is slow, by itself or for the file that it writes.
 
-use fullpipe_record::{At, ReceiverApplicationVerdict, Remedy, Scope};
+use fullpipe_record::{At, Limit, ReceiverApplicationVerdict, Remedy, Scope};
 use fullpipe_units::{ByteCount, Ratio, median};
 
 use crate::advice::Advice;
@@ -15,13 +15,20 @@ use crate::thresholds::{
     FALLEN_WINDOW_SHARE, MIN_UNREAD_SHARE, MIN_WINDOW_FALLS_SHARE, SWINGING_WINDOW_SHARE, WINDOW_FALL_SHARE,
 };
 
-/// Returns whether a window that limits is the work of a program that reads slowly.
-pub(crate) fn reads_slowly(figures: &Figures) -> bool {
+/// Returns the receiving program, if a window that held the sender back for the share `held` is its work.
+pub(crate) fn behind_window(figures: &Figures, held: Ratio) -> Option<Finding> {
+    reads_slowly(figures).then(|| Finding::new(ReceiverApplicationVerdict::SlowReader, held))
+}
+
+fn reads_slowly(figures: &Figures) -> bool {
     figures.flows.iter().any(|flow| window_fell(flow) || window_swings(flow)) || unread_data_waits(figures)
 }
 
-/// A file that the receiving program writes for most of the time.
-pub(crate) fn slow_file(figures: &Figures) -> Option<Finding> {
+/// Returns the file that the receiving program writes for most of the time, if `found` is that program or its window.
+pub(crate) fn behind(figures: &Figures, found: &Finding) -> Option<Finding> {
+    if !matches!(found.kind(), Limit::ReceiverApplication | Limit::ReceiveWindow) {
+        return None;
+    }
     let busy = machine::busy_with_file(figures, &figures.evidence.receiver_machine)?;
     Some(Finding::new(ReceiverApplicationVerdict::Storage, busy))
 }

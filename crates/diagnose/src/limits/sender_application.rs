@@ -1,6 +1,6 @@
 //! A sending program that is slow, by itself, by request or for the file that it reads.
 
-use fullpipe_record::{At, Change, Remedy, Scope, SenderApplicationVerdict};
+use fullpipe_record::{At, Change, Limit, Remedy, Scope, SenderApplicationVerdict};
 use fullpipe_units::{BitRate, Ratio};
 
 use crate::advice::Advice;
@@ -36,8 +36,11 @@ fn keeps_to_a_rate(figures: &Figures) -> bool {
     figures.offered().is_some_and(reached)
 }
 
-/// A file that the sending program reads for most of the time.
-pub(crate) fn slow_file(figures: &Figures) -> Option<Finding> {
+/// Returns the file that the sending program reads for most of the time, if `found` is that program.
+pub(crate) fn behind(figures: &Figures, found: &Finding) -> Option<Finding> {
+    if found.kind() != Limit::SenderApplication {
+        return None;
+    }
     let busy = machine::busy_with_file(figures, &figures.evidence.sender_machine)?;
     Some(Finding::new(SenderApplicationVerdict::Storage, busy))
 }

@@ -18,7 +18,7 @@ use fullpipe_record::{Change, Content, Document, HostAdvice, HostApplied, HostUn
 use fullpipe_report as report;
 use fullpipe_scenario::parse_host_flag;
 use fullpipe_sys::ignore_terminal_signals;
-use fullpipe_units::{BitRate, SegCount, Span};
+use fullpipe_units::{BitRate, SegCount, Span, is_one_line};
 
 use crate::commands::Run;
 use crate::failure::{FAILED, Failure, USAGE};
@@ -416,7 +416,7 @@ fn temporary(text: &str) -> Result<Span, String> {
 /// Reads `SETTING=VALUE`, which may stand for several changes.
 fn setting(text: &str) -> Result<Vec<Change>, String> {
     let (name, value) = text.split_once('=').ok_or("it is SETTING=VALUE, as tcp_wmem=64MiB")?;
-    if value.chars().any(|letter| letter.is_control() && letter != '\t') || value.trim().is_empty() {
+    if !is_one_line(value) || value.trim().is_empty() {
         return Err("the value must be text in one line".to_owned());
     }
     let parts: Vec<&str> = name.splitn(2, ':').collect();

@@ -148,6 +148,6 @@ fn the_whole_replaces_what_was_reported_before_it() {
     assert!(measurement["broken_off"].is_null() && measurement["interrupted"] == true);
     let there = &measurement["remote"];
     assert!(there["until"].is_null() && there["settings"] == measurement["local"]["settings"], "{there:#}");
-    // Looks are taken every 50 ms and not once a second.
+    // The whole has a snapshot every 50 ms; what was reported before it had one a second.
     assert!(there["samples"].as_array().unwrap().len() > 20 * SECONDS);
 }
