@@ -9,15 +9,22 @@ pub(crate) struct Finding {
     pub(crate) share: Ratio,
     /// Names of the figures that a verdict would need, where nothing was found.
     pub(crate) missing: Vec<&'static str>,
+    /// Set if the evidence shows other verdicts as much as this one.
+    pub(crate) is_one_of_several: bool,
 }
 
 impl Finding {
     pub(crate) fn new(verdict: impl Into<LegalVerdict>, share: Ratio) -> Self {
-        Self { verdict: verdict.into(), share, missing: Vec::new() }
+        Self { verdict: verdict.into(), share, missing: Vec::new(), is_one_of_several: false }
     }
 
     pub(crate) fn unknown(missing: Vec<&'static str>) -> Self {
         Self { missing, ..Self::new(UnknownVerdict::EvidenceMissing, Ratio::ZERO) }
+    }
+
+    /// Returns this finding as one that the evidence does not tell from others of its set.
+    pub(crate) fn one_of_several(self) -> Self {
+        Self { is_one_of_several: true, ..self }
     }
 
     pub(crate) const fn kind(&self) -> Limit {

@@ -5,6 +5,7 @@
 //! can be recomputed from an archived one.
 
 mod advice;
+mod candidates;
 mod ceilings;
 mod figures;
 mod finding;
@@ -16,6 +17,7 @@ mod manual_remedy;
 mod outlook;
 mod path;
 mod policer_rate;
+mod ramp;
 mod receiving;
 mod remedies;
 mod rules;

@@ -6,7 +6,8 @@ use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 use crate::flow::Flow;
 use crate::thresholds::{
     MANY_EPISODES, MANY_EPISODES_SPREAD, MANY_EPISODES_SPREAD_UNDER_RENO, MIN_BURST_SEGMENTS,
-    MIN_EPISODES_OF_ONE_WINDOW, MIN_LOSSES_OF_ROUND_TRIP, ONE_WINDOW_SPREAD,
+    MIN_EPISODES_OF_ONE_WINDOW, MIN_EPISODES_OF_SAME_WINDOW, MIN_LOSSES_OF_ROUND_TRIP, ONE_WINDOW_SPREAD,
+    SAME_WINDOW_SPREAD,
 };
 
 /// Returns the number of recoveries of a stream in its judged part, as far as the samples show them.
@@ -26,8 +27,12 @@ pub(crate) fn come_at_one_window(flows: &[Flow], is_reno: bool) -> bool {
     let windows: Vec<Vec<ByteCount>> = flows.iter().map(windows_before_loss).filter(|w| !w.is_empty()).collect();
     let episodes: usize = windows.iter().map(Vec::len).sum();
     let of_many = if is_reno { MANY_EPISODES_SPREAD_UNDER_RENO } else { MANY_EPISODES_SPREAD };
-    let most = |count: usize| if count >= MANY_EPISODES { of_many } else { ONE_WINDOW_SPREAD };
-    episodes >= MIN_EPISODES_OF_ONE_WINDOW * windows.len().max(1)
+    let most = |count: usize| match count {
+        0..MIN_EPISODES_OF_ONE_WINDOW => SAME_WINDOW_SPREAD,
+        MIN_EPISODES_OF_ONE_WINDOW..MANY_EPISODES => ONE_WINDOW_SPREAD,
+        _ => of_many,
+    };
+    episodes >= MIN_EPISODES_OF_SAME_WINDOW * windows.len().max(1)
         && windows.iter().all(|windows| spread(windows) <= most(windows.len()))
 }
 

@@ -1,11 +1,12 @@
 //! Figures of the path that the rules of several limits share.
 
 use fullpipe_model::framing;
-use fullpipe_record::{Evidence, IpVersion, Progress};
+use fullpipe_record::{Evidence, IpVersion, Progress, Sample};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::figures::{Figures, mean};
 use crate::snapshot::Snapshot;
+use crate::thresholds::{FLAT_RATE_SEGMENTS, FLAT_RATE_SPREAD, MIN_ECHOES, WANDERING_RTT_FACTOR, WANDERING_RTT_MEDIAN};
 
 /// Returns the payload that the stated bandwidth can carry; `None` where none was stated.
 pub(crate) fn stated_capacity(figures: &Figures) -> Option<BitRate> {
@@ -27,6 +28,45 @@ pub(crate) fn efficiency(evidence: &Evidence, mss: ByteCount, timestamps: bool) 
 pub(crate) fn time_on_the_line(figures: &Figures) -> Option<Span> {
     let two = figures.mss? * 2;
     Some(if figures.rate > BitRate::ZERO { figures.rate.time_for(two) } else { Span::ZERO })
+}
+
+/// Returns whether a connection carries data at one rate throughout, as one does that keeps a bottleneck busy: bursts
+/// and congestion windows that grow and fall make it uneven.
+///
+/// Takes its samples by time, the bytes that each of them says were moved, and the payload of a segment.
+pub(crate) fn is_flat(
+    samples: &[&Sample],
+    moved: impl Fn(&Sample) -> Option<ByteCount>,
+    mss: Option<ByteCount>,
+) -> bool {
+    let enough = mss.unwrap_or_default() * FLAT_RATE_SEGMENTS;
+    let (mut rates, mut last) = (Vec::new(), None);
+    for (at, bytes) in samples.iter().filter_map(|sample| Some((sample.at, moved(sample)?))) {
+        let (since, before) = *last.get_or_insert((at, bytes));
+        let more = bytes.saturating_sub(before);
+        if at > since && more >= enough {
+            rates.push(BitRate::of(more, at.saturating_sub(since)).as_f64());
+            last = Some((at, bytes));
+        }
+    }
+    rates.sort_by(f64::total_cmp);
+    let at = |share: f64| rates.get((rates.len().saturating_sub(1) as f64 * share) as usize).copied();
+    let spread = || Some((at(0.75)? - at(0.25)?) / at(0.5)?);
+    rates.len() >= MIN_RATES && spread().is_some_and(|spread| spread <= FLAT_RATE_SPREAD)
+}
+
+/// Fewest rates that show a course.
+const MIN_RATES: usize = 4;
+
+/// Returns whether the round-trip time of the idle path wandered as it does where a queue fills and empties; or was
+/// longer than `least_seen`, as it is while others keep that queue full.
+pub(crate) fn queue_before_the_load(evidence: &Evidence, least_seen: Option<Span>) -> bool {
+    evidence.idle_spread.is_some_and(|idle| {
+        let least = least_seen.map_or(idle.min, |seen| seen.min(idle.min));
+        idle.count >= MIN_ECHOES
+            && idle.p90 > least.scaled(WANDERING_RTT_FACTOR)
+            && idle.median > least + WANDERING_RTT_MEDIAN
+    })
 }
 
 /// Figures that no sample of TCP shows.

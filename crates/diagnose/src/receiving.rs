@@ -3,30 +3,37 @@
 use std::collections::BTreeMap;
 
 use fullpipe_model::kernel;
+use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::window;
 use fullpipe_record::{
-    Basis, Buffer, CapacityVerdict, Evidence, LegalVerdict, Limit, LossVerdict, ReceiveWindowVerdict,
-    ReceiverApplicationVerdict, Sample, SenderApplicationVerdict, Verdict,
+    Basis, Buffer, CapacityVerdict, CongestionWindowVerdict, Evidence, LegalVerdict, Limit, LossVerdict, PacingVerdict,
+    ReceiveWindowVerdict, ReceiverApplicationVerdict, Sample, SendBufferVerdict, SenderApplicationVerdict, TcpInfo,
+    Verdict,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 
+use crate::candidates::candidates;
 use crate::figures::share;
 use crate::finding::Finding;
-use crate::limits::{Facts, application_window, receive_window};
-use crate::path;
+use crate::limits::{Facts, application_window, cpu, receive_window};
+use crate::path::{self, queue_before_the_load};
+use crate::ramp::is_slow_start;
 use crate::runner_up::{once_lifted, runner_up};
 use crate::snapshot::own_window;
 use crate::syn_quotes;
 use crate::text;
 use crate::thresholds::{
-    FULL_PIPE_SHARE, FULLY_TUNED_SHARE, INFLATED_RTT_FACTOR, MIN_IDLE_SHARE, MIN_LIMIT_SHARE, MIN_RECOVERIES,
-    MIN_WINDOW_FILL, SEGMENT_TRAIN, SILENCE_ROUND_TRIPS, TICK_TOLERANCE, UNREAD_BUFFER_SHARE,
+    BURST_PAUSE, CLOCK_TICK, EXPLAINED_BY_LOSS_FACTOR, FULL_PIPE_SHARE, FULLY_TUNED_SHARE, INFLATED_RTT_FACTOR,
+    MIN_BURST_PAUSES_SHARE, MIN_IDLE_SHARE, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_RECOVERIES, MIN_WINDOW_FILL,
+    MUCH_OUT_OF_ORDER, REACHED_RATE_SHARE, SEGMENT_TRAIN, SHARED_PIPE_SHARE, SILENCE_ROUND_TRIPS,
+    SLIGHTLY_INFLATED_RTT_FACTOR, TICK_TOLERANCE, UNREAD_BUFFER_SHARE,
 };
 
 /// Returns the limit of a transfer of which the receiving end alone was seen.
 pub(crate) fn judge(evidence: &Evidence) -> Verdict {
     let arrivals = Arrivals::of(evidence);
     let finding = application_window::above_tcp(evidence, arrivals.rate, arrivals.rtt, find(&arrivals));
+    let (candidates, would_tell) = candidates(Basis::Receiver, &finding);
     let mut shown = arrivals.shown();
     shown.extend((!finding.missing.is_empty()).then(|| ("missing".to_owned(), finding.missing.join(", "))));
     let ceilings = arrivals.ceilings();
@@ -42,12 +49,25 @@ pub(crate) fn judge(evidence: &Evidence) -> Verdict {
         evidence: shown,
         others: Vec::new(),
         basis: Basis::Receiver,
+        candidates,
+        would_tell,
         other_end_would_show: Some(OTHER_END.to_owned()),
     }
 }
 
 fn find(arrivals: &Arrivals) -> Finding {
-    let sought = [full_as_stated, slow_reader, own_window_in_use, out_of_order, silent_sender];
+    let sought = [
+        full_as_stated,
+        ended_early,
+        as_asked,
+        slow_reader,
+        own_window_in_use,
+        own_processor,
+        queue_on_the_path,
+        out_of_order,
+        silent_sender,
+        sender_itself,
+    ];
     sought.into_iter().find_map(|rule| rule(arrivals)).unwrap_or_else(|| Finding::unknown(vec![OTHER_END]))
 }
 
@@ -55,6 +75,26 @@ fn find(arrivals: &Arrivals) -> Finding {
 fn full_as_stated(arrivals: &Arrivals) -> Option<Finding> {
     (arrivals.rate >= arrivals.stated_capacity()?.scaled(FULL_PIPE_SHARE))
         .then(|| Finding::new(CapacityVerdict::Link, Ratio::ONE))
+}
+
+/// Finds a transfer that ended before the sender's congestion window had grown.
+fn ended_early(arrivals: &Arrivals) -> Option<Finding> {
+    let (rtt, mss) = (arrivals.rtt?, arrivals.mss()?);
+    let of_flow = |flow: &Vec<&Sample>| is_slow_start(flow, |sample| sample.tcp.bytes_received, mss, rtt);
+    let found = arrivals.evidence.steady.is_none() && arrivals.losses() == 0 && arrivals.whole.iter().all(of_flow);
+    found.then(|| Finding::new(CongestionWindowVerdict::RampUp, Ratio::ONE))
+}
+
+/// Finds a sender that was asked for a rate, or for a maximum pace, and keeps to it.
+fn as_asked(arrivals: &Arrivals) -> Option<Finding> {
+    let request = &arrivals.evidence.request;
+    let streams = f64::from(request.streams.max(1));
+    let reached =
+        |asked: Option<BitRate>| asked.is_some_and(|rate| arrivals.rate >= rate.scaled(REACHED_RATE_SHARE * streams));
+    if reached(request.rate) {
+        return Some(Finding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE));
+    }
+    reached(request.pacing).then(|| Finding::new(PacingVerdict::MaxPacingRate, Ratio::ONE))
 }
 
 /// Finds a receive buffer that stays full of data in order: the program does not read it. Behind a hole data must wait,
@@ -82,22 +122,54 @@ fn own_window_in_use(arrivals: &Arrivals) -> Option<Finding> {
         return Some(Finding::new(CapacityVerdict::Link, Ratio::ONE));
     }
     let held = Ratio::new(Ratio::of(brought.as_f64(), window.as_f64()).get().min(1.0));
-    Some(Finding::new(arrivals.cause_of_window(window), held))
+    let cause = arrivals.cause_of_window(window);
+    let found = Finding::new(cause, held);
+    // Where scaling is on here, only the SYN could show who took it away.
+    let offered = arrivals.evidence.receiver.as_ref().is_some_and(|host| host.window_scaling);
+    let unsure = cause == ReceiveWindowVerdict::NoWindowScaling && offered;
+    Some(if unsure { found.one_of_several() } else { found })
 }
 
-/// Finds data that arrives out of order again and again: packets before it were lost, or overtaken. With a queue that
-/// fills as well, it is the pipe that is full.
-fn out_of_order(arrivals: &Arrivals) -> Option<Finding> {
-    let grew = |before: &Sample, now: &Sample| Some(now.tcp.out_of_order_in? > before.tcp.out_of_order_in?);
-    let times = arrivals.pairs().filter_map(|(before, now)| grew(before, now)).filter(|grew| *grew).count();
-    if (times as u64) < MIN_RECOVERIES {
+/// Finds the processors of this end, if they had no more time to give for most of the judged part.
+fn own_processor(arrivals: &Arrivals) -> Option<Finding> {
+    let times = || arrivals.snapshots().map(|snapshot| snapshot.at);
+    cpu::of_this_receiver(&arrivals.evidence.receiver_machine, times().min()?, times().max()?)
+}
+
+/// Finds a queue on the path that this transfer keeps filled: the round trip is longer under load; or a little longer,
+/// and the data arrives at one rate throughout.
+fn queue_on_the_path(arrivals: &Arrivals) -> Option<Finding> {
+    if !(arrivals.is_inflated() || (arrivals.is_a_little_inflated() && arrivals.is_flat())) {
         return None;
     }
-    if arrivals.is_inflated() {
-        return Some(Finding::new(CapacityVerdict::Link, Ratio::ONE));
+    let shared = arrivals.stated_capacity().map_or_else(
+        || queue_before_the_load(arrivals.evidence, arrivals.evidence.idle_rtt),
+        |stated| arrivals.rate < stated.scaled(SHARED_PIPE_SHARE),
+    );
+    let verdict = if shared { CapacityVerdict::Shared } else { CapacityVerdict::Link };
+    Some(Finding::new(verdict, Ratio::ONE))
+}
+
+/// Finds data that arrives out of order again and again: packets before it were lost, or overtaken.
+///
+/// BBR does not slow down for losses of a few percent: behind it only a policer keeps the rate down. What a loss-based
+/// control loses to shows at the sender alone.
+fn out_of_order(arrivals: &Arrivals) -> Option<Finding> {
+    if arrivals.losses() < MIN_RECOVERIES {
+        return None;
     }
-    let held = share(arrivals.pairs().map(|(before, now)| grew(before, now))).unwrap_or_default();
-    Some(Finding::new(LossVerdict::Random, held))
+    let verdict = if arrivals.is_bbr() {
+        if arrivals.share_out_of_order()? < MIN_LOSS_OF_PROBES {
+            return None;
+        }
+        LossVerdict::Policer
+    } else if arrivals.loss_explains_the_rate()? {
+        LossVerdict::Random
+    } else {
+        return None;
+    };
+    let found = Finding::new(verdict, Ratio::ONE);
+    Some(if arrivals.is_bbr() { found } else { found.one_of_several() })
 }
 
 /// Finds a sender that is silent for longer than any window would explain.
@@ -107,9 +179,26 @@ fn silent_sender(arrivals: &Arrivals) -> Option<Finding> {
     (silent.get() > MIN_IDLE_SHARE).then(|| Finding::new(SenderApplicationVerdict::Idle, silent))
 }
 
+/// Finds a sender that holds itself back: this end would take more, nothing is lost, and no queue stands on the path.
+/// Where data comes in bursts with a pause in each round trip, the buffer of its socket holds no more; else its program
+/// has no more.
+fn sender_itself(arrivals: &Arrivals) -> Option<Finding> {
+    if arrivals.rate == BitRate::ZERO || arrivals.losses() > 0 {
+        return None;
+    }
+    let verdict: LegalVerdict = if arrivals.comes_in_bursts()? {
+        SendBufferVerdict::TcpWmemMax.into()
+    } else {
+        SenderApplicationVerdict::Idle.into()
+    };
+    Some(Finding::new(verdict, Ratio::ONE).one_of_several())
+}
+
 /// The figures of the receiving end's samples, over the part that is judged.
 struct Arrivals<'a> {
     evidence: &'a Evidence,
+    /// Every sample of each connection, by time.
+    whole: Vec<Vec<&'a Sample>>,
     /// The judged samples of each connection, by time.
     flows: Vec<Vec<&'a Sample>>,
     /// Mean rate of all connections.
@@ -124,16 +213,20 @@ impl<'a> Arrivals<'a> {
             (steady.ramp.saturating_sub(Span::from_nanos(1)), steady.ramp + steady.duration)
         });
         let mut by_stream: BTreeMap<u16, Vec<&Sample>> = BTreeMap::new();
-        for sample in evidence.receiver_samples.iter().filter(|sample| (first..=last).contains(&sample.at)) {
+        for sample in &evidence.receiver_samples {
             by_stream.entry(sample.stream).or_default().push(sample);
         }
-        let mut flows: Vec<Vec<&Sample>> = by_stream.into_values().collect();
-        for flow in &mut flows {
+        let mut whole: Vec<Vec<&Sample>> = by_stream.into_values().collect();
+        for flow in &mut whole {
             flow.sort_by_key(|sample| sample.at);
         }
+        let judged = |flow: &Vec<&'a Sample>| -> Vec<&'a Sample> {
+            flow.iter().copied().filter(|sample| (first..=last).contains(&sample.at)).collect()
+        };
+        let flows: Vec<Vec<&Sample>> = whole.iter().map(judged).filter(|flow| !flow.is_empty()).collect();
         let estimates = flows.iter().flatten().filter_map(|sample| sample.tcp.rcv_rtt).filter(|rtt| *rtt > Span::ZERO);
         let rtt = median(estimates.collect()).or(evidence.loaded_rtt).or(evidence.idle_rtt);
-        Self { rate: rate(evidence, &flows), rtt: rtt.filter(|rtt| *rtt > Span::ZERO), evidence, flows }
+        Self { rate: rate(evidence, &flows), rtt: rtt.filter(|rtt| *rtt > Span::ZERO), evidence, whole, flows }
     }
 
     fn snapshots(&self) -> impl Iterator<Item = &Sample> {
@@ -152,16 +245,86 @@ impl<'a> Arrivals<'a> {
         (!windows.is_empty()).then(|| windows.into_iter().sum())
     }
 
+    /// Returns whether the round trip under load shows a standing queue.
     fn is_inflated(&self) -> bool {
-        self.rtt
-            .zip(self.evidence.idle_rtt)
-            .is_some_and(|(rtt, idle)| rtt > idle.scaled(INFLATED_RTT_FACTOR) + TICK_TOLERANCE)
+        self.is_longer_than_idle_by(INFLATED_RTT_FACTOR)
+    }
+
+    /// Returns whether it shows a queue that comes and goes, or a short one.
+    fn is_a_little_inflated(&self) -> bool {
+        self.is_longer_than_idle_by(SLIGHTLY_INFLATED_RTT_FACTOR)
+    }
+
+    /// Of echo requests, which also saw the ramp, and of the kernel's own estimate, which counts in milliseconds.
+    fn is_longer_than_idle_by(&self, factor: f64) -> bool {
+        let on_the_line = self.mss().map_or(Span::ZERO, |mss| self.rate.time_for(mss * 2));
+        let (echoes, estimate) = (self.evidence.loaded_rtt.or(self.rtt), self.rtt);
+        let least = echoes.zip(estimate).map(|(echoes, estimate)| echoes.min(estimate));
+        let idle = self.evidence.idle_rtt;
+        least.zip(idle).is_some_and(|(loaded, idle)| loaded > idle.scaled(factor) + on_the_line + CLOCK_TICK)
+    }
+
+    /// Returns whether the data arrives at one rate throughout, as behind a bottleneck that never runs empty.
+    fn is_flat(&self) -> bool {
+        self.flows.iter().all(|flow| path::is_flat(flow, |sample| sample.tcp.bytes_received, self.mss()))
+    }
+
+    /// Returns whether the connections are silent for much of each round trip, though never for longer.
+    fn comes_in_bursts(&self) -> Option<bool> {
+        let pause = self.rtt?.scaled(BURST_PAUSE) + CLOCK_TICK;
+        let silent = share(self.snapshots().map(|now| Some(now.tcp.since_data_received? > pause)))?;
+        Some(silent.get() >= MIN_BURST_PAUSES_SHARE)
+    }
+
+    /// Payload of a full segment.
+    fn mss(&self) -> Option<ByteCount> {
+        self.snapshots().filter_map(|snapshot| snapshot.tcp.rcv_mss).max().filter(|mss| *mss > ByteCount::ZERO)
+    }
+
+    /// Congestion control that the sender was asked for, if it is BBR.
+    fn is_bbr(&self) -> bool {
+        self.evidence.request.congestion.as_deref().is_some_and(|name| name.starts_with("bbr"))
+    }
+
+    /// Round trips in which data arrived out of order, of the connection that had most of them.
+    fn losses(&self) -> u64 {
+        self.most_rounds(self.with_losses())
+    }
+
+    /// The judged part of each connection, or the whole of it where too few losses are in the judged part: what they
+    /// did to the sender's window lasts.
+    fn with_losses(&self) -> &[Vec<&'a Sample>] {
+        if self.most_rounds(&self.flows) >= MIN_RECOVERIES { &self.flows } else { &self.whole }
+    }
+
+    fn most_rounds(&self, flows: &[Vec<&Sample>]) -> u64 {
+        let rtt = self.rtt.unwrap_or_default();
+        flows.iter().map(|flow| out_of_order_rounds(flow, rtt)).max().unwrap_or(0)
+    }
+
+    fn share_out_of_order(&self) -> Option<f64> {
+        let flows = self.with_losses();
+        let (late, all) = (growth(flows, |tcp| tcp.out_of_order_in)?, growth(flows, |tcp| tcp.data_segs_in)?);
+        Some(late as f64 / (all as f64).max(1.0))
+    }
+
+    /// Returns whether a loss-based congestion control makes about this rate of so many losses. Where much arrives out
+    /// of order, many are lost at once.
+    fn loss_explains_the_rate(&self) -> Option<bool> {
+        let (rtt, mss) = (self.rtt?, self.mss()?);
+        let episodes: u64 = self.losses() * self.flows.len() as u64;
+        let segments = growth(self.with_losses(), |tcp| tcp.data_segs_in)?;
+        let loss = Ratio::of(episodes as f64, segments.max(episodes) as f64);
+        let control = self.evidence.request.congestion.as_deref().and_then(CongestionControl::named);
+        let of_one = window::rate(control.unwrap_or(CongestionControl::Cubic).window(loss, rtt, mss)?, rtt);
+        let expected = of_one.scaled(self.flows.len() as f64);
+        let much = self.share_out_of_order()? >= MUCH_OUT_OF_ORDER;
+        Some(much || expected <= self.rate.scaled(EXPLAINED_BY_LOSS_FACTOR))
     }
 
     /// Returns the payload that the stated bandwidth can carry.
     fn stated_capacity(&self) -> Option<BitRate> {
-        let mss =
-            self.snapshots().filter_map(|snapshot| snapshot.tcp.rcv_mss).max().filter(|mss| *mss > ByteCount::ZERO)?;
+        let mss = self.mss()?;
         let timestamps = self.snapshots().find_map(|snapshot| snapshot.tcp.timestamps).unwrap_or(true);
         path::stated_payload(self.evidence, mss, timestamps)
     }
@@ -218,6 +381,9 @@ impl<'a> Arrivals<'a> {
             LegalVerdict::ApplicationWindow(verdict) => {
                 application_window::Channel::seen(verdict, self.evidence, rate, self.rtt).sentence()
             }
+            LegalVerdict::Capacity(CapacityVerdict::Shared) => format!(
+                "The pipe is full, but not with this transfer alone: {rate} of it arrives here, and the rest is others'."
+            ),
             LegalVerdict::Capacity(_) => {
                 format!("The pipe is full: {rate} of data arrives, and more would only lengthen the queue.")
             }
@@ -225,18 +391,38 @@ impl<'a> Arrivals<'a> {
                 "Data arrives out of order again and again: packets are lost or overtake each other on the path, and \
                  {rate} arrives. Only the sender knows how many were lost."
             ),
+            LegalVerdict::CongestionWindow(_) => format!(
+                "The transfer was over before it had speeded up: a sender starts slowly and doubles each round trip \
+                 ({rtt})."
+            ),
+            LegalVerdict::SenderApplication(SenderApplicationVerdict::RateLimited) => {
+                format!(
+                    "The sender was asked for a rate and offered no more: {rate} arrives, and nothing holds it back."
+                )
+            }
+            LegalVerdict::Pacing(_) => {
+                format!("The sender was asked for a maximum pace, and {rate} arrives: it reaches that.")
+            }
+            LegalVerdict::Cpu(_) => format!(
+                "This end, which receives, lacks processor time for {} of the time, and only {rate} arrives.",
+                finding.share
+            ),
+            LegalVerdict::SendBuffer(_) => format!(
+                "Each round trip of {rtt} brings the same, {}, and then a pause, though this end would take more: a \
+                 buffer or window of the sender holds no more.",
+                self.rtt.map(|rtt| rate.bytes_in(rtt)).unwrap_or_default()
+            ),
+            LegalVerdict::SenderApplication(_) if finding.is_one_of_several => format!(
+                "{rate} arrives, evenly, this end could take more, and nothing is lost: the sender has no more to send, or \
+                 its buffer holds no more."
+            ),
             LegalVerdict::SenderApplication(_) => format!(
                 "The sender is silent for {} of the time, longer than any window explains: its program has nothing to \
                  send.",
                 finding.share
             ),
             // The receiving end alone shows no limit of these kinds.
-            LegalVerdict::Unknown(_)
-            | LegalVerdict::SendBuffer(_)
-            | LegalVerdict::CongestionWindow(_)
-            | LegalVerdict::Pacing(_)
-            | LegalVerdict::Cpu(_)
-            | LegalVerdict::Mtu(_) => format!(
+            LegalVerdict::Unknown(_) | LegalVerdict::Mtu(_) => format!(
                 "{rate} arrives, this end could take more, and nothing is lost: only the sender knows what holds it \
                  back."
             ),
@@ -244,11 +430,8 @@ impl<'a> Arrivals<'a> {
     }
 
     fn shown(&self) -> BTreeMap<String, String> {
-        let growth = |counter: fn(&Sample) -> Option<SegCount>| {
-            let of_flow = |flow: &Vec<&Sample>| Some(counter(flow.last()?)?.saturating_sub(counter(flow.first()?)?));
-            self.flows.iter().filter_map(of_flow).map(SegCount::get).reduce(u64::saturating_add)
-        };
-        let out_of_order = growth(|sample| sample.tcp.out_of_order_in).zip(growth(|sample| sample.tcp.data_segs_in));
+        let out_of_order =
+            growth(&self.flows, |tcp| tcp.out_of_order_in).zip(growth(&self.flows, |tcp| tcp.data_segs_in));
         let memory = || self.snapshots().filter_map(|snapshot| snapshot.memory);
         let unread = median(memory().map(|memory| memory.rmem_alloc).collect());
         let buffer = memory().map(|memory| memory.rcvbuf).max();
@@ -268,6 +451,25 @@ impl<'a> Arrivals<'a> {
         .filter_map(|(name, text)| Some((name.to_owned(), text?)))
         .collect()
     }
+}
+
+/// Returns the number of round trips in which data arrived out of order.
+fn out_of_order_rounds(flow: &[&Sample], rtt: Span) -> u64 {
+    let (mut rounds, mut until) = (0, Span::ZERO);
+    for pair in flow.windows(2) {
+        if pair[1].tcp.out_of_order_in > pair[0].tcp.out_of_order_in && pair[1].at >= until {
+            rounds += 1;
+            until = pair[1].at + rtt.scaled(SILENCE_ROUND_TRIPS);
+        }
+    }
+    rounds
+}
+
+/// Returns the growth of a counter, all connections together.
+fn growth(flows: &[Vec<&Sample>], counter: fn(&TcpInfo) -> Option<SegCount>) -> Option<u64> {
+    let of_flow =
+        |flow: &Vec<&Sample>| Some(counter(&flow.last()?.tcp)?.saturating_sub(counter(&flow.first()?.tcp)?).get());
+    flows.iter().filter_map(of_flow).reduce(u64::saturating_add)
 }
 
 /// The steady rate, or what arrived from the first snapshot to the last.

@@ -28,8 +28,9 @@ fn limit(figures: &Figures) -> Finding {
     if figures.snapshots().next().is_none() {
         return Finding::unknown(vec!["samples of the sending end"]);
     }
-    if let Some(full) = capacity::full_as_stated(figures) {
-        return full;
+    let as_a_whole = [capacity::full_as_stated, congestion_window::ended_early];
+    if let Some(found) = as_a_whole.into_iter().find_map(|rule| rule(figures)) {
+        return found;
     }
     let idle = figures.idle().filter(|idle| idle.get() > MIN_IDLE_SHARE);
     match (limit_while_busy(figures), idle) {

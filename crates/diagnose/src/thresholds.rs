@@ -41,6 +41,13 @@ pub(crate) const MIN_EPISODES_OF_ONE_WINDOW: usize = 8;
 /// 100 ms at p of 10⁻³ to 10⁻⁵, 1000 series each). With four losses it would be 17 %, and with a spread of 0.1 it would
 /// be 10 %.
 pub(crate) const ONE_WINDOW_SPREAD: f64 = 0.05;
+/// Losses of a stream that are enough where they come at exactly one window.
+pub(crate) const MIN_EPISODES_OF_SAME_WINDOW: usize = 5;
+/// Largest deviation ÷ mean of a few windows before loss that are the same but for a segment.
+///
+/// Windows before independent losses spread by a quarter and more: five of them are as narrow by chance about once in
+/// ten thousand times.
+pub(crate) const SAME_WINDOW_SPREAD: f64 = 0.025;
 /// Losses of a stream from which a wider spread counts as one window.
 ///
 /// Small windows can only be the same by whole segments, and packets in a burst fill a short queue a little sooner or
@@ -99,6 +106,9 @@ pub(crate) const FULLY_TUNED_SHARE: f64 = 0.8;
 pub(crate) const MIN_BLOCKED_SHARE: f64 = 0.002;
 /// Shares of the send buffer in use when a sleeping writer is woken: a third of it is free (`sk_stream_write_space`).
 pub(crate) const WOKEN_BUFFER_SHARES: std::ops::RangeInclusive<f64> = 0.64..=0.8;
+/// Share of a send buffer that limits below which a program that asks before it writes (`poll`) never leaves it
+/// (measured: 0.62 to 0.72 throughout).
+pub(crate) const MIN_BUFFER_OF_ASKING_WRITER: f64 = 0.5;
 /// Snapshots that are enough to see a writer sleep and wake.
 pub(crate) const MIN_SNAPSHOTS_OF_SLEEPING_WRITER: usize = 20;
 /// Mean share of the receive buffer that unread data fills where the reader is slow (measured: at most 3 % where it
@@ -113,6 +123,14 @@ pub(crate) const MIN_BUFFER_MEAN: f64 = 0.6;
 /// longer.
 pub(crate) const MIN_IDLE_SHARE: f64 = 0.1;
 
+// Short transfers.
+
+/// Segments that a sender sends at first (RFC 6928).
+pub(crate) const INITIAL_WINDOW: u64 = 10;
+/// Round trips by which a transfer may take longer than slow start does for its bytes: one for the request, and one for
+/// acknowledgements that are held back.
+pub(crate) const SLOW_START_TOLERANCE: f64 = 2.0;
+
 // The path.
 
 /// Share of the stated capacity from which the goodput is a full pipe.
@@ -125,11 +143,19 @@ pub(crate) const INFLATED_RTT_FACTOR: f64 = 1.25;
 pub(crate) const GROWN_WINDOW_FACTOR: f64 = 1.1;
 /// Multiple of the rate in the first third up to which the rate of the last third is flat.
 pub(crate) const FLAT_RATE_FACTOR: f64 = 1.03;
+/// Distance of the quartiles of the rate ÷ its median up to which data arrives at one rate (measured: 0.01 at a full
+/// link, 0.2 and more where loss limits).
+pub(crate) const FLAT_RATE_SPREAD: f64 = 0.06;
+/// Segments over which a rate is taken to see whether it is flat, so that one more or less does not count.
+pub(crate) const FLAT_RATE_SEGMENTS: u64 = 100;
 /// Multiple of its size in the first third from which a window grows back from a loss; near its last peak it grows
 /// slowly.
 pub(crate) const REGROWN_WINDOW_FACTOR: f64 = 1.05;
 /// Largest factor between the rate that loss allows and the measured one at which the loss explains the rate.
 pub(crate) const EXPLAINED_BY_LOSS_FACTOR: f64 = 2.0;
+/// Multiple of the round-trip time of echo requests above which acknowledgements come late: the receiving host, and not
+/// the path, holds them back.
+pub(crate) const LATE_ACK_FACTOR: f64 = 1.15;
 /// Share of the stated capacity below which a full bottleneck carries cross traffic too.
 pub(crate) const SHARED_PIPE_SHARE: f64 = 0.75;
 /// Multiple of the least idle round-trip time that a tenth of them must exceed for a queue before the load.
@@ -147,8 +173,9 @@ pub(crate) const MIN_LOSS_OF_PROBES: f64 = 0.02;
 pub(crate) const MAX_RTT_WITHOUT_QUEUE_UNDER_BBR: f64 = 1.1;
 /// Packets seen to overtake others from which reordering counts.
 pub(crate) const MIN_REORDERED: u64 = 3;
-/// Reordered packets ÷ retransmissions from which packets are late, and not lost.
-pub(crate) const MIN_REORDERED_SHARE: f64 = 0.1;
+/// Reordered packets ÷ retransmissions from which packets are late, and not lost (seen: 0.15 on a lossy path that also
+/// swapped a few packets).
+pub(crate) const MIN_REORDERED_SHARE: f64 = 0.3;
 /// Share of the retransmissions that had arrived already from which packets are late, and not lost (RFC 2883).
 pub(crate) const MIN_NEEDLESS_SHARE: f64 = 0.5;
 
@@ -182,6 +209,17 @@ pub(crate) const DEFAULT_QUEUE_PACKETS: u64 = 1000;
 ///
 /// A buffer that the kernel tunes offers twice of what a round trip brings, until it cannot grow.
 pub(crate) const MIN_WINDOW_FILL: f64 = 0.75;
+/// Multiple of the idle round-trip time above which a queue comes and goes on the path, where the rate is flat as well
+/// (measured: 1.08 and more at full links, 1.00 to 1.02 where loss or a window limits).
+pub(crate) const SLIGHTLY_INFLATED_RTT_FACTOR: f64 = 1.04;
+/// Resolution of the receiver's own estimate of the round-trip time, that of TCP's timestamps.
+pub(crate) const CLOCK_TICK: Span = Span::from_millis(1);
+/// Share of the segments out of order from which many are lost at once.
+pub(crate) const MUCH_OUT_OF_ORDER: f64 = 0.1;
+/// Share of a round trip without data that is a pause between bursts.
+pub(crate) const BURST_PAUSE: f64 = 0.15;
+/// Share of the snapshots in such a pause from which data comes in bursts.
+pub(crate) const MIN_BURST_PAUSES_SHARE: f64 = 0.1;
 /// Share of the receive buffer in use from which its program reads too slowly.
 pub(crate) const UNREAD_BUFFER_SHARE: f64 = 0.5;
 /// Round trips without data from which the sender had none to send, or could not.
@@ -217,7 +255,9 @@ pub(crate) const REACHED_RATE_SHARE: f64 = 0.9;
 /// Packets that a host drops itself from which they count.
 pub(crate) const MIN_OWN_DROPS: u64 = 10;
 /// Packets that a host drops itself ÷ retransmissions from which its own queue is the limit.
-pub(crate) const MIN_OWN_DROPS_SHARE: f64 = 0.5;
+///
+/// A train of segments that is dropped as one counts as one.
+pub(crate) const MIN_OWN_DROPS_SHARE: f64 = 0.2;
 
 // Windows above TCP.
 

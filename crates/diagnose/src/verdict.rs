@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use fullpipe_record::{Basis, Evidence, Limit, Verdict};
 use fullpipe_units::Ratio;
 
+use crate::candidates::candidates;
 use crate::ceilings::ceilings;
 use crate::figures::Figures;
 use crate::finding::Finding;
@@ -28,6 +29,8 @@ pub fn diagnose(evidence: &Evidence) -> Verdict {
     }
     let figures = Figures::of(evidence);
     let finding = application_window::above_tcp(evidence, figures.rate, figures.rtt, find(&figures));
+    let basis = basis(evidence);
+    let (candidates, would_tell) = candidates(basis, &finding);
     let facts = limits::facts(&finding, &figures);
     let mut ceilings = ceilings(&figures, &finding);
     ceilings.extend(application_window::ceiling(evidence, figures.rtt).map(|rate| (Limit::ApplicationWindow, rate)));
@@ -43,7 +46,9 @@ pub fn diagnose(evidence: &Evidence) -> Verdict {
         evidence: shown(&figures, &finding, facts.as_ref()),
         ceilings,
         others,
-        basis: basis(evidence),
+        basis,
+        candidates,
+        would_tell,
         other_end_would_show: other_end_would_show(evidence, facts.as_ref()),
     }
 }

@@ -35,7 +35,7 @@ pub use inspect::inspect;
 pub use journal_dir::{ApplyOptions, JournalDir, Step, check, planned};
 pub use journal_error::JournalError;
 pub use managers::managers;
-pub use meter::ProcessorMeter;
+pub use meter::{ProcessorMeter, thin_out_processors};
 pub use nearby::MachineTree;
 pub use render::{commands, commands_for_unread_host};
 pub use setting::System;

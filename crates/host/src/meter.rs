@@ -79,7 +79,16 @@ fn used(stat: Option<&File>, buffer: &mut Vec<u8>) -> Option<ProcessTime> {
     }
 }
 
-/// Time that the threads of this process have waited for a processor. A thread that ends takes its count with it, so
+/// Drops every second sample, but never the last, which has the sums.
+pub fn thin_out_processors(samples: &mut Vec<CpuSample>) {
+    let mut keeps = samples.len().is_multiple_of(2);
+    samples.retain(|_| {
+        keeps = !keeps;
+        keeps
+    });
+}
+
+/// Time that the threads of a process have waited for a processor. A thread that ends takes its count with it, so
 /// the difference of each thread is added at each sample.
 #[derive(Debug)]
 struct Threads {
@@ -283,6 +292,18 @@ btime 1700000000
     fn write(tree: &tempfile::TempDir, name: &str, text: &str) {
         // Open files stay what they are, as in `/proc`.
         fs::write(tree.path().join(name), text).unwrap();
+    }
+
+    #[test]
+    fn thinning_keeps_the_last_sample_and_even_distances() {
+        for count in 1..50 {
+            let sample = |at| CpuSample { at: Span::from_millis(at), ..CpuSample::default() };
+            let mut all: Vec<CpuSample> = (1..=count).map(sample).collect();
+            thin_out_processors(&mut all);
+            assert_eq!(all.last().unwrap().at, Span::from_millis(count));
+            assert!(all.windows(2).all(|pair| pair[1].at == pair[0].at + Span::from_millis(2)));
+            assert_eq!(all.len() as u64, count.div_ceil(2));
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub fn transfers(watched: &Watched, bandwidth: Option<BitRate>) -> Vec<(Transfer
     let mut groups: BTreeMap<(Option<String>, IpAddr, bool), Vec<Course>> = BTreeMap::new();
     for (stream, seen) in watched.connections.iter().enumerate() {
         let course = Course::of(stream as u16, seen, watched);
-        if course.moved > ByteCount::ZERO {
+        if course.offered > ByteCount::ZERO {
             let key = (seen.owner.program.clone(), seen.remote.ip(), course.receives);
             groups.entry(key).or_default().push(course);
         }
@@ -40,17 +40,17 @@ pub fn transfers(watched: &Watched, bandwidth: Option<BitRate>) -> Vec<(Transfer
     let mut groups: Vec<Vec<Course>> = groups.into_values().collect();
     groups.iter_mut().for_each(keep_those_with_data);
     groups.retain(|group| snapshots(group) >= MIN_SNAPSHOTS);
-    let moved = |group: &[Course]| group.iter().map(|course| course.moved).sum::<ByteCount>();
-    groups.sort_by_key(|group| std::cmp::Reverse(moved(group)));
-    let most = groups.first().map_or(ByteCount::ZERO, |group| moved(group));
-    groups.retain(|group| moved(group) >= most.scaled(MIN_SHARE));
+    let offered = |group: &[Course]| group.iter().map(|course| course.offered).sum::<ByteCount>();
+    groups.sort_by_key(|group| std::cmp::Reverse(offered(group)));
+    let most = groups.first().map_or(ByteCount::ZERO, |group| offered(group));
+    groups.retain(|group| offered(group) >= most.scaled(MIN_SHARE));
     groups.truncate(MAX_TRANSFERS);
     groups.iter().map(|group| transfer(group, watched, bandwidth)).collect()
 }
 
 fn keep_those_with_data(group: &mut Vec<Course>) {
-    let most = group.iter().map(|course| course.moved).max().unwrap_or_default();
-    group.retain(|course| course.moved >= most.scaled(MIN_SHARE));
+    let most = group.iter().map(|course| course.offered).max().unwrap_or_default();
+    group.retain(|course| course.offered >= most.scaled(MIN_SHARE));
 }
 
 /// One connection over the time for which it was watched.
@@ -60,6 +60,8 @@ struct Course<'w> {
     receives: bool,
     /// Bytes in the direction in which more were moved.
     moved: ByteCount,
+    /// The same, with those that were written and never arrived.
+    offered: ByteCount,
     samples: Vec<&'w Sample>,
 }
 
@@ -72,8 +74,15 @@ impl<'w> Course<'w> {
             last.saturating_sub(if seen.is_old { first } else { ByteCount::ZERO })
         };
         let (sent, received) = (growth(acknowledged), growth(arrived));
-        Self { seen, receives: received > sent, moved: sent.max(received), samples }
+        let waiting = samples.last().map_or(ByteCount::ZERO, |last| waiting(last));
+        let moved = sent.max(received);
+        Self { seen, receives: received > sent + waiting, moved, offered: moved.max(sent + waiting), samples }
     }
+}
+
+/// Returns the bytes that are in flight, or wait to be sent.
+fn waiting(sample: &Sample) -> ByteCount {
+    sample.outstanding().unwrap_or_default() + sample.tcp.not_sent.unwrap_or_default()
 }
 
 fn acknowledged(sample: &Sample) -> ByteCount {
@@ -109,6 +118,9 @@ fn transfer(group: &[Course], watched: &Watched, bandwidth: Option<BitRate>) -> 
         ..Request::default()
     };
     let here = Some(watched.settings.clone());
+    let machine = seen.map(|seen| watched.machines.of(seen.owner.pid, seen.remote.ip(), begin)).unwrap_or_default();
+    let (sender_machine, receiver_machine) =
+        if receives { (Machine::default(), machine) } else { (machine, Machine::default()) };
     let (sender_samples, receiver_samples) = if receives { (Vec::new(), samples) } else { (samples, Vec::new()) };
     let both = || sender_samples.iter().chain(&receiver_samples);
     let evidence = Evidence {
@@ -126,8 +138,8 @@ fn transfer(group: &[Course], watched: &Watched, bandwidth: Option<BitRate>) -> 
         receiver: here.filter(|_| receives),
         sender_sockets: if receives { Vec::new() } else { sockets.clone() },
         receiver_sockets: if receives { sockets } else { Vec::new() },
-        sender_machine: Machine::default(),
-        receiver_machine: Machine::default(),
+        sender_machine,
+        receiver_machine,
         program: seen.and_then(|seen| seen.owner.program.clone()),
         sender_samples,
         receiver_samples,

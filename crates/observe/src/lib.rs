@@ -8,6 +8,7 @@
 
 mod error;
 mod evidence;
+mod machines;
 mod process;
 mod watch;
 

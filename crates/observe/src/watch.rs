@@ -10,10 +10,17 @@ use fullpipe_sys::{Connection, Connections, NetNamespace, fixed_buffers};
 use fullpipe_units::{ByteCount, Span};
 
 use crate::error::WatchError;
+use crate::machines::Machines;
 use crate::process;
 
-/// Time between two snapshots at first.
+/// Time between two snapshots.
 const PERIOD: Duration = Duration::from_millis(50);
+
+/// Time between two snapshots, and two searches, while a program that was just started may be done soon.
+const PERIOD_AT_FIRST: Duration = Duration::from_millis(10);
+
+/// Time for which a program counts as just started.
+const AT_FIRST: Duration = Duration::from_millis(500);
 
 /// Snapshots from one search for new sockets of a process to the next.
 const SNAPSHOTS_PER_SEARCH: u32 = 4;
@@ -49,6 +56,8 @@ pub struct Watched {
     pub(crate) connections: Vec<Seen>,
     /// The samples of the connections, in the order of time.
     pub(crate) samples: Vec<Sample>,
+    /// The processors and devices that they used.
+    pub(crate) machines: Machines,
 }
 
 /// A connection that is watched.
@@ -101,7 +110,7 @@ pub struct Standing {
 /// # Errors
 /// Fails if there is no such process or connection, or it belongs to another user.
 pub fn watch_others(subject: Subject, stop: &mut dyn FnMut(Standing) -> bool) -> Result<Watched, WatchError> {
-    let (connections, settings) = in_its_network(subject)?;
+    let Network { connections, settings, is_ours } = in_its_network(subject)?;
     let mut watch = Watch {
         subject,
         connections,
@@ -110,13 +119,18 @@ pub fn watch_others(subject: Subject, stop: &mut dyn FnMut(Standing) -> bool) ->
         samples: Vec::new(),
         owners: BTreeMap::new(),
         misses: BTreeMap::new(),
+        machines: Machines::new(is_ours),
     };
     let (mut next, mut period, mut snapshots) = (watch.origin, PERIOD, 0_u32);
     loop {
-        if snapshots.is_multiple_of(SNAPSHOTS_PER_SEARCH) {
+        let just_started = matches!(subject, Subject::Started(_)) && watch.origin.elapsed() < AT_FIRST;
+        if just_started || snapshots.is_multiple_of(SNAPSHOTS_PER_SEARCH) {
             watch.search(snapshots == 0)?;
         }
         watch.take_snapshot()?;
+        if snapshots.is_multiple_of(SNAPSHOTS_PER_SEARCH) {
+            watch.machines.sample(watch.origin.elapsed().into());
+        }
         snapshots = snapshots.wrapping_add(1);
         if watch.samples.len() > MAX_SAMPLES {
             thin_out(&mut watch.samples);
@@ -125,18 +139,29 @@ pub fn watch_others(subject: Subject, stop: &mut dyn FnMut(Standing) -> bool) ->
         if stop(watch.standing()) || watch.is_over() {
             break;
         }
-        next += period;
+        next += if just_started { PERIOD_AT_FIRST } else { period };
         thread::sleep(next.saturating_duration_since(Instant::now()));
     }
-    Ok(Watched { settings, took: watch.origin.elapsed().into(), connections: watch.seen, samples: watch.samples })
+    let took = Span::from(watch.origin.elapsed());
+    watch.machines.sample(took);
+    Ok(Watched { settings, took, connections: watch.seen, samples: watch.samples, machines: watch.machines })
 }
 
-/// Returns the connections and the settings of the network namespace that the subject is in.
-fn in_its_network(subject: Subject) -> Result<(Connections, HostSettings), WatchError> {
-    let here = || -> Result<_, WatchError> {
+/// The network namespace of what is watched.
+struct Network {
+    connections: Connections,
+    settings: HostSettings,
+    /// Set if it is the one of this process.
+    is_ours: bool,
+}
+
+/// Returns the network namespace that the subject is in.
+fn in_its_network(subject: Subject) -> Result<Network, WatchError> {
+    let read = |is_ours| -> Result<_, WatchError> {
         let connections = Connections::open().map_err(WatchError::Table)?;
-        Ok((connections, inspect(&SysctlTree::of_this_host())?))
+        Ok(Network { connections, settings: inspect(&SysctlTree::of_this_host())?, is_ours })
     };
+    let here = || read(true);
     let (Subject::Process(pid) | Subject::Started(pid)) = subject else { return here() };
     let Some(network) = process::foreign_network(pid).map_err(|cause| WatchError::of_process(pid, cause))? else {
         return here();
@@ -146,7 +171,7 @@ fn in_its_network(subject: Subject) -> Result<(Connections, HostSettings), Watch
     let there = thread::scope(|scope| {
         let moved = scope.spawn(|| {
             network.enter().map_err(|cause| WatchError::of_process(pid, cause))?;
-            here()
+            read(false)
         });
         moved.join()
     });
@@ -163,6 +188,7 @@ struct Watch {
     owners: BTreeMap<u64, Owner>,
     /// Searches in which a socket was not among the connections, by inode number.
     misses: BTreeMap<u64, u8>,
+    machines: Machines,
 }
 
 impl Watch {
@@ -226,6 +252,7 @@ impl Watch {
 
     fn add(&mut self, found: &Connection, owner: Owner, is_old: bool) {
         if self.seen.len() < MAX_CONNECTIONS && self.seen.iter().all(|seen| seen.cookie != found.cookie) {
+            self.machines.add(owner.pid, found.remote.ip());
             self.seen.push(Seen {
                 cookie: found.cookie,
                 has_fixed_rcvbuf: owner.fixed_the_receive_buffer(),

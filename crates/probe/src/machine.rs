@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use fullpipe_host::{DeviceMeter, ProcessorMeter};
+use fullpipe_host::{DeviceMeter, ProcessorMeter, thin_out_processors};
 use fullpipe_record::{CpuSample, Machine};
 
 /// Time between two samples at first.
@@ -57,7 +57,7 @@ impl Before {
             // A device that has gone keeps its last counts.
             seen.device = device.or(seen.device.take());
             if KEPT.is_exceeded_by(&seen.processors) {
-                thin_out(&mut seen.processors);
+                thin_out_processors(&mut seen.processors);
                 period *= 2;
             }
             if is_last {
@@ -126,19 +126,10 @@ impl Bounds {
 
     fn of(&self, mut samples: Vec<CpuSample>) -> Vec<CpuSample> {
         while self.is_exceeded_by(&samples) {
-            thin_out(&mut samples);
+            thin_out_processors(&mut samples);
         }
         samples
     }
-}
-
-/// Drops every second sample, but never the last, which has the sums.
-fn thin_out(samples: &mut Vec<CpuSample>) {
-    let mut keeps = samples.len().is_multiple_of(2);
-    samples.retain(|_| {
-        keeps = !keeps;
-        keeps
-    });
 }
 
 fn lock(seen: &Mutex<Machine>) -> MutexGuard<'_, Machine> {
@@ -160,17 +151,6 @@ mod tests {
             ..CpuSample::default()
         };
         (1..=count).map(sample).collect()
-    }
-
-    #[test]
-    fn thinning_keeps_the_last_sample_and_even_distances() {
-        for count in 1..50 {
-            let mut all = samples(count, 1);
-            thin_out(&mut all);
-            assert_eq!(all.last().unwrap().at, Span::from_millis(count));
-            assert!(all.windows(2).all(|pair| pair[1].at == pair[0].at + Span::from_millis(2)));
-            assert_eq!(all.len() as u64, count.div_ceil(2));
-        }
     }
 
     #[test]

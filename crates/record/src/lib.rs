@@ -80,7 +80,9 @@ pub use sample::{CongestionState, Sample, SocketMemory, TcpInfo};
 pub use settings::{BufferTriple, Change, HostSettings, KernelVersion, RESTORABLE_QDISCS};
 pub use steady::{least_rtt, steady, steady_of_receiver};
 pub use thinning::{MAX_SAMPLES, Thinning};
-pub use verdict::{At, Basis, Commands, Elsewhere, Forecast, OtherLimit, Remedy, RunnerUp, Scope, System, Verdict};
+pub use verdict::{
+    At, Basis, Candidate, Commands, Elsewhere, Forecast, OtherLimit, Remedy, RunnerUp, Scope, System, Verdict,
+};
 pub use web100::{Web100, Web100Report};
 
 /// The version that every JSON document carries. It changes when a field is renamed or removed.

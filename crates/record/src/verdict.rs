@@ -61,6 +61,30 @@ pub struct RunnerUp {
     pub share: Option<Ratio>,
 }
 
+/// A verdict that may be the right one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Candidate {
+    /// The limit.
+    pub kind: Limit,
+    /// Its cause.
+    pub cause: Cause,
+    /// The end, or the part of the path, that has it.
+    pub at: At,
+}
+
+impl Candidate {
+    /// Returns kind and cause as `loss/policer`; the kind alone where they do not belong together.
+    pub fn name(self) -> &'static str {
+        LegalVerdict::of(self.kind, self.cause, self.at).map_or(self.kind.name(), LegalVerdict::name)
+    }
+}
+
+impl From<LegalVerdict> for Candidate {
+    fn from(verdict: LegalVerdict) -> Self {
+        Self { kind: verdict.kind(), cause: verdict.cause(), at: verdict.at() }
+    }
+}
+
 /// The limit of a transfer, and its evidence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
@@ -87,6 +111,13 @@ pub struct Verdict {
     /// Whose view it rests on.
     #[serde(default)]
     pub basis: Basis,
+    /// The verdicts of which the evidence does not show which one is right, this one first; at most three, and none
+    /// where it shows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub candidates: Vec<Candidate>,
+    /// What would tell which of the candidates is right.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub would_tell: Option<String>,
     /// Figures that the view of the other end would add, where it is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_end_would_show: Option<String>,

@@ -72,7 +72,8 @@ impl Drawing {
             }
             return Ok(records);
         }
-        let seed = self.seed.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs());
+        let seed =
+            self.seed.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs());
         say(false, &format!("seed {seed}\n"));
         let views = if self.view.is_empty() { &clap::ValueEnum::value_variants()[..] } else { &self.view };
         let bench = std::env::current_exe()?;
@@ -115,6 +116,7 @@ fn line(record: &Record) -> String {
     let mark = match &record.broken {
         Some(_) => "left out",
         None if record.said() == record.expected => "right",
+        None if record.is_right() => "among",
         None => "WRONG",
     };
     let sentence = record.verdict.as_ref().map(|verdict| verdict.sentence.as_str()).unwrap_or_default();

@@ -108,23 +108,83 @@ use Family::{
 const fn families(view: View) -> &'static [Family] {
     match view {
         View::BothEnds => &[
-            FullLink, SharedWithDatagrams, SharedWithTcp, RandomLoss, Policer, ShallowQueue, ReceiveMaximum,
-            ReceiveBuffer, NoScaling, StrippedScale, SendMaximum, OfferedRate, SlowReader, OwnShaper, OwnShortQueue,
-            MaxPace, SenderQuota, ReceiverQuota, BlackHole, ShortTransfer,
+            FullLink,
+            SharedWithDatagrams,
+            SharedWithTcp,
+            RandomLoss,
+            Policer,
+            ShallowQueue,
+            ReceiveMaximum,
+            ReceiveBuffer,
+            NoScaling,
+            StrippedScale,
+            SendMaximum,
+            OfferedRate,
+            SlowReader,
+            OwnShaper,
+            OwnShortQueue,
+            MaxPace,
+            SenderQuota,
+            ReceiverQuota,
+            BlackHole,
+            ShortTransfer,
         ],
         View::Sender => &[
-            FullLink, SharedWithDatagrams, SharedWithTcp, RandomLoss, Policer, ShallowQueue, ReceiveMaximum, NoScaling,
-            StrippedScale, SendMaximum, OfferedRate, SlowReader, OwnShaper, OwnShortQueue, MaxPace, SenderQuota,
-            BlackHole, ShortTransfer,
+            FullLink,
+            SharedWithDatagrams,
+            SharedWithTcp,
+            RandomLoss,
+            Policer,
+            ShallowQueue,
+            ReceiveMaximum,
+            NoScaling,
+            StrippedScale,
+            SendMaximum,
+            OfferedRate,
+            SlowReader,
+            OwnShaper,
+            OwnShortQueue,
+            MaxPace,
+            SenderQuota,
+            BlackHole,
+            ShortTransfer,
         ],
         View::Receiver => &[
-            FullLink, SharedWithDatagrams, SharedWithTcp, RandomLoss, Policer, ShallowQueue, ReceiveMaximum,
-            ReceiveBuffer, NoScaling, StrippedScale, SendMaximum, OfferedRate, ReceiverQuota, ShortTransfer,
+            FullLink,
+            SharedWithDatagrams,
+            SharedWithTcp,
+            RandomLoss,
+            Policer,
+            ShallowQueue,
+            ReceiveMaximum,
+            ReceiveBuffer,
+            NoScaling,
+            StrippedScale,
+            SendMaximum,
+            OfferedRate,
+            ReceiverQuota,
+            ShortTransfer,
         ],
         View::Watched => &[
-            FullLink, SharedWithDatagrams, SharedWithTcp, RandomLoss, Policer, ShallowQueue, ReceiveMaximum,
-            ReceiveBuffer, NoScaling, StrippedScale, SendMaximum, SendBuffer, PausingSender, SlowReader, OwnShaper,
-            OwnShortQueue, SenderQuota, BlackHole, ShortTransfer,
+            FullLink,
+            SharedWithDatagrams,
+            SharedWithTcp,
+            RandomLoss,
+            Policer,
+            ShallowQueue,
+            ReceiveMaximum,
+            ReceiveBuffer,
+            NoScaling,
+            StrippedScale,
+            SendMaximum,
+            SendBuffer,
+            PausingSender,
+            SlowReader,
+            OwnShaper,
+            OwnShortQueue,
+            SenderQuota,
+            BlackHole,
+            ShortTransfer,
         ],
     }
 }
@@ -187,7 +247,9 @@ impl Draw {
     fn way(&mut self, family: Family) -> Way {
         let (rates, packets) = match family {
             // Enough losses in a run need a small window.
-            RandomLoss | ShallowQueue => ((5e6, 100e6), 30.0..150.0),
+            RandomLoss => ((5e6, 100e6), 30.0..150.0),
+            // A window that a queue cuts must grow back several times in a run.
+            ShallowQueue => ((3e6, 50e6), 15.0..45.0),
             // A window without a scale must be far less than the pipe.
             NoScaling | StrippedScale => ((10e6, 500e6), 100.0..1500.0),
             // What a small share of a processor cannot fill.
@@ -212,20 +274,31 @@ impl Draw {
         let left = self.uniform(0.25, 0.6);
         let control = match family {
             RandomLoss | ShallowQueue => self.pick(&["reno", "cubic"]),
+            // BBR paces, and so does not overflow a queue of its own.
+            OwnShortQueue => self.pick(&["reno", "cubic"]),
             _ => self.pick(&["reno", "cubic", "bbr"]),
         };
         let may_have_many = !matches!(
             family,
-            RandomLoss | ShallowQueue | Policer | SenderQuota | ReceiverQuota | BlackHole | ShortTransfer | NoScaling
+            RandomLoss
+                | ShallowQueue
+                | Policer
+                | SenderQuota
+                | ReceiverQuota
+                | BlackHole
+                | ShortTransfer
+                | NoScaling
                 | StrippedScale
         );
-        let streams = if view != View::Watched && may_have_many && self.chance(0.25) { self.pick(&[2, 3, 5, 8]) } else { 1 };
+        let streams =
+            if view != View::Watched && may_have_many && self.chance(0.25) { self.pick(&[2, 3, 5, 8]) } else { 1 };
         let downloads = match view {
             View::Sender => false,
             View::Receiver => true,
             View::BothEnds => self.chance(0.3),
             View::Watched => {
-                matches!(family, ReceiveMaximum | ReceiveBuffer) || (self.chance(0.4) && can_be_watched_receiving(family))
+                matches!(family, ReceiveMaximum | ReceiveBuffer)
+                    || (self.chance(0.4) && can_be_watched_receiving(family))
             }
         };
         let queue = self.uniform(0.8, 2.0) * way.bytes();
@@ -251,7 +324,17 @@ impl Draw {
         // The kernel takes as default only what it allows everybody; of a route it takes any.
         case.scripts.push((Host::Near, format!("ip route replace default via 198.18.10.2 congctl {control}")));
         case.scripts.push((Host::Far, format!("ip route replace default via 198.18.12.2 congctl {control}")));
-        let mut plan = Plan { case, way, left, control, streams, downloads, peer: Small::default(), flags: Vec::new(), bytes: None };
+        let mut plan = Plan {
+            case,
+            way,
+            left,
+            control,
+            streams,
+            downloads,
+            peer: Small::default(),
+            flags: Vec::new(),
+            bytes: None,
+        };
         plan.plant(family, self);
         plan.programs(family, self);
         let Plan { mut case, downloads, .. } = plan;
@@ -354,7 +437,8 @@ impl Plan {
             }
             Policer => {
                 let passes = self.left * rate / 8.0;
-                let burst = draw.uniform(0.1, 0.5) * self.way.bytes();
+                // Of as many milliseconds as devices have.
+                let burst = (passes * draw.log_uniform(0.005, 0.08)).max(20_000.0);
                 self.script(
                     self.data_router(),
                     format!(
@@ -490,7 +574,8 @@ impl Plan {
 
     /// Chooses the programs at both ends.
     fn programs(&mut self, family: Family, draw: &mut Draw) {
-        let seconds = (self.way.rtt * 45.0).clamp(6.0, 14.0).ceil();
+        let round_trips = if family == ShallowQueue { 120.0 } else { 45.0 };
+        let seconds = (self.way.rtt * round_trips).clamp(6.0, 14.0).ceil();
         if self.is_watched() {
             self.watched_programs(family, seconds, draw);
         } else {
@@ -525,7 +610,8 @@ impl Plan {
             Some(bytes) => vec!["--bytes".to_owned(), format!("{bytes:.0}")],
             None => vec!["--time".to_owned(), (seconds + 3.0).to_string()],
         };
-        let needs_small_programs = matches!(family, SendBuffer | ReceiveBuffer | PausingSender | SlowReader | ShortTransfer);
+        let needs_small_programs =
+            matches!(family, SendBuffer | ReceiveBuffer | PausingSender | SlowReader | ShortTransfer);
         let target = format!("{FAR}:{PORT}");
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         let port = PORT.to_string();

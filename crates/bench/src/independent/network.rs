@@ -175,8 +175,9 @@ fn shell(command: &mut Command, script: &str) -> Result<(), RunError> {
 impl Drop for Network {
     fn drop(&mut self) {
         for name in Host::ALL.map(Host::name).into_iter().chain(["box"]) {
-            // One that was never made is not there.
-            let _ = Command::new("ip").args(["netns", "del", &format!("{}{name}", self.prefix)]).output();
+            // A program that was traced outlives its tracer. A namespace that was never made is not there.
+            let script = "ip netns pids \"$0\" | xargs -r kill -KILL; ip netns del \"$0\"";
+            let _ = Command::new("sh").args(["-c", script, &format!("{}{name}", self.prefix)]).output();
         }
     }
 }

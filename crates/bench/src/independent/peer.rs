@@ -72,7 +72,11 @@ impl Peer {
         stream.set_write_timeout(Some(TIMEOUT))?;
         let sends = matches!(self.role, Role::Send { .. } | Role::Offer { .. });
         if let Some(size) = self.buffer {
-            if sends { set_socket_send_buffer_size(&stream, size) } else { set_socket_recv_buffer_size(&stream, size) }?;
+            if sends {
+                set_socket_send_buffer_size(&stream, size)
+            } else {
+                set_socket_recv_buffer_size(&stream, size)
+            }?;
         }
         self.move_data(stream, sends)
     }

@@ -37,7 +37,8 @@ impl Record {
     /// # Errors
     /// If one cannot be read, or is no record.
     pub(crate) fn read_all(folder: &Path) -> io::Result<Vec<Self>> {
-        let mut paths: Vec<_> = fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
+        let mut paths: Vec<_> =
+            fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
         paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
         paths.sort();
         let read = |path: &std::path::PathBuf| {
@@ -63,6 +64,17 @@ impl Record {
         if let Some(evidence) = &self.evidence {
             self.verdict = Some(diagnose(evidence));
         }
+    }
+
+    /// Returns whether the verdict is what was planted, or names it among its candidates.
+    pub(crate) fn is_right(&self) -> bool {
+        self.said() == self.expected || self.candidates().contains(&self.expected.as_str())
+    }
+
+    /// Names of the candidates, where the verdict has some.
+    pub(crate) fn candidates(&self) -> Vec<&'static str> {
+        let all = self.verdict.iter().flat_map(|verdict| &verdict.candidates);
+        all.map(|candidate| candidate.name()).collect()
     }
 
     /// Kind and cause of the verdict.

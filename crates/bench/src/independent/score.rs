@@ -23,19 +23,21 @@ pub(crate) fn text(records: &[Record]) -> String {
 }
 
 fn of_view(view: View, records: &[&Record]) -> String {
-    let is_right = |record: &&&Record| record.said() == record.expected;
     let kind = |name: &str| name.split('/').next().unwrap_or_default().to_owned();
-    let right = records.iter().filter(is_right).count();
+    let right = records.iter().filter(|record| record.is_right()).count();
+    let sets = records.iter().filter(|record| !record.candidates().is_empty()).count();
     let kinds = records.iter().filter(|record| kind(record.said()) == kind(&record.expected)).count();
     let all = records.len();
     let mut text = format!(
-        "\n{view:?}: {right} of {all} right in kind and cause ({:.0} %, at least {:.0} %), {kinds} in kind\n\n",
+        "\n{view:?}: {right} of {all} right in kind and cause ({:.0} %, at least {:.0} %), {kinds} in kind, {sets} with \
+         candidates\n\n",
         right as f64 / all as f64 * 100.0,
         lower_bound(right, all) * 100.0,
     );
     let mut confusion: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
     for record in records {
-        *confusion.entry(&record.expected).or_default().entry(record.said()).or_default() += 1;
+        let said = if record.is_right() { &record.expected } else { record.said() };
+        *confusion.entry(&record.expected).or_default().entry(said).or_default() += 1;
     }
     for (expected, said) in &confusion {
         let total: usize = said.values().sum();

@@ -1,22 +1,23 @@
 //! A bottleneck that is full, on the path or in the sending host.
 
-use fullpipe_record::{At, CapacityVerdict, Change, CongestionWindowVerdict, Limit, Progress, Remedy, Scope};
+use fullpipe_record::{At, CapacityVerdict, Change, CongestionWindowVerdict, Limit, Progress, Remedy, Sample, Scope};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 use crate::advice::Advice;
 use crate::figures::{Figures, share};
 use crate::finding::Finding;
+use crate::flow::Flow;
 use crate::limits::Facts;
 use crate::limits::loss::loss_window;
 use crate::machine;
 use crate::manual_remedy::ManualRemedy;
-use crate::path::{judged_part, rate_trend, stated_capacity, time_on_the_line, trend};
+use crate::path::{self, judged_part, queue_before_the_load, rate_trend, stated_capacity, time_on_the_line, trend};
 use crate::snapshot::Snapshot;
 use crate::text::{self, Basics, Row, time};
 use crate::thresholds::{
     DEFAULT_QUEUE_PACKETS, FLAT_RATE_FACTOR, FULL_PIPE_SHARE, FULL_PIPE_SHARE_UNDER_BBR, GROWN_WINDOW_FACTOR,
-    INFLATED_RTT_FACTOR, MIN_ECHOES, MIN_LIMIT_SHARE, MIN_OWN_DROPS, MIN_OWN_DROPS_SHARE, NEXT_SIZE_FACTOR,
-    SEGMENT_TRAIN, SHARED_PIPE_SHARE, WANDERING_RTT_FACTOR, WANDERING_RTT_MEDIAN,
+    INFLATED_RTT_FACTOR, MIN_LIMIT_SHARE, MIN_OWN_DROPS, MIN_OWN_DROPS_SHARE, NEXT_SIZE_FACTOR, SEGMENT_TRAIN,
+    SHARED_PIPE_SHARE,
 };
 
 /// Finds a pipe that is as full as its stated bandwidth allows.
@@ -31,7 +32,9 @@ pub(crate) fn full_as_stated(figures: &Figures) -> Option<Finding> {
 pub(crate) fn queue_behind_window(figures: &Figures) -> Option<Finding> {
     let in_the_pipe = figures.rate.bytes_in(figures.idle_rtt?);
     let waiting = figures.mean(|snapshot| snapshot.outstanding)?.saturating_sub(in_the_pipe);
-    let others_wait_too = figures.evidence.loaded_rtt.zip(inflated_rtt(figures)).is_none_or(|(rtt, most)| rtt > most);
+    let echoes = figures.evidence.loaded_rtt.zip(inflated_rtt(figures));
+    // Without echo requests a rate that wavers shows that it is the sender's own bursts that wait.
+    let others_wait_too = echoes.map_or_else(|| is_flat(figures), |(rtt, most)| rtt > most);
     (waiting > SEGMENT_TRAIN && rtt_is_inflated(figures) && others_wait_too)
         .then(|| Finding::new(CapacityVerdict::Link, time_inflated(figures)))
 }
@@ -42,21 +45,18 @@ pub(crate) fn behind_on_path(figures: &Figures, found: &Finding) -> Option<Findi
     let is_regrowth = found.verdict == CongestionWindowVerdict::Recovering.into();
     let shared = match (found.kind(), stated_capacity(figures)) {
         (Limit::Capacity, Some(stated)) => figures.rate < stated.scaled(SHARED_PIPE_SHARE),
-        (Limit::Capacity | Limit::Loss, _) => queue_before_the_load(figures),
-        _ => is_regrowth && queue_before_the_load(figures),
+        (Limit::Capacity | Limit::Loss, _) => queue_before_the_load(figures.evidence, figures.idle_rtt),
+        _ => is_regrowth && queue_before_the_load(figures.evidence, figures.idle_rtt),
     };
     shared.then(|| found.as_verdict(CapacityVerdict::Shared))
 }
 
-/// Returns whether the round-trip time of the idle path wandered as it does where a queue fills and empties; or was
-/// longer than the least under load, as it is while others keep that queue full.
-fn queue_before_the_load(figures: &Figures) -> bool {
-    figures.evidence.idle_spread.is_some_and(|idle| {
-        let least = figures.idle_rtt.map_or(idle.min, |seen| seen.min(idle.min));
-        idle.count >= MIN_ECHOES
-            && idle.p90 > least.scaled(WANDERING_RTT_FACTOR)
-            && idle.median > least + WANDERING_RTT_MEDIAN
-    })
+fn is_flat(figures: &Figures) -> bool {
+    let of_flow = |flow: &Flow| {
+        let samples: Vec<&Sample> = flow.snapshots.iter().map(|snapshot| snapshot.sample).collect();
+        path::is_flat(&samples, |sample| sample.tcp.bytes_acked, figures.mss)
+    };
+    figures.flows.iter().all(of_flow)
 }
 
 pub(crate) fn full_bottleneck(figures: &Figures, held: Ratio) -> Option<Finding> {

@@ -6,9 +6,11 @@ use fullpipe_units::{ByteCount, Ratio, SegCount};
 use crate::advice::Advice;
 use crate::figures::Figures;
 use crate::finding::Finding;
-use crate::limits::Facts;
+use crate::flow::Flow;
+use crate::limits::{Facts, receive_window};
 use crate::manual_remedy::ManualRemedy;
 use crate::path::trend;
+use crate::ramp::is_slow_start;
 use crate::text::{self, Basics, Row, size, time};
 use crate::thresholds::{MIN_NEEDLESS_SHARE, MIN_REORDERED, MIN_REORDERED_SHARE, REGROWN_WINDOW_FACTOR};
 
@@ -28,6 +30,17 @@ fn is_reordered(figures: &Figures) -> bool {
     let (needless, seen) = (total(|tcp| tcp.dsack_dups), total(|tcp| tcp.reorder_events));
     let is_share = |count: u64, share: f64| count >= MIN_REORDERED && count as f64 >= again * share;
     is_share(needless, MIN_NEEDLESS_SHARE) || is_share(seen, MIN_REORDERED_SHARE)
+}
+
+/// Finds a transfer that ended, or ran out of data, before its congestion window had grown.
+pub(crate) fn ended_early(figures: &Figures) -> Option<Finding> {
+    let (rtt, mss) = (figures.rtt?, figures.mss?);
+    let of_flow = |flow: &Flow| is_slow_start(&flow.whole, |sample| sample.tcp.bytes_acked, mss, rtt);
+    let found = figures.part.is_none()
+        && !figures.ever_lost()
+        && figures.flows.iter().all(of_flow)
+        && receive_window::find(figures).is_none();
+    found.then(|| Finding::new(CongestionWindowVerdict::RampUp, Ratio::ONE))
 }
 
 /// Finds a congestion window that neither loss nor a queue holds down now.

@@ -8,8 +8,9 @@ use crate::figures::Figures;
 use crate::finding::Finding;
 use crate::limits::Facts;
 use crate::manual_remedy::ManualRemedy;
+use crate::path::stated_capacity;
 use crate::text::{self, Row};
-use crate::thresholds::{FULL_CORE_SHARE, MIN_STOLEN_SHARE, MIN_THROTTLED_SHARE};
+use crate::thresholds::{FULL_CORE_SHARE, FULL_PIPE_SHARE, MIN_LIMIT_SHARE, MIN_STOLEN_SHARE, MIN_THROTTLED_SHARE};
 
 /// Returns the processors of the end whose program or window `found` is, if they had no more time to give for most of
 /// the judged part.
@@ -17,8 +18,35 @@ pub(crate) fn behind(figures: &Figures, found: &Finding) -> Option<Finding> {
     match found.kind() {
         Limit::SenderApplication => of_sender(figures),
         Limit::ReceiverApplication | Limit::ReceiveWindow => of_receiver(figures),
-        _ => None,
+        // What a program sends in the moments that are left to it may look like any limit of the path.
+        Limit::Capacity | Limit::Loss | Limit::CongestionWindow | Limit::SendBuffer | Limit::Unknown => {
+            withheld(figures).filter(|_| !is_full_as_stated(figures))
+        }
+        Limit::ApplicationWindow | Limit::Pacing | Limit::Cpu | Limit::Mtu => None,
     }
+}
+
+/// Returns the end that a quota kept from running for most of the judged part.
+fn withheld(figures: &Figures) -> Option<Finding> {
+    let (from, to) = figures.judged();
+    let ends = [
+        (&figures.evidence.sender_machine, CpuVerdict::StolenOfSender),
+        (&figures.evidence.receiver_machine, CpuVerdict::StolenOfReceiver),
+    ];
+    ends.into_iter().find_map(|(machine, verdict)| {
+        let throttled = Spent::between(&machine.processors, from, to)?.throttled;
+        (throttled >= MIN_LIMIT_SHARE).then(|| Finding::new(verdict, Ratio::new(throttled.min(1.0))))
+    })
+}
+
+fn is_full_as_stated(figures: &Figures) -> bool {
+    stated_capacity(figures).is_some_and(|stated| figures.rate >= stated.scaled(FULL_PIPE_SHARE))
+}
+
+/// Returns the receiver's processors as the limit, of a transfer that only that end saw.
+pub(crate) fn of_this_receiver(machine: &Machine, from: Span, to: Span) -> Option<Finding> {
+    let (use_of_time, share) = Spent::between(&machine.processors, from, to)?.limit()?;
+    Some(Finding::new(at_receiver(use_of_time), share))
 }
 
 fn of_sender(figures: &Figures) -> Option<Finding> {
@@ -32,13 +60,16 @@ fn of_sender(figures: &Figures) -> Option<Finding> {
 }
 
 fn of_receiver(figures: &Figures) -> Option<Finding> {
-    let (use_of_time, share) = limit(figures, &figures.evidence.receiver_machine)?;
-    let verdict = match use_of_time {
+    let (from, to) = figures.judged();
+    of_this_receiver(&figures.evidence.receiver_machine, from, to)
+}
+
+const fn at_receiver(use_of_time: UseOfTime) -> CpuVerdict {
+    match use_of_time {
         UseOfTime::User => CpuVerdict::UserOfReceiver,
         UseOfTime::System => CpuVerdict::SystemOfReceiver,
         UseOfTime::Stolen => CpuVerdict::StolenOfReceiver,
-    };
-    Some(Finding::new(verdict, share))
+    }
 }
 
 fn limit(figures: &Figures, machine: &Machine) -> Option<(UseOfTime, Ratio)> {

@@ -42,7 +42,9 @@ fn possible_mss(figures: &Figures) -> Option<ByteCount> {
 /// packets come and go.
 pub(crate) fn without_progress(figures: &Figures) -> Option<Finding> {
     let last: Vec<&Sample> = figures.flows.iter().filter_map(|flow| flow.whole.last().copied()).collect();
-    let small_ones_pass = figures.evidence.loaded_rtt.is_some();
+    // Where no echo requests were sent, the handshake passed, and no full segment ever.
+    let never_passed = |sample: &&Sample| sample.tcp.bytes_acked.is_some_and(|acked| Some(acked) < sample.tcp.snd_mss);
+    let small_ones_pass = figures.evidence.loaded_rtt.is_some() || last.iter().all(never_passed);
     let all_silent =
         !last.is_empty() && figures.flows.iter().all(|flow| silent_for(&flow.whole) >= MIN_TIME_WITHOUT_PROGRESS);
     let all_time_out = last.iter().all(|sample| timeouts(sample) >= MIN_TIMEOUTS);

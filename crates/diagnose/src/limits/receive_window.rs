@@ -19,8 +19,8 @@ use crate::snapshot::own_window;
 use crate::syn_quotes;
 use crate::text::{self, Basics, Row, rate, size, time};
 use crate::thresholds::{
-    CLAMPED_WINDOW_SHARE, FALLEN_WINDOW_SHARE, FULLY_TUNED_SHARE, MAX_NEVER_SCALED_WINDOW, MIN_LIMIT_SHARE,
-    MIN_WINDOW_CLOCK_SHARE, MIN_WINDOW_CLOCK_SHARE_UNDER_BBR, MIN_WINDOW_USE,
+    CLAMPED_WINDOW_SHARE, FALLEN_WINDOW_SHARE, FULLY_TUNED_SHARE, GROWN_WINDOW_FACTOR, MAX_NEVER_SCALED_WINDOW,
+    MIN_LIMIT_SHARE, MIN_WINDOW_CLOCK_SHARE, MIN_WINDOW_CLOCK_SHARE_UNDER_BBR, MIN_WINDOW_USE,
 };
 
 /// Returns whether the kernel counted the advertised window as the limit for most of the busy time. Under BBR that
@@ -64,7 +64,39 @@ fn name_receiver(figures: &Figures, held: Ratio) -> Finding {
     if figures.part.is_none() && figures.flows.iter().all(window_still_grows) {
         return Finding::new(CongestionWindowVerdict::RampUp, held);
     }
-    receiver_application::behind_window(figures, held).unwrap_or_else(|| Finding::new(cause_at_receiver(figures), held))
+    receiver_application::behind_window(figures, held).unwrap_or_else(|| at_receiver(figures, held))
+}
+
+fn at_receiver(figures: &Figures, held: Ratio) -> Finding {
+    let cause = cause_at_receiver(figures);
+    match cause {
+        ReceiveWindowVerdict::TcpRmemMax if buffer_may_be_fixed(figures) => {
+            Finding::new(ReceiveWindowVerdict::SoRcvbuf, held).one_of_several()
+        }
+        ReceiveWindowVerdict::NoWindowScaling if scale_may_be_stripped(figures) => {
+            Finding::new(cause, held).one_of_several()
+        }
+        _ => Finding::new(cause, held),
+    }
+}
+
+/// Returns whether the window of a receiver that is not seen, and that a program of others has, was the same from the
+/// first: one that the kernel tunes grows from the default of `tcp_rmem` on, unless that is its largest too.
+fn buffer_may_be_fixed(figures: &Figures) -> bool {
+    let evidence = figures.evidence;
+    let never_grew = |flow: &Flow| {
+        let windows = || flow.whole.iter().filter_map(|sample| sample.tcp.snd_wnd);
+        windows().next().zip(windows().max()).is_some_and(|(first, most)| most <= first.scaled(GROWN_WINDOW_FACTOR))
+    };
+    evidence.receiver.is_none() && evidence.program.is_some() && figures.flows.iter().all(never_grew)
+}
+
+/// Returns whether a device may have taken the offer to scale windows away from a SYN of this end, which offers it:
+/// neither the other host nor a router says that the offer got through.
+fn scale_may_be_stripped(figures: &Figures) -> bool {
+    let evidence = figures.evidence;
+    let offers = evidence.sender.as_ref().is_some_and(|host| host.window_scaling);
+    offers && evidence.receiver.is_none() && !syn_quotes::were_seen(evidence)
 }
 
 fn cause_at_receiver(figures: &Figures) -> ReceiveWindowVerdict {
@@ -113,8 +145,7 @@ fn receive_buffer_is_fixed(figures: &Figures) -> bool {
 ///
 /// Both ends must be seen to know it for certain. From the sending end alone it shows where the other's part of the
 /// handshake was received: an option that a device overwrites leaves padding, and a window that it lowers is as low
-/// there; and where a router quotes a SYN of this end that has lost its option. Where there is neither, scaling that
-/// was not agreed, with a peer that agreed to other options of the same age, counts as taken away.
+/// there; and where a router quotes a SYN of this end that has lost its option.
 pub(crate) fn behind(figures: &Figures, found: &Finding) -> Option<Finding> {
     if found.kind() != Limit::ReceiveWindow {
         return None;
@@ -138,7 +169,7 @@ fn scale_stripped(figures: &Figures) -> Option<ReceiveWindowVerdict> {
     let offer_is_lost = !here && syn_quotes::lose_their_scale(evidence);
     // Of a host that is not seen, its part of the handshake shows whether it offered.
     let offered =
-        evidence.receiver.is_some() || answer(figures).and_then(|answer| answer.options_overwritten) != Some(false);
+        evidence.receiver.is_some() || answer(figures).and_then(|answer| answer.options_overwritten) == Some(true);
     (disagree || offer_is_lost || (!here && both_offer && modern && offered))
         .then_some(ReceiveWindowVerdict::WindowScaleStripped)
 }

@@ -10,18 +10,37 @@ use crate::flow::Flow;
 use crate::limits::{Facts, receive_window, sender_application};
 use crate::machine;
 use crate::manual_remedy::ManualRemedy;
+use crate::path::time_on_the_line;
 use crate::text::{Row, size};
 use crate::thresholds::{
-    FALLEN_WINDOW_SHARE, MIN_UNREAD_SHARE, MIN_WINDOW_FALLS_SHARE, SWINGING_WINDOW_SHARE, WINDOW_FALL_SHARE,
+    FALLEN_WINDOW_SHARE, LATE_ACK_FACTOR, MIN_UNREAD_SHARE, MIN_WINDOW_FALLS_SHARE, SWINGING_WINDOW_SHARE,
+    WINDOW_FALL_SHARE,
 };
 
 /// Returns the receiving program, if a window that held the sender back for the share `held` is its work.
 pub(crate) fn behind_window(figures: &Figures, held: Ratio) -> Option<Finding> {
-    reads_slowly(figures).then(|| Finding::new(ReceiverApplicationVerdict::SlowReader, held))
+    let found = reads_slowly(figures).then(|| Finding::new(ReceiverApplicationVerdict::SlowReader, held))?;
+    // Its processor and its file show at the receiver only.
+    let is_seen = figures.evidence.receiver.is_some();
+    Some(if is_seen { found } else { found.one_of_several() })
 }
 
 fn reads_slowly(figures: &Figures) -> bool {
-    figures.flows.iter().any(|flow| window_fell(flow) || window_swings(flow)) || unread_data_waits(figures)
+    let by_window = figures.flows.iter().any(|flow| window_fell(flow) || window_swings(flow));
+    by_window || unread_data_waits(figures) || acknowledgements_come_late(figures)
+}
+
+/// Returns whether acknowledgements take clearly longer than echo requests, which the receiving program has no part in.
+/// A window of few segments waits for a timer of its own.
+fn acknowledgements_come_late(figures: &Figures) -> bool {
+    const FEW: u64 = 8;
+    let (Some(rtt), Some(echo), Some(line)) = (figures.rtt, figures.evidence.loaded_rtt, time_on_the_line(figures))
+    else {
+        return false;
+    };
+    let window = figures.mean(|snapshot| snapshot.outstanding).zip(figures.mss);
+    let has_many = window.is_some_and(|(window, mss)| window > mss * (FEW * u64::from(figures.streams())));
+    has_many && rtt > echo.scaled(LATE_ACK_FACTOR) + line * 2
 }
 
 /// Returns the file that the receiving program writes for most of the time, if `found` is that program or its window.

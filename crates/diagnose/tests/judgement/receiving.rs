@@ -127,7 +127,7 @@ fn each_limit_that_a_receiver_can_see_is_seen() {
             Seen { silent: 0.6, ..WELL },
             (Limit::SenderApplication, Cause::Idle, At::Sender),
         ),
-        ("a sender that is held back", WELL, (Limit::Unknown, Cause::EvidenceMissing, At::None)),
+        ("a sender that is held back", WELL, (Limit::SenderApplication, Cause::Idle, At::Sender)),
     ];
     for (name, seen, expected) in cases {
         let verdict = diagnose(&evidence(seen));

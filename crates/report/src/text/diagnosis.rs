@@ -113,7 +113,17 @@ fn basis(verdict: &Verdict) -> String {
         _ => format!("{seen}; it held for {} of the time.", verdict.share),
     };
     let more = verdict.other_end_would_show.as_ref().map(|more| format!(" The other end would show: {more}."));
-    held + &more.unwrap_or_default()
+    held + &candidates(verdict) + &more.unwrap_or_default()
+}
+
+/// Returns the other verdicts that the evidence allows, and what would tell them apart; nothing where there are none.
+fn candidates(verdict: &Verdict) -> String {
+    let others: Vec<&str> = verdict.candidates.iter().skip(1).map(|candidate| candidate.name()).collect();
+    if others.is_empty() {
+        return String::new();
+    }
+    let told = verdict.would_tell.as_ref().map(|what| format!("; {what} would tell")).unwrap_or_default();
+    format!(" It may as well be {}{told}.", others.join(" or "))
 }
 
 fn what_would_help(remedies: &[Remedy], present: BitRate, style: Style) -> String {

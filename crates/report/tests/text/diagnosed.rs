@@ -26,6 +26,8 @@ pub(crate) fn watched() -> Diagnosis {
             share: None,
         }),
         basis: Basis::Sender,
+        candidates: Vec::new(),
+        would_tell: None,
         other_end_would_show: Some("how fast its program reads".to_owned()),
         ..experiment.verdict
     };

@@ -356,6 +356,8 @@ fn verdict() -> Verdict {
         ]),
         others: Vec::new(),
         basis: fullpipe_record::Basis::BothEnds,
+        candidates: Vec::new(),
+        would_tell: None,
         other_end_would_show: None,
     }
 }
@@ -375,6 +377,8 @@ fn full() -> Verdict {
         evidence: evidence(&[("stated capacity", "941.5 Mbit/s")]),
         others: Vec::new(),
         basis: fullpipe_record::Basis::BothEnds,
+        candidates: Vec::new(),
+        would_tell: None,
         other_end_would_show: None,
     }
 }

@@ -1,0 +1,107 @@
+//! Verdicts that one view of a transfer cannot tell apart.
+
+use fullpipe_record::{
+    Basis, Candidate, CpuVerdict, LegalVerdict, LossVerdict, ReceiveWindowVerdict, ReceiverApplicationVerdict,
+    SendBufferVerdict, SenderApplicationVerdict,
+};
+
+use crate::finding::Finding;
+
+/// A set of verdicts, one of which is right, and what would tell which.
+struct CandidateSet {
+    view: Basis,
+    /// At most three.
+    verdicts: &'static [LegalVerdict],
+    would_tell: &'static str,
+}
+
+/// Every set. A finding of [`Finding::one_of_several`] is in one of its view.
+const TABLE: [CandidateSet; 6] = [
+    CandidateSet {
+        view: Basis::Receiver,
+        verdicts: &[
+            LegalVerdict::Loss(LossVerdict::Random),
+            LegalVerdict::Loss(LossVerdict::Policer),
+            LegalVerdict::Loss(LossVerdict::ShallowQueue),
+        ],
+        would_tell: "the sender's congestion window before each loss, and how much was lost at once",
+    },
+    CandidateSet {
+        view: Basis::Receiver,
+        verdicts: &[
+            LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
+            LegalVerdict::SendBuffer(SendBufferVerdict::SoSndbuf),
+            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+        ],
+        would_tell: "what waits in the sender's buffer (ss -tnm)",
+    },
+    CandidateSet {
+        view: Basis::Receiver,
+        verdicts: &[
+            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::NoWindowScaling),
+            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
+        ],
+        would_tell: "tcp_window_scaling at the sender, or the SYN as it left one end and reached the other",
+    },
+    CandidateSet {
+        view: Basis::Sender,
+        verdicts: &[
+            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::NoWindowScaling),
+            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
+        ],
+        would_tell: "tcp_window_scaling at the receiver, or the SYN as it left one end and reached the other",
+    },
+    CandidateSet {
+        view: Basis::Sender,
+        verdicts: &[
+            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
+            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
+        ],
+        would_tell: "tcp_rmem at the receiver, and whether its program sets SO_RCVBUF",
+    },
+    CandidateSet {
+        view: Basis::Sender,
+        verdicts: &[
+            LegalVerdict::ReceiverApplication(ReceiverApplicationVerdict::SlowReader),
+            LegalVerdict::ReceiverApplication(ReceiverApplicationVerdict::Storage),
+            LegalVerdict::Cpu(CpuVerdict::StolenOfReceiver),
+        ],
+        would_tell: "what the receiving program waits for, and the processor time that it gets",
+    },
+];
+
+/// Returns the verdicts that `found` cannot be told from in `view`, itself first, and what would tell; none where the
+/// evidence decides.
+pub(crate) fn candidates(view: Basis, found: &Finding) -> (Vec<Candidate>, Option<String>) {
+    let fits = |set: &&CandidateSet| set.view == view && set.verdicts.contains(&found.verdict);
+    let Some(set) = TABLE.iter().find(fits).filter(|_| found.is_one_of_several) else { return (Vec::new(), None) };
+    let others = set.verdicts.iter().copied().filter(|verdict| *verdict != found.verdict);
+    let all = std::iter::once(found.verdict).chain(others).map(Candidate::from).collect();
+    (all, Some(set.would_tell.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_units::Ratio;
+
+    #[test]
+    fn no_set_has_more_than_three_and_no_view_has_a_verdict_in_two() {
+        for (index, set) in TABLE.iter().enumerate() {
+            assert!((2..=3).contains(&set.verdicts.len()));
+            let others = TABLE[index + 1..].iter().filter(|other| other.view == set.view);
+            assert!(others.flat_map(|other| other.verdicts).all(|verdict| !set.verdicts.contains(verdict)));
+        }
+    }
+
+    #[test]
+    fn a_finding_that_is_sure_has_no_candidates_and_another_is_the_first() {
+        let sure = Finding::new(LossVerdict::Policer, Ratio::ONE);
+        assert!(candidates(Basis::Receiver, &sure).0.is_empty());
+        let unsure = sure.one_of_several();
+        assert!(candidates(Basis::BothEnds, &unsure).0.is_empty(), "the view decides");
+        let (all, would_tell) = candidates(Basis::Receiver, &unsure);
+        assert_eq!((all.len(), all[0]), (3, Candidate::from(LegalVerdict::from(LossVerdict::Policer))));
+        assert!(would_tell.is_some());
+    }
+}

@@ -1,0 +1,68 @@
+//! Processor time of the programs that are watched, and what their network devices do.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use fullpipe_host::{DeviceMeter, ProcessorMeter, thin_out_processors};
+use fullpipe_record::{CpuSample, DeviceReport, Machine};
+use fullpipe_units::Span;
+
+/// Maximum number of processes, and of other hosts, that are measured.
+const MAX_METERS: usize = 8;
+
+/// Maximum number of samples of a process.
+const MAX_SAMPLES: usize = 600;
+
+/// Meters of the processes that have connections, and of the devices toward the other hosts.
+#[derive(Debug)]
+pub(crate) struct Machines {
+    /// Unset where the devices are those of another network namespace, which this process does not see.
+    sees_devices: bool,
+    processes: BTreeMap<u32, (ProcessorMeter, Vec<CpuSample>)>,
+    devices: BTreeMap<IpAddr, (DeviceMeter, Option<DeviceReport>)>,
+}
+
+impl Machines {
+    pub(crate) fn new(sees_devices: bool) -> Self {
+        Self { sees_devices, processes: BTreeMap::new(), devices: BTreeMap::new() }
+    }
+
+    /// Starts to measure the owner of a connection, and the device toward its other end.
+    pub(crate) fn add(&mut self, pid: Option<u32>, remote: IpAddr) {
+        if let Some(pid) = pid.filter(|_| self.processes.len() < MAX_METERS) {
+            self.processes.entry(pid).or_insert_with(|| (ProcessorMeter::of_process(pid), Vec::new()));
+        }
+        if self.sees_devices
+            && self.devices.len() < MAX_METERS
+            && !self.devices.contains_key(&remote)
+            && let Ok(meter) = DeviceMeter::toward(remote)
+        {
+            self.devices.insert(remote, (meter, None));
+        }
+    }
+
+    /// Takes a sample of each meter, at a time since the watching began.
+    pub(crate) fn sample(&mut self, at: Span) {
+        for (meter, samples) in self.processes.values_mut() {
+            samples.push(meter.sample(at));
+            if samples.len() > MAX_SAMPLES {
+                thin_out_processors(samples);
+            }
+        }
+        for (meter, report) in self.devices.values_mut() {
+            // A device that has gone keeps its last counts.
+            *report = meter.sample().or(report.take());
+        }
+    }
+
+    /// Returns what was measured for a connection of `pid` with `remote`, in times since `begin`.
+    pub(crate) fn of(&self, pid: Option<u32>, remote: IpAddr, begin: Span) -> Machine {
+        let samples = pid.and_then(|pid| self.processes.get(&pid)).map(|(_, samples)| samples.as_slice());
+        let since = |sample: &CpuSample| CpuSample { at: sample.at.saturating_sub(begin), ..sample.clone() };
+        Machine {
+            processors: samples.unwrap_or_default().iter().map(since).collect(),
+            device: self.devices.get(&remote).and_then(|(_, report)| report.clone()),
+            storage: None,
+        }
+    }
+}
