@@ -6,8 +6,8 @@ use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 use crate::flow::Flow;
 use crate::thresholds::{
     MANY_EPISODES, MANY_EPISODES_SPREAD, MANY_EPISODES_SPREAD_UNDER_RENO, MIN_BURST_SEGMENTS,
-    MIN_EPISODES_OF_ONE_WINDOW, MIN_EPISODES_OF_SAME_WINDOW, MIN_LOSSES_OF_ROUND_TRIP, ONE_WINDOW_SPREAD,
-    SAME_WINDOW_SPREAD,
+    MIN_EPISODES_OF_ONE_WINDOW, MIN_EPISODES_OF_SAME_WINDOW, MIN_EPISODES_WITH_OUTLIER, MIN_LOSSES_OF_ROUND_TRIP,
+    ONE_WINDOW_SPREAD, SAME_WINDOW_SPREAD,
 };
 
 /// Returns the number of recoveries of a stream in its judged part, as far as the samples show them.
@@ -24,7 +24,8 @@ pub(crate) fn episodes_in_all(flow: &Flow) -> u64 {
 /// Independent losses come at any size, under Reno more so than under CUBIC, which dwells below its last peak. Needs
 /// some losses to decide.
 pub(crate) fn come_at_one_window(flows: &[Flow], is_reno: bool) -> bool {
-    let windows: Vec<Vec<ByteCount>> = flows.iter().map(windows_before_loss).filter(|w| !w.is_empty()).collect();
+    let windows: Vec<Vec<ByteCount>> =
+        flows.iter().map(windows_before_loss).filter(|w| !w.is_empty()).map(without_outlier).collect();
     let episodes: usize = windows.iter().map(Vec::len).sum();
     let of_many = if is_reno { MANY_EPISODES_SPREAD_UNDER_RENO } else { MANY_EPISODES_SPREAD };
     let most = |count: usize| match count {
@@ -34,6 +35,38 @@ pub(crate) fn come_at_one_window(flows: &[Flow], is_reno: bool) -> bool {
     };
     episodes >= MIN_EPISODES_OF_SAME_WINDOW * windows.len().max(1)
         && windows.iter().all(|windows| spread(windows) <= most(windows.len()))
+}
+
+/// Returns the windows without the one that is farthest from the middle, where they are many: a loss may follow another
+/// before the window has grown back.
+fn without_outlier(mut windows: Vec<ByteCount>) -> Vec<ByteCount> {
+    windows.sort_unstable();
+    let [low, middle, high] = [0, windows.len() / 2, windows.len().saturating_sub(1)].map(|index| windows[index]);
+    if windows.len() >= MIN_EPISODES_WITH_OUTLIER {
+        windows.remove(if middle.saturating_sub(low) >= high.saturating_sub(middle) { 0 } else { windows.len() - 1 });
+    }
+    windows
+}
+
+/// Returns the segments that are usually lost in a recovery of the judged part, as a share of the window before it: the
+/// median of all recoveries; `None` where there were none.
+pub(crate) fn lost_at_once(flows: &[Flow]) -> Option<f64> {
+    let mut shares: Vec<f64> = flows.iter().flat_map(lost_in_recoveries).collect();
+    shares.sort_by(f64::total_cmp);
+    shares.get(shares.len() / 2).copied()
+}
+
+fn lost_in_recoveries(flow: &Flow) -> Vec<f64> {
+    let samples: Vec<&Sample> = flow.snapshots.iter().map(|snapshot| snapshot.sample).collect();
+    let again = |sample: &Sample| sample.tcp.total_retrans.map_or(0, SegCount::get);
+    let of_one = |before: usize| {
+        let rest = &samples[before + 1..];
+        let calm = rest.windows(2).position(|pair| !recovering(pair[1]) && again(pair[1]) == again(pair[0]));
+        let end = rest.get(calm.unwrap_or(rest.len().saturating_sub(1)))?;
+        let window = samples[before].tcp.cwnd?.get().max(1);
+        Some(again(end).saturating_sub(again(samples[before])) as f64 / window as f64)
+    };
+    recoveries(&samples).into_iter().filter_map(of_one).collect()
 }
 
 /// The worst round trip of a stream: the largest share of the segments sent in one that was lost, where they were many,

@@ -24,3 +24,36 @@ pub(crate) fn is_slow_start(
     let rounds = (all.as_f64() / first_round.as_f64() + 1.0).log2().ceil();
     mss > ByteCount::ZERO && still_moving.unwrap_or_default() <= rtt.scaled(rounds + SLOW_START_TOLERANCE)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_record::TcpInfo;
+
+    const MSS: ByteCount = ByteCount::new(1448);
+    const RTT: Span = Span::from_millis(100);
+
+    /// Samples every 50 ms of a transfer of so many segments that ends at `end`.
+    fn transfer(segments: u64, end: Span) -> Vec<Sample> {
+        let sample = |index: u64| {
+            let at = Span::from_millis(index * 50);
+            let share = (at.as_secs_f64() / end.as_secs_f64()).min(1.0);
+            Sample { at, stream: 0, bytes: (MSS * segments).scaled(share), tcp: TcpInfo::default(), memory: None }
+        };
+        (1..=40).map(sample).collect()
+    }
+
+    fn is_ramp(segments: u64, end_millis: u64) -> bool {
+        let samples = transfer(segments, Span::from_millis(end_millis));
+        is_slow_start(&samples.iter().collect::<Vec<_>>(), |sample| Some(sample.bytes), MSS, RTT)
+    }
+
+    #[test]
+    fn bytes_that_took_as_long_as_slow_start_takes_are_a_ramp() {
+        // 10 + 20 + 40 + 80 segments in four round trips.
+        assert!(is_ramp(150, 400) && is_ramp(150, 600));
+        assert!(!is_ramp(150, 900), "something else took the rest");
+        assert!(is_ramp(1, 200), "a single segment");
+        assert!(!is_ramp(0, 100), "nothing moved");
+    }
+}

@@ -48,6 +48,11 @@ pub(crate) const MIN_EPISODES_OF_SAME_WINDOW: usize = 5;
 /// Windows before independent losses spread by a quarter and more: five of them are as narrow by chance about once in
 /// ten thousand times.
 pub(crate) const SAME_WINDOW_SPREAD: f64 = 0.025;
+/// Losses of a stream from which one that does not fit is left out.
+pub(crate) const MIN_EPISODES_WITH_OUTLIER: usize = 12;
+/// Share of a window that is lost at once where a policer, and not a short queue, cuts it: a queue loses the one or two
+/// segments by which the window grew (seen: 0.12 to 0.35 behind a policer, 0.03 to 0.06 behind a queue).
+pub(crate) const MANY_LOST_AT_ONCE: f64 = 0.1;
 /// Losses of a stream from which a wider spread counts as one window.
 ///
 /// Small windows can only be the same by whole segments, and packets in a burst fill a short queue a little sooner or
@@ -109,6 +114,8 @@ pub(crate) const WOKEN_BUFFER_SHARES: std::ops::RangeInclusive<f64> = 0.64..=0.8
 /// Share of a send buffer that limits below which a program that asks before it writes (`poll`) never leaves it
 /// (measured: 0.62 to 0.72 throughout).
 pub(crate) const MIN_BUFFER_OF_ASKING_WRITER: f64 = 0.5;
+/// Share of a send buffer that limits above which such a program never fills it, but for its last write.
+pub(crate) const MAX_BUFFER_OF_ASKING_WRITER: f64 = 0.85;
 /// Snapshots that are enough to see a writer sleep and wake.
 pub(crate) const MIN_SNAPSHOTS_OF_SLEEPING_WRITER: usize = 20;
 /// Mean share of the receive buffer that unread data fills where the reader is slow (measured: at most 3 % where it

@@ -74,15 +74,10 @@ impl<'w> Course<'w> {
             last.saturating_sub(if seen.is_old { first } else { ByteCount::ZERO })
         };
         let (sent, received) = (growth(acknowledged), growth(arrived));
-        let waiting = samples.last().map_or(ByteCount::ZERO, |last| waiting(last));
+        let waiting = samples.last().map_or(ByteCount::ZERO, |last| last.unacknowledged());
         let moved = sent.max(received);
         Self { seen, receives: received > sent + waiting, moved, offered: moved.max(sent + waiting), samples }
     }
-}
-
-/// Returns the bytes that are in flight, or wait to be sent.
-fn waiting(sample: &Sample) -> ByteCount {
-    sample.outstanding().unwrap_or_default() + sample.tcp.not_sent.unwrap_or_default()
 }
 
 fn acknowledged(sample: &Sample) -> ByteCount {

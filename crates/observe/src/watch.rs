@@ -25,6 +25,9 @@ const AT_FIRST: Duration = Duration::from_millis(500);
 /// Snapshots from one search for new sockets of a process to the next.
 const SNAPSHOTS_PER_SEARCH: u32 = 4;
 
+/// State of a socket whose connection is not yet established (`net/tcp_states.h`).
+const SYN_SENT: u8 = 2;
+
 /// Searches after which a socket that is not among the TCP connections is ignored.
 const SEARCHES: u8 = 20;
 
@@ -103,6 +106,8 @@ pub struct Standing {
     pub elapsed: Span,
     /// Bytes that moved over the open connections, in both directions, since each was opened.
     pub moved: ByteCount,
+    /// Set if data that a program has written is still on its way, even if that program has ended.
+    pub is_sending: bool,
 }
 
 /// Watches until `stop` returns true, or nothing is left to watch.
@@ -236,6 +241,10 @@ impl Watch {
                 }
             }
         }
+        // A program may ask for a buffer once it is connected.
+        for seen in self.seen.iter_mut().filter(|seen| seen.is_open && !seen.has_fixed_rcvbuf) {
+            seen.has_fixed_rcvbuf = seen.owner.fixed_the_receive_buffer();
+        }
         self.owners.retain(|socket, _| present.contains(socket));
         self.misses.retain(|socket, _| present.contains(socket));
         if new.is_empty() {
@@ -275,6 +284,8 @@ impl Watch {
         let at = Span::from(self.origin.elapsed());
         for (stream, seen) in self.seen.iter_mut().enumerate().filter(|(_, seen)| seen.is_open) {
             match by_cookie.remove(&seen.cookie) {
+                // Its counters begin with the connection.
+                Some(now) if now.tcp.state == Some(SYN_SENT) => {}
                 Some(now) => self.samples.push(Sample {
                     at,
                     stream: stream as u16,
@@ -294,7 +305,13 @@ impl Watch {
         let both = |sample: &Sample| {
             sample.tcp.bytes_acked.unwrap_or_default() + sample.tcp.bytes_received.unwrap_or_default()
         };
-        Standing { elapsed: self.origin.elapsed().into(), moved: now.map(both).sum() }
+        let is_open = |sample: &Sample| self.seen.get(usize::from(sample.stream)).is_some_and(|seen| seen.is_open);
+        let waits = |sample: &&Sample| is_open(sample) && sample.unacknowledged() > ByteCount::ZERO;
+        Standing {
+            elapsed: self.origin.elapsed().into(),
+            moved: now.clone().map(both).sum(),
+            is_sending: now.clone().any(|sample| waits(&sample)),
+        }
     }
 
     /// Returns true if no more samples can come.

@@ -223,6 +223,11 @@ impl Sample {
         }
     }
 
+    /// Returns the bytes that are in flight, or wait to be sent.
+    pub fn unacknowledged(&self) -> ByteCount {
+        self.outstanding().unwrap_or_default() + self.tcp.not_sent.unwrap_or_default()
+    }
+
     /// Bytes in the pipe, as the congestion window limits them (RFC 6675's estimate): unacknowledged, less those known
     /// to have arrived or to be lost, plus the retransmitted.
     pub fn pipe(&self) -> Option<ByteCount> {

@@ -233,8 +233,9 @@ const INFO: u16 = 2;
 const CONG: u16 = 4;
 const SKMEMINFO: u16 = 7;
 
-/// Established, `FIN_WAIT1`, `FIN_WAIT2`, `CLOSE_WAIT`, `LAST_ACK` and `CLOSING`, a bit each (`net/tcp_states.h`).
-const STATES: u32 = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
+/// Established, `SYN_SENT`, `FIN_WAIT1`, `FIN_WAIT2`, `CLOSE_WAIT`, `LAST_ACK` and `CLOSING`, a bit each
+/// (`net/tcp_states.h`).
+const STATES: u32 = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 
-use super::draw::{Case, View, cases};
+use super::case::{Case, View};
+use super::draw::cases;
 use super::record::Record;
 use super::run::Programs;
 use super::score;
@@ -75,7 +76,7 @@ impl Drawing {
         let seed =
             self.seed.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs());
         say(false, &format!("seed {seed}\n"));
-        let views = if self.view.is_empty() { &clap::ValueEnum::value_variants()[..] } else { &self.view };
+        let views = if self.view.is_empty() { clap::ValueEnum::value_variants() } else { &self.view };
         let bench = std::env::current_exe()?;
         let programs = Programs { fullpipe: program, bench: &bench };
         let mut records = Vec::new();
@@ -120,6 +121,7 @@ fn line(record: &Record) -> String {
         None => "WRONG",
     };
     let sentence = record.verdict.as_ref().map(|verdict| verdict.sentence.as_str()).unwrap_or_default();
-    let note = record.broken.iter().chain(&record.failed).map(|why| format!(" ({why})")).collect::<String>();
+    let notes: Vec<String> = record.broken.iter().chain(&record.failed).map(|why| format!(" ({why})")).collect();
+    let note = notes.concat();
     format!("{mark} {:?} {}: {}{note}: {sentence}\n", record.view, record.name, record.said())
 }

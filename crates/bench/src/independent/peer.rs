@@ -12,7 +12,7 @@ use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_s
 use crate::say;
 
 /// Longest that a peer waits for the other one, and the other one for data.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A small program at one end of a transfer.
 #[derive(Debug, Args)]

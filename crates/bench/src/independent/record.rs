@@ -9,7 +9,7 @@ use fullpipe_record::{Evidence, Remedy, Verdict};
 use fullpipe_units::BitRate;
 use serde::{Deserialize, Serialize};
 
-use super::draw::View;
+use super::case::View;
 
 /// A case, what the program printed of it, and the evidence that it printed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use fullpipe_record::{Evidence, Framing, Measurement, Remedy, Verdict};
 use serde::Deserialize;
 
-use super::draw::{CROSS_TRAFFIC_PORT, Case, PORT, View};
+use super::case::{CROSS_TRAFFIC_PORT, Case, PORT, View};
 use super::network::{Host, Network};
 use super::record::Record;
 use crate::diagnosis::{Quota, slowed};
@@ -121,15 +121,9 @@ impl Programs<'_> {
 
 /// Returns why the planted limit cannot have been the limit: a full path has none but its rate.
 fn not_planted(case: &Case, evidence: Option<&Evidence>) -> Option<String> {
+    const FULL: f64 = 0.7;
     let share = evidence?.steady?.rate.relative_to(case.path.rate);
-    let fits = match case.expected {
-        "capacity/link" => share > 0.7,
-        // Beside others it may have most of the link, but not nearly all.
-        "capacity/shared" => share < 0.7,
-        // A queue that is cut off takes the tops only.
-        "loss/shallow-queue" => share < 0.87,
-        _ => share < 0.85,
-    };
+    let fits = share < case.at_most && (case.expected != "capacity/link" || share > FULL);
     (!fits).then(|| format!("it carried {:.0} % of the path", share * 100.0))
 }
 

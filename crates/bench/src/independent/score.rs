@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::draw::View;
+use super::case::View;
 use super::record::Record;
 
 /// Quantile of the normal distribution that 95 % of it lie below.

@@ -7,8 +7,8 @@ use crate::advice::Advice;
 use crate::figures::{Figures, share};
 use crate::finding::Finding;
 use crate::flow::Flow;
-use crate::limits::Facts;
 use crate::limits::loss::loss_window;
+use crate::limits::{Facts, pacing};
 use crate::machine;
 use crate::manual_remedy::ManualRemedy;
 use crate::path::{self, judged_part, queue_before_the_load, rate_trend, stated_capacity, time_on_the_line, trend};
@@ -132,8 +132,11 @@ pub(crate) fn behind_at_sender(figures: &Figures, found: &Finding) -> Option<Fin
     // A discipline counts the drops of those within it too.
     let dropped = device.qdiscs.iter().map(|qdisc| qdisc.dropped).max().unwrap_or(0).max(device.dropped_out);
     let again = figures.sent_again_in_all().unwrap_or(0);
-    (dropped >= MIN_OWN_DROPS && dropped as f64 >= again as f64 * MIN_OWN_DROPS_SHARE)
-        .then(|| found.as_verdict(CapacityVerdict::HostQueue))
+    // What the host drops before it leaves is not sent again in the kernel's count, but shrinks the window: where
+    // nothing else was lost, a few are enough, unless they are the tops of a rate that is reached.
+    let few_are_enough = again == 0 && dropped > 0 && pacing::behind(figures, found).is_none();
+    let many = dropped >= MIN_OWN_DROPS && dropped as f64 >= again as f64 * MIN_OWN_DROPS_SHARE;
+    (many || few_are_enough).then(|| found.as_verdict(CapacityVerdict::HostQueue))
 }
 
 /// The figures of a full pipe.

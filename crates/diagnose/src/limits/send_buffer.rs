@@ -13,8 +13,8 @@ use crate::limits::Facts;
 use crate::manual_remedy::ManualRemedy;
 use crate::text::{self, Basics, Row, rate, size, time};
 use crate::thresholds::{
-    FULLY_TUNED_SHARE, MIN_BLOCKED_SHARE, MIN_BUFFER_MEAN, MIN_BUFFER_OF_ASKING_WRITER, MIN_BUFFER_PEAK,
-    MIN_LIMIT_SHARE, MIN_SNAPSHOTS_OF_SLEEPING_WRITER, WOKEN_BUFFER_SHARES,
+    FULLY_TUNED_SHARE, MAX_BUFFER_OF_ASKING_WRITER, MIN_BLOCKED_SHARE, MIN_BUFFER_MEAN, MIN_BUFFER_OF_ASKING_WRITER,
+    MIN_BUFFER_PEAK, MIN_LIMIT_SHARE, MIN_SNAPSHOTS_OF_SLEEPING_WRITER, WOKEN_BUFFER_SHARES,
 };
 
 /// Returns the send buffer, if it was the limit for most of the time.
@@ -50,8 +50,9 @@ pub(crate) fn buffer_is_full(figures: &Figures, flow: &Flow) -> Option<bool> {
     let stated = figures.share_of_busy(|tcp| tcp.sndbuf_limited).is_none_or(|waited| waited.get() >= MIN_BLOCKED_SHARE);
     let waited = stated || (used.len() >= MIN_SNAPSHOTS_OF_SLEEPING_WRITER && WOKEN_BUFFER_SHARES.contains(&least));
     // A program that asks first whether it may write is told so only when a third is free, and keeps it there.
-    let asks_first =
-        least >= MIN_BUFFER_OF_ASKING_WRITER && [mean, peak].iter().all(|x| WOKEN_BUFFER_SHARES.contains(x));
+    let asks_first = WOKEN_BUFFER_SHARES.contains(&mean)
+        && least >= MIN_BUFFER_OF_ASKING_WRITER
+        && peak <= MAX_BUFFER_OF_ASKING_WRITER;
     let full = asks_first || (peak >= MIN_BUFFER_PEAK && mean >= MIN_BUFFER_MEAN);
     (!used.is_empty()).then_some(waited && full)
 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use fullpipe_diagnose::{diagnose, remedies};
-use fullpipe_record::{At, Basis, Cause, Evidence, Limit, Sample, SocketMemory, SynQuote, TcpInfo, steady};
+use fullpipe_record::{At, Basis, Cause, Evidence, Limit, Request, Sample, SocketMemory, SynQuote, TcpInfo, steady};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 use crate::builder::{self, stated};
@@ -191,4 +191,75 @@ fn a_channel_of_ssh_is_known_from_either_end_and_a_slow_disk_is_none() {
     let verdict = diagnose(&faster);
     assert_eq!(verdict.kind, Limit::ApplicationWindow, "{verdict:#?}");
     assert!(verdict.ceilings.contains_key(&Limit::ApplicationWindow));
+}
+
+/// The same, of a sender that was asked for `request`.
+fn asked(seen: Seen, request: Request) -> Evidence {
+    let evidence = evidence(seen);
+    Evidence { request: Request { direction: evidence.request.direction, ..request }, ..evidence }
+}
+
+fn named(evidence: &Evidence) -> (Limit, Cause) {
+    let verdict = diagnose(evidence);
+    (verdict.kind, verdict.cause)
+}
+
+#[test]
+fn a_sender_that_keeps_to_what_it_was_asked_for_is_named() {
+    let rate = Some(BitRate::from_mbps(100));
+    let offered = asked(WELL, Request { rate, ..Request::default() });
+    assert_eq!(named(&offered), (Limit::SenderApplication, Cause::RateLimited));
+    let paced = asked(WELL, Request { pacing: rate, ..Request::default() });
+    assert_eq!(named(&paced), (Limit::Pacing, Cause::MaxPacingRate));
+    let more = asked(WELL, Request { rate: Some(BitRate::from_mbps(200)), ..Request::default() });
+    assert_ne!(named(&more).1, Cause::RateLimited);
+}
+
+#[test]
+fn what_bbr_loses_without_a_queue_a_policer_took() {
+    let lossy = Seen { out_of_order: 600, ..WELL };
+    let bbr = Request { congestion: Some("bbr".to_owned()), ..Request::default() };
+    assert_eq!(named(&asked(lossy, bbr)), (Limit::Loss, Cause::Policer));
+    let verdict = diagnose(&evidence(Seen { out_of_order: 30, ..WELL }));
+    assert_eq!(verdict.candidates.len(), 3, "a loss-based control loses to each of them: {verdict:#?}");
+    assert_eq!((verdict.candidates[0].kind, verdict.candidates[0].cause), (verdict.kind, verdict.cause));
+    assert!(verdict.would_tell.is_some());
+}
+
+#[test]
+fn a_full_link_of_which_others_have_part_is_shared() {
+    let full = Seen { rtt_ms: 160, window: 6_000_000, ..WELL };
+    assert_eq!(named(&stated(evidence(full), 104)), (Limit::Capacity, Cause::Link));
+    assert_eq!(named(&stated(evidence(full), 200)), (Limit::Capacity, Cause::Shared));
+}
+
+#[test]
+fn a_short_queue_shows_only_together_with_an_even_rate() {
+    // 6 % above the idle time.
+    let even = Seen { rtt_ms: 106, ..WELL };
+    assert_eq!(named(&evidence(even)), (Limit::Capacity, Cause::Link));
+    let mut uneven = evidence(even);
+    for (index, sample) in (0..).zip(&mut uneven.receiver_samples) {
+        let more = ByteCount::from_kib(300 * (index % 3));
+        sample.tcp.bytes_received = sample.tcp.bytes_received.map(|bytes| bytes + more);
+    }
+    assert_ne!(named(&uneven).0, Limit::Capacity);
+}
+
+#[test]
+fn a_transfer_of_a_few_round_trips_was_still_speeding_up() {
+    let mut short = evidence(WELL);
+    short.steady = None;
+    short.receiver_samples.retain(|sample| sample.at <= Span::from_secs(1));
+    // 150 segments: four rounds of slow start, over in half a second.
+    for sample in &mut short.receiver_samples {
+        let bytes = (sample.at.as_secs_f64() * 3e5 * 1.448).min(150.0 * 1448.0);
+        sample.tcp.bytes_received = Some(ByteCount::from_f64(bytes));
+    }
+    assert_eq!(named(&short), (Limit::CongestionWindow, Cause::RampUp));
+    for sample in &mut short.receiver_samples {
+        let bytes = sample.at.as_secs_f64() * 150.0 * 1448.0;
+        sample.tcp.bytes_received = Some(ByteCount::from_f64(bytes));
+    }
+    assert_ne!(named(&short).1, Cause::RampUp, "as many in twice the time");
 }

@@ -30,6 +30,9 @@ const MAX_BYTES: ByteCount = ByteCount::from_mib(16 << 10);
 /// Longest time for a program to end after it was asked to.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Longest time for which data that a program has left behind is watched.
+const AFTER_ITS_END: Span = Span::from_secs(5);
+
 /// Interval of the checks whether it has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -127,12 +130,15 @@ impl<'w> Program<'w> {
     fn watch(&mut self, stop: &mut dyn FnMut(Standing) -> bool) -> Result<Option<Watched>, Failure> {
         let (child, status) = (&mut self.child, &mut self.status);
         let subject = Subject::Started(child.id());
+        let mut ended_at = Span::ZERO;
         let watched = watch_others(subject, &mut |now| {
             // Asked here, so that a program that has ended is let go and its end is not missed.
             if status.is_none() {
                 *status = child.try_wait().ok().flatten();
+                ended_at = now.elapsed;
             }
-            status.is_some() || stop(now)
+            let is_done = !now.is_sending || now.elapsed > ended_at + AFTER_ITS_END;
+            (status.is_some() && is_done) || stop(now)
         });
         match watched {
             Err(WatchError::NoProcess(_)) => Ok(None),

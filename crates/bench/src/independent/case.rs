@@ -1,0 +1,114 @@
+//! What is measured and judged: a transfer over a path, with one planted limit.
+
+use fullpipe_units::{BitRate, Ratio, Span};
+use serde::{Deserialize, Serialize};
+
+use super::network::{Host, PathPlan};
+
+/// Ports of the server, and of the receiver of cross traffic.
+pub(crate) const PORT: u16 = 5201;
+pub(crate) const CROSS_TRAFFIC_PORT: u16 = 5301;
+
+/// Whose figures the verdict may rest on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum View {
+    /// `fullpipe serve` is at the far end.
+    BothEnds,
+    /// `iperf3 -s` is at the far end, and the near end sends.
+    Sender,
+    /// `iperf3 -s` is at the far end, and sends.
+    Receiver,
+    /// Other programs send and receive, and the near end is watched.
+    Watched,
+}
+
+/// A transfer with one planted limit.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Case {
+    /// Number, view, verdict and parameters.
+    pub(crate) name: String,
+    pub(crate) view: View,
+    /// Kind and cause that the diagnosis must name.
+    pub(crate) expected: &'static str,
+    pub(crate) path: PathPlan,
+    /// Share of the path's rate that a transfer with this limit cannot exceed.
+    pub(crate) at_most: f64,
+    /// Whether the user states the rate of the path.
+    pub(crate) is_told: bool,
+    /// Scripts of the shell that plant the limit.
+    pub(crate) scripts: Vec<(Host, String)>,
+    /// A control group that gives a host's program this share of a processor.
+    pub(crate) quota: Option<(Host, Ratio)>,
+    /// Time added to each call of this name by the far program.
+    pub(crate) slow_call: Option<(&'static str, Span)>,
+    /// The program at the far end. `BENCH` stands for this program and `FULLPIPE` for the one under test.
+    pub(crate) server: Vec<String>,
+    /// What follows `fullpipe diagnose --json`.
+    pub(crate) client: Vec<String>,
+    /// Sender of other data from router to router, and its server.
+    pub(crate) cross_traffic: Option<[Vec<String>; 2]>,
+}
+
+impl Case {
+    /// Returns the rate of the path as `fullpipe` counts it: with all that Ethernet adds to a packet.
+    pub(crate) fn stated_rate(&self) -> BitRate {
+        const ON_THE_WIRE: f64 = 1538.0;
+        self.path.rate.scaled(ON_THE_WIRE / PACKET)
+    }
+}
+
+/// Bytes of a full packet with Ethernet's header, and of the data in it.
+pub(crate) const PACKET: f64 = 1514.0;
+pub(crate) const SEGMENT: f64 = 1448.0;
+
+/// A way to limit a transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Family {
+    FullLink,
+    SharedWithDatagrams,
+    SharedWithTcp,
+    RandomLoss,
+    Policer,
+    ShallowQueue,
+    ReceiveMaximum,
+    ReceiveBuffer,
+    NoScaling,
+    StrippedScale,
+    SendMaximum,
+    SendBuffer,
+    OfferedRate,
+    PausingSender,
+    SlowReader,
+    OwnShaper,
+    OwnShortQueue,
+    MaxPace,
+    SenderQuota,
+    ReceiverQuota,
+    BlackHole,
+    ShortTransfer,
+}
+
+/// Rate in bit/s, round-trip time in seconds.
+#[derive(Clone, Copy)]
+pub(crate) struct Way {
+    pub(crate) rate: f64,
+    pub(crate) rtt: f64,
+}
+
+impl Way {
+    /// Bandwidth × round-trip time in packets.
+    pub(crate) fn packets(self) -> f64 {
+        self.rate * self.rtt / 8.0 / PACKET
+    }
+
+    /// Bandwidth × round-trip time in bytes of data.
+    pub(crate) fn bytes(self) -> f64 {
+        self.packets() * SEGMENT
+    }
+
+    /// Data that the path carries, in bit/s.
+    pub(crate) fn goodput(self) -> f64 {
+        self.rate * SEGMENT / PACKET
+    }
+}

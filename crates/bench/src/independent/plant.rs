@@ -1,0 +1,369 @@
+//! What limits a transfer: settings, devices and programs of a case.
+
+use fullpipe_units::{ByteCount, Ratio, Span};
+
+use super::case::Family::{
+    BlackHole, FullLink, MaxPace, NoScaling, OfferedRate, OwnShaper, OwnShortQueue, PausingSender, Policer, RandomLoss,
+    ReceiveBuffer, ReceiveMaximum, ReceiverQuota, SendBuffer, SendMaximum, SenderQuota, ShallowQueue,
+    SharedWithDatagrams, SharedWithTcp, ShortTransfer, SlowReader, StrippedScale,
+};
+use super::case::{CROSS_TRAFFIC_PORT, Case, Family, PACKET, PORT, SEGMENT, View, Way};
+use super::network::{FAR, FAR_ROUTER, Host};
+use super::random::Random;
+
+/// What small programs are told.
+#[derive(Default)]
+struct Small {
+    sender: Vec<String>,
+    receiver: Vec<String>,
+}
+
+/// A case that is being made.
+pub(crate) struct Plan {
+    case: Case,
+    way: Way,
+    /// Share of the path's rate that the limit leaves.
+    left: f64,
+    control: &'static str,
+    streams: u32,
+    downloads: bool,
+    peer: Small,
+    flags: Vec<String>,
+    bytes: Option<f64>,
+}
+
+impl Plan {
+    /// Returns a case without a limit.
+    pub(crate) fn new(case: Case, way: Way, left: f64, control: &'static str, streams: u32, downloads: bool) -> Self {
+        Self { case, way, left, control, streams, downloads, peer: Small::default(), flags: Vec::new(), bytes: None }
+    }
+
+    /// Returns the case, and whether the near end receives.
+    pub(crate) fn finish(self) -> (Case, bool) {
+        (self.case, self.downloads)
+    }
+
+    fn data_sender(&self) -> Host {
+        if self.downloads { Host::Far } else { Host::Near }
+    }
+
+    fn data_receiver(&self) -> Host {
+        if self.downloads { Host::Near } else { Host::Far }
+    }
+
+    /// The router that sends data into the delay box.
+    fn data_router(&self) -> Host {
+        if self.downloads { Host::FarRouter } else { Host::NearRouter }
+    }
+
+    /// The part of a stream of what the limit leaves, in bytes in flight.
+    fn window(&self) -> f64 {
+        (self.way.bytes() * self.left / f64::from(self.streams)).max(6_000.0)
+    }
+
+    fn script(&mut self, host: Host, script: String) {
+        self.case.scripts.push((host, script));
+    }
+
+    fn flag(&mut self, words: &[&str]) {
+        self.flags.extend(words.iter().map(|word| (*word).to_owned()));
+    }
+
+    fn is_watched(&self) -> bool {
+        self.case.view == View::Watched
+    }
+
+    /// Plants the limit, and says what it is called.
+    pub(crate) fn plant(&mut self, family: Family, draw: &mut Random) {
+        self.case.expected = match family {
+            FullLink => "capacity/link",
+            SharedWithDatagrams => self.beside_datagrams(draw),
+            SharedWithTcp => self.beside_tcp(draw),
+            RandomLoss => self.random_loss(),
+            Policer => self.policer(draw),
+            ShallowQueue => self.shallow_queue(draw),
+            ReceiveMaximum => self.receive_maximum(),
+            ReceiveBuffer => self.receive_buffer(),
+            NoScaling => self.no_scaling(draw),
+            StrippedScale => self.stripped_scale(draw),
+            SendMaximum => self.send_maximum(),
+            SendBuffer => self.send_buffer(),
+            OfferedRate => self.offered_rate(),
+            PausingSender => self.pausing_sender(draw),
+            SlowReader => self.slow_reader(draw),
+            OwnShaper => self.own_shaper(),
+            OwnShortQueue => self.own_short_queue(draw),
+            MaxPace => self.max_pace(),
+            SenderQuota => self.sender_quota(draw),
+            ReceiverQuota => self.receiver_quota(draw),
+            BlackHole => self.black_hole(draw),
+            ShortTransfer => self.short_transfer(draw),
+        };
+    }
+
+    fn beside_datagrams(&mut self, draw: &mut Random) -> &'static str {
+        // Nothing but the stated self.way.rate tells a part of a link from a link.
+        self.case.is_told = true;
+        let part = draw.uniform(0.35, 0.6) * self.way.rate;
+        self.cross_traffic(&["-u", "-l", "1400", "-b", &format!("{part:.0}")]);
+        "capacity/shared"
+    }
+
+    fn beside_tcp(&mut self, draw: &mut Random) -> &'static str {
+        self.case.is_told = true;
+        let others = draw.pick(&["2", "3", "4"]);
+        let others: u32 = others.parse().unwrap_or(2) * self.streams;
+        self.cross_traffic(&["-C", self.control, "-P", &others.to_string()]);
+        "capacity/shared"
+    }
+
+    fn random_loss(&mut self) -> &'static str {
+        // Reno: √(3⁄2p) packets (Mathis and others, 1997); CUBIC is like it where windows are small.
+        let packets = self.way.packets() * self.left;
+        self.case.path.loss[usize::from(self.downloads)] = 1.5 / (packets * packets);
+        "loss/random"
+    }
+
+    fn policer(&mut self, draw: &mut Random) -> &'static str {
+        let passes = self.left * self.way.rate / 8.0;
+        // Of as many milliseconds as devices have.
+        let burst = (passes * draw.log_uniform(0.005, 0.08)).max(20_000.0);
+        self.script(
+            self.data_router(),
+            format!(
+                "nft add table ip police; nft 'add chain ip police f {{ type filter hook forward priority 0; }}'
+                 nft add rule ip police f oifname path0 limit self.way.rate over {passes:.0} bytes/second burst {burst:.0} \
+                 bytes drop"
+            ),
+        );
+        "loss/policer"
+    }
+
+    fn shallow_queue(&mut self, draw: &mut Random) -> &'static str {
+        self.case.path.queue = ByteCount::from_f64(draw.uniform(3.0, 9.0) * PACKET);
+        "loss/shallow-queue"
+    }
+
+    fn receive_maximum(&mut self) -> &'static str {
+        let most = self.window() * 1.6;
+        let usual = most.min(131_072.0);
+        self.script(self.data_receiver(), format!("sysctl -qw net.ipv4.tcp_rmem='4096 {usual:.0} {most:.0}'"));
+        "receive-window/tcp-rmem-max"
+    }
+
+    fn receive_buffer(&mut self) -> &'static str {
+        let window = self.window();
+        self.flag(&["--window", &format!("{window:.0}")]);
+        self.peer.receiver = vec!["--buffer".to_owned(), format!("{window:.0}")];
+        "receive-window/so-rcvbuf"
+    }
+
+    fn no_scaling(&mut self, draw: &mut Random) -> &'static str {
+        let host = if draw.chance(0.7) { self.data_receiver() } else { self.data_sender() };
+        self.script(host, "sysctl -qw net.ipv4.tcp_window_scaling=0".to_owned());
+        "receive-window/no-window-scaling"
+    }
+
+    fn stripped_scale(&mut self, draw: &mut Random) -> &'static str {
+        let router = draw.pick(&[Host::NearRouter, Host::FarRouter]);
+        self.script(
+            router,
+            "nft add table ip strip; nft 'add chain ip strip f { type filter hook forward priority 0; }'
+             nft add rule ip strip f tcp flags syn reset tcp option window"
+                .to_owned(),
+        );
+        "receive-window/window-scale-stripped"
+    }
+
+    fn send_maximum(&mut self) -> &'static str {
+        let most = self.window() * 1.5;
+        let usual = most.min(65_536.0);
+        self.script(self.data_sender(), format!("sysctl -qw net.ipv4.tcp_wmem='4096 {usual:.0} {most:.0}'"));
+        "send-buffer/tcp-wmem-max"
+    }
+
+    fn send_buffer(&mut self) -> &'static str {
+        let size = self.window() * 0.75;
+        self.peer.sender = vec!["--buffer".to_owned(), format!("{size:.0}")];
+        "send-buffer/so-sndbuf"
+    }
+
+    fn offered_rate(&mut self) -> &'static str {
+        let offered = self.left * self.way.goodput() / f64::from(self.streams);
+        self.flag(&["-b", &format!("{offered:.0}")]);
+        "sender-application/rate-limited"
+    }
+
+    fn pausing_sender(&mut self, draw: &mut Random) -> &'static str {
+        self.peer.sender = pausing(self.left * self.way.goodput(), draw);
+        "sender-application/idle"
+    }
+
+    fn slow_reader(&mut self, draw: &mut Random) -> &'static str {
+        self.peer.receiver = pausing(self.left * self.way.goodput(), draw);
+        // Of 128 KiB each, as both servers read.
+        let pause = 131_072.0 * 8.0 / (self.left * self.way.goodput() / f64::from(self.streams));
+        if !self.is_watched() {
+            let call = if self.case.view == View::BothEnds { "recvfrom" } else { "read" };
+            self.downloads = false;
+            self.case.slow_call = Some((call, Span::from_secs_f64(pause)));
+        }
+        "receiver-application/slow-reader"
+    }
+
+    fn own_shaper(&mut self) -> &'static str {
+        self.downloads = false;
+        let held = self.left * self.way.rate;
+        self.script(
+            Host::Near,
+            format!("tc qdisc add dev host0 root tbf self.way.rate {held:.0}bit burst 16kb limit 4mb"),
+        );
+        "pacing/qdisc"
+    }
+
+    fn own_short_queue(&mut self, draw: &mut Random) -> &'static str {
+        self.downloads = false;
+        let held = self.left * self.way.rate;
+        let limit = draw.uniform(4.0, 10.0) * PACKET;
+        self.script(
+            Host::Near,
+            format!("tc qdisc add dev host0 root tbf self.way.rate {held:.0}bit burst 5000 limit {limit:.0}"),
+        );
+        "capacity/host-queue"
+    }
+
+    fn max_pace(&mut self) -> &'static str {
+        let pace = self.left * self.way.goodput() / f64::from(self.streams);
+        self.flag(&["--fq-self.way.rate", &format!("{pace:.0}")]);
+        "pacing/max-pacing-self.way.rate"
+    }
+
+    fn sender_quota(&mut self, draw: &mut Random) -> &'static str {
+        self.case.quota = Some((self.data_sender(), Ratio::new(draw.uniform(0.01, 0.025))));
+        "cpu/stolen"
+    }
+
+    fn receiver_quota(&mut self, draw: &mut Random) -> &'static str {
+        self.case.quota = Some((self.data_receiver(), Ratio::new(draw.uniform(0.01, 0.025))));
+        "cpu/stolen"
+    }
+
+    fn black_hole(&mut self, draw: &mut Random) -> &'static str {
+        let mtu = draw.uniform(1280.0, 1480.0).floor();
+        let router = self.data_router();
+        self.script(
+            router,
+            format!(
+                "ip link set path0 mtu {mtu}
+                 nft add table ip mute; nft 'add chain ip mute o {{ type filter hook output priority 0; }}'
+                 nft add rule ip mute o icmp type destination-unreachable drop"
+            ),
+        );
+        "mtu/black-hole"
+    }
+
+    fn short_transfer(&mut self, draw: &mut Random) -> &'static str {
+        self.bytes = Some(SEGMENT * draw.uniform(30.0, 150.0));
+        "congestion-window/ramp-up"
+    }
+
+    fn cross_traffic(&mut self, load: &[&str]) {
+        // Data goes the way that the judged data goes.
+        let reversed = if self.downloads { "-R" } else { "" };
+        let port = CROSS_TRAFFIC_PORT.to_string();
+        let client = ["iperf3", "-c", FAR_ROUTER, "-p", &port, "-t", "60", reversed];
+        let client = client.iter().chain(load).filter(|word| !word.is_empty()).map(|word| (*word).to_owned()).collect();
+        self.case.cross_traffic = Some([client, ["iperf3", "-s", "-p", &port].map(str::to_owned).to_vec()]);
+    }
+
+    /// Chooses the programs at both ends.
+    pub(crate) fn programs(&mut self, family: Family, draw: &mut Random) {
+        let round_trips = if family == ShallowQueue { 120.0 } else { 45.0 };
+        let seconds = (self.way.rtt * round_trips).clamp(6.0, 14.0).ceil();
+        if self.is_watched() {
+            self.watched_programs(family, seconds, draw);
+        } else {
+            self.own_programs(seconds);
+        }
+    }
+
+    fn own_programs(&mut self, seconds: f64) {
+        let port = PORT.to_string();
+        let server: &[&str] = match self.case.view {
+            View::BothEnds => &["FULLPIPE", "serve", "-p", &port],
+            _ => &["iperf3", "-s", "-p", &port],
+        };
+        self.case.server = server.iter().map(|word| (*word).to_owned()).collect();
+        self.flag(&[FAR, "-p", &PORT.to_string(), "-C", self.control, "-P", &self.streams.to_string()]);
+        match self.bytes {
+            Some(bytes) => self.flag(&["-n", &format!("{bytes:.0}")]),
+            None => self.flag(&["-t", &seconds.to_string()]),
+        }
+        if self.downloads {
+            self.flag(&["-R"]);
+        }
+        if self.case.is_told {
+            let rate = self.case.stated_rate().bps().to_string();
+            self.flag(&["--bandwidth", &rate]);
+        }
+        self.case.client = std::mem::take(&mut self.flags);
+    }
+
+    fn watched_programs(&mut self, family: Family, seconds: f64, draw: &mut Random) {
+        let common = match self.bytes {
+            Some(bytes) => vec!["--bytes".to_owned(), format!("{bytes:.0}")],
+            None => vec!["--time".to_owned(), (seconds + 3.0).to_string()],
+        };
+        let needs_small_programs =
+            matches!(family, SendBuffer | ReceiveBuffer | PausingSender | SlowReader | ShortTransfer);
+        let target = format!("{FAR}:{PORT}");
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let port = PORT.to_string();
+        let program = if needs_small_programs { "small" } else { draw.pick(&["small", "socat", "iperf3"]) };
+        let (server, client) = match (program, self.downloads) {
+            ("socat", false) => (
+                words(&["socat", "-u", &format!("TCP-LISTEN:{PORT},reuseaddr"), "OPEN:/dev/null"]),
+                words(&["socat", "-u", "OPEN:/dev/zero", &format!("TCP:{target}")]),
+            ),
+            ("socat", true) => (
+                words(&["socat", "-u", "OPEN:/dev/zero", &format!("TCP-LISTEN:{PORT},reuseaddr")]),
+                words(&["socat", "-u", &format!("TCP:{target}"), "OPEN:/dev/null"]),
+            ),
+            ("iperf3", _) => {
+                let time = (seconds + 3.0).to_string();
+                let client = words(&["iperf3", "-c", FAR, "-p", &port, "-t", &time, "-C", self.control]);
+                let reversed = if self.downloads { words(&["-R"]) } else { Vec::new() };
+                (words(&["iperf3", "-s", "-p", &port]), [client, reversed].concat())
+            }
+            (_, downloads) => {
+                let (serve, call) = if downloads { ("offer", "fetch") } else { ("take", "send") };
+                let (far, near) = if downloads {
+                    (&self.peer.sender, &self.peer.receiver)
+                } else {
+                    (&self.peer.receiver, &self.peer.sender)
+                };
+                (
+                    [words(&["BENCH", "peer", serve, &port]), far.clone(), common.clone()].concat(),
+                    [words(&["BENCH", "peer", call, &target]), near.clone(), common].concat(),
+                )
+            }
+        };
+        let mut watch = words(&["-t", &seconds.to_string()]);
+        if self.case.is_told {
+            watch.extend(words(&["--bandwidth", &self.case.stated_rate().bps().to_string()]));
+        }
+        self.case.server = server;
+        self.case.client = [watch, words(&["--"]), client].concat();
+    }
+}
+
+/// Returns flags of a small program that moves so many bits per second and pauses in between.
+fn pausing(rate: f64, draw: &mut Random) -> Vec<String> {
+    let call = draw.log_uniform(4_000.0, 200_000.0).floor();
+    let pause = call * 8.0 / rate;
+    // Shorter pauses than a timer can keep are taken together.
+    let calls = (0.002 / pause).ceil().max(1.0);
+    ["--call", &call.to_string(), "--calls", &calls.to_string(), "--pause", &format!("{:.0}", pause * calls * 1e6)]
+        .map(str::to_owned)
+        .to_vec()
+}
