@@ -1,4 +1,4 @@
-//! Verdicts that one view of a transfer cannot tell apart.
+//! Verdicts that one view of a transfer cannot distinguish.
 
 use fullpipe_record::{
     Basis, Candidate, CpuVerdict, LegalVerdict, LossVerdict, ReceiveWindowVerdict, ReceiverApplicationVerdict,
@@ -7,12 +7,12 @@ use fullpipe_record::{
 
 use crate::finding::Finding;
 
-/// A set of verdicts, one of which is right, and what would tell which.
+/// A set of verdicts, one of which is right, and what would show which.
 struct CandidateSet {
     view: Basis,
     /// At most three.
     verdicts: &'static [LegalVerdict],
-    would_tell: &'static str,
+    would_distinguish: &'static str,
 }
 
 /// Every set. A finding of [`Finding::one_of_several`] is in one of its view.
@@ -24,7 +24,7 @@ const TABLE: [CandidateSet; 6] = [
             LegalVerdict::Loss(LossVerdict::Policer),
             LegalVerdict::Loss(LossVerdict::ShallowQueue),
         ],
-        would_tell: "the sender's congestion window before each loss, and how much was lost at once",
+        would_distinguish: "the sender's congestion window before each loss, and how much was lost at once",
     },
     CandidateSet {
         view: Basis::Receiver,
@@ -33,7 +33,7 @@ const TABLE: [CandidateSet; 6] = [
             LegalVerdict::SendBuffer(SendBufferVerdict::SoSndbuf),
             LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
         ],
-        would_tell: "what waits in the sender's buffer (ss -tnm)",
+        would_distinguish: "what waits in the sender's buffer (ss -tnm)",
     },
     CandidateSet {
         view: Basis::Receiver,
@@ -41,7 +41,7 @@ const TABLE: [CandidateSet; 6] = [
             LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::NoWindowScaling),
             LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
         ],
-        would_tell: "tcp_window_scaling at the sender, or the SYN as it left one end and reached the other",
+        would_distinguish: "tcp_window_scaling at the sender, or the SYN as it left one end and reached the other",
     },
     CandidateSet {
         view: Basis::Sender,
@@ -49,7 +49,7 @@ const TABLE: [CandidateSet; 6] = [
             LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::NoWindowScaling),
             LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
         ],
-        would_tell: "tcp_window_scaling at the receiver, or the SYN as it left one end and reached the other",
+        would_distinguish: "tcp_window_scaling at the receiver, or the SYN as it left one end and reached the other",
     },
     CandidateSet {
         view: Basis::Sender,
@@ -57,7 +57,7 @@ const TABLE: [CandidateSet; 6] = [
             LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
             LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
         ],
-        would_tell: "tcp_rmem at the receiver, and whether its program sets SO_RCVBUF",
+        would_distinguish: "tcp_rmem at the receiver, and whether its program sets SO_RCVBUF",
     },
     CandidateSet {
         view: Basis::Sender,
@@ -66,18 +66,18 @@ const TABLE: [CandidateSet; 6] = [
             LegalVerdict::ReceiverApplication(ReceiverApplicationVerdict::Storage),
             LegalVerdict::Cpu(CpuVerdict::StolenOfReceiver),
         ],
-        would_tell: "what the receiving program waits for, and the processor time that it gets",
+        would_distinguish: "what the receiving program waits for, and the processor time that it gets",
     },
 ];
 
-/// Returns the verdicts that `found` cannot be told from in `view`, itself first, and what would tell; none where the
-/// evidence decides.
+/// Returns the verdicts that `view` cannot distinguish from `found`, itself first, and what would show which is right;
+/// none where the evidence decides.
 pub(crate) fn candidates(view: Basis, found: &Finding) -> (Vec<Candidate>, Option<String>) {
     let fits = |set: &&CandidateSet| set.view == view && set.verdicts.contains(&found.verdict);
     let Some(set) = TABLE.iter().find(fits).filter(|_| found.is_one_of_several) else { return (Vec::new(), None) };
     let others = set.verdicts.iter().copied().filter(|verdict| *verdict != found.verdict);
     let all = std::iter::once(found.verdict).chain(others).map(Candidate::from).collect();
-    (all, Some(set.would_tell.to_owned()))
+    (all, Some(set.would_distinguish.to_owned()))
 }
 
 #[cfg(test)]
@@ -100,8 +100,8 @@ mod tests {
         assert!(candidates(Basis::Receiver, &sure).0.is_empty());
         let unsure = sure.one_of_several();
         assert!(candidates(Basis::BothEnds, &unsure).0.is_empty(), "the view decides");
-        let (all, would_tell) = candidates(Basis::Receiver, &unsure);
+        let (all, would_distinguish) = candidates(Basis::Receiver, &unsure);
         assert_eq!((all.len(), all[0]), (3, Candidate::from(LegalVerdict::from(LossVerdict::Policer))));
-        assert!(would_tell.is_some());
+        assert!(would_distinguish.is_some());
     }
 }

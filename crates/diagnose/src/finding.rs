@@ -22,7 +22,7 @@ impl Finding {
         Self { missing, ..Self::new(UnknownVerdict::EvidenceMissing, Ratio::ZERO) }
     }
 
-    /// Returns this finding as one that the evidence does not tell from others of its set.
+    /// Returns this finding as one that the evidence does not distinguish from others of its set.
     pub(crate) fn one_of_several(self) -> Self {
         Self { is_one_of_several: true, ..self }
     }

@@ -5,9 +5,9 @@ use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 
 use crate::flow::Flow;
 use crate::thresholds::{
-    MANY_EPISODES, MANY_EPISODES_SPREAD, MANY_EPISODES_SPREAD_UNDER_RENO, MIN_BURST_SEGMENTS,
+    MANY_EPISODES, MANY_EPISODES_SPREAD, MANY_EPISODES_SPREAD_UNDER_RENO, MANY_LOST_AT_ONCE, MIN_BURST_SEGMENTS,
     MIN_EPISODES_OF_ONE_WINDOW, MIN_EPISODES_OF_SAME_WINDOW, MIN_EPISODES_WITH_OUTLIER, MIN_LOSSES_OF_ROUND_TRIP,
-    ONE_WINDOW_SPREAD, SAME_WINDOW_SPREAD,
+    MIN_LOST_AT_ONCE, MIN_RECOVERIES, ONE_WINDOW_SPREAD, ROUND_TRIPS_TO_GROW, SAME_WINDOW_SPREAD,
 };
 
 /// Returns the number of recoveries of a stream in its judged part, as far as the samples show them.
@@ -25,7 +25,7 @@ pub(crate) fn episodes_in_all(flow: &Flow) -> u64 {
 /// some losses to decide.
 pub(crate) fn come_at_one_window(flows: &[Flow], is_reno: bool) -> bool {
     let windows: Vec<Vec<ByteCount>> =
-        flows.iter().map(windows_before_loss).filter(|w| !w.is_empty()).map(without_outlier).collect();
+        flows.iter().map(grown_windows_before_loss).filter(|w| !w.is_empty()).map(without_outlier).collect();
     let episodes: usize = windows.iter().map(Vec::len).sum();
     let of_many = if is_reno { MANY_EPISODES_SPREAD_UNDER_RENO } else { MANY_EPISODES_SPREAD };
     let most = |count: usize| match count {
@@ -48,23 +48,24 @@ fn without_outlier(mut windows: Vec<ByteCount>) -> Vec<ByteCount> {
     windows
 }
 
-/// Returns the segments that are usually lost in a recovery of the judged part, as a share of the window before it: the
-/// median of all recoveries; `None` where there were none.
-pub(crate) fn lost_at_once(flows: &[Flow]) -> Option<f64> {
-    let mut shares: Vec<f64> = flows.iter().flat_map(lost_in_recoveries).collect();
-    shares.sort_by(f64::total_cmp);
-    shares.get(shares.len() / 2).copied()
+/// Returns whether the usual recovery of the judged part begins with many lost segments: a large share of the window
+/// before it, and more than a few.
+pub(crate) fn come_many_at_once(flows: &[Flow]) -> bool {
+    let mut losses: Vec<(u64, u64)> = flows.iter().flat_map(lost_in_recoveries).collect();
+    losses.sort_by(|one, other| (one.0 * other.1).cmp(&(other.0 * one.1)));
+    let usual = losses.get(losses.len() / 2).filter(|_| losses.len() as u64 >= MIN_RECOVERIES);
+    usual.is_some_and(|(lost, window)| *lost >= MIN_LOST_AT_ONCE && *lost as f64 >= *window as f64 * MANY_LOST_AT_ONCE)
 }
 
-fn lost_in_recoveries(flow: &Flow) -> Vec<f64> {
+/// Returns the segments that were lost in each recovery of the judged part, and the window before it.
+fn lost_in_recoveries(flow: &Flow) -> Vec<(u64, u64)> {
     let samples: Vec<&Sample> = flow.snapshots.iter().map(|snapshot| snapshot.sample).collect();
     let again = |sample: &Sample| sample.tcp.total_retrans.map_or(0, SegCount::get);
     let of_one = |before: usize| {
         let rest = &samples[before + 1..];
         let calm = rest.windows(2).position(|pair| !recovering(pair[1]) && again(pair[1]) == again(pair[0]));
         let end = rest.get(calm.unwrap_or(rest.len().saturating_sub(1)))?;
-        let window = samples[before].tcp.cwnd?.get().max(1);
-        Some(again(end).saturating_sub(again(samples[before])) as f64 / window as f64)
+        Some((again(end).saturating_sub(again(samples[before])), samples[before].tcp.cwnd?.get()))
     };
     recoveries(&samples).into_iter().filter_map(of_one).collect()
 }
@@ -116,6 +117,22 @@ fn burst(samples: &[&Sample], first: usize, round_trip: Span) -> Option<Burst> {
 fn windows_before_loss(flow: &Flow) -> Vec<ByteCount> {
     let samples: Vec<&Sample> = flow.snapshots.iter().map(|snapshot| snapshot.sample).collect();
     recoveries(&samples).into_iter().filter_map(|before| flow.snapshots[before].cwnd).collect()
+}
+
+/// Returns the same of the recoveries before which the window had time to grow: right after a loss the kernel may lose
+/// again.
+fn grown_windows_before_loss(flow: &Flow) -> Vec<ByteCount> {
+    let samples: Vec<&Sample> = flow.snapshots.iter().map(|snapshot| snapshot.sample).collect();
+    let mut grown_at = Span::ZERO;
+    let mut windows = Vec::new();
+    for before in recoveries(&samples) {
+        let sample = samples[before];
+        if sample.at >= grown_at {
+            windows.extend(flow.snapshots[before].cwnd);
+            grown_at = sample.at + sample.tcp.rtt.unwrap_or_default() * ROUND_TRIPS_TO_GROW;
+        }
+    }
+    windows
 }
 
 /// Returns the last sample before each recovery, by its index. A recovery shorter than the time between samples is

@@ -33,7 +33,7 @@ use crate::thresholds::{
 pub(crate) fn judge(evidence: &Evidence) -> Verdict {
     let arrivals = Arrivals::of(evidence);
     let finding = application_window::above_tcp(evidence, arrivals.rate, arrivals.rtt, find(&arrivals));
-    let (candidates, would_tell) = candidates(Basis::Receiver, &finding);
+    let (candidates, would_distinguish) = candidates(Basis::Receiver, &finding);
     let mut shown = arrivals.shown();
     shown.extend((!finding.missing.is_empty()).then(|| ("missing".to_owned(), finding.missing.join(", "))));
     let ceilings = arrivals.ceilings();
@@ -50,7 +50,7 @@ pub(crate) fn judge(evidence: &Evidence) -> Verdict {
         others: Vec::new(),
         basis: Basis::Receiver,
         candidates,
-        would_tell,
+        would_distinguish,
         other_end_would_show: Some(OTHER_END.to_owned()),
     }
 }
@@ -183,7 +183,7 @@ fn silent_sender(arrivals: &Arrivals) -> Option<Finding> {
 /// Where data comes in bursts with a pause in each round trip, the buffer of its socket holds no more; else its program
 /// has no more.
 fn sender_itself(arrivals: &Arrivals) -> Option<Finding> {
-    if arrivals.rate == BitRate::ZERO || arrivals.losses() > 0 {
+    if arrivals.rate == BitRate::ZERO || arrivals.losses() >= MIN_RECOVERIES {
         return None;
     }
     let verdict: LegalVerdict = if arrivals.comes_in_bursts()? {
@@ -382,7 +382,7 @@ impl<'a> Arrivals<'a> {
                 application_window::Channel::seen(verdict, self.evidence, rate, self.rtt).sentence()
             }
             LegalVerdict::Capacity(CapacityVerdict::Shared) => format!(
-                "The pipe is full, but not with this transfer alone: {rate} of it arrives here, and the rest is others'."
+                "The pipe is full, but not with this transfer alone: {rate} arrives here, and others have the rest."
             ),
             LegalVerdict::Capacity(_) => {
                 format!("The pipe is full: {rate} of data arrives, and more would only lengthen the queue.")
@@ -413,8 +413,8 @@ impl<'a> Arrivals<'a> {
                 self.rtt.map(|rtt| rate.bytes_in(rtt)).unwrap_or_default()
             ),
             LegalVerdict::SenderApplication(_) if finding.is_one_of_several => format!(
-                "{rate} arrives, evenly, this end could take more, and nothing is lost: the sender has no more to send, or \
-                 its buffer holds no more."
+                "{rate} arrives evenly, this end could take more, and nothing is lost: the sender has no more to send, \
+                 or its buffer holds no more."
             ),
             LegalVerdict::SenderApplication(_) => format!(
                 "The sender is silent for {} of the time, longer than any window explains: its program has nothing to \

@@ -53,6 +53,10 @@ pub(crate) const MIN_EPISODES_WITH_OUTLIER: usize = 12;
 /// Share of a window that is lost at once where a policer, and not a short queue, cuts it: a queue loses the one or two
 /// segments by which the window grew (seen: 0.12 to 0.35 behind a policer, 0.03 to 0.06 behind a queue).
 pub(crate) const MANY_LOST_AT_ONCE: f64 = 0.1;
+/// Segments that are more than the few which a short queue, or chance, takes at once.
+pub(crate) const MIN_LOST_AT_ONCE: u64 = 4;
+/// Round trips after a loss in which the window has not yet grown to where a queue overflows.
+pub(crate) const ROUND_TRIPS_TO_GROW: u64 = 3;
 /// Losses of a stream from which a wider spread counts as one window.
 ///
 /// Small windows can only be the same by whole segments, and packets in a burst fill a short queue a little sooner or

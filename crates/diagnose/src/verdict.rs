@@ -30,7 +30,7 @@ pub fn diagnose(evidence: &Evidence) -> Verdict {
     let figures = Figures::of(evidence);
     let finding = application_window::above_tcp(evidence, figures.rate, figures.rtt, find(&figures));
     let basis = basis(evidence);
-    let (candidates, would_tell) = candidates(basis, &finding);
+    let (candidates, would_distinguish) = candidates(basis, &finding);
     let facts = limits::facts(&finding, &figures);
     let mut ceilings = ceilings(&figures, &finding);
     ceilings.extend(application_window::ceiling(evidence, figures.rtt).map(|rate| (Limit::ApplicationWindow, rate)));
@@ -48,7 +48,7 @@ pub fn diagnose(evidence: &Evidence) -> Verdict {
         others,
         basis,
         candidates,
-        would_tell,
+        would_distinguish,
         other_end_would_show: other_end_would_show(evidence, facts.as_ref()),
     }
 }

@@ -1,4 +1,4 @@
-//! What a network device and its queueing disciplines do.
+//! Counts of a network device and its queueing disciplines.
 
 use std::io;
 use std::net::IpAddr;

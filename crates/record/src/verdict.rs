@@ -115,9 +115,9 @@ pub struct Verdict {
     /// where it shows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<Candidate>,
-    /// What would tell which of the candidates is right.
+    /// The figures that would show which of the candidates is right.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub would_tell: Option<String>,
+    pub would_distinguish: Option<String>,
     /// Figures that the view of the other end would add, where it is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_end_would_show: Option<String>,

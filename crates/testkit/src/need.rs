@@ -30,6 +30,10 @@ pub enum Need {
     UserNamespaces,
     /// The program `strace`, which slows system calls down.
     Strace,
+    /// The program `socat`.
+    Socat,
+    /// The program `ethtool`.
+    Ethtool,
 }
 
 impl Need {
@@ -47,6 +51,8 @@ impl Need {
             Self::Unshare => lacking_program("unshare", "--version"),
             Self::UserNamespaces => lacking_user_namespaces(),
             Self::Strace => lacking_program("strace", "-V"),
+            Self::Socat => lacking_program("socat", "-V"),
+            Self::Ethtool => lacking_program("ethtool", "--version"),
             Self::Root => (!rustix::process::geteuid().is_root()).then(|| "this user is not root".to_owned()),
         }
     }

@@ -1,4 +1,4 @@
-//! What is measured and judged: a transfer over a path, with one planted limit.
+//! A case: a transfer over a path, with one planted limit, and the view from which it is judged.
 
 use fullpipe_units::{BitRate, Ratio, Span};
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use super::network::{Host, PathPlan};
 pub(crate) const PORT: u16 = 5201;
 pub(crate) const CROSS_TRAFFIC_PORT: u16 = 5301;
 
-/// Whose figures the verdict may rest on.
+/// The ends whose figures the verdict may rest on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum View {
@@ -34,8 +34,8 @@ pub(crate) struct Case {
     pub(crate) path: PathPlan,
     /// Share of the path's rate that a transfer with this limit cannot exceed.
     pub(crate) at_most: f64,
-    /// Whether the user states the rate of the path.
-    pub(crate) is_told: bool,
+    /// Set if the user states the rate of the path.
+    pub(crate) states_rate: bool,
     /// Scripts of the shell that plant the limit.
     pub(crate) scripts: Vec<(Host, String)>,
     /// A control group that gives a host's program this share of a processor.
@@ -44,7 +44,7 @@ pub(crate) struct Case {
     pub(crate) slow_call: Option<(&'static str, Span)>,
     /// The program at the far end. `BENCH` stands for this program and `FULLPIPE` for the one under test.
     pub(crate) server: Vec<String>,
-    /// What follows `fullpipe diagnose --json`.
+    /// The arguments that follow `fullpipe diagnose --json`.
     pub(crate) client: Vec<String>,
     /// Sender of other data from router to router, and its server.
     pub(crate) cross_traffic: Option<[Vec<String>; 2]>,

@@ -25,7 +25,7 @@ const MAX_FRAME: usize = 10 + 14 + 65_535;
 /// A frame that is sent this long after its time is late.
 const LATE: Duration = Duration::from_millis(3);
 
-/// What the device does to the packets of one direction.
+/// Treatment of the packets of one direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Treatment {
     /// Time for which each is held.
@@ -34,7 +34,7 @@ pub(crate) struct Treatment {
     pub(crate) loss: f64,
 }
 
-/// What became of the packets of both directions.
+/// Counts of the packets of both directions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Passage {
     /// Frames sent.

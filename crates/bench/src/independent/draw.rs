@@ -181,7 +181,7 @@ fn case(draw: &mut Random, view: View, family: Family) -> Case {
             joins_segments: draw.chance(0.5),
         },
         at_most: at_most(family, left),
-        is_told: draw.chance(0.5),
+        states_rate: draw.chance(0.5),
         scripts: Vec::new(),
         quota: None,
         slow_call: None,
@@ -202,7 +202,7 @@ fn case(draw: &mut Random, view: View, family: Family) -> Case {
         way.rate / 1e6,
         way.rtt * 1e3,
         if downloads { "down " } else { "" },
-        if case.is_told { "told" } else { "untold" },
+        if case.states_rate { "stated" } else { "unstated" },
     );
     case
 }
@@ -211,7 +211,7 @@ fn case(draw: &mut Random, view: View, family: Family) -> Case {
 fn at_most(family: Family, left: f64) -> f64 {
     match family {
         FullLink => 1.0,
-        // Beside others it may have most of the link, but not nearly all.
+        // Next to others it may have most of the link, but not nearly all.
         SharedWithDatagrams | SharedWithTcp => 0.7,
         // A queue that is cut off takes the tops only.
         ShallowQueue => 0.87,

@@ -47,7 +47,7 @@ impl Host {
     }
 }
 
-/// What the path does.
+/// Properties of the path.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PathPlan {
     /// Rate of both directions, counted as the kernel's `tbf` counts: with Ethernet's header.
@@ -58,7 +58,7 @@ pub(crate) struct PathPlan {
     pub(crate) queue: ByteCount,
     /// Probability with which a packet is lost on the way to the far host, and on the way back.
     pub(crate) loss: [f64; 2],
-    /// Whether the hosts' devices join segments that arrive (GRO), as real network cards do.
+    /// Set if the hosts' devices join segments that arrive (GRO), as real network cards do.
     pub(crate) joins_segments: bool,
 }
 
@@ -76,7 +76,8 @@ for name in near nearrouter box farrouter far; do ip netns add $p$name; ip -n $p
 join() { ip link add $1 netns $p$2 type veth peer name $3 netns $p$4; }
 join host0 near host0 nearrouter; join path0 nearrouter near0 box
 join host0 far host0 farrouter; join path0 farrouter far0 box
-for device in near:host0 nearrouter:host0 nearrouter:path0 box:near0 box:far0 farrouter:path0 farrouter:host0 far:host0; do
+for device in near:host0 nearrouter:host0 nearrouter:path0 box:near0 box:far0 farrouter:path0 farrouter:host0 \
+    far:host0; do
     ip -n $p${device%:*} link set ${device#*:} up txqueuelen 10000
 done
 address() { ip -n $p$1 address add $2/24 dev $3; }

@@ -1,4 +1,4 @@
-//! What limits a transfer: settings, devices and programs of a case.
+//! The planted limit of a case: settings, devices and programs.
 
 use fullpipe_units::{ByteCount, Ratio, Span};
 
@@ -11,7 +11,7 @@ use super::case::{CROSS_TRAFFIC_PORT, Case, Family, PACKET, PORT, SEGMENT, View,
 use super::network::{FAR, FAR_ROUTER, Host};
 use super::random::Random;
 
-/// What small programs are told.
+/// Arguments of the small programs.
 #[derive(Default)]
 struct Small {
     sender: Vec<String>,
@@ -77,8 +77,8 @@ impl Plan {
     pub(crate) fn plant(&mut self, family: Family, draw: &mut Random) {
         self.case.expected = match family {
             FullLink => "capacity/link",
-            SharedWithDatagrams => self.beside_datagrams(draw),
-            SharedWithTcp => self.beside_tcp(draw),
+            SharedWithDatagrams => self.with_datagrams(draw),
+            SharedWithTcp => self.with_tcp(draw),
             RandomLoss => self.random_loss(),
             Policer => self.policer(draw),
             ShallowQueue => self.shallow_queue(draw),
@@ -101,16 +101,16 @@ impl Plan {
         };
     }
 
-    fn beside_datagrams(&mut self, draw: &mut Random) -> &'static str {
-        // Nothing but the stated self.way.rate tells a part of a link from a link.
-        self.case.is_told = true;
+    fn with_datagrams(&mut self, draw: &mut Random) -> &'static str {
+        // Only the stated rate distinguishes a part of a link from a link.
+        self.case.states_rate = true;
         let part = draw.uniform(0.35, 0.6) * self.way.rate;
         self.cross_traffic(&["-u", "-l", "1400", "-b", &format!("{part:.0}")]);
         "capacity/shared"
     }
 
-    fn beside_tcp(&mut self, draw: &mut Random) -> &'static str {
-        self.case.is_told = true;
+    fn with_tcp(&mut self, draw: &mut Random) -> &'static str {
+        self.case.states_rate = true;
         let others = draw.pick(&["2", "3", "4"]);
         let others: u32 = others.parse().unwrap_or(2) * self.streams;
         self.cross_traffic(&["-C", self.control, "-P", &others.to_string()]);
@@ -132,7 +132,7 @@ impl Plan {
             self.data_router(),
             format!(
                 "nft add table ip police; nft 'add chain ip police f {{ type filter hook forward priority 0; }}'
-                 nft add rule ip police f oifname path0 limit self.way.rate over {passes:.0} bytes/second burst {burst:.0} \
+                 nft add rule ip police f oifname path0 limit rate over {passes:.0} bytes/second burst {burst:.0} \
                  bytes drop"
             ),
         );
@@ -214,10 +214,7 @@ impl Plan {
     fn own_shaper(&mut self) -> &'static str {
         self.downloads = false;
         let held = self.left * self.way.rate;
-        self.script(
-            Host::Near,
-            format!("tc qdisc add dev host0 root tbf self.way.rate {held:.0}bit burst 16kb limit 4mb"),
-        );
+        self.script(Host::Near, format!("tc qdisc add dev host0 root tbf rate {held:.0}bit burst 16kb limit 4mb"));
         "pacing/qdisc"
     }
 
@@ -227,15 +224,15 @@ impl Plan {
         let limit = draw.uniform(4.0, 10.0) * PACKET;
         self.script(
             Host::Near,
-            format!("tc qdisc add dev host0 root tbf self.way.rate {held:.0}bit burst 5000 limit {limit:.0}"),
+            format!("tc qdisc add dev host0 root tbf rate {held:.0}bit burst 5000 limit {limit:.0}"),
         );
         "capacity/host-queue"
     }
 
     fn max_pace(&mut self) -> &'static str {
         let pace = self.left * self.way.goodput() / f64::from(self.streams);
-        self.flag(&["--fq-self.way.rate", &format!("{pace:.0}")]);
-        "pacing/max-pacing-self.way.rate"
+        self.flag(&["--fq-rate", &format!("{pace:.0}")]);
+        "pacing/max-pacing-rate"
     }
 
     fn sender_quota(&mut self, draw: &mut Random) -> &'static str {
@@ -302,7 +299,7 @@ impl Plan {
         if self.downloads {
             self.flag(&["-R"]);
         }
-        if self.case.is_told {
+        if self.case.states_rate {
             let rate = self.case.stated_rate().bps().to_string();
             self.flag(&["--bandwidth", &rate]);
         }
@@ -349,7 +346,7 @@ impl Plan {
             }
         };
         let mut watch = words(&["-t", &seconds.to_string()]);
-        if self.case.is_told {
+        if self.case.states_rate {
             watch.extend(words(&["--bandwidth", &self.case.stated_rate().bps().to_string()]));
         }
         self.case.server = server;

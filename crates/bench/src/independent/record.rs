@@ -20,8 +20,8 @@ pub(crate) struct Record {
     pub(crate) expected: String,
     /// Rate of the path.
     pub(crate) bandwidth: BitRate,
-    /// Whether the program was told that rate.
-    pub(crate) is_told: bool,
+    /// Set if the user stated that rate.
+    pub(crate) states_rate: bool,
     /// Why the run does not count.
     pub(crate) broken: Option<String>,
     /// Why there is no verdict.

@@ -33,7 +33,7 @@ pub(crate) struct Programs<'p> {
     pub(crate) bench: &'p Path,
 }
 
-/// What `fullpipe diagnose --json` prints.
+/// The document that `fullpipe diagnose --json` prints.
 #[derive(Deserialize)]
 struct Document {
     diagnosis: Option<Diagnosis>,
@@ -81,7 +81,7 @@ impl Programs<'_> {
             document.map_or((None, None), |document| (document.diagnosis, document.measurement));
         let found = diagnosis.and_then(|diagnosis| diagnosis.transfers.into_iter().next());
         let own = || {
-            let stated = case.is_told.then(|| case.stated_rate());
+            let stated = case.states_rate.then(|| case.stated_rate());
             Some(Evidence::of(measurement.as_ref()?, stated, Framing::Ethernet))
         };
         let evidence = found.as_ref().and_then(|found| found.evidence.clone()).or_else(own);
@@ -90,7 +90,7 @@ impl Programs<'_> {
             view: case.view,
             expected: case.expected.to_owned(),
             bandwidth: case.stated_rate(),
-            is_told: case.is_told,
+            states_rate: case.states_rate,
             broken: passage.broken().or_else(|| not_planted(case, evidence.as_ref())),
             failed: found.is_none().then(|| last_words(&ended.stderr, "no words")),
             verdict: found.as_ref().map(|found| found.verdict.clone()),

@@ -1,4 +1,4 @@
-//! How often the program was right, by view, with the lower end of the interval.
+//! Share of right verdicts by view, with the lower end of the interval.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -29,8 +29,8 @@ fn of_view(view: View, records: &[&Record]) -> String {
     let kinds = records.iter().filter(|record| kind(record.said()) == kind(&record.expected)).count();
     let all = records.len();
     let mut text = format!(
-        "\n{view:?}: {right} of {all} right in kind and cause ({:.0} %, at least {:.0} %), {kinds} in kind, {sets} with \
-         candidates\n\n",
+        "\n{view:?}: {right} of {all} right in kind and cause ({:.0} %, at least {:.0} %), {kinds} in kind, {sets} \
+         with candidates\n\n",
         right as f64 / all as f64 * 100.0,
         lower_bound(right, all) * 100.0,
     );

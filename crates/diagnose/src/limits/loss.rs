@@ -17,9 +17,9 @@ use crate::path::{stated_capacity, time_on_the_line};
 use crate::policer_rate;
 use crate::text::{self, Basics, Row, time};
 use crate::thresholds::{
-    EXPLAINED_BY_LOSS_FACTOR, FULL_PIPE_SHARE_UNDER_BBR, MANY_LOST_AT_ONCE, MAX_LATER_LOSS_SHARE,
-    MAX_RTT_WITHOUT_QUEUE, MAX_RTT_WITHOUT_QUEUE_UNDER_BBR, MIN_BURST_SHARE, MIN_LOSS_OF_PROBES, MIN_LOSSY_ROUND_TRIPS,
-    MIN_RECOVERIES, MIN_RECOVERIES_BEFORE, PACE_SHARE,
+    EXPLAINED_BY_LOSS_FACTOR, FULL_PIPE_SHARE_UNDER_BBR, MAX_LATER_LOSS_SHARE, MAX_RTT_WITHOUT_QUEUE,
+    MAX_RTT_WITHOUT_QUEUE_UNDER_BBR, MIN_BURST_SHARE, MIN_LOSS_OF_PROBES, MIN_LOSSY_ROUND_TRIPS, MIN_RECOVERIES,
+    MIN_RECOVERIES_BEFORE, PACE_SHARE,
 };
 
 /// Finds loss that comes again and again, where the rate is not far below what the congestion control makes of so much
@@ -78,14 +78,16 @@ fn policed_under_bbr(figures: &Figures, held: Ratio) -> Option<Finding> {
     found.then(|| Finding::new(LossVerdict::Policer, held))
 }
 
-/// Returns the cause of loss: a queue that is too short, or a policer, loses at one and the same window, a policer many
-/// segments at once; loss at random comes at any.
+/// Returns the cause of loss: a policer takes many segments at once and lets no queue grow, a queue that is too short
+/// loses at one and the same window, loss at random does neither.
 fn cause_of_loss(figures: &Figures) -> LossVerdict {
-    if !lost_at_one_window(figures) {
-        return LossVerdict::Random;
+    if !figures.is_bbr() && losses::come_many_at_once(&figures.flows) && met_no_queue(figures) {
+        LossVerdict::Policer
+    } else if lost_at_one_window(figures) {
+        LossVerdict::ShallowQueue
+    } else {
+        LossVerdict::Random
     }
-    let many_at_once = losses::lost_at_once(&figures.flows).is_some_and(|share| share >= MANY_LOST_AT_ONCE);
-    if many_at_once && met_no_queue(figures) { LossVerdict::Policer } else { LossVerdict::ShallowQueue }
 }
 
 /// Returns whether the round trip of the judged part shows no queue that fills before a loss.

@@ -49,7 +49,7 @@ pub(crate) fn buffer_is_full(figures: &Figures, flow: &Flow) -> Option<bool> {
     let mean = used.iter().sum::<f64>() / used.len() as f64;
     let stated = figures.share_of_busy(|tcp| tcp.sndbuf_limited).is_none_or(|waited| waited.get() >= MIN_BLOCKED_SHARE);
     let waited = stated || (used.len() >= MIN_SNAPSHOTS_OF_SLEEPING_WRITER && WOKEN_BUFFER_SHARES.contains(&least));
-    // A program that asks first whether it may write is told so only when a third is free, and keeps it there.
+    // A program that asks first whether it may write may do so only when a third is free, and keeps it there.
     let asks_first = WOKEN_BUFFER_SHARES.contains(&mean)
         && least >= MIN_BUFFER_OF_ASKING_WRITER
         && peak <= MAX_BUFFER_OF_ASKING_WRITER;

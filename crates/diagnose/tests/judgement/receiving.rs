@@ -223,7 +223,7 @@ fn what_bbr_loses_without_a_queue_a_policer_took() {
     let verdict = diagnose(&evidence(Seen { out_of_order: 30, ..WELL }));
     assert_eq!(verdict.candidates.len(), 3, "a loss-based control loses to each of them: {verdict:#?}");
     assert_eq!((verdict.candidates[0].kind, verdict.candidates[0].cause), (verdict.kind, verdict.cause));
-    assert!(verdict.would_tell.is_some());
+    assert!(verdict.would_distinguish.is_some());
 }
 
 #[test]

@@ -116,14 +116,15 @@ fn basis(verdict: &Verdict) -> String {
     held + &candidates(verdict) + &more.unwrap_or_default()
 }
 
-/// Returns the other verdicts that the evidence allows, and what would tell them apart; nothing where there are none.
+/// Returns the other verdicts that the evidence allows, and what would show which is right; nothing where there are
+/// none.
 fn candidates(verdict: &Verdict) -> String {
     let others: Vec<&str> = verdict.candidates.iter().skip(1).map(|candidate| candidate.name()).collect();
     if others.is_empty() {
         return String::new();
     }
-    let told = verdict.would_tell.as_ref().map(|what| format!("; {what} would tell")).unwrap_or_default();
-    format!(" It may as well be {}{told}.", others.join(" or "))
+    let which = verdict.would_distinguish.as_ref().map(|what| format!("; {what} would show which")).unwrap_or_default();
+    format!(" It may as well be {}{which}.", others.join(" or "))
 }
 
 fn what_would_help(remedies: &[Remedy], present: BitRate, style: Style) -> String {

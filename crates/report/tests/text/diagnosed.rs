@@ -27,7 +27,7 @@ pub(crate) fn watched() -> Diagnosis {
         }),
         basis: Basis::Sender,
         candidates: Vec::new(),
-        would_tell: None,
+        would_distinguish: None,
         other_end_would_show: Some("how fast its program reads".to_owned()),
         ..experiment.verdict
     };

@@ -357,7 +357,7 @@ fn verdict() -> Verdict {
         others: Vec::new(),
         basis: fullpipe_record::Basis::BothEnds,
         candidates: Vec::new(),
-        would_tell: None,
+        would_distinguish: None,
         other_end_would_show: None,
     }
 }
@@ -378,7 +378,7 @@ fn full() -> Verdict {
         others: Vec::new(),
         basis: fullpipe_record::Basis::BothEnds,
         candidates: Vec::new(),
-        would_tell: None,
+        would_distinguish: None,
         other_end_would_show: None,
     }
 }

@@ -1,0 +1,65 @@
+//! The independent half of the labelled bench: a case of each view over a path that is not the lab's.
+
+use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
+
+use fullpipe_testkit::{Running, fullpipe, path, require};
+
+/// A quarter of a minute alone; each case may run three times on a machine that is busy.
+const TIMEOUT: Duration = Duration::from_mins(2);
+
+fn independent(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fullpipe-bench"));
+    let program = fullpipe();
+    command.args(["independent", "--fullpipe"]).arg(program.get_program()).args(arguments);
+    Running::start(&mut command).finish(TIMEOUT)
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Of each view a case that a busy machine does not disturb: its seed, and the begin of its name.
+const CASES: [[&str; 3]; 4] = [
+    ["both-ends", "11", "11-006 receive-window/tcp-rmem-max"],
+    ["sender", "1", "1-009 send-buffer/tcp-wmem-max"],
+    ["receiver", "1", "1-014 capacity/link"],
+    ["watched", "11", "11-014 pacing/qdisc"],
+];
+
+#[test]
+fn a_limit_is_named_in_each_view_over_the_kernels_own_path() {
+    require!(Lab, Root, Tc, Nft, Iperf3, Socat, Ethtool);
+    let _path = path();
+    // Together they leave the machine idle for most of the time, as each one does.
+    let run = |[view, seed, name]: [&str; 3]| {
+        text(&independent(&["--seed", seed, "--view", view, "--count", "20", "--only", name]))
+    };
+    let said = thread::scope(|scope| {
+        let threads = CASES.map(|case| scope.spawn(move || run(case)));
+        threads.map(|thread| thread.join().unwrap())
+    });
+    let all = said.concat();
+    assert!(!all.contains("WRONG"), "{all}");
+    // A run that is invalid three times is left out.
+    assert!(said.iter().filter(|said| said.contains("right ")).count() >= 3, "{all}");
+    let listed = Command::new("ip").args(["netns", "list"]).output().unwrap();
+    assert!(!text(&listed).contains("fpb"), "nothing remains: {}", text(&listed));
+}
+
+#[test]
+fn the_same_seed_draws_the_same_cases_and_another_one_others() {
+    let list = |seed: &str| text(&independent(&["--list", "--seed", seed]));
+    let (first, again, other) = (list("7"), list("7"), list("8"));
+    assert_eq!(first, again);
+    assert_ne!(first, other);
+    assert_eq!(first.lines().filter(|line| line.starts_with("Receiver 7-")).count(), 50);
+}
+
+#[test]
+fn a_folder_that_is_none_is_named() {
+    let output = independent(&["--from", "/nonexistent"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("No such file"), "{output:?}");
+}
