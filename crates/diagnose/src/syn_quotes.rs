@@ -7,11 +7,6 @@ pub(crate) fn lose_their_scale(evidence: &Evidence) -> bool {
     SynQuotes::of(evidence).is_some_and(|quotes| quotes.lose_their_scale())
 }
 
-/// Returns whether any router quoted a SYN probe.
-pub(crate) fn were_seen(evidence: &Evidence) -> bool {
-    SynQuotes::of(evidence).is_some()
-}
-
 /// Returns the place of a device that changes SYN segments, as far as routers show it.
 pub(crate) fn place(evidence: &Evidence) -> String {
     let place = SynQuotes::of(evidence).and_then(|quotes| quotes.place());

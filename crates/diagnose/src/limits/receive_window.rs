@@ -91,12 +91,11 @@ fn buffer_may_be_fixed(figures: &Figures) -> bool {
     evidence.receiver.is_none() && evidence.program.is_some() && figures.flows.iter().all(never_grew)
 }
 
-/// Returns whether a device may have taken the offer to scale windows away from a SYN of this end, which offers it:
-/// neither the other host nor a router says that the offer got through.
+/// Returns whether a device may have taken the offer to scale windows away from a SYN of this end, which offers it: the
+/// other host is not seen, and no router says what happens to the SYN behind it.
 fn scale_may_be_stripped(figures: &Figures) -> bool {
-    let evidence = figures.evidence;
-    let offers = evidence.sender.as_ref().is_some_and(|host| host.window_scaling);
-    offers && evidence.receiver.is_none() && !syn_quotes::were_seen(evidence)
+    let offers = figures.evidence.sender.as_ref().is_some_and(|host| host.window_scaling);
+    offers && figures.evidence.receiver.is_none()
 }
 
 fn cause_at_receiver(figures: &Figures) -> ReceiveWindowVerdict {
