@@ -12,7 +12,7 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use crate::figures::Figures;
 use crate::path;
 use crate::policer_rate;
-use crate::thresholds::PROBING_MSS;
+use crate::thresholds::{MAX_GAIN_OF_UNKNOWN_PATH, PROBING_MSS};
 
 /// The path, the hosts and the load as the evidence has them, to predict what changes would bring.
 pub(crate) struct Outlook<'a> {
@@ -27,6 +27,7 @@ pub(crate) struct Outlook<'a> {
     certain: bool,
     /// True if packets are lost because they are sent too fast: a lower pace loses none.
     drops_the_excess: bool,
+    is_black_hole: bool,
 }
 
 impl<'a> Outlook<'a> {
@@ -36,7 +37,8 @@ impl<'a> Outlook<'a> {
         let unbounded = unbounded_host();
         let known = evidence.sender.is_some() && evidence.receiver.is_some() && evidence.bandwidth.is_some();
         let drops_the_excess = matches!(verdict, LegalVerdict::Loss(LossVerdict::ShallowQueue | LossVerdict::Policer));
-        let guessed = drops_the_excess || verdict == MtuVerdict::BlackHole.into();
+        let is_black_hole = verdict == MtuVerdict::BlackHole.into();
+        let guessed = drops_the_excess || is_black_hole;
         Some(Self {
             evidence,
             path: path(figures, verdict)?,
@@ -46,6 +48,7 @@ impl<'a> Outlook<'a> {
             present: figures.rate,
             certain: known && !guessed,
             drops_the_excess,
+            is_black_hole,
         })
     }
 
@@ -59,7 +62,26 @@ impl<'a> Outlook<'a> {
         let low = if self.certain { prediction.low } else { prediction.low.min(self.present) };
         // A policer may let more pass than a sender that it holds down has shown.
         let as_stated = self.predict_over(self.evidence.bandwidth, changes).high;
-        Some(Forecast { bits_per_second: prediction.kernel_model, low, high: prediction.high.max(as_stated) })
+        let forecast = Forecast { bits_per_second: prediction.kernel_model, low, high: prediction.high.max(as_stated) };
+        Some(if self.knows_the_capacity() { forecast } else { self.without_capacity(forecast) })
+    }
+
+    /// Returns whether something bounds what the path carries: a stated bandwidth, or a policer's rate. Where nothing
+    /// passes at all, the present rate bounds nothing either.
+    fn knows_the_capacity(&self) -> bool {
+        self.path.forward.rate.is_some() || self.is_black_hole
+    }
+
+    /// Returns `forecast`, no higher than a path that is not known can be expected to carry: nothing was seen of it but
+    /// the present rate. Where that is the bound, the expected rate is in the middle.
+    fn without_capacity(&self, forecast: Forecast) -> Forecast {
+        let most = self.present.scaled(MAX_GAIN_OF_UNKNOWN_PATH);
+        let expected = if forecast.bits_per_second <= most {
+            forecast.bits_per_second
+        } else {
+            self.present.scaled(MAX_GAIN_OF_UNKNOWN_PATH.sqrt())
+        };
+        Forecast { bits_per_second: expected, low: forecast.low.min(expected), high: forecast.high.min(most) }
     }
 
     /// Returns the rate of a sender that probes for a size of packets that passes: it begins with one that nearly

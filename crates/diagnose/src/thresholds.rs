@@ -194,6 +194,9 @@ pub(crate) const MIN_NEEDLESS_SHARE: f64 = 0.5;
 
 /// Multiple by which a size is raised where the path's bandwidth is not known.
 pub(crate) const NEXT_SIZE_FACTOR: u64 = 4;
+/// Multiple of the present rate up to which a change may be promised to bring a path whose bandwidth is not known: as
+/// much as buffers and connections are then raised by.
+pub(crate) const MAX_GAIN_OF_UNKNOWN_PATH: f64 = NEXT_SIZE_FACTOR as f64;
 /// Largest number of connections in one test, as in iperf3.
 pub(crate) const MAX_STREAMS: u16 = 128;
 /// Multiple of the present rate that a change must promise to be worth making.

@@ -62,6 +62,18 @@ fn without_a_bandwidth_the_prediction_is_an_interval_from_the_present() {
 }
 
 #[test]
+fn a_path_of_unknown_bandwidth_is_promised_no_more_than_four_times_the_present_rate() {
+    for evidence in [send_buffer("cubic", 4.0 * MIB, Writes::Retrying), receive_window("cubic", 64e3, 1)] {
+        let present = diagnose(&evidence).ceilings[&diagnose(&evidence).kind];
+        for remedy in advice(&evidence).iter().filter(|remedy| remedy.predicted.is_some()) {
+            let forecast = predicted(remedy);
+            assert!(forecast.high <= present.scaled(4.2), "{}: {forecast:?} of {present}", remedy.id);
+            assert!(forecast.low <= forecast.bits_per_second && forecast.bits_per_second <= forecast.high);
+        }
+    }
+}
+
+#[test]
 fn unknown_hosts_still_get_sizes_and_no_certainty() {
     let mut evidence = stated(send_buffer("cubic", 4.0 * MIB, Writes::Retrying), 1000);
     (evidence.sender, evidence.receiver) = (None, None);
