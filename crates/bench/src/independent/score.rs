@@ -64,8 +64,8 @@ mod tests {
 
     #[test]
     fn the_lower_bound_is_wilsons() {
-        // By hand: 95 of 100, z = 1.645.
-        assert!((lower_bound(95, 100) - 0.8999).abs() < 5e-4, "{}", lower_bound(95, 100));
-        assert!(lower_bound(150, 150) > 0.98 && lower_bound(0, 10) == 0.0);
+        // By hand: (0.95 + 0.01353 − 0.03832) ÷ 1.02706.
+        assert!((lower_bound(95, 100) - 0.9008).abs() < 1e-4, "{}", lower_bound(95, 100));
+        assert!(lower_bound(150, 150) > 0.98 && lower_bound(0, 10).abs() < 1e-9);
     }
 }
