@@ -13,8 +13,8 @@ use serde_json::Value;
 /// Largest relative difference between the counts of the two ends.
 const TOLERANCE: f64 = 0.01;
 
-/// Bytes of a small datagram: the last one may arrive when the other end has stopped to count, which is a hundredth of a
-/// stream of a hundred.
+/// Bytes of a small datagram: the last one may arrive when the other end has stopped to count, which is a hundredth of
+/// a stream of a hundred.
 const LAST_DATAGRAM: f64 = 500.0;
 
 /// Largest lateness of a machine on which both ends of a test of one second must agree: a third of the tolerance.
