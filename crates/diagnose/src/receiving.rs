@@ -180,8 +180,7 @@ fn silent_sender(arrivals: &Arrivals) -> Option<Finding> {
 }
 
 /// Finds a sender that holds itself back: this end would take more, nothing is lost, and no queue stands on the path.
-/// Where data comes in bursts with a pause in each round trip, the buffer of its socket holds no more; else its program
-/// has no more.
+/// Bursts with a pause in each round trip are those of a full send buffer; an even rate is that of an idle program.
 fn sender_itself(arrivals: &Arrivals) -> Option<Finding> {
     if arrivals.rate == BitRate::ZERO || arrivals.losses() >= MIN_RECOVERIES {
         return None;
@@ -255,7 +254,8 @@ impl<'a> Arrivals<'a> {
         self.is_longer_than_idle_by(SLIGHTLY_INFLATED_RTT_FACTOR)
     }
 
-    /// Of echo requests, which also saw the ramp, and of the kernel's own estimate, which counts in milliseconds.
+    /// Returns whether the round trip under load is `factor` times the idle one, by the lower of two figures: echo
+    /// requests, which also saw the ramp, and the kernel's own estimate, which counts in milliseconds.
     fn is_longer_than_idle_by(&self, factor: f64) -> bool {
         let on_the_line = self.mss().map_or(Span::ZERO, |mss| self.rate.time_for(mss * 2));
         let (echoes, estimate) = (self.evidence.loaded_rtt.or(self.rtt), self.rtt);

@@ -62,8 +62,8 @@ impl Case {
 pub(crate) const PACKET: f64 = 1514.0;
 pub(crate) const SEGMENT: f64 = 1448.0;
 
-/// A way to limit a transfer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A way to limit a transfer. The order is that in which cases are drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Family {
     FullLink,
     SharedWithDatagrams,

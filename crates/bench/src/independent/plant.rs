@@ -2,11 +2,6 @@
 
 use fullpipe_units::{ByteCount, Ratio, Span};
 
-use super::case::Family::{
-    BlackHole, FullLink, MaxPace, NoScaling, OfferedRate, OwnShaper, OwnShortQueue, PausingSender, Policer, RandomLoss,
-    ReceiveBuffer, ReceiveMaximum, ReceiverQuota, SendBuffer, SendMaximum, SenderQuota, ShallowQueue,
-    SharedWithDatagrams, SharedWithTcp, ShortTransfer, SlowReader, StrippedScale,
-};
 use super::case::{CROSS_TRAFFIC_PORT, Case, Family, PACKET, PORT, SEGMENT, View, Way};
 use super::network::{FAR, FAR_ROUTER, Host};
 use super::random::Random;
@@ -65,8 +60,14 @@ impl Plan {
         self.case.scripts.push((host, script));
     }
 
+    /// Adds a rule of nftables to the packets that pass `hook` of a router.
+    fn filter(&mut self, router: Host, hook: &str, rule: &str) {
+        let chain = format!("add chain ip bench {hook} {{ type filter hook {hook} priority 0; }}");
+        self.script(router, format!("nft add table ip bench; nft '{chain}'; nft add rule ip bench {hook} {rule}"));
+    }
+
     fn flag(&mut self, words: &[&str]) {
-        self.flags.extend(words.iter().map(|word| (*word).to_owned()));
+        self.flags.extend(owned(words));
     }
 
     fn is_watched(&self) -> bool {
@@ -76,28 +77,28 @@ impl Plan {
     /// Plants the limit, and says what it is called.
     pub(crate) fn plant(&mut self, family: Family, draw: &mut Random) {
         self.case.expected = match family {
-            FullLink => "capacity/link",
-            SharedWithDatagrams => self.with_datagrams(draw),
-            SharedWithTcp => self.with_tcp(draw),
-            RandomLoss => self.random_loss(),
-            Policer => self.policer(draw),
-            ShallowQueue => self.shallow_queue(draw),
-            ReceiveMaximum => self.receive_maximum(),
-            ReceiveBuffer => self.receive_buffer(),
-            NoScaling => self.no_scaling(draw),
-            StrippedScale => self.stripped_scale(draw),
-            SendMaximum => self.send_maximum(),
-            SendBuffer => self.send_buffer(),
-            OfferedRate => self.offered_rate(),
-            PausingSender => self.pausing_sender(draw),
-            SlowReader => self.slow_reader(draw),
-            OwnShaper => self.own_shaper(),
-            OwnShortQueue => self.own_short_queue(draw),
-            MaxPace => self.max_pace(),
-            SenderQuota => self.sender_quota(draw),
-            ReceiverQuota => self.receiver_quota(draw),
-            BlackHole => self.black_hole(draw),
-            ShortTransfer => self.short_transfer(draw),
+            Family::FullLink => "capacity/link",
+            Family::SharedWithDatagrams => self.with_datagrams(draw),
+            Family::SharedWithTcp => self.with_tcp(draw),
+            Family::RandomLoss => self.random_loss(),
+            Family::Policer => self.policer(draw),
+            Family::ShallowQueue => self.shallow_queue(draw),
+            Family::ReceiveMaximum => self.receive_maximum(),
+            Family::ReceiveBuffer => self.receive_buffer(),
+            Family::NoScaling => self.no_scaling(draw),
+            Family::StrippedScale => self.stripped_scale(draw),
+            Family::SendMaximum => self.send_maximum(),
+            Family::SendBuffer => self.send_buffer(),
+            Family::OfferedRate => self.offered_rate(),
+            Family::PausingSender => self.pausing_sender(draw),
+            Family::SlowReader => self.slow_reader(draw),
+            Family::OwnShaper => self.own_shaper(),
+            Family::OwnShortQueue => self.own_short_queue(draw),
+            Family::MaxPace => self.max_pace(),
+            Family::SenderQuota => self.sender_quota(draw),
+            Family::ReceiverQuota => self.receiver_quota(draw),
+            Family::BlackHole => self.black_hole(draw),
+            Family::ShortTransfer => self.short_transfer(draw),
         };
     }
 
@@ -128,14 +129,8 @@ impl Plan {
         let passes = self.left * self.way.rate / 8.0;
         // Of as many milliseconds as devices have.
         let burst = (passes * draw.log_uniform(0.005, 0.08)).max(20_000.0);
-        self.script(
-            self.data_router(),
-            format!(
-                "nft add table ip police; nft 'add chain ip police f {{ type filter hook forward priority 0; }}'
-                 nft add rule ip police f oifname path0 limit rate over {passes:.0} bytes/second burst {burst:.0} \
-                 bytes drop"
-            ),
-        );
+        let rule = format!("oifname path0 limit rate over {passes:.0} bytes/second burst {burst:.0} bytes drop");
+        self.filter(self.data_router(), "forward", &rule);
         "loss/policer"
     }
 
@@ -166,12 +161,7 @@ impl Plan {
 
     fn stripped_scale(&mut self, draw: &mut Random) -> &'static str {
         let router = draw.pick(&[Host::NearRouter, Host::FarRouter]);
-        self.script(
-            router,
-            "nft add table ip strip; nft 'add chain ip strip f { type filter hook forward priority 0; }'
-             nft add rule ip strip f tcp flags syn reset tcp option window"
-                .to_owned(),
-        );
+        self.filter(router, "forward", "tcp flags syn reset tcp option window");
         "receive-window/window-scale-stripped"
     }
 
@@ -248,14 +238,8 @@ impl Plan {
     fn black_hole(&mut self, draw: &mut Random) -> &'static str {
         let mtu = draw.uniform(1280.0, 1480.0).floor();
         let router = self.data_router();
-        self.script(
-            router,
-            format!(
-                "ip link set path0 mtu {mtu}
-                 nft add table ip mute; nft 'add chain ip mute o {{ type filter hook output priority 0; }}'
-                 nft add rule ip mute o icmp type destination-unreachable drop"
-            ),
-        );
+        self.script(router, format!("ip link set path0 mtu {mtu}"));
+        self.filter(router, "output", "icmp type destination-unreachable drop");
         "mtu/black-hole"
     }
 
@@ -275,7 +259,7 @@ impl Plan {
 
     /// Chooses the programs at both ends.
     pub(crate) fn programs(&mut self, family: Family, draw: &mut Random) {
-        let round_trips = if family == ShallowQueue { 120.0 } else { 45.0 };
+        let round_trips = if family == Family::ShallowQueue { 120.0 } else { 45.0 };
         let seconds = (self.way.rtt * round_trips).clamp(6.0, 14.0).ceil();
         if self.is_watched() {
             self.watched_programs(family, seconds, draw);
@@ -290,7 +274,7 @@ impl Plan {
             View::BothEnds => &["FULLPIPE", "serve", "-p", &port],
             _ => &["iperf3", "-s", "-p", &port],
         };
-        self.case.server = server.iter().map(|word| (*word).to_owned()).collect();
+        self.case.server = owned(server);
         self.flag(&[FAR, "-p", &PORT.to_string(), "-C", self.control, "-P", &self.streams.to_string()]);
         match self.bytes {
             Some(bytes) => self.flag(&["-n", &format!("{bytes:.0}")]),
@@ -299,11 +283,7 @@ impl Plan {
         if self.downloads {
             self.flag(&["-R"]);
         }
-        if self.case.states_rate {
-            let rate = self.case.stated_rate().bps().to_string();
-            self.flag(&["--bandwidth", &rate]);
-        }
-        self.case.client = std::mem::take(&mut self.flags);
+        self.case.client = [std::mem::take(&mut self.flags), self.bandwidth()].concat();
     }
 
     fn watched_programs(&mut self, family: Family, seconds: f64, draw: &mut Random) {
@@ -311,26 +291,31 @@ impl Plan {
             Some(bytes) => vec!["--bytes".to_owned(), format!("{bytes:.0}")],
             None => vec!["--time".to_owned(), (seconds + 3.0).to_string()],
         };
-        let needs_small_programs =
-            matches!(family, SendBuffer | ReceiveBuffer | PausingSender | SlowReader | ShortTransfer);
+        let needs_small_programs = matches!(
+            family,
+            Family::SendBuffer
+                | Family::ReceiveBuffer
+                | Family::PausingSender
+                | Family::SlowReader
+                | Family::ShortTransfer
+        );
         let target = format!("{FAR}:{PORT}");
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         let port = PORT.to_string();
         let program = if needs_small_programs { "small" } else { draw.pick(&["small", "socat", "iperf3"]) };
         let (server, client) = match (program, self.downloads) {
             ("socat", false) => (
-                words(&["socat", "-u", &format!("TCP-LISTEN:{PORT},reuseaddr"), "OPEN:/dev/null"]),
-                words(&["socat", "-u", "OPEN:/dev/zero", &format!("TCP:{target}")]),
+                owned(&["socat", "-u", &format!("TCP-LISTEN:{PORT},reuseaddr"), "OPEN:/dev/null"]),
+                owned(&["socat", "-u", "OPEN:/dev/zero", &format!("TCP:{target}")]),
             ),
             ("socat", true) => (
-                words(&["socat", "-u", "OPEN:/dev/zero", &format!("TCP-LISTEN:{PORT},reuseaddr")]),
-                words(&["socat", "-u", &format!("TCP:{target}"), "OPEN:/dev/null"]),
+                owned(&["socat", "-u", "OPEN:/dev/zero", &format!("TCP-LISTEN:{PORT},reuseaddr")]),
+                owned(&["socat", "-u", &format!("TCP:{target}"), "OPEN:/dev/null"]),
             ),
             ("iperf3", _) => {
                 let time = (seconds + 3.0).to_string();
-                let client = words(&["iperf3", "-c", FAR, "-p", &port, "-t", &time, "-C", self.control]);
-                let reversed = if self.downloads { words(&["-R"]) } else { Vec::new() };
-                (words(&["iperf3", "-s", "-p", &port]), [client, reversed].concat())
+                let client = owned(&["iperf3", "-c", FAR, "-p", &port, "-t", &time, "-C", self.control]);
+                let reversed = if self.downloads { owned(&["-R"]) } else { Vec::new() };
+                (owned(&["iperf3", "-s", "-p", &port]), [client, reversed].concat())
             }
             (_, downloads) => {
                 let (serve, call) = if downloads { ("offer", "fetch") } else { ("take", "send") };
@@ -340,18 +325,24 @@ impl Plan {
                     (&self.peer.receiver, &self.peer.sender)
                 };
                 (
-                    [words(&["BENCH", "peer", serve, &port]), far.clone(), common.clone()].concat(),
-                    [words(&["BENCH", "peer", call, &target]), near.clone(), common].concat(),
+                    [owned(&["BENCH", "peer", serve, &port]), far.clone(), common.clone()].concat(),
+                    [owned(&["BENCH", "peer", call, &target]), near.clone(), common].concat(),
                 )
             }
         };
-        let mut watch = words(&["-t", &seconds.to_string()]);
-        if self.case.states_rate {
-            watch.extend(words(&["--bandwidth", &self.case.stated_rate().bps().to_string()]));
-        }
         self.case.server = server;
-        self.case.client = [watch, words(&["--"]), client].concat();
+        self.case.client = [owned(&["-t", &seconds.to_string()]), self.bandwidth(), owned(&["--"]), client].concat();
     }
+
+    /// Returns the flag that states the rate of the path, if the user does.
+    fn bandwidth(&self) -> Vec<String> {
+        let stated = self.case.states_rate.then(|| self.case.stated_rate().bps().to_string());
+        stated.map(|rate| owned(&["--bandwidth", &rate])).unwrap_or_default()
+    }
+}
+
+fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 /// Returns flags of a small program that moves so many bits per second and pauses in between.

@@ -6,11 +6,10 @@ use fullpipe_units::{Ratio, Span};
 use crate::advice::Advice;
 use crate::figures::Figures;
 use crate::finding::Finding;
-use crate::limits::Facts;
+use crate::limits::{Facts, capacity};
 use crate::manual_remedy::ManualRemedy;
-use crate::path::stated_capacity;
 use crate::text::{self, Row};
-use crate::thresholds::{FULL_CORE_SHARE, FULL_PIPE_SHARE, MIN_LIMIT_SHARE, MIN_STOLEN_SHARE, MIN_THROTTLED_SHARE};
+use crate::thresholds::{FULL_CORE_SHARE, MIN_LIMIT_SHARE, MIN_STOLEN_SHARE, MIN_THROTTLED_SHARE};
 
 /// Returns the processors of the end whose program or window `found` is, if they had no more time to give for most of
 /// the judged part.
@@ -20,7 +19,7 @@ pub(crate) fn behind(figures: &Figures, found: &Finding) -> Option<Finding> {
         Limit::ReceiverApplication | Limit::ReceiveWindow => of_receiver(figures),
         // What a program sends in the moments that are left to it may look like any limit of the path.
         Limit::Capacity | Limit::Loss | Limit::CongestionWindow | Limit::SendBuffer | Limit::Unknown => {
-            withheld(figures).filter(|_| !is_full_as_stated(figures))
+            withheld(figures).filter(|_| capacity::full_as_stated(figures).is_none())
         }
         Limit::ApplicationWindow | Limit::Pacing | Limit::Cpu | Limit::Mtu => None,
     }
@@ -39,18 +38,20 @@ fn withheld(figures: &Figures) -> Option<Finding> {
     })
 }
 
-fn is_full_as_stated(figures: &Figures) -> bool {
-    stated_capacity(figures).is_some_and(|stated| figures.rate >= stated.scaled(FULL_PIPE_SHARE))
-}
-
 /// Returns the receiver's processors as the limit, of a transfer that only that end saw.
 pub(crate) fn of_this_receiver(machine: &Machine, from: Span, to: Span) -> Option<Finding> {
-    let (use_of_time, share) = Spent::between(&machine.processors, from, to)?.limit()?;
-    Some(Finding::new(at_receiver(use_of_time), share))
+    let (use_of_time, share) = limit(machine, from, to)?;
+    let verdict = match use_of_time {
+        UseOfTime::User => CpuVerdict::UserOfReceiver,
+        UseOfTime::System => CpuVerdict::SystemOfReceiver,
+        UseOfTime::Stolen => CpuVerdict::StolenOfReceiver,
+    };
+    Some(Finding::new(verdict, share))
 }
 
 fn of_sender(figures: &Figures) -> Option<Finding> {
-    let (use_of_time, share) = limit(figures, &figures.evidence.sender_machine)?;
+    let (from, to) = figures.judged();
+    let (use_of_time, share) = limit(&figures.evidence.sender_machine, from, to)?;
     let verdict = match use_of_time {
         UseOfTime::User => CpuVerdict::UserOfSender,
         UseOfTime::System => CpuVerdict::SystemOfSender,
@@ -64,16 +65,7 @@ fn of_receiver(figures: &Figures) -> Option<Finding> {
     of_this_receiver(&figures.evidence.receiver_machine, from, to)
 }
 
-const fn at_receiver(use_of_time: UseOfTime) -> CpuVerdict {
-    match use_of_time {
-        UseOfTime::User => CpuVerdict::UserOfReceiver,
-        UseOfTime::System => CpuVerdict::SystemOfReceiver,
-        UseOfTime::Stolen => CpuVerdict::StolenOfReceiver,
-    }
-}
-
-fn limit(figures: &Figures, machine: &Machine) -> Option<(UseOfTime, Ratio)> {
-    let (from, to) = figures.judged();
+fn limit(machine: &Machine, from: Span, to: Span) -> Option<(UseOfTime, Ratio)> {
     Spent::between(&machine.processors, from, to)?.limit()
 }
 

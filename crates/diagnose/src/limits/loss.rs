@@ -47,11 +47,10 @@ pub(crate) fn without_queue(figures: &Figures, held: Ratio) -> Option<Finding> {
 /// queue. A sender that has learnt the rate loses little more; one that meets a short queue loses at one and the same
 /// window.
 fn policed(figures: &Figures, held: Ratio) -> Option<Finding> {
-    let (idle, rtt) = (figures.idle_rtt?, figures.rtt?);
+    let rtt = figures.rtt?;
     let burst = losses::worst_burst(&figures.flows, rtt)?;
-    let met_no_queue = burst.rtt <= idle.scaled(MAX_RTT_WITHOUT_QUEUE) + time_on_the_line(figures)?;
     let goes_on = figures.retransmitted()?.ratio().get();
-    let found = met_no_queue
+    let found = is_without_queue(figures, burst.rtt)?
         && burst.share.get() >= MIN_BURST_SHARE
         && goes_on <= burst.share.get() * MAX_LATER_LOSS_SHARE
         && losses::lossy_round_trips(&figures.flows, rtt) >= MIN_LOSSY_ROUND_TRIPS
@@ -81,7 +80,8 @@ fn policed_under_bbr(figures: &Figures, held: Ratio) -> Option<Finding> {
 /// Returns the cause of loss: a policer takes many segments at once and lets no queue grow, a queue that is too short
 /// loses at one and the same window, loss at random does neither.
 fn cause_of_loss(figures: &Figures) -> LossVerdict {
-    if !figures.is_bbr() && losses::come_many_at_once(&figures.flows) && met_no_queue(figures) {
+    let met_no_queue = figures.rtt.and_then(|rtt| is_without_queue(figures, rtt)) == Some(true);
+    if !figures.is_bbr() && met_no_queue && losses::come_many_at_once(&figures.flows) {
         LossVerdict::Policer
     } else if lost_at_one_window(figures) {
         LossVerdict::ShallowQueue
@@ -90,11 +90,9 @@ fn cause_of_loss(figures: &Figures) -> LossVerdict {
     }
 }
 
-/// Returns whether the round trip of the judged part shows no queue that fills before a loss.
-fn met_no_queue(figures: &Figures) -> bool {
-    let most = figures.idle_rtt.zip(time_on_the_line(figures));
-    let most = most.map(|(idle, line)| idle.scaled(MAX_RTT_WITHOUT_QUEUE) + line);
-    figures.rtt.zip(most).is_some_and(|(rtt, most)| rtt <= most)
+/// Returns whether a round trip of `rtt` shows no queue that fills before a loss.
+fn is_without_queue(figures: &Figures, rtt: Span) -> Option<bool> {
+    Some(rtt <= figures.idle_rtt?.scaled(MAX_RTT_WITHOUT_QUEUE) + time_on_the_line(figures)?)
 }
 
 /// Returns whether losses came at one window. Under BBR that says nothing: its window stays the same by itself.
