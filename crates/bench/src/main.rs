@@ -14,6 +14,7 @@ mod machine;
 mod network;
 mod process;
 mod program;
+mod records;
 mod relay;
 mod report;
 mod shallow;
@@ -109,8 +110,8 @@ fn main() -> ExitCode {
     }
     let cli = Cli::parse();
     let work = |stop: &AtomicBool| match &cli.other {
-        Some(Other::Diagnosis(judging)) => judging.run(&fullpipe(judging.fullpipe.as_ref()), stop),
-        Some(Other::Independent(drawing)) => drawing.run(&fullpipe(drawing.fullpipe.as_ref()), stop),
+        Some(Other::Diagnosis(judging)) => judging.run(&fullpipe(judging.selection.fullpipe.as_ref()), stop),
+        Some(Other::Independent(drawing)) => drawing.run(&fullpipe(drawing.selection.fullpipe.as_ref()), stop),
         Some(Other::Peer(peer)) => peer.run(),
         None => run(&cli, stop),
     };

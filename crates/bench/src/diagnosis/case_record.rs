@@ -11,6 +11,8 @@ use fullpipe_units::{BitRate, Span};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::records::file_name;
+
 /// Result of running one diagnosis case, as stored in a JSON file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CaseRecord {
@@ -123,25 +125,6 @@ const MIN_SAMPLE_SPACING: Span = Span::from_millis(50);
 const MAX_SPACING_FACTOR: u64 = 4;
 
 impl CaseRecord {
-    /// Reads every file of `folder` whose name ends in `.json`, sorted by path.
-    ///
-    /// # Errors
-    /// Fails if the folder or a file cannot be read, and with [`io::ErrorKind::InvalidData`] and the path of the file
-    /// if a file is not the JSON of a record.
-    pub(crate) fn read_all(folder: &Path) -> io::Result<Vec<Self>> {
-        let mut files: Vec<_> = fs::read_dir(folder)?
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
-            .collect();
-        files.sort();
-        let read = |path: &std::path::PathBuf| {
-            let text = fs::read(path)?;
-            serde_json::from_slice(&text)
-                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", path.display())))
-        };
-        files.iter().map(read).collect()
-    }
-
     /// Returns the evidence of this record with `bandwidth` as the bandwidth that a user states; `None` if the user
     /// states none.
     pub(crate) fn evidence(&self, bandwidth: Option<BitRate>) -> Evidence {
@@ -162,12 +145,6 @@ impl CaseRecord {
         fs::create_dir_all(folder)?;
         fs::write(folder.join(format!("{}.json", file_name(&self.name))), serde_json::to_vec(&value)?)
     }
-}
-
-/// Returns `name` with a hyphen in place of every character that is neither an ASCII letter, an ASCII digit nor a dot,
-/// so that a shell needs no quotes around the file name.
-fn file_name(name: &str) -> String {
-    name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect()
 }
 
 /// Returns the samples of each stream that are at least `spacing` after the previous kept sample of the same stream,
@@ -199,6 +176,7 @@ fn without_nulls(value: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::records::read_all;
     use fullpipe_record::TcpInfo;
     use fullpipe_units::ByteCount;
 
@@ -250,13 +228,8 @@ mod tests {
         for record in [&watched, &measured] {
             record.write(folder.path()).unwrap();
         }
-        assert_eq!(CaseRecord::read_all(folder.path()).unwrap(), [watched.clone(), measured]);
+        assert_eq!(read_all::<CaseRecord>(folder.path()).unwrap(), [watched.clone(), measured]);
         let stated = watched.evidence(Some(BitRate::from_mbps(200)));
         assert_eq!((stated.program.as_deref(), stated.bandwidth), (Some("ssh"), Some(BitRate::from_mbps(200))));
-    }
-
-    #[test]
-    fn a_file_name_needs_no_quotes_in_a_shell() {
-        assert_eq!(file_name("loss/random 20M×150ms cubic 0.25"), "loss-random-20M-150ms-cubic-0.25");
     }
 }

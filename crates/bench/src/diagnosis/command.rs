@@ -1,6 +1,6 @@
 //! `bench diagnosis`: runs the labelled cases or reads records of them, judges, and prints the matrix.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,6 +11,7 @@ use super::case_record::CaseRecord;
 use super::cases::{Case, cases};
 use super::matrix::{Accuracy, COLUMNS, Score};
 use super::run::{RunError, Runner};
+use crate::records::{Selection, read_all};
 use crate::{INTERRUPTED, LACKING, say};
 
 /// The cases to run, and the use of their records.
@@ -19,27 +20,14 @@ pub(crate) struct Judging {
     /// From which the drawn cases are drawn
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
-    /// Only cases whose name contains this; may be given again
-    #[arg(long, value_name = "PATTERN")]
-    only: Vec<String>,
-    /// Write each measurement into a file here
-    #[arg(long, value_name = "DIR")]
-    record: Option<PathBuf>,
-    /// Judge what was recorded here, and run nothing
-    #[arg(long, value_name = "DIR", conflicts_with = "record")]
-    from: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) selection: Selection,
     /// One case of each kind, in about a minute
     #[arg(long)]
     short: bool,
     /// Apply the best remedy of each case and measure again
     #[arg(long)]
     prove: bool,
-    /// Print the names of the cases and run none
-    #[arg(long)]
-    list: bool,
-    /// The program [default: in the folder of this one]
-    #[arg(long, value_name = "PATH")]
-    pub(crate) fullpipe: Option<PathBuf>,
 }
 
 impl Judging {
@@ -60,14 +48,13 @@ impl Judging {
         program: &Path,
         stop: &AtomicBool,
     ) -> Result<Option<Vec<CaseRecord>>, Box<dyn std::error::Error>> {
-        let wanted = |name: &str| self.only.is_empty() || self.only.iter().any(|part| name.contains(part));
-        if let Some(folder) = &self.from {
-            let records = CaseRecord::read_all(folder)?;
-            return Ok(Some(records.into_iter().filter(|record| wanted(&record.name)).collect()));
+        if let Some(folder) = &self.selection.from {
+            let records = read_all::<CaseRecord>(folder)?;
+            return Ok(Some(records.into_iter().filter(|record| self.selection.includes(&record.name)).collect()));
         }
         let mut cases = cases(self.seed)?;
-        cases.retain(|case| wanted(&case.name) && (case.is_short() || !self.short));
-        if self.list {
+        cases.retain(|case| self.selection.includes(&case.name) && (case.is_short() || !self.short));
+        if self.selection.list {
             for case in &cases {
                 say(false, &format!("{}\n", case.name));
             }
@@ -89,7 +76,7 @@ impl Judging {
             match runner.run(case) {
                 Ok(record) => {
                     say(false, &format!("{}\n", line(&record)));
-                    if let Some(folder) = &self.record {
+                    if let Some(folder) = &self.selection.record {
                         record.write(folder)?;
                     }
                     records.push(record);

@@ -1,6 +1,6 @@
 //! `bench independent`: draws cases from a seed, runs them or reads records of them, and prints the score.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,6 +13,7 @@ use super::record::Record;
 use super::run::Programs;
 use super::score;
 use crate::process::RunError;
+use crate::records::{Selection, read_all};
 use crate::{INTERRUPTED, LACKING, say};
 
 /// Runs of a case that may be invalid before it is left out.
@@ -30,21 +31,8 @@ pub(crate) struct Drawing {
     /// Cases of each view
     #[arg(long, default_value_t = 50, value_name = "N")]
     count: usize,
-    /// Only cases whose name contains this; may be given again
-    #[arg(long, value_name = "PATTERN")]
-    only: Vec<String>,
-    /// Write each record into a file here
-    #[arg(long, value_name = "DIR")]
-    record: Option<PathBuf>,
-    /// Judge what was recorded here, and run nothing
-    #[arg(long, value_name = "DIR", conflicts_with = "record")]
-    from: Option<PathBuf>,
-    /// Print the cases and run none
-    #[arg(long)]
-    list: bool,
-    /// The program [default: in the folder of this one]
-    #[arg(long, value_name = "PATH")]
-    pub(crate) fullpipe: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) selection: Selection,
 }
 
 impl Drawing {
@@ -63,9 +51,9 @@ impl Drawing {
     }
 
     fn records(&self, program: &Path, stop: &AtomicBool) -> Result<Vec<Record>, Box<dyn std::error::Error>> {
-        let wanted = |name: &str| self.only.is_empty() || self.only.iter().any(|part| name.contains(part));
-        if let Some(folder) = &self.from {
-            let mut records = Record::read_all(folder)?;
+        let wanted = |name: &str| self.selection.includes(name);
+        if let Some(folder) = &self.selection.from {
+            let mut records = read_all::<Record>(folder)?;
             records.retain(|record| wanted(&record.name) && (self.view.is_empty() || self.view.contains(&record.view)));
             for record in &mut records {
                 record.judge_again();
@@ -81,14 +69,14 @@ impl Drawing {
         let programs = Programs { fullpipe: program, bench: &bench };
         let mut records = Vec::new();
         for case in views.iter().flat_map(|view| cases(*view, seed, self.count)).filter(|case| wanted(&case.name)) {
-            if self.list {
+            if self.selection.list {
                 say(false, &format!("{:?} {}\n", case.view, case.name));
                 continue;
             }
             match run_until_valid(&programs, &case, seed, stop) {
                 Ok(record) => {
                     say(false, &line(&record));
-                    if let Some(folder) = &self.record {
+                    if let Some(folder) = &self.selection.record {
                         record.write(folder)?;
                     }
                     records.push(record);

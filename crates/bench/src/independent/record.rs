@@ -10,6 +10,7 @@ use fullpipe_units::BitRate;
 use serde::{Deserialize, Serialize};
 
 use super::case::View;
+use crate::records::file_name;
 
 /// A case, what the program printed of it, and the evidence that it printed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,31 +33,14 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Reads every file of `folder`, sorted by name.
-    ///
-    /// # Errors
-    /// If one cannot be read, or is no record.
-    pub(crate) fn read_all(folder: &Path) -> io::Result<Vec<Self>> {
-        let mut paths: Vec<_> =
-            fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
-        paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
-        paths.sort();
-        let read = |path: &std::path::PathBuf| {
-            let record = serde_json::from_slice(&fs::read(path)?);
-            record.map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
-        };
-        paths.iter().map(read).collect()
-    }
-
     /// Writes it into `folder`.
     ///
     /// # Errors
     /// If the folder or the file cannot be written.
     pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {
         fs::create_dir_all(folder)?;
-        let kept = |character: char| if character.is_ascii_alphanumeric() { character } else { '-' };
-        let name: String = self.name.chars().map(kept).collect();
-        fs::write(folder.join(format!("{:?}-{name}.json", self.view)), serde_json::to_vec(self)?)
+        let name = file_name(&format!("{:?} {}", self.view, self.name));
+        fs::write(folder.join(format!("{name}.json")), serde_json::to_vec(self)?)
     }
 
     /// Replaces the verdict by one that the rules of today give.
