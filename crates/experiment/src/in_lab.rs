@@ -19,6 +19,10 @@ const LISTENING: &str = "listening";
 /// Maximum time for the far end to come up, and for either program to end after its work.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
+/// Exit code of this program when its user stopped it, by its own handler or by the signal itself. An interrupt from a
+/// terminal reaches the programs in the hosts too, and one of them may end before this one has seen the signal.
+const INTERRUPTED: i32 = 130;
+
 /// Interval of the checks for an interrupt.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -61,6 +65,10 @@ impl<'l> LabTarget<'l> {
             }
         }
         let output = server.finish(Duration::ZERO)?;
+        // Stopped by its user, a server has done its work.
+        if output.code == INTERRUPTED || output.code == 0 {
+            return Err(ExperimentError::Interrupted);
+        }
         Err(ExperimentError::FarEnd(sentence(&output)))
     }
 
@@ -78,14 +86,19 @@ impl<'l> LabTarget<'l> {
         let client = self.lab.start_self(near, &arguments)?;
         let followed = follow(&client, time_for(request), interrupt, progress)?;
         let output = client.finish(TIMEOUT)?;
-        match followed {
+        let why = match followed {
             Followed::Measured(measurement) => match measurement.broken_off {
-                Some(why) => Err(ExperimentError::Measurement(why)),
-                None => Ok(*measurement),
+                Some(why) => why,
+                None => return Ok(*measurement),
             },
-            Followed::Failed(message) => Err(ExperimentError::Measurement(message)),
-            Followed::Ended => Err(ExperimentError::Measurement(sentence(&output))),
+            Followed::Failed(message) => message,
+            Followed::Ended => sentence(&output),
+        };
+        // Interrupted before data flowed, it has nothing to show.
+        if interrupt.requested() || output.code == INTERRUPTED {
+            return Err(ExperimentError::Interrupted);
         }
+        Err(ExperimentError::Measurement(why))
     }
 }
 
@@ -175,15 +188,11 @@ fn follow(
                 return Ok(Followed::Failed(format!("it said nothing for {} s", timeout.as_secs())));
             }
             Line::NotYet => continue,
-            // An interrupt from a terminal reaches the program too, and it may answer before the flag is checked.
-            Line::End if interrupt.requested() => return Err(ExperimentError::Interrupted),
             Line::End => return Ok(Followed::Ended),
         };
         match client_event(&line) {
             Ok(ClientEvent::Interval(interval)) => progress(&interval),
             Ok(ClientEvent::Measurement(measurement)) => return Ok(Followed::Measured(measurement)),
-            // Interrupted before data flowed, it has nothing to show.
-            Ok(ClientEvent::Error(_)) if interrupt.requested() => return Err(ExperimentError::Interrupted),
             Ok(ClientEvent::Error(report)) => return Ok(Followed::Failed(report.message)),
             Ok(ClientEvent::Other) => {}
             Err(error) => return Ok(Followed::Failed(format!("it printed what is no event ({error}): {line}"))),
