@@ -5,12 +5,14 @@
 //! can be recomputed from an archived one.
 
 mod advice;
+mod arrivals;
 mod candidates;
 mod ceilings;
 mod figures;
 mod finding;
 mod flow;
 mod limits;
+mod loss_episodes;
 mod losses;
 mod machine;
 mod manual_remedy;

@@ -3,30 +3,27 @@
 use std::collections::BTreeMap;
 
 use fullpipe_model::kernel;
-use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::window;
 use fullpipe_record::{
     Basis, Buffer, CapacityVerdict, CongestionWindowVerdict, Evidence, LegalVerdict, Limit, LossVerdict, PacingVerdict,
-    ReceiveWindowVerdict, ReceiverApplicationVerdict, Sample, SendBufferVerdict, SenderApplicationVerdict, TcpInfo,
-    Verdict,
+    ReceiveWindowVerdict, ReceiverApplicationVerdict, Sample, SendBufferVerdict, SenderApplicationVerdict, Verdict,
 };
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
+use fullpipe_units::{BitRate, ByteCount, Ratio, median};
 
+use crate::arrivals::{Arrivals, growth};
 use crate::candidates::candidates;
 use crate::figures::share;
 use crate::finding::Finding;
 use crate::limits::{Facts, application_window, cpu, receive_window};
-use crate::path::{self, queue_before_the_load};
+use crate::path::queue_before_the_load;
 use crate::ramp::is_slow_start;
 use crate::runner_up::{once_lifted, runner_up};
-use crate::snapshot::own_window;
 use crate::syn_quotes;
 use crate::text;
 use crate::thresholds::{
-    BURST_PAUSE, CLOCK_TICK, EXPLAINED_BY_LOSS_FACTOR, FULL_PIPE_SHARE, FULLY_TUNED_SHARE, INFLATED_RTT_FACTOR,
-    MIN_BURST_PAUSES_SHARE, MIN_IDLE_SHARE, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_RECOVERIES, MIN_WINDOW_FILL,
-    MUCH_OUT_OF_ORDER, REACHED_RATE_SHARE, SEGMENT_TRAIN, SHARED_PIPE_SHARE, SILENCE_ROUND_TRIPS,
-    SLIGHTLY_INFLATED_RTT_FACTOR, TICK_TOLERANCE, UNREAD_BUFFER_SHARE,
+    FULL_PIPE_SHARE, FULLY_TUNED_SHARE, MIN_IDLE_SHARE, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_RECOVERIES,
+    MIN_WINDOW_FILL, REACHED_RATE_SHARE, SEGMENT_TRAIN, SHARED_PIPE_SHARE, SILENCE_ROUND_TRIPS, TICK_TOLERANCE,
+    UNREAD_BUFFER_SHARE,
 };
 
 /// Returns the limit of a transfer of which the receiving end alone was seen.
@@ -152,24 +149,22 @@ fn queue_on_the_path(arrivals: &Arrivals) -> Option<Finding> {
 
 /// Finds data that arrives out of order again and again: packets before it were lost, or overtaken.
 ///
-/// BBR does not slow down for losses of a few percent: behind it only a policer keeps the rate down. What a loss-based
-/// control loses to shows at the sender alone.
+/// BBR does not slow down for losses of a few percent: behind it only a policer keeps the rate down.
 fn out_of_order(arrivals: &Arrivals) -> Option<Finding> {
     if arrivals.losses() < MIN_RECOVERIES {
         return None;
     }
-    let verdict = if arrivals.is_bbr() {
-        if arrivals.share_out_of_order()? < MIN_LOSS_OF_PROBES {
-            return None;
-        }
-        LossVerdict::Policer
-    } else if arrivals.loss_explains_the_rate()? {
-        LossVerdict::Random
-    } else {
+    if arrivals.is_bbr() {
+        let discarded = arrivals.share_out_of_order()? >= MIN_LOSS_OF_PROBES;
+        return discarded.then(|| Finding::new(LossVerdict::Policer, Ratio::ONE));
+    }
+    if !arrivals.loss_explains_the_rate()? || arrivals.keeps_its_rate() {
         return None;
-    };
-    let found = Finding::new(verdict, Ratio::ONE);
-    Some(if arrivals.is_bbr() { found } else { found.one_of_several() })
+    }
+    Some(match arrivals.cause_of_losses() {
+        Some(cause) => Finding::new(cause, Ratio::ONE),
+        None => Finding::new(LossVerdict::Random, Ratio::ONE).one_of_several(),
+    })
 }
 
 /// Finds a sender that is silent for longer than any window would explain.
@@ -180,155 +175,26 @@ fn silent_sender(arrivals: &Arrivals) -> Option<Finding> {
 }
 
 /// Finds a sender that holds itself back: this end would take more, nothing is lost, and no queue stands on the path.
-/// Bursts with a pause in each round trip are those of a full send buffer; an even rate is that of an idle program.
+/// Bursts with a pause in each round trip are those of a full send buffer; an even rate is that of an idle program. A
+/// program that makes load on request, without a rate, is never idle.
 fn sender_itself(arrivals: &Arrivals) -> Option<Finding> {
-    if arrivals.rate == BitRate::ZERO || arrivals.losses() >= MIN_RECOVERIES {
+    let is_held_by_losses = arrivals.losses() >= MIN_RECOVERIES && !arrivals.keeps_its_rate();
+    if arrivals.rate == BitRate::ZERO || is_held_by_losses {
         return None;
     }
-    let verdict: LegalVerdict = if arrivals.comes_in_bursts()? {
-        SendBufferVerdict::TcpWmemMax.into()
-    } else {
-        SenderApplicationVerdict::Idle.into()
-    };
+    let in_bursts = arrivals.comes_in_bursts()?;
+    if arrivals.is_own_load() {
+        let fixed = arrivals.evidence.request.buffer != Buffer::Automatic;
+        let buffer = if fixed { SendBufferVerdict::SoSndbuf } else { SendBufferVerdict::TcpWmemMax };
+        let found = Finding::new(buffer, Ratio::ONE);
+        return Some(if in_bursts { found } else { found.one_of_several() });
+    }
+    let verdict: LegalVerdict =
+        if in_bursts { SendBufferVerdict::TcpWmemMax.into() } else { SenderApplicationVerdict::Idle.into() };
     Some(Finding::new(verdict, Ratio::ONE).one_of_several())
 }
 
-/// The figures of the receiving end's samples, over the part that is judged.
-struct Arrivals<'a> {
-    evidence: &'a Evidence,
-    /// Every sample of each connection, by time.
-    whole: Vec<Vec<&'a Sample>>,
-    /// The judged samples of each connection, by time.
-    flows: Vec<Vec<&'a Sample>>,
-    /// Mean rate of all connections.
-    rate: BitRate,
-    /// Round-trip time as the receiver estimates it.
-    rtt: Option<Span>,
-}
-
-impl<'a> Arrivals<'a> {
-    fn of(evidence: &'a Evidence) -> Self {
-        let (first, last) = evidence.steady.map_or((Span::ZERO, Span::MAX), |steady| {
-            (steady.ramp.saturating_sub(Span::from_nanos(1)), steady.ramp + steady.duration)
-        });
-        let mut by_stream: BTreeMap<u16, Vec<&Sample>> = BTreeMap::new();
-        for sample in &evidence.receiver_samples {
-            by_stream.entry(sample.stream).or_default().push(sample);
-        }
-        let mut whole: Vec<Vec<&Sample>> = by_stream.into_values().collect();
-        for flow in &mut whole {
-            flow.sort_by_key(|sample| sample.at);
-        }
-        let judged = |flow: &Vec<&'a Sample>| -> Vec<&'a Sample> {
-            flow.iter().copied().filter(|sample| (first..=last).contains(&sample.at)).collect()
-        };
-        let flows: Vec<Vec<&Sample>> = whole.iter().map(judged).filter(|flow| !flow.is_empty()).collect();
-        let estimates = flows.iter().flatten().filter_map(|sample| sample.tcp.rcv_rtt).filter(|rtt| *rtt > Span::ZERO);
-        let rtt = median(estimates.collect()).or(evidence.loaded_rtt).or(evidence.idle_rtt);
-        Self { rate: rate(evidence, &flows), rtt: rtt.filter(|rtt| *rtt > Span::ZERO), evidence, whole, flows }
-    }
-
-    fn snapshots(&self) -> impl Iterator<Item = &Sample> {
-        self.flows.iter().flatten().copied()
-    }
-
-    /// Each snapshot with the one before it.
-    fn pairs(&self) -> impl Iterator<Item = (&Sample, &Sample)> {
-        self.flows.iter().flat_map(|flow| flow.windows(2).map(|pair| (pair[0], pair[1])))
-    }
-
-    /// The window that is usually advertised, all connections together.
-    fn window(&self) -> Option<ByteCount> {
-        let of_flow = |flow: &Vec<&Sample>| median(flow.iter().filter_map(|sample| own_window(&sample.tcp)).collect());
-        let windows: Vec<ByteCount> = self.flows.iter().filter_map(of_flow).collect();
-        (!windows.is_empty()).then(|| windows.into_iter().sum())
-    }
-
-    /// Returns whether the round trip under load shows a standing queue.
-    fn is_inflated(&self) -> bool {
-        self.is_longer_than_idle_by(INFLATED_RTT_FACTOR)
-    }
-
-    /// Returns whether it shows a queue that comes and goes, or a short one.
-    fn is_a_little_inflated(&self) -> bool {
-        self.is_longer_than_idle_by(SLIGHTLY_INFLATED_RTT_FACTOR)
-    }
-
-    /// Returns whether the round trip under load is `factor` times the idle one, by the lower of two figures: echo
-    /// requests, which also saw the ramp, and the kernel's own estimate, which counts in milliseconds.
-    fn is_longer_than_idle_by(&self, factor: f64) -> bool {
-        let on_the_line = self.mss().map_or(Span::ZERO, |mss| self.rate.time_for(mss * 2));
-        let (echoes, estimate) = (self.evidence.loaded_rtt.or(self.rtt), self.rtt);
-        let least = echoes.zip(estimate).map(|(echoes, estimate)| echoes.min(estimate));
-        let idle = self.evidence.idle_rtt;
-        least.zip(idle).is_some_and(|(loaded, idle)| loaded > idle.scaled(factor) + on_the_line + CLOCK_TICK)
-    }
-
-    /// Returns whether the data arrives at one rate throughout, as behind a bottleneck that never runs empty.
-    fn is_flat(&self) -> bool {
-        self.flows.iter().all(|flow| path::is_flat(flow, |sample| sample.tcp.bytes_received, self.mss()))
-    }
-
-    /// Returns whether the connections are silent for much of each round trip, though never for longer.
-    fn comes_in_bursts(&self) -> Option<bool> {
-        let pause = self.rtt?.scaled(BURST_PAUSE) + CLOCK_TICK;
-        let silent = share(self.snapshots().map(|now| Some(now.tcp.since_data_received? > pause)))?;
-        Some(silent.get() >= MIN_BURST_PAUSES_SHARE)
-    }
-
-    /// Payload of a full segment.
-    fn mss(&self) -> Option<ByteCount> {
-        self.snapshots().filter_map(|snapshot| snapshot.tcp.rcv_mss).max().filter(|mss| *mss > ByteCount::ZERO)
-    }
-
-    /// Congestion control that the sender was asked for, if it is BBR.
-    fn is_bbr(&self) -> bool {
-        self.evidence.request.congestion.as_deref().is_some_and(|name| name.starts_with("bbr"))
-    }
-
-    /// Round trips in which data arrived out of order, of the connection that had most of them.
-    fn losses(&self) -> u64 {
-        self.most_rounds(self.with_losses())
-    }
-
-    /// The judged part of each connection, or the whole of it where too few losses are in the judged part: what they
-    /// did to the sender's window lasts.
-    fn with_losses(&self) -> &[Vec<&'a Sample>] {
-        if self.most_rounds(&self.flows) >= MIN_RECOVERIES { &self.flows } else { &self.whole }
-    }
-
-    fn most_rounds(&self, flows: &[Vec<&Sample>]) -> u64 {
-        let rtt = self.rtt.unwrap_or_default();
-        flows.iter().map(|flow| out_of_order_rounds(flow, rtt)).max().unwrap_or(0)
-    }
-
-    fn share_out_of_order(&self) -> Option<f64> {
-        let flows = self.with_losses();
-        let (late, all) = (growth(flows, |tcp| tcp.out_of_order_in)?, growth(flows, |tcp| tcp.data_segs_in)?);
-        Some(late as f64 / (all as f64).max(1.0))
-    }
-
-    /// Returns whether a loss-based congestion control makes about this rate of so many losses. Where much arrives out
-    /// of order, many are lost at once.
-    fn loss_explains_the_rate(&self) -> Option<bool> {
-        let (rtt, mss) = (self.rtt?, self.mss()?);
-        let episodes: u64 = self.losses() * self.flows.len() as u64;
-        let segments = growth(self.with_losses(), |tcp| tcp.data_segs_in)?;
-        let loss = Ratio::of(episodes as f64, segments.max(episodes) as f64);
-        let control = self.evidence.request.congestion.as_deref().and_then(CongestionControl::named);
-        let of_one = window::rate(control.unwrap_or(CongestionControl::Cubic).window(loss, rtt, mss)?, rtt);
-        let expected = of_one.scaled(self.flows.len() as f64);
-        let much = self.share_out_of_order()? >= MUCH_OUT_OF_ORDER;
-        Some(much || expected <= self.rate.scaled(EXPLAINED_BY_LOSS_FACTOR))
-    }
-
-    /// Returns the payload that the stated bandwidth can carry.
-    fn stated_capacity(&self) -> Option<BitRate> {
-        let mss = self.mss()?;
-        let timestamps = self.snapshots().find_map(|snapshot| snapshot.tcp.timestamps).unwrap_or(true);
-        path::stated_payload(self.evidence, mss, timestamps)
-    }
-
+impl Arrivals<'_> {
     fn cause_of_window(&self, window: ByteCount) -> ReceiveWindowVerdict {
         let unscaled = self.snapshots().any(|snapshot| snapshot.tcp.window_scaling == Some(false));
         if unscaled && window <= kernel::largest_window(None) * self.flows.len() as u64 {
@@ -387,9 +253,21 @@ impl<'a> Arrivals<'a> {
             LegalVerdict::Capacity(_) => {
                 format!("The pipe is full: {rate} of data arrives, and more would only lengthen the queue.")
             }
-            LegalVerdict::Loss(_) => format!(
+            LegalVerdict::Loss(_) if finding.is_one_of_several => format!(
                 "Data arrives out of order again and again: packets are lost or overtake each other on the path, and \
                  {rate} arrives. Only the sender knows how many were lost."
+            ),
+            LegalVerdict::Loss(LossVerdict::Random) => format!(
+                "Packets are lost again and again, at high rates and at low ones, as by chance, and {rate} arrives. \
+                 Only the sender knows how many were lost."
+            ),
+            LegalVerdict::Loss(LossVerdict::Policer) => format!(
+                "Packets are lost again and again, though the path carries faster bursts: a device discards what \
+                 exceeds a rate, and {rate} arrives."
+            ),
+            LegalVerdict::Loss(LossVerdict::ShallowQueue) => format!(
+                "Packets are lost again and again, always at the same rate of arrival: a queue on the path is too \
+                 short, and {rate} arrives."
             ),
             LegalVerdict::CongestionWindow(_) => format!(
                 "The transfer was over before it had speeded up: a sender starts slowly and doubles each round trip \
@@ -451,38 +329,6 @@ impl<'a> Arrivals<'a> {
         .filter_map(|(name, text)| Some((name.to_owned(), text?)))
         .collect()
     }
-}
-
-/// Returns the number of round trips in which data arrived out of order.
-fn out_of_order_rounds(flow: &[&Sample], rtt: Span) -> u64 {
-    let (mut rounds, mut until) = (0, Span::ZERO);
-    for pair in flow.windows(2) {
-        if pair[1].tcp.out_of_order_in > pair[0].tcp.out_of_order_in && pair[1].at >= until {
-            rounds += 1;
-            until = pair[1].at + rtt.scaled(SILENCE_ROUND_TRIPS);
-        }
-    }
-    rounds
-}
-
-/// Returns the growth of a counter, all connections together.
-fn growth(flows: &[Vec<&Sample>], counter: fn(&TcpInfo) -> Option<SegCount>) -> Option<u64> {
-    let of_flow =
-        |flow: &Vec<&Sample>| Some(counter(&flow.last()?.tcp)?.saturating_sub(counter(&flow.first()?.tcp)?).get());
-    flows.iter().filter_map(of_flow).reduce(u64::saturating_add)
-}
-
-/// The steady rate, or what arrived from the first snapshot to the last.
-fn rate(evidence: &Evidence, flows: &[Vec<&Sample>]) -> BitRate {
-    if let Some(steady) = evidence.steady {
-        return steady.rate;
-    }
-    let arrived = |sample: &Sample| sample.tcp.bytes_received.unwrap_or(sample.bytes);
-    let of_flow = |flow: &Vec<&Sample>| {
-        let (first, last) = (flow.first()?, flow.last()?);
-        Some(BitRate::of(arrived(last).saturating_sub(arrived(first)), last.at.saturating_sub(first.at)))
-    };
-    flows.iter().filter_map(of_flow).sum()
 }
 
 /// Figures that only the other end has.

@@ -230,6 +230,30 @@ pub(crate) const SLIGHTLY_INFLATED_RTT_FACTOR: f64 = 1.04;
 pub(crate) const CLOCK_TICK: Span = Span::from_millis(1);
 /// Share of the segments out of order from which many are lost at once.
 pub(crate) const MUCH_OUT_OF_ORDER: f64 = 0.1;
+/// Share of a window that arrives out of order below which only the end of a burst was lost (measured: 0.01 to 0.02
+/// behind a full send buffer whose bursts overflow a queue, 1 and more elsewhere).
+pub(crate) const TAIL_OF_A_WINDOW: f64 = 0.1;
+/// Shortest time over which the arrival of segments is a rate.
+pub(crate) const SHORT_RATE_TIME: Span = Span::from_millis(50);
+/// Share of its rate that Reno keeps after a loss, from which something else than its window holds it (measured: up to
+/// 0.76 where losses limit, 0.82 and more behind a full send buffer).
+pub(crate) const KEPT_BY_RENO: f64 = 0.8;
+/// The same of CUBIC (measured: up to 0.88, and 0.91 and more).
+pub(crate) const KEPT_BY_CUBIC: f64 = 0.9;
+/// Losses of a connection that are enough to compare the rates before them.
+pub(crate) const MIN_EPISODES: usize = 4;
+/// Mean distance from the median of those rates, as a share of it, from which chance makes the losses (measured: 0.10 to
+/// 0.43 of random loss).
+pub(crate) const MIN_SPREAD_OF_CHANCE: f64 = 0.12;
+/// Largest such distance of a policer, whose bucket is not always full (measured: 0.04 to 0.10).
+pub(crate) const MAX_SPREAD_OF_POLICER: f64 = 0.105;
+/// Largest such distance of a queue that is too short (measured: 0.00 to 0.04).
+pub(crate) const MAX_SPREAD_OF_QUEUE: f64 = 0.06;
+/// Highest rate of a transfer ÷ the median rate before its losses, from which a policer let a burst pass (measured: 2.3
+/// to 3.3).
+pub(crate) const BURST_BEFORE_POLICER: f64 = 2.0;
+/// Largest such ratio of a queue, which passes nothing faster than its link (measured: 1.06 to 1.25).
+pub(crate) const NO_BURST_BEFORE_QUEUE: f64 = 1.35;
 /// Share of a round trip without data that is a pause between bursts.
 pub(crate) const BURST_PAUSE: f64 = 0.15;
 /// Share of the snapshots in such a pause from which data comes in bursts.

@@ -109,7 +109,9 @@ fn line(record: &Record) -> String {
         None => "WRONG",
     };
     let sentence = record.verdict.as_ref().map(|verdict| verdict.sentence.as_str()).unwrap_or_default();
-    let notes: Vec<String> = record.broken.iter().chain(&record.failed).map(|why| format!(" ({why})")).collect();
-    let note = notes.concat();
-    format!("{mark} {:?} {}: {}{note}: {sentence}\n", record.view, record.name, record.said())
+    let others = record.candidates().len().saturating_sub(1);
+    let others = (others > 0).then(|| format!("one of {}", others + 1));
+    let notes = others.iter().chain(&record.broken).chain(&record.failed).map(|note| format!(" ({note})"));
+    let notes: String = notes.collect();
+    format!("{mark} {:?} {}: {}{notes}: {sentence}\n", record.view, record.name, record.said())
 }

@@ -127,7 +127,7 @@ fn each_limit_that_a_receiver_can_see_is_seen() {
             Seen { silent: 0.6, ..WELL },
             (Limit::SenderApplication, Cause::Idle, At::Sender),
         ),
-        ("a sender that is held back", WELL, (Limit::SenderApplication, Cause::Idle, At::Sender)),
+        ("a sender that is held back", WELL, (Limit::SendBuffer, Cause::TcpWmemMax, At::Sender)),
     ];
     for (name, seen, expected) in cases {
         let verdict = diagnose(&evidence(seen));
@@ -136,6 +136,14 @@ fn each_limit_that_a_receiver_can_see_is_seen() {
         assert!(verdict.other_end_would_show.is_some(), "{name}");
         assert!(verdict.share <= Ratio::ONE && verdict.sentence.ends_with('.'), "{name}: {verdict:#?}");
     }
+}
+
+#[test]
+fn a_program_that_is_watched_may_be_idle() {
+    let watched = Evidence { program: Some("curl".to_owned()), ..evidence(WELL) };
+    let verdict = diagnose(&watched);
+    assert_eq!((verdict.kind, verdict.cause), (Limit::SenderApplication, Cause::Idle), "{verdict:#?}");
+    assert_eq!(verdict.candidates.len(), 3);
 }
 
 #[test]

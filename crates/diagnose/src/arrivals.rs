@@ -1,0 +1,199 @@
+//! Figures of the receiving end's samples.
+
+use std::collections::BTreeMap;
+
+use fullpipe_model::loss::CongestionControl;
+use fullpipe_model::window;
+use fullpipe_record::{Evidence, LossVerdict, Sample, TcpInfo};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
+
+use crate::figures::share;
+use crate::loss_episodes::LossEpisodes;
+use crate::path;
+use crate::snapshot::own_window;
+use crate::thresholds::{
+    BURST_PAUSE, CLOCK_TICK, EXPLAINED_BY_LOSS_FACTOR, INFLATED_RTT_FACTOR, KEPT_BY_CUBIC, KEPT_BY_RENO,
+    MIN_BURST_PAUSES_SHARE, MIN_RECOVERIES, MUCH_OUT_OF_ORDER, SLIGHTLY_INFLATED_RTT_FACTOR,
+};
+
+/// The figures of the receiving end's samples, over the part that is judged.
+pub(crate) struct Arrivals<'a> {
+    pub(crate) evidence: &'a Evidence,
+    /// Every sample of each connection, by time.
+    pub(crate) whole: Vec<Vec<&'a Sample>>,
+    /// The judged samples of each connection, by time.
+    pub(crate) flows: Vec<Vec<&'a Sample>>,
+    /// Mean rate of all connections.
+    pub(crate) rate: BitRate,
+    /// Round-trip time as the receiver estimates it.
+    pub(crate) rtt: Option<Span>,
+}
+
+impl<'a> Arrivals<'a> {
+    pub(crate) fn of(evidence: &'a Evidence) -> Self {
+        let (first, last) = evidence.steady.map_or((Span::ZERO, Span::MAX), |steady| {
+            (steady.ramp.saturating_sub(Span::from_nanos(1)), steady.ramp + steady.duration)
+        });
+        let mut by_stream: BTreeMap<u16, Vec<&Sample>> = BTreeMap::new();
+        for sample in &evidence.receiver_samples {
+            by_stream.entry(sample.stream).or_default().push(sample);
+        }
+        let mut whole: Vec<Vec<&Sample>> = by_stream.into_values().collect();
+        for flow in &mut whole {
+            flow.sort_by_key(|sample| sample.at);
+        }
+        let judged = |flow: &Vec<&'a Sample>| -> Vec<&'a Sample> {
+            flow.iter().copied().filter(|sample| (first..=last).contains(&sample.at)).collect()
+        };
+        let flows: Vec<Vec<&Sample>> = whole.iter().map(judged).filter(|flow| !flow.is_empty()).collect();
+        let estimates = flows.iter().flatten().filter_map(|sample| sample.tcp.rcv_rtt).filter(|rtt| *rtt > Span::ZERO);
+        let rtt = median(estimates.collect()).or(evidence.loaded_rtt).or(evidence.idle_rtt);
+        Self { rate: rate(evidence, &flows), rtt: rtt.filter(|rtt| *rtt > Span::ZERO), evidence, whole, flows }
+    }
+
+    pub(crate) fn snapshots(&self) -> impl Iterator<Item = &Sample> {
+        self.flows.iter().flatten().copied()
+    }
+
+    /// Each snapshot with the one before it.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&Sample, &Sample)> {
+        self.flows.iter().flat_map(|flow| flow.windows(2).map(|pair| (pair[0], pair[1])))
+    }
+
+    /// The window that is usually advertised, all connections together.
+    pub(crate) fn window(&self) -> Option<ByteCount> {
+        let of_flow = |flow: &Vec<&Sample>| median(flow.iter().filter_map(|sample| own_window(&sample.tcp)).collect());
+        let windows: Vec<ByteCount> = self.flows.iter().filter_map(of_flow).collect();
+        (!windows.is_empty()).then(|| windows.into_iter().sum())
+    }
+
+    /// Returns whether the round trip under load shows a standing queue.
+    pub(crate) fn is_inflated(&self) -> bool {
+        self.is_longer_than_idle_by(INFLATED_RTT_FACTOR)
+    }
+
+    /// Returns whether it shows a queue that comes and goes, or a short one.
+    pub(crate) fn is_a_little_inflated(&self) -> bool {
+        self.is_longer_than_idle_by(SLIGHTLY_INFLATED_RTT_FACTOR)
+    }
+
+    /// Returns whether the round trip under load is `factor` times the idle one, by the lower of two figures: echo
+    /// requests, which also saw the ramp, and the kernel's own estimate, which counts in milliseconds.
+    pub(crate) fn is_longer_than_idle_by(&self, factor: f64) -> bool {
+        let on_the_line = self.mss().map_or(Span::ZERO, |mss| self.rate.time_for(mss * 2));
+        let (echoes, estimate) = (self.evidence.loaded_rtt.or(self.rtt), self.rtt);
+        let least = echoes.zip(estimate).map(|(echoes, estimate)| echoes.min(estimate));
+        let idle = self.evidence.idle_rtt;
+        least.zip(idle).is_some_and(|(loaded, idle)| loaded > idle.scaled(factor) + on_the_line + CLOCK_TICK)
+    }
+
+    /// Returns whether the data arrives at one rate throughout, as behind a bottleneck that never runs empty.
+    pub(crate) fn is_flat(&self) -> bool {
+        self.flows.iter().all(|flow| path::is_flat(flow, |sample| sample.tcp.bytes_received, self.mss()))
+    }
+
+    /// Returns whether the connections are silent for much of each round trip, though never for longer.
+    pub(crate) fn comes_in_bursts(&self) -> Option<bool> {
+        let pause = self.rtt?.scaled(BURST_PAUSE) + CLOCK_TICK;
+        let silent = share(self.snapshots().map(|now| Some(now.tcp.since_data_received? > pause)))?;
+        Some(silent.get() >= MIN_BURST_PAUSES_SHARE)
+    }
+
+    /// Payload of a full segment.
+    pub(crate) fn mss(&self) -> Option<ByteCount> {
+        self.snapshots().filter_map(|snapshot| snapshot.tcp.rcv_mss).max().filter(|mss| *mss > ByteCount::ZERO)
+    }
+
+    /// Congestion control that the sender was asked for, if it is BBR.
+    pub(crate) fn is_bbr(&self) -> bool {
+        self.evidence.request.congestion.as_deref().is_some_and(|name| name.starts_with("bbr"))
+    }
+
+    /// Round trips in which data arrived out of order, of the connection that had most of them.
+    pub(crate) fn losses(&self) -> u64 {
+        self.most_rounds(self.with_losses())
+    }
+
+    /// The judged part of each connection, or the whole of it where too few losses are in the judged part: what they
+    /// did to the sender's window lasts.
+    pub(crate) fn with_losses(&self) -> &[Vec<&'a Sample>] {
+        if self.most_rounds(&self.flows) >= MIN_RECOVERIES { &self.flows } else { &self.whole }
+    }
+
+    pub(crate) fn most_rounds(&self, flows: &[Vec<&Sample>]) -> u64 {
+        flows.iter().map(|flow| self.episodes(flow).rounds()).max().unwrap_or(0)
+    }
+
+    pub(crate) fn episodes(&self, flow: &[&Sample]) -> LossEpisodes {
+        LossEpisodes::of(flow, self.rtt.unwrap_or_default())
+    }
+
+    /// Returns whether the sender goes on at about its rate after the few losses that there are.
+    pub(crate) fn keeps_its_rate(&self) -> bool {
+        let Some(ramp) = self.evidence.steady.map(|steady| steady.ramp) else { return false };
+        let kept = self.most_lost().and_then(|episodes| episodes.kept(ramp));
+        let is_reno = self.evidence.request.congestion.as_deref() == Some("reno");
+        kept.is_some_and(|kept| kept >= if is_reno { KEPT_BY_RENO } else { KEPT_BY_CUBIC })
+    }
+
+    /// Returns whether this program asked for the load: its far end always has data to send.
+    pub(crate) fn is_own_load(&self) -> bool {
+        self.evidence.program.is_none() && self.evidence.request.rate.is_none()
+    }
+
+    pub(crate) fn most_lost(&self) -> Option<LossEpisodes> {
+        self.whole.iter().map(|flow| self.episodes(flow)).max_by_key(LossEpisodes::rounds)
+    }
+
+    /// Cause of the losses, where they show it, from the connection that had most of them.
+    pub(crate) fn cause_of_losses(&self) -> Option<LossVerdict> {
+        self.most_lost()?.cause(self.evidence.steady?.ramp)
+    }
+
+    pub(crate) fn share_out_of_order(&self) -> Option<f64> {
+        let flows = self.with_losses();
+        let (late, all) = (growth(flows, |tcp| tcp.out_of_order_in)?, growth(flows, |tcp| tcp.data_segs_in)?);
+        Some(late as f64 / (all as f64).max(1.0))
+    }
+
+    /// Returns whether a loss-based congestion control makes about this rate of so many losses. Where much arrives out
+    /// of order, many are lost at once.
+    pub(crate) fn loss_explains_the_rate(&self) -> Option<bool> {
+        let (rtt, mss) = (self.rtt?, self.mss()?);
+        let episodes: u64 = self.losses() * self.flows.len() as u64;
+        let segments = growth(self.with_losses(), |tcp| tcp.data_segs_in)?;
+        let loss = Ratio::of(episodes as f64, segments.max(episodes) as f64);
+        let control = self.evidence.request.congestion.as_deref().and_then(CongestionControl::named);
+        let of_one = window::rate(control.unwrap_or(CongestionControl::Cubic).window(loss, rtt, mss)?, rtt);
+        let expected = of_one.scaled(self.flows.len() as f64);
+        let much = self.share_out_of_order()? >= MUCH_OUT_OF_ORDER;
+        Some(much || expected <= self.rate.scaled(EXPLAINED_BY_LOSS_FACTOR))
+    }
+
+    /// Returns the payload that the stated bandwidth can carry.
+    pub(crate) fn stated_capacity(&self) -> Option<BitRate> {
+        let mss = self.mss()?;
+        let timestamps = self.snapshots().find_map(|snapshot| snapshot.tcp.timestamps).unwrap_or(true);
+        path::stated_payload(self.evidence, mss, timestamps)
+    }
+}
+
+/// Returns the growth of a counter, all connections together.
+pub(crate) fn growth(flows: &[Vec<&Sample>], counter: fn(&TcpInfo) -> Option<SegCount>) -> Option<u64> {
+    let of_flow =
+        |flow: &Vec<&Sample>| Some(counter(&flow.last()?.tcp)?.saturating_sub(counter(&flow.first()?.tcp)?).get());
+    flows.iter().filter_map(of_flow).reduce(u64::saturating_add)
+}
+
+/// The steady rate, or what arrived from the first snapshot to the last.
+fn rate(evidence: &Evidence, flows: &[Vec<&Sample>]) -> BitRate {
+    if let Some(steady) = evidence.steady {
+        return steady.rate;
+    }
+    let arrived = |sample: &Sample| sample.tcp.bytes_received.unwrap_or(sample.bytes);
+    let of_flow = |flow: &Vec<&Sample>| {
+        let (first, last) = (flow.first()?, flow.last()?);
+        Some(BitRate::of(arrived(last).saturating_sub(arrived(first)), last.at.saturating_sub(first.at)))
+    };
+    flows.iter().filter_map(of_flow).sum()
+}

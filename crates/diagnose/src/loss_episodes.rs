@@ -1,0 +1,193 @@
+//! Losses as the receiving end sees them: the rate of arrival before and after each, and the highest of all.
+
+use fullpipe_record::{LossVerdict, Sample};
+use fullpipe_units::{SegCount, Span, median};
+
+use crate::thresholds::{
+    BURST_BEFORE_POLICER, MAX_SPREAD_OF_POLICER, MAX_SPREAD_OF_QUEUE, MIN_EPISODES, MIN_SPREAD_OF_CHANCE,
+    NO_BURST_BEFORE_QUEUE, SHORT_RATE_TIME, SILENCE_ROUND_TRIPS, TAIL_OF_A_WINDOW,
+};
+
+/// A time in which data arrives out of order: packets before it are missing.
+struct Episode {
+    from: Span,
+    to: Span,
+    /// Segments a second that arrived before it.
+    before: Option<u64>,
+    /// Segments a second that arrived after it, if none was lost meanwhile.
+    after: Option<u64>,
+    /// Segments that arrived out of order.
+    late: u64,
+    /// Round trips in which some did.
+    rounds: u64,
+}
+
+/// The losses of a connection.
+pub(crate) struct LossEpisodes {
+    episodes: Vec<Episode>,
+    /// Most segments a second that arrived over about a round trip.
+    highest: u64,
+    rtt: Span,
+}
+
+impl LossEpisodes {
+    /// Takes samples of one connection, by time, and its round-trip time.
+    pub(crate) fn of(flow: &[&Sample], rtt: Span) -> Self {
+        let short = rtt.max(SHORT_RATE_TIME);
+        let index = |at: Span| flow.partition_point(|sample| sample.at < at);
+        let mut episodes = episodes(flow, rtt);
+        let mut end_of_calm = Span::MAX;
+        for episode in episodes.iter_mut().rev() {
+            let settled = episode.to + rtt.scaled(0.5);
+            let calm = index(settled)..index(end_of_calm.min(settled + short * 3));
+            episode.before = latest_rate(&flow[..index(episode.from)], short * 2);
+            episode.after = flow.get(calm).and_then(|calm| latest_rate(calm, short * 2));
+            end_of_calm = episode.from;
+        }
+        let highest = (1..=flow.len()).filter_map(|count| latest_rate(&flow[..count], short)).max().unwrap_or(0);
+        Self { episodes, highest, rtt }
+    }
+
+    /// Returns the number of round trips in which much of a window arrived out of order. Where the last packets of a
+    /// burst are lost, hardly anything is out of order.
+    pub(crate) fn rounds(&self) -> u64 {
+        let is_tail = |episode: &&Episode| {
+            let window = episode.before.unwrap_or(0) as f64 * self.rtt.as_secs_f64();
+            (episode.late as f64) < window * TAIL_OF_A_WINDOW
+        };
+        self.episodes.iter().filter(|episode| !is_tail(episode)).map(|episode| episode.rounds).sum()
+    }
+
+    /// Returns the rate after a loss as a share of the rate before it, the median of the losses after `ramp`; `None`
+    /// where they are many: then too little time is left to see what follows each.
+    pub(crate) fn kept(&self, ramp: Span) -> Option<f64> {
+        let later = || self.episodes.iter().filter(|episode| episode.from >= ramp);
+        let kept = |episode: &Episode| Some(episode.after? * 1000 / episode.before.filter(|rate| *rate > 0)?);
+        let all = median(later().filter_map(kept).collect())?;
+        (later().count() < MIN_EPISODES).then(|| all as f64 / 1000.0)
+    }
+
+    /// Returns the cause of the losses after `ramp`, where they are enough to show it.
+    ///
+    /// Chance hits a sender that speeds up at any rate. A short queue drops packets at the same rate each time; so does
+    /// a policer, roughly, but lets a burst pass first, as fast as the path behind it carries.
+    pub(crate) fn cause(&self, ramp: Span) -> Option<LossVerdict> {
+        let later = self.episodes.iter().filter(|episode| episode.from >= ramp);
+        let rates: Vec<u64> = later.filter_map(|episode| episode.before).collect();
+        if rates.len() < MIN_EPISODES {
+            return None;
+        }
+        let middle = median(rates.clone()).filter(|rate| *rate > 0)?;
+        let distance = rates.iter().map(|rate| rate.abs_diff(middle) as f64).sum::<f64>() / rates.len() as f64;
+        let (spread, burst) = (distance / middle as f64, self.highest as f64 / middle as f64);
+        match () {
+            () if spread >= MIN_SPREAD_OF_CHANCE => Some(LossVerdict::Random),
+            () if spread <= MAX_SPREAD_OF_POLICER && burst >= BURST_BEFORE_POLICER => Some(LossVerdict::Policer),
+            () if spread <= MAX_SPREAD_OF_QUEUE && burst <= NO_BURST_BEFORE_QUEUE => Some(LossVerdict::ShallowQueue),
+            () => None,
+        }
+    }
+}
+
+/// Returns the episodes without the rates around them.
+fn episodes(flow: &[&Sample], rtt: Span) -> Vec<Episode> {
+    let round = rtt.scaled(SILENCE_ROUND_TRIPS);
+    let mut episodes: Vec<Episode> = Vec::new();
+    let mut end_of_round = Span::ZERO;
+    for pair in flow.windows(2) {
+        let late = out_of_order(pair[1]).saturating_sub(out_of_order(pair[0]));
+        if late == 0 {
+            continue;
+        }
+        let at = pair[1].at;
+        let is_new = episodes.last().is_none_or(|last| at >= last.to + round.max(SHORT_RATE_TIME));
+        if is_new {
+            episodes.push(Episode { from: at, to: at, before: None, after: None, late: 0, rounds: 0 });
+        }
+        if let Some(episode) = episodes.last_mut() {
+            episode.to = at;
+            episode.late += late;
+            episode.rounds += u64::from(at >= end_of_round);
+        }
+        end_of_round = if at >= end_of_round { at + round } else { end_of_round };
+    }
+    episodes
+}
+
+fn out_of_order(sample: &Sample) -> u64 {
+    sample.tcp.out_of_order_in.map_or(0, SegCount::get)
+}
+
+/// Returns the segments a second that arrived in the time `over` before the last of these samples, or a little longer;
+/// `None` where they are too far apart.
+fn latest_rate(samples: &[&Sample], over: Span) -> Option<u64> {
+    const MOST: f64 = 2.5;
+    let arrived = |sample: &Sample| sample.tcp.data_segs_in.map(SegCount::get);
+    let (last, earlier) = samples.split_last()?;
+    let first = earlier.iter().rev().find(|sample| sample.at + over <= last.at)?;
+    let passed = last.at.saturating_sub(first.at);
+    let segments = arrived(last)?.saturating_sub(arrived(first)?);
+    (passed <= over.scaled(MOST)).then(|| (segments as f64 / passed.as_secs_f64()) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_record::TcpInfo;
+    use fullpipe_units::ByteCount;
+
+    const RTT: Span = Span::from_millis(20);
+    /// Samples in a second.
+    const RATE: u64 = 20;
+
+    /// A connection whose arrival rises from half of each peak, in segments a sample, to the peak, over a second; there
+    /// so many segments arrive out of order.
+    fn sawtooth(peaks: &[u64], late: u64) -> Vec<Sample> {
+        let (mut arrived, mut out_of_order) = (0, 0);
+        let mut samples = Vec::new();
+        for (tooth, peak) in peaks.iter().enumerate() {
+            for step in 0..RATE {
+                arrived += peak / 2 + peak * step / (2 * RATE);
+                out_of_order += if step == RATE - 1 { late } else { 0 };
+                let at = Span::from_millis((tooth as u64 * RATE + step + 1) * 1000 / RATE);
+                let tcp = TcpInfo {
+                    data_segs_in: Some(SegCount::new(arrived)),
+                    out_of_order_in: Some(SegCount::new(out_of_order)),
+                    ..TcpInfo::default()
+                };
+                samples.push(Sample { at, stream: 0, bytes: ByteCount::ZERO, tcp, memory: None });
+            }
+        }
+        samples
+    }
+
+    fn seen(peaks: &[u64], late: u64) -> LossEpisodes {
+        LossEpisodes::of(&sawtooth(peaks, late).iter().collect::<Vec<_>>(), RTT)
+    }
+
+    #[test]
+    fn rates_before_losses_show_their_cause() {
+        let ramp = Span::from_millis(1500);
+        let cause = |peaks: &[u64]| seen(peaks, 30).cause(ramp);
+        assert_eq!(cause(&[100, 100, 102, 99, 101, 100]), Some(LossVerdict::ShallowQueue));
+        assert_eq!(cause(&[300, 100, 110, 92, 104, 98]), Some(LossVerdict::Policer), "after a burst");
+        assert_eq!(cause(&[200, 60, 140, 90, 200, 110]), Some(LossVerdict::Random));
+        assert_eq!(cause(&[170, 100, 102, 99, 101, 100]), None, "hardly a burst");
+        assert_eq!(cause(&[100, 100, 102, 99]), None, "too few");
+        assert_eq!(cause(&[]), None);
+    }
+
+    #[test]
+    fn each_round_trip_with_losses_counts_but_not_the_end_of_a_burst() {
+        assert_eq!(seen(&[100, 100, 100], 30).rounds(), 3);
+        assert_eq!(seen(&[100, 100, 100], 2).rounds(), 0);
+        assert_eq!(seen(&[100, 100, 100], 0).rounds(), 0);
+    }
+
+    #[test]
+    fn a_window_that_is_cut_keeps_half_of_the_rate() {
+        let kept = |peaks: &[u64]| seen(peaks, 30).kept(Span::ZERO);
+        assert!(kept(&[100, 100, 100]).is_some_and(|kept| (0.5..0.6).contains(&kept)), "{:?}", kept(&[100, 100, 100]));
+        assert_eq!(kept(&[100; 8]), None, "losses that follow each other leave no time");
+    }
+}
