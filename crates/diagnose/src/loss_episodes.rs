@@ -1,7 +1,7 @@
 //! Losses as the receiving end sees them: the rate of arrival before and after each, and the highest of all.
 
 use fullpipe_record::{LossVerdict, Sample};
-use fullpipe_units::{SegCount, Span, median};
+use fullpipe_units::{Ratio, SegCount, Span, median};
 
 use crate::thresholds::{
     BURST_BEFORE_POLICER, MAX_SPREAD_OF_POLICER, MAX_SPREAD_OF_QUEUE, MIN_EPISODES, MIN_SPREAD_OF_CHANCE,
@@ -62,9 +62,10 @@ impl LossEpisodes {
     /// where they are many: then too little time is left to see what follows each.
     pub(crate) fn kept(&self, ramp: Span) -> Option<f64> {
         let later = || self.episodes.iter().filter(|episode| episode.from >= ramp);
-        let kept = |episode: &Episode| Some(episode.after? * 1000 / episode.before.filter(|rate| *rate > 0)?);
-        let all = median(later().filter_map(kept).collect())?;
-        (later().count() < MIN_EPISODES).then(|| all as f64 / 1000.0)
+        let kept = |episode: &Episode| Some(Ratio::of(episode.after? as f64, episode.before? as f64));
+        let mut all: Vec<f64> = later().filter_map(kept).map(Ratio::get).collect();
+        all.sort_by(f64::total_cmp);
+        all.get(all.len() / 2).copied().filter(|_| later().count() < MIN_EPISODES)
     }
 
     /// Returns the cause of the losses after `ramp`, where they are enough to show it.
@@ -106,7 +107,7 @@ fn episodes(flow: &[&Sample], rtt: Span) -> Vec<Episode> {
         }
         if let Some(episode) = episodes.last_mut() {
             episode.to = at;
-            episode.late += late;
+            episode.late = episode.late.saturating_add(late);
             episode.rounds += u64::from(at >= end_of_round);
         }
         end_of_round = if at >= end_of_round { at + round } else { end_of_round };
