@@ -8,6 +8,7 @@ mod advice;
 mod arrivals;
 mod candidates;
 mod ceilings;
+mod confidence;
 mod figures;
 mod finding;
 mod flow;

@@ -12,6 +12,7 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, median};
 
 use crate::arrivals::{Arrivals, growth};
 use crate::candidates::candidates;
+use crate::confidence::confidence;
 use crate::figures::share;
 use crate::finding::Finding;
 use crate::limits::{Facts, application_window, cpu, receive_window};
@@ -41,6 +42,7 @@ pub(crate) fn judge(evidence: &Evidence) -> Verdict {
         cause: finding.verdict.cause(),
         at: finding.verdict.at(),
         share: Ratio::new(finding.share.get().min(1.0)),
+        confidence: confidence(Basis::Receiver, &finding),
         sentence: arrivals.sentence(&finding),
         ceilings,
         evidence: shown,

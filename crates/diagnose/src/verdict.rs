@@ -5,6 +5,7 @@ use fullpipe_units::Ratio;
 
 use crate::candidates::candidates;
 use crate::ceilings::ceilings;
+use crate::confidence::confidence;
 use crate::figures::Figures;
 use crate::finding::Finding;
 use crate::limits::{self, Facts, application_window};
@@ -41,6 +42,7 @@ pub fn diagnose(evidence: &Evidence) -> Verdict {
         cause: finding.verdict.cause(),
         at: finding.verdict.at(),
         share: Ratio::new(finding.share.get().min(1.0)),
+        confidence: confidence(basis, &finding),
         sentence: facts.sentence(),
         runner_up: runner_up((finding.kind(), figures.rate), &once_lifted, &others, of_the_time),
         evidence: shown(&figures, &finding, facts.as_ref()),

@@ -96,6 +96,10 @@ pub struct Verdict {
     pub at: At,
     /// Share of the judged time in which it held.
     pub share: Ratio,
+    /// Share of planted limits for which such a verdict, from the same view, named the right one, or named it among its
+    /// candidates.
+    #[serde(default)]
+    pub confidence: Ratio,
     /// The whole in one sentence.
     pub sentence: String,
     /// Every ceiling that the evidence gives, by kind.

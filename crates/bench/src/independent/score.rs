@@ -19,6 +19,27 @@ pub(crate) fn text(records: &[Record]) -> String {
             text += &of_view(view, &counted);
         }
     }
+    text + &calibration(records)
+}
+
+/// Cases of a bin whose confidence is held against the share that was right.
+const CASES_OF_A_BIN: usize = 40;
+
+/// Returns the claimed confidence and the share of right verdicts, in bins of the least sure cases to the surest.
+fn calibration(records: &[Record]) -> String {
+    let judged = records.iter().filter(|record| record.broken.is_none());
+    let mut cases: Vec<(f64, bool)> =
+        judged.filter_map(|record| Some((record.verdict.as_ref()?.confidence.get(), record.is_right()))).collect();
+    cases.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let bins = (cases.len() / CASES_OF_A_BIN).max(1);
+    let mut text = "\nConfidence, from the least sure verdicts to the surest\n\n".to_owned();
+    for bin in 0..bins {
+        let part = &cases[bin * cases.len() / bins..(bin + 1) * cases.len() / bins];
+        let all = part.len().max(1) as f64;
+        let claimed = part.iter().map(|(confidence, _)| confidence).sum::<f64>() / all * 100.0;
+        let right = part.iter().filter(|(_, right)| *right).count() as f64 / all * 100.0;
+        let _ = writeln!(text, "  {:>3} cases: claimed {claimed:.0} %, right {right:.0} %", part.len());
+    }
     text
 }
 

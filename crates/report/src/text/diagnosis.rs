@@ -110,7 +110,7 @@ fn basis(verdict: &Verdict) -> String {
     };
     let held = match verdict.kind {
         Limit::Unknown => format!("{seen}."),
-        _ => format!("{seen}; it held for {} of the time.", verdict.share),
+        _ => format!("{seen}, confidence {}; it held for {} of the time.", verdict.confidence, verdict.share),
     };
     let more = verdict.other_end_would_show.as_ref().map(|more| format!(" The other end would show: {more}."));
     held + &candidates(verdict) + &more.unwrap_or_default()

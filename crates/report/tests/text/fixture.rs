@@ -343,6 +343,7 @@ fn verdict() -> Verdict {
         cause: Cause::TcpWmemMax,
         at: At::Sender,
         share: Ratio::ONE,
+        confidence: Ratio::new(0.96),
         sentence: "The sender's send buffer is full: it holds 4 MiB (tcp_wmem), which is 333.5 Mbit/s over 100.6 ms; \
                    the path could carry 941.5 Mbit/s."
             .to_owned(),
@@ -369,6 +370,7 @@ fn full() -> Verdict {
         cause: Cause::Link,
         at: At::Path,
         share: Ratio::ONE,
+        confidence: Ratio::new(0.96),
         sentence: "The pipe is full: 941.4 Mbit/s of data passes, 100 % of the 941.5 Mbit/s that a path of 1 Gbit/s \
                    can carry."
             .to_owned(),
