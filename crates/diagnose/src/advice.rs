@@ -11,6 +11,7 @@ use fullpipe_units::{BitRate, ByteCount};
 use crate::figures::Figures;
 use crate::manual_remedy::ManualRemedy;
 use crate::outlook::Outlook;
+use crate::remedies::fills_a_queue;
 use crate::thresholds::{MAX_STREAMS, MIN_GAIN, NEXT_SIZE_FACTOR};
 
 /// The evidence and the verdict for which remedies are sought.
@@ -48,7 +49,21 @@ impl<'a> Advice<'a> {
                 vec![self.raise(self.first_size(constraint))]
             }
         };
-        own.into_iter().chain([self.parallel_streams()]).flatten().collect()
+        let own: Vec<Remedy> = own.into_iter().flatten().collect();
+        let with_bbr = own.iter().find_map(|remedy| self.without_queue(remedy));
+        with_bbr.into_iter().chain(own).chain(self.parallel_streams()).collect()
+    }
+
+    /// Returns `remedy` with a congestion control that keeps the queue of the bottleneck short; `None` where the remedy
+    /// fills no queue, or the sender has no such control.
+    fn without_queue(&self, remedy: &Remedy) -> Option<Remedy> {
+        if !fills_a_queue(remedy) || self.figures.is_bbr() || !can_tolerate_loss(self.evidence.sender.as_ref()?) {
+            return None;
+        }
+        let id = format!("{}-with-bbr", remedy.id);
+        let why = format!("{} BBR sends no faster than the path carries, so that no queue grows.", remedy.why);
+        let changes = remedy.changes.iter().cloned().chain([tolerate_loss()]).collect();
+        Some(self.remedy(&id, remedy.scope, remedy.at, changes, why))
     }
 
     /// Returns the first buffer to raise: as large as the path needs where its bandwidth was stated, else several times
@@ -188,13 +203,14 @@ impl<'a> Advice<'a> {
     pub(crate) fn by_a_person(&self, manual: &ManualRemedy) -> Remedy {
         let at = manual.at.unwrap_or(self.verdict.at());
         let remedy = self.remedy(manual.id, manual.scope, at, Vec::new(), manual.why.to_owned());
-        Remedy { predicted: None, ..remedy }
+        Remedy { predicted: None, rtt: None, ..remedy }
     }
 
     pub(crate) fn remedy(&self, id: &str, scope: Scope, at: At, changes: Vec<Change>, why: String) -> Remedy {
         let predicted = self.outlook.as_ref().and_then(|outlook| outlook.forecast(&changes));
         let predicted = predicted.map(|forecast| self.bounded(forecast, &changes));
-        Remedy { id: id.to_owned(), scope, at, changes, commands: Commands::default(), predicted, why }
+        let rtt = self.outlook.as_ref().and_then(|outlook| outlook.forecast_rtt(&changes));
+        Remedy { id: id.to_owned(), scope, at, changes, commands: Commands::default(), predicted, rtt, why }
     }
 
     /// Returns `forecast`, no higher than the limit that would be next: the settings behind the prediction may not

@@ -5,14 +5,14 @@ use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::predict;
 use fullpipe_record::{
     Buffer, BufferTriple, Change, Encapsulation, Evidence, Forecast, HostSettings, IpVersion, LegalVerdict, Limit,
-    LossVerdict, MtuVerdict, Path, PathDirection, Prediction, Request,
+    LossVerdict, MtuVerdict, Path, PathDirection, Prediction, Request, RttForecast,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::figures::Figures;
 use crate::path;
 use crate::policer_rate;
-use crate::thresholds::{MAX_GAIN_OF_UNKNOWN_PATH, PROBING_MSS};
+use crate::thresholds::{MAX_GAIN_OF_UNKNOWN_PATH, PROBING_MSS, RTT_FACTOR_OF_BBR};
 
 /// The path, the hosts and the load as the evidence has them, to predict what changes would bring.
 pub(crate) struct Outlook<'a> {
@@ -64,6 +64,27 @@ impl<'a> Outlook<'a> {
         let as_stated = self.predict_over(self.evidence.bandwidth, changes).high;
         let forecast = Forecast { bits_per_second: prediction.kernel_model, low, high: prediction.high.max(as_stated) };
         Some(if self.knows_the_capacity() { forecast } else { self.without_capacity(forecast) })
+    }
+
+    /// Returns the round-trip time under load after `changes`: that of the idle path, unless a sender that fills queues
+    /// may have more in flight than the path carries. `None` where the path's capacity is not known.
+    pub(crate) fn forecast_rtt(&self, changes: &[Change]) -> Option<RttForecast> {
+        let prediction = self.predict(changes);
+        let capacity = self.path.forward.rate.and_then(|_| prediction.ceiling(Limit::Capacity))?.kernel_model;
+        let idle = self.path.rtt();
+        let request = changes.iter().fold(self.request.clone(), |request, change| change.applied_to_request(&request));
+        let is_paced = request.pacing.is_some_and(|pace| pace <= capacity);
+        let high = if prediction.limit != Limit::Capacity || is_paced {
+            Some(idle)
+        } else if control(&request, &self.sender) == CongestionControl::Bbr {
+            Some(idle.scaled(RTT_FACTOR_OF_BBR))
+        } else {
+            let windows = [Limit::SendBuffer, Limit::ReceiveWindow].into_iter();
+            let known = windows.filter(|limit| !self.rests_on_the_unknown(*limit, changes));
+            let ceilings = known.filter_map(|limit| Some(prediction.ceiling(limit)?.kernel_model));
+            ceilings.min().map(|most| idle.scaled(most.relative_to(capacity).max(1.0)))
+        };
+        Some(RttForecast { low: idle, high })
     }
 
     /// Returns whether something bounds what the path carries: a stated bandwidth, or a policer's rate. Where nothing
@@ -167,8 +188,7 @@ impl<'a> Outlook<'a> {
     }
 
     fn control(&self) -> CongestionControl {
-        let name = self.request.congestion.as_deref().unwrap_or(&self.sender.congestion_control);
-        CongestionControl::named(name).unwrap_or(CongestionControl::Cubic)
+        control(&self.request, &self.sender)
     }
 
     fn rests_on_the_unknown(&self, limit: Limit, changes: &[Change]) -> bool {
@@ -186,6 +206,12 @@ impl<'a> Outlook<'a> {
             _ => false,
         }
     }
+}
+
+/// Returns the congestion control of a load, CUBIC for one that the model does not know.
+fn control(request: &Request, sender: &HostSettings) -> CongestionControl {
+    let name = request.congestion.as_deref().unwrap_or(&sender.congestion_control);
+    CongestionControl::named(name).unwrap_or(CongestionControl::Cubic)
 }
 
 /// Returns the path as the evidence shows it: half of the idle round-trip time each way, the bandwidth if it was

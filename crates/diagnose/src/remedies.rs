@@ -6,9 +6,10 @@ use crate::advice::Advice;
 use crate::figures::Figures;
 use crate::finding::Finding;
 use crate::limits;
+use crate::thresholds::{RTT_FACTOR_OF_BBR, SAME_RATE};
 
-/// Returns the remedies for the limit that `verdict` names, best first: by the predicted rate, then by the smallest
-/// scope.
+/// Returns the remedies for the limit that `verdict` names, best first: of those that reach about the highest predicted
+/// rate, the ones that fill no queue, and then those of the smallest scope; the others by their rate.
 ///
 /// Each prediction is [`fullpipe_model::predict()`] over the settings and the load as changed. It is an interval from
 /// the present rate upwards where the bandwidth was not stated or an end's settings are not known, and `None` where
@@ -28,6 +29,21 @@ pub fn remedies(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
     let manual = facts.manual().iter().map(|manual| advice.by_a_person(manual));
     let manual: Vec<Remedy> = manual.filter(is_new).collect();
     remedies.extend(manual);
-    remedies.sort_by_key(|remedy| (Reverse(remedy.predicted.map(|forecast| forecast.bits_per_second)), remedy.scope));
+    sort(&mut remedies);
     remedies
+}
+
+fn sort(remedies: &mut [Remedy]) {
+    let rate = |remedy: &Remedy| remedy.predicted.map(|forecast| forecast.bits_per_second);
+    let about_the_highest = remedies.iter().filter_map(rate).max().map(|rate| rate.scaled(1.0 - SAME_RATE));
+    remedies.sort_by_key(|remedy| {
+        let is_slower = rate(remedy).is_none() || rate(remedy) < about_the_highest;
+        let slower = is_slower.then_some(Reverse(rate(remedy)));
+        (slower, !is_slower && fills_a_queue(remedy), remedy.scope, Reverse(rate(remedy)))
+    });
+}
+
+/// Returns whether a remedy makes round trips longer than BBR would.
+pub(crate) fn fills_a_queue(remedy: &Remedy) -> bool {
+    remedy.rtt.is_some_and(|rtt| rtt.high.is_none_or(|high| high > rtt.low.scaled(RTT_FACTOR_OF_BBR)))
 }

@@ -297,6 +297,13 @@ pub(crate) const MIN_OWN_DROPS: u64 = 10;
 /// A train of segments that is dropped as one counts as one.
 pub(crate) const MIN_OWN_DROPS_SHARE: f64 = 0.2;
 
+// Remedies.
+
+/// Largest difference between two predicted rates, as a share, at which their round trips decide which remedy is better.
+pub(crate) const SAME_RATE: f64 = 0.05;
+/// Multiple of the idle round-trip time up to which BBR's is: it probes with a quarter more than the path carries.
+pub(crate) const RTT_FACTOR_OF_BBR: f64 = 1.25;
+
 // Windows above TCP.
 
 /// Smallest share of the rate which the window of a program allows that a transfer held by it reaches.

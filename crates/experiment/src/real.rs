@@ -112,6 +112,7 @@ mod tests {
             changes,
             commands: Commands::default(),
             predicted: None,
+            rtt: None,
             why: String::new(),
         };
         OwnPart::of(&remedy, here, &Request::default())

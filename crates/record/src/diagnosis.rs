@@ -2,7 +2,7 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Direction, Evidence, Forecast, Measurement, Remedy, Verdict};
+use crate::{Direction, Evidence, Forecast, Measurement, Remedy, RttForecast, Verdict};
 
 /// A transfer of another program, watched at this end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -51,6 +51,9 @@ pub struct Trial {
     pub remedy: String,
     /// The predicted effect, fixed before.
     pub predicted: Option<Forecast>,
+    /// The predicted round-trip time under load, fixed before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted_rtt: Option<RttForecast>,
     /// The rate before it.
     pub before: BitRate,
     /// The rate that was measured with it: the steady one, or the mean where there is none.

@@ -81,7 +81,8 @@ pub use settings::{BufferTriple, Change, HostSettings, KernelVersion, RESTORABLE
 pub use steady::{least_rtt, steady, steady_of_receiver};
 pub use thinning::{MAX_SAMPLES, Thinning};
 pub use verdict::{
-    At, Basis, Candidate, Commands, Elsewhere, Forecast, OtherLimit, Remedy, RunnerUp, Scope, System, Verdict,
+    At, Basis, Candidate, Commands, Elsewhere, Forecast, OtherLimit, Remedy, RttForecast, RunnerUp, Scope, System,
+    Verdict,
 };
 pub use web100::{Web100, Web100Report};
 

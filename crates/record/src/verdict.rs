@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use fullpipe_units::{BitRate, Ratio};
+use fullpipe_units::{BitRate, Ratio, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -168,6 +168,15 @@ pub struct Forecast {
     pub high: BitRate,
 }
 
+/// The round-trip time under load that a remedy should lead to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RttForecast {
+    /// That of the path while its queues are empty.
+    pub low: Span,
+    /// The most that is likely; `None` where nothing but the length of the bottleneck's queue bounds it.
+    pub high: Option<Span>,
+}
+
 /// A system other than Linux that a host may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -231,6 +240,9 @@ pub struct Remedy {
     pub commands: Commands,
     /// The predicted rate, where there is a prediction.
     pub predicted: Option<Forecast>,
+    /// The predicted round-trip time under load, for everyone on the link, where there is a prediction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt: Option<RttForecast>,
     /// Why it should help.
     pub why: String,
 }
@@ -240,7 +252,11 @@ impl Remedy {
     pub fn by_end(&self) -> Vec<(At, Vec<Change>)> {
         let mut by_end: Vec<(At, Vec<Change>)> = Vec::new();
         for change in &self.changes {
-            let ends = if change.ends().is_empty() { std::slice::from_ref(&self.at) } else { change.ends() };
+            let ends = match change {
+                Change::CongestionControl(_) => &[At::Sender],
+                _ if change.ends().is_empty() => std::slice::from_ref(&self.at),
+                _ => change.ends(),
+            };
             for end in ends {
                 match by_end.iter_mut().find(|(at, _)| at == end) {
                     Some((_, changes)) => changes.push(change.clone()),
@@ -268,6 +284,7 @@ mod tests {
             changes: vec![scaling.clone(), wmem.clone(), streams.clone()],
             commands: Commands::default(),
             predicted: None,
+            rtt: None,
             why: String::new(),
         };
         let at_sender = vec![scaling.clone(), wmem, streams];

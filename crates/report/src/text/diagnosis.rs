@@ -1,12 +1,13 @@
 //! A verdict at length, and what would help.
 
 use fullpipe_record::{
-    At, Basis, CommandEnd, Diagnosis, Direction, Forecast, Limit, Remedy, RunnerUp, Transfer, Trial, Verdict,
+    At, Basis, CommandEnd, Diagnosis, Direction, Forecast, Limit, Remedy, RttForecast, RunnerUp, Transfer, Trial,
+    Verdict,
 };
 use fullpipe_units::{BitRate, printable};
 use serde::Serialize;
 
-use super::measurement::rounded;
+use super::measurement::{round_trip, rounded};
 use super::style::{Style, heading, wrapped};
 use super::table::{Align, Table, bar};
 
@@ -138,7 +139,7 @@ fn what_would_help(remedies: &[Remedy], present: BitRate, style: Style) -> Strin
         // The number takes the place of the first line's indent.
         let numbered = title.replacen("     ", &format!("  {}. ", index + 1), 1);
         text += &numbered.replacen(&remedy.id, &style.bold(&remedy.id), 1);
-        text += &wrapped(&remedy.why, 5, str::to_owned);
+        text += &wrapped(&reason(remedy), 5, str::to_owned);
         for command in &remedy.commands.apply {
             text += &format!("     {}\n", style.dim(command));
         }
@@ -151,6 +152,22 @@ fn what_would_help(remedies: &[Remedy], present: BitRate, style: Style) -> Strin
         }
     }
     text
+}
+
+/// Returns why a remedy should help, and its price: the round trips that it makes for everyone on the link.
+pub(crate) fn reason(remedy: &Remedy) -> String {
+    let price = remedy.rtt.map_or_else(String::new, |rtt| match rtt.high {
+        Some(high) if high <= rtt.low => format!(" Round trips stay at {}.", round_trip(rtt.low)),
+        _ => format!(" Round trips under load: {}, for everyone on the link.", round_trips(rtt)),
+    });
+    format!("{}{price}", remedy.why)
+}
+
+fn round_trips(forecast: RttForecast) -> String {
+    match forecast.high {
+        Some(high) => format!("{} to {}", round_trip(forecast.low), round_trip(high)),
+        None => format!("{} and as much more as the queue of the bottleneck holds", round_trip(forecast.low)),
+    }
 }
 
 /// Returns a forecast as `: 941.5 Mbit/s predicted (332 Mbit/s to 941.5 Mbit/s), 2.9× as much`.
@@ -190,6 +207,10 @@ pub fn trial(trial: &Trial, style: Style) -> String {
         table.row(["predicted".to_owned(), forecast.bits_per_second.to_string(), interval]);
     }
     table.row(["measured".to_owned(), trial.measured.to_string(), of_predicted(trial)]);
+    let loaded = trial.measurement.rtt.loaded.map_or_else(String::new, |rtt| round_trip(rtt.median));
+    if let Some(forecast) = trial.predicted_rtt.filter(|_| !loaded.is_empty()) {
+        table.row(["round trip under load".to_owned(), loaded, format!("predicted: {}", round_trips(forecast))]);
+    }
     let mut text = heading(style, &format!("With {}", trial.remedy));
     text += &table.render(2, str::to_owned);
     let now = trial.measurement.limit.as_ref().map_or("unknown", |verdict| verdict.kind.name());

@@ -3,7 +3,7 @@
 use fullpipe_record::{Experiment, Path, PathDirection, Prediction, Remedy, Steady, Undone, Verdict};
 use fullpipe_units::{BitRate, Ratio, Span};
 
-use super::diagnosis::sentences;
+use super::diagnosis::{reason, sentences};
 use super::measurement::{accuracy, rounded};
 use super::prediction::under_heading;
 use super::style::{Style, heading, wrapped};
@@ -59,7 +59,7 @@ pub fn remedies(remedies: &[Remedy], present: Option<Steady>, style: Style) -> S
     for (index, remedy) in remedies.iter().enumerate() {
         let gain = remedy.predicted.map_or_else(String::new, |forecast| gain(forecast.bits_per_second, present));
         text += &format!("  {}. {}{gain}\n", index + 1, style.bold(&remedy.id));
-        text += &wrapped(&remedy.why, 5, str::to_owned);
+        text += &wrapped(&reason(remedy), 5, str::to_owned);
         for command in &remedy.commands.apply {
             text += &format!("     {}\n", style.dim(command));
         }

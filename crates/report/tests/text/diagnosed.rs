@@ -74,6 +74,7 @@ pub(crate) fn trial() -> Trial {
     Trial {
         remedy: proof.remedy.id.clone(),
         predicted: proof.remedy.predicted,
+        predicted_rtt: proof.remedy.rtt,
         before: BitRate::from_mbps(330),
         measured: BitRate::from_mbps(937),
         measurement: proof.measurement,

@@ -7,9 +7,9 @@ use fullpipe_record::{
     EchoPhase, EchoReport, Encapsulation, EndReport, Estimate, Experiment, Forecast, Framing, GridAccuracy, GridCell,
     GridReport, Hop, HostSettings, Improvement, Inflation, Inputs, Interval, IpVersion, KernelVersion, LabReport,
     LabStep, Leg, Limit, Measurement, Need, Path, PathDirection, Peer, Prediction, Proof, Published, Quantity, Ramp,
-    RampReport, RampStep, Refusal, Remedy, Request, Responsiveness, RouteMethod, RouteMtu, RouteReport, RttMethod,
-    RttReport, RttStats, Scope, Segmentation, Side, Solved, Steady, Summary, Transport, Undone, Validity, Value,
-    Verdict, WhatIf,
+    RampReport, RampStep, Refusal, Remedy, Request, Responsiveness, RouteMethod, RouteMtu, RouteReport, RttForecast,
+    RttMethod, RttReport, RttStats, Scope, Segmentation, Side, Solved, Steady, Summary, Transport, Undone, Validity,
+    Value, Verdict, WhatIf,
 };
 use fullpipe_units::{BitRate, ByteCount, Distance, Ratio, SegCount, Span};
 
@@ -446,6 +446,7 @@ fn larger_buffer() -> Remedy {
             elsewhere: Vec::new(),
         },
         predicted: Some(forecast()),
+        rtt: Some(RttForecast { low: millis(100.0), high: Some(millis(191.0)) }),
         why:
             "The path keeps 11.93 MiB of each stream on the way; a tcp_wmem of 24 MiB holds that, with room to resend \
               what is lost."
@@ -465,6 +466,7 @@ fn more_streams() -> Remedy {
             elsewhere: Vec::new(),
         },
         predicted: Some(forecast()),
+        rtt: Some(RttForecast { low: millis(100.0), high: Some(millis(191.0)) }),
         why: "Each connection has its own windows and buffers, and recovers on its own: 3 of them carry more."
             .to_owned(),
     }

@@ -49,7 +49,7 @@ fn a_remedy_that_was_tried_and_what_the_other_end_must_change() {
     insta::assert_snapshot!(textbook(&|style| {
         report::elsewhere(&remedy, fullpipe_record::At::Sender, style) + &report::trial(&trial, style)
     }));
-    let kept = fullpipe_record::Trial { kept: true, predicted: None, not_undone: None, ..trial };
+    let kept = fullpipe_record::Trial { kept: true, predicted: None, predicted_rtt: None, not_undone: None, ..trial };
     let text = textbook(&|style| report::trial(&kept, style));
     assert!(text.contains("It was left in place.") && !text.contains("predicted"), "{text}");
 }

@@ -104,6 +104,7 @@ impl Bench<'_> {
         let trial = Trial {
             remedy: remedy.id.clone(),
             predicted: remedy.predicted,
+            predicted_rtt: remedy.rtt,
             before: rate(before),
             measured: rate(&measurement),
             measurement,
@@ -219,6 +220,7 @@ mod tests {
             changes: Vec::new(),
             commands: Commands::default(),
             predicted: None,
+            rtt: None,
             why: String::new(),
         };
         let remedies = [remedy("raise-tcp-wmem"), remedy("parallel-streams")];
