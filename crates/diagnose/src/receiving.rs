@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use fullpipe_model::kernel;
 use fullpipe_model::window;
 use fullpipe_record::{
-    Basis, Buffer, CapacityVerdict, CongestionWindowVerdict, Evidence, LegalVerdict, Limit, LossVerdict, PacingVerdict,
-    ReceiveWindowVerdict, ReceiverApplicationVerdict, Sample, SendBufferVerdict, SenderApplicationVerdict, Verdict,
+    Basis, Buffer, CapacityVerdict, CongestionWindowVerdict, Evidence, LegalVerdict, Limit, LossVerdict, MtuVerdict,
+    PacingVerdict, ReceiveWindowVerdict, ReceiverApplicationVerdict, Sample, SendBufferVerdict,
+    SenderApplicationVerdict, Verdict,
 };
-use fullpipe_units::{BitRate, ByteCount, Ratio, median};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, median};
 
 use crate::arrivals::{Arrivals, growth};
 use crate::candidates::candidates;
@@ -23,8 +24,8 @@ use crate::syn_quotes;
 use crate::text;
 use crate::thresholds::{
     FULL_PIPE_SHARE, FULLY_TUNED_SHARE, MIN_IDLE_SHARE, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_RECOVERIES,
-    MIN_WINDOW_FILL, REACHED_RATE_SHARE, SEGMENT_TRAIN, SHARED_PIPE_SHARE, SILENCE_ROUND_TRIPS, TICK_TOLERANCE,
-    UNREAD_BUFFER_SHARE,
+    MIN_TIME_WITHOUT_PROGRESS, MIN_WINDOW_FILL, REACHED_RATE_SHARE, SEGMENT_TRAIN, SHARED_PIPE_SHARE,
+    SILENCE_ROUND_TRIPS, TICK_TOLERANCE, UNREAD_BUFFER_SHARE,
 };
 
 /// Returns the limit of a transfer of which the receiving end alone was seen.
@@ -56,6 +57,7 @@ pub(crate) fn judge(evidence: &Evidence) -> Verdict {
 
 fn find(arrivals: &Arrivals) -> Finding {
     let sought = [
+        nothing_arrives,
         full_as_stated,
         ended_early,
         as_asked,
@@ -74,6 +76,17 @@ fn find(arrivals: &Arrivals) -> Finding {
 fn full_as_stated(arrivals: &Arrivals) -> Option<Finding> {
     (arrivals.rate >= arrivals.stated_capacity()?.scaled(FULL_PIPE_SHARE))
         .then(|| Finding::new(CapacityVerdict::Link, Ratio::ONE))
+}
+
+/// Finds full segments that vanish: the connection is open and the far end always has data, but no segment of it ever
+/// arrives.
+fn nothing_arrives(arrivals: &Arrivals) -> Option<Finding> {
+    let never = |flow: &Vec<&Sample>| {
+        let silent = flow.last().filter(|last| last.at >= MIN_TIME_WITHOUT_PROGRESS);
+        silent.is_some_and(|last| last.tcp.data_segs_in == Some(SegCount::ZERO))
+    };
+    let found = arrivals.is_own_load() && !arrivals.whole.is_empty() && arrivals.whole.iter().all(never);
+    found.then(|| Finding::new(MtuVerdict::BlackHole, Ratio::ONE))
 }
 
 /// Finds a transfer that ended before the sender's congestion window had grown.
@@ -301,8 +314,10 @@ impl Arrivals<'_> {
                  send.",
                 finding.share
             ),
-            // The receiving end alone shows no limit of these kinds.
-            LegalVerdict::Unknown(_) | LegalVerdict::Mtu(_) => format!(
+            LegalVerdict::Mtu(_) => "No packet of the data arrives, though the connection is open and small packets \
+                                     pass: full ones vanish on the path, or the sender sends none."
+                .to_owned(),
+            LegalVerdict::Unknown(_) => format!(
                 "{rate} arrives, this end could take more, and nothing is lost: only the sender knows what holds it \
                  back."
             ),

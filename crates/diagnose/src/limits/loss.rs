@@ -81,13 +81,23 @@ fn policed_under_bbr(figures: &Figures, held: Ratio) -> Option<Finding> {
 /// loses at one and the same window, loss at random does neither.
 fn cause_of_loss(figures: &Figures) -> LossVerdict {
     let met_no_queue = figures.rtt.and_then(|rtt| is_without_queue(figures, rtt)) == Some(true);
-    if !figures.is_bbr() && met_no_queue && losses::come_many_at_once(&figures.flows) {
+    let is_policed =
+        if figures.is_bbr() { bbr_knows_the_rate(figures) } else { losses::come_many_at_once(&figures.flows) };
+    if met_no_queue && is_policed {
         LossVerdict::Policer
     } else if lost_at_one_window(figures) {
         LossVerdict::ShallowQueue
     } else {
         LossVerdict::Random
     }
+}
+
+/// Returns whether BBR lost much at first and nothing since: it looks for a policer, and then keeps to the rate that it
+/// found (`bbr_lt_bw_sampling`).
+fn bbr_knows_the_rate(figures: &Figures) -> bool {
+    let lately = figures.retransmitted().is_some_and(|lost| lost.again > 0);
+    let in_all = figures.lost().is_some_and(|lost| lost.ratio().get() >= MIN_LOSS_OF_PROBES);
+    figures.part.is_some() && in_all && !lately
 }
 
 /// Returns whether a round trip of `rtt` shows no queue that fills before a loss.

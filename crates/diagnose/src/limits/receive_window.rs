@@ -209,10 +209,11 @@ fn shift_sent(figures: &Figures) -> Option<u8> {
 }
 
 /// Returns whether every window was far below the largest one without a scale: a receiver that asked for a scale meant
-/// more.
+/// more, unless the window of the handshake, which has no scale, was as small.
 fn never_needed_a_scale(figures: &Figures) -> bool {
-    let windows = || figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.snd_wnd);
-    windows().max().is_some_and(|most| most <= MAX_NEVER_SCALED_WINDOW)
+    let windows = figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.snd_wnd);
+    let first = answer(figures).and_then(|answer| answer.window);
+    windows.max().is_some_and(|most| most <= MAX_NEVER_SCALED_WINDOW && first.is_none_or(|first| first > most))
 }
 
 /// Compares the window that arrives with the one that the receiver says it sends, each at its largest: they are not

@@ -234,6 +234,21 @@ fn what_bbr_loses_to_its_probes_without_a_queue_a_policer_took() {
     }
 }
 
+#[test]
+fn a_policer_that_bbr_has_found_takes_nothing_more() {
+    let learnt = Span::from_secs(8);
+    let half = samples(20.0, 1, |t| {
+        let usual = moment(47.0, 40.4);
+        let lost_per_second = if t < 7.0 { 1000.0 } else { 0.0 };
+        Moment { cwnd: usual.in_flight, lost_per_second, ..usual }
+    });
+    let mut evidence = stated(builder::evidence("bbr", 40, half), 100);
+    let steady = evidence.steady.as_mut().unwrap();
+    (steady.ramp, steady.duration) = (learnt, Span::from_secs(12));
+    let verdict = diagnose(&evidence);
+    assert_eq!((verdict.kind, verdict.cause), (Limit::Loss, Cause::Policer), "{verdict:#?}");
+}
+
 /// Three streams of others keep the queue full before this one begins, so that echo requests never see the idle path.
 #[test]
 fn a_path_that_is_faster_under_load_than_idle_is_shared() {

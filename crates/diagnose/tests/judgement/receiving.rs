@@ -139,6 +139,14 @@ fn each_limit_that_a_receiver_can_see_is_seen() {
 }
 
 #[test]
+fn a_load_of_which_no_packet_arrives_meets_a_black_hole() {
+    let nothing = evidence(Seen { mbps: 0.0, ..WELL });
+    assert_eq!(named(&nothing), (Limit::Mtu, Cause::BlackHole));
+    let watched = Evidence { program: Some("curl".to_owned()), ..nothing };
+    assert_ne!(named(&watched).0, Limit::Mtu, "a program may have nothing to send");
+}
+
+#[test]
 fn a_program_that_is_watched_may_be_idle() {
     let watched = Evidence { program: Some("curl".to_owned()), ..evidence(WELL) };
     let verdict = diagnose(&watched);
