@@ -235,7 +235,16 @@ fn the_handshake_shows_a_sender_the_work_of_a_device_on_windows() {
             sample.tcp.snd_wnd = Some(ByteCount::new(1_600 << 10));
         })
     };
+    let small = || {
+        without(receive_window("cubic", 20e3, 1), move |sample| {
+            sample.tcp.window_scaling = Some(true);
+            sample.tcp.snd_wscale = Some(7);
+            sample.tcp.snd_wnd = Some(ByteCount::new(21_888));
+        })
+    };
     for (name, evidence, expected) in [
+        ("a small buffer from the first", answered(small(), 17_376, None), (Cause::TcpRmemMax, At::Receiver)),
+        ("small since the scale", answered(small(), 64_240, None), (Cause::WindowScaleRewritten, At::Middlebox)),
         ("option overwritten", answered(unscaled(), 65_160, Some(true)), (Cause::WindowScaleStripped, At::Middlebox)),
         ("option never there", answered(unscaled(), 65_160, Some(false)), (Cause::NoWindowScaling, At::Receiver)),
         ("handshake not captured", answered(unscaled(), 65_160, None), (Cause::NoWindowScaling, At::Receiver)),
