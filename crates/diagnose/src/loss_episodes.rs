@@ -39,7 +39,7 @@ impl LossEpisodes {
         let mut end_of_calm = Span::MAX;
         for episode in episodes.iter_mut().rev() {
             let settled = episode.to + rtt.scaled(0.5);
-            let calm = index(settled)..index(end_of_calm.min(settled + short * 3));
+            let calm = index(settled)..index(end_of_calm.min(settled + short * 4));
             episode.before = latest_rate(&flow[..index(episode.from)], short * 2);
             episode.after = flow.get(calm).and_then(|calm| latest_rate(calm, short * 2));
             end_of_calm = episode.from;
@@ -101,7 +101,7 @@ fn episodes(flow: &[&Sample], rtt: Span) -> Vec<Episode> {
             continue;
         }
         let at = pair[1].at;
-        let is_new = episodes.last().is_none_or(|last| at >= last.to + round.max(SHORT_RATE_TIME));
+        let is_new = episodes.last().is_none_or(|last| at >= last.to + round.max(SHORT_RATE_TIME * 2));
         if is_new {
             episodes.push(Episode { from: at, to: at, before: None, after: None, late: 0, rounds: 0 });
         }

@@ -4,10 +4,12 @@ use fullpipe_record::{CongestionState, Sample, TcpInfo};
 use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 
 use crate::flow::Flow;
+use crate::snapshot::Snapshot;
 use crate::thresholds::{
-    MANY_EPISODES, MANY_EPISODES_SPREAD, MANY_EPISODES_SPREAD_UNDER_RENO, MANY_LOST_AT_ONCE, MIN_BURST_SEGMENTS,
-    MIN_EPISODES_OF_ONE_WINDOW, MIN_EPISODES_OF_SAME_WINDOW, MIN_EPISODES_WITH_OUTLIER, MIN_LOSSES_OF_ROUND_TRIP,
-    MIN_LOST_AT_ONCE, MIN_RECOVERIES, ONE_WINDOW_SPREAD, ROUND_TRIPS_TO_GROW, SAME_WINDOW_SPREAD,
+    LEAST_RTT_BEFORE_SHORT_QUEUE_DROPS, MANY_EPISODES, MANY_EPISODES_SPREAD, MANY_EPISODES_SPREAD_UNDER_RENO,
+    MANY_LOST_AT_ONCE, MIN_BURST_SEGMENTS, MIN_EPISODES_OF_ONE_WINDOW, MIN_EPISODES_OF_SAME_WINDOW,
+    MIN_EPISODES_WITH_OUTLIER, MIN_LOSSES_OF_ROUND_TRIP, MIN_LOST_AT_ONCE, MIN_RECOVERIES, ONE_WINDOW_SPREAD,
+    ROUND_TRIPS_TO_GROW, RTT_BEFORE_SHORT_QUEUE_DROPS, SAME_WINDOW_SPREAD,
 };
 
 /// Returns the number of recoveries of a stream in its judged part, as far as the samples show them.
@@ -46,6 +48,27 @@ fn without_outlier(mut windows: Vec<ByteCount>) -> Vec<ByteCount> {
         windows.remove(if middle.saturating_sub(low) >= high.saturating_sub(middle) { 0 } else { windows.len() - 1 });
     }
     windows
+}
+
+/// Returns whether round trips are longer before losses than usual: a queue fills then, and is too short for more.
+/// Independent losses and a policer come at any time.
+pub(crate) fn follow_a_queue(flows: &[Flow]) -> bool {
+    let mut rises: Vec<f64> = flows.iter().flat_map(rises_before_loss).collect();
+    rises.sort_by(f64::total_cmp);
+    let at = |quarters: usize| rises.get(rises.len() * quarters / 4).copied();
+    rises.len() as u64 >= MIN_RECOVERIES
+        && at(2) >= Some(RTT_BEFORE_SHORT_QUEUE_DROPS)
+        && at(1) >= Some(LEAST_RTT_BEFORE_SHORT_QUEUE_DROPS)
+}
+
+/// Returns the round-trip time before each loss of a stream ÷ the one that a quarter of the samples are below.
+fn rises_before_loss(flow: &Flow) -> Vec<f64> {
+    let rtt = |snapshot: &Snapshot| snapshot.sample.tcp.rtt.map(Span::as_secs_f64);
+    let mut all: Vec<f64> = flow.snapshots.iter().filter_map(rtt).collect();
+    all.sort_by(f64::total_cmp);
+    let Some(low) = all.get(all.len() / 4) else { return Vec::new() };
+    let before = grown_before_loss(flow).into_iter().filter_map(|before| rtt(&flow.snapshots[before]));
+    before.map(|rtt| Ratio::of(rtt, *low).get()).collect()
 }
 
 /// Returns whether the usual recovery of the judged part begins with many lost segments: a large share of the window
@@ -120,20 +143,26 @@ fn windows_before_loss(flow: &Flow) -> Vec<ByteCount> {
     recoveries(&samples).into_iter().filter_map(|before| flow.snapshots[before].cwnd).collect()
 }
 
-/// Returns the same of the recoveries before which the window had time to grow: right after a loss the kernel may lose
-/// again.
-fn grown_windows_before_loss(flow: &Flow) -> Vec<ByteCount> {
+/// Returns the last snapshot before each recovery, by its index, where the window had time to grow: right after a loss
+/// the kernel may lose again.
+fn grown_before_loss(flow: &Flow) -> Vec<usize> {
     let samples: Vec<&Sample> = flow.snapshots.iter().map(|snapshot| snapshot.sample).collect();
     let mut grown_at = Span::ZERO;
-    let mut windows = Vec::new();
-    for before in recoveries(&samples) {
-        let sample = samples[before];
-        if sample.at >= grown_at {
-            windows.extend(flow.snapshots[before].cwnd);
+    let mut found = recoveries(&samples);
+    found.retain(|before| {
+        let sample = samples[*before];
+        let grown = sample.at >= grown_at;
+        if grown {
             grown_at = sample.at + sample.tcp.rtt.unwrap_or_default() * ROUND_TRIPS_TO_GROW;
         }
-    }
-    windows
+        grown
+    });
+    found
+}
+
+/// Returns the windows of those snapshots.
+fn grown_windows_before_loss(flow: &Flow) -> Vec<ByteCount> {
+    grown_before_loss(flow).into_iter().filter_map(|before| flow.snapshots[before].cwnd).collect()
 }
 
 /// Returns the last sample before each recovery, by its index. A recovery shorter than the time between samples is

@@ -6,6 +6,9 @@ use super::case::{CROSS_TRAFFIC_PORT, Case, Family, PACKET, PORT, SEGMENT, View,
 use super::network::{FAR, FAR_ROUTER, Host};
 use super::random::Random;
 
+/// An address of socat that answers each request with zeros, for ever.
+const WEB_SERVER: &str = "SYSTEM:echo HTTP/1.0 200 OK; echo; exec cat /dev/zero";
+
 /// Arguments of the small programs.
 #[derive(Default)]
 struct Small {
@@ -300,16 +303,25 @@ impl Plan {
                 | Family::ShortTransfer
         );
         let target = format!("{FAR}:{PORT}");
+        let (listen, url) = (format!("TCP-LISTEN:{PORT},reuseaddr"), format!("http://{target}/"));
         let port = PORT.to_string();
-        let program = if needs_small_programs { "small" } else { draw.pick(&["small", "socat", "iperf3"]) };
+        let program = if needs_small_programs { "small" } else { draw.pick(&["small", "socat", "iperf3", "curl"]) };
         let (server, client) = match (program, self.downloads) {
             ("socat", false) => (
-                owned(&["socat", "-u", &format!("TCP-LISTEN:{PORT},reuseaddr"), "OPEN:/dev/null"]),
+                owned(&["socat", "-u", &listen, "OPEN:/dev/null"]),
                 owned(&["socat", "-u", "OPEN:/dev/zero", &format!("TCP:{target}")]),
             ),
             ("socat", true) => (
-                owned(&["socat", "-u", "OPEN:/dev/zero", &format!("TCP-LISTEN:{PORT},reuseaddr")]),
+                owned(&["socat", "-u", "OPEN:/dev/zero", &listen]),
                 owned(&["socat", "-u", &format!("TCP:{target}"), "OPEN:/dev/null"]),
+            ),
+            ("curl", false) => (
+                owned(&["socat", "-u", &listen, "OPEN:/dev/null"]),
+                owned(&["curl", "--silent", "--header", "Expect:", "--upload-file", "/dev/zero", &url]),
+            ),
+            ("curl", true) => (
+                owned(&["socat", "-u", WEB_SERVER, &listen]),
+                owned(&["curl", "--silent", "--output", "/dev/null", &url]),
             ),
             ("iperf3", _) => {
                 let time = (seconds + 3.0).to_string();

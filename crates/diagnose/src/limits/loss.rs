@@ -54,7 +54,8 @@ fn policed(figures: &Figures, held: Ratio) -> Option<Finding> {
         && burst.share.get() >= MIN_BURST_SHARE
         && goes_on <= burst.share.get() * MAX_LATER_LOSS_SHARE
         && losses::lossy_round_trips(&figures.flows, rtt) >= MIN_LOSSY_ROUND_TRIPS
-        && !lost_at_one_window(figures);
+        && !lost_at_one_window(figures)
+        && !losses::follow_a_queue(&figures.flows);
     found.then(|| Finding::new(LossVerdict::Policer, held))
 }
 
@@ -83,7 +84,9 @@ fn cause_of_loss(figures: &Figures) -> LossVerdict {
     let met_no_queue = figures.rtt.and_then(|rtt| is_without_queue(figures, rtt)) == Some(true);
     let is_policed =
         if figures.is_bbr() { bbr_knows_the_rate(figures) } else { losses::come_many_at_once(&figures.flows) };
-    if met_no_queue && is_policed {
+    if !figures.is_bbr() && losses::follow_a_queue(&figures.flows) {
+        LossVerdict::ShallowQueue
+    } else if met_no_queue && is_policed {
         LossVerdict::Policer
     } else if lost_at_one_window(figures) {
         LossVerdict::ShallowQueue

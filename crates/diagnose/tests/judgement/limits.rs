@@ -82,6 +82,19 @@ fn loss_at_one_window_is_a_shallow_queue() {
 }
 
 #[test]
+fn a_queue_that_fills_before_each_loss_is_too_short() {
+    let few = &IRREGULAR[4..8];
+    let mut evidence = stated(lossy(few), 1000);
+    assert_verdict(&evidence, Limit::Loss, Cause::Random, At::Path);
+    for sample in &mut evidence.sender_samples {
+        if few.iter().any(|loss| (0.0..0.6).contains(&(loss - sample.at.as_secs_f64()))) {
+            sample.tcp.rtt = Some(Span::from_millis(107));
+        }
+    }
+    assert_verdict(&evidence, Limit::Loss, Cause::ShallowQueue, At::Path);
+}
+
+#[test]
 fn a_transfer_that_ends_in_slow_start_is_ramp_up() {
     let full = samples(0.9, 1, |t| Moment {
         ssthresh: None,
