@@ -11,8 +11,7 @@ use fullpipe_units::{BitRate, ByteCount};
 use crate::figures::Figures;
 use crate::manual_remedy::ManualRemedy;
 use crate::outlook::Outlook;
-use crate::remedies::fills_a_queue;
-use crate::thresholds::{MAX_STREAMS, MIN_GAIN, NEXT_SIZE_FACTOR};
+use crate::thresholds::{MAX_STREAMS, MIN_GAIN, NEXT_SIZE_FACTOR, RTT_FACTOR_OF_BBR};
 
 /// The evidence and the verdict for which remedies are sought.
 pub(crate) struct Advice<'a> {
@@ -236,6 +235,11 @@ impl<'a> Advice<'a> {
     pub(crate) fn receiver(&self) -> Option<&HostSettings> {
         self.evidence.receiver.as_ref()
     }
+}
+
+/// Returns whether a remedy makes round trips longer than BBR would.
+pub(crate) fn fills_a_queue(remedy: &Remedy) -> bool {
+    remedy.rtt.is_some_and(|rtt| rtt.high.is_none_or(|high| high > rtt.low.scaled(RTT_FACTOR_OF_BBR)))
 }
 
 /// Returns whether a change moves the ceiling `kind`, so that its measured figure says nothing about the time after.

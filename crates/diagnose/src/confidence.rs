@@ -1,4 +1,5 @@
-//! How often a verdict is right: the share of the planted limits of `fullpipe-bench independent` that it named.
+//! The confidence of a verdict: the share of the limits planted by `fullpipe-bench independent` that such a verdict
+//! named.
 
 use fullpipe_record::{Basis, Limit};
 use fullpipe_units::Ratio;
@@ -84,7 +85,7 @@ const COUNTS: [Count; 56] = [
     sure(Basis::Receiver, "sender-application/rate-limited", 14, 14),
 ];
 
-/// Share of right verdicts that is taken where none was seen. A choice: paths elsewhere are stranger than those of a
+/// Share of right verdicts that is taken where none was seen. A choice: paths elsewhere differ from those of a
 /// bench.
 const SHARE_BEFORE: f64 = 0.92;
 /// Cases for which that share stands.

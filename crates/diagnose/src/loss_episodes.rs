@@ -122,13 +122,13 @@ fn out_of_order(sample: &Sample) -> u64 {
 /// Returns the segments a second that arrived in the time `over` before the last of these samples, or a little longer;
 /// `None` where they are too far apart.
 fn latest_rate(samples: &[&Sample], over: Span) -> Option<u64> {
-    const MOST: f64 = 2.5;
+    const MAX_FACTOR: f64 = 2.5;
     let arrived = |sample: &Sample| sample.tcp.data_segs_in.map(SegCount::get);
     let (last, earlier) = samples.split_last()?;
     let first = earlier.iter().rev().find(|sample| sample.at + over <= last.at)?;
     let passed = last.at.saturating_sub(first.at);
     let segments = arrived(last)?.saturating_sub(arrived(first)?);
-    (passed <= over.scaled(MOST)).then(|| (segments as f64 / passed.as_secs_f64()) as u64)
+    (passed <= over.scaled(MAX_FACTOR)).then(|| (segments as f64 / passed.as_secs_f64()) as u64)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 use crate::flow::Flow;
 use crate::snapshot::Snapshot;
 use crate::thresholds::{
-    LEAST_RTT_BEFORE_SHORT_QUEUE_DROPS, MANY_EPISODES, MANY_EPISODES_SPREAD, MANY_EPISODES_SPREAD_UNDER_RENO,
+    LOWER_RTT_BEFORE_SHORT_QUEUE_DROPS, MANY_EPISODES, MANY_EPISODES_SPREAD, MANY_EPISODES_SPREAD_UNDER_RENO,
     MANY_LOST_AT_ONCE, MIN_BURST_SEGMENTS, MIN_EPISODES_OF_ONE_WINDOW, MIN_EPISODES_OF_SAME_WINDOW,
     MIN_EPISODES_WITH_OUTLIER, MIN_LOSSES_OF_ROUND_TRIP, MIN_LOST_AT_ONCE, MIN_RECOVERIES, ONE_WINDOW_SPREAD,
     ROUND_TRIPS_TO_GROW, RTT_BEFORE_SHORT_QUEUE_DROPS, SAME_WINDOW_SPREAD,
@@ -58,7 +58,7 @@ pub(crate) fn follow_a_queue(flows: &[Flow]) -> bool {
     let at = |quarters: usize| rises.get(rises.len() * quarters / 4).copied();
     rises.len() as u64 >= MIN_RECOVERIES
         && at(2) >= Some(RTT_BEFORE_SHORT_QUEUE_DROPS)
-        && at(1) >= Some(LEAST_RTT_BEFORE_SHORT_QUEUE_DROPS)
+        && at(1) >= Some(LOWER_RTT_BEFORE_SHORT_QUEUE_DROPS)
 }
 
 /// Returns the round-trip time before each loss of a stream ÷ the one that a quarter of the samples are below.

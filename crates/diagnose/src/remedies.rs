@@ -2,11 +2,11 @@ use std::cmp::Reverse;
 
 use fullpipe_record::{Evidence, Remedy, Verdict};
 
-use crate::advice::Advice;
+use crate::advice::{Advice, fills_a_queue};
 use crate::figures::Figures;
 use crate::finding::Finding;
 use crate::limits;
-use crate::thresholds::{RTT_FACTOR_OF_BBR, SAME_RATE};
+use crate::thresholds::SAME_RATE;
 
 /// Returns the remedies for the limit that `verdict` names, best first: of those that reach about the highest predicted
 /// rate, the ones that fill no queue, and then those of the smallest scope; the others by their rate.
@@ -41,9 +41,4 @@ fn sort(remedies: &mut [Remedy]) {
         let slower = is_slower.then_some(Reverse(rate(remedy)));
         (slower, !is_slower && fills_a_queue(remedy), remedy.scope, Reverse(rate(remedy)))
     });
-}
-
-/// Returns whether a remedy makes round trips longer than BBR would.
-pub(crate) fn fills_a_queue(remedy: &Remedy) -> bool {
-    remedy.rtt.is_some_and(|rtt| rtt.high.is_none_or(|high| high > rtt.low.scaled(RTT_FACTOR_OF_BBR)))
 }

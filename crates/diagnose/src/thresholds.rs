@@ -52,7 +52,7 @@ pub(crate) const SAME_WINDOW_SPREAD: f64 = 0.025;
 /// 1.045 to 1.22 of one; 0.998 to 1.019 of random loss, 1.000 to 1.015 of policers).
 pub(crate) const RTT_BEFORE_SHORT_QUEUE_DROPS: f64 = 1.04;
 /// The same ratio of the lower quarter of the losses (measured: 1.013 and more, 0.988 to 1.007).
-pub(crate) const LEAST_RTT_BEFORE_SHORT_QUEUE_DROPS: f64 = 1.01;
+pub(crate) const LOWER_RTT_BEFORE_SHORT_QUEUE_DROPS: f64 = 1.01;
 /// Losses of a stream from which one that does not fit is left out.
 pub(crate) const MIN_EPISODES_WITH_OUTLIER: usize = 12;
 /// Share of a window that is lost at once where a policer, and not a short queue, cuts it: a queue loses the one or two
@@ -247,8 +247,8 @@ pub(crate) const KEPT_BY_RENO: f64 = 0.8;
 pub(crate) const KEPT_BY_CUBIC: f64 = 0.9;
 /// Losses of a connection that are enough to compare the rates before them.
 pub(crate) const MIN_EPISODES: usize = 4;
-/// Mean distance from the median of those rates, as a share of it, from which chance makes the losses (measured: 0.10 to
-/// 0.43 of random loss).
+/// Mean distance from the median of those rates, as a share of it, from which chance makes the losses (measured: 0.10
+/// to 0.43 of random loss).
 pub(crate) const MIN_SPREAD_OF_CHANCE: f64 = 0.12;
 /// Largest such distance of a policer, whose bucket is not always full (measured: 0.04 to 0.10).
 pub(crate) const MAX_SPREAD_OF_POLICER: f64 = 0.105;
@@ -304,7 +304,8 @@ pub(crate) const MIN_OWN_DROPS_SHARE: f64 = 0.2;
 
 // Remedies.
 
-/// Largest difference between two predicted rates, as a share, at which their round trips decide which remedy is better.
+/// Largest difference between two predicted rates, as a share, at which their round trips decide which remedy is
+/// better.
 pub(crate) const SAME_RATE: f64 = 0.05;
 /// Multiple of the idle round-trip time up to which BBR's is: it probes with a quarter more than the path carries.
 pub(crate) const RTT_FACTOR_OF_BBR: f64 = 1.25;

@@ -31,7 +31,7 @@ fn predicted(remedy: &Remedy) -> Forecast {
 #[test]
 fn a_full_send_buffer_grows_to_what_the_path_needs() {
     let got = advice(&stated(send_buffer("cubic", 4.0 * MIB, Writes::Retrying), 1000));
-    // A buffer of twice the BDP fills a queue with the rest, which BBR does not; three streams hold little more than the BDP.
+    // A buffer of two BDPs fills a queue with the second, which BBR does not; three streams hold little more than one.
     assert_eq!(ids(&got), ["raise-tcp-wmem-with-bbr", "parallel-streams", "raise-tcp-wmem"]);
     let [bbr, streams, raised] = &got[..] else { panic!("{got:#?}") };
     // Twice 12.5 MB; the receiver's 32 MiB are enough.
