@@ -17,7 +17,8 @@ pub struct OwnPart {
     request: Request,
     /// True if the other end must be changed too, by whoever rules there.
     pub needs_other_end: bool,
-    /// True if anything can be done here at all.
+    /// True if anything can be done here that shows what the remedy brings: a change of the load alone does not, where
+    /// the other end must be changed as well.
     pub does_something: bool,
 }
 
@@ -30,9 +31,10 @@ impl OwnPart {
         let elsewhere = |change: &Change| change.ends().iter().any(|end| *end != here);
         let changed =
             remedy.changes.iter().fold(request.clone(), |request, change| change.applied_to_request(&request));
+        let needs_other_end = remedy.changes.iter().filter(is_of_a_host).any(elsewhere);
         Self {
-            needs_other_end: remedy.changes.iter().filter(is_of_a_host).any(elsewhere),
-            does_something: !changes.is_empty() || changed != *request,
+            needs_other_end,
+            does_something: !changes.is_empty() || (!needs_other_end && changed != *request),
             changes,
             request: changed,
         }
@@ -122,8 +124,13 @@ mod tests {
     fn each_end_does_its_own_part() {
         let wmem = Change::TcpWmemMax(ByteCount::from_mib(32));
         let (at_sender, at_receiver) = (part(vec![wmem.clone()], At::Sender), part(vec![wmem.clone()], At::Receiver));
-        assert_eq!((at_sender.changes, at_sender.needs_other_end, at_sender.does_something), (vec![wmem], false, true));
+        assert_eq!(
+            (at_sender.changes, at_sender.needs_other_end, at_sender.does_something),
+            (vec![wmem.clone()], false, true)
+        );
         assert!(at_receiver.needs_other_end && !at_receiver.does_something);
+        let with_bbr = part(vec![wmem, Change::CongestionControl("bbr".to_owned())], At::Receiver);
+        assert!(with_bbr.needs_other_end && !with_bbr.does_something, "BBR alone shows nothing");
     }
 
     #[test]
