@@ -13,7 +13,7 @@ use crate::path;
 use crate::snapshot::own_window;
 use crate::thresholds::{
     BURST_PAUSE, CLOCK_TICK, EXPLAINED_BY_LOSS_FACTOR, INFLATED_RTT_FACTOR, KEPT_BY_CUBIC, KEPT_BY_RENO,
-    MIN_BURST_PAUSES_SHARE, MIN_RECOVERIES, MUCH_OUT_OF_ORDER, SLIGHTLY_INFLATED_RTT_FACTOR,
+    MIN_BURST_PAUSES_SHARE, MIN_RECOVERIES, MUCH_OUT_OF_ORDER, SLIGHTLY_INFLATED_RTT_FACTOR, WHOLE_LINK_SHARE,
 };
 
 /// The figures of the receiving end's samples, over the part that is judged.
@@ -143,6 +143,14 @@ impl<'a> Arrivals<'a> {
 
     pub(crate) fn most_lost(&self) -> Option<LossEpisodes> {
         self.whole.iter().map(|flow| self.episodes(flow)).max_by_key(LossEpisodes::rounds)
+    }
+
+    /// Returns whether the data never arrived as fast as a path of the stated bandwidth carries it, not for a round trip:
+    /// a queue that is short, but serves nobody else, passes it so before each loss.
+    pub(crate) fn never_had_the_link(&self) -> bool {
+        let highest = || Some((self.mss()? * self.most_lost()?.highest()).as_f64() * 8.0);
+        let stated = self.stated_capacity().filter(|_| self.whole.len() == 1);
+        stated.zip(highest()).is_some_and(|(stated, highest)| highest < stated.as_f64() * WHOLE_LINK_SHARE)
     }
 
     /// Cause of the losses, where they show it, from the connection that had most of them.

@@ -25,7 +25,6 @@ struct Episode {
 /// The losses of a connection.
 pub(crate) struct LossEpisodes {
     episodes: Vec<Episode>,
-    /// Most segments a second that arrived over about a round trip.
     highest: u64,
     rtt: Span,
 }
@@ -46,6 +45,11 @@ impl LossEpisodes {
         }
         let highest = (1..=flow.len()).filter_map(|count| latest_rate(&flow[..count], short)).max().unwrap_or(0);
         Self { episodes, highest, rtt }
+    }
+
+    /// Returns the most segments a second that arrived over about a round trip.
+    pub(crate) const fn highest(&self) -> u64 {
+        self.highest
     }
 
     /// Returns the number of round trips in which much of a window arrived out of order. Where the last packets of a

@@ -177,6 +177,9 @@ fn out_of_order(arrivals: &Arrivals) -> Option<Finding> {
         return None;
     }
     Some(match arrivals.cause_of_losses() {
+        Some(LossVerdict::ShallowQueue) if arrivals.never_had_the_link() => {
+            Finding::new(CapacityVerdict::Shared, Ratio::ONE)
+        }
         Some(cause) => Finding::new(cause, Ratio::ONE),
         None => Finding::new(LossVerdict::Random, Ratio::ONE).one_of_several(),
     })

@@ -49,7 +49,13 @@ fn limit_while_busy(figures: &Figures) -> Option<Finding> {
 
 /// Returns a limit that one of the hosts or its program sets; or the full pipe, where a window holds more than fits it.
 fn of_hosts(figures: &Figures) -> Option<Finding> {
-    let order = [receive_window::find, pacing::by_program, send_buffer::find, sender_application::find];
+    let order = [
+        sender_application::as_asked,
+        receive_window::find,
+        pacing::by_program,
+        send_buffer::find,
+        sender_application::find,
+    ];
     let found = order.into_iter().find_map(|rule| rule(figures))?;
     if !matches!(found.kind(), Limit::ReceiveWindow | Limit::SendBuffer) {
         return Some(found);

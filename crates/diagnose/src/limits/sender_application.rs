@@ -12,7 +12,15 @@ use crate::limits::send_buffer::buffer_is_full;
 use crate::machine;
 use crate::manual_remedy::ManualRemedy;
 use crate::text::{self, Row, rate};
-use crate::thresholds::MIN_LIMIT_SHARE;
+use crate::thresholds::{MIN_LIMIT_SHARE, WHOLE_RATE_SHARE};
+
+/// Returns the sending program, if it was asked for a rate and reached all of it: whatever a buffer looks like then, it
+/// holds nothing back.
+pub(crate) fn as_asked(figures: &Figures) -> Option<Finding> {
+    let rate = figures.part?.rate;
+    let reached = figures.offered().is_some_and(|asked| rate >= asked.scaled(WHOLE_RATE_SHARE));
+    reached.then(|| Finding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE))
+}
 
 /// Returns the sending program, if it left its socket largely empty for most of the time.
 pub(crate) fn find(figures: &Figures) -> Option<Finding> {

@@ -139,6 +139,16 @@ fn each_limit_that_a_receiver_can_see_is_seen() {
 }
 
 #[test]
+fn losses_at_one_rate_are_of_a_short_queue_or_of_a_link_that_others_have_part_of() {
+    let mut once_a_second = evidence(WELL);
+    for (index, sample) in once_a_second.receiver_samples.iter_mut().enumerate() {
+        sample.tcp.out_of_order_in = Some(SegCount::new(200 * (index as u64 / 20)));
+    }
+    assert_eq!(named(&once_a_second), (Limit::Loss, Cause::ShallowQueue));
+    assert_eq!(named(&stated(once_a_second, 200)), (Limit::Capacity, Cause::Shared), "it never had the link");
+}
+
+#[test]
 fn a_load_of_which_no_packet_arrives_meets_a_black_hole() {
     let nothing = evidence(Seen { mbps: 0.0, ..WELL });
     assert_eq!(named(&nothing), (Limit::Mtu, Cause::BlackHole));
