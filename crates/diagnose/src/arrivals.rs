@@ -145,8 +145,8 @@ impl<'a> Arrivals<'a> {
         self.whole.iter().map(|flow| self.episodes(flow)).max_by_key(LossEpisodes::rounds)
     }
 
-    /// Returns whether the data never arrived as fast as a path of the stated bandwidth carries it, not even for a round
-    /// trip: a queue that is short, but serves nobody else, passes it so before each loss.
+    /// Returns whether the data never arrived as fast as a path of the stated bandwidth carries it. A queue that is
+    /// short, but serves nobody else, passes it so before each loss.
     pub(crate) fn never_had_the_link(&self) -> bool {
         let highest = || Some((self.mss()? * self.most_lost()?.highest()).as_f64() * 8.0);
         let stated = self.stated_capacity().filter(|_| self.whole.len() == 1);
