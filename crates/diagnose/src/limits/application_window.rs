@@ -18,7 +18,9 @@ const SSH: [&str; 7] = ["ssh", "sshd", "sshd-session", "sshd-auth", "scp", "sftp
 /// Returns `found`, or the window of an SSH channel: where the program is SSH, TCP did not hold it back, and the rate
 /// is one window a round trip.
 pub(crate) fn above_tcp(evidence: &Evidence, rate: BitRate, rtt: Option<Span>, found: Finding) -> Finding {
-    let free = matches!(found.kind(), Limit::SenderApplication | Limit::ReceiverApplication | Limit::Unknown);
+    // The receiving end cannot distinguish a window of the sending program from a full send buffer.
+    let free = matches!(found.kind(), Limit::SenderApplication | Limit::ReceiverApplication | Limit::Unknown)
+        || (found.kind() == Limit::SendBuffer && found.is_one_of_several);
     let ceiling = ceiling(evidence, rtt).filter(|ceiling| *ceiling > BitRate::ZERO);
     let held =
         ceiling.is_some_and(|ceiling| (MIN_CHANNEL_FILL..=MAX_CHANNEL_FILL).contains(&rate.relative_to(ceiling)));

@@ -192,6 +192,13 @@ fn a_channel_of_ssh_is_known_from_either_end_and_a_slow_disk_is_none() {
         evidence.program = Some(program.to_owned());
         evidence
     };
+    let mut in_bursts = of_ssh(160.0, "ssh");
+    for sample in in_bursts.receiver_samples.iter_mut().step_by(5) {
+        sample.tcp.since_data_received = Some(Span::from_millis(40));
+    }
+    assert_eq!(named(&in_bursts), (Limit::ApplicationWindow, Cause::SshChannel));
+    in_bursts.program = Some("curl".to_owned());
+    assert_eq!(named(&in_bursts), (Limit::SendBuffer, Cause::TcpWmemMax));
     for (mbps, program) in [(160.0, "ssh"), (119.0, "sshd-session"), (166.0, "sshd")] {
         let evidence = of_ssh(mbps, program);
         let verdict = diagnose(&evidence);
