@@ -79,7 +79,7 @@ impl<'a> Arrivals<'a> {
 
     /// Returns whether the round trip under load is `factor` times the idle one, by the lower of two figures: echo
     /// requests, which also saw the ramp, and the kernel's own estimate, which counts in milliseconds.
-    pub(crate) fn is_longer_than_idle_by(&self, factor: f64) -> bool {
+    fn is_longer_than_idle_by(&self, factor: f64) -> bool {
         let on_the_line = self.mss().map_or(Span::ZERO, |mss| self.rate.time_for(mss * 2));
         let (echoes, estimate) = (self.evidence.loaded_rtt.or(self.rtt), self.rtt);
         let least = echoes.zip(estimate).map(|(echoes, estimate)| echoes.min(estimate));
@@ -116,15 +116,15 @@ impl<'a> Arrivals<'a> {
 
     /// The judged part of each connection, or the whole of it where too few losses are in the judged part: what they
     /// did to the sender's window lasts.
-    pub(crate) fn with_losses(&self) -> &[Vec<&'a Sample>] {
+    fn with_losses(&self) -> &[Vec<&'a Sample>] {
         if self.most_rounds(&self.flows) >= MIN_RECOVERIES { &self.flows } else { &self.whole }
     }
 
-    pub(crate) fn most_rounds(&self, flows: &[Vec<&Sample>]) -> u64 {
+    fn most_rounds(&self, flows: &[Vec<&Sample>]) -> u64 {
         flows.iter().map(|flow| self.episodes(flow).rounds()).max().unwrap_or(0)
     }
 
-    pub(crate) fn episodes(&self, flow: &[&Sample]) -> LossEpisodes {
+    fn episodes(&self, flow: &[&Sample]) -> LossEpisodes {
         LossEpisodes::of(flow, self.rtt.unwrap_or_default())
     }
 
@@ -141,7 +141,7 @@ impl<'a> Arrivals<'a> {
         self.evidence.program.is_none() && self.evidence.request.rate.is_none()
     }
 
-    pub(crate) fn most_lost(&self) -> Option<LossEpisodes> {
+    fn most_lost(&self) -> Option<LossEpisodes> {
         self.whole.iter().map(|flow| self.episodes(flow)).max_by_key(LossEpisodes::rounds)
     }
 

@@ -75,8 +75,8 @@ fn rises_before_loss(flow: &Flow) -> Vec<f64> {
 /// before it, and more than a few.
 pub(crate) fn come_many_at_once(flows: &[Flow]) -> bool {
     let mut losses: Vec<(u64, u64)> = flows.iter().flat_map(lost_in_recoveries).collect();
-    let shares = |lost: u64, window: u64| u128::from(lost) * u128::from(window);
-    losses.sort_by(|one, other| shares(one.0, other.1).cmp(&shares(other.0, one.1)));
+    let product = |lost: u64, window: u64| u128::from(lost) * u128::from(window);
+    losses.sort_by(|one, other| product(one.0, other.1).cmp(&product(other.0, one.1)));
     let usual = losses.get(losses.len() / 2).filter(|_| losses.len() as u64 >= MIN_RECOVERIES);
     usual.is_some_and(|(lost, window)| *lost >= MIN_LOST_AT_ONCE && *lost as f64 >= *window as f64 * MANY_LOST_AT_ONCE)
 }

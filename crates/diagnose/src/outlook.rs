@@ -72,7 +72,7 @@ impl<'a> Outlook<'a> {
         let prediction = self.predict(changes);
         let capacity = self.path.forward.rate.and_then(|_| prediction.ceiling(Limit::Capacity))?.kernel_model;
         let idle = self.path.rtt();
-        let request = changes.iter().fold(self.request.clone(), |request, change| change.applied_to_request(&request));
+        let request = self.request_with(changes);
         let is_paced = request.pacing.is_some_and(|pace| pace <= capacity);
         let high = if prediction.limit != Limit::Capacity || is_paced {
             Some(idle)
@@ -125,7 +125,7 @@ impl<'a> Outlook<'a> {
         let host = |settings: &HostSettings| {
             changes.iter().fold(settings.clone(), |settings, change| change.applied_to(&settings))
         };
-        let request = changes.iter().fold(self.request.clone(), |request, change| change.applied_to_request(&request));
+        let request = self.request_with(changes);
         let mut path = self.path.clone();
         path.forward.rate = bandwidth;
         if self.drops_the_excess && changes.iter().any(|change| matches!(change, Change::MaxPacingRate(Some(_)))) {
@@ -182,6 +182,11 @@ impl<'a> Outlook<'a> {
         Some(ByteCount::new(together.div_ceil(u64::from(self.request.streams))))
     }
 
+    /// Returns the load as `changes` leave it.
+    fn request_with(&self, changes: &[Change]) -> Request {
+        changes.iter().fold(self.request.clone(), |request, change| change.applied_to_request(&request))
+    }
+
     /// Connections asked for, at least one.
     pub(crate) fn streams(&self) -> u16 {
         self.request.streams
@@ -192,9 +197,7 @@ impl<'a> Outlook<'a> {
     }
 
     fn rests_on_the_unknown(&self, limit: Limit, changes: &[Change]) -> bool {
-        let fixed =
-            changes.iter().fold(self.request.clone(), |request, change| change.applied_to_request(&request)).buffer
-                != Buffer::Automatic;
+        let fixed = self.request_with(changes).buffer != Buffer::Automatic;
         let set = |one: fn(&Change) -> bool| fixed || changes.iter().any(one);
         match limit {
             Limit::SendBuffer => {
