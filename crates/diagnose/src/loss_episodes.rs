@@ -4,8 +4,8 @@ use fullpipe_record::{LossVerdict, Sample};
 use fullpipe_units::{Ratio, SegCount, Span, median};
 
 use crate::thresholds::{
-    BURST_BEFORE_POLICER, MAX_SPREAD_OF_POLICER, MAX_SPREAD_OF_QUEUE, MIN_EPISODES, MIN_SPREAD_OF_CHANCE,
-    NO_BURST_BEFORE_QUEUE, SHORT_RATE_TIME, SILENCE_ROUND_TRIPS, TAIL_OF_A_WINDOW,
+    BURST_BEFORE_POLICER, MAX_SPREAD_OF_POLICER, MAX_SPREAD_OF_QUEUE, MAX_SPREAD_OF_REGULAR_GAPS, MIN_EPISODES,
+    MIN_SPREAD_OF_CHANCE, NO_BURST_BEFORE_QUEUE, SHORT_RATE_TIME, SILENCE_ROUND_TRIPS, TAIL_OF_A_WINDOW,
 };
 
 /// A time in which data arrives out of order: packets before it are missing.
@@ -77,21 +77,36 @@ impl LossEpisodes {
     /// Chance hits a sender that speeds up at any rate. A short queue drops packets at the same rate each time; so does
     /// a policer, roughly, but lets a burst pass first, as fast as the path behind it carries.
     pub(crate) fn cause(&self, ramp: Span) -> Option<LossVerdict> {
-        let later = self.episodes.iter().filter(|episode| episode.from >= ramp);
-        let rates: Vec<u64> = later.filter_map(|episode| episode.before).collect();
+        let later = || self.episodes.iter().filter(|episode| episode.from >= ramp && episode.before.is_some());
+        let rates: Vec<u64> = later().filter_map(|episode| episode.before).collect();
         if rates.len() < MIN_EPISODES {
             return None;
         }
         let middle = median(rates.clone()).filter(|rate| *rate > 0)?;
         let distance = rates.iter().map(|rate| rate.abs_diff(middle) as f64).sum::<f64>() / rates.len() as f64;
         let (spread, burst) = (distance / middle as f64, self.highest as f64 / middle as f64);
+        let is_regular = spread_of_gaps(later().map(|episode| episode.from)) <= MAX_SPREAD_OF_REGULAR_GAPS;
         match () {
             () if spread >= MIN_SPREAD_OF_CHANCE => Some(LossVerdict::Random),
+            // A sender takes as long each time to grow back to the rate that a device sets.
+            () if spread > MAX_SPREAD_OF_QUEUE && !is_regular => Some(LossVerdict::Random),
             () if spread <= MAX_SPREAD_OF_POLICER && burst >= BURST_BEFORE_POLICER => Some(LossVerdict::Policer),
             () if spread <= MAX_SPREAD_OF_QUEUE && burst <= NO_BURST_BEFORE_QUEUE => Some(LossVerdict::ShallowQueue),
             () => None,
         }
     }
+}
+
+/// Returns standard deviation ÷ mean of the times between `begins`, which are by time; zero of fewer than three.
+fn spread_of_gaps(begins: impl Iterator<Item = Span>) -> f64 {
+    let begins: Vec<Span> = begins.collect();
+    let gaps: Vec<f64> = begins.windows(2).map(|pair| (pair[1].saturating_sub(pair[0])).as_secs_f64()).collect();
+    let mean = gaps.iter().sum::<f64>() / gaps.len().max(1) as f64;
+    if gaps.len() < 2 || mean <= 0.0 {
+        return 0.0;
+    }
+    let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+    variance.sqrt() / mean
 }
 
 /// Returns the episodes without the rates around them.
@@ -145,16 +160,16 @@ mod tests {
     /// Samples in a second.
     const RATE: u64 = 20;
 
-    /// A connection whose arrival rises from half of each peak, in segments a sample, to the peak, over a second; there
-    /// so many segments arrive out of order.
-    fn sawtooth(peaks: &[u64], late: u64) -> Vec<Sample> {
+    /// A connection whose arrival rises from half of each peak, in segments a sample, to the peak, over so many samples;
+    /// there so many segments arrive out of order.
+    fn sawtooth(teeth: &[(u64, u64)], late: u64) -> Vec<Sample> {
         let (mut arrived, mut out_of_order) = (0, 0);
         let mut samples = Vec::new();
-        for (tooth, peak) in peaks.iter().enumerate() {
-            for step in 0..RATE {
-                arrived += peak / 2 + peak * step / (2 * RATE);
-                out_of_order += if step == RATE - 1 { late } else { 0 };
-                let at = Span::from_millis((tooth as u64 * RATE + step + 1) * 1000 / RATE);
+        for (peak, length) in teeth {
+            for step in 0..*length {
+                arrived += peak / 2 + peak * step / (2 * length);
+                out_of_order += if step == length - 1 { late } else { 0 };
+                let at = Span::from_millis((samples.len() as u64 + 1) * 1000 / RATE);
                 let tcp = TcpInfo {
                     data_segs_in: Some(SegCount::new(arrived)),
                     out_of_order_in: Some(SegCount::new(out_of_order)),
@@ -166,8 +181,23 @@ mod tests {
         samples
     }
 
+    fn seen_at(teeth: &[(u64, u64)], late: u64) -> LossEpisodes {
+        LossEpisodes::of(&sawtooth(teeth, late).iter().collect::<Vec<_>>(), RTT)
+    }
+
+    /// Each tooth a second long.
     fn seen(peaks: &[u64], late: u64) -> LossEpisodes {
-        LossEpisodes::of(&sawtooth(peaks, late).iter().collect::<Vec<_>>(), RTT)
+        seen_at(&peaks.iter().map(|peak| (*peak, RATE)).collect::<Vec<_>>(), late)
+    }
+
+    #[test]
+    fn losses_at_about_one_rate_are_a_policers_only_if_they_come_as_regularly() {
+        let cause = |lengths: [u64; 6]| {
+            let teeth: Vec<_> = [300, 100, 110, 92, 104, 98].into_iter().zip(lengths).collect();
+            seen_at(&teeth, 30).cause(Span::from_secs(2))
+        };
+        assert_eq!(cause([30, 20, 24, 18, 22, 20]), Some(LossVerdict::Policer));
+        assert_eq!(cause([30, 20, 60, 12, 44, 10]), Some(LossVerdict::Random));
     }
 
     #[test]

@@ -7,9 +7,10 @@ use crate::flow::Flow;
 use crate::snapshot::Snapshot;
 use crate::thresholds::{
     LOWER_RTT_BEFORE_SHORT_QUEUE_DROPS, MANY_EPISODES, MANY_EPISODES_SPREAD, MANY_EPISODES_SPREAD_UNDER_RENO,
-    MANY_LOST_AT_ONCE, MIN_BURST_SEGMENTS, MIN_EPISODES_OF_ONE_WINDOW, MIN_EPISODES_OF_SAME_WINDOW,
-    MIN_EPISODES_WITH_OUTLIER, MIN_LOSSES_OF_ROUND_TRIP, MIN_LOST_AT_ONCE, MIN_RECOVERIES, ONE_WINDOW_SPREAD,
-    ROUND_TRIPS_TO_GROW, RTT_BEFORE_SHORT_QUEUE_DROPS, SAME_WINDOW_SPREAD,
+    MANY_LOST_AT_ONCE, MAX_WINDOW_SPREAD_OF_POLICER, MIN_BURST_SEGMENTS, MIN_EPISODES_OF_ONE_WINDOW,
+    MIN_EPISODES_OF_SAME_WINDOW, MIN_EPISODES_WITH_OUTLIER, MIN_LOSSES_OF_ROUND_TRIP, MIN_LOST_AT_ONCE, MIN_RECOVERIES,
+    MIN_SHARE_AT_THE_TOP, ONE_WINDOW_SPREAD, ROUND_TRIPS_BETWEEN_CUTS, ROUND_TRIPS_TO_GROW,
+    RTT_BEFORE_SHORT_QUEUE_DROPS, SAME_WINDOW_SPREAD,
 };
 
 /// Returns the number of recoveries of a stream in its judged part, as far as the samples show them.
@@ -36,7 +37,16 @@ pub(crate) fn come_at_one_window(flows: &[Flow], is_reno: bool) -> bool {
         _ => of_many,
     };
     episodes >= MIN_EPISODES_OF_SAME_WINDOW * windows.len().max(1)
-        && windows.iter().all(|windows| spread(windows) <= most(windows.len()))
+        && windows.iter().all(|windows| spread(windows) <= most(windows.len()) || mostly_at_the_top(windows))
+}
+
+/// Returns whether most losses came at the largest window of all: a burst may overflow a short queue sooner, but no
+/// window grows past it.
+fn mostly_at_the_top(windows: &[ByteCount]) -> bool {
+    let top = windows.iter().copied().max().unwrap_or_default();
+    let at_top = windows.iter().filter(|window| window.as_f64() >= top.as_f64() * (1.0 - 2.0 * SAME_WINDOW_SPREAD));
+    let at_top = at_top.count();
+    at_top >= MIN_EPISODES_OF_SAME_WINDOW && at_top as f64 >= windows.len() as f64 * MIN_SHARE_AT_THE_TOP
 }
 
 /// Returns the windows without the one that is farthest from the middle, where they are many: a loss may follow another
@@ -81,6 +91,15 @@ pub(crate) fn come_many_at_once(flows: &[Flow]) -> bool {
     usual.is_some_and(|(lost, window)| *lost >= MIN_LOST_AT_ONCE && *lost as f64 >= *window as f64 * MANY_LOST_AT_ONCE)
 }
 
+/// Returns whether a stream loses packets at windows as different as no device makes them that discards what exceeds a
+/// rate.
+pub(crate) fn come_at_any_window(flows: &[Flow]) -> bool {
+    let differ = |windows: Vec<ByteCount>| {
+        windows.len() >= MIN_EPISODES_OF_ONE_WINDOW && spread(&without_outlier(windows)) > MAX_WINDOW_SPREAD_OF_POLICER
+    };
+    flows.iter().map(grown_windows_before_loss).any(differ)
+}
+
 /// Returns the segments that were lost in each recovery of the judged part, and the window before it.
 fn lost_in_recoveries(flow: &Flow) -> Vec<(u64, u64)> {
     let samples: Vec<&Sample> = flow.snapshots.iter().map(|snapshot| snapshot.sample).collect();
@@ -94,18 +113,20 @@ fn lost_in_recoveries(flow: &Flow) -> Vec<(u64, u64)> {
     recoveries(&samples).into_iter().filter_map(of_one).collect()
 }
 
-/// The worst round trip of a stream: the largest share of the segments sent in one that was lost, where they were many,
-/// and the longest round-trip time from one before it, in which a queue that overflows has filled.
+/// A round trip of a stream in which many segments were lost: their share of those sent in it, and the longest
+/// round-trip time from one before it, in which a queue that overflows has filled.
 pub(crate) struct Burst {
     pub(crate) share: Ratio,
     pub(crate) rtt: Span,
+    /// Set if the sender was not repairing earlier losses when it began.
+    pub(crate) is_first: bool,
 }
 
-/// Returns the worst round trip of all streams; `None` where none lost many segments.
-pub(crate) fn worst_burst(flows: &[Flow], round_trip: Span) -> Option<Burst> {
+/// Returns the worst round trip of all streams of those that `counts`; `None` where none lost many segments.
+pub(crate) fn worst_burst(flows: &[Flow], round_trip: Span, counts: impl Fn(&Burst) -> bool) -> Option<Burst> {
     let bursts =
         flows.iter().flat_map(|flow| (0..flow.whole.len()).filter_map(|first| burst(&flow.whole, first, round_trip)));
-    bursts.max_by(|a, b| a.share.get().total_cmp(&b.share.get()))
+    bursts.filter(counts).max_by(|a, b| a.share.get().total_cmp(&b.share.get()))
 }
 
 /// Returns the number of round trips with several lost segments, of the stream that had most of them.
@@ -123,6 +144,26 @@ pub(crate) fn lossy_round_trips(flows: &[Flow], round_trip: Span) -> usize {
     flows.iter().map(of_flow).max().unwrap_or(0)
 }
 
+/// Returns how often in a row a stream took its window back though its round trips met no queue, as `is_empty` says: a
+/// policer takes packets again and again until the sender is below its rate; a queue that overflows has drained by then.
+pub(crate) fn cuts_without_queue(flows: &[Flow], round_trip: Span, is_empty: impl Fn(Span) -> bool) -> usize {
+    let of_flow = |flow: &Flow| {
+        let (mut longest, mut row, mut last) = (0, 0, Span::ZERO);
+        for pair in flow.whole.windows(2) {
+            let (before, after) = (pair[0].tcp.ssthresh, pair[1].tcp.ssthresh);
+            let is_cut = after.is_some_and(|after| before.is_some_and(|before| after < before));
+            if !is_cut || !pair[1].tcp.rtt.is_some_and(&is_empty) {
+                continue;
+            }
+            let goes_on = pair[1].at.saturating_sub(last) <= round_trip * ROUND_TRIPS_BETWEEN_CUTS;
+            row = if goes_on { row + 1 } else { 1 };
+            (longest, last) = (longest.max(row), pair[1].at);
+        }
+        longest
+    };
+    flows.iter().map(of_flow).max().unwrap_or(0)
+}
+
 /// Returns the loss of the round trip that begins with sample `first`, if it was a burst.
 fn burst(samples: &[&Sample], first: usize, round_trip: Span) -> Option<Burst> {
     let from = samples[first].at;
@@ -134,7 +175,8 @@ fn burst(samples: &[&Sample], first: usize, round_trip: Span) -> Option<Burst> {
     };
     let (lost, sent) = (grown(|tcp| tcp.total_retrans)?, grown(|tcp| tcp.data_segs_out)?);
     let rtt = samples[before..=last].iter().filter_map(|sample| sample.tcp.rtt).max()?;
-    (lost >= MIN_BURST_SEGMENTS).then(|| Burst { share: Ratio::of(lost as f64, sent.max(lost) as f64), rtt })
+    let share = Ratio::of(lost as f64, sent.max(lost) as f64);
+    (lost >= MIN_BURST_SEGMENTS).then(|| Burst { share, rtt, is_first: !recovering(samples[first]) })
 }
 
 /// Returns the congestion window at the last snapshot before each recovery.

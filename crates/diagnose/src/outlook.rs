@@ -12,7 +12,7 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use crate::figures::Figures;
 use crate::path;
 use crate::policer_rate;
-use crate::thresholds::{MAX_GAIN_OF_UNKNOWN_PATH, PROBING_MSS, RTT_FACTOR_OF_BBR};
+use crate::thresholds::{MAX_GAIN_OF_UNKNOWN_PATH, PROBING_MSS, RTT_FACTOR_OF_BBR, USUAL_VARIATION};
 
 /// The path, the hosts and the load as the evidence has them, to predict what changes would bring.
 pub(crate) struct Outlook<'a> {
@@ -52,14 +52,14 @@ impl<'a> Outlook<'a> {
         })
     }
 
-    /// Returns the rate after `changes`: an interval that begins at the present rate where the path's bandwidth or an
+    /// Returns the rate after `changes`: an interval that begins a little below the present rate where the path's bandwidth or an
     /// end's settings are not known. `None` where the lowest ceiling would be one of an end that nobody knows.
     pub(crate) fn forecast(&self, changes: &[Change]) -> Option<Forecast> {
         let prediction = self.predict(changes);
         if self.rests_on_the_unknown(prediction.limit, changes) {
             return None;
         }
-        let low = if self.certain { prediction.low } else { prediction.low.min(self.present) };
+        let low = if self.certain { prediction.low } else { prediction.low.min(self.present.scaled(USUAL_VARIATION)) };
         // A policer may let more pass than a sender that it holds down has shown.
         let as_stated = self.predict_over(self.evidence.bandwidth, changes).high;
         let forecast = Forecast { bits_per_second: prediction.kernel_model, low, high: prediction.high.max(as_stated) };

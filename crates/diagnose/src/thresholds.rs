@@ -48,6 +48,9 @@ pub(crate) const MIN_EPISODES_OF_SAME_WINDOW: usize = 5;
 /// Windows before independent losses spread by a quarter and more: five of them are as narrow by chance about once in
 /// ten thousand times.
 pub(crate) const SAME_WINDOW_SPREAD: f64 = 0.025;
+/// Share of the losses, at least [`MIN_EPISODES_OF_SAME_WINDOW`], that come at the largest window where a short queue
+/// sets it.
+pub(crate) const MIN_SHARE_AT_THE_TOP: f64 = 0.6;
 /// Median round-trip time before losses ÷ the usual one from which a queue that is too short drops packets (measured:
 /// 1.045 to 1.22 in 22 of 25 runs with one; at most 1.02 in 40 of 42 runs with random loss or a policer).
 pub(crate) const RTT_BEFORE_SHORT_QUEUE_DROPS: f64 = 1.04;
@@ -59,6 +62,9 @@ pub(crate) const MIN_EPISODES_WITH_OUTLIER: usize = 12;
 /// Share of a window that is lost at once where a policer, and not a short queue, cuts it: a queue loses the one or two
 /// segments by which the window grew (seen: 0.12 to 0.35 behind a policer, 0.03 to 0.06 behind a queue).
 pub(crate) const MANY_LOST_AT_ONCE: f64 = 0.1;
+/// Largest deviation ÷ mean of the windows before a policer's losses (measured: 0.03; 0.2 behind a queue of three packets
+/// that bursts overflow).
+pub(crate) const MAX_WINDOW_SPREAD_OF_POLICER: f64 = 0.15;
 /// Segments that are more than the few which a short queue, or chance, takes at once.
 pub(crate) const MIN_LOST_AT_ONCE: u64 = 4;
 /// Round trips after a loss in which the window has not yet grown to where a queue overflows.
@@ -86,6 +92,11 @@ pub(crate) const MAX_RTT_WITHOUT_QUEUE: f64 = 1.35;
 pub(crate) const MIN_LOSSES_OF_ROUND_TRIP: u64 = 3;
 /// Round trips with losses that a policer causes: it goes on discarding while the sender repairs.
 pub(crate) const MIN_LOSSY_ROUND_TRIPS: usize = 3;
+/// Times in a row that a sender takes its window back though no queue stands, from which a policer and not a queue made
+/// it do so: one that overflows makes it do so once, or twice where a packet is lost again.
+pub(crate) const MIN_CUTS_WITHOUT_QUEUE: usize = 3;
+/// Round trips between two such cuts that are in a row: a recovery takes two.
+pub(crate) const ROUND_TRIPS_BETWEEN_CUTS: u64 = 4;
 /// Largest loss after a policer's burst, as a share of the loss in that burst; independent losses come at one rate.
 pub(crate) const MAX_LATER_LOSS_SHARE: f64 = 0.2;
 
@@ -173,6 +184,9 @@ pub(crate) const EXPLAINED_BY_LOSS_FACTOR: f64 = 2.0;
 /// Multiple of the round-trip time of echo requests above which acknowledgements come late: the receiving host, and not
 /// the path, holds them back.
 pub(crate) const LATE_ACK_FACTOR: f64 = 1.15;
+/// Multiple of the longest usual round-trip time of the idle path above which the shortest under load show a queue that
+/// never empties.
+pub(crate) const NEVER_EMPTY_RTT_FACTOR: f64 = 1.05;
 /// Share of the stated capacity below which a full bottleneck carries cross traffic too.
 pub(crate) const SHARED_PIPE_SHARE: f64 = 0.75;
 /// Multiple of the least idle round-trip time that a tenth of them must exceed for a queue before the load.
@@ -188,6 +202,9 @@ pub(crate) const MIN_LOSS_OF_PROBES: f64 = 0.02;
 /// Multiple of the idle round-trip time that nine tenths of the round trips under BBR must keep to where a policer
 /// discards (measured: 1.01 to 1.07 behind a policer, 1.16 and more at a full link).
 pub(crate) const MAX_RTT_WITHOUT_QUEUE_UNDER_BBR: f64 = 1.1;
+/// Largest of BBR's paces ÷ the least where it keeps to the rate of a policer (`bbr_lt_bw_sampling`); elsewhere it
+/// changes them by a quarter up and down in eight round trips.
+pub(crate) const SAME_PACE_FACTOR: f64 = 1.02;
 /// Packets seen to overtake others from which reordering counts.
 pub(crate) const MIN_REORDERED: u64 = 3;
 /// Reordered packets ÷ retransmissions from which packets are late, and not lost (seen: 0.15 on a lossy path that also
@@ -203,6 +220,9 @@ pub(crate) const NEXT_SIZE_FACTOR: u64 = 4;
 /// Multiple of the present rate up to which a change may be promised to bring a path whose bandwidth is not known: as
 /// much as buffers and connections are then raised by.
 pub(crate) const MAX_GAIN_OF_UNKNOWN_PATH: f64 = NEXT_SIZE_FACTOR as f64;
+/// Share of the rate of one measurement that the next one over the same path reaches at least (a choice; seen: 0.997
+/// and 0.98 where nothing had changed).
+pub(crate) const USUAL_VARIATION: f64 = 0.95;
 /// Largest number of connections in one test, as in iperf3.
 pub(crate) const MAX_STREAMS: u16 = 128;
 /// Multiple of the present rate that a change must promise to be worth making.
@@ -255,6 +275,9 @@ pub(crate) const MIN_SPREAD_OF_CHANCE: f64 = 0.12;
 pub(crate) const MAX_SPREAD_OF_POLICER: f64 = 0.105;
 /// Largest such distance of a queue that is too short (measured: 0.00 to 0.04).
 pub(crate) const MAX_SPREAD_OF_QUEUE: f64 = 0.06;
+/// Largest deviation ÷ mean of the times between losses that a device makes at one rate; by chance they spread like an
+/// exponential distribution, by 1.
+pub(crate) const MAX_SPREAD_OF_REGULAR_GAPS: f64 = 0.45;
 /// Highest rate of a transfer ÷ the median rate before its losses, from which a policer let a burst pass (measured: 2.3
 /// to 3.3).
 pub(crate) const BURST_BEFORE_POLICER: f64 = 2.0;

@@ -16,8 +16,8 @@ use crate::snapshot::Snapshot;
 use crate::text::{self, Basics, Row, time};
 use crate::thresholds::{
     DEFAULT_QUEUE_PACKETS, FLAT_RATE_FACTOR, FULL_PIPE_SHARE, FULL_PIPE_SHARE_UNDER_BBR, GROWN_WINDOW_FACTOR,
-    INFLATED_RTT_FACTOR, MIN_LIMIT_SHARE, MIN_OWN_DROPS, MIN_OWN_DROPS_SHARE, NEXT_SIZE_FACTOR, SEGMENT_TRAIN,
-    SHARED_PIPE_SHARE,
+    INFLATED_RTT_FACTOR, MIN_ECHOES, MIN_LIMIT_SHARE, MIN_OWN_DROPS, MIN_OWN_DROPS_SHARE, NEVER_EMPTY_RTT_FACTOR,
+    NEXT_SIZE_FACTOR, SEGMENT_TRAIN, SHARED_PIPE_SHARE,
 };
 
 /// Finds a pipe that is as full as its stated bandwidth allows.
@@ -63,7 +63,7 @@ pub(crate) fn full_bottleneck(figures: &Figures, held: Ratio) -> Option<Finding>
     if rtt_is_inflated(figures) {
         return Some(Finding::new(CapacityVerdict::Link, time_inflated(figures)));
     }
-    (more_window_gives_no_more(figures) || bbr_found_no_more(figures))
+    (more_window_gives_no_more(figures) || bbr_found_no_more(figures) || queue_never_empties(figures))
         .then(|| Finding::new(CapacityVerdict::Link, held))
 }
 
@@ -86,6 +86,18 @@ fn time_inflated(figures: &Figures) -> Ratio {
     let votes = figures.snapshots().map(|snapshot| Some(snapshot.sample.tcp.rtt? > inflated?));
     // Where only echo requests show it, their median does: half of the time.
     share(votes).unwrap_or(Ratio::new(0.5))
+}
+
+/// Returns whether even the shortest round trips under load, TCP's and those of echo requests, are clearly longer than
+/// the longest of the idle path: the bottleneck has something to send at any time.
+fn queue_never_empties(figures: &Figures) -> bool {
+    let queued = || {
+        let idle = figures.evidence.idle_spread.filter(|idle| idle.count >= MIN_ECHOES)?;
+        let queued = idle.p99.scaled(NEVER_EMPTY_RTT_FACTOR) + time_on_the_line(figures)?;
+        let shortest = figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.rtt).min()?;
+        Some(shortest > queued && figures.evidence.loaded_rtt? > queued)
+    };
+    queued() == Some(true)
 }
 
 /// Returns whether the window grew and the rate did not: the added data waits in a queue.

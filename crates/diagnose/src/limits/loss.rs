@@ -18,8 +18,8 @@ use crate::policer_rate;
 use crate::text::{self, Basics, Row, time};
 use crate::thresholds::{
     EXPLAINED_BY_LOSS_FACTOR, FULL_PIPE_SHARE_UNDER_BBR, MAX_LATER_LOSS_SHARE, MAX_RTT_WITHOUT_QUEUE,
-    MAX_RTT_WITHOUT_QUEUE_UNDER_BBR, MIN_BURST_SHARE, MIN_LOSS_OF_PROBES, MIN_LOSSY_ROUND_TRIPS, MIN_RECOVERIES,
-    MIN_RECOVERIES_BEFORE, PACE_SHARE,
+    MAX_RTT_WITHOUT_QUEUE_UNDER_BBR, MIN_BURST_SHARE, MIN_CUTS_WITHOUT_QUEUE, MIN_LOSS_OF_PROBES,
+    MIN_LOSSY_ROUND_TRIPS, MIN_RECOVERIES, MIN_RECOVERIES_BEFORE, PACE_SHARE, SAME_PACE_FACTOR,
 };
 
 /// Finds loss that comes again and again, where the rate is not far below what the congestion control makes of so much
@@ -48,15 +48,27 @@ pub(crate) fn without_queue(figures: &Figures, held: Ratio) -> Option<Finding> {
 /// window.
 fn policed(figures: &Figures, held: Ratio) -> Option<Finding> {
     let rtt = figures.rtt?;
-    let burst = losses::worst_burst(&figures.flows, rtt)?;
+    let burst = burst_without_queue(figures, rtt)?;
     let goes_on = figures.retransmitted()?.ratio().get();
-    let found = is_without_queue(figures, burst.rtt)?
-        && burst.share.get() >= MIN_BURST_SHARE
+    let found = burst.share.get() >= MIN_BURST_SHARE
         && goes_on <= burst.share.get() * MAX_LATER_LOSS_SHARE
         && losses::lossy_round_trips(&figures.flows, rtt) >= MIN_LOSSY_ROUND_TRIPS
         && !lost_at_one_window(figures)
         && !losses::follow_a_queue(&figures.flows);
     found.then(|| Finding::new(LossVerdict::Policer, held))
+}
+
+/// Returns the worst burst that met no queue. Where a queue stood before the worst one, the link may have been full until
+/// a large bucket was empty: then a later burst shows the policer, or that the sender must take its window back again
+/// and again although the queue is gone.
+fn burst_without_queue(figures: &Figures, rtt: Span) -> Option<losses::Burst> {
+    let is_empty = |rtt: Span| is_without_queue(figures, rtt) == Some(true);
+    let worst = losses::worst_burst(&figures.flows, rtt, |_| true)?;
+    let cuts = || losses::cuts_without_queue(&figures.flows, rtt, is_empty);
+    if is_empty(worst.rtt) || cuts() >= MIN_CUTS_WITHOUT_QUEUE {
+        return Some(worst);
+    }
+    losses::worst_burst(&figures.flows, rtt, |burst| burst.is_first && is_empty(burst.rtt))
 }
 
 /// Finds the same under BBR, which does not learn the rate but tries again and again to exceed it: a link would queue
@@ -66,7 +78,7 @@ fn policed_under_bbr(figures: &Figures, held: Ratio) -> Option<Finding> {
     round_trips.sort_unstable();
     let long = *round_trips.get(round_trips.len() * 9 / 10)?;
     let met_no_queue = long <= figures.idle_rtt?.scaled(MAX_RTT_WITHOUT_QUEUE_UNDER_BBR) + time_on_the_line(figures)?;
-    let goes_on = figures.retransmitted()?.ratio().get() >= MIN_LOSS_OF_PROBES;
+    let goes_on = figures.retransmitted()?.ratio().get() >= MIN_LOSS_OF_PROBES || bbr_keeps_to_a_pace(figures);
     let less_than_stated =
         stated_capacity(figures).is_none_or(|stated| figures.rate < stated.scaled(FULL_PIPE_SHARE_UNDER_BBR));
     let found = figures.is_bbr()
@@ -87,7 +99,9 @@ fn cause_of_loss(figures: &Figures) -> LossVerdict {
     if !figures.is_bbr() && losses::follow_a_queue(&figures.flows) {
         LossVerdict::ShallowQueue
     } else if met_no_queue && is_policed {
-        LossVerdict::Policer
+        // A burst overflows a queue of a few packets at any window, and several are lost at once: not so by chance.
+        let any_window = !figures.is_bbr() && losses::come_at_any_window(&figures.flows);
+        if any_window { LossVerdict::ShallowQueue } else { LossVerdict::Policer }
     } else if lost_at_one_window(figures) {
         LossVerdict::ShallowQueue
     } else {
@@ -101,6 +115,13 @@ fn bbr_knows_the_rate(figures: &Figures) -> bool {
     let lately = figures.retransmitted().is_some_and(|lost| lost.again > 0);
     let in_all = figures.lost().is_some_and(|lost| lost.ratio().get() >= MIN_LOSS_OF_PROBES);
     figures.part.is_some() && in_all && !lately
+}
+
+/// Returns whether BBR does not even probe for more than the rate that it found so.
+fn bbr_keeps_to_a_pace(figures: &Figures) -> bool {
+    let paces = || figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.pacing_rate);
+    let [least, most] = [paces().min(), paces().max()].map(Option::unwrap_or_default);
+    bbr_knows_the_rate(figures) && most > BitRate::ZERO && most <= least.scaled(SAME_PACE_FACTOR)
 }
 
 /// Returns whether a round trip of `rtt` shows no queue that fills before a loss.

@@ -5,6 +5,7 @@ mod cures;
 mod edges;
 mod golden;
 mod limits;
+mod losses;
 mod properties;
 mod receiving;
 mod traced;
