@@ -2,6 +2,7 @@
 //! interval. That prints, and gates nothing. `diagnosis` holds the verdicts against planted limits, and its exit code
 //! says whether enough are right.
 
+mod accuracy;
 mod case;
 mod comparison;
 mod diagnosis;

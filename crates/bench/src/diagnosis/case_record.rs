@@ -5,12 +5,13 @@ use std::io;
 use std::path::Path;
 
 use fullpipe_record::{
-    Evidence, Forecast, Framing, LegalVerdict, Measurement, Prediction, Request, Sample, Steady, Transfer, Validity,
+    Evidence, Framing, LegalVerdict, Measurement, Prediction, Request, Sample, Steady, Transfer, Validity,
 };
 use fullpipe_units::{BitRate, Span};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::accuracy::RemedyResult;
 use crate::records::file_name;
 
 /// Result of running one diagnosis case, as stored in a JSON file.
@@ -84,6 +85,14 @@ impl Observation {
         }
     }
 
+    /// Returns the median round-trip time under load, where it was measured.
+    pub(crate) fn loaded_rtt(&self) -> Option<Span> {
+        match self {
+            Self::Measured(measurement) => measurement.rtt.loaded.map(|rtt| rtt.median),
+            Self::Watched(watched) => watched.evidence.loaded_rtt,
+        }
+    }
+
     /// Returns the rate of the steady part, or the mean rate of the transfer if there is no steady part.
     pub(crate) fn rate(&self) -> BitRate {
         let mean = match self {
@@ -105,17 +114,6 @@ impl Observation {
             *samples = thinned(samples, spacing);
         }
     }
-}
-
-/// Predicted and measured rate of a remedy that was applied.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RemedyResult {
-    /// Identifier of the remedy, such as `raise-so-rcvbuf`.
-    pub(crate) remedy: String,
-    /// Rate that the diagnosis predicted for the load with the remedy.
-    pub(crate) predicted: Forecast,
-    /// Steady rate that was measured with the remedy.
-    pub(crate) measured: BitRate,
 }
 
 /// Minimum time between two kept samples of a stream in a record with one stream.

@@ -9,7 +9,7 @@ use fullpipe_lab::Awake;
 
 use super::case_record::CaseRecord;
 use super::cases::{Case, cases};
-use super::matrix::{Accuracy, COLUMNS, Score};
+use super::matrix::{COLUMNS, Score, accuracy};
 use super::run::{RunError, Runner};
 use crate::records::{Selection, read_all};
 use crate::{INTERRUPTED, LACKING, say};
@@ -106,6 +106,6 @@ fn judge(records: &[CaseRecord]) -> ExitCode {
     for score in &scores {
         say(false, &score.text());
     }
-    say(false, &Accuracy::of(&valid).text());
+    say(false, &accuracy(&valid).text());
     if scores.iter().all(Score::is_enough) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use fullpipe_diagnose::diagnose;
-use fullpipe_record::{Cause, Evidence, Limit, Machine, Verdict, Writer};
-use fullpipe_units::BitRate;
+use fullpipe_record::{Evidence, Machine, Verdict};
 
 use super::case_record::CaseRecord;
+use crate::accuracy::{Accuracy, Untouched};
 
 /// Whose view the judgement has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,130 +158,30 @@ impl Score {
     }
 }
 
-/// The model's figures compared with measured ones.
-#[derive(Debug, Default)]
-pub(crate) struct Accuracy {
-    /// |measured ÷ predicted − 1| of ceilings that a rule gives, ascending.
-    pub(crate) deterministic: Vec<f64>,
-    /// Records with a ceiling that chance has a part in.
-    pub(crate) random: usize,
-    /// Of these, inside the interval stated.
-    pub(crate) inside: usize,
-    /// Remedies that were tried.
-    pub(crate) proofs: usize,
-    /// Of these, inside their interval or within 0.90 to 1.15 of what they promised.
-    pub(crate) proven: usize,
-    misses: Vec<String>,
-}
-
-/// Causes that the model knows, of path, settings and buffers; a device that edits packets, a program's own pace or
-/// another flow is beyond it.
-const MODELLED: [Cause; 7] = [
-    Cause::SoRcvbuf,
-    Cause::TcpRmemMax,
-    Cause::NoWindowScaling,
-    Cause::SoSndbuf,
-    Cause::TcpWmemMax,
-    Cause::Link,
-    Cause::Random,
-];
-
-/// A deterministic ceiling may be missed by this, in the median and at the 95th percentile.
-const MEDIAN: f64 = 0.03;
-const PERCENTILE_95: f64 = 0.08;
-/// Measured rate after a remedy ÷ predicted rate.
-const PROMISE: std::ops::RangeInclusive<f64> = 0.90..=1.15;
-
-impl Accuracy {
-    /// Of all records whose limit the model can know.
-    pub(crate) fn of(records: &[&CaseRecord]) -> Self {
-        let mut accuracy = Self::default();
-        for record in records {
-            accuracy.hold_prediction(record);
-            accuracy.hold_promise(record);
+/// Returns the model's figures compared with those of all records whose limit it can know.
+pub(crate) fn accuracy(records: &[&CaseRecord]) -> Accuracy {
+    let mut accuracy = Accuracy::default();
+    for record in records {
+        if let Some(steady) = record.observation.steady() {
+            accuracy.hold_prediction(&Untouched {
+                name: &record.name,
+                expected: record.expected_verdict,
+                prediction: &record.prediction,
+                request: record.observation.request(),
+                steady,
+            });
         }
-        accuracy.deterministic.sort_by(f64::total_cmp);
-        accuracy
-    }
-
-    fn hold_prediction(&mut self, record: &CaseRecord) {
-        let prediction = &record.prediction;
-        let knows =
-            MODELLED.contains(&record.expected_verdict.cause()) && prediction.limit == record.expected_verdict.kind();
-        let Some(steady) = record.observation.steady().filter(|_| knows) else { return };
-        let name = &record.name;
-        // When a sleeping writer is woken is up to the scheduler, and to how acknowledgements arrive.
-        let by_chance = prediction.limit == Limit::Loss || record.observation.request().writer == Writer::Blocking;
-        if by_chance {
-            self.random += 1;
-            if (prediction.low..=prediction.high).contains(&steady.rate) {
-                self.inside += 1;
-            } else {
-                let [low, high] = [prediction.low, prediction.high];
-                self.misses.push(format!("{name}: {} is not in {low} to {high}", steady.rate));
-            }
-            return;
-        }
-        let off = steady.rate.relative_to(prediction.kernel_model) - 1.0;
-        self.deterministic.push(off.abs());
-        if off.abs() > MEDIAN {
-            self.misses.push(format!(
-                "{name}: {} is {:+.1} % of {}",
-                steady.rate,
-                off * 100.0,
-                prediction.kernel_model
-            ));
+        if let Some(result) = &record.remedy_result {
+            accuracy.hold_promise(&record.name, result, None);
         }
     }
-
-    fn hold_promise(&mut self, record: &CaseRecord) {
-        let Some(result) = &record.remedy_result else { return };
-        let promised = result.predicted;
-        let share = result.measured.relative_to(promised.bits_per_second);
-        let inside = (promised.low..=promised.high).contains(&result.measured);
-        self.proofs += 1;
-        if inside || PROMISE.contains(&share) {
-            self.proven += 1;
-        } else {
-            let promised: BitRate = promised.bits_per_second;
-            self.misses
-                .push(format!("{}: {} gave {}, {share:.2} of {promised}", record.name, result.remedy, result.measured));
-        }
-    }
-
-    fn quantile(&self, share: f64) -> f64 {
-        let last = self.deterministic.len().saturating_sub(1);
-        self.deterministic.get((last as f64 * share).round() as usize).copied().unwrap_or(0.0)
-    }
-
-    /// The figures and what misses them, as text.
-    pub(crate) fn text(&self) -> String {
-        let mut text = format!(
-            "\npredictions: {} of deterministic ceilings, off by {:.1} % in the median ({:.0} % allowed) and {:.1} % \
-             at the 95th percentile ({:.0} % allowed)\n{} of {} with chance in them are inside their interval; {} of \
-             {} remedies gave what they promised\n",
-            self.deterministic.len(),
-            self.quantile(0.5) * 100.0,
-            MEDIAN * 100.0,
-            self.quantile(0.95) * 100.0,
-            PERCENTILE_95 * 100.0,
-            self.inside,
-            self.random,
-            self.proven,
-            self.proofs
-        );
-        for miss in &self.misses {
-            let _ = writeln!(text, "  {miss}");
-        }
-        text
-    }
+    accuracy
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnosis::case_record::RemedyResult;
-    use fullpipe_record::{Forecast, LossVerdict, ReceiveWindowVerdict};
+    use fullpipe_record::{LossVerdict, ReceiveWindowVerdict};
 
     /// A window that a program fixed, on 100 Mbit/s × 40 ms.
     fn record() -> CaseRecord {
@@ -317,24 +217,11 @@ mod tests {
     #[test]
     fn the_model_is_held_against_what_it_knows() {
         let record = record();
-        let accuracy = Accuracy::of(&[&record]);
+        let accuracy = accuracy(&[&record]);
         let steady = record.observation.steady().unwrap().rate;
         let off = (steady.relative_to(record.prediction.kernel_model) - 1.0).abs();
         assert_eq!(accuracy.deterministic, [off]);
         let stripped = ReceiveWindowVerdict::WindowScaleStripped.into();
-        assert!(Accuracy::of(&[&CaseRecord { expected_verdict: stripped, ..record }]).deterministic.is_empty());
-    }
-
-    #[test]
-    fn a_remedy_keeps_its_promise_inside_its_interval_or_near_its_figure() {
-        let mbps = BitRate::from_mbps;
-        let proven = |figure, low, high, measured| {
-            let predicted = Forecast { bits_per_second: mbps(figure), low: mbps(low), high: mbps(high) };
-            let result = RemedyResult { remedy: "raise-so-rcvbuf".to_owned(), predicted, measured: mbps(measured) };
-            Accuracy::of(&[&CaseRecord { remedy_result: Some(result), ..record() }]).proven
-        };
-        assert_eq!(proven(90, 88, 94, 81), 1, "0.90 of it");
-        assert_eq!(proven(90, 50, 94, 60), 1, "in its interval");
-        assert_eq!((proven(90, 88, 94, 80), proven(90, 88, 94, 104)), (0, 0));
+        assert!(super::accuracy(&[&CaseRecord { expected_verdict: stripped, ..record }]).deterministic.is_empty());
     }
 }

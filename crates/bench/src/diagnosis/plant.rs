@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -95,7 +96,10 @@ impl Quota {
     pub(crate) fn make(share: Ratio) -> io::Result<Self> {
         let v2 = PathBuf::from(GROUPS_V2).join("cgroup.controllers").exists();
         let root = PathBuf::from(if v2 { GROUPS_V2 } else { GROUPS_V1 });
-        let folder = root.join(format!("fullpipe-bench-{}", std::process::id()));
+        // Cases that run side by side have a group each.
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder = root.join(format!("fullpipe-bench-{}-{number}", std::process::id()));
         if !folder.exists() {
             fs::create_dir(&folder)?;
         }

@@ -16,10 +16,11 @@ use fullpipe_units::{ByteCount, Span};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::case_record::{CaseRecord, Observation, RemedyResult, Watched};
+use super::case_record::{CaseRecord, Observation, Watched};
 use super::cases::Case;
 use super::plant::{Plant, Quota, busy, slowed};
 use super::ssh::{self, Ssh};
+use crate::accuracy::RemedyResult;
 
 /// Runs of a case that may be invalid before it is given up.
 const RUNS: usize = 3;
@@ -365,7 +366,13 @@ impl Scene<'_> {
         }
         let (_, observation) = measured?;
         let steady = observation.steady().filter(|_| observation.validity().is_valid());
-        Ok(steady.map(|steady| RemedyResult { remedy: best.id.clone(), predicted, measured: steady.rate }))
+        Ok(steady.map(|steady| RemedyResult {
+            remedy: best.id.clone(),
+            predicted,
+            measured: steady.rate,
+            predicted_rtt: best.rtt,
+            loaded_rtt: observation.loaded_rtt(),
+        }))
     }
 }
 

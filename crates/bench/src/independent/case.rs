@@ -1,6 +1,7 @@
 //! A case: a transfer over a path, with one planted limit, and the view from which it is judged.
 
-use fullpipe_units::{BitRate, Ratio, Span};
+use fullpipe_record::{Effects, Encapsulation, Framing, IpVersion, Path, PathDirection};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use serde::{Deserialize, Serialize};
 
 use super::network::{Host, PathPlan};
@@ -51,14 +52,33 @@ pub(crate) struct Case {
 }
 
 impl Case {
+    /// Returns the path of the data and back, of which the planted limit need not be a part.
+    pub(crate) fn path(&self) -> Path {
+        let loss = self.path.loss.into_iter().fold(0.0, f64::max);
+        let direction = PathDirection {
+            rate: Some(self.stated_rate()),
+            delay: Span::ZERO,
+            queue: Some(self.path.queue.scaled(ON_THE_WIRE / PACKET)),
+            loss: None,
+            mtu: ByteCount::new(1500),
+            framing: Framing::Ethernet,
+            ip: IpVersion::V4,
+            encapsulation: Encapsulation::default(),
+            effects: Effects::default(),
+        };
+        let mut path = Path::symmetric(&direction, self.path.rtt);
+        path.forward.loss = (loss > 0.0).then(|| Ratio::new(loss));
+        path
+    }
+
     /// Returns the rate of the path as `fullpipe` counts it: with all that Ethernet adds to a packet.
     pub(crate) fn stated_rate(&self) -> BitRate {
-        const ON_THE_WIRE: f64 = 1538.0;
         self.path.rate.scaled(ON_THE_WIRE / PACKET)
     }
 }
 
-/// Bytes of a full packet with Ethernet's header, and of the data in it.
+/// Bytes of a full packet with all that Ethernet adds, with its header alone, and of the data in it.
+const ON_THE_WIRE: f64 = 1538.0;
 pub(crate) const PACKET: f64 = 1514.0;
 pub(crate) const SEGMENT: f64 = 1448.0;
 

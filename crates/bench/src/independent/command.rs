@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
@@ -12,6 +13,8 @@ use super::draw::cases;
 use super::record::Record;
 use super::run::Programs;
 use super::score;
+use super::side_by_side::side_by_side;
+use crate::accuracy::Accuracy;
 use crate::process::RunError;
 use crate::records::{Selection, read_all};
 use crate::{INTERRUPTED, LACKING, say};
@@ -31,6 +34,9 @@ pub(crate) struct Drawing {
     /// Cases of each view
     #[arg(long, default_value_t = 50, value_name = "N")]
     count: usize,
+    /// Apply the best remedy of each load of its own and measure again
+    #[arg(long)]
+    prove: bool,
     #[command(flatten)]
     pub(crate) selection: Selection,
 }
@@ -39,8 +45,15 @@ impl Drawing {
     /// Runs the bench. The exit code does not depend on the verdicts.
     pub(crate) fn run(&self, program: &Path, stop: &AtomicBool) -> ExitCode {
         match self.records(program, stop) {
+            Ok(records) if records.is_empty() => ExitCode::SUCCESS,
             Ok(records) => {
                 say(false, &score::text(&records));
+                let mut accuracy = Accuracy::default();
+                records
+                    .iter()
+                    .filter(|record| record.left_out().is_none())
+                    .for_each(|record| record.hold(&mut accuracy));
+                say(false, &accuracy.text());
                 ExitCode::SUCCESS
             }
             Err(why) => {
@@ -66,26 +79,34 @@ impl Drawing {
         say(false, &format!("seed {seed}\n"));
         let views = if self.view.is_empty() { clap::ValueEnum::value_variants() } else { &self.view };
         let bench = std::env::current_exe()?;
-        let programs = Programs { fullpipe: program, bench: &bench };
-        let mut records = Vec::new();
-        for case in views.iter().flat_map(|view| cases(*view, seed, self.count)).filter(|case| wanted(&case.name)) {
-            if self.selection.list {
+        let programs = Programs { fullpipe: program, bench: &bench, proves: self.prove };
+        let mut cases: Vec<Case> = views.iter().flat_map(|view| cases(*view, seed, self.count)).collect();
+        cases.retain(|case| wanted(&case.name));
+        if self.selection.list {
+            for case in &cases {
                 say(false, &format!("{:?} {}\n", case.view, case.name));
-                continue;
             }
-            match run_until_valid(&programs, &case, seed, stop) {
-                Ok(record) => {
-                    say(false, &line(&record));
-                    if let Some(folder) = &self.selection.record {
-                        record.write(folder)?;
-                    }
-                    records.push(record);
-                }
-                Err(RunError::Interrupted) => break,
-                Err(why) => say(false, &format!("{}: {why}\n", case.name)),
-            }
+            return Ok(Vec::new());
         }
-        Ok(records)
+        let records = Mutex::new(Vec::new());
+        side_by_side(cases, stop, |case| match self.record(&programs, case, seed, stop) {
+            Ok(record) => {
+                say(false, &line(&record));
+                records.lock().unwrap_or_else(PoisonError::into_inner).push(record);
+            }
+            Err(RunError::Interrupted) => {}
+            Err(why) => say(false, &format!("{}: {why}\n", case.name)),
+        });
+        Ok(records.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Runs a case, and writes its record where records are kept.
+    fn record(&self, programs: &Programs<'_>, case: &Case, seed: u64, stop: &AtomicBool) -> Result<Record, RunError> {
+        let record = run_until_valid(programs, case, seed, stop)?;
+        if let Some(folder) = &self.selection.record {
+            record.write(folder).map_err(RunError::failed)?;
+        }
+        Ok(record)
     }
 }
 
@@ -102,7 +123,7 @@ fn run_until_valid(programs: &Programs<'_>, case: &Case, seed: u64, stop: &Atomi
 
 /// A record in a line.
 fn line(record: &Record) -> String {
-    let mark = match &record.broken {
+    let mark = match record.left_out() {
         Some(_) => "left out",
         None if record.said() == record.expected => "right",
         None if record.is_right() => "among",
@@ -111,7 +132,7 @@ fn line(record: &Record) -> String {
     let sentence = record.verdict.as_ref().map(|verdict| verdict.sentence.as_str()).unwrap_or_default();
     let others = record.candidates().len().saturating_sub(1);
     let others = (others > 0).then(|| format!("one of {}", others + 1));
-    let notes = others.iter().chain(&record.broken).chain(&record.failed).map(|note| format!(" ({note})"));
+    let notes = others.iter().chain(record.left_out()).chain(&record.failed).map(|note| format!(" ({note})"));
     let notes: String = notes.collect();
     format!("{mark} {:?} {}: {}{notes}: {sentence}\n", record.view, record.name, record.said())
 }

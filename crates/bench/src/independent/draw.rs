@@ -122,9 +122,12 @@ fn case(draw: &mut Random, view: View, family: Family) -> Case {
         client: Vec::new(),
         cross_traffic: None,
     };
-    // The kernel takes as default only what it allows everybody; of a route it takes any.
-    case.scripts.push((Host::Near, format!("ip route replace default via 198.18.10.2 congctl {control}")));
-    case.scripts.push((Host::Far, format!("ip route replace default via 198.18.12.2 congctl {control}")));
+    if view == View::Watched {
+        // The kernel takes as default only what it allows everybody; of a route it takes any. A route wins over what a
+        // program asks for, so a load of our own, whose remedy may be another congestion control, goes without.
+        case.scripts.push((Host::Near, format!("ip route replace default via 198.18.10.2 congctl {control}")));
+        case.scripts.push((Host::Far, format!("ip route replace default via 198.18.12.2 congctl {control}")));
+    }
     let mut plan = Plan::new(case, way, left, control, streams, downloads);
     plan.plant(family, draw);
     plan.programs(family, draw);

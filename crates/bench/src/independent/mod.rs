@@ -16,6 +16,7 @@ mod random;
 mod record;
 mod run;
 mod score;
+mod side_by_side;
 
 pub(crate) use command::Drawing;
 pub(crate) use peer::Peer;

@@ -115,7 +115,7 @@ impl Plan {
 
     fn with_tcp(&mut self, draw: &mut Random) -> &'static str {
         self.case.states_rate = true;
-        let others = draw.pick(&["2", "3", "4"]);
+        let others = draw.pick(&["3", "4", "6"]);
         let others: u32 = others.parse().unwrap_or(2) * self.streams;
         self.cross_traffic(&["-C", self.control, "-P", &others.to_string()]);
         "capacity/shared"
@@ -229,12 +229,12 @@ impl Plan {
     }
 
     fn sender_quota(&mut self, draw: &mut Random) -> &'static str {
-        self.case.quota = Some((self.data_sender(), Ratio::new(draw.uniform(0.01, 0.025))));
+        self.case.quota = Some((self.data_sender(), Ratio::new(draw.uniform(0.005, 0.015))));
         "cpu/stolen"
     }
 
     fn receiver_quota(&mut self, draw: &mut Random) -> &'static str {
-        self.case.quota = Some((self.data_receiver(), Ratio::new(draw.uniform(0.01, 0.025))));
+        self.case.quota = Some((self.data_receiver(), Ratio::new(draw.uniform(0.005, 0.015))));
         "cpu/stolen"
     }
 

@@ -2,14 +2,16 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::Path as FilePath;
 
 use fullpipe_diagnose::diagnose;
-use fullpipe_record::{Evidence, Remedy, Verdict};
+use fullpipe_model::predict;
+use fullpipe_record::{Evidence, LegalVerdict, Path, Remedy, Verdict};
 use fullpipe_units::BitRate;
 use serde::{Deserialize, Serialize};
 
 use super::case::View;
+use crate::accuracy::{Accuracy, Bandwidth, RemedyResult, Untouched};
 use crate::records::file_name;
 
 /// A case, what the program printed of it, and the evidence that it printed.
@@ -23,13 +25,21 @@ pub(crate) struct Record {
     pub(crate) bandwidth: BitRate,
     /// Set if the user stated that rate.
     pub(crate) states_rate: bool,
-    /// Why the run does not count.
+    /// The path from the sender to the receiver and back.
+    pub(crate) path: Path,
+    /// Why the run is invalid by its own checks.
     pub(crate) broken: Option<String>,
+    /// Why the planted limit was none.
+    #[serde(default)]
+    pub(crate) not_planted: Option<String>,
     /// Why there is no verdict.
     pub(crate) failed: Option<String>,
     pub(crate) verdict: Option<Verdict>,
     pub(crate) remedies: Vec<Remedy>,
     pub(crate) evidence: Option<Evidence>,
+    /// What came of the best remedy, where a part of it was carried out.
+    #[serde(default)]
+    pub(crate) remedy_result: Option<RemedyResult>,
 }
 
 impl Record {
@@ -37,7 +47,7 @@ impl Record {
     ///
     /// # Errors
     /// If the folder or the file cannot be written.
-    pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {
+    pub(crate) fn write(&self, folder: &FilePath) -> io::Result<()> {
         fs::create_dir_all(folder)?;
         let name = file_name(&format!("{:?} {}", self.view, self.name));
         fs::write(folder.join(format!("{name}.json")), serde_json::to_vec(self)?)
@@ -48,6 +58,27 @@ impl Record {
         if let Some(evidence) = &self.evidence {
             self.verdict = Some(diagnose(evidence));
         }
+    }
+
+    /// Returns why the case does not count; `None` if it does.
+    pub(crate) fn left_out(&self) -> Option<&String> {
+        self.broken.as_ref().or(self.not_planted.as_ref())
+    }
+
+    /// Holds what was predicted of the untouched path, where the settings of both ends are known, and of the remedy.
+    pub(crate) fn hold(&self, accuracy: &mut Accuracy) {
+        if let Some(result) = &self.remedy_result {
+            let path = Bandwidth { rate: self.bandwidth, is_stated: self.states_rate };
+            accuracy.hold_promise(&self.name, result, Some(path));
+        }
+        let Some(Evidence { sender: Some(sender), receiver: Some(receiver), request, steady: Some(steady), .. }) =
+            &self.evidence
+        else {
+            return;
+        };
+        let Some(expected) = LegalVerdict::named(&self.expected) else { return };
+        let prediction = &predict(&self.path, sender, receiver, request);
+        accuracy.hold_prediction(&Untouched { name: &self.name, expected, prediction, request, steady: *steady });
     }
 
     /// Returns whether the verdict is what was planted, or names it among its candidates.

@@ -6,12 +6,13 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use fullpipe_record::{Evidence, Framing, Measurement, Remedy, Verdict};
+use fullpipe_record::{Evidence, Framing, Measurement, Remedy, Trial, Verdict};
 use serde::Deserialize;
 
 use super::case::{CROSS_TRAFFIC_PORT, Case, PORT, View};
 use super::network::{Host, Network};
 use super::record::Record;
+use crate::accuracy::RemedyResult;
 use crate::diagnosis::{Quota, slowed};
 use crate::process::{Process, RunError, last_words};
 
@@ -31,6 +32,8 @@ pub(crate) struct Programs<'p> {
     pub(crate) fullpipe: &'p Path,
     /// This one, whose `peer` is a small foreign program.
     pub(crate) bench: &'p Path,
+    /// Set if the best remedy of a load of its own is applied and measured.
+    pub(crate) proves: bool,
 }
 
 /// The document that `fullpipe diagnose --json` prints.
@@ -44,6 +47,7 @@ struct Document {
 #[derive(Deserialize)]
 struct Diagnosis {
     transfers: Vec<Found>,
+    trial: Option<Trial>,
 }
 
 #[derive(Deserialize)]
@@ -79,7 +83,8 @@ impl Programs<'_> {
         let document: Option<Document> = serde_json::from_str(&ended.stdout).ok();
         let (diagnosis, measurement) =
             document.map_or((None, None), |document| (document.diagnosis, document.measurement));
-        let found = diagnosis.and_then(|diagnosis| diagnosis.transfers.into_iter().next());
+        let (found, trial) =
+            diagnosis.map_or((None, None), |diagnosis| (diagnosis.transfers.into_iter().next(), diagnosis.trial));
         let own = || {
             let stated = case.states_rate.then(|| case.stated_rate());
             Some(Evidence::of(measurement.as_ref()?, stated, Framing::Ethernet))
@@ -91,17 +96,22 @@ impl Programs<'_> {
             expected: case.expected.to_owned(),
             bandwidth: case.stated_rate(),
             states_rate: case.states_rate,
-            broken: passage.broken().or_else(|| not_planted(case, evidence.as_ref())),
+            path: case.path(),
+            broken: passage.broken(),
+            not_planted: not_planted(case, evidence.as_ref()),
             failed: found.is_none().then(|| last_words(&ended.stderr, "no words")),
             verdict: found.as_ref().map(|found| found.verdict.clone()),
             remedies: found.as_ref().map(|found| found.remedies.clone()).unwrap_or_default(),
             evidence,
+            remedy_result: trial.and_then(result),
         })
     }
 
     /// The program under test, with whatever holds its own load back, or the one that it watches.
     fn client(&self, case: &Case, wrap: &[String]) -> Vec<String> {
-        let own = ["FULLPIPE", "diagnose", "--json"].map(str::to_owned).to_vec();
+        let tried: &[&str] = if self.proves && case.view != View::Watched { &["--apply", "1"] } else { &[] };
+        let own = ["FULLPIPE", "diagnose", "--json"].iter().chain(tried).map(|word| (*word).to_owned()).collect();
+        let own: Vec<String> = own;
         let (before, after) = match case.client.iter().position(|word| word == "--") {
             Some(at) if case.view == View::Watched => case.client.split_at(at + 1),
             _ => return [wrap.to_vec(), self.words(&[own, case.client.clone()].concat())].concat(),
@@ -117,6 +127,17 @@ impl Programs<'_> {
         };
         words.iter().map(real).collect()
     }
+}
+
+/// Returns what came of a remedy whose rate was predicted.
+fn result(trial: Trial) -> Option<RemedyResult> {
+    Some(RemedyResult {
+        remedy: trial.remedy,
+        predicted: trial.predicted?,
+        measured: trial.measured,
+        predicted_rtt: trial.predicted_rtt,
+        loaded_rtt: trial.measurement.rtt.loaded.map(|rtt| rtt.median),
+    })
 }
 
 /// Returns why the planted limit cannot have been the limit: a full path has none but its rate.

@@ -14,7 +14,7 @@ pub(crate) fn text(records: &[Record]) -> String {
     let mut text = String::new();
     for view in [View::BothEnds, View::Sender, View::Receiver, View::Watched] {
         let counted: Vec<&Record> =
-            records.iter().filter(|record| record.view == view && record.broken.is_none()).collect();
+            records.iter().filter(|record| record.view == view && record.left_out().is_none()).collect();
         if !counted.is_empty() {
             text += &of_view(view, &counted);
         }
@@ -27,7 +27,7 @@ const CASES_OF_A_BIN: usize = 40;
 
 /// Returns the claimed confidence and the share of right verdicts, in bins of the least sure cases to the surest.
 fn calibration(records: &[Record]) -> String {
-    let judged = records.iter().filter(|record| record.broken.is_none());
+    let judged = records.iter().filter(|record| record.left_out().is_none());
     let mut cases: Vec<(f64, bool)> =
         judged.filter_map(|record| Some((record.verdict.as_ref()?.confidence.get(), record.is_right()))).collect();
     cases.sort_by(|one, other| one.0.total_cmp(&other.0));

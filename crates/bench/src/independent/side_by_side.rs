@@ -1,0 +1,65 @@
+//! Cases side by side, as many as a machine of two processors carries.
+
+use std::cmp::Reverse;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread;
+
+use super::case::Case;
+
+/// Rates of the paths of all cases that run at a time, in bit/s.
+const ROOM: u64 = 450_000_000;
+
+/// The most that counts of a case, so that slow ones run beside a fast one.
+const MOST: u64 = 300_000_000;
+
+/// Added for each case: its programs cost something however slow the path is.
+const PROGRAMS: u64 = 30_000_000;
+
+/// What is running, and what waits.
+struct Plan {
+    waiting: Vec<Case>,
+    /// Of [`ROOM`].
+    left: u64,
+}
+
+/// Calls `run` for each of `cases`, for some at a time, until `stop` is set.
+pub(crate) fn side_by_side(mut cases: Vec<Case>, stop: &AtomicBool, run: impl Fn(&Case) + Sync) {
+    let most = cases.len().min((ROOM / PROGRAMS) as usize);
+    // Fast ones fit less often, so they have the first choice.
+    cases.sort_by_key(|case| Reverse(cost(case)));
+    let plan = Mutex::new(Plan { waiting: cases, left: ROOM });
+    let ended = Condvar::new();
+    thread::scope(|scope| {
+        for _ in 0..most {
+            scope.spawn(|| {
+                while let Some(case) = next(&plan, &ended).filter(|_| !stop.load(Ordering::Relaxed)) {
+                    run(&case);
+                    plan.lock().unwrap_or_else(PoisonError::into_inner).left += cost(&case);
+                    ended.notify_all();
+                }
+                ended.notify_all();
+            });
+        }
+    });
+}
+
+/// Waits for room, and returns the first case that fits; `None` when none is left.
+fn next(plan: &Mutex<Plan>, ended: &Condvar) -> Option<Case> {
+    let mut plan = plan.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        if plan.waiting.is_empty() {
+            return None;
+        }
+        if let Some(index) = plan.waiting.iter().position(|case| cost(case) <= plan.left) {
+            let case = plan.waiting.remove(index);
+            plan.left -= cost(&case);
+            return Some(case);
+        }
+        plan = ended.wait(plan).unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+fn cost(case: &Case) -> u64 {
+    (case.path.rate.bps() + PROGRAMS).min(MOST)
+}
