@@ -10,8 +10,8 @@ use fullpipe_units::{BitRate, ByteCount};
 
 use crate::figures::Figures;
 use crate::manual_remedy::ManualRemedy;
-use crate::outlook::Outlook;
-use crate::thresholds::{MAX_STREAMS, MIN_GAIN, NEXT_SIZE_FACTOR, RTT_FACTOR_OF_BBR};
+use crate::outlook::{Outlook, longest_of_bbr};
+use crate::thresholds::{MAX_STREAMS, MIN_GAIN, NEXT_SIZE_FACTOR};
 
 /// The evidence and the verdict for which remedies are sought.
 pub(crate) struct Advice<'a> {
@@ -237,9 +237,9 @@ impl<'a> Advice<'a> {
     }
 }
 
-/// Returns whether a remedy makes round trips longer than BBR would.
+/// Returns whether a remedy makes round trips longer than one stream under BBR would.
 pub(crate) fn fills_a_queue(remedy: &Remedy) -> bool {
-    remedy.rtt.is_some_and(|rtt| rtt.high.is_none_or(|high| high > rtt.low.scaled(RTT_FACTOR_OF_BBR)))
+    remedy.rtt.is_some_and(|rtt| rtt.high.is_none_or(|high| high > longest_of_bbr(rtt.low, 1)))
 }
 
 /// Returns whether a change moves the ceiling `kind`, so that its measured figure says nothing about the time after.

@@ -13,7 +13,8 @@ use crate::path;
 use crate::snapshot::own_window;
 use crate::thresholds::{
     BURST_PAUSE, CLOCK_TICK, EXPLAINED_BY_LOSS_FACTOR, INFLATED_RTT_FACTOR, KEPT_BY_CUBIC, KEPT_BY_RENO,
-    MIN_BURST_PAUSES_SHARE, MIN_RECOVERIES, MUCH_OUT_OF_ORDER, SLIGHTLY_INFLATED_RTT_FACTOR, WHOLE_LINK_SHARE,
+    MIN_BURST_PAUSES_SHARE, MIN_RECOVERIES, MUCH_OUT_OF_ORDER, NO_BURST_BEFORE_QUEUE, SLIGHTLY_INFLATED_RTT_FACTOR,
+    WHOLE_LINK_SHARE,
 };
 
 /// The figures of the receiving end's samples, over the part that is judged.
@@ -143,6 +144,15 @@ impl<'a> Arrivals<'a> {
 
     fn most_lost(&self) -> Option<LossEpisodes> {
         self.whole.iter().map(|flow| self.episodes(flow)).max_by_key(LossEpisodes::rounds)
+    }
+
+    /// Returns whether data arrives about as fast as it did when BBR lost packets, at its start, and nothing is lost
+    /// since: the bottleneck's queue overflowed then. A policer would have let a faster burst pass.
+    pub(crate) fn bbr_has_what_it_ever_had(&self) -> bool {
+        let lost_at_first = self.most_rounds(&self.flows) == 0 && self.losses() > 0;
+        let now = || Some(self.rate.as_f64() / ((self.mss()? * self.most_lost()?.highest()).as_f64() * 8.0));
+        let is_single = self.whole.len() == 1;
+        self.is_bbr() && is_single && lost_at_first && now().is_some_and(|now| now * NO_BURST_BEFORE_QUEUE >= 1.0)
     }
 
     /// Returns whether the data never arrived as fast as a path of the stated bandwidth carries it. A queue that is

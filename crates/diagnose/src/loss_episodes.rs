@@ -55,11 +55,12 @@ impl LossEpisodes {
     /// Returns the number of round trips in which much of a window arrived out of order. Where the last packets of a
     /// burst are lost, hardly anything is out of order.
     pub(crate) fn rounds(&self) -> u64 {
-        let is_tail = |episode: &&Episode| {
-            let window = episode.before.unwrap_or(0) as f64 * self.rtt.as_secs_f64();
-            (episode.late as f64) < window * TAIL_OF_A_WINDOW
-        };
-        self.episodes.iter().filter(|episode| !is_tail(episode)).map(|episode| episode.rounds).sum()
+        self.episodes.iter().filter(|episode| !self.is_tail(episode)).map(|episode| episode.rounds).sum()
+    }
+
+    fn is_tail(&self, episode: &Episode) -> bool {
+        let window = episode.before.unwrap_or(0) as f64 * self.rtt.as_secs_f64();
+        (episode.late as f64) < window * TAIL_OF_A_WINDOW
     }
 
     /// Returns the rate after a loss as a share of the rate before it, the median of the losses after `ramp`; `None`
@@ -77,7 +78,8 @@ impl LossEpisodes {
     /// Chance hits a sender that speeds up at any rate. A short queue drops packets at the same rate each time; so does
     /// a policer, roughly, but lets a burst pass first, as fast as the path behind it carries.
     pub(crate) fn cause(&self, ramp: Span) -> Option<LossVerdict> {
-        let later = || self.episodes.iter().filter(|episode| episode.from >= ramp && episode.before.is_some());
+        let counts = |episode: &&Episode| episode.from >= ramp && episode.before.is_some() && !self.is_tail(episode);
+        let later = || self.episodes.iter().filter(counts);
         let rates: Vec<u64> = later().filter_map(|episode| episode.before).collect();
         if rates.len() < MIN_EPISODES {
             return None;
@@ -160,8 +162,8 @@ mod tests {
     /// Samples in a second.
     const RATE: u64 = 20;
 
-    /// A connection whose arrival rises from half of each peak, in segments a sample, to the peak, over so many samples;
-    /// there so many segments arrive out of order.
+    /// A connection whose arrival rises from half of each peak, in segments a sample, to the peak, over so many
+    /// samples; there so many segments arrive out of order.
     fn sawtooth(teeth: &[(u64, u64)], late: u64) -> Vec<Sample> {
         let (mut arrived, mut out_of_order) = (0, 0);
         let mut samples = Vec::new();

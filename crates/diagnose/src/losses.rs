@@ -129,6 +129,23 @@ pub(crate) fn worst_burst(flows: &[Flow], round_trip: Span, counts: impl Fn(&Bur
     bursts.filter(counts).max_by(|a, b| a.share.get().total_cmp(&b.share.get()))
 }
 
+/// Returns the share of the segments that was lost in the judged part once no stream was repairing what it had lost
+/// before that part; of all that was sent where one never ended that.
+pub(crate) fn lost_later(flows: &[Flow]) -> Ratio {
+    let (mut lost, mut sent) = (0_u64, 0_u64);
+    for flow in flows {
+        let calm = flow.snapshots.iter().position(|snapshot| !recovering(snapshot.sample)).unwrap_or(0);
+        let ends = flow.snapshots.get(calm).zip(flow.snapshots.last());
+        let grown = |count: fn(&TcpInfo) -> Option<SegCount>| {
+            let (first, last) = ends?;
+            Some(count(&last.sample.tcp)?.saturating_sub(count(&first.sample.tcp)?).get())
+        };
+        lost = lost.saturating_add(grown(|tcp| tcp.total_retrans).unwrap_or(0));
+        sent = sent.saturating_add(grown(|tcp| tcp.data_segs_out).unwrap_or(0));
+    }
+    Ratio::of(lost as f64, sent.max(lost).max(1) as f64)
+}
+
 /// Returns the number of round trips with several lost segments, of the stream that had most of them.
 pub(crate) fn lossy_round_trips(flows: &[Flow], round_trip: Span) -> usize {
     let of_flow = |flow: &Flow| {
@@ -145,7 +162,8 @@ pub(crate) fn lossy_round_trips(flows: &[Flow], round_trip: Span) -> usize {
 }
 
 /// Returns how often in a row a stream took its window back though its round trips met no queue, as `is_empty` says: a
-/// policer takes packets again and again until the sender is below its rate; a queue that overflows has drained by then.
+/// policer takes packets again and again until the sender is below its rate; a queue that overflows has drained by
+/// then.
 pub(crate) fn cuts_without_queue(flows: &[Flow], round_trip: Span, is_empty: impl Fn(Span) -> bool) -> usize {
     let of_flow = |flow: &Flow| {
         let (mut longest, mut row, mut last) = (0, 0, Span::ZERO);

@@ -12,7 +12,10 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use crate::figures::Figures;
 use crate::path;
 use crate::policer_rate;
-use crate::thresholds::{MAX_GAIN_OF_UNKNOWN_PATH, PROBING_MSS, RTT_FACTOR_OF_BBR, USUAL_VARIATION};
+use crate::thresholds::{
+    ACK_AGGREGATION_OF_BBR, MAX_GAIN_BEHIND_A_FIXED_LIMIT, MAX_GAIN_OF_UNKNOWN_PATH, PROBING_MSS, RTT_FACTOR_OF_BBR,
+    RTT_FACTOR_OF_BBR_STREAMS, USUAL_VARIATION,
+};
 
 /// The path, the hosts and the load as the evidence has them, to predict what changes would bring.
 pub(crate) struct Outlook<'a> {
@@ -52,8 +55,9 @@ impl<'a> Outlook<'a> {
         })
     }
 
-    /// Returns the rate after `changes`: an interval that begins a little below the present rate where the path's bandwidth or an
-    /// end's settings are not known. `None` where the lowest ceiling would be one of an end that nobody knows.
+    /// Returns the rate after `changes`: an interval that begins a little below the present rate where the path's
+    /// bandwidth or an end's settings are not known. `None` where the lowest ceiling would be one of an end that nobody
+    /// knows.
     pub(crate) fn forecast(&self, changes: &[Change]) -> Option<Forecast> {
         let prediction = self.predict(changes);
         if self.rests_on_the_unknown(prediction.limit, changes) {
@@ -63,7 +67,7 @@ impl<'a> Outlook<'a> {
         // A policer may let more pass than a sender that it holds down has shown.
         let as_stated = self.predict_over(self.evidence.bandwidth, changes).high;
         let forecast = Forecast { bits_per_second: prediction.kernel_model, low, high: prediction.high.max(as_stated) };
-        Some(if self.knows_the_capacity() { forecast } else { self.without_capacity(forecast) })
+        Some(if self.knows_the_capacity() { forecast } else { self.without_capacity(forecast, changes) })
     }
 
     /// Returns the round-trip time under load after `changes`: that of the idle path, unless a sender that fills queues
@@ -77,7 +81,7 @@ impl<'a> Outlook<'a> {
         let high = if prediction.limit != Limit::Capacity || is_paced {
             Some(idle)
         } else if control(&request, &self.sender) == CongestionControl::Bbr {
-            Some(idle.scaled(RTT_FACTOR_OF_BBR))
+            Some(longest_of_bbr(idle, request.streams))
         } else {
             let windows = [Limit::SendBuffer, Limit::ReceiveWindow].into_iter();
             let known = windows.filter(|limit| !self.rests_on_the_unknown(*limit, changes));
@@ -95,14 +99,14 @@ impl<'a> Outlook<'a> {
 
     /// Returns `forecast`, no higher than a path that is not known can be expected to carry: nothing was seen of it but
     /// the present rate. Where that is the bound, the expected rate is in the middle.
-    fn without_capacity(&self, forecast: Forecast) -> Forecast {
-        let most = self.present.scaled(MAX_GAIN_OF_UNKNOWN_PATH);
-        let expected = if forecast.bits_per_second <= most {
-            forecast.bits_per_second
-        } else {
-            self.present.scaled(MAX_GAIN_OF_UNKNOWN_PATH.sqrt())
-        };
-        Forecast { bits_per_second: expected, low: forecast.low.min(expected), high: forecast.high.min(most) }
+    fn without_capacity(&self, forecast: Forecast, changes: &[Change]) -> Forecast {
+        let gain =
+            if changes.iter().any(hides_the_path) { MAX_GAIN_BEHIND_A_FIXED_LIMIT } else { MAX_GAIN_OF_UNKNOWN_PATH };
+        let most = self.present.scaled(gain);
+        let expected =
+            if forecast.bits_per_second <= most { forecast.bits_per_second } else { self.present.scaled(gain.sqrt()) };
+        let high = forecast.high.min(most.scaled(1.0 / USUAL_VARIATION));
+        Forecast { bits_per_second: expected, low: forecast.low.min(expected), high }
     }
 
     /// Returns the rate of a sender that probes for a size of packets that passes: it begins with one that nearly
@@ -209,6 +213,17 @@ impl<'a> Outlook<'a> {
             _ => false,
         }
     }
+}
+
+/// Returns whether a change lifts a limit that has no relation to the path, so that the present rate says little of it:
+/// 64 KiB in flight, or the rate of the host's own discipline.
+const fn hides_the_path(change: &Change) -> bool {
+    matches!(change, Change::WindowScaling(true) | Change::Qdisc { .. } | Change::QueueLength { .. })
+}
+
+/// Returns the longest usual round-trip time under BBR, over a path that takes `idle`.
+pub(crate) fn longest_of_bbr(idle: Span, streams: u16) -> Span {
+    idle.scaled(if streams > 1 { RTT_FACTOR_OF_BBR_STREAMS } else { RTT_FACTOR_OF_BBR }) + ACK_AGGREGATION_OF_BBR
 }
 
 /// Returns the congestion control of a load, CUBIC for one that the model does not know.

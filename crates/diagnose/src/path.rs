@@ -4,7 +4,7 @@ use fullpipe_model::framing;
 use fullpipe_record::{Evidence, IpVersion, Progress, Sample};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
-use crate::figures::{Figures, mean};
+use crate::figures::Figures;
 use crate::snapshot::Snapshot;
 use crate::thresholds::{FLAT_RATE_SEGMENTS, FLAT_RATE_SPREAD, MIN_ECHOES, WANDERING_RTT_FACTOR, WANDERING_RTT_MEDIAN};
 
@@ -74,13 +74,24 @@ pub(crate) const UNSEEN: &str = "the processor time and the pacing of both hosts
 
 /// Mean in the last third of the judged part ÷ mean in the first.
 pub(crate) fn trend(figures: &Figures, size: impl Fn(&Snapshot) -> Option<ByteCount>) -> Option<f64> {
-    let third = |last: bool| {
+    trend_of(figures, |snapshot| size(snapshot).map(ByteCount::as_f64))
+}
+
+/// Mean round-trip time in the last third of the judged part ÷ mean in the first.
+pub(crate) fn rtt_trend(figures: &Figures) -> Option<f64> {
+    trend_of(figures, |snapshot| snapshot.sample.tcp.rtt.map(Span::as_secs_f64))
+}
+
+/// The same of any figure; of several streams, of the sum of their means.
+fn trend_of(figures: &Figures, figure: impl Fn(&Snapshot) -> Option<f64>) -> Option<f64> {
+    let third = |last: bool| -> f64 {
         let means = figures.flows.iter().filter_map(|flow| {
             let count = flow.snapshots.len() / 3;
             let part = if last { &flow.snapshots[flow.snapshots.len() - count..] } else { &flow.snapshots[..count] };
-            mean(part.iter().filter_map(&size))
+            let all: Vec<f64> = part.iter().filter_map(&figure).collect();
+            (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
         });
-        means.sum::<ByteCount>().as_f64()
+        means.sum()
     };
     let first = third(false);
     (first > 0.0).then(|| third(true) / first)

@@ -151,7 +151,9 @@ fn own_processor(arrivals: &Arrivals) -> Option<Finding> {
 /// Finds a queue on the path that this transfer keeps filled: the round trip is longer under load; or a little longer,
 /// and the data arrives at one rate throughout.
 fn queue_on_the_path(arrivals: &Arrivals) -> Option<Finding> {
-    if !(arrivals.is_inflated() || (arrivals.is_a_little_inflated() && arrivals.is_flat())) {
+    let is_full = arrivals.is_inflated()
+        || (arrivals.is_flat() && (arrivals.is_a_little_inflated() || arrivals.bbr_has_what_it_ever_had()));
+    if !is_full {
         return None;
     }
     let shared = arrivals.stated_capacity().map_or_else(
@@ -170,7 +172,7 @@ fn out_of_order(arrivals: &Arrivals) -> Option<Finding> {
         return None;
     }
     if arrivals.is_bbr() {
-        let discarded = arrivals.share_out_of_order()? >= MIN_LOSS_OF_PROBES;
+        let discarded = arrivals.share_out_of_order()? >= MIN_LOSS_OF_PROBES && !arrivals.bbr_has_what_it_ever_had();
         return discarded.then(|| Finding::new(LossVerdict::Policer, Ratio::ONE));
     }
     if !arrivals.loss_explains_the_rate()? || arrivals.keeps_its_rate() {

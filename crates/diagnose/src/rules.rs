@@ -80,6 +80,7 @@ fn of_path(figures: &Figures) -> Option<Finding> {
         .filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
     let order = [
         loss::without_queue,
+        receiver_application::behind_late_acknowledgements,
         capacity::full_bottleneck,
         congestion_window::held_without_loss,
         loss::find,

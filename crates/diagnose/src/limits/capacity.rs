@@ -11,13 +11,15 @@ use crate::limits::loss::loss_window;
 use crate::limits::{Facts, pacing};
 use crate::machine;
 use crate::manual_remedy::ManualRemedy;
-use crate::path::{self, judged_part, queue_before_the_load, rate_trend, stated_capacity, time_on_the_line, trend};
+use crate::path::{
+    self, judged_part, queue_before_the_load, rate_trend, rtt_trend, stated_capacity, time_on_the_line, trend,
+};
 use crate::snapshot::Snapshot;
 use crate::text::{self, Basics, Row, time};
 use crate::thresholds::{
     DEFAULT_QUEUE_PACKETS, FLAT_RATE_FACTOR, FULL_PIPE_SHARE, FULL_PIPE_SHARE_UNDER_BBR, GROWN_WINDOW_FACTOR,
-    INFLATED_RTT_FACTOR, MIN_ECHOES, MIN_LIMIT_SHARE, MIN_OWN_DROPS, MIN_OWN_DROPS_SHARE, NEVER_EMPTY_RTT_FACTOR,
-    NEXT_SIZE_FACTOR, SEGMENT_TRAIN, SHARED_PIPE_SHARE,
+    GROWN_WITH_RTT_FACTOR, INFLATED_RTT_FACTOR, MIN_ECHOES, MIN_LIMIT_SHARE, MIN_OWN_DROPS, MIN_OWN_DROPS_SHARE,
+    NEVER_EMPTY_RTT_FACTOR, NEXT_SIZE_FACTOR, RTT_SHARE_OF_GROWTH, SEGMENT_TRAIN, SHARED_PIPE_SHARE,
 };
 
 /// Finds a pipe that is as full as its stated bandwidth allows.
@@ -75,6 +77,11 @@ fn rtt_is_inflated(figures: &Figures) -> bool {
     figures.rtt.zip(inflated_rtt(figures)).is_some_and(|(rtt, inflated)| rtt > inflated)
 }
 
+/// Returns whether echo requests during the load show a standing queue.
+pub(crate) fn echoes_wait(figures: &Figures) -> bool {
+    figures.evidence.loaded_rtt.zip(inflated_rtt(figures)).is_some_and(|(rtt, inflated)| rtt > inflated)
+}
+
 fn inflated_rtt(figures: &Figures) -> Option<Span> {
     // A path whose time varies by itself shows no queue by doing so.
     let usual = figures.evidence.idle_spread.map_or(Span::ZERO, |idle| idle.p90);
@@ -106,7 +113,18 @@ fn more_window_gives_no_more(figures: &Figures) -> bool {
         trend(figures, size).is_some_and(|trend| trend >= GROWN_WINDOW_FACTOR)
     };
     let pipe = |snapshot: &Snapshot| snapshot.sample.pipe();
-    grew(|snapshot| snapshot.cwnd) && grew(pipe) && rate_trend(figures).is_some_and(|trend| trend <= FLAT_RATE_FACTOR)
+    (grew(|snapshot| snapshot.cwnd) && grew(pipe) && rate_trend(figures).is_some_and(|trend| trend <= FLAT_RATE_FACTOR))
+        || round_trips_grow_with_window(figures)
+}
+
+/// Returns whether what the window grew by shows in the round trips, and not in the rate.
+fn round_trips_grow_with_window(figures: &Figures) -> bool {
+    let trends = || {
+        let window = trend(figures, |snapshot| snapshot.cwnd).filter(|trend| *trend >= GROWN_WITH_RTT_FACTOR)?;
+        let queue = rtt_trend(figures)? - 1.0;
+        Some(queue >= (window - 1.0) * RTT_SHARE_OF_GROWTH && rate_trend(figures)? <= FLAT_RATE_FACTOR)
+    };
+    !figures.is_bbr() && trends() == Some(true)
 }
 
 /// Returns whether BBR found no more. It probes for more a quarter above its pace every eight round trips: a pace that

@@ -49,18 +49,19 @@ pub(crate) fn without_queue(figures: &Figures, held: Ratio) -> Option<Finding> {
 fn policed(figures: &Figures, held: Ratio) -> Option<Finding> {
     let rtt = figures.rtt?;
     let burst = burst_without_queue(figures, rtt)?;
-    let goes_on = figures.retransmitted()?.ratio().get();
+    let goes_on = losses::lost_later(&figures.flows).get();
     let found = burst.share.get() >= MIN_BURST_SHARE
         && goes_on <= burst.share.get() * MAX_LATER_LOSS_SHARE
         && losses::lossy_round_trips(&figures.flows, rtt) >= MIN_LOSSY_ROUND_TRIPS
         && !lost_at_one_window(figures)
+        && !losses::come_at_any_window(&figures.flows)
         && !losses::follow_a_queue(&figures.flows);
     found.then(|| Finding::new(LossVerdict::Policer, held))
 }
 
-/// Returns the worst burst that met no queue. Where a queue stood before the worst one, the link may have been full until
-/// a large bucket was empty: then a later burst shows the policer, or that the sender must take its window back again
-/// and again although the queue is gone.
+/// Returns the worst burst that met no queue. Where a queue stood before the worst one, the link may have been full
+/// until a large bucket was empty: then a later burst shows the policer, or that the sender must take its window back
+/// again and again although the queue is gone.
 fn burst_without_queue(figures: &Figures, rtt: Span) -> Option<losses::Burst> {
     let is_empty = |rtt: Span| is_without_queue(figures, rtt) == Some(true);
     let worst = losses::worst_burst(&figures.flows, rtt, |_| true)?;

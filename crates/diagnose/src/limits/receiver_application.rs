@@ -7,14 +7,14 @@ use crate::advice::Advice;
 use crate::figures::{Figures, share};
 use crate::finding::Finding;
 use crate::flow::Flow;
-use crate::limits::{Facts, receive_window, sender_application};
+use crate::limits::{Facts, capacity, receive_window, sender_application};
 use crate::machine;
 use crate::manual_remedy::ManualRemedy;
 use crate::path::time_on_the_line;
 use crate::text::{Row, size};
 use crate::thresholds::{
-    FALLEN_WINDOW_SHARE, LATE_ACK_FACTOR, MIN_UNREAD_SHARE, MIN_WINDOW_FALLS_SHARE, SWINGING_WINDOW_SHARE,
-    WINDOW_FALL_SHARE,
+    FALLEN_WINDOW_SHARE, LATE_ACK_FACTOR, MIN_CLOSED_SHARE, MIN_UNREAD_SHARE, MIN_WINDOW_FALLS_SHARE,
+    SWINGING_WINDOW_SHARE, WINDOW_FALL_SHARE,
 };
 
 /// Returns the receiving program, if a window that held the sender back for the share `held` is its work.
@@ -23,6 +23,15 @@ pub(crate) fn behind_window(figures: &Figures, held: Ratio) -> Option<Finding> {
     // Its processor and its file show at the receiver only.
     let is_seen = figures.evidence.receiver.is_some();
     Some(if is_seen { found } else { found.one_of_several() })
+}
+
+/// Finds the receiving program where acknowledgements come late and echo requests do not, and the window was closed for
+/// some of the time: it holds back the data of some connections, and then of others.
+pub(crate) fn behind_late_acknowledgements(figures: &Figures, held: Ratio) -> Option<Finding> {
+    let closed = figures.share_of_busy(|tcp| tcp.rwnd_limited)?;
+    let found =
+        closed.get() >= MIN_CLOSED_SHARE && acknowledgements_come_late(figures) && !capacity::echoes_wait(figures);
+    found.then(|| behind_window(figures, held)).flatten()
 }
 
 fn reads_slowly(figures: &Figures) -> bool {

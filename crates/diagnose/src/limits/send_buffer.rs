@@ -13,8 +13,9 @@ use crate::limits::Facts;
 use crate::manual_remedy::ManualRemedy;
 use crate::text::{self, Basics, Row, rate, size, time};
 use crate::thresholds::{
-    FULLY_TUNED_SHARE, MAX_BUFFER_OF_ASKING_WRITER, MIN_BLOCKED_SHARE, MIN_BUFFER_MEAN, MIN_BUFFER_OF_ASKING_WRITER,
-    MIN_BUFFER_PEAK, MIN_LIMIT_SHARE, MIN_SNAPSHOTS_OF_SLEEPING_WRITER, WOKEN_BUFFER_SHARES,
+    FULLY_TUNED_SHARE, LATE_WRITER_SHARE, MAX_BUFFER_OF_ASKING_WRITER, MIN_BLOCKED_SHARE, MIN_BUFFER_CLOCK_SHARE,
+    MIN_BUFFER_MEAN, MIN_BUFFER_OF_ASKING_WRITER, MIN_BUFFER_PEAK, MIN_LIMIT_SHARE, MIN_MEAN_OF_FULL_BUFFER,
+    MIN_SNAPSHOTS_OF_SLEEPING_WRITER, WOKEN_BUFFER_SHARES,
 };
 
 /// Returns the send buffer, if it was the limit for most of the time.
@@ -30,7 +31,14 @@ pub(crate) fn find(figures: &Figures) -> Option<Finding> {
             .map(|snapshot| Some(full? && snapshot.busy() && snapshot.starved_by_buffer()?))
             .collect::<Vec<_>>()
     };
-    let held = share(figures.flows.iter().flat_map(of_flow)).filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
+    let held = share(figures.flows.iter().flat_map(of_flow)).filter(|share| share.get() >= MIN_LIMIT_SHARE);
+    // Of a write that is larger than the buffer much is unsent at first.
+    let clock = || {
+        let limited = figures.share_of_busy(|tcp| tcp.sndbuf_limited)?;
+        let all_full = figures.flows.iter().all(|flow| buffer_is_full(figures, flow) == Some(true));
+        (all_full && limited.get() >= MIN_BUFFER_CLOCK_SHARE).then_some(limited)
+    };
+    let held = held.or_else(clock)?;
     let fixed = send_buffer_is_fixed(figures);
     Some(Finding::new(if fixed { SendBufferVerdict::SoSndbuf } else { SendBufferVerdict::TcpWmemMax }, held))
 }
@@ -43,12 +51,18 @@ pub(crate) fn buffer_is_full(figures: &Figures, flow: &Flow) -> Option<bool> {
         .snapshots
         .iter()
         .filter_map(|snapshot| Some(Ratio::of(snapshot.queued?.as_f64(), snapshot.sndbuf?.as_f64()).get()));
-    let used: Vec<f64> = used.collect();
-    let peak = used.iter().copied().fold(0.0, f64::max);
-    let least = used.iter().copied().fold(f64::INFINITY, f64::min);
+    let mut used: Vec<f64> = used.collect();
+    used.sort_by(f64::total_cmp);
+    let peak = used.last().copied().unwrap_or(0.0);
+    // The scheduler may keep a writer from its room once in a while.
+    let least = used.get((used.len() as f64 * LATE_WRITER_SHARE) as usize).copied().unwrap_or(f64::INFINITY);
     let mean = used.iter().sum::<f64>() / used.len() as f64;
     let stated = figures.share_of_busy(|tcp| tcp.sndbuf_limited).is_none_or(|waited| waited.get() >= MIN_BLOCKED_SHARE);
-    let waited = stated || (used.len() >= MIN_SNAPSHOTS_OF_SLEEPING_WRITER && WOKEN_BUFFER_SHARES.contains(&least));
+    // Only a writer that has more to send than there is room fills all of it and keeps it so.
+    let never_lacks = peak >= 1.0 && mean >= MIN_MEAN_OF_FULL_BUFFER;
+    let waited = stated
+        || never_lacks
+        || (used.len() >= MIN_SNAPSHOTS_OF_SLEEPING_WRITER && WOKEN_BUFFER_SHARES.contains(&least));
     // A program that asks first whether it may write may do so only when a third is free, and keeps it there.
     let asks_first = WOKEN_BUFFER_SHARES.contains(&mean)
         && least >= MIN_BUFFER_OF_ASKING_WRITER

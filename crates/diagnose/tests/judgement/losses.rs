@@ -1,4 +1,4 @@
-//! Policers, short queues and full links that look like something else.
+//! Policers, short queues and full links that resemble another limit.
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_record::{Cause, Evidence, Limit, RttStats};
@@ -11,8 +11,8 @@ fn named(evidence: &Evidence) -> (Limit, Cause) {
     (verdict.kind, verdict.cause)
 }
 
-/// A transfer that fills 400 Mbit/s over 55 ms, with a queue, for a second. Then it loses a third of a window, and takes
-/// its window back `cuts` times; since then it grows, without a queue.
+/// A transfer that fills 400 Mbit/s over 55 ms, with a queue, for a second. Then it loses a third of a window, and
+/// takes its window back `cuts` times; since then it grows, without a queue.
 fn full_until_a_burst(cuts: u32) -> Evidence {
     let full = samples(8.0, 1, |t| {
         let cut = f64::from(cuts.min(((t - 1.0) / 0.1) as u32));
@@ -96,6 +96,23 @@ fn grows_over(rtt_ms: f64) -> Evidence {
 fn a_queue_that_never_empties_is_a_full_link_however_short_it_is() {
     assert_eq!(named(&grows_over(118.0)).0, Limit::Capacity);
     assert_eq!(named(&grows_over(104.5)), (Limit::CongestionWindow, Cause::Recovering), "no longer than idle");
+}
+
+#[test]
+fn round_trips_that_grow_with_the_window_show_a_full_link_before_the_queue_is_long() {
+    let grows = |with_queue: f64| {
+        let full = samples(8.0, 1, |t| match t {
+            _ if t < 1.0 => Moment { recovering: true, lost_per_second: 700.0, ..moment(40.0, 140.0) },
+            _ => {
+                let growth = 1.0 + 0.014 * t;
+                let (queue, rate) = (growth.powf(with_queue), growth.powf(1.0 - with_queue));
+                moment(58.0 * rate, 79.0 * queue)
+            }
+        });
+        builder::evidence("reno", 78, full)
+    };
+    assert_eq!(named(&grows(1.0)), (Limit::Capacity, Cause::Link));
+    assert_eq!(named(&grows(0.2)), (Limit::CongestionWindow, Cause::Recovering), "most of it speeds up the transfer");
 }
 
 #[test]
