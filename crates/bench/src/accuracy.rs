@@ -19,7 +19,7 @@ pub(crate) struct Untouched<'r> {
     pub(crate) steady: Steady,
 }
 
-/// What the diagnosis predicted of a remedy, and what was measured with it.
+/// Figures that the diagnosis predicted of a remedy, and those that were measured with it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RemedyResult {
     /// Identifier of the remedy, such as `raise-so-rcvbuf`.
@@ -40,7 +40,7 @@ pub(crate) struct RemedyResult {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bandwidth {
     pub(crate) rate: BitRate,
-    /// Set if the diagnosis was told it.
+    /// Set if the user stated it.
     pub(crate) is_stated: bool,
 }
 
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_without_a_bandwidth_has_no_room_beside_it() {
+    fn an_interval_without_a_bandwidth_has_no_tolerance() {
         let path = |is_stated| Some(Bandwidth { rate: BitRate::from_mbps(100), is_stated });
         let accuracy = held(&result([90, 88, 200], 87), path(false));
         assert_eq!((accuracy.remedies.kept, accuracy.unstated), (1, Share { kept: 0, all: 1 }));

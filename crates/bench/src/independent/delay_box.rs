@@ -133,7 +133,7 @@ struct Direction {
 
 impl Direction {
     fn carry(mut self, stop: &AtomicBool) -> Passage {
-        // A device of its own waits for no program. Without the permission its lateness tells.
+        // A device of its own waits for no program. Without the permission it may be late, and counts that.
         let _ = setpriority_process(Some(gettid()), FIRST);
         let (mut waiting, mut passage) = (VecDeque::new(), Passage::default());
         let mut frame = vec![0; MAX_FRAME];

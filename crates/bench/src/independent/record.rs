@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path as FilePath;
 
-use fullpipe_diagnose::diagnose;
+use fullpipe_diagnose::{diagnose, remedies};
 use fullpipe_model::predict;
 use fullpipe_record::{Evidence, LegalVerdict, Path, Remedy, Verdict};
 use fullpipe_units::BitRate;
@@ -37,7 +37,7 @@ pub(crate) struct Record {
     pub(crate) verdict: Option<Verdict>,
     pub(crate) remedies: Vec<Remedy>,
     pub(crate) evidence: Option<Evidence>,
-    /// What came of the best remedy, where a part of it was carried out.
+    /// Result of the best remedy, where a part of it was carried out.
     #[serde(default)]
     pub(crate) remedy_result: Option<RemedyResult>,
 }
@@ -53,11 +53,18 @@ impl Record {
         fs::write(folder.join(format!("{name}.json")), serde_json::to_vec(self)?)
     }
 
-    /// Replaces the verdict by one that the rules of today give.
+    /// Replaces the verdict and what it promises by those of the present rules. The result of a remedy that they do not
+    /// have is dropped.
     pub(crate) fn judge_again(&mut self) {
-        if let Some(evidence) = &self.evidence {
-            self.verdict = Some(diagnose(evidence));
-        }
+        let Some(evidence) = &self.evidence else { return };
+        let verdict = diagnose(evidence);
+        self.remedies = remedies(evidence, &verdict);
+        self.verdict = Some(verdict);
+        let tried = self.remedy_result.take().and_then(|result| {
+            let remedy = self.remedies.iter().find(|remedy| remedy.id == result.remedy)?;
+            Some(RemedyResult { predicted: remedy.predicted?, predicted_rtt: remedy.rtt, ..result })
+        });
+        self.remedy_result = tried;
     }
 
     /// Returns why the case does not count; `None` if it does.
@@ -65,7 +72,8 @@ impl Record {
         self.broken.as_ref().or(self.not_planted.as_ref())
     }
 
-    /// Holds what was predicted of the untouched path, where the settings of both ends are known, and of the remedy.
+    /// Compares the predictions of the untouched path, if the settings of both ends are known, and of the remedy with
+    /// what was measured.
     pub(crate) fn hold(&self, accuracy: &mut Accuracy) {
         if let Some(result) = &self.remedy_result {
             let path = Bandwidth { rate: self.bandwidth, is_stated: self.states_rate };

@@ -10,13 +10,13 @@ use super::case::Case;
 /// Rates of the paths of all cases that run at a time, in bit/s.
 const ROOM: u64 = 450_000_000;
 
-/// The most that counts of a case, so that slow ones run beside a fast one.
-const MOST: u64 = 300_000_000;
+/// Largest part of it that one case takes, so that slow ones run next to a fast one.
+const MAX_OF_A_CASE: u64 = 300_000_000;
 
 /// Added for each case: its programs cost something however slow the path is.
 const PROGRAMS: u64 = 30_000_000;
 
-/// What is running, and what waits.
+/// The cases that wait, and the room for them.
 struct Plan {
     waiting: Vec<Case>,
     /// Of [`ROOM`].
@@ -61,5 +61,5 @@ fn next(plan: &Mutex<Plan>, ended: &Condvar) -> Option<Case> {
 }
 
 fn cost(case: &Case) -> u64 {
-    (case.path.rate.bps() + PROGRAMS).min(MOST)
+    (case.path.rate.bps() + PROGRAMS).min(MAX_OF_A_CASE)
 }
