@@ -146,6 +146,13 @@ impl<'a> Arrivals<'a> {
         self.whole.iter().map(|flow| self.episodes(flow)).max_by_key(LossEpisodes::rounds)
     }
 
+    /// Returns whether the path carried clearly faster data, until a repair that only a policer makes so long.
+    pub(crate) fn shows_a_policer_in_a_long_repair(&self) -> bool {
+        let Some((lost, mss)) = self.most_lost().zip(self.mss()) else { return false };
+        let highest = (mss * lost.highest()).as_f64() * 8.0;
+        self.whole.len() == 1 && lost.has_a_long_repair() && highest >= self.rate.as_f64() * NO_BURST_BEFORE_QUEUE
+    }
+
     /// Returns whether data arrives about as fast as it did when BBR lost packets, at its start, and nothing is lost
     /// since: the bottleneck's queue overflowed then. A policer would have let a faster burst pass.
     pub(crate) fn bbr_has_what_it_ever_had(&self) -> bool {

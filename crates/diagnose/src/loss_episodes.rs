@@ -4,8 +4,9 @@ use fullpipe_record::{LossVerdict, Sample};
 use fullpipe_units::{Ratio, SegCount, Span, median};
 
 use crate::thresholds::{
-    BURST_BEFORE_POLICER, MAX_SPREAD_OF_POLICER, MAX_SPREAD_OF_QUEUE, MAX_SPREAD_OF_REGULAR_GAPS, MIN_EPISODES,
-    MIN_SPREAD_OF_CHANCE, NO_BURST_BEFORE_QUEUE, SHORT_RATE_TIME, SILENCE_ROUND_TRIPS, TAIL_OF_A_WINDOW,
+    BURST_BEFORE_POLICER, LONG_REPAIR_ROUND_TRIPS, MAX_SPREAD_OF_POLICER, MAX_SPREAD_OF_QUEUE,
+    MAX_SPREAD_OF_REGULAR_GAPS, MIN_EPISODES, MIN_SPREAD_OF_CHANCE, NO_BURST_BEFORE_QUEUE, SHORT_RATE_TIME,
+    SILENCE_ROUND_TRIPS, TAIL_OF_A_WINDOW,
 };
 
 /// A time in which data arrives out of order: packets before it are missing.
@@ -56,6 +57,13 @@ impl LossEpisodes {
     /// burst are lost, hardly anything is out of order.
     pub(crate) fn rounds(&self) -> u64 {
         self.episodes.iter().filter(|episode| !self.is_tail(episode)).map(|episode| episode.rounds).sum()
+    }
+
+    /// Returns whether the sender was repairing for many round trips without a pause: it lost packets again although it
+    /// had become slower. Long enough a round trip is needed to see the pauses.
+    pub(crate) fn has_a_long_repair(&self) -> bool {
+        let repair = |episode: &Episode| episode.to.saturating_sub(episode.from);
+        self.rtt >= SHORT_RATE_TIME && self.episodes.iter().any(|it| repair(it) >= self.rtt * LONG_REPAIR_ROUND_TRIPS)
     }
 
     fn is_tail(&self, episode: &Episode) -> bool {
@@ -200,6 +208,17 @@ mod tests {
         };
         assert_eq!(cause([30, 20, 24, 18, 22, 20]), Some(LossVerdict::Policer));
         assert_eq!(cause([30, 20, 60, 12, 44, 10]), Some(LossVerdict::Random));
+    }
+
+    #[test]
+    fn a_repair_is_long_if_losses_go_on_for_many_round_trips_that_are_long_themselves() {
+        let repairs = |millis: u64, samples: u64| {
+            let teeth: Vec<_> = std::iter::repeat_n((100, 1), samples as usize).chain([(100, 40), (100, 40)]).collect();
+            let flow = sawtooth(&teeth, 30);
+            LossEpisodes::of(&flow.iter().collect::<Vec<_>>(), Span::from_millis(millis)).has_a_long_repair()
+        };
+        assert!(repairs(100, 25) && !repairs(100, 15), "samples come at half of that time");
+        assert!(!repairs(20, 60), "pauses of so short a round trip do not show");
     }
 
     #[test]

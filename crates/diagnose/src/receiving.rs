@@ -175,6 +175,9 @@ fn out_of_order(arrivals: &Arrivals) -> Option<Finding> {
         let discarded = arrivals.share_out_of_order()? >= MIN_LOSS_OF_PROBES && !arrivals.bbr_has_what_it_ever_had();
         return discarded.then(|| Finding::new(LossVerdict::Policer, Ratio::ONE));
     }
+    if arrivals.shows_a_policer_in_a_long_repair() {
+        return Some(Finding::new(LossVerdict::Policer, Ratio::ONE));
+    }
     if !arrivals.loss_explains_the_rate()? || arrivals.keeps_its_rate() {
         return None;
     }

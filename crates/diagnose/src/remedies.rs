@@ -11,9 +11,9 @@ use crate::thresholds::SAME_RATE;
 /// Returns the remedies for the limit that `verdict` names, best first: of those that reach about the highest predicted
 /// rate, the ones that fill no queue, and then those of the smallest scope; the others by their rate.
 ///
-/// Each prediction is [`fullpipe_model::predict()`] over the settings and the load as changed. It is an interval from
-/// the present rate upwards where the bandwidth was not stated or an end's settings are not known, and `None` where
-/// nothing can be predicted. Remedies without a gain are left out. A change of `tcp_wmem` is for the sending host
+/// Each prediction is [`fullpipe_model::predict()`] over the settings and the load as changed. It is an interval from a
+/// little below the present rate upwards where the bandwidth was not stated or an end's settings are not known, and
+/// `None` where nothing can be predicted. Remedies without a gain are left out. A change of `tcp_wmem` is for the sending host
 /// and one of `tcp_rmem` for the receiving one, whichever end the remedy is listed at.
 ///
 /// `commands` are left empty. Nothing follows from a verdict of [`fullpipe_record::Limit::Unknown`].

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use fullpipe_host::{ApplyOptions, JournalDir, JournalError, System, check};
-use fullpipe_record::{At, Change, HostUndone, Measurement, Remedy, Request};
+use fullpipe_record::{At, Change, HostSettings, HostUndone, Measurement, Remedy, Request};
 use fullpipe_units::Span;
 
 use crate::error::ExperimentError;
@@ -23,10 +23,15 @@ pub struct OwnPart {
 }
 
 impl OwnPart {
-    /// Returns the part of `remedy` for the end `here`, which asked for the load `request`.
-    pub fn of(remedy: &Remedy, here: At, request: &Request) -> Self {
+    /// Returns the part of `remedy` for the end `here`, which asked for the load `request` and has the settings `own`, if
+    /// they are known. What both ends must change and is so here already is no part of it.
+    pub fn of(remedy: &Remedy, here: At, request: &Request, own: Option<&HostSettings>) -> Self {
         let is_of_a_host = |change: &&Change| !change.ends().is_empty();
-        let at_end = |change: &&Change| change.ends().contains(&here);
+        let is_so = |change: &Change| match change {
+            Change::WindowScaling(on) => own.is_some_and(|own| own.window_scaling == *on),
+            _ => false,
+        };
+        let at_end = |change: &&Change| change.ends().contains(&here) && !is_so(change);
         let changes: Vec<Change> = remedy.changes.iter().filter(at_end).cloned().collect();
         let elsewhere = |change: &Change| change.ends().iter().any(|end| *end != here);
         let changed =
@@ -117,7 +122,7 @@ mod tests {
             rtt: None,
             why: String::new(),
         };
-        OwnPart::of(&remedy, here, &Request::default())
+        OwnPart::of(&remedy, here, &Request::default(), Some(&HostSettings::of_linux_6_18()))
     }
 
     #[test]
@@ -131,11 +136,14 @@ mod tests {
         assert!(at_receiver.needs_other_end && !at_receiver.does_something);
         let with_bbr = part(vec![wmem, Change::CongestionControl("bbr".to_owned())], At::Receiver);
         assert!(with_bbr.needs_other_end && !with_bbr.does_something, "BBR alone shows nothing");
+        let scaling = part(vec![Change::WindowScaling(true)], At::Sender);
+        assert!(scaling.needs_other_end && !scaling.does_something, "it is on here already");
+        assert!(part(vec![Change::WindowScaling(false)], At::Sender).does_something);
     }
 
     #[test]
     fn window_scaling_is_for_both_ends_and_streams_are_for_the_load() {
-        let scaling = part(vec![Change::WindowScaling(true)], At::Receiver);
+        let scaling = part(vec![Change::WindowScaling(false)], At::Receiver);
         assert!(scaling.needs_other_end && scaling.does_something);
         let streams = part(vec![Change::Streams(4)], At::Receiver);
         assert!(!streams.needs_other_end && streams.does_something);

@@ -4,7 +4,7 @@ use fullpipe_model::improvement::WindowConstraint;
 use fullpipe_model::kernel::{self, ReceiveBuffer};
 use fullpipe_model::window;
 use fullpipe_record::{
-    Buffer, CongestionWindowVerdict, Handshake, HostSettings, Limit, ReceiveWindowVerdict, Remedy, Scope,
+    Buffer, CongestionWindowVerdict, Handshake, HostSettings, Limit, ReceiveWindowVerdict, Remedy, Sample, Scope,
 };
 use fullpipe_units::{ByteCount, Ratio};
 
@@ -217,12 +217,20 @@ fn never_needed_a_scale(figures: &Figures) -> bool {
 }
 
 /// Compares the window that arrives with the one that the receiver says it sends, each at its largest: they are not
-/// sampled in the same moment. The last one sent has not arrived yet.
+/// sampled in the same moment. The last one sent has not arrived yet, and the first may be of a buffer that the program
+/// had not fixed yet.
 fn clamped(figures: &Figures) -> Option<ReceiveWindowVerdict> {
     let arrives = figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.snd_wnd).max()?;
-    let arrived_until = figures.judged().1.saturating_sub(figures.rtt.unwrap_or_default());
-    let sent_before = figures.evidence.receiver_samples.iter().filter(|sample| sample.at <= arrived_until);
-    let sent = sent_before.filter_map(|sample| own_window(&sample.tcp)).max();
+    let sent_in = figures.judged();
+    let sent_in = [sent_in.0, sent_in.1].map(|end| end.saturating_sub(figures.rtt.unwrap_or_default()));
+    let of_that_time = |sample: &&Sample| (sent_in[0]..=sent_in[1]).contains(&sample.at);
+    let sent = figures
+        .evidence
+        .receiver_samples
+        .iter()
+        .filter(of_that_time)
+        .filter_map(|sample| own_window(&sample.tcp))
+        .max();
     let lowered = sent.map_or_else(
         || is_clamped_from_the_first(figures, arrives),
         |sent| arrives < sent.scaled(CLAMPED_WINDOW_SHARE),

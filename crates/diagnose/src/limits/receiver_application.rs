@@ -13,8 +13,8 @@ use crate::manual_remedy::ManualRemedy;
 use crate::path::time_on_the_line;
 use crate::text::{Row, size};
 use crate::thresholds::{
-    FALLEN_WINDOW_SHARE, LATE_ACK_FACTOR, MIN_CLOSED_SHARE, MIN_UNREAD_SHARE, MIN_WINDOW_FALLS_SHARE,
-    SWINGING_WINDOW_SHARE, WINDOW_FALL_SHARE,
+    FALLEN_WINDOW_SHARE, KEPT_DATA_RTT_FACTOR, LATE_ACK_FACTOR, MIN_CLOSED_SHARE, MIN_UNREAD_SHARE,
+    MIN_WINDOW_FALLS_SHARE, SWINGING_WINDOW_SHARE, WINDOW_FALL_SHARE,
 };
 
 /// Returns the receiving program, if a window that held the sender back for the share `held` is its work.
@@ -36,7 +36,17 @@ pub(crate) fn behind_late_acknowledgements(figures: &Figures, held: Ratio) -> Op
 
 fn reads_slowly(figures: &Figures) -> bool {
     let by_window = figures.flows.iter().any(|flow| window_fell(flow) || window_swings(flow));
-    by_window || unread_data_waits(figures) || acknowledgements_come_late(figures)
+    by_window || unread_data_waits(figures) || acknowledgements_come_late(figures) || data_waits_somewhere(figures)
+}
+
+/// Returns whether the round trips of another program's transfer, of which no echo requests tell, are far longer than
+/// those of the idle path, and never vary: a full window alone makes them no longer, and a queue that it does not fill
+/// holds less than a reader that takes data in its own time.
+fn data_waits_somewhere(figures: &Figures) -> bool {
+    let evidence = figures.evidence;
+    let is_watched = evidence.program.is_some() && evidence.receiver.is_none() && evidence.loaded_rtt.is_none();
+    let waits = || Some(figures.rtt? > figures.idle_rtt?.scaled(KEPT_DATA_RTT_FACTOR) + time_on_the_line(figures)? * 2);
+    is_watched && waits() == Some(true)
 }
 
 /// Returns whether acknowledgements take clearly longer than echo requests, which the receiving program has no part in.
@@ -62,8 +72,14 @@ pub(crate) fn behind(figures: &Figures, found: &Finding) -> Option<Finding> {
 }
 
 /// Returns whether a stream's window was, for most of the time, well below its largest size: the reader lets data pile
-/// up.
+/// up. One that stands still is of a buffer that was made smaller after the connection had been opened.
 fn window_fell(flow: &Flow) -> bool {
+    let mut windows: Vec<ByteCount> = flow.snapshots.iter().filter_map(|snapshot| snapshot.window).collect();
+    windows.sort_unstable();
+    let [low, high] = [1, 9].map(|tenths| windows.get(windows.len() * tenths / 10));
+    if low == high {
+        return false;
+    }
     let mss = flow.snapshots.iter().filter_map(|snapshot| snapshot.sample.tcp.snd_mss).max().unwrap_or_default();
     usual_and_most(flow).is_some_and(|(usual, most)| usual < most.scaled(FALLEN_WINDOW_SHARE) && usual + mss * 2 < most)
 }

@@ -218,6 +218,24 @@ fn a_window_that_swings_is_a_slow_readers_though_it_never_fell_far() {
     }
 }
 
+#[test]
+fn a_window_that_falls_once_and_stands_still_is_of_a_buffer_that_was_fixed_late() {
+    let full = |wavers: bool| {
+        samples(10.0, 1, |t| {
+            let window = match t {
+                _ if t < 0.06 => 200e3,
+                _ if wavers => 100e3 * (0.7 + 0.3 * (t * 7.0).sin().abs()),
+                _ => 100e3,
+            };
+            Moment { in_flight: window, window, cwnd: 500e3, rwnd_limited: 0.9, ..moment(window * 8.0 / 2e4, 20.0) }
+        })
+    };
+    let verdict = diagnose(&asked(builder::evidence("reno", 20, full(false)), 80_000));
+    assert_eq!((verdict.kind, verdict.cause), (Limit::ReceiveWindow, Cause::SoRcvbuf), "{verdict:#?}");
+    let verdict = diagnose(&asked(builder::evidence("reno", 20, full(true)), 80_000));
+    assert_eq!(verdict.kind, Limit::ReceiverApplication, "{verdict:#?}");
+}
+
 /// 94.15 Mbit/s under BBR of which one segment in `one_in` is sent again, over a path whose round trips of 40 ms are a
 /// fifth longer for `probes` of the time.
 fn bbr_that_loses(one_in: f64, probes: f64) -> Evidence {

@@ -85,7 +85,7 @@ impl Bench<'_> {
         arguments: &Arguments,
     ) -> Result<Option<Trial>, Failure> {
         let (here, style) = (this_end(request), self.terminal.style());
-        let part = OwnPart::of(remedy, here, request);
+        let part = OwnPart::of(remedy, here, request, before.local.settings.as_ref());
         if part.needs_other_end {
             self.terminal.result(&report::elsewhere(remedy, here, style));
         }
