@@ -94,10 +94,10 @@ impl Quota {
     /// # Errors
     /// If this machine has no such groups, or they are not ours to make.
     pub(crate) fn make(share: Ratio) -> io::Result<Self> {
-        let v2 = PathBuf::from(GROUPS_V2).join("cgroup.controllers").exists();
-        let root = PathBuf::from(if v2 { GROUPS_V2 } else { GROUPS_V1 });
         // Cases that run side by side have a group each.
         static COUNT: AtomicU32 = AtomicU32::new(0);
+        let v2 = PathBuf::from(GROUPS_V2).join("cgroup.controllers").exists();
+        let root = PathBuf::from(if v2 { GROUPS_V2 } else { GROUPS_V1 });
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder = root.join(format!("fullpipe-bench-{}-{number}", std::process::id()));
         if !folder.exists() {

@@ -52,6 +52,11 @@ pub(crate) struct Case {
 }
 
 impl Case {
+    /// Returns whether another kernel can be the near host: one without BBR and control groups.
+    pub(crate) fn runs_in_other_kernel(&self) -> bool {
+        !self.name.contains(" bbr ") && self.quota.is_none_or(|(host, _)| host != Host::Near)
+    }
+
     /// Returns the path of the data and back, of which the planted limit need not be a part.
     pub(crate) fn path(&self) -> Path {
         let loss = self.path.loss.into_iter().fold(0.0, f64::max);

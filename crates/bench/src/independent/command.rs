@@ -1,6 +1,6 @@
 //! `bench independent`: draws cases from a seed, runs them or reads records of them, and prints the score.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -34,6 +34,9 @@ pub(crate) struct Drawing {
     /// Cases of each view
     #[arg(long, default_value_t = 50, value_name = "N")]
     count: usize,
+    /// Run the near host in this User-Mode Linux; cases that it cannot run are left out
+    #[arg(long, value_name = "PATH", conflicts_with = "prove")]
+    kernel: Option<PathBuf>,
     /// Apply the best remedy of each load of its own and measure again
     #[arg(long)]
     prove: bool,
@@ -78,10 +81,11 @@ impl Drawing {
             self.seed.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs());
         say(false, &format!("seed {seed}\n"));
         let views = if self.view.is_empty() { clap::ValueEnum::value_variants() } else { &self.view };
-        let bench = std::env::current_exe()?;
-        let programs = Programs { fullpipe: program, bench: &bench, proves: self.prove };
+        let (program, bench) = (std::path::absolute(program)?, std::env::current_exe()?);
+        let programs =
+            Programs { fullpipe: &program, bench: &bench, kernel: self.kernel.as_deref(), proves: self.prove };
         let mut cases: Vec<Case> = views.iter().flat_map(|view| cases(*view, seed, self.count)).collect();
-        cases.retain(|case| wanted(&case.name));
+        cases.retain(|case| wanted(&case.name) && (self.kernel.is_none() || case.runs_in_other_kernel()));
         if self.selection.list {
             for case in &cases {
                 say(false, &format!("{:?} {}\n", case.view, case.name));

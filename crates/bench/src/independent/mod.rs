@@ -10,6 +10,7 @@ mod command;
 mod delay_box;
 mod draw;
 mod network;
+mod other_kernel;
 mod peer;
 mod plant;
 mod random;

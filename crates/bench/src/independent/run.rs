@@ -11,6 +11,7 @@ use serde::Deserialize;
 
 use super::case::{CROSS_TRAFFIC_PORT, Case, PORT, View};
 use super::network::{Host, Network};
+use super::other_kernel::run_in;
 use super::record::Record;
 use crate::accuracy::RemedyResult;
 use crate::diagnosis::{Quota, slowed};
@@ -32,6 +33,8 @@ pub(crate) struct Programs<'p> {
     pub(crate) fullpipe: &'p Path,
     /// This one, whose `peer` is a small foreign program.
     pub(crate) bench: &'p Path,
+    /// A User-Mode Linux in which the near host runs.
+    pub(crate) kernel: Option<&'p Path>,
     /// Set if the best remedy of a load of its own is applied and measured.
     pub(crate) proves: bool,
 }
@@ -64,8 +67,9 @@ impl Programs<'_> {
     /// # Errors
     /// If it could not be planted, or the user stopped it.
     pub(crate) fn run(&self, case: &Case, seed: u64, stop: &AtomicBool) -> Result<Record, RunError> {
-        let network = Network::make(&case.path, seed)?;
-        for (host, script) in &case.scripts {
+        let network = Network::make(&case.path, seed, self.kernel.is_some())?;
+        let is_elsewhere = |host: Host| host == Host::Near && self.kernel.is_some();
+        for (host, script) in case.scripts.iter().filter(|(host, _)| !is_elsewhere(*host)) {
             network.shell(*host, script)?;
         }
         let quota = case.quota.map(|(_, share)| Quota::make(share)).transpose().map_err(RunError::failed)?;
@@ -77,8 +81,15 @@ impl Programs<'_> {
         let server = [wrap(Host::Far), slow, self.words(&case.server)].concat();
         let _server = start(&network, Host::Far, &server, PORT, stop)?;
         let _cross_traffic = cross_traffic(&network, case, stop)?;
-        let client = Process::start(&mut network.command(Host::Near, &self.client(case, &wrap(Host::Near))))?;
-        let ended = client.finish(TIMEOUT, stop)?;
+        let client = self.client(case, &wrap(Host::Near));
+        let ended = match self.kernel {
+            Some(kernel) => {
+                let near = case.scripts.iter().filter(|(host, _)| is_elsewhere(*host));
+                let scripts: Vec<&str> = near.map(|(_, script)| script.as_str()).collect();
+                run_in(kernel, &network, &scripts, &client, TIMEOUT, stop)?
+            }
+            None => Process::start(&mut network.command(Host::Near, &client))?.finish(TIMEOUT, stop)?,
+        };
         let passage = network.finish();
         let document: Option<Document> = serde_json::from_str(&ended.stdout).ok();
         let (diagnosis, measurement) =

@@ -31,7 +31,7 @@ fn calibration(records: &[Record]) -> String {
     let mut cases: Vec<(f64, bool)> =
         judged.filter_map(|record| Some((record.verdict.as_ref()?.confidence.get(), record.is_right()))).collect();
     cases.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let bins = (cases.len() / CASES_OF_A_BIN).max(1);
+    let bins = (cases.len() / CASES_OF_A_BIN).max(usize::from(!cases.is_empty()));
     let mut text = "\nConfidence, from the least sure verdicts to the surest\n\n".to_owned();
     for bin in 0..bins {
         let part = &cases[bin * cases.len() / bins..(bin + 1) * cases.len() / bins];
