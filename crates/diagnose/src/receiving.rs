@@ -118,7 +118,9 @@ fn slow_reader(arrivals: &Arrivals) -> Option<Finding> {
         Some(memory.rmem_alloc >= memory.rcvbuf.scaled(UNREAD_BUFFER_SHARE) && !waits_for_a_hole)
     };
     let held = share(arrivals.pairs().map(|(before, now)| full(before, now)))?;
-    (held.get() >= MIN_LIMIT_SHARE).then(|| Finding::new(ReceiverApplicationVerdict::SlowReader, held))
+    let program = || Finding::new(ReceiverApplicationVerdict::SlowReader, held);
+    // A program that gets no time does not read either.
+    (held.get() >= MIN_LIMIT_SHARE).then(|| own_processor(arrivals).unwrap_or_else(program))
 }
 
 /// Finds this end's window as the limit, where each round trip brings as much as it allows. A window that is larger

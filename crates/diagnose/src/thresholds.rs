@@ -271,7 +271,7 @@ pub(crate) const DEFAULT_QUEUE_PACKETS: u64 = 1000;
 /// Share of the advertised window that a round trip must bring where the window limits.
 ///
 /// A buffer that the kernel tunes offers twice of what a round trip brings, until it cannot grow.
-pub(crate) const MIN_WINDOW_FILL: f64 = 0.75;
+pub(crate) const MIN_WINDOW_FILL: f64 = 0.65;
 /// Multiple of the idle round-trip time above which a queue comes and goes on the path, where the rate is flat as well
 /// (measured: 1.08 and more at full links, 1.00 to 1.02 where loss or a window limits).
 pub(crate) const SLIGHTLY_INFLATED_RTT_FACTOR: f64 = 1.04;

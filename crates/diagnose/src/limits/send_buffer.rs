@@ -60,13 +60,15 @@ pub(crate) fn buffer_is_full(figures: &Figures, flow: &Flow) -> Option<bool> {
     let stated = figures.share_of_busy(|tcp| tcp.sndbuf_limited).is_none_or(|waited| waited.get() >= MIN_BLOCKED_SHARE);
     // Only a writer that has more to send than there is room fills all of it and keeps it so.
     let never_lacks = peak >= 1.0 && mean >= MIN_MEAN_OF_FULL_BUFFER;
-    let waited = stated
-        || never_lacks
-        || (used.len() >= MIN_SNAPSHOTS_OF_SLEEPING_WRITER && WOKEN_BUFFER_SHARES.contains(&least));
     // A program that asks first whether it may write may do so only when a third is free, and keeps it there.
     let asks_first = WOKEN_BUFFER_SHARES.contains(&mean)
         && least >= MIN_BUFFER_OF_ASKING_WRITER
         && peak <= MAX_BUFFER_OF_ASKING_WRITER;
+    let mostly_there = [1, 9]
+        .iter()
+        .all(|tenths| used.get(used.len() * tenths / 10).is_some_and(|share| WOKEN_BUFFER_SHARES.contains(share)));
+    let woken = (asks_first && mostly_there) || WOKEN_BUFFER_SHARES.contains(&least);
+    let waited = stated || never_lacks || (used.len() >= MIN_SNAPSHOTS_OF_SLEEPING_WRITER && woken);
     let full = asks_first || (peak >= MIN_BUFFER_PEAK && mean >= MIN_BUFFER_MEAN);
     (!used.is_empty()).then_some(waited && full)
 }

@@ -167,7 +167,7 @@ fn a_writer_that_never_waits_for_room_is_not_stopped_by_its_buffer() {
 fn a_send_buffer_that_is_more_than_full_and_never_much_emptier_limits_without_the_kernels_word() {
     let buffer = |least: f64, most: f64| {
         of("cubic", move |t| {
-            let used = if (t / 0.05).round() as u64 % 2 == 0 { least } else { most };
+            let used = if ((t / 0.05).round() as u64).is_multiple_of(2) { least } else { most };
             Moment { in_flight: used * 1e6, sndbuf: 1e6, unsent: 0.0, app_limited: true, cwnd: 5e6, ..unhindered() }
         })
     };
@@ -178,7 +178,7 @@ fn a_send_buffer_that_is_more_than_full_and_never_much_emptier_limits_without_th
 fn writes_larger_than_the_buffer_leave_data_unsent_and_the_kernels_clock_decides() {
     let limited = |share: f64| {
         of("bbr", move |t| {
-            let unsent = if (t / 0.05).round() as u64 % 3 == 0 { 0.0 } else { 60e3 };
+            let unsent = if ((t / 0.05).round() as u64).is_multiple_of(3) { 0.0 } else { 60e3 };
             Moment { in_flight: 50e3, unsent, sndbuf: 60e3, sndbuf_limited: share, cwnd: 300e3, ..unhindered() }
         })
     };
