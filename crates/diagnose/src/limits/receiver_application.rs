@@ -39,9 +39,9 @@ fn reads_slowly(figures: &Figures) -> bool {
     by_window || unread_data_waits(figures) || acknowledgements_come_late(figures) || data_waits_somewhere(figures)
 }
 
-/// Returns whether the round trips of another program's transfer, of which no echo requests tell, are far longer than
-/// those of the idle path, and never vary: a full window alone makes them no longer, and a queue that it does not fill
-/// holds less than a reader that takes data in its own time.
+/// Returns whether the round trips of another program's transfer, without echo requests next to it, are far longer than
+/// those of the idle path: a full window alone makes them no longer, and where it is larger than the pipe by a queue,
+/// the full link has been found before.
 fn data_waits_somewhere(figures: &Figures) -> bool {
     let evidence = figures.evidence;
     let is_watched = evidence.program.is_some() && evidence.receiver.is_none() && evidence.loaded_rtt.is_none();
