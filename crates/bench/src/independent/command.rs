@@ -47,21 +47,18 @@ pub(crate) struct Drawing {
 impl Drawing {
     /// Runs the bench. The exit code does not depend on the verdicts.
     pub(crate) fn run(&self, program: &Path, stop: &AtomicBool) -> ExitCode {
-        match self.records(program, stop) {
-            Ok(records) if records.is_empty() => ExitCode::SUCCESS,
+        let outcome = self.records(program, stop);
+        let interrupted = stop.load(Ordering::Relaxed).then_some(ExitCode::from(INTERRUPTED));
+        match outcome {
             Ok(records) => {
-                say(false, &score::text(&records));
-                let mut accuracy = Accuracy::default();
-                records
-                    .iter()
-                    .filter(|record| record.left_out().is_none())
-                    .for_each(|record| record.hold(&mut accuracy));
-                say(false, &accuracy.text());
-                ExitCode::SUCCESS
+                if !records.is_empty() {
+                    say(false, &report(&records));
+                }
+                interrupted.unwrap_or(ExitCode::SUCCESS)
             }
             Err(why) => {
                 say(true, &format!("fullpipe-bench: {why}\n"));
-                ExitCode::from(if stop.load(Ordering::Relaxed) { INTERRUPTED } else { LACKING })
+                interrupted.unwrap_or(ExitCode::from(LACKING))
             }
         }
     }
@@ -112,6 +109,13 @@ impl Drawing {
         }
         Ok(record)
     }
+}
+
+/// The score and the accuracy of the records that count, as text.
+fn report(records: &[Record]) -> String {
+    let mut accuracy = Accuracy::default();
+    records.iter().filter(|record| record.left_out().is_none()).for_each(|record| record.hold(&mut accuracy));
+    score::text(records) + &accuracy.text()
 }
 
 fn run_until_valid(programs: &Programs<'_>, case: &Case, seed: u64, stop: &AtomicBool) -> Result<Record, RunError> {

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use super::case::Case;
 
@@ -15,6 +16,9 @@ const MAX_OF_A_CASE: u64 = 300_000_000;
 
 /// Added for each case: its programs cost something however slow the path is.
 const PROGRAMS: u64 = 30_000_000;
+
+/// Longest that an interrupt goes unheard.
+const INTERRUPT_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The cases that wait, and the room for them.
 struct Plan {
@@ -33,22 +37,21 @@ pub(crate) fn side_by_side(mut cases: Vec<Case>, stop: &AtomicBool, run: impl Fn
     thread::scope(|scope| {
         for _ in 0..most {
             scope.spawn(|| {
-                while let Some(case) = next(&plan, &ended).filter(|_| !stop.load(Ordering::Relaxed)) {
+                while let Some(case) = next(&plan, &ended, stop) {
                     run(&case);
                     plan.lock().unwrap_or_else(PoisonError::into_inner).left += cost(&case);
                     ended.notify_all();
                 }
-                ended.notify_all();
             });
         }
     });
 }
 
-/// Waits for room, and returns the first case that fits; `None` when none is left.
-fn next(plan: &Mutex<Plan>, ended: &Condvar) -> Option<Case> {
+/// Waits for room, and returns the first case that fits; `None` when none is left, or once `stop` is set.
+fn next(plan: &Mutex<Plan>, ended: &Condvar, stop: &AtomicBool) -> Option<Case> {
     let mut plan = plan.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
-        if plan.waiting.is_empty() {
+        if plan.waiting.is_empty() || stop.load(Ordering::Relaxed) {
             return None;
         }
         if let Some(index) = plan.waiting.iter().position(|case| cost(case) <= plan.left) {
@@ -56,7 +59,7 @@ fn next(plan: &Mutex<Plan>, ended: &Condvar) -> Option<Case> {
             plan.left -= cost(&case);
             return Some(case);
         }
-        plan = ended.wait(plan).unwrap_or_else(PoisonError::into_inner);
+        plan = ended.wait_timeout(plan, INTERRUPT_POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
     }
 }
 
