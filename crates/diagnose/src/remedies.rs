@@ -13,8 +13,8 @@ use crate::thresholds::SAME_RATE;
 ///
 /// Each prediction is [`fullpipe_model::predict()`] over the settings and the load as changed. It is an interval from a
 /// little below the present rate upwards where the bandwidth was not stated or an end's settings are not known, and
-/// `None` where nothing can be predicted. Remedies without a gain are left out. A change of `tcp_wmem` is for the sending host
-/// and one of `tcp_rmem` for the receiving one, whichever end the remedy is listed at.
+/// `None` where nothing can be predicted. Remedies without a gain are left out. A change of `tcp_wmem` is for the
+/// sending host and one of `tcp_rmem` for the receiving one, whichever end the remedy is listed at.
 ///
 /// `commands` are left empty. Nothing follows from a verdict of [`fullpipe_record::Limit::Unknown`].
 pub fn remedies(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
