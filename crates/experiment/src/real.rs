@@ -23,8 +23,8 @@ pub struct OwnPart {
 }
 
 impl OwnPart {
-    /// Returns the part of `remedy` for the end `here`, which asked for the load `request` and has the settings `own`, if
-    /// they are known. What both ends must change and is so here already is no part of it.
+    /// Returns the part of `remedy` for the end `here`, which asked for the load `request` and has the settings `own`,
+    /// if they are known. What both ends must change and is so here already is no part of it.
     pub fn of(remedy: &Remedy, here: At, request: &Request, own: Option<&HostSettings>) -> Self {
         let is_of_a_host = |change: &&Change| !change.ends().is_empty();
         let is_so = |change: &Change| match change {
