@@ -164,8 +164,8 @@ fn a_connection_that_moves_nothing_gives_no_transfer() {
     assert!(transfers(&watched, None).is_empty());
 }
 
-/// Of processor time, not of time: a busy machine makes it no dearer by much. But each snapshot walks the kernel's whole
-/// table of connections, which took 1.5 ms on one machine and 7 ms on another.
+/// Of processor time, not of time: a busy machine makes it no dearer by much. But each snapshot walks the kernel's
+/// whole table of connections, which took 1.5 ms on one machine and 7 ms on another.
 #[test]
 #[ignore = "judges the machine: the kernel's time for a walk over its table of connections"]
 #[expect(clippy::print_stdout, reason = "the figure is for whoever asks for it with --nocapture")]
