@@ -6,6 +6,8 @@ use fullpipe_record::{Cause, Forecast, LegalVerdict, Limit, Prediction, Request,
 use fullpipe_units::{BitRate, Span};
 use serde::{Deserialize, Serialize};
 
+use crate::statistics::{median, quantile};
+
 /// Prediction of an untouched path, and the transfer over it.
 #[derive(Debug)]
 pub(crate) struct Untouched<'r> {
@@ -161,9 +163,9 @@ impl Accuracy {
              at the 95th percentile ({:.0} % allowed)\n{} with chance in them are inside their interval; {} remedies \
              gave what they promised\n",
             self.deterministic.len(),
-            quantile(&self.deterministic, 0.5) * 100.0,
+            median(&self.deterministic).unwrap_or(0.0) * 100.0,
             MEDIAN * 100.0,
-            quantile(&self.deterministic, 0.95) * 100.0,
+            quantile(&self.deterministic, 0.95).unwrap_or(0.0) * 100.0,
             PERCENTILE_95 * 100.0,
             self.with_chance.text(),
             self.remedies.text(),
@@ -178,7 +180,7 @@ impl Accuracy {
                 "bandwidth not stated: {} rates with a remedy are inside its interval, whose upper end is {:.1} × the \
                  path in the median",
                 self.unstated.text(),
-                quantile(&self.upper_ends, 0.5),
+                median(&self.upper_ends).unwrap_or(0.0),
             );
         }
         for miss in &self.misses {
@@ -191,13 +193,6 @@ impl Accuracy {
 fn is_as_said(said: RttForecast, seen: Span) -> bool {
     let room = |span: Span| span.scaled(RTT_SHARE).max(RTT_TIME);
     seen >= said.low.saturating_sub(room(said.low)) && said.high.is_none_or(|high| seen <= high + room(high))
-}
-
-fn quantile(figures: &[f64], share: f64) -> f64 {
-    let mut sorted = figures.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let last = sorted.len().saturating_sub(1);
-    sorted.get((last as f64 * share).round() as usize).copied().unwrap_or(0.0)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use fullpipe_record::{LossVerdict, Sample};
 use fullpipe_units::{Ratio, SegCount, Span, median};
 
+use crate::figures::spread;
 use crate::thresholds::{
     BURST_BEFORE_POLICER, LONG_REPAIR_ROUND_TRIPS, MAX_SPREAD_OF_POLICER, MAX_SPREAD_OF_QUEUE,
     MAX_SPREAD_OF_REGULAR_GAPS, MIN_EPISODES, MIN_SPREAD_OF_CHANCE, NO_BURST_BEFORE_QUEUE, SHORT_RATE_TIME,
@@ -111,12 +112,7 @@ impl LossEpisodes {
 fn spread_of_gaps(begins: impl Iterator<Item = Span>) -> f64 {
     let begins: Vec<Span> = begins.collect();
     let gaps: Vec<f64> = begins.windows(2).map(|pair| (pair[1].saturating_sub(pair[0])).as_secs_f64()).collect();
-    let mean = gaps.iter().sum::<f64>() / gaps.len().max(1) as f64;
-    if gaps.len() < 2 || mean <= 0.0 {
-        return 0.0;
-    }
-    let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
-    variance.sqrt() / mean
+    spread(&gaps)
 }
 
 /// Returns the episodes without the rates around them.

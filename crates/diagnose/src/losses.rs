@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use fullpipe_record::{CongestionState, Sample, TcpInfo};
 use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 
+use crate::figures::spread;
 use crate::flow::Flow;
 use crate::snapshot::Snapshot;
 use crate::thresholds::{
@@ -37,7 +38,7 @@ pub(crate) fn come_at_one_window(flows: &[Flow], is_reno: bool) -> bool {
         _ => of_many,
     };
     episodes >= MIN_EPISODES_OF_SAME_WINDOW * windows.len().max(1)
-        && windows.iter().all(|windows| spread(windows) <= most(windows.len()) || mostly_at_the_top(windows))
+        && windows.iter().all(|windows| spread_of(windows) <= most(windows.len()) || mostly_at_the_top(windows))
 }
 
 /// Returns whether most losses came at the largest window of all: a burst may overflow a short queue sooner, but no
@@ -95,7 +96,8 @@ pub(crate) fn come_many_at_once(flows: &[Flow]) -> bool {
 /// rate.
 pub(crate) fn come_at_any_window(flows: &[Flow]) -> bool {
     let differ = |windows: Vec<ByteCount>| {
-        windows.len() >= MIN_EPISODES_OF_ONE_WINDOW && spread(&without_outlier(windows)) > MAX_WINDOW_SPREAD_OF_POLICER
+        windows.len() >= MIN_EPISODES_OF_ONE_WINDOW
+            && spread_of(&without_outlier(windows)) > MAX_WINDOW_SPREAD_OF_POLICER
     };
     flows.iter().map(grown_windows_before_loss).any(differ)
 }
@@ -244,13 +246,7 @@ fn recovering(sample: &Sample) -> bool {
     matches!(sample.tcp.congestion_state, Some(CongestionState::Recovery | CongestionState::Loss))
 }
 
-/// Returns standard deviation ÷ mean; zero of no values.
-fn spread(windows: &[ByteCount]) -> f64 {
-    let count = windows.len() as f64;
-    let mean = windows.iter().map(|window| window.as_f64()).sum::<f64>() / count;
-    if windows.is_empty() || mean == 0.0 {
-        return 0.0;
-    }
-    let variance = windows.iter().map(|window| (window.as_f64() - mean).powi(2)).sum::<f64>() / count;
-    variance.sqrt() / mean
+/// Returns standard deviation ÷ mean of windows.
+fn spread_of(windows: &[ByteCount]) -> f64 {
+    spread(&windows.iter().map(|window| window.as_f64()).collect::<Vec<_>>())
 }
