@@ -1,7 +1,8 @@
 //! A case: a transfer over a path, with one planted limit, and the view from which it is judged.
 
-use fullpipe_record::{Effects, Encapsulation, Framing, IpVersion, Path, PathDirection};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use fullpipe_host::usual_path;
+use fullpipe_record::Path;
+use fullpipe_units::{BitRate, Ratio, Span};
 use serde::{Deserialize, Serialize};
 
 use super::network::{Host, PathPlan};
@@ -59,19 +60,11 @@ impl Case {
 
     /// Returns the path of the data and back, of which the planted limit need not be a part.
     pub(crate) fn path(&self) -> Path {
+        let mut path = usual_path(self.path.rtt, self.stated_rate());
+        for direction in [&mut path.forward, &mut path.reverse] {
+            direction.queue = Some(self.path.queue.scaled(ON_THE_WIRE / PACKET));
+        }
         let loss = self.path.loss.into_iter().fold(0.0, f64::max);
-        let direction = PathDirection {
-            rate: Some(self.stated_rate()),
-            delay: Span::ZERO,
-            queue: Some(self.path.queue.scaled(ON_THE_WIRE / PACKET)),
-            loss: None,
-            mtu: ByteCount::new(1500),
-            framing: Framing::Ethernet,
-            ip: IpVersion::V4,
-            encapsulation: Encapsulation::default(),
-            effects: Effects::default(),
-        };
-        let mut path = Path::symmetric(&direction, self.path.rtt);
         path.forward.loss = (loss > 0.0).then(|| Ratio::new(loss));
         path
     }

@@ -121,8 +121,8 @@ impl Programs<'_> {
     /// The program under test, with whatever holds its own load back, or the one that it watches.
     fn client(&self, case: &Case, wrap: &[String]) -> Vec<String> {
         let tried: &[&str] = if self.proves && case.view != View::Watched { &["--apply", "1"] } else { &[] };
-        let own = ["FULLPIPE", "diagnose", "--json"].iter().chain(tried).map(|word| (*word).to_owned()).collect();
-        let own: Vec<String> = own;
+        let own = ["FULLPIPE", "diagnose", "--json"].iter().chain(tried);
+        let own: Vec<String> = own.map(|word| (*word).to_owned()).collect();
         let (before, after) = match case.client.iter().position(|word| word == "--") {
             Some(at) if case.view == View::Watched => case.client.split_at(at + 1),
             _ => return [wrap.to_vec(), self.words(&[own, case.client.clone()].concat())].concat(),
