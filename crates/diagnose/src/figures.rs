@@ -199,17 +199,6 @@ pub(crate) fn share(votes: impl Iterator<Item = Option<bool>>) -> Option<Ratio> 
     (said > 0).then(|| Ratio::of(f64::from(yes), f64::from(said)))
 }
 
-/// Returns standard deviation ÷ mean; zero of no values.
-pub(crate) fn spread(values: &[f64]) -> f64 {
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    if values.is_empty() || mean == 0.0 {
-        return 0.0;
-    }
-    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count;
-    variance.sqrt() / mean
-}
-
 /// Mean of some sizes; `None` where there are none.
 fn mean(sizes: impl Iterator<Item = ByteCount>) -> Option<ByteCount> {
     let (mut total, mut count) = (0.0, 0_u32);

@@ -27,6 +27,7 @@ mod rules;
 mod runner_up;
 mod seconds;
 mod snapshot;
+mod spread;
 mod syn_quotes;
 mod text;
 mod thresholds;

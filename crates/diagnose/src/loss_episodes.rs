@@ -3,7 +3,7 @@
 use fullpipe_record::{LossVerdict, Sample};
 use fullpipe_units::{Ratio, SegCount, Span, median};
 
-use crate::figures::spread;
+use crate::spread::spread;
 use crate::thresholds::{
     BURST_BEFORE_POLICER, LONG_REPAIR_ROUND_TRIPS, MAX_SPREAD_OF_POLICER, MAX_SPREAD_OF_QUEUE,
     MAX_SPREAD_OF_REGULAR_GAPS, MIN_EPISODES, MIN_SPREAD_OF_CHANCE, NO_BURST_BEFORE_QUEUE, SHORT_RATE_TIME,

@@ -3,9 +3,9 @@ use std::collections::BTreeMap;
 use fullpipe_record::{CongestionState, Sample, TcpInfo};
 use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 
-use crate::figures::spread;
 use crate::flow::Flow;
 use crate::snapshot::Snapshot;
+use crate::spread::spread;
 use crate::thresholds::{
     LOWER_RTT_BEFORE_SHORT_QUEUE_DROPS, MANY_EPISODES, MANY_EPISODES_SPREAD, MANY_EPISODES_SPREAD_UNDER_RENO,
     MANY_LOST_AT_ONCE, MAX_WINDOW_SPREAD_OF_POLICER, MIN_BURST_SEGMENTS, MIN_EPISODES_OF_ONE_WINDOW,
