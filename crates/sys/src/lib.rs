@@ -48,7 +48,7 @@ pub use packet::{open_packet_socket, packet_drops};
 pub use qdisc::{RootQdisc, delete_root_qdisc, restore_root_qdisc, root_qdisc, set_root_qdisc};
 pub use route::{create_veth, output_device};
 pub use routes::{NUMERIC_METRICS, Route, routes, set_route_metric};
-pub use socket::{fixed_buffers, save_syn, saved_syn, set_pacing_rate, socket_memory, tcp_info};
+pub use socket::{fixed_buffers, save_syn, saved_syn, set_pacing_rate, socket_memory, tcp_info, unfix_buffers};
 pub use stamps::{Stamped, arrival, departure, stamp_passages};
 pub use tcp_info::decode as decode_tcp_info;
 pub use tcp_metrics::{TcpMetrics, tcp_metrics};

@@ -16,6 +16,9 @@ const MAX_SAVED_SYN: usize = 120;
 /// Words of `SO_MEMINFO` (`enum sk_meminfo_vars`).
 const MEMINFO_WORDS: usize = 9;
 
+/// Which buffers a program has fixed (`asm-generic/socket.h`); the crate `libc` has no name for it.
+const SO_BUF_LOCK: i32 = 72;
+
 /// `TCP_INFO` of a connection: every field that the running kernel returns.
 ///
 /// # Errors
@@ -61,7 +64,6 @@ pub fn saved_syn(connection: impl AsFd) -> io::Result<Vec<u8>> {
 /// What the kernel says: `PermissionDenied` where that process is not ours to trace, `NotFound` (`ESRCH`) where it is
 /// gone, or what `getsockopt` reports, as for a descriptor that is no socket, or before Linux 5.14.
 pub fn fixed_buffers(pid: u32, descriptor: i32) -> io::Result<[bool; 2]> {
-    const SO_BUF_LOCK: i32 = 72;
     let pid = Pid::from_raw(pid.cast_signed()).ok_or(io::ErrorKind::NotFound)?;
     let process = pidfd_open(pid, PidfdFlags::empty())?;
     let socket = pidfd_getfd(process, descriptor, PidfdGetfdFlags::empty())?;
@@ -69,6 +71,15 @@ pub fn fixed_buffers(pid: u32, descriptor: i32) -> io::Result<[bool; 2]> {
     let answer = option(socket.as_fd(), libc::SOL_SOCKET, SO_BUF_LOCK, &mut bytes)?;
     let locks = answer.first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
     Ok([locks & 1 != 0, locks & 2 != 0])
+}
+
+/// Gives the sizes of both buffers of `socket` back to the kernel, which then tunes them as if no program had fixed them
+/// (`SO_BUF_LOCK`, Linux 5.14). The sizes stay as they are until it does.
+///
+/// # Errors
+/// What `setsockopt` reports, as before Linux 5.14.
+pub fn unfix_buffers(socket: impl AsFd) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, SO_BUF_LOCK, &0_u32.to_ne_bytes())
 }
 
 /// The kernel's answer, of whatever length.

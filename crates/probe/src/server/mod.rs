@@ -13,6 +13,7 @@ mod listen;
 mod monitor;
 mod output;
 mod registry;
+mod stream_listener;
 mod test;
 mod udp;
 
@@ -43,6 +44,7 @@ use first_bytes::{FirstBytes, read_first_bytes};
 use listen::{canonical, listen_tcp, listen_udp};
 use monitor::Bounds;
 use registry::{AcceptedStream, CookieState, Registry, StreamSender};
+use stream_listener::StreamListener;
 use test::{Test, TestTotals};
 
 pub use admission::{Limits, Network, NetworkError, Quota};
@@ -211,7 +213,7 @@ struct Server {
     rejected: RejectedConnections,
     events: mpsc::UnboundedSender<QueuedEvent>,
     shutdown: watch::Sender<bool>,
-    listener: Rc<TcpListener>,
+    listener: Rc<StreamListener>,
     /// True if UDP streams can be opened.
     has_udp: Cell<bool>,
     key: Option<Key>,
@@ -245,7 +247,7 @@ impl Server {
             rejected: RejectedConnections::default(),
             events,
             shutdown: watch::Sender::new(false),
-            listener: Rc::clone(&listener),
+            listener: StreamListener::new(Rc::clone(&listener)),
             has_udp: Cell::new(false),
             client_timeout: ClientTimeout(options.timeout),
             interval: options.interval,

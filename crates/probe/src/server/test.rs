@@ -28,6 +28,7 @@ use super::listen::canonical;
 use super::monitor::Monitor;
 use super::output::OutputBuffer;
 use super::registry::AcceptedStream;
+use super::stream_listener::OpeningStreams;
 use super::{POLL_INTERVAL, Server, ServerEvent, TestFailure, random_nonce};
 use crate::client::Connected;
 use crate::machine::{self, Before};
@@ -84,6 +85,8 @@ pub(super) struct Test {
     request: Request,
     /// Permit of the load, once it is admitted.
     load: Option<Permit>,
+    /// Held while the streams are opened.
+    opening_streams: Option<OpeningStreams>,
     /// The streams, each with the number of its permit, which orders them.
     streams: Vec<(u64, Channel)>,
     sockets: Vec<SocketReadback>,
@@ -118,6 +121,7 @@ impl Test {
             accepted,
             request: Request::default(),
             load: None,
+            opening_streams: None,
             streams: Vec::new(),
             sockets: Vec::new(),
             progress: None,
@@ -270,6 +274,8 @@ impl Test {
                 self.load = Some(permit);
                 if self.server.one_off {
                     self.prepare_listener(&request);
+                } else {
+                    self.opening_streams = Some(self.server.listener.expect_streams(&request).await);
                 }
                 self.server.report(ServerEvent::Began { client: self.client, request: request.clone() });
                 self.request = request;
@@ -335,12 +341,11 @@ impl Test {
         Ok(())
     }
 
-    /// Sets the options of the listening socket, so that data connections have their buffer sizes from the SYN on, as
-    /// with iperf3: the window scale is agreed on in the handshake, and a small scale wastes less of a small window. A
-    /// server of several tests sets the options of accepted sockets only, because its tests share the listening socket.
-    /// Errors are ignored here: setting the accepted sockets fails in the same way.
+    /// Sets the options of the listening socket, so that data connections have them from the SYN on, as with iperf3. A
+    /// server of several tests, which share the listening socket, sets the receive buffer only, and the other options
+    /// of accepted sockets. Errors are ignored here: setting the accepted sockets fails in the same way.
     fn prepare_listener(&self, request: &Request) {
-        let _ = apply_options(&SockRef::from(&*self.server.listener), request);
+        let _ = apply_options(&self.server.listener.socket(), request);
     }
 
     /// Accepts a stream: a connection with the test's cookie, or a UDP socket.
@@ -361,6 +366,7 @@ impl Test {
     }
 
     fn start_transfer(&mut self) {
+        self.opening_streams = None;
         self.server.registry.borrow_mut().stop_expecting(&self.cookie);
         let base_rtt = fullpipe_sys::tcp_info(self.control.tcp()).ok().and_then(|info| info.min_rtt);
         let mut streams = std::mem::take(&mut self.streams);
