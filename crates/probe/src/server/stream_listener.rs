@@ -23,15 +23,15 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 /// scale of a tuned buffer the kernel would round a small window up to a multiple of 2^scale (`__tcp_select_window`).
 pub(super) struct StreamListener {
     socket: Rc<TcpListener>,
-    /// Tests that open their streams.
-    opening: Cell<usize>,
+    /// Tests whose streams are expected.
+    expecting: Cell<usize>,
     /// Size of the receive buffer before a test fixed it.
     usual: Cell<Option<usize>>,
 }
 
 impl StreamListener {
     pub(super) fn new(socket: Rc<TcpListener>) -> Rc<Self> {
-        Rc::new(Self { socket, opening: Cell::default(), usual: Cell::default() })
+        Rc::new(Self { socket, expecting: Cell::default(), usual: Cell::default() })
     }
 
     pub(super) fn socket(&self) -> SockRef<'_> {
@@ -40,20 +40,20 @@ impl StreamListener {
 
     /// Gets ready for the streams of a test, until the result is dropped. First waits for a test that has fixed the
     /// buffer, but not for long.
-    pub(super) async fn expect_streams(self: &Rc<Self>, request: &Request) -> OpeningStreams {
+    pub(super) async fn expect_streams(self: &Rc<Self>, request: &Request) -> ExpectedStreams {
         if request.transport == Transport::Tcp {
             let deadline = Instant::now() + MAX_WAIT;
             while self.usual.get().is_some() && Instant::now() < deadline {
                 sleep(POLL_INTERVAL).await;
             }
             self.restore();
-            if let (Buffer::Request(size), 0) = (request.buffer, self.opening.get()) {
+            if let (Buffer::Request(size), 0) = (request.buffer, self.expecting.get()) {
                 // Without it the accepted sockets get their buffer later.
                 let _ = self.fix(usize::try_from(size.get()).unwrap_or(usize::MAX));
             }
         }
-        self.opening.update(|tests| tests + 1);
-        OpeningStreams(Rc::clone(self))
+        self.expecting.update(|tests| tests + 1);
+        ExpectedStreams(Rc::clone(self))
     }
 
     /// Fails if the kernel could not take the size back later, which is asked first.
@@ -74,13 +74,13 @@ impl StreamListener {
     }
 }
 
-/// A test that opens its streams.
-pub(super) struct OpeningStreams(Rc<StreamListener>);
+/// A test whose streams are expected.
+pub(super) struct ExpectedStreams(Rc<StreamListener>);
 
-impl Drop for OpeningStreams {
+impl Drop for ExpectedStreams {
     fn drop(&mut self) {
-        self.0.opening.update(|tests| tests - 1);
-        if self.0.opening.get() == 0 {
+        self.0.expecting.update(|tests| tests - 1);
+        if self.0.expecting.get() == 0 {
             self.0.restore();
         }
     }
@@ -111,10 +111,10 @@ mod tests {
         let listener = listener().await;
         let [size, tuned] = [listener.socket().recv_buffer_size().unwrap(), scale(&listener).into()];
         let small = asking(Buffer::Request(ByteCount::new(20_000)));
-        let opening = listener.expect_streams(&small).await;
+        let expected = listener.expect_streams(&small).await;
         assert_eq!(listener.socket().recv_buffer_size().unwrap(), 40_000);
         assert_eq!(scale(&listener), 0);
-        drop(opening);
+        drop(expected);
         assert_eq!(listener.socket().recv_buffer_size().unwrap(), size);
         assert_eq!(usize::from(scale(&listener)), tuned);
     }

@@ -28,7 +28,7 @@ use super::listen::canonical;
 use super::monitor::Monitor;
 use super::output::OutputBuffer;
 use super::registry::AcceptedStream;
-use super::stream_listener::OpeningStreams;
+use super::stream_listener::ExpectedStreams;
 use super::{POLL_INTERVAL, Server, ServerEvent, TestFailure, random_nonce};
 use crate::client::Connected;
 use crate::machine::{self, Before};
@@ -86,7 +86,7 @@ pub(super) struct Test {
     /// Permit of the load, once it is admitted.
     load: Option<Permit>,
     /// Held while the streams are opened.
-    opening_streams: Option<OpeningStreams>,
+    expected_streams: Option<ExpectedStreams>,
     /// The streams, each with the number of its permit, which orders them.
     streams: Vec<(u64, Channel)>,
     sockets: Vec<SocketReadback>,
@@ -121,7 +121,7 @@ impl Test {
             accepted,
             request: Request::default(),
             load: None,
-            opening_streams: None,
+            expected_streams: None,
             streams: Vec::new(),
             sockets: Vec::new(),
             progress: None,
@@ -275,7 +275,7 @@ impl Test {
                 if self.server.one_off {
                     self.prepare_listener(&request);
                 } else {
-                    self.opening_streams = Some(self.server.listener.expect_streams(&request).await);
+                    self.expected_streams = Some(self.server.listener.expect_streams(&request).await);
                 }
                 self.server.report(ServerEvent::Began { client: self.client, request: request.clone() });
                 self.request = request;
@@ -366,7 +366,7 @@ impl Test {
     }
 
     fn start_transfer(&mut self) {
-        self.opening_streams = None;
+        self.expected_streams = None;
         self.server.registry.borrow_mut().stop_expecting(&self.cookie);
         let base_rtt = fullpipe_sys::tcp_info(self.control.tcp()).ok().and_then(|info| info.min_rtt);
         let mut streams = std::mem::take(&mut self.streams);
