@@ -6,7 +6,8 @@
 //! * [`trace`]: takes an address and returns the routers on the way and the path MTU.
 //! * [`SynAckSniffer`], [`first_window`] and [`caller_handshake`]: take a connection and return the options of the
 //!   peer's SYN or SYN-ACK. [`was_changed`] decides from them if a device on the way changed the SYN, and
-//!   [`syn_quotes`] finds the two routers between which that device is.
+//!   [`syn_quotes`] finds the two routers between which that device is; [`changed_syn_quotes`] does so for a connection
+//!   of another program.
 //!
 //! Everything runs on sockets and threads without an async runtime, and ends by a deadline.
 
@@ -16,4 +17,4 @@ mod trace;
 
 pub use latency::{Prober, Taken, echo_reply, echo_test};
 pub use syn_ack::{SynAckSniffer, caller_handshake, first_window};
-pub use trace::{TraceError, syn_quotes, trace, was_changed};
+pub use trace::{TraceError, changed_syn_quotes, syn_quotes, trace, was_changed};

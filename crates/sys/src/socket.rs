@@ -73,7 +73,7 @@ pub fn fixed_buffers(pid: u32, descriptor: i32) -> io::Result<[bool; 2]> {
     Ok([locks & 1 != 0, locks & 2 != 0])
 }
 
-/// Gives the sizes of both buffers of `socket` back to the kernel, which then tunes them as if no program had fixed them
+/// Gives the sizes of both buffers of `socket` back to the kernel, which then tunes them as if no program had set them
 /// (`SO_BUF_LOCK`, Linux 5.14). The sizes stay as they are until it does.
 ///
 /// # Errors

@@ -41,19 +41,23 @@ there '' 1; there '-n r1' 2; there '-n r2' 3
 back server 4; back r3 3; back r2 2
 ";
 
-/// Changes the chain with the commands `change`, runs `fullpipe measure` with `arguments` in it, and returns its output
-/// and the time that it took.
 fn measured(change: &str, starter: &str, arguments: &str) -> (Output, Duration) {
+    run_in_chain(change, starter, &format!("measure {arguments}"))
+}
+
+/// Changes the chain with the commands `change`, runs `fullpipe` with `arguments` in it, and returns its output and the
+/// time that it took.
+fn run_in_chain(change: &str, starter: &str, arguments: &str) -> (Output, Duration) {
     // The port in hexadecimal and the state of a socket that listens, as in /proc/net/tcp6.
     let script = format!(
         "{CHAIN}\n{change}\nip netns exec server {PROGRAM} serve >/dev/null 2>&1 &
          n=0; until ip netns exec server grep -q ':1451 .* 0A ' /proc/net/tcp6 || [ $n -gt 200 ]; do
          sleep 0.05; n=$((n+1)); done
-         exec {starter} {PROGRAM} measure {arguments}"
+         exec {starter} {PROGRAM} {arguments}"
     );
     let mut command = Command::new("unshare");
     // What is left ends with the program that measures, and the networks with it.
-    command.args(["--net", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", &script]);
+    command.args(["--net", "--mount-proc", "--pid", "--fork", "--kill-child", "sh", "-c", &script]);
     let begun = Instant::now();
     (run(&mut command, TIMEOUT), begun.elapsed())
 }
@@ -159,11 +163,12 @@ fn a_route_is_reported_in_eighty_columns_even_where_there_is_no_server() {
 }
 
 /// The second router's firewall removes the option from what it forwards, after it has counted the hop.
+const FIREWALL: &str = "ip netns exec r2 nft 'add table inet t; \
+    add chain inet t c { type filter hook forward priority 0; }; \
+    add rule inet t c tcp flags syn reset tcp option window'";
+
 #[test]
 fn a_firewall_that_removes_scaling_is_found_between_two_routers_without_privilege() {
-    const FIREWALL: &str = "ip netns exec r2 nft 'add table inet t; \
-        add chain inet t c { type filter hook forward priority 0; }; \
-        add rule inet t c tcp flags syn reset tcp option window'";
     require!(Root, Unshare, Nft);
     for (target, routers) in
         [("10.0.4.2", ["10.0.1.2", "10.0.2.2", "10.0.3.2"]), ("fd00:4::2", ["fd00:1::2", "fd00:2::2", "fd00:3::2"])]
@@ -184,6 +189,23 @@ fn a_firewall_that_removes_scaling_is_found_between_two_routers_without_privileg
     let (output, _) = measured("", AS_NOBODY, "10.0.4.2 -t 0.2 --json");
     let quoted = &document(&output)["measurement"]["local"]["sockets"][0]["syn_quotes"];
     assert!(quoted.is_null(), "nothing was changed, and nobody asked: {quoted}");
+}
+
+#[test]
+fn a_firewall_is_found_that_changes_the_syn_of_a_program_which_was_started_to_be_watched() {
+    require!(Root, Unshare, Nft);
+    let watched = format!("-- {PROGRAM} measure 10.0.4.2 -t 0.5");
+    let quotes = |change: &str| {
+        let (output, took) = run_in_chain(change, AS_NOBODY, &format!("diagnose --json {watched}"));
+        assert!(took < Duration::from_secs(20), "{took:?}");
+        let evidence = document(&output)["diagnosis"]["transfers"][0]["evidence"].clone();
+        assert!(evidence.is_object(), "{output:?}");
+        evidence["sender_sockets"][0]["syn_quotes"].clone()
+    };
+    let quoted = quotes(FIREWALL);
+    let scaled: Vec<bool> = quoted.as_array().unwrap().iter().map(|quote| quote["window_scale"].is_u64()).collect();
+    assert_eq!(scaled, [true, true, false], "{quoted}");
+    assert!(quotes("").is_null(), "nothing was changed");
 }
 
 #[test]

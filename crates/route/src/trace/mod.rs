@@ -8,7 +8,7 @@ mod route_state;
 mod socket;
 mod syn_probe;
 
-pub use syn_probe::{syn_quotes, was_changed};
+pub use syn_probe::{changed_syn_quotes, syn_quotes, was_changed};
 
 use std::io;
 use std::net::IpAddr;

@@ -60,6 +60,20 @@ pub fn was_changed(socket: &SocketReadback, tcp: &TcpInfo) -> bool {
     tcp.window_scaling == Some(false) || options_overwritten || smaller && !by_window
 }
 
+/// Returns the SYN as the routers on the way to the peer of another program's connection quote it, if the connection
+/// shows that a device changed its SYN; empty otherwise. See [`syn_quotes`].
+pub fn changed_syn_quotes(
+    connection: &SocketReadback,
+    tcp: &TcpInfo,
+    rtt: Option<Span>,
+    interrupt: &AtomicBool,
+) -> Vec<SynQuote> {
+    let ends = [&connection.remote, &connection.local].map(|end| end.parse::<SocketAddr>().ok());
+    let ([Some(remote), Some(local)], true) = (ends, was_changed(connection, tcp)) else { return Vec::new() };
+    let from = Local { address: Some(local.ip()), ..Local::default() };
+    syn_quotes(remote, &from, rtt, interrupt)
+}
+
 /// Returns the SYN as the routers on the way to `address` quote it, nearest first, within four seconds. One SYN probe
 /// may reach the target; its connection is reset at once.
 pub fn syn_quotes(address: SocketAddr, local: &Local, rtt: Option<Span>, interrupt: &AtomicBool) -> Vec<SynQuote> {

@@ -28,7 +28,8 @@ fullpipe diagnose [OPTIONS] <HOST|URL>
 /// Measures, names the limit with its evidence, and lists remedies with the predicted gain, the commands and their
 /// undo. Flags shared with iperf3 have its letters and its meaning.
 ///
-/// Without a server at the far end, watches the connections of other programs, without sending a byte.
+/// Without a server at the far end, watches the connections of other programs. Sends no byte to watch a process or a
+/// connection; for a COMMAND or URL whose SYN was changed on the way, asks the routers where (SYN probes, up to 4 s).
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("subject").required(true)), override_usage = USAGES)]
 pub(crate) struct Arguments {

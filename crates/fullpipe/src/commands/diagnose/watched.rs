@@ -1,4 +1,5 @@
-//! Transfers of other programs, watched without sending a byte.
+//! Transfers of other programs, watched. Those of a program that was running already are watched without sending a byte;
+//! for one that was started here, routers may be asked where a device changed its SYN.
 
 use std::io::{self, Read};
 use std::os::unix::process::ExitStatusExt;
@@ -9,8 +10,9 @@ use std::time::{Duration, Instant};
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::advice;
 use fullpipe_observe::{Standing, Subject, WatchError, Watched, transfers, watch_others};
-use fullpipe_record::{CommandEnd, Content, Diagnosis, DiagnosisReport, Document, Event};
+use fullpipe_record::{CommandEnd, Content, Diagnosis, DiagnosisReport, Document, Event, Evidence, Transfer};
 use fullpipe_report as report;
+use fullpipe_route::changed_syn_quotes;
 use fullpipe_units::{BitRate, ByteCount, Span};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -48,7 +50,7 @@ pub(super) fn run(arguments: &Arguments, subject: Subject, terminal: &Terminal) 
         }
         Subject::Connection(local, remote) => format!("too little moved between {local} and {remote} to say anything"),
     };
-    let explained = explain(Some(&watched), arguments.bandwidth, None, &nothing, terminal);
+    let explained = explain(transfers(&watched, arguments.bandwidth), None, &nothing, terminal);
     unless_interrupted(explained, &flag)
 }
 
@@ -66,14 +68,14 @@ pub(super) fn run_command(arguments: &Arguments, words: &[String], terminal: &Te
     let time = arguments.load.time().unwrap_or(Span::MAX);
     let watched = program.watch(&mut |now| now.elapsed >= time || flag.load(Ordering::Relaxed));
     if !program.has_ended() {
-        if !flag.load(Ordering::Relaxed) {
+        if watched.is_ok() && !flag.load(Ordering::Relaxed) {
             terminal.notice(&format!("`{name}` is asked to end: {time} (--time) have passed"));
         }
         program.ask_to_end();
     }
     let end = program.finish()?;
     let nothing = format!("{name} ended {} and moved too little over TCP to say anything", stated(&end));
-    let explained = explain(watched?.as_ref(), arguments.bandwidth, Some(end), &nothing, terminal);
+    let explained = explain(transfers_of_own(watched?, arguments, &flag), Some(end), &nothing, terminal);
     unless_interrupted(explained, &flag)
 }
 
@@ -95,7 +97,7 @@ pub(super) fn run_download(arguments: &Arguments, url: &str, terminal: &Terminal
     let said = program.last_error_line();
     let why = if said.is_empty() { "too little came to say anything".to_owned() } else { said };
     let nothing = format!("cannot diagnose {url}: {why}");
-    let explained = explain(watched?.as_ref(), arguments.bandwidth, None, &nothing, terminal);
+    let explained = explain(transfers_of_own(watched?, arguments, &flag), None, &nothing, terminal);
     unless_interrupted(explained, &flag)?;
     match end.code {
         // Cut short by us, by time or by size.
@@ -206,14 +208,31 @@ impl Drop for Program<'_> {
     }
 }
 
+/// Returns the transfers of a program that was started here. For the one that moved most, asks the routers where its SYN
+/// was changed, if it was (up to four seconds).
+fn transfers_of_own(
+    watched: Option<Watched>,
+    arguments: &Arguments,
+    interrupt: &AtomicBool,
+) -> Vec<(Transfer, Evidence)> {
+    let mut seen = watched.map_or_else(Vec::new, |watched| transfers(&watched, arguments.bandwidth));
+    if let Some((_, evidence)) = seen.first_mut() {
+        let samples = [&evidence.sender_samples, &evidence.receiver_samples];
+        let last = samples.into_iter().flatten().last().map(|sample| sample.tcp.clone());
+        let socket = evidence.sender_sockets.first_mut().or_else(|| evidence.receiver_sockets.first_mut());
+        if let (Some(tcp), Some(socket)) = (last, socket) {
+            socket.syn_quotes = changed_syn_quotes(socket, &tcp, evidence.idle_rtt, interrupt);
+        }
+    }
+    seen
+}
+
 fn explain(
-    watched: Option<&Watched>,
-    bandwidth: Option<BitRate>,
+    seen: Vec<(Transfer, Evidence)>,
     command: Option<CommandEnd>,
     nothing: &str,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let seen = watched.map_or_else(Vec::new, |watched| transfers(watched, bandwidth));
     if seen.is_empty() {
         return Err(Failure::new(FAILED, nothing));
     }
