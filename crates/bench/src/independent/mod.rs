@@ -11,6 +11,7 @@ mod delay_box;
 mod draw;
 mod network;
 mod other_kernel;
+mod others;
 mod peer;
 mod plant;
 mod random;

@@ -7,7 +7,7 @@ use std::path::Path as FilePath;
 use fullpipe_diagnose::{diagnose, remedies};
 use fullpipe_model::predict;
 use fullpipe_record::{Evidence, LegalVerdict, Path, Remedy, Verdict};
-use fullpipe_units::BitRate;
+use fullpipe_units::{BitRate, Ratio};
 use serde::{Deserialize, Serialize};
 
 use super::case::View;
@@ -40,6 +40,9 @@ pub(crate) struct Record {
     /// Result of the best remedy, where a part of it was carried out.
     #[serde(default)]
     pub(crate) remedy_result: Option<RemedyResult>,
+    /// Share of its rate that a transfer of another program keeps under the first remedy that changes a host.
+    #[serde(default)]
+    pub(crate) kept_by_others: Option<Ratio>,
 }
 
 impl Record {

@@ -7,11 +7,13 @@ use std::thread;
 use std::time::Duration;
 
 use fullpipe_record::{Evidence, Framing, Measurement, Remedy, Trial, Verdict};
+use fullpipe_units::Ratio;
 use serde::Deserialize;
 
 use super::case::{CROSS_TRAFFIC_PORT, Case, PORT, View};
 use super::network::{Host, Network};
 use super::other_kernel::run_in;
+use super::others::kept_by_others;
 use super::record::Record;
 use crate::accuracy::RemedyResult;
 use crate::diagnosis::{Quota, slowed};
@@ -90,7 +92,6 @@ impl Programs<'_> {
             }
             None => Process::start(&mut network.command(Host::Near, &client))?.finish(TIMEOUT, stop)?,
         };
-        let passage = network.finish();
         let document: Option<Document> = serde_json::from_str(&ended.stdout).ok();
         let (diagnosis, measurement) =
             document.map_or((None, None), |document| (document.diagnosis, document.measurement));
@@ -101,6 +102,8 @@ impl Programs<'_> {
             Some(Evidence::of(measurement.as_ref()?, stated, Framing::Ethernet))
         };
         let evidence = found.as_ref().and_then(|found| found.evidence.clone()).or_else(own);
+        let kept_by_others = self.kept_by_others(&network, case, found.as_ref(), evidence.as_ref(), stop)?;
+        let passage = network.finish();
         Ok(Record {
             name: case.name.clone(),
             view: case.view,
@@ -115,7 +118,25 @@ impl Programs<'_> {
             remedies: found.as_ref().map(|found| found.remedies.clone()).unwrap_or_default(),
             evidence,
             remedy_result: trial.and_then(result),
+            kept_by_others,
         })
+    }
+
+    /// Compares transfers of another program without and with a remedy, where remedies are proven and the path gives the
+    /// same rate twice: one without cross traffic and losses.
+    fn kept_by_others(
+        &self,
+        network: &Network,
+        case: &Case,
+        found: Option<&Found>,
+        evidence: Option<&Evidence>,
+        stop: &AtomicBool,
+    ) -> Result<Option<Ratio>, RunError> {
+        let is_steady = case.cross_traffic.is_none() && !case.expected.starts_with("loss/");
+        let (Some(found), Some(evidence), true) = (found, evidence, self.proves && is_steady) else { return Ok(None) };
+        let words = ["iperf3", "-s", "-p", &CROSS_TRAFFIC_PORT.to_string()].map(str::to_owned);
+        let _server = start(network, Host::Far, &words, CROSS_TRAFFIC_PORT, stop)?;
+        kept_by_others(network, &found.remedies, evidence.request.direction, self.fullpipe, stop)
     }
 
     /// The program under test, with whatever holds its own load back, or the one that it watches.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::case::View;
+use super::others::MUST_KEEP;
 use super::record::Record;
 
 /// Quantile of the normal distribution that 95 % of it lie below.
@@ -19,7 +20,27 @@ pub(crate) fn text(records: &[Record]) -> String {
             text += &of_view(view, &counted);
         }
     }
-    text + &calibration(records)
+    text + &calibration(records) + &harm(records)
+}
+
+/// Returns how many remedies that change a host leave other transfers their rate, and which do not; nothing where none
+/// was tried.
+fn harm(records: &[Record]) -> String {
+    let tried = records.iter().filter(|record| record.left_out().is_none());
+    let tried: Vec<(&Record, f64)> = tried.filter_map(|one| Some((one, one.kept_by_others?.get()))).collect();
+    let lowered: Vec<_> = tried.iter().filter(|(_, kept)| *kept < MUST_KEEP).collect();
+    if tried.is_empty() {
+        return String::new();
+    }
+    let mut text = format!(
+        "\n{} of {} remedies that change a host leave a transfer of another program its rate\n",
+        tried.len() - lowered.len(),
+        tried.len()
+    );
+    for (record, kept) in lowered {
+        let _ = writeln!(text, "  {}: it keeps {:.0} %", record.name, kept * 100.0);
+    }
+    text
 }
 
 /// Cases of a bin whose confidence is held against the share that was right.
