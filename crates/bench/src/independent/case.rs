@@ -44,7 +44,12 @@ pub(crate) struct Case {
     pub(crate) quota: Option<(Host, Ratio)>,
     /// Time added to each call of this name by the far program.
     pub(crate) slow_call: Option<(&'static str, Span)>,
-    /// The program at the far end. `BENCH` stands for this program and `FULLPIPE` for the one under test.
+    /// A script that changes the limit while data flows.
+    pub(crate) change: Option<(Host, String)>,
+    /// The host of the server: the far one, or the near one over loopback.
+    pub(crate) server_host: Host,
+    /// The program at the far end. `BENCH` stands for this program, `FULLPIPE` for the one under test, and `SCRATCH` for
+    /// a folder of the case.
     pub(crate) server: Vec<String>,
     /// The arguments that follow `fullpipe diagnose --json`.
     pub(crate) client: Vec<String>,
@@ -55,7 +60,8 @@ pub(crate) struct Case {
 impl Case {
     /// Returns whether another kernel can be the near host: one without BBR and control groups.
     pub(crate) fn runs_in_other_kernel(&self) -> bool {
-        !self.name.contains(" bbr ") && self.quota.is_none_or(|(host, _)| host != Host::Near)
+        let is_there = self.server_host == Host::Far && self.change.is_none();
+        is_there && !self.name.contains(" bbr ") && self.quota.is_none_or(|(host, _)| host != Host::Near)
     }
 
     /// Returns the path of the data and back, of which the planted limit need not be a part.
@@ -105,6 +111,9 @@ pub(crate) enum Family {
     ReceiverQuota,
     BlackHole,
     ShortTransfer,
+    BothWays,
+    Changing,
+    Loopback,
 }
 
 /// Rate in bit/s, round-trip time in seconds.

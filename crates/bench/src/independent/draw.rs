@@ -37,8 +37,11 @@ fn families(view: View) -> Vec<Family> {
             Family::MaxPace,
             Family::SenderQuota,
             Family::BlackHole,
+            Family::BothWays,
         ],
-        View::Watched => &[Family::OfferedRate, Family::MaxPace, Family::ReceiverQuota],
+        View::Watched => {
+            &[Family::OfferedRate, Family::MaxPace, Family::ReceiverQuota, Family::BothWays, Family::Loopback]
+        }
     };
     Family::value_variants().iter().copied().filter(|family| !left_out.contains(family)).collect()
 }
@@ -58,8 +61,10 @@ fn way(draw: &mut Random, family: Family) -> Way {
         Family::ShortTransfer => ((20e6, 500e6), 400.0..4000.0),
         Family::BlackHole => ((5e6, 100e6), 40.0..1000.0),
         // Two loads at once are too many packets for two processors.
-        Family::SharedWithDatagrams | Family::SharedWithTcp => ((5e6, 150e6), 40.0..1500.0),
-        _ => ((5e6, 500e6), 40.0..2500.0),
+        Family::SharedWithDatagrams | Family::SharedWithTcp | Family::BothWays => ((5e6, 150e6), 40.0..1500.0),
+        // The limit must be reached soon after it has changed.
+        Family::Changing => ((5e6, 200e6), 40.0..600.0),
+        _ => ((5e6, 900e6), 40.0..2500.0),
     };
     loop {
         let way = Way { rate: draw.log_uniform(rates.0, rates.1), rtt: draw.log_uniform(0.003, 0.3) };
@@ -89,6 +94,8 @@ fn case(draw: &mut Random, view: View, family: Family) -> Case {
             | Family::ShortTransfer
             | Family::NoScaling
             | Family::StrippedScale
+            | Family::Changing
+            | Family::Loopback
     );
     let streams =
         if view != View::Watched && may_have_many && draw.chance(0.25) { draw.pick(&[2, 3, 5, 8]) } else { 1 };
@@ -117,6 +124,8 @@ fn case(draw: &mut Random, view: View, family: Family) -> Case {
         states_rate: draw.chance(0.5),
         scripts: Vec::new(),
         quota: None,
+        change: None,
+        server_host: Host::Far,
         slow_call: None,
         server: Vec::new(),
         client: Vec::new(),
@@ -146,7 +155,9 @@ fn case(draw: &mut Random, view: View, family: Family) -> Case {
 /// Returns the share of the path's rate above which the planted limit was none.
 fn at_most(family: Family, left: f64) -> f64 {
     match family {
-        Family::FullLink => 1.0,
+        Family::FullLink | Family::BothWays | Family::Changing => 1.0,
+        // No part of the path carries it.
+        Family::Loopback => f64::INFINITY,
         // Next to others it may have most of the link, but not nearly all.
         Family::SharedWithDatagrams | Family::SharedWithTcp => 0.7,
         // A queue that is cut off takes the tops only.

@@ -218,5 +218,7 @@ impl Drop for Network {
             let script = "ip netns pids \"$0\" | xargs -r kill -KILL; ip netns del \"$0\"";
             let _ = Command::new("sh").args(["-c", script, &format!("{}{name}", self.prefix)]).output();
         }
+        // Only some cases have files.
+        let _ = std::fs::remove_dir_all(self.scratch());
     }
 }

@@ -1,4 +1,4 @@
-//! What a remedy does to other transfers of the two hosts.
+//! Effect of a remedy on other transfers of the two hosts.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;

@@ -9,6 +9,29 @@ use super::random::Random;
 /// An address of socat that answers each request with zeros, for ever.
 const WEB_SERVER: &str = "SYSTEM:echo HTTP/1.0 200 OK; echo; exec cat /dev/zero";
 
+/// Makes a file that takes no room, and is larger than what a case moves.
+const SPARSE_FILE: &str = "mkdir -p SCRATCH; truncate -s 4G SCRATCH/file;";
+
+/// A web server that sends files as the kernel reads them.
+const NGINX_CONFIGURATION: &str = "echo 'daemon off; user root; pid SCRATCH/nginx.pid; error_log /dev/null; \
+    events {} http { access_log off; sendfile on; server { listen 5201; root SCRATCH; } }' > SCRATCH/nginx.conf;";
+
+/// A server of SSH whose key lets the client in, too.
+const SSH_SERVER: &str = "mkdir -p /run/sshd; ssh-keygen -q -t ed25519 -N '' -f SCRATCH/key; \
+    exec /usr/sbin/sshd -D -p 5201 -h SCRATCH/key -o AuthorizedKeysFile=SCRATCH/key.pub -o StrictModes=no \
+    -o PidFile=none -o UsePAM=no";
+
+const SSH_OPTIONS: [&str; 8] = [
+    "-i",
+    "SCRATCH/key",
+    "-o",
+    "StrictHostKeyChecking=no",
+    "-o",
+    "UserKnownHostsFile=/dev/null",
+    "-o",
+    "LogLevel=ERROR",
+];
+
 /// Arguments of the small programs.
 #[derive(Default)]
 struct Small {
@@ -102,6 +125,9 @@ impl Plan {
             Family::ReceiverQuota => self.receiver_quota(draw),
             Family::BlackHole => self.black_hole(draw),
             Family::ShortTransfer => self.short_transfer(draw),
+            Family::BothWays => self.both_ways(),
+            Family::Changing => self.changing(draw),
+            Family::Loopback => self.loopback(draw),
         };
     }
 
@@ -251,6 +277,53 @@ impl Plan {
         "congestion-window/ramp-up"
     }
 
+    fn both_ways(&mut self) -> &'static str {
+        self.downloads = false;
+        self.flag(&["--bidir"]);
+        "capacity/link"
+    }
+
+    /// A limit that holds for most of the transfer, and another for the rest, before it or after it.
+    fn changing(&mut self, draw: &mut Random) -> &'static str {
+        self.case.states_rate = false;
+        let passes = self.left * self.way.rate;
+        let (host, begin, end, name) = if self.downloads || draw.chance(0.5) {
+            let burst = (passes / 8.0 * 0.02).max(20_000.0);
+            let rule =
+                format!("oifname path0 limit rate over {:.0} bytes/second burst {burst:.0} bytes drop", passes / 8.0);
+            let chain = "add chain ip bench forward { type filter hook forward priority 0; }";
+            let begin = format!("nft add table ip bench; nft '{chain}'; nft add rule ip bench forward {rule}");
+            (self.data_router(), begin, "nft delete table ip bench", "loss/policer")
+        } else {
+            let begin = format!("tc qdisc add dev host0 root tbf rate {passes:.0}bit burst 16kb limit 4mb");
+            (Host::Near, begin, "tc qdisc del dev host0 root", "pacing/qdisc")
+        };
+        let (is_first, share) = (draw.chance(0.5), draw.uniform(0.2, 0.3));
+        let wait = self.seconds(Family::Changing) * if is_first { 1.0 - share } else { share };
+        let change = if is_first { end.to_owned() } else { begin.clone() };
+        if is_first {
+            self.script(host, begin);
+        }
+        let device = if host == Host::Near { "host0" } else { "path0" };
+        // The load begins some time after the program.
+        let flows = format!("awk '/{device}/ {{ exit $2 + $10 < 200000 }}' /proc/net/dev");
+        self.case.change = Some((host, format!("until {flows}; do sleep 0.05; done; sleep {wait:.1}; {change}")));
+        name
+    }
+
+    fn loopback(&mut self, draw: &mut Random) -> &'static str {
+        self.case.states_rate = false;
+        self.case.server_host = Host::Near;
+        match draw.pick(&["rate", "quota", "reader"]) {
+            "quota" if self.case.view == View::BothEnds => {
+                self.case.quota = Some((Host::Near, Ratio::new(draw.uniform(0.005, 0.015))));
+                "cpu/stolen"
+            }
+            "reader" if !self.downloads => self.slow_reader(draw),
+            _ => self.offered_rate(),
+        }
+    }
+
     fn cross_traffic(&mut self, load: &[&str]) {
         // Data goes the way that the judged data goes.
         let reversed = if self.downloads { "-R" } else { "" };
@@ -262,13 +335,17 @@ impl Plan {
 
     /// Chooses the programs at both ends.
     pub(crate) fn programs(&mut self, family: Family, draw: &mut Random) {
-        let round_trips = if family == Family::ShallowQueue { 120.0 } else { 45.0 };
-        let seconds = (self.way.rtt * round_trips).clamp(6.0, 14.0).ceil();
+        let seconds = self.seconds(family);
         if self.is_watched() {
             self.watched_programs(family, seconds, draw);
         } else {
             self.own_programs(seconds);
         }
+    }
+
+    fn seconds(&self, family: Family) -> f64 {
+        let round_trips = if family == Family::ShallowQueue { 120.0 } else { 45.0 };
+        (self.way.rtt * round_trips).clamp(6.0, 14.0).ceil()
     }
 
     fn own_programs(&mut self, seconds: f64) {
@@ -278,7 +355,8 @@ impl Plan {
             _ => &["iperf3", "-s", "-p", &port],
         };
         self.case.server = owned(server);
-        self.flag(&[FAR, "-p", &PORT.to_string(), "-C", self.control, "-P", &self.streams.to_string()]);
+        let target = if self.case.server_host == Host::Far { FAR } else { "127.0.0.1" };
+        self.flag(&[target, "-p", &PORT.to_string(), "-C", self.control, "-P", &self.streams.to_string()]);
         match self.bytes {
             Some(bytes) => self.flag(&["-n", &format!("{bytes:.0}")]),
             None => self.flag(&["-t", &seconds.to_string()]),
@@ -305,7 +383,13 @@ impl Plan {
         let target = format!("{FAR}:{PORT}");
         let (listen, url) = (format!("TCP-LISTEN:{PORT},reuseaddr"), format!("http://{target}/"));
         let port = PORT.to_string();
-        let program = if needs_small_programs { "small" } else { draw.pick(&["small", "socat", "iperf3", "curl"]) };
+        // SSH encrypts, and allows 2 MiB in flight.
+        let suits_ssh = self.way.rate < 60e6 && self.way.bytes() < 1e6;
+        let program = match needs_small_programs {
+            true => "small",
+            false if suits_ssh => draw.pick(&["small", "socat", "iperf3", "curl", "nginx", "scp", "rsync"]),
+            false => draw.pick(&["small", "socat", "iperf3", "curl", "nginx"]),
+        };
         let (server, client) = match (program, self.downloads) {
             ("socat", false) => (
                 owned(&["socat", "-u", &listen, "OPEN:/dev/null"]),
@@ -323,6 +407,31 @@ impl Plan {
                 owned(&["socat", "-u", WEB_SERVER, &listen]),
                 owned(&["curl", "--silent", "--output", "/dev/null", &url]),
             ),
+            ("nginx", true) => (
+                script(&format!("{SPARSE_FILE} {NGINX_CONFIGURATION} exec nginx -p SCRATCH -c SCRATCH/nginx.conf")),
+                owned(&["curl", "--silent", "--output", "/dev/null", &format!("http://{target}/file")]),
+            ),
+            ("scp", downloads) => {
+                let there = format!("root@{FAR}:");
+                let (from, to) = if downloads {
+                    (format!("{there}SCRATCH/file"), "/dev/null".to_owned())
+                } else {
+                    ("SCRATCH/file".to_owned(), format!("{there}/dev/null"))
+                };
+                let copy = [owned(&["scp", "-q", "-P", &port]), owned(&SSH_OPTIONS), vec![from, to]].concat();
+                (script(&format!("{SPARSE_FILE} {SSH_SERVER}")), copy)
+            }
+            ("rsync", downloads) => {
+                let there = format!("root@{FAR}:SCRATCH/");
+                let (from, to) = if downloads {
+                    (format!("{there}file"), "SCRATCH/copy".to_owned())
+                } else {
+                    ("SCRATCH/file".to_owned(), format!("{there}copy"))
+                };
+                let shell = format!("ssh -p {port} {}", SSH_OPTIONS.join(" "));
+                let copy = owned(&["rsync", "--inplace", "--whole-file", "-e", &shell, &from, &to]);
+                (script(&format!("{SPARSE_FILE} {SSH_SERVER}")), copy)
+            }
             ("iperf3", _) => {
                 let time = (seconds + 3.0).to_string();
                 let client = owned(&["iperf3", "-c", FAR, "-p", &port, "-t", &time, "-C", self.control]);
@@ -351,6 +460,10 @@ impl Plan {
         let stated = self.case.states_rate.then(|| self.case.stated_rate().bps().to_string());
         stated.map(|rate| owned(&["--bandwidth", &rate])).unwrap_or_default()
     }
+}
+
+fn script(text: &str) -> Vec<String> {
+    owned(&["sh", "-ec", text])
 }
 
 fn owned(words: &[&str]) -> Vec<String> {

@@ -80,10 +80,16 @@ impl Programs<'_> {
             _ => Vec::new(),
         };
         let slow = case.slow_call.map(|(call, by)| slowed(call, by)).unwrap_or_default();
-        let server = [wrap(Host::Far), slow, self.words(&case.server)].concat();
-        let _server = start(&network, Host::Far, &server, PORT, stop)?;
+        let is_near = case.server_host == Host::Near;
+        let [server_quota, client_quota] =
+            if is_near { [wrap(Host::Near), Vec::new()] } else { [wrap(Host::Far), wrap(Host::Near)] };
+        let server = [server_quota, slow, self.words(&case.server, &network)].concat();
+        let _server = start(&network, case.server_host, &server, PORT, stop)?;
         let _cross_traffic = cross_traffic(&network, case, stop)?;
-        let client = self.client(case, &wrap(Host::Near));
+        let client = self.client(case, &client_quota, &network);
+        let script = case.change.as_ref().map(|(host, script)| (host, ["sh", "-ec", script].map(str::to_owned)));
+        let change = script.map(|(host, words)| Process::start(&mut network.command(*host, &words)));
+        let _change = change.transpose()?;
         let ended = match self.kernel {
             Some(kernel) => {
                 let near = case.scripts.iter().filter(|(host, _)| is_elsewhere(*host));
@@ -123,7 +129,7 @@ impl Programs<'_> {
     }
 
     /// Compares transfers of another program without and with a remedy, where remedies are proven and the path gives the
-    /// same rate twice: one without cross traffic and losses.
+    /// same rate twice: one without cross traffic and losses, which does not change.
     fn kept_by_others(
         &self,
         network: &Network,
@@ -132,7 +138,7 @@ impl Programs<'_> {
         evidence: Option<&Evidence>,
         stop: &AtomicBool,
     ) -> Result<Option<Ratio>, RunError> {
-        let is_steady = case.cross_traffic.is_none() && !case.expected.starts_with("loss/");
+        let is_steady = case.cross_traffic.is_none() && case.change.is_none() && !case.expected.starts_with("loss/");
         let (Some(found), Some(evidence), true) = (found, evidence, self.proves && is_steady) else { return Ok(None) };
         let words = ["iperf3", "-s", "-p", &CROSS_TRAFFIC_PORT.to_string()].map(str::to_owned);
         let _server = start(network, Host::Far, &words, CROSS_TRAFFIC_PORT, stop)?;
@@ -140,22 +146,23 @@ impl Programs<'_> {
     }
 
     /// The program under test, with whatever holds its own load back, or the one that it watches.
-    fn client(&self, case: &Case, wrap: &[String]) -> Vec<String> {
+    fn client(&self, case: &Case, wrap: &[String], network: &Network) -> Vec<String> {
         let tried: &[&str] = if self.proves && case.view != View::Watched { &["--apply", "1"] } else { &[] };
         let own = ["FULLPIPE", "diagnose", "--json"].iter().chain(tried);
         let own: Vec<String> = own.map(|word| (*word).to_owned()).collect();
         let (before, after) = match case.client.iter().position(|word| word == "--") {
             Some(at) if case.view == View::Watched => case.client.split_at(at + 1),
-            _ => return [wrap.to_vec(), self.words(&[own, case.client.clone()].concat())].concat(),
+            _ => return [wrap.to_vec(), self.words(&[own, case.client.clone()].concat(), network)].concat(),
         };
-        [self.words(&own), before.to_vec(), wrap.to_vec(), self.words(after)].concat()
+        [self.words(&own, network), before.to_vec(), wrap.to_vec(), self.words(after, network)].concat()
     }
 
-    fn words(&self, words: &[String]) -> Vec<String> {
+    fn words(&self, words: &[String], network: &Network) -> Vec<String> {
+        let scratch = network.scratch().display().to_string();
         let real = |word: &String| match word.as_str() {
             "FULLPIPE" => self.fullpipe.display().to_string(),
             "BENCH" => self.bench.display().to_string(),
-            _ => word.clone(),
+            _ => word.replace("SCRATCH", &scratch),
         };
         words.iter().map(real).collect()
     }

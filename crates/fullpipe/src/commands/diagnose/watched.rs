@@ -1,5 +1,5 @@
-//! Transfers of other programs, watched. Those of a program that was running already are watched without sending a byte;
-//! for one that was started here, routers may be asked where a device changed its SYN.
+//! Transfers of other programs, watched. Those of a program that was running already are watched without sending a
+//! byte; for one that was started here, routers may be asked where a device changed its SYN.
 
 use std::io::{self, Read};
 use std::os::unix::process::ExitStatusExt;
