@@ -58,7 +58,7 @@ pub(super) fn kept_by_others(
         carry_out(network, &remedy.commands.apply, direction, fullpipe)?;
         let after = rates(network, stop)?;
         carry_out(network, &remedy.commands.undo, direction, fullpipe)?;
-        Ok(before.into_iter().zip(after).map(|(before, after)| after / before.max(1.0)).fold(f64::INFINITY, f64::min))
+        Ok(before.into_iter().zip(after).map(kept).fold(f64::INFINITY, f64::min))
     };
     let first = compare()?;
     if first >= MUST_KEEP {
@@ -67,6 +67,13 @@ pub(super) fn kept_by_others(
     let mut all = [first, compare()?, compare()?];
     all.sort_by(f64::total_cmp);
     Ok(Some(Ratio::new(all[1])))
+}
+
+/// Returns the share of the rate before that is left. Where nothing passed before, as into a black hole, nothing can be
+/// lost.
+fn kept((before, after): (f64, f64)) -> f64 {
+    const NOTHING: f64 = 1e4;
+    if before < NOTHING { 1.0 } else { after / before }
 }
 
 /// Rates of a transfer to the far host and one from it, one after the other, in bits per second.
@@ -102,6 +109,12 @@ fn host_of(command: &str, direction: Direction) -> Option<Host> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_carried_nothing_keeps_it_all() {
+        assert!((kept((0.0, 0.0)) - 1.0).abs() < 1e-9);
+        assert!((kept((4e6, 1e6)) - 0.25).abs() < 1e-9);
+    }
 
     #[test]
     fn a_command_is_run_where_it_says() {
