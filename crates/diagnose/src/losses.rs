@@ -1,17 +1,17 @@
 use std::collections::BTreeMap;
 
 use fullpipe_record::{CongestionState, Sample, TcpInfo};
-use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
+use fullpipe_units::{ByteCount, Ratio, SegCount, Span, median};
 
 use crate::flow::Flow;
 use crate::snapshot::Snapshot;
 use crate::spread::spread;
 use crate::thresholds::{
-    LOWER_RTT_BEFORE_SHORT_QUEUE_DROPS, MANY_EPISODES, MANY_EPISODES_SPREAD, MANY_EPISODES_SPREAD_UNDER_RENO,
-    MANY_LOST_AT_ONCE, MAX_WINDOW_SPREAD_OF_POLICER, MIN_BURST_SEGMENTS, MIN_EPISODES_OF_ONE_WINDOW,
-    MIN_EPISODES_OF_SAME_WINDOW, MIN_EPISODES_WITH_OUTLIER, MIN_LOSSES_OF_ROUND_TRIP, MIN_LOST_AT_ONCE, MIN_RECOVERIES,
-    MIN_SHARE_AT_THE_TOP, ONE_WINDOW_SPREAD, ROUND_TRIPS_BETWEEN_CUTS, ROUND_TRIPS_TO_GROW,
-    RTT_BEFORE_SHORT_QUEUE_DROPS, SAME_WINDOW_SPREAD,
+    LARGER_WINDOW_FACTOR, LOWER_RTT_BEFORE_SHORT_QUEUE_DROPS, MANY_EPISODES, MANY_EPISODES_SPREAD,
+    MANY_EPISODES_SPREAD_UNDER_RENO, MANY_LOST_AT_ONCE, MAX_WINDOW_SPREAD_OF_POLICER, MIN_BURST_SEGMENTS,
+    MIN_CALM_SAMPLES, MIN_EPISODES_OF_ONE_WINDOW, MIN_EPISODES_OF_SAME_WINDOW, MIN_EPISODES_WITH_OUTLIER,
+    MIN_LOSSES_OF_ROUND_TRIP, MIN_LOST_AT_ONCE, MIN_RECOVERIES, MIN_SHARE_AT_THE_TOP, ONE_WINDOW_SPREAD,
+    ROUND_TRIPS_BETWEEN_CUTS, ROUND_TRIPS_TO_GROW, RTT_BEFORE_SHORT_QUEUE_DROPS, SAME_WINDOW_SPREAD,
 };
 
 /// Returns the number of recoveries of a stream in its judged part, as far as the samples show them.
@@ -39,6 +39,23 @@ pub(crate) fn come_at_one_window(flows: &[Flow], is_reno: bool) -> bool {
     };
     episodes >= MIN_EPISODES_OF_SAME_WINDOW * windows.len().max(1)
         && windows.iter().all(|windows| spread_of(windows) <= most(windows.len()) || mostly_at_the_top(windows))
+}
+
+/// Returns whether a stream had far more in flight for many samples of its whole life, and lost nothing then, than where
+/// it usually lost in its judged part: no queue is too short for what it has held.
+pub(crate) fn larger_windows_pass(flows: &[Flow]) -> bool {
+    let passes = |flow: &Flow| {
+        let usual = median(grown_windows_before_loss(flow))?;
+        let mss = flow.snapshots.iter().find_map(|snapshot| snapshot.sample.tcp.snd_mss)?;
+        let enough = usual.scaled(LARGER_WINDOW_FACTOR);
+        let calm = |pair: &&[&Sample]| {
+            let [before, after] = [pair[0], pair[1]];
+            let in_flight = after.tcp.unacked.unwrap_or_default().of_size(mss);
+            !recovering(after) && after.tcp.total_retrans == before.tcp.total_retrans && in_flight >= enough
+        };
+        Some(flow.whole.windows(2).filter(calm).count() >= MIN_CALM_SAMPLES)
+    };
+    flows.iter().any(|flow| passes(flow) == Some(true))
 }
 
 /// Returns whether most losses came at the largest window of all: a burst may overflow a short queue sooner, but no

@@ -84,6 +84,10 @@ pub(crate) const MANY_EPISODES_SPREAD: f64 = 0.145;
 pub(crate) const MANY_EPISODES_SPREAD_UNDER_RENO: f64 = 0.2;
 /// Segments lost in one round trip that are a burst.
 pub(crate) const MIN_BURST_SEGMENTS: u64 = 15;
+/// Multiple of the usual window at which losses came that no queue holds which was too short for that one.
+pub(crate) const LARGER_WINDOW_FACTOR: f64 = 1.5;
+/// Samples with so much in flight and without a loss, of which a burst has few.
+pub(crate) const MIN_CALM_SAMPLES: usize = 8;
 /// Share of the segments of a round trip that a policer takes of a burst.
 pub(crate) const MIN_BURST_SHARE: f64 = 0.1;
 /// Multiple of the idle round-trip time up to which a burst met no queue.

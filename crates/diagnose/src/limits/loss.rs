@@ -78,7 +78,9 @@ fn policed_under_bbr(figures: &Figures, held: Ratio) -> Option<Finding> {
     let mut round_trips: Vec<Span> = figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.rtt).collect();
     round_trips.sort_unstable();
     let long = *round_trips.get(round_trips.len() * 9 / 10)?;
-    let met_no_queue = long <= figures.idle_rtt?.scaled(MAX_RTT_WITHOUT_QUEUE_UNDER_BBR) + time_on_the_line(figures)?;
+    // Over a few milliseconds the usual idle round trip is clearly longer than the shortest.
+    let idle = figures.idle_rtt?.max(figures.evidence.idle_rtt.unwrap_or_default());
+    let met_no_queue = long <= idle.scaled(MAX_RTT_WITHOUT_QUEUE_UNDER_BBR) + time_on_the_line(figures)?;
     let goes_on = figures.retransmitted()?.ratio().get() >= MIN_LOSS_OF_PROBES || bbr_keeps_to_a_pace(figures);
     let less_than_stated =
         stated_capacity(figures).is_none_or(|stated| figures.rate < stated.scaled(FULL_PIPE_SHARE_UNDER_BBR));
@@ -97,13 +99,15 @@ fn cause_of_loss(figures: &Figures) -> LossVerdict {
     let met_no_queue = figures.rtt.and_then(|rtt| is_without_queue(figures, rtt)) == Some(true);
     let is_policed =
         if figures.is_bbr() { bbr_knows_the_rate(figures) } else { losses::come_many_at_once(&figures.flows) };
-    if !figures.is_bbr() && losses::follow_a_queue(&figures.flows) {
+    // What holds far more at other times is no short queue.
+    let may_be_short = !losses::larger_windows_pass(&figures.flows);
+    if !figures.is_bbr() && may_be_short && losses::follow_a_queue(&figures.flows) {
         LossVerdict::ShallowQueue
     } else if met_no_queue && is_policed {
         // A burst overflows a queue of a few packets at any window, and several are lost at once: not so by chance.
         let any_window = !figures.is_bbr() && losses::come_at_any_window(&figures.flows);
-        if any_window { LossVerdict::ShallowQueue } else { LossVerdict::Policer }
-    } else if lost_at_one_window(figures) {
+        if any_window && may_be_short { LossVerdict::ShallowQueue } else { LossVerdict::Policer }
+    } else if may_be_short && lost_at_one_window(figures) {
         LossVerdict::ShallowQueue
     } else {
         LossVerdict::Random

@@ -135,7 +135,8 @@ fn receive_buffer_is_fixed(figures: &Figures) -> bool {
         return true;
     }
     let Some(settings) = &evidence.receiver else { return false };
-    let tuned = ReceiveBuffer::automatic(settings).advertised();
+    let buffer = ReceiveBuffer::automatic(settings);
+    let tuned = figures.mss.map_or(buffer.advertised(), |mss| buffer.in_flight(mss));
     let seen = figures.snapshots().filter_map(|snapshot| snapshot.window).max();
     seen.is_some_and(|seen| seen < tuned.scaled(FULLY_TUNED_SHARE))
 }

@@ -318,8 +318,21 @@ fn late() -> Steady {
 }
 
 #[test]
+fn what_holds_far_more_at_other_times_is_no_short_queue() {
+    let regular = [5.0, 11.0, 17.0, 23.0, 29.0, 35.0, 41.0];
+    let cause = |seconds| diagnose(&stated(sawtooth("cubic", seconds, &regular, 1.7, 0.7, 24.0), 1000)).cause;
+    assert_eq!(cause(44.0), Cause::ShallowQueue);
+    // From then on the window grows to twice that size, and nothing is lost.
+    assert_eq!(cause(60.0), Cause::Random);
+}
+
+#[test]
 fn one_window_before_loss_takes_a_few_losses_at_it_or_eight_within_a_twentieth() {
-    let cause = |losses: &[f64]| diagnose(&stated(sawtooth("cubic", 60.0, losses, 1.7, 0.7, 24.0), 1000)).cause;
+    // The load ends soon after the last loss: a window that grew on without one would show that no queue is too short.
+    let cause = |losses: &[f64]| {
+        let seconds = losses.last().unwrap() + 3.0;
+        diagnose(&stated(sawtooth("cubic", seconds, losses, 1.7, 0.7, 24.0), 1000)).cause
+    };
     let regular = [5.0, 11.0, 17.0, 23.0, 29.0, 35.0, 41.0, 47.0];
     assert_eq!(cause(&regular), Cause::ShallowQueue);
     assert_eq!(cause(&regular[..7]), Cause::ShallowQueue);
