@@ -41,8 +41,8 @@ pub(crate) fn come_at_one_window(flows: &[Flow], is_reno: bool) -> bool {
         && windows.iter().all(|windows| spread_of(windows) <= most(windows.len()) || mostly_at_the_top(windows))
 }
 
-/// Returns whether a stream had far more in flight for many samples of its whole life, and lost nothing then, than where
-/// it usually lost in its judged part: no queue is too short for what it has held.
+/// Returns whether a stream had far more in flight for many samples of its whole life, and lost nothing then, than
+/// where it usually lost in its judged part: no queue is too short for what it has held.
 pub(crate) fn larger_windows_pass(flows: &[Flow]) -> bool {
     let passes = |flow: &Flow| {
         let usual = median(grown_windows_before_loss(flow))?;

@@ -48,8 +48,8 @@ pub(crate) struct Case {
     pub(crate) change: Option<(Host, String)>,
     /// The host of the server: the far one, or the near one over loopback.
     pub(crate) server_host: Host,
-    /// The program at the far end. `BENCH` stands for this program, `FULLPIPE` for the one under test, and `SCRATCH` for
-    /// a folder of the case.
+    /// The program at the far end. `BENCH` stands for this program, `FULLPIPE` for the one under test, and `SCRATCH`
+    /// for a folder of the case.
     pub(crate) server: Vec<String>,
     /// The arguments that follow `fullpipe diagnose --json`.
     pub(crate) client: Vec<String>,

@@ -128,8 +128,8 @@ impl Programs<'_> {
         })
     }
 
-    /// Compares transfers of another program without and with a remedy, where remedies are proven and the path gives the
-    /// same rate twice: one without cross traffic and losses, which does not change.
+    /// Compares transfers of another program without and with a remedy, where remedies are proven and the path gives
+    /// the same rate twice: one without cross traffic and losses, which does not change.
     fn kept_by_others(
         &self,
         network: &Network,

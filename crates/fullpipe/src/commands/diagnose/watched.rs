@@ -208,8 +208,8 @@ impl Drop for Program<'_> {
     }
 }
 
-/// Returns the transfers of a program that was started here. For the one that moved most, asks the routers where its SYN
-/// was changed, if it was (up to four seconds).
+/// Returns the transfers of a program that was started here. For the one that moved most, asks the routers where its
+/// SYN was changed, if it was (up to four seconds).
 fn transfers_of_own(
     watched: Option<Watched>,
     arguments: &Arguments,
