@@ -10,6 +10,7 @@
 //! the sum over the pseudo header. Parts keep it so; [`Packet::complete`] does the device's work where the bytes
 //! themselves are wanted.
 
+mod captured;
 mod checksum;
 mod headers;
 mod malformed;
@@ -18,6 +19,9 @@ mod packet;
 mod syn_segment;
 mod virtio;
 
+pub use captured::{
+    Captured, LinkType, PacketDirection, Segment, SegmentOptions, direction, flags, is_known, read_captured,
+};
 pub use malformed::Malformed;
 pub use packet::Packet;
 pub use syn_segment::SynSegment;

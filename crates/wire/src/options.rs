@@ -8,9 +8,13 @@ pub(crate) const WINDOW_SCALE: u8 = 3;
 pub(crate) const SACK_PERMITTED: u8 = 4;
 pub(crate) const SACK: u8 = 5;
 pub(crate) const TIMESTAMPS: u8 = 8;
+pub(crate) const MULTIPATH: u8 = 30;
 
 /// The flag of segments in which a connection's options are agreed.
 pub(crate) const SYN: u8 = 0x02;
+
+/// Padding in a row that no sender writes: it aligns an option to four bytes with three at most.
+const BLANKED: usize = 4;
 
 /// Each of `options`, from its kind to its end, up to the first that cannot be read.
 pub(crate) fn each(mut options: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -29,4 +33,13 @@ pub(crate) fn first_length(options: &[u8]) -> Option<usize> {
         [_, length, ..] => Some(usize::from(*length)).filter(|length| (2..=options.len()).contains(length)),
         [_] => None,
     }
+}
+
+/// Returns true if an option was overwritten with padding on the way.
+pub(crate) fn are_blanked(options: &[u8]) -> bool {
+    let mut now = 0;
+    each(options).any(|option| {
+        now = if option[0] == NO_OPERATION { now + 1 } else { 0 };
+        now >= BLANKED
+    })
 }

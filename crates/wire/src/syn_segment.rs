@@ -3,10 +3,7 @@
 use fullpipe_units::ByteCount;
 
 use crate::headers::{Headers, TCP};
-use crate::options::{MSS, NO_OPERATION, SYN, WINDOW_SCALE, each};
-
-/// Padding in a row that no sender writes: it aligns an option to four bytes with three at most.
-const BLANKED: usize = 4;
+use crate::options::{MSS, SYN, WINDOW_SCALE, are_blanked, each};
 
 /// The figures of a SYN or SYN-ACK that describe its sender and the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +39,7 @@ impl SynSegment {
             window: ByteCount::new(field(14).into()),
             mss: value(options, MSS).map(|mss| ByteCount::new(u16::from_be_bytes(mss).into())),
             window_scale: value(options, WINDOW_SCALE).map(|[shift]| shift),
-            options_overwritten: longest_padding(options) >= BLANKED,
+            options_overwritten: are_blanked(options),
         })
     }
 }
@@ -50,16 +47,6 @@ impl SynSegment {
 /// Returns the value of the first option of this kind, if it has this length.
 fn value<const LENGTH: usize>(options: &[u8], kind: u8) -> Option<[u8; LENGTH]> {
     each(options).find(|option| option[0] == kind)?[2..].try_into().ok()
-}
-
-/// Most bytes of padding in a row.
-fn longest_padding(options: &[u8]) -> usize {
-    let (mut most, mut now) = (0, 0);
-    for option in each(options) {
-        now = if option[0] == NO_OPERATION { now + 1 } else { 0 };
-        most = most.max(now);
-    }
-    most
 }
 
 #[cfg(test)]

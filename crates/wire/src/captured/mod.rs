@@ -1,0 +1,137 @@
+//! A lenient view of packets as captures hold them: with their link's header, with tags and tunnels around them, cut
+//! off by a snap length, or longer than any link carries.
+//!
+//! [`crate::Packet`] is for packets that are to be cut and passed on, and refuses what it cannot do that with. Here
+//! nothing is changed, and whatever can be read is read.
+
+mod around;
+mod ether_type;
+mod ip;
+mod link_layer;
+mod segment;
+mod tunnel;
+mod view;
+
+use around::Around;
+use ip::IpPacket;
+use view::View;
+
+use crate::headers::TCP;
+
+pub use link_layer::{direction, is_known};
+pub use segment::{Segment, SegmentOptions, flags};
+
+/// Packets in packets that are followed.
+const MAX_LAYERS: usize = 8;
+
+/// Link-layer header type of a captured packet: a number of the list `LINKTYPE_` of tcpdump.org.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkType(pub u16);
+
+impl LinkType {
+    /// BSD's loopback, with the address family in the order of the host that captured.
+    pub const NULL: Self = Self(0);
+    /// Ethernet.
+    pub const ETHERNET: Self = Self(1);
+    /// PPP.
+    pub const PPP: Self = Self(9);
+    /// IP without a link's header.
+    pub const RAW: Self = Self(101);
+    /// OpenBSD's loopback, with the address family in network order.
+    pub const LOOP: Self = Self(108);
+    /// Linux's cooked capture, as `tcpdump -i any` wrote it until 2020.
+    pub const LINUX_SLL: Self = Self(113);
+    /// Linux's cooked capture with the index of the interface.
+    pub const LINUX_SLL2: Self = Self(276);
+}
+
+/// The direction of a packet as the capturing host sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PacketDirection {
+    /// The host sent it.
+    Sent,
+    /// The host received it.
+    Received,
+}
+
+/// The content of a captured packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Captured {
+    /// A segment of TCP, in tunnels or not.
+    Tcp(Segment),
+    /// A datagram of UDP that is no tunnel's.
+    Udp,
+    /// Anything else: other protocols, an unknown link type, more layers than are followed.
+    Other,
+    /// A fragment other than the first, so without a transport's header.
+    LaterFragment,
+    /// The first fragment of a packet, of TCP or not.
+    FirstFragment,
+    /// An encrypted packet: ESP.
+    Encrypted,
+    /// The snap length cut a header off.
+    Cut,
+    /// Headers that contradict each other, or are longer than the packet was.
+    Malformed,
+}
+
+/// Reads the first `bytes` of a packet that had the length `original` (in bytes) on a link of this type.
+///
+/// Lengths of IP headers are believed before `original`, since short frames are padded. `original` counts where an IP
+/// header leaves its length out, as those of trains above 64 KiB do (BIG TCP).
+///
+/// ```
+/// use fullpipe_wire::{Captured, LinkType, read_captured};
+///
+/// let query = [&[0x45, 0, 0, 28, 0, 1, 0, 0, 64, 17, 0, 0][..], &[10, 0, 0, 1, 10, 0, 0, 2], &[0; 8]].concat();
+/// assert_eq!(read_captured(LinkType::RAW, &query, query.len()), Captured::Udp);
+/// assert_eq!(read_captured(LinkType::RAW, &query[..19], query.len()), Captured::Cut);
+/// ```
+pub fn read_captured(link: LinkType, bytes: &[u8], original: usize) -> Captured {
+    match innermost_segment(link, View::new(bytes, original)) {
+        Ok(segment) => Captured::Tcp(segment),
+        Err(stop) => stop.into(),
+    }
+}
+
+fn innermost_segment(link: LinkType, frame: View) -> Result<Segment, Stop> {
+    let mut around = Around::default();
+    let (mut kind, mut view) = link_layer::open(link, frame)?;
+    let mut outermost = None;
+    for _ in 0..MAX_LAYERS {
+        let packet = ether_type::to_ip(kind, view, &mut around)?;
+        let outermost = *outermost.get_or_insert(packet.offset);
+        let ip = IpPacket::read(packet)?;
+        if ip.protocol == TCP {
+            return Segment::read(&ip, around, packet.offset - outermost);
+        }
+        (kind, view) = tunnel::open(&ip, &mut around)?;
+    }
+    Err(Stop::Other)
+}
+
+/// The reason why no segment is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    Udp,
+    Other,
+    LaterFragment,
+    FirstFragment,
+    Encrypted,
+    Cut,
+    Malformed,
+}
+
+impl From<Stop> for Captured {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Udp => Self::Udp,
+            Stop::Other => Self::Other,
+            Stop::LaterFragment => Self::LaterFragment,
+            Stop::FirstFragment => Self::FirstFragment,
+            Stop::Encrypted => Self::Encrypted,
+            Stop::Cut => Self::Cut,
+            Stop::Malformed => Self::Malformed,
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! TCP's header.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::Stop;
+use super::around::Around;
+use super::ip::IpPacket;
+use super::view::{long, word};
+use crate::checksum::Sum;
+use crate::headers::TCP;
+use crate::options::{MSS, MULTIPATH, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE, are_blanked, each};
+
+/// A TCP segment as a capture shows it, or a train of segments that an offload joined or did not cut yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// Address and port of the sender, by the innermost IP header.
+    pub source: SocketAddr,
+    /// Address and port of the receiver.
+    pub destination: SocketAddr,
+    /// VLANs and tunnels around it: zero without any, else a hash of their kinds and identifiers, which is the same
+    /// for both directions of a connection. MPLS labels and GTP's endpoint identifiers differ by direction and are
+    /// left out.
+    pub network: u32,
+    /// Bytes from the outermost IP header to the innermost: headers of tunnels; zero without any.
+    pub overhead: u16,
+    /// Sequence number of the first byte of data, or of the SYN.
+    pub sequence: u32,
+    /// Sequence number that the sender expects next, if [`flags::ACK`] is set.
+    pub acknowledgement: u32,
+    /// Nine bits, see [`flags`].
+    pub flags: u16,
+    /// The window field in bytes as it stands there, not shifted by any scale.
+    pub window: u16,
+    /// Bytes of data, by the lengths in the headers and not by what was captured.
+    pub payload: u32,
+    /// Options of the header.
+    pub options: SegmentOptions,
+    /// Identification of the innermost IPv4 header; IPv6 has none.
+    pub identification: Option<u16>,
+    /// TTL or hop limit of the innermost IP header.
+    pub hops_left: u8,
+    /// DSCP (upper six bits) and ECN of the innermost IP header.
+    pub traffic_class: u8,
+    /// The checksum field.
+    pub checksum: u16,
+    /// True if the checksum field holds the sum over the pseudo header alone, which a device was to finish: the segment
+    /// was sent by the capturing host, or reached it through virtual devices only. A finished checksum is the same by
+    /// chance once in 65536 segments.
+    pub checksum_is_unfinished: bool,
+}
+
+/// Options of a TCP header, as far as they were captured and can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option, or what became of the options")]
+pub struct SegmentOptions {
+    /// Largest segment in bytes that the sender takes (RFC 9293, 3.7.1).
+    pub mss: Option<u16>,
+    /// By how many bits the sender shifts windows (RFC 7323, 2.2), as it stands there: more than 14 count as 14.
+    pub window_scale: Option<u8>,
+    /// The sender understands SACK (RFC 2018, 2).
+    pub sack_permitted: bool,
+    /// `TSval` and `TSecr` (RFC 7323, 3.2).
+    pub timestamps: Option<(u32, u32)>,
+    /// SACK blocks (RFC 2018, 3): first sequence number of each, and the one that follows its last.
+    pub sack: [(u32, u32); 4],
+    /// So many of `sack` are there.
+    pub sack_blocks: u8,
+    /// There is an option of Multipath TCP (RFC 8684, 3).
+    pub multipath: bool,
+    /// An option of a SYN was overwritten with padding on the way, see [`crate::SynSegment::options_overwritten`].
+    pub blanked: bool,
+    /// The snap length cut options off.
+    pub cut: bool,
+}
+
+/// Bits of [`Segment::flags`] (RFC 9293, 3.1; RFC 3168, 6.1; RFC 3540, 9).
+pub mod flags {
+    /// The sender has no more data.
+    pub const FIN: u16 = 0x001;
+    /// Opens a connection.
+    pub const SYN: u16 = 0x002;
+    /// Ends a connection at once.
+    pub const RST: u16 = 0x004;
+    /// Data that shall be passed to the program at once.
+    pub const PSH: u16 = 0x008;
+    /// The acknowledgement is valid.
+    pub const ACK: u16 = 0x010;
+    /// The urgent pointer is valid.
+    pub const URG: u16 = 0x020;
+    /// A congestion mark arrived; in a SYN, part of the offer of ECN.
+    pub const ECE: u16 = 0x040;
+    /// The congestion window was reduced; in a SYN, part of the offer of ECN.
+    pub const CWR: u16 = 0x080;
+    /// Nonce sum, and the third counter bit of accurate ECN.
+    pub const NS: u16 = 0x100;
+}
+
+impl Segment {
+    /// Returns true if the segment has all of these flags.
+    pub fn has(&self, flags: u16) -> bool {
+        self.flags & flags == flags
+    }
+
+    /// Reads the segment in the innermost IP packet, which has so many bytes of tunnels' headers before it.
+    pub(super) fn read(packet: &IpPacket, around: Around, overhead: usize) -> Result<Self, Stop> {
+        let header = packet.payload.head::<20>()?;
+        let header_length = usize::from(header[12] >> 4) * 4;
+        if header_length < 20 || header_length > packet.payload.length {
+            return Err(Stop::Malformed);
+        }
+        let captured = packet.payload.bytes;
+        let options = &captured[20..header_length.min(captured.len())];
+        let flags = word(header, 12) & 0x1FF;
+        let checksum = word(header, 16);
+        Ok(Self {
+            source: SocketAddr::new(packet.source, word(header, 0)),
+            destination: SocketAddr::new(packet.destination, word(header, 2)),
+            network: around.network,
+            overhead: u16::try_from(overhead).unwrap_or(u16::MAX),
+            sequence: long(header, 4),
+            acknowledgement: long(header, 8),
+            flags,
+            window: word(header, 14),
+            payload: (packet.payload.length - header_length) as u32,
+            options: SegmentOptions {
+                blanked: flags & flags::SYN != 0 && are_blanked(options),
+                cut: header_length > captured.len(),
+                ..SegmentOptions::read(options)
+            },
+            identification: packet.identification,
+            hops_left: packet.hops_left,
+            traffic_class: packet.traffic_class,
+            checksum,
+            checksum_is_unfinished: checksum == pseudo_header(packet).folded(),
+        })
+    }
+}
+
+impl SegmentOptions {
+    fn read(options: &[u8]) -> Self {
+        let mut read = Self::default();
+        for option in each(options) {
+            match *option {
+                [MSS, _, a, b] => read.mss = Some(u16::from_be_bytes([a, b])),
+                [WINDOW_SCALE, _, shift] => read.window_scale = Some(shift),
+                [SACK_PERMITTED, _] => read.sack_permitted = true,
+                [TIMESTAMPS, _, ref times @ ..] if times.len() == 8 => {
+                    read.timestamps = Some((long(times, 0), long(times, 4)));
+                }
+                [SACK, _, ref blocks @ ..] => read.add_blocks(blocks),
+                [MULTIPATH, ..] => read.multipath = true,
+                _ => {}
+            }
+        }
+        read
+    }
+
+    fn add_blocks(&mut self, blocks: &[u8]) {
+        for (block, place) in blocks.as_chunks::<8>().0.iter().zip(&mut self.sack) {
+            *place = (long(block, 0), long(block, 4));
+        }
+        self.sack_blocks = (blocks.len() / 8).min(self.sack.len()) as u8;
+    }
+}
+
+fn pseudo_header(packet: &IpPacket) -> Sum {
+    let sum = Sum::default().add_word(u16::from(TCP)).add(&(packet.payload.length as u32).to_be_bytes());
+    match (packet.source, packet.destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => sum.add(&source.octets()).add(&destination.octets()),
+        (IpAddr::V6(source), IpAddr::V6(destination)) => sum.add(&source.octets()).add(&destination.octets()),
+        _ => sum,
+    }
+}

@@ -1,0 +1,56 @@
+//! Bytes of a captured packet, of which the snap length may have cut off the end.
+
+use super::Stop;
+
+/// The rest of a packet, from one of its headers on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct View<'p> {
+    /// The captured part of it.
+    pub(super) bytes: &'p [u8],
+    /// Its length in bytes when it passed; never less than was captured.
+    pub(super) length: usize,
+    /// Bytes of the packet before it.
+    pub(super) offset: usize,
+}
+
+impl<'p> View<'p> {
+    /// Views a whole packet, of which so many bytes passed. Some files state fewer than they hold.
+    pub(super) fn new(bytes: &'p [u8], original: usize) -> Self {
+        Self { bytes, length: original.max(bytes.len()), offset: 0 }
+    }
+
+    /// Returns the first bytes. Fails if they were not captured, or never were there.
+    pub(super) fn head<const N: usize>(&self) -> Result<&'p [u8; N], Stop> {
+        self.bytes.first_chunk().ok_or_else(|| self.missing(N))
+    }
+
+    /// Returns what follows the first `length` bytes. Fails if not all of these were captured.
+    pub(super) fn after(self, length: usize) -> Result<Self, Stop> {
+        let bytes = self.bytes.get(length..).ok_or_else(|| self.missing(length))?;
+        Ok(Self { bytes, length: self.length - length, offset: self.offset + length })
+    }
+
+    /// Returns it with the length that a header states: what was captured beyond that is padding of the link.
+    pub(super) fn with_length(self, length: usize) -> Self {
+        Self { bytes: &self.bytes[..self.bytes.len().min(length)], length, offset: self.offset }
+    }
+
+    /// Returns the upper half of its first byte, which is the version of an IP header.
+    pub(super) fn version(&self) -> Result<u8, Stop> {
+        Ok(self.head::<1>()?[0] >> 4)
+    }
+
+    fn missing(&self, length: usize) -> Stop {
+        if length <= self.length { Stop::Cut } else { Stop::Malformed }
+    }
+}
+
+/// Returns the 16 bits at this offset of a header.
+pub(super) fn word(header: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([header[at], header[at + 1]])
+}
+
+/// Returns the 32 bits at this offset of a header.
+pub(super) fn long(header: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+}

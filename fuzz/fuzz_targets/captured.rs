@@ -1,0 +1,27 @@
+//! Captured packets of every link type: whatever the bytes are, they are read; and what is found does not depend on
+//! bytes that a shorter snap length would have left out.
+#![no_main]
+
+use fullpipe_wire::{Captured, LinkType, direction, is_known, read_captured};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&[link, original, cut], bytes)) = data.split_first_chunk::<3>() else { return };
+    // The numbers beyond a byte that are known.
+    let link = LinkType(if link == 255 { 276 } else { link.into() });
+    let length = bytes.len() + usize::from(original) * 16;
+    let whole = read_captured(link, bytes, length);
+    let _ = direction(link, bytes);
+    if !is_known(link) {
+        assert_eq!(whole, Captured::Other);
+    }
+    let kept = &bytes[..bytes.len() - usize::from(cut).min(bytes.len())];
+    match (whole, read_captured(link, kept, length)) {
+        (_, Captured::Cut) => {}
+        (Captured::Tcp(whole), Captured::Tcp(mut part)) => {
+            part.options = whole.options;
+            assert_eq!(part, whole);
+        }
+        (whole, part) => assert_eq!(part, whole),
+    }
+});
