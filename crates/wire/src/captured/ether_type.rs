@@ -22,11 +22,17 @@ const MAX_HEADERS: usize = 10;
 const MAX_LABELS: usize = 16;
 
 /// Follows VLAN tags, MPLS, sessions of PPP and frames in frames up to an IP packet.
-pub(super) fn to_ip<'p>(mut kind: u16, mut view: View<'p>, around: &mut Around) -> Result<View<'p>, Stop> {
+#[inline]
+pub(super) fn to_ip<'p>(kind: u16, view: View<'p>, around: &mut Around) -> Result<View<'p>, Stop> {
+    // Most packets have none of them.
+    if matches!(kind, IPV4 | IPV6) { Ok(view) } else { behind_headers(kind, view, around) }
+}
+
+fn behind_headers<'p>(mut kind: u16, mut view: View<'p>, around: &mut Around) -> Result<View<'p>, Stop> {
     for _ in 0..MAX_HEADERS {
         (kind, view) = match kind {
             IPV4 | IPV6 => return Ok(view),
-            ETHERNET => (word(view.head::<14>()?, 12), view.after(14)?),
+            ETHERNET => frame(view)?,
             VLAN | SERVICE_VLAN | OLD_SERVICE_VLAN => vlan(view, around)?,
             MPLS | MPLS_MULTICAST => labels(view, around)?,
             PPPOE_SESSION => session(view, around)?,
@@ -34,6 +40,12 @@ pub(super) fn to_ip<'p>(mut kind: u16, mut view: View<'p>, around: &mut Around) 
         };
     }
     Err(Stop::Other)
+}
+
+/// Reads the header of Ethernet.
+#[inline]
+pub(super) fn frame(view: View) -> Result<(u16, View), Stop> {
+    Ok((word(view.head::<14>()?, 12), view.after(14)?))
 }
 
 /// Reads a VLAN's tag (IEEE 802.1Q), whose identifier zero is no VLAN but a priority.

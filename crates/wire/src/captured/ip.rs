@@ -1,9 +1,7 @@
 //! Headers of IP, with the extension headers of IPv6.
 
-use std::net::{IpAddr, Ipv6Addr};
-
 use super::Stop;
-use super::view::{View, long, word};
+use super::view::{View, word};
 
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
@@ -19,36 +17,29 @@ const MAX_EXTENSIONS: usize = 16;
 const PADDING: u8 = 0;
 const JUMBO: u8 = 0xC2;
 
-/// An IP packet that is no fragment.
+/// An IP packet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IpPacket<'p> {
-    pub(super) source: IpAddr,
-    pub(super) destination: IpAddr,
+    pub(super) addresses: Addresses<'p>,
     pub(super) protocol: u8,
     pub(super) identification: Option<u16>,
     pub(super) hops_left: u8,
     pub(super) traffic_class: u8,
-    /// All behind its headers, of the length that the header states.
+    /// All behind the headers that were read, of the length that the header states.
     pub(super) payload: View<'p>,
 }
 
-impl<'p> IpPacket<'p> {
-    /// Reads the headers at the front of a packet. Fails if they are cut or wrong, for all fragments but whole packets
-    /// that are marked as one, and where the rest is encrypted.
-    pub(super) fn read(packet: View<'p>) -> Result<Self, Stop> {
-        let read = match packet.version()? {
-            4 => read_v4(packet),
-            6 => read_v6(packet),
-            _ => Err(Stop::Malformed),
-        }?;
-        match read.protocol {
-            HOP_BY_HOP | ROUTING | FRAGMENT | ENCRYPTED | AUTHENTICATION | DESTINATION => read.behind_extensions(),
-            _ => Ok(read),
-        }
-    }
+/// Source and destination behind each other.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Addresses<'p> {
+    V4(&'p [[u8; 4]; 2]),
+    V6(&'p [[u8; 16]; 2]),
+}
 
-    fn behind_extensions(mut self) -> Result<Self, Stop> {
-        for _ in 0..MAX_EXTENSIONS {
+impl IpPacket<'_> {
+    /// Follows extension headers. Fails if they are cut or wrong, for fragments, and where the rest is encrypted.
+    pub(super) fn follow_extensions(&mut self) -> Result<(), Stop> {
+        for _ in 0..=MAX_EXTENSIONS {
             let length = match self.protocol {
                 HOP_BY_HOP | ROUTING | DESTINATION => (usize::from(self.payload.head::<2>()?[1]) + 1) * 8,
                 AUTHENTICATION => (usize::from(self.payload.head::<2>()?[1]) + 2) * 4,
@@ -58,7 +49,7 @@ impl<'p> IpPacket<'p> {
                     8
                 }
                 ENCRYPTED => return Err(Stop::Encrypted),
-                _ => return Ok(self),
+                _ => return Ok(()),
             };
             if self.protocol == HOP_BY_HOP {
                 self.payload = as_jumbogram(self.payload, length);
@@ -70,8 +61,11 @@ impl<'p> IpPacket<'p> {
     }
 }
 
-fn read_v4(packet: View) -> Result<IpPacket, Stop> {
+/// Reads IPv4's header. Fails if it is cut or wrong, and for fragments.
+#[inline]
+pub(super) fn read_v4(packet: View) -> Result<IpPacket, Stop> {
     let header = packet.head::<20>()?;
+    let addresses = header[12..].as_chunks().0.first_chunk().ok_or(Stop::Malformed)?;
     let header_length = usize::from(header[0] & 0x0F) * 4;
     let packet = match usize::from(word(header, 2)) {
         // A train of more than 64 KiB (BIG TCP): the capture alone has its length.
@@ -85,8 +79,7 @@ fn read_v4(packet: View) -> Result<IpPacket, Stop> {
     let fragment = word(header, 6);
     whole(fragment & 0x1FFF, fragment & 0x2000 != 0)?;
     Ok(IpPacket {
-        source: address_v4(header, 12),
-        destination: address_v4(header, 16),
+        addresses: Addresses::V4(addresses),
         protocol: header[9],
         identification: Some(word(header, 4)),
         hops_left: header[8],
@@ -95,12 +88,14 @@ fn read_v4(packet: View) -> Result<IpPacket, Stop> {
     })
 }
 
-fn read_v6(packet: View) -> Result<IpPacket, Stop> {
+/// Reads IPv6's header without extensions. Fails if it is cut.
+#[inline]
+pub(super) fn read_v6(packet: View) -> Result<IpPacket, Stop> {
     let header = packet.head::<40>()?;
+    let addresses = header[8..].as_chunks().0.first_chunk().ok_or(Stop::Malformed)?;
     let payload = packet.after(40)?;
     Ok(IpPacket {
-        source: address_v6(header, 8),
-        destination: address_v6(header, 24),
+        addresses: Addresses::V6(addresses),
         protocol: header[6],
         identification: None,
         hops_left: header[7],
@@ -113,16 +108,8 @@ fn read_v6(packet: View) -> Result<IpPacket, Stop> {
     })
 }
 
-fn address_v4(header: &[u8; 20], at: usize) -> IpAddr {
-    IpAddr::V4(long(header, at).into())
-}
-
-fn address_v6(header: &[u8; 40], at: usize) -> IpAddr {
-    let halves = [at, at + 4, at + 8, at + 12].map(|at| u128::from(long(header, at)));
-    IpAddr::V6(Ipv6Addr::from_bits(halves.into_iter().fold(0, |bits, half| bits << 32 | half)))
-}
-
 /// Fails for a fragment with this offset.
+#[inline]
 fn whole(offset: u16, has_more: bool) -> Result<(), Stop> {
     match (offset, has_more) {
         (0, false) => Ok(()),

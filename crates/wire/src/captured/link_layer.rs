@@ -42,9 +42,10 @@ pub fn direction(link: LinkType, bytes: &[u8]) -> Option<PacketDirection> {
 }
 
 /// Returns the Ethernet type of what a frame carries, and what it carries.
+#[inline]
 pub(super) fn open(link: LinkType, frame: View) -> Result<(u16, View), Stop> {
     match link.0 {
-        1 => Ok((ether_type::ETHERNET, frame)),
+        1 => ether_type::frame(frame),
         0 | 108 => null(frame),
         9 => point_to_point(frame),
         12 | 14 | 101 | 228 | 229 => Ok((BY_VERSION, frame)),

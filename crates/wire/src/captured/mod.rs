@@ -13,7 +13,7 @@ mod tunnel;
 mod view;
 
 use around::Around;
-use ip::IpPacket;
+use segment::Header;
 use view::View;
 
 use crate::headers::TCP;
@@ -88,22 +88,34 @@ pub enum Captured {
 /// assert_eq!(read_captured(LinkType::RAW, &query[..19], query.len()), Captured::Cut);
 /// ```
 pub fn read_captured(link: LinkType, bytes: &[u8], original: usize) -> Captured {
-    match innermost_segment(link, View::new(bytes, original)) {
-        Ok(segment) => Captured::Tcp(segment),
-        Err(stop) => stop.into(),
+    let mut captured = Captured::Other;
+    if let Err(stop) = find_segment(link, View::new(bytes, original), &mut captured) {
+        captured = stop.into();
     }
+    captured
 }
 
-fn innermost_segment(link: LinkType, frame: View) -> Result<Segment, Stop> {
+/// Writes the innermost segment into `found`, since copies of it would cost as much as all else.
+#[inline]
+fn find_segment(link: LinkType, frame: View, found: &mut Captured) -> Result<(), Stop> {
     let mut around = Around::default();
     let (mut kind, mut view) = link_layer::open(link, frame)?;
     let mut outermost = None;
     for _ in 0..MAX_LAYERS {
         let packet = ether_type::to_ip(kind, view, &mut around)?;
-        let outermost = *outermost.get_or_insert(packet.offset);
-        let ip = IpPacket::read(packet)?;
+        let overhead = packet.offset - *outermost.get_or_insert(packet.offset);
+        let mut ip = match packet.version()? {
+            4 => ip::read_v4(packet)?,
+            6 => ip::read_v6(packet)?,
+            _ => return Err(Stop::Malformed),
+        };
+        if ip.protocol != TCP {
+            ip.follow_extensions()?;
+        }
         if ip.protocol == TCP {
-            return Segment::read(&ip, around, packet.offset - outermost);
+            let header = Header::read(ip.payload)?;
+            *found = Captured::Tcp(Segment::new(&ip, &header, around, overhead));
+            return Ok(());
         }
         (kind, view) = tunnel::open(&ip, &mut around)?;
     }

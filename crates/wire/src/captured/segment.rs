@@ -1,11 +1,11 @@
 //! TCP's header.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::Stop;
 use super::around::Around;
-use super::ip::IpPacket;
-use super::view::{long, word};
+use super::ip::{Addresses, IpPacket};
+use super::view::{View, long, word};
 use crate::checksum::Sum;
 use crate::headers::TCP;
 use crate::options::{MSS, MULTIPATH, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE, are_blanked, each};
@@ -101,45 +101,67 @@ impl Segment {
         self.flags & flags == flags
     }
 
-    /// Reads the segment in the innermost IP packet, which has so many bytes of tunnels' headers before it.
-    pub(super) fn read(packet: &IpPacket, around: Around, overhead: usize) -> Result<Self, Stop> {
-        let header = packet.payload.head::<20>()?;
-        let header_length = usize::from(header[12] >> 4) * 4;
-        if header_length < 20 || header_length > packet.payload.length {
-            return Err(Stop::Malformed);
-        }
-        let captured = packet.payload.bytes;
-        let options = &captured[20..header_length.min(captured.len())];
-        let flags = word(header, 12) & 0x1FF;
-        let checksum = word(header, 16);
-        Ok(Self {
-            source: SocketAddr::new(packet.source, word(header, 0)),
-            destination: SocketAddr::new(packet.destination, word(header, 2)),
+    /// Returns the segment in the innermost IP packet, which has so many bytes of tunnels' headers before it and this
+    /// header of TCP.
+    #[inline]
+    pub(super) fn new(packet: &IpPacket, header: &Header, around: Around, overhead: usize) -> Self {
+        let fixed = header.fixed;
+        let checksum = word(fixed, 16);
+        Self {
+            source: socket(packet.addresses, 0, word(fixed, 0)),
+            destination: socket(packet.addresses, 1, word(fixed, 2)),
             network: around.network,
             overhead: u16::try_from(overhead).unwrap_or(u16::MAX),
-            sequence: long(header, 4),
-            acknowledgement: long(header, 8),
-            flags,
-            window: word(header, 14),
-            payload: (packet.payload.length - header_length) as u32,
-            options: SegmentOptions {
-                blanked: flags & flags::SYN != 0 && are_blanked(options),
-                cut: header_length > captured.len(),
-                ..SegmentOptions::read(options)
-            },
+            sequence: long(fixed, 4),
+            acknowledgement: long(fixed, 8),
+            flags: word(fixed, 12) & 0x1FF,
+            window: word(fixed, 14),
+            payload: header.payload,
+            options: SegmentOptions::new(header),
             identification: packet.identification,
             hops_left: packet.hops_left,
             traffic_class: packet.traffic_class,
             checksum,
             checksum_is_unfinished: checksum == pseudo_header(packet).folded(),
+        }
+    }
+}
+
+/// The header of a segment, whose length was checked.
+pub(super) struct Header<'p> {
+    fixed: &'p [u8; 20],
+    /// The captured part of the options.
+    options: &'p [u8],
+    options_are_cut: bool,
+    /// Bytes of data.
+    payload: u32,
+}
+
+impl<'p> Header<'p> {
+    /// Reads the header at the front of a segment. Fails if its first 20 bytes are cut, or its length is wrong.
+    #[inline]
+    pub(super) fn read(segment: View<'p>) -> Result<Self, Stop> {
+        let fixed = segment.head::<20>()?;
+        let length = usize::from(fixed[12] >> 4) * 4;
+        if length < fixed.len() || length > segment.length {
+            return Err(Stop::Malformed);
+        }
+        Ok(Self {
+            fixed,
+            options: &segment.bytes[fixed.len()..length.min(segment.bytes.len())],
+            options_are_cut: length > segment.bytes.len(),
+            payload: (segment.length - length) as u32,
         })
     }
 }
 
 impl SegmentOptions {
-    fn read(options: &[u8]) -> Self {
-        let mut read = Self::default();
-        for option in each(options) {
+    #[inline]
+    fn new(header: &Header) -> Self {
+        let opens = u16::from(header.fixed[13]) & flags::SYN != 0;
+        let blanked = opens && are_blanked(header.options);
+        let mut read = Self { blanked, cut: header.options_are_cut, ..Self::default() };
+        for option in each(header.options) {
             match *option {
                 [MSS, _, a, b] => read.mss = Some(u16::from_be_bytes([a, b])),
                 [WINDOW_SCALE, _, shift] => read.window_scale = Some(shift),
@@ -147,27 +169,38 @@ impl SegmentOptions {
                 [TIMESTAMPS, _, ref times @ ..] if times.len() == 8 => {
                     read.timestamps = Some((long(times, 0), long(times, 4)));
                 }
-                [SACK, _, ref blocks @ ..] => read.add_blocks(blocks),
+                [SACK, _, ref blocks @ ..] => (read.sack, read.sack_blocks) = blocks_of(blocks),
                 [MULTIPATH, ..] => read.multipath = true,
                 _ => {}
             }
         }
         read
     }
+}
 
-    fn add_blocks(&mut self, blocks: &[u8]) {
-        for (block, place) in blocks.as_chunks::<8>().0.iter().zip(&mut self.sack) {
-            *place = (long(block, 0), long(block, 4));
-        }
-        self.sack_blocks = (blocks.len() / 8).min(self.sack.len()) as u8;
+/// Returns SACK blocks and their number.
+fn blocks_of(bytes: &[u8]) -> ([(u32, u32); 4], u8) {
+    let mut blocks = [(0, 0); 4];
+    for (block, place) in bytes.as_chunks::<8>().0.iter().zip(&mut blocks) {
+        *place = (long(block, 0), long(block, 4));
+    }
+    (blocks, (bytes.len() / 8).min(blocks.len()) as u8)
+}
+
+/// Returns the first or second of the addresses with its port.
+#[inline]
+fn socket(addresses: Addresses, number: usize, port: u16) -> SocketAddr {
+    match addresses {
+        Addresses::V4(bytes) => SocketAddr::from((Ipv4Addr::from(bytes[number]), port)),
+        Addresses::V6(bytes) => SocketAddr::from((Ipv6Addr::from(bytes[number]), port)),
     }
 }
 
+#[inline]
 fn pseudo_header(packet: &IpPacket) -> Sum {
     let sum = Sum::default().add_word(u16::from(TCP)).add(&(packet.payload.length as u32).to_be_bytes());
-    match (packet.source, packet.destination) {
-        (IpAddr::V4(source), IpAddr::V4(destination)) => sum.add(&source.octets()).add(&destination.octets()),
-        (IpAddr::V6(source), IpAddr::V6(destination)) => sum.add(&source.octets()).add(&destination.octets()),
-        _ => sum,
+    match packet.addresses {
+        Addresses::V4(bytes) => sum.add(bytes.as_flattened()),
+        Addresses::V6(bytes) => sum.add(bytes.as_flattened()),
     }
 }

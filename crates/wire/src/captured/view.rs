@@ -15,27 +15,32 @@ pub(super) struct View<'p> {
 
 impl<'p> View<'p> {
     /// Views a whole packet, of which so many bytes passed. Some files state fewer than they hold.
+    #[inline]
     pub(super) fn new(bytes: &'p [u8], original: usize) -> Self {
         Self { bytes, length: original.max(bytes.len()), offset: 0 }
     }
 
     /// Returns the first bytes. Fails if they were not captured, or never were there.
+    #[inline]
     pub(super) fn head<const N: usize>(&self) -> Result<&'p [u8; N], Stop> {
         self.bytes.first_chunk().ok_or_else(|| self.missing(N))
     }
 
     /// Returns what follows the first `length` bytes. Fails if not all of these were captured.
+    #[inline]
     pub(super) fn after(self, length: usize) -> Result<Self, Stop> {
         let bytes = self.bytes.get(length..).ok_or_else(|| self.missing(length))?;
         Ok(Self { bytes, length: self.length - length, offset: self.offset + length })
     }
 
     /// Returns it with the length that a header states: what was captured beyond that is padding of the link.
+    #[inline]
     pub(super) fn with_length(self, length: usize) -> Self {
         Self { bytes: &self.bytes[..self.bytes.len().min(length)], length, offset: self.offset }
     }
 
     /// Returns the upper half of its first byte, which is the version of an IP header.
+    #[inline]
     pub(super) fn version(&self) -> Result<u8, Stop> {
         Ok(self.head::<1>()?[0] >> 4)
     }
@@ -46,11 +51,13 @@ impl<'p> View<'p> {
 }
 
 /// Returns the 16 bits at this offset of a header.
+#[inline]
 pub(super) fn word(header: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([header[at], header[at + 1]])
 }
 
 /// Returns the 32 bits at this offset of a header.
+#[inline]
 pub(super) fn long(header: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
 }

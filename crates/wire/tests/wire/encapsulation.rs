@@ -236,7 +236,7 @@ fn extension_headers_are_followed_to_a_limit() {
     assert_eq!(read(101, &v4(50, &tcp())), Captured::Encrypted);
     assert_eq!(read(101, &v6(59, &[])), Captured::Other, "nothing follows");
     let deep = |headers| (1..headers).fold(hop_by_hop(6, &tcp()), |rest, _| hop_by_hop(60, &rest));
-    assert_eq!(segment(101, &v6(60, &deep(15))).payload, 10);
+    assert_eq!(segment(101, &v6(60, &deep(16))).payload, 10);
     assert_eq!(read(101, &v6(60, &deep(17))), Captured::Malformed);
 
     let mut first = plain();
