@@ -153,6 +153,7 @@ const PLAN: &[Room] = &[
     Room::new(4, "route"),
     Room::new(4, "observe"),
     Room::new(4, "lab"),
+    Room::new(4, "trace"),
     Room::new(5, "probe"),
     Room::new(6, "experiment"),
     Room::new(8, "fullpipe"),
@@ -167,7 +168,7 @@ const ATTIC: u8 = u8::MAX;
 const MAY_BE_UNSAFE: &str = "sys";
 
 /// The rooms that produce records: a verdict must follow from a record alone, and a report too.
-const MEASURES: [&str; 5] = ["load", "control", "route", "observe", "probe"];
+const MEASURES: [&str; 6] = ["load", "control", "route", "observe", "probe", "trace"];
 
 /// Libraries that a pure room may not use.
 const IMPURE: [&str; 5] = ["rustix", "libc", "socket2", "tokio", "tracing"];

@@ -1,0 +1,52 @@
+//! Files that are no captures.
+
+use crate::Compression;
+
+/// Returns what a file is, judged by its first bytes, as the end of the sentence "it is no packet capture".
+pub(crate) fn appearance(bytes: &[u8]) -> &'static str {
+    let known: [(&[u8], &str); 8] = [
+        (b"\x7FELF", "it is a program (ELF)"),
+        (b"PK\x03\x04", "it is a zip archive; unpack it first"),
+        (b"7z\xBC\xAF\x27\x1C", "it is a 7z archive; unpack it first"),
+        (b"BZh", "it is compressed with bzip2, which is not supported; decompress it with bunzip2 first"),
+        (b"\x1F\x9D", "it is compressed with compress, which is not supported; decompress it first"),
+        (b"snoop\0", "it is a file of snoop; convert it with editcap first"),
+        (b"GMBU", "it is a file of Network Monitor; convert it with editcap first"),
+        (b"RTSS", "it is a file of Network Monitor; convert it with editcap first"),
+    ];
+    let known = known.into_iter().find(|(magic, _)| bytes.starts_with(magic));
+    match known {
+        Some((_, words)) => words,
+        None if bytes.is_empty() => "it is empty",
+        None if Compression::of(bytes).is_some() => "it is compressed twice; decompress it once first",
+        None if is_text(bytes) => "it is text",
+        None => "its first bytes are those of no known format",
+    }
+}
+
+/// Returns true for bytes that text may begin with, whose last character may be cut.
+fn is_text(bytes: &[u8]) -> bool {
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) if error.error_len().is_none() => {
+            std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default()
+        }
+        Err(_) => return false,
+    };
+    !text.is_empty() && text.chars().all(|c| !c.is_control() || c.is_whitespace())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_other_kinds_are_named() {
+        assert_eq!(appearance(b""), "it is empty");
+        assert_eq!(appearance(b"12:00:00.000 IP 10.0.0.1 > 10.0.0.2\r\n"), "it is text");
+        assert_eq!(appearance("naïve é".as_bytes().split_last().unwrap().1), "it is text");
+        assert_eq!(appearance(b"\x7FELF\x02\x01"), "it is a program (ELF)");
+        assert_eq!(appearance(&[0; 40]), "its first bytes are those of no known format");
+        assert_eq!(appearance(&[0xFF, 0xFE, 0x80]), "its first bytes are those of no known format");
+    }
+}

@@ -1,0 +1,176 @@
+//! Decompression on a thread of its own.
+
+use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use crate::Compression;
+use crate::error::Fault;
+
+/// Bytes of a chunk that is passed to the reader, and chunks that may wait for it.
+const CHUNK: usize = 1 << 18;
+const WAITING: usize = 4;
+
+/// A capture is taken for a bomb if a stretch of so many bytes expands by more than the ratio.
+const STRETCH: u64 = 64 << 20;
+const MAX_RATIO: u64 = 1000;
+
+/// KiB of memory that a file may ask of the decompressor: xz has up to 64 MiB at its highest level.
+const MAX_MEMORY_KIB: u32 = 256 << 10;
+
+/// The content of a compressed file.
+pub(crate) struct Decompressed {
+    compression: Compression,
+    chunks: Receiver<Chunk>,
+    /// The chunk that is being read, and how much of it was.
+    chunk: Vec<u8>,
+    at: usize,
+    end: Option<End>,
+}
+
+enum Chunk {
+    Bytes(Vec<u8>),
+    Last(End),
+}
+
+#[derive(Debug)]
+enum End {
+    Whole,
+    Cut,
+    Failed(io::Error),
+    Bomb,
+}
+
+impl Decompressed {
+    /// Begins to decompress `input` on a thread, which ends with the file, or once the result is dropped and the input
+    /// gives bytes. Fails if there can be no thread.
+    pub(crate) fn start(compression: Compression, input: impl Read + Send + 'static) -> Result<Self, Fault> {
+        let (sender, chunks) = sync_channel(WAITING);
+        let work = move || {
+            let end = decompress(compression, input, &sender);
+            // The reader may be gone.
+            let _ = sender.send(Chunk::Last(end));
+        };
+        let thread = thread::Builder::new().name("decompress".to_owned()).spawn(work);
+        thread.map_err(|error| Fault::Decompression(compression, error))?;
+        Ok(Self { compression, chunks, chunk: Vec::new(), at: 0, end: None })
+    }
+
+    /// Reads as [`Read::read`] does.
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Fault> {
+        while self.at == self.chunk.len() && self.end.is_none() {
+            match self.chunks.recv() {
+                Ok(Chunk::Bytes(bytes)) => (self.chunk, self.at) = (bytes, 0),
+                Ok(Chunk::Last(end)) => self.end = Some(end),
+                Err(_) => self.end = Some(End::Failed(io::Error::other("the decompressor gave up"))),
+            }
+        }
+        let rest = &self.chunk[self.at..];
+        if rest.is_empty() {
+            return self.end();
+        }
+        let length = rest.len().min(buffer.len());
+        buffer[..length].copy_from_slice(&rest[..length]);
+        self.at += length;
+        Ok(length)
+    }
+
+    /// Returns true once all was read of a file whose compression is cut.
+    pub(crate) fn is_cut(&self) -> bool {
+        matches!(self.end, Some(End::Cut))
+    }
+
+    fn end(&mut self) -> Result<usize, Fault> {
+        match self.end.take() {
+            Some(End::Failed(error)) => Err(Fault::Decompression(self.compression, error)),
+            Some(End::Bomb) => Err(Fault::Bomb(self.compression)),
+            end => {
+                self.end = end;
+                Ok(0)
+            }
+        }
+    }
+}
+
+/// Sends all that `input` expands to. Returns why it ended.
+fn decompress(compression: Compression, input: impl Read + 'static, to: &SyncSender<Chunk>) -> End {
+    let taken = Arc::new(AtomicU64::new(0));
+    let input = Counted { input: BufReader::with_capacity(CHUNK, input), taken: Arc::clone(&taken) };
+    let mut decoder = match decoder(compression, input) {
+        Ok(decoder) => decoder,
+        Err(error) => return End::Failed(error),
+    };
+    let (mut stretch, mut taken_before) = (0, 0);
+    loop {
+        let mut bytes = Vec::with_capacity(CHUNK);
+        let read = (&mut decoder).take(CHUNK as u64).read_to_end(&mut bytes);
+        let (length, is_full) = (bytes.len() as u64, bytes.len() == CHUNK);
+        if to.send(Chunk::Bytes(bytes)).is_err() {
+            return End::Whole;
+        }
+        match read {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return End::Cut,
+            Err(error) => return End::Failed(error),
+            Ok(_) if !is_full => return End::Whole,
+            Ok(_) => {}
+        }
+        stretch += length;
+        if stretch >= STRETCH {
+            let taken = taken.load(Relaxed);
+            if (taken - taken_before).saturating_mul(MAX_RATIO) < stretch {
+                return End::Bomb;
+            }
+            (stretch, taken_before) = (0, taken);
+        }
+    }
+}
+
+fn decoder(compression: Compression, input: impl BufRead + 'static) -> io::Result<Box<dyn Read>> {
+    Ok(match compression {
+        Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(input)),
+        Compression::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(input)?),
+        Compression::Lz4 => Box::new(Lz4Frames(lz4_flex::frame::FrameDecoder::new(input))),
+        Compression::Xz => Box::new(lzma_rust2::XzReader::new_mem_limit(input, true, MAX_MEMORY_KIB)),
+    })
+}
+
+/// Frames of LZ4 one behind another, as concatenated files have them.
+struct Lz4Frames<R: Read>(lz4_flex::frame::FrameDecoder<R>);
+
+impl<R: BufRead> Read for Lz4Frames<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let count = self.0.read(buffer)?;
+            if count > 0 || buffer.is_empty() || self.0.get_mut().fill_buf()?.is_empty() {
+                return Ok(count);
+            }
+        }
+    }
+}
+
+/// Counts the bytes that a decoder takes.
+struct Counted<R> {
+    input: R,
+    taken: Arc<AtomicU64>,
+}
+
+impl<R: BufRead> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.input.read(buffer)?;
+        self.taken.fetch_add(count as u64, Relaxed);
+        Ok(count)
+    }
+}
+
+impl<R: BufRead> BufRead for Counted<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.input.fill_buf()
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.taken.fetch_add(count as u64, Relaxed);
+        self.input.consume(count);
+    }
+}

@@ -1,0 +1,36 @@
+//! Packet captures: files of every common format and compression, packet by packet.
+//!
+//! [`PacketFile`] reads pcap and pcapng, plain or compressed, from a file or a pipe. It never seeks, holds no more of a
+//! file than a block, and trusts no length that the file states. [`fullpipe_wire::read_captured`] reads the packets
+//! themselves.
+//!
+//! ```no_run
+//! use fullpipe_trace::PacketFile;
+//!
+//! # fn main() -> Result<(), fullpipe_trace::CaptureError> {
+//! let mut file = PacketFile::open("trace.pcap.gz".as_ref())?;
+//! let mut bytes = 0;
+//! while let Some(packet) = file.next_packet()? {
+//!     bytes += u64::from(packet.original);
+//! }
+//! assert!(!file.notes().cut_end);
+//! # Ok(())
+//! # }
+//! ```
+
+mod appearance;
+mod compression;
+mod decompress;
+mod error;
+mod file;
+mod input;
+mod notes;
+mod order;
+mod pcap;
+mod pcapng;
+mod record;
+
+pub use compression::Compression;
+pub use error::CaptureError;
+pub use file::{CapturedPacket, PacketFile};
+pub use notes::{CaptureInterface, FileNotes};

@@ -1,0 +1,42 @@
+//! Numbers in the order of the host that wrote them.
+
+/// The order of the bytes of a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    Big,
+    Little,
+}
+
+impl Order {
+    /// Returns the order in which the first bytes are this number.
+    pub(crate) fn of(bytes: &[u8], number: u32) -> Option<Self> {
+        [Self::Big, Self::Little].into_iter().find(|order| order.u32(bytes, 0) == Some(number))
+    }
+
+    /// Returns the 16 bits at this place, if they are there.
+    pub(crate) fn u16(self, bytes: &[u8], at: usize) -> Option<u16> {
+        let bytes = *bytes.get(at..)?.first_chunk()?;
+        Some(match self {
+            Self::Big => u16::from_be_bytes(bytes),
+            Self::Little => u16::from_le_bytes(bytes),
+        })
+    }
+
+    /// Returns the 32 bits at this place, if they are there.
+    pub(crate) fn u32(self, bytes: &[u8], at: usize) -> Option<u32> {
+        let bytes = *bytes.get(at..)?.first_chunk()?;
+        Some(match self {
+            Self::Big => u32::from_be_bytes(bytes),
+            Self::Little => u32::from_le_bytes(bytes),
+        })
+    }
+
+    /// Returns the 64 bits at this place, if they are there.
+    pub(crate) fn u64(self, bytes: &[u8], at: usize) -> Option<u64> {
+        let bytes = *bytes.get(at..)?.first_chunk()?;
+        Some(match self {
+            Self::Big => u64::from_be_bytes(bytes),
+            Self::Little => u64::from_le_bytes(bytes),
+        })
+    }
+}

@@ -1,0 +1,104 @@
+//! The classic format, `pcap-savefile(5)`.
+
+use fullpipe_wire::{LinkType, PacketDirection};
+
+use crate::error::Fault;
+use crate::input::Input;
+use crate::notes::{CaptureInterface, FileNotes};
+use crate::order::Order;
+use crate::record::{MAX_CAPTURED, Record};
+
+/// The first four bytes of a file: times in microseconds or nanoseconds, and records with a longer head, as
+/// Alexey Kuznetsov's patch of libpcap wrote them.
+const MICROSECONDS: u32 = 0xA1B2_C3D4;
+const NANOSECONDS: u32 = 0xA1B2_3C4D;
+const MODIFIED: u32 = 0xA1B2_CD34;
+
+const FILE_HEAD: usize = 24;
+const VERSION: (u16, u16) = (2, 4);
+const RECORD_HEAD: usize = 16;
+const MODIFIED_RECORD_HEAD: usize = 24;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A file behind its header.
+#[derive(Debug)]
+pub(crate) struct Pcap {
+    order: Order,
+    nanos_per_unit: u64,
+    head: usize,
+    link: LinkType,
+}
+
+impl Pcap {
+    /// Reads the file's header. Returns `None` for a file of another format.
+    pub(crate) fn open(input: &mut Input, notes: &mut FileNotes) -> Result<Option<Self>, Fault> {
+        let magics = [
+            (MICROSECONDS, 1_000, RECORD_HEAD, "pcap, microseconds"),
+            (NANOSECONDS, 1, RECORD_HEAD, "pcap, nanoseconds"),
+            (MODIFIED, 1_000, MODIFIED_RECORD_HEAD, "pcap (modified), microseconds"),
+        ];
+        let known = magics.into_iter().find_map(|known| Some((known, Order::of(input.unread(), known.0)?)));
+        let Some(((_, nanos_per_unit, head, format), order)) = known else { return Ok(None) };
+        if !input.fill(FILE_HEAD)? {
+            return Err(Fault::NoCapture("it ends within its header"));
+        }
+        let range = input.take(FILE_HEAD);
+        let header = input.taken(range);
+        let version = (order.u16(header, 4).unwrap_or(0), order.u16(header, 6).unwrap_or(0));
+        if version != VERSION {
+            return Err(Fault::Version { format: "pcap", major: version.0, minor: version.1 });
+        }
+        // The upper half of the field says whether frames end with a checksum, which no length in a packet counts.
+        let link = LinkType(order.u32(header, 20).unwrap_or(0) as u16);
+        let snap_length = order.u32(header, 16).unwrap_or(0);
+        notes.format = format;
+        notes.interfaces.push(CaptureInterface { name: None, link, snap_length });
+        Ok(Some(Self { order, nanos_per_unit, head, link }))
+    }
+
+    /// Reads the next record. Returns `None` at the end of the file, which may be within a record.
+    pub(crate) fn next_record(&self, input: &mut Input, notes: &mut FileNotes) -> Result<Option<Record>, Fault> {
+        if !input.fill(self.head)? {
+            return Ok(None);
+        }
+        let head = input.unread();
+        let [seconds, fraction, captured, original] = [0, 4, 8, 12].map(|at| self.order.u32(head, at).unwrap_or(0));
+        if captured > MAX_CAPTURED {
+            let reason = format!("a packet of {captured} captured bytes");
+            return Err(Fault::Damaged { offset: input.offset(), reason });
+        }
+        let direction = if self.head == MODIFIED_RECORD_HEAD { direction(head[22]) } else { None };
+        let length = self.head + captured as usize;
+        if !input.fill(length)? {
+            return Ok(None);
+        }
+        let record = input.take(length);
+        Ok(Some(Record {
+            range: record.start + self.head..record.end,
+            at: u64::from(seconds) * SECOND + self.nanos(fraction, notes),
+            link: self.link,
+            interface: 0,
+            original: original.max(captured),
+            direction,
+        }))
+    }
+
+    fn nanos(&self, fraction: u32, notes: &mut FileNotes) -> u64 {
+        let nanos = u64::from(fraction) * self.nanos_per_unit;
+        if nanos < SECOND {
+            return nanos;
+        }
+        notes.clamped_fractions += 1;
+        SECOND - self.nanos_per_unit
+    }
+}
+
+/// Returns the direction by the packet type of Linux.
+fn direction(packet_type: u8) -> Option<PacketDirection> {
+    match packet_type {
+        0 => Some(PacketDirection::Received),
+        4 => Some(PacketDirection::Sent),
+        _ => None,
+    }
+}

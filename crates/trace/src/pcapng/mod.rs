@@ -1,0 +1,259 @@
+//! The newer format (draft-ietf-opsawg-pcapng).
+
+mod interface;
+mod options;
+
+use std::ops::Range;
+
+use fullpipe_wire::PacketDirection;
+
+use self::interface::Interface;
+use self::options::options;
+use crate::error::Fault;
+use crate::input::Input;
+use crate::notes::FileNotes;
+use crate::order::Order;
+use crate::record::{MAX_CAPTURED, Record};
+
+/// Types of blocks. That of a section reads the same in either order.
+const SECTION: u32 = 0x0A0D_0D0A;
+const INTERFACE: u32 = 1;
+const OBSOLETE_PACKET: u32 = 2;
+const SIMPLE_PACKET: u32 = 3;
+const STATISTICS: u32 = 5;
+const ENHANCED_PACKET: u32 = 6;
+
+/// A number that shows the order of a section.
+const ORDER_MAGIC: u32 = 0x1A2B_3C4D;
+
+/// Bytes of a block without a body.
+const MIN_BLOCK: usize = 12;
+const MAX_BLOCK: u32 = 16 << 20;
+const MAX_INTERFACES: usize = 4096;
+
+/// A file within a section.
+#[derive(Debug)]
+pub(crate) struct PcapNg {
+    order: Order,
+    /// Interfaces of this section, and how many the sections before it had.
+    interfaces: Vec<Interface>,
+    interfaces_before: usize,
+    /// Time of the packet before in nanoseconds since 1970, for packets without one.
+    at: u64,
+}
+
+impl PcapNg {
+    /// Returns `None` for a file of another format.
+    pub(crate) fn open(input: &mut Input, notes: &mut FileNotes) -> Result<Option<Self>, Fault> {
+        if Order::of(input.unread(), SECTION).is_none() {
+            return Ok(None);
+        }
+        if !input.fill(MIN_BLOCK)? {
+            return Err(Fault::NoCapture("it ends within its header"));
+        }
+        if Order::of(&input.unread()[8..], ORDER_MAGIC).is_none() {
+            return Err(Fault::NoCapture("it begins as pcapng does, but its byte order is unknown"));
+        }
+        notes.format = "pcapng";
+        Ok(Some(Self { order: Order::Big, interfaces: Vec::new(), interfaces_before: 0, at: 0 }))
+    }
+
+    /// Reads up to the next packet. Returns `None` at the end of the file, which may be within a block.
+    pub(crate) fn next_record(&mut self, input: &mut Input, notes: &mut FileNotes) -> Result<Option<Record>, Fault> {
+        loop {
+            let offset = input.offset();
+            let damaged = |reason: &str| Fault::Damaged { offset, reason: reason.to_owned() };
+            if !input.fill(MIN_BLOCK)? {
+                return Ok(None);
+            }
+            let (kind, length) =
+                self.block_head(input.unread()).ok_or_else(|| damaged("a section without byte order"))?;
+            if !(MIN_BLOCK as u32..=MAX_BLOCK).contains(&length) {
+                return Err(damaged(&format!("a block of {length} bytes")));
+            }
+            // Some writers leave the padding out of the length.
+            let padded = length.next_multiple_of(4) as usize;
+            if !matches!(kind, SECTION | INTERFACE | STATISTICS | ENHANCED_PACKET | SIMPLE_PACKET | OBSOLETE_PACKET) {
+                notes.skipped_blocks += 1;
+                if !input.skip(padded)? {
+                    return Ok(None);
+                }
+                continue;
+            }
+            if !input.fill(padded)? {
+                return Ok(None);
+            }
+            let block = input.take(padded);
+            let body = block.start + 8..block.end - 4;
+            if self.order.u32(input.taken(body.end..block.end), 0) != Some(length) {
+                return Err(damaged("a block whose two lengths differ"));
+            }
+            match kind {
+                SECTION => self.begin_section(input.taken(body), notes)?,
+                INTERFACE => self.add_interface(input.taken(body), notes).map_err(damaged)?,
+                STATISTICS => self.read_statistics(input.taken(body), notes),
+                _ => return self.packet(kind, input, body, notes).map(Some).map_err(damaged),
+            }
+        }
+    }
+
+    /// Returns type and length of the block that begins here, in the order of its section. `None` for a section
+    /// without a known order.
+    fn block_head(&mut self, head: &[u8]) -> Option<(u32, u32)> {
+        let kind = self.order.u32(head, 0)?;
+        if kind == SECTION {
+            self.order = Order::of(head.get(8..)?, ORDER_MAGIC)?;
+        }
+        Some((kind, self.order.u32(head, 4)?))
+    }
+
+    /// Fails for a version other than 1. Minor versions differ in nothing that is read here.
+    fn begin_section(&mut self, body: &[u8], notes: &FileNotes) -> Result<(), Fault> {
+        let [major, minor] = [4, 6].map(|at| self.order.u16(body, at).unwrap_or(0));
+        if major != 1 {
+            return Err(Fault::Version { format: "pcapng", major, minor });
+        }
+        self.interfaces.clear();
+        self.interfaces_before = notes.interfaces.len();
+        Ok(())
+    }
+
+    fn add_interface(&mut self, body: &[u8], notes: &mut FileNotes) -> Result<(), &'static str> {
+        if notes.interfaces.len() == MAX_INTERFACES {
+            return Err("more than 4096 interfaces");
+        }
+        let (interface, noted) = Interface::read(body, self.order).ok_or(TOO_SHORT)?;
+        self.interfaces.push(interface);
+        notes.interfaces.push(noted);
+        Ok(())
+    }
+
+    /// Reads the losses of an interface: its own and those of the operating system, since the capture began.
+    fn read_statistics(&mut self, body: &[u8], notes: &mut FileNotes) {
+        const BY_INTERFACE: u16 = 5;
+        const BY_SYSTEM: u16 = 7;
+        let order = self.order;
+        let number = order.u32(body, 0).unwrap_or(u32::MAX);
+        let counts = options(body.get(12..).unwrap_or_default(), order)
+            .filter(|(code, _)| matches!(*code, BY_INTERFACE | BY_SYSTEM))
+            .filter_map(|(_, value)| order.u64(value, 0));
+        if let Some(lost) = counts.reduce(u64::saturating_add) {
+            self.note_lost(number, notes, |interface| interface.set_lost(lost));
+        }
+    }
+
+    fn note_lost(&mut self, number: u32, notes: &mut FileNotes, change: impl FnOnce(&mut Interface)) {
+        let Some(interface) = self.interfaces.get_mut(number as usize) else { return };
+        let before = interface.lost();
+        change(interface);
+        notes.drops = Some(notes.drops.unwrap_or(0).saturating_sub(before).saturating_add(interface.lost()));
+    }
+
+    /// Reads a packet of any kind, whose block has its body at this place of the input.
+    fn packet(
+        &mut self,
+        kind: u32,
+        input: &Input,
+        body: Range<usize>,
+        notes: &mut FileNotes,
+    ) -> Result<Record, &'static str> {
+        let start = body.start;
+        let body = input.taken(body);
+        let head = if kind == SIMPLE_PACKET { self.simple_head(body) } else { head(kind, body, self.order) };
+        let head = head.ok_or(TOO_SHORT)?;
+        let interface = self.interfaces.get(head.interface as usize).ok_or("a packet of an unknown interface")?;
+        if head.captured > MAX_CAPTURED {
+            return Err("a packet of more than 256 KiB captured bytes");
+        }
+        let data = head.length..head.length + head.captured as usize;
+        if data.end > body.len() {
+            return Err("a packet that is longer than its block");
+        }
+        match head.ticks {
+            Some(ticks) => self.at = interface.nanos(ticks),
+            None => notes.packets_without_time += 1,
+        }
+        let mut record = Record {
+            range: start + data.start..start + data.end,
+            at: self.at,
+            link: interface.link,
+            interface: self.interfaces_before as u32 + head.interface,
+            original: head.original.max(head.captured),
+            direction: None,
+        };
+        let options = body.get(data.end.next_multiple_of(4)..).unwrap_or_default();
+        if kind != SIMPLE_PACKET && (!options.is_empty() || head.lost.is_some()) {
+            record.direction = self.read_packet_options(options, &head, notes);
+        }
+        Ok(record)
+    }
+
+    /// Reads the head of a packet without interface, time and captured length.
+    fn simple_head(&self, body: &[u8]) -> Option<PacketHead> {
+        const LENGTH: usize = 4;
+        let original = self.order.u32(body, 0)?;
+        let limit = self.interfaces.first().map_or(0, |interface| interface.snap_length);
+        let limit = if limit == 0 { u32::MAX } else { limit };
+        let there = (body.len() - LENGTH) as u32;
+        let captured = original.min(limit).min(there);
+        Some(PacketHead { length: LENGTH, interface: 0, ticks: None, captured, original, lost: None })
+    }
+
+    /// Reads the losses before a packet, and returns its direction.
+    fn read_packet_options(
+        &mut self,
+        bytes: &[u8],
+        head: &PacketHead,
+        notes: &mut FileNotes,
+    ) -> Option<PacketDirection> {
+        const FLAGS: u16 = 2;
+        const LOST: u16 = 4;
+        let (mut direction, mut lost) = (None, head.lost);
+        for (code, value) in options(bytes, self.order) {
+            match code {
+                FLAGS => direction = self.order.u32(value, 0).and_then(direction_of),
+                LOST => lost = self.order.u64(value, 0),
+                _ => {}
+            }
+        }
+        if let Some(lost) = lost {
+            self.note_lost(head.interface, notes, |interface| interface.add_lost(lost));
+        }
+        direction
+    }
+}
+
+const TOO_SHORT: &str = "a block that is too short for its type";
+
+/// The fields before a packet's bytes.
+struct PacketHead {
+    /// Bytes of these fields.
+    length: usize,
+    interface: u32,
+    ticks: Option<u64>,
+    captured: u32,
+    original: u32,
+    lost: Option<u64>,
+}
+
+/// Reads the head of an enhanced packet block, or of an obsolete one.
+fn head(kind: u32, body: &[u8], order: Order) -> Option<PacketHead> {
+    let (interface, lost) = if kind == ENHANCED_PACKET {
+        (order.u32(body, 0)?, None)
+    } else {
+        // All ones say that the count is unknown.
+        (order.u16(body, 0)?.into(), order.u16(body, 2).filter(|lost| *lost != u16::MAX).map(u64::from))
+    };
+    let [high, low] = [order.u32(body, 4)?, order.u32(body, 8)?].map(u64::from);
+    let (captured, original) = (order.u32(body, 12)?, order.u32(body, 16)?);
+    Some(PacketHead { length: 20, interface, ticks: Some(high << 32 | low), captured, original, lost })
+}
+
+/// Returns the direction in the flags of a packet.
+fn direction_of(flags: u32) -> Option<PacketDirection> {
+    match flags & 0b11 {
+        1 => Some(PacketDirection::Received),
+        2 => Some(PacketDirection::Sent),
+        _ => None,
+    }
+}

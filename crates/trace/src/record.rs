@@ -1,0 +1,24 @@
+//! A packet as both formats hold it.
+
+use std::ops::Range;
+
+use fullpipe_wire::{LinkType, PacketDirection};
+
+/// Bytes of a packet that any capture keeps at most, as in libpcap.
+pub(crate) const MAX_CAPTURED: u32 = 256 * 1024;
+
+/// A packet in the input's buffer.
+#[derive(Debug)]
+pub(crate) struct Record {
+    /// Its bytes in the buffer, until the input is filled again.
+    pub(crate) range: Range<usize>,
+    /// Nanoseconds since 1970.
+    pub(crate) at: u64,
+    pub(crate) link: LinkType,
+    /// Index of the interface in the file's notes.
+    pub(crate) interface: u32,
+    /// Length in bytes when it passed.
+    pub(crate) original: u32,
+    /// The direction, where the record itself states it.
+    pub(crate) direction: Option<PacketDirection>,
+}
