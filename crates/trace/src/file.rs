@@ -98,7 +98,7 @@ impl PacketFile {
         Ok(Some(CapturedPacket {
             at: Time::from_nanos(record.at),
             link: record.link,
-            interface: record.interface,
+            interface: record.interface.into(),
             bytes,
             original: record.original,
             direction: record.direction.or_else(|| direction(record.link, bytes)),

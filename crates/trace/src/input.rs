@@ -33,7 +33,12 @@ impl Input {
 
     /// Reads until `length` bytes are there. Returns false if the file ends before, and notes that it is cut if it ends
     /// within them.
+    #[inline]
     pub(crate) fn fill(&mut self, length: usize) -> Result<bool, Fault> {
+        if self.unread.len() >= length { Ok(true) } else { self.read_until(length) }
+    }
+
+    fn read_until(&mut self, length: usize) -> Result<bool, Fault> {
         while self.unread.len() < length {
             self.make_room(length);
             let count = self.source.read(&mut self.buffer[self.unread.end..])?;
@@ -47,11 +52,13 @@ impl Input {
     }
 
     /// Returns the bytes that are there.
+    #[inline]
     pub(crate) fn unread(&self) -> &[u8] {
         &self.buffer[self.unread.clone()]
     }
 
     /// Takes `length` bytes that are there. Returns their place in the buffer, which is theirs until the next filling.
+    #[inline]
     pub(crate) fn take(&mut self, length: usize) -> Range<usize> {
         let taken = self.unread.start..self.unread.start + length;
         self.unread.start = taken.end;
@@ -60,6 +67,7 @@ impl Input {
     }
 
     /// Returns bytes that were taken.
+    #[inline]
     pub(crate) fn taken(&self, range: Range<usize>) -> &[u8] {
         &self.buffer[range]
     }

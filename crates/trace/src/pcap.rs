@@ -58,6 +58,7 @@ impl Pcap {
     }
 
     /// Reads the next record. Returns `None` at the end of the file, which may be within a record.
+    #[inline]
     pub(crate) fn next_record(&self, input: &mut Input, notes: &mut FileNotes) -> Result<Option<Record>, Fault> {
         if !input.fill(self.head)? {
             return Ok(None);
@@ -84,6 +85,7 @@ impl Pcap {
         }))
     }
 
+    #[inline]
     fn nanos(&self, fraction: u32, notes: &mut FileNotes) -> u64 {
         let nanos = u64::from(fraction) * self.nanos_per_unit;
         if nanos < SECOND {

@@ -15,8 +15,8 @@ pub(crate) struct Record {
     /// Nanoseconds since 1970.
     pub(crate) at: u64,
     pub(crate) link: LinkType,
-    /// Index of the interface in the file's notes.
-    pub(crate) interface: u32,
+    /// Index of the interface in the file's notes, which have 4096 at most.
+    pub(crate) interface: u16,
     /// Length in bytes when it passed.
     pub(crate) original: u32,
     /// The direction, where the record itself states it.

@@ -8,6 +8,7 @@ pub(crate) struct Sum(u64);
 
 impl Sum {
     /// Adds `bytes`, the last of which stands for the upper half of a word where their number is odd.
+    #[inline]
     pub(crate) fn add(mut self, bytes: &[u8]) -> Self {
         let (words, rest) = bytes.as_chunks::<4>();
         // Words of 32 bits sum up to the same as their halves, and 2³² of them fit.

@@ -47,6 +47,7 @@ impl Interface {
     }
 
     /// Returns the nanoseconds since 1970 for a time in the interface's unit, as far as 64 bits hold them.
+    #[inline]
     pub(super) fn nanos(&self, ticks: u64) -> u64 {
         let nanos = self.unit.nanos(ticks).cast_signed() + i128::from(self.offset) * 1_000_000_000;
         nanos.clamp(0, u64::MAX.into()) as u64
@@ -96,6 +97,7 @@ impl Unit {
     }
 
     /// Less than 2⁹⁴.
+    #[inline]
     fn nanos(self, ticks: u64) -> u128 {
         match self {
             Self::Many(nanos) => u128::from(ticks) * u128::from(nanos),

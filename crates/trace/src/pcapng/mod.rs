@@ -177,7 +177,7 @@ impl PcapNg {
             range: start + data.start..start + data.end,
             at: self.at,
             link: interface.link,
-            interface: self.interfaces_before as u32 + head.interface,
+            interface: (self.interfaces_before + head.interface as usize) as u16,
             original: head.original.max(head.captured),
             direction: None,
         };
