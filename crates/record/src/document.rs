@@ -2,8 +2,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Calculation, Combination, DiagnosisReport, Experiment, GridReport, HostAdvice, HostApplied, HostReport, HostUndone,
-    LabReport, Measurement, RampReport, SCHEMA_VERSION,
+    Calculation, CaptureReport, Combination, DiagnosisReport, Experiment, GridReport, HostAdvice, HostApplied,
+    HostReport, HostUndone, LabReport, Measurement, RampReport, SCHEMA_VERSION,
 };
 
 /// Error of a command that failed.
@@ -115,6 +115,11 @@ pub enum Content {
     HostUndone {
         /// Settings that were restored, and settings that could not be restored.
         host_undone: Box<HostUndone>,
+    },
+    /// Result of `fullpipe trace`.
+    Capture {
+        /// The connections in the capture.
+        capture: Box<CaptureReport>,
     },
     /// No result: the command failed before there was one.
     Error,

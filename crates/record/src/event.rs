@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    DiagnosisReport, ErrorReport, Experiment, GridCell, GridReport, Interval, LabReport, Measurement, Path,
+    DiagnosisReport, ErrorReport, Experiment, FlowReport, GridCell, GridReport, Interval, LabReport, Measurement, Path,
     PathDirection, PathStatus, Prediction, RampReport, RampStep, Remedy, Request, RouteReport, Undone,
 };
 
@@ -38,6 +38,9 @@ pub enum Event {
     Ramp(Box<RampReport>),
     /// A diagnosis is complete.
     Diagnosis(Box<DiagnosisReport>),
+
+    /// A connection of a capture.
+    Flow(Box<FlowReport>),
 
     /// The prediction for a path is fixed, before the first measurement.
     Predicted(Box<Predicted>),

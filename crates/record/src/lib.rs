@@ -6,6 +6,7 @@
 //! The schema grows only: fields are added, never renamed or removed, within one [`SCHEMA_VERSION`].
 
 mod calculation;
+mod capture;
 mod diagnosis;
 mod document;
 mod effects;
@@ -40,6 +41,7 @@ pub use calculation::{
     BufferAdvice, Calculation, Combination, Estimate, Improvement, Inputs, Leg, Need, Quantity, Side, Solved, Value,
     WhatIf,
 };
+pub use capture::{AdvertisedWindow, CapturePoint, CaptureReport, FlowEnd, FlowReport, RoundTrips};
 pub use diagnosis::{CommandEnd, Diagnosis, DiagnosisReport, Transfer, Trial};
 pub use document::{Content, Document, ErrorReport};
 pub use effects::{

@@ -142,6 +142,7 @@ const PLAN: &[Room] = &[
     Room::pure(2, "model"),
     Room::pure(2, "link"),
     Room::pure(2, "iperf"),
+    Room::pure(2, "flow"),
     Room::new(2, "sys"),
     Room::pure(3, "calc"),
     Room::pure(3, "diagnose"),

@@ -1,0 +1,183 @@
+//! What one end of a connection sends.
+
+use fullpipe_record::FlowEnd;
+use fullpipe_units::{BitRate, ByteCount, Span, Time};
+use fullpipe_wire::{Segment, flags};
+
+use crate::intervals::Intervals;
+use crate::loops::Loop;
+use crate::repetitions::Recent;
+use crate::sequence::Sequence;
+use crate::spans::Spans;
+use crate::unacknowledged::Unacknowledged;
+use crate::windows::Windows;
+
+/// The packets of one end so far.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct End {
+    sequence: Sequence,
+    /// End of the highest byte that it sent.
+    next: Option<u64>,
+    /// Everything below this position was acknowledged.
+    acknowledged: Option<u64>,
+    /// Last acknowledgement that it sent, as a position of the other end, and its window field.
+    acknowledges: Option<(u64, u16)>,
+    seen: Intervals,
+    unacknowledged: Unacknowledged,
+    rtts: Spans,
+    /// The way to this end and back.
+    pub(crate) answers: Loop,
+    windows: Windows,
+    recent: Recent,
+    /// The segment with the highest bytes.
+    newest: Option<Segment>,
+    last_at: Option<Time>,
+    sent_data: bool,
+    had_acknowledgement: bool,
+    counts: FlowEnd,
+}
+
+impl End {
+    /// Counts a segment that this end sent. Returns false if it was captured before.
+    pub(crate) fn count(&mut self, segment: &Segment, at: Time) -> bool {
+        if self.recent.repeats(segment, at) {
+            self.counts.duplicates += 1;
+            return false;
+        }
+        let counts = &mut self.counts;
+        counts.packets += 1;
+        let pause = self.last_at.map_or(Span::ZERO, |last| at.since(last));
+        counts.longest_pause = counts.longest_pause.max(pause);
+        self.last_at = Some(at);
+        let has = |flag: u16| u64::from(segment.flags & flag != 0);
+        counts.syns += has(flags::SYN);
+        counts.fins += has(flags::FIN);
+        counts.resets += has(flags::RST);
+        counts.sack_packets += u64::from(segment.options.sack_blocks > 0);
+        counts.timestamps |= segment.options.timestamps.is_some();
+        if segment.flags & flags::SYN != 0 {
+            counts.mss = segment.options.mss.map(|mss| ByteCount::new(mss.into()));
+            counts.window_scale = segment.options.window_scale;
+            counts.sack_permitted = segment.options.sack_permitted;
+        }
+        if segment.payload > 0 {
+            self.count_data(segment);
+        }
+        true
+    }
+
+    fn count_data(&mut self, segment: &Segment) {
+        let (counts, bytes) = (&mut self.counts, ByteCount::new(segment.payload.into()));
+        counts.data_packets += 1;
+        counts.bytes += bytes;
+        counts.largest = counts.largest.max(bytes);
+        counts.smallest = if self.sent_data { counts.smallest.min(bytes) } else { bytes };
+        self.sent_data = true;
+        if !self.had_acknowledgement {
+            counts.initial_window += bytes;
+        }
+    }
+
+    /// Places what a segment occupies of the sequence space: its data, and one number each for SYN and FIN.
+    pub(crate) fn place(&mut self, segment: &Segment, at: Time) {
+        let start = self.sequence.position(segment.sequence);
+        let flags = u64::from(segment.flags & flags::SYN != 0) + u64::from(segment.flags & flags::FIN != 0);
+        let end = start + u64::from(segment.payload) + flags;
+        if end == start || segment.flags & flags::RST != 0 {
+            return;
+        }
+        self.sequence.reach(end);
+        let added = self.seen.add(start, end);
+        if added.known > 0 {
+            self.counts.retransmitted_packets += u64::from(segment.payload > 0);
+            self.counts.retransmitted_bytes += ByteCount::new(added.known.min(segment.payload.into()));
+        } else if added.is_below {
+            self.counts.late_packets += 1;
+            self.counts.reordered_packets += u64::from(self.was_sent_in_order(segment));
+        }
+        self.unacknowledged.sent(end, at, added.known > 0);
+        if self.next.is_none_or(|next| end > next) {
+            self.next = Some(end);
+            self.newest = Some(*segment);
+        }
+        let flight = self.acknowledged.and_then(|below| self.next?.checked_sub(below)).unwrap_or_default();
+        self.counts.flight = self.counts.flight.max(ByteCount::new(flight));
+    }
+
+    /// Returns true if a segment that arrives below others was sent before them: its identification, or else its
+    /// timestamp, is older than that of the highest one.
+    fn was_sent_in_order(&self, segment: &Segment) -> bool {
+        let Some(newest) = &self.newest else { return false };
+        let ids = segment.identification.zip(newest.identification).filter(|(late, newest)| late != newest);
+        let times = segment.options.timestamps.zip(newest.options.timestamps);
+        match (ids, times) {
+            (Some((late, newest)), _) => late.wrapping_sub(newest).cast_signed() < 0,
+            (None, Some(((late, _), (newest, _)))) => late.wrapping_sub(newest).cast_signed() < 0,
+            (None, None) => false,
+        }
+    }
+
+    /// Takes note that the other end acknowledged all below `number`.
+    pub(crate) fn is_acknowledged(&mut self, number: u32, at: Time) -> u64 {
+        let position = self.sequence.position(number);
+        if self.next.is_none() {
+            self.sequence.reach(position);
+        }
+        if let Some(rtt) = self.unacknowledged.acknowledged(position, at) {
+            self.rtts.add(rtt);
+        }
+        self.had_acknowledgement |= self.sent_data;
+        self.acknowledged = self.acknowledged.max(Some(position));
+        position
+    }
+
+    /// Takes note of an acknowledgement that this end sent, as a `position` of the other end, of which `on_way` is true
+    /// if data was not acknowledged.
+    pub(crate) fn acknowledges(&mut self, segment: &Segment, position: u64, on_way: bool) {
+        let said = (position, segment.window);
+        let is_bare = segment.payload == 0 && segment.flags & (flags::SYN | flags::FIN | flags::RST) == 0;
+        self.counts.duplicate_acks += u64::from(is_bare && on_way && self.acknowledges == Some(said));
+        self.acknowledges = Some(said);
+    }
+
+    /// Takes note of a window of `bytes`.
+    pub(crate) fn advertises(&mut self, bytes: u64, at: Time) {
+        self.windows.add(bytes, at);
+    }
+
+    /// Returns true if it sent data that was not acknowledged.
+    pub(crate) fn has_data_on_way(&self) -> bool {
+        self.next.zip(self.acknowledged).is_some_and(|(next, below)| next > below)
+    }
+
+    /// Returns true if its SYN was seen.
+    pub(crate) fn has_syn(&self) -> bool {
+        self.counts.syns > 0
+    }
+
+    /// Returns the shift of its windows, where it offered one.
+    pub(crate) fn window_scale(&self) -> Option<u8> {
+        self.counts.window_scale
+    }
+
+    /// Returns the figures of a connection that lasted `duration`.
+    pub(crate) fn report(&self, address: String, duration: Span) -> FlowEnd {
+        let counts = self.counts.clone();
+        let unique = counts.bytes.saturating_sub(counts.retransmitted_bytes);
+        let below = self.acknowledged.unwrap_or_default();
+        FlowEnd {
+            address,
+            unique_bytes: unique,
+            missing_bytes: ByteCount::new(self.seen.missing_below(below)),
+            window: self.windows.figures(),
+            rtt: self.rtts.figures(),
+            rate: BitRate::of(unique, duration),
+            ..counts
+        }
+    }
+
+    /// Returns the shortest round-trip time of its data, from the place of the capture.
+    pub(crate) fn least_rtt(&self) -> Option<Span> {
+        self.rtts.least()
+    }
+}

@@ -1,0 +1,18 @@
+//! Captured segments with their times → connections: what each end sent, what was lost, reordered or missing, the
+//! windows that were advertised, round-trip times, and where on the path the capture was taken.
+//!
+//! [`Flows`] takes segments in the order of their times, in one pass, and keeps a bounded amount for each connection.
+//! No file and no clock: a capture, a lab and a simulator can all feed it.
+
+mod end;
+mod flow;
+mod intervals;
+mod loops;
+mod repetitions;
+mod sequence;
+mod spans;
+mod table;
+mod unacknowledged;
+mod windows;
+
+pub use table::{Finished, Flows};

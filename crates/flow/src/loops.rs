@@ -1,0 +1,59 @@
+//! The round trip between the place of the capture and an end.
+
+use std::collections::VecDeque;
+
+use fullpipe_units::{Span, Time};
+use fullpipe_wire::Segment;
+
+/// Maximum number of timestamps that wait for their echo.
+const MAX_WAITING: usize = 4096;
+
+/// The shortest time in which an end answered what passed on its way to it.
+///
+/// Every segment with a new timestamp asks, and the first one that echoes it answers (RFC 7323, 4.1), whatever data is
+/// on the way; in a handshake, where timestamps may be missing, the next segment answers.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Loop {
+    /// Timestamps on their way to the end, each with the time of its first segment.
+    waiting: VecDeque<(u32, Time)>,
+    shortest: Option<Span>,
+}
+
+impl Loop {
+    /// Takes note of a segment on its way to the end.
+    pub(crate) fn toward(&mut self, segment: &Segment, at: Time) {
+        let Some((value, _)) = segment.options.timestamps else { return };
+        if self.waiting.back().is_none_or(|(last, _)| is_newer(value, *last)) {
+            self.waiting.push_back((value, at));
+            if self.waiting.len() > MAX_WAITING {
+                self.waiting.pop_front();
+            }
+        }
+    }
+
+    /// Takes note of a segment from the end.
+    pub(crate) fn from(&mut self, segment: &Segment, at: Time) {
+        let Some((_, echo)) = segment.options.timestamps else { return };
+        while self.waiting.front().is_some_and(|(value, _)| is_newer(echo, *value)) {
+            self.waiting.pop_front();
+        }
+        if let Some((_, sent)) = self.waiting.pop_front_if(|(value, _)| *value == echo) {
+            self.took(at.since(sent));
+        }
+    }
+
+    /// Takes note of an answer that took `span`.
+    pub(crate) fn took(&mut self, span: Span) {
+        self.shortest = Some(self.shortest.map_or(span, |shortest| shortest.min(span)));
+    }
+
+    /// Returns the shortest time; `None` without an answer.
+    pub(crate) fn shortest(&self) -> Option<Span> {
+        self.shortest
+    }
+}
+
+/// Compares timestamps as sequence numbers (RFC 7323, 5.2).
+fn is_newer(value: u32, than: u32) -> bool {
+    value.wrapping_sub(than).cast_signed() > 0
+}

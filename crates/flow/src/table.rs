@@ -1,0 +1,108 @@
+//! The connections of a capture.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use fullpipe_record::FlowReport;
+use fullpipe_units::Time;
+use fullpipe_wire::Segment;
+
+use crate::flow::{Flow, is_first_syn};
+
+/// Maximum number of connection attempts that wait for an answer. Beyond it the older half is only counted.
+const MAX_ATTEMPTS: usize = 1 << 18;
+
+/// Ports, addresses and network of a connection, the smaller address first.
+type Key = (u32, SocketAddr, SocketAddr);
+
+/// Connections so far.
+#[derive(Debug, Default)]
+pub struct Flows {
+    begin: Option<Time>,
+    /// Index of the latest connection of each key.
+    latest: HashMap<Key, usize>,
+    all: Vec<Flow>,
+    /// SYNs that nobody answered yet: a flood of them must not take the room of connections.
+    attempts: HashMap<Key, (Time, Segment)>,
+    unanswered: u64,
+}
+
+/// Everything that was found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finished {
+    /// The connections, by their first packet.
+    pub flows: Vec<FlowReport>,
+    /// Connection attempts that nobody answered.
+    pub unanswered: u64,
+}
+
+/// Returns true if `segment` is the answer to a SYN.
+fn answers(attempt: Option<&(Time, Segment)>, segment: &Segment) -> bool {
+    attempt.is_some_and(|(_, syn)| {
+        segment.source == syn.destination && segment.acknowledgement == syn.sequence.wrapping_add(1)
+    })
+}
+
+impl Flows {
+    /// Adds a segment that was captured at `at`.
+    pub fn add(&mut self, segment: &Segment, at: Time) {
+        self.begin.get_or_insert(at);
+        let is_ordered = segment.source <= segment.destination;
+        let [low, high] =
+            if is_ordered { [segment.source, segment.destination] } else { [segment.destination, segment.source] };
+        let key = (segment.network, low, high);
+        match self.latest.get(&key).copied().and_then(|index| self.all.get_mut(index)) {
+            Some(flow) if !flow.is_over(segment) && !answers(self.attempts.get(&key), segment) => {
+                let from_first = flow.is_from_first(segment);
+                flow.add(segment, at, from_first);
+            }
+            _ if is_first_syn(segment) => self.attempt(key, segment, at),
+            _ => self.open(key, segment, at),
+        }
+    }
+
+    /// Keeps a SYN until it is answered.
+    fn attempt(&mut self, key: Key, segment: &Segment, at: Time) {
+        if self.attempts.len() >= MAX_ATTEMPTS {
+            self.forget_older_half();
+        }
+        // A SYN that is sent again leaves the first one, whose time counts; another attempt takes its place.
+        let kept = self.attempts.entry(key).or_insert((at, *segment));
+        if kept.1.sequence != segment.sequence || kept.1.source != segment.source {
+            *kept = (at, *segment);
+            self.unanswered += 1;
+        }
+    }
+
+    fn forget_older_half(&mut self) {
+        let mut times: Vec<Time> = self.attempts.values().map(|(at, _)| *at).collect();
+        times.sort_unstable();
+        let middle = times[times.len() / 2];
+        let before = self.attempts.len();
+        self.attempts.retain(|_, (at, _)| *at > middle);
+        self.unanswered += (before - self.attempts.len()) as u64;
+    }
+
+    /// Begins a connection with `segment`, and with the SYN before it if that is there.
+    fn open(&mut self, key: Key, segment: &Segment, at: Time) {
+        let attempt = self.attempts.remove(&key);
+        let (first_at, first) = attempt.unwrap_or((at, *segment));
+        let mut flow = Flow::new(&first, first_at);
+        if attempt.is_some() {
+            flow.add(&first, first_at, true);
+        }
+        let from_first = flow.is_from_first(segment);
+        flow.add(segment, at, from_first);
+        self.latest.insert(key, self.all.len());
+        self.all.push(flow);
+    }
+
+    /// Returns everything that was found.
+    pub fn finish(self) -> Finished {
+        let begin = self.begin.unwrap_or(Time::ZERO);
+        let mut flows = self.all;
+        flows.sort_by_key(Flow::first);
+        let flows = flows.into_iter().zip(1..).map(|(flow, number)| flow.report(number, begin)).collect();
+        Finished { flows, unanswered: self.unanswered + self.attempts.len() as u64 }
+    }
+}

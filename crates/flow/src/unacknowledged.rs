@@ -1,0 +1,88 @@
+//! Data on its way, and the round-trip times that its acknowledgements give.
+
+use std::collections::VecDeque;
+
+use fullpipe_units::{Span, Time};
+
+/// Maximum number of segments on the way that are kept. Beyond it the oldest gives no round-trip time.
+const MAX_SEGMENTS: usize = 65_536;
+
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    end: u64,
+    at: Time,
+    /// Set if some of its bytes were sent more than once: their acknowledgement says nothing (Karn and Partridge, 1987).
+    is_ambiguous: bool,
+}
+
+/// Segments that are not acknowledged yet, in order of their bytes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Unacknowledged {
+    segments: VecDeque<Sent>,
+}
+
+impl Unacknowledged {
+    /// Takes note of a segment that ends at `end`; `repeats` where some of its bytes were seen before.
+    pub(crate) fn sent(&mut self, end: u64, at: Time, repeats: bool) {
+        let sent = Sent { end, at, is_ambiguous: repeats };
+        match self.segments.back() {
+            Some(last) if last.end >= end => {
+                let index = self.segments.partition_point(|segment| segment.end < end);
+                match self.segments.get_mut(index) {
+                    Some(same) if same.end == end || repeats => *same = Sent { at, is_ambiguous: true, ..*same },
+                    _ => self.segments.insert(index, sent),
+                }
+            }
+            _ => self.segments.push_back(sent),
+        }
+        if self.segments.len() > MAX_SEGMENTS {
+            self.segments.pop_front();
+        }
+    }
+
+    /// Takes note of an acknowledgement of everything below `position`. Returns its round-trip time where that is sure:
+    /// for the segment that ends there, unless it or one below it was sent again.
+    pub(crate) fn acknowledged(&mut self, position: u64, at: Time) -> Option<Span> {
+        let mut latest_below = Time::ZERO;
+        let mut last: Option<Sent> = None;
+        while let Some(segment) = self.segments.front().filter(|segment| segment.end <= position) {
+            latest_below = latest_below.max(last.map_or(Time::ZERO, |last| last.at));
+            last = Some(*segment);
+            self.segments.pop_front();
+        }
+        let last = last.filter(|last| last.end == position && !last.is_ambiguous && last.at >= latest_below)?;
+        Some(at.since(last.at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Span::from_millis(millis)
+    }
+
+    #[test]
+    fn only_the_segment_that_an_acknowledgement_ends_is_measured() {
+        let mut sent = Unacknowledged::default();
+        sent.sent(100, at(0), false);
+        sent.sent(200, at(1), false);
+        assert_eq!(sent.acknowledged(200, at(41)), Some(Span::from_millis(40)));
+        sent.sent(300, at(50), false);
+        assert_eq!(sent.acknowledged(250, at(60)), None);
+        assert_eq!(sent.acknowledged(300, at(90)), Some(Span::from_millis(40)));
+    }
+
+    #[test]
+    fn nothing_is_measured_after_a_repetition_below() {
+        let mut sent = Unacknowledged::default();
+        sent.sent(100, at(0), false);
+        sent.sent(200, at(1), false);
+        sent.sent(100, at(50), true);
+        assert_eq!(sent.acknowledged(200, at(90)), None);
+        sent.sent(300, at(100), false);
+        sent.sent(300, at(150), true);
+        assert_eq!(sent.acknowledged(300, at(190)), None);
+    }
+}

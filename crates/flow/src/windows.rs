@@ -1,0 +1,95 @@
+//! The windows that an end advertises, and the one at which they settle.
+
+use fullpipe_record::AdvertisedWindow;
+use fullpipe_units::{ByteCount, Ratio, Span, Time};
+
+/// Maximum number of different windows that are counted at a time. The rarest gives way to a new one.
+const MAX_VALUES: usize = 32;
+
+/// How often each of the most frequent values occurred.
+#[derive(Debug, Clone, Default)]
+struct Counts {
+    values: Vec<(u64, u64)>,
+    all: u64,
+}
+
+impl Counts {
+    fn add(&mut self, value: u64) {
+        self.all += 1;
+        if let Some(known) = self.values.iter_mut().find(|known| known.0 == value) {
+            known.1 += 1;
+        } else if self.values.len() < MAX_VALUES {
+            self.values.push((value, 1));
+        } else if let Some(rarest) = self.values.iter_mut().min_by_key(|known| known.1) {
+            // Its count goes to the new value, which may have been here before (Metwally and others, 2005).
+            *rarest = (value, rarest.1 + 1);
+        }
+    }
+
+    fn most_frequent(&self) -> Option<(u64, u64)> {
+        self.values.iter().copied().max_by_key(|(value, count)| (*count, *value))
+    }
+}
+
+/// The windows of one end.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Windows {
+    range: Option<[u64; 3]>,
+    zero: u64,
+    begin: Option<Time>,
+    /// Windows since the time had last doubled, and those of the time before.
+    counts: [Counts; 2],
+    /// Time after the begin at which it doubles next.
+    doubles_at: Span,
+}
+
+impl Windows {
+    /// Takes note of a window in bytes.
+    pub(crate) fn add(&mut self, window: u64, at: Time) {
+        const FIRST: Span = Span::from_millis(100);
+        let elapsed = at.since(*self.begin.get_or_insert(at));
+        if elapsed >= self.doubles_at {
+            self.counts.swap(0, 1);
+            self.counts[0] = Counts::default();
+            self.doubles_at = (elapsed * 2).max(FIRST);
+        }
+        let [first, least, most] = self.range.unwrap_or([window; 3]);
+        self.range = Some([first, least.min(window), most.max(window)]);
+        self.zero += u64::from(window == 0);
+        self.counts[0].add(window);
+    }
+
+    /// Returns the figures; `None` without a window.
+    pub(crate) fn figures(&self) -> Option<AdvertisedWindow> {
+        let [first, least, most] = self.range?;
+        // Right after a doubling there are few.
+        let later = &self.counts[usize::from(self.counts[0].all * 4 < self.counts[1].all)];
+        let (settled, count) = later.most_frequent()?;
+        Some(AdvertisedWindow {
+            first: ByteCount::new(first),
+            least: ByteCount::new(least),
+            most: ByteCount::new(most),
+            settled: ByteCount::new(settled),
+            settled_share: Ratio::of(count as f64, later.all as f64),
+            zero: self.zero,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_settles_after_it_has_grown() {
+        let mut windows = Windows::default();
+        for millis in 0..10_000_u64 {
+            let window = (millis * 100).min(131_070);
+            windows.add(window, Time::ZERO + Span::from_millis(millis));
+        }
+        let figures = windows.figures().unwrap();
+        assert_eq!(figures.settled.get(), 131_070);
+        assert!(figures.settled_share.get() > 0.99, "{figures:?}");
+        assert_eq!((figures.first.get(), figures.most.get(), figures.zero), (0, 131_070, 1));
+    }
+}

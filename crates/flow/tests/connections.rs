@@ -1,0 +1,235 @@
+//! Connections made of hand-written segments.
+
+use std::net::SocketAddr;
+
+use fullpipe_flow::{Finished, Flows};
+use fullpipe_record::{CapturePoint, FlowReport};
+use fullpipe_units::{Span, Time};
+use fullpipe_wire::{Segment, SegmentOptions, flags};
+
+const MSS: u32 = 1448;
+
+/// A capture under way, of a connection from 40 ms away, taken at the client or the server.
+struct Capture {
+    flows: Flows,
+    at: Time,
+    identification: u16,
+}
+
+impl Capture {
+    fn new() -> Self {
+        Self { flows: Flows::default(), at: Time::ZERO + Span::from_secs(1_000), identification: 0 }
+    }
+
+    fn wait(&mut self, span: Span) -> &mut Self {
+        self.at = self.at + span;
+        self
+    }
+
+    fn add(&mut self, segment: Segment) -> &mut Self {
+        self.flows.add(&segment, self.at);
+        self
+    }
+
+    /// Adds a segment with a new identification, from the client to the server or back.
+    fn sent(&mut self, from_client: bool, segment: Segment) -> &mut Self {
+        self.identification += 1;
+        let identification = Some(self.identification);
+        self.add(between(from_client, Segment { identification, ..segment }))
+    }
+
+    fn handshake(&mut self, rtt: Span) -> &mut Self {
+        self.sent(true, Segment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..segment() });
+        self.wait(rtt);
+        let answer = Segment {
+            sequence: 4_999,
+            acknowledgement: 1_000,
+            flags: flags::SYN | flags::ACK,
+            options: syn_options(2),
+            ..segment()
+        };
+        self.sent(false, answer);
+        self.sent(true, Segment { sequence: 1_000, acknowledgement: 5_000, flags: flags::ACK, ..segment() })
+    }
+
+    /// The client sends its segment `index` of data.
+    fn data(&mut self, index: u32) -> &mut Self {
+        self.sent(true, data(index))
+    }
+
+    /// The server acknowledges all segments below `index`.
+    fn ack(&mut self, index: u32) -> &mut Self {
+        self.sent(false, ack(index))
+    }
+
+    fn finish(&mut self) -> Finished {
+        std::mem::take(&mut self.flows).finish()
+    }
+
+    fn only(&mut self) -> FlowReport {
+        let finished = self.finish();
+        assert_eq!(finished.flows.len(), 1);
+        finished.flows.into_iter().next().unwrap()
+    }
+}
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+fn between(from_client: bool, segment: Segment) -> Segment {
+    let (client, server) = (address("192.0.2.1:40000"), address("198.51.100.2:5201"));
+    let (source, destination) = if from_client { (client, server) } else { (server, client) };
+    Segment { source, destination, ..segment }
+}
+
+fn segment() -> Segment {
+    Segment {
+        source: address("192.0.2.1:40000"),
+        destination: address("198.51.100.2:5201"),
+        network: 0,
+        overhead: 0,
+        sequence: 0,
+        acknowledgement: 0,
+        flags: 0,
+        window: 1_000,
+        payload: 0,
+        options: SegmentOptions::default(),
+        identification: None,
+        hops_left: 64,
+        traffic_class: 0,
+        checksum: 0,
+        checksum_is_unfinished: false,
+    }
+}
+
+fn syn_options(scale: u8) -> SegmentOptions {
+    SegmentOptions { mss: Some(1460), window_scale: Some(scale), sack_permitted: true, ..SegmentOptions::default() }
+}
+
+fn data(index: u32) -> Segment {
+    Segment { sequence: 1_000 + index * MSS, acknowledgement: 5_000, flags: flags::ACK, payload: MSS, ..segment() }
+}
+
+fn ack(index: u32) -> Segment {
+    Segment { sequence: 5_000, acknowledgement: 1_000 + index * MSS, flags: flags::ACK, ..segment() }
+}
+
+const RTT: Span = Span::from_millis(40);
+
+#[test]
+fn a_transfer_is_counted_from_its_handshake_on() {
+    let mut capture = Capture::new();
+    capture.handshake(RTT).data(0).data(1).wait(RTT).ack(2).data(2).wait(RTT).ack(3);
+    let flow = capture.only();
+    let [client, server] = &flow.ends;
+    assert!(flow.has_handshake);
+    assert_eq!((client.address.as_str(), server.address.as_str()), ("192.0.2.1:40000", "198.51.100.2:5201"));
+    assert_eq!((client.packets, client.data_packets, client.unique_bytes.get()), (5, 3, 3 * 1448));
+    assert_eq!((client.retransmitted_packets, client.missing_bytes.get()), (0, 0));
+    assert_eq!((client.mss.unwrap().get(), client.window_scale, server.window_scale), (1460, Some(1), Some(2)));
+    assert_eq!(client.initial_window.get(), 2 * 1448);
+    assert_eq!(client.flight.get(), 2 * 1448);
+    assert_eq!(client.rtt.unwrap().least, RTT);
+    assert_eq!(server.window.unwrap().settled.get(), 4_000);
+    assert_eq!(flow.duration, RTT * 3);
+}
+
+#[test]
+fn a_capture_is_taken_where_answers_come_at_once() {
+    let mut at_client = Capture::new();
+    at_client.handshake(RTT).data(0).wait(RTT).ack(1);
+    assert_eq!(at_client.only().point, Some(CapturePoint::First));
+
+    let mut at_server = Capture::new();
+    at_server.sent(true, Segment { sequence: 999, flags: flags::SYN, ..segment() });
+    let answer = Segment { sequence: 4_999, acknowledgement: 1_000, flags: flags::SYN | flags::ACK, ..segment() };
+    at_server.sent(false, answer).wait(RTT).data(0).ack(1);
+    assert_eq!(at_server.only().point, Some(CapturePoint::Second));
+}
+
+#[test]
+fn a_segment_that_is_sent_again_counts_once() {
+    let mut capture = Capture::new();
+    capture.handshake(RTT).data(0).data(1).wait(RTT).ack(1).wait(RTT).data(1).wait(RTT).ack(2);
+    let [client, _] = capture.only().ends;
+    assert_eq!((client.bytes.get(), client.unique_bytes.get()), (3 * 1448, 2 * 1448));
+    assert_eq!((client.retransmitted_packets, client.retransmitted_bytes.get()), (1, 1448));
+    assert_eq!(client.rtt.unwrap().samples, 2, "of the SYN and the first segment alone");
+}
+
+#[test]
+fn behind_a_loss_a_late_arrival_is_retransmitted_if_it_was_sent_later_and_reordered_otherwise() {
+    let mut lost = Capture::new();
+    lost.handshake(RTT).data(0).data(2).data(3).wait(RTT).data(1);
+    let [client, _] = lost.only().ends;
+    assert_eq!((client.late_packets, client.reordered_packets, client.retransmitted_packets), (1, 0, 0));
+
+    let mut overtaken = Capture::new();
+    overtaken.handshake(RTT).data(0);
+    let late = between(true, Segment { identification: Some(100), ..data(1) });
+    let early = between(true, Segment { identification: Some(101), ..data(2) });
+    overtaken.add(early).add(late);
+    let [client, _] = overtaken.only().ends;
+    assert_eq!((client.late_packets, client.reordered_packets), (1, 1));
+}
+
+#[test]
+fn what_is_acknowledged_and_was_never_seen_is_missing_from_the_capture() {
+    let mut capture = Capture::new();
+    capture.handshake(RTT).data(0).data(2).wait(RTT).ack(3);
+    let [client, _] = capture.only().ends;
+    assert_eq!((client.missing_bytes.get(), client.late_packets), (1448, 0));
+}
+
+#[test]
+fn a_mirror_of_both_ports_shows_each_packet_twice_and_it_counts_once() {
+    let mut capture = Capture::new();
+    capture.handshake(RTT);
+    let one = between(true, Segment { identification: Some(77), ..data(0) });
+    capture.add(one).wait(Span::from_micros(3)).add(Segment { hops_left: 63, ..one });
+    let [client, _] = capture.only().ends;
+    assert_eq!((client.data_packets, client.duplicates, client.retransmitted_packets), (1, 1, 0));
+}
+
+#[test]
+fn duplicate_acknowledgements_and_closed_windows_are_counted() {
+    let mut capture = Capture::new();
+    capture.handshake(RTT).data(0).data(1).data(2).wait(RTT).ack(1).ack(1).ack(1);
+    capture.sent(false, Segment { window: 0, ..ack(3) });
+    let [_, server] = capture.only().ends;
+    assert_eq!((server.duplicate_acks, server.window.unwrap().zero), (2, 1));
+}
+
+#[test]
+fn the_same_ports_again_are_another_connection() {
+    let mut capture = Capture::new();
+    capture.handshake(RTT).data(0).wait(Span::from_secs(90));
+    capture.sent(true, Segment { sequence: 77_000, flags: flags::SYN, ..segment() });
+    let answer = Segment { sequence: 1, acknowledgement: 77_001, flags: flags::SYN | flags::ACK, ..segment() };
+    let finished = capture.sent(false, answer).finish();
+    assert_eq!(finished.flows.iter().map(|flow| flow.number).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(finished.flows[1].ends[0].packets, 1);
+}
+
+#[test]
+fn attempts_that_nobody_answers_are_only_counted() {
+    let mut flows = Flows::default();
+    for port in 0..600_000_u32 {
+        let source = SocketAddr::from(([10, 0, (port >> 16) as u8, 1], port as u16));
+        let syn = Segment { source, sequence: port, flags: flags::SYN, ..segment() };
+        flows.add(&syn, Time::ZERO + Span::from_micros(port.into()));
+    }
+    let finished = flows.finish();
+    assert_eq!((finished.flows.len(), finished.unanswered), (0, 600_000));
+}
+
+#[test]
+fn a_capture_that_begins_in_the_middle_has_no_windows_and_no_handshake() {
+    let mut capture = Capture::new();
+    capture.data(7).wait(RTT).ack(8).data(8).wait(RTT).ack(9);
+    let flow = capture.only();
+    assert!(!flow.has_handshake && flow.ends[1].window.is_none());
+    assert_eq!((flow.ends[0].unique_bytes.get(), flow.ends[0].missing_bytes.get()), (2 * 1448, 0));
+    assert_eq!(flow.point, None, "nothing answered the server");
+}

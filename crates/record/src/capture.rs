@@ -1,0 +1,164 @@
+//! Transfers as a capture shows them.
+
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The connections in a capture.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct CaptureReport {
+    /// Name of the file.
+    pub name: String,
+    /// Format and compression of the file, in words.
+    pub format: String,
+    /// Packets read.
+    pub packets: u64,
+    /// TCP segments among them.
+    pub segments: u64,
+    /// From the first packet to the last.
+    pub duration: Span,
+    /// What is missing from the file, and what was left out, one sentence each.
+    pub notes: Vec<String>,
+    /// Connection attempts that nobody answered, which are no flows.
+    pub unanswered: u64,
+    /// Every TCP connection, by its first packet.
+    pub flows: Vec<FlowReport>,
+}
+
+/// A TCP connection in a capture.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FlowReport {
+    /// Number by its first packet, from 1.
+    pub number: u64,
+    /// Time of its first packet, counted from that of the capture.
+    pub begin: Span,
+    /// From its first packet to its last.
+    pub duration: Span,
+    /// Where it was captured, as far as the packets show it.
+    pub point: Option<CapturePoint>,
+    /// True if its first SYN is in the capture.
+    pub has_handshake: bool,
+    /// Bytes of the headers of tunnels around each of its packets.
+    pub overhead: ByteCount,
+    /// The packets of each end; the first is the end that sent the SYN, or else the first packet.
+    pub ends: [FlowEnd; 2],
+}
+
+impl FlowReport {
+    /// Returns the index of the end that sent more data.
+    pub fn sender(&self) -> usize {
+        usize::from(self.ends[1].unique_bytes > self.ends[0].unique_bytes)
+    }
+
+    /// Returns the data of both ends, each byte counted once.
+    pub fn bytes(&self) -> ByteCount {
+        self.ends.iter().map(|end| end.unique_bytes).sum()
+    }
+}
+
+/// The place of a capture on a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CapturePoint {
+    /// At the first of the two ends.
+    First,
+    /// At the second.
+    Second,
+    /// On the way.
+    Between,
+}
+
+/// What one end of a connection sent.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct FlowEnd {
+    /// Address and port.
+    pub address: String,
+    /// Packets that it sent.
+    pub packets: u64,
+    /// Those that carry data.
+    pub data_packets: u64,
+    /// Bytes of data in them.
+    pub bytes: ByteCount,
+    /// The same, each byte counted once.
+    pub unique_bytes: ByteCount,
+    /// Packets with bytes that had been captured before.
+    pub retransmitted_packets: u64,
+    /// Those bytes.
+    pub retransmitted_bytes: ByteCount,
+    /// Packets with new bytes that end below bytes that had been captured before.
+    pub late_packets: u64,
+    /// Those of them that their sender had sent in order, so that the network reordered them.
+    pub reordered_packets: u64,
+    /// Bytes that the other end acknowledged and the capture lacks.
+    pub missing_bytes: ByteCount,
+    /// Packets that were captured twice, which are left out of all other counts.
+    pub duplicates: u64,
+    /// Segments with a SYN.
+    pub syns: u64,
+    /// Segments with a FIN.
+    pub fins: u64,
+    /// Segments with a RST.
+    pub resets: u64,
+    /// Acknowledgements without data that acknowledge what the one before did, while data was on the way.
+    pub duplicate_acks: u64,
+    /// Acknowledgements with SACK blocks.
+    pub sack_packets: u64,
+    /// The first segment's largest size, as it was announced.
+    pub mss: Option<ByteCount>,
+    /// The shift of its windows, where it offered one.
+    pub window_scale: Option<u8>,
+    /// True if it offered SACK.
+    pub sack_permitted: bool,
+    /// True if its segments carry timestamps.
+    pub timestamps: bool,
+    /// Bytes of data in the largest packet.
+    pub largest: ByteCount,
+    /// Bytes of data in the smallest packet with data.
+    pub smallest: ByteCount,
+    /// Data before the first acknowledgement of data.
+    pub initial_window: ByteCount,
+    /// Its advertised window; `None` where the scale is not known.
+    pub window: Option<AdvertisedWindow>,
+    /// Round-trip times of its data from the place of the capture to the other end and back.
+    pub rtt: Option<RoundTrips>,
+    /// The most that it had sent and not seen acknowledged, as seen from the place of the capture.
+    pub flight: ByteCount,
+    /// Longest silence of this end.
+    pub longest_pause: Span,
+    /// Unique bytes by the duration of the connection.
+    pub rate: BitRate,
+}
+
+/// The windows that an end advertised.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AdvertisedWindow {
+    /// The first with its scale.
+    pub first: ByteCount,
+    /// The least.
+    pub least: ByteCount,
+    /// The most.
+    pub most: ByteCount,
+    /// The most frequent one of the later half, which is what it settled at.
+    pub settled: ByteCount,
+    /// Share of the packets of that half with this window.
+    pub settled_share: Ratio,
+    /// Packets that allowed nothing.
+    pub zero: u64,
+}
+
+/// Round-trip times between data and its acknowledgement.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RoundTrips {
+    /// Number of acknowledgements that were measured.
+    pub samples: u64,
+    /// The least.
+    pub least: Span,
+    /// The mean.
+    pub mean: Span,
+    /// The median, within 1 %.
+    pub median: Span,
+    /// Nine of ten are below it, within 1 %.
+    pub p90: Span,
+    /// The most.
+    pub most: Span,
+}
