@@ -8,6 +8,7 @@ use fullpipe_lab::LabError;
 use fullpipe_observe::WatchError;
 use fullpipe_probe::ProbeError;
 use fullpipe_scenario::{FlagError, ScenarioError};
+use fullpipe_trace::CaptureError;
 
 /// Exit code of a program that failed, or whose result is invalid.
 pub(crate) const FAILED: u8 = 1;
@@ -49,6 +50,12 @@ impl From<LabError> for Failure {
             LabError::Refused { .. } | LabError::Gone { .. } | LabError::Io { .. } => FAILED,
         };
         Self::of(code, &error)
+    }
+}
+
+impl From<CaptureError> for Failure {
+    fn from(error: CaptureError) -> Self {
+        Self::of(USAGE, &error)
     }
 }
 

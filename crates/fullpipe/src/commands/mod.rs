@@ -19,6 +19,7 @@ mod ramp;
 mod schema;
 mod serve;
 mod server_text;
+mod trace;
 mod up;
 
 use std::io;
@@ -69,6 +70,7 @@ commands! {
     Serve(serve::Arguments),
     Measure(measure::Arguments),
     Diagnose(diagnose::Arguments),
+    Trace(trace::Arguments),
     Explain(explain::Arguments),
     #[command(disable_help_flag = true)]
     Iperf3(iperf3::Raw),

@@ -24,4 +24,5 @@ mod route;
 mod serve;
 mod storage;
 mod tls;
+mod trace;
 mod users;

@@ -1,6 +1,7 @@
 //! Records as text of at most 80 columns for people to read.
 
 mod calculation;
+mod capture;
 mod diagnosis;
 mod experiment;
 mod grid;
@@ -14,6 +15,7 @@ mod style;
 mod table;
 
 pub use calculation::{calculation, table};
+pub use capture::{capture, flow};
 pub use diagnosis::{command_end, diagnosis, elsewhere, trial};
 pub use experiment::{begins, judged, path, proof_begins, remedies, result, undone};
 pub use grid::grid_report;

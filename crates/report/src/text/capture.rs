@@ -1,0 +1,146 @@
+use fullpipe_record::{CapturePoint, CaptureReport, FlowEnd, FlowReport};
+use fullpipe_units::{ByteCount, Span};
+
+use super::measurement::round_trip;
+use super::style::{Style, heading, wrapped};
+use super::table::{Align, Table, or_dash};
+
+/// The connections of a capture: a line each for the `top` with most data, and the one with most at length.
+pub fn capture(report: &CaptureReport, top: usize, style: Style) -> String {
+    let bytes: ByteCount = report.flows.iter().map(FlowReport::bytes).sum();
+    let head = format!("{}: {}, {bytes} of data in {}", report.name, counted(report), duration(report.duration));
+    let mut text = heading(style, &head);
+    for note in &report.notes {
+        text += &wrapped(note, 2, |line| style.dim(line));
+    }
+    let mut flows: Vec<&FlowReport> = report.flows.iter().collect();
+    flows.sort_by_key(|flow| (std::cmp::Reverse(flow.bytes()), flow.number));
+    if !flows.is_empty() && top > 0 {
+        text += "\n";
+        text += &list(&flows[..flows.len().min(top)], style);
+    }
+    if flows.len() > top && top > 0 {
+        let rest = format!("The other {} are left out (--top).", flows.len() - top);
+        text += &wrapped(&rest, 2, |line| style.dim(line));
+    }
+    if let Some(largest) = flows.first() {
+        text += &flow(largest, style);
+    }
+    text
+}
+
+fn counted(report: &CaptureReport) -> String {
+    match report.flows.len() {
+        1 => "1 connection".to_owned(),
+        count => format!("{count} connections"),
+    }
+}
+
+fn list(flows: &[&FlowReport], style: Style) -> String {
+    let right = Align::Right;
+    let heads = [("no", right), ("begin", right), ("data", right), ("Mbit/s", right), ("again", right), ("RTT", right)];
+    let mut table = Table::new(&[&heads[..], &[("", Align::Left)]].concat());
+    for flow in flows {
+        let [sender, receiver] = by_direction(flow);
+        table.row([
+            flow.number.to_string(),
+            format!("{:.3} s", flow.begin.as_secs_f64()),
+            sender.unique_bytes.to_string(),
+            format!("{:.3}", sender.rate.as_mbps()),
+            sender.retransmitted_packets.to_string(),
+            or_dash(sender.rtt.map(|rtt| round_trip(rtt.least))),
+            format!("{} > {}", sender.address, receiver.address),
+        ]);
+    }
+    table.render(2, |head| style.dim(head))
+}
+
+/// A connection at length.
+pub fn flow(flow: &FlowReport, style: Style) -> String {
+    let [sender, receiver] = by_direction(flow);
+    let title = format!("Connection {}: {} sends to {}", flow.number, sender.address, receiver.address);
+    let mut text = heading(style, &title);
+    let left = Align::Left;
+    let mut table = Table::new(&[("", left), ("", left)]);
+    for (name, value) in rows(flow, sender, receiver) {
+        table.row([name.to_owned(), value]);
+    }
+    text += &table.render(2, str::to_owned);
+    text
+}
+
+fn rows(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> Vec<(&'static str, String)> {
+    let mut rows = vec![("captured", captured(flow))];
+    rows.push((
+        "data",
+        format!(
+            "{} in {} packets, {} in {}",
+            sender.unique_bytes,
+            sender.data_packets,
+            sender.rate,
+            duration(flow.duration)
+        ),
+    ));
+    if let Some(rtt) = sender.rtt {
+        let [least, median, p90, most] = [rtt.least, rtt.median, rtt.p90, rtt.most].map(round_trip);
+        rows.push(("RTT", format!("{least} least, {median} median, {p90} for nine of ten, {most} most")));
+    }
+    if let Some(window) = receiver.window {
+        let closed = if window.zero == 0 { String::new() } else { format!(", closed in {} packets", window.zero) };
+        let [settled, first, most] = [window.settled, window.first, window.most].map(ByteCount::get);
+        let share = window.settled_share.percent();
+        let settled = format!("settled at {settled} B ({share:.0} % of the later half)");
+        rows.push(("window", format!("{settled}, {first} B first, {most} B most{closed}")));
+    }
+    rows.push(("in flight", format!("{} B at most, as seen from here", sender.flight.get())));
+    rows.push((
+        "sent again",
+        format!("{} packets, {} B", sender.retransmitted_packets, sender.retransmitted_bytes.get()),
+    ));
+    if sender.late_packets > 0 {
+        let late = sender.late_packets - sender.reordered_packets;
+        rows.push(("late", format!("{late} after a loss before this point, {} reordered", sender.reordered_packets)));
+    }
+    if sender.missing_bytes > ByteCount::ZERO {
+        let missing = sender.missing_bytes.get();
+        rows.push(("not captured", format!("{missing} B that arrived: the capture lacks them, not the receiver")));
+    }
+    if flow.has_handshake {
+        rows.push(("options", format!("sender: {}; receiver: {}", options(sender), options(receiver))));
+    }
+    if flow.overhead > ByteCount::ZERO {
+        rows.push(("tunnels", format!("add {} B to each packet", flow.overhead.get())));
+    }
+    rows
+}
+
+fn captured(flow: &FlowReport) -> String {
+    let sender_is_first = flow.sender() == 0;
+    let place = match (flow.point, sender_is_first) {
+        (Some(CapturePoint::First), true) | (Some(CapturePoint::Second), false) => "at the sender",
+        (Some(CapturePoint::First), false) | (Some(CapturePoint::Second), true) => "at the receiver",
+        (Some(CapturePoint::Between), _) => "between the ends",
+        (None, _) => "at a place that the packets do not show",
+    };
+    let since = if flow.has_handshake { "from the first SYN on" } else { "from the middle on" };
+    format!("{place}, {since}")
+}
+
+fn options(end: &FlowEnd) -> String {
+    let mut all = Vec::new();
+    all.extend(end.mss.map(|mss| format!("MSS {}", mss.get())));
+    all.push(end.window_scale.map_or_else(|| "no scale".to_owned(), |scale| format!("scale {scale}")));
+    all.extend(end.sack_permitted.then(|| "SACK".to_owned()));
+    all.extend(end.timestamps.then(|| "timestamps".to_owned()));
+    all.join(", ")
+}
+
+/// Returns the end that sent more data, and the other.
+fn by_direction(flow: &FlowReport) -> [&FlowEnd; 2] {
+    let sender = flow.sender();
+    [&flow.ends[sender], &flow.ends[1 - sender]]
+}
+
+fn duration(span: Span) -> String {
+    format!("{:.1} s", span.as_secs_f64())
+}

@@ -1,0 +1,101 @@
+//! A capture file as connections.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fullpipe_flow::Flows;
+use fullpipe_record::CaptureReport;
+use fullpipe_units::{Span, Time};
+use fullpipe_wire::{Captured, read_captured};
+
+use crate::error::CaptureError;
+use crate::file::PacketFile;
+use crate::notes::FileNotes;
+
+/// Packets after which an interrupt is noticed.
+const INTERRUPT_INTERVAL: u64 = 4096;
+
+/// Packets of a capture that are no TCP segments.
+#[derive(Debug, Default)]
+struct Others {
+    fragments: u64,
+    cut: u64,
+    encrypted: u64,
+    malformed: u64,
+    cut_options: u64,
+}
+
+/// Reads `file` to its end, or until `interrupt` is set, and returns its connections. An error ends the file; the
+/// connections before it are returned with it. `name` is that of the file in the report.
+pub fn read_flows(file: &mut PacketFile, name: &str, interrupt: &AtomicBool) -> (CaptureReport, Option<CaptureError>) {
+    let (mut flows, mut others) = (Flows::default(), Others::default());
+    let (mut packets, mut segments) = (0_u64, 0_u64);
+    let mut times: Option<[Time; 2]> = None;
+    let error = loop {
+        if packets.is_multiple_of(INTERRUPT_INTERVAL) && interrupt.load(Ordering::Relaxed) {
+            break None;
+        }
+        let packet = match file.next_packet() {
+            Ok(Some(packet)) => packet,
+            Ok(None) => break None,
+            Err(error) => break Some(error),
+        };
+        packets += 1;
+        let [first, last] = times.unwrap_or([packet.at; 2]);
+        times = Some([first.min(packet.at), last.max(packet.at)]);
+        match read_captured(packet.link, packet.bytes, packet.original as usize) {
+            Captured::Tcp(segment) => {
+                segments += 1;
+                others.cut_options += u64::from(segment.options.cut);
+                flows.add(&segment, packet.at);
+            }
+            Captured::FirstFragment | Captured::LaterFragment => others.fragments += 1,
+            Captured::Cut => others.cut += 1,
+            Captured::Encrypted => others.encrypted += 1,
+            Captured::Malformed => others.malformed += 1,
+            Captured::Udp | Captured::Other => {}
+        }
+    };
+    let finished = flows.finish();
+    let mut report = CaptureReport {
+        name: name.to_owned(),
+        format: format_of(file.notes()),
+        packets,
+        segments,
+        duration: times.map_or(Span::ZERO, |[first, last]| last.since(first)),
+        notes: notes(file.notes(), &others),
+        unanswered: finished.unanswered,
+        flows: finished.flows,
+    };
+    if report.unanswered > 0 {
+        report.notes.push(format!("{} SYNs got no answer.", report.unanswered));
+    }
+    (report, error)
+}
+
+fn format_of(notes: &FileNotes) -> String {
+    match &notes.compression {
+        Some(compression) => format!("{}, {compression}", notes.format),
+        None => notes.format.to_owned(),
+    }
+}
+
+fn notes(file: &FileNotes, others: &Others) -> Vec<String> {
+    let mut notes = Vec::new();
+    if file.cut_end {
+        notes.push("The last packet of the file is cut off; all before it were read.".to_owned());
+    }
+    let mut counted = |count: u64, text: &str| {
+        if count > 0 {
+            notes.push(format!("{count} {text}."));
+        }
+    };
+    counted(file.drops.unwrap_or(0), "packets were dropped by the capturing host, as the file says");
+    counted(file.packets_without_time, "packets have no time");
+    counted(file.clamped_fractions, "packets have a time with too large a fraction of a second");
+    counted(others.cut_options, "segments have TCP options that the snap length cut off");
+    counted(others.cut, "packets were cut before their TCP header ended");
+    counted(others.fragments, "fragments were left out");
+    counted(others.encrypted, "packets are encrypted");
+    counted(others.malformed, "packets are malformed");
+    notes
+}
