@@ -3,7 +3,7 @@ use fullpipe_units::{ByteCount, Span};
 
 use super::measurement::round_trip;
 use super::style::{Style, heading, wrapped};
-use super::table::{Align, Table, or_dash};
+use super::table::{Align, Table};
 
 /// The connections of a capture: a line each for the `top` with most data, and the one with most at length.
 pub fn capture(report: &CaptureReport, top: usize, style: Style) -> String {
@@ -20,7 +20,7 @@ pub fn capture(report: &CaptureReport, top: usize, style: Style) -> String {
         text += &list(&flows[..flows.len().min(top)], style);
     }
     if flows.len() > top && top > 0 {
-        let rest = format!("The other {} are left out (--top).", flows.len() - top);
+        let rest = format!("{} with less data are left out (--top).", flows.len() - top);
         text += &wrapped(&rest, 2, |line| style.dim(line));
     }
     if let Some(largest) = flows.first() {
@@ -38,17 +38,15 @@ fn counted(report: &CaptureReport) -> String {
 
 fn list(flows: &[&FlowReport], style: Style) -> String {
     let right = Align::Right;
-    let heads = [("no", right), ("begin", right), ("data", right), ("Mbit/s", right), ("again", right), ("RTT", right)];
+    let heads = [("no", right), ("data", right), ("Mbit/s", right), ("again", right)];
     let mut table = Table::new(&[&heads[..], &[("", Align::Left)]].concat());
     for flow in flows {
         let [sender, receiver] = by_direction(flow);
         table.row([
             flow.number.to_string(),
-            format!("{:.3} s", flow.begin.as_secs_f64()),
             sender.unique_bytes.to_string(),
             format!("{:.3}", sender.rate.as_mbps()),
             sender.retransmitted_packets.to_string(),
-            or_dash(sender.rtt.map(|rtt| round_trip(rtt.least))),
             format!("{} > {}", sender.address, receiver.address),
         ]);
     }
@@ -58,8 +56,8 @@ fn list(flows: &[&FlowReport], style: Style) -> String {
 /// A connection at length.
 pub fn flow(flow: &FlowReport, style: Style) -> String {
     let [sender, receiver] = by_direction(flow);
-    let title = format!("Connection {}: {} sends to {}", flow.number, sender.address, receiver.address);
-    let mut text = heading(style, &title);
+    let head = format!("Connection {}: {} sends to {}", flow.number, sender.address, receiver.address);
+    let mut text = heading(style, &head);
     let left = Align::Left;
     let mut table = Table::new(&[("", left), ("", left)]);
     for (name, value) in rows(flow, sender, receiver) {
@@ -143,4 +141,93 @@ fn by_direction(flow: &FlowReport) -> [&FlowEnd; 2] {
 
 fn duration(span: Span) -> String {
     format!("{:.1} s", span.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_record::{AdvertisedWindow, RoundTrips};
+    use fullpipe_units::{BitRate, Ratio};
+
+    fn report() -> CaptureReport {
+        let size = ByteCount::new;
+        let sender = FlowEnd {
+            address: "[2001:db8:1234:5678:9abc:def0:1234:5678]:40000".to_owned(),
+            data_packets: 12_345,
+            unique_bytes: size(17_875_560),
+            retransmitted_packets: 12,
+            retransmitted_bytes: size(17_376),
+            late_packets: 3,
+            reordered_packets: 1,
+            missing_bytes: size(2_896),
+            mss: Some(size(1440)),
+            window_scale: Some(7),
+            sack_permitted: true,
+            flight: size(130_320),
+            rate: BitRate::from_mbps(25),
+            rtt: Some(RoundTrips {
+                samples: 6_000,
+                least: Span::from_micros(40_100),
+                mean: Span::from_micros(40_300),
+                median: Span::from_micros(40_200),
+                p90: Span::from_micros(41_000),
+                most: Span::from_micros(80_000),
+            }),
+            ..FlowEnd::default()
+        };
+        let window = AdvertisedWindow {
+            first: size(65_535),
+            least: size(0),
+            most: size(131_070),
+            settled: size(131_070),
+            settled_share: Ratio::new(0.98),
+            zero: 2,
+        };
+        let receiver = FlowEnd {
+            address: "[2001:db8:1234:5678:9abc:def0:1234:9999]:5201".to_owned(),
+            window: Some(window),
+            ..FlowEnd::default()
+        };
+        let flow = FlowReport {
+            number: 1,
+            begin: Span::ZERO,
+            duration: Span::from_secs(6),
+            point: Some(CapturePoint::First),
+            has_handshake: true,
+            overhead: size(50),
+            ends: [sender, receiver],
+        };
+        let notes = vec!["The last packet of the file is cut off; all before it were read.".to_owned()];
+        CaptureReport {
+            name: "big.pcap".to_owned(),
+            flows: vec![flow.clone(), flow],
+            notes,
+            ..CaptureReport::default()
+        }
+    }
+
+    #[test]
+    fn no_line_is_longer_than_a_terminal_even_with_long_addresses() {
+        let text = capture(&report(), 1, Style::PLAIN);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        for part in [
+            "2 connections",
+            "1 with less data are left out (--top).",
+            "at the sender, from the first SYN on",
+            "settled at 131070 B (98 % of the later half)",
+            "closed in 2 packets",
+            "2 after a loss before this point, 1 reordered",
+            "2896 B that arrived",
+            "add 50 B to each packet",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn an_empty_capture_is_stated_in_a_line() {
+        let text =
+            capture(&CaptureReport { name: "empty.pcap".to_owned(), ..CaptureReport::default() }, 10, Style::PLAIN);
+        assert_eq!(text.trim(), "empty.pcap: 0 connections, 0 B of data in 0.0 s");
+    }
 }
