@@ -1,4 +1,4 @@
-//! What one end of a connection sends.
+//! The packets that one end of a connection sends.
 
 use fullpipe_record::FlowEnd;
 use fullpipe_units::{BitRate, ByteCount, Span, Time};

@@ -8,7 +8,7 @@ use fullpipe_wire::{Segment, flags};
 
 use crate::end::End;
 
-/// Minimum round-trip time at which the times of a capture tell where it was taken.
+/// Minimum round-trip time at which the times of a capture show where it was taken.
 const MIN_RTT: Span = Span::from_micros(200);
 
 /// Maximum share of the round trip between an end and a capture that was taken there.

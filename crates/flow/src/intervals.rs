@@ -9,7 +9,7 @@ pub(crate) struct Intervals {
     all: Vec<[u64; 2]>,
 }
 
-/// What an interval added.
+/// Effect of an interval on those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Added {
     /// Bytes of it that were there before.

@@ -9,7 +9,8 @@ const REMEMBERED: usize = 16;
 /// Maximum time between both captures of a packet.
 const MAX_LAG: Span = Span::from_millis(10);
 
-/// Fields that both captures of a packet share. A segment that is sent again differs in its identification or timestamp.
+/// Fields that both captures of a packet share. A segment that is sent again differs in its identification or
+/// timestamp.
 type Fields = (u32, u32, u32, u16, u16, Option<u16>, u16, Option<(u32, u32)>);
 
 /// The last packets of an end.

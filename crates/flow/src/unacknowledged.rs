@@ -11,7 +11,8 @@ const MAX_SEGMENTS: usize = 65_536;
 struct Sent {
     end: u64,
     at: Time,
-    /// Set if some of its bytes were sent more than once: their acknowledgement says nothing (Karn and Partridge, 1987).
+    /// Set if some of its bytes were sent more than once: their acknowledgement shows nothing (Karn and Partridge,
+    /// 1987).
     is_ambiguous: bool,
 }
 

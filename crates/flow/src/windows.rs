@@ -6,7 +6,7 @@ use fullpipe_units::{ByteCount, Ratio, Span, Time};
 /// Maximum number of different windows that are counted at a time. The rarest gives way to a new one.
 const MAX_VALUES: usize = 32;
 
-/// How often each of the most frequent values occurred.
+/// Counts of the most frequent values.
 #[derive(Debug, Clone, Default)]
 struct Counts {
     values: Vec<(u64, u64)>,

@@ -17,7 +17,7 @@ pub struct CaptureReport {
     pub segments: u64,
     /// From the first packet to the last.
     pub duration: Span,
-    /// What is missing from the file, and what was left out, one sentence each.
+    /// Sentences about packets that the file lacks, and those that were left out.
     pub notes: Vec<String>,
     /// Connection attempts that nobody answered, which are no flows.
     pub unanswered: u64,
@@ -34,7 +34,7 @@ pub struct FlowReport {
     pub begin: Span,
     /// From its first packet to its last.
     pub duration: Span,
-    /// Where it was captured, as far as the packets show it.
+    /// Place of the capture, as far as the packets show it.
     pub point: Option<CapturePoint>,
     /// True if its first SYN is in the capture.
     pub has_handshake: bool,
@@ -68,7 +68,7 @@ pub enum CapturePoint {
     Between,
 }
 
-/// What one end of a connection sent.
+/// The packets that one end of a connection sent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct FlowEnd {
     /// Address and port.

@@ -1,11 +1,12 @@
 //! A capture file as connections.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fullpipe_flow::Flows;
 use fullpipe_record::CaptureReport;
 use fullpipe_units::{Span, Time};
-use fullpipe_wire::{Captured, read_captured};
+use fullpipe_wire::{Captured, is_known, read_captured};
 
 use crate::error::CaptureError;
 use crate::file::PacketFile;
@@ -84,6 +85,9 @@ fn notes(file: &FileNotes, others: &Others) -> Vec<String> {
     if file.cut_end {
         notes.push("The last packet of the file is cut off; all before it were read.".to_owned());
     }
+    let links = file.interfaces.iter().map(|interface| interface.link);
+    let unread: BTreeSet<u16> = links.filter(|link| !is_known(*link)).map(|link| link.0).collect();
+    notes.extend(unread.into_iter().map(|link| format!("Packets of link type {link} are not read.")));
     let mut counted = |count: u64, text: &str| {
         if count > 0 {
             notes.push(format!("{count} {text}."));
@@ -98,4 +102,28 @@ fn notes(file: &FileNotes, others: &Others) -> Vec<String> {
     counted(others.encrypted, "packets are encrypted");
     counted(others.malformed, "packets are malformed");
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    /// Returns a pcap file with one packet of link type `link`.
+    fn pcap(link: u32) -> PacketFile {
+        let mut bytes = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
+        bytes.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0]);
+        bytes.extend(link.to_le_bytes());
+        bytes.extend([7, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 60, 0, 0, 0, 0xaa, 0xbb]);
+        PacketFile::new(Cursor::new(bytes), "made.pcap").unwrap()
+    }
+
+    #[test]
+    fn packets_of_a_link_that_is_not_read_are_stated() {
+        let read = |link| read_flows(&mut pcap(link), "made.pcap", &AtomicBool::new(false)).0;
+        let radio = read(127);
+        assert_eq!((radio.packets, radio.segments), (1, 0));
+        assert_eq!(radio.notes, ["Packets of link type 127 are not read."]);
+        assert_eq!(read(1).notes, ["1 packets were cut before their TCP header ended."]);
+    }
 }

@@ -20,7 +20,8 @@ ip link set lo up
 \"$0\" serve >/dev/null 2>&1 &
 tcpdump --interface lo --immediate-mode -n -s 96 -U -w capture.pcap tcp port 5201 2>said &
 dump=$!
-n=0; until grep -q listening said && grep -q ':1451 .* 0A ' /proc/net/tcp6 || [ $n -gt 200 ]; do sleep 0.05; n=$((n+1)); done
+ready() { grep -q listening said && grep -q ':1451 .* 0A ' /proc/net/tcp6; }
+n=0; until ready || [ $n -gt 200 ]; do sleep 0.05; n=$((n+1)); done
 \"$0\" measure 127.0.0.1 -t 0.3 -b 20M --json >measured.json
 kill -INT $dump
 wait $dump
