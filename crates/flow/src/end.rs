@@ -49,13 +49,13 @@ impl End {
         let pause = self.last_at.map_or(Span::ZERO, |last| at.since(last));
         counts.longest_pause = counts.longest_pause.max(pause);
         self.last_at = Some(at);
-        let has = |flag: u16| u64::from(segment.flags & flag != 0);
+        let has = |flag: u16| u64::from(segment.has(flag));
         counts.syns += has(flags::SYN);
         counts.fins += has(flags::FIN);
         counts.resets += has(flags::RST);
         counts.sack_packets += u64::from(segment.options.sack_blocks > 0);
         counts.timestamps |= segment.options.timestamps.is_some();
-        if segment.flags & flags::SYN != 0 {
+        if segment.has(flags::SYN) {
             counts.mss = segment.options.mss.map(|mss| ByteCount::new(mss.into()));
             counts.window_scale = segment.options.window_scale;
             counts.sack_permitted = segment.options.sack_permitted;
@@ -81,9 +81,9 @@ impl End {
     /// Places what a segment occupies of the sequence space: its data, and one number each for SYN and FIN.
     pub(crate) fn place(&mut self, segment: &Segment, at: Time) {
         let start = self.sequence.position(segment.sequence);
-        let flags = u64::from(segment.flags & flags::SYN != 0) + u64::from(segment.flags & flags::FIN != 0);
+        let flags = u64::from(segment.has(flags::SYN)) + u64::from(segment.has(flags::FIN));
         let end = start + u64::from(segment.payload) + flags;
-        if end == start || segment.flags & flags::RST != 0 {
+        if end == start || segment.has(flags::RST) {
             return;
         }
         self.sequence.reach(end);

@@ -65,7 +65,7 @@ impl Flow {
         other.answers.toward(segment, at);
         end.answers.from(segment, at);
         end.place(segment, at);
-        if segment.flags & flags::ACK != 0 {
+        if segment.has(flags::ACK) {
             let on_way = other.has_data_on_way();
             let position = other.is_acknowledged(segment.acknowledgement, at);
             end.acknowledges(segment, position, on_way);

@@ -77,7 +77,7 @@ pub fn fixed_buffers(pid: u32, descriptor: i32) -> io::Result<[bool; 2]> {
 /// (`SO_BUF_LOCK`, Linux 5.14). The sizes stay as they are until it does.
 ///
 /// # Errors
-/// What `setsockopt` reports, as before Linux 5.14.
+/// Fails if `setsockopt` does, as before Linux 5.14.
 pub fn unfix_buffers(socket: impl AsFd) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, SO_BUF_LOCK, &0_u32.to_ne_bytes())
 }

@@ -69,7 +69,7 @@ impl Pcap {
             let reason = format!("a packet of {captured} captured bytes");
             return Err(Fault::Damaged { offset: input.offset(), reason });
         }
-        let direction = if self.head == MODIFIED_RECORD_HEAD { direction(head[22]) } else { None };
+        let direction = if self.head == MODIFIED_RECORD_HEAD { PacketDirection::of_linux(head[22]) } else { None };
         let length = self.head + captured as usize;
         if !input.fill(length)? {
             return Ok(None);
@@ -93,14 +93,5 @@ impl Pcap {
         }
         notes.clamped_fractions += 1;
         SECOND - self.nanos_per_unit
-    }
-}
-
-/// Returns the direction by the packet type of Linux.
-fn direction(packet_type: u8) -> Option<PacketDirection> {
-    match packet_type {
-        0 => Some(PacketDirection::Received),
-        4 => Some(PacketDirection::Sent),
-        _ => None,
     }
 }

@@ -88,8 +88,7 @@ impl Plan {
 
     /// Adds a rule of nftables to the packets that pass `hook` of a router.
     fn filter(&mut self, router: Host, hook: &str, rule: &str) {
-        let chain = format!("add chain ip bench {hook} {{ type filter hook {hook} priority 0; }}");
-        self.script(router, format!("nft add table ip bench; nft '{chain}'; nft add rule ip bench {hook} {rule}"));
+        self.script(router, filtering(hook, rule));
     }
 
     fn flag(&mut self, words: &[&str]) {
@@ -158,8 +157,7 @@ impl Plan {
         let passes = self.left * self.way.rate / 8.0;
         // Of as many milliseconds as devices have.
         let burst = (passes * draw.log_uniform(0.005, 0.08)).max(20_000.0);
-        let rule = format!("oifname path0 limit rate over {passes:.0} bytes/second burst {burst:.0} bytes drop");
-        self.filter(self.data_router(), "forward", &rule);
+        self.filter(self.data_router(), "forward", &policing(passes, burst));
         "loss/policer"
     }
 
@@ -233,7 +231,7 @@ impl Plan {
     fn own_shaper(&mut self) -> &'static str {
         self.downloads = false;
         let held = self.left * self.way.rate;
-        self.script(Host::Near, format!("tc qdisc add dev host0 root tbf rate {held:.0}bit burst 16kb limit 4mb"));
+        self.script(Host::Near, shaping(held));
         "pacing/qdisc"
     }
 
@@ -289,14 +287,10 @@ impl Plan {
         let passes = self.left * self.way.rate;
         let (host, begin, end, name) = if self.downloads || draw.chance(0.5) {
             let burst = (passes / 8.0 * 0.02).max(20_000.0);
-            let rule =
-                format!("oifname path0 limit rate over {:.0} bytes/second burst {burst:.0} bytes drop", passes / 8.0);
-            let chain = "add chain ip bench forward { type filter hook forward priority 0; }";
-            let begin = format!("nft add table ip bench; nft '{chain}'; nft add rule ip bench forward {rule}");
+            let begin = filtering("forward", &policing(passes / 8.0, burst));
             (self.data_router(), begin, "nft delete table ip bench", "loss/policer")
         } else {
-            let begin = format!("tc qdisc add dev host0 root tbf rate {passes:.0}bit burst 16kb limit 4mb");
-            (Host::Near, begin, "tc qdisc del dev host0 root", "pacing/qdisc")
+            (Host::Near, shaping(passes), "tc qdisc del dev host0 root", "pacing/qdisc")
         };
         let (is_first, share) = (draw.chance(0.5), draw.uniform(0.2, 0.3));
         let wait = self.seconds(Family::Changing) * if is_first { 1.0 - share } else { share };
@@ -460,6 +454,22 @@ impl Plan {
         let stated = self.case.states_rate.then(|| self.case.stated_rate().bps().to_string());
         stated.map(|rate| owned(&["--bandwidth", &rate])).unwrap_or_default()
     }
+}
+
+/// Returns the script that adds a rule of nftables to the packets that pass `hook`.
+fn filtering(hook: &str, rule: &str) -> String {
+    let chain = format!("add chain ip bench {hook} {{ type filter hook {hook} priority 0; }}");
+    format!("nft add table ip bench; nft '{chain}'; nft add rule ip bench {hook} {rule}")
+}
+
+/// Returns the rule that drops what exceeds a rate, in bytes per second, and a burst, in bytes.
+fn policing(passes: f64, burst: f64) -> String {
+    format!("oifname path0 limit rate over {passes:.0} bytes/second burst {burst:.0} bytes drop")
+}
+
+/// Returns the script that shapes what a host sends to a rate in bit/s.
+fn shaping(rate: f64) -> String {
+    format!("tc qdisc add dev host0 root tbf rate {rate:.0}bit burst 16kb limit 4mb")
 }
 
 fn script(text: &str) -> Vec<String> {

@@ -10,10 +10,6 @@ const BY_VERSION: u16 = ether_type::IPV4;
 const COOKED: usize = 16;
 const COOKED_2: usize = 20;
 
-/// The packet type of a cooked capture: received, and sent by the capturing host.
-const TO_US: u8 = 0;
-const FROM_US: u8 = 4;
-
 /// Returns whether packets of this link type can be read.
 ///
 /// ```
@@ -34,11 +30,7 @@ pub fn direction(link: LinkType, bytes: &[u8]) -> Option<PacketDirection> {
         LinkType::LINUX_SLL2 => *bytes.get(10)?,
         _ => return None,
     };
-    match packet_type {
-        TO_US => Some(PacketDirection::Received),
-        FROM_US => Some(PacketDirection::Sent),
-        _ => None,
-    }
+    PacketDirection::of_linux(packet_type)
 }
 
 /// Returns the Ethernet type of what a frame carries, and what it carries.

@@ -54,6 +54,20 @@ pub enum PacketDirection {
     Received,
 }
 
+impl PacketDirection {
+    /// Returns the direction for a packet type of Linux (`sll_pkttype`, packet(7)); `None` for packets between other
+    /// hosts, and to several.
+    pub fn of_linux(packet_type: u8) -> Option<Self> {
+        const TO_US: u8 = 0;
+        const FROM_US: u8 = 4;
+        match packet_type {
+            TO_US => Some(Self::Received),
+            FROM_US => Some(Self::Sent),
+            _ => None,
+        }
+    }
+}
+
 /// The content of a captured packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Captured {
