@@ -16,7 +16,7 @@ struct CandidateSet {
 }
 
 /// Every set. A finding of [`Finding::one_of_several`] is in one of its view.
-const TABLE: [CandidateSet; 6] = [
+const TABLE: [CandidateSet; 11] = [
     CandidateSet {
         view: Basis::Receiver,
         verdicts: &[
@@ -67,6 +67,48 @@ const TABLE: [CandidateSet; 6] = [
             LegalVerdict::Cpu(CpuVerdict::StolenOfReceiver),
         ],
         would_distinguish: "what the receiving program waits for, and the processor time that it gets",
+    },
+    CandidateSet {
+        view: Basis::Capture,
+        verdicts: &[
+            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::NoWindowScaling),
+            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
+        ],
+        would_distinguish: "the SYN as it left one end and reached the other: a capture of the other end",
+    },
+    CandidateSet {
+        view: Basis::Capture,
+        verdicts: &[
+            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
+            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
+        ],
+        would_distinguish: "tcp_rmem at the receiver, and whether its program sets SO_RCVBUF",
+    },
+    CandidateSet {
+        view: Basis::Capture,
+        verdicts: &[
+            LegalVerdict::ReceiverApplication(ReceiverApplicationVerdict::SlowReader),
+            LegalVerdict::ReceiverApplication(ReceiverApplicationVerdict::Storage),
+            LegalVerdict::Cpu(CpuVerdict::StolenOfReceiver),
+        ],
+        would_distinguish: "what the receiving program waits for, and the processor time that it gets",
+    },
+    CandidateSet {
+        view: Basis::Capture,
+        verdicts: &[
+            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+            LegalVerdict::SenderApplication(SenderApplicationVerdict::RateLimited),
+            LegalVerdict::Cpu(CpuVerdict::StolenOfSender),
+        ],
+        would_distinguish: "what the sending program waits for, and the processor time that it gets",
+    },
+    CandidateSet {
+        view: Basis::Capture,
+        verdicts: &[
+            LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
+            LegalVerdict::SendBuffer(SendBufferVerdict::SoSndbuf),
+        ],
+        would_distinguish: "tcp_wmem at the sender, and whether its program sets SO_SNDBUF",
     },
 ];
 

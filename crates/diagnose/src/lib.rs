@@ -7,6 +7,7 @@
 mod advice;
 mod arrivals;
 mod candidates;
+mod captured;
 mod ceilings;
 mod confidence;
 mod figures;

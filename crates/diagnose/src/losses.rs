@@ -127,7 +127,10 @@ fn lost_in_recoveries(flow: &Flow) -> Vec<(u64, u64)> {
         let rest = &samples[before + 1..];
         let calm = rest.windows(2).position(|pair| !recovering(pair[1]) && again(pair[1]) == again(pair[0]));
         let end = rest.get(calm.unwrap_or(rest.len().saturating_sub(1)))?;
-        Some((again(end).saturating_sub(again(samples[before])), samples[before].tcp.cwnd?.get()))
+        Some((
+            again(end).saturating_sub(again(samples[before])),
+            samples[before].tcp.cwnd.or(samples[before].tcp.unacked)?.get(),
+        ))
     };
     recoveries(&samples).into_iter().filter_map(of_one).collect()
 }

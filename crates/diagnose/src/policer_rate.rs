@@ -90,6 +90,7 @@ mod tests {
             steady: None,
             bandwidth: None,
             framing: Framing::Ip,
+            capture: None,
         }
     }
 

@@ -14,7 +14,7 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) outstanding: Option<ByteCount>,
     /// The window that the receiver advertises.
     pub(crate) window: Option<ByteCount>,
-    /// Congestion window.
+    /// Congestion window; of a capture, which does not show it, what was in flight.
     pub(crate) cwnd: Option<ByteCount>,
     /// Written and never sent.
     pub(crate) not_sent: Option<ByteCount>,
@@ -29,6 +29,7 @@ pub(crate) struct Fallback {
     sndbuf: Option<ByteCount>,
     /// Windows that the receiver's own kernel reports, by time.
     windows: Vec<(Span, ByteCount)>,
+    is_capture: bool,
 }
 
 impl Fallback {
@@ -36,7 +37,7 @@ impl Fallback {
         let own = evidence.receiver_samples.iter().filter(|sample| sample.stream == stream);
         let mut windows: Vec<_> = own.filter_map(|sample| Some((sample.at, own_window(&sample.tcp)?))).collect();
         windows.sort_unstable();
-        Self { sndbuf: sndbuf_by_settings(stream, evidence), windows }
+        Self { sndbuf: sndbuf_by_settings(stream, evidence), windows, is_capture: evidence.capture.is_some() }
     }
 
     fn window_at(&self, at: Span) -> Option<ByteCount> {
@@ -54,7 +55,7 @@ impl<'a> Snapshot<'a> {
             sample,
             outstanding,
             window: tcp.snd_wnd.or_else(|| fallback.window_at(sample.at)),
-            cwnd: sample.congestion_window(),
+            cwnd: sample.congestion_window().or_else(|| outstanding.filter(|_| fallback.is_capture)),
             not_sent: tcp.not_sent.or_else(|| Some(sample.memory?.wmem_queued.saturating_sub(outstanding?))),
             queued: sample.memory.map(|memory| memory.wmem_queued).or_else(held),
             sndbuf: sample.memory.map(|memory| memory.sndbuf).or(fallback.sndbuf),
@@ -75,7 +76,8 @@ impl<'a> Snapshot<'a> {
         if outstanding + margin < window {
             return Some(false);
         }
-        Some(self.cwnd.is_none_or(|cwnd| cwnd >= window || (clocks_say_window && cwnd + margin >= window)))
+        let cwnd = self.sample.congestion_window();
+        Some(cwnd.is_none_or(|cwnd| cwnd >= window || (clocks_say_window && cwnd + margin >= window)))
     }
 
     /// Returns whether a full send buffer left nothing to send though the windows had room. Only the course of the

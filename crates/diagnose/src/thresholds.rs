@@ -400,3 +400,17 @@ pub(crate) const MIN_OTHER_SHARE: f64 = 0.15;
 /// The share applies to ceilings and to the times in which limits held. A choice, not measured: predictions are held to
 /// three percent, and round trips vary by more.
 pub(crate) const CLOSE_LIMIT_SHARE: f64 = 0.1;
+
+// Captures.
+
+/// Share of the data that follows acknowledgements at once, below which a program or a pace sends at its own times
+/// (published prototype: 0.02 to 0.2 of a program, 0.9 and more where windows, buffers or the path limit).
+pub(crate) const CLOCKED_SHARE: f64 = 0.5;
+/// Share of the time with little in flight, though nothing held it back, from which the sending program is the limit.
+pub(crate) const IDLE_CAPTURE_SHARE: f64 = 0.4;
+/// Distance between the quartiles of the times between trains ÷ their median, below which a pace spaces them.
+pub(crate) const EVEN_GAPS: f64 = 0.3;
+/// Time for which a train of a paced sender lasts at its rate (`tcp_tso_autosize`).
+pub(crate) const MAX_PACED_TRAIN: Span = Span::from_millis(2);
+/// Largest deviation ÷ mean of the most in flight of each round trip, where a buffer holds it.
+pub(crate) const MAX_PLATEAU_SPREAD: f64 = 0.05;

@@ -4,6 +4,7 @@ use fullpipe_record::{Basis, Evidence, Limit, Verdict};
 use fullpipe_units::Ratio;
 
 use crate::candidates::candidates;
+use crate::captured;
 use crate::ceilings::ceilings;
 use crate::confidence::confidence;
 use crate::figures::Figures;
@@ -29,7 +30,8 @@ pub fn diagnose(evidence: &Evidence) -> Verdict {
         return receiving::judge(evidence);
     }
     let figures = Figures::of(evidence);
-    let finding = application_window::above_tcp(evidence, figures.rate, figures.rtt, find(&figures));
+    let found = evidence.capture.as_ref().map_or_else(|| find(&figures), |capture| captured::find(&figures, capture));
+    let finding = application_window::above_tcp(evidence, figures.rate, figures.rtt, found);
     let basis = basis(evidence);
     let (candidates, would_distinguish) = candidates(basis, &finding);
     let facts = limits::facts(&finding, &figures);
@@ -56,6 +58,9 @@ pub fn diagnose(evidence: &Evidence) -> Verdict {
 }
 
 fn basis(evidence: &Evidence) -> Basis {
+    if evidence.capture.is_some() {
+        return Basis::Capture;
+    }
     if evidence.receiver_samples.is_empty() { Basis::Sender } else { Basis::BothEnds }
 }
 

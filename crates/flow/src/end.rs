@@ -4,9 +4,12 @@ use fullpipe_record::FlowEnd;
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
 use fullpipe_wire::{Segment, flags};
 
+use crate::course::Agreed;
+use crate::echoes::{Echo, Echoes};
 use crate::intervals::Intervals;
 use crate::loops::Loop;
 use crate::repetitions::Recent;
+use crate::sending::{Sending, Sent};
 use crate::sequence::Sequence;
 use crate::spans::Spans;
 use crate::unacknowledged::Unacknowledged;
@@ -28,6 +31,11 @@ pub(crate) struct End {
     /// The way to this end and back.
     pub(crate) answers: Loop,
     windows: Windows,
+    /// Its own acknowledgements by their timestamps.
+    pub(crate) echoes: Echoes,
+    pub(crate) sending: Sending,
+    /// Position of its first byte of data.
+    first_byte: Option<u64>,
     recent: Recent,
     /// The segment with the highest bytes.
     newest: Option<Segment>,
@@ -78,8 +86,9 @@ impl End {
         }
     }
 
-    /// Places what a segment occupies of the sequence space: its data, and one number each for SYN and FIN.
-    pub(crate) fn place(&mut self, segment: &Segment, at: Time) {
+    /// Places what a segment occupies of the sequence space: its data, and one number each for SYN and FIN. `echo` is
+    /// what it had seen of the other end, and `mss` the size of a full segment.
+    pub(crate) fn place(&mut self, segment: &Segment, echo: Option<Echo>, mss: ByteCount, at: Time) {
         let start = self.sequence.position(segment.sequence);
         let flags = u64::from(segment.has(flags::SYN)) + u64::from(segment.has(flags::FIN));
         let end = start + u64::from(segment.payload) + flags;
@@ -87,21 +96,34 @@ impl End {
             return;
         }
         self.sequence.reach(end);
+        if segment.payload > 0 || segment.has(flags::SYN) {
+            self.first_byte.get_or_insert(start + u64::from(segment.has(flags::SYN)));
+        }
         let added = self.seen.add(start, end);
+        let mut again = added.known.min(segment.payload.into());
         if added.known > 0 {
             self.counts.retransmitted_packets += u64::from(segment.payload > 0);
             self.counts.retransmitted_bytes += ByteCount::new(added.known.min(segment.payload.into()));
         } else if added.is_below {
+            let overtaken = self.was_sent_in_order(segment);
             self.counts.late_packets += 1;
-            self.counts.reordered_packets += u64::from(self.was_sent_in_order(segment));
+            self.counts.reordered_packets += u64::from(overtaken);
+            // Its first copy was lost before it came here.
+            again = if overtaken { 0 } else { segment.payload.into() };
         }
         self.unacknowledged.sent(end, at, added.known > 0);
         if self.next.is_none_or(|next| end > next) {
             self.next = Some(end);
             self.newest = Some(*segment);
         }
-        let flight = self.acknowledged.and_then(|below| self.next?.checked_sub(below)).unwrap_or_default();
-        self.counts.flight = self.counts.flight.max(ByteCount::new(flight));
+        let acknowledged = self.acknowledged.or(self.first_byte).unwrap_or(start);
+        let next = self.next.unwrap_or(end);
+        self.counts.flight = self.counts.flight.max(ByteCount::new(next.saturating_sub(acknowledged)));
+        if segment.payload > 0 {
+            let (bytes, is_first_open) = (segment.payload.into(), start == acknowledged);
+            let sent = Sent { bytes, again, is_first_open, next, acknowledged, mss: mss.get() };
+            self.sending.sent(sent, echo, at);
+        }
     }
 
     /// Returns true if a segment that arrives below others was sent before them: its identification, or else its
@@ -123,8 +145,13 @@ impl End {
         if self.next.is_none() {
             self.sequence.reach(position);
         }
-        if let Some(rtt) = self.unacknowledged.acknowledged(position, at) {
+        let rtt = self.unacknowledged.acknowledged(position, at);
+        if let Some(rtt) = rtt {
             self.rtts.add(rtt);
+        }
+        if let Some(first) = self.first_byte.filter(|_| Some(position) >= self.acknowledged) {
+            let below = position.min(self.next.unwrap_or(position));
+            self.sending.acknowledged(position, below.saturating_sub(first), rtt, at);
         }
         self.had_acknowledgement |= self.sent_data;
         self.acknowledged = self.acknowledged.max(Some(position));
@@ -155,15 +182,43 @@ impl End {
         self.counts.syns > 0
     }
 
+    /// Returns the size of its full segments, for a connection whose other end is `other`.
+    pub(crate) fn segment_size(&self, other: &Self) -> ByteCount {
+        const USUAL: ByteCount = ByteCount::new(1448);
+        const TIMESTAMPS: ByteCount = ByteCount::new(12);
+        let options = if self.counts.timestamps { TIMESTAMPS } else { ByteCount::ZERO };
+        let announced = self.counts.mss.zip(other.counts.mss).map(|(own, other)| own.min(other));
+        announced.map_or(USUAL, |mss| mss.saturating_sub(options)).max(ByteCount::new(1))
+    }
+
+    /// Returns what it and `other` agreed on for its data, which is stream number `stream`.
+    pub(crate) fn agreed(&self, other: &Self, stream: u16) -> Agreed {
+        let both = self.has_syn() && other.has_syn();
+        let scales = self.window_scale().is_some() && other.window_scale().is_some();
+        Agreed {
+            stream,
+            mss: self.segment_size(other),
+            timestamps: self.counts.timestamps,
+            sack: self.counts.sack_permitted && other.counts.sack_permitted,
+            scale: other.window_scale().filter(|_| both && scales),
+            has_handshake: both,
+        }
+    }
+
     /// Returns the shift of its windows, where it offered one.
     pub(crate) fn window_scale(&self) -> Option<u8> {
         self.counts.window_scale
     }
 
+    /// Returns its data, each byte counted once.
+    pub(crate) fn unique_bytes(&self) -> ByteCount {
+        self.counts.bytes.saturating_sub(self.counts.retransmitted_bytes)
+    }
+
     /// Returns the figures of a connection that lasted `duration`.
     pub(crate) fn report(&self, address: String, duration: Span) -> FlowEnd {
         let counts = self.counts.clone();
-        let unique = counts.bytes.saturating_sub(counts.retransmitted_bytes);
+        let unique = self.unique_bytes();
         let below = self.acknowledged.unwrap_or_default();
         FlowEnd {
             address,

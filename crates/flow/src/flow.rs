@@ -1,12 +1,13 @@
 //! A connection.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use fullpipe_record::{CapturePoint, FlowReport};
 use fullpipe_units::{ByteCount, Span, Time};
 use fullpipe_wire::{Segment, flags};
 
 use crate::end::End;
+use crate::sending::Sending;
 
 /// Minimum round-trip time at which the times of a capture show where it was taken.
 const MIN_RTT: Span = Span::from_micros(200);
@@ -23,6 +24,8 @@ pub(crate) struct Flow {
     last: Time,
     initial_sequence: Option<u32>,
     overhead: u16,
+    /// Time at which the first end acknowledged the other's SYN.
+    opened: Option<Time>,
     ends: [End; 2],
 }
 
@@ -35,6 +38,7 @@ impl Flow {
             last: at,
             initial_sequence: is_first_syn(segment).then_some(segment.sequence),
             overhead: segment.overhead,
+            opened: None,
             ends: [End::default(), End::default()],
         }
     }
@@ -57,6 +61,9 @@ impl Flow {
     /// Adds a packet that the first end sent, or else the second.
     pub(crate) fn add(&mut self, segment: &Segment, at: Time, from_first: bool) {
         self.last = self.last.max(at);
+        if from_first && segment.has(flags::ACK) {
+            self.opened.get_or_insert(at);
+        }
         let [first, second] = &mut self.ends;
         let (end, other) = if from_first { (first, second) } else { (second, first) };
         if !end.count(segment, at) {
@@ -64,19 +71,71 @@ impl Flow {
         }
         other.answers.toward(segment, at);
         end.answers.from(segment, at);
-        end.place(segment, at);
+        let echo = other.echoes.seen_by(segment, at).filter(|_| segment.payload > 0);
+        let mss = end.segment_size(other);
+        end.place(segment, echo, mss, at);
+        let window = scale(segment, end, other).map(|scale| u64::from(segment.window) << scale);
         if segment.has(flags::ACK) {
             let on_way = other.has_data_on_way();
             let position = other.is_acknowledged(segment.acknowledgement, at);
             end.acknowledges(segment, position, on_way);
+            end.echoes.acknowledges(segment, position, window, at);
         }
-        if let Some(scale) = scale(segment, end, other) {
-            end.advertises(u64::from(segment.window) << scale, at);
+        if let Some(window) = window {
+            end.advertises(window, at);
+            other.sending.is_allowed(window);
         }
     }
 
+    /// Returns the addresses of its ends and the port of the server.
+    pub(crate) fn hosts(&self) -> (IpAddr, IpAddr, u16) {
+        let [first, second] = self.addresses;
+        (first.ip(), second.ip(), second.port())
+    }
+
+    /// Returns the index of the end that sent more data.
+    pub(crate) fn sender(&self) -> usize {
+        usize::from(self.ends[1].unique_bytes() > self.ends[0].unique_bytes())
+    }
+
+    /// Returns the data of that end.
+    pub(crate) fn data(&self) -> u64 {
+        self.ends[self.sender()].unique_bytes().get()
+    }
+
+    /// Returns true if most of the shorter of both lay within the other.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        let common = self.last.min(other.last).since(self.first.max(other.first));
+        let shorter = self.last.since(self.first).min(other.last.since(other.first));
+        common * 2 >= shorter
+    }
+
+    /// Returns the sender and the receiver.
+    pub(crate) fn ends(&self) -> (&End, &End) {
+        let [first, second] = &self.ends;
+        if self.sender() == 0 { (first, second) } else { (second, first) }
+    }
+
+    /// Returns the course of the sender's data.
+    pub(crate) fn sending(&self) -> &Sending {
+        &self.ends().0.sending
+    }
+
+    /// Returns the time that the handshake took at the end that opened the connection, or as much of it as passed.
+    pub(crate) fn handshake_time(&self) -> Option<Span> {
+        let begin = self.initial_sequence.map(|_| self.first)?;
+        Some(self.opened?.since(begin)).filter(|span| *span > Span::ZERO)
+    }
+
+    /// Returns the part of a round trip that the sender's samples lack: between the capture and the sender; or, by the
+    /// echoes, between the capture and the receiver.
+    pub(crate) fn rest(&self, by_echo: bool) -> Option<Span> {
+        let (sender, receiver) = self.ends();
+        if by_echo { shortest(receiver, sender) } else { sender.answers.shortest() }
+    }
+
     /// Returns its figures. `number` is its number, and `begin` the time of the capture's first packet.
-    pub(crate) fn report(self, number: u64, begin: Time) -> FlowReport {
+    pub(crate) fn report(&self, number: u64, begin: Time) -> FlowReport {
         let duration = self.last.since(self.first);
         let point = self.point();
         let [first, second] = self.addresses.map(|address| address.to_string());
@@ -92,13 +151,8 @@ impl Flow {
     }
 
     /// Returns where it was captured: at an end that answers at once what passes.
-    fn point(&self) -> Option<CapturePoint> {
+    pub(crate) fn point(&self) -> Option<CapturePoint> {
         let [first, second] = &self.ends;
-        // An acknowledgement answers too, where there are no timestamps.
-        let shortest = |end: &End, other: &End| {
-            let both = [end.answers.shortest(), other.least_rtt()];
-            both.into_iter().flatten().min()
-        };
         let (to_first, to_second) = (shortest(first, second)?, shortest(second, first)?);
         let whole = to_first + to_second;
         let share = to_first.as_secs_f64() / whole.as_secs_f64().max(f64::MIN_POSITIVE);
@@ -108,6 +162,12 @@ impl Flow {
             _ => CapturePoint::Between,
         })
     }
+}
+
+/// Returns the shortest time in which `end` answered `other`: an acknowledgement answers too, where there are no
+/// timestamps.
+fn shortest(end: &End, other: &End) -> Option<Span> {
+    [end.answers.shortest(), other.least_rtt()].into_iter().flatten().min()
 }
 
 /// Returns the shift of the window of `segment`, which one of `end` sent to `other`: none in a SYN (RFC 7323, 2.2), and

@@ -4,15 +4,19 @@
 //! [`Flows`] takes segments in the order of their times, in one pass, and keeps a bounded amount for each connection.
 //! No file and no clock: a capture, a lab and a simulator can all feed it.
 
+mod course;
+mod echoes;
 mod end;
+mod evidence;
 mod flow;
 mod intervals;
 mod loops;
 mod repetitions;
+mod sending;
 mod sequence;
 mod spans;
 mod table;
 mod unacknowledged;
 mod windows;
 
-pub use table::{Finished, Flows};
+pub use table::{Explained, Finished, Flows, TransferEvidence};

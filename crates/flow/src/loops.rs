@@ -54,6 +54,6 @@ impl Loop {
 }
 
 /// Compares timestamps as sequence numbers (RFC 7323, 5.2).
-fn is_newer(value: u32, than: u32) -> bool {
+pub(crate) fn is_newer(value: u32, than: u32) -> bool {
     value.wrapping_sub(than).cast_signed() > 0
 }

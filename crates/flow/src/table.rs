@@ -1,12 +1,14 @@
 //! The connections of a capture.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 
-use fullpipe_record::FlowReport;
+use fullpipe_record::{Evidence, FlowReport};
 use fullpipe_units::Time;
 use fullpipe_wire::Segment;
 
+use crate::evidence::{evidence, transfer};
 use crate::flow::{Flow, is_first_syn};
 
 /// Maximum number of connection attempts that wait for an answer. Beyond it the older half is only counted.
@@ -34,6 +36,26 @@ pub struct Finished {
     pub flows: Vec<FlowReport>,
     /// Connection attempts that nobody answered.
     pub unanswered: u64,
+    /// The transfers that were asked for, those with most data first.
+    pub transfers: Vec<TransferEvidence>,
+}
+
+/// Connections that carried one transfer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TransferEvidence {
+    /// Their numbers, the one with most data first.
+    pub flows: Vec<u64>,
+    /// What they show.
+    pub evidence: Evidence,
+}
+
+/// The transfers of which evidence is returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Explained {
+    /// As many of the largest.
+    Largest(usize),
+    /// The one that a connection of this number belongs to.
+    Flow(u64),
 }
 
 /// Returns true if `segment` is the answer to a SYN.
@@ -41,6 +63,36 @@ fn answers(attempt: Option<&(Time, Segment)>, segment: &Segment) -> bool {
     attempt.is_some_and(|(_, syn)| {
         segment.source == syn.destination && segment.acknowledgement == syn.sequence.wrapping_add(1)
     })
+}
+
+/// Returns the evidence of the transfers over `flows` that are to be explained.
+fn transfers(flows: &[Flow], explained: Explained) -> Vec<TransferEvidence> {
+    let mut by_size: Vec<usize> = (0..flows.len()).collect();
+    by_size.sort_by_key(|index| Reverse(flows[*index].data()));
+    let wanted = match explained {
+        Explained::Largest(count) => count,
+        Explained::Flow(number) => {
+            by_size.retain(|index| *index as u64 + 1 == number);
+            1
+        }
+    };
+    let (mut found, mut known) = (Vec::new(), HashSet::new());
+    for index in by_size {
+        if found.len() == wanted {
+            break;
+        }
+        if known.contains(&index) {
+            continue;
+        }
+        let mut members = transfer(&flows[index], flows);
+        members.retain(|member| !known.contains(member));
+        members.sort_by_key(|member| Reverse(flows[*member].data()));
+        known.extend(members.iter().copied());
+        let of_one: Vec<&Flow> = members.iter().map(|member| &flows[*member]).collect();
+        let flows = members.iter().map(|member| *member as u64 + 1).collect();
+        found.extend(evidence(&of_one).map(|evidence| TransferEvidence { flows, evidence }));
+    }
+    found
 }
 
 impl Flows {
@@ -97,12 +149,15 @@ impl Flows {
         self.all.push(flow);
     }
 
-    /// Returns everything that was found.
-    pub fn finish(self) -> Finished {
+    /// Returns everything that was found, with the evidence of the transfers that are to be `explained`.
+    pub fn finish(self, explained: Explained) -> Finished {
         let begin = self.begin.unwrap_or(Time::ZERO);
         let mut flows = self.all;
         flows.sort_by_key(Flow::first);
-        let flows = flows.into_iter().zip(1..).map(|(flow, number)| flow.report(number, begin)).collect();
-        Finished { flows, unanswered: self.unanswered + self.attempts.len() as u64 }
+        Finished {
+            flows: flows.iter().zip(1..).map(|(flow, number)| flow.report(number, begin)).collect(),
+            unanswered: self.unanswered + self.attempts.len() as u64,
+            transfers: transfers(&flows, explained),
+        }
     }
 }

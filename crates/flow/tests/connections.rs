@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use fullpipe_flow::{Finished, Flows};
+use fullpipe_flow::{Explained, Finished, Flows};
 use fullpipe_record::{CapturePoint, FlowReport};
 use fullpipe_units::{Span, Time};
 use fullpipe_wire::{Segment, SegmentOptions, flags};
@@ -63,7 +63,7 @@ impl Capture {
     }
 
     fn finish(&mut self) -> Finished {
-        std::mem::take(&mut self.flows).finish()
+        std::mem::take(&mut self.flows).finish(Explained::Largest(0))
     }
 
     fn only(&mut self) -> FlowReport {
@@ -220,7 +220,7 @@ fn attempts_that_nobody_answers_are_only_counted() {
         let syn = Segment { source, sequence: port, flags: flags::SYN, ..segment() };
         flows.add(&syn, Time::ZERO + Span::from_micros(port.into()));
     }
-    let finished = flows.finish();
+    let finished = flows.finish(Explained::Largest(0));
     assert_eq!((finished.flows.len(), finished.unanswered), (0, 600_000));
 }
 

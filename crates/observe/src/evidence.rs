@@ -140,6 +140,7 @@ fn transfer(group: &[Course], watched: &Watched, bandwidth: Option<BitRate>) -> 
         receiver_samples,
         bandwidth,
         framing: Framing::Ethernet,
+        capture: None,
     };
     let transfer = Transfer {
         program: evidence.program.clone(),

@@ -4,6 +4,8 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::{At, Diagnosis};
+
 /// The connections in a capture.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CaptureReport {
@@ -23,6 +25,41 @@ pub struct CaptureReport {
     pub unanswered: u64,
     /// Every TCP connection, by its first packet.
     pub flows: Vec<FlowReport>,
+    /// The largest transfers, each with its limit.
+    pub transfers: Vec<CapturedTransfer>,
+}
+
+/// Connections of a capture that carried one transfer, and what limited it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CapturedTransfer {
+    /// Numbers of the connections, the one with most data first.
+    pub flows: Vec<u64>,
+    /// The verdict, with its evidence.
+    pub diagnosis: Diagnosis,
+}
+
+/// Figures of a transfer that a capture has and the sender's kernel has not. Samples made of a capture lack what no
+/// packet shows: congestion window, unsent data, buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CaptureEvidence {
+    /// Place of the capture: an end, or the path between them; `None` where the packets do not show it.
+    pub point: Option<At>,
+    /// True if the samples show what the sender had seen, by the timestamps that it echoed, and not what had passed the
+    /// place of the capture.
+    pub by_echo: bool,
+    /// Share of the data that was sent as soon as an acknowledgement had arrived, beyond what chance would give; `None`
+    /// where acknowledgements are so frequent that it cannot be known.
+    pub clocked: Option<Ratio>,
+    /// Share of the time in which the sender had little in flight, though nothing held it back.
+    pub idle: Ratio,
+    /// Mean size of the trains of segments.
+    pub train: ByteCount,
+    /// Distance between the quartiles of the times between trains ÷ their median.
+    pub spread_of_gaps: Option<Ratio>,
+    /// True if the sender's SYN offers to scale windows, `None` where it was not captured.
+    pub sender_offers_scale: Option<bool>,
+    /// The same of the receiver's.
+    pub receiver_offers_scale: Option<bool>,
 }
 
 /// A TCP connection in a capture.

@@ -3,8 +3,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    EndReport, Framing, HostSettings, Machine, Measurement, Request, RttMethod, RttStats, Sample, SocketReadback,
-    Steady,
+    CaptureEvidence, EndReport, Framing, HostSettings, Machine, Measurement, Request, RttMethod, RttStats, Sample,
+    SocketReadback, Steady,
 };
 
 /// All that a verdict may rest on. Of the path it knows only the user's statements.
@@ -46,6 +46,9 @@ pub struct Evidence {
     pub bandwidth: Option<BitRate>,
     /// Layer at which that bandwidth counts bytes.
     pub framing: Framing,
+    /// What a capture shows beside its samples, where they were made of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capture: Option<CaptureEvidence>,
 }
 
 impl Evidence {
@@ -71,6 +74,7 @@ impl Evidence {
             steady: measurement.summary.steady,
             bandwidth,
             framing,
+            capture: None,
         }
     }
 }

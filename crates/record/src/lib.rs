@@ -41,7 +41,9 @@ pub use calculation::{
     BufferAdvice, Calculation, Combination, Estimate, Improvement, Inputs, Leg, Need, Quantity, Side, Solved, Value,
     WhatIf,
 };
-pub use capture::{AdvertisedWindow, CapturePoint, CaptureReport, FlowEnd, FlowReport, RoundTrips};
+pub use capture::{
+    AdvertisedWindow, CaptureEvidence, CapturePoint, CaptureReport, CapturedTransfer, FlowEnd, FlowReport, RoundTrips,
+};
 pub use diagnosis::{CommandEnd, Diagnosis, DiagnosisReport, Transfer, Trial};
 pub use document::{Content, Document, ErrorReport};
 pub use effects::{

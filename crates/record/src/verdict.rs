@@ -33,6 +33,8 @@ pub enum Basis {
     Receiver,
     /// Both ends.
     BothEnds,
+    /// A capture of the packets, whether from an end or between them.
+    Capture,
 }
 
 /// A limit that held for another part of the time.

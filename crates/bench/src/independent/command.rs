@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 
+use super::captures::{self, Seen, seen};
 use super::case::{Case, View};
 use super::draw::cases;
 use super::record::Record;
@@ -40,6 +41,9 @@ pub(crate) struct Drawing {
     /// Apply the best remedy of each load of its own and measure again
     #[arg(long)]
     prove: bool,
+    /// Capture at both ends, beside the records, and judge the captures too
+    #[arg(long, requires = "record")]
+    capture: bool,
     #[command(flatten)]
     pub(crate) selection: Selection,
 }
@@ -53,6 +57,7 @@ impl Drawing {
             Ok(records) => {
                 if !records.is_empty() {
                     say(false, &report(&records));
+                    self.judge_captures(&records);
                 }
                 interrupted.unwrap_or(ExitCode::SUCCESS)
             }
@@ -61,6 +66,15 @@ impl Drawing {
                 interrupted.unwrap_or(ExitCode::from(LACKING))
             }
         }
+    }
+
+    /// Prints what captures in the folder of the records show, where there are some.
+    fn judge_captures(&self, records: &[Record]) {
+        let folder = self.selection.from.as_ref().or(self.selection.record.as_ref().filter(|_| self.capture));
+        let seen: Vec<Seen> =
+            folder.into_iter().flat_map(|folder| records.iter().flat_map(|one| seen(one, folder))).collect();
+        seen.iter().for_each(|seen| say(false, &seen.line()));
+        say(false, &captures::score(&seen));
     }
 
     fn records(&self, program: &Path, stop: &AtomicBool) -> Result<Vec<Record>, Box<dyn std::error::Error>> {
@@ -79,8 +93,13 @@ impl Drawing {
         say(false, &format!("seed {seed}\n"));
         let views = if self.view.is_empty() { clap::ValueEnum::value_variants() } else { &self.view };
         let (program, bench) = (std::path::absolute(program)?, std::env::current_exe()?);
-        let programs =
-            Programs { fullpipe: &program, bench: &bench, kernel: self.kernel.as_deref(), proves: self.prove };
+        let programs = Programs {
+            fullpipe: &program,
+            bench: &bench,
+            kernel: self.kernel.as_deref(),
+            proves: self.prove,
+            captures: self.selection.record.as_deref().filter(|_| self.capture),
+        };
         let mut cases: Vec<Case> = views.iter().flat_map(|view| cases(*view, seed, self.count)).collect();
         cases.retain(|case| wanted(&case.name) && (self.kernel.is_none() || case.runs_in_other_kernel()));
         if self.selection.list {

@@ -5,6 +5,7 @@
 //! [`draw`] draws the cases, [`plant`] plants the limit of each, [`run`] runs one, and [`record`] keeps what was seen,
 //! so that it can be judged again.
 
+mod captures;
 mod case;
 mod command;
 mod delay_box;

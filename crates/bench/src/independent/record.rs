@@ -45,6 +45,11 @@ pub(crate) struct Record {
     pub(crate) kept_by_others: Option<Ratio>,
 }
 
+/// Returns the begin of the names of all files of a case.
+pub(crate) fn stem(view: View, name: &str) -> String {
+    file_name(&format!("{view:?} {name}"))
+}
+
 impl Record {
     /// Writes it into `folder`.
     ///
@@ -52,8 +57,12 @@ impl Record {
     /// If the folder or the file cannot be written.
     pub(crate) fn write(&self, folder: &FilePath) -> io::Result<()> {
         fs::create_dir_all(folder)?;
-        let name = file_name(&format!("{:?} {}", self.view, self.name));
-        fs::write(folder.join(format!("{name}.json")), serde_json::to_vec(self)?)
+        fs::write(folder.join(format!("{}.json", self.stem())), serde_json::to_vec(self)?)
+    }
+
+    /// Name of its file, without the ending.
+    pub(crate) fn stem(&self) -> String {
+        stem(self.view, &self.name)
     }
 
     /// Replaces the verdict and what it promises by those of the present rules. The result of a remedy that they do not

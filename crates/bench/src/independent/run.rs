@@ -10,11 +10,12 @@ use fullpipe_record::{Evidence, Framing, Measurement, Remedy, Trial, Verdict};
 use fullpipe_units::Ratio;
 use serde::Deserialize;
 
+use super::captures::Captures;
 use super::case::{CROSS_TRAFFIC_PORT, Case, PORT, View};
 use super::network::{Host, Network};
 use super::other_kernel::run_in;
 use super::others::kept_by_others;
-use super::record::Record;
+use super::record::{Record, stem};
 use crate::accuracy::RemedyResult;
 use crate::diagnosis::{Quota, slowed};
 use crate::process::{Process, RunError, last_words};
@@ -39,6 +40,8 @@ pub(crate) struct Programs<'p> {
     pub(crate) kernel: Option<&'p Path>,
     /// Set if the best remedy of a load of its own is applied and measured.
     pub(crate) proves: bool,
+    /// The folder for captures of both ends, if they are taken.
+    pub(crate) captures: Option<&'p Path>,
 }
 
 /// The document that `fullpipe diagnose --json` prints.
@@ -87,6 +90,9 @@ impl Programs<'_> {
         let _server = start(&network, case.server_host, &server, PORT, stop)?;
         let _cross_traffic = cross_traffic(&network, case, stop)?;
         let client = self.client(case, &client_quota, &network);
+        let name = stem(case.view, &case.name);
+        let captures = self.captures.map(|folder| Captures::start(&network, folder, &name));
+        let captures = captures.transpose().map_err(RunError::failed)?;
         let script = case.change.as_ref().map(|(host, script)| (host, ["sh", "-ec", script].map(str::to_owned)));
         let change = script.map(|(host, words)| Process::start(&mut network.command(*host, &words)));
         let _change = change.transpose()?;
@@ -98,6 +104,7 @@ impl Programs<'_> {
             }
             None => Process::start(&mut network.command(Host::Near, &client))?.finish(TIMEOUT, stop)?,
         };
+        drop(captures);
         let document: Option<Document> = serde_json::from_str(&ended.stdout).ok();
         let (diagnosis, measurement) =
             document.map_or((None, None), |document| (document.diagnosis, document.measurement));

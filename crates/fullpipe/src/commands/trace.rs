@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use fullpipe_record::{CaptureReport, Content, Document, Event};
 use fullpipe_report as report;
-use fullpipe_trace::{PacketFile, read_flows};
+use fullpipe_trace::{Explained, PacketFile, Question, read_flows};
+use fullpipe_units::BitRate;
 
 use crate::commands::Run;
 use crate::commands::output::OutputArguments;
@@ -27,6 +28,9 @@ pub(crate) struct Arguments {
     /// Print this connection of the list at length
     #[arg(long, value_name = "NO")]
     flow: Option<u64>,
+    /// Bandwidth of the path at the Ethernet layer, if you know it
+    #[arg(long, value_name = "RATE")]
+    bandwidth: Option<BitRate>,
     #[command(flatten)]
     output: OutputArguments,
 }
@@ -43,7 +47,7 @@ impl Run for Arguments {
             if is_piped { PacketFile::new(std::io::stdin(), "standard input") } else { PacketFile::open(&self.file) }?;
         let name = if is_piped { "standard input".to_owned() } else { name };
         let flag = super::interrupt_flag()?;
-        let (capture, error) = read_flows(&mut file, &name, &flag);
+        let (capture, error) = read_flows(&mut file, &name, self.question(), &flag);
         let shown = self.show(capture, terminal);
         // What was read before an error or an interrupt is printed first.
         match error {
@@ -55,6 +59,11 @@ impl Run for Arguments {
 }
 
 impl Arguments {
+    fn question(&self) -> Question {
+        let explained = self.flow.map_or(Explained::Largest(1), Explained::Flow);
+        Question { explained, bandwidth: self.bandwidth }
+    }
+
     fn show(&self, mut capture: CaptureReport, terminal: &Terminal) -> Result<(), Failure> {
         if let Some(number) = self.flow {
             let count = capture.flows.len();

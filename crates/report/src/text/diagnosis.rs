@@ -108,6 +108,7 @@ fn basis(verdict: &Verdict) -> String {
         Basis::Sender => "Seen from the sending end alone",
         Basis::Receiver => "Seen from the receiving end alone",
         Basis::BothEnds => "Seen from both ends",
+        Basis::Capture => "Seen in the capture",
     };
     let held = match verdict.kind {
         Limit::Unknown => format!("{seen}."),

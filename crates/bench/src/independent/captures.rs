@@ -1,0 +1,167 @@
+//! Captures of both ends of a case, taken by tcpdump, and what `trace` makes of each.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fullpipe_record::{At, Direction, Evidence, Verdict};
+use fullpipe_trace::{Explained, PacketFile, Question, read_flows};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::network::{Host, Network};
+use super::record::Record;
+use super::score::lower_bound;
+
+/// Time that tcpdump has to begin.
+const STARTING: Duration = Duration::from_secs(5);
+
+/// Bytes of each packet that are kept: every header that there is.
+const SNAP_LENGTH: &str = "128";
+
+/// Captures of both ends that go on until it is dropped.
+pub(crate) struct Captures {
+    running: Vec<Child>,
+}
+
+impl Captures {
+    /// Begins to capture at both ends, into files in `folder` that begin with `name`.
+    ///
+    /// # Errors
+    /// Fails if tcpdump does not start.
+    pub(crate) fn start(network: &Network, folder: &Path, name: &str) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        let mut captures = Self { running: Vec::new() };
+        for host in [Host::Near, Host::Far] {
+            let file = path(folder, name, host);
+            let words = ["tcpdump", "-i", "any", "-n", "-s", SNAP_LENGTH, "-B", "32768", "-w"].map(str::to_owned);
+            let words = [&words[..], &[file.display().to_string(), "tcp".to_owned()]].concat();
+            captures.running.push(network.command(host, &words).stdin(Stdio::null()).stderr(Stdio::null()).spawn()?);
+            // The file has its header as soon as tcpdump listens.
+            let started = Instant::now();
+            while fs::metadata(&file).map_or(0, |file| file.len()) == 0 && started.elapsed() < STARTING {
+                thread::sleep(Duration::from_millis(20));
+            }
+        }
+        Ok(captures)
+    }
+}
+
+impl Drop for Captures {
+    fn drop(&mut self) {
+        for child in &mut self.running {
+            if let Some(pid) = Pid::from_raw(child.id().cast_signed()) {
+                // It writes what it has, and ends; one that has ended needs nothing.
+                let _ = kill_process(pid, Signal::INT);
+            }
+            let _ = child.wait();
+        }
+    }
+}
+
+fn path(folder: &Path, name: &str, host: Host) -> PathBuf {
+    folder.join(format!("{name}-{}.pcap", if host == Host::Near { "near" } else { "far" }))
+}
+
+/// What `trace` says of one file of a case.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    /// The end that has the file.
+    end: At,
+    expected: String,
+    name: String,
+    verdict: Option<Verdict>,
+    point: Option<At>,
+}
+
+/// Returns what `trace` says of the captures of `record` in `folder`, if it counts.
+pub(crate) fn seen(record: &Record, folder: &Path) -> Vec<Seen> {
+    let download = record.evidence.as_ref().is_some_and(|evidence| evidence.request.direction == Direction::Download);
+    let read = |(host, end)| {
+        let mut file = PacketFile::open(&path(folder, &record.stem(), host)).ok()?;
+        let bandwidth = record.states_rate.then_some(record.bandwidth);
+        let question = Question { explained: Explained::Largest(1), bandwidth };
+        let (report, _) = read_flows(&mut file, "capture", question, &AtomicBool::new(false));
+        let found = report.transfers.into_iter().next().map(|transfer| transfer.diagnosis);
+        let evidence: Option<&Evidence> = found.as_ref().and_then(|found| found.evidence.as_ref());
+        let point = evidence.and_then(|evidence| evidence.capture?.point);
+        let (expected, name) = (record.expected.clone(), record.name.clone());
+        Some(Seen { end, expected, name, point, verdict: found.map(|found| found.verdict) })
+    };
+    let ends = if download { [At::Receiver, At::Sender] } else { [At::Sender, At::Receiver] };
+    if record.left_out().is_some() {
+        return Vec::new();
+    }
+    [Host::Near, Host::Far].into_iter().zip(ends).filter_map(read).collect()
+}
+
+impl Seen {
+    fn said(&self) -> &str {
+        self.verdict.as_ref().map_or("none", Verdict::name)
+    }
+
+    /// Returns whether the kind is right, or a candidate has it.
+    fn is_right(&self) -> bool {
+        let candidates = self.verdict.iter().flat_map(|verdict| &verdict.candidates);
+        kind(self.said()) == kind(&self.expected)
+            || candidates.into_iter().any(|candidate| candidate.kind.name() == kind(&self.expected))
+    }
+
+    /// It in a line.
+    pub(crate) fn line(&self) -> String {
+        let mark = if self.is_right() { "right" } else { "WRONG" };
+        let place = match self.point {
+            Some(point) if point == self.end => "",
+            Some(_) => " (captured elsewhere)",
+            None => " (place unknown)",
+        };
+        let sentence = self.verdict.as_ref().map_or("", |verdict| &verdict.sentence);
+        format!("  {mark} {:?} {}: {}{place}: {sentence}\n", self.end, self.name, self.said())
+    }
+}
+
+fn kind(name: &str) -> &str {
+    name.split('/').next().unwrap_or_default()
+}
+
+/// Share of right kinds by the end that has the file.
+pub(crate) fn score(seen: &[Seen]) -> String {
+    let mut text = String::new();
+    for end in [At::Sender, At::Receiver] {
+        let of_end: Vec<&Seen> = seen.iter().filter(|seen| seen.end == end).collect();
+        if of_end.is_empty() {
+            continue;
+        }
+        let right = of_end.iter().filter(|seen| seen.is_right()).count();
+        let placed = of_end.iter().filter(|seen| seen.point == Some(end)).count();
+        let elsewhere = of_end.iter().filter(|seen| seen.point.is_some_and(|point| point != end)).count();
+        let share = |count: usize| count as f64 / of_end.len() as f64 * 100.0;
+        let _ = writeln!(
+            text,
+            "\nCaptured at the {end:?}: {right} of {} right in kind ({:.0} %, at least {:.0} %); place found in {:.0} \
+             %, wrong in {elsewhere}\n",
+            of_end.len(),
+            share(right),
+            lower_bound(right, of_end.len()) * 100.0,
+            share(placed),
+        );
+        let mut confusion: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
+        for seen in of_end {
+            let said = if seen.is_right() { &seen.expected } else { seen.said() };
+            *confusion.entry(&seen.expected).or_default().entry(said).or_default() += 1;
+        }
+        for (expected, said) in &confusion {
+            let total: usize = said.values().sum();
+            let right = said.get(expected).copied().unwrap_or(0);
+            let others = said.iter().filter(|(name, _)| *name != expected);
+            let others: Vec<String> = others.map(|(name, count)| format!("{count} {name}")).collect();
+            let _ = writeln!(text, "  {expected:<40} {right:>3} of {total:<3} {}", others.join(", "));
+        }
+    }
+    text
+}

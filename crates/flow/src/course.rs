@@ -1,0 +1,152 @@
+//! The course of a transfer, as samples of its sender.
+
+use fullpipe_record::{CongestionState, Sample, TcpInfo};
+use fullpipe_units::{ByteCount, SegCount, Span, Time};
+
+/// Points that are kept. Beyond it the time between them doubles.
+const MAX_POINTS: usize = 1024;
+
+/// Time between two points at first.
+const FIRST_WIDTH: Span = Span::from_millis(10);
+
+/// State of a sender as it is seen from some place.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct View {
+    /// Bytes in flight after the last segment.
+    pub(crate) flight: u64,
+    /// The window that it went by.
+    pub(crate) window: Option<u64>,
+    /// Smoothed as the kernel does it (RFC 6298, 2.3).
+    rtt: Option<Span>,
+    least_rtt: Option<Span>,
+}
+
+impl View {
+    /// Returns the least round-trip time.
+    pub(crate) fn least_rtt(&self) -> Option<Span> {
+        self.least_rtt
+    }
+
+    /// Takes note of a round-trip time.
+    pub(crate) fn took(&mut self, rtt: Span) {
+        const SMOOTHING: f64 = 0.125;
+        let smoothed = |old: Span| old.scaled(1.0 - SMOOTHING) + rtt.scaled(SMOOTHING);
+        self.rtt = Some(self.rtt.map_or(rtt, smoothed));
+        self.least_rtt = Some(self.least_rtt.map_or(rtt, |least| least.min(rtt)));
+    }
+}
+
+/// Counts since the begin, and the last state.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Point {
+    at: Time,
+    /// Segments with data, all and those that were sent again.
+    pub(crate) segments: u64,
+    pub(crate) again: u64,
+    /// Bytes that were sent again.
+    pub(crate) again_bytes: u64,
+    /// Acknowledged bytes.
+    pub(crate) acknowledged: u64,
+    /// Timeouts since the last progress.
+    pub(crate) timeouts: u64,
+    /// True while a loss is repaired.
+    pub(crate) recovers: bool,
+    /// As seen from the place of the capture.
+    pub(crate) here: View,
+    /// As the sender saw it, by the timestamps that it echoed.
+    pub(crate) echoed: View,
+}
+
+/// The points of a transfer at about equal distances of time.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Course {
+    begin: Option<Time>,
+    width: Span,
+    points: Vec<Point>,
+    pub(crate) now: Point,
+}
+
+/// What a connection says about each of its segments.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Agreed {
+    pub(crate) stream: u16,
+    pub(crate) mss: ByteCount,
+    pub(crate) timestamps: bool,
+    pub(crate) sack: bool,
+    /// Shift of the receiver's windows; `None` where there is none.
+    pub(crate) scale: Option<u8>,
+    pub(crate) has_handshake: bool,
+}
+
+impl Course {
+    /// Moves on to `at`: what is counted from here on belongs to a later point if enough time has passed.
+    pub(crate) fn advance(&mut self, at: Time) {
+        let begin = *self.begin.get_or_insert(at);
+        if self.width == Span::ZERO {
+            self.width = FIRST_WIDTH;
+        }
+        let index = |time: Time, width: Span| time.since(begin).as_nanos() / width.as_nanos();
+        if index(at, self.width) > index(self.now.at, self.width) && self.now.at > begin {
+            self.points.push(self.now);
+            if self.points.len() > MAX_POINTS {
+                self.width = self.width * 2;
+                let width = self.width;
+                // Of two points in one interval the later one holds what happened in both.
+                self.points.dedup_by(|later, earlier| {
+                    let same = index(later.at, width) == index(earlier.at, width);
+                    if same {
+                        *earlier = *later;
+                    }
+                    same
+                });
+            }
+        }
+        self.now.at = self.now.at.max(at);
+    }
+
+    /// Returns when the first data was sent.
+    pub(crate) fn begin(&self) -> Option<Time> {
+        self.begin
+    }
+
+    /// Returns the samples of a sender, whose times count from `origin`: its own view where `by_echo` is true. `rest` is
+    /// the part of each round trip on the other side of the capture.
+    pub(crate) fn samples(&self, agreed: Agreed, origin: Time, by_echo: bool, rest: Span) -> Vec<Sample> {
+        let last = self.begin.map(|_| &self.now);
+        self.points.iter().chain(last).map(|point| point.sample(agreed, origin, by_echo, rest)).collect()
+    }
+}
+
+impl Point {
+    fn sample(&self, agreed: Agreed, origin: Time, by_echo: bool, rest: Span) -> Sample {
+        let view = if by_echo { &self.echoed } else { &self.here };
+        let segments = |bytes: u64| SegCount::new(bytes.div_ceil(agreed.mss.get().max(1)));
+        let sent = self.acknowledged + view.flight + self.again_bytes;
+        let state = if self.recovers { CongestionState::Recovery } else { CongestionState::Open };
+        Sample {
+            at: self.at.since(origin),
+            stream: agreed.stream,
+            bytes: ByteCount::new(self.acknowledged),
+            tcp: TcpInfo {
+                congestion_state: Some(state),
+                timeouts_in_a_row: Some(SegCount::new(self.timeouts)),
+                timestamps: Some(agreed.timestamps),
+                sack: Some(agreed.sack),
+                window_scaling: agreed.has_handshake.then_some(agreed.scale.is_some()),
+                snd_wscale: agreed.scale,
+                snd_mss: Some(agreed.mss),
+                unacked: Some(segments(view.flight)),
+                rtt: view.rtt.map(|rtt| rtt + rest),
+                min_rtt: view.least_rtt.map(|rtt| rtt + rest),
+                total_retrans: Some(SegCount::new(self.again)),
+                data_segs_out: Some(SegCount::new(self.segments)),
+                bytes_sent: Some(ByteCount::new(sent)),
+                bytes_retrans: Some(ByteCount::new(self.again_bytes)),
+                bytes_acked: Some(ByteCount::new(self.acknowledged)),
+                snd_wnd: view.window.map(ByteCount::new),
+                ..TcpInfo::default()
+            },
+            memory: None,
+        }
+    }
+}

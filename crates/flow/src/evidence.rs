@@ -1,0 +1,77 @@
+//! Connections as evidence, which a verdict may rest on.
+
+use fullpipe_record::{At, CaptureEvidence, CapturePoint, Evidence, Framing, Machine, Request, Sample, steady};
+use fullpipe_units::Time;
+
+use crate::flow::Flow;
+
+/// Data of a connection that is a part of a transfer: at least this share of what the largest connection moved.
+const MIN_SHARE: f64 = 0.05;
+
+/// Returns the connections that belong to the same transfer as `largest`, itself among them: between the same hosts, to
+/// the same server, at the same time and in the same direction.
+pub(crate) fn transfer(largest: &Flow, flows: &[Flow]) -> Vec<usize> {
+    let enough = largest.data() as f64 * MIN_SHARE;
+    let belongs = |flow: &&Flow| {
+        flow.hosts() == largest.hosts()
+            && flow.sender() == largest.sender()
+            && flow.overlaps(largest)
+            && flow.data() as f64 >= enough
+    };
+    flows.iter().enumerate().filter(|(_, flow)| belongs(flow)).map(|(index, _)| index).collect()
+}
+
+/// Returns the evidence of a transfer over `flows`, the largest first.
+pub(crate) fn evidence(flows: &[&Flow]) -> Option<Evidence> {
+    let largest = flows.first()?;
+    let point = largest.point().map(|point| place(point, largest.sender()));
+    let by_echo = point != Some(At::Sender) && flows.iter().all(|flow| flow.sending().has_echoes());
+    let origin = flows.iter().filter_map(|flow| flow.sending().course.begin()).min().unwrap_or(Time::ZERO);
+    let of_flow = |(flow, stream): (&&Flow, u16)| -> Vec<Sample> {
+        let (end, other) = flow.ends();
+        let rest = flow.rest(by_echo).unwrap_or_default();
+        end.sending.course.samples(end.agreed(other, stream), origin, by_echo, rest)
+    };
+    let samples: Vec<Sample> = flows.iter().zip(0..).flat_map(of_flow).collect();
+    let idle_rtt = flows.iter().filter_map(|flow| flow.handshake_time()).min();
+    let ended = samples.iter().map(|sample| sample.at).max().unwrap_or_default();
+    let sending = largest.sending();
+    let (end, other) = largest.ends();
+    let [offered, answered] = [end, other].map(|end| end.has_syn().then(|| end.window_scale().is_some()));
+    Some(Evidence {
+        request: Request { streams: flows.len() as u16, duration: ended, ..Request::default() },
+        sender: None,
+        receiver: None,
+        sender_sockets: Vec::new(),
+        receiver_sockets: Vec::new(),
+        sender_machine: Machine::default(),
+        receiver_machine: Machine::default(),
+        program: None,
+        steady: steady(&samples, idle_rtt, ended),
+        sender_samples: samples,
+        receiver_samples: Vec::new(),
+        idle_rtt,
+        idle_spread: None,
+        loaded_rtt: None,
+        bandwidth: None,
+        framing: Framing::Ethernet,
+        capture: Some(CaptureEvidence {
+            point,
+            by_echo,
+            clocked: sending.clocked(by_echo),
+            idle: sending.idle(by_echo),
+            train: sending.train(),
+            spread_of_gaps: sending.spread_of_gaps(),
+            sender_offers_scale: offered,
+            receiver_offers_scale: answered,
+        }),
+    })
+}
+
+fn place(point: CapturePoint, sender: usize) -> At {
+    match (point, sender) {
+        (CapturePoint::First, 0) | (CapturePoint::Second, 1) => At::Sender,
+        (CapturePoint::First | CapturePoint::Second, _) => At::Receiver,
+        (CapturePoint::Between, _) => At::Path,
+    }
+}

@@ -1,0 +1,254 @@
+//! The way in which an end sends its data.
+
+use fullpipe_units::{ByteCount, Ratio, Span, Time};
+
+use crate::course::Course;
+use crate::echoes::Echo;
+use crate::spans::Spans;
+
+/// Maximum time after an acknowledgement at which the data that it allowed is sent, at the sender itself; and as seen
+/// from elsewhere, where the clock of timestamps and waiting on the path add to it.
+const PROMPT: [Span; 2] = [Span::from_micros(300), Span::from_millis(1)];
+
+/// Minimum time between two trains of segments.
+const BETWEEN_TRAINS: Span = Span::from_micros(100);
+
+/// Share of what was lately in flight below which much could have been sent.
+const LOW_FLIGHT: f64 = 0.4;
+
+/// Multiple of the round trip from which a silence is none that a full window causes.
+const LONG_SILENCE: f64 = 1.25;
+
+/// Minimum time without a segment before one is sent again by timeout (RFC 6298; Linux has 200 ms).
+const MIN_TIMEOUT: Span = Span::from_millis(190);
+
+/// The share of the data that follows acknowledgements at once.
+#[derive(Debug, Clone, Copy, Default)]
+struct Clock {
+    data: u64,
+    prompt: u64,
+    /// Time within the limit after an acknowledgement.
+    covered: Span,
+    last: Option<Time>,
+}
+
+impl Clock {
+    fn acknowledged(&mut self, at: Time, limit: Span) {
+        self.covered += self.last.map_or(limit, |last| at.since(last).min(limit));
+        self.last = Some(at);
+    }
+
+    fn sent(&mut self, bytes: u64, is_prompt: bool) {
+        self.data += bytes;
+        self.prompt += if is_prompt { bytes } else { 0 };
+    }
+
+    /// Returns the share that chance does not explain; `None` where acknowledgements are so frequent that it would.
+    fn share(&self, duration: Span) -> Option<Ratio> {
+        const MAX_COVERED: f64 = 0.8;
+        let by_chance = self.covered.as_secs_f64() / duration.as_secs_f64().max(f64::MIN_POSITIVE);
+        let seen = self.prompt as f64 / self.data as f64;
+        let share = ((seen - by_chance) / (1.0 - by_chance)).max(0.0);
+        (self.data > 0 && by_chance < MAX_COVERED).then(|| Ratio::new(share))
+    }
+}
+
+/// The most of late.
+#[derive(Debug, Clone, Copy, Default)]
+struct Peak {
+    /// Most in the present interval, and in the one before.
+    most: [u64; 2],
+    since: Time,
+}
+
+impl Peak {
+    fn add(&mut self, value: u64, at: Time, interval: Span) {
+        if at.since(self.since) > interval {
+            self.most = [0, self.most[0]];
+            self.since = at;
+        }
+        self.most[0] = self.most[0].max(value);
+    }
+
+    fn most(&self) -> u64 {
+        self.most[0].max(self.most[1])
+    }
+}
+
+/// A segment with data.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sent {
+    pub(crate) bytes: u64,
+    /// Those that were sent again.
+    pub(crate) again: u64,
+    /// True if it begins at the first byte that is not acknowledged.
+    pub(crate) is_first_open: bool,
+    /// End of everything that was sent.
+    pub(crate) next: u64,
+    /// Everything below was acknowledged.
+    pub(crate) acknowledged: u64,
+    pub(crate) mss: u64,
+}
+
+/// The data of an end so far.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sending {
+    pub(crate) course: Course,
+    clocks: [Clock; 2],
+    peak: Peak,
+    /// Time with little in flight.
+    low: Span,
+    /// Time of silence that no window explains.
+    silent: Span,
+    gaps: Spans,
+    train: u64,
+    trains: u64,
+    bytes_of_trains: u64,
+    echoes: u64,
+    segments: u64,
+    last_at: Option<Time>,
+    last_sent: Option<Time>,
+    repaired_at: Option<u64>,
+}
+
+impl Sending {
+    /// Takes note of a segment of new data, or of data that is sent again.
+    pub(crate) fn sent(&mut self, sent: Sent, echo: Option<Echo>, at: Time) {
+        self.pass(at);
+        self.course.advance(at);
+        self.segments += 1;
+        let silence = self.last_sent.map_or(Span::ZERO, |last| at.since(last));
+        if sent.again == 0 {
+            self.clock(sent.bytes, echo, at);
+            self.gap(sent.bytes, silence);
+        }
+        let now = &mut self.course.now;
+        now.segments += sent.bytes.div_ceil(sent.mss.max(1));
+        now.again += sent.again.div_ceil(sent.mss.max(1));
+        now.again_bytes += sent.again;
+        now.here.flight = sent.next.saturating_sub(sent.acknowledged);
+        if sent.again > 0 {
+            now.timeouts += u64::from(sent.is_first_open && silence >= MIN_TIMEOUT);
+            now.recovers = true;
+            self.repaired_at.get_or_insert(sent.next);
+        }
+        if let Some(echo) = echo {
+            self.echoes += 1;
+            now.echoed.flight = sent.next.saturating_sub(echo.acknowledged);
+            now.echoed.window = echo.window.or(now.echoed.window);
+            if let Some(rtt) = echo.first_after {
+                now.echoed.took(rtt);
+            }
+        }
+        let flight = now.here.flight;
+        self.peak.add(flight, at, self.horizon());
+        self.last_sent = Some(at);
+    }
+
+    /// Takes note that everything below `position` was acknowledged, `bytes` of data in all, with the time that it
+    /// took.
+    pub(crate) fn acknowledged(&mut self, position: u64, bytes: u64, rtt: Option<Span>, at: Time) {
+        self.pass(at);
+        if self.course.begin().is_none() {
+            return;
+        }
+        self.course.advance(at);
+        self.clocks[0].acknowledged(at, PROMPT[0]);
+        self.clocks[1].acknowledged(at, PROMPT[1]);
+        let now = &mut self.course.now;
+        if bytes > now.acknowledged {
+            now.here.flight = now.here.flight.saturating_sub(bytes - now.acknowledged);
+            now.acknowledged = bytes;
+            now.timeouts = 0;
+        }
+        if self.repaired_at.is_some_and(|repaired| position >= repaired) {
+            self.repaired_at = None;
+            now.recovers = false;
+        }
+        if let Some(rtt) = rtt {
+            now.here.took(rtt);
+        }
+    }
+
+    /// Takes note of the window that the other end allows.
+    pub(crate) fn is_allowed(&mut self, window: u64) {
+        self.course.now.here.window = Some(window);
+    }
+
+    /// Counts the time since the last packet.
+    fn pass(&mut self, at: Time) {
+        let since = self.last_at.map_or(Span::ZERO, |last| at.since(last));
+        let now = &self.course.now;
+        if !now.recovers && (now.here.flight as f64) < self.peak.most() as f64 * LOW_FLIGHT {
+            self.low += since;
+        }
+        self.last_at = Some(at);
+    }
+
+    fn clock(&mut self, bytes: u64, echo: Option<Echo>, at: Time) {
+        let prompt = self.clocks[0].last.is_some_and(|last| at.since(last) <= PROMPT[0]);
+        self.clocks[0].sent(bytes, prompt);
+        if let (Some(echo), Some(least)) = (echo, self.course.now.echoed.least_rtt()) {
+            self.clocks[1].sent(bytes, echo.after_last <= least + PROMPT[1]);
+        }
+    }
+
+    fn gap(&mut self, bytes: u64, silence: Span) {
+        let seen = [&self.course.now.here, &self.course.now.echoed].map(|view| view.least_rtt());
+        let round_trip: Span = seen.into_iter().flatten().sum();
+        let longest = round_trip.scaled(LONG_SILENCE) + PROMPT[1];
+        if round_trip > Span::ZERO && silence > longest && !self.course.now.recovers {
+            self.silent += silence.saturating_sub(round_trip);
+        }
+        if silence <= BETWEEN_TRAINS && self.train > 0 {
+            self.train += bytes;
+            return;
+        }
+        if self.train > 0 {
+            self.gaps.add(silence);
+            self.trains += 1;
+            self.bytes_of_trains += self.train;
+        }
+        self.train = bytes;
+    }
+
+    /// Time for which a peak counts.
+    fn horizon(&self) -> Span {
+        const LEAST: Span = Span::from_millis(200);
+        let seen = [&self.course.now.here, &self.course.now.echoed].map(|view| view.least_rtt());
+        (seen.into_iter().flatten().sum::<Span>() * 4).max(LEAST)
+    }
+
+    fn duration(&self) -> Span {
+        let begin = self.course.begin().unwrap_or(Time::ZERO);
+        self.last_at.map_or(Span::ZERO, |last| last.since(begin))
+    }
+
+    /// Returns whether most of its segments echo timestamps whose acknowledgements were captured.
+    pub(crate) fn has_echoes(&self) -> bool {
+        self.echoes * 2 > self.segments
+    }
+
+    /// Returns the share of its data that was sent at once when an acknowledgement had arrived, beyond chance; as the
+    /// echoes show it where `by_echo` is true.
+    pub(crate) fn clocked(&self, by_echo: bool) -> Option<Ratio> {
+        self.clocks[usize::from(by_echo)].share(self.duration())
+    }
+
+    /// Returns the share of the time in which it could have sent much more than it did.
+    pub(crate) fn idle(&self, by_echo: bool) -> Ratio {
+        let idle = if by_echo { self.silent } else { self.low.max(self.silent) };
+        Ratio::new(Ratio::of(idle.as_secs_f64(), self.duration().as_secs_f64()).get().min(1.0))
+    }
+
+    /// Returns the mean size of its trains of segments.
+    pub(crate) fn train(&self) -> ByteCount {
+        ByteCount::new(self.bytes_of_trains.checked_div(self.trains).unwrap_or(self.train))
+    }
+
+    /// Returns the distance between the quartiles of the times between its trains ÷ their median.
+    pub(crate) fn spread_of_gaps(&self) -> Option<Ratio> {
+        let [low, median, high] = self.gaps.quartiles()?.map(Span::as_secs_f64);
+        Some(Ratio::of(high - low, median))
+    }
+}
