@@ -1,8 +1,8 @@
 //! Verdicts that one view of a transfer cannot distinguish.
 
 use fullpipe_record::{
-    Basis, Candidate, CpuVerdict, LegalVerdict, LossVerdict, ReceiveWindowVerdict, ReceiverApplicationVerdict,
-    SendBufferVerdict, SenderApplicationVerdict,
+    Basis, Candidate, CapacityVerdict, CpuVerdict, LegalVerdict, LossVerdict, MtuVerdict, PacingVerdict,
+    ReceiveWindowVerdict, ReceiverApplicationVerdict, SendBufferVerdict, SenderApplicationVerdict,
 };
 
 use crate::finding::Finding;
@@ -16,7 +16,7 @@ struct CandidateSet {
 }
 
 /// Every set. A finding of [`Finding::one_of_several`] is in one of its view.
-const TABLE: [CandidateSet; 11] = [
+const TABLE: [CandidateSet; 20] = [
     CandidateSet {
         view: Basis::Receiver,
         verdicts: &[
@@ -81,6 +81,15 @@ const TABLE: [CandidateSet; 11] = [
         verdicts: &[
             LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
             LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
+            LegalVerdict::ReceiverApplication(ReceiverApplicationVerdict::SlowReader),
+        ],
+        would_distinguish: "tcp_rmem at the receiver, whether its program sets SO_RCVBUF, and what it leaves unread",
+    },
+    CandidateSet {
+        view: Basis::Capture,
+        verdicts: &[
+            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
+            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
         ],
         would_distinguish: "tcp_rmem at the receiver, and whether its program sets SO_RCVBUF",
     },
@@ -105,18 +114,80 @@ const TABLE: [CandidateSet; 11] = [
     CandidateSet {
         view: Basis::Capture,
         verdicts: &[
-            LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
             LegalVerdict::SendBuffer(SendBufferVerdict::SoSndbuf),
+            LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
         ],
         would_distinguish: "tcp_wmem at the sender, and whether its program sets SO_SNDBUF",
+    },
+    CandidateSet {
+        view: Basis::Capture,
+        verdicts: &[
+            LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
+            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+            LegalVerdict::Pacing(PacingVerdict::Qdisc),
+        ],
+        would_distinguish: "a capture at the sender",
+    },
+    CandidateSet {
+        view: Basis::Capture,
+        verdicts: &[LegalVerdict::Pacing(PacingVerdict::MaxPacingRate), LegalVerdict::Pacing(PacingVerdict::Qdisc)],
+        would_distinguish: "the queueing discipline of the sender's device, and whether its program sets a pace",
+    },
+    CandidateSet {
+        view: Basis::Capture,
+        verdicts: &[LegalVerdict::Capacity(CapacityVerdict::Link), LegalVerdict::Pacing(PacingVerdict::Qdisc)],
+        would_distinguish: "a capture at the sender",
+    },
+    CandidateSet {
+        view: Basis::Capture,
+        verdicts: &[LegalVerdict::Capacity(CapacityVerdict::Shared), LegalVerdict::Pacing(PacingVerdict::Qdisc)],
+        would_distinguish: "a capture at the sender",
+    },
+    CandidateSet {
+        view: Basis::Capture,
+        verdicts: &[
+            LegalVerdict::Loss(LossVerdict::ShallowQueue),
+            LegalVerdict::Loss(LossVerdict::Policer),
+            LegalVerdict::Capacity(CapacityVerdict::HostQueue),
+        ],
+        would_distinguish: "a capture at the sender",
+    },
+    CandidateSet {
+        view: Basis::Capture,
+        verdicts: &[
+            LegalVerdict::Loss(LossVerdict::Policer),
+            LegalVerdict::Loss(LossVerdict::ShallowQueue),
+            LegalVerdict::Capacity(CapacityVerdict::HostQueue),
+        ],
+        would_distinguish: "a capture at the sender",
+    },
+    CandidateSet {
+        view: Basis::Capture,
+        verdicts: &[
+            LegalVerdict::SenderApplication(SenderApplicationVerdict::RateLimited),
+            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+            LegalVerdict::Cpu(CpuVerdict::StolenOfSender),
+        ],
+        would_distinguish: "what the sending program waits for, and the processor time that it gets",
+    },
+    CandidateSet {
+        view: Basis::Capture,
+        verdicts: &[
+            LegalVerdict::Mtu(MtuVerdict::BlackHole),
+            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+        ],
+        would_distinguish: "a capture at the sender",
     },
 ];
 
 /// Returns the verdicts that `view` cannot distinguish from `found`, itself first, and what would show which is right;
 /// none where the evidence decides.
 pub(crate) fn candidates(view: Basis, found: &Finding) -> (Vec<Candidate>, Option<String>) {
-    let fits = |set: &&CandidateSet| set.view == view && set.verdicts.contains(&found.verdict);
-    let Some(set) = TABLE.iter().find(fits).filter(|_| found.is_one_of_several) else { return (Vec::new(), None) };
+    let sets = || TABLE.iter().filter(|set| set.view == view && found.is_one_of_several);
+    let own = sets().find(|set| set.verdicts.first() == Some(&found.verdict));
+    let Some(set) = own.or_else(|| sets().find(|set| set.verdicts.contains(&found.verdict))) else {
+        return (Vec::new(), None);
+    };
     let others = set.verdicts.iter().copied().filter(|verdict| *verdict != found.verdict);
     let all = std::iter::once(found.verdict).chain(others).map(Candidate::from).collect();
     (all, Some(set.would_distinguish.to_owned()))

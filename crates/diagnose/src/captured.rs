@@ -1,107 +1,197 @@
 //! The verdict from a capture: what was in flight against the window, losses, the queue, and how the sender sends.
 
 use fullpipe_record::{
-    CaptureEvidence, CongestionWindowVerdict, Limit, PacingVerdict, ReceiveWindowVerdict, SendBufferVerdict,
-    SenderApplicationVerdict,
+    At, BurstRate, CapacityVerdict, CaptureEvidence, Limit, LossVerdict, MtuVerdict, PacingVerdict,
+    ReceiveWindowVerdict, SendBufferVerdict, SenderApplicationVerdict,
 };
-use fullpipe_units::{Ratio, Span};
+use fullpipe_units::{ByteCount, Ratio};
 
 use crate::figures::{Figures, share};
 use crate::finding::Finding;
 use crate::limits::{capacity, congestion_window, loss, mtu, receive_window};
-use crate::spread::spread;
 use crate::thresholds::{
-    CLOCKED_SHARE, EVEN_GAPS, IDLE_CAPTURE_SHARE, MAX_PACED_TRAIN, MAX_PLATEAU_SPREAD, MIN_LIMIT_SHARE, SEGMENT_TRAIN,
+    CLOCKED_SHARE, FEW_SEGMENTS, FLAT_PLATEAU, IDLE_CAPTURE_SHARE, MAX_PACE_FACTOR, MIN_LIMIT_SHARE, MIN_PACED_SHARE,
+    MIN_PARTIAL_SHARE, MIN_PLATEAU, MIN_SHARE_OF_BURSTS, MIN_TUNED_GROWTH, MIN_USE_OF_FULL_PATH,
 };
 
 /// Returns the limit that a capture shows.
 pub(crate) fn find(figures: &Figures, capture: &CaptureEvidence) -> Finding {
-    if figures.snapshots().next().is_none() {
-        return Finding::unknown(vec!["data"]);
-    }
+    let view = View { figures, capture };
     let whole = [mtu::without_progress, capacity::full_as_stated, congestion_window::ended_early];
-    whole
-        .into_iter()
-        .find_map(|rule| rule(figures))
-        .or_else(|| window(figures, capture))
-        .or_else(|| sender_idle(figures, capture))
-        .or_else(|| path(figures))
-        .or_else(|| sender_holds_back(figures, capture))
+    let order = [
+        View::hardly_anything,
+        View::window,
+        View::idle,
+        View::own_pace,
+        View::own_queue,
+        View::buffer_of_sender,
+        View::path,
+        View::growth,
+        View::of_sender,
+    ];
+    view.hardly_anything()
+        .or_else(|| whole.into_iter().find_map(|rule| rule(figures)))
+        .or_else(|| order.into_iter().find_map(|rule| rule(&view)))
         .unwrap_or_else(|| Finding::unknown(vec![SENDER]))
 }
 
-/// Finds the receiver's window or program; or the full pipe, where the window holds more than fits it.
-fn window(figures: &Figures, capture: &CaptureEvidence) -> Option<Finding> {
-    let found = receive_window::find(figures)?;
-    if found.kind() != Limit::ReceiveWindow {
-        return Some(found);
+/// A transfer as a capture shows it.
+struct View<'v> {
+    figures: &'v Figures<'v>,
+    capture: &'v CaptureEvidence,
+}
+
+impl View<'_> {
+    /// Finds a connection that is open and over which hardly any data comes.
+    fn hardly_anything(&self) -> Option<Finding> {
+        let bytes: ByteCount = self.figures.flows.iter().filter_map(|flow| Some(flow.whole.last()?.bytes)).sum();
+        let few = |mss: ByteCount| bytes < mss * FEW_SEGMENTS;
+        let found = self.figures.mss.is_none_or(few) && !self.capture.closed && !self.is_at_sender();
+        found.then(|| Finding::new(MtuVerdict::BlackHole, Ratio::ONE).one_of_several())
     }
-    if let Some(queue) = capacity::queue_behind_window(figures) {
-        return Some(queue);
-    }
-    let offers = [capture.sender_offers_scale, capture.receiver_offers_scale];
-    Some(match offers {
-        [Some(true), Some(false)] | [Some(false), Some(true)] => {
-            found.as_verdict(ReceiveWindowVerdict::NoWindowScaling).one_of_several()
+
+    /// Finds the receiver's window or program; or the full pipe, where the window holds more than fits it.
+    fn window(&self) -> Option<Finding> {
+        let found = receive_window::find(self.figures)?;
+        if found.kind() != Limit::ReceiveWindow {
+            return Some(found);
         }
-        [Some(false), Some(false)] => found.as_verdict(ReceiveWindowVerdict::NoWindowScaling),
-        _ => Finding::new(ReceiveWindowVerdict::TcpRmemMax, found.share).one_of_several(),
-    })
-}
-
-/// Finds a sender that had nothing to send though nothing held it back.
-fn sender_idle(_: &Figures, capture: &CaptureEvidence) -> Option<Finding> {
-    let idle = || Finding::new(SenderApplicationVerdict::Idle, capture.idle).one_of_several();
-    (capture.idle.get() >= IDLE_CAPTURE_SHARE).then(idle)
-}
-
-/// Finds the limit of the path, if one of them held data back for most of the time.
-fn path(figures: &Figures) -> Option<Finding> {
-    let held = share(figures.snapshots().map(|snapshot| snapshot.held_by_path(false)))
-        .filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
-    let order = [loss::without_queue, capacity::full_bottleneck, congestion_window::held_without_loss, loss::find];
-    let found = order.into_iter().find_map(|rule| rule(figures, held))?;
-    Some(capacity::behind_on_path(figures, &found).unwrap_or(found))
-}
-
-/// Finds a sender that holds itself back: by its program, which sends at its own times; by a pace, which spaces small
-/// trains evenly; or by a buffer, whose data goes out as the acknowledgements come.
-fn sender_holds_back(figures: &Figures, capture: &CaptureEvidence) -> Option<Finding> {
-    let is_even = capture.spread_of_gaps.is_some_and(|spread| spread.get() <= EVEN_GAPS);
-    let in_a_millisecond = figures.rate.bytes_in(MAX_PACED_TRAIN);
-    let small = capture.train <= in_a_millisecond.max(figures.mss? * 4).min(SEGMENT_TRAIN);
-    let is_paced = is_even && small;
-    if let Some(clocked) = capture.clocked.filter(|clocked| clocked.get() < CLOCKED_SHARE) {
-        let own = Ratio::new(1.0 - clocked.get());
-        return Some(if is_paced {
-            Finding::new(PacingVerdict::MaxPacingRate, own)
-        } else {
-            Finding::new(SenderApplicationVerdict::Idle, own).one_of_several()
-        });
-    }
-    if plateau(figures).is_some_and(|spread| spread <= MAX_PLATEAU_SPREAD) {
-        return Some(Finding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE).one_of_several());
-    }
-    let grows = congestion_window::growth(figures, Ratio::ONE);
-    grows.or_else(|| figures.ever_lost().then(|| Finding::new(CongestionWindowVerdict::Recovering, Ratio::ONE)))
-}
-
-/// Returns deviation ÷ mean of the most that each round trip had in flight.
-fn plateau(figures: &Figures) -> Option<f64> {
-    let rtt = figures.rtt?.max(Span::from_millis(1));
-    let of_flow = |flow: &crate::flow::Flow| {
-        let mut peaks: Vec<(u64, f64)> = Vec::new();
-        for snapshot in &flow.snapshots {
-            let round = snapshot.sample.at.as_nanos() / rtt.as_nanos();
-            let size = snapshot.outstanding.unwrap_or_default().as_f64();
-            match peaks.last_mut() {
-                Some(last) if last.0 == round => last.1 = last.1.max(size),
-                _ => peaks.push((round, size)),
+        if let Some(queue) = capacity::queue_behind_window(self.figures) {
+            return Some(queue);
+        }
+        Some(match [self.capture.sender_offers_scale, self.capture.receiver_offers_scale] {
+            [Some(true), Some(false)] | [Some(false), Some(true)] => {
+                found.as_verdict(ReceiveWindowVerdict::NoWindowScaling).one_of_several()
             }
+            [Some(false), Some(false)] => found.as_verdict(ReceiveWindowVerdict::NoWindowScaling),
+            // The kernel lets a window grow for a program that reads what comes.
+            _ if self.window_never_grew() => found.as_verdict(ReceiveWindowVerdict::SoRcvbuf).one_of_several(),
+            _ => found.as_verdict(ReceiveWindowVerdict::TcpRmemMax).one_of_several(),
+        })
+    }
+
+    /// Finds a sender that had nothing to send though nothing held it back.
+    fn idle(&self) -> Option<Finding> {
+        let idle = self.capture.idle;
+        (idle.get() >= IDLE_CAPTURE_SHARE).then(|| Finding::new(SenderApplicationVerdict::Idle, idle).one_of_several())
+    }
+
+    /// Finds a sender that spaces its data by a rate: by its program, which then has no more than parts of segments, or
+    /// below it.
+    fn own_pace(&self) -> Option<Finding> {
+        let held = self.paced_share().filter(|share| share.get() >= MIN_PACED_SHARE)?;
+        if self.capture.partial.get() >= MIN_PARTIAL_SHARE {
+            return Some(Finding::new(SenderApplicationVerdict::RateLimited, held).one_of_several());
         }
-        spread(&peaks.into_iter().map(|(_, size)| size).collect::<Vec<_>>())
-    };
-    figures.flows.iter().map(of_flow).reduce(f64::max)
+        let is_own = !self.lost_on_path() && !self.waits_on_path();
+        is_own.then(|| Finding::new(PacingVerdict::MaxPacingRate, held).one_of_several())
+    }
+
+    /// Finds the queue of the sending host, if it dropped what a capture behind it never saw.
+    fn own_queue(&self) -> Option<Finding> {
+        let again = self.figures.sent_again_in_all()?;
+        let found = self.is_at_sender() && self.capture.lost_before > 0 && self.capture.lost_before * 2 > again;
+        found.then(|| Finding::new(CapacityVerdict::HostQueue, Ratio::ONE))
+    }
+
+    /// Finds a send buffer, whose data is always as much: losses and queues make it swing.
+    fn buffer_of_sender(&self) -> Option<Finding> {
+        let is_flat = self.plateau()? >= FLAT_PLATEAU && self.bursts_are_faster() == Some(true);
+        (is_flat && !self.ever_lost_on_path()).then(|| self.of_sender()).flatten()
+    }
+
+    /// Finds the limit of the path, if it held data back for most of the time.
+    fn path(&self) -> Option<Finding> {
+        let held = share(self.figures.snapshots().map(|snapshot| snapshot.held_by_path(false)))
+            .filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
+        let order = [loss::without_queue, capacity::full_bottleneck, congestion_window::held_without_loss, loss::find];
+        let found = order.into_iter().find_map(|rule| rule(self.figures, held))?;
+        let found = capacity::behind_on_path(self.figures, &found).unwrap_or(found);
+        let may_be_at_sender = match found.kind() {
+            Limit::Capacity => true,
+            Limit::Loss => found.verdict != LossVerdict::Random.into(),
+            _ => false,
+        };
+        Some(if may_be_at_sender && !self.is_at_sender() { found.one_of_several() } else { found })
+    }
+
+    /// Finds a congestion window that grows.
+    fn growth(&self) -> Option<Finding> {
+        congestion_window::growth(self.figures, Ratio::ONE)
+    }
+
+    /// Finds a sender that holds itself back though this does not show why: its program, which sends at its own times, or
+    /// its buffer, whose data goes out as the acknowledgements come.
+    fn of_sender(&self) -> Option<Finding> {
+        if !self.is_at_sender() {
+            return Some(Finding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE).one_of_several());
+        }
+        let at_own_times = self.capture.clocked.is_some_and(|clocked| clocked.get() < CLOCKED_SHARE);
+        Some(if at_own_times || self.plateau()? < MIN_PLATEAU {
+            Finding::new(SenderApplicationVerdict::Idle, Ratio::ONE).one_of_several()
+        } else {
+            Finding::new(SendBufferVerdict::SoSndbuf, Ratio::ONE).one_of_several()
+        })
+    }
+
+    fn is_at_sender(&self) -> bool {
+        self.capture.point == Some(At::Sender)
+    }
+
+    /// Returns whether something was lost in the judged part, and not in the sending host.
+    fn lost_on_path(&self) -> bool {
+        self.is_beyond_sender(self.figures.retransmitted().map_or(0, |lost| lost.again))
+    }
+
+    /// The same of the whole transfer.
+    fn ever_lost_on_path(&self) -> bool {
+        self.is_beyond_sender(self.figures.sent_again_in_all().unwrap_or(0))
+    }
+
+    fn is_beyond_sender(&self, again: u64) -> bool {
+        again > if self.is_at_sender() { self.capture.lost_before } else { 0 }
+    }
+
+    fn waits_on_path(&self) -> bool {
+        capacity::full_bottleneck(self.figures, Ratio::ONE).is_some()
+    }
+
+    /// Returns the share of the time in which the sender's packets are spaced by one rate, which is that of the transfer.
+    fn paced_share(&self) -> Option<Ratio> {
+        let all = self.figures.rate;
+        let each = all.scaled(1.0 / f64::from(self.figures.streams()));
+        let of_time = |burst: &BurstRate| {
+            let pace = [each, all].into_iter().find(|rate| burst.rate <= rate.scaled(MAX_PACE_FACTOR))?;
+            Some(Ratio::new((burst.share.get() * pace.relative_to(burst.rate)).min(1.0)))
+        };
+        let both = [self.capture.departures, self.capture.arrivals];
+        both.iter().flatten().filter_map(of_time).max_by(|one, other| one.get().total_cmp(&other.get()))
+    }
+
+    /// Returns whether bursts pass the path clearly faster than the transfer; `None` where their rate is not known.
+    fn bursts_are_faster(&self) -> Option<bool> {
+        let seen = if self.is_at_sender() {
+            [self.capture.acknowledgements, None]
+        } else {
+            [self.capture.arrivals, self.capture.departures]
+        };
+        let known = seen.into_iter().flatten().filter(|burst| burst.share.get() >= MIN_SHARE_OF_BURSTS);
+        let most = known.max_by(|one, other| one.share.get().total_cmp(&other.share.get()))?;
+        Some(self.figures.rate < most.rate.scaled(MIN_USE_OF_FULL_PATH))
+    }
+
+    fn window_never_grew(&self) -> bool {
+        self.figures.flows.iter().all(|flow| receive_window::grew_by(flow) <= Some(MIN_TUNED_GROWTH))
+    }
+
+    /// Returns what is in flight for nine tenths of the time, as a share of the most that is usually in flight.
+    fn plateau(&self) -> Option<f64> {
+        let flow = self.figures.flows.first()?;
+        let mut sizes: Vec<ByteCount> = flow.snapshots.iter().filter_map(|snapshot| snapshot.outstanding).collect();
+        sizes.sort_unstable();
+        let at = |percent: usize| sizes.get(sizes.len() * percent / 100);
+        Some(Ratio::of(at(10)?.as_f64(), at(95)?.as_f64()).get())
+    }
 }
 
 /// Figures that only the sender has.

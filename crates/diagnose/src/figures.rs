@@ -1,8 +1,10 @@
+use fullpipe_model::loss::CongestionControl;
 use fullpipe_record::{Evidence, Progress, Steady, TcpInfo, least_rtt};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 
 use crate::flow::Flow;
 use crate::snapshot::Snapshot;
+use crate::thresholds::{IGNORES_LOSS_FACTOR, MIN_LOSS_OF_PROBES};
 
 /// The figures of the sending end's samples, over the part of the transfer that is judged.
 pub(crate) struct Figures<'a> {
@@ -93,7 +95,22 @@ impl<'a> Figures<'a> {
 
     /// Returns whether the sender paces by its own estimate of the path, and so leaves its window half empty.
     pub(crate) fn is_bbr(&self) -> bool {
-        self.congestion().is_some_and(|name| name.starts_with("bbr"))
+        match self.congestion() {
+            Some(name) => name.starts_with("bbr"),
+            None => self.ignores_loss(),
+        }
+    }
+
+    /// Returns whether a capture shows a sender that has far more in flight than one that slows down for losses could
+    /// have with so many of them.
+    fn ignores_loss(&self) -> bool {
+        let of_capture = || {
+            let lost = self.evidence.capture.and(self.retransmitted())?.ratio();
+            let window = CongestionControl::Cubic.window(lost, self.rtt?, self.mss?)?;
+            let in_flight = self.rate.bytes_in(self.rtt?).scaled(1.0 / f64::from(self.streams()));
+            Some(lost.get() >= MIN_LOSS_OF_PROBES && in_flight > window.scaled(IGNORES_LOSS_FACTOR))
+        };
+        of_capture() == Some(true)
     }
 
     /// Share of the time in which a stream had nothing outstanding and nothing queued.

@@ -100,7 +100,7 @@ impl End {
             self.first_byte.get_or_insert(start + u64::from(segment.has(flags::SYN)));
         }
         let added = self.seen.add(start, end);
-        let mut again = added.known.min(segment.payload.into());
+        let (mut again, mut is_late) = (added.known.min(segment.payload.into()), false);
         if added.known > 0 {
             self.counts.retransmitted_packets += u64::from(segment.payload > 0);
             self.counts.retransmitted_bytes += ByteCount::new(added.known.min(segment.payload.into()));
@@ -109,6 +109,7 @@ impl End {
             self.counts.late_packets += 1;
             self.counts.reordered_packets += u64::from(overtaken);
             // Its first copy was lost before it came here.
+            is_late = !overtaken;
             again = if overtaken { 0 } else { segment.payload.into() };
         }
         self.unacknowledged.sent(end, at, added.known > 0);
@@ -121,7 +122,7 @@ impl End {
         self.counts.flight = self.counts.flight.max(ByteCount::new(next.saturating_sub(acknowledged)));
         if segment.payload > 0 {
             let (bytes, is_first_open) = (segment.payload.into(), start == acknowledged);
-            let sent = Sent { bytes, again, is_first_open, next, acknowledged, mss: mss.get() };
+            let sent = Sent { bytes, again, is_first_open, next, acknowledged, mss: mss.get(), is_late };
             self.sending.sent(sent, echo, at);
         }
     }
@@ -180,6 +181,11 @@ impl End {
     /// Returns true if its SYN was seen.
     pub(crate) fn has_syn(&self) -> bool {
         self.counts.syns > 0
+    }
+
+    /// Returns true if it sent a FIN.
+    pub(crate) fn has_closed(&self) -> bool {
+        self.counts.fins > 0
     }
 
     /// Returns the size of its full segments, for a connection whose other end is `other`.

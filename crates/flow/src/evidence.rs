@@ -8,6 +8,9 @@ use crate::flow::Flow;
 /// Data of a connection that is a part of a transfer: at least this share of what the largest connection moved.
 const MIN_SHARE: f64 = 0.05;
 
+/// Data of a connection by what goes back over it at most: in a conversation both ends send.
+const FEW_BACK: u64 = 10;
+
 /// Returns the connections that belong to the same transfer as `largest`, itself among them: between the same hosts, to
 /// the same server, at the same time and in the same direction.
 pub(crate) fn transfer(largest: &Flow, flows: &[Flow]) -> Vec<usize> {
@@ -17,6 +20,7 @@ pub(crate) fn transfer(largest: &Flow, flows: &[Flow]) -> Vec<usize> {
             && flow.sender() == largest.sender()
             && flow.overlaps(largest)
             && flow.data() as f64 >= enough
+            && (flow.data_back() <= flow.data() / FEW_BACK || largest.first() == flow.first())
     };
     flows.iter().enumerate().filter(|(_, flow)| belongs(flow)).map(|(index, _)| index).collect()
 }
@@ -60,8 +64,13 @@ pub(crate) fn evidence(flows: &[&Flow]) -> Option<Evidence> {
             by_echo,
             clocked: sending.clocked(by_echo),
             idle: sending.idle(by_echo),
-            train: sending.train(),
-            spread_of_gaps: sending.spread_of_gaps(),
+            train: sending.mean_train(),
+            arrivals: sending.arrivals.mode(),
+            departures: sending.departures.mode(),
+            acknowledgements: sending.acknowledgements.mode(),
+            partial: sending.partial(),
+            lost_before: flows.iter().map(|flow| flow.sending().lost_before).sum(),
+            closed: end.has_closed(),
             sender_offers_scale: offered,
             receiver_offers_scale: answered,
         }),

@@ -103,6 +103,11 @@ impl Flow {
         self.ends[self.sender()].unique_bytes().get()
     }
 
+    /// Returns the data of the other end.
+    pub(crate) fn data_back(&self) -> u64 {
+        self.ends[1 - self.sender()].unique_bytes().get()
+    }
+
     /// Returns true if most of the shorter of both lay within the other.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         let common = self.last.min(other.last).since(self.first.max(other.first));

@@ -11,6 +11,7 @@ mod evidence;
 mod flow;
 mod intervals;
 mod loops;
+mod rates;
 mod repetitions;
 mod sending;
 mod sequence;

@@ -4,7 +4,7 @@ use fullpipe_units::{ByteCount, Ratio, Span, Time};
 
 use crate::course::Course;
 use crate::echoes::Echo;
-use crate::spans::Spans;
+use crate::rates::Rates;
 
 /// Maximum time after an acknowledgement at which the data that it allowed is sent, at the sender itself; and as seen
 /// from elsewhere, where the clock of timestamps and waiting on the path add to it.
@@ -88,6 +88,8 @@ pub(crate) struct Sent {
     /// Everything below was acknowledged.
     pub(crate) acknowledged: u64,
     pub(crate) mss: u64,
+    /// True if its first copy was lost before it came here.
+    pub(crate) is_late: bool,
 }
 
 /// The data of an end so far.
@@ -100,12 +102,22 @@ pub(crate) struct Sending {
     low: Span,
     /// Time of silence that no window explains.
     silent: Span,
-    gaps: Spans,
+    pub(crate) arrivals: Rates,
+    pub(crate) departures: Rates,
+    pub(crate) acknowledgements: Rates,
+    pub(crate) lost_before: u64,
     train: u64,
     trains: u64,
     bytes_of_trains: u64,
+    /// Time at which the present train began, and the time from the begin of the one before it.
+    train_began: Option<Time>,
+    gap_before: Option<Span>,
+    /// Packets of new data, and those of them with a segment that is not full.
+    packets: u64,
+    partial: u64,
     echoes: u64,
     segments: u64,
+    last_acknowledged: Option<Time>,
     last_at: Option<Time>,
     last_sent: Option<Time>,
     repaired_at: Option<u64>,
@@ -120,8 +132,11 @@ impl Sending {
         let silence = self.last_sent.map_or(Span::ZERO, |last| at.since(last));
         if sent.again == 0 {
             self.clock(sent.bytes, echo, at);
-            self.gap(sent.bytes, silence);
+            self.train(sent.bytes, silence, at);
+            self.packets += 1;
+            self.partial += u64::from(!sent.bytes.is_multiple_of(sent.mss));
         }
+        self.lost_before += if sent.is_late { sent.bytes.div_ceil(sent.mss.max(1)) } else { 0 };
         let now = &mut self.course.now;
         now.segments += sent.bytes.div_ceil(sent.mss.max(1));
         now.again += sent.again.div_ceil(sent.mss.max(1));
@@ -157,6 +172,10 @@ impl Sending {
         self.clocks[1].acknowledged(at, PROMPT[1]);
         let now = &mut self.course.now;
         if bytes > now.acknowledged {
+            if let Some(last) = self.last_acknowledged.filter(|_| !now.recovers) {
+                self.acknowledgements.add(bytes - now.acknowledged, at.since(last));
+            }
+            self.last_acknowledged = Some(at);
             now.here.flight = now.here.flight.saturating_sub(bytes - now.acknowledged);
             now.acknowledged = bytes;
             now.timeouts = 0;
@@ -164,6 +183,8 @@ impl Sending {
         if self.repaired_at.is_some_and(|repaired| position >= repaired) {
             self.repaired_at = None;
             now.recovers = false;
+            // The congestion window is smaller from here on.
+            self.peak = Peak { most: [now.here.flight, 0], since: at };
         }
         if let Some(rtt) = rtt {
             now.here.took(rtt);
@@ -193,7 +214,7 @@ impl Sending {
         }
     }
 
-    fn gap(&mut self, bytes: u64, silence: Span) {
+    fn train(&mut self, bytes: u64, silence: Span, at: Time) {
         let seen = [&self.course.now.here, &self.course.now.echoed].map(|view| view.least_rtt());
         let round_trip: Span = seen.into_iter().flatten().sum();
         let longest = round_trip.scaled(LONG_SILENCE) + PROMPT[1];
@@ -204,11 +225,15 @@ impl Sending {
             self.train += bytes;
             return;
         }
-        if self.train > 0 {
-            self.gaps.add(silence);
+        if let Some(began) = self.train_began {
+            let gap = at.since(began);
+            self.departures.add(self.train, gap);
+            self.arrivals.add(self.train, self.gap_before.unwrap_or_default());
+            self.gap_before = Some(gap);
             self.trains += 1;
             self.bytes_of_trains += self.train;
         }
+        self.train_began = Some(at);
         self.train = bytes;
     }
 
@@ -242,13 +267,12 @@ impl Sending {
     }
 
     /// Returns the mean size of its trains of segments.
-    pub(crate) fn train(&self) -> ByteCount {
+    pub(crate) fn mean_train(&self) -> ByteCount {
         ByteCount::new(self.bytes_of_trains.checked_div(self.trains).unwrap_or(self.train))
     }
 
-    /// Returns the distance between the quartiles of the times between its trains ÷ their median.
-    pub(crate) fn spread_of_gaps(&self) -> Option<Ratio> {
-        let [low, median, high] = self.gaps.quartiles()?.map(Span::as_secs_f64);
-        Some(Ratio::of(high - low, median))
+    /// Returns the share of its packets that hold no whole number of full segments.
+    pub(crate) fn partial(&self) -> Ratio {
+        Ratio::of(self.partial as f64, self.packets.max(1) as f64)
     }
 }

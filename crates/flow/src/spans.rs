@@ -43,11 +43,6 @@ impl Spans {
         })
     }
 
-    /// Returns the quartiles; `None` without a duration.
-    pub(crate) fn quartiles(&self) -> Option<[Span; 3]> {
-        (self.all > 0).then(|| [0.25, 0.5, 0.75].map(|share| self.quantile(share)))
-    }
-
     fn quantile(&self, share: f64) -> Span {
         let (mut below, wanted) = (0, share * self.all as f64);
         for (bin, count) in &self.counts {

@@ -38,6 +38,15 @@ pub struct CapturedTransfer {
     pub diagnosis: Diagnosis,
 }
 
+/// A rate that is more frequent than others.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BurstRate {
+    /// Data by time.
+    pub rate: BitRate,
+    /// Share of the data that passed within 3 % of it.
+    pub share: Ratio,
+}
+
 /// Figures of a transfer that a capture has and the sender's kernel has not. Samples made of a capture lack what no
 /// packet shows: congestion window, unsent data, buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -54,8 +63,18 @@ pub struct CaptureEvidence {
     pub idle: Ratio,
     /// Mean size of the trains of segments.
     pub train: ByteCount,
-    /// Distance between the quartiles of the times between trains ÷ their median.
-    pub spread_of_gaps: Option<Ratio>,
+    /// Most frequent rate of a packet with data: its size by the time since the one before.
+    pub arrivals: Option<BurstRate>,
+    /// The same by the size of the packet before, as a sender that paces itself spaces them.
+    pub departures: Option<BurstRate>,
+    /// Most frequent rate at which data is acknowledged.
+    pub acknowledgements: Option<BurstRate>,
+    /// Share of the packets with data that hold no whole number of full segments: the program had no more then.
+    pub partial: Ratio,
+    /// Segments that were lost before they came to the place of the capture.
+    pub lost_before: u64,
+    /// True if the sender closed the connection that moved most.
+    pub closed: bool,
     /// True if the sender's SYN offers to scale windows, `None` where it was not captured.
     pub sender_offers_scale: Option<bool>,
     /// The same of the receiver's.

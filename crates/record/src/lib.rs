@@ -42,7 +42,8 @@ pub use calculation::{
     WhatIf,
 };
 pub use capture::{
-    AdvertisedWindow, CaptureEvidence, CapturePoint, CaptureReport, CapturedTransfer, FlowEnd, FlowReport, RoundTrips,
+    AdvertisedWindow, BurstRate, CaptureEvidence, CapturePoint, CaptureReport, CapturedTransfer, FlowEnd, FlowReport,
+    RoundTrips,
 };
 pub use diagnosis::{CommandEnd, Diagnosis, DiagnosisReport, Transfer, Trial};
 pub use document::{Content, Document, ErrorReport};

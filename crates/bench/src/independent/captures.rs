@@ -21,6 +21,9 @@ use super::score::lower_bound;
 /// Time that tcpdump has to begin.
 const STARTING: Duration = Duration::from_secs(5);
 
+/// Time after which the kernel has handed over every packet.
+const BLOCK_TIME: Duration = Duration::from_millis(1200);
+
 /// Bytes of each packet that are kept: every header that there is.
 const SNAP_LENGTH: &str = "128";
 
@@ -54,6 +57,8 @@ impl Captures {
 
 impl Drop for Captures {
     fn drop(&mut self) {
+        // The kernel hands packets over by the block, each after a second at most.
+        thread::sleep(BLOCK_TIME);
         for child in &mut self.running {
             if let Some(pid) = Pid::from_raw(child.id().cast_signed()) {
                 // It writes what it has, and ends; one that has ended needs nothing.
@@ -87,6 +92,10 @@ pub(crate) fn seen(record: &Record, folder: &Path) -> Vec<Seen> {
         let bandwidth = record.states_rate.then_some(record.bandwidth);
         let question = Question { explained: Explained::Largest(1), bandwidth };
         let (report, _) = read_flows(&mut file, "capture", question, &AtomicBool::new(false));
+        if report.flows.is_empty() {
+            // The far host sees nothing of a transfer over the near one's loopback.
+            return None;
+        }
         let found = report.transfers.into_iter().next().map(|transfer| transfer.diagnosis);
         let evidence: Option<&Evidence> = found.as_ref().and_then(|found| found.evidence.as_ref());
         let point = evidence.and_then(|evidence| evidence.capture?.point);

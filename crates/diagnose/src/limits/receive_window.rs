@@ -80,15 +80,18 @@ fn at_receiver(figures: &Figures, held: Ratio) -> Finding {
     }
 }
 
+/// Returns the largest window of a stream ÷ its first one.
+pub(crate) fn grew_by(flow: &Flow) -> Option<f64> {
+    let windows = || flow.whole.iter().filter_map(|sample| sample.tcp.snd_wnd);
+    Some(Ratio::of(windows().max()?.as_f64(), windows().next()?.as_f64()).get())
+}
+
 /// Returns whether the window of a receiver that is not seen, and that a program of others has, was the same from the
 /// first: one that the kernel tunes grows from the default of `tcp_rmem` on, unless that is its largest too.
 fn buffer_may_be_fixed(figures: &Figures) -> bool {
     let evidence = figures.evidence;
-    let never_grew = |flow: &Flow| {
-        let windows = || flow.whole.iter().filter_map(|sample| sample.tcp.snd_wnd);
-        windows().next().zip(windows().max()).is_some_and(|(first, most)| most <= first.scaled(GROWN_WINDOW_FACTOR))
-    };
-    evidence.receiver.is_none() && evidence.program.is_some() && figures.flows.iter().all(never_grew)
+    let never_grew = figures.flows.iter().all(|flow| grew_by(flow).is_some_and(|grown| grown <= GROWN_WINDOW_FACTOR));
+    evidence.receiver.is_none() && evidence.program.is_some() && never_grew
 }
 
 /// Returns whether a device may have taken the offer to scale windows away from a SYN of this end, which offers it: the

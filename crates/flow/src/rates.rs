@@ -1,0 +1,54 @@
+//! The rates at which packets follow each other.
+
+use std::collections::BTreeMap;
+
+use fullpipe_record::BurstRate;
+use fullpipe_units::{BitRate, Ratio, Span};
+
+/// Bins of a doubling: each is 2.2 % wide.
+const BINS: f64 = 32.0;
+
+/// Bytes by the rate at which they passed.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Rates {
+    bytes: BTreeMap<u16, u64>,
+    all: u64,
+}
+
+impl Rates {
+    /// Adds `bytes` that took `span`.
+    pub(crate) fn add(&mut self, bytes: u64, span: Span) {
+        if bytes > 0 && span > Span::ZERO {
+            let rate = bytes as f64 * 8.0 / span.as_secs_f64();
+            *self.bytes.entry((rate.max(1.0).log2() * BINS) as u16).or_default() += bytes;
+            self.all += bytes;
+        }
+    }
+
+    /// Returns the most frequent rate, with the share of the bytes within 3 % of it; `None` without any.
+    pub(crate) fn mode(&self) -> Option<BurstRate> {
+        let around = |bin: u16| (bin.saturating_sub(1)..=bin + 1).filter_map(|near| self.bytes.get(&near)).sum::<u64>();
+        let (bin, most) = self.bytes.keys().map(|bin| (*bin, around(*bin))).max_by_key(|(_, bytes)| *bytes)?;
+        let rate = ((f64::from(bin) + 0.5) / BINS).exp2();
+        Some(BurstRate { rate: BitRate::from_bps(rate as u64), share: Ratio::of(most as f64, self.all as f64) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_frequent_rate_is_found_among_others() {
+        let mut rates = Rates::default();
+        for step in 0..100_u64 {
+            // A hundred megabits per second, a little early or late, and pauses in between.
+            rates.add(1448, Span::from_nanos(115_840 + (step % 5) * 200));
+            rates.add(1448, Span::from_micros(200 + step * 50));
+        }
+        let mode = rates.mode().unwrap();
+        assert!((mode.rate.as_mbps() - 100.0).abs() < 3.0, "{}", mode.rate);
+        assert!((mode.share.get() - 0.5).abs() < 0.05, "{}", mode.share);
+        assert_eq!(Rates::default().mode(), None);
+    }
+}
