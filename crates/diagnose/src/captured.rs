@@ -1,7 +1,7 @@
 //! The verdict from a capture: what was in flight against the window, losses, the queue, and how the sender sends.
 
 use fullpipe_record::{
-    At, BurstRate, CapacityVerdict, CaptureEvidence, Limit, LossVerdict, MtuVerdict, PacingVerdict,
+    At, BurstRate, CapacityVerdict, CaptureEvidence, LegalVerdict, Limit, LossVerdict, MtuVerdict, PacingVerdict,
     ReceiveWindowVerdict, SendBufferVerdict, SenderApplicationVerdict,
 };
 use fullpipe_units::{ByteCount, Ratio};
@@ -9,6 +9,7 @@ use fullpipe_units::{ByteCount, Ratio};
 use crate::figures::{Figures, share};
 use crate::finding::Finding;
 use crate::limits::{capacity, congestion_window, loss, mtu, receive_window};
+use crate::text::{self, Row};
 use crate::thresholds::{
     CLOCKED_SHARE, FEW_SEGMENTS, FLAT_PLATEAU, IDLE_CAPTURE_SHARE, MAX_PACE_FACTOR, MIN_LIMIT_SHARE, MIN_PACED_SHARE,
     MIN_PARTIAL_SHARE, MIN_PLATEAU, MIN_SHARE_OF_BURSTS, MIN_TUNED_GROWTH, MIN_USE_OF_FULL_PATH,
@@ -192,6 +193,71 @@ impl View<'_> {
         let at = |percent: usize| sizes.get(sizes.len() * percent / 100);
         Some(Ratio::of(at(10)?.as_f64(), at(95)?.as_f64()).get())
     }
+}
+
+/// Returns the limit in one sentence, where a capture shows it by other figures than the hosts do.
+pub(crate) fn sentence(figures: &Figures, capture: &CaptureEvidence, finding: &Finding) -> Option<String> {
+    let view = View { figures, capture };
+    let (rate, rtt) = (figures.rate, text::time(figures.rtt));
+    let (in_flight, window) =
+        [text::size(figures.mean(|one| one.outstanding)), text::size(figures.mean(|one| one.window))].into();
+    match finding.verdict {
+        LegalVerdict::SendBuffer(_) if view.is_at_sender() => Some(format!(
+            "The sender's buffer holds no more: always about {in_flight} is in flight, and more is sent only as \
+             acknowledgements come, though the receiver allows {window} and nothing is lost; over {rtt} that is {rate}."
+        )),
+        LegalVerdict::SendBuffer(_) => Some(format!(
+            "The sender holds itself back: always about {in_flight} is in flight, though the receiver allows {window} \
+             and nothing is lost; over {rtt} that is {rate}. Its buffer, its program and a pace of its device look \
+             alike from here."
+        )),
+        LegalVerdict::Pacing(_) => Some(format!(
+            "The sender paces its data: trains of {} come evenly, at {rate}, though the receiver allows {window} and \
+             nothing is lost.",
+            capture.train
+        )),
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::RateLimited) => Some(format!(
+            "The sending program offers no more: it writes evenly, at {rate}, and {} of its packets hold no full \
+             segments; neither the receiver nor the path holds it back.",
+            capture.partial
+        )),
+        LegalVerdict::SenderApplication(_) if capture.idle.get() >= IDLE_CAPTURE_SHARE => Some(format!(
+            "The sending program is slow: for {} of the time little is in flight, though the receiver allows {window} \
+             and nothing is lost then.",
+            capture.idle
+        )),
+        LegalVerdict::SenderApplication(_) => Some(format!(
+            "The sending program is slow: it sends at times of its own, and not as acknowledgements come, though the \
+             receiver allows {window} and nothing is lost; {rate} is what it offers."
+        )),
+        LegalVerdict::Mtu(MtuVerdict::BlackHole) if !view.is_at_sender() => Some(
+            "The connection is open, and hardly any data came: full packets vanish on their way here, or the sender \
+             has none to send."
+                .to_owned(),
+        ),
+        _ => None,
+    }
+}
+
+/// Returns the figures of a capture that decide.
+pub(crate) fn shown(capture: &CaptureEvidence) -> Vec<Row> {
+    let burst = |burst: Option<BurstRate>| burst.map(|burst| format!("{}, {} of the data", burst.rate, burst.share));
+    let place = match capture.point {
+        Some(At::Sender) => "at the sender",
+        Some(At::Receiver) => "at the receiver",
+        Some(_) => "between the ends",
+        None => "at a place that the packets do not show",
+    };
+    let lost = (capture.lost_before > 0).then(|| format!("{} segments", capture.lost_before));
+    vec![
+        ("captured", Some(place.to_owned())),
+        ("sent on acknowledgements", capture.clocked.map(|share| share.to_string())),
+        ("little in flight", Some(format!("{} of the time", capture.idle))),
+        ("most frequent rate", burst(capture.departures)),
+        ("acknowledged most often at", burst(capture.acknowledgements)),
+        ("no full segments", Some(format!("{} of the packets", capture.partial))),
+        ("lost before this point", lost),
+    ]
 }
 
 /// Figures that only the sender has.

@@ -34,9 +34,12 @@ pub(crate) struct Outlook<'a> {
 }
 
 impl<'a> Outlook<'a> {
-    /// `None` where no round-trip time is known: nothing can be predicted then.
+    /// `None` where nothing can be predicted: no round-trip time is known, or no path lies between the ends.
     pub(crate) fn new(figures: &Figures<'a>, verdict: LegalVerdict) -> Option<Self> {
         let evidence = figures.evidence;
+        if is_within_a_host(evidence) {
+            return None;
+        }
         let unbounded = unbounded_host();
         let known = evidence.sender.is_some() && evidence.receiver.is_some() && evidence.bandwidth.is_some();
         let drops_the_excess = matches!(verdict, LegalVerdict::Loss(LossVerdict::ShallowQueue | LossVerdict::Policer));
@@ -266,6 +269,12 @@ fn policed_bandwidth(figures: &Figures) -> Option<BitRate> {
 fn request(figures: &Figures) -> Request {
     let asked = &figures.evidence.request;
     Request { streams: asked.streams.max(1), congestion: figures.congestion().map(str::to_owned), ..asked.clone() }
+}
+
+/// Returns whether both ends are one host, where processors and memory decide, and no bandwidth.
+fn is_within_a_host(evidence: &Evidence) -> bool {
+    let devices = [&evidence.sender_machine.device, &evidence.receiver_machine.device];
+    devices.into_iter().flatten().any(|device| device.name == "lo") && evidence.bandwidth.is_none()
 }
 
 /// Stands in for a host of which nothing is known: one that sets no ceiling, so that no limit is made up.

@@ -45,7 +45,7 @@ pub fn diagnose(evidence: &Evidence) -> Verdict {
         at: finding.verdict.at(),
         share: Ratio::new(finding.share.get().min(1.0)),
         confidence: confidence(basis, &finding),
-        sentence: facts.sentence(),
+        sentence: sentence(&figures, &finding, facts.as_ref()),
         runner_up: runner_up((finding.kind(), figures.rate), &once_lifted, &others, of_the_time),
         evidence: shown(&figures, &finding, facts.as_ref()),
         ceilings,
@@ -57,6 +57,11 @@ pub fn diagnose(evidence: &Evidence) -> Verdict {
     }
 }
 
+fn sentence(figures: &Figures, finding: &Finding, facts: &dyn Facts) -> String {
+    let of_capture = || captured::sentence(figures, figures.evidence.capture.as_ref()?, finding);
+    of_capture().unwrap_or_else(|| facts.sentence())
+}
+
 fn basis(evidence: &Evidence) -> Basis {
     if evidence.capture.is_some() {
         return Basis::Capture;
@@ -66,7 +71,7 @@ fn basis(evidence: &Evidence) -> Basis {
 
 /// Returns what the view of the other end would add to a verdict that rests on one.
 fn other_end_would_show(evidence: &Evidence, facts: &dyn Facts) -> Option<String> {
-    let sender_alone = !evidence.sender_samples.is_empty() && evidence.receiver_samples.is_empty();
+    let sender_alone = !evidence.sender_samples.is_empty() && basis(evidence) == Basis::Sender;
     facts.other_end_would_show().filter(|_| sender_alone).map(str::to_owned)
 }
 
@@ -82,5 +87,11 @@ fn shown(figures: &Figures, finding: &Finding, facts: &dyn Facts) -> BTreeMap<St
         ("SYN as quoted by routers", syn_quotes::stated(figures.evidence)),
         ("missing", (!finding.missing.is_empty()).then(|| finding.missing.join(", "))),
     ];
-    always.into_iter().chain(facts.shown()).filter_map(|(name, text)| Some((name.to_owned(), text?))).collect()
+    let of_capture = figures.evidence.capture.iter().flat_map(captured::shown);
+    always
+        .into_iter()
+        .chain(facts.shown())
+        .chain(of_capture)
+        .filter_map(|(name, text)| Some((name.to_owned(), text?)))
+        .collect()
 }

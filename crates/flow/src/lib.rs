@@ -4,6 +4,7 @@
 //! [`Flows`] takes segments in the order of their times, in one pass, and keeps a bounded amount for each connection.
 //! No file and no clock: a capture, a lab and a simulator can all feed it.
 
+mod bins;
 mod course;
 mod echoes;
 mod end;

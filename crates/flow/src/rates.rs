@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use fullpipe_record::BurstRate;
-use fullpipe_units::{BitRate, Ratio, Span};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
-/// Bins of a doubling: each is 2.2 % wide.
-const BINS: f64 = 32.0;
+use crate::bins::{bin, middle};
+
+/// Bins of a doubling, as a power of two: each is 1.6 to 3.1 % wide.
+const BITS: u32 = 5;
 
 /// Bytes by the rate at which they passed.
 #[derive(Debug, Clone, Default)]
@@ -19,8 +21,8 @@ impl Rates {
     /// Adds `bytes` that took `span`.
     pub(crate) fn add(&mut self, bytes: u64, span: Span) {
         if bytes > 0 && span > Span::ZERO {
-            let rate = bytes as f64 * 8.0 / span.as_secs_f64();
-            *self.bytes.entry((rate.max(1.0).log2() * BINS) as u16).or_default() += bytes;
+            let rate = BitRate::of(ByteCount::new(bytes), span);
+            *self.bytes.entry(bin(rate.bps(), BITS)).or_default() += bytes;
             self.all += bytes;
         }
     }
@@ -29,8 +31,8 @@ impl Rates {
     pub(crate) fn mode(&self) -> Option<BurstRate> {
         let around = |bin: u16| (bin.saturating_sub(1)..=bin + 1).filter_map(|near| self.bytes.get(&near)).sum::<u64>();
         let (bin, most) = self.bytes.keys().map(|bin| (*bin, around(*bin))).max_by_key(|(_, bytes)| *bytes)?;
-        let rate = ((f64::from(bin) + 0.5) / BINS).exp2();
-        Some(BurstRate { rate: BitRate::from_bps(rate as u64), share: Ratio::of(most as f64, self.all as f64) })
+        let rate = BitRate::from_bps(middle(bin, BITS));
+        Some(BurstRate { rate, share: Ratio::of(most as f64, self.all as f64) })
     }
 }
 

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use fullpipe_record::RoundTrips;
 use fullpipe_units::Span;
 
-/// Bins of a doubling: each is 1.1 % wide.
-const BINS: f64 = 64.0;
+use crate::bins::{bin, middle};
 
-/// Durations, whose quantiles are known within half a percent.
+/// Bins of a doubling, as a power of two: each is 0.8 to 1.6 % wide.
+const BITS: u32 = 6;
+
+/// Durations, whose quantiles are known within a percent.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Spans {
     counts: BTreeMap<u16, u64>,
@@ -20,7 +22,7 @@ pub(crate) struct Spans {
 
 impl Spans {
     pub(crate) fn add(&mut self, span: Span) {
-        *self.counts.entry(bin(span)).or_default() += 1;
+        *self.counts.entry(bin(span.as_nanos(), BITS)).or_default() += 1;
         self.all += 1;
         self.sum += span.as_secs_f64();
         self.least = Some(self.least.map_or(span, |least| least.min(span)));
@@ -48,19 +50,11 @@ impl Spans {
         for (bin, count) in &self.counts {
             below += count;
             if below as f64 >= wanted {
-                return middle(*bin).clamp(self.least.unwrap_or_default(), self.most);
+                return Span::from_nanos(middle(*bin, BITS)).clamp(self.least.unwrap_or_default(), self.most);
             }
         }
         self.most
     }
-}
-
-fn bin(span: Span) -> u16 {
-    ((span.as_nanos().max(1) as f64).log2() * BINS) as u16
-}
-
-fn middle(bin: u16) -> Span {
-    Span::from_nanos(((f64::from(bin) + 0.5) / BINS).exp2() as u64)
 }
 
 #[cfg(test)]

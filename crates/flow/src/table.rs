@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 
+use foldhash::fast::RandomState;
 use fullpipe_record::{Evidence, FlowReport};
 use fullpipe_units::Time;
 use fullpipe_wire::Segment;
@@ -17,15 +18,15 @@ const MAX_ATTEMPTS: usize = 1 << 18;
 /// Ports, addresses and network of a connection, the smaller address first.
 type Key = (u32, SocketAddr, SocketAddr);
 
-/// Connections so far.
+/// Connections so far, by keyed hashes: whoever sends the packets must not choose their places.
 #[derive(Debug, Default)]
 pub struct Flows {
     begin: Option<Time>,
     /// Index of the latest connection of each key.
-    latest: HashMap<Key, usize>,
+    latest: HashMap<Key, usize, RandomState>,
     all: Vec<Flow>,
     /// SYNs that nobody answered yet: a flood of them must not take the room of connections.
-    attempts: HashMap<Key, (Time, Segment)>,
+    attempts: HashMap<Key, (Time, Segment), RandomState>,
     unanswered: u64,
 }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use fullpipe_flow::{Explained, Finished, Flows};
-use fullpipe_record::{CapturePoint, FlowReport};
+use fullpipe_record::{At, CapturePoint, Evidence, FlowReport};
 use fullpipe_units::{Span, Time};
 use fullpipe_wire::{Segment, SegmentOptions, flags};
 
@@ -232,4 +232,103 @@ fn a_capture_that_begins_in_the_middle_has_no_windows_and_no_handshake() {
     assert!(!flow.has_handshake && flow.ends[1].window.is_none());
     assert_eq!((flow.ends[0].unique_bytes.get(), flow.ends[0].missing_bytes.get()), (2 * 1448, 0));
     assert_eq!(flow.point, None, "nothing answered the server");
+}
+
+/// The evidence of the only transfer.
+fn evidence(capture: &mut Capture) -> Evidence {
+    let finished = std::mem::take(&mut capture.flows).finish(Explained::Largest(1));
+    assert_eq!(finished.transfers.len(), 1);
+    finished.transfers.into_iter().next().unwrap().evidence
+}
+
+/// Bytes in flight by the samples, the last first.
+fn in_flight(evidence: &Evidence) -> Vec<u64> {
+    evidence.sender_samples.iter().rev().filter_map(|sample| Some(sample.outstanding()?.get())).collect()
+}
+
+/// A segment whose timestamp is `value` milliseconds and which echoes `echo`.
+fn at_milliseconds(segment: Segment, value: u32, echo: u32) -> Segment {
+    Segment { options: SegmentOptions { timestamps: Some((value, echo)), ..segment.options }, ..segment }
+}
+
+#[test]
+fn echoed_timestamps_show_at_the_receiver_what_the_sender_has_in_flight() {
+    const WINDOW: u32 = 10;
+    let mut capture = Capture::new();
+    capture.sent(true, Segment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..segment() });
+    let answer = Segment {
+        sequence: 4_999,
+        acknowledgement: 1_000,
+        flags: flags::SYN | flags::ACK,
+        options: syn_options(2),
+        ..segment()
+    };
+    capture.sent(false, answer).wait(Span::from_millis(40));
+    // Each segment comes 40 ms after the acknowledgement that allows it.
+    for index in 0..500 {
+        let (round, now) = (index / WINDOW, 1_000 + index / WINDOW * 40 + index % WINDOW);
+        let echo = if round == 0 { 900 } else { now - 40 };
+        capture.sent(true, at_milliseconds(data(index), now - 20, echo));
+        capture.sent(false, at_milliseconds(ack(index + 1), now, now - 20));
+        capture.wait(Span::from_millis(if index % WINDOW == WINDOW - 1 { 31 } else { 1 }));
+    }
+    let evidence = evidence(&mut capture);
+    let seen = evidence.capture.unwrap();
+    assert_eq!((seen.point, seen.by_echo), (Some(At::Receiver), true));
+    let window = u64::from(WINDOW * MSS);
+    let all = in_flight(&evidence);
+    assert!(all.len() > 40 && all[..all.len() - 4].iter().all(|size| *size == window), "{all:?}");
+    let rtt = evidence.sender_samples.last().unwrap().tcp.rtt.unwrap();
+    assert!((rtt.as_millis_f64() - 40.0).abs() < 1.0, "{rtt}");
+}
+
+#[test]
+fn what_the_sending_host_dropped_itself_shows_in_its_own_capture() {
+    let mut capture = Capture::new();
+    capture.handshake(Span::from_millis(40));
+    // Segment 3 never leaves the host; its repair is the first copy that a capture behind the queue sees.
+    for index in [0, 1, 2, 4, 5, 3, 6] {
+        capture.data(index).wait(Span::from_millis(1));
+    }
+    capture.wait(Span::from_millis(40)).ack(7);
+    let evidence = evidence(&mut capture);
+    let seen = evidence.capture.unwrap();
+    assert_eq!((seen.point, seen.lost_before), (Some(At::Sender), 1));
+    assert_eq!(evidence.sender_samples.last().unwrap().tcp.total_retrans.unwrap().get(), 1);
+}
+
+#[test]
+fn a_pace_and_parts_of_segments_are_seen_in_the_trains() {
+    let mut capture = Capture::new();
+    capture.handshake(Span::from_millis(40));
+    // 1000 B every millisecond are 8 Mbit/s.
+    for index in 0..400_u32 {
+        let part = Segment { sequence: 1_000 + index * 1_000, payload: 1_000, ..data(0) };
+        capture.sent(true, part).wait(Span::from_millis(1));
+        if index >= 40 {
+            capture.sent(false, Segment { acknowledgement: 1_000 + (index - 39) * 1_000, ..ack(0) });
+        }
+    }
+    let seen = evidence(&mut capture).capture.unwrap();
+    let pace = seen.departures.unwrap();
+    assert!((pace.rate.as_mbps() - 8.0).abs() < 0.3 && pace.share.get() > 0.95, "{pace:?}");
+    assert!(seen.partial.get() > 0.99 && seen.idle.get() < 0.01, "{seen:?}");
+}
+
+#[test]
+fn connections_side_by_side_are_one_transfer() {
+    let mut flows = Flows::default();
+    let at = |millis: u64| Time::ZERO + Span::from_millis(millis);
+    for index in 0..50_u32 {
+        for stream in 0..3_u16 {
+            let source = SocketAddr::new(address("192.0.2.1:0").ip(), 40_000 + stream);
+            flows.add(&Segment { source, ..data(index) }, at(u64::from(index)));
+        }
+        // Another server's connection at the same time.
+        flows.add(&Segment { destination: address("198.51.100.2:22"), ..data(index) }, at(u64::from(index)));
+    }
+    let finished = flows.finish(Explained::Largest(2));
+    let sizes: Vec<usize> = finished.transfers.iter().map(|transfer| transfer.flows.len()).collect();
+    assert_eq!(sizes, [3, 1]);
+    assert_eq!(finished.transfers[0].evidence.request.streams, 3);
 }

@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fullpipe_diagnose::{diagnose, remedies};
 use fullpipe_flow::{Explained, Flows, TransferEvidence};
-use fullpipe_record::{CaptureReport, CapturedTransfer, Diagnosis, Evidence};
-use fullpipe_units::{BitRate, Span, Time};
+use fullpipe_record::CaptureReport;
+use fullpipe_units::{Span, Time};
 use fullpipe_wire::{Captured, is_known, read_captured};
 
 use crate::error::CaptureError;
@@ -16,13 +15,15 @@ use crate::notes::FileNotes;
 /// Packets after which an interrupt is noticed.
 const INTERRUPT_INTERVAL: u64 = 4096;
 
-/// What is asked about a capture.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Question {
-    /// The transfers whose limit is named.
-    pub explained: Explained,
-    /// Bandwidth of the path, if the user stated it.
-    pub bandwidth: Option<BitRate>,
+/// What a capture holds, as far as it was read.
+#[derive(Debug)]
+pub struct Reading {
+    /// Its connections.
+    pub report: CaptureReport,
+    /// The evidence of the transfers that were asked for.
+    pub transfers: Vec<TransferEvidence>,
+    /// What ended the reading before the end of the file.
+    pub error: Option<CaptureError>,
 }
 
 /// Packets of a capture that are no TCP segments.
@@ -35,15 +36,10 @@ struct Others {
     cut_options: u64,
 }
 
-/// Reads `file` to its end, or until `interrupt` is set, and returns its connections, with the limits of those that
-/// `question` asks for. An error ends the file; the connections before it are returned with it. `name` is that of the
+/// Reads `file` to its end, or until `interrupt` is set, and returns its connections, with the evidence of those that
+/// are to be `explained`. An error ends the file; the connections before it are returned with it. `name` is that of the
 /// file in the report.
-pub fn read_flows(
-    file: &mut PacketFile,
-    name: &str,
-    question: Question,
-    interrupt: &AtomicBool,
-) -> (CaptureReport, Option<CaptureError>) {
+pub fn read_flows(file: &mut PacketFile, name: &str, explained: Explained, interrupt: &AtomicBool) -> Reading {
     let (mut flows, mut others) = (Flows::default(), Others::default());
     let (mut packets, mut segments) = (0_u64, 0_u64);
     let mut times: Option<[Time; 2]> = None;
@@ -72,7 +68,7 @@ pub fn read_flows(
             Captured::Udp | Captured::Other => {}
         }
     };
-    let finished = flows.finish(question.explained);
+    let finished = flows.finish(explained);
     let mut report = CaptureReport {
         name: name.to_owned(),
         format: format_of(file.notes()),
@@ -82,21 +78,12 @@ pub fn read_flows(
         notes: notes(file.notes(), &others),
         unanswered: finished.unanswered,
         flows: finished.flows,
-        transfers: finished.transfers.into_iter().map(|transfer| judge(transfer, question)).collect(),
+        transfers: Vec::new(),
     };
     if report.unanswered > 0 {
         report.notes.push(format!("{} SYNs got no answer.", report.unanswered));
     }
-    (report, error)
-}
-
-/// Returns the limit of a transfer, with what would lift it.
-fn judge(transfer: TransferEvidence, question: Question) -> CapturedTransfer {
-    let evidence = Evidence { bandwidth: question.bandwidth, ..transfer.evidence };
-    let verdict = diagnose(&evidence);
-    let remedies = remedies(&evidence, &verdict);
-    let diagnosis = Diagnosis { transfer: None, verdict, remedies, evidence: Some(evidence) };
-    CapturedTransfer { flows: transfer.flows, diagnosis }
+    Reading { report, transfers: finished.transfers, error }
 }
 
 fn format_of(notes: &FileNotes) -> String {
@@ -135,8 +122,6 @@ mod tests {
     use super::*;
     use std::io::Cursor;
 
-    const NOTHING: Question = Question { explained: Explained::Largest(0), bandwidth: None };
-
     /// Returns a pcap file with one packet of link type `link`.
     fn pcap(link: u32) -> PacketFile {
         let mut bytes = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
@@ -148,7 +133,8 @@ mod tests {
 
     #[test]
     fn packets_of_a_link_that_is_not_read_are_stated() {
-        let read = |link| read_flows(&mut pcap(link), "made.pcap", NOTHING, &AtomicBool::new(false)).0;
+        let read =
+            |link| read_flows(&mut pcap(link), "made.pcap", Explained::Largest(0), &AtomicBool::new(false)).report;
         let radio = read(127);
         assert_eq!((radio.packets, radio.segments), (1, 0));
         assert_eq!(radio.notes, ["Packets of link type 127 are not read."]);

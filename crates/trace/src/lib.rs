@@ -34,6 +34,6 @@ mod record;
 pub use compression::Compression;
 pub use error::CaptureError;
 pub use file::{CapturedPacket, PacketFile};
-pub use flows::{Question, read_flows};
-pub use fullpipe_flow::Explained;
+pub use flows::{Reading, read_flows};
+pub use fullpipe_flow::{Explained, TransferEvidence};
 pub use notes::{CaptureInterface, FileNotes};

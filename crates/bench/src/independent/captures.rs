@@ -10,8 +10,9 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fullpipe_diagnose::diagnose;
 use fullpipe_record::{At, Direction, Evidence, Verdict};
-use fullpipe_trace::{Explained, PacketFile, Question, read_flows};
+use fullpipe_trace::{Explained, PacketFile, read_flows};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::network::{Host, Network};
@@ -89,18 +90,16 @@ pub(crate) fn seen(record: &Record, folder: &Path) -> Vec<Seen> {
     let download = record.evidence.as_ref().is_some_and(|evidence| evidence.request.direction == Direction::Download);
     let read = |(host, end)| {
         let mut file = PacketFile::open(&path(folder, &record.stem(), host)).ok()?;
-        let bandwidth = record.states_rate.then_some(record.bandwidth);
-        let question = Question { explained: Explained::Largest(1), bandwidth };
-        let (report, _) = read_flows(&mut file, "capture", question, &AtomicBool::new(false));
-        if report.flows.is_empty() {
+        let reading = read_flows(&mut file, "capture", Explained::Largest(1), &AtomicBool::new(false));
+        if reading.report.flows.is_empty() {
             // The far host sees nothing of a transfer over the near one's loopback.
             return None;
         }
-        let found = report.transfers.into_iter().next().map(|transfer| transfer.diagnosis);
-        let evidence: Option<&Evidence> = found.as_ref().and_then(|found| found.evidence.as_ref());
-        let point = evidence.and_then(|evidence| evidence.capture?.point);
+        let bandwidth = record.states_rate.then_some(record.bandwidth);
+        let evidence = reading.transfers.into_iter().next().map(|found| Evidence { bandwidth, ..found.evidence });
+        let point = evidence.as_ref().and_then(|evidence| evidence.capture?.point);
         let (expected, name) = (record.expected.clone(), record.name.clone());
-        Some(Seen { end, expected, name, point, verdict: found.map(|found| found.verdict) })
+        Some(Seen { end, expected, name, point, verdict: evidence.as_ref().map(diagnose) })
     };
     let ends = if download { [At::Receiver, At::Sender] } else { [At::Sender, At::Receiver] };
     if record.left_out().is_some() {

@@ -1,6 +1,7 @@
 //! Synthetic and recorded evidence, and the verdicts on it.
 
 mod builder;
+mod captured;
 mod cures;
 mod edges;
 mod golden;

@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use fullpipe_record::{CaptureReport, Content, Document, Event};
+use fullpipe_diagnose::diagnose;
+use fullpipe_experiment::advice;
+use fullpipe_record::{CaptureReport, CapturedTransfer, Content, Diagnosis, Document, Event, Evidence};
 use fullpipe_report as report;
-use fullpipe_trace::{Explained, PacketFile, Question, read_flows};
+use fullpipe_trace::{Explained, PacketFile, Reading, TransferEvidence, read_flows};
 use fullpipe_units::BitRate;
 
 use crate::commands::Run;
@@ -13,10 +15,12 @@ use crate::commands::output::OutputArguments;
 use crate::failure::{Failure, INTERRUPTED, USAGE};
 use crate::terminal::{Format, Terminal};
 
-/// The TCP connections in a capture.
+/// The TCP connections in a capture, and what limited the largest.
 ///
 /// Reads pcap and pcapng files, compressed or not, and lists what each connection moved, what was sent again, late,
-/// reordered or not captured, its round-trip times and windows, and where on the path the capture was taken.
+/// reordered or not captured, its round-trip times and windows, and where on the path the capture was taken. The
+/// transfer with most data, or the one of --flow, is judged as `diagnose` judges one: its limit, the figures that decide,
+/// and what would help.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Capture file; `-` is standard input
@@ -28,7 +32,7 @@ pub(crate) struct Arguments {
     /// Print this connection of the list at length
     #[arg(long, value_name = "NO")]
     flow: Option<u64>,
-    /// Bandwidth of the path at the Ethernet layer, if you know it
+    /// Capacity of the path, if known; it makes the verdict surer
     #[arg(long, value_name = "RATE")]
     bandwidth: Option<BitRate>,
     #[command(flatten)]
@@ -47,8 +51,10 @@ impl Run for Arguments {
             if is_piped { PacketFile::new(std::io::stdin(), "standard input") } else { PacketFile::open(&self.file) }?;
         let name = if is_piped { "standard input".to_owned() } else { name };
         let flag = super::interrupt_flag()?;
-        let (capture, error) = read_flows(&mut file, &name, self.question(), &flag);
-        let shown = self.show(capture, terminal);
+        let explained = self.flow.map_or(Explained::Largest(1), Explained::Flow);
+        let Reading { report, transfers, error } = read_flows(&mut file, &name, explained, &flag);
+        let transfers = transfers.into_iter().map(|transfer| self.judge(transfer)).collect();
+        let shown = self.show(CaptureReport { transfers, ..report }, terminal);
         // What was read before an error or an interrupt is printed first.
         match error {
             Some(error) => Err(error.into()),
@@ -59,9 +65,13 @@ impl Run for Arguments {
 }
 
 impl Arguments {
-    fn question(&self) -> Question {
-        let explained = self.flow.map_or(Explained::Largest(1), Explained::Flow);
-        Question { explained, bandwidth: self.bandwidth }
+    /// Returns what limited a transfer, and what would help.
+    fn judge(&self, transfer: TransferEvidence) -> CapturedTransfer {
+        let evidence = Evidence { bandwidth: self.bandwidth, ..transfer.evidence };
+        let verdict = diagnose(&evidence);
+        let remedies = advice(&evidence, &verdict);
+        let diagnosis = Diagnosis { transfer: None, verdict, remedies, evidence: Some(evidence) };
+        CapturedTransfer { flows: transfer.flows, diagnosis }
     }
 
     fn show(&self, mut capture: CaptureReport, terminal: &Terminal) -> Result<(), Failure> {
@@ -71,7 +81,7 @@ impl Arguments {
             let flow = capture.flows.first().ok_or_else(|| {
                 Failure::new(USAGE, format!("there is no connection {number}: the capture has {count}"))
             })?;
-            terminal.result(&report::flow(flow, terminal.style()));
+            terminal.result(&report::flow(flow, &capture.transfers, terminal.style()));
         } else {
             terminal.result(&report::capture(&capture, self.top, terminal.style()));
         }

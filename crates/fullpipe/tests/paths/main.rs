@@ -7,3 +7,4 @@ mod lab;
 mod lab_up;
 mod latency;
 mod streams;
+mod trace;

@@ -1,6 +1,7 @@
-use fullpipe_record::{CapturePoint, CaptureReport, FlowEnd, FlowReport};
-use fullpipe_units::{ByteCount, Span};
+use fullpipe_record::{CapturePoint, CaptureReport, CapturedTransfer, FlowEnd, FlowReport};
+use fullpipe_units::{BitRate, ByteCount, Span};
 
+use super::diagnosis::diagnosis;
 use super::measurement::round_trip;
 use super::style::{Style, heading, wrapped};
 use super::table::{Align, Table};
@@ -23,8 +24,10 @@ pub fn capture(report: &CaptureReport, top: usize, style: Style) -> String {
         let rest = format!("{} with less data are left out (--top).", flows.len() - top);
         text += &wrapped(&rest, 2, |line| style.dim(line));
     }
-    if let Some(largest) = flows.first() {
-        text += &flow(largest, style);
+    let explained = report.transfers.first().and_then(|transfer| transfer.flows.first());
+    let largest = explained.and_then(|number| flows.iter().find(|flow| flow.number == *number));
+    if let Some(largest) = largest.or(flows.first()) {
+        text += &flow(largest, &report.transfers, style);
     }
     text
 }
@@ -53,8 +56,8 @@ fn list(flows: &[&FlowReport], style: Style) -> String {
     table.render(2, |head| style.dim(head))
 }
 
-/// A connection at length.
-pub fn flow(flow: &FlowReport, style: Style) -> String {
+/// A connection at length, with the limit of its transfer if that is one of `transfers`.
+pub fn flow(flow: &FlowReport, transfers: &[CapturedTransfer], style: Style) -> String {
     let [sender, receiver] = by_direction(flow);
     let head = format!("Connection {}: {} sends to {}", flow.number, sender.address, receiver.address);
     let mut text = heading(style, &head);
@@ -64,7 +67,20 @@ pub fn flow(flow: &FlowReport, style: Style) -> String {
         table.row([name.to_owned(), value]);
     }
     text += &table.render(2, str::to_owned);
-    text
+    let own = transfers.iter().find(|transfer| transfer.flows.contains(&flow.number));
+    text + &own.map_or_else(String::new, |transfer| limit(transfer, style))
+}
+
+/// Returns the limit of a transfer, and what would help.
+fn limit(transfer: &CapturedTransfer, style: Style) -> String {
+    let numbers: Vec<String> = transfer.flows.iter().map(u64::to_string).collect();
+    let together = match numbers.len() {
+        1 => String::new(),
+        _ => wrapped(&format!("Judged together: connections {}.", numbers.join(", ")), 2, |line| style.dim(line)),
+    };
+    let steady = transfer.diagnosis.evidence.as_ref().and_then(|evidence| evidence.steady);
+    let rate = steady.map_or(BitRate::ZERO, |steady| steady.rate);
+    together + &diagnosis(&transfer.diagnosis, rate, style)
 }
 
 fn rows(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> Vec<(&'static str, String)> {

@@ -1,0 +1,34 @@
+//! Bins whose width is a share of the values in them.
+
+/// Returns the bin of `value`: each doubling has 2^`bits` of them, of equal width.
+pub(crate) fn bin(value: u64, bits: u32) -> u16 {
+    let value = value.max(1);
+    let doublings = value.ilog2();
+    let scaled = if doublings >= bits { value >> (doublings - bits) } else { value << (bits - doublings) };
+    let within = scaled & ((1 << bits) - 1);
+    ((u64::from(doublings) << bits) | within) as u16
+}
+
+/// Returns the middle of a bin.
+pub(crate) fn middle(bin: u16, bits: u32) -> u64 {
+    let parts = f64::from(1_u32 << bits);
+    let (doublings, within) = (bin >> bits, f64::from(bin & ((1 << bits) - 1)));
+    (f64::from(doublings).exp2() * (1.0 + (within + 0.5) / parts)) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_as_far_from_the_middle_of_its_bin_as_half_its_width() {
+        for bits in [5, 6] {
+            for value in [1_u64 << 20, 1_000_003, 123_456_789, u64::from(u32::MAX), 1 << 40, u64::MAX] {
+                let off = middle(bin(value, bits), bits) as f64 / value as f64 - 1.0;
+                assert!(off.abs() <= 0.5 / f64::from(1_u32 << bits) + 1e-9, "{value}: {off}");
+            }
+            assert!(bin(1_000, bits) < bin(1_100, bits));
+        }
+        assert_eq!(bin(0, 5), bin(1, 5));
+    }
+}

@@ -1,0 +1,66 @@
+//! Segments of one connection, in any order, with any numbers: whatever they are, they give connections and a verdict.
+#![no_main]
+
+use std::net::SocketAddr;
+
+use fullpipe_diagnose::{diagnose, remedies};
+use fullpipe_flow::{Explained, Flows};
+use fullpipe_units::{Span, Time};
+use fullpipe_wire::{Segment, SegmentOptions};
+use libfuzzer_sys::fuzz_target;
+
+/// Bytes of the input that make one segment.
+const SEGMENT: usize = 28;
+
+fuzz_target!(|data: &[u8]| {
+    let mut flows = Flows::default();
+    let mut at = Time::ZERO;
+    for bytes in data.chunks_exact(SEGMENT) {
+        at = at + Span::from_micros(u64::from(half(bytes, 0)));
+        flows.add(&segment(bytes), at);
+    }
+    let finished = flows.finish(Explained::Largest(2));
+    for transfer in &finished.transfers {
+        assert!(!transfer.flows.is_empty() && transfer.flows.len() <= finished.flows.len());
+        let verdict = diagnose(&transfer.evidence);
+        remedies(&transfer.evidence, &verdict);
+    }
+});
+
+fn segment(bytes: &[u8]) -> Segment {
+    let kind = bytes[2];
+    let port = 40_000 + u16::from(kind >> 6);
+    let [client, server] = [([192, 0, 2, 1], port), ([198, 51, 100, 2], 5201)].map(SocketAddr::from);
+    let (source, destination) = if kind & 1 == 0 { (client, server) } else { (server, client) };
+    let options = SegmentOptions {
+        mss: (kind & 2 != 0).then(|| half(bytes, 20)),
+        window_scale: (kind & 4 != 0).then_some(bytes[22]),
+        timestamps: (kind & 8 != 0).then(|| (word(bytes, 12), word(bytes, 16))),
+        ..SegmentOptions::default()
+    };
+    Segment {
+        source,
+        destination,
+        network: 0,
+        overhead: 0,
+        sequence: word(bytes, 4),
+        acknowledgement: word(bytes, 8),
+        flags: u16::from(bytes[3]),
+        window: half(bytes, 24),
+        payload: u32::from(half(bytes, 26)) << (bytes[23] & 3),
+        options,
+        identification: (kind & 16 != 0).then(|| half(bytes, 22)),
+        hops_left: 64,
+        traffic_class: 0,
+        checksum: 0,
+        checksum_is_unfinished: false,
+    }
+}
+
+fn half(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
