@@ -126,7 +126,7 @@ const TABLE: [CandidateSet; 20] = [
             LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
             LegalVerdict::Pacing(PacingVerdict::Qdisc),
         ],
-        would_distinguish: "a capture at the sender",
+        would_distinguish: "a capture at the sender, and what waits in its buffer (ss -tnm)",
     },
     CandidateSet {
         view: Basis::Capture,

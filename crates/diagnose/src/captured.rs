@@ -9,10 +9,12 @@ use fullpipe_units::{ByteCount, Ratio};
 use crate::figures::{Figures, share};
 use crate::finding::Finding;
 use crate::limits::{capacity, congestion_window, loss, mtu, receive_window};
+use crate::losses;
 use crate::text::{self, Row};
 use crate::thresholds::{
-    CLOCKED_SHARE, FEW_SEGMENTS, FLAT_PLATEAU, IDLE_CAPTURE_SHARE, MAX_PACE_FACTOR, MIN_LIMIT_SHARE, MIN_PACED_SHARE,
-    MIN_PARTIAL_SHARE, MIN_PLATEAU, MIN_SHARE_OF_BURSTS, MIN_TUNED_GROWTH, MIN_USE_OF_FULL_PATH,
+    CLOCKED_SHARE, FEW_SEGMENTS, FLAT_PLATEAU, IDLE_CAPTURE_SHARE, MANY_LOSSY_ROUND_TRIPS, MAX_PACE_FACTOR,
+    MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_PACED_SHARE, MIN_PARTIAL_SHARE, MIN_PLATEAU, MIN_SHARE_BELOW_PACE,
+    MIN_SHARE_OF_BURSTS, MIN_TUNED_GROWTH, MIN_USE_OF_FULL_PATH, PACED_BURSTS_SHARE,
 };
 
 /// Returns the limit that a capture shows.
@@ -23,6 +25,7 @@ pub(crate) fn find(figures: &Figures, capture: &CaptureEvidence) -> Finding {
         View::hardly_anything,
         View::window,
         View::idle,
+        View::policed_at_first,
         View::own_pace,
         View::own_queue,
         View::buffer_of_sender,
@@ -77,6 +80,20 @@ impl View<'_> {
         (idle.get() >= IDLE_CAPTURE_SHARE).then(|| Finding::new(SenderApplicationVerdict::Idle, idle).one_of_several())
     }
 
+    /// Finds a device that discards what exceeds a rate, and a sender that has learnt it: much was lost in many round
+    /// trips, more than a slow start that overshoots takes to repair, and nothing since.
+    fn policed_at_first(&self) -> Option<Finding> {
+        let lost = self.figures.lost()?.ratio();
+        let lossy = losses::lossy_round_trips(&self.figures.flows, self.figures.idle_rtt.or(self.figures.rtt)?);
+        let found = self.figures.part.is_some()
+            && lost.get() >= MIN_LOSS_OF_PROBES
+            && lossy >= MANY_LOSSY_ROUND_TRIPS
+            && !self.lost_on_path()
+            && !self.waits_on_path();
+        let found = found.then(|| Finding::new(LossVerdict::Policer, Ratio::ONE))?;
+        Some(if self.is_at_sender() { found } else { found.one_of_several() })
+    }
+
     /// Finds a sender that spaces its data by a rate: by its program, which then has no more than parts of segments, or
     /// below it.
     fn own_pace(&self) -> Option<Finding> {
@@ -128,11 +145,23 @@ impl View<'_> {
             return Some(Finding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE).one_of_several());
         }
         let at_own_times = self.capture.clocked.is_some_and(|clocked| clocked.get() < CLOCKED_SHARE);
-        Some(if at_own_times || self.plateau()? < MIN_PLATEAU {
-            Finding::new(SenderApplicationVerdict::Idle, Ratio::ONE).one_of_several()
+        let found: LegalVerdict = if self.plateau()? < MIN_PLATEAU {
+            SenderApplicationVerdict::Idle.into()
+        } else if self.bursts_are_paced() {
+            // The kernel's pace hides what follows acknowledgements.
+            SendBufferVerdict::TcpWmemMax.into()
+        } else if at_own_times {
+            SenderApplicationVerdict::Idle.into()
         } else {
-            Finding::new(SendBufferVerdict::SoSndbuf, Ratio::ONE).one_of_several()
-        })
+            SendBufferVerdict::SoSndbuf.into()
+        };
+        Some(Finding::new(found, Ratio::ONE).one_of_several())
+    }
+
+    /// Returns whether small trains are spaced by a rate, which is above that of the transfer.
+    fn bursts_are_paced(&self) -> bool {
+        let small = self.figures.mss.is_some_and(|mss| self.capture.train <= mss * FEW_SEGMENTS);
+        small && self.capture.departures.is_some_and(|burst| burst.share.get() >= PACED_BURSTS_SHARE)
     }
 
     fn is_at_sender(&self) -> bool {
@@ -163,7 +192,10 @@ impl View<'_> {
         let each = all.scaled(1.0 / f64::from(self.figures.streams()));
         let of_time = |burst: &BurstRate| {
             let pace = [each, all].into_iter().find(|rate| burst.rate <= rate.scaled(MAX_PACE_FACTOR))?;
-            Some(Ratio::new((burst.share.get() * pace.relative_to(burst.rate)).min(1.0)))
+            // At first a shaper may let more pass; at other times faster trains show that nothing spaces them.
+            let is_whole = burst.rate >= pace.scaled(1.0 / MAX_PACE_FACTOR);
+            let of_time = (burst.share.get() * pace.relative_to(burst.rate)).min(1.0);
+            (is_whole || burst.share.get() >= MIN_SHARE_BELOW_PACE).then(|| Ratio::new(of_time))
         };
         let both = [self.capture.departures, self.capture.arrivals];
         both.iter().flatten().filter_map(of_time).max_by(|one, other| one.get().total_cmp(&other.get()))

@@ -413,6 +413,13 @@ pub(crate) const IDLE_CAPTURE_SHARE: f64 = 0.35;
 pub(crate) const MIN_PACED_SHARE: f64 = 0.3;
 /// Multiple of the transfer's rate up to which a frequent rate is that of a pace, and not of bursts with pauses.
 pub(crate) const MAX_PACE_FACTOR: f64 = 1.1;
+/// Share of the data at one rate where that is below the transfer's: faster trains must be few.
+pub(crate) const MIN_SHARE_BELOW_PACE: f64 = 0.4;
+/// Share of the data in small trains at one rate from which the kernel paces (measured: 0.65 and 0.77).
+pub(crate) const PACED_BURSTS_SHARE: f64 = 0.5;
+/// Round trips with several losses that a policer causes before its rate is learnt (measured: 11 to 15; at most 4 of a
+/// slow start that overshoots).
+pub(crate) const MANY_LOSSY_ROUND_TRIPS: usize = 8;
 /// Share of the packets without a whole number of full segments, from which the program had no more to send (measured:
 /// 0.2 and 0.95 of programs with a rate, at most 0.03 elsewhere).
 pub(crate) const MIN_PARTIAL_SHARE: f64 = 0.1;

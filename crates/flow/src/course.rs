@@ -14,8 +14,8 @@ const FIRST_WIDTH: Span = Span::from_millis(10);
 pub(crate) struct View {
     /// Bytes in flight after the last segment.
     pub(crate) flight: u64,
-    /// The window that it went by.
-    pub(crate) window: Option<u64>,
+    /// The window that it went by, as it stands in the header: not shifted.
+    pub(crate) window: Option<u16>,
     /// Smoothed as the kernel does it (RFC 6298, 2.3).
     rtt: Option<Span>,
     least_rtt: Option<Span>,
@@ -73,9 +73,31 @@ pub(crate) struct Agreed {
     pub(crate) mss: ByteCount,
     pub(crate) timestamps: bool,
     pub(crate) sack: bool,
-    /// Shift of the receiver's windows; `None` where there is none.
-    pub(crate) scale: Option<u8>,
-    pub(crate) has_handshake: bool,
+    /// Shift of the receiver's windows.
+    pub(crate) scale: Scale,
+}
+
+/// Shift of the windows of an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scale {
+    /// Both SYNs agree on it.
+    Agreed(u8),
+    /// The SYNs show that there is none.
+    Absent,
+    /// The SYNs were not captured; what was in flight shows it.
+    Inferred(u8),
+    /// Neither shows it.
+    Unknown,
+}
+
+impl Scale {
+    fn shift(self) -> Option<u8> {
+        match self {
+            Self::Agreed(shift) | Self::Inferred(shift) => Some(shift),
+            Self::Absent => Some(0),
+            Self::Unknown => None,
+        }
+    }
 }
 
 impl Course {
@@ -132,8 +154,12 @@ impl Point {
                 timeouts_in_a_row: Some(SegCount::new(self.timeouts)),
                 timestamps: Some(agreed.timestamps),
                 sack: Some(agreed.sack),
-                window_scaling: agreed.has_handshake.then_some(agreed.scale.is_some()),
-                snd_wscale: agreed.scale,
+                window_scaling: match agreed.scale {
+                    Scale::Agreed(_) => Some(true),
+                    Scale::Absent => Some(false),
+                    Scale::Inferred(_) | Scale::Unknown => None,
+                },
+                snd_wscale: agreed.scale.shift().filter(|_| agreed.scale != Scale::Absent),
                 snd_mss: Some(agreed.mss),
                 unacked: Some(segments(view.flight)),
                 rtt: view.rtt.map(|rtt| rtt + rest),
@@ -143,7 +169,10 @@ impl Point {
                 bytes_sent: Some(ByteCount::new(sent)),
                 bytes_retrans: Some(ByteCount::new(self.again_bytes)),
                 bytes_acked: Some(ByteCount::new(self.acknowledged)),
-                snd_wnd: view.window.map(ByteCount::new),
+                snd_wnd: view
+                    .window
+                    .zip(agreed.scale.shift())
+                    .map(|(window, shift)| ByteCount::new(u64::from(window) << shift)),
                 ..TcpInfo::default()
             },
             memory: None,

@@ -18,7 +18,7 @@ struct Tick {
     times: [Time; 2],
     /// Positions that the first and the last acknowledge.
     positions: [u64; 2],
-    window: Option<u64>,
+    window: Option<u16>,
 }
 
 /// What a sender had seen when it sent a segment (RFC 7323, 4.1: a segment echoes the timestamp of the newest
@@ -27,8 +27,8 @@ struct Tick {
 pub(crate) struct Echo {
     /// Everything below was acknowledged; the middle of what the acknowledgements of one timestamp say.
     pub(crate) acknowledged: u64,
-    /// The window that it was allowed.
-    pub(crate) window: Option<u64>,
+    /// The window that it was allowed, as it stands in the header.
+    pub(crate) window: Option<u16>,
     /// From the first of those acknowledgements to this segment, if it is the first that echoes them.
     pub(crate) first_after: Option<Span>,
     /// From the last of them to this segment.
@@ -43,8 +43,8 @@ pub(crate) struct Echoes {
 }
 
 impl Echoes {
-    /// Takes note of an acknowledgement up to `position`, with a window if its scale is known.
-    pub(crate) fn acknowledges(&mut self, segment: &Segment, position: u64, window: Option<u64>, at: Time) {
+    /// Takes note of an acknowledgement up to `position`, with the window that data may fill.
+    pub(crate) fn acknowledges(&mut self, segment: &Segment, position: u64, window: Option<u16>, at: Time) {
         let Some((value, _)) = segment.options.timestamps else { return };
         match self.ticks.back_mut() {
             Some(last) if last.value == value => {

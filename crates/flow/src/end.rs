@@ -4,7 +4,7 @@ use fullpipe_record::FlowEnd;
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
 use fullpipe_wire::{Segment, flags};
 
-use crate::course::Agreed;
+use crate::course::{Agreed, Scale};
 use crate::echoes::{Echo, Echoes};
 use crate::intervals::Intervals;
 use crate::loops::Loop;
@@ -112,7 +112,7 @@ impl End {
             is_late = !overtaken;
             again = if overtaken { 0 } else { segment.payload.into() };
         }
-        self.unacknowledged.sent(end, at, added.known > 0);
+        self.unacknowledged.sent([start, end], at, added.known > 0);
         if self.next.is_none_or(|next| end > next) {
             self.next = Some(end);
             self.newest = Some(*segment);
@@ -198,16 +198,18 @@ impl End {
     }
 
     /// Returns what it and `other` agreed on for its data, which is stream number `stream`.
-    pub(crate) fn agreed(&self, other: &Self, stream: u16) -> Agreed {
-        let both = self.has_syn() && other.has_syn();
-        let scales = self.window_scale().is_some() && other.window_scale().is_some();
+    pub(crate) fn agreed(&self, other: &Self, stream: u16, by_echo: bool) -> Agreed {
+        let scale = match (self.has_syn() && other.has_syn(), self.window_scale(), other.window_scale()) {
+            (true, Some(_), Some(shift)) => Scale::Agreed(shift),
+            (true, ..) => Scale::Absent,
+            (false, ..) => self.sending.scale(by_echo).map_or(Scale::Unknown, Scale::Inferred),
+        };
         Agreed {
             stream,
             mss: self.segment_size(other),
             timestamps: self.counts.timestamps,
             sack: self.counts.sack_permitted && other.counts.sack_permitted,
-            scale: other.window_scale().filter(|_| both && scales),
-            has_handshake: both,
+            scale,
         }
     }
 

@@ -6,23 +6,28 @@ use fullpipe_units::Time;
 use crate::flow::Flow;
 
 /// Data of a connection that is a part of a transfer: at least this share of what the largest connection moved.
-const MIN_SHARE: f64 = 0.05;
+const MIN_SHARE: f64 = 0.1;
+
+/// Data from which a connection may be one of several: below it, one that only controls the others is as large.
+const MIN_SIDE_BY_SIDE: u64 = 1_000_000;
 
 /// Data of a connection by what goes back over it at most: in a conversation both ends send.
 const FEW_BACK: u64 = 10;
 
-/// Returns the connections that belong to the same transfer as `largest`, itself among them: between the same hosts, to
+/// Returns the connections that belong to the same transfer as the one at `number`, itself among them: between the same hosts, to
 /// the same server, at the same time and in the same direction.
-pub(crate) fn transfer(largest: &Flow, flows: &[Flow]) -> Vec<usize> {
+pub(crate) fn transfer(number: usize, flows: &[Flow]) -> Vec<usize> {
+    let largest = &flows[number];
     let enough = largest.data() as f64 * MIN_SHARE;
-    let belongs = |flow: &&Flow| {
-        flow.hosts() == largest.hosts()
+    let belongs = |flow: &Flow| {
+        largest.data() >= MIN_SIDE_BY_SIDE
+            && flow.hosts() == largest.hosts()
             && flow.sender() == largest.sender()
             && flow.overlaps(largest)
             && flow.data() as f64 >= enough
-            && (flow.data_back() <= flow.data() / FEW_BACK || largest.first() == flow.first())
+            && flow.data_back() <= flow.data() / FEW_BACK
     };
-    flows.iter().enumerate().filter(|(_, flow)| belongs(flow)).map(|(index, _)| index).collect()
+    flows.iter().enumerate().filter(|(index, flow)| *index == number || belongs(flow)).map(|(index, _)| index).collect()
 }
 
 /// Returns the evidence of a transfer over `flows`, the largest first.
@@ -34,7 +39,7 @@ pub(crate) fn evidence(flows: &[&Flow]) -> Option<Evidence> {
     let of_flow = |(flow, stream): (&&Flow, u16)| -> Vec<Sample> {
         let (end, other) = flow.ends();
         let rest = flow.rest(by_echo).unwrap_or_default();
-        end.sending.course.samples(end.agreed(other, stream), origin, by_echo, rest)
+        end.sending.course.samples(end.agreed(other, stream, by_echo), origin, by_echo, rest)
     };
     let samples: Vec<Sample> = flows.iter().zip(0..).flat_map(of_flow).collect();
     let idle_rtt = flows.iter().filter_map(|flow| flow.handshake_time()).min();

@@ -74,15 +74,17 @@ impl Flow {
         let echo = other.echoes.seen_by(segment, at).filter(|_| segment.payload > 0);
         let mss = end.segment_size(other);
         end.place(segment, echo, mss, at);
-        let window = scale(segment, end, other).map(|scale| u64::from(segment.window) << scale);
+        let window = is_scaled(segment).then_some(segment.window);
         if segment.has(flags::ACK) {
             let on_way = other.has_data_on_way();
             let position = other.is_acknowledged(segment.acknowledgement, at);
             end.acknowledges(segment, position, on_way);
             end.echoes.acknowledges(segment, position, window, at);
         }
+        if let Some(scale) = scale(segment, end, other) {
+            end.advertises(u64::from(segment.window) << scale, at);
+        }
         if let Some(window) = window {
-            end.advertises(window, at);
             other.sending.is_allowed(window);
         }
     }
@@ -180,8 +182,12 @@ fn shortest(end: &End, other: &End) -> Option<Span> {
 fn scale(segment: &Segment, end: &End, other: &End) -> Option<u8> {
     const MAX_SCALE: u8 = 14;
     let agreed = end.window_scale().zip(other.window_scale()).map_or(0, |(own, _)| own.min(MAX_SCALE));
-    let is_scaled = segment.flags & (flags::SYN | flags::RST) == 0;
-    (is_scaled && end.has_syn() && other.has_syn()).then_some(agreed)
+    (is_scaled(segment) && end.has_syn() && other.has_syn()).then_some(agreed)
+}
+
+/// Returns true for a segment whose window is one that data may fill.
+fn is_scaled(segment: &Segment) -> bool {
+    segment.flags & (flags::SYN | flags::RST) == 0
 }
 
 /// Returns true for the segment that opens a connection.

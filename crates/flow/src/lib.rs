@@ -14,6 +14,7 @@ mod intervals;
 mod loops;
 mod rates;
 mod repetitions;
+mod scales;
 mod sending;
 mod sequence;
 mod spans;

@@ -5,6 +5,7 @@ use fullpipe_units::{ByteCount, Ratio, Span, Time};
 use crate::course::Course;
 use crate::echoes::Echo;
 use crate::rates::Rates;
+use crate::scales::Scales;
 
 /// Maximum time after an acknowledgement at which the data that it allowed is sent, at the sender itself; and as seen
 /// from elsewhere, where the clock of timestamps and waiting on the path add to it.
@@ -97,6 +98,7 @@ pub(crate) struct Sent {
 pub(crate) struct Sending {
     pub(crate) course: Course,
     clocks: [Clock; 2],
+    scales: [Scales; 2],
     peak: Peak,
     /// Time with little in flight.
     low: Span,
@@ -151,10 +153,12 @@ impl Sending {
             self.echoes += 1;
             now.echoed.flight = sent.next.saturating_sub(echo.acknowledged);
             now.echoed.window = echo.window.or(now.echoed.window);
+            self.scales[1].sent(now.echoed.flight, now.echoed.window);
             if let Some(rtt) = echo.first_after {
                 now.echoed.took(rtt);
             }
         }
+        self.scales[0].sent(now.here.flight, now.here.window);
         let flight = now.here.flight;
         self.peak.add(flight, at, self.horizon());
         self.last_sent = Some(at);
@@ -186,13 +190,14 @@ impl Sending {
             // The congestion window is smaller from here on.
             self.peak = Peak { most: [now.here.flight, 0], since: at };
         }
-        if let Some(rtt) = rtt {
+        // While a loss is repaired, acknowledgements wait for it.
+        if let Some(rtt) = rtt.filter(|_| !now.recovers) {
             now.here.took(rtt);
         }
     }
 
-    /// Takes note of the window that the other end allows.
-    pub(crate) fn is_allowed(&mut self, window: u64) {
+    /// Takes note of the window that the other end allows, as it stands in the header.
+    pub(crate) fn is_allowed(&mut self, window: u16) {
         self.course.now.here.window = Some(window);
     }
 
@@ -247,6 +252,11 @@ impl Sending {
     fn duration(&self) -> Span {
         let begin = self.course.begin().unwrap_or(Time::ZERO);
         self.last_at.map_or(Span::ZERO, |last| last.since(begin))
+    }
+
+    /// Returns the shift of the windows that it goes by, if what it has in flight shows that.
+    pub(crate) fn scale(&self, by_echo: bool) -> Option<u8> {
+        self.scales[usize::from(by_echo)].shift()
     }
 
     /// Returns whether most of its segments echo timestamps whose acknowledgements were captured.

@@ -85,7 +85,7 @@ fn transfers(flows: &[Flow], explained: Explained) -> Vec<TransferEvidence> {
         if known.contains(&index) {
             continue;
         }
-        let mut members = transfer(&flows[index], flows);
+        let mut members = transfer(index, flows);
         members.retain(|member| !known.contains(member));
         members.sort_by_key(|member| Reverse(flows[*member].data()));
         known.extend(members.iter().copied());

@@ -23,8 +23,8 @@ pub(crate) struct Unacknowledged {
 }
 
 impl Unacknowledged {
-    /// Takes note of a segment that ends at `end`; `repeats` where some of its bytes were seen before.
-    pub(crate) fn sent(&mut self, end: u64, at: Time, repeats: bool) {
+    /// Takes note of a segment from `start` to `end`; `repeats` where some of its bytes were seen before.
+    pub(crate) fn sent(&mut self, [start, end]: [u64; 2], at: Time, repeats: bool) {
         let sent = Sent { end, at, is_ambiguous: repeats };
         match self.segments.back() {
             Some(last) if last.end >= end => {
@@ -33,6 +33,9 @@ impl Unacknowledged {
                     Some(same) if same.end == end || repeats => *same = Sent { at, is_ambiguous: true, ..*same },
                     _ => self.segments.insert(index, sent),
                 }
+                // It may hold several segments of before.
+                let within = self.segments.iter_mut().take(index).rev().take_while(|segment| segment.end > start);
+                within.filter(|_| repeats).for_each(|segment| *segment = Sent { at, is_ambiguous: true, ..*segment });
             }
             _ => self.segments.push_back(sent),
         }
@@ -67,10 +70,10 @@ mod tests {
     #[test]
     fn only_the_segment_that_an_acknowledgement_ends_is_measured() {
         let mut sent = Unacknowledged::default();
-        sent.sent(100, at(0), false);
-        sent.sent(200, at(1), false);
+        sent.sent([0, 100], at(0), false);
+        sent.sent([100, 200], at(1), false);
         assert_eq!(sent.acknowledged(200, at(41)), Some(Span::from_millis(40)));
-        sent.sent(300, at(50), false);
+        sent.sent([200, 300], at(50), false);
         assert_eq!(sent.acknowledged(250, at(60)), None);
         assert_eq!(sent.acknowledged(300, at(90)), Some(Span::from_millis(40)));
     }
@@ -78,12 +81,22 @@ mod tests {
     #[test]
     fn nothing_is_measured_after_a_repetition_below() {
         let mut sent = Unacknowledged::default();
-        sent.sent(100, at(0), false);
-        sent.sent(200, at(1), false);
-        sent.sent(100, at(50), true);
+        sent.sent([0, 100], at(0), false);
+        sent.sent([100, 200], at(1), false);
+        sent.sent([0, 100], at(50), true);
         assert_eq!(sent.acknowledged(200, at(90)), None);
-        sent.sent(300, at(100), false);
-        sent.sent(300, at(150), true);
+        sent.sent([200, 300], at(100), false);
+        sent.sent([200, 300], at(150), true);
         assert_eq!(sent.acknowledged(300, at(190)), None);
+    }
+
+    #[test]
+    fn a_repetition_of_several_segments_at_once_leaves_none_of_them_to_measure() {
+        let mut sent = Unacknowledged::default();
+        sent.sent([0, 100], at(0), false);
+        sent.sent([100, 200], at(1), false);
+        sent.sent([0, 200], at(50), true);
+        assert_eq!(sent.acknowledged(100, at(90)), None);
+        assert_eq!(sent.acknowledged(200, at(90)), None);
     }
 }

@@ -319,7 +319,7 @@ fn a_pace_and_parts_of_segments_are_seen_in_the_trains() {
 fn connections_side_by_side_are_one_transfer() {
     let mut flows = Flows::default();
     let at = |millis: u64| Time::ZERO + Span::from_millis(millis);
-    for index in 0..50_u32 {
+    for index in 0..1_000_u32 {
         for stream in 0..3_u16 {
             let source = SocketAddr::new(address("192.0.2.1:0").ip(), 40_000 + stream);
             flows.add(&Segment { source, ..data(index) }, at(u64::from(index)));

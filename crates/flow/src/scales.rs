@@ -1,0 +1,65 @@
+//! The shift of windows where no SYN shows it.
+
+/// Largest shift (RFC 7323, 2.3).
+const MAX_SHIFT: usize = 14;
+
+/// Share of the segments that may have more in flight than the window allows: what is in flight is an estimate.
+const MAX_BEYOND: f64 = 0.001;
+
+/// Share of a window from which it is full.
+const FULL: f64 = 0.9;
+
+/// Share of the segments with a full window from which the window limits: otherwise it may be of any size above what
+/// was in flight.
+const MIN_FULL: f64 = 0.3;
+
+/// Segments by the least shift with which the window allows what was in flight after them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Scales {
+    least: [u32; MAX_SHIFT + 1],
+    /// Those of them that nearly filled the window of that shift.
+    full: [u32; MAX_SHIFT + 1],
+}
+
+impl Scales {
+    /// Takes note of a segment after which `flight` bytes are in flight, with the `window` as it stands in the header.
+    pub(crate) fn sent(&mut self, flight: u64, window: Option<u16>) {
+        let Some(window) = window.map(u64::from).filter(|window| *window > 0) else { return };
+        let shift = (0..MAX_SHIFT).find(|shift| flight <= window << shift).unwrap_or(MAX_SHIFT);
+        self.least[shift] += 1;
+        self.full[shift] += u32::from(flight as f64 >= (window << shift) as f64 * FULL);
+    }
+
+    /// Returns the shift with which nothing more is ever in flight than the window allows, and often as much; `None`
+    /// where the window is never full.
+    pub(crate) fn shift(&self) -> Option<u8> {
+        let all: u32 = self.least.iter().sum();
+        let mut beyond = 0;
+        let shift = (0..=MAX_SHIFT).rev().find(|shift| {
+            beyond += self.least[*shift];
+            f64::from(beyond) > f64::from(all) * MAX_BEYOND
+        })?;
+        (f64::from(self.full[shift]) >= f64::from(all) * MIN_FULL).then_some(shift as u8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(sizes: impl IntoIterator<Item = u64>) -> Option<u8> {
+        let mut scales = Scales::default();
+        for flight in sizes {
+            scales.sent(flight, Some(1_000));
+        }
+        scales.shift()
+    }
+
+    #[test]
+    fn a_window_that_is_full_shows_its_shift_and_another_does_not() {
+        assert_eq!(seen((0..5_000).map(|index| 7_900 - index % 400)), Some(3));
+        assert_eq!(seen([1_000; 100]), Some(0));
+        assert_eq!(seen((0..5_000).map(|index| 4_100 + index % 2_000)), None);
+        assert_eq!(seen([]), None);
+    }
+}
