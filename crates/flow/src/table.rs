@@ -1,6 +1,7 @@
 //! The connections of a capture.
 
 use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 
@@ -26,8 +27,20 @@ pub struct Flows {
     latest: HashMap<Key, usize, RandomState>,
     all: Vec<Flow>,
     /// SYNs that nobody answered yet: a flood of them must not take the room of connections.
-    attempts: HashMap<Key, (Time, Segment), RandomState>,
+    attempts: HashMap<Key, Attempt, RandomState>,
     unanswered: u64,
+}
+
+/// Maximum number of times that a SYN is seen again. Linux sends it six times more (`tcp_syn_retries`).
+const MAX_REPEATS: usize = 16;
+
+/// A SYN that waits for its answer.
+#[derive(Debug)]
+struct Attempt {
+    at: Time,
+    syn: Segment,
+    /// Times at which it was sent again.
+    again: Vec<Time>,
 }
 
 /// Everything that was found.
@@ -60,8 +73,8 @@ pub enum Explained {
 }
 
 /// Returns true if `segment` is the answer to a SYN.
-fn answers(attempt: Option<&(Time, Segment)>, segment: &Segment) -> bool {
-    attempt.is_some_and(|(_, syn)| {
+fn answers(attempt: Option<&Attempt>, segment: &Segment) -> bool {
+    attempt.is_some_and(|Attempt { syn, .. }| {
         segment.source == syn.destination && segment.acknowledgement == syn.sequence.wrapping_add(1)
     })
 }
@@ -119,30 +132,40 @@ impl Flows {
         if self.attempts.len() >= MAX_ATTEMPTS {
             self.forget_older_half();
         }
-        // A SYN that is sent again leaves the first one, whose time counts; another attempt takes its place.
-        let kept = self.attempts.entry(key).or_insert((at, *segment));
-        if kept.1.sequence != segment.sequence || kept.1.source != segment.source {
-            *kept = (at, *segment);
-            self.unanswered += 1;
+        let new = || Attempt { at, syn: *segment, again: Vec::new() };
+        match self.attempts.entry(key) {
+            Entry::Vacant(place) => {
+                place.insert(new());
+            }
+            Entry::Occupied(place) => {
+                let kept = place.into_mut();
+                if kept.syn.sequence != segment.sequence || kept.syn.source != segment.source {
+                    *kept = new();
+                    self.unanswered += 1;
+                } else if kept.again.len() < MAX_REPEATS {
+                    kept.again.push(at);
+                }
+            }
         }
     }
 
     fn forget_older_half(&mut self) {
-        let mut times: Vec<Time> = self.attempts.values().map(|(at, _)| *at).collect();
+        let mut times: Vec<Time> = self.attempts.values().map(|attempt| attempt.at).collect();
         times.sort_unstable();
         let middle = times[times.len() / 2];
         let before = self.attempts.len();
-        self.attempts.retain(|_, (at, _)| *at > middle);
+        self.attempts.retain(|_, attempt| attempt.at > middle);
         self.unanswered += (before - self.attempts.len()) as u64;
     }
 
     /// Begins a connection with `segment`, and with the SYN before it if that is there.
     fn open(&mut self, key: Key, segment: &Segment, at: Time) {
         let attempt = self.attempts.remove(&key);
-        let (first_at, first) = attempt.unwrap_or((at, *segment));
+        let (first_at, first) = attempt.as_ref().map_or((at, *segment), |attempt| (attempt.at, attempt.syn));
         let mut flow = Flow::new(&first, first_at);
-        if attempt.is_some() {
-            flow.add(&first, first_at, true);
+        for attempt in &attempt {
+            let times = std::iter::once(&attempt.at).chain(&attempt.again);
+            times.for_each(|time| flow.add(&first, *time, true));
         }
         let from_first = flow.is_from_first(segment);
         flow.add(segment, at, from_first);

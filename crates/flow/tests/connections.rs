@@ -332,3 +332,15 @@ fn connections_side_by_side_are_one_transfer() {
     assert_eq!(sizes, [3, 1]);
     assert_eq!(finished.transfers[0].evidence.request.streams, 3);
 }
+
+#[test]
+fn a_syn_that_is_sent_again_is_counted_and_its_answer_measures_nothing() {
+    let mut capture = Capture::new();
+    let syn = Segment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..segment() };
+    capture.sent(true, syn).wait(Span::from_secs(1)).sent(true, syn).wait(RTT);
+    let answer = Segment { sequence: 4_999, acknowledgement: 1_000, flags: flags::SYN | flags::ACK, ..segment() };
+    capture.sent(false, answer);
+    let flow = capture.only();
+    assert_eq!((flow.ends[0].syns, flow.ends[0].packets), (2, 2));
+    assert_eq!(flow.ends[0].rtt, None);
+}

@@ -15,7 +15,10 @@ const NANOSECONDS: u32 = 0xA1B2_3C4D;
 const MODIFIED: u32 = 0xA1B2_CD34;
 
 const FILE_HEAD: usize = 24;
-const VERSION: (u16, u16) = (2, 4);
+/// Versions that differ in nothing but the order of the two lengths of a record.
+const VERSIONS: std::ops::RangeInclusive<(u16, u16)> = (2, 0)..=(2, 4);
+/// The first of them that has the captured length first; before it the lengths are swapped, in some files.
+const CAPTURED_FIRST: (u16, u16) = (2, 4);
 const RECORD_HEAD: usize = 16;
 const MODIFIED_RECORD_HEAD: usize = 24;
 
@@ -28,6 +31,8 @@ pub(crate) struct Pcap {
     nanos_per_unit: u64,
     head: usize,
     link: LinkType,
+    /// True if the lengths of a record may be swapped: the captured one is the smaller.
+    may_be_swapped: bool,
 }
 
 impl Pcap {
@@ -46,7 +51,7 @@ impl Pcap {
         let range = input.take(FILE_HEAD);
         let header = input.taken(range);
         let version = (order.u16(header, 4).unwrap_or(0), order.u16(header, 6).unwrap_or(0));
-        if version != VERSION {
+        if !VERSIONS.contains(&version) {
             return Err(Fault::Version { format: "pcap", major: version.0, minor: version.1 });
         }
         // The upper half of the field says whether frames end with a checksum, which no length in a packet counts.
@@ -54,7 +59,7 @@ impl Pcap {
         let snap_length = order.u32(header, 16).unwrap_or(0);
         notes.format = format;
         notes.interfaces.push(CaptureInterface { name: None, link, snap_length });
-        Ok(Some(Self { order, nanos_per_unit, head, link }))
+        Ok(Some(Self { order, nanos_per_unit, head, link, may_be_swapped: version < CAPTURED_FIRST }))
     }
 
     /// Reads the next record. Returns `None` at the end of the file, which may be within a record.
@@ -65,6 +70,8 @@ impl Pcap {
         }
         let head = input.unread();
         let [seconds, fraction, captured, original] = [0, 4, 8, 12].map(|at| self.order.u32(head, at).unwrap_or(0));
+        let is_swapped = self.may_be_swapped && original < captured;
+        let [captured, original] = if is_swapped { [original, captured] } else { [captured, original] };
         if captured > MAX_CAPTURED {
             let reason = format!("a packet of {captured} captured bytes");
             return Err(Fault::Damaged { offset: input.offset(), reason });

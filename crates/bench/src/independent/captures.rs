@@ -128,8 +128,10 @@ impl Seen {
             Some(_) => " (captured elsewhere)",
             None => " (place unknown)",
         };
+        let many = self.verdict.as_ref().map_or(0, |verdict| verdict.candidates.len());
+        let others = if many > 0 { format!(" (one of {many})") } else { String::new() };
         let sentence = self.verdict.as_ref().map_or("", |verdict| &verdict.sentence);
-        format!("  {mark} {:?} {}: {}{place}: {sentence}\n", self.end, self.name, self.said())
+        format!("  {mark} {:?} {}: {}{others}{place}: {sentence}\n", self.end, self.name, self.said())
     }
 }
 

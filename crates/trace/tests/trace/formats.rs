@@ -178,3 +178,20 @@ fn packets_beyond_a_block_of_reading_are_whole() {
         assert!(read(file).packets == large);
     }
 }
+
+#[test]
+fn old_versions_may_have_the_lengths_of_a_packet_the_other_way_round() {
+    let written = packets(40);
+    for order in ORDERS {
+        let mut file = pcap(order, 0xA1B2_C3D4, &written);
+        file[6..8].copy_from_slice(&order.u16(2));
+        assert!(read(file.clone()).packets == written, "in today's order");
+        let mut at = 24;
+        for packet in &written {
+            let lengths = [file[at + 12..at + 16].to_vec(), file[at + 8..at + 12].to_vec()].concat();
+            file[at + 8..at + 16].copy_from_slice(&lengths);
+            at += 16 + packet.bytes.len();
+        }
+        assert!(read(file).packets == written, "swapped");
+    }
+}

@@ -19,7 +19,7 @@ const COOKED_2: usize = 20;
 /// assert!(!is_known(LinkType(195)), "IEEE 802.15.4");
 /// ```
 pub fn is_known(link: LinkType) -> bool {
-    matches!(link.0, 0 | 1 | 9 | 12 | 14 | 101 | 108 | 113 | 228 | 229 | 276)
+    matches!(link.0, 0 | 1 | 9 | 10 | 12 | 14 | 101 | 108 | 113 | 228 | 229 | 276)
 }
 
 /// Returns whether the capturing host sent or received the packet, where the link's header says so: in Linux's cooked
@@ -40,6 +40,7 @@ pub(super) fn open(link: LinkType, frame: View) -> Result<(u16, View), Stop> {
         1 => ether_type::frame(frame),
         0 | 108 => null(frame),
         9 => point_to_point(frame),
+        10 => fddi(frame),
         12 | 14 | 101 | 228 | 229 => Ok((BY_VERSION, frame)),
         113 => Ok((word(frame.head::<COOKED>()?, 14), frame.after(COOKED)?)),
         276 => Ok((word(frame.head::<COOKED_2>()?, 0), frame.after(COOKED_2)?)),
@@ -60,6 +61,15 @@ pub(super) fn point_to_point(frame: View) -> Result<(u16, View), Stop> {
         _ => return Err(Stop::Other),
     };
     Ok((kind, frame.after(length)?))
+}
+
+/// Reads FDDI's header: frame control and two addresses, then that of IEEE 802.2 with a protocol's number (RFC 1188).
+fn fddi(frame: View) -> Result<(u16, View), Stop> {
+    const ADDRESSED: usize = 13;
+    let payload = frame.after(ADDRESSED)?;
+    let head = payload.head::<8>()?;
+    let has_number = head[..6] == [0xAA, 0xAA, 0x03, 0, 0, 0];
+    if has_number { Ok((word(head, 6), payload.after(8)?)) } else { Err(Stop::Other) }
 }
 
 /// Reads BSD's loopback header: an address family in the order of the host that captured, or of the network.

@@ -117,6 +117,7 @@ fn the_same_segment_is_found_behind_every_link() {
     bare(9, &[0xFF, 0x03, 0x00, 0x21]);
     bare(9, &[0x00, 0x21]);
     bare(9, &[0x21]);
+    bare(10, &[0x50, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 0xAA, 0xAA, 0x03, 0, 0, 0, 0x08, 0x00]);
     bare(113, &[0, 4, 0, 1, 0, 6, 2, 2, 2, 2, 2, 2, 0, 0, 0x08, 0x00]);
     bare(276, &[0x08, 0x00, 0, 0, 0, 0, 0, 3, 0, 1, 4, 6, 2, 2, 2, 2, 2, 2, 0, 0]);
     let expected = segment(229, &v6(6, &tcp()));
@@ -126,7 +127,7 @@ fn the_same_segment_is_found_behind_every_link() {
     assert_eq!(read(0, &[&[7, 0, 0, 0], &plain()[..]].concat()), Captured::Other);
     assert_eq!(read(9, &[&[0xC0, 0x21], &plain()[..]].concat()), Captured::Other, "LCP");
     assert_eq!(read(147, &plain()), Captured::Other);
-    assert!([0, 1, 9, 12, 14, 101, 108, 113, 228, 229, 276].map(LinkType).into_iter().all(is_known));
+    assert!([0, 1, 9, 10, 12, 14, 101, 108, 113, 228, 229, 276].map(LinkType).into_iter().all(is_known));
     assert!(![2, 105, 127, 147].map(LinkType).into_iter().any(is_known));
 }
 
