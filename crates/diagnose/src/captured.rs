@@ -101,6 +101,10 @@ impl View<'_> {
         if self.capture.partial.get() >= MIN_PARTIAL_SHARE {
             return Some(Finding::new(SenderApplicationVerdict::RateLimited, held).one_of_several());
         }
+        if !self.is_at_sender() && self.figures.snapshots().all(|snapshot| snapshot.sample.tcp.rtt.is_none()) {
+            // Without timestamps nothing shows from here whether data waits.
+            return Some(Finding::new(CapacityVerdict::Link, held).one_of_several());
+        }
         let is_own = !self.lost_on_path() && !self.waits_on_path();
         is_own.then(|| Finding::new(PacingVerdict::MaxPacingRate, held).one_of_several())
     }

@@ -1,4 +1,4 @@
-//! The state of a sender as the timestamps that it echoes show it.
+//! The state of a sender as the timestamps that it echoes show it, or else the time that its answers take.
 
 use std::collections::VecDeque;
 
@@ -10,10 +10,10 @@ use crate::loops::is_newer;
 /// Maximum number of timestamps that are remembered.
 const MAX_REMEMBERED: usize = 4096;
 
-/// The acknowledgements of one timestamp.
+/// The acknowledgements of one timestamp; without timestamps, one of them.
 #[derive(Debug, Clone, Copy)]
 struct Tick {
-    value: u32,
+    value: Option<u32>,
     /// Times of the first and the last.
     times: [Time; 2],
     /// Positions that the first and the last acknowledge.
@@ -45,14 +45,14 @@ pub(crate) struct Echoes {
 impl Echoes {
     /// Takes note of an acknowledgement up to `position`, with the window that data may fill.
     pub(crate) fn acknowledges(&mut self, segment: &Segment, position: u64, window: Option<u16>, at: Time) {
-        let Some((value, _)) = segment.options.timestamps else { return };
+        let value = segment.options.timestamps.map(|(value, _)| value);
         match self.ticks.back_mut() {
-            Some(last) if last.value == value => {
+            Some(last) if last.value == value && value.is_some() => {
                 last.times[1] = at;
                 last.positions[1] = last.positions[1].max(position);
                 last.window = window;
             }
-            Some(last) if !is_newer(value, last.value) => {}
+            Some(last) if last.value.zip(value).is_some_and(|(last, value)| !is_newer(value, last)) => {}
             _ => {
                 self.ticks.push_back(Tick { value, times: [at; 2], positions: [position; 2], window });
                 if self.ticks.len() > MAX_REMEMBERED {
@@ -62,21 +62,36 @@ impl Echoes {
         }
     }
 
-    /// Returns what the sender of `segment` had seen; `None` where it echoes nothing that was captured.
-    pub(crate) fn seen_by(&mut self, segment: &Segment, at: Time) -> Option<Echo> {
-        let (_, echo) = segment.options.timestamps?;
-        while self.ticks.front().is_some_and(|tick| is_newer(echo, tick.value)) {
+    /// Returns what the sender of `segment` had seen; `None` where it echoes nothing that was captured. Without
+    /// timestamps it had seen what passed here as long ago as its fastest answer takes, `least`.
+    pub(crate) fn seen_by(&mut self, segment: &Segment, least: Option<Span>, at: Time) -> Option<Echo> {
+        let Some((_, echo)) = segment.options.timestamps else { return self.seen_before(least?, at) };
+        while self.ticks.front().is_some_and(|tick| tick.value.is_none_or(|value| is_newer(echo, value))) {
             self.ticks.pop_front();
         }
-        let tick = self.ticks.front().filter(|tick| tick.value == echo)?;
+        let tick = self.ticks.front().filter(|tick| tick.value == Some(echo))?;
         let is_first = self.echoed != Some(echo);
         self.echoed = Some(echo);
-        let [first, last] = tick.positions;
-        Some(Echo {
+        Some(Echo { first_after: is_first.then(|| at.since(tick.times[0])), ..tick.seen(at) })
+    }
+
+    fn seen_before(&mut self, least: Span, at: Time) -> Option<Echo> {
+        let is_seen = |tick: &Tick| at.since(tick.times[1]) >= least;
+        while self.ticks.get(1).is_some_and(is_seen) {
+            self.ticks.pop_front();
+        }
+        self.ticks.front().filter(|tick| is_seen(tick)).map(|tick| tick.seen(at))
+    }
+}
+
+impl Tick {
+    fn seen(&self, at: Time) -> Echo {
+        let [first, last] = self.positions;
+        Echo {
             acknowledged: first + (last - first) / 2,
-            window: tick.window,
-            first_after: is_first.then(|| at.since(tick.times[0])),
-            after_last: at.since(tick.times[1].min(at)),
-        })
+            window: self.window,
+            first_after: None,
+            after_last: at.since(self.times[1].min(at)),
+        }
     }
 }

@@ -71,7 +71,7 @@ impl Flow {
         }
         other.answers.toward(segment, at);
         end.answers.from(segment, at);
-        let echo = other.echoes.seen_by(segment, at).filter(|_| segment.payload > 0);
+        let echo = other.echoes.seen_by(segment, other.least_rtt(), at).filter(|_| segment.payload > 0);
         let mss = end.segment_size(other);
         end.place(segment, echo, mss, at);
         let window = is_scaled(segment).then_some(segment.window);

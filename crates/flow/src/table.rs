@@ -163,7 +163,7 @@ impl Flows {
         let attempt = self.attempts.remove(&key);
         let (first_at, first) = attempt.as_ref().map_or((at, *segment), |attempt| (attempt.at, attempt.syn));
         let mut flow = Flow::new(&first, first_at);
-        for attempt in &attempt {
+        if let Some(attempt) = &attempt {
             let times = std::iter::once(&attempt.at).chain(&attempt.again);
             times.for_each(|time| flow.add(&first, *time, true));
         }

@@ -283,6 +283,23 @@ fn echoed_timestamps_show_at_the_receiver_what_the_sender_has_in_flight() {
 }
 
 #[test]
+fn without_timestamps_the_time_of_an_answer_stands_in() {
+    const WINDOW: u32 = 10;
+    let mut capture = Capture::new();
+    capture.sent(true, Segment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..segment() });
+    let answer = Segment { sequence: 4_999, acknowledgement: 1_000, flags: flags::SYN | flags::ACK, ..segment() };
+    capture.sent(false, answer).wait(RTT);
+    capture.sent(true, Segment { sequence: 1_000, acknowledgement: 5_000, flags: flags::ACK, ..segment() });
+    for index in 0..500 {
+        capture.data(index).ack(index + 1);
+        capture.wait(Span::from_millis(if index % WINDOW == WINDOW - 1 { 31 } else { 1 }));
+    }
+    let all = in_flight(&evidence(&mut capture));
+    let window = u64::from(WINDOW * MSS);
+    assert!(all.len() > 40 && all[..all.len() - 4].iter().all(|size| *size == window), "{all:?}");
+}
+
+#[test]
 fn what_the_sending_host_dropped_itself_shows_in_its_own_capture() {
     let mut capture = Capture::new();
     capture.handshake(Span::from_millis(40));

@@ -53,8 +53,8 @@ pub struct BurstRate {
 pub struct CaptureEvidence {
     /// Place of the capture: an end, or the path between them; `None` where the packets do not show it.
     pub point: Option<At>,
-    /// True if the samples show what the sender had seen, by the timestamps that it echoed, and not what had passed the
-    /// place of the capture.
+    /// True if the samples show what the sender had seen, by the timestamps that it echoed or the time that its answers
+    /// take, and not what had passed the place of the capture.
     pub by_echo: bool,
     /// Share of the data that was sent as soon as an acknowledgement had arrived, beyond what chance would give; `None`
     /// where acknowledgements are so frequent that it cannot be known.
