@@ -2,7 +2,7 @@
 
 use fullpipe_record::{
     At, BurstRate, CapacityVerdict, CaptureEvidence, LegalVerdict, Limit, LossVerdict, MtuVerdict, PacingVerdict,
-    ReceiveWindowVerdict, SendBufferVerdict, SenderApplicationVerdict,
+    ReceiveWindowVerdict, SendBufferVerdict, SenderApplicationVerdict, WindowEdit,
 };
 use fullpipe_units::{ByteCount, Ratio};
 
@@ -63,7 +63,18 @@ impl View<'_> {
         if let Some(queue) = capacity::queue_behind_window(self.figures) {
             return Some(queue);
         }
-        Some(match [self.capture.sender_offers_scale, self.capture.receiver_offers_scale] {
+        let offers = [self.capture.sender_offers_scale, self.capture.receiver_offers_scale];
+        let edited = match self.capture.window_edit {
+            Some(WindowEdit::ScaleStripped) => Some(ReceiveWindowVerdict::WindowScaleStripped),
+            Some(WindowEdit::ScaleRewritten) => Some(ReceiveWindowVerdict::WindowScaleRewritten),
+            Some(WindowEdit::Lowered) => Some(ReceiveWindowVerdict::WindowClamped),
+            Some(WindowEdit::Nothing) if offers.contains(&Some(false)) => Some(ReceiveWindowVerdict::NoWindowScaling),
+            Some(WindowEdit::Nothing) | None => None,
+        };
+        if let Some(cause) = edited {
+            return Some(found.as_verdict(cause));
+        }
+        Some(match offers {
             [Some(true), Some(false)] | [Some(false), Some(true)] => {
                 found.as_verdict(ReceiveWindowVerdict::NoWindowScaling).one_of_several()
             }

@@ -1,6 +1,6 @@
 //! The packets that one end of a connection sends.
 
-use fullpipe_record::FlowEnd;
+use fullpipe_record::{FlowEnd, SynReport};
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
 use fullpipe_wire::{Segment, flags};
 
@@ -64,6 +64,7 @@ impl End {
         counts.sack_packets += u64::from(segment.options.sack_blocks > 0);
         counts.timestamps |= segment.options.timestamps.is_some();
         if segment.has(flags::SYN) {
+            counts.syn.get_or_insert_with(|| syn(segment));
             counts.mss = segment.options.mss.map(|mss| ByteCount::new(mss.into()));
             counts.window_scale = segment.options.window_scale;
             counts.sack_permitted = segment.options.sack_permitted;
@@ -242,5 +243,23 @@ impl End {
     /// Returns the shortest round-trip time of its data, from the place of the capture.
     pub(crate) fn least_rtt(&self) -> Option<Span> {
         self.rtts.least()
+    }
+}
+
+fn syn(segment: &Segment) -> SynReport {
+    let options = &segment.options;
+    // A SYN offers with both bits, its answer accepts with one (RFC 3168, 6.1.1).
+    let asks = if segment.has(flags::ACK) { flags::ECE } else { flags::ECE | flags::CWR };
+    SynReport {
+        sequence: segment.sequence,
+        mss: options.mss.map(|mss| ByteCount::new(mss.into())),
+        window_scale: options.window_scale,
+        sack: options.sack_permitted,
+        timestamps: options.timestamps.is_some(),
+        ecn: segment.flags & (flags::ECE | flags::CWR) == asks,
+        multipath: options.multipath,
+        window: ByteCount::new(segment.window.into()),
+        hops_left: segment.hops_left,
+        dscp: segment.traffic_class >> 2,
     }
 }

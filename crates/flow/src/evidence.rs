@@ -78,6 +78,7 @@ pub(crate) fn evidence(flows: &[&Flow]) -> Option<Evidence> {
             closed: end.has_closed(),
             sender_offers_scale: offered,
             receiver_offers_scale: answered,
+            window_edit: None,
         }),
     })
 }

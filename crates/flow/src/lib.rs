@@ -12,6 +12,7 @@ mod evidence;
 mod flow;
 mod intervals;
 mod loops;
+mod pairs;
 mod rates;
 mod repetitions;
 mod scales;
@@ -22,4 +23,5 @@ mod table;
 mod unacknowledged;
 mod windows;
 
+pub use pairs::{pairs, window_edit};
 pub use table::{Explained, Finished, Flows, TransferEvidence};

@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-use fullpipe_flow::{Explained, Finished, Flows};
-use fullpipe_record::{At, CapturePoint, Evidence, FlowReport};
-use fullpipe_units::{Span, Time};
+use fullpipe_flow::{Explained, Finished, Flows, pairs, window_edit};
+use fullpipe_record::{At, CapturePoint, ChangedField, Evidence, FlowReport, WindowEdit};
+use fullpipe_units::{ByteCount, Span, Time};
 use fullpipe_wire::{Segment, SegmentOptions, flags};
 
 const MSS: u32 = 1448;
@@ -360,4 +360,62 @@ fn a_syn_that_is_sent_again_is_counted_and_its_answer_measures_nothing() {
     let flow = capture.only();
     assert_eq!((flow.ends[0].syns, flow.ends[0].packets), (2, 2));
     assert_eq!(flow.ends[0].rtt, None);
+}
+
+/// A connection of three segments as it passes a place `hops` routers behind the client, which a device before it may
+/// have changed.
+fn passing(hops: u8, edit: impl Fn(Segment) -> Segment) -> Vec<FlowReport> {
+    let mut capture = Capture::new();
+    let syn = Segment { sequence: 999, flags: flags::SYN, options: syn_options(7), hops_left: 64 - hops, ..segment() };
+    let answer = Segment {
+        sequence: 4_999,
+        acknowledgement: 1_000,
+        flags: flags::SYN | flags::ACK,
+        options: syn_options(9),
+        hops_left: 60 + hops,
+        ..segment()
+    };
+    capture.sent(true, edit(syn)).sent(false, answer);
+    for index in 0..3 {
+        capture.add(between(true, edit(data(index))));
+    }
+    capture.sent(false, ack(3));
+    capture.finish().flows
+}
+
+#[test]
+fn two_captures_show_what_was_lost_and_changed_between_them() {
+    let near = passing(0, |segment| segment);
+    let lowered = |segment: Segment| Segment {
+        options: SegmentOptions { mss: segment.options.mss.map(|_| 1_380), window_scale: None, ..segment.options },
+        sequence: segment.sequence.wrapping_add(7_000),
+        ..segment
+    };
+    let mut far = passing(3, lowered);
+    far[0].ends[0].bytes = near[0].ends[0].bytes.saturating_sub(ByteCount::new(u64::from(MSS)));
+    for (flows, index) in [([&near, &far], 0), ([&far, &near], 1)] {
+        let found = pairs(flows[0], flows[1]);
+        let [pair] = &found[..] else { panic!("one pair: {found:?}") };
+        assert_eq!((pair.numbers, pair.nearer_to_first), ([1, 1], Some(index)));
+        let [there, back] = &pair.directions;
+        assert_eq!((there.lost_segments, there.routers, back.routers), (1, Some(3), Some(3)));
+        let fields: Vec<ChangedField> = there.changes.iter().map(|change| change.field).collect();
+        assert_eq!(fields, [ChangedField::Mss, ChangedField::WindowScale, ChangedField::Sequence]);
+        assert_eq!((there.changes[0].before.as_str(), there.changes[0].after.as_str()), ("1460", "1380"));
+        assert!(back.changes.is_empty() && back.lost_segments == 0, "{back:?}");
+        assert_eq!(window_edit(pair, 0), WindowEdit::ScaleStripped);
+    }
+}
+
+#[test]
+fn a_connection_is_known_behind_a_device_that_translates_its_address() {
+    let near = passing(0, |segment| segment);
+    let mut far = passing(1, |segment| segment);
+    far[0].ends[0].address = "203.0.113.9:61000".to_owned();
+    let found = pairs(&near, &far);
+    let change = &found[0].directions[0].changes[0];
+    assert_eq!((change.field, change.after.as_str()), (ChangedField::Address, "203.0.113.9:61000"));
+    assert_eq!(window_edit(&found[0], 0), WindowEdit::Nothing);
+    far[0].ends[0].syn.as_mut().unwrap().sequence += 1;
+    assert_eq!(pairs(&near, &far), []);
 }

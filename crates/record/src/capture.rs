@@ -27,6 +27,12 @@ pub struct CaptureReport {
     pub flows: Vec<FlowReport>,
     /// The largest transfers, each with its limit.
     pub transfers: Vec<CapturedTransfer>,
+    /// The other capture of the same connections, where there are two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other: Option<Box<CaptureReport>>,
+    /// The connections that both captures have, those with most data first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pairs: Vec<FlowPair>,
 }
 
 /// Connections of a capture that carried one transfer, and what limited it.
@@ -36,6 +42,20 @@ pub struct CapturedTransfer {
     pub flows: Vec<u64>,
     /// The verdict, with its evidence.
     pub diagnosis: Diagnosis,
+}
+
+/// What a device did to the windows of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WindowEdit {
+    /// Nothing.
+    Nothing,
+    /// It took the offer to scale windows out of a SYN.
+    ScaleStripped,
+    /// It changed the scale in a SYN.
+    ScaleRewritten,
+    /// It lowered the windows.
+    Lowered,
 }
 
 /// A rate that is more frequent than others.
@@ -79,6 +99,8 @@ pub struct CaptureEvidence {
     pub sender_offers_scale: Option<bool>,
     /// The same of the receiver's.
     pub receiver_offers_scale: Option<bool>,
+    /// What a device did to the receiver's windows between two captures; `None` of one capture.
+    pub window_edit: Option<WindowEdit>,
 }
 
 /// A TCP connection in a capture.
@@ -159,6 +181,8 @@ pub struct FlowEnd {
     pub duplicate_acks: u64,
     /// Acknowledgements with SACK blocks.
     pub sack_packets: u64,
+    /// Its SYN as it passed, where it was captured.
+    pub syn: Option<SynReport>,
     /// The first segment's largest size, as it was announced.
     pub mss: Option<ByteCount>,
     /// The shift of its windows, where it offered one.
@@ -183,6 +207,100 @@ pub struct FlowEnd {
     pub longest_pause: Span,
     /// Unique bytes by the duration of the connection.
     pub rate: BitRate,
+}
+
+/// Fields of a SYN that devices on the way change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SynReport {
+    /// Its sequence number.
+    pub sequence: u32,
+    /// The largest segment that it announces.
+    pub mss: Option<ByteCount>,
+    /// The shift of windows that it offers.
+    pub window_scale: Option<u8>,
+    /// True if it offers SACK.
+    pub sack: bool,
+    /// True if it offers timestamps.
+    pub timestamps: bool,
+    /// True if it offers explicit congestion notification (RFC 3168, 6.1.1).
+    pub ecn: bool,
+    /// True if it offers Multipath TCP.
+    pub multipath: bool,
+    /// Its window in bytes.
+    pub window: ByteCount,
+    /// TTL or hop limit.
+    pub hops_left: u8,
+    /// DSCP, the upper six bits of the traffic class.
+    pub dscp: u8,
+}
+
+/// A connection in two captures: what was lost and changed between them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FlowPair {
+    /// Its number in each capture.
+    pub numbers: [u64; 2],
+    /// The index of the capture that is nearer to the first end, where hop limits or places show it.
+    pub nearer_to_first: Option<usize>,
+    /// What the first end sends, and what the second.
+    pub directions: [FlowDirection; 2],
+}
+
+/// The packets of one end of a connection, from the capture that is nearer to it to the other.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct FlowDirection {
+    /// Address and port of the end, as the capture near it has them.
+    pub from: String,
+    /// Data that passed the nearer capture and not the other: lost between them, unless a capture lacks packets.
+    pub lost_bytes: ByteCount,
+    /// The same in full segments.
+    pub lost_segments: u64,
+    /// Share of the segments that were lost.
+    pub lost: Ratio,
+    /// Packets that overtook others between the captures.
+    pub reordered_packets: u64,
+    /// Routers between the captures, by the hop limit of the SYN.
+    pub routers: Option<u8>,
+    /// What was changed between them.
+    pub changes: Vec<FlowChange>,
+}
+
+/// A field that a device between two captures changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FlowChange {
+    /// The field.
+    pub field: ChangedField,
+    /// Its value in the capture nearer to the sender of the packet.
+    pub before: String,
+    /// Its value in the other capture.
+    pub after: String,
+}
+
+/// A field of a packet that devices change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChangedField {
+    /// The address of the sender of the packet.
+    Address,
+    /// The largest segment of the SYN.
+    Mss,
+    /// The shift of windows of the SYN.
+    WindowScale,
+    /// The offer of SACK.
+    Sack,
+    /// The offer of timestamps.
+    Timestamps,
+    /// The offer of explicit congestion notification.
+    Ecn,
+    /// The offer of Multipath TCP.
+    Multipath,
+    /// The window of the SYN.
+    SynWindow,
+    /// The window in bytes at which the connection settled.
+    Window,
+    /// All sequence numbers, by the same distance.
+    Sequence,
+    /// DSCP.
+    Dscp,
 }
 
 /// The windows that an end advertised.

@@ -42,8 +42,8 @@ pub use calculation::{
     WhatIf,
 };
 pub use capture::{
-    AdvertisedWindow, BurstRate, CaptureEvidence, CapturePoint, CaptureReport, CapturedTransfer, FlowEnd, FlowReport,
-    RoundTrips,
+    AdvertisedWindow, BurstRate, CaptureEvidence, CapturePoint, CaptureReport, CapturedTransfer, ChangedField,
+    FlowChange, FlowDirection, FlowEnd, FlowPair, FlowReport, RoundTrips, SynReport, WindowEdit,
 };
 pub use diagnosis::{CommandEnd, Diagnosis, DiagnosisReport, Transfer, Trial};
 pub use document::{Content, Document, ErrorReport};

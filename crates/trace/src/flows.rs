@@ -79,6 +79,8 @@ pub fn read_flows(file: &mut PacketFile, name: &str, explained: Explained, inter
         unanswered: finished.unanswered,
         flows: finished.flows,
         transfers: Vec::new(),
+        other: None,
+        pairs: Vec::new(),
     };
     if report.unanswered > 0 {
         report.notes.push(format!("{} SYNs got no answer.", report.unanswered));

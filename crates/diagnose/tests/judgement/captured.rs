@@ -1,7 +1,7 @@
 //! Verdicts from captures: what packets show of the sender beside what is in flight.
 
 use fullpipe_diagnose::diagnose;
-use fullpipe_record::{At, Basis, BurstRate, CaptureEvidence, Evidence, Sample, TcpInfo, Verdict};
+use fullpipe_record::{At, Basis, BurstRate, CaptureEvidence, Evidence, Sample, TcpInfo, Verdict, WindowEdit};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
 use crate::builder::{Moment, evidence, moment, samples};
@@ -25,6 +25,7 @@ fn seen(point: At, mbps: f64) -> CaptureEvidence {
         closed: true,
         sender_offers_scale: Some(true),
         receiver_offers_scale: Some(true),
+        window_edit: None,
     }
 }
 
@@ -138,6 +139,15 @@ fn a_full_window_is_named_with_what_may_have_made_it_so() {
     let unscaled = CaptureEvidence { receiver_offers_scale: Some(false), ..seen(At::Sender, 20.0) };
     let found = verdict(fixed, unscaled);
     assert_eq!(candidates(&found), ["receive-window/no-window-scaling", "receive-window/window-scale-stripped"]);
+    let compared = |edit| verdict(fixed, CaptureEvidence { window_edit: Some(edit), ..unscaled });
+    for (edit, name) in [
+        (WindowEdit::Nothing, "receive-window/no-window-scaling"),
+        (WindowEdit::ScaleStripped, "receive-window/window-scale-stripped"),
+        (WindowEdit::ScaleRewritten, "receive-window/window-scale-rewritten"),
+        (WindowEdit::Lowered, "receive-window/window-clamped"),
+    ] {
+        assert_eq!((compared(edit).name(), compared(edit).candidates.len()), (name, 0));
+    }
 }
 
 #[test]

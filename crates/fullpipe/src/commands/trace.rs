@@ -1,13 +1,15 @@
 //! `fullpipe trace`: the connections in a capture.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::advice;
-use fullpipe_record::{CaptureReport, CapturedTransfer, Content, Diagnosis, Document, Event, Evidence};
+use fullpipe_record::{
+    At, CaptureEvidence, CaptureReport, CapturedTransfer, Content, Diagnosis, Document, Event, Evidence,
+};
 use fullpipe_report as report;
-use fullpipe_trace::{Explained, PacketFile, Reading, TransferEvidence, read_flows};
+use fullpipe_trace::{Explained, PacketFile, Reading, TransferEvidence, pairs, read_flows, window_edit};
 use fullpipe_units::BitRate;
 
 use crate::commands::Run;
@@ -23,9 +25,10 @@ use crate::terminal::{Format, Terminal};
 /// and what would help.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Capture file; `-` is standard input
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    /// Capture file; `-` is standard input. A second one, of the same time from another place, shows what was lost and
+    /// changed between both
+    #[arg(value_name = "FILE", required = true, num_args = 1..=2)]
+    files: Vec<PathBuf>,
     /// Number of connections to list, those with most data first
     #[arg(long, default_value_t = 10, value_name = "N")]
     top: usize,
@@ -45,16 +48,22 @@ impl Run for Arguments {
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
-        let name = self.file.display().to_string();
-        let is_piped = self.file == Path::new("-");
-        let mut file =
-            if is_piped { PacketFile::new(std::io::stdin(), "standard input") } else { PacketFile::open(&self.file) }?;
-        let name = if is_piped { "standard input".to_owned() } else { name };
         let flag = super::interrupt_flag()?;
         let explained = self.flow.map_or(Explained::Largest(1), Explained::Flow);
-        let Reading { report, transfers, error } = read_flows(&mut file, &name, explained, &flag);
-        let transfers = transfers.into_iter().map(|transfer| self.judge(transfer)).collect();
-        let shown = self.show(CaptureReport { transfers, ..report }, terminal);
+        let mut readings = Vec::new();
+        for file in &self.files {
+            let reading = read(file, if readings.is_empty() { explained } else { Explained::Largest(1) }, &flag)?;
+            let is_whole = reading.error.is_none();
+            readings.push(reading);
+            if !is_whole {
+                break;
+            }
+        }
+        let error = readings.last_mut().and_then(|reading| reading.error.take());
+        let mut readings = readings.into_iter();
+        let (first, second) = (readings.next(), readings.next());
+        let Some(first) = first else { return Ok(()) };
+        let shown = self.show(self.judged(first, second), terminal);
         // What was read before an error or an interrupt is printed first.
         match error {
             Some(error) => Err(error.into()),
@@ -65,6 +74,29 @@ impl Run for Arguments {
 }
 
 impl Arguments {
+    /// Returns what limited the transfers of a capture, and what another of the same time adds.
+    fn judged(&self, first: Reading, second: Option<Reading>) -> CaptureReport {
+        let Some(second) = second else {
+            let transfers = first.transfers.into_iter().map(|transfer| self.judge(transfer)).collect();
+            return CaptureReport { transfers, ..first.report };
+        };
+        let pairs = pairs(&first.report.flows, &second.report.flows);
+        let transfers = first.transfers.into_iter().map(|transfer| {
+            let pair = transfer.flows.first().and_then(|number| pairs.iter().find(|pair| pair.numbers[0] == *number));
+            let other = second
+                .transfers
+                .first()
+                .filter(|other| pair.is_some_and(|pair| other.flows.first() == Some(&pair.numbers[1])));
+            let evidence = nearer_to_sender(transfer.evidence, other);
+            let flow = first.report.flows.iter().find(|flow| transfer.flows.first() == Some(&flow.number));
+            let edit = pair.zip(flow).map(|(pair, flow)| window_edit(pair, flow.sender()));
+            let capture = evidence.capture.map(|capture| CaptureEvidence { window_edit: edit, ..capture });
+            self.judge(TransferEvidence { flows: transfer.flows, evidence: Evidence { capture, ..evidence } })
+        });
+        let transfers = transfers.collect();
+        CaptureReport { transfers, pairs, other: Some(Box::new(second.report)), ..first.report }
+    }
+
     /// Returns what limited a transfer, and what would help.
     fn judge(&self, transfer: TransferEvidence) -> CapturedTransfer {
         let evidence = Evidence { bandwidth: self.bandwidth, ..transfer.evidence };
@@ -90,5 +122,26 @@ impl Arguments {
         }
         terminal.document(&Document::new(Content::Capture { capture: Box::new(capture) }));
         Ok(())
+    }
+}
+
+fn read(file: &Path, explained: Explained, flag: &AtomicBool) -> Result<Reading, Failure> {
+    let (mut packets, name) = if file == Path::new("-") {
+        (PacketFile::new(std::io::stdin(), STANDARD_INPUT)?, STANDARD_INPUT.to_owned())
+    } else {
+        (PacketFile::open(file)?, file.display().to_string())
+    };
+    Ok(read_flows(&mut packets, &name, explained, flag))
+}
+
+const STANDARD_INPUT: &str = "standard input";
+
+/// Returns the evidence of the capture that was taken at the sender, if `other` is that and `one` is not.
+fn nearer_to_sender(one: Evidence, other: Option<&TransferEvidence>) -> Evidence {
+    let is_at_sender = |evidence: &Evidence| evidence.capture.and_then(|capture| capture.point) == Some(At::Sender);
+    let other = other.map(|other| &other.evidence).filter(|other| is_at_sender(other));
+    match other {
+        Some(other) if !is_at_sender(&one) => other.clone(),
+        _ => one,
     }
 }
