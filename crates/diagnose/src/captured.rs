@@ -10,11 +10,12 @@ use crate::figures::{Figures, share};
 use crate::finding::Finding;
 use crate::limits::{capacity, congestion_window, loss, mtu, receive_window};
 use crate::losses;
+use crate::path::trend;
 use crate::text::{self, Row};
 use crate::thresholds::{
     CLOCKED_SHARE, FEW_SEGMENTS, FLAT_PLATEAU, IDLE_CAPTURE_SHARE, MANY_LOSSY_ROUND_TRIPS, MAX_PACE_FACTOR,
     MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_PACED_SHARE, MIN_PARTIAL_SHARE, MIN_PLATEAU, MIN_SHARE_BELOW_PACE,
-    MIN_SHARE_OF_BURSTS, MIN_TUNED_GROWTH, MIN_USE_OF_FULL_PATH, PACED_BURSTS_SHARE,
+    MIN_SHARE_OF_BURSTS, MIN_TUNED_GROWTH, MIN_USE_OF_FULL_PATH, PACED_BURSTS_SHARE, REGROWN_WINDOW_FACTOR,
 };
 
 /// Returns the limit that a capture shows.
@@ -150,7 +151,8 @@ impl View<'_> {
 
     /// Finds a congestion window that grows.
     fn growth(&self) -> Option<Finding> {
-        congestion_window::growth(self.figures, Ratio::ONE)
+        let grows = trend(self.figures, |snapshot| snapshot.outstanding)? >= REGROWN_WINDOW_FACTOR;
+        grows.then(|| congestion_window::growth(self.figures, Ratio::ONE)).flatten()
     }
 
     /// Finds a sender that holds itself back though this does not show why: its program, which sends at its own times, or

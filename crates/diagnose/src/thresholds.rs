@@ -404,8 +404,8 @@ pub(crate) const CLOSE_LIMIT_SHARE: f64 = 0.1;
 // Captures.
 
 /// Share of the data that follows acknowledgements at once, below which a program sends at its own times (measured: 0
-/// to 0.02 of a program or a pace, 0.32 and more of windows and buffers).
-pub(crate) const CLOCKED_SHARE: f64 = 0.2;
+/// to 0.02 of a program, 0.19 and more of windows and buffers).
+pub(crate) const CLOCKED_SHARE: f64 = 0.1;
 /// Share of the time with little in flight, though nothing held it back, from which the sending program is the limit.
 pub(crate) const IDLE_CAPTURE_SHARE: f64 = 0.35;
 /// Share of the time in which a pace spaces the data of a sender that has one (measured: 0.32 and
@@ -421,8 +421,8 @@ pub(crate) const PACED_BURSTS_SHARE: f64 = 0.5;
 /// slow start that overshoots).
 pub(crate) const MANY_LOSSY_ROUND_TRIPS: usize = 8;
 /// Share of the packets without a whole number of full segments, from which the program had no more to send (measured:
-/// 0.2 and 0.95 of programs with a rate, at most 0.03 elsewhere).
-pub(crate) const MIN_PARTIAL_SHARE: f64 = 0.1;
+/// 0.09 to 0.98 of programs with a rate, at most 0.03 elsewhere).
+pub(crate) const MIN_PARTIAL_SHARE: f64 = 0.06;
 /// Share of what is usually in flight at most, which a full send buffer has in flight for nine tenths of the time
 /// (measured: 0.85 and more, where a third may be free when its writer is woken; 0.5 of a program that pauses).
 pub(crate) const MIN_PLATEAU: f64 = 0.6;

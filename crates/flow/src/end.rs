@@ -141,9 +141,10 @@ impl End {
         }
     }
 
-    /// Takes note that the other end acknowledged all below `number`.
-    pub(crate) fn is_acknowledged(&mut self, number: u32, at: Time) -> u64 {
-        let position = self.sequence.position(number);
+    /// Takes note that the other end acknowledged all below the number in `segment`, which is the first answer to data of
+    /// the time `answered` ago.
+    pub(crate) fn is_acknowledged(&mut self, segment: &Segment, answered: Option<Span>, at: Time) -> u64 {
+        let position = self.sequence.position(segment.acknowledgement);
         if self.next.is_none() {
             self.sequence.reach(position);
         }
@@ -153,6 +154,8 @@ impl End {
         }
         if let Some(first) = self.first_byte.filter(|_| Some(position) >= self.acknowledged) {
             let below = position.min(self.next.unwrap_or(position));
+            // With timestamps a repair has its own, and is measured as well.
+            let rtt = if segment.options.timestamps.is_some() { answered } else { rtt };
             self.sending.acknowledged(position, below.saturating_sub(first), rtt, at);
         }
         self.had_acknowledgement |= self.sent_data;

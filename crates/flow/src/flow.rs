@@ -70,14 +70,14 @@ impl Flow {
             return;
         }
         other.answers.toward(segment, at);
-        end.answers.from(segment, at);
+        let answered = end.answers.from(segment, at);
         let echo = other.echoes.seen_by(segment, other.least_rtt(), at).filter(|_| segment.payload > 0);
         let mss = end.segment_size(other);
         end.place(segment, echo, mss, at);
         let window = is_scaled(segment).then_some(segment.window);
         if segment.has(flags::ACK) {
             let on_way = other.has_data_on_way();
-            let position = other.is_acknowledged(segment.acknowledgement, at);
+            let position = other.is_acknowledged(segment, answered, at);
             end.acknowledges(segment, position, on_way);
             end.echoes.acknowledges(segment, position, window, at);
         }

@@ -31,20 +31,16 @@ impl Loop {
         }
     }
 
-    /// Takes note of a segment from the end.
-    pub(crate) fn from(&mut self, segment: &Segment, at: Time) {
-        let Some((_, echo)) = segment.options.timestamps else { return };
+    /// Takes note of a segment from the end. Returns the time that it took to answer, if this is the first answer.
+    pub(crate) fn from(&mut self, segment: &Segment, at: Time) -> Option<Span> {
+        let (_, echo) = segment.options.timestamps?;
         while self.waiting.front().is_some_and(|(value, _)| is_newer(echo, *value)) {
             self.waiting.pop_front();
         }
-        if let Some((_, sent)) = self.waiting.pop_front_if(|(value, _)| *value == echo) {
-            self.took(at.since(sent));
-        }
-    }
-
-    /// Takes note of an answer that took `span`.
-    pub(crate) fn took(&mut self, span: Span) {
+        let (_, sent) = self.waiting.pop_front_if(|(value, _)| *value == echo)?;
+        let span = at.since(sent);
         self.shortest = Some(self.shortest.map_or(span, |shortest| shortest.min(span)));
+        Some(span)
     }
 
     /// Returns the shortest time; `None` without an answer.

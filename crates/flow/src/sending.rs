@@ -190,8 +190,7 @@ impl Sending {
             // The congestion window is smaller from here on.
             self.peak = Peak { most: [now.here.flight, 0], since: at };
         }
-        // While a loss is repaired, acknowledgements wait for it.
-        if let Some(rtt) = rtt.filter(|_| !now.recovers) {
+        if let Some(rtt) = rtt {
             now.here.took(rtt);
         }
     }
