@@ -155,8 +155,8 @@ impl View<'_> {
         grows.then(|| congestion_window::growth(self.figures, Ratio::ONE)).flatten()
     }
 
-    /// Finds a sender that holds itself back though this does not show why: its program, which sends at its own times, or
-    /// its buffer, whose data goes out as the acknowledgements come.
+    /// Finds a sender that holds itself back though this does not show why: its program, which sends at its own times,
+    /// or its buffer, whose data goes out as the acknowledgements come.
     fn of_sender(&self) -> Option<Finding> {
         if !self.is_at_sender() {
             return Some(Finding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE).one_of_several());
@@ -203,7 +203,7 @@ impl View<'_> {
         capacity::full_bottleneck(self.figures, Ratio::ONE).is_some()
     }
 
-    /// Returns the share of the time in which the sender's packets are spaced by one rate, which is that of the transfer.
+    /// Returns the share of the time in which the sender's packets are spaced by one rate, that of the transfer.
     fn paced_share(&self) -> Option<Ratio> {
         let all = self.figures.rate;
         let each = all.scaled(1.0 / f64::from(self.figures.streams()));

@@ -27,6 +27,11 @@ impl View {
         self.least_rtt
     }
 
+    /// Takes note of the least round-trip time where no other is known.
+    pub(crate) fn takes_at_least(&mut self, least: Span) {
+        self.least_rtt = Some(least);
+    }
+
     /// Takes note of a round-trip time.
     pub(crate) fn took(&mut self, rtt: Span) {
         const SMOOTHING: f64 = 0.125;
@@ -66,7 +71,7 @@ pub(crate) struct Course {
     pub(crate) now: Point,
 }
 
-/// What a connection says about each of its segments.
+/// Properties that all segments of a connection share.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Agreed {
     pub(crate) stream: u16,
@@ -131,8 +136,8 @@ impl Course {
         self.begin
     }
 
-    /// Returns the samples of a sender, whose times count from `origin`: its own view where `by_echo` is true. `rest` is
-    /// the part of each round trip on the other side of the capture.
+    /// Returns the samples of a sender, whose times count from `origin`: its own view where `by_echo` is true. `rest`
+    /// is the part of each round trip on the other side of the capture.
     pub(crate) fn samples(&self, agreed: Agreed, origin: Time, by_echo: bool, rest: Span) -> Vec<Sample> {
         let last = self.begin.map(|_| &self.now);
         self.points.iter().chain(last).map(|point| point.sample(agreed, origin, by_echo, rest)).collect()

@@ -21,8 +21,8 @@ struct Tick {
     window: Option<u16>,
 }
 
-/// What a sender had seen when it sent a segment (RFC 7323, 4.1: a segment echoes the timestamp of the newest
-/// acknowledgement).
+/// State of the path that a sender had seen when it sent a segment, which echoes the timestamp of the newest
+/// acknowledgement (RFC 7323, 4.1).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Echo {
     /// Everything below was acknowledged; the middle of what the acknowledgements of one timestamp say.
@@ -33,6 +33,8 @@ pub(crate) struct Echo {
     pub(crate) first_after: Option<Span>,
     /// From the last of them to this segment.
     pub(crate) after_last: Span,
+    /// The least time of an answer, where no timestamp shows this one's.
+    pub(crate) least: Option<Span>,
 }
 
 /// Acknowledgements by their timestamps.
@@ -80,7 +82,8 @@ impl Echoes {
         while self.ticks.get(1).is_some_and(is_seen) {
             self.ticks.pop_front();
         }
-        self.ticks.front().filter(|tick| is_seen(tick)).map(|tick| tick.seen(at))
+        let tick = self.ticks.front().filter(|tick| is_seen(tick))?;
+        Some(Echo { least: Some(least), ..tick.seen(at) })
     }
 }
 
@@ -92,6 +95,7 @@ impl Tick {
             window: self.window,
             first_after: None,
             after_last: at.since(self.times[1].min(at)),
+            least: None,
         }
     }
 }

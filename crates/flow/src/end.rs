@@ -123,7 +123,16 @@ impl End {
         self.counts.flight = self.counts.flight.max(ByteCount::new(next.saturating_sub(acknowledged)));
         if segment.payload > 0 {
             let (bytes, is_first_open) = (segment.payload.into(), start == acknowledged);
-            let sent = Sent { bytes, again, is_first_open, next, acknowledged, mss: mss.get(), is_late };
+            let sent = Sent {
+                bytes,
+                again,
+                is_first_open,
+                next,
+                acknowledged,
+                mss: mss.get(),
+                is_late,
+                is_pushed: segment.has(flags::PSH),
+            };
             self.sending.sent(sent, echo, at);
         }
     }
@@ -141,8 +150,8 @@ impl End {
         }
     }
 
-    /// Takes note that the other end acknowledged all below the number in `segment`, which is the first answer to data of
-    /// the time `answered` ago.
+    /// Takes note that the other end acknowledged all below the number in `segment`, which is the first answer to data
+    /// of the time `answered` ago.
     pub(crate) fn is_acknowledged(&mut self, segment: &Segment, answered: Option<Span>, at: Time) -> u64 {
         let position = self.sequence.position(segment.acknowledgement);
         if self.next.is_none() {

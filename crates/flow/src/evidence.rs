@@ -14,8 +14,8 @@ const MIN_SIDE_BY_SIDE: u64 = 1_000_000;
 /// Data of a connection by what goes back over it at most: in a conversation both ends send.
 const FEW_BACK: u64 = 10;
 
-/// Returns the connections that belong to the same transfer as the one at `number`, itself among them: between the same hosts, to
-/// the same server, at the same time and in the same direction.
+/// Returns the connections that belong to the same transfer as the one at `number`, itself among them: between the same
+/// hosts, to the same server, at the same time and in the same direction.
 pub(crate) fn transfer(number: usize, flows: &[Flow]) -> Vec<usize> {
     let largest = &flows[number];
     let enough = largest.data() as f64 * MIN_SHARE;

@@ -1,5 +1,6 @@
 //! Captured segments with their times → connections: what each end sent, what was lost, reordered or missing, the
-//! windows that were advertised, round-trip times, and where on the path the capture was taken.
+//! windows that were advertised, round-trip times, where on the path the capture was taken, and what the sender had in
+//! flight; and the connections of two captures → what was lost and changed between them.
 //!
 //! [`Flows`] takes segments in the order of their times, in one pass, and keeps a bounded amount for each connection.
 //! No file and no clock: a capture, a lab and a simulator can all feed it.

@@ -3,11 +3,14 @@
 /// Largest shift (RFC 7323, 2.3).
 const MAX_SHIFT: usize = 14;
 
-/// Share of the segments that may have more in flight than the window allows: what is in flight is an estimate.
-const MAX_BEYOND: f64 = 0.001;
+/// Share of the segments that may have more in flight than the window allows.
+const MAX_BEYOND: f64 = 0.01;
 
-/// Share of a window from which it is full.
-const FULL: f64 = 0.9;
+/// Share of a window up to which it allows what is in flight, which is an estimate away from the sender.
+const ALLOWED: f64 = 1.1;
+
+/// Share of a window from which it is full: another shift would be half or twice of it.
+const FULL: f64 = 0.8;
 
 /// Share of the segments with a full window from which the window limits: otherwise it may be of any size above what
 /// was in flight.
@@ -25,12 +28,13 @@ impl Scales {
     /// Takes note of a segment after which `flight` bytes are in flight, with the `window` as it stands in the header.
     pub(crate) fn sent(&mut self, flight: u64, window: Option<u16>) {
         let Some(window) = window.map(u64::from).filter(|window| *window > 0) else { return };
-        let shift = (0..MAX_SHIFT).find(|shift| flight <= window << shift).unwrap_or(MAX_SHIFT);
+        let shift =
+            (0..MAX_SHIFT).find(|shift| flight as f64 <= (window << shift) as f64 * ALLOWED).unwrap_or(MAX_SHIFT);
         self.least[shift] += 1;
         self.full[shift] += u32::from(flight as f64 >= (window << shift) as f64 * FULL);
     }
 
-    /// Returns the shift with which nothing more is ever in flight than the window allows, and often as much; `None`
+    /// Returns the shift with which hardly more is ever in flight than the window allows, and often as much; `None`
     /// where the window is never full.
     pub(crate) fn shift(&self) -> Option<u8> {
         let all: u32 = self.least.iter().sum();
@@ -59,7 +63,7 @@ mod tests {
     fn a_window_that_is_full_shows_its_shift_and_another_does_not() {
         assert_eq!(seen((0..5_000).map(|index| 7_900 - index % 400)), Some(3));
         assert_eq!(seen([1_000; 100]), Some(0));
-        assert_eq!(seen((0..5_000).map(|index| 4_100 + index % 2_000)), None);
+        assert_eq!(seen((0..5_000).map(|index| 4_500 + index % 1_500)), None);
         assert_eq!(seen([]), None);
     }
 }

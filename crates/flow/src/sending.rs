@@ -2,7 +2,7 @@
 
 use fullpipe_units::{ByteCount, Ratio, Span, Time};
 
-use crate::course::Course;
+use crate::course::{Course, View};
 use crate::echoes::Echo;
 use crate::rates::Rates;
 use crate::scales::Scales;
@@ -91,6 +91,8 @@ pub(crate) struct Sent {
     pub(crate) mss: u64,
     /// True if its first copy was lost before it came here.
     pub(crate) is_late: bool,
+    /// True if the program's data ended with it (PSH).
+    pub(crate) is_pushed: bool,
 }
 
 /// The data of an end so far.
@@ -136,7 +138,8 @@ impl Sending {
             self.clock(sent.bytes, echo, at);
             self.train(sent.bytes, silence, at);
             self.packets += 1;
-            self.partial += u64::from(!sent.bytes.is_multiple_of(sent.mss));
+            // On the way to a narrow link whole segments are smaller, too, but nothing ends with them.
+            self.partial += u64::from(sent.is_pushed && !sent.bytes.is_multiple_of(sent.mss));
         }
         self.lost_before += if sent.is_late { sent.bytes.div_ceil(sent.mss.max(1)) } else { 0 };
         let now = &mut self.course.now;
@@ -156,6 +159,9 @@ impl Sending {
             self.scales[1].sent(now.echoed.flight, now.echoed.window);
             if let Some(rtt) = echo.first_after {
                 now.echoed.took(rtt);
+            }
+            if let Some(least) = echo.least {
+                now.echoed.takes_at_least(least);
             }
         }
         self.scales[0].sent(now.here.flight, now.here.window);
@@ -219,8 +225,7 @@ impl Sending {
     }
 
     fn train(&mut self, bytes: u64, silence: Span, at: Time) {
-        let seen = [&self.course.now.here, &self.course.now.echoed].map(|view| view.least_rtt());
-        let round_trip: Span = seen.into_iter().flatten().sum();
+        let round_trip = self.round_trip();
         let longest = round_trip.scaled(LONG_SILENCE) + PROMPT[1];
         if round_trip > Span::ZERO && silence > longest && !self.course.now.recovers {
             self.silent += silence.saturating_sub(round_trip);
@@ -243,9 +248,14 @@ impl Sending {
 
     /// Time for which a peak counts.
     fn horizon(&self) -> Span {
-        const LEAST: Span = Span::from_millis(200);
-        let seen = [&self.course.now.here, &self.course.now.echoed].map(|view| view.least_rtt());
-        (seen.into_iter().flatten().sum::<Span>() * 4).max(LEAST)
+        const MIN_HORIZON: Span = Span::from_millis(200);
+        (self.round_trip() * 4).max(MIN_HORIZON)
+    }
+
+    /// Returns the least time of both ways, to the receiver and back and to the sender and back, as far as it is known.
+    fn round_trip(&self) -> Span {
+        let now = &self.course.now;
+        [now.here, now.echoed].iter().filter_map(View::least_rtt).sum()
     }
 
     fn duration(&self) -> Span {

@@ -59,7 +59,7 @@ pub struct Finished {
 pub struct TransferEvidence {
     /// Their numbers, the one with most data first.
     pub flows: Vec<u64>,
-    /// What they show.
+    /// Their evidence.
     pub evidence: Evidence,
 }
 

@@ -320,7 +320,8 @@ fn a_pace_and_parts_of_segments_are_seen_in_the_trains() {
     capture.handshake(Span::from_millis(40));
     // 1000 B every millisecond are 8 Mbit/s.
     for index in 0..400_u32 {
-        let part = Segment { sequence: 1_000 + index * 1_000, payload: 1_000, ..data(0) };
+        let flags = flags::ACK | flags::PSH;
+        let part = Segment { sequence: 1_000 + index * 1_000, payload: 1_000, flags, ..data(0) };
         capture.sent(true, part).wait(Span::from_millis(1));
         if index >= 40 {
             capture.sent(false, Segment { acknowledgement: 1_000 + (index - 39) * 1_000, ..ack(0) });

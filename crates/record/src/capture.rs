@@ -44,7 +44,7 @@ pub struct CapturedTransfer {
     pub diagnosis: Diagnosis,
 }
 
-/// What a device did to the windows of a connection.
+/// The work of a device on the windows of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WindowEdit {
@@ -89,7 +89,7 @@ pub struct CaptureEvidence {
     pub departures: Option<BurstRate>,
     /// Most frequent rate at which data is acknowledged.
     pub acknowledgements: Option<BurstRate>,
-    /// Share of the packets with data that hold no whole number of full segments: the program had no more then.
+    /// Share of the packets with data that hold no whole number of full segments and end what the program wrote (PSH).
     pub partial: Ratio,
     /// Segments that were lost before they came to the place of the capture.
     pub lost_before: u64,
@@ -99,7 +99,7 @@ pub struct CaptureEvidence {
     pub sender_offers_scale: Option<bool>,
     /// The same of the receiver's.
     pub receiver_offers_scale: Option<bool>,
-    /// What a device did to the receiver's windows between two captures; `None` of one capture.
+    /// The work of a device on the receiver's windows between two captures; `None` of one capture.
     pub window_edit: Option<WindowEdit>,
 }
 
@@ -211,6 +211,7 @@ pub struct FlowEnd {
 
 /// Fields of a SYN that devices on the way change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct SynReport {
     /// Its sequence number.
     pub sequence: u32,
@@ -241,7 +242,7 @@ pub struct FlowPair {
     pub numbers: [u64; 2],
     /// The index of the capture that is nearer to the first end, where hop limits or places show it.
     pub nearer_to_first: Option<usize>,
-    /// What the first end sends, and what the second.
+    /// The packets that the first end sends, and those of the second.
     pub directions: [FlowDirection; 2],
 }
 
@@ -260,7 +261,7 @@ pub struct FlowDirection {
     pub reordered_packets: u64,
     /// Routers between the captures, by the hop limit of the SYN.
     pub routers: Option<u8>,
-    /// What was changed between them.
+    /// The fields that were changed between them.
     pub changes: Vec<FlowChange>,
 }
 

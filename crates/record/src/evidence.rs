@@ -46,7 +46,7 @@ pub struct Evidence {
     pub bandwidth: Option<BitRate>,
     /// Layer at which that bandwidth counts bytes.
     pub framing: Framing,
-    /// What a capture shows beside its samples, where they were made of one.
+    /// Further figures of the capture that the samples were made of, where they were made of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<CaptureEvidence>,
 }

@@ -15,14 +15,14 @@ use crate::notes::FileNotes;
 /// Packets after which an interrupt is noticed.
 const INTERRUPT_INTERVAL: u64 = 4096;
 
-/// What a capture holds, as far as it was read.
+/// The content of a capture, as far as it was read.
 #[derive(Debug)]
 pub struct Reading {
     /// Its connections.
     pub report: CaptureReport,
     /// The evidence of the transfers that were asked for.
     pub transfers: Vec<TransferEvidence>,
-    /// What ended the reading before the end of the file.
+    /// The error that ended the reading before the end of the file.
     pub error: Option<CaptureError>,
 }
 

@@ -74,7 +74,7 @@ fn path(folder: &Path, name: &str, host: Host) -> PathBuf {
     folder.join(format!("{name}-{}.pcap", if host == Host::Near { "near" } else { "far" }))
 }
 
-/// What `trace` says of one file of a case.
+/// The verdict on one file of a case.
 #[derive(Debug)]
 pub(crate) struct Seen {
     /// The end that has the file.

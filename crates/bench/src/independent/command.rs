@@ -41,7 +41,7 @@ pub(crate) struct Drawing {
     /// Apply the best remedy of each load of its own and measure again
     #[arg(long)]
     prove: bool,
-    /// Capture at both ends, beside the records, and judge the captures too
+    /// Capture at both ends, into the folder of the records, and judge the captures too
     #[arg(long, requires = "record")]
     capture: bool,
     #[command(flatten)]
@@ -73,7 +73,9 @@ impl Drawing {
         let folder = self.selection.from.as_ref().or(self.selection.record.as_ref().filter(|_| self.capture));
         let seen: Vec<Seen> =
             folder.into_iter().flat_map(|folder| records.iter().flat_map(|one| seen(one, folder))).collect();
-        seen.iter().for_each(|seen| say(false, &seen.line()));
+        for seen in &seen {
+            say(false, &seen.line());
+        }
         say(false, &captures::score(&seen));
     }
 

@@ -1,4 +1,4 @@
-//! Verdicts from captures: what packets show of the sender beside what is in flight.
+//! Verdicts from captures: what packets show of the sender, next to what is in flight.
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_record::{At, Basis, BurstRate, CaptureEvidence, Evidence, Sample, TcpInfo, Verdict, WindowEdit};
@@ -29,7 +29,7 @@ fn seen(point: At, mbps: f64) -> CaptureEvidence {
     }
 }
 
-/// What a capture gives of samples: no congestion window, no buffer and no clock of the kernel.
+/// Leaves of a sample what a capture gives: no congestion window, no buffer and no clock of the kernel.
 fn captured(sample: &mut Sample) {
     let tcp = sample.tcp.clone();
     sample.memory = None;
@@ -86,8 +86,8 @@ fn what_follows_acknowledgements_and_never_grows_is_a_send_buffer() {
     let found = verdict(flat, seen(At::Sender, 20.0));
     assert_eq!(candidates(&found), ["send-buffer/so-sndbuf", "send-buffer/tcp-wmem-max"]);
     let from_afar = verdict(flat, seen(At::Receiver, 20.0));
-    let look_alike = ["send-buffer/tcp-wmem-max", "sender-application/idle", "pacing/qdisc"];
-    assert_eq!(candidates(&from_afar), look_alike);
+    let which = ["send-buffer/tcp-wmem-max", "sender-application/idle", "pacing/qdisc"];
+    assert_eq!(candidates(&from_afar), which);
 }
 
 #[test]

@@ -21,8 +21,8 @@ use crate::terminal::{Format, Terminal};
 ///
 /// Reads pcap and pcapng files, compressed or not, and lists what each connection moved, what was sent again, late,
 /// reordered or not captured, its round-trip times and windows, and where on the path the capture was taken. The
-/// transfer with most data, or the one of --flow, is judged as `diagnose` judges one: its limit, the figures that decide,
-/// and what would help.
+/// transfer with most data, or the one of --flow, is judged as `diagnose` judges one: its limit, the figures that
+/// decide, and what would help.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Capture file; `-` is standard input. A second one, of the same time from another place, shows what was lost and

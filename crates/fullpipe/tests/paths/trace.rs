@@ -1,8 +1,8 @@
-//! `trace` over captures of emulated paths: the limit of a transfer by the packets of each end alone, and what both show
-//! together.
+//! `trace` over captures of emulated paths: the limit of a transfer by the packets of each end alone, and what both
+//! show together.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::common::{fullpipe, run};
 use fullpipe_testkit::{document, path, require};
@@ -48,7 +48,7 @@ fn the_capture_of_each_end_shows_the_limit_and_where_it_was_taken() {
         }
     }
     let files = ["receiver", "sender"].map(|end| folder.path().join(format!("traced-edited-1-{end}.pcap")));
-    let capture = capture_in(&files.each_ref().map(|file| file.as_path()));
+    let capture = capture_in(&files.each_ref().map(PathBuf::as_path));
     let pair = &capture["pairs"][0];
     let of = |end: usize| &pair["directions"][end];
     let changed = |end: usize| -> Vec<(String, String, String)> {
