@@ -60,6 +60,10 @@ pub(crate) fn unsent(figures: &Figures) -> Row {
 
 /// Returns the mean of the bytes in the pipe, of the congestion window.
 fn in_pipe(figures: &Figures) -> Row {
+    if figures.evidence.capture.is_some() {
+        // A capture shows no congestion window.
+        return in_flight(figures);
+    }
     let sizes = (figures.mean(|snapshot| snapshot.sample.pipe()), figures.mean(|snapshot| snapshot.cwnd));
     ("pipe mean", part_of(sizes))
 }
