@@ -23,7 +23,6 @@ pub(crate) fn find(figures: &Figures, capture: &CaptureEvidence) -> Finding {
     let view = View { figures, capture };
     let whole = [mtu::without_progress, capacity::full_as_stated, congestion_window::ended_early];
     let order = [
-        View::hardly_anything,
         View::window,
         View::idle,
         View::policed_at_first,

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use fullpipe_diagnose::{diagnose, remedies};
-use fullpipe_record::{At, Buffer, Change, Evidence, Forecast, Remedy, Scope};
+use fullpipe_record::{At, Buffer, Change, DeviceReport, Evidence, Forecast, Machine, Remedy, Scope};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 use crate::builder::{
@@ -95,6 +95,16 @@ fn a_path_of_unknown_bandwidth_is_promised_no_more_than_four_times_the_present_r
             assert!(forecast.low <= forecast.bits_per_second && forecast.bits_per_second <= forecast.high);
         }
     }
+}
+
+#[test]
+fn within_a_host_no_rate_is_promised() {
+    let mut evidence = send_buffer("cubic", 4.0 * MIB, Writes::Retrying);
+    assert!(advice(&evidence)[0].predicted.is_some());
+    let device = DeviceReport { name: "lo".to_owned(), ..DeviceReport::default() };
+    evidence.sender_machine = Machine { device: Some(device), ..Machine::default() };
+    let got = advice(&evidence);
+    assert!(!got.is_empty() && got.iter().all(|remedy| remedy.predicted.is_none()), "{got:#?}");
 }
 
 #[test]
