@@ -1,6 +1,5 @@
 //! Captures of both ends of a case, taken by tcpdump, and what `trace` makes of each.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 use std::io;
@@ -17,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::network::{Host, Network};
 use super::record::Record;
-use super::score::lower_bound;
+use super::score::{confusion, lower_bound};
 
 /// Time that tcpdump has to begin.
 const STARTING: Duration = Duration::from_secs(5);
@@ -160,18 +159,8 @@ pub(crate) fn score(seen: &[Seen]) -> String {
             lower_bound(right, of_end.len()) * 100.0,
             share(placed),
         );
-        let mut confusion: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
-        for seen in of_end {
-            let said = if seen.is_right() { &seen.expected } else { seen.said() };
-            *confusion.entry(&seen.expected).or_default().entry(said).or_default() += 1;
-        }
-        for (expected, said) in &confusion {
-            let total: usize = said.values().sum();
-            let right = said.get(expected).copied().unwrap_or(0);
-            let others = said.iter().filter(|(name, _)| *name != expected);
-            let others: Vec<String> = others.map(|(name, count)| format!("{count} {name}")).collect();
-            let _ = writeln!(text, "  {expected:<40} {right:>3} of {total:<3} {}", others.join(", "));
-        }
+        let said = |seen: &Seen| if seen.is_right() { seen.expected.clone() } else { seen.said().to_owned() };
+        text += &confusion(of_end.iter().map(|seen| (seen.expected.as_str(), said(seen))));
     }
     text
 }

@@ -76,15 +76,22 @@ fn of_view(view: View, records: &[&Record]) -> String {
         right as f64 / all as f64 * 100.0,
         lower_bound(right, all) * 100.0,
     );
-    let mut confusion: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
-    for record in records {
-        let said = if record.is_right() { &record.expected } else { record.said() };
-        *confusion.entry(&record.expected).or_default().entry(said).or_default() += 1;
+    let said = |record: &Record| if record.is_right() { record.expected.clone() } else { record.said().to_owned() };
+    text += &confusion(records.iter().map(|record| (record.expected.as_str(), said(record))));
+    text
+}
+
+/// Returns a line for each planted verdict, with how often it was named and what was named in its place.
+pub(crate) fn confusion<'r>(cases: impl Iterator<Item = (&'r str, String)>) -> String {
+    let mut counts: BTreeMap<&str, BTreeMap<String, usize>> = BTreeMap::new();
+    for (expected, said) in cases {
+        *counts.entry(expected).or_default().entry(said).or_default() += 1;
     }
-    for (expected, said) in &confusion {
+    let mut text = String::new();
+    for (expected, said) in &counts {
         let total: usize = said.values().sum();
-        let right = said.get(expected).copied().unwrap_or(0);
-        let others = said.iter().filter(|(name, _)| *name != expected);
+        let right = said.get(*expected).copied().unwrap_or(0);
+        let others = said.iter().filter(|(name, _)| name != expected);
         let others: Vec<String> = others.map(|(name, count)| format!("{count} {name}")).collect();
         let _ = writeln!(text, "  {expected:<40} {right:>3} of {total:<3} {}", others.join(", "));
     }
