@@ -1,8 +1,8 @@
 //! Verdicts that one view of a transfer cannot distinguish.
 
 use fullpipe_record::{
-    Basis, Candidate, CapacityVerdict, CpuVerdict, LegalVerdict, LossVerdict, MtuVerdict, PacingVerdict,
-    ReceiveWindowVerdict, ReceiverApplicationVerdict, SendBufferVerdict, SenderApplicationVerdict,
+    Basis, Candidate, CapacityVerdict, CongestionWindowVerdict, CpuVerdict, LegalVerdict, LossVerdict, MtuVerdict,
+    PacingVerdict, ReceiveWindowVerdict, ReceiverApplicationVerdict, SendBufferVerdict, SenderApplicationVerdict,
 };
 
 use crate::finding::Finding;
@@ -16,7 +16,7 @@ struct CandidateSet {
 }
 
 /// Every set. A finding of [`Finding::one_of_several`] is in one of its view.
-const TABLE: [CandidateSet; 20] = [
+const TABLE: [CandidateSet; 21] = [
     CandidateSet {
         view: Basis::Receiver,
         verdicts: &[
@@ -116,8 +116,18 @@ const TABLE: [CandidateSet; 20] = [
         verdicts: &[
             LegalVerdict::SendBuffer(SendBufferVerdict::SoSndbuf),
             LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
+            LegalVerdict::Capacity(CapacityVerdict::HostQueue),
         ],
-        would_distinguish: "tcp_wmem at the sender, and whether its program sets SO_SNDBUF",
+        would_distinguish: "tcp_wmem at the sender, whether its program sets SO_SNDBUF, and the drops of its device's \
+                            queue (tc -s qdisc)",
+    },
+    CandidateSet {
+        view: Basis::Capture,
+        verdicts: &[
+            LegalVerdict::CongestionWindow(CongestionWindowVerdict::EarlyExit),
+            LegalVerdict::Capacity(CapacityVerdict::HostQueue),
+        ],
+        would_distinguish: "the drops of the queue of the sender's device (tc -s qdisc), and ssthresh (ss -ti)",
     },
     CandidateSet {
         view: Basis::Capture,
@@ -130,8 +140,13 @@ const TABLE: [CandidateSet; 20] = [
     },
     CandidateSet {
         view: Basis::Capture,
-        verdicts: &[LegalVerdict::Pacing(PacingVerdict::MaxPacingRate), LegalVerdict::Pacing(PacingVerdict::Qdisc)],
-        would_distinguish: "the queueing discipline of the sender's device, and whether its program sets a pace",
+        verdicts: &[
+            LegalVerdict::Pacing(PacingVerdict::MaxPacingRate),
+            LegalVerdict::Pacing(PacingVerdict::Qdisc),
+            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+        ],
+        would_distinguish: "the queueing discipline of the sender's device, whether its program sets a pace, and what \
+                            it waits for",
     },
     CandidateSet {
         view: Basis::Capture,

@@ -1,10 +1,11 @@
 //! The verdict from a capture: what was in flight against the window, losses, the queue, and how the sender sends.
 
 use fullpipe_record::{
-    At, BurstRate, CapacityVerdict, CaptureEvidence, LegalVerdict, Limit, LossVerdict, MtuVerdict, PacingVerdict,
-    ReceiveWindowVerdict, SendBufferVerdict, SenderApplicationVerdict, WindowEdit,
+    At, BurstRate, CapacityVerdict, CaptureEvidence, CongestionWindowVerdict, LegalVerdict, Limit, LossVerdict,
+    MtuVerdict, PacingVerdict, QuietRounds, ReceiveWindowVerdict, SendBufferVerdict, SenderApplicationVerdict,
+    WindowEdit,
 };
-use fullpipe_units::{ByteCount, Ratio};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::figures::{Figures, share};
 use crate::finding::Finding;
@@ -13,9 +14,11 @@ use crate::losses;
 use crate::path::trend;
 use crate::text::{self, Row};
 use crate::thresholds::{
-    CLOCKED_SHARE, FEW_SEGMENTS, FLAT_PLATEAU, IDLE_CAPTURE_SHARE, MANY_LOSSY_ROUND_TRIPS, MAX_PACE_FACTOR,
-    MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_PACED_SHARE, MIN_PARTIAL_SHARE, MIN_PLATEAU, MIN_SHARE_BELOW_PACE,
-    MIN_SHARE_OF_BURSTS, MIN_TUNED_GROWTH, MIN_USE_OF_FULL_PATH, PACED_BURSTS_SHARE, REGROWN_WINDOW_FACTOR,
+    CLOCKED_BURSTS, CLOCKED_SHARE, FEW_SEGMENTS, FLAT_PLATEAU, FULL_USE_OF_PATH, GROWING_SHARE, IDLE_CAPTURE_SHARE,
+    IDLE_SHARE_OF_PATH, MANY_LOSSY_ROUND_TRIPS, MAX_PACE_FACTOR, MIN_FREE_SHARE, MIN_LEVEL, MIN_LIMIT_SHARE,
+    MIN_LOSS_OF_PROBES, MIN_PACED_SHARE, MIN_PARTIAL_SHARE, MIN_PLATEAU, MIN_QUIET_SHARE, MIN_SHARE_BELOW_PACE,
+    MIN_SHARE_OF_BURSTS, MIN_SHARE_OF_REFILLS, MIN_TUNED_GROWTH, MIN_USE_OF_FULL_PATH, MIN_WAIT, PACED_BURSTS_SHARE,
+    REGROWN_WINDOW_FACTOR,
 };
 
 /// Returns the limit that a capture shows.
@@ -23,6 +26,7 @@ pub(crate) fn find(figures: &Figures, capture: &CaptureEvidence) -> Finding {
     let view = View { figures, capture };
     let whole = [mtu::without_progress, capacity::full_as_stated, congestion_window::ended_early];
     let order = [
+        View::ramp_up,
         View::window,
         View::idle,
         View::policed_at_first,
@@ -30,6 +34,7 @@ pub(crate) fn find(figures: &Figures, capture: &CaptureEvidence) -> Finding {
         View::own_queue,
         View::buffer_of_sender,
         View::path,
+        View::idle_at_times,
         View::growth,
         View::of_sender,
     ];
@@ -46,12 +51,23 @@ struct View<'v> {
 }
 
 impl View<'_> {
-    /// Finds a connection that is open and over which hardly any data comes.
+    /// Finds a connection over which hardly any data comes: it is open, or its sender sent much more.
     fn hardly_anything(&self) -> Option<Finding> {
         let bytes: ByteCount = self.figures.flows.iter().filter_map(|flow| Some(flow.whole.last()?.bytes)).sum();
         let few = |mss: ByteCount| bytes < mss * FEW_SEGMENTS;
+        let is_short_of = |mss: ByteCount| few(mss) && self.capture.unseen >= mss * FEW_SEGMENTS;
+        if self.figures.mss.is_some_and(is_short_of) {
+            return Some(Finding::new(MtuVerdict::BlackHole, Ratio::ONE));
+        }
         let found = self.figures.mss.is_none_or(few) && !self.capture.closed && !self.is_at_sender();
         found.then(|| Finding::new(MtuVerdict::BlackHole, Ratio::ONE).one_of_several())
+    }
+
+    /// Finds a transfer of so few round trips that what is in flight still grew in most of them.
+    fn ramp_up(&self) -> Option<Finding> {
+        let quiet = self.capture.quiet?;
+        let found = quiet.growing.get() >= GROWING_SHARE && !self.figures.ever_lost();
+        found.then(|| Finding::new(CongestionWindowVerdict::RampUp, quiet.growing))
     }
 
     /// Finds the receiver's window or program; or the full pipe, where the window holds more than fits it.
@@ -87,8 +103,30 @@ impl View<'_> {
 
     /// Finds a sender that had nothing to send though nothing held it back.
     fn idle(&self) -> Option<Finding> {
+        self.idle_from(IDLE_CAPTURE_SHARE).filter(|_| !self.is_buffer())
+    }
+
+    fn idle_from(&self, share: f64) -> Option<Finding> {
         let idle = self.capture.idle;
-        (idle.get() >= IDLE_CAPTURE_SHARE).then(|| Finding::new(SenderApplicationVerdict::Idle, idle).one_of_several())
+        (idle.get() >= share).then(|| Finding::new(SenderApplicationVerdict::Idle, idle).one_of_several())
+    }
+
+    /// Finds a sender that leaves its path idle at times, and sends faster than its rate at others.
+    fn idle_at_times(&self) -> Option<Finding> {
+        self.idle_from(IDLE_SHARE_OF_PATH).filter(|_| self.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true))
+    }
+
+    /// Returns whether a buffer is refilled in long trains, each as acknowledgements come: its writer is woken seldom.
+    fn is_buffer(&self) -> bool {
+        let is_clocked = self.capture.clocked.is_some_and(|clocked| clocked.get() >= CLOCKED_BURSTS);
+        self.is_level() && is_clocked && self.is_longer_than_a_pace(self.figures.rate)
+    }
+
+    /// Returns whether its trains are longer than those of a pace at `rate`: the kernel makes them as long as the pace
+    /// sends in a millisecond, and of two segments at least (`tcp_tso_autosize`).
+    fn is_longer_than_a_pace(&self, rate: BitRate) -> bool {
+        let longest = rate.scaled(MAX_PACE_FACTOR).bytes_in(Span::from_millis(1));
+        self.figures.mss.is_some_and(|mss| self.capture.train > longest.max(mss * FEW_SEGMENTS))
     }
 
     /// Finds a device that discards what exceeds a rate, and a sender that has learnt it: much was lost in many round
@@ -108,7 +146,7 @@ impl View<'_> {
     /// Finds a sender that spaces its data by a rate: by its program, which then has no more than parts of segments, or
     /// below it.
     fn own_pace(&self) -> Option<Finding> {
-        let held = self.paced_share().filter(|share| share.get() >= MIN_PACED_SHARE)?;
+        let held = self.paced_share().filter(|share| share.get() >= MIN_PACED_SHARE && !self.is_buffer())?;
         if self.capture.partial.get() >= MIN_PARTIAL_SHARE {
             return Some(Finding::new(SenderApplicationVerdict::RateLimited, held).one_of_several());
         }
@@ -127,10 +165,32 @@ impl View<'_> {
         found.then(|| Finding::new(CapacityVerdict::HostQueue, Ratio::ONE))
     }
 
-    /// Finds a send buffer, whose data is always as much: losses and queues make it swing.
+    /// Finds a send buffer, whose data is always as much: losses and queues make it swing. Its own bursts may wait in a
+    /// queue, and at first be lost to it, but the queue is empty before the next ones.
     fn buffer_of_sender(&self) -> Option<Finding> {
-        let is_flat = self.plateau()? >= FLAT_PLATEAU && self.bursts_are_faster() == Some(true);
-        (is_flat && !self.ever_lost_on_path()).then(|| self.of_sender()).flatten()
+        let lost = self.ever_lost_on_path();
+        let is_flat = self.plateau()? >= FLAT_PLATEAU && !lost && self.bursts_are_faster(MIN_SHARE_OF_BURSTS)?;
+        let refills = || {
+            let is_level = self.is_level() && self.drains() && (self.some_waits() || !lost);
+            is_level && self.bursts_are_faster(MIN_SHARE_OF_REFILLS) == Some(true)
+        };
+        (is_flat || refills()).then(|| self.of_sender()).flatten()
+    }
+
+    /// Returns whether round trips take clearly longer under load.
+    fn some_waits(&self) -> bool {
+        self.figures.rtt.zip(self.figures.idle_rtt).is_some_and(|(rtt, idle)| rtt >= idle.scaled(MIN_WAIT))
+    }
+
+    /// Returns whether always as much is in flight, since a loss if there was one, and that is long ago.
+    fn is_level(&self) -> bool {
+        let level = |quiet: QuietRounds| quiet.share.get() >= MIN_QUIET_SHARE && quiet.level.get() >= MIN_LEVEL;
+        self.capture.quiet.is_some_and(level)
+    }
+
+    /// Returns whether the queue of the path is empty once in most round trips.
+    fn drains(&self) -> bool {
+        self.capture.quiet.is_some_and(|quiet| quiet.free.get() >= MIN_FREE_SHARE)
     }
 
     /// Finds the limit of the path, if it held data back for most of the time.
@@ -138,8 +198,19 @@ impl View<'_> {
         let held = share(self.figures.snapshots().map(|snapshot| snapshot.held_by_path(false)))
             .filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
         let order = [loss::without_queue, capacity::full_bottleneck, congestion_window::held_without_loss, loss::find];
-        let found = order.into_iter().find_map(|rule| rule(self.figures, held))?;
+        // A queue that is empty so often is none of a full link.
+        let may_be = |found: &Finding| found.kind() != Limit::Capacity || !self.drains();
+        let by_rules = || order.into_iter().filter_map(|rule| rule(self.figures, held)).find(may_be);
+        let found = if self.fills_path() { Finding::new(CapacityVerdict::Link, held) } else { by_rules()? };
         let found = capacity::behind_on_path(self.figures, &found).unwrap_or(found);
+        if found.kind() == Limit::Capacity {
+            // A link that the sender leaves idle so often is not full.
+            let carries_more = found.verdict == CapacityVerdict::Shared.into();
+            let idle = if carries_more { self.idle_from(IDLE_SHARE_OF_PATH) } else { self.idle_at_times() };
+            if idle.is_some() {
+                return idle;
+            }
+        }
         let may_be_at_sender = match found.kind() {
             Limit::Capacity => true,
             Limit::Loss => found.verdict != LossVerdict::Random.into(),
@@ -151,7 +222,10 @@ impl View<'_> {
     /// Finds a congestion window that grows.
     fn growth(&self) -> Option<Finding> {
         let grows = trend(self.figures, |snapshot| snapshot.outstanding)? >= REGROWN_WINDOW_FACTOR;
-        grows.then(|| congestion_window::growth(self.figures, Ratio::ONE)).flatten()
+        let found = grows.then(|| congestion_window::growth(self.figures, Ratio::ONE)).flatten()?;
+        // What the sending host's own queue drops leaves no trace in packets.
+        let is_early = found.verdict == CongestionWindowVerdict::EarlyExit.into();
+        Some(if is_early { found.one_of_several() } else { found })
     }
 
     /// Finds a sender that holds itself back though this does not show why: its program, which sends at its own times,
@@ -161,7 +235,7 @@ impl View<'_> {
             return Some(Finding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE).one_of_several());
         }
         let at_own_times = self.capture.clocked.is_some_and(|clocked| clocked.get() < CLOCKED_SHARE);
-        let found: LegalVerdict = if self.plateau()? < MIN_PLATEAU {
+        let found: LegalVerdict = if self.plateau()? < MIN_PLATEAU && !self.is_level() {
             SenderApplicationVerdict::Idle.into()
         } else if self.bursts_are_paced() {
             // The kernel's pace hides what follows acknowledgements.
@@ -176,8 +250,8 @@ impl View<'_> {
 
     /// Returns whether small trains are spaced by a rate, which is above that of the transfer.
     fn bursts_are_paced(&self) -> bool {
-        let small = self.figures.mss.is_some_and(|mss| self.capture.train <= mss * FEW_SEGMENTS);
-        small && self.capture.departures.is_some_and(|burst| burst.share.get() >= PACED_BURSTS_SHARE)
+        let is_pace = |burst: BurstRate| burst.share.get() >= PACED_BURSTS_SHARE;
+        self.capture.departures.is_some_and(|burst| is_pace(burst) && !self.is_longer_than_a_pace(burst.rate))
     }
 
     fn is_at_sender(&self) -> bool {
@@ -217,16 +291,29 @@ impl View<'_> {
         both.iter().flatten().filter_map(of_time).max_by(|one, other| one.get().total_cmp(&other.get()))
     }
 
-    /// Returns whether bursts pass the path clearly faster than the transfer; `None` where their rate is not known.
-    fn bursts_are_faster(&self) -> Option<bool> {
+    /// Returns whether bursts pass the path clearly faster than the transfer; `None` where less than `share` of the data
+    /// comes at one rate.
+    fn bursts_are_faster(&self, share: f64) -> Option<bool> {
+        Some(self.figures.rate < self.rate_of_bursts(share)?.scaled(MIN_USE_OF_FULL_PATH))
+    }
+
+    /// Returns whether bursts pass the path no faster than the transfer, and wait in a queue that loses few.
+    fn fills_path(&self) -> bool {
+        let bursts = self.rate_of_bursts(MIN_SHARE_OF_BURSTS);
+        let is_as_fast = bursts.is_some_and(|rate| self.figures.rate >= rate.scaled(FULL_USE_OF_PATH));
+        let loses_few = self.figures.lost().is_some_and(|lost| lost.ratio().get() < MIN_LOSS_OF_PROBES);
+        is_as_fast && loses_few && self.some_waits() && !self.drains()
+    }
+
+    /// Returns the most frequent rate at which bursts pass the path, if `share` of the data comes at it.
+    fn rate_of_bursts(&self, share: f64) -> Option<BitRate> {
         let seen = if self.is_at_sender() {
             [self.capture.acknowledgements, None]
         } else {
             [self.capture.arrivals, self.capture.departures]
         };
-        let known = seen.into_iter().flatten().filter(|burst| burst.share.get() >= MIN_SHARE_OF_BURSTS);
-        let most = known.max_by(|one, other| one.share.get().total_cmp(&other.share.get()))?;
-        Some(self.figures.rate < most.rate.scaled(MIN_USE_OF_FULL_PATH))
+        let known = seen.into_iter().flatten().filter(|burst| burst.share.get() >= share);
+        Some(known.max_by(|one, other| one.share.get().total_cmp(&other.share.get()))?.rate)
     }
 
     fn window_never_grew(&self) -> bool {

@@ -438,3 +438,24 @@ pub(crate) const IGNORES_LOSS_FACTOR: f64 = 3.0;
 pub(crate) const FEW_SEGMENTS: u64 = 3;
 /// Largest window of a receiver ÷ its first one up to which its kernel never tuned it.
 pub(crate) const MIN_TUNED_GROWTH: f64 = 1.5;
+/// The same where the path would be full, whose bursts are faster (measured: 0.21 and more of senders short of
+/// processor time, at most 0.2 of full links).
+pub(crate) const IDLE_SHARE_OF_PATH: f64 = 0.2;
+/// Share of the data that follows acknowledgements at once where a buffer sends in bursts.
+pub(crate) const CLOCKED_BURSTS: f64 = 0.8;
+/// Share of the round trips since the last loss from which they show what limits.
+pub(crate) const MIN_QUIET_SHARE: f64 = 0.35;
+/// Most in flight of the round trips with little, by that of those with much, where a buffer or a pace holds as much in
+/// flight (measured: 0.91 and more, at most 0.86 of links with a queue that empties).
+pub(crate) const MIN_LEVEL: f64 = 0.88;
+/// Share of the round trips in which a packet met no queue, from which the path is not full (measured: 0.76 and more of
+/// buffers and paces).
+pub(crate) const MIN_FREE_SHARE: f64 = 0.75;
+/// Round-trip time by the idle one, from which packets wait on the path.
+pub(crate) const MIN_WAIT: f64 = 1.1;
+/// Share of the data at one rate to know that of the path where a buffer is refilled in bursts.
+pub(crate) const MIN_SHARE_OF_REFILLS: f64 = 0.1;
+/// Share of the rate of bursts from which a transfer has the whole path.
+pub(crate) const FULL_USE_OF_PATH: f64 = 0.9;
+/// Share of the round trips in which more was in flight than ever before, from which a transfer ended while it sped up.
+pub(crate) const GROWING_SHARE: f64 = 0.45;

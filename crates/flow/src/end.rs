@@ -21,6 +21,8 @@ pub(crate) struct End {
     sequence: Sequence,
     /// End of the highest byte that it sent.
     next: Option<u64>,
+    /// Position at which it would have sent next, by the last packet that occupies nothing.
+    ahead: u64,
     /// Everything below this position was acknowledged.
     acknowledged: Option<u64>,
     /// Last acknowledgement that it sent, as a position of the other end, and its window field.
@@ -94,6 +96,7 @@ impl End {
         let flags = u64::from(segment.has(flags::SYN)) + u64::from(segment.has(flags::FIN));
         let end = start + u64::from(segment.payload) + flags;
         if end == start || segment.has(flags::RST) {
+            self.ahead = if segment.has(flags::RST) { self.ahead } else { start };
             return;
         }
         self.sequence.reach(end);
@@ -231,9 +234,19 @@ impl End {
         self.counts.window_scale
     }
 
+    /// Returns the data that it had sent when it sent its last packet, and of which nothing came here.
+    pub(crate) fn unseen(&self) -> ByteCount {
+        ByteCount::new(self.next.map_or(0, |next| self.ahead.saturating_sub(next)))
+    }
+
     /// Returns its data, each byte counted once.
     pub(crate) fn unique_bytes(&self) -> ByteCount {
         self.counts.bytes.saturating_sub(self.counts.retransmitted_bytes)
+    }
+
+    /// Returns its data, each byte counted once, and what did not come here.
+    pub(crate) fn sent_bytes(&self) -> ByteCount {
+        self.unique_bytes() + self.unseen()
     }
 
     /// Returns the figures of a connection that lasted `duration`.

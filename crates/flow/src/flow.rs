@@ -97,17 +97,17 @@ impl Flow {
 
     /// Returns the index of the end that sent more data.
     pub(crate) fn sender(&self) -> usize {
-        usize::from(self.ends[1].unique_bytes() > self.ends[0].unique_bytes())
+        usize::from(self.ends[1].sent_bytes() > self.ends[0].sent_bytes())
     }
 
     /// Returns the data of that end.
     pub(crate) fn data(&self) -> u64 {
-        self.ends[self.sender()].unique_bytes().get()
+        self.ends[self.sender()].sent_bytes().get()
     }
 
     /// Returns the data of the other end.
     pub(crate) fn data_back(&self) -> u64 {
-        self.ends[1 - self.sender()].unique_bytes().get()
+        self.ends[1 - self.sender()].sent_bytes().get()
     }
 
     /// Returns true if most of the shorter of both lay within the other.

@@ -16,6 +16,7 @@ mod loops;
 mod pairs;
 mod rates;
 mod repetitions;
+mod rounds;
 mod scales;
 mod sending;
 mod sequence;

@@ -1,10 +1,12 @@
 //! The way in which an end sends its data.
 
+use fullpipe_record::QuietRounds;
 use fullpipe_units::{ByteCount, Ratio, Span, Time};
 
 use crate::course::{Course, View};
 use crate::echoes::Echo;
 use crate::rates::Rates;
+use crate::rounds::Rounds;
 use crate::scales::Scales;
 
 /// Maximum time after an acknowledgement at which the data that it allowed is sent, at the sender itself; and as seen
@@ -101,6 +103,7 @@ pub(crate) struct Sending {
     pub(crate) course: Course,
     clocks: [Clock; 2],
     scales: [Scales; 2],
+    rounds: [Rounds; 2],
     peak: Peak,
     /// Time with little in flight.
     low: Span,
@@ -159,14 +162,19 @@ impl Sending {
             self.scales[1].sent(now.echoed.flight, now.echoed.window);
             if let Some(rtt) = echo.first_after {
                 now.echoed.took(rtt);
+                self.rounds[1].took(rtt);
             }
             if let Some(least) = echo.least {
                 now.echoed.takes_at_least(least);
             }
         }
         self.scales[0].sent(now.here.flight, now.here.window);
-        let flight = now.here.flight;
+        let (flight, echoed) = (now.here.flight, now.echoed.flight);
         self.peak.add(flight, at, self.horizon());
+        let round_trip = self.round_trip();
+        for (rounds, flight) in self.rounds.iter_mut().zip([flight, echoed]) {
+            rounds.sent(flight, sent.again > 0, at, round_trip);
+        }
         self.last_sent = Some(at);
     }
 
@@ -198,6 +206,7 @@ impl Sending {
         }
         if let Some(rtt) = rtt {
             now.here.took(rtt);
+            self.rounds[0].took(rtt);
         }
     }
 
@@ -283,6 +292,11 @@ impl Sending {
     pub(crate) fn idle(&self, by_echo: bool) -> Ratio {
         let idle = if by_echo { self.silent } else { self.low.max(self.silent) };
         Ratio::new(Ratio::of(idle.as_secs_f64(), self.duration().as_secs_f64()).get().min(1.0))
+    }
+
+    /// Returns its round trips since the last loss. `rest` is the part of each on the other side of the capture.
+    pub(crate) fn quiet(&self, by_echo: bool, rest: Span) -> Option<QuietRounds> {
+        self.rounds[usize::from(by_echo)].quiet(rest)
     }
 
     /// Returns the mean size of its trains of segments.

@@ -420,3 +420,13 @@ fn a_connection_is_known_behind_a_device_that_translates_its_address() {
     far[0].ends[0].syn.as_mut().unwrap().sequence += 1;
     assert_eq!(pairs(&near, &far), []);
 }
+
+#[test]
+fn data_that_never_came_shows_in_the_numbers_of_later_packets() {
+    let mut capture = Capture::new();
+    let bare = Segment { payload: 0, ..data(10) };
+    capture.handshake(RTT).data(0).wait(RTT).ack(1).sent(true, bare);
+    let finished = std::mem::take(&mut capture.flows).finish(Explained::Largest(1));
+    let unseen = finished.transfers[0].evidence.capture.unwrap().unseen;
+    assert_eq!(unseen.get(), 9 * u64::from(MSS));
+}

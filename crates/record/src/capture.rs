@@ -91,16 +91,34 @@ pub struct CaptureEvidence {
     pub acknowledgements: Option<BurstRate>,
     /// Share of the packets with data that hold no whole number of full segments and end what the program wrote (PSH).
     pub partial: Ratio,
+    /// Round trips since the last loss; `None` where no round trip is known.
+    pub quiet: Option<QuietRounds>,
     /// Segments that were lost before they came to the place of the capture.
     pub lost_before: u64,
     /// True if the sender closed the connection that moved most.
     pub closed: bool,
+    /// Data that it had sent by the sequence numbers of its later packets, and of which nothing came here.
+    pub unseen: ByteCount,
     /// True if the sender's SYN offers to scale windows, `None` where it was not captured.
     pub sender_offers_scale: Option<bool>,
     /// The same of the receiver's.
     pub receiver_offers_scale: Option<bool>,
     /// The work of a device on the receiver's windows between two captures; `None` of one capture.
     pub window_edit: Option<WindowEdit>,
+}
+
+/// The round trips of a transfer since its last loss.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct QuietRounds {
+    /// Their share of all round trips.
+    pub share: Ratio,
+    /// Most bytes in flight of a round trip: of the tenth with least by that of the twentieth with most, in their later
+    /// half. A buffer or a window holds always as much.
+    pub level: Ratio,
+    /// Share of the round trips in which the most in flight was a quarter more than ever before.
+    pub growing: Ratio,
+    /// Share of the later half of all round trips in which a packet met no queue.
+    pub free: Ratio,
 }
 
 /// A TCP connection in a capture.

@@ -1,7 +1,9 @@
 //! Verdicts from captures: what packets show of the sender, next to what is in flight.
 
 use fullpipe_diagnose::diagnose;
-use fullpipe_record::{At, Basis, BurstRate, CaptureEvidence, Evidence, Sample, TcpInfo, Verdict, WindowEdit};
+use fullpipe_record::{
+    At, Basis, BurstRate, CaptureEvidence, Evidence, QuietRounds, Sample, TcpInfo, Verdict, WindowEdit,
+};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
 use crate::builder::{Moment, evidence, moment, samples};
@@ -21,8 +23,10 @@ fn seen(point: At, mbps: f64) -> CaptureEvidence {
         departures: burst(3.0, 0.3),
         acknowledgements: burst(3.0, 0.3),
         partial: Ratio::ZERO,
+        quiet: None,
         lost_before: 0,
         closed: true,
+        unseen: ByteCount::ZERO,
         sender_offers_scale: Some(true),
         receiver_offers_scale: Some(true),
         window_edit: None,
@@ -84,7 +88,8 @@ fn candidates(verdict: &Verdict) -> Vec<&str> {
 #[test]
 fn what_follows_acknowledgements_and_never_grows_is_a_send_buffer() {
     let found = verdict(flat, seen(At::Sender, 20.0));
-    assert_eq!(candidates(&found), ["send-buffer/so-sndbuf", "send-buffer/tcp-wmem-max"]);
+    let of_buffer = ["send-buffer/so-sndbuf", "send-buffer/tcp-wmem-max", "capacity/host-queue"];
+    assert_eq!(candidates(&found), of_buffer);
     let from_afar = verdict(flat, seen(At::Receiver, 20.0));
     let which = ["send-buffer/tcp-wmem-max", "sender-application/idle", "pacing/qdisc"];
     assert_eq!(candidates(&from_afar), which);
@@ -95,7 +100,7 @@ fn trains_at_the_rate_of_the_whole_are_a_pace_or_a_program_with_parts_of_segment
     let even = BurstRate { rate: BitRate::from_mbps(20), share: Ratio::new(0.9) };
     let paced = CaptureEvidence { departures: Some(even), arrivals: Some(even), ..seen(At::Sender, 20.0) };
     let found = verdict(flat, CaptureEvidence { clocked: Some(Ratio::ZERO), ..paced });
-    assert_eq!(candidates(&found), ["pacing/max-pacing-rate", "pacing/qdisc"]);
+    assert_eq!(candidates(&found), ["pacing/max-pacing-rate", "pacing/qdisc", "sender-application/idle"]);
     let found = verdict(flat, CaptureEvidence { partial: Ratio::new(0.5), ..paced });
     assert_eq!(found.name(), "sender-application/rate-limited");
 }
@@ -165,4 +170,62 @@ fn hardly_any_data_at_the_receiver_is_a_black_hole_or_a_silent_program() {
     let nothing = |_: f64| Moment { in_flight: 0.0, ..moment(0.001, 50.0) };
     let open = CaptureEvidence { closed: false, ..seen(At::Receiver, 0.001) };
     assert_eq!(candidates(&verdict(nothing, open)), ["mtu/black-hole", "sender-application/idle"]);
+}
+
+/// Round trips in which always as much was in flight, since a loss at the begin, and in which the queue was empty once.
+fn level() -> QuietRounds {
+    QuietRounds { share: Ratio::new(0.7), level: Ratio::new(0.95), growing: Ratio::new(0.05), free: Ratio::ONE }
+}
+
+/// A sender whose bursts wait for each other: what is in flight swings within each round trip.
+fn bursts(t: f64) -> Moment {
+    let lost = if t < 1.0 { 100.0 } else { 0.0 };
+    Moment { in_flight: 60_000.0 + 60_000.0 * (t * 7.3).fract(), lost_per_second: lost, ..moment(20.0, 70.0) }
+}
+
+#[test]
+fn a_buffer_that_is_refilled_in_bursts_is_neither_a_full_link_nor_loss() {
+    for point in [At::Sender, At::Receiver] {
+        let refilled = CaptureEvidence { quiet: Some(level()), clocked: Some(Ratio::new(0.5)), ..seen(point, 20.0) };
+        assert!(candidates(&verdict(bursts, refilled)).contains(&"send-buffer/tcp-wmem-max"), "{point:?}");
+        let swings = QuietRounds { level: Ratio::new(0.6), free: Ratio::new(0.1), ..level() };
+        let standing = CaptureEvidence { quiet: Some(swings), ..refilled };
+        assert!(!candidates(&verdict(bursts, standing)).contains(&"send-buffer/tcp-wmem-max"), "{point:?}");
+    }
+}
+
+#[test]
+fn long_trains_that_follow_acknowledgements_are_no_idle_program() {
+    let trains = CaptureEvidence { idle: Ratio::new(0.5), train: ByteCount::from_kib(100), ..seen(At::Sender, 20.0) };
+    let of_buffer = CaptureEvidence { quiet: Some(QuietRounds { share: Ratio::ONE, ..level() }), ..trains };
+    assert_eq!(verdict(flat, of_buffer).name(), "send-buffer/so-sndbuf");
+    let at_own_times = CaptureEvidence { clocked: Some(Ratio::new(0.3)), ..of_buffer };
+    assert_eq!(verdict(flat, at_own_times).name(), "sender-application/idle");
+}
+
+#[test]
+fn a_link_that_the_sender_leaves_idle_is_not_full() {
+    let queued = |t: f64| Moment { in_flight: 200_000.0 * (0.7 + 0.3 * t.fract()), ..moment(20.0, 80.0) };
+    let full = QuietRounds { share: Ratio::ONE, level: Ratio::new(0.6), free: Ratio::ZERO, ..level() };
+    let capture = CaptureEvidence { quiet: Some(full), ..seen(At::Sender, 20.0) };
+    assert_eq!(verdict(queued, capture).name(), "capacity/link");
+    let at_times = CaptureEvidence { idle: Ratio::new(0.25), ..capture };
+    assert_eq!(verdict(queued, at_times).name(), "sender-application/idle");
+}
+
+#[test]
+fn a_transfer_that_grew_in_most_round_trips_ended_too_early() {
+    let growing = QuietRounds { growing: Ratio::new(0.6), level: Ratio::new(0.4), share: Ratio::ONE, ..level() };
+    let capture = CaptureEvidence { idle: Ratio::new(0.5), quiet: Some(growing), ..seen(At::Sender, 20.0) };
+    assert_eq!(verdict(flat, capture).name(), "congestion-window/ramp-up");
+}
+
+#[test]
+fn data_that_was_sent_and_never_came_is_a_black_hole() {
+    let silent = |_: f64| moment(0.001, 50.0);
+    let capture = CaptureEvidence { unseen: ByteCount::new(14_480), ..seen(At::Receiver, 20.0) };
+    let found = verdict(silent, capture);
+    assert_eq!((found.name(), found.candidates.len()), ("mtu/black-hole", 0));
+    let open = verdict(silent, CaptureEvidence { closed: false, ..seen(At::Receiver, 20.0) });
+    assert_eq!(candidates(&open), ["mtu/black-hole", "sender-application/idle"]);
 }

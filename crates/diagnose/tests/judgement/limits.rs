@@ -27,7 +27,7 @@ fn each_limit_is_named_under_each_congestion_control() {
             evidence.receiver.as_mut().unwrap().tcp_rmem.max = fullpipe_units::ByteCount::from_mib(5);
             evidence
         };
-        for (name, evidence, expected) in [
+        for (name, evidence, expected) in vec![
             ("3 MiB of window", tuned_receiver(receive_window(cc, 3.0 * MIB, 1)), window),
             ("3 MiB each in 8 streams", tuned_receiver(receive_window(cc, 3.0 * MIB, 8)), window),
             (

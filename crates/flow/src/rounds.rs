@@ -1,0 +1,145 @@
+//! The round trips of a sender: the most that it had in flight in each, and the least time that one took.
+
+use fullpipe_record::QuietRounds;
+use fullpipe_units::{Ratio, Span, Time};
+
+/// Maximum number of round trips that are kept. Beyond it every second one is left out.
+const MAX_ROUNDS: usize = 1024;
+
+/// Part of a round trip by which one may take longer that had no queue on its way; and its least.
+const FREE_SHARE: f64 = 0.1;
+const MIN_FREE: Span = Span::from_micros(300);
+
+/// Growth of what is in flight in a round trip, from which a sender is still ramping up.
+const GROWTH: f64 = 1.25;
+
+/// One round trip.
+#[derive(Debug, Clone, Copy, Default)]
+struct Round {
+    most: u64,
+    least_rtt: Option<Span>,
+    /// True if something was sent again.
+    repairs: bool,
+}
+
+/// The round trips so far.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Rounds {
+    began: Option<Time>,
+    now: Round,
+    /// Round trips since the last one that was kept, and those of which one is kept, as a power of two.
+    passed: u32,
+    stride: u32,
+    all: Vec<Round>,
+    /// Round trips, and those with much more in flight than ever before.
+    count: u32,
+    grew: u32,
+    most: u64,
+}
+
+impl Rounds {
+    /// Takes note of what is in flight at `at`, after a packet that repairs a loss if `repairs`. `round_trip` is the
+    /// least time of a round trip.
+    pub(crate) fn sent(&mut self, flight: u64, repairs: bool, at: Time, round_trip: Span) {
+        let began = *self.began.get_or_insert(at);
+        if round_trip > Span::ZERO && at.since(began) >= round_trip {
+            self.end();
+            self.began = Some(at);
+        }
+        self.now.most = self.now.most.max(flight);
+        self.now.repairs |= repairs;
+    }
+
+    /// Takes note of the time that a round trip took.
+    pub(crate) fn took(&mut self, rtt: Span) {
+        self.now.least_rtt = Some(self.now.least_rtt.map_or(rtt, |least| least.min(rtt)));
+    }
+
+    fn end(&mut self) {
+        self.count += 1;
+        self.grew += u32::from(self.now.most as f64 >= self.most as f64 * GROWTH);
+        self.most = self.most.max(self.now.most);
+        self.passed += 1;
+        if self.passed >> self.stride == 0 {
+            // A loss in a round trip that is left out counts in the next.
+            self.now = Round { repairs: self.now.repairs, ..Round::default() };
+            return;
+        }
+        self.passed = 0;
+        self.all.push(std::mem::take(&mut self.now));
+        if self.all.len() >= MAX_ROUNDS {
+            self.stride += 1;
+            self.all = self
+                .all
+                .chunks_exact(2)
+                .map(|pair| Round { repairs: pair[0].repairs || pair[1].repairs, ..pair[1] })
+                .collect();
+        }
+    }
+
+    /// Returns the round trips since the last loss; `None` without any. `rest` is the part of each on the other side
+    /// of the capture.
+    pub(crate) fn quiet(&self, rest: Span) -> Option<QuietRounds> {
+        let since = self.all.iter().rposition(|round| round.repairs).map_or(0, |last| last + 1);
+        let quiet = &self.all[since..];
+        let later = &quiet[quiet.len() / 2..];
+        let mut most: Vec<u64> = later.iter().map(|round| round.most).collect();
+        most.sort_unstable();
+        let at = |percent: usize| most.get(most.len() * percent / 100).map_or(0.0, |bytes| *bytes as f64);
+        let least = self.all.iter().filter_map(|round| round.least_rtt).min()?;
+        let limit = least + (least + rest).scaled(FREE_SHARE).max(MIN_FREE);
+        let measured: Vec<Span> = self.all[self.all.len() / 2..].iter().filter_map(|round| round.least_rtt).collect();
+        let free = measured.iter().filter(|rtt| **rtt <= limit).count();
+        Some(QuietRounds {
+            share: Ratio::of(quiet.len() as f64, self.all.len() as f64),
+            level: Ratio::of(at(10), at(95).max(1.0)),
+            growing: Ratio::of(f64::from(self.grew), f64::from(self.count)),
+            free: Ratio::of(free as f64, measured.len().max(1) as f64),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Span = Span::from_millis(10);
+
+    /// Sends for `count` round trips, with `most` in flight in each.
+    fn rounds(count: u64, most: impl Fn(u64) -> u64, repairs: impl Fn(u64) -> bool) -> Rounds {
+        let mut rounds = Rounds::default();
+        for round in 0..count {
+            let at = Time::ZERO + RTT * round;
+            for part in 0..5_u64 {
+                let flight = if part == 2 { most(round) } else { most(round) / 2 };
+                rounds.sent(flight, part == 3 && repairs(round), at + RTT * part / 5, RTT);
+                // The first packet of a round trip meets no queue, the others that of those before.
+                rounds.took(RTT + Span::from_millis(part));
+            }
+        }
+        rounds
+    }
+
+    #[test]
+    fn a_level_shows_since_the_last_loss_though_each_round_trip_swings() {
+        let quiet = rounds(200, |_| 100_000, |round| round < 50).quiet(Span::ZERO).unwrap();
+        assert!((quiet.share.get() - 0.75).abs() < 0.02, "{quiet:?}");
+        assert!(quiet.level.get() > 0.99 && quiet.free.get() > 0.99 && quiet.growing.get() < 0.01, "{quiet:?}");
+        let swings = rounds(200, |round| 50_000 + 1_000 * (round % 50), |_| false).quiet(Span::ZERO).unwrap();
+        assert!(swings.level.get() < 0.65 && (swings.share.get() - 1.0).abs() < 1e-9, "{swings:?}");
+    }
+
+    #[test]
+    fn few_round_trips_that_double_grow() {
+        let quiet = rounds(8, |round| 14_480 << round, |_| false).quiet(Span::ZERO).unwrap();
+        assert!(quiet.growing.get() > 0.9, "{quiet:?}");
+    }
+
+    #[test]
+    fn many_round_trips_take_no_more_memory_and_a_loss_in_one_left_out_counts() {
+        let long = rounds(20_000, |_| 100_000, |round| round == 10_001);
+        assert!(long.all.len() <= MAX_ROUNDS && long.all.capacity() <= MAX_ROUNDS * 2);
+        let share = long.quiet(Span::ZERO).unwrap().share.get();
+        assert!((share - 0.5).abs() < 0.01, "{share}");
+    }
+}
