@@ -291,8 +291,8 @@ impl View<'_> {
         both.iter().flatten().filter_map(of_time).max_by(|one, other| one.get().total_cmp(&other.get()))
     }
 
-    /// Returns whether bursts pass the path clearly faster than the transfer; `None` where less than `share` of the data
-    /// comes at one rate.
+    /// Returns whether bursts pass the path clearly faster than the transfer; `None` where less than `share` of the
+    /// data comes at one rate.
     fn bursts_are_faster(&self, share: f64) -> Option<bool> {
         Some(self.figures.rate < self.rate_of_bursts(share)?.scaled(MIN_USE_OF_FULL_PATH))
     }
