@@ -18,7 +18,7 @@ const MAX_SHARE: f64 = 0.1;
 /// A connection so far.
 #[derive(Debug, Clone)]
 pub(crate) struct Flow {
-    /// Addresses of its first packet, the sender's first.
+    /// Addresses of the end that opened it, or else sent the first packet, and of the other.
     addresses: [SocketAddr; 2],
     first: Time,
     last: Time,
@@ -30,10 +30,16 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// Returns a connection without a packet, whose first end sent `segment`.
+    /// Returns a connection without a packet, whose first one is `segment`.
     pub(crate) fn new(segment: &Segment, at: Time) -> Self {
+        let answers = segment.has(flags::SYN | flags::ACK);
         Self {
-            addresses: [segment.source, segment.destination],
+            // The receiver of an answer to a SYN opened the connection, though its SYN was not captured.
+            addresses: if answers {
+                [segment.destination, segment.source]
+            } else {
+                [segment.source, segment.destination]
+            },
             first: at,
             last: at,
             initial_sequence: is_first_syn(segment).then_some(segment.sequence),

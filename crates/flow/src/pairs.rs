@@ -1,7 +1,10 @@
 //! The connections that two captures share: what was lost and changed between them.
 
 use std::cmp::{Ordering, Reverse};
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 
+use foldhash::fast::RandomState;
 use fullpipe_record::{
     CapturePoint, ChangedField, FlowChange, FlowDirection, FlowEnd, FlowPair, FlowReport, SynReport, WindowEdit,
 };
@@ -9,65 +12,129 @@ use fullpipe_units::{ByteCount, Ratio};
 
 /// Returns the connections that both captures have: those between the same addresses, and then those whose SYNs have
 /// the same sequence numbers, whose addresses a device translates. Those with most data come first.
+///
+/// The end that opened a connection is not known where no SYN was captured: its ends may then stand in another order in
+/// each capture, and what is returned has that of the first.
 pub fn pairs(first: &[FlowReport], second: &[FlowReport]) -> Vec<FlowPair> {
-    let mut taken = vec![false; second.len()];
-    let mut found: Vec<(&FlowReport, &FlowReport)> = Vec::new();
-    let mut alone: Vec<&FlowReport> = Vec::new();
-    for flow in first {
-        match take(second, &mut taken, |other| same_addresses(flow, other)) {
-            Some(other) => found.push((flow, other)),
-            None => alone.push(flow),
-        }
-    }
-    for flow in alone {
-        found.extend(take(second, &mut taken, |other| same_numbers(flow, other)).map(|other| (flow, other)));
-    }
+    let mut search = Search { first, second, found: vec![None; first.len()], taken: vec![false; second.len()] };
+    // Ports may be used again: those of the same SYN come first.
+    search.by(|flow| Some((addresses(flow), number(flow, 0)?)));
+    search.by(|flow| Some((addresses(flow), number(flow, 1)?)));
+    // A device may renumber the sequence, and a capture may begin after the SYN.
+    search.by(|flow| Some(sorted(addresses(flow))));
+    search.by(|flow| Some([number(flow, 0)?, number(flow, 1)?]));
+    // The SYN of one direction alone was captured.
+    search.by(|flow| number(flow, 0));
+    search.by(|flow| number(flow, 1));
+    let matched = first.iter().zip(&search.found).filter_map(|(flow, other)| Some((flow, &second[(*other)?])));
+    let mut found: Vec<(&FlowReport, &FlowReport)> = matched.collect();
     found.sort_by_key(|(flow, _)| Reverse(flow.bytes()));
     found.into_iter().map(|(flow, other)| pair(flow, other)).collect()
 }
 
-fn take<'f>(flows: &'f [FlowReport], taken: &mut [bool], fits: impl Fn(&FlowReport) -> bool) -> Option<&'f FlowReport> {
-    let index = (0..flows.len()).find(|index| !taken[*index] && fits(&flows[*index]))?;
-    taken[index] = true;
-    flows.get(index)
+/// The connections of two captures, and those that are matched so far.
+struct Search<'c> {
+    first: &'c [FlowReport],
+    second: &'c [FlowReport],
+    /// Index in the second capture of each one of the first.
+    found: Vec<Option<usize>>,
+    /// The ones of the second that are matched.
+    taken: Vec<bool>,
 }
 
-fn same_addresses(one: &FlowReport, other: &FlowReport) -> bool {
-    let addresses = |flow: &FlowReport| flow.ends.each_ref().map(|end| end.address.clone());
-    let numbers = |flow: &FlowReport| flow.ends[0].syn.map(|syn| syn.sequence);
-    // Ports may be used again; a device may also renumber the sequence, and then there is one connection alone.
-    addresses(one) == addresses(other) && (one.number == other.number || numbers(one) == numbers(other))
+impl<'c> Search<'c> {
+    /// Matches the connections that have the same key, in the order of the captures; those without a key stay as they
+    /// are.
+    fn by<K: Eq + Hash>(&mut self, key: impl Fn(&'c FlowReport) -> Option<K>) {
+        let mut open: HashMap<K, VecDeque<usize>, RandomState> = HashMap::default();
+        for (index, flow) in self.second.iter().enumerate().filter(|(index, _)| !self.taken[*index]) {
+            if let Some(key) = key(flow) {
+                open.entry(key).or_default().push_back(index);
+            }
+        }
+        for (flow, found) in self.first.iter().zip(&mut self.found).filter(|(_, found)| found.is_none()) {
+            let Some(candidates) = key(flow).and_then(|key| open.get_mut(&key)) else { continue };
+            *found = candidates.pop_front_if(|index| may_be_same(flow, &self.second[*index]));
+            if let Some(index) = *found {
+                self.taken[index] = true;
+            }
+        }
+    }
 }
 
-fn same_numbers(one: &FlowReport, other: &FlowReport) -> bool {
-    let numbers = |flow: &FlowReport| flow.ends.each_ref().map(|end| end.syn.map(|syn| syn.sequence));
-    numbers(one) == numbers(other) && numbers(one)[0].is_some()
+fn addresses(flow: &FlowReport) -> [&str; 2] {
+    flow.ends.each_ref().map(|end| end.address.as_str())
+}
+
+fn sorted([one, other]: [&str; 2]) -> [&str; 2] {
+    if one <= other { [one, other] } else { [other, one] }
+}
+
+/// Returns the sequence number of the SYN of an end.
+fn number(flow: &FlowReport, end: usize) -> Option<u32> {
+    Some(flow.ends[end].syn?.sequence)
+}
+
+/// Returns false for two connections whose addresses differ and the number of a SYN as well.
+fn may_be_same(one: &FlowReport, other: &FlowReport) -> bool {
+    let differs = |end| number(one, end).zip(number(other, end)).is_some_and(|(one, other)| one != other);
+    sorted(addresses(one)) == sorted(addresses(other)) || !(differs(0) || differs(1))
+}
+
+/// One connection as both captures show it.
+#[derive(Clone, Copy)]
+struct Both<'c> {
+    flows: [&'c FlowReport; 2],
+    /// True if the ends of the second stand in the other order.
+    is_turned: bool,
+}
+
+impl<'c> Both<'c> {
+    fn new(one: &'c FlowReport, other: &'c FlowReport) -> Self {
+        let [first, second] = addresses(other);
+        Self { flows: [one, other], is_turned: addresses(one) == [second, first] && first != second }
+    }
+
+    /// Returns an end, numbered as in the first capture, as the capture at `index` shows it.
+    fn end(&self, index: usize, end: usize) -> &'c FlowEnd {
+        let turns = usize::from(self.is_turned && index == 1);
+        &self.flows[index].ends[end ^ turns]
+    }
+
+    fn point(&self, index: usize) -> Option<CapturePoint> {
+        match self.flows[index].point? {
+            CapturePoint::First if self.is_turned && index == 1 => Some(CapturePoint::Second),
+            CapturePoint::Second if self.is_turned && index == 1 => Some(CapturePoint::First),
+            point => Some(point),
+        }
+    }
 }
 
 fn pair(one: &FlowReport, other: &FlowReport) -> FlowPair {
-    let nearer = nearer_to_first(one, other);
-    let both = [one, other];
-    let scales = |flow: &FlowReport| flow.ends.each_ref().map(|end| end.syn.map(|syn| syn.window_scale));
+    let both = Both::new(one, other);
+    let nearer = nearer_to_first(&both);
+    let scales = |index| [0, 1].map(|end| both.end(index, end).syn.map(|syn| syn.window_scale));
+    let same_scales = scales(0) == scales(1);
     let direction = |end: usize| {
         // What an end sends passes the capture near it first.
         let near = if end == 0 { nearer } else { nearer.map(|index| 1 - index) }.unwrap_or(0);
-        direction([&both[near].ends[end], &both[1 - near].ends[end]], scales(one) == scales(other))
+        direction([both.end(near, end), both.end(1 - near, end)], same_scales)
     };
     FlowPair { numbers: [one.number, other.number], nearer_to_first: nearer, directions: [direction(0), direction(1)] }
 }
 
 /// Returns the index of the flow whose capture is nearer to the first end: its SYN has more hops left there, and the
 /// other's has fewer; or the capture was taken at one of the ends.
-fn nearer_to_first(one: &FlowReport, other: &FlowReport) -> Option<usize> {
-    let hops = |flow: &FlowReport, end: usize| flow.ends[end].syn.map(|syn| syn.hops_left);
+fn nearer_to_first(both: &Both<'_>) -> Option<usize> {
+    let hops = |index: usize, end: usize| both.end(index, end).syn.map(|syn| syn.hops_left);
     for (end, nearer) in [(0, [0, 1]), (1, [1, 0])] {
-        match hops(one, end).zip(hops(other, end)).map(|(one, other)| one.cmp(&other)) {
+        match hops(0, end).zip(hops(1, end)).map(|(one, other)| one.cmp(&other)) {
             Some(Ordering::Greater) => return Some(nearer[0]),
             Some(Ordering::Less) => return Some(nearer[1]),
             Some(Ordering::Equal) | None => {}
         }
     }
-    match (one.point, other.point) {
+    match (both.point(0), both.point(1)) {
         (Some(CapturePoint::First), _) | (_, Some(CapturePoint::Second)) => Some(0),
         (Some(CapturePoint::Second), _) | (_, Some(CapturePoint::First)) => Some(1),
         _ => None,
@@ -77,12 +144,16 @@ fn nearer_to_first(one: &FlowReport, other: &FlowReport) -> Option<usize> {
 /// Compares what an end sent, in the capture near it and in the other. Windows count the same in both if the SYNs of
 /// both ends have the same scales there.
 fn direction([near, far]: [&FlowEnd; 2], same_scales: bool) -> FlowDirection {
+    if near.packets == 0 || far.packets == 0 {
+        return FlowDirection { from: near.address.clone(), ..FlowDirection::default() };
+    }
     // What was acknowledged arrived, whether it was captured or not.
     let lost = (near.bytes + near.missing_bytes).saturating_sub(far.bytes + far.missing_bytes);
     let full = near.mss.or(far.mss).map_or(1_448, ByteCount::get).max(1);
     let full = if near.timestamps { full.saturating_sub(12).max(1) } else { full };
     FlowDirection {
         from: near.address.clone(),
+        in_both: true,
         lost_bytes: lost,
         lost_segments: lost.get().div_ceil(full),
         lost: Ratio::of(lost.as_f64(), near.bytes.as_f64().max(1.0)),

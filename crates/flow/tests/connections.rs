@@ -420,3 +420,71 @@ fn a_connection_is_known_behind_a_device_that_translates_its_address() {
     far[0].ends[0].syn.as_mut().unwrap().sequence += 1;
     assert_eq!(pairs(&near, &far), []);
 }
+
+#[test]
+fn a_hundred_thousand_connections_are_found_again_without_comparing_each_with_each() {
+    const COUNT: u32 = 100_000;
+    let model = passing(0, |segment| segment).remove(0);
+    let flows = |address: fn(u32) -> String| -> Vec<FlowReport> {
+        let numbered = |index: u32| {
+            let mut flow = model.clone();
+            flow.number = u64::from(index) + 1;
+            flow.ends[0].address = address(index);
+            for end in &mut flow.ends {
+                end.syn.as_mut().unwrap().sequence += index;
+            }
+            flow
+        };
+        (0..COUNT).map(numbered).collect()
+    };
+    let first = flows(|index| format!("192.0.2.1:{index}"));
+    let mut translated = flows(|index| format!("203.0.113.9:{index}"));
+    translated.reverse();
+    let found = pairs(&first, &translated);
+    assert_eq!(found.len(), COUNT as usize);
+    assert!(found.iter().all(|pair| pair.numbers[0] == pair.numbers[1]));
+    // The same ports again and again.
+    for flow in &mut translated {
+        flow.ends[0].address.clone_from(&first[0].ends[0].address);
+    }
+    let found = pairs(&translated, &translated);
+    assert_eq!(found.len(), COUNT as usize);
+    assert!(found.iter().all(|pair| pair.numbers[0] == pair.numbers[1]));
+}
+
+#[test]
+fn a_capture_of_one_direction_alone_is_found_again() {
+    let whole = passing(0, |segment| segment);
+    let only = |from_client: bool, with_syn: bool| {
+        let mut capture = Capture::new();
+        let syn = Segment { sequence: 999, flags: flags::SYN, options: syn_options(7), hops_left: 61, ..segment() };
+        let answer = Segment {
+            sequence: 4_999,
+            acknowledgement: 1_000,
+            flags: flags::SYN | flags::ACK,
+            hops_left: 63,
+            ..segment()
+        };
+        if with_syn {
+            capture.sent(from_client, if from_client { syn } else { answer });
+        }
+        for index in 0..3 {
+            capture.sent(from_client, if from_client { data(index) } else { ack(index + 1) });
+        }
+        capture.finish().flows
+    };
+    for (from_client, with_syn) in [(true, true), (true, false), (false, true), (false, false)] {
+        let part = only(from_client, with_syn);
+        for (flows, nearer) in [([&whole, &part], 0), ([&part, &whole], 1)] {
+            let found = pairs(flows[0], flows[1]);
+            let [pair] = &found[..] else { panic!("one pair: {found:?}") };
+            assert_eq!(pair.nearer_to_first, with_syn.then_some(nearer), "by the hop limits of the SYNs");
+            let is_turned = flows[0][0].ends[0].address.starts_with("198");
+            let client = &pair.directions[usize::from(is_turned)];
+            assert!(client.from.starts_with("192"), "{pair:?}");
+            assert!(pair.directions.iter().all(|direction| direction.lost_segments == 0), "{pair:?}");
+            let in_both = pair.directions.each_ref().map(|direction| direction.in_both);
+            assert_eq!(in_both, if from_client == is_turned { [false, true] } else { [true, false] });
+        }
+    }
+}

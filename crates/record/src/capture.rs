@@ -118,7 +118,8 @@ pub struct FlowReport {
     pub has_handshake: bool,
     /// Bytes of the headers of tunnels around each of its packets.
     pub overhead: ByteCount,
-    /// The packets of each end; the first is the end that sent the SYN, or else the first packet.
+    /// The packets of each end; the first is the end that opened the connection, as its SYN or the answer to it shows, or
+    /// else the one that sent the first packet.
     pub ends: [FlowEnd; 2],
 }
 
@@ -251,6 +252,10 @@ pub struct FlowPair {
 pub struct FlowDirection {
     /// Address and port of the end, as the capture near it has them.
     pub from: String,
+    /// True if both captures have packets of this direction; otherwise nothing is known of it, and all figures are
+    /// zero.
+    #[serde(default)]
+    pub in_both: bool,
     /// Data that passed the nearer capture and not the other: lost between them, unless a capture lacks packets.
     pub lost_bytes: ByteCount,
     /// The same in full segments.
