@@ -206,7 +206,7 @@ impl End {
         const USUAL: ByteCount = ByteCount::new(1448);
         const TIMESTAMPS: ByteCount = ByteCount::new(12);
         let options = if self.counts.timestamps { TIMESTAMPS } else { ByteCount::ZERO };
-        let announced = self.counts.mss.zip(other.counts.mss).map(|(own, other)| own.min(other));
+        let announced = [self.counts.mss, other.counts.mss].into_iter().flatten().min();
         announced.map_or(USUAL, |mss| mss.saturating_sub(options)).max(ByteCount::new(1))
     }
 
@@ -236,14 +236,15 @@ impl End {
         self.counts.bytes.saturating_sub(self.counts.retransmitted_bytes)
     }
 
-    /// Returns the figures of a connection that lasted `duration`.
-    pub(crate) fn report(&self, address: String, duration: Span) -> FlowEnd {
+    /// Returns the figures of a connection that lasted `duration`, and whose other end is `other`.
+    pub(crate) fn report(&self, other: &Self, address: String, duration: Span) -> FlowEnd {
         let counts = self.counts.clone();
         let unique = self.unique_bytes();
         let below = self.acknowledged.unwrap_or_default();
         FlowEnd {
             address,
             unique_bytes: unique,
+            segment_size: self.segment_size(other),
             missing_bytes: ByteCount::new(self.seen.missing_below(below)),
             window: self.windows.figures(),
             rtt: self.rtts.figures(),

@@ -151,7 +151,8 @@ impl Flow {
     pub(crate) fn report(&self, number: u64, begin: Time) -> FlowReport {
         let duration = self.last.since(self.first);
         let point = self.point();
-        let [first, second] = self.addresses.map(|address| address.to_string());
+        let [first, second] = &self.ends;
+        let [first_address, second_address] = self.addresses.map(|address| address.to_string());
         FlowReport {
             number,
             begin: self.first.since(begin),
@@ -159,7 +160,7 @@ impl Flow {
             point,
             has_handshake: self.initial_sequence.is_some(),
             overhead: ByteCount::new(self.overhead.into()),
-            ends: [self.ends[0].report(first, duration), self.ends[1].report(second, duration)],
+            ends: [first.report(second, first_address, duration), second.report(first, second_address, duration)],
         }
     }
 

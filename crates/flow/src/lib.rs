@@ -6,6 +6,7 @@
 //! No file and no clock: a capture, a lab and a simulator can all feed it.
 
 mod bins;
+mod both;
 mod course;
 mod echoes;
 mod end;
@@ -24,5 +25,6 @@ mod table;
 mod unacknowledged;
 mod windows;
 
+pub use both::of_both;
 pub use pairs::{pairs, window_edit};
 pub use table::{Explained, Finished, Flows, TransferEvidence};

@@ -149,13 +149,11 @@ fn direction([near, far]: [&FlowEnd; 2], same_scales: bool) -> FlowDirection {
     }
     // What was acknowledged arrived, whether it was captured or not.
     let lost = (near.bytes + near.missing_bytes).saturating_sub(far.bytes + far.missing_bytes);
-    let full = near.mss.or(far.mss).map_or(1_448, ByteCount::get).max(1);
-    let full = if near.timestamps { full.saturating_sub(12).max(1) } else { full };
     FlowDirection {
         from: near.address.clone(),
         in_both: true,
         lost_bytes: lost,
-        lost_segments: lost.get().div_ceil(full),
+        lost_segments: lost.get().div_ceil(near.segment_size.get().max(1)),
         lost: Ratio::of(lost.as_f64(), near.bytes.as_f64().max(1.0)),
         reordered_packets: far.reordered_packets.saturating_sub(near.reordered_packets),
         routers: near.syn.zip(far.syn).and_then(|(near, far)| near.hops_left.checked_sub(far.hops_left)),

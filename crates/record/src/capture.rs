@@ -35,6 +35,18 @@ pub struct CaptureReport {
     pub pairs: Vec<FlowPair>,
 }
 
+impl CaptureReport {
+    /// Leaves connection `number` alone, in the other capture as well.
+    pub fn retain(&mut self, number: u64) {
+        self.flows.retain(|flow| flow.number == number);
+        self.pairs.retain(|pair| pair.numbers[0] == number);
+        let others = self.pairs.first().map(|pair| pair.numbers[1]);
+        if let Some(other) = &mut self.other {
+            other.flows.retain(|flow| Some(flow.number) == others);
+        }
+    }
+}
+
 /// Connections of a capture that carried one transfer, and what limited it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CapturedTransfer {
@@ -118,8 +130,8 @@ pub struct FlowReport {
     pub has_handshake: bool,
     /// Bytes of the headers of tunnels around each of its packets.
     pub overhead: ByteCount,
-    /// The packets of each end; the first is the end that opened the connection, as its SYN or the answer to it shows, or
-    /// else the one that sent the first packet.
+    /// The packets of each end; the first is the end that opened the connection, as its SYN or the answer to it shows,
+    /// or else the one that sent the first packet.
     pub ends: [FlowEnd; 2],
 }
 
@@ -192,6 +204,9 @@ pub struct FlowEnd {
     pub sack_permitted: bool,
     /// True if its segments carry timestamps.
     pub timestamps: bool,
+    /// Size of its full segments, by the SYNs, or else the usual one of an Ethernet.
+    #[serde(default)]
+    pub segment_size: ByteCount,
     /// Bytes of data in the largest packet.
     pub largest: ByteCount,
     /// Bytes of data in the smallest packet with data.

@@ -33,6 +33,12 @@ pub fn capture(report: &CaptureReport, top: usize, style: Style) -> String {
     text
 }
 
+/// The only connection of a capture at length; `None` without any.
+pub fn one_flow(report: &CaptureReport, style: Style) -> Option<String> {
+    let only = report.flows.first()?;
+    Some(compared(report, only.number, style) + &flow(only, &report.transfers, style))
+}
+
 /// Returns what two captures show of connection `number`: what was lost and changed between them.
 fn compared(report: &CaptureReport, number: u64, style: Style) -> String {
     let Some(other) = &report.other else { return String::new() };
@@ -114,7 +120,7 @@ fn list(flows: &[&FlowReport], style: Style) -> String {
 }
 
 /// A connection at length, with the limit of its transfer if that is one of `transfers`.
-pub fn flow(flow: &FlowReport, transfers: &[CapturedTransfer], style: Style) -> String {
+fn flow(flow: &FlowReport, transfers: &[CapturedTransfer], style: Style) -> String {
     let [sender, receiver] = by_direction(flow);
     let head = format!("Connection {}: {} sends to {}", flow.number, sender.address, receiver.address);
     let mut text = heading(style, &head);
