@@ -17,7 +17,7 @@ pub fn judge_capture(reading: Reading, bandwidth: Option<BitRate>) -> CaptureRep
 /// Returns the same of the first of two captures of the same time, with what was lost and changed between both. The
 /// verdict rests on the capture that was taken at the sender, if one was, and on the work of devices between them.
 pub fn judge_captures(first: Reading, second: Reading, bandwidth: Option<BitRate>) -> CaptureReport {
-    let pairs = pairs(&first.report.flows, &second.report.flows);
+    let pairs = pairs(first.flows(), second.flows());
     let evidence = of_both(first.transfers, &second.transfers, &first.report.flows, &pairs);
     let transfers = judged(evidence, bandwidth);
     CaptureReport { transfers, pairs, other: Some(Box::new(second.report)), ..first.report }

@@ -2,7 +2,7 @@
 
 use fullpipe_record::{At, CaptureEvidence, Evidence, FlowPair, FlowReport};
 
-use crate::pairs::window_edit;
+use crate::changes::window_edit;
 use crate::table::TransferEvidence;
 
 /// Returns the evidence of the transfers of the `first` capture with what the `second` adds to it. `flows` are the

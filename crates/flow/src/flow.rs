@@ -7,6 +7,7 @@ use fullpipe_units::{ByteCount, Span, Time};
 use fullpipe_wire::{Segment, flags};
 
 use crate::end::End;
+use crate::passages::PacketTimes;
 use crate::sending::Sending;
 
 /// Minimum round-trip time at which the times of a capture show where it was taken.
@@ -162,6 +163,11 @@ impl Flow {
             overhead: ByteCount::new(self.overhead.into()),
             ends: [first.report(second, first_address, duration), second.report(first, second_address, duration)],
         }
+    }
+
+    /// Takes the times of its packets.
+    pub(crate) fn take_times(&mut self) -> PacketTimes {
+        PacketTimes { ends: self.ends.each_mut().map(End::take_passages) }
     }
 
     /// Returns where it was captured: at an end that answers at once what passes.

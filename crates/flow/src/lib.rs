@@ -7,6 +7,9 @@
 
 mod bins;
 mod both;
+mod changes;
+mod clocks;
+mod comparison;
 mod course;
 mod echoes;
 mod end;
@@ -15,6 +18,7 @@ mod flow;
 mod intervals;
 mod loops;
 mod pairs;
+mod passages;
 mod rates;
 mod repetitions;
 mod scales;
@@ -26,5 +30,7 @@ mod unacknowledged;
 mod windows;
 
 pub use both::of_both;
-pub use pairs::{pairs, window_edit};
+pub use changes::window_edit;
+pub use pairs::{FlowsWithTimes, pairs};
+pub use passages::PacketTimes;
 pub use table::{Explained, Finished, Flows, TransferEvidence};

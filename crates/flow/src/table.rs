@@ -12,6 +12,7 @@ use fullpipe_wire::Segment;
 
 use crate::evidence::{evidence, transfer};
 use crate::flow::{Flow, is_first_syn};
+use crate::passages::PacketTimes;
 
 /// Maximum number of connection attempts that wait for an answer. Beyond it the older half is only counted.
 const MAX_ATTEMPTS: usize = 1 << 18;
@@ -44,10 +45,12 @@ struct Attempt {
 }
 
 /// Everything that was found.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Finished {
     /// The connections, by their first packet.
     pub flows: Vec<FlowReport>,
+    /// The times of packets of each, in the same order.
+    pub times: Vec<PacketTimes>,
     /// Connection attempts that nobody answered.
     pub unanswered: u64,
     /// The transfers that were asked for, those with most data first.
@@ -182,6 +185,7 @@ impl Flows {
             flows: flows.iter().zip(1..).map(|(flow, number)| flow.report(number, begin)).collect(),
             unanswered: self.unanswered + self.attempts.len() as u64,
             transfers: transfers(&flows, explained),
+            times: flows.iter_mut().map(Flow::take_times).collect(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fullpipe_flow::{Explained, Flows, TransferEvidence};
+use fullpipe_flow::{Explained, Flows, FlowsWithTimes, PacketTimes, TransferEvidence};
 use fullpipe_record::CaptureReport;
 use fullpipe_units::{Span, Time};
 use fullpipe_wire::{Captured, is_known, read_captured};
@@ -20,6 +20,8 @@ const INTERRUPT_INTERVAL: u64 = 4096;
 pub struct Reading {
     /// Its connections.
     pub report: CaptureReport,
+    /// The times of packets of each connection, to compare it with another capture.
+    pub times: Vec<PacketTimes>,
     /// The evidence of the transfers that were asked for.
     pub transfers: Vec<TransferEvidence>,
     /// The error that ended the reading before the end of the file.
@@ -85,7 +87,14 @@ pub fn read_flows(file: &mut PacketFile, name: &str, explained: Explained, inter
     if report.unanswered > 0 {
         report.notes.push(format!("{} SYNs got no answer.", report.unanswered));
     }
-    Reading { report, transfers: finished.transfers, error }
+    Reading { report, times: finished.times, transfers: finished.transfers, error }
+}
+
+impl Reading {
+    /// Returns its connections for [`fullpipe_flow::pairs`].
+    pub fn flows(&self) -> FlowsWithTimes<'_> {
+        FlowsWithTimes { flows: &self.report.flows, times: &self.times }
+    }
 }
 
 fn format_of(notes: &FileNotes) -> String {

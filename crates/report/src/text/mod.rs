@@ -13,6 +13,7 @@ mod ramp;
 mod route;
 mod style;
 mod table;
+mod two_captures;
 
 pub use calculation::{calculation, table};
 pub use capture::{capture, one_flow};
