@@ -216,3 +216,116 @@ impl Passages {
         cells.clone().next().map_or(Passage::NONE, |first| Passage { bytes, ..*first })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_units::Span;
+    use proptest::prelude::*;
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Span::from_millis(millis)
+    }
+
+    const SYN: u64 = (1 << 32) + 777;
+
+    /// Data of `size` bytes a packet, a packet a millisecond, behind a SYN.
+    fn transfer(size: u64, packets: u64, begin: Time) -> Passages {
+        let mut passages = Passages::default();
+        for index in 0..packets {
+            let start = SYN + 1 + index * size;
+            passages.data(Origin::syn(SYN), [start, start + size], begin + Span::from_millis(index));
+        }
+        passages
+    }
+
+    #[test]
+    fn nothing_is_kept_of_a_connection_that_is_idle() {
+        assert_eq!(transfer(100, 10, at(0)).kept.capacity(), 0);
+        let mut passages = Passages::default();
+        passages.data(Origin::zero(), [SYN, SYN + 100], at(0));
+        passages.acknowledgement(Origin::syn(SYN), None, SYN + 1, at(0));
+        assert_eq!(passages.kept.capacity(), 0);
+    }
+
+    #[test]
+    fn trains_and_segments_pass_the_same_positions() {
+        let segments = transfer(1_000, 60_000, at(5));
+        let trains = transfer(60_000, 1_000, at(0));
+        let compared = Compared::new([&trains, &segments]).unwrap();
+        let times: Vec<[Time; 2]> = compared.times().collect();
+        assert!((3_000..4_096).contains(&times.len()), "{}", times.len());
+        // Each position is in the packet that holds it, and a train passes as a whole.
+        for [train, segment] in times {
+            assert_eq!(train.as_nanos() / 1_000_000, (segment.as_nanos() / 1_000_000 - 5) / 60);
+        }
+    }
+
+    #[test]
+    fn a_shorter_capture_has_the_positions_of_a_longer_one() {
+        let [short, long] = [transfer(1_000, 6_000, at(0)), transfer(1_000, 600_000, at(0))];
+        assert!(short.bits() < long.bits());
+        let compared = Compared::new([&short, &long]).unwrap();
+        let times: Vec<[Time; 2]> = compared.times().collect();
+        assert_eq!(times.len() as u64, 6_000_000 >> long.bits());
+        assert!(times.iter().all(|[one, other]| one == other));
+        assert_eq!(compared.lost().map(|(_, bytes)| bytes).sum::<u64>(), 0);
+    }
+
+    #[test]
+    fn what_was_sent_again_and_an_acknowledgement_that_one_capture_lacks_are_left_out() {
+        let far = transfer(1_000, 100, at(20));
+        let mut near = transfer(1_000, 100, at(0));
+        near.data(Origin::syn(SYN), [SYN + 50_001, SYN + 51_001], at(200));
+        let [whole, part] = [&far, &near].map(|near| Compared::new([near, &far]).unwrap().times().count());
+        assert_eq!(whole - part, 1);
+        assert_eq!(Compared::new([&near, &far]).unwrap().lost().map(|(_, bytes)| bytes).sum::<u64>(), 1_000);
+
+        let acknowledged = |positions: &[u64]| {
+            let mut passages = Passages::default();
+            for pair in positions.windows(2) {
+                passages.acknowledgement(Origin::zero(), Some(pair[0]), pair[1], at(pair[1] / 1_000));
+            }
+            passages
+        };
+        let all = acknowledged(&[5_000, 7_000, 9_000, 11_000]);
+        let thinned = acknowledged(&[5_000, 7_000, 11_000]);
+        let times: Vec<[Time; 2]> = Compared::new([&all, &thinned]).unwrap().times().collect();
+        // 5120 and 6144 are acknowledged by the same packet, 7168 and 8192 by another one, and 9216 and 10240 again.
+        assert_eq!(times, [[at(7); 2], [at(7); 2], [at(11); 2], [at(11); 2]]);
+    }
+
+    #[test]
+    fn a_capture_without_the_syn_has_other_positions() {
+        let with = transfer(1_000, 100, at(0));
+        let mut without = Passages::default();
+        without.data(Origin::zero(), [SYN + 1, SYN + 100_000], at(0));
+        assert!(Compared::new([&with, &without]).is_none());
+        assert!(Compared::new([&with, &Passages::default()]).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_passes_is_kept_in_bounds(
+            packets in prop::collection::vec((any::<u64>(), 0_u64..1 << 33, any::<bool>()), 1..200),
+            is_syn in any::<bool>(),
+        ) {
+            let mut both = [Passages::default(), Passages::default()];
+            for (index, (start, length, is_data)) in packets.into_iter().enumerate() {
+                let start = start % (1 << (20 + index % 43));
+                let (passages, end) = (&mut both[index % 2], start.saturating_add(length));
+                let origin = if is_syn { Origin::syn(start) } else { Origin::zero() };
+                if is_data {
+                    passages.data(origin, [start, end], at(index as u64));
+                } else {
+                    passages.acknowledgement(origin, Some(start), end, at(index as u64));
+                }
+                prop_assert!(passages.kept.len() as u64 <= MAX_POSITIONS);
+            }
+            if let Some(compared) = Compared::new([&both[0], &both[1]]) {
+                prop_assert!(compared.times().count() as u64 <= MAX_POSITIONS);
+                prop_assert!(compared.lost().count() as u64 <= MAX_POSITIONS);
+            }
+        }
+    }
+}

@@ -68,7 +68,7 @@ fn path(pair: &FlowPair) -> Option<String> {
         [Some(there), Some(back)] if there != back => Some(format!("{there} routers between them, {back} back")),
         [Some(many), _] | [None, Some(many)] => Some(format!("{many} routers between them")),
     };
-    let rtt = pair.clock_offset.map(|offset| format!("RTT {} without queues", round_trip(offset.rtt)));
+    let rtt = pair.clock_offset.map(|offset| format!("least RTT {}", round_trip(offset.rtt)));
     let all: Vec<String> = [routers, rtt].into_iter().flatten().collect();
     (!all.is_empty()).then(|| all.join(", "))
 }
@@ -179,5 +179,125 @@ const fn field(field: ChangedField) -> &'static str {
         ChangedField::Window => "settled window",
         ChangedField::Sequence => "sequence number",
         ChangedField::Dscp => "DSCP",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_record::{FlowEnd, LossCourse};
+    use fullpipe_units::{ByteCount, Span};
+
+    fn report() -> CaptureReport {
+        let [sender, receiver] = ["1234:5678]:40000", "1234:9999]:5201"]
+            .map(|end| FlowEnd { address: format!("[2001:db8:1234:5678:9abc:def0:{end}"), ..FlowEnd::default() });
+        let sender = FlowEnd { data_packets: 9_000, unique_bytes: ByteCount::from_mib(12), ..sender };
+        let flow = FlowReport {
+            number: 7,
+            begin: Span::ZERO,
+            duration: Span::from_secs(6),
+            point: None,
+            has_handshake: true,
+            overhead: ByteCount::ZERO,
+            ends: [sender, receiver],
+        };
+        let delay = OneWayDelay {
+            packets: 4_000,
+            median: Span::from_micros(140),
+            p95: Span::from_micros(18_900),
+            most: Span::from_millis(29),
+        };
+        let change = |field, before: &str, after: &str| FlowChange {
+            field,
+            before: before.to_owned(),
+            after: after.to_owned(),
+        };
+        let there = FlowDirection {
+            from: flow.ends[0].address.clone(),
+            in_both: true,
+            lost_segments: 1_106,
+            lost: Ratio::new(0.02556),
+            lost_before: 12,
+            repeated: 1,
+            reordered_packets: 1,
+            loss_course: Some(LossCourse {
+                width: Span::from_millis(150),
+                lost: (0..40).map(|bin| ByteCount::new(bin % 3)).collect(),
+            }),
+            routers: Some(12),
+            delay: Some(delay),
+            changes: vec![
+                change(ChangedField::Address, &flow.ends[0].address, "[2001:db8:1234:5678:9abc:def0:ffff:ffff]:61000"),
+                change(ChangedField::WindowScale, "14", "none"),
+                change(ChangedField::Sequence, "4294967295", "4294967294"),
+            ],
+            ..FlowDirection::default()
+        };
+        let back = FlowDirection { in_both: true, routers: Some(13), delay: Some(delay), ..FlowDirection::default() };
+        let pair = FlowPair {
+            numbers: [7, 3],
+            nearer_to_first: Some(0),
+            clock_skew: Some(ClockSkew {
+                faster: 0,
+                by: Ratio::new(33.3e-6),
+                error: Ratio::new(0.4e-6),
+                packets: 4_000,
+            }),
+            clock_offset: Some(ClockOffset { ahead: 1, by: Span::from_millis(3_120), rtt: Span::from_micros(25_800) }),
+            directions: [there, back],
+        };
+        let other = CaptureReport { name: "receiver.pcap".to_owned(), ..CaptureReport::default() };
+        CaptureReport {
+            name: "sender.pcap".to_owned(),
+            flows: vec![flow],
+            pairs: vec![pair],
+            other: Some(Box::new(other)),
+            ..CaptureReport::default()
+        }
+    }
+
+    #[test]
+    fn two_captures_are_compared_in_a_few_lines_within_eighty_columns() {
+        let text = compared(&report(), 7, Style::PLAIN);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        for part in [
+            "Between sender.pcap and receiver.pcap: 1 connection in both",
+            "path           12 routers between them, 13 back, least RTT 25.8 ms",
+            "from sender    1106 segments lost between them (2.556 %), 12 segments lost",
+            "1 segment lost behind them or sent again in vain,",
+            "over time    ·▄█·▄█",
+            "delay        140 µs median, 18.9 ms p95, 29 ms most, above the least",
+            "from receiver  no data",
+            "clocks         second 3.12 s ahead, assuming symmetry; loses 33.3 ± 0.4 ppm",
+            "The address of the sender was changed:",
+            "  changed                  of      before      after\n",
+            "  window scale of the SYN  sender  14          none\n",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_of_two_captures_is_stated() {
+        let mut report = report();
+        report.pairs[0] = FlowPair {
+            nearer_to_first: None,
+            clock_skew: None,
+            clock_offset: None,
+            directions: [FlowDirection::default(), FlowDirection { in_both: true, ..FlowDirection::default() }],
+            ..report.pairs[0].clone()
+        };
+        let text = compared(&report, 7, Style::PLAIN);
+        for part in [
+            "order          not known; they are taken to lie on the way in the order given",
+            "from sender    in one of the captures alone",
+            "clocks         not known: too few packets in both",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        report.pairs.clear();
+        assert!(compared(&report, 7, Style::PLAIN).contains("Connection 7 is in the first alone."));
+        report.other = None;
+        assert_eq!(compared(&report, 7, Style::PLAIN), "");
     }
 }
