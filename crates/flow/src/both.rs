@@ -16,7 +16,7 @@ pub fn of_both(
     let joined = |transfer: TransferEvidence| {
         let Some(number) = transfer.flows.first().copied() else { return transfer };
         let Some(pair) = pairs.iter().find(|pair| pair.numbers[0] == number) else { return transfer };
-        let other = second.iter().find(|other| other.flows.first() == Some(&pair.numbers[1]));
+        let other = second.iter().find(|other| other.flows.contains(&pair.numbers[1]));
         let evidence = nearer_to_sender(transfer.evidence, other);
         let edit = flows.iter().find(|flow| flow.number == number).map(|flow| window_edit(pair, flow.sender()));
         let capture = evidence.capture.map(|capture| CaptureEvidence { window_edit: edit, ..capture });

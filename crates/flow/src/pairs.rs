@@ -16,25 +16,17 @@ use crate::passages::PacketTimes;
 /// The end that opened a connection is not known where no SYN was captured: its ends may then stand in another order in
 /// each capture, and what is returned has that of the first.
 pub fn pairs(first: FlowsWithTimes<'_>, second: FlowsWithTimes<'_>) -> Vec<FlowPair> {
-    let mut search = Search {
-        first: first.flows,
-        second: second.flows,
-        found: vec![None; first.flows.len()],
-        taken: vec![false; second.flows.len()],
-    };
-    // Ports may be used again: those of the same SYN come first.
-    search.by(|flow| Some((addresses(flow), number(flow, 0)?)));
-    search.by(|flow| Some((addresses(flow), number(flow, 1)?)));
-    // A device may renumber the sequence, and a capture may begin after the SYN.
-    search.by(|flow| Some(sorted(addresses(flow))));
-    search.by(|flow| Some([number(flow, 0)?, number(flow, 1)?]));
-    // A device may do both, or the SYN of one direction alone was captured.
-    search.by(|flow| number(flow, 0));
-    search.by(|flow| number(flow, 1));
+    let search = Search::of(first.flows, second.flows);
     let matched = search.found.iter().enumerate().filter_map(|(index, other)| Some((index, (*other)?)));
     let mut found: Vec<(usize, usize)> = matched.collect();
     found.sort_by_key(|(index, _)| Reverse(first.flows[*index].bytes()));
     found.into_iter().filter_map(|(index, other)| Some(compare(first.get(index)?, second.get(other)?))).collect()
+}
+
+/// Returns the number that a connection of another capture has among `flows`.
+pub(crate) fn number_of(flow: &FlowReport, flows: &[FlowReport]) -> Option<u64> {
+    let search = Search::of(std::slice::from_ref(flow), flows);
+    Some(flows[search.found[0]?].number)
 }
 
 /// The connections of a capture.
@@ -63,6 +55,20 @@ struct Search<'c> {
 }
 
 impl<'c> Search<'c> {
+    fn of(first: &'c [FlowReport], second: &'c [FlowReport]) -> Self {
+        let mut search = Self { first, second, found: vec![None; first.len()], taken: vec![false; second.len()] };
+        // Ports may be used again: those of the same SYN come first.
+        search.by(|flow| Some((addresses(flow), number(flow, 0)?)));
+        search.by(|flow| Some((addresses(flow), number(flow, 1)?)));
+        // A device may renumber the sequence, and a capture may begin after the SYN.
+        search.by(|flow| Some(sorted(addresses(flow))));
+        search.by(|flow| Some([number(flow, 0)?, number(flow, 1)?]));
+        // A device may do both, or the SYN of one direction alone was captured.
+        search.by(|flow| number(flow, 0));
+        search.by(|flow| number(flow, 1));
+        search
+    }
+
     /// Matches the connections that have the same key, in the order of the captures; those without a key stay as they
     /// are.
     fn by<K: Eq + Hash>(&mut self, key: impl Fn(&'c FlowReport) -> Option<K>) {

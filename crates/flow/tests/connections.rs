@@ -629,3 +629,26 @@ fn losses_are_placed_and_repairs_add_nothing_to_the_delay() {
     let pair = compared(&[before.clone(), before]);
     assert_eq!((pair.directions[0].lost_segments, pair.directions[0].lost_before), (0, 1));
 }
+
+#[test]
+fn the_second_capture_explains_the_connection_of_the_first() {
+    let transfers = |ports: [u16; 2], explained: Explained<'_>| {
+        let mut flows = Flows::default();
+        for (port, count) in ports.into_iter().zip([100, 2_000]) {
+            for index in 0..count {
+                let source = SocketAddr::new(address("192.0.2.1:0").ip(), port);
+                flows.add(&Segment { source, ..data(index) }, Time::ZERO + Span::from_millis(index.into()));
+            }
+        }
+        flows.finish(explained)
+    };
+    let first = transfers([40_001, 40_000], Explained::Flow(1));
+    let wanted = &first.flows[0];
+    // In the second it is the larger one, and comes last.
+    let second = transfers([40_000, 40_001], Explained::Same(wanted));
+    let number = second.transfers[0].flows[0];
+    assert_eq!(second.flows[usize::try_from(number).unwrap() - 1].ends[0].address, wanted.ends[0].address);
+    let mut other = wanted.clone();
+    other.ends[0].address = "192.0.2.9:1".to_owned();
+    assert_eq!(transfers([40_000, 40_001], Explained::Same(&other)).transfers, []);
+}

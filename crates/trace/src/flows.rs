@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fullpipe_flow::{Explained, Flows, FlowsWithTimes, PacketTimes, TransferEvidence};
-use fullpipe_record::CaptureReport;
+use fullpipe_record::{CaptureReport, FlowReport};
 use fullpipe_units::{Span, Time};
 use fullpipe_wire::{Captured, is_known, read_captured};
 
@@ -41,7 +41,7 @@ struct Others {
 /// Reads `file` to its end, or until `interrupt` is set, and returns its connections, with the evidence of those that
 /// are to be `explained`. An error ends the file; the connections before it are returned with it. `name` is that of the
 /// file in the report.
-pub fn read_flows(file: &mut PacketFile, name: &str, explained: Explained, interrupt: &AtomicBool) -> Reading {
+pub fn read_flows(file: &mut PacketFile, name: &str, explained: Explained<'_>, interrupt: &AtomicBool) -> Reading {
     let (mut flows, mut others) = (Flows::default(), Others::default());
     let (mut packets, mut segments) = (0_u64, 0_u64);
     let mut times: Option<[Time; 2]> = None;
@@ -91,6 +91,12 @@ pub fn read_flows(file: &mut PacketFile, name: &str, explained: Explained, inter
 }
 
 impl Reading {
+    /// Returns the connection that moved most in the transfer of which evidence was asked for.
+    pub fn explained(&self) -> Option<&FlowReport> {
+        let number = self.transfers.first()?.flows.first()?;
+        self.report.flows.iter().find(|flow| flow.number == *number)
+    }
+
     /// Returns its connections for [`fullpipe_flow::pairs`].
     pub fn flows(&self) -> FlowsWithTimes<'_> {
         FlowsWithTimes { flows: &self.report.flows, times: &self.times }

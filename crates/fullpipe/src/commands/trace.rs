@@ -1,12 +1,12 @@
 //! `fullpipe trace`: the connections in a capture.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use fullpipe_experiment::{judge_capture, judge_captures};
 use fullpipe_record::{CaptureReport, Content, Document, Event};
 use fullpipe_report as report;
-use fullpipe_trace::{Explained, PacketFile, Reading, read_flows};
+use fullpipe_trace::{Explained, PacketFile, read_flows};
 use fullpipe_units::BitRate;
 
 use crate::commands::Run;
@@ -47,19 +47,17 @@ impl Run for Arguments {
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
         let flag = super::interrupt_flag()?;
         let explained = self.flow.map_or(Explained::Largest(1), Explained::Flow);
-        let mut readings = Vec::new();
-        for file in &self.files {
-            let reading = read(file, if readings.is_empty() { explained } else { Explained::Largest(1) }, &flag)?;
-            let is_whole = reading.error.is_none();
-            readings.push(reading);
-            if !is_whole {
-                break;
-            }
-        }
-        let error = readings.last_mut().and_then(|reading| reading.error.take());
-        let mut readings = readings.into_iter();
-        let (first, second) = (readings.next(), readings.next());
-        let Some(first) = first else { return Ok(()) };
+        let mut files = self.files.iter().map(|file| open(file)).collect::<Result<Vec<_>, _>>()?.into_iter();
+        let Some((mut file, name)) = files.next() else { return Ok(()) };
+        let mut first = read_flows(&mut file, &name, explained, &flag);
+        let mut error = first.error.take();
+        let second =
+            files.next().filter(|_| error.is_none() && !flag.load(Ordering::Relaxed)).map(|(mut file, name)| {
+                let same = first.explained().map_or(explained, Explained::Same);
+                let mut second = read_flows(&mut file, &name, same, &flag);
+                error = second.error.take();
+                second
+            });
         let capture = match second {
             Some(second) => judge_captures(first, second, self.bandwidth),
             None => judge_capture(first, self.bandwidth),
@@ -97,13 +95,11 @@ impl Arguments {
     }
 }
 
-fn read(file: &Path, explained: Explained, flag: &AtomicBool) -> Result<Reading, Failure> {
-    let (mut packets, name) = if file == Path::new("-") {
-        (PacketFile::new(std::io::stdin(), STANDARD_INPUT)?, STANDARD_INPUT.to_owned())
-    } else {
-        (PacketFile::open(file)?, file.display().to_string())
-    };
-    Ok(read_flows(&mut packets, &name, explained, flag))
+fn open(file: &Path) -> Result<(PacketFile, String), Failure> {
+    if file == Path::new("-") {
+        return Ok((PacketFile::new(std::io::stdin(), STANDARD_INPUT)?, STANDARD_INPUT.to_owned()));
+    }
+    Ok((PacketFile::open(file)?, file.display().to_string()))
 }
 
 const STANDARD_INPUT: &str = "standard input";

@@ -207,11 +207,8 @@ mod tests {
             p95: Span::from_micros(18_900),
             most: Span::from_millis(29),
         };
-        let change = |field, before: &str, after: &str| FlowChange {
-            field,
-            before: before.to_owned(),
-            after: after.to_owned(),
-        };
+        let change =
+            |field, before: &str, after: &str| FlowChange { field, before: before.to_owned(), after: after.to_owned() };
         let there = FlowDirection {
             from: flow.ends[0].address.clone(),
             in_both: true,
