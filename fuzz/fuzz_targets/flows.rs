@@ -1,10 +1,11 @@
-//! Segments of one connection, in any order, with any numbers: whatever they are, they give connections and a verdict.
+//! Segments of one connection, in any order, with any numbers: whatever they are, they give connections and a verdict,
+//! and the same connections in another capture.
 #![no_main]
 
 use std::net::SocketAddr;
 
 use fullpipe_diagnose::{diagnose, remedies};
-use fullpipe_flow::{Explained, Flows};
+use fullpipe_flow::{Explained, Flows, FlowsWithTimes, pairs};
 use fullpipe_units::{Span, Time};
 use fullpipe_wire::{Segment, SegmentOptions};
 use libfuzzer_sys::fuzz_target;
@@ -25,6 +26,8 @@ fuzz_target!(|data: &[u8]| {
         let verdict = diagnose(&transfer.evidence);
         remedies(&transfer.evidence, &verdict);
     }
+    let flows = FlowsWithTimes { flows: &finished.flows, times: &finished.times };
+    assert_eq!(pairs(flows, flows).len(), finished.flows.len());
 });
 
 fn segment(bytes: &[u8]) -> Segment {

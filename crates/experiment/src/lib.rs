@@ -1,8 +1,9 @@
 //! The loop over a target: predict → measure → judge → apply → prove → undo; and scenarios, which run a part of it in
-//! steps against published figures.
+//! steps against published figures. Captures of transfers are judged as well.
 
 mod advice;
 mod arguments;
+mod captures;
 mod cross_traffic;
 mod duration;
 mod error;
@@ -17,6 +18,7 @@ mod target;
 
 pub use advice::advice;
 pub use arguments::measure_arguments;
+pub use captures::{judge_capture, judge_captures};
 pub use cross_traffic::keep_cross_traffic;
 pub use error::ExperimentError;
 pub use grid::{grid_duration, run_grid};

@@ -8,6 +8,7 @@ use crate::course::{Agreed, Scale};
 use crate::echoes::{Echo, Echoes};
 use crate::intervals::Intervals;
 use crate::loops::Loop;
+use crate::passages::{Origin, Passages};
 use crate::repetitions::Recent;
 use crate::sending::{Sending, Sent};
 use crate::sequence::Sequence;
@@ -39,6 +40,10 @@ pub(crate) struct End {
     /// Position of its first byte of data.
     first_byte: Option<u64>,
     recent: Recent,
+    /// The begin of its sequence space, by the first packet with one of its positions.
+    origin: Option<Origin>,
+    /// Its data, and the acknowledgements of it, which pass the other way.
+    passages: [Passages; 2],
     /// The segment with the highest bytes.
     newest: Option<Segment>,
     last_at: Option<Time>,
@@ -103,6 +108,9 @@ impl End {
         if segment.payload > 0 || segment.has(flags::SYN) {
             self.first_byte.get_or_insert(start + u64::from(segment.has(flags::SYN)));
         }
+        let is_syn = segment.has(flags::SYN);
+        let origin = *self.origin.get_or_insert_with(|| if is_syn { Origin::syn(start) } else { Origin::zero() });
+        self.passages[0].data(origin, [start, end], at);
         let added = self.seen.add(start, end);
         let (mut again, mut is_late) = (added.known.min(segment.payload.into()), false);
         if added.known > 0 {
@@ -160,6 +168,10 @@ impl End {
         if self.next.is_none() {
             self.sequence.reach(position);
         }
+        let answers_syn = segment.has(flags::SYN);
+        let new_origin = || if answers_syn { Origin::syn(position.saturating_sub(1)) } else { Origin::zero() };
+        let origin = *self.origin.get_or_insert_with(new_origin);
+        self.passages[1].acknowledgement(origin, self.acknowledged, position, at);
         let rtt = self.unacknowledged.acknowledged(position, at);
         if let Some(rtt) = rtt {
             self.rtts.add(rtt);
@@ -209,7 +221,7 @@ impl End {
         const USUAL: ByteCount = ByteCount::new(1448);
         const TIMESTAMPS: ByteCount = ByteCount::new(12);
         let options = if self.counts.timestamps { TIMESTAMPS } else { ByteCount::ZERO };
-        let announced = self.counts.mss.zip(other.counts.mss).map(|(own, other)| own.min(other));
+        let announced = [self.counts.mss, other.counts.mss].into_iter().flatten().min();
         announced.map_or(USUAL, |mss| mss.saturating_sub(options)).max(ByteCount::new(1))
     }
 
@@ -249,20 +261,27 @@ impl End {
         self.unique_bytes() + self.unseen()
     }
 
-    /// Returns the figures of a connection that lasted `duration`.
-    pub(crate) fn report(&self, address: String, duration: Span) -> FlowEnd {
+    /// Returns the figures of a connection that lasted `duration`, and whose other end is `other`.
+    pub(crate) fn report(&self, other: &Self, address: String, duration: Span) -> FlowEnd {
         let counts = self.counts.clone();
         let unique = self.unique_bytes();
         let below = self.acknowledged.unwrap_or_default();
         FlowEnd {
             address,
             unique_bytes: unique,
+            segment_size: self.segment_size(other),
             missing_bytes: ByteCount::new(self.seen.missing_below(below)),
+            lost_before: self.sending.lost_before,
             window: self.windows.figures(),
             rtt: self.rtts.figures(),
             rate: BitRate::of(unique, duration),
             ..counts
         }
+    }
+
+    /// Takes the times at which its data passed, and those of the acknowledgements of it.
+    pub(crate) fn take_passages(&mut self) -> [Passages; 2] {
+        std::mem::take(&mut self.passages)
     }
 
     /// Returns the shortest round-trip time of its data, from the place of the capture.

@@ -7,6 +7,7 @@ use fullpipe_units::{ByteCount, Span, Time};
 use fullpipe_wire::{Segment, flags};
 
 use crate::end::End;
+use crate::passages::PacketTimes;
 use crate::sending::Sending;
 
 /// Minimum round-trip time at which the times of a capture show where it was taken.
@@ -18,7 +19,7 @@ const MAX_SHARE: f64 = 0.1;
 /// A connection so far.
 #[derive(Debug, Clone)]
 pub(crate) struct Flow {
-    /// Addresses of its first packet, the sender's first.
+    /// Addresses of the end that opened it, or else sent the first packet, and of the other.
     addresses: [SocketAddr; 2],
     first: Time,
     last: Time,
@@ -30,10 +31,16 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// Returns a connection without a packet, whose first end sent `segment`.
+    /// Returns a connection without a packet, whose first one is `segment`.
     pub(crate) fn new(segment: &Segment, at: Time) -> Self {
+        let answers = segment.has(flags::SYN | flags::ACK);
         Self {
-            addresses: [segment.source, segment.destination],
+            // The receiver of an answer to a SYN opened the connection, though its SYN was not captured.
+            addresses: if answers {
+                [segment.destination, segment.source]
+            } else {
+                [segment.source, segment.destination]
+            },
             first: at,
             last: at,
             initial_sequence: is_first_syn(segment).then_some(segment.sequence),
@@ -145,7 +152,8 @@ impl Flow {
     pub(crate) fn report(&self, number: u64, begin: Time) -> FlowReport {
         let duration = self.last.since(self.first);
         let point = self.point();
-        let [first, second] = self.addresses.map(|address| address.to_string());
+        let [first, second] = &self.ends;
+        let [first_address, second_address] = self.addresses.map(|address| address.to_string());
         FlowReport {
             number,
             begin: self.first.since(begin),
@@ -153,8 +161,13 @@ impl Flow {
             point,
             has_handshake: self.initial_sequence.is_some(),
             overhead: ByteCount::new(self.overhead.into()),
-            ends: [self.ends[0].report(first, duration), self.ends[1].report(second, duration)],
+            ends: [first.report(second, first_address, duration), second.report(first, second_address, duration)],
         }
+    }
+
+    /// Takes the times of its packets.
+    pub(crate) fn take_times(&mut self) -> PacketTimes {
+        PacketTimes { ends: self.ends.each_mut().map(End::take_passages) }
     }
 
     /// Returns where it was captured: at an end that answers at once what passes.

@@ -6,6 +6,10 @@
 //! No file and no clock: a capture, a lab and a simulator can all feed it.
 
 mod bins;
+mod both;
+mod changes;
+mod clocks;
+mod comparison;
 mod course;
 mod echoes;
 mod end;
@@ -14,6 +18,7 @@ mod flow;
 mod intervals;
 mod loops;
 mod pairs;
+mod passages;
 mod rates;
 mod repetitions;
 mod rounds;
@@ -25,5 +30,8 @@ mod table;
 mod unacknowledged;
 mod windows;
 
-pub use pairs::{pairs, window_edit};
+pub use both::of_both;
+pub use changes::window_edit;
+pub use pairs::{FlowsWithTimes, pairs};
+pub use passages::PacketTimes;
 pub use table::{Explained, Finished, Flows, TransferEvidence};

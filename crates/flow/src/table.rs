@@ -12,6 +12,8 @@ use fullpipe_wire::Segment;
 
 use crate::evidence::{evidence, transfer};
 use crate::flow::{Flow, is_first_syn};
+use crate::pairs::number_of;
+use crate::passages::PacketTimes;
 
 /// Maximum number of connection attempts that wait for an answer. Beyond it the older half is only counted.
 const MAX_ATTEMPTS: usize = 1 << 18;
@@ -44,10 +46,12 @@ struct Attempt {
 }
 
 /// Everything that was found.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Finished {
     /// The connections, by their first packet.
     pub flows: Vec<FlowReport>,
+    /// The times of packets of each, in the same order.
+    pub times: Vec<PacketTimes>,
     /// Connection attempts that nobody answered.
     pub unanswered: u64,
     /// The transfers that were asked for, those with most data first.
@@ -64,12 +68,14 @@ pub struct TransferEvidence {
 }
 
 /// The transfers of which evidence is returned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Explained {
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Explained<'f> {
     /// As many of the largest.
     Largest(usize),
     /// The one that a connection of this number belongs to.
     Flow(u64),
+    /// The one that this connection of another capture belongs to.
+    Same(&'f FlowReport),
 }
 
 /// Returns true if `segment` is the answer to a SYN.
@@ -80,16 +86,15 @@ fn answers(attempt: Option<&Attempt>, segment: &Segment) -> bool {
 }
 
 /// Returns the evidence of the transfers over `flows` that are to be explained.
-fn transfers(flows: &[Flow], explained: Explained) -> Vec<TransferEvidence> {
+fn transfers(flows: &[Flow], reports: &[FlowReport], explained: Explained<'_>) -> Vec<TransferEvidence> {
     let mut by_size: Vec<usize> = (0..flows.len()).collect();
     by_size.sort_by_key(|index| Reverse(flows[*index].data()));
-    let wanted = match explained {
-        Explained::Largest(count) => count,
-        Explained::Flow(number) => {
-            by_size.retain(|index| *index as u64 + 1 == number);
-            1
-        }
+    let (wanted, number) = match explained {
+        Explained::Largest(count) => (count, None),
+        Explained::Flow(number) => (1, Some(number)),
+        Explained::Same(flow) => (1, Some(number_of(flow, reports).unwrap_or_default())),
     };
+    by_size.retain(|index| number.is_none_or(|number| *index as u64 + 1 == number));
     let (mut found, mut known) = (Vec::new(), HashSet::new());
     for index in by_size {
         if found.len() == wanted {
@@ -174,14 +179,16 @@ impl Flows {
     }
 
     /// Returns everything that was found, with the evidence of the transfers that are to be `explained`.
-    pub fn finish(self, explained: Explained) -> Finished {
+    pub fn finish(self, explained: Explained<'_>) -> Finished {
         let begin = self.begin.unwrap_or(Time::ZERO);
         let mut flows = self.all;
         flows.sort_by_key(Flow::first);
+        let reports: Vec<FlowReport> = flows.iter().zip(1..).map(|(flow, number)| flow.report(number, begin)).collect();
         Finished {
-            flows: flows.iter().zip(1..).map(|(flow, number)| flow.report(number, begin)).collect(),
+            transfers: transfers(&flows, &reports, explained),
+            flows: reports,
             unanswered: self.unanswered + self.attempts.len() as u64,
-            transfers: transfers(&flows, explained),
+            times: flows.iter_mut().map(Flow::take_times).collect(),
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use fullpipe_flow::{Explained, Finished, Flows, pairs, window_edit};
-use fullpipe_record::{At, CapturePoint, ChangedField, Evidence, FlowReport, WindowEdit};
+use fullpipe_flow::{Explained, Finished, Flows, FlowsWithTimes, window_edit};
+use fullpipe_record::{At, CapturePoint, ChangedField, Evidence, FlowPair, FlowReport, WindowEdit};
 use fullpipe_units::{ByteCount, Span, Time};
 use fullpipe_wire::{Segment, SegmentOptions, flags};
 
@@ -363,6 +363,12 @@ fn a_syn_that_is_sent_again_is_counted_and_its_answer_measures_nothing() {
     assert_eq!(flow.ends[0].rtt, None);
 }
 
+/// Compares captures of which no times are known.
+fn pairs(first: &[FlowReport], second: &[FlowReport]) -> Vec<FlowPair> {
+    let without_times = |flows| FlowsWithTimes { flows, times: &[] };
+    fullpipe_flow::pairs(without_times(first), without_times(second))
+}
+
 /// A connection of three segments as it passes a place `hops` routers behind the client, which a device before it may
 /// have changed.
 fn passing(hops: u8, edit: impl Fn(Segment) -> Segment) -> Vec<FlowReport> {
@@ -417,7 +423,10 @@ fn a_connection_is_known_behind_a_device_that_translates_its_address() {
     let change = &found[0].directions[0].changes[0];
     assert_eq!((change.field, change.after.as_str()), (ChangedField::Address, "203.0.113.9:61000"));
     assert_eq!(window_edit(&found[0], 0), WindowEdit::Nothing);
+    // A device that renumbers leaves the number of the other end.
     far[0].ends[0].syn.as_mut().unwrap().sequence += 1;
+    assert_eq!(pairs(&near, &far).len(), 1);
+    far[0].ends[1].syn.as_mut().unwrap().sequence += 1;
     assert_eq!(pairs(&near, &far), []);
 }
 
@@ -429,4 +438,227 @@ fn data_that_never_came_shows_in_the_numbers_of_later_packets() {
     let finished = std::mem::take(&mut capture.flows).finish(Explained::Largest(1));
     let unseen = finished.transfers[0].evidence.capture.unwrap().unseen;
     assert_eq!(unseen.get(), 9 * u64::from(MSS));
+}
+
+#[test]
+fn a_hundred_thousand_connections_are_found_again_without_comparing_each_with_each() {
+    const COUNT: u32 = 100_000;
+    let model = passing(0, |segment| segment).remove(0);
+    let flows = |address: fn(u32) -> String| -> Vec<FlowReport> {
+        let numbered = |index: u32| {
+            let mut flow = model.clone();
+            flow.number = u64::from(index) + 1;
+            flow.ends[0].address = address(index);
+            for end in &mut flow.ends {
+                end.syn.as_mut().unwrap().sequence += index;
+            }
+            flow
+        };
+        (0..COUNT).map(numbered).collect()
+    };
+    let first = flows(|index| format!("192.0.2.1:{index}"));
+    let mut translated = flows(|index| format!("203.0.113.9:{index}"));
+    translated.reverse();
+    let found = pairs(&first, &translated);
+    assert_eq!(found.len(), COUNT as usize);
+    assert!(found.iter().all(|pair| pair.numbers[0] == pair.numbers[1]));
+    // The same ports again and again.
+    for flow in &mut translated {
+        flow.ends[0].address.clone_from(&first[0].ends[0].address);
+    }
+    let found = pairs(&translated, &translated);
+    assert_eq!(found.len(), COUNT as usize);
+    assert!(found.iter().all(|pair| pair.numbers[0] == pair.numbers[1]));
+}
+
+#[test]
+fn a_capture_of_one_direction_alone_is_found_again() {
+    let whole = passing(0, |segment| segment);
+    let only = |from_client: bool, with_syn: bool| {
+        let mut capture = Capture::new();
+        let syn = Segment { sequence: 999, flags: flags::SYN, options: syn_options(7), hops_left: 61, ..segment() };
+        let answer = Segment {
+            sequence: 4_999,
+            acknowledgement: 1_000,
+            flags: flags::SYN | flags::ACK,
+            hops_left: 63,
+            ..segment()
+        };
+        if with_syn {
+            capture.sent(from_client, if from_client { syn } else { answer });
+        }
+        for index in 0..3 {
+            capture.sent(from_client, if from_client { data(index) } else { ack(index + 1) });
+        }
+        capture.finish().flows
+    };
+    for (from_client, with_syn) in [(true, true), (true, false), (false, true), (false, false)] {
+        let part = only(from_client, with_syn);
+        for (flows, nearer) in [([&whole, &part], 0), ([&part, &whole], 1)] {
+            let found = pairs(flows[0], flows[1]);
+            let [pair] = &found[..] else { panic!("one pair: {found:?}") };
+            assert_eq!(pair.nearer_to_first, with_syn.then_some(nearer), "by the hop limits of the SYNs");
+            let is_turned = flows[0][0].ends[0].address.starts_with("198");
+            let client = &pair.directions[usize::from(is_turned)];
+            assert!(client.from.starts_with("192"), "{pair:?}");
+            assert!(pair.directions.iter().all(|direction| direction.lost_segments == 0), "{pair:?}");
+            let in_both = pair.directions.each_ref().map(|direction| direction.in_both);
+            assert_eq!(in_both, if from_client == is_turned { [false, true] } else { [true, false] });
+        }
+    }
+}
+
+/// Two captures of one transfer of `count` segments, a segment every millisecond, whose acknowledgements come one by
+/// one. It takes 10 ms there and 10 ms back, and 5 ms more there for odd segments; `edit` is the work of a device
+/// between both, and the second clock is two seconds ahead and gains 100 ppm. Both begin with segment `first`, behind a
+/// handshake if that is zero. Every `lost`th segment does not arrive until it is sent again.
+fn two_captures(
+    [first, count]: [u32; 2],
+    lost: u32,
+    edit: impl Fn(Segment) -> Segment,
+    back: impl Fn(Segment) -> Segment,
+) -> [Finished; 2] {
+    const MILLISECOND: u64 = 1_000_000;
+    let mut events: [Vec<(u64, Segment)>; 2] = [Vec::new(), Vec::new()];
+    let mut there = |at: u64, delay: u64, arrives: bool, segment: Segment| {
+        let segment = between(true, segment);
+        events[0].push((at, segment));
+        events[1].extend(arrives.then(|| (at + delay, edit(segment))));
+    };
+    if first == 0 {
+        there(0, 10 * MILLISECOND, true, Segment { sequence: 999, flags: flags::SYN, ..segment() });
+    }
+    for index in first..count {
+        let at = u64::from(index + 30) * MILLISECOND;
+        let is_lost = lost > 0 && index % lost == lost - 1;
+        let delay = 10 * MILLISECOND + u64::from(index % 2) * 5 * MILLISECOND;
+        there(at, delay, !is_lost, data(index));
+        if is_lost {
+            there(at + 100 * MILLISECOND, delay, true, data(index));
+        }
+    }
+    let mut here = |at: u64, segment: Segment| {
+        let segment = between(false, segment);
+        events[1].push((at, back(segment)));
+        events[0].push((at + 10 * MILLISECOND, segment));
+    };
+    if first == 0 {
+        let flags = flags::SYN | flags::ACK;
+        here(10 * MILLISECOND, Segment { sequence: 4_999, acknowledgement: 1_000, flags, ..segment() });
+    }
+    for index in first..count {
+        here(u64::from(index + 200) * MILLISECOND, ack(index + 1));
+    }
+    let mut captures = events.map(|mut events| {
+        events.sort_by_key(|event| event.0);
+        events
+    });
+    for event in &mut captures[1] {
+        event.0 = event.0 + event.0 / 10_000 + 2_000 * MILLISECOND;
+    }
+    captures.map(|events| {
+        let mut capture = Capture::new();
+        let begin = capture.at;
+        for (at, segment) in events {
+            capture.at = begin + Span::from_nanos(at);
+            capture.add(segment);
+        }
+        capture.finish()
+    })
+}
+
+fn compared([one, other]: &[Finished; 2]) -> FlowPair {
+    fn with_times(finished: &Finished) -> FlowsWithTimes<'_> {
+        FlowsWithTimes { flows: &finished.flows, times: &finished.times }
+    }
+    let found = fullpipe_flow::pairs(with_times(one), with_times(other));
+    assert_eq!(found.len(), 1);
+    found.into_iter().next().unwrap()
+}
+
+fn assert_clocks(pair: &FlowPair, nearer: usize) {
+    assert_eq!(pair.nearer_to_first, Some(nearer), "{pair:?}");
+    let (skew, offset) = (pair.clock_skew.unwrap(), pair.clock_offset.unwrap());
+    assert_eq!((skew.faster, offset.ahead), (1 - nearer, 1 - nearer));
+    assert!((skew.by.get() - 100e-6).abs() < 1e-7, "{skew:?}");
+    assert!((offset.by.as_millis_f64() - 2_000.0).abs() < 0.1, "{offset:?}");
+    assert!((offset.rtt.as_millis_f64() - 20.0).abs() < 0.01, "{offset:?}");
+    let [there, back] = pair.directions.each_ref().map(|direction| direction.delay.unwrap());
+    assert!((there.most.as_millis_f64() - 5.0).abs() < 0.01 && there.median <= there.p95, "{there:?}");
+    assert!(back.most.as_millis_f64() < 0.01, "{back:?}");
+}
+
+#[test]
+fn two_captures_show_skew_offset_and_delays_of_their_clocks() {
+    let captures = two_captures([0, 9_000], 0, |segment| segment, |segment| segment);
+    assert_clocks(&compared(&captures), 0);
+    // In the other order the first clock is the faster one, and it is the times that show who is nearer.
+    let [one, other] = captures;
+    assert_clocks(&compared(&[other, one]), 1);
+}
+
+#[test]
+fn a_capture_from_the_middle_on_and_one_behind_a_device_that_renumbers_show_the_same() {
+    const SHIFT: u32 = 3_999_999_999;
+    assert_clocks(&compared(&two_captures([700, 9_000], 0, |segment| segment, |segment| segment)), 0);
+    let translated = address("203.0.113.9:61000");
+    let edit =
+        |segment: Segment| Segment { source: translated, sequence: segment.sequence.wrapping_add(SHIFT), ..segment };
+    let back = |segment: Segment| Segment {
+        destination: translated,
+        acknowledgement: segment.acknowledgement.wrapping_add(SHIFT),
+        ..segment
+    };
+    let captures = two_captures([0, 9_000], 0, edit, back);
+    let pair = compared(&captures);
+    assert_clocks(&pair, 0);
+    let fields: Vec<ChangedField> = pair.directions[0].changes.iter().map(|change| change.field).collect();
+    assert_eq!(fields, [ChangedField::Address, ChangedField::Sequence]);
+}
+
+#[test]
+fn losses_are_placed_and_repairs_add_nothing_to_the_delay() {
+    let pair = compared(&two_captures([0, 9_000], 100, |segment| segment, |segment| segment));
+    assert_clocks(&pair, 0);
+    let there = &pair.directions[0];
+    assert_eq!((there.lost_before, there.lost_segments, there.repeated), (0, 90, 0));
+    let course = there.loss_course.as_ref().unwrap();
+    let lost: u64 = course.lost.iter().map(|bytes| bytes.get()).sum();
+    assert_eq!(lost, 90 * u64::from(MSS));
+    assert!(course.lost.iter().all(|bytes| bytes.get() > 0), "as often at any time: {course:?}");
+    // Behind the farther capture: both have all copies.
+    let mut capture = Capture::new();
+    capture.handshake(RTT).data(0).data(1).wait(RTT).data(1);
+    let behind = capture.finish();
+    let pair = compared(&[behind.clone(), behind]);
+    assert_eq!((pair.directions[0].lost_segments, pair.directions[0].repeated), (0, 1));
+    // Before the nearer one: both have the repair alone.
+    let mut capture = Capture::new();
+    capture.handshake(RTT).data(0).data(2).wait(RTT).data(1);
+    let before = capture.finish();
+    let pair = compared(&[before.clone(), before]);
+    assert_eq!((pair.directions[0].lost_segments, pair.directions[0].lost_before), (0, 1));
+}
+
+#[test]
+fn the_second_capture_explains_the_connection_of_the_first() {
+    let transfers = |ports: [u16; 2], explained: Explained<'_>| {
+        let mut flows = Flows::default();
+        for (port, count) in ports.into_iter().zip([100, 2_000]) {
+            for index in 0..count {
+                let source = SocketAddr::new(address("192.0.2.1:0").ip(), port);
+                flows.add(&Segment { source, ..data(index) }, Time::ZERO + Span::from_millis(index.into()));
+            }
+        }
+        flows.finish(explained)
+    };
+    let first = transfers([40_001, 40_000], Explained::Flow(1));
+    let wanted = &first.flows[0];
+    // In the second it is the larger one, and comes last.
+    let second = transfers([40_000, 40_001], Explained::Same(wanted));
+    let number = second.transfers[0].flows[0];
+    assert_eq!(second.flows[usize::try_from(number).unwrap() - 1].ends[0].address, wanted.ends[0].address);
+    let mut other = wanted.clone();
+    other.ends[0].address = "192.0.2.9:1".to_owned();
+    assert_eq!(transfers([40_000, 40_001], Explained::Same(&other)).transfers, []);
 }

@@ -35,6 +35,18 @@ pub struct CaptureReport {
     pub pairs: Vec<FlowPair>,
 }
 
+impl CaptureReport {
+    /// Leaves connection `number` alone, in the other capture as well.
+    pub fn retain(&mut self, number: u64) {
+        self.flows.retain(|flow| flow.number == number);
+        self.pairs.retain(|pair| pair.numbers[0] == number);
+        let others = self.pairs.first().map(|pair| pair.numbers[1]);
+        if let Some(other) = &mut self.other {
+            other.flows.retain(|flow| Some(flow.number) == others);
+        }
+    }
+}
+
 /// Connections of a capture that carried one transfer, and what limited it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CapturedTransfer {
@@ -136,7 +148,8 @@ pub struct FlowReport {
     pub has_handshake: bool,
     /// Bytes of the headers of tunnels around each of its packets.
     pub overhead: ByteCount,
-    /// The packets of each end; the first is the end that sent the SYN, or else the first packet.
+    /// The packets of each end; the first is the end that opened the connection, as its SYN or the answer to it shows,
+    /// or else the one that sent the first packet.
     pub ends: [FlowEnd; 2],
 }
 
@@ -185,6 +198,10 @@ pub struct FlowEnd {
     pub late_packets: u64,
     /// Those of them that their sender had sent in order, so that the network reordered them.
     pub reordered_packets: u64,
+    /// Segments that filled a gap and were sent later than what followed it: their first copies were lost before they
+    /// came to the place of the capture.
+    #[serde(default)]
+    pub lost_before: u64,
     /// Bytes that the other end acknowledged and the capture lacks.
     pub missing_bytes: ByteCount,
     /// Packets that were captured twice, which are left out of all other counts.
@@ -209,6 +226,9 @@ pub struct FlowEnd {
     pub sack_permitted: bool,
     /// True if its segments carry timestamps.
     pub timestamps: bool,
+    /// Size of its full segments, by the SYNs, or else the usual one of an Ethernet.
+    #[serde(default)]
+    pub segment_size: ByteCount,
     /// Bytes of data in the largest packet.
     pub largest: ByteCount,
     /// Bytes of data in the smallest packet with data.
@@ -258,10 +278,66 @@ pub struct SynReport {
 pub struct FlowPair {
     /// Its number in each capture.
     pub numbers: [u64; 2],
-    /// The index of the capture that is nearer to the first end, where hop limits or places show it.
+    /// The index of the capture that is nearer to the first end, where hop limits, times or places show it.
     pub nearer_to_first: Option<usize>,
+    /// The skew of the clocks; `None` where packets show none: too few, in too short a time, or behind queues that do
+    /// not empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_skew: Option<ClockSkew>,
+    /// The offset of the clocks; `None` unless both captures have packets of both directions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_offset: Option<ClockOffset>,
     /// The packets that the first end sends, and those of the second.
     pub directions: [FlowDirection; 2],
+}
+
+/// The skew of the clocks of two captures.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClockSkew {
+    /// Index of the capture whose clock is faster.
+    pub faster: usize,
+    /// By so much: 1e-6 is a part per million.
+    pub by: Ratio,
+    /// Error of that: the spread of the delays of the fastest tenth of the packets, by the time.
+    pub error: Ratio,
+    /// Packets that show it.
+    pub packets: u64,
+}
+
+/// The offset of the clocks of two captures, if both directions take equally long without queues. Where they do not, it
+/// is wrong by half of the difference.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClockOffset {
+    /// Index of the capture whose clock is ahead at the first packet that is compared.
+    pub ahead: usize,
+    /// By so much.
+    pub by: Span,
+    /// Round-trip time between both places without queues: the sum of the least delays of both directions, which no
+    /// offset changes.
+    pub rtt: Span,
+}
+
+/// The time that packets of one direction take between two captures, above the least of it, which would need clocks
+/// that agree.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OneWayDelay {
+    /// Packets that were compared.
+    pub packets: u64,
+    /// The median.
+    pub median: Span,
+    /// 95 % are below it.
+    pub p95: Span,
+    /// The most.
+    pub most: Span,
+}
+
+/// Losses over time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LossCourse {
+    /// Time that each of `lost` stands for; the first begins with the data.
+    pub width: Span,
+    /// Data that was lost of what passed the nearer capture in that time.
+    pub lost: Vec<ByteCount>,
 }
 
 /// The packets of one end of a connection, from the capture that is nearer to it to the other.
@@ -269,12 +345,33 @@ pub struct FlowPair {
 pub struct FlowDirection {
     /// Address and port of the end, as the capture near it has them.
     pub from: String,
+    /// True if both captures have packets of this direction; otherwise nothing is known of it, and all figures are
+    /// zero.
+    #[serde(default)]
+    pub in_both: bool,
     /// Data that passed the nearer capture and not the other: lost between them, unless a capture lacks packets.
     pub lost_bytes: ByteCount,
     /// The same in full segments.
     pub lost_segments: u64,
     /// Share of the segments that were lost.
     pub lost: Ratio,
+    /// Losses over time; `None` without losses, and where a capture lacks packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_course: Option<LossCourse>,
+    /// Segments that were lost before the nearer capture, which has the repair alone.
+    #[serde(default)]
+    pub lost_before: u64,
+    /// Segments that passed the farther capture and were sent again: lost behind it, or sent again though they had
+    /// arrived.
+    #[serde(default)]
+    pub repeated: u64,
+    /// True if the farther capture was taken at the receiver: what was repeated had arrived.
+    #[serde(default)]
+    pub ends_at_receiver: bool,
+    /// One-way delay above its least; `None` where too few packets were compared, or the skew of the clocks is not
+    /// known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<OneWayDelay>,
     /// Packets that overtook others between the captures.
     pub reordered_packets: u64,
     /// Routers between the captures, by the hop limit of the SYN.

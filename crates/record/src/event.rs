@@ -8,8 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    DiagnosisReport, ErrorReport, Experiment, FlowReport, GridCell, GridReport, Interval, LabReport, Measurement, Path,
-    PathDirection, PathStatus, Prediction, RampReport, RampStep, Remedy, Request, RouteReport, Undone,
+    DiagnosisReport, ErrorReport, Experiment, FlowPair, FlowReport, GridCell, GridReport, Interval, LabReport,
+    Measurement, Path, PathDirection, PathStatus, Prediction, RampReport, RampStep, Remedy, Request, RouteReport,
+    Undone,
 };
 
 /// One line of `--json-lines`: an event and its time.
@@ -41,6 +42,8 @@ pub enum Event {
 
     /// A connection of a capture.
     Flow(Box<FlowReport>),
+    /// The same connection in two captures.
+    FlowPair(Box<FlowPair>),
 
     /// The prediction for a path is fixed, before the first measurement.
     Predicted(Box<Predicted>),

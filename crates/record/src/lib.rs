@@ -43,7 +43,8 @@ pub use calculation::{
 };
 pub use capture::{
     AdvertisedWindow, BurstRate, CaptureEvidence, CapturePoint, CaptureReport, CapturedTransfer, ChangedField,
-    FlowChange, FlowDirection, FlowEnd, FlowPair, FlowReport, QuietRounds, RoundTrips, SynReport, WindowEdit,
+    ClockOffset, ClockSkew, FlowChange, FlowDirection, FlowEnd, FlowPair, FlowReport, LossCourse, OneWayDelay,
+    QuietRounds, RoundTrips, SynReport, WindowEdit,
 };
 pub use diagnosis::{CommandEnd, Diagnosis, DiagnosisReport, Transfer, Trial};
 pub use document::{Content, Document, ErrorReport};

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fullpipe_flow::{Explained, Flows, TransferEvidence};
-use fullpipe_record::CaptureReport;
+use fullpipe_flow::{Explained, Flows, FlowsWithTimes, PacketTimes, TransferEvidence};
+use fullpipe_record::{CaptureReport, FlowReport};
 use fullpipe_units::{Span, Time};
 use fullpipe_wire::{Captured, is_known, read_captured};
 
@@ -20,6 +20,8 @@ const INTERRUPT_INTERVAL: u64 = 4096;
 pub struct Reading {
     /// Its connections.
     pub report: CaptureReport,
+    /// The times of packets of each connection, to compare it with another capture.
+    pub times: Vec<PacketTimes>,
     /// The evidence of the transfers that were asked for.
     pub transfers: Vec<TransferEvidence>,
     /// The error that ended the reading before the end of the file.
@@ -39,7 +41,7 @@ struct Others {
 /// Reads `file` to its end, or until `interrupt` is set, and returns its connections, with the evidence of those that
 /// are to be `explained`. An error ends the file; the connections before it are returned with it. `name` is that of the
 /// file in the report.
-pub fn read_flows(file: &mut PacketFile, name: &str, explained: Explained, interrupt: &AtomicBool) -> Reading {
+pub fn read_flows(file: &mut PacketFile, name: &str, explained: Explained<'_>, interrupt: &AtomicBool) -> Reading {
     let (mut flows, mut others) = (Flows::default(), Others::default());
     let (mut packets, mut segments) = (0_u64, 0_u64);
     let mut times: Option<[Time; 2]> = None;
@@ -85,7 +87,20 @@ pub fn read_flows(file: &mut PacketFile, name: &str, explained: Explained, inter
     if report.unanswered > 0 {
         report.notes.push(format!("{} SYNs got no answer.", report.unanswered));
     }
-    Reading { report, transfers: finished.transfers, error }
+    Reading { report, times: finished.times, transfers: finished.transfers, error }
+}
+
+impl Reading {
+    /// Returns the connection that moved most in the transfer of which evidence was asked for.
+    pub fn explained(&self) -> Option<&FlowReport> {
+        let number = self.transfers.first()?.flows.first()?;
+        self.report.flows.iter().find(|flow| flow.number == *number)
+    }
+
+    /// Returns its connections for [`fullpipe_flow::pairs`].
+    pub fn flows(&self) -> FlowsWithTimes<'_> {
+        FlowsWithTimes { flows: &self.report.flows, times: &self.times }
+    }
 }
 
 fn format_of(notes: &FileNotes) -> String {

@@ -35,5 +35,5 @@ pub use compression::Compression;
 pub use error::CaptureError;
 pub use file::{CapturedPacket, PacketFile};
 pub use flows::{Reading, read_flows};
-pub use fullpipe_flow::{Explained, TransferEvidence, pairs, window_edit};
+pub use fullpipe_flow::{Explained, FlowsWithTimes, TransferEvidence, of_both, pairs};
 pub use notes::{CaptureInterface, FileNotes};

@@ -1,15 +1,12 @@
 //! `fullpipe trace`: the connections in a capture.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use fullpipe_diagnose::diagnose;
-use fullpipe_experiment::advice;
-use fullpipe_record::{
-    At, CaptureEvidence, CaptureReport, CapturedTransfer, Content, Diagnosis, Document, Event, Evidence,
-};
+use fullpipe_experiment::{judge_capture, judge_captures};
+use fullpipe_record::{CaptureReport, Content, Document, Event};
 use fullpipe_report as report;
-use fullpipe_trace::{Explained, PacketFile, Reading, TransferEvidence, pairs, read_flows, window_edit};
+use fullpipe_trace::{Explained, PacketFile, read_flows};
 use fullpipe_units::BitRate;
 
 use crate::commands::Run;
@@ -50,20 +47,22 @@ impl Run for Arguments {
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
         let flag = super::interrupt_flag()?;
         let explained = self.flow.map_or(Explained::Largest(1), Explained::Flow);
-        let mut readings = Vec::new();
-        for file in &self.files {
-            let reading = read(file, if readings.is_empty() { explained } else { Explained::Largest(1) }, &flag)?;
-            let is_whole = reading.error.is_none();
-            readings.push(reading);
-            if !is_whole {
-                break;
-            }
-        }
-        let error = readings.last_mut().and_then(|reading| reading.error.take());
-        let mut readings = readings.into_iter();
-        let (first, second) = (readings.next(), readings.next());
-        let Some(first) = first else { return Ok(()) };
-        let shown = self.show(self.judged(first, second), terminal);
+        let mut files = self.files.iter().map(|file| open(file)).collect::<Result<Vec<_>, _>>()?.into_iter();
+        let Some((mut file, name)) = files.next() else { return Ok(()) };
+        let mut first = read_flows(&mut file, &name, explained, &flag);
+        let mut error = first.error.take();
+        let second =
+            files.next().filter(|_| error.is_none() && !flag.load(Ordering::Relaxed)).map(|(mut file, name)| {
+                let same = first.explained().map_or(explained, Explained::Same);
+                let mut second = read_flows(&mut file, &name, same, &flag);
+                error = second.error.take();
+                second
+            });
+        let capture = match second {
+            Some(second) => judge_captures(first, second, self.bandwidth),
+            None => judge_capture(first, self.bandwidth),
+        };
+        let shown = self.show(capture, terminal);
         // What was read before an error or an interrupt is printed first.
         match error {
             Some(error) => Err(error.into()),
@@ -74,74 +73,33 @@ impl Run for Arguments {
 }
 
 impl Arguments {
-    /// Returns what limited the transfers of a capture, and what another of the same time adds.
-    fn judged(&self, first: Reading, second: Option<Reading>) -> CaptureReport {
-        let Some(second) = second else {
-            let transfers = first.transfers.into_iter().map(|transfer| self.judge(transfer)).collect();
-            return CaptureReport { transfers, ..first.report };
-        };
-        let pairs = pairs(&first.report.flows, &second.report.flows);
-        let transfers = first.transfers.into_iter().map(|transfer| {
-            let pair = transfer.flows.first().and_then(|number| pairs.iter().find(|pair| pair.numbers[0] == *number));
-            let other = second
-                .transfers
-                .first()
-                .filter(|other| pair.is_some_and(|pair| other.flows.first() == Some(&pair.numbers[1])));
-            let evidence = nearer_to_sender(transfer.evidence, other);
-            let flow = first.report.flows.iter().find(|flow| transfer.flows.first() == Some(&flow.number));
-            let edit = pair.zip(flow).map(|(pair, flow)| window_edit(pair, flow.sender()));
-            let capture = evidence.capture.map(|capture| CaptureEvidence { window_edit: edit, ..capture });
-            self.judge(TransferEvidence { flows: transfer.flows, evidence: Evidence { capture, ..evidence } })
-        });
-        let transfers = transfers.collect();
-        CaptureReport { transfers, pairs, other: Some(Box::new(second.report)), ..first.report }
-    }
-
-    /// Returns what limited a transfer, and what would help.
-    fn judge(&self, transfer: TransferEvidence) -> CapturedTransfer {
-        let evidence = Evidence { bandwidth: self.bandwidth, ..transfer.evidence };
-        let verdict = diagnose(&evidence);
-        let remedies = advice(&evidence, &verdict);
-        let diagnosis = Diagnosis { transfer: None, verdict, remedies, evidence: Some(evidence) };
-        CapturedTransfer { flows: transfer.flows, diagnosis }
-    }
-
     fn show(&self, mut capture: CaptureReport, terminal: &Terminal) -> Result<(), Failure> {
         if let Some(number) = self.flow {
             let count = capture.flows.len();
-            capture.flows.retain(|flow| flow.number == number);
-            let flow = capture.flows.first().ok_or_else(|| {
+            capture.retain(number);
+            let text = report::one_flow(&capture, terminal.style()).ok_or_else(|| {
                 Failure::new(USAGE, format!("there is no connection {number}: the capture has {count}"))
             })?;
-            terminal.result(&report::flow(flow, &capture.transfers, terminal.style()));
+            terminal.result(&text);
         } else {
             terminal.result(&report::capture(&capture, self.top, terminal.style()));
         }
         for flow in &capture.flows {
             terminal.event(&Event::Flow(Box::new(flow.clone())));
         }
+        for pair in &capture.pairs {
+            terminal.event(&Event::FlowPair(Box::new(pair.clone())));
+        }
         terminal.document(&Document::new(Content::Capture { capture: Box::new(capture) }));
         Ok(())
     }
 }
 
-fn read(file: &Path, explained: Explained, flag: &AtomicBool) -> Result<Reading, Failure> {
-    let (mut packets, name) = if file == Path::new("-") {
-        (PacketFile::new(std::io::stdin(), STANDARD_INPUT)?, STANDARD_INPUT.to_owned())
-    } else {
-        (PacketFile::open(file)?, file.display().to_string())
-    };
-    Ok(read_flows(&mut packets, &name, explained, flag))
+fn open(file: &Path) -> Result<(PacketFile, String), Failure> {
+    if file == Path::new("-") {
+        return Ok((PacketFile::new(std::io::stdin(), STANDARD_INPUT)?, STANDARD_INPUT.to_owned()));
+    }
+    Ok((PacketFile::open(file)?, file.display().to_string()))
 }
 
 const STANDARD_INPUT: &str = "standard input";
-
-/// Returns the evidence of the capture that was taken at the sender, if `other` is that and `one` is not.
-fn nearer_to_sender(one: Evidence, other: Option<&TransferEvidence>) -> Evidence {
-    let is_at_sender = |evidence: &Evidence| evidence.capture.and_then(|capture| capture.point) == Some(At::Sender);
-    let other = other.map(|other| &other.evidence).filter(|other| is_at_sender(other));
-    match other {
-        Some(other) if !is_at_sender(&one) => other.clone(),
-        _ => one,
-    }
-}

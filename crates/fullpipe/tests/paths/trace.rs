@@ -66,4 +66,40 @@ fn the_capture_of_each_end_shows_the_limit_and_where_it_was_taken() {
     assert!((0.002..0.03).contains(&lost) && of(1)["lost_bytes"] == 0, "{pair}");
     let verdict = &capture["transfers"][0]["diagnosis"]["verdict"];
     assert_eq!(verdict["basis"], "capture");
+    for ppm in [200, -200] {
+        clocks_are_found(&files, ppm);
+    }
+}
+
+/// Sets the clock of the receiver's capture 3.5 s ahead, and lets it gain `ppm`, which both captures must show.
+fn clocks_are_found([receiver, sender]: &[PathBuf; 2], ppm: i64) {
+    let skewed = receiver.with_extension(format!("skewed{ppm}"));
+    fs::write(&skewed, with_another_clock(&fs::read(receiver).unwrap(), ppm, 3_500_000_000)).unwrap();
+    let pair = capture_in(&[sender, &skewed])["pairs"][0].clone();
+    let (skew, offset) = (&pair["clock_skew"], &pair["clock_offset"]);
+    let seen = skew["by"].as_f64().unwrap() * if skew["faster"] == 1 { 1e6 } else { -1e6 };
+    assert!((seen - ppm as f64).abs() < 3.0, "{pair}");
+    // The path of the test takes 10 ms each way, and what is sent first has no queue.
+    let (by, rtt) = (offset["by"].as_f64().unwrap(), offset["rtt"].as_f64().unwrap());
+    assert!(offset["ahead"] == 1 && (by - 3.5).abs() < 1e-3, "{pair}");
+    assert!((0.0199..0.022).contains(&rtt), "{pair}");
+    // Acknowledgements meet no queue.
+    assert!(pair["directions"][1]["delay"]["median"].as_f64().unwrap() < 1e-3, "{pair}");
+}
+
+/// Returns a pcap file whose clock is `ahead` nanoseconds ahead at its first packet and gains `ppm`.
+fn with_another_clock(file: &[u8], ppm: i64, ahead: i64) -> Vec<u8> {
+    const HEADER: usize = 24;
+    let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
+    assert_eq!(word(0), 0xa1b2_3c4d, "nanoseconds, little-endian");
+    let (mut changed, mut at) = (file.to_vec(), HEADER);
+    let time = |at: usize| i64::from(word(at)) * 1_000_000_000 + i64::from(word(at + 4));
+    while at < file.len() {
+        let elapsed = time(at) - time(HEADER);
+        let time = time(at) + elapsed * ppm / 1_000_000 + ahead;
+        let parts = [time / 1_000_000_000, time % 1_000_000_000].map(|part| u32::try_from(part).unwrap().to_le_bytes());
+        changed[at..at + 8].copy_from_slice(&parts.concat());
+        at += 16 + word(at + 8) as usize;
+    }
+    changed
 }

@@ -1,10 +1,11 @@
-use fullpipe_record::{CapturePoint, CaptureReport, CapturedTransfer, ChangedField, FlowEnd, FlowReport};
+use fullpipe_record::{CapturePoint, CaptureReport, CapturedTransfer, FlowEnd, FlowReport};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::diagnosis::diagnosis;
 use super::measurement::round_trip;
 use super::style::{Style, heading, wrapped};
 use super::table::{Align, Table};
+use super::two_captures::compared;
 
 /// The connections of a capture: a line each for the `top` with most data, and the one with most at length.
 pub fn capture(report: &CaptureReport, top: usize, style: Style) -> String {
@@ -33,60 +34,10 @@ pub fn capture(report: &CaptureReport, top: usize, style: Style) -> String {
     text
 }
 
-/// Returns what two captures show of connection `number`: what was lost and changed between them.
-fn compared(report: &CaptureReport, number: u64, style: Style) -> String {
-    let Some(other) = &report.other else { return String::new() };
-    let head = format!("Between {} and {}: {} connections in both", report.name, other.name, report.pairs.len());
-    let mut text = heading(style, &head);
-    for note in &other.notes {
-        text += &wrapped(note, 2, |line| style.dim(line));
-    }
-    let Some(pair) = report.pairs.iter().find(|pair| pair.numbers[0] == number) else {
-        return text + &wrapped(&format!("Connection {number} is in the first alone."), 2, str::to_owned);
-    };
-    if pair.nearer_to_first.is_none() {
-        text += &wrapped("Which is nearer to whom is not known: they are taken in the order given.", 2, |line| {
-            style.dim(line)
-        });
-    }
-    for direction in &pair.directions {
-        let routers = match direction.routers {
-            None => String::new(),
-            Some(1) => ", 1 router between".to_owned(),
-            Some(many) => format!(", {many} routers between"),
-        };
-        let line = format!(
-            "What {} sends: {} lost ({} segments, {}), {} packets reordered{routers}.",
-            direction.from, direction.lost_bytes, direction.lost_segments, direction.lost, direction.reordered_packets
-        );
-        text += &wrapped(&line, 2, str::to_owned);
-        for change in &direction.changes {
-            let line = format!(
-                "{} was changed on the way: {} before, {} after.",
-                field(change.field),
-                change.before,
-                change.after
-            );
-            text += &wrapped(&line, 4, |line| style.bold(line));
-        }
-    }
-    text
-}
-
-const fn field(field: ChangedField) -> &'static str {
-    match field {
-        ChangedField::Address => "The address",
-        ChangedField::Mss => "The MSS of the SYN",
-        ChangedField::WindowScale => "The window scale of the SYN",
-        ChangedField::Sack => "The offer of SACK",
-        ChangedField::Timestamps => "The offer of timestamps",
-        ChangedField::Ecn => "The offer of ECN",
-        ChangedField::Multipath => "The offer of Multipath TCP",
-        ChangedField::SynWindow => "The window of the SYN",
-        ChangedField::Window => "The window",
-        ChangedField::Sequence => "The sequence number",
-        ChangedField::Dscp => "The DSCP",
-    }
+/// The only connection of a capture at length; `None` without any.
+pub fn one_flow(report: &CaptureReport, style: Style) -> Option<String> {
+    let only = report.flows.first()?;
+    Some(compared(report, only.number, style) + &flow(only, &report.transfers, style))
 }
 
 fn counted(report: &CaptureReport) -> String {
@@ -114,7 +65,7 @@ fn list(flows: &[&FlowReport], style: Style) -> String {
 }
 
 /// A connection at length, with the limit of its transfer if that is one of `transfers`.
-pub fn flow(flow: &FlowReport, transfers: &[CapturedTransfer], style: Style) -> String {
+fn flow(flow: &FlowReport, transfers: &[CapturedTransfer], style: Style) -> String {
     let [sender, receiver] = by_direction(flow);
     let head = format!("Connection {}: {} sends to {}", flow.number, sender.address, receiver.address);
     let mut text = heading(style, &head);

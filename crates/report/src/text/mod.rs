@@ -13,9 +13,10 @@ mod ramp;
 mod route;
 mod style;
 mod table;
+mod two_captures;
 
 pub use calculation::{calculation, table};
-pub use capture::{capture, flow};
+pub use capture::{capture, one_flow};
 pub use diagnosis::{command_end, diagnosis, elsewhere, trial};
 pub use experiment::{begins, judged, path, proof_begins, remedies, result, undone};
 pub use grid::grid_report;

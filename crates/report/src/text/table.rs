@@ -94,6 +94,13 @@ pub(crate) fn bar(value: f64, full: f64, width: usize) -> String {
     format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
 }
 
+/// A character for each value, as high as its share of the largest; a dot for zero.
+pub(crate) fn spark(values: &[f64]) -> String {
+    const HEIGHTS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let most = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    values.iter().map(|value| HEIGHTS[(value / most * 8.0).ceil().clamp(0.0, 8.0) as usize]).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,6 +137,12 @@ mod tests {
         let second = format!("{:12}{}", "", "window ".repeat(3));
         let lines = [first.trim_end(), second.trim_end(), "  loss      none"];
         assert_eq!(table.render(2, str::to_owned).lines().collect::<Vec<_>>(), lines);
+    }
+
+    #[test]
+    fn a_spark_line_shows_each_value_that_is_not_zero() {
+        assert_eq!(spark(&[0.0, 1.0, 400.0, 800.0]), "·▁▄█");
+        assert_eq!(spark(&[0.0; 3]), "···");
     }
 
     #[test]

@@ -1,0 +1,67 @@
+//! The fields that a device changed between two captures.
+
+use fullpipe_record::{ChangedField, FlowChange, FlowEnd, FlowPair, SynReport, WindowEdit};
+use fullpipe_units::ByteCount;
+
+/// Compares what an end sent in the capture near it and in the other. Windows count the same in both if the SYNs of
+/// both ends have the same scales there.
+pub(crate) fn changes([near, far]: [&FlowEnd; 2], same_scales: bool) -> Vec<FlowChange> {
+    let mut changes = Vec::new();
+    let mut compare = |field, [before, after]: [String; 2]| {
+        if before != after {
+            changes.push(FlowChange { field, before, after });
+        }
+    };
+    compare(ChangedField::Address, [near.address.clone(), far.address.clone()]);
+    if let Some((sent, arrived)) = near.syn.zip(far.syn) {
+        let both = |show: fn(&SynReport) -> String| [show(&sent), show(&arrived)];
+        compare(ChangedField::Mss, both(|syn| optional(syn.mss.map(ByteCount::get))));
+        compare(ChangedField::WindowScale, both(|syn| optional(syn.window_scale)));
+        compare(ChangedField::Sack, both(|syn| offered(syn.sack)));
+        compare(ChangedField::Timestamps, both(|syn| offered(syn.timestamps)));
+        compare(ChangedField::Ecn, both(|syn| offered(syn.ecn)));
+        compare(ChangedField::Multipath, both(|syn| offered(syn.multipath)));
+        compare(ChangedField::SynWindow, both(|syn| syn.window.get().to_string()));
+        compare(ChangedField::Sequence, both(|syn| syn.sequence.to_string()));
+        compare(ChangedField::Dscp, both(|syn| syn.dscp.to_string()));
+    }
+    if same_scales {
+        let settled = |end: &FlowEnd| {
+            let window = end.window.filter(|window| window.settled_share.get() >= STEADY_WINDOW)?;
+            Some(window.settled.get())
+        };
+        if let Some((sent, arrived)) = settled(near).zip(settled(far)) {
+            compare(ChangedField::Window, [sent.to_string(), arrived.to_string()]);
+        }
+    }
+    changes
+}
+
+/// Returns what was done on the way to the windows of the receiver of most data.
+pub fn window_edit(pair: &FlowPair, sender: usize) -> WindowEdit {
+    let changed = |end: usize, field| pair.directions[end].changes.iter().find(move |change| change.field == field);
+    let scales = [0, 1].map(|end| changed(end, ChangedField::WindowScale));
+    if scales.iter().flatten().any(|change| change.after == NONE) {
+        WindowEdit::ScaleStripped
+    } else if scales.iter().any(Option::is_some) {
+        WindowEdit::ScaleRewritten
+    } else if changed(1 - sender, ChangedField::Window).is_some() {
+        WindowEdit::Lowered
+    } else {
+        WindowEdit::Nothing
+    }
+}
+
+/// Text of an option that is not there.
+const NONE: &str = "none";
+
+/// Share of the packets with one window from which that window is compared.
+const STEADY_WINDOW: f64 = 0.9;
+
+fn optional<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(|| NONE.to_owned(), |value| value.to_string())
+}
+
+fn offered(is_offered: bool) -> String {
+    if is_offered { "offered" } else { "not offered" }.to_owned()
+}

@@ -1,0 +1,305 @@
+//! The clocks of two captures: skew, offset, and the one-way delays that remain.
+
+use fullpipe_record::{ClockOffset, ClockSkew, OneWayDelay};
+use fullpipe_units::{Ratio, Span, Time, median};
+
+/// Minimum number of packets of a direction that show a skew.
+const MIN_PACKETS: usize = 32;
+
+/// Maximum error of a skew that is stated.
+const MAX_ERROR: f64 = 20e-6;
+
+/// Seconds in which no clock changes by more than delays do.
+const SHORT: f64 = 2.0;
+
+/// Maximum skew: NTP sets no clock faster or slower than this (RFC 5905, 11.3: 500 parts per million). What seems more
+/// is a queue that grows.
+const MAX_SKEW: f64 = 500e-6;
+
+/// Minimum number of packets of which delays are stated.
+const MIN_DELAYS: usize = 10;
+
+/// Packets of a connection that passed both captures.
+#[derive(Debug)]
+pub(crate) struct Packets {
+    /// By direction, in the order of the first capture.
+    directions: [Vec<Packet>; 2],
+    /// Nanoseconds by which the second clock was ahead at the first packet, with its delay.
+    base: i128,
+}
+
+/// A packet that passed both captures, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Packet {
+    /// Time in the first capture, since the first packet.
+    at: f64,
+    /// Time in the second capture less that in the first, beyond the difference of the first packet.
+    ahead: f64,
+}
+
+/// The figures of two clocks.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Clocks {
+    pub(crate) skew: Option<ClockSkew>,
+    pub(crate) offset: Option<ClockOffset>,
+    /// One-way delays by direction.
+    pub(crate) delays: [Option<OneWayDelay>; 2],
+}
+
+/// The rate of the second clock by that of the first, less one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Skew {
+    rate: f64,
+    error: f64,
+    packets: usize,
+}
+
+/// A line below all points.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Line {
+    slope: f64,
+    at_zero: f64,
+}
+
+impl Packets {
+    /// Takes the times of packets in both captures, by direction.
+    pub(crate) fn new(mut times: [Vec<[Time; 2]>; 2]) -> Self {
+        for packets in &mut times {
+            packets.sort_unstable();
+        }
+        let first = times.iter().filter_map(|packets| packets.first().copied()).min().unwrap_or([Time::ZERO; 2]);
+        let nanos = |time: Time| i128::from(time.as_nanos());
+        let ahead = |[one, other]: [Time; 2]| nanos(other) - nanos(one);
+        let base = ahead(first);
+        let seconds = |nanos: i128| nanos as f64 / 1e9;
+        let packet = |times: &[Time; 2]| Packet {
+            at: times[0].since(first[0]).as_secs_f64(),
+            ahead: seconds(ahead(*times) - base),
+        };
+        Self { directions: times.each_ref().map(|packets| packets.iter().map(packet).collect()), base }
+    }
+
+    /// Returns the index of the capture that is nearer to the first end: there and back take time, whatever the clocks
+    /// show. `None` without packets of both directions.
+    pub(crate) fn nearer_to_first(&self) -> Option<usize> {
+        let [there, back] = &self.directions;
+        // Of packets of about the same time, which no skew matters between.
+        let mut later = there.iter().peekable();
+        let mut last = None;
+        let mut sums = Vec::new();
+        for packet in back {
+            while let Some(next) = later.next_if(|next| next.at <= packet.at) {
+                last = Some(next.ahead);
+            }
+            sums.extend(last.map(|ahead| ((ahead - packet.ahead) * 1e9) as i64));
+        }
+        let both_ways = median(sums)?;
+        (both_ways != 0).then_some(usize::from(both_ways < 0))
+    }
+
+    /// Returns the figures of the clocks if the capture at index `nearer` is nearer to the first end.
+    pub(crate) fn clocks(&self, nearer: usize) -> Clocks {
+        // A delay adds to the time in the capture that comes later.
+        let signs = if nearer == 0 { [1.0, -1.0] } else { [-1.0, 1.0] };
+        let directions = [0, 1].map(|end| (self.directions[end].as_slice(), signs[end]));
+        // A queue hides the skew: the direction with less of it shows it better.
+        let skews = directions.iter().filter_map(|(packets, sign)| skew(packets, *sign));
+        let skew = skews.min_by(|one, other| one.error.total_cmp(&other.error));
+        let skew = skew.filter(|skew| skew.rate.abs() <= MAX_SKEW && skew.error <= MAX_ERROR);
+        let is_short = directions.iter().all(|(packets, _)| duration(packets) < SHORT);
+        let rate = skew.map(|skew| skew.rate).or_else(|| is_short.then_some(0.0));
+        let Some(rate) = rate else { return Clocks::default() };
+        let delays = directions.map(|(packets, sign)| delays(packets, sign, rate));
+        let floors = delays.each_ref().map(|delays| delays.first().copied());
+        let offset = floors[0].zip(floors[1]).map(|(there, back)| {
+            (there + back, self.base as f64 / 1e9 + f64::midpoint(signs[0] * there, signs[1] * back))
+        });
+        if offset.is_some_and(|(rtt, _)| rtt < 0.0) {
+            return Clocks::default();
+        }
+        Clocks {
+            skew: skew.map(|skew| ClockSkew {
+                faster: usize::from(skew.rate > 0.0),
+                by: Ratio::new(skew.rate.abs()),
+                error: Ratio::new(skew.error),
+                packets: skew.packets as u64,
+            }),
+            offset: offset.map(|(rtt, ahead)| ClockOffset {
+                ahead: usize::from(ahead > 0.0),
+                by: Span::from_secs_f64(ahead.abs()),
+                rtt: Span::from_secs_f64(rtt),
+            }),
+            delays: delays.each_ref().map(|delays| figures(delays)),
+        }
+    }
+}
+
+fn duration(packets: &[Packet]) -> f64 {
+    packets.first().zip(packets.last()).map_or(0.0, |(first, last)| last.at - first.at)
+}
+
+/// Returns the skew of the second clock as the packets of a direction show it, or `None` if they are too few. `sign` is
+/// that of a delay.
+fn skew(packets: &[Packet], sign: f64) -> Option<Skew> {
+    // So many packets have delays as small as those that the line rests on, and their spread is that of the line.
+    const FASTEST: f64 = 0.1;
+    if packets.len() < MIN_PACKETS {
+        return None;
+    }
+    let points: Vec<(f64, f64)> = packets.iter().map(|packet| (packet.at, packet.ahead * sign)).collect();
+    let line = lower_line(&points)?;
+    let mut above: Vec<f64> = points.iter().map(|(at, delay)| delay - line.at_zero - line.slope * at).collect();
+    above.sort_unstable_by(f64::total_cmp);
+    let error = above[(FASTEST * above.len() as f64) as usize].max(0.0) / duration(packets);
+    Some(Skew { rate: line.slope * sign, error, packets: packets.len() })
+}
+
+/// Returns the line below all points that has the least mean distance from them: the edge of the lower convex hull at
+/// the mean of their times (Zhang, Liu and Xia, "Clock synchronization algorithms for network measurements", 2002).
+/// `points` are in order of time.
+fn lower_line(points: &[(f64, f64)]) -> Option<Line> {
+    let mut hull: Vec<(f64, f64)> = Vec::new();
+    for point in points {
+        while let [.., one, two] = hull[..]
+            && (two.0 - one.0) * (point.1 - one.1) <= (point.0 - one.0) * (two.1 - one.1)
+        {
+            hull.pop();
+        }
+        hull.push(*point);
+    }
+    let mean = points.iter().map(|(at, _)| at).sum::<f64>() / points.len() as f64;
+    let edge = hull.windows(2).find(|edge| edge[1].0 > edge[0].0 && edge[1].0 >= mean)?;
+    let slope = (edge[1].1 - edge[0].1) / (edge[1].0 - edge[0].0);
+    Some(Line { slope, at_zero: edge[0].1 - slope * edge[0].0 })
+}
+
+/// Returns the one-way delays in ascending order, which the offset of the clocks adds to.
+fn delays(packets: &[Packet], sign: f64, rate: f64) -> Vec<f64> {
+    let mut delays: Vec<f64> = packets.iter().map(|packet| sign * (packet.ahead - rate * packet.at)).collect();
+    delays.sort_unstable_by(f64::total_cmp);
+    delays
+}
+
+/// Returns the figures of delays in ascending order above the least.
+fn figures(delays: &[f64]) -> Option<OneWayDelay> {
+    let floor = delays.first().filter(|_| delays.len() >= MIN_DELAYS)?;
+    let quantile = |share: f64| {
+        let place = ((share * delays.len() as f64).ceil() as usize).clamp(1, delays.len()) - 1;
+        Span::from_secs_f64(delays[place] - floor)
+    };
+    Some(OneWayDelay { packets: delays.len() as u64, median: quantile(0.5), p95: quantile(0.95), most: quantile(1.0) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_line_is_the_edge_of_the_hull_at_the_mean() {
+        let points = [(0.0, 5.0), (1.0, 3.0), (2.0, 4.0), (4.0, 4.0), (5.0, 9.0), (6.0, 6.0), (7.0, 5.5)];
+        // The hull is (0, 5), (1, 3), (4, 4), (7, 5.5), and the mean time 25 ÷ 7.
+        let line = lower_line(&points).unwrap();
+        assert!((line.slope - 1.0 / 3.0).abs() < 1e-12 && (line.at_zero - 8.0 / 3.0).abs() < 1e-12, "{line:?}");
+        assert_eq!(lower_line(&points[..1]), None);
+        assert_eq!(lower_line(&[(1.0, 0.0), (1.0, 2.0)]), None, "all at one time");
+    }
+
+    /// A path between two captures: the second clock has a `skew` and is `ahead` seconds at the begin.
+    #[derive(Debug, Clone)]
+    struct Path {
+        skew: f64,
+        ahead: f64,
+        seconds: f64,
+        /// Least delay of each direction, with the queue in each packet's way.
+        floors: [f64; 2],
+        queues: Vec<[f64; 2]>,
+    }
+
+    impl Path {
+        /// Returns packets from the first capture to the second, and back.
+        fn packets(&self) -> Packets {
+            let count = self.queues.len() as f64;
+            let begin = 1_000.0;
+            let time = |seconds: f64| Time::from_nanos((seconds * 1e9) as u64);
+            let second = |at: f64| begin + self.ahead + (at - begin) * (1.0 + self.skew);
+            let sent = |index: usize| begin + index as f64 * self.seconds / count;
+            let there = |(index, queue): (usize, &[f64; 2])| {
+                [time(sent(index)), time(second(sent(index) + self.floors[0] + queue[0]))]
+            };
+            let back = |(index, queue): (usize, &[f64; 2])| {
+                [time(sent(index) + self.floors[1] + queue[1]), time(second(sent(index)))]
+            };
+            let queues = || self.queues.iter().enumerate();
+            Packets::new([queues().map(there).collect(), queues().map(back).collect()])
+        }
+    }
+
+    fn rate(clocks: &Clocks) -> Option<f64> {
+        let skew = clocks.skew?;
+        Some(if skew.faster == 1 { skew.by.get() } else { -skew.by.get() })
+    }
+
+    proptest! {
+        #[test]
+        fn a_planted_skew_is_found_behind_queues(
+            ppm in -450.0_f64..450.0,
+            ahead in -900.0_f64..900.0,
+            floors in [1e-4_f64..0.3, 1e-4_f64..0.3],
+            queues in prop::collection::vec([0.0_f64..0.05, 0.0_f64..1e-3], 400..800),
+        ) {
+            let path = Path { skew: ppm * 1e-6, ahead, seconds: 60.0, floors, queues };
+            let packets = path.packets();
+            prop_assert_eq!(packets.nearer_to_first(), Some(0));
+            let clocks = packets.clocks(0);
+            let error = (rate(&clocks).unwrap() - path.skew).abs();
+            prop_assert!(error < 3e-6, "{error} {clocks:?}");
+            let offset = clocks.offset.unwrap();
+            prop_assert!((offset.rtt.as_secs_f64() - floors[0] - floors[1]).abs() < 2e-3, "{offset:?}");
+            let seen = if offset.ahead == 1 { offset.by.as_secs_f64() } else { -offset.by.as_secs_f64() };
+            let asymmetry = (floors[0] - floors[1]) / 2.0;
+            prop_assert!((seen - ahead - asymmetry).abs() < 2e-3, "{seen} {ahead} {asymmetry}");
+            let delay = clocks.delays[0].unwrap();
+            prop_assert!((delay.most.as_secs_f64() - 0.05).abs() < 5e-3, "{delay:?}");
+        }
+    }
+
+    fn without_queue(seconds: f64, count: usize) -> Path {
+        Path { skew: 0.0, ahead: 0.0, seconds, floors: [0.02; 2], queues: vec![[0.0; 2]; count] }
+    }
+
+    #[test]
+    fn the_capture_that_is_farther_from_the_first_end_may_come_first() {
+        let there = without_queue(6.0, 100).packets();
+        let [forward, back] = there.directions;
+        let turned = Packets { directions: [back, forward], base: 0 };
+        assert_eq!(turned.nearer_to_first(), Some(1));
+        assert!((turned.clocks(1).offset.unwrap().rtt.as_millis_f64() - 40.0).abs() < 1e-3);
+        // Against what the times show there is no result.
+        assert!(turned.clocks(0).offset.is_none());
+    }
+
+    #[test]
+    fn a_queue_that_grows_is_no_skew() {
+        let growing = |rate: f64| {
+            let queues = (0..500).map(|index| [f64::from(index) * 0.012 * rate; 2]).collect();
+            Path { queues, ..without_queue(6.0, 500) }.packets().clocks(0)
+        };
+        assert_eq!(growing(2_916e-6).skew, None);
+        assert!(growing(0.0).skew.is_some());
+    }
+
+    #[test]
+    fn too_few_packets_and_too_short_a_time_show_no_skew() {
+        assert_eq!(without_queue(60.0, 31).packets().clocks(0).skew, None);
+        let noisy = |seconds: f64| {
+            let queues = (0..500_u32).map(|index| [f64::from(index * 7_919 % 997) * 1e-6; 2]).collect();
+            Path { queues, ..without_queue(seconds, 500) }.packets().clocks(0)
+        };
+        // A tenth of the packets is spread over 100 µs.
+        assert_eq!(noisy(1.0).skew, None);
+        let error = noisy(20.0).skew.unwrap().error.get();
+        assert!((4e-6..6e-6).contains(&error), "{error}");
+        assert!(noisy(1.0).delays[0].is_some() && noisy(4.0).delays[0].is_none(), "unless the time is short");
+    }
+}

@@ -1,0 +1,157 @@
+//! One connection in two captures: what was lost and changed between them, and how long it took.
+
+use std::cmp::Ordering;
+
+use fullpipe_record::{CapturePoint, FlowDirection, FlowEnd, FlowPair, FlowReport, LossCourse};
+use fullpipe_units::{ByteCount, Ratio, Span, Time};
+
+use crate::changes::changes;
+use crate::clocks::{Clocks, Packets};
+use crate::passages::{Compared, PacketTimes, Passages};
+
+/// Number of equal times in the course of losses.
+const LOSS_BINS: usize = 40;
+
+/// One connection as both captures show it. Its ends are numbered as in the first.
+#[derive(Clone, Copy)]
+struct Both<'c> {
+    flows: [&'c FlowReport; 2],
+    times: [Option<&'c PacketTimes>; 2],
+    /// True if the ends of the second stand in the other order.
+    is_turned: bool,
+}
+
+impl<'c> Both<'c> {
+    fn new(one: &'c FlowReport, other: &'c FlowReport, times: [Option<&'c PacketTimes>; 2]) -> Self {
+        let [first, second] = addresses(other);
+        Self { flows: [one, other], times, is_turned: addresses(one) == [second, first] && first != second }
+    }
+
+    /// Returns the index of an end in the capture at `index`.
+    fn place(&self, index: usize, end: usize) -> usize {
+        end ^ usize::from(self.is_turned && index == 1)
+    }
+
+    fn end(&self, index: usize, end: usize) -> &'c FlowEnd {
+        &self.flows[index].ends[self.place(index, end)]
+    }
+
+    /// Returns the end at which the capture at `index` was taken.
+    fn taken_at(&self, index: usize) -> Option<usize> {
+        match self.flows[index].point? {
+            CapturePoint::First => Some(self.place(index, 0)),
+            CapturePoint::Second => Some(self.place(index, 1)),
+            CapturePoint::Between => None,
+        }
+    }
+
+    /// Returns the data of an end, or else the acknowledgements of it.
+    fn passages(&self, captures: [usize; 2], end: usize, kind: usize) -> Option<Compared<'c>> {
+        let passages =
+            |index: usize| -> Option<&'c Passages> { Some(&self.times[index]?.ends[self.place(index, end)][kind]) };
+        Compared::new([passages(captures[0])?, passages(captures[1])?])
+    }
+
+    /// Returns the times at which packets of an end passed the first capture and the second.
+    fn packets(&self, end: usize) -> Vec<[Time; 2]> {
+        let parts = [self.passages([0, 1], end, 0), self.passages([0, 1], 1 - end, 1)];
+        parts.into_iter().flatten().flat_map(Compared::times).collect()
+    }
+}
+
+/// Compares a connection in two captures.
+pub(crate) fn compare(
+    (one, times): (&FlowReport, Option<&PacketTimes>),
+    (other, other_times): (&FlowReport, Option<&PacketTimes>),
+) -> FlowPair {
+    let both = Both::new(one, other, [times, other_times]);
+    let packets = Packets::new([both.packets(0), both.packets(1)]);
+    let nearer = by_hops(&both).or_else(|| packets.nearer_to_first()).or_else(|| by_place(&both));
+    let clocks = nearer.map_or_else(Clocks::default, |nearer| packets.clocks(nearer));
+    let scales = |index| [0, 1].map(|end| both.end(index, end).syn.map(|syn| syn.window_scale));
+    let same_scales = scales(0) == scales(1);
+    let direction = |end: usize| {
+        // What an end sends passes the capture near it first.
+        let near = if end == 0 { nearer } else { nearer.map(|index| 1 - index) }.unwrap_or(0);
+        let compared = direction([both.end(near, end), both.end(1 - near, end)], same_scales);
+        FlowDirection {
+            loss_course: both.passages([near, 1 - near], end, 0).and_then(|data| loss_course(&compared, data)),
+            ends_at_receiver: both.taken_at(1 - near) == Some(1 - end),
+            delay: clocks.delays[end],
+            ..compared
+        }
+    };
+    FlowPair {
+        numbers: [one.number, other.number],
+        nearer_to_first: nearer,
+        clock_skew: clocks.skew,
+        clock_offset: clocks.offset,
+        directions: [direction(0), direction(1)],
+    }
+}
+
+pub(crate) fn addresses(flow: &FlowReport) -> [&str; 2] {
+    flow.ends.each_ref().map(|end| end.address.as_str())
+}
+
+/// Returns the index of the capture that is nearer to the first end: its SYN has more hops left there, and the other's
+/// has fewer.
+fn by_hops(both: &Both<'_>) -> Option<usize> {
+    let hops = |index: usize, end: usize| both.end(index, end).syn.map(|syn| syn.hops_left);
+    for (end, nearer) in [(0, [0, 1]), (1, [1, 0])] {
+        match hops(0, end).zip(hops(1, end)).map(|(one, other)| one.cmp(&other)) {
+            Some(Ordering::Greater) => return Some(nearer[0]),
+            Some(Ordering::Less) => return Some(nearer[1]),
+            Some(Ordering::Equal) | None => {}
+        }
+    }
+    None
+}
+
+/// Returns it where a capture was taken at one of the ends.
+fn by_place(both: &Both<'_>) -> Option<usize> {
+    match (both.taken_at(0), both.taken_at(1)) {
+        (Some(end), _) => Some(end),
+        (None, Some(end)) => Some(1 - end),
+        (None, None) => None,
+    }
+}
+
+/// Compares what an end sent, in the capture near it and in the other.
+fn direction([near, far]: [&FlowEnd; 2], same_scales: bool) -> FlowDirection {
+    if near.packets == 0 || far.packets == 0 {
+        return FlowDirection { from: near.address.clone(), ..FlowDirection::default() };
+    }
+    // What was acknowledged arrived, whether it was captured or not.
+    let lost = (near.bytes + near.missing_bytes).saturating_sub(far.bytes + far.missing_bytes);
+    let segments = |bytes: ByteCount| bytes.get().div_ceil(near.segment_size.get().max(1));
+    FlowDirection {
+        from: near.address.clone(),
+        in_both: true,
+        lost_bytes: lost,
+        lost_segments: segments(lost),
+        lost: Ratio::of(lost.as_f64(), near.bytes.as_f64().max(1.0)),
+        lost_before: near.lost_before,
+        repeated: segments(far.retransmitted_bytes),
+        reordered_packets: far.reordered_packets.saturating_sub(near.reordered_packets),
+        routers: near.syn.zip(far.syn).and_then(|(near, far)| near.hops_left.checked_sub(far.hops_left)),
+        changes: changes([near, far], same_scales),
+        ..FlowDirection::default()
+    }
+}
+
+/// Returns the losses of a direction over time.
+fn loss_course(direction: &FlowDirection, data: Compared<'_>) -> Option<LossCourse> {
+    if direction.lost_bytes == ByteCount::ZERO {
+        return None;
+    }
+    let lost: Vec<(Time, u64)> = data.lost().collect();
+    let begin = lost.iter().map(|(at, _)| *at).min()?;
+    let end = lost.iter().map(|(at, _)| *at).max()?;
+    let width = Span::from_nanos(end.since(begin).as_nanos() / LOSS_BINS as u64 + 1);
+    let mut bins = vec![ByteCount::ZERO; LOSS_BINS];
+    for (at, bytes) in lost {
+        bins[(at.since(begin).as_nanos() / width.as_nanos()) as usize] += ByteCount::new(bytes);
+    }
+    Some(LossCourse { width, lost: bins })
+}

@@ -1,0 +1,300 @@
+//! One connection in two captures.
+
+use fullpipe_record::{
+    CaptureReport, ChangedField, ClockOffset, ClockSkew, FlowChange, FlowDirection, FlowPair, FlowReport, OneWayDelay,
+};
+use fullpipe_units::Ratio;
+
+use super::measurement::round_trip;
+use super::style::{Style, heading, wrapped};
+use super::table::{Align, Table, spark};
+
+/// Returns what two captures show of connection `number`: what was lost and changed between them, how long it took, and
+/// their clocks. Returns nothing of one capture.
+pub(crate) fn compared(report: &CaptureReport, number: u64, style: Style) -> String {
+    let Some(other) = &report.other else { return String::new() };
+    let count = match report.pairs.len() {
+        1 => "1 connection".to_owned(),
+        many => format!("{many} connections"),
+    };
+    let mut text = heading(style, &format!("Between {} and {}: {count} in both", report.name, other.name));
+    for note in &other.notes {
+        text += &wrapped(note, 2, |line| style.dim(line));
+    }
+    let flow = report.flows.iter().find(|flow| flow.number == number);
+    let pair = report.pairs.iter().find(|pair| pair.numbers[0] == number);
+    let Some((flow, pair)) = flow.zip(pair) else {
+        return text + &wrapped(&format!("Connection {number} is in the first alone."), 2, str::to_owned);
+    };
+    let left = Align::Left;
+    let mut table = Table::new(&[("", left), ("", left)]);
+    for (name, value) in rows(flow, pair) {
+        table.row([name.to_owned(), value]);
+    }
+    text += &table.render(2, str::to_owned);
+    text + &changes(flow, pair, style)
+}
+
+fn rows(flow: &FlowReport, pair: &FlowPair) -> Vec<(&'static str, String)> {
+    let mut rows = Vec::new();
+    if pair.nearer_to_first.is_none() {
+        rows.push(("order", "not known; they are taken to lie on the way in the order given".to_owned()));
+    }
+    rows.extend(path(pair).map(|path| ("path", path)));
+    for (end, name) in ends(flow) {
+        let direction = &pair.directions[end];
+        rows.push((name, losses(direction, flow.ends[end].data_packets > 0)));
+        if let Some(course) = &direction.loss_course {
+            let lost: Vec<f64> = course.lost.iter().map(|bytes| bytes.as_f64()).collect();
+            rows.push(("  over time", format!("{}  each {}", spark(&lost), round_trip(course.width))));
+        }
+        rows.extend(direction.delay.map(|delay| ("  delay", delays(delay))));
+    }
+    rows.push(("clocks", clocks(pair.clock_offset, pair.clock_skew)));
+    rows
+}
+
+/// Returns both ends, the sender of most data first.
+fn ends(flow: &FlowReport) -> [(usize, &'static str); 2] {
+    let sender = flow.sender();
+    [(sender, "from sender"), (1 - sender, "from receiver")]
+}
+
+fn path(pair: &FlowPair) -> Option<String> {
+    let routers = match pair.directions.each_ref().map(|direction| direction.routers) {
+        [None, None] => None,
+        [Some(0), Some(0) | None] | [None, Some(0)] => Some("no router between them".to_owned()),
+        [Some(1), Some(1) | None] | [None, Some(1)] => Some("1 router between them".to_owned()),
+        [Some(there), Some(back)] if there != back => Some(format!("{there} routers between them, {back} back")),
+        [Some(many), _] | [None, Some(many)] => Some(format!("{many} routers between them")),
+    };
+    let rtt = pair.clock_offset.map(|offset| format!("least RTT {}", round_trip(offset.rtt)));
+    let all: Vec<String> = [routers, rtt].into_iter().flatten().collect();
+    (!all.is_empty()).then(|| all.join(", "))
+}
+
+fn losses(direction: &FlowDirection, has_data: bool) -> String {
+    if !direction.in_both {
+        return "in one of the captures alone".to_owned();
+    }
+    let mut all = Vec::new();
+    let segments = |count: u64| if count == 1 { "1 segment".to_owned() } else { format!("{count} segments") };
+    let mut counted = |count: u64, text: &str| all.extend((count > 0).then(|| format!("{} {text}", segments(count))));
+    counted(direction.lost_segments, &format!("lost between them ({})", direction.lost));
+    counted(direction.lost_before, "lost before them");
+    counted(
+        direction.repeated,
+        if direction.ends_at_receiver {
+            "sent again that had arrived"
+        } else {
+            "lost behind them or sent again in vain"
+        },
+    );
+    match (all.is_empty(), has_data) {
+        (true, true) => all.push("no data lost".to_owned()),
+        (true, false) => all.push("no data".to_owned()),
+        (false, _) => {}
+    }
+    all.extend(has_data.then(|| match direction.reordered_packets {
+        0 => "nothing reordered".to_owned(),
+        1 => "1 packet reordered".to_owned(),
+        many => format!("{many} packets reordered"),
+    }));
+    all.join(", ")
+}
+
+fn delays(delay: OneWayDelay) -> String {
+    let [median, p95, most] = [delay.median, delay.p95, delay.most].map(round_trip);
+    format!("{median} median, {p95} p95, {most} most, above the least")
+}
+
+fn clocks(offset: Option<ClockOffset>, skew: Option<ClockSkew>) -> String {
+    let offset = offset.map(|offset| {
+        let order = if offset.ahead == 1 { "ahead" } else { "behind" };
+        format!("second {} {order}, assuming symmetry", round_trip(offset.by))
+    });
+    let skew = skew.map(|skew| match skew.faster {
+        _ if skew.by <= skew.error => format!("no skew beyond {} ppm", ppm(skew.error)),
+        1 => format!("gains {} ± {} ppm", ppm(skew.by), ppm(skew.error)),
+        _ => format!("loses {} ± {} ppm", ppm(skew.by), ppm(skew.error)),
+    });
+    match (offset, skew) {
+        (Some(offset), Some(skew)) => format!("{offset}; {skew}"),
+        (Some(offset), None) => format!("{offset}; skew not known"),
+        (None, Some(skew)) => format!("offset not known; second {skew}"),
+        (None, None) => "not known: too few packets in both, or queues that do not empty".to_owned(),
+    }
+}
+
+/// Returns parts per million, of which a tenth is the least that is stated.
+fn ppm(ratio: Ratio) -> String {
+    format!("{:.1}", (ratio.get() * 1e6).max(0.1))
+}
+
+/// Returns the table of the fields that were changed.
+fn changes(flow: &FlowReport, pair: &FlowPair, style: Style) -> String {
+    let mut text = String::new();
+    let left = Align::Left;
+    let mut table = Table::new(&[("changed", left), ("of", left), ("before", left), ("after", left)]);
+    let mut is_empty = true;
+    for (end, name) in ends(flow) {
+        let name = name.trim_start_matches("from ");
+        for change in &pair.directions[end].changes {
+            if change.field == ChangedField::Address {
+                // Two of them would not fit into a line.
+                text += &translated(change, name, style);
+            } else {
+                is_empty = false;
+                table.row([
+                    field(change.field).to_owned(),
+                    name.to_owned(),
+                    change.before.clone(),
+                    change.after.clone(),
+                ]);
+            }
+        }
+    }
+    if !is_empty {
+        text += "\n";
+        text += &table.render(2, |head| style.dim(head));
+    }
+    text
+}
+
+fn translated(change: &FlowChange, name: &str, style: Style) -> String {
+    let line = format!("The address of the {name} was changed: {} before, {} after.", change.before, change.after);
+    wrapped(&line, 2, |line| style.bold(line))
+}
+
+const fn field(field: ChangedField) -> &'static str {
+    match field {
+        ChangedField::Address => "address",
+        ChangedField::Mss => "MSS of the SYN",
+        ChangedField::WindowScale => "window scale of the SYN",
+        ChangedField::Sack => "SACK",
+        ChangedField::Timestamps => "timestamps",
+        ChangedField::Ecn => "ECN",
+        ChangedField::Multipath => "Multipath TCP",
+        ChangedField::SynWindow => "window of the SYN",
+        ChangedField::Window => "settled window",
+        ChangedField::Sequence => "sequence number",
+        ChangedField::Dscp => "DSCP",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_record::{FlowEnd, LossCourse};
+    use fullpipe_units::{ByteCount, Span};
+
+    fn report() -> CaptureReport {
+        let [sender, receiver] = ["1234:5678]:40000", "1234:9999]:5201"]
+            .map(|end| FlowEnd { address: format!("[2001:db8:1234:5678:9abc:def0:{end}"), ..FlowEnd::default() });
+        let sender = FlowEnd { data_packets: 9_000, unique_bytes: ByteCount::from_mib(12), ..sender };
+        let flow = FlowReport {
+            number: 7,
+            begin: Span::ZERO,
+            duration: Span::from_secs(6),
+            point: None,
+            has_handshake: true,
+            overhead: ByteCount::ZERO,
+            ends: [sender, receiver],
+        };
+        let delay = OneWayDelay {
+            packets: 4_000,
+            median: Span::from_micros(140),
+            p95: Span::from_micros(18_900),
+            most: Span::from_millis(29),
+        };
+        let change =
+            |field, before: &str, after: &str| FlowChange { field, before: before.to_owned(), after: after.to_owned() };
+        let there = FlowDirection {
+            from: flow.ends[0].address.clone(),
+            in_both: true,
+            lost_segments: 1_106,
+            lost: Ratio::new(0.02556),
+            lost_before: 12,
+            repeated: 1,
+            reordered_packets: 1,
+            loss_course: Some(LossCourse {
+                width: Span::from_millis(150),
+                lost: (0..40).map(|bin| ByteCount::new(bin % 3)).collect(),
+            }),
+            routers: Some(12),
+            delay: Some(delay),
+            changes: vec![
+                change(ChangedField::Address, &flow.ends[0].address, "[2001:db8:1234:5678:9abc:def0:ffff:ffff]:61000"),
+                change(ChangedField::WindowScale, "14", "none"),
+                change(ChangedField::Sequence, "4294967295", "4294967294"),
+            ],
+            ..FlowDirection::default()
+        };
+        let back = FlowDirection { in_both: true, routers: Some(13), delay: Some(delay), ..FlowDirection::default() };
+        let pair = FlowPair {
+            numbers: [7, 3],
+            nearer_to_first: Some(0),
+            clock_skew: Some(ClockSkew {
+                faster: 0,
+                by: Ratio::new(33.3e-6),
+                error: Ratio::new(0.4e-6),
+                packets: 4_000,
+            }),
+            clock_offset: Some(ClockOffset { ahead: 1, by: Span::from_millis(3_120), rtt: Span::from_micros(25_800) }),
+            directions: [there, back],
+        };
+        let other = CaptureReport { name: "receiver.pcap".to_owned(), ..CaptureReport::default() };
+        CaptureReport {
+            name: "sender.pcap".to_owned(),
+            flows: vec![flow],
+            pairs: vec![pair],
+            other: Some(Box::new(other)),
+            ..CaptureReport::default()
+        }
+    }
+
+    #[test]
+    fn two_captures_are_compared_in_a_few_lines_within_eighty_columns() {
+        let text = compared(&report(), 7, Style::PLAIN);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        for part in [
+            "Between sender.pcap and receiver.pcap: 1 connection in both",
+            "path           12 routers between them, 13 back, least RTT 25.8 ms",
+            "from sender    1106 segments lost between them (2.556 %), 12 segments lost",
+            "1 segment lost behind them or sent again in vain,",
+            "over time    ·▄█·▄█",
+            "delay        140 µs median, 18.9 ms p95, 29 ms most, above the least",
+            "from receiver  no data",
+            "clocks         second 3.12 s ahead, assuming symmetry; loses 33.3 ± 0.4 ppm",
+            "The address of the sender was changed:",
+            "  changed                  of      before      after\n",
+            "  window scale of the SYN  sender  14          none\n",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_of_two_captures_is_stated() {
+        let mut report = report();
+        report.pairs[0] = FlowPair {
+            nearer_to_first: None,
+            clock_skew: None,
+            clock_offset: None,
+            directions: [FlowDirection::default(), FlowDirection { in_both: true, ..FlowDirection::default() }],
+            ..report.pairs[0].clone()
+        };
+        let text = compared(&report, 7, Style::PLAIN);
+        for part in [
+            "order          not known; they are taken to lie on the way in the order given",
+            "from sender    in one of the captures alone",
+            "clocks         not known: too few packets in both",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        report.pairs.clear();
+        assert!(compared(&report, 7, Style::PLAIN).contains("Connection 7 is in the first alone."));
+        report.other = None;
+        assert_eq!(compared(&report, 7, Style::PLAIN), "");
+    }
+}
