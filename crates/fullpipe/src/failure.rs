@@ -55,7 +55,12 @@ impl From<LabError> for Failure {
 
 impl From<CaptureError> for Failure {
     fn from(error: CaptureError) -> Self {
-        Self::of(USAGE, &error)
+        let code = match &error {
+            CaptureError::Write { source, .. } if source.kind() != ErrorKind::AlreadyExists => FAILED,
+            _ => USAGE,
+        };
+        let cause = error.source().map_or_else(String::new, |cause| format!(": {cause}"));
+        Self::new(code, format!("{error}{cause}"))
     }
 }
 

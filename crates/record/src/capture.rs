@@ -33,6 +33,20 @@ pub struct CaptureReport {
     /// The connections that both captures have, those with most data first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pairs: Vec<FlowPair>,
+    /// The file that the capture was written to without what identifies hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redacted: Option<RedactedFile>,
+}
+
+/// A capture that was written anew without what identifies hosts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RedactedFile {
+    /// Name of the file.
+    pub name: String,
+    /// TCP segments in it.
+    pub segments: u64,
+    /// Packets that were left out: no segments of TCP, or cut before their TCP header ended.
+    pub left_out: u64,
 }
 
 /// Connections of a capture that carried one transfer, and what limited it.

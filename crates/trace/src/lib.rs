@@ -28,12 +28,16 @@ mod input;
 mod notes;
 mod order;
 mod pcap;
+mod pcap_writer;
 mod pcapng;
+mod pseudonyms;
 mod record;
+mod redaction;
 
 pub use compression::Compression;
 pub use error::CaptureError;
 pub use file::{CapturedPacket, PacketFile};
-pub use flows::{Reading, read_flows};
+pub use flows::{Reading, read_flows, read_flows_with};
 pub use fullpipe_flow::{Explained, TransferEvidence, pairs, window_edit};
 pub use notes::{CaptureInterface, FileNotes};
+pub use redaction::Redaction;

@@ -9,7 +9,10 @@ use fullpipe_record::{
     At, CaptureEvidence, CaptureReport, CapturedTransfer, Content, Diagnosis, Document, Event, Evidence,
 };
 use fullpipe_report as report;
-use fullpipe_trace::{Explained, PacketFile, Reading, TransferEvidence, pairs, read_flows, window_edit};
+use fullpipe_trace::{
+    CaptureError, Explained, PacketFile, Reading, Redaction, TransferEvidence, pairs, read_flows, read_flows_with,
+    window_edit,
+};
 use fullpipe_units::BitRate;
 
 use crate::commands::Run;
@@ -38,6 +41,12 @@ pub(crate) struct Arguments {
     /// Capacity of the path, if known; it makes the verdict surer
     #[arg(long, value_name = "RATE")]
     bandwidth: Option<BitRate>,
+    /// Write the capture anew to this file: TCP headers alone, with other addresses
+    ///
+    /// Its figures are the same. Addresses of IP and Ethernet are replaced by random ones, the same throughout the
+    /// file. Ports, sequence numbers and times stay.
+    #[arg(long, value_name = "OUT")]
+    redact: Option<PathBuf>,
     #[command(flatten)]
     output: OutputArguments,
 }
@@ -48,11 +57,15 @@ impl Run for Arguments {
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+        if self.redact.is_some() && self.files.len() > 1 {
+            return Err(Failure::new(USAGE, "--redact writes one capture anew: name one FILE"));
+        }
         let flag = super::interrupt_flag()?;
         let explained = self.flow.map_or(Explained::Largest(1), Explained::Flow);
         let mut readings = Vec::new();
         for file in &self.files {
-            let reading = read(file, if readings.is_empty() { explained } else { Explained::Largest(1) }, &flag)?;
+            let explained = if readings.is_empty() { explained } else { Explained::Largest(1) };
+            let reading = read(file, explained, self.redact.as_deref(), &flag)?;
             let is_whole = reading.error.is_none();
             readings.push(reading);
             if !is_whole {
@@ -117,6 +130,9 @@ impl Arguments {
         } else {
             terminal.result(&report::capture(&capture, self.top, terminal.style()));
         }
+        if let Some(file) = &capture.redacted {
+            terminal.result(&report::redacted(file, terminal.style()));
+        }
         for flow in &capture.flows {
             terminal.event(&Event::Flow(Box::new(flow.clone())));
         }
@@ -125,13 +141,20 @@ impl Arguments {
     }
 }
 
-fn read(file: &Path, explained: Explained, flag: &AtomicBool) -> Result<Reading, Failure> {
+fn read(file: &Path, explained: Explained, redact: Option<&Path>, flag: &AtomicBool) -> Result<Reading, Failure> {
     let (mut packets, name) = if file == Path::new("-") {
         (PacketFile::new(std::io::stdin(), STANDARD_INPUT)?, STANDARD_INPUT.to_owned())
     } else {
         (PacketFile::open(file)?, file.display().to_string())
     };
-    Ok(read_flows(&mut packets, &name, explained, flag))
+    let Some(redact) = redact else { return Ok(read_flows(&mut packets, &name, explained, flag)) };
+    let mut redaction = Redaction::create(redact)?;
+    let mut reading = read_flows_with(&mut packets, &name, explained, flag, &mut |packet| redaction.write(packet));
+    // What was read before an error of the capture is whole; after one of the new file nothing is.
+    if !matches!(reading.error, Some(CaptureError::Write { .. })) {
+        reading.report.redacted = Some(redaction.finish()?);
+    }
+    Ok(reading)
 }
 
 const STANDARD_INPUT: &str = "standard input";

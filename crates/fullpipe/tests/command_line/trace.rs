@@ -97,3 +97,30 @@ fn what_is_no_capture_gets_one_sentence() {
     let output = run(&mut fullpipe(&["trace", "-"]), TIMEOUT);
     assert!(sentence(&output, USAGE).contains("standard input"), "{output:?}");
 }
+
+#[test]
+fn a_redacted_capture_of_tcpdump_has_the_same_figures() {
+    require!(Root, Unshare, Tcpdump);
+    let folder = tempfile::tempdir().unwrap();
+    capture_into(folder.path());
+    let [file, redacted] = ["capture.pcap", "redacted.pcap"].map(|name| folder.path().join(name));
+    let [file, redacted] = [&file, &redacted].map(|path| path.to_str().unwrap());
+    let before = capture_of(&[file, "--redact", redacted]);
+    assert_eq!(before["redacted"]["segments"], before["segments"]);
+    let after = capture_of(&[redacted]);
+    // The addresses are those of loopback, which stay.
+    assert_eq!((&after["flows"], &after["transfers"]), (&before["flows"], &before["transfers"]));
+    let listed = |name| Command::new("tcpdump").args(["-vnr", name]).output().unwrap();
+    let (out, listing) = (listed(redacted), listed(file));
+    let lines = |output: &std::process::Output| String::from_utf8_lossy(&output.stdout).matches("Flags [").count();
+    assert_eq!(lines(&out), lines(&listing));
+    assert!(!String::from_utf8_lossy(&out.stdout).contains("bad cksum"), "IPv4's checksums are right");
+
+    let again = run(&mut fullpipe(&["trace", file, "--redact", redacted]), TIMEOUT);
+    assert!(sentence(&again, USAGE).contains("File exists"), "{again:?}");
+    let full = run(&mut fullpipe(&["trace", file, "--redact", "/dev/full"]), TIMEOUT);
+    assert!(String::from_utf8_lossy(&full.stderr).contains("cannot write /dev/full: No space left"), "{full:?}");
+    assert_eq!(full.status.code(), Some(1));
+    let two = run(&mut fullpipe(&["trace", file, file, "--redact", "x.pcap"]), TIMEOUT);
+    assert!(sentence(&two, USAGE).contains("--redact"), "{two:?}");
+}

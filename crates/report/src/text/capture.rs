@@ -1,4 +1,4 @@
-use fullpipe_record::{CapturePoint, CaptureReport, CapturedTransfer, ChangedField, FlowEnd, FlowReport};
+use fullpipe_record::{CapturePoint, CaptureReport, CapturedTransfer, ChangedField, FlowEnd, FlowReport, RedactedFile};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::diagnosis::diagnosis;
@@ -31,6 +31,16 @@ pub fn capture(report: &CaptureReport, top: usize, style: Style) -> String {
         text += &flow(largest, &report.transfers, style);
     }
     text
+}
+
+/// Returns what a capture holds that was written anew.
+pub fn redacted(file: &RedactedFile, style: Style) -> String {
+    let left_out = match file.left_out {
+        0 => "nothing was left out".to_owned(),
+        count => format!("{count} other packets were left out"),
+    };
+    let text = format!("{}: {} TCP headers with other addresses; {left_out}.", file.name, file.segments);
+    heading(style, "Redacted") + &wrapped(&text, 2, str::to_owned)
 }
 
 /// Returns what two captures show of connection `number`: what was lost and changed between them.

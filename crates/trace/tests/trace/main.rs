@@ -4,5 +4,6 @@ mod compressed;
 mod cut;
 mod formats;
 mod oracle;
+mod redacted;
 mod write;
 mod wrong;
