@@ -55,12 +55,17 @@ impl From<LabError> for Failure {
 
 impl From<CaptureError> for Failure {
     fn from(error: CaptureError) -> Self {
-        let code = match &error {
-            CaptureError::Write { source, .. } if source.kind() != ErrorKind::AlreadyExists => FAILED,
-            _ => USAGE,
-        };
         let cause = error.source().map_or_else(String::new, |cause| format!(": {cause}"));
-        Self::new(code, format!("{error}{cause}"))
+        let (code, hint) = match &error {
+            CaptureError::Capture { source, .. } if source.kind() == ErrorKind::PermissionDenied => (
+                LACKING,
+                "; packet sockets need CAP_NET_RAW: run it with sudo, or `sudo tcpdump -s 128 -w - tcp | \
+                           fullpipe trace -`",
+            ),
+            CaptureError::Write { source, .. } if source.kind() != ErrorKind::AlreadyExists => (FAILED, ""),
+            _ => (USAGE, ""),
+        };
+        Self::new(code, format!("{error}{cause}{hint}"))
     }
 }
 

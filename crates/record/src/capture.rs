@@ -23,6 +23,9 @@ pub struct CaptureReport {
     pub notes: Vec<String>,
     /// Connection attempts that nobody answered, which are no flows.
     pub unanswered: u64,
+    /// Packets that the capturing host had no room for, where the capture states it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<u64>,
     /// Every TCP connection, by its first packet.
     pub flows: Vec<FlowReport>,
     /// The largest transfers, each with its limit.

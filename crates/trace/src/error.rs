@@ -31,6 +31,14 @@ pub enum CaptureError {
         /// The system's error.
         source: io::Error,
     },
+    /// Packets of a device cannot be captured.
+    #[error("cannot capture on {device}")]
+    Capture {
+        /// Name of the device.
+        device: String,
+        /// The system's error.
+        source: io::Error,
+    },
     /// The file is something else.
     #[error("{file} is no packet capture: {reason}")]
     NoCapture {

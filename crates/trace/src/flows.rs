@@ -96,6 +96,7 @@ pub fn read_flows_with(
         other: None,
         pairs: Vec::new(),
         redacted: None,
+        dropped: file.notes().drops,
     };
     if report.unanswered > 0 {
         report.notes.push(format!("{} SYNs got no answer.", report.unanswered));
@@ -123,7 +124,7 @@ fn notes(file: &FileNotes, others: &Others) -> Vec<String> {
             notes.push(format!("{count} {text}."));
         }
     };
-    counted(file.drops.unwrap_or(0), "packets were dropped by the capturing host, as the file says");
+    counted(file.drops.unwrap_or(0), "packets were dropped by the capturing host");
     counted(file.packets_without_time, "packets have no time");
     counted(file.clamped_fractions, "packets have a time with too large a fraction of a second");
     counted(others.cut_options, "segments have TCP options that the snap length cut off");

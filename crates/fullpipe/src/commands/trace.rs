@@ -1,7 +1,9 @@
 //! `fullpipe trace`: the connections in a capture.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::advice;
@@ -10,15 +12,16 @@ use fullpipe_record::{
 };
 use fullpipe_report as report;
 use fullpipe_trace::{
-    CaptureError, Explained, PacketFile, Reading, Redaction, TransferEvidence, pairs, read_flows, read_flows_with,
-    window_edit,
+    CaptureError, Explained, PacketFile, Reading, Redaction, TransferEvidence, capture_live, pairs, read_flows,
+    read_flows_with, window_edit,
 };
-use fullpipe_units::BitRate;
+use fullpipe_units::{BitRate, Span};
 
 use crate::commands::Run;
 use crate::commands::output::OutputArguments;
-use crate::failure::{Failure, INTERRUPTED, USAGE};
+use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::{Format, Terminal};
+use crate::values::duration;
 
 /// The TCP connections in a capture, and what limited the largest.
 ///
@@ -30,8 +33,24 @@ use crate::terminal::{Format, Terminal};
 pub(crate) struct Arguments {
     /// Capture file; `-` is standard input. A second one, of the same time from another place, shows what was lost and
     /// changed between both
-    #[arg(value_name = "FILE", required = true, num_args = 1..=2)]
+    #[arg(value_name = "FILE", required_unless_present = "interface", num_args = 1..=2)]
     files: Vec<PathBuf>,
+    /// Capture on this network device, until Ctrl-C or for --time
+    ///
+    /// Reads the first 128 bytes of each TCP packet and keeps none. Needs `CAP_NET_RAW`: without it, pipe
+    /// `tcpdump -w -` into `fullpipe trace -`.
+    #[arg(long, short, value_name = "DEVICE", conflicts_with = "files")]
+    interface: Option<String>,
+    /// Duration of the capture of --interface [default: until Ctrl-C]
+    #[arg(
+        long,
+        short,
+        requires = "interface",
+        conflicts_with = "files",
+        value_parser = duration,
+        value_name = "SECONDS"
+    )]
+    time: Option<Span>,
     /// Number of connections to list, those with most data first
     #[arg(long, default_value_t = 10, value_name = "N")]
     top: usize,
@@ -61,17 +80,11 @@ impl Run for Arguments {
             return Err(Failure::new(USAGE, "--redact writes one capture anew: name one FILE"));
         }
         let flag = super::interrupt_flag()?;
-        let explained = self.flow.map_or(Explained::Largest(1), Explained::Flow);
-        let mut readings = Vec::new();
-        for file in &self.files {
-            let explained = if readings.is_empty() { explained } else { Explained::Largest(1) };
-            let reading = read(file, explained, self.redact.as_deref(), &flag)?;
-            let is_whole = reading.error.is_none();
-            readings.push(reading);
-            if !is_whole {
-                break;
-            }
-        }
+        let (mut readings, is_complete) = match &self.interface {
+            // Its end is that of the capture.
+            Some(device) => (vec![self.capture(device, flag, terminal)?], true),
+            None => (self.read_files(&flag)?, !flag.load(Ordering::Relaxed)),
+        };
         let error = readings.last_mut().and_then(|reading| reading.error.take());
         let mut readings = readings.into_iter();
         let (first, second) = (readings.next(), readings.next());
@@ -79,14 +92,69 @@ impl Run for Arguments {
         let shown = self.show(self.judged(first, second), terminal);
         // What was read before an error or an interrupt is printed first.
         match error {
+            Some(error) if self.interface.is_some() => Err(Failure { code: FAILED, ..error.into() }),
             Some(error) => Err(error.into()),
-            None if flag.load(Ordering::Relaxed) => Err(Failure::already_printed(INTERRUPTED)),
+            None if !is_complete => Err(Failure::already_printed(INTERRUPTED)),
             None => shown,
         }
     }
 }
 
 impl Arguments {
+    fn explained(&self) -> Explained {
+        self.flow.map_or(Explained::Largest(1), Explained::Flow)
+    }
+
+    /// Reads the files up to one with an error.
+    fn read_files(&self, flag: &AtomicBool) -> Result<Vec<Reading>, Failure> {
+        let mut readings = Vec::new();
+        for file in &self.files {
+            let explained = if readings.is_empty() { self.explained() } else { Explained::Largest(1) };
+            let (packets, name) = if file == Path::new("-") {
+                (PacketFile::new(std::io::stdin(), STANDARD_INPUT)?, STANDARD_INPUT.to_owned())
+            } else {
+                (PacketFile::open(file)?, file.display().to_string())
+            };
+            let reading = self.read(packets, &name, explained, flag)?;
+            let is_whole = reading.error.is_none();
+            readings.push(reading);
+            if !is_whole {
+                break;
+            }
+        }
+        Ok(readings)
+    }
+
+    /// Captures on a device until the flag is set or the time is over.
+    fn capture(&self, device: &str, flag: Arc<AtomicBool>, terminal: &Terminal) -> Result<Reading, Failure> {
+        let (begin, time) = (Instant::now(), self.time.unwrap_or(Span::MAX));
+        let is_over = move || flag.load(Ordering::Relaxed) || Span::from(begin.elapsed()) >= time;
+        let packets = capture_live(device, is_over)?;
+        let until = self.time.map_or_else(|| "until Ctrl-C".to_owned(), |time| format!("for {time}"));
+        terminal.notice(&format!("capturing TCP on {device} {until}"));
+        // The capture itself ends with the flag.
+        let mut reading = self.read(packets, device, self.explained(), &AtomicBool::new(false))?;
+        LIVE.clone_into(&mut reading.report.format);
+        Ok(reading)
+    }
+
+    fn read(
+        &self,
+        mut packets: PacketFile,
+        name: &str,
+        explained: Explained,
+        flag: &AtomicBool,
+    ) -> Result<Reading, Failure> {
+        let Some(redact) = &self.redact else { return Ok(read_flows(&mut packets, name, explained, flag)) };
+        let mut redaction = Redaction::create(redact)?;
+        let mut reading = read_flows_with(&mut packets, name, explained, flag, &mut |packet| redaction.write(packet));
+        // What was read before an error of the capture is whole; after one of the new file nothing is.
+        if !matches!(reading.error, Some(CaptureError::Write { .. })) {
+            reading.report.redacted = Some(redaction.finish()?);
+        }
+        Ok(reading)
+    }
+
     /// Returns what limited the transfers of a capture, and what another of the same time adds.
     fn judged(&self, first: Reading, second: Option<Reading>) -> CaptureReport {
         let Some(second) = second else {
@@ -141,23 +209,10 @@ impl Arguments {
     }
 }
 
-fn read(file: &Path, explained: Explained, redact: Option<&Path>, flag: &AtomicBool) -> Result<Reading, Failure> {
-    let (mut packets, name) = if file == Path::new("-") {
-        (PacketFile::new(std::io::stdin(), STANDARD_INPUT)?, STANDARD_INPUT.to_owned())
-    } else {
-        (PacketFile::open(file)?, file.display().to_string())
-    };
-    let Some(redact) = redact else { return Ok(read_flows(&mut packets, &name, explained, flag)) };
-    let mut redaction = Redaction::create(redact)?;
-    let mut reading = read_flows_with(&mut packets, &name, explained, flag, &mut |packet| redaction.write(packet));
-    // What was read before an error of the capture is whole; after one of the new file nothing is.
-    if !matches!(reading.error, Some(CaptureError::Write { .. })) {
-        reading.report.redacted = Some(redaction.finish()?);
-    }
-    Ok(reading)
-}
-
 const STANDARD_INPUT: &str = "standard input";
+
+/// The format of a capture that is no file.
+const LIVE: &str = "live";
 
 /// Returns the evidence of the capture that was taken at the sender, if `other` is that and `one` is not.
 fn nearer_to_sender(one: Evidence, other: Option<&TransferEvidence>) -> Evidence {

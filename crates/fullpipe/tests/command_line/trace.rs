@@ -27,6 +27,30 @@ kill -INT $dump
 wait $dump
 ";
 
+/// Measures between two networks that a pair of devices joins, while tcpdump and `trace` capture at the sender. The
+/// address of the far end is the second argument. Ctrl-C ends both.
+const CAPTURED_LIVE: &str = "
+set -e
+cd \"$1\"
+unshare --net sh -c 'until ip link show d1 >/dev/null 2>&1; do sleep 0.02; done
+    ip address add 10.9.0.2/24 dev d1; ip address add fd09::2/64 dev d1 nodad; ip link set d1 up
+    exec \"$0\" serve' \"$0\" >/dev/null 2>&1 &
+far=$!
+until [ \"$(readlink /proc/$far/ns/net)\" != \"$(readlink /proc/self/ns/net)\" ]; do sleep 0.02; done
+ip link add d0 type veth peer name d1 netns $far
+ip address add 10.9.0.1/24 dev d0; ip address add fd09::1/64 dev d0 nodad; ip link set d0 up
+tcpdump --interface d0 --immediate-mode -n -s 128 -U --time-stamp-precision nano -w capture.pcap tcp 2>said &
+dump=$!
+\"$0\" trace --interface d0 --json >live.json 2>notice &
+live=$!
+ready() { grep -q listening said && grep -q capturing notice && grep -q ':1451 .* 0A ' /proc/$far/net/tcp6; }
+n=0; until ready || [ $n -gt 200 ]; do sleep 0.05; n=$((n+1)); done
+\"$0\" measure \"$2\" -t 0.3 -b 200M --json >measured.json
+sleep 0.2
+kill -INT $dump $live
+wait $dump; wait $live
+";
+
 fn capture_into(folder: &Path) {
     let mut command = Command::new("unshare");
     command.args(["--net", "--mount-proc", "--pid", "--fork", "--kill-child", "sh", "-c", CAPTURED]);
@@ -123,4 +147,65 @@ fn a_redacted_capture_of_tcpdump_has_the_same_figures() {
     assert_eq!(full.status.code(), Some(1));
     let two = run(&mut fullpipe(&["trace", file, file, "--redact", "x.pcap"]), TIMEOUT);
     assert!(sentence(&two, USAGE).contains("--redact"), "{two:?}");
+}
+
+/// The figures of a flow that are no times.
+fn counts(capture: &Value) -> Vec<Value> {
+    let times = ["rtt", "longest_pause", "rate"];
+    let ends = |flow: &Value| {
+        let mut ends = flow["ends"].clone();
+        for end in ends.as_array_mut().unwrap() {
+            end.as_object_mut().unwrap().retain(|name, _| !times.contains(&name.as_str()));
+        }
+        ends
+    };
+    capture["flows"].as_array().unwrap().iter().map(ends).collect()
+}
+
+#[test]
+fn a_live_capture_has_the_figures_of_one_of_tcpdump() {
+    require!(Root, Unshare, Tcpdump);
+    for far in ["10.9.0.2", "fd09::2"] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new("unshare");
+        command.args(["--net", "--mount-proc", "--pid", "--fork", "--kill-child", "sh", "-c", CAPTURED_LIVE]);
+        let output = run(command.arg(env!("CARGO_BIN_EXE_fullpipe")).arg(folder.path()).arg(far), TIMEOUT);
+        assert!(output.status.success(), "{output:?}");
+        let live: Value = serde_json::from_slice(&fs::read(folder.path().join("live.json")).unwrap()).unwrap();
+        let live = &live["capture"];
+        let dumped = capture_of(&[folder.path().join("capture.pcap").to_str().unwrap()]);
+        assert_eq!((&live["name"], &live["format"], &live["dropped"]), (&"d0".into(), &"live".into(), &0.into()));
+        assert_eq!(counts(live), counts(&dumped));
+        assert_eq!((&live["packets"], &live["notes"]), (&dumped["packets"], &dumped["notes"]));
+        assert!(live["packets"].as_u64().unwrap() > 100, "{live}");
+        // Each socket has stamps of its own.
+        let [of_live, of_dumped] = [live, &dumped].map(|capture| capture["duration"].as_f64().unwrap());
+        assert!((of_live - of_dumped).abs() < 1e-3, "{of_live} {of_dumped}");
+    }
+}
+
+#[test]
+fn a_device_that_is_not_there_or_goes_away_gets_one_sentence() {
+    require!(Root, Unshare);
+    let none = run(&mut fullpipe(&["trace", "--interface", "nowhere0"]), TIMEOUT);
+    assert!(sentence(&none, USAGE).contains("cannot capture on nowhere0: No such device"), "{none:?}");
+    let script = "ip link add d0 type veth peer name d1; ip link set d0 up; ip link set d1 up
+        (until grep -q ' 0003 ' /proc/net/packet; do sleep 0.02; done; ip link delete d0) &
+        \"$0\" trace --interface d0 --quiet";
+    let mut command = Command::new("unshare");
+    command.args(["--net", "--mount-proc", "--pid", "--fork", "--kill-child", "sh", "-c", script]);
+    let gone = run(command.arg(env!("CARGO_BIN_EXE_fullpipe")), TIMEOUT);
+    assert!(String::from_utf8_lossy(&gone.stderr).contains("cannot read d0: the device is down or away"), "{gone:?}");
+    assert_eq!(gone.status.code(), Some(1), "what was captured is printed before");
+}
+
+#[test]
+fn a_capture_without_permission_names_what_is_missing() {
+    require!(Root);
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]);
+    command.args([env!("CARGO_BIN_EXE_fullpipe"), "trace", "--interface", "lo"]);
+    let refused = run(&mut command, TIMEOUT);
+    let said = sentence(&refused, 3);
+    assert!(said.contains("CAP_NET_RAW") && said.contains("tcpdump"), "{said}");
 }

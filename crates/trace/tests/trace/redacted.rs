@@ -23,9 +23,15 @@ fn segment(from_client: bool, numbers: [u32; 2], flags: u8, data: &[u8]) -> Vec<
     let (hosts, ports) = ([[192, 0, 2, 1], [198, 51, 100, 7]], [[0x9C, 0x40], [0x14, 0x51]]);
     let order = if from_client { [0, 1] } else { [1, 0] };
     let mut packet = vec![0x45, 0, 0, 0, numbers[0] as u8, 1, 0x40, 0, 64, 6, 0, 0];
-    order.iter().for_each(|end| packet.extend(hosts[*end]));
-    order.iter().for_each(|end| packet.extend(ports[*end]));
-    numbers.iter().for_each(|number| packet.extend(number.to_be_bytes()));
+    for end in order {
+        packet.extend(hosts[end]);
+    }
+    for end in order {
+        packet.extend(ports[end]);
+    }
+    for number in numbers {
+        packet.extend(number.to_be_bytes());
+    }
     packet.extend([0x50, flags, 0xFF, 0xFF, 0x12, 0x34, 0, 0]);
     packet.extend(data);
     let length = (packet.len() as u16).to_be_bytes();
