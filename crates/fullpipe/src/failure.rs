@@ -128,7 +128,10 @@ impl From<WatchError> for Failure {
     fn from(error: WatchError) -> Self {
         let code = match error {
             WatchError::Forbidden { .. } | WatchError::Table(_) => LACKING,
-            WatchError::NoProcess(_) | WatchError::NoConnection { .. } | WatchError::Settings(_) => FAILED,
+            WatchError::NoProcess(_)
+            | WatchError::OtherNetwork(_)
+            | WatchError::NoConnection { .. }
+            | WatchError::Settings(_) => FAILED,
         };
         Self::of(code, &error)
     }

@@ -43,7 +43,8 @@ pub use calculation::{
 };
 pub use capture::{
     AdvertisedWindow, BurstRate, CaptureEvidence, CapturePoint, CaptureReport, CapturedTransfer, ChangedField,
-    FlowChange, FlowDirection, FlowEnd, FlowPair, FlowReport, RedactedFile, RoundTrips, SynReport, WindowEdit,
+    FlowChange, FlowDirection, FlowEnd, FlowPair, FlowReport, OwnCapture, RedactedFile, RoundTrips, SynReport,
+    WindowEdit,
 };
 pub use diagnosis::{CommandEnd, Diagnosis, DiagnosisReport, Transfer, Trial};
 pub use document::{Content, Document, ErrorReport};

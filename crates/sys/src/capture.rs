@@ -1,7 +1,7 @@
 //! Sockets that capture the TCP segments of a device.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -29,14 +29,18 @@ const RETIRE_AFTER: u32 = 20;
 /// Bytes of a frame, by which nothing but the size of the ring is checked (`TPACKET_V3` packs them).
 const FRAME: usize = 2048;
 
-/// The remote end of the connections that are captured.
+/// Connections that are captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CapturedPeer {
-    /// Its address.
-    pub address: IpAddr,
-    /// Its port.
-    pub port: u16,
+    /// Address and port of their remote end.
+    pub remote: SocketAddr,
+    /// Port of their local end; any if not set.
+    pub local_port: Option<u16>,
 }
+
+/// Maximum number of peers: those beyond it are not captured. Their filter must fit into the memory of options that a
+/// socket has (`net.core.optmem_max`, 20 KiB until Linux 6.7).
+pub const MAX_PEERS: usize = 12;
 
 /// A packet that passed the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,18 +66,18 @@ pub struct CaptureSocket {
 
 impl CaptureSocket {
     /// Opens a socket on device `name` of the calling thread's network namespace: for all TCP, or for what passes to
-    /// and from `peer`.
+    /// and from the first [`MAX_PEERS`] of `peers` if there are any.
     ///
     /// # Errors
     /// `PermissionDenied` without `CAP_NET_RAW` over the namespace, `ENODEV` if there is no such device.
-    pub fn open(name: &str, peer: Option<CapturedPeer>) -> io::Result<Self> {
+    pub fn open(name: &str, peers: &[CapturedPeer]) -> io::Result<Self> {
         // Without a protocol it receives nothing yet. A socket of datagrams begins packets at the IP header, whatever
         // the device is.
         let socket = socket_with(AddressFamily::PACKET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         let index = name_to_index(&socket, name)?;
         // What loopback sends, it receives.
         let is_loopback = devices()?.iter().any(|device| device.index == index && device.is_loopback);
-        attach(&socket, &program(peer, is_loopback))?;
+        attach(&socket, &program(peers, is_loopback))?;
         set_option(&socket, libc::SOL_PACKET, PACKET_VERSION, &TPACKET_V3.to_ne_bytes())?;
         let request: [u32; 7] =
             [BLOCK as u32, BLOCKS as u32, FRAME as u32, (BLOCK / FRAME * BLOCKS) as u32, RETIRE_AFTER, 0, 0];
@@ -230,9 +234,10 @@ enum Field {
 type Check = (Field, u32, bool);
 
 /// Returns the filter: a packet passes if all checks of one of several lists are true.
-fn program(peer: Option<CapturedPeer>, is_loopback: bool) -> Vec<libc::sock_filter> {
+fn program(peers: &[CapturedPeer], is_loopback: bool) -> Vec<libc::sock_filter> {
     const OUTGOING: u32 = 4;
-    let mut lists = peer.map_or_else(any_tcp, of_peer);
+    let of_peers = || peers.iter().take(MAX_PEERS).flat_map(of_peer).collect();
+    let mut lists = if peers.is_empty() { any_tcp() } else { of_peers() };
     if is_loopback {
         for list in &mut lists {
             list.push((Field::PacketType, OUTGOING, false));
@@ -257,31 +262,27 @@ fn any_tcp() -> Vec<Vec<Check>> {
     vec![is_v4().to_vec(), is_v6(TCP).to_vec(), fragment]
 }
 
-fn of_peer(peer: CapturedPeer) -> Vec<Vec<Check>> {
-    // Source and destination.
-    let ends = [0, 1];
-    let port = u32::from(peer.port);
-    match peer.address.to_canonical() {
-        IpAddr::V4(address) => {
-            let of_end = |end: u32| {
+fn of_peer(peer: &CapturedPeer) -> [Vec<Check>; 2] {
+    // The remote end is the source, or the destination.
+    [0, 1].map(|end| {
+        let ports = [(end, Some(peer.remote.port())), (1 - end, peer.local_port)];
+        let ports = ports.into_iter().filter_map(|(end, port)| Some((end, u32::from(port?))));
+        match peer.remote.ip().to_canonical() {
+            IpAddr::V4(address) => {
                 let address = (Field::Word(12 + 4 * end), u32::from(address), true);
-                [&is_v4()[..], &[address, (Field::Offset, 0, true), (Field::Behind(2 * end), port, true)]].concat()
-            };
-            ends.map(of_end).to_vec()
+                let ports = ports.map(|(end, port)| (Field::Behind(2 * end), port, true));
+                is_v4().into_iter().chain([address, (Field::Offset, 0, true)]).chain(ports).collect()
+            }
+            IpAddr::V6(address) => {
+                let words = address.octets();
+                let words = words.as_chunks::<4>().0.iter().zip(0..);
+                let place = |number: u32| Field::Word(8 + 16 * end + 4 * number);
+                let words = words.map(|(word, number)| (place(number), u32::from_be_bytes(*word), true));
+                let ports = ports.map(|(end, port)| (Field::Half(40 + 2 * end), port, true));
+                is_v6(TCP).into_iter().chain(words).chain(ports).collect()
+            }
         }
-        IpAddr::V6(address) => {
-            let of_end = |end: u32| {
-                let words = address.octets().as_chunks::<4>().0.to_vec();
-                let words = words
-                    .into_iter()
-                    .zip(0..)
-                    .map(|(word, number)| (Field::Word(8 + 16 * end + 4 * number), u32::from_be_bytes(word), true));
-                let port = (Field::Half(40 + 2 * end), port, true);
-                is_v6(TCP).into_iter().chain(words).chain([port]).collect()
-            };
-            ends.map(of_end).to_vec()
-        }
-    }
+    })
 }
 
 /// Returns lists of checks in the classic language of filters (bpf(4), `linux/filter.h`).
@@ -411,7 +412,7 @@ mod tests {
 
     #[test]
     fn a_filter_passes_tcp_alone() {
-        let program = program(None, false);
+        let program = program(&[], false);
         let kept = |packet: &[u8], protocol| kept(&program, packet, protocol, 0);
         assert_eq!(kept(&v4(6, [1, 2], [7, 8]), V4), CAPTURED_LENGTH);
         assert_eq!(kept(&v6(6, [1, 2], [7, 8]), V6), CAPTURED_LENGTH);
@@ -423,21 +424,29 @@ mod tests {
 
     #[test]
     fn a_filter_for_a_peer_passes_both_directions_of_its_connections() {
-        let peers = ["10.0.0.2", "fd00::2"].map(|address| address.parse().unwrap());
-        let packets: [fn(u8, [u8; 2], [u16; 2]) -> Vec<u8>; 2] = [v4, v6];
-        for ((address, packet), protocol) in peers.into_iter().zip(packets).zip([V4, V6]) {
-            let program = program(Some(CapturedPeer { address, port: 5201 }), false);
-            let passes = |packet: &[u8]| kept(&program, packet, protocol, 0) > 0;
+        type Build = fn(u8, [u8; 2], [u16; 2]) -> Vec<u8>;
+        for (remote, packet, protocol) in [("10.0.0.2:5201", v4 as Build, V4), ("[fd00::2]:5201", v6, V6)] {
+            let other = CapturedPeer { remote: "192.0.2.1:5201".parse().unwrap(), local_port: None };
+            let peer = CapturedPeer { remote: remote.parse().unwrap(), local_port: None };
+            let any_port = program(&[other, peer], false);
+            let passes = |packet: &[u8]| kept(&any_port, packet, protocol, 0) > 0;
             assert!(passes(&packet(6, [1, 2], [40_000, 5201])) && passes(&packet(6, [2, 1], [5201, 40_000])));
             assert!(!passes(&packet(6, [1, 2], [5201, 40_000])), "the port is the other end's");
             assert!(!passes(&packet(6, [1, 3], [40_000, 5201])) && !passes(&packet(6, [3, 1], [5201, 40_000])));
             assert!(!passes(&packet(17, [1, 2], [40_000, 5201])));
+            let one_port = program(&[CapturedPeer { local_port: Some(40_000), ..peer }], false);
+            let passes = |packet: &[u8]| kept(&one_port, packet, protocol, 0) > 0;
+            assert!(passes(&packet(6, [1, 2], [40_000, 5201])) && passes(&packet(6, [2, 1], [5201, 40_000])));
+            assert!(!passes(&packet(6, [1, 2], [40_001, 5201])) && !passes(&packet(6, [2, 1], [5201, 40_001])));
         }
+        let many = vec![CapturedPeer { remote: "[fd00::2]:1".parse().unwrap(), local_port: Some(1) }; 1000];
+        // In the kernel a load is up to eight instructions, and a comparison two, of eight bytes each.
+        assert!(program(&many, true).len() / 2 * (8 + 2) * 8 <= 20 << 10);
     }
 
     #[test]
     fn loopback_passes_each_packet_once() {
-        let (once, twice) = (program(None, true), program(None, false));
+        let (once, twice) = (program(&[], true), program(&[], false));
         let packet = v4(6, [1, 2], [7, 8]);
         let outgoing = 4;
         assert_eq!((kept(&once, &packet, V4, outgoing), kept(&once, &packet, V4, 0)), (0, CAPTURED_LENGTH));

@@ -28,7 +28,7 @@ mod tun;
 mod usage;
 mod zero_copy;
 
-pub use capture::{CAPTURED_LENGTH, CaptureSocket, CapturedFrame, CapturedPeer};
+pub use capture::{CAPTURED_LENGTH, CaptureSocket, CapturedFrame, CapturedPeer, MAX_PEERS};
 pub use connections::{Connection, Connections};
 pub use datagrams::{
     Arrival, MAX_MESSAGES, MAX_SEGMENTS, cut_datagrams, join_datagrams, receive_messages, send_messages, stamp_arrivals,

@@ -33,6 +33,7 @@ mod pcap_writer;
 mod pcapng;
 mod pseudonyms;
 mod record;
+mod recording;
 mod redaction;
 
 pub use compression::Compression;
@@ -40,6 +41,8 @@ pub use error::CaptureError;
 pub use file::{CapturedPacket, PacketFile};
 pub use flows::{Reading, read_flows, read_flows_with};
 pub use fullpipe_flow::{Explained, TransferEvidence, pairs, window_edit};
+pub use fullpipe_sys::CapturedPeer;
 pub use live::capture_live;
 pub use notes::{CaptureInterface, FileNotes};
+pub use recording::{Recorded, Recording};
 pub use redaction::Redaction;

@@ -25,7 +25,7 @@ const LAST_WAIT: Duration = Duration::from_millis(60);
 /// the device is down or away.
 pub fn capture_live(name: &str, is_over: impl FnMut() -> bool + Send + 'static) -> Result<PacketFile, CaptureError> {
     let fail = |source| CaptureError::Capture { device: name.to_owned(), source };
-    let socket = CaptureSocket::open(name, None).map_err(fail)?;
+    let socket = CaptureSocket::open(name, &[]).map_err(fail)?;
     let live = Live { socket, is_over: Box::new(is_over), unread: begin(name), read: 0, end: None };
     PacketFile::new(live, name)
 }

@@ -18,6 +18,7 @@ pub(crate) struct PcapWriter {
     file: BufWriter<File>,
     /// The file, while it is not finished; none for a device.
     unfinished: Option<PathBuf>,
+    written: u64,
 }
 
 impl PcapWriter {
@@ -27,7 +28,7 @@ impl PcapWriter {
         let is_device = fs::metadata(path).is_ok_and(|found| found.file_type().is_char_device());
         let file = OpenOptions::new().write(true).create_new(!is_device).open(path)?;
         let unfinished = (!is_device).then(|| path.to_owned());
-        let mut writer = Self { file: BufWriter::with_capacity(1 << 18, file), unfinished };
+        let mut writer = Self { file: BufWriter::with_capacity(1 << 18, file), unfinished, written: 0 };
         writer.write(&words([MAGIC, VERSION, 0, 0, snap_length, u32::from(link.0)]))?;
         Ok(writer)
     }
@@ -40,6 +41,11 @@ impl PcapWriter {
         self.write(bytes)
     }
 
+    /// Returns the bytes that were written.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
     /// Completes the file.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         self.file.flush()?;
@@ -48,6 +54,7 @@ impl PcapWriter {
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.written += bytes.len() as u64;
         self.file.write_all(bytes)
     }
 }

@@ -5,11 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use fullpipe_diagnose::diagnose;
-use fullpipe_experiment::advice;
-use fullpipe_record::{
-    At, CaptureEvidence, CaptureReport, CapturedTransfer, Content, Diagnosis, Document, Event, Evidence,
-};
+use fullpipe_record::{At, CaptureEvidence, CaptureReport, Content, Document, Event, Evidence};
 use fullpipe_report as report;
 use fullpipe_trace::{
     CaptureError, Explained, PacketFile, Reading, Redaction, TransferEvidence, capture_live, pairs, read_flows,
@@ -18,6 +14,7 @@ use fullpipe_trace::{
 use fullpipe_units::{BitRate, Span};
 
 use crate::commands::Run;
+use crate::commands::capture::judged;
 use crate::commands::output::OutputArguments;
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::{Format, Terminal};
@@ -158,7 +155,7 @@ impl Arguments {
     /// Returns what limited the transfers of a capture, and what another of the same time adds.
     fn judged(&self, first: Reading, second: Option<Reading>) -> CaptureReport {
         let Some(second) = second else {
-            let transfers = first.transfers.into_iter().map(|transfer| self.judge(transfer)).collect();
+            let transfers = first.transfers.into_iter().map(|transfer| judged(transfer, self.bandwidth)).collect();
             return CaptureReport { transfers, ..first.report };
         };
         let pairs = pairs(&first.report.flows, &second.report.flows);
@@ -172,19 +169,13 @@ impl Arguments {
             let flow = first.report.flows.iter().find(|flow| transfer.flows.first() == Some(&flow.number));
             let edit = pair.zip(flow).map(|(pair, flow)| window_edit(pair, flow.sender()));
             let capture = evidence.capture.map(|capture| CaptureEvidence { window_edit: edit, ..capture });
-            self.judge(TransferEvidence { flows: transfer.flows, evidence: Evidence { capture, ..evidence } })
+            judged(
+                TransferEvidence { flows: transfer.flows, evidence: Evidence { capture, ..evidence } },
+                self.bandwidth,
+            )
         });
         let transfers = transfers.collect();
         CaptureReport { transfers, pairs, other: Some(Box::new(second.report)), ..first.report }
-    }
-
-    /// Returns what limited a transfer, and what would help.
-    fn judge(&self, transfer: TransferEvidence) -> CapturedTransfer {
-        let evidence = Evidence { bandwidth: self.bandwidth, ..transfer.evidence };
-        let verdict = diagnose(&evidence);
-        let remedies = advice(&evidence, &verdict);
-        let diagnosis = Diagnosis { transfer: None, verdict, remedies, evidence: Some(evidence) };
-        CapturedTransfer { flows: transfer.flows, diagnosis }
     }
 
     fn show(&self, mut capture: CaptureReport, terminal: &Terminal) -> Result<(), Failure> {

@@ -209,3 +209,52 @@ fn a_capture_without_permission_names_what_is_missing() {
     let said = sentence(&refused, 3);
     assert!(said.contains("CAP_NET_RAW") && said.contains("tcpdump"), "{said}");
 }
+
+/// Runs a script in a network of its own with a server over loopback. The first argument is the folder.
+fn with_server(script: &str, folder: &Path) -> std::process::Output {
+    const SERVER: &str = "cd \"$1\"; ip link set lo up; \"$0\" serve >/dev/null 2>&1 &
+        until grep -q ':1451 .* 0A ' /proc/net/tcp6; do sleep 0.02; done\n";
+    let mut command = Command::new("unshare");
+    command.args(["--net", "--mount-proc", "--pid", "--fork", "--kill-child", "sh", "-c"]);
+    run(command.arg(format!("{SERVER}{script}")).arg(env!("CARGO_BIN_EXE_fullpipe")).arg(folder), TIMEOUT)
+}
+
+#[test]
+fn a_test_keeps_a_capture_of_itself_and_judges_it() {
+    require!(Root, Unshare);
+    let folder = tempfile::tempdir().unwrap();
+    let script = "\"$0\" measure 127.0.0.1 -t 1 -b 20M --capture own.pcap --json";
+    let measured = document(&with_server(script, folder.path()))["measurement"].clone();
+    let capture = &measured["capture"];
+    assert_eq!((&capture["dropped"], &capture["left_out"]), (&0.into(), &0.into()));
+    let (limit, other) = (&capture["limit"], &measured["limit"]);
+    assert_eq!((&limit["basis"], &limit["kind"]), (&"capture".into(), &other["kind"]), "{capture}");
+    assert_eq!(capture["agrees"], true);
+    let kept = capture_of(&[folder.path().join("own.pcap").to_str().unwrap()]);
+    assert_eq!(kept["packets"], capture["packets"]);
+    let ends = |flow: &Value| [0, 1].map(|end| flow["ends"][end]["address"].as_str().unwrap().ends_with(":5201"));
+    assert!(kept["flows"].as_array().unwrap().iter().all(|flow| ends(flow).contains(&true)), "{kept}");
+
+    let again = with_server("\"$0\" measure 127.0.0.1 -t 1 --capture own.pcap", folder.path());
+    assert!(sentence(&again, USAGE).contains("cannot write own.pcap: File exists"), "{again:?}");
+    let nobody = with_server("\"$0\" measure 127.0.0.1:9 --capture none.pcap", folder.path());
+    assert_eq!(nobody.status.code(), Some(1));
+    assert!(!folder.path().join("none.pcap").exists(), "a test that did not begin leaves no file");
+}
+
+#[test]
+fn a_watched_process_is_captured_and_judged_by_both_views() {
+    require!(Root, Unshare);
+    let folder = tempfile::tempdir().unwrap();
+    let script = "\"$0\" measure 127.0.0.1 -t 4 -b 20M >/dev/null & watched=$!
+        until [ $(grep -c ':1451 01 ' /proc/net/tcp) -ge 2 ]; do sleep 0.05; done; sleep 0.3
+        \"$0\" diagnose --pid $watched -t 1 --capture own.pcap --json; wait $watched";
+    let report = document(&with_server(script, folder.path()))["diagnosis"].clone();
+    let capture = &report["capture"];
+    assert!(capture["packets"].as_u64().unwrap() > 100, "{capture}");
+    assert_eq!(capture["limit"]["basis"], "capture");
+    assert_eq!(capture["limit"]["kind"], report["transfers"][0]["verdict"]["kind"], "{capture}");
+
+    let unknown = run(&mut fullpipe(&["diagnose", "--capture", "own.pcap", "--", "true"]), TIMEOUT);
+    assert!(sentence(&unknown, USAGE).contains("--capture"), "{unknown:?}");
+}

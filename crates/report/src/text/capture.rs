@@ -1,7 +1,9 @@
-use fullpipe_record::{CapturePoint, CaptureReport, CapturedTransfer, ChangedField, FlowEnd, FlowReport, RedactedFile};
+use fullpipe_record::{
+    CapturePoint, CaptureReport, CapturedTransfer, ChangedField, FlowEnd, FlowReport, OwnCapture, RedactedFile,
+};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use super::diagnosis::diagnosis;
+use super::diagnosis::{diagnosis, sentences};
 use super::measurement::round_trip;
 use super::style::{Style, heading, wrapped};
 use super::table::{Align, Table};
@@ -31,6 +33,30 @@ pub fn capture(report: &CaptureReport, top: usize, style: Style) -> String {
         text += &flow(largest, &report.transfers, style);
     }
     text
+}
+
+/// Returns what the capture of a test holds, and the limit that it shows next to that of the test.
+pub fn own_capture(capture: &OwnCapture, style: Style) -> String {
+    let mut text = heading(style, "Capture");
+    let mut held = match capture.packets {
+        0 => "No packet of the transfer passed the device: there is no file".to_owned(),
+        packets => format!("{}: {packets} packets", capture.name),
+    };
+    for (count, what) in [(capture.dropped, "dropped by the kernel"), (capture.left_out, "beyond the size of the file")]
+    {
+        if count > 0 {
+            held += &format!(", {count} {what}");
+        }
+    }
+    text += &wrapped(&(held + "."), 2, |line| style.dim(line));
+    let Some(limit) = &capture.limit else { return text };
+    text += &sentences(limit, style);
+    let agreement = match capture.agrees {
+        Some(true) => "The packets and the kernel's figures show the same limit",
+        Some(false) => "The packets show another limit than the kernel's figures",
+        None => "One of both views names no limit",
+    };
+    text + &wrapped(&format!("{agreement}; confidence {}.", limit.confidence), 2, str::to_owned)
 }
 
 /// Returns what a capture holds that was written anew.

@@ -15,7 +15,7 @@ mod style;
 mod table;
 
 pub use calculation::{calculation, table};
-pub use capture::{capture, flow, redacted};
+pub use capture::{capture, flow, own_capture, redacted};
 pub use diagnosis::{command_end, diagnosis, elsewhere, trial};
 pub use experiment::{begins, judged, path, proof_begins, remedies, result, undone};
 pub use grid::grid_report;
