@@ -35,6 +35,7 @@ mod pseudonyms;
 mod record;
 mod recording;
 mod redaction;
+mod xplot;
 
 pub use compression::Compression;
 pub use error::CaptureError;
@@ -46,3 +47,4 @@ pub use live::capture_live;
 pub use notes::{CaptureInterface, FileNotes};
 pub use recording::{Recorded, Recording};
 pub use redaction::Redaction;
+pub use xplot::{Plot, plot};

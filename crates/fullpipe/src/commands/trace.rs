@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use fullpipe_record::{At, CaptureEvidence, CaptureReport, Content, Document, Event, Evidence};
+use fullpipe_record::{At, CaptureEvidence, CaptureReport, Content, Document, Event, Evidence, FlowReport};
 use fullpipe_report as report;
 use fullpipe_trace::{
-    CaptureError, Explained, PacketFile, Reading, Redaction, TransferEvidence, capture_live, pairs, read_flows,
+    CaptureError, Explained, PacketFile, Reading, Redaction, TransferEvidence, capture_live, pairs, plot, read_flows,
     read_flows_with, window_edit,
 };
 use fullpipe_units::{BitRate, Span};
@@ -63,6 +63,11 @@ pub(crate) struct Arguments {
     /// file. Ports, sequence numbers and times stay.
     #[arg(long, value_name = "OUT")]
     redact: Option<PathBuf>,
+    /// Draw the connection that is printed at length for xplot, as a new file in this folder
+    ///
+    /// A time–sequence graph: data, acknowledgements, the window's edge, retransmissions and SACK blocks.
+    #[arg(long, conflicts_with = "interface", value_name = "FOLDER")]
+    xplot: Option<PathBuf>,
     #[command(flatten)]
     output: OutputArguments,
 }
@@ -76,23 +81,28 @@ impl Run for Arguments {
         if self.redact.is_some() && self.files.len() > 1 {
             return Err(Failure::new(USAGE, "--redact writes one capture anew: name one FILE"));
         }
+        if self.xplot.is_some() && self.files.iter().any(|file| file == Path::new("-")) {
+            return Err(Failure::new(USAGE, "--xplot reads a capture twice: name a FILE that is no pipe"));
+        }
         let flag = super::interrupt_flag()?;
         let (mut readings, is_complete) = match &self.interface {
             // Its end is that of the capture.
-            Some(device) => (vec![self.capture(device, flag, terminal)?], true),
+            Some(device) => (vec![self.capture(device, Arc::clone(&flag), terminal)?], true),
             None => (self.read_files(&flag)?, !flag.load(Ordering::Relaxed)),
         };
         let error = readings.last_mut().and_then(|reading| reading.error.take());
         let mut readings = readings.into_iter();
         let (first, second) = (readings.next(), readings.next());
         let Some(first) = first else { return Ok(()) };
-        let shown = self.show(self.judged(first, second), terminal);
+        let capture = self.judged(first, second);
+        let explained = explained_flow(&capture, self.flow).cloned();
+        let shown = self.show(capture, terminal);
         // What was read before an error or an interrupt is printed first.
         match error {
             Some(error) if self.interface.is_some() => Err(Failure { code: FAILED, ..error.into() }),
             Some(error) => Err(error.into()),
             None if !is_complete => Err(Failure::already_printed(INTERRUPTED)),
-            None => shown,
+            None => shown.and_then(|()| self.plot(explained.as_ref(), &flag, terminal)),
         }
     }
 }
@@ -120,6 +130,21 @@ impl Arguments {
             }
         }
         Ok(readings)
+    }
+
+    /// Draws a connection of the first file, if that is wanted.
+    fn plot(&self, flow: Option<&FlowReport>, flag: &AtomicBool, terminal: &Terminal) -> Result<(), Failure> {
+        let (Some(folder), Some(file), Some(flow)) = (&self.xplot, self.files.first(), flow) else { return Ok(()) };
+        let plot = plot(&mut PacketFile::open(file)?, flow, folder, flag)?;
+        if flag.load(Ordering::Relaxed) {
+            return Err(Failure::already_printed(INTERRUPTED));
+        }
+        let left_out = match plot.left_out {
+            0 => String::new(),
+            count => format!("; {count} packets beyond a million lines were left out"),
+        };
+        terminal.result(&format!("\n{} is a time–sequence graph for xplot{left_out}\n", plot.path.display()));
+        Ok(())
     }
 
     /// Captures on a device until the flag is set or the time is over.
@@ -198,6 +223,13 @@ impl Arguments {
         terminal.document(&Document::new(Content::Capture { capture: Box::new(capture) }));
         Ok(())
     }
+}
+
+/// Returns the connection that is printed at length: the one of this number, or that with most data of the transfer.
+fn explained_flow(capture: &CaptureReport, number: Option<u64>) -> Option<&FlowReport> {
+    let largest = || capture.transfers.first().and_then(|transfer| transfer.flows.first().copied());
+    let number = number.or_else(largest)?;
+    capture.flows.iter().find(|flow| flow.number == number)
 }
 
 const STANDARD_INPUT: &str = "standard input";

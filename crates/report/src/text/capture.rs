@@ -3,6 +3,7 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount, Span};
 
+use super::course::course;
 use super::diagnosis::{diagnosis, sentences};
 use super::measurement::round_trip;
 use super::style::{Style, heading, wrapped};
@@ -161,7 +162,15 @@ pub fn flow(flow: &FlowReport, transfers: &[CapturedTransfer], style: Style) -> 
     }
     text += &table.render(2, str::to_owned);
     let own = transfers.iter().find(|transfer| transfer.flows.contains(&flow.number));
-    text + &own.map_or_else(String::new, |transfer| limit(transfer, style))
+    text + &own.map_or_else(String::new, |transfer| course_of(flow, transfer, style) + &limit(transfer, style))
+}
+
+/// Returns the course of a connection, whose stream is its place among those of the transfer.
+fn course_of(flow: &FlowReport, transfer: &CapturedTransfer, style: Style) -> String {
+    let place = transfer.flows.iter().position(|number| *number == flow.number);
+    let (Some(stream), Some(evidence)) = (place, &transfer.diagnosis.evidence) else { return String::new() };
+    let own = evidence.sender_samples.iter().filter(|sample| usize::from(sample.stream) == stream);
+    course(&own.collect::<Vec<_>>(), style)
 }
 
 /// Returns the limit of a transfer, and what would help.

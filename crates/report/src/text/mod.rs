@@ -2,6 +2,7 @@
 
 mod calculation;
 mod capture;
+mod course;
 mod diagnosis;
 mod experiment;
 mod grid;

@@ -3,6 +3,7 @@
 mod compressed;
 mod cut;
 mod formats;
+mod graph;
 mod oracle;
 mod redacted;
 mod write;

@@ -19,7 +19,7 @@ const LINKS: [(u16, &[u8]); 4] = [
 ];
 
 /// A segment in a packet of IPv4.
-fn segment(from_client: bool, numbers: [u32; 2], flags: u8, data: &[u8]) -> Vec<u8> {
+pub(crate) fn segment(from_client: bool, numbers: [u32; 2], flags: u8, data: &[u8]) -> Vec<u8> {
     let (hosts, ports) = ([[192, 0, 2, 1], [198, 51, 100, 7]], [[0x9C, 0x40], [0x14, 0x51]]);
     let order = if from_client { [0, 1] } else { [1, 0] };
     let mut packet = vec![0x45, 0, 0, 0, numbers[0] as u8, 1, 0x40, 0, 64, 6, 0, 0];
@@ -63,11 +63,11 @@ fn capture() -> Vec<u8> {
     file.bytes
 }
 
-fn opened(bytes: Vec<u8>) -> PacketFile {
+pub(crate) fn opened(bytes: Vec<u8>) -> PacketFile {
     PacketFile::new(Cursor::new(bytes), "a.pcap").unwrap()
 }
 
-fn explained(mut file: PacketFile) -> Reading {
+pub(crate) fn explained(mut file: PacketFile) -> Reading {
     read_flows(&mut file, "a.pcap", Explained::Largest(1), &AtomicBool::new(false))
 }
 
