@@ -163,6 +163,7 @@ fn measurement(request: &Request, samples: Vec<Sample>) -> Measurement {
         rtt: RttReport::of_kernel(Some(rtt), vec![rtt]),
         route: None,
         limit: None,
+        capture: None,
         interrupted: false,
         broken_off: None,
         warnings: Vec::new(),

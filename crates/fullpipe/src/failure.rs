@@ -55,7 +55,17 @@ impl From<LabError> for Failure {
 
 impl From<CaptureError> for Failure {
     fn from(error: CaptureError) -> Self {
-        Self::of(USAGE, &error)
+        let cause = error.source().map_or_else(String::new, |cause| format!(": {cause}"));
+        let (code, hint) = match &error {
+            CaptureError::Capture { source, .. } if source.kind() == ErrorKind::PermissionDenied => (
+                LACKING,
+                "; packet sockets need CAP_NET_RAW: run it with sudo, or `sudo tcpdump -s 128 -w - tcp | \
+                           fullpipe trace -`",
+            ),
+            CaptureError::Write { source, .. } if source.kind() != ErrorKind::AlreadyExists => (FAILED, ""),
+            _ => (USAGE, ""),
+        };
+        Self::new(code, format!("{error}{cause}{hint}"))
     }
 }
 
@@ -118,7 +128,10 @@ impl From<WatchError> for Failure {
     fn from(error: WatchError) -> Self {
         let code = match error {
             WatchError::Forbidden { .. } | WatchError::Table(_) => LACKING,
-            WatchError::NoProcess(_) | WatchError::NoConnection { .. } | WatchError::Settings(_) => FAILED,
+            WatchError::NoProcess(_)
+            | WatchError::OtherNetwork(_)
+            | WatchError::NoConnection { .. }
+            | WatchError::Settings(_) => FAILED,
         };
         Self::of(code, &error)
     }

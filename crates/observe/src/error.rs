@@ -17,6 +17,9 @@ pub enum WatchError {
         /// The error of the system call.
         cause: io::Error,
     },
+    /// The process is in another network namespace, where its packets cannot be captured from here.
+    #[error("process {0} is in another network namespace: capture there, by `nsenter --net --target {0} fullpipe …`")]
+    OtherNetwork(u32),
     /// There is no such connection on this host.
     #[error(
         "there is no TCP connection from {local} to {remote} on this host; `ss -tn` lists the connections, this end's \

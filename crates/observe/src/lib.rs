@@ -9,9 +9,11 @@
 mod error;
 mod evidence;
 mod machines;
+mod open;
 mod process;
 mod watch;
 
 pub use error::WatchError;
 pub use evidence::transfers;
+pub use open::open_connections;
 pub use watch::{Standing, Subject, Watched, watch_others};

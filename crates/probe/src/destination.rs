@@ -60,7 +60,7 @@ impl Destination {
     ///
     /// # Errors
     /// [`ProbeError::UnknownHost`] if there is none, or no name server answers within five seconds.
-    pub(crate) fn resolve(&self) -> Result<Vec<SocketAddr>, ProbeError> {
+    pub fn resolve(&self) -> Result<Vec<SocketAddr>, ProbeError> {
         let unknown = |cause: String| ProbeError::UnknownHost { host: self.host.clone(), cause };
         let (answer, answered) = mpsc::channel();
         let asked = (self.host.clone(), self.port);

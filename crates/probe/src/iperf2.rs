@@ -111,6 +111,7 @@ pub fn measure_iperf2(
         reverse: None,
         route: None,
         limit: None,
+        capture: None,
         interrupted: upload.watched.interrupted,
         broken_off: upload.broken_off,
         warnings: Vec::new(),

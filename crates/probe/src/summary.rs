@@ -104,6 +104,7 @@ impl Test<'_> {
             reverse,
             route: None,
             limit: None,
+            capture: None,
             interrupted: self.interrupted,
             broken_off: self.broken_off,
             warnings,

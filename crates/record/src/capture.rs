@@ -4,7 +4,7 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{At, Diagnosis};
+use crate::{At, Diagnosis, Verdict};
 
 /// The connections in a capture.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -23,6 +23,9 @@ pub struct CaptureReport {
     pub notes: Vec<String>,
     /// Connection attempts that nobody answered, which are no flows.
     pub unanswered: u64,
+    /// Packets that the capturing host had no room for, where the capture states it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<u64>,
     /// Every TCP connection, by its first packet.
     pub flows: Vec<FlowReport>,
     /// The largest transfers, each with its limit.
@@ -33,6 +36,47 @@ pub struct CaptureReport {
     /// The connections that both captures have, those with most data first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pairs: Vec<FlowPair>,
+    /// The file that the capture was written to without what identifies hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redacted: Option<RedactedFile>,
+}
+
+/// A capture that was kept of a transfer while it was measured or watched: another view of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OwnCapture {
+    /// Name of the file.
+    pub name: String,
+    /// Packets in it; without any there is no file.
+    pub packets: u64,
+    /// Packets that the kernel had no room for.
+    pub dropped: u64,
+    /// Packets that the file had no room for: all after it was full.
+    pub left_out: u64,
+    /// The limit that the packets show; `None` where too little was captured.
+    pub limit: Option<Verdict>,
+    /// True if it is the limit that the kernel's figures show too, or among the candidates of one of both; `None` where
+    /// either is not known.
+    pub agrees: Option<bool>,
+}
+
+impl OwnCapture {
+    /// Returns the capture with what it shows, next to the `other` verdict on the same transfer.
+    #[must_use]
+    pub fn with(self, limit: Option<Verdict>, other: Option<&Verdict>) -> Self {
+        let agrees = limit.as_ref().zip(other).and_then(|(limit, other)| limit.agrees_with(other));
+        Self { limit, agrees, ..self }
+    }
+}
+
+/// A capture that was written anew without what identifies hosts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RedactedFile {
+    /// Name of the file.
+    pub name: String,
+    /// TCP segments in it.
+    pub segments: u64,
+    /// Packets that were left out: no segments of TCP, or cut before their TCP header ended.
+    pub left_out: u64,
 }
 
 impl CaptureReport {

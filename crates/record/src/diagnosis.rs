@@ -2,7 +2,7 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Direction, Evidence, Forecast, Measurement, Remedy, RttForecast, Verdict};
+use crate::{Direction, Evidence, Forecast, Measurement, OwnCapture, Remedy, RttForecast, Verdict};
 
 /// A transfer of another program, watched at this end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -85,6 +85,9 @@ pub struct CommandEnd {
 pub struct DiagnosisReport {
     /// Of each transfer, the one that moved most first.
     pub transfers: Vec<Diagnosis>,
+    /// The capture of the first of them, where one was asked for and fullpipe did not measure itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capture: Option<Box<OwnCapture>>,
     /// The end of the command, where one was run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandEnd>,

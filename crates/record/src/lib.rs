@@ -44,7 +44,7 @@ pub use calculation::{
 pub use capture::{
     AdvertisedWindow, BurstRate, CaptureEvidence, CapturePoint, CaptureReport, CapturedTransfer, ChangedField,
     ClockOffset, ClockSkew, FlowChange, FlowDirection, FlowEnd, FlowPair, FlowReport, LossCourse, OneWayDelay,
-    QuietRounds, RoundTrips, SynReport, WindowEdit,
+    OwnCapture, QuietRounds, RedactedFile, RoundTrips, SynReport, WindowEdit,
 };
 pub use diagnosis::{CommandEnd, Diagnosis, DiagnosisReport, Transfer, Trial};
 pub use document::{Content, Document, ErrorReport};

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CpuSample, DeviceReport, EchoReport, HostSettings, Inflation, MAX_SAMPLES, Placement, Request, ResolvedRequest,
-    Responsiveness, RouteReport, Sample, TcpInfo, Thinning, Transport, Verdict, Web100, Web100Report,
+    CpuSample, DeviceReport, EchoReport, HostSettings, Inflation, MAX_SAMPLES, OwnCapture, Placement, Request,
+    ResolvedRequest, Responsiveness, RouteReport, Sample, TcpInfo, Thinning, Transport, Verdict, Web100, Web100Report,
 };
 
 /// Which way the data goes, seen from the end that asked for the test.
@@ -528,6 +528,9 @@ pub struct Measurement {
     pub reverse: Option<Summary>,
     /// The limit.
     pub limit: Option<Verdict>,
+    /// The capture of the test, where one was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capture: Option<Box<OwnCapture>>,
     /// True if the user cut it short; what there is was kept.
     pub interrupted: bool,
     /// Why it broke off, if it did. Received then is what the sender knows to have arrived.

@@ -135,6 +135,14 @@ impl Verdict {
         LegalVerdict::of(self.kind, self.cause, self.at)
     }
 
+    /// Returns whether it and `other` name the same limit, or one that is among the candidates of the other; `None`
+    /// where one of both names none.
+    pub fn agrees_with(&self, other: &Self) -> Option<bool> {
+        let allows = |one: &Self, kind| one.kind == kind || one.candidates.iter().any(|one| one.kind == kind);
+        let are_known = self.kind != Limit::Unknown && other.kind != Limit::Unknown;
+        are_known.then(|| allows(self, other.kind) || allows(other, self.kind))
+    }
+
     /// Returns kind and cause as `loss/policer`; the kind alone where they do not belong together.
     pub fn name(&self) -> &'static str {
         self.legal().map_or(self.kind.name(), LegalVerdict::name)

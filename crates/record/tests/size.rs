@@ -125,6 +125,7 @@ fn ninety_streams_of_a_minute_fit_into_ten_megabytes() {
         },
         reverse: None,
         limit: None,
+        capture: None,
         interrupted: false,
         broken_off: None,
         warnings: Vec::new(),

@@ -13,6 +13,6 @@ pub use json::{document, event_schema, schema};
 pub use text::{
     Style, begins, calculation, capture, command_end, diagnosis, elsewhere, figures, grid_report, host_advice,
     host_applied, host_settings, host_undone, interval_head, interval_line, judged, lab_report, lab_summary,
-    measurement, one_flow, path, prediction, proof_begins, ramp, ramp_step, remedies, result, route, table, trial,
-    undone,
+    measurement, one_flow, own_capture, path, prediction, proof_begins, ramp, ramp_step, redacted, remedies, result,
+    route, table, trial, undone,
 };

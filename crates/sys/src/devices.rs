@@ -15,6 +15,8 @@ pub struct Device {
     pub name: String,
     /// True if it is up.
     pub is_up: bool,
+    /// True if it leads back to this namespace.
+    pub is_loopback: bool,
     /// The kind of device if it is no card: `veth`, `tun`, `bridge`…
     pub kind: Option<String>,
     /// Largest IP packet.
@@ -48,9 +50,11 @@ const INFO_LENGTH: usize = 16;
 
 fn device(message: &[u8]) -> Option<Device> {
     let (info, rest) = message.split_at_checked(INFO_LENGTH)?;
+    let flags = number(&info[8..])?;
     let mut device = Device {
         index: number(&info[4..])?,
-        is_up: number(&info[8..])? & libc::IFF_UP as u32 != 0,
+        is_up: flags & libc::IFF_UP as u32 != 0,
+        is_loopback: flags & libc::IFF_LOOPBACK as u32 != 0,
         ..Device::default()
     };
     for (kind, value) in attributes(rest) {
@@ -80,6 +84,9 @@ mod tests {
     fn the_loopback_device_is_there() {
         let devices = devices().unwrap();
         let loopback = devices.iter().find(|device| device.name == "lo").unwrap();
-        assert!(loopback.index > 0 && loopback.mtu.get() >= 1500 && loopback.transmit_queues > 0, "{loopback:?}");
+        assert!(
+            loopback.index > 0 && loopback.is_loopback && loopback.mtu.get() >= 1500 && loopback.transmit_queues > 0,
+            "{loopback:?}"
+        );
     }
 }

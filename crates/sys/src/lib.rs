@@ -3,6 +3,7 @@
 //! The only room with `unsafe`: every block says why it is sound. What rustix or socket2 offer safely is taken from
 //! there, so little is left here.
 
+mod capture;
 mod connections;
 mod control;
 mod datagrams;
@@ -27,6 +28,7 @@ mod tun;
 mod usage;
 mod zero_copy;
 
+pub use capture::{CAPTURED_LENGTH, CaptureSocket, CapturedFrame, CapturedPeer, MAX_PEERS};
 pub use connections::{Connection, Connections};
 pub use datagrams::{
     Arrival, MAX_MESSAGES, MAX_SEGMENTS, cut_datagrams, join_datagrams, receive_messages, send_messages, stamp_arrivals,

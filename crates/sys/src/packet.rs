@@ -36,7 +36,7 @@ pub fn open_packet_socket(name: &str) -> io::Result<OwnedFd> {
     // The limit `rmem_max` binds everybody but the machine's root.
     sockopt::set_socket_recv_buffer_size_force(&socket, size)
         .or_else(|_| sockopt::set_socket_recv_buffer_size(&socket, size))?;
-    bind(&socket, name_to_index(&socket, name)?)?;
+    bind_to(&socket, name_to_index(&socket, name)?, libc::ETH_P_IP as u16)?;
     Ok(socket)
 }
 
@@ -52,13 +52,13 @@ pub fn packet_drops(socket: impl AsFd) -> io::Result<u64> {
     Ok(u64::from(drops.map_or(0, u32::from_ne_bytes)))
 }
 
-/// Binds to IPv4 of one device. Of one protocol the kernel hands over arrivals only, not what others send, and without
-/// a copy.
-fn bind(socket: &OwnedFd, index: u32) -> io::Result<()> {
+/// Binds to packets of this protocol (`ETH_P_…`) of one device. Of one protocol other than all the kernel hands over
+/// arrivals only, not what others send, and without a copy.
+pub(crate) fn bind_to(socket: &OwnedFd, index: u32, protocol: u16) -> io::Result<()> {
     // SAFETY: `sockaddr_ll` is a plain C structure of integers and byte arrays, for which all zeros is a value.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = (libc::ETH_P_IP as u16).to_be();
+    address.sll_protocol = protocol.to_be();
     address.sll_ifindex = index.cast_signed();
     let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the descriptor is open; the kernel reads `length` bytes of `address`, which it has.

@@ -23,6 +23,22 @@ pub enum CaptureError {
         /// The system's error.
         source: io::Error,
     },
+    /// A file that is to be made exists, or cannot be written.
+    #[error("cannot write {file}")]
+    Write {
+        /// Name of the file.
+        file: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// Packets of a device cannot be captured.
+    #[error("cannot capture on {device}")]
+    Capture {
+        /// Name of the device.
+        device: String,
+        /// The system's error.
+        source: io::Error,
+    },
     /// The file is something else.
     #[error("{file} is no packet capture: {reason}")]
     NoCapture {

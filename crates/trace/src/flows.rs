@@ -9,7 +9,7 @@ use fullpipe_units::{Span, Time};
 use fullpipe_wire::{Captured, is_known, read_captured};
 
 use crate::error::CaptureError;
-use crate::file::PacketFile;
+use crate::file::{CapturedPacket, PacketFile};
 use crate::notes::FileNotes;
 
 /// Packets after which an interrupt is noticed.
@@ -42,6 +42,17 @@ struct Others {
 /// are to be `explained`. An error ends the file; the connections before it are returned with it. `name` is that of the
 /// file in the report.
 pub fn read_flows(file: &mut PacketFile, name: &str, explained: Explained<'_>, interrupt: &AtomicBool) -> Reading {
+    read_flows_with(file, name, explained, interrupt, &mut |_| Ok(()))
+}
+
+/// Reads `file` as [`read_flows`] does, and passes each packet to `also`, whose error ends the reading as well.
+pub fn read_flows_with(
+    file: &mut PacketFile,
+    name: &str,
+    explained: Explained<'_>,
+    interrupt: &AtomicBool,
+    also: &mut dyn FnMut(&CapturedPacket) -> Result<(), CaptureError>,
+) -> Reading {
     let (mut flows, mut others) = (Flows::default(), Others::default());
     let (mut packets, mut segments) = (0_u64, 0_u64);
     let mut times: Option<[Time; 2]> = None;
@@ -54,6 +65,9 @@ pub fn read_flows(file: &mut PacketFile, name: &str, explained: Explained<'_>, i
             Ok(None) => break None,
             Err(error) => break Some(error),
         };
+        if let Err(error) = also(&packet) {
+            break Some(error);
+        }
         packets += 1;
         let [first, last] = times.unwrap_or([packet.at; 2]);
         times = Some([first.min(packet.at), last.max(packet.at)]);
@@ -83,6 +97,8 @@ pub fn read_flows(file: &mut PacketFile, name: &str, explained: Explained<'_>, i
         transfers: Vec::new(),
         other: None,
         pairs: Vec::new(),
+        redacted: None,
+        dropped: file.notes().drops,
     };
     if report.unanswered > 0 {
         report.notes.push(format!("{} SYNs got no answer.", report.unanswered));
@@ -123,7 +139,7 @@ fn notes(file: &FileNotes, others: &Others) -> Vec<String> {
             notes.push(format!("{count} {text}."));
         }
     };
-    counted(file.drops.unwrap_or(0), "packets were dropped by the capturing host, as the file says");
+    counted(file.drops.unwrap_or(0), "packets were dropped by the capturing host");
     counted(file.packets_without_time, "packets have no time");
     counted(file.clamped_fractions, "packets have a time with too large a fraction of a second");
     counted(others.cut_options, "segments have TCP options that the snap length cut off");

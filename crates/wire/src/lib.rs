@@ -20,7 +20,8 @@ mod syn_segment;
 mod virtio;
 
 pub use captured::{
-    Captured, LinkType, PacketDirection, Segment, SegmentOptions, direction, flags, is_known, read_captured,
+    Captured, LinkType, PacketDirection, Pseudonyms, Segment, SegmentOptions, direction, flags, is_known,
+    read_captured, redact,
 };
 pub use malformed::Malformed;
 pub use packet::Packet;

@@ -8,6 +8,7 @@ use fullpipe_report as report;
 use fullpipe_units::{BitRate, Span};
 
 use crate::commands::Run;
+use crate::commands::capture::{CaptureArgument, with_capture};
 use crate::commands::load::{Load, Reach};
 use crate::commands::output::OutputArguments;
 use crate::commands::ramp::{self, RampArgument};
@@ -39,7 +40,7 @@ pub(crate) struct Arguments {
         long,
         help_heading = "Path",
         value_name = "FROM..TO[/N]",
-        conflicts_with_all = ["bitrate", "bytes", "blocks", "file", "iperf2", "bidir"]
+        conflicts_with_all = ["bitrate", "bytes", "blocks", "file", "iperf2", "bidir", "capture"]
     )]
     ramp: Option<RampArgument>,
     /// Trace the route first (up to 5 s)
@@ -54,6 +55,8 @@ pub(crate) struct Arguments {
     /// UDP does not give way to other traffic.
     #[arg(long, help_heading = "UDP")]
     yes: bool,
+    #[command(flatten)]
+    capture: CaptureArgument,
     #[command(flatten)]
     output: OutputArguments,
 }
@@ -83,6 +86,7 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
         terminal.result(&report::route(route, style));
         terminal.event(&Event::Route(Box::new(route.clone())));
     }
+    let recording = arguments.capture.of_test(&destination)?;
     let mut head = Some(report::interval_head(&request, style));
     let run = if arguments.reach.is_iperf2() { measure_iperf2 } else { measure };
     let measured = run(&destination, &request, &flag, &mut |interval| {
@@ -92,7 +96,8 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
         terminal.progress(&format!("{}\n", report::interval_line(&request, interval, style)));
         terminal.event(&Event::Interval(Box::new(interval.clone())));
     });
-    finish(judged(Measurement { route, ..measured? }, arguments.bandwidth), terminal)
+    let measurement = judged(Measurement { route, ..measured? }, arguments.bandwidth);
+    finish(with_capture(measurement, recording, arguments.bandwidth), terminal)
 }
 
 /// Asks for consent before UDP load that displaces other traffic leaves this host.

@@ -1,6 +1,7 @@
 //! One module a command: parse → call one room → print.
 
 mod calc;
+mod capture;
 mod completions;
 mod daemon;
 mod demo;

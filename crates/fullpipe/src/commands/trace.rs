@@ -1,18 +1,23 @@
 //! `fullpipe trace`: the connections in a capture.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use fullpipe_experiment::{judge_capture, judge_captures};
-use fullpipe_record::{CaptureReport, Content, Document, Event};
+use fullpipe_record::{CaptureReport, Content, Document, Event, FlowReport};
 use fullpipe_report as report;
-use fullpipe_trace::{Explained, PacketFile, read_flows};
-use fullpipe_units::BitRate;
+use fullpipe_trace::{
+    CaptureError, Explained, PacketFile, Reading, Redaction, capture_live, plot, read_flows, read_flows_with,
+};
+use fullpipe_units::{BitRate, Span};
 
 use crate::commands::Run;
 use crate::commands::output::OutputArguments;
-use crate::failure::{Failure, INTERRUPTED, USAGE};
+use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::{Format, Terminal};
+use crate::values::duration;
 
 /// The TCP connections in a capture, and what limited the largest.
 ///
@@ -24,8 +29,24 @@ use crate::terminal::{Format, Terminal};
 pub(crate) struct Arguments {
     /// Capture file; `-` is standard input. A second one, of the same time from another place, shows what was lost and
     /// changed between both
-    #[arg(value_name = "FILE", required = true, num_args = 1..=2)]
+    #[arg(value_name = "FILE", required_unless_present = "interface", num_args = 1..=2)]
     files: Vec<PathBuf>,
+    /// Capture on this network device, until Ctrl-C or for --time
+    ///
+    /// Reads the first 128 bytes of each TCP packet and keeps none. Needs `CAP_NET_RAW`: without it, pipe
+    /// `tcpdump -w -` into `fullpipe trace -`.
+    #[arg(long, short, value_name = "DEVICE", conflicts_with = "files")]
+    interface: Option<String>,
+    /// Duration of the capture of --interface [default: until Ctrl-C]
+    #[arg(
+        long,
+        short,
+        requires = "interface",
+        conflicts_with = "files",
+        value_parser = duration,
+        value_name = "SECONDS"
+    )]
+    time: Option<Span>,
     /// Number of connections to list, those with most data first
     #[arg(long, default_value_t = 10, value_name = "N")]
     top: usize,
@@ -35,6 +56,17 @@ pub(crate) struct Arguments {
     /// Capacity of the path, if known; it makes the verdict surer
     #[arg(long, value_name = "RATE")]
     bandwidth: Option<BitRate>,
+    /// Write the capture anew to this file: TCP headers alone, with other addresses
+    ///
+    /// Its figures are the same. Addresses of IP and Ethernet are replaced by random ones, the same throughout the
+    /// file. Ports, sequence numbers and times stay.
+    #[arg(long, value_name = "OUT")]
+    redact: Option<PathBuf>,
+    /// Draw the connection that is printed at length for xplot, as a new file in this folder
+    ///
+    /// A time–sequence graph: data, acknowledgements, the window's edge, retransmissions and SACK blocks.
+    #[arg(long, conflicts_with = "interface", value_name = "FOLDER")]
+    xplot: Option<PathBuf>,
     #[command(flatten)]
     output: OutputArguments,
 }
@@ -45,34 +77,104 @@ impl Run for Arguments {
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+        if self.redact.is_some() && self.files.len() > 1 {
+            return Err(Failure::new(USAGE, "--redact writes one capture anew: name one FILE"));
+        }
+        if self.xplot.is_some() && self.files.iter().any(|file| file == Path::new("-")) {
+            return Err(Failure::new(USAGE, "--xplot reads a capture twice: name a FILE that is no pipe"));
+        }
         let flag = super::interrupt_flag()?;
-        let explained = self.flow.map_or(Explained::Largest(1), Explained::Flow);
-        let mut files = self.files.iter().map(|file| open(file)).collect::<Result<Vec<_>, _>>()?.into_iter();
-        let Some((mut file, name)) = files.next() else { return Ok(()) };
-        let mut first = read_flows(&mut file, &name, explained, &flag);
-        let mut error = first.error.take();
-        let second =
-            files.next().filter(|_| error.is_none() && !flag.load(Ordering::Relaxed)).map(|(mut file, name)| {
-                let same = first.explained().map_or(explained, Explained::Same);
-                let mut second = read_flows(&mut file, &name, same, &flag);
-                error = second.error.take();
-                second
-            });
+        let (mut readings, is_complete) = match &self.interface {
+            // Its end is that of the capture.
+            Some(device) => (vec![self.capture(device, Arc::clone(&flag), terminal)?], true),
+            None => (self.read_files(&flag)?, !flag.load(Ordering::Relaxed)),
+        };
+        let error = readings.last_mut().and_then(|reading| reading.error.take());
+        let mut readings = readings.into_iter();
+        let (first, second) = (readings.next(), readings.next());
+        let Some(first) = first else { return Ok(()) };
         let capture = match second {
             Some(second) => judge_captures(first, second, self.bandwidth),
             None => judge_capture(first, self.bandwidth),
         };
+        let explained = explained_flow(&capture, self.flow).cloned();
         let shown = self.show(capture, terminal);
         // What was read before an error or an interrupt is printed first.
         match error {
+            Some(error) if self.interface.is_some() => Err(Failure { code: FAILED, ..error.into() }),
             Some(error) => Err(error.into()),
-            None if flag.load(Ordering::Relaxed) => Err(Failure::already_printed(INTERRUPTED)),
-            None => shown,
+            None if !is_complete => Err(Failure::already_printed(INTERRUPTED)),
+            None => shown.and_then(|()| self.plot(explained.as_ref(), &flag, terminal)),
         }
     }
 }
 
 impl Arguments {
+    fn explained(&self) -> Explained<'static> {
+        self.flow.map_or(Explained::Largest(1), Explained::Flow)
+    }
+
+    /// Reads the files up to one with an error.
+    fn read_files(&self, flag: &AtomicBool) -> Result<Vec<Reading>, Failure> {
+        let files = self.files.iter().map(|file| open(file)).collect::<Result<Vec<_>, _>>()?;
+        let mut readings: Vec<Reading> = Vec::new();
+        for (packets, name) in files {
+            let explained = readings.first().and_then(Reading::explained).map_or(self.explained(), Explained::Same);
+            let reading = self.read(packets, &name, explained, flag)?;
+            let is_whole = reading.error.is_none() && !flag.load(Ordering::Relaxed);
+            readings.push(reading);
+            if !is_whole {
+                break;
+            }
+        }
+        Ok(readings)
+    }
+
+    /// Draws a connection of the first file, if that is wanted.
+    fn plot(&self, flow: Option<&FlowReport>, flag: &AtomicBool, terminal: &Terminal) -> Result<(), Failure> {
+        let (Some(folder), Some(file), Some(flow)) = (&self.xplot, self.files.first(), flow) else { return Ok(()) };
+        let plot = plot(&mut PacketFile::open(file)?, flow, folder, flag)?;
+        if flag.load(Ordering::Relaxed) {
+            return Err(Failure::already_printed(INTERRUPTED));
+        }
+        let left_out = match plot.left_out {
+            0 => String::new(),
+            count => format!("; {count} packets beyond a million lines were left out"),
+        };
+        terminal.result(&format!("\n{} is a time–sequence graph for xplot{left_out}\n", plot.path.display()));
+        Ok(())
+    }
+
+    /// Captures on a device until the flag is set or the time is over.
+    fn capture(&self, device: &str, flag: Arc<AtomicBool>, terminal: &Terminal) -> Result<Reading, Failure> {
+        let (begin, time) = (Instant::now(), self.time.unwrap_or(Span::MAX));
+        let is_over = move || flag.load(Ordering::Relaxed) || Span::from(begin.elapsed()) >= time;
+        let packets = capture_live(device, is_over)?;
+        let until = self.time.map_or_else(|| "until Ctrl-C".to_owned(), |time| format!("for {time}"));
+        terminal.notice(&format!("capturing TCP on {device} {until}"));
+        // The capture itself ends with the flag.
+        let mut reading = self.read(packets, device, self.explained(), &AtomicBool::new(false))?;
+        LIVE.clone_into(&mut reading.report.format);
+        Ok(reading)
+    }
+
+    fn read(
+        &self,
+        mut packets: PacketFile,
+        name: &str,
+        explained: Explained<'_>,
+        flag: &AtomicBool,
+    ) -> Result<Reading, Failure> {
+        let Some(redact) = &self.redact else { return Ok(read_flows(&mut packets, name, explained, flag)) };
+        let mut redaction = Redaction::create(redact)?;
+        let mut reading = read_flows_with(&mut packets, name, explained, flag, &mut |packet| redaction.write(packet));
+        // What was read before an error of the capture is whole; after one of the new file nothing is.
+        if !matches!(reading.error, Some(CaptureError::Write { .. })) {
+            reading.report.redacted = Some(redaction.finish()?);
+        }
+        Ok(reading)
+    }
+
     fn show(&self, mut capture: CaptureReport, terminal: &Terminal) -> Result<(), Failure> {
         if let Some(number) = self.flow {
             let count = capture.flows.len();
@@ -83,6 +185,9 @@ impl Arguments {
             terminal.result(&text);
         } else {
             terminal.result(&report::capture(&capture, self.top, terminal.style()));
+        }
+        if let Some(file) = &capture.redacted {
+            terminal.result(&report::redacted(file, terminal.style()));
         }
         for flow in &capture.flows {
             terminal.event(&Event::Flow(Box::new(flow.clone())));
@@ -95,6 +200,13 @@ impl Arguments {
     }
 }
 
+/// Returns the connection that is printed at length: the one of this number, or that with most data of the transfer.
+fn explained_flow(capture: &CaptureReport, number: Option<u64>) -> Option<&FlowReport> {
+    let largest = || capture.transfers.first().and_then(|transfer| transfer.flows.first().copied());
+    let number = number.or_else(largest)?;
+    capture.flows.iter().find(|flow| flow.number == number)
+}
+
 fn open(file: &Path) -> Result<(PacketFile, String), Failure> {
     if file == Path::new("-") {
         return Ok((PacketFile::new(std::io::stdin(), STANDARD_INPUT)?, STANDARD_INPUT.to_owned()));
@@ -103,3 +215,6 @@ fn open(file: &Path) -> Result<(PacketFile, String), Failure> {
 }
 
 const STANDARD_INPUT: &str = "standard input";
+
+/// The format of a capture that is no file.
+const LIVE: &str = "live";

@@ -27,6 +27,30 @@ kill -INT $dump
 wait $dump
 ";
 
+/// Measures between two networks that a pair of devices joins, while tcpdump and `trace` capture at the sender. The
+/// address of the far end is the second argument. Ctrl-C ends both.
+const CAPTURED_LIVE: &str = "
+set -e
+cd \"$1\"
+unshare --net sh -c 'until ip link show d1 >/dev/null 2>&1; do sleep 0.02; done
+    ip address add 10.9.0.2/24 dev d1; ip address add fd09::2/64 dev d1 nodad; ip link set d1 up
+    exec \"$0\" serve' \"$0\" >/dev/null 2>&1 &
+far=$!
+until [ \"$(readlink /proc/$far/ns/net)\" != \"$(readlink /proc/self/ns/net)\" ]; do sleep 0.02; done
+ip link add d0 type veth peer name d1 netns $far
+ip address add 10.9.0.1/24 dev d0; ip address add fd09::1/64 dev d0 nodad; ip link set d0 up
+tcpdump --interface d0 --immediate-mode -n -s 128 -U --time-stamp-precision nano -w capture.pcap tcp 2>said &
+dump=$!
+\"$0\" trace --interface d0 --json >live.json 2>notice &
+live=$!
+ready() { grep -q listening said && grep -q capturing notice && grep -q ':1451 .* 0A ' /proc/$far/net/tcp6; }
+n=0; until ready || [ $n -gt 200 ]; do sleep 0.05; n=$((n+1)); done
+\"$0\" measure \"$2\" -t 0.3 -b 200M --json >measured.json
+sleep 0.2
+kill -INT $dump $live
+wait $dump; wait $live
+";
+
 fn capture_into(folder: &Path) {
     let mut command = Command::new("unshare");
     command.args(["--net", "--mount-proc", "--pid", "--fork", "--kill-child", "sh", "-c", CAPTURED]);
@@ -77,12 +101,21 @@ fn the_text_fits_eighty_columns_and_names_each_connection() {
     let folder = tempfile::tempdir().unwrap();
     capture_into(folder.path());
     let file = folder.path().join("capture.pcap");
-    let output = run(&mut fullpipe(&["trace", file.to_str().unwrap()]), TIMEOUT);
+    let (file, graphs) = (file.to_str().unwrap(), folder.path().join("graphs"));
+    let output = run(&mut fullpipe(&["trace", file, "--xplot", graphs.to_str().unwrap()]), TIMEOUT);
     let text = String::from_utf8(output.stdout).unwrap();
+    let graph = graphs.join("connection-2.xpl");
+    assert!(text.ends_with(&format!("\n{} is a time–sequence graph for xplot\n", graph.display())), "{text}");
+    let drawn = fs::read_to_string(graph).unwrap();
+    assert!(drawn.starts_with("timeval double\ntitle\n") && drawn.ends_with("\ngo\n"));
+    let text = text.rsplit_once("\n\n").unwrap().0;
+    assert!(text.contains("Course: ") && text.contains("  in flight  "), "{text}");
     assert!(text.contains("2 connections") && text.contains(" > 127.0.0.1:5201"), "{text}");
     assert!(text.contains("from the first SYN on") && text.contains("window"), "{text}");
     // The folder's name alone may be longer.
     assert!(text.lines().skip(2).all(|line| line.chars().count() <= 80), "{text}");
+    let piped = run(&mut fullpipe(&["trace", "-", "--xplot", "graphs"]), TIMEOUT);
+    assert!(sentence(&piped, USAGE).contains("--xplot reads a capture twice"), "{piped:?}");
 }
 
 #[test]
@@ -96,4 +129,149 @@ fn what_is_no_capture_gets_one_sentence() {
     }
     let output = run(&mut fullpipe(&["trace", "-"]), TIMEOUT);
     assert!(sentence(&output, USAGE).contains("standard input"), "{output:?}");
+}
+
+#[test]
+fn a_redacted_capture_of_tcpdump_has_the_same_figures() {
+    require!(Root, Unshare, Tcpdump);
+    let folder = tempfile::tempdir().unwrap();
+    capture_into(folder.path());
+    let [file, redacted] = ["capture.pcap", "redacted.pcap"].map(|name| folder.path().join(name));
+    let [file, redacted] = [&file, &redacted].map(|path| path.to_str().unwrap());
+    let before = capture_of(&[file, "--redact", redacted]);
+    assert_eq!(before["redacted"]["segments"], before["segments"]);
+    let after = capture_of(&[redacted]);
+    // The addresses are those of loopback, which stay.
+    assert_eq!((&after["flows"], &after["transfers"]), (&before["flows"], &before["transfers"]));
+    let listed = |name| Command::new("tcpdump").args(["-vnr", name]).output().unwrap();
+    let (out, listing) = (listed(redacted), listed(file));
+    let lines = |output: &std::process::Output| String::from_utf8_lossy(&output.stdout).matches("Flags [").count();
+    assert_eq!(lines(&out), lines(&listing));
+    assert!(!String::from_utf8_lossy(&out.stdout).contains("bad cksum"), "IPv4's checksums are right");
+
+    let again = run(&mut fullpipe(&["trace", file, "--redact", redacted]), TIMEOUT);
+    assert!(sentence(&again, USAGE).contains("File exists"), "{again:?}");
+    let full = run(&mut fullpipe(&["trace", file, "--redact", "/dev/full"]), TIMEOUT);
+    assert!(String::from_utf8_lossy(&full.stderr).contains("cannot write /dev/full: No space left"), "{full:?}");
+    assert_eq!(full.status.code(), Some(1));
+    let two = run(&mut fullpipe(&["trace", file, file, "--redact", "x.pcap"]), TIMEOUT);
+    assert!(sentence(&two, USAGE).contains("--redact"), "{two:?}");
+}
+
+/// The figures of a flow that are no times.
+fn counts(capture: &Value) -> Vec<Value> {
+    let times = ["rtt", "longest_pause", "rate"];
+    let ends = |flow: &Value| {
+        let mut ends = flow["ends"].clone();
+        for end in ends.as_array_mut().unwrap() {
+            end.as_object_mut().unwrap().retain(|name, _| !times.contains(&name.as_str()));
+        }
+        ends
+    };
+    capture["flows"].as_array().unwrap().iter().map(ends).collect()
+}
+
+#[test]
+fn a_live_capture_has_the_figures_of_one_of_tcpdump() {
+    require!(Root, Unshare, Tcpdump);
+    for far in ["10.9.0.2", "fd09::2"] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new("unshare");
+        command.args(["--net", "--mount-proc", "--pid", "--fork", "--kill-child", "sh", "-c", CAPTURED_LIVE]);
+        let output = run(command.arg(env!("CARGO_BIN_EXE_fullpipe")).arg(folder.path()).arg(far), TIMEOUT);
+        assert!(output.status.success(), "{output:?}");
+        let live: Value = serde_json::from_slice(&fs::read(folder.path().join("live.json")).unwrap()).unwrap();
+        let live = &live["capture"];
+        let dumped = capture_of(&[folder.path().join("capture.pcap").to_str().unwrap()]);
+        assert_eq!((&live["name"], &live["format"], &live["dropped"]), (&"d0".into(), &"live".into(), &0.into()));
+        assert_eq!(counts(live), counts(&dumped));
+        assert_eq!((&live["packets"], &live["notes"]), (&dumped["packets"], &dumped["notes"]));
+        assert!(live["packets"].as_u64().unwrap() > 100, "{live}");
+        // Each socket has stamps of its own.
+        let [of_live, of_dumped] = [live, &dumped].map(|capture| capture["duration"].as_f64().unwrap());
+        assert!((of_live - of_dumped).abs() < 1e-3, "{of_live} {of_dumped}");
+    }
+}
+
+#[test]
+fn a_device_that_is_not_there_or_goes_away_gets_one_sentence() {
+    require!(Root, Unshare);
+    let none = run(&mut fullpipe(&["trace", "--interface", "nowhere0"]), TIMEOUT);
+    assert!(sentence(&none, USAGE).contains("cannot capture on nowhere0: No such device"), "{none:?}");
+    let script = "ip link add d0 type veth peer name d1; ip link set d0 up; ip link set d1 up
+        (until grep -q ' 0003 ' /proc/net/packet; do sleep 0.02; done; ip link delete d0) &
+        \"$0\" trace --interface d0 --quiet";
+    let mut command = Command::new("unshare");
+    command.args(["--net", "--mount-proc", "--pid", "--fork", "--kill-child", "sh", "-c", script]);
+    let gone = run(command.arg(env!("CARGO_BIN_EXE_fullpipe")), TIMEOUT);
+    assert!(String::from_utf8_lossy(&gone.stderr).contains("cannot read d0: the device is down or away"), "{gone:?}");
+    assert_eq!(gone.status.code(), Some(1), "what was captured is printed before");
+}
+
+#[test]
+fn a_capture_without_permission_names_what_is_missing() {
+    require!(Root);
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]);
+    command.args([env!("CARGO_BIN_EXE_fullpipe"), "trace", "--interface", "lo"]);
+    let refused = run(&mut command, TIMEOUT);
+    let said = sentence(&refused, 3);
+    assert!(said.contains("CAP_NET_RAW") && said.contains("tcpdump"), "{said}");
+}
+
+/// Runs a script in a network of its own with a server over loopback. The first argument is the folder.
+fn with_server(script: &str, folder: &Path) -> std::process::Output {
+    const SERVER: &str = "cd \"$1\"; ip link set lo up; \"$0\" serve >/dev/null 2>&1 &
+        until grep -q ':1451 .* 0A ' /proc/net/tcp6; do sleep 0.02; done\n";
+    let mut command = Command::new("unshare");
+    command.args(["--net", "--mount-proc", "--pid", "--fork", "--kill-child", "sh", "-c"]);
+    run(command.arg(format!("{SERVER}{script}")).arg(env!("CARGO_BIN_EXE_fullpipe")).arg(folder), TIMEOUT)
+}
+
+/// Returns true if two verdicts name one limit, or one of them the other's among its candidates.
+fn agree(one: &Value, other: &Value) -> bool {
+    let names = |verdict: &Value, kind: &Value| {
+        let candidates = verdict["candidates"].as_array().cloned().unwrap_or_default();
+        verdict["kind"] == *kind || candidates.iter().any(|candidate| candidate["kind"] == *kind)
+    };
+    names(one, &other["kind"]) || names(other, &one["kind"])
+}
+
+#[test]
+fn a_test_keeps_a_capture_of_itself_and_judges_it() {
+    require!(Root, Unshare);
+    let folder = tempfile::tempdir().unwrap();
+    let script = "\"$0\" measure 127.0.0.1 -t 1 -b 20M --capture own.pcap --json";
+    let measured = document(&with_server(script, folder.path()))["measurement"].clone();
+    let capture = &measured["capture"];
+    assert_eq!((&capture["dropped"], &capture["left_out"]), (&0.into(), &0.into()));
+    assert_eq!(capture["limit"]["basis"], "capture");
+    assert_eq!(capture["agrees"], agree(&capture["limit"], &measured["limit"]), "{capture}");
+    let kept = capture_of(&[folder.path().join("own.pcap").to_str().unwrap()]);
+    assert_eq!(kept["packets"], capture["packets"]);
+    let ends = |flow: &Value| [0, 1].map(|end| flow["ends"][end]["address"].as_str().unwrap().ends_with(":5201"));
+    assert!(kept["flows"].as_array().unwrap().iter().all(|flow| ends(flow).contains(&true)), "{kept}");
+
+    let again = with_server("\"$0\" measure 127.0.0.1 -t 1 --capture own.pcap", folder.path());
+    assert!(sentence(&again, USAGE).contains("cannot write own.pcap: File exists"), "{again:?}");
+    let nobody = with_server("\"$0\" measure 127.0.0.1:9 --capture none.pcap", folder.path());
+    assert_eq!(nobody.status.code(), Some(1));
+    assert!(!folder.path().join("none.pcap").exists(), "a test that did not begin leaves no file");
+}
+
+#[test]
+fn a_watched_process_is_captured_and_judged_by_both_views() {
+    require!(Root, Unshare);
+    let folder = tempfile::tempdir().unwrap();
+    let script = "\"$0\" measure 127.0.0.1 -t 4 -b 20M >/dev/null & watched=$!
+        until [ $(grep -c ':1451 01 ' /proc/net/tcp) -ge 2 ]; do sleep 0.05; done; sleep 0.3
+        \"$0\" diagnose --pid $watched -t 1 --capture own.pcap --json; wait $watched";
+    let report = document(&with_server(script, folder.path()))["diagnosis"].clone();
+    let capture = &report["capture"];
+    assert!(capture["packets"].as_u64().unwrap() > 100, "{capture}");
+    assert_eq!(capture["limit"]["basis"], "capture");
+    assert_eq!(capture["agrees"], agree(&capture["limit"], &report["transfers"][0]["verdict"]), "{capture}");
+
+    let unknown = run(&mut fullpipe(&["diagnose", "--capture", "own.pcap", "--", "true"]), TIMEOUT);
+    assert!(sentence(&unknown, USAGE).contains("--capture"), "{unknown:?}");
 }

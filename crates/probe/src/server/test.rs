@@ -587,6 +587,7 @@ impl Test {
             rtt: RttReport::of_kernel(None, Vec::new()),
             route: None,
             limit: None,
+            capture: None,
             interrupted: false,
             broken_off: None,
             warnings: finished.rest.notes.clone(),

@@ -1,7 +1,8 @@
-use fullpipe_record::{CapturePoint, CaptureReport, CapturedTransfer, FlowEnd, FlowReport};
+use fullpipe_record::{CapturePoint, CaptureReport, CapturedTransfer, FlowEnd, FlowReport, OwnCapture, RedactedFile};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use super::diagnosis::diagnosis;
+use super::course::course;
+use super::diagnosis::{diagnosis, sentences};
 use super::measurement::round_trip;
 use super::style::{Style, heading, wrapped};
 use super::table::{Align, Table};
@@ -32,6 +33,40 @@ pub fn capture(report: &CaptureReport, top: usize, style: Style) -> String {
         text += &flow(largest, &report.transfers, style);
     }
     text
+}
+
+/// Returns what the capture of a test holds, and the limit that it shows next to that of the test.
+pub fn own_capture(capture: &OwnCapture, style: Style) -> String {
+    let mut text = heading(style, "Capture");
+    let mut held = match capture.packets {
+        0 => "No packet of the transfer passed the device: there is no file".to_owned(),
+        packets => format!("{}: {packets} packets", capture.name),
+    };
+    for (count, what) in [(capture.dropped, "dropped by the kernel"), (capture.left_out, "beyond the size of the file")]
+    {
+        if count > 0 {
+            held += &format!(", {count} {what}");
+        }
+    }
+    text += &wrapped(&(held + "."), 2, |line| style.dim(line));
+    let Some(limit) = &capture.limit else { return text };
+    text += &sentences(limit, style);
+    let agreement = match capture.agrees {
+        Some(true) => "The packets and the kernel's figures show the same limit",
+        Some(false) => "The packets show another limit than the kernel's figures",
+        None => "One of both views names no limit",
+    };
+    text + &wrapped(&format!("{agreement}; confidence {}.", limit.confidence), 2, str::to_owned)
+}
+
+/// Returns what a capture holds that was written anew.
+pub fn redacted(file: &RedactedFile, style: Style) -> String {
+    let left_out = match file.left_out {
+        0 => "nothing was left out".to_owned(),
+        count => format!("{count} other packets were left out"),
+    };
+    let text = format!("{}: {} TCP headers with other addresses; {left_out}.", file.name, file.segments);
+    heading(style, "Redacted") + &wrapped(&text, 2, str::to_owned)
 }
 
 /// The only connection of a capture at length; `None` without any.
@@ -76,7 +111,15 @@ fn flow(flow: &FlowReport, transfers: &[CapturedTransfer], style: Style) -> Stri
     }
     text += &table.render(2, str::to_owned);
     let own = transfers.iter().find(|transfer| transfer.flows.contains(&flow.number));
-    text + &own.map_or_else(String::new, |transfer| limit(transfer, style))
+    text + &own.map_or_else(String::new, |transfer| course_of(flow, transfer, style) + &limit(transfer, style))
+}
+
+/// Returns the course of a connection, whose stream is its place among those of the transfer.
+fn course_of(flow: &FlowReport, transfer: &CapturedTransfer, style: Style) -> String {
+    let place = transfer.flows.iter().position(|number| *number == flow.number);
+    let (Some(stream), Some(evidence)) = (place, &transfer.diagnosis.evidence) else { return String::new() };
+    let own = evidence.sender_samples.iter().filter(|sample| usize::from(sample.stream) == stream);
+    course(&own.collect::<Vec<_>>(), style)
 }
 
 /// Returns the limit of a transfer, and what would help.

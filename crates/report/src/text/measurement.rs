@@ -4,6 +4,7 @@ use fullpipe_record::{
 };
 use fullpipe_units::{Ratio, Span, printable};
 
+use super::capture::own_capture;
 use super::diagnosis::sentences;
 use super::style::{Style, heading, wrapped};
 use super::table::or_dash;
@@ -71,6 +72,9 @@ pub fn measurement(measured: &Measurement, style: Style) -> String {
     if let Some(verdict) = &measured.limit {
         text += &heading(style, "Limit");
         text += &sentences(verdict, style);
+    }
+    if let Some(capture) = &measured.capture {
+        text += &own_capture(capture, style);
     }
     if let Some(output) = &measured.remote.output {
         text += &heading(style, "The server's own words");

@@ -2,6 +2,7 @@
 
 mod calculation;
 mod capture;
+mod course;
 mod diagnosis;
 mod experiment;
 mod grid;
@@ -16,7 +17,7 @@ mod table;
 mod two_captures;
 
 pub use calculation::{calculation, table};
-pub use capture::{capture, one_flow};
+pub use capture::{capture, one_flow, own_capture, redacted};
 pub use diagnosis::{command_end, diagnosis, elsewhere, trial};
 pub use experiment::{begins, judged, path, proof_begins, remedies, result, undone};
 pub use grid::grid_report;

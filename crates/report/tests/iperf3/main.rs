@@ -298,6 +298,7 @@ fn seen(request: &Request, role: Role) -> Measurement {
         reverse: (request.direction == Direction::Both).then_some(summary),
         route: None,
         limit: None,
+        capture: None,
         interrupted: false,
         broken_off: None,
         warnings: Vec::new(),

@@ -245,6 +245,7 @@ pub(crate) fn datagrams_both_ways() -> Measurement {
         })),
         remote: EndReport { output: Some("Accepted connection\u{1b}[2J\n".to_owned()), ..EndReport::default() },
         limit: None,
+        capture: None,
         ..measurement()
     }
 }
@@ -258,6 +259,7 @@ pub(crate) fn invalid() -> Measurement {
         validity: Validity { broken: vec![late, stolen], ..Validity::default() },
         rtt: RttReport::of_kernel(None, Vec::new()),
         limit: None,
+        capture: None,
         summary: Summary { steady: None, retransmits: None, ..measurement().summary },
         ..measurement()
     }
@@ -291,6 +293,7 @@ fn measured(rate: BitRate, limit: Verdict) -> Measurement {
         reverse: None,
         route: None,
         limit: Some(limit),
+        capture: None,
         interrupted: false,
         broken_off: None,
         warnings: Vec::new(),

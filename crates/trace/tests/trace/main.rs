@@ -3,6 +3,8 @@
 mod compressed;
 mod cut;
 mod formats;
+mod graph;
 mod oracle;
+mod redacted;
 mod write;
 mod wrong;

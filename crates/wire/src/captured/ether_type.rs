@@ -16,7 +16,7 @@ const OLD_SERVICE_VLAN: u16 = 0x9100;
 const PPPOE_SESSION: u16 = 0x8864;
 
 /// Headers before IP that are followed: four VLANs in a pseudowire in a VLAN, and one to spare.
-const MAX_HEADERS: usize = 10;
+pub(super) const MAX_HEADERS: usize = 10;
 
 /// Labels in a row that are followed.
 const MAX_LABELS: usize = 16;
@@ -30,16 +30,23 @@ pub(super) fn to_ip<'p>(kind: u16, view: View<'p>, around: &mut Around) -> Resul
 
 fn behind_headers<'p>(mut kind: u16, mut view: View<'p>, around: &mut Around) -> Result<View<'p>, Stop> {
     for _ in 0..MAX_HEADERS {
-        (kind, view) = match kind {
-            IPV4 | IPV6 => return Ok(view),
-            ETHERNET => frame(view)?,
-            VLAN | SERVICE_VLAN | OLD_SERVICE_VLAN => vlan(view, around)?,
-            MPLS | MPLS_MULTICAST => labels(view, around)?,
-            PPPOE_SESSION => session(view, around)?,
-            _ => return Err(Stop::Other),
-        };
+        if matches!(kind, IPV4 | IPV6) {
+            return Ok(view);
+        }
+        (kind, view) = step(kind, view, around)?;
     }
     Err(Stop::Other)
+}
+
+/// Returns the type of what a header before IP carries, and what it carries.
+pub(super) fn step<'p>(kind: u16, view: View<'p>, around: &mut Around) -> Result<(u16, View<'p>), Stop> {
+    match kind {
+        ETHERNET => frame(view),
+        VLAN | SERVICE_VLAN | OLD_SERVICE_VLAN => vlan(view, around),
+        MPLS | MPLS_MULTICAST => labels(view, around),
+        PPPOE_SESSION => session(view, around),
+        _ => Err(Stop::Other),
+    }
 }
 
 /// Reads the header of Ethernet.

@@ -1,11 +1,15 @@
 //! Headers of IP, with the extension headers of IPv6.
 
-use super::Stop;
-use super::view::{View, word};
+use std::ops::Range;
 
-const HOP_BY_HOP: u8 = 0;
+use super::Stop;
+use super::view::{View, long, word};
+use crate::checksum::Sum;
+use crate::headers::TCP;
+
+pub(super) const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
-const FRAGMENT: u8 = 44;
+pub(super) const FRAGMENT: u8 = 44;
 const ENCRYPTED: u8 = 50;
 const AUTHENTICATION: u8 = 51;
 const DESTINATION: u8 = 60;
@@ -37,20 +41,29 @@ pub(super) enum Addresses<'p> {
 }
 
 impl IpPacket<'_> {
+    /// Returns the sum over the pseudo header of a TCP segment that it carries.
+    #[inline]
+    pub(super) fn pseudo_header(&self) -> Sum {
+        let sum = Sum::default().add_word(u16::from(TCP)).add(&(self.payload.length as u32).to_be_bytes());
+        match self.addresses {
+            Addresses::V4(bytes) => sum.add(bytes.as_flattened()),
+            Addresses::V6(bytes) => sum.add(bytes.as_flattened()),
+        }
+    }
+
     /// Follows extension headers. Fails if they are cut or wrong, for fragments, and where the rest is encrypted.
     pub(super) fn follow_extensions(&mut self) -> Result<(), Stop> {
         for _ in 0..=MAX_EXTENSIONS {
-            let length = match self.protocol {
-                HOP_BY_HOP | ROUTING | DESTINATION => (usize::from(self.payload.head::<2>()?[1]) + 1) * 8,
-                AUTHENTICATION => (usize::from(self.payload.head::<2>()?[1]) + 2) * 4,
-                FRAGMENT => {
-                    let field = word(self.payload.head::<8>()?, 2);
-                    whole(field >> 3, field & 1 != 0)?;
-                    8
-                }
+            match self.protocol {
                 ENCRYPTED => return Err(Stop::Encrypted),
+                HOP_BY_HOP | ROUTING | DESTINATION | AUTHENTICATION | FRAGMENT => {}
                 _ => return Ok(()),
-            };
+            }
+            if self.protocol == FRAGMENT {
+                let field = word(self.payload.head::<8>()?, 2);
+                whole(field >> 3, field & 1 != 0)?;
+            }
+            let Some(length) = extension_length(self.protocol, self.payload.head::<2>()?[1]) else { return Ok(()) };
             if self.protocol == HOP_BY_HOP {
                 self.payload = as_jumbogram(self.payload, length);
             }
@@ -61,9 +74,29 @@ impl IpPacket<'_> {
     }
 }
 
+/// Returns the length in bytes of an extension header with this length field; `None` for other protocols.
+pub(super) fn extension_length(protocol: u8, field: u8) -> Option<usize> {
+    match protocol {
+        HOP_BY_HOP | ROUTING | DESTINATION => Some((usize::from(field) + 1) * 8),
+        AUTHENTICATION => Some((usize::from(field) + 2) * 4),
+        FRAGMENT => Some(8),
+        _ => None,
+    }
+}
+
+/// Reads the header of an IP packet of either version. Fails if it is cut or wrong, and for fragments of IPv4.
+#[inline]
+pub(super) fn read(packet: View) -> Result<IpPacket, Stop> {
+    match packet.version()? {
+        4 => read_v4(packet),
+        6 => read_v6(packet),
+        _ => Err(Stop::Malformed),
+    }
+}
+
 /// Reads IPv4's header. Fails if it is cut or wrong, and for fragments.
 #[inline]
-pub(super) fn read_v4(packet: View) -> Result<IpPacket, Stop> {
+fn read_v4(packet: View) -> Result<IpPacket, Stop> {
     let header = packet.head::<20>()?;
     let addresses = header[12..].as_chunks().0.first_chunk().ok_or(Stop::Malformed)?;
     let header_length = usize::from(header[0] & 0x0F) * 4;
@@ -90,7 +123,7 @@ pub(super) fn read_v4(packet: View) -> Result<IpPacket, Stop> {
 
 /// Reads IPv6's header without extensions. Fails if it is cut.
 #[inline]
-pub(super) fn read_v6(packet: View) -> Result<IpPacket, Stop> {
+fn read_v6(packet: View) -> Result<IpPacket, Stop> {
     let header = packet.head::<40>()?;
     let addresses = header[8..].as_chunks().0.first_chunk().ok_or(Stop::Malformed)?;
     let payload = packet.after(40)?;
@@ -120,16 +153,25 @@ fn whole(offset: u16, has_more: bool) -> Result<(), Stop> {
 
 /// Returns the packet with the length of a jumbogram, if its hop-by-hop options of `length` bytes have one.
 fn as_jumbogram(payload: View, length: usize) -> View {
-    let mut options = payload.bytes.get(2..length).unwrap_or_default();
+    let Some(stated) =
+        payload.bytes.get(..length).and_then(|header| Some(long(header, jumbo_option(header)?.start + 2)))
+    else {
+        return payload;
+    };
+    let stated = stated as usize;
+    if stated < length { payload } else { payload.with_length(stated) }
+}
+
+/// Returns the place of the length of a jumbogram among the options of a hop-by-hop header: its kind, its length, and
+/// four bytes.
+pub(super) fn jumbo_option(header: &[u8]) -> Option<Range<usize>> {
+    let mut at = 2;
     loop {
-        options = match *options {
-            [JUMBO, 4, a, b, c, d, ..] => {
-                let stated = u32::from_be_bytes([a, b, c, d]) as usize;
-                return if stated < length { payload } else { payload.with_length(stated) };
-            }
-            [PADDING, ref rest @ ..] => rest,
-            [_, length, ref rest @ ..] => rest.get(usize::from(length)..).unwrap_or_default(),
-            _ => return payload,
-        }
+        at += match *header.get(at..)? {
+            [JUMBO, 4, _, _, _, _, ..] => return Some(at..at + 6),
+            [PADDING, ..] => 1,
+            [_, length, ..] => 2 + usize::from(length),
+            _ => return None,
+        };
     }
 }

@@ -8,6 +8,7 @@ mod around;
 mod ether_type;
 mod ip;
 mod link_layer;
+mod redact;
 mod segment;
 mod tunnel;
 mod view;
@@ -19,6 +20,7 @@ use view::View;
 use crate::headers::TCP;
 
 pub use link_layer::{direction, is_known};
+pub use redact::{Pseudonyms, redact};
 pub use segment::{Segment, SegmentOptions, flags};
 
 /// Packets in packets that are followed.
@@ -118,11 +120,7 @@ fn find_segment(link: LinkType, frame: View, found: &mut Captured) -> Result<(),
     for _ in 0..MAX_LAYERS {
         let packet = ether_type::to_ip(kind, view, &mut around)?;
         let overhead = packet.offset - *outermost.get_or_insert(packet.offset);
-        let mut ip = match packet.version()? {
-            4 => ip::read_v4(packet)?,
-            6 => ip::read_v6(packet)?,
-            _ => return Err(Stop::Malformed),
-        };
+        let mut ip = ip::read(packet)?;
         if ip.protocol != TCP {
             ip.follow_extensions()?;
         }

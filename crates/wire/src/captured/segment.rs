@@ -6,8 +6,6 @@ use super::Stop;
 use super::around::Around;
 use super::ip::{Addresses, IpPacket};
 use super::view::{View, long, word};
-use crate::checksum::Sum;
-use crate::headers::TCP;
 use crate::options::{MSS, MULTIPATH, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE, are_blanked, each};
 
 /// A TCP segment as a capture shows it, or a train of segments that an offload joined or did not cut yet.
@@ -122,7 +120,7 @@ impl Segment {
             hops_left: packet.hops_left,
             traffic_class: packet.traffic_class,
             checksum,
-            checksum_is_unfinished: checksum == pseudo_header(packet).folded(),
+            checksum_is_unfinished: checksum == packet.pseudo_header().folded(),
         }
     }
 }
@@ -152,6 +150,13 @@ impl<'p> Header<'p> {
             options_are_cut: length > segment.bytes.len(),
             payload: (segment.length - length) as u32,
         })
+    }
+}
+
+impl Header<'_> {
+    /// Returns its length in bytes, without what the snap length cut off.
+    pub(super) fn captured_length(&self) -> usize {
+        self.fixed.len() + self.options.len()
     }
 }
 
@@ -193,14 +198,5 @@ fn socket(addresses: Addresses, number: usize, port: u16) -> SocketAddr {
     match addresses {
         Addresses::V4(bytes) => SocketAddr::from((Ipv4Addr::from(bytes[number]), port)),
         Addresses::V6(bytes) => SocketAddr::from((Ipv6Addr::from(bytes[number]), port)),
-    }
-}
-
-#[inline]
-fn pseudo_header(packet: &IpPacket) -> Sum {
-    let sum = Sum::default().add_word(u16::from(TCP)).add(&(packet.payload.length as u32).to_be_bytes());
-    match packet.addresses {
-        Addresses::V4(bytes) => sum.add(bytes.as_flattened()),
-        Addresses::V6(bytes) => sum.add(bytes.as_flattened()),
     }
 }

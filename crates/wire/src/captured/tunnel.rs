@@ -8,14 +8,14 @@ use crate::headers::UDP;
 
 const IPV4: u8 = 4;
 const IPV6: u8 = 41;
-const GRE: u8 = 47;
+pub(super) const GRE: u8 = 47;
 
 /// Ports of UDP.
 const VXLAN: u16 = 4789;
 /// The port of Linux's first VXLAN, which Flannel and Cilium still use.
 const OLD_VXLAN: u16 = 8472;
-const GENEVE: u16 = 6081;
-const GTP: u16 = 2152;
+pub(super) const GENEVE: u16 = 6081;
+pub(super) const GTP: u16 = 2152;
 
 /// Extension headers of GTP in a row that are followed.
 const MAX_EXTENSIONS: usize = 16;

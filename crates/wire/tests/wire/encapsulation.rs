@@ -2,15 +2,17 @@
 
 use fullpipe_wire::{Captured, LinkType, PacketDirection, Segment, direction, flags, is_known, read_captured};
 
+use crate::redaction;
+
 /// An ACK with timestamps and ten bytes of data.
-fn tcp() -> Vec<u8> {
+pub(crate) fn tcp() -> Vec<u8> {
     let mut segment = vec![0x9c, 0x40, 0x14, 0x51, 1, 2, 3, 4, 5, 6, 7, 8, 0x80, 0x18, 0x01, 0xf6, 0xab, 0xcd, 0, 0];
     segment.extend([1, 1, 8, 10, 0, 0, 0, 9, 0, 0, 0, 8]);
     segment.extend([0xEE; 10]);
     segment
 }
 
-fn v4(protocol: u8, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn v4(protocol: u8, payload: &[u8]) -> Vec<u8> {
     let total = (20 + payload.len()) as u16;
     let mut packet = vec![0x45, 0x02, 0, 0, 0x12, 0x34, 0x40, 0, 63, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
     packet[2..4].copy_from_slice(&total.to_be_bytes());
@@ -18,7 +20,7 @@ fn v4(protocol: u8, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-fn v6(next: u8, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn v6(next: u8, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u16).to_be_bytes();
     let mut packet = vec![0x60, 0x20, 0, 0, length[0], length[1], next, 64];
     packet.extend([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
@@ -27,16 +29,16 @@ fn v6(next: u8, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-fn udp(port: u16, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn udp(port: u16, payload: &[u8]) -> Vec<u8> {
     let (port, length) = (port.to_be_bytes(), (8 + payload.len() as u16).to_be_bytes());
     [&[0xC0, 0, port[0], port[1], length[0], length[1], 0, 0], payload].concat()
 }
 
-fn ethernet(kind: u16, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn ethernet(kind: u16, payload: &[u8]) -> Vec<u8> {
     [&[2; 12], &kind.to_be_bytes()[..], payload].concat()
 }
 
-fn plain() -> Vec<u8> {
+pub(crate) fn plain() -> Vec<u8> {
     v4(6, &tcp())
 }
 
@@ -46,7 +48,10 @@ fn read(link: u16, packet: &[u8]) -> Captured {
 
 fn segment(link: u16, packet: &[u8]) -> Segment {
     match read(link, packet) {
-        Captured::Tcp(segment) => segment,
+        Captured::Tcp(segment) => {
+            redaction::check(LinkType(link), packet, packet.len(), &segment);
+            segment
+        }
         other => panic!("{other:?} for link type {link}: {packet:02x?}"),
     }
 }
@@ -253,7 +258,10 @@ fn lengths_are_those_of_ip_and_else_of_the_capture() {
     assert_eq!(segment(1, &padded).payload, 0, "padding of a short frame is no data");
 
     let read_of = |packet: &[u8], original| match read_captured(LinkType::RAW, packet, original) {
-        Captured::Tcp(segment) => segment,
+        Captured::Tcp(segment) => {
+            redaction::check(LinkType::RAW, packet, original, &segment);
+            segment
+        }
         other => panic!("{other:?}"),
     };
     let mut train = plain();
@@ -329,7 +337,11 @@ fn whatever_a_snap_length_leaves_is_read_or_cut() {
         let whole = segment(1, &packet);
         let options = packet.len() - 22;
         for cut in 0..packet.len() {
-            match read_captured(LinkType::ETHERNET, &packet[..cut], packet.len()) {
+            let read = read_captured(LinkType::ETHERNET, &packet[..cut], packet.len());
+            if let Captured::Tcp(segment) = &read {
+                redaction::check(LinkType::ETHERNET, &packet[..cut], packet.len(), segment);
+            }
+            match read {
                 Captured::Tcp(segment) if cut >= options + 12 => assert_eq!(segment, whole),
                 Captured::Tcp(mut segment) => {
                     assert!(cut >= options && segment.options.cut);

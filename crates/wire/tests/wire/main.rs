@@ -5,3 +5,4 @@ mod cutting;
 mod editing;
 mod encapsulation;
 mod hostile;
+mod redaction;

@@ -13,6 +13,7 @@ use fullpipe_report as report;
 use fullpipe_units::{BitRate, Span};
 
 use super::Arguments;
+use crate::commands::capture::with_capture;
 use crate::commands::load::Server;
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::Terminal;
@@ -34,11 +35,16 @@ pub(super) fn run(arguments: &Arguments, host: &Server, terminal: &Terminal) -> 
         flag: &flag,
         terminal,
     };
+    let recording = arguments.capture.of_test(&bench.destination)?;
     let (measurement, diagnosis) = judged(bench.measured(&request)?, arguments.bandwidth);
+    let measurement = with_capture(measurement, recording, arguments.bandwidth);
     let style = terminal.style();
     terminal.progress(&report::figures(&measurement, style));
     terminal.event(&Event::Measurement(Box::new(measurement.clone())));
     terminal.result(&report::diagnosis(&diagnosis, rate(&measurement), style));
+    if let Some(capture) = &measurement.capture {
+        terminal.result(&report::own_capture(capture, style));
+    }
     let trial = match &arguments.apply {
         Some(wanted) if is_whole(&measurement) => {
             let remedy = chosen(&diagnosis.remedies, wanted);
@@ -197,7 +203,7 @@ fn print(
     error: Option<ErrorReport>,
     terminal: &Terminal,
 ) {
-    let diagnosis = Box::new(DiagnosisReport { transfers: vec![diagnosis], command: None, trial });
+    let diagnosis = Box::new(DiagnosisReport { transfers: vec![diagnosis], capture: None, command: None, trial });
     terminal.event(&Event::Diagnosis(diagnosis.clone()));
     let content = Content::Diagnosis { measurement: Some(Box::new(measurement)), diagnosis };
     if let Some(error) = &error {

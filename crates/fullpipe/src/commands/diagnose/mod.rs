@@ -10,6 +10,7 @@ use fullpipe_observe::Subject;
 use fullpipe_units::BitRate;
 
 use crate::commands::Run;
+use crate::commands::capture::CaptureArgument;
 use crate::commands::host::JournalFolder;
 use crate::commands::load::{Load, Server, Way};
 use crate::commands::output::OutputArguments;
@@ -67,6 +68,8 @@ pub(crate) struct Arguments {
     #[arg(long, requires = "apply", help_heading = "Remedy")]
     keep: bool,
     #[command(flatten)]
+    capture: CaptureArgument,
+    #[command(flatten)]
     load: Load,
     #[command(flatten)]
     journal: JournalFolder,
@@ -89,6 +92,10 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
         (Some(Target::Host(host)), ..) => measured::run(arguments, host, terminal),
         _ if arguments.apply.is_some() => {
             let message = "--apply measures again, which takes a server at the far end: name its host";
+            Err(Failure::new(USAGE, message))
+        }
+        (Some(Target::Url(_)), ..) | (_, _, _, Some(_)) if arguments.capture.is_set() => {
+            let message = "--capture needs to know the connections before: name a server, or use --pid or --connection";
             Err(Failure::new(USAGE, message))
         }
         (Some(Target::Url(url)), ..) => watched::run_download(arguments, url, terminal),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::advice;
-use fullpipe_observe::{Standing, Subject, WatchError, Watched, transfers, watch_others};
+use fullpipe_observe::{Standing, Subject, WatchError, Watched, open_connections, transfers, watch_others};
 use fullpipe_record::{CommandEnd, Content, Diagnosis, DiagnosisReport, Document, Event, Evidence, Transfer};
 use fullpipe_report as report;
 use fullpipe_route::changed_syn_quotes;
@@ -17,6 +17,7 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::Arguments;
+use crate::commands::capture::OwnRecording;
 use crate::failure::{FAILED, Failure, INTERRUPTED};
 use crate::terminal::{Format, Terminal};
 
@@ -42,6 +43,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 pub(super) fn run(arguments: &Arguments, subject: Subject, terminal: &Terminal) -> Result<(), Failure> {
     let flag = super::super::interrupt_flag()?;
     let time = arguments.load.time().unwrap_or(USUAL_TIME);
+    let open = if arguments.capture.is_set() { open_connections(subject)? } else { Vec::new() };
+    let recording = arguments.capture.of_connections(&open)?;
     let mut stop = |now: Standing| now.elapsed >= time || flag.load(Ordering::Relaxed);
     let watched = watch_others(subject, &mut stop)?;
     let nothing = match subject {
@@ -50,7 +53,8 @@ pub(super) fn run(arguments: &Arguments, subject: Subject, terminal: &Terminal) 
         }
         Subject::Connection(local, remote) => format!("too little moved between {local} and {remote} to say anything"),
     };
-    let explained = explain(transfers(&watched, arguments.bandwidth), None, &nothing, terminal);
+    let capture = (recording, arguments.bandwidth);
+    let explained = explain(transfers(&watched, arguments.bandwidth), capture, None, &nothing, terminal);
     unless_interrupted(explained, &flag)
 }
 
@@ -75,7 +79,7 @@ pub(super) fn run_command(arguments: &Arguments, words: &[String], terminal: &Te
     }
     let end = program.finish()?;
     let nothing = format!("{name} ended {} and moved too little over TCP to say anything", stated(&end));
-    let explained = explain(transfers_of_own(watched?, arguments, &flag), Some(end), &nothing, terminal);
+    let explained = explain(transfers_of_own(watched?, arguments, &flag), NO_CAPTURE, Some(end), &nothing, terminal);
     unless_interrupted(explained, &flag)
 }
 
@@ -97,7 +101,7 @@ pub(super) fn run_download(arguments: &Arguments, url: &str, terminal: &Terminal
     let said = program.last_error_line();
     let why = if said.is_empty() { "too little came to say anything".to_owned() } else { said };
     let nothing = format!("cannot diagnose {url}: {why}");
-    let explained = explain(transfers_of_own(watched?, arguments, &flag), None, &nothing, terminal);
+    let explained = explain(transfers_of_own(watched?, arguments, &flag), NO_CAPTURE, None, &nothing, terminal);
     unless_interrupted(explained, &flag)?;
     match end.code {
         // Cut short by us, by time or by size.
@@ -227,8 +231,14 @@ fn transfers_of_own(
     seen
 }
 
+/// The capture of what is watched, and the capacity of its path.
+type Captured = (Option<OwnRecording>, Option<BitRate>);
+
+const NO_CAPTURE: Captured = (None, None);
+
 fn explain(
     seen: Vec<(Transfer, Evidence)>,
+    (recording, bandwidth): Captured,
     command: Option<CommandEnd>,
     nothing: &str,
     terminal: &Terminal,
@@ -251,10 +261,24 @@ fn explain(
         let rate = diagnosis.transfer.as_ref().map_or(BitRate::ZERO, |transfer| transfer.rate);
         terminal.result(&report::diagnosis(diagnosis, rate, style));
     }
+    let verdict = found.first().map(|diagnosis| &diagnosis.verdict);
+    let capture = recording.map(|recording| recording.finish(bandwidth, verdict));
+    // What was watched is printed although its capture could not be kept.
+    let capture = capture.and_then(|finished| match finished {
+        Ok(capture) => Some(capture),
+        Err(failure) => {
+            Terminal::print_error(&failure.message);
+            None
+        }
+    });
+    if let Some(capture) = &capture {
+        terminal.result(&report::own_capture(capture, style));
+    }
     if let Some(end) = &command {
         terminal.result(&report::command_end(end));
     }
-    let diagnosis = Box::new(DiagnosisReport { transfers: found, command, trial: None });
+    let diagnosis =
+        Box::new(DiagnosisReport { transfers: found, capture: capture.map(Box::new), command, trial: None });
     terminal.event(&Event::Diagnosis(diagnosis.clone()));
     terminal.document(&Document::new(Content::Diagnosis { measurement: None, diagnosis }));
     Ok(())

@@ -1,0 +1,104 @@
+//! Captures of transfers that are measured or watched, and what packets show of a limit.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use fullpipe_experiment::judge_capture;
+use fullpipe_probe::Destination;
+use fullpipe_record::{Measurement, OwnCapture, Verdict};
+use fullpipe_sys::output_device;
+use fullpipe_trace::{CapturedPeer, Explained, PacketFile, Recording, read_flows};
+use fullpipe_units::BitRate;
+
+use crate::failure::{FAILED, Failure};
+
+/// The flag for a capture of the test.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CaptureArgument {
+    /// Keep a capture of the test in this pcap file, and judge it too
+    ///
+    /// Keeps the first 128 bytes of the packets of the test's TCP connections, in a new file of at most 256 MiB. The
+    /// limit that they show is printed below that of the kernel's figures. Needs `CAP_NET_RAW`.
+    #[arg(long, conflicts_with = "udp", value_name = "FILE", help_heading = "Output")]
+    capture: Option<PathBuf>,
+}
+
+/// A capture that is under way.
+pub(crate) struct OwnRecording {
+    path: PathBuf,
+    recording: Recording,
+}
+
+impl CaptureArgument {
+    pub(crate) fn is_set(&self) -> bool {
+        self.capture.is_some()
+    }
+
+    /// Begins to capture the connections of a test with this server, if a capture is wanted.
+    ///
+    /// # Errors
+    /// Fails if the server's name has no address, and as [`Recording::start`] does.
+    pub(crate) fn of_test(&self, destination: &Destination) -> Result<Option<OwnRecording>, Failure> {
+        let Some(path) = &self.capture else { return Ok(None) };
+        let remotes = destination.resolve()?;
+        let peers: Vec<CapturedPeer> =
+            remotes.iter().map(|remote| CapturedPeer { remote: *remote, local_port: None }).collect();
+        start(path, destination.local.device.as_deref(), &peers).map(Some)
+    }
+
+    /// Begins to capture these connections, this end's address first, if a capture is wanted.
+    ///
+    /// # Errors
+    /// Fails if there are none, and as [`Recording::start`] does.
+    pub(crate) fn of_connections(&self, open: &[[SocketAddr; 2]]) -> Result<Option<OwnRecording>, Failure> {
+        let Some(path) = &self.capture else { return Ok(None) };
+        let peer = |[local, remote]: &[SocketAddr; 2]| CapturedPeer { remote: *remote, local_port: Some(local.port()) };
+        let peers: Vec<CapturedPeer> = open.iter().map(peer).collect();
+        start(path, None, &peers).map(Some)
+    }
+}
+
+/// Captures on the device that leads to the first peer.
+fn start(path: &Path, device: Option<&str>, peers: &[CapturedPeer]) -> Result<OwnRecording, Failure> {
+    let none = || Failure::new(FAILED, "there is no TCP connection to capture");
+    let first = peers.first().ok_or_else(none)?.remote.ip().to_canonical();
+    let device = device.map_or_else(|| output_device(first), |device| Ok(device.to_owned()));
+    let device =
+        device.map_err(|error| Failure::new(FAILED, format!("no network device leads to {first}: {error}")))?;
+    Ok(OwnRecording { path: path.to_owned(), recording: Recording::start(path, &device, peers)? })
+}
+
+impl OwnRecording {
+    /// Ends the capture. Returns it with the limit that it shows, next to the `other` verdict on the same transfer.
+    ///
+    /// # Errors
+    /// Fails if the file could not be written or read.
+    pub(crate) fn finish(self, bandwidth: Option<BitRate>, other: Option<&Verdict>) -> Result<OwnCapture, Failure> {
+        let recorded = self.recording.finish()?;
+        let name = self.path.display().to_string();
+        let mut limit = None;
+        if recorded.packets > 0 {
+            let mut file = PacketFile::open(&self.path)?;
+            let reading = read_flows(&mut file, &name, Explained::Largest(1), &AtomicBool::new(false));
+            let transfer = judge_capture(reading, bandwidth).transfers.into_iter().next();
+            limit = transfer.map(|transfer| transfer.diagnosis.verdict);
+        }
+        let (packets, dropped, left_out) = (recorded.packets, recorded.dropped, recorded.left_out);
+        Ok(OwnCapture { name, packets, dropped, left_out, limit: None, agrees: None }.with(limit, other))
+    }
+}
+
+/// Adds what was captured of a test to its record, which is kept whatever became of the capture.
+pub(crate) fn with_capture(
+    mut measurement: Measurement,
+    recording: Option<OwnRecording>,
+    bandwidth: Option<BitRate>,
+) -> Measurement {
+    match recording.map(|recording| recording.finish(bandwidth, measurement.limit.as_ref())) {
+        Some(Ok(capture)) => measurement.capture = Some(Box::new(capture)),
+        Some(Err(failure)) => measurement.warnings.push(failure.message),
+        None => {}
+    }
+    measurement
+}

@@ -1,0 +1,206 @@
+//! The course of a transfer as lines of marks.
+
+use fullpipe_record::Sample;
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+
+use super::measurement::round_trip;
+use super::style::{Style, heading};
+use super::table::{Align, Table};
+
+/// Marks of a line.
+const MARKS: usize = 34;
+
+/// Marks by height.
+const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// In flight and window are drawn to one scale unless the window is larger by more than this factor.
+const COMPARABLE: f64 = 4.0;
+
+/// Share by which a round-trip time grows at least from the lowest mark to the highest.
+const MIN_GROWTH: f64 = 0.25;
+
+/// Returns the rate, the bytes in flight, the window, the round-trip times and the retransmissions of a stream over
+/// time, each with its least and its most; nothing where there are too few samples.
+pub(crate) fn course(samples: &[&Sample], style: Style) -> String {
+    let [Some(first), Some(last)] = [samples.first(), samples.last()] else { return String::new() };
+    let (begin, duration) = (first.at, last.at.saturating_sub(first.at));
+    if samples.len() < 4 || duration == Span::ZERO {
+        return String::new();
+    }
+    let bins = Bins { samples, begin, width: duration.as_secs_f64() / MARKS as f64 };
+    let mut table = Table::new(&[("", Align::Left); 3]);
+    let mut row = |name: &str, marks: String, scale: String| {
+        table.row([name.to_owned(), marks, scale]);
+    };
+    let rates = bins.rates();
+    row("rate", marks(&rates, 0.0, most(&rates)), range(&rates, |bps| BitRate::from_bps(bps as u64).to_string()));
+    let size = |sample: &Sample, get: fn(&Sample) -> Option<ByteCount>| get(sample).map(|bytes| bytes.get() as f64);
+    let flight = bins.highest(|sample| size(sample, Sample::outstanding));
+    let window = bins.highest(|sample| size(sample, |sample| sample.tcp.snd_wnd));
+    let [flight_most, window_most] = [most(&flight), most(&window)];
+    let is_comparable = window_most <= flight_most * COMPARABLE;
+    let top = |own: f64| if is_comparable { flight_most.max(window_most) } else { own };
+    let bytes = |value: f64| format!("{value:.0} B");
+    row("in flight", marks(&flight, 0.0, top(flight_most)), range(&flight, bytes));
+    if !window.is_empty() {
+        row("window", marks(&window, 0.0, top(window_most)), range(&window, bytes));
+    }
+    let rtts = bins.highest(|sample| sample.tcp.rtt.map(Span::as_secs_f64));
+    if !rtts.is_empty() {
+        let floor = least(&rtts);
+        let top = most(&rtts).max(floor * (1.0 + MIN_GROWTH));
+        row("RTT", marks(&rtts, floor, top), range(&rtts, |secs| round_trip(Span::from_secs_f64(secs))));
+    }
+    let (again, packets) = bins.retransmitted();
+    if packets > 0 {
+        let plural = if packets == 1 { "" } else { "s" };
+        row("sent again", again, format!("{packets} packet{plural}"));
+    }
+    let each = format!("Course: {:.1} s, {} a mark", duration.as_secs_f64(), span(bins.width));
+    heading(style, &each) + &table.render(2, str::to_owned)
+}
+
+fn span(secs: f64) -> String {
+    if secs < 1.0 { format!("{:.0} ms", secs * 1e3) } else { format!("{secs:.1} s") }
+}
+
+/// The samples of each mark.
+struct Bins<'s> {
+    samples: &'s [&'s Sample],
+    begin: Span,
+    /// Seconds.
+    width: f64,
+}
+
+impl Bins<'_> {
+    fn index(&self, sample: &Sample) -> usize {
+        let since = sample.at.saturating_sub(self.begin).as_secs_f64();
+        ((since / self.width) as usize).min(MARKS - 1)
+    }
+
+    /// Returns the highest value in each; one without any has that of the one before. Empty if there is none at all.
+    fn highest(&self, value: impl Fn(&Sample) -> Option<f64>) -> Vec<f64> {
+        let mut found = [None; MARKS];
+        for sample in self.samples {
+            let place = &mut found[self.index(sample)];
+            *place = value(sample).into_iter().chain(*place).reduce(f64::max);
+        }
+        let first = found.iter().flatten().next().copied();
+        let carried = found.iter().scan(first, |last, value| {
+            *last = value.or(*last);
+            *last
+        });
+        carried.collect()
+    }
+
+    /// Returns the bits per second in each.
+    fn rates(&self) -> Vec<f64> {
+        let edges: Vec<f64> = (0..=MARKS).map(|edge| self.bytes_at(edge as f64 * self.width)).collect();
+        edges.windows(2).map(|pair| (pair[1] - pair[0]) * 8.0 / self.width).collect()
+    }
+
+    /// Returns the bytes that had arrived so many seconds after the begin, between samples in proportion.
+    fn bytes_at(&self, secs: f64) -> f64 {
+        let at = |sample: &Sample| sample.at.saturating_sub(self.begin).as_secs_f64();
+        let next = self.samples.partition_point(|sample| at(sample) <= secs);
+        let bytes = |index: usize| self.samples[index].bytes.get() as f64;
+        if next == 0 || next == self.samples.len() {
+            return bytes(next.saturating_sub(1));
+        }
+        let [from, to] = [at(self.samples[next - 1]), at(self.samples[next])];
+        let share = (secs - from) / (to - from).max(f64::MIN_POSITIVE);
+        bytes(next - 1) + share * (bytes(next) - bytes(next - 1))
+    }
+
+    /// Returns a cross for each in which packets were sent again, and their number.
+    fn retransmitted(&self) -> (String, u64) {
+        let mut marks = ['·'; MARKS];
+        let mut before = 0;
+        for sample in self.samples {
+            let now = sample.tcp.total_retrans.map_or(before, SegCount::get);
+            if now > before {
+                marks[self.index(sample)] = '×';
+            }
+            before = now.max(before);
+        }
+        (marks.iter().collect(), before)
+    }
+}
+
+fn marks(values: &[f64], low: f64, high: f64) -> String {
+    let height = |value: &f64| {
+        let share = (value - low) / (high - low).max(f64::MIN_POSITIVE);
+        HEIGHTS[((share * HEIGHTS.len() as f64) as usize).min(HEIGHTS.len() - 1)]
+    };
+    values.iter().map(height).collect()
+}
+
+fn range(values: &[f64], text: impl Fn(f64) -> String) -> String {
+    format!("{} to {}", text(least(values)), text(most(values)))
+}
+
+fn least(values: &[f64]) -> f64 {
+    values.iter().copied().reduce(f64::min).unwrap_or_default()
+}
+
+fn most(values: &[f64]) -> f64 {
+    values.iter().copied().reduce(f64::max).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_record::TcpInfo;
+
+    /// Ten seconds at 8 Mbit/s, less than half of that in the second half, in which a packet was sent again.
+    fn samples() -> Vec<Sample> {
+        let sample = |number: u64| {
+            let (early, late) = (number.min(50), number.saturating_sub(50));
+            let bytes = ByteCount::new(early * 100_000 + late * 40_000);
+            let flight = if late == 0 { 40_000 } else { 20_000 };
+            Sample {
+                at: Span::from_millis(number * 100),
+                stream: 0,
+                bytes,
+                tcp: TcpInfo {
+                    bytes_sent: Some(bytes + ByteCount::new(flight)),
+                    bytes_acked: Some(bytes),
+                    bytes_retrans: Some(ByteCount::ZERO),
+                    snd_wnd: Some(ByteCount::new(80_000)),
+                    rtt: Some(Span::from_millis(40)),
+                    total_retrans: Some(SegCount::new(u64::from(number >= 70))),
+                    ..TcpInfo::default()
+                },
+                memory: None,
+            }
+        };
+        (0..=100).map(sample).collect()
+    }
+
+    #[test]
+    fn each_line_shows_the_course_with_its_scale() {
+        let samples = samples();
+        let text = course(&samples.iter().collect::<Vec<_>>(), Style::PLAIN);
+        let lines: Vec<&str> = text.lines().skip(1).collect();
+        let half = MARKS / 2;
+        assert_eq!(lines[0], "Course: 10.0 s, 294 ms a mark");
+        let rate = format!("  rate        {}{}  3.2 Mbit/s to 8 Mbit/s", "█".repeat(half), "▄".repeat(half));
+        assert_eq!(lines[1], rate);
+        assert!(lines[2].starts_with("  in flight   ▅") && lines[2].ends_with("▃  20000 B to 40000 B"), "{text}");
+        assert!(lines[3].ends_with("█  80000 B to 80000 B"), "drawn to the scale of the bytes in flight: {text}");
+        assert!(lines[4].contains("▁▁") && lines[4].ends_with("40 ms to 40 ms"), "{text}");
+        assert_eq!(lines[5].matches('×').count(), 1);
+        assert!(lines[5].ends_with("·  1 packet"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn few_samples_have_no_course() {
+        let samples = samples();
+        for count in [0, 1, 3] {
+            assert_eq!(course(&samples.iter().take(count).collect::<Vec<_>>(), Style::PLAIN), "");
+        }
+        let at_once = vec![&samples[0]; 9];
+        assert_eq!(course(&at_once, Style::PLAIN), "");
+    }
+}

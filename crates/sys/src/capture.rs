@@ -1,0 +1,474 @@
+//! Sockets that capture the TCP segments of a device.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use fullpipe_units::Time;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
+
+use crate::devices::devices;
+use crate::packet::{bind_to, packet_drops};
+use crate::socket::set_option;
+
+/// Bytes kept of each packet: more than the headers of IPv6 and TCP with all options.
+pub const CAPTURED_LENGTH: u32 = 128;
+
+/// The ring between the kernel and the reader: 32 MiB, more than 100 000 packets.
+const BLOCK: usize = 1 << 18;
+const BLOCKS: usize = 128;
+
+/// The kernel hands over a block that is not full after this time, in milliseconds.
+const RETIRE_AFTER: u32 = 20;
+
+/// Bytes of a frame, by which nothing but the size of the ring is checked (`TPACKET_V3` packs them).
+const FRAME: usize = 2048;
+
+/// Connections that are captured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CapturedPeer {
+    /// Address and port of their remote end.
+    pub remote: SocketAddr,
+    /// Port of their local end; any if not set.
+    pub local_port: Option<u16>,
+}
+
+/// Maximum number of peers: those beyond it are not captured. Their filter must fit into the memory of options that a
+/// socket has (`net.core.optmem_max`, 20 KiB until Linux 6.7).
+pub const MAX_PEERS: usize = 12;
+
+/// A packet that passed the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CapturedFrame<'f> {
+    /// The kernel's time, since 1970 in UTC.
+    pub at: Time,
+    /// Its first bytes, from the IP header on.
+    pub bytes: &'f [u8],
+    /// Its length in bytes.
+    pub original: u32,
+}
+
+/// A socket that captures the TCP segments which pass a device, each once, through a ring that it shares with the
+/// kernel (`TPACKET_V3`, packet(7)).
+#[derive(Debug)]
+pub struct CaptureSocket {
+    socket: OwnedFd,
+    ring: Ring,
+    /// Number of the block that the kernel hands over next.
+    next: usize,
+    drops: u64,
+}
+
+impl CaptureSocket {
+    /// Opens a socket on device `name` of the calling thread's network namespace: for all TCP, or for what passes to
+    /// and from the first [`MAX_PEERS`] of `peers` if there are any.
+    ///
+    /// # Errors
+    /// `PermissionDenied` without `CAP_NET_RAW` over the namespace, `ENODEV` if there is no such device.
+    pub fn open(name: &str, peers: &[CapturedPeer]) -> io::Result<Self> {
+        // Without a protocol it receives nothing yet. A socket of datagrams begins packets at the IP header, whatever
+        // the device is.
+        let socket = socket_with(AddressFamily::PACKET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+        let index = name_to_index(&socket, name)?;
+        // What loopback sends, it receives.
+        let is_loopback = devices()?.iter().any(|device| device.index == index && device.is_loopback);
+        attach(&socket, &program(peers, is_loopback))?;
+        set_option(&socket, libc::SOL_PACKET, PACKET_VERSION, &TPACKET_V3.to_ne_bytes())?;
+        let request: [u32; 7] =
+            [BLOCK as u32, BLOCKS as u32, FRAME as u32, (BLOCK / FRAME * BLOCKS) as u32, RETIRE_AFTER, 0, 0];
+        let request: Vec<u8> = request.into_iter().flat_map(u32::to_ne_bytes).collect();
+        set_option(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
+        let ring = Ring::map(&socket)?;
+        bind_to(&socket, index, libc::ETH_P_ALL as u16)?;
+        Ok(Self { socket, ring, next: 0, drops: 0 })
+    }
+
+    /// Waits until `timeout` for packets, and passes those of one block to `each`. Returns how many there were.
+    ///
+    /// # Errors
+    /// `ENETDOWN` once the device is down or away. What was captured before was passed on.
+    pub fn read(&mut self, timeout: Duration, each: &mut dyn FnMut(CapturedFrame<'_>)) -> io::Result<usize> {
+        if !self.ring.is_ready(self.next) {
+            let timeout = Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() };
+            let mut waiting = [PollFd::new(&self.socket, PollFlags::IN)];
+            match poll(&mut waiting, Some(&timeout)) {
+                Err(rustix::io::Errno::INTR) => return Ok(0),
+                polled => polled?,
+            };
+            if !self.ring.is_ready(self.next) {
+                sockopt::socket_error(&self.socket)??;
+                return Ok(0);
+            }
+        }
+        let count = frames(self.ring.block(self.next), each);
+        self.ring.give_back(self.next);
+        self.next = (self.next + 1) % BLOCKS;
+        Ok(count)
+    }
+
+    /// Returns how many packets found the ring full so far.
+    ///
+    /// # Errors
+    /// What `getsockopt` reports.
+    pub fn drops(&mut self) -> io::Result<u64> {
+        self.drops += packet_drops(&self.socket)?;
+        Ok(self.drops)
+    }
+}
+
+/// Passes the packets of a block to `each`. Returns their number. The kernel wrote the block: lengths that do not fit
+/// end it.
+fn frames(block: &[u8], each: &mut dyn FnMut(CapturedFrame<'_>)) -> usize {
+    const BLOCK_PACKETS: usize = 12;
+    const BLOCK_FIRST: usize = 16;
+    let (packets, mut at) = (word(block, BLOCK_PACKETS), word(block, BLOCK_FIRST) as usize);
+    let mut count = 0;
+    for _ in 0..packets {
+        let Some(header) = block.get(at..).filter(|header| header.len() >= FRAME_HEADER) else { break };
+        let [next, seconds, nanos, captured, original] = [0, 4, 8, 12, 16].map(|place| word(header, place));
+        let begin = usize::from(u16::from_ne_bytes([header[26], header[27]]));
+        let Some(bytes) = header.get(begin..begin + captured as usize) else { break };
+        let at_nanos = u64::from(seconds) * 1_000_000_000 + u64::from(nanos);
+        each(CapturedFrame { at: Time::from_nanos(at_nanos), bytes, original });
+        count += 1;
+        at += next as usize;
+    }
+    count
+}
+
+/// Bytes of `struct tpacket3_hdr`.
+const FRAME_HEADER: usize = 48;
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+}
+
+/// Of `linux/if_packet.h`; the crate `libc` has no names for them.
+const PACKET_VERSION: i32 = 10;
+const TPACKET_V3: i32 = 2;
+const TP_STATUS_KERNEL: u32 = 0;
+const TP_STATUS_USER: u32 = 1;
+
+/// Place of the status in `struct tpacket_block_desc`.
+const BLOCK_STATUS: usize = 8;
+
+/// Memory that the kernel writes packets into, block by block.
+#[derive(Debug)]
+struct Ring {
+    begin: NonNull<u8>,
+}
+
+// SAFETY: the memory belongs to the ring alone, and any thread may read it.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    fn map(socket: &OwnedFd) -> io::Result<Self> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: the kernel chooses an address of its own; the descriptor is open and has a ring of this size.
+        let begin = unsafe {
+            libc::mmap(std::ptr::null_mut(), BLOCK * BLOCKS, protection, libc::MAP_SHARED, socket.as_raw_fd(), 0)
+        };
+        if begin == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        NonNull::new(begin.cast()).map(|begin| Self { begin }).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+
+    fn status(&self, number: usize) -> &AtomicU32 {
+        // SAFETY: block `number` is one of the ring's, and its status lies within it at a multiple of four bytes. The
+        // kernel and this program change it as a whole only.
+        unsafe { AtomicU32::from_ptr(self.begin.as_ptr().add(number % BLOCKS * BLOCK + BLOCK_STATUS).cast()) }
+    }
+
+    /// Returns true if the kernel has handed the block over.
+    fn is_ready(&self, number: usize) -> bool {
+        self.status(number).load(Ordering::Acquire) & TP_STATUS_USER != 0
+    }
+
+    /// Returns a block, which is empty unless the kernel has handed it over.
+    fn block(&self, number: usize) -> &[u8] {
+        if !self.is_ready(number) {
+            return &[];
+        }
+        // SAFETY: the block lies within the ring. The kernel does not write it until it is given back, which takes the
+        // ring exclusively.
+        unsafe { std::slice::from_raw_parts(self.begin.as_ptr().add(number % BLOCKS * BLOCK), BLOCK) }
+    }
+
+    /// Lets the kernel write the block again.
+    fn give_back(&mut self, number: usize) {
+        self.status(number).store(TP_STATUS_KERNEL, Ordering::Release);
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the memory was mapped with this length, and nothing refers to it any more. A failure leaves it
+        // mapped.
+        unsafe { libc::munmap(self.begin.as_ptr().cast(), BLOCK * BLOCKS) };
+    }
+}
+
+/// A field of a packet that a filter compares.
+#[derive(Debug, Clone, Copy)]
+enum Field {
+    /// The Ethernet type, as the kernel knows it.
+    Protocol,
+    /// `PACKET_OUTGOING` and others.
+    PacketType,
+    Byte(u32),
+    Word(u32),
+    Half(u32),
+    /// The fragment's offset of IPv4.
+    Offset,
+    /// 16 bits at this place behind IPv4's header.
+    Behind(u32),
+}
+
+/// Comparison of a field: true if it is equal to the value, or with `false` if it is not.
+type Check = (Field, u32, bool);
+
+/// Returns the filter: a packet passes if all checks of one of several lists are true.
+fn program(peers: &[CapturedPeer], is_loopback: bool) -> Vec<libc::sock_filter> {
+    const OUTGOING: u32 = 4;
+    let of_peers = || peers.iter().take(MAX_PEERS).flat_map(of_peer).collect();
+    let mut lists = if peers.is_empty() { any_tcp() } else { of_peers() };
+    if is_loopback {
+        for list in &mut lists {
+            list.push((Field::PacketType, OUTGOING, false));
+        }
+    }
+    assembled(&lists)
+}
+
+const TCP: u32 = 6;
+
+fn is_v4() -> [Check; 2] {
+    [(Field::Protocol, libc::ETH_P_IP as u32, true), (Field::Byte(9), TCP, true)]
+}
+
+fn is_v6(next: u32) -> [Check; 2] {
+    [(Field::Protocol, libc::ETH_P_IPV6 as u32, true), (Field::Byte(6), next, true)]
+}
+
+fn any_tcp() -> Vec<Vec<Check>> {
+    const FRAGMENT: u32 = 44;
+    let fragment = [&is_v6(FRAGMENT)[..], &[(Field::Byte(40), TCP, true)]].concat();
+    vec![is_v4().to_vec(), is_v6(TCP).to_vec(), fragment]
+}
+
+fn of_peer(peer: &CapturedPeer) -> [Vec<Check>; 2] {
+    // The remote end is the source, or the destination.
+    [0, 1].map(|end| {
+        let ports = [(end, Some(peer.remote.port())), (1 - end, peer.local_port)];
+        let ports = ports.into_iter().filter_map(|(end, port)| Some((end, u32::from(port?))));
+        match peer.remote.ip().to_canonical() {
+            IpAddr::V4(address) => {
+                let address = (Field::Word(12 + 4 * end), u32::from(address), true);
+                let ports = ports.map(|(end, port)| (Field::Behind(2 * end), port, true));
+                is_v4().into_iter().chain([address, (Field::Offset, 0, true)]).chain(ports).collect()
+            }
+            IpAddr::V6(address) => {
+                let words = address.octets();
+                let words = words.as_chunks::<4>().0.iter().zip(0..);
+                let place = |number: u32| Field::Word(8 + 16 * end + 4 * number);
+                let words = words.map(|(word, number)| (place(number), u32::from_be_bytes(*word), true));
+                let ports = ports.map(|(end, port)| (Field::Half(40 + 2 * end), port, true));
+                is_v6(TCP).into_iter().chain(words).chain(ports).collect()
+            }
+        }
+    })
+}
+
+/// Returns lists of checks in the classic language of filters (bpf(4), `linux/filter.h`).
+fn assembled(lists: &[Vec<Check>]) -> Vec<libc::sock_filter> {
+    const LOAD_WORD: u16 = 0x20;
+    const LOAD_HALF: u16 = 0x28;
+    const LOAD_BYTE: u16 = 0x30;
+    const LOAD_HALF_BEHIND: u16 = 0x48;
+    const LOAD_HEADER_LENGTH: u16 = 0xB1;
+    const AND: u16 = 0x54;
+    const JUMP_IF_EQUAL: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    let line = |code: u16, k: u32| libc::sock_filter { code, jt: 0, jf: 0, k };
+    let ancillary = |number: i32| line(LOAD_WORD, (libc::SKF_AD_OFF + number) as u32);
+    let load = |field: Field| match field {
+        Field::Protocol => vec![ancillary(libc::SKF_AD_PROTOCOL)],
+        Field::PacketType => vec![ancillary(libc::SKF_AD_PKTTYPE)],
+        Field::Byte(at) => vec![line(LOAD_BYTE, at)],
+        Field::Half(at) => vec![line(LOAD_HALF, at)],
+        Field::Word(at) => vec![line(LOAD_WORD, at)],
+        Field::Offset => vec![line(LOAD_HALF, 6), line(AND, 0x1FFF)],
+        Field::Behind(at) => vec![line(LOAD_HEADER_LENGTH, 0), line(LOAD_HALF_BEHIND, at)],
+    };
+    let mut all = Vec::new();
+    for list in lists {
+        let mut lines: Vec<libc::sock_filter> = Vec::new();
+        let mut jumps = Vec::new();
+        for (field, value, is_equal) in list {
+            lines.extend(load(*field));
+            jumps.push((lines.len(), *is_equal));
+            lines.push(line(JUMP_IF_EQUAL, *value));
+        }
+        lines.push(line(RETURN, CAPTURED_LENGTH));
+        let length = lines.len();
+        for (at, is_equal) in jumps {
+            // To the next list.
+            let over = (length - at - 1) as u8;
+            if is_equal { lines[at].jf = over } else { lines[at].jt = over }
+        }
+        all.extend(lines);
+    }
+    all.push(line(RETURN, 0));
+    all
+}
+
+fn attach(socket: &OwnedFd, program: &[libc::sock_filter]) -> io::Result<()> {
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
+    let length = size_of::<libc::sock_fprog>() as libc::socklen_t;
+    // SAFETY: the descriptor is open; the kernel reads `length` bytes of `filter` and the `len` lines that it refers
+    // to, both of which outlive the call, and writes neither.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const filter).cast(),
+            length,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a filter over an IP packet as bpf(4) describes it. Returns how many bytes are kept.
+    fn kept(program: &[libc::sock_filter], packet: &[u8], protocol: u32, packet_type: u32) -> u32 {
+        let byte = |at: u32| packet.get(at as usize).copied();
+        let half = |at: u32| Some(u32::from(byte(at)?) << 8 | u32::from(byte(at + 1)?));
+        let (mut a, mut x, mut at) = (0, 0, 0);
+        loop {
+            let line = program[at];
+            at += 1;
+            let loaded = match line.code {
+                0x20 if line.k == libc::SKF_AD_OFF as u32 => Some(protocol),
+                0x20 if line.k == libc::SKF_AD_OFF as u32 + 4 => Some(packet_type),
+                0x20 => half(line.k).zip(half(line.k + 2)).map(|(high, low)| high << 16 | low),
+                0x28 => half(line.k),
+                0x30 => byte(line.k).map(u32::from),
+                0x48 => half(line.k + x),
+                0xB1 => {
+                    x = u32::from(packet[0] & 0x0F) * 4;
+                    Some(a)
+                }
+                0x54 => Some(a & line.k),
+                0x15 => {
+                    at += usize::from(if a == line.k { line.jt } else { line.jf });
+                    Some(a)
+                }
+                0x06 => return line.k,
+                other => panic!("{other:x}"),
+            };
+            // A packet that is too short is not kept.
+            let Some(loaded) = loaded else { return 0 };
+            a = loaded;
+        }
+    }
+
+    fn v4(protocol: u8, hosts: [u8; 2], ports: [u16; 2]) -> Vec<u8> {
+        let mut packet = vec![0x46, 0, 0, 44, 0, 0, 0x40, 0, 64, protocol, 0, 0];
+        for host in hosts {
+            packet.extend([10, 0, 0, host]);
+        }
+        packet.extend([1, 1, 1, 0]);
+        for port in ports {
+            packet.extend(port.to_be_bytes());
+        }
+        packet.extend([0; 16]);
+        packet
+    }
+
+    fn v6(protocol: u8, hosts: [u8; 2], ports: [u16; 2]) -> Vec<u8> {
+        let mut packet = vec![0x60, 0, 0, 0, 0, 20, protocol, 64];
+        for host in hosts {
+            packet.extend([0xFD, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]);
+        }
+        for port in ports {
+            packet.extend(port.to_be_bytes());
+        }
+        packet.extend([0; 16]);
+        packet
+    }
+
+    const V4: u32 = 0x0800;
+    const V6: u32 = 0x86DD;
+
+    #[test]
+    fn a_filter_passes_tcp_alone() {
+        let program = program(&[], false);
+        let kept = |packet: &[u8], protocol| kept(&program, packet, protocol, 0);
+        assert_eq!(kept(&v4(6, [1, 2], [7, 8]), V4), CAPTURED_LENGTH);
+        assert_eq!(kept(&v6(6, [1, 2], [7, 8]), V6), CAPTURED_LENGTH);
+        let fragment = |protocol| [&v6(44, [1, 2], [0, 0])[..40], &[protocol, 0, 0, 0, 0, 0, 0, 0]].concat();
+        assert_eq!((kept(&fragment(6), V6), kept(&fragment(17), V6)), (CAPTURED_LENGTH, 0));
+        assert_eq!((kept(&v4(17, [1, 2], [7, 8]), V4), kept(&v6(58, [1, 2], [7, 8]), V6)), (0, 0));
+        assert_eq!((kept(&[0; 28], 0x0806), kept(&[0x45; 4], V4)), (0, 0), "ARP, and what is too short");
+    }
+
+    #[test]
+    fn a_filter_for_a_peer_passes_both_directions_of_its_connections() {
+        type Build = fn(u8, [u8; 2], [u16; 2]) -> Vec<u8>;
+        for (remote, packet, protocol) in [("10.0.0.2:5201", v4 as Build, V4), ("[fd00::2]:5201", v6, V6)] {
+            let other = CapturedPeer { remote: "192.0.2.1:5201".parse().unwrap(), local_port: None };
+            let peer = CapturedPeer { remote: remote.parse().unwrap(), local_port: None };
+            let any_port = program(&[other, peer], false);
+            let passes = |packet: &[u8]| kept(&any_port, packet, protocol, 0) > 0;
+            assert!(passes(&packet(6, [1, 2], [40_000, 5201])) && passes(&packet(6, [2, 1], [5201, 40_000])));
+            assert!(!passes(&packet(6, [1, 2], [5201, 40_000])), "the port is the other end's");
+            assert!(!passes(&packet(6, [1, 3], [40_000, 5201])) && !passes(&packet(6, [3, 1], [5201, 40_000])));
+            assert!(!passes(&packet(17, [1, 2], [40_000, 5201])));
+            let one_port = program(&[CapturedPeer { local_port: Some(40_000), ..peer }], false);
+            let passes = |packet: &[u8]| kept(&one_port, packet, protocol, 0) > 0;
+            assert!(passes(&packet(6, [1, 2], [40_000, 5201])) && passes(&packet(6, [2, 1], [5201, 40_000])));
+            assert!(!passes(&packet(6, [1, 2], [40_001, 5201])) && !passes(&packet(6, [2, 1], [5201, 40_001])));
+        }
+        let many = vec![CapturedPeer { remote: "[fd00::2]:1".parse().unwrap(), local_port: Some(1) }; 1000];
+        // In the kernel a load is up to eight instructions, and a comparison two, of eight bytes each.
+        assert!(program(&many, true).len() / 2 * (8 + 2) * 8 <= 20 << 10);
+    }
+
+    #[test]
+    fn loopback_passes_each_packet_once() {
+        let (once, twice) = (program(&[], true), program(&[], false));
+        let packet = v4(6, [1, 2], [7, 8]);
+        let outgoing = 4;
+        assert_eq!((kept(&once, &packet, V4, outgoing), kept(&once, &packet, V4, 0)), (0, CAPTURED_LENGTH));
+        assert_eq!(kept(&twice, &packet, V4, outgoing), CAPTURED_LENGTH);
+    }
+
+    #[test]
+    fn a_block_with_wrong_lengths_ends_early() {
+        let mut block = vec![0; 400];
+        block[12..16].copy_from_slice(&3_u32.to_ne_bytes());
+        block[16..20].copy_from_slice(&48_u32.to_ne_bytes());
+        let mut frame = |at: usize, next: u32, captured: u32, begin: u16| {
+            block[at..at + 4].copy_from_slice(&next.to_ne_bytes());
+            block[at + 4..at + 8].copy_from_slice(&7_u32.to_ne_bytes());
+            block[at + 12..at + 16].copy_from_slice(&captured.to_ne_bytes());
+            block[at + 26..at + 28].copy_from_slice(&begin.to_ne_bytes());
+        };
+        frame(48, 100, 30, 70);
+        frame(148, 100, 300, 70);
+        let mut lengths = Vec::new();
+        assert_eq!(frames(&block, &mut |frame| lengths.push((frame.bytes.len(), frame.at.as_nanos()))), 1);
+        assert_eq!(lengths, [(30, 7_000_000_000)]);
+        assert_eq!(frames(&[], &mut |_| panic!()), 0);
+    }
+}

@@ -1,0 +1,73 @@
+//! Files of `pcap-savefile(5)`, written.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use fullpipe_units::Time;
+use fullpipe_wire::LinkType;
+
+const MAGIC: u32 = 0xA1B2_3C4D;
+const VERSION: u32 = 2 | 4 << 16;
+const SECOND: u64 = 1_000_000_000;
+
+/// A new file with times in nanoseconds. It is removed unless it is finished.
+#[derive(Debug)]
+pub(crate) struct PcapWriter {
+    file: BufWriter<File>,
+    /// The file, while it is not finished; none for a device.
+    unfinished: Option<PathBuf>,
+    written: u64,
+}
+
+impl PcapWriter {
+    /// Creates a file of packets of one link type, of which at most `snap_length` bytes are kept. An existing file is
+    /// never overwritten; a device is written to.
+    pub(crate) fn create(path: &Path, link: LinkType, snap_length: u32) -> io::Result<Self> {
+        let is_device = fs::metadata(path).is_ok_and(|found| found.file_type().is_char_device());
+        let file = OpenOptions::new().write(true).create_new(!is_device).open(path)?;
+        let unfinished = (!is_device).then(|| path.to_owned());
+        let mut writer = Self { file: BufWriter::with_capacity(1 << 18, file), unfinished, written: 0 };
+        writer.write(&words([MAGIC, VERSION, 0, 0, snap_length, u32::from(link.0)]))?;
+        Ok(writer)
+    }
+
+    /// Adds the first `bytes` of a packet that had the length `original`.
+    pub(crate) fn packet(&mut self, at: Time, bytes: &[u8], original: u32) -> io::Result<()> {
+        let nanos = at.as_nanos();
+        let seconds = u32::try_from(nanos / SECOND).unwrap_or(u32::MAX);
+        self.write(&words([seconds, (nanos % SECOND) as u32, bytes.len() as u32, original]))?;
+        self.write(bytes)
+    }
+
+    /// Returns the bytes that were written.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Completes the file.
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        self.file.flush()?;
+        self.unfinished = None;
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.written += bytes.len() as u64;
+        self.file.write_all(bytes)
+    }
+}
+
+impl Drop for PcapWriter {
+    fn drop(&mut self) {
+        if let Some(path) = &self.unfinished {
+            // Somebody else may have removed it.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn words<const N: usize>(words: [u32; N]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}

@@ -1,0 +1,120 @@
+//! A capture of some connections, kept in a file while they last.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use fullpipe_sys::{CAPTURED_LENGTH, CaptureSocket, CapturedFrame, CapturedPeer};
+use fullpipe_wire::LinkType;
+
+use crate::CaptureError;
+use crate::pcap_writer::PcapWriter;
+
+/// Size of a file from which on packets are left out: about three million of them.
+const MAX_SIZE: u64 = 256 << 20;
+
+/// Time after which a wait for packets asks whether it shall end, and in which the kernel hands over the last ones.
+const POLL_INTERVAL: Duration = Duration::from_millis(60);
+
+/// A capture that is under way. Dropped unfinished, it leaves no file.
+#[derive(Debug)]
+pub struct Recording {
+    path: PathBuf,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<io::Result<Recorded>>>,
+}
+
+/// The content of a capture that was kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Recorded {
+    /// Packets in the file. Without any there is no file.
+    pub packets: u64,
+    /// Packets that the kernel had no room for.
+    pub dropped: u64,
+    /// Packets that the file had no room for: all after it was full.
+    pub left_out: u64,
+}
+
+impl Recording {
+    /// Begins to keep the first 128 bytes of the packets of connections with `peers` that pass `device` of the calling
+    /// thread's network namespace, in a new file of at most 256 MiB.
+    ///
+    /// # Errors
+    ///
+    /// Fails without `CAP_NET_RAW`, if there is no such device, and if the file exists or cannot be made.
+    pub fn start(path: &Path, device: &str, peers: &[CapturedPeer]) -> Result<Self, CaptureError> {
+        let no_capture = |source| CaptureError::Capture { device: device.to_owned(), source };
+        let no_file = |source| CaptureError::Write { file: path.display().to_string(), source };
+        let socket = CaptureSocket::open(device, peers).map_err(no_capture)?;
+        let file = PcapWriter::create(path, LinkType::RAW, CAPTURED_LENGTH).map_err(no_file)?;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&is_over);
+        let thread = thread::Builder::new().name("capture".to_owned()).spawn(move || record(socket, file, &flag));
+        Ok(Self { path: path.to_owned(), is_over, thread: Some(thread.map_err(no_capture)?) })
+    }
+
+    /// Ends the capture once all packets up to now are in the file.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file could not be written; it is then removed.
+    pub fn finish(mut self) -> Result<Recorded, CaptureError> {
+        let ended = self.end().unwrap_or_else(|| Err(io::Error::other("the capture stopped")));
+        ended.map_err(|source| CaptureError::Write { file: self.path.display().to_string(), source })
+    }
+
+    fn end(&mut self) -> Option<io::Result<Recorded>> {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.take()?.join().ok()
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            // An empty file is removed; one with packets is of a test that did not end.
+            if let Some(Ok(Recorded { packets: 1.., .. })) = self.end() {
+                let _ = std::fs::remove_file(&self.path);
+            }
+        }
+    }
+}
+
+/// Writes packets until the flag is set and no more come, or the device goes away.
+fn record(mut socket: CaptureSocket, mut file: PcapWriter, is_over: &AtomicBool) -> io::Result<Recorded> {
+    let mut recorded = Recorded::default();
+    loop {
+        let was_over = is_over.load(Ordering::Relaxed);
+        let mut written = Ok(());
+        let read = socket.read(POLL_INTERVAL, &mut |frame| {
+            if written.is_ok() {
+                written = keep(&mut file, &mut recorded, &frame);
+            }
+        });
+        written?;
+        match read {
+            Ok(0) if was_over => break,
+            Ok(_) => {}
+            // The device is down or away: the connections do not go on either.
+            Err(_) => break,
+        }
+    }
+    recorded.dropped = socket.drops().unwrap_or_default();
+    if recorded.packets > 0 {
+        file.finish()?;
+    }
+    Ok(recorded)
+}
+
+fn keep(file: &mut PcapWriter, recorded: &mut Recorded, frame: &CapturedFrame<'_>) -> io::Result<()> {
+    // A smaller packet after one that was left out would make a gap that nothing shows.
+    if recorded.left_out > 0 || file.written() + 16 + frame.bytes.len() as u64 > MAX_SIZE {
+        recorded.left_out += 1;
+        return Ok(());
+    }
+    recorded.packets += 1;
+    file.packet(frame.at, frame.bytes, frame.original)
+}

@@ -1,0 +1,238 @@
+//! Time–sequence graphs for xplot, in the language of tcptrace's (`tsg`).
+
+use std::fmt;
+use std::fs::{self, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fullpipe_record::FlowReport;
+use fullpipe_units::{Span, Time};
+use fullpipe_wire::{Captured, Segment, flags, read_captured};
+
+use crate::error::CaptureError;
+use crate::file::PacketFile;
+
+/// Lines of a graph at most: about 50 MB.
+const MAX_LINES: u64 = 1 << 20;
+
+/// Packets after which an interrupt is noticed.
+const INTERRUPT_INTERVAL: u64 = 4096;
+
+/// A graph that was drawn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plot {
+    /// Its file.
+    pub path: PathBuf,
+    /// Packets that were left out since it would have become too long: all after the first of them.
+    pub left_out: u64,
+}
+
+/// Draws what the end of `flow` with more data sent, over time: data in white, data below what was seen before in red,
+/// acknowledgements as a green line, the edge of the window as a yellow one where its scale is known, and SACK blocks
+/// in purple. `file` is the capture from its begin, and the graph a new file of at most a million lines in `folder`,
+/// which is made.
+///
+/// # Errors
+///
+/// Fails if the capture cannot be read, or the graph exists or cannot be written; it is then removed.
+pub fn plot(
+    file: &mut PacketFile,
+    flow: &FlowReport,
+    folder: &Path,
+    interrupt: &AtomicBool,
+) -> Result<Plot, CaptureError> {
+    let path = folder.join(format!("connection-{}.xpl", flow.number));
+    let fail = |source| CaptureError::Write { file: path.display().to_string(), source };
+    fs::create_dir_all(folder).map_err(fail)?;
+    let to = OpenOptions::new().write(true).create_new(true).open(&path).map_err(fail)?;
+    let drawn = draw(file, flow, &mut BufWriter::new(to), interrupt);
+    if drawn.is_err() {
+        // The first error counts.
+        let _ = fs::remove_file(&path);
+    }
+    match drawn {
+        Ok(left_out) => Ok(Plot { path, left_out }),
+        Err(Stopped::Read(error)) => Err(error),
+        Err(Stopped::Write(source)) => Err(fail(source)),
+    }
+}
+
+enum Stopped {
+    Read(CaptureError),
+    Write(io::Error),
+}
+
+/// Draws the graph. Returns how many packets were left out.
+fn draw(file: &mut PacketFile, flow: &FlowReport, to: &mut impl Write, interrupt: &AtomicBool) -> Result<u64, Stopped> {
+    let mut graph = Graph::begin(flow, to).map_err(Stopped::Write)?;
+    let (mut begin, mut left_out, mut packets) = (None, 0, 0_u64);
+    while !packets.is_multiple_of(INTERRUPT_INTERVAL) || !interrupt.load(Ordering::Relaxed) {
+        packets += 1;
+        let Some(packet) = file.next_packet().map_err(Stopped::Read)? else { break };
+        let Captured::Tcp(segment) = read_captured(packet.link, packet.bytes, packet.original as usize) else {
+            continue;
+        };
+        let since = packet.at.since(*begin.get_or_insert(packet.at));
+        if !graph.has(&segment, since, flow) {
+            continue;
+        }
+        if graph.lines >= MAX_LINES {
+            left_out += 1;
+            continue;
+        }
+        graph.add(&segment, packet.at).map_err(Stopped::Write)?;
+    }
+    graph.line(format_args!("go")).and_then(|()| graph.to.flush()).map_err(Stopped::Write)?;
+    Ok(left_out)
+}
+
+/// A colour of a graph, as tcptrace uses them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Color {
+    White,
+    Red,
+    Green,
+    Yellow,
+    Purple,
+}
+
+impl Color {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::White => "white",
+            Self::Red => "red",
+            Self::Green => "green",
+            Self::Yellow => "yellow",
+            Self::Purple => "purple",
+        }
+    }
+}
+
+struct Graph<'t, W> {
+    to: &'t mut W,
+    sender: Option<SocketAddr>,
+    receiver: Option<SocketAddr>,
+    /// Shift of the receiver's windows, where it is known.
+    scale: Option<u8>,
+    color: Color,
+    lines: u64,
+    /// Highest sequence number that was sent.
+    highest: Option<u32>,
+    /// Time, acknowledgement and edge of the window of the last acknowledgement.
+    acknowledged: Option<(Time, u32, Option<u32>)>,
+}
+
+impl<'t, W: Write> Graph<'t, W> {
+    fn begin(flow: &FlowReport, to: &'t mut W) -> io::Result<Self> {
+        let index = flow.sender();
+        let [sender, receiver] = [&flow.ends[index], &flow.ends[1 - index]];
+        let shifts = sender.window_scale.zip(receiver.window_scale);
+        let has_syns = sender.syn.is_some() && receiver.syn.is_some();
+        let mut graph = Self {
+            to,
+            sender: sender.address.parse().ok(),
+            receiver: receiver.address.parse().ok(),
+            scale: has_syns.then_some(shifts.map_or(0, |(_, shift)| shift)),
+            color: Color::White,
+            lines: 0,
+            highest: None,
+            acknowledged: None,
+        };
+        graph.line(format_args!("timeval double\ntitle"))?;
+        graph.line(format_args!("{}_==>_{} (time sequence graph)", sender.address, receiver.address))?;
+        graph.line(format_args!("xlabel\ntime\nylabel\nsequence number\nwhite"))?;
+        Ok(graph)
+    }
+
+    /// Returns true if a segment so long after the capture's first is one of this connection.
+    fn has(&self, segment: &Segment, since: Span, flow: &FlowReport) -> bool {
+        let ends = [Some(segment.source), Some(segment.destination)];
+        let is_between = ends == [self.sender, self.receiver] || ends == [self.receiver, self.sender];
+        is_between && since >= flow.begin && since <= flow.begin + flow.duration
+    }
+
+    fn add(&mut self, segment: &Segment, at: Time) -> io::Result<()> {
+        if Some(segment.source) == self.sender {
+            self.add_data(segment, Stamp(at))
+        } else if segment.has(flags::ACK) {
+            self.add_acknowledgement(segment, at)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn add_data(&mut self, segment: &Segment, at: Stamp) -> io::Result<()> {
+        let (start, end) = (segment.sequence, segment.sequence.wrapping_add(segment.payload));
+        if start == end {
+            return Ok(());
+        }
+        let is_new = self.highest.is_none_or(|highest| end.wrapping_sub(highest).cast_signed() > 0);
+        let was_seen = self.highest.is_some_and(|highest| start.wrapping_sub(highest).cast_signed() < 0);
+        if is_new {
+            self.highest = Some(end);
+        }
+        self.color(if was_seen { Color::Red } else { Color::White })?;
+        self.line(format_args!("darrow {at} {start}\nuarrow {at} {end}"))?;
+        self.line(format_args!("line {at} {start} {at} {end}"))
+    }
+
+    fn add_acknowledgement(&mut self, segment: &Segment, time: Time) -> io::Result<()> {
+        let (at, acknowledged) = (Stamp(time), segment.acknowledgement);
+        let is_scaled = segment.flags & (flags::SYN | flags::RST) == 0;
+        let scale = self.scale.filter(|_| is_scaled);
+        let edge = scale.map(|scale| acknowledged.wrapping_add(u32::from(segment.window) << scale.min(14)));
+        if let Some((before, last, last_edge)) = self.acknowledged {
+            // One that was overtaken moves nothing.
+            if acknowledged.wrapping_sub(last).cast_signed() < 0 {
+                return Ok(());
+            }
+            self.color(Color::Green)?;
+            self.step(Stamp(before), last, at, acknowledged)?;
+            if acknowledged == last {
+                self.line(format_args!("dtick {at} {acknowledged}"))?;
+            }
+            if let (Some(last_edge), Some(edge)) = (last_edge, edge) {
+                self.color(Color::Yellow)?;
+                self.step(Stamp(before), last_edge, at, edge)?;
+            }
+        }
+        self.acknowledged = Some((time, acknowledged, edge));
+        let options = &segment.options;
+        for (from, to) in &options.sack[..usize::from(options.sack_blocks)] {
+            self.color(Color::Purple)?;
+            self.line(format_args!("line {at} {from} {at} {to}"))?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, from: Stamp, before: u32, to: Stamp, after: u32) -> io::Result<()> {
+        self.line(format_args!("line {from} {before} {to} {before}"))?;
+        if before == after { Ok(()) } else { self.line(format_args!("line {to} {before} {to} {after}")) }
+    }
+
+    fn color(&mut self, color: Color) -> io::Result<()> {
+        if self.color == color {
+            return Ok(());
+        }
+        self.color = color;
+        self.line(format_args!("{}", color.name()))
+    }
+
+    fn line(&mut self, text: fmt::Arguments<'_>) -> io::Result<()> {
+        self.lines += 1;
+        writeln!(self.to, "{text}")
+    }
+}
+
+/// A time in seconds since 1970, to the microsecond, as xplot reads them.
+#[derive(Debug, Clone, Copy)]
+struct Stamp(Time);
+
+impl fmt::Display for Stamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let micros = self.0.as_nanos() / 1_000;
+        write!(f, "{}.{:06}", micros / 1_000_000, micros % 1_000_000)
+    }
+}
