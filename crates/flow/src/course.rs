@@ -67,6 +67,8 @@ pub(crate) struct Point {
 pub(crate) struct Course {
     begin: Option<Time>,
     width: Span,
+    /// End of the interval of the present point.
+    interval_end: Time,
     points: Vec<Point>,
     pub(crate) now: Point,
 }
@@ -108,12 +110,19 @@ impl Scale {
 impl Course {
     /// Moves on to `at`: what is counted from here on belongs to a later point if enough time has passed.
     pub(crate) fn advance(&mut self, at: Time) {
+        if at >= self.interval_end {
+            self.begin_interval(at);
+        }
+        self.now.at = self.now.at.max(at);
+    }
+
+    fn begin_interval(&mut self, at: Time) {
         let begin = *self.begin.get_or_insert(at);
         if self.width == Span::ZERO {
             self.width = FIRST_WIDTH;
         }
         let index = |time: Time, width: Span| time.since(begin).as_nanos() / width.as_nanos();
-        if index(at, self.width) > index(self.now.at, self.width) && self.now.at > begin {
+        if self.now.at > begin {
             self.points.push(self.now);
             if self.points.len() > MAX_POINTS {
                 self.width = self.width * 2;
@@ -128,7 +137,7 @@ impl Course {
                 });
             }
         }
-        self.now.at = self.now.at.max(at);
+        self.interval_end = begin + self.width * (index(at, self.width) + 1);
     }
 
     /// Returns when the first data was sent.

@@ -72,8 +72,7 @@ impl Flow {
         other.answers.toward(segment, at);
         let answered = end.answers.from(segment, at);
         let echo = other.echoes.seen_by(segment, other.least_rtt(), at).filter(|_| segment.payload > 0);
-        let mss = end.segment_size(other);
-        end.place(segment, echo, mss, at);
+        end.place(segment, echo, end.agreement(other), at);
         let window = is_scaled(segment).then_some(segment.window);
         if segment.has(flags::ACK) {
             let on_way = other.has_data_on_way();
@@ -82,7 +81,7 @@ impl Flow {
             end.echoes.acknowledges(segment, position, window, at);
         }
         if let Some(scale) = scale(segment, end, other) {
-            end.advertises(u64::from(segment.window) << scale, at);
+            end.advertises(u32::from(segment.window) << scale, at);
         }
         if let Some(window) = window {
             other.sending.is_allowed(window);

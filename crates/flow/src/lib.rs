@@ -12,6 +12,7 @@ mod end;
 mod evidence;
 mod flow;
 mod intervals;
+mod key;
 mod loops;
 mod pairs;
 mod rates;

@@ -89,6 +89,8 @@ pub(crate) struct Sent {
     /// Everything below was acknowledged.
     pub(crate) acknowledged: u64,
     pub(crate) mss: u64,
+    /// True if the SYNs show the shift of the windows.
+    pub(crate) is_scale_known: bool,
     /// True if its first copy was lost before it came here.
     pub(crate) is_late: bool,
     /// True if the program's data ended with it (PSH).
@@ -100,7 +102,8 @@ pub(crate) struct Sent {
 pub(crate) struct Sending {
     pub(crate) course: Course,
     clocks: [Clock; 2],
-    scales: [Scales; 2],
+    /// Where no SYN shows them.
+    scales: Option<Box<[Scales; 2]>>,
     peak: Peak,
     /// Time with little in flight.
     low: Span,
@@ -156,7 +159,6 @@ impl Sending {
             self.echoes += 1;
             now.echoed.flight = sent.next.saturating_sub(echo.acknowledged);
             now.echoed.window = echo.window.or(now.echoed.window);
-            self.scales[1].sent(now.echoed.flight, now.echoed.window);
             if let Some(rtt) = echo.first_after {
                 now.echoed.took(rtt);
             }
@@ -164,10 +166,21 @@ impl Sending {
                 now.echoed.takes_at_least(least);
             }
         }
-        self.scales[0].sent(now.here.flight, now.here.window);
-        let flight = now.here.flight;
+        let (flight, has_echo) = (now.here.flight, echo.is_some());
+        if !sent.is_scale_known {
+            self.infer_scale(has_echo);
+        }
         self.peak.add(flight, at, self.horizon());
         self.last_sent = Some(at);
+    }
+
+    fn infer_scale(&mut self, has_echo: bool) {
+        let [here, echoed] = &mut **self.scales.get_or_insert_default();
+        let now = &self.course.now;
+        here.sent(now.here.flight, now.here.window);
+        if has_echo {
+            echoed.sent(now.echoed.flight, now.echoed.window);
+        }
     }
 
     /// Takes note that everything below `position` was acknowledged, `bytes` of data in all, with the time that it
@@ -265,7 +278,7 @@ impl Sending {
 
     /// Returns the shift of the windows that it goes by, if what it has in flight shows that.
     pub(crate) fn scale(&self, by_echo: bool) -> Option<u8> {
-        self.scales[usize::from(by_echo)].shift()
+        self.scales.as_ref()?[usize::from(by_echo)].shift()
     }
 
     /// Returns whether most of its segments echo timestamps whose acknowledgements were captured.

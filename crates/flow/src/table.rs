@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::net::SocketAddr;
 
 use foldhash::fast::RandomState;
 use fullpipe_record::{Evidence, FlowReport};
@@ -12,12 +11,10 @@ use fullpipe_wire::Segment;
 
 use crate::evidence::{evidence, transfer};
 use crate::flow::{Flow, is_first_syn};
+use crate::key::Key;
 
 /// Maximum number of connection attempts that wait for an answer. Beyond it the older half is only counted.
 const MAX_ATTEMPTS: usize = 1 << 18;
-
-/// Ports, addresses and network of a connection, the smaller address first.
-type Key = (u32, SocketAddr, SocketAddr);
 
 /// Connections so far, by keyed hashes: whoever sends the packets must not choose their places.
 #[derive(Debug, Default)]
@@ -25,6 +22,8 @@ pub struct Flows {
     begin: Option<Time>,
     /// Index of the latest connection of each key.
     latest: HashMap<Key, usize, RandomState>,
+    /// The connection of the segment before.
+    last: Option<(Key, usize)>,
     all: Vec<Flow>,
     /// SYNs that nobody answered yet: a flood of them must not take the room of connections.
     attempts: HashMap<Key, Attempt, RandomState>,
@@ -73,8 +72,9 @@ pub enum Explained {
 }
 
 /// Returns true if `segment` is the answer to a SYN.
-fn answers(attempt: Option<&Attempt>, segment: &Segment) -> bool {
-    attempt.is_some_and(|Attempt { syn, .. }| {
+fn answers(attempts: &HashMap<Key, Attempt, RandomState>, key: &Key, segment: &Segment) -> bool {
+    // Only another connection between the same ports has one that waits.
+    !attempts.is_empty() && attempts.get(key).is_some_and(|Attempt { syn, .. }| {
         segment.source == syn.destination && segment.acknowledgement == syn.sequence.wrapping_add(1)
     })
 }
@@ -113,12 +113,12 @@ impl Flows {
     /// Adds a segment that was captured at `at`.
     pub fn add(&mut self, segment: &Segment, at: Time) {
         self.begin.get_or_insert(at);
-        let is_ordered = segment.source <= segment.destination;
-        let [low, high] =
-            if is_ordered { [segment.source, segment.destination] } else { [segment.destination, segment.source] };
-        let key = (segment.network, low, high);
-        match self.latest.get(&key).copied().and_then(|index| self.all.get_mut(index)) {
-            Some(flow) if !flow.is_over(segment) && !answers(self.attempts.get(&key), segment) => {
+        let key = Key::of(segment);
+        if self.last.is_none_or(|(last, _)| last != key) {
+            self.last = self.latest.get(&key).map(|index| (key, *index));
+        }
+        match self.last.and_then(|(_, index)| self.all.get_mut(index)) {
+            Some(flow) if !flow.is_over(segment) && !answers(&self.attempts, &key, segment) => {
                 let from_first = flow.is_from_first(segment);
                 flow.add(segment, at, from_first);
             }
@@ -170,6 +170,7 @@ impl Flows {
         let from_first = flow.is_from_first(segment);
         flow.add(segment, at, from_first);
         self.latest.insert(key, self.all.len());
+        self.last = Some((key, self.all.len()));
         self.all.push(flow);
     }
 
