@@ -1,5 +1,7 @@
 //! The course of a transfer, as samples of its sender.
 
+use std::num::NonZeroU64;
+
 use fullpipe_record::{CongestionState, Sample, TcpInfo};
 use fullpipe_units::{ByteCount, SegCount, Span, Time};
 
@@ -17,27 +19,44 @@ pub(crate) struct View {
     /// The window that it went by, as it stands in the header: not shifted.
     pub(crate) window: Option<u16>,
     /// Smoothed as the kernel does it (RFC 6298, 2.3).
-    rtt: Option<Span>,
-    least_rtt: Option<Span>,
+    rtt: Brief,
+    least_rtt: Brief,
+}
+
+/// A span that may be unknown, in eight bytes.
+#[derive(Debug, Clone, Copy, Default)]
+struct Brief(Option<NonZeroU64>);
+
+impl From<Span> for Brief {
+    fn from(span: Span) -> Self {
+        // One more than it is, so that none is zero.
+        Self(NonZeroU64::new(span.as_nanos().saturating_add(1)))
+    }
+}
+
+impl Brief {
+    fn span(self) -> Option<Span> {
+        self.0.map(|nanos| Span::from_nanos(nanos.get() - 1))
+    }
 }
 
 impl View {
     /// Returns the least round-trip time.
     pub(crate) fn least_rtt(&self) -> Option<Span> {
-        self.least_rtt
+        self.least_rtt.span()
     }
 
     /// Takes note of the least round-trip time where no other is known.
     pub(crate) fn takes_at_least(&mut self, least: Span) {
-        self.least_rtt = Some(least);
+        self.least_rtt = least.into();
     }
 
     /// Takes note of a round-trip time.
     pub(crate) fn took(&mut self, rtt: Span) {
         const SMOOTHING: f64 = 0.125;
         let smoothed = |old: Span| old.scaled(1.0 - SMOOTHING) + rtt.scaled(SMOOTHING);
-        self.rtt = Some(self.rtt.map_or(rtt, smoothed));
-        self.least_rtt = Some(self.least_rtt.map_or(rtt, |least| least.min(rtt)));
+        self.rtt = self.rtt.span().map_or(rtt, smoothed).into();
+        self.least_rtt = self.least_rtt.span().map_or(rtt, |least| least.min(rtt)).into();
     }
 }
 
@@ -176,8 +195,8 @@ impl Point {
                 snd_wscale: agreed.scale.shift().filter(|_| agreed.scale != Scale::Absent),
                 snd_mss: Some(agreed.mss),
                 unacked: Some(segments(view.flight)),
-                rtt: view.rtt.map(|rtt| rtt + rest),
-                min_rtt: view.least_rtt.map(|rtt| rtt + rest),
+                rtt: view.rtt.span().map(|rtt| rtt + rest),
+                min_rtt: view.least_rtt.span().map(|rtt| rtt + rest),
                 total_retrans: Some(SegCount::new(self.again)),
                 data_segs_out: Some(SegCount::new(self.segments)),
                 bytes_sent: Some(ByteCount::new(sent)),

@@ -9,7 +9,9 @@ const MAX_VALUES: usize = 32;
 /// Counts of the most frequent values.
 #[derive(Debug, Clone, Default)]
 struct Counts {
-    values: Vec<(u32, u32)>,
+    values: Vec<u32>,
+    /// The count of each of them.
+    counts: Vec<u32>,
     all: u64,
     /// Place of the value that was counted last.
     last: usize,
@@ -19,29 +21,33 @@ impl Counts {
     fn add(&mut self, value: u32) {
         self.all += 1;
         // Most follow their equal.
-        if self.values.get(self.last).is_none_or(|last| last.0 != value) {
+        if self.values.get(self.last) != Some(&value) {
             self.last = self.place(value);
+            // A new value takes over a count, since it may have been here before (Metwally and others, 2005).
+            self.values[self.last] = value;
         }
-        let counted = &mut self.values[self.last];
-        // Its count goes to a new value, which may have been here before (Metwally and others, 2005).
-        *counted = (value, counted.1.saturating_add(1));
+        let count = &mut self.counts[self.last];
+        *count = count.saturating_add(1);
     }
 
     /// Returns the place of a value, or one for it: a new one, or that of the rarest.
     fn place(&mut self, value: u32) -> usize {
-        if let Some(place) = self.values.iter().position(|known| known.0 == value) {
-            return place;
+        let place_of = |wanted: u32, all: &[u32]| all.iter().position(|one| *one == wanted).unwrap_or_default();
+        // Without branches that is known sooner than where it is.
+        if self.values.iter().fold(false, |any, known| any | (*known == value)) {
+            return place_of(value, &self.values);
         }
         if self.values.len() < MAX_VALUES {
-            self.values.push((value, 0));
+            self.values.push(value);
+            self.counts.push(0);
             return self.values.len() - 1;
         }
-        let least = self.values.iter().map(|known| known.1).min();
-        self.values.iter().position(|known| Some(known.1) == least).unwrap_or_default()
+        place_of(self.counts.iter().fold(u32::MAX, |least, count| least.min(*count)), &self.counts)
     }
 
     fn most_frequent(&self) -> Option<(u32, u32)> {
-        self.values.iter().copied().max_by_key(|(value, count)| (*count, *value))
+        let all = self.values.iter().copied().zip(self.counts.iter().copied());
+        all.max_by_key(|(value, count)| (*count, *value))
     }
 }
 

@@ -55,11 +55,11 @@ pub fn read_flows(file: &mut PacketFile, name: &str, explained: Explained, inter
         packets += 1;
         let [first, last] = times.unwrap_or([packet.at; 2]);
         times = Some([first.min(packet.at), last.max(packet.at)]);
-        match read_captured(packet.link, packet.bytes, packet.original as usize) {
+        match &read_captured(packet.link, packet.bytes, packet.original as usize) {
             Captured::Tcp(segment) => {
                 segments += 1;
                 others.cut_options += u64::from(segment.options.cut);
-                flows.add(&segment, packet.at);
+                flows.add(segment, packet.at);
             }
             Captured::FirstFragment | Captured::LaterFragment => others.fragments += 1,
             Captured::Cut => others.cut += 1,
