@@ -25,6 +25,11 @@ pub(crate) struct Amounts {
 }
 
 impl Amounts {
+    /// Returns the bytes that they take.
+    pub(crate) fn room(&self) -> usize {
+        self.all.capacity() * size_of::<(u16, u64)>()
+    }
+
     /// Adds `amount` to a bin.
     pub(crate) fn add(&mut self, bin: u16, amount: u64) {
         // Most follow another of their bin.

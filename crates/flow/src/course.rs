@@ -140,23 +140,40 @@ impl Course {
         if self.width == Span::ZERO {
             self.width = FIRST_WIDTH;
         }
-        let index = |time: Time, width: Span| time.since(begin).as_nanos() / width.as_nanos();
         if self.now.at > begin {
             self.points.push(self.now);
             if self.points.len() > MAX_POINTS {
-                self.width = self.width * 2;
-                let width = self.width;
-                // Of two points in one interval the later one holds what happened in both.
-                self.points.dedup_by(|later, earlier| {
-                    let same = index(later.at, width) == index(earlier.at, width);
-                    if same {
-                        *earlier = *later;
-                    }
-                    same
-                });
+                self.widen(begin);
             }
         }
-        self.interval_end = begin + self.width * (index(at, self.width) + 1);
+        self.interval_end = begin + self.width * (at.since(begin).as_nanos() / self.width.as_nanos() + 1);
+    }
+
+    fn widen(&mut self, begin: Time) {
+        self.width = self.width * 2;
+        let index = |point: &Point| point.at.since(begin).as_nanos() / self.width.as_nanos();
+        // Of two points in one interval the later one holds what happened in both.
+        self.points.dedup_by(|later, earlier| {
+            let same = index(later) == index(earlier);
+            if same {
+                *earlier = *later;
+            }
+            same
+        });
+    }
+
+    /// Returns the bytes that its points take.
+    pub(crate) fn room(&self) -> usize {
+        self.points.capacity() * size_of::<Point>()
+    }
+
+    /// Doubles the time between its points until there are few.
+    pub(crate) fn thin(&mut self) {
+        const KEPT: usize = 2;
+        while let Some(begin) = self.begin.filter(|_| self.points.len() > KEPT && self.width < Span::MAX) {
+            self.widen(begin);
+        }
+        self.points.shrink_to_fit();
     }
 
     /// Returns when the first data was sent.

@@ -201,6 +201,26 @@ impl End {
         self.next.zip(self.acknowledged).is_some_and(|(next, below)| next > below)
     }
 
+    /// Returns the bytes that it takes beyond its own size.
+    pub(crate) fn room(&self) -> usize {
+        self.seen.room()
+            + self.unacknowledged.room()
+            + self.rtts.room()
+            + self.answers.room()
+            + self.windows.room()
+            + self.echoes.room()
+            + self.sending.room()
+            + self.recent.room()
+    }
+
+    /// Leaves out the details that take most room.
+    pub(crate) fn thin(&mut self) {
+        self.unacknowledged.thin();
+        self.answers.thin();
+        self.echoes.thin();
+        self.sending.course.thin();
+    }
+
     /// Returns true if its SYN was seen.
     pub(crate) fn has_syn(&self) -> bool {
         self.counts.syns > 0

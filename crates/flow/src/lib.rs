@@ -26,4 +26,4 @@ mod unacknowledged;
 mod windows;
 
 pub use pairs::{pairs, window_edit};
-pub use table::{Explained, Finished, Flows, TransferEvidence};
+pub use table::{Explained, Finished, Flows, LeftOut, TransferEvidence};

@@ -16,6 +16,11 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
+    /// Returns the bytes that they take.
+    pub(crate) fn room(&self) -> usize {
+        self.bytes.room()
+    }
+
     /// Adds `bytes` that took `span`.
     pub(crate) fn add(&mut self, bytes: u64, span: Span) {
         if bytes > 0 && span > Span::ZERO {

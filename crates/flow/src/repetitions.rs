@@ -21,13 +21,18 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
+    /// Returns the bytes that they take.
+    pub(crate) fn room(&self) -> usize {
+        self.packets.capacity() * size_of::<(u64, Time)>()
+    }
+
     /// Returns true if `segment` was captured before, and remembers it otherwise.
     pub(crate) fn repeats(&mut self, segment: &Segment, at: Time) -> bool {
         // Without an identification (IPv6, or zero) only the checksum could show that a segment was sent again.
         let is_known = segment.identification.is_some_and(|id| id != 0) || segment.options.timestamps.is_some();
         let hash = if is_known { hash(segment) } else { 0 };
         // Nearly always there is none, which is known soonest without a branch for each.
-        if is_known && self.packets.iter().fold(false, |any, (known, _)| any | (*known == hash)) {
+        if is_known && self.packets.iter().filter(|(known, _)| *known == hash).count() > 0 {
             let same = |(known, when): &(u64, Time)| *known == hash && at.since(*when) <= MAX_LAG;
             if self.packets.iter().any(same) {
                 return true;

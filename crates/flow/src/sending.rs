@@ -78,6 +78,7 @@ impl Peak {
 
 /// A segment with data.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a property of the segment")]
 pub(crate) struct Sent {
     pub(crate) bytes: u64,
     /// Those that were sent again.
@@ -131,6 +132,13 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
+    /// Returns the bytes that it takes beyond its own size.
+    pub(crate) fn room(&self) -> usize {
+        let rates = [&self.arrivals, &self.departures, &self.acknowledgements];
+        let scales = if self.scales.is_some() { size_of::<[Scales; 2]>() } else { 0 };
+        self.course.room() + rates.map(Rates::room).iter().sum::<usize>() + scales
+    }
+
     /// Takes note of a segment of new data, or of data that is sent again.
     pub(crate) fn sent(&mut self, sent: Sent, echo: Option<Echo>, at: Time) {
         self.pass(at);

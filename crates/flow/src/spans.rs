@@ -19,6 +19,11 @@ pub(crate) struct Spans {
 }
 
 impl Spans {
+    /// Returns the bytes that they take.
+    pub(crate) fn room(&self) -> usize {
+        self.counts.room()
+    }
+
     pub(crate) fn add(&mut self, span: Span) {
         self.counts.add(bin(span.as_nanos(), BITS), 1);
         self.all += 1;

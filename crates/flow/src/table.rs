@@ -14,7 +14,17 @@ use crate::flow::{Flow, is_first_syn};
 use crate::key::Key;
 
 /// Maximum number of connection attempts that wait for an answer. Beyond it the older half is only counted.
-const MAX_ATTEMPTS: usize = 1 << 18;
+const MAX_ATTEMPTS: usize = 7 << 14;
+
+/// Maximum number of connections that are followed. Beyond it those that were silent longest are finished.
+const MAX_FOLLOWED: usize = 1 << 17;
+
+/// Maximum number of finished connections. Beyond it those with least data are left out.
+const MAX_FINISHED: usize = 1 << 16;
+
+/// Bytes that the data on its way, its timestamps and the courses of all connections may take. Beyond it those of the
+/// smaller ones are thinned out.
+const MAX_ROOM: usize = 256 << 20;
 
 /// Connections so far, by keyed hashes: whoever sends the packets must not choose their places.
 #[derive(Debug, Default)]
@@ -24,10 +34,15 @@ pub struct Flows {
     latest: HashMap<Key, usize, RandomState>,
     /// The connection of the segment before.
     last: Option<(Key, usize)>,
-    all: Vec<Flow>,
+    followed: Vec<Flow>,
+    /// Those that were finished before the end, each with the time of its first packet.
+    finished: Vec<(Time, FlowReport)>,
+    /// Bytes that those that are followed take beyond their own size.
+    room: usize,
     /// SYNs that nobody answered yet: a flood of them must not take the room of connections.
     attempts: HashMap<Key, Attempt, RandomState>,
     unanswered: u64,
+    left_out: LeftOut,
 }
 
 /// Maximum number of times that a SYN is seen again. Linux sends it six times more (`tcp_syn_retries`).
@@ -51,6 +66,19 @@ pub struct Finished {
     pub unanswered: u64,
     /// The transfers that were asked for, those with most data first.
     pub transfers: Vec<TransferEvidence>,
+    /// What bounded memory cost.
+    pub left_out: LeftOut,
+}
+
+/// Connections of which less is known, or nothing, because there were too many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LeftOut {
+    /// Those that are missing: each had less data than those that are there.
+    pub missing: u64,
+    /// Those that were finished when they had been silent longest; what they sent later counts as another one.
+    pub finished_early: u64,
+    /// Those that lack round-trip times and the course of their data.
+    pub thinned: u64,
 }
 
 /// Connections that carried one transfer.
@@ -79,19 +107,20 @@ fn answers(attempts: &HashMap<Key, Attempt, RandomState>, key: &Key, segment: &S
     })
 }
 
-/// Returns the evidence of the transfers over `flows` that are to be explained.
-fn transfers(flows: &[Flow], explained: Explained) -> Vec<TransferEvidence> {
-    let mut by_size: Vec<usize> = (0..flows.len()).collect();
-    by_size.sort_by_key(|index| Reverse(flows[*index].data()));
+/// Returns the evidence of the transfers over `flows` that are to be explained, whose connections have `numbers`.
+fn transfers(flows: &[Flow], numbers: &[u64], explained: Explained) -> Vec<TransferEvidence> {
+    let by_size = |index: &usize| (Reverse(flows[*index].data()), numbers[*index]);
+    let mut candidates: Vec<usize> = (0..flows.len()).collect();
+    candidates.sort_by_key(by_size);
     let wanted = match explained {
         Explained::Largest(count) => count,
         Explained::Flow(number) => {
-            by_size.retain(|index| *index as u64 + 1 == number);
+            candidates.retain(|index| numbers[*index] == number);
             1
         }
     };
     let (mut found, mut known) = (Vec::new(), HashSet::new());
-    for index in by_size {
+    for index in candidates {
         if found.len() == wanted {
             break;
         }
@@ -100,10 +129,10 @@ fn transfers(flows: &[Flow], explained: Explained) -> Vec<TransferEvidence> {
         }
         let mut members = transfer(index, flows);
         members.retain(|member| !known.contains(member));
-        members.sort_by_key(|member| Reverse(flows[*member].data()));
+        members.sort_by_key(by_size);
         known.extend(members.iter().copied());
         let of_one: Vec<&Flow> = members.iter().map(|member| &flows[*member]).collect();
-        let flows = members.iter().map(|member| *member as u64 + 1).collect();
+        let flows = members.iter().map(|member| numbers[*member]).collect();
         found.extend(evidence(&of_one).map(|evidence| TransferEvidence { flows, evidence }));
     }
     found
@@ -117,10 +146,14 @@ impl Flows {
         if self.last.is_none_or(|(last, _)| last != key) {
             self.last = self.latest.get(&key).map(|index| (key, *index));
         }
-        match self.last.and_then(|(_, index)| self.all.get_mut(index)) {
+        match self.last.and_then(|(_, index)| self.followed.get_mut(index)) {
             Some(flow) if !flow.is_over(segment) && !answers(&self.attempts, &key, segment) => {
                 let from_first = flow.is_from_first(segment);
                 flow.add(segment, at, from_first);
+                self.room = self.room.saturating_add_signed(flow.growth());
+                if self.room > MAX_ROOM {
+                    self.bound_room();
+                }
             }
             _ if is_first_syn(segment) => self.attempt(key, segment, at),
             _ => self.open(key, segment, at),
@@ -160,6 +193,9 @@ impl Flows {
 
     /// Begins a connection with `segment`, and with the SYN before it if that is there.
     fn open(&mut self, key: Key, segment: &Segment, at: Time) {
+        if self.followed.len() >= MAX_FOLLOWED {
+            self.finish_silent();
+        }
         let attempt = self.attempts.remove(&key);
         let (first_at, first) = attempt.as_ref().map_or((at, *segment), |attempt| (attempt.at, attempt.syn));
         let mut flow = Flow::new(&first, first_at);
@@ -169,20 +205,92 @@ impl Flows {
         }
         let from_first = flow.is_from_first(segment);
         flow.add(segment, at, from_first);
-        self.latest.insert(key, self.all.len());
-        self.last = Some((key, self.all.len()));
-        self.all.push(flow);
+        self.latest.insert(key, self.followed.len());
+        self.last = Some((key, self.followed.len()));
+        self.followed.push(flow);
+    }
+
+    /// Thins out the connections with least data; and where that is too little, finishes some.
+    fn bound_room(&mut self) {
+        let mut by_size: Vec<usize> = (0..self.followed.len()).collect();
+        by_size.sort_by_cached_key(|index| Reverse(self.followed[*index].data()));
+        self.room = 0;
+        for index in by_size {
+            let flow = &mut self.followed[index];
+            if self.room + flow.room() > MAX_ROOM / 4 {
+                self.left_out.thinned += u64::from(flow.thin());
+            }
+            self.room += flow.room();
+        }
+        if self.room > MAX_ROOM / 8 * 7 {
+            self.finish_silent();
+        }
+    }
+
+    /// Finishes the half of the connections that were silent longest, but the largest.
+    fn finish_silent(&mut self) {
+        const KEPT: usize = 16;
+        let mut times: Vec<Time> = self.followed.iter().map(Flow::last).collect();
+        let middle = times.len() / 2;
+        let (_, middle, _) = times.select_nth_unstable(middle);
+        let mut sizes: Vec<u64> = self.followed.iter().map(Flow::data).collect();
+        let kept = KEPT.min(sizes.len() - 1);
+        let (_, large, _) = sizes.select_nth_unstable_by_key(kept, |size| Reverse(*size));
+        let (begin, large) = (self.begin.unwrap_or(Time::ZERO), *large);
+        let mut places = vec![None; self.followed.len()];
+        let (mut index, mut next) = (0, 0);
+        let finished = &mut self.finished;
+        self.followed.retain(|flow| {
+            let stays = flow.last() > *middle || flow.data() > large;
+            if stays {
+                places[index] = Some(next);
+                next += 1;
+            } else {
+                finished.push((flow.first(), flow.report(0, begin)));
+            }
+            index += 1;
+            stays
+        });
+        self.left_out.finished_early += (index - next) as u64;
+        self.latest.retain(|_, index| places[*index].map(|place| *index = place).is_some());
+        self.last = None;
+        self.room = self.followed.iter().map(Flow::room).sum();
+        self.leave_out_smallest();
+    }
+
+    fn leave_out_smallest(&mut self) {
+        while self.finished.len() > MAX_FINISHED {
+            let middle = self.finished.len() / 2;
+            self.finished.select_nth_unstable_by_key(middle, |(_, report)| Reverse(report.bytes()));
+            self.left_out.missing += (self.finished.len() - middle) as u64;
+            self.finished.truncate(middle);
+        }
     }
 
     /// Returns everything that was found, with the evidence of the transfers that are to be `explained`.
     pub fn finish(self, explained: Explained) -> Finished {
         let begin = self.begin.unwrap_or(Time::ZERO);
-        let mut flows = self.all;
-        flows.sort_by_key(Flow::first);
+        let count = self.followed.len();
+        // By the first packet: those that are followed first, then those that were finished.
+        let first = |index: &usize| match self.followed.get(*index) {
+            Some(flow) => flow.first(),
+            None => self.finished[*index - count].0,
+        };
+        let mut order: Vec<usize> = (0..count + self.finished.len()).collect();
+        order.sort_by_key(first);
+        let mut numbers = vec![0; order.len()];
+        order.iter().zip(1..).for_each(|(index, number)| numbers[*index] = number);
+        let transfers = transfers(&self.followed, &numbers[..count], explained);
+        let mut flows: Vec<FlowReport> = Vec::with_capacity(order.len());
+        flows.extend(self.followed.into_iter().zip(&numbers).map(|(flow, number)| flow.report(*number, begin)));
+        let finished = self.finished.into_iter().zip(&numbers[count..]);
+        flows.extend(finished.map(|((_, report), number)| FlowReport { number: *number, ..report }));
+        flows.sort_unstable_by_key(|flow| flow.number);
         Finished {
-            flows: flows.iter().zip(1..).map(|(flow, number)| flow.report(number, begin)).collect(),
+            flows,
             unanswered: self.unanswered + self.attempts.len() as u64,
-            transfers: transfers(&flows, explained),
+            transfers,
+            left_out: self.left_out,
         }
     }
 }

@@ -10,8 +10,8 @@ const MAX_VALUES: usize = 32;
 #[derive(Debug, Clone, Default)]
 struct Counts {
     values: Vec<u32>,
-    /// The count of each of them.
-    counts: Vec<u32>,
+    /// How often each of them was seen.
+    times: Vec<u32>,
     all: u64,
     /// Place of the value that was counted last.
     last: usize,
@@ -26,7 +26,7 @@ impl Counts {
             // A new value takes over a count, since it may have been here before (Metwally and others, 2005).
             self.values[self.last] = value;
         }
-        let count = &mut self.counts[self.last];
+        let count = &mut self.times[self.last];
         *count = count.saturating_add(1);
     }
 
@@ -34,19 +34,19 @@ impl Counts {
     fn place(&mut self, value: u32) -> usize {
         let place_of = |wanted: u32, all: &[u32]| all.iter().position(|one| *one == wanted).unwrap_or_default();
         // Without branches that is known sooner than where it is.
-        if self.values.iter().fold(false, |any, known| any | (*known == value)) {
+        if self.values.iter().filter(|known| **known == value).count() > 0 {
             return place_of(value, &self.values);
         }
         if self.values.len() < MAX_VALUES {
             self.values.push(value);
-            self.counts.push(0);
+            self.times.push(0);
             return self.values.len() - 1;
         }
-        place_of(self.counts.iter().fold(u32::MAX, |least, count| least.min(*count)), &self.counts)
+        place_of(self.times.iter().fold(u32::MAX, |least, count| least.min(*count)), &self.times)
     }
 
     fn most_frequent(&self) -> Option<(u32, u32)> {
-        let all = self.values.iter().copied().zip(self.counts.iter().copied());
+        let all = self.values.iter().copied().zip(self.times.iter().copied());
         all.max_by_key(|(value, count)| (*count, *value))
     }
 }
@@ -64,6 +64,11 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
+    /// Returns the bytes that they take.
+    pub(crate) fn room(&self) -> usize {
+        self.counts.iter().map(|counts| counts.values.capacity() * 2 * size_of::<u32>()).sum()
+    }
+
     /// Takes note of a window in bytes.
     pub(crate) fn add(&mut self, window: u32, at: Time) {
         const FIRST: Span = Span::from_millis(100);

@@ -23,6 +23,9 @@ pub struct CaptureReport {
     pub notes: Vec<String>,
     /// Connection attempts that nobody answered, which are no flows.
     pub unanswered: u64,
+    /// Connections that are left out of the flows: there were too many, and they had least data.
+    #[serde(default)]
+    pub left_out: u64,
     /// Every TCP connection, by its first packet.
     pub flows: Vec<FlowReport>,
     /// The largest transfers, each with its limit.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fullpipe_flow::{Explained, Flows, TransferEvidence};
+use fullpipe_flow::{Explained, Flows, LeftOut, TransferEvidence};
 use fullpipe_record::CaptureReport;
 use fullpipe_units::{Span, Time};
 use fullpipe_wire::{Captured, is_known, read_captured};
@@ -77,6 +77,7 @@ pub fn read_flows(file: &mut PacketFile, name: &str, explained: Explained, inter
         duration: times.map_or(Span::ZERO, |[first, last]| last.since(first)),
         notes: notes(file.notes(), &others),
         unanswered: finished.unanswered,
+        left_out: finished.left_out.missing,
         flows: finished.flows,
         transfers: Vec::new(),
         other: None,
@@ -85,6 +86,7 @@ pub fn read_flows(file: &mut PacketFile, name: &str, explained: Explained, inter
     if report.unanswered > 0 {
         report.notes.push(format!("{} SYNs got no answer.", report.unanswered));
     }
+    report.notes.extend(left_out(finished.left_out));
     Reading { report, transfers: finished.transfers, error }
 }
 
@@ -93,6 +95,16 @@ fn format_of(notes: &FileNotes) -> String {
         Some(compression) => format!("{}, {compression}", notes.format),
         None => notes.format.to_owned(),
     }
+}
+
+/// Returns a sentence for each way in which connections are incomplete.
+fn left_out(counts: LeftOut) -> impl Iterator<Item = String> {
+    let sentences = [
+        (counts.missing, "connections are left out: there were too many, and they had least data"),
+        (counts.finished_early, "connections were finished early: there were too many, and they were silent longest"),
+        (counts.thinned, "small connections lack some round-trip times: there were too many"),
+    ];
+    sentences.into_iter().filter(|(count, _)| *count > 0).map(|(count, text)| format!("{count} {text}."))
 }
 
 fn notes(file: &FileNotes, others: &Others) -> Vec<String> {
