@@ -13,22 +13,31 @@ use crate::evidence::{evidence, transfer};
 use crate::flow::{Flow, is_first_syn};
 use crate::key::Key;
 
-/// Maximum number of connection attempts that wait for an answer. Beyond it the older half is only counted.
-const MAX_ATTEMPTS: usize = 7 << 14;
+/// Bounds of what is kept.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// Connection attempts that wait for an answer. Beyond it the older half is only counted.
+    attempts: usize,
+    /// Connections that are followed. Beyond it those that were silent longest are finished.
+    followed: usize,
+    /// Finished connections. Beyond it those with least data are left out.
+    finished: usize,
+    /// Bytes that the data on its way, its timestamps and the courses of all connections may take. Beyond it those of
+    /// the smaller ones are thinned out.
+    room: usize,
+}
 
-/// Maximum number of connections that are followed. Beyond it those that were silent longest are finished.
-const MAX_FOLLOWED: usize = 1 << 17;
-
-/// Maximum number of finished connections. Beyond it those with least data are left out.
-const MAX_FINISHED: usize = 1 << 16;
-
-/// Bytes that the data on its way, its timestamps and the courses of all connections may take. Beyond it those of the
-/// smaller ones are thinned out.
-const MAX_ROOM: usize = 256 << 20;
+impl Default for Limits {
+    fn default() -> Self {
+        // A table for so many attempts is full to seven eighths.
+        Self { attempts: 7 << 14, followed: 1 << 17, finished: 1 << 16, room: 256 << 20 }
+    }
+}
 
 /// Connections so far, by keyed hashes: whoever sends the packets must not choose their places.
 #[derive(Debug, Default)]
 pub struct Flows {
+    limits: Limits,
     begin: Option<Time>,
     /// Index of the latest connection of each key.
     latest: HashMap<Key, usize, RandomState>,
@@ -102,9 +111,10 @@ pub enum Explained {
 /// Returns true if `segment` is the answer to a SYN.
 fn answers(attempts: &HashMap<Key, Attempt, RandomState>, key: &Key, segment: &Segment) -> bool {
     // Only another connection between the same ports has one that waits.
-    !attempts.is_empty() && attempts.get(key).is_some_and(|Attempt { syn, .. }| {
-        segment.source == syn.destination && segment.acknowledgement == syn.sequence.wrapping_add(1)
-    })
+    !attempts.is_empty()
+        && attempts.get(key).is_some_and(|Attempt { syn, .. }| {
+            segment.source == syn.destination && segment.acknowledgement == syn.sequence.wrapping_add(1)
+        })
 }
 
 /// Returns the evidence of the transfers over `flows` that are to be explained, whose connections have `numbers`.
@@ -151,7 +161,7 @@ impl Flows {
                 let from_first = flow.is_from_first(segment);
                 flow.add(segment, at, from_first);
                 self.room = self.room.saturating_add_signed(flow.growth());
-                if self.room > MAX_ROOM {
+                if self.room > self.limits.room {
                     self.bound_room();
                 }
             }
@@ -162,7 +172,7 @@ impl Flows {
 
     /// Keeps a SYN until it is answered.
     fn attempt(&mut self, key: Key, segment: &Segment, at: Time) {
-        if self.attempts.len() >= MAX_ATTEMPTS {
+        if self.attempts.len() >= self.limits.attempts {
             self.forget_older_half();
         }
         let new = || Attempt { at, syn: *segment, again: Vec::new() };
@@ -193,7 +203,7 @@ impl Flows {
 
     /// Begins a connection with `segment`, and with the SYN before it if that is there.
     fn open(&mut self, key: Key, segment: &Segment, at: Time) {
-        if self.followed.len() >= MAX_FOLLOWED {
+        if self.followed.len() >= self.limits.followed {
             self.finish_silent();
         }
         let attempt = self.attempts.remove(&key);
@@ -217,12 +227,12 @@ impl Flows {
         self.room = 0;
         for index in by_size {
             let flow = &mut self.followed[index];
-            if self.room + flow.room() > MAX_ROOM / 4 {
+            if self.room + flow.room() > self.limits.room / 4 {
                 self.left_out.thinned += u64::from(flow.thin());
             }
             self.room += flow.room();
         }
-        if self.room > MAX_ROOM / 8 * 7 {
+        if self.room > self.limits.room / 8 * 7 {
             self.finish_silent();
         }
     }
@@ -259,7 +269,7 @@ impl Flows {
     }
 
     fn leave_out_smallest(&mut self) {
-        while self.finished.len() > MAX_FINISHED {
+        while self.finished.len() > self.limits.finished {
             let middle = self.finished.len() / 2;
             self.finished.select_nth_unstable_by_key(middle, |(_, report)| Reverse(report.bytes()));
             self.left_out.missing += (self.finished.len() - middle) as u64;
@@ -286,11 +296,93 @@ impl Flows {
         let finished = self.finished.into_iter().zip(&numbers[count..]);
         flows.extend(finished.map(|((_, report), number)| FlowReport { number: *number, ..report }));
         flows.sort_unstable_by_key(|flow| flow.number);
-        Finished {
-            flows,
-            unanswered: self.unanswered + self.attempts.len() as u64,
-            transfers,
-            left_out: self.left_out,
+        Finished { flows, unanswered: self.unanswered + self.attempts.len() as u64, transfers, left_out: self.left_out }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+
+    use fullpipe_units::Span;
+    use fullpipe_wire::{SegmentOptions, flags};
+
+    const MSS: u32 = 1000;
+
+    /// A capture in which a packet passes each millisecond.
+    struct Capture {
+        flows: Flows,
+        at: Time,
+    }
+
+    impl Capture {
+        fn new(limits: Limits) -> Self {
+            Self { flows: Flows { limits, ..Flows::default() }, at: Time::ZERO }
         }
+
+        /// Adds packet `index` of full segments of a connection.
+        fn data(&mut self, connection: u16, index: u32) {
+            self.at = self.at + Span::from_millis(1);
+            let now = (self.at.as_nanos() / 1_000_000) as u32;
+            let segment = Segment {
+                source: SocketAddr::from(([192, 0, 2, 1], connection)),
+                destination: SocketAddr::from(([198, 51, 100, 2], 5201)),
+                network: 0,
+                overhead: 0,
+                sequence: index * MSS,
+                acknowledgement: 1,
+                flags: flags::ACK,
+                window: 1000,
+                payload: MSS,
+                options: SegmentOptions { timestamps: Some((now, 1)), ..SegmentOptions::default() },
+                identification: Some(index as u16 + 1),
+                hops_left: 64,
+                traffic_class: 0,
+                checksum: 0,
+                checksum_is_unfinished: false,
+            };
+            self.flows.add(&segment, self.at);
+        }
+    }
+
+    #[test]
+    fn connections_beyond_the_limit_are_finished_when_they_are_silent_and_the_smallest_are_left_out() {
+        let mut capture = Capture::new(Limits { followed: 40, finished: 100, ..Limits::default() });
+        (0..30).for_each(|index| capture.data(1, index));
+        for connection in 2..502 {
+            let packets = if connection % 5 == 0 { 2 } else { 1 };
+            (0..packets).for_each(|index| capture.data(connection, index));
+            assert!(capture.flows.followed.len() <= 40 && capture.flows.finished.len() <= 100);
+        }
+        let Finished { flows, transfers, left_out, .. } = capture.flows.finish(Explained::Largest(1));
+        assert_eq!(flows.len() as u64 + left_out.missing, 501);
+        assert!(left_out.missing >= 300 && left_out.finished_early >= 400, "{left_out:?}");
+        assert!(flows.iter().zip(1..).all(|(flow, number)| flow.number == number));
+        assert!(flows.windows(2).all(|pair| pair[0].begin <= pair[1].begin));
+        assert_eq!(transfers[0].flows, [1], "the largest stays, though it is silent");
+        assert_eq!(flows[0].ends[0].unique_bytes.get(), 30_000);
+        let larger = flows.iter().filter(|flow| flow.bytes().get() == 2_000).count();
+        assert!(larger * 2 > flows.len(), "a fifth of all: {larger} of {}", flows.len());
+    }
+
+    #[test]
+    fn small_connections_are_thinned_out_and_the_largest_keeps_its_course() {
+        let room = 1 << 20;
+        let mut capture = Capture::new(Limits { room, ..Limits::default() });
+        for round in 0..400 {
+            (0..8).for_each(|index| capture.data(1, round * 8 + index));
+            (2..32).for_each(|connection| capture.data(connection, round));
+            // A connection is counted after each fourth packet.
+            assert!(capture.flows.followed.iter().map(Flow::room).sum::<usize>() <= room);
+        }
+        let Finished { flows, transfers, left_out, .. } = capture.flows.finish(Explained::Largest(1));
+        assert_eq!((flows.len(), left_out.missing, left_out.finished_early), (31, 0, 0));
+        assert!((20..=30).contains(&left_out.thinned), "{left_out:?}");
+        assert_eq!(flows[1].ends[0].unique_bytes.get(), 400_000, "its data is counted all the same");
+        // All are one transfer, the largest connection first.
+        let samples = &transfers[0].evidence.sender_samples;
+        let of = |stream: u16| samples.iter().filter(|sample| sample.stream == stream).count();
+        assert!(of(0) > 50 && of(0) > 4 * of(1), "{} and {}", of(0), of(1));
     }
 }
