@@ -220,14 +220,14 @@ impl Flows {
         self.followed.push(flow);
     }
 
-    /// Thins out the connections with least data; and where that is too little, finishes some.
+    /// Thins out the connections with least data, and never the largest; and where that is too little, finishes some.
     fn bound_room(&mut self) {
         let mut by_size: Vec<usize> = (0..self.followed.len()).collect();
         by_size.sort_by_cached_key(|index| Reverse(self.followed[*index].data()));
         self.room = 0;
         for index in by_size {
             let flow = &mut self.followed[index];
-            if self.room + flow.room() > self.limits.room / 4 {
+            if self.room > 0 && self.room + flow.room() > self.limits.room / 4 {
                 self.left_out.thinned += u64::from(flow.thin());
             }
             self.room += flow.room();

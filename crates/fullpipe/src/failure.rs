@@ -55,7 +55,13 @@ impl From<LabError> for Failure {
 
 impl From<CaptureError> for Failure {
     fn from(error: CaptureError) -> Self {
-        Self::of(USAGE, &error)
+        match error {
+            // What was read before is printed, and is not all.
+            CaptureError::Damaged { .. } | CaptureError::Decompression { .. } | CaptureError::Bomb { .. } => {
+                Self::of(FAILED, &error)
+            }
+            _ => Self::of(USAGE, &error),
+        }
     }
 }
 

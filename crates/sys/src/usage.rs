@@ -44,11 +44,13 @@ pub struct ChildUsage {
 ///
 /// # Errors
 /// What `wait4` reports.
-pub fn wait_with_usage(child: &Child) -> io::Result<(ExitStatus, ChildUsage)> {
-    let mut status = 0;
+pub fn wait_with_usage(child: Child) -> io::Result<(ExitStatus, ChildUsage)> {
+    let (mut status, pid) = (0, child.id().cast_signed());
+    // It is reaped here, so nobody may wait for it again.
+    drop(child);
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the kernel fills one status and one `rusage`, for which there is room.
-    while unsafe { libc::wait4(child.id().cast_signed(), &raw mut status, 0, usage.as_mut_ptr()) } < 0 {
+    while unsafe { libc::wait4(pid, &raw mut status, 0, usage.as_mut_ptr()) } < 0 {
         let error = io::Error::last_os_error();
         if error.kind() != io::ErrorKind::Interrupted {
             return Err(error);
@@ -74,8 +76,7 @@ mod tests {
     #[test]
     fn what_a_program_used_is_known_at_its_end() {
         let script = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; exit 3";
-        let child = Command::new("sh").args(["-c", script]).spawn().unwrap();
-        let (status, usage) = wait_with_usage(&child).unwrap();
+        let (status, usage) = wait_with_usage(Command::new("sh").args(["-c", script]).spawn().unwrap()).unwrap();
         assert_eq!(status.code(), Some(3));
         assert!(usage.cpu.user + usage.cpu.system >= Span::from_millis(1), "{usage:?}");
         assert!((ByteCount::new(100 << 10)..ByteCount::new(1 << 30)).contains(&usage.peak), "{usage:?}");

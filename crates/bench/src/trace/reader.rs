@@ -56,7 +56,7 @@ impl Reader {
         child.wait(stop)?;
         let elapsed = began.elapsed().as_secs_f64();
         let child = child.0.take().ok_or(RunError::Interrupted)?;
-        let (status, usage) = wait_with_usage(&child).map_err(RunError::failed)?;
+        let (status, usage) = wait_with_usage(child).map_err(RunError::failed)?;
         if !status.success() {
             return Err(RunError::Failed(format!("{} failed: {status}", self.name())));
         }
