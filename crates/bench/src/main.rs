@@ -22,6 +22,7 @@ mod shallow;
 mod start;
 mod statistics;
 mod throughput;
+mod trace;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -39,6 +40,7 @@ use crate::independent::{Drawing, Peer};
 use crate::machine::Machine;
 use crate::program::Tools;
 use crate::report::{Heading, Report, case_head, outcome_text};
+use crate::trace::Reading;
 
 const AFTER_HELP: &str = "\
 Each program runs in turn, in reverse order every other round. A ratio is the
@@ -99,6 +101,8 @@ enum Other {
     Diagnosis(Judging),
     /// Hold the program against limits drawn from a seed, over paths made by the kernel, with other programs
     Independent(Drawing),
+    /// Compare how fast captures are read, with tcptrace and tshark
+    Trace(Reading),
     /// Send or receive as a program does that nobody tuned
     #[command(hide = true)]
     Peer(Peer),
@@ -113,6 +117,7 @@ fn main() -> ExitCode {
     let work = |stop: &AtomicBool| match &cli.other {
         Some(Other::Diagnosis(judging)) => judging.run(&fullpipe(judging.selection.fullpipe.as_ref()), stop),
         Some(Other::Independent(drawing)) => drawing.run(&fullpipe(drawing.selection.fullpipe.as_ref()), stop),
+        Some(Other::Trace(reading)) => reading.run(&fullpipe(reading.fullpipe.as_ref()), stop),
         Some(Other::Peer(peer)) => peer.run(),
         None => run(&cli, stop),
     };

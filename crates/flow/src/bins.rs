@@ -16,9 +16,50 @@ pub(crate) fn middle(bin: u16, bits: u32) -> u64 {
     (f64::from(doublings).exp2() * (1.0 + (within + 0.5) / parts)) as u64
 }
 
+/// Amounts by bin. Few bins are in use, so they are kept in order and not by place.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Amounts {
+    all: Vec<(u16, u64)>,
+    /// Place of the one that was added to last.
+    last: usize,
+}
+
+impl Amounts {
+    /// Returns the bytes that they take.
+    pub(crate) fn room(&self) -> usize {
+        self.all.capacity() * size_of::<(u16, u64)>()
+    }
+
+    /// Adds `amount` to a bin.
+    pub(crate) fn add(&mut self, bin: u16, amount: u64) {
+        // Most follow another of their bin.
+        if self.all.get(self.last).is_none_or(|last| last.0 != bin) {
+            self.last = self.all.partition_point(|known| known.0 < bin);
+            if self.all.get(self.last).is_none_or(|known| known.0 != bin) {
+                self.all.insert(self.last, (bin, 0));
+            }
+        }
+        self.all[self.last].1 += amount;
+    }
+
+    /// Returns bins and their amounts in ascending order of the bins.
+    pub(crate) fn all(&self) -> &[(u16, u64)] {
+        &self.all
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn amounts_are_in_order_whatever_they_were_added_in() {
+        let mut amounts = Amounts::default();
+        for (bin, amount) in [(7, 1), (7, 2), (3, 5), (9, 1), (7, 4), (3, 1)] {
+            amounts.add(bin, amount);
+        }
+        assert_eq!(amounts.all(), [(3, 6), (7, 7), (9, 1)]);
+    }
 
     #[test]
     fn a_value_is_as_far_from_the_middle_of_its_bin_as_half_its_width() {

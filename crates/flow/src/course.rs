@@ -1,5 +1,7 @@
 //! The course of a transfer, as samples of its sender.
 
+use std::num::NonZeroU64;
+
 use fullpipe_record::{CongestionState, Sample, TcpInfo};
 use fullpipe_units::{ByteCount, SegCount, Span, Time};
 
@@ -17,27 +19,44 @@ pub(crate) struct View {
     /// The window that it went by, as it stands in the header: not shifted.
     pub(crate) window: Option<u16>,
     /// Smoothed as the kernel does it (RFC 6298, 2.3).
-    rtt: Option<Span>,
-    least_rtt: Option<Span>,
+    rtt: Brief,
+    least_rtt: Brief,
+}
+
+/// A span that may be unknown, in eight bytes.
+#[derive(Debug, Clone, Copy, Default)]
+struct Brief(Option<NonZeroU64>);
+
+impl From<Span> for Brief {
+    fn from(span: Span) -> Self {
+        // One more than it is, so that none is zero.
+        Self(NonZeroU64::new(span.as_nanos().saturating_add(1)))
+    }
+}
+
+impl Brief {
+    fn span(self) -> Option<Span> {
+        self.0.map(|nanos| Span::from_nanos(nanos.get() - 1))
+    }
 }
 
 impl View {
     /// Returns the least round-trip time.
     pub(crate) fn least_rtt(&self) -> Option<Span> {
-        self.least_rtt
+        self.least_rtt.span()
     }
 
     /// Takes note of the least round-trip time where no other is known.
     pub(crate) fn takes_at_least(&mut self, least: Span) {
-        self.least_rtt = Some(least);
+        self.least_rtt = least.into();
     }
 
     /// Takes note of a round-trip time.
     pub(crate) fn took(&mut self, rtt: Span) {
         const SMOOTHING: f64 = 0.125;
         let smoothed = |old: Span| old.scaled(1.0 - SMOOTHING) + rtt.scaled(SMOOTHING);
-        self.rtt = Some(self.rtt.map_or(rtt, smoothed));
-        self.least_rtt = Some(self.least_rtt.map_or(rtt, |least| least.min(rtt)));
+        self.rtt = self.rtt.span().map_or(rtt, smoothed).into();
+        self.least_rtt = self.least_rtt.span().map_or(rtt, |least| least.min(rtt)).into();
     }
 }
 
@@ -67,6 +86,8 @@ pub(crate) struct Point {
 pub(crate) struct Course {
     begin: Option<Time>,
     width: Span,
+    /// End of the interval of the present point.
+    interval_end: Time,
     points: Vec<Point>,
     pub(crate) now: Point,
 }
@@ -108,27 +129,51 @@ impl Scale {
 impl Course {
     /// Moves on to `at`: what is counted from here on belongs to a later point if enough time has passed.
     pub(crate) fn advance(&mut self, at: Time) {
+        if at >= self.interval_end {
+            self.begin_interval(at);
+        }
+        self.now.at = self.now.at.max(at);
+    }
+
+    fn begin_interval(&mut self, at: Time) {
         let begin = *self.begin.get_or_insert(at);
         if self.width == Span::ZERO {
             self.width = FIRST_WIDTH;
         }
-        let index = |time: Time, width: Span| time.since(begin).as_nanos() / width.as_nanos();
-        if index(at, self.width) > index(self.now.at, self.width) && self.now.at > begin {
+        if self.now.at > begin {
             self.points.push(self.now);
             if self.points.len() > MAX_POINTS {
-                self.width = self.width * 2;
-                let width = self.width;
-                // Of two points in one interval the later one holds what happened in both.
-                self.points.dedup_by(|later, earlier| {
-                    let same = index(later.at, width) == index(earlier.at, width);
-                    if same {
-                        *earlier = *later;
-                    }
-                    same
-                });
+                self.widen(begin);
             }
         }
-        self.now.at = self.now.at.max(at);
+        self.interval_end = begin + self.width * (at.since(begin).as_nanos() / self.width.as_nanos() + 1);
+    }
+
+    fn widen(&mut self, begin: Time) {
+        self.width = self.width * 2;
+        let index = |point: &Point| point.at.since(begin).as_nanos() / self.width.as_nanos();
+        // Of two points in one interval the later one holds what happened in both.
+        self.points.dedup_by(|later, earlier| {
+            let same = index(later) == index(earlier);
+            if same {
+                *earlier = *later;
+            }
+            same
+        });
+    }
+
+    /// Returns the bytes that its points take.
+    pub(crate) fn room(&self) -> usize {
+        self.points.capacity() * size_of::<Point>()
+    }
+
+    /// Doubles the time between its points until there are few.
+    pub(crate) fn thin(&mut self) {
+        const KEPT: usize = 2;
+        while let Some(begin) = self.begin.filter(|_| self.points.len() > KEPT && self.width < Span::MAX) {
+            self.widen(begin);
+        }
+        self.points.shrink_to_fit();
     }
 
     /// Returns when the first data was sent.
@@ -167,8 +212,8 @@ impl Point {
                 snd_wscale: agreed.scale.shift().filter(|_| agreed.scale != Scale::Absent),
                 snd_mss: Some(agreed.mss),
                 unacked: Some(segments(view.flight)),
-                rtt: view.rtt.map(|rtt| rtt + rest),
-                min_rtt: view.least_rtt.map(|rtt| rtt + rest),
+                rtt: view.rtt.span().map(|rtt| rtt + rest),
+                min_rtt: view.least_rtt.span().map(|rtt| rtt + rest),
                 total_retrans: Some(SegCount::new(self.again)),
                 data_segs_out: Some(SegCount::new(self.segments)),
                 bytes_sent: Some(ByteCount::new(sent)),

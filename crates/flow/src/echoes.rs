@@ -45,6 +45,18 @@ pub(crate) struct Echoes {
 }
 
 impl Echoes {
+    /// Returns the bytes that they take.
+    pub(crate) fn room(&self) -> usize {
+        self.ticks.capacity() * size_of::<Tick>()
+    }
+
+    /// Forgets all but the newest.
+    pub(crate) fn thin(&mut self) {
+        const KEPT: usize = 4;
+        self.ticks.drain(..self.ticks.len().saturating_sub(KEPT));
+        self.ticks.shrink_to_fit();
+    }
+
     /// Takes note of an acknowledgement up to `position`, with the window that data may fill.
     pub(crate) fn acknowledges(&mut self, segment: &Segment, position: u64, window: Option<u16>, at: Time) {
         let value = segment.options.timestamps.map(|(value, _)| value);

@@ -44,12 +44,21 @@ pub(crate) struct End {
     origin: Option<Origin>,
     /// Its data, and the acknowledgements of it, which pass the other way.
     passages: [Passages; 2],
-    /// The segment with the highest bytes.
-    newest: Option<Segment>,
+    /// Identification and timestamp of the segment with the highest bytes.
+    newest: (Option<u16>, Option<u32>),
     last_at: Option<Time>,
     sent_data: bool,
     had_acknowledgement: bool,
     counts: FlowEnd,
+}
+
+/// What the data of an end goes by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Agreement {
+    /// Size of a full segment.
+    mss: ByteCount,
+    /// True if the SYNs show the shift of the receiver's windows.
+    is_scale_known: bool,
 }
 
 impl End {
@@ -95,8 +104,8 @@ impl End {
     }
 
     /// Places what a segment occupies of the sequence space: its data, and one number each for SYN and FIN. `echo` is
-    /// what it had seen of the other end, and `mss` the size of a full segment.
-    pub(crate) fn place(&mut self, segment: &Segment, echo: Option<Echo>, mss: ByteCount, at: Time) {
+    /// what it had seen of the other end.
+    pub(crate) fn place(&mut self, segment: &Segment, echo: Option<Echo>, agreement: Agreement, at: Time) {
         let start = self.sequence.position(segment.sequence);
         let flags = u64::from(segment.has(flags::SYN)) + u64::from(segment.has(flags::FIN));
         let end = start + u64::from(segment.payload) + flags;
@@ -127,7 +136,7 @@ impl End {
         self.unacknowledged.sent([start, end], at, added.known > 0);
         if self.next.is_none_or(|next| end > next) {
             self.next = Some(end);
-            self.newest = Some(*segment);
+            self.newest = (segment.identification, segment.options.timestamps.map(|(value, _)| value));
         }
         let acknowledged = self.acknowledged.or(self.first_byte).unwrap_or(start);
         let next = self.next.unwrap_or(end);
@@ -140,7 +149,8 @@ impl End {
                 is_first_open,
                 next,
                 acknowledged,
-                mss: mss.get(),
+                mss: agreement.mss.get(),
+                is_scale_known: agreement.is_scale_known,
                 is_late,
                 is_pushed: segment.has(flags::PSH),
             };
@@ -151,12 +161,12 @@ impl End {
     /// Returns true if a segment that arrives below others was sent before them: its identification, or else its
     /// timestamp, is older than that of the highest one.
     fn was_sent_in_order(&self, segment: &Segment) -> bool {
-        let Some(newest) = &self.newest else { return false };
-        let ids = segment.identification.zip(newest.identification).filter(|(late, newest)| late != newest);
-        let times = segment.options.timestamps.zip(newest.options.timestamps);
+        let (newest_id, newest_time) = self.newest;
+        let ids = segment.identification.zip(newest_id).filter(|(late, newest)| late != newest);
+        let times = segment.options.timestamps.map(|(value, _)| value).zip(newest_time);
         match (ids, times) {
             (Some((late, newest)), _) => late.wrapping_sub(newest).cast_signed() < 0,
-            (None, Some(((late, _), (newest, _)))) => late.wrapping_sub(newest).cast_signed() < 0,
+            (None, Some((late, newest))) => late.wrapping_sub(newest).cast_signed() < 0,
             (None, None) => false,
         }
     }
@@ -197,13 +207,35 @@ impl End {
     }
 
     /// Takes note of a window of `bytes`.
-    pub(crate) fn advertises(&mut self, bytes: u64, at: Time) {
+    pub(crate) fn advertises(&mut self, bytes: u32, at: Time) {
         self.windows.add(bytes, at);
     }
 
     /// Returns true if it sent data that was not acknowledged.
     pub(crate) fn has_data_on_way(&self) -> bool {
         self.next.zip(self.acknowledged).is_some_and(|(next, below)| next > below)
+    }
+
+    /// Returns the bytes that it takes beyond its own size.
+    pub(crate) fn room(&self) -> usize {
+        self.seen.room()
+            + self.unacknowledged.room()
+            + self.rtts.room()
+            + self.answers.room()
+            + self.windows.room()
+            + self.echoes.room()
+            + self.sending.room()
+            + self.recent.room()
+            + self.passages.iter().map(Passages::room).sum::<usize>()
+    }
+
+    /// Leaves out the details that take most room.
+    pub(crate) fn thin(&mut self) {
+        self.unacknowledged.thin();
+        self.answers.thin();
+        self.echoes.thin();
+        self.sending.thin();
+        self.passages.iter_mut().for_each(Passages::thin);
     }
 
     /// Returns true if its SYN was seen.
@@ -216,8 +248,13 @@ impl End {
         self.counts.fins > 0
     }
 
+    /// Returns what its data goes by, for a connection whose other end is `other`.
+    pub(crate) fn agreement(&self, other: &Self) -> Agreement {
+        Agreement { mss: self.segment_size(other), is_scale_known: self.has_syn() && other.has_syn() }
+    }
+
     /// Returns the size of its full segments, for a connection whose other end is `other`.
-    pub(crate) fn segment_size(&self, other: &Self) -> ByteCount {
+    fn segment_size(&self, other: &Self) -> ByteCount {
         const USUAL: ByteCount = ByteCount::new(1448);
         const TIMESTAMPS: ByteCount = ByteCount::new(12);
         let options = if self.counts.timestamps { TIMESTAMPS } else { ByteCount::ZERO };

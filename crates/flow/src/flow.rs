@@ -25,6 +25,11 @@ pub(crate) struct Flow {
     last: Time,
     initial_sequence: Option<u32>,
     overhead: u16,
+    /// Bytes that it took beyond its own size when that was counted last, and packets since then.
+    room: usize,
+    uncounted: u8,
+    /// True once details were left out.
+    is_thinned: bool,
     /// Time at which the first end acknowledged the other's SYN.
     opened: Option<Time>,
     ends: [End; 2],
@@ -45,6 +50,9 @@ impl Flow {
             last: at,
             initial_sequence: is_first_syn(segment).then_some(segment.sequence),
             overhead: segment.overhead,
+            room: 0,
+            uncounted: 0,
+            is_thinned: false,
             opened: None,
             ends: [End::default(), End::default()],
         }
@@ -58,6 +66,37 @@ impl Flow {
     /// Returns the time of its first packet.
     pub(crate) fn first(&self) -> Time {
         self.first
+    }
+
+    /// Returns the time of its last packet.
+    pub(crate) fn last(&self) -> Time {
+        self.last
+    }
+
+    /// Returns the bytes that it took beyond its own size when that was counted last.
+    pub(crate) fn room(&self) -> usize {
+        self.room
+    }
+
+    /// Counts a packet. Returns by how many bytes it has grown beyond its own size since that was counted last.
+    pub(crate) fn growth(&mut self) -> isize {
+        /// Packets of a connection after which it is counted.
+        const INTERVAL: u8 = 4;
+        self.uncounted += 1;
+        if self.uncounted < INTERVAL {
+            return 0;
+        }
+        self.uncounted = 0;
+        let before = self.room;
+        self.room = self.ends.iter().map(End::room).sum();
+        self.room.cast_signed() - before.cast_signed()
+    }
+
+    /// Leaves out the details that take most room. Returns true the first time.
+    pub(crate) fn thin(&mut self) -> bool {
+        self.ends.iter_mut().for_each(End::thin);
+        self.room = self.ends.iter().map(End::room).sum();
+        !std::mem::replace(&mut self.is_thinned, true)
     }
 
     /// Returns true if its first end sent `segment`.
@@ -79,8 +118,7 @@ impl Flow {
         other.answers.toward(segment, at);
         let answered = end.answers.from(segment, at);
         let echo = other.echoes.seen_by(segment, other.least_rtt(), at).filter(|_| segment.payload > 0);
-        let mss = end.segment_size(other);
-        end.place(segment, echo, mss, at);
+        end.place(segment, echo, end.agreement(other), at);
         let window = is_scaled(segment).then_some(segment.window);
         if segment.has(flags::ACK) {
             let on_way = other.has_data_on_way();
@@ -89,7 +127,7 @@ impl Flow {
             end.echoes.acknowledges(segment, position, window, at);
         }
         if let Some(scale) = scale(segment, end, other) {
-            end.advertises(u64::from(segment.window) << scale, at);
+            end.advertises(u32::from(segment.window) << scale, at);
         }
         if let Some(window) = window {
             other.sending.is_allowed(window);

@@ -19,6 +19,11 @@ pub(crate) struct Added {
 }
 
 impl Intervals {
+    /// Returns the bytes that they take.
+    pub(crate) fn room(&self) -> usize {
+        self.all.capacity() * size_of::<[u64; 2]>()
+    }
+
     /// Adds the bytes from `start` to `end`.
     pub(crate) fn add(&mut self, start: u64, end: u64) -> Added {
         match self.all.last_mut() {

@@ -20,6 +20,18 @@ pub(crate) struct Loop {
 }
 
 impl Loop {
+    /// Returns the bytes that it takes beyond its own size.
+    pub(crate) fn room(&self) -> usize {
+        self.waiting.capacity() * size_of::<(u32, Time)>()
+    }
+
+    /// Forgets all but the newest.
+    pub(crate) fn thin(&mut self) {
+        const KEPT: usize = 4;
+        self.waiting.drain(..self.waiting.len().saturating_sub(KEPT));
+        self.waiting.shrink_to_fit();
+    }
+
     /// Takes note of a segment on its way to the end.
     pub(crate) fn toward(&mut self, segment: &Segment, at: Time) {
         let Some((value, _)) = segment.options.timestamps else { return };

@@ -141,6 +141,20 @@ impl Passages {
         (self.first, self.kept) = (first, kept);
     }
 
+    /// Returns the bytes that it takes beyond its own size.
+    pub(crate) fn room(&self) -> usize {
+        self.kept.capacity() * size_of::<Passage>()
+    }
+
+    /// Doubles the distance until there are few positions.
+    pub(crate) fn thin(&mut self) {
+        const KEPT: usize = 2;
+        while self.kept.len() > KEPT {
+            self.double();
+        }
+        self.kept.shrink_to_fit();
+    }
+
     fn at_index(&mut self, index: u64) -> Option<&mut Passage> {
         let place = usize::try_from(index.checked_sub(self.first)?).ok()?;
         if place >= self.kept.len() {

@@ -1,11 +1,9 @@
 //! The rates at which packets follow each other.
 
-use std::collections::BTreeMap;
-
 use fullpipe_record::BurstRate;
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
-use crate::bins::{bin, middle};
+use crate::bins::{Amounts, bin, middle};
 
 /// Bins of a doubling, as a power of two: each is 1.6 to 3.1 % wide.
 const BITS: u32 = 5;
@@ -13,24 +11,34 @@ const BITS: u32 = 5;
 /// Bytes by the rate at which they passed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rates {
-    bytes: BTreeMap<u16, u64>,
+    bytes: Amounts,
     all: u64,
 }
 
 impl Rates {
+    /// Returns the bytes that they take.
+    pub(crate) fn room(&self) -> usize {
+        self.bytes.room()
+    }
+
     /// Adds `bytes` that took `span`.
     pub(crate) fn add(&mut self, bytes: u64, span: Span) {
         if bytes > 0 && span > Span::ZERO {
             let rate = BitRate::of(ByteCount::new(bytes), span);
-            *self.bytes.entry(bin(rate.bps(), BITS)).or_default() += bytes;
+            self.bytes.add(bin(rate.bps(), BITS), bytes);
             self.all += bytes;
         }
     }
 
     /// Returns the most frequent rate, with the share of the bytes within 3 % of it; `None` without any.
     pub(crate) fn mode(&self) -> Option<BurstRate> {
-        let around = |bin: u16| (bin.saturating_sub(1)..=bin + 1).filter_map(|near| self.bytes.get(&near)).sum::<u64>();
-        let (bin, most) = self.bytes.keys().map(|bin| (*bin, around(*bin))).max_by_key(|(_, bytes)| *bytes)?;
+        let all = self.bytes.all();
+        let around = |index: usize| {
+            let near = &all[index.saturating_sub(1)..all.len().min(index + 2)];
+            near.iter().filter(|near| near.0.abs_diff(all[index].0) <= 1).map(|(_, bytes)| bytes).sum::<u64>()
+        };
+        let (index, most) = (0..all.len()).map(|index| (index, around(index))).max_by_key(|(_, bytes)| *bytes)?;
+        let (bin, _) = all[index];
         let rate = BitRate::from_bps(middle(bin, BITS));
         Some(BurstRate { rate, share: Ratio::of(most as f64, self.all as f64) })
     }

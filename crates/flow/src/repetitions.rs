@@ -1,5 +1,8 @@
 //! Packets that were captured twice, as by a mirror of both ports of a switch.
 
+use std::hash::{BuildHasher, Hasher};
+
+use foldhash::fast::FixedState;
 use fullpipe_units::{Span, Time};
 use fullpipe_wire::Segment;
 
@@ -9,38 +12,97 @@ const REMEMBERED: usize = 16;
 /// Maximum time between both captures of a packet.
 const MAX_LAG: Span = Span::from_millis(10);
 
-/// Fields that both captures of a packet share. A segment that is sent again differs in its identification or
-/// timestamp.
-type Fields = (u32, u32, u32, u16, u16, Option<u16>, u16, Option<(u32, u32)>);
-
-/// The last packets of an end.
+/// The last packets of an end, each by a hash of the fields that both captures of a packet share.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Recent {
-    packets: [Option<(Fields, Time)>; REMEMBERED],
+    packets: Vec<(u64, Time)>,
+    /// Place of the oldest.
     next: usize,
 }
 
 impl Recent {
+    /// Returns the bytes that they take.
+    pub(crate) fn room(&self) -> usize {
+        self.packets.capacity() * size_of::<(u64, Time)>()
+    }
+
     /// Returns true if `segment` was captured before, and remembers it otherwise.
     pub(crate) fn repeats(&mut self, segment: &Segment, at: Time) -> bool {
         // Without an identification (IPv6, or zero) only the checksum could show that a segment was sent again.
-        let fields = (
-            segment.sequence,
-            segment.acknowledgement,
-            segment.payload,
-            segment.flags,
-            segment.window,
-            segment.identification,
-            segment.checksum,
-            segment.options.timestamps,
-        );
-        let same = |(known, when): &(Fields, Time)| *known == fields && at.since(*when) <= MAX_LAG;
         let is_known = segment.identification.is_some_and(|id| id != 0) || segment.options.timestamps.is_some();
-        if is_known && self.packets.iter().flatten().any(same) {
-            return true;
+        let hash = if is_known { hash(segment) } else { 0 };
+        // Nearly always there is none, which is known soonest without a branch for each.
+        if is_known && self.packets.iter().filter(|(known, _)| *known == hash).count() > 0 {
+            let same = |(known, when): &(u64, Time)| *known == hash && at.since(*when) <= MAX_LAG;
+            if self.packets.iter().any(same) {
+                return true;
+            }
         }
-        self.packets[self.next] = Some((fields, at));
-        self.next = (self.next + 1) % REMEMBERED;
+        if self.packets.len() < REMEMBERED {
+            self.packets.push((hash, at));
+        } else {
+            self.packets[self.next] = (hash, at);
+            self.next = (self.next + 1) % REMEMBERED;
+        }
         false
+    }
+}
+
+/// Returns a hash of the fields that both captures of a packet share. A segment that is sent again differs in its
+/// identification or timestamp.
+fn hash(segment: &Segment) -> u64 {
+    let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+    let halves = |low: u16, high: u16| u32::from(low) | u32::from(high) << 16;
+    let (has_times, times) = segment.options.timestamps.map_or((0, 0), |(value, echo)| (1, pair(value, echo)));
+    let (has_id, id) = segment.identification.map_or((0, 0), |id| (2, id));
+    let mut hasher = FixedState::default().build_hasher();
+    hasher.write_u64(pair(segment.sequence, segment.acknowledgement));
+    hasher.write_u64(pair(segment.payload, halves(segment.flags, segment.window)));
+    hasher.write_u64(pair(halves(id, segment.checksum), has_times | has_id));
+    hasher.write_u64(times);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+
+    use fullpipe_wire::SegmentOptions;
+
+    fn segment(sequence: u32, identification: u16) -> Segment {
+        let [source, destination] = [1, 2].map(|port| SocketAddr::from(([192, 0, 2, 1], port)));
+        Segment {
+            source,
+            destination,
+            network: 0,
+            overhead: 0,
+            sequence,
+            acknowledgement: 7,
+            flags: 0x10,
+            window: 100,
+            payload: 10,
+            options: SegmentOptions::default(),
+            identification: Some(identification),
+            hops_left: 64,
+            traffic_class: 0,
+            checksum: 1,
+            checksum_is_unfinished: false,
+        }
+    }
+
+    #[test]
+    fn a_packet_repeats_one_of_the_last_that_is_the_same_and_not_old() {
+        let at = |millis| Time::ZERO + Span::from_millis(millis);
+        let mut recent = Recent::default();
+        assert!(!recent.repeats(&segment(10, 1), at(0)));
+        assert!(recent.repeats(&segment(10, 1), at(10)));
+        assert!(!recent.repeats(&segment(10, 1), at(11)), "it is too old");
+        assert!(!recent.repeats(&segment(10, 2), at(11)), "it was sent again");
+        assert!(!recent.repeats(&segment(20, 0), at(11)) && !recent.repeats(&segment(20, 0), at(11)));
+        for index in 0..REMEMBERED as u32 - 1 {
+            assert!(!recent.repeats(&segment(100 + index, 1), at(11)));
+        }
+        assert!(!recent.repeats(&segment(10, 1), at(11)), "others came between");
     }
 }

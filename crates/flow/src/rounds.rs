@@ -68,13 +68,32 @@ impl Rounds {
         self.passed = 0;
         self.all.push(std::mem::take(&mut self.now));
         if self.all.len() >= MAX_ROUNDS {
-            self.stride += 1;
-            self.all = self
-                .all
-                .chunks_exact(2)
-                .map(|pair| Round { repairs: pair[0].repairs || pair[1].repairs, ..pair[1] })
-                .collect();
+            self.halve();
         }
+    }
+
+    fn halve(&mut self) {
+        let pairs = self.all.chunks(2);
+        let of_pair = |pair: &[Round]| {
+            let repairs = pair.iter().any(|round| round.repairs);
+            pair.last().map(|last| Round { repairs, ..*last })
+        };
+        self.all = pairs.filter_map(of_pair).collect();
+        self.stride += 1;
+    }
+
+    /// Returns the bytes that it takes beyond its own size.
+    pub(crate) fn room(&self) -> usize {
+        self.all.capacity() * size_of::<Round>()
+    }
+
+    /// Leaves out round trips until there are few.
+    pub(crate) fn thin(&mut self) {
+        const KEPT: usize = 2;
+        while self.all.len() > KEPT {
+            self.halve();
+        }
+        self.all.shrink_to_fit();
     }
 
     /// Returns the round trips since the last loss; `None` without any. `rest` is the part of each on the other side

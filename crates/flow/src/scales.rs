@@ -28,8 +28,10 @@ impl Scales {
     /// Takes note of a segment after which `flight` bytes are in flight, with the `window` as it stands in the header.
     pub(crate) fn sent(&mut self, flight: u64, window: Option<u16>) {
         let Some(window) = window.map(u64::from).filter(|window| *window > 0) else { return };
-        let shift =
-            (0..MAX_SHIFT).find(|shift| flight as f64 <= (window << shift) as f64 * ALLOWED).unwrap_or(MAX_SHIFT);
+        let allows = |shift: &usize| flight as f64 <= (window << shift) as f64 * ALLOWED;
+        // With a lower shift the window has two bits less than what is in flight, and so less than half of it.
+        let surely = (window.leading_zeros().saturating_sub(flight.leading_zeros() + 1) as usize).min(MAX_SHIFT);
+        let shift = (surely..MAX_SHIFT).find(allows).unwrap_or(MAX_SHIFT);
         self.least[shift] += 1;
         self.full[shift] += u32::from(flight as f64 >= (window << shift) as f64 * FULL);
     }

@@ -80,6 +80,7 @@ impl Peak {
 
 /// A segment with data.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a property of the segment")]
 pub(crate) struct Sent {
     pub(crate) bytes: u64,
     /// Those that were sent again.
@@ -91,6 +92,8 @@ pub(crate) struct Sent {
     /// Everything below was acknowledged.
     pub(crate) acknowledged: u64,
     pub(crate) mss: u64,
+    /// True if the SYNs show the shift of the windows.
+    pub(crate) is_scale_known: bool,
     /// True if its first copy was lost before it came here.
     pub(crate) is_late: bool,
     /// True if the program's data ended with it (PSH).
@@ -102,7 +105,8 @@ pub(crate) struct Sent {
 pub(crate) struct Sending {
     pub(crate) course: Course,
     clocks: [Clock; 2],
-    scales: [Scales; 2],
+    /// Where no SYN shows them.
+    scales: Option<Box<[Scales; 2]>>,
     rounds: [Rounds; 2],
     peak: Peak,
     /// Time with little in flight.
@@ -131,6 +135,22 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
+    /// Returns the bytes that it takes beyond its own size.
+    pub(crate) fn room(&self) -> usize {
+        let rates = [&self.arrivals, &self.departures, &self.acknowledgements];
+        let scales = if self.scales.is_some() { size_of::<[Scales; 2]>() } else { 0 };
+        self.course.room()
+            + rates.map(Rates::room).iter().sum::<usize>()
+            + self.rounds.iter().map(Rounds::room).sum::<usize>()
+            + scales
+    }
+
+    /// Leaves out the details that take most room.
+    pub(crate) fn thin(&mut self) {
+        self.course.thin();
+        self.rounds.iter_mut().for_each(Rounds::thin);
+    }
+
     /// Takes note of a segment of new data, or of data that is sent again.
     pub(crate) fn sent(&mut self, sent: Sent, echo: Option<Echo>, at: Time) {
         self.pass(at);
@@ -159,7 +179,6 @@ impl Sending {
             self.echoes += 1;
             now.echoed.flight = sent.next.saturating_sub(echo.acknowledged);
             now.echoed.window = echo.window.or(now.echoed.window);
-            self.scales[1].sent(now.echoed.flight, now.echoed.window);
             if let Some(rtt) = echo.first_after {
                 now.echoed.took(rtt);
                 self.rounds[1].took(rtt);
@@ -168,14 +187,25 @@ impl Sending {
                 now.echoed.takes_at_least(least);
             }
         }
-        self.scales[0].sent(now.here.flight, now.here.window);
-        let (flight, echoed) = (now.here.flight, now.echoed.flight);
+        let (flight, echoed, has_echo) = (now.here.flight, now.echoed.flight, echo.is_some());
+        if !sent.is_scale_known {
+            self.infer_scale(has_echo);
+        }
         self.peak.add(flight, at, self.horizon());
         let round_trip = self.round_trip();
         for (rounds, flight) in self.rounds.iter_mut().zip([flight, echoed]) {
             rounds.sent(flight, sent.again > 0, at, round_trip);
         }
         self.last_sent = Some(at);
+    }
+
+    fn infer_scale(&mut self, has_echo: bool) {
+        let [here, echoed] = &mut **self.scales.get_or_insert_default();
+        let now = &self.course.now;
+        here.sent(now.here.flight, now.here.window);
+        if has_echo {
+            echoed.sent(now.echoed.flight, now.echoed.window);
+        }
     }
 
     /// Takes note that everything below `position` was acknowledged, `bytes` of data in all, with the time that it
@@ -274,7 +304,7 @@ impl Sending {
 
     /// Returns the shift of the windows that it goes by, if what it has in flight shows that.
     pub(crate) fn scale(&self, by_echo: bool) -> Option<u8> {
-        self.scales[usize::from(by_echo)].shift()
+        self.scales.as_ref()?[usize::from(by_echo)].shift()
     }
 
     /// Returns whether most of its segments echo timestamps whose acknowledgements were captured.

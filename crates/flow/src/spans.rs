@@ -1,11 +1,9 @@
 //! Many durations in little room.
 
-use std::collections::BTreeMap;
-
 use fullpipe_record::RoundTrips;
 use fullpipe_units::Span;
 
-use crate::bins::{bin, middle};
+use crate::bins::{Amounts, bin, middle};
 
 /// Bins of a doubling, as a power of two: each is 0.8 to 1.6 % wide.
 const BITS: u32 = 6;
@@ -13,7 +11,7 @@ const BITS: u32 = 6;
 /// Durations, whose quantiles are known within a percent.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Spans {
-    counts: BTreeMap<u16, u64>,
+    counts: Amounts,
     all: u64,
     sum: f64,
     least: Option<Span>,
@@ -21,8 +19,13 @@ pub(crate) struct Spans {
 }
 
 impl Spans {
+    /// Returns the bytes that they take.
+    pub(crate) fn room(&self) -> usize {
+        self.counts.room()
+    }
+
     pub(crate) fn add(&mut self, span: Span) {
-        *self.counts.entry(bin(span.as_nanos(), BITS)).or_default() += 1;
+        self.counts.add(bin(span.as_nanos(), BITS), 1);
         self.all += 1;
         self.sum += span.as_secs_f64();
         self.least = Some(self.least.map_or(span, |least| least.min(span)));
@@ -47,7 +50,7 @@ impl Spans {
 
     fn quantile(&self, share: f64) -> Span {
         let (mut below, wanted) = (0, share * self.all as f64);
-        for (bin, count) in &self.counts {
+        for (bin, count) in self.counts.all() {
             below += count;
             if below as f64 >= wanted {
                 return Span::from_nanos(middle(*bin, BITS)).clamp(self.least.unwrap_or_default(), self.most);

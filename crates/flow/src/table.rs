@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::net::SocketAddr;
 
 use foldhash::fast::RandomState;
 use fullpipe_record::{Evidence, FlowReport};
@@ -12,25 +11,49 @@ use fullpipe_wire::Segment;
 
 use crate::evidence::{evidence, transfer};
 use crate::flow::{Flow, is_first_syn};
+use crate::key::Key;
 use crate::pairs::number_of;
 use crate::passages::PacketTimes;
 
-/// Maximum number of connection attempts that wait for an answer. Beyond it the older half is only counted.
-const MAX_ATTEMPTS: usize = 1 << 18;
+/// Bounds of what is kept.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// Connection attempts that wait for an answer. Beyond it the older half is only counted.
+    attempts: usize,
+    /// Connections that are followed. Beyond it those that were silent longest are finished.
+    followed: usize,
+    /// Finished connections. Beyond it those with least data are left out.
+    finished: usize,
+    /// Bytes that the data on its way, its timestamps and the courses of all connections may take. Beyond it those of
+    /// the smaller ones are thinned out.
+    room: usize,
+}
 
-/// Ports, addresses and network of a connection, the smaller address first.
-type Key = (u32, SocketAddr, SocketAddr);
+impl Default for Limits {
+    fn default() -> Self {
+        // A table for so many attempts is full to seven eighths.
+        Self { attempts: 7 << 14, followed: 1 << 17, finished: 1 << 16, room: 256 << 20 }
+    }
+}
 
 /// Connections so far, by keyed hashes: whoever sends the packets must not choose their places.
 #[derive(Debug, Default)]
 pub struct Flows {
+    limits: Limits,
     begin: Option<Time>,
     /// Index of the latest connection of each key.
     latest: HashMap<Key, usize, RandomState>,
-    all: Vec<Flow>,
+    /// The connection of the segment before.
+    last: Option<(Key, usize)>,
+    followed: Vec<Flow>,
+    /// Those that were finished before the end, each with the time of its first packet.
+    finished: Vec<(Time, FlowReport)>,
+    /// Bytes that those that are followed take beyond their own size.
+    room: usize,
     /// SYNs that nobody answered yet: a flood of them must not take the room of connections.
     attempts: HashMap<Key, Attempt, RandomState>,
     unanswered: u64,
+    left_out: LeftOut,
 }
 
 /// Maximum number of times that a SYN is seen again. Linux sends it six times more (`tcp_syn_retries`).
@@ -56,6 +79,19 @@ pub struct Finished {
     pub unanswered: u64,
     /// The transfers that were asked for, those with most data first.
     pub transfers: Vec<TransferEvidence>,
+    /// What bounded memory cost.
+    pub left_out: LeftOut,
+}
+
+/// Connections of which less is known, or nothing, because there were too many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LeftOut {
+    /// Those that are missing: each had less data than those that are there.
+    pub missing: u64,
+    /// Those that were finished when they had been silent longest; what they sent later counts as another one.
+    pub finished_early: u64,
+    /// Those that lack round-trip times and the course of their data.
+    pub thinned: u64,
 }
 
 /// Connections that carried one transfer.
@@ -79,24 +115,33 @@ pub enum Explained<'f> {
 }
 
 /// Returns true if `segment` is the answer to a SYN.
-fn answers(attempt: Option<&Attempt>, segment: &Segment) -> bool {
-    attempt.is_some_and(|Attempt { syn, .. }| {
-        segment.source == syn.destination && segment.acknowledgement == syn.sequence.wrapping_add(1)
-    })
+fn answers(attempts: &HashMap<Key, Attempt, RandomState>, key: &Key, segment: &Segment) -> bool {
+    // Only another connection between the same ports has one that waits.
+    !attempts.is_empty()
+        && attempts.get(key).is_some_and(|Attempt { syn, .. }| {
+            segment.source == syn.destination && segment.acknowledgement == syn.sequence.wrapping_add(1)
+        })
 }
 
-/// Returns the evidence of the transfers over `flows` that are to be explained.
-fn transfers(flows: &[Flow], reports: &[FlowReport], explained: Explained<'_>) -> Vec<TransferEvidence> {
-    let mut by_size: Vec<usize> = (0..flows.len()).collect();
-    by_size.sort_by_key(|index| Reverse(flows[*index].data()));
+/// Returns the evidence of the transfers over `flows` that are to be explained, whose connections have `numbers`.
+/// `reports` are those of all connections.
+fn transfers(
+    flows: &[Flow],
+    numbers: &[u64],
+    reports: &[FlowReport],
+    explained: Explained<'_>,
+) -> Vec<TransferEvidence> {
+    let by_size = |index: &usize| (Reverse(flows[*index].data()), numbers[*index]);
+    let mut candidates: Vec<usize> = (0..flows.len()).collect();
+    candidates.sort_by_key(by_size);
     let (wanted, number) = match explained {
         Explained::Largest(count) => (count, None),
         Explained::Flow(number) => (1, Some(number)),
         Explained::Same(flow) => (1, Some(number_of(flow, reports).unwrap_or_default())),
     };
-    by_size.retain(|index| number.is_none_or(|number| *index as u64 + 1 == number));
+    candidates.retain(|index| number.is_none_or(|number| numbers[*index] == number));
     let (mut found, mut known) = (Vec::new(), HashSet::new());
-    for index in by_size {
+    for index in candidates {
         if found.len() == wanted {
             break;
         }
@@ -105,10 +150,10 @@ fn transfers(flows: &[Flow], reports: &[FlowReport], explained: Explained<'_>) -
         }
         let mut members = transfer(index, flows);
         members.retain(|member| !known.contains(member));
-        members.sort_by_key(|member| Reverse(flows[*member].data()));
+        members.sort_by_key(by_size);
         known.extend(members.iter().copied());
         let of_one: Vec<&Flow> = members.iter().map(|member| &flows[*member]).collect();
-        let flows = members.iter().map(|member| *member as u64 + 1).collect();
+        let flows = members.iter().map(|member| numbers[*member]).collect();
         found.extend(evidence(&of_one).map(|evidence| TransferEvidence { flows, evidence }));
     }
     found
@@ -118,14 +163,18 @@ impl Flows {
     /// Adds a segment that was captured at `at`.
     pub fn add(&mut self, segment: &Segment, at: Time) {
         self.begin.get_or_insert(at);
-        let is_ordered = segment.source <= segment.destination;
-        let [low, high] =
-            if is_ordered { [segment.source, segment.destination] } else { [segment.destination, segment.source] };
-        let key = (segment.network, low, high);
-        match self.latest.get(&key).copied().and_then(|index| self.all.get_mut(index)) {
-            Some(flow) if !flow.is_over(segment) && !answers(self.attempts.get(&key), segment) => {
+        let key = Key::of(segment);
+        if self.last.is_none_or(|(last, _)| last != key) {
+            self.last = self.latest.get(&key).map(|index| (key, *index));
+        }
+        match self.last.and_then(|(_, index)| self.followed.get_mut(index)) {
+            Some(flow) if !flow.is_over(segment) && !answers(&self.attempts, &key, segment) => {
                 let from_first = flow.is_from_first(segment);
                 flow.add(segment, at, from_first);
+                self.room = self.room.saturating_add_signed(flow.growth());
+                if self.room > self.limits.room {
+                    self.bound_room();
+                }
             }
             _ if is_first_syn(segment) => self.attempt(key, segment, at),
             _ => self.open(key, segment, at),
@@ -134,7 +183,7 @@ impl Flows {
 
     /// Keeps a SYN until it is answered.
     fn attempt(&mut self, key: Key, segment: &Segment, at: Time) {
-        if self.attempts.len() >= MAX_ATTEMPTS {
+        if self.attempts.len() >= self.limits.attempts {
             self.forget_older_half();
         }
         let new = || Attempt { at, syn: *segment, again: Vec::new() };
@@ -165,6 +214,9 @@ impl Flows {
 
     /// Begins a connection with `segment`, and with the SYN before it if that is there.
     fn open(&mut self, key: Key, segment: &Segment, at: Time) {
+        if self.followed.len() >= self.limits.followed {
+            self.finish_silent();
+        }
         let attempt = self.attempts.remove(&key);
         let (first_at, first) = attempt.as_ref().map_or((at, *segment), |attempt| (attempt.at, attempt.syn));
         let mut flow = Flow::new(&first, first_at);
@@ -174,21 +226,179 @@ impl Flows {
         }
         let from_first = flow.is_from_first(segment);
         flow.add(segment, at, from_first);
-        self.latest.insert(key, self.all.len());
-        self.all.push(flow);
+        self.latest.insert(key, self.followed.len());
+        self.last = Some((key, self.followed.len()));
+        self.followed.push(flow);
+    }
+
+    /// Thins out the connections with least data, and never the largest; and where that is too little, finishes some.
+    fn bound_room(&mut self) {
+        let mut by_size: Vec<usize> = (0..self.followed.len()).collect();
+        by_size.sort_by_cached_key(|index| Reverse(self.followed[*index].data()));
+        self.room = 0;
+        for index in by_size {
+            let flow = &mut self.followed[index];
+            if self.room > 0 && self.room + flow.room() > self.limits.room / 4 {
+                self.left_out.thinned += u64::from(flow.thin());
+            }
+            self.room += flow.room();
+        }
+        if self.room > self.limits.room / 8 * 7 {
+            self.finish_silent();
+        }
+    }
+
+    /// Finishes the half of the connections that were silent longest, but the largest.
+    fn finish_silent(&mut self) {
+        const KEPT: usize = 16;
+        let mut times: Vec<Time> = self.followed.iter().map(Flow::last).collect();
+        let middle = times.len() / 2;
+        let (_, middle, _) = times.select_nth_unstable(middle);
+        let mut sizes: Vec<u64> = self.followed.iter().map(Flow::data).collect();
+        let kept = KEPT.min(sizes.len() - 1);
+        let (_, large, _) = sizes.select_nth_unstable_by_key(kept, |size| Reverse(*size));
+        let (begin, large) = (self.begin.unwrap_or(Time::ZERO), *large);
+        let mut places = vec![None; self.followed.len()];
+        let (mut index, mut next) = (0, 0);
+        let finished = &mut self.finished;
+        self.followed.retain(|flow| {
+            let stays = flow.last() > *middle || flow.data() > large;
+            if stays {
+                places[index] = Some(next);
+                next += 1;
+            } else {
+                finished.push((flow.first(), flow.report(0, begin)));
+            }
+            index += 1;
+            stays
+        });
+        self.left_out.finished_early += (index - next) as u64;
+        self.latest.retain(|_, index| places[*index].map(|place| *index = place).is_some());
+        self.last = None;
+        self.room = self.followed.iter().map(Flow::room).sum();
+        self.leave_out_smallest();
+    }
+
+    fn leave_out_smallest(&mut self) {
+        while self.finished.len() > self.limits.finished {
+            let middle = self.finished.len() / 2;
+            self.finished.select_nth_unstable_by_key(middle, |(_, report)| Reverse(report.bytes()));
+            self.left_out.missing += (self.finished.len() - middle) as u64;
+            self.finished.truncate(middle);
+        }
     }
 
     /// Returns everything that was found, with the evidence of the transfers that are to be `explained`.
-    pub fn finish(self, explained: Explained<'_>) -> Finished {
+    pub fn finish(mut self, explained: Explained<'_>) -> Finished {
         let begin = self.begin.unwrap_or(Time::ZERO);
-        let mut flows = self.all;
-        flows.sort_by_key(Flow::first);
-        let reports: Vec<FlowReport> = flows.iter().zip(1..).map(|(flow, number)| flow.report(number, begin)).collect();
-        Finished {
-            transfers: transfers(&flows, &reports, explained),
-            flows: reports,
-            unanswered: self.unanswered + self.attempts.len() as u64,
-            times: flows.iter_mut().map(Flow::take_times).collect(),
+        let count = self.followed.len();
+        // By the first packet: those that are followed first, then those that were finished.
+        let first = |index: &usize| match self.followed.get(*index) {
+            Some(flow) => flow.first(),
+            None => self.finished[*index - count].0,
+        };
+        let mut order: Vec<usize> = (0..count + self.finished.len()).collect();
+        order.sort_by_key(first);
+        let mut numbers = vec![0; order.len()];
+        order.iter().zip(1..).for_each(|(index, number)| numbers[*index] = number);
+        let mut flows: Vec<FlowReport> = Vec::with_capacity(order.len());
+        flows.extend(self.followed.iter().zip(&numbers).map(|(flow, number)| flow.report(*number, begin)));
+        let finished = self.finished.into_iter().zip(&numbers[count..]);
+        flows.extend(finished.map(|((_, report), number)| FlowReport { number: *number, ..report }));
+        flows.sort_unstable_by_key(|flow| flow.number);
+        let transfers = transfers(&self.followed, &numbers[..count], &flows, explained);
+        let mut times: Vec<PacketTimes> = flows.iter().map(|_| PacketTimes::default()).collect();
+        for (flow, number) in self.followed.iter_mut().zip(&numbers) {
+            times[*number as usize - 1] = flow.take_times();
         }
+        let unanswered = self.unanswered + self.attempts.len() as u64;
+        Finished { flows, times, unanswered, transfers, left_out: self.left_out }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+
+    use fullpipe_units::Span;
+    use fullpipe_wire::{SegmentOptions, flags};
+
+    const MSS: u32 = 1000;
+
+    /// A capture in which a packet passes each millisecond.
+    struct Capture {
+        flows: Flows,
+        at: Time,
+    }
+
+    impl Capture {
+        fn new(limits: Limits) -> Self {
+            Self { flows: Flows { limits, ..Flows::default() }, at: Time::ZERO }
+        }
+
+        /// Adds packet `index` of full segments of a connection.
+        fn data(&mut self, connection: u16, index: u32) {
+            self.at = self.at + Span::from_millis(1);
+            let now = (self.at.as_nanos() / 1_000_000) as u32;
+            let segment = Segment {
+                source: SocketAddr::from(([192, 0, 2, 1], connection)),
+                destination: SocketAddr::from(([198, 51, 100, 2], 5201)),
+                network: 0,
+                overhead: 0,
+                sequence: index * MSS,
+                acknowledgement: 1,
+                flags: flags::ACK,
+                window: 1000,
+                payload: MSS,
+                options: SegmentOptions { timestamps: Some((now, 1)), ..SegmentOptions::default() },
+                identification: Some(index as u16 + 1),
+                hops_left: 64,
+                traffic_class: 0,
+                checksum: 0,
+                checksum_is_unfinished: false,
+            };
+            self.flows.add(&segment, self.at);
+        }
+    }
+
+    #[test]
+    fn connections_beyond_the_limit_are_finished_when_they_are_silent_and_the_smallest_are_left_out() {
+        let mut capture = Capture::new(Limits { followed: 40, finished: 100, ..Limits::default() });
+        (0..30).for_each(|index| capture.data(1, index));
+        for connection in 2..502 {
+            let packets = if connection % 5 == 0 { 2 } else { 1 };
+            (0..packets).for_each(|index| capture.data(connection, index));
+            assert!(capture.flows.followed.len() <= 40 && capture.flows.finished.len() <= 100);
+        }
+        let Finished { flows, transfers, left_out, .. } = capture.flows.finish(Explained::Largest(1));
+        assert_eq!(flows.len() as u64 + left_out.missing, 501);
+        assert!(left_out.missing >= 300 && left_out.finished_early >= 400, "{left_out:?}");
+        assert!(flows.iter().zip(1..).all(|(flow, number)| flow.number == number));
+        assert!(flows.windows(2).all(|pair| pair[0].begin <= pair[1].begin));
+        assert_eq!(transfers[0].flows, [1], "the largest stays, though it is silent");
+        assert_eq!(flows[0].ends[0].unique_bytes.get(), 30_000);
+        let larger = flows.iter().filter(|flow| flow.bytes().get() == 2_000).count();
+        assert!(larger * 2 > flows.len(), "a fifth of all: {larger} of {}", flows.len());
+    }
+
+    #[test]
+    fn small_connections_are_thinned_out_and_the_largest_keeps_its_course() {
+        let room = 1 << 20;
+        let mut capture = Capture::new(Limits { room, ..Limits::default() });
+        for round in 0..400 {
+            (0..8).for_each(|index| capture.data(1, round * 8 + index));
+            (2..32).for_each(|connection| capture.data(connection, round));
+            // A connection is counted after each fourth packet.
+            assert!(capture.flows.followed.iter().map(Flow::room).sum::<usize>() <= room);
+        }
+        let Finished { flows, transfers, left_out, .. } = capture.flows.finish(Explained::Largest(1));
+        assert_eq!((flows.len(), left_out.missing, left_out.finished_early), (31, 0, 0));
+        assert!((20..=30).contains(&left_out.thinned), "{left_out:?}");
+        assert_eq!(flows[1].ends[0].unique_bytes.get(), 400_000, "its data is counted all the same");
+        // All are one transfer, the largest connection first.
+        let samples = &transfers[0].evidence.sender_samples;
+        let of = |stream: u16| samples.iter().filter(|sample| sample.stream == stream).count();
+        assert!(of(0) > 50 && of(0) > 4 * of(1), "{} and {}", of(0), of(1));
     }
 }

@@ -23,6 +23,18 @@ pub(crate) struct Unacknowledged {
 }
 
 impl Unacknowledged {
+    /// Returns the bytes that they take.
+    pub(crate) fn room(&self) -> usize {
+        self.segments.capacity() * size_of::<Sent>()
+    }
+
+    /// Forgets all but the newest segments, as if the others gave no round-trip time.
+    pub(crate) fn thin(&mut self) {
+        const KEPT: usize = 4;
+        self.segments.drain(..self.segments.len().saturating_sub(KEPT));
+        self.segments.shrink_to_fit();
+    }
+
     /// Takes note of a segment from `start` to `end`; `repeats` where some of its bytes were seen before.
     pub(crate) fn sent(&mut self, [start, end]: [u64; 2], at: Time, repeats: bool) {
         let sent = Sent { end, at, is_ambiguous: repeats };

@@ -9,32 +9,52 @@ const MAX_VALUES: usize = 32;
 /// Counts of the most frequent values.
 #[derive(Debug, Clone, Default)]
 struct Counts {
-    values: Vec<(u64, u64)>,
+    values: Vec<u32>,
+    /// How often each of them was seen.
+    times: Vec<u32>,
     all: u64,
+    /// Place of the value that was counted last.
+    last: usize,
 }
 
 impl Counts {
-    fn add(&mut self, value: u64) {
+    fn add(&mut self, value: u32) {
         self.all += 1;
-        if let Some(known) = self.values.iter_mut().find(|known| known.0 == value) {
-            known.1 += 1;
-        } else if self.values.len() < MAX_VALUES {
-            self.values.push((value, 1));
-        } else if let Some(rarest) = self.values.iter_mut().min_by_key(|known| known.1) {
-            // Its count goes to the new value, which may have been here before (Metwally and others, 2005).
-            *rarest = (value, rarest.1 + 1);
+        // Most follow their equal.
+        if self.values.get(self.last) != Some(&value) {
+            self.last = self.place(value);
+            // A new value takes over a count, since it may have been here before (Metwally and others, 2005).
+            self.values[self.last] = value;
         }
+        let count = &mut self.times[self.last];
+        *count = count.saturating_add(1);
     }
 
-    fn most_frequent(&self) -> Option<(u64, u64)> {
-        self.values.iter().copied().max_by_key(|(value, count)| (*count, *value))
+    /// Returns the place of a value, or one for it: a new one, or that of the rarest.
+    fn place(&mut self, value: u32) -> usize {
+        let place_of = |wanted: u32, all: &[u32]| all.iter().position(|one| *one == wanted).unwrap_or_default();
+        // Without branches that is known sooner than where it is.
+        if self.values.iter().filter(|known| **known == value).count() > 0 {
+            return place_of(value, &self.values);
+        }
+        if self.values.len() < MAX_VALUES {
+            self.values.push(value);
+            self.times.push(0);
+            return self.values.len() - 1;
+        }
+        place_of(self.times.iter().fold(u32::MAX, |least, count| least.min(*count)), &self.times)
+    }
+
+    fn most_frequent(&self) -> Option<(u32, u32)> {
+        let all = self.values.iter().copied().zip(self.times.iter().copied());
+        all.max_by_key(|(value, count)| (*count, *value))
     }
 }
 
 /// The windows of one end.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Windows {
-    range: Option<[u64; 3]>,
+    range: Option<[u32; 3]>,
     zero: u64,
     begin: Option<Time>,
     /// Windows since the time had last doubled, and those of the time before.
@@ -44,8 +64,13 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
+    /// Returns the bytes that they take.
+    pub(crate) fn room(&self) -> usize {
+        self.counts.iter().map(|counts| counts.values.capacity() * 2 * size_of::<u32>()).sum()
+    }
+
     /// Takes note of a window in bytes.
-    pub(crate) fn add(&mut self, window: u64, at: Time) {
+    pub(crate) fn add(&mut self, window: u32, at: Time) {
         const FIRST: Span = Span::from_millis(100);
         let elapsed = at.since(*self.begin.get_or_insert(at));
         if elapsed >= self.doubles_at {
@@ -65,12 +90,13 @@ impl Windows {
         // Right after a doubling there are few.
         let later = &self.counts[usize::from(self.counts[0].all * 4 < self.counts[1].all)];
         let (settled, count) = later.most_frequent()?;
+        let bytes = |window: u32| ByteCount::new(window.into());
         Some(AdvertisedWindow {
-            first: ByteCount::new(first),
-            least: ByteCount::new(least),
-            most: ByteCount::new(most),
-            settled: ByteCount::new(settled),
-            settled_share: Ratio::of(count as f64, later.all as f64),
+            first: bytes(first),
+            least: bytes(least),
+            most: bytes(most),
+            settled: bytes(settled),
+            settled_share: Ratio::of(f64::from(count), later.all as f64),
             zero: self.zero,
         })
     }
@@ -83,9 +109,9 @@ mod tests {
     #[test]
     fn a_window_settles_after_it_has_grown() {
         let mut windows = Windows::default();
-        for millis in 0..10_000_u64 {
+        for millis in 0..10_000_u32 {
             let window = (millis * 100).min(131_070);
-            windows.add(window, Time::ZERO + Span::from_millis(millis));
+            windows.add(window, Time::ZERO + Span::from_millis(millis.into()));
         }
         let figures = windows.figures().unwrap();
         assert_eq!(figures.settled.get(), 131_070);

@@ -62,6 +62,10 @@ impl From<CaptureError> for Failure {
                 "; packet sockets need CAP_NET_RAW: run it with sudo, or `sudo tcpdump -s 128 -w - tcp | \
                            fullpipe trace -`",
             ),
+            // What was read before is printed, and is not all.
+            CaptureError::Damaged { .. } | CaptureError::Decompression { .. } | CaptureError::Bomb { .. } => {
+                (FAILED, "")
+            }
             CaptureError::Write { source, .. } if source.kind() != ErrorKind::AlreadyExists => (FAILED, ""),
             _ => (USAGE, ""),
         };

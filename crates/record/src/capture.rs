@@ -26,6 +26,9 @@ pub struct CaptureReport {
     /// Packets that the capturing host had no room for, where the capture states it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped: Option<u64>,
+    /// Connections that are left out of the flows: there were too many, and they had least data.
+    #[serde(default)]
+    pub left_out: u64,
     /// Every TCP connection, by its first packet.
     pub flows: Vec<FlowReport>,
     /// The largest transfers, each with its limit.

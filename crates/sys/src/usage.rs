@@ -1,9 +1,11 @@
-//! Processor time.
+//! Processor time and memory.
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus};
 
-use fullpipe_units::Span;
+use fullpipe_units::{ByteCount, Span};
 
 /// Processor time that a process has used since it began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,6 +31,54 @@ pub fn process_cpu_time() -> io::Result<CpuTime> {
     Ok(CpuTime { user: span(usage.ru_utime), system: span(usage.ru_stime) })
 }
 
+/// Resources that a program used from its start to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChildUsage {
+    /// Processor time, with that of the children that it waited for.
+    pub cpu: CpuTime,
+    /// The most memory that it had resident.
+    pub peak: ByteCount,
+}
+
+/// Waits for the end of a program. Returns how it ended and what it used (`wait4`).
+///
+/// # Errors
+/// What `wait4` reports.
+pub fn wait_with_usage(child: Child) -> io::Result<(ExitStatus, ChildUsage)> {
+    let (mut status, pid) = (0, child.id().cast_signed());
+    // It is reaped here, so nobody may wait for it again.
+    drop(child);
+    let mut usage = MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: the kernel fills one status and one `rusage`, for which there is room.
+    while unsafe { libc::wait4(pid, &raw mut status, 0, usage.as_mut_ptr()) } < 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    // SAFETY: the call succeeded, so every field is set.
+    let usage = unsafe { usage.assume_init() };
+    let cpu = CpuTime { user: span(usage.ru_utime), system: span(usage.ru_stime) };
+    // The kernel counts in KiB.
+    let peak = ByteCount::new((usage.ru_maxrss as u64) << 10);
+    Ok((ExitStatus::from_raw(status), ChildUsage { cpu, peak }))
+}
+
 fn span(time: libc::timeval) -> Span {
     Span::from_secs(time.tv_sec as u64) + Span::from_micros(time.tv_usec as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn what_a_program_used_is_known_at_its_end() {
+        let script = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; exit 3";
+        let (status, usage) = wait_with_usage(Command::new("sh").args(["-c", script]).spawn().unwrap()).unwrap();
+        assert_eq!(status.code(), Some(3));
+        assert!(usage.cpu.user + usage.cpu.system >= Span::from_millis(1), "{usage:?}");
+        assert!((ByteCount::new(100 << 10)..ByteCount::new(1 << 30)).contains(&usage.peak), "{usage:?}");
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fullpipe_flow::{Explained, Flows, FlowsWithTimes, PacketTimes, TransferEvidence};
+use fullpipe_flow::{Explained, Flows, FlowsWithTimes, LeftOut, PacketTimes, TransferEvidence};
 use fullpipe_record::{CaptureReport, FlowReport};
 use fullpipe_units::{Span, Time};
 use fullpipe_wire::{Captured, is_known, read_captured};
@@ -71,11 +71,11 @@ pub fn read_flows_with(
         packets += 1;
         let [first, last] = times.unwrap_or([packet.at; 2]);
         times = Some([first.min(packet.at), last.max(packet.at)]);
-        match read_captured(packet.link, packet.bytes, packet.original as usize) {
+        match &read_captured(packet.link, packet.bytes, packet.original as usize) {
             Captured::Tcp(segment) => {
                 segments += 1;
                 others.cut_options += u64::from(segment.options.cut);
-                flows.add(&segment, packet.at);
+                flows.add(segment, packet.at);
             }
             Captured::FirstFragment | Captured::LaterFragment => others.fragments += 1,
             Captured::Cut => others.cut += 1,
@@ -93,6 +93,7 @@ pub fn read_flows_with(
         duration: times.map_or(Span::ZERO, |[first, last]| last.since(first)),
         notes: notes(file.notes(), &others),
         unanswered: finished.unanswered,
+        left_out: finished.left_out.missing,
         flows: finished.flows,
         transfers: Vec::new(),
         other: None,
@@ -103,6 +104,7 @@ pub fn read_flows_with(
     if report.unanswered > 0 {
         report.notes.push(format!("{} SYNs got no answer.", report.unanswered));
     }
+    report.notes.extend(left_out(finished.left_out));
     Reading { report, times: finished.times, transfers: finished.transfers, error }
 }
 
@@ -124,6 +126,16 @@ fn format_of(notes: &FileNotes) -> String {
         Some(compression) => format!("{}, {compression}", notes.format),
         None => notes.format.to_owned(),
     }
+}
+
+/// Returns a sentence for each way in which connections are incomplete.
+fn left_out(counts: LeftOut) -> impl Iterator<Item = String> {
+    let sentences = [
+        (counts.missing, "connections are left out: there were too many, and they had least data"),
+        (counts.finished_early, "connections were finished early: there were too many, and they were silent longest"),
+        (counts.thinned, "small connections lack some round-trip times: there were too many"),
+    ];
+    sentences.into_iter().filter(|(count, _)| *count > 0).map(|(count, text)| format!("{count} {text}."))
 }
 
 fn notes(file: &FileNotes, others: &Others) -> Vec<String> {

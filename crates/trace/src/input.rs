@@ -7,7 +7,7 @@ use crate::decompress::Decompressed;
 use crate::error::Fault;
 
 /// Bytes that are read at a time.
-const BLOCK: usize = 1 << 20;
+const BLOCK: usize = 1 << 18;
 
 /// The origin of the bytes.
 pub(crate) enum Source {

@@ -55,8 +55,11 @@ impl BitRate {
         if span == Span::ZERO {
             return Self::ZERO;
         }
-        let bits = u128::from(bytes.get()) * 8;
-        let rate = bits * 1_000_000_000 / u128::from(span.as_nanos());
+        // Up to 2 GB it takes no division of 128 bits.
+        if let Some(scaled) = bytes.get().checked_mul(8_000_000_000) {
+            return Self(scaled / span.as_nanos());
+        }
+        let rate = u128::from(bytes.get()) * 8_000_000_000 / u128::from(span.as_nanos());
         Self(u64::try_from(rate).unwrap_or(u64::MAX))
     }
 

@@ -80,7 +80,10 @@ impl Span {
     /// This span multiplied by `factor`.
     #[must_use]
     pub fn scaled(self, factor: f64) -> Self {
-        Self((self.0 as f64 * factor).round().max(0.0) as u64)
+        // As `round` does, which is a call on processors without SSE 4.1.
+        let exact = self.0 as f64 * factor;
+        let below = exact as u64;
+        Self(below.saturating_add(u64::from(exact - below as f64 >= 0.5)))
     }
 }
 

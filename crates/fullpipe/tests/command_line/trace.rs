@@ -10,6 +10,7 @@ use serde_json::Value;
 
 const TIMEOUT: u64 = 30;
 const USAGE: i32 = 2;
+const FAILED: i32 = 1;
 
 /// Measures over loopback in a network of its own, and keeps the packets in `capture.pcap` and what was measured in
 /// `measured.json`.
@@ -274,4 +275,21 @@ fn a_watched_process_is_captured_and_judged_by_both_views() {
 
     let unknown = run(&mut fullpipe(&["diagnose", "--capture", "own.pcap", "--", "true"]), TIMEOUT);
     assert!(sentence(&unknown, USAGE).contains("--capture"), "{unknown:?}");
+}
+
+#[test]
+fn what_is_before_the_damage_is_printed_and_the_rest_is_a_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("damaged.pcap");
+    let number = |number: u32| number.to_le_bytes();
+    let mut bytes = [number(0xA1B2_C3D4), [2, 0, 4, 0], [0; 4], [0; 4], number(96), number(101)].concat();
+    // A segment over raw IPv4, and a packet that is longer than any.
+    bytes.extend([number(1_700_000_000), number(0), number(40), number(40)].concat());
+    bytes.extend([0x45, 0, 0, 40, 0, 1, 0, 0, 64, 6, 0, 0, 192, 0, 2, 1, 198, 51, 100, 2]);
+    bytes.extend([156, 64, 20, 81, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+    bytes.extend([number(1_700_000_001), number(0), number(1 << 30), number(1 << 30)].concat());
+    fs::write(&file, bytes).unwrap();
+    let output = run(&mut fullpipe(&["trace", file.to_str().unwrap()]), TIMEOUT);
+    assert!(sentence(&output, FAILED).contains("damaged at byte 80"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("192.0.2.1:40000"), "{output:?}");
 }

@@ -6,7 +6,7 @@ use crate::write::{Order, packets, pcap, read, sentence, try_read};
 
 const ALL: [Compression; 4] = [Compression::Gzip, Compression::Zstd, Compression::Lz4, Compression::Xz];
 
-fn compress(compression: Compression, bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn compress(compression: Compression, bytes: &[u8]) -> Vec<u8> {
     match compression {
         Compression::Gzip => {
             let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());

@@ -1,5 +1,9 @@
-use std::io::{self, Write};
+use std::io::{self, Cursor, Write};
+use std::sync::atomic::AtomicBool;
 
+use fullpipe_trace::{Compression, Explained, PacketFile, Reading, read_flows};
+
+use crate::compressed::compress;
 use crate::write::{ORDERS, Order, Packet, PcapNg, packets, pcap, try_read};
 
 /// More than this of a file is not cut.
@@ -59,6 +63,51 @@ fn a_file_that_ends_between_packets_is_not_cut() {
     }
 }
 
+/// Returns a segment of a connection over IPv4 and Ethernet, without checksums.
+fn segment(number: u64) -> Packet {
+    let from_client = number % 3 != 2;
+    let mut bytes = [&[0; 12][..], &[8, 0, 0x45, 0, 0, 140, 0, number as u8, 0, 0, 64, 6, 0, 0]].concat();
+    let ends: [&[u8]; 2] =
+        if from_client { [&[10, 0, 0, 1], &[10, 0, 0, 2]] } else { [&[10, 0, 0, 2], &[10, 0, 0, 1]] };
+    bytes.extend(ends.concat());
+    bytes.extend(if from_client { [156, 64, 20, 81] } else { [20, 81, 156, 64] });
+    bytes.extend((number as u32 * 100).to_be_bytes());
+    bytes.extend([0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+    bytes.extend([7; 100]);
+    Packet { at: 1_700_000_000_000_000_000 + number * 1_000_000, original: bytes.len() as u32, bytes }
+}
+
+fn connections(bytes: &[u8]) -> Option<Reading> {
+    let mut file = PacketFile::new(Cursor::new(bytes.to_vec()), "a.pcap").ok()?;
+    Some(read_flows(&mut file, "a.pcap", Explained::Largest(1), &AtomicBool::new(false)))
+}
+
+#[test]
+fn every_file_cut_at_every_byte_keeps_the_connections_before() {
+    let written: Vec<Packet> = (0..30).map(segment).collect();
+    let plain = pcap(Order::Little, 0xA1B2_C3D4, &written);
+    let section = PcapNg::new(Order::Big).interface(0, &[]).packets(&written, |at| at / 1_000).bytes;
+    let packed = compress(Compression::Gzip, &plain);
+    for file in [plain, section, packed] {
+        let mut before = 0;
+        for cut in 0..DEPTH.min(file.len()) {
+            let Some(read) = connections(&file[..cut]) else {
+                assert_eq!(before, 0, "nothing is lost by one more byte");
+                continue;
+            };
+            let report = read.report;
+            assert!(read.error.is_none() && report.packets == report.segments, "{:?} at {cut}", read.error);
+            let counted: u64 = report.flows.iter().flat_map(|flow| &flow.ends).map(|end| end.packets).sum();
+            assert!(counted == report.packets && counted >= before, "{counted} at {cut}");
+            assert_eq!(report.flows.len(), usize::from(counted > 0));
+            before = counted;
+        }
+        assert!(before >= 25, "{before}");
+        let cut = connections(&file[..file.len() - 1]).unwrap().report;
+        assert!(cut.notes.iter().any(|note| note.contains("is cut off")), "{:?}", cut.notes);
+    }
+}
+
 /// Any byte of a file may be wrong: reading ends, with whatever was before.
 #[test]
 fn every_file_with_a_wrong_byte_ends() {
@@ -77,7 +126,7 @@ fn packets_of_a_pipe_are_returned_as_they_come() {
     let (reader, mut writer) = io::pipe().unwrap();
     let written = [Packet { at: 5_000, bytes: vec![1; 80], original: 80 }];
     writer.write_all(&pcap(Order::Little, 0xA1B2_C3D4, &written)).unwrap();
-    let mut file = fullpipe_trace::PacketFile::new(reader, "standard input").unwrap();
+    let mut file = PacketFile::new(reader, "standard input").unwrap();
     assert_eq!(file.next_packet().unwrap().unwrap().bytes, [1; 80]);
     drop(writer);
     assert_eq!(file.next_packet().unwrap(), None);

@@ -6,7 +6,7 @@ use super::Stop;
 use super::around::Around;
 use super::ip::{Addresses, IpPacket};
 use super::view::{View, long, word};
-use crate::options::{MSS, MULTIPATH, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE, are_blanked, each};
+use crate::options::{MSS, MULTIPATH, NO_OPERATION, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE, are_blanked, each};
 
 /// A TCP segment as a capture shows it, or a train of segments that an offload joined or did not cut yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,6 +166,13 @@ impl SegmentOptions {
         let opens = u16::from(header.fixed[13]) & flags::SYN != 0;
         let blanked = opens && are_blanked(header.options);
         let mut read = Self { blanked, cut: header.options_are_cut, ..Self::default() };
+        // Nearly all segments have nothing else.
+        if let [NO_OPERATION, NO_OPERATION, TIMESTAMPS, 10, times @ ..] = header.options
+            && times.len() == 8
+        {
+            read.timestamps = Some((long(times, 0), long(times, 4)));
+            return read;
+        }
         for option in each(header.options) {
             match *option {
                 [MSS, _, a, b] => read.mss = Some(u16::from_be_bytes([a, b])),
