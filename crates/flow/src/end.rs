@@ -1,6 +1,6 @@
 //! The packets that one end of a connection sends.
 
-use fullpipe_record::{FlowEnd, SynReport};
+use fullpipe_record::{BurstRate, FlowEnd, SynReport};
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
 use fullpipe_wire::{Segment, flags};
 
@@ -204,10 +204,14 @@ impl End {
     /// Returns the size of its full segments, for a connection whose other end is `other`.
     pub(crate) fn segment_size(&self, other: &Self) -> ByteCount {
         const USUAL: ByteCount = ByteCount::new(1448);
-        const TIMESTAMPS: ByteCount = ByteCount::new(12);
-        let options = if self.counts.timestamps { TIMESTAMPS } else { ByteCount::ZERO };
         let announced = self.counts.mss.zip(other.counts.mss).map(|(own, other)| own.min(other));
-        announced.map_or(USUAL, |mss| mss.saturating_sub(options)).max(ByteCount::new(1))
+        announced.map_or(USUAL, |mss| mss.saturating_sub(self.option_bytes())).max(ByteCount::new(1))
+    }
+
+    /// Returns the bytes of options in each of its segments.
+    pub(crate) fn option_bytes(&self) -> ByteCount {
+        const TIMESTAMPS: ByteCount = ByteCount::new(12);
+        if self.counts.timestamps { TIMESTAMPS } else { ByteCount::ZERO }
     }
 
     /// Returns what it and `other` agreed on for its data, which is stream number `stream`.
@@ -236,8 +240,8 @@ impl End {
         self.counts.bytes.saturating_sub(self.counts.retransmitted_bytes)
     }
 
-    /// Returns the figures of a connection that lasted `duration`.
-    pub(crate) fn report(&self, address: String, duration: Span) -> FlowEnd {
+    /// Returns the figures of a connection that lasted `duration`, with the rate of `bursts`.
+    pub(crate) fn report(&self, address: String, duration: Span, bursts: Option<BurstRate>) -> FlowEnd {
         let counts = self.counts.clone();
         let unique = self.unique_bytes();
         let below = self.acknowledged.unwrap_or_default();
@@ -248,6 +252,7 @@ impl End {
             window: self.windows.figures(),
             rtt: self.rtts.figures(),
             rate: BitRate::of(unique, duration),
+            bursts,
             ..counts
         }
     }

@@ -10,11 +10,22 @@ use crate::bins::{bin, middle};
 /// Bins of a doubling, as a power of two: each is 1.6 to 3.1 % wide.
 const BITS: u32 = 5;
 
+/// Minimum number of measured rates from which the most frequent one is that of bursts.
+const MIN_BURSTS: u64 = 200;
+
 /// Bytes by the rate at which they passed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rates {
-    bytes: BTreeMap<u16, u64>,
+    bins: BTreeMap<u16, Passed>,
     all: u64,
+}
+
+/// Bytes that passed at about one rate.
+#[derive(Debug, Clone, Copy, Default)]
+struct Passed {
+    bytes: u64,
+    time: Span,
+    count: u64,
 }
 
 impl Rates {
@@ -22,17 +33,49 @@ impl Rates {
     pub(crate) fn add(&mut self, bytes: u64, span: Span) {
         if bytes > 0 && span > Span::ZERO {
             let rate = BitRate::of(ByteCount::new(bytes), span);
-            *self.bytes.entry(bin(rate.bps(), BITS)).or_default() += bytes;
+            let passed = self.bins.entry(bin(rate.bps(), BITS)).or_default();
+            passed.bytes += bytes;
+            passed.time += span;
+            passed.count += 1;
             self.all += bytes;
         }
     }
 
+    /// Adds `bytes` that passed at a rate which is not known.
+    pub(crate) fn add_unknown(&mut self, bytes: u64) {
+        self.all += bytes;
+    }
+
     /// Returns the most frequent rate, with the share of the bytes within 3 % of it; `None` without any.
     pub(crate) fn mode(&self) -> Option<BurstRate> {
-        let around = |bin: u16| (bin.saturating_sub(1)..=bin + 1).filter_map(|near| self.bytes.get(&near)).sum::<u64>();
-        let (bin, most) = self.bytes.keys().map(|bin| (*bin, around(*bin))).max_by_key(|(_, bytes)| *bytes)?;
+        let (bin, most) =
+            self.bins.keys().map(|bin| (*bin, self.around(*bin).bytes)).max_by_key(|(_, bytes)| *bytes)?;
         let rate = BitRate::from_bps(middle(bin, BITS));
-        Some(BurstRate { rate, share: Ratio::of(most as f64, self.all as f64) })
+        Some(BurstRate { rate, share: self.share(most) })
+    }
+
+    /// Returns the rate of bursts with the share of the bytes within 3 % of it: the mean of those around the most
+    /// frequent rate. `None` where there are few, or the share is below `min_share`.
+    pub(crate) fn bursts(&self, min_share: f64) -> Option<BurstRate> {
+        let own = |bin: u16| self.bins.get(&bin).map_or(0, |passed| passed.bytes);
+        let bin = self.bins.keys().copied().max_by_key(|bin| (self.around(*bin).bytes, own(*bin)))?;
+        let Passed { bytes, time, count } = self.around(bin);
+        let share = self.share(bytes);
+        let is_known = count >= MIN_BURSTS && share.get() >= min_share;
+        is_known.then(|| BurstRate { rate: BitRate::of(ByteCount::new(bytes), time), share })
+    }
+
+    fn around(&self, bin: u16) -> Passed {
+        let near = (bin.saturating_sub(1)..=bin + 1).filter_map(|near| self.bins.get(&near));
+        near.fold(Passed::default(), |sum, passed| Passed {
+            bytes: sum.bytes + passed.bytes,
+            time: sum.time + passed.time,
+            count: sum.count + passed.count,
+        })
+    }
+
+    fn share(&self, bytes: u64) -> Ratio {
+        Ratio::of(bytes as f64, self.all as f64)
     }
 }
 
@@ -52,5 +95,19 @@ mod tests {
         assert!((mode.rate.as_mbps() - 100.0).abs() < 3.0, "{}", mode.rate);
         assert!((mode.share.get() - 0.5).abs() < 0.05, "{}", mode.share);
         assert_eq!(Rates::default().mode(), None);
+        assert_eq!(rates.bursts(0.1), None, "a hundred are too few");
+    }
+
+    #[test]
+    fn the_rate_of_bursts_is_more_exact_than_a_bin() {
+        let mut rates = Rates::default();
+        for step in 0..400_u64 {
+            rates.add(1448, Span::from_nanos(307_600 + (step % 3) * 100));
+            rates.add(1448, Span::from_micros(500 + step * 50));
+        }
+        let bursts = rates.bursts(0.3).unwrap();
+        assert!((bursts.rate.as_mbps() / 37.65 - 1.0).abs() < 0.001, "{}", bursts.rate);
+        rates.add_unknown(4_000_000);
+        assert_eq!(rates.bursts(0.3), None, "most of the data passed otherwise");
     }
 }
