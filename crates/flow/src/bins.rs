@@ -18,32 +18,32 @@ pub(crate) fn middle(bin: u16, bits: u32) -> u64 {
 
 /// Amounts by bin. Few bins are in use, so they are kept in order and not by place.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Amounts {
-    all: Vec<(u16, u64)>,
-    /// Place of the one that was added to last.
+pub(crate) struct Amounts<T = u64> {
+    all: Vec<(u16, T)>,
+    /// Place of the one that was changed last.
     last: usize,
 }
 
-impl Amounts {
+impl<T: Default> Amounts<T> {
     /// Returns the bytes that they take.
     pub(crate) fn room(&self) -> usize {
-        self.all.capacity() * size_of::<(u16, u64)>()
+        self.all.capacity() * size_of::<(u16, T)>()
     }
 
-    /// Adds `amount` to a bin.
-    pub(crate) fn add(&mut self, bin: u16, amount: u64) {
+    /// Returns the amount of a bin.
+    pub(crate) fn at(&mut self, bin: u16) -> &mut T {
         // Most follow another of their bin.
         if self.all.get(self.last).is_none_or(|last| last.0 != bin) {
             self.last = self.all.partition_point(|known| known.0 < bin);
             if self.all.get(self.last).is_none_or(|known| known.0 != bin) {
-                self.all.insert(self.last, (bin, 0));
+                self.all.insert(self.last, (bin, T::default()));
             }
         }
-        self.all[self.last].1 += amount;
+        &mut self.all[self.last].1
     }
 
     /// Returns bins and their amounts in ascending order of the bins.
-    pub(crate) fn all(&self) -> &[(u16, u64)] {
+    pub(crate) fn all(&self) -> &[(u16, T)] {
         &self.all
     }
 }
@@ -54,9 +54,9 @@ mod tests {
 
     #[test]
     fn amounts_are_in_order_whatever_they_were_added_in() {
-        let mut amounts = Amounts::default();
+        let mut amounts = Amounts::<u64>::default();
         for (bin, amount) in [(7, 1), (7, 2), (3, 5), (9, 1), (7, 4), (3, 1)] {
-            amounts.add(bin, amount);
+            *amounts.at(bin) += amount;
         }
         assert_eq!(amounts.all(), [(3, 6), (7, 7), (9, 1)]);
     }

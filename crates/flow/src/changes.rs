@@ -30,7 +30,11 @@ pub(crate) fn changes([near, far]: [&FlowEnd; 2], same_scales: bool) -> Vec<Flow
             let window = end.window.filter(|window| window.settled_share.get() >= STEADY_WINDOW)?;
             Some(window.settled.get())
         };
-        if let Some((sent, arrived)) = settled(near).zip(settled(far)) {
+        // Of windows that vary, not even the most arrives as large as most were sent where a device lowers them.
+        let varying = near.window.zip(far.window).map(|(sent, arrived)| (sent.settled.get(), arrived.most.get()));
+        let is_whole = far.packets as f64 >= near.packets as f64 * WHOLE;
+        let lowered = varying.filter(|(sent, arrived)| arrived < sent && is_whole);
+        if let Some((sent, arrived)) = settled(near).zip(settled(far)).or(lowered) {
             compare(ChangedField::Window, [sent.to_string(), arrived.to_string()]);
         }
     }
@@ -57,6 +61,9 @@ const NONE: &str = "none";
 
 /// Share of the packets with one window from which that window is compared.
 const STEADY_WINDOW: f64 = 0.9;
+
+/// Share of the packets in one capture that the other has, if both hold all of the connection.
+const WHOLE: f64 = 0.9;
 
 fn optional<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| NONE.to_owned(), |value| value.to_string())

@@ -1,6 +1,6 @@
 //! The packets that one end of a connection sends.
 
-use fullpipe_record::{FlowEnd, SynReport};
+use fullpipe_record::{BurstRate, FlowEnd, SynReport};
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
 use fullpipe_wire::{Segment, flags};
 
@@ -254,12 +254,16 @@ impl End {
     }
 
     /// Returns the size of its full segments, for a connection whose other end is `other`.
-    fn segment_size(&self, other: &Self) -> ByteCount {
+    pub(crate) fn segment_size(&self, other: &Self) -> ByteCount {
         const USUAL: ByteCount = ByteCount::new(1448);
-        const TIMESTAMPS: ByteCount = ByteCount::new(12);
-        let options = if self.counts.timestamps { TIMESTAMPS } else { ByteCount::ZERO };
         let announced = [self.counts.mss, other.counts.mss].into_iter().flatten().min();
-        announced.map_or(USUAL, |mss| mss.saturating_sub(options)).max(ByteCount::new(1))
+        announced.map_or(USUAL, |mss| mss.saturating_sub(self.option_bytes())).max(ByteCount::new(1))
+    }
+
+    /// Returns the bytes of options in each of its segments.
+    pub(crate) fn option_bytes(&self) -> ByteCount {
+        const TIMESTAMPS: ByteCount = ByteCount::new(12);
+        if self.counts.timestamps { TIMESTAMPS } else { ByteCount::ZERO }
     }
 
     /// Returns what it and `other` agreed on for its data, which is stream number `stream`.
@@ -298,8 +302,9 @@ impl End {
         self.unique_bytes() + self.unseen()
     }
 
-    /// Returns the figures of a connection that lasted `duration`, and whose other end is `other`.
-    pub(crate) fn report(&self, other: &Self, address: String, duration: Span) -> FlowEnd {
+    /// Returns the figures of a connection that lasted `duration`, whose other end is `other`, with the rate of
+    /// `bursts`.
+    pub(crate) fn report(&self, other: &Self, address: String, duration: Span, bursts: Option<BurstRate>) -> FlowEnd {
         let counts = self.counts.clone();
         let unique = self.unique_bytes();
         let below = self.acknowledged.unwrap_or_default();
@@ -312,6 +317,7 @@ impl End {
             window: self.windows.figures(),
             rtt: self.rtts.figures(),
             rate: BitRate::of(unique, duration),
+            bursts,
             ..counts
         }
     }

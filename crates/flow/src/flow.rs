@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use fullpipe_record::{CapturePoint, FlowReport};
-use fullpipe_units::{ByteCount, Span, Time};
+use fullpipe_record::{BurstRate, CapturePoint, FlowReport};
+use fullpipe_units::{BitRate, ByteCount, Span, Time};
 use fullpipe_wire::{Segment, flags};
 
 use crate::end::End;
@@ -199,13 +199,31 @@ impl Flow {
             point,
             has_handshake: self.initial_sequence.is_some(),
             overhead: ByteCount::new(self.overhead.into()),
-            ends: [first.report(second, first_address, duration), second.report(first, second_address, duration)],
+            ends: [
+                first.report(second, first_address, duration, self.bursts(0, point)),
+                second.report(first, second_address, duration, self.bursts(1, point)),
+            ],
         }
     }
 
     /// Takes the times of its packets.
     pub(crate) fn take_times(&mut self) -> PacketTimes {
         PacketTimes { ends: self.ends.each_mut().map(End::take_passages) }
+    }
+
+    /// Returns the rate of bursts of an end's data, with headers and what Ethernet adds to each segment. A rate below
+    /// that of the whole connection shows no burst.
+    fn bursts(&self, end: usize, point: Option<CapturePoint>) -> Option<BurstRate> {
+        const ETHERNET: f64 = 38.0;
+        let (own, other) = (&self.ends[end], &self.ends[1 - end]);
+        let is_here = point == Some([CapturePoint::First, CapturePoint::Second][end]);
+        let mut bursts = own.sending.bursts(is_here)?;
+        let ip = if self.addresses[end].is_ipv6() { 40.0 } else { 20.0 };
+        let segment = own.segment_size(other).as_f64();
+        let options = own.option_bytes().as_f64();
+        let is_faster = bursts.rate >= BitRate::of(own.unique_bytes(), self.last.since(self.first));
+        bursts.rate = bursts.rate.scaled((segment + 20.0 + options + ip + ETHERNET) / segment);
+        is_faster.then_some(bursts)
     }
 
     /// Returns where it was captured: at an end that answers at once what passes.

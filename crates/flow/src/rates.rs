@@ -8,39 +8,82 @@ use crate::bins::{Amounts, bin, middle};
 /// Bins of a doubling, as a power of two: each is 1.6 to 3.1 % wide.
 const BITS: u32 = 5;
 
+/// Minimum number of measured rates from which the most frequent one is that of bursts.
+const MIN_BURSTS: u64 = 200;
+
 /// Bytes by the rate at which they passed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rates {
-    bytes: Amounts,
+    bins: Amounts<Passed>,
     all: u64,
+}
+
+/// Bytes that passed at about one rate.
+#[derive(Debug, Clone, Copy, Default)]
+struct Passed {
+    bytes: u64,
+    time: Span,
+    count: u64,
+}
+
+impl Passed {
+    fn and(self, other: Self) -> Self {
+        Self { bytes: self.bytes + other.bytes, time: self.time + other.time, count: self.count + other.count }
+    }
 }
 
 impl Rates {
     /// Returns the bytes that they take.
     pub(crate) fn room(&self) -> usize {
-        self.bytes.room()
+        self.bins.room()
     }
 
     /// Adds `bytes` that took `span`.
     pub(crate) fn add(&mut self, bytes: u64, span: Span) {
         if bytes > 0 && span > Span::ZERO {
             let rate = BitRate::of(ByteCount::new(bytes), span);
-            self.bytes.add(bin(rate.bps(), BITS), bytes);
+            let passed = self.bins.at(bin(rate.bps(), BITS));
+            passed.bytes += bytes;
+            passed.time += span;
+            passed.count += 1;
             self.all += bytes;
         }
     }
 
+    /// Adds `bytes` that passed at a rate which is not known.
+    pub(crate) fn add_unknown(&mut self, bytes: u64) {
+        self.all += bytes;
+    }
+
     /// Returns the most frequent rate, with the share of the bytes within 3 % of it; `None` without any.
     pub(crate) fn mode(&self) -> Option<BurstRate> {
-        let all = self.bytes.all();
-        let around = |index: usize| {
-            let near = &all[index.saturating_sub(1)..all.len().min(index + 2)];
-            near.iter().filter(|near| near.0.abs_diff(all[index].0) <= 1).map(|(_, bytes)| bytes).sum::<u64>()
-        };
-        let (index, most) = (0..all.len()).map(|index| (index, around(index))).max_by_key(|(_, bytes)| *bytes)?;
-        let (bin, _) = all[index];
+        let (bin, most) = self.arounds().max_by_key(|(_, around)| around.bytes)?;
         let rate = BitRate::from_bps(middle(bin, BITS));
-        Some(BurstRate { rate, share: Ratio::of(most as f64, self.all as f64) })
+        Some(BurstRate { rate, share: self.share(most.bytes) })
+    }
+
+    /// Returns the rate of bursts with the share of the bytes within 3 % of it: the mean of those around the most
+    /// frequent rate. `None` where there are few, or the share is below `min_share`.
+    pub(crate) fn bursts(&self, min_share: f64) -> Option<BurstRate> {
+        let around = self.arounds().zip(self.bins.all()).max_by_key(|((_, around), own)| (around.bytes, own.1.bytes));
+        let ((_, Passed { bytes, time, count }), _) = around?;
+        let share = self.share(bytes);
+        let is_known = count >= MIN_BURSTS && share.get() >= min_share;
+        is_known.then(|| BurstRate { rate: BitRate::of(ByteCount::new(bytes), time), share })
+    }
+
+    /// Returns each bin with what passed at rates within 3 % of it.
+    fn arounds(&self) -> impl Iterator<Item = (u16, Passed)> + '_ {
+        let all = self.bins.all();
+        all.iter().enumerate().map(|(index, (bin, _))| {
+            let near = all[index.saturating_sub(1)..all.len().min(index + 2)].iter();
+            let near = near.filter(|near| near.0.abs_diff(*bin) <= 1).map(|(_, passed)| *passed);
+            (*bin, near.fold(Passed::default(), Passed::and))
+        })
+    }
+
+    fn share(&self, bytes: u64) -> Ratio {
+        Ratio::of(bytes as f64, self.all as f64)
     }
 }
 
@@ -60,5 +103,19 @@ mod tests {
         assert!((mode.rate.as_mbps() - 100.0).abs() < 3.0, "{}", mode.rate);
         assert!((mode.share.get() - 0.5).abs() < 0.05, "{}", mode.share);
         assert_eq!(Rates::default().mode(), None);
+        assert_eq!(rates.bursts(0.1), None, "a hundred are too few");
+    }
+
+    #[test]
+    fn the_rate_of_bursts_is_more_exact_than_a_bin() {
+        let mut rates = Rates::default();
+        for step in 0..400_u64 {
+            rates.add(1448, Span::from_nanos(307_600 + (step % 3) * 100));
+            rates.add(1448, Span::from_micros(500 + step * 50));
+        }
+        let bursts = rates.bursts(0.3).unwrap();
+        assert!((bursts.rate.as_mbps() / 37.65 - 1.0).abs() < 0.001, "{}", bursts.rate);
+        rates.add_unknown(4_000_000);
+        assert_eq!(rates.bursts(0.3), None, "most of the data passed otherwise");
     }
 }

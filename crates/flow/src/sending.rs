@@ -1,6 +1,6 @@
 //! The way in which an end sends its data.
 
-use fullpipe_record::QuietRounds;
+use fullpipe_record::{BurstRate, QuietRounds};
 use fullpipe_units::{ByteCount, Ratio, Span, Time};
 
 use crate::course::{Course, View};
@@ -15,6 +15,14 @@ const PROMPT: [Span; 2] = [Span::from_micros(300), Span::from_millis(1)];
 
 /// Minimum time between two trains of segments.
 const BETWEEN_TRAINS: Span = Span::from_micros(100);
+
+/// Minimum time between two packets from which it shows the rate of the path: packets that a network card hands over
+/// together are closer.
+const MIN_SPACING: Span = Span::from_micros(10);
+
+/// Pairs of packets of which each is measured, and of the later ones every so many.
+const FIRST_PAIRS: u64 = 2048;
+const LATER_PAIRS: u64 = 16;
 
 /// Share of what was lately in flight below which much could have been sent.
 const LOW_FLIGHT: f64 = 0.4;
@@ -116,6 +124,8 @@ pub(crate) struct Sending {
     pub(crate) arrivals: Rates,
     pub(crate) departures: Rates,
     pub(crate) acknowledgements: Rates,
+    /// Of each full packet behind the one before it.
+    pairs: Rates,
     pub(crate) lost_before: u64,
     train: u64,
     trains: u64,
@@ -137,7 +147,7 @@ pub(crate) struct Sending {
 impl Sending {
     /// Returns the bytes that it takes beyond its own size.
     pub(crate) fn room(&self) -> usize {
-        let rates = [&self.arrivals, &self.departures, &self.acknowledgements];
+        let rates = [&self.arrivals, &self.departures, &self.acknowledgements, &self.pairs];
         let scales = if self.scales.is_some() { size_of::<[Scales; 2]>() } else { 0 };
         self.course.room()
             + rates.map(Rates::room).iter().sum::<usize>()
@@ -160,6 +170,7 @@ impl Sending {
         if sent.again == 0 {
             self.clock(sent.bytes, echo, at);
             self.train(sent.bytes, silence, at);
+            self.pair(sent, silence);
             self.packets += 1;
             // On the way to a narrow link whole segments are smaller, too, but nothing ends with them.
             self.partial += u64::from(sent.is_pushed && !sent.bytes.is_multiple_of(sent.mss));
@@ -283,6 +294,27 @@ impl Sending {
         }
         self.train_began = Some(at);
         self.train = bytes;
+    }
+
+    fn pair(&mut self, sent: Sent, silence: Span) {
+        let is_measured = self.packets < FIRST_PAIRS || self.packets.is_multiple_of(LATER_PAIRS);
+        if sent.bytes < sent.mss || !is_measured {
+            return;
+        }
+        if silence >= MIN_SPACING {
+            self.pairs.add(sent.bytes, silence);
+        } else {
+            self.pairs.add_unknown(sent.bytes);
+        }
+    }
+
+    /// Returns the rate at which bursts of its data arrive; where the capture was taken at this end, at which they are
+    /// acknowledged.
+    pub(crate) fn bursts(&self, is_here: bool) -> Option<BurstRate> {
+        const MIN_SHARE: f64 = 0.3;
+        // Acknowledgements are delayed, and joined.
+        const MIN_SHARE_ACKNOWLEDGED: f64 = 0.1;
+        if is_here { self.acknowledgements.bursts(MIN_SHARE_ACKNOWLEDGED) } else { self.pairs.bursts(MIN_SHARE) }
     }
 
     /// Time for which a peak counts.

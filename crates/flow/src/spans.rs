@@ -25,7 +25,7 @@ impl Spans {
     }
 
     pub(crate) fn add(&mut self, span: Span) {
-        self.counts.add(bin(span.as_nanos(), BITS), 1);
+        *self.counts.at(bin(span.as_nanos(), BITS)) += 1;
         self.all += 1;
         self.sum += span.as_secs_f64();
         self.least = Some(self.least.map_or(span, |least| least.min(span)));

@@ -1,21 +1,25 @@
-//! Captures of the packets that pass both ends of a path, in files that every tool for captures reads.
+//! Captures of the packets that pass both ends of a path, in files that every tool for captures reads, and a record of
+//! what the path did to them.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fullpipe_units::{ByteCount, Span, Time};
+use fullpipe_link::Incident;
+use fullpipe_record::Edit;
+use fullpipe_units::{ByteCount, SegCount, Span, Time};
 
 use crate::error::LabError;
 use crate::packet::Packet;
 use crate::pcap::PcapFile;
 use crate::protocol::Host;
+use crate::truth::{self, TruthLog};
 
 /// Bytes kept of each packet: more than the longest headers of IPv4 and TCP.
 const KEPT: usize = 128;
@@ -36,6 +40,19 @@ pub struct Capture {
     missed: Arc<AtomicU64>,
     writer: Option<JoinHandle<io::Result<()>>>,
     taps: [Tap; 2],
+    truth: TruthFile,
+}
+
+/// The file for the record of the path.
+#[derive(Debug)]
+struct TruthFile {
+    file: PathBuf,
+    /// Begin of the names of the files.
+    name: String,
+    /// Begin of the capture, since 1970.
+    began: Span,
+    path: fullpipe_record::Path,
+    logs: [TruthLog; 2],
 }
 
 /// The sink for what passes the ends of one direction of the link.
@@ -45,6 +62,7 @@ pub(crate) struct Tap {
     from: Host,
     records: SyncSender<Record>,
     missed: Arc<AtomicU64>,
+    log: TruthLog,
 }
 
 /// One packet at one end; ordered by when it passed.
@@ -57,9 +75,15 @@ struct Record {
 }
 
 impl Capture {
-    /// Begins the files `NAME-sender.pcap` and `NAME-receiver.pcap` in `folder`, each of at most `most` bytes.
-    /// `epoch` is when the link's time began.
-    pub(crate) fn start(folder: &Path, name: &str, most: ByteCount, epoch: SystemTime) -> Result<Self, LabError> {
+    /// Begins the files `NAME-sender.pcap` and `NAME-receiver.pcap` in `folder`, each of at most `most` bytes, and the
+    /// record of what happens on `path`, for `NAME-truth.json`. `now` is the time of the link, which began at `epoch`.
+    pub(crate) fn start(
+        folder: &Path,
+        name: &str,
+        most: ByteCount,
+        path: &fullpipe_record::Path,
+        (now, epoch): (Time, SystemTime),
+    ) -> Result<Self, LabError> {
         let missed = Arc::new(AtomicU64::new(0));
         let file = |host: Host| {
             let path = folder.join(format!("{name}-{}.pcap", host.name()));
@@ -68,10 +92,17 @@ impl Capture {
         std::fs::create_dir_all(folder).map_err(LabError::io(&format!("make {}", folder.display())))?;
         let mut files = [file(Host::Sender)?, file(Host::Receiver)?];
         let (records, waiting) = sync_channel(WAITING);
-        let tap = |from| Tap { from, records: records.clone(), missed: Arc::clone(&missed) };
+        let logs = Host::ALL.map(|_| TruthLog::new(now));
+        let tap = |from: Host| {
+            let (records, missed) = (records.clone(), Arc::clone(&missed));
+            Tap { from, records, missed, log: logs[from.index()].clone() }
+        };
         let taps = Host::ALL.map(tap);
+        let began = Span::from(epoch.duration_since(UNIX_EPOCH).unwrap_or_default()) + now.since(Time::ZERO);
+        let file = folder.join(format!("{name}-truth.json"));
+        let truth = TruthFile { file, name: name.to_owned(), began, path: path.clone(), logs };
         let writer = thread::Builder::new().name("capture".to_owned()).spawn(move || write_all(&waiting, &mut files));
-        Ok(Self { taps, writer: Some(writer.map_err(LabError::io("start the capture"))?), missed })
+        Ok(Self { taps, writer: Some(writer.map_err(LabError::io("start the capture"))?), missed, truth })
     }
 
     /// Returns the tap for the direction that leads away from `host`.
@@ -86,12 +117,20 @@ impl Capture {
     /// If a file could not be written.
     pub(crate) fn finish(mut self) -> Result<u64, LabError> {
         let writer = self.writer.take();
-        let missed = Arc::clone(&self.missed);
+        let Self { missed, truth, taps, .. } = self;
         // The writer ends once nobody can send to it.
-        drop(self);
+        drop(taps);
         let written = writer.and_then(|writer| writer.join().ok()).unwrap_or(Ok(()));
         written.map_err(LabError::io("write the capture"))?;
+        truth.write()?;
         Ok(missed.load(Ordering::Relaxed))
+    }
+}
+
+impl TruthFile {
+    fn write(&self) -> Result<(), LabError> {
+        let written = truth::write(&self.file, &self.name, self.began, &self.path, &self.logs);
+        written.map_err(LabError::io(&format!("write {}", self.file.display())))
     }
 }
 
@@ -104,6 +143,16 @@ impl Tap {
     /// `packet` left it, at `due` by the link's own reckoning.
     pub(crate) fn left(&self, due: Time, packet: &Packet) {
         self.record(due, self.from.peer(), packet);
+    }
+
+    /// Takes note of what the link did to packets.
+    pub(crate) fn happened(&self, incidents: Vec<Incident<Packet>>) {
+        self.log.add(incidents);
+    }
+
+    /// Takes note of how many packets each edit changed, at the end of the capture.
+    pub(crate) fn edited(&self, edits: &[(Edit, SegCount)]) {
+        self.log.edited(edits);
     }
 
     fn record(&self, at: Time, end: Host, packet: &Packet) {

@@ -97,9 +97,17 @@ impl Driver {
         self.directions[host.index()].channel.post(LinkCommand::Change(change));
     }
 
-    /// Lets what passes both ends be written to files; see [`Capture::start`].
-    pub(crate) fn capture(&self, folder: &std::path::Path, name: &str, most: ByteCount) -> Result<Capture, LabError> {
-        let capture = Capture::start(folder, name, most, SystemTime::now() - self.origin.elapsed())?;
+    /// Lets what passes both ends of `path`, which is this one, be written to files; see [`Capture::start`].
+    pub(crate) fn capture(
+        &self,
+        folder: &std::path::Path,
+        name: &str,
+        most: ByteCount,
+        path: &Path,
+    ) -> Result<Capture, LabError> {
+        let elapsed = self.origin.elapsed();
+        let clock = (Time::ZERO + elapsed.into(), SystemTime::now() - elapsed);
+        let capture = Capture::start(folder, name, most, path, clock)?;
         self.tap(|host| Some(capture.tap(host)));
         Ok(capture)
     }
@@ -274,6 +282,7 @@ impl Line {
             let delivered = self.deliver_batch(&mut report);
             report.counters = self.link.counters(self.wire.now());
             drop(report);
+            self.report_incidents();
             if exhausted && delivered {
                 // Sleep is no neglect, as a packet ends it; only what goes beyond it is.
                 last_poll = last_poll.max(self.wait());
@@ -347,11 +356,26 @@ impl Line {
         (from + planned).min(now)
     }
 
+    /// Begins a capture, or ends it.
+    fn set_tap(&mut self, tap: Option<Tap>) {
+        self.report_incidents();
+        if let Some(ended) = std::mem::replace(&mut self.tap, tap) {
+            ended.edited(self.link.edits());
+        }
+        self.link.keep_incidents(self.tap.is_some());
+    }
+
+    fn report_incidents(&mut self) {
+        if let Some(tap) = &self.tap {
+            tap.happened(self.link.take_incidents());
+        }
+    }
+
     fn take_mail(&mut self) {
         let now = self.wire.now();
-        for mail in self.inbox.take() {
+        for mail in self.inbox.take().collect::<Vec<_>>() {
             match mail {
-                LinkCommand::Capture(tap) => self.tap = tap,
+                LinkCommand::Capture(tap) => self.set_tap(tap),
                 // An answer to an answer there is not.
                 LinkCommand::Reply(reply) => drop(self.link.offer(now, reply)),
                 LinkCommand::Change(change) => {

@@ -165,13 +165,14 @@ impl Lab {
 
     /// Writes what passes both ends of the path, by the link's own time, to `NAME-sender.pcap` and
     /// `NAME-receiver.pcap` in `folder`, until [`Lab::finish_capture`]: the first 128 B of each packet, at most
-    /// `most` bytes a file. A train that the path carries whole is one packet.
+    /// `most` bytes a file. A train that the path carries whole is one packet. What the path did to them is written to
+    /// `NAME-truth.json`, a document of the kind `path-truth`.
     ///
     /// # Errors
     /// If the files cannot be made; [`LabError::Unsupported`] where the kernel is the path.
     pub fn capture(&self, folder: &std::path::Path, name: &str, most: ByteCount) -> Result<Capture, LabError> {
         match &self.carrier {
-            Carrier::Link(driver) => driver.capture(folder, name, most),
+            Carrier::Link(driver) => driver.capture(folder, name, most, &self.path),
             Carrier::Kernel(_) => Err(LabError::Unsupported { what: "captures" }),
         }
     }

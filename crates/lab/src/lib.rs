@@ -28,6 +28,7 @@ mod remote;
 mod router;
 mod spin_sleeper;
 mod status;
+mod truth;
 mod validity;
 
 pub use awake::Awake;

@@ -1,9 +1,9 @@
 use std::net::IpAddr;
 
-use fullpipe_link::Train;
-use fullpipe_record::Edit;
+use fullpipe_link::{Edited, Train};
+use fullpipe_record::{Edit, SegmentTruth};
 use fullpipe_units::{ByteCount, SegCount};
-use fullpipe_wire::{Malformed, VIRTIO_HEADER};
+use fullpipe_wire::{Captured, LinkType, Malformed, VIRTIO_HEADER, read_captured};
 
 use crate::protocol::Layout;
 
@@ -22,13 +22,30 @@ impl Packet {
         self.0.emit(layout.ethernet(), front)
     }
 
-    /// The first bytes of it as an IP packet, as many as `most`, and the length of all of it.
+    /// The first bytes of it as an IP packet, as many as `most`, and the length of all of it. Its checksum is finished,
+    /// as if the packet were on a wire; a train is one long packet.
     pub(crate) fn captured(&self, most: usize) -> (Vec<u8>, u32) {
         let mut front = Vec::with_capacity(VIRTIO_HEADER + most);
-        let payload = self.0.emit(&[], &mut front);
+        let mut whole = self.0.clone();
+        whole.join();
+        let payload = whole.emit(&[], &mut front);
         let headers = front.get(VIRTIO_HEADER..).unwrap_or_default();
         let kept: Vec<u8> = headers.iter().chain(payload).take(most).copied().collect();
         (kept, (headers.len() + payload.len()) as u32)
+    }
+
+    /// Returns its TCP header; `None` of other protocols.
+    pub(crate) fn segment(&self) -> Option<SegmentTruth> {
+        const SNAP: usize = 128;
+        let (kept, length) = self.captured(SNAP);
+        let Captured::Tcp(segment) = read_captured(LinkType::RAW, &kept, length as usize) else { return None };
+        Some(SegmentTruth {
+            ports: [segment.source.port(), segment.destination.port()],
+            sequence: segment.sequence,
+            acknowledgement: segment.acknowledgement,
+            payload: segment.payload,
+            identification: segment.identification,
+        })
     }
 
     /// Returns the trains that the link carries whole, in order: of at most `longest` segments, and pairs as single
@@ -81,17 +98,18 @@ impl Train for Packet {
         self.0.corrupt(random);
     }
 
-    fn apply(&mut self, edit: &Edit) -> bool {
-        match *edit {
+    fn apply(&mut self, edit: &Edit) -> Edited {
+        let changed = match *edit {
             Edit::StripWindowScale => self.0.strip_window_scale(),
             Edit::RewriteWindowScale(shift) => self.0.rewrite_window_scale(shift),
             Edit::StripSack => self.0.strip_sack(),
             Edit::StripTimestamps => self.0.strip_timestamps(),
             Edit::ClampMss(most) => self.0.clamp_mss(most),
             Edit::ClampWindow(most) => self.0.clamp_window(most),
-            Edit::Router(_) => return self.0.count_hop(),
-        }
-        true
+            Edit::Router(_) if !self.0.count_hop() => return Edited::Stopped,
+            Edit::Router(_) => true,
+        };
+        if changed { Edited::Changed } else { Edited::Unchanged }
     }
 
     fn time_exceeded(&self, by: IpAddr) -> Option<Self> {

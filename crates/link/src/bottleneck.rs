@@ -1,7 +1,8 @@
-use fullpipe_record::PathDirection;
-use fullpipe_units::{BitRate, SegCount, Span, Time};
+use fullpipe_record::{Fate, PathDirection};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 
 use crate::load::Load;
+use crate::log::Log;
 use crate::queue::Queue;
 use crate::server::{Capacity, Opportunities, Server};
 use crate::train::cut;
@@ -51,12 +52,12 @@ impl<T: Train> Bottleneck<T> {
     /// Queues as much of `train`, which comes at `at`, as there is room for, and sends it if the link is idle.
     /// Returns the number of packets accepted.
     /// At most `most` packets leave as one.
-    pub(crate) fn accept(&mut self, at: Time, train: T, most: SegCount, counters: &mut Counters) -> SegCount {
+    pub(crate) fn accept(&mut self, at: Time, train: T, most: SegCount, log: &mut Log<T>) -> SegCount {
         let segments = train.segments();
-        let rest = self.queue.accept(at, train, self.being_sent(at), counters);
-        self.start(at, most, counters);
-        self.note_backlog(at, counters);
-        segments - rest.map_or(SegCount::ZERO, |rest| self.overflow(at, rest, counters))
+        let rest = self.queue.accept(at, train, self.being_sent(at), log);
+        self.start(at, most, log);
+        self.note_backlog(at, log);
+        segments - rest.map_or(SegCount::ZERO, |rest| self.overflow(at, rest, log))
     }
 
     /// When what is being sent will have been, as far as is known.
@@ -66,11 +67,11 @@ impl<T: Train> Bottleneck<T> {
 
     /// Removes what has been sent at `at`, which is [`Bottleneck::finish`]; [`Bottleneck::go_on`] begins the next.
     /// Returns a train once the next packet is not part of it, or may not leave with it.
-    pub(crate) fn make_way(&mut self, at: Time, counters: &mut Counters) -> Option<T> {
-        counters.sent += self.sending.take()?.total;
+    pub(crate) fn make_way(&mut self, at: Time, log: &mut Log<T>) -> Option<T> {
+        log.counters.sent += self.sending.take()?.total;
         self.finish = None;
         let served = self.queue.serving();
-        let goes_on = self.queue.choose(at, counters) && self.queue.serving() == served;
+        let goes_on = self.queue.choose(at, log) && self.queue.serving() == served;
         let fifo = self.queue.fifo(served);
         if goes_on && fifo.goes_on() && fifo.begun() < self.most { None } else { fifo.take_begun() }
     }
@@ -108,10 +109,10 @@ impl<T: Train> Bottleneck<T> {
     }
 
     /// Begins to send at `at` where nothing is being sent.
-    fn start(&mut self, at: Time, most: SegCount, counters: &mut Counters) {
+    fn start(&mut self, at: Time, most: SegCount, log: &mut Log<T>) {
         if let Some(server) = &mut self.server
             && self.sending.is_none()
-            && self.queue.choose(at, counters)
+            && self.queue.choose(at, log)
         {
             server.begin_period(at);
             self.began = at;
@@ -120,27 +121,31 @@ impl<T: Train> Bottleneck<T> {
     }
 
     /// Deals with packets that found the queue full; how many of them did not come in.
-    fn overflow(&mut self, at: Time, train: T, counters: &mut Counters) -> SegCount {
+    fn overflow(&mut self, at: Time, train: T, log: &mut Log<T>) -> SegCount {
         if !self.queue.drops_from_fattest() {
-            let tally = self.queue.tally(&train);
-            counters.overflowed.add(tally);
-            return tally.segments;
+            log.note(at, Fate::Overflowed, Some(self.backlog(at)), &train);
+            return train.segments();
         }
         let mut rest = Some(train);
         while let Some(train) = rest {
             let (packet, behind) = cut(train, SegCount::new(1));
             let sending = self.being_sent(at);
             if let Some(packet) = packet {
-                self.queue.force(at, packet, sending, counters);
+                self.queue.force(at, packet, sending, log);
             }
-            self.note_backlog(at, counters);
+            self.note_backlog(at, log);
             rest = behind;
         }
         SegCount::ZERO
     }
 
-    fn note_backlog(&self, at: Time, counters: &mut Counters) {
-        counters.max_backlog = counters.max_backlog.max(self.queue.held().plus(self.being_sent(at)).bytes);
+    /// Returns the bytes that wait or are being sent.
+    pub(crate) fn backlog(&self, at: Time) -> ByteCount {
+        self.queue.held().plus(self.being_sent(at)).bytes
+    }
+
+    fn note_backlog(&self, at: Time, log: &mut Log<T>) {
+        log.counters.max_backlog = log.counters.max_backlog.max(self.backlog(at));
     }
 
     fn begin(&mut self, most: SegCount) {

@@ -1,8 +1,9 @@
-use fullpipe_record::Codel as Parameters;
-use fullpipe_units::{ByteCount, SegCount, Span, Time};
+use fullpipe_record::{Codel as Parameters, Fate};
+use fullpipe_units::{ByteCount, Span, Time};
 
+use crate::Train;
 use crate::fifo::{Fifo, Next};
-use crate::{Counters, Train};
+use crate::log::Log;
 
 /// CoDel's control of one queue, word for word the pseudocode of RFC 8289, section 5: it looks at a packet when its
 /// turn has come to be sent. Marking instead of dropping ends a turn, as in Linux (`include/net/codel_impl.h`).
@@ -27,22 +28,22 @@ impl Codel {
     }
 
     /// Drops or marks at `now` what the control law says; the next packet to be sent, if one is left.
-    pub(crate) fn choose<T: Train>(&mut self, now: Time, fifo: &mut Fifo<T>, counters: &mut Counters) -> Option<Next> {
+    pub(crate) fn choose<T: Train>(&mut self, now: Time, fifo: &mut Fifo<T>, log: &mut Log<T>) -> Option<Next> {
         let stands = self.stands(now, fifo);
         if self.dropping {
             self.dropping = stands;
-            self.go_on(now, fifo, counters);
+            self.go_on(now, fifo, log);
         } else if stands {
-            self.begin(now, fifo, counters);
+            self.begin(now, fifo, log);
         }
         fifo.next()
     }
 
     /// Signals again when it is time.
-    fn go_on<T: Train>(&mut self, now: Time, fifo: &mut Fifo<T>, counters: &mut Counters) {
+    fn go_on<T: Train>(&mut self, now: Time, fifo: &mut Fifo<T>, log: &mut Log<T>) {
         while self.dropping && now >= self.drop_next {
             self.count = self.count.saturating_add(1);
-            if self.mark_or_drop(fifo, counters) {
+            if self.mark_or_drop(now, fifo, log) {
                 self.drop_next = self.control_law(self.drop_next);
                 return;
             }
@@ -54,8 +55,8 @@ impl Codel {
     }
 
     /// Signals for the first time, at about the rate that worked last time.
-    fn begin<T: Train>(&mut self, now: Time, fifo: &mut Fifo<T>, counters: &mut Counters) {
-        if !self.mark_or_drop(fifo, counters) {
+    fn begin<T: Train>(&mut self, now: Time, fifo: &mut Fifo<T>, log: &mut Log<T>) {
+        if !self.mark_or_drop(now, fifo, log) {
             self.stands(now, fifo);
         }
         self.dropping = true;
@@ -81,13 +82,14 @@ impl Codel {
     }
 
     /// Marks or drops the next packet; returns whether it was marked.
-    fn mark_or_drop<T: Train>(&self, fifo: &mut Fifo<T>, counters: &mut Counters) -> bool {
-        if self.parameters.ecn && fifo.mark_next() {
-            counters.marked += SegCount::new(1);
+    fn mark_or_drop<T: Train>(&self, now: Time, fifo: &mut Fifo<T>, log: &mut Log<T>) -> bool {
+        let queue = Some(fifo.held().bytes);
+        if let Some(marked) = self.parameters.ecn.then(|| fifo.mark_next()).flatten() {
+            log.note(now, Fate::Marked, queue, marked);
             return true;
         }
         if let Some(train) = fifo.take_next() {
-            counters.aqm_dropped.add(fifo.tally(&train));
+            log.note(now, Fate::AqmDropped, queue, &train);
         }
         false
     }

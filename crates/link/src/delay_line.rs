@@ -1,13 +1,14 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 
-use fullpipe_record::{Framing, PathDirection};
+use fullpipe_record::{Fate, Framing, PathDirection};
 use fullpipe_units::{Ratio, SegCount, Span, Time};
 
 use crate::chance::Chance;
 use crate::jitter::Jitter;
+use crate::log::Log;
 use crate::train::cut;
-use crate::{Counters, Delivery, Tally, Train};
+use crate::{Delivery, Tally, Train};
 
 /// The part behind the link: wrong bits, copies, the delay, and changes of the order.
 #[derive(Debug)]
@@ -93,7 +94,7 @@ impl<T: Train> DelayLine<T> {
     }
 
     /// Takes over what left the link at `departed`.
-    pub(crate) fn enqueue(&mut self, departed: Time, train: T, counters: &mut Counters) {
+    pub(crate) fn enqueue(&mut self, departed: Time, train: T, log: &mut Log<T>) {
         if self.calm {
             return self.keep_in_order(departed + self.delay, train);
         }
@@ -103,12 +104,12 @@ impl<T: Train> DelayLine<T> {
             if let Some(mut train) = train {
                 if hit(&mut self.corruption, &train) {
                     train.corrupt(self.corruption.random());
-                    counters.corrupted += train.segments();
+                    log.note(departed, Fate::Corrupted, None, &train);
                 }
                 let copy = hit(&mut self.duplication, &train).then(|| train.clone());
                 self.delay_one(departed, train);
                 if let Some(copy) = copy {
-                    counters.duplicated.add(Tally::of(&copy, self.framing));
+                    log.note(departed, Fate::Duplicated, None, &copy);
                     self.delay_one(departed, copy);
                 }
             }
@@ -130,16 +131,16 @@ impl<T: Train> DelayLine<T> {
     }
 
     /// The next train that has arrived at `now`.
-    pub(crate) fn land(&mut self, now: Time, counters: &mut Counters) -> Option<Delivery<T>> {
+    pub(crate) fn land(&mut self, now: Time, log: &mut Log<T>) -> Option<Delivery<T>> {
         let next = match self.next_is_free()? {
             false => self.ordered.pop_front_if(|next| next.due <= now)?,
             true if self.free.peek()?.due <= now => self.free.pop()?,
             true => return None,
         };
         let tally = Tally::of(&next.train, self.framing);
-        counters.delivered.add(tally);
+        log.counters.delivered.add(tally);
         if next.number < self.landed {
-            counters.reordered += tally.segments;
+            log.note(next.due, Fate::Reordered, None, &next.train);
         } else {
             self.landed = next.number + tally.segments.get();
         }

@@ -1,14 +1,15 @@
 use std::collections::VecDeque;
 
-use fullpipe_record::{Edit, Framing, NarrowLink, PathChange, PathDirection, PathStep, TooBig};
+use fullpipe_record::{Edit, Fate, Framing, NarrowLink, PathChange, PathDirection, PathStep, TooBig};
 use fullpipe_units::{SegCount, Time};
 
 use crate::bottleneck::Bottleneck;
 use crate::counters::{Counters, Tally};
 use crate::delay_line::DelayLine;
+use crate::log::{Incident, Log};
 use crate::loss::Loss;
 use crate::policer::Policer;
-use crate::train::{Sieved, Train, cut, sieve};
+use crate::train::{Edited, Sieved, Train, cut, sieve};
 
 /// One direction of the path; [the crate](crate) describes its stages and their order.
 ///
@@ -18,7 +19,8 @@ use crate::train::{Sieved, Train, cut, sieve};
 pub struct Direction<T> {
     framing: Framing,
     loss: Loss,
-    edits: Vec<Edit>,
+    /// Each with the packets that it changed.
+    edits: Vec<(Edit, SegCount)>,
     narrow: Option<NarrowLink>,
     policer: Option<Policer>,
     bottleneck: Bottleneck<T>,
@@ -26,7 +28,7 @@ pub struct Direction<T> {
     /// Changes that are still to come, in order.
     steps: VecDeque<PathStep>,
     clock: Time,
-    counters: Counters,
+    log: Log<T>,
 }
 
 /// A train at the far end of the path.
@@ -85,14 +87,14 @@ impl<T: Train> Direction<T> {
         Self {
             framing: path.framing,
             loss: Loss::new(path, seed),
-            edits: path.effects.edits.clone(),
+            edits: path.effects.edits.iter().map(|edit| (*edit, SegCount::ZERO)).collect(),
             narrow: path.effects.narrow,
             policer: path.effects.policer.map(Policer::new),
             bottleneck: Bottleneck::new(path),
             delay_line: DelayLine::new(path, seed),
             steps: steps.into(),
             clock: Time::ZERO,
-            counters: Counters::default(),
+            log: Log::new(path.framing),
         }
     }
 
@@ -101,7 +103,7 @@ impl<T: Train> Direction<T> {
     /// Lost packets cut the train into several. Of each, a stage accepts the packets that it would accept one by one.
     pub fn offer(&mut self, at: Time, train: T) -> Outcome<T> {
         self.advance(at);
-        self.counters.offered.add(Tally::of(&train, self.framing));
+        self.log.counters.offered.add(Tally::of(&train, self.framing));
         let mut outcome = Outcome::default();
         let mut rest = Some(train);
         while let Some(train) = rest {
@@ -110,7 +112,7 @@ impl<T: Train> Direction<T> {
             if let Some(train) = train {
                 self.enter(at, train, &mut outcome);
             }
-            rest = behind.and_then(|behind| self.lose_first(behind, &mut outcome));
+            rest = behind.and_then(|behind| self.lose_first(at, behind, &mut outcome));
         }
         outcome
     }
@@ -118,7 +120,7 @@ impl<T: Train> Direction<T> {
     /// The next train that has arrived at `now`; `None` if there is none yet. A driver calls it until then.
     pub fn pop(&mut self, now: Time) -> Option<Delivery<T>> {
         self.advance(now);
-        self.delay_line.land(now, &mut self.counters)
+        self.delay_line.land(now, &mut self.log)
     }
 
     /// A driver that calls [`Direction::pop`] now needs to do so at this moment again: no train arrives before. `None`
@@ -141,7 +143,24 @@ impl<T: Train> Direction<T> {
     /// Returns the counts up to `now`.
     pub fn counters(&mut self, now: Time) -> Counters {
         self.advance(now);
-        self.bottleneck.counted(now, self.counters)
+        self.bottleneck.counted(now, self.log.counters)
+    }
+
+    /// Begins to keep incidents and to count edits anew, or ends it. A caller takes them often: there is no limit to
+    /// their number.
+    pub fn keep_incidents(&mut self, keep: bool) {
+        self.log.keep_incidents(keep);
+        self.edits.iter_mut().for_each(|(_, packets)| *packets = SegCount::ZERO);
+    }
+
+    /// Returns the incidents since the last call; none unless they are kept.
+    pub fn take_incidents(&mut self) -> Vec<Incident<T>> {
+        self.log.take_incidents()
+    }
+
+    /// Returns the edits of the path, each with the packets that it changed since incidents are kept.
+    pub fn edits(&self) -> &[(Edit, SegCount)] {
+        &self.edits
     }
 
     /// Lets happen what happens by `now`, each event at its own time.
@@ -175,8 +194,8 @@ impl<T: Train> Direction<T> {
 
     /// Moves what has been sent at `at` to the delay line, and begins to send the next.
     fn depart(&mut self, at: Time) {
-        if let Some(train) = self.bottleneck.make_way(at, &mut self.counters) {
-            self.delay_line.enqueue(at, train, &mut self.counters);
+        if let Some(train) = self.bottleneck.make_way(at, &mut self.log) {
+            self.delay_line.enqueue(at, train, &mut self.log);
         }
         self.bottleneck.go_on(at, self.delay_line.alike());
     }
@@ -193,33 +212,50 @@ impl<T: Train> Direction<T> {
 
     /// Sends `train`, which was not lost, through the stages up to the queue.
     fn enter(&mut self, at: Time, mut train: T, outcome: &mut Outcome<T>) {
-        if let Some(edit) = self.edits.iter().find(|edit| !train.apply(edit)) {
+        if let Some(edit) = self.stopping(&mut train) {
             outcome.expired += train.segments();
-            self.counters.expired.add(Tally::of(&train, self.framing));
+            self.note(at, Fate::Expired, &train);
             if let Edit::Router(address) = edit
                 && outcome.reply.is_none()
             {
-                outcome.reply = train.time_exceeded(*address);
+                outcome.reply = train.time_exceeded(address);
             }
             return;
         }
         if self.narrow.is_none() && self.policer.is_none() {
             return self.queue(at, train, outcome);
         }
-        for narrow in self.narrowed(train, outcome).into_iter().flatten() {
+        for narrow in self.narrowed(at, train, outcome).into_iter().flatten() {
             for train in self.policed(at, narrow, outcome).into_iter().flatten() {
                 self.queue(at, train, outcome);
             }
         }
     }
 
-    fn narrowed(&mut self, train: T, outcome: &mut Outcome<T>) -> [Option<T>; 2] {
+    /// Edits `train`. Returns the edit at which it goes no further.
+    fn stopping(&mut self, train: &mut T) -> Option<Edit> {
+        for (edit, packets) in &mut self.edits {
+            match train.apply(edit) {
+                Edited::Unchanged => {}
+                Edited::Changed => *packets += train.segments(),
+                Edited::Stopped => return Some(*edit),
+            }
+        }
+        None
+    }
+
+    /// Notes what happened to packets before the queue.
+    fn note(&mut self, at: Time, fate: Fate, train: &T) {
+        self.log.note(at, fate, Some(self.bottleneck.backlog(at)), train);
+    }
+
+    fn narrowed(&mut self, at: Time, train: T, outcome: &mut Outcome<T>) -> [Option<T>; 2] {
         let Some(narrow) = self.narrow else { return [Some(train), None] };
         let Sieved { passed, stopped } =
             sieve(train, Framing::Ip, |load| if load.packet() <= narrow.mtu { load.segments } else { SegCount::ZERO });
         if let Some(train) = stopped {
             outcome.too_big += train.segments();
-            self.counters.too_big.add(Tally::of(&train, self.framing));
+            self.note(at, Fate::TooBig, &train);
             if narrow.too_big == TooBig::Answered && outcome.reply.is_none() {
                 outcome.reply = train.too_big(narrow.mtu);
             }
@@ -232,7 +268,7 @@ impl<T: Train> Direction<T> {
         let Sieved { passed, stopped } = sieve(train, self.framing, |load| policer.pass(at, load));
         if let Some(train) = stopped {
             outcome.policed += train.segments();
-            self.counters.policed.add(Tally::of(&train, self.framing));
+            self.note(at, Fate::Policed, &train);
         }
         passed
     }
@@ -241,21 +277,21 @@ impl<T: Train> Direction<T> {
         let segments = train.segments();
         if self.bottleneck.is_unlimited() {
             outcome.accepted += segments;
-            self.counters.sent += train.wire_bytes(self.framing);
-            self.delay_line.enqueue(at, train, &mut self.counters);
+            self.log.counters.sent += train.wire_bytes(self.framing);
+            self.delay_line.enqueue(at, train, &mut self.log);
             return;
         }
-        let accepted = self.bottleneck.accept(at, train, self.delay_line.alike(), &mut self.counters);
+        let accepted = self.bottleneck.accept(at, train, self.delay_line.alike(), &mut self.log);
         outcome.accepted += accepted;
         outcome.overflowed += segments - accepted;
     }
 
     /// Loses the first packet of `train` and returns the others.
-    fn lose_first(&mut self, train: T, outcome: &mut Outcome<T>) -> Option<T> {
+    fn lose_first(&mut self, at: Time, train: T, outcome: &mut Outcome<T>) -> Option<T> {
         let (first, rest) = cut(train, SegCount::new(1));
         if let Some(first) = first {
             outcome.lost += first.segments();
-            self.counters.lost.add(Tally::of(&first, self.framing));
+            self.note(at, Fate::Lost, &first);
         }
         rest
     }

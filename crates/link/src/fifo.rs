@@ -95,9 +95,11 @@ impl<T: Train> Fifo<T> {
         Some(train)
     }
 
-    /// Marks the next packet; whether it could.
-    pub(crate) fn mark_next(&mut self) -> bool {
-        self.isolate_next().is_some_and(|index| self.trains[index].train.mark_ce())
+    /// Marks the next packet and returns it; `None` if it could not.
+    pub(crate) fn mark_next(&mut self) -> Option<&T> {
+        let index = self.isolate_next()?;
+        let train = &mut self.trains[index].train;
+        train.mark_ce().then_some(&*train)
     }
 
     /// Makes the next packet a train of its own, and returns its place.

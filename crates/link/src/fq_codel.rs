@@ -6,7 +6,8 @@ use fullpipe_units::{ByteCount, SegCount, Time};
 use crate::codel::Codel;
 use crate::fifo::{Fifo, Next};
 use crate::load::Load;
-use crate::{Counters, Tally, Train};
+use crate::log::Log;
+use crate::{Tally, Train};
 
 /// Queues of connections, served in turn by deficit round robin, each under CoDel: RFC 8290, section 4.
 #[derive(Debug)]
@@ -85,7 +86,7 @@ impl<T: Train> FqCodel<T> {
     }
 
     /// The packet whose turn it is (4.2).
-    pub(crate) fn choose(&mut self, now: Time, counters: &mut Counters) -> Option<Next> {
+    pub(crate) fn choose(&mut self, now: Time, log: &mut Log<T>) -> Option<Next> {
         loop {
             let from_new = !self.new.is_empty();
             let list = if from_new { &mut self.new } else { &mut self.old };
@@ -98,7 +99,7 @@ impl<T: Train> FqCodel<T> {
                 continue;
             }
             let before = flow.fifo.held();
-            let next = flow.codel.choose(now, &mut flow.fifo, counters);
+            let next = flow.codel.choose(now, &mut flow.fifo, log);
             self.held.remove(before.less(flow.fifo.held()));
             if let Some(next) = next {
                 flow.deficit -= i64::try_from(next.bytes.get()).unwrap_or(i64::MAX);

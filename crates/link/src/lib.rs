@@ -36,6 +36,7 @@ mod fifo;
 mod fq_codel;
 mod jitter;
 mod load;
+mod log;
 mod loss;
 mod policer;
 mod queue;
@@ -44,4 +45,5 @@ mod train;
 
 pub use counters::{Counters, Tally};
 pub use direction::{Delivery, Direction, Outcome};
-pub use train::Train;
+pub use log::Incident;
+pub use train::{Edited, Train};

@@ -1,12 +1,13 @@
-use fullpipe_record::{Framing, PathDirection, Queueing};
+use fullpipe_record::{Fate, Framing, PathDirection, Queueing};
 use fullpipe_units::{ByteCount, SegCount, Time};
 
 use crate::codel::Codel;
 use crate::fifo::Fifo;
 use crate::fq_codel::FqCodel;
 use crate::load::Load;
+use crate::log::Log;
 use crate::train::{cut, sieve};
-use crate::{Counters, Tally, Train};
+use crate::{Tally, Train};
 
 /// The queue before the link: what it accepts, and what is sent next.
 #[derive(Debug)]
@@ -38,10 +39,6 @@ impl<T: Train> Queue<T> {
         Self { framing: path.framing, bytes: path.queue, packets: path.effects.queue_packets, discipline }
     }
 
-    pub(crate) fn tally(&self, train: &T) -> Tally {
-        Tally::of(train, self.framing)
-    }
-
     /// Packets that have not begun to be sent.
     pub(crate) fn held(&self) -> Tally {
         match &self.discipline {
@@ -51,17 +48,17 @@ impl<T: Train> Queue<T> {
     }
 
     /// Takes in what finds room of `train` while `sending` is on the link; what does not.
-    pub(crate) fn accept(&mut self, at: Time, train: T, sending: Tally, counters: &mut Counters) -> Option<T> {
+    pub(crate) fn accept(&mut self, at: Time, train: T, sending: Tally, log: &mut Log<T>) -> Option<T> {
         let mut backlog = self.held().plus(sending);
         let room = self.room(backlog, Load::of(&train, self.framing));
         if room >= train.segments() {
-            self.push(at, train, sending, counters);
+            self.push(at, train, sending, log);
             return None;
         }
         if self.drops_from_fattest() {
             let (accepted, rest) = cut(train, room);
             if let Some(train) = accepted {
-                self.push(at, train, sending, counters);
+                self.push(at, train, sending, log);
             }
             return rest;
         }
@@ -71,7 +68,7 @@ impl<T: Train> Queue<T> {
             room
         });
         for train in sieved.passed.into_iter().flatten() {
-            self.push(at, train, sending, counters);
+            self.push(at, train, sending, log);
         }
         sieved.stopped
     }
@@ -82,25 +79,26 @@ impl<T: Train> Queue<T> {
     }
 
     /// Takes in `packet`, and drops others until all have room while `sending` is on the link.
-    pub(crate) fn force(&mut self, at: Time, packet: T, sending: Tally, counters: &mut Counters) {
-        self.push(at, packet, sending, counters);
+    pub(crate) fn force(&mut self, at: Time, packet: T, sending: Tally, log: &mut Log<T>) {
+        self.push(at, packet, sending, log);
         let Discipline::FqCodel(flows) = &mut self.discipline else { return };
         let full = |backlog: Tally| {
             self.bytes.is_some_and(|limit| backlog.bytes > limit)
                 || self.packets.is_some_and(|limit| backlog.segments > limit)
         };
         while full(flows.held().plus(sending)) {
+            let queue = flows.held().plus(sending).bytes;
             let Some(train) = flows.drop_from_fattest() else { return };
-            counters.overflowed.add(Tally::of(&train, self.framing));
+            log.note(at, Fate::Overflowed, Some(queue), &train);
         }
     }
 
     /// Chooses the packet that is sent next; whether there is one.
-    pub(crate) fn choose(&mut self, now: Time, counters: &mut Counters) -> bool {
+    pub(crate) fn choose(&mut self, now: Time, log: &mut Log<T>) -> bool {
         match &mut self.discipline {
             Discipline::DropTail { fifo, .. } => fifo.held().segments > SegCount::ZERO,
-            Discipline::Codel { fifo, codel } => codel.choose(now, fifo, counters).is_some(),
-            Discipline::FqCodel(flows) => flows.choose(now, counters).is_some(),
+            Discipline::Codel { fifo, codel } => codel.choose(now, fifo, log).is_some(),
+            Discipline::FqCodel(flows) => flows.choose(now, log).is_some(),
         }
     }
 
@@ -146,7 +144,7 @@ impl<T: Train> Queue<T> {
     }
 
     /// A packet is marked that finds more than the threshold before it, so the first packets of a train may not be.
-    fn push(&mut self, at: Time, train: T, sending: Tally, counters: &mut Counters) {
+    fn push(&mut self, at: Time, train: T, sending: Tally, log: &mut Log<T>) {
         match &mut self.discipline {
             Discipline::DropTail { fifo, marks_above: Some(threshold) } => {
                 let load = Load::of(&train, self.framing);
@@ -161,7 +159,9 @@ impl<T: Train> Queue<T> {
                     fifo.push(at, train);
                 }
                 if let Some(mut train) = behind {
-                    counters.marked += if train.mark_ce() { train.segments() } else { SegCount::ZERO };
+                    if train.mark_ce() {
+                        log.note(at, Fate::Marked, Some(backlog), &train);
+                    }
                     fifo.push(at, train);
                 }
             }

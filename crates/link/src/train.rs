@@ -36,9 +36,9 @@ pub trait Train: Clone {
     fn corrupt(&mut self, random: u64);
 
     /// Does to the headers of every packet what a middlebox that makes this edit does; nothing if there is nothing to
-    /// edit. Returns `false` if the packets go no further, as a router finds no hops left.
+    /// edit.
     #[must_use]
-    fn apply(&mut self, edit: &Edit) -> bool;
+    fn apply(&mut self, edit: &Edit) -> Edited;
 
     /// Returns the answer of the router `by` about the first packet, whose hops are used up; `None` if it may not
     /// answer.
@@ -51,6 +51,17 @@ pub trait Train: Clone {
     fn wire_bytes(&self, framing: Framing) -> ByteCount {
         self.ip_bytes() + self.segments().of_size(framing.overhead())
     }
+}
+
+/// Effect of an edit on a train.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Edited {
+    /// The packets have nothing to edit.
+    Unchanged,
+    /// They were changed.
+    Changed,
+    /// They go no further, as a router finds no hops left.
+    Stopped,
 }
 
 /// Cuts `train` behind its first `at` packets; a side without packets is `None`.

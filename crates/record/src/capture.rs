@@ -292,6 +292,12 @@ pub struct FlowEnd {
     pub longest_pause: Span,
     /// Unique bytes by the duration of the connection.
     pub rate: BitRate,
+    /// The rate at which bursts of its data arrive here or, in a capture taken at this end, at which they are
+    /// acknowledged, with headers and the 38 B that Ethernet adds: that of the bottleneck, unless a policer drops what
+    /// is above a lower rate. `None` where fewer than 200 packets and 30 % of the data pass within 3 % of one rate, of
+    /// acknowledgements 10 %.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bursts: Option<BurstRate>,
 }
 
 /// Fields of a SYN that devices on the way change.

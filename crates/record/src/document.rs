@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Calculation, CaptureReport, Combination, DiagnosisReport, Experiment, GridReport, HostAdvice, HostApplied,
-    HostReport, HostUndone, LabReport, Measurement, RampReport, SCHEMA_VERSION,
+    HostReport, HostUndone, LabReport, Measurement, PathTruth, RampReport, SCHEMA_VERSION,
 };
 
 /// Error of a command that failed.
@@ -120,6 +120,11 @@ pub enum Content {
     Capture {
         /// The connections in the capture.
         capture: Box<CaptureReport>,
+    },
+    /// Record of an emulated path, which `fullpipe lab run --capture` writes with the captures of its ends.
+    PathTruth {
+        /// Effects of the path on the packets.
+        path_truth: Box<PathTruth>,
     },
     /// No result: the command failed before there was one.
     Error,

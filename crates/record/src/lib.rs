@@ -34,6 +34,7 @@ mod sample;
 mod settings;
 mod steady;
 mod thinning;
+mod truth;
 mod verdict;
 mod web100;
 
@@ -86,6 +87,7 @@ pub use sample::{CongestionState, Sample, SocketMemory, TcpInfo};
 pub use settings::{BufferTriple, Change, HostSettings, KernelVersion, RESTORABLE_QDISCS};
 pub use steady::{least_rtt, steady, steady_of_receiver};
 pub use thinning::{MAX_SAMPLES, Thinning};
+pub use truth::{DirectionTruth, EditTruth, Fate, PacketTruth, PathTruth, SegmentTruth};
 pub use verdict::{
     At, Basis, Candidate, Commands, Elsewhere, Forecast, OtherLimit, Remedy, RttForecast, RunnerUp, Scope, System,
     Verdict,

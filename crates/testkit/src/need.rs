@@ -18,6 +18,10 @@ pub enum Need {
     Sshd,
     /// The program `tcpdump`.
     Tcpdump,
+    /// The program `tshark`.
+    Tshark,
+    /// The program `tcptrace`.
+    Tcptrace,
     /// The rights of root.
     Root,
     /// The program `tc`, of iproute2, which has `ip` too.
@@ -48,6 +52,8 @@ impl Need {
             Self::Curl => lacking_program("curl", "--version"),
             Self::Sshd => lacking_program("ssh", "-V").or_else(|| lacking_program("/usr/sbin/sshd", "-V")),
             Self::Tcpdump => lacking_program("tcpdump", "--version"),
+            Self::Tshark => lacking_program("tshark", "--version"),
+            Self::Tcptrace => lacking_program("tcptrace", "-v"),
             Self::Unshare => lacking_program("unshare", "--version"),
             Self::UserNamespaces => lacking_user_namespaces(),
             Self::Strace => lacking_program("strace", "-V"),

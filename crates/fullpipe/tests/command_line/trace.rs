@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::common::oracles::{agrees_with_tcptrace, agrees_with_tshark, traced};
 use crate::common::{fullpipe, run};
 use fullpipe_testkit::{document, require, sentence};
 use serde_json::Value;
@@ -94,6 +95,47 @@ fn the_data_of_a_transfer_is_found_in_a_capture_of_tcpdump() {
     let script = "exec \"$0\" trace - --json <\"$1\"";
     let piped = run(Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_fullpipe"), name]), TIMEOUT);
     assert_eq!(document(&piped)["capture"]["flows"], capture["flows"]);
+}
+
+/// Leaves data unread for a while, so that the window closes, in a network of its own; and keeps the packets.
+const CLOSED: &str = "
+set -e
+cd \"$0\"
+ip link set lo up
+tcpdump --interface lo --immediate-mode -n -s 96 -U -w capture.pcap tcp port 5201 2>said &
+dump=$!
+socat -u TCP-LISTEN:5201,reuseaddr,rcvbuf=65536 SYSTEM:'sleep 0.7; cat >/dev/null' &
+ready() { grep -q listening said && grep -q ':1451 .* 0A ' /proc/net/tcp; }
+n=0; until ready || [ $n -gt 200 ]; do sleep 0.05; n=$((n+1)); done
+head -c 3000000 /dev/zero | socat -u - TCP:127.0.0.1:5201
+sleep 1
+kill -INT $dump
+wait $dump
+";
+
+#[test]
+fn other_programs_read_the_same_from_a_capture_of_tcpdump() {
+    require!(Root, Unshare, Tcpdump, Tshark, Tcptrace);
+    let folder = tempfile::tempdir().unwrap();
+    capture_into(folder.path());
+    let file = folder.path().join("capture.pcap");
+    agrees_with_tshark(&file);
+    agrees_with_tcptrace(&file);
+}
+
+#[test]
+fn other_programs_count_the_same_windows_of_zero() {
+    require!(Root, Unshare, Tcpdump, Socat, Tshark, Tcptrace);
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--net", "--mount-proc", "--pid", "--fork", "--kill-child", "sh", "-c", CLOSED]).arg(folder.path());
+    let output = run(&mut command, TIMEOUT);
+    assert!(output.status.success(), "{output:?}");
+    let file = folder.path().join("capture.pcap");
+    let closed = traced(&[&file])["flows"][0]["ends"][1]["window"]["zero"].as_u64().unwrap();
+    assert!(closed > 0, "the window closed");
+    agrees_with_tshark(&file);
+    agrees_with_tcptrace(&file);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Functions that all tests of the program use.
 
+pub(crate) mod oracles;
+
 use std::process::{Command, Output};
 use std::time::Duration;
 

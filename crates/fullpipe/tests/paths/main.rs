@@ -1,5 +1,6 @@
 //! The program over emulated paths whose figures are judged: one test at a time, and nothing else meanwhile.
 
+mod captures;
 #[path = "../common/mod.rs"]
 mod common;
 mod diagnose;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use fullpipe_link::{Delivery, Direction, Train};
+use fullpipe_link::{Delivery, Direction, Edited, Train};
 use fullpipe_record::{Edit, Effects, Encapsulation, Framing, IpVersion, PathDirection};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
 
@@ -105,14 +105,14 @@ impl Train for Burst {
         self.corrupt = true;
     }
 
-    fn apply(&mut self, edit: &Edit) -> bool {
+    fn apply(&mut self, edit: &Edit) -> Edited {
         self.edits.push(*edit);
         match edit {
-            Edit::Router(_) if self.hops == 1 => return false,
+            Edit::Router(_) if self.hops == 1 => return Edited::Stopped,
             Edit::Router(_) => self.hops -= 1,
             _ => {}
         }
-        true
+        Edited::Changed
     }
 
     fn time_exceeded(&self, by: IpAddr) -> Option<Self> {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use crate::burst::{Burst, Ecn, at, drain};
 use fullpipe_link::{Counters, Delivery, Direction, Outcome, Train};
 use fullpipe_record::{
-    Codel, Distribution, Edit, Effects, Encapsulation, Framing, IpVersion, Jitter, LossPattern, NarrowLink,
+    Codel, Distribution, Edit, Effects, Encapsulation, Fate, Framing, IpVersion, Jitter, LossPattern, NarrowLink,
     Opportunities, PathChange, PathDirection, PathStep, Policer, Queueing, Reordering, TooBig,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
@@ -204,6 +204,22 @@ fn by_definition(path: &PathDirection, rate: u64, arrivals: &[Arrival]) -> Vec<(
     deliveries
 }
 
+/// The packets of each fate by the counters.
+fn counted(counters: &Counters) -> [(Fate, SegCount); 10] {
+    [
+        (Fate::Lost, counters.lost.segments),
+        (Fate::Expired, counters.expired.segments),
+        (Fate::TooBig, counters.too_big.segments),
+        (Fate::Policed, counters.policed.segments),
+        (Fate::Overflowed, counters.overflowed.segments),
+        (Fate::AqmDropped, counters.aqm_dropped.segments),
+        (Fate::Marked, counters.marked),
+        (Fate::Corrupted, counters.corrupted),
+        (Fate::Duplicated, counters.duplicated.segments),
+        (Fate::Reordered, counters.reordered),
+    ]
+}
+
 /// All packets that a count of bytes must find again.
 fn gone(counters: &Counters) -> (SegCount, ByteCount) {
     let all = [
@@ -240,6 +256,36 @@ proptest! {
         prop_assert_eq!(counters.delivered.bytes, out);
         prop_assert_eq!(counters.sent + counters.duplicated.bytes, out);
         prop_assert_eq!(link.next_deadline(), None);
+    }
+
+    /// All that was offered arrives or is in the incidents, and no queue at a drop is longer
+    /// than the longest.
+    #[test]
+    fn incidents_are_the_packets_of_the_counters(path in path(), seed: u64, arrivals in arrivals()) {
+        let mut link = Direction::new(&path, seed);
+        link.keep_incidents(true);
+        for (time, train) in &arrivals {
+            link.offer(at(*time), train.clone());
+        }
+        let deliveries = drain(&mut link);
+        let (incidents, counters) = (link.take_incidents(), link.counters(at(u64::MAX)));
+        for (fate, packets) in counted(&counters) {
+            let of_fate = incidents.iter().filter(|incident| incident.fate == fate);
+            prop_assert_eq!(of_fate.map(|incident| incident.train.segments()).sum::<SegCount>(), packets);
+        }
+        let dropped = incidents.iter().filter(|incident| incident.fate.is_loss());
+        let arrived = numbers(&deliveries);
+        let mut all: Vec<u64> = dropped.flat_map(|incident| incident.train.numbers()).chain(arrived).collect();
+        all.sort_unstable();
+        all.dedup();
+        let offered: u64 = arrivals.iter().map(|(_, train)| train.packets).sum();
+        prop_assert_eq!(all, (0..offered).collect::<Vec<_>>());
+        // FQ-CoDel takes in what it has no room for before it drops another in its place.
+        if !matches!(path.effects.queueing, Queueing::FqCodel(_)) {
+            let queues = incidents.iter().filter_map(|incident| incident.queue);
+            prop_assert!(queues.max().is_none_or(|most| most <= counters.max_backlog));
+        }
+        prop_assert!(link.take_incidents().is_empty());
     }
 
     /// Counters of marks, wrong bits, copies and order agree with the packets.

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use crate::burst::{at, fast_ethernet};
-use fullpipe_link::{Direction, Train};
+use fullpipe_link::{Direction, Edited, Train};
 use fullpipe_record::{Codel, Edit, Effects, PathDirection, Queueing};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
@@ -43,8 +43,8 @@ impl Train for Full {
 
     fn corrupt(&mut self, _: u64) {}
 
-    fn apply(&mut self, _: &Edit) -> bool {
-        true
+    fn apply(&mut self, _: &Edit) -> Edited {
+        Edited::Unchanged
     }
 
     fn time_exceeded(&self, _: IpAddr) -> Option<Self> {

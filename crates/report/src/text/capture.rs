@@ -150,6 +150,10 @@ fn rows(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> Vec<(&'stati
         let [least, median, p90, most] = [rtt.least, rtt.median, rtt.p90, rtt.most].map(round_trip);
         rows.push(("RTT", format!("{least} least, {median} median, {p90} for nine of ten, {most} most")));
     }
+    if let Some(bursts) = sender.bursts {
+        let share = bursts.share.percent();
+        rows.push(("bursts", format!("pass the path at {} ({share:.0} % of the data)", bursts.rate)));
+    }
     if let Some(window) = receiver.window {
         let closed = if window.zero == 0 { String::new() } else { format!(", closed in {} packets", window.zero) };
         let [settled, first, most] = [window.settled, window.first, window.most].map(ByteCount::get);
@@ -213,7 +217,7 @@ fn duration(span: Span) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_record::{AdvertisedWindow, RoundTrips};
+    use fullpipe_record::{AdvertisedWindow, BurstRate, RoundTrips};
     use fullpipe_units::{BitRate, Ratio};
 
     fn report() -> CaptureReport {
@@ -232,6 +236,7 @@ mod tests {
             sack_permitted: true,
             flight: size(130_320),
             rate: BitRate::from_mbps(25),
+            bursts: Some(BurstRate { rate: BitRate::from_mbps(100), share: Ratio::new(0.6) }),
             rtt: Some(RoundTrips {
                 samples: 6_000,
                 least: Span::from_micros(40_100),
@@ -281,6 +286,7 @@ mod tests {
             "2 connections",
             "1 with less data are left out (--top).",
             "at the sender, from the first SYN on",
+            "pass the path at 100 Mbit/s (60 % of the data)",
             "settled at 131070 B (98 % of the later half)",
             "closed in 2 packets",
             "2 after a loss before this point, 1 reordered",

@@ -79,38 +79,42 @@ impl Packet {
         }
     }
 
-    /// Removes the window scale option from a SYN.
-    pub fn strip_window_scale(&mut self) {
-        self.edit_syn_option(WINDOW_SCALE, blank);
+    /// Removes the window scale option from a SYN. Returns true if it had one.
+    pub fn strip_window_scale(&mut self) -> bool {
+        self.edit_syn_option(WINDOW_SCALE, blank)
     }
 
-    /// Writes another shift into the window scale option of a SYN.
-    pub fn rewrite_window_scale(&mut self, shift: u8) {
-        self.edit_syn_option(WINDOW_SCALE, |option| option[2..].fill(shift));
+    /// Writes another shift into the window scale option of a SYN. Returns true if that changed it.
+    pub fn rewrite_window_scale(&mut self, shift: u8) -> bool {
+        self.edit_syn_option(WINDOW_SCALE, |option| option[2..].fill(shift))
     }
 
-    /// Removes "SACK permitted" from a SYN, and SACK blocks.
-    pub fn strip_sack(&mut self) {
-        self.edit_syn_option(SACK_PERMITTED, blank);
-        self.edit_option(SACK, blank);
+    /// Removes "SACK permitted" from a SYN, and SACK blocks. Returns true if there were some.
+    pub fn strip_sack(&mut self) -> bool {
+        let permitted = self.edit_syn_option(SACK_PERMITTED, blank);
+        self.edit_option(SACK, blank) || permitted
     }
 
-    /// Removes timestamps.
-    pub fn strip_timestamps(&mut self) {
-        self.edit_option(TIMESTAMPS, blank);
+    /// Removes timestamps. Returns true if there were some.
+    pub fn strip_timestamps(&mut self) -> bool {
+        self.edit_option(TIMESTAMPS, blank)
     }
 
-    /// Makes a larger MSS in a SYN this one.
-    pub fn clamp_mss(&mut self, most: ByteCount) {
-        self.edit_syn_option(MSS, |option| clamp(&mut option[2..], most));
+    /// Makes a larger MSS in a SYN this one. Returns true if it was larger.
+    pub fn clamp_mss(&mut self, most: ByteCount) -> bool {
+        self.edit_syn_option(MSS, |option| clamp(&mut option[2..], most))
     }
 
-    /// Makes a larger value of the window field this one.
-    pub fn clamp_window(&mut self, most: ByteCount) {
-        if let Some(transport) = self.tcp() {
-            clamp(&mut self.head[transport + 14..transport + 16], most);
+    /// Makes a larger value of the window field this one. Returns true if it was larger.
+    pub fn clamp_window(&mut self, most: ByteCount) -> bool {
+        let Some(transport) = self.tcp() else { return false };
+        let before = self.get(transport + 14);
+        clamp(&mut self.head[transport + 14..transport + 16], most);
+        let changed = self.get(transport + 14) != before;
+        if changed {
             self.settle_transport_checksum();
         }
+        changed
     }
 
     /// Returns the offset of TCP's header.
@@ -118,28 +122,28 @@ impl Packet {
         self.headers.filter(|headers| headers.protocol == TCP).map(|headers| headers.transport)
     }
 
-    fn edit_syn_option(&mut self, kind: u8, edit: impl FnMut(&mut [u8])) {
-        if self.tcp().is_some_and(|transport| self.head[transport + 13] & SYN != 0) {
-            self.edit_option(kind, edit);
-        }
+    fn edit_syn_option(&mut self, kind: u8, edit: impl FnMut(&mut [u8])) -> bool {
+        self.tcp().is_some_and(|transport| self.head[transport + 13] & SYN != 0) && self.edit_option(kind, edit)
     }
 
-    /// Lets `edit` change the options of this kind, each given from its kind to its end.
-    fn edit_option(&mut self, kind: u8, mut edit: impl FnMut(&mut [u8])) {
-        let Some(transport) = self.tcp() else { return };
+    /// Lets `edit` change the options of this kind, each from its kind to its end. Returns true if it changed one.
+    fn edit_option(&mut self, kind: u8, mut edit: impl FnMut(&mut [u8])) -> bool {
+        let Some(transport) = self.tcp() else { return false };
         let mut options = &mut self.head[transport + 20..];
         let mut edited = false;
         while let Some(length) = first_length(options) {
             let (option, rest) = options.split_at_mut(length);
             if option[0] == kind {
+                let before = option.to_vec();
                 edit(option);
-                edited = true;
+                edited |= *option != before[..];
             }
             options = rest;
         }
         if edited {
             self.settle_transport_checksum();
         }
+        edited
     }
 }
 

@@ -146,6 +146,12 @@ impl Packet {
         self.put(field, checksum);
     }
 
+    /// Makes a train one long packet, as a capture of a host holds it, and finishes its checksum.
+    pub fn join(&mut self) {
+        self.train = None;
+        self.complete();
+    }
+
     /// Its payload; all of it, where the headers are not understood.
     pub fn payload(&self) -> &[u8] {
         &self.payload[self.range.clone()]

@@ -19,14 +19,18 @@ fn syn(v6: bool, finished: bool) -> Packet {
     packet
 }
 
-/// The header after `edit`, whose checksums hold whether the device was still to finish them or not.
-fn edited(edit: impl Fn(&mut Packet)) -> TcpHeader {
+/// The header after `edit`, whose checksums hold whether the device was still to finish them or not, and which differs
+/// if the edit says so.
+fn edited(edit: impl Fn(&mut Packet) -> bool) -> TcpHeader {
     let [first, .., last] = [(false, false), (false, true), (true, false), (true, true)].map(|(v6, finished)| {
         let mut packet = syn(v6, finished);
-        edit(&mut packet);
+        let before = tcp(&on_the_wire(packet.clone()));
+        let changed = edit(&mut packet);
         let bytes = on_the_wire(packet);
         checksums_hold(&bytes);
-        tcp(&bytes)
+        let after = tcp(&bytes);
+        assert_eq!(changed, after != before);
+        after
     });
     assert_eq!(first.options, last.options);
     first
@@ -48,8 +52,8 @@ fn options_of_a_syn_are_stripped_and_rewritten() {
     use TcpOptionElement::{MaximumSegmentSize, SelectiveAcknowledgementPermitted, Timestamp, WindowScale};
     let (mss, sack, time, scale) =
         (MaximumSegmentSize(1460), SelectiveAcknowledgementPermitted, Timestamp(1, 0), WindowScale(7));
-    let after = |edit: fn(&mut Packet)| options(&edited(edit));
-    assert_eq!(after(|_| ()), [mss.clone(), sack.clone(), time.clone(), scale.clone()]);
+    let after = |edit: fn(&mut Packet) -> bool| options(&edited(edit));
+    assert_eq!(after(|_| false), [mss.clone(), sack.clone(), time.clone(), scale.clone()]);
     assert_eq!(after(Packet::strip_window_scale), [mss.clone(), sack.clone(), time.clone()]);
     assert_eq!(after(Packet::strip_sack), [mss.clone(), time.clone(), scale.clone()]);
     assert_eq!(after(Packet::strip_timestamps), [mss.clone(), sack.clone(), scale.clone()]);
@@ -132,6 +136,16 @@ proptest! {
         prop_assert_eq!((wrong.len(), differing), (right.len(), 1));
         let first = right.iter().zip(&wrong).position(|(right, wrong)| right != wrong).unwrap();
         prop_assert!(first >= if train.v6 { 40 } else { 20 }, "the IP header is left alone");
+    }
+
+    #[test]
+    fn a_joined_train_has_a_checksum_of_its_own(train in trains()) {
+        let mut packet = train.packet();
+        packet.join();
+        prop_assert_eq!(packet.segments(), SegCount::new(1));
+        let bytes = on_the_wire(packet);
+        prop_assert!(bytes.ends_with(&train.payload));
+        checksums_hold(&bytes);
     }
 
     /// The mark is set where the sender can read it, and nowhere else.

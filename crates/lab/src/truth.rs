@@ -1,0 +1,81 @@
+//! The record of what the link did to the packets of a capture.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path as FilePath;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fullpipe_link::Incident;
+use fullpipe_record::{Content, DirectionTruth, Document, Edit, EditTruth, PacketTruth, Path, PathTruth};
+use fullpipe_units::{SegCount, Span, Time};
+
+use crate::packet::Packet;
+use crate::protocol::Host;
+
+/// Packets that are listed at the most in each direction: about 15 MB of text.
+const MAX_PACKETS: usize = 65_536;
+
+/// The part of the record that one direction of the link writes.
+#[derive(Debug, Clone)]
+pub(crate) struct TruthLog {
+    /// Begin of the capture.
+    began: Time,
+    direction: Arc<Mutex<DirectionTruth>>,
+}
+
+impl TruthLog {
+    pub(crate) fn new(began: Time) -> Self {
+        Self { began, direction: Arc::default() }
+    }
+
+    /// Adds the packets of `incidents`.
+    pub(crate) fn add(&self, incidents: Vec<Incident<Packet>>) {
+        if incidents.is_empty() {
+            return;
+        }
+        let mut direction = self.direction.lock().unwrap_or_else(PoisonError::into_inner);
+        for Incident { at, fate, queue, train } in incidents {
+            let at = at.since(self.began);
+            for packet in train.carried_whole(SegCount::new(1)) {
+                if direction.packets.len() < MAX_PACKETS {
+                    direction.packets.push(PacketTruth { at, fate, queue, segment: packet.segment() });
+                } else {
+                    direction.left_out += 1;
+                }
+            }
+        }
+    }
+
+    /// Takes note of how many packets each edit changed.
+    pub(crate) fn edited(&self, edits: &[(Edit, SegCount)]) {
+        let edit = |(edit, packets): &(Edit, SegCount)| EditTruth {
+            edit: *edit,
+            fields: edit.fields(),
+            packets: packets.get(),
+        };
+        self.direction.lock().unwrap_or_else(PoisonError::into_inner).edits = edits.iter().map(edit).collect();
+    }
+
+    fn take(&self) -> DirectionTruth {
+        let mut direction = std::mem::take(&mut *self.direction.lock().unwrap_or_else(PoisonError::into_inner));
+        // Packets that overtake others are known once they arrive, which is later than they left the link.
+        direction.packets.sort_by_key(|packet| packet.at);
+        direction
+    }
+}
+
+/// Writes the record of both directions of `path` to `file`. `began` is the begin of the capture since 1970.
+pub(crate) fn write(file: &FilePath, name: &str, began: Span, path: &Path, logs: &[TruthLog; 2]) -> io::Result<()> {
+    let path_truth = Box::new(PathTruth {
+        name: name.to_owned(),
+        began,
+        path: path.clone(),
+        capacity: path.forward.rate,
+        rtt: path.rtt(),
+        directions: Host::ALL.map(|host| logs[host.index()].take()),
+    });
+    let mut file = BufWriter::new(File::create(file)?);
+    serde_json::to_writer(&mut file, &Document::new(Content::PathTruth { path_truth }))?;
+    file.write_all(b"\n")?;
+    file.flush()
+}
