@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use fullpipe_record::{At, CaptureEvidence, CaptureReport, Content, Document, Event, Evidence, FlowReport};
+use fullpipe_record::{
+    At, CaptureEvidence, CaptureReport, Content, Document, ErrorReport, Event, Evidence, FlowReport,
+};
 use fullpipe_report as report;
 use fullpipe_trace::{
     CaptureError, Explained, PacketFile, Reading, Redaction, TransferEvidence, capture_live, pairs, plot, read_flows,
@@ -96,13 +98,16 @@ impl Run for Arguments {
         let Some(first) = first else { return Ok(()) };
         let capture = self.judged(first, second);
         let explained = explained_flow(&capture, self.flow).cloned();
-        let shown = self.show(capture, terminal);
-        // What was read before an error or an interrupt is printed first.
-        match error {
-            Some(error) if self.interface.is_some() => Err(Failure { code: FAILED, ..error.into() }),
-            Some(error) => Err(error.into()),
+        let failure = error.map(|error| match self.interface {
+            Some(_) => Failure { code: FAILED, ..error.into() },
+            None => error.into(),
+        });
+        // What was read before an error or an interrupt is printed with it.
+        self.show(capture, failure.as_ref(), terminal)?;
+        match failure {
+            Some(failure) => Err(Failure::already_printed(failure.code)),
             None if !is_complete => Err(Failure::already_printed(INTERRUPTED)),
-            None => shown.and_then(|()| self.plot(explained.as_ref(), &flag, terminal)),
+            None => self.plot(explained.as_ref(), &flag, terminal),
         }
     }
 }
@@ -203,7 +208,7 @@ impl Arguments {
         CaptureReport { transfers, pairs, other: Some(Box::new(second.report)), ..first.report }
     }
 
-    fn show(&self, mut capture: CaptureReport, terminal: &Terminal) -> Result<(), Failure> {
+    fn show(&self, mut capture: CaptureReport, failure: Option<&Failure>, terminal: &Terminal) -> Result<(), Failure> {
         if let Some(number) = self.flow {
             let count = capture.flows.len();
             capture.flows.retain(|flow| flow.number == number);
@@ -220,7 +225,12 @@ impl Arguments {
         for flow in &capture.flows {
             terminal.event(&Event::Flow(Box::new(flow.clone())));
         }
-        terminal.document(&Document::new(Content::Capture { capture: Box::new(capture) }));
+        let error = failure.map(|failure| ErrorReport { message: failure.message.clone(), exit_code: failure.code });
+        if let Some(error) = &error {
+            Terminal::print_error(&error.message);
+            terminal.event(&Event::Error(error.clone()));
+        }
+        terminal.document(&Document::new(Content::Capture { capture: Box::new(capture) }).with_error(error));
         Ok(())
     }
 }
