@@ -24,7 +24,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(60);
 pub struct Recording {
     path: PathBuf,
     is_over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<io::Result<Recorded>>>,
+    thread: Option<JoinHandle<io::Result<(Recorded, PcapWriter)>>>,
 }
 
 /// The content of a capture that was kept.
@@ -63,10 +63,14 @@ impl Recording {
     /// Fails if the file could not be written; it is then removed.
     pub fn finish(mut self) -> Result<Recorded, CaptureError> {
         let ended = self.end().unwrap_or_else(|| Err(io::Error::other("the capture stopped")));
-        ended.map_err(|source| CaptureError::Write { file: self.path.display().to_string(), source })
+        let finished = ended.and_then(|(recorded, file)| {
+            // A file without packets is dropped unfinished, and so removed.
+            if recorded.packets > 0 { file.finish().map(|()| recorded) } else { Ok(recorded) }
+        });
+        finished.map_err(|source| CaptureError::Write { file: self.path.display().to_string(), source })
     }
 
-    fn end(&mut self) -> Option<io::Result<Recorded>> {
+    fn end(&mut self) -> Option<io::Result<(Recorded, PcapWriter)>> {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.take()?.join().ok()
     }
@@ -74,17 +78,13 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        if self.thread.is_some() {
-            // An empty file is removed; one with packets is of a test that did not end.
-            if let Some(Ok(Recorded { packets: 1.., .. })) = self.end() {
-                let _ = std::fs::remove_file(&self.path);
-            }
-        }
+        // The file goes with its writer.
+        let _ = self.end();
     }
 }
 
 /// Writes packets until the flag is set and no more come, or the device goes away.
-fn record(mut socket: CaptureSocket, mut file: PcapWriter, is_over: &AtomicBool) -> io::Result<Recorded> {
+fn record(mut socket: CaptureSocket, mut file: PcapWriter, is_over: &AtomicBool) -> io::Result<(Recorded, PcapWriter)> {
     let mut recorded = Recorded::default();
     loop {
         let was_over = is_over.load(Ordering::Relaxed);
@@ -103,10 +103,7 @@ fn record(mut socket: CaptureSocket, mut file: PcapWriter, is_over: &AtomicBool)
         }
     }
     recorded.dropped = socket.drops().unwrap_or_default();
-    if recorded.packets > 0 {
-        file.finish()?;
-    }
-    Ok(recorded)
+    Ok((recorded, file))
 }
 
 fn keep(file: &mut PcapWriter, recorded: &mut Recorded, frame: &CapturedFrame<'_>) -> io::Result<()> {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use fullpipe_experiment::{judge_capture, judge_captures};
-use fullpipe_record::{CaptureReport, Content, Document, Event, FlowReport};
+use fullpipe_record::{CaptureReport, Content, Document, ErrorReport, Event, FlowReport};
 use fullpipe_report as report;
 use fullpipe_trace::{
     CaptureError, Explained, PacketFile, Reading, Redaction, capture_live, plot, read_flows, read_flows_with,
@@ -98,13 +98,16 @@ impl Run for Arguments {
             None => judge_capture(first, self.bandwidth),
         };
         let explained = explained_flow(&capture, self.flow).cloned();
-        let shown = self.show(capture, terminal);
-        // What was read before an error or an interrupt is printed first.
-        match error {
-            Some(error) if self.interface.is_some() => Err(Failure { code: FAILED, ..error.into() }),
-            Some(error) => Err(error.into()),
+        let failure = error.map(|error| match self.interface {
+            Some(_) => Failure { code: FAILED, ..error.into() },
+            None => error.into(),
+        });
+        // What was read before an error or an interrupt is printed with it.
+        self.show(capture, failure.as_ref(), terminal)?;
+        match failure {
+            Some(failure) => Err(Failure::already_printed(failure.code)),
             None if !is_complete => Err(Failure::already_printed(INTERRUPTED)),
-            None => shown.and_then(|()| self.plot(explained.as_ref(), &flag, terminal)),
+            None => self.plot(explained.as_ref(), &flag, terminal),
         }
     }
 }
@@ -175,7 +178,7 @@ impl Arguments {
         Ok(reading)
     }
 
-    fn show(&self, mut capture: CaptureReport, terminal: &Terminal) -> Result<(), Failure> {
+    fn show(&self, mut capture: CaptureReport, failure: Option<&Failure>, terminal: &Terminal) -> Result<(), Failure> {
         if let Some(number) = self.flow {
             let count = capture.flows.len();
             capture.retain(number);
@@ -195,7 +198,12 @@ impl Arguments {
         for pair in &capture.pairs {
             terminal.event(&Event::FlowPair(Box::new(pair.clone())));
         }
-        terminal.document(&Document::new(Content::Capture { capture: Box::new(capture) }));
+        let error = failure.map(|failure| ErrorReport { message: failure.message.clone(), exit_code: failure.code });
+        if let Some(error) = &error {
+            Terminal::print_error(&error.message);
+            terminal.event(&Event::Error(error.clone()));
+        }
+        terminal.document(&Document::new(Content::Capture { capture: Box::new(capture) }).with_error(error));
         Ok(())
     }
 }
