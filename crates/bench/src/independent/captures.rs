@@ -9,9 +9,9 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_diagnose::diagnose;
-use fullpipe_record::{At, Direction, Evidence, Verdict};
-use fullpipe_trace::{Explained, PacketFile, read_flows};
+use fullpipe_experiment::{judge_capture, judge_captures};
+use fullpipe_record::{At, CaptureReport, Direction, Verdict};
+use fullpipe_trace::{Explained, PacketFile, Reading, read_flows};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::network::{Host, Network};
@@ -73,38 +73,67 @@ fn path(folder: &Path, name: &str, host: Host) -> PathBuf {
     folder.join(format!("{name}-{}.pcap", if host == Host::Near { "near" } else { "far" }))
 }
 
-/// The verdict on one file of a case.
+/// The captures that a verdict rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    AtSender,
+    AtReceiver,
+    AtBoth,
+}
+
+/// The verdict on the captures of a case.
 #[derive(Debug)]
 pub(crate) struct Seen {
-    /// The end that has the file.
-    end: At,
+    taken: Taken,
     expected: String,
     name: String,
     verdict: Option<Verdict>,
     point: Option<At>,
 }
 
-/// Returns what `trace` says of the captures of `record` in `folder`, if it counts.
+/// Returns what `trace` says of the captures of `record` in `folder`, each and both, if it counts.
 pub(crate) fn seen(record: &Record, folder: &Path) -> Vec<Seen> {
-    let download = record.evidence.as_ref().is_some_and(|evidence| evidence.request.direction == Direction::Download);
-    let read = |(host, end)| {
-        let mut file = PacketFile::open(&path(folder, &record.stem(), host)).ok()?;
-        let reading = read_flows(&mut file, "capture", Explained::Largest(1), &AtomicBool::new(false));
-        if reading.report.flows.is_empty() {
-            // The far host sees nothing of a transfer over the near one's loopback.
-            return None;
-        }
-        let bandwidth = record.states_rate.then_some(record.bandwidth);
-        let evidence = reading.transfers.into_iter().next().map(|found| Evidence { bandwidth, ..found.evidence });
-        let point = evidence.as_ref().and_then(|evidence| evidence.capture?.point);
-        let (expected, name) = (record.expected.clone(), record.name.clone());
-        Some(Seen { end, expected, name, point, verdict: evidence.as_ref().map(diagnose) })
-    };
-    let ends = if download { [At::Receiver, At::Sender] } else { [At::Sender, At::Receiver] };
     if record.left_out().is_some() {
         return Vec::new();
     }
-    [Host::Near, Host::Far].into_iter().zip(ends).filter_map(read).collect()
+    let download = record.evidence.as_ref().is_some_and(|evidence| evidence.request.direction == Direction::Download);
+    let ends = if download { [Taken::AtReceiver, Taken::AtSender] } else { [Taken::AtSender, Taken::AtReceiver] };
+    let bandwidth = record.states_rate.then_some(record.bandwidth);
+    let judged = |taken: Taken, report: CaptureReport| {
+        let diagnosis = report.transfers.into_iter().next().map(|transfer| transfer.diagnosis);
+        let evidence = diagnosis.as_ref().and_then(|diagnosis| diagnosis.evidence.as_ref());
+        let point = evidence.and_then(|evidence| evidence.capture?.point);
+        let (expected, name) = (record.expected.clone(), record.name.clone());
+        Seen { taken, expected, name, point, verdict: diagnosis.map(|diagnosis| diagnosis.verdict) }
+    };
+    let files = [Host::Near, Host::Far].map(|host| path(folder, &record.stem(), host));
+    let largest = |file: &PathBuf| read(file, Explained::Largest(1));
+    let one = |(file, taken)| Some(judged(taken, judge_capture(largest(file)?, bandwidth)));
+    let both = || {
+        let near = largest(&files[0])?;
+        let far = read(&files[1], near.explained().map_or(Explained::Largest(1), Explained::Same))?;
+        Some(judged(Taken::AtBoth, judge_captures(near, far, bandwidth)))
+    };
+    files.iter().zip(ends).filter_map(one).chain(both()).collect()
+}
+
+/// Returns what a file holds; `None` without a connection: the far host sees nothing of a transfer over the near one's
+/// loopback.
+fn read(file: &Path, explained: Explained<'_>) -> Option<Reading> {
+    let mut file = PacketFile::open(file).ok()?;
+    let reading = read_flows(&mut file, "capture", explained, &AtomicBool::new(false));
+    (!reading.report.flows.is_empty()).then_some(reading)
+}
+
+impl Taken {
+    /// Returns the end at which one capture was taken.
+    fn end(self) -> Option<At> {
+        match self {
+            Self::AtSender => Some(At::Sender),
+            Self::AtReceiver => Some(At::Receiver),
+            Self::AtBoth => None,
+        }
+    }
 }
 
 impl Seen {
@@ -122,15 +151,16 @@ impl Seen {
     /// It in a line.
     pub(crate) fn line(&self) -> String {
         let mark = if self.is_right() { "right" } else { "WRONG" };
-        let place = match self.point {
-            Some(point) if point == self.end => "",
-            Some(_) => " (captured elsewhere)",
-            None => " (place unknown)",
+        let place = match (self.taken.end(), self.point) {
+            (None, _) => "",
+            (end, point) if end == point => "",
+            (_, Some(_)) => " (captured elsewhere)",
+            (_, None) => " (place unknown)",
         };
         let many = self.verdict.as_ref().map_or(0, |verdict| verdict.candidates.len());
         let others = if many > 0 { format!(" (one of {many})") } else { String::new() };
         let sentence = self.verdict.as_ref().map_or("", |verdict| &verdict.sentence);
-        format!("  {mark} {:?} {}: {}{others}{place}: {sentence}\n", self.end, self.name, self.said())
+        format!("  {mark} {:?} {}: {}{others}{place}: {sentence}\n", self.taken, self.name, self.said())
     }
 }
 
@@ -138,26 +168,27 @@ fn kind(name: &str) -> &str {
     name.split('/').next().unwrap_or_default()
 }
 
-/// Share of right kinds by the end that has the file.
+/// Share of right kinds by the captures that were read.
 pub(crate) fn score(seen: &[Seen]) -> String {
     let mut text = String::new();
-    for end in [At::Sender, At::Receiver] {
-        let of_end: Vec<&Seen> = seen.iter().filter(|seen| seen.end == end).collect();
+    for taken in [Taken::AtSender, Taken::AtReceiver, Taken::AtBoth] {
+        let of_end: Vec<&Seen> = seen.iter().filter(|seen| seen.taken == taken).collect();
         if of_end.is_empty() {
             continue;
         }
         let right = of_end.iter().filter(|seen| seen.is_right()).count();
-        let placed = of_end.iter().filter(|seen| seen.point == Some(end)).count();
-        let elsewhere = of_end.iter().filter(|seen| seen.point.is_some_and(|point| point != end)).count();
         let share = |count: usize| count as f64 / of_end.len() as f64 * 100.0;
+        let placed = taken.end().map_or_else(String::new, |end| {
+            let placed = of_end.iter().filter(|seen| seen.point == Some(end)).count();
+            let elsewhere = of_end.iter().filter(|seen| seen.point.is_some_and(|point| point != end)).count();
+            format!("; place found in {:.0} %, wrong in {elsewhere}", share(placed))
+        });
         let _ = writeln!(
             text,
-            "\nCaptured at the {end:?}: {right} of {} right in kind ({:.0} %, at least {:.0} %); place found in {:.0} \
-             %, wrong in {elsewhere}\n",
+            "\nCaptures {taken:?}: {right} of {} right in kind ({:.0} %, at least {:.0} %){placed}\n",
             of_end.len(),
             share(right),
             lower_bound(right, of_end.len()) * 100.0,
-            share(placed),
         );
         let said = |seen: &Seen| if seen.is_right() { seen.expected.clone() } else { seen.said().to_owned() };
         text += &confusion(of_end.iter().map(|seen| (seen.expected.as_str(), said(seen))));
