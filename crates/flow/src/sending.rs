@@ -311,10 +311,10 @@ impl Sending {
     /// Returns the rate at which bursts of its data arrive; where the capture was taken at this end, at which they are
     /// acknowledged.
     pub(crate) fn bursts(&self, is_here: bool) -> Option<BurstRate> {
+        // Next to cross traffic a smaller share is spaced by the connection's own part of the bottleneck.
         const MIN_SHARE: f64 = 0.3;
-        // Acknowledgements are delayed, and joined.
-        const MIN_SHARE_ACKNOWLEDGED: f64 = 0.1;
-        if is_here { self.acknowledgements.bursts(MIN_SHARE_ACKNOWLEDGED) } else { self.pairs.bursts(MIN_SHARE) }
+        let rates = if is_here { &self.acknowledgements } else { &self.pairs };
+        rates.bursts(MIN_SHARE)
     }
 
     /// Time for which a peak counts.

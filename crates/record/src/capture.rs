@@ -294,8 +294,8 @@ pub struct FlowEnd {
     pub rate: BitRate,
     /// The rate at which bursts of its data arrive here or, in a capture taken at this end, at which they are
     /// acknowledged, with headers and the 38 B that Ethernet adds: that of the bottleneck, unless a policer drops what
-    /// is above a lower rate. `None` where fewer than 200 packets and 30 % of the data pass within 3 % of one rate, of
-    /// acknowledgements 10 %.
+    /// is above a lower rate. `None` where fewer than 200 packets or less than 30 % of the data pass within 3 % of one
+    /// rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bursts: Option<BurstRate>,
 }
