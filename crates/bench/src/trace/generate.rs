@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(report.flows.len(), 1000);
         for flow in &report.flows {
             let [client, server] = &flow.ends;
-            assert_eq!(client.packets + server.packets, SCRIPT.into());
+            assert_eq!(client.packets + server.packets, u64::from(SCRIPT));
             assert_eq!(client.unique_bytes.get(), u64::from(2 * DATA_PAIRS * MSS));
             assert_eq!((client.fins, server.fins, client.missing_bytes.get()), (1, 1, 0));
         }
