@@ -16,6 +16,9 @@ const SHORT: f64 = 2.0;
 /// is a queue that grows.
 const MAX_SKEW: f64 = 500e-6;
 
+/// Resolution of the times in most captures, in seconds.
+const RESOLUTION: f64 = 1e-6;
+
 /// Minimum number of packets of which delays are stated.
 const MIN_DELAYS: usize = 10;
 
@@ -114,7 +117,10 @@ impl Packets {
         let offset = floors[0].zip(floors[1]).map(|(there, back)| {
             (there + back, self.base as f64 / 1e9 + f64::midpoint(signs[0] * there, signs[1] * back))
         });
-        if offset.is_some_and(|(rtt, _)| rtt < 0.0) {
+        // Nothing arrives before it was sent, but for the error of what the clocks were corrected by.
+        let longest = directions.iter().map(|(packets, _)| duration(packets)).fold(0.0, f64::max);
+        let tolerance = skew.map_or(MAX_SKEW, |skew| skew.error) * longest + RESOLUTION;
+        if offset.is_some_and(|(rtt, _)| rtt < -tolerance) {
             return Clocks::default();
         }
         Clocks {
@@ -127,7 +133,7 @@ impl Packets {
             offset: offset.map(|(rtt, ahead)| ClockOffset {
                 ahead: usize::from(ahead > 0.0),
                 by: Span::from_secs_f64(ahead.abs()),
-                rtt: Span::from_secs_f64(rtt),
+                rtt: Span::from_secs_f64(rtt.max(0.0)),
             }),
             delays: delays.each_ref().map(|delays| figures(delays)),
         }
@@ -277,6 +283,15 @@ mod tests {
         assert!((turned.clocks(1).offset.unwrap().rtt.as_millis_f64() - 40.0).abs() < 1e-3);
         // Against what the times show there is no result.
         assert!(turned.clocks(0).offset.is_none());
+    }
+
+    #[test]
+    fn two_captures_that_nothing_lies_between_show_their_skew() {
+        let queues = (0..2_000_u32).map(|index| [f64::from(index * 7_919 % 997) * 1e-8; 2]).collect();
+        let path = Path { skew: 200e-6, floors: [1e-7; 2], queues, ..without_queue(60.0, 2_000) };
+        let clocks = path.packets().clocks(0);
+        assert!((rate(&clocks).unwrap() - 200e-6).abs() < 1e-6, "{clocks:?}");
+        assert!(clocks.offset.unwrap().rtt < Span::from_micros(5), "{clocks:?}");
     }
 
     #[test]
