@@ -76,9 +76,9 @@ fn path(folder: &Path, name: &str, host: Host) -> PathBuf {
 /// The captures that a verdict rests on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
-    AtSender,
-    AtReceiver,
-    AtBoth,
+    Sender,
+    Receiver,
+    BothEnds,
 }
 
 /// The verdict on the captures of a case.
@@ -97,7 +97,7 @@ pub(crate) fn seen(record: &Record, folder: &Path) -> Vec<Seen> {
         return Vec::new();
     }
     let download = record.evidence.as_ref().is_some_and(|evidence| evidence.request.direction == Direction::Download);
-    let ends = if download { [Taken::AtReceiver, Taken::AtSender] } else { [Taken::AtSender, Taken::AtReceiver] };
+    let ends = if download { [Taken::Receiver, Taken::Sender] } else { [Taken::Sender, Taken::Receiver] };
     let bandwidth = record.states_rate.then_some(record.bandwidth);
     let judged = |taken: Taken, report: CaptureReport| {
         let diagnosis = report.transfers.into_iter().next().map(|transfer| transfer.diagnosis);
@@ -112,7 +112,7 @@ pub(crate) fn seen(record: &Record, folder: &Path) -> Vec<Seen> {
     let both = || {
         let near = largest(&files[0])?;
         let far = read(&files[1], near.explained().map_or(Explained::Largest(1), Explained::Same))?;
-        Some(judged(Taken::AtBoth, judge_captures(near, far, bandwidth)))
+        Some(judged(Taken::BothEnds, judge_captures(near, far, bandwidth)))
     };
     files.iter().zip(ends).filter_map(one).chain(both()).collect()
 }
@@ -129,9 +129,9 @@ impl Taken {
     /// Returns the end at which one capture was taken.
     fn end(self) -> Option<At> {
         match self {
-            Self::AtSender => Some(At::Sender),
-            Self::AtReceiver => Some(At::Receiver),
-            Self::AtBoth => None,
+            Self::Sender => Some(At::Sender),
+            Self::Receiver => Some(At::Receiver),
+            Self::BothEnds => None,
         }
     }
 }
@@ -171,7 +171,7 @@ fn kind(name: &str) -> &str {
 /// Share of right kinds by the captures that were read.
 pub(crate) fn score(seen: &[Seen]) -> String {
     let mut text = String::new();
-    for taken in [Taken::AtSender, Taken::AtReceiver, Taken::AtBoth] {
+    for taken in [Taken::Sender, Taken::Receiver, Taken::BothEnds] {
         let of_end: Vec<&Seen> = seen.iter().filter(|seen| seen.taken == taken).collect();
         if of_end.is_empty() {
             continue;
@@ -185,7 +185,7 @@ pub(crate) fn score(seen: &[Seen]) -> String {
         });
         let _ = writeln!(
             text,
-            "\nCaptures {taken:?}: {right} of {} right in kind ({:.0} %, at least {:.0} %){placed}\n",
+            "\nCaptured at {taken:?}: {right} of {} right in kind ({:.0} %, at least {:.0} %){placed}\n",
             of_end.len(),
             share(right),
             lower_bound(right, of_end.len()) * 100.0,

@@ -13,7 +13,9 @@ struct Inverted;
 
 impl Pseudonyms for Inverted {
     fn replace(&mut self, address: &mut [u8]) {
-        address.iter_mut().for_each(|byte| *byte = !*byte);
+        for byte in address {
+            *byte = !*byte;
+        }
     }
 
     fn digest(&mut self, bytes: &[u8]) -> u16 {
@@ -86,11 +88,10 @@ proptest! {
             packet[at % length] = byte;
         }
         packet.truncate(original.saturating_sub(cut));
-        match read_captured(LinkType::ETHERNET, &packet, original) {
-            Captured::Tcp(segment) => {
-                check_figures(LinkType::ETHERNET, &packet, original, &segment);
-            }
-            _ => prop_assert_eq!(frame_of(LinkType::ETHERNET, &packet, original), None),
+        if let Captured::Tcp(segment) = read_captured(LinkType::ETHERNET, &packet, original) {
+            check_figures(LinkType::ETHERNET, &packet, original, &segment);
+        } else {
+            prop_assert_eq!(frame_of(LinkType::ETHERNET, &packet, original), None);
         }
     }
 }
