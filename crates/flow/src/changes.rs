@@ -13,7 +13,10 @@ pub(crate) fn changes([near, far]: [&FlowEnd; 2], same_scales: bool) -> Vec<Flow
         }
     };
     compare(ChangedField::Address, [near.address.clone(), far.address.clone()]);
-    if let Some((sent, arrived)) = near.syn.zip(far.syn) {
+    // Of most connections nothing was changed but the hops that are left.
+    let is_changed =
+        |(sent, arrived): &(SynReport, SynReport)| *sent != SynReport { hops_left: sent.hops_left, ..*arrived };
+    if let Some((sent, arrived)) = near.syn.zip(far.syn).filter(is_changed) {
         let both = |show: fn(&SynReport) -> String| [show(&sent), show(&arrived)];
         compare(ChangedField::Mss, both(|syn| optional(syn.mss.map(ByteCount::get))));
         compare(ChangedField::WindowScale, both(|syn| optional(syn.window_scale)));
