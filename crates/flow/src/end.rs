@@ -52,7 +52,7 @@ pub(crate) struct End {
     counts: FlowEnd,
 }
 
-/// What the data of an end goes by.
+/// Size of segments and scale of windows that the data of an end goes by.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Agreement {
     /// Size of a full segment.

@@ -113,7 +113,7 @@ pub(crate) struct Sent {
 pub(crate) struct Sending {
     pub(crate) course: Course,
     clocks: [Clock; 2],
-    /// Where no SYN shows them.
+    /// Inferred only if no SYN shows them.
     scales: Option<Box<[Scales; 2]>>,
     rounds: [Rounds; 2],
     peak: Peak,

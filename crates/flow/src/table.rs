@@ -79,7 +79,7 @@ pub struct Finished {
     pub unanswered: u64,
     /// The transfers that were asked for, those with most data first.
     pub transfers: Vec<TransferEvidence>,
-    /// What bounded memory cost.
+    /// Connections that bounded memory left out, or parts of them.
     pub left_out: LeftOut,
 }
 

@@ -10,7 +10,7 @@ const MAX_VALUES: usize = 32;
 #[derive(Debug, Clone, Default)]
 struct Counts {
     values: Vec<u32>,
-    /// How often each of them was seen.
+    /// Count of each of them.
     times: Vec<u32>,
     all: u64,
     /// Place of the value that was counted last.
