@@ -15,10 +15,10 @@ use crate::path::trend;
 use crate::text::{self, Row};
 use crate::thresholds::{
     CLOCKED_BURSTS, CLOCKED_SHARE, FEW_SEGMENTS, FLAT_PLATEAU, FULL_USE_OF_PATH, GROWING_SHARE, IDLE_CAPTURE_SHARE,
-    IDLE_SHARE_OF_PATH, MANY_LOSSY_ROUND_TRIPS, MAX_PACE_FACTOR, MIN_FREE_SHARE, MIN_LEVEL, MIN_LIMIT_SHARE,
-    MIN_LOSS_OF_PROBES, MIN_PACED_SHARE, MIN_PARTIAL_SHARE, MIN_PLATEAU, MIN_QUIET_SHARE, MIN_SHARE_BELOW_PACE,
-    MIN_SHARE_OF_BURSTS, MIN_SHARE_OF_REFILLS, MIN_TUNED_GROWTH, MIN_USE_OF_FULL_PATH, MIN_WAIT, PACED_BURSTS_SHARE,
-    REGROWN_WINDOW_FACTOR,
+    IDLE_SHARE_OF_PATH, MANY_LOSSY_ROUND_TRIPS, MAX_FREE_SHARE, MAX_PACE_FACTOR, MIN_FREE_SHARE, MIN_LEVEL,
+    MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_PACED_SHARE, MIN_PARTIAL_SHARE, MIN_PLATEAU, MIN_QUIET_SHARE,
+    MIN_SHARE_BELOW_PACE, MIN_SHARE_OF_BURSTS, MIN_SHARE_OF_REFILLS, MIN_TUNED_GROWTH, MIN_USE_OF_FULL_PATH, MIN_WAIT,
+    PACED_BURSTS_SHARE, REGROWN_WINDOW_FACTOR,
 };
 
 /// Returns the limit that a capture shows.
@@ -188,6 +188,11 @@ impl View<'_> {
         self.capture.quiet.is_some_and(level)
     }
 
+    /// Returns whether the queue of the path is hardly ever empty.
+    fn queue_stands(&self) -> bool {
+        self.capture.quiet.is_some_and(|quiet| quiet.free.get() < MAX_FREE_SHARE)
+    }
+
     /// Returns whether the queue of the path is empty once in most round trips.
     fn drains(&self) -> bool {
         self.capture.quiet.is_some_and(|quiet| quiet.free.get() >= MIN_FREE_SHARE)
@@ -202,6 +207,9 @@ impl View<'_> {
         let may_be = |found: &Finding| found.kind() != Limit::Capacity || !self.drains();
         let by_rules = || order.into_iter().filter_map(|rule| rule(self.figures, held)).find(may_be);
         let found = if self.fills_path() { Finding::new(CapacityVerdict::Link, held) } else { by_rules()? };
+        // A queue that is seldom empty is not short.
+        let is_long = found.verdict == LossVerdict::ShallowQueue.into() && self.queue_stands();
+        let found = if is_long { found.as_verdict(CapacityVerdict::Link) } else { found };
         let found = capacity::behind_on_path(self.figures, &found).unwrap_or(found);
         if found.kind() == Limit::Capacity {
             // A link that the sender leaves idle so often is not full.

@@ -229,3 +229,19 @@ fn data_that_was_sent_and_never_came_is_a_black_hole() {
     let open = verdict(silent, CaptureEvidence { closed: false, ..seen(At::Receiver, 20.0) });
     assert_eq!(candidates(&open), ["mtu/black-hole", "sender-application/idle"]);
 }
+
+#[test]
+fn a_queue_that_is_hardly_ever_empty_is_not_short() {
+    // Lost whenever as much is in flight.
+    let lossy = |t: f64| {
+        let again = t.fract() < 0.1;
+        let lost_per_second = if again { 40.0 } else { 0.0 };
+        let in_flight = 120_000.0 * (0.6 + 0.4 * t.fract());
+        Moment { in_flight, lost_per_second, recovering: again, ..moment(20.0, 50.0) }
+    };
+    let short = QuietRounds { share: Ratio::new(0.1), free: Ratio::new(0.9), ..level() };
+    let capture = CaptureEvidence { quiet: Some(short), ..seen(At::Sender, 20.0) };
+    assert_eq!(verdict(lossy, capture).name(), "loss/shallow-queue");
+    let stands = QuietRounds { free: Ratio::new(0.1), ..short };
+    assert_eq!(verdict(lossy, CaptureEvidence { quiet: Some(stands), ..capture }).name(), "capacity/link");
+}
