@@ -451,7 +451,8 @@ pub(crate) const MIN_LEVEL: f64 = 0.88;
 /// Share of the round trips in which a packet met no queue, from which the path is not full (measured: 0.76 and more of
 /// buffers and paces).
 pub(crate) const MIN_FREE_SHARE: f64 = 0.75;
-/// The same below which its queue is no short one (measured: at most 0.35 of full links, 0.71 and more of short queues).
+/// The same below which its queue is no short one (measured: at most 0.35 of full links, 0.71 and more of short
+/// queues).
 pub(crate) const MAX_FREE_SHARE: f64 = 0.5;
 /// Round-trip time by the idle one, from which packets wait on the path.
 pub(crate) const MIN_WAIT: f64 = 1.1;
