@@ -204,8 +204,11 @@ impl Sending {
         }
         self.peak.add(flight, at, self.horizon());
         let round_trip = self.round_trip();
-        for (rounds, flight) in self.rounds.iter_mut().zip([flight, echoed]) {
-            rounds.sent(flight, sent.again > 0, at, round_trip);
+        let [here, elsewhere] = &mut self.rounds;
+        here.sent(flight, sent.again > 0, at, round_trip);
+        // Until the first echo is measured, half of the round trip is not known.
+        if has_echo && self.course.now.echoed.least_rtt().is_some() {
+            elsewhere.sent(echoed, sent.again > 0, at, round_trip);
         }
         self.last_sent = Some(at);
     }

@@ -58,7 +58,8 @@ mod tests {
     }
 
     /// Flags whose meaning differs between commands, with the reason.
-    const EXCEPTIONS: &[(&str, &str)] = &[];
+    const EXCEPTIONS: &[(&str, &str)] =
+        &[("-i", "the interval of iperf3 in `measure`, the device of tcpdump in `trace`")];
 
     /// Collects every command with its path, but not the drop-in, which has a parser of its own.
     fn walk(command: &clap::Command, path: &str, found: &mut Vec<(String, clap::Command)>) {

@@ -181,7 +181,7 @@ fn a_damaged_capture_gives_one_document_with_what_was_before() {
     let header = [[0xD4, 0xC3, 0xB2, 0xA1, 2, 0, 4, 0], [0; 8], [0, 0, 4, 0, 101, 0, 0, 0]].concat();
     fs::write(&file, [header, vec![0xFF; 40]].concat()).unwrap();
     let output = run(&mut fullpipe(&["trace", "--json", file.to_str().unwrap()]), TIMEOUT);
-    assert_eq!(output.status.code(), Some(USAGE));
+    assert_eq!(output.status.code(), Some(FAILED));
     let document = serde_json::from_slice::<Value>(&output.stdout).unwrap();
     assert!(document["error"]["message"].as_str().unwrap().contains("is damaged at byte 24"), "{document}");
     assert_eq!(document["capture"]["packets"], 0);
