@@ -58,8 +58,10 @@ mod tests {
     }
 
     /// Flags whose meaning differs between commands, with the reason.
-    const EXCEPTIONS: &[(&str, &str)] =
-        &[("-i", "the interval of iperf3 in `measure`, the device of tcpdump in `trace`")];
+    const EXCEPTIONS: &[(&str, &str)] = &[
+        ("-i", "the interval of iperf3 in `measure`, the device of tcpdump in `trace`"),
+        ("--capture", "one file of a test, and a folder for those of both hosts and of all runs in the lab"),
+    ];
 
     /// Collects every command with its path, but not the drop-in, which has a parser of its own.
     fn walk(command: &clap::Command, path: &str, found: &mut Vec<(String, clap::Command)>) {
