@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use fullpipe_link::Incident;
 use fullpipe_record::Edit;
@@ -187,19 +187,18 @@ fn write_all(waiting: &Receiver<Record>, files: &mut [CaptureFile; 2]) -> io::Re
 struct CaptureFile {
     pcap: PcapFile,
     /// The beginning of the link's time, since 1970.
-    epoch: Duration,
+    epoch: Span,
     missed: Arc<AtomicU64>,
 }
 
 impl CaptureFile {
     fn create(path: &Path, max: ByteCount, epoch: SystemTime, missed: &Arc<AtomicU64>) -> io::Result<Self> {
-        let epoch = epoch.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let epoch = Span::from(epoch.duration_since(UNIX_EPOCH).unwrap_or_default());
         Ok(Self { pcap: PcapFile::create(path, KEPT, max)?, epoch, missed: Arc::clone(missed) })
     }
 
     fn write(&mut self, record: &Record) -> io::Result<()> {
-        let at = self.epoch + record.at.since(Time::ZERO).into();
-        if !self.pcap.write(at, &record.kept, record.length)? {
+        if !self.pcap.write(record.at + self.epoch, &record.kept, record.length)? {
             self.missed.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())

@@ -1,11 +1,11 @@
-//! Files of `pcap-savefile(5)`. Nothing here knows of labs, so that other crates can take it over.
+//! Files of `pcap-savefile(5)` of a bounded size.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
-use std::time::Duration;
 
-use fullpipe_units::ByteCount;
+use fullpipe_units::{ByteCount, Time};
+use fullpipe_wire::{LinkType, pcap_header, pcap_record};
 
 /// A file with stamps in nanoseconds and IP packets without a link layer.
 #[derive(Debug)]
@@ -16,27 +16,24 @@ pub(crate) struct PcapFile {
 }
 
 impl PcapFile {
-    const MAGIC: u32 = 0xa1b2_3c4d;
-    const VERSION: u32 = 2 | 4 << 16;
-    const LINKTYPE_RAW: u32 = 101;
-
     /// Begins a file of at most `max` bytes, with at most `snaplen` bytes of each packet.
     pub(crate) fn create(path: &Path, snaplen: usize, max: ByteCount) -> io::Result<Self> {
         let mut file = BufWriter::new(File::create(path)?);
-        file.write_all(&words([Self::MAGIC, Self::VERSION, 0, 0, snaplen as u32, Self::LINKTYPE_RAW]))?;
-        Ok(Self { file, left: max.get().saturating_sub(24) })
+        let header = pcap_header(LinkType::RAW, snaplen as u32);
+        file.write_all(&header)?;
+        Ok(Self { file, left: max.get().saturating_sub(header.len() as u64) })
     }
 
-    /// Writes the first bytes of a packet of `length` bytes, stamped `at` since 1970. Returns `false` if the file has
+    /// Writes the first bytes of a packet of `length` bytes, stamped `at`, counted from 1970. Returns `false` if the file has
     /// no room for it, or had none for one before it: a smaller packet written later would make a gap that nothing
     /// shows.
-    pub(crate) fn write(&mut self, at: Duration, kept: &[u8], length: u32) -> io::Result<bool> {
+    pub(crate) fn write(&mut self, at: Time, kept: &[u8], length: u32) -> io::Result<bool> {
         let Some(left) = self.left.checked_sub(16 + kept.len() as u64) else {
             self.left = 0;
             return Ok(false);
         };
         self.left = left;
-        self.file.write_all(&words([at.as_secs() as u32, at.subsec_nanos(), kept.len() as u32, length]))?;
+        self.file.write_all(&pcap_record(at, kept.len() as u32, length))?;
         self.file.write_all(kept)?;
         Ok(true)
     }
@@ -44,8 +41,4 @@ impl PcapFile {
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
     }
-}
-
-fn words<const N: usize>(words: [u32; N]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }

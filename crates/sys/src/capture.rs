@@ -114,7 +114,7 @@ impl CaptureSocket {
     /// Returns how many packets found the ring full so far.
     ///
     /// # Errors
-    /// What `getsockopt` reports.
+    /// Fails as `getsockopt` does.
     pub fn drops(&mut self) -> io::Result<u64> {
         self.drops += packet_drops(&self.socket)?;
         Ok(self.drops)

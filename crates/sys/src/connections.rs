@@ -48,7 +48,7 @@ impl Connections {
     /// Of the network namespace of the calling thread.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Fails with the kernel's error.
     pub fn open() -> io::Result<Self> {
         let netlink = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(SOCK_DIAG))?;
         set_socket_timeout(&netlink, Timeout::Recv, Some(TIMEOUT))?;
@@ -59,8 +59,8 @@ impl Connections {
     /// family.
     ///
     /// # Errors
-    /// What the kernel says, `NotFound` where it was built without the answer to this; `WouldBlock` or `TimedOut` where
-    /// it does not answer within two seconds.
+    /// Fails with the kernel's error: `NotFound` where it was built without the answer to this; `WouldBlock` or
+    /// `TimedOut` where it does not answer within two seconds.
     pub fn all(&mut self) -> io::Result<Vec<Connection>> {
         let mut found = Vec::new();
         for family in [libc::AF_INET, libc::AF_INET6] {

@@ -44,7 +44,7 @@ impl Arrival {
 /// [`MAX_MESSAGES`] of them; how many bytes were sent. It waits for room as any write to the socket does.
 ///
 /// # Errors
-/// What `sendmmsg` reports of the first message; of a later one, the next call does.
+/// Fails as `sendmmsg` does for the first message; for a later one, the next call does.
 pub fn send_messages(socket: impl AsFd, data: &[u8], size: usize) -> io::Result<usize> {
     let mut parts = [EMPTY_PART; MAX_MESSAGES];
     let mut headers = [EMPTY_MESSAGE; MAX_MESSAGES];
@@ -69,7 +69,7 @@ pub fn send_messages(socket: impl AsFd, data: &[u8], size: usize) -> io::Result<
 /// for the first as any read from the socket does, and for no other. What is longer than a slot is cut off.
 ///
 /// # Errors
-/// What `recvmmsg` reports.
+/// Fails as `recvmmsg` does.
 pub fn receive_messages(
     socket: impl AsFd,
     data: &mut [u8],
@@ -110,7 +110,7 @@ pub fn receive_messages(
 /// longer.
 ///
 /// # Errors
-/// What `setsockopt` reports, as where the kernel lacks it.
+/// Fails as `setsockopt` does, for example where the kernel lacks it.
 pub fn cut_datagrams(socket: impl AsFd, size: Option<ByteCount>) -> io::Result<()> {
     let size = size.map_or(0, ByteCount::get) as i32;
     set_option(socket, libc::SOL_UDP, UDP_SEGMENT, &size.to_ne_bytes())
@@ -119,7 +119,7 @@ pub fn cut_datagrams(socket: impl AsFd, size: Option<ByteCount>) -> io::Result<(
 /// Lets the kernel join datagrams that arrive on a UDP socket (`UDP_GRO`, Linux 5.0).
 ///
 /// # Errors
-/// What `setsockopt` reports, as where the kernel lacks it.
+/// Fails as `setsockopt` does, for example where the kernel lacks it.
 pub fn join_datagrams(socket: impl AsFd) -> io::Result<()> {
     set_option(socket, libc::SOL_UDP, UDP_GRO, &1_i32.to_ne_bytes())
 }
@@ -127,7 +127,7 @@ pub fn join_datagrams(socket: impl AsFd) -> io::Result<()> {
 /// Has the kernel report when each message arrived (`SO_TIMESTAMPNS`).
 ///
 /// # Errors
-/// What `setsockopt` reports.
+/// Fails as `setsockopt` does.
 pub fn stamp_arrivals(socket: impl AsFd) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1_i32.to_ne_bytes())
 }

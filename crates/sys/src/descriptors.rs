@@ -15,7 +15,7 @@ const MAX_DESCRIPTORS: usize = 5;
 /// Two connected ends that keep message borders and show when the other end is gone.
 ///
 /// # Errors
-/// What `socketpair` reports.
+/// Fails as `socketpair` does.
 pub fn seqpacket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
@@ -23,7 +23,7 @@ pub fn seqpacket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
 /// Sends one message, with at most five descriptors.
 ///
 /// # Errors
-/// What `sendmsg` reports: `EPIPE` once the other end is gone, `EMSGSIZE` for a message that is too long.
+/// Fails as `sendmsg` does: with `EPIPE` once the other end is gone, `EMSGSIZE` for a message that is too long.
 ///
 /// # Panics
 /// With more than five descriptors.
@@ -41,7 +41,7 @@ pub fn send_with_descriptors(socket: impl AsFd, message: &[u8], descriptors: &[B
 /// Receives one message into `buffer`; its length and its descriptors. A length of 0 means that the other end is gone.
 ///
 /// # Errors
-/// What `recvmsg` reports, and `InvalidData` for a message longer than `buffer`.
+/// Fails as `recvmsg` does, and with `InvalidData` for a message longer than `buffer`.
 pub fn receive_with_descriptors(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);

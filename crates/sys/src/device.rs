@@ -53,7 +53,7 @@ pub struct QueueState {
 /// Device `name` in the network namespace of the calling thread.
 ///
 /// # Errors
-/// What the kernel says, as that there is no such device.
+/// Fails with the kernel's error, for example where there is no such device.
 pub fn device_state(name: &str) -> io::Result<DeviceState> {
     let mut answer = vec![0; ANSWER];
     let length = exchange(&get_link_request(name), &mut answer)?;
@@ -67,7 +67,7 @@ pub fn device_state(name: &str) -> io::Result<DeviceState> {
 /// The queueing disciplines of device `index` for packets on their way out, outermost first.
 ///
 /// # Errors
-/// What the kernel says.
+/// Fails with the kernel's error.
 pub fn queue_states(index: u32) -> io::Result<Vec<QueueState>> {
     let mut found = Vec::new();
     // For all: the kernel knows no dump of one device.

@@ -34,7 +34,7 @@ pub struct Device {
 /// The devices of the calling thread's network namespace.
 ///
 /// # Errors
-/// What the kernel says.
+/// Fails with the kernel's error.
 pub fn devices() -> io::Result<Vec<Device>> {
     let mut found = Vec::new();
     dump(None, libc::RTM_GETLINK, &[0; INFO_LENGTH], &mut |kind, message| {

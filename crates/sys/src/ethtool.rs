@@ -38,7 +38,7 @@ pub struct Rings {
 /// Everything that device `name` may do for the kernel.
 ///
 /// # Errors
-/// What the kernel says: `ENODEV` where there is no such device.
+/// Fails with the kernel's error: `ENODEV` where there is no such device.
 pub fn features(name: &str) -> io::Result<Vec<Feature>> {
     let names = feature_names(name)?;
     let blocks = names.len().div_ceil(32);
@@ -63,7 +63,7 @@ pub fn features(name: &str) -> io::Result<Vec<Feature>> {
 /// Asks device `name` to do `feature`, or not to. Whether it does shows when it is read.
 ///
 /// # Errors
-/// What the kernel says.
+/// Fails with the kernel's error.
 pub fn set_feature(name: &str, feature: &Feature, on: bool) -> io::Result<()> {
     let mask = 1_u32 << (feature.bit % 32);
     // For each 32 of them: which are meant, and which of these are wanted.
@@ -77,7 +77,7 @@ pub fn set_feature(name: &str, feature: &Feature, on: bool) -> io::Result<()> {
 /// The rings of device `name`.
 ///
 /// # Errors
-/// What the kernel says: `EOPNOTSUPP` where it has none.
+/// Fails with the kernel's error: `EOPNOTSUPP` where it has none.
 pub fn rings(name: &str) -> io::Result<Rings> {
     let mut buffer = GET_RINGS.to_ne_bytes().to_vec();
     buffer.resize(4 + 8 * 4, 0);
@@ -90,7 +90,7 @@ pub fn rings(name: &str) -> io::Result<Rings> {
 /// Returns what device `name` says its speed is; none where it does not know.
 ///
 /// # Errors
-/// What the kernel says: `EOPNOTSUPP` where it has none.
+/// Fails with the kernel's error: `EOPNOTSUPP` where it has none.
 pub fn device_speed(name: &str) -> io::Result<Option<BitRate>> {
     // `struct ethtool_cmd`: the lower half of the speed at 12, the upper at 28, in Mbit/s.
     let mut buffer = GET_SETTINGS.to_ne_bytes().to_vec();

@@ -41,7 +41,7 @@ pub struct IcmpError {
 /// Has the kernel keep what the network says of the messages of a `socket` of IPv4 or IPv6, for [`icmp_error`].
 ///
 /// # Errors
-/// What `setsockopt` reports.
+/// Fails as `setsockopt` does.
 pub fn enable_recverr(socket: impl AsFd, is_ipv6: bool) -> io::Result<()> {
     let (level, name) =
         if is_ipv6 { (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) } else { (libc::IPPROTO_IP, libc::IP_RECVERR) };
@@ -51,7 +51,7 @@ pub fn enable_recverr(socket: impl AsFd, is_ipv6: bool) -> io::Result<()> {
 /// The next that was kept; waits for none. `None` if it is about something else.
 ///
 /// # Errors
-/// What `recvmsg` reports, as `WouldBlock` where there is none.
+/// Fails as `recvmsg` does: with `WouldBlock` where there is none.
 pub fn icmp_error(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<IcmpError>> {
     let message = message::receive(socket, buffer, libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE)?;
     Ok(read(&message.stated.0).map(|stated| IcmpError { quoted: message.length, target: message.name(), ..stated }))

@@ -25,7 +25,7 @@ pub struct Ipv4Link {
 /// Gives device `name` its addresses, its MTU and its queue, and brings it up; the kernel routes the peer to it.
 ///
 /// # Errors
-/// What the kernel says to the step that failed, with the step named.
+/// Fails with the kernel's error at the step that failed, with the step named.
 pub fn configure_ipv4(name: &str, link: Ipv4Link) -> io::Result<()> {
     let control = control_socket()?;
     set(&control, name, "its address", libc::SIOCSIFADDR, |request| {
@@ -42,7 +42,7 @@ pub fn configure_ipv4(name: &str, link: Ipv4Link) -> io::Result<()> {
 /// Gives Ethernet device `name` the hardware address `address`.
 ///
 /// # Errors
-/// What the kernel says.
+/// Fails with the kernel's error.
 pub fn set_ethernet_address(name: &str, address: [u8; 6]) -> io::Result<()> {
     let mut data = [0; 14];
     data[..6].copy_from_slice(&address.map(|byte| byte as libc::c_char));
@@ -54,7 +54,7 @@ pub fn set_ethernet_address(name: &str, address: [u8; 6]) -> io::Result<()> {
 /// Brings Ethernet device `name` up without an address, for frames with packets of up to `mtu`.
 ///
 /// # Errors
-/// What the kernel says to the step that failed, with the step named.
+/// Fails with the kernel's error at the step that failed, with the step named.
 pub fn ethernet_up(name: &str, mtu: ByteCount) -> io::Result<()> {
     let control = control_socket()?;
     set_mtu(&control, name, mtu)?;
@@ -65,7 +65,7 @@ pub fn ethernet_up(name: &str, mtu: ByteCount) -> io::Result<()> {
 /// into both places of a frame (`arp_constructor`), so that two devices with one address understand each other.
 ///
 /// # Errors
-/// What the kernel says.
+/// Fails with the kernel's error.
 pub fn without_arp(name: &str) -> io::Result<()> {
     bring_up(&control_socket()?, name, libc::IFF_NOARP)
 }
@@ -74,7 +74,7 @@ pub fn without_arp(name: &str) -> io::Result<()> {
 /// the whole network of its peer's address, which an Ethernet device takes to be as large as the address's class.
 ///
 /// # Errors
-/// What the kernel says.
+/// Fails with the kernel's error.
 pub fn lead_to_peer_alone(name: &str) -> io::Result<()> {
     set(&control_socket()?, name, "its netmask", libc::SIOCSIFNETMASK, |request| {
         request.ifr_ifru.ifru_netmask = socket_address(Ipv4Addr::BROADCAST);
@@ -88,7 +88,7 @@ pub fn lead_to_peer_alone(name: &str) -> io::Result<()> {
 /// it sends in bursts and leaves a part of its window unused.
 ///
 /// # Errors
-/// What the kernel says.
+/// Fails with the kernel's error.
 pub fn single_segments(name: &str) -> io::Result<()> {
     set_link(name, libc::IFLA_GSO_MAX_SEGS, 1).map_err(|cause| failed("its longest train", name, &cause))
 }
@@ -96,7 +96,7 @@ pub fn single_segments(name: &str) -> io::Result<()> {
 /// Gives device `name` the largest IP packet `mtu`.
 ///
 /// # Errors
-/// What the kernel says: `InvalidInput` where the device cannot carry such packets.
+/// Fails with the kernel's error: `InvalidInput` where the device cannot carry such packets.
 pub fn set_device_mtu(name: &str, mtu: ByteCount) -> io::Result<()> {
     set_mtu(&control_socket()?, name, mtu)
 }
@@ -105,7 +105,7 @@ pub fn set_device_mtu(name: &str, mtu: ByteCount) -> io::Result<()> {
 /// limit of its own (`txqueuelen`). Disciplines that size a ring by it, as `pfifo_fast`, size it anew.
 ///
 /// # Errors
-/// What the kernel says: `ERANGE` where it is not an `int` of the kernel's.
+/// Fails with the kernel's error: `ERANGE` where it is not an `int` of the kernel's.
 pub fn set_device_queue_length(name: &str, packets: SegCount) -> io::Result<()> {
     // Root of the user namespace that owns the network may do this, which `SIOCSIFTXQLEN` refuses.
     let packets = u32::try_from(packets.get()).map_err(|_| io::Error::from_raw_os_error(libc::ERANGE))?;
@@ -115,7 +115,7 @@ pub fn set_device_queue_length(name: &str, packets: SegCount) -> io::Result<()> 
 /// Brings the loopback device up.
 ///
 /// # Errors
-/// What the kernel says.
+/// Fails with the kernel's error.
 pub fn loopback_up() -> io::Result<()> {
     bring_up(&control_socket()?, "lo", 0)
 }

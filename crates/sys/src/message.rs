@@ -36,7 +36,7 @@ impl Message {
 /// Receives a message, which is cut off where `buffer` is too short.
 ///
 /// # Errors
-/// What `recvmsg` reports.
+/// Fails as `recvmsg` does.
 pub(crate) fn receive(socket: impl AsFd, buffer: &mut [u8], flags: i32) -> io::Result<Message> {
     const EMPTY: libc::msghdr = {
         // SAFETY: `msghdr` is a plain C structure of pointers and integers, for which all zeros is a value.

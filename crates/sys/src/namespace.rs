@@ -17,7 +17,7 @@ impl NetNamespace {
     /// Moves the calling thread into a new network namespace and keeps hold of it.
     ///
     /// # Errors
-    /// What `unshare` reports (`PermissionDenied` without the capability), or the failure to open the namespace.
+    /// Fails as `unshare` does (`PermissionDenied` without the capability), or if the namespace cannot be opened.
     pub fn create() -> io::Result<Self> {
         // SAFETY: CLONE_NEWNET changes which network the thread sees and shares no memory.
         if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
@@ -30,7 +30,7 @@ impl NetNamespace {
     /// `/proc/thread-self`.
     ///
     /// # Errors
-    /// What `setns` reports.
+    /// Fails as `setns` does.
     pub fn enter(&self) -> io::Result<()> {
         Ok(move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))?)
     }
@@ -81,8 +81,8 @@ const SO_NETNS_COOKIE: libc::c_int = 71;
 /// [`Unsharing::AsUser`].
 ///
 /// # Errors
-/// What `setns` reports: `InvalidInput` from a process with more threads, or before Linux 5.8; `NotFound` (`ESRCH`) if
-/// the process is gone.
+/// Fails as `setns` does: with `InvalidInput` from a process with more threads, or before Linux 5.8; with `NotFound`
+/// (`ESRCH`) if the process is gone.
 pub fn enter_process(pidfd: BorrowedFd<'_>, unsharing: Unsharing) -> io::Result<()> {
     let others =
         ThreadNameSpaceType::MOUNT | ThreadNameSpaceType::PROCESS_ID | ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION;
@@ -175,8 +175,8 @@ pub enum Fork {
 /// Forks a process that has one thread.
 ///
 /// # Errors
-/// What `fork` reports, and `Other` if the process has more than one thread: the child would hold locks that nobody
-/// releases.
+/// Fails as `fork` does, and with `Other` if the process has more than one thread: the child would hold locks that
+/// nobody releases.
 pub fn fork_single_threaded() -> io::Result<Fork> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other("a process with several threads cannot be forked safely"));

@@ -43,7 +43,7 @@ pub fn open_packet_socket(name: &str) -> io::Result<OwnedFd> {
 /// Frames that found the buffer of packet socket `socket` full since the last call (`PACKET_STATISTICS`).
 ///
 /// # Errors
-/// What `getsockopt` reports, as for a descriptor that is no packet socket.
+/// Fails as `getsockopt` does, for example for a descriptor that is no packet socket.
 pub fn packet_drops(socket: impl AsFd) -> io::Result<u64> {
     // `struct tpacket_stats`: frames, those dropped among them.
     let mut bytes = [MaybeUninit::<u8>::uninit(); 8];

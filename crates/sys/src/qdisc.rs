@@ -27,7 +27,7 @@ pub struct RootQdisc {
 /// Returns the queueing disciplines of device `name`; none where the kernel reports none.
 ///
 /// # Errors
-/// What the kernel says: `ENODEV` where there is no such device.
+/// Fails with the kernel's error: `ENODEV` where there is no such device.
 pub fn root_qdisc(name: &str) -> io::Result<Option<RootQdisc>> {
     let all = queue_states(index(name)?)?;
     let has_inner = all.iter().any(|queue| queue.parent != ROOT);
@@ -44,7 +44,7 @@ pub fn root_qdisc(name: &str) -> io::Result<Option<RootQdisc>> {
 /// Puts a discipline of this kind, with its own defaults, at the root of device `name`.
 ///
 /// # Errors
-/// What the kernel says: `ENOENT` where it does not know the kind.
+/// Fails with the kernel's error: `ENOENT` where it does not know the kind.
 pub fn set_root_qdisc(name: &str, kind: &str) -> io::Result<()> {
     put(&traffic_control(index(name)?, 0), kind, &[])
 }
@@ -53,7 +53,7 @@ pub fn set_root_qdisc(name: &str, kind: &str) -> io::Result<()> {
 /// What it counted begins anew, and what served classes of it is not there.
 ///
 /// # Errors
-/// What the kernel says: `EINVAL` of a kind that does not take its parameters as it reports them.
+/// Fails with the kernel's error: `EINVAL` of a kind that does not take its parameters as it reports them.
 pub fn restore_root_qdisc(name: &str, kind: &str, handle: u32, options: &[u8]) -> io::Result<()> {
     put(&traffic_control(index(name)?, handle), kind, options)
 }
@@ -71,7 +71,7 @@ fn put(place: &[u8], kind: &str, options: &[u8]) -> io::Result<()> {
 /// Takes the discipline at the root of device `name` away; the kernel puts its default there.
 ///
 /// # Errors
-/// What the kernel says: `ENOENT` where the default is there already.
+/// Fails with the kernel's error: `ENOENT` where the default is there already.
 pub fn delete_root_qdisc(name: &str) -> io::Result<()> {
     request(&message(libc::RTM_DELQDISC, libc::NLM_F_ACK, &traffic_control(index(name)?, 0)))
 }

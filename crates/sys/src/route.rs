@@ -20,8 +20,8 @@ const VETH_INFO_PEER: u16 = 1;
 /// They go with the first namespace that goes.
 ///
 /// # Errors
-/// What the kernel says: `PermissionDenied` without the capability in both namespaces, `AlreadyExists` if one of them
-/// has a device of that name.
+/// Fails with the kernel's error: `PermissionDenied` without the capability in both namespaces, `AlreadyExists` if one
+/// of them has a device of that name.
 pub fn create_veth(name: &str, [first, second]: [&NetNamespace; 2]) -> io::Result<()> {
     request(&create_veth_request(name, [first, second].map(|network| network.as_fd().as_raw_fd())))
 }
@@ -48,7 +48,7 @@ fn push_place(attributes: &mut Vec<u8>, name: &str, network: i32) {
 /// Gives device `name` in the network namespace of the calling thread the 32-bit `attribute` (`IFLA_…`).
 ///
 /// # Errors
-/// What the kernel says.
+/// Fails with the kernel's error.
 pub(crate) fn set_link(name: &str, attribute: u16, value: u32) -> io::Result<()> {
     request(&set_link_request(name, attribute, value))
 }
@@ -73,7 +73,7 @@ pub(crate) fn get_link_request(name: &str) -> Vec<u8> {
 /// The device by which this host's packets to `target` leave, as things are.
 ///
 /// # Errors
-/// What the kernel says, as `NetworkUnreachable` where there is no route.
+/// Fails with the kernel's error: `NetworkUnreachable` where there is no route.
 pub fn output_device(target: IpAddr) -> io::Result<String> {
     let mut answer = [0; 1024];
     let length = exchange(&route_request(target), &mut answer)?;

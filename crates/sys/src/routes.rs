@@ -46,7 +46,7 @@ pub struct Route {
 /// The unicast routes of the main table, IPv4 first.
 ///
 /// # Errors
-/// What the kernel says.
+/// Fails with the kernel's error.
 pub fn routes() -> io::Result<Vec<Route>> {
     let names = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     let mut found = Vec::new();

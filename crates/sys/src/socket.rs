@@ -22,7 +22,7 @@ const SO_BUF_LOCK: i32 = 72;
 /// `TCP_INFO` of a connection: every field that the running kernel returns.
 ///
 /// # Errors
-/// What `getsockopt` reports, as for a descriptor that is not a TCP socket.
+/// Fails as `getsockopt` does, for example for a descriptor that is not a TCP socket.
 pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
     let mut bytes = [MaybeUninit::<u8>::uninit(); MAX_TCP_INFO];
     Ok(decode(option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?))
@@ -31,7 +31,7 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
 /// Memory of a socket (`SO_MEMINFO`, Linux 4.12).
 ///
 /// # Errors
-/// What `getsockopt` reports.
+/// Fails as `getsockopt` does.
 pub fn socket_memory(socket: impl AsFd) -> io::Result<SocketMemory> {
     let mut bytes = [MaybeUninit::<u8>::uninit(); MEMINFO_WORDS * 4];
     Ok(memory_of(option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, &mut bytes)?))
@@ -41,7 +41,7 @@ pub fn socket_memory(socket: impl AsFd) -> io::Result<SocketMemory> {
 /// 4.2).
 ///
 /// # Errors
-/// What `setsockopt` reports, as where the kernel lacks it.
+/// Fails as `setsockopt` does, for example where the kernel lacks it.
 pub fn save_syn(listener: impl AsFd) -> io::Result<()> {
     set_option(listener, libc::IPPROTO_TCP, libc::TCP_SAVE_SYN, &1_i32.to_ne_bytes())
 }
@@ -50,7 +50,7 @@ pub fn save_syn(listener: impl AsFd) -> io::Result<()> {
 /// kernel was not asked to keep them, or they have been read before.
 ///
 /// # Errors
-/// What `getsockopt` reports, as for headers that are longer than 120 bytes.
+/// Fails as `getsockopt` does, for example for headers that are longer than 120 bytes.
 pub fn saved_syn(connection: impl AsFd) -> io::Result<Vec<u8>> {
     let mut bytes = [MaybeUninit::<u8>::uninit(); MAX_SAVED_SYN];
     Ok(option(connection.as_fd(), libc::IPPROTO_TCP, libc::TCP_SAVED_SYN, &mut bytes)?.to_vec())
@@ -61,8 +61,8 @@ pub fn saved_syn(connection: impl AsFd) -> io::Result<Vec<u8>> {
 /// another.
 ///
 /// # Errors
-/// What the kernel says: `PermissionDenied` where that process is not ours to trace, `NotFound` (`ESRCH`) where it is
-/// gone, or what `getsockopt` reports, as for a descriptor that is no socket, or before Linux 5.14.
+/// Fails with the kernel's error: `PermissionDenied` where that process is not ours to trace, `NotFound` (`ESRCH`)
+/// where it is gone; and as `getsockopt` does, for example for a descriptor that is no socket, or before Linux 5.14.
 pub fn fixed_buffers(pid: u32, descriptor: i32) -> io::Result<[bool; 2]> {
     let pid = Pid::from_raw(pid.cast_signed()).ok_or(io::ErrorKind::NotFound)?;
     let process = pidfd_open(pid, PidfdFlags::empty())?;
@@ -102,7 +102,7 @@ pub(crate) fn memory_of(answer: &[u8]) -> SocketMemory {
 /// Paces what a socket sends (`SO_MAX_PACING_RATE`): TCP by itself, UDP where the device has the queue `fq`.
 ///
 /// # Errors
-/// What `setsockopt` reports.
+/// Fails as `setsockopt` does.
 pub fn set_pacing_rate(socket: impl AsFd, rate: BitRate) -> io::Result<()> {
     // Bytes per second in the kernel, of which there are 64 bits since Linux 4.20.
     set_option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &(rate.bps() / 8).to_ne_bytes())

@@ -26,7 +26,7 @@ pub struct Stamped {
 /// software). The second come with the messages themselves to [`departure`].
 ///
 /// # Errors
-/// What `setsockopt` reports.
+/// Fails as `setsockopt` does.
 pub fn stamp_passages(socket: impl AsFd, departures: bool) -> io::Result<()> {
     let arrivals = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
     let flags = if departures { arrivals | libc::SOF_TIMESTAMPING_TX_SOFTWARE } else { arrivals };
@@ -36,7 +36,7 @@ pub fn stamp_passages(socket: impl AsFd, departures: bool) -> io::Result<()> {
 /// The next message, which is cut off where `buffer` is too short; waits for none.
 ///
 /// # Errors
-/// What `recvmsg` reports, as `WouldBlock` where there is none.
+/// Fails as `recvmsg` does: with `WouldBlock` where there is none.
 pub fn arrival(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Stamped> {
     receive(socket, buffer, libc::MSG_DONTWAIT)
 }
@@ -44,7 +44,7 @@ pub fn arrival(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Stamped> {
 /// The next message that has left, with all its headers before it; waits for none.
 ///
 /// # Errors
-/// What `recvmsg` reports, as `WouldBlock` where none has.
+/// Fails as `recvmsg` does: with `WouldBlock` where none has.
 pub fn departure(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Stamped> {
     receive(socket, buffer, libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE)
 }

@@ -25,7 +25,7 @@ pub struct TcpMetrics {
 /// Reads the metrics that are kept in the calling thread's network namespace.
 ///
 /// # Errors
-/// What the kernel says, as `NotFound` where it has no such memory.
+/// Fails with the kernel's error: `NotFound` where it has no such memory.
 pub fn tcp_metrics() -> io::Result<Vec<TcpMetrics>> {
     let family = family()?;
     let mut found = Vec::new();

@@ -19,7 +19,7 @@ pub struct CpuTime {
 /// Processor time of this process, all threads together (`getrusage`).
 ///
 /// # Errors
-/// What `getrusage` reports.
+/// Fails as `getrusage` does.
 pub fn process_cpu_time() -> io::Result<CpuTime> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the kernel fills one `rusage`, which `usage` has room for.
@@ -28,7 +28,7 @@ pub fn process_cpu_time() -> io::Result<CpuTime> {
     }
     // SAFETY: the call succeeded, so every field is set.
     let usage = unsafe { usage.assume_init() };
-    Ok(CpuTime { user: span(usage.ru_utime), system: span(usage.ru_stime) })
+    Ok(cpu_time(&usage))
 }
 
 /// Resources that a program used from its start to its end.
@@ -43,7 +43,7 @@ pub struct ChildUsage {
 /// Waits for the end of a program. Returns how it ended and what it used (`wait4`).
 ///
 /// # Errors
-/// What `wait4` reports.
+/// Fails as `wait4` does.
 pub fn wait_with_usage(child: Child) -> io::Result<(ExitStatus, ChildUsage)> {
     let (mut status, pid) = (0, child.id().cast_signed());
     // It is reaped here, so nobody may wait for it again.
@@ -58,10 +58,13 @@ pub fn wait_with_usage(child: Child) -> io::Result<(ExitStatus, ChildUsage)> {
     }
     // SAFETY: the call succeeded, so every field is set.
     let usage = unsafe { usage.assume_init() };
-    let cpu = CpuTime { user: span(usage.ru_utime), system: span(usage.ru_stime) };
     // The kernel counts in KiB.
     let peak = ByteCount::new((usage.ru_maxrss as u64) << 10);
-    Ok((ExitStatus::from_raw(status), ChildUsage { cpu, peak }))
+    Ok((ExitStatus::from_raw(status), ChildUsage { cpu: cpu_time(&usage), peak }))
+}
+
+fn cpu_time(usage: &libc::rusage) -> CpuTime {
+    CpuTime { user: span(usage.ru_utime), system: span(usage.ru_stime) }
 }
 
 fn span(time: libc::timeval) -> Span {

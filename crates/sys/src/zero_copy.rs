@@ -46,7 +46,7 @@ impl Pages {
     /// `length` bytes, all zero.
     ///
     /// # Errors
-    /// What `mmap` reports, as for no bytes at all.
+    /// Fails as `mmap` does, for example for no bytes at all.
     pub fn new(length: usize) -> io::Result<Self> {
         let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a new mapping where the kernel likes, which overlaps nothing.
@@ -85,7 +85,7 @@ impl Drop for Pages {
 /// Lets a socket send without a copy (`SO_ZEROCOPY`).
 ///
 /// # Errors
-/// What `setsockopt` reports, as where the kernel lacks it.
+/// Fails as `setsockopt` does, for example where the kernel lacks it.
 pub fn allow_zero_copy(socket: impl AsFd) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_ZEROCOPY, &1_i32.to_ne_bytes())
 }
@@ -94,7 +94,8 @@ pub fn allow_zero_copy(socket: impl AsFd) -> io::Result<()> {
 /// allowed to; how many the kernel took. Each call that takes any is one send whose end [`completions`] reports later.
 ///
 /// # Errors
-/// What `send` reports: `ENOBUFS` where notices of completed sends fill the room for them, or pages may not be locked.
+/// Fails as `send` does: with `ENOBUFS` where notices of completed sends fill the room for them, or pages may not be
+/// locked.
 pub fn send_zero_copy(socket: impl AsFd, pages: &Pages, length: usize) -> io::Result<usize> {
     let data = &pages[..length.min(pages.len())];
     let flags = libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL;
@@ -107,7 +108,7 @@ pub fn send_zero_copy(socket: impl AsFd, pages: &Pages, length: usize) -> io::Re
 /// Takes the notices of completed sends from a socket; never waits.
 ///
 /// # Errors
-/// What `recvmsg` reports, but for an empty queue.
+/// Fails as `recvmsg` does, but for an empty queue.
 pub fn completions(socket: impl AsFd) -> io::Result<Completions> {
     let mut total = Completions::default();
     let descriptor = socket.as_fd().as_raw_fd();

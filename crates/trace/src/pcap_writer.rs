@@ -6,11 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use fullpipe_units::Time;
-use fullpipe_wire::LinkType;
-
-const MAGIC: u32 = 0xA1B2_3C4D;
-const VERSION: u32 = 2 | 4 << 16;
-const SECOND: u64 = 1_000_000_000;
+use fullpipe_wire::{LinkType, pcap_header, pcap_record};
 
 /// A new file with times in nanoseconds. It is removed unless it is finished.
 #[derive(Debug)]
@@ -29,15 +25,13 @@ impl PcapWriter {
         let file = OpenOptions::new().write(true).create_new(!is_device).open(path)?;
         let unfinished = (!is_device).then(|| path.to_owned());
         let mut writer = Self { file: BufWriter::with_capacity(1 << 18, file), unfinished, written: 0 };
-        writer.write(&words([MAGIC, VERSION, 0, 0, snap_length, u32::from(link.0)]))?;
+        writer.write(&pcap_header(link, snap_length))?;
         Ok(writer)
     }
 
     /// Adds the first `bytes` of a packet that had the length `original`.
     pub(crate) fn packet(&mut self, at: Time, bytes: &[u8], original: u32) -> io::Result<()> {
-        let nanos = at.as_nanos();
-        let seconds = u32::try_from(nanos / SECOND).unwrap_or(u32::MAX);
-        self.write(&words([seconds, (nanos % SECOND) as u32, bytes.len() as u32, original]))?;
+        self.write(&pcap_record(at, bytes.len() as u32, original))?;
         self.write(bytes)
     }
 
@@ -66,8 +60,4 @@ impl Drop for PcapWriter {
             let _ = fs::remove_file(path);
         }
     }
-}
-
-fn words<const N: usize>(words: [u32; N]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }

@@ -16,6 +16,7 @@ mod headers;
 mod malformed;
 mod options;
 mod packet;
+mod pcap;
 mod syn_segment;
 mod virtio;
 
@@ -25,5 +26,6 @@ pub use captured::{
 };
 pub use malformed::Malformed;
 pub use packet::Packet;
+pub use pcap::{pcap_header, pcap_record};
 pub use syn_segment::SynSegment;
 pub use virtio::VIRTIO_HEADER;

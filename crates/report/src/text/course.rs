@@ -5,13 +5,10 @@ use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
 use super::measurement::round_trip;
 use super::style::{Style, heading};
-use super::table::{Align, Table};
+use super::table::{Align, HEIGHTS, Table};
 
 /// Marks of a line.
 const MARKS: usize = 34;
-
-/// Marks by height.
-const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// In flight and window are drawn to one scale unless the window is larger by more than this factor.
 const COMPARABLE: f64 = 4.0;

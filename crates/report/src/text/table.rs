@@ -94,11 +94,17 @@ pub(crate) fn bar(value: f64, full: f64, width: usize) -> String {
     format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
 }
 
+/// Marks by height.
+pub(crate) const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
 /// A character for each value, as high as its share of the largest; a dot for zero.
 pub(crate) fn spark(values: &[f64]) -> String {
-    const HEIGHTS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-    values.iter().map(|value| HEIGHTS[(value / most * 8.0).ceil().clamp(0.0, 8.0) as usize]).collect()
+    let mark = |value: &f64| match (value / most * HEIGHTS.len() as f64).ceil() as usize {
+        0 => '·',
+        height => HEIGHTS[height.min(HEIGHTS.len()) - 1],
+    };
+    values.iter().map(mark).collect()
 }
 
 #[cfg(test)]
