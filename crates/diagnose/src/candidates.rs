@@ -16,7 +16,7 @@ struct CandidateSet {
 }
 
 /// Every set. A finding of [`Finding::one_of_several`] is in one of its view.
-const TABLE: [CandidateSet; 21] = [
+const TABLE: [CandidateSet; 23] = [
     CandidateSet {
         view: Basis::Receiver,
         verdicts: &[
@@ -150,7 +150,28 @@ const TABLE: [CandidateSet; 21] = [
     },
     CandidateSet {
         view: Basis::Capture,
-        verdicts: &[LegalVerdict::Capacity(CapacityVerdict::Link), LegalVerdict::Pacing(PacingVerdict::Qdisc)],
+        verdicts: &[
+            LegalVerdict::Capacity(CapacityVerdict::Link),
+            LegalVerdict::Pacing(PacingVerdict::Qdisc),
+            LegalVerdict::Loss(LossVerdict::Policer),
+        ],
+        would_distinguish: "a capture at the sender",
+    },
+    CandidateSet {
+        view: Basis::Capture,
+        verdicts: &[
+            LegalVerdict::Loss(LossVerdict::Random),
+            LegalVerdict::Capacity(CapacityVerdict::Shared),
+            LegalVerdict::Capacity(CapacityVerdict::Link),
+        ],
+        would_distinguish: "round-trip times under load: a capture at the sender, or one with timestamps",
+    },
+    CandidateSet {
+        view: Basis::Capture,
+        verdicts: &[
+            LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering),
+            LegalVerdict::Capacity(CapacityVerdict::HostQueue),
+        ],
         would_distinguish: "a capture at the sender",
     },
     CandidateSet {

@@ -79,26 +79,55 @@ impl View<'_> {
         if let Some(queue) = capacity::queue_behind_window(self.figures) {
             return Some(queue);
         }
-        let offers = [self.capture.sender_offers_scale, self.capture.receiver_offers_scale];
-        let edited = match self.capture.window_edit {
-            Some(WindowEdit::ScaleStripped) => Some(ReceiveWindowVerdict::WindowScaleStripped),
-            Some(WindowEdit::ScaleRewritten) => Some(ReceiveWindowVerdict::WindowScaleRewritten),
-            Some(WindowEdit::Lowered) => Some(ReceiveWindowVerdict::WindowClamped),
-            Some(WindowEdit::Nothing) if offers.contains(&Some(false)) => Some(ReceiveWindowVerdict::NoWindowScaling),
-            Some(WindowEdit::Nothing) | None => None,
-        };
-        if let Some(cause) = edited {
+        if let Some(cause) = self.edited_window() {
             return Some(found.as_verdict(cause));
         }
-        Some(match offers {
-            [Some(true), Some(false)] | [Some(false), Some(true)] => {
-                found.as_verdict(ReceiveWindowVerdict::NoWindowScaling).one_of_several()
-            }
-            [Some(false), Some(false)] => found.as_verdict(ReceiveWindowVerdict::NoWindowScaling),
-            // The kernel lets a window grow for a program that reads what comes.
-            _ if self.window_never_grew() => found.as_verdict(ReceiveWindowVerdict::SoRcvbuf).one_of_several(),
-            _ => found.as_verdict(ReceiveWindowVerdict::TcpRmemMax).one_of_several(),
-        })
+        if let Some(end) = self.end_without_scale() {
+            return Some(self.without_scale(end, &found));
+        }
+        if self.figures.evidence.receiver.is_some() {
+            // Its settings show which of its limits this is.
+            return Some(found);
+        }
+        // The kernel lets a window grow for a program that reads what comes.
+        let fixed = self.window_never_grew();
+        let cause = if fixed { ReceiveWindowVerdict::SoRcvbuf } else { ReceiveWindowVerdict::TcpRmemMax };
+        Some(found.as_verdict(cause).one_of_several())
+    }
+
+    /// Returns the work of a device on the receiver's windows between two captures.
+    fn edited_window(&self) -> Option<ReceiveWindowVerdict> {
+        match self.capture.window_edit? {
+            WindowEdit::ScaleStripped => Some(ReceiveWindowVerdict::WindowScaleStripped),
+            WindowEdit::ScaleRewritten => Some(ReceiveWindowVerdict::WindowScaleRewritten),
+            WindowEdit::Lowered => Some(ReceiveWindowVerdict::WindowClamped),
+            WindowEdit::Nothing => None,
+        }
+    }
+
+    /// Returns the end whose SYN was the first without an offer to scale windows: the answer to one is without it, too.
+    fn end_without_scale(&self) -> Option<At> {
+        let ends = [(At::Sender, self.capture.sender_offers_scale), (At::Receiver, self.capture.receiver_offers_scale)];
+        let lacks = |end: At| ends.contains(&(end, Some(false)));
+        let [first, second] =
+            if self.capture.sender_opened { [At::Sender, At::Receiver] } else { [At::Receiver, At::Sender] };
+        [first, second].into_iter().find(|end| lacks(*end))
+    }
+
+    /// Returns the cause of windows that are not scaled, where the SYN of `end` lacks the offer: that host, if it was
+    /// captured there, or if no device may have taken it away.
+    fn without_scale(&self, end: At, found: &Finding) -> Finding {
+        let evidence = self.figures.evidence;
+        let settings = if end == At::Sender { &evidence.sender } else { &evidence.receiver };
+        let is_not_offered = found.as_verdict(ReceiveWindowVerdict::NoWindowScaling);
+        if self.capture.point == Some(end) || self.capture.window_edit == Some(WindowEdit::Nothing) {
+            return is_not_offered;
+        }
+        match settings.as_ref().map(|host| host.window_scaling) {
+            Some(true) => found.as_verdict(ReceiveWindowVerdict::WindowScaleStripped),
+            Some(false) => is_not_offered,
+            None => is_not_offered.one_of_several(),
+        }
     }
 
     /// Finds a sender that had nothing to send though nothing held it back.
@@ -111,15 +140,24 @@ impl View<'_> {
         (idle.get() >= share).then(|| Finding::new(SenderApplicationVerdict::Idle, idle).one_of_several())
     }
 
-    /// Finds a sender that leaves its path idle at times, and sends faster than its rate at others.
+    /// Finds a sender that leaves its path idle at times, and sends at times of its own at others.
+    fn leaves_path_idle(&self) -> Option<Finding> {
+        self.idle_from(IDLE_SHARE_OF_PATH).filter(|_| !self.follows_acknowledgements())
+    }
+
+    /// Finds one that sends faster than its rate at others.
     fn idle_at_times(&self) -> Option<Finding> {
-        self.idle_from(IDLE_SHARE_OF_PATH).filter(|_| self.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true))
+        self.leaves_path_idle().filter(|_| self.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true))
+    }
+
+    /// Returns whether nearly all data is sent as acknowledgements come.
+    fn follows_acknowledgements(&self) -> bool {
+        self.capture.clocked.is_some_and(|clocked| clocked.get() >= CLOCKED_BURSTS)
     }
 
     /// Returns whether a buffer is refilled in long trains, each as acknowledgements come: its writer is woken seldom.
     fn is_buffer(&self) -> bool {
-        let is_clocked = self.capture.clocked.is_some_and(|clocked| clocked.get() >= CLOCKED_BURSTS);
-        self.is_level() && is_clocked && self.is_longer_than_a_pace(self.figures.rate)
+        self.is_level() && self.follows_acknowledgements() && self.is_longer_than_a_pace(self.figures.rate)
     }
 
     /// Returns whether its trains are longer than those of a pace at `rate`: the kernel makes them as long as the pace
@@ -150,8 +188,7 @@ impl View<'_> {
         if self.capture.partial.get() >= MIN_PARTIAL_SHARE {
             return Some(Finding::new(SenderApplicationVerdict::RateLimited, held).one_of_several());
         }
-        if !self.is_at_sender() && self.figures.snapshots().all(|snapshot| snapshot.sample.tcp.rtt.is_none()) {
-            // Without timestamps nothing shows from here whether data waits.
+        if self.sees_no_queue() {
             return Some(Finding::new(CapacityVerdict::Link, held).one_of_several());
         }
         let is_own = !self.lost_on_path() && !self.waits_on_path();
@@ -169,7 +206,8 @@ impl View<'_> {
     /// queue, and at first be lost to it, but the queue is empty before the next ones.
     fn buffer_of_sender(&self) -> Option<Finding> {
         let lost = self.ever_lost_on_path();
-        let is_flat = self.plateau()? >= FLAT_PLATEAU && !lost && self.bursts_are_faster(MIN_SHARE_OF_BURSTS)?;
+        let is_faster = self.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true);
+        let is_flat = self.plateau()? >= FLAT_PLATEAU && !lost && is_faster;
         let refills = || {
             let is_level = self.is_level() && self.drains() && (self.some_waits() || !lost);
             is_level && self.bursts_are_faster(MIN_SHARE_OF_REFILLS) == Some(true)
@@ -214,26 +252,30 @@ impl View<'_> {
         if found.kind() == Limit::Capacity {
             // A link that the sender leaves idle so often is not full.
             let carries_more = found.verdict == CapacityVerdict::Shared.into();
-            let idle = if carries_more { self.idle_from(IDLE_SHARE_OF_PATH) } else { self.idle_at_times() };
+            let idle = if carries_more { self.leaves_path_idle() } else { self.idle_at_times() };
             if idle.is_some() {
                 return idle;
             }
         }
-        let may_be_at_sender = match found.kind() {
+        let may_be_another = match found.kind() {
             Limit::Capacity => true,
-            Limit::Loss => found.verdict != LossVerdict::Random.into(),
+            Limit::Loss => found.verdict != LossVerdict::Random.into() || self.sees_no_queue(),
             _ => false,
         };
-        Some(if may_be_at_sender && !self.is_at_sender() { found.one_of_several() } else { found })
+        Some(if may_be_another && !self.is_at_sender() { found.one_of_several() } else { found })
     }
 
     /// Finds a congestion window that grows.
     fn growth(&self) -> Option<Finding> {
         let grows = trend(self.figures, |snapshot| snapshot.outstanding)? >= REGROWN_WINDOW_FACTOR;
         let found = grows.then(|| congestion_window::growth(self.figures, Ratio::ONE)).flatten()?;
-        // What the sending host's own queue drops leaves no trace in packets.
-        let is_early = found.verdict == CongestionWindowVerdict::EarlyExit.into();
-        Some(if is_early { found.one_of_several() } else { found })
+        // What the sending host's own queue drops leaves no trace in packets, or elsewhere that of a loss.
+        let may_be_own_queue = match found.verdict {
+            LegalVerdict::CongestionWindow(CongestionWindowVerdict::EarlyExit) => true,
+            LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering) => !self.is_at_sender(),
+            _ => false,
+        };
+        Some(if may_be_own_queue { found.one_of_several() } else { found })
     }
 
     /// Finds a sender that holds itself back though this does not show why: its program, which sends at its own times,
@@ -243,7 +285,8 @@ impl View<'_> {
             return Some(Finding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE).one_of_several());
         }
         let at_own_times = self.capture.clocked.is_some_and(|clocked| clocked.get() < CLOCKED_SHARE);
-        let found: LegalVerdict = if self.plateau()? < MIN_PLATEAU && !self.is_level() {
+        let is_uneven = self.plateau()? < MIN_PLATEAU && !self.is_level();
+        let found: LegalVerdict = if is_uneven && !self.follows_acknowledgements() {
             SenderApplicationVerdict::Idle.into()
         } else if self.bursts_are_paced() {
             // The kernel's pace hides what follows acknowledgements.
@@ -260,6 +303,12 @@ impl View<'_> {
     fn bursts_are_paced(&self) -> bool {
         let is_pace = |burst: BurstRate| burst.share.get() >= PACED_BURSTS_SHARE;
         self.capture.departures.is_some_and(|burst| is_pace(burst) && !self.is_longer_than_a_pace(burst.rate))
+    }
+
+    /// Returns whether nothing shows here if data waits on the path: without timestamps only the sender has round-trip
+    /// times of it.
+    fn sees_no_queue(&self) -> bool {
+        !self.is_at_sender() && self.figures.snapshots().all(|snapshot| snapshot.sample.tcp.rtt.is_none())
     }
 
     fn is_at_sender(&self) -> bool {
@@ -316,7 +365,7 @@ impl View<'_> {
     /// Returns the most frequent rate at which bursts pass the path, if `share` of the data comes at it.
     fn rate_of_bursts(&self, share: f64) -> Option<BitRate> {
         let seen = if self.is_at_sender() {
-            [self.capture.acknowledgements, None]
+            [self.capture.acknowledgements, self.capture.beyond]
         } else {
             [self.capture.arrivals, self.capture.departures]
         };

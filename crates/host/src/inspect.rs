@@ -1,4 +1,7 @@
-use fullpipe_record::{BufferTriple, HostSettings, KernelVersion};
+use std::io;
+use std::str::FromStr;
+
+use fullpipe_record::{BufferTriple, HostReport, HostSettings, KernelVersion};
 use fullpipe_units::ByteCount;
 
 use crate::sysctl::{SysctlError, SysctlTree};
@@ -9,20 +12,38 @@ use crate::sysctl::{SysctlError, SysctlTree};
 /// # Errors
 /// If a setting that every kernel has cannot be read, or is not what it should be.
 pub fn inspect(tree: &SysctlTree) -> Result<HostSettings, SysctlError> {
-    let text = |name: &str| tree.read(name);
+    settings(kernel_version()?, &|name| tree.read(name))
+}
+
+/// Returns the same of a host that [`show`](crate::show) has read.
+///
+/// # Errors
+/// Fails if a setting that every kernel has is missing, or is not what it should be.
+pub fn settings_of(report: &HostReport) -> Result<HostSettings, SysctlError> {
+    let missing = |name: &str| {
+        let cause = io::Error::new(io::ErrorKind::NotFound, "the record of the host has none");
+        SysctlError::Io { verb: "read", name: name.to_owned(), cause }
+    };
+    settings(report.kernel, &|name| report.sysctls.get(name).cloned().ok_or_else(|| missing(name)))
+}
+
+/// Returns the text of the sysctl with this dotted name.
+type Texts<'t> = &'t dyn Fn(&str) -> Result<String, SysctlError>;
+
+fn settings(kernel: KernelVersion, texts: Texts<'_>) -> Result<HostSettings, SysctlError> {
     Ok(HostSettings {
-        kernel: kernel_version()?,
-        tcp_rmem: triple(tree, "net.ipv4.tcp_rmem")?,
-        tcp_wmem: triple(tree, "net.ipv4.tcp_wmem")?,
-        rmem_max: present(size(tree, "net.core.rmem_max"))?,
-        wmem_max: present(size(tree, "net.core.wmem_max"))?,
-        window_scaling: switch(tree, "net.ipv4.tcp_window_scaling")?,
-        timestamps: switch(tree, "net.ipv4.tcp_timestamps")?,
-        sack: switch(tree, "net.ipv4.tcp_sack")?,
-        moderate_rcvbuf: switch(tree, "net.ipv4.tcp_moderate_rcvbuf")?,
-        adv_win_scale: present(number(tree, "net.ipv4.tcp_adv_win_scale"))?.unwrap_or(1),
-        congestion_control: text("net.ipv4.tcp_congestion_control")?,
-        available_congestion_controls: text("net.ipv4.tcp_available_congestion_control")?
+        kernel,
+        tcp_rmem: triple(texts, "net.ipv4.tcp_rmem")?,
+        tcp_wmem: triple(texts, "net.ipv4.tcp_wmem")?,
+        rmem_max: present(size(texts, "net.core.rmem_max"))?,
+        wmem_max: present(size(texts, "net.core.wmem_max"))?,
+        window_scaling: switch(texts, "net.ipv4.tcp_window_scaling")?,
+        timestamps: switch(texts, "net.ipv4.tcp_timestamps")?,
+        sack: switch(texts, "net.ipv4.tcp_sack")?,
+        moderate_rcvbuf: switch(texts, "net.ipv4.tcp_moderate_rcvbuf")?,
+        adv_win_scale: present(number(texts, "net.ipv4.tcp_adv_win_scale"))?.unwrap_or(1),
+        congestion_control: texts("net.ipv4.tcp_congestion_control")?,
+        available_congestion_controls: texts("net.ipv4.tcp_available_congestion_control")?
             .split_whitespace()
             .map(str::to_owned)
             .collect(),
@@ -39,41 +60,33 @@ fn kernel_version() -> Result<KernelVersion, SysctlError> {
 }
 
 /// The three sizes of `tcp_rmem` or `tcp_wmem`.
-pub(crate) fn triple(tree: &SysctlTree, name: &str) -> Result<BufferTriple, SysctlError> {
-    const EXPECTED: &str = "three sizes in bytes";
-    match tree.parse::<u64>(name, EXPECTED)?.as_slice() {
-        &[min, default, max] => {
-            Ok(BufferTriple { min: ByteCount::new(min), default: ByteCount::new(default), max: ByteCount::new(max) })
-        }
-        _ => Err(malformed(tree, name, EXPECTED)),
-    }
+fn triple(texts: Texts<'_>, name: &str) -> Result<BufferTriple, SysctlError> {
+    let [min, default, max] = words::<u64, 3>(texts, name, "three sizes in bytes")?.map(ByteCount::new);
+    Ok(BufferTriple { min, default, max })
 }
 
-fn size(tree: &SysctlTree, name: &str) -> Result<ByteCount, SysctlError> {
-    single(tree, name, "a size in bytes").map(ByteCount::new)
+fn size(texts: Texts<'_>, name: &str) -> Result<ByteCount, SysctlError> {
+    words(texts, name, "a size in bytes").map(|[bytes]| ByteCount::new(bytes))
 }
 
-fn number(tree: &SysctlTree, name: &str) -> Result<i32, SysctlError> {
-    single(tree, name, "a number")
+fn number(texts: Texts<'_>, name: &str) -> Result<i32, SysctlError> {
+    words(texts, name, "a number").map(|[number]| number)
 }
 
-fn switch(tree: &SysctlTree, name: &str) -> Result<bool, SysctlError> {
-    single::<u8>(tree, name, "0 or a positive number").map(|value| value != 0)
+fn switch(texts: Texts<'_>, name: &str) -> Result<bool, SysctlError> {
+    words::<u8, 1>(texts, name, "0 or a positive number").map(|[value]| value != 0)
 }
 
-fn single<T: std::str::FromStr + Copy>(
-    tree: &SysctlTree,
+/// Returns the words of a sysctl, each parsed; `expected` stands in the error for what they should have been.
+fn words<T: FromStr, const COUNT: usize>(
+    texts: Texts<'_>,
     name: &str,
     expected: &'static str,
-) -> Result<T, SysctlError> {
-    match tree.parse::<T>(name, expected)?.as_slice() {
-        &[value] => Ok(value),
-        _ => Err(malformed(tree, name, expected)),
-    }
-}
-
-fn malformed(tree: &SysctlTree, name: &str, expected: &'static str) -> SysctlError {
-    SysctlError::Malformed { name: name.to_owned(), text: tree.read(name).unwrap_or_default(), expected }
+) -> Result<[T; COUNT], SysctlError> {
+    let text = texts(name)?;
+    let words: Option<Vec<T>> = text.split_whitespace().map(|word| word.parse().ok()).collect();
+    let malformed = || SysctlError::Malformed { name: name.to_owned(), text: text.clone(), expected };
+    words.and_then(|words| words.try_into().ok()).ok_or_else(malformed)
 }
 
 fn present<T>(read: Result<T, SysctlError>) -> Result<Option<T>, SysctlError> {
@@ -87,6 +100,8 @@ fn present<T>(read: Result<T, SysctlError>) -> Result<Option<T>, SysctlError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::setting::System;
+    use crate::show::show;
 
     #[test]
     fn this_host_can_be_read() {
@@ -97,10 +112,18 @@ mod tests {
 
     #[test]
     fn a_triple_of_two_is_refused_by_name() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(folder.path().join("net/ipv4")).unwrap();
-        std::fs::write(folder.path().join("net/ipv4/tcp_rmem"), "4096 87380\n").unwrap();
-        let error = triple(&SysctlTree::at(folder.path()), "net.ipv4.tcp_rmem").unwrap_err();
+        let error = triple(&|_| Ok("4096 87380".to_owned()), "net.ipv4.tcp_rmem").unwrap_err();
         assert_eq!(error.to_string(), "net.ipv4.tcp_rmem is \"4096 87380\", which is not three sizes in bytes");
+    }
+
+    #[test]
+    fn the_record_of_a_host_has_the_same_settings_and_one_that_it_lacks_is_named() {
+        let mut report = show(&System::of_this_host()).unwrap();
+        assert_eq!(settings_of(&report).unwrap(), inspect(&SysctlTree::of_this_host()).unwrap());
+        report.sysctls.remove("net.core.rmem_max");
+        assert_eq!(settings_of(&report).unwrap().rmem_max, None);
+        report.sysctls.remove("net.ipv4.tcp_rmem");
+        let error = settings_of(&report).unwrap_err();
+        assert_eq!(error.to_string(), "cannot read net.ipv4.tcp_rmem: the record of the host has none");
     }
 }

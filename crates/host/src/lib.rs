@@ -31,7 +31,7 @@ pub use allow::{allowances, usual_path};
 pub use apply::{Applied, ApplyError, apply};
 pub use device_meter::DeviceMeter;
 pub use elsewhere::elsewhere;
-pub use inspect::inspect;
+pub use inspect::{inspect, settings_of};
 pub use journal_dir::{ApplyOptions, JournalDir, Step, check, planned};
 pub use journal_error::JournalError;
 pub use managers::managers;

@@ -1,6 +1,5 @@
 use std::io;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use thiserror::Error;
 
@@ -102,13 +101,6 @@ impl SysctlTree {
             name: name.to_owned(),
             cause,
         })
-    }
-
-    /// Its words, each parsed; `expected` says in an error what they should have been.
-    pub(crate) fn parse<T: FromStr>(&self, name: &str, expected: &'static str) -> Result<Vec<T>, SysctlError> {
-        let text = self.read(name)?;
-        let words: Result<Vec<T>, _> = text.split_whitespace().map(str::parse).collect();
-        words.map_err(|_| SysctlError::Malformed { name: name.to_owned(), text, expected })
     }
 
     /// As `sysctl` writes names: a slash stands for a dot in the name of a file, as the device `eth0.7` has one.

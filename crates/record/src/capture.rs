@@ -148,6 +148,10 @@ pub struct CaptureEvidence {
     pub departures: Option<BurstRate>,
     /// Most frequent rate at which data is acknowledged.
     pub acknowledgements: Option<BurstRate>,
+    /// Most frequent rate at which data arrived at a second capture, which was taken at the receiver; `None` of one
+    /// capture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beyond: Option<BurstRate>,
     /// Share of the packets with data that hold no whole number of full segments and end what the program wrote (PSH).
     pub partial: Ratio,
     /// Round trips since the last loss; `None` where no round trip is known.
@@ -158,6 +162,8 @@ pub struct CaptureEvidence {
     pub closed: bool,
     /// Data that it had sent by the sequence numbers of its later packets, and of which nothing came here.
     pub unseen: ByteCount,
+    /// True if the sender sent the first packet, and so the first SYN if that was captured.
+    pub sender_opened: bool,
     /// True if the sender's SYN offers to scale windows, `None` where it was not captured.
     pub sender_offers_scale: Option<bool>,
     /// The same of the receiver's.

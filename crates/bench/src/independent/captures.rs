@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_experiment::{judge_capture, judge_captures};
+use fullpipe_experiment::{Known, judge_capture, judge_captures};
 use fullpipe_record::{At, CaptureReport, Direction, Verdict};
 use fullpipe_trace::{Explained, PacketFile, Reading, read_flows};
 use rustix::process::{Pid, Signal, kill_process};
@@ -98,7 +98,7 @@ pub(crate) fn seen(record: &Record, folder: &Path) -> Vec<Seen> {
     }
     let download = record.evidence.as_ref().is_some_and(|evidence| evidence.request.direction == Direction::Download);
     let ends = if download { [Taken::Receiver, Taken::Sender] } else { [Taken::Sender, Taken::Receiver] };
-    let bandwidth = record.states_rate.then_some(record.bandwidth);
+    let known = Known { bandwidth: record.states_rate.then_some(record.bandwidth), ..Known::default() };
     let judged = |taken: Taken, report: CaptureReport| {
         let diagnosis = report.transfers.into_iter().next().map(|transfer| transfer.diagnosis);
         let evidence = diagnosis.as_ref().and_then(|diagnosis| diagnosis.evidence.as_ref());
@@ -108,11 +108,11 @@ pub(crate) fn seen(record: &Record, folder: &Path) -> Vec<Seen> {
     };
     let files = [Host::Near, Host::Far].map(|host| path(folder, &record.stem(), host));
     let largest = |file: &PathBuf| read(file, Explained::Largest(1));
-    let one = |(file, taken)| Some(judged(taken, judge_capture(largest(file)?, bandwidth)));
+    let one = |(file, taken)| Some(judged(taken, judge_capture(largest(file)?, &known)));
     let both = || {
         let near = largest(&files[0])?;
         let far = read(&files[1], near.explained().map_or(Explained::Largest(1), Explained::Same))?;
-        Some(judged(Taken::BothEnds, judge_captures(near, far, bandwidth)))
+        Some(judged(Taken::BothEnds, judge_captures(near, far, &known)))
     };
     files.iter().zip(ends).filter_map(one).chain(both()).collect()
 }

@@ -2,11 +2,12 @@
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_record::{
-    At, Basis, BurstRate, CaptureEvidence, Evidence, QuietRounds, Sample, TcpInfo, Verdict, WindowEdit,
+    At, Basis, BufferTriple, BurstRate, CaptureEvidence, Evidence, HostSettings, Limit, QuietRounds, Sample, TcpInfo,
+    Verdict, WindowEdit,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
-use crate::builder::{Moment, evidence, moment, samples};
+use crate::builder::{Moment, evidence, host, moment, samples};
 
 /// A sender whose data follows its acknowledgements, in bursts that are three times as fast as the whole.
 fn seen(point: At, mbps: f64) -> CaptureEvidence {
@@ -22,11 +23,13 @@ fn seen(point: At, mbps: f64) -> CaptureEvidence {
         arrivals: burst(3.0, 0.3),
         departures: burst(3.0, 0.3),
         acknowledgements: burst(3.0, 0.3),
+        beyond: None,
         partial: Ratio::ZERO,
         quiet: None,
         lost_before: 0,
         closed: true,
         unseen: ByteCount::ZERO,
+        sender_opened: true,
         sender_offers_scale: Some(true),
         receiver_offers_scale: Some(true),
         window_edit: None,
@@ -57,20 +60,24 @@ fn captured(sample: &mut Sample) {
     };
 }
 
-/// The verdict on a transfer over 50 ms, of which a capture shows `seen`.
-fn verdict(at: impl Fn(f64) -> Moment, seen: CaptureEvidence) -> Verdict {
+/// The evidence of a transfer over 50 ms, of which a capture shows `seen`.
+fn capturing(at: impl Fn(f64) -> Moment, seen: CaptureEvidence) -> Evidence {
     let mut samples = samples(10.0, 1, at);
     samples.iter_mut().for_each(captured);
     let hosts = evidence("cubic", 50, samples);
-    let evidence = Evidence {
+    Evidence {
         request: fullpipe_record::Request { congestion: None, ..hosts.request.clone() },
         sender: None,
         receiver: None,
         sender_sockets: Vec::new(),
         capture: Some(seen),
         ..hosts
-    };
-    let verdict = diagnose(&evidence);
+    }
+}
+
+/// The verdict on it.
+fn verdict(at: impl Fn(f64) -> Moment, seen: CaptureEvidence) -> Verdict {
+    let verdict = diagnose(&capturing(at, seen));
     assert_eq!(verdict.basis, Basis::Capture);
     assert!(!verdict.sentence.contains("unknown amount"), "{}", verdict.sentence);
     verdict
@@ -156,11 +163,45 @@ fn a_full_window_is_named_with_what_may_have_made_it_so() {
 }
 
 #[test]
+fn a_window_without_a_scale_is_that_of_the_host_whose_syn_was_captured_there() {
+    let fixed = |_: f64| Moment { in_flight: 125_000.0, window: 125_000.0, ..moment(20.0, 50.0) };
+    let found = |point, sender_opened, offers: [bool; 2]| {
+        let [sender_offers_scale, receiver_offers_scale] = offers.map(Some);
+        let capture =
+            CaptureEvidence { sender_opened, sender_offers_scale, receiver_offers_scale, ..seen(point, 20.0) };
+        candidates(&verdict(fixed, capture)).len()
+    };
+    // An answer to a SYN without the offer has none either.
+    assert_eq!((found(At::Sender, true, [false; 2]), found(At::Receiver, true, [false; 2])), (0, 2));
+    assert_eq!((found(At::Sender, false, [false; 2]), found(At::Receiver, false, [false; 2])), (2, 0));
+    assert_eq!((found(At::Sender, true, [true, false]), found(At::Receiver, true, [true, false])), (2, 0));
+}
+
+#[test]
+fn the_settings_of_the_receiver_distinguish_a_fixed_buffer_and_a_device_on_the_way() {
+    let fixed = |_: f64| Moment { in_flight: 125_000.0, window: 125_000.0, ..moment(20.0, 50.0) };
+    let of = |capture: CaptureEvidence, max: ByteCount, window_scaling: bool| {
+        let defaults = host();
+        let tcp_rmem = BufferTriple { max, ..defaults.tcp_rmem };
+        let receiver = HostSettings { tcp_rmem, window_scaling, ..defaults };
+        let found = diagnose(&Evidence { receiver: Some(receiver), ..capturing(fixed, capture) });
+        assert_eq!(found.candidates, [], "{}", found.name());
+        found.name()
+    };
+    let scaled = seen(At::Sender, 20.0);
+    assert_eq!(of(scaled, ByteCount::from_mib(6), true), "receive-window/so-rcvbuf");
+    assert_eq!(of(scaled, ByteCount::new(250_000), true), "receive-window/tcp-rmem-max");
+    let unscaled = CaptureEvidence { receiver_offers_scale: Some(false), ..scaled };
+    assert_eq!(of(unscaled, ByteCount::from_mib(6), true), "receive-window/window-scale-stripped");
+    assert_eq!(of(unscaled, ByteCount::from_mib(6), false), "receive-window/no-window-scaling");
+}
+
+#[test]
 fn from_the_receiver_a_full_link_may_be_a_shaper_at_the_sender() {
     let queued = |_: f64| moment(20.0, 90.0);
     // The link gives its rate to all that passes it.
     let at = |point| seen(point, 20.0 / 3.0);
-    assert_eq!(candidates(&verdict(queued, at(At::Receiver))), ["capacity/link", "pacing/qdisc"]);
+    assert_eq!(candidates(&verdict(queued, at(At::Receiver))), ["capacity/link", "pacing/qdisc", "loss/policer"]);
     let found = verdict(queued, at(At::Sender));
     assert_eq!((found.name(), candidates(&found).len()), ("capacity/link", 0));
 }
@@ -209,8 +250,28 @@ fn a_link_that_the_sender_leaves_idle_is_not_full() {
     let full = QuietRounds { share: Ratio::ONE, level: Ratio::new(0.6), free: Ratio::ZERO, ..level() };
     let capture = CaptureEvidence { quiet: Some(full), ..seen(At::Sender, 20.0) };
     assert_eq!(verdict(queued, capture).name(), "capacity/link");
-    let at_times = CaptureEvidence { idle: Ratio::new(0.25), ..capture };
-    assert_eq!(verdict(queued, at_times).name(), "sender-application/idle");
+    let few = CaptureEvidence { idle: Ratio::new(0.25), ..capture };
+    assert_eq!(verdict(queued, few).name(), "capacity/link", "as after losses: acknowledgements still clock it");
+    let at_own_times = CaptureEvidence { clocked: Some(Ratio::new(0.5)), ..few };
+    assert_eq!(verdict(queued, at_own_times).name(), "sender-application/idle");
+}
+
+#[test]
+fn a_buffer_is_none_of_a_program_though_its_data_swings_and_the_rate_at_the_receiver_shows_bursts() {
+    let swings = |t: f64| Moment { in_flight: 200_000.0 * (0.5 + 0.5 * t.fract()), ..moment(20.0, 50.0) };
+    assert_eq!(verdict(swings, seen(At::Sender, 20.0)).name(), "send-buffer/so-sndbuf");
+    let at_own_times = CaptureEvidence { clocked: Some(Ratio::new(0.5)), ..seen(At::Sender, 20.0) };
+    assert_eq!(verdict(swings, at_own_times).name(), "sender-application/idle");
+
+    let lossy = |t: f64| {
+        let again = (t * 2.0).fract() < 0.1;
+        let lost_per_second = if again { 40.0 } else { 0.0 };
+        Moment { lost_per_second, recovering: again, ..moment(20.0 - t.fract() * 8.0, 70.0) }
+    };
+    let alone = CaptureEvidence { acknowledgements: None, quiet: Some(level()), ..seen(At::Sender, 20.0) };
+    assert_ne!(verdict(lossy, alone).kind, Limit::SendBuffer);
+    let both = CaptureEvidence { beyond: alone.arrivals, ..alone };
+    assert_eq!(verdict(lossy, both).kind, Limit::SendBuffer);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use fullpipe_experiment::judge_capture;
+use fullpipe_experiment::{Known, judge_capture};
 use fullpipe_probe::Destination;
 use fullpipe_record::{Measurement, OwnCapture, Verdict};
 use fullpipe_sys::output_device;
@@ -81,7 +81,8 @@ impl OwnRecording {
         if recorded.packets > 0 {
             let mut file = PacketFile::open(&self.path)?;
             let reading = read_flows(&mut file, &name, Explained::Largest(1), &AtomicBool::new(false));
-            let transfer = judge_capture(reading, bandwidth).transfers.into_iter().next();
+            let known = Known { bandwidth, ..Known::default() };
+            let transfer = judge_capture(reading, &known).transfers.into_iter().next();
             limit = transfer.map(|transfer| transfer.diagnosis.verdict);
         }
         let (packets, dropped, left_out) = (recorded.packets, recorded.dropped, recorded.left_out);

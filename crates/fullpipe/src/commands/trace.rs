@@ -1,12 +1,15 @@
 //! `fullpipe trace`: the connections in a capture.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use fullpipe_experiment::{judge_capture, judge_captures};
-use fullpipe_record::{CaptureReport, Content, Document, ErrorReport, Event, FlowReport};
+use fullpipe_experiment::{Known, judge_capture, judge_captures};
+use fullpipe_host::settings_of;
+use fullpipe_record::{CaptureReport, Content, Document, ErrorReport, Event, FlowReport, HostSettings};
 use fullpipe_report as report;
 use fullpipe_trace::{
     CaptureError, Explained, PacketFile, Reading, Redaction, capture_live, plot, read_flows, read_flows_with,
@@ -56,6 +59,15 @@ pub(crate) struct Arguments {
     /// Capacity of the path, if known; it makes the verdict surer
     #[arg(long, value_name = "RATE")]
     bandwidth: Option<BitRate>,
+    /// Settings of the host that sent the data: what `fullpipe host show --json` printed there
+    ///
+    /// The causes that they rule out are left out, and remedies have their commands and their gain. A setting may have
+    /// changed since the capture.
+    #[arg(long, value_name = "FILE")]
+    sender_host: Option<PathBuf>,
+    /// The same of the host that received the data
+    #[arg(long, value_name = "FILE")]
+    receiver_host: Option<PathBuf>,
     /// Write the capture anew to this file: TCP headers alone, with other addresses
     ///
     /// Its figures are the same. Addresses of IP and Ethernet are replaced by random ones, the same throughout the
@@ -83,6 +95,7 @@ impl Run for Arguments {
         if self.xplot.is_some() && self.files.iter().any(|file| file == Path::new("-")) {
             return Err(Failure::new(USAGE, "--xplot reads a capture twice: name a FILE that is no pipe"));
         }
+        let known = self.known()?;
         let flag = super::interrupt_flag()?;
         let (mut readings, is_complete) = match &self.interface {
             // Its end is that of the capture.
@@ -94,8 +107,8 @@ impl Run for Arguments {
         let (first, second) = (readings.next(), readings.next());
         let Some(first) = first else { return Ok(()) };
         let capture = match second {
-            Some(second) => judge_captures(first, second, self.bandwidth),
-            None => judge_capture(first, self.bandwidth),
+            Some(second) => judge_captures(first, second, &known),
+            None => judge_capture(first, &known),
         };
         let explained = explained_flow(&capture, self.flow).cloned();
         let failure = error.map(|error| match self.interface {
@@ -113,6 +126,13 @@ impl Run for Arguments {
 }
 
 impl Arguments {
+    /// Returns what the command line adds to the packets.
+    fn known(&self) -> Result<Known, Failure> {
+        let read = |file: &Option<PathBuf>| file.as_deref().map(host_settings).transpose();
+        let (sender, receiver) = (read(&self.sender_host)?, read(&self.receiver_host)?);
+        Ok(Known { bandwidth: self.bandwidth, sender, receiver })
+    }
+
     fn explained(&self) -> Explained<'static> {
         self.flow.map_or(Explained::Largest(1), Explained::Flow)
     }
@@ -213,6 +233,25 @@ fn explained_flow(capture: &CaptureReport, number: Option<u64>) -> Option<&FlowR
     let largest = || capture.transfers.first().and_then(|transfer| transfer.flows.first().copied());
     let number = number.or_else(largest)?;
     capture.flows.iter().find(|flow| flow.number == number)
+}
+
+/// Reads the settings of a host from what `host show --json` printed.
+fn host_settings(file: &Path) -> Result<HostSettings, Failure> {
+    /// More than a host with thousands of devices has.
+    const MAX_SIZE: u64 = 16 << 20;
+    let name = file.display();
+    let refused = |cause: &dyn std::fmt::Display| {
+        Failure::new(USAGE, format!("cannot read the settings of a host from {name}: {cause}"))
+    };
+    let mut text = String::new();
+    let opened = File::open(file).map_err(|error| refused(&error))?;
+    opened.take(MAX_SIZE).read_to_string(&mut text).map_err(|error| refused(&error))?;
+    match serde_json::from_str(&text) {
+        Ok(Document { content: Content::HostSettings { host_settings }, .. }) => {
+            settings_of(&host_settings).map_err(|error| refused(&error))
+        }
+        _ => Err(refused(&"it is not what `fullpipe host show --json` prints")),
+    }
 }
 
 fn open(file: &Path) -> Result<(PacketFile, String), Failure> {

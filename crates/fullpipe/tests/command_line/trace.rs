@@ -77,11 +77,11 @@ fn the_data_of_a_transfer_is_found_in_a_capture_of_tcpdump() {
     let capture = capture_of(&[name]);
     let measured: Value =
         serde_json::from_str(&fs::read_to_string(folder.path().join("measured.json")).unwrap()).unwrap();
-    let sent = measured["measurement"]["summary"]["sent"].as_u64().unwrap();
+    let written = measured["measurement"]["run"]["written"].as_u64().unwrap();
     let flows = capture["flows"].as_array().unwrap();
     let data = flows.iter().filter_map(|flow| flow["ends"][0]["unique_bytes"].as_u64()).max().unwrap();
-    // The cookie of 37 bytes goes ahead.
-    assert_eq!(data, sent + 37, "{measured}");
+    // The cookie of 37 bytes goes ahead. The summary lacks a write after the last sample.
+    assert_eq!(data, written + 37, "{measured}");
     let captured = Command::new("tcpdump").args(["-nr", name]).stderr(Stdio::null()).output().unwrap();
     let lines = String::from_utf8_lossy(&captured.stdout).lines().count() as u64;
     assert_eq!((capture["packets"].as_u64(), capture["segments"].as_u64()), (Some(lines), Some(lines)));
@@ -313,6 +313,28 @@ fn a_test_keeps_a_capture_of_itself_and_judges_it() {
     let nobody = with_server("\"$0\" measure 127.0.0.1:9 --capture none.pcap", folder.path());
     assert_eq!(nobody.status.code(), Some(1));
     assert!(!folder.path().join("none.pcap").exists(), "a test that did not begin leaves no file");
+}
+
+#[test]
+fn the_settings_of_the_hosts_go_into_the_verdict_on_a_capture() {
+    require!(Root, Unshare);
+    let folder = tempfile::tempdir().unwrap();
+    let script = "\"$0\" measure 127.0.0.1 -t 0.2 -b 20M --capture own.pcap >/dev/null
+        \"$0\" host show --json >host.json; echo '{}' >other.json
+        \"$0\" trace own.pcap --sender-host host.json --receiver-host host.json --json";
+    let capture = document(&with_server(script, folder.path()))["capture"].clone();
+    let evidence = &capture["transfers"][0]["diagnosis"]["evidence"];
+    let shown = document(&run(&mut fullpipe(&["host", "show", "--json"]), TIMEOUT))["host_settings"].clone();
+    for end in ["sender", "receiver"] {
+        let largest = evidence[end]["tcp_rmem"]["max"].as_u64().unwrap().to_string();
+        let text = shown["sysctls"]["net.ipv4.tcp_rmem"].as_str().unwrap();
+        assert_eq!(text.split(' ').next_back(), Some(largest.as_str()));
+    }
+    for (file, reason) in [("other.json", "`fullpipe host show --json`"), ("none.json", "No such file")] {
+        let script = format!("\"$0\" trace own.pcap --receiver-host {file}");
+        let said = sentence(&with_server(&script, folder.path()), USAGE);
+        assert!(said.contains(file) && said.contains(reason), "{said}");
+    }
 }
 
 #[test]
