@@ -7,7 +7,7 @@ use fullpipe_units::BitRate;
 
 use crate::advice::advice;
 
-/// What is known of a captured transfer besides its packets.
+/// Facts of a captured transfer that its packets do not show.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
     /// Capacity of the path.
