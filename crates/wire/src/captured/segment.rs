@@ -181,7 +181,10 @@ impl SegmentOptions {
                 [TIMESTAMPS, _, ref times @ ..] if times.len() == 8 => {
                     read.timestamps = Some((long(times, 0), long(times, 4)));
                 }
-                [SACK, _, ref blocks @ ..] => (read.sack, read.sack_blocks) = blocks_of(blocks),
+                // One with part of a block is none, as for the kernel (`tcp_parse_options`).
+                [SACK, _, ref blocks @ ..] if blocks.len().is_multiple_of(8) => {
+                    (read.sack, read.sack_blocks) = blocks_of(blocks);
+                }
                 [MULTIPATH, ..] => read.multipath = true,
                 _ => {}
             }

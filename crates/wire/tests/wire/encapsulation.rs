@@ -104,7 +104,7 @@ fn every_option_is_read() {
     let read = options(&blocks, flags::ACK);
     assert_eq!((read.sack_blocks, read.sack), (4, [(1, 2), (3, 4), (5, 6), (7, 8)]));
     let read = options(&[1, 1, 5, 12, 0, 0, 0, 1, 0, 0, 0, 2, 9, 9, 0, 0], flags::ACK);
-    assert_eq!((read.sack_blocks, read.sack[0]), (1, (1, 2)), "bytes that are no whole block are left out");
+    assert_eq!(read.sack_blocks, 0, "one with part of a block is none");
     let lying = options(&[2, 3, 7, 8, 9, 1, 1, 1, 8, 4, 1, 1], flags::SYN);
     assert_eq!((lying.mss, lying.timestamps), (None, None), "of other lengths than they have");
 }
