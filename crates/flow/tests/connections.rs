@@ -352,6 +352,26 @@ fn connections_side_by_side_are_one_transfer() {
 }
 
 #[test]
+fn the_transfer_of_a_server_is_explained_though_another_is_larger() {
+    let explained = |port: u16| {
+        let mut flows = Flows::default();
+        for index in 0..1_000_u32 {
+            let at = Time::ZERO + Span::from_millis(index.into());
+            flows.add(&data(index), at);
+            if index.is_multiple_of(4) {
+                flows.add(&Segment { destination: address("198.51.100.2:22"), ..data(index) }, at);
+            }
+        }
+        flows.finish(Explained::Server(port))
+    };
+    let finished = explained(22);
+    assert_eq!(finished.transfers.len(), 1);
+    let number = usize::try_from(finished.transfers[0].flows[0]).unwrap();
+    assert_eq!(finished.flows[number - 1].ends[1].address, "198.51.100.2:22");
+    assert_eq!(explained(23).transfers, []);
+}
+
+#[test]
 fn a_syn_that_is_sent_again_is_counted_and_its_answer_measures_nothing() {
     let mut capture = Capture::new();
     let syn = Segment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..segment() };
