@@ -300,6 +300,31 @@ fn without_timestamps_the_time_of_an_answer_stands_in() {
 }
 
 #[test]
+fn a_burst_that_is_answered_while_it_passes_hides_no_round_trip() {
+    let stamped = |own: u32, echo: u32, segment: Segment| {
+        let options = SegmentOptions { timestamps: Some((own, echo)), ..segment.options };
+        Segment { options, ..segment }
+    };
+    let mut capture = Capture::new();
+    capture
+        .sent(true, stamped(1, 0, Segment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..segment() }));
+    let flags = flags::SYN | flags::ACK;
+    let answer = Segment { sequence: 4_999, acknowledgement: 1_000, flags, options: syn_options(2), ..segment() };
+    capture.wait(Span::from_millis(20)).sent(false, stamped(1, 1, answer)).wait(Span::from_millis(20));
+    // Twenty segments of one timestamp, each acknowledged 20 ms later: the first one when half of them have passed.
+    for step in 0..30 {
+        if step < 20 {
+            capture.sent(true, stamped(7, 1, data(step)));
+        }
+        if step >= 10 {
+            capture.sent(false, stamped(2, 7, ack(step - 9)));
+        }
+        capture.wait(Span::from_millis(2));
+    }
+    assert_eq!(capture.only().point, Some(CapturePoint::Between));
+}
+
+#[test]
 fn what_the_sending_host_dropped_itself_shows_in_its_own_capture() {
     let mut capture = Capture::new();
     capture.handshake(Span::from_millis(40));
