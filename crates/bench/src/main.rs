@@ -3,6 +3,7 @@
 //! says whether enough are right.
 
 mod accuracy;
+mod captures;
 mod case;
 mod comparison;
 mod diagnosis;

@@ -1,4 +1,7 @@
-//! Medians, quantiles, and how sure a ratio is.
+//! Medians, quantiles, and how sure a ratio or a share is.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -20,6 +23,9 @@ const RESAMPLES: usize = 10_000;
 
 /// The same rounds give the same interval.
 const SEED: u64 = 1;
+
+/// Quantile of the normal distribution that 95 % of it lie below.
+const ONE_SIDED_95: f64 = 1.645;
 
 /// The median; of an even count, the mean of the middle two. `None` of nothing.
 pub(crate) fn median(values: &[f64]) -> Option<f64> {
@@ -50,6 +56,32 @@ pub(crate) fn ratio(of_rounds: &[f64]) -> Option<Ratio> {
     Some(Ratio { median: median(of_rounds)?, interval: enough.then(interval).flatten() })
 }
 
+/// Returns a line for each planted verdict, with how often it was named and what was named in its place.
+pub(crate) fn confusion<'r>(cases: impl Iterator<Item = (&'r str, String)>) -> String {
+    let mut counts: BTreeMap<&str, BTreeMap<String, usize>> = BTreeMap::new();
+    for (expected, said) in cases {
+        *counts.entry(expected).or_default().entry(said).or_default() += 1;
+    }
+    let mut text = String::new();
+    for (expected, said) in &counts {
+        let total: usize = said.values().sum();
+        let right = said.get(*expected).copied().unwrap_or(0);
+        let others = said.iter().filter(|(name, _)| name != expected);
+        let others: Vec<String> = others.map(|(name, count)| format!("{count} {name}")).collect();
+        let _ = writeln!(text, "  {expected:<40} {right:>3} of {total:<3} {}", others.join(", "));
+    }
+    text
+}
+
+/// Returns the lower end of the interval that holds the true share in 95 % of all cases (Wilson, 1927).
+pub(crate) fn lower_bound(right: usize, all: usize) -> f64 {
+    let (count, share) = (all as f64, right as f64 / all as f64);
+    let square = ONE_SIDED_95 * ONE_SIDED_95;
+    let middle = share + square / (2.0 * count);
+    let width = ONE_SIDED_95 * (share * (1.0 - share) / count + square / (4.0 * count * count)).sqrt();
+    (middle - width) / (1.0 + square / count)
+}
+
 fn sorted(values: &[f64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -65,6 +97,13 @@ mod tests {
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
         assert_eq!(median(&[]), None);
+    }
+
+    #[test]
+    fn the_lower_bound_is_wilsons() {
+        // By hand: (0.95 + 0.01353 − 0.03832) ÷ 1.02706.
+        assert!((lower_bound(95, 100) - 0.9008).abs() < 1e-4, "{}", lower_bound(95, 100));
+        assert!(lower_bound(150, 150) > 0.98 && lower_bound(0, 10).abs() < 1e-9);
     }
 
     #[test]

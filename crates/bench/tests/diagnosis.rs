@@ -32,7 +32,7 @@ fn one_limit_of_each_kind_is_distinguished_from_both_ends() {
     // Two cases at a time leave the machine idle for most of the time, as each one does.
     let run = |names: &[&str]| {
         let only = names.iter().flat_map(|name| ["--only", name]);
-        text(&diagnosis(&["--short", "--record", folder].into_iter().chain(only).collect::<Vec<_>>()))
+        text(&diagnosis(&["--short", "--capture", "--record", folder].into_iter().chain(only).collect::<Vec<_>>()))
     };
     let halves = thread::scope(|scope| {
         let (first, second) = names.split_at(6);
@@ -47,6 +47,23 @@ fn one_limit_of_each_kind_is_distinguished_from_both_ends() {
     let [right, all] = figures[..] else { panic!("{judged}") };
     assert!(all >= 9, "no valid run of {} cases: {halves}", 12 - all);
     assert_eq!(right, all, "{judged}");
+    captures_are_judged(&judged, all);
+}
+
+/// Asserts that the captures of all cases were judged from every place. Packets do not show the window of an SSH
+/// channel, nor that segments could be larger, and a case of a busy machine may be another one.
+fn captures_are_judged(judged: &str, all: usize) {
+    for place in ["Sender", "Receiver", "Middle", "BothEnds"] {
+        let begin = format!("Captured at {place}: ");
+        let figures = |words: &str| -> [usize; 2] {
+            let line = judged.lines().find(|line| line.starts_with(&begin) && line.contains(words)).unwrap();
+            let words: Vec<usize> = line.split_whitespace().filter_map(|word| word.parse().ok()).take(2).collect();
+            words.try_into().unwrap()
+        };
+        let ([right, of], [agreeing, compared]) = (figures("right in kind"), figures("agree with the kernel's"));
+        assert_eq!(of, all, "{judged}");
+        assert!(right + 4 >= all && agreeing + 4 >= compared && compared + 2 >= all, "{judged}");
+    }
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! The limits of the transfers in a capture, and in two captures of the same transfers.
 
+use std::path::Path;
+
 use fullpipe_diagnose::diagnose;
 use fullpipe_record::{CaptureReport, CapturedTransfer, Diagnosis, Evidence, HostSettings};
-use fullpipe_trace::{Reading, TransferEvidence, of_both, pairs};
+use fullpipe_trace::{CaptureError, Explained, PacketFile, Reading, TransferEvidence, of_both, pairs, read_flows};
 use fullpipe_units::BitRate;
 
 use crate::advice::advice;
+use crate::target::Interrupt;
 
 /// Facts of a captured transfer that its packets do not show.
 #[derive(Debug, Clone, Default)]
@@ -16,6 +19,28 @@ pub struct Known {
     pub sender: Option<HostSettings>,
     /// Settings of the host that received it.
     pub receiver: Option<HostSettings>,
+}
+
+/// Returns the content of the file `first`, judged as [`judge_capture`] does; with a `second` file of the same time, as
+/// [`judge_captures`] does. Damage ends the reading of a file, and what is before it is judged.
+///
+/// # Errors
+/// Fails if a file cannot be opened, or is no capture.
+pub fn judge_files(
+    first: &Path,
+    second: Option<&Path>,
+    explained: Explained<'_>,
+    known: &Known,
+    interrupt: Interrupt<'_>,
+) -> Result<CaptureReport, CaptureError> {
+    let read = |path: &Path, explained: Explained<'_>| -> Result<Reading, CaptureError> {
+        let mut file = PacketFile::open(path)?;
+        Ok(read_flows(&mut file, &path.display().to_string(), explained, interrupt.0))
+    };
+    let first = read(first, explained)?;
+    let Some(second) = second else { return Ok(judge_capture(first, known)) };
+    let second = read(second, first.explained().map_or(explained, Explained::Same))?;
+    Ok(judge_captures(first, second, known))
 }
 
 /// Returns the connections of a capture, with what limited the transfers of which evidence was asked for and what would

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fullpipe_lab::{Capture, Host, Lab, Line, Output, Program};
+use fullpipe_lab::{Capture, Captured, Host, Lab, Line, Output, Program};
 use fullpipe_record::{At, Change, Direction, ErrorReport, Interval, Measurement, Request};
 use fullpipe_units::ByteCount;
 use serde::Deserialize;
@@ -42,8 +42,8 @@ impl<'l> LabTarget<'l> {
         Ok(self.lab.capture(folder, name, most)?)
     }
 
-    /// Ends it; how many packets are missing.
-    pub(crate) fn finish_capture(&self, capture: Capture) -> Result<u64, ExperimentError> {
+    /// Ends it.
+    pub(crate) fn finish_capture(&self, capture: Capture) -> Result<Captured, ExperimentError> {
         Ok(self.lab.finish_capture(capture)?)
     }
 

@@ -3,13 +3,18 @@
 use std::cell::Cell;
 use std::path::Path;
 
-use fullpipe_lab::{Backend, Capture, Lab, Plan};
+use fullpipe_iperf::DEFAULT_PORT;
+use fullpipe_lab::{Backend, Capture, Captured, Lab, Plan};
 use fullpipe_model::{left_by_cross_traffic, predict, predict_with_cross_traffic};
 use fullpipe_record::event::{ScenarioBegan, StepBegan};
-use fullpipe_record::{Event, Interval, LabReport, LabStep, Measurement, Request};
+use fullpipe_record::{
+    CaptureReport, Event, Interval, LabReport, LabStep, Measurement, OwnCapture, Request, Transport,
+};
 use fullpipe_scenario::{Expected, RatioBound, Scenario, Step, StepBounds, StepRamp};
+use fullpipe_trace::Explained;
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
 
+use crate::captures::{Known, judge_files};
 use crate::cross_traffic::run_with_cross_traffic;
 use crate::duration::needed;
 use crate::error::ExperimentError;
@@ -43,7 +48,7 @@ pub struct CaptureTo<'f> {
 /// The load of each step lasts `time_scale` times as long as the file says, but never less than its ramp and twenty
 /// round trips need.
 ///
-/// Each run is captured where `capture` says.
+/// Each run is captured where `capture` says, and the limit that the captures of a TCP load show is added to it.
 ///
 /// An interrupt ends it after the steps that are done, which are kept.
 ///
@@ -233,17 +238,53 @@ impl Running<'_> {
             let progress = &mut |interval: &Interval| observe(&Event::Interval(Box::new(interval.clone())));
             self.target.measure(request, self.interrupt, progress)
         });
-        let missed = capture.map_or(Ok(0), |capture| self.target.finish_capture(capture))?;
-        let (mut measurement, cross_traffic) = done?;
-        if missed > 0 {
-            measurement.warnings.push(format!("{missed} packets are missing in the capture"));
-        }
+        let captured = capture.map(|capture| self.target.finish_capture(capture)).transpose()?;
+        let (measurement, cross_traffic) = done?;
         if measurement.interrupted {
             return Err(ExperimentError::Interrupted);
         }
-        let run = expected.run(measurement, cross_traffic);
+        let mut run = expected.run(measurement, cross_traffic);
+        if let Some(captured) = captured {
+            self.add_capture(&captured, &mut run.measurement);
+        }
         observe(&Event::Measurement(Box::new(run.measurement.clone())));
         Ok(run)
+    }
+
+    /// Adds the captures of a run to its record. The limit of a TCP load that they show is judged with the capacity of
+    /// the path, as that of the measurement is, and with nothing else that the lab knows.
+    fn add_capture(&self, captured: &Captured, measurement: &mut Measurement) {
+        if captured.missed > 0 {
+            measurement.warnings.push(format!("{} packets are missing in the capture", captured.missed));
+        }
+        if measurement.request.transport != Transport::Tcp {
+            return;
+        }
+        let [sender, receiver] = &captured.files;
+        let known = Known { bandwidth: self.target.path().forward.rate, ..Known::default() };
+        match judge_files(sender, Some(receiver), Explained::Server(DEFAULT_PORT), &known, self.interrupt) {
+            // Interrupted, it has read a part of them.
+            _ if self.interrupt.requested() => {}
+            Ok(report) => {
+                let capture = own_capture(&report, captured).with(report.limit().cloned(), measurement.limit.as_ref());
+                measurement.capture = Some(Box::new(capture));
+            }
+            Err(error) => measurement.warnings.push(error.to_string()),
+        }
+    }
+}
+
+/// Returns the record of what was captured at both ends, without a limit.
+fn own_capture(report: &CaptureReport, captured: &Captured) -> OwnCapture {
+    let [name, other] = captured.files.each_ref().map(|file| file.display().to_string());
+    OwnCapture {
+        name,
+        other: Some(other),
+        packets: report.packets + report.other.as_ref().map_or(0, |other| other.packets),
+        dropped: 0,
+        left_out: captured.missed,
+        limit: None,
+        agrees: None,
     }
 }
 

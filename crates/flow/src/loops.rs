@@ -16,6 +16,8 @@ const MAX_WAITING: usize = 4096;
 pub(crate) struct Loop {
     /// Timestamps on their way to the end, each with the time of its first segment.
     waiting: VecDeque<(u32, Time)>,
+    /// The newest timestamp that ever was: one that was answered does not ask again, though its segments still come.
+    newest: Option<u32>,
     shortest: Option<Span>,
 }
 
@@ -35,7 +37,8 @@ impl Loop {
     /// Takes note of a segment on its way to the end.
     pub(crate) fn toward(&mut self, segment: &Segment, at: Time) {
         let Some((value, _)) = segment.options.timestamps else { return };
-        if self.waiting.back().is_none_or(|(last, _)| is_newer(value, *last)) {
+        if self.newest.is_none_or(|newest| is_newer(value, newest)) {
+            self.newest = Some(value);
             self.waiting.push_back((value, at));
             if self.waiting.len() > MAX_WAITING {
                 self.waiting.pop_front();

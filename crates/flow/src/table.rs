@@ -108,6 +108,8 @@ pub struct TransferEvidence {
 pub enum Explained<'f> {
     /// As many of the largest.
     Largest(usize),
+    /// The largest to or from a server at this port.
+    Server(u16),
     /// The one that a connection of this number belongs to.
     Flow(u64),
     /// The one that this connection of another capture belongs to.
@@ -134,12 +136,16 @@ fn transfers(
     let by_size = |index: &usize| (Reverse(flows[*index].data()), numbers[*index]);
     let mut candidates: Vec<usize> = (0..flows.len()).collect();
     candidates.sort_by_key(by_size);
-    let (wanted, number) = match explained {
-        Explained::Largest(count) => (count, None),
-        Explained::Flow(number) => (1, Some(number)),
-        Explained::Same(flow) => (1, Some(number_of(flow, reports).unwrap_or_default())),
-    };
-    candidates.retain(|index| number.is_none_or(|number| numbers[*index] == number));
+    let wanted = if let Explained::Largest(count) = explained { count } else { 1 };
+    match explained {
+        Explained::Largest(_) => {}
+        Explained::Server(port) => candidates.retain(|index| flows[*index].hosts().2 == port),
+        Explained::Flow(number) => candidates.retain(|index| numbers[*index] == number),
+        Explained::Same(flow) => {
+            let number = number_of(flow, reports);
+            candidates.retain(|index| Some(numbers[*index]) == number);
+        }
+    }
     let (mut found, mut known) = (Vec::new(), HashSet::new());
     for index in candidates {
         if found.len() == wanted {

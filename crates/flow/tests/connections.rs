@@ -300,6 +300,31 @@ fn without_timestamps_the_time_of_an_answer_stands_in() {
 }
 
 #[test]
+fn a_burst_that_is_answered_while_it_passes_hides_no_round_trip() {
+    let stamped = |own: u32, echo: u32, segment: Segment| {
+        let options = SegmentOptions { timestamps: Some((own, echo)), ..segment.options };
+        Segment { options, ..segment }
+    };
+    let mut capture = Capture::new();
+    capture
+        .sent(true, stamped(1, 0, Segment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..segment() }));
+    let flags = flags::SYN | flags::ACK;
+    let answer = Segment { sequence: 4_999, acknowledgement: 1_000, flags, options: syn_options(2), ..segment() };
+    capture.wait(Span::from_millis(20)).sent(false, stamped(1, 1, answer)).wait(Span::from_millis(20));
+    // Twenty segments of one timestamp, each acknowledged 20 ms later: the first one when half of them have passed.
+    for step in 0..30 {
+        if step < 20 {
+            capture.sent(true, stamped(7, 1, data(step)));
+        }
+        if step >= 10 {
+            capture.sent(false, stamped(2, 7, ack(step - 9)));
+        }
+        capture.wait(Span::from_millis(2));
+    }
+    assert_eq!(capture.only().point, Some(CapturePoint::Between));
+}
+
+#[test]
 fn what_the_sending_host_dropped_itself_shows_in_its_own_capture() {
     let mut capture = Capture::new();
     capture.handshake(Span::from_millis(40));
@@ -349,6 +374,26 @@ fn connections_side_by_side_are_one_transfer() {
     let sizes: Vec<usize> = finished.transfers.iter().map(|transfer| transfer.flows.len()).collect();
     assert_eq!(sizes, [3, 1]);
     assert_eq!(finished.transfers[0].evidence.request.streams, 3);
+}
+
+#[test]
+fn the_transfer_of_a_server_is_explained_though_another_is_larger() {
+    let explained = |port: u16| {
+        let mut flows = Flows::default();
+        for index in 0..1_000_u32 {
+            let at = Time::ZERO + Span::from_millis(index.into());
+            flows.add(&data(index), at);
+            if index.is_multiple_of(4) {
+                flows.add(&Segment { destination: address("198.51.100.2:22"), ..data(index) }, at);
+            }
+        }
+        flows.finish(Explained::Server(port))
+    };
+    let finished = explained(22);
+    assert_eq!(finished.transfers.len(), 1);
+    let number = usize::try_from(finished.transfers[0].flows[0]).unwrap();
+    assert_eq!(finished.flows[number - 1].ends[1].address, "198.51.100.2:22");
+    assert_eq!(explained(23).transfers, []);
 }
 
 #[test]

@@ -37,10 +37,20 @@ const MAX_HELD: usize = 1 << 20;
 /// A capture that is under way; [`Lab::finish_capture`](crate::Lab::finish_capture) ends it.
 #[derive(Debug)]
 pub struct Capture {
+    files: [PathBuf; 2],
     missed: Arc<AtomicU64>,
     writer: Option<JoinHandle<io::Result<()>>>,
     taps: [Tap; 2],
     truth: TruthFile,
+}
+
+/// The content of a capture that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Captured {
+    /// The files, the sender's first.
+    pub files: [PathBuf; 2],
+    /// Packets that are missing in them: they did not fit, or came faster than they were written.
+    pub missed: u64,
 }
 
 /// The file for the record of the path.
@@ -85,9 +95,10 @@ impl Capture {
         (now, epoch): (Time, SystemTime),
     ) -> Result<Self, LabError> {
         let missed = Arc::new(AtomicU64::new(0));
+        let paths = Host::ALL.map(|host| folder.join(format!("{name}-{}.pcap", host.name())));
         let file = |host: Host| {
-            let path = folder.join(format!("{name}-{}.pcap", host.name()));
-            CaptureFile::create(&path, most, epoch, &missed).map_err(LabError::io(&format!("write {}", path.display())))
+            let path = &paths[host.index()];
+            CaptureFile::create(path, most, epoch, &missed).map_err(LabError::io(&format!("write {}", path.display())))
         };
         std::fs::create_dir_all(folder).map_err(LabError::io(&format!("make {}", folder.display())))?;
         let mut files = [file(Host::Sender)?, file(Host::Receiver)?];
@@ -102,7 +113,8 @@ impl Capture {
         let file = folder.join(format!("{name}-truth.json"));
         let truth = TruthFile { file, name: name.to_owned(), began, path: path.clone(), logs };
         let writer = thread::Builder::new().name("capture".to_owned()).spawn(move || write_all(&waiting, &mut files));
-        Ok(Self { taps, writer: Some(writer.map_err(LabError::io("start the capture"))?), missed, truth })
+        let writer = Some(writer.map_err(LabError::io("start the capture"))?);
+        Ok(Self { files: paths, taps, writer, missed, truth })
     }
 
     /// Returns the tap for the direction that leads away from `host`.
@@ -110,20 +122,19 @@ impl Capture {
         self.taps[host.index()].clone()
     }
 
-    /// Ends the capture, once both directions of the link have dropped their taps. Returns how many packets could not
-    /// be written in time, or were above the size of a file.
+    /// Ends the capture, once both directions of the link have dropped their taps.
     ///
     /// # Errors
     /// If a file could not be written.
-    pub(crate) fn finish(mut self) -> Result<u64, LabError> {
+    pub(crate) fn finish(mut self) -> Result<Captured, LabError> {
         let writer = self.writer.take();
-        let Self { missed, truth, taps, .. } = self;
+        let Self { files, missed, truth, taps, .. } = self;
         // The writer ends once nobody can send to it.
         drop(taps);
         let written = writer.and_then(|writer| writer.join().ok()).unwrap_or(Ok(()));
         written.map_err(LabError::io("write the capture"))?;
         truth.write()?;
-        Ok(missed.load(Ordering::Relaxed))
+        Ok(Captured { files, missed: missed.load(Ordering::Relaxed) })
     }
 }
 

@@ -5,7 +5,7 @@ use fullpipe_units::{BitRate, ByteCount};
 use tracing::{debug, info};
 
 use crate::backend::Backend;
-use crate::capture::Capture;
+use crate::capture::{Capture, Captured};
 use crate::carried::Carried;
 use crate::driver::Driver;
 use crate::error::LabError;
@@ -177,12 +177,11 @@ impl Lab {
         }
     }
 
-    /// Ends a capture; how many packets are missing in it, because they did not fit or came faster than they were
-    /// written.
+    /// Ends a capture.
     ///
     /// # Errors
     /// If a file could not be written.
-    pub fn finish_capture(&self, capture: Capture) -> Result<u64, LabError> {
+    pub fn finish_capture(&self, capture: Capture) -> Result<Captured, LabError> {
         if let Carrier::Link(driver) = &self.carrier {
             driver.end_capture();
         }

@@ -33,7 +33,7 @@ mod validity;
 
 pub use awake::Awake;
 pub use backend::Backend;
-pub use capture::Capture;
+pub use capture::{Capture, Captured};
 pub use congestion::check_congestion_control;
 pub use error::LabError;
 pub use join_socket::{JoinSocket, JoinedLab};

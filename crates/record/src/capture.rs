@@ -47,13 +47,16 @@ pub struct CaptureReport {
 /// A capture that was kept of a transfer while it was measured or watched: another view of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OwnCapture {
-    /// Name of the file.
+    /// Name of the file; of two, of the sender's.
     pub name: String,
-    /// Packets in it; without any there is no file.
+    /// Name of the receiver's file, where both ends were captured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other: Option<String>,
+    /// Packets in it, or in both; without any there is no file.
     pub packets: u64,
     /// Packets that the kernel had no room for.
     pub dropped: u64,
-    /// Packets that the file had no room for: all after it was full.
+    /// Packets that a file had no room for: all after it was full.
     pub left_out: u64,
     /// The limit that the packets show; `None` where too little was captured.
     pub limit: Option<Verdict>,
@@ -83,6 +86,11 @@ pub struct RedactedFile {
 }
 
 impl CaptureReport {
+    /// Returns the limit of the first transfer that was explained; `None` without any.
+    pub fn limit(&self) -> Option<&Verdict> {
+        self.transfers.first().map(|transfer| &transfer.diagnosis.verdict)
+    }
+
     /// Leaves connection `number` alone, in the other capture as well.
     pub fn retain(&mut self, number: u64) {
         self.flows.retain(|flow| flow.number == number);

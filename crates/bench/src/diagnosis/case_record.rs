@@ -69,6 +69,14 @@ impl Observation {
         }
     }
 
+    /// Returns the validity of the run, to be changed.
+    pub(crate) fn validity_mut(&mut self) -> &mut Validity {
+        match self {
+            Self::Measured(measurement) => &mut measurement.validity,
+            Self::Watched(watched) => &mut watched.validity,
+        }
+    }
+
     /// Returns the request that describes the load.
     pub(crate) fn request(&self) -> &Request {
         match self {

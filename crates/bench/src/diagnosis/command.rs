@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use fullpipe_lab::Awake;
 
+use super::captures::{self, Compared};
 use super::case_record::CaseRecord;
 use super::cases::{Case, cases};
 use super::matrix::{COLUMNS, Score, accuracy};
@@ -28,19 +29,38 @@ pub(crate) struct Judging {
     /// Apply the best remedy of each case and measure again
     #[arg(long)]
     prove: bool,
+    /// Capture at both ends and in the middle, into a folder next to the records, and judge the captures too
+    #[arg(long, requires = "record")]
+    capture: bool,
 }
 
 impl Judging {
     /// Runs the bench; the exit code is that of a failure where too few verdicts are right.
     pub(crate) fn run(&self, program: &Path, stop: &AtomicBool) -> ExitCode {
         match self.records(program, stop) {
-            Ok(Some(records)) => judge(&records),
+            Ok(Some(records)) => {
+                let code = judge(&records);
+                self.judge_captures(&records);
+                code
+            }
             Ok(None) => ExitCode::SUCCESS,
             Err(why) => {
                 say(true, &format!("fullpipe-bench: {why}\n"));
                 ExitCode::from(if stop.load(Ordering::Relaxed) { INTERRUPTED } else { LACKING })
             }
         }
+    }
+
+    /// Prints what captures next to the records show, where there are some. The exit code does not depend on it.
+    fn judge_captures(&self, records: &[CaseRecord]) {
+        let records_folder = self.selection.from.as_ref().or(self.selection.record.as_ref().filter(|_| self.capture));
+        let Some(folder) = records_folder.map(|records| captures::folder(records)).filter(|folder| folder.is_dir())
+        else {
+            return;
+        };
+        let valid = records.iter().filter(|record| record.observation.validity().is_valid());
+        let compared: Vec<Compared> = valid.map(|record| Compared::of(record, &folder)).collect();
+        say(false, &format!("\n{}", captures::text(&compared)));
     }
 
     fn records(
@@ -64,7 +84,8 @@ impl Judging {
         let scratch = std::env::temp_dir().join(format!("fullpipe-bench-{}", std::process::id()));
         std::fs::create_dir_all(&scratch)?;
         let _awake = Awake::ask();
-        let runner = Runner { program, scratch: &scratch, prove: self.prove, interrupt: stop };
+        let captures = self.selection.record.as_deref().filter(|_| self.capture).map(captures::folder);
+        let runner = Runner { program, scratch: &scratch, prove: self.prove, captures, interrupt: stop };
         let records = self.run_all(&cases, &runner);
         std::fs::remove_dir_all(&scratch)?;
         records.map(Some)

@@ -39,6 +39,9 @@ pub(crate) const COLUMNS: [Column; 4] = [
 const REQUIRED: [f64; 2] = [0.95, 0.90];
 
 impl Column {
+    /// The way that knows most.
+    pub(crate) const BEST_INFORMED: Self = COLUMNS[0];
+
     /// Its name: `both ends, bandwidth stated`.
     pub(crate) fn name(self) -> String {
         let view = match self.view {

@@ -2,8 +2,9 @@
 //!
 //! [`cases`] is the plan and [`run`] runs one case. [`case_record`] stores the result in a file, from which the verdict
 //! can be computed again without a network while a rule is developed. [`matrix`] counts the right verdicts, and
-//! compares the model with the same measurements.
+//! compares the model with the same measurements. [`captures`] judges the packets of the same transfers.
 
+mod captures;
 mod case_record;
 mod cases;
 mod command;

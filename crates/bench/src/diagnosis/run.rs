@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use fullpipe_units::{ByteCount, Span};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+use super::captures::{stem, write_middle};
 use super::case_record::{CaseRecord, Observation, Watched};
 use super::cases::Case;
 use super::plant::{Plant, Quota, busy, slowed};
@@ -38,10 +39,13 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const LEAD: Span = Span::from_secs(3);
 
 /// The port of the server.
-const PORT: &str = "5201";
+pub(crate) const PORT: u16 = 5201;
 
 /// The port of the server for cross traffic.
 const CROSS_TRAFFIC_PORT: &str = "5202";
+
+/// Maximum size of a capture: seven million packets.
+const MAX_CAPTURE: ByteCount = ByteCount::from_mib(1 << 10);
 
 /// Bytes of a file that is sent: it has holes only, and no test comes to its end.
 const FILE_SIZE: u64 = 1 << 36;
@@ -72,6 +76,8 @@ pub(crate) struct Runner<'r> {
     pub(crate) scratch: &'r Path,
     /// True if the best remedy is applied and proven.
     pub(crate) prove: bool,
+    /// The folder for captures of both ends and from the middle, if they are taken.
+    pub(crate) captures: Option<PathBuf>,
     /// Set when the user asks to stop.
     pub(crate) interrupt: &'r AtomicBool,
 }
@@ -89,7 +95,7 @@ impl Runner<'_> {
         let lab = Lab::start(&plan(case))?;
         let scene = Scene { runner: self, case, lab: &lab, wrap };
         scene.prepare()?;
-        let (prediction, observation) = scene.observe(&case.request)?;
+        let (prediction, observation) = scene.observe(&case.request, self.captures.as_deref())?;
         let forward = &case.path.forward;
         let mut record = CaseRecord {
             name: case.name.clone(),
@@ -188,20 +194,36 @@ impl Scene<'_> {
         format!("ip route replace {} dev path0 congctl {control}", self.lab.address(Host::Receiver))
     }
 
-    /// Returns the prediction for the load and the first valid run of the load, or the last of [`RUNS`] invalid runs.
-    fn observe(&self, request: &Request) -> Result<(Prediction, Observation), RunError> {
+    /// Returns the prediction for the load and the first valid run of the load, or the last of [`RUNS`] invalid runs,
+    /// whose packets are captured into the folder of captures, if there is one.
+    fn observe(&self, request: &Request, captures: Option<&Path>) -> Result<(Prediction, Observation), RunError> {
         let (sender, receiver) = (self.lab.inspect(Host::Sender)?, self.lab.inspect(Host::Receiver)?);
         let prediction = predict(&self.case.path, &sender, &receiver, request);
         let mut runs = 0;
         loop {
             let cross_traffic = self.start_cross_traffic(request)?;
-            let observation = self.once(request)?;
+            let observation = self.captured(request, captures)?;
             cross_traffic.into_iter().try_for_each(|program| program.finish(Duration::ZERO).map(drop))?;
             runs += 1;
             if observation.validity().is_valid() || runs == RUNS {
                 return Ok((prediction, observation));
             }
         }
+    }
+
+    /// As [`Scene::once`], with captures in `folder` if it is given. A run is invalid if packets are missing in them.
+    fn captured(&self, request: &Request, folder: Option<&Path>) -> Result<Observation, RunError> {
+        let Some(folder) = folder else { return self.once(request) };
+        let capture = self.lab.capture(folder, &stem(&self.case.name), MAX_CAPTURE)?;
+        let observed = self.once(request);
+        let missed = self.lab.finish_capture(capture)?.missed;
+        let mut observation = observed?;
+        if missed > 0 {
+            let broken = &mut observation.validity_mut().broken;
+            broken.push(format!("{missed} packets are missing in its captures"));
+        }
+        write_middle(folder, &self.case.name, &self.case.path).map_err(|error| RunError::Failed(error.to_string()))?;
+        Ok(observation)
     }
 
     fn once(&self, request: &Request) -> Result<Observation, RunError> {
@@ -259,7 +281,7 @@ impl Scene<'_> {
         let mut arguments = measure_arguments(&self.lab.address(near.peer()).to_string(), request);
         if self.case.plant == Plant::Iperf2 {
             // The server knows clients by what they say, not by the port.
-            arguments.extend(["--iperf2", "--port", PORT].map(str::to_owned));
+            arguments.extend(["--iperf2", "--port", &PORT.to_string()].map(str::to_owned));
         }
         arguments.push("--json".to_owned());
         arguments
@@ -360,7 +382,7 @@ impl Scene<'_> {
         }
         let request =
             best.changes.iter().fold(self.case.request.clone(), |request, change| change.applied_to_request(&request));
-        let measured = self.observe(&request);
+        let measured = self.observe(&request, None);
         for host in Host::ALL {
             self.lab.undo(host)?;
         }

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 
-use super::captures::{self, Seen, seen};
+use super::captures::seen;
 use super::case::{Case, View};
 use super::draw::cases;
 use super::record::Record;
@@ -16,6 +16,7 @@ use super::run::Programs;
 use super::score;
 use super::side_by_side::side_by_side;
 use crate::accuracy::Accuracy;
+use crate::captures::{Seen, score as score_of_captures};
 use crate::process::RunError;
 use crate::records::{Selection, read_all};
 use crate::{INTERRUPTED, LACKING, say};
@@ -76,7 +77,7 @@ impl Drawing {
         for seen in &seen {
             say(false, &seen.line());
         }
-        say(false, &captures::score(&seen));
+        say(false, &score_of_captures(&seen.iter().collect::<Vec<_>>()));
     }
 
     fn records(&self, program: &Path, stop: &AtomicBool) -> Result<Vec<Record>, Box<dyn std::error::Error>> {

@@ -1,14 +1,11 @@
 //! Share of right verdicts by view, with the lower end of the interval.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::case::View;
 use super::others::MUST_KEEP;
 use super::record::Record;
-
-/// Quantile of the normal distribution that 95 % of it lie below.
-const ONE_SIDED_95: f64 = 1.645;
+use crate::statistics::{confusion, lower_bound};
 
 /// The score of the records that count, as text.
 pub(crate) fn text(records: &[Record]) -> String {
@@ -79,42 +76,4 @@ fn of_view(view: View, records: &[&Record]) -> String {
     let said = |record: &Record| if record.is_right() { record.expected.clone() } else { record.said().to_owned() };
     text += &confusion(records.iter().map(|record| (record.expected.as_str(), said(record))));
     text
-}
-
-/// Returns a line for each planted verdict, with how often it was named and what was named in its place.
-pub(crate) fn confusion<'r>(cases: impl Iterator<Item = (&'r str, String)>) -> String {
-    let mut counts: BTreeMap<&str, BTreeMap<String, usize>> = BTreeMap::new();
-    for (expected, said) in cases {
-        *counts.entry(expected).or_default().entry(said).or_default() += 1;
-    }
-    let mut text = String::new();
-    for (expected, said) in &counts {
-        let total: usize = said.values().sum();
-        let right = said.get(*expected).copied().unwrap_or(0);
-        let others = said.iter().filter(|(name, _)| name != expected);
-        let others: Vec<String> = others.map(|(name, count)| format!("{count} {name}")).collect();
-        let _ = writeln!(text, "  {expected:<40} {right:>3} of {total:<3} {}", others.join(", "));
-    }
-    text
-}
-
-/// Returns the lower end of the interval that holds the true share in 95 % of all cases (Wilson, 1927).
-pub(crate) fn lower_bound(right: usize, all: usize) -> f64 {
-    let (count, share) = (all as f64, right as f64 / all as f64);
-    let square = ONE_SIDED_95 * ONE_SIDED_95;
-    let middle = share + square / (2.0 * count);
-    let width = ONE_SIDED_95 * (share * (1.0 - share) / count + square / (4.0 * count * count)).sqrt();
-    (middle - width) / (1.0 + square / count)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_lower_bound_is_wilsons() {
-        // By hand: (0.95 + 0.01353 − 0.03832) ÷ 1.02706.
-        assert!((lower_bound(95, 100) - 0.9008).abs() < 1e-4, "{}", lower_bound(95, 100));
-        assert!(lower_bound(150, 150) > 0.98 && lower_bound(0, 10).abs() < 1e-9);
-    }
 }

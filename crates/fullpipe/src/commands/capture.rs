@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use fullpipe_experiment::{Known, judge_capture};
+use fullpipe_experiment::{Interrupt, Known, judge_files};
 use fullpipe_probe::Destination;
 use fullpipe_record::{Measurement, OwnCapture, Verdict};
 use fullpipe_sys::output_device;
-use fullpipe_trace::{CapturedPeer, Explained, PacketFile, Recording, read_flows};
+use fullpipe_trace::{CapturedPeer, Explained, Recording};
 use fullpipe_units::BitRate;
 
 use crate::failure::{FAILED, Failure};
@@ -79,14 +79,15 @@ impl OwnRecording {
         let name = self.path.display().to_string();
         let mut limit = None;
         if recorded.packets > 0 {
-            let mut file = PacketFile::open(&self.path)?;
-            let reading = read_flows(&mut file, &name, Explained::Largest(1), &AtomicBool::new(false));
             let known = Known { bandwidth, ..Known::default() };
-            let transfer = judge_capture(reading, &known).transfers.into_iter().next();
-            limit = transfer.map(|transfer| transfer.diagnosis.verdict);
+            // A capture of a test that was interrupted is judged to its end, as the test is.
+            let never = AtomicBool::new(false);
+            let report = judge_files(&self.path, None, Explained::Largest(1), &known, Interrupt(&never))?;
+            limit = report.limit().cloned();
         }
         let (packets, dropped, left_out) = (recorded.packets, recorded.dropped, recorded.left_out);
-        Ok(OwnCapture { name, packets, dropped, left_out, limit: None, agrees: None }.with(limit, other))
+        let capture = OwnCapture { name, other: None, packets, dropped, left_out, limit: None, agrees: None };
+        Ok(capture.with(limit, other))
     }
 }
 

@@ -63,7 +63,8 @@ enum Action {
         /// Write packet captures from both endpoints of the path to this folder
         ///
         /// Each run writes one pcap file for each endpoint. A file holds the first 128 bytes of each packet, with the
-        /// time stamps of the emulated link. Not available with `--backend kernel`.
+        /// time stamps of the emulated link. The limit that the packets of a TCP load show is printed next to the one
+        /// that the kernel's figures show. Not available with `--backend kernel`.
         #[arg(long, value_name = "FOLDER")]
         capture: Option<PathBuf>,
         /// Maximum size of a capture file

@@ -40,8 +40,9 @@ fn the_capture_of_each_end_shows_the_limit_and_where_it_was_taken() {
     fs::write(&file, SCENARIO).unwrap();
     let [file, captures] = [file.as_path(), folder.path()].map(|path| path.to_str().unwrap());
     let command = ["lab", "run", file, "--json", "--capture", captures];
-    document(&run(&mut fullpipe(&command), TIMEOUT));
+    let report = document(&run(&mut fullpipe(&command), TIMEOUT))["lab"][0].clone();
     for (step, kind) in [("full", "capacity"), ("window", "receive-window"), ("offered", "sender-application")] {
+        both_views_agree(&report, step, kind);
         for end in ["sender", "receiver"] {
             let found = limit_in(&folder.path().join(format!("traced-{step}-1-{end}.pcap")));
             assert_eq!(found, (kind.to_owned(), end.to_owned()), "{step} at the {end}");
@@ -69,6 +70,17 @@ fn the_capture_of_each_end_shows_the_limit_and_where_it_was_taken() {
     for ppm in [200, -200] {
         clocks_are_found(&files, ppm);
     }
+}
+
+/// Asserts that the report of the scenario has the limit of a step by its packets too.
+fn both_views_agree(report: &Value, step: &str, kind: &str) {
+    let run = &report["steps"].as_array().unwrap().iter().find(|one| one["name"] == step).unwrap()["runs"][0];
+    let capture = &run["capture"];
+    assert_eq!((&capture["limit"]["kind"], &run["limit"]["kind"]), (&kind.into(), &kind.into()), "{capture}");
+    assert_eq!((&capture["agrees"], &capture["limit"]["basis"]), (&true.into(), &"capture".into()));
+    let files = [&capture["name"], &capture["other"]].map(|name| Path::new(name.as_str().unwrap()));
+    let packets: u64 = files.iter().map(|file| capture_in(&[file])["packets"].as_u64().unwrap()).sum();
+    assert!(packets > 1_000 && capture["packets"] == packets && capture["left_out"] == 0, "{capture}");
 }
 
 /// Sets the clock of the receiver's capture 3.5 s ahead, and lets it gain `ppm`, which both captures must show.

@@ -51,12 +51,16 @@ pub fn own_capture(capture: &OwnCapture, style: Style) -> String {
     text += &wrapped(&(held + "."), 2, |line| style.dim(line));
     let Some(limit) = &capture.limit else { return text };
     text += &sentences(limit, style);
-    let agreement = match capture.agrees {
+    text + &wrapped(&format!("{}; confidence {}.", agreement(capture), limit.confidence), 2, str::to_owned)
+}
+
+/// Returns whether a capture and the measurement show the same limit, as a clause.
+pub(super) fn agreement(capture: &OwnCapture) -> &'static str {
+    match capture.agrees {
         Some(true) => "The packets and the kernel's figures show the same limit",
         Some(false) => "The packets show another limit than the kernel's figures",
         None => "One of both views names no limit",
-    };
-    text + &wrapped(&format!("{agreement}; confidence {}.", limit.confidence), 2, str::to_owned)
+    }
 }
 
 /// Returns what a capture holds that was written anew.

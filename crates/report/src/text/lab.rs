@@ -1,8 +1,9 @@
 use std::collections::BTreeSet;
 
-use fullpipe_record::{Buffer, LabCrossTraffic, LabReport, LabStep, Limit, Transport, Verdict};
+use fullpipe_record::{Buffer, LabCrossTraffic, LabReport, LabStep, Limit, Measurement, Transport, Verdict};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
+use super::capture::agreement;
 use super::measurement::accuracy;
 use super::ramp::ramp_of_step;
 use super::style::{Style, heading, wrapped};
@@ -194,12 +195,16 @@ fn cross_traffic(load: &LabCrossTraffic) -> String {
     }
 }
 
-/// The verdict on a step, what it filled, its curve, what it missed, and which runs did not count.
+/// The verdicts on a step by the kernel's figures and by its packets, what it filled, its curve, what it missed, and
+/// which runs did not count.
 fn remarks(step: &LabStep, style: Style) -> String {
     let about = |said: &str| format!("{}: {said}", step.name);
     let mut text = String::new();
     if let Some(verdict) = verdict(step) {
         text += &wrapped(&about(&verdict.sentence), 2, str::to_owned);
+    }
+    if let Some(packets) = packets(step) {
+        text += &wrapped(&about(&packets), 2, str::to_owned);
     }
     if let Some(order) = order(step) {
         text += &wrapped(&about(&order), 2, str::to_owned);
@@ -231,9 +236,21 @@ fn order(step: &LabStep) -> Option<String> {
 /// Returns the verdict on the last run that counts; `None` if the step passed and the verdict names the limit that was
 /// predicted, as the table says that already.
 fn verdict(step: &LabStep) -> Option<&Verdict> {
-    let verdict = step.runs.iter().rev().find(|run| run.validity.is_valid())?.limit.as_ref()?;
+    let verdict = last_valid(step)?.limit.as_ref()?;
     let repeats = step.passed == Some(true) && verdict.kind == step.prediction.limit;
     (!repeats).then_some(verdict)
+}
+
+/// Returns the last run that counts.
+fn last_valid(step: &LabStep) -> Option<&Measurement> {
+    step.runs.iter().rev().find(|run| run.validity.is_valid())
+}
+
+/// Returns the limit that the captures of the last run that counts show, and whether its verdict is the same.
+fn packets(step: &LabStep) -> Option<String> {
+    let capture = last_valid(step)?.capture.as_ref()?;
+    let limit = capture.limit.as_ref()?;
+    Some(format!("by its packets: {} {}; confidence {}.", limit.sentence, agreement(capture), limit.confidence))
 }
 
 /// Returns the assumptions of the predictions, each once.

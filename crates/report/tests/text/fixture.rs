@@ -6,10 +6,10 @@ use fullpipe_record::{
     At, Buffer, BufferAdvice, Calculation, Cause, Ceiling, Change, Combination, Commands, Datagrams, Direction,
     EchoPhase, EchoReport, Encapsulation, EndReport, Estimate, Experiment, Forecast, Framing, GridAccuracy, GridCell,
     GridReport, Hop, HostSettings, Improvement, Inflation, Inputs, Interval, IpVersion, KernelVersion, LabReport,
-    LabStep, Leg, Limit, Measurement, Need, Path, PathDirection, Peer, Prediction, Proof, Published, Quantity, Ramp,
-    RampReport, RampStep, Refusal, Remedy, Request, Responsiveness, RouteMethod, RouteMtu, RouteReport, RttForecast,
-    RttMethod, RttReport, RttStats, Scope, Segmentation, Side, Solved, Steady, Summary, Transport, Undone, Validity,
-    Value, Verdict, WhatIf,
+    LabStep, Leg, Limit, Measurement, Need, OwnCapture, Path, PathDirection, Peer, Prediction, Proof, Published,
+    Quantity, Ramp, RampReport, RampStep, Refusal, Remedy, Request, Responsiveness, RouteMethod, RouteMtu, RouteReport,
+    RttForecast, RttMethod, RttReport, RttStats, Scope, Segmentation, Side, Solved, Steady, Summary, Transport, Undone,
+    Validity, Value, Verdict, WhatIf,
 };
 use fullpipe_units::{BitRate, ByteCount, Distance, Ratio, SegCount, Span};
 
@@ -494,6 +494,16 @@ pub(crate) fn lab_report() -> LabReport {
     }
 }
 
+/// A measurement whose captures show `limit`.
+fn captured(limit: Verdict) -> Measurement {
+    let measurement = measurement();
+    let [name, other] = ["sender", "receiver"].map(|end| format!("gordon-bdp-{end}.pcap"));
+    let capture =
+        OwnCapture { name, other: Some(other), packets: 90_000, dropped: 0, left_out: 0, limit: None, agrees: None };
+    let capture = capture.with(Some(limit), measurement.limit.as_ref());
+    Measurement { capture: Some(Box::new(capture)), ..measurement }
+}
+
 fn step(name: &str, buffer: u64, reached: f64, passed: bool) -> LabStep {
     let (size, expected) = (ByteCount::new(buffer), mbps(53.9));
     let window = Ceiling { window: Some(size.scaled(1.27)), ..ceiling(Limit::ReceiveWindow, expected, "") };
@@ -503,7 +513,7 @@ fn step(name: &str, buffer: u64, reached: f64, passed: bool) -> LabStep {
         path: None,
         published: Some(Published { rate: Some(mbps(54.1)), ..Published::default() }),
         prediction: Prediction { bdp: Some(ByteCount::new(125_000)), ..prediction(vec![window]) },
-        runs: if passed { vec![measurement()] } else { vec![invalid(), measurement()] },
+        runs: if passed { vec![captured(verdict())] } else { vec![invalid(), captured(full())] },
         buffer: Some(size * 2),
         window_seen: Some(size.scaled(1.26)),
         measured: Some(expected.scaled(reached)),
