@@ -145,6 +145,14 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
+    /// Returns that of an end that has sent no data, for which the other end allows a window, as it stands in the
+    /// header.
+    pub(crate) fn new(window: Option<u16>) -> Self {
+        let mut sending = Self::default();
+        sending.course.now.here.window = window;
+        sending
+    }
+
     /// Returns the bytes that it takes beyond its own size.
     pub(crate) fn room(&self) -> usize {
         let rates = [&self.arrivals, &self.departures, &self.acknowledgements, &self.pairs];
