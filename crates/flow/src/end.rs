@@ -124,7 +124,7 @@ impl End {
                 is_late,
                 is_pushed: segment.has(flags::PSH),
             };
-            self.sending().sent(sent, echo, at);
+            self.sending_begun().sent(sent, echo, at);
         }
     }
 
@@ -249,7 +249,9 @@ impl End {
         let scale = match (self.has_syn() && other.has_syn(), self.window_scale(), other.window_scale()) {
             (true, Some(_), Some(shift)) => Scale::Agreed(shift),
             (true, ..) => Scale::Absent,
-            (false, ..) => self.course().and_then(|sending| sending.scale(by_echo)).map_or(Scale::Unknown, Scale::Inferred),
+            (false, ..) => {
+                self.sending().and_then(|sending| sending.scale(by_echo)).map_or(Scale::Unknown, Scale::Inferred)
+            }
         };
         Agreed {
             stream,
@@ -288,7 +290,7 @@ impl End {
             address,
             segment_size: self.segment_size(other),
             missing_bytes: ByteCount::new(self.seen.missing_below(below)),
-            lost_before: self.course().map_or(0, |sending| sending.lost_before),
+            lost_before: self.sending().map_or(0, |sending| sending.lost_before),
             window: self.windows.figures(),
             rtt: self.rtts.figures(),
             rate: BitRate::of(self.unique_bytes(), duration),
@@ -298,11 +300,11 @@ impl End {
     }
 
     /// Returns the course of its data; `None` without any.
-    pub(crate) fn course(&self) -> Option<&Sending> {
+    pub(crate) fn sending(&self) -> Option<&Sending> {
         self.sending.as_deref()
     }
 
-    fn sending(&mut self) -> &mut Sending {
+    fn sending_begun(&mut self) -> &mut Sending {
         self.sending.get_or_insert_with(|| Box::new(Sending::new(self.allowed)))
     }
 

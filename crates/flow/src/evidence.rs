@@ -40,10 +40,9 @@ pub(crate) fn evidence(flows: &[&Flow]) -> Option<Evidence> {
     let of_flow = |(flow, stream): (&&Flow, u16)| -> Vec<Sample> {
         let (end, other) = flow.ends();
         let rest = flow.rest(by_echo).unwrap_or_default();
-        let samples = |sending: &Sending| {
-            sending.course.samples(end.agreed(other, stream, by_echo), origin, by_echo, rest)
-        };
-        end.course().map(samples).unwrap_or_default()
+        let samples =
+            |sending: &Sending| sending.course.samples(end.agreed(other, stream, by_echo), origin, by_echo, rest);
+        end.sending().map(samples).unwrap_or_default()
     };
     let samples: Vec<Sample> = flows.iter().zip(0..).flat_map(of_flow).collect();
     let idle_rtt = flows.iter().filter_map(|flow| flow.handshake_time()).min();
