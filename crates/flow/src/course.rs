@@ -132,6 +132,11 @@ impl Course {
         if at >= self.interval_end {
             self.begin_interval(at);
         }
+        self.pass(at);
+    }
+
+    /// Moves on to `at` without another point.
+    pub(crate) fn pass(&mut self, at: Time) {
         self.now.at = self.now.at.max(at);
     }
 

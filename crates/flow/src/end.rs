@@ -1,9 +1,10 @@
 //! The packets that one end of a connection sends.
 
-use fullpipe_record::{BurstRate, FlowEnd, SynReport};
+use fullpipe_record::{BurstRate, FlowEnd};
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
 use fullpipe_wire::{Segment, flags};
 
+use crate::counts::Counts;
 use crate::course::{Agreed, Scale};
 use crate::echoes::{Echo, Echoes};
 use crate::intervals::Intervals;
@@ -36,7 +37,10 @@ pub(crate) struct End {
     windows: Windows,
     /// Its own acknowledgements by their timestamps.
     pub(crate) echoes: Echoes,
-    pub(crate) sending: Sending,
+    /// The window that the other end allows, as it stands in the header.
+    allowed: Option<u16>,
+    /// The course of its data, once there is any.
+    sending: Option<Box<Sending>>,
     /// Position of its first byte of data.
     first_byte: Option<u64>,
     recent: Recent,
@@ -46,17 +50,14 @@ pub(crate) struct End {
     passages: [Passages; 2],
     /// Identification and timestamp of the segment with the highest bytes.
     newest: (Option<u16>, Option<u32>),
-    last_at: Option<Time>,
-    sent_data: bool,
-    had_acknowledgement: bool,
-    counts: FlowEnd,
+    counts: Counts,
 }
 
 /// Size of segments and scale of windows that the data of an end goes by.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Agreement {
-    /// Size of a full segment.
-    mss: ByteCount,
+    /// Size of a full segment in bytes.
+    mss: u64,
     /// True if the SYNs show the shift of the receiver's windows.
     is_scale_known: bool,
 }
@@ -68,39 +69,8 @@ impl End {
             self.counts.duplicates += 1;
             return false;
         }
-        let counts = &mut self.counts;
-        counts.packets += 1;
-        let pause = self.last_at.map_or(Span::ZERO, |last| at.since(last));
-        counts.longest_pause = counts.longest_pause.max(pause);
-        self.last_at = Some(at);
-        let has = |flag: u16| u64::from(segment.has(flag));
-        counts.syns += has(flags::SYN);
-        counts.fins += has(flags::FIN);
-        counts.resets += has(flags::RST);
-        counts.sack_packets += u64::from(segment.options.sack_blocks > 0);
-        counts.timestamps |= segment.options.timestamps.is_some();
-        if segment.has(flags::SYN) {
-            counts.syn.get_or_insert_with(|| syn(segment));
-            counts.mss = segment.options.mss.map(|mss| ByteCount::new(mss.into()));
-            counts.window_scale = segment.options.window_scale;
-            counts.sack_permitted = segment.options.sack_permitted;
-        }
-        if segment.payload > 0 {
-            self.count_data(segment);
-        }
+        self.counts.add(segment, at);
         true
-    }
-
-    fn count_data(&mut self, segment: &Segment) {
-        let (counts, bytes) = (&mut self.counts, ByteCount::new(segment.payload.into()));
-        counts.data_packets += 1;
-        counts.bytes += bytes;
-        counts.largest = counts.largest.max(bytes);
-        counts.smallest = if self.sent_data { counts.smallest.min(bytes) } else { bytes };
-        self.sent_data = true;
-        if !self.had_acknowledgement {
-            counts.initial_window += bytes;
-        }
     }
 
     /// Places what a segment occupies of the sequence space: its data, and one number each for SYN and FIN. `echo` is
@@ -124,7 +94,7 @@ impl End {
         let (mut again, mut is_late) = (added.known.min(segment.payload.into()), false);
         if added.known > 0 {
             self.counts.retransmitted_packets += u64::from(segment.payload > 0);
-            self.counts.retransmitted_bytes += ByteCount::new(added.known.min(segment.payload.into()));
+            self.counts.retransmitted_bytes += added.known.min(segment.payload.into());
         } else if added.is_below {
             let overtaken = self.was_sent_in_order(segment);
             self.counts.late_packets += 1;
@@ -140,7 +110,7 @@ impl End {
         }
         let acknowledged = self.acknowledged.or(self.first_byte).unwrap_or(start);
         let next = self.next.unwrap_or(end);
-        self.counts.flight = self.counts.flight.max(ByteCount::new(next.saturating_sub(acknowledged)));
+        self.counts.flight = self.counts.flight.max(next.saturating_sub(acknowledged));
         if segment.payload > 0 {
             let (bytes, is_first_open) = (segment.payload.into(), start == acknowledged);
             let sent = Sent {
@@ -149,12 +119,12 @@ impl End {
                 is_first_open,
                 next,
                 acknowledged,
-                mss: agreement.mss.get(),
+                mss: agreement.mss,
                 is_scale_known: agreement.is_scale_known,
                 is_late,
                 is_pushed: segment.has(flags::PSH),
             };
-            self.sending.sent(sent, echo, at);
+            self.sending_begun().sent(sent, echo, at);
         }
     }
 
@@ -186,13 +156,14 @@ impl End {
         if let Some(rtt) = rtt {
             self.rtts.add(rtt);
         }
-        if let Some(first) = self.first_byte.filter(|_| Some(position) >= self.acknowledged) {
+        let is_newest = Some(position) >= self.acknowledged;
+        if let (Some(first), Some(sending)) = (self.first_byte.filter(|_| is_newest), &mut self.sending) {
             let below = position.min(self.next.unwrap_or(position));
             // With timestamps a repair has its own, and is measured as well.
             let rtt = if segment.options.timestamps.is_some() { answered } else { rtt };
-            self.sending.acknowledged(position, below.saturating_sub(first), rtt, at);
+            sending.acknowledged(position, below.saturating_sub(first), rtt, at);
         }
-        self.had_acknowledgement |= self.sent_data;
+        self.counts.acknowledged();
         self.acknowledged = self.acknowledged.max(Some(position));
         position
     }
@@ -211,6 +182,14 @@ impl End {
         self.windows.add(bytes, at);
     }
 
+    /// Takes note of the window that the other end allows, as it stands in the header.
+    pub(crate) fn is_allowed(&mut self, window: u16) {
+        self.allowed = Some(window);
+        if let Some(sending) = &mut self.sending {
+            sending.is_allowed(window);
+        }
+    }
+
     /// Returns true if it sent data that was not acknowledged.
     pub(crate) fn has_data_on_way(&self) -> bool {
         self.next.zip(self.acknowledged).is_some_and(|(next, below)| next > below)
@@ -224,7 +203,7 @@ impl End {
             + self.answers.room()
             + self.windows.room()
             + self.echoes.room()
-            + self.sending.room()
+            + self.sending.as_ref().map_or(0, |sending| sending.room())
             + self.recent.room()
             + self.passages.iter().map(Passages::room).sum::<usize>()
     }
@@ -234,36 +213,35 @@ impl End {
         self.unacknowledged.thin();
         self.answers.thin();
         self.echoes.thin();
-        self.sending.thin();
+        if let Some(sending) = &mut self.sending {
+            sending.thin();
+        }
         self.passages.iter_mut().for_each(Passages::thin);
     }
 
     /// Returns true if its SYN was seen.
     pub(crate) fn has_syn(&self) -> bool {
-        self.counts.syns > 0
+        self.counts.has_syn()
     }
 
     /// Returns true if it sent a FIN.
     pub(crate) fn has_closed(&self) -> bool {
-        self.counts.fins > 0
+        self.counts.has_closed()
     }
 
     /// Returns what its data goes by, for a connection whose other end is `other`.
     pub(crate) fn agreement(&self, other: &Self) -> Agreement {
-        Agreement { mss: self.segment_size(other), is_scale_known: self.has_syn() && other.has_syn() }
+        Agreement { mss: self.counts.segment_size(&other.counts), is_scale_known: self.has_syn() && other.has_syn() }
     }
 
     /// Returns the size of its full segments, for a connection whose other end is `other`.
     pub(crate) fn segment_size(&self, other: &Self) -> ByteCount {
-        const USUAL: ByteCount = ByteCount::new(1448);
-        let announced = [self.counts.mss, other.counts.mss].into_iter().flatten().min();
-        announced.map_or(USUAL, |mss| mss.saturating_sub(self.option_bytes())).max(ByteCount::new(1))
+        ByteCount::new(self.counts.segment_size(&other.counts))
     }
 
     /// Returns the bytes of options in each of its segments.
     pub(crate) fn option_bytes(&self) -> ByteCount {
-        const TIMESTAMPS: ByteCount = ByteCount::new(12);
-        if self.counts.timestamps { TIMESTAMPS } else { ByteCount::ZERO }
+        ByteCount::new(self.counts.option_bytes())
     }
 
     /// Returns what it and `other` agreed on for its data, which is stream number `stream`.
@@ -271,20 +249,22 @@ impl End {
         let scale = match (self.has_syn() && other.has_syn(), self.window_scale(), other.window_scale()) {
             (true, Some(_), Some(shift)) => Scale::Agreed(shift),
             (true, ..) => Scale::Absent,
-            (false, ..) => self.sending.scale(by_echo).map_or(Scale::Unknown, Scale::Inferred),
+            (false, ..) => {
+                self.sending().and_then(|sending| sending.scale(by_echo)).map_or(Scale::Unknown, Scale::Inferred)
+            }
         };
         Agreed {
             stream,
             mss: self.segment_size(other),
-            timestamps: self.counts.timestamps,
-            sack: self.counts.sack_permitted && other.counts.sack_permitted,
+            timestamps: self.counts.timestamps(),
+            sack: self.counts.sack_permitted() && other.counts.sack_permitted(),
             scale,
         }
     }
 
     /// Returns the shift of its windows, where it offered one.
     pub(crate) fn window_scale(&self) -> Option<u8> {
-        self.counts.window_scale
+        self.counts.window_scale()
     }
 
     /// Returns the data that it had sent when it sent its last packet, and of which nothing came here.
@@ -294,7 +274,7 @@ impl End {
 
     /// Returns its data, each byte counted once.
     pub(crate) fn unique_bytes(&self) -> ByteCount {
-        self.counts.bytes.saturating_sub(self.counts.retransmitted_bytes)
+        ByteCount::new(self.counts.unique_bytes())
     }
 
     /// Returns its data, each byte counted once, and what did not come here.
@@ -305,21 +285,27 @@ impl End {
     /// Returns the figures of a connection that lasted `duration`, whose other end is `other`, with the rate of
     /// `bursts`.
     pub(crate) fn report(&self, other: &Self, address: String, duration: Span, bursts: Option<BurstRate>) -> FlowEnd {
-        let counts = self.counts.clone();
-        let unique = self.unique_bytes();
         let below = self.acknowledged.unwrap_or_default();
         FlowEnd {
             address,
-            unique_bytes: unique,
             segment_size: self.segment_size(other),
             missing_bytes: ByteCount::new(self.seen.missing_below(below)),
-            lost_before: self.sending.lost_before,
+            lost_before: self.sending().map_or(0, |sending| sending.lost_before),
             window: self.windows.figures(),
             rtt: self.rtts.figures(),
-            rate: BitRate::of(unique, duration),
+            rate: BitRate::of(self.unique_bytes(), duration),
             bursts,
-            ..counts
+            ..self.counts.report()
         }
+    }
+
+    /// Returns the course of its data; `None` without any.
+    pub(crate) fn sending(&self) -> Option<&Sending> {
+        self.sending.as_deref()
+    }
+
+    fn sending_begun(&mut self) -> &mut Sending {
+        self.sending.get_or_insert_with(|| Box::new(Sending::new(self.allowed)))
     }
 
     /// Takes the times at which its data passed, and those of the acknowledgements of it.
@@ -330,23 +316,5 @@ impl End {
     /// Returns the shortest round-trip time of its data, from the place of the capture.
     pub(crate) fn least_rtt(&self) -> Option<Span> {
         self.rtts.least()
-    }
-}
-
-fn syn(segment: &Segment) -> SynReport {
-    let options = &segment.options;
-    // A SYN offers with both bits, its answer accepts with one (RFC 3168, 6.1.1).
-    let asks = if segment.has(flags::ACK) { flags::ECE } else { flags::ECE | flags::CWR };
-    SynReport {
-        sequence: segment.sequence,
-        mss: options.mss.map(|mss| ByteCount::new(mss.into())),
-        window_scale: options.window_scale,
-        sack: options.sack_permitted,
-        timestamps: options.timestamps.is_some(),
-        ecn: segment.flags & (flags::ECE | flags::CWR) == asks,
-        multipath: options.multipath,
-        window: ByteCount::new(segment.window.into()),
-        hops_left: segment.hops_left,
-        dscp: segment.traffic_class >> 2,
     }
 }

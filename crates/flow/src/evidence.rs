@@ -4,6 +4,7 @@ use fullpipe_record::{At, CaptureEvidence, CapturePoint, Evidence, Framing, Mach
 use fullpipe_units::Time;
 
 use crate::flow::Flow;
+use crate::sending::Sending;
 
 /// Data of a connection that is a part of a transfer: at least this share of what the largest connection moved.
 const MIN_SHARE: f64 = 0.1;
@@ -34,17 +35,20 @@ pub(crate) fn transfer(number: usize, flows: &[Flow]) -> Vec<usize> {
 pub(crate) fn evidence(flows: &[&Flow]) -> Option<Evidence> {
     let largest = flows.first()?;
     let point = largest.point().map(|point| place(point, largest.sender()));
-    let by_echo = point != Some(At::Sender) && flows.iter().all(|flow| flow.sending().has_echoes());
-    let origin = flows.iter().filter_map(|flow| flow.sending().course.begin()).min().unwrap_or(Time::ZERO);
+    let by_echo = point != Some(At::Sender) && flows.iter().all(|flow| flow.sending().is_some_and(Sending::has_echoes));
+    let origin = flows.iter().filter_map(|flow| flow.sending()?.course.begin()).min().unwrap_or(Time::ZERO);
     let of_flow = |(flow, stream): (&&Flow, u16)| -> Vec<Sample> {
         let (end, other) = flow.ends();
         let rest = flow.rest(by_echo).unwrap_or_default();
-        end.sending.course.samples(end.agreed(other, stream, by_echo), origin, by_echo, rest)
+        let samples =
+            |sending: &Sending| sending.course.samples(end.agreed(other, stream, by_echo), origin, by_echo, rest);
+        end.sending().map(samples).unwrap_or_default()
     };
     let samples: Vec<Sample> = flows.iter().zip(0..).flat_map(of_flow).collect();
     let idle_rtt = flows.iter().filter_map(|flow| flow.handshake_time()).min();
     let ended = samples.iter().map(|sample| sample.at).max().unwrap_or_default();
-    let sending = largest.sending();
+    let none = Sending::default();
+    let sending = largest.sending().unwrap_or(&none);
     let (end, other) = largest.ends();
     let [offered, answered] = [end, other].map(|end| end.has_syn().then(|| end.window_scale().is_some()));
     Some(Evidence {
@@ -76,7 +80,7 @@ pub(crate) fn evidence(flows: &[&Flow]) -> Option<Evidence> {
             beyond: None,
             partial: sending.partial(),
             quiet: sending.quiet(by_echo, largest.rest(by_echo).unwrap_or_default()),
-            lost_before: flows.iter().map(|flow| flow.sending().lost_before).sum(),
+            lost_before: flows.iter().filter_map(|flow| flow.sending()).map(|sending| sending.lost_before).sum(),
             closed: end.has_closed(),
             unseen: end.unseen(),
             sender_opened: largest.sender() == 0,

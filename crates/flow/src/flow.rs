@@ -117,7 +117,7 @@ impl Flow {
         }
         other.answers.toward(segment, at);
         let answered = end.answers.from(segment, at);
-        let echo = other.echoes.seen_by(segment, other.least_rtt(), at).filter(|_| segment.payload > 0);
+        let echo = other.echoes.seen_by(segment, other.least_rtt(), at);
         end.place(segment, echo, end.agreement(other), at);
         let window = is_scaled(segment).then_some(segment.window);
         if segment.has(flags::ACK) {
@@ -130,7 +130,7 @@ impl Flow {
             end.advertises(u32::from(segment.window) << scale, at);
         }
         if let Some(window) = window {
-            other.sending.is_allowed(window);
+            other.is_allowed(window);
         }
     }
 
@@ -168,9 +168,9 @@ impl Flow {
         if self.sender() == 0 { (first, second) } else { (second, first) }
     }
 
-    /// Returns the course of the sender's data.
-    pub(crate) fn sending(&self) -> &Sending {
-        &self.ends().0.sending
+    /// Returns the course of the sender's data; `None` without any.
+    pub(crate) fn sending(&self) -> Option<&Sending> {
+        self.ends().0.sending()
     }
 
     /// Returns the time that the handshake took at the end that opened the connection, or as much of it as passed.
@@ -217,7 +217,7 @@ impl Flow {
         const ETHERNET: f64 = 38.0;
         let (own, other) = (&self.ends[end], &self.ends[1 - end]);
         let is_here = point == Some([CapturePoint::First, CapturePoint::Second][end]);
-        let mut bursts = own.sending.bursts(is_here)?;
+        let mut bursts = own.sending()?.bursts(is_here)?;
         let ip = if self.addresses[end].is_ipv6() { 40.0 } else { 20.0 };
         let segment = own.segment_size(other).as_f64();
         let options = own.option_bytes().as_f64();

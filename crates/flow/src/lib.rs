@@ -10,6 +10,7 @@ mod both;
 mod changes;
 mod clocks;
 mod comparison;
+mod counts;
 mod course;
 mod echoes;
 mod end;

@@ -129,16 +129,20 @@ impl Passages {
     fn double(&mut self) {
         let first = self.first.div_ceil(2);
         // The bytes of one that is forgotten belong to the one before it.
-        let mut kept: Vec<Passage> = Vec::new();
-        for (index, passage) in (self.first..).zip(&self.kept) {
-            if index.is_multiple_of(2) {
-                kept.push(*passage);
-            } else if let Some(before) = kept.last_mut() {
+        let mut index = self.first;
+        self.kept.dedup_by(|passage, before| {
+            index += 1;
+            let is_forgotten = !index.is_multiple_of(2);
+            if is_forgotten {
                 before.bytes = before.bytes.saturating_add(passage.bytes);
             }
+            is_forgotten
+        });
+        if !self.first.is_multiple_of(2) && !self.kept.is_empty() {
+            self.kept.remove(0);
         }
         self.doublings += 1;
-        (self.first, self.kept) = (first, kept);
+        self.first = first;
     }
 
     /// Returns the bytes that it takes beyond its own size.

@@ -38,6 +38,11 @@ impl Rates {
         self.bins.room()
     }
 
+    /// Forgets what passed so far.
+    pub(crate) fn thin(&mut self) {
+        *self = Self::default();
+    }
+
     /// Adds `bytes` that took `span`.
     pub(crate) fn add(&mut self, bytes: u64, span: Span) {
         if bytes > 0 && span > Span::ZERO {

@@ -9,47 +9,77 @@ use fullpipe_wire::Segment;
 /// Packets that are remembered.
 const REMEMBERED: usize = 16;
 
+/// Hash of a packet that cannot be recognized, and of a place without one.
+const UNKNOWN: u64 = 0;
+
 /// Maximum time between both captures of a packet.
 const MAX_LAG: Span = Span::from_millis(10);
 
 /// The last packets of an end, each by a hash of the fields that both captures of a packet share.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Recent {
-    packets: Vec<(u64, Time)>,
-    /// Place of the oldest.
+    packets: Option<Box<Packets>>,
+}
+
+/// Packets in a ring.
+#[derive(Debug, Clone, Default)]
+struct Packets {
+    /// The lower half of the hash of each: which of them is equal is known soonest from few bytes.
+    tags: [u32; REMEMBERED],
+    /// The upper half.
+    rests: [u32; REMEMBERED],
+    times: [Time; REMEMBERED],
+    /// Place of the oldest, where it is one.
     next: usize,
 }
 
 impl Recent {
     /// Returns the bytes that they take.
     pub(crate) fn room(&self) -> usize {
-        self.packets.capacity() * size_of::<(u64, Time)>()
+        if self.packets.is_some() { size_of::<Packets>() } else { 0 }
     }
 
     /// Returns true if `segment` was captured before, and remembers it otherwise.
     pub(crate) fn repeats(&mut self, segment: &Segment, at: Time) -> bool {
         // Without an identification (IPv6, or zero) only the checksum could show that a segment was sent again.
         let is_known = segment.identification.is_some_and(|id| id != 0) || segment.options.timestamps.is_some();
-        let hash = if is_known { hash(segment) } else { 0 };
-        // Nearly always there is none, which is known soonest without a branch for each.
-        if is_known && self.packets.iter().filter(|(known, _)| *known == hash).count() > 0 {
-            let same = |(known, when): &(u64, Time)| *known == hash && at.since(*when) <= MAX_LAG;
-            if self.packets.iter().any(same) {
-                return true;
-            }
+        let hash = if is_known { hash(segment) } else { UNKNOWN };
+        let packets = self.packets.get_or_insert_default();
+        if hash != UNKNOWN && packets.has(hash, at) {
+            return true;
         }
-        if self.packets.len() < REMEMBERED {
-            self.packets.push((hash, at));
-        } else {
-            self.packets[self.next] = (hash, at);
-            self.next = (self.next + 1) % REMEMBERED;
-        }
+        packets.push(hash, at);
         false
     }
 }
 
-/// Returns a hash of the fields that both captures of a packet share. A segment that is sent again differs in its
-/// identification or timestamp.
+impl Packets {
+    fn has(&self, hash: u64, at: Time) -> bool {
+        let (tag, rest) = halves(hash);
+        // Nearly always there is none, which is known soonest without a branch for each.
+        if self.tags.iter().map(|known| u32::from(*known == tag)).sum::<u32>() == 0 {
+            return false;
+        }
+        let same = |place: usize| {
+            self.tags[place] == tag && self.rests[place] == rest && at.since(self.times[place]) <= MAX_LAG
+        };
+        (0..REMEMBERED).any(same)
+    }
+
+    fn push(&mut self, hash: u64, at: Time) {
+        let place = self.next % REMEMBERED;
+        (self.tags[place], self.rests[place]) = halves(hash);
+        self.times[place] = at;
+        self.next = place + 1;
+    }
+}
+
+fn halves(hash: u64) -> (u32, u32) {
+    (hash as u32, (hash >> 32) as u32)
+}
+
+/// Returns a hash of the fields that both captures of a packet share, which is not [`UNKNOWN`]. A segment that is sent
+/// again differs in its identification or timestamp.
 fn hash(segment: &Segment) -> u64 {
     let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
     let halves = |low: u16, high: u16| u32::from(low) | u32::from(high) << 16;
@@ -60,7 +90,7 @@ fn hash(segment: &Segment) -> u64 {
     hasher.write_u64(pair(segment.payload, halves(segment.flags, segment.window)));
     hasher.write_u64(pair(halves(id, segment.checksum), has_times | has_id));
     hasher.write_u64(times);
-    hasher.finish()
+    hasher.finish().max(UNKNOWN + 1)
 }
 
 #[cfg(test)]

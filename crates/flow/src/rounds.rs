@@ -73,12 +73,14 @@ impl Rounds {
     }
 
     fn halve(&mut self) {
-        let pairs = self.all.chunks(2);
-        let of_pair = |pair: &[Round]| {
-            let repairs = pair.iter().any(|round| round.repairs);
-            pair.last().map(|last| Round { repairs, ..*last })
-        };
-        self.all = pairs.filter_map(of_pair).collect();
+        let mut is_second = false;
+        self.all.dedup_by(|later, earlier| {
+            is_second = !is_second;
+            if is_second {
+                *earlier = Round { repairs: earlier.repairs || later.repairs, ..*later };
+            }
+            is_second
+        });
         self.stride += 1;
     }
 

@@ -24,6 +24,10 @@ const MIN_SPACING: Span = Span::from_micros(10);
 const FIRST_PAIRS: u64 = 2048;
 const LATER_PAIRS: u64 = 16;
 
+/// Segments from which a connection has details again that were left out: many small ones would take the room of those
+/// at once, and few can grow so large.
+const LARGE: u64 = 4096;
+
 /// Share of what was lately in flight below which much could have been sent.
 const LOW_FLIGHT: f64 = 0.4;
 
@@ -86,6 +90,12 @@ impl Peak {
     }
 }
 
+/// Returns the time for which a peak counts.
+fn horizon(round_trip: Span) -> Span {
+    const MIN_HORIZON: Span = Span::from_millis(200);
+    (round_trip * 4).max(MIN_HORIZON)
+}
+
 /// A segment with data.
 #[derive(Debug, Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a property of the segment")]
@@ -142,9 +152,19 @@ pub(crate) struct Sending {
     last_at: Option<Time>,
     last_sent: Option<Time>,
     repaired_at: Option<u64>,
+    /// True once details were left out.
+    is_thinned: bool,
 }
 
 impl Sending {
+    /// Returns that of an end that has sent no data, for which the other end allows a window, as it stands in the
+    /// header.
+    pub(crate) fn new(window: Option<u16>) -> Self {
+        let mut sending = Self::default();
+        sending.course.now.here.window = window;
+        sending
+    }
+
     /// Returns the bytes that it takes beyond its own size.
     pub(crate) fn room(&self) -> usize {
         let rates = [&self.arrivals, &self.departures, &self.acknowledgements, &self.pairs];
@@ -157,14 +177,22 @@ impl Sending {
 
     /// Leaves out the details that take most room.
     pub(crate) fn thin(&mut self) {
+        self.is_thinned = true;
         self.course.thin();
         self.rounds.iter_mut().for_each(Rounds::thin);
+        let rates = [&mut self.arrivals, &mut self.departures, &mut self.acknowledgements, &mut self.pairs];
+        rates.into_iter().for_each(Rates::thin);
+    }
+
+    /// Returns false for a small connection whose details were left out.
+    fn has_details(&self) -> bool {
+        !self.is_thinned || self.segments >= LARGE
     }
 
     /// Takes note of a segment of new data, or of data that is sent again.
     pub(crate) fn sent(&mut self, sent: Sent, echo: Option<Echo>, at: Time) {
         self.pass(at);
-        self.course.advance(at);
+        self.advance(at);
         self.segments += 1;
         let silence = self.last_sent.map_or(Span::ZERO, |last| at.since(last));
         if sent.again == 0 {
@@ -202,15 +230,26 @@ impl Sending {
         if !sent.is_scale_known {
             self.infer_scale(has_echo);
         }
-        self.peak.add(flight, at, self.horizon());
         let round_trip = self.round_trip();
+        self.peak.add(flight, at, horizon(round_trip));
+        self.last_sent = Some(at);
+        if !self.has_details() {
+            return;
+        }
         let [here, elsewhere] = &mut self.rounds;
         here.sent(flight, sent.again > 0, at, round_trip);
         // Until the first echo is measured, half of the round trip is not known.
         if has_echo && self.course.now.echoed.least_rtt().is_some() {
             elsewhere.sent(echoed, sent.again > 0, at, round_trip);
         }
-        self.last_sent = Some(at);
+    }
+
+    fn advance(&mut self, at: Time) {
+        if self.has_details() {
+            self.course.advance(at);
+        } else {
+            self.course.pass(at);
+        }
     }
 
     fn infer_scale(&mut self, has_echo: bool) {
@@ -229,12 +268,13 @@ impl Sending {
         if self.course.begin().is_none() {
             return;
         }
-        self.course.advance(at);
+        self.advance(at);
+        let has_details = self.has_details();
         self.clocks[0].acknowledged(at, PROMPT[0]);
         self.clocks[1].acknowledged(at, PROMPT[1]);
         let now = &mut self.course.now;
         if bytes > now.acknowledged {
-            if let Some(last) = self.last_acknowledged.filter(|_| !now.recovers) {
+            if let Some(last) = self.last_acknowledged.filter(|_| has_details && !now.recovers) {
                 self.acknowledgements.add(bytes - now.acknowledged, at.since(last));
             }
             self.last_acknowledged = Some(at);
@@ -278,10 +318,8 @@ impl Sending {
     }
 
     fn train(&mut self, bytes: u64, silence: Span, at: Time) {
-        let round_trip = self.round_trip();
-        let longest = round_trip.scaled(LONG_SILENCE) + PROMPT[1];
-        if round_trip > Span::ZERO && silence > longest && !self.course.now.recovers {
-            self.silent += silence.saturating_sub(round_trip);
+        if silence > PROMPT[1] && !self.course.now.recovers {
+            self.pause(silence);
         }
         if silence <= BETWEEN_TRAINS && self.train > 0 {
             self.train += bytes;
@@ -289,8 +327,10 @@ impl Sending {
         }
         if let Some(began) = self.train_began {
             let gap = at.since(began);
-            self.departures.add(self.train, gap);
-            self.arrivals.add(self.train, self.gap_before.unwrap_or_default());
+            if self.has_details() {
+                self.departures.add(self.train, gap);
+                self.arrivals.add(self.train, self.gap_before.unwrap_or_default());
+            }
             self.gap_before = Some(gap);
             self.trains += 1;
             self.bytes_of_trains += self.train;
@@ -299,9 +339,17 @@ impl Sending {
         self.train = bytes;
     }
 
+    /// Counts a silence that no full window causes.
+    fn pause(&mut self, silence: Span) {
+        let round_trip = self.round_trip();
+        if round_trip > Span::ZERO && silence > round_trip.scaled(LONG_SILENCE) + PROMPT[1] {
+            self.silent += silence.saturating_sub(round_trip);
+        }
+    }
+
     fn pair(&mut self, sent: Sent, silence: Span) {
         let is_measured = self.packets < FIRST_PAIRS || self.packets.is_multiple_of(LATER_PAIRS);
-        if sent.bytes < sent.mss || !is_measured {
+        if sent.bytes < sent.mss || !is_measured || !self.has_details() {
             return;
         }
         if silence >= MIN_SPACING {
@@ -318,12 +366,6 @@ impl Sending {
         const MIN_SHARE: f64 = 0.3;
         let rates = if is_here { &self.acknowledgements } else { &self.pairs };
         rates.bursts(MIN_SHARE)
-    }
-
-    /// Time for which a peak counts.
-    fn horizon(&self) -> Span {
-        const MIN_HORIZON: Span = Span::from_millis(200);
-        (self.round_trip() * 4).max(MIN_HORIZON)
     }
 
     /// Returns the least time of both ways, to the receiver and back and to the sender and back, as far as it is known.
@@ -372,5 +414,49 @@ impl Sending {
     /// Returns the share of its packets that hold no whole number of full segments.
     pub(crate) fn partial(&self) -> Ratio {
         Ratio::of(self.partial as f64, self.packets.max(1) as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sends `count` full segments, one each 15 ms, and has each acknowledged.
+    fn send(sending: &mut Sending, count: u64) {
+        const MSS: u64 = 1448;
+        for _ in 0..count {
+            let at = Time::ZERO + Span::from_millis(15) * (sending.segments + 1);
+            let acknowledged = sending.segments * MSS;
+            let next = acknowledged + MSS;
+            let sent = Sent {
+                bytes: MSS,
+                again: 0,
+                is_first_open: true,
+                next,
+                acknowledged,
+                mss: MSS,
+                is_scale_known: true,
+                is_late: false,
+                is_pushed: false,
+            };
+            sending.sent(sent, None, at);
+            sending.acknowledged(next, next, Some(Span::from_millis(5)), at + Span::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn details_that_were_left_out_take_no_room_again_until_the_connection_is_large() {
+        let mut sending = Sending::new(None);
+        send(&mut sending, 100);
+        let before = sending.room();
+        sending.thin();
+        let thinned = sending.room();
+        assert!(thinned * 4 < before, "{thinned} of {before}");
+        send(&mut sending, 1_000);
+        assert_eq!(sending.room(), thinned);
+        assert_eq!((sending.segments, sending.course.now.acknowledged), (1_100, 1_100 * 1448));
+        send(&mut sending, LARGE);
+        assert!(sending.room() > thinned, "{} of {thinned}", sending.room());
+        assert!(sending.arrivals.mode().is_some() && sending.quiet(false, Span::ZERO).is_some());
     }
 }

@@ -215,6 +215,8 @@ impl Flows {
         let middle = times[times.len() / 2];
         let before = self.attempts.len();
         self.attempts.retain(|_, attempt| attempt.at > middle);
+        // Among the places of those that were removed it would grow to twice its size.
+        self.attempts.shrink_to_fit();
         self.unanswered += (before - self.attempts.len()) as u64;
     }
 
@@ -346,8 +348,19 @@ mod tests {
         /// Adds packet `index` of full segments of a connection.
         fn data(&mut self, connection: u16, index: u32) {
             self.at = self.at + Span::from_millis(1);
+            let segment = self.segment(connection, index);
+            self.flows.add(&segment, self.at);
+        }
+
+        /// Adds a SYN that nobody answers.
+        fn syn(&mut self, connection: u16) {
+            let segment = self.segment(connection, 0);
+            self.flows.add(&Segment { flags: flags::SYN, payload: 0, ..segment }, self.at);
+        }
+
+        fn segment(&self, connection: u16, index: u32) -> Segment {
             let now = (self.at.as_nanos() / 1_000_000) as u32;
-            let segment = Segment {
+            Segment {
                 source: SocketAddr::from(([192, 0, 2, 1], connection)),
                 destination: SocketAddr::from(([198, 51, 100, 2], 5201)),
                 network: 0,
@@ -363,8 +376,7 @@ mod tests {
                 traffic_class: 0,
                 checksum: 0,
                 checksum_is_unfinished: false,
-            };
-            self.flows.add(&segment, self.at);
+            }
         }
     }
 
@@ -386,6 +398,30 @@ mod tests {
         assert_eq!(flows[0].ends[0].unique_bytes.get(), 30_000);
         let larger = flows.iter().filter(|flow| flow.bytes().get() == 2_000).count();
         assert!(larger * 2 > flows.len(), "a fifth of all: {larger} of {}", flows.len());
+    }
+
+    #[test]
+    fn a_flood_of_syns_takes_no_more_room_than_is_allowed() {
+        let attempts = 7 << 6;
+        let mut capture = Capture::new(Limits { attempts, ..Limits::default() });
+        for connection in 0..5_000 {
+            capture.at = capture.at + Span::from_micros(1);
+            capture.syn(connection);
+            assert!(capture.flows.attempts.capacity() <= attempts, "after {connection}");
+        }
+        assert_eq!(capture.flows.finish(Explained::Largest(1)).unanswered, 5_000);
+    }
+
+    #[test]
+    fn a_connection_takes_less_than_two_kilobytes_until_it_has_data() {
+        let mut capture = Capture::new(Limits::default());
+        capture.syn(1);
+        let answer = Segment { acknowledgement: 1, payload: 0, ..capture.segment(1, 0) };
+        let answer = Segment { source: answer.destination, destination: answer.source, ..answer };
+        capture.flows.add(&answer, capture.at);
+        let flow = &capture.flows.followed[0];
+        assert!(size_of_val(flow) < 2 << 10, "{}", size_of_val(flow));
+        assert!(flow.ends().0.sending().is_none() && flow.ends().1.sending().is_none());
     }
 
     #[test]

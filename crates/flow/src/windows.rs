@@ -34,7 +34,7 @@ impl Counts {
     fn place(&mut self, value: u32) -> usize {
         let place_of = |wanted: u32, all: &[u32]| all.iter().position(|one| *one == wanted).unwrap_or_default();
         // Without branches that is known sooner than where it is.
-        if self.values.iter().filter(|known| **known == value).count() > 0 {
+        if self.values.iter().map(|known| u32::from(*known == value)).sum::<u32>() > 0 {
             return place_of(value, &self.values);
         }
         if self.values.len() < MAX_VALUES {

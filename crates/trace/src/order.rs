@@ -31,6 +31,16 @@ impl Order {
         })
     }
 
+    /// Returns four numbers of 32 bits.
+    #[inline]
+    pub(crate) fn four(self, bytes: &[u8; 16]) -> [u32; 4] {
+        let number = |index: usize| *bytes.as_chunks().0.get(index).unwrap_or(&[0; 4]);
+        match self {
+            Self::Big => [0, 1, 2, 3].map(|index| u32::from_be_bytes(number(index))),
+            Self::Little => [0, 1, 2, 3].map(|index| u32::from_le_bytes(number(index))),
+        }
+    }
+
     /// Returns the 64 bits at this place, if they are there.
     pub(crate) fn u64(self, bytes: &[u8], at: usize) -> Option<u64> {
         let bytes = *bytes.get(at..)?.first_chunk()?;

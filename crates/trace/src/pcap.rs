@@ -69,7 +69,8 @@ impl Pcap {
             return Ok(None);
         }
         let head = input.unread();
-        let [seconds, fraction, captured, original] = [0, 4, 8, 12].map(|at| self.order.u32(head, at).unwrap_or(0));
+        let Some(numbers) = head.first_chunk() else { return Ok(None) };
+        let [seconds, fraction, captured, original] = self.order.four(numbers);
         let is_swapped = self.may_be_swapped && original < captured;
         let [captured, original] = if is_swapped { [original, captured] } else { [captured, original] };
         if captured > MAX_CAPTURED {

@@ -163,16 +163,21 @@ impl Header<'_> {
 impl SegmentOptions {
     #[inline]
     fn new(header: &Header) -> Self {
+        let cut = header.options_are_cut;
+        match header.options {
+            // Nearly all segments have nothing else.
+            [NO_OPERATION, NO_OPERATION, TIMESTAMPS, 10, times @ ..] if times.len() == 8 => {
+                Self { timestamps: Some((long(times, 0), long(times, 4))), cut, ..Self::default() }
+            }
+            [] => Self { cut, ..Self::default() },
+            _ => Self::read(header),
+        }
+    }
+
+    fn read(header: &Header) -> Self {
         let opens = u16::from(header.fixed[13]) & flags::SYN != 0;
         let blanked = opens && are_blanked(header.options);
         let mut read = Self { blanked, cut: header.options_are_cut, ..Self::default() };
-        // Nearly all segments have nothing else.
-        if let [NO_OPERATION, NO_OPERATION, TIMESTAMPS, 10, times @ ..] = header.options
-            && times.len() == 8
-        {
-            read.timestamps = Some((long(times, 0), long(times, 4)));
-            return read;
-        }
         for option in each(header.options) {
             match *option {
                 [MSS, _, a, b] => read.mss = Some(u16::from_be_bytes([a, b])),

@@ -1,0 +1,178 @@
+//! The packets of one end, counted.
+
+use fullpipe_record::{FlowEnd, SynReport};
+use fullpipe_units::{ByteCount, Span, Time};
+use fullpipe_wire::{Segment, flags};
+
+/// Counts of what one end sent, in less room than a report of it takes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Counts {
+    packets: u64,
+    data_packets: u64,
+    bytes: u64,
+    pub(crate) retransmitted_packets: u64,
+    pub(crate) retransmitted_bytes: u64,
+    pub(crate) late_packets: u64,
+    pub(crate) reordered_packets: u64,
+    pub(crate) duplicates: u64,
+    syns: u64,
+    fins: u64,
+    resets: u64,
+    pub(crate) duplicate_acks: u64,
+    sack_packets: u64,
+    initial_window: u64,
+    pub(crate) flight: u64,
+    last_at: Option<Time>,
+    longest_pause: Span,
+    /// Bytes of data in the largest and the smallest packet with any.
+    largest: u32,
+    smallest: u32,
+    syn: Option<Box<SynReport>>,
+    mss: Option<u16>,
+    window_scale: Option<u8>,
+    sack_permitted: bool,
+    timestamps: bool,
+    /// True once its data was acknowledged.
+    had_acknowledgement: bool,
+}
+
+impl Counts {
+    /// Counts a segment.
+    pub(crate) fn add(&mut self, segment: &Segment, at: Time) {
+        self.packets += 1;
+        let pause = self.last_at.map_or(Span::ZERO, |last| at.since(last));
+        self.longest_pause = self.longest_pause.max(pause);
+        self.last_at = Some(at);
+        let has = |flag: u16| u64::from(segment.has(flag));
+        self.fins += has(flags::FIN);
+        self.resets += has(flags::RST);
+        self.sack_packets += u64::from(segment.options.sack_blocks > 0);
+        self.timestamps |= segment.options.timestamps.is_some();
+        if segment.has(flags::SYN) {
+            self.add_syn(segment);
+        }
+        if segment.payload > 0 {
+            self.add_data(segment.payload);
+        }
+    }
+
+    fn add_syn(&mut self, segment: &Segment) {
+        self.syns += 1;
+        self.syn.get_or_insert_with(|| Box::new(syn(segment)));
+        self.mss = segment.options.mss;
+        self.window_scale = segment.options.window_scale;
+        self.sack_permitted = segment.options.sack_permitted;
+    }
+
+    fn add_data(&mut self, bytes: u32) {
+        self.smallest = if self.data_packets > 0 { self.smallest.min(bytes) } else { bytes };
+        self.largest = self.largest.max(bytes);
+        self.data_packets += 1;
+        self.bytes += u64::from(bytes);
+        if !self.had_acknowledgement {
+            self.initial_window += u64::from(bytes);
+        }
+    }
+
+    /// Takes note that the other end acknowledged something.
+    pub(crate) fn acknowledged(&mut self) {
+        self.had_acknowledgement |= self.data_packets > 0;
+    }
+
+    /// Returns true if its SYN was seen.
+    pub(crate) fn has_syn(&self) -> bool {
+        self.syns > 0
+    }
+
+    /// Returns true if it sent a FIN.
+    pub(crate) fn has_closed(&self) -> bool {
+        self.fins > 0
+    }
+
+    /// Returns the shift of its windows, where it offered one.
+    pub(crate) fn window_scale(&self) -> Option<u8> {
+        self.window_scale
+    }
+
+    /// Returns true if it offered SACK.
+    pub(crate) fn sack_permitted(&self) -> bool {
+        self.sack_permitted
+    }
+
+    /// Returns true if its segments carry timestamps.
+    pub(crate) fn timestamps(&self) -> bool {
+        self.timestamps
+    }
+
+    /// Returns its data, each byte counted once.
+    pub(crate) fn unique_bytes(&self) -> u64 {
+        self.bytes.saturating_sub(self.retransmitted_bytes)
+    }
+
+    /// Returns the bytes of options in each of its segments.
+    pub(crate) fn option_bytes(&self) -> u64 {
+        const TIMESTAMPS: u64 = 12;
+        if self.timestamps { TIMESTAMPS } else { 0 }
+    }
+
+    /// Returns the size of its full segments, for a connection whose other end has the counts `other`.
+    pub(crate) fn segment_size(&self, other: &Self) -> u64 {
+        const USUAL: u64 = 1448;
+        let announced = match (self.mss, other.mss) {
+            (Some(one), Some(other)) => one.min(other),
+            (Some(one), None) | (None, Some(one)) => one,
+            (None, None) => return USUAL,
+        };
+        u64::from(announced).saturating_sub(self.option_bytes()).max(1)
+    }
+
+    /// Returns them as the part of a report that they are.
+    pub(crate) fn report(&self) -> FlowEnd {
+        let bytes = ByteCount::new;
+        FlowEnd {
+            packets: self.packets,
+            data_packets: self.data_packets,
+            bytes: bytes(self.bytes),
+            unique_bytes: bytes(self.unique_bytes()),
+            retransmitted_packets: self.retransmitted_packets,
+            retransmitted_bytes: bytes(self.retransmitted_bytes),
+            late_packets: self.late_packets,
+            reordered_packets: self.reordered_packets,
+            duplicates: self.duplicates,
+            syns: self.syns,
+            fins: self.fins,
+            resets: self.resets,
+            duplicate_acks: self.duplicate_acks,
+            sack_packets: self.sack_packets,
+            syn: self.syn.as_deref().copied(),
+            mss: self.mss.map(|mss| bytes(mss.into())),
+            window_scale: self.window_scale,
+            sack_permitted: self.sack_permitted,
+            timestamps: self.timestamps,
+            largest: bytes(self.largest.into()),
+            smallest: bytes(self.smallest.into()),
+            initial_window: bytes(self.initial_window),
+            flight: bytes(self.flight),
+            longest_pause: self.longest_pause,
+            ..FlowEnd::default()
+        }
+    }
+}
+
+fn syn(segment: &Segment) -> SynReport {
+    let options = &segment.options;
+    // A SYN offers with both bits, its answer accepts with one (RFC 3168, 6.1.1).
+    let asks = if segment.has(flags::ACK) { flags::ECE } else { flags::ECE | flags::CWR };
+    SynReport {
+        sequence: segment.sequence,
+        mss: options.mss.map(|mss| ByteCount::new(mss.into())),
+        window_scale: options.window_scale,
+        sack: options.sack_permitted,
+        timestamps: options.timestamps.is_some(),
+        ecn: segment.flags & (flags::ECE | flags::CWR) == asks,
+        multipath: options.multipath,
+        window: ByteCount::new(segment.window.into()),
+        hops_left: segment.hops_left,
+        dscp: segment.traffic_class >> 2,
+    }
+}
