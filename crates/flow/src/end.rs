@@ -262,9 +262,11 @@ impl End {
         }
     }
 
-    /// Returns the shift of its windows, where it offered one.
+    /// Returns the shift of its windows, where it offered one. A larger one than the largest counts as that (RFC 7323,
+    /// 2.3).
     pub(crate) fn window_scale(&self) -> Option<u8> {
-        self.counts.window_scale()
+        const MAX_SCALE: u8 = 14;
+        self.counts.window_scale().map(|shift| shift.min(MAX_SCALE))
     }
 
     /// Returns the data that it had sent when it sent its last packet, and of which nothing came here.

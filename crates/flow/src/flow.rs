@@ -249,8 +249,7 @@ fn shortest(end: &End, other: &End) -> Option<Span> {
 /// Returns the shift of the window of `segment`, which one of `end` sent to `other`: none in a SYN (RFC 7323, 2.2), and
 /// none unless both offered one. Returns `None` if both SYNs were not seen.
 fn scale(segment: &Segment, end: &End, other: &End) -> Option<u8> {
-    const MAX_SCALE: u8 = 14;
-    let agreed = end.window_scale().zip(other.window_scale()).map_or(0, |(own, _)| own.min(MAX_SCALE));
+    let agreed = end.window_scale().zip(other.window_scale()).map_or(0, |(own, _)| own);
     (is_scaled(segment) && end.has_syn() && other.has_syn()).then_some(agreed)
 }
 

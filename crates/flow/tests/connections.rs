@@ -39,13 +39,18 @@ impl Capture {
     }
 
     fn handshake(&mut self, rtt: Span) -> &mut Self {
-        self.sent(true, Segment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..segment() });
+        self.handshake_with(rtt, [1, 2])
+    }
+
+    /// The client offers the first shift of windows, the server the second.
+    fn handshake_with(&mut self, rtt: Span, scales: [u8; 2]) -> &mut Self {
+        self.sent(true, Segment { sequence: 999, flags: flags::SYN, options: syn_options(scales[0]), ..segment() });
         self.wait(rtt);
         let answer = Segment {
             sequence: 4_999,
             acknowledgement: 1_000,
             flags: flags::SYN | flags::ACK,
-            options: syn_options(2),
+            options: syn_options(scales[1]),
             ..segment()
         };
         self.sent(false, answer);
@@ -116,6 +121,18 @@ fn ack(index: u32) -> Segment {
 }
 
 const RTT: Span = Span::from_millis(40);
+
+#[test]
+fn a_shift_of_windows_above_the_largest_counts_as_that() {
+    let mut capture = Capture::new();
+    capture.handshake_with(RTT, [255, 200]).data(0).wait(RTT).ack(1).data(1).wait(RTT).ack(2);
+    let Finished { flows, transfers, .. } = capture.flows.finish(Explained::Largest(1));
+    let largest = 1_000 << 14;
+    assert_eq!(flows[0].ends[1].window.unwrap().settled.get(), largest);
+    let seen = transfers[0].evidence.sender_samples.iter().filter_map(|sample| sample.tcp.snd_wnd);
+    assert_eq!(seen.max().unwrap().get(), largest);
+    assert_eq!(flows[0].ends[1].window_scale, Some(200), "as it stands in the SYN");
+}
 
 #[test]
 fn a_transfer_is_counted_from_its_handshake_on() {
