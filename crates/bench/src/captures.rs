@@ -45,6 +45,8 @@ pub(crate) struct Seen {
     pub(crate) verdict: Option<Verdict>,
     /// The place of one file by its packets.
     pub(crate) point: Option<At>,
+    /// Address and port of the end that sent the data.
+    pub(crate) sender: Option<String>,
 }
 
 impl Captured<'_> {
@@ -57,11 +59,15 @@ impl Captured<'_> {
         if report.flows.is_empty() || report.other.as_ref().is_some_and(|other| other.flows.is_empty()) {
             return None;
         }
-        let diagnosis = report.transfers.into_iter().next().map(|transfer| transfer.diagnosis);
+        let transfer = report.transfers.into_iter().next();
+        let number = transfer.as_ref().and_then(|transfer| transfer.flows.first().copied());
+        let flow = report.flows.iter().find(|flow| Some(flow.number) == number);
+        let sender = flow.map(|flow| flow.ends[flow.sender()].address.clone());
+        let diagnosis = transfer.map(|transfer| transfer.diagnosis);
         let evidence = diagnosis.as_ref().and_then(|diagnosis| diagnosis.evidence.as_ref());
         let point = evidence.and_then(|evidence| evidence.capture?.point);
         let (expected, name) = (self.expected.to_owned(), self.name.to_owned());
-        Some(Seen { taken, expected, name, point, verdict: diagnosis.map(|diagnosis| diagnosis.verdict) })
+        Some(Seen { taken, expected, name, point, sender, verdict: diagnosis.map(|diagnosis| diagnosis.verdict) })
     }
 }
 

@@ -1,8 +1,9 @@
 //! Verdicts that one view of a transfer cannot distinguish.
 
 use fullpipe_record::{
-    Basis, Candidate, CapacityVerdict, CongestionWindowVerdict, CpuVerdict, LegalVerdict, LossVerdict, MtuVerdict,
-    PacingVerdict, ReceiveWindowVerdict, ReceiverApplicationVerdict, SendBufferVerdict, SenderApplicationVerdict,
+    ApplicationWindowVerdict, Basis, Candidate, CapacityVerdict, CongestionWindowVerdict, CpuVerdict, LegalVerdict,
+    LossVerdict, MtuVerdict, PacingVerdict, ReceiveWindowVerdict, ReceiverApplicationVerdict, SendBufferVerdict,
+    SenderApplicationVerdict,
 };
 
 use crate::finding::Finding;
@@ -16,7 +17,7 @@ struct CandidateSet {
 }
 
 /// Every set. A finding of [`Finding::one_of_several`] is in one of its view.
-const TABLE: [CandidateSet; 23] = [
+const TABLE: [CandidateSet; 26] = [
     CandidateSet {
         view: Basis::Receiver,
         verdicts: &[
@@ -106,10 +107,11 @@ const TABLE: [CandidateSet; 23] = [
         view: Basis::Capture,
         verdicts: &[
             LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
-            LegalVerdict::SenderApplication(SenderApplicationVerdict::RateLimited),
             LegalVerdict::Cpu(CpuVerdict::StolenOfSender),
+            LegalVerdict::Capacity(CapacityVerdict::HostQueue),
         ],
-        would_distinguish: "what the sending program waits for, and the processor time that it gets",
+        would_distinguish: "what the sending program waits for, the processor time that it gets, and the drops of the \
+                            queue of its device",
     },
     CandidateSet {
         view: Basis::Capture,
@@ -124,10 +126,34 @@ const TABLE: [CandidateSet; 23] = [
     CandidateSet {
         view: Basis::Capture,
         verdicts: &[
+            LegalVerdict::ApplicationWindow(ApplicationWindowVerdict::SshChannelOfReceiver),
+            LegalVerdict::SendBuffer(SendBufferVerdict::SoSndbuf),
+            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+        ],
+        would_distinguish: "which programs these are, and what waits in the sender's buffer (ss -tnm)",
+    },
+    CandidateSet {
+        view: Basis::Capture,
+        verdicts: &[
+            LegalVerdict::Capacity(CapacityVerdict::HostQueue),
+            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+            LegalVerdict::Pacing(PacingVerdict::Qdisc),
+        ],
+        would_distinguish: "the queueing discipline of the sender's device and its drops, and what its program does",
+    },
+    CandidateSet {
+        view: Basis::Capture,
+        verdicts: &[LegalVerdict::Mtu(MtuVerdict::MssClamped), LegalVerdict::Capacity(CapacityVerdict::Link)],
+        would_distinguish: "the MTU of both hosts' devices, or the SYN as it left one end and reached the other",
+    },
+    CandidateSet {
+        view: Basis::Capture,
+        verdicts: &[
             LegalVerdict::CongestionWindow(CongestionWindowVerdict::EarlyExit),
             LegalVerdict::Capacity(CapacityVerdict::HostQueue),
+            LegalVerdict::Cpu(CpuVerdict::StolenOfSender),
         ],
-        would_distinguish: "the drops of the queue of the sender's device (tc -s qdisc), and ssthresh (ss -ti)",
+        would_distinguish: "the drops of the queue of the sender's device, ssthresh (ss -ti), and its processor time",
     },
     CandidateSet {
         view: Basis::Capture,

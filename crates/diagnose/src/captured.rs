@@ -1,9 +1,9 @@
 //! The verdict from a capture: what was in flight against the window, losses, the queue, and how the sender sends.
 
 use fullpipe_record::{
-    At, BurstRate, CapacityVerdict, CaptureEvidence, CongestionWindowVerdict, LegalVerdict, Limit, LossVerdict,
-    MtuVerdict, PacingVerdict, QuietRounds, ReceiveWindowVerdict, SendBufferVerdict, SenderApplicationVerdict,
-    WindowEdit,
+    ApplicationWindowVerdict, At, BurstRate, CapacityVerdict, CaptureEvidence, CongestionWindowVerdict, LegalVerdict,
+    Limit, LossVerdict, MtuVerdict, PacingVerdict, QuietRounds, ReceiveWindowVerdict, SendBufferVerdict,
+    SenderApplicationVerdict, WindowEdit,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
@@ -38,10 +38,13 @@ pub(crate) fn find(figures: &Figures, capture: &CaptureEvidence) -> Finding {
         View::growth,
         View::of_sender,
     ];
-    view.hardly_anything()
+    let found = view
+        .hardly_anything()
         .or_else(|| whole.into_iter().find_map(|rule| rule(figures)))
         .or_else(|| order.into_iter().find_map(|rule| rule(&view)))
-        .unwrap_or_else(|| Finding::unknown(vec![SENDER]))
+        .unwrap_or_else(|| Finding::unknown(vec![SENDER]));
+    // The host itself may have asked for small segments.
+    mtu::behind(figures, &found).map_or(found, Finding::one_of_several)
 }
 
 /// A transfer as a capture shows it.
@@ -176,7 +179,8 @@ impl View<'_> {
             && lost.get() >= MIN_LOSS_OF_PROBES
             && lossy >= MANY_LOSSY_ROUND_TRIPS
             && !self.lost_on_path()
-            && !self.waits_on_path();
+            && !self.waits_on_path()
+            && !self.queue_stands();
         let found = found.then(|| Finding::new(LossVerdict::Policer, Ratio::ONE))?;
         Some(if self.is_at_sender() { found } else { found.one_of_several() })
     }
@@ -245,8 +249,9 @@ impl View<'_> {
         let may_be = |found: &Finding| found.kind() != Limit::Capacity || !self.drains();
         let by_rules = || order.into_iter().filter_map(|rule| rule(self.figures, held)).find(may_be);
         let found = if self.fills_path() { Finding::new(CapacityVerdict::Link, held) } else { by_rules()? };
-        // A queue that is seldom empty is not short.
-        let is_long = found.verdict == LossVerdict::ShallowQueue.into() && self.queue_stands();
+        // A queue that is seldom empty is not short, and a policer has none.
+        let denies_queue = [LossVerdict::ShallowQueue, LossVerdict::Policer].map(LegalVerdict::from);
+        let is_long = denies_queue.contains(&found.verdict) && self.queue_stands();
         let found = if is_long { found.as_verdict(CapacityVerdict::Link) } else { found };
         let found = capacity::behind_on_path(self.figures, &found).unwrap_or(found);
         if found.kind() == Limit::Capacity {
@@ -270,6 +275,10 @@ impl View<'_> {
         let grows = trend(self.figures, |snapshot| snapshot.outstanding)? >= REGROWN_WINDOW_FACTOR;
         let found = grows.then(|| congestion_window::growth(self.figures, Ratio::ONE)).flatten()?;
         // What the sending host's own queue drops leaves no trace in packets, or elsewhere that of a loss.
+        if found.verdict == CongestionWindowVerdict::Recovering.into() && self.queue_stands() && self.some_waits() {
+            // The queue is that of others, which leave it little.
+            return Some(found.as_verdict(CapacityVerdict::Shared));
+        }
         let may_be_own_queue = match found.verdict {
             LegalVerdict::CongestionWindow(CongestionWindowVerdict::EarlyExit) => true,
             LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering) => !self.is_at_sender(),
@@ -278,25 +287,37 @@ impl View<'_> {
         Some(if may_be_own_queue { found.one_of_several() } else { found })
     }
 
-    /// Finds a sender that holds itself back though this does not show why: its program, which sends at its own times,
-    /// or its buffer, whose data goes out as the acknowledgements come.
+    /// Finds a sender that holds itself back though this does not show why: its program or its own queue, by which data
+    /// goes out at their times, or its buffer, whose data goes out as the acknowledgements come.
     fn of_sender(&self) -> Option<Finding> {
+        if self.is_answered_in_each_round_trip() {
+            return Some(Finding::new(ApplicationWindowVerdict::SshChannelOfReceiver, Ratio::ONE).one_of_several());
+        }
         if !self.is_at_sender() {
             return Some(Finding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE).one_of_several());
         }
         let at_own_times = self.capture.clocked.is_some_and(|clocked| clocked.get() < CLOCKED_SHARE);
-        let is_uneven = self.plateau()? < MIN_PLATEAU && !self.is_level();
-        let found: LegalVerdict = if is_uneven && !self.follows_acknowledgements() {
-            SenderApplicationVerdict::Idle.into()
-        } else if self.bursts_are_paced() {
+        let is_uneven = self.plateau()? < MIN_PLATEAU && !self.is_level() && !self.follows_acknowledgements();
+        let found: LegalVerdict = if !is_uneven && self.bursts_are_paced() {
             // The kernel's pace hides what follows acknowledgements.
             SendBufferVerdict::TcpWmemMax.into()
-        } else if at_own_times {
+        } else if !is_uneven && !at_own_times {
+            SendBufferVerdict::SoSndbuf.into()
+        } else if self.capture.idle.get() >= IDLE_SHARE_OF_PATH {
             SenderApplicationVerdict::Idle.into()
         } else {
-            SendBufferVerdict::SoSndbuf.into()
+            // A program would leave pauses.
+            CapacityVerdict::HostQueue.into()
         };
         Some(Finding::new(found, Ratio::ONE).one_of_several())
+    }
+
+    /// Returns whether the receiving program sends something in each round trip, as one does that grants a window of
+    /// its own.
+    fn is_answered_in_each_round_trip(&self) -> bool {
+        let bytes: ByteCount = self.figures.flows.iter().filter_map(|flow| Some(flow.whole.last()?.bytes)).sum();
+        let a_round_trip = self.figures.rtt.map(|rtt| self.figures.rate.bytes_in(rtt));
+        a_round_trip.is_some_and(|size| self.capture.answers as f64 * size.as_f64() >= bytes.as_f64())
     }
 
     /// Returns whether small trains are spaced by a rate, which is above that of the transfer.
@@ -394,6 +415,16 @@ pub(crate) fn sentence(figures: &Figures, capture: &CaptureEvidence, finding: &F
     let (in_flight, window) =
         [text::size(figures.mean(|one| one.outstanding)), text::size(figures.mean(|one| one.window))].into();
     match finding.verdict {
+        LegalVerdict::Capacity(CapacityVerdict::HostQueue) if capture.lost_before == 0 => Some(format!(
+            "The sender holds itself back and sends at times of its own, though it never pauses and the receiver \
+             allows {window}: its own queue may drop packets before they are captured, or its program writes little at \
+             a time; {rate} is sent."
+        )),
+        LegalVerdict::ApplicationWindow(_) => Some(format!(
+            "The sender holds itself back, and the receiving program answers in each round trip: it may grant a window \
+             of its own, as SSH does. Always about {in_flight} is in flight, though the receiver allows {window} and \
+             nothing is lost; over {rtt} that is {rate}."
+        )),
         LegalVerdict::SendBuffer(_) if view.is_at_sender() => Some(format!(
             "The sender's buffer holds no more: always about {in_flight} is in flight, and more is sent only as \
              acknowledgements come, though the receiver allows {window} and nothing is lost; over {rtt} that is {rate}."

@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::path::Path;
 
-use fullpipe_iperf::DEFAULT_PORT;
 use fullpipe_lab::{Backend, Capture, Captured, Lab, Plan};
 use fullpipe_model::{left_by_cross_traffic, predict, predict_with_cross_traffic};
 use fullpipe_record::event::{ScenarioBegan, StepBegan};
@@ -262,7 +261,8 @@ impl Running<'_> {
         }
         let [sender, receiver] = &captured.files;
         let known = Known { bandwidth: self.target.path().forward.rate, ..Known::default() };
-        match judge_files(sender, Some(receiver), Explained::Server(DEFAULT_PORT), &known, self.interrupt) {
+        let explained = measurement.connection().map_or(Explained::Largest(1), Explained::Between);
+        match judge_files(sender, Some(receiver), explained, &known, self.interrupt) {
             // Interrupted, it has read a part of them.
             _ if self.interrupt.requested() => {}
             Ok(report) => {

@@ -115,6 +115,16 @@ impl Counts {
         if self.timestamps { TIMESTAMPS } else { 0 }
     }
 
+    /// Returns the size of segments that its SYN offers.
+    pub(crate) fn mss(&self) -> Option<u16> {
+        self.mss
+    }
+
+    /// Returns the number of packets with data.
+    pub(crate) fn data_packets(&self) -> u64 {
+        self.data_packets
+    }
+
     /// Returns the size of its full segments, for a connection whose other end has the counts `other`.
     pub(crate) fn segment_size(&self, other: &Self) -> u64 {
         const USUAL: u64 = 1448;

@@ -69,6 +69,8 @@ pub(crate) struct Point {
     pub(crate) again: u64,
     /// Bytes that were sent again.
     pub(crate) again_bytes: u64,
+    /// Acknowledgements of data that had arrived already (DSACK).
+    pub(crate) needless: u64,
     /// Acknowledged bytes.
     pub(crate) acknowledged: u64,
     /// Timeouts since the last progress.
@@ -220,6 +222,7 @@ impl Point {
                 rtt: view.rtt.span().map(|rtt| rtt + rest),
                 min_rtt: view.least_rtt.span().map(|rtt| rtt + rest),
                 total_retrans: Some(SegCount::new(self.again)),
+                dsack_dups: Some(SegCount::new(self.needless)),
                 data_segs_out: Some(SegCount::new(self.segments)),
                 bytes_sent: Some(ByteCount::new(sent)),
                 bytes_retrans: Some(ByteCount::new(self.again_bytes)),

@@ -224,6 +224,16 @@ impl End {
         self.counts.has_syn()
     }
 
+    /// Returns the size of segments that its SYN offers.
+    pub(crate) fn offered_mss(&self) -> Option<ByteCount> {
+        self.counts.mss().map(|mss| ByteCount::new(mss.into()))
+    }
+
+    /// Returns the number of its packets with data.
+    pub(crate) fn data_packets(&self) -> u64 {
+        self.counts.data_packets()
+    }
+
     /// Returns true if it sent a FIN.
     pub(crate) fn has_closed(&self) -> bool {
         self.counts.has_closed()
@@ -298,6 +308,13 @@ impl End {
             rate: BitRate::of(self.unique_bytes(), duration),
             bursts,
             ..self.counts.report()
+        }
+    }
+
+    /// Takes note that some of its data arrived twice.
+    pub(crate) fn arrived_twice(&mut self) {
+        if let Some(sending) = &mut self.sending {
+            sending.course.now.needless += 1;
         }
     }
 

@@ -83,6 +83,8 @@ pub(crate) fn evidence(flows: &[&Flow]) -> Option<Evidence> {
             lost_before: flows.iter().filter_map(|flow| flow.sending()).map(|sending| sending.lost_before).sum(),
             closed: end.has_closed(),
             unseen: end.unseen(),
+            answers: flows.iter().map(|flow| flow.ends().1.data_packets()).sum(),
+            largest_mss: end.offered_mss().max(other.offered_mss()),
             sender_opened: largest.sender() == 0,
             sender_offers_scale: offered,
             receiver_offers_scale: answered,

@@ -124,6 +124,9 @@ impl Flow {
             let on_way = other.has_data_on_way();
             let position = other.is_acknowledged(segment, answered, at);
             end.acknowledges(segment, position, on_way);
+            if reports_duplicate(segment) {
+                other.arrived_twice();
+            }
             end.echoes.acknowledges(segment, position, window, at);
         }
         if let Some(scale) = scale(segment, end, other) {
@@ -138,6 +141,12 @@ impl Flow {
     pub(crate) fn hosts(&self) -> (IpAddr, IpAddr, u16) {
         let [first, second] = self.addresses;
         (first.ip(), second.ip(), second.port())
+    }
+
+    /// Returns true if its ends are these, in either order.
+    pub(crate) fn is_between(&self, ends: [SocketAddr; 2]) -> bool {
+        let [one, other] = ends;
+        [[one, other], [other, one]].contains(&self.addresses)
     }
 
     /// Returns the index of the end that sent more data.
@@ -251,6 +260,16 @@ fn shortest(end: &End, other: &End) -> Option<Span> {
 fn scale(segment: &Segment, end: &End, other: &End) -> Option<u8> {
     let agreed = end.window_scale().zip(other.window_scale()).map_or(0, |(own, _)| own);
     (is_scaled(segment) && end.has_syn() && other.has_syn()).then_some(agreed)
+}
+
+/// Returns true for an acknowledgement of data that had arrived before: its first SACK block lies below what it
+/// acknowledges, or within the second (RFC 2883, 4).
+fn reports_duplicate(segment: &Segment) -> bool {
+    let options = &segment.options;
+    let [first, second, ..] = options.sack;
+    let is_up_to = |position: u32, end: u32| end.wrapping_sub(position).cast_signed() >= 0;
+    let is_below = options.sack_blocks > 0 && is_up_to(first.1, segment.acknowledgement);
+    is_below || (options.sack_blocks > 1 && is_up_to(second.0, first.0) && is_up_to(first.1, second.1))
 }
 
 /// Returns true for a segment whose window is one that data may fill.

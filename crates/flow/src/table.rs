@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
 
 use foldhash::fast::RandomState;
 use fullpipe_record::{Evidence, FlowReport};
@@ -108,8 +109,8 @@ pub struct TransferEvidence {
 pub enum Explained<'f> {
     /// As many of the largest.
     Largest(usize),
-    /// The largest to or from a server at this port.
-    Server(u16),
+    /// The one over a connection between these; without such a connection, as behind address translation, the largest.
+    Between([SocketAddr; 2]),
     /// The one that a connection of this number belongs to.
     Flow(u64),
     /// The one that this connection of another capture belongs to.
@@ -139,7 +140,11 @@ fn transfers(
     let wanted = if let Explained::Largest(count) = explained { count } else { 1 };
     match explained {
         Explained::Largest(_) => {}
-        Explained::Server(port) => candidates.retain(|index| flows[*index].hosts().2 == port),
+        Explained::Between(ends) => {
+            if flows.iter().any(|flow| flow.is_between(ends)) {
+                candidates.retain(|index| flows[*index].is_between(ends));
+            }
+        }
         Explained::Flow(number) => candidates.retain(|index| numbers[*index] == number),
         Explained::Same(flow) => {
             let number = number_of(flow, reports);

@@ -394,8 +394,8 @@ fn connections_side_by_side_are_one_transfer() {
 }
 
 #[test]
-fn the_transfer_of_a_server_is_explained_though_another_is_larger() {
-    let explained = |port: u16| {
+fn the_transfer_of_a_connection_is_explained_though_another_is_larger() {
+    let explained = |server: &str| {
         let mut flows = Flows::default();
         for index in 0..1_000_u32 {
             let at = Time::ZERO + Span::from_millis(index.into());
@@ -404,13 +404,35 @@ fn the_transfer_of_a_server_is_explained_though_another_is_larger() {
                 flows.add(&Segment { destination: address("198.51.100.2:22"), ..data(index) }, at);
             }
         }
-        flows.finish(Explained::Server(port))
+        let Finished { flows, transfers, .. } =
+            flows.finish(Explained::Between([address(server), address("192.0.2.1:40000")]));
+        assert_eq!(transfers.len(), 1);
+        let number = usize::try_from(transfers[0].flows[0]).unwrap();
+        flows[number - 1].ends[1].address.clone()
     };
-    let finished = explained(22);
-    assert_eq!(finished.transfers.len(), 1);
-    let number = usize::try_from(finished.transfers[0].flows[0]).unwrap();
-    assert_eq!(finished.flows[number - 1].ends[1].address, "198.51.100.2:22");
-    assert_eq!(explained(23).transfers, []);
+    assert_eq!(explained("198.51.100.2:22"), "198.51.100.2:22");
+    assert_eq!(explained("198.51.100.2:23"), "198.51.100.2:5201", "the largest where there is no such one");
+}
+
+#[test]
+fn acknowledgements_of_what_arrived_twice_are_counted() {
+    let mut capture = Capture::new();
+    capture.handshake(RTT);
+    (0..4).for_each(|index| drop(capture.data(index)));
+    let at = |index: u32| 1_000 + index * MSS;
+    let with = |index: u32, blocks: &[(u32, u32)]| {
+        let mut sack = [(0, 0); 4];
+        sack[..blocks.len()].copy_from_slice(blocks);
+        let options = SegmentOptions { sack, sack_blocks: blocks.len() as u8, ..SegmentOptions::default() };
+        Segment { options, ..ack(index) }
+    };
+    // One that was acknowledged (RFC 2883, 4.1), one within a block above (4.2), and a block that says neither.
+    capture.sent(false, with(2, &[(at(0), at(1))]));
+    capture.sent(false, with(2, &[(at(3), at(4)), (at(3), at(4))]));
+    capture.sent(false, with(2, &[(at(3), at(4))]));
+    let Finished { transfers, .. } = capture.flows.finish(Explained::Largest(1));
+    let last = transfers[0].evidence.sender_samples.last().unwrap();
+    assert_eq!(last.tcp.dsack_dups.unwrap().get(), 2);
 }
 
 #[test]

@@ -14,8 +14,13 @@ const MAX_QDISCS: usize = 64;
 pub struct DeviceMeter {
     before: DeviceState,
     queues: Vec<QueueState>,
+    /// Every queueing discipline so far, also those that were removed since.
+    seen: Vec<(Identity, QdiscReport)>,
     report: DeviceReport,
 }
+
+/// Handle, parent and kind of a queueing discipline.
+type Identity = (u32, u32, String);
 
 impl DeviceMeter {
     /// Starts to count what the device does by which packets to `peer` leave.
@@ -40,30 +45,39 @@ impl DeviceMeter {
             queue_length: Some(before.queue_length),
             ..DeviceReport::default()
         };
-        Ok(Self { before, queues, report })
+        Ok(Self { before, queues, seen: Vec::new(), report })
     }
 
     /// Returns the counts since the meter was made; `None` if the device has gone.
     pub fn sample(&mut self) -> Option<DeviceReport> {
         let now = device_state(&self.report.name).ok().filter(|now| now.index == self.before.index)?;
         let queues = queue_states(now.index).ok()?;
-        let before = std::mem::take(&mut self.report.qdiscs);
-        let backlog = |index: usize| before.get(index).map(|report| report.backlog).unwrap_or_default();
-        let stated = queues.iter().take(MAX_QDISCS).enumerate();
-        let qdiscs = stated.map(|(index, queue)| {
-            let report = since(queue, &self.queues);
-            QdiscReport { backlog: report.backlog.max(backlog(index)), ..report }
-        });
-        self.report.qdiscs = qdiscs.collect();
+        update(&mut self.seen, &queues, &self.queues);
+        self.report.qdiscs = self.seen.iter().map(|(_, report)| report.clone()).collect();
         self.report.dropped_out = now.dropped_out.saturating_sub(self.before.dropped_out);
         self.report.dropped_in = now.dropped_in.saturating_sub(self.before.dropped_in);
         Some(self.report.clone())
     }
 }
 
+/// Takes the counts of the `queues` that are there over into what was `seen`. One that was removed stays as it was last.
+fn update(seen: &mut Vec<(Identity, QdiscReport)>, queues: &[QueueState], before: &[QueueState]) {
+    for queue in queues {
+        let (identity, report) = (identity(queue), since(queue, before));
+        if let Some((_, last)) = seen.iter_mut().find(|(known, _)| *known == identity) {
+            *last = QdiscReport { backlog: report.backlog.max(last.backlog), ..report };
+        } else if seen.len() < MAX_QDISCS {
+            seen.push((identity, report));
+        }
+    }
+}
+
+fn identity(queue: &QueueState) -> Identity {
+    (queue.handle, queue.parent, queue.kind.clone())
+}
+
 /// Returns the counts of `queue` since `before`, or since it was added.
 fn since(queue: &QueueState, before: &[QueueState]) -> QdiscReport {
-    let identity = |queue: &QueueState| (queue.handle, queue.parent, queue.kind.clone());
     let before = before.iter().find(|before| identity(before) == identity(queue));
     let more = |count: fn(&QueueState) -> u32| more(count(queue), before.map_or(0, count));
     QdiscReport {
@@ -94,5 +108,17 @@ mod tests {
         let before = [queue(1, 100), queue(2, 50)];
         assert_eq!(since(&queue(2, 53), &before).dropped, 3);
         assert_eq!(since(&queue(3, 53), &before).dropped, 53, "one that was not there");
+    }
+
+    #[test]
+    fn a_discipline_that_was_removed_during_the_test_is_reported_as_it_was_last() {
+        let queue = |kind: &str, overlimits| QueueState { kind: kind.to_owned(), overlimits, ..QueueState::default() };
+        let mut seen = Vec::new();
+        for queues in [[queue("tbf", 5)], [queue("tbf", 9)], [queue("noqueue", 0)]] {
+            update(&mut seen, &queues, &[queue("tbf", 1)]);
+        }
+        let counts: Vec<(&str, u64)> =
+            seen.iter().map(|(_, report)| (report.kind.as_str(), report.overlimits)).collect();
+        assert_eq!(counts, [("tbf", 8), ("noqueue", 0)]);
     }
 }

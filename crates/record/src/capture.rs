@@ -170,6 +170,12 @@ pub struct CaptureEvidence {
     pub closed: bool,
     /// Data that it had sent by the sequence numbers of its later packets, and of which nothing came here.
     pub unseen: ByteCount,
+    /// Packets with data that the receiver sent.
+    #[serde(default)]
+    pub answers: u64,
+    /// The larger of the segment sizes that both SYNs offer (MSS), without options.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub largest_mss: Option<ByteCount>,
     /// True if the sender sent the first packet, and so the first SYN if that was captured.
     pub sender_opened: bool,
     /// True if the sender's SYN offers to scale windows, `None` where it was not captured.

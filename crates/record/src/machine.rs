@@ -77,7 +77,8 @@ pub struct DeviceReport {
     pub dropped_out: u64,
     /// Incoming packets that the interface dropped or had no buffer for (`rx_dropped` and `rx_missed_errors`).
     pub dropped_in: u64,
-    /// Queueing disciplines for outgoing packets, the root first; at most 64.
+    /// Queueing disciplines for outgoing packets, the root first; at most 64. One that was removed during the test
+    /// stays.
     pub qdiscs: Vec<QdiscReport>,
 }
 

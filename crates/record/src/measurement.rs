@@ -1,5 +1,5 @@
 use std::iter::Sum;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use schemars::JsonSchema;
@@ -549,6 +549,16 @@ impl Measurement {
     /// Returns the load that was carried out.
     pub fn carried_out(&self) -> &Request {
         self.resolved.as_deref().unwrap_or(&self.request)
+    }
+
+    /// Returns the addresses of the first connection with data, this end's first; `None` where they are not known.
+    pub fn connection(&self) -> Option<[SocketAddr; 2]> {
+        let socket = self.local.sockets.first()?;
+        let canonical = |text: &str| {
+            let address: SocketAddr = text.parse().ok()?;
+            Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
+        };
+        Some([canonical(&socket.local)?, canonical(&socket.remote)?])
     }
 
     /// Returns the same record with the variables of Web100 filled in and its samples thinned, so that it has a bounded

@@ -14,7 +14,6 @@ use fullpipe_wire::{Captured as Packet, LinkType, pcap_header, pcap_record, read
 
 use super::case_record::{CaseRecord, Observation};
 use super::matrix::Column;
-use super::run::PORT;
 use crate::captures::{Captured, Seen, Taken, by_place, is_right, score};
 use crate::records::file_name;
 
@@ -110,10 +109,11 @@ impl Compared {
             name: &record.name,
             expected: record.expected_verdict.name(),
             bandwidth: record.bandwidth,
-            explained: match record.observation {
-                Observation::Measured(_) => Explained::Server(PORT),
-                Observation::Watched(_) => Explained::Largest(1),
-            },
+            explained: match &record.observation {
+                Observation::Measured(measurement) => measurement.connection().map(Explained::Between),
+                Observation::Watched(_) => None,
+            }
+            .unwrap_or(Explained::Largest(1)),
         };
         let [sender, receiver, middle] =
             ["sender", "receiver", "middle"].map(|taken| file(folder, &record.name, taken));
@@ -253,7 +253,7 @@ mod tests {
     fn case([expected, measured, seen]: [&str; 3]) -> Compared {
         let (name, expected) = (expected.to_owned(), expected.to_owned());
         let verdict = Some(verdict(seen));
-        let seen = Seen { taken: Taken::Sender, expected, name, verdict, point: Some(At::Sender) };
+        let seen = Seen { taken: Taken::Sender, expected, name, verdict, point: Some(At::Sender), sender: None };
         Compared { measured: self::verdict(measured), seen: vec![seen] }
     }
 

@@ -39,7 +39,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const LEAD: Span = Span::from_secs(3);
 
 /// The port of the server.
-pub(crate) const PORT: u16 = 5201;
+const PORT: u16 = 5201;
 
 /// The port of the server for cross traffic.
 const CROSS_TRAFFIC_PORT: &str = "5202";

@@ -7,11 +7,10 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_record::Direction;
 use fullpipe_trace::Explained;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::network::{Host, Network};
+use super::network::{FAR, Host, Network};
 use super::record::Record;
 use crate::captures::{Captured, Seen, Taken};
 
@@ -75,8 +74,6 @@ pub(crate) fn seen(record: &Record, folder: &Path) -> Vec<Seen> {
     if record.left_out().is_some() {
         return Vec::new();
     }
-    let download = record.evidence.as_ref().is_some_and(|evidence| evidence.request.direction == Direction::Download);
-    let ends = if download { [Taken::Receiver, Taken::Sender] } else { [Taken::Sender, Taken::Receiver] };
     let captured = Captured {
         name: &record.name,
         expected: &record.expected,
@@ -84,10 +81,12 @@ pub(crate) fn seen(record: &Record, folder: &Path) -> Vec<Seen> {
         explained: Explained::Largest(1),
     };
     let [near, far] = [Host::Near, Host::Far].map(|host| path(folder, &record.stem(), host));
-    let seen = [
-        captured.seen(ends[0], &near, None),
-        captured.seen(ends[1], &far, None),
-        captured.seen(Taken::BothEnds, &near, Some(&far)),
-    ];
+    // Of a test in both directions the transfer that moved more is judged.
+    let at_end = |file: &Path, is_far: bool| {
+        let seen = captured.seen(Taken::Sender, file, None)?;
+        let from_far = seen.sender.as_ref().is_some_and(|address| address.starts_with(FAR));
+        Some(Seen { taken: if from_far == is_far { Taken::Sender } else { Taken::Receiver }, ..seen })
+    };
+    let seen = [at_end(&near, false), at_end(&far, true), captured.seen(Taken::BothEnds, &near, Some(&far))];
     seen.into_iter().flatten().collect()
 }

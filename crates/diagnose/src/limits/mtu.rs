@@ -28,14 +28,22 @@ pub(crate) fn behind(figures: &Figures, found: &Finding) -> Option<Finding> {
     (efficiency(got) < efficiency(possible) * MSS_EFFICIENCY_SHARE).then(|| found.as_verdict(MtuVerdict::MssClamped))
 }
 
-/// Returns the payload of the largest segment that both devices, as far as they are known, would let pass.
+/// Returns the payload of the largest segment that both devices, as far as they are known, would let pass; of a
+/// capture, the one that a host offers.
 fn possible_mss(figures: &Figures) -> Option<ByteCount> {
+    /// A host that offers more has jumbo frames, which few paths carry.
+    const ETHERNET: ByteCount = ByteCount::new(1460);
     let evidence = figures.evidence;
     let devices = [&evidence.sender_machine.device, &evidence.receiver_machine.device];
     let devices = devices.into_iter().flatten().map(|device| device.mtu);
     let stated = figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.path_mtu).max();
+    let headers = |timestamps: bool| framing::tcp_headers(IpVersion::V4, timestamps);
+    let options = headers(figures.timestamps()).saturating_sub(headers(false));
+    if let Some(capture) = &evidence.capture {
+        return Some(capture.largest_mss?.min(ETHERNET).saturating_sub(options));
+    }
     let mtu = devices.chain(stated).filter(|mtu| *mtu > ByteCount::ZERO).min()?;
-    Some(mtu.saturating_sub(framing::tcp_headers(IpVersion::V4, figures.timestamps())))
+    Some(mtu.saturating_sub(headers(figures.timestamps())))
 }
 
 /// Finds full segments that vanish: the sender times out again and again and nothing more is acknowledged, though small

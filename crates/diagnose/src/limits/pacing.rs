@@ -13,7 +13,8 @@ use crate::machine;
 use crate::manual_remedy::ManualRemedy;
 use crate::text::{self, Basics, Row, rate, size};
 use crate::thresholds::{
-    CLEARLY_LOWER_SHARE, MIN_LIMIT_SHARE, PACE_PERCENT, REACHED_RATE_SHARE, SLOW_START_PACE_PERCENT,
+    CLEARLY_LOWER_SHARE, MAX_RATE_OF_DISCIPLINE, MIN_LIMIT_SHARE, PACE_PERCENT, REACHED_RATE_SHARE,
+    SLOW_START_PACE_PERCENT,
 };
 
 /// Returns the maximum pace of the sockets (`SO_MAX_PACING_RATE`) as the limit, if they reach it.
@@ -80,14 +81,16 @@ pub(crate) fn behind(figures: &Figures, found: &Finding) -> Option<Finding> {
     holds.then(|| found.as_verdict(PacingVerdict::Qdisc))
 }
 
-/// Returns whether a queueing discipline that made packets wait sends as much as its rate allows.
+/// Returns whether a queueing discipline that made packets wait sends as much as its rate allows: not much more, as
+/// behind one that was removed early.
 fn qdisc_holds(figures: &Figures, qdisc: &QdiscReport) -> bool {
     let waited = qdisc.overlimits > 0 || qdisc.kind == "fq";
     let headers = framing::tcp_headers(IpVersion::V4, figures.timestamps());
     // A discipline counts packets as IP has them.
     let efficiency = figures.mss.map_or(Ratio::ONE, |mss| framing::efficiency(mss, headers, ByteCount::ZERO));
     let sent = figures.rate.scaled(1.0 / efficiency.get());
-    waited && qdisc.rate.is_some_and(|rate| sent >= rate.scaled(REACHED_RATE_SHARE))
+    let holds = |rate: BitRate| (rate.scaled(REACHED_RATE_SHARE)..=rate.scaled(MAX_RATE_OF_DISCIPLINE)).contains(&sent);
+    waited && qdisc.rate.is_some_and(holds)
 }
 
 /// The figures of a pace.

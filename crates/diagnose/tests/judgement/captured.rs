@@ -29,6 +29,8 @@ fn seen(point: At, mbps: f64) -> CaptureEvidence {
         lost_before: 0,
         closed: true,
         unseen: ByteCount::ZERO,
+        answers: 0,
+        largest_mss: Some(ByteCount::new(1460)),
         sender_opened: true,
         sender_offers_scale: Some(true),
         receiver_offers_scale: Some(true),
@@ -116,8 +118,53 @@ fn trains_at_the_rate_of_the_whole_are_a_pace_or_a_program_with_parts_of_segment
 fn little_in_flight_while_nothing_is_lost_is_a_slow_program() {
     let found = verdict(flat, CaptureEvidence { idle: Ratio::new(0.6), ..seen(At::Receiver, 20.0) });
     assert_eq!(found.name(), "sender-application/idle");
-    let own_times = CaptureEvidence { clocked: Some(Ratio::new(0.05)), ..seen(At::Sender, 20.0) };
+    let own_times =
+        CaptureEvidence { clocked: Some(Ratio::new(0.05)), idle: Ratio::new(0.3), ..seen(At::Sender, 20.0) };
     assert_eq!(verdict(flat, own_times).name(), "sender-application/idle");
+    let never_pauses = CaptureEvidence { idle: Ratio::new(0.05), ..own_times };
+    assert_eq!(
+        candidates(&verdict(flat, never_pauses)),
+        ["capacity/host-queue", "sender-application/idle", "pacing/qdisc"]
+    );
+}
+
+#[test]
+fn a_receiver_that_answers_in_each_round_trip_may_grant_a_window_of_its_own() {
+    for point in [At::Sender, At::Receiver] {
+        // Ten seconds are two hundred round trips.
+        let answers = |answers: u64| verdict(flat, CaptureEvidence { answers, ..seen(point, 20.0) });
+        let found = answers(250);
+        assert_eq!(found.name(), "application-window/ssh-channel");
+        assert!(candidates(&found).contains(&"send-buffer/so-sndbuf"));
+        assert_eq!(answers(150).kind, Limit::SendBuffer);
+    }
+}
+
+#[test]
+fn small_segments_of_a_full_link_may_be_the_work_of_a_device() {
+    let queued = |_: f64| moment(20.0, 90.0);
+    let of = |largest: u64, point| {
+        let largest_mss = Some(ByteCount::new(largest));
+        let mut evidence = capturing(queued, CaptureEvidence { largest_mss, ..seen(point, 20.0 / 3.0) });
+        evidence.sender_samples.iter_mut().for_each(|sample| sample.tcp.snd_mss = Some(ByteCount::new(240)));
+        diagnose(&Evidence { bandwidth: Some(BitRate::from_mbps(27)), ..evidence })
+    };
+    for point in [At::Sender, At::Receiver] {
+        assert_eq!(candidates(&of(1460, point)), ["mtu/mss-clamped", "capacity/link"]);
+        assert_eq!(of(252, point).name(), "capacity/link", "no host offers more");
+    }
+}
+
+#[test]
+fn a_window_that_regrows_at_a_queue_that_never_empties_shares_the_link() {
+    let regrows = |t: f64| {
+        let lost_per_second = if t < 1.0 { 40.0 } else { 0.0 };
+        Moment { in_flight: 40_000.0 + 8_000.0 * t, lost_per_second, ..moment(5.0 + t, 64.0) }
+    };
+    let stands = QuietRounds { free: Ratio::new(0.1), level: Ratio::new(0.5), ..level() };
+    let at = |quiet| verdict(regrows, CaptureEvidence { quiet: Some(quiet), ..seen(At::Sender, 20.0) });
+    assert_eq!(at(stands).name(), "capacity/shared");
+    assert_eq!(at(QuietRounds { free: Ratio::ONE, ..stands }).name(), "congestion-window/recovering");
 }
 
 #[test]
@@ -260,7 +307,8 @@ fn a_link_that_the_sender_leaves_idle_is_not_full() {
 fn a_buffer_is_none_of_a_program_though_its_data_swings_and_the_rate_at_the_receiver_shows_bursts() {
     let swings = |t: f64| Moment { in_flight: 200_000.0 * (0.5 + 0.5 * t.fract()), ..moment(20.0, 50.0) };
     assert_eq!(verdict(swings, seen(At::Sender, 20.0)).name(), "send-buffer/so-sndbuf");
-    let at_own_times = CaptureEvidence { clocked: Some(Ratio::new(0.5)), ..seen(At::Sender, 20.0) };
+    let at_own_times =
+        CaptureEvidence { clocked: Some(Ratio::new(0.5)), idle: Ratio::new(0.3), ..seen(At::Sender, 20.0) };
     assert_eq!(verdict(swings, at_own_times).name(), "sender-application/idle");
 
     let lossy = |t: f64| {

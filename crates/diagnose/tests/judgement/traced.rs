@@ -142,6 +142,7 @@ fn what_lies_behind_a_limit_is_named_under_each_congestion_control() {
             ("quick disk", at_receiver(slow_reader(cc), file(1)), "receiver-application slow-reader receiver"),
             ("own shaper", at_sender(capacity(cc, 20.0, 1), device(tbf(98, 900, 0))), "pacing qdisc sender"),
             ("shaper with room", at_sender(capacity(cc, 20.0, 1), device(tbf(500, 900, 0))), "capacity link path"),
+            ("removed shaper", at_sender(capacity(cc, 20.0, 1), device(tbf(50, 900, 0))), "capacity link path"),
             ("own drops", at_sender(capacity(cc, 20.0, 1), device(tbf(98, 9, 900))), "capacity host-queue sender"),
             ("small segments", segments_of(stated(capacity(cc, 20.0, 1), 100), 200), "mtu mss-clamped middlebox"),
             ("full segments", segments_of(stated(capacity(cc, 20.0, 1), 100), 1448), "capacity link path"),

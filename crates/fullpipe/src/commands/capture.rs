@@ -70,11 +70,17 @@ fn start(path: &Path, device: Option<&str>, peers: &[CapturedPeer]) -> Result<Ow
 }
 
 impl OwnRecording {
-    /// Ends the capture. Returns it with the limit that it shows, next to the `other` verdict on the same transfer.
+    /// Ends the capture. Returns it with the limit of the `explained` transfer that it shows, next to the `other` verdict
+    /// on the same transfer.
     ///
     /// # Errors
     /// Fails if the file could not be written or read.
-    pub(crate) fn finish(self, bandwidth: Option<BitRate>, other: Option<&Verdict>) -> Result<OwnCapture, Failure> {
+    pub(crate) fn finish(
+        self,
+        explained: Explained<'static>,
+        bandwidth: Option<BitRate>,
+        other: Option<&Verdict>,
+    ) -> Result<OwnCapture, Failure> {
         let recorded = self.recording.finish()?;
         let name = self.path.display().to_string();
         let mut limit = None;
@@ -82,7 +88,7 @@ impl OwnRecording {
             let known = Known { bandwidth, ..Known::default() };
             // A capture of a test that was interrupted is judged to its end, as the test is.
             let never = AtomicBool::new(false);
-            let report = judge_files(&self.path, None, Explained::Largest(1), &known, Interrupt(&never))?;
+            let report = judge_files(&self.path, None, explained, &known, Interrupt(&never))?;
             limit = report.limit().cloned();
         }
         let (packets, dropped, left_out) = (recorded.packets, recorded.dropped, recorded.left_out);
@@ -97,7 +103,8 @@ pub(crate) fn with_capture(
     recording: Option<OwnRecording>,
     bandwidth: Option<BitRate>,
 ) -> Measurement {
-    match recording.map(|recording| recording.finish(bandwidth, measurement.limit.as_ref())) {
+    let explained = measurement.connection().map_or(Explained::Largest(1), Explained::Between);
+    match recording.map(|recording| recording.finish(explained, bandwidth, measurement.limit.as_ref())) {
         Some(Ok(capture)) => measurement.capture = Some(Box::new(capture)),
         Some(Err(failure)) => measurement.warnings.push(failure.message),
         None => {}

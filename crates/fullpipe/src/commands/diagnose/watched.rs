@@ -13,6 +13,7 @@ use fullpipe_observe::{Standing, Subject, WatchError, Watched, open_connections,
 use fullpipe_record::{CommandEnd, Content, Diagnosis, DiagnosisReport, Document, Event, Evidence, Transfer};
 use fullpipe_report as report;
 use fullpipe_route::changed_syn_quotes;
+use fullpipe_trace::Explained;
 use fullpipe_units::{BitRate, ByteCount, Span};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -262,7 +263,7 @@ fn explain(
         terminal.result(&report::diagnosis(diagnosis, rate, style));
     }
     let verdict = found.first().map(|diagnosis| &diagnosis.verdict);
-    let capture = recording.map(|recording| recording.finish(bandwidth, verdict));
+    let capture = recording.map(|recording| recording.finish(Explained::Largest(1), bandwidth, verdict));
     // What was watched is printed although its capture could not be kept.
     let capture = capture.and_then(|finished| match finished {
         Ok(capture) => Some(capture),
