@@ -352,8 +352,8 @@ pub(crate) const FULL_CORE_SHARE: f64 = 0.9;
 pub(crate) const MIN_FILE_SHARE: f64 = 0.5;
 /// Share of a rate that was asked for from which nothing but the request holds the transfer.
 pub(crate) const WHOLE_RATE_SHARE: f64 = 0.98;
-/// Multiple of the rate of a queueing discipline up to which it held a transfer: its bucket lets more pass at first, and
-/// one that was removed early held nothing. A choice.
+/// Multiple of the rate of a queueing discipline up to which it held a transfer: its bucket lets more pass at first,
+/// and one that was removed early held nothing. A choice.
 pub(crate) const MAX_RATE_OF_DISCIPLINE: f64 = 1.5;
 /// Share of a maximum rate from which it is reached; headers and waiting take the rest.
 pub(crate) const REACHED_RATE_SHARE: f64 = 0.9;

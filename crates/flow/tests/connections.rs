@@ -417,8 +417,7 @@ fn the_transfer_of_a_connection_is_explained_though_another_is_larger() {
 #[test]
 fn acknowledgements_of_what_arrived_twice_are_counted() {
     let mut capture = Capture::new();
-    capture.handshake(RTT);
-    (0..4).for_each(|index| drop(capture.data(index)));
+    capture.handshake(RTT).data(0).data(1).data(2).data(3);
     let at = |index: u32| 1_000 + index * MSS;
     let with = |index: u32, blocks: &[(u32, u32)]| {
         let mut sack = [(0, 0); 4];

@@ -60,7 +60,7 @@ impl DeviceMeter {
     }
 }
 
-/// Takes the counts of the `queues` that are there over into what was `seen`. One that was removed stays as it was last.
+/// Takes the counts of the `queues` that are there over into what was `seen`. One that was removed stays as it was.
 fn update(seen: &mut Vec<(Identity, QdiscReport)>, queues: &[QueueState], before: &[QueueState]) {
     for queue in queues {
         let (identity, report) = (identity(queue), since(queue, before));
