@@ -56,7 +56,7 @@ struct View<'v> {
 impl View<'_> {
     /// Finds a connection over which hardly any data comes: it is open, or its sender sent much more.
     fn hardly_anything(&self) -> Option<Finding> {
-        let bytes: ByteCount = self.figures.flows.iter().filter_map(|flow| Some(flow.whole.last()?.bytes)).sum();
+        let bytes = self.bytes();
         let few = |mss: ByteCount| bytes < mss * FEW_SEGMENTS;
         let is_short_of = |mss: ByteCount| few(mss) && self.capture.unseen >= mss * FEW_SEGMENTS;
         if self.figures.mss.is_some_and(is_short_of) {
@@ -110,11 +110,10 @@ impl View<'_> {
 
     /// Returns the end whose SYN was the first without an offer to scale windows: the answer to one is without it, too.
     fn end_without_scale(&self) -> Option<At> {
-        let ends = [(At::Sender, self.capture.sender_offers_scale), (At::Receiver, self.capture.receiver_offers_scale)];
-        let lacks = |end: At| ends.contains(&(end, Some(false)));
-        let [first, second] =
-            if self.capture.sender_opened { [At::Sender, At::Receiver] } else { [At::Receiver, At::Sender] };
-        [first, second].into_iter().find(|end| lacks(*end))
+        let sender = (At::Sender, self.capture.sender_offers_scale);
+        let receiver = (At::Receiver, self.capture.receiver_offers_scale);
+        let order = if self.capture.sender_opened { [sender, receiver] } else { [receiver, sender] };
+        order.into_iter().find(|(_, offers)| *offers == Some(false)).map(|(end, _)| end)
     }
 
     /// Returns the cause of windows that are not scaled, where the SYN of `end` lacks the offer: that host, if it was
@@ -315,9 +314,13 @@ impl View<'_> {
     /// Returns whether the receiving program sends something in each round trip, as one does that grants a window of
     /// its own.
     fn is_answered_in_each_round_trip(&self) -> bool {
-        let bytes: ByteCount = self.figures.flows.iter().filter_map(|flow| Some(flow.whole.last()?.bytes)).sum();
         let a_round_trip = self.figures.rtt.map(|rtt| self.figures.rate.bytes_in(rtt));
-        a_round_trip.is_some_and(|size| self.capture.answers as f64 * size.as_f64() >= bytes.as_f64())
+        a_round_trip.is_some_and(|size| self.capture.answers as f64 * size.as_f64() >= self.bytes().as_f64())
+    }
+
+    /// Returns the data that was acknowledged, all streams together.
+    fn bytes(&self) -> ByteCount {
+        self.figures.flows.iter().filter_map(|flow| Some(flow.whole.last()?.bytes)).sum()
     }
 
     /// Returns whether small trains are spaced by a rate, which is above that of the transfer.
@@ -391,7 +394,7 @@ impl View<'_> {
             [self.capture.arrivals, self.capture.departures]
         };
         let known = seen.into_iter().flatten().filter(|burst| burst.share.get() >= share);
-        Some(known.max_by(|one, other| one.share.get().total_cmp(&other.share.get()))?.rate)
+        Some(BurstRate::most_frequent(known)?.rate)
     }
 
     fn window_never_grew(&self) -> bool {

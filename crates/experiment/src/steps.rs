@@ -261,7 +261,7 @@ impl Running<'_> {
         }
         let [sender, receiver] = &captured.files;
         let known = Known { bandwidth: self.target.path().forward.rate, ..Known::default() };
-        let explained = measurement.connection().map_or(Explained::Largest(1), Explained::Between);
+        let explained = Explained::of_test(measurement);
         match judge_files(sender, Some(receiver), explained, &known, self.interrupt) {
             // Interrupted, it has read a part of them.
             _ if self.interrupt.requested() => {}

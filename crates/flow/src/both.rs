@@ -37,7 +37,6 @@ fn nearer_to_sender(one: Evidence, other: Option<Evidence>) -> (Evidence, Option
 
 /// Returns the most frequent rate at which packets arrive, where a capture was taken at the receiver.
 fn arrivals_at_receiver(capture: &CaptureEvidence) -> Option<BurstRate> {
-    let seen = [capture.arrivals, capture.departures].into_iter().flatten();
-    let most = seen.max_by(|one, other| one.share.get().total_cmp(&other.share.get()));
+    let most = BurstRate::most_frequent([capture.arrivals, capture.departures].into_iter().flatten());
     most.filter(|_| capture.point == Some(At::Receiver))
 }

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 
 use foldhash::fast::RandomState;
-use fullpipe_record::{Evidence, FlowReport};
+use fullpipe_record::{Evidence, FlowReport, Measurement};
 use fullpipe_units::Time;
 use fullpipe_wire::Segment;
 
@@ -115,6 +115,13 @@ pub enum Explained<'f> {
     Flow(u64),
     /// The one that this connection of another capture belongs to.
     Same(&'f FlowReport),
+}
+
+impl Explained<'static> {
+    /// Returns the transfer of a test: the connection with its data, though one that controls it may carry more.
+    pub fn of_test(measurement: &Measurement) -> Self {
+        measurement.connection().map_or(Self::Largest(1), Self::Between)
+    }
 }
 
 /// Returns true if `segment` is the answer to a SYN.

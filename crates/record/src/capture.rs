@@ -134,6 +134,13 @@ pub struct BurstRate {
     pub share: Ratio,
 }
 
+impl BurstRate {
+    /// Returns the rate at which the largest share passed; `None` without any.
+    pub fn most_frequent(rates: impl IntoIterator<Item = Self>) -> Option<Self> {
+        rates.into_iter().max_by(|one, other| one.share.get().total_cmp(&other.share.get()))
+    }
+}
+
 /// Figures of a transfer that a capture has and the sender's kernel has not. Samples made of a capture lack what no
 /// packet shows: congestion window, unsent data, buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]

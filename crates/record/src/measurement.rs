@@ -554,11 +554,7 @@ impl Measurement {
     /// Returns the addresses of the first connection with data, this end's first; `None` where they are not known.
     pub fn connection(&self) -> Option<[SocketAddr; 2]> {
         let socket = self.local.sockets.first()?;
-        let canonical = |text: &str| {
-            let address: SocketAddr = text.parse().ok()?;
-            Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
-        };
-        Some([canonical(&socket.local)?, canonical(&socket.remote)?])
+        Some([socket.local.parse().ok()?, socket.remote.parse().ok()?])
     }
 
     /// Returns the same record with the variables of Web100 filled in and its samples thinned, so that it has a bounded

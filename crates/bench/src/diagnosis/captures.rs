@@ -110,10 +110,9 @@ impl Compared {
             expected: record.expected_verdict.name(),
             bandwidth: record.bandwidth,
             explained: match &record.observation {
-                Observation::Measured(measurement) => measurement.connection().map(Explained::Between),
-                Observation::Watched(_) => None,
-            }
-            .unwrap_or(Explained::Largest(1)),
+                Observation::Measured(measurement) => Explained::of_test(measurement),
+                Observation::Watched(_) => Explained::Largest(1),
+            },
         };
         let [sender, receiver, middle] =
             ["sender", "receiver", "middle"].map(|taken| file(folder, &record.name, taken));

@@ -103,7 +103,7 @@ pub(crate) fn with_capture(
     recording: Option<OwnRecording>,
     bandwidth: Option<BitRate>,
 ) -> Measurement {
-    let explained = measurement.connection().map_or(Explained::Largest(1), Explained::Between);
+    let explained = Explained::of_test(&measurement);
     match recording.map(|recording| recording.finish(explained, bandwidth, measurement.limit.as_ref())) {
         Some(Ok(capture)) => measurement.capture = Some(Box::new(capture)),
         Some(Err(failure)) => measurement.warnings.push(failure.message),
