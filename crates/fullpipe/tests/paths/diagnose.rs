@@ -360,8 +360,8 @@ fn a_remedy_is_applied_proven_and_undone_and_others_are_watched() {
     let kept = lab.sender(&[&own[..], &["--apply", "1", "--keep"], &journal].concat());
     assert_eq!(document(&kept)["diagnosis"]["trial"]["kept"], true);
     assert_ne!(lab.tcp_wmem(), before, "it was left in place");
-    lab.sender(&[&[SELF, "host", "undo"][..], &journal].concat());
-    assert_eq!(lab.tcp_wmem(), before, "what was kept can still be undone");
+    let undone = lab.sender(&[&[SELF, "host", "undo"][..], &journal].concat());
+    assert_eq!(lab.tcp_wmem(), before, "what was kept can still be undone: {undone:?}");
 }
 
 /// Returns the settings of the sending host that a remedy may change.
