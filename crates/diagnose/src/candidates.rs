@@ -17,7 +17,7 @@ struct CandidateSet {
 }
 
 /// Every set. A finding of [`Finding::one_of_several`] is in one of its view.
-const TABLE: [CandidateSet; 26] = [
+const TABLE: [CandidateSet; 27] = [
     CandidateSet {
         view: Basis::Receiver,
         verdicts: &[
@@ -154,6 +154,15 @@ const TABLE: [CandidateSet; 26] = [
             LegalVerdict::Cpu(CpuVerdict::StolenOfSender),
         ],
         would_distinguish: "the drops of the queue of the sender's device, ssthresh (ss -ti), and its processor time",
+    },
+    CandidateSet {
+        view: Basis::Capture,
+        verdicts: &[
+            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowClamped),
+            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
+            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+        ],
+        would_distinguish: "a capture at the sender, which shows the windows that reach it",
     },
     CandidateSet {
         view: Basis::Capture,

@@ -9,16 +9,17 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::figures::{Figures, share};
 use crate::finding::Finding;
+use crate::flow::Flow;
 use crate::limits::{capacity, congestion_window, loss, mtu, receive_window};
 use crate::losses;
 use crate::path::trend;
 use crate::text::{self, Row};
 use crate::thresholds::{
     CLOCKED_BURSTS, CLOCKED_SHARE, FEW_SEGMENTS, FLAT_PLATEAU, FULL_USE_OF_PATH, GROWING_SHARE, IDLE_CAPTURE_SHARE,
-    IDLE_SHARE_OF_PATH, MANY_LOSSY_ROUND_TRIPS, MAX_FREE_SHARE, MAX_PACE_FACTOR, MIN_FREE_SHARE, MIN_LEVEL,
-    MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_PACED_SHARE, MIN_PARTIAL_SHARE, MIN_PLATEAU, MIN_QUIET_SHARE,
-    MIN_SHARE_BELOW_PACE, MIN_SHARE_OF_BURSTS, MIN_SHARE_OF_REFILLS, MIN_TUNED_GROWTH, MIN_USE_OF_FULL_PATH, MIN_WAIT,
-    PACED_BURSTS_SHARE, REGROWN_WINDOW_FACTOR,
+    IDLE_SHARE_OF_PATH, INFLATED_RTT_FACTOR, MANY_LOSSY_ROUND_TRIPS, MAX_FREE_SHARE, MAX_PACE_FACTOR, MIN_CUT_PACKETS,
+    MIN_FREE_SHARE, MIN_LEVEL, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_PACED_SHARE, MIN_PARTIAL_AT_SENDER,
+    MIN_PARTIAL_SHARE, MIN_PLATEAU, MIN_QUIET_SHARE, MIN_SHARE_BELOW_PACE, MIN_SHARE_OF_BURSTS, MIN_SHARE_OF_REFILLS,
+    MIN_TUNED_GROWTH, MIN_USE_OF_FULL_PATH, MIN_WAIT, PACED_BURSTS_SHARE, REGROWN_WINDOW_FACTOR,
 };
 
 /// Returns the limit that a capture shows.
@@ -30,6 +31,7 @@ pub(crate) fn find(figures: &Figures, capture: &CaptureEvidence) -> Finding {
         View::window,
         View::idle,
         View::policed_at_first,
+        View::lowered_window,
         View::own_pace,
         View::own_queue,
         View::buffer_of_sender,
@@ -132,6 +134,22 @@ impl View<'_> {
         }
     }
 
+    /// Finds a window that a device lowers behind this place: data follows acknowledgements, and in each round trip a
+    /// packet is cut short where the window ends (`tcp_mss_split_point`). A buffer holds whole segments;
+    /// a program that waits after each write looks alike.
+    fn lowered_window(&self) -> Option<Finding> {
+        let mss = self.figures.mss?;
+        let segments = self.figures.mean(|one| one.outstanding)?.as_f64() / mss.as_f64().max(1.0);
+        let found = !self.is_at_sender()
+            && self.capture.clocked.is_some_and(|clocked| clocked.get() >= CLOCKED_SHARE)
+            && self.capture.partial.get() * segments >= MIN_CUT_PACKETS
+            && self.drains()
+            && !self.ever_lost_on_path()
+            && !self.waits_on_path()
+            && !self.is_answered_in_each_round_trip();
+        found.then(|| Finding::new(ReceiveWindowVerdict::WindowClamped, Ratio::ONE).one_of_several())
+    }
+
     /// Finds a sender that had nothing to send though nothing held it back.
     fn idle(&self) -> Option<Finding> {
         self.idle_from(IDLE_CAPTURE_SHARE).filter(|_| !self.is_buffer())
@@ -188,7 +206,7 @@ impl View<'_> {
     /// below it.
     fn own_pace(&self) -> Option<Finding> {
         let held = self.paced_share().filter(|share| share.get() >= MIN_PACED_SHARE && !self.is_buffer())?;
-        if self.capture.partial.get() >= MIN_PARTIAL_SHARE {
+        if self.capture.partial.get() >= MIN_PARTIAL_SHARE || self.writes_show() {
             return Some(Finding::new(SenderApplicationVerdict::RateLimited, held).one_of_several());
         }
         if self.sees_no_queue() {
@@ -196,6 +214,11 @@ impl View<'_> {
         }
         let is_own = !self.lost_on_path() && !self.waits_on_path();
         is_own.then(|| Finding::new(PacingVerdict::MaxPacingRate, held).one_of_several())
+    }
+
+    /// Returns whether packets end where the program's writes do, which in a queue that stands at the sender are joined.
+    fn writes_show(&self) -> bool {
+        self.is_at_sender() && self.capture.partial.get() >= MIN_PARTIAL_AT_SENDER && !self.follows_acknowledgements()
     }
 
     /// Finds the queue of the sending host, if it dropped what a capture behind it never saw.
@@ -247,7 +270,8 @@ impl View<'_> {
         // A queue that is empty so often is none of a full link.
         let may_be = |found: &Finding| found.kind() != Limit::Capacity || !self.drains();
         let by_rules = || order.into_iter().filter_map(|rule| rule(self.figures, held)).find(may_be);
-        let found = if self.fills_path() { Finding::new(CapacityVerdict::Link, held) } else { by_rules()? };
+        let is_full = self.fills_path() || self.keeps_rate_of_queue();
+        let found = if is_full { Finding::new(CapacityVerdict::Link, held) } else { by_rules()? };
         // A queue that is seldom empty is not short, and a policer has none.
         let denies_queue = [LossVerdict::ShallowQueue, LossVerdict::Policer].map(LegalVerdict::from);
         let is_long = denies_queue.contains(&found.verdict) && self.queue_stands();
@@ -297,7 +321,9 @@ impl View<'_> {
         }
         let at_own_times = self.capture.clocked.is_some_and(|clocked| clocked.get() < CLOCKED_SHARE);
         let is_uneven = self.plateau()? < MIN_PLATEAU && !self.is_level() && !self.follows_acknowledgements();
-        let found: LegalVerdict = if !is_uneven && self.bursts_are_paced() {
+        let found: LegalVerdict = if self.writes_show() {
+            SenderApplicationVerdict::Idle.into()
+        } else if !is_uneven && self.bursts_are_paced() {
             // The kernel's pace hides what follows acknowledgements.
             SendBufferVerdict::TcpWmemMax.into()
         } else if !is_uneven && !at_own_times {
@@ -386,6 +412,21 @@ impl View<'_> {
         is_as_fast && loses_few && self.some_waits() && !self.drains()
     }
 
+    /// Returns whether a queue overflowed at first, nothing was lost since it drained, and the sender keeps about the rate that it
+    /// had then: BBR paces itself so when it takes the link for a policer (`bbr_lt_bw_sampling`).
+    fn keeps_rate_of_queue(&self) -> bool {
+        let Some(queue) = self.figures.idle_rtt.map(|idle| idle.scaled(INFLATED_RTT_FACTOR)) else { return false };
+        let of_flow = |flow: &Flow| {
+            let [first, last] = losses::time_of_queue(flow, |rtt| rtt >= queue)?;
+            Some(BitRate::of(last.bytes.saturating_sub(first.bytes), last.at.saturating_sub(first.at)))
+        };
+        let of_queue: Option<BitRate> = self.figures.flows.iter().map(of_flow).sum();
+        let lately = self.figures.retransmitted().is_none_or(|lost| lost.again > 0);
+        let stands = self.figures.snapshots().map(|snapshot| Some(snapshot.sample.tcp.rtt? >= queue));
+        let is_gone = share(stands).is_some_and(|share| share.get() < MIN_LIMIT_SHARE);
+        !lately && is_gone && of_queue.is_some_and(|rate| self.figures.rate >= rate.scaled(FULL_USE_OF_PATH))
+    }
+
     /// Returns the most frequent rate at which bursts pass the path, if `share` of the data comes at it.
     fn rate_of_bursts(&self, share: f64) -> Option<BitRate> {
         let seen = if self.is_at_sender() {
@@ -437,6 +478,14 @@ pub(crate) fn sentence(figures: &Figures, capture: &CaptureEvidence, finding: &F
              and nothing is lost; over {rtt} that is {rate}. Its buffer, its program and a pace of its device look \
              alike from here."
         )),
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowClamped) if capture.window_edit.is_none() => {
+            Some(format!(
+                "Only about {in_flight} is in flight though the receiver allows {window}: data follows the \
+                 acknowledgements, and a packet in each round trip is cut short, as at the end of a smaller window. A \
+                 device behind this place lowers it or changes its scale, or the program offers as little at a time; over \
+                 {rtt} that is {rate}."
+            ))
+        }
         LegalVerdict::Pacing(_) => Some(format!(
             "The sender paces its data: trains of {} come evenly, at {rate}, though the receiver allows {window} and \
              nothing is lost.",

@@ -7,7 +7,7 @@ use crate::flow::Flow;
 use crate::snapshot::Snapshot;
 use crate::spread::spread;
 use crate::thresholds::{
-    LARGER_WINDOW_FACTOR, LOWER_RTT_BEFORE_SHORT_QUEUE_DROPS, MANY_EPISODES, MANY_EPISODES_SPREAD,
+    LARGER_WINDOW_FACTOR, LOST_IN_QUEUE_SHARE, LOWER_RTT_BEFORE_SHORT_QUEUE_DROPS, MANY_EPISODES, MANY_EPISODES_SPREAD,
     MANY_EPISODES_SPREAD_UNDER_RENO, MANY_LOST_AT_ONCE, MAX_WINDOW_SPREAD_OF_POLICER, MIN_BURST_SEGMENTS,
     MIN_CALM_SAMPLES, MIN_EPISODES_OF_ONE_WINDOW, MIN_EPISODES_OF_SAME_WINDOW, MIN_EPISODES_WITH_OUTLIER,
     MIN_LOSSES_OF_ROUND_TRIP, MIN_LOST_AT_ONCE, MIN_RECOVERIES, MIN_SHARE_AT_THE_TOP, ONE_WINDOW_SPREAD,
@@ -87,6 +87,19 @@ pub(crate) fn follow_a_queue(flows: &[Flow]) -> bool {
     rises.len() as u64 >= MIN_RECOVERIES
         && at(2) >= Some(RTT_BEFORE_SHORT_QUEUE_DROPS)
         && at(1) >= Some(LOWER_RTT_BEFORE_SHORT_QUEUE_DROPS)
+}
+
+/// Returns the part of each stream's whole life in which its round trips met a queue, if nearly all that it lost was
+/// lost then; `None` if not, or if nothing was lost.
+pub(crate) fn time_of_queue<'s>(flow: &Flow<'s>, is_queue: impl Fn(Span) -> bool) -> Option<[&'s Sample; 2]> {
+    let meets = |sample: &&&Sample| sample.tcp.rtt.is_some_and(&is_queue);
+    let ends = [flow.whole.iter().find(meets)?, flow.whole.iter().rfind(meets)?];
+    let again = |sample: &Sample| sample.tcp.total_retrans.map_or(0, SegCount::get);
+    let lost = |pair: &[&Sample]| again(pair[1]).saturating_sub(again(pair[0]));
+    let with_queue = |pair: &&[&Sample]| pair.iter().any(|sample| meets(&sample));
+    let in_queue: u64 = flow.whole.windows(2).filter(with_queue).map(lost).sum();
+    let in_all = again(flow.whole.last()?);
+    (in_all > 0 && in_queue as f64 >= in_all as f64 * LOST_IN_QUEUE_SHARE).then_some(ends.map(|sample| *sample))
 }
 
 /// Returns the round-trip time before each loss of a stream ÷ the one that a quarter of the samples are below.

@@ -33,6 +33,8 @@ pub(crate) fn behind(figures: &Figures, found: &Finding) -> Option<Finding> {
 fn possible_mss(figures: &Figures) -> Option<ByteCount> {
     /// A host that offers more has jumbo frames, which few paths carry.
     const ETHERNET: ByteCount = ByteCount::new(1460);
+    /// Every link that carries IPv6 lets it pass (RFC 8200, 5).
+    const LEAST_USUAL: ByteCount = ByteCount::new(1220);
     let evidence = figures.evidence;
     let devices = [&evidence.sender_machine.device, &evidence.receiver_machine.device];
     let devices = devices.into_iter().flatten().map(|device| device.mtu);
@@ -40,7 +42,11 @@ fn possible_mss(figures: &Figures) -> Option<ByteCount> {
     let headers = |timestamps: bool| framing::tcp_headers(IpVersion::V4, timestamps);
     let options = headers(figures.timestamps()).saturating_sub(headers(false));
     if let Some(capture) = &evidence.capture {
-        return Some(capture.largest_mss?.min(ETHERNET).saturating_sub(options));
+        let offered = capture.largest_mss?;
+        // Between the ends a device may have lowered what both offered.
+        let is_lowered = !matches!(capture.point, Some(At::Sender | At::Receiver)) && offered < LEAST_USUAL;
+        let possible = if is_lowered { ETHERNET } else { offered.min(ETHERNET) };
+        return Some(possible.saturating_sub(options));
     }
     let mtu = devices.chain(stated).filter(|mtu| *mtu > ByteCount::ZERO).min()?;
     Some(mtu.saturating_sub(headers(figures.timestamps())))

@@ -2,10 +2,10 @@
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_record::{
-    At, Basis, BufferTriple, BurstRate, CaptureEvidence, Evidence, HostSettings, Limit, QuietRounds, Sample, TcpInfo,
-    Verdict, WindowEdit,
+    At, Basis, BufferTriple, BurstRate, CaptureEvidence, Evidence, HostSettings, Limit, QuietRounds, Sample, Steady,
+    TcpInfo, Verdict, WindowEdit,
 };
-use fullpipe_units::{BitRate, ByteCount, Ratio};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::builder::{Moment, evidence, host, moment, samples};
 
@@ -115,6 +115,40 @@ fn trains_at_the_rate_of_the_whole_are_a_pace_or_a_program_with_parts_of_segment
 }
 
 #[test]
+fn a_packet_cut_short_in_each_round_trip_ends_a_smaller_window() {
+    let cut = |segments: f64, point| CaptureEvidence {
+        partial: Ratio::new(1.0 / segments),
+        quiet: Some(level()),
+        ..seen(point, 20.0)
+    };
+    // 125 000 B in flight are 86 segments.
+    let found = verdict(flat, cut(86.0, At::Receiver));
+    let of_device =
+        ["receive-window/window-clamped", "receive-window/window-scale-rewritten", "sender-application/idle"];
+    assert_eq!(candidates(&found), of_device);
+    assert!(found.sentence.contains("smaller window"), "{}", found.sentence);
+    assert_eq!(verdict(flat, cut(400.0, At::Receiver)).kind, Limit::SendBuffer);
+    // There the windows that arrive are known.
+    assert_eq!(verdict(flat, cut(86.0, At::Sender)).kind, Limit::SendBuffer);
+    let own_times = CaptureEvidence { clocked: Some(Ratio::ZERO), ..cut(86.0, At::Receiver) };
+    assert_eq!(verdict(flat, own_times).kind, Limit::SendBuffer);
+}
+
+#[test]
+fn packets_that_end_with_the_writes_of_a_program_are_of_one_that_has_no_more() {
+    let paced = Some(BurstRate { rate: BitRate::from_mbps(60), share: Ratio::new(0.6) });
+    let own_times = CaptureEvidence {
+        clocked: Some(Ratio::new(0.05)),
+        departures: paced,
+        train: ByteCount::new(2896),
+        ..seen(At::Sender, 20.0)
+    };
+    assert_eq!(verdict(flat, own_times).name(), "send-buffer/tcp-wmem-max");
+    let found = verdict(flat, CaptureEvidence { partial: Ratio::new(0.02), ..own_times });
+    assert_eq!(candidates(&found), ["sender-application/idle", "cpu/stolen", "capacity/host-queue"]);
+}
+
+#[test]
 fn little_in_flight_while_nothing_is_lost_is_a_slow_program() {
     let found = verdict(flat, CaptureEvidence { idle: Ratio::new(0.6), ..seen(At::Receiver, 20.0) });
     assert_eq!(found.name(), "sender-application/idle");
@@ -153,6 +187,8 @@ fn small_segments_of_a_full_link_may_be_the_work_of_a_device() {
         assert_eq!(candidates(&of(1460, point)), ["mtu/mss-clamped", "capacity/link"]);
         assert_eq!(of(252, point).name(), "capacity/link", "no host offers more");
     }
+    // There a device may have lowered what both offer.
+    assert_eq!(candidates(&of(252, At::Path)), ["mtu/mss-clamped", "capacity/link"]);
 }
 
 #[test]
@@ -327,6 +363,29 @@ fn a_transfer_that_grew_in_most_round_trips_ended_too_early() {
     let growing = QuietRounds { growing: Ratio::new(0.6), level: Ratio::new(0.4), share: Ratio::ONE, ..level() };
     let capture = CaptureEvidence { idle: Ratio::new(0.5), quiet: Some(growing), ..seen(At::Sender, 20.0) };
     assert_eq!(verdict(flat, capture).name(), "congestion-window/ramp-up");
+}
+
+#[test]
+fn a_sender_that_keeps_the_rate_of_a_queue_that_overflowed_has_the_whole_link() {
+    let course = |mbps: f64| {
+        move |t: f64| {
+            if t < 2.0 { Moment { lost_per_second: 400.0, ..moment(80.0, 110.0) } } else { moment(mbps, 51.0) }
+        }
+    };
+    let quiet = Some(QuietRounds { level: Ratio::new(0.5), ..level() });
+    let at = |mbps| {
+        let rate = BitRate::from_bps_f64(mbps * 1e6);
+        let steady = Some(Steady {
+            ramp: Span::from_millis(2_500),
+            ramp_rate: BitRate::from_mbps(79),
+            rate,
+            duration: Span::from_millis(7_500),
+        });
+        let evidence = capturing(course(mbps), CaptureEvidence { quiet, ..seen(At::Sender, mbps) });
+        diagnose(&Evidence { steady, ..evidence }).name()
+    };
+    assert_eq!(at(76.0), "capacity/link");
+    assert_ne!(at(40.0), "capacity/link");
 }
 
 #[test]
