@@ -216,7 +216,7 @@ impl View<'_> {
         is_own.then(|| Finding::new(PacingVerdict::MaxPacingRate, held).one_of_several())
     }
 
-    /// Returns whether packets end where the program's writes do, which in a queue that stands at the sender are joined.
+    /// Returns whether packets end where the program's writes do, which are joined where data waits at the sender.
     fn writes_show(&self) -> bool {
         self.is_at_sender() && self.capture.partial.get() >= MIN_PARTIAL_AT_SENDER && !self.follows_acknowledgements()
     }
@@ -412,8 +412,8 @@ impl View<'_> {
         is_as_fast && loses_few && self.some_waits() && !self.drains()
     }
 
-    /// Returns whether a queue overflowed at first, nothing was lost since it drained, and the sender keeps about the rate that it
-    /// had then: BBR paces itself so when it takes the link for a policer (`bbr_lt_bw_sampling`).
+    /// Returns whether a queue overflowed at first, nothing was lost since it drained, and the sender keeps about the
+    /// rate that it had then: BBR paces itself so when it takes the link for a policer (`bbr_lt_bw_sampling`).
     fn keeps_rate_of_queue(&self) -> bool {
         let Some(queue) = self.figures.idle_rtt.map(|idle| idle.scaled(INFLATED_RTT_FACTOR)) else { return false };
         let of_flow = |flow: &Flow| {
@@ -482,8 +482,8 @@ pub(crate) fn sentence(figures: &Figures, capture: &CaptureEvidence, finding: &F
             Some(format!(
                 "Only about {in_flight} is in flight though the receiver allows {window}: data follows the \
                  acknowledgements, and a packet in each round trip is cut short, as at the end of a smaller window. A \
-                 device behind this place lowers it or changes its scale, or the program offers as little at a time; over \
-                 {rtt} that is {rate}."
+                 device behind this place lowers it or changes its scale, or the program offers as little at a time; \
+                 over {rtt} that is {rate}."
             ))
         }
         LegalVerdict::Pacing(_) => Some(format!(

@@ -34,7 +34,7 @@ fn possible_mss(figures: &Figures) -> Option<ByteCount> {
     /// A host that offers more has jumbo frames, which few paths carry.
     const ETHERNET: ByteCount = ByteCount::new(1460);
     /// Every link that carries IPv6 lets it pass (RFC 8200, 5).
-    const LEAST_USUAL: ByteCount = ByteCount::new(1220);
+    const MIN_USUAL: ByteCount = ByteCount::new(1220);
     let evidence = figures.evidence;
     let devices = [&evidence.sender_machine.device, &evidence.receiver_machine.device];
     let devices = devices.into_iter().flatten().map(|device| device.mtu);
@@ -44,7 +44,7 @@ fn possible_mss(figures: &Figures) -> Option<ByteCount> {
     if let Some(capture) = &evidence.capture {
         let offered = capture.largest_mss?;
         // Between the ends a device may have lowered what both offered.
-        let is_lowered = !matches!(capture.point, Some(At::Sender | At::Receiver)) && offered < LEAST_USUAL;
+        let is_lowered = !matches!(capture.point, Some(At::Sender | At::Receiver)) && offered < MIN_USUAL;
         let possible = if is_lowered { ETHERNET } else { offered.min(ETHERNET) };
         return Some(possible.saturating_sub(options));
     }
