@@ -247,7 +247,7 @@ const TABLE: [CandidateSet; 27] = [
             LegalVerdict::Mtu(MtuVerdict::BlackHole),
             LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
         ],
-        would_distinguish: "a capture at the sender",
+        would_distinguish: "a capture at the other end",
     },
 ];
 

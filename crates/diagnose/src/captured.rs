@@ -43,6 +43,7 @@ pub(crate) fn find(figures: &Figures, capture: &CaptureEvidence) -> Finding {
     let found = view
         .hardly_anything()
         .or_else(|| whole.into_iter().find_map(|rule| rule(figures)))
+        .or_else(|| view.little_and_no_answer())
         .or_else(|| order.into_iter().find_map(|rule| rule(&view)))
         .unwrap_or_else(|| Finding::unknown(vec![SENDER]));
     // The host itself may have asked for small segments.
@@ -65,6 +66,14 @@ impl View<'_> {
             return Some(Finding::new(MtuVerdict::BlackHole, Ratio::ONE));
         }
         let found = self.figures.mss.is_none_or(few) && !self.capture.closed && !self.is_at_sender();
+        found.then(|| Finding::new(MtuVerdict::BlackHole, Ratio::ONE).one_of_several())
+    }
+
+    /// Finds an open connection over which its larger sender sent hardly anything: all of the other one's data may have
+    /// vanished on its way here.
+    fn little_and_no_answer(&self) -> Option<Finding> {
+        let few = |mss: ByteCount| self.bytes() < mss * FEW_SEGMENTS;
+        let found = self.figures.mss.is_some_and(few) && !self.capture.closed && !self.figures.ever_lost();
         found.then(|| Finding::new(MtuVerdict::BlackHole, Ratio::ONE).one_of_several())
     }
 
@@ -505,6 +514,11 @@ pub(crate) fn sentence(figures: &Figures, capture: &CaptureEvidence, finding: &F
             "The sending program is slow: it sends at times of its own, and not as acknowledgements come, though the \
              receiver allows {window} and nothing is lost; {rate} is what it offers."
         )),
+        LegalVerdict::Mtu(MtuVerdict::BlackHole) if finding.is_one_of_several && view.is_at_sender() => Some(
+            "The connection is open, and hardly any data passed: full packets of the other end vanish on their way \
+             here, or the programs have none to send."
+                .to_owned(),
+        ),
         LegalVerdict::Mtu(MtuVerdict::BlackHole) if !view.is_at_sender() => Some(
             "The connection is open, and hardly any data came: full packets vanish on their way here, or the sender \
              has none to send."

@@ -302,6 +302,7 @@ impl End {
             address,
             segment_size: self.segment_size(other),
             missing_bytes: ByteCount::new(self.seen.missing_below(below)),
+            unseen: self.unseen(),
             lost_before: self.sending().map_or(0, |sending| sending.lost_before),
             window: self.windows.figures(),
             rtt: self.rtts.figures(),

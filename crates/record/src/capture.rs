@@ -228,9 +228,10 @@ pub struct FlowReport {
 }
 
 impl FlowReport {
-    /// Returns the index of the end that sent more data.
+    /// Returns the index of the end that sent more data, whether it was captured or not.
     pub fn sender(&self) -> usize {
-        usize::from(self.ends[1].unique_bytes > self.ends[0].unique_bytes)
+        let [first, second] = self.ends.each_ref().map(|end| end.unique_bytes + end.unseen);
+        usize::from(second > first)
     }
 
     /// Returns the data of both ends, each byte counted once.
@@ -278,6 +279,10 @@ pub struct FlowEnd {
     pub lost_before: u64,
     /// Bytes that the other end acknowledged and the capture lacks.
     pub missing_bytes: ByteCount,
+    /// Data that it had sent by the sequence numbers of its later packets, and of which nothing came to the place of
+    /// the capture.
+    #[serde(default)]
+    pub unseen: ByteCount,
     /// Packets that were captured twice, which are left out of all other counts.
     pub duplicates: u64,
     /// Segments with a SYN.

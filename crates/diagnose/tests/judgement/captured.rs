@@ -290,10 +290,14 @@ fn from_the_receiver_a_full_link_may_be_a_shaper_at_the_sender() {
 }
 
 #[test]
-fn hardly_any_data_at_the_receiver_is_a_black_hole_or_a_silent_program() {
+fn hardly_any_data_is_a_black_hole_or_a_silent_program() {
     let nothing = |_: f64| Moment { in_flight: 0.0, ..moment(0.001, 50.0) };
     let open = CaptureEvidence { closed: false, ..seen(At::Receiver, 0.001) };
     assert_eq!(candidates(&verdict(nothing, open)), ["mtu/black-hole", "sender-application/idle"]);
+    // There nothing of the other end's data came.
+    let found = verdict(nothing, CaptureEvidence { point: Some(At::Sender), ..open });
+    assert_eq!(candidates(&found), ["mtu/black-hole", "sender-application/idle"]);
+    assert!(found.sentence.contains("of the other end"), "{}", found.sentence);
 }
 
 /// Round trips in which always as much was in flight, since a loss at the begin, and in which the queue was empty once.

@@ -178,6 +178,9 @@ fn rows(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> Vec<(&'stati
         let missing = sender.missing_bytes.get();
         rows.push(("not captured", format!("{missing} B that arrived: the capture lacks them, not the receiver")));
     }
+    if sender.unseen > ByteCount::ZERO {
+        rows.push(("never came", format!("{} B that the sender had sent by then", sender.unseen.get())));
+    }
     if flow.has_handshake {
         rows.push(("options", format!("sender: {}; receiver: {}", options(sender), options(receiver))));
     }
