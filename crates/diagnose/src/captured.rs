@@ -29,9 +29,11 @@ pub(crate) fn find(figures: &Figures, capture: &CaptureEvidence) -> Finding {
     let order = [
         View::ramp_up,
         View::window,
+        View::little_and_no_answer,
         View::idle,
         View::policed_at_first,
         View::lowered_window,
+        View::full_at_first,
         View::own_pace,
         View::own_queue,
         View::buffer_of_sender,
@@ -43,7 +45,6 @@ pub(crate) fn find(figures: &Figures, capture: &CaptureEvidence) -> Finding {
     let found = view
         .hardly_anything()
         .or_else(|| whole.into_iter().find_map(|rule| rule(figures)))
-        .or_else(|| view.little_and_no_answer())
         .or_else(|| order.into_iter().find_map(|rule| rule(&view)))
         .unwrap_or_else(|| Finding::unknown(vec![SENDER]));
     // The host itself may have asked for small segments.
@@ -211,6 +212,24 @@ impl View<'_> {
         Some(if self.is_at_sender() { found } else { found.one_of_several() })
     }
 
+    /// Finds a full link whose queue overflowed at first, and a sender that lost nothing since it drained and keeps about
+    /// the rate that it had then: BBR paces itself so when it takes the link for a policer (`bbr_lt_bw_sampling`). A pace
+    /// that was there from the begin would never have filled the queue.
+    fn full_at_first(&self) -> Option<Finding> {
+        let queue = self.figures.idle_rtt?.scaled(INFLATED_RTT_FACTOR);
+        let of_flow = |flow: &Flow| {
+            let [first, last] = losses::time_of_queue(flow, |rtt| rtt >= queue)?;
+            Some(BitRate::of(last.bytes.saturating_sub(first.bytes), last.at.saturating_sub(first.at)))
+        };
+        let rate_of_queue: BitRate = self.figures.flows.iter().map(of_flow).sum::<Option<_>>()?;
+        let stands = share(self.figures.snapshots().map(|snapshot| Some(snapshot.sample.tcp.rtt? >= queue)))?;
+        let found = self.figures.retransmitted()?.again == 0
+            && stands.get() < MIN_LIMIT_SHARE
+            && self.figures.rate >= rate_of_queue.scaled(FULL_USE_OF_PATH);
+        let found = found.then(|| Finding::new(CapacityVerdict::Link, Ratio::ONE))?;
+        Some(if self.is_at_sender() { found } else { found.one_of_several() })
+    }
+
     /// Finds a sender that spaces its data by a rate: by its program, which then has no more than parts of segments, or
     /// below it.
     fn own_pace(&self) -> Option<Finding> {
@@ -279,8 +298,7 @@ impl View<'_> {
         // A queue that is empty so often is none of a full link.
         let may_be = |found: &Finding| found.kind() != Limit::Capacity || !self.drains();
         let by_rules = || order.into_iter().filter_map(|rule| rule(self.figures, held)).find(may_be);
-        let is_full = self.fills_path() || self.keeps_rate_of_queue();
-        let found = if is_full { Finding::new(CapacityVerdict::Link, held) } else { by_rules()? };
+        let found = if self.fills_path() { Finding::new(CapacityVerdict::Link, held) } else { by_rules()? };
         // A queue that is seldom empty is not short, and a policer has none.
         let denies_queue = [LossVerdict::ShallowQueue, LossVerdict::Policer].map(LegalVerdict::from);
         let is_long = denies_queue.contains(&found.verdict) && self.queue_stands();
@@ -419,21 +437,6 @@ impl View<'_> {
         let is_as_fast = bursts.is_some_and(|rate| self.figures.rate >= rate.scaled(FULL_USE_OF_PATH));
         let loses_few = self.figures.lost().is_some_and(|lost| lost.ratio().get() < MIN_LOSS_OF_PROBES);
         is_as_fast && loses_few && self.some_waits() && !self.drains()
-    }
-
-    /// Returns whether a queue overflowed at first, nothing was lost since it drained, and the sender keeps about the
-    /// rate that it had then: BBR paces itself so when it takes the link for a policer (`bbr_lt_bw_sampling`).
-    fn keeps_rate_of_queue(&self) -> bool {
-        let Some(queue) = self.figures.idle_rtt.map(|idle| idle.scaled(INFLATED_RTT_FACTOR)) else { return false };
-        let of_flow = |flow: &Flow| {
-            let [first, last] = losses::time_of_queue(flow, |rtt| rtt >= queue)?;
-            Some(BitRate::of(last.bytes.saturating_sub(first.bytes), last.at.saturating_sub(first.at)))
-        };
-        let of_queue: Option<BitRate> = self.figures.flows.iter().map(of_flow).sum();
-        let lately = self.figures.retransmitted().is_none_or(|lost| lost.again > 0);
-        let stands = self.figures.snapshots().map(|snapshot| Some(snapshot.sample.tcp.rtt? >= queue));
-        let is_gone = share(stands).is_some_and(|share| share.get() < MIN_LIMIT_SHARE);
-        !lately && is_gone && of_queue.is_some_and(|rate| self.figures.rate >= rate.scaled(FULL_USE_OF_PATH))
     }
 
     /// Returns the most frequent rate at which bursts pass the path, if `share` of the data comes at it.

@@ -94,7 +94,6 @@ pub(crate) fn follow_a_queue(flows: &[Flow]) -> bool {
 pub(crate) fn time_of_queue<'s>(flow: &Flow<'s>, is_queue: impl Fn(Span) -> bool) -> Option<[&'s Sample; 2]> {
     let meets = |sample: &&&Sample| sample.tcp.rtt.is_some_and(&is_queue);
     let ends = [flow.whole.iter().find(meets)?, flow.whole.iter().rfind(meets)?];
-    let again = |sample: &Sample| sample.tcp.total_retrans.map_or(0, SegCount::get);
     let lost = |pair: &[&Sample]| again(pair[1]).saturating_sub(again(pair[0]));
     let with_queue = |pair: &&[&Sample]| pair.iter().any(|sample| meets(&sample));
     let in_queue: u64 = flow.whole.windows(2).filter(with_queue).map(lost).sum();
@@ -135,7 +134,6 @@ pub(crate) fn come_at_any_window(flows: &[Flow]) -> bool {
 /// Returns the segments that were lost in each recovery of the judged part, and the window before it.
 fn lost_in_recoveries(flow: &Flow) -> Vec<(u64, u64)> {
     let samples: Vec<&Sample> = flow.snapshots.iter().map(|snapshot| snapshot.sample).collect();
-    let again = |sample: &Sample| sample.tcp.total_retrans.map_or(0, SegCount::get);
     let of_one = |before: usize| {
         let rest = &samples[before + 1..];
         let calm = rest.windows(2).position(|pair| !recovering(pair[1]) && again(pair[1]) == again(pair[0]));
@@ -186,7 +184,6 @@ pub(crate) fn lossy_round_trips(flows: &[Flow], round_trip: Span) -> usize {
     let of_flow = |flow: &Flow| {
         let mut lost: BTreeMap<u64, u64> = BTreeMap::new();
         for pair in flow.whole.windows(2) {
-            let again = |sample: &Sample| sample.tcp.total_retrans.map_or(0, SegCount::get);
             let number = pair[1].at.as_nanos() / round_trip.as_nanos().max(1);
             let sum = lost.entry(number).or_default();
             *sum = sum.saturating_add(again(pair[1]).saturating_sub(again(pair[0])));
@@ -196,16 +193,18 @@ pub(crate) fn lossy_round_trips(flows: &[Flow], round_trip: Span) -> usize {
     flows.iter().map(of_flow).max().unwrap_or(0)
 }
 
-/// Returns how often in a row a stream took its window back though its round trips met no queue, as `is_empty` says: a
-/// policer takes packets again and again until the sender is below its rate; a queue that overflows has drained by
-/// then.
+/// Returns how often in a row a stream lost several segments and took its window back though its round trips met no
+/// queue, as `is_empty` says: a policer takes packets again and again until the sender is below its rate; a queue that
+/// overflows has drained by then, and chance takes one at a time.
 pub(crate) fn cuts_without_queue(flows: &[Flow], round_trip: Span, is_empty: impl Fn(Span) -> bool) -> usize {
     let of_flow = |flow: &Flow| {
         let (mut longest, mut row, mut last) = (0, 0, Span::ZERO);
-        for pair in flow.whole.windows(2) {
+        for (index, pair) in flow.whole.windows(2).enumerate() {
             let (before, after) = (pair[0].tcp.ssthresh, pair[1].tcp.ssthresh);
             let is_cut = after.is_some_and(|after| before.is_some_and(|before| after < before));
-            if !is_cut || !pair[1].tcp.rtt.is_some_and(&is_empty) {
+            let end = flow.whole.partition_point(|sample| sample.at <= pair[1].at + round_trip) - 1;
+            let lost = again(flow.whole[end]).saturating_sub(again(flow.whole[index]));
+            if !is_cut || lost < MIN_LOSSES_OF_ROUND_TRIP || !pair[1].tcp.rtt.is_some_and(&is_empty) {
                 continue;
             }
             let goes_on = pair[1].at.saturating_sub(last) <= round_trip * ROUND_TRIPS_BETWEEN_CUTS;
@@ -273,6 +272,10 @@ fn recoveries(samples: &[&Sample]) -> Vec<usize> {
         in_trouble = trouble;
     }
     found
+}
+
+fn again(sample: &Sample) -> u64 {
+    sample.tcp.total_retrans.map_or(0, SegCount::get)
 }
 
 fn recovering(sample: &Sample) -> bool {
