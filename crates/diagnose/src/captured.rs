@@ -212,9 +212,9 @@ impl View<'_> {
         Some(if self.is_at_sender() { found } else { found.one_of_several() })
     }
 
-    /// Finds a full link whose queue overflowed at first, and a sender that lost nothing since it drained and keeps about
-    /// the rate that it had then: BBR paces itself so when it takes the link for a policer (`bbr_lt_bw_sampling`). A pace
-    /// that was there from the begin would never have filled the queue.
+    /// Finds a full link whose queue overflowed at first, and a sender that lost nothing since it drained and keeps
+    /// about the rate that it had then: BBR paces itself so when it takes the link for a policer
+    /// (`bbr_lt_bw_sampling`). A pace that was there from the begin would never have filled the queue.
     fn full_at_first(&self) -> Option<Finding> {
         let queue = self.figures.idle_rtt?.scaled(INFLATED_RTT_FACTOR);
         let of_flow = |flow: &Flow| {
