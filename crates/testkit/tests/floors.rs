@@ -144,6 +144,7 @@ const PLAN: &[Room] = &[
     Room::pure(2, "iperf"),
     Room::pure(2, "flow"),
     Room::new(2, "sys"),
+    Room::pure(2, "tcp"),
     Room::pure(3, "calc"),
     Room::pure(3, "diagnose"),
     Room::pure(3, "scenario"),
