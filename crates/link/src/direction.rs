@@ -116,7 +116,7 @@ impl<T: Train> Direction<T> {
         let mut outcome = Outcome::default();
         let mut rest = Some(train);
         while let Some(train) = rest {
-            let passing = self.loss.passing(train.segments());
+            let passing = self.loss.passing(&train);
             let (train, behind) = cut(train, passing);
             if let Some(train) = train {
                 self.enter(at, train, &mut outcome);

@@ -5,7 +5,7 @@
 //! cannot disagree about a queue or a loss. Every packet passes these stages, in this order; those that the path's
 //! [`Effects`](fullpipe_record::Effects) do not name do nothing:
 //!
-//! 1. **Loss.** Independent, by the chain of Gilbert and Elliott, or of listed packets.
+//! 1. **Loss.** Independent, by the chain of Gilbert and Elliott, or of listed packets: of all, or of those with data.
 //! 2. **Edits.** Changes that a middlebox makes in the headers; a router drops what has no hops left, and answers the
 //!    sender.
 //! 3. **MTU.** A packet too big for a narrow link is dropped; the sender may get an answer.
