@@ -1,4 +1,5 @@
-//! Linux's TCP as a model: two ends of a connection that carries bulk data one way, without a clock and without sockets.
+//! Linux's TCP as a model: two ends of a connection that carries bulk data one way, without a clock and without
+//! sockets.
 //!
 //! A [`Sender`] takes what a program writes and what the other end acknowledges, and gives [`Burst`]s of segments; a
 //! [`Receiver`] takes bursts and gives [`Ack`]s. Time is an argument of every call. Between the two lies whatever the

@@ -1,7 +1,7 @@
 use fullpipe_units::Time;
 
-/// What a segment remembers of the moment at which it was sent (`tcp_rate_skb_sent`); times are microseconds of the
-/// host's clock.
+/// The moment at which a segment was sent, and what had been delivered by then (`tcp_rate_skb_sent`). Times are
+/// microseconds of the host's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Sent {
     pub(crate) at: u64,

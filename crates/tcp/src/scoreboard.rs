@@ -343,8 +343,8 @@ impl Scoreboard {
         lost
     }
 
-    /// Marks as lost everything that was not delivered, but what was sent so recently that `rule` would wait for it; the
-    /// first segment in any case (`tcp_timeout_mark_lost`). Returns the number of segments newly marked.
+    /// Marks as lost everything that was not delivered, but what was sent so recently that `rule` would wait for it;
+    /// the first segment in any case (`tcp_timeout_mark_lost`). Returns the number of segments newly marked.
     pub(crate) fn lose_all(&mut self, rule: LossRule) -> u64 {
         let mut marked = 0;
         let acknowledged = self.acknowledged;

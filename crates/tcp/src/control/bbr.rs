@@ -81,7 +81,8 @@ pub(crate) struct Steering {
     pub(crate) cwnd: u64,
     /// Set when startup ends.
     pub(crate) ssthresh: Option<u64>,
-    /// True if the rates of what is in flight shall not count (`app_limited` while the least round-trip time is probed).
+    /// True if the rates of what is in flight shall not count (`app_limited` while the least round-trip time is
+    /// probed).
     pub(crate) ignore_rates: bool,
 }
 

@@ -211,8 +211,8 @@ impl HyStart {
 
 /// Microseconds that trains wait for each other at the receiver (`hystart_ack_delay`), at most a millisecond.
 fn ack_delay(moment: &Moment) -> u64 {
-    const LONGEST_TRAINS: u64 = 4 * 65_536;
-    (LONGEST_TRAINS * 1_000_000).checked_div(moment.pacing_rate).unwrap_or(0).min(1_000)
+    const MAX_TRAINS: u64 = 4 * 65_536;
+    (MAX_TRAINS * 1_000_000).checked_div(moment.pacing_rate).unwrap_or(0).min(1_000)
 }
 
 /// The cube root, rounded down. The kernel's (`cubic_root`) is 0.2 % off on average.

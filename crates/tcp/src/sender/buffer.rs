@@ -76,7 +76,8 @@ impl Sender {
         self.pass.pending = true;
     }
 
-    /// Returns whether a program that waits for room is woken: a third of the buffer is free (`sk_stream_is_writeable`).
+    /// Returns whether a program that waits for room is woken: a third of the buffer is free
+    /// (`sk_stream_is_writeable`).
     pub fn is_writable(&self) -> bool {
         let queued = self.queued();
         self.buffer.size.saturating_sub(queued) >= queued >> 1

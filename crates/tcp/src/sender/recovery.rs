@@ -172,7 +172,8 @@ impl Sender {
         (marked.again, marked.wait)
     }
 
-    /// `tcp_rack_reo_wnd`: none until something was reordered, if recovery is on or three segments arrived out of order.
+    /// `tcp_rack_reo_wnd`: none until something was reordered, if recovery is on or three segments arrived out of
+    /// order.
     fn reordering_wait(&self) -> u64 {
         if self.reorder_events == 0 && (self.state >= State::Recovery || self.board.sacked >= self.reordering) {
             return 0;

@@ -27,7 +27,8 @@ pub(super) struct Timer {
 }
 
 impl Sender {
-    /// Returns when [`Self::wake`] is to be called at the latest, and [`Self::next`] after it; none where nothing is due.
+    /// Returns when [`Self::wake`] is to be called at the latest, and [`Self::next`] after it; none where nothing is
+    /// due.
     pub fn deadline(&self) -> Option<Time> {
         let pace = self.waits_for_pace.then(|| self.clock.moment(self.departs_at));
         earlier(self.timer.map(|timer| timer.at), pace)
