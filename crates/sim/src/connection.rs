@@ -74,9 +74,10 @@ impl Connection {
         })
     }
 
-    pub(crate) fn sender(&self, plan: &Plan, clock: Clock, seed: u64) -> SenderSetup {
+    pub(crate) fn sender(&self, plan: &Plan, [clock, other]: [Clock; 2], seed: u64) -> SenderSetup {
         SenderSetup {
             clock,
+            echo: other.stamp_before(plan.path.reverse.delay),
             mss: self.mss,
             longest_train: match plan.path.segmentation {
                 Segmentation::Trains => SegCount::new(u64::from(u16::MAX)),

@@ -31,6 +31,11 @@ impl Clock {
         Self { ticks_per_second: u64::from(ticks_per_second.clamp(1, 1_000_000)), up }
     }
 
+    /// Returns the stamp of a packet sent so long before [`Time::ZERO`].
+    pub fn stamp_before(self, span: Span) -> Stamp {
+        Self::stamp_at(self.up.saturating_sub(span).as_micros())
+    }
+
     pub(crate) fn hz(self) -> u64 {
         self.ticks_per_second
     }

@@ -41,6 +41,7 @@ impl Link {
             handshake,
             first_window: ByteCount::new(65_160),
             window_scale: Some(13),
+            echo: clock.stamp_before(half),
             seed: 1,
         };
         Self {

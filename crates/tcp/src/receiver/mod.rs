@@ -109,7 +109,8 @@ struct Counts {
 }
 
 impl Receiver {
-    /// A connection whose handshake, which took `rtt`, is over at `now`.
+    /// A connection that the other end opened and whose handshake, which took `rtt`, is over there at `now`; so it was
+    /// over here half of that before.
     pub fn new(setup: &ReceiverSetup, rtt: Span, now: Time) -> Self {
         let mss = setup.mss.get().max(1);
         let [share, learnt_share] = setup.share.map(u64::from);
@@ -127,7 +128,7 @@ impl Receiver {
             next: 0,
             read: 0,
             queue: Reassembly::default(),
-            tuning: Tuning::new(setup.autotuning, mss, space, setup.clock.micros(now)),
+            tuning: Tuning::new(setup.autotuning, mss, space, (first, setup.clock.micros(now) - rtt.as_micros() / 2)),
             buffer,
             max_buffer: setup.max_buffer.get(),
             share,

@@ -66,26 +66,26 @@ pub(super) struct Tuning {
     /// `rcv_rtt_est`: eight times the round-trip time; zero before the first sample.
     pub(super) rtt8: u64,
     /// A window is received when the byte at the end of it has arrived; since when.
-    window: Option<(u64, u64)>,
+    window: (u64, u64),
 }
 
 impl Tuning {
-    pub(super) const fn new(rules: Autotuning, mss: u64, space: u64, now: u64) -> Self {
-        Self { rules, mss, space, read: 0, at: now, rtt8: 0, window: None }
+    /// Of a connection that advertises a window since a time.
+    pub(super) const fn new(rules: Autotuning, mss: u64, space: u64, window: (u64, u64)) -> Self {
+        Self { rules, mss, space, read: 0, at: window.1, rtt8: 0, window }
     }
 
     /// Takes the time in which a whole window arrived, up to byte `received` (`tcp_rcv_rtt_measure`).
     pub(super) fn window_arrived(&mut self, received: u64, window: u64, now: u64) {
-        if let Some((until, since)) = self.window {
-            if received < until {
-                return;
-            }
-            let sample = (now - since).max(1) << 3;
-            if self.rtt8 == 0 || sample < self.rtt8 {
-                self.rtt8 = sample;
-            }
+        let (until, since) = self.window;
+        if received < until {
+            return;
         }
-        self.window = Some((received + window, now));
+        let sample = (now - since).max(1) << 3;
+        if self.rtt8 == 0 || sample < self.rtt8 {
+            self.rtt8 = sample;
+        }
+        self.window = (received + window, now);
     }
 
     /// Takes a round-trip time by a stamp that came back (`tcp_rcv_rtt_measure_ts`). While data is unread, the program
@@ -166,8 +166,7 @@ mod tests {
 
     #[test]
     fn a_round_trip_is_the_time_of_a_window_and_never_longer_than_its_shortest() {
-        let mut tuning = Tuning::new(Autotuning::Growing, 1_000, 10_000, 0);
-        tuning.window_arrived(1_000, 10_000, 1_000);
+        let mut tuning = Tuning::new(Autotuning::Growing, 1_000, 10_000, (11_000, 1_000));
         tuning.window_arrived(10_000, 10_000, 90_000);
         assert_eq!(tuning.rtt8, 0);
         tuning.window_arrived(11_000, 20_000, 101_000);
@@ -176,7 +175,7 @@ mod tests {
         assert_eq!(tuning.rtt8 >> 3, 100_000);
         tuning.measured(60_000, false);
         assert_eq!(tuning.rtt8 >> 3, 60_000);
-        assert_eq!(tuning.after_read(30_000, 30_000, 0, 59_999), None);
-        assert_eq!(tuning.after_read(30_000, 30_000, 0, 60_000), Some(60_000 + 2 * 120_000));
+        assert_eq!(tuning.after_read(30_000, 30_000, 0, 60_999), None);
+        assert_eq!(tuning.after_read(30_000, 30_000, 0, 61_000), Some(60_000 + 2 * 120_000));
     }
 }

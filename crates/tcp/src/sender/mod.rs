@@ -45,6 +45,8 @@ pub struct SenderSetup {
     pub first_window: ByteCount,
     /// The shift that the other end's windows are counted by; 0 without the option.
     pub window_scale: Option<u8>,
+    /// The stamp of the last packet that came from the other end.
+    pub echo: Stamp,
     /// Seed for what falls to chance.
     pub seed: u64,
 }
@@ -196,7 +198,7 @@ impl Sender {
             snd_wnd: setup.first_window.get(),
             pacing_rate: 0,
             departs_at: 0,
-            echo: clock.stamp(now),
+            echo: setup.echo,
             last_echo: clock.stamp(now),
             head: [0; 2],
             pass: output::Pass::default(),
