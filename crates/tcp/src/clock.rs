@@ -90,7 +90,8 @@ impl Clock {
         let shift = 3 * level;
         let fires = ((expires >> shift) + 1) << shift;
         // Ticks are counted by the timer interrupt, so the tick itself is the moment.
-        self.moment((u128::from(fires) * u128::from(SECOND)).div_ceil(u128::from(self.ticks_per_second)) as u64)
+        let (seconds, ticks) = (fires / self.ticks_per_second, fires % self.ticks_per_second);
+        self.moment(seconds * SECOND + (ticks * SECOND).div_ceil(self.ticks_per_second))
     }
 }
 

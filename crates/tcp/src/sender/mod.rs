@@ -482,9 +482,9 @@ impl Sender {
             return;
         }
         let percent = if self.window.cwnd < self.window.ssthresh / 2 { 200 } else { 120 };
-        let window = u128::from(self.window.cwnd.max(self.board.out()));
-        let rate = u128::from(self.mss) * (80_000 * percent) * window / u128::from(self.rtt.smoothed8);
-        let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+        let bytes = self.mss * self.window.cwnd.max(self.board.out());
+        // Segments of 1448 bytes fit this up to a window of 800 million.
+        let rate = bytes.saturating_mul(80_000 * percent) / self.rtt.smoothed8;
         self.pacing_rate = rate.min(self.max_pacing_rate.unwrap_or(u64::MAX));
     }
 
