@@ -9,8 +9,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use fullpipe_link::{Counters, Direction};
-use fullpipe_record::{Effects, Path, PathChange, PathDirection};
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
+use fullpipe_record::{Path, PathChange, PathDirection};
+use fullpipe_units::{ByteCount, Span, Time};
 use fullpipe_wire::VIRTIO_HEADER;
 use hdrhistogram::Histogram;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -34,9 +34,6 @@ const BATCH: usize = 64;
 
 /// Niceness of the link's threads.
 const HASTE: i32 = -20;
-
-/// Time on the line of the longest train that is carried whole.
-const TRAIN_LASTS: Span = Span::from_micros(100);
 
 /// Largest IP packet, and largest train.
 const MAX_PACKET: usize = 65_535;
@@ -237,9 +234,6 @@ impl Wire {
 struct Line {
     wire: Wire,
     link: Direction<Packet>,
-    longest: SegCount,
-    /// With all that the path's framing adds.
-    largest_packet: ByteCount,
     sleeper: SpinSleeper,
     tap: Option<Tap>,
     inbox: Inbox,
@@ -250,12 +244,9 @@ struct Line {
 
 impl Line {
     fn new(path: &PathDirection, seed: u64, wire: Wire, inbox: Inbox, other: CommandChannel) -> Self {
-        let largest_packet = path.mtu + path.framing.overhead();
         Self {
             wire,
             link: Direction::new(path, seed),
-            longest: longest_train(slowest(path), largest_packet),
-            largest_packet,
             sleeper: SpinSleeper::new(),
             tap: None,
             inbox,
@@ -299,7 +290,7 @@ impl Line {
                     if let Some(tap) = &self.tap {
                         tap.entered(now, &packet);
                     }
-                    for train in packet.carried_whole(self.longest) {
+                    for train in self.link.cut(packet) {
                         self.offer(now, train);
                     }
                 }
@@ -378,71 +369,8 @@ impl Line {
                 LinkCommand::Capture(tap) => self.set_tap(tap),
                 // An answer to an answer there is not.
                 LinkCommand::Reply(reply) => drop(self.link.offer(now, reply)),
-                LinkCommand::Change(change) => {
-                    self.link.change(now, &change);
-                    if let Some(rate) = change.rate {
-                        self.longest = longest_train(Some(rate), self.largest_packet);
-                    }
-                }
+                LinkCommand::Change(change) => self.link.change(now, &change),
             }
         }
-    }
-}
-
-/// The lowest rate that the path is to have, at which a train lasts longest; that of a single packet for a trace of
-/// moments, each of which sends one. `None` where nothing limits it.
-fn slowest(path: &PathDirection) -> Option<BitRate> {
-    let Effects { opportunities, steps, .. } = &path.effects;
-    if opportunities.is_some() {
-        return Some(BitRate::ZERO);
-    }
-    let later = steps.iter().filter_map(|step| step.change.rate).filter(|rate| *rate > BitRate::ZERO);
-    path.rate.into_iter().chain(later).min()
-}
-
-/// The longest train that is carried whole: as long as the link takes to send in [`TRAIN_LASTS`], as the first of its
-/// segments arrives with the last.
-fn longest_train(rate: Option<BitRate>, packet: ByteCount) -> SegCount {
-    let packets = rate.map_or(u64::MAX, |rate| rate.bytes_in(TRAIN_LASTS).get() / packet.get().max(1));
-    SegCount::new(packets.max(1))
-}
-
-#[cfg(test)]
-mod tests {
-    use fullpipe_record::{Encapsulation, Framing, IpVersion, Opportunities, PathStep};
-
-    use super::*;
-
-    /// Packets of the longest train over a path with this rate, which later changes to those, in Mbit/s.
-    fn longest(rate: Option<u64>, later: &[u64], opportunities: Option<Opportunities>) -> u64 {
-        let step = |rate: &u64| PathStep {
-            after: Span::from_secs(1),
-            change: PathChange { rate: Some(BitRate::from_mbps(*rate)), ..PathChange::default() },
-        };
-        let path = PathDirection {
-            rate: rate.map(BitRate::from_mbps),
-            delay: Span::ZERO,
-            queue: None,
-            loss: None,
-            mtu: ByteCount::new(1500),
-            framing: Framing::Ethernet,
-            ip: IpVersion::V4,
-            encapsulation: Encapsulation::default(),
-            effects: Effects { opportunities, steps: later.iter().map(step).collect(), ..Effects::default() },
-        };
-        longest_train(slowest(&path), path.mtu + path.framing.overhead()).get()
-    }
-
-    #[test]
-    fn the_longest_train_lasts_a_tenth_of_a_millisecond() {
-        assert_eq!([100, 1000, 10_000].map(|rate| longest(Some(rate), &[], None)), [1, 8, 81]);
-        assert_eq!(longest(None, &[], None), u64::MAX);
-    }
-
-    #[test]
-    fn a_path_that_becomes_slower_carries_shorter_trains_from_the_first() {
-        assert_eq!(longest(Some(1000), &[50, 2000], None), 1);
-        assert_eq!(longest(None, &[1000, 0], None), 8);
-        assert_eq!(longest(None, &[], Some(Opportunities { millis: vec![1] })), 1);
     }
 }

@@ -47,27 +47,7 @@ impl Packet {
             identification: segment.identification,
         })
     }
-
-    /// Returns the trains that the link carries whole, in order: of at most `longest` segments, and pairs as single
-    /// packets.
-    ///
-    /// A connection begins with pairs, and a receiver takes the share of its buffer that it advertises from the first
-    /// packet that it gets (`tcp_measure_rcv_mss`). Network cards give it that one by itself; a pair in one block of
-    /// memory would raise the share from 160 to 170 of 256.
-    pub(crate) fn carried_whole(self, longest: SegCount) -> impl Iterator<Item = Self> {
-        let mut rest = Some(self);
-        std::iter::from_fn(move || {
-            let mut first = rest.take()?;
-            let whole = if first.segments() <= PAIR { SegCount::new(1) } else { longest };
-            if first.segments() > whole {
-                rest = Some(first.split_off(whole));
-            }
-            Some(first)
-        })
-    }
 }
-
-const PAIR: SegCount = SegCount::new(2);
 
 impl Train for Packet {
     fn segments(&self) -> SegCount {

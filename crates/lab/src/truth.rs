@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path as FilePath;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fullpipe_link::Incident;
+use fullpipe_link::{Incident, cut_train};
 use fullpipe_record::{Content, DirectionTruth, Document, Edit, EditTruth, PacketTruth, Path, PathTruth};
 use fullpipe_units::{SegCount, Span, Time};
 
@@ -36,7 +36,7 @@ impl TruthLog {
         let mut direction = self.direction.lock().unwrap_or_else(PoisonError::into_inner);
         for Incident { at, fate, queue, train } in incidents {
             let at = at.since(self.began);
-            for packet in train.carried_whole(SegCount::new(1)) {
+            for packet in cut_train(train, SegCount::new(1)) {
                 if direction.packets.len() < MAX_PACKETS {
                     direction.packets.push(PacketTruth { at, fate, queue, segment: packet.segment() });
                 } else {

@@ -5,6 +5,7 @@ use fullpipe_units::{SegCount, Time};
 
 use crate::bottleneck::Bottleneck;
 use crate::counters::{Counters, Tally};
+use crate::cutting::{LongestTrain, cut_train};
 use crate::delay_line::DelayLine;
 use crate::log::{Incident, Log};
 use crate::loss::Loss;
@@ -18,6 +19,7 @@ use crate::train::{Edited, Sieved, Train, cut, sieve};
 #[derive(Debug)]
 pub struct Direction<T> {
     framing: Framing,
+    longest: LongestTrain,
     loss: Loss,
     /// Each with the packets that it changed.
     edits: Vec<(Edit, SegCount)>,
@@ -86,6 +88,7 @@ impl<T: Train> Direction<T> {
         steps.sort_by_key(|step| step.after);
         Self {
             framing: path.framing,
+            longest: LongestTrain::new(path),
             loss: Loss::new(path, seed),
             edits: path.effects.edits.iter().map(|edit| (*edit, SegCount::ZERO)).collect(),
             narrow: path.effects.narrow,
@@ -98,6 +101,12 @@ impl<T: Train> Direction<T> {
         }
     }
 
+    /// Returns the packets of a host's `train` as this direction carries them, in order: in trains that it sends within
+    /// 100 µs at the lowest rate that is planned, and a pair as single packets, as [`cut_train`] says.
+    pub fn cut(&self, train: T) -> impl Iterator<Item = T> + use<T> {
+        cut_train(train, self.longest.segments)
+    }
+
     /// Takes in `train`, which reached the path at `at`.
     ///
     /// Lost packets cut the train into several. Of each, a stage accepts the packets that it would accept one by one.
@@ -107,7 +116,7 @@ impl<T: Train> Direction<T> {
         let mut outcome = Outcome::default();
         let mut rest = Some(train);
         while let Some(train) = rest {
-            let passing = self.loss.passing(train.segments());
+            let passing = self.loss.passing(&train);
             let (train, behind) = cut(train, passing);
             if let Some(train) = train {
                 self.enter(at, train, &mut outcome);
@@ -138,6 +147,9 @@ impl<T: Train> Direction<T> {
     pub fn change(&mut self, at: Time, change: &PathChange) {
         self.advance(at);
         self.apply(at, change);
+        if let Some(rate) = change.rate {
+            self.longest.set_rate(rate);
+        }
     }
 
     /// Returns the counts up to `now`.

@@ -5,7 +5,7 @@
 //! cannot disagree about a queue or a loss. Every packet passes these stages, in this order; those that the path's
 //! [`Effects`](fullpipe_record::Effects) do not name do nothing:
 //!
-//! 1. **Loss.** Independent, by the chain of Gilbert and Elliott, or of listed packets.
+//! 1. **Loss.** Independent, by the chain of Gilbert and Elliott, or of listed packets: of all, or of those with data.
 //! 2. **Edits.** Changes that a middlebox makes in the headers; a router drops what has no hops left, and answers the
 //!    sender.
 //! 3. **MTU.** A packet too big for a narrow link is dropped; the sender may get an answer.
@@ -21,7 +21,8 @@
 //!
 //! A lost packet therefore takes no room in the queue and no time on the link, as on a path whose losses lie before
 //! its bottleneck. What a train does in a stage is what its packets would do one by one; only where they fare
-//! differently is it cut. With jitter every packet does.
+//! differently is it cut. With jitter every packet does. A driver cuts the trains of the hosts before it offers them
+//! ([`Direction::cut`]), so that none is longer than a moment.
 //!
 //! Everything happens at its own logical time: the link chooses the next packet when the last one has been sent, and
 //! the path changes when its steps say so. When, and how often, a driver calls [`Direction::pop`] changes nothing.
@@ -30,6 +31,7 @@ mod bottleneck;
 mod chance;
 mod codel;
 mod counters;
+mod cutting;
 mod delay_line;
 mod direction;
 mod fifo;
@@ -44,6 +46,7 @@ mod server;
 mod train;
 
 pub use counters::{Counters, Tally};
+pub use cutting::cut_train;
 pub use direction::{Delivery, Direction, Outcome};
 pub use log::Incident;
 pub use train::{Edited, Train};

@@ -1,9 +1,13 @@
-use fullpipe_record::{LossPattern, PathDirection};
-use fullpipe_units::{Ratio, SegCount};
+use std::collections::HashMap;
+
+use fullpipe_record::{Framing, LossPattern, PathDirection};
+use fullpipe_units::{ByteCount, Ratio, SegCount};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::SeedableRng;
 
+use crate::Train;
 use crate::chance::{Chance, gap, log_pass};
+use crate::load::Load;
 
 /// Which packets are lost.
 #[derive(Debug)]
@@ -17,6 +21,7 @@ pub(crate) struct Loss {
 enum Pattern {
     GilbertElliott(GilbertElliott),
     Listed(Listed),
+    ListedData(ListedData),
 }
 
 impl Loss {
@@ -26,6 +31,7 @@ impl Loss {
                 Pattern::GilbertElliott(GilbertElliott::new([*to_bad, *to_good], [*in_good, *in_bad], seed))
             }
             LossPattern::Listed(numbers) => Pattern::Listed(Listed::new(numbers)),
+            LossPattern::ListedData(numbers) => Pattern::ListedData(ListedData::new(numbers, path.mtu)),
         });
         Self { independent: Chance::new(path.loss.unwrap_or(Ratio::ZERO), seed), pattern }
     }
@@ -36,13 +42,15 @@ impl Loss {
         self.independent.set(probability);
     }
 
-    /// Returns how many of the next `segments` pass before one is lost. If that is not all of them, the one after
-    /// them is lost, and the next call is about those after it.
-    pub(crate) fn passing(&mut self, segments: SegCount) -> SegCount {
+    /// Returns how many packets of `train` pass before one is lost. If that is not all of them, the one after them is
+    /// lost, and the next call is about those after it.
+    pub(crate) fn passing<T: Train>(&mut self, train: &T) -> SegCount {
+        let segments = train.segments();
         match &mut self.pattern {
             None => self.independent.passing(segments),
             Some(Pattern::GilbertElliott(chain)) => SegCount::new(chain.passing(segments.get())),
             Some(Pattern::Listed(listed)) => SegCount::new(listed.passing(segments.get())),
+            Some(Pattern::ListedData(listed)) => listed.passing(train).unwrap_or(segments),
         }
     }
 }
@@ -130,12 +138,7 @@ struct Listed {
 
 impl Listed {
     fn new(numbers: &[u64]) -> Self {
-        let mut numbers = numbers.to_vec();
-        numbers.sort_unstable_by(|a, b| b.cmp(a));
-        numbers.dedup();
-        // There is no packet zero.
-        numbers.pop_if(|last| *last == 0);
-        Self { numbers, seen: 0 }
+        Self { numbers: next_last(numbers), seen: 0 }
     }
 
     fn passing(&mut self, segments: u64) -> u64 {
@@ -147,6 +150,61 @@ impl Listed {
         self.seen += segments;
         segments
     }
+}
+
+/// Data packets with given numbers, counted from one in each flow. A number is lost in the flow that first reaches it,
+/// which is the one with most data: acknowledgements, the messages of a control connection and echo requests during the
+/// test do not change which packets of a transfer are lost.
+#[derive(Debug)]
+struct ListedData {
+    /// The numbers that no flow has reached, the next last.
+    numbers: Vec<u64>,
+    /// Size of the smallest packet that counts.
+    least: ByteCount,
+    /// Data packets so far of each flow.
+    seen: HashMap<u64, u64>,
+}
+
+/// Share of the MTU from which on a packet counts. Those of a bulk transfer are as large as the MTU permits, and the
+/// messages before it smaller.
+const FULL: f64 = 0.9;
+
+impl ListedData {
+    fn new(numbers: &[u64], mtu: ByteCount) -> Self {
+        Self { numbers: next_last(numbers), least: mtu.scaled(FULL), seen: HashMap::new() }
+    }
+
+    /// Returns how many packets of `train` pass before one is lost; `None` if none of them is.
+    fn passing<T: Train>(&mut self, train: &T) -> Option<SegCount> {
+        let next = *self.numbers.last()?;
+        let data = self.data_packets(train);
+        let seen = self.seen.entry(train.flow()).or_default();
+        if next > *seen + data {
+            *seen += data;
+            return None;
+        }
+        let passing = next - *seen - 1;
+        *seen = next;
+        self.numbers.pop();
+        Some(SegCount::new(passing))
+    }
+
+    /// Returns how many packets of `train` count, from the first.
+    fn data_packets<T: Train>(&self, train: &T) -> u64 {
+        let load = Load::of(train, Framing::Ip);
+        let first = if load.packet() >= self.least { load.segments.get() } else { 0 };
+        let last_is_small = load.smaller_last().is_some_and(|last| last.total < self.least);
+        first.saturating_sub(u64::from(last_is_small))
+    }
+}
+
+/// Returns `numbers` in falling order, each once; there is no packet zero.
+fn next_last(numbers: &[u64]) -> Vec<u64> {
+    let mut numbers = numbers.to_vec();
+    numbers.sort_unstable_by(|a, b| b.cmp(a));
+    numbers.dedup();
+    numbers.pop_if(|last| *last == 0);
+    numbers
 }
 
 #[cfg(test)]

@@ -59,6 +59,10 @@ pub enum LossPattern {
     },
     /// The packets with these numbers, counted from one as they come in.
     Listed(Vec<u64>),
+    /// The data packets with these numbers, counted from one in each connection and direction as they come in,
+    /// retransmissions included; each number once, in the connection that first reaches it. A data packet is an IP
+    /// packet of at least nine tenths of the path's MTU.
+    ListedData(Vec<u64>),
 }
 
 impl LossPattern {
@@ -71,7 +75,7 @@ impl LossPattern {
                 let bad = to_bad.get() / (to_bad.get() + to_good.get());
                 Ratio::new((1.0 - bad) * in_good.get() + bad * in_bad.get())
             }
-            Self::Listed(_) => Ratio::ZERO,
+            Self::Listed(_) | Self::ListedData(_) => Ratio::ZERO,
         }
     }
 }

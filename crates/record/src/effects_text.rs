@@ -14,26 +14,28 @@ use crate::{
 impl FromStr for LossPattern {
     type Err = String;
 
-    /// Reads `gilbert-elliott 0.1% 20%`, followed by the loss in each state where that is not 0 and 100 %; or `packets
-    /// 3 17`.
+    /// Reads `gilbert-elliott 0.1% 20%`, followed by the loss in each state where that is not 0 and 100 %; `packets 3
+    /// 17`; or `data 3 17`.
     fn from_str(text: &str) -> Result<Self, String> {
         let parts: Vec<_> = text.split_whitespace().collect();
         match parts.as_slice() {
             ["gilbert-elliott", p, r] => gilbert_elliott([p, r, "0", "1"]),
             ["gilbert-elliott", p, r, good, bad] => gilbert_elliott([p, r, good, bad]),
-            ["packets", numbers @ ..] if !numbers.is_empty() => {
-                let number = |text: &&str| text.parse().ok().filter(|number| *number > 0);
-                let numbers = numbers.iter().map(number).collect::<Option<Vec<u64>>>();
-                let mut numbers =
-                    numbers.ok_or_else(|| format!("\"{text}\" does not list packets: they count from 1"))?;
-                numbers.sort_unstable();
-                Ok(LossPattern::Listed(numbers))
-            }
+            ["packets", numbers @ ..] if !numbers.is_empty() => packets(text, numbers).map(LossPattern::Listed),
+            ["data", numbers @ ..] if !numbers.is_empty() => packets(text, numbers).map(LossPattern::ListedData),
             _ => Err(format!(
-                "\"{text}\" is not a loss: write for example 0.01%, gilbert-elliott 0.1% 20% or packets 3 17"
+                "\"{text}\" is not a loss: write for example 0.01%, gilbert-elliott 0.1% 20%, packets 3 17 or data 3 17"
             )),
         }
     }
+}
+
+fn packets(text: &str, numbers: &[&str]) -> Result<Vec<u64>, String> {
+    let number = |text: &&str| text.parse().ok().filter(|number| *number > 0);
+    let numbers = numbers.iter().map(number).collect::<Option<Vec<u64>>>();
+    let mut numbers = numbers.ok_or_else(|| format!("\"{text}\" does not list packets: they count from 1"))?;
+    numbers.sort_unstable();
+    Ok(numbers)
 }
 
 fn gilbert_elliott(parts: [&str; 4]) -> Result<LossPattern, String> {
@@ -270,6 +272,7 @@ impl Display for LossPattern {
                 write!(f, "gilbert-elliott {p} {r} {good} {bad}")
             }
             Self::Listed(numbers) => write!(f, "packets {}", joined(numbers, " ")),
+            Self::ListedData(numbers) => write!(f, "data {}", joined(numbers, " ")),
         }
     }
 }

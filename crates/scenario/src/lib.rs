@@ -13,7 +13,8 @@
 //! rate = "100Mbit/s"              # none: packets are sent at once
 //! rtt = "173ms"                   # half each way; or a delay in [path.forward] and in [path.reverse]
 //! queue = "1bdp"                  # or "64KiB", "100packets", "20ms"; 1bdp if not set
-//! loss = "0%"                     # or "gilbert-elliott 0.1% 20%" (p, r), or "packets 3 17", counted from 1
+//! loss = "0%"                     # or "gilbert-elliott 0.1% 20%" (p, r), or "packets 3 17", counted from 1, or
+//!                                 # "data 3 17", which counts the data packets of each connection
 //! mtu = 1500
 //! framing = "ip"                  # or "ethernet", if not set
 //! seed = 1

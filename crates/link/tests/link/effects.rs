@@ -44,6 +44,26 @@ fn listed_packets_are_lost_and_no_others() {
     assert_eq!(numbers(&deliveries), [0, 1, 4, 5, 6, 8, 9], "packets are counted from one, this test's from zero");
 }
 
+/// Acknowledgements, echoes and the control connection between them change nothing of what a transfer loses.
+#[test]
+fn listed_data_packets_are_those_of_the_connection_with_most_of_them() {
+    let losses = Some(LossPattern::ListedData(vec![3, 4, 12]));
+    let mut link = Direction::new(&path(Effects { losses, ..Effects::default() }), 7);
+    let (control, data) = (1, 2);
+    link.offer(at(0), Burst::packet(100, 1349).of_flow(data));
+    link.offer(at(0), Burst::train(200, 2, 1500, 1500).of_flow(control));
+    link.offer(at(0), Burst::train(0, 6, 1500, 1349).of_flow(data));
+    link.offer(at(0), Burst::train(202, 5, 1500, 1500).of_flow(control));
+    link.offer(at(0), Burst::train(6, 9, 1500, 1350).of_flow(data));
+    link.offer(at(0), Burst::train(300, 40, 1349, 1349).of_flow(3));
+    link.offer(at(0), Burst::train(207, 20, 1500, 1500).of_flow(control));
+    let mut arrived = numbers(&drain(&mut link));
+    arrived.sort_unstable();
+    let lost: Vec<_> = (0..15).chain(200..227).filter(|number| !arrived.contains(number)).collect();
+    // The sixth packet is too small to count.
+    assert_eq!(lost, [2, 3, 12], "packets are counted from one, this test's from zero");
+}
+
 #[test]
 fn a_share_of_the_packets_comes_twice_without_taking_time_on_the_link() {
     const PACKETS: u64 = 100_000;

@@ -3,6 +3,7 @@
 mod aimd;
 mod burst;
 mod closed_forms;
+mod cutting;
 mod effects;
 mod golden;
 mod managed;

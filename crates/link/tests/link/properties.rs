@@ -45,7 +45,8 @@ fn losses() -> impl Strategy<Value = LossPattern> {
     let chain = (ratio(), ratio(), ratio(), ratio()).prop_map(|(to_bad, to_good, in_good, in_bad)| {
         LossPattern::GilbertElliott { to_bad, to_good, in_good, in_bad }
     });
-    prop_oneof![chain, proptest::collection::vec(0_u64..3000, 0..50).prop_map(LossPattern::Listed)]
+    let numbers = || proptest::collection::vec(0_u64..3000, 0..50);
+    prop_oneof![chain, numbers().prop_map(LossPattern::Listed), numbers().prop_map(LossPattern::ListedData)]
 }
 
 fn queueing() -> impl Strategy<Value = Queueing> {

@@ -373,8 +373,8 @@ fn impossible_effects_are_reported_with_their_place_and_what_would_be_valid() {
     for (key, sentence) in [
         (
             "loss = 'gilbert 1% 2%'",
-            "x.toml:8:8: loss: \"gilbert 1% 2%\" is not a loss: write for example 0.01%, gilbert-elliott 0.1% 20% or \
-             packets 3 17",
+            "x.toml:8:8: loss: \"gilbert 1% 2%\" is not a loss: write for example 0.01%, gilbert-elliott 0.1% 20%, \
+             packets 3 17 or data 3 17",
         ),
         (
             "loss = 'gilbert-elliott 1% 120%'",
@@ -385,6 +385,7 @@ fn impossible_effects_are_reported_with_their_place_and_what_would_be_valid() {
             "x.toml:8:8: loss: \"100% 0% 0 1\" is not a loss: nothing would ever arrive",
         ),
         ("loss = 'packets 0'", "x.toml:8:8: loss: \"packets 0\" does not list packets: they count from 1"),
+        ("loss = 'data 3 x'", "x.toml:8:8: loss: \"data 3 x\" does not list packets: they count from 1"),
         ("duplicate = 2", "x.toml:8:13: duplicate: \"2\" is not a share of packets: it must not be above 100 %"),
         ("reorder = '1%'", "x.toml:8:11: reorder: \"1%\" is not a reordering: write for example 0.1% 5ms"),
         (

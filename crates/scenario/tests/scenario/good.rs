@@ -194,13 +194,14 @@ fn every_effect_is_read() {
 #[test]
 fn a_direction_has_its_own_effects() {
     let path = path(
-        "rtt = '10ms'\nrate = '1G'\n[path.forward]\naqm = 'codel'\njitter = 'listed 0ms 5ms'\n\
+        "rtt = '10ms'\nrate = '1G'\n[path.forward]\naqm = 'codel'\njitter = 'listed 0ms 5ms'\nloss = 'data 9 2'\n\
         [path.reverse]\naqm = 'threshold 30KiB'\nloss = 'packets 17 3'",
     );
     assert_eq!(path.forward.effects.queueing, Queueing::Codel(Codel::default()));
     let listed = Distribution::Listed(vec![Span::ZERO, Span::from_millis(5)]);
     assert_eq!(path.forward.effects.jitter, Some(Jitter { distribution: listed, reorders: false }));
     assert_eq!(path.reverse.effects.queueing, Queueing::Threshold(ByteCount::from_kib(30)));
+    assert_eq!(path.forward.effects.losses, Some(LossPattern::ListedData(vec![2, 9])));
     assert_eq!(path.reverse.effects.losses, Some(LossPattern::Listed(vec![3, 17])));
 }
 

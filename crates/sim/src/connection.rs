@@ -1,0 +1,197 @@
+//! The values that two hosts agree on in their handshake, as their settings and the path have it.
+
+use fullpipe_model::{framing, kernel};
+use fullpipe_record::{Buffer, Direction, Edit, HostSettings, Path, PathDirection, Segmentation, Transport};
+use fullpipe_tcp::{Autotuning, Clock, CongestionControl, ReceiverSetup, SenderSetup};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+
+use crate::{NotModelled, Plan};
+
+/// A connection before its first data.
+#[derive(Debug, Clone)]
+pub(crate) struct Connection {
+    pub(crate) mss: ByteCount,
+    /// IP bytes of a full segment, and of an acknowledgement without blocks; a tunnel's headers included.
+    pub(crate) segment: ByteCount,
+    pub(crate) acknowledgement: ByteCount,
+    pub(crate) control: CongestionControl,
+    pub(crate) timestamps: bool,
+    pub(crate) handshake: Span,
+    /// The shift of the receiver's windows: as the receiver applies it, and as the sender does.
+    pub(crate) scales: [Option<u8>; 2],
+    pub(crate) first_window: ByteCount,
+    /// The request for both socket buffers.
+    pub(crate) fixed: Option<ByteCount>,
+    send_buffer: (ByteCount, ByteCount),
+    receive_buffer: (ByteCount, ByteCount),
+    share: [u16; 2],
+    autotuning: Autotuning,
+}
+
+impl Connection {
+    /// Fails if the plan asks for something that is not modelled.
+    pub(crate) fn new(plan: &Plan) -> Result<Self, NotModelled> {
+        refuse_unmodelled(plan)?;
+        let Plan { path, sender, receiver, request, .. } = plan;
+        let name = request.congestion.as_deref().unwrap_or(&sender.congestion_control);
+        let control = name.parse().map_err(NotModelled::Congestion)?;
+        let is_stripped = edits(path).any(|edit| *edit == Edit::StripTimestamps);
+        let timestamps = sender.timestamps && receiver.timestamps && !is_stripped;
+        let mss = mss(plan, timestamps);
+        if mss == ByteCount::ZERO {
+            return Err(NotModelled::NoPayload);
+        }
+        let fixed = match request.buffer {
+            Buffer::Automatic => None,
+            Buffer::Request(bytes) => Some(bytes),
+            Buffer::Window(bytes) => Some(kernel::request_for_window(receiver, bytes, mss)),
+        };
+        let headers = framing::tcp_headers(path.forward.ip, timestamps);
+        let buffer = fixed.map_or_else(
+            || kernel::ReceiveBuffer::automatic(receiver),
+            |request| kernel::ReceiveBuffer::fixed(receiver, request),
+        );
+        let buffer = buffer.with_packets(receiver, mss);
+        let is_tuned = fixed.is_none() && receiver.moderate_rcvbuf;
+        let at_first = if fixed.is_some() { buffer.space() } else { receiver.tcp_rmem.default };
+        Ok(Self {
+            mss,
+            segment: mss + headers + tunnel(&path.forward),
+            acknowledgement: headers + tunnel(&path.reverse),
+            control,
+            timestamps,
+            handshake: handshake(path),
+            scales: scales(plan, buffer.scale()),
+            first_window: first_window(receiver, at_first, mss, fixed.is_some()),
+            fixed,
+            send_buffer: fixed.map_or((sender.tcp_wmem.default, sender.tcp_wmem.max), |request| {
+                let stored = kernel::stored_sndbuf(sender, request);
+                (stored, stored)
+            }),
+            receive_buffer: (at_first, if is_tuned { receiver.tcp_rmem.max } else { at_first }),
+            share: [kernel::Share::at_first(receiver), buffer.share()].map(in_256ths),
+            autotuning: if is_tuned { Autotuning::of(receiver.kernel) } else { Autotuning::Off },
+        })
+    }
+
+    pub(crate) fn sender(&self, plan: &Plan, [clock, other]: [Clock; 2], seed: u64) -> SenderSetup {
+        SenderSetup {
+            clock,
+            echo: other.stamp_before(plan.path.reverse.delay),
+            mss: self.mss,
+            longest_train: match plan.path.segmentation {
+                Segmentation::Trains => SegCount::new(u64::from(u16::MAX)),
+                Segmentation::Exact => SegCount::new(1),
+            },
+            control: self.control,
+            max_pacing_rate: plan.request.pacing,
+            buffer: self.send_buffer,
+            handshake: self.handshake,
+            first_window: self.first_window,
+            window_scale: self.scales[1],
+            seed,
+        }
+    }
+
+    pub(crate) fn receiver(&self, clock: Clock) -> ReceiverSetup {
+        ReceiverSetup {
+            clock,
+            mss: self.mss,
+            buffer: self.receive_buffer.0,
+            max_buffer: self.receive_buffer.1,
+            autotuning: self.autotuning,
+            share: self.share,
+            window_scale: self.scales[0],
+            first_window: self.first_window,
+            max_blocks: if self.timestamps { 3 } else { 4 },
+            timestamps: self.timestamps,
+        }
+    }
+}
+
+fn refuse_unmodelled(plan: &Plan) -> Result<(), NotModelled> {
+    let Plan { path, sender, receiver, request, .. } = plan;
+    if request.transport == Transport::Udp {
+        return Err(NotModelled::Datagrams);
+    }
+    if request.direction == Direction::Both {
+        return Err(NotModelled::BothDirections);
+    }
+    if request.multipath {
+        return Err(NotModelled::Multipath);
+    }
+    if !(sender.sack && receiver.sack) || edits(path).any(|edit| *edit == Edit::StripSack) {
+        return Err(NotModelled::WithoutSack);
+    }
+    if [&path.forward, &path.reverse].iter().any(|way| way.effects.narrow.is_some()) {
+        return Err(NotModelled::NarrowLink);
+    }
+    Ok(())
+}
+
+fn edits(path: &Path) -> impl Iterator<Item = &Edit> {
+    path.forward.effects.edits.iter().chain(&path.reverse.effects.edits)
+}
+
+fn mss(plan: &Plan, timestamps: bool) -> ByteCount {
+    let forward = &plan.path.forward;
+    let clamp = edits(&plan.path).filter_map(|edit| match edit {
+        Edit::ClampMss(most) => Some(*most),
+        _ => None,
+    });
+    let wanted = plan.request.mss.into_iter().chain(clamp).min();
+    framing::mss(forward.inner_mtu(), forward.ip, timestamps, wanted)
+}
+
+/// Bytes of each packet that the path counts on top of the hosts' own, less those of its framing, which the link adds.
+fn tunnel(way: &PathDirection) -> ByteCount {
+    way.overhead().saturating_sub(way.framing.overhead())
+}
+
+/// The way there and back, with a packet's time on each line.
+fn handshake(path: &Path) -> Span {
+    const SYN_OPTIONS: ByteCount = ByteCount::new(20);
+    let time = |way: &PathDirection| {
+        let bytes = framing::tcp_headers(way.ip, false) + SYN_OPTIONS + way.overhead();
+        way.rate.filter(|rate| *rate > BitRate::ZERO).map_or(Span::ZERO, |rate| rate.time_for(bytes))
+    };
+    path.rtt() + time(&path.forward) + time(&path.reverse)
+}
+
+/// The window of the receiver's handshake segment (`tcp_select_initial_window`).
+fn first_window(receiver: &HostSettings, space: ByteCount, mss: ByteCount, is_fixed: bool) -> ByteCount {
+    if !is_fixed {
+        return kernel::first_window(receiver, mss);
+    }
+    let window = kernel::Share::at_first(receiver).window(space);
+    let whole = window.saturating_sub(ByteCount::new(window.get() % mss.get().max(1)));
+    whole.min(kernel::largest_window(None))
+}
+
+/// The shift of the receiver's windows as each end applies it. Middleboxes change what the other end was offered: the
+/// answer to a connection attempt has the option only if the attempt had it.
+fn scales(plan: &Plan, offered: Option<u8>) -> [Option<u8>; 2] {
+    let Plan { path, sender, receiver, request, .. } = plan;
+    // The sender of the data opens the connection, unless the other end asked for it.
+    let sender_opens = request.direction != Direction::Download;
+    let (attempt, answer) = if sender_opens { (&path.forward, &path.reverse) } else { (&path.reverse, &path.forward) };
+    let strips = |way: &PathDirection| way.effects.edits.contains(&Edit::StripWindowScale);
+    if !sender.window_scaling || !receiver.window_scaling || strips(attempt) {
+        return [None, None];
+    }
+    let rewritten = path.reverse.effects.edits.iter().rev().find_map(|edit| match edit {
+        Edit::RewriteWindowScale(shift) => Some((*shift).min(14)),
+        _ => None,
+    });
+    let seen = rewritten.or(offered);
+    match (strips(answer), sender_opens) {
+        (false, _) => [offered, seen],
+        // The end that opened the connection scales nothing, in either direction; the other end does not know.
+        (true, true) => [offered, None],
+        (true, false) => [None, seen],
+    }
+}
+
+fn in_256ths(share: kernel::Share) -> u16 {
+    share.window(ByteCount::new(256)).get() as u16
+}

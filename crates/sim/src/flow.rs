@@ -1,0 +1,92 @@
+use fullpipe_tcp::{Ack, Burst, Receiver, Sender};
+use fullpipe_units::Time;
+
+use crate::program::{Sink, Source};
+
+/// One connection with the programs at both ends.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) sender: Sender,
+    pub(crate) receiver: Receiver,
+    source: Source,
+    sink: Sink,
+    /// When its data begins to flow.
+    starts: Time,
+    /// The deadline that is queued for it.
+    armed: Option<Time>,
+    /// True if everything that it has to send has been read.
+    ended: bool,
+}
+
+impl Flow {
+    pub(crate) fn new(sender: Sender, receiver: Receiver, source: Source, sink: Sink, starts: Time) -> Self {
+        Self { sender, receiver, source, sink, starts, armed: None, ended: false }
+    }
+
+    /// Lets timers go off that are due. Returns an acknowledgement that was delayed.
+    pub(crate) fn wake(&mut self, now: Time) -> Option<Ack> {
+        self.sender.wake(now);
+        self.receiver.wake(now)
+    }
+
+    /// Lets the sending program write, and returns the next segments to send.
+    pub(crate) fn next(&mut self, now: Time) -> Option<Burst> {
+        if now < self.starts {
+            return None;
+        }
+        loop {
+            if let Some(burst) = self.sender.next(now) {
+                return Some(burst);
+            }
+            if !self.source.write(now, &mut self.sender) {
+                return None;
+            }
+        }
+    }
+
+    /// Lets the receiving program read. Returns the acknowledgement that follows.
+    pub(crate) fn read(&mut self, now: Time) -> Option<Ack> {
+        // The last segment may be shorter than the others.
+        let left = self.source.total().map(|total| total.saturating_sub(self.receiver.bytes_read()));
+        let wanted = self.sink.wanted(now, &self.receiver);
+        self.receiver.read(now, left.map_or(wanted, |left| wanted.min(left))).1
+    }
+
+    /// Returns the next deadline if it is earlier than the one that is queued, and takes it for queued.
+    pub(crate) fn arm(&mut self, now: Time) -> Option<Time> {
+        let due = self.deadline(now).filter(|due| self.armed.is_none_or(|armed| *due < armed))?;
+        self.armed = Some(due);
+        Some(due)
+    }
+
+    /// Returns whether a queued deadline is still the one that counts, and forgets it.
+    pub(crate) fn disarm(&mut self, queued: Time) -> bool {
+        let counts = self.armed == Some(queued);
+        if counts {
+            self.armed = None;
+        }
+        counts
+    }
+
+    /// Ends the sending program.
+    pub(crate) fn stop(&mut self) {
+        self.source.stop(&self.sender);
+    }
+
+    /// Returns whether everything that the program has to send has been read, the first time that this is so.
+    pub(crate) fn ends_now(&mut self) -> bool {
+        let sent = self.source.total().is_some_and(|total| self.receiver.bytes_read() >= total);
+        let ends = sent && !self.ended;
+        self.ended |= sent;
+        ends
+    }
+
+    fn deadline(&self, now: Time) -> Option<Time> {
+        if now < self.starts {
+            return Some(self.starts);
+        }
+        let ends = [self.sender.deadline(), self.receiver.deadline()];
+        let programs = [self.source.deadline(now, &self.sender), self.sink.deadline(&self.receiver)];
+        ends.into_iter().chain(programs).flatten().min().map(|due| due.max(now))
+    }
+}

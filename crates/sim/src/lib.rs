@@ -1,0 +1,106 @@
+//! A transfer in virtual time: path, two hosts and a load in, the measurement that a probe would make out.
+//!
+//! Two ends of TCP (`fullpipe-tcp`) exchange segments over the path that the laboratory drives in real time
+//! (`fullpipe-link`), so that a queue or a loss means the same in both. What comes out is the same record, with samples
+//! of both ends that a diagnosis can judge. The same seed gives the same bytes.
+//!
+//! A simulated transfer shows what the protocol and the path permit. No processor, no network card and no queue of a
+//! host takes part, so that a result near the rate of a fast link is a bound, and not what a host does.
+
+mod connection;
+mod engine;
+mod flow;
+mod outcome;
+mod packet;
+mod program;
+mod sampling;
+
+use fullpipe_record::{HostSettings, Path, Request};
+use fullpipe_units::{BitRate, Span};
+
+pub use engine::Simulation;
+
+/// The length of the trains in which the path carries segments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Granularity {
+    /// Segment by segment.
+    Segment,
+    /// As the laboratory carries them: in trains that the link sends within 100 µs.
+    #[default]
+    Cut,
+    /// Whole, as the hosts send them: the fastest.
+    Train,
+}
+
+/// A transfer to simulate.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The path; its forward direction is from the sender of the data to its receiver.
+    pub path: Path,
+    /// Settings of the host that sends the data.
+    pub sender: HostSettings,
+    /// Settings of the host that receives it.
+    pub receiver: HostSettings,
+    /// The load.
+    pub request: Request,
+    /// Seed for what falls to chance: losses, start times, the phases of the hosts' clocks.
+    pub seed: u64,
+    /// Granularity of the path.
+    pub granularity: Granularity,
+    /// Ticks a second of both hosts' kernels (`CONFIG_HZ`).
+    pub ticks_per_second: u32,
+    /// Rate at which the receiving program reads each stream; at once if not set.
+    pub reads: Option<BitRate>,
+}
+
+impl Plan {
+    /// Ticks a second of the kernels of most distributions.
+    pub const USUAL_TICKS: u32 = 250;
+
+    /// A plan with the usual granularity and ticks, and a program that reads at once.
+    pub fn new(path: Path, [sender, receiver]: [HostSettings; 2], request: Request, seed: u64) -> Self {
+        Self {
+            path,
+            sender,
+            receiver,
+            request,
+            seed,
+            granularity: Granularity::default(),
+            ticks_per_second: Self::USUAL_TICKS,
+            reads: None,
+        }
+    }
+
+    /// The longest time for which data is sent. One that ends by its bytes could take for ever on a path that loses
+    /// all.
+    pub(crate) fn lasts(&self) -> Span {
+        const DAY: Span = Span::from_secs(86_400);
+        if self.request.bytes.is_some() { DAY } else { self.request.omit + self.request.duration }
+    }
+}
+
+/// Something that a simulation was asked for and that is not modelled.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotModelled {
+    /// A congestion control.
+    #[error("{0}")]
+    Congestion(String),
+    /// Datagrams.
+    #[error("datagrams are not modelled: a simulation is of TCP")]
+    Datagrams,
+    /// Data in both directions.
+    #[error("data in both directions at once is not modelled: simulate each by itself")]
+    BothDirections,
+    /// Multipath TCP.
+    #[error("Multipath TCP is not modelled")]
+    Multipath,
+    /// A connection without selective acknowledgements.
+    #[error("a connection without selective acknowledgements is not modelled")]
+    WithoutSack,
+    /// A link behind the hosts that carries smaller packets.
+    #[error("a narrow link is not modelled: set the path's MTU instead")]
+    NarrowLink,
+    /// A path whose packets have no room for payload.
+    #[error("packets of the path have no room for payload")]
+    NoPayload,
+}

@@ -1,0 +1,245 @@
+//! The record of a transfer that is over.
+
+use fullpipe_link::Counters;
+use fullpipe_record::{
+    Buffer, Direction, EndReport, Handshake, HostIdentity, HostSettings, Interval, Measurement, Peer, Request,
+    ResolvedRequest, RttReport, RunTotals, Sample, SocketReadback, StreamInterval, StreamSummary, Summary, Validity,
+    steady,
+};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
+
+use crate::Simulation;
+use crate::engine::Stage;
+
+/// The name of a host of which there is none.
+const NAME: &str = "virtual";
+
+/// The moments between which each end counted.
+#[derive(Clone, Copy)]
+struct Times {
+    omit: Span,
+    /// When the sending programs stopped.
+    stopped: Span,
+    /// When the receiving end stopped to count, and the time over which it did.
+    received: [Span; 2],
+}
+
+impl Times {
+    /// As a probe has them: the end that asked for the transfer counts by its own clock, and the other one from when it
+    /// permits the transfer, half a round trip before the first end knows, until the message arrives that it is over.
+    fn of(simulation: &Simulation) -> Self {
+        let Simulation { plan, now, stage, .. } = simulation;
+        let over = now.since(Time::ZERO);
+        let stopped = match stage {
+            Stage::Over { stopped } | Stage::Ending { stopped, .. } => stopped.since(Time::ZERO),
+            Stage::Flowing { .. } => over,
+        };
+        let omit = plan.request.omit;
+        let time = if plan.request.direction == Direction::Download || plan.request.bytes.is_some() {
+            stopped.saturating_sub(omit)
+        } else {
+            (over + plan.path.reverse.delay).saturating_sub(omit)
+        };
+        Self { omit, stopped, received: [over, time] }
+    }
+}
+
+impl Simulation {
+    /// Runs the transfer to its end and returns what a probe would have measured.
+    pub fn measure(mut self) -> Measurement {
+        self.run_until(Time::from_nanos(u64::MAX));
+        measurement(self)
+    }
+}
+
+fn measurement(mut simulation: Simulation) -> Measurement {
+    simulation.sampler.take(simulation.now, &simulation.flows, &simulation.connection, &simulation.plan);
+    let times = Times::of(&simulation);
+    let [forward, _] = simulation.counters();
+    let mut samples = std::mem::take(&mut simulation.sampler.samples);
+    samples[0].retain(|sample| sample.at <= times.stopped);
+    let streams = stream_summaries(&simulation, &samples, times);
+    let (plan, connection) = (&simulation.plan, &simulation.connection);
+    let request = resolved(&plan.request, connection.fixed);
+    let intervals = intervals(&request, &samples, times.stopped);
+    let within = samples[0].iter().filter(|sample| sample.at >= request.omit);
+    let rtt = RttReport::of_kernel(Some(connection.handshake), within.filter_map(|sample| sample.tcp.rtt).collect());
+    let summary = summary(&samples[0], &streams, connection.handshake, times);
+    let run = run_totals(&simulation, times.received[0]);
+    let [sent, received] = samples;
+    let sender = end_report(&plan.sender, sockets(&simulation, &sent, [true, false]), sent);
+    let receiver = end_report(&plan.receiver, sockets(&simulation, &received, [false, true]), received);
+    let is_download = request.direction == Direction::Download;
+    let (local, remote) = if is_download { (receiver, sender) } else { (sender, receiver) };
+    let measurement = Measurement {
+        id: String::new(),
+        started: String::new(),
+        setup: Some(connection.handshake),
+        peer: Peer { host: NAME.to_owned(), address: NAME.to_owned(), speaks_fullpipe: true },
+        request: plan.request.clone(),
+        resolved: Some(ResolvedRequest::new(request)),
+        run: Some(run),
+        local,
+        remote,
+        streams,
+        web100: None,
+        intervals,
+        rtt,
+        route: None,
+        summary,
+        reverse: None,
+        limit: None,
+        capture: None,
+        interrupted: false,
+        broken_off: None,
+        warnings: vec!["simulated: no processor, no network card and no queue of a host took part".to_owned()],
+        validity: validity(&forward),
+    };
+    measurement.bounded()
+}
+
+/// The path's own counts. There is no clock that could be late.
+fn validity(forward: &Counters) -> Validity {
+    Validity {
+        queue_drops: Some(forward.overflowed.segments.get() + forward.aqm_dropped.segments.get()),
+        injected_losses: Some(forward.lost.segments.get()),
+        link_busy: Some(forward.busy),
+        reordered: Some(forward.reordered.get()),
+        ..Validity::default()
+    }
+}
+
+fn resolved(request: &Request, fixed: Option<ByteCount>) -> Request {
+    let buffer = fixed.map_or(request.buffer, Buffer::Request);
+    Request { buffer, ..request.clone() }
+}
+
+fn end_report(settings: &HostSettings, sockets: Vec<SocketReadback>, samples: Vec<Sample>) -> EndReport {
+    EndReport {
+        host: Some(HostIdentity { name: NAME.to_owned(), kernel: settings.kernel.to_string(), boot_id: None }),
+        settings: Some(settings.clone()),
+        sockets,
+        samples,
+        ..EndReport::default()
+    }
+}
+
+/// The sockets of one end when the data began to flow, from its first samples.
+fn sockets(simulation: &Simulation, samples: &[Sample], [sends, receives]: [bool; 2]) -> Vec<SocketReadback> {
+    let connection = &simulation.connection;
+    let first = samples.iter().take(simulation.flows.len());
+    first
+        .map(|sample| {
+            let memory = sample.memory.unwrap_or_default();
+            SocketReadback {
+                stream: sample.stream,
+                sndbuf: if sends { memory.sndbuf } else { simulation.plan.receiver.tcp_wmem.default },
+                rcvbuf: if receives { memory.rcvbuf } else { simulation.plan.sender.tcp_rmem.default },
+                congestion: connection.control.name().to_owned(),
+                local: String::new(),
+                remote: String::new(),
+                handshake: sends
+                    .then_some(Handshake { window: Some(connection.first_window), options_overwritten: None }),
+                syn_quotes: Vec::new(),
+            }
+        })
+        .collect()
+}
+
+/// The last sample of `stream`, of so many, up to `at`. A snapshot is one sample of each stream, in order.
+fn latest(samples: &[Sample], [stream, streams]: [u16; 2], at: Span) -> Option<&Sample> {
+    let snapshot = samples.partition_point(|sample| sample.at <= at) / usize::from(streams.max(1));
+    samples.get(snapshot.checked_sub(1)? * usize::from(streams.max(1)) + usize::from(stream))
+}
+
+/// Bytes and retransmissions of a stream between two times.
+fn between(samples: &[Sample], stream: [u16; 2], from: Span, to: Span) -> (ByteCount, SegCount) {
+    let count = |at: Span| {
+        let sample = latest(samples, stream, at).filter(|_| at > Span::ZERO);
+        let again = sample.and_then(|sample| sample.tcp.total_retrans);
+        (sample.map_or(ByteCount::ZERO, |sample| sample.bytes), again.unwrap_or_default())
+    };
+    let ((start, before), (end, after)) = (count(from), count(to));
+    (end.saturating_sub(start), after.saturating_sub(before))
+}
+
+fn stream_summaries(simulation: &Simulation, samples: &[Vec<Sample>; 2], times: Times) -> Vec<StreamSummary> {
+    let Times { omit, stopped, received: [over, _] } = times;
+    let streams = simulation.plan.request.streams;
+    let of_stream = |stream| {
+        let (sent, again) = between(&samples[0], [stream, streams], omit, stopped);
+        StreamSummary {
+            stream,
+            direction: simulation.plan.request.direction,
+            sent,
+            received: between(&samples[1], [stream, streams], omit, over).0,
+            retransmits: Some(again),
+            datagrams_sent: None,
+            datagrams: None,
+        }
+    };
+    (0..streams).map(of_stream).collect()
+}
+
+fn summary(samples: &[Sample], streams: &[StreamSummary], handshake: Span, times: Times) -> Summary {
+    let duration = times.received[1];
+    let received: ByteCount = streams.iter().map(|stream| stream.received).sum();
+    Summary {
+        duration,
+        sent: streams.iter().map(|stream| stream.sent).sum(),
+        received,
+        rate: BitRate::of(received, duration),
+        retransmits: streams.iter().map(|stream| stream.retransmits).sum(),
+        steady: steady(samples, Some(handshake), times.stopped),
+        datagrams_sent: None,
+        datagrams: None,
+    }
+}
+
+fn run_totals(simulation: &Simulation, over: Span) -> RunTotals {
+    let written = simulation.flows.iter().map(|flow| flow.sender.written()).sum();
+    let read = simulation.flows.iter().map(|flow| flow.receiver.bytes_read()).sum();
+    let is_download = simulation.plan.request.direction == Direction::Download;
+    let wall = simulation.connection.handshake + over;
+    if is_download {
+        RunTotals { wall, written: ByteCount::ZERO, read }
+    } else {
+        RunTotals { wall, written, read: ByteCount::ZERO }
+    }
+}
+
+/// The intervals as the end that ran the test counts them: bytes written if it sends, read if it receives.
+fn intervals(request: &Request, samples: &[Vec<Sample>; 2], over: Span) -> Vec<Interval> {
+    let length = if request.interval == Span::ZERO { over } else { request.interval };
+    let count = over.as_nanos().checked_div(length.as_nanos()).unwrap_or(0);
+    let ours = if request.direction == Direction::Download { &samples[1] } else { &samples[0] };
+    (0..count).map(|index| interval(request, ours, length * index, length * (index + 1))).collect()
+}
+
+fn interval(request: &Request, samples: &[Sample], from: Span, to: Span) -> Interval {
+    let sends = request.direction != Direction::Download;
+    let streams: Vec<StreamInterval> = (0..request.streams)
+        .map(|stream| {
+            let (bytes, again) = between(samples, [stream, request.streams], from, to);
+            let tcp = latest(samples, [stream, request.streams], to).map(|sample| sample.tcp.clone());
+            let retransmits = sends.then_some(again);
+            StreamInterval { stream, bytes, datagrams_sent: None, datagrams: None, retransmits, tcp }
+        })
+        .collect();
+    let bytes = streams.iter().map(|stream| stream.bytes).sum();
+    Interval {
+        direction: request.direction,
+        from,
+        to,
+        bytes,
+        rate: BitRate::of(bytes, to.saturating_sub(from)),
+        retransmits: streams.iter().map(|stream| stream.retransmits).sum(),
+        rtt: streams.first().and_then(|stream| stream.tcp.as_ref()?.rtt),
+        echo_rtt: None,
+        cwnd: sends.then(|| streams.iter().filter_map(|stream| stream.tcp.as_ref()?.congestion_window()).sum()),
+        omitted: to <= request.omit,
+        datagrams_sent: None,
+        datagrams: None,
+        streams,
+    }
+}

@@ -1,0 +1,140 @@
+//! The programs at both ends: when they write and read.
+
+use fullpipe_record::{Request, Writer};
+use fullpipe_tcp::{Receiver, Sender};
+use fullpipe_units::{BitRate, ByteCount, Span, Time};
+
+/// Bytes that come due in equal portions at equal times, the first at once.
+#[derive(Debug, Clone)]
+struct Pace {
+    rate: BitRate,
+    portion: ByteCount,
+    start: Time,
+}
+
+impl Pace {
+    fn due(&self, now: Time) -> ByteCount {
+        let passed = self.rate.bytes_in(now.since(self.start));
+        let portions = passed.get() / self.portion.get().max(1) + 1;
+        self.portion * portions
+    }
+
+    /// When more than `bytes` are due.
+    fn beyond(&self, bytes: ByteCount) -> Time {
+        let portions = bytes.get() / self.portion.get().max(1);
+        self.start + self.rate.time_for(self.portion * portions)
+    }
+}
+
+/// A program that sends.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pace: Option<Pace>,
+    /// The last byte, where there is one.
+    total: Option<ByteCount>,
+    kind: Writer,
+    /// Time after which a program that does not sleep tries again.
+    retries_after: Span,
+    /// When the buffer was last found full.
+    blocked_since: Option<Time>,
+    finished: bool,
+}
+
+impl Source {
+    pub(crate) fn new(request: &Request, total: Option<ByteCount>, rtt: Span, start: Time) -> Self {
+        let rate = request.rate.filter(|rate| *rate > BitRate::ZERO);
+        let pace = rate.map(|rate| Pace {
+            rate,
+            portion: request.block * u64::from(request.burst.unwrap_or(1).max(1)),
+            start,
+        });
+        let retries_after = Span::from_millis(1).min(rtt / 64).max(Span::from_micros(1));
+        Self { pace, total, kind: request.writer, retries_after, blocked_since: None, finished: false }
+    }
+
+    /// Writes nothing more.
+    pub(crate) fn stop(&mut self, sender: &Sender) {
+        self.total = Some(sender.written());
+        self.finished = true;
+    }
+
+    /// Returns the bytes that it writes in all, where that is known.
+    pub(crate) fn total(&self) -> Option<ByteCount> {
+        self.total
+    }
+
+    /// Writes what is due and fits. Returns whether anything was written.
+    pub(crate) fn write(&mut self, now: Time, sender: &mut Sender) -> bool {
+        let wanted = self.wanted(now, sender);
+        if wanted == ByteCount::ZERO || !self.may_write(now, sender) {
+            return false;
+        }
+        let taken = sender.write(now, wanted);
+        self.blocked_since = (taken < wanted).then_some(now);
+        if self.total.is_some_and(|total| sender.written() >= total) && !self.finished {
+            self.finished = true;
+            sender.finish();
+        }
+        taken > ByteCount::ZERO
+    }
+
+    /// Returns when the program writes next without being woken.
+    pub(crate) fn deadline(&self, now: Time, sender: &Sender) -> Option<Time> {
+        let written = sender.written();
+        if self.total.is_some_and(|total| written >= total) {
+            return None;
+        }
+        if let Some(since) = self.blocked_since {
+            let retries = self.kind == Writer::Retrying && sender.has_room();
+            return retries.then(|| self.next_try(since, now));
+        }
+        self.pace.as_ref().map(|pace| pace.beyond(written))
+    }
+
+    fn wanted(&self, now: Time, sender: &Sender) -> ByteCount {
+        let written = sender.written();
+        let due = self.pace.as_ref().map_or(ByteCount::new(u64::MAX), |pace| pace.due(now));
+        self.total.map_or(due, |total| total.min(due)).saturating_sub(written)
+    }
+
+    fn may_write(&self, now: Time, sender: &Sender) -> bool {
+        let Some(since) = self.blocked_since else { return true };
+        if sender.is_writable() {
+            return true;
+        }
+        self.kind == Writer::Retrying && sender.has_room() && now > since && self.next_try(since, now) == now
+    }
+
+    /// The first of the equally spaced tries after `since` that is not before `now`.
+    fn next_try(&self, since: Time, now: Time) -> Time {
+        let tries = now.since(since).as_nanos().div_ceil(self.retries_after.as_nanos()).max(1);
+        since + self.retries_after * tries
+    }
+}
+
+/// A program that receives.
+#[derive(Debug)]
+pub(crate) struct Sink {
+    pace: Option<Pace>,
+}
+
+impl Sink {
+    /// Bytes of one read of a program that reads at a rate.
+    const PORTION: ByteCount = ByteCount::from_kib(16);
+
+    pub(crate) fn new(rate: Option<BitRate>, start: Time) -> Self {
+        let rate = rate.filter(|rate| *rate > BitRate::ZERO);
+        Self { pace: rate.map(|rate| Pace { rate, portion: Self::PORTION, start }) }
+    }
+
+    /// The bytes that it reads now, at most.
+    pub(crate) fn wanted(&self, now: Time, receiver: &Receiver) -> ByteCount {
+        let due = self.pace.as_ref().map_or(ByteCount::new(u64::MAX), |pace| pace.due(now));
+        due.saturating_sub(receiver.bytes_read())
+    }
+
+    pub(crate) fn deadline(&self, receiver: &Receiver) -> Option<Time> {
+        let waits = receiver.unread_bytes() > ByteCount::ZERO;
+        self.pace.as_ref().filter(|_| waits).map(|pace| pace.beyond(receiver.bytes_read()))
+    }
+}

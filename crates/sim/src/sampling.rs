@@ -1,0 +1,92 @@
+//! Snapshots of both ends, at equal times.
+
+use fullpipe_record::{Sample, TcpInfo};
+use fullpipe_units::{Span, Time};
+
+use crate::Plan;
+use crate::connection::Connection;
+use crate::flow::Flow;
+
+/// Time between two snapshots at first.
+const PERIOD: Span = Span::from_millis(50);
+/// Samples of each end above which every second snapshot is left out.
+const MAX_SAMPLES: usize = 40_000;
+
+/// The samples so far.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    period: Span,
+    next: Time,
+    /// Of the sending end, and of the receiving one.
+    pub(crate) samples: [Vec<Sample>; 2],
+    streams: usize,
+}
+
+impl Sampler {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        Self {
+            period: PERIOD,
+            next: Time::ZERO,
+            samples: [Vec::new(), Vec::new()],
+            streams: usize::from(plan.request.streams),
+        }
+    }
+
+    /// Returns when the next snapshot is due.
+    pub(crate) fn due(&self) -> Time {
+        self.next
+    }
+
+    /// Takes a snapshot at `at`.
+    pub(crate) fn take(&mut self, at: Time, flows: &[Flow], connection: &Connection, plan: &Plan) {
+        for (flow, stream) in flows.iter().zip(0..) {
+            let [sender, receiver] = sample(at, stream, flow, connection, plan);
+            self.samples[0].push(sender);
+            self.samples[1].push(receiver);
+        }
+        if self.samples[0].len() > MAX_SAMPLES.max(4 * self.streams) {
+            self.thin_out();
+        }
+        self.next = at + self.period;
+    }
+
+    /// Leaves every second snapshot.
+    fn thin_out(&mut self) {
+        let streams = self.streams;
+        for samples in &mut self.samples {
+            let mut index = 0;
+            samples.retain(|_| {
+                index += 1;
+                ((index - 1) / streams).is_multiple_of(2)
+            });
+        }
+        self.period = self.period * 2;
+    }
+}
+
+fn sample(at: Time, stream: u16, flow: &Flow, connection: &Connection, plan: &Plan) -> [Sample; 2] {
+    let agreed = |info: TcpInfo| TcpInfo {
+        timestamps: Some(connection.timestamps),
+        sack: Some(true),
+        window_scaling: Some(connection.scales[1].is_some()),
+        path_mtu: Some(plan.path.forward.inner_mtu()),
+        advmss: Some(connection.mss),
+        ..info
+    };
+    let at_span = at.since(Time::ZERO);
+    let sender = Sample {
+        at: at_span,
+        stream,
+        bytes: flow.sender.written(),
+        tcp: agreed(flow.sender.info(at)),
+        memory: Some(flow.sender.memory()),
+    };
+    let receiver = Sample {
+        at: at_span,
+        stream,
+        bytes: flow.receiver.bytes_read(),
+        tcp: agreed(flow.receiver.info(at)),
+        memory: Some(flow.receiver.memory()),
+    };
+    [sender, receiver]
+}

@@ -1,0 +1,252 @@
+//! Transfers in virtual time: what they keep to whatever the path does, and that a diagnosis names what was planted.
+
+use fullpipe_diagnose::diagnose;
+use fullpipe_link::Counters;
+use fullpipe_record::{
+    Buffer, Cause, Direction, Edit, Effects, Encapsulation, Evidence, Framing, HostSettings, IpVersion, Jitter, Limit,
+    LossPattern, Measurement, Path, PathDirection, Policer, Request,
+};
+use fullpipe_sim::{Granularity, NotModelled, Plan, Simulation};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
+use proptest::prelude::*;
+
+/// `mbps` over `rtt` milliseconds, with a queue of a bandwidth-delay product, for `seconds`, between hosts with large
+/// buffers.
+fn plan(mbps: u64, rtt: u64, seconds: u64) -> Plan {
+    let (rate, rtt) = (BitRate::from_mbps(mbps), Span::from_millis(rtt));
+    let direction = PathDirection {
+        rate: Some(rate),
+        delay: Span::ZERO,
+        queue: Some(rate.bytes_in(rtt)),
+        loss: None,
+        mtu: ByteCount::new(1500),
+        framing: Framing::Ethernet,
+        ip: IpVersion::V4,
+        encapsulation: Encapsulation::default(),
+        effects: Effects::default(),
+    };
+    let mut host = HostSettings::of_linux_6_18();
+    (host.tcp_rmem.max, host.tcp_wmem.max) = (ByteCount::from_mib(64), ByteCount::from_mib(64));
+    let request = Request { duration: Span::from_secs(seconds), ..Request::default() };
+    Plan::new(Path::symmetric(&direction, rtt), [host.clone(), host], request, 7)
+}
+
+fn measure(plan: Plan) -> Measurement {
+    Simulation::new(plan).unwrap().measure()
+}
+
+fn verdict(plan: Plan) -> (Limit, Cause) {
+    let bandwidth = plan.path.forward.rate;
+    let verdict = diagnose(&Evidence::of(&measure(plan), bandwidth, Framing::Ethernet));
+    (verdict.kind, verdict.cause)
+}
+
+fn with(plan: Plan, change: impl FnOnce(&mut Plan)) -> Plan {
+    let mut plan = plan;
+    change(&mut plan);
+    plan
+}
+
+#[test]
+fn a_planted_limit_is_named() {
+    let base = || plan(100, 20, 6);
+    let table: [(Limit, Cause, Plan); 9] = [
+        (Limit::Capacity, Cause::Link, base()),
+        (Limit::ReceiveWindow, Cause::TcpRmemMax, with(base(), |p| p.receiver.tcp_rmem.max = ByteCount::from_kib(128))),
+        (Limit::ReceiveWindow, Cause::NoWindowScaling, with(base(), |p| p.receiver.window_scaling = false)),
+        (
+            Limit::ReceiveWindow,
+            Cause::SoRcvbuf,
+            with(base(), |p| p.request.buffer = Buffer::Window(ByteCount::from_kib(64))),
+        ),
+        (Limit::SendBuffer, Cause::TcpWmemMax, with(base(), |p| p.sender.tcp_wmem.max = ByteCount::from_kib(128))),
+        (Limit::Loss, Cause::Random, with(base(), |p| p.path.forward.loss = Some(Ratio::new(0.003)))),
+        (
+            Limit::Loss,
+            Cause::Policer,
+            with(plan(200, 20, 6), |p| {
+                p.path.forward.effects.policer =
+                    Some(Policer { rate: BitRate::from_mbps(50), burst: ByteCount::from_kib(60) });
+            }),
+        ),
+        (Limit::Pacing, Cause::MaxPacingRate, with(base(), |p| p.request.pacing = Some(BitRate::from_mbps(30)))),
+        (Limit::SenderApplication, Cause::RateLimited, with(base(), |p| p.request.rate = Some(BitRate::from_mbps(20)))),
+    ];
+    let failed: Vec<_> = table
+        .into_iter()
+        .map(|(kind, cause, plan)| ((kind, cause), verdict(plan)))
+        .filter(|(planted, named)| planted != named)
+        .collect();
+    assert!(failed.is_empty(), "planted, named: {failed:?}");
+}
+
+#[test]
+fn a_slow_reader_is_named() {
+    let slow = with(plan(100, 20, 6), |p| p.reads = Some(BitRate::from_mbps(20)));
+    assert_eq!(verdict(slow).0, Limit::ReceiverApplication);
+}
+
+#[test]
+fn every_control_fills_the_link_and_both_ways_round() {
+    for (control, direction) in [
+        ("reno", Direction::Upload),
+        ("cubic", Direction::Upload),
+        ("cubic", Direction::Download),
+        ("bbr", Direction::Upload),
+    ] {
+        let measurement = measure(with(plan(50, 30, 5), |p| {
+            p.request.congestion = Some(control.to_owned());
+            p.request.direction = direction;
+        }));
+        let payload = BitRate::from_mbps(50).scaled(1448.0 / 1538.0);
+        let share = measurement.summary.rate.relative_to(payload);
+        assert!((0.94..=1.001).contains(&share), "{control} {direction:?}: {share}");
+        assert_eq!(measurement.sender().samples.last().unwrap().tcp.total_rto, Some(SegCount::ZERO), "{control}");
+    }
+}
+
+#[test]
+fn a_number_of_bytes_arrives_once_and_whole() {
+    for bytes in [1, 1448, 1449, 100_000, 5_000_000] {
+        let measurement = measure(with(plan(100, 20, 1), |p| {
+            p.request.bytes = Some(ByteCount::new(bytes));
+            p.path.forward.loss = Some(Ratio::new(0.01));
+        }));
+        let summary = &measurement.summary;
+        assert_eq!((summary.sent.get(), summary.received.get()), (bytes, bytes));
+        assert!(summary.duration < Span::from_secs(20), "{bytes}: {}", summary.duration);
+    }
+}
+
+#[test]
+fn planted_losses_are_the_segments_that_are_sent_again() {
+    let lost = vec![200, 5_000, 5_001, 9_000];
+    for granularity in [Granularity::Segment, Granularity::Cut] {
+        let measurement = measure(with(plan(100, 20, 3), |p| {
+            p.granularity = granularity;
+            p.path.forward.queue = Some(ByteCount::from_mib(64));
+            p.path.forward.effects.losses = Some(LossPattern::Listed(lost.clone()));
+        }));
+        assert_eq!(measurement.validity.injected_losses, Some(4));
+        assert_eq!(measurement.summary.retransmits, Some(SegCount::new(4)), "{granularity:?}");
+    }
+}
+
+#[test]
+fn streams_share_a_link() {
+    let measurement = measure(with(plan(100, 20, 20), |p| p.request.streams = 8));
+    let rates: Vec<f64> = measurement.streams.iter().map(|stream| stream.received.as_f64()).collect();
+    let (sum, squares) = (rates.iter().sum::<f64>(), rates.iter().map(|rate| rate * rate).sum::<f64>());
+    let fairness = sum * sum / (8.0 * squares);
+    assert!(fairness > 0.8, "{fairness}: {rates:?}");
+    assert!(measurement.summary.rate > BitRate::from_mbps(88), "{}", measurement.summary.rate);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_and_another_one_others() {
+    let bytes = |seed| {
+        let plan = with(plan(50, 20, 3), |p| {
+            p.seed = seed;
+            p.request.streams = 3;
+            p.path.forward.loss = Some(Ratio::new(0.001));
+        });
+        serde_json::to_vec(&measure(plan)).unwrap()
+    };
+    assert!(bytes(1) == bytes(1));
+    assert!(bytes(1) != bytes(2));
+}
+
+#[test]
+fn what_is_not_modelled_is_refused_by_name() {
+    for (change, expected) in [
+        ((|p| p.request.congestion = Some("htcp".to_owned())) as fn(&mut Plan), "\"htcp\" is not modelled"),
+        (|p| p.request.direction = Direction::Both, "both directions"),
+        (|p| p.receiver.sack = false, "selective acknowledgements"),
+        (|p| p.path.forward.effects.edits = vec![Edit::StripSack], "selective acknowledgements"),
+    ] {
+        let refused: NotModelled = Simulation::new(with(plan(100, 20, 1), change)).unwrap_err();
+        assert!(refused.to_string().contains(expected), "{refused}");
+    }
+}
+
+#[test]
+fn a_middlebox_that_strips_the_scale_leaves_64_kib() {
+    for way in [Direction::Upload, Direction::Download] {
+        let measurement = measure(with(plan(100, 40, 5), |p| {
+            p.request.direction = way;
+            let edits = vec![Edit::StripWindowScale];
+            match way {
+                Direction::Download => p.path.reverse.effects.edits = edits,
+                _ => p.path.forward.effects.edits = edits,
+            }
+        }));
+        let most = measurement.sender().samples.iter().filter_map(|sample| sample.tcp.snd_wnd).max().unwrap();
+        assert!(most <= ByteCount::new(65_535), "{way:?}: {most}");
+        assert!(measurement.summary.rate < BitRate::from_mbps(14), "{way:?}: {}", measurement.summary.rate);
+    }
+}
+
+/// Any path that loses, reorders, copies and polices a little.
+fn paths() -> impl Strategy<Value = Plan> {
+    let effects = (0.0..0.03_f64, 0.0..0.01_f64, any::<bool>(), 0_u64..5);
+    let load = (1_u16..4, prop::sample::select(vec!["reno", "cubic", "bbr"]), any::<u64>());
+    (2_u64..40, 1_u64..60, 4_u64..200, effects, load).prop_map(|(mbps, rtt, queue, effects, load)| {
+        let (loss, copies, policed, jitter) = effects;
+        let (streams, control, seed) = load;
+        with(plan(mbps, rtt, 2), |p| {
+            let forward = &mut p.path.forward;
+            forward.queue = Some(ByteCount::new(queue * 1538));
+            forward.loss = Some(Ratio::new(loss));
+            forward.effects.duplicated = Ratio::new(copies);
+            forward.effects.corrupted = Ratio::new(copies);
+            forward.effects.policer =
+                policed.then_some(Policer { rate: BitRate::from_mbps(mbps), burst: ByteCount::from_kib(40) });
+            forward.effects.jitter = (jitter > 0).then(|| Jitter {
+                distribution: fullpipe_record::Distribution::Uniform(Span::from_millis(jitter)),
+                reorders: true,
+            });
+            p.path.reverse.loss = Some(Ratio::new(loss));
+            p.request.streams = streams;
+            p.request.congestion = Some(control.to_owned());
+            p.seed = seed;
+        })
+    })
+}
+
+fn on_the_way(counters: &Counters) -> Option<u64> {
+    let came = counters.offered.segments.get() + counters.duplicated.segments.get();
+    let gone = [
+        counters.lost,
+        counters.expired,
+        counters.too_big,
+        counters.policed,
+        counters.overflowed,
+        counters.aqm_dropped,
+        counters.delivered,
+    ];
+    came.checked_sub(gone.iter().map(|tally| tally.segments.get()).sum())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn stops_change_nothing_and_nothing_is_created(plan in paths(), step in 1_u64..400) {
+        let whole = serde_json::to_vec(&measure(plan.clone())).unwrap();
+        let mut stepped = Simulation::new(plan).unwrap();
+        let mut acknowledged = 0;
+        for stop in 1.. {
+            stepped.run_until(Time::ZERO + Span::from_millis(stop * step));
+            for counters in stepped.counters() {
+                prop_assert!(on_the_way(&counters).is_some(), "{counters:?}");
+            }
+            let now: u64 = stepped.segments().map(|[_, acknowledged]| acknowledged).sum();
+            prop_assert!(now >= acknowledged);
+            acknowledged = now;
+            if stepped.is_over() {
+                break;
+            }
+        }
+        prop_assert!(whole == serde_json::to_vec(&stepped.measure()).unwrap());
+    }
+}

@@ -1,0 +1,682 @@
+use crate::filter::Filter;
+use crate::rate::RateSample;
+
+/// Bandwidths are segments a microsecond, times 2^24 (`BW_SCALE`).
+const BANDWIDTH_SCALE: u32 = 24;
+/// Gains are 256ths (`BBR_UNIT`).
+const UNIT: u64 = 256;
+/// 2 ÷ ln 2: doubles the rate in a round trip (`bbr_high_gain`).
+const HIGH_GAIN: u64 = UNIT * 2885 / 1000 + 1;
+const DRAIN_GAIN: u64 = UNIT * 1000 / 2885;
+const WINDOW_GAIN: u64 = 2 * UNIT;
+/// `bbr_pacing_gain`: probes, drains what the probe queued, cruises.
+const CYCLE: [u64; 8] = [UNIT * 5 / 4, UNIT * 3 / 4, UNIT, UNIT, UNIT, UNIT, UNIT, UNIT];
+/// Round trips for which a bandwidth counts (`bbr_bw_rtts`).
+const BANDWIDTH_ROUNDS: u64 = 10;
+/// Seconds for which a least round-trip time counts (`bbr_min_rtt_win_sec`).
+const MIN_RTT_SECONDS: u64 = 10;
+/// Milliseconds with the least window (`bbr_probe_rtt_mode_ms`).
+const PROBE_RTT_MILLIS: u64 = 200;
+/// `bbr_cwnd_min_target`.
+const MIN_WINDOW: u64 = 4;
+/// Rounds without growth by a quarter after which the pipe is full (`bbr_full_bw_cnt`).
+const FULL_ROUNDS: u32 = 3;
+/// `bbr_extra_acked_win_rtts`.
+const EXTRA_ROUNDS: u32 = 5;
+/// `bbr_ack_epoch_acked_reset_thresh`.
+const MAX_EPOCH_ACKED: u64 = 1 << 20;
+/// `bbr_extra_acked_max_us`.
+const MAX_EXTRA_MICROS: u64 = 100_000;
+/// Rounds of an interval of the long-term estimate, at least (`bbr_lt_intvl_min_rtts`); at most four times that.
+const LONG_MIN_ROUNDS: u64 = 4;
+/// Lost ÷ delivered in 256ths above which such an interval counts (`bbr_lt_loss_thresh`).
+const LONG_LOSS: u64 = 50;
+/// Rounds for which the long-term estimate is used (`bbr_lt_bw_max_rtts`).
+const LONG_MAX_ROUNDS: u64 = 48;
+/// Bytes a second by which two such estimates may differ (`bbr_lt_bw_diff`).
+const LONG_DIFFERENCE: u64 = 4_000 / 8;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Startup,
+    Drain,
+    ProbeBandwidth,
+    ProbeRtt,
+}
+
+/// The state of loss recovery as BBR distinguishes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Open, disorder or reduced: no recovery.
+    Fine,
+    /// `TCP_CA_Recovery`.
+    Recovering,
+    /// `TCP_CA_Loss`.
+    TimedOut,
+}
+
+/// State of the connection after an acknowledgement.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Situation {
+    /// Of the host's clock.
+    pub(crate) micros: u64,
+    pub(crate) ticks: u64,
+    /// Nanoseconds until the next train may be sent (`tcp_wstamp_ns` − now).
+    pub(crate) departs_in: u64,
+    pub(crate) delivered: u64,
+    /// When the last of those was (`delivered_mstamp`).
+    pub(crate) delivered_at: u64,
+    /// Segments ever marked as lost (`tp->lost`).
+    pub(crate) lost: u64,
+    pub(crate) in_flight: u64,
+    pub(crate) cwnd: u64,
+    pub(crate) outcome: Outcome,
+    /// Microseconds; none before the first sample.
+    pub(crate) smoothed_rtt: u64,
+}
+
+/// The values that BBR sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Steering {
+    pub(crate) cwnd: u64,
+    /// Set when startup ends.
+    pub(crate) ssthresh: Option<u64>,
+    /// True if the rates of what is in flight shall not count (`app_limited` while the least round-trip time is
+    /// probed).
+    pub(crate) ignore_rates: bool,
+}
+
+/// BBR version 1 (`tcp_bbr.c`, the same from 4.9 to 6.18 but for the allowance for joined acknowledgements, which came
+/// with 5.1). Its version 3, which is not in the kernel, is not modelled.
+#[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "the kernel's own flags")]
+pub(crate) struct Bbr {
+    hz: u64,
+    mss: u64,
+    max_pacing_rate: u64,
+    random: u64,
+    mode: Mode,
+    /// Bytes a second (`sk_pacing_rate`).
+    pub(crate) pacing_rate: u64,
+    min_rtt: u64,
+    /// A tick.
+    min_rtt_at: u64,
+    /// A tick; none until the window has become small.
+    probe_rtt_until: Option<u64>,
+    probe_rtt_round_done: bool,
+    bandwidth: Filter,
+    rounds: u64,
+    round_start: bool,
+    /// Delivered segments at which a round ends (`next_rtt_delivered`).
+    round_until: u64,
+    cycle_at: u64,
+    cycle: usize,
+    pacing_gain: u64,
+    window_gain: u64,
+    before: Outcome,
+    conserving: bool,
+    idle_restart: bool,
+    prior_cwnd: u64,
+    full: bool,
+    full_bandwidth: u64,
+    full_count: u32,
+    ack_epoch: u64,
+    ack_epoch_acked: u64,
+    extra: [u64; 2],
+    extra_rounds: u32,
+    extra_index: usize,
+    long: LongTerm,
+}
+
+/// The long-term estimate, by which BBR notices a policer.
+#[derive(Debug, Clone, Default)]
+struct LongTerm {
+    sampling: bool,
+    in_use: bool,
+    rounds: u64,
+    bandwidth: u64,
+    /// Begin of the interval: milliseconds, segments delivered and lost.
+    at: u64,
+    delivered: u64,
+    lost: u64,
+}
+
+impl Bbr {
+    /// Of a connection whose handshake took `rtt` microseconds (`bbr_init`).
+    pub(crate) fn new(hz: u64, mss: u64, max_pacing_rate: u64, seed: u64, rtt: u64, situation: &Situation) -> Self {
+        let mut bbr = Self {
+            hz,
+            mss,
+            max_pacing_rate,
+            random: seed,
+            mode: Mode::Startup,
+            pacing_rate: 0,
+            min_rtt: rtt.max(1),
+            min_rtt_at: situation.ticks,
+            probe_rtt_until: None,
+            probe_rtt_round_done: false,
+            bandwidth: Filter::new(0, 0),
+            rounds: 0,
+            round_start: false,
+            round_until: 0,
+            cycle_at: 0,
+            cycle: 0,
+            pacing_gain: HIGH_GAIN,
+            window_gain: HIGH_GAIN,
+            before: Outcome::Fine,
+            conserving: false,
+            idle_restart: false,
+            prior_cwnd: 0,
+            full: false,
+            full_bandwidth: 0,
+            full_count: 0,
+            ack_epoch: situation.micros,
+            ack_epoch_acked: 0,
+            extra: [0; 2],
+            extra_rounds: 0,
+            extra_index: 0,
+            long: LongTerm::default(),
+        };
+        bbr.long.begin(situation);
+        let first = (situation.cwnd << BANDWIDTH_SCALE) / situation.smoothed_rtt.max(1);
+        bbr.pacing_rate = bbr.paced(first, HIGH_GAIN);
+        bbr
+    }
+
+    /// Takes an acknowledgement in (`bbr_main`).
+    pub(crate) fn acknowledged(&mut self, sample: &RateSample, now: &Situation) -> Steering {
+        let mut steering = Steering { cwnd: now.cwnd, ssthresh: None, ignore_rates: false };
+        self.update_bandwidth(sample, now);
+        self.update_aggregation(sample, now);
+        self.update_cycle(sample, now);
+        self.check_full(sample);
+        steering.ssthresh = self.check_drain(now);
+        self.update_min_rtt(sample, now, &mut steering);
+        self.update_gains();
+        let bandwidth = self.estimate();
+        let rate = self.paced(bandwidth, self.pacing_gain);
+        if self.full || rate > self.pacing_rate {
+            self.pacing_rate = rate;
+        }
+        steering.cwnd = self.window(sample, now, steering.cwnd, bandwidth);
+        steering
+    }
+
+    /// `bbr_min_tso_segs`.
+    pub(crate) const fn min_train(&self) -> u64 {
+        if self.pacing_rate < 1_200_000 / 8 { 1 } else { 2 }
+    }
+
+    /// `bbr_save_cwnd`, when recovery begins.
+    pub(crate) fn save_window(&mut self, cwnd: u64) {
+        self.prior_cwnd =
+            if self.before == Outcome::Fine && self.mode != Mode::ProbeRtt { cwnd } else { self.prior_cwnd.max(cwnd) };
+    }
+
+    /// `bbr_set_state`: a timeout ends a round.
+    pub(crate) fn timed_out(&mut self, now: &Situation) {
+        self.before = Outcome::TimedOut;
+        self.full_bandwidth = 0;
+        self.round_start = true;
+        let mut sample = RateSample::new(0);
+        sample.losses = 1;
+        self.sample_long_term(&sample, now);
+    }
+
+    /// `bbr_undo_cwnd`.
+    pub(crate) fn undone(&mut self, now: &Situation) {
+        self.full_bandwidth = 0;
+        self.full_count = 0;
+        self.long.reset(now);
+    }
+
+    /// Data comes after the program had left the connection without (`bbr_cwnd_event`). Returns the window.
+    pub(crate) fn restarted(&mut self, now: &Situation) -> u64 {
+        self.idle_restart = true;
+        self.ack_epoch = now.micros;
+        self.ack_epoch_acked = 0;
+        if self.mode == Mode::ProbeBandwidth {
+            let rate = self.paced(self.estimate(), UNIT);
+            if self.full || rate > self.pacing_rate {
+                self.pacing_rate = rate;
+            }
+        } else if self.mode == Mode::ProbeRtt {
+            return self.end_probe_rtt(now, now.cwnd);
+        }
+        now.cwnd
+    }
+
+    fn max_bandwidth(&self) -> u64 {
+        self.bandwidth.get()
+    }
+
+    /// `bbr_bw`.
+    fn estimate(&self) -> u64 {
+        if self.long.in_use { self.long.bandwidth } else { self.max_bandwidth() }
+    }
+
+    /// `bbr_rate_bytes_per_sec`: one percent below the estimate.
+    fn bytes_per_second(&self, bandwidth: u64, gain: u64) -> u64 {
+        let rate = (u128::from(bandwidth) * u128::from(self.mss) * u128::from(gain)) >> 8;
+        u64::try_from((rate * (1_000_000 / 100 * 99)) >> BANDWIDTH_SCALE).unwrap_or(u64::MAX)
+    }
+
+    fn paced(&self, bandwidth: u64, gain: u64) -> u64 {
+        self.bytes_per_second(bandwidth, gain).min(self.max_pacing_rate)
+    }
+
+    /// `bbr_tso_segs_goal`.
+    fn train(&self) -> u64 {
+        const MAX_BYTES: u64 = 65_536 - 1 - 320;
+        let bytes = (self.pacing_rate >> 10).min(MAX_BYTES);
+        (bytes / self.mss).max(self.min_train()).min(0x7f)
+    }
+
+    /// `bbr_bdp`.
+    fn bdp(&self, bandwidth: u64, gain: u64) -> u64 {
+        let segments = (u128::from(bandwidth) * u128::from(self.min_rtt) * u128::from(gain)) >> 8;
+        segments.div_ceil(1 << BANDWIDTH_SCALE) as u64
+    }
+
+    /// `bbr_quantization_budget`.
+    fn with_budget(&self, cwnd: u64) -> u64 {
+        let even = (cwnd + 3 * self.train() + 1) & !1;
+        if self.mode == Mode::ProbeBandwidth && self.cycle == 0 { even + 2 } else { even }
+    }
+
+    /// `bbr_inflight`.
+    fn in_flight_for(&self, bandwidth: u64, gain: u64) -> u64 {
+        self.with_budget(self.bdp(bandwidth, gain))
+    }
+
+    /// `bbr_packets_in_net_at_edt`.
+    fn in_flight_at_departure(&self, in_flight: u64, now: &Situation) -> u64 {
+        let delivered = (u128::from(self.estimate()) * u128::from(now.departs_in / 1_000)) >> BANDWIDTH_SCALE;
+        let leaving = if self.pacing_gain > UNIT { self.train() } else { 0 };
+        (in_flight + leaving).saturating_sub(delivered as u64)
+    }
+
+    fn update_bandwidth(&mut self, sample: &RateSample, now: &Situation) {
+        self.round_start = false;
+        let (Some((delivered, interval)), Some(prior)) = (sample.rate, sample.prior_delivered()) else { return };
+        if prior >= self.round_until {
+            self.round_until = now.delivered;
+            self.rounds += 1;
+            self.round_start = true;
+            self.conserving = false;
+        }
+        self.sample_long_term(sample, now);
+        let bandwidth = (delivered << BANDWIDTH_SCALE) / interval;
+        if !sample.app_limited || bandwidth >= self.max_bandwidth() {
+            self.bandwidth.raise(BANDWIDTH_ROUNDS, self.rounds, bandwidth);
+        }
+    }
+
+    /// `bbr_lt_bw_sampling`.
+    fn sample_long_term(&mut self, sample: &RateSample, now: &Situation) {
+        if self.long.in_use {
+            if self.mode == Mode::ProbeBandwidth && self.round_start {
+                self.long.rounds += 1;
+                if self.long.rounds >= LONG_MAX_ROUNDS {
+                    self.long.reset(now);
+                    self.probe_bandwidth(now);
+                }
+            }
+            return;
+        }
+        let Some(bandwidth) = self.long.sample(sample, self.round_start, now) else { return };
+        let before = self.long.bandwidth;
+        if before > 0 {
+            let difference = bandwidth.abs_diff(before);
+            if difference * UNIT <= UNIT / 8 * before || self.bytes_per_second(difference, UNIT) <= LONG_DIFFERENCE {
+                self.long.bandwidth = u64::midpoint(bandwidth, before);
+                self.long.in_use = true;
+                self.pacing_gain = UNIT;
+                self.long.rounds = 0;
+                return;
+            }
+        }
+        self.long.bandwidth = bandwidth;
+        self.long.begin(now);
+    }
+
+    /// `bbr_update_ack_aggregation`.
+    fn update_aggregation(&mut self, sample: &RateSample, now: &Situation) {
+        if sample.acked == 0 || sample.rate.is_none() {
+            return;
+        }
+        if self.round_start {
+            self.extra_rounds = (self.extra_rounds + 1).min(0x1f);
+            if self.extra_rounds >= EXTRA_ROUNDS {
+                self.extra_rounds = 0;
+                self.extra_index ^= 1;
+                self.extra[self.extra_index & 1] = 0;
+            }
+        }
+        let epoch = now.delivered_at.saturating_sub(self.ack_epoch);
+        let mut expected = ((u128::from(self.estimate()) * u128::from(epoch)) >> BANDWIDTH_SCALE) as u64;
+        if self.ack_epoch_acked <= expected || self.ack_epoch_acked + sample.acked >= MAX_EPOCH_ACKED {
+            self.ack_epoch_acked = 0;
+            self.ack_epoch = now.delivered_at;
+            expected = 0;
+        }
+        self.ack_epoch_acked = (self.ack_epoch_acked + sample.acked).min(MAX_EPOCH_ACKED - 1);
+        let extra = (self.ack_epoch_acked - expected).min(now.cwnd);
+        let most = &mut self.extra[self.extra_index & 1];
+        *most = (*most).max(extra);
+    }
+
+    /// `bbr_update_cycle_phase`.
+    fn update_cycle(&mut self, sample: &RateSample, now: &Situation) {
+        if self.mode == Mode::ProbeBandwidth && self.is_next_phase(sample, now) {
+            self.advance_cycle(now);
+        }
+    }
+
+    fn is_next_phase(&self, sample: &RateSample, now: &Situation) -> bool {
+        let whole = now.delivered_at.saturating_sub(self.cycle_at) > self.min_rtt;
+        if self.pacing_gain == UNIT {
+            return whole;
+        }
+        let in_flight = self.in_flight_at_departure(sample.prior_in_flight, now);
+        let bandwidth = self.max_bandwidth();
+        if self.pacing_gain > UNIT {
+            return whole && (sample.losses > 0 || in_flight >= self.in_flight_for(bandwidth, self.pacing_gain));
+        }
+        whole || in_flight <= self.in_flight_for(bandwidth, UNIT)
+    }
+
+    fn advance_cycle(&mut self, now: &Situation) {
+        self.cycle = (self.cycle + 1) & (CYCLE.len() - 1);
+        self.cycle_at = now.delivered_at;
+    }
+
+    /// `bbr_reset_probe_bw_mode`: any phase but the one that drains.
+    fn probe_bandwidth(&mut self, now: &Situation) {
+        self.mode = Mode::ProbeBandwidth;
+        // Knuth's generator; its high bits are random enough for one of seven.
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.cycle = CYCLE.len() - 1 - ((self.random >> 33) % 7) as usize;
+        self.advance_cycle(now);
+    }
+
+    /// `bbr_check_full_bw_reached`.
+    fn check_full(&mut self, sample: &RateSample) {
+        if self.full || !self.round_start || sample.app_limited {
+            return;
+        }
+        if self.max_bandwidth() >= (self.full_bandwidth * (UNIT * 5 / 4)) >> 8 {
+            self.full_bandwidth = self.max_bandwidth();
+            self.full_count = 0;
+            return;
+        }
+        self.full_count += 1;
+        self.full = self.full_count >= FULL_ROUNDS;
+    }
+
+    /// `bbr_check_drain`.
+    fn check_drain(&mut self, now: &Situation) -> Option<u64> {
+        let mut ssthresh = None;
+        let enough = || self.in_flight_for(self.max_bandwidth(), UNIT);
+        if self.mode == Mode::Startup && self.full {
+            ssthresh = Some(enough());
+            self.mode = Mode::Drain;
+        }
+        if self.mode == Mode::Drain
+            && self.in_flight_at_departure(now.in_flight, now) <= self.in_flight_for(self.max_bandwidth(), UNIT)
+        {
+            self.probe_bandwidth(now);
+        }
+        ssthresh
+    }
+
+    /// `bbr_update_min_rtt`.
+    fn update_min_rtt(&mut self, sample: &RateSample, now: &Situation, steering: &mut Steering) {
+        let expired = now.ticks > self.min_rtt_at + MIN_RTT_SECONDS * self.hz;
+        if let Some(rtt) = sample.rtt
+            && (rtt <= self.min_rtt || expired)
+        {
+            self.min_rtt = rtt;
+            self.min_rtt_at = now.ticks;
+        }
+        if expired && !self.idle_restart && self.mode != Mode::ProbeRtt {
+            self.mode = Mode::ProbeRtt;
+            self.save_window_in_probe(now.cwnd);
+            self.probe_rtt_until = None;
+        }
+        if self.mode == Mode::ProbeRtt {
+            steering.ignore_rates = true;
+            steering.cwnd = self.stay_in_probe_rtt(now, steering.cwnd);
+        }
+        if sample.rate.is_some_and(|(delivered, _)| delivered > 0) {
+            self.idle_restart = false;
+        }
+    }
+
+    /// `bbr_save_cwnd` when the mode is already that of the probe, which never counts as good.
+    fn save_window_in_probe(&mut self, cwnd: u64) {
+        self.prior_cwnd = self.prior_cwnd.max(cwnd);
+    }
+
+    fn stay_in_probe_rtt(&mut self, now: &Situation, cwnd: u64) -> u64 {
+        if self.probe_rtt_until.is_none() {
+            if now.in_flight <= MIN_WINDOW {
+                self.probe_rtt_until = Some(now.ticks + (PROBE_RTT_MILLIS * self.hz).div_ceil(1_000));
+                self.probe_rtt_round_done = false;
+                self.round_until = now.delivered;
+            }
+            return cwnd;
+        }
+        self.probe_rtt_round_done |= self.round_start;
+        if self.probe_rtt_round_done { self.end_probe_rtt(now, cwnd) } else { cwnd }
+    }
+
+    /// `bbr_check_probe_rtt_done`.
+    fn end_probe_rtt(&mut self, now: &Situation, cwnd: u64) -> u64 {
+        if self.probe_rtt_until.is_none_or(|until| now.ticks <= until) {
+            return cwnd;
+        }
+        self.min_rtt_at = now.ticks;
+        if self.full {
+            self.probe_bandwidth(now);
+        } else {
+            self.mode = Mode::Startup;
+        }
+        cwnd.max(self.prior_cwnd)
+    }
+
+    /// `bbr_update_gains`.
+    fn update_gains(&mut self) {
+        let cruise = if self.long.in_use { UNIT } else { CYCLE[self.cycle & (CYCLE.len() - 1)] };
+        (self.pacing_gain, self.window_gain) = match self.mode {
+            Mode::Startup => (HIGH_GAIN, HIGH_GAIN),
+            Mode::Drain => (DRAIN_GAIN, HIGH_GAIN),
+            Mode::ProbeBandwidth => (cruise, WINDOW_GAIN),
+            Mode::ProbeRtt => (UNIT, UNIT),
+        };
+    }
+
+    /// `bbr_set_cwnd`.
+    fn window(&mut self, sample: &RateSample, now: &Situation, cwnd: u64, bandwidth: u64) -> u64 {
+        let mut cwnd = cwnd;
+        if sample.acked > 0 {
+            cwnd = self.recover(sample, now, cwnd);
+            if !self.conserving {
+                let target = self.bdp(bandwidth, self.window_gain) + self.aggregation();
+                let target = self.with_budget(target);
+                if self.full {
+                    cwnd = (cwnd + sample.acked).min(target);
+                } else if cwnd < target || now.delivered < crate::window::Window::INITIAL {
+                    cwnd += sample.acked;
+                }
+                cwnd = cwnd.max(MIN_WINDOW);
+            }
+        }
+        if self.mode == Mode::ProbeRtt { cwnd.min(MIN_WINDOW) } else { cwnd }
+    }
+
+    /// `bbr_set_cwnd_to_recover_or_restore`.
+    fn recover(&mut self, sample: &RateSample, now: &Situation, cwnd: u64) -> u64 {
+        let mut cwnd = if sample.losses > 0 { cwnd.saturating_sub(sample.losses).max(1) } else { cwnd };
+        let conserved = now.in_flight + sample.acked;
+        if now.outcome == Outcome::Recovering && self.before != Outcome::Recovering {
+            self.conserving = true;
+            self.round_until = now.delivered;
+            cwnd = conserved;
+        } else if self.before != Outcome::Fine && now.outcome == Outcome::Fine {
+            cwnd = cwnd.max(self.prior_cwnd);
+            self.conserving = false;
+        }
+        self.before = now.outcome;
+        if self.conserving { cwnd.max(conserved) } else { cwnd }
+    }
+
+    /// `bbr_ack_aggregation_cwnd`.
+    fn aggregation(&self) -> u64 {
+        if !self.full {
+            return 0;
+        }
+        let most = ((u128::from(self.estimate()) * u128::from(MAX_EXTRA_MICROS)) >> BANDWIDTH_SCALE) as u64;
+        self.extra.iter().copied().max().unwrap_or(0).min(most)
+    }
+}
+
+impl LongTerm {
+    /// `bbr_reset_lt_bw_sampling_interval`.
+    fn begin(&mut self, now: &Situation) {
+        self.at = now.delivered_at / 1_000;
+        self.delivered = now.delivered;
+        self.lost = now.lost;
+        self.rounds = 0;
+    }
+
+    /// `bbr_reset_lt_bw_sampling`.
+    fn reset(&mut self, now: &Situation) {
+        *self = Self::default();
+        self.begin(now);
+    }
+
+    /// Returns the bandwidth of an interval that is over and lost much.
+    fn sample(&mut self, sample: &RateSample, round_start: bool, now: &Situation) -> Option<u64> {
+        if !self.sampling {
+            if sample.losses == 0 {
+                return None;
+            }
+            self.begin(now);
+            self.sampling = true;
+        }
+        if sample.app_limited {
+            self.reset(now);
+            return None;
+        }
+        self.rounds += u64::from(round_start);
+        if self.rounds < LONG_MIN_ROUNDS {
+            return None;
+        }
+        if self.rounds > 4 * LONG_MIN_ROUNDS {
+            self.reset(now);
+            return None;
+        }
+        let (lost, delivered) = (now.lost - self.lost, now.delivered - self.delivered);
+        if sample.losses == 0 || delivered == 0 || lost << 8 < LONG_LOSS * delivered {
+            return None;
+        }
+        let millis = (now.delivered_at / 1_000).saturating_sub(self.at);
+        if millis == 0 {
+            return None;
+        }
+        Some((delivered << BANDWIDTH_SCALE) / (millis * 1_000))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rate::Delivery;
+
+    const RTT: u64 = 100_000;
+
+    /// A pipe of `bdp` segments that acknowledges what is sent one round trip later, a window at a time.
+    struct Pipe {
+        bbr: Bbr,
+        delivery: Delivery,
+        now: Situation,
+        bdp: u64,
+    }
+
+    impl Pipe {
+        fn new(bdp: u64) -> Self {
+            let now = Situation {
+                micros: 1_000_000,
+                ticks: 250,
+                departs_in: 0,
+                delivered: 0,
+                delivered_at: 1_000_000,
+                lost: 0,
+                in_flight: 0,
+                cwnd: 10,
+                outcome: Outcome::Fine,
+                smoothed_rtt: RTT,
+            };
+            Self { bbr: Bbr::new(250, 1448, u64::MAX, 1, RTT, &now), delivery: Delivery::default(), now, bdp }
+        }
+
+        /// A round trip in which at most a pipe's worth is delivered, and the queue adds to its time.
+        fn round(&mut self, losses: u64) {
+            let cwnd = self.now.cwnd;
+            let queue = cwnd.saturating_sub(self.bdp);
+            let rtt = RTT + queue * RTT / self.bdp;
+            let sent = self.delivery.sent(self.now.micros, true);
+            self.now.micros += rtt;
+            self.now.ticks = self.now.micros / 4_000;
+            self.delivery.delivered += cwnd;
+            let mut sample = RateSample::new(cwnd);
+            (sample.acked, sample.losses, sample.rtt) = (cwnd, losses, Some(rtt));
+            let mut first = 0;
+            sample.deliver(&mut first, sent, self.delivery.delivered);
+            self.delivery.finish(&mut sample, self.now.micros, RTT);
+            self.now.delivered = self.delivery.delivered;
+            self.now.delivered_at = self.now.micros;
+            self.now.lost += losses;
+            self.now.in_flight = 0;
+            self.now.cwnd = self.bbr.acknowledged(&sample, &self.now).cwnd;
+        }
+    }
+
+    #[test]
+    fn startup_finds_the_bandwidth_and_ends() {
+        let mut pipe = Pipe::new(1_000);
+        for _ in 0..20 {
+            pipe.round(0);
+        }
+        assert_eq!(pipe.bbr.mode, Mode::ProbeBandwidth);
+        let bandwidth = (pipe.bbr.max_bandwidth() * RTT) >> BANDWIDTH_SCALE;
+        assert!((998..=1_001).contains(&bandwidth), "{bandwidth}");
+        // Twice the product and its allowances.
+        assert!((2_000..3_100).contains(&pipe.now.cwnd), "{}", pipe.now.cwnd);
+    }
+
+    #[test]
+    fn after_ten_seconds_the_round_trip_is_probed_with_four_segments() {
+        let mut pipe = Pipe::new(1_000);
+        let mut least = u64::MAX;
+        for _ in 0..200 {
+            pipe.round(0);
+            if pipe.now.ticks > 3_000 {
+                least = least.min(pipe.now.cwnd);
+            }
+        }
+        assert_eq!(least, 4);
+        assert_eq!(pipe.bbr.mode, Mode::ProbeBandwidth);
+        assert!(pipe.now.cwnd > 1_000);
+    }
+
+    #[test]
+    fn many_losses_at_an_even_rate_are_a_policer() {
+        let mut pipe = Pipe::new(1_000);
+        for _ in 0..60 {
+            pipe.round(pipe.now.cwnd / 3);
+        }
+        assert!(pipe.bbr.long.in_use);
+    }
+}

@@ -1,0 +1,94 @@
+use fullpipe_units::{ByteCount, SegCount};
+
+use crate::clock::Stamp;
+
+/// Segments of one size that a sender hands to the network at once, numbered from the first of the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Burst {
+    /// Number of its first segment.
+    pub first: u64,
+    /// Number of segments.
+    pub segments: SegCount,
+    /// Time at which they were sent, by the sender's clock.
+    pub stamp: Stamp,
+    /// The latest stamp of the receiver that the sender has seen.
+    pub echo: Stamp,
+    /// True if it carries no payload and only asks for an acknowledgement: the probe of a closed window.
+    pub is_probe: bool,
+}
+
+/// An acknowledgement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ack {
+    /// The first segment that has not arrived in order.
+    pub next: u64,
+    /// The window from there on.
+    pub window: ByteCount,
+    /// Segments that arrived out of order, and one that arrived twice.
+    pub blocks: Blocks,
+    /// Time at which it was sent, by the receiver's clock.
+    pub stamp: Stamp,
+    /// The stamp of the segment that it answers (`ts_recent`).
+    pub echo: Stamp,
+}
+
+/// Greatest number of blocks in an acknowledgement: the options of a header have 40 bytes.
+const MAX_BLOCKS: usize = 4;
+
+/// Blocks of a selective acknowledgement (RFC 2018), newest first; where segments arrived twice, a block of those comes
+/// before (RFC 2883).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Blocks {
+    count: u8,
+    /// From the acknowledged segment on, which a block of what arrived twice lies before, and length.
+    blocks: [(i32, u32); MAX_BLOCKS],
+}
+
+impl Blocks {
+    /// Adds the segments from `start` up to `end` to an acknowledgement of `next`; nothing where there is no room.
+    pub(crate) fn push(&mut self, next: u64, (start, end): (u64, u64)) {
+        if let Some(block) = self.blocks.get_mut(usize::from(self.count)) {
+            *block = (start.wrapping_sub(next) as i32, end.saturating_sub(start) as u32);
+            self.count += 1;
+        }
+    }
+
+    /// Returns the blocks of an acknowledgement of `next`, each from its first segment up to behind its last.
+    pub fn of(&self, next: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.blocks.iter().take(usize::from(self.count)).map(move |&(start, length)| {
+            let start = next.wrapping_add_signed(i64::from(start));
+            (start, start.saturating_add(u64::from(length)))
+        })
+    }
+
+    /// Returns the number of blocks.
+    pub fn len(&self) -> usize {
+        usize::from(self.count)
+    }
+
+    /// Returns whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Bytes of the option, padding included; nothing where there are no blocks.
+    pub fn option_bytes(&self) -> ByteCount {
+        ByteCount::new(if self.count == 0 { 0 } else { 4 + 8 * u64::from(self.count) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_kept_on_both_sides_of_the_acknowledged_segment() {
+        let mut blocks = Blocks::default();
+        assert_eq!(blocks.option_bytes(), ByteCount::ZERO);
+        for block in [(90, 95), (120, 130), (105, 110), (140, 150), (160, 170)] {
+            blocks.push(100, block);
+        }
+        assert_eq!(blocks.of(100).collect::<Vec<_>>(), [(90, 95), (120, 130), (105, 110), (140, 150)]);
+        assert_eq!((blocks.len(), blocks.option_bytes()), (4, ByteCount::new(36)));
+    }
+}

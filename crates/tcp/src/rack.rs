@@ -1,0 +1,134 @@
+use crate::clock::Stamp;
+use crate::rate::RateSample;
+use crate::scoreboard::Delivered;
+
+/// Recent acknowledgement (RFC 8985; `tcp_recovery.c`): what the detection of losses by time knows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rack {
+    /// When the segment was sent that was sent last of all that were delivered, and its end (`mstamp`, `end_seq`).
+    pub(crate) newest: (u64, u64),
+    /// Its round-trip time.
+    pub(crate) rtt: u64,
+    /// `rack.advanced`: something was delivered since losses were last sought.
+    pub(crate) advanced: bool,
+    /// `reo_wnd_steps`: quarters of the least round-trip time to wait for what may be reordered.
+    pub(crate) steps: u64,
+    /// `reo_wnd_persist`: recoveries until the wait is short again.
+    pub(crate) persist: u8,
+    /// `dsack_seen`.
+    pub(crate) duplicate_seen: bool,
+    /// `last_delivered`.
+    adjusted_at: u64,
+}
+
+impl Rack {
+    /// `TCP_RACK_RECOVERY_THRESH`.
+    pub(crate) const RECOVERIES: u8 = 16;
+
+    pub(crate) const fn new() -> Self {
+        Self { newest: (0, 0), rtt: 0, advanced: false, steps: 1, persist: 0, duplicate_seen: false, adjusted_at: 0 }
+    }
+
+    /// `tcp_rack_advance`: what was sent again and arrived too soon may have been the first copy.
+    pub(crate) fn advance(&mut self, part: &Delivered, now: u64, min_rtt: u64) {
+        let rtt = now.saturating_sub(part.sent.at);
+        if part.again && rtt < min_rtt {
+            return;
+        }
+        self.advanced = true;
+        self.rtt = rtt;
+        self.newest = self.newest.max((part.sent.at, part.end));
+    }
+
+    /// Waits longer where segments were sent again for nothing (`tcp_rack_update_reo_wnd`).
+    pub(crate) fn adjust(&mut self, sample: &RateSample, delivered: u64) {
+        let Some(prior) = sample.prior_delivered() else { return };
+        if prior < self.adjusted_at {
+            self.duplicate_seen = false;
+        }
+        if self.duplicate_seen {
+            self.steps = (self.steps + 1).min(0xff);
+            self.duplicate_seen = false;
+            self.adjusted_at = delivered;
+            self.persist = Self::RECOVERIES;
+        } else if self.persist == 0 {
+            self.steps = 1;
+        }
+    }
+}
+
+/// The figures of one acknowledgement while it is taken in (`FLAG_…` and `struct tcp_sacktag_state`).
+#[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "the kernel's own flags")]
+pub(crate) struct Tally {
+    pub(crate) now: u64,
+    pub(crate) min_rtt: u64,
+    pub(crate) rack: Rack,
+    pub(crate) sample: RateSample,
+    /// `first_tx_mstamp`.
+    pub(crate) first_sent: u64,
+    /// The end of the recovery.
+    pub(crate) high: u64,
+    /// The stamp that the receiver sent back.
+    pub(crate) echo: Stamp,
+    /// When the first and the last of the acknowledged segments was sent that was sent only once.
+    pub(crate) acked: Option<(u64, u64)>,
+    /// `FLAG_RETRANS_DATA_ACKED`: its number covers segments that were sent again.
+    pub(crate) again: bool,
+    /// The same of those selectively acknowledged.
+    pub(crate) sacked: Option<(u64, u64)>,
+    /// The lowest segment that arrived behind a later one (`reord`).
+    pub(crate) reordered_from: u64,
+    /// `FLAG_SND_UNA_ADVANCED`.
+    pub(crate) advanced: bool,
+    /// `FLAG_DATA_SACKED`.
+    pub(crate) data_sacked: bool,
+    /// `FLAG_ORIG_SACK_ACKED`: something sent once arrived that was sent before the recovery began.
+    pub(crate) original: bool,
+    /// `FLAG_DSACKING_ACK`.
+    pub(crate) duplicate: bool,
+    /// `FLAG_DSACK_TLP`.
+    pub(crate) probe_duplicate: bool,
+    /// `FLAG_WIN_UPDATE`.
+    pub(crate) window_changed: bool,
+    /// `FLAG_SET_XMIT_TIMER`.
+    pub(crate) set_timer: bool,
+    /// Segments that arrived twice.
+    pub(crate) duplicates: u64,
+}
+
+impl Tally {
+    /// Takes in segments that this acknowledgement's number covers (`tcp_clean_rtx_queue`).
+    pub(crate) fn acknowledge(&mut self, part: &Delivered, stamp: Stamp) {
+        if !part.again {
+            self.reordered_from = self.reordered_from.min(part.first);
+            self.original |= part.end <= self.high;
+            self.acked = Some((self.acked.map_or(part.sent.at, |(first, _)| first), part.sent.at));
+        }
+        self.again |= part.again;
+        // An echo from before a retransmission shows that the first copy arrived (`tcp_skb_spurious_retrans`).
+        if !(part.again && self.echo < stamp) {
+            self.rack.advance(part, self.now, self.min_rtt);
+        }
+        self.deliver(part);
+    }
+
+    /// Takes in segments that one of its blocks covers (`tcp_sacktag_one`), up to `highest` before it.
+    pub(crate) fn sack(&mut self, part: &Delivered, highest: u64) {
+        self.rack.advance(part, self.now, self.min_rtt);
+        if !part.again {
+            if part.first < highest {
+                self.reordered_from = self.reordered_from.min(part.first);
+            }
+            self.original |= part.end <= self.high;
+            self.sacked = Some((self.sacked.map_or(part.sent.at, |(first, _)| first), part.sent.at));
+        }
+        self.data_sacked = true;
+        self.deliver(part);
+    }
+
+    fn deliver(&mut self, part: &Delivered) {
+        self.sample.acked += part.segments;
+        self.sample.deliver(&mut self.first_sent, part.sent, part.end);
+    }
+}

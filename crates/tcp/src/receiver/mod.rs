@@ -1,0 +1,553 @@
+//! The receiving end of a connection, from the moment at which its handshake is over.
+
+mod reassembly;
+mod tuning;
+
+use fullpipe_record::{SocketMemory, TcpInfo};
+use fullpipe_units::{ByteCount, SegCount, Span, Time};
+
+use crate::clock::{Clock, Stamp};
+use crate::packet::{Ack, Burst};
+use crate::rate::earlier;
+use reassembly::Reassembly;
+pub use tuning::Autotuning;
+use tuning::Tuning;
+
+/// `TCP_MAX_QUICKACKS`.
+const MAX_QUICK: u64 = 16;
+/// `TCP_ATO_MIN` and `TCP_DELACK_MIN`, in microseconds: 40 ms.
+const MIN_DELAY: u64 = 40_000;
+/// Greatest delay (`HZ / 2` and `TCP_DELACK_MAX` leave 200 ms).
+const MAX_DELAY: u64 = 200_000;
+/// `TCP_FASTRETRANS_THRESH`: so many acknowledgements of the same segment are never held back.
+const NEVER_HELD: u64 = 3;
+/// `tcp_comp_sack_nr`, `tcp_comp_sack_delay_ns` and `tcp_comp_sack_slack_ns`, since 4.18.
+const MAX_HELD: u64 = 44;
+const MAX_HOLD: u64 = 1_000_000;
+const HOLD_SLACK: u64 = 100_000;
+
+/// The properties of a receiving end.
+#[derive(Debug, Clone)]
+pub struct ReceiverSetup {
+    /// Clocks of its host.
+    pub clock: Clock,
+    /// Payload of a segment.
+    pub mss: ByteCount,
+    /// Receive buffer at first.
+    pub buffer: ByteCount,
+    /// The most that it grows to; the same where it does not.
+    pub max_buffer: ByteCount,
+    /// The rules of its growth.
+    pub autotuning: Autotuning,
+    /// Share of the buffer that is window, in 256ths: before the first data, and from then on.
+    pub share: [u16; 2],
+    /// The shift of the windows; none without the option.
+    pub window_scale: Option<u8>,
+    /// The window of its handshake segment.
+    pub first_window: ByteCount,
+    /// Blocks in an acknowledgement, at most: 3 with timestamps, 4 without.
+    pub max_blocks: u8,
+    /// True if segments carry timestamps, from which it learns the round-trip time.
+    pub timestamps: bool,
+}
+
+/// A receiver.
+///
+/// Segments [arrive](Self::arrived), the program [reads](Self::read), time [passes](Self::wake); each may give an
+/// acknowledgement. Calls must not go back in time, and extra calls of [`Self::wake`] change nothing.
+#[derive(Debug)]
+pub struct Receiver {
+    clock: Clock,
+    mss: u64,
+    /// `rcv_nxt`, in segments.
+    next: u64,
+    /// Bytes that the program has read.
+    read: u64,
+    queue: Reassembly,
+    tuning: Tuning,
+    buffer: u64,
+    max_buffer: u64,
+    /// 256ths of the buffer that are window (`scaling_ratio`), and what they become with the first data.
+    share: u64,
+    learnt_share: u64,
+    window_scale: u8,
+    max_window: u64,
+    /// `window_clamp`, `rcv_ssthresh`, `rcv_wnd`: bytes.
+    clamp: u64,
+    threshold: u64,
+    window: u64,
+    /// `rcv_wup`: the segment that was acknowledged last.
+    acknowledged: u64,
+    max_blocks: usize,
+    timestamps: bool,
+    /// `ts_recent`, and the stamp by which the round trip was last measured.
+    recent: Stamp,
+    measured: Stamp,
+    handshake_rtt8: u64,
+    /// True if something arrived that was not acknowledged (`ICSK_ACK_SCHED`), or must be at once (`ICSK_ACK_NOW`).
+    pending: bool,
+    at_once: bool,
+    quick: u64,
+    /// `ato`, in ticks; none before the first data.
+    delay: Option<u64>,
+    delayed_until: Option<Time>,
+    last_received: u64,
+    held: u64,
+    held_until: Option<Time>,
+    repeated: (u64, u64),
+    counts: Counts,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    segments: u64,
+    out_of_order: u64,
+    acks: u64,
+    /// Arrivals for which there was no memory.
+    drops: u64,
+    last_at: u64,
+}
+
+impl Receiver {
+    /// A connection that the other end opened and whose handshake, which took `rtt`, is over there at `now`; so it was
+    /// over here half of that before.
+    pub fn new(setup: &ReceiverSetup, rtt: Span, now: Time) -> Self {
+        let mss = setup.mss.get().max(1);
+        let [share, learnt_share] = setup.share.map(u64::from);
+        let buffer = setup.buffer.get();
+        let whole = buffer * share / 256;
+        // One segment is reserved (`tcp_init_buffer_space`).
+        let clamp = if whole > 2 * mss { (whole - mss).max(2 * mss) } else { whole };
+        let first = setup.first_window.get();
+        let scale = setup.window_scale.unwrap_or(0).min(14);
+        let threshold = first.min(clamp);
+        let space = threshold.min(first).min(10 * mss);
+        Self {
+            clock: setup.clock,
+            mss,
+            next: 0,
+            read: 0,
+            queue: Reassembly::default(),
+            tuning: Tuning::new(setup.autotuning, mss, space, (first, setup.clock.micros(now) - rtt.as_micros() / 2)),
+            buffer,
+            max_buffer: setup.max_buffer.get(),
+            share,
+            learnt_share,
+            window_scale: scale,
+            max_window: 65_535 << scale,
+            clamp,
+            threshold,
+            window: first,
+            acknowledged: 0,
+            max_blocks: usize::from(setup.max_blocks),
+            timestamps: setup.timestamps,
+            recent: setup.clock.stamp(now),
+            measured: Stamp::default(),
+            handshake_rtt8: rtt.as_micros() << 3,
+            pending: false,
+            at_once: false,
+            quick: 0,
+            delay: None,
+            delayed_until: None,
+            last_received: 0,
+            held: 0,
+            held_until: None,
+            repeated: (0, 0),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Takes in segments that arrive together at `now`, as offloads join them. Returns the acknowledgement, if one goes
+    /// out at once.
+    pub fn arrived(&mut self, now: Time, burst: &Burst) -> Option<Ack> {
+        let end = burst.first + burst.segments.get();
+        self.counts.last_at = self.clock.micros(now);
+        if burst.is_probe {
+            return Some(self.acknowledge(now));
+        }
+        self.counts.segments += burst.segments.get();
+        self.take_stamp(burst);
+        if end <= self.next {
+            self.queue.duplicate = Some((burst.first, end));
+            self.enter_quick_mode();
+        } else if !self.has_memory((end - burst.first) * self.mss) {
+            return Some(self.refuse(now));
+        } else if burst.first > self.next {
+            if let Some(ack) = self.take_out_of_order(now, burst.first, end) {
+                return Some(ack);
+            }
+        } else {
+            self.take_in_order(now, burst, end);
+        }
+        self.pending = true;
+        self.answer(now)
+    }
+
+    /// Lets the program read up to `most` at `now`. Returns the bytes read, and an acknowledgement where one was held
+    /// back until then or the window has opened (`tcp_cleanup_rbuf`).
+    pub fn read(&mut self, now: Time, most: ByteCount) -> (ByteCount, Option<Ack>) {
+        let bytes = self.unread().min(most.get());
+        if bytes == 0 {
+            return (ByteCount::ZERO, None);
+        }
+        self.read += bytes;
+        // The kernel's clock is that of the last segment.
+        let wanted = self.tuning.after_read(self.read, self.next * self.mss, self.behind(), self.counts.last_at);
+        self.grow_buffer(wanted);
+        let unacknowledged = (self.next - self.acknowledged) * self.mss;
+        let answer = self.pending && unacknowledged > self.mss;
+        let ack = (answer || self.opens()).then(|| self.acknowledge(now));
+        (ByteCount::new(bytes), ack)
+    }
+
+    /// Returns when [`Self::wake`] is to be called at the latest; none if nothing waits.
+    pub fn deadline(&self) -> Option<Time> {
+        earlier(self.delayed_until, self.held_until)
+    }
+
+    /// Returns the acknowledgement that was delayed up to `now`, if one was.
+    pub fn wake(&mut self, now: Time) -> Option<Ack> {
+        if self.held_until.is_some_and(|until| until <= now) {
+            self.held_until = None;
+            return (self.held > 0).then(|| self.acknowledge(now));
+        }
+        if self.delayed_until.is_some_and(|until| until <= now) {
+            self.delayed_until = None;
+            let longest = self.clock.ticks_in(MAX_DELAY);
+            self.delay = self.delay.map(|delay| (delay << 1).min(longest));
+            return self.pending.then(|| self.acknowledge(now));
+        }
+        None
+    }
+
+    /// Returns the bytes that the program has read.
+    pub fn bytes_read(&self) -> ByteCount {
+        ByteCount::new(self.read)
+    }
+
+    /// Returns the bytes that wait for the program.
+    pub fn unread_bytes(&self) -> ByteCount {
+        ByteCount::new(self.unread())
+    }
+
+    /// Returns the segments that arrived, repeated ones included.
+    pub fn segments(&self) -> SegCount {
+        SegCount::new(self.counts.segments)
+    }
+
+    /// Returns what `TCP_INFO` would at `now`; fields that a receiver of bulk data does not change are `None`.
+    pub fn info(&self, now: Time) -> TcpInfo {
+        let bytes = |count: u64| Some(ByteCount::new(count));
+        let segments = |count: u64| Some(SegCount::new(count));
+        let micros = self.clock.micros(now);
+        TcpInfo {
+            state: Some(1),
+            rcv_wscale: Some(self.window_scale),
+            rcv_mss: bytes(self.mss),
+            advmss: bytes(self.mss),
+            since_data_received: Some(Span::from_micros(micros.saturating_sub(self.counts.last_at))),
+            rcv_ssthresh: bytes(self.threshold),
+            rtt: Some(Span::from_micros(self.handshake_rtt8 >> 3)),
+            rcv_rtt: Some(Span::from_micros(self.tuning.rtt8 >> 3)).filter(|rtt| *rtt > Span::ZERO),
+            rcv_space: bytes(self.tuning.space),
+            bytes_received: bytes((self.next + self.queue.segments()) * self.mss),
+            segs_in: segments(self.counts.segments),
+            segs_out: segments(self.counts.acks),
+            data_segs_in: segments(self.counts.segments),
+            out_of_order_in: segments(self.counts.out_of_order),
+            rcv_wnd: bytes(self.window),
+            ..TcpInfo::default()
+        }
+    }
+
+    /// Returns the memory of the socket.
+    pub fn memory(&self) -> SocketMemory {
+        SocketMemory {
+            rmem_alloc: ByteCount::new(self.allocated()),
+            rcvbuf: ByteCount::new(self.buffer),
+            drops: self.counts.drops,
+            ..SocketMemory::default()
+        }
+    }
+
+    fn unread(&self) -> u64 {
+        (self.next * self.mss).saturating_sub(self.read)
+    }
+
+    /// Bytes of sequence space from the hole up to the highest segment.
+    fn behind(&self) -> u64 {
+        self.queue.end().map_or(0, |end| (end - self.next) * self.mss)
+    }
+
+    /// `sk_rmem_alloc`: payload takes memory as the share says.
+    fn allocated(&self) -> u64 {
+        (self.unread() + self.queue.segments() * self.mss) * 256 / self.learnt_share.max(1)
+    }
+
+    /// `tcp_win_from_space`.
+    fn window_of(&self, space: u64) -> u64 {
+        space * self.share / 256
+    }
+
+    fn take_stamp(&mut self, burst: &Burst) {
+        // Only of segments that hold the next byte to acknowledge (RFC 7323, 4.3).
+        if burst.first <= self.acknowledged {
+            self.recent = self.recent.max(burst.stamp);
+        }
+    }
+
+    /// Returns whether there is memory for `bytes` more (`tcp_try_rmem_schedule`, `tcp_can_ingest`). Joining what is in
+    /// the queue, which may make room, is not modelled.
+    fn has_memory(&mut self, bytes: u64) -> bool {
+        let allocated = self.allocated();
+        if allocated >= self.buffer {
+            // `tcp_clamp_window`.
+            self.quick = 0;
+            self.grow_buffer_to(allocated);
+            if allocated > self.buffer {
+                self.threshold = self.clamp.min(2 * self.mss);
+            }
+        }
+        allocated + bytes <= self.buffer
+    }
+
+    /// Drops what there is no memory for, and closes the window (`ICSK_ACK_NOMEM`).
+    fn refuse(&mut self, now: Time) -> Ack {
+        self.counts.drops += 1;
+        let ack = self.acknowledge(now);
+        self.window = 0;
+        Ack { window: ByteCount::ZERO, ..ack }
+    }
+
+    fn take_in_order(&mut self, now: Time, burst: &Burst, end: u64) {
+        let had_hole = !self.queue.is_empty();
+        if burst.first < self.next {
+            self.queue.duplicate = Some((burst.first, self.next));
+        }
+        let unread = self.unread() > 0;
+        self.next = self.queue.take(end);
+        self.received(now, (end - burst.first) * self.mss);
+        if self.timestamps && burst.echo != self.measured {
+            self.measured = burst.echo;
+            let sample = self.clock.stamp(now).since(burst.echo) * 1_000;
+            self.tuning.measured(sample, unread);
+        }
+        if had_hole && self.queue.is_empty() {
+            self.at_once = true;
+        }
+    }
+
+    /// `tcp_data_queue_ofo`.
+    fn take_out_of_order(&mut self, now: Time, first: u64, end: u64) -> Option<Ack> {
+        self.counts.out_of_order += end - first;
+        let (added, flush) = self.queue.add(first, end);
+        if added == 0 {
+            self.at_once |= self.queue.duplicate.is_some();
+        }
+        let wanted = self.tuning.out_of_order(self.behind());
+        self.grow_buffer(wanted);
+        self.learn_share();
+        self.grow_window((end - first) * self.mss);
+        if flush && self.held > 0 {
+            return Some(self.acknowledge(now));
+        }
+        None
+    }
+
+    /// `tcp_event_data_recv`.
+    fn received(&mut self, now: Time, bytes: u64) {
+        self.learn_share();
+        self.tuning.window_arrived(self.next * self.mss, self.window, self.clock.micros(now));
+        let tick = self.clock.ticks(now);
+        let least = self.clock.ticks_in(MIN_DELAY);
+        match self.delay {
+            None => {
+                self.allow_quick();
+                self.delay = Some(least);
+            }
+            Some(delay) => {
+                let gap = tick.saturating_sub(self.last_received);
+                if gap <= least / 2 {
+                    self.delay = Some((delay >> 1) + least / 2);
+                } else if gap < delay {
+                    self.delay = Some(((delay >> 1) + gap).min(self.clock.ticks_in(MAX_DELAY)));
+                } else if gap > self.clock.ticks_in(MAX_DELAY) {
+                    self.allow_quick();
+                }
+            }
+        }
+        self.last_received = tick;
+        self.grow_window(bytes);
+    }
+
+    /// The first data shows what share of its memory is payload (`tcp_measure_rcv_mss`, since 6.6), and the clamp
+    /// follows (`tcp_set_window_clamp`).
+    fn learn_share(&mut self) {
+        if self.share == self.learnt_share {
+            return;
+        }
+        self.share = self.learnt_share;
+        let clamp = self.window_of(self.buffer);
+        if clamp < self.clamp {
+            self.threshold = self.threshold.min(clamp);
+        } else {
+            self.threshold = self.threshold.max(self.window.min(clamp));
+        }
+        self.clamp = clamp;
+        self.tuning.space = self.tuning.space.min(clamp);
+    }
+
+    /// `tcp_incr_quickack`.
+    fn allow_quick(&mut self) {
+        let enough = (self.window / (2 * self.mss)).max(2);
+        self.quick = self.quick.max(enough.min(MAX_QUICK));
+    }
+
+    fn enter_quick_mode(&mut self) {
+        self.allow_quick();
+        self.delay = Some(self.clock.ticks_in(MIN_DELAY));
+    }
+
+    /// `tcp_grow_window`: the window follows the data, two segments for each.
+    fn grow_window(&mut self, bytes: u64) {
+        let free = self.window_of(self.buffer.saturating_sub(self.allocated()));
+        let room = self.clamp.min(free).saturating_sub(self.threshold);
+        if room > 0 {
+            self.threshold += room.min(2 * bytes.max(self.mss));
+            self.quick |= 1;
+        }
+    }
+
+    fn grow_buffer(&mut self, window: Option<u64>) {
+        let Some(window) = window else { return };
+        let wanted = (u128::from(window) * 256).div_ceil(u128::from(self.share.max(1)));
+        if self.grow_buffer_to(u64::try_from(wanted).unwrap_or(u64::MAX)) {
+            self.clamp = self.window_of(self.buffer);
+        }
+    }
+
+    fn grow_buffer_to(&mut self, wanted: u64) -> bool {
+        let wanted = wanted.min(self.max_buffer);
+        let grows = wanted > self.buffer;
+        self.buffer = self.buffer.max(wanted);
+        grows
+    }
+
+    /// `__tcp_ack_snd_check`.
+    fn answer(&mut self, now: Time) -> Option<Ack> {
+        let unacknowledged = (self.next - self.acknowledged) * self.mss;
+        let second = unacknowledged > self.mss && self.select_window() >= self.window;
+        if second || self.quick > 0 || self.at_once {
+            return Some(self.acknowledge(now));
+        }
+        if self.queue.is_empty() {
+            self.delay_ack(now);
+            return None;
+        }
+        self.hold(now)
+    }
+
+    /// Joins acknowledgements that only report more of the same (`tcp_comp_sack_…`).
+    fn hold(&mut self, now: Time) -> Option<Ack> {
+        if self.held >= MAX_HELD {
+            return Some(self.acknowledge(now));
+        }
+        if self.repeated.0 != self.next {
+            self.repeated = (self.next, 0);
+        }
+        if self.repeated.1 < NEVER_HELD {
+            self.repeated.1 += 1;
+            return Some(self.acknowledge(now));
+        }
+        self.held += 1;
+        if self.held_until.is_none() {
+            let rtt8 = if self.tuning.rtt8 == 0 {
+                self.handshake_rtt8
+            } else {
+                self.tuning.rtt8.min(self.handshake_rtt8.max(1))
+            };
+            let delay = (rtt8 * (1_000 >> 3) / 20).min(MAX_HOLD);
+            self.held_until = Some(now + Span::from_nanos(delay + HOLD_SLACK));
+        }
+        None
+    }
+
+    /// `tcp_send_delayed_ack`.
+    fn delay_ack(&mut self, now: Time) {
+        if self.delayed_until.is_none() {
+            let least = self.clock.ticks_in(MIN_DELAY);
+            let by_rtt = self.clock.ticks_in(self.handshake_rtt8 >> 3).max(least);
+            let delay = self.delay.unwrap_or(least).min(by_rtt).min(self.clock.ticks_in(MAX_DELAY));
+            self.delayed_until = Some(self.clock.timer(now, delay));
+        }
+    }
+
+    /// Returns whether reading has at least doubled the window (`tcp_cleanup_rbuf`).
+    fn opens(&self) -> bool {
+        let now = self.offered();
+        if 2 * now > self.clamp {
+            return false;
+        }
+        let new = self.select_window();
+        new > 0 && new >= 2 * now
+    }
+
+    /// `tcp_receive_window`.
+    fn offered(&self) -> u64 {
+        (self.acknowledged * self.mss + self.window).saturating_sub(self.next * self.mss)
+    }
+
+    /// `__tcp_select_window`.
+    fn select_window(&self) -> u64 {
+        let allowed = self.window_of(self.buffer);
+        let whole = self.clamp.min(allowed);
+        let mss = self.mss.min(whole);
+        let mut free = self.window_of(self.buffer.saturating_sub(self.allocated()));
+        if mss == 0 {
+            return 0;
+        }
+        let unit = 1_u64 << self.window_scale;
+        if free < whole >> 1 {
+            free = free / unit * unit;
+            if free < allowed >> 4 || free < mss {
+                return 0;
+            }
+        }
+        free = free.min(self.threshold);
+        if self.window_scale > 0 {
+            return free.next_multiple_of(unit);
+        }
+        if self.window + mss <= free || self.window > free {
+            free / mss * mss
+        } else if mss == whole && free > self.window + (whole >> 1) {
+            free
+        } else {
+            self.window
+        }
+    }
+
+    /// `tcp_send_ack` and `tcp_select_window`: what was offered is never taken back.
+    fn acknowledge(&mut self, now: Time) -> Ack {
+        let unit = 1_u64 << self.window_scale;
+        let offered = self.offered();
+        let new = self.select_window();
+        self.window = if new < offered { offered.next_multiple_of(unit) } else { new };
+        self.acknowledged = self.next;
+        if self.pending {
+            self.quick = self.quick.saturating_sub(1);
+        }
+        self.pending = false;
+        self.at_once = false;
+        self.held = 0;
+        self.held_until = None;
+        self.delayed_until = None;
+        self.counts.acks += 1;
+        Ack {
+            next: self.next,
+            window: ByteCount::new(self.window.min(self.max_window) / unit * unit),
+            blocks: self.queue.blocks(self.next, self.max_blocks),
+            stamp: self.clock.stamp(now),
+            echo: self.recent,
+        }
+    }
+}

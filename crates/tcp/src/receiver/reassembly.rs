@@ -1,0 +1,160 @@
+//! Segments that arrived out of order, and the blocks by which they are reported.
+
+use std::collections::BTreeMap;
+
+use crate::packet::Blocks;
+
+/// `TCP_NUM_SACKS`.
+const MAX_LISTED: usize = 4;
+/// `TCP_SACK_BLOCKS_EXPECTED`: where there are more, acknowledgements are not held back.
+const EXPECTED: usize = 2;
+
+/// The queue of segments behind a hole (`out_of_order_queue`).
+#[derive(Debug, Default)]
+pub(super) struct Reassembly {
+    /// From the first segment of each run to the one behind its last.
+    runs: BTreeMap<u64, u64>,
+    /// Segments in all of them.
+    segments: u64,
+    /// `selective_acks`, the latest first.
+    listed: Vec<(u64, u64)>,
+    /// `duplicate_sack`.
+    pub(super) duplicate: Option<(u64, u64)>,
+}
+
+impl Reassembly {
+    pub(super) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    pub(super) fn segments(&self) -> u64 {
+        self.segments
+    }
+
+    /// The end of the highest segment that has arrived.
+    pub(super) fn end(&self) -> Option<u64> {
+        self.runs.last_key_value().map(|(_, &end)| end)
+    }
+
+    /// Takes in the segments from `start` up to `end`. Returns the number that was not there yet, and whether a held
+    /// acknowledgement is to go out first (`tcp_data_queue_ofo`, `tcp_sack_new_ofo_skb`).
+    pub(super) fn add(&mut self, start: u64, end: u64) -> (u64, bool) {
+        let added = self.insert(start, end);
+        if added < end - start {
+            self.duplicate = Some((start, end));
+        }
+        if added == 0 {
+            return (0, false);
+        }
+        (added, self.list(start, end))
+    }
+
+    fn insert(&mut self, start: u64, end: u64) -> u64 {
+        let (mut first, mut last, mut there) = (start, end, 0);
+        if let Some((&before, &until)) = self.runs.range(..=start).next_back()
+            && until >= start
+        {
+            there += until.min(end) - start;
+            (first, last) = (before, last.max(until));
+            self.runs.remove(&before);
+        }
+        while let Some((&next, &until)) = self.runs.range(first..=last).next() {
+            there += until.min(end) - next.min(end);
+            last = last.max(until);
+            self.runs.remove(&next);
+        }
+        self.runs.insert(first, last);
+        let added = end - start - there;
+        self.segments += added;
+        added
+    }
+
+    fn list(&mut self, start: u64, end: u64) -> bool {
+        let touching = self.listed.iter().position(|&(first, last)| start <= last && first <= end);
+        let place = touching.unwrap_or(self.listed.len());
+        let mut block = (start, end);
+        if let Some(touching) = touching {
+            let (first, last) = self.listed.remove(touching);
+            block = (first.min(start), last.max(end));
+            // `tcp_sack_maybe_coalesce`.
+            self.listed.retain(|&(first, last)| {
+                let apart = first > block.1 || block.0 > last;
+                if !apart {
+                    block = (block.0.min(first), block.1.max(last));
+                }
+                apart
+            });
+        }
+        self.listed.truncate(MAX_LISTED - 1);
+        self.listed.insert(0, block);
+        place >= EXPECTED
+    }
+
+    /// Takes away what is in order when everything before `next` has arrived; returns the segment that is missing then
+    /// (`tcp_ofo_queue`, `tcp_sack_remove`).
+    pub(super) fn take(&mut self, next: u64) -> u64 {
+        let mut next = next;
+        while let Some(run) = self.runs.first_entry() {
+            if *run.key() > next {
+                break;
+            }
+            let (start, end) = run.remove_entry();
+            self.segments -= end - start;
+            next = next.max(end);
+        }
+        self.listed.retain(|&(start, _)| start > next);
+        next
+    }
+
+    /// The blocks of an acknowledgement of `next`, at most `most`; that of what arrived twice is reported once.
+    pub(super) fn blocks(&mut self, next: u64, most: usize) -> Blocks {
+        let mut blocks = Blocks::default();
+        for block in self.duplicate.take().into_iter().chain(self.listed.iter().copied()).take(most) {
+            blocks.push(next, block);
+        }
+        blocks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_newest_block_comes_first_and_blocks_grow_together() {
+        let mut queue = Reassembly::default();
+        for (start, end) in [(10, 12), (20, 22), (30, 32), (12, 14)] {
+            queue.add(start, end);
+        }
+        assert_eq!(queue.blocks(5, 3).of(5).collect::<Vec<_>>(), [(10, 14), (30, 32), (20, 22)]);
+        queue.add(14, 20);
+        assert_eq!(queue.blocks(5, 3).of(5).collect::<Vec<_>>(), [(10, 22), (30, 32)]);
+        assert_eq!((queue.take(10), queue.segments()), (22, 2));
+        assert_eq!(queue.blocks(22, 3).of(22).collect::<Vec<_>>(), [(30, 32)]);
+    }
+
+    #[test]
+    fn what_arrives_twice_is_reported_once_and_first() {
+        let mut queue = Reassembly::default();
+        queue.add(10, 12);
+        assert_eq!(queue.add(10, 12), (0, false));
+        assert_eq!(queue.blocks(5, 3).of(5).collect::<Vec<_>>(), [(10, 12), (10, 12)]);
+        assert_eq!(queue.blocks(5, 3).of(5).collect::<Vec<_>>(), [(10, 12)]);
+    }
+
+    proptest! {
+        #[test]
+        fn every_segment_counts_once(parts in prop::collection::vec((1_u64..200, 1_u64..20), 1..60)) {
+            let mut queue = Reassembly::default();
+            let mut there = std::collections::BTreeSet::new();
+            for (start, count) in parts {
+                let new = (start..start + count).filter(|segment| there.insert(*segment)).count() as u64;
+                prop_assert_eq!(queue.add(start, start + count).0, new);
+                prop_assert_eq!(queue.segments(), there.len() as u64);
+            }
+            let next = queue.take(1);
+            prop_assert!(!there.contains(&next) && (1..next).all(|segment| there.contains(&segment)) || next == 1);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The size of the receive buffer, and how it grows (`tcp_rcv_space_adjust`: dynamic right-sizing).
+
+use fullpipe_record::KernelVersion;
+
+/// The rules by which a kernel lets receive buffers grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Autotuning {
+    /// Never: `tcp_moderate_rcvbuf` is off, or a program fixed the buffer.
+    Off,
+    /// Before 6.16: four times of what was read in a round trip while that grows.
+    Generous,
+    /// 6.16 and 6.17: twice of that (65c5287892e9).
+    Doubling,
+    /// Since 6.18: twice, and more while it grows (aa251c84636c).
+    Growing,
+    /// Since 6.19: the same, but less on ways shorter than a millisecond (`tcp_rcvbuf_low_rtt`, ecfea98b7d0d).
+    GrowingFarAway,
+}
+
+impl Autotuning {
+    /// The rules of a kernel, for a buffer that it tunes.
+    pub fn of(kernel: KernelVersion) -> Self {
+        let since = |minor| kernel >= KernelVersion::new(6, minor);
+        if since(19) {
+            Self::GrowingFarAway
+        } else if since(18) {
+            Self::Growing
+        } else if since(16) {
+            Self::Doubling
+        } else {
+            Self::Generous
+        }
+    }
+
+    /// The window for `copied` bytes that were read in a round trip of `rtt` microseconds, `before` in the one before,
+    /// with `behind` bytes out of order (`tcp_rcvbuf_grow`).
+    fn window(self, copied: u64, before: u64, behind: u64, rtt: u64, mss: u64) -> u64 {
+        const LOW_RTT: u64 = 1_000;
+        let grown = |window: u64| {
+            let more = u128::from(window) * u128::from(copied.saturating_sub(before)) / u128::from(before.max(1));
+            2 * u64::try_from(more).unwrap_or(u64::MAX >> 2).min(u64::MAX >> 2)
+        };
+        let twice = copied << 1;
+        match self {
+            Self::Off => 0,
+            Self::Generous => {
+                let window = twice + 16 * mss;
+                window.saturating_add(grown(window))
+            }
+            Self::Doubling => twice + behind,
+            Self::GrowingFarAway if rtt < LOW_RTT => twice + twice * rtt / LOW_RTT + behind,
+            Self::Growing | Self::GrowingFarAway => twice.saturating_add(grown(twice)) + behind,
+        }
+    }
+}
+
+/// The measurements that the growth follows.
+#[derive(Debug, Clone)]
+pub(super) struct Tuning {
+    rules: Autotuning,
+    mss: u64,
+    /// `rcvq_space`: bytes read in the last round trip, bytes read when it began, and when that was.
+    pub(super) space: u64,
+    read: u64,
+    at: u64,
+    /// `rcv_rtt_est`: eight times the round-trip time; zero before the first sample.
+    pub(super) rtt8: u64,
+    /// A window is received when the byte at the end of it has arrived; since when.
+    window: (u64, u64),
+}
+
+impl Tuning {
+    /// Of a connection that advertises a window since a time.
+    pub(super) const fn new(rules: Autotuning, mss: u64, space: u64, window: (u64, u64)) -> Self {
+        Self { rules, mss, space, read: 0, at: window.1, rtt8: 0, window }
+    }
+
+    /// Takes the time in which a whole window arrived, up to byte `received` (`tcp_rcv_rtt_measure`).
+    pub(super) fn window_arrived(&mut self, received: u64, window: u64, now: u64) {
+        let (until, since) = self.window;
+        if received < until {
+            return;
+        }
+        let sample = (now - since).max(1) << 3;
+        if self.rtt8 == 0 || sample < self.rtt8 {
+            self.rtt8 = sample;
+        }
+        self.window = (received + window, now);
+    }
+
+    /// Takes a round-trip time by a stamp that came back (`tcp_rcv_rtt_measure_ts`). While data is unread, the program
+    /// is part of it (since 6.16, as is the preference for the least).
+    pub(super) fn measured(&mut self, sample: u64, unread: bool) {
+        let careful = self.rules >= Autotuning::Doubling;
+        if sample == 0 {
+            return;
+        }
+        if self.rtt8 == 0 || (careful && sample << 3 < self.rtt8) {
+            self.rtt8 = sample << 3;
+        } else if !(careful && unread) {
+            self.rtt8 = self.rtt8 - (self.rtt8 >> 3) + sample;
+        }
+    }
+
+    /// Called when the program has read up to byte `read` of `received`. Returns the window that the buffer must yield,
+    /// if it is to grow.
+    pub(super) fn after_read(&mut self, read: u64, received: u64, behind: u64, now: u64) -> Option<u64> {
+        if self.rtt8 == 0 || now.saturating_sub(self.at) < self.rtt8 >> 3 {
+            return None;
+        }
+        let unread = if self.rules >= Autotuning::Doubling { received.saturating_sub(read) } else { 0 };
+        let copied = (read - self.read).saturating_sub(unread);
+        self.read = read;
+        self.at = now;
+        if copied <= self.space {
+            return None;
+        }
+        let before = std::mem::replace(&mut self.space, copied);
+        self.window_for(copied, before, behind)
+    }
+
+    /// The window for the same rate, where data arrives out of order (since 6.16).
+    pub(super) fn out_of_order(&self, behind: u64) -> Option<u64> {
+        if self.rules < Autotuning::Doubling {
+            return None;
+        }
+        self.window_for(self.space, self.space, behind)
+    }
+
+    fn window_for(&self, copied: u64, before: u64, behind: u64) -> Option<u64> {
+        let window = self.rules.window(copied, before, behind, self.rtt8 >> 3, self.mss);
+        (self.rules > Autotuning::Off).then_some(window)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_age_has_its_rules() {
+        for (kernel, rules) in [
+            ("5.15.0", Autotuning::Generous),
+            ("6.15.3", Autotuning::Generous),
+            ("6.16.0", Autotuning::Doubling),
+            ("6.17.9", Autotuning::Doubling),
+            ("6.18.44", Autotuning::Growing),
+            ("7.0", Autotuning::GrowingFarAway),
+        ] {
+            assert_eq!(Autotuning::of(kernel.parse().unwrap()), rules, "{kernel}");
+        }
+    }
+
+    #[test]
+    fn windows_when_the_rate_doubles_and_when_it_stays() {
+        for (rules, doubled, same) in [
+            (Autotuning::Generous, 3 * (200_000 + 16_000), 200_000 + 16_000),
+            (Autotuning::Doubling, 200_000, 200_000),
+            (Autotuning::Growing, 600_000, 200_000),
+        ] {
+            assert_eq!(rules.window(100_000, 50_000, 0, 50_000, 1_000), doubled, "{rules:?}");
+            assert_eq!(rules.window(100_000, 100_000, 0, 50_000, 1_000), same, "{rules:?}");
+        }
+        assert_eq!(Autotuning::GrowingFarAway.window(100_000, 50_000, 7, 500, 1_000), 300_007);
+    }
+
+    #[test]
+    fn a_round_trip_is_the_time_of_a_window_and_never_longer_than_its_shortest() {
+        let mut tuning = Tuning::new(Autotuning::Growing, 1_000, 10_000, (11_000, 1_000));
+        tuning.window_arrived(10_000, 10_000, 90_000);
+        assert_eq!(tuning.rtt8, 0);
+        tuning.window_arrived(11_000, 20_000, 101_000);
+        assert_eq!(tuning.rtt8 >> 3, 100_000);
+        tuning.window_arrived(31_000, 20_000, 301_000);
+        assert_eq!(tuning.rtt8 >> 3, 100_000);
+        tuning.measured(60_000, false);
+        assert_eq!(tuning.rtt8 >> 3, 60_000);
+        assert_eq!(tuning.after_read(30_000, 30_000, 0, 60_999), None);
+        assert_eq!(tuning.after_read(30_000, 30_000, 0, 61_000), Some(60_000 + 2 * 120_000));
+    }
+}

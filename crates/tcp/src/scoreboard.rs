@@ -1,0 +1,565 @@
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+
+use crate::rate::Sent;
+
+/// Segments of a chunk: as many as a mask has bits.
+const CHUNK: u64 = 64;
+
+/// The retransmission queue: what was sent and not yet acknowledged, with the marks of each segment.
+///
+/// Segments that were sent together are one chunk, and their marks are bits of a few words; so no chunk is ever cut.
+#[derive(Debug, Default)]
+pub(crate) struct Scoreboard {
+    chunks: VecDeque<Chunk>,
+    /// `snd_una`.
+    acknowledged: u64,
+    /// `snd_nxt`.
+    next: u64,
+    /// Retransmissions by the time at which they were sent (with the chunks themselves `tsorted_sent_queue`).
+    resent: VecDeque<Resent>,
+    /// Segments with each mark: `sacked_out`, `lost_out`, `retrans_out`.
+    pub(crate) sacked: u64,
+    pub(crate) lost: u64,
+    pub(crate) retransmitted: u64,
+    /// Segments before this are not to be retransmitted (`retransmit_skb_hint`).
+    resend_from: u64,
+    /// Segments before this that were not retransmitted are marked already.
+    detect_from: u64,
+    /// The end of the highest segment that was selectively acknowledged (`highest_sack`).
+    highest_sacked: u64,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    first: u64,
+    count: u64,
+    /// Selectively acknowledged.
+    sacked: u64,
+    lost: u64,
+    /// Retransmitted, and as far as is known still in flight.
+    retransmitted: u64,
+    /// Ever retransmitted.
+    ever: u64,
+    sent: Sent,
+    /// Of retransmissions, each with the segments whose last one it was.
+    resent: Vec<(u64, Sent)>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Resent {
+    first: u64,
+    count: u64,
+    at: u64,
+}
+
+/// Segments that an acknowledgement newly delivers, which were sent at the same time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Delivered {
+    pub(crate) first: u64,
+    /// Behind the last of them.
+    pub(crate) end: u64,
+    pub(crate) segments: u64,
+    pub(crate) sent: Sent,
+    /// Sent more than once.
+    pub(crate) again: bool,
+}
+
+/// Loss by time, as RACK has it (RFC 8985): what was sent before `(at, end)` and is not delivered `after` microseconds
+/// later, is lost.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LossRule {
+    /// When the segment was sent that was sent last of all that were delivered, and its end.
+    pub(crate) newest: (u64, u64),
+    pub(crate) now: u64,
+    /// `rack.rtt_us` and the reordering window.
+    pub(crate) after: u64,
+}
+
+/// Result of marking.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Marked {
+    /// Segments newly marked as lost, retransmissions that were lost again included.
+    pub(crate) lost: u64,
+    /// Of those, retransmissions.
+    pub(crate) again: u64,
+    /// Microseconds until the last of those that may yet be lost is.
+    pub(crate) wait: Option<u64>,
+}
+
+impl LossRule {
+    /// Microseconds until a segment sent at `at` is lost; zero if it is (`tcp_rack_skb_timeout`).
+    fn remaining(&self, at: u64) -> u64 {
+        self.after.saturating_sub(self.now.saturating_sub(at))
+    }
+
+    /// The end of those segments, sent at `at` and numbered up to `end`, that were sent before the newest that was
+    /// delivered (`tcp_skb_sent_after`): of those sent at the same time, the ones with lower numbers.
+    fn covered(&self, at: u64, end: u64) -> u64 {
+        match at.cmp(&self.newest.0) {
+            Ordering::Less => end,
+            Ordering::Equal => end.min(self.newest.1.saturating_sub(1)),
+            Ordering::Greater => 0,
+        }
+    }
+}
+
+impl Chunk {
+    const fn end(&self) -> u64 {
+        self.first + self.count
+    }
+
+    /// The bits of the segments from `start` up to `end`.
+    fn bits(&self, start: u64, end: u64) -> u64 {
+        let low = start.saturating_sub(self.first).min(self.count);
+        let high = end.saturating_sub(self.first).min(self.count);
+        first_bits(high) & !first_bits(low)
+    }
+
+    /// Reports those of `bits` that are newly delivered, by the time at which they were sent.
+    fn report(&self, bits: u64, report: &mut impl FnMut(Delivered)) {
+        let part = |bits: u64, sent: Sent, again: bool| Delivered {
+            first: self.first + u64::from(bits.trailing_zeros()),
+            end: self.first + u64::from(u64::BITS - bits.leading_zeros()),
+            segments: ones(bits),
+            sent,
+            again,
+        };
+        let once = bits & !self.ever;
+        if once != 0 {
+            report(part(once, self.sent, false));
+        }
+        for &(resent, sent) in &self.resent {
+            if bits & resent != 0 {
+                report(part(bits & resent, sent, true));
+            }
+        }
+    }
+
+    /// Drops the first `count` segments.
+    fn trim(&mut self, count: u64) {
+        self.first += count;
+        self.count -= count;
+        for marks in [&mut self.sacked, &mut self.lost, &mut self.retransmitted, &mut self.ever] {
+            *marks >>= count;
+        }
+        self.resent.iter_mut().for_each(|(bits, _)| *bits >>= count);
+    }
+}
+
+impl Scoreboard {
+    pub(crate) fn acknowledged(&self) -> u64 {
+        self.acknowledged
+    }
+
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// `packets_out`.
+    pub(crate) fn out(&self) -> u64 {
+        self.next - self.acknowledged
+    }
+
+    /// `tcp_packets_in_flight`.
+    pub(crate) fn in_flight(&self) -> u64 {
+        (self.out() + self.retransmitted).saturating_sub(self.sacked + self.lost)
+    }
+
+    /// Trains that are kept.
+    pub(crate) fn chunks(&self) -> u64 {
+        self.chunks.len() as u64
+    }
+
+    /// `tcp_highest_sack_seq`.
+    pub(crate) fn highest_sacked(&self) -> u64 {
+        if self.sacked == 0 { self.acknowledged } else { self.highest_sacked }
+    }
+
+    /// When the first outstanding segment was last sent.
+    pub(crate) fn head_sent_at(&self) -> Option<u64> {
+        let head = self.chunks.front()?;
+        let again = head.resent.iter().find(|(bits, _)| bits & 1 != 0);
+        Some(again.map_or(head.sent.at, |(_, sent)| sent.at))
+    }
+
+    /// Returns whether the first outstanding segment was ever retransmitted.
+    pub(crate) fn head_was_resent(&self) -> bool {
+        self.chunks.front().is_some_and(|head| head.ever & 1 != 0)
+    }
+
+    /// Adds `count` new segments.
+    pub(crate) fn push(&mut self, count: u64, sent: Sent) {
+        let mut left = count;
+        while left > 0 {
+            let count = left.min(CHUNK);
+            self.chunks.push_back(Chunk {
+                first: self.next,
+                count,
+                sacked: 0,
+                lost: 0,
+                retransmitted: 0,
+                ever: 0,
+                sent,
+                resent: Vec::new(),
+            });
+            self.next += count;
+            left -= count;
+        }
+    }
+
+    /// Takes away everything before `next`, and reports what was not known to be delivered (`tcp_clean_rtx_queue`).
+    pub(crate) fn acknowledge(&mut self, next: u64, mut report: impl FnMut(Delivered)) {
+        while let Some(chunk) = self.chunks.front_mut() {
+            if chunk.first >= next {
+                break;
+            }
+            let count = (next - chunk.first).min(chunk.count);
+            let bits = first_bits(count);
+            chunk.report(bits & !chunk.sacked, &mut report);
+            self.sacked -= ones(chunk.sacked & bits);
+            self.lost -= ones(chunk.lost & bits);
+            self.retransmitted -= ones(chunk.retransmitted & bits);
+            if count == chunk.count {
+                self.chunks.pop_front();
+            } else {
+                chunk.trim(count);
+            }
+        }
+        self.acknowledged = next;
+    }
+
+    /// Marks the segments from `start` up to `end` as delivered out of order, and reports those that were not known to
+    /// be (`tcp_sacktag_one`).
+    pub(crate) fn sack(&mut self, start: u64, end: u64, mut report: impl FnMut(Delivered)) {
+        let from = self.find(start.max(self.acknowledged));
+        for chunk in self.chunks.range_mut(from..) {
+            if chunk.first >= end {
+                break;
+            }
+            let bits = chunk.bits(start, end) & !chunk.sacked;
+            if bits == 0 {
+                continue;
+            }
+            chunk.report(bits, &mut report);
+            chunk.sacked |= bits;
+            self.sacked += ones(bits);
+            self.lost -= ones(chunk.lost & bits);
+            // A retransmission of what was not lost is still in flight.
+            self.retransmitted -= ones(chunk.lost & chunk.retransmitted & bits);
+            chunk.retransmitted &= !(chunk.lost & bits);
+            chunk.lost &= !bits;
+            self.highest_sacked = self.highest_sacked.max(chunk.first + u64::from(u64::BITS - bits.leading_zeros()));
+        }
+    }
+
+    /// Marks as lost what `rule` says (`tcp_rack_detect_loss`).
+    pub(crate) fn detect(&mut self, rule: LossRule) -> Marked {
+        let mut marked = Marked::default();
+        self.detect_first(rule, &mut marked);
+        self.detect_resent(rule, &mut marked);
+        marked
+    }
+
+    fn detect_first(&mut self, rule: LossRule, marked: &mut Marked) {
+        let mut from = self.detect_from.max(self.acknowledged);
+        let start = self.find(from);
+        for chunk in self.chunks.range_mut(start..) {
+            let end = rule.covered(chunk.sent.at, chunk.end());
+            if end <= chunk.first {
+                break;
+            }
+            let remaining = rule.remaining(chunk.sent.at);
+            let bits = chunk.bits(chunk.first, end) & !(chunk.sacked | chunk.lost | chunk.ever);
+            if remaining > 0 && bits != 0 {
+                marked.wait = marked.wait.max(Some(remaining));
+                continue;
+            }
+            chunk.lost |= bits;
+            self.lost += ones(bits);
+            marked.lost += ones(bits);
+            if bits != 0 {
+                self.resend_from = self.resend_from.min(chunk.first);
+            }
+            if marked.wait.is_none() {
+                from = end;
+            }
+        }
+        self.detect_from = from;
+    }
+
+    fn detect_resent(&mut self, rule: LossRule, marked: &mut Marked) {
+        let mut waiting = 0;
+        while let Some(&Resent { first, count, at }) = self.resent.get(waiting) {
+            let in_flight = self.still_in_flight(first, count, at);
+            let end = rule.covered(at, first + count);
+            if in_flight > 0 && end <= first {
+                return;
+            }
+            let remaining = rule.remaining(at);
+            if in_flight > 0 && remaining > 0 {
+                marked.wait = marked.wait.max(Some(remaining));
+            }
+            if waiting > 0 || (in_flight > 0 && remaining > 0) {
+                waiting += 1;
+                continue;
+            }
+            let lost = if in_flight > 0 { self.lose_again(first, end - first, at) } else { 0 };
+            marked.lost += lost;
+            marked.again += lost;
+            self.resent.pop_front();
+            if in_flight > lost {
+                self.resent.push_front(Resent { first: end, count: first + count - end, at });
+                return;
+            }
+        }
+    }
+
+    /// Segments of a retransmission that are still in flight by it.
+    fn still_in_flight(&self, first: u64, count: u64, at: u64) -> u64 {
+        let chunks = self.chunks.range(self.find(first)..).take_while(|chunk| chunk.first < first + count);
+        chunks.map(|chunk| ones(resent_bits(chunk, first, count, at))).sum()
+    }
+
+    /// `tcp_mark_skb_lost` of a retransmission.
+    fn lose_again(&mut self, first: u64, count: u64, at: u64) -> u64 {
+        let start = self.find(first);
+        let mut lost = 0;
+        for chunk in self.chunks.range_mut(start..) {
+            if chunk.first >= first + count {
+                break;
+            }
+            let bits = resent_bits(chunk, first, count, at);
+            lost += ones(bits);
+            // One that was retransmitted on a guess was not marked yet.
+            self.lost += ones(bits & !chunk.lost);
+            self.retransmitted -= ones(bits & chunk.retransmitted);
+            chunk.lost |= bits;
+            chunk.retransmitted &= !bits;
+            if bits != 0 {
+                self.resend_from = self.resend_from.min(chunk.first);
+            }
+        }
+        lost
+    }
+
+    /// Marks as lost everything that was not delivered, but what was sent so recently that `rule` would wait for it;
+    /// the first segment in any case (`tcp_timeout_mark_lost`). Returns the number of segments newly marked.
+    pub(crate) fn lose_all(&mut self, rule: LossRule) -> u64 {
+        let mut marked = 0;
+        let acknowledged = self.acknowledged;
+        for chunk in &mut self.chunks {
+            let mut bits = first_bits(chunk.count) & !chunk.sacked;
+            let recent = |at: u64| rule.remaining(at) > 0;
+            let mut spared = if recent(chunk.sent.at) { bits & !chunk.ever } else { 0 };
+            for (resent, sent) in &chunk.resent {
+                spared |= if recent(sent.at) { bits & resent } else { 0 };
+            }
+            if chunk.first == acknowledged {
+                spared &= !1;
+            }
+            bits &= !spared;
+            marked += ones(bits & (!chunk.lost | chunk.retransmitted));
+            self.lost += ones(bits & !chunk.lost);
+            self.retransmitted -= ones(bits & chunk.retransmitted);
+            chunk.lost |= bits;
+            chunk.retransmitted &= !bits;
+        }
+        self.resend_from = acknowledged;
+        marked
+    }
+
+    /// Takes the marks of losses away (`tcp_undo_cwnd_reduction`).
+    pub(crate) fn forget_losses(&mut self) {
+        self.chunks.iter_mut().for_each(|chunk| chunk.lost = 0);
+        self.lost = 0;
+        self.resend_from = self.acknowledged;
+        self.detect_from = self.acknowledged;
+    }
+
+    /// Sends the first lost segments again, at most `most` that were sent together; returns the first and their number
+    /// (`tcp_xmit_retransmit_queue`).
+    pub(crate) fn resend(&mut self, most: u64, sent: impl FnOnce() -> Sent) -> Option<(u64, u64)> {
+        if self.lost <= self.retransmitted {
+            return None;
+        }
+        let mut at = self.find(self.resend_from.max(self.acknowledged));
+        loop {
+            let Some(chunk) = self.chunks.get(at) else {
+                self.resend_from = self.next;
+                return None;
+            };
+            let waiting = chunk.lost & !chunk.retransmitted;
+            if waiting != 0 {
+                let low = u64::from(waiting.trailing_zeros());
+                let run = u64::from((!(waiting >> low)).trailing_zeros()).min(chunk.count - low);
+                let first = chunk.first + low;
+                self.resend_from = first;
+                return Some(self.resend_of(at, first, run.min(most), sent(), true));
+            }
+            self.resend_from = chunk.end();
+            at += 1;
+        }
+    }
+
+    /// Sends the last segment again: a loss probe (`tcp_send_loss_probe`), which does not count as a retransmission in
+    /// flight. None if nothing is outstanding.
+    pub(crate) fn resend_last(&mut self, sent: Sent) -> Option<(u64, u64)> {
+        let at = self.chunks.len().checked_sub(1)?;
+        Some(self.resend_of(at, self.next - 1, 1, sent, false))
+    }
+
+    fn resend_of(&mut self, at: usize, first: u64, count: u64, sent: Sent, mark: bool) -> (u64, u64) {
+        if let Some(chunk) = self.chunks.get_mut(at) {
+            let bits = chunk.bits(first, first + count);
+            if mark {
+                self.retransmitted += ones(bits & !chunk.retransmitted);
+                chunk.retransmitted |= bits;
+            }
+            chunk.ever |= bits;
+            chunk.resent.iter_mut().for_each(|(resent, _)| *resent &= !bits);
+            chunk.resent.retain(|(resent, _)| *resent != 0);
+            chunk.resent.push((bits, sent));
+            self.resent.push_back(Resent { first, count, at: sent.at });
+        }
+        (first, count)
+    }
+
+    /// Index of the chunk that holds `segment`.
+    fn find(&self, segment: u64) -> usize {
+        match self.chunks.front() {
+            Some(head) if segment >= head.end() => self.chunks.partition_point(|chunk| chunk.end() <= segment),
+            _ => 0,
+        }
+    }
+}
+
+/// The segments of a retransmission that are in flight by it, and not delivered; those of a loss probe have no mark.
+fn resent_bits(chunk: &Chunk, first: u64, count: u64, at: u64) -> u64 {
+    let by_it = chunk.resent.iter().filter(|(_, sent)| sent.at == at).fold(0, |all, (bits, _)| all | bits);
+    chunk.bits(first, first + count) & by_it & (chunk.retransmitted | !chunk.lost) & !chunk.sacked
+}
+
+fn first_bits(count: u64) -> u64 {
+    if count >= CHUNK { u64::MAX } else { (1 << count) - 1 }
+}
+
+fn ones(bits: u64) -> u64 {
+    u64::from(bits.count_ones())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rate::Delivery;
+    use proptest::prelude::*;
+
+    fn sent(at: u64) -> Sent {
+        Delivery::default().sent(at, true)
+    }
+
+    fn delivered(of: impl FnOnce(&mut dyn FnMut(Delivered))) -> Vec<(u64, u64, u64, bool)> {
+        let mut seen = Vec::new();
+        of(&mut |part| seen.push((part.first, part.end, part.sent.at, part.again)));
+        seen
+    }
+
+    fn rule(newest: (u64, u64), now: u64, after: u64) -> LossRule {
+        LossRule { newest, now, after }
+    }
+
+    #[test]
+    fn a_hole_is_found_sent_again_and_filled() {
+        let mut board = Scoreboard::default();
+        board.push(10, sent(1));
+        board.push(10, sent(2));
+        assert_eq!(delivered(|report| board.acknowledge(4, report)), [(0, 4, 1, false)]);
+        assert_eq!(delivered(|report| board.sack(6, 15, report)), [(6, 10, 1, false), (10, 15, 2, false)]);
+        assert_eq!(delivered(|report| board.sack(6, 15, report)), [], "known already");
+        assert_eq!(board.detect(rule((2, 15), 3, 0)), Marked { lost: 2, again: 0, wait: None });
+        assert_eq!((board.out(), board.in_flight(), board.highest_sacked()), (16, 5, 15));
+        assert_eq!(board.resend(1, || sent(3)), Some((4, 1)));
+        assert_eq!(board.resend(9, || sent(4)), Some((5, 1)));
+        assert_eq!(board.resend(9, || sent(5)), None);
+        assert_eq!(board.in_flight(), 7);
+        assert_eq!(delivered(|report| board.acknowledge(15, report)), [(4, 5, 3, true), (5, 6, 4, true)]);
+        assert_eq!((board.out(), board.in_flight(), board.sacked, board.lost, board.retransmitted), (5, 5, 0, 0, 0));
+    }
+
+    #[test]
+    fn a_retransmission_that_was_sent_before_what_arrived_is_lost_again() {
+        let mut board = Scoreboard::default();
+        board.push(3, sent(1));
+        board.sack(2, 3, |_| {});
+        board.detect(rule((1, 3), 2, 0));
+        assert_eq!(board.lost, 2);
+        board.resend(1, || sent(10));
+        board.resend(1, || sent(20));
+        board.sack(1, 2, |_| {});
+        assert_eq!(board.detect(rule((20, 2), 30, 0)), Marked { lost: 1, again: 1, wait: None });
+        assert_eq!(board.resend(5, || sent(31)), Some((0, 1)));
+    }
+
+    #[test]
+    fn of_segments_sent_together_those_before_one_that_arrived_are_lost() {
+        let mut board = Scoreboard::default();
+        board.push(10, sent(5));
+        board.sack(6, 8, |_| {});
+        assert_eq!(board.detect(rule((5, 8), 9, 0)).lost, 6);
+        board.sack(9, 10, |_| {});
+        assert_eq!(board.detect(rule((5, 10), 9, 0)).lost, 1);
+        assert_eq!(board.resend(9, || sent(10)), Some((0, 6)));
+        board.sack(3, 5, |_| {});
+        assert_eq!(board.detect(rule((10, 5), 20, 0)), Marked { lost: 3, again: 3, wait: None });
+        board.sack(5, 6, |_| {});
+        assert_eq!(board.detect(rule((10, 6), 20, 0)), Marked::default());
+    }
+
+    #[test]
+    fn what_may_be_reordered_is_waited_for() {
+        let mut board = Scoreboard::default();
+        board.push(1, sent(100));
+        board.push(1, sent(200));
+        board.push(1, sent(300));
+        board.sack(2, 3, |_| {});
+        assert_eq!(board.detect(rule((300, 3), 1_350, 1_200)), Marked { lost: 1, again: 0, wait: Some(50) });
+        assert_eq!(board.detect(rule((300, 3), 1_400, 1_200)), Marked { lost: 1, again: 0, wait: None });
+    }
+
+    #[test]
+    fn a_timeout_loses_all_but_what_was_just_sent() {
+        let mut board = Scoreboard::default();
+        board.push(2, sent(1_000));
+        board.push(2, sent(9_000));
+        board.sack(1, 2, |_| {});
+        assert_eq!(board.lose_all(rule((0, 0), 10_000, 5_000)), 1);
+        assert_eq!((board.lost, board.in_flight()), (1, 2));
+        assert_eq!(board.lose_all(rule((0, 0), 20_000, 5_000)), 2);
+        assert_eq!((board.lost, board.in_flight()), (3, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn counts_are_those_of_the_marks(steps in prop::collection::vec((0_u8..6, 0_u64..90, 1_u64..70), 1..60)) {
+            let mut board = Scoreboard::default();
+            for (step, (kind, offset, count)) in steps.into_iter().enumerate() {
+                let now = step as u64 * 10;
+                let first = (board.acknowledged + offset).min(board.next);
+                let end = (first + count).min(board.next);
+                match kind {
+                    0 | 1 => board.push(count, sent(now)),
+                    2 => board.acknowledge(first, |_| {}),
+                    3 => board.sack(first.max(board.acknowledged + 1).min(end), end, |_| {}),
+                    4 => drop(board.detect(rule((now.saturating_sub(20), end), now, 5))),
+                    _ => drop(board.resend(count, || sent(now))),
+                }
+                let count = |marks: fn(&Chunk) -> u64| board.chunks.iter().map(|chunk| ones(marks(chunk))).sum::<u64>();
+                prop_assert_eq!(board.sacked, count(|chunk| chunk.sacked));
+                prop_assert_eq!(board.lost, count(|chunk| chunk.lost));
+                prop_assert_eq!(board.retransmitted, count(|chunk| chunk.retransmitted));
+                prop_assert_eq!(board.out(), board.chunks.iter().map(|chunk| chunk.count).sum::<u64>());
+                prop_assert!(board.chunks.iter().all(|chunk| chunk.sacked & chunk.lost == 0));
+            }
+        }
+    }
+}

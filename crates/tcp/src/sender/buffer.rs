@@ -1,0 +1,216 @@
+//! The send buffer: bytes written and not yet acknowledged, and what keeping them costs.
+
+use fullpipe_units::{ByteCount, Time};
+
+use super::chrono::Limit;
+use super::{Sender, State};
+
+/// Headers, and the structures that the kernel keeps of a packet (`SKB_TRUESIZE`): `skb_shared_info`, `sk_buff`.
+const PACKET_COSTS: u64 = 832;
+/// Bytes that a write puts into one packet.
+const PACKET_BYTES: u64 = 16 * 1024;
+
+#[derive(Debug)]
+pub(super) struct SendBuffer {
+    /// `sk_sndbuf`, and the most that it grows to.
+    size: u64,
+    max: u64,
+    /// Bytes that the program has written, and that are acknowledged.
+    pub(super) written: u64,
+    pub(super) acknowledged: u64,
+    /// True if the program found the buffer full and waits (`SOCK_NOSPACE`).
+    pub(super) no_space: bool,
+    /// True if the program has written its last byte.
+    finished: bool,
+    /// Payload of a packet as it is written: whole segments.
+    packet: u64,
+    /// Memory of a segment that a buffer is reckoned by (`tcp_sndbuf_expand`).
+    per_segment: u64,
+}
+
+impl SendBuffer {
+    pub(super) fn new((size, max): (ByteCount, ByteCount), mss: ByteCount) -> Self {
+        const MAX_TCP_HEADER: u64 = 256;
+        const SHARED_INFO: u64 = 320;
+        const SK_BUFF: u64 = 256;
+        let mss = mss.get().max(1);
+        Self {
+            size: size.get(),
+            max: max.get(),
+            written: 0,
+            acknowledged: 0,
+            no_space: false,
+            finished: false,
+            packet: (PACKET_BYTES / mss).max(1) * mss,
+            per_segment: (mss + MAX_TCP_HEADER + SHARED_INFO).next_power_of_two() + SK_BUFF,
+        }
+    }
+
+    /// Segments of a packet as it is written.
+    pub(super) fn packet_segments(&self, mss: u64) -> u64 {
+        self.packet / mss
+    }
+}
+
+impl Sender {
+    /// Takes in what a program writes, as far as there is room, and returns the bytes taken (`tcp_sendmsg`). A program
+    /// that wrote less than it had waits for room from then on.
+    pub fn write(&mut self, now: Time, bytes: ByteCount) -> ByteCount {
+        self.check_program();
+        let taken = bytes.get().min(self.room());
+        if taken < bytes.get() {
+            self.buffer.no_space = true;
+        }
+        if taken > 0 {
+            self.restart_after_idle(now);
+            self.buffer.written += taken;
+            self.chrono.start(Limit::Busy, self.clock.nanos(now));
+            self.pass.pending = true;
+        }
+        ByteCount::new(taken)
+    }
+
+    /// Ends the stream: what is less than a segment is sent, too.
+    pub fn finish(&mut self) {
+        self.buffer.finished = true;
+        self.pass.pending = true;
+    }
+
+    /// Returns whether a program that waits for room is woken: a third of the buffer is free
+    /// (`sk_stream_is_writeable`).
+    pub fn is_writable(&self) -> bool {
+        let queued = self.queued();
+        self.buffer.size.saturating_sub(queued) >= queued >> 1
+    }
+
+    /// Returns whether a write would take anything (`sk_stream_memory_free`).
+    pub fn has_room(&self) -> bool {
+        self.queued() < self.buffer.size
+    }
+
+    /// Returns the bytes that the program has written.
+    pub fn written(&self) -> ByteCount {
+        ByteCount::new(self.buffer.written)
+    }
+
+    /// Returns whether everything that was written is acknowledged.
+    pub fn is_done(&self) -> bool {
+        self.buffer.acknowledged >= self.buffer.written
+    }
+
+    /// `sk_wmem_queued`.
+    pub(super) fn queued(&self) -> u64 {
+        let unsent = self.unsent_bytes();
+        let packets = self.board.chunks() + unsent.div_ceil(self.buffer.packet);
+        self.buffer.written.saturating_sub(self.buffer.acknowledged) + packets * PACKET_COSTS
+    }
+
+    pub(super) fn send_buffer_size(&self) -> u64 {
+        self.buffer.size
+    }
+
+    pub(super) fn unsent_bytes(&self) -> u64 {
+        self.buffer.written.saturating_sub(self.board.next() * self.mss)
+    }
+
+    /// Whole segments that wait; at the end of the stream the last may be short.
+    pub(super) fn unsent(&self) -> u64 {
+        let whole =
+            if self.buffer.finished { self.buffer.written.div_ceil(self.mss) } else { self.buffer.written / self.mss };
+        whole.saturating_sub(self.board.next())
+    }
+
+    pub(super) fn has_unsent(&self) -> bool {
+        self.unsent() > 0
+    }
+
+    /// Bytes that a write takes: packets while the buffer is not exceeded, so the last may exceed it.
+    fn room(&self) -> u64 {
+        let free = self.buffer.size.saturating_sub(self.queued());
+        free.div_ceil(self.buffer.packet + PACKET_COSTS) * self.buffer.packet
+    }
+
+    /// `tcp_sndbuf_expand`: two windows, three under BBR.
+    pub(super) fn expand_buffer(&mut self) {
+        let windows = if self.control.bbr().is_some() { 3 } else { 2 };
+        let segments = self.window.cwnd.max(crate::window::Window::INITIAL).max(self.reordering + 1);
+        let wanted = windows * segments * self.buffer.per_segment;
+        if self.buffer.size < wanted {
+            self.buffer.size = wanted.min(self.buffer.max).max(self.buffer.size);
+        }
+    }
+
+    /// Wakes a program that waits for room (`tcp_check_space`).
+    pub(super) fn check_space(&mut self, now: Time) {
+        if !self.buffer.no_space {
+            return;
+        }
+        if self.board.in_flight() < self.window.cwnd {
+            self.expand_buffer();
+        }
+        if self.is_writable() {
+            self.buffer.no_space = false;
+            self.chrono.stop(Limit::Buffer, false, self.clock.nanos(now));
+        }
+    }
+
+    /// `tcp_rate_check_app_limited`.
+    fn check_program(&mut self) {
+        let in_flight = self.board.in_flight();
+        if self.unsent_bytes() < self.mss && in_flight < self.window.cwnd && self.board.lost <= self.board.retransmitted
+        {
+            self.delivery.limit(in_flight);
+        }
+    }
+
+    /// A window that was not used for a timeout is used no more (`tcp_slow_start_after_idle_check`, RFC 2861).
+    fn restart_after_idle(&mut self, now: Time) {
+        if self.board.out() > 0 || self.control.bbr().is_some() {
+            return;
+        }
+        let ticks = self.clock.ticks(now);
+        let mut idle = ticks.saturating_sub(self.last_sent);
+        if idle <= self.timeout {
+            return;
+        }
+        self.window.ssthresh = self.current_ssthresh();
+        let least = crate::window::Window::INITIAL.min(self.window.cwnd);
+        while idle > self.timeout && self.window.cwnd > least {
+            idle -= self.timeout;
+            self.window.cwnd >>= 1;
+        }
+        self.window.cwnd = self.window.cwnd.max(least);
+        self.used = (0, ticks);
+    }
+
+    /// The second half of `tcp_cwnd_validate`.
+    pub(super) fn validate_window(&mut self, now: Time, limited: bool) {
+        let (acknowledged, next, out) = (self.board.acknowledged(), self.board.next(), self.board.out());
+        self.window.note_use(limited, acknowledged, next, out);
+        let ticks = self.clock.ticks(now);
+        if self.window.is_limiting() {
+            self.used = (0, ticks);
+            return;
+        }
+        self.used.0 = self.used.0.max(out);
+        if ticks.saturating_sub(self.used.1) >= self.timeout && self.control.bbr().is_none() {
+            self.shrink_unused(ticks);
+        }
+        if !self.has_unsent() && self.buffer.no_space {
+            self.chrono.start(Limit::Buffer, self.clock.nanos(now));
+        }
+    }
+
+    /// `tcp_cwnd_application_limited`.
+    fn shrink_unused(&mut self, ticks: u64) {
+        if self.state == State::Open && !self.buffer.no_space {
+            let used = self.used.0.max(crate::window::Window::INITIAL);
+            if used < self.window.cwnd {
+                self.window.ssthresh = self.current_ssthresh();
+                self.window.cwnd = u64::midpoint(self.window.cwnd, used);
+            }
+            self.used.0 = 0;
+        }
+        self.used.1 = ticks;
+    }
+}

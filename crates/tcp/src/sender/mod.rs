@@ -1,0 +1,529 @@
+//! The sending end of a connection, from the moment at which its handshake is over.
+
+mod buffer;
+mod chrono;
+mod info;
+mod output;
+mod recovery;
+mod timers;
+
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
+
+use crate::clock::{Clock, Stamp};
+use crate::control::{Bbr, CongestionControl, Control, Cubic, Outcome};
+use crate::filter::Filter;
+use crate::packet::Ack;
+use crate::rack::{Rack, Tally};
+use crate::rate::{Delivery, RateSample, RoundTrip};
+use crate::scoreboard::Scoreboard;
+use crate::window::{Moment, Window};
+use buffer::SendBuffer;
+use chrono::Chrono;
+use timers::Timer;
+
+/// Least round-trip times count for 300 s (`tcp_min_rtt_wlen`).
+const MIN_RTT_SECONDS: u64 = 300;
+
+/// The properties of a sending end.
+#[derive(Debug, Clone)]
+pub struct SenderSetup {
+    /// Clocks of its host.
+    pub clock: Clock,
+    /// Payload of a segment.
+    pub mss: ByteCount,
+    /// Segments that are handed to the network as one, at most: 1 where nothing below TCP cuts trains.
+    pub longest_train: SegCount,
+    /// Congestion control.
+    pub control: CongestionControl,
+    /// Greatest pace of the socket (`SO_MAX_PACING_RATE`); the kernel paces only where this is set, or under BBR.
+    pub max_pacing_rate: Option<BitRate>,
+    /// Send buffer at first, and the most that it grows to; the same where a program fixed it.
+    pub buffer: (ByteCount, ByteCount),
+    /// Round-trip time of the handshake.
+    pub handshake: Span,
+    /// The window that the other end advertised in its handshake segment.
+    pub first_window: ByteCount,
+    /// The shift that the other end's windows are counted by; 0 without the option.
+    pub window_scale: Option<u8>,
+    /// The stamp of the last packet that came from the other end.
+    pub echo: Stamp,
+    /// Seed for what falls to chance.
+    pub seed: u64,
+}
+
+/// State of loss recovery (`icsk_ca_state`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum State {
+    Open,
+    Disorder,
+    Reduced,
+    Recovery,
+    Loss,
+}
+
+/// A sender.
+///
+/// The program [writes](Self::write), acknowledgements [arrive](Self::acknowledged), time [passes](Self::wake); after
+/// each, [`Self::next`] is called until there is nothing more to send. Calls must not go back in time. Extra calls of
+/// [`Self::wake`] and [`Self::next`] change nothing.
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of the kernel's structure of a connection")]
+pub struct Sender {
+    clock: Clock,
+    mss: u64,
+    longest_train: u64,
+    max_pacing_rate: Option<u64>,
+    window_scale: Option<u8>,
+    board: Scoreboard,
+    window: Window,
+    control: Control,
+    state: State,
+    rack: Rack,
+    rtt: RoundTrip,
+    min_rtt: Filter,
+    delivery: Delivery,
+    buffer: SendBuffer,
+    chrono: Chrono,
+    timer: Option<Timer>,
+    /// `icsk_backoff`: timeouts in a row.
+    backoff: u32,
+    /// `icsk_rto`, in ticks.
+    timeout: u64,
+    /// `high_seq`: the end of what was sent when recovery began.
+    high: u64,
+    prior_cwnd: u64,
+    prior_ssthresh: u64,
+    prr_delivered: u64,
+    prr_out: u64,
+    /// `undo_marker`; none where nothing may be undone.
+    undo_from: Option<u64>,
+    /// `undo_retrans`: retransmissions that were not shown to be needless; none where there was none yet.
+    undo_left: Option<u64>,
+    /// `retrans_stamp`: the stamp of the first retransmission.
+    resent_at: Option<Stamp>,
+    /// `tlp_high_seq`, and whether the probe was a retransmission.
+    probe: Option<(u64, bool)>,
+    /// True if the probe is to be sent.
+    probe_due: bool,
+    /// `frto`: the timeout may have been needless.
+    frto: bool,
+    /// After a timeout, new data is sent before what was lost.
+    new_data_first: bool,
+    /// `reordering`, in segments.
+    reordering: u64,
+    /// `reord_seen`.
+    reorder_events: u64,
+    /// The last segment of the other end's window, in bytes from the first one (`tcp_wnd_end`).
+    window_end: u64,
+    /// `snd_wnd`.
+    snd_wnd: u64,
+    pacing_rate: u64,
+    /// `tcp_wstamp_ns`: when the last train was sent, or the next may be.
+    departs_at: u64,
+    /// The latest stamp of the other end.
+    echo: Stamp,
+    /// The stamp that the last acknowledgement sent back.
+    last_echo: Stamp,
+    /// Segments left of the packet at the head of the queue, and of the one behind it.
+    head: [u64; 2],
+    pass: output::Pass,
+    /// `snd_cwnd_used` and `snd_cwnd_stamp`, a tick.
+    used: (u64, u64),
+    /// `lsndtime`, a tick.
+    last_sent: u64,
+    /// True if the next train waits for its pace.
+    waits_for_pace: bool,
+    counts: Counts,
+}
+
+/// Counters of a connection.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    data_segments_out: u64,
+    retransmitted: u64,
+    lost: u64,
+    acks_in: u64,
+    duplicates: u64,
+    timeouts: u64,
+    timeout_recoveries: u64,
+    timeout_time: u64,
+    timed_out_at: Option<u64>,
+    last_ack_at: u64,
+    last_data_at: u64,
+    recoveries: u64,
+}
+
+impl Sender {
+    /// A connection whose handshake is over at `now`.
+    pub fn new(setup: &SenderSetup, now: Time) -> Self {
+        let clock = setup.clock;
+        let handshake = setup.handshake.as_micros().max(1);
+        let rtt = RoundTrip::new(handshake);
+        let timeout = clock.ticks_in(rtt.timeout());
+        let window = Window::new(Window::INITIAL);
+        let mut sender = Self {
+            clock,
+            mss: setup.mss.get().max(1),
+            longest_train: setup.longest_train.get().max(1),
+            max_pacing_rate: setup.max_pacing_rate.map(|rate| (rate.bps() / 8).max(1)),
+            window_scale: setup.window_scale,
+            board: Scoreboard::default(),
+            window,
+            control: Control::Reno,
+            state: State::Open,
+            rack: Rack::new(),
+            rtt,
+            min_rtt: Filter::new(clock.ticks(now), handshake),
+            delivery: Delivery::default(),
+            buffer: SendBuffer::new(setup.buffer, setup.mss),
+            chrono: Chrono::new(clock.nanos(now)),
+            timer: None,
+            backoff: 0,
+            timeout,
+            high: 0,
+            prior_cwnd: 0,
+            prior_ssthresh: 0,
+            prr_delivered: 0,
+            prr_out: 0,
+            undo_from: None,
+            undo_left: None,
+            resent_at: None,
+            probe: None,
+            probe_due: false,
+            frto: false,
+            new_data_first: false,
+            reordering: INITIAL_REORDERING,
+            reorder_events: 0,
+            window_end: setup.first_window.get(),
+            snd_wnd: setup.first_window.get(),
+            pacing_rate: 0,
+            departs_at: 0,
+            echo: setup.echo,
+            last_echo: clock.stamp(now),
+            head: [0; 2],
+            pass: output::Pass::default(),
+            used: (0, clock.ticks(now)),
+            last_sent: clock.ticks(now),
+            waits_for_pace: false,
+            counts: Counts::default(),
+        };
+        sender.control = match setup.control {
+            CongestionControl::Reno => Control::Reno,
+            CongestionControl::Cubic => Control::Cubic(Cubic::new(clock.hz(), &sender.moment(now))),
+            CongestionControl::Bbr => Control::Bbr(Box::new(Bbr::new(
+                clock.hz(),
+                sender.mss,
+                sender.max_pacing_rate.unwrap_or(u64::MAX),
+                setup.seed,
+                handshake,
+                &sender.situation(now),
+            ))),
+        };
+        sender.expand_buffer();
+        sender.update_pacing_rate();
+        sender
+    }
+
+    /// Takes in an acknowledgement that arrives at `now` (`tcp_ack`).
+    pub fn acknowledged(&mut self, now: Time, ack: &Ack) {
+        self.counts.acks_in += 1;
+        self.counts.last_ack_at = self.clock.micros(now);
+        if ack.next < self.board.acknowledged() {
+            return self.take_old(now, ack);
+        }
+        if ack.next > self.board.next() {
+            return;
+        }
+        self.echo = self.echo.max(ack.stamp);
+        self.last_echo = ack.echo;
+        self.pass.pending = true;
+        self.pass.new_only = false;
+        self.new_data_first = false;
+        let prior_acknowledged = self.board.acknowledged();
+        let prior_highest = self.board.highest_sacked();
+        let lost = self.counts.lost;
+        let mut tally = self.tally(now, ack);
+        self.take_window(ack, &mut tally);
+        self.take_blocks(ack, prior_acknowledged, &mut tally);
+        self.take_number(now, ack, prior_highest, &mut tally);
+        self.rack = tally.rack;
+        self.delivery.first_sent = tally.first_sent;
+        self.rack.adjust(&tally.sample, self.delivery.delivered);
+        self.take_probe_answer(ack, &tally);
+        if self.is_dubious(&tally) {
+            self.recover(now, prior_acknowledged, &mut tally);
+        }
+        if tally.set_timer {
+            self.set_timer(now);
+        }
+        tally.sample.losses = self.counts.lost - lost;
+        self.delivery.finish(&mut tally.sample, self.clock.micros(now), self.min_rtt.get());
+        self.control_congestion(now, &tally);
+    }
+
+    /// Returns the congestion window.
+    pub fn cwnd(&self) -> SegCount {
+        SegCount::new(self.window.cwnd)
+    }
+
+    /// Returns the segments that the other end has acknowledged.
+    pub fn acknowledged_segments(&self) -> u64 {
+        self.board.acknowledged()
+    }
+
+    /// Returns the segments that were sent again.
+    pub fn retransmits(&self) -> SegCount {
+        SegCount::new(self.counts.retransmitted)
+    }
+
+    fn tally(&self, now: Time, ack: &Ack) -> Tally {
+        Tally {
+            now: self.clock.micros(now),
+            min_rtt: self.min_rtt.get(),
+            rack: self.rack,
+            sample: RateSample::new(self.board.in_flight()),
+            first_sent: self.delivery.first_sent,
+            high: self.high,
+            echo: ack.echo,
+            acked: None,
+            again: false,
+            sacked: None,
+            reordered_from: u64::MAX,
+            advanced: ack.next > self.board.acknowledged(),
+            data_sacked: false,
+            original: false,
+            duplicate: false,
+            probe_duplicate: false,
+            window_changed: false,
+            set_timer: false,
+            duplicates: 0,
+        }
+    }
+
+    /// An acknowledgement that a later one overtook counts for what arrived twice, at most.
+    fn take_old(&mut self, now: Time, ack: &Ack) {
+        let mut tally = self.tally(now, ack);
+        let acknowledged = self.board.acknowledged();
+        if ack.blocks.of(ack.next).next().is_some_and(|(_, end)| end <= ack.next) {
+            self.take_blocks(ack, acknowledged, &mut tally);
+            self.rack.duplicate_seen = tally.rack.duplicate_seen;
+        }
+    }
+
+    /// `tcp_ack_update_window`: never smaller than it was announced.
+    fn take_window(&mut self, ack: &Ack, tally: &mut Tally) {
+        let window = ack.window.get();
+        let end = ack.next * self.mss + window;
+        if tally.advanced || end > self.window_end {
+            tally.window_changed = window != self.snd_wnd;
+            self.snd_wnd = window;
+            self.window_end = self.window_end.max(end);
+        }
+    }
+
+    /// `tcp_sacktag_write_queue`.
+    fn take_blocks(&mut self, ack: &Ack, prior_acknowledged: u64, tally: &mut Tally) {
+        if ack.blocks.is_empty() {
+            return;
+        }
+        let mut blocks = [(0, 0); 4];
+        for (slot, block) in blocks.iter_mut().zip(ack.blocks.of(ack.next)) {
+            *slot = block;
+        }
+        let [first, second, ..] = blocks;
+        let count = ack.blocks.len();
+        let repeated = first.0 < ack.next || (count > 1 && first.0 >= second.0 && first.1 <= second.1);
+        if repeated {
+            self.take_duplicate(first, prior_acknowledged, tally);
+        }
+        let news = &mut blocks[usize::from(repeated)..count];
+        news.sort_unstable();
+        for &(start, end) in news.iter() {
+            let end = end.min(self.board.next());
+            if end > start.max(self.board.acknowledged()) {
+                self.take_block(start, end, tally);
+            }
+        }
+        if tally.data_sacked && (self.state != State::Loss || self.undo_from.is_some()) {
+            self.check_reordering(tally.reordered_from, self.board.highest_sacked());
+            tally.reordered_from = u64::MAX;
+        }
+    }
+
+    fn take_block(&mut self, start: u64, end: u64, tally: &mut Tally) {
+        let mut highest = self.board.highest_sacked();
+        self.board.sack(start, end, |part| {
+            tally.sack(&part, highest);
+            highest = highest.max(part.end);
+        });
+    }
+
+    /// `tcp_check_dsack` and `tcp_dsack_seen`.
+    fn take_duplicate(&mut self, (start, end): (u64, u64), prior_acknowledged: u64, tally: &mut Tally) {
+        let segments = end.saturating_sub(start);
+        if segments == 0 || segments * self.mss > self.snd_wnd.max(self.mss) {
+            return;
+        }
+        tally.probe_duplicate = segments == 1 && self.probe.is_some_and(|(high, _)| high == end);
+        self.counts.duplicates += segments;
+        if self.counts.duplicates > self.counts.retransmitted {
+            return;
+        }
+        if self.reorder_events > 0 && !tally.probe_duplicate {
+            tally.rack.duplicate_seen = true;
+        }
+        tally.duplicate = true;
+        tally.duplicates = segments;
+        if end <= prior_acknowledged && self.undo_from.is_some_and(|from| end > from) {
+            self.undo_left = self.undo_left.map(|left| left.saturating_sub(segments));
+        }
+    }
+
+    /// `tcp_clean_rtx_queue`, and the round-trip times that follow.
+    fn take_number(&mut self, now: Time, ack: &Ack, prior_highest: u64, tally: &mut Tally) {
+        if tally.advanced {
+            self.board.acknowledge(ack.next, |part| tally.acknowledge(&part, Clock::stamp_at(part.sent.at)));
+            self.buffer.acknowledged = ack.next * self.mss;
+        }
+        // What arrived twice was delivered, too (`sack_delivered`).
+        tally.sample.acked += tally.duplicates;
+        self.delivery.delivered += tally.sample.acked;
+        self.take_round_trip(now, tally);
+        if tally.advanced {
+            tally.set_timer = true;
+            self.backoff_over();
+            if tally.reordered_from < prior_highest {
+                self.check_reordering(tally.reordered_from, prior_highest);
+            }
+            if self.board.out() == 0 {
+                self.timer = None;
+            }
+        } else if let (Some((first, _)), Some(head)) = (tally.sacked, self.board.head_sent_at()) {
+            // Not for what was sent after the first segment was last sent, or the timeout would never come.
+            tally.set_timer = first < head;
+        }
+    }
+
+    /// `tcp_ack_update_rtt`.
+    fn take_round_trip(&mut self, now: Time, tally: &mut Tally) {
+        let micros = self.clock.micros(now);
+        let since = |at: u64| micros.saturating_sub(at).max(1);
+        let by_number = tally.acked.filter(|_| !tally.again).map(|(first, _)| since(first));
+        let by_block = tally.sacked.map(|(first, _)| since(first));
+        let latest = tally.sacked.or(tally.acked.filter(|_| !tally.again)).map(|(_, last)| since(last));
+        tally.sample.rtt = latest;
+        let Some(sample) = by_number.or(by_block) else {
+            return self.take_round_trip_by_stamp(now, tally);
+        };
+        let ticks = self.clock.ticks(now);
+        self.min_rtt.lower(MIN_RTT_SECONDS * self.clock.hz(), ticks, latest.unwrap_or(sample));
+        self.rtt.take(sample, self.board.acknowledged(), self.board.next());
+        self.timeout = self.clock.ticks_in(self.rtt.timeout());
+        if let Some(latest) = latest {
+            let moment = self.moment(now);
+            self.control.measured(latest, &mut self.window, &moment);
+        }
+    }
+
+    /// Of segments that were sent twice, the stamp shows which copy was answered, in milliseconds.
+    fn take_round_trip_by_stamp(&mut self, now: Time, tally: &mut Tally) {
+        if !tally.advanced {
+            return;
+        }
+        let sample = self.clock.stamp(now).since(tally.echo).max(1) * 1_000;
+        tally.sample.rtt = Some(sample);
+        self.min_rtt.lower(MIN_RTT_SECONDS * self.clock.hz(), self.clock.ticks(now), sample);
+        self.rtt.take(sample, self.board.acknowledged(), self.board.next());
+        self.timeout = self.clock.ticks_in(self.rtt.timeout());
+        let moment = self.moment(now);
+        self.control.measured(sample, &mut self.window, &moment);
+    }
+
+    /// `tcp_check_sack_reordering`.
+    fn check_reordering(&mut self, from: u64, highest: u64) {
+        if from >= highest {
+            return;
+        }
+        self.reordering = self.reordering.max((highest - from).min(MAX_REORDERING));
+        self.reorder_events += 1;
+    }
+
+    /// `tcp_cong_control`.
+    fn control_congestion(&mut self, now: Time, tally: &Tally) {
+        let situation = self.situation(now);
+        if let Control::Bbr(bbr) = &mut self.control {
+            let steering = bbr.acknowledged(&tally.sample, &situation);
+            self.window.cwnd = steering.cwnd;
+            self.window.ssthresh = steering.ssthresh.unwrap_or(self.window.ssthresh);
+            self.pacing_rate = bbr.pacing_rate;
+            if steering.ignore_rates {
+                self.delivery.limit(situation.in_flight);
+            }
+            return;
+        }
+        if self.state == State::Recovery || self.state == State::Reduced {
+            self.reduce(tally.sample.acked, tally.sample.losses, tally.advanced);
+        } else if self.may_grow(tally) {
+            self.control.grow(&mut self.window, tally.sample.acked, self.clock.ticks(now));
+            self.used.1 = self.clock.ticks(now);
+        }
+        self.update_pacing_rate();
+    }
+
+    /// `tcp_may_raise_cwnd`.
+    fn may_grow(&self, tally: &Tally) -> bool {
+        tally.advanced || (self.reordering > INITIAL_REORDERING && tally.data_sacked)
+    }
+
+    /// `tcp_update_pacing_rate`: twice the window a round trip in slow start, 1.2 times behind it.
+    fn update_pacing_rate(&mut self) {
+        if let Some(bbr) = self.control.bbr() {
+            self.pacing_rate = bbr.pacing_rate;
+            return;
+        }
+        let percent = if self.window.cwnd < self.window.ssthresh / 2 { 200 } else { 120 };
+        let bytes = self.mss * self.window.cwnd.max(self.board.out());
+        // Segments of 1448 bytes fit this up to a window of 800 million.
+        let rate = bytes.saturating_mul(80_000 * percent) / self.rtt.smoothed8;
+        self.pacing_rate = rate.min(self.max_pacing_rate.unwrap_or(u64::MAX));
+    }
+
+    fn is_paced(&self) -> bool {
+        self.max_pacing_rate.is_some() || self.control.bbr().is_some()
+    }
+
+    fn moment(&self, now: Time) -> Moment {
+        Moment {
+            micros: self.clock.micros(now),
+            ticks: self.clock.ticks(now),
+            acknowledged: self.board.acknowledged(),
+            next: self.board.next(),
+            pacing_rate: self.pacing_rate,
+            is_paced: self.is_paced(),
+        }
+    }
+
+    fn situation(&self, now: Time) -> crate::control::Situation {
+        crate::control::Situation {
+            micros: self.clock.micros(now),
+            ticks: self.clock.ticks(now),
+            departs_in: self.departs_at.saturating_sub(self.clock.nanos(now)),
+            delivered: self.delivery.delivered,
+            delivered_at: self.delivery.delivered_at,
+            lost: self.counts.lost,
+            in_flight: self.board.in_flight(),
+            cwnd: self.window.cwnd,
+            outcome: match self.state {
+                State::Open | State::Disorder | State::Reduced => Outcome::Fine,
+                State::Recovery => Outcome::Recovering,
+                State::Loss => Outcome::TimedOut,
+            },
+            smoothed_rtt: self.rtt.smoothed(),
+        }
+    }
+}
+
+/// `tcp_reordering`.
+const INITIAL_REORDERING: u64 = 3;
+/// `tcp_max_reordering`.
+const MAX_REORDERING: u64 = 300;

@@ -1,0 +1,406 @@
+//! The states of loss recovery (`tcp_fastretrans_alert`), the reduction of the window, and its undoing.
+
+use fullpipe_units::Time;
+
+use super::{INITIAL_REORDERING, Sender, State};
+use crate::control::Control;
+use crate::packet::Ack;
+use crate::rack::{Rack, Tally};
+use crate::scoreboard::LossRule;
+use crate::window::Window;
+
+impl Sender {
+    /// `tcp_ack_is_dubious`.
+    pub(super) fn is_dubious(&self, tally: &Tally) -> bool {
+        self.state != State::Open || tally.data_sacked || tally.duplicate || !(tally.advanced || tally.window_changed)
+    }
+
+    /// `tcp_fastretrans_alert`.
+    pub(super) fn recover(&mut self, now: Time, prior_acknowledged: u64, tally: &mut Tally) {
+        if self.state == State::Open {
+            self.resent_at = None;
+        } else if self.board.acknowledged() >= self.high {
+            self.end_episode();
+        }
+        match self.state {
+            State::Recovery => self.go_on_recovering(now, prior_acknowledged, tally),
+            State::Loss => {
+                self.process_loss(now, tally);
+                if self.state != State::Loss {
+                    self.count_timeout_time(tally.now);
+                }
+                let lost_again = self.identify_losses(now, tally);
+                if self.state == State::Open || lost_again {
+                    self.enter_if_lost();
+                }
+            }
+            State::Open | State::Disorder | State::Reduced => {
+                if self.state <= State::Disorder {
+                    self.undo_by_duplicates(now);
+                }
+                self.identify_losses(now, tally);
+                self.enter_if_lost();
+            }
+        }
+    }
+
+    /// The conditions under which a state ends.
+    fn end_episode(&mut self) {
+        match self.state {
+            State::Reduced if self.board.acknowledged() != self.high => {
+                self.end_reduction();
+                self.state = State::Open;
+            }
+            State::Recovery => {
+                self.undo_recovery();
+                let recovering = std::mem::replace(&mut self.state, State::Open);
+                self.end_reduction_of(recovering);
+            }
+            State::Open | State::Disorder | State::Reduced | State::Loss => {}
+        }
+    }
+
+    fn go_on_recovering(&mut self, now: Time, prior_acknowledged: u64, tally: &mut Tally) {
+        if tally.advanced && self.undo_partly(now, prior_acknowledged, tally) {
+            return;
+        }
+        if self.undo_by_duplicates(now) {
+            self.try_to_open();
+        }
+        self.identify_losses(now, tally);
+        if self.state != State::Recovery && self.board.lost > 0 {
+            self.enter_recovery();
+        }
+    }
+
+    fn enter_if_lost(&mut self) {
+        if self.board.lost > 0 {
+            self.enter_recovery();
+        } else {
+            self.try_to_open();
+        }
+    }
+
+    /// `tcp_enter_recovery`.
+    pub(super) fn enter_recovery(&mut self) {
+        if !self.any_resent() {
+            self.resent_at = None;
+        }
+        self.prior_ssthresh = 0;
+        self.begin_undo();
+        if !matches!(self.state, State::Reduced | State::Recovery) {
+            self.prior_ssthresh = self.current_ssthresh();
+            self.begin_reduction();
+        }
+        self.state = State::Recovery;
+        self.counts.recoveries += 1;
+    }
+
+    /// `tcp_init_cwnd_reduction`.
+    fn begin_reduction(&mut self) {
+        self.high = self.board.next();
+        self.probe = None;
+        self.window.count = 0;
+        self.prior_cwnd = self.window.cwnd;
+        self.prr_delivered = 0;
+        self.prr_out = 0;
+        self.window.ssthresh = self.control.on_loss(&self.window);
+    }
+
+    /// Proportional rate reduction (RFC 6937; `tcp_cwnd_reduction`, since 5.19 with the slow start part only where
+    /// nothing more was lost).
+    pub(super) fn reduce(&mut self, acked: u64, lost: u64, advanced: bool) {
+        if acked == 0 || self.prior_cwnd == 0 {
+            return;
+        }
+        let in_flight = self.board.in_flight();
+        self.prr_delivered += acked;
+        let (delivered, sent) = (self.prr_delivered.cast_signed(), self.prr_out.cast_signed());
+        let room = self.window.ssthresh.cast_signed() - in_flight.cast_signed();
+        let may_send = if room < 0 {
+            let share = u128::from(self.window.ssthresh) * u128::from(self.prr_delivered);
+            (share.div_ceil(u128::from(self.prior_cwnd)) as u64).cast_signed() - sent
+        } else {
+            let grown = i64::from(advanced && lost == 0);
+            ((delivered - sent).max(acked.cast_signed()) + grown).min(room)
+        };
+        // Recovery begins with a retransmission in any case.
+        let may_send = may_send.max(i64::from(self.prr_out == 0));
+        self.window.cwnd = in_flight.saturating_add_signed(may_send).max(1);
+    }
+
+    /// `tcp_end_cwnd_reduction`, in the state that it ends.
+    fn end_reduction(&mut self) {
+        self.end_reduction_of(self.state);
+    }
+
+    fn end_reduction_of(&mut self, state: State) {
+        let set = self.window.ssthresh < Window::UNSET;
+        if self.control.bbr().is_none() && set && (state == State::Reduced || self.undo_from.is_some()) {
+            self.window.cwnd = self.window.ssthresh;
+        }
+    }
+
+    /// `tcp_current_ssthresh`.
+    pub(super) fn current_ssthresh(&self) -> u64 {
+        if matches!(self.state, State::Reduced | State::Recovery) {
+            self.window.ssthresh
+        } else {
+            self.window.ssthresh.max((self.window.cwnd >> 1) + (self.window.cwnd >> 2))
+        }
+    }
+
+    /// `tcp_rack_mark_lost`. Returns whether retransmissions were lost again.
+    fn identify_losses(&mut self, now: Time, tally: &mut Tally) -> bool {
+        if self.board.out() == 0 || !self.rack.advanced {
+            return false;
+        }
+        self.rack.advanced = false;
+        let (again, wait) = self.detect(tally.now);
+        if let Some(wait) = wait {
+            self.wait_for_reordered(now, wait);
+            tally.set_timer = false;
+        }
+        again > 0
+    }
+
+    /// Marks what is lost. Returns how many retransmissions are, and for how long others are waited for.
+    pub(super) fn detect(&mut self, micros: u64) -> (u64, Option<u64>) {
+        let rule = LossRule { newest: self.rack.newest, now: micros, after: self.rack.rtt + self.reordering_wait() };
+        let marked = self.board.detect(rule);
+        self.counts.lost += marked.lost;
+        (marked.again, marked.wait)
+    }
+
+    /// `tcp_rack_reo_wnd`: none until something was reordered, if recovery is on or three segments arrived out of
+    /// order.
+    fn reordering_wait(&self) -> u64 {
+        if self.reorder_events == 0 && (self.state >= State::Recovery || self.board.sacked >= self.reordering) {
+            return 0;
+        }
+        ((self.min_rtt.get() >> 2) * self.rack.steps).min(self.rtt.smoothed())
+    }
+
+    /// The timer of reordered segments went off (`tcp_rack_reo_timeout`).
+    pub(super) fn reordered_are_late(&mut self, now: Time) {
+        let in_flight = self.board.in_flight();
+        let lost = self.counts.lost;
+        let (_, wait) = self.detect(self.clock.micros(now));
+        if self.board.in_flight() != in_flight && self.state != State::Recovery {
+            self.enter_recovery();
+            if self.control.bbr().is_none() {
+                self.reduce(1, self.counts.lost - lost, false);
+            }
+        }
+        // Rounding may let the timer of ticks come before the last of them is late.
+        match wait {
+            Some(wait) => self.wait_for_reordered(now, wait),
+            None => self.rearm(now),
+        }
+    }
+
+    /// A timeout (`tcp_enter_loss`).
+    pub(super) fn enter_loss(&mut self, now: Time) {
+        let micros = self.clock.micros(now);
+        let new = self.state < State::Recovery;
+        let rule = LossRule { newest: self.rack.newest, now: micros, after: self.rack.rtt };
+        self.counts.lost += self.board.lose_all(rule);
+        let first = self.backoff == 0;
+        if self.state <= State::Disorder
+            || self.high <= self.board.acknowledged()
+            || (self.state == State::Loss && first)
+        {
+            self.prior_ssthresh = self.current_ssthresh();
+            self.prior_cwnd = self.window.cwnd;
+            self.window.ssthresh = self.control.on_loss(&self.window);
+            self.begin_undo();
+        }
+        self.window.cwnd = self.board.in_flight() + 1;
+        self.window.count = 0;
+        self.used.1 = self.clock.ticks(now);
+        if self.state <= State::Disorder && self.board.sacked >= INITIAL_REORDERING {
+            self.reordering = self.reordering.min(INITIAL_REORDERING);
+        }
+        self.state = State::Loss;
+        let (moment, situation) = (self.moment(now), self.situation(now));
+        match &mut self.control {
+            Control::Reno => {}
+            Control::Cubic(cubic) => cubic.timed_out(&moment),
+            Control::Bbr(bbr) => bbr.timed_out(&situation),
+        }
+        self.high = self.board.next();
+        self.probe = None;
+        self.frto = new || !first;
+        self.new_data_first = false;
+        self.counts.timeouts += 1;
+        if self.counts.timed_out_at.is_none() {
+            self.counts.timed_out_at = Some(micros);
+            self.counts.timeout_recoveries += 1;
+        }
+    }
+
+    /// `tcp_process_loss`.
+    fn process_loss(&mut self, now: Time, tally: &Tally) {
+        let recovered = self.board.acknowledged() >= self.high;
+        if tally.advanced && self.may_undo() {
+            return self.undo_loss(now);
+        }
+        if self.frto {
+            // RFC 5682, 3.b: what was sent only once, before the timeout, has arrived.
+            if tally.original {
+                return self.undo_loss(now);
+            }
+            if self.board.next() > self.high {
+                if tally.data_sacked || !tally.advanced {
+                    self.frto = false;
+                }
+            } else if tally.advanced && !recovered {
+                self.high = self.board.next();
+                if self.has_sendable() {
+                    self.new_data_first = true;
+                    return;
+                }
+                self.frto = false;
+            }
+        }
+        if recovered {
+            self.undo_recovery();
+            self.state = State::Open;
+        }
+    }
+
+    pub(super) fn count_timeout_time(&mut self, micros: u64) {
+        if let Some(at) = self.counts.timed_out_at.take() {
+            self.counts.timeout_time += micros - at;
+        }
+    }
+
+    /// `tcp_init_undo`.
+    fn begin_undo(&mut self) {
+        self.undo_from = Some(self.board.acknowledged());
+        let probe = u64::from(self.probe.is_some_and(|(_, again)| again));
+        self.undo_left = Some(self.board.retransmitted + probe).filter(|left| *left > 0);
+    }
+
+    /// `tcp_may_undo`: all retransmissions were needless, or the answer is to a segment sent before them.
+    fn may_undo(&self) -> bool {
+        self.undo_from.is_some() && (self.undo_left == Some(0) || self.was_delayed())
+    }
+
+    /// `tcp_packet_delayed`.
+    fn was_delayed(&self) -> bool {
+        self.resent_at.is_none_or(|at| self.last_echo < at)
+    }
+
+    /// `tcp_undo_cwnd_reduction`.
+    fn undo_reduction(&mut self, unmark: bool) {
+        if unmark {
+            self.board.forget_losses();
+        }
+        if self.prior_ssthresh > 0 {
+            if self.control.bbr().is_none() {
+                self.window.cwnd = self.window.cwnd.max(self.prior_cwnd);
+            }
+            self.window.ssthresh = self.window.ssthresh.max(self.prior_ssthresh);
+        }
+        self.undo_from = None;
+        self.rack.advanced = true;
+    }
+
+    fn report_undo(&mut self, now: Time) {
+        let situation = self.situation(now);
+        if let Control::Bbr(bbr) = &mut self.control {
+            bbr.undone(&situation);
+        }
+    }
+
+    /// `tcp_try_undo_recovery`, but for the state that follows.
+    fn undo_recovery(&mut self) {
+        if self.may_undo() {
+            self.undo_reduction(false);
+        } else {
+            self.rack.persist = self.rack.persist.saturating_sub(1);
+        }
+    }
+
+    /// `tcp_try_undo_loss`.
+    fn undo_loss(&mut self, now: Time) {
+        self.undo_reduction(true);
+        self.report_undo(now);
+        self.backoff = 0;
+        self.state = State::Open;
+    }
+
+    /// `tcp_try_undo_dsack`.
+    fn undo_by_duplicates(&mut self, now: Time) -> bool {
+        if self.undo_from.is_none() || self.undo_left != Some(0) {
+            return false;
+        }
+        self.rack.persist = (self.rack.persist + 1).min(Rack::RECOVERIES);
+        self.undo_reduction(false);
+        self.report_undo(now);
+        true
+    }
+
+    /// `tcp_try_undo_partial`. Returns true if nothing more is to be marked or sent again for now.
+    fn undo_partly(&mut self, now: Time, prior_acknowledged: u64, tally: &Tally) -> bool {
+        if self.undo_from.is_none() || !self.was_delayed() {
+            return false;
+        }
+        self.check_reordering(prior_acknowledged, self.board.highest_sacked().max(tally.rack.newest.1));
+        if self.board.retransmitted > 0 {
+            self.pass.new_only = true;
+            return true;
+        }
+        if !self.any_resent() {
+            self.resent_at = None;
+        }
+        self.undo_reduction(true);
+        self.report_undo(now);
+        self.try_keep_open();
+        false
+    }
+
+    /// `tcp_try_to_open`.
+    fn try_to_open(&mut self) {
+        if !self.any_resent() {
+            self.resent_at = None;
+        }
+        if self.state != State::Reduced {
+            self.try_keep_open();
+        }
+    }
+
+    /// `tcp_try_keep_open`.
+    fn try_keep_open(&mut self) {
+        let out_of_order = self.board.sacked + self.board.lost > 0 || self.any_resent();
+        let state = if out_of_order { State::Disorder } else { State::Open };
+        if self.state != state {
+            self.state = state;
+            self.high = self.board.next();
+        }
+    }
+
+    /// `tcp_any_retrans_done`.
+    fn any_resent(&self) -> bool {
+        self.board.retransmitted > 0 || self.board.head_was_resent()
+    }
+
+    /// The answer to a loss probe shows that something was lost, or not (`tcp_process_tlp_ack`).
+    pub(super) fn take_probe_answer(&mut self, ack: &Ack, tally: &Tally) {
+        let Some((high, again)) = self.probe else { return };
+        if ack.next < high {
+            return;
+        }
+        if !again || tally.probe_duplicate {
+            self.probe = None;
+        } else if ack.next > high {
+            self.begin_reduction();
+            self.state = State::Reduced;
+            self.end_reduction();
+            self.try_keep_open();
+        } else if !(tally.advanced || tally.window_changed || tally.data_sacked) {
+            self.probe = None;
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The one timer of a connection: timeout, loss probe, reordered segments, closed window.
+
+use fullpipe_units::Time;
+
+use super::{Sender, State};
+use crate::rate::{RoundTrip, earlier};
+
+/// `TCP_TIMEOUT_MIN`, in ticks.
+const MIN_TIMEOUT: u64 = 2;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// `ICSK_TIME_RETRANS`.
+    Timeout,
+    /// `ICSK_TIME_LOSS_PROBE`.
+    LossProbe,
+    /// `ICSK_TIME_REO_TIMEOUT`.
+    Reordered,
+    /// `ICSK_TIME_PROBE0`.
+    ClosedWindow,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Timer {
+    pub(super) kind: Kind,
+    pub(super) at: Time,
+}
+
+impl Sender {
+    /// Returns when [`Self::wake`] is to be called at the latest, and [`Self::next`] after it; none where nothing is
+    /// due.
+    pub fn deadline(&self) -> Option<Time> {
+        let pace = self.waits_for_pace.then(|| self.clock.moment(self.departs_at));
+        earlier(self.timer.map(|timer| timer.at), pace)
+    }
+
+    /// Lets the timer go off if its time has come.
+    pub fn wake(&mut self, now: Time) {
+        let Some(timer) = self.timer.filter(|timer| timer.at <= now) else { return };
+        self.timer = None;
+        self.pass.pending = true;
+        match timer.kind {
+            Kind::Timeout => self.time_out(now),
+            Kind::LossProbe => self.probe_due = true,
+            Kind::Reordered => self.reordered_are_late(now),
+            Kind::ClosedWindow => self.probe_window(now),
+        }
+    }
+
+    /// `tcp_retransmit_timer`.
+    fn time_out(&mut self, now: Time) {
+        if self.board.out() == 0 {
+            return;
+        }
+        self.enter_loss(now);
+        self.backoff += 1;
+        let longest = self.clock.ticks_in(RoundTrip::MAX_TIMEOUT);
+        self.timeout = (self.timeout << 1).min(longest);
+        self.arm(now, Kind::Timeout, self.timeout);
+    }
+
+    fn probe_window(&mut self, now: Time) {
+        if self.board.out() > 0 || !self.has_unsent() {
+            return;
+        }
+        self.pass.window_probe = true;
+        self.backoff += 1;
+        self.watch_window(now);
+    }
+
+    /// Asks for the window again if it is closed (`tcp_check_probe_timer`).
+    pub(super) fn watch_window(&mut self, now: Time) {
+        let longest = self.clock.ticks_in(RoundTrip::MAX_TIMEOUT);
+        let base = self.timeout.max(self.clock.ticks_in(RoundTrip::MIN_TIMEOUT));
+        self.arm(now, Kind::ClosedWindow, (base << self.backoff.min(16)).min(longest));
+    }
+
+    /// A round trip was measured: the timeout is as if there never was one.
+    pub(super) fn backoff_over(&mut self) {
+        self.backoff = 0;
+    }
+
+    /// `tcp_set_xmit_timer`.
+    pub(super) fn set_timer(&mut self, now: Time) {
+        if !self.schedule_probe(now, true) {
+            self.rearm(now);
+        }
+    }
+
+    /// `tcp_rearm_rto`.
+    pub(super) fn rearm(&mut self, now: Time) {
+        if self.board.out() == 0 {
+            self.timer = None;
+            return;
+        }
+        let pending = self.timer.map(|timer| timer.kind);
+        let ticks = if matches!(pending, Some(Kind::Reordered | Kind::LossProbe)) {
+            self.clock.ticks_in(self.until_timeout(now).max(1))
+        } else {
+            self.timeout
+        };
+        self.arm(now, Kind::Timeout, ticks);
+    }
+
+    /// `tcp_schedule_loss_probe`. A probe comes after two round trips, where the timeout does not come first.
+    pub(super) fn schedule_probe(&mut self, now: Time, advancing: bool) -> bool {
+        if self.board.out() == 0 || !matches!(self.state, State::Open | State::Reduced) {
+            return false;
+        }
+        let spare = if self.board.out() == 1 { RoundTrip::MIN_TIMEOUT } else { self.clock.micros_in(MIN_TIMEOUT) };
+        let ticks = self.clock.ticks_in((self.rtt.smoothed8 >> 2) + spare);
+        let timeout = if advancing { self.clock.micros_in(self.timeout) } else { self.until_timeout(now) };
+        let ticks = if timeout > 0 { ticks.min(self.clock.ticks_in(timeout)) } else { ticks };
+        self.arm(now, Kind::LossProbe, ticks);
+        true
+    }
+
+    /// Waits for segments that may be reordered (`tcp_rack_mark_lost`).
+    pub(super) fn wait_for_reordered(&mut self, now: Time, micros: u64) {
+        let ticks = self.clock.ticks_in(micros + self.clock.micros_in(MIN_TIMEOUT));
+        self.arm(now, Kind::Reordered, ticks);
+    }
+
+    /// Microseconds until the timeout of the first outstanding segment (`tcp_rto_delta_us`); zero if it is over.
+    fn until_timeout(&self, now: Time) -> u64 {
+        let timeout = self.clock.micros_in(self.timeout);
+        let sent = self.board.head_sent_at();
+        sent.map_or(timeout, |at| (at + timeout).saturating_sub(self.clock.micros(now)))
+    }
+
+    /// `tcp_reset_xmit_timer`: paced segments leave later.
+    pub(super) fn arm(&mut self, now: Time, kind: Kind, ticks: u64) {
+        let pace = if self.is_paced() { self.departs_at.saturating_sub(self.clock.nanos(now)) / 1_000 } else { 0 };
+        let ticks = ticks + if pace > 0 && kind != Kind::Reordered { self.clock.ticks_in(pace) } else { 0 };
+        self.timer = Some(Timer { kind, at: self.clock.timer(now, ticks) });
+    }
+
+    pub(super) fn timer_kind(&self) -> Option<Kind> {
+        self.timer.map(|timer| timer.kind)
+    }
+}

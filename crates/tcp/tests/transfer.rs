@@ -1,0 +1,238 @@
+//! Both ends, with a link between them that delays, sends at a rate, holds a queue and loses what a test says.
+
+use std::collections::VecDeque;
+
+use fullpipe_tcp::{Ack, Autotuning, Burst, Clock, CongestionControl, Receiver, ReceiverSetup, Sender, SenderSetup};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
+
+const MSS: u64 = 1448;
+
+/// Segments one by one over a link of a rate, with a queue of `queue` segments.
+struct Link {
+    sender: Sender,
+    receiver: Receiver,
+    data: VecDeque<(Time, Burst)>,
+    acks: VecDeque<(Time, Ack)>,
+    free_at: Time,
+    segment: Span,
+    half: Span,
+    queue: u64,
+    /// Numbers of the data packets that are lost, counted from 0 in the order in which they are sent.
+    lost: Vec<u64>,
+    packets: u64,
+    dropped: u64,
+    /// True if the program reads what arrives.
+    reads: bool,
+    now: Time,
+}
+
+impl Link {
+    fn new(control: CongestionControl, mbps: u64, rtt: u64, queue: u64) -> Self {
+        let clock = Clock::new(250, Span::from_secs(1000));
+        let (half, handshake) = (Span::from_micros(500 * rtt), Span::from_millis(rtt));
+        let buffer = ByteCount::from_mib(256);
+        let setup = SenderSetup {
+            clock,
+            mss: ByteCount::new(MSS),
+            longest_train: SegCount::new(45),
+            control,
+            max_pacing_rate: None,
+            buffer: (ByteCount::from_kib(16), buffer),
+            handshake,
+            first_window: ByteCount::new(65_160),
+            window_scale: Some(13),
+            echo: clock.stamp_before(half),
+            seed: 1,
+        };
+        Self {
+            sender: Sender::new(&setup, Time::ZERO),
+            receiver: receiver(buffer, 13, handshake),
+            data: VecDeque::new(),
+            acks: VecDeque::new(),
+            free_at: Time::ZERO,
+            segment: BitRate::from_mbps(mbps).time_for(ByteCount::new(1538)),
+            half,
+            queue,
+            lost: Vec::new(),
+            packets: 0,
+            dropped: 0,
+            reads: true,
+            now: Time::ZERO,
+        }
+    }
+
+    fn run(&mut self, until: Time) {
+        loop {
+            self.sender.write(self.now, ByteCount::from_mib(64));
+            while let Some(burst) = self.sender.next(self.now) {
+                self.offer(burst);
+            }
+            let Some(next) = self.next_event().filter(|next| *next < until) else { return };
+            assert!(next >= self.now, "time goes back");
+            self.now = next;
+            while let Some((_, burst)) = self.data.pop_front_if(|(at, _)| *at <= next) {
+                let ack = self.receiver.arrived(next, &burst);
+                self.send_ack(ack);
+                if self.reads {
+                    let (_, ack) = self.receiver.read(next, ByteCount::new(u64::MAX));
+                    self.send_ack(ack);
+                }
+            }
+            while let Some((_, ack)) = self.acks.pop_front_if(|(at, _)| *at <= next) {
+                self.sender.acknowledged(next, &ack);
+                while let Some(burst) = self.sender.next(self.now) {
+                    self.offer(burst);
+                }
+            }
+            let ack = self.receiver.wake(next);
+            self.send_ack(ack);
+            self.sender.wake(next);
+        }
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        let deadlines = [
+            self.data.front().map(|(at, _)| *at),
+            self.acks.front().map(|(at, _)| *at),
+            self.sender.deadline(),
+            self.receiver.deadline(),
+        ];
+        deadlines.into_iter().flatten().min().map(|at| at.max(self.now))
+    }
+
+    fn offer(&mut self, burst: Burst) {
+        for number in burst.first..burst.first + burst.segments.get() {
+            let packet = self.packets;
+            self.packets += 1;
+            let waiting = self.free_at.since(self.now).as_nanos() / self.segment.as_nanos();
+            if waiting > self.queue || self.lost.contains(&packet) {
+                self.dropped += 1;
+                continue;
+            }
+            self.free_at = self.free_at.max(self.now) + self.segment;
+            self.data
+                .push_back((self.free_at + self.half, Burst { first: number, segments: SegCount::new(1), ..burst }));
+        }
+    }
+
+    fn send_ack(&mut self, ack: Option<Ack>) {
+        self.acks.extend(ack.map(|ack| (self.now + self.half, ack)));
+    }
+
+    fn mbps(&self) -> f64 {
+        BitRate::of(self.receiver.bytes_read(), self.now.since(Time::ZERO)).as_mbps()
+    }
+}
+
+/// A receiver whose buffer grows to `max_buffer`, and whose windows have a shift of `scale`.
+fn receiver(max_buffer: ByteCount, scale: u8, handshake: Span) -> Receiver {
+    let setup = ReceiverSetup {
+        clock: Clock::new(250, Span::from_secs(1000)),
+        mss: ByteCount::new(MSS),
+        buffer: ByteCount::from_kib(128),
+        max_buffer,
+        autotuning: Autotuning::Growing,
+        share: [128, 160],
+        window_scale: Some(scale),
+        first_window: ByteCount::new(65_160),
+        max_blocks: 3,
+        timestamps: true,
+    };
+    Receiver::new(&setup, handshake, Time::ZERO)
+}
+
+fn seconds(seconds: u64) -> Time {
+    Time::ZERO + Span::from_secs(seconds)
+}
+
+#[test]
+fn every_control_fills_a_link_with_a_queue_of_its_product() {
+    for control in CongestionControl::ALL {
+        let mut link = Link::new(control, 100, 20, 162);
+        link.run(seconds(10));
+        let payload = 100.0 * 1448.0 / 1538.0;
+        assert!(link.mbps() > 0.97 * payload, "{control}: {} Mbit/s", link.mbps());
+        assert_eq!(link.sender.retransmits().get(), link.dropped, "{control}");
+        assert_eq!(link.sender.info(link.now).total_rto, Some(SegCount::ZERO), "{control}");
+    }
+}
+
+#[test]
+fn a_lost_segment_is_sent_once_more_a_round_trip_later() {
+    let mut link = Link::new(CongestionControl::Cubic, 100, 20, 100_000);
+    link.lost = vec![300];
+    link.run(seconds(1));
+    let info = link.sender.info(link.now);
+    assert_eq!((link.sender.retransmits().get(), info.total_rto), (1, Some(SegCount::ZERO)));
+    assert!(info.ssthresh.is_some());
+    assert_eq!(link.receiver.info(link.now).data_segs_in.unwrap().get(), link.packets - 1 - link.data.len() as u64);
+}
+
+#[test]
+fn the_end_of_a_flight_that_is_lost_is_probed_for_and_not_waited_for() {
+    let mut link = Link::new(CongestionControl::Cubic, 100, 20, 100_000);
+    // Everything that is outstanding at the end, but for its first segments.
+    link.sender.write(Time::ZERO, ByteCount::new(30 * MSS));
+    link.sender.finish();
+    link.lost = (8..10).collect();
+    while let Some(burst) = link.sender.next(link.now) {
+        link.offer(burst);
+    }
+    for _ in 0..300 {
+        let Some(next) = link.next_event() else { break };
+        link.now = next;
+        while let Some((_, burst)) = link.data.pop_front_if(|(at, _)| *at <= next) {
+            let ack = link.receiver.arrived(next, &burst);
+            link.send_ack(ack);
+        }
+        while let Some((_, ack)) = link.acks.pop_front_if(|(at, _)| *at <= next) {
+            link.sender.acknowledged(next, &ack);
+        }
+        let ack = link.receiver.wake(next);
+        link.send_ack(ack);
+        link.sender.wake(next);
+        while let Some(burst) = link.sender.next(next) {
+            link.offer(burst);
+        }
+    }
+    assert!(link.sender.is_done());
+    assert_eq!(link.sender.info(link.now).total_rto, Some(SegCount::ZERO));
+    assert!(link.now < Time::ZERO + Span::from_millis(200), "{:?}", link.now);
+}
+
+#[test]
+fn a_program_that_reads_nothing_closes_the_window_and_is_probed() {
+    let mut link = Link::new(CongestionControl::Cubic, 100, 20, 100_000);
+    link.receiver = receiver(ByteCount::from_kib(128), 1, Span::from_millis(20));
+    link.reads = false;
+    link.run(seconds(5));
+    let info = link.sender.info(link.now);
+    assert_eq!(info.unacked, Some(SegCount::ZERO));
+    let before = link.sender.acknowledged_segments();
+    assert!((20..120).contains(&before), "{before}");
+    assert!(info.rwnd_limited.unwrap() + Span::from_millis(100) > info.busy.unwrap());
+    link.reads = true;
+    let (_, ack) = link.receiver.read(link.now, ByteCount::new(u64::MAX));
+    link.send_ack(ack);
+    link.run(seconds(6));
+    assert!(link.sender.acknowledged_segments() > before + 100);
+}
+
+#[test]
+fn extra_calls_change_nothing() {
+    let run = |extra: bool| {
+        let mut link = Link::new(CongestionControl::Bbr, 20, 40, 50);
+        link.lost = vec![50, 51, 52, 400, 401, 900];
+        for millis in 1..3_000 {
+            link.run(Time::ZERO + Span::from_millis(millis));
+            if extra {
+                link.now = Time::ZERO + Span::from_millis(millis);
+                link.sender.wake(link.now);
+                assert_eq!(link.sender.next(link.now), None);
+                assert_eq!(link.receiver.wake(link.now), None);
+            }
+        }
+        (link.packets, link.sender.retransmits(), link.receiver.bytes_read())
+    };
+    assert_eq!(run(false), run(true));
+}
