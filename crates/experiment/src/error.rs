@@ -1,5 +1,6 @@
 use fullpipe_host::JournalError;
 use fullpipe_lab::LabError;
+use fullpipe_sim::NotModelled;
 use thiserror::Error;
 
 /// Why the loop could not be run.
@@ -17,6 +18,9 @@ pub enum ExperimentError {
     /// A setting of this host was not changed, or not put back.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// Virtual time.
+    #[error(transparent)]
+    NotModelled(#[from] NotModelled),
     /// The user stopped it before there was anything to show.
     #[error("interrupted before anything was measured")]
     Interrupted,

@@ -15,6 +15,7 @@ mod real;
 mod run;
 mod steps;
 mod target;
+mod virtual_target;
 
 pub use advice::advice;
 pub use arguments::measure_arguments;
@@ -26,5 +27,6 @@ pub use in_lab::LabTarget;
 pub use ramp::{RAMP_STEP, Ramp, RampLoads, run_ramp};
 pub use real::OwnPart;
 pub use run::run;
-pub use steps::{CaptureTo, run_scenario};
+pub use steps::{CaptureTo, run_scenario, run_scenario_virtually};
 pub use target::{Ends, Interrupt, Target};
+pub use virtual_target::VirtualTarget;

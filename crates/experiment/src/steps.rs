@@ -1,15 +1,16 @@
-//! Scenarios: steps over a lab, each predicted, measured and held against its bounds.
+//! Scenarios: steps over a lab or in virtual time, each predicted, measured and held against its bounds.
 
 use std::cell::Cell;
 use std::path::Path;
 
-use fullpipe_lab::{Backend, Capture, Captured, Lab, Plan};
+use fullpipe_lab::{Backend, Captured, Lab, Plan};
 use fullpipe_model::{left_by_cross_traffic, predict, predict_with_cross_traffic};
 use fullpipe_record::event::{ScenarioBegan, StepBegan};
 use fullpipe_record::{
-    CaptureReport, Event, Interval, LabReport, LabStep, Measurement, OwnCapture, Request, Transport,
+    CaptureReport, Event, Interval, LabCrossTraffic, LabReport, LabStep, Measurement, OwnCapture, Request, Transport,
 };
 use fullpipe_scenario::{Expected, RatioBound, Scenario, Step, StepBounds, StepRamp};
+use fullpipe_sim::NotModelled;
 use fullpipe_trace::Explained;
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
 
@@ -21,6 +22,7 @@ use crate::in_lab::LabTarget;
 use crate::judged::{Expectation, Run};
 use crate::ramp::{Ramp, RampLoads, run_ramp};
 use crate::target::{Interrupt, Target};
+use crate::virtual_target::VirtualTarget;
 
 /// Valid runs of a step, of which more than half decide.
 const VALID_RUNS: usize = 3;
@@ -61,12 +63,8 @@ pub fn run_scenario(
     interrupt: Interrupt<'_>,
     observe: &mut dyn FnMut(&Event),
 ) -> Result<LabReport, ExperimentError> {
-    let (name, title) = (scenario.name.clone(), scenario.title.clone());
-    observe(&Event::ScenarioBegan(ScenarioBegan { scenario: name, title }));
     let mut standing: Option<(Plan, Lab)> = None;
-    let mut steps = Vec::new();
-    let mut interrupted = false;
-    for step in &scenario.steps {
+    run_steps(scenario, observe, |step, observe| {
         let plan = plan(scenario, step, backend);
         let (_, lab) = match standing.take() {
             Some(same) if same.0 == plan => standing.insert(same),
@@ -77,10 +75,45 @@ pub fn run_scenario(
                 standing.insert((plan, lab))
             }
         };
-        let (target, seed) = (&LabTarget::new(lab), scenario.seed);
+        let target = &LabTarget::new(lab);
         let capture = capture.map(|to| (to, file_name(&format!("{}-{}", scenario.name, step.name))));
-        let running = Running { target, step, time_scale, seed, capture, runs: Cell::new(0), interrupt };
-        match running.run(observe) {
+        let place = Place::Lab { target, seed: scenario.seed, capture, runs: Cell::new(0) };
+        Running { place, step, time_scale, interrupt }.run(observe)
+    })
+}
+
+/// Runs every step of `scenario` in virtual time, between hosts with the default settings of Linux 6.18 but for what the
+/// scenario changes. A step with something that is not modelled states that and passes nothing.
+///
+/// Otherwise as [`run_scenario`]. Each run of a step draws from a seed of its own.
+///
+/// # Errors
+/// If it is interrupted before a step is done.
+pub fn run_scenario_virtually(
+    scenario: &Scenario,
+    time_scale: Ratio,
+    interrupt: Interrupt<'_>,
+    observe: &mut dyn FnMut(&Event),
+) -> Result<LabReport, ExperimentError> {
+    run_steps(scenario, observe, |step, observe| {
+        let [sender, receiver] = scenario.hosts_of(step);
+        let target = VirtualTarget::new(scenario.path_of(step).clone(), [&sender, &receiver], scenario.seed);
+        Running { place: Place::Virtual(&target), step, time_scale, interrupt }.run(observe)
+    })
+}
+
+/// Passes each step of `scenario` to `run`, until one is interrupted.
+fn run_steps(
+    scenario: &Scenario,
+    observe: &mut dyn FnMut(&Event),
+    mut run: impl FnMut(&Step, &mut dyn FnMut(&Event)) -> Result<LabStep, ExperimentError>,
+) -> Result<LabReport, ExperimentError> {
+    let (name, title) = (scenario.name.clone(), scenario.title.clone());
+    observe(&Event::ScenarioBegan(ScenarioBegan { scenario: name, title }));
+    let mut steps = Vec::new();
+    let mut interrupted = false;
+    for step in &scenario.steps {
+        match run(step, observe) {
             Ok(done) => steps.push(LabStep { path: step.path.clone(), ..done }),
             Err(ExperimentError::Interrupted) if !steps.is_empty() => {
                 interrupted = true;
@@ -114,22 +147,37 @@ fn is_unbound(step: &LabStep) -> bool {
     step.passed.is_none() && step.measured.is_some()
 }
 
+/// The hosts and the path of a step.
+enum Place<'r> {
+    Lab {
+        target: &'r LabTarget<'r>,
+        seed: u64,
+        /// And how the files of this step begin.
+        capture: Option<(CaptureTo<'r>, String)>,
+        /// Runs that have begun.
+        runs: Cell<u32>,
+    },
+    Virtual(&'r VirtualTarget),
+}
+
 /// A step while it runs.
 struct Running<'r> {
-    target: &'r LabTarget<'r>,
+    place: Place<'r>,
     step: &'r Step,
     time_scale: Ratio,
-    seed: u64,
-    /// And how the files of this step begin.
-    capture: Option<(CaptureTo<'r>, String)>,
-    /// Runs that have begun.
-    runs: Cell<u32>,
     interrupt: Interrupt<'r>,
 }
 
 impl Running<'_> {
+    fn target(&self) -> &dyn Target {
+        match self.place {
+            Place::Lab { target, .. } => target,
+            Place::Virtual(target) => target,
+        }
+    }
+
     fn run(&self, observe: &mut dyn FnMut(&Event)) -> Result<LabStep, ExperimentError> {
-        let (path, ends, step) = (self.target.path(), self.target.settings()?, self.step);
+        let (path, ends, step) = (self.target().path(), self.target().settings()?, self.step);
         let cross_traffic: Vec<Request> = step.cross_traffic.iter().map(|load| load.request.clone()).collect();
         let prediction = match step.ramp {
             // Round trips grow from where the cross traffic leaves no more.
@@ -142,9 +190,16 @@ impl Running<'_> {
         let needed = needed(&prediction, path, step.request.streams);
         let request = scaled(&step.request, path.rtt(), needed, self.time_scale);
         let expected = Expectation::new(path, &step.bounds, &ends, &request, &cross_traffic, prediction);
-        match step.ramp {
+        let done = match step.ramp {
             Some(ramp) => self.climb(&ramp, &request, &expected, observe),
             None => self.decide(&request, &expected, observe),
+        };
+        match done {
+            Err(ExperimentError::NotModelled(why)) => {
+                let without = summarise(step, &request, &expected, Vec::new());
+                Ok(LabStep { missed: vec![why.to_string()], ..without })
+            }
+            done => done,
         }
     }
 
@@ -218,12 +273,6 @@ impl Running<'_> {
         }
     }
 
-    fn begin_capture(&self) -> Result<Option<Capture>, ExperimentError> {
-        self.runs.set(self.runs.get() + 1);
-        let Some((to, name)) = &self.capture else { return Ok(None) };
-        self.target.capture(to.folder, &format!("{name}-{}", self.runs.get()), to.max_size).map(Some)
-    }
-
     fn once(
         &self,
         request: &Request,
@@ -231,14 +280,7 @@ impl Running<'_> {
         observe: &mut dyn FnMut(&Event),
     ) -> Result<Run, ExperimentError> {
         observe(&Event::StepBegan(Box::new(self.began(expected))));
-        let cross_traffic = (&self.step.cross_traffic[..], self.seed);
-        let capture = self.begin_capture()?;
-        let done = run_with_cross_traffic(self.target, cross_traffic, request, self.interrupt, || {
-            let progress = &mut |interval: &Interval| observe(&Event::Interval(Box::new(interval.clone())));
-            self.target.measure(request, self.interrupt, progress)
-        });
-        let captured = capture.map(|capture| self.target.finish_capture(capture)).transpose()?;
-        let (measurement, cross_traffic) = done?;
+        let (measurement, cross_traffic, captured) = self.measure(request, observe)?;
         if measurement.interrupted {
             return Err(ExperimentError::Interrupted);
         }
@@ -248,6 +290,33 @@ impl Running<'_> {
         }
         observe(&Event::Measurement(Box::new(run.measurement.clone())));
         Ok(run)
+    }
+
+    fn measure(
+        &self,
+        request: &Request,
+        observe: &mut dyn FnMut(&Event),
+    ) -> Result<(Measurement, Vec<LabCrossTraffic>, Option<Captured>), ExperimentError> {
+        let interrupt = self.interrupt;
+        let progress = &mut |interval: &Interval| observe(&Event::Interval(Box::new(interval.clone())));
+        match &self.place {
+            Place::Lab { target, seed, capture, runs } => {
+                runs.set(runs.get() + 1);
+                let begin = |(to, name): &(CaptureTo<'_>, String)| {
+                    target.capture(to.folder, &format!("{name}-{}", runs.get()), to.max_size)
+                };
+                let capture = capture.as_ref().map(begin).transpose()?;
+                let cross_traffic = (&self.step.cross_traffic[..], *seed);
+                let done = run_with_cross_traffic(target, cross_traffic, request, interrupt, || {
+                    target.measure(request, interrupt, progress)
+                });
+                let captured = capture.map(|capture| target.finish_capture(capture)).transpose()?;
+                let (measurement, cross_traffic) = done?;
+                Ok((measurement, cross_traffic, captured))
+            }
+            Place::Virtual(_) if !self.step.cross_traffic.is_empty() => Err(NotModelled::CrossTraffic.into()),
+            Place::Virtual(target) => Ok((target.measure(request, interrupt, progress)?, Vec::new(), None)),
+        }
     }
 
     /// Adds the captures of a run to its record. The limit of a TCP load that they show is judged with the capacity of
@@ -260,7 +329,7 @@ impl Running<'_> {
             return;
         }
         let [sender, receiver] = &captured.files;
-        let known = Known { bandwidth: self.target.path().forward.rate, ..Known::default() };
+        let known = Known { bandwidth: self.target().path().forward.rate, ..Known::default() };
         let explained = Explained::of_test(measurement);
         match judge_files(sender, Some(receiver), explained, &known, self.interrupt) {
             // Interrupted, it has read a part of them.

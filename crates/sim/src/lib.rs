@@ -91,6 +91,9 @@ pub enum NotModelled {
     /// Data in both directions.
     #[error("data in both directions at once is not modelled: simulate each by itself")]
     BothDirections,
+    /// Other loads on the same path.
+    #[error("cross traffic is not modelled")]
+    CrossTraffic,
     /// Multipath TCP.
     #[error("Multipath TCP is not modelled")]
     Multipath,

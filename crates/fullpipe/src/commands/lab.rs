@@ -2,10 +2,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use clap::Subcommand;
-use fullpipe_experiment::{CaptureTo, ExperimentError, Interrupt, grid_duration, run_grid, run_scenario};
+use fullpipe_experiment::{
+    CaptureTo, ExperimentError, Interrupt, grid_duration, run_grid, run_scenario, run_scenario_virtually,
+};
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_lab::{Backend, Host, JoinedLab, Lab, Plan, Stdio, check_congestion_control};
-use fullpipe_record::{Content, Document, Event};
+use fullpipe_record::{Content, Document, Event, LabReport};
 use fullpipe_report as report;
 use fullpipe_scenario::{Control, Grid, Scenario, builtin, builtin_grid};
 use fullpipe_units::{ByteCount, Ratio, Span};
@@ -60,6 +62,13 @@ enum Action {
         /// load that is shorter than this time keeps its duration.
         #[arg(long, value_parser = time_scale, default_value = "1", value_name = "FACTOR")]
         time_scale: Ratio,
+        /// Simulate the path and both hosts in virtual time instead of building a lab
+        ///
+        /// The hosts have the default settings of Linux 6.18 where the scenario sets no others. TCP is modelled, and
+        /// neither datagrams nor cross traffic: a step with these passes nothing. No processor and no network card take
+        /// part. Needs no privileges.
+        #[arg(long = "virtual", conflicts_with = "capture")]
+        is_virtual: bool,
         /// Write packet captures from both endpoints of the path to this folder
         ///
         /// Each run writes one pcap file for each endpoint. A file holds the first 128 bytes of each packet, with the
@@ -192,11 +201,12 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     let backend = arguments.backend;
     match &arguments.action {
         Action::List => list(terminal),
-        Action::Run { scenarios, all, time_scale, capture, capture_size, .. } => {
+        Action::Run { scenarios, all, time_scale, is_virtual, capture, capture_size, .. } => {
             let all_names = || builtin().iter().map(|(name, _)| (*name).to_owned()).collect();
             let names = if *all { all_names() } else { scenarios.clone() };
             let capture = capture.as_deref().map(|folder| CaptureTo { folder, max_size: *capture_size });
-            run_all(&names, *time_scale, capture, backend, terminal)
+            let place = if *is_virtual { Place::Virtual } else { Place::Lab { backend, capture } };
+            run_all(&names, *time_scale, place, terminal)
         }
         Action::Grid { grid, .. } => measure_grid(grid.as_deref(), backend, terminal),
         Action::Up { scenario, name, interval, no_cross_traffic, .. } => {
@@ -231,32 +241,55 @@ fn list(terminal: &Terminal) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The hosts and the path of scenarios.
+#[derive(Clone, Copy)]
+enum Place<'c> {
+    Lab { backend: Backend, capture: Option<CaptureTo<'c>> },
+    Virtual,
+}
+
+impl Place<'_> {
+    /// Checks that this machine has everything that the scenarios need.
+    fn check(self, scenarios: &[Scenario]) -> Result<(), Failure> {
+        let Self::Lab { backend, capture } = self else { return Ok(()) };
+        check_congestion_controls(scenarios.iter().flat_map(|scenario| &scenario.controls))?;
+        check_path_support(scenarios, backend)?;
+        if capture.is_some() {
+            backend.check_capture_support()?;
+        }
+        Ok(())
+    }
+
+    fn run(
+        self,
+        scenario: &Scenario,
+        time_scale: Ratio,
+        interrupt: Interrupt<'_>,
+        observe: &mut dyn FnMut(&Event),
+    ) -> Result<LabReport, ExperimentError> {
+        match self {
+            Self::Lab { backend, capture } => run_scenario(scenario, backend, time_scale, capture, interrupt, observe),
+            Self::Virtual => run_scenario_virtually(scenario, time_scale, interrupt, observe),
+        }
+    }
+}
+
 /// Runs the scenarios with these `names` and prints the report of each, a summary, and the JSON document.
 ///
 /// # Errors
-/// Fails before a lab is built if a scenario cannot be read, if this machine lacks a congestion control, or if
-/// `backend` does not support the path of a step or the captures. Fails after the reports if a bound was missed, if a
-/// step with bounds had no valid run, or if the user interrupted the program.
-fn run_all(
-    names: &[String],
-    time_scale: Ratio,
-    capture: Option<CaptureTo<'_>>,
-    backend: Backend,
-    terminal: &Terminal,
-) -> Result<(), Failure> {
+/// Fails before a lab is built if a scenario cannot be read, if this machine lacks a congestion control, or if the
+/// backend does not support the path of a step or the captures. Fails after the reports if a bound was missed, if a step
+/// with bounds had no valid run, or if the user interrupted the program.
+fn run_all(names: &[String], time_scale: Ratio, place: Place<'_>, terminal: &Terminal) -> Result<(), Failure> {
     // All files are read and all requirements checked before the first lab is built.
     let scenarios: Vec<Scenario> = names.iter().map(|name| load(name)).collect::<Result<_, _>>()?;
-    check_congestion_controls(scenarios.iter().flat_map(|scenario| &scenario.controls))?;
-    check_path_support(&scenarios, backend)?;
-    if capture.is_some() {
-        backend.check_capture_support()?;
-    }
+    place.check(&scenarios)?;
     let flag = super::interrupt_flag()?;
     let style = terminal.style();
     let mut reports = Vec::new();
     for scenario in scenarios {
         let observe = &mut |event: &Event| show(event, terminal);
-        let result = run_scenario(&scenario, backend, time_scale, capture, Interrupt(&flag), observe);
+        let result = place.run(&scenario, time_scale, Interrupt(&flag), observe);
         let report = match result {
             Err(ExperimentError::Interrupted) if !reports.is_empty() => break,
             result => result?,

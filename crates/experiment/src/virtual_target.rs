@@ -1,0 +1,83 @@
+//! Virtual time as a target: the path and both hosts are modelled.
+
+use std::cell::{Cell, RefCell};
+
+use fullpipe_record::{At, Change, HostSettings, Interval, Measurement, Path, Request};
+use fullpipe_sim::{Plan, Simulation};
+use fullpipe_units::Span;
+
+use crate::error::ExperimentError;
+use crate::target::{Ends, Interrupt, Target};
+
+/// Virtual time between two checks for an interrupt.
+const CHECK_INTERVAL: Span = Span::from_secs(1);
+
+/// A simulated path between two modelled hosts. Each measurement draws from a seed of its own, so that several differ as
+/// those of a lab do; the same measurements in the same order are the same.
+pub struct VirtualTarget {
+    path: Path,
+    seed: u64,
+    measured: Cell<u64>,
+    ends: RefCell<Ends>,
+    before: Ends,
+}
+
+impl VirtualTarget {
+    /// A target with `path` between hosts with the default settings of Linux 6.18, but for the `changes` of the sender
+    /// and of the receiver.
+    pub fn new(path: Path, [sender, receiver]: [&[Change]; 2], seed: u64) -> Self {
+        let changed = |changes: &[Change]| applied(changes, HostSettings::of_linux_6_18());
+        let ends = Ends { sender: changed(sender), receiver: changed(receiver) };
+        Self { path, seed, measured: Cell::new(0), ends: RefCell::new(ends.clone()), before: ends }
+    }
+}
+
+fn applied(changes: &[Change], settings: HostSettings) -> HostSettings {
+    changes.iter().fold(settings, |settings, change| change.applied_to(&settings))
+}
+
+impl Target for VirtualTarget {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn settings(&self) -> Result<Ends, ExperimentError> {
+        Ok(self.ends.borrow().clone())
+    }
+
+    fn measure(
+        &self,
+        request: &Request,
+        interrupt: Interrupt<'_>,
+        progress: &mut dyn FnMut(&Interval),
+    ) -> Result<Measurement, ExperimentError> {
+        let seed = self.seed.wrapping_add(self.measured.replace(self.measured.get() + 1));
+        let Ends { sender, receiver } = self.ends.borrow().clone();
+        let mut simulation = Simulation::new(Plan::new(self.path.clone(), [sender, receiver], request.clone(), seed))?;
+        while !simulation.is_over() {
+            if interrupt.requested() {
+                return Err(ExperimentError::Interrupted);
+            }
+            simulation.run_until(simulation.now() + CHECK_INTERVAL);
+        }
+        let measurement = simulation.measure();
+        measurement.intervals.iter().for_each(progress);
+        Ok(measurement)
+    }
+
+    fn apply(&self, at: At, changes: &[Change]) -> Result<(), ExperimentError> {
+        let mut ends = self.ends.borrow_mut();
+        let end = match at {
+            At::Sender => &mut ends.sender,
+            At::Receiver => &mut ends.receiver,
+            At::Path | At::Middlebox | At::None => return Ok(()),
+        };
+        *end = applied(changes, end.clone());
+        Ok(())
+    }
+
+    fn undo(&self) -> Result<(), ExperimentError> {
+        self.ends.replace(self.before.clone());
+        Ok(())
+    }
+}
