@@ -38,10 +38,10 @@ impl Followed {
         Self { waiting: Vec::new(), last: begin.at, room: 0, flow: None, begin, order, sent: [0; 2], is_thinned: false }
     }
 
-    /// Adds a segment. Returns by how many bytes it has grown beyond its own size since that was counted last.
-    pub(crate) fn add(&mut self, segment: &Segment, at: Time) -> isize {
-        let packet = Packet::new(segment, at, self.begin.is_from_first(segment));
-        self.last = self.last.max(at);
+    /// Adds a packet. Returns by how many bytes it has grown beyond its own size since that was counted last.
+    #[inline]
+    pub(crate) fn add(&mut self, packet: Packet) -> isize {
+        self.last = self.last.max(packet.at);
         let capacity = self.waiting.capacity();
         self.waiting.push(packet);
         if self.waiting.len() >= WAITING {
@@ -108,6 +108,11 @@ impl Followed {
         let (report, times, sent) = (flow.report(), flow.take_times(), flow.sent());
         self.sent = sent.map(ByteCount::get);
         (report, times)
+    }
+
+    /// Returns true if the first end sent `segment`.
+    pub(crate) fn is_from_first(&self, segment: &Segment) -> bool {
+        self.begin.is_from_first(segment)
     }
 
     /// Returns true if `segment` opens another connection between the same ports.

@@ -14,6 +14,7 @@ use crate::evidence::{evidence, transfer};
 use crate::flow::{Begin, Flow, is_first_syn};
 use crate::followed::Followed;
 use crate::key::Key;
+use crate::packet::Packet;
 use crate::pairs::number_of;
 use crate::passages::PacketTimes;
 
@@ -62,10 +63,10 @@ pub struct Flows {
     /// Index of the latest connection of each key.
     latest: HashMap<Key, usize, RandomState>,
     /// The connection of the segment before.
-    last: Option<(Key, usize)>,
+    last: Option<Last>,
     followed: Vec<Followed>,
     /// Segments of another connection than the one before them, which wait for being followed.
-    queue: Vec<Queued<Segment>>,
+    queue: Vec<Queued>,
     /// Counts each change of the places of connections.
     changes: u64,
     /// Those that were finished before the end.
@@ -95,12 +96,35 @@ const QUEUED: usize = 32;
 
 /// A segment with its connection's key, and its place where that is known.
 #[derive(Debug)]
-struct Queued<S> {
+struct Queued {
     key: Key,
     place: Option<usize>,
     number: u64,
     at: Time,
-    segment: S,
+    segment: Segment,
+}
+
+/// The place of a connection, and its ends.
+#[derive(Debug, Clone, Copy)]
+struct Last {
+    place: usize,
+    ends: [SocketAddr; 2],
+    network: u32,
+}
+
+impl Last {
+    fn new(place: usize, flow: &Followed, network: u32) -> Self {
+        Self { place, ends: flow.addresses(), network }
+    }
+
+    /// Returns its place, and true if its first end sent `segment`; `None` for a segment of another connection.
+    #[inline]
+    fn sender(&self, segment: &Segment) -> Option<(usize, bool)> {
+        let [first, second] = &self.ends;
+        let is_from_first = segment.source == *first && segment.destination == *second;
+        let is_its = is_from_first || segment.source == *second && segment.destination == *first;
+        (is_its && segment.network == self.network).then_some((self.place, is_from_first))
+    }
 }
 
 /// A connection that was finished before the end of the capture.
@@ -186,13 +210,11 @@ fn part(addresses: [SocketAddr; 2], parts: usize) -> usize {
     ((hash >> 32) * parts as u64 >> 32) as usize
 }
 
-/// Returns true if `segment` is the answer to a SYN.
-fn answers(attempts: &HashMap<Key, Attempt, RandomState>, key: &Key, segment: &Segment) -> bool {
-    // Only another connection between the same ports has one that waits.
-    !attempts.is_empty()
-        && attempts.get(key).is_some_and(|Attempt { syn, .. }| {
-            segment.source == syn.destination && segment.acknowledgement == syn.sequence.wrapping_add(1)
-        })
+/// Returns true if `segment` is the answer to a SYN. Only another connection between the same ports has one that waits.
+fn answers(attempts: &HashMap<Key, Attempt, RandomState>, segment: &Segment) -> bool {
+    attempts.get(&Key::of(segment)).is_some_and(|Attempt { syn, .. }| {
+        segment.source == syn.destination && segment.acknowledgement == syn.sequence.wrapping_add(1)
+    })
 }
 
 /// Returns the evidence of the transfers over `flows` that are to be explained, whose connections have `numbers`.
@@ -250,12 +272,14 @@ impl Flows {
     pub fn add_numbered(&mut self, number: u64, segment: &Segment, at: Time) {
         self.begin.get_or_insert((number, at));
         self.count = number + 1;
-        let key = Key::of(segment);
-        if let Some((last, place)) = self.last.filter(|(last, _)| self.queue.is_empty() && *last == key) {
-            self.follow(Queued { key: last, place: Some(place), number, at, segment });
+        let last = self.last.as_ref().filter(|_| self.queue.is_empty());
+        if let Some((place, is_from_first)) = last.and_then(|last| last.sender(segment)) {
+            if !self.goes_on(place, segment, is_from_first, at) {
+                self.begin(Key::of(segment), number, segment, at);
+            }
             return;
         }
-        self.queue.push(Queued { key, place: None, number, at, segment: *segment });
+        self.queue.push(Queued { key: Key::of(segment), place: None, number, at, segment: *segment });
         if self.queue.len() >= QUEUED {
             self.follow_queued();
         }
@@ -269,29 +293,38 @@ impl Flows {
         let places = queue.iter().filter_map(|queued| self.followed.get(queued.place?));
         std::hint::black_box(places.map(Followed::waiting).sum::<usize>());
         let changes = self.changes;
-        for mut queued in queue.drain(..) {
-            if changes != self.changes {
-                queued.place = self.latest.get(&queued.key).copied();
+        for Queued { key, place, number, at, segment } in queue.drain(..) {
+            let place = if changes == self.changes { place } else { self.latest.get(&key).copied() };
+            let last = place.and_then(|place| Some(Last::new(place, self.followed.get(place)?, segment.network)));
+            self.last = last;
+            let sender = last.and_then(|last| last.sender(&segment));
+            if !sender.is_some_and(|(place, is_from_first)| self.goes_on(place, &segment, is_from_first, at)) {
+                self.begin(key, number, &segment, at);
             }
-            self.last = queued.place.map(|place| (queued.key, place));
-            let Queued { key, place, number, at, segment } = &queued;
-            self.follow(Queued { key: *key, place: *place, number: *number, at: *at, segment });
         }
         self.queue = queue;
     }
 
-    fn follow(&mut self, queued: Queued<&Segment>) {
-        let Queued { key, place, number, at, segment } = queued;
-        match place.and_then(|place| self.followed.get_mut(place)) {
-            Some(flow) if !flow.is_over(segment) && !answers(&self.attempts, &key, segment) => {
-                self.room = self.room.saturating_add_signed(flow.add(segment, at));
-                if self.room > self.limits.room {
-                    self.bound_room();
-                }
-            }
-            _ if is_first_syn(segment) => self.attempt(key, segment, at),
-            _ => self.open(key, number, segment, at),
+    /// Adds a segment to the connection at a place. Returns false if it belongs to another one between the same ports.
+    #[inline]
+    fn goes_on(&mut self, place: usize, segment: &Segment, is_from_first: bool, at: Time) -> bool {
+        let Some(flow) = self.followed.get_mut(place) else { return false };
+        if flow.is_over(segment) || !self.attempts.is_empty() && answers(&self.attempts, segment) {
+            return false;
         }
+        let growth = flow.add(Packet::new(segment, at, is_from_first));
+        if growth != 0 {
+            self.room = self.room.saturating_add_signed(growth);
+            if self.room > self.limits.room {
+                self.bound_room();
+            }
+        }
+        true
+    }
+
+    /// Takes the first segment of a connection, or one that may become that.
+    fn begin(&mut self, key: Key, number: u64, segment: &Segment, at: Time) {
+        if is_first_syn(segment) { self.attempt(key, segment, at) } else { self.open(key, number, segment, at) }
     }
 
     /// Keeps a SYN until it is answered.
@@ -336,14 +369,17 @@ impl Flows {
         let attempt = self.attempts.remove(&key);
         let (first_at, first) = attempt.as_ref().map_or((at, *segment), |attempt| (attempt.at, attempt.syn));
         let mut flow = Followed::new(Begin::new(&first, first_at), number);
-        let mut add = |segment: &Segment, at: Time| self.room = self.room.saturating_add_signed(flow.add(segment, at));
+        let mut add = |segment: &Segment, at: Time| {
+            let packet = Packet::new(segment, at, flow.is_from_first(segment));
+            self.room = self.room.saturating_add_signed(flow.add(packet));
+        };
         if let Some(attempt) = &attempt {
             let times = std::iter::once(&attempt.at).chain(&attempt.again);
             times.for_each(|time| add(&first, *time));
         }
         add(segment, at);
         self.latest.insert(key, self.followed.len());
-        self.last = Some((key, self.followed.len()));
+        self.last = Some(Last::new(self.followed.len(), &flow, segment.network));
         self.followed.push(flow);
     }
 
