@@ -60,8 +60,10 @@ impl Begin {
 /// A connection so far.
 #[derive(Debug, Clone)]
 pub(crate) struct Flow {
-    begin: Begin,
+    first: Time,
     last: Time,
+    /// True if its first packet is a SYN.
+    has_handshake: bool,
     /// Time at which the first end acknowledged the other's SYN.
     opened: Option<Time>,
     ends: [End; 2],
@@ -69,8 +71,14 @@ pub(crate) struct Flow {
 
 impl Flow {
     /// Returns a connection without a packet.
-    pub(crate) fn new(begin: Begin) -> Self {
-        Self { begin, last: begin.at, opened: None, ends: [End::default(), End::default()] }
+    pub(crate) fn new(begin: &Begin) -> Self {
+        Self {
+            first: begin.at,
+            last: begin.at,
+            has_handshake: begin.initial_sequence.is_some(),
+            opened: None,
+            ends: [End::default(), End::default()],
+        }
     }
 
     /// Returns the bytes that it takes beyond its own size.
@@ -139,8 +147,8 @@ impl Flow {
 
     /// Returns the time that the handshake took at the end that opened the connection, or as much of it as passed.
     pub(crate) fn handshake_time(&self) -> Option<Span> {
-        let begin = self.begin.initial_sequence.map(|_| self.begin.at)?;
-        Some(self.opened?.since(begin)).filter(|span| *span > Span::ZERO)
+        let opened = self.opened.filter(|_| self.has_handshake)?;
+        Some(opened.since(self.first)).filter(|span| *span > Span::ZERO)
     }
 
     /// Returns the part of a round trip that the sender's samples lack: between the capture and the sender; or, by the
@@ -151,27 +159,27 @@ impl Flow {
     }
 
     /// Returns its figures without its number, and as if the capture began with it.
-    pub(crate) fn report(&self) -> FlowReport {
+    pub(crate) fn report(&self, begin: &Begin) -> FlowReport {
         let duration = self.duration();
         let point = self.point();
         let [first, second] = &self.ends;
-        let [first_address, second_address] = self.begin.addresses.map(|address| address.to_string());
+        let [first_address, second_address] = begin.addresses.map(|address| address.to_string());
         FlowReport {
             number: 0,
             begin: Span::ZERO,
             duration,
             point,
-            has_handshake: self.begin.initial_sequence.is_some(),
-            overhead: ByteCount::new(self.begin.overhead.into()),
+            has_handshake: self.has_handshake,
+            overhead: ByteCount::new(begin.overhead.into()),
             ends: [
-                first.report(second, first_address, duration, self.bursts(0, point)),
-                second.report(first, second_address, duration, self.bursts(1, point)),
+                first.report(second, first_address, duration, self.bursts(begin, 0, point)),
+                second.report(first, second_address, duration, self.bursts(begin, 1, point)),
             ],
         }
     }
 
     fn duration(&self) -> Span {
-        self.last.since(self.begin.at)
+        self.last.since(self.first)
     }
 
     /// Takes the times of its packets.
@@ -181,12 +189,12 @@ impl Flow {
 
     /// Returns the rate of bursts of an end's data, with headers and what Ethernet adds to each segment. A rate below
     /// that of the whole connection shows no burst.
-    fn bursts(&self, end: usize, point: Option<CapturePoint>) -> Option<BurstRate> {
+    fn bursts(&self, begin: &Begin, end: usize, point: Option<CapturePoint>) -> Option<BurstRate> {
         const ETHERNET: f64 = 38.0;
         let (own, other) = (&self.ends[end], &self.ends[1 - end]);
         let is_here = point == Some([CapturePoint::First, CapturePoint::Second][end]);
         let mut bursts = own.sending()?.bursts(is_here)?;
-        let ip = if self.begin.addresses[end].is_ipv6() { 40.0 } else { 20.0 };
+        let ip = if begin.addresses[end].is_ipv6() { 40.0 } else { 20.0 };
         let segment = own.segment_size(other).as_f64();
         let options = own.option_bytes().as_f64();
         let is_faster = bursts.rate >= BitRate::of(own.unique_bytes(), self.duration());

@@ -11,15 +11,18 @@ use crate::packet::Packet;
 use crate::passages::PacketTimes;
 
 /// Packets of a connection that wait at most. Of many connections no cache holds the state, so it is read and written
-/// once for all of these; and a connection that has no more packets takes no room for a state before it ends.
-const WAITING: usize = 32;
+/// once for all of these.
+const WAITING: usize = 8;
+
+/// The same of a connection without a state: one that has no more packets takes no room for a state before it ends.
+const FIRST_WAITING: usize = 32;
 
 /// A connection so far.
 #[derive(Debug)]
 pub(crate) struct Followed {
     waiting: Vec<Packet>,
     last: Time,
-    /// Bytes that it takes beyond its own size and that of its state.
+    /// Bytes that its state takes beyond its own size, with the packets that wait for it.
     room: usize,
     /// The state before the packets that wait.
     flow: Option<Box<Flow>>,
@@ -38,25 +41,31 @@ impl Followed {
         Self { waiting: Vec::new(), last: begin.at, room: 0, flow: None, begin, order, sent: [0; 2], is_thinned: false }
     }
 
-    /// Adds a packet. Returns by how many bytes it has grown beyond its own size since that was counted last.
+    /// Adds a packet. Returns by how many bytes its state has grown beyond its own size since that was counted last.
     #[inline]
     pub(crate) fn add(&mut self, packet: Packet) -> isize {
         self.last = self.last.max(packet.at);
-        let capacity = self.waiting.capacity();
+        if self.waiting.len() == self.waiting.capacity() {
+            // Two sizes leave fewer holes in memory than doublings do.
+            self.waiting.reserve_exact(if self.waiting.is_empty() { WAITING } else { FIRST_WAITING - WAITING });
+        }
         self.waiting.push(packet);
-        if self.waiting.len() >= WAITING {
-            self.caught_up();
-        } else if self.waiting.capacity() == capacity {
+        if self.waiting.len() < if self.flow.is_some() { WAITING } else { FIRST_WAITING } {
             return 0;
         }
         let before = self.room;
+        self.caught_up();
+        if self.waiting.capacity() > WAITING {
+            // The whole room of the first is free for the state of another.
+            self.waiting = Vec::with_capacity(WAITING);
+        }
         self.count_room();
         self.room.cast_signed() - before.cast_signed()
     }
 
     /// Returns its state with all packets.
     fn caught_up(&mut self) -> &mut Flow {
-        let flow = self.flow.get_or_insert_with(|| Box::new(Flow::new(self.begin)));
+        let flow = self.flow.get_or_insert_with(|| Box::new(Flow::new(&self.begin)));
         self.waiting.drain(..).for_each(|packet| flow.add(&packet));
         flow
     }
@@ -77,11 +86,11 @@ impl Followed {
     }
 
     fn count_room(&mut self) {
-        let state = self.flow.as_ref().map_or(0, |flow| flow.room());
-        self.room = state + self.waiting.capacity() * size_of::<Packet>();
+        let waiting = self.waiting.capacity() * size_of::<Packet>();
+        self.room = self.flow.as_ref().map_or(0, |flow| flow.room() + waiting);
     }
 
-    /// Returns the bytes that it took beyond its own size and that of its state when that was counted last.
+    /// Returns the bytes that its state took beyond its own size when that was counted last.
     pub(crate) fn room(&self) -> usize {
         self.room
     }
@@ -98,14 +107,15 @@ impl Followed {
     /// state of a small connection is forgotten again: its packets take less room.
     pub(crate) fn report(&mut self) -> (FlowReport, PacketTimes) {
         let mut small;
+        let begin = self.begin;
         let flow = if self.flow.is_some() {
             self.caught_up()
         } else {
-            small = Flow::new(self.begin);
+            small = Flow::new(&self.begin);
             self.waiting.iter().for_each(|packet| small.add(packet));
             &mut small
         };
-        let (report, times, sent) = (flow.report(), flow.take_times(), flow.sent());
+        let (report, times, sent) = (flow.report(&begin), flow.take_times(), flow.sent());
         self.sent = sent.map(ByteCount::get);
         (report, times)
     }

@@ -35,7 +35,7 @@ struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         // A table for so many attempts is full to seven eighths.
-        Self { attempts: 7 << 14, followed: 1 << 17, finished: 1 << 16, room: 256 << 20 }
+        Self { attempts: 7 << 14, followed: 1 << 17, finished: 1 << 16, room: 192 << 20 }
     }
 }
 
@@ -71,7 +71,7 @@ pub struct Flows {
     changes: u64,
     /// Those that were finished before the end.
     finished: Vec<Ended>,
-    /// Bytes that those that are followed take beyond their own size.
+    /// Bytes that the states of those that are followed take beyond their own size.
     room: usize,
     /// SYNs that nobody answered yet: a flood of them must not take the room of connections.
     attempts: HashMap<Key, Attempt, RandomState>,
@@ -207,7 +207,7 @@ fn part(addresses: [SocketAddr; 2], parts: usize) -> usize {
     };
     let [one, other] = addresses.map(number);
     let hash = one.wrapping_add(other).wrapping_mul(SPREAD);
-    ((hash >> 32) * parts as u64 >> 32) as usize
+    (((hash >> 32) * parts as u64) >> 32) as usize
 }
 
 /// Returns true if `segment` is the answer to a SYN. Only another connection between the same ports has one that waits.
@@ -254,7 +254,9 @@ fn transfers(
         members.retain(|member| !known.contains(member));
         members.sort_by_key(|member| by_size(flows, member));
         known.extend(members.iter().copied());
-        members.iter().for_each(|member| flows[*member].catch_up());
+        for member in &members {
+            flows[*member].catch_up();
+        }
         let of_one: Vec<&Flow> = members.iter().filter_map(|member| flows[*member].flow()).collect();
         let flows = members.iter().map(|member| numbers[*member]).collect();
         found.extend(evidence(&of_one).map(|evidence| TransferEvidence { flows, evidence }));
@@ -289,7 +291,9 @@ impl Flows {
     fn follow_queued(&mut self) {
         let mut queue = std::mem::take(&mut self.queue);
         // What each of these reads is in no cache where there are many connections, and none waits for another.
-        queue.iter_mut().for_each(|queued| queued.place = self.latest.get(&queued.key).copied());
+        for queued in &mut queue {
+            queued.place = self.latest.get(&queued.key).copied();
+        }
         let places = queue.iter().filter_map(|queued| self.followed.get(queued.place?));
         std::hint::black_box(places.map(Followed::waiting).sum::<usize>());
         let changes = self.changes;
@@ -542,6 +546,7 @@ impl Settled {
         }
         flows.sort_unstable_by_key(|flow| flow.number);
         let transfers = transfers(&mut self.followed, &numbers, &flows, explained);
+        drop(self.followed);
         let mut times: Vec<PacketTimes> = flows.iter().map(|_| PacketTimes::default()).collect();
         for (of_one, number) in self.times.into_iter().zip(&numbers) {
             times[*number as usize - 1] = of_one;
@@ -656,7 +661,9 @@ mod tests {
             one_by_one.follow_queued();
         }
         let (first, rest) = segments.split_at(1_000);
-        first.iter().for_each(|(segment, at)| beginning.add(segment, *at));
+        for (segment, at) in first {
+            beginning.add(segment, *at);
+        }
         let mut parts = beginning.split(PARTS);
         for (number, (segment, at)) in (1_000..).zip(rest) {
             parts[part_of(segment, PARTS)].add_numbered(number, segment, *at);
@@ -686,16 +693,20 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_takes_little_room_until_it_has_many_packets() {
+    fn a_connection_takes_less_than_two_kilobytes_until_it_has_many_packets() {
         let mut capture = Capture::new(Limits::default());
         capture.syn(1);
         let answer = Segment { acknowledgement: 1, payload: 0, ..capture.segment(1, 0) };
         let answer = Segment { source: answer.destination, destination: answer.source, ..answer };
         capture.flows.add(&answer, capture.at);
         capture.flows.follow_queued();
+        (0..29).for_each(|index| capture.data(1, index));
         let flow = &capture.flows.followed[0];
-        let room = size_of_val(flow) + flow.room();
-        assert!(room < 512 && flow.flow().is_none(), "{room}");
+        let taken = size_of_val(flow) + flow.waiting() * size_of::<Packet>();
+        assert!(taken < 2 << 10 && flow.flow().is_none(), "{taken}");
+        capture.data(1, 29);
+        let flow = &capture.flows.followed[0];
+        assert!(flow.waiting() == 0 && flow.flow().is_some());
     }
 
     #[test]

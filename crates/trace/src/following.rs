@@ -138,3 +138,34 @@ fn follow(flows: &Receiver<Flows>, segments: &Receiver<Vec<Numbered>>) -> Settle
     }
     flows.settle()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_wire::{Captured, LinkType, read_captured};
+
+    #[test]
+    fn several_threads_find_what_one_does() {
+        const CONNECTIONS: u32 = MANY as u32 + 500;
+        let new = |threads| Following::Here { flows: Box::default(), threads };
+        let (mut one, mut three) = (new(1), new(3));
+        for number in 0..10 * CONNECTIONS {
+            let (connection, index) = (number % CONNECTIONS, number / CONNECTIONS);
+            let [.., high, low] = connection.to_be_bytes();
+            // 100 bytes of data each, without options.
+            let ip = [0x45, 0, 0, 140, 0, 0, 0, 0, 64, 6, 0, 0, 198, 18, high, low, 198, 19, 0, 1];
+            let [sequence_high, sequence_low] = (100 * index as u16).to_be_bytes();
+            let tcp = [0x9C, 0x40, 0x14, 0x51, 0, 0, sequence_high, sequence_low, 0, 0, 0, 1, 0x50, 0x10, 1, 0];
+            let bytes = [&ip[..], &tcp, &[0; 4]].concat();
+            let Captured::Tcp(segment) = read_captured(LinkType::RAW, &bytes, 140) else { panic!("no segment") };
+            let at = Time::from_nanos(u64::from(number / 2) * 1_000);
+            one.add(&segment, at);
+            three.add(&segment, at);
+        }
+        assert!(matches!(one, Following::Here { .. }) && matches!(three, Following::Threads { .. }));
+        let [one, three] = [one, three].map(|following| following.finish(Explained::Largest(2)));
+        assert_eq!(one.flows.len(), CONNECTIONS as usize);
+        assert!(one.flows.iter().all(|flow| flow.ends[0].unique_bytes.get() == 1_000));
+        assert_eq!((&one.flows, &one.transfers), (&three.flows, &three.transfers));
+    }
+}
