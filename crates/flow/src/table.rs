@@ -290,7 +290,7 @@ impl Flows {
     /// Follows the segments that wait.
     fn follow_queued(&mut self) {
         let mut queue = std::mem::take(&mut self.queue);
-        // What each of these reads is in no cache where there are many connections, and none waits for another.
+        // What each of these reads is in no cache where there are many connections: none waits for another.
         for queued in &mut queue {
             queued.place = self.latest.get(&queued.key).copied();
         }
@@ -455,8 +455,8 @@ impl Flows {
         self.count
     }
 
-    /// Returns it in so many parts, each of which may be given the further segments of its connections, see [`part_of`],
-    /// and takes as much less memory at most. What they found is joined by [`Settled::join`].
+    /// Returns it in so many parts, each with its share of the bounds. A part is given the further segments of its own
+    /// connections, see [`part_of`], and what they find is joined by [`Settled::join`].
     pub fn split(mut self, parts: usize) -> Vec<Self> {
         self.follow_queued();
         let new =
