@@ -2,7 +2,9 @@
 
 use fullpipe_record::{FlowEnd, SynReport};
 use fullpipe_units::{ByteCount, Span, Time};
-use fullpipe_wire::{Segment, flags};
+use fullpipe_wire::flags;
+
+use crate::packet::Packet;
 
 /// Counts of what one end sent, in less room than a report of it takes.
 #[derive(Debug, Clone, Default)]
@@ -37,31 +39,31 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Counts a segment.
-    pub(crate) fn add(&mut self, segment: &Segment, at: Time) {
+    /// Counts a packet.
+    pub(crate) fn add(&mut self, packet: &Packet) {
         self.packets += 1;
-        let pause = self.last_at.map_or(Span::ZERO, |last| at.since(last));
+        let pause = self.last_at.map_or(Span::ZERO, |last| packet.at.since(last));
         self.longest_pause = self.longest_pause.max(pause);
-        self.last_at = Some(at);
-        let has = |flag: u16| u64::from(segment.has(flag));
+        self.last_at = Some(packet.at);
+        let has = |flag: u16| u64::from(packet.has(flag));
         self.fins += has(flags::FIN);
         self.resets += has(flags::RST);
-        self.sack_packets += u64::from(segment.options.sack_blocks > 0);
-        self.timestamps |= segment.options.timestamps.is_some();
-        if segment.has(flags::SYN) {
-            self.add_syn(segment);
+        self.sack_packets += u64::from(packet.has_sack);
+        self.timestamps |= packet.timestamps.is_some();
+        if packet.has(flags::SYN) {
+            self.add_syn(packet);
         }
-        if segment.payload > 0 {
-            self.add_data(segment.payload);
+        if packet.payload > 0 {
+            self.add_data(packet.payload);
         }
     }
 
-    fn add_syn(&mut self, segment: &Segment) {
+    fn add_syn(&mut self, packet: &Packet) {
         self.syns += 1;
-        self.syn.get_or_insert_with(|| Box::new(syn(segment)));
-        self.mss = segment.options.mss;
-        self.window_scale = segment.options.window_scale;
-        self.sack_permitted = segment.options.sack_permitted;
+        self.syn.get_or_insert_with(|| Box::new(syn(packet)));
+        self.mss = packet.mss;
+        self.window_scale = packet.window_scale;
+        self.sack_permitted = packet.sack_permitted;
     }
 
     fn add_data(&mut self, bytes: u32) {
@@ -169,20 +171,19 @@ impl Counts {
     }
 }
 
-fn syn(segment: &Segment) -> SynReport {
-    let options = &segment.options;
+fn syn(packet: &Packet) -> SynReport {
     // A SYN offers with both bits, its answer accepts with one (RFC 3168, 6.1.1).
-    let asks = if segment.has(flags::ACK) { flags::ECE } else { flags::ECE | flags::CWR };
+    let asks = if packet.has(flags::ACK) { flags::ECE } else { flags::ECE | flags::CWR };
     SynReport {
-        sequence: segment.sequence,
-        mss: options.mss.map(|mss| ByteCount::new(mss.into())),
-        window_scale: options.window_scale,
-        sack: options.sack_permitted,
-        timestamps: options.timestamps.is_some(),
-        ecn: segment.flags & (flags::ECE | flags::CWR) == asks,
-        multipath: options.multipath,
-        window: ByteCount::new(segment.window.into()),
-        hops_left: segment.hops_left,
-        dscp: segment.traffic_class >> 2,
+        sequence: packet.sequence,
+        mss: packet.mss.map(|mss| ByteCount::new(mss.into())),
+        window_scale: packet.window_scale,
+        sack: packet.sack_permitted,
+        timestamps: packet.timestamps.is_some(),
+        ecn: packet.flags & (flags::ECE | flags::CWR) == asks,
+        multipath: packet.multipath,
+        window: ByteCount::new(packet.window.into()),
+        hops_left: packet.hops_left,
+        dscp: packet.traffic_class >> 2,
     }
 }

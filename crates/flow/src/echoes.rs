@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use fullpipe_units::{Span, Time};
-use fullpipe_wire::Segment;
 
 use crate::loops::is_newer;
+use crate::packet::Packet;
 
 /// Maximum number of timestamps that are remembered.
 const MAX_REMEMBERED: usize = 4096;
@@ -58,8 +58,9 @@ impl Echoes {
     }
 
     /// Takes note of an acknowledgement up to `position`, with the window that data may fill.
-    pub(crate) fn acknowledges(&mut self, segment: &Segment, position: u64, window: Option<u16>, at: Time) {
-        let value = segment.options.timestamps.map(|(value, _)| value);
+    pub(crate) fn acknowledges(&mut self, packet: &Packet, position: u64, window: Option<u16>) {
+        let at = packet.at;
+        let value = packet.timestamps.map(|(value, _)| value);
         match self.ticks.back_mut() {
             Some(last) if last.value == value && value.is_some() => {
                 last.times[1] = at;
@@ -76,10 +77,11 @@ impl Echoes {
         }
     }
 
-    /// Returns what the sender of `segment` had seen; `None` where it echoes nothing that was captured. Without
+    /// Returns what the sender of `packet` had seen; `None` where it echoes nothing that was captured. Without
     /// timestamps it had seen what passed here as long ago as its fastest answer takes, `least`.
-    pub(crate) fn seen_by(&mut self, segment: &Segment, least: Option<Span>, at: Time) -> Option<Echo> {
-        let Some((_, echo)) = segment.options.timestamps else { return self.seen_before(least?, at) };
+    pub(crate) fn seen_by(&mut self, packet: &Packet, least: Option<Span>) -> Option<Echo> {
+        let at = packet.at;
+        let Some((_, echo)) = packet.timestamps else { return self.seen_before(least?, at) };
         while self.ticks.front().is_some_and(|tick| tick.value.is_none_or(|value| is_newer(echo, value))) {
             self.ticks.pop_front();
         }

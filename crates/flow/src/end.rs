@@ -2,13 +2,14 @@
 
 use fullpipe_record::{BurstRate, FlowEnd};
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
-use fullpipe_wire::{Segment, flags};
+use fullpipe_wire::flags;
 
 use crate::counts::Counts;
 use crate::course::{Agreed, Scale};
 use crate::echoes::{Echo, Echoes};
 use crate::intervals::Intervals;
 use crate::loops::Loop;
+use crate::packet::Packet;
 use crate::passages::{Origin, Passages};
 use crate::repetitions::Recent;
 use crate::sending::{Sending, Sent};
@@ -64,55 +65,55 @@ pub(crate) struct Agreement {
 
 impl End {
     /// Counts a segment that this end sent. Returns false if it was captured before.
-    pub(crate) fn count(&mut self, segment: &Segment, at: Time) -> bool {
-        if self.recent.repeats(segment, at) {
+    pub(crate) fn count(&mut self, packet: &Packet) -> bool {
+        if self.recent.repeats(packet) {
             self.counts.duplicates += 1;
             return false;
         }
-        self.counts.add(segment, at);
+        self.counts.add(packet);
         true
     }
 
     /// Places what a segment occupies of the sequence space: its data, and one number each for SYN and FIN. `echo` is
     /// what it had seen of the other end.
-    pub(crate) fn place(&mut self, segment: &Segment, echo: Option<Echo>, agreement: Agreement, at: Time) {
-        let start = self.sequence.position(segment.sequence);
-        let flags = u64::from(segment.has(flags::SYN)) + u64::from(segment.has(flags::FIN));
-        let end = start + u64::from(segment.payload) + flags;
-        if end == start || segment.has(flags::RST) {
-            self.ahead = if segment.has(flags::RST) { self.ahead } else { start };
+    pub(crate) fn place(&mut self, packet: &Packet, echo: Option<Echo>, agreement: Agreement) {
+        let start = self.sequence.position(packet.sequence);
+        let flags = u64::from(packet.has(flags::SYN)) + u64::from(packet.has(flags::FIN));
+        let end = start + u64::from(packet.payload) + flags;
+        if end == start || packet.has(flags::RST) {
+            self.ahead = if packet.has(flags::RST) { self.ahead } else { start };
             return;
         }
         self.sequence.reach(end);
-        if segment.payload > 0 || segment.has(flags::SYN) {
-            self.first_byte.get_or_insert(start + u64::from(segment.has(flags::SYN)));
+        if packet.payload > 0 || packet.has(flags::SYN) {
+            self.first_byte.get_or_insert(start + u64::from(packet.has(flags::SYN)));
         }
-        let is_syn = segment.has(flags::SYN);
+        let is_syn = packet.has(flags::SYN);
         let origin = *self.origin.get_or_insert_with(|| if is_syn { Origin::syn(start) } else { Origin::zero() });
-        self.passages[0].data(origin, [start, end], at);
+        self.passages[0].data(origin, [start, end], packet.at);
         let added = self.seen.add(start, end);
-        let (mut again, mut is_late) = (added.known.min(segment.payload.into()), false);
+        let (mut again, mut is_late) = (added.known.min(packet.payload.into()), false);
         if added.known > 0 {
-            self.counts.retransmitted_packets += u64::from(segment.payload > 0);
-            self.counts.retransmitted_bytes += added.known.min(segment.payload.into());
+            self.counts.retransmitted_packets += u64::from(packet.payload > 0);
+            self.counts.retransmitted_bytes += added.known.min(packet.payload.into());
         } else if added.is_below {
-            let overtaken = self.was_sent_in_order(segment);
+            let overtaken = self.was_sent_in_order(packet);
             self.counts.late_packets += 1;
             self.counts.reordered_packets += u64::from(overtaken);
             // Its first copy was lost before it came here.
             is_late = !overtaken;
-            again = if overtaken { 0 } else { segment.payload.into() };
+            again = if overtaken { 0 } else { packet.payload.into() };
         }
-        self.unacknowledged.sent([start, end], at, added.known > 0);
+        self.unacknowledged.sent([start, end], packet.at, added.known > 0);
         if self.next.is_none_or(|next| end > next) {
             self.next = Some(end);
-            self.newest = (segment.identification, segment.options.timestamps.map(|(value, _)| value));
+            self.newest = (packet.identification, packet.timestamps.map(|(value, _)| value));
         }
         let acknowledged = self.acknowledged.or(self.first_byte).unwrap_or(start);
         let next = self.next.unwrap_or(end);
         self.counts.flight = self.counts.flight.max(next.saturating_sub(acknowledged));
-        if segment.payload > 0 {
-            let (bytes, is_first_open) = (segment.payload.into(), start == acknowledged);
+        if packet.payload > 0 {
+            let (bytes, is_first_open) = (packet.payload.into(), start == acknowledged);
             let sent = Sent {
                 bytes,
                 again,
@@ -122,18 +123,18 @@ impl End {
                 mss: agreement.mss,
                 is_scale_known: agreement.is_scale_known,
                 is_late,
-                is_pushed: segment.has(flags::PSH),
+                is_pushed: packet.has(flags::PSH),
             };
-            self.sending_begun().sent(sent, echo, at);
+            self.sending_begun().sent(sent, echo, packet.at);
         }
     }
 
     /// Returns true if a segment that arrives below others was sent before them: its identification, or else its
     /// timestamp, is older than that of the highest one.
-    fn was_sent_in_order(&self, segment: &Segment) -> bool {
+    fn was_sent_in_order(&self, packet: &Packet) -> bool {
         let (newest_id, newest_time) = self.newest;
-        let ids = segment.identification.zip(newest_id).filter(|(late, newest)| late != newest);
-        let times = segment.options.timestamps.map(|(value, _)| value).zip(newest_time);
+        let ids = packet.identification.zip(newest_id).filter(|(late, newest)| late != newest);
+        let times = packet.timestamps.map(|(value, _)| value).zip(newest_time);
         match (ids, times) {
             (Some((late, newest)), _) => late.wrapping_sub(newest).cast_signed() < 0,
             (None, Some((late, newest))) => late.wrapping_sub(newest).cast_signed() < 0,
@@ -141,18 +142,18 @@ impl End {
         }
     }
 
-    /// Takes note that the other end acknowledged all below the number in `segment`, which is the first answer to data
+    /// Takes note that the other end acknowledged all below the number in `packet`, which is the first answer to data
     /// of the time `answered` ago.
-    pub(crate) fn is_acknowledged(&mut self, segment: &Segment, answered: Option<Span>, at: Time) -> u64 {
-        let position = self.sequence.position(segment.acknowledgement);
+    pub(crate) fn is_acknowledged(&mut self, packet: &Packet, answered: Option<Span>) -> u64 {
+        let position = self.sequence.position(packet.acknowledgement);
         if self.next.is_none() {
             self.sequence.reach(position);
         }
-        let answers_syn = segment.has(flags::SYN);
+        let answers_syn = packet.has(flags::SYN);
         let new_origin = || if answers_syn { Origin::syn(position.saturating_sub(1)) } else { Origin::zero() };
         let origin = *self.origin.get_or_insert_with(new_origin);
-        self.passages[1].acknowledgement(origin, self.acknowledged, position, at);
-        let rtt = self.unacknowledged.acknowledged(position, at);
+        self.passages[1].acknowledgement(origin, self.acknowledged, position, packet.at);
+        let rtt = self.unacknowledged.acknowledged(position, packet.at);
         if let Some(rtt) = rtt {
             self.rtts.add(rtt);
         }
@@ -160,8 +161,8 @@ impl End {
         if let (Some(first), Some(sending)) = (self.first_byte.filter(|_| is_newest), &mut self.sending) {
             let below = position.min(self.next.unwrap_or(position));
             // With timestamps a repair has its own, and is measured as well.
-            let rtt = if segment.options.timestamps.is_some() { answered } else { rtt };
-            sending.acknowledged(position, below.saturating_sub(first), rtt, at);
+            let rtt = if packet.timestamps.is_some() { answered } else { rtt };
+            sending.acknowledged(position, below.saturating_sub(first), rtt, packet.at);
         }
         self.counts.acknowledged();
         self.acknowledged = self.acknowledged.max(Some(position));
@@ -170,9 +171,9 @@ impl End {
 
     /// Takes note of an acknowledgement that this end sent, as a `position` of the other end, of which `on_way` is true
     /// if data was not acknowledged.
-    pub(crate) fn acknowledges(&mut self, segment: &Segment, position: u64, on_way: bool) {
-        let said = (position, segment.window);
-        let is_bare = segment.payload == 0 && segment.flags & (flags::SYN | flags::FIN | flags::RST) == 0;
+    pub(crate) fn acknowledges(&mut self, packet: &Packet, position: u64, on_way: bool) {
+        let said = (position, packet.window);
+        let is_bare = packet.payload == 0 && packet.flags & (flags::SYN | flags::FIN | flags::RST) == 0;
         self.counts.duplicate_acks += u64::from(is_bare && on_way && self.acknowledges == Some(said));
         self.acknowledges = Some(said);
     }

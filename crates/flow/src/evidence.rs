@@ -4,6 +4,7 @@ use fullpipe_record::{At, CaptureEvidence, CapturePoint, Evidence, Framing, Mach
 use fullpipe_units::Time;
 
 use crate::flow::Flow;
+use crate::followed::Followed;
 use crate::sending::Sending;
 
 /// Data of a connection that is a part of a transfer: at least this share of what the largest connection moved.
@@ -17,10 +18,10 @@ const FEW_BACK: u64 = 10;
 
 /// Returns the connections that belong to the same transfer as the one at `number`, itself among them: between the same
 /// hosts, to the same server, at the same time and in the same direction.
-pub(crate) fn transfer(number: usize, flows: &[Flow]) -> Vec<usize> {
+pub(crate) fn transfer(number: usize, flows: &[Followed]) -> Vec<usize> {
     let largest = &flows[number];
     let enough = largest.data() as f64 * MIN_SHARE;
-    let belongs = |flow: &Flow| {
+    let belongs = |flow: &Followed| {
         largest.data() >= MIN_SIDE_BY_SIDE
             && flow.hosts() == largest.hosts()
             && flow.sender() == largest.sender()

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use fullpipe_units::{Span, Time};
-use fullpipe_wire::Segment;
+
+use crate::packet::Packet;
 
 /// Maximum number of timestamps that wait for their echo.
 const MAX_WAITING: usize = 4096;
@@ -35,11 +36,11 @@ impl Loop {
     }
 
     /// Takes note of a segment on its way to the end.
-    pub(crate) fn toward(&mut self, segment: &Segment, at: Time) {
-        let Some((value, _)) = segment.options.timestamps else { return };
+    pub(crate) fn toward(&mut self, packet: &Packet) {
+        let Some((value, _)) = packet.timestamps else { return };
         if self.newest.is_none_or(|newest| is_newer(value, newest)) {
             self.newest = Some(value);
-            self.waiting.push_back((value, at));
+            self.waiting.push_back((value, packet.at));
             if self.waiting.len() > MAX_WAITING {
                 self.waiting.pop_front();
             }
@@ -47,13 +48,13 @@ impl Loop {
     }
 
     /// Takes note of a segment from the end. Returns the time that it took to answer, if this is the first answer.
-    pub(crate) fn from(&mut self, segment: &Segment, at: Time) -> Option<Span> {
-        let (_, echo) = segment.options.timestamps?;
+    pub(crate) fn from(&mut self, packet: &Packet) -> Option<Span> {
+        let (_, echo) = packet.timestamps?;
         while self.waiting.front().is_some_and(|(value, _)| is_newer(echo, *value)) {
             self.waiting.pop_front();
         }
         let (_, sent) = self.waiting.pop_front_if(|(value, _)| *value == echo)?;
-        let span = at.since(sent);
+        let span = packet.at.since(sent);
         self.shortest = Some(self.shortest.map_or(span, |shortest| shortest.min(span)));
         Some(span)
     }

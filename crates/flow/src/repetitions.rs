@@ -4,7 +4,8 @@ use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::FixedState;
 use fullpipe_units::{Span, Time};
-use fullpipe_wire::Segment;
+
+use crate::packet::Packet;
 
 /// Packets that are remembered.
 const REMEMBERED: usize = 16;
@@ -39,16 +40,16 @@ impl Recent {
         if self.packets.is_some() { size_of::<Packets>() } else { 0 }
     }
 
-    /// Returns true if `segment` was captured before, and remembers it otherwise.
-    pub(crate) fn repeats(&mut self, segment: &Segment, at: Time) -> bool {
+    /// Returns true if `packet` was captured before, and remembers it otherwise.
+    pub(crate) fn repeats(&mut self, packet: &Packet) -> bool {
         // Without an identification (IPv6, or zero) only the checksum could show that a segment was sent again.
-        let is_known = segment.identification.is_some_and(|id| id != 0) || segment.options.timestamps.is_some();
-        let hash = if is_known { hash(segment) } else { UNKNOWN };
+        let is_known = packet.identification.is_some_and(|id| id != 0) || packet.timestamps.is_some();
+        let hash = if is_known { hash(packet) } else { UNKNOWN };
         let packets = self.packets.get_or_insert_default();
-        if hash != UNKNOWN && packets.has(hash, at) {
+        if hash != UNKNOWN && packets.has(hash, packet.at) {
             return true;
         }
-        packets.push(hash, at);
+        packets.push(hash, packet.at);
         false
     }
 }
@@ -80,15 +81,15 @@ fn halves(hash: u64) -> (u32, u32) {
 
 /// Returns a hash of the fields that both captures of a packet share, which is not [`UNKNOWN`]. A segment that is sent
 /// again differs in its identification or timestamp.
-fn hash(segment: &Segment) -> u64 {
+fn hash(packet: &Packet) -> u64 {
     let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
     let halves = |low: u16, high: u16| u32::from(low) | u32::from(high) << 16;
-    let (has_times, times) = segment.options.timestamps.map_or((0, 0), |(value, echo)| (1, pair(value, echo)));
-    let (has_id, id) = segment.identification.map_or((0, 0), |id| (2, id));
+    let (has_times, times) = packet.timestamps.map_or((0, 0), |(value, echo)| (1, pair(value, echo)));
+    let (has_id, id) = packet.identification.map_or((0, 0), |id| (2, id));
     let mut hasher = FixedState::default().build_hasher();
-    hasher.write_u64(pair(segment.sequence, segment.acknowledgement));
-    hasher.write_u64(pair(segment.payload, halves(segment.flags, segment.window)));
-    hasher.write_u64(pair(halves(id, segment.checksum), has_times | has_id));
+    hasher.write_u64(pair(packet.sequence, packet.acknowledgement));
+    hasher.write_u64(pair(packet.payload, halves(packet.flags, packet.window)));
+    hasher.write_u64(pair(halves(id, packet.checksum), has_times | has_id));
     hasher.write_u64(times);
     hasher.finish().max(UNKNOWN + 1)
 }
@@ -96,43 +97,44 @@ fn hash(segment: &Segment) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::SocketAddr;
 
-    use fullpipe_wire::SegmentOptions;
-
-    fn segment(sequence: u32, identification: u16) -> Segment {
-        let [source, destination] = [1, 2].map(|port| SocketAddr::from(([192, 0, 2, 1], port)));
-        Segment {
-            source,
-            destination,
-            network: 0,
-            overhead: 0,
+    fn packet(sequence: u32, identification: u16, at: Time) -> Packet {
+        Packet {
+            at,
             sequence,
             acknowledgement: 7,
+            payload: 10,
+            timestamps: None,
             flags: 0x10,
             window: 100,
-            payload: 10,
-            options: SegmentOptions::default(),
             identification: Some(identification),
+            checksum: 1,
+            mss: None,
+            window_scale: None,
             hops_left: 64,
             traffic_class: 0,
-            checksum: 1,
-            checksum_is_unfinished: false,
+            sack_permitted: false,
+            multipath: false,
+            has_sack: false,
+            reports_duplicate: false,
+            is_from_first: true,
         }
     }
 
     #[test]
     fn a_packet_repeats_one_of_the_last_that_is_the_same_and_not_old() {
-        let at = |millis| Time::ZERO + Span::from_millis(millis);
         let mut recent = Recent::default();
-        assert!(!recent.repeats(&segment(10, 1), at(0)));
-        assert!(recent.repeats(&segment(10, 1), at(10)));
-        assert!(!recent.repeats(&segment(10, 1), at(11)), "it is too old");
-        assert!(!recent.repeats(&segment(10, 2), at(11)), "it was sent again");
-        assert!(!recent.repeats(&segment(20, 0), at(11)) && !recent.repeats(&segment(20, 0), at(11)));
+        let mut repeats = |sequence, identification, millis| {
+            recent.repeats(&packet(sequence, identification, Time::ZERO + Span::from_millis(millis)))
+        };
+        assert!(!repeats(10, 1, 0));
+        assert!(repeats(10, 1, 10));
+        assert!(!repeats(10, 1, 11), "it is too old");
+        assert!(!repeats(10, 2, 11), "it was sent again");
+        assert!(!repeats(20, 0, 11) && !repeats(20, 0, 11));
         for index in 0..REMEMBERED as u32 - 1 {
-            assert!(!recent.repeats(&segment(100 + index, 1), at(11)));
+            assert!(!repeats(100 + index, 1, 11));
         }
-        assert!(!recent.repeats(&segment(10, 1), at(11)), "others came between");
+        assert!(!repeats(10, 1, 11), "others came between");
     }
 }

@@ -90,6 +90,12 @@ impl Peak {
     }
 }
 
+/// Returns the number of segments of size `mss` that so many bytes take.
+fn segments(bytes: u64, mss: u64) -> u64 {
+    // Nearly all are one, which takes no division.
+    if bytes <= mss { u64::from(bytes > 0) } else { bytes.div_ceil(mss.max(1)) }
+}
+
 /// Returns the time for which a peak counts.
 fn horizon(round_trip: Span) -> Span {
     const MIN_HORIZON: Span = Span::from_millis(200);
@@ -201,12 +207,13 @@ impl Sending {
             self.pair(sent, silence);
             self.packets += 1;
             // On the way to a narrow link whole segments are smaller, too, but nothing ends with them.
-            self.partial += u64::from(sent.is_pushed && !sent.bytes.is_multiple_of(sent.mss));
+            self.partial += u64::from(sent.is_pushed && sent.bytes != sent.mss && !sent.bytes.is_multiple_of(sent.mss));
         }
-        self.lost_before += if sent.is_late { sent.bytes.div_ceil(sent.mss.max(1)) } else { 0 };
+        let count = segments(sent.bytes, sent.mss);
+        self.lost_before += if sent.is_late { count } else { 0 };
         let now = &mut self.course.now;
-        now.segments += sent.bytes.div_ceil(sent.mss.max(1));
-        now.again += sent.again.div_ceil(sent.mss.max(1));
+        now.segments += count;
+        now.again += segments(sent.again, sent.mss);
         now.again_bytes += sent.again;
         now.here.flight = sent.next.saturating_sub(sent.acknowledged);
         if sent.again > 0 {

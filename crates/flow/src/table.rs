@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use foldhash::fast::RandomState;
 use fullpipe_record::{Evidence, FlowReport, Measurement};
@@ -11,8 +11,10 @@ use fullpipe_units::Time;
 use fullpipe_wire::Segment;
 
 use crate::evidence::{evidence, transfer};
-use crate::flow::{Flow, is_first_syn};
+use crate::flow::{Begin, Flow, is_first_syn};
+use crate::followed::Followed;
 use crate::key::Key;
+use crate::packet::Packet;
 use crate::pairs::number_of;
 use crate::passages::PacketTimes;
 
@@ -33,7 +35,20 @@ struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         // A table for so many attempts is full to seven eighths.
-        Self { attempts: 7 << 14, followed: 1 << 17, finished: 1 << 16, room: 256 << 20 }
+        Self { attempts: 7 << 14, followed: 1 << 17, finished: 1 << 16, room: 192 << 20 }
+    }
+}
+
+impl Limits {
+    /// Returns those of one of so many parts.
+    fn of_one(self, parts: usize) -> Self {
+        let share = |all: usize| (all / parts.max(1)).max(1);
+        Self {
+            attempts: share(self.attempts),
+            followed: share(self.followed),
+            finished: share(self.finished),
+            room: share(self.room),
+        }
     }
 }
 
@@ -41,15 +56,22 @@ impl Default for Limits {
 #[derive(Debug, Default)]
 pub struct Flows {
     limits: Limits,
-    begin: Option<Time>,
+    /// Number and time of the first segment.
+    begin: Option<(u64, Time)>,
+    /// Segments so far.
+    count: u64,
     /// Index of the latest connection of each key.
     latest: HashMap<Key, usize, RandomState>,
     /// The connection of the segment before.
-    last: Option<(Key, usize)>,
-    followed: Vec<Flow>,
-    /// Those that were finished before the end, each with the time of its first packet.
-    finished: Vec<(Time, FlowReport)>,
-    /// Bytes that those that are followed take beyond their own size.
+    last: Option<Last>,
+    followed: Vec<Followed>,
+    /// Segments of another connection than the one before them, which wait for being followed.
+    queue: Vec<Queued>,
+    /// Counts each change of the places of connections.
+    changes: u64,
+    /// Those that were finished before the end.
+    finished: Vec<Ended>,
+    /// Bytes that the states of those that are followed take beyond their own size.
     room: usize,
     /// SYNs that nobody answered yet: a flood of them must not take the room of connections.
     attempts: HashMap<Key, Attempt, RandomState>,
@@ -67,6 +89,50 @@ struct Attempt {
     syn: Segment,
     /// Times at which it was sent again.
     again: Vec<Time>,
+}
+
+/// Segments that wait for being followed at most.
+const QUEUED: usize = 32;
+
+/// A segment with its connection's key, and its place where that is known.
+#[derive(Debug)]
+struct Queued {
+    key: Key,
+    place: Option<usize>,
+    number: u64,
+    at: Time,
+    segment: Segment,
+}
+
+/// The place of a connection, and its ends.
+#[derive(Debug, Clone, Copy)]
+struct Last {
+    place: usize,
+    ends: [SocketAddr; 2],
+    network: u32,
+}
+
+impl Last {
+    fn new(place: usize, flow: &Followed, network: u32) -> Self {
+        Self { place, ends: flow.addresses(), network }
+    }
+
+    /// Returns its place, and true if its first end sent `segment`; `None` for a segment of another connection.
+    #[inline]
+    fn sender(&self, segment: &Segment) -> Option<(usize, bool)> {
+        let [first, second] = &self.ends;
+        let is_from_first = segment.source == *first && segment.destination == *second;
+        let is_its = is_from_first || segment.source == *second && segment.destination == *first;
+        (is_its && segment.network == self.network).then_some((self.place, is_from_first))
+    }
+}
+
+/// A connection that was finished before the end of the capture.
+#[derive(Debug)]
+struct Ended {
+    /// Time of its first packet, and the number of the segment with which it was opened.
+    first: (Time, u64),
+    report: FlowReport,
 }
 
 /// Everything that was found.
@@ -124,26 +190,44 @@ impl Explained<'static> {
     }
 }
 
-/// Returns true if `segment` is the answer to a SYN.
-fn answers(attempts: &HashMap<Key, Attempt, RandomState>, key: &Key, segment: &Segment) -> bool {
-    // Only another connection between the same ports has one that waits.
-    !attempts.is_empty()
-        && attempts.get(key).is_some_and(|Attempt { syn, .. }| {
-            segment.source == syn.destination && segment.acknowledgement == syn.sequence.wrapping_add(1)
-        })
+/// Returns which of so many parts of [`Flows::split`] follows the connection of `segment`.
+pub fn part_of(segment: &Segment, parts: usize) -> usize {
+    part([segment.source, segment.destination], parts)
+}
+
+/// Returns the part of a connection between these addresses, in any order.
+fn part(addresses: [SocketAddr; 2], parts: usize) -> usize {
+    /// 2^64 by the golden ratio: neighbours are spread evenly (Knuth, volume 3, 6.4).
+    const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+    let number = |address: SocketAddr| match address.ip() {
+        IpAddr::V4(ip) => u64::from(ip.to_bits()) << 16 | u64::from(address.port()),
+        IpAddr::V6(ip) => {
+            (ip.to_bits() as u64 ^ (ip.to_bits() >> 64) as u64).rotate_left(16) ^ u64::from(address.port())
+        }
+    };
+    let [one, other] = addresses.map(number);
+    let hash = one.wrapping_add(other).wrapping_mul(SPREAD);
+    (((hash >> 32) * parts as u64) >> 32) as usize
+}
+
+/// Returns true if `segment` is the answer to a SYN. Only another connection between the same ports has one that waits.
+fn answers(attempts: &HashMap<Key, Attempt, RandomState>, segment: &Segment) -> bool {
+    attempts.get(&Key::of(segment)).is_some_and(|Attempt { syn, .. }| {
+        segment.source == syn.destination && segment.acknowledgement == syn.sequence.wrapping_add(1)
+    })
 }
 
 /// Returns the evidence of the transfers over `flows` that are to be explained, whose connections have `numbers`.
 /// `reports` are those of all connections.
 fn transfers(
-    flows: &[Flow],
+    flows: &mut [Followed],
     numbers: &[u64],
     reports: &[FlowReport],
     explained: Explained<'_>,
 ) -> Vec<TransferEvidence> {
-    let by_size = |index: &usize| (Reverse(flows[*index].data()), numbers[*index]);
+    let by_size = |flows: &[Followed], index: &usize| (Reverse(flows[*index].data()), numbers[*index]);
     let mut candidates: Vec<usize> = (0..flows.len()).collect();
-    candidates.sort_by_key(by_size);
+    candidates.sort_by_key(|index| by_size(flows, index));
     let wanted = if let Explained::Largest(count) = explained { count } else { 1 };
     match explained {
         Explained::Largest(_) => {}
@@ -168,9 +252,12 @@ fn transfers(
         }
         let mut members = transfer(index, flows);
         members.retain(|member| !known.contains(member));
-        members.sort_by_key(by_size);
+        members.sort_by_key(|member| by_size(flows, member));
         known.extend(members.iter().copied());
-        let of_one: Vec<&Flow> = members.iter().map(|member| &flows[*member]).collect();
+        for member in &members {
+            flows[*member].catch_up();
+        }
+        let of_one: Vec<&Flow> = members.iter().filter_map(|member| flows[*member].flow()).collect();
         let flows = members.iter().map(|member| numbers[*member]).collect();
         found.extend(evidence(&of_one).map(|evidence| TransferEvidence { flows, evidence }));
     }
@@ -180,23 +267,68 @@ fn transfers(
 impl Flows {
     /// Adds a segment that was captured at `at`.
     pub fn add(&mut self, segment: &Segment, at: Time) {
-        self.begin.get_or_insert(at);
-        let key = Key::of(segment);
-        if self.last.is_none_or(|(last, _)| last != key) {
-            self.last = self.latest.get(&key).map(|index| (key, *index));
-        }
-        match self.last.and_then(|(_, index)| self.followed.get_mut(index)) {
-            Some(flow) if !flow.is_over(segment) && !answers(&self.attempts, &key, segment) => {
-                let from_first = flow.is_from_first(segment);
-                flow.add(segment, at, from_first);
-                self.room = self.room.saturating_add_signed(flow.growth());
-                if self.room > self.limits.room {
-                    self.bound_room();
-                }
+        self.add_numbered(self.count, segment, at);
+    }
+
+    /// Adds a segment that was captured at `at`, and has this number among those of all parts of a capture.
+    pub fn add_numbered(&mut self, number: u64, segment: &Segment, at: Time) {
+        self.begin.get_or_insert((number, at));
+        self.count = number + 1;
+        let last = self.last.as_ref().filter(|_| self.queue.is_empty());
+        if let Some((place, is_from_first)) = last.and_then(|last| last.sender(segment)) {
+            if !self.goes_on(place, segment, is_from_first, at) {
+                self.begin(Key::of(segment), number, segment, at);
             }
-            _ if is_first_syn(segment) => self.attempt(key, segment, at),
-            _ => self.open(key, segment, at),
+            return;
         }
+        self.queue.push(Queued { key: Key::of(segment), place: None, number, at, segment: *segment });
+        if self.queue.len() >= QUEUED {
+            self.follow_queued();
+        }
+    }
+
+    /// Follows the segments that wait.
+    fn follow_queued(&mut self) {
+        let mut queue = std::mem::take(&mut self.queue);
+        // What each of these reads is in no cache where there are many connections: none waits for another.
+        for queued in &mut queue {
+            queued.place = self.latest.get(&queued.key).copied();
+        }
+        let places = queue.iter().filter_map(|queued| self.followed.get(queued.place?));
+        std::hint::black_box(places.map(Followed::waiting).sum::<usize>());
+        let changes = self.changes;
+        for Queued { key, place, number, at, segment } in queue.drain(..) {
+            let place = if changes == self.changes { place } else { self.latest.get(&key).copied() };
+            let last = place.and_then(|place| Some(Last::new(place, self.followed.get(place)?, segment.network)));
+            self.last = last;
+            let sender = last.and_then(|last| last.sender(&segment));
+            if !sender.is_some_and(|(place, is_from_first)| self.goes_on(place, &segment, is_from_first, at)) {
+                self.begin(key, number, &segment, at);
+            }
+        }
+        self.queue = queue;
+    }
+
+    /// Adds a segment to the connection at a place. Returns false if it belongs to another one between the same ports.
+    #[inline]
+    fn goes_on(&mut self, place: usize, segment: &Segment, is_from_first: bool, at: Time) -> bool {
+        let Some(flow) = self.followed.get_mut(place) else { return false };
+        if flow.is_over(segment) || !self.attempts.is_empty() && answers(&self.attempts, segment) {
+            return false;
+        }
+        let growth = flow.add(Packet::new(segment, at, is_from_first));
+        if growth != 0 {
+            self.room = self.room.saturating_add_signed(growth);
+            if self.room > self.limits.room {
+                self.bound_room();
+            }
+        }
+        true
+    }
+
+    /// Takes the first segment of a connection, or one that may become that.
+    fn begin(&mut self, key: Key, number: u64, segment: &Segment, at: Time) {
+        if is_first_syn(segment) { self.attempt(key, segment, at) } else { self.open(key, number, segment, at) }
     }
 
     /// Keeps a SYN until it is answered.
@@ -233,28 +365,32 @@ impl Flows {
     }
 
     /// Begins a connection with `segment`, and with the SYN before it if that is there.
-    fn open(&mut self, key: Key, segment: &Segment, at: Time) {
+    fn open(&mut self, key: Key, number: u64, segment: &Segment, at: Time) {
+        self.changes += 1;
         if self.followed.len() >= self.limits.followed {
             self.finish_silent();
         }
         let attempt = self.attempts.remove(&key);
         let (first_at, first) = attempt.as_ref().map_or((at, *segment), |attempt| (attempt.at, attempt.syn));
-        let mut flow = Flow::new(&first, first_at);
+        let mut flow = Followed::new(Begin::new(&first, first_at), number);
+        let mut add = |segment: &Segment, at: Time| {
+            let packet = Packet::new(segment, at, flow.is_from_first(segment));
+            self.room = self.room.saturating_add_signed(flow.add(packet));
+        };
         if let Some(attempt) = &attempt {
             let times = std::iter::once(&attempt.at).chain(&attempt.again);
-            times.for_each(|time| flow.add(&first, *time, true));
+            times.for_each(|time| add(&first, *time));
         }
-        let from_first = flow.is_from_first(segment);
-        flow.add(segment, at, from_first);
+        add(segment, at);
         self.latest.insert(key, self.followed.len());
-        self.last = Some((key, self.followed.len()));
+        self.last = Some(Last::new(self.followed.len(), &flow, segment.network));
         self.followed.push(flow);
     }
 
     /// Thins out the connections with least data, and never the largest; and where that is too little, finishes some.
     fn bound_room(&mut self) {
         let mut by_size: Vec<usize> = (0..self.followed.len()).collect();
-        by_size.sort_by_cached_key(|index| Reverse(self.followed[*index].data()));
+        by_size.sort_by_cached_key(|index| Reverse(self.followed[*index].data_so_far()));
         self.room = 0;
         for index in by_size {
             let flow = &mut self.followed[index];
@@ -271,23 +407,24 @@ impl Flows {
     /// Finishes the half of the connections that were silent longest, but the largest.
     fn finish_silent(&mut self) {
         const KEPT: usize = 16;
-        let mut times: Vec<Time> = self.followed.iter().map(Flow::last).collect();
+        self.changes += 1;
+        let mut times: Vec<Time> = self.followed.iter().map(Followed::last).collect();
         let middle = times.len() / 2;
         let (_, middle, _) = times.select_nth_unstable(middle);
-        let mut sizes: Vec<u64> = self.followed.iter().map(Flow::data).collect();
+        let mut sizes: Vec<u64> = self.followed.iter().map(Followed::data_so_far).collect();
         let kept = KEPT.min(sizes.len() - 1);
         let (_, large, _) = sizes.select_nth_unstable_by_key(kept, |size| Reverse(*size));
-        let (begin, large) = (self.begin.unwrap_or(Time::ZERO), *large);
+        let large = *large;
         let mut places = vec![None; self.followed.len()];
         let (mut index, mut next) = (0, 0);
         let finished = &mut self.finished;
-        self.followed.retain(|flow| {
-            let stays = flow.last() > *middle || flow.data() > large;
+        self.followed.retain_mut(|flow| {
+            let stays = flow.last() > *middle || flow.data_so_far() > large;
             if stays {
                 places[index] = Some(next);
                 next += 1;
             } else {
-                finished.push((flow.first(), flow.report(0, begin)));
+                finished.push(Ended { first: flow.first(), report: flow.report().0 });
             }
             index += 1;
             stays
@@ -295,44 +432,126 @@ impl Flows {
         self.left_out.finished_early += (index - next) as u64;
         self.latest.retain(|_, index| places[*index].map(|place| *index = place).is_some());
         self.last = None;
-        self.room = self.followed.iter().map(Flow::room).sum();
+        self.room = self.followed.iter().map(Followed::room).sum();
         self.leave_out_smallest();
     }
 
     fn leave_out_smallest(&mut self) {
         while self.finished.len() > self.limits.finished {
             let middle = self.finished.len() / 2;
-            self.finished.select_nth_unstable_by_key(middle, |(_, report)| Reverse(report.bytes()));
+            self.finished.select_nth_unstable_by_key(middle, |ended| Reverse(ended.report.bytes()));
             self.left_out.missing += (self.finished.len() - middle) as u64;
             self.finished.truncate(middle);
         }
     }
 
+    /// Returns the number of connections that are followed.
+    pub fn connections(&self) -> usize {
+        self.followed.len()
+    }
+
+    /// Returns the number of segments so far.
+    pub fn segments(&self) -> u64 {
+        self.count
+    }
+
+    /// Returns it in so many parts, each with its share of the bounds. A part is given the further segments of its own
+    /// connections, see [`part_of`], and what they find is joined by [`Settled::join`].
+    pub fn split(mut self, parts: usize) -> Vec<Self> {
+        self.follow_queued();
+        let new =
+            || Self { limits: self.limits.of_one(parts), begin: self.begin, count: self.count, ..Self::default() };
+        let mut all: Vec<Self> = (0..parts).map(|_| new()).collect();
+        let mut places = Vec::with_capacity(self.followed.len());
+        for flow in self.followed {
+            let number = part(flow.addresses(), parts);
+            places.push((number, all[number].followed.len()));
+            all[number].room += flow.room();
+            all[number].followed.push(flow);
+        }
+        for (key, index) in self.latest {
+            let (number, place) = places[index];
+            all[number].latest.insert(key, place);
+        }
+        for (key, attempt) in self.attempts {
+            all[part_of(&attempt.syn, parts)].attempts.insert(key, attempt);
+        }
+        if let Some(first) = all.first_mut() {
+            (first.finished, first.unanswered, first.left_out) = (self.finished, self.unanswered, self.left_out);
+        }
+        all
+    }
+
+    /// Returns everything that was found, with the evidence of the transfers that are to be `explained`.
+    pub fn finish(self, explained: Explained<'_>) -> Finished {
+        self.settle().finish(explained)
+    }
+
+    /// Returns the figures of its connections, to be joined with those of other parts of a capture.
+    pub fn settle(mut self) -> Settled {
+        self.follow_queued();
+        let (reports, times) = self.followed.iter_mut().map(Followed::report).unzip();
+        Settled {
+            begin: self.begin,
+            followed: self.followed,
+            reports,
+            times,
+            finished: self.finished,
+            unanswered: self.unanswered + self.attempts.len() as u64,
+            left_out: self.left_out,
+        }
+    }
+}
+
+/// The figures of connections whose packets were all added.
+#[derive(Debug, Default)]
+pub struct Settled {
+    begin: Option<(u64, Time)>,
+    followed: Vec<Followed>,
+    /// Figures of each of them, and the times of its packets.
+    reports: Vec<FlowReport>,
+    times: Vec<PacketTimes>,
+    finished: Vec<Ended>,
+    unanswered: u64,
+    left_out: LeftOut,
+}
+
+impl Settled {
+    /// Adds the connections of another part of the same capture.
+    pub fn join(&mut self, other: Self) {
+        self.begin = [self.begin, other.begin].into_iter().flatten().min();
+        self.followed.extend(other.followed);
+        self.reports.extend(other.reports);
+        self.times.extend(other.times);
+        self.finished.extend(other.finished);
+        self.unanswered += other.unanswered;
+        self.left_out.missing += other.left_out.missing;
+        self.left_out.finished_early += other.left_out.finished_early;
+        self.left_out.thinned += other.left_out.thinned;
+    }
+
     /// Returns everything that was found, with the evidence of the transfers that are to be `explained`.
     pub fn finish(mut self, explained: Explained<'_>) -> Finished {
-        let begin = self.begin.unwrap_or(Time::ZERO);
-        let count = self.followed.len();
-        // By the first packet: those that are followed first, then those that were finished.
-        let first = |index: &usize| match self.followed.get(*index) {
-            Some(flow) => flow.first(),
-            None => self.finished[*index - count].0,
-        };
-        let mut order: Vec<usize> = (0..count + self.finished.len()).collect();
-        order.sort_by_key(first);
+        let begin = self.begin.map_or(Time::ZERO, |(_, at)| at);
+        let firsts = self.followed.iter().map(Followed::first).chain(self.finished.iter().map(|ended| ended.first));
+        let firsts: Vec<(Time, u64)> = firsts.collect();
+        let mut order: Vec<usize> = (0..firsts.len()).collect();
+        order.sort_unstable_by_key(|index| firsts[*index]);
         let mut numbers = vec![0; order.len()];
         order.iter().zip(1..).for_each(|(index, number)| numbers[*index] = number);
-        let mut flows: Vec<FlowReport> = Vec::with_capacity(order.len());
-        flows.extend(self.followed.iter().zip(&numbers).map(|(flow, number)| flow.report(*number, begin)));
-        let finished = self.finished.into_iter().zip(&numbers[count..]);
-        flows.extend(finished.map(|((_, report), number)| FlowReport { number: *number, ..report }));
-        flows.sort_unstable_by_key(|flow| flow.number);
-        let transfers = transfers(&self.followed, &numbers[..count], &flows, explained);
-        let mut times: Vec<PacketTimes> = flows.iter().map(|_| PacketTimes::default()).collect();
-        for (flow, number) in self.followed.iter_mut().zip(&numbers) {
-            times[*number as usize - 1] = flow.take_times();
+        let mut flows = self.reports;
+        flows.extend(self.finished.into_iter().map(|ended| ended.report));
+        for ((flow, number), (first, _)) in flows.iter_mut().zip(&numbers).zip(&firsts) {
+            (flow.number, flow.begin) = (*number, first.since(begin));
         }
-        let unanswered = self.unanswered + self.attempts.len() as u64;
-        Finished { flows, times, unanswered, transfers, left_out: self.left_out }
+        flows.sort_unstable_by_key(|flow| flow.number);
+        let transfers = transfers(&mut self.followed, &numbers, &flows, explained);
+        drop(self.followed);
+        let mut times: Vec<PacketTimes> = flows.iter().map(|_| PacketTimes::default()).collect();
+        for (of_one, number) in self.times.into_iter().zip(&numbers) {
+            times[*number as usize - 1] = of_one;
+        }
+        Finished { flows, times, unanswered: self.unanswered, transfers, left_out: self.left_out }
     }
 }
 
@@ -362,12 +581,14 @@ mod tests {
             self.at = self.at + Span::from_millis(1);
             let segment = self.segment(connection, index);
             self.flows.add(&segment, self.at);
+            self.flows.follow_queued();
         }
 
         /// Adds a SYN that nobody answers.
         fn syn(&mut self, connection: u16) {
             let segment = self.segment(connection, 0);
             self.flows.add(&Segment { flags: flags::SYN, payload: 0, ..segment }, self.at);
+            self.flows.follow_queued();
         }
 
         fn segment(&self, connection: u16, index: u32) -> Segment {
@@ -413,6 +634,53 @@ mod tests {
     }
 
     #[test]
+    fn parts_find_what_the_whole_finds_whoever_waits() {
+        const PARTS: usize = 3;
+        let capture = Capture::new(Limits::default());
+        let segments: Vec<(Segment, Time)> = (0..6_000_u32)
+            .map(|number| {
+                let connection = 1 + (number * 41 % 97) as u16;
+                // Some are sent again, some go back, and some SYNs get no answer.
+                let segment = capture.segment(connection, number / 97 - number / 97 % 5 * u32::from(number % 7 == 0));
+                let [source, destination] = [segment.source, segment.destination];
+                let segment = match number % 11 {
+                    0 => Segment { source: destination, destination: source, payload: 100, ..segment },
+                    1 if number > 5_000 => Segment { flags: flags::SYN, payload: 0, ..segment },
+                    _ => segment,
+                };
+                // Several packets have the same time.
+                (segment, Time::from_nanos(u64::from(number / 4) * 1_000_000))
+            })
+            .collect();
+        let mut whole = Flows::default();
+        let mut one_by_one = Flows::default();
+        let mut beginning = Flows::default();
+        for (segment, at) in &segments {
+            whole.add(segment, *at);
+            one_by_one.add(segment, *at);
+            one_by_one.follow_queued();
+        }
+        let (first, rest) = segments.split_at(1_000);
+        for (segment, at) in first {
+            beginning.add(segment, *at);
+        }
+        let mut parts = beginning.split(PARTS);
+        for (number, (segment, at)) in (1_000..).zip(rest) {
+            parts[part_of(segment, PARTS)].add_numbered(number, segment, *at);
+        }
+        assert!(parts.iter().all(|part| part.connections() > 10), "each has its share");
+        let mut joined = Settled::default();
+        parts.into_iter().rev().for_each(|part| joined.join(part.settle()));
+        let whole = whole.finish(Explained::Largest(3));
+        assert!(whole.flows.len() >= 97 && whole.unanswered > 0, "{}", whole.flows.len());
+        for other in [one_by_one.finish(Explained::Largest(3)), joined.finish(Explained::Largest(3))] {
+            assert_eq!(other.flows, whole.flows);
+            assert_eq!(other.transfers, whole.transfers);
+            assert_eq!((other.unanswered, other.left_out), (whole.unanswered, whole.left_out));
+        }
+    }
+
+    #[test]
     fn a_flood_of_syns_takes_no_more_room_than_is_allowed() {
         let attempts = 7 << 6;
         let mut capture = Capture::new(Limits { attempts, ..Limits::default() });
@@ -425,15 +693,20 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_takes_less_than_two_kilobytes_until_it_has_data() {
+    fn a_connection_takes_less_than_two_kilobytes_until_it_has_many_packets() {
         let mut capture = Capture::new(Limits::default());
         capture.syn(1);
         let answer = Segment { acknowledgement: 1, payload: 0, ..capture.segment(1, 0) };
         let answer = Segment { source: answer.destination, destination: answer.source, ..answer };
         capture.flows.add(&answer, capture.at);
+        capture.flows.follow_queued();
+        (0..29).for_each(|index| capture.data(1, index));
         let flow = &capture.flows.followed[0];
-        assert!(size_of_val(flow) < 2 << 10, "{}", size_of_val(flow));
-        assert!(flow.ends().0.sending().is_none() && flow.ends().1.sending().is_none());
+        let taken = size_of_val(flow) + flow.waiting() * size_of::<Packet>();
+        assert!(taken < 2 << 10 && flow.flow().is_none(), "{taken}");
+        capture.data(1, 29);
+        let flow = &capture.flows.followed[0];
+        assert!(flow.waiting() == 0 && flow.flow().is_some());
     }
 
     #[test]
@@ -443,8 +716,7 @@ mod tests {
         for round in 0..400 {
             (0..8).for_each(|index| capture.data(1, round * 8 + index));
             (2..32).for_each(|connection| capture.data(connection, round));
-            // A connection is counted after each fourth packet.
-            assert!(capture.flows.followed.iter().map(Flow::room).sum::<usize>() <= room);
+            assert!(capture.flows.followed.iter().map(Followed::room).sum::<usize>() <= room);
         }
         let Finished { flows, transfers, left_out, .. } = capture.flows.finish(Explained::Largest(1));
         assert_eq!((flows.len(), left_out.missing, left_out.finished_early), (31, 0, 0));

@@ -13,6 +13,8 @@ struct Counts {
     /// Count of each of them.
     times: Vec<u32>,
     all: u64,
+    /// No count is less.
+    least: u32,
     /// Place of the value that was counted last.
     last: usize,
 }
@@ -32,23 +34,34 @@ impl Counts {
 
     /// Returns the place of a value, or one for it: a new one, or that of the rarest.
     fn place(&mut self, value: u32) -> usize {
-        let place_of = |wanted: u32, all: &[u32]| all.iter().position(|one| *one == wanted).unwrap_or_default();
-        // Without branches that is known sooner than where it is.
-        if self.values.iter().map(|known| u32::from(*known == value)).sum::<u32>() > 0 {
-            return place_of(value, &self.values);
+        if let Some(place) = place_of(value, &self.values) {
+            return place;
         }
         if self.values.len() < MAX_VALUES {
             self.values.push(value);
             self.times.push(0);
             return self.values.len() - 1;
         }
-        place_of(self.times.iter().fold(u32::MAX, |least, count| least.min(*count)), &self.times)
+        place_of(self.least, &self.times).unwrap_or_else(|| {
+            // Counts never fall, so those that were the least have all been counted since.
+            self.least = self.times.iter().copied().min().unwrap_or_default();
+            place_of(self.least, &self.times).unwrap_or_default()
+        })
     }
 
     fn most_frequent(&self) -> Option<(u32, u32)> {
         let all = self.values.iter().copied().zip(self.times.iter().copied());
         all.max_by_key(|(value, count)| (*count, *value))
     }
+}
+
+/// Returns the first place of a number.
+fn place_of(wanted: u32, all: &[u32]) -> Option<usize> {
+    // Without a branch for each it is known sooner which of them has it.
+    let has = |chunk: &[u32; 8]| chunk.iter().fold(0, |found, one| found | u32::from(*one == wanted)) > 0;
+    let (chunks, rest) = all.as_chunks();
+    let begin = chunks.iter().position(has).map_or(all.len() - rest.len(), |chunk| chunk * 8);
+    Some(begin + all[begin..].iter().position(|one| *one == wanted)?)
 }
 
 /// The windows of one end.

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fullpipe_flow::{Explained, Flows, FlowsWithTimes, LeftOut, PacketTimes, TransferEvidence};
+use fullpipe_flow::{Explained, FlowsWithTimes, LeftOut, PacketTimes, TransferEvidence};
 use fullpipe_record::{CaptureReport, FlowReport};
 use fullpipe_units::{Span, Time};
 use fullpipe_wire::{Captured, is_known, read_captured};
 
 use crate::error::CaptureError;
 use crate::file::{CapturedPacket, PacketFile};
+use crate::following::Following;
 use crate::notes::FileNotes;
 
 /// Packets after which an interrupt is noticed.
@@ -53,7 +54,7 @@ pub fn read_flows_with(
     interrupt: &AtomicBool,
     also: &mut dyn FnMut(&CapturedPacket) -> Result<(), CaptureError>,
 ) -> Reading {
-    let (mut flows, mut others) = (Flows::default(), Others::default());
+    let (mut flows, mut others) = (Following::new(), Others::default());
     let (mut packets, mut segments) = (0_u64, 0_u64);
     let mut times: Option<[Time; 2]> = None;
     let error = loop {

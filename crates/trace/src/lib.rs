@@ -24,6 +24,7 @@ mod decompress;
 mod error;
 mod file;
 mod flows;
+mod following;
 mod input;
 mod live;
 mod notes;

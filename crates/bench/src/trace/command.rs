@@ -61,10 +61,11 @@ impl Reading {
         const TSHARK_ROUNDS: u16 = 2;
         let make = |is_short| case.make(is_short).map_err(RunError::failed);
         let (whole, tenth) = (make(self.short)?, make(true)?);
-        let mut rows = readers(case).map(|reader| {
+        let row = |reader: Reader| {
             let capture = if reader == Reader::Tshark { &tenth } else { &whole };
             Row { reader, packets: capture.packets, bytes: capture.bytes, runs: Vec::new(), failure: None }
-        });
+        };
+        let mut rows: Vec<Row> = readers(case).into_iter().map(row).collect();
         for round in 0..self.rounds {
             for row in &mut rows {
                 let is_slow = row.reader == Reader::Tshark;
@@ -74,18 +75,22 @@ impl Reading {
                 let capture = if is_slow { &tenth } else { &whole };
                 match row.reader.run(program, &capture.path(), case == Case::Gzip, stop) {
                     Ok(run) => row.runs.push(run),
-                    Err(RunError::Failed(why)) if row.reader != Reader::Fullpipe => row.failure = Some(why),
+                    Err(RunError::Failed(why)) if !row.reader.is_fullpipe() => row.failure = Some(why),
                     Err(error) => return Err(error),
                 }
             }
         }
-        Ok(rows.into())
+        Ok(rows)
     }
 }
 
-fn readers(case: Case) -> [Reader; 3] {
+fn readers(case: Case) -> Vec<Reader> {
+    let own: &[Reader] = match case {
+        Case::Flows => &[Reader::Fullpipe, Reader::FullpipeOnTwo],
+        _ => &[Reader::Fullpipe],
+    };
     let reference = if case == Case::Gzip { Reader::Zlib } else { Reader::Tshark };
-    [Reader::Fullpipe, Reader::Tcptrace, reference]
+    [own, &[Reader::Tcptrace, reference]].concat()
 }
 
 impl Row {
@@ -102,7 +107,11 @@ impl Row {
         let gigabytes = rate * self.bytes as f64 / self.packets as f64 / 1e9;
         let peak = self.runs.iter().map(|run| run.peak).max().unwrap_or(0) >> 20;
         let peak = if peak == 0 { String::new() } else { format!("{peak} MiB") };
-        let against = if self.reader == Reader::Fullpipe { spread(&self.rates()) } else { self.against(ours) };
+        let against = match self.reader {
+            Reader::Fullpipe => spread(&self.rates()),
+            Reader::FullpipeOnTwo => format!("{} as fast as on one", ours.against(self)),
+            _ => self.against(ours),
+        };
         let line = format!("  {name:<10} {:8.3} M/s {gigabytes:7.3} GB/s {peak:>9}   {against}", rate / 1e6);
         format!("{}\n", line.trim_end())
     }

@@ -19,6 +19,8 @@ use crate::process::RunError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reader {
     Fullpipe,
+    /// The same on two processors.
+    FullpipeOnTwo,
     Tcptrace,
     Tshark,
     /// No program: the decompression alone.
@@ -28,7 +30,7 @@ pub(crate) enum Reader {
 /// A run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Run {
-    /// Processor time, or the time by the clock where it may use several processors.
+    /// Processor time, or the time by the clock where it uses several processors.
     pub(crate) seconds: f64,
     /// The most resident memory in bytes.
     pub(crate) peak: u64,
@@ -38,18 +40,25 @@ impl Reader {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Fullpipe => "fullpipe",
+            Self::FullpipeOnTwo => "on two",
             Self::Tcptrace => "tcptrace",
             Self::Tshark => "tshark",
             Self::Zlib => "zlib alone",
         }
     }
 
-    /// Reads the capture at `path` on one processor; of gzip, on as many as there are.
+    pub(crate) fn is_fullpipe(self) -> bool {
+        matches!(self, Self::Fullpipe | Self::FullpipeOnTwo)
+    }
+
+    /// Reads the capture at `path` on one processor, or two; of gzip, on as many as there are.
     pub(crate) fn run(self, fullpipe: &Path, path: &str, is_gzip: bool, stop: &AtomicBool) -> Result<Run, RunError> {
         if self == Self::Zlib {
             return decompress(path).map_err(RunError::failed);
         }
-        let _one = if is_gzip { None } else { Some(OneProcessor::take().map_err(RunError::failed)?) };
+        let is_parallel = is_gzip || self == Self::FullpipeOnTwo;
+        let count = if self == Self::FullpipeOnTwo { 2 } else { 1 };
+        let _few = if is_gzip { None } else { Some(FewProcessors::take(count).map_err(RunError::failed)?) };
         let began = Instant::now();
         let child = self.start(fullpipe, path)?;
         let mut child = Ended(Some(child));
@@ -61,17 +70,17 @@ impl Reader {
             return Err(RunError::Failed(format!("{} failed: {status}", self.name())));
         }
         let cpu = (usage.cpu.user + usage.cpu.system).as_secs_f64();
-        Ok(Run { seconds: if is_gzip { elapsed } else { cpu }, peak: usage.peak.get() })
+        Ok(Run { seconds: if is_parallel { elapsed } else { cpu }, peak: usage.peak.get() })
     }
 
     fn start(self, fullpipe: &Path, path: &str) -> Result<Child, RunError> {
         let mut command = match self {
-            Self::Fullpipe => Command::new(fullpipe),
+            Self::Fullpipe | Self::FullpipeOnTwo => Command::new(fullpipe),
             Self::Tcptrace | Self::Zlib => Command::new("tcptrace"),
             Self::Tshark => Command::new("tshark"),
         };
         match self {
-            Self::Fullpipe => command.args(["trace", path]),
+            Self::Fullpipe | Self::FullpipeOnTwo => command.args(["trace", path]),
             // Round-trip times, retransmissions and windows, for all connections.
             Self::Tcptrace | Self::Zlib => command.args(["-nlrW", path]),
             Self::Tshark => command.args(["-n", "-q", "-z", "conv,tcp", "-r", path]),
@@ -117,19 +126,19 @@ impl Drop for Ended {
 }
 
 /// This thread, and what it starts, on the last of its processors alone; until it is dropped.
-struct OneProcessor(CpuSet);
+struct FewProcessors(CpuSet);
 
-impl OneProcessor {
-    fn take() -> io::Result<Self> {
+impl FewProcessors {
+    fn take(count: usize) -> io::Result<Self> {
         let all = sched_getaffinity(None)?;
-        let mut one = CpuSet::new();
-        one.set((0..CpuSet::MAX_CPU).rev().find(|number| all.is_set(*number)).unwrap_or(0));
-        sched_setaffinity(None, &one)?;
+        let mut few = CpuSet::new();
+        (0..CpuSet::MAX_CPU).rev().filter(|number| all.is_set(*number)).take(count).for_each(|number| few.set(number));
+        sched_setaffinity(None, &few)?;
         Ok(Self(all))
     }
 }
 
-impl Drop for OneProcessor {
+impl Drop for FewProcessors {
     fn drop(&mut self) {
         let _ = sched_setaffinity(None, &self.0);
     }

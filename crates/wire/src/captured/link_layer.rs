@@ -24,6 +24,7 @@ pub fn is_known(link: LinkType) -> bool {
 
 /// Returns whether the capturing host sent or received the packet, where the link's header says so: in Linux's cooked
 /// captures. `None` also for packets between other hosts.
+#[inline]
 pub fn direction(link: LinkType, bytes: &[u8]) -> Option<PacketDirection> {
     let packet_type = match link {
         LinkType::LINUX_SLL => *bytes.get(1)?,

@@ -11,10 +11,12 @@ mod link_layer;
 mod redact;
 mod segment;
 mod tunnel;
+mod usual;
 mod view;
 
 use around::Around;
 use segment::Header;
+use usual::Usual;
 use view::View;
 
 use crate::headers::TCP;
@@ -103,7 +105,16 @@ pub enum Captured {
 /// assert_eq!(read_captured(LinkType::RAW, &query, query.len()), Captured::Udp);
 /// assert_eq!(read_captured(LinkType::RAW, &query[..19], query.len()), Captured::Cut);
 /// ```
+#[inline]
 pub fn read_captured(link: LinkType, bytes: &[u8], original: usize) -> Captured {
+    match Usual::of(link, bytes) {
+        // Written where it stays: a copy of it costs as much as reading it.
+        Some(usual) => Captured::Tcp(usual.segment()),
+        None => read_any(link, bytes, original),
+    }
+}
+
+fn read_any(link: LinkType, bytes: &[u8], original: usize) -> Captured {
     let mut captured = Captured::Other;
     if let Err(stop) = find_segment(link, View::new(bytes, original), &mut captured) {
         captured = stop.into();

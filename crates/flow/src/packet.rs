@@ -1,0 +1,83 @@
+//! A segment as its connection keeps it.
+
+use fullpipe_units::Time;
+use fullpipe_wire::{Segment, flags};
+
+/// A segment without its addresses, in less than half of its room.
+#[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a property of the segment")]
+pub(crate) struct Packet {
+    /// Time at which it was captured.
+    pub(crate) at: Time,
+    pub(crate) sequence: u32,
+    pub(crate) acknowledgement: u32,
+    /// Bytes of data.
+    pub(crate) payload: u32,
+    /// `TSval` and `TSecr`.
+    pub(crate) timestamps: Option<(u32, u32)>,
+    pub(crate) flags: u16,
+    /// The window field as it stands there.
+    pub(crate) window: u16,
+    pub(crate) identification: Option<u16>,
+    pub(crate) checksum: u16,
+    pub(crate) mss: Option<u16>,
+    pub(crate) window_scale: Option<u8>,
+    pub(crate) hops_left: u8,
+    pub(crate) traffic_class: u8,
+    pub(crate) sack_permitted: bool,
+    pub(crate) multipath: bool,
+    /// True if it has SACK blocks.
+    pub(crate) has_sack: bool,
+    /// True for an acknowledgement of data that had arrived before (DSACK).
+    pub(crate) reports_duplicate: bool,
+    /// True if the first end of its connection sent it.
+    pub(crate) is_from_first: bool,
+}
+
+impl Packet {
+    /// Returns a segment that was captured at `at`.
+    #[inline]
+    pub(crate) fn new(segment: &Segment, at: Time, is_from_first: bool) -> Self {
+        let options = &segment.options;
+        Self {
+            at,
+            sequence: segment.sequence,
+            acknowledgement: segment.acknowledgement,
+            payload: segment.payload,
+            timestamps: options.timestamps,
+            flags: segment.flags,
+            window: segment.window,
+            identification: segment.identification,
+            checksum: segment.checksum,
+            mss: options.mss,
+            window_scale: options.window_scale,
+            hops_left: segment.hops_left,
+            traffic_class: segment.traffic_class,
+            sack_permitted: options.sack_permitted,
+            multipath: options.multipath,
+            has_sack: options.sack_blocks > 0,
+            reports_duplicate: options.sack_blocks > 0 && reports_duplicate(segment),
+            is_from_first,
+        }
+    }
+
+    /// Returns true if it has all of these flags.
+    pub(crate) fn has(&self, flags: u16) -> bool {
+        self.flags & flags == flags
+    }
+
+    /// Returns true if its window is one that data may fill.
+    pub(crate) fn is_scaled(&self) -> bool {
+        self.flags & (flags::SYN | flags::RST) == 0
+    }
+}
+
+/// Returns true for an acknowledgement of data that had arrived before: its first SACK block lies below what it
+/// acknowledges, or within the second (RFC 2883, 4).
+fn reports_duplicate(segment: &Segment) -> bool {
+    let options = &segment.options;
+    let [first, second, ..] = options.sack;
+    let is_up_to = |position: u32, end: u32| end.wrapping_sub(position).cast_signed() >= 0;
+    let is_below = options.sack_blocks > 0 && is_up_to(first.1, segment.acknowledgement);
+    is_below || (options.sack_blocks > 1 && is_up_to(second.0, first.0) && is_up_to(first.1, second.1))
+}

@@ -1,0 +1,123 @@
+//! The usual packet: Ethernet, IPv4 and TCP with nothing but timestamps.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use super::view::{long, word};
+use super::{LinkType, Segment, SegmentOptions, ether_type};
+use crate::headers::TCP;
+use crate::options::{NO_OPERATION, TIMESTAMPS};
+
+/// Lengths of the headers, which are those of nearly all packets with data and of most acknowledgements.
+const ETHERNET: usize = 14;
+const IP: usize = 20;
+const TCP_WITH_TIMESTAMPS: usize = 32;
+
+/// The headers of a usual packet behind that of Ethernet.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Usual<'p> {
+    ip: &'p [u8; IP],
+    tcp: &'p [u8; TCP_WITH_TIMESTAMPS],
+    /// Length in bytes of the segment with its header.
+    length: u16,
+}
+
+impl<'p> Usual<'p> {
+    /// Returns `None` for any other packet.
+    #[inline]
+    pub(super) fn of(link: LinkType, bytes: &'p [u8]) -> Option<Self> {
+        const FIXED: u8 = 0x45;
+        const OFFSET_AND_MORE: u16 = 0x3FFF;
+        const WORDS: u8 = (TCP_WITH_TIMESTAMPS / 4) as u8;
+        let packet = bytes.first_chunk::<{ ETHERNET + IP + TCP_WITH_TIMESTAMPS }>()?;
+        let (ip, tcp) = (packet[ETHERNET..].first_chunk::<IP>()?, packet[ETHERNET + IP..].first_chunk()?);
+        let is_ip = link == LinkType::ETHERNET && word(packet, 12) == ether_type::IPV4 && ip[0] == FIXED;
+        let is_tcp = ip[9] == TCP && word(ip, 6) & OFFSET_AND_MORE == 0 && tcp[12] >> 4 == WORDS;
+        let length = word(ip, 2).checked_sub(IP as u16)?;
+        let has_times = tcp[20..24] == [NO_OPERATION, NO_OPERATION, TIMESTAMPS, 10];
+        let is_usual = is_ip && is_tcp && has_times && length >= TCP_WITH_TIMESTAMPS as u16;
+        is_usual.then_some(Self { ip, tcp, length })
+    }
+
+    /// Returns its segment: the one that [`super::find_segment`] finds, but in a third of the time.
+    #[inline]
+    pub(super) fn segment(&self) -> Segment {
+        let Self { ip, tcp, length } = *self;
+        let socket =
+            |ip_at: usize, port_at: usize| SocketAddr::from((Ipv4Addr::from_bits(long(ip, ip_at)), word(tcp, port_at)));
+        let checksum = word(tcp, 16);
+        Segment {
+            source: socket(12, 0),
+            destination: socket(16, 2),
+            network: 0,
+            overhead: 0,
+            sequence: long(tcp, 4),
+            acknowledgement: long(tcp, 8),
+            flags: word(tcp, 12) & 0x1FF,
+            window: word(tcp, 14),
+            payload: u32::from(length) - TCP_WITH_TIMESTAMPS as u32,
+            options: SegmentOptions { timestamps: Some((long(tcp, 24), long(tcp, 28))), ..SegmentOptions::default() },
+            identification: Some(word(ip, 4)),
+            hops_left: ip[8],
+            traffic_class: ip[1],
+            checksum,
+            checksum_is_unfinished: checksum == pseudo_header(ip, length),
+        }
+    }
+}
+
+/// Returns the sum over the pseudo header of a segment of this length.
+#[inline]
+fn pseudo_header(ip: &[u8; IP], length: u16) -> u16 {
+    let words = [word(ip, 12), word(ip, 14), word(ip, 16), word(ip, 18), length, TCP.into()];
+    let sum: u32 = words.into_iter().map(u32::from).sum();
+    // Six words carry over twice at most.
+    let sum = (sum & 0xFFFF) + (sum >> 16);
+    ((sum & 0xFFFF) + (sum >> 16)) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Captured, View, find_segment};
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Returns a usual packet of which this many bytes were captured.
+    fn packet(numbers: [u8; 52], captured: usize) -> Vec<u8> {
+        let mut bytes = [[2; 12].as_slice(), &[8, 0], &numbers, &[7; 60]].concat();
+        bytes[14] = 0x45;
+        bytes[16..18].copy_from_slice(&(52 + u16::from(numbers[2]) * 8).to_be_bytes());
+        bytes[20..22].copy_from_slice(&[numbers[6] & 0x40, 0]);
+        bytes[23] = TCP;
+        bytes[46] = 0x80 | numbers[32] & 0x0F;
+        bytes[54..58].copy_from_slice(&[1, 1, 8, 10]);
+        bytes.truncate(captured);
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn a_usual_packet_is_read_as_all_packets_are(
+            numbers in any::<[u8; 52]>(),
+            captured in 60_usize..126,
+            changed in prop::option::of((12_usize..60, any::<u8>())),
+            is_unfinished in any::<bool>(),
+        ) {
+            let mut bytes = packet(numbers, captured);
+            if is_unfinished && bytes.len() >= 66 {
+                let ip: [u8; IP] = *bytes[14..].first_chunk().unwrap();
+                let sum = pseudo_header(&ip, word(&ip, 2) - IP as u16);
+                bytes[50..52].copy_from_slice(&sum.to_be_bytes());
+            }
+            if let Some((at, byte)) = changed {
+                bytes[at] = byte;
+            }
+            let mut found = Captured::Other;
+            let general = find_segment(LinkType::ETHERNET, View::new(&bytes, 1514), &mut found);
+            match Usual::of(LinkType::ETHERNET, &bytes) {
+                Some(usual) => prop_assert_eq!((general, found), (Ok(()), Captured::Tcp(usual.segment()))),
+                None => prop_assert!(captured < 66 || changed.is_some(), "every usual one is read"),
+            }
+            prop_assert!(Usual::of(LinkType::RAW, &bytes).is_none());
+        }
+    }
+}
