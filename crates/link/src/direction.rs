@@ -1,6 +1,6 @@
 use std::collections::VecDeque;
 
-use fullpipe_record::{Edit, Fate, Framing, NarrowLink, PathChange, PathDirection, PathStep, TooBig};
+use fullpipe_record::{Edit, Fate, Framing, NarrowLink, Path, PathChange, PathDirection, PathStep, TooBig};
 use fullpipe_units::{ByteCount, SegCount, Time};
 
 use crate::bottleneck::Bottleneck;
@@ -93,6 +93,12 @@ impl<T> Outcome<T> {
 }
 
 impl<T: Train> Direction<T> {
+    /// Both directions of `path`, empty, forward first: the same `seed` means the same losses for every driver.
+    pub fn both(path: &Path, seed: u64) -> [Self; 2] {
+        let seed = seed.wrapping_mul(2);
+        [Self::new(&path.forward, seed), Self::new(&path.reverse, seed.wrapping_add(1))]
+    }
+
     /// An empty path, which begins at [`Time::ZERO`]. Where `path` does not say a rate, packets are sent at once;
     /// without a queue, none overflows; without a loss, none is lost. The path's MTU is the hosts' affair: only a
     /// narrow link finds packets too big.
