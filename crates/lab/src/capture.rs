@@ -174,8 +174,8 @@ impl Tap {
     }
 }
 
-/// Sorts what comes and writes it, until nobody can send any more. Packets of the same moment stay in the order in which
-/// their direction sent them.
+/// Sorts what comes and writes it, until nobody can send any more. Packets of the same moment stay in the order in
+/// which their direction sent them.
 fn write_all(waiting: &Receiver<Record>, files: &mut [CaptureFile; 2]) -> io::Result<()> {
     let mut held = BinaryHeap::new();
     let mut newest = Time::ZERO;

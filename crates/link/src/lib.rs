@@ -25,9 +25,10 @@
 //! ([`Direction::cut`]), so that none is longer than a moment.
 //!
 //! Everything happens at its own logical time: the link chooses the next packet when the last one has been sent, and
-//! the path changes when its steps say so. When, and how often, a driver calls [`Direction::pop`] changes nothing. Where
-//! stages 5 to 9 are a drop-tail queue, a rate and a delay, a packet's times are computed when it comes; the property
-//! tests hold that against the stages.
+//! the path changes when its steps say so. When, and how often, a driver calls [`Direction::pop`] changes nothing.
+//!
+//! If stages 5 to 9 are a drop-tail queue, a rate and a delay, a packet's times are computed when it comes. A property
+//! test holds the result against that of the stages.
 
 mod bottleneck;
 mod chance;

@@ -287,8 +287,8 @@ fn observed(
 }
 
 proptest! {
-    /// Where nothing happens to a packet but a drop-tail queue, a rate and a delay, the link knows all moments at once;
-    /// the result is that of the stages, event by event, also when the path changes meanwhile.
+    /// Of a packet to which nothing happens but a drop-tail queue, a rate and a delay, the link knows all moments at
+    /// once; the result is that of the stages, event by event, also when the path changes meanwhile.
     #[test]
     fn a_plain_path_does_what_its_stages_do(
         path in path_with_a_plain_end(),
