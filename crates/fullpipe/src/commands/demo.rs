@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use fullpipe_experiment::{Interrupt, LabTarget, run as run_loop};
+use fullpipe_experiment::{Interrupt, LabTarget, Target, VirtualTarget, run as run_loop};
 use fullpipe_lab::{Backend, Lab, Plan, check_congestion_control};
 use fullpipe_record::{Change, Content, Document, Event, Experiment, Request, Steady};
 use fullpipe_report as report;
@@ -47,6 +47,12 @@ pub(crate) struct Arguments {
     /// Seed of the random losses
     #[arg(long, help_heading = "Lab", default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
+    /// Simulate the path and both hosts in virtual time instead of building a lab
+    ///
+    /// The hosts have the default settings of Linux 6.18 but for `--sender` and `--receiver`. No processor and no
+    /// network card take part. Takes a moment, and needs no privileges.
+    #[arg(long = "virtual", help_heading = "Lab", conflicts_with = "backend")]
+    is_virtual: bool,
     /// Backend of the path: auto, tun, packet or kernel
     ///
     /// `tun` connects the hosts to the emulated link by TUN interfaces, `packet` by packet sockets. `auto` uses `tun`
@@ -76,16 +82,24 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     };
     let sender = changes("--sender", arguments.sender.as_deref())?;
     let receiver = changes("--receiver", arguments.receiver.as_deref())?;
+    if arguments.is_virtual {
+        let target = VirtualTarget::new(path, [&sender, &receiver], arguments.seed);
+        return show_loop(arguments, &target, terminal);
+    }
     check_congestion_control(&arguments.congestion)?;
-    let flag = super::interrupt_flag()?;
-
     terminal.progress(&report::begins(arguments.time, terminal.style()));
     let backend = arguments.backend;
     let lab = Lab::start(&Plan { path, seed: arguments.seed, sender, receiver, backend, interactive: false })?;
+    show_loop(arguments, &LabTarget::new(&lab), terminal)
+}
+
+/// Runs the loop over `target` and prints its stages.
+fn show_loop(arguments: &Arguments, target: &dyn Target, terminal: &Terminal) -> Result<(), Failure> {
+    let flag = super::interrupt_flag()?;
     let request =
         Request { congestion: Some(arguments.congestion.clone()), duration: arguments.time, ..Request::default() };
     let mut progress = Progress { request: &request, steady: None, is_proof: false, terminal };
-    let experiment = run_loop(&LabTarget::new(&lab), &request, Interrupt(&flag), &mut |event| {
+    let experiment = run_loop(target, &request, Interrupt(&flag), &mut |event| {
         terminal.event(event);
         progress.show(event);
     })?;
